@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# A plan cannot leave its sandbox: each of attacks/*.lua, and those made here, ends within 3 seconds
-# and 512 MiB with a message that begins with the plan's path (or is harmless), no signal, and
-# nothing changed outside the output. leak_* must say the same twice.
+# A plan cannot leave its sandbox: each of attacks/*.lua, and those made here, ends within 3 seconds and 512 MiB
+# with a message that begins with the plan's path (or is harmless), without a signal, and with nothing changed
+# outside the output. leak_* must print the same twice.
+#
 # `tests/attacks.sh NAME...` runs only those.
 . "$(dirname "$0")/common.sh"
 
@@ -10,7 +11,7 @@ mkdir -p "$place" "$WORK/made"
 echo '{"secret": 1}' > "$WORK/secret.json"
 ln -s ../secret.json "$place/link.json"
 
-# Those that are long.
+# Long attacks.
 repeat() { awk -v s="$1" -v n="$2" 'BEGIN { for (i = 0; i < n; i++) printf "%s", s }'; }
 made=$WORK/made
 { echo -n "return "; repeat "(" 300000; echo -n 1; repeat ")" 300000; } > "$made/deep_parentheses.lua"
@@ -28,14 +29,14 @@ printf '\377\376return 1' > "$made/byte_order_mark.lua"
 printf '#!/bin/sh\nerror("\r\n")\r\n' > "$made/first_line.lua"
 : > "$made/empty.lua"
 
-# Expressions, a line each, that must give nothing: no value, or one that counts as false.
+# Expressions, one a line, that must have no value, or one that counts as false.
 while read -r expression; do
   n=$((${n:-0} + 1))
   printf 'local got = %s\nif got then error("ESCAPED: " .. type(got)) end\nerror("nothing")\n' \
     "$expression" > "$made/refused_$n.lua"
 done < tests/attacks/refused.txt
 
-# run NAME: its status, milliseconds and KiB into $report, what it said into $WORK/messages.
+# run NAME: writes its status, milliseconds and KiB to $report, and its messages to $WORK/messages.
 run() {
   local args
   read -ra args <<< "$(plan_args "$place/$1.lua" | tr -d '\0')"
@@ -45,7 +46,7 @@ run() {
   read -r status milliseconds kib _ < "$WORK/report"
 }
 
-# What a failed attack may not have changed: all that lies beside the output.
+# A failed attack must not have changed these: everything next to the output.
 surroundings() {
   (cd "$WORK" && find . -path ./place/out -prune -o -name messages -o -name report -o \
     -type d -printf '%p\n' -o -printf '%p %m %s %T@\n') | sort

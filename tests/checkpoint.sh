@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Recomputation changes no bit: plans of tests/equal that take checkpoint=layer, on some of their meshes,
-# leave the very losses, weights and optimizer's state with it and without, keep less with it, and read as
-# one function for all layers either way.
+# Recomputation changes no bit: plans of tests/equal with checkpoint=layer, on some of their meshes, give the
+# same losses, weights and optimizer's state with it and without, keep less memory with it, and have one
+# function for all layers either way.
 . "$(dirname "$0")/common.sh"
 . "$root/tests/programs.sh"
 make_runtime plain > "$WORK/runtime.log" 2>&1 || fail "the runtime does not compile"
@@ -15,9 +15,8 @@ make_and_run() {
 
 activations() { sed -n 's/.*"activations": *\([0-9]*\).*/\1/p' "$WORK/$1/plan.json"; }
 
-# check PLAN ARGUMENTS...: on a mesh. The Llama is compiled as run.sh does; elsewhere a product and a sum
-# are two instructions: which of two products is rounded on its own (of gelu's gradient, say) may else
-# depend on what else a kernel computes.
+# check PLAN ARGUMENTS...: on a mesh. The Llama is compiled as by run.sh; in other programs multiply-adds are
+# not fused: otherwise the rounding of a product (in gelu's gradient, say) may depend on the rest of its kernel.
 check() {
   local name optimized=$optimized
   [ "$1" != tests/equal/llama.lua ] ||

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Everything, the tests too, compiles with clang without a warning. What it warns of it sees without an optimizer.
+# Everything, the tests too, compiles with clang without a warning. clang finds its warnings without an
+# optimizer.
 . "$(dirname "$0")/common.sh"
 
 build=$(dirname "$WORK")/clang-build

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The command line: what it prints, with which status, and what it leaves on the disk.
+# The command line: its output, its status, and the files that it leaves.
 . "$(dirname "$0")/common.sh"
 
-# ends STATUS WORDS COMMAND...: the command ends with STATUS, and its messages hold WORDS.
+# ends STATUS WORDS COMMAND...: the command ends with STATUS, and its messages contain WORDS.
 ends() {
   local wanted=$1 words=$2 status=0
   shift 2
@@ -24,7 +24,7 @@ ends 2 "no such pass" "$TPGEN" "$toy" --dump=everything
 ends 2 "write -D name=value" "$TPGEN" "$toy" -o "$out" -D tp
 ends 2 "write --ranks 0-7" "$TPGEN" "$toy" -o "$out" --ranks 3-1
 ends 2 "counted from 0" "$TPGEN" "$toy" -o "$out" --ranks 2-3
-# A number that is none, or does not fit, is no other number.
+# An invalid number, or one out of range, is refused, not read as another number.
 for ranks in 4294967296 0-4294967296 99999999999999999999 -1 1- "" 0x1 " 1" 0-1x 2147483647; do
   ends 2 "counted from 0 to 2147483646" "$TPGEN" "$toy" -o "$out" --ranks "$ranks"
 done
@@ -52,7 +52,7 @@ ends 3 "$WORK/none.lua" "$TPGEN" "$WORK/none.lua" -o "$out"
 ends 1 "$toy: error: -D tpp=2" "$TPGEN" "$toy" -o "$out" -D tpp=2
 [ ! -e "$out" ] || fail "an error left something in $out"
 
-# No byte of a name reaches a terminal that it might obey.
+# Control characters in names never reach a terminal.
 strange=$WORK/$'a\n\e[31m\u202e\r.lua'
 for args in "" $'--target=\e[31m' $'--ranks=\u202e' $'--\e' $'-D\e' $'--explain=\e' $'--dump=\e' '-D tp=x'; do
   for name in "$strange" "$WORK/"$'none\n\e[31m\u202e.lua' $'\e'; do
@@ -65,18 +65,18 @@ for args in "" $'--target=\e[31m' $'--ranks=\u202e' $'--\e' $'-D\e' $'--explain=
 done
 [ ! -e "$out" ] || fail "an error left something in $out"
 
-# Nor does what a plan prints: its lines and tabs stay as they are.
+# Nor do those that a plan prints; its newlines and tabs stay.
 { echo 'print("red: \27[31m\r\b\0\127\155 \u{202e}", "%s \\x1b\n", 7)' && cat "$toy"; } > "$WORK/prints.lua"
 "$TPGEN" "$WORK/prints.lua" -o "$WORK/prints" > "$WORK/printed" || fail "a plan that prints: status $?"
 printf '%s\n' 'red: \x1b[31m\x0d\x08\x00\x7f\x9b \xe2\x80\xae'$'\t''%s \x1b' $'\t7' |
   diff - "$WORK/printed" || fail "a plan prints something else"
 
-# Where the limits are stricter than those of the process that reads the plan, they stay.
+# Limits that are stricter than those of the process that reads the plan stay in force.
 for limit in "-t 1" "-n 20" "-d 200000" "-u 40000" "-c 0"; do
   (ulimit $limit && "$TPGEN" "$toy" -o "$WORK/limited") || fail "ulimit $limit: status $?"
 done
 
-# The simulated step as a trace: of the CUDA target, or where the plan says what ranks compute with.
+# The trace of a simulated step: for the CUDA target, or if the plan names the device.
 ends 1 'device_mesh{ ..., device = "H100" }' "$TPGEN" "$toy" -o "$out" --trace
 [ ! -e "$out" ] || fail "an error left something in $out"
 "$TPGEN" "$toy" -o "$WORK/traced" --target cuda --trace || fail "--trace: tpgen ended with status $?"
@@ -100,8 +100,8 @@ ends 2 "and this dump is of later" "$TPGEN" --from=fuse "$WORK/fuse" --explain i
 ends 3 "cannot read nowhere" "$TPGEN" --from=fuse nowhere --dump=memory
 ends 1 "no value is called nothing" "$TPGEN" "$toy" --explain nothing
 
-# A file that -D names, and one beside the plan: what they hold reaches the plan, which is read anew for
-# each and prints once, and the output's hash.
+# A file of -D, and one in the plan's folder: their contents reach the plan, which is read again for each and
+# prints once, and the output's hash.
 cat > "$WORK/reads.lua" << 'END'
 local given, beside = read_json(args.file), read_json("beside.json")
 for key, value in pairs(given) do print(key, value, math.type(value)) end
@@ -122,7 +122,7 @@ reads && [ "$(sed -n 's/^  "hash": //p' "$out/plan.json")" != "$hash" ] ||
   fail "another file has come to the same hash"
 rm -rf "$out"
 
-# Files are written only where they changed, and go when the plan has them no longer.
+# A file is written only if it changed, and removed if the plan no longer makes it.
 "$TPGEN" "$toy" -o "$out" -D tp=3
 touch -d '2001-01-01' "$out"/*.*
 "$TPGEN" "$toy" -o "$out" -D tp=3
@@ -137,12 +137,12 @@ echo "mine" > "$out/notes.txt"
 [ "$(cd "$out" && echo rank*.c)" = "rank1.c rank2.c" ] || fail "--ranks 1-2 wrote $(ls "$out")"
 [ -e "$out/notes.txt" ] || fail "a file that is not tpgen's was taken away"
 
-# A note names a dimension of the mesh that shards nothing, but not one of a single rank.
+# A note names a mesh dimension that shards nothing, unless it has a single rank.
 "$TPGEN" tests/dump/idle.lua -o "$WORK/idle" -D tp=2 2>&1 | grep -q 'idle.lua:3: note: nothing is sharded along tp' ||
   fail "there is no note of a mesh dimension that shards nothing"
 [ -z "$("$TPGEN" tests/dump/idle.lua -o "$WORK/idle" -D tp=1 2>&1)" ] || fail "there is a note without a reason"
 
-# What cannot be written leaves the old output whole and nothing beside it.
+# A failed write leaves the old output complete and no file next to it.
 "$TPGEN" "$toy" -o "$out" -D tp=2
 before=$(cat "$out"/*.c "$out"/*.txt | cksum)
 ends 3 "cannot write" bash -c "ulimit -f 2; exec '$TPGEN' '$toy' -o '$out' -D tp=5"

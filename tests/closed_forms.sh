@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# What data parallel training moves in a step, and holds, by the closed forms: of the parameters' bytes P, over
-# n ranks, each rank sends
-#   copies of all there is (DDP)                         2 (n-1)/n P    one all-reduce of the gradients
-#   fully sharded, gathered anew for the backward        3 (n-1)/n P    two gathers, one reduce-scatter
+# The traffic of a data parallel step, and the memory of a rank, by the closed forms: of the parameters' bytes
+# P, over n ranks, each rank sends
+#   replicated (DDP)                                     2 (n-1)/n P    one all-reduce of the gradients
+#   fully sharded, gathered again for the backward       3 (n-1)/n P    two gathers, one reduce-scatter
 #                                                        less one gather of what the backward does not need:
 #                                                        the embedding's weight, E bytes
 #   fully sharded, kept from the forward                 2 (n-1)/n P    one of each
-# and holds P/n of parameters, gradients and each of AdamW's two states where these are sharded. Read off
-# plan.json, to the byte; the loss and the gradients' norm, 8 bytes at most, are no parameters.
+# and holds P/n of parameters, gradients and each of AdamW's two states if these are sharded. Read from
+# plan.json, to the byte, without the loss and the gradients' norm, 8 bytes at most.
 . "$(dirname "$0")/common.sh"
 
-# numbers FILE: what the busiest rank sends of parameters and gradients in a step, how many such collectives
-# there are, and what a rank holds: parameters, gradients, optimizer.
+# numbers FILE: the bytes of parameters and gradients that the busiest rank sends in a step, the number of such
+# collectives, and a rank's memory: parameters, gradients, optimizer.
 numbers() {
   awk -F'[:,]' '
     /"redistributions": / { listed = 1 }
@@ -32,7 +32,8 @@ program() {
 read -r sent count parameters gradients optimizer < <(program one)
 [ "$sent $count" = "0 0" ] || fail "one rank moves $sent bytes in $count collectives"
 
-# holds NAME RANKS BYTES SHARE CALLS ARGUMENTS...: (n-1)/n BYTES are sent in so many collectives, P/SHARE held.
+# holds NAME RANKS BYTES SHARE CALLS ARGUMENTS...: CALLS collectives send (n-1)/n BYTES, and a rank holds
+# P/SHARE.
 holds() {
   local name=$1 n=$2 bytes=$3 share=$4 calls=$5 moved count held wanted
   shift 5
@@ -44,7 +45,7 @@ holds() {
   [ "$held" = "$wanted" ] || fail "$name over $n ranks holds $held bytes, not $wanted"
 }
 
-# The units: the embedding, two layers, the norm and the output together. Each travels in one collective.
+# The units: the embedding, two layers, the norm with the output. Each is moved by one collective.
 embedding=$((512 * 128 * 4)) units=4
 for n in 2 4 8; do
   holds copies $n $((2 * parameters)) 1 1 -D dp_replicate=$n

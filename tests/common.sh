@@ -1,7 +1,7 @@
 # Common to the test scripts; each sources it first. From the environment, set by ctest:
 #   TPGEN   the compiler under test             else build/tpgen
-#   TOOLS   where the tests' own programs are   else build/tests
-#   WORK    a directory for this script alone   else build/tests/work/SCRIPT; it is made anew
+#   TOOLS   the folder of the tests' programs   else build/tests
+#   WORK    this script's own directory         else build/tests/work/SCRIPT; it is made anew
 #   TPGEN_GOLDEN  the tables of facts           else tests/golden
 # A script counts its failures with `fail` and ends with `finish`.
 set -euo pipefail
@@ -25,10 +25,10 @@ finish() {
   printf '%s: %s\n' "$script" "$*"
 }
 
-# The arguments that a plan's first line asks for: `-- args: -D tp=4`.
+# The arguments in a plan's first line: `-- args: -D tp=4`.
 plan_args() { sed -n '1s/^-- args: *//p' "$1"; }
 
-# What a plan made at random may be refused for, a line each, and whether a log has such an error.
+# The messages, one a line, that may refuse a random plan, and whether a log has one of them.
 random_refusals=$root/tests/random/refusals.txt
 is_random_refusal() { grep -F ': error: ' "$1" | grep -qFf "$random_refusals"; }
 
@@ -44,8 +44,8 @@ generate() {
   "$TPGEN" plans/toy.lua -o "$WORK/$name" "$@" || fail "$name: tpgen ended with status $?"
 }
 
-# train NAME ARGUMENTS...: runs $WORK/NAME, its metrics in $WORK/NAME.jsonl, all it says in NAME.log: by run.sh, or,
-# where its ranks are one program (programs.sh), by that.
+# train NAME ARGUMENTS...: runs $WORK/NAME, with its metrics in $WORK/NAME.jsonl and its output in NAME.log: by
+# run.sh, or as one program with all ranks, if it was built so (programs.sh).
 train() {
   local name=$1 program=run.sh
   shift
@@ -60,7 +60,8 @@ train() {
 losses_of() { sed -n 's/.*"loss": *\([-+.0-9eE]*\)[,}].*/\1/p' "$1"; }
 golden_losses() { sed 's/.*"losses": *\[\([^]]*\)\].*/\1/' "$golden/toy/losses.json" | tr -d ' ' | tr , '\n'; }
 
-# same_losses NAME FILE1 FILE2 [WITHIN]: as many in both, and each pair within 1e-5 of the second.
+# same_losses NAME FILE1 FILE2 [WITHIN]: both have the same number of losses, each within 1e-5 of the second
+# file's.
 same_losses() {
   paste "$2" "$3" | awk -v name="$1" -v within="${4:-1e-5}" '
     function abs(x) { return x < 0 ? -x : x }
@@ -84,8 +85,8 @@ train_golden() {
   same_losses "$name" "$WORK/$name.losses" "$WORK/golden.losses"
 }
 
-# beside LOG COMMAND...: runs it beside others, as many at once as there are cores, and leaves in LOG what
-# it has to say. It fails where the command does, or something in it calls fail.
+# beside LOG COMMAND...: runs it in the background, as many at once as there are cores; its output goes to LOG.
+# It fails if the command fails or something in it calls fail.
 running=0
 beside() {
   local log=$1

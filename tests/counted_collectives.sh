@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
-# What plan.json tells of the collectives is what a running program does: tests/count_calls.c stands in
-# MPI's place and counts each rank's calls in one step. The k-th statement with a collective that the ranks
-# reach must be the k-th of the list, in kind, group and times; the most that a rank sends, and receives,
-# must be the list's, to the byte, and what rank 0 brings to it. And so must the most that a rank sends, and
-# receives, in all steps of a redistribution.
+# The collectives in plan.json are those of the running program: tests/count_calls.c wraps MPI and counts each
+# rank's calls in one step. The k-th statement with a collective that the ranks reach must match the k-th of the
+# list, in kind, group and times; the most that a rank sends, and receives, must equal the list's, to the byte,
+# and so must rank 0's share. The same holds for the most that a rank sends, and receives, in all steps of a
+# redistribution.
+#
 # A rank leaves out an all-reduce of no elements; here no rank has such a part.
-#   COUNTED="reshard"    only programs that this matches (an extended regular expression)
+#   COUNTED="reshard"    only programs that match this extended regular expression
 . "$(dirname "$0")/common.sh"
 . "$root/tests/programs.sh"
 optimized=-O1
 
-# Over three ranks (dp=3) the parts of several gradients that are summed at once are not those of each.
+# Over three ranks (dp=3) the parts of a bucket of gradients are not those of each gradient.
 programs=(
   "plans/toy.lua tp=2"
   "plans/toy.lua tp=3"
@@ -33,11 +34,11 @@ programs=(
 )
 calls="Allreduce Allgather Allgatherv Reduce_scatter Reduce_scatter_block Alltoall Alltoallv Sendrecv"
 calls+=" reduce_scatter gather_parcels reduce_parcels"
-# The runtime's own collectives are counted, and what they call is not.
+# Counts the runtime's own collectives, and not the calls inside them.
 libraries+=(-Wl,--wrap={reduce_scatter,gather_parcels,reduce_parcels})
 
-# compare NAME RANKS...: the list of plan.json in NAME.told, the redistributions in NAME.moves, and what
-# each rank has counted, rank 0 first.
+# compare NAME RANKS...: the list of plan.json in NAME.told, the redistributions in NAME.moves, and each rank's
+# counts, rank 0 first.
 compare() {
   local name=$1
   shift
@@ -57,7 +58,7 @@ compare() {
     }
     function most(a, b) { return a > b ? a : b }
     function moved(sent, received) { return sent + 0 " bytes sent, " received + 0 " received" }
-    # What the busiest rank sends, and receives, in these: "3 4".
+    # The bytes that the busiest rank sends, and receives, in these: "3 4".
     function busiest(list,    k, n, of, r, s, g, sent, received) {
       n = split(list, of)
       for (r = 3; r < ARGC; r++) {

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# The CUDA target's very text, run on the stand-in for CUDA, NCCL and cuBLASLt:
-#   the toy and the Llama come to PyTorch's losses and norms of gradients, tp = 1, 2, 4, and fully sharded over
-#   three ranks, in five steps, and one in twenty (SOAK=1: all); in bfloat16 to losses within 2 % of float32's
-#   a step that is captured as a graph leaves the same bits
+# The unchanged text of the CUDA target, on the stand-in for CUDA, NCCL and cuBLASLt:
+#   the toy and the Llama have PyTorch's losses and norms of gradients, tp = 1, 2, 4, and fully sharded over
+#   three ranks, in five steps, and one in twenty (SOAK=1: all); in bfloat16 losses within 2 % of float32's
+#   a step that is captured as a graph gives the same bits
 #   checkpoints go to the CPU target's program and back
-#   what is planted in a program is caught: a missing wait, a wrong count, a swapped collective
+#   planted faults are caught: a missing wait, a wrong count, a swapped collective
 . "$(dirname "$0")/common.sh"
 . "$root/tests/programs.sh"
 optimized=-O1
@@ -24,7 +24,7 @@ toy() {
   same_losses "$name" "$to.losses" "$to.golden"
 }
 
-# As a user builds and starts it: by run.sh and its CMakeLists.txt.
+# Built and started like a user's program: by run.sh and its CMakeLists.txt.
 by_run_sh() {
   generate run --target cuda -D tp=2
   unset OMP_NUM_THREADS
@@ -52,23 +52,23 @@ captured() {
   same_bits "$1.graph" "$1.plain" "a captured step of $1 leaves other bits"
 }
 
-# exchanged FIRST THEN: two steps of one target, then two of the other: PyTorch's losses of these.
+# exchanged FIRST THEN: two steps of one target, then two of the other, have PyTorch's losses.
 exchanged() {
   from "$1" "$1.two" --weights "$llama/llama.safetensors" --steps 2
   from "$2" "$1.$2" --load "$WORK/$1.two.saved" --steps 4
   golden_numbers losses | sed -n 3,4p > "$WORK/$1.$2.golden"
   same_losses "$1, then $2" "$WORK/$1.$2.losses" "$WORK/$1.$2.golden"
-  # What is loaded and saved is the same tensors, bit for bit.
+  # The loaded and the saved tensors are equal, bit for bit.
   from "$2" "$2.as_loaded" --load "$WORK/$1.two.saved" --steps 2
   "$TOOLS/compare_safetensors" "$WORK/$2.as_loaded.saved/model.safetensors" "$WORK/$1.two.saved/model.safetensors" 0 ||
     fail "$2 does not save what it has loaded from $1"
 }
 
-# The stand-in follows what kernels and steps compiled so read and write.
+# The stand-in tracks the memory accesses of kernels and steps that are compiled so.
 following=(-fsanitize=thread)
 
-# planted NAME FROM RANKS PATTERN PERL: these ranks of the program FROM, which is followed, run a step changed so;
-# the job ends with that message.
+# planted NAME FROM RANKS PATTERN PERL: these ranks of the tracked program FROM run a step changed by PERL; the
+# job ends with a message that matches PATTERN.
 planted() {
   local name=$1 ranks=$3 pattern=$4 change=$5 to=$WORK/$1 rank
   cp -r "$WORK/followed_$2" "$to"
@@ -81,7 +81,7 @@ planted() {
   printf '  %-24s %s\n' "$name" "$(grep -m 1 -E "$pattern" "$to.out")"
 }
 
-# follow FROM: the program, compiled so, in followed_FROM.
+# follow FROM: builds the tracked program in followed_FROM.
 follow() {
   local to=$WORK/followed_$1
   mkdir "$to"
@@ -90,7 +90,7 @@ follow() {
   make_ranks "$to" cuda || fail "$1 does not compile to be followed"
 }
 
-# followed FROM: as it is, it passes.
+# followed FROM: unchanged, it passes.
 followed() {
   local name=followed_$1
   from "$name" "$name" --steps 2
@@ -120,7 +120,7 @@ for name in tp2 fsdp3; do beside "$WORK/followed_$name.log" followed $name; done
 unordered='nothing orders the one after the other'
 beside "$WORK/wait.log" planted wait tp2 "0 1" "$unordered" 's/\n +await\(done\[0\]\);//'
 beside "$WORK/begin.log" planted begin tp2 "0 1" "$unordered" 's/\n +begin_on\(tp_stream\);//'
-# What was gathered a layer ahead, and what is begun in the last layer's round.
+# Gathers that are prefetched a layer ahead, and collectives that are issued in the last layer's iteration.
 beside "$WORK/ahead.log" planted ahead fsdp3 "0 1 2" "$unordered" 's/\n  await\(done\[0\]\);//'
 beside "$WORK/last.log" planted last fsdp3 "0 1 2" "$unordered" \
   's/(layers_forward\(l\);\n.*?)\n  await\(done\[3\]\);/$1/s'

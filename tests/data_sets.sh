@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Data sets of several batches, against PyTorch's DataLoader: epochs in order and shuffled, the last batch left out
-# or smaller, several files, on meshes and on the stand-in; a resumed job reads on where it stopped, to the bit.
+# Data sets of several batches have the losses of PyTorch's DataLoader: epochs in order and shuffled, the last
+# batch dropped or smaller, several files, on meshes and on the stand-in; a resumed job continues where it
+# stopped, to the bit.
 . "$(dirname "$0")/common.sh"
 local_mpi=yes
 . "$root/tests/programs.sh"
@@ -18,10 +19,10 @@ make() {
   [ "$kind" != cuda ] || set -- "$@" --target cuda
   "$TPGEN" $plan "$@" -o "$to" && make_ranks "$to" "$kind" || { fail "$to: no program"; return 1; }
 }
-# golden_line FILE WAY: the numbers of the way, one a line.
+# golden_line FILE WAY: the numbers of this way, one a line.
 golden_line() { awk -v way="$2" '$1 == way { for (i = 2; i <= NF; i++) print $i }' "$data/$1"; }
 
-# trains NAME KIND WAY ARGUMENTS...: its losses are PyTorch's of that way.
+# trains NAME KIND WAY ARGUMENTS...: its losses are PyTorch's for that way.
 trains() {
   local name=$1 kind=$2 way=$3
   make "$name" "$kind" "${@:4}" || return
@@ -53,7 +54,7 @@ cat "$WORK"/{smaller,dropped,shuffled,uneven,shuffled_dropped,accumulated,square
 
 # ---- going on ---------------------------------------------------------------------------------------------
 
-# goes_on NAME STEP: a job that ends there and goes on leaves the bits of one that does not.
+# goes_on NAME STEP: a job that stops there and is resumed ends with the same bits as an unbroken one.
 goes_on() {
   local name=$1 step=$2 from=(--data "$data/data.safetensors") to=$WORK/$1.$2
   start "$WORK/$name" "$to" --weights "$data/model.safetensors" "${from[@]}" --steps "$step" || fail "$name to $step"
@@ -72,7 +73,7 @@ same_losses elsewhere "$WORK/elsewhere.losses" "$WORK/rest.losses" 1e-5
 
 # ---- what is refused ----------------------------------------------------------------------------------------
 
-# refuses NAME WORDS ARGUMENTS...: the job ends with one message with these words.
+# refuses NAME WORDS ARGUMENTS...: the job ends with one message that contains these words.
 refuses() {
   ! start "$WORK/$1" "$WORK/$1.bad" "${@:3}" > /dev/null || fail "$1 ${*:3}: status 0"
   grep -qF -- "$2" "$WORK/$1.bad.out" || fail "$1 ${*:3}: not '$2': $(tail -n 3 "$WORK/$1.bad.out")"
@@ -87,7 +88,7 @@ refuses untold "target.npy: labels is F32 [22, 5] in the file, but I64 [4] in th
   --data "input=$data/input_[01].npy" --data "labels=$data/target.npy"
 refuses dropped "nothing*.npy: there is no such file" --data "$data/nothing*.npy"
 refuses smaller "a safetensors file has names of its own: leave out input=" --data "input=$data/data.safetensors"
-# A label of sample 17 that is none, long before it is read: 5 at the byte 128 + 8 * 17 of the file.
+# An invalid label of sample 17, refused long before it is read: 5 at byte 128 + 8 * 17 of the file.
 cp "$data/labels.npy" "$WORK/labels.npy"
 printf '\5\0\0\0\0\0\0\0' | dd of="$WORK/labels.npy" bs=1 seek=$((128 + 8 * 17)) conv=notrunc status=none
 for name in smaller shuffled on_stand_in; do

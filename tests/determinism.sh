@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# The same plan gives the same bytes: 100 generations over time zone, locale, home, directory, umask,
-# size of the environment and, where this is root, user. Addresses vary by themselves.
+# The same plan gives the same bytes: 100 generations that differ in time zone, locale, home, directory, umask,
+# size of the environment and, if run as root, user. Addresses vary by themselves.
 . "$(dirname "$0")/common.sh"
 
-# A place that any user can reach, with the compiler and the plans in it.
+# A folder that any user can reach, with the compiler and the plans.
 place=$(mktemp -d "${TMPDIR:-/tmp}/tpgen-determinism.XXXXXX")
 trap 'rm -rf "$place"' EXIT
 chmod 755 "$place"
@@ -39,11 +39,11 @@ for target in cpu cuda; do
   [ "$n" -eq 1 ] || fail "$target: $n different outputs"
 done
 
-# Nor does a plan that is named by an absolute path bring that path into the output.
+# A plan named by an absolute path does not bring that path into the output.
 "$TPGEN" "$root/plans/toy.lua" -o "$WORK/absolute" || fail "an absolute path: status $?"
 if grep -rlF -e "$root" -e "$WORK" "$WORK/absolute"; then fail "an absolute path in the output"; fi
 
-# A second generation into the same place changes nothing, and --check says so.
+# A second generation into the same folder changes nothing, and --check says so.
 generate again
 find "$WORK/again" -type f -printf '%p %T@\n' | sort > "$WORK/before"
 generate again

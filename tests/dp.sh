@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
-# Data parallel training of the Llama, of copies (DDP), of what is cut over the ranks (FSDP, ZeRO), of both
-# (HSDP), and with tensor parallel: PyTorch's losses and norms of gradients, as CPU programs and, on the
-# stand-in, as CUDA programs (cuda.sh has one more); and a checkpoint goes from each to the next without
-# a bit of its tensors changed. A program in which one line is changed has other losses. Five steps do for that;
-# two programs take twenty (SOAK=1: all).
+# Data parallel training of the Llama, replicated (DDP), sharded (FSDP, ZeRO), both (HSDP), and with tensor
+# parallelism: PyTorch's losses and norms of gradients, as CPU programs and, on the stand-in, as CUDA programs
+# (cuda.sh has one more). A checkpoint goes from each to the next without a changed bit. A program with one
+# changed line has other losses. Programs run five steps; two run twenty (SOAK=1: all).
 . "$(dirname "$0")/common.sh"
 local_mpi=yes
 . "$root/tests/programs.sh"
@@ -47,12 +46,12 @@ for mesh in "${meshes[@]}"; do
   [[ $name =~ ^(one|fsdp3|zero1|zero2)$ ]] || beside "$WORK/cuda_$name.log" golden cuda cuda_$name $settings
 done
 steps=20 beside "$WORK/bf.log" bfloat16 plain bf dp_shard=2
-# Gathered a layer ahead, while what goes over tp travels in pieces.
+# Prefetched a layer ahead, with chunked collectives over tp.
 beside "$WORK/cuda_bf.log" bfloat16 cuda cuda_bf dp_shard=2 tp=2 async_tp=2 prefetch=1
 beside "$WORK/cuda_ahead.log" golden cuda cuda_ahead dp_shard=2 tp=2 async_tp=4 prefetch=1 checkpoint=layer
 all_are_done
 
-# planted WHAT CHANGE: the fault is seen in what the program fsdp2 makes of the golden run.
+# planted WHAT CHANGE: the golden run detects this fault in the program fsdp2.
 planted() {
   local what=$1 from=$WORK/fsdp2 change=$2 name=planted_${1// /_}
   cp -r "$from" "$WORK/$name"
@@ -74,7 +73,7 @@ end
 all_are_done
 cat "$WORK"/planted.*
 
-# carried FROM TO: loads what FROM has saved after its steps, and saves it.
+# carried FROM TO: loads the checkpoint of FROM, and saves it.
 carried() {
   start "$WORK/$2" "$WORK/$2.carried" --load "$WORK/$1.saved" --data "$llama/text.txt" --steps "$steps" ||
     fail "$2 does not load $1's"

@@ -1,30 +1,29 @@
 #!/usr/bin/env bash
-# Parallel equals dense: each plan of tests/equal, and some made at random, on each mesh that a line such
-# as `-- mesh: dp=2 tp=3` names, comes to the losses of one rank, to its weights and its optimizer's
-# state, or to its outputs. gcc and clang compile the programs here, with every warning an error. On a mesh
-# that a line `-- sanitized: dp=2 tp=3` names too they run under the sanitizers as well, and for a line
-# `-- cuda: dp=2 tp=3` the CUDA text runs, on the stand-in; of plans made at random every tenth has either. A
-# plan made at random may ask for what cannot be computed in parts: that tpgen refuses it is counted, and is
-# rare.
+# Parallel equals dense: each plan of tests/equal, and some random plans, on each mesh that a line such as
+# `-- mesh: dp=2 tp=3` names, has the losses, weights and optimizer's state, or the outputs, of one rank. gcc and
+# clang compile the programs, with every warning an error. A line `-- sanitized: dp=2 tp=3` also runs that mesh
+# under the sanitizers, and a line `-- cuda: dp=2 tp=3` runs the CUDA text, on the stand-in; every tenth random
+# plan has either. A random plan may ask for what cannot be computed in parts: such refusals are counted, and
+# must be rare.
 #   EQUAL_PLANS="mlp deep"   these plans alone; "" for none
 #   EQUAL_RANDOM=200         so many plans from random_plan, not 8
 #   EQUAL_SEED=1000          the first of them
-#   EQUAL_SANITIZE=all       all pairs run under the sanitizers too, not only a few; none for none
-#   EQUAL_CUDA=all           all pairs run on the stand-in too, not only a few; none for none
+#   EQUAL_SANITIZE=all       all pairs also run under the sanitizers, not only a few; none for none
+#   EQUAL_CUDA=all           all pairs also run on the stand-in, not only a few; none for none
 #   EQUAL_KEEP=1             the programs stay in the work directory; else only those that differ
 . "$(dirname "$0")/common.sh"
 local_mpi=yes
 . "$root/tests/programs.sh"
 
-# What float32 sums in another order may do, over at most some hundred summands and five steps. Losses
-# are compared relative to themselves (same_losses), tensors relative to their largest element. Of a plan
-# with a line `-- rounds: bfloat16` losses are a unit in its last place apart, and tensors as far as
-# rounding to it grows: ranks round their parts of a sum, one rank the sum.
+# Tolerances for float32 sums in another order, of at most some hundred terms and over five steps. Losses are
+# compared by relative error (same_losses), tensors relative to their largest element. For a plan with a line
+# `-- rounds: bfloat16` losses may differ by a unit in the last place of bfloat16, and tensors by what such
+# roundings grow to: ranks round their parts of a sum, one rank rounds the sum.
 tensor_tolerance=2e-5
-# The stand-in follows what kernels compiled so read and write: nothing is touched on two streams at once.
+# The stand-in tracks the memory accesses of kernels that are compiled so: no two streams race.
 following=(-fsanitize=thread)
 
-# is_refused PLAN: whether it is a random plan, and what tpgen has just said of it in its log is a reason.
+# is_refused PLAN: whether it is a random plan whose log has one of the allowed refusals.
 is_refused() {
   [ "$1" = "$WORK/$(basename "$1")" ] &&
     is_random_refusal "$WORK/$(basename "$1" .lua).log"
@@ -45,7 +44,7 @@ make_and_run() {
   start "$to" "$to" || { fail "$to ended with status $?"; return 1; }
 }
 
-# Runs of the one rank from weights that are a rounding error away, where there are none yet.
+# Runs one rank from weights with a rounding error, unless that was done.
 perturbed_runs() {
   local base=$WORK/$1 i
   [ ! -d "$base.like1.saved" ] || return 0
@@ -56,8 +55,8 @@ perturbed_runs() {
   done
 }
 
-# same_tensors NAME BASE FILE: what they have saved. Some gradients are sums of terms that cancel, all but
-# or altogether: where the tolerance does not do, it is measured what a rounding error grows to.
+# same_tensors NAME BASE FILE: compares their saved tensors. Some gradients are sums of terms that cancel nearly
+# or fully: if they exceed the tolerance, the growth of a rounding error is measured.
 same_tensors() {
   local files=("$WORK/$2.saved/$3" "$WORK/$1.saved/$3")
   "$TOOLS/compare_safetensors" "${files[@]}" $tensor_tolerance 2> "$WORK/$1.difference" && return
@@ -69,7 +68,7 @@ same_tensors() {
   return 1
 }
 
-# compare NAME BASE: what two runs have left.
+# compare NAME BASE: compares the results of two runs.
 compare() {
   local file=outputs.safetensors
   if [ -f "$WORK/$2.saved/model.safetensors" ]; then
@@ -79,7 +78,7 @@ compare() {
   same_tensors "$1" "$2" $file || fail "$1: other tensors"
 }
 
-# runs_as KIND PLAN MESH: whether the plan is to run so on this mesh.
+# runs_as KIND PLAN MESH: whether this mesh of the plan is also run as KIND.
 runs_as() {
   local asked=
   case $1 in sanitized) asked=${EQUAL_SANITIZE:-} ;; cuda) asked=${EQUAL_CUDA:-} ;; esac
@@ -120,7 +119,7 @@ for ((i = seed; i < seed + ${EQUAL_RANDOM:-8}; i++)); do
   case $i in *5) kind=sanitized ;; *0) kind=cuda ;; *) continue ;; esac
   sed -i "s/^-- mesh: *\(.*\)/&\n-- $kind: \1/" "$WORK/random$i.lua"
 done
-# What is asked for more runs of is a mesh of the plan.
+# The meshes of `sanitized` and `cuda` lines must be meshes of the plan.
 unknown=$(for plan in "${plans[@]}"; do
   sed -n 's/^-- \(sanitized\|cuda\): *//p' "$plan" | sort -u | comm -23 - <(sed -n 's/^-- mesh: *//p' "$plan" | sort)
 done)
@@ -132,7 +131,7 @@ for kind in plain sanitized cuda; do
   }
 done
 
-# As many plans at once as there are cores. What each has to say stands in a log.
+# As many plans at once as there are cores. The output of each goes to a log.
 for plan in "${plans[@]}"; do
   beside "$WORK/$(basename "$plan" .lua).log" check_plan "$plan"
 done

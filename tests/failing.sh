@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Whichever call of tpgen's fails, or is the last one before it is killed, the folder of -o holds the
-# program of before or the new one, whole; of a tpgen that was killed perhaps none that runs, and the
-# next one mends it. Where memory runs out, it is the same, and what is printed is whole.
-# With SOAK=1 every call at every place, with several errors.
+# Whichever call of tpgen fails, or is the last one before it is killed, the folder of -o has the old program or
+# the new one, complete; after a kill perhaps none that runs, and the next run repairs it. The same holds if
+# memory runs out, and then the printed text is complete. With SOAK=1 every call at every place, with several
+# errors.
 . "$(dirname "$0")/common.sh"
 
 EIO=5 EINTR=4 ENOMEM=12 ENOSPC=28 EXDEV=18 KILL=0
-memory=/dev/shm # where to write is quick
+memory=/dev/shm # a file system that is fast to write
 [ -d $memory ] && [ -w $memory ] || memory=$WORK
 beside=$(mktemp -d "$memory/tpgen-failing.XXXXXX")
 trap 'rm -rf "$beside"' EXIT
@@ -32,7 +32,7 @@ cp -r old new
 : > nothing
 [ -e new/rank7.c ] && [ -e new/runtime/mine.c ] && [ ! -e new/rank2.c ] || fail "new/ holds $(ls new)"
 
-cp -r new changed # of one plan, but by somebody's hand
+cp -r new changed # from one plan, with changes by hand
 tee -a changed/step.c changed/kernels.c < mine > /dev/null
 
 # each CALL ERROR OLD NEW PLACE ARGUMENTS...

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# The collectives of a step of plans/llama3.lua are as few as a careful person would write: with L layers
-# and more than one rank along tp, 4 L + 2 all-gathers and as many reduce-scatters (one all-gather more
-# where the plan asks for whole logits), and at most 5 all-reduces, of which L adds none. Where parameters are
-# cut over dp each unit adds its own, one for all its parameters; over a step of several batches, and in
-# buckets with caps, as often as the plan says. And expect takes a plan with just what it has.
+# A step of plans/llama3.lua has as few collectives as a careful person would write: with L layers and more than
+# one rank along tp, 4 L + 2 all-gathers and as many reduce-scatters (one all-gather more if the plan asks for
+# whole logits), and at most 5 all-reduces, independent of L. With parameters sharded over dp each unit adds its
+# own, one for all its parameters; over a step of several batches, and in buckets with caps, as often as the
+# plan says. And expect accepts a plan with exactly these.
 . "$(dirname "$0")/common.sh"
 
-# count NAME DEFINITIONS...: "all_gather reduce_scatter all_reduce others", and how many statements there
-# are, in $counted and $statements.
+# count NAME DEFINITIONS...: "all_gather reduce_scatter all_reduce others" in $counted, and the number of
+# statements in $statements.
 count() {
   local name=$1 arguments=() value
   shift
@@ -22,8 +22,8 @@ count() {
     }')
 }
 
-# check LAYERS MORE BEYOND REDUCES DEFINITIONS...: all-gathers and reduce-scatters beyond 4 L + 2, and
-# all-reduces.
+# check LAYERS MORE BEYOND REDUCES DEFINITIONS...: all-gathers and reduce-scatters in addition to 4 L + 2, and
+# the all-reduces.
 check() {
   local layers=$1 more=$2 beyond=$3 reduces=$4 each=$((4 * $1 + 2)) name
   shift 4
@@ -42,7 +42,7 @@ for layers in 1 2 5; do
     check $layers 1 0 1 "tp=$tp" "loss_parallel=false"
     # And the norm of all gradients; in the update where batches are added up.
     check $layers 0 0 4 "tp=$tp" "clip=1"
-    # The loss over dp; the gradients that are whole over tp, and those that are not.
+    # The loss over dp; the gradients that are replicated over tp, and the others.
     check $layers 0 0 5 "tp=$tp" "dp_replicate=2"
     # Fully sharded: each unit is gathered once, a layer again for its backward; and reduced once.
     check $layers $((2 * layers + 2)) $((layers + 2)) 4 "tp=$tp" "dp_shard=2"
@@ -50,8 +50,8 @@ for layers in 1 2 5; do
 done
 # Classes and a sequence that do not divide, ranks without classes: the same.
 check 2 0 0 3 tp=4 vocab=9 seq=11
-# Where heads do not divide over tp: of fewer key-value heads than ranks all have all; else each rank has all
-# heads of some queries, or, where there are as many, of some sequences.
+# Heads that do not divide over tp: with fewer key-value heads than ranks each rank has all of them; else each
+# rank has all heads of some queries or, if there are enough, of some sequences.
 heads() {
   local wanted=$1
   shift
@@ -71,27 +71,28 @@ ways() {
   [ "$counted" = "$wanted" ] || fail "$*: gathers, scatters, reductions, others: $counted, not $wanted"
   checked=$((checked + 1))
 }
-# ZeRO gathers three units once; its stage 1 reduces the sum of the gradients, 2 those of each batch. Fully
-# sharded, four units are gathered for each batch, the layers again for its backward.
+# ZeRO gathers three units once; its stage 1 reduces the sum of the gradients, stage 2 those of each batch.
+# Fully sharded, four units are gathered for each batch, and the layers again for its backward.
 ways 3 3 zero=1
 ways 3 9 zero=2
 ways 18 3
 ways 12 3 reshard_after_forward=never
 ways 18 12 reduce_each_batch=true
-# In bfloat16 parameters are gathered in two bytes each, and gradients reduced in four: reduce_dtype. Of 500,352
-# a rank brings its half, and all gradients.
+# In bfloat16 parameters are gathered with two bytes each, and gradients reduced with four (reduce_dtype). Of
+# 500,352 parameters a rank contributes its half, and all gradients.
 count narrow n_layers=2 dp=2 zero=1 dtype=bfloat16 || true
 moved=$("$TOOLS/collectives" "$WORK/narrow/plan.json" traffic |
   awk '{ n[$1] += $3 * $4 } END { print n["all_gather"], n["reduce_scatter"] }')
 [ "$moved" = "500352 2001408" ] || fail "bfloat16: bytes gathered, reduced: $moved"
 
-# What a group of two has kept is gathered within it for the backward, and from all groups for the forward.
+# The parameters that a group of two keeps are gathered within it for the backward, and from all groups for the
+# forward.
 count groups n_layers=2 dp=4 reshard_after_forward=2 || true
 moved=$("$TOOLS/collectives" "$WORK/groups/plan.json" traffic | awk '$1 == "all_gather" { n[$2] += $3 }
   END { print n["dp_across"], n["dp_within"], n["dp_within_dp_across"] }')
 [ "$moved" = "3 5 1" ] || fail "reshard_after_forward=2: gathers across, within, both: $moved"
 
-# What fully_shard does unless it is told.
+# The default of fully_shard.
 cat > "$WORK/sharded.lua" << 'END'
 local mesh = device_mesh{ {"dp", 2} }
 local model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 8))
@@ -110,7 +111,7 @@ for way in '' '-D reshard=true' '-D reshard=false'; do
 done > "$WORK/sharded.again"
 [ "$(xargs < "$WORK/sharded.again")" = "1 1 0" ] || fail "fully_shard gathers again: $(xargs < "$WORK/sharded.again")"
 
-# Buckets of a layer's very bytes, 738,304, hold it; smaller ones part it.
+# Buckets with the size of a layer, 738,304 bytes, hold it; smaller ones split it.
 parted() {
   count "parted.$1" n_layers=2 dp=2 "bucket_mb=$1" || return 0
   [ "$counted" = "$2" ] || fail "bucket_mb=$1: gathers, scatters, reductions, others: $counted, not $2"
@@ -119,7 +120,7 @@ parted() {
 parted 0.7041015625 "6 4 1 0"
 parted 0.7041006 "10 6 1 0"
 
-# A plan may expect just what it has, each round of a loop counted, and no less.
+# A plan may expect exactly its collectives, counted in each iteration of a loop, and no fewer.
 cat > "$WORK/expects.lua" << 'END'
 local mesh = device_mesh{ {"tp", 2} }
 local Block = nn.module("Block", function(self)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What tpgen --check-finite writes: a program that names the first value that is not finite, with its module, its
-# line of the plan and its step, on meshes, in bfloat16 and on the stand-in; and that computes the same numbers.
+# Programs by tpgen --check-finite name the first value that is not finite, with its module, its line of the
+# plan and its step, on meshes, in bfloat16 and on the stand-in; and they compute the same numbers.
 . "$(dirname "$0")/common.sh"
 local_mpi=yes
 . "$root/tests/programs.sh"
@@ -9,7 +9,7 @@ plan=tests/finite/plan.lua
 for kind in plain cuda; do
   make_runtime $kind > "$WORK/runtime.log" 2>&1 || { cat "$WORK/runtime.log"; fail "the runtime of $kind programs"; }
 done
-# Twelve samples of six zeros, but for one number of sample 9: 1e18, or 1.
+# Twelve samples of six zeros, except for one number of sample 9: 1e18, or 1.
 write_input() {
   local head="{'descr': '<f4', 'fortran_order': False, 'shape': (12, 6), }"
   { printf '\223NUMPY\1\0v\0%-117s\n' "$head"; head -c 288 /dev/zero; } > "$1"
@@ -26,7 +26,8 @@ make() {
   [ "$kind" != cuda ] || set -- "$@" --target cuda
   "$TPGEN" $plan "$@" -o "$to" && make_ranks "$to" "$kind" || { fail "$to: no program"; return 1; }
 }
-# finds NAME KIND RANK STEP "ARGUMENTS" OPTIONS...: the rank tells of it once, by that step, and nobody without need.
+# finds NAME KIND RANK STEP "ARGUMENTS" OPTIONS...: the rank reports it once, at that step; no other message
+# appears.
 finds() {
   local name=$1 kind=$2 rank=$3 step=$4
   # shellcheck disable=SC2086

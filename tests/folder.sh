@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The folder of -o: what is in it that is not tpgen's stays, what stands in the way is not written through,
-# several tpgen take turns, and what is of two plans is neither built nor run.
+# The folder of -o: files that are not tpgen's stay, obstacles are not written through, several tpgen take
+# turns, and a mixture of two plans is neither built nor run.
 . "$(dirname "$0")/common.sh"
 
 cp -r plans "$WORK"
@@ -15,7 +15,7 @@ refused() {
   tpgen "$@" > said 2>&1 || status=$?
   [ $status -eq 3 ] && grep -qF -- "$words" said || fail "$*: status $status: $(cat said)"
 }
-# As it is with all that is in it, and when each was written.
+# A state: everything in it, with the times of the writes.
 state() { find "$1" -printf '%p %y %i %T@ %l\n' | sort | cksum; }
 
 # ---- whatever leads to the folder; what fails leaves none of it

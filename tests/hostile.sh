@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# No name in a plan becomes code or a path: the toy with hostile names gives printable ASCII that
-# compiles, runs, and is the plain toy's text but for names, strings and comments.
+# No name in a plan becomes code or a path: the toy with hostile names gives printable ASCII that compiles,
+# runs, and equals the plain toy's text except for names, strings and comments.
 . "$(dirname "$0")/common.sh"
 
-# A plan's own file name is one of its names.
+# A plan's file name is one of its names.
 cp tests/hostile.lua "$WORK/"'a"); *x* ??'$'\n''.lua'
 plan=$(echo "$WORK"/a*.lua)
 

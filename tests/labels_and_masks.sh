@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# No wrong number in silence: what labels and masks leave out counts for nothing, on meshes, on the
-# stand-in and in bfloat16; every token of a file is read once before any comes again, whatever size
-# the batches have.
+# No silent wrong numbers: ignored labels and masked positions do not contribute, on meshes, on the stand-in and
+# in bfloat16; every token of a file is read once before any is read again, whatever the size of the batches.
 . "$(dirname "$0")/common.sh"
 local_mpi=yes
 . "$root/tests/programs.sh"
@@ -21,7 +20,7 @@ make() {
 
 # ---- labels of -100, and queries that see nothing ----------------------------------------------------
 
-# ignored NAME KIND ARGUMENTS...: it leaves what the program that says it by other operations does.
+# ignored NAME KIND ARGUMENTS...: its results equal those of the program that expresses it by other operations.
 ignored() {
   local name=$1 kind=$2
   shift 2
@@ -46,8 +45,8 @@ cat "$WORK"/{one,loss_parallel,both,on_stand_in,bfloat16}.log
 awk 'BEGIN { for (i = 0; i < 81; i++) printf "%c%c", (i * 31 + int(i * i / 7)) % 49 + 1, 0 }' > "$WORK/windows.u16"
 [ "$(stat -c %s "$WORK/windows.u16")" -eq 162 ] || fail "awk wrote other bytes than 81 tokens"
 
-# follows NAME WINDOWS FIRST COUNT: the run's losses are those of so many windows each, from window FIRST
-# on, round and round.
+# follows NAME WINDOWS FIRST COUNT: the run's losses are those of WINDOWS windows each, from window FIRST on,
+# cyclically.
 follows() {
   awk -v each="$2" -v first="$3" -v count="$4" '
     NR == FNR { loss[n++] = $1; next }
@@ -79,8 +78,9 @@ follows threes_again 3 29 3
 # ---- indices out of range ------------------------------------------------------------------------------
 
 indices=(embedding gather index_select index_add one_hot scatter scatter_add cross_entropy nll_loss)
-# write_indices FILE [NAME VALUE]: a file of data for indices.lua: all indices are right, but, in all functions'
-# or the one's named, that of sample 4; what no program uses of them is 77. Every type of whole numbers.
+# write_indices FILE [NAME VALUE]: a file of data for indices.lua: all indices are valid except that of sample
+# 4, in all functions' inputs or in the named one's; elements that the program does not use are 77. It has every
+# integer type.
 write_indices() {
   awk -v name="${2:-}" -v value="${3:-}" -v names="${indices[*]}" '
     function bytes(n, width,   low) {
@@ -109,8 +109,8 @@ write_indices() {
       for (i = 0; i < 30; i++) bytes(int(i * 7 % 11) * 2 ^ 20 + 2 ^ 29 + 2 ^ 28, 4)
     }' > "$WORK/$1"
 }
-# ends_with NAME WORDS ARGUMENTS...: the job ends with a status that is not 0 and one message with these words,
-# and saves nothing.
+# ends_with NAME WORDS ARGUMENTS...: the job ends with a non-zero status and one message that contains these
+# words, and saves nothing.
 ends_with() {
   local name=$1 words=$2
   rm -rf "$WORK/$name.bad.saved"
@@ -124,7 +124,7 @@ out_of_range() {
   local name=$1 kind=$2 how=$3 function value words
   make "$name" "$kind" $plans/indices.lua -D how="$how" "${@:4}" || return
   start "$WORK/$name" "$WORK/$name" --data "$WORK/right.safetensors" || fail "$name: right indices"
-  # The head of the step speaks of what is in the program.
+  # The head of the step lists the checks in the program.
   words=
   for word in index_uses noted; do ! sed '/^#include/q' "$WORK/$name"/step.c* | grep -qF "$word[]" || words+=" $word"; done
   [ "$words" = " index_uses$([ "$how" = given ] || echo " noted")" ] || fail "$name: the head of the step speaks of$words"

@@ -42,7 +42,7 @@ runs 1 'say which to write, as in --ranks 0-7' 336_ranks
 runs 0 '' 65536_ranks --ranks 0-7
 runs 0 '' 65536_ranks --ranks 0-7 --target cuda
 
-# A list leaves out the ranks at its end that have nothing.
+# A list omits the ranks at its end without elements.
 for file in step.cu step_1.cu; do
   [ "$(wc -c < "$WORK/out/$file")" -le 300000 ] || fail "$file: $(wc -c < "$WORK/out/$file") bytes"
 done

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Which rank run.sh becomes under each launcher, by the variables that it sets, and with how many threads;
-# where nothing has started it, that it starts all ranks, and ends what outlives them. The programs are built
-# already: what stands in their place says what it is.
+# Which rank run.sh becomes under each launcher, by its environment variables, and with how many threads;
+# without a launcher, that it starts all ranks, and ends those that outlive them. Nothing is built: scripts in
+# the place of the programs print what they are.
 . "$(dirname "$0")/common.sh"
 
 generate toy -D tp=2
@@ -19,7 +19,7 @@ for name in $(compgen -e | grep -E '^(RANK|WORLD_SIZE|LOCAL_|OMPI_|PMI|MPI_|SLUR
   unset "$name"
 done
 
-# is STATUS WORDS VARIABLES...: with these it says that, and nothing else, in one line or none.
+# is STATUS WORDS VARIABLES...: with these variables it prints these words alone, in at most one line.
 checked=0
 is() {
   local status=0 said wanted=$1 words=$2
@@ -38,7 +38,7 @@ for rank in 0 1; do
   is 0 "rank $rank of $half: --steps 3" PMI_RANK=$rank "${mpich[@]}"
   is 0 "rank $rank of $alone: --steps 3" PMIX_RANK=$rank "${slurm[@]}"
   is 0 "rank $rank of $alone: --steps 3" SLURM_PROCID=$rank SLURM_STEP_ID=0 "${slurm[@]}"
-  # torchrun, or mpirun, in what Slurm has started.
+  # torchrun, or mpirun, inside a Slurm job.
   is 0 "rank $rank of $alone: --steps 3" RANK=$rank "${torchrun[@]}" SLURM_PROCID=1 SLURM_STEP_ID=0 SLURM_NTASKS=4
   is 0 "rank $rank of $half: --steps 3" OMPI_COMM_WORLD_RANK=$rank "${open_mpi[@]}" SLURM_PROCID=1 SLURM_NTASKS=4
 done
@@ -48,19 +48,19 @@ is 0 "rank 1 of $alone: --steps 3" PMI_RANK=1 PMI_SIZE=2 MPI_LOCALNRANKS=1
 is 0 "rank 1 of 7: --steps 3" SLURM_PROCID=1 SLURM_STEP_ID=0 "${slurm[@]}" SLURM_CPUS_PER_TASK=7
 is 0 "rank 1 of 5: --steps 3" RANK=1 "${torchrun[@]}" OMP_NUM_THREADS=5
 
-# A batch script of Slurm's is no rank; neither is what nothing has started.
+# A batch script of Slurm is not a rank; neither is a process without a launcher.
 all="starts all: -n 1 $build/rank0 --steps 3 : -n 1 $build/rank1 --steps 3"
 is 0 "$all" SLURM_PROCID=0 SLURM_NTASKS=2
 is 0 "$all" NONE=
 
-# Other ranks than the program's: one of them says so.
+# Another number of ranks than the program's: one of them reports it.
 is 1 "run.sh: this is a program of 2 ranks, but WORLD_SIZE is '3'" RANK=0 WORLD_SIZE=3
 is 1 "" RANK=1 WORLD_SIZE=3
 is 1 "run.sh: this is a program of 2 ranks, but OMPI_COMM_WORLD_SIZE is ''" OMPI_COMM_WORLD_RANK=0
 
 # ---- what it has started itself --------------------------------------------------------------------
 
-# built KIND: what starts the ranks. "Ranks" are scripts that sleep, each with a name of its own for that.
+# built KIND: the launcher of the ranks. "Ranks" are scripts that sleep, each with a name of its own for that.
 built() { printf '%s\n' "from $WORK/toy" "args " "launcher $build/mpirun" "kind $1" > "$build/.built"; }
 script() { # NAME LINES...
   printf '%s\n' '#!/bin/bash' "${@:2}" > "$build/$1"
@@ -71,7 +71,8 @@ nobody_is_left() {
   local left
   ! left=$(pgrep -f "^$WORK/asleep") || { fail "$1: a process is left"; kill -KILL $left; }
 }
-# ends NAME STATUS LINES SECONDS: run.sh, on its own, ends so, within these seconds, with so many lines.
+# ends NAME STATUS LINES SECONDS: run.sh, in a session of its own, ends with this status within these seconds,
+# with so many lines.
 ends() {
   local status=0 began=$EPOCHREALTIME
   timeout 100 "$WORK/toy/run.sh" < /dev/null > "$WORK/$1.out" 2>&1 || status=$?
@@ -79,24 +80,25 @@ ends() {
   awk -v a="$began" -v b="$EPOCHREALTIME" -v most="$4" 'BEGIN { exit b - a > most }' || fail "$1: it ended late"
   nobody_is_left "$1"
 }
-# An mpirun that stays when its ranks are gone: for ever, even if it is asked.
+# An mpirun that outlives its ranks: for ever, even after a signal.
 script rank0 "$asleep 1"
 script mpirun "$build/rank0 &" "trap '' TERM" 'wait' 'exec 8<> <(:)' 'read -rt 90 -u 8'
 built openmpi
 ends stays 1 1 60
 grep -q '^run.sh: .*mpirun stayed' "$WORK/stays.out" || fail "stays: $(< "$WORK/stays.out")"
-# One that ends by itself keeps its status; nothing is said where a rank has told, or it was no signal.
+# One that ends by itself keeps its status; run.sh adds no message if a rank has reported, or there was no
+# signal.
 script mpirun "$build/rank0 &" 'wait' 'exit 7'
 ends seven 7 0 60
 script mpirun "$build/rank0 &" 'wait' 'exit 137'
 ends killed 137 1 60
 script mpirun 'kill -URG $TPGEN_RUN' 'echo told' 'exit 137'
 ends told 137 1 60
-# Who is asked to end passes it on.
+# A signal to end is passed on.
 for signal in TERM INT HUP; do
   script mpirun "trap 'kill \$!; exit 143' TERM" "$WORK/asleep 50 &" 'touch "$0.began"' wait
   rm -f "$build/mpirun.began"
-  # The shell lets what runs beside it ignore SIGINT.
+  # The shell makes background processes ignore SIGINT.
   env --default-signal=INT "$WORK/toy/run.sh" < /dev/null > "$WORK/$signal.out" 2>&1 &
   job=$!
   for ((i = 0; i < 600; i++)); do [ ! -e "$build/mpirun.began" ] || break; sleep 0.05; done
@@ -107,14 +109,15 @@ for signal in TERM INT HUP; do
   nobody_is_left $signal
 done
 
-# It goes on where nobody reads what it prints: mpirun would end the job.
+# It continues if nobody reads its output: mpirun would end the job.
 script mpirun 'for i in $(seq 50); do echo "line $i"; sleep 0.02; done' 'touch "$0.ended"'
 rm -f "$build/mpirun.ended"
 "$WORK/toy/run.sh" --steps 3 < /dev/null 2> "$WORK/unread.err" | head -n 1 > /dev/null || true
 [ -e "$build/mpirun.ended" ] || fail "nobody reads standard output: mpirun has ended: $(cat "$WORK/unread.err")"
 grep -q "nobody reads standard output" "$WORK/unread.err" || fail "it says nothing of its output: $(cat "$WORK/unread.err")"
 
-# Without MPI the ranks are its own: they have one token, and one that fails ends the others, stopped or not.
+# Without MPI run.sh starts the ranks itself: they have one token, and a failed rank ends the others, even
+# stopped ones.
 built none
 for rank in 0 1; do script rank$rank "echo \$TPGEN_TOKEN > $WORK/token$rank" "exit 0"; done
 ends tokens 0 0 60

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# The layers of gen/, by the objects' symbols: no file needs another in a circle, and none needs a
-# folder above its own in gen/LAYERS. A file includes its own folder's header, and that those below it.
+# The layers of gen/, by the objects' symbols: no cycle of files, and no file that needs a folder above its own
+# in gen/LAYERS. A file includes its own folder's header, and that header those below it.
 . "$(dirname "$0")/common.sh"
 
 objects=$(dirname "$TPGEN")/CMakeFiles/tpgen_passes.dir/gen
 sources=$(cd gen && printf '%s\n' */*.c | grep -v '^tools/\|^driver/main.c')
-# Each line: FOLDER/FILE.c.o FOLDER/FILE.c.o, of which the first needs the second.
+# Each line: FOLDER/FILE.c.o FOLDER/FILE.c.o; the first needs the second.
 (cd "$objects" && for source in $sources; do nm -A "$source.o"; done) | sed 's/:/ /' |
   awk '$3 ~ /^[TDBRV]$/ { home[$4] = $1 } $2 == "U" { uses[$1 " " $3] }
     END { for (u in uses) { split(u, p, " "); if (home[p[2]] != "" && home[p[2]] != p[1]) print p[1], home[p[2]], p[2] } }' |
@@ -21,7 +21,8 @@ upward=$(awk 'NR == FNR { if (NF) floor[$1] = NR; next }
     if (floor[b[1]] > floor[a[1]]) print $1 " needs " $2 }' gen/LAYERS "$WORK/needs")
 [ -z "$upward" ] || fail "$(head -n 8 <<< "$upward")"
 
-# The checks ask nothing of the passes that they check. limits.c is none: it tells the plan what a rank needs.
+# The checks call nothing of the passes that they check. limits.c is no check: it tells the plan what a rank
+# needs.
 asked=$(awk '$1 ~ /^check\// && $1 !~ /limits/ && $2 ~ /^(flat|folded|target)\// && $3 != "takes_steps" {
   print $1 " asks " $3 " of " $2 }' "$WORK/uses")
 [ -z "$asked" ] || fail "$(head -n 8 <<< "$asked")"
