@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# plans/llama3.lua: PyTorch's losses and norms of gradients (tests/golden/llama), from its weights and its text,
-# in five steps, and in twenty of two programs (SOAK=1: of all); on several meshes, tensor and data parallel, with the logits cut and whole; a
-# checkpoint that moves among them; its rotary tables; the collectives of a step; a Hugging Face model's
-# config.json, and weights under its names; heads that do not divide, a tied output, and the weights that it
-# begins with, against one rank.
+# plans/llama3.lua has PyTorch's losses and norms of gradients (tests/golden/llama), from PyTorch's weights and
+# text, in five steps, and in twenty for two programs (SOAK=1: for all); on several meshes, tensor and data
+# parallel, with the logits sharded and whole. Also: a checkpoint that moves between the meshes; the rotary
+# tables; the collectives of a step; a Hugging Face model's config.json, and weights under its names; heads that
+# do not divide, a tied output, and the initial weights, against one rank.
 . "$(dirname "$0")/common.sh"
 local_mpi=yes
 . "$root/tests/programs.sh"
@@ -34,7 +34,7 @@ check_counts() {
   [ "$n" -le 5 ] || fail "$1: $n all-reduces"
 }
 
-# Depth costs nothing to read, and no all-reduce.
+# Depth adds neither text nor all-reduces.
 check_depth() {
   local layers lines shallow=0
   for layers in 2 5 32; do
@@ -47,7 +47,7 @@ check_depth() {
   [ "$(count deep32 all_reduce)" -eq "$(count deep2 all_reduce)" ] || fail "all-reduces grow with the depth"
 }
 
-# check_equal NAME ARGUMENTS, with -- TP...: on tp ranks what one rank trains, from random weights.
+# check_equal NAME ARGUMENTS, with -- TP...: tp ranks train like one rank, from random weights.
 check_equal() {
   local name=$1 arguments=() tp
   shift
@@ -59,7 +59,7 @@ check_equal() {
   done
 }
 
-# The weights begin as the same bits on every mesh.
+# The initial weights have the same bits on every mesh.
 check_beginning() {
   local name
   for name in tp1 tp3 dp2_tp2; do
@@ -69,7 +69,7 @@ check_beginning() {
   done
 }
 
-# A checkpoint goes from mesh to mesh, and comes to each without a change of a bit.
+# A checkpoint goes from mesh to mesh without a changed bit.
 check_moves() {
   local name from=tp1
   for name in fsdp4 hsdp dp2_tp2 tp1; do
@@ -80,7 +80,7 @@ check_moves() {
   done
 }
 
-# The work that a run's metrics tell of is the model's, on any mesh: 256 tokens times 434,176 weights, without
+# The work that a run's metrics report is the model's, on any mesh: 256 tokens times 434,176 weights, without
 # the embedding's, and queries times keys times values; forward, and twice that backward.
 check_work() {
   local name ranks
@@ -95,8 +95,8 @@ fsdp2 2
 dp2_tp2_async 4'
 }
 
-# What one rank exports is under Hugging Face's names. With the model's config.json it is what a program
-# for two ranks begins with: the same losses again.
+# One rank's export has Hugging Face's names. With the model's config.json a program for two ranks starts from
+# it: the same losses again.
 check_config() {
   local hf=$WORK/hf
   start "$WORK/tp1" "$WORK/exported" --weights "$llama/llama.safetensors" --steps 0 --export "$hf" ||
@@ -117,8 +117,8 @@ END
   sed 's/"default"/"yarn"/' "$hf/config.json" > "$WORK/yarn.json"
   ends "rope_type must be" "$(cat "$WORK/yarn.json")"
 }
-# A config.json of Llama 3.1, in the newer words and the older ones, and the preset: one model, in which the
-# scaling counts; and without scaling what -D says of the same shape.
+# A config.json of Llama 3.1, with the newer keys and the older ones, and the preset: one model, in which the
+# scaling has an effect; and without scaling the model of the same shape by -D.
 check_scaling() {
   local shape='"model_type": "llama", "hidden_size": 64, "intermediate_size": 40, "num_hidden_layers": 1,
     "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 256, "rms_norm_eps": 1e-5'
@@ -144,7 +144,7 @@ check_scaling() {
   cmp "$WORK/tied_rope.losses" "$WORK/tied_D.losses" || fail "tied, eps and theta: another model"
   ! cmp -s "$WORK/tied_rope.losses" "$WORK/no_rope.losses" || fail "tied and eps change nothing"
 }
-# The tables of Llama 3.1's rotary embedding are PyTorch's, but for the last bit of an angle.
+# The tables of Llama 3.1's rotary embedding are PyTorch's, except for the last bit of an angle.
 check_rotary() {
   cat > "$WORK/rotary.lua" << 'END'
 local scaling = {rope_type = "llama3", factor = 8, low_freq_factor = 1, high_freq_factor = 4,
@@ -160,12 +160,12 @@ END
     fail "other rotary tables"
 }
 
-# What PyTorch's losses are where each step casts the float32 weights to bfloat16 and the logits back.
+# PyTorch's losses if each step casts the float32 weights to bfloat16 and the logits back.
 pytorch_bf16=(6.296626 5.856145 5.672880 5.488650 5.322222 5.173370 5.004648 4.877210 4.750180 4.507465
   4.392539 4.211382 4.085181 3.936758 4.038773 3.858773 3.685435 3.602366 3.514489 3.382246)
 
-# In bfloat16 the losses are PyTorch's in bfloat16, but for roundings that fall otherwise and what these
-# grow to; and losses and norms are near those of float32. What is saved is float32.
+# In bfloat16 the losses are PyTorch's in bfloat16, except for the growth of different roundings; and losses and
+# norms are close to those of float32. Checkpoints are float32.
 check_bfloat16() {
   local name=bf16_$1 within=(1e-2 1e-2)
   check_golden plain "$name" -D dtype=bfloat16 "${@:2}"
@@ -175,14 +175,15 @@ check_bfloat16() {
   ! grep -aq '"BF16"' "$WORK/$name.saved/model.safetensors" || fail "$name: it keeps bfloat16"
 }
 
-# ends WORDS JSON: that configuration is refused in these words.
+# ends WORDS JSON: that configuration is refused with these words.
 ends() {
   echo "$2" > "$WORK/wrong.json"
   ! "$TPGEN" plans/llama3.lua -o "$WORK/wrong" -D config="$WORK/wrong.json" 2> "$WORK/wrong.err" &&
     grep -qF -- "$1" "$WORK/wrong.err" || fail "of $2 it says: $(cat "$WORK/wrong.err")"
 }
 
-# The same by oneDNN, as a user's build has it; and that it was that. Its products of bfloat16 want AVX-512.
+# The same by oneDNN, as in a user's build; and a check that oneDNN ran. Its products of bfloat16 require
+# AVX-512.
 check_onednn() {
   local to=$WORK/onednn
   "$TPGEN" plans/llama3.lua -o "$to" "${golden_shape[@]}" -D tp=2 -D dtype=bfloat16 || fail "onednn: no program"
@@ -213,15 +214,15 @@ for tp in 1 2 3 4; do
   beside "$WORK/tp$tp.log" check_golden plain tp$tp -D tp=$tp
   [ $tp = 1 ] || beside "$WORK/tp${tp}_whole.log" check_golden plain tp${tp}_whole -D tp=$tp -D loss_parallel=false
 done
-# Data parallel: copies, fully sharded (over three ranks the third has nothing of the batch), both, and under
-# tensor parallel.
+# Data parallel: replicated, fully sharded (over three ranks the third has nothing of the batch), both, and with
+# tensor parallelism.
 steps=20 beside "$WORK/ddp.log" check_golden plain ddp -D dp_replicate=2
 for dp in 2 3 4; do
   beside "$WORK/fsdp$dp.log" check_golden plain fsdp$dp -D dp_shard=$dp
 done
 beside "$WORK/hsdp.log" check_golden plain hsdp -D dp_replicate=2 -D dp_shard=2
 beside "$WORK/dp2_tp2.log" check_golden plain dp2_tp2 -D dp_shard=2 -D tp=2
-# Gathers and reductions over tp in pieces.
+# Chunked gathers and reductions over tp.
 beside "$WORK/dp2_tp2_async.log" check_golden plain dp2_tp2_async -D dp_shard=2 -D tp=2 -D async_tp=2
 beside "$WORK/tp4_async.log" check_golden plain tp4_async -D tp=4 -D async_tp=4
 steps=20 beside "$WORK/bf16_fsdp2.log" check_bfloat16 fsdp2 -D dp_shard=2

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Ranks that are lost, stopped or slow; tests/faulty_mpi.c stands in MPI's place.
-#   killed   at a collective, the others are out within seconds and one of them says which rank is gone and
+# Lost, stopped and slow ranks; tests/faulty_mpi.c wraps MPI.
+#   killed   at a collective: the others end within seconds, and one of them reports which rank is gone and
 #            which collective, of which line of the plan, waited for it
-#   stopped  the others end the job after the deadline, and say so
-#   early    the same of run.sh while the ranks start and end, with one message and nobody left
-#   told     what one rank has said of its failure is the only message, though the launcher ends it while it leaves
-#   counted  a step that saves has as many more as a save takes, and no other has
-#   slow     ranks that come late to collectives change no bit of what is saved; what is whole on several
-#            ranks is the same on all of them
+#   stopped  the others end the job after the deadline, and report it
+#   early    the same of run.sh while the ranks start and end, with one message and no rank left
+#   told     one rank's report of its failure is the only message, though the launcher ends it while it leaves
+#   counted  a step that saves has exactly the collectives of a save in addition, and no other step has
+#   slow     ranks that come late to collectives change no bit of what is saved; replicated tensors are equal
+#            on all of their ranks
 #   SOAK=1           120 more ranks, killed and stopped at random instants within half a second
-#   LOST=all         every collective of a step in the place of every seventh
+#   LOST=all         every collective of a step, instead of every seventh
 . "$(dirname "$0")/common.sh"
 . "$root/tests/programs.sh"
 optimized=-O1
@@ -25,7 +25,7 @@ make_runtime plain && objects "$WORK/plain" plain "$root/tests/faulty_mpi.c" && 
   "$TPGEN" $plan -o "$WORK/three" -D tp=3 && make_ranks "$WORK/three" plain ||
   { fail "the program does not compile"; exit 1; }
 
-# disturbed NAME HOW ARGUMENTS...: runs the program so; its status is $status, its seconds $took.
+# disturbed NAME HOW ARGUMENTS...: runs the program with this fault; sets $status and $took, in seconds.
 disturbed() {
   local name=$1 how=$2 began=$EPOCHREALTIME
   shift 2
@@ -34,7 +34,7 @@ disturbed() {
   took=$(awk -v a="$began" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.1f", b - a }')
 }
 
-# lost NAME HOW PATTERN ARGUMENTS...: it ends in time, with one message, which the pattern matches.
+# lost NAME HOW PATTERN ARGUMENTS...: it ends in time, with one message, which matches the pattern.
 lost() {
   local name=$1 how=$2 pattern=$3
   shift 3
@@ -46,14 +46,14 @@ lost() {
   printf '  %-12s %4s s  %s\n' "$how" "$took" "$(grep -m 1 'error:' "$WORK/$name.out")"
 }
 
-# How many collectives there are before the first step, and in one.
+# The number of collectives before the first step, and in one step.
 DISTURB=count REPLICAS=$WORK/none start "$WORK/llama" "$WORK/none" --steps 0
 DISTURB=count REPLICAS=$WORK/one start "$WORK/llama" "$WORK/one" --steps 1
 before=$(($(<"$WORK/none.0") - 5)) # behind the steps: four are of what is saved, one agrees on the metrics
 step=$(($(<"$WORK/one.0") - $(<"$WORK/none.0")))
 [ "$step" -gt 20 ] || fail "a step has $step collectives"
 
-# Saved on the way is each second step, and the last one once: four more for step 2.
+# Every second step is saved, and the last one once: four more collectives for step 2.
 for often in "" "--save-every 2"; do
   # shellcheck disable=SC2086
   DISTURB=count REPLICAS=$WORK/four start "$WORK/llama" "$WORK/four" --steps 4 $often
@@ -71,7 +71,7 @@ beside "$WORK/kill.first.log" lost kill.first kill:0:$((before + step + 2)) \
 program=fsdp
 beside "$WORK/kill.sum.log" lost kill.sum sum:1:5 \
   "^rank 0: error: .*in reduce_parcels \(step\.c:[0-9]+\), which plans/llama3.lua:[0-9]+ asks for, step [12]; rank 1 is gone$" --steps 4
-# Of those that are left the lowest says it.
+# The lowest remaining rank reports.
 program=three
 beside "$WORK/kill.three.log" lost kill.three kill:0:$((before + step + 2)) \
   "^rank 1: error: .*; rank 0 is gone$"
@@ -82,7 +82,7 @@ beside "$WORK/stop.log" lost stop "stop:1:$((before + step + 5))" \
 
 # ---- while they start and end ----------------------------------------------------------------------
 
-# run.sh takes these for what it has built.
+# run.sh takes these for its build.
 build=$WORK/llama/build
 mkdir "$build" && ln "$WORK"/llama/rank? "$build" || fail "no folder of built programs"
 printf '%s\n' "$(command -v mpirun)" > "$build/launcher"
@@ -92,7 +92,8 @@ touch -d '+1 minute' "$build/.built"
 printf '%s\n' "from $WORK/llama" "args ${CMAKE_ARGS:-}" "launcher $(command -v mpirun)" "kind $kind" > "$build/.built"
 touch -d '+1 minute' "$build/.built"
 
-# is_over NAME HOW BEGAN STATUS LOG PATTERN: run.sh has ended so: in time, not well, with one message, and no rank is left.
+# is_over NAME HOW BEGAN STATUS LOG PATTERN: run.sh has ended in time, with a failure and one message, and no
+# rank is left.
 is_over() {
   local how=$2 log=$5
   awk -v a="$3" -v b="$EPOCHREALTIME" -v most=$seconds 'BEGIN { exit b - a > most }' || fail "$how: it ended late"
@@ -115,13 +116,13 @@ for who in 0 1; do
   none='^run\.sh: a rank was killed by signal 9 \(KILL\)$'
   for where in load init met end exit $([ $who = 0 ] || echo 1 3 $before); do
     pattern=$other
-    # The other one may not have begun, and it may have ended.
+    # The other rank may not have begun, or may have ended.
     [ $where != load ] && [ $where != exit ] || pattern="$other|$none"
     beside "$WORK/early.kill.$who.$where.log" early "early.kill.$who.$where" "kill:$who:$where" "$pattern"
   done
 done
 all_are_done
-# They do little but wait: all at once.
+# They mostly wait: all at once.
 for who in 0 1; do
   for where in load init met end; do
     running=0
@@ -133,8 +134,8 @@ running=8
 all_are_done
 cat "$WORK"/early.*.log
 
-# One rank refuses what it is to load. Who leaves first makes the launcher end the other one, which says no more
-# than why, and that it says however late it is.
+# One rank refuses the file to load. The first rank that leaves makes the launcher end the other one, which
+# prints only its reason, however late it is.
 refusal="the folder has neither model.safetensors nor"
 for ((k = 1; k <= before; k++)); do
   beside "$WORK/told.$k.log" early "told.$k" "late:0:$k" "^rank 0: error: $WORK: $refusal" --data "$WORK"
@@ -147,7 +148,7 @@ done
 all_are_done
 cat "$WORK"/told.*.log
 
-# at_random NAME SIGNAL RANK: some time after the rank is there.
+# at_random NAME SIGNAL RANK: at a random time after the rank has started.
 at_random() {
   local name=$1 signal=$2 who=$3 began pid='' status=0 i
   timeout 100 "$WORK/llama/run.sh" --metrics "$WORK/$name.jsonl" --steps 1000000 --log-every 1000000 --deadline 3 \

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Ranks of CUDA programs that are lost or stopped, on the stand-in: the others end the job within seconds, with one
-# message that names the rank, the collective, the plan's line and the step. Steps of their own, and as graphs; ranks
-# that meet through MPI, and over TCP as under torchrun. They do so where one never comes, too. And what cannot start
-# says so: a GPU that is too small.
+# Lost or stopped ranks of CUDA programs, on the stand-in: the others end the job within seconds, with one
+# message that names the rank, the collective, the plan's line and the step. Steps run one by one, and as
+# graphs; ranks meet through MPI, and over TCP as under torchrun. The same holds for a rank that never comes. A
+# program that cannot start reports why: a GPU that is too small.
 . "$(dirname "$0")/common.sh"
 . "$root/tests/programs.sh"
 
 make_runtime cuda > "$WORK/runtime.log" 2>&1 || { cat "$WORK/runtime.log"; fail "the runtime"; }
 "$TPGEN" plans/toy.lua -o "$WORK/mpi" --target cuda -D tp=2 && make_ranks "$WORK/mpi" cuda ||
   { fail "the program does not compile"; exit 1; }
-# The same, of a build that knows no MPI: but for cuda.cu no file asks.
+# The same, in a build without MPI: only cuda.cu depends on it.
 mkdir "$WORK/tcp"
 cp "$WORK"/mpi/*.o "$WORK/tcp"
 (cd "$WORK/cuda" && g++ "${cuda[@]}" -UTPGEN_MPI -x c++ -I. "${includes[@]}" -c cuda.cu -o "$WORK/tcp/cuda.o") ||
@@ -20,13 +20,13 @@ for rank in 0 1; do
     fail "a rank without MPI does not link"
 done
 
-# one RANK DIRECTORY NAME ARGUMENTS...: becomes that rank, and leaves its number as a process.
+# one RANK DIRECTORY NAME ARGUMENTS...: becomes that rank, and records its process id.
 export one='echo $$ > "$2/$3.pid$1"; program=$2/rank$1; [ -z "${TCP:-}" ] || export RANK=$1 WORLD_SIZE=2 LOCAL_RANK=$1
   stop=(); [ "$1" = 0 ] || [ -z "${EARLY:-}" ] || stop=(bash -c '\''kill -STOP $$; exec "$@"'\'' bash)
   shift 3; exec "${stop[@]}" "$program" "$@"'
 
-# losing NAME PROGRAM SIGNAL PATTERN ARGUMENTS...: rank 1 gets the signal when some steps are done; what rank 0
-# says matches the pattern.
+# losing NAME PROGRAM SIGNAL PATTERN ARGUMENTS...: rank 1 gets the signal after some steps; rank 0's report
+# matches the pattern.
 losing() {
   local name=$1 directory=$WORK/$2 signal=$3 pattern=$4 log=$WORK/$1.out began
   shift 4
@@ -55,7 +55,8 @@ losing() {
   printf '  %-12s %s\n' "$name" "$(grep -m 1 '^rank 0: error:' "$log")"
 }
 
-# absent NAME PROGRAM PATTERN ARGUMENTS...: rank 1 is stopped before its first instruction; what rank 0 says matches.
+# absent NAME PROGRAM PATTERN ARGUMENTS...: rank 1 is stopped before its first instruction; rank 0's report
+# matches.
 absent() {
   local name=$1 directory=$WORK/$2 pattern=$3 log=$WORK/$1.out began=$EPOCHREALTIME
   shift 3
@@ -66,7 +67,7 @@ absent() {
   printf '  %-12s %s\n' "$name" "$(grep -m 1 'error:' "$log")"
 }
 
-# refused NAME PATTERN FIRST SECOND: the two ranks, started so, end with one message, which the pattern matches.
+# refused NAME PATTERN FIRST SECOND: the two ranks, started so, end with one message, which matches the pattern.
 refused() {
   ! timeout 60 "${launch[@]}" -n 1 "$WORK/mpi/rank0" $3 : -n 1 "$WORK/mpi/rank1" $4 < /dev/null > "$WORK/$1.out" 2>&1 ||
     fail "$1: status 0"

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# A rank's memory is what the plan says. Arenas of Llamas end at most 0.5 % above the largest sum of what
-# lives at once; and a program that runs, built as users do, takes at most 16 MiB more, resident, than
-# plan.json's figure and what a program takes that only starts MPI and multiplies two matrices, by BLAS and
-# by oneDNN, which makes itself code and room for each of the ways.
-# A plan that tells what a rank has is refused where it needs a byte more.
+# A rank's memory is what the plan says. Arenas of Llamas end at most 0.5 % above the largest sum of
+# simultaneously live bytes; and the resident memory of a running program, built like a user's, is at most 16
+# MiB more than plan.json's figure plus that of a program that only starts MPI and multiplies two matrices, by
+# BLAS and by oneDNN, which generates code and allocates memory for each method.
+#
+# A plan that states a rank's memory is refused if it needs a byte more.
 . "$(dirname "$0")/common.sh"
 . "$root/tests/programs.sh"
 
-# figure NAME: of the memory of a rank, in $WORK/DIRECTORY/plan.json.
+# figure NAME: a number of a rank's memory, in $WORK/DIRECTORY/plan.json.
 figure() { sed -n "s/^ *\"$2\": *\([0-9]*\),\{0,1\}\$/\1/p" "$WORK/$1/plan.json" | tail -n 1; }
 
 # near_the_bound ARGUMENTS...: of plans/llama3.lua.
@@ -30,7 +31,7 @@ for tp in 1 2 3 4; do
 done
 near_the_bound -D preset=8b -D tp=8
 
-# A plan is taken where a rank has just what plan.json says that it needs, and for no byte less.
+# A plan is accepted if a rank has exactly the memory that plan.json asks for, and refused with a byte less.
 cat > "$WORK/limit.lua" << 'END'
 local mesh = device_mesh{ {"tp", 2}, memory = args.memory }
 return train{
@@ -77,7 +78,7 @@ onednn=()
 ! echo '#include <dnnl.h>' | gcc -E - > /dev/null 2>&1 || onednn=(-DTPGEN_ONEDNN -ldnnl)
 gcc -O1 "${includes[@]}" "$WORK/empty.c" -o "$WORK/empty" "${onednn[@]}" "${libraries[@]}" || fail "empty.c"
 
-# peaks NAME PROGRAM ARGUMENTS...: the most that any of two ranks of it takes, in KiB.
+# peaks NAME PROGRAM ARGUMENTS...: the peak memory of two ranks of it, in KiB.
 peaks() {
   local name=$1 program=$2 rank ranks=()
   shift 2

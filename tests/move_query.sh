@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# tpgen --move: what it prints for people and for programs, its steps and bytes against the tables
-# of facts, and what it says of questions that are none. Then plans/reshard.lua, whose moves are the
-# same: on 8 ranks it leaves what one rank does.
+# tpgen --move: its output for people and for programs, its steps and bytes against the tables of facts, and its
+# messages for invalid questions. Then plans/reshard.lua, which has the same moves: 8 ranks have the results of
+# one.
 . "$(dirname "$0")/common.sh"
 . tests/programs.sh
 
@@ -16,7 +16,7 @@ json() {
     return 1
   }
 }
-# numbers KEY: the whole program's numbers of that key, one a line: bytes by rank, or the bound.
+# numbers KEY: the numbers of that key for the whole program, one a line: bytes by rank, or the bound.
 numbers() { sed -E "s/.*\\](,\"sent\":.*)$/\\1/; s/.*\"$1\":\\[?([0-9,]*).*/\\1/" "$WORK/json" | tr , '\n'; }
 most() { numbers "$1" | sort -n | tail -n 1; }
 total() { numbers "$1" | awk '{ sum += $1 } END { printf "%.0f\n", sum }'; }
@@ -26,8 +26,8 @@ steps() {
     sed -nE 's/^\{"kind":"([a-z_]*)","over":\[([^]]*)\],"shape":\[[0-9,]*\],"from":"([^"]*)","to":"([^"]*)".*/\1 over \2: \3 -> \4/p' | tr -d '"'
 }
 
-# Every move of the table: no byte beyond the bound, which is the table's; what one rank sends,
-# another receives. Greedily: what the table says, and never less than the other.
+# Every move of the table: no byte beyond the lower bound, which is the table's; every byte that one rank sends,
+# another receives. The greedy planner matches the table, and is never below the other.
 n=0
 while IFS=$'\t' read -r mesh src dst greedy _ _ _ _ _ bound; do
   [[ $mesh != '#'* ]] || continue
@@ -68,18 +68,18 @@ while IFS=$'\t' read -r mesh shape src dst plan _; do
 done < "$golden/redistribute_plans.tsv"
 [ "$m" -ge 40 ] || fail "only $m plans"
 
-# Along a mesh dimension of one rank nothing is cut; an empty tensor has no bytes; a turn is told.
+# Along a mesh dimension of one rank nothing is sharded; an empty tensor has no bytes; the cut order is printed.
 json "f32[6,4] on a=1,b=2: S(0) S(1) -> S(1) S(1)" && [ -z "$(steps)" ] || fail "one rank moves something"
 json "f32[0,4] on a=2: S(0) -> R" && [ "$(total received)" = 0 ] || fail "an empty tensor has bytes"
 json "f32[8] on a=2,b=2: S(0)[1] S(0)[0] -> S(0) S(0)" || true
 [ "$(steps)" = "permute over a,b: S(0)[1] S(0)[0] -> S(0) S(0)" ] || fail "from one order to another: $(steps)"
 [ "$(numbers received | tr '\n' ' ')" = "0 8 8 0 " ] || fail "from one order to another: $(numbers received)"
-# A strided shard is moved as the tensor whose dimension is taken apart.
+# A strided shard is moved like a tensor with that dimension split.
 json "f32[24,5] on a=2,b=3: S(0/4) S(1) -> R S(1)" || true
 [ "$(steps)" = "all_gather over a: S(1) S(2) -> R S(2)" ] || fail "a strided shard: $(steps)"
 grep -qF '"shape":[4,6,5]' "$WORK/json" || fail "a strided shard: $(cat "$WORK/json")"
 [ "$(most received)" = 96 ] && [ "$(numbers bound)" = 96 ] || fail "a strided shard: $(most received) bytes"
-# A slow link changes the way, and a greedy planner does not know of it.
+# A slow link changes the steps; a greedy planner does not take it into account.
 question="f32[4096,4096] on a=2,b=4: P P -> R R"
 json "$question" && usual=$(steps)
 json "$question" --link a=1e8,1 && [ "$(steps)" != "$usual" ] || fail "a slow link changes nothing"
@@ -150,7 +150,7 @@ refused "$good" 'takes no plan' plans/toy.lua
 
 # ------------------------------------------------------------------------------ plans/reshard.lua
 
-# reshard NAME DEFINITIONS...: made and run, in $WORK/NAME.
+# reshard NAME DEFINITIONS...: generated and run, in $WORK/NAME.
 reshard() {
   local to=$WORK/$1
   shift
@@ -168,7 +168,7 @@ for shape in "rows=64 columns=48" "rows=37 columns=13"; do
       "$WORK/$planner.saved/outputs.safetensors" 2e-5 || fail "reshard, $shape, $planner: other outputs"
   done
 done
-# The planner that a plan asks for is the one it gets.
+# The plan's choice of planner is respected.
 for planner in fastest greedy; do
   "$TPGEN" plans/reshard.lua -o "$WORK/large" -D rows=16384 -D columns=8192 -D planner=$planner
   cp "$WORK/large/plan.txt" "$WORK/$planner.txt"

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Every word of a row is tested: rows of gen/ir/ops.h are broken on purpose, one at a time, and the tests
-# by force have to notice: test_rule, that a way which a row allows is wrong, or test_offers, that a
-# way which is right is not offered.
+# Every word of a row is tested: rows of gen/ir/ops.h are broken on purpose, one at a time, and the exhaustive
+# tests must notice: test_rule, that a sharding which a row allows is wrong, or test_offers, that a correct
+# sharding is not offered.
 . "$(dirname "$0")/common.sh"
 
-# Row, what to replace everywhere in it, and by what.
+# A row, the text to replace everywhere in it, and the new text.
 mutations='
 matmul             "a|b"          "ab"
 matmul             "a|b"          "a"
@@ -60,7 +60,7 @@ passes=$(dirname "$TPGEN")/libtpgen_passes.a
 read -ra flags <<< "-std=c11 -D_GNU_SOURCE $(pkg-config --cflags cmocka)"
 read -ra libraries <<< "$(pkg-config --libs cmocka jansson) -lm"
 
-# The table of rows is built into ops_table.c alone: its order is the enumeration that the others share.
+# Only ops_table.c contains the table of rows: its order is the enumeration that the other files share.
 for name in rule offers; do
   "$cc" "${flags[@]}" -O1 -Igen -c "tests/unit/test_$name.c" -o "$WORK/$name.o"
 done
@@ -87,7 +87,7 @@ break_row() {
     END { exit !done }' gen/ir/ops.h > "$WORK/ir/ops.h"
 }
 
-# Which test notices that the row is broken.
+# The test that notices the broken row.
 noticed_by() {
   for name in rule offers; do
     "$cc" -o "$WORK/$name" "$WORK/$name.o" "$WORK/ops_table.o" "$passes" "${libraries[@]}" || exit 1

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# A generated program that loads, trains, saves by parts and exports, while one of its allocations, or of
-# jansson's for it, is refused: it says so and ends with a status above 0, or does without and leaves all
-# whole. The old checkpoint or the new one is there, and nothing unfinished.
-# Every 97th allocation; with SOAK=1 each of them.
+# A generated program that loads, trains, saves in parts and exports, with one failing allocation, of its own or
+# of jansson: it reports the failure and ends with a status above 0, or continues and leaves all files complete.
+# The old checkpoint or the new one is there, and nothing unfinished. Every 97th allocation; with SOAK=1 each of
+# them.
 . "$(dirname "$0")/common.sh"
 . "$root/tests/programs.sh"
 every=97
@@ -13,14 +13,14 @@ make_runtime plain && objects "$WORK/plain" plain -Wno-error=unused-parameter "$
   gcc -O1 -D_GNU_SOURCE -shared -fPIC -o "$WORK/no_memory.so" tests/no_memory.c || { fail "it does not compile"; exit 1; }
 head -c 700 README.md > "$WORK/text.txt"
 
-# job FOLDER N: goes on from the checkpoint of step 2 in FOLDER.save, its N-th allocation refused.
+# job FOLDER N: resumes from the checkpoint of step 2 in FOLDER.save; its N-th allocation fails.
 job() {
   LD_PRELOAD=$WORK/no_memory.so NO_MEMORY=$2 "$WORK/tiny/rank0" --data "$WORK/text.txt" --steps 4 \
     --load "$1.save" --save "$1.save" --save-every 1 --export "$1.export" --shard-bytes 32K \
     --metrics "$1.jsonl" > "$1.out" 2>&1
 }
-# What its index leads to, whatever the files' names are. A part of an older save that could not be looked
-# at stays for the next one.
+# The files that its index names, whatever their names are. A part of an older save that could not be examined
+# stays until the next save.
 state_of() {
   (cd "$1" 2> /dev/null && sed -n 's/.*: "\(model-.*safetensors\)".*/\1/p' model.safetensors.index.json |
     LC_ALL=C sort -u | xargs cat | sha256sum) || true
@@ -38,7 +38,7 @@ count=$(<"$WORK/count")
 old=$(state_of "$WORK/old") between=$(state_of "$WORK/between") new=$(state_of "$WORK/right.save")
 exported=$(state_of "$WORK/right.export")
 
-# try N: all that there is to say of the N-th allocation.
+# try N: all checks with the N-th allocation.
 try() {
   local at=$WORK/n$1 status=0 state
   cp -r "$WORK/old" "$at.save"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Every plan of plans/, for CUDA, compiles and links with nvcc for sm_90 (SOAK=1: for sm_80 and sm_100, too),
-# without a warning, into a binary for each rank; the toy by its own CMakeLists.txt. The kernels and steps of most cases
-# of tests/operators, of many moves (tests/redistributions), and of training, compile for sm_90.
-# Needs the toolkit, no GPU; skipped loudly where there is none.
+# without a warning, into a binary for each rank; the toy by its own CMakeLists.txt. The kernels and steps of
+# most cases of tests/operators, of many moves (tests/redistributions), and of training, compile for sm_90.
+# Needs the toolkit, no GPU; skipped with a message if it is missing.
 . "$(dirname "$0")/common.sh"
 . "$root/tests/programs.sh"
 
@@ -55,7 +55,7 @@ generated() {
   "$TPGEN" "$plan" -o "$to" --target cuda "${arguments[@]}"
 }
 
-# links NAME PLAN DEFINITIONS...: all its ranks. In a rank's own file there are constants, and no kernels.
+# links NAME PLAN DEFINITIONS...: links all its ranks. A rank's own file has constants, and no kernels.
 links() (
   generated "$@" && cd "$WORK/$1" || exit 1
   for file in *.cu; do
@@ -69,7 +69,7 @@ links() (
   done
 )
 
-# compiles NAME PLAN DEFINITIONS...: what is not the same in all programs.
+# compiles NAME PLAN DEFINITIONS...: the files that differ between programs.
 compiles() (
   generated "$@" && cd "$WORK/$1" || exit 1
   files=(kernels step)
@@ -87,7 +87,7 @@ with_nvcc links reshard plans/reshard.lua
 with_nvcc links llama plans/llama3.lua tp=2 clip=1 accumulate=2
 with_nvcc links llama_bf16 plans/llama3.lua dp=2 tp=2 dtype=bfloat16 clip=1
 with_nvcc compiles llama_tf32 plans/llama3.lua tp=4 dtype=tf32 checkpoint=layer
-# Those families whose kernels are no plain loops over elements.
+# The families whose kernels are more than plain loops over elements.
 families=$(operator_plans | grep -xE 'attention|custom|images|indices|modules|products|reductions')
 for family in $families; do
   with_nvcc compiles "$family" "$WORK/$family.lua" tp=2 place=mixed

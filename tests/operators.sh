@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Every operator, in programs that really run: the outputs of each case of tests/operators, and the
-# gradients of its inputs, are PyTorch's (tests/golden/operators), on one rank and on meshes on which
-# the inputs lie in different ways. gcc and clang compile the programs, with every warning an error;
-# some run under the sanitizers, and the CUDA text of some runs, on the stand-in.
+# Every operator, in running programs: the outputs of each case of tests/operators, and the gradients of its
+# inputs, are PyTorch's (tests/golden/operators), on one rank and on meshes with differently sharded inputs. gcc
+# and clang compile the programs, with every warning an error; some run under the sanitizers, and the CUDA text
+# of some runs on the stand-in.
 #   OPERATORS="views images"   these families alone
-#   OPERATORS_ON="tp=1"        only programs that this matches (an extended regular expression)
+#   OPERATORS_ON="tp=1"        only programs that match this extended regular expression
 #   OPERATORS_KEEP=1           the programs stay in the work directory; else only those that differ
 . "$(dirname "$0")/common.sh"
 local_mpi=yes
 . "$root/tests/programs.sh"
 
-# What float32 sums in another order may do, over some hundred summands, of the largest magnitude in
+# The tolerance for float32 sums of some hundred terms in another order, relative to the largest magnitude in
 # the tensor.
 tolerance=5e-6
 facts=$root/tests/golden/operators
@@ -25,12 +25,12 @@ programs=(
   "cuda tp=1"
   "cuda tp=2 place=mixed"
 )
-# An optimizer that has something to go wrong with, or none: to compile takes the time here.
+# An optimizer only for kernels in which it may go wrong: compilation takes most of the time here.
 optimization() {
   case $1 in "plain tp=1") echo -O2 ;; *) echo -O0 ;; esac
 }
 
-# check FAMILY KIND ARGUMENTS...: makes the program, runs it, and compares what it leaves.
+# check FAMILY KIND ARGUMENTS...: generates the program, runs it, and compares its results.
 check() {
   local family=$1 kind=$2 name=$1.$2 value arguments=() file=model facts_of=trained losses
   local files=(--data "$facts/$family.data.safetensors")
@@ -55,8 +55,8 @@ check() {
   [ -n "${OPERATORS_KEEP:-}" ] || rm -rf "$to" "$to".*
 }
 
-# What no case has: operators of the table, and functions and modules of plans. Nothing fails for it:
-# that a new row computes what it should is for its reference to tell.
+# Operators of the table, functions and modules without a case. They do not fail the test: whether a new row is
+# right is for its reference to show.
 not_run() {
   local family name
   for family in $families; do

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Pairs of files. dump/NAME.lua with NAME.PASS.expected: what `tpgen --dump=PASS` prints.
-# passes/NAME.PASS.in with NAME.PASS.expected: a dump of the pass before, and what becomes of its operations,
-# with the lines of values that it has not.
-# NAME.plan.txt: plan.txt of the CUDA target. errors/NAME.lua with NAME.err: the message of a plan that is
-# wrong, with status 1 and no output.
-# `tests/pairs.sh --update` rewrites what is expected; a new dump pair begins with an empty file.
+# Pairs of files. dump/NAME.lua with NAME.PASS.expected: the output of `tpgen --dump=PASS`. passes/NAME.PASS.in
+# with NAME.PASS.expected: a dump before the pass, and its operations after the pass, with the lines of new
+# values. NAME.plan.txt: plan.txt of the CUDA target. errors/NAME.lua with NAME.err: the message for an invalid
+# plan, with status 1 and no output.
+#
+# `tests/pairs.sh --update` rewrites the expected files; a new dump pair begins with an empty file.
 . "$(dirname "$0")/common.sh"
 
 update=${1:-}

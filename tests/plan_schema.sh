@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# plan.json fulfils plans/plan.schema.json: of some plans, for both targets; and the check sees a member that is
-# missing, one that is new, one of another type and another version.
+# plan.json conforms to plans/plan.schema.json: for some plans, on both targets; and the check detects a missing
+# member, a new one, one of another type and another version.
 . "$(dirname "$0")/common.sh"
 
 schema=plans/plan.schema.json
@@ -21,7 +21,7 @@ fulfils plans/reshard.lua
 fulfils tests/dump/streams.lua
 fulfils tests/dump/async_tp.lua
 
-# refused NAME SED: a change of the first plan.json that the check must see.
+# refused NAME SED: the check must detect this change of the first plan.json.
 refused() {
   sed "$2" "$WORK/0/plan.json" > "$WORK/$1.json"
   ! cmp -s "$WORK/0/plan.json" "$WORK/$1.json" || fail "$1: nothing is changed"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The golden Llama in float32 and bfloat16, as a user's build has it, on every processor that this one can do
-# the work of: gcc's levels of x86-64, OpenBLAS's kernels and oneDNN's instructions are each made those of an
-# older one. Each trains to the golden losses. What this processor cannot do is said, and not tried.
+# The golden Llama in float32 and bfloat16, as in a user's build, on every processor that this one can emulate:
+# gcc's levels of x86-64, OpenBLAS's kernels and oneDNN's instructions are each set to those of an older one.
+# Each trains to the golden losses. Levels beyond this processor are reported, and skipped.
 . "$(dirname "$0")/common.sh"
 . "$root/tests/programs.sh"
 

@@ -1,17 +1,17 @@
-# Builds and runs generated programs, for the scripts that do so with many of them; sourced after
-# common.sh. A program is of one of three kinds: plain, sanitized, or cuda. Where a script sets `local_mpi` first,
-# those for the CPU are linked with the small MPI of tests/local_mpi: all ranks are one program, ranks, which forks them.
+# Builds and runs generated programs, for scripts with many of them; sourced after common.sh. A program is of
+# one of three kinds: plain, sanitized, or cuda. If a script sets `local_mpi` first, programs for the CPU are
+# linked with the small MPI of tests/local_mpi: all ranks are one program, ranks, which forks them.
 local_mpi=${local_mpi:-}
 strict=(-std=c11 -D_GNU_SOURCE -fopenmp -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror)
-# Only kernels take time to run, and only they make promises (restrict) that an optimizer builds on.
+# Only kernels take time to run, and only their promises (restrict) matter to an optimizer.
 plain=(-O0)
 optimized=-O2
 sanitizers=(-g -fsanitize=address,undefined -fno-sanitize-recover=undefined)
 cuda=(-std=c++20 -D_GNU_SOURCE -DTPGEN_CUDA -DTPGEN_MPI -DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX
   -Wall -Wextra -Werror -Wno-unknown-pragmas "-I$root/tests/cuda_on_cpu/include")
-# The stand-in's headers are read once for each way of compiling: nvcc reads what files include themselves.
+# Precompiled headers of the stand-in, for each way of compiling: nvcc includes them by itself.
 heads=$TOOLS/heads
-# MPI's and BLAS's own headers are not what is tested.
+# Warnings in MPI's and BLAS's headers do not count.
 mapfile -t includes < <({ mpicc -show && pkg-config --cflags openblas jansson; } | tr ' ' '\n' |
   sed -n 's/^-I/-isystem/p')
 mapfile -t local_libraries < <(pkg-config --libs openblas jansson | tr ' ' '\n' | sed '/^$/d')
@@ -88,7 +88,7 @@ make_runtime() {
 # compile_runtime KIND DIRECTORY
 compile_runtime() {
   local kind=$1 to=$2 sources cu
-  # All but the target's own, and those that only CUDA's ranks meet by.
+  # All but the target's own file, and the rendezvous, which only CUDA programs use.
   mapfile -t sources < <(cd "$to" && ls -- *.c | grep -vx 'cpu\.c\|rendezvous\.c')
   if [ "$kind" = cuda ]; then
     mapfile -t cu < <(cd "$to" && ls -- *.cu)
@@ -101,14 +101,15 @@ compile_runtime() {
   fi
 }
 
-# own_name OBJECT NAME OWN: OBJECT.part.o has what OBJECT.o calls NAME under that name (and the sanitizer's mark of it).
+# own_name OBJECT NAME OWN: makes OBJECT.part.o, a copy of OBJECT.o with NAME renamed to OWN (and the
+# sanitizer's mark of it).
 own_name() {
   [ -e "$1.part.o" ] ||
     objcopy --redefine-sym "$2=$3" --redefine-sym "__odr_asan.$2=__odr_asan.$3" "$1.o" "$1.part.o"
 }
 
-# In a program's directory, for its `entries` (rank:step): links `ranks`. `rank` of each rank and `program` of each
-# step get a name of their own, for the table that ranks.c reads.
+# In a program's directory, for its `entries` (rank:step): links `ranks`. `rank` of each rank and `program` of
+# each step are renamed, for the table that ranks.c reads.
 link_together() {
   local entry rank step names=() rows=()
   for entry in $entries; do
@@ -154,13 +155,13 @@ make_ranks() (
   [ "$kind" != sanitized ] || optimized=-O0 # a sanitizer sees no less
   objects . "$kind" "${watched[@]}" rank*.$suffix step*.$suffix &&
     objects . "$kind" "${watched[@]}" $optimized kernels.$suffix && link_ranks . "$kind" || exit 1
-  # clang reads every third: what it has to say of one it has to say of many.
+  # clang compiles every third: its warnings are the same for many.
   [ "$kind" != plain ] || (($(cksum <<< "$PWD" | cut -d ' ' -f 1) % 3)) || ! command -v clang > /dev/null ||
     clang "${strict[@]}" -fsyntax-only -I. -Iruntime "${includes[@]}" rank0.c step.c kernels.c
 )
 
-# start DIRECTORY RESULT ARGUMENTS...: runs all its ranks, for at most so many seconds. RESULT.losses and
-# RESULT.saved/ are what they leave.
+# start DIRECTORY RESULT ARGUMENTS...: runs all its ranks, for at most `patience` seconds. Writes RESULT.losses
+# and RESULT.saved/.
 patience=60
 start() {
   local directory=$1 result=$2 arguments ranks=() rank
@@ -187,7 +188,7 @@ llama=$golden/llama
 golden_shape=(-D dim=128 -D n_layers=2 -D n_heads=8 -D n_kv_heads=4 -D hidden=352 -D vocab=512 -D seq=64
   -D batch=4 -D lr=1e-3 -D beta1=0.9 -D beta2=0.95 -D weight_decay=0.1 -D clip=1.0)
 
-# numbers KEY FILE: those of the metrics, or of the golden file's list, one a line.
+# numbers KEY FILE: those of the metrics, or of the golden file, one a line.
 numbers() { sed -n "s/.*\"$1\": *\\([-+.0-9eE]*\\)[,}].*/\\1/p" "$2"; }
 golden_numbers() { sed "s/.*\"$1\": *\\[\\([^]]*\\)\\].*/\\1/" "$llama/losses.json" | tr -d ' ' | tr , '\n' | sed -n "1,${steps}p"; }
 
@@ -208,7 +209,7 @@ near() {
 
 from_golden() { start "$1" "$1" --weights "$llama/llama.safetensors" --data "$llama/text.txt" --steps "$steps"; }
 
-# near_golden NAME: what the program of that name has made of it.
+# near_golden NAME: compares the results of that program with the golden ones.
 near_golden() {
   local key
   for key in loss grad_norm; do

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Plans made at random, for both targets: each becomes a program, or is refused for what it asks, within 3
-# seconds and 512 MiB. The checks behind the passes find nothing wrong in any. (equal.sh runs some.)
+# Random plans, for both targets: each becomes a program, or is refused for its contents, within 3 seconds and
+# 512 MiB. The checks after the passes find no fault. (equal.sh runs some.)
 #   RANDOM_PLANS=1000   so many, not 200 (SOAK=1: not 1,000)
 #   RANDOM_SEED=1000    the first of them
 . "$(dirname "$0")/common.sh"

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Redistributions in programs that really run: tests/redistributions/pairs.lua moves a tensor from many layouts to
-# many others, and what comes out must be what went in, bit by bit; on meshes of one, two and three
-# dimensions, with sizes even, uneven and smaller than the mesh, by both planners. gcc and clang compile
-# the programs, with every warning an error; some run under the sanitizers, and the CUDA text of some
-# runs, on the stand-in. At the end every kind of step must have occurred.
-#   MOVES="mesh=2x3"    only programs that this matches (an extended regular expression)
+# Redistributions in running programs: tests/redistributions/pairs.lua moves a tensor from many layouts to many
+# others, and the output must equal the input, bit by bit; on meshes of one, two and three dimensions, with
+# sizes even, uneven and smaller than the mesh, by both planners. gcc and clang compile the programs, with every
+# warning an error; some run under the sanitizers, and the CUDA text of some runs on the stand-in. At the end
+# every kind of step must have occurred.
+#   MOVES="mesh=2x3"    only programs that match this extended regular expression
 #   MOVES_KEEP=1        the programs stay in the work directory; else only those that fail
 . "$(dirname "$0")/common.sh"
 local_mpi=yes
@@ -40,8 +40,8 @@ programs=(
   "cuda mesh=2x2 shape=7x5 every=61 first=2 through=bfloat16"
 )
 
-# Every kind of step, as the text of the programs has it: local ones, and the libraries' calls for even
-# parts and for uneven ones. NCCL has no call for uneven parts.
+# Every kind of step by its name in the programs' text: local ones, and the libraries' calls for even and for
+# uneven parts. NCCL has no call for uneven parts.
 local_steps="slice_rows slice_box put_rows fill pack_parts unpack_parts pack_pieces unpack_pieces"
 steps_c="$local_steps MPI_Allreduce MPI_Allgather MPI_Allgatherv MPI_Reduce_scatter
   MPI_Reduce_scatter_block MPI_Alltoall MPI_Alltoallv MPI_Sendrecv"
@@ -51,7 +51,7 @@ steps_cu="${local_steps/slice_box /} ncclAllReduce ncclAllGather ncclBroadcast n
 # steps_of DIRECTORY: those in the program there.
 steps_of() { find "$1" -maxdepth 1 -name 'step*.c*' -exec cat {} + | grep -oE '\w+\(' | tr -d '(' | sort -u; }
 
-# check KIND DEFINITIONS...: makes the program, runs it, and looks at what it has moved.
+# check KIND DEFINITIONS...: generates the program, runs it, and checks the moved tensors.
 check() {
   local kind=$1 name value shape arguments=() moved
   name=$(IFS=.; echo "$*")
@@ -77,7 +77,7 @@ check() {
 for kind in plain sanitized cuda; do
   make_runtime $kind || { fail "the runtime of $kind programs does not compile"; exit 1; }
 done
-# The runtime's own collective, for what is larger than what is moved here.
+# The runtime's own collective, for larger sizes than those above.
 for kind in plain sanitized; do
   flags=()
   [ $kind = plain ] || flags=("${sanitizers[@]}")
