@@ -1,5 +1,5 @@
-/* check_schema SCHEMA FILE...: whether each file fulfils a JSON Schema. It knows the keywords that
-   plans/plan.schema.json uses, and refuses a schema that has others. */
+/* check_schema SCHEMA FILE...: whether each file conforms to a JSON Schema. It supports the
+   keywords of plans/plan.schema.json, and refuses a schema with others. */
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdio.h>

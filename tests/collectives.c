@@ -1,8 +1,8 @@
-/* collectives plan.json [traffic | moves]: what plan.json tells of a step's collectives.
+/* collectives plan.json [traffic | moves]: prints the collectives of a step.
 
    Leaves  `phase kind group bytes`, a line for each; with `traffic` `kind group times bytes sent
            received` instead; with `moves` `sent received K...`, a line for each redistribution that
-           has some: the numbers, from 1, of those in the list that are its steps. */
+           has collectives: the numbers, from 1, of its steps in the list. */
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -47,8 +47,7 @@ static bool read_list(json_t *plan)
   return true;
 }
 
-/* The first in the list that is the step of a redistribution, and of none before; 0: there is
-   none. */
+/* The first in the list that matches this step and belongs to no redistribution yet; 0: none. */
 static size_t find(const struct collective *step)
 {
   for (size_t i = 0; i < collectives; i++) {

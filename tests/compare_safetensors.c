@@ -1,8 +1,8 @@
-/* compare_safetensors A B TOLERANCE [LIKE_A ...]: ends with 0 where A and B hold the same tensors,
-   by name, type and shape, and no value of B is further from A's than TOLERANCE times the largest
-   magnitude in A's tensor; whole numbers and truths are equal. LIKE_A are files of runs that began
-   a rounding error away from A's: they show what such errors grow to in each tensor, and ten times
-   as much is let pass in B.  */
+/* compare_safetensors A B TOLERANCE [LIKE_A ...]: ends with 0 if A and B have the same tensors, by
+   name, type and shape, and no value of B differs from A's by more than TOLERANCE times the largest
+   magnitude in A's tensor; integers and booleans must be equal. LIKE_A are files of runs that began
+   a rounding error away from A's: they show the growth of such errors in each tensor, and B may
+   differ by ten times as much. */
 #include <math.h>
 #include "tensor_file.h"
 
@@ -16,7 +16,7 @@ static struct elements same_tensor(const struct file *f, const char *name, json_
   return elements_of(f, tensor);
 }
 
-/* The largest distance of two elements, and which. */
+/* The largest distance of two elements, and its index. */
 static double distance(const struct elements *x, const struct elements *y, size_t *where)
 {
   double worst = 0;

@@ -1,14 +1,14 @@
-/* Counts what a generated CPU program moves: linked into it, this stands in MPI's place for the
-   collectives that the program's text calls, and hands them on (PMPI).
+/* Counts the bytes that a generated CPU program moves: linked into it, this replaces MPI's
+   functions for the collectives that the program's text calls, and forwards the calls (PMPI).
 
    Takes   calls on the communicators of the program's groups, from step<K>.c compiled without an
-           optimizer: each statement is one place in the machine's code, a loop's too. Calls of the
-           runtime, on other communicators, pass unseen.
+           optimizer: each statement is one address in the machine code, a loop's too. Calls of the
+           runtime, on other communicators, are not counted.
    Leaves  at MPI_Finalize the file $COUNT_CALLS.<rank>, a line for each statement in the order in
-   which they are first reached: `call group times brought sent received`. Bytes are those of one
-           time, by the accounting of gen/sharding/traffic.c: brought is the value that the rank
-   gives to the call; what it sends and receives is what others get from it and it from them, of an
-           all-reduce as if it were a reduce-scatter of torch.chunk's parts and an all-gather. */
+           which they are first reached: `call group times brought sent received`. Bytes are those
+           of one call, by the accounting of gen/sharding/traffic.c: brought is the value that the
+           rank passes to the call; sent and received are the bytes that it exchanges with others,
+   for an all-reduce as if it were a reduce-scatter of torch.chunk's parts and an all-gather. */
 #include "parcels.h"
 #include "program.h"
 
@@ -22,7 +22,7 @@ struct bytes {
 };
 
 struct statement {
-  const void *at; /* where the call returns to */
+  const void *at; /* return address of the call */
   const char *call;
   int group;
   long times;
@@ -66,7 +66,7 @@ static struct statement *find(const void *at, const char *call, int group)
   return &statement[statements++];
 }
 
-/* Elements, of which the type has so many bytes each. */
+/* Adds elements of the type's size. */
 static void count(const void *at, const char *call, MPI_Comm comm, MPI_Datatype type,
                   struct bytes elements)
 {
@@ -140,8 +140,7 @@ int MPI_Reduce_scatter_block(const void *in, void *out, int n, MPI_Datatype type
   return PMPI_Reduce_scatter_block(in, out, n, type, op, comm);
 }
 
-/* The runtime's own, which the linker calls __real: what each sends and gets is one collective's.
- */
+/* The runtime's own collectives, which the linker calls __real: each counts as one collective. */
 int __real_reduce_scatter(const void *in, void *out, int n, MPI_Datatype type, MPI_Op op,
                           MPI_Comm comm);
 int __wrap_reduce_scatter(const void *in, void *out, int n, MPI_Datatype type, MPI_Op op,
@@ -155,7 +154,7 @@ int __real_reduce_parcels(void *room, void *own, int n, const struct parcel *p, 
 int __wrap_reduce_parcels(void *room, void *own, int n, const struct parcel *p, MPI_Datatype type,
                           MPI_Op op, MPI_Comm comm);
 
-/* What a chunk of the buffer has, in elements. */
+/* The elements of a chunk of the buffer. */
 static int64_t chunk_of(int n, const struct parcel *p)
 {
   int64_t all = 0;

@@ -1,11 +1,11 @@
-/* fail_each SHIM CALL HOW OLD NEW PLACE COMMAND...: runs a command that writes the folder PLACE
-   again and again, and lets its first CALL fail, then its second, and so on as long as there are
-   any, with the library SHIM (fail_nth.c), whose FAIL_CALL and FAIL_HOW these are. Before each run
-   PLACE is as the folder OLD; where OLD is -, it is not there. After each run PLACE must be as OLD
-   or as NEW, as NEW where the status is 0, and else there must be a message. Where the process is
-   killed, PLACE may also be without run.sh and CMakeLists.txt; another run must then make NEW of
-   it. Where PLACE is -, nothing is written: where the status is 0 the command must print what the
-   file NEW holds. Tells how often each came. Status 1 where something else did. */
+/* fail_each SHIM CALL HOW OLD NEW PLACE COMMAND...: repeats a command that writes the folder PLACE,
+   and makes its first CALL fail, then its second, and so on until no call fails. The library SHIM
+   (fail_nth.c) does so, with CALL and HOW as FAIL_CALL and FAIL_HOW. Before each run PLACE is a
+   copy of the folder OLD; if OLD is -, it does not exist. After each run PLACE must equal OLD or
+   NEW: NEW if the status is 0; else there must be a message. After a kill PLACE may also lack
+   run.sh and CMakeLists.txt; another run must then turn it into NEW. If PLACE is -, nothing is
+   written: if the status is 0, the command must print the contents of the file NEW. Prints how
+   often each result occurred. Status 1 if there was any other result. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +20,7 @@
 
 enum { FILES = 512, LONGEST = 4096 };
 
-/* A folder's files, those in folders within it included. */
+/* The files of a folder and of its subfolders. */
 struct files {
   int n;
   struct {
@@ -87,7 +87,7 @@ static int find(const struct files *in, const char *name)
   return -1;
 }
 
-/* Whether all of a is in b, but for what a program is the same without. */
+/* Whether all of a is in b, except for files that do not change a program. */
 static bool is_in(const struct files *a, const struct files *b, const char *but,
                   const char *but_too)
 {
@@ -140,7 +140,7 @@ static void write_folder(const struct files *f, const char *top)
  */
 
 static char **command;
-static int seen; /* a file whose first byte says that a call has failed */
+static int seen; /* a file whose first byte is set when a call has failed */
 static char *has_failed, *shim, *call, *how;
 static char said[LONGEST], *printed;
 static size_t nprinted;
@@ -161,7 +161,7 @@ static size_t take(int fd, char *to, size_t most)
   return (size_t)n;
 }
 
-/* nth: 0: nothing fails. Gives the status, or 128 + the signal. */
+/* nth: 0: nothing fails. Returns the status, or 128 + the signal. */
 static int run(long nth, bool and_on)
 {
   static int out = -1, err = -1;
@@ -206,7 +206,7 @@ static void complain(long nth, int status, const char *what)
     printf("  FAILED: %s %ld (%s): %s; status %d: %s\n", call, nth, how, what, status, said);
 }
 
-/* Whether no half-written folder and no note of tpgen's own is in what it says. */
+/* Checks that the output names no unfinished folder and no temporary file of tpgen. */
 static void judge_words(long nth, int status, bool killed)
 {
   if (status && !killed && !*said) complain(nth, status, "no message");
@@ -214,8 +214,8 @@ static void judge_words(long nth, int status, bool killed)
   if (strstr(said, "mistake in tpgen")) complain(nth, status, "calls it a mistake of its own");
 }
 
-/* Gives what the folder holds now: the old, the new, nothing that runs, or a mixture. Where tpgen
-   was killed its list of files may name those of both. */
+/* The state of the folder: the old program, the new one, none that runs, or a mixture. After a kill
+   tpgen's list of files may name those of both. */
 enum holds { OLD, NEW, NONE, MIXTURE };
 static enum holds look(bool killed)
 {

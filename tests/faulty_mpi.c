@@ -1,19 +1,18 @@
-/* Disturbs a running CPU program: linked into it, this stands in MPI's place for the collectives of
-   the program's text and of the runtime, and hands them on (PMPI).
+/* Disturbs a running CPU program: linked into it, this replaces MPI's functions for the collectives
+   of the program's text and of the runtime, and forwards the calls (PMPI).
 
    DISTURB=kill:RANK:CALL  the rank kills itself right before its CALL-th collective
    DISTURB=sum:RANK:CALL   before its CALL-th of the runtime's own reductions
-   DISTURB=stop:RANK:CALL  it stops there, as a machine does that hangs
+   DISTURB=stop:RANK:CALL  it stops there, like a machine that hangs
    DISTURB=kill:RANK:WHERE, stop:RANK:WHERE  the same at an instant of its start or its end: at load
                            (before main), init (MPI_Init begins), met (it has ended), end
                            (MPI_Finalize begins), or exit (it has ended)
-   DISTURB=late:RANK:CALL, late:RANK:WHERE  it sleeps for half a second behind the collective, or
+   DISTURB=late:RANK:CALL, late:RANK:WHERE  it sleeps for half a second after the collective, or
                            at that instant
    DISTURB=delay:SEED      every rank sleeps for up to a millisecond before some of its collectives
-   REPLICAS=FILE           at the end FILE.<rank> holds a hash of each parameter that is whole on it
+   REPLICAS=FILE           at the end FILE.<rank> has a hash of each parameter that is replicated
 
-   Of a run that is not disturbed, DISTURB=count leaves in FILE.<rank> how many collectives it
-   made. */
+   In an undisturbed run, DISTURB=count writes the number of collectives to FILE.<rank>. */
 #include "program.h"
 
 #include <signal.h>
@@ -121,7 +120,7 @@ static void disturb_sum(void)
     raise(SIGKILL);
 }
 
-/* The runtime's own, which the linker calls __real. */
+/* The runtime's own collectives, which the linker calls __real. */
 int __real_reduce_scatter(const void *a, void *b, int n, MPI_Datatype t, MPI_Op o, MPI_Comm c);
 int __wrap_reduce_scatter(const void *a, void *b, int n, MPI_Datatype t, MPI_Op o, MPI_Comm c);
 int __wrap_reduce_scatter(const void *a, void *b, int n, MPI_Datatype t, MPI_Op o, MPI_Comm c)

@@ -1,8 +1,8 @@
-/* mutate TPGEN PLAN DIRECTORY COUNT [ONLY]: feeds tpgen COUNT mutants of a plan and looks at what
-   becomes of each. A mutant is a function of its number. tpgen must end by itself within 3 seconds
-   and 512 MiB, with status 0 and an output of plain file names, or with status 1, a message of
-   which a line begins with the plan's path, and no output; and it must touch nothing outside its
-   output. With ONLY, just the mutant of that number, and its plan is kept. Two run at a time.  */
+/* mutate TPGEN PLAN DIRECTORY COUNT [ONLY]: runs tpgen on COUNT mutants of a plan and checks each
+   result. A mutant is a function of its number. tpgen must end by itself within 3 seconds and 512
+   MiB, with status 0 and an output of plain file names, or with status 1, a message with a line
+   that begins with the plan's path, and no output; and it must change nothing outside its output.
+   With ONLY, just the mutant of that number, and its plan is kept. Two run at a time. */
 #include "splitmix64.h"
 
 #include <ctype.h>
@@ -38,7 +38,7 @@ static size_t below(size_t n)
 static char plan[MAX_PLAN];
 static size_t length;
 
-/* Puts `bytes` where [at, at + gone) was. */
+/* Replaces [at, at + gone) by `bytes`. */
 static void replace(size_t at, size_t gone, const char *bytes, size_t n)
 {
   if (length - gone + n >= sizeof plan) return;
@@ -61,8 +61,7 @@ static void cut_bytes(void)
   replace(at, below(length - at < 20 ? length - at : 20), "", 0);
 }
 
-/* The nth run of characters for which `is` holds, of those there are: where it begins, how long it
-   is. */
+/* A random run of characters for which `is` holds: its start and length. */
 static bool a_run(bool (*is)(size_t at), size_t *at, size_t *n)
 {
   size_t runs = 0, wanted = 0;
@@ -125,7 +124,7 @@ static void change_number(void)
   put_one_of(numbers, sizeof numbers / sizeof *numbers, in_number);
 }
 
-/* As they stand between a Lua string's quotes. */
+/* In the form between a Lua string's quotes. */
 // clang-format off
 static const char *const hostile[] = {
     "a\\\"); system(\\\"touch escaped", "../../x", "/tmp/x", "..", ".", "", "*/", "/*", "//",
@@ -143,7 +142,8 @@ static void change_string(void)
   put_one_of(hostile, HOSTILE, in_string);
 }
 
-/* Every use of one of the model's names becomes a hostile one: `.name` and `name =` by ["..."]. */
+/* Replaces one of the model's names by a hostile one everywhere: `.name` and `name =` by
+   ["..."]. */
 static void rename_everywhere(void)
 {
   static const char *const names[] = {"in_proj", "out_proj", "relu",     "input", "target",
@@ -244,8 +244,7 @@ static size_t read_file(const char *path, char *to, size_t room)
   return n;
 }
 
-/* What lies where tpgen ran, apart from what is allowed to: `a/b/plan.lua`, and all under a/b/out
-   that has a plain name. */
+/* Files that tpgen must not leave: all but `a/b/plan.lua` and plain names under a/b/out. */
 static char stray[4096];
 static size_t base;
 static int look(const char *path, const struct stat *s, int flag, struct FTW *f)
@@ -276,7 +275,7 @@ static void on_alarm(int signal_number)
   kill(-child, SIGKILL);
 }
 
-/* Runs `tpgen plan.lua -o out` where this process is; gives wait's status. */
+/* Runs `tpgen plan.lua -o out` in the current directory; returns wait's status. */
 static int run(const char *tpgen, struct rusage *used)
 {
   child = fork();
@@ -300,7 +299,7 @@ static int run(const char *tpgen, struct rusage *used)
   return status;
 }
 
-/* NULL, or what is wrong with how tpgen took the mutant in `plan`. */
+/* NULL, or the fault in tpgen's result for the mutant in `plan`. */
 static const char *judge(const char *tpgen, const char *where, bool *accepted)
 {
   static char now[MAX_PLAN];
@@ -326,7 +325,7 @@ static const char *judge(const char *tpgen, const char *where, bool *accepted)
   return NULL;
 }
 
-/* Makes mutant `number` of the plan at `path`; gives its first mutation. */
+/* Makes mutant `number` of the plan at `path`; returns its first mutation. */
 static size_t make_mutant(const char *path, uint64_t number)
 {
   length = read_file(path, plan, sizeof plan);

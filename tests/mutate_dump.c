@@ -1,7 +1,7 @@
-/* mutate_dump TPGEN DUMP DIRECTORY COUNT [ONLY]: feeds tpgen COUNT mutants of a dump, by --from the
-   pass that its first line names, and looks at what becomes of each. A mutant is a function of its
-   number. tpgen must end by itself, with status 0, or with status 1 and a message of one line that
-   begins with a file. With ONLY, just the mutant of that number, which is kept. */
+/* mutate_dump TPGEN DUMP DIRECTORY COUNT [ONLY]: runs tpgen on COUNT mutants of a dump, with --from
+   and the pass in its first line, and checks each result. A mutant is a function of its number.
+   tpgen must end by itself, with status 0, or with status 1 and a message of one line that begins
+   with a file name. With ONLY, just the mutant of that number, which is kept. */
 #include "splitmix64.h"
 
 #include <ctype.h>
@@ -31,7 +31,7 @@ static struct {
 } word[MOST_WORDS], line[MOST_WORDS];
 static size_t nword, nline;
 
-/* The words and the lines behind the first line, which says where it is to be read. */
+/* Finds the words and the lines after the first line, which names the pass. */
 static void find_words(void)
 {
   nword = nline = 0;
@@ -82,7 +82,7 @@ static void mutate(void)
   case 4:
     mutant[line[x].at + below(line[x].n)] = (char)(1 + below(255));
     break;
-  default: /* a number, mostly: what is most likely to be taken */
+  default: /* mostly a number: the most likely to be accepted */
     for (int i = 0; i < 50 && !isdigit((unsigned char)mutant[word[a].at + word[a].n - 1]); i++)
       a = below(nword);
     if (mutant[word[a].at] == 'v')
@@ -98,7 +98,7 @@ static void write_mutant(const char *path)
   if (!f || fwrite(mutant, 1, length, f) != length || fclose(f)) exit(2);
 }
 
-/* Whether the message is one line, and no report of a sanitizer. */
+/* Whether the message is one line, and not a sanitizer's report. */
 static bool is_message(const char *path)
 {
   char text[4096];

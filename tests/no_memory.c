@@ -1,8 +1,8 @@
-/* Fails one allocation of a program, of those that its own text and jansson's make: preloaded, this
-   stands before malloc and its kin.
+/* Fails one allocation of a program's own text or of jansson: preloaded, this replaces malloc and
+   its kin.
 
-   NO_MEMORY=N        the N-th fails; 0: none does
-   NO_MEMORY_SAYS=FD  at the end their number goes there */
+   NO_MEMORY=N        the N-th fails; 0: none
+   NO_MEMORY_SAYS=FD  writes the number of allocations there at the end */
 #include <errno.h>
 #include <link.h>
 #include <stdint.h>
@@ -23,7 +23,7 @@ static int ntexts;
 static long calls, fails;
 static int ready;
 
-/* The program itself has no name here. */
+/* The entry of the program itself has an empty name. */
 static int note_text(struct dl_phdr_info *about, size_t size, void *unused)
 {
   (void)size;

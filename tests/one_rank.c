@@ -1,4 +1,4 @@
-/* MPI for one rank, which has nobody to talk to: linked into a program it starts in an instant. */
+/* MPI for a single rank: a program that is linked with it starts in an instant. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,4 @@
-/* peak_memory FILE COMMAND...: runs the command and leaves in FILE how many KiB of memory it had at
-   most. */
+/* peak_memory FILE COMMAND...: runs the command and writes its peak memory in KiB to FILE. */
 #include <stdio.h>
 #include <sys/resource.h>
 #include <sys/wait.h>

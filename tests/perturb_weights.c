@@ -1,6 +1,6 @@
 /* perturb_weights FROM TO SEED [bfloat16]: copies a safetensors file of float32 tensors, and
-   changes every value by as much as rounding could: by at most two units in the last place, or by
-   half of a unit in the last place of bfloat16. */
+   changes every value by at most a rounding error: two units in the last place, or half a unit in
+   the last place of bfloat16. */
 #include "splitmix64.h"
 
 #include <stdbool.h>

@@ -1,9 +1,9 @@
-/* random_run TPGEN RANDOM_PLAN REFUSALS DIRECTORY FIRST COUNT: gives tpgen the random plans of
+/* random_run TPGEN RANDOM_PLAN REFUSALS DIRECTORY FIRST COUNT: runs tpgen on the random plans of
    COUNT seeds from FIRST on, for both targets. Each must end with status 0, or with status 1 and a
-   message about the plan that is one of the lines of the file REFUSALS, within 512 MiB and 3
-   seconds of a processor, as is promised. It prints each failure with its seed, and how many became
-   programs and how many were refused. Its status is 1 where one failed, or where a third as many
-   were refused as became programs. Two run at a time. */
+   message about the plan that is a line of the file REFUSALS, within the promised 512 MiB and 3
+   seconds of processor time. Prints each failure with its seed, and the numbers of programs and of
+   refusals. Its status is 1 if one failed, or if there are more than a third as many refusals as
+   programs. Two run at a time. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,13 +16,13 @@ enum { WORKERS = 2, MILLISECONDS = 3000, KIB = 512 * 1024, MAX_DIMS = 6 };
 
 struct counts {
   int programs, refused, failures;
-  long slowest, seed; /* milliseconds of a processor, and whose they were */
+  long slowest, seed; /* processor time in milliseconds, and its seed */
 };
 
 static const char *tpgen, *random_plan;
 static char refusals[4096]; /* a line each */
 
-/* Runs it with what it says in the file `log`; its status, 128 + n where signal n ended it. */
+/* Runs it with its output in the file `log`; returns its status, 128 + n if signal n ended it. */
 static int run(char *const *argv, const char *log, struct rusage *used)
 {
   int status = 0;

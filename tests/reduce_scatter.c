@@ -1,8 +1,7 @@
-/* The runtime's collectives beside MPI's: started by mpirun on some ranks, this sums, and takes the
-   larger and the smaller of, parts of several sizes; to elsewhere and in place; and again, when not
-   a bit may differ. And what several values have in one buffer's chunks, gathered and summed, is
-   what copies out of the buffer and into it have. Whole numbers, which add up to the same in every
-   order. */
+/* The runtime's collectives against MPI's: started by mpirun on some ranks, this reduces parts of
+   several sizes by sum, maximum and minimum, out of place and in place; and repeats it, to the same
+   bits. Then gathers and sums several values in one buffer's chunks, and compares with copies into
+   and out of the buffer. The numbers are integers, whose sum does not depend on the order. */
 #include "cpu_parcels.h"
 #include "program.h"
 
@@ -56,7 +55,7 @@ static void compare(MPI_Datatype type, MPI_Op op, int n)
 
 enum { PARCELS = 5 };
 
-/* Of so many rows each, whose parts have so many elements; each behind the one before. */
+/* Parcels of so many rows, whose parts have so many elements; one after the other. */
 static int make_parcels(struct parcel *p, float *at)
 {
   static const long rows[PARCELS] = {1, 1, 3, 1, 64}, run[PARCELS] = {7, 140000, 501, 1, 33};

@@ -1,10 +1,10 @@
-/* reshard_data make FILE SHAPE N: a file of data for tests/redistributions/pairs.lua: tensors x1
-   ... xN of float32, of that shape, "7x5", all the same, no two elements of which are. reshard_data
-   check FILE SHAPE: ends with 0 where all tensors in the file, of whatever type, are this one;
-   prints how many there are.  */
+/* reshard_data make FILE SHAPE N: writes a file of data for tests/redistributions/pairs.lua: equal
+   tensors x1 ... xN of float32 with that shape, such as "7x5", whose elements all differ.
+   reshard_data check FILE SHAPE: ends with 0 if all tensors in the file, of any type, equal this
+   one; prints their number. */
 #include "tensor_file.h"
 
-/* A number of either sign that bfloat16 holds, where there are no more than 256 elements. */
+/* A number of either sign that is exact in bfloat16, for at most 256 elements. */
 static double element(size_t i)
 {
   return (i * 2654435761U >> 7 & 1 ? -1.0 : 1.0) * (double)(i + 1);

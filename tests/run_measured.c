@@ -1,8 +1,7 @@
-/* run_measured SECONDS REPORT COMMAND...: runs a command in a process group of its own and writes
-   `STATUS MILLISECONDS KIB WORKED` to the file REPORT: its exit status (128 + n where signal n
-   ended it, 124 where the time ran out and the whole group was killed), how long it took, the
-   memory of the largest process in it, and the milliseconds that it and its children had a
-   processor.  */
+/* run_measured SECONDS REPORT COMMAND...: runs a command in its own process group and writes
+   `STATUS MILLISECONDS KIB WORKED` to the file REPORT: its exit status (128 + n if signal n ended
+   it, 124 if the time ran out and the whole group was killed), the elapsed time, the memory of the
+   largest process in it, and the processor time of it and its children in milliseconds. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -48,7 +47,7 @@ int main(int argc, char **argv)
   while (wait4(child, &status, 0, &used) < 0 && errno == EINTR) continue;
   alarm(0);
   clock_gettime(CLOCK_MONOTONIC, &end);
-  kill(-child, SIGKILL); /* what it may have left behind */
+  kill(-child, SIGKILL); /* processes that it may have left */
   int code = out_of_time ? 124 : WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
   FILE *report = fopen(argv[2], "w");
   if (!report) return 2;

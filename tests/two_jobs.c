@@ -1,8 +1,8 @@
-/* Two jobs in one folder: preloaded, this keeps every file that gets the name model.safetensors
-   under another name, too, and may take away locks.
+/* Two jobs in one folder: preloaded, this links every file that is renamed to model.safetensors
+   under another name, too, and may disable locks.
 
-   KEPT=DIR        there each of them is kept, as it is then and as it is written to later
-   NO_LOCKS=NAME   no file can be locked, and the machine is called so */
+   KEPT=DIR        the folder of these links: later writes to the files show there
+   NO_LOCKS=NAME   no file can be locked, and NAME is the machine's name */
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>

@@ -1,7 +1,6 @@
-/* Of every ordered pair of ranks one writes bytes and the other reads them: a ring in shared
-   memory. A collective is a list of such transfers, worked on side by side until all are done. Each
-   begins with a head that says which call it belongs to, so that calls that do not fit are found.
- */
+/* Each ordered pair of ranks has a ring of bytes in shared memory: one rank writes, the other
+   reads. A collective is a list of such transfers, which progress side by side until all are done.
+   Each begins with a header that names its call, so that mismatched calls are detected. */
 #include "mpi.h"
 
 #include <sched.h>
@@ -30,7 +29,7 @@ struct shared {
 };
 
 struct comm {
-  int context, n, me; /* me: my place in it */
+  int context, n, me; /* me: my index in it */
   int world[MOST_RANKS];
 };
 
@@ -73,7 +72,8 @@ static _Noreturn void misuse(const char *call, const char *what, long a, long b)
 
 /* ---- transfers ------------------------------------------------------------------------------- */
 
-/* What both sides say of a transfer: `call` by the first letters of its name behind MPI_. */
+/* The header of a transfer, equal on both sides: `call` is the first letters of its name after
+   MPI_. */
 struct head {
   char call[16];
   int context;
@@ -113,7 +113,7 @@ static struct transfer *add(struct exchange *e, int place, size_t bytes)
   return t;
 }
 
-/* Copies where the rank is itself. */
+/* A send to the rank itself is a copy. */
 static void add_send(struct exchange *e, int place, const void *from, size_t bytes)
 {
   if (place == e->comm->me) return;
@@ -132,7 +132,7 @@ static size_t least(size_t a, size_t b)
   return a < b ? a : b;
 }
 
-/* How many bytes of a ring can be copied at once, from position `at` on. */
+/* The number of contiguous bytes in a ring from position `at` on. */
 static size_t in_one_piece(size_t at, size_t n)
 {
   return least(n, RING - at % RING);

@@ -1,4 +1,4 @@
-// Files of events: the very bytes that TensorBoard's own writer makes of the same numbers.
+// Files of events: the same bytes as those of TensorBoard's own writer for the same numbers.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

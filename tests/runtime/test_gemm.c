@@ -1,6 +1,6 @@
-/* Products of float32, by oneDNN where it is installed and on any processor, and by BLAS: each
-   element is the sum of the products of its operands, whichever way these are stored, however many
-   threads have parts of it; and nothing beside the result is written. */
+/* Products of float32, by oneDNN, if it is installed, on any processor, and by BLAS: each element
+   is the sum of the products of its operands, however these are stored, and however many threads
+   compute it; and nothing outside the result is written. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-// An inference program: what it may leave aside of a file of weights, and what it saves.
+// An inference program: which tensors of a file of weights it may ignore, and what it saves.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

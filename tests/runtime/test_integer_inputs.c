@@ -1,5 +1,5 @@
-// Whole numbers of inputs: from every type of a file to every type of a program, what doesn't fit,
-// and what is no index.
+// Integers of inputs: from every type of a file to every type of a program, values that do not fit,
+// and invalid indices.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

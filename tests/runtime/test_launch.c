@@ -1,4 +1,4 @@
-// Who a rank is, by the variables of every launcher; and the refusals.
+// A rank's identity, by the variables of every launcher; and the refusals.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,4 @@
-// What a run tells: lines for people, JSON for programs, numbers that are none, a bar on a
-// terminal.
+// Reports of a run: lines for people, JSON for programs, NaN and infinities, a bar on a terminal.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
-/* Products of bfloat16, by oneDNN and without: each is the sum of the products of its operands,
-   rounded to its type. oneDNN plays every processor that this one can do the work of. It has code
-   for bfloat16 from AVX-512 on; below that it must leave all products to the program. Without
-   oneDNN there is no test. */
+/* Products of bfloat16, with and without oneDNN: each is the sum of the products of its operands,
+   rounded to its type. oneDNN runs with the instructions of every processor that this one can
+   emulate. It has code for bfloat16 from AVX-512 on; below that it must leave all products to the
+   program. Without oneDNN there is no test. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

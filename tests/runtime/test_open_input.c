@@ -1,4 +1,4 @@
-// What a path may lead to: regular files are opened, and nothing else is waited for.
+// Kinds of paths: regular files are opened, and no other kind blocks.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-// Orders of data sets: each epoch has every sample once, and batches follow one another as a loop
-// over epochs would have them.
+// Orders of data sets: each epoch has every sample once, and the sequence of batches is that of a
+// loop over epochs.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
-// The copies into the buffers of collectives and out of them, against what they mean: loops over
-// ranks, rows and elements. Random buckets of members that are cut over a few ranks, uneven parts
-// and empty ones among them, each rank's part in room for the largest; casts on the way; members so
-// large that their copies are dealt out to several threads.
+// The copies into the buffers of collectives and out of them, against their definition: loops over
+// ranks, rows and elements. Random buckets of members that are sharded over a few ranks, with
+// uneven and empty parts, each rank's part in room for the largest; with casts; and with members so
+// large that several threads share the copies.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

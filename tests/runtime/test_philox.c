@@ -1,4 +1,4 @@
-// Philox against the vectors published with Random123, and what the runtime makes of it.
+// Philox against the vectors published with Random123, and the runtime's numbers from it.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* Products of bfloat16 on one thread: each element is the sum of the products of its operands,
-   whichever way these are stored, and nothing beside the result is written. */
+   however these are stored, and nothing outside the result is written. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
-// safetensors: what is taken, what is refused and with which words; slices of uneven shards.
+// safetensors: which files are accepted, which are refused with which messages; slices of uneven
+// shards.
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>

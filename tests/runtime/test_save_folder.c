@@ -1,4 +1,4 @@
-// A folder is one job's alone, and others' files in it stay.
+// A folder belongs to one job alone, and other files in it stay.
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// Filling a program's tensors: by Philox, from checkpoints and from others' files.
+// Filling a program's tensors: by Philox, from checkpoints and from files of other programs.
 #include "row_of_ranks.h"
 // As it is, for what it keeps to itself.
 #include "../../runtime/tensors.c"

@@ -1,6 +1,6 @@
-/* What kernels do tile by tile: each element of a product is the sum that it should be, wherever
-   the block ends that is kept in registers, and nothing beside the result is written; the
-   exponential is that of the library, within a unit in the last place. */
+/* Products and functions of kernels that work tile by tile: each element of a product is the right
+   sum, wherever the register block ends, and nothing outside the result is written; the exponential
+   equals the library's within a unit in the last place. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-// Tokens: every form of file, what is refused and with which words, and which tokens a batch has.
+// Tokens: every form of file, the refusals and their messages, and the tokens of a batch.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
-/* What is pending from one round of a loop to the next: when it is begun and awaited, for which
-   module, where its bytes lie; and the checker finds what could go wrong there. The plan is
-   tests/dump/ahead.lua's: four layers, each a unit of two weights. */
+/* Loop-carried collectives: when they are issued and awaited, for which module, where their bytes
+   are; and the checker finds faults there. The plan is tests/dump/ahead.lua: four layers, each a
+   unit of two weights. */
 #include "driver/driver.h"
 #include "unit.h"
 

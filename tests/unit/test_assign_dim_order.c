@@ -1,5 +1,5 @@
-/* In which order values lie in memory: which packings go, which stay, and why; that equal modules
-   are decided alike; and a least cut against every way of cutting. */
+/* The dim order of values in memory: which packings are removed, which stay, and why; that equal
+   modules get equal orders; and a minimum cut against every possible cut. */
 #include "check/check.h"
 #include "unit.h"
 

@@ -1,6 +1,6 @@
-/* What async_tp cuts in pieces: a layer's gathers and reduce-scatters with their products, forward
-   and backward; in as many as the model finds quickest, or in none; and the checker finds a piece
-   that is left out, made twice, or read too early. */
+/* async_tp: it chunks a layer's gathers and reduce-scatters with their products, forward and
+   backward; into the number of chunks that is fastest by the model, or not at all; and the checker
+   finds a chunk that is missing, made twice, or read too early. */
 
 #include "driver/driver.h"
 #include "unit.h"

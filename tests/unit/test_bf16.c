@@ -1,7 +1,6 @@
-/* bfloat16: what runtime/elements.h says of it, on every pattern of bits; and kernels that read and
-   write it, as C and as CUDA for the stand-in: on all roundings, NaN, infinities and denormals they
-   leave to the bit what the definition makes of the same numbers. Without a compiler no kernel is
-   run. */
+/* bfloat16: the conversions of runtime/elements.h, on every bit pattern; and kernels that read and
+   write it, as C and as CUDA for the stand-in: on all roundings, NaN, infinities and denormals
+   their results equal the definition's to the bit. Without a compiler no kernel is run. */
 #include "emit/emit.h"
 #include "../../runtime/elements.h"
 #include "unit.h"

@@ -1,5 +1,5 @@
-/* How much a bucket moves, and how large it is. Which sums travel together, and where in the
-   program: tests/passes/NAME.bucket.in. */
+/* The bytes and the size of a bucket. tests/passes/NAME.bucket.in test which sums share a bucket,
+   and its place in the program. */
 #include "folded/folded.h"
 #include "functions.h"
 

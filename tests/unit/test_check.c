@@ -1,5 +1,5 @@
-/* The checker finds what a pass could break: a sound graph passes after every pass, and each fault
-   put into it ends tpgen with the pass and what is wrong. */
+/* The checker finds what a pass could break: a correct graph passes after every pass, and each
+   injected fault ends tpgen with the name of the pass and the fault. */
 
 #include "driver/driver.h"
 #include "unit.h"

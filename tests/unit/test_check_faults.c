@@ -1,5 +1,5 @@
-/* The checks share no predicate with what they check: a pass whose own question is answered wrongly
-   is caught. The linker puts __wrap_NAME in the place of the function NAME that passes ask. */
+/* The checks share no predicate with what they check: a pass whose predicate returns a wrong answer
+   is caught. The linker replaces the predicate NAME by __wrap_NAME. */
 #include "driver/driver.h"
 #include "unit.h"
 

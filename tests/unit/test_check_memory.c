@@ -1,5 +1,5 @@
-/* Values that are found where they are read, and those that are not: faults of each kind are put
-   into what the pass memory leaves of whole plans, and the checker has to find them. */
+/* The memory checker: faults of each kind are injected into the result of the pass memory for whole
+   plans, so that a value is not where it is read; the checker has to find them. */
 #include "driver/driver.h"
 #include "unit.h"
 

@@ -1,5 +1,5 @@
-/* Programs for CUDA of ranks that have empty parts: what their statements issue is in order, and is
-   found not to be where one of these lacks a wait, or writes more than its own. */
+/* CUDA programs of ranks with empty parts: the work that their statements issue is in order, and
+   the checker finds a missing wait, or a write outside the statement's own bytes. */
 #include "driver/driver.h"
 #include "unit.h"
 

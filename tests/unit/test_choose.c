@@ -1,6 +1,6 @@
-/* Which collectives travel together, by PyTorch's answers for random graphs (tests/golden,
+/* Which collectives share a bucket, against PyTorch's results for random graphs (tests/golden,
    buckets.txt; or TPGEN_GOLDEN's): the members of every bucket and the order of the buckets.
-   PyTorch asks for the first bucket's cap alone, and keeps to it. */
+   PyTorch uses the first bucket's cap for all. */
 
 #include "folded/folded.h"
 #include "unit.h"

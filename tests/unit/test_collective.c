@@ -1,6 +1,7 @@
-/* What each rank gives and gets in a collective, by force: over the steps between random layouts,
-   by both planners, on groups in every order. What one gives is what the other gets; it is as many
-   bytes as the reports say; and the form of the call is the same on all members. */
+/* What each rank sends and receives in a collective, exhaustively: over the steps between random
+   layouts, by both planners, on groups in every order. Every byte that one rank sends, another
+   receives; the bytes are those of the reports; and the form of the call is the same on all
+   members. */
 #include "sharding/sharding.h"
 #include "unit.h"
 

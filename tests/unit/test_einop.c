@@ -1,6 +1,6 @@
-/* DTensor's two rules: what they give for every line of the golden tables (TPGEN_GOLDEN, or
+/* DTensor's two rules: their results for every line of the golden tables (TPGEN_GOLDEN, or
    tests/golden), and for cases that the tables lack: ties, enforced layouts, three inputs, meshes
-   of three dimensions, sizes that cut unevenly, and misuse. */
+   of three dimensions, uneven sizes, and misuse. */
 #include "check/check.h"
 #include "unit.h"
 

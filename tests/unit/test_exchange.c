@@ -1,6 +1,6 @@
-/* The pieces of a direct exchange, by force: between every two layouts of R and shards, in every
-   order of the cuts, on small meshes, the pieces that the ranks give are those that the others get,
-   and they make up the part that each rank is to have, each element once. */
+/* The pieces of a direct exchange, exhaustively: between every two layouts of R and shards, in
+   every cut order, on small meshes, the pieces that ranks send are those that others receive, and
+   they make up each rank's new part, each element once. */
 #include "sharding/sharding.h"
 #include "unit.h"
 

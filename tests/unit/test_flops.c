@@ -1,4 +1,4 @@
-/* How many floating-point operations a row stands for, against counts made by hand. */
+/* The floating-point operations of a row, against counts by hand. */
 #include "target/target.h"
 #include "unit.h"
 

@@ -1,6 +1,6 @@
-/* The functions of F: what shapes they make (tests/functions/shapes.lua, which looks itself), what
-   numbers (values.lua, run by the references of reference.h, against values.tsv), and what they say
-   of what does not fit (misuse.tsv). */
+/* The functions of F: their shapes (tests/functions/shapes.lua, which checks them itself), their
+   values (values.lua, run by the references of reference.h, against values.tsv), and their messages
+   for misuse (misuse.tsv). */
 #include "lua/lua.h"
 #include "flat/flat.h"
 #include "unit.h"

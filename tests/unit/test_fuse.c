@@ -1,4 +1,4 @@
-/* Which neighbouring operations become one kernel, in which order, and what of them is stored. Runs
+/* Which adjacent operations become one kernel, in which order, and which results are stored. Runs
    and sums are pairs of dumps: tests/passes. */
 #include "emit/emit.h"
 #include "functions.h"

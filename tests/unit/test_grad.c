@@ -1,7 +1,7 @@
 /* Gradients against central finite differences, in double precision: for every row of the table of
-   operators that has a gradient, with respect to every input that has one; then where gradients
-   meet, and where there are none. The loss is a sum of what the operation makes, each element times
-   a number of its own. */
+   operators with a gradient, with respect to every input that has one; then where gradients are
+   summed, and where there are none. The loss is a weighted sum of the operation's output, each
+   element with its own weight. */
 #include "lua/lua.h"
 #include "emit/emit.h"
 #include "interpreter.h"

@@ -1,8 +1,8 @@
-/* Kernels as C and as CUDA: every row of the table of operators that has an expression, whole and
-   cut in every way, and random programs of such operations with every way of broadcasting, of
-   values whose dimensions lie in one order or another, are written out for the parts of every rank,
-   compiled by the system's compilers (the CUDA text for the stand-in) and run; what they leave must
-   be what the reference makes of the same numbers. Without a compiler there is no test. */
+/* Kernels as C and as CUDA: every row of the table of operators with an expression, whole and
+   sharded in every way, and random programs of such operations with every kind of broadcast, on
+   values in different dim orders. They are written for the parts of every rank, compiled by the
+   system's compilers (the CUDA text for the stand-in) and run; their results must equal the
+   reference's. Without a compiler there is no test. */
 #include "check/check.h"
 #include "../../runtime/philox4x32.h"
 #include "instances.h"

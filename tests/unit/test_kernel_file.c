@@ -1,8 +1,7 @@
-/* Operators whose kernels are files: every such row, cut in every way that the engine allows, on
-   the parts of every rank; and kernels of a plan's own. What gen/kernel/kernel_file.c writes is
+/* Operators whose kernels are files: every such row, sharded in every way that the engine allows,
+   on the parts of every rank; and kernels of a plan's own. The text of gen/kernel/kernel_file.c is
    compiled, as C by the system's compiler and as CUDA for the stand-in, and run; each rank's
-   outputs must be what the references make of the same parts. Without a compiler there is no test.
- */
+   outputs must equal the references' for the same parts. Without a compiler there is no test. */
 #include "lua/lua.h"
 #include "check/check.h"
 #include "instances.h"

@@ -1,8 +1,8 @@
 /* Products of two tensors as C and CUDA: matmul.c writes the statements of a table of equations, of
-   their gradients and of random equations, whole and cut. The system's compilers compile them, the
-   CUDA text for the stand-in; what they leave must be the sum over all letters. The dimensions of
-   operands lie in one order or another, and their elements are of float32 or of bfloat16. How
-   statements look stands in a table of its own. Without compilers nothing is run. */
+   their gradients and of random equations, whole and sharded. The system's compilers compile them,
+   the CUDA text for the stand-in; their results must equal the sum over all letters. Operands have
+   different dim orders, and elements of float32 or bfloat16. A second table tests the text of
+   statements. Without compilers nothing is run. */
 #include "lua/lua.h"
 #include "emit/emit.h"
 #include "unit.h"

@@ -1,7 +1,6 @@
-/* The arena: random programs are run with a mark on every four bytes that says whose they are. A
-   value must find its own marks wherever it is read, in the order in which a kernel reads and
-   writes; nothing else that memory.c may decide, lifetimes, sharing in place or offsets, is looked
-   at for this. */
+/* The arena: random programs are run with a mark on every four bytes that names the owner. A value
+   must find its own marks at every read, in the order in which a kernel reads and writes. The test
+   looks at nothing else that memory.c decides: lifetimes, in-place sharing or offsets. */
 #include "folded/folded.h"
 #include "functions.h"
 

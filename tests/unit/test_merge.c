@@ -1,6 +1,6 @@
-/* What becomes of collectives that travel together: the members and what they take in, where the
-   bucket stands, and that every rank ends with what it had without; on groups whose ranks do not
-   follow one another, with parts of unequal size and with none. */
+/* Bucketed collectives: the members and their inputs, the position of the bucket, and that every
+   rank has the same result as without buckets; on groups whose ranks are not consecutive, with
+   parts of unequal size and empty ones. */
 
 #include "check/check.h"
 #include "functions.h"

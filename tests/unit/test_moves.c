@@ -1,8 +1,8 @@
 /* The planners of redistributions. The greedy one against PyTorch's steps: TPGEN_GOLDEN, or
    tests/golden, redistribute_plans.tsv. The fastest against the tables of bytes
-   (redistribute_bytes.tsv), against the lower bound, against the greedy one, and against
-   all ways there are on small meshes. What a step means, what it moves and how long it takes is
-   told here once more, from the definitions. */
+   (redistribute_bytes.tsv), the lower bound, the greedy one, and all possible step sequences on
+   small meshes. The test computes the meaning, the bytes and the time of a step itself, from the
+   definitions. */
 #include "flat/flat.h"
 #include "unit.h"
 

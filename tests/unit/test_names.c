@@ -1,5 +1,5 @@
-/* Names of kernels and of variables: no variable has a name that a kernel may have, whatever number
-   it gets. */
+/* Names of kernels and of variables: no variable has a name that a kernel may have, whatever its
+   number. */
 #include "unit.h"
 
 #include "names/names.h"

@@ -1,14 +1,14 @@
-/* Completeness by force: of all ways in which an operation could run on one dimension of a mesh,
-   its inputs replicated, sharded or pending, those that come out right are the ones that the engine
-   offers, but for the list below, which says why each is left out.
+/* Completeness, exhaustively: of all shardings of an operation over one dimension of a mesh, with
+   inputs replicated, sharded or pending, the engine offers all correct ones, except for the list
+   below, which gives the reason for each.
 
-   Right is what comes out right twice on two ranks and once on three, with tensors large enough,
-   and other random numbers each time. A way that a better one implies is not told: a replicated
-   value is a pending maximum and minimum as it is.
+   A sharding is correct if it gives the right result twice on two ranks and once on three, with
+   large enough tensors and new random numbers each time. The list omits shardings that a better one
+   implies: a replicated value is also a pending maximum and minimum.
 
-   Then the same on a mesh of two dimensions, both of which cut or reduce alike, but in either
-   order: what is right in the order that the mesh has not is offered, too, to inputs that lie
-   so. */
+   Then the same on a mesh of two dimensions, which both cut or reduce in the same way, but in
+   either order: a sharding that is correct in the order opposite to the mesh's is offered, too, to
+   inputs in that order. */
 #include "folded/folded.h"
 #include "force.h"
 

@@ -1,11 +1,12 @@
-/* Operator by operator against PyTorch (TPGEN_GOLDEN, or tests/golden, op_propagation.tsv): how
-   each runs on a mesh of one dimension, its inputs placed in every way.
+/* Operator by operator against PyTorch (TPGEN_GOLDEN, or tests/golden, op_propagation.tsv): the
+   sharding of each on a mesh of one dimension, with all placements of its inputs.
 
-   Where PyTorch runs an operator as its inputs lie, so does tpgen: no bytes move, and the output
-   lies alike, or as tests/golden/op_better.tsv says and why. Where PyTorch moves inputs, tpgen
-   moves no more bytes, in all that the operator is made of. What PyTorch refuses, tpgen may do.
-   What PyTorch accepts, tpgen does too, but where PyTorch makes a sharded input whole because
-   nothing else is possible: there a plan has to ask for it, does so here, and pays no more.
+   If PyTorch runs an operator with its inputs as they are, so does tpgen: no bytes move, and the
+   output has the same layout, or the one that tests/golden/op_better.tsv lists with a reason. If
+   PyTorch moves inputs, tpgen moves no more bytes, in all operations of the operator. tpgen may
+   accept what PyTorch refuses. tpgen accepts what PyTorch accepts, with one exception: PyTorch
+   replicates a sharded input if nothing else is possible; in tpgen a plan has to ask for that, does
+   so here, and moves no more bytes.
 
    The operators are a plan's: op_propagation.lua. The backward's are rows of the table. */
 #include "lua/lua.h"

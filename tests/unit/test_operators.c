@@ -1,4 +1,4 @@
-/* The plan's own operators: which files they may name, and what becomes of these. */
+/* The plan's own operators: which files they may name, and how these are used. */
 #include "lua/lua.h"
 #include "flat/flat.h"
 #include "unit.h"

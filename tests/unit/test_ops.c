@@ -1,5 +1,5 @@
-/* The table of operators itself: what each row's element says in C is what the reference computes,
-   on every instance of the row; and what a row says of itself fits together. */
+/* The table of operators: each row's element in C equals the reference's, on every instance of the
+   row; and the properties of a row are consistent. */
 #include "check/check.h"
 #include "instances.h"
 

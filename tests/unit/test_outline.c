@@ -1,5 +1,5 @@
 /* Which modules of a list become one function called in a loop, what its body reads, and which
-   modules stay apart. That the folded programs compute the same is test_program.c's matter. */
+   modules stay separate. test_program.c tests that the folded programs compute the same. */
 #include "flat/flat.h"
 #include "unit.h"
 

@@ -1,5 +1,5 @@
-/* What runs beside a collective: work that doesn't need it, and that it doesn't need. And the
-   checker finds what could go wrong then. */
+/* What overlaps with a collective: work that neither needs it nor is needed by it. And the checker
+   finds the possible faults. */
 #include "check/check.h"
 #include "functions.h"
 

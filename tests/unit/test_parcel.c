@@ -1,8 +1,8 @@
-/* The tables by which what travels together is copied: each rank's, read as runtime/parcels.h says,
-   with numbers in the place of elements that tell which element of the whole each is. What is
-   gathered from all chunks is the whole values, each element in its place; what is scattered stands
-   where the chunk of its rank has it, alike on all ranks, and zeros fill the rest; sums come back
-   to where they were made. Parts that are padded, empty, or no runs of the whole. */
+/* The tables for the copies of packed segments: each rank's, read according to runtime/parcels.h,
+   with elements that are the numbers of the elements of the whole. A gather from all chunks gives
+   the whole values, each element in its place; a scatter has each rank's chunk in its place, the
+   same on all ranks, with zeros as padding; sums return to their values. Parts are padded, empty,
+   or not contiguous in the whole. */
 #include "driver/driver.h"
 #include "unit.h"
 

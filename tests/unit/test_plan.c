@@ -1,5 +1,4 @@
-/* What styles ask for becomes placements of parameters and redistributions where modules begin and
-   end. */
+/* Styles become placements of parameters and redistributions at the start and end of modules. */
 #include "lua/lua.h"
 #include "emit/emit.h"
 #include "unit.h"

@@ -1,7 +1,7 @@
-/* Whole programs by force: random models, with repeated layers and random layouts on random meshes,
-   go through every pass; what memory.c leaves is then run on simulated ranks, each with an arena of
-   its own, loops, kernels and collectives as the generated C has them. The loss and every gradient
-   must be those of the model computed whole, before anything was cut, fused, folded or placed. */
+/* Whole programs: random models, with repeated layers and random layouts on random meshes, go
+   through every pass; the result of memory.c is run on simulated ranks, each with its own arena,
+   with loops, kernels and collectives like those of the generated C. The loss and every gradient
+   must equal those of the dense model, before any sharding, fusion, folding or arena assignment. */
 
 #include "driver/driver.h"
 #include "interpreter.h"

@@ -1,5 +1,5 @@
-/* A layout for every value: what moves, why, and what is preferred where several ways cost the
-   same. */
+/* A layout for every value: which values move, why, and the preference between ways of equal
+   cost. */
 #include "check/check.h"
 #include "instances.h"
 

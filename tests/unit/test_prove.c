@@ -1,5 +1,5 @@
-/* The proof that no program hangs: sequences of collectives that run to their ends are let through,
-   and every sequence with a fault in it, whatever and wherever the fault, is refused by name. */
+/* The proof that no program hangs: sequences of collectives that complete are accepted, and every
+   sequence with a fault, of any kind and anywhere, is refused with the fault's name. */
 #include "check/check.h"
 #include "unit.h"
 

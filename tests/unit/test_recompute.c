@@ -1,6 +1,6 @@
-/* What the backward computes again and what is kept for it: of SwiGLU, of a norm, of a dropout, of
-   what a value's views and casts are made of; that never more is kept; and layers under
-   checkpoints. That the results are the same bit by bit is tests/checkpoint.sh's matter. */
+/* What the backward recomputes and what is kept for it: for SwiGLU, a norm, a dropout, for the
+   sources of a value's views and casts; that recomputation never keeps more; and layers under
+   checkpoints. tests/checkpoint.sh tests that the results are the same bit by bit. */
 #include "check/check.h"
 #include "unit.h"
 

@@ -1,7 +1,7 @@
-/* From one layout to another: the operations that a redistribution becomes. Every pair of layouts
-   on small meshes, in every order of the cuts, pending and strided ones among them, with shapes
-   that cut evenly, unevenly and not at all, is run on simulated ranks by both planners, and what
-   each rank holds then is held against the cut of the whole. */
+/* The operations of a redistribution. Every pair of layouts on small meshes, in every cut order,
+   pending and strided ones among them, with shapes that divide evenly, unevenly and not at all, is
+   run on simulated ranks by both planners; each rank's result is compared with its part of the
+   whole. */
 #include "lua/lua.h"
 #include "check/check.h"
 #include "interpreter.h"

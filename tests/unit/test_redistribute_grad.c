@@ -1,13 +1,13 @@
-/* The gradient of a redistribution, by force: from every layout to every other, with either
-   planner, on shapes that cut evenly, unevenly and not at all.
+/* The gradient of a redistribution, exhaustively: from every layout to every other, by either
+   planner, on shapes that divide evenly, unevenly and not at all.
 
-   A redistribution leaves a value what it is, so that its gradient is the one that comes back; it
-   has to lie as the input lay, and where that was pending, be whole. The program is
+   A redistribution does not change a value, so its gradient is the incoming one; it must have the
+   input's layout, or be replicated if the input was pending. The program is
 
      x = p.redistribute(from);  y = x.redistribute(to);  loss += sum(w * y)  or  sum(w * (y @ A))
 
    for many pairs at once; it goes through the passes and is run on simulated ranks. The gradient of
-   x is w, or w @ A^T. A is cut along its columns, so that the gradient of y comes back pending. */
+   x is w, or w @ A^T. A is sharded along its columns, so that the gradient of y is pending. */
 #include "check/check.h"
 #include "interpreter.h"
 

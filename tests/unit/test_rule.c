@@ -1,10 +1,10 @@
-/* Soundness by force: every way in which the rule engine says that an operation may run is run, on
-   small meshes, with sizes that cut evenly, unevenly and not at all: the inputs are cut, each rank
-   does its part, and what the ranks make must be what the whole operation makes. (test_offers.c
-   turns it round: what is right has to be offered. test_sharded.c runs whole programs.)
+/* Soundness, exhaustively: every sharding of an operation that the rule engine allows is run, on
+   small meshes, with sizes that divide evenly, unevenly and not at all: the inputs are cut, each
+   rank computes its part, and the ranks' results must equal the whole operation's. (test_offers.c
+   is the converse: correct shardings must be offered. test_sharded.c runs whole programs.)
 
    A row of the table of operators without a reference (reference.h) or an instance (instances.h)
-   fails. TPGEN_ROWS, names of rows parted by blanks: tries these alone. */
+   fails. TPGEN_ROWS, names of rows separated by blanks: tries these alone. */
 #include "sharding/sharding.h"
 #include "force.h"
 

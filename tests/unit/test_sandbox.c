@@ -1,4 +1,4 @@
-/* The process in which a plan is read: what it can still do, asked from inside. */
+/* The process that reads a plan: what it can still do, tested from inside. */
 #include "lua/lua.h"
 #include "folded/folded.h"
 #include <errno.h>

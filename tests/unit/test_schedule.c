@@ -1,6 +1,5 @@
-/* The order in which operations run: whatever it is, each value is made before it is read, nothing
-   is lost, and hardly more lives at once than before; and what collectives run beside leaves their
-   bytes alone. */
+/* The order of operations: each value is made before it is read, nothing is lost, and peak memory
+   hardly grows; and work that overlaps with collectives does not touch their bytes. */
 #include "emit/emit.h"
 #include "functions.h"
 

@@ -1,4 +1,4 @@
-/* The shape of what an operation makes, and what is said where shapes do not fit. */
+/* The shape of an operation's output, and the messages for mismatched shapes. */
 #include "lua/lua.h"
 #include "check/check.h"
 #include "unit.h"

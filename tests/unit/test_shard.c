@@ -1,4 +1,4 @@
-/* Which part of a tensor a rank holds, who meets whom, and how layouts read. The parts are those of
+/* A rank's part of a tensor, the ranks of a group, and the text of layouts. The parts are those of
    PyTorch: TPGEN_GOLDEN, or tests/golden, local_shapes.tsv. */
 #include "sharding/sharding.h"
 #include "unit.h"

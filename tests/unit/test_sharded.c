@@ -1,8 +1,8 @@
-/* Whole programs by force: for every row of the table of operators, its inputs placed in every
-   legal way, what the passes make of forward and backward is run on simulated ranks, and every
-   output and every gradient must be what one rank alone would compute.
+/* Whole programs, exhaustively: for every row of the table of operators, with all legal placements
+   of its inputs, the forward and backward after the passes are run on simulated ranks, and every
+   output and every gradient must equal those of one rank.
 
-   Many placements stand in one graph, each with inputs of its own; their losses are added up. */
+   One graph has many placements, each with inputs of its own; their losses are added up. */
 #include "check/check.h"
 #include "force.h"
 

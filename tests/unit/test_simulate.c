@@ -1,4 +1,4 @@
-/* The simulated step: what runs beside what, what is waited for, and by which figures. */
+/* The simulated step: what overlaps, what is awaited, and by which figures. */
 #include "report/report.h"
 #include "functions.h"
 

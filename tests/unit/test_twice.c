@@ -1,6 +1,6 @@
-/* All passes run several times in one process, on different plans, on meshes and for targets in
-   turn. Each time they leave the same graph after every pass as in a process of their own: they
-   keep nothing in mind from one run to the next. */
+/* All passes run several times in one process, on different plans, meshes and targets in turn. Each
+   time the graph after every pass is the same as in a process of its own: passes keep no state from
+   one run to the next. */
 #include "driver/driver.h"
 #include "unit.h"
 

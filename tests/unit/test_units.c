@@ -1,5 +1,5 @@
-/* The parameters of units: which dimension is cut and in which turn, where they are gathered, and
-   what of that the backward does once more instead of keeping it. */
+/* The parameters of FSDP units: which dimension is sharded and in which cut order, where they are
+   gathered, and which gathers the backward repeats. */
 #include "driver/driver.h"
 #include "unit.h"
 

@@ -1,4 +1,4 @@
-/* Text from a plan on its way into C and messages, the arena, and the kinds of errors. */
+/* Text from a plan in C and in messages, the arena, and the kinds of errors. */
 #include "lua/lua.h"
 #include "folded/folded.h"
 #include "unit.h"

@@ -1,11 +1,10 @@
-/* Views by force. A view moves nothing only where every rank's part, reshaped where it lies, is the
+/* Views, exhaustively. A view moves nothing only if every rank's part, reshaped locally, is the
    rank's part of the reshaped whole. All pairs of small shapes, all layouts, strided ones among
-   them, on small meshes: whatever propagate decides, the elements that a rank holds before the
-   view, once the input is moved, must be those that the output's layout gives it, element by
-   element. Where propagate moves or refuses, every layout that the output could have is tried: none
-   may do without.
+   them, on small meshes: whatever propagate decides, the elements of a rank before the view, after
+   any move of the input, must be those of the output's layout, element by element. If propagate
+   moves or refuses, every possible layout of the output is tried: none may work without a move.
 
-   Which elements a rank holds is found here from what tpgen.h says of a placement, not from
+   The test computes a rank's elements from the definition of placements in the header, not by
    shard.c, which is compared with it. */
 #include "flat/flat.h"
 #include "unit.h"
