@@ -8,7 +8,7 @@
            which they are first reached: `call group times brought sent received`. Bytes are those
            of one call, by the accounting of gen/sharding/traffic.c: brought is the value that the
            rank passes to the call; sent and received are the bytes that it exchanges with others,
-   for an all-reduce as if it were a reduce-scatter of torch.chunk's parts and an all-gather. */
+           for an all-reduce like a reduce-scatter of torch.chunk's parts and an all-gather. */
 #include "parcels.h"
 #include "program.h"
 
