@@ -22,7 +22,7 @@ struct module {
   const char *name, *path;
   const char *class_name; /* "Linear" */
   int parent, line;
-  int unit; /* to which its own parameters belong, or NONE */
+  int unit; /* the unit of its own parameters, or NONE */
 };
 
 /* One call of a module: operations first <= i < last of the flat graph were made inside it.
@@ -37,7 +37,7 @@ struct call {
 struct layout_request {
   enum { REQUEST_PARAMETER, REQUEST_INPUT, REQUEST_OUTPUT } what;
   int value; /* WISH_PARAMETER */
-  int index; /* WISH_INPUT, WISH_OUTPUT: of which one, from 0 */
+  int index; /* WISH_INPUT, WISH_OUTPUT: its number, from 0 */
   struct placement to;
 };
 struct style {
@@ -50,29 +50,29 @@ struct style {
 /* One call of fully_shard: parameters that are gathered together where the modules of the unit
    first use them, and whose gradients are reduced together. */
 struct unit {
-  const char *name;  /* the path of its first module; "" for the root */
-  int module, line;  /* its first module; the module of the call */
-  const char *who;   /* "fully_shard", "replicate" */
-  unsigned shards;   /* a bit for each mesh dimension over which its parameters are sharded */
-  unsigned copies;   /* a bit for each over which these shards are replicated */
-  unsigned again;    /* of `shards`, those over which the backward gathers again: the forward
-                        frees what it gathered over them, and keeps what it
-                        gathered over the others */
-  int dim;           /* which dimension is cut, where a tensor has it; negative: counted from the
-                        last; or ANY_DIM */
-  bool once;         /* gathered once for all batches of a step, before them */
-  bool reduces_each; /* in a step of several batches the gradient of each is reduced, not their
-                        sum */
+  const char *name; /* the path of its first module; "" for the root */
+  int module, line; /* its first module; the module of the call */
+  const char *who;  /* "fully_shard", "replicate" */
+  unsigned shards;  /* a bit for each mesh dimension over which its parameters are sharded */
+  unsigned copies;  /* a bit for each over which these shards are replicated */
+  unsigned again;   /* of `shards`, those over which the backward gathers again: the forward
+                       frees what it gathered over them, and keeps what it
+                       gathered over the others */
+  int dim;   /* the dimension that is cut, if a tensor has it; negative: counted from the last; or
+                ANY_DIM */
+  bool once; /* gathered once for all batches of a step, before them */
+  bool reduces_each; /* in a step of several batches each batch's gradient is reduced, not their sum
+                      */
 };
 enum { ANY_DIM = MAX_DIMS };
 
-/* The outcome for a collective that async_tp asks for: in how many chunks it is, 0: it is whole. */
+/* The outcome for a collective that async_tp asks for: its number of chunks; 0: it is not cut. */
 struct async_tp_result {
   int op, async, pieces;
   int times;                /* in a step */
-  int tried;                /* where the model decided: how many chunks are quickest */
+  int tried;                /* if the model decided: the quickest number of chunks */
   int64_t whole, in_pieces; /* picoseconds for it and its products, whole and in chunks */
-  const char *why_not;      /* it cannot be cut */
+  const char *why_not;      /* the reason why it cannot be cut */
 };
 
 /* Whole numbers that the plan uses as indices and that may be out of range, as far as tpgen
@@ -89,12 +89,12 @@ struct index_use {
   int64_t first[MAX_DIMS];
 };
 
-/* A search or a check that its bound ended before it was complete. */
+/* A search or a check that stopped at its bound, incomplete. */
 struct early_end {
   const char *where; /* the pass, or "check" */
   const char *what;  /* what was searched for: "a better order" */
   const char *unit;  /* what was counted: "operations looked at" */
-  int64_t most;      /* how many of these */
+  int64_t most;      /* the bound */
 };
 
 /* A part of the program that is emitted as one C function. Functions of phases run in the order
@@ -104,12 +104,12 @@ struct early_end {
 struct function {
   const char *name;
   enum phase phase;
-  int count;    /* 1: a phase, or a part for what follows a loop; else the number of modules that
-                   it is called for */
+  int count; /* 1: a phase, or a part for code after a loop; else the number of modules for which it
+                is called */
   bool is_part; /* a loop's body: the list of modules */
   int body;     /* is_part: a part of this function */
   bool upward;  /* runs from module 0 to the last, or the other way */
-  int nop, *op; /* in the order in which they run */
+  int nop, *op; /* in execution order */
 };
 
 struct graph {
@@ -141,7 +141,7 @@ struct graph {
   int nasync_tp_result, async_tp_result_room;
   struct async_tp_result *async_tp_result; /* in the order of the functions */
   int nended, ended_room;
-  struct early_end *ended;   /* in the order in which they were met, without repeats */
+  struct early_end *ended;   /* in the order in which they occurred, without repeats */
   int loss;                  /* the loss, or NONE: a forward-only program */
   int norm;                  /* the value, or NONE */
   struct schedule *schedule; /* decisions about collectives; NULL before the pass `schedule` */
@@ -149,7 +149,7 @@ struct graph {
   struct memory_plan *memory;        /* where values are in memory; NULL before the pass `memory` */
 };
 
-/* A cached question, a row of numbers, and the earlier ones. */
+/* A cached query, a row of numbers, and the earlier ones. */
 struct query {
   const struct graph *of;
   int n, room;
@@ -169,8 +169,8 @@ static inline void ask_number(struct query *q, int64_t number)
 }
 
 /* The device of that name, or NULL, and all names; the device of the plan, else the target's
-   default, else NULL. The seconds that products of these sizes take, attention of so many
-   operations, and reading and writing so many bytes. */
+   default, else NULL. The seconds for products of these sizes, attention of so many operations, and
+   reading and writing so many bytes. */
 struct product_sizes {
   double count, rows, columns, terms;
 };

@@ -60,10 +60,10 @@ enum type { F32, BF16, I32, I64, BOOL, F64 };
 
 struct part {
   struct shape shape;
-  int64_t first[MAX_DIMS]; /* where it begins in the whole */
+  int64_t first[MAX_DIMS]; /* the offset of its start in the whole */
 };
 
-/* Ranks that differ in the mesh dimensions `dim` alone form a group: "tp", "dp_tp". Its members
+/* The ranks that differ in the mesh dimensions `dim` alone form a group: "tp", "dp_tp". Its members
    are in the order of these dimensions: ranks that differ in the last one are neighbours. */
 struct group {
   int n, dim[MAX_MESH];
@@ -71,7 +71,7 @@ struct group {
   const char *name;
 };
 
-/* The slowest of the links of the group. */
+/* The slowest link of the group. */
 struct link {
   double bandwidth, latency;
 };
