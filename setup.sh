@@ -84,11 +84,11 @@ It came from plans/toy.lua. Change that, or try: build/tpgen plans/toy.lua -D tp
 EOF
 }
 
-# run_tests OPTIONS...: the tests that these options of ctest choose. Twice as many at once as there are
+# run_tests OPTIONS...: the tests that these options of ctest choose. Three times as many at once as there are
 # cores: each has times in which it keeps but one busy, or none.
 run_tests() {
   local status=0 log=build/tests.log
-  ctest --test-dir build --output-on-failure --no-label-summary -j $((2 * $(nproc))) "$@" 2>&1 | tee "$log" ||
+  ctest --test-dir build --output-on-failure --no-label-summary -j $((3 * $(nproc))) "$@" 2>&1 | tee "$log" ||
     status=1
   grep -E '^[0-9]+% tests passed' "$log" | tail -n 1 || status=1
   return $status
