@@ -35,7 +35,8 @@ static void sane_links(const struct value *v)
   require(!v->order || v->role == ACTIVATION, v->op,
           "its dimensions lie in an order that may not be");
   if (v->role == GRADIENT || v->role == SUMS || v->role == STATE)
-    require(is_value(v->of), v->op, "it belongs to nothing");
+    require(is_value(v->of) && !graph->value[v->of].frozen, v->op,
+            "it belongs to nothing, or to a frozen parameter");
 }
 
 /* The value's own fields: reads only what mark_of_value hashes. */

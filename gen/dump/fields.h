@@ -217,6 +217,7 @@
   FIELD(FLAG,      is_output,     "output") \
   FIELD(FLAG,      stored,        "stored") \
   FIELD(FLAG,      apart,         "apart")  \
+  FIELD(FLAG,      frozen,        "frozen") \
   FIELD(INT,       pieces,        "in_pieces") \
   FIELD(VALUE,     family,        "family") \
   FIELD(INT,       index,         "index")  \

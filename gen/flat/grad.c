@@ -24,7 +24,8 @@ static void mark_outputs(const struct op *op)
 static void mark_wanted(void)
 {
   for (int i = 0; i < graph->nvalue; i++)
-    wanted[i] = graph->value[i].role == PARAMETER && is_floating(graph->value[i].type);
+    wanted[i] = graph->value[i].role == PARAMETER && is_floating(graph->value[i].type) &&
+                !graph->value[i].frozen;
   for (int i = 0; i < graph->norder; i++) {
     const struct op *op = &graph->op[graph->order[i]];
     if (stays(op) && stays_at[op->in[0]] == NONE) stays_at[op->in[0]] = graph->order[i];

@@ -109,8 +109,8 @@ static bool same_value_kind(int a, int b)
 {
   const struct value *v = &graph->value[a], *w = &graph->value[b];
   return v->type == w->type && v->role == w->role && same_shape(v->shape, w->shape) &&
-         same_layout(v->layout, w->layout) && v->order == w->order && !v->is_output &&
-         !w->is_output && v->role != LOSS;
+         same_layout(v->layout, w->layout) && v->order == w->order && v->frozen == w->frozen &&
+         !v->is_output && !w->is_output && v->role != LOSS;
 }
 
 /* The parameters in or under each of the list's modules, by the module's index. */

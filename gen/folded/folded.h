@@ -215,6 +215,8 @@ int64_t library_reserve(void); /* limits.c */
 char *size_text(int64_t bytes);
 /* Elements of the values with this role: of a rank's parts, or of the whole with rank NONE. */
 int64_t held_elements(enum role role, int rank);
+/* The bytes of the parameters on rank 0 that are not trained. */
+int64_t frozen_bytes(void);
 /* Bytes of rank 0's values by role, of outputs for ACTIVATION. */
 extern int64_t held_bytes[NORM + 1];
 void find_held(void);

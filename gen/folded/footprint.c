@@ -43,6 +43,15 @@ int64_t held_elements(enum role role, int rank)
   return sum;
 }
 
+int64_t frozen_bytes(void)
+{
+  int64_t sum = 0;
+  for (int i = 0; i < graph->nvalue; i++)
+    if (graph->value[i].frozen)
+      sum += elements(local_shape(i, 0)) * type_bytes(graph->value[i].type);
+  return sum;
+}
+
 int64_t held_bytes[NORM + 1];
 
 void find_held(void)

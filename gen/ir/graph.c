@@ -134,8 +134,9 @@ int shown_value(int value)
 bool is_next_parameter(int one, int next)
 {
   for (int v = one + 1; v < next; v++)
-    if (graph->value[v].role == PARAMETER) return false;
-  return one < next;
+    if (graph->value[v].role == PARAMETER && graph->value[v].frozen == graph->value[next].frozen)
+      return false;
+  return one < next && graph->value[one].frozen == graph->value[next].frozen;
 }
 
 static int make_op_shaped(struct op op, const struct shape *shape, int nout)

@@ -36,8 +36,9 @@ struct value {
   bool is_output;           /* of an inference program: written to a file */
   bool stored;              /* it is in memory: false inside a fused kernel */
   bool apart;
-  int op;     /* that makes it, or NONE */
-  int module; /* that made it */
+  bool frozen; /* PARAMETER: not trained: it has no gradient and no state */
+  int op;      /* that makes it, or NONE */
+  int module;  /* that made it */
   /* The equal values of a list's modules are a family. In the loop's body, the one of module 0
      stands for all of them. */
   int family, index; /* the value of module 0, or NONE; the index of its module */

@@ -25,6 +25,7 @@ struct tensor {
   struct shape shape;
   struct init init;
   int line;
+  bool frozen; /* a parameter that requires no gradient */
 };
 /* Whether train or infer is running the model, and in which call of a module, or NONE. */
 extern struct recording {

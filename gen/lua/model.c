@@ -136,6 +136,7 @@ static void add_parameter(const struct held *h, int module, const struct inherit
   t->value = add_value(PARAMETER, name, F32, t->shape, module, t->line);
   struct value *v = &graph->value[t->value];
   v->init = t->init;
+  v->frozen = t->frozen;
   v->unit = graph->module[module].unit;
   if (!from->has_policy) return;
   v->used_as = from->used;

@@ -406,6 +406,70 @@ static int matching(lua_State *L)
   return 1;
 }
 
+/* ------------------------------------------------------------------------- what is not trained */
+
+/* The parameters of a module that begin or cease to be trained: those whose name, or that of a
+   module around them, matches. */
+struct freezing {
+  const char *pattern; /* NULL: all */
+  bool frozen;
+  int n; /* so far */
+};
+
+static void freeze_below(lua_State *L, struct freezing *f, struct made *m, const char *path,
+                         bool all)
+{
+  look(L, m);
+  if (m->unnamed) refuse_bad_keys(L, m, false);
+  for (int k = 0; k < m->n; k++) {
+    const struct held *h = &m->held[k];
+    const char *own = text("%s%s%s", path, *path ? "." : "", h->name ? h->name : "");
+    bool fits = all || fits_pattern(own, f->pattern, NULL, NULL);
+    if (h->module) freeze_below(L, f, h->module, own, fits);
+    if (!h->tensor || !fits) continue;
+    h->tensor->frozen = f->frozen;
+    f->n++;
+  }
+}
+
+/* freeze(module or parameter, whether it is frozen from now on, pattern or nil): how many
+   parameters match. */
+static int freeze(lua_State *L)
+{
+  struct freezing f = {.pattern = luaL_optstring(L, 3, NULL), .frozen = lua_toboolean(L, 2)};
+  struct tensor *t = tensor_at(L, 1);
+  look_anew();
+  if (t)
+    t->frozen = f.frozen;
+  else
+    freeze_below(L, &f, argument_module(L, 1), "", !f.pattern);
+  lua_pushinteger(L, t ? 1 : f.n);
+  return 1;
+}
+
+static void add_names(lua_State *L, int list, struct made *m, const char *path)
+{
+  look(L, m);
+  for (int k = 0; k < m->n; k++) {
+    const struct held *h = &m->held[k];
+    if (!h->name) continue;
+    const char *own = text("%s%s%s", path, *path ? "." : "", h->name);
+    if (h->module) add_names(L, list, h->module, own);
+    if (!h->tensor) continue;
+    lua_pushstring(L, own);
+    lua_rawseti(L, list, (lua_Integer)lua_rawlen(L, list) + 1);
+  }
+}
+
+/* parameter_names(module): a list of the names of the parameters in and below it. */
+static int parameter_names(lua_State *L)
+{
+  look_anew();
+  lua_newtable(L);
+  add_names(L, lua_gettop(L), argument_module(L, 1), "");
+  return 1;
+}
+
 /* ---------------------------------------------------------------------------------- the table */
 
 void set_module_bindings(lua_State *L)
@@ -421,6 +485,8 @@ void set_module_bindings(lua_State *L)
                                        {"taken", taken},
                                        {"take", take},
                                        {"matching", matching},
+                                       {"freeze", freeze},
+                                       {"parameter_names", parameter_names},
                                        {NULL, NULL}};
   int core = lua_gettop(L);
   for (int i = 0; i < TABLES; i++) lua_newtable(L);

@@ -180,6 +180,7 @@ static int buffer_value(lua_State *L)
   if (graph->value[value].role != PARAMETER)
     plan_fails("%s: what follows the batches must be a parameter: nn.Parameter",
                called_or("running"));
+  graph->value[value].frozen = false; /* a buffer requires no gradient, and is updated */
   return value;
 }
 

@@ -16,10 +16,11 @@ static int own_value(int value)
   return append_here(copy);
 }
 
-static bool depends_on_parameter(int value)
+static bool depends_on_parameter(int value, bool of_frozen)
 {
   bool *depends = alloc((size_t)graph->nvalue * sizeof *depends);
-  for (int i = 0; i < graph->nvalue; i++) depends[i] = graph->value[i].role == PARAMETER;
+  for (int i = 0; i < graph->nvalue; i++)
+    depends[i] = graph->value[i].role == PARAMETER && (of_frozen || !graph->value[i].frozen);
   for (int i = 0; i < graph->norder; i++) {
     const struct op *op = &graph->op[graph->order[i]];
     bool any = false;
@@ -42,8 +43,11 @@ static int set_loss(lua_State *L)
     plan_error(v.line, "the loss must be floating, not whole numbers: cast it with :to('float32')");
   if (v.type != F32)
     plan_error(v.line, "the loss must be float32, not bfloat16: cast it with :to('float32')");
-  if (!depends_on_parameter(loss))
+  if (!depends_on_parameter(loss, true))
     plan_error(v.line, "the loss depends on no parameter of the model: there is nothing to train");
+  if (!depends_on_parameter(loss, false))
+    plan_error(v.line, "all parameters that the loss depends on are frozen: there is nothing to "
+                       "train");
   graph->loss = own_value(loss);
   graph->value[graph->loss].name = "loss";
   return 0;

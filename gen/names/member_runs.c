@@ -66,7 +66,8 @@ static bool has_member(int value, int parameter, size_t length)
 {
   const char *name = memory_name[value], *of = memory_name[parameter];
   size_t from = strcspn(name, ".") + 1;
-  if (!of || graph->value[parameter].role != PARAMETER || graph->value[value].role == SUMS)
+  if (!of || graph->value[parameter].role != PARAMETER || graph->value[value].role == SUMS ||
+      graph->value[parameter].frozen != graph->value[parameter_of(value)].frozen)
     return false;
   if (length < from) return true;
   of += strcspn(of, ".") + 1;

@@ -160,13 +160,15 @@ static bool is_role(int value, enum role role)
   return v->role == role && !(role == ACTIVATION && !v->is_output);
 }
 
-/* A struct of all values with this role, of outputs for ACTIVATION. False if this rank has none. */
-static bool put_struct(struct buffer *b, const char *name, enum role role, const char *path)
+/* A struct of all values with this role, frozen or not, of outputs for ACTIVATION. False if this
+   rank has none. */
+static bool put_struct(struct buffer *b, const char *name, enum role role, bool frozen,
+                       const char *path)
 {
   int n = 0, room = 0;
   struct leaf *leaf = NULL;
   for (int i = 0; i < graph->nvalue; i++) {
-    if (!is_role(i, role)) continue;
+    if (!is_role(i, role) || graph->value[i].frozen != frozen) continue;
     GROW(leaf, n, room);
     leaf[n++] = (struct leaf){.value = i, .rest = graph->value[i].name};
   }
@@ -221,16 +223,18 @@ void declare_memory(void)
   const char *aligned =
       target->member_alignment ? text("alignas(%d) ", target->member_alignment) : "";
   put_text(&members, "", 0);
-  if (put_struct(&declaration, "parameters", PARAMETER, "m->w.")) {
+  if (put_struct(&declaration, "parameters", PARAMETER, false, "m->w.")) {
     put(&members, "  %sstruct parameters w", aligned);
     name_followers(&members);
     put(&members, ";\n");
   }
+  if (put_struct(&declaration, "frozen", PARAMETER, true, "m->frozen."))
+    put(&members, "  %sstruct frozen frozen; // parameters that are not trained\n", aligned);
   if (put_sums(&declaration)) put(&members, "  %sstruct sums sum;\n", aligned);
-  if (put_struct(&declaration, "batch", BATCH, "m->batch."))
+  if (put_struct(&declaration, "batch", BATCH, false, "m->batch."))
     put(&members, "  %sstruct batch batch%s;\n", aligned,
         keeps_batches() ? text(", batches[%d]", plan_options->accumulate) : "");
-  if (put_struct(&declaration, "outputs", ACTIVATION, "m->outputs."))
+  if (put_struct(&declaration, "outputs", ACTIVATION, false, "m->outputs."))
     put(&members, "  %sstruct outputs outputs;\n", aligned);
   if (*constants_text()) put(&members, "  struct constants now;\n");
   if (graph->loss != NONE) {

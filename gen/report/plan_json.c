@@ -135,10 +135,12 @@ static json_t *json_parameters(void)
   for (int i = 0; i < parameters.n; i++) {
     const struct family *f = &parameters.at[i];
     const struct value *v = &graph->value[f->member.at[0]];
-    json_append(list, json_pack("{s:s, s:i, s:s, s:o, s:o, s:o}", "name", printable(family_text(f)),
-                                "count", f->member.n, "type", type_name(v->type), "shape",
-                                json_shape(v->shape), "placement", json_layout(v->layout), "local",
-                                json_parts(f->member.at[0])));
+    json_t *row =
+        json_pack("{s:s, s:i, s:s, s:o, s:o, s:o}", "name", printable(family_text(f)), "count",
+                  f->member.n, "type", type_name(v->type), "shape", json_shape(v->shape),
+                  "placement", json_layout(v->layout), "local", json_parts(f->member.at[0]));
+    if (v->frozen) json_member(row, "frozen", json_true());
+    json_append(list, row);
   }
   return list;
 }
@@ -154,6 +156,10 @@ static json_t *json_memory(void)
   const int64_t *held = memory_by_role();
   for (int i = 0; i < MEMORY_PARTS; i++)
     set_bytes(memory, memory_part[i].name, held[memory_part[i].role]);
+  if (frozen_bytes()) {
+    set_bytes(memory, "trained", held[PARAMETER] - frozen_bytes());
+    set_bytes(memory, "frozen", frozen_bytes());
+  }
   set_bytes(memory, "activations", arena_bytes());
   set_bytes(memory, "activations_bound", graph->memory->live_bytes);
   set_bytes(memory, "total", memory_of_rank());

@@ -147,7 +147,9 @@ static void put_parameters(struct buffer *b)
     bool lost = graph->loss != NONE && !trained[first];
     put_row(b, &row,
             text("%s%s", asked_by(first) + strlen(plan_shown()),
-                 lost ? "; not trained: the loss does not depend on it" : ""));
+                 v->frozen ? "; frozen"
+                 : lost    ? "; not trained: the loss does not depend on it"
+                           : ""));
   }
   put(b, "  %s of %s elements here\n", grouped(held_elements(PARAMETER, 0)),
       grouped(held_elements(PARAMETER, NONE)));
@@ -256,7 +258,11 @@ static void put_memory(struct buffer *b)
   put(b, "\nmemory of a rank\n");
   for (int i = 0; i < MEMORY_PARTS; i++) {
     int64_t bytes = held_bytes[memory_part[i].role];
-    if (bytes) put(b, "  %-12s %16s B\n", memory_part[i].name, grouped(bytes));
+    const char *shares = "";
+    if (memory_part[i].role == PARAMETER && frozen_bytes())
+      shares = text("   %s trained, %s frozen", grouped(bytes - frozen_bytes()),
+                    grouped(frozen_bytes()));
+    if (bytes) put(b, "  %-12s %16s B%s\n", memory_part[i].name, grouped(bytes), shares);
   }
   put(b, "  %-12s %16s B   %.3f of the lower bound: the most that lives at once\n", "activations",
       grouped(arena_bytes()),

@@ -40,13 +40,14 @@ static void add_member(struct places *p, struct members *m, int value)
   m->at += elements(local_shape(value, p->rank)) * each;
 }
 
-/* Parameters, batch and outputs. */
+/* Parameters, batch and outputs. Frozen parameters have a struct of their own. */
 static void find_members(struct places *p, enum role role)
 {
-  struct members m = {0};
+  struct members m = {0}, frozen = {0};
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
-    if (v->role == role && (role != ACTIVATION || v->is_output)) add_member(p, &m, i);
+    if (v->role == role && (role != ACTIVATION || v->is_output))
+      add_member(p, v->frozen ? &frozen : &m, i);
   }
 }
 

@@ -28,7 +28,16 @@ local function call(self, ...)
   return base.as_type(policy.outputs, run(self, forward, base.as_type(policy.inputs, ...)))
 end
 
+-- module:requires_grad_(requires_grad): as in PyTorch, for all parameters in and below the module.
+local function requires_grad(self, requires_grad_)
+  base.expect(self, "module", "what requires_grad_ is called of, as in model:requires_grad_(false),")
+  base.set_trained("requires_grad_", self, requires_grad_)
+  return self
+end
+
 local function metatable(name, call, index)
+  index = index or {}
+  index.requires_grad_ = requires_grad
   return {__index = index, __newindex = core.set_attribute, __call = call,
     __tostring = function() return name end, __name = name, __metatable = false}
 end
