@@ -91,10 +91,10 @@ bool save_create(struct save *s, struct failure *why)
 
 // ---- slices ------------------------------------------------------------------------------------
 
-static bool write_tensor(const struct save *s, size_t k, uint64_t at, int fd, const char *path,
-                         void *stage, struct failure *why)
+// Writes the rank's shard of a tensor, or of one of its parts.
+static bool write_tensor(const struct save *s, size_t k, const struct member *m, uint64_t at,
+                         int fd, const char *path, void *stage, struct failure *why)
 {
-  const struct member *m = s->saved[k];
   const struct entry *e = &s->entries[k];
   struct checksum sum = {0};
   struct slice slice = table_slice(m->row);
@@ -108,7 +108,7 @@ static bool write_tensor(const struct save *s, size_t k, uint64_t at, int fd, co
     if (!safetensors_write(fd, path, at, size, &slice, from, count, stage, why)) return false;
     from += count;
   }
-  s->shares[k] = checksum_share(&sum, e->end - e->begin);
+  s->shares[k] ^= checksum_share(&sum, e->end - e->begin);
   return true;
 }
 
@@ -122,16 +122,18 @@ static bool write_part(const struct save *s, size_t i, void *stage, struct failu
     return failed(why, "%s: cannot open what rank 0 made (do all ranks see this directory?): %s",
                   path, strerror(errno));
   bool ok = true;
-  for (size_t k = p->first; ok && k < p->first + p->count; k++)
-    if (rank.parts[s->saved[k]->row].saves)
-      ok = write_tensor(s, k, p->length + s->entries[k].begin, fd, path, stage, why);
+  for (size_t k = p->first; k < p->first + p->count; k++)
+    for (const struct member *m = s->saved[k]; ok && m; m = m->next)
+      if (rank.parts[m->row].saves)
+        ok = write_tensor(s, k, m, p->length + s->entries[k].begin, fd, path, stage, why);
   return finish(fd, ok, path, why);
 }
 
 static bool has_some(const struct save *s, const struct part *p)
 {
   for (size_t k = p->first; k < p->first + p->count; k++)
-    if (rank.parts[s->saved[k]->row].saves) return true;
+    for (const struct member *m = s->saved[k]; m; m = m->next)
+      if (rank.parts[m->row].saves) return true;
   return false;
 }
 

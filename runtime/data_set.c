@@ -237,7 +237,7 @@ struct read {
 static bool read_elements(const struct read *piece, void *stage, struct failure *why)
 {
   const struct tensor *t = tensor_of(piece->input);
-  const struct member m = {piece->input->row, 0, t->name.name, NULL};
+  const struct member m = {.row = piece->input->row, .name = t->name.name};
   return elements_read(piece->kept, &m, &piece->slice, piece->from, piece->count, stage, NULL,
                        why) &&
          (!numbers_are(t) || numbers_hold(piece->kept, &m, &piece->slice, piece->shift, piece->from,

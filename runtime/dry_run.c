@@ -49,17 +49,9 @@ static const char *time_text(double seconds, char to[48])
   return to;
 }
 
-// The bytes of all whole tensors of some roles.
 static double bytes_of(bool with_state)
 {
-  double bytes = 0;
-  for (int i = 0; i < program.ntensors; i++) {
-    const struct tensor *t = &program.tensors[i];
-    double size = (double)table_type(t->type).bytes * t->count;
-    for (int d = 0; d < t->ndim; d++) size *= (double)t->of[d];
-    if (t->role == PARAMETER || (with_state && t->role == STATE)) bytes += size;
-  }
-  return bytes;
+  return table_bytes_of(PARAMETER) + (with_state ? table_bytes_of(STATE) : 0);
 }
 
 // The free space at the folder, which may not exist yet.

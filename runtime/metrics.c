@@ -14,6 +14,7 @@
 #include "open_input.h"
 #include "program.h"
 #include "target.h"
+#include "tensor_table.h"
 #include "tokens.h"
 #include "validations.h"
 
@@ -315,18 +316,6 @@ static void flush_now_and_then(double time, int t)
 
 // ---- a run -------------------------------------------------------------------------------------
 
-static double parameters(void)
-{
-  double count = 0;
-  for (int i = 0; i < program.ntensors; i++) {
-    const struct tensor *t = &program.tensors[i];
-    double elements = t->count;
-    for (int d = 0; d < t->ndim; d++) elements *= (double)t->of[d];
-    if (t->role == PARAMETER) count += elements;
-  }
-  return count;
-}
-
 // Whether the program has inputs that are drawn at random without a file.
 static bool draws_inputs(void)
 {
@@ -342,7 +331,8 @@ static void print_what_runs(void)
   const char *open = batches_summary(TRAINING), *data = *open ? open : run.options->data[0];
   printf("%s: %d rank%s", program.plan, program.world, program.world == 1 ? "" : "s");
   if (threads && *threads) printf(" of %s thread%s", threads, strcmp(threads, "1") ? "s" : "");
-  printf(", %s parameters, %s", with_commas(parameters(), number), data ? data : "random inputs");
+  printf(", %s parameters, %s", with_commas(table_elements(PARAMETER), number),
+         data ? data : "random inputs");
   if (program.loss < 0)
     printf("\n");
   else if (run.first > run.last)

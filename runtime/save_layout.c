@@ -76,7 +76,7 @@ static bool list_saved(struct save *s, struct failure *why)
   for (size_t i = 0; i < s->members.count; i++) {
     const struct member *m = &s->members.all[i];
     const struct tensor *t = &program.tensors[m->row];
-    if (!is_saved(s, t)) continue;
+    if (!is_saved(s, t) || m->of != m) continue;
     s->saved[s->count] = m;
     s->entries[s->count++] =
         (struct entry){.name = s->what.kind == EXPORT && m->alias ? m->alias : m->name,

@@ -24,7 +24,7 @@ struct save {
   char *directory;
   struct members members;
   struct entry *entries;       // the saved tensors, in the order of the table
-  const struct member **saved; // the member of each
+  const struct member **saved; // the member of each: its first part
   uint32_t *shares;            // of their checksums
   size_t count;
   struct part *parts;

@@ -32,16 +32,38 @@ static void write_members(struct members *members)
     for (int k = 0; k < t->count; k++) {
       size_t i = members->count++;
       const char *name = write_name(&t->name, k, &text), *alias = write_name(&t->alias, k, &text);
-      members->all[i] = (struct member){row, k, name, alias};
+      members->all[i] = (struct member){row, k, name, alias, NULL, &members->all[i]};
       members->names[members->nnames++] = (struct called){name, i};
       if (alias) members->names[members->nnames++] = (struct called){alias, i};
     }
   }
 }
 
+// Equal names in the order of the table.
 static int by_name(const void *a, const void *b)
 {
-  return strcmp(((const struct called *)a)->name, ((const struct called *)b)->name);
+  const struct called *x = a, *y = b;
+  int order = strcmp(x->name, y->name);
+  return order ? order : (x->member > y->member) - (x->member < y->member);
+}
+
+// Chains the parts of each tensor, which have one name, and leaves the names of the first one.
+static void join_parts(struct members *members)
+{
+  size_t n = 0;
+  struct member *last = NULL;
+  const char *before = NULL;
+  for (size_t i = 0; i < members->nnames; i++) {
+    const struct called c = members->names[i];
+    struct member *m = &members->all[c.member];
+    const bool follows =
+        last && last != m && strcmp(before, c.name) == 0 && strcmp(last->name, m->name) == 0;
+    if (follows && m->of == m) last->next = m, m->of = last->of;
+    if (m->of == m) members->names[n++] = c;
+    last = m;
+    before = c.name;
+  }
+  members->nnames = n;
 }
 
 bool table_members(struct members *members, struct failure *why)
@@ -61,6 +83,7 @@ bool table_members(struct members *members, struct failure *why)
   }
   write_members(members);
   qsort(members->names, members->nnames, sizeof *members->names, by_name);
+  join_parts(members);
   return true;
 }
 
@@ -74,8 +97,43 @@ void table_free(struct members *members)
 
 const struct member *table_find(const struct members *members, const char *name)
 {
-  struct called key = {.name = name};
-  if (members->nnames == 0) return NULL;
-  const struct called *found = bsearch(&key, members->names, members->nnames, sizeof key, by_name);
-  return found ? &members->all[found->member] : NULL;
+  size_t first = 0, end = members->nnames;
+  while (first < end) {
+    const size_t middle = first + (end - first) / 2;
+    const int order = strcmp(name, members->names[middle].name);
+    if (order == 0) return &members->all[members->names[middle].member];
+    if (order < 0)
+      end = middle;
+    else
+      first = middle + 1;
+  }
+  return NULL;
+}
+
+// The elements of all whole tensors of the role, or their bytes: each tensor once.
+static double sum_of(enum role role, bool in_bytes)
+{
+  struct members members;
+  struct failure why;
+  double sum = 0;
+  if (!table_members(&members, &why)) return 0;
+  for (size_t i = 0; i < members.count; i++) {
+    const struct member *m = &members.all[i];
+    const struct tensor *t = &program.tensors[m->row];
+    double elements = in_bytes ? (double)table_type(t->type).bytes : 1;
+    for (int d = 0; d < t->ndim; d++) elements *= (double)t->of[d];
+    if (t->role == role && m->of == m) sum += elements;
+  }
+  table_free(&members);
+  return sum;
+}
+
+double table_elements(enum role role)
+{
+  return sum_of(role, false);
+}
+
+double table_bytes_of(enum role role)
+{
+  return sum_of(role, true);
 }

@@ -31,11 +31,14 @@ static inline struct slice table_slice(int row)
   return (struct slice){(size_t)t->ndim, t->of, t->here, rank.parts[row].first};
 }
 
-// One tensor: member `k` of the family in a row of the program's table.
+// One tensor: member `k` of the family in a row of the program's table. Members of one name are
+// parts of one tensor in files; they have its shape, and each has a place of its own in it.
 struct member {
   int row, k;
   const char *name;
-  const char *alias; // NULL: none
+  const char *alias;   // NULL: none
+  struct member *next; // the next part of the tensor, or NULL
+  struct member *of;   // its first part: mostly the member itself
 };
 
 // The address of this rank's shard of it.
@@ -53,7 +56,7 @@ struct called {
 struct members {
   struct member *all; // in the order of the table; a family's by their numbers
   size_t count;
-  struct called *names; // all names and aliases, ascending
+  struct called *names; // all names and aliases, ascending; of a tensor in parts those of the first
   size_t nnames;
   char *text; // storage of the names
 };
@@ -62,7 +65,11 @@ struct members {
 bool table_members(struct members *members, struct failure *why);
 void table_free(struct members *members);
 
-// The tensor with this name or alias, or NULL.
+// The elements of all whole tensors of the role, and their bytes; 0 if out of memory.
+double table_elements(enum role role);
+double table_bytes_of(enum role role);
+
+// The tensor with this name or alias, by its first part; or NULL.
 const struct member *table_find(const struct members *members, const char *name);
 
 #endif

@@ -104,7 +104,7 @@ static bool make_piece(const struct kept *kept, const struct member *m, size_t f
   return !numbers_are(t) || numbers_hold(kept, m, &slice, 0, from, count, to, why);
 }
 
-// *share: the contribution of this rank's slice to the tensor's checksum; NULL: not needed.
+// *share: gets the contribution of this rank's slice to the tensor's checksum; NULL: not needed.
 static bool fill_tensor(const struct kept *kept, const struct member *m, void *stage,
                         uint32_t *share, struct failure *why)
 {
@@ -120,7 +120,7 @@ static bool fill_tensor(const struct kept *kept, const struct member *m, void *s
     target_put(memory + from * size, stage, count * size);
     from += count;
   }
-  if (share) *share = checksum_share(&sum, kept->entry->end - kept->entry->begin);
+  if (share) *share ^= checksum_share(&sum, kept->entry->end - kept->entry->begin);
   return true;
 }
 
@@ -320,12 +320,12 @@ static bool fill_all(const struct filling *f, struct failure *why)
   for (size_t i = 0; ok && i < f->members.count; i++) {
     const struct member *m = &f->members.all[i];
     enum role role = program.tensors[m->row].role;
-    uint32_t *share = is_checked(f, i) ? &f->checks->shares[i] : NULL;
+    uint32_t *share = is_checked(f, i) ? &f->checks->shares[m->of - f->members.all] : NULL;
     const bool is_there = !f->from[i] && is_zero(&program.tensors[m->row]);
     const bool comes_later = role == BATCH && f->without_inputs;
     if (role != OUTPUT && !is_there && !comes_later)
       ok = fill_tensor(f->from[i], m, stage, share, why);
-    if (ok && f->checks && f->from[i] && role != BATCH)
+    if (ok && f->checks && f->from[i] && role != BATCH && m->of == m)
       ok = checks_expect(f->checks, i, f->from[i], why);
   }
   free(stage);

@@ -226,6 +226,9 @@
   FIELD(INT,       step,          "step")   \
   FIELD(VALUE,     initial,       "initial") \
   FIELD(TEXT,      alias,         "alias")  \
+  FIELD(INT,       file_dim,      "file_dim") \
+  FIELD(LONG,      file_first,    "file_first") \
+  FIELD(LONG,      file_size,     "file_size") \
   FIELD(INIT,      init.kind,     "init")   \
   FIELD(REAL,      init.a,        "init_a") \
   FIELD(REAL,      init.b,        "init_b") \

@@ -120,6 +120,10 @@ char *statement_text(const struct op *op, int rank);
 /* The tensors that the runtime fills, reads and writes, for the class of ranks whose names are
    known, in the order of its table. */
 struct families find_tensors(void);
+/* The shape of the tensor that holds the value in files, and where the rank's part begins in it:
+   a state lies as its parameter does. */
+struct shape file_shape(int value);
+struct shape file_start(int value, const int coordinate[MAX_MESH]);
 char *tensors_text(const struct families *tensors, int rank);
 /* By tensor, how many states that begin there share one row, those of a parameter; 0: it has its
    own. */

@@ -76,10 +76,7 @@ char *rank_text(int rank, const char *step, const struct families *tensors,
   int kinds = 0, told = 0; /* told: the number of tensors that a row has already shown it for */
   for (int i = 0; i < tensors->n; i++) {
     int value = tensors->at[i].member.at[0];
-    const struct value *v = &graph->value[value];
-    struct part p = local_part(&graph->mesh, v->shape, v->layout, coordinate);
-    struct shape at = {.ndim = v->shape.ndim};
-    memcpy(at.size, p.first, sizeof at.size);
+    struct shape at = file_start(value, coordinate);
     if (!at.ndim) at = (struct shape){.ndim = 1};
     if (states[i]) kinds = states[i];
     if (i < told) continue;

@@ -97,6 +97,32 @@ static const char *row_lines(char *row)
   return wrapped(row, ", ", "     ");
 }
 
+/* The parameter whose part of a tensor in files is that of the value, or NULL. */
+static const struct value *part_in_file(int value)
+{
+  const struct value *v = &graph->value[value];
+  const struct value *of = v->role == STATE && v->of != NONE ? &graph->value[v->of] : v;
+  return of->role == PARAMETER && of->file_size && same_shape(of->shape, v->shape) ? of : NULL;
+}
+
+struct shape file_shape(int value)
+{
+  struct shape s = graph->value[value].shape;
+  const struct value *of = part_in_file(value);
+  if (of) s.size[of->file_dim] = of->file_size;
+  return s;
+}
+
+struct shape file_start(int value, const int coordinate[MAX_MESH])
+{
+  const struct value *v = &graph->value[value], *of = part_in_file(value);
+  struct part p = local_part(&graph->mesh, v->shape, v->layout, coordinate);
+  struct shape at = {.ndim = v->shape.ndim};
+  for (int d = 0; d < at.ndim; d++) at.size[d] = p.first[d];
+  if (of) at.size[of->file_dim] += of->file_first;
+  return at;
+}
+
 static char *full_row(const struct family *f, int rank)
 {
   static const char *const role[] = {
@@ -113,8 +139,9 @@ static char *full_row(const struct family *f, int rank)
   char *names = text("    {%s, %s, %d, %s, %s,", name_text(f->name, f->rest), alias_text(f),
                      f->member.n, role[v->role], type[v->type]);
   return text("%s\n%s\n     %d, {%s}, {%s}, {%s, %.17g, %.17g}},\n", row_lines(names),
-              row_lines(text("     %s,", tensor_place_text(f))), here.ndim, sizes_text(v->shape),
-              sizes_text(here), how[v->init.kind], v->init.a, v->init.b);
+              row_lines(text("     %s,", tensor_place_text(f))), here.ndim,
+              sizes_text(file_shape(f->member.at[0])), sizes_text(here), how[v->init.kind],
+              v->init.a, v->init.b);
 }
 
 /* "exp_avg" for a state whose name, place and initial value the macro STATE_ROW gives; else
@@ -146,7 +173,7 @@ static char *state_arguments(const struct family *f, const char *kind, int rank)
   return text("%s, %s, %d, %s, %s, %d, {%s}, {%s}",
               string_text(f->name + strlen("optim..") + strlen(kind)),
               f->rest ? string_text(f->rest) : "NULL", f->member.n, at, stride, here.ndim,
-              sizes_text(graph->value[f->member.at[0]].shape), sizes_text(here));
+              sizes_text(file_shape(f->member.at[0])), sizes_text(here));
 }
 
 /* How many states from the i-th tensor on belong to one parameter, with the kinds that all have. */

@@ -39,6 +39,16 @@ static bool goes_on(const struct family *f, const struct parts *p)
          !memcmp(f->name, p->name, p->before) && !strcmp(f->rest, p->rest);
 }
 
+/* Whether the value is the same part of its tensor in files as the family's values are. */
+static bool same_file_part(const struct family *f, int value)
+{
+  int first = f->member.at[0];
+  const struct value *v = &graph->value[first], *w = &graph->value[value];
+  if (v->role == STATE && w->role == STATE) v = &graph->value[v->of], w = &graph->value[w->of];
+  return v->file_dim == w->file_dim && v->file_first == w->file_first &&
+         v->file_size == w->file_size;
+}
+
 /* A family of one name, which others may join. */
 static struct family begin(const struct parts *p)
 {
@@ -71,7 +81,8 @@ struct families find_families(int n, const int *value,
   for (int i = 0; i < n; i++) {
     struct parts p = parts_of(graph->value[value[i]].name);
     int *last = &index.last[p.hash & index.mask], k = p.rest ? *last : NONE;
-    while (k != NONE && !goes_on(&all.at[k], &p)) k = index.before[k];
+    while (k != NONE && !(goes_on(&all.at[k], &p) && same_file_part(&all.at[k], value[i])))
+      k = index.before[k];
     if (k == NONE || !alike(&all.at[k], value[i])) {
       k = all.n++;
       all.at[k] = begin(&p);

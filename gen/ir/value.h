@@ -55,6 +55,11 @@ struct value {
   int list, sibling; /* of module 0's: the list of modules, and the value of module 1 */
   const char *name;  /* the model's: "in_proj.weight"; of an activation its module's path  */
   const char *alias; /* PARAMETER: its name in files of others, or NULL */
+  /* PARAMETER: files hold it as a part of a larger tensor of its name: along `file_dim` the part
+     begins at `file_first` of `file_size`; 0: it is the whole tensor. A parameter with file_first
+     above 0 follows the one before it, which is the part before it. */
+  int file_dim;
+  int64_t file_first, file_size;
   struct init init;
   int pieces; /* the number of its pieces, or 0; apart: each piece is contiguous */
 };

@@ -40,13 +40,28 @@ struct tensor *argument_tensor(lua_State *L, int at)
   return t ? t : luaL_checkudata(L, at, "tensor"); /* this names the mistake */
 }
 
-int tensor_value(const struct tensor *t)
+int part_count(const struct tensor *t)
+{
+  return t->nparts ? t->nparts : 1;
+}
+
+int part_value(const struct tensor *t, int k)
 {
   if (t->value == NONE)
     plan_fails("the parameter of line %d is not part of the model: keep it in one of its modules, "
                "as self.name = nn.Parameter{...}, and use it in forward",
                t->line);
-  return t->value;
+  return t->value + k;
+}
+
+/* The parts joined: what a function takes that does not know of parts. */
+int tensor_value(const struct tensor *t)
+{
+  int first = part_value(t, 0);
+  if (!t->nparts) return first;
+  struct op op = op_here((struct op){.kind = OP_cat, .nin = t->nparts, .dims = 1u << t->part_dim});
+  for (int k = 0; k < t->nparts; k++) op.in[k] = operand_of(first + k);
+  return append_op_shaped(op, t->shape);
 }
 
 int argument_value(lua_State *L, int at)

@@ -203,6 +203,40 @@ static int parameter(lua_State *L)
   return 1;
 }
 
+/* set_parts(parameter, dimension, {size ...}): it is kept in parts of these sizes. */
+static int set_parts(lua_State *L)
+{
+  enum { TENSOR = 1, DIM, SIZES };
+  struct tensor *t = argument_tensor(L, TENSOR);
+  int n = (int)lua_rawlen(L, SIZES);
+  int64_t *size = alloc((size_t)n * sizeof *size);
+  for (int k = 0; k < n; k++, lua_pop(L, 1)) {
+    lua_rawgeti(L, SIZES, k + 1);
+    size[k] = luaL_checkinteger(L, -1);
+  }
+  bool same = t->nparts == n;
+  for (int k = 0; same && k < n; k++) same = t->part[k] == size[k];
+  if (t->nparts && !same)
+    plan_fails("two styles part the parameter of line %d in two ways", t->line);
+  t->nparts = n;
+  t->part_dim = (int)luaL_checkinteger(L, DIM);
+  t->part = size;
+  return 0;
+}
+
+/* parts(tensor): the list of its parts; nil for a tensor that is not a parameter in parts. */
+static int parts(lua_State *L)
+{
+  const struct tensor *t = tensor_at(L, 1);
+  if (!t || !t->nparts) return 0;
+  lua_createtable(L, t->nparts, 0);
+  for (int k = 0; k < t->nparts; k++) {
+    push_tensor(L, part_value(t, k));
+    lua_rawseti(L, -2, k + 1);
+  }
+  return 1;
+}
+
 static void forbid_parameters_name(const char *name, int line)
 {
   for (int i = 0; i < graph->nvalue; i++)
@@ -426,6 +460,8 @@ static const luaL_Reg functions[] = {{"is_tensor", is_tensor},
                                      {"redistribute", redistribute_tensor},
                                      {"finish", finish_tensor},
                                      {"parameter", parameter},
+                                     {"set_parts", set_parts},
+                                     {"parts", parts},
                                      {"add_batch", add_batch},
                                      {"set_mesh", set_mesh},
                                      {"set_device", set_device},

@@ -26,6 +26,10 @@ struct tensor {
   struct init init;
   int line;
   bool frozen; /* a parameter that requires no gradient */
+  /* A parameter that is kept in parts along a dimension: their sizes, in the arena. Its values are
+     `value` and those that follow; nparts 0: it is one. */
+  int nparts, part_dim;
+  const int64_t *part;
 };
 /* Whether train or infer is running the model, and in which call of a module, or NONE. */
 extern struct recording {
@@ -97,6 +101,9 @@ struct tensor *tensor_at(struct lua_State *L, int at);
 struct tensor *argument_tensor(struct lua_State *L, int at);
 int argument_value(struct lua_State *L, int at);
 int tensor_value(const struct tensor *t);
+/* The values of a parameter: one for each of its parts. */
+int part_count(const struct tensor *t);
+int part_value(const struct tensor *t, int k);
 /* The argument's value in the type that the model computes with: a parameter may be stored in
    another. */
 int argument_operand(struct lua_State *L, int at);

@@ -133,14 +133,26 @@ static void add_parameter(const struct held *h, int module, const struct inherit
                "it to the other's forward as an argument: F.linear(x, weight)",
                t->line, graph->value[t->value].name, path, *path ? "." : "", h->name);
   const char *name = *path ? text("%s.%s", path, h->name) : h->name;
-  t->value = add_value(PARAMETER, name, F32, t->shape, module, t->line);
-  struct value *v = &graph->value[t->value];
-  v->init = t->init;
-  v->frozen = t->frozen;
-  v->unit = graph->module[module].unit;
-  if (!from->has_policy) return;
-  v->used_as = from->used;
-  v->reduced_as = from->reduced;
+  int64_t first = 0;
+  for (int k = 0; k < (t->nparts ? t->nparts : 1); k++) {
+    struct shape shape = t->shape;
+    if (t->nparts) shape.size[t->part_dim] = t->part[k];
+    int value = add_value(PARAMETER, name, F32, shape, module, t->line);
+    if (k == 0) t->value = value;
+    struct value *v = &graph->value[value];
+    v->init = t->init;
+    v->frozen = t->frozen;
+    v->unit = graph->module[module].unit;
+    if (t->nparts) {
+      v->file_dim = t->part_dim;
+      v->file_first = first;
+      v->file_size = t->shape.size[t->part_dim];
+      first += t->part[k];
+    }
+    if (!from->has_policy) continue;
+    v->used_as = from->used;
+    v->reduced_as = from->reduced;
+  }
 }
 
 /* In PyTorch's order: a module's own parameters, then one child after the other. */
@@ -180,13 +192,21 @@ static int take_up(lua_State *L)
   return 0;
 }
 
-/* parameters(): the names of all the graph's values so far, in order; these are the parameters. */
+/* Whether it is a part of a tensor in files, and not the first one. */
+static bool is_further_part(int value)
+{
+  return graph->value[value].file_first > 0;
+}
+
+/* parameters(): the names of all the graph's values so far, in order; these are the parameters. One
+   that is kept in parts has one name. */
 static int parameters(lua_State *L)
 {
   lua_createtable(L, graph->nvalue, 0);
   for (int i = 0; i < graph->nvalue; i++) {
+    if (is_further_part(i)) continue;
     lua_pushstring(L, graph->value[i].name);
-    lua_rawseti(L, -2, i + 1);
+    lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
   }
   return 1;
 }
@@ -225,6 +245,10 @@ static int set_aliases(lua_State *L)
   for (int i = 0; is_text && i < graph->nvalue; i++, lua_settop(L, TAKEN)) {
     struct value *v = &graph->value[i];
     if (!fits_pattern(v->name, pattern, part, &n)) continue;
+    if (is_further_part(i)) {
+      v->alias = graph->value[i - 1].alias;
+      continue;
+    }
     found++;
     lua_pushstring(L, v->name);
     push_replaced(L, lua_tostring(L, OTHER), part, n);
@@ -323,6 +347,28 @@ static struct pending_style *push_style(lua_State *L, const struct made *m, int 
 }
 static int apply_style(lua_State *L);
 
+/* The style along a dimension of the graph's mesh. A parameter in parts has a request for each. */
+static struct style lowered(const struct pending_style *p, int mesh_dim)
+{
+  int n = 0;
+  for (int w = 0; w < p->nrequest; w++)
+    n += p->request[w].parameter ? part_count(p->request[w].parameter) : 1;
+  struct style s = {.name = p->name,
+                    .module = p->module->index,
+                    .mesh_dim = mesh_dim,
+                    .line = p->line,
+                    .request = alloc((size_t)n * sizeof *s.request)};
+  for (int w = 0; w < p->nrequest; w++) {
+    const struct tensor *t = p->request[w].parameter;
+    for (int k = 0; k < (t ? part_count(t) : 1); k++) {
+      struct layout_request *r = &s.request[s.nrequest++];
+      *r = p->request[w].request;
+      if (t) r->value = part_value(t, k);
+    }
+  }
+  return s;
+}
+
 /* lower_styles({[dimension] = {dimension of the graph's mesh ...}}): adds the styles to the
    graph. */
 static int lower_styles(lua_State *L)
@@ -337,17 +383,7 @@ static int lower_styles(lua_State *L)
                  p->module->class_name);
     lua_rawgeti(L, DIMS, p->dim);
     for (lua_Integer k = 1; lua_rawgeti(L, -1, k) != LUA_TNIL; k++, lua_pop(L, 1)) {
-      struct style s = {.name = p->name,
-                        .module = p->module->index,
-                        .mesh_dim = (int)luaL_checkinteger(L, -1),
-                        .line = p->line,
-                        .nrequest = p->nrequest,
-                        .request = alloc((size_t)p->nrequest * sizeof *s.request)};
-      for (int w = 0; w < s.nrequest; w++) {
-        s.request[w] = p->request[w].request;
-        if (p->request[w].parameter) s.request[w].value = tensor_value(p->request[w].parameter);
-      }
-      place_by_style(s);
+      place_by_style(lowered(p, (int)luaL_checkinteger(L, -1)));
     }
   }
   return 0;

@@ -101,10 +101,44 @@ static int begin(lua_State *L)
   return 0;
 }
 
+/* Removes the joins that no operation reads: a plan takes the parts of a projection in parts, not
+   the whole. A join of joins comes after them. */
+static void drop_unread_joins(void)
+{
+  int *readers = alloc((size_t)(graph->nvalue + 1) * sizeof *readers), left = graph->norder;
+  bool *dropped = alloc((size_t)(graph->norder + 1) * sizeof *dropped);
+  for (int i = 0; i < graph->norder; i++) {
+    const struct op *op = &graph->op[graph->order[i]];
+    for (int k = 0; k < op->nin; k++) readers[op->in[k]]++;
+  }
+  for (int i = graph->norder - 1; i >= 0; i--) {
+    const struct op *op = &graph->op[graph->order[i]];
+    if (op->kind != OP_cat || readers[op->out]) continue;
+    if (graph->value[op->out].is_output || graph->loss == op->out) continue;
+    for (int k = 0; k < op->nin; k++) readers[op->in[k]]--;
+    dropped[i] = true;
+    left--;
+  }
+  if (left == graph->norder) return;
+  int *place = alloc((size_t)(graph->norder + 1) * sizeof *place), n = 0;
+  for (int i = 0; i < graph->norder; i++) {
+    place[i] = n;
+    if (!dropped[i]) graph->order[n++] = graph->order[i];
+  }
+  place[graph->norder] = n;
+  graph->norder = n;
+  for (int i = 0; i < graph->ncall; i++) {
+    struct call *c = &graph->call[i];
+    c->first = place[c->first];
+    c->last = place[c->last];
+  }
+}
+
 static int end(lua_State *L)
 {
   (void)L;
   recording.on = false;
+  drop_unread_joins();
   return 0;
 }
 

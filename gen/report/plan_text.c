@@ -124,12 +124,25 @@ static void put_row(struct buffer *b, const struct buffer *row, const char *last
   put(b, "%.*s%s%s\n", length, row->text, fits ? "" : "\n          ", last);
 }
 
+/* "h.0-11.c_attn.weight", or of a part of a tensor in files "h.0-11.c_attn.weight[:, 64:128]". */
+static char *parameter_text(const struct family *f)
+{
+  const struct value *v = &graph->value[f->member.at[0]];
+  struct buffer b = {0};
+  put(&b, "%s", printable(family_text(f)));
+  if (!v->file_size) return b.text;
+  for (int d = 0; d < v->file_dim; d++) put(&b, d ? ", :" : "[:");
+  put(&b, v->file_dim ? ", %lld:%lld]" : "[%lld:%lld]", (long long)v->file_first,
+      (long long)(v->file_first + v->shape.size[v->file_dim]));
+  return b.text;
+}
+
 static void put_parameters(struct buffer *b)
 {
   struct families parameters = find_parameters();
   int width = 26;
   for (int i = 0; i < parameters.n; i++) {
-    int length = (int)strlen(printable(family_text(&parameters.at[i])));
+    int length = (int)strlen(parameter_text(&parameters.at[i]));
     if (width < length) width = length;
   }
   struct buffer head = {0};
@@ -141,7 +154,7 @@ static void put_parameters(struct buffer *b)
     int first = parameters.at[i].member.at[0];
     const struct value *v = &graph->value[first];
     struct buffer row = {0};
-    put(&row, "  %-*s %-14s %-14s ", width, printable(family_text(&parameters.at[i])),
+    put(&row, "  %-*s %-14s %-14s ", width, parameter_text(&parameters.at[i]),
         shape_text(local_shape(first, 0)), shape_text(v->shape));
     for (int d = 0; d < graph->mesh.ndim; d++) put(&row, "%-6s ", placement_text(v->layout.on[d]));
     bool lost = graph->loss != NONE && !trained[first];

@@ -98,7 +98,7 @@ static void take(int row, int64_t to[ALL], const char *says)
 {
   struct failure why = {""};
   struct archive archive;
-  struct member m = {row, 0, tensors[row].name.name, NULL};
+  struct member m = {.row = row, .name = tensors[row].name.name};
   struct slice slice = table_slice(row);
   char room[8 * ALL];
   if (!archive_open(&archive, path, &why)) fail_msg("%s", why.text);

@@ -32,6 +32,7 @@ static struct rank this_rank;
 #define program this_program
 #define rank    this_rank
 #include "../../runtime/metrics.c"
+#include "../../runtime/tensor_table.c"
 
 void target_get(void *to, const void *from, size_t bytes)
 {
@@ -197,8 +198,9 @@ static void random_inputs(void **state)
 {
   (void)state;
   const char *note = "note: without --data the inputs are random numbers";
-  struct tensor tensors[] = {{.role = PARAMETER, .count = 1, .init = {NORMAL, 0, 1}},
-                             {.role = BATCH, .count = 1, .init = {CONSTANT, 1, 0}}};
+  struct tensor tensors[] = {
+      {.name = {"w", NULL}, .role = PARAMETER, .count = 1, .init = {NORMAL, 0, 1}},
+      {.name = {"x", NULL}, .role = BATCH, .count = 1, .init = {CONSTANT, 1, 0}}};
   const struct options quiet = {.log_every = 1},
                        given = {.log_every = 1, .data = {"a.safetensors"}};
   const char *was = open_data;

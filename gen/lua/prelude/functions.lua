@@ -186,6 +186,31 @@ local function product(a, b, equation)
 end
 base.product = product
 
+-- x times the weight, [out, in] or, if it is `turned`, [in, out]; plus the bias, unless it is nil.
+local function projected(x, weight, bias, turned)
+  local rows = string.sub(BATCH, 1, #core.shape(x) - 1)
+  local y = product(x, weight, string.format(turned and "%sk,kn->%sn" or "%sk,nk->%sn", rows, rows))
+  return bias == nil and y or raw.add(y, bias)
+end
+
+-- A product for each part of the weight; these are joined if the plan takes more than a part.
+local function projected_in_parts(x, weights, bias, turned)
+  local biases, list, start, out = core.parts(bias), {}, 0, turned and 2 or 1
+  for i, w in ipairs(weights) do
+    local size = core.shape(w)[out]
+    local b = biases and biases[i] or bias and base.narrow(bias, 0, start, size)
+    list[i] = projected(x, w, b, turned)
+    start = start + size
+  end
+  return base.join_of(list, #core.shape(x) - 1)
+end
+
+function base.project(x, weight, bias, turned)
+  local weights = core.parts(weight)
+  if weights then return projected_in_parts(x, weights, bias, turned) end
+  return projected(x, weight, bias, turned)
+end
+
 -- linear(x, weight, bias or nil): x [..., in], weight [out, in], bias [out].
 method("linear", function(input, weight, bias)
   local x = input
@@ -201,14 +226,11 @@ method("linear", function(input, weight, bias)
     say("an input of shape %s does not fit a weight of shape %s, which takes %d numbers in the "
       .. "input's last dimension", shape_text(from), shape_text(of), of[2])
   end
-  local rows = string.sub(BATCH, 1, #from - 1)
-  local y = product(x, weight, string.format("%sk,nk->%sn", rows, rows))
-  if bias == nil then return y end
-  local size = core.shape(base.tensor(bias, "the bias"))
-  if #size ~= 1 or size[1] ~= of[1] then
+  local size = bias ~= nil and core.shape(base.tensor(bias, "the bias"))
+  if size and (#size ~= 1 or size[1] ~= of[1]) then
     say("a bias of shape %s does not fit a weight of shape %s", shape_text(size), shape_text(of))
   end
-  return raw.add(y, bias)
+  return base.project(x, weight, bias)
 end)
 
 -- The letters of the batch dimensions of one operand of matmul, without those of size 1 where the

@@ -284,6 +284,27 @@ nn.Linear = own_class("Linear", {"in_features", "out_features", "weight", "bias"
     return of.linear(x, self.weight, self.bias)
   end)
 
+-- nn.Conv1D(nf, nx, {init =}): transformers' layer of GPT-2: y = x W + b, with the weight [nx, nf].
+nn.Conv1D = own_class("Conv1D", {"nf", "nx", "weight", "bias"},
+  function(nf, nx, init)
+    local outputs = base.integer(nf, "Conv1D's number of outputs", 1, LARGEST)
+    local inputs = base.integer(nx, "Conv1D's number of inputs", 1, LARGEST)
+    return {
+      nf = outputs, nx = inputs,
+      weight = core.parameter("Conv1D", {inputs, outputs}, beginning(init, "Conv1D", "normal", 0.0, 0.02)),
+      bias = core.parameter("Conv1D", {outputs}, "constant", 0.0, 0.0),
+    }
+  end,
+  function(self, _, x)
+    check_input(x, "Conv1D")
+    local from, of = core.shape(x), core.shape(self.weight)
+    if #from < 1 or from[#from] ~= of[1] then
+      base.misfit("Conv1D: an input of shape %s does not fit a weight of shape %s, which takes %d "
+        .. "numbers in the input's last dimension", base.shape_text(from), base.shape_text(of), of[1])
+    end
+    return base.project(x, self.weight, self.bias, true)
+  end)
+
 -- nn.Embedding(num_embeddings, embedding_dim, {init =})
 nn.Embedding = own_class("Embedding", {"num_embeddings", "embedding_dim", "weight"},
   function(num_embeddings, embedding_dim, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse,
@@ -306,7 +327,7 @@ nn.Embedding = own_class("Embedding", {"num_embeddings", "embedding_dim", "weigh
   end)
 
 -- For the styles, whatever a plan does to nn.
-base.Linear, base.Embedding = nn.Linear, nn.Embedding
+base.Linear, base.Conv1D, base.Embedding = nn.Linear, nn.Conv1D, nn.Embedding
 
 -- Sizes of the last dimensions: a number, or a list of them.
 local function normalized_sizes(v, who)

@@ -390,6 +390,7 @@ end
 local function apply(modules, dim, s)
   local style = base.style(s)
   core.apply_style(modules, dim, style.name, style.line, style.wishes)
+  for _, module in ipairs(style.prepare and modules or {}) do style.prepare(module) end
 end
 
 -- A nested plan is for the modules that its key matches: below those in `inside`, which matched the

@@ -55,35 +55,98 @@ end
 -- The placements of each class's parameters, under the styles that know the class.
 local COLWISE = {
   [base.Linear] = {weight = core.Shard(0), bias = core.Shard(0)},
+  [base.Conv1D] = {weight = core.Shard(1), bias = core.Shard(0)},
   [base.Embedding] = {weight = core.Shard(1)},
 }
 local ROWWISE = {
   [base.Linear] = {weight = core.Shard(1), bias = REPLICATE},
+  [base.Conv1D] = {weight = core.Shard(0), bias = REPLICATE},
   [base.Embedding] = {weight = core.Shard(0)},
 }
 
 local function places_of(class, module, name, known)
   return known[class]
-    or fail("%s knows no %s; it knows Linear and Embedding", name, base.class_name(module))
+    or fail("%s knows no %s; it knows Linear, Conv1D and Embedding", name, base.class_name(module))
 end
 
--- An Embedding's input is indices: whole.
-local function linear_style(name, known, input, output)
-  return function(options)
-    options = base.options(options, name, {"input_layouts", "output_layouts", "use_local_output"})
-    placement_option(options, "input_layouts", name)
-    local result = placement_option(options, "output_layouts", name, output)
-    check_local(options.use_local_output, "use_local_output", name, {result})
-    return style(name, function(class, module)
-      local places = places_of(class, module, name, known)
-      local is_embedding = class == base.Embedding
-      return places, {{"input", 0, is_embedding and REPLICATE or input}, {"output", 0, result}}
-    end)
+-- The dimension along which a fused projection's parameters lie side by side.
+local PARTED = {
+  [base.Linear] = {weight = 0, bias = 0},
+  [base.Conv1D] = {weight = 1, bias = 0},
+}
+local MOST_PARTS = 8
+
+-- The sizes of the parts of n outputs: parts = 3, or parts = {q, k, v}.
+local function part_sizes(parts, n, name)
+  local what, sizes, sum = name .. "'s parts", {}, 0
+  if base.kind(parts) ~= "table" then
+    base.integer(parts, what, 2, MOST_PARTS)
+    if n % parts ~= 0 then
+      fail("%s: %d outputs do not make %d equal parts; give their sizes, as in parts = {64, 32, 32}",
+        what, n, parts)
+    end
+    for i = 1, parts do sizes[i] = n // parts end
+    return sizes
+  end
+  local count = base.length(parts, what)
+  if count < 2 or count > MOST_PARTS then fail("%s are 2 to %d, not %d", what, MOST_PARTS, count) end
+  for i = 1, count do
+    sizes[i] = base.integer(rawget(parts, i), string.format("%s[%d]", what, i), 1, 1 << 40)
+    sum = sum + sizes[i]
+  end
+  if sum ~= n then
+    fail("%s make %d outputs, and the %d parts of a projection have all of its %d", what, sum, count, n)
+  end
+  return sizes
+end
+
+-- Keeps the parameters of a module in parts.
+local function set_parts(module, parts, name)
+  local class = core.class_of(module)
+  local dims = PARTED[class]
+  if not dims then
+    fail("%s's parts are for a Linear or a Conv1D, not for %s", name, base.class_name(module))
+  end
+  for _, key in ipairs{"weight", "bias"} do
+    local tensor = module[key]
+    if base.is_tensor(tensor) then
+      core.set_parts(tensor, dims[key], part_sizes(parts, core.shape(tensor)[dims[key] + 1], name))
+    end
   end
 end
 
-plan.Colwise = linear_style("Colwise", COLWISE, REPLICATE, core.Shard(-1))
-plan.Rowwise = linear_style("Rowwise", ROWWISE, core.Shard(-1), REPLICATE)
+-- An Embedding's input is indices: whole. The output of a projection in parts is that of each part,
+-- as its weight makes it: nothing is asked for.
+local function linear_style(name, known, input, output, keys)
+  return function(options)
+    options = base.options(options, name,
+      {"input_layouts", "output_layouts", "use_local_output", table.unpack(keys)})
+    placement_option(options, "input_layouts", name)
+    local result = placement_option(options, "output_layouts", name, output)
+    local parts = options.parts
+    if parts ~= nil then
+      if options.output_layouts ~= nil then
+        fail("%s takes parts or output_layouts, not both: each part keeps its own layout", name)
+      end
+      if base.kind(parts) ~= "table" then base.integer(parts, name .. "'s parts", 2, MOST_PARTS) end
+    end
+    check_local(options.use_local_output, "use_local_output", name, {result})
+    local s = style(name, function(class, module)
+      local places = places_of(class, module, name, known)
+      local is_embedding = class == base.Embedding
+      local wishes = {{"input", 0, is_embedding and REPLICATE or input}, {"output", 0, result}}
+      if parts ~= nil then wishes[2] = nil end
+      return places, wishes
+    end)
+    if parts ~= nil then
+      asked[s].prepare = function(module) set_parts(module, parts, name) end
+    end
+    return s
+  end
+end
+
+plan.Colwise = linear_style("Colwise", COLWISE, REPLICATE, core.Shard(-1), {"parts"})
+plan.Rowwise = linear_style("Rowwise", ROWWISE, core.Shard(-1), REPLICATE, {})
 
 -- -------------------------------------------------------------------------------- SequenceParallel
 

@@ -11,10 +11,50 @@ local function ones(n)
   return list
 end
 
+-- Of a join whose parts are known: {list = the parts, dim = the dimension along which they lie}.
+-- What takes a part of it takes it of these, and a join that nobody reads is not computed.
+local joins = setmetatable({}, {__mode = "k"})
+
+local function join_of(list, d)
+  local y = base.joined(list, d)
+  joins[y] = {list = list, dim = d}
+  return y
+end
+base.join_of = join_of
+
+-- The dimension of the new shape that is divided as dimension d of the old one is, and how many
+-- elements of that belong to one of it; nil where there is none.
+local function dimension_in_view(old, d, new)
+  local before, seen, at = 1, 1, 1
+  for i = 1, d do before = before * old[i] end
+  while at <= #new and (seen < before or new[at] == 1) do seen, at = seen * new[at], at + 1 end
+  if seen ~= before or at > #new then return nil end
+  local whole, inner = new[at], 1
+  for i = at + 1, #new do
+    if whole >= old[d + 1] then break end
+    whole, inner = whole * new[i], inner * new[i]
+  end
+  if whole == old[d + 1] then return at - 1, inner end
+end
+
+-- The view of a join as a join of views; nil where parts do not end where elements of the new
+-- dimension do.
+local function view_of_join(x, join, shape, view)
+  local d, inner = dimension_in_view(core.shape(x), join.dim, shape)
+  local list = {}
+  for i, part in ipairs(d and join.list or {}) do
+    local size = core.shape(part)[join.dim + 1]
+    if size % inner ~= 0 then return nil end
+    list[i] = view(part, base.resized(shape, d, size // inner))
+  end
+  return d and join_of(list, d)
+end
+
 -- The tensor in another shape with as many elements.
 local function view(x, shape)
   if base.same_shape(core.shape(x), shape) then return x end
-  return append("view", {x}, {shapes = {shape}})
+  local y = joins[x] and view_of_join(x, joins[x], shape, base.view)
+  return y or append("view", {x}, {shapes = {shape}})
 end
 base.view = view
 
@@ -111,9 +151,17 @@ local function permuted(x, order)
     same = same and d == i - 1
   end
   if same then return x end
+  if joins[x] then
+    local list, place = {}, nil
+    for i, part in ipairs(joins[x].list) do list[i] = base.permuted(part, order) end
+    for i, d in ipairs(order) do place = d == joins[x].dim and i - 1 or place end
+    return join_of(list, place)
+  end
   return append("permute", {x},
     {equation = string.sub(LETTERS, 1, #order) .. "->" .. table.concat(to)})
 end
+
+base.permuted = permuted
 
 method("permute", function(input, ...)
   local x = input
@@ -184,6 +232,14 @@ base.resized = resized
 local function narrow(x, d, start, size)
   local shape = core.shape(x)
   if start == 0 and size == shape[d + 1] then return x end
+  local first = 0
+  for _, part in ipairs(joins[x] and joins[x].dim == d and joins[x].list or {}) do
+    local n = core.shape(part)[d + 1]
+    if start >= first and start + size <= first + n then
+      return base.narrow(part, d, start - first, size)
+    end
+    first = first + n
+  end
   return append("narrow", {x}, {dims = {d}, start = start, shapes = {resized(shape, d, size)}})
 end
 base.narrow = narrow

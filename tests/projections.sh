@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# Fused projections cut part by part (equal/projections.lua): files hold each weight whole, under its one name.
+# Initial weights are the same bits with parts and without, on each mesh. A checkpoint goes from each mesh to the next
+# without a changed bit, on the CPU and on the stand-in, and its checksums hold; a changed byte is noticed.
+. "$(dirname "$0")/common.sh"
+local_mpi=yes
+. "$root/tests/programs.sh"
+plan=$root/tests/equal/projections.lua
+undivided=$WORK/undivided.lua
+sed 's/Colwise{parts = [^}]*}}*/Colwise()/' "$plan" > "$undivided"
+! grep -n 'parts' "$undivided" | grep Colwise || fail "the plan without parts has some"
+for kind in plain cuda; do
+  make_runtime $kind > "$WORK/runtime.log" 2>&1 || { cat "$WORK/runtime.log"; fail "the runtime does not compile"; }
+done
+
+# make NAME KIND PLAN SETTINGS...
+make() {
+  local name=$1 kind=$2 from=$3 target=cpu
+  [ "$kind" != cuda ] || target=cuda
+  "$TPGEN" "$from" -o "$WORK/$name" --target $target "${@:4}" > "$WORK/$name.log" 2>&1 &&
+    make_ranks "$WORK/$name" "$kind" || { cat "$WORK/$name.log"; fail "$name is not made"; }
+}
+beside "$WORK/whole.log" make whole plain "$undivided"
+beside "$WORK/one.log" make one plain "$plan"
+beside "$WORK/tp3.log" make tp3 plain "$plan" -D tp=3
+beside "$WORK/fsdp2_tp2.log" make fsdp2_tp2 plain "$plan" -D fsdp=2 -D tp=2
+beside "$WORK/cuda_tp2.log" make cuda_tp2 cuda "$plan" -D tp=2
+all_are_done
+
+# same NAME FILE FILE: these have the same tensors, to the bit.
+same() {
+  "$TOOLS/compare_safetensors" "$2.saved/model.safetensors" "$3.saved/model.safetensors" 0 || fail "$1: other tensors"
+}
+for name in whole one tp3 fsdp2_tp2 cuda_tp2; do
+  start "$WORK/$name" "$WORK/$name.new" --steps 0 || fail "$name"
+  same "$name, new" "$WORK/$name.new" "$WORK/whole.new"
+done
+start "$WORK/one" "$WORK/first" --steps 2 || fail "two steps"
+last=first
+for name in tp3 fsdp2_tp2 cuda_tp2 whole one; do
+  start "$WORK/$name" "$WORK/$name.carried" --load "$WORK/$last.saved" --steps 2 || fail "$name from $last"
+  same "$name from $last" "$WORK/$name.carried" "$WORK/first"
+  last=$name.carried
+done
+
+# A byte of the second part of a weight, in the middle of the file.
+cp -r "$WORK/first.saved" "$WORK/spoilt.saved"
+size=$(stat -c %s "$WORK/spoilt.saved/model.safetensors")
+printf '\x55' | dd of="$WORK/spoilt.saved/model.safetensors" bs=1 seek=$((size / 2)) conv=notrunc status=none
+! start "$WORK/fsdp2_tp2" "$WORK/spoilt" --load "$WORK/spoilt.saved" --steps 2 > "$WORK/spoilt.log" ||
+  fail "a changed byte is not noticed"
+grep -q 'its bytes have changed' "$WORK/spoilt.log" || { cat "$WORK/spoilt.log"; fail "a changed byte: another message"; }
+finish "parts of projections are whole tensors in files, on 4 meshes"
