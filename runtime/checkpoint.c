@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "adapters.h"
 #include "safetensors_set.h"
 #include "json_memory.h"
 #include "save_layout.h"
@@ -30,6 +31,7 @@ struct save *save_plan(const struct saving *what, struct failure *why)
 void save_end(struct save *s)
 {
   if (!s) return;
+  adapters_end();
   free(s->parts);
   free(s->entries);
   free(s->saved);
@@ -104,6 +106,7 @@ static bool write_tensor(const struct save *s, size_t k, const struct member *m,
     size_t count = STAGED_BYTES / size;
     if (count > elements - from) count = elements - from;
     target_get(stage, memory + from * size, count * size);
+    if (s->what.kind == EXPORT) adapters_add(m, from, count, stage);
     if (e->has_crc) slice_checksum(&sum, &slice, size, from, count, stage);
     if (!safetensors_write(fd, path, at, size, &slice, from, count, stage, why)) return false;
     from += count;
@@ -135,6 +138,11 @@ static bool has_some(const struct save *s, const struct part *p)
     for (const struct member *m = s->saved[k]; m; m = m->next)
       if (rank.parts[m->row].saves) return true;
   return false;
+}
+
+bool save_merge(struct save *s, struct failure *why)
+{
+  return s->what.kind != EXPORT || adapters_begin(&s->members, why);
 }
 
 bool save_write(struct save *s, struct failure *why)

@@ -20,8 +20,9 @@
 #include "save_folder.h"
 
 // CHECKPOINT: parameters and state, or the outputs of an inference program (always one file,
-// outputs.safetensors). EXPORT: parameters alone, under their aliases if they have one.
-enum save_kind { CHECKPOINT, EXPORT };
+// outputs.safetensors). EXPORT: parameters alone, under their aliases if they have one, with
+// adapters merged into the weights. ADAPTER: the adapters alone, in PEFT's file (adapters.h).
+enum save_kind { CHECKPOINT, EXPORT, ADAPTER };
 
 struct saving {
   const char *directory;
@@ -35,6 +36,8 @@ struct saving {
 // The parts of a save; all ranks agree on the outcome of each before the next:
 //   plan    every rank computes the layout of the files
 //   create  rank 0 creates them under other names, at full size
+//   merge   each rank copies its parts of the adapters, if they are to be merged
+//           (adapters.h)
 //   write   each rank writes its shards
 //   shares  rank 0 gets the exclusive or of these numbers over all ranks, and so the checksums
 //   commit  rank 0 writes the headers and renames the files
@@ -42,6 +45,7 @@ struct saving {
 struct save;
 struct save *save_plan(const struct saving *what, struct failure *why); // NULL, and why
 bool save_create(struct save *save, struct failure *why);
+bool save_merge(struct save *save, struct failure *why);
 bool save_write(struct save *save, struct failure *why);
 uint32_t *save_shares(struct save *save, size_t *count); // 0: there are no checksums
 bool save_commit(struct save *save, struct failure *why);

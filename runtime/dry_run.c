@@ -83,6 +83,7 @@ static void tell_files(const struct options *o)
   const double checkpoint = program.loss < 0 ? 0 : bytes_of(true);
   char kept[60] = "";
   if (o->weights) printf("reads: %s\n", o->weights);
+  if (o->adapter) printf("reads: %s\n", o->adapter);
   if (o->load) printf("reads: %s\n", o->load);
   if (batches_are_open(TRAINING)) printf("reads: %s\n", batches_summary(TRAINING));
   if (batches_are_open(VALIDATION))

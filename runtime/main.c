@@ -8,6 +8,7 @@
 #ifdef __SSE__
 #include <immintrin.h>
 #endif
+#include "adapters.h"
 #include "batches.h"
 #include "checkpoint.h"
 #include "save_folder.h"
@@ -54,7 +55,8 @@ static bool all_ok(bool ok, const struct failure *why)
 // ---- saving ------------------------------------------------------------------------------------
 
 // Rank 0 holds them until the end, so that no other job writes there.
-static struct folder save_folder = {.fd = -1}, export_folder = {.fd = -1};
+static struct folder save_folder = {.fd = -1}, export_folder = {.fd = -1},
+                     adapter_folder = {.fd = -1};
 static char token[TOKEN];
 
 // Collective. True.
@@ -66,6 +68,15 @@ static bool combine_shares(struct save *s)
   return true;
 }
 
+// Collective. True.
+static bool combine_adapters(void)
+{
+  size_t count;
+  uint32_t *numbers = adapters_numbers(&count);
+  if (count > 0) target_combine(numbers, count);
+  return true;
+}
+
 // Collective.
 static bool save(const struct saving *what)
 {
@@ -73,8 +84,8 @@ static bool save(const struct saving *what)
   bool first = me.rank == 0;
   watch_patience(FILES);
   struct save *s = save_plan(what, &why);
-  bool saved = all_ok(s && (!first || save_create(s, &why)), &why) &&
-               all_ok(save_write(s, &why), &why) && combine_shares(s) &&
+  bool saved = all_ok(s && (!first || save_create(s, &why)) && save_merge(s, &why), &why) &&
+               combine_adapters() && all_ok(save_write(s, &why), &why) && combine_shares(s) &&
                all_ok(!first || save_commit(s, &why), &why);
   if (!saved && first && s) save_abandon(s);
   save_end(s);
@@ -102,6 +113,15 @@ static bool save_export(const struct options *o, int step)
 {
   struct folder *folder = export_folder.path ? &export_folder : &save_folder;
   return save(&(struct saving){o->export_to, EXPORT, step, o->shard_bytes, token, folder});
+}
+
+// Collective.
+static bool save_adapter(const struct options *o, int step)
+{
+  struct failure why = {""};
+  return save(&(struct saving){o->export_adapter, ADAPTER, step, 0, token, &adapter_folder}) &&
+         all_ok(me.rank != 0 || adapters_describe(o->export_adapter, o->weights, token, &why),
+                &why);
 }
 
 static bool same_folder(const char *one, const char *other)
@@ -137,6 +157,26 @@ static bool take_folder(struct folder *folder, const char *path, const char *wei
   return true;
 }
 
+// The folder of --export-adapter, one of its own.
+static bool take_adapter_folder(const struct options *o, struct failure *why)
+{
+  struct failure note, reason;
+  struct stat about;
+  char path[PATH_MAX];
+  const char *folder = o->export_adapter;
+  if (!folder) return true;
+  if (!folder_make(folder, why)) return false;
+  if (same_folder(folder, o->save) || same_folder(folder, o->export_to) ||
+      same_folder(folder, o->adapter))
+    return failed(why, "%s: --export-adapter wants a folder of its own", folder);
+  snprintf(path, sizeof path, "%s/%s", folder, ADAPTER_FILE);
+  if (stat(path, &about) == 0 && !folder_wrote(folder, ADAPTER_FILE, &reason))
+    return folder_refuses(folder, ADAPTER_FILE, &reason, why);
+  if (!folder_take(&adapter_folder, folder, token, &note, why)) return false;
+  if (*note.text) fprintf(stderr, "note: %s\n", note.text);
+  return true;
+}
+
 // Called before there is work to lose. An export in the checkpoint's folder would replace the
 // checkpoint; with outputs there is no conflict.
 static bool take_folders(const struct options *o, struct failure *why)
@@ -146,6 +186,7 @@ static bool take_folders(const struct options *o, struct failure *why)
   const bool outputs = program.loss < 0;
   if (me.rank != 0) return true;
   if (!take_folder(&save_folder, o->save, weights, outputs, why)) return false;
+  if (!take_adapter_folder(o, why)) return false;
   if (!same_folder(o->save, o->export_to))
     return take_folder(&export_folder, o->export_to, weights, false, why);
   if (outputs) return folder_is_ours(o->export_to, false, why);
@@ -252,7 +293,8 @@ static bool open_data(const struct options *o, struct failure *why)
 
 static bool fill(const struct options *o, int *step, struct checks *checks, struct failure *why)
 {
-  struct origins from = {.weights = o->weights, .load = o->load, .checks = checks};
+  struct origins from = {
+      .weights = o->weights, .adapter = o->adapter, .load = o->load, .checks = checks};
   if (is_of_one_batch(o)) from.data = o->data[0];
   from.without_inputs = batches_give_all();
   if (!tensors_fill(&from, step, why)) return false;
@@ -303,7 +345,7 @@ static bool prepare(const struct options *o, int *step)
   if (me.rank == 0) folder_token(token);
   target_share(token, sizeof token);
   if (!o->dry_run && !all_ok(take_folders(o, &why), &why)) return false;
-  if (o->data[0] || o->weights || o->load) watch_patience(FILES);
+  if (o->data[0] || o->weights || o->adapter || o->load) watch_patience(FILES);
   return all_ok(open_data(o, &why), &why) && fill_and_check(o, step) &&
          all_ok(
              batches_check(TRAINING, *step * program.batches, o->steps * program.batches, &why) &&
@@ -326,7 +368,8 @@ static bool run(const struct options *o)
   if (!run_steps(o, step + 1, &saved, &last)) return false;
   metrics_end();
   return (!o->save || saved == last || save_checkpoint(o, last)) &&
-         (!o->export_to || save_export(o, last)) && all_ok(metrics_close(&why), &why);
+         (!o->export_to || save_export(o, last)) && (!o->export_adapter || save_adapter(o, last)) &&
+         all_ok(metrics_close(&why), &why);
 }
 
 // ---- looking at a checkpoint -------------------------------------------------------------------
@@ -414,6 +457,7 @@ int main(int argc, char **argv)
   watch_parting();
   folder_release(&save_folder);
   folder_release(&export_folder);
+  folder_release(&adapter_folder);
   batches_close();
   target_stop();
   watch_stop();

@@ -126,6 +126,12 @@ static bool read_option(struct options *o, int option)
   case 'e':
     o->export_to = optarg;
     return true;
+  case 'A':
+    o->adapter = optarg;
+    return true;
+  case 'E':
+    o->export_adapter = optarg;
+    return true;
   case 'V':
     o->verify = optarg;
     return true;
@@ -142,6 +148,9 @@ static bool read_option(struct options *o, int option)
 static const char *contradiction(const struct options *o)
 {
   if (o->weights && o->load) return "--weights and --load: a checkpoint has its own parameters";
+  if (o->adapter && o->load) return "--adapter and --load: a checkpoint has its own adapters";
+  if (o->export_adapter && !program.adapter)
+    return "--export-adapter: this program has no adapters: lora in its plan";
   if (o->verify && (o->weights || o->load || o->data[0] || o->save || o->export_to || o->metrics))
     return "--verify looks at a checkpoint, and nothing else";
   const bool validates = o->validate[0] || program.validation_data;
@@ -187,6 +196,8 @@ bool options_read(struct options *o, int argc, char **argv, bool says)
       {"load", required_argument, NULL, 'r'},
       {"save", required_argument, NULL, 'o'},
       {"export", required_argument, NULL, 'e'},
+      {"adapter", required_argument, NULL, 'A'},
+      {"export-adapter", required_argument, NULL, 'E'},
       {"verify", required_argument, NULL, 'V'},
       {"no-verify", no_argument, NULL, 'n'},
       {"graph", no_argument, NULL, 'g'},

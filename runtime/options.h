@@ -12,6 +12,7 @@ struct options {
   int save_every; // 0: only at the end
   int deadline;   // in seconds; 0: none
   const char *weights, *tokens, *metrics, *tensorboard, *load, *save, *export_to;
+  const char *adapter, *export_adapter;
   const char *data[MOST_DATA + 1]; // each --data, then NULL
   const char *validate[MOST_DATA + 1];
   int validate_every, validate_steps; // 0: from the plan

@@ -123,7 +123,9 @@ struct program {
   void (*validate)(void);
   const char *validation_data;
   int validate_every, validate_steps;
-  double flops; // of the products of a step, forward and backward, on all ranks together
+  const char *adapter;  // PEFT's adapter_config.json of the plan's adapters; NULL: it has none
+  double adapter_scale; // an adapted weight is W + scale B A
+  double flops;         // of the products of a step, forward and backward, on all ranks together
   enum arithmetic arithmetic;     // of most products
   double (*learning_rate)(int t); // NULL: an inference program
   void **memory;                  // the program's pointer to its memory

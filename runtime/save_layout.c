@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include "adapters.h"
 #include "safetensors_set.h"
 #include "batches.h"
 #include "json_memory.h"
@@ -16,6 +17,7 @@
 
 const char *single_name(const struct save *s)
 {
+  if (s->what.kind == ADAPTER) return ADAPTER_FILE;
   return s->what.kind == CHECKPOINT && program.loss < 0 ? OUTPUTS : SINGLE;
 }
 
@@ -60,9 +62,11 @@ bool is_own_part(const struct save *s, const char *name)
 
 // ---- what is saved -----------------------------------------------------------------------------
 
-static bool is_saved(const struct save *s, const struct tensor *t)
+static bool is_saved(const struct save *s, const struct member *m)
 {
-  if (s->what.kind == EXPORT) return t->role == PARAMETER;
+  const struct tensor *t = &program.tensors[m->row];
+  if (s->what.kind == ADAPTER) return t->role == PARAMETER && adapters_have(m->name);
+  if (s->what.kind == EXPORT) return t->role == PARAMETER && !adapters_have(m->name);
   return program.loss < 0 ? t->role == OUTPUT : t->role == PARAMETER || t->role == STATE;
 }
 
@@ -76,10 +80,10 @@ static bool list_saved(struct save *s, struct failure *why)
   for (size_t i = 0; i < s->members.count; i++) {
     const struct member *m = &s->members.all[i];
     const struct tensor *t = &program.tensors[m->row];
-    if (!is_saved(s, t) || m->of != m) continue;
+    if (!is_saved(s, m) || m->of != m) continue;
     s->saved[s->count] = m;
     s->entries[s->count++] =
-        (struct entry){.name = s->what.kind == EXPORT && m->alias ? m->alias : m->name,
+        (struct entry){.name = s->what.kind != CHECKPOINT && m->alias ? m->alias : m->name,
                        .dtype = table_type(t->type).name,
                        .ndim = (size_t)t->ndim,
                        .shape = t->of,

@@ -2,9 +2,11 @@
 #include "tensors.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "adapters.h"
 #include "safetensors_set.h"
 #include "batches.h"
 #include "elements.h"
@@ -136,9 +138,10 @@ static bool is_zero(const struct tensor *t)
 struct filling {
   struct members members;
   const struct kept **from;
-  struct archive weights, data;
+  struct archive weights, adapter, data;
   struct checks *checks; // NULL: does not verify
   bool without_inputs;
+  bool goes_on; // from a checkpoint, which has everything
 };
 
 static bool fits(const struct kept *kept, const struct tensor *t, struct failure *why)
@@ -171,7 +174,7 @@ static bool missing(const struct archive *archive, const struct member *m, size_
                 m->alias ? " (" : "", m->alias ? m->alias : "", m->alias ? ")" : "", more);
 }
 
-// Takes all tensors of a role from the archive.
+// Takes all tensors of a role from the archive; weights may lack the adapters.
 static bool take(struct filling *f, const struct archive *archive, enum role role,
                  struct failure *why)
 {
@@ -183,7 +186,9 @@ static bool take(struct filling *f, const struct archive *archive, enum role rol
     if (t->role != role) continue;
     if (!look_up(archive, m, &f->from[i], why)) return false;
     if (f->from[i] && !fits(f->from[i], t, why)) return false;
-    if (f->from[i]) continue;
+    if (f->from[i] ||
+        (archive == &f->weights && role == PARAMETER && !f->goes_on && adapters_have(m->name)))
+      continue;
     if (lacked)
       others++;
     else
@@ -227,6 +232,29 @@ static bool take_weights(struct filling *f, const char *path, bool data_too, str
     if (!known) return surplus(&f->weights, name, why);
   }
   return take(f, &f->weights, PARAMETER, why);
+}
+
+// All adapters, and nothing else.
+static bool take_adapter(struct filling *f, const char *path, struct failure *why)
+{
+  char file[PATH_MAX];
+  if (!adapters_find_file(path, file, sizeof file, why) || !archive_open(&f->adapter, file, why))
+    return false;
+  for (size_t i = 0; i < f->adapter.count; i++) {
+    const char *name = f->adapter.all[i].entry->name;
+    const struct member *m = table_find(&f->members, name);
+    if (!m || !adapters_have(m->name))
+      return failed(why, "%s: it holds %s, which is no adapter of the program", f->adapter.path,
+                    name);
+  }
+  for (size_t i = 0; i < f->members.count; i++) {
+    const struct member *m = &f->members.all[i];
+    if (!adapters_have(m->name) || program.tensors[m->row].role != PARAMETER) continue;
+    if (!look_up(&f->adapter, m, &f->from[i], why)) return false;
+    if (!f->from[i]) return missing(&f->adapter, m, 0, why);
+    if (!fits(f->from[i], &program.tensors[m->row], why)) return false;
+  }
+  return true;
 }
 
 // An integer from 0 to `most` in the checkpoint's metadata. False, and why, if it is not one.
@@ -334,7 +362,9 @@ static bool fill_all(const struct filling *f, struct failure *why)
 
 bool tensors_fill(const struct origins *from, int *step, struct failure *why)
 {
-  struct filling f = {.checks = from->checks, .without_inputs = from->without_inputs};
+  struct filling f = {.checks = from->checks,
+                      .without_inputs = from->without_inputs,
+                      .goes_on = from->load != NULL};
   *step = 0;
   if (!table_members(&f.members, why)) return false;
   f.from = calloc(f.members.count + 1, sizeof *f.from);
@@ -342,10 +372,12 @@ bool tensors_fill(const struct origins *from, int *step, struct failure *why)
   if (ok && f.checks) ok = checks_make(f.checks, f.members.count, why);
   bool same = from->weights && from->data && strcmp(from->weights, from->data) == 0;
   if (ok && from->weights) ok = take_weights(&f, from->weights, same, why);
+  if (ok && from->adapter) ok = take_adapter(&f, from->adapter, why);
   if (ok && from->load) ok = take_checkpoint(&f, from->load, step, why);
   if (ok && from->data) ok = take_data(&f, from->data, why);
   ok = ok && fill_all(&f, why);
   archive_close(&f.weights);
+  archive_close(&f.adapter);
   archive_close(&f.data);
   free(f.from);
   table_free(&f.members);

@@ -8,6 +8,7 @@
 // The sources of tensors; NULL: no file.
 struct origins {
   const char *weights;   // parameters, under the program's names or their aliases
+  const char *adapter;   // adapters: PEFT's file or its folder
   const char *load;      // parameters and state, from a checkpoint
   const char *data;      // the inputs, of one batch
   bool without_inputs;   // they are filled later, batch by batch

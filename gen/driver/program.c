@@ -84,6 +84,36 @@ static const char *const last_batch_name[] = {[LAST_UNTOLD] = "LAST_UNTOLD",
                                               [LAST_SMALLER] = "LAST_SMALLER",
                                               [LAST_DROPPED] = "LAST_DROPPED"};
 
+/* A part of a JSON text as a C string, with its quotes as people write them. */
+static char *json_literal(const char *json, size_t n)
+{
+  struct buffer b = {0};
+  for (const char *c = string_text(text("%.*s", (int)n, json)); *c; c++) {
+    bool quote = !strncmp(c, "\\042", 4);
+    put(&b, "%s", quote ? "\\\"" : text("%c", *c));
+    if (quote) c += 3;
+  }
+  return b.text;
+}
+
+/* The plan's adapters: lines of the table. The text of a file has a line for each of its
+   members. */
+static char *adapter_text(void)
+{
+  struct buffer b = {0};
+  const char *rest = plan_options->adapter;
+  if (!rest) return "    .adapter = NULL,\n    .adapter_scale = 0,\n";
+  put(&b, "    .adapter =");
+  while (*rest) {
+    const char *comma = strstr(rest, ", ");
+    size_t n = comma ? (size_t)(comma - rest) + 2 : strlen(rest);
+    put(&b, "\n        %s", json_literal(rest, n));
+    rest += n;
+  }
+  put(&b, ",\n    .adapter_scale = %s,\n", double_text(plan_options->adapter_scale));
+  return b.text;
+}
+
 /* What the runtime must know of the program, and the text for streams, tables and recorded
    steps. */
 static char *program_text(const struct families *tensors)
@@ -107,9 +137,10 @@ static char *program_text(const struct families *tensors)
       "last_batch", last_batch_name[plan_options->last_batch], "validate",
       can_validate() ? "validate" : "NULL", "validation_data", file ? string_text(file) : "NULL",
       "every", text("%d", plan_options->validate_every), "validate_steps",
-      text("%d", plan_options->validate_steps), "flops", double_text(step_flops()), "arithmetic",
-      arithmetic_name[step_arithmetic()], "rate", graph->loss == NONE ? "NULL" : "learning_rate",
-      "loss", graph->loss == NONE ? "-1" : "offsetof(struct memory, loss)", "norm",
+      text("%d", plan_options->validate_steps), "adapter", adapter_text(), "flops",
+      double_text(step_flops()), "arithmetic", arithmetic_name[step_arithmetic()], "rate",
+      graph->loss == NONE ? "NULL" : "learning_rate", "loss",
+      graph->loss == NONE ? "-1" : "offsetof(struct memory, loss)", "norm",
       graph->norm == NONE ? "-1" : "offsetof(struct memory, grad_norm)", NULL);
 }
 

@@ -127,6 +127,8 @@
   FIELD(LAST_BATCH, last_batch,   "last_batch") \
   FIELD(FLAG,      validates,     "validates") \
   FIELD(TEXT,      validation_data, "validation_data") \
+  FIELD(TEXT,      adapter,       "adapter") \
+  FIELD(REAL,      adapter_scale, "adapter_scale") \
   FIELD(INT,       validate_every, "validate_every") \
   FIELD(INT,       validate_steps, "validate_steps")
 

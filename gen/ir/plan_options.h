@@ -86,6 +86,8 @@ struct plan_options {
   enum last_batch last_batch;
   bool validates;              /* the loss of each batch is whole after its forward */
   const char *validation_data; /* a file, or NULL */
+  const char *adapter;         /* PEFT's adapter_config.json of the plan's adapters, or NULL */
+  double adapter_scale;        /* the weight that is adapted is W + scale B A */
   int validate_every;          /* a validation after so many steps; 0: the runtime says */
   int validate_steps;          /* of so many batches; 0: of all */
 };

@@ -23,19 +23,19 @@ enum { MAX_PLAN = 1 << 20, MAX_KERNEL = 1 << 18 };
 static const size_t MAX_MEMORY = (size_t)128 << 20;
 
 static const char *const files[] = {
-    "gen/lua/prelude/base.lua",        "gen/lua/prelude/refused.lua",
-    "gen/lua/prelude/tensors.lua",     "gen/lua/prelude/views.lua",
-    "gen/lua/prelude/functions.lua",   "gen/lua/prelude/losses.lua",
-    "gen/lua/prelude/attention.lua",   "gen/lua/prelude/indices.lua",
-    "gen/lua/prelude/images.lua",      "gen/lua/prelude/activations.lua",
-    "gen/lua/prelude/rearranged.lua",  "gen/lua/prelude/normalization.lua",
-    "gen/lua/prelude/rows.lua",        "gen/lua/prelude/recurrent.lua",
-    "gen/lua/prelude/precision.lua",   "gen/lua/prelude/trained.lua",
-    "gen/lua/prelude/nn.lua",          "gen/lua/prelude/nn_layers.lua",
-    "gen/lua/prelude/operators.lua",   "gen/lua/prelude/files.lua",
-    "gen/lua/prelude/parallel.lua",    "gen/lua/prelude/styles.lua",
-    "gen/lua/prelude/fully_shard.lua", "gen/lua/prelude/train.lua",
-    "gen/lua/prelude/surplus.lua"};
+    "gen/lua/prelude/base.lua",       "gen/lua/prelude/refused.lua",
+    "gen/lua/prelude/tensors.lua",    "gen/lua/prelude/views.lua",
+    "gen/lua/prelude/functions.lua",  "gen/lua/prelude/losses.lua",
+    "gen/lua/prelude/attention.lua",  "gen/lua/prelude/indices.lua",
+    "gen/lua/prelude/images.lua",     "gen/lua/prelude/activations.lua",
+    "gen/lua/prelude/rearranged.lua", "gen/lua/prelude/normalization.lua",
+    "gen/lua/prelude/rows.lua",       "gen/lua/prelude/recurrent.lua",
+    "gen/lua/prelude/precision.lua",  "gen/lua/prelude/trained.lua",
+    "gen/lua/prelude/nn.lua",         "gen/lua/prelude/nn_layers.lua",
+    "gen/lua/prelude/operators.lua",  "gen/lua/prelude/files.lua",
+    "gen/lua/prelude/parallel.lua",   "gen/lua/prelude/styles.lua",
+    "gen/lua/prelude/lora.lua",       "gen/lua/prelude/fully_shard.lua",
+    "gen/lua/prelude/train.lua",      "gen/lua/prelude/surplus.lua"};
 
 static char *plan_text;
 static size_t plan_length;

@@ -272,6 +272,44 @@ static int set_aliases(lua_State *L)
   return 1;
 }
 
+/* ------------------------------------------------------------------------------------- adapters */
+
+/* The weight of the module at `at`, which is part of the graph. */
+static struct value *weight_of(lua_State *L, int at)
+{
+  struct made *m = argument_module(L, at);
+  look(L, m);
+  for (int i = 0; i < m->n; i++)
+    if (m->held[i].tensor && m->held[i].name && !strcmp(m->held[i].name, "weight"))
+      return &graph->value[m->held[i].tensor->value];
+  plan_fails("the %s of line %d has no weight any more", m->class_name, m->line);
+}
+
+/* The path of the module at `at` in others' files: the name of its weight there, without that. */
+static const char *path_of_weight(lua_State *L, int at)
+{
+  const struct value *v = weight_of(L, at);
+  const char *name = v->alias ? v->alias : v->name, *last = strrchr(name, '.');
+  return text("%.*s", last ? (int)(last - name) : 0, name);
+}
+
+/* weight_path(module) */
+static int weight_path(lua_State *L)
+{
+  lua_pushstring(L, path_of_weight(L, 1));
+  return 1;
+}
+
+/* name_adapter(module, its lora_A, its lora_B): gives these the names that they have in PEFT's
+   files. */
+static int name_adapter(lua_State *L)
+{
+  const char *path = path_of_weight(L, 1), *dot = *path ? "." : "";
+  weight_of(L, 2)->alias = text("base_model.model.%s%slora_A.weight", path, dot);
+  weight_of(L, 3)->alias = text("base_model.model.%s%slora_B.weight", path, dot);
+  return 0;
+}
+
 /* --------------------------------------------------------------------------------------- styles */
 
 /* A style's request for a module, until the module is part of the graph. */
@@ -514,6 +552,8 @@ void set_model_bindings(lua_State *L)
                                        {"take_up", take_up},
                                        {"parameters", parameters},
                                        {"set_aliases", set_aliases},
+                                       {"weight_path", weight_path},
+                                       {"name_adapter", name_adapter},
                                        {"apply_style", apply_style},
                                        {"lower_styles", lower_styles},
                                        {"check_callable", check_module_callable},

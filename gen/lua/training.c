@@ -218,6 +218,14 @@ static int set_validation(lua_State *L)
   return 0;
 }
 
+/* set_adapter(text of PEFT's adapter_config.json, the scale of the adapters' products) */
+static int set_adapter(lua_State *L)
+{
+  plan_options->adapter = copy_text(luaL_checkstring(L, 1));
+  plan_options->adapter_scale = luaL_checknumber(L, 2);
+  return 0;
+}
+
 /* set_buckets(which: enum bucketing, caps in bytes: a list of numbers) */
 static int set_buckets(lua_State *L)
 {
@@ -254,6 +262,7 @@ void set_training_bindings(lua_State *L)
                                        {"set_training", set_training},
                                        {"set_data", set_data},
                                        {"set_validation", set_validation},
+                                       {"set_adapter", set_adapter},
                                        {"set_buckets", set_buckets},
                                        {"set_prefetch", set_prefetch},
                                        {"begin", begin},

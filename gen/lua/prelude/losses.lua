@@ -150,17 +150,21 @@ local function loss_of_shares(logits, target, weight, how, smoothing)
   return finished(y, how)
 end
 
--- cross_entropy(logits, targets, {weight =, ignore_index =, reduction =, label_smoothing =}):
--- logits [..., classes], or as PyTorch has them [n, classes, ...]. If the classes are sharded over
+-- cross_entropy(logits, targets, {weight =, ignore_index =, reduction =, label_smoothing =, z_loss =}):
+-- logits [..., classes], or as PyTorch has them [n, classes, ...]. z_loss: so many times the square of
+-- the logarithm of the sum of all exponentials is added to the loss of each target that counts. If the classes are sharded over
 -- ranks, each has a part of the sums and some of the targets' logits; as these are few, every rank
 -- gets all of them at once.
 method("cross_entropy", function(input, target, weight, size_average, ignore_index, reduce, reduction,
-    label_smoothing)
+    label_smoothing, z_loss)
   local how, ignored = reduction_of(reduction), ignored_of(ignore_index)
   local smoothing = base.number_or(label_smoothing, 0.0, "label_smoothing")
   if smoothing < 0 or smoothing > 1 then misfit("label_smoothing must be from 0 to 1, not %g", smoothing) end
+  local z_factor = base.number_or(z_loss, 0.0, "z_loss")
+  if z_factor < 0 then misfit("z_loss must be 0 or more, not %g", z_factor) end
   local logits = wide(input)
   if base.is_floating(base.tensor(target, "the targets")) then
+    if z_factor > 0 then misfit("z_loss is for targets that are classes, not probabilities") end
     return loss_of_shares(logits, target, weight, how, smoothing)
   end
   local targets
@@ -180,7 +184,10 @@ method("cross_entropy", function(input, target, weight, size_average, ignore_ind
     local of_all = raw.mul(log_of_all, weight == nil and classes or raw.sum(wide(weight)))
     y = raw.add(raw.mul(y, 1 - smoothing), raw.mul(raw.sub(of_all, sum), smoothing / classes))
   end
-  return lost(y, targets, how, ignored, weights)
+  if z_factor == 0 then return lost(y, targets, how, ignored, weights) end
+  local squares = raw.mul(raw.square(raw.add(log_of_all, most)), z_factor)
+  if not weights then return lost(raw.add(y, squares), targets, how, ignored) end
+  return raw.add(lost(y, targets, how, ignored, weights), lost(squares, targets, how, ignored))
 end)
 
 -- nll_loss(log_probabilities, targets, {weight =, ignore_index =, reduction =})

@@ -279,10 +279,14 @@ nn.Linear = own_class("Linear", {"in_features", "out_features", "weight", "bias"
         and core.parameter("Linear", {outputs}, "uniform", -bound, bound) or nil,
     }
   end,
-  function(self, _, x)
+  function(self, adapter, x)
     check_input(x, "Linear")
+    if adapter then return adapter(self, x) end
     return of.linear(x, self.weight, self.bias)
   end)
+
+-- From now on the Linear's forward is adapter(linear, x).
+function base.set_adapter(linear, adapter) state_of[linear] = adapter end
 
 -- nn.Conv1D(nf, nx, {init =}): transformers' layer of GPT-2: y = x W + b, with the weight [nx, nf].
 nn.Conv1D = own_class("Conv1D", {"nf", "nx", "weight", "bias"},

@@ -387,8 +387,13 @@ local function nothing_matches(pattern, module)
   fail("no module matches '%s'; the nearest names are %s", pattern, table.concat(nearest, ", "))
 end
 
+base.nothing_matches = nothing_matches
+
+local styled = {}        -- {modules, dimension, style} of each
+
 local function apply(modules, dim, s)
   local style = base.style(s)
+  styled[#styled + 1] = {modules, dim, style}
   core.apply_style(modules, dim, style.name, style.line, style.wishes)
   for _, module in ipairs(style.prepare and modules or {}) do style.prepare(module) end
 end
@@ -461,6 +466,9 @@ end)
 base.lower_styles = core.unwatched(function()
   local dims = {}
   for _, dim in ipairs(every_dimension()) do dims[dim] = base.dims_in_graph{dim} end
+  for _, s in ipairs(styled) do
+    for _, module in ipairs(s[1]) do base.style_adapter(module, s[2], s[3]) end
+  end
   core.lower_styles(dims)
   base.place_parameters()
   for _, a in ipairs(asynchronous) do

@@ -1,0 +1,6 @@
+-- Which modules must be said.
+local model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
+lora(model, {rank = 2})
+device_mesh{ {"tp", 1} }
+return train{ model = model, batch = {input = randn{3, 4}}, loss = function(y) return y:mean() end,
+  optimizer = SGD{}, steps = 1 }

@@ -1,0 +1,7 @@
+-- One rank for all adapters.
+local model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
+lora(model, {rank = 2, match = "0"})
+lora(model, {rank = 4, match = "1"})
+device_mesh{ {"tp", 1} }
+return train{ model = model, batch = {input = randn{3, 4}}, loss = function(y) return y:mean() end,
+  optimizer = SGD{}, steps = 1 }

@@ -1,0 +1,119 @@
+#!/usr/bin/env bash
+# Frozen parameters, adapters, label smoothing and z-loss have the losses of PyTorch and PEFT, on meshes and on
+# the stand-in. Adapters are read from PEFT's files and written as such; an export has them merged. Memory for
+# gradients and states is that of the trained parameters.
+. "$(dirname "$0")/common.sh"
+local_mpi=yes
+. "$root/tests/programs.sh"
+optimized=-O1
+plan=tests/lora/plan.lua
+data=$golden/lora
+for kind in plain cuda; do
+  make_runtime $kind > "$WORK/runtime.log" 2>&1 || { cat "$WORK/runtime.log"; fail "the runtime of $kind programs"; }
+done
+
+# make NAME KIND ARGUMENTS...
+make() {
+  local to=$WORK/$1 kind=$2
+  shift 2
+  [ "$kind" != cuda ] || set -- "$@" --target cuda
+  "$TPGEN" $plan "$@" -o "$to" && make_ranks "$to" "$kind" || { fail "$to: no program"; return 1; }
+}
+
+# bytes NAME PART: of a rank's memory, by plan.json.
+bytes() { sed -n "/\"memory_of_rank\"/,/}/s/.*\"$2\": *\([0-9]*\).*/\1/p" "$WORK/$1/plan.json"; }
+
+# counts NAME: gradients and states are those of the trained parameters.
+counts() {
+  local trained
+  trained=$(bytes "$1" trained)
+  [ "$(bytes "$1" gradients)" = "$trained" ] && [ "$(bytes "$1" optimizer)" = $((2 * trained)) ] &&
+    [ "$(bytes "$1" parameters)" = $((trained + $(bytes "$1" frozen))) ] ||
+    fail "$1: gradients, states and trained parameters do not go together"
+}
+
+# trains NAME KIND WAY ARGUMENTS...: its losses are PyTorch's for that way. files: more for the command line.
+trains() {
+  local name=$1 kind=$2 way=$3
+  make "$name" "$kind" "${@:4}" || return
+  start "$WORK/$name" "$WORK/$name" --weights "$data/model.safetensors" --data "$data/data.safetensors" "${files[@]}" ||
+    { fail "$name"; return; }
+  awk -v way="$way" '$1 == way { for (i = 3; i <= NF; i++) print $i }' "$data/losses.tsv" > "$WORK/$name.golden"
+  same_losses "$name" "$WORK/$name.losses" "$WORK/$name.golden" 1e-5
+  case $way in lora | bias) counts "$name" ;; esac
+}
+
+# adapts NAME KIND ARGUMENTS...: trains PEFT's adapters. Those that it writes, and what it merges, are PEFT's.
+adapts() {
+  local name=$1 files=(--adapter "$data/adapter" --export "$WORK/$1.merged" --export-adapter "$WORK/$1.adapter")
+  trains "$name" "$2" lora -D how=lora "${@:3}"
+  "$TOOLS/compare_safetensors" "$data/trained.safetensors" "$WORK/$name.adapter/adapter_model.safetensors" 2e-5 ||
+    fail "$name: other adapters"
+  "$TOOLS/compare_safetensors" "$data/merged.safetensors" "$WORK/$name.merged/model.safetensors" 2e-5 ||
+    fail "$name: other merged weights"
+}
+
+files=()
+logs=()
+run() {
+  logs+=("$WORK/$2.log")
+  beside "$WORK/$2.log" "$@"
+}
+run adapts adapters plain
+run adapts adapters_tp plain -D tp=2
+run adapts adapters_dp plain -D dp=2
+run adapts adapters_dp_tp plain -D dp=2 -D tp=2
+run adapts adapters_tp3 plain -D tp=3
+run adapts adapters_cuda cuda -D dp=2 -D tp=2
+run trains bias plain bias -D how=bias
+run trains bias_dp_tp plain bias -D how=bias -D dp=2 -D tp=2
+run trains bias_cuda cuda bias -D how=bias -D dp=2
+run trains smooth plain smooth -D smooth=0.1
+run trains smooth_tp plain smooth -D smooth=0.1 -D tp=2
+run trains z plain z -D smooth=0.1 -D z=1e-2
+run trains z_dp_tp plain z -D smooth=0.1 -D z=1e-2 -D dp=2 -D tp=2
+run trains z_cuda cuda z -D smooth=0.1 -D z=1e-2 -D tp=2
+all_are_done
+cat "${logs[@]}"
+for way in lora bias; do
+  name=${way/lora/adapters}
+  [ "$(bytes $name trained)" = "$(awk -v way=$way '$1 == way { print $2 }' "$data/losses.tsv")" ] ||
+    fail "$name: not PyTorch's number of trained bytes"
+done
+
+# ---- files ------------------------------------------------------------------------------------------------
+
+config=$WORK/adapters.adapter/adapter_config.json
+for line in '"peft_type": "LORA"' '"r": 3' '"lora_alpha": 6' '"bias": "none"' '"up_proj"' '"down_proj"' '"lm_head"' \
+  "\"base_model_name_or_path\": \"$data/model.safetensors\""; do
+  grep -qF "$line" "$config" || fail "adapter_config.json lacks $line"
+done
+
+# A forward takes the adapters that a training wrote; and a checkpoint goes on, on another mesh.
+make forward plain -D how=lora -D infer=true -D tp=2 &&
+  start "$WORK/forward" "$WORK/forward" --weights "$data/model.safetensors" --adapter "$WORK/adapters_dp.adapter" \
+    --data "$data/data.safetensors" || fail "a forward with adapters"
+"$TOOLS/compare_safetensors" "$data/outputs.safetensors" "$WORK/forward.saved/outputs.safetensors" 2e-5 ||
+  fail "a forward with adapters: other outputs"
+start "$WORK/adapters" "$WORK/first" --weights "$data/model.safetensors" --adapter "$data/adapter/adapter_model.safetensors" \
+  --data "$data/data.safetensors" --steps 9 &&
+  start "$WORK/adapters_dp_tp" "$WORK/rest" --load "$WORK/first.saved" --data "$data/data.safetensors" || fail "going on"
+tail -n 11 "$WORK/adapters.golden" > "$WORK/rest.golden"
+same_losses "going on" "$WORK/rest.losses" "$WORK/rest.golden" 1e-5
+
+# refuses MESSAGE NAME ARGUMENTS...
+refuses() {
+  local message=$1 name=$2
+  shift 2
+  ! start "$WORK/$name" "$WORK/refused" --data "$data/data.safetensors" "$@" > "$WORK/refused.log" 2>&1 ||
+    fail "not refused: $*"
+  grep -qF -e "$message" "$WORK/refused.log" "$WORK/refused.out" || { cat "$WORK/refused.log"; fail "no '$message'"; }
+}
+make other plain -D how=lora -D alpha=3
+refuses "its lora_alpha is 6, and the program's is 3" other --weights "$data/model.safetensors" --adapter "$data/adapter"
+refuses "this program has no adapters" bias --adapter "$data/adapter"
+refuses "this program has no adapters" bias --export-adapter "$WORK/none"
+refuses "which is no adapter of the program" adapters --adapter "$data/model.safetensors"
+mkdir -p "$WORK/foreign" && cp "$data/trained.safetensors" "$WORK/foreign/adapter_model.safetensors"
+refuses "which this job would replace" adapters --export-adapter "$WORK/foreign"
+finish "frozen parameters and adapters train as in PyTorch and PEFT"
