@@ -85,13 +85,14 @@ train_golden() {
   same_losses "$name" "$WORK/$name.losses" "$WORK/golden.losses"
 }
 
-# beside LOG COMMAND...: runs it in the background, as many at once as there are cores; its output goes to LOG.
-# It fails if the command fails or something in it calls fail.
+# beside LOG COMMAND...: runs it in the background, `at_once` of them at once, as many as there are cores unless
+# a script says otherwise; its output goes to LOG. It fails if the command fails or something in it calls fail.
+at_once=$(nproc)
 running=0
 beside() {
   local log=$1
   shift
-  [ $running -lt "$(nproc)" ] || one_is_done
+  [ $running -lt "$at_once" ] || one_is_done
   (failures=0; "$@"; [ $failures -eq 0 ]) > "$log" 2>&1 &
   running=$((running + 1))
 }

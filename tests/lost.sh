@@ -15,6 +15,7 @@
 optimized=-O1
 every=7
 [ "${LOST:-}" != all ] || every=1
+at_once=$((3 * at_once)) # the jobs mostly wait
 seconds=20 # until a job has ended: much more than it takes, and less than any other deadline
 libraries+=(-Wl,--wrap={reduce_scatter,reduce_parcels}) # the runtime's own are disturbed as MPI's are
 
@@ -76,7 +77,6 @@ program=three
 beside "$WORK/kill.three.log" lost kill.three kill:0:$((before + step + 2)) \
   "^rank 1: error: .*; rank 0 is gone$"
 program=llama
-all_are_done
 beside "$WORK/stop.log" lost stop "stop:1:$((before + step + 5))" \
   "^rank 0: error: nothing has moved for [0-9]+ s $waited; rank 1 is stopped$" --deadline 3
 
@@ -121,18 +121,12 @@ for who in 0 1; do
     beside "$WORK/early.kill.$who.$where.log" early "early.kill.$who.$where" "kill:$who:$where" "$pattern"
   done
 done
-all_are_done
-# They mostly wait: all at once.
 for who in 0 1; do
   for where in load init met end; do
-    running=0
     beside "$WORK/early.stop.$who.$where.log" early "early.stop.$who.$where" "stop:$who:$where" \
       "^rank $((1 - who)): error: nothing has moved for [0-9]+ s in MPI_[A-Za-z_]+ \(cpu\.c:[0-9]+\); rank $who is stopped$" --deadline 5
   done
 done
-running=8
-all_are_done
-cat "$WORK"/early.*.log
 
 # One rank refuses the file to load. The first rank that leaves makes the launcher end the other one, which
 # prints only its reason, however late it is.
@@ -145,8 +139,6 @@ for who in 0 1; do
     beside "$WORK/told.$who.$where.log" early "told.$who.$where" "late:$who:$where" "^rank 0: error: $WORK: $refusal" --data "$WORK"
   done
 done
-all_are_done
-cat "$WORK"/told.*.log
 
 # at_random NAME SIGNAL RANK: at a random time after the rank has started.
 at_random() {
@@ -167,8 +159,6 @@ for ((k = 0; k < ${SOAK:+12}0; k++)); do
   signals=(KILL STOP KILL TERM) # a rank that stops within a step waits as long as its deadline
   seconds=20 beside "$WORK/random.$k.log" at_random "random.$k" ${signals[k / 2 % 4]} $((k % 2))
 done
-all_are_done
-[ -z "${SOAK:-}" ] || cat "$WORK"/random.*.log
 for ((k = 0; k < 10; k++)); do beside "$WORK/delay.$k.log" disturbed "delay.$k" "delay:$k"; done
 all_are_done
 
@@ -178,5 +168,6 @@ for ((k = 0; k < 10; k++)); do
   cmp "$WORK/delay.$k.replicas.0" "$WORK/delay.$k.replicas.1" || fail "delay $k: replicas differ"
 done > "$WORK/hashes"
 [ "$(sort -u "$WORK/hashes" | wc -l)" = 1 ] || fail "slow ranks change what is saved"
-cat "$WORK"/kill.*.log "$WORK/stop.log"
+cat "$WORK"/{kill,early,told}.*.log "$WORK/stop.log"
+[ -z "${SOAK:-}" ] || cat "$WORK"/random.*.log
 finish "of $step collectives of a step every ${every}th was the last of a rank; 10 slow runs left the same bits"
