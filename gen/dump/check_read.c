@@ -70,6 +70,15 @@ static int stored_in(int value)
   return storage == value ? NONE : storage;
 }
 
+static int *modules_in; /* by module: how many are called by it */
+
+static void count_modules(void)
+{
+  modules_in = alloc((size_t)(graph->nmodule + 1) * sizeof *modules_in);
+  for (int m = 0; m < graph->nmodule; m++)
+    if (graph->module[m].parent != NONE) modules_in[graph->module[m].parent]++;
+}
+
 static void check_family(int value)
 {
   const struct value *v = &graph->value[value];
@@ -77,6 +86,8 @@ static void check_family(int value)
        "a family has no such value");
   need(v->family == NONE || graph->value[v->family].family == v->family,
        "the family is that of no value of the first module");
+  need(v->family == NONE || v->step || v->index < modules_in[v->list],
+       "its list has no such module");
   need(!v->step || v->initial != NONE, "what is carried begins with nothing");
   need(ends(value, carried_from), "what is carried begins with itself");
 }
@@ -209,6 +220,7 @@ static void check_scheduled(int id)
 static void check_op(int id)
 {
   const struct op *op = &graph->op[id];
+  need(!(op->dims >> MAX_DIMS), "it names dimensions that no value has");
   need(op->kind != OP_await ||
            (op->awaits != NONE && scheduled(&graph->op[op->awaits])->overlapped),
        "it awaits what is not overlapped");
@@ -323,6 +335,7 @@ void check_dump(const int *op_line, const int *value_line)
 {
   line = 0;
   check_modules();
+  count_modules();
   check_styles();
   check_calls();
   check_others();
