@@ -186,7 +186,8 @@ static bool hold_use(const struct kept *kept, const struct member *m, const stru
     if (slice->ndim > 0) at[0] -= shift;
     if (!is_in_part(use, at, slice->ndim)) continue;
     return failed(why, "%s: %s is %" PRId64 ", but %s at %s:%d takes %s", path_of(kept), place, x,
-                  use->what, program.plan, use->line, taken_text(use, taken));
+                  use->what, plan_file(program.plan, use->line), plan_line(use->line),
+                  taken_text(use, taken));
   }
   return true;
 }
@@ -242,7 +243,8 @@ bool numbers_computed(int t, struct failure *why)
     target_get(&note, notes + (size_t)i * sizeof note, sizeof note);
     if (note == 0) continue;
     return failed(why, "%s:%d: %s takes indices from %s, but by step %d it was given %lld",
-                  program.plan, use->line, use->what, taken_text(use, taken), t, noted_index(note));
+                  plan_file(program.plan, use->line), plan_line(use->line), use->what,
+                  taken_text(use, taken), t, noted_index(note));
   }
   return true;
 }

@@ -241,7 +241,8 @@ static void tell_not_finite(int t)
   fprintf(stderr,
           "rank %d: warning: by step %d, %s (%s:%d) is %s at element %ld of this rank's part: the "
           "first value that is not finite\n",
-          me.rank, t, name, program.plan, first.line, first.is_nan ? "nan" : "infinite", first.at);
+          me.rank, t, name, plan_file(program.plan, first.line), plan_line(first.line),
+          first.is_nan ? "nan" : "infinite", first.at);
 }
 
 // Step `*saved` is already in the folder; *last is the last step that was run.

@@ -13,6 +13,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
 
 #ifdef TPGEN_CUDA
 #include <cuda_runtime.h>
@@ -74,7 +75,7 @@ struct tensor {
 // Integers that are used as indices: each is at least 0 and less than `below`, or `ignored`.
 struct index_use {
   const char *what; // "embedding"
-  int line;         // of the plan
+  int line;         // of the plan: see plan_file
   long below;
   bool ignores;
   long ignored;
@@ -99,7 +100,7 @@ enum last_batch { LAST_UNTOLD, LAST_SMALLER, LAST_DROPPED };
 enum arithmetic { FLOAT32, TFLOAT32, BFLOAT16 };
 
 struct program {
-  const char *plan; // the plan's path, as it was given
+  const char *plan; // the plan's path, as it was given; behind it those of the files it requires
   const char *hash; // of the plan and all other inputs of tpgen: 16 hexadecimal digits
   int world;        // ranks in the whole job
   unsigned long long seed;
@@ -176,6 +177,20 @@ struct rank {
 };
 
 extern const struct program program;
+
+// A line of the plan may be one of a file that the plan requires: file n's lines are counted from
+// n * LINES_OF_FILE on.
+enum { LINES_OF_FILE = 10000000 };
+static inline const char *plan_file(const char *plan, int line)
+{
+  const char *file = plan;
+  for (int n = line / LINES_OF_FILE; n > 0; n--) file += strlen(file) + 1;
+  return file;
+}
+static inline int plan_line(int line)
+{
+  return line % LINES_OF_FILE;
+}
 extern const struct rank rank;
 
 // Fills the inputs with batch number i of the data, counted from 0. Without data they are

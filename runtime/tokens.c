@@ -264,7 +264,8 @@ static bool below_vocabulary(const struct tokens *t, const struct token_file *f,
     const unsigned long long place = first + i;
     if (t->use)
       return failed(why, "%s: token %llu is %u, but %s at %s:%d takes 0 to %ld", f->path, place,
-                    token, t->use->what, program.plan, t->use->line, t->use->below - 1);
+                    token, t->use->what, plan_file(program.plan, t->use->line),
+                    plan_line(t->use->line), t->use->below - 1);
     return failed(why, "%s: token %llu is %u, which is not below the vocabulary of %.0f", f->path,
                   place, token, t->vocabulary);
   }

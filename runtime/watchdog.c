@@ -62,7 +62,9 @@ static void put_place(FILE *to, const struct place *at)
   const char *base = strrchr(at->file, '/');
   fprintf(to, " in %.*s (%s:%d)", (int)strcspn(at->call, "("), at->call, base ? base + 1 : at->file,
           at->line);
-  if (at->plan_line > 0) fprintf(to, ", which %s:%d asks for", program.plan, at->plan_line);
+  if (at->plan_line > 0)
+    fprintf(to, ", which %s:%d asks for", plan_file(program.plan, at->plan_line),
+            plan_line(at->plan_line));
 }
 
 // One write, so that the lines of several ranks do not mix.

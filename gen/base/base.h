@@ -274,11 +274,29 @@ void put_in_place(const struct change *change, int n, const struct lists *lists)
 /* Before tpgen ends with an error: undoes the changes begun, and says what the folder contains. */
 void keep_output(void);
 
+/* -------------------------------------------------------------------------------- plan_files.c */
+
+/* A plan may require further files, which are numbered from 1. A line of file n is told as n *
+   LINES_OF_FILE + line wherever a line of the plan may stand. The name is relative to the plan's
+   folder; add_plan_file returns the number. */
+enum { LINES_OF_FILE = 10000000, MOST_PLAN_FILES = 32 };
+int add_plan_file(const char *name);
+int plan_files(void);
+void forget_plan_files(void);
+/* The name of the required file of the line; NULL: the line is the plan's own. */
+const char *required_file(int line);
+/* The length of the folder at the beginning of a path, with its slash. */
+int folder_length(const char *path);
+/* The message, in which "line 20000012" has become "line 12 of lib/x.lua". */
+void tell_files(char *to, size_t room, const char *message);
+
 /* -------------------------------------------------------------------------------------- text.c */
 
 /* As printf into the arena. */
 char *text(const char *format, ...) __attribute__((format(printf, 1, 2)));
 char *copy_text(const char *s);
+/* The path of the file of a line, if the plan's own path is `plan`. */
+char *file_of_line(const char *plan, int line);
 char *grouped(int64_t n); /* 1234567 as "1,234,567" */
 void put(struct buffer *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void put_text(struct buffer *b, const char *s, size_t length);

@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -19,6 +20,7 @@ static const char *plan_path = "plan";
 void open_messages(void)
 {
   plan_path = "plan";
+  forget_plan_files();
   if (left) munmap(left, sizeof *left);
   left = mmap(NULL, sizeof *left, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (left != MAP_FAILED) return;
@@ -91,15 +93,18 @@ void report_child_error(void)
 
 void plan_error(int line, const char *format, ...)
 {
-  char what[3072];
+  char raw[2048], what[3072];
   va_list list;
   va_start(list, format);
-  vsnprintf(what, sizeof what, format, list);
+  vsnprintf(raw, sizeof raw, format, list);
   va_end(list);
-  const char *at = line > 0 ? ":" : "";
+  tell_files(what, sizeof what, raw);
+  const char *at = line > 0 ? ":" : "", *name = required_file(line);
+  int folder = name ? folder_length(plan_path) : (int)strlen(plan_path);
   char digits[16] = "";
-  if (line > 0) snprintf(digits, sizeof digits, "%d", line);
-  snprintf(left->text, sizeof left->text, "%s%s%s: error: %s", plan_path, at, digits, what);
+  if (line > 0) snprintf(digits, sizeof digits, "%d", name ? line % LINES_OF_FILE : line);
+  snprintf(left->text, sizeof left->text, "%.*s%s%s%s: error: %s", folder, plan_path,
+           name ? name : "", at, digits, what);
   left->is_there = true;
   if (in_child) _exit(1);
   report_child_error();

@@ -259,3 +259,9 @@ ssize_t read_up_to(int file, void *to, size_t size)
   }
   return (ssize_t)n;
 }
+
+char *file_of_line(const char *plan, int line)
+{
+  const char *name = required_file(line);
+  return name ? text("%.*s%s", folder_length(plan), plan, name) : copy_text(plan);
+}

@@ -264,6 +264,17 @@ static void add_runtime(void)
   }
 }
 
+/* The plan's path, and behind it those of the files that it requires, each with a zero. */
+static char *plan_string(void)
+{
+  struct buffer b = {0};
+  put(&b, "%s", string_text(plan_shown()));
+  for (int i = 1; i <= plan_files(); i++)
+    put(&b, " \"\\0\" %s", string_text(file_shown(i * LINES_OF_FILE)));
+  if (plan_files()) put(&b, " \"\\0\"");
+  return b.text;
+}
+
 static void add_kernels(void)
 {
   const char *suffix = target->source;
@@ -275,7 +286,7 @@ static void add_kernels(void)
   share_bodies();
   add_text(text("kernels.%s", suffix),
            fill(c, common[0], common[1], common[2], common[3], common[4], common[5], "kernels",
-                kernel_definitions(), "plan_string", string_text(plan_shown()), NULL));
+                kernel_definitions(), "plan_string", plan_string(), NULL));
   add_text("kernels.h", fill(h, common[0], common[1], common[2], common[3], common[4], common[5],
                              "includes", kernel_includes(), "constants", constants_text(),
                              "prototypes", kernel_prototypes(), NULL));

@@ -2,7 +2,9 @@
    of fields are rows of fields.h; a usual field (usual.c) is left out.
 
      file     = "after" PASS "plan" TEXT "for" ("cpu" | "cuda") { line }
-     line     = "mesh" NAME SIZE fields               a dimension of the mesh
+     line     = "file" TEXT                           that the plan requires: lines of file n are
+                                                      counted from 10000000 n on
+              | "mesh" NAME SIZE fields               a dimension of the mesh
               | "device" NAME fields
               | "group" "over" NAME {"," NAME}        of ranks
               | "module" PATH fields                  parents first
@@ -275,12 +277,19 @@ static void read_block(const char *name)
   graph->function[function].nop = ops.n;
 }
 
+static void read_file_name(void)
+{
+  if (plan_files() == MOST_PLAN_FILES) unexpected("no further file");
+  add_plan_file(token_text());
+}
+
 static void read_line(void)
 {
   static const struct {
     const char *word;
     void (*read)(void);
-  } lines[] = {{"mesh", read_mesh},
+  } lines[] = {{"file", read_file_name},
+               {"mesh", read_mesh},
                {"device", read_device},
                {"group", read_group},
                {"module", read_module},

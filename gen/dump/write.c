@@ -543,6 +543,11 @@ static void put_head(void)
   put(&d.b, "after %s plan ", pass_name[d.after]);
   put_quoted(plan_options->path ? plan_options->path : "");
   put(&d.b, " for %s\n", target->name);
+  for (int i = 1; i <= plan_files(); i++) {
+    put(&d.b, "file ");
+    put_quoted(file_of_line("", i * LINES_OF_FILE));
+    put(&d.b, "\n");
+  }
 }
 
 const char *dump_text(enum pass after)

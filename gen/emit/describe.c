@@ -22,7 +22,7 @@ char *layouts_text(const struct op *op)
 
 static char *where(int line)
 {
-  return line > 0 ? text("%s:%d", plan_shown(), line) : copy_text(plan_shown());
+  return line > 0 ? place_shown(line) : copy_text(plan_shown());
 }
 
 /* "plans/toy.lua:14, 34": the plan's lines of the operations of a kernel. */
@@ -30,14 +30,16 @@ static char *lines_of(const struct op *op)
 {
   if (!op_row[op->kind].composed) return where(op->line);
   struct buffer b = {0};
+  int last = 0;
   for (int k = 0; k < op->nbody; k++) {
     int line = graph->op[op->body[k]].line;
     bool told = false;
     for (int i = 0; i < k; i++) told |= graph->op[op->body[i]].line == line;
-    if (!told && !b.length)
-      put(&b, "%s:%d", plan_shown(), line);
-    else if (!told)
-      put(&b, ", %d", line);
+    if (told) continue;
+    bool same_file = b.length && line / LINES_OF_FILE == last / LINES_OF_FILE;
+    put(&b, "%s%s", b.length ? ", " : "",
+        same_file ? text("%d", line % LINES_OF_FILE) : place_shown(line));
+    last = line;
   }
   return b.text;
 }

@@ -25,10 +25,10 @@ static const struct {
                  {"table", luaopen_table, {NULL}},
                  {"utf8", luaopen_utf8, {NULL}}};
 
-static const char *const absent[] = {
-    "_G",    "collectgarbage", "coroutine",  "debug",  "dofile", "io",
-    "load",  "loadfile",       "loadstring", "next",   "os",     "package",
-    "pcall", "require",        "setfenv",    "unpack", "warn",   "xpcall"};
+static const char *const absent[] = {"_G",   "collectgarbage", "coroutine", "debug",      "dofile",
+                                     "io",   "load",           "loadfile",  "loadstring", "next",
+                                     "os",   "package",        "pcall",     "setfenv",    "unpack",
+                                     "warn", "xpcall"};
 
 /* ----------------------------------------------------------------------------- the nearest name */
 

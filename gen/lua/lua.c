@@ -119,17 +119,24 @@ static void hash_input(void)
 
 /* --------------------------------------------------------------------------------------- errors */
 
-/* Skips "(plan):14: " and stores the line. */
+/* Skips "(plan):14: ", or "(plan)2:14: " of a required file, and stores the line. */
 static const char *without_place(const char *message, int *line)
 {
-  bool plans = !strncmp(message, PLAN_NAME ":", strlen(PLAN_NAME ":"));
+  size_t name = strlen(PLAN_NAME);
+  bool plans = !strncmp(message, PLAN_NAME, name);
+  int file = 0;
+  if (plans) {
+    size_t digits = strspn(message + name, "0123456789");
+    file = required_number(text("=%.*s", (int)(name + digits), message));
+    plans = message[name + digits] == ':';
+  }
   bool own = !strncmp(message, OWN_NAME ":", strlen(OWN_NAME ":"));
   if (!plans && !own) return message;
   const char *digits = strchr(message, ':') + 1;
   char *rest;
   long number = strtol(digits, &rest, 10);
   if (rest == digits || strncmp(rest, ": ", 2) != 0) return message;
-  if (plans) *line = (int)number;
+  if (plans) *line = file * LINES_OF_FILE + (int)number;
   return rest + 2;
 }
 
@@ -337,7 +344,8 @@ static void push_bindings(lua_State *L)
   set_tensor_bindings(L);
   set_range_bindings(L);
   set_training_bindings(L);
-  set_file_bindings(L);
+  set_json_bindings(L);
+  set_require_bindings(L);
   set_surplus_bindings(L);
   set_keyword_bindings(L);
 }

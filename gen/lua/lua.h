@@ -6,10 +6,14 @@
 #include "ir/ir.h"
 #include "sharding/sharding.h"
 
+/* The function of the plan's that wants a file. */
+enum wanted_by { BY_READ_JSON, BY_REQUIRE };
+
 /* What the process that reads the plan leaves for its parent, however it ends. */
 struct sandbox {
   volatile int line; /* the plan's current line; 0: none */
-  char wanted[1024]; /* path of a file that it needs, or "": see json_files.c */
+  char wanted[1024]; /* path of a file that it needs, or "": see wanted_files.c */
+  enum wanted_by wanted_by;
   size_t printed;
   char print[1 << 16];
 };
@@ -81,7 +85,8 @@ struct held {
 #define CLASS_OF lua_upvalueindex(6)
 enum { TABLES = 6 };
 
-/* The plan's name in Lua's messages, which begin "name:line: "; OWN_NAME: our own files. */
+/* The plan's name in Lua's messages, which begin "name:line: ". Behind it stands the number of a
+   required file. OWN_NAME: our own files. */
 #define PLAN_NAME "(plan)"
 
 /* A placement as Lua holds it: whether the plan gave the turn, too. */
@@ -192,12 +197,8 @@ bool is_below_plan(const char *directory, const char *path);
 
 /* -------------------------------------------------------------------------------- json_files.c */
 
-/* If the sandbox has requested a file, reads it, so that the plan can start again; false if there
-   is no request. A file that the plan may not see is the plan's error. */
-bool read_wanted_file(void);
-uint64_t hash_files(uint64_t hash);
-/* Adds the file functions to the table at the top of the stack. */
-void set_file_bindings(struct lua_State *L);
+/* Adds read_json to the table at the top of the stack. */
+void set_json_bindings(struct lua_State *L);
 
 /* ---------------------------------------------------------------------------------- keywords.c */
 
@@ -277,6 +278,13 @@ void open_frames(void);
 void call_unwatched(struct lua_State *L, int arguments);
 void follow_lines(struct lua_State *L, bool follow);
 
+/* ----------------------------------------------------------------------------------- require.c */
+
+/* Adds what require is made of to the table at the top of the stack. */
+void set_require_bindings(struct lua_State *L);
+/* Of a function's source, as Lua tells it: 0 the plan, the number of a required file, or NONE. */
+int required_number(const char *source);
+
 /* ----------------------------------------------------------------------------------- sandbox.c */
 
 extern struct sandbox *sandbox;
@@ -307,5 +315,14 @@ void set_training_bindings(struct lua_State *L);
 
 /* Adds the functions for ranges of values to the table at the top. */
 void set_range_bindings(struct lua_State *L);
+
+/* ------------------------------------------------------------------------------ wanted_files.c */
+
+/* If the sandbox has requested a file, reads it, so that the plan can start again; false if there
+   is no request. A file that the plan may not see is the plan's error. */
+bool read_wanted_file(void);
+uint64_t hash_files(uint64_t hash);
+/* In the sandbox: the file's text. Ends the process, with a request, if it is not read yet. */
+const char *wanted_text(enum wanted_by by, const char *path, size_t *length);
 
 #endif

@@ -10,7 +10,7 @@
    own stack; here it stays. Lines are tracked only in the plan's functions; most of ours are not
    tracked at all. */
 struct frame {
-  int line;
+  int line, first; /* first: what is added to a line of the function's file */
   bool of_plan;
 };
 static struct frame *frame;
@@ -33,7 +33,9 @@ static void enter_function(lua_State *L, lua_Debug *about)
   frame[depth].of_plan = false;
   if (is_of_c(L, about)) return;
   lua_getinfo(L, "S", about);
-  frame[depth].of_plan = !strcmp(about->source, "=" PLAN_NAME);
+  int file = required_number(about->source);
+  frame[depth].of_plan = file != NONE;
+  frame[depth].first = file * LINES_OF_FILE;
   follow_lines(L, frame[depth].of_plan);
 }
 
@@ -63,7 +65,7 @@ static void watch(lua_State *L, lua_Debug *about)
     break;
   default:
     count_step();
-    if (frame[depth].of_plan) frame[depth].line = about->currentline;
+    if (frame[depth].of_plan) frame[depth].line = frame[depth].first + about->currentline;
   }
   sandbox->line = frame[depth].line;
 }

@@ -9,6 +9,16 @@ const char *plan_shown(void)
   return printable(*plan_options->path == '/' ? slash + 1 : plan_options->path);
 }
 
+const char *file_shown(int line)
+{
+  return printable(file_of_line(plan_shown(), line));
+}
+
+char *place_shown(int line)
+{
+  return text("%s:%d", file_shown(line), line % LINES_OF_FILE);
+}
+
 const char *shown_operand(int value)
 {
   return printable(spoken_name(value));

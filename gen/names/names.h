@@ -89,6 +89,10 @@ char *wrapped_lines(const char *s, bool ours);
 
 /* The plan's path as comments and files show it: of an absolute path only the last name. */
 const char *plan_shown(void);
+/* The file of the line as it is shown, and "plans/toy.lua:14": also of a file that the plan
+   requires. */
+const char *file_shown(int line);
+char *place_shown(int line);
 /* An operation in the model's words: "relu = relu(in_proj + in_proj.bias)". */
 char *expression_text(const struct op *op);
 const char *shown_operand(int value);

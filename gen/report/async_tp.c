@@ -59,8 +59,8 @@ static void put_asked(struct buffer *b, const struct async *asked)
     n++;
     cut += graph->async_tp_result[i].pieces > 0;
   }
-  put(b, "\nasync_tp over %s, %s:%d: %s\n", printable(graph->mesh.name[asked->mesh_dim]),
-      plan_shown(), asked->line, outcome_text(asked, cut, n));
+  put(b, "\nasync_tp over %s, %s: %s\n", printable(graph->mesh.name[asked->mesh_dim]),
+      place_shown(asked->line), outcome_text(asked, cut, n));
   for (int i = 0; i < graph->nasync_tp_result; i++)
     if (is_of(&graph->async_tp_result[i], asked)) put_fate(b, &graph->async_tp_result[i]);
 }
@@ -84,8 +84,9 @@ json_t *json_async_tp(void)
     json_t *one = json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:i}", "kind", op_row[op->kind].name,
                             "group", printable(graph->group[op->group].name), "value",
                             printable(value_name(op->in[0])), "phase", phase_name[op->phase],
-                            "line", plan_options->async[p->async].line, "times", p->times, "pieces",
-                            p->pieces ? p->pieces : 1);
+                            "line", plan_options->async[p->async].line % LINES_OF_FILE, "times",
+                            p->times, "pieces", p->pieces ? p->pieces : 1);
+    add_file_of(one, plan_options->async[p->async].line);
     if (p->tried) {
       json_member(one, "whole_ns", json_integer(p->whole / 1000));
       json_member(one, "quickest_pieces", json_integer(p->tried));

@@ -25,19 +25,25 @@ static char *made_by(const struct op *op)
   return op->why && op->kind != OP_view ? comment_text(op) : expression_text(op);
 }
 
+/* "line 14", or the place in another file than the plan. */
+static char *line_shown(int line)
+{
+  return line < LINES_OF_FILE ? text("line %d", line) : place_shown(line);
+}
+
 static void explain_value(int value)
 {
   const struct value *v = &graph->value[value];
-  put(&told, "%s  %s%s  %s  (%s:%d)\n", printable(value_name(value)), type_name(v->type),
-      shape_text(v->shape), layout_text(v->layout), plan_shown(), v->line);
+  put(&told, "%s  %s%s  %s  (%s)\n", printable(value_name(value)), type_name(v->type),
+      shape_text(v->shape), layout_text(v->layout), place_shown(v->line));
   if (v->role == PARAMETER) put(&told, "  placed by %s\n", asked_by(value));
   if (v->op != NONE) put(&told, "  made by %s\n", made_by(&graph->op[v->op]));
   for (int i = 0; i < graph->norder; i++) {
     const struct op *op = &graph->op[graph->order[i]];
     for (int k = 0; k < op->nin; k++)
       if (op->in[k] == value)
-        put(&told, "  %s: read by %s at line %d, %s%s%s\n", phase_name[op->phase],
-            op_row[op->kind].name, op->line, layouts_text(op), op->why ? ": " : "",
+        put(&told, "  %s: read by %s at %s, %s%s%s\n", phase_name[op->phase], op_row[op->kind].name,
+            line_shown(op->line), layouts_text(op), op->why ? ": " : "",
             op->why ? printable(op->why) : "");
   }
 }

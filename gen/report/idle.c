@@ -26,6 +26,7 @@ void tell_idle(void)
     const char *idle = idle_text(d);
     if (idle)
       fprintf(stderr, "%s:%d: note: %s; a style, fully_shard or distribute cuts along it\n",
-              plan_options->path, graph->mesh.line, idle);
+              file_of_line(plan_options->path, graph->mesh.line), graph->mesh.line % LINES_OF_FILE,
+              idle);
   }
 }

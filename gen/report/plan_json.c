@@ -35,16 +35,32 @@ static void add_stream(json_t *object, const struct op *op)
   json_member(object, "waited_for_ns", json_integer(waited / 1000));
 }
 
+/* The file of a line that is not in the plan itself. */
+void add_file_of(json_t *object, int line)
+{
+  if (line >= LINES_OF_FILE) json_member(object, "file", json_string(file_shown(line)));
+}
+
+static json_t *json_files(void)
+{
+  json_t *list = json_array();
+  for (int i = 1; i <= plan_files(); i++)
+    json_append(list, json_string(file_shown(i * LINES_OF_FILE)));
+  return list;
+}
+
 static void add_collective(void *to, int id, int times)
 {
   const struct op *op = &graph->op[id];
   if (!is_collective(op->kind)) return;
   struct busiest most = busiest_of(op);
-  json_t *object = json_pack(
-      "{s:s, s:s, s:I, s:I, s:I, s:i, s:i, s:s, s:i, s:s}", "kind", kind_of(op), "group",
-      printable(graph->group[op->group].name), "bytes", (json_int_t)bytes_brought(op), "sent",
-      (json_int_t)most.sent, "received", (json_int_t)most.received, "ranks", group_size(op->group),
-      "times", times, "phase", phase_name[op->phase], "line", op->line, "why", printable(op->why));
+  json_t *object =
+      json_pack("{s:s, s:s, s:I, s:I, s:I, s:i, s:i, s:s, s:i, s:s}", "kind", kind_of(op), "group",
+                printable(graph->group[op->group].name), "bytes", (json_int_t)bytes_brought(op),
+                "sent", (json_int_t)most.sent, "received", (json_int_t)most.received, "ranks",
+                group_size(op->group), "times", times, "phase", phase_name[op->phase], "line",
+                op->line % LINES_OF_FILE, "why", printable(op->why));
+  add_file_of(object, op->line);
   if (target->streams) add_stream(object, op);
   json_append(to, object);
 }
@@ -73,13 +89,14 @@ static json_t *json_chain(const struct chain *c)
   const struct op *op = first_step(c);
   const struct value *v = moved_value(c);
   struct busiest most = busiest_in(c->nstep, c->step, NULL);
-  json_t *object =
-      json_pack("{s:s, s:s, s:o, s:s, s:s, s:o, s:I, s:I, s:i, s:s, s:i, s:s}", "value",
-                printable(value_name((int)(v - graph->value))), "type", type_name(v->type), "shape",
-                json_shape(v->shape), "from", layout_text(layout_before(c)), "to",
-                layout_text(layout_reached(c)), "steps", json_steps(c), "sent",
-                (json_int_t)most.sent, "received", (json_int_t)most.received, "times", c->times,
-                "phase", phase_name[op->phase], "line", op->line, "why", printable(op->why));
+  json_t *object = json_pack(
+      "{s:s, s:s, s:o, s:s, s:s, s:o, s:I, s:I, s:i, s:s, s:i, s:s}", "value",
+      printable(value_name((int)(v - graph->value))), "type", type_name(v->type), "shape",
+      json_shape(v->shape), "from", layout_text(layout_before(c)), "to",
+      layout_text(layout_reached(c)), "steps", json_steps(c), "sent", (json_int_t)most.sent,
+      "received", (json_int_t)most.received, "times", c->times, "phase", phase_name[op->phase],
+      "line", op->line % LINES_OF_FILE, "why", printable(op->why));
+  add_file_of(object, op->line);
   if (bound_of(c) != NONE) json_member(object, "bound", json_integer(bound_of(c)));
   if (seconds_of(c) > 0) json_member(object, "seconds", json_real(seconds_of(c)));
   return object;
@@ -193,6 +210,7 @@ void report_json(struct buffer *b)
       TPGEN_VERSION, "plan", plan_shown(), "hash", plan_options->hash, "target", target->name,
       "ranks", world_size(), "mesh", mesh, "parameters", json_parameters(), "collectives",
       collectives, "redistributions", json_chains(), "memory_of_rank", memory);
+  if (plan_files()) json_member(whole, "files", json_files());
   if (graph->nended) json_member(whole, "ended_early", json_early_ends());
   if (plan_options->nasync) json_member(whole, "async_tp", json_async_tp());
   if (device()) json_member(whole, "simulated_step", json_step());

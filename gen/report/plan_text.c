@@ -68,15 +68,22 @@ static void put_precision(struct buffer *b)
   if (plan_options->tf32) put(b, "precision    products of f32 may round their operands to TF32\n");
 }
 
+/* The place without the plan's path, if it is in the plan: ":14". */
+static const char *without_plan(const char *place)
+{
+  const char *plan = plan_shown();
+  size_t n = strlen(plan);
+  return !strncmp(place, plan, n) && place[n] == ':' ? place + n : place;
+}
+
 char *asked_by(int value)
 {
   const struct value *v = &graph->value[value];
-  const char *path = plan_shown();
-  const char *by = v->style == NONE ? text("%s:%d", path, v->line)
-                                    : text("%s:%d %s", path, graph->style[v->style].line,
-                                           graph->style[v->style].name);
-  if (!is_kept_cut(value)) return (char *)by;
-  return text("%s, :%d %s", by, graph->unit[v->unit].line, graph->unit[v->unit].who);
+  const struct style *s = v->style == NONE ? NULL : &graph->style[v->style];
+  char *by = s ? text("%s %s", place_shown(s->line), s->name) : place_shown(v->line);
+  if (!is_kept_cut(value)) return by;
+  const struct unit *unit = &graph->unit[v->unit];
+  return text("%s, %s %s", by, without_plan(place_shown(unit->line)), unit->who);
 }
 
 static bool *trained; /* by value, of a parameter: an update writes it */
@@ -159,7 +166,7 @@ static void put_parameters(struct buffer *b)
     for (int d = 0; d < graph->mesh.ndim; d++) put(&row, "%-6s ", placement_text(v->layout.on[d]));
     bool lost = graph->loss != NONE && !trained[first];
     put_row(b, &row,
-            text("%s%s", asked_by(first) + strlen(plan_shown()),
+            text("%s%s", without_plan(asked_by(first)),
                  v->frozen ? "; frozen"
                  : lost    ? "; not trained: the loss does not depend on it"
                            : ""));
@@ -227,9 +234,9 @@ static void put_chain(struct buffer *b, const struct chain *c)
     put(&what, "%s: %s: %s%s", reduced_text(op), step_layouts(op), printable(op->why),
         op->packed && !lies_in_buffer(op) ? ", packed before and unpacked after" : "");
   else
-    put(&what, "%s %s%s: %s -> %s: %s, %s:%d", printable(value_name((int)(v - graph->value))),
+    put(&what, "%s %s%s: %s -> %s: %s, %s", printable(value_name((int)(v - graph->value))),
         type_name(v->type), shape_text(v->shape), layout_text(layout_before(c)),
-        layout_text(layout_reached(c)), printable(op->why), plan_shown(), op->line);
+        layout_text(layout_reached(c)), printable(op->why), place_shown(op->line));
   if (only) put(&what, "%s", packing_text(c));
   if (!only && seconds_of(c) > 0) put(&what, ", %s by the model", seconds_text(seconds_of(c)));
   put(b, "%s\n", wrapped(what.text, " ", "          "));
@@ -289,8 +296,8 @@ static void put_memory(struct buffer *b)
     put(b, "  %-12s %16s B   an allowance for %s\n", "libraries", grouped(library_reserve()),
         target->libraries);
   if (graph->mesh.memory)
-    put(b, "  %-12s %16s B   of a rank, %s:%d\n", "limit", grouped(graph->mesh.memory),
-        plan_shown(), graph->mesh.line);
+    put(b, "  %-12s %16s B   of a rank, %s\n", "limit", grouped(graph->mesh.memory),
+        place_shown(graph->mesh.line));
 }
 
 static void put_early_ends(struct buffer *b)
@@ -306,6 +313,8 @@ void report_text(struct buffer *b)
 {
   put(b, "tpgen %s   %s (%s)   target %s\n\nmesh         %s: %d ranks\n", TPGEN_VERSION,
       plan_shown(), plan_options->hash, target->name, mesh_text(), world_size());
+  for (int i = 1; i <= plan_files(); i++)
+    put(b, "%s%s\n", i > 1 ? "             " : "with         ", file_shown(i * LINES_OF_FILE));
   for (int d = 0; d < graph->mesh.ndim; d++)
     if (idle_text(d)) put(b, "             %s\n", idle_text(d));
   put_precision(b);

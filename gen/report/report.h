@@ -106,6 +106,8 @@ void put_order(struct buffer *b);
 /* --------------------------------------------------------------------------------- plan_json.c */
 
 json_t *json_shape(struct shape s);
+/* Adds "file" for a line that is not in the plan itself. */
+void add_file_of(json_t *object, int line);
 /* plan.json. */
 void report_json(struct buffer *b);
 

@@ -24,7 +24,8 @@ static void put_event(struct buffer *b, const struct ran *r)
       ",\n{\"name\": \"%s\", \"cat\": \"%s\", \"ph\": \"X\", \"pid\": 0, \"tid\": %d, "
       "\"ts\": %.3f, \"dur\": %.3f, \"args\": {\"module\": \"%s\", \"line\": %d",
       quoted(name), phase_name[op->phase], r->stream + 1, (double)r->begin * 1e-6,
-      (double)(r->end - r->begin) * 1e-6, quoted(printable(path)), op->line);
+      (double)(r->end - r->begin) * 1e-6, quoted(printable(path)), op->line % LINES_OF_FILE);
+  if (op->line >= LINES_OF_FILE) put(b, ", \"file\": \"%s\"", quoted(file_shown(op->line)));
   if (r->module != NONE) put(b, ", \"of the list\": %d", r->module);
   if (r->what == MOVES) put(b, ", \"waited for, us\": %.3f", (double)r->waited * 1e-6);
   put(b, "}}");

@@ -2,7 +2,7 @@
 -- What a plan may use, and that it is the same in every process.
 local here = _ENV
 for _, name in ipairs{
-  "io", "os", "debug", "package", "require", "load", "loadfile", "loadstring", "dofile", "next",
+  "io", "os", "debug", "package", "load", "loadfile", "loadstring", "dofile", "next",
   "collectgarbage", "coroutine", "pcall", "xpcall", "_G", "warn",
 } do
   assert(rawget(here, name) == nil, name)

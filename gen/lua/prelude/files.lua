@@ -1,4 +1,4 @@
--- files.lua: the files that a plan may read, and the names of its parameters in foreign files.
+-- files.lua: the files that a plan may read or require, and the names of its parameters in foreign files.
 local core, base, plan = ...
 local fail = base.fail
 
@@ -9,6 +9,24 @@ function plan.read_json(path)
   base.expect(path, "string", "the path that read_json is given")
   if base.begun then fail("read_json comes before train and infer") end
   return core.read_json(path)
+end
+
+local RUNS = {}      -- in the place of the result of a file that has not ended
+local results = {}   -- of required files, by path
+
+-- require(name): what the file of that name gives, "lib.model" or "lib/model" for lib/model.lua
+-- beside the plan. It runs once, with the plan's variables.
+function plan.require(name)
+  base.expect(name, "string", "the name that require is given")
+  if base.begun then fail("require comes before train and infer") end
+  local file, path = core.required(name, plan)
+  if results[path] == RUNS then fail("require: %s requires itself", path) end
+  if results[path] == nil then
+    results[path] = RUNS
+    local result = file()
+    results[path] = result == nil or result
+  end
+  return results[path]
 end
 
 -- -------------------------------------------------------------------------- names in others' files

@@ -1,0 +1,2 @@
+local m = require "required.fails"
+m.fail("model")
