@@ -19,7 +19,11 @@
 --   tpgen plans/llama3.lua -o out/ -D config=Llama-3.1-8B/config.json -D tp=8
 --   out/run.sh --weights Llama-3.1-8B --data text.txt --steps 100
 --
--- Whatever setting(), whole() and flag() read below can be said on the command line: -D seq=4096.
+-- Whatever setting(), whole() and flag() read, here and in lib/, can be said on the command line:
+-- -D seq=4096.
+
+local settings, parallel, training = require "lib.settings", require "lib.parallel",
+  require "lib.training"
 
 -- ---------------------------------------------------------------------------------------- settings
 
@@ -39,34 +43,19 @@ local presets = {
 
 -- The same from a Hugging Face model's config.json.
 local function from_config(path)
-  local config = read_json(path)
-  local function need(key)
-    return config[key] or error(path .. " has no '" .. key .. "'")
-  end
-  local function only(key, known)
-    if (config[key] or known) ~= known then
-      error(path .. ": " .. key .. " is " .. tostring(config[key]) .. "; this plan knows "
-        .. tostring(known) .. " alone")
-    end
-  end
-  only("model_type", "llama")
-  only("hidden_act", "silu")
-  only("attention_bias", false)
-  only("mlp_bias", false)
-  -- Newer files have the angle of the rotary embedding among its parameters.
-  local rope, scaling = config.rope_parameters or config.rope_scaling or {}, {}
-  for key, value in pairs(rope) do
-    if key ~= "rope_theta" and key ~= "type" then scaling[key] = value end
-  end
-  scaling.rope_type = rope.rope_type or rope.type or "default"
-  local positions = config.max_position_embeddings or 2048
+  local config = settings.config(path, {"llama"})
+  local need, at = config.need, config.at
+  config.only("hidden_act", "silu")
+  config.only("attention_bias", false)
+  config.only("mlp_bias", false)
+  local theta, scaling = settings.rope(at)
   return {
     dim = need("hidden_size"), n_layers = need("num_hidden_layers"),
-    n_heads = need("num_attention_heads"), n_kv_heads = config.num_key_value_heads,
-    head_dim = config.head_dim, hidden = need("intermediate_size"), vocab = need("vocab_size"),
-    theta = rope.rope_theta or config.rope_theta, scaling = scaling,
-    eps = config.rms_norm_eps or 1e-6, tied = config.tie_word_embeddings,
-    seq = math.min(positions, 8192),
+    n_heads = need("num_attention_heads"), n_kv_heads = at.num_key_value_heads,
+    head_dim = at.head_dim, hidden = need("intermediate_size"), vocab = need("vocab_size"),
+    theta = theta, scaling = scaling,
+    eps = at.rms_norm_eps or 1e-6, tied = at.tie_word_embeddings,
+    seq = math.min(at.max_position_embeddings or 2048, 8192),
   }
 end
 
@@ -74,91 +63,17 @@ if args.config and args.preset then error("-D config and -D preset both say the 
 local known = args.config and from_config(args.config) or presets[args.preset or "debug"]
   or error("there is no preset '" .. tostring(args.preset) .. "': say 8b, 70b, 405b or debug")
 
--- What -D says, else the preset or the configuration, else this.
-local function setting(name, otherwise)
-  local value = args[name]
-  if value == nil then value = known[name] end
-  if value == nil then value = otherwise end
-  return value
-end
-
-local function whole(name, otherwise)
-  local value = setting(name, otherwise)
-  if math.type(value) ~= "integer" or value < 1 then
-    error(name .. " must be a whole number, 1 or more, not " .. tostring(value))
-  end
-  return value
-end
-
-local function flag(name, otherwise)
-  local value = setting(name, otherwise)
-  if type(value) ~= "boolean" then
-    error(name .. " must be true or false, not " .. tostring(value))
-  end
-  return value
-end
-
+local of = settings.of(known)
+local setting, whole, flag = of.setting, of.whole, of.flag
 local dim, n_layers, n_heads = whole("dim"), whole("n_layers"), whole("n_heads")
 local n_kv_heads = whole("n_kv_heads", n_heads)
 local head_dim = whole("head_dim", math.tointeger(dim / n_heads) or dim / n_heads)
 local hidden, vocab, seq = whole("hidden"), whole("vocab"), whole("seq")
 local theta, eps, tied = setting("theta", 10000), setting("eps", 1e-5), flag("tied", false)
-local tp, loss_parallel = whole("tp", 1), flag("loss_parallel", true)
+local loss_parallel = flag("loss_parallel", true)
 
--- The ranks that share the batch are dp_replicate * dp_shard.
-local dp_replicate = whole("dp_replicate", 1)
-local dp_shard = whole("dp_shard", args.dp and math.tointeger(whole("dp") / dp_replicate) or 1)
-local dp = whole("dp", dp_replicate * dp_shard)
-if dp % dp_replicate ~= 0 then
-  error("dp = " .. dp .. " ranks do not divide into dp_replicate = " .. dp_replicate .. " copies")
-elseif dp ~= dp_replicate * dp_shard then
-  error("dp = " .. dp .. " ranks are not dp_replicate = " .. dp_replicate .. " times dp_shard = "
-    .. dp_shard)
-end
-local batch_size = whole("batch", dp)
-
--- Whether what is gathered of the parameters is given up after the forward, and gathered again for
--- the backward: always, never, or by default in the layers, but not at the end of the model, whose
--- backward comes at once. A number: the layers keep parts, and gather among so many ranks.
-local reshard = setting("reshard_after_forward", "default")
-if math.type(reshard) ~= "integer" and reshard ~= "default" and reshard ~= "always"
-    and reshard ~= "never" then
-  error("reshard_after_forward must be default, always, never or a number of ranks, not "
-    .. tostring(reshard))
-end
-
--- Of ranks that share the batch without being fully sharded: 1 and 2 cut what the optimizer keeps over
--- them, 2 the gradients too (ZeRO).
-local zero = setting("zero", 0)
-if zero ~= 0 and reshard ~= "default" then
-  error("reshard_after_forward is for what is fully sharded; with zero = " .. zero
-    .. " parameters are whole while they compute")
-end
-
--- float32, or tf32: float32 whose products may round what they take; or bfloat16: weights and what
--- the optimizer keeps of them are float32, and the model computes in bfloat16.
-local dtype = setting("dtype", "float32")
-if dtype ~= "float32" and dtype ~= "tf32" and dtype ~= "bfloat16" then
-  error("dtype must be float32, tf32 or bfloat16, not " .. tostring(dtype))
-end
-
--- What it runs on, where the simulated step is to be told for that: device=H100, say, in nodes of 8
--- with NVLink (450 GB/s), and 400 Gb/s of InfiniBand for each GPU between them.
-local device = setting("device")
-local function dimension(name, size, inside) -- inside: the ranks along the dimensions behind it
-  if not device then return {name, size} end
-  local in_node = size * inside <= 8
-  return {name, size, bandwidth = in_node and 450e9 or 50e9, latency = in_node and 10e-6 or 30e-6}
-end
-
-local hybrid = dp_replicate > 1 and dp_shard > 1
-local mesh = hybrid
-  and device_mesh{
-    dimension("dp_replicate", dp_replicate, dp_shard * tp), dimension("dp_shard", dp_shard, tp),
-    dimension("tp", tp, 1), device = device,
-  }
-  or device_mesh{ dimension("dp", dp, tp), dimension("tp", tp, 1), device = device }
-local data_parallel = hybrid and mesh{"dp_replicate", "dp_shard"} or mesh.dp
+local p = parallel.open(of)
+local mesh, tp, dp, batch_size = p.mesh, p.tp, p.dp, p.batch
 
 -- --------------------------------------------------------------------------------------- the model
 
@@ -291,56 +206,24 @@ local model = parallelize(Llama(), mesh.tp, {
   },
 }, {async_tp = setting("async_tp")})
 
--- The units of parameters that are gathered, and whose gradients are reduced, together. A tied
--- embedding is used at both ends of the model.
-if zero ~= 0 then
-  replicate(model, data_parallel, {zero = zero})
-elseif dp_shard > 1 then
-  local at_once = {reshard_after_forward = reshard == "always"}
-  local inside = {reshard_after_forward = math.tointeger(reshard) or reshard ~= "never"}
-  fully_shard(model.tok_embeddings, data_parallel, inside)
-  for _, layer in ipairs(model.layers) do fully_shard(layer, data_parallel, inside) end
-  fully_shard({model.norm, model.output}, data_parallel, at_once)
-  fully_shard(model, data_parallel, inside)
-end
-
-if dtype == "bfloat16" then
-  mixed_precision(model, {param_dtype = "bfloat16", reduce_dtype = "float32"})
-end
+-- A tied embedding is used at both ends of the model.
+p.shard(model, model.tok_embeddings, model.layers, {model.norm, model.output})
 
 -- ------------------------------------------------------------------------------------ the training
 
-local warmup, validate_every = setting("warmup"), setting("validate_every")
-
-local batch = distribute({
-  input = tokens(vocab){batch_size, seq},
-  target = tokens(vocab, 1){batch_size, seq},
-}, data_parallel, hybrid and {Shard(0), Shard(0)} or Shard(0))
-
-return train{
-  model      = model,
-  batch      = batch,
-  loss       = function(logits, batch) return F.cross_entropy(logits, batch.target) end,
-  optimizer  = AdamW{
-    lr = setting("lr", 3e-4),
-    betas = {setting("beta1", 0.9), setting("beta2", 0.95)},
-    weight_decay = setting("weight_decay", 0.1),
+return train(training.options(of, p, {
+  model = model,
+  batch = p.distribute{
+    input = tokens(vocab){batch_size, seq},
+    target = tokens(vocab, 1){batch_size, seq},
   },
-  clip       = setting("clip"),
-  schedule   = warmup and WarmupCosine{warmup = warmup, least = setting("least", 0)} or nil,
-  accumulate = setting("accumulate"),
-  reduce_each_batch = setting("reduce_each_batch"),
-  checkpoint = setting("checkpoint"),
-  bucketing  = setting("bucketing"),
-  bucket_mb  = setting("bucket_mb"),
-  prefetch   = setting("prefetch"),
-  shuffle    = setting("shuffle"),
-  validate   = validate_every and {every = validate_every},
-  steps      = setting("steps", 20),
-  seed       = setting("seed", 0),
-  matmul_precision = dtype == "tf32" and "tf32" or nil,
+  -- All tokens as one list: the classes are the last dimension, also where vocab is seq.
+  loss = function(logits, batch)
+    return F.cross_entropy(vocab == seq and logits:flatten(0, 1) or logits,
+      vocab == seq and batch.target:flatten(0, 1) or batch.target)
+  end,
   -- What a Hugging Face model's files call the weights.
-  names      = {
+  names = {
     ["tok_embeddings.weight"] = "model.embed_tokens.weight",
     ["layers.*.attention_norm.weight"] = "model.layers.*.input_layernorm.weight",
     ["layers.*.attention.wq.weight"] = "model.layers.*.self_attn.q_proj.weight",
@@ -354,4 +237,4 @@ return train{
     ["norm.weight"] = "model.norm.weight",
     ["output.weight"] = not tied and "lm_head.weight" or nil,
   },
-}
+}))

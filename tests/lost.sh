@@ -71,7 +71,7 @@ beside "$WORK/kill.first.log" lost kill.first kill:0:$((before + step + 2)) \
   "^rank 1: error: .*$waited; rank 0 is gone$"
 program=fsdp
 beside "$WORK/kill.sum.log" lost kill.sum sum:1:5 \
-  "^rank 0: error: .*in reduce_parcels \(step\.c:[0-9]+\), which plans/llama3.lua:[0-9]+ asks for, step [12]; rank 1 is gone$" --steps 4
+  "^rank 0: error: .*in reduce_parcels \(step\.c:[0-9]+\), which plans/lib/parallel.lua:[0-9]+ asks for, step [12]; rank 1 is gone$" --steps 4
 # The lowest remaining rank reports.
 program=three
 beside "$WORK/kill.three.log" lost kill.three kill:0:$((before + step + 2)) \

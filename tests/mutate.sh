@@ -6,7 +6,7 @@
 
 mutants=${MUTANTS:-1000}
 "$TOOLS/mutate" "$TPGEN" plans/toy.lua "$WORK" "$mutants" || fail "see above"
-for plan in tests/functions/shapes.lua tests/equal/transformer.lua plans/llama3.lua; do
+for plan in tests/functions/shapes.lua tests/equal/transformer.lua tests/equal/training.lua; do
   "$TOOLS/mutate" "$TPGEN" $plan "$WORK" $((mutants / 4)) || fail "$plan: see above"
 done
 finish "no mutant did harm"

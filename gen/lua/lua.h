@@ -271,6 +271,8 @@ bool is_pattern(const char *text);
 
 /* The plan's error, at its current line. */
 _Noreturn void plan_fails(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Of a function's source, as Lua tells it: 0 the plan, the number of a required file, or NONE. */
+int required_number(const char *source);
 /* Creates the stack of frames. Must be called before a plan runs. */
 void open_frames(void);
 /* Calls the function below its arguments, one of ours that calls none of the plan's, without line
@@ -282,8 +284,6 @@ void follow_lines(struct lua_State *L, bool follow);
 
 /* Adds what require is made of to the table at the top of the stack. */
 void set_require_bindings(struct lua_State *L);
-/* Of a function's source, as Lua tells it: 0 the plan, the number of a required file, or NONE. */
-int required_number(const char *source);
 
 /* ----------------------------------------------------------------------------------- sandbox.c */
 

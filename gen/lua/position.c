@@ -19,6 +19,15 @@ static const int MOST_STEPS = 10000000;
 static int steps; /* lines that the plan ran, and calls: every loop has one */
 static bool follows_lines;
 
+int required_number(const char *source)
+{
+  size_t n = strlen("=" PLAN_NAME);
+  if (strncmp(source, "=" PLAN_NAME, n) != 0) return NONE;
+  int number = 0;
+  for (const char *c = source + n; *c >= '0' && *c <= '9'; c++) number = 10 * number + (*c - '0');
+  return number;
+}
+
 /* Most functions that run are C's and need no frame. */
 static bool is_of_c(lua_State *L, lua_Debug *about)
 {

@@ -48,15 +48,6 @@ static int required(lua_State *L)
   return 2;
 }
 
-int required_number(const char *source)
-{
-  size_t n = strlen("=" PLAN_NAME);
-  if (strncmp(source, "=" PLAN_NAME, n) != 0) return NONE;
-  int number = 0;
-  for (const char *c = source + n; *c >= '0' && *c <= '9'; c++) number = 10 * number + (*c - '0');
-  return number;
-}
-
 void set_require_bindings(lua_State *L)
 {
   static const luaL_Reg functions[] = {{"required", required}, {NULL, NULL}};

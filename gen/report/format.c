@@ -48,3 +48,8 @@ const char *shown_name(int value)
 {
   return printable(value_name(value));
 }
+
+void add_file_of(json_t *object, int line)
+{
+  if (line >= LINES_OF_FILE) json_member(object, "file", json_string(file_shown(line)));
+}

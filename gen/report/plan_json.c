@@ -35,12 +35,6 @@ static void add_stream(json_t *object, const struct op *op)
   json_member(object, "waited_for_ns", json_integer(waited / 1000));
 }
 
-/* The file of a line that is not in the plan itself. */
-void add_file_of(json_t *object, int line)
-{
-  if (line >= LINES_OF_FILE) json_member(object, "file", json_string(file_shown(line)));
-}
-
 static json_t *json_files(void)
 {
   json_t *list = json_array();

@@ -78,6 +78,8 @@ void explain(void);
 
 /* ------------------------------------------------------------------------------------ format.c */
 
+/* Adds "file" for a line that is not in the plan itself. */
+void add_file_of(json_t *object, int line);
 /* The name of the value in reports. */
 const char *shown_name(int value);
 /* A collective's kind; an exchange in which each rank has at most one partner is a permute. */
@@ -106,8 +108,6 @@ void put_order(struct buffer *b);
 /* --------------------------------------------------------------------------------- plan_json.c */
 
 json_t *json_shape(struct shape s);
-/* Adds "file" for a line that is not in the plan itself. */
-void add_file_of(json_t *object, int line);
 /* plan.json. */
 void report_json(struct buffer *b);
 

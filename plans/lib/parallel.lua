@@ -1,0 +1,93 @@
+-- The mesh of a plan, how the batch and the parameters lie along its data parallel dimensions, and the
+-- precision. of: the functions of settings.of.
+
+local M = {}
+
+-- Settings dp, dp_replicate, dp_shard, tp, batch, reshard_after_forward, zero, dtype, device.
+function M.open(of)
+  local setting, whole = of.setting, of.whole
+  local p = {tp = whole("tp", 1)}
+
+  -- The ranks that share the batch are dp_replicate * dp_shard.
+  p.dp_replicate = whole("dp_replicate", 1)
+  p.dp_shard = whole("dp_shard", args.dp and math.tointeger(whole("dp") / p.dp_replicate) or 1)
+  p.dp = whole("dp", p.dp_replicate * p.dp_shard)
+  if p.dp % p.dp_replicate ~= 0 then
+    error("dp = " .. p.dp .. " ranks do not divide into dp_replicate = " .. p.dp_replicate
+      .. " copies")
+  elseif p.dp ~= p.dp_replicate * p.dp_shard then
+    error("dp = " .. p.dp .. " ranks are not dp_replicate = " .. p.dp_replicate
+      .. " times dp_shard = " .. p.dp_shard)
+  end
+  p.batch = whole("batch", p.dp)
+
+  -- Whether what is gathered of the parameters is given up after the forward, and gathered again for
+  -- the backward: always, never, or by default in the layers, but not at the end of the model, whose
+  -- backward comes at once. A number: the layers keep parts, and gather among so many ranks.
+  p.reshard = setting("reshard_after_forward", "default")
+  if math.type(p.reshard) ~= "integer" and p.reshard ~= "default" and p.reshard ~= "always"
+      and p.reshard ~= "never" then
+    error("reshard_after_forward must be default, always, never or a number of ranks, not "
+      .. tostring(p.reshard))
+  end
+
+  -- Of ranks that share the batch without being fully sharded: 1 and 2 cut what the optimizer keeps
+  -- over them, 2 the gradients too (ZeRO).
+  p.zero = setting("zero", 0)
+  if p.zero ~= 0 and p.reshard ~= "default" then
+    error("reshard_after_forward is for what is fully sharded; with zero = " .. p.zero
+      .. " parameters are whole while they compute")
+  end
+
+  -- float32, or tf32: float32 whose products may round what they take; or bfloat16: weights and what
+  -- the optimizer keeps of them are float32, and the model computes in bfloat16.
+  p.dtype = setting("dtype", "float32")
+  if p.dtype ~= "float32" and p.dtype ~= "tf32" and p.dtype ~= "bfloat16" then
+    error("dtype must be float32, tf32 or bfloat16, not " .. tostring(p.dtype))
+  end
+
+  -- What it runs on, where the simulated step is to be told for that: device=H100, say, in nodes of 8
+  -- with NVLink (450 GB/s), and 400 Gb/s of InfiniBand for each GPU between them.
+  local device = setting("device")
+  local function dimension(name, size, inside) -- inside: the ranks along the dimensions behind it
+    if not device then return {name, size} end
+    local in_node = size * inside <= 8
+    return {name, size, bandwidth = in_node and 450e9 or 50e9, latency = in_node and 10e-6 or 30e-6}
+  end
+
+  p.hybrid = p.dp_replicate > 1 and p.dp_shard > 1
+  p.mesh = p.hybrid
+    and device_mesh{
+      dimension("dp_replicate", p.dp_replicate, p.dp_shard * p.tp),
+      dimension("dp_shard", p.dp_shard, p.tp), dimension("tp", p.tp, 1), device = device,
+    }
+    or device_mesh{ dimension("dp", p.dp, p.tp), dimension("tp", p.tp, 1), device = device }
+  p.data = p.hybrid and p.mesh{"dp_replicate", "dp_shard"} or p.mesh.dp
+
+  -- The batch, cut in its first dimension.
+  function p.distribute(inputs)
+    return distribute(inputs, p.data, p.hybrid and {Shard(0), Shard(0)} or Shard(0))
+  end
+
+  -- The units of parameters that are gathered, and whose gradients are reduced, together: the first
+  -- modules, each layer, the last modules, and what is left. All must be modules of the model.
+  function p.shard(model, first, layers, last)
+    if p.zero ~= 0 then
+      replicate(model, p.data, {zero = p.zero})
+    elseif p.dp_shard > 1 then
+      local at_once = {reshard_after_forward = p.reshard == "always"}
+      local inside = {reshard_after_forward = math.tointeger(p.reshard) or p.reshard ~= "never"}
+      if first then fully_shard(first, p.data, inside) end
+      for _, layer in ipairs(layers) do fully_shard(layer, p.data, inside) end
+      if last then fully_shard(last, p.data, at_once) end
+      fully_shard(model, p.data, inside)
+    end
+    if p.dtype == "bfloat16" then
+      mixed_precision(model, {param_dtype = "bfloat16", reduce_dtype = "float32"})
+    end
+  end
+
+  return p
+end
+
+return M

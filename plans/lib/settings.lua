@@ -1,0 +1,67 @@
+-- The settings of a plan: what -D says, else a configuration or a preset, else what the plan gives.
+
+local M = {}
+
+-- A Hugging Face model's config.json, and functions that read it. types: the model_type that the plan
+-- knows. need(key) is an error where the key is missing; only(key, value) where it is anything else.
+function M.config(path, types)
+  local config = read_json(path)
+  local of = {at = config}
+  function of.need(key)
+    local value = config[key]
+    if value == nil then error(path .. " has no '" .. key .. "'") end
+    return value
+  end
+  function of.only(key, known)
+    local value = config[key]
+    if value ~= nil and value ~= false and value ~= known or value == false and known then
+      error(path .. ": " .. key .. " is " .. tostring(value) .. "; this plan knows "
+        .. tostring(known) .. " alone")
+    end
+  end
+  local is_known = false
+  for _, name in ipairs(types) do is_known = is_known or config.model_type == name end
+  if not is_known then
+    error(path .. ": model_type is " .. tostring(config.model_type) .. "; this plan knows "
+      .. table.concat(types, ", "))
+  end
+  return of
+end
+
+-- The rotary embedding's angle and scaling: newer files have both in rope_parameters.
+function M.rope(config)
+  local rope, scaling = config.rope_parameters or config.rope_scaling or {}, {}
+  for key, value in pairs(rope) do
+    if key ~= "rope_theta" and key ~= "type" then scaling[key] = value end
+  end
+  scaling.rope_type = rope.rope_type or rope.type or "default"
+  return rope.rope_theta or config.rope_theta, scaling
+end
+
+-- Functions that read settings; known: the preset's or the configuration's.
+function M.of(known)
+  local of = {}
+  function of.setting(name, otherwise)
+    local value = args[name]
+    if value == nil then value = known[name] end
+    if value == nil then value = otherwise end
+    return value
+  end
+  function of.whole(name, otherwise)
+    local value = of.setting(name, otherwise)
+    if math.type(value) ~= "integer" or value < 1 then
+      error(name .. " must be a whole number, 1 or more, not " .. tostring(value))
+    end
+    return value
+  end
+  function of.flag(name, otherwise)
+    local value = of.setting(name, otherwise)
+    if type(value) ~= "boolean" then
+      error(name .. " must be true or false, not " .. tostring(value))
+    end
+    return value
+  end
+  return of
+end
+
+return M
