@@ -97,9 +97,7 @@ followed() {
   from "$name" "${name}_graph" --steps 3 --graph
 }
 
-for kind in plain cuda; do
-  make_runtime $kind > "$WORK/runtime.log" 2>&1 || { cat "$WORK/runtime.log"; fail "the runtime does not compile"; }
-done
+make_runtimes plain cuda
 for tp in 1 2 4; do
   steps=$((tp == 2 ? 20 : steps)) beside "$WORK/tp$tp.log" check_golden cuda tp$tp -D tp=$tp
   beside "$WORK/bf$tp.log" bfloat16 bf$tp -D tp=$tp

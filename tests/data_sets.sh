@@ -8,26 +8,15 @@ local_mpi=yes
 optimized=-O1
 plan=tests/data_sets/plan.lua
 data=$golden/data_sets
-for kind in plain cuda; do
-  make_runtime $kind > "$WORK/runtime.log" 2>&1 || { cat "$WORK/runtime.log"; fail "the runtime of $kind programs"; }
-done
+make_runtimes plain cuda
 
-# make NAME KIND ARGUMENTS...
-make() {
-  local to=$WORK/$1 kind=$2
-  shift 2
-  [ "$kind" != cuda ] || set -- "$@" --target cuda
-  "$TPGEN" $plan "$@" -o "$to" && make_ranks "$to" "$kind" || { fail "$to: no program"; return 1; }
-}
-# golden_line FILE WAY: the numbers of this way, one a line.
-golden_line() { awk -v way="$2" '$1 == way { for (i = 2; i <= NF; i++) print $i }' "$data/$1"; }
 
 # trains NAME KIND WAY ARGUMENTS...: its losses are PyTorch's for that way.
 trains() {
   local name=$1 kind=$2 way=$3
-  make "$name" "$kind" "${@:4}" || return
+  make "$name" "$kind" $plan "${@:4}" || return
   start "$WORK/$name" "$WORK/$name" --weights "$data/model.safetensors" "${files[@]}" || { fail "$name"; return; }
-  golden_line losses.tsv "$way" > "$WORK/$name.golden"
+  golden_line "$data/losses.tsv" "$way" > "$WORK/$name.golden"
   same_losses "$name" "$WORK/$name.losses" "$WORK/$name.golden" 1e-5
 }
 
@@ -79,7 +68,7 @@ refuses() {
   grep -qF -- "$2" "$WORK/$1.bad.out" || fail "$1 ${*:3}: not '$2': $(tail -n 3 "$WORK/$1.bad.out")"
   [ "$(grep -c error "$WORK/$1.bad.out")" -eq 1 ] || fail "$1 ${*:3}: other messages: $(cat "$WORK/$1.bad.out")"
 }
-make untold plain -D dp=2
+make untold plain $plan -D dp=2
 refuses untold "22 samples are 5 batches of 4, and 2 more: say in train{} drop_last = true" --data "$data/data.safetensors"
 refuses untold "there are 9 samples of input, but 22 of labels" --data "input=$data/input_0.npy" --data "$data/labels.npy"
 refuses untold "input_0.npy: which input is it? Say so by" --data "$data/input_0.npy" --data "$data/labels.npy"

@@ -38,9 +38,7 @@ bfloat16() {
   golden "$@" dtype=bfloat16
 }
 
-for kind in plain cuda; do
-  make_runtime $kind > "$WORK/runtime.log" 2>&1 || { cat "$WORK/runtime.log"; fail "the runtime does not compile"; }
-done
+make_runtimes plain cuda
 for mesh in "${meshes[@]}"; do
   read -r name settings <<< "$mesh"
   # shellcheck disable=SC2086

@@ -137,12 +137,7 @@ unknown=$(for plan in "${plans[@]}"; do
   sed -n 's/^-- \(sanitized\|cuda\): *//p' "$plan" | sort -u | comm -23 - <(sed -n 's/^-- mesh: *//p' "$plan" | sort)
 done)
 [ -z "$unknown" ] || fail "no plan has the mesh" $unknown
-for kind in plain sanitized cuda; do
-  make_runtime $kind > "$WORK/runtime.log" 2>&1 || {
-    cat "$WORK/runtime.log"
-    fail "the runtime of $kind programs does not compile"
-  }
-done
+make_runtimes plain sanitized cuda
 
 # As many plans at once as there are cores. The output of each goes to a log.
 for plan in "${plans[@]}"; do

@@ -6,9 +6,7 @@ local_mpi=yes
 . "$root/tests/programs.sh"
 optimized=-O1
 plan=tests/finite/plan.lua
-for kind in plain cuda; do
-  make_runtime $kind > "$WORK/runtime.log" 2>&1 || { cat "$WORK/runtime.log"; fail "the runtime of $kind programs"; }
-done
+make_runtimes plain cuda
 # Twelve samples of six zeros, except for one number of sample 9: 1e18, or 1.
 write_input() {
   local head="{'descr': '<f4', 'fortran_order': False, 'shape': (12, 6), }"
@@ -19,19 +17,12 @@ mkdir "$WORK/large" "$WORK/small"
 write_input "$WORK/large/input.npy" '\153\13\136\135'
 write_input "$WORK/small/input.npy" '\0\0\200\77'
 
-# make NAME KIND ARGUMENTS...
-make() {
-  local to=$WORK/$1 kind=$2
-  shift 2
-  [ "$kind" != cuda ] || set -- "$@" --target cuda
-  "$TPGEN" $plan "$@" -o "$to" && make_ranks "$to" "$kind" || { fail "$to: no program"; return 1; }
-}
 # finds NAME KIND RANK STEP "ARGUMENTS" OPTIONS...: the rank reports it once, at that step; no other message
 # appears.
 finds() {
   local name=$1 kind=$2 rank=$3 step=$4
   # shellcheck disable=SC2086
-  make "$name" "$kind" --check-finite $5 && make "$name.plain" "$kind" $5 || return
+  make "$name" "$kind" $plan --check-finite $5 && make "$name.plain" "$kind" $plan $5 || return
   start "$WORK/$name" "$WORK/$name" --data "$WORK/large/input.npy" "${@:6}" || fail "$name"
   grep -q "^rank $rank: warning: by step $step, layers\.1\.mul ($plan:[56]) is infinite at element [0-9]* of this rank's part: the first value that is not finite$" "$WORK/$name.out" ||
     fail "$name: $(grep -a warning "$WORK/$name.out" || tail -n 3 "$WORK/$name.out")"

@@ -6,17 +6,7 @@ local_mpi=yes
 . "$root/tests/programs.sh"
 optimized=-O1
 plans=tests/labels_and_masks
-for kind in plain cuda; do
-  make_runtime $kind > "$WORK/runtime.log" 2>&1 || { cat "$WORK/runtime.log"; fail "the runtime of $kind programs"; }
-done
-
-# make NAME KIND PLAN ARGUMENTS...
-make() {
-  local to=$WORK/$1 kind=$2
-  shift 2
-  [ "$kind" != cuda ] || set -- "$@" --target cuda
-  "$TPGEN" "$@" -o "$to" && make_ranks "$to" "$kind" || { fail "$to: no program"; return 1; }
-}
+make_runtimes plain cuda
 
 # ---- labels of -100, and queries that see nothing ----------------------------------------------------
 

@@ -8,9 +8,7 @@ local_mpi=yes
 optimized=-O1
 plan=tests/lora/plan.lua
 data=$golden/lora
-for kind in plain cuda; do
-  make_runtime $kind > "$WORK/runtime.log" 2>&1 || { cat "$WORK/runtime.log"; fail "the runtime of $kind programs"; }
-done
+make_runtimes plain cuda
 
 # make NAME KIND ARGUMENTS...
 make() {

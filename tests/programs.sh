@@ -85,6 +85,17 @@ make_runtime() {
   if [ "$kind" = cuda ]; then make_heads && ln -s "$TOOLS/libcuda_on_cpu.a" "$to/stand_in.a"; fi
 }
 
+# make_runtimes KIND...: the runtime of each kind, or the script fails.
+make_runtimes() {
+  local kind
+  for kind; do
+    make_runtime "$kind" > "$WORK/runtime.log" 2>&1 && continue
+    cat "$WORK/runtime.log"
+    fail "the runtime of $kind programs does not compile"
+    exit 1
+  done
+}
+
 # compile_runtime KIND DIRECTORY
 compile_runtime() {
   local kind=$1 to=$2 sources cu
@@ -159,6 +170,17 @@ make_ranks() (
   [ "$kind" != plain ] || (($(cksum <<< "$PWD" | cut -d ' ' -f 1) % 9)) || ! command -v clang > /dev/null ||
     clang "${strict[@]}" -fsyntax-only -I. -Iruntime "${includes[@]}" rank0.c step.c kernels.c
 )
+
+# make NAME KIND PLAN ARGUMENTS...: generates and compiles the program $WORK/NAME.
+make() {
+  local to=$WORK/$1 kind=$2
+  shift 2
+  [ "$kind" != cuda ] || set -- "$@" --target cuda
+  "$TPGEN" "$@" -o "$to" && make_ranks "$to" "$kind" || { fail "$to: no program"; return 1; }
+}
+
+# golden_line FILE WAY: the numbers in the file's line that begins with WAY, one a line.
+golden_line() { awk -v way="$2" '$1 == way { for (i = 2; i <= NF; i++) print $i }' "$1"; }
 
 # start DIRECTORY RESULT ARGUMENTS...: runs all its ranks, for at most `patience` seconds. Writes RESULT.losses
 # and RESULT.saved/.

@@ -9,9 +9,7 @@ plan=$root/tests/equal/projections.lua
 undivided=$WORK/undivided.lua
 sed 's/Colwise{parts = [^}]*}}*/Colwise()/' "$plan" > "$undivided"
 ! grep -n 'parts' "$undivided" | grep Colwise || fail "the plan without parts has some"
-for kind in plain cuda; do
-  make_runtime $kind > "$WORK/runtime.log" 2>&1 || { cat "$WORK/runtime.log"; fail "the runtime does not compile"; }
-done
+make_runtimes plain cuda
 
 # make NAME KIND PLAN SETTINGS...
 make() {

@@ -8,31 +8,21 @@ local_mpi=yes
 optimized=-O1
 plan=tests/data_sets/plan.lua
 data=$golden/data_sets
-for kind in plain cuda; do
-  make_runtime $kind > "$WORK/runtime.log" 2>&1 || { cat "$WORK/runtime.log"; fail "the runtime of $kind programs"; }
-done
+make_runtimes plain cuda
 given=(--weights "$data/model.safetensors" --data "$data/data.safetensors")
 held=(--validate "$data/validation.safetensors")
 
-# make NAME KIND ARGUMENTS...
-make() {
-  local to=$WORK/$1 kind=$2
-  shift 2
-  [ "$kind" != cuda ] || set -- "$@" --target cuda
-  "$TPGEN" $plan "$@" -o "$to" && make_ranks "$to" "$kind" || { fail "$to: no program"; return 1; }
-}
-golden_line() { awk -v way="$2" '$1 == way { for (i = 2; i <= NF; i++) print $i }' "$data/$1"; }
 # Every line of metrics is JSON.
 validated() { sed -n 's/.*"validation_loss": *\([-+.0-9eE]*\),.*/\1/p' "$1.jsonl"; }
 
 # validates NAME KIND WAY ARGUMENTS...: what training tells of validations is PyTorch's, and of itself, too.
 validates() {
   local name=$1 kind=$2 way=$3
-  make "$name" "$kind" "${@:4}" || return
+  make "$name" "$kind" $plan "${@:4}" || return
   start "$WORK/$name" "$WORK/$name" "${given[@]}" "${held[@]}" --validate-every 4 "${more[@]}" || { fail "$name"; return; }
-  golden_line losses.tsv "$way" > "$WORK/$name.golden"
+  golden_line "$data/losses.tsv" "$way" > "$WORK/$name.golden"
   same_losses "$name" "$WORK/$name.losses" "$WORK/$name.golden" 1e-5
-  golden_line validation.tsv "$way" > "$WORK/$name.golden"
+  golden_line "$data/validation.tsv" "$way" > "$WORK/$name.golden"
   [ "$(validated "$WORK/$name" | wc -l)" -eq 5 ] || fail "$name: $(validated "$WORK/$name" | wc -l) validations, not 5"
   validated "$WORK/$name" | head -n 4 > "$WORK/$name.validated"
   same_losses "$name" "$WORK/$name.validated" "$WORK/$name.golden" 1e-5
@@ -54,7 +44,7 @@ all_are_done
 cat "$WORK"/{one,mesh,uneven,square,large,accumulated,on_stand_in,accumulated_cuda,graph}.log
 
 # The plan tells it all; a command line tells it otherwise.
-make told plain -D last=smaller -D every=6 -D validation="$data/validation.safetensors" -D batches=1
+make told plain $plan -D last=smaller -D every=6 -D validation="$data/validation.safetensors" -D batches=1
 start "$WORK/told" "$WORK/told" "${given[@]}" || fail "told"
 [ "$(grep -o '"step":[0-9]*,"validation_loss"' "$WORK/told.jsonl" | tr -dc '0-9\n' | xargs)" = "6 12 18" ] || fail "told: not every 6 steps"
 start "$WORK/told" "$WORK/again" "${given[@]}" --validate-every 9 --validate-steps 3 || fail "told otherwise"
@@ -66,9 +56,9 @@ start "$WORK/told" "$WORK/again" "${given[@]}" --validate-every 9 --validate-ste
 
 # Before the first step the loss is that of a program that has no dropout, to the bit; and training drops still.
 for kind in plain cuda; do
-  make dry$kind $kind -D last=smaller
-  make wet$kind $kind -D last=smaller -D drop=0.5
-  make many$kind $kind -D last=smaller -D drop=0.5 -D accumulate=2 -D every=1
+  make dry$kind $kind $plan -D last=smaller
+  make wet$kind $kind $plan -D last=smaller -D drop=0.5
+  make many$kind $kind $plan -D last=smaller -D drop=0.5 -D accumulate=2 -D every=1
   for program in dry$kind wet$kind many$kind; do
     start "$WORK/$program" "$WORK/$program" "${given[@]}" "${held[@]}" --steps 0 || fail $program
     [ "$(validated "$WORK/$program")" = "$(validated "$WORK/dry$kind")" ] || fail "$program: another loss than without dropout"
@@ -141,7 +131,7 @@ refuses() {
 refuses one "--keep best wants --validate FILE" --keep best
 refuses one "--stop-after wants --validate FILE" --stop-after 3
 refuses one "validation.none: cannot open" --validate "$WORK/validation.none"
-make pending plain -D last=smaller -D accumulate=2 -D dp=2
+make pending plain $plan -D last=smaller -D accumulate=2 -D dp=2
 refuses pending "this program cannot validate: its loss is whole after the last batch of a step alone. Say validate = {}" "${held[@]}"
 
 finish "validations tell what PyTorch's do, and change nothing"
