@@ -145,6 +145,8 @@ void make_one(struct intervals s);
 /* Whether an operation that has read its input in time may write `out` there: a fused kernel; an
    operation that moves values within a rank or among ranks. */
 bool kernel_may_replace(const struct op *kernel, int out, bool (*overlaps)(int value, int out));
+bool product_may_replace(const struct op *op, int in, int out,
+                         bool (*overlaps)(int value, int out));
 bool move_may_replace(const struct op *op, int in, int out);
 
 /* ------------------------------------------------------------------------------------- facts.c */

@@ -138,7 +138,7 @@ static bool may_replace(const struct op *op, int in, int out)
   if (op->packed) return out != op->buffer || lies_in_buffer(op);
   if (op->kind == OP_await) return false;
   if (!is_same_place(place_of(in, now.module), place_of(out, now.module))) return false;
-  return adds || move_may_replace(op, in, out) ||
+  return adds || product_may_replace(op, in, out, overlap) || move_may_replace(op, in, out) ||
          (op->kind == OP_fused && kernel_may_replace(op, out, overlap));
 }
 

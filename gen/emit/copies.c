@@ -34,8 +34,7 @@ static int64_t rows(int value, int rank, int dim)
   return n;
 }
 
-/* The value's own bytes, if they are not those of the input; else "". */
-static char *same_bytes_text(const struct op *op, int rank)
+char *same_bytes_text(const struct op *op, int rank)
 {
   if (!c_name(op->out) || same_place(op->in[0], op->out)) return "";
   int64_t bytes = all_bytes(op->out, rank);

@@ -34,6 +34,8 @@ char *list_text(const char *type, const char *name, const int64_t *n, int ranks,
 
 /* The statement of an operation that moves bytes within a rank's memory. */
 char *copies_text(const struct op *op, int rank);
+/* The copy of the input to the result, of as many bytes; "" where these are in one place. */
+char *same_bytes_text(const struct op *op, int rank);
 
 /* ---------------------------------------------------------------------------------- describe.c */
 

@@ -240,16 +240,25 @@ static char *zeros_text(const struct op *op, int rank)
   return text("for (long i = 0; i < %" PRId64 "; i++) %s", blocks, zeros);
 }
 
+/* The copy of what the product adds to, where that is in another place; or "". */
+static char *moved_text(const struct op *op, int rank)
+{
+  struct op copy = {.nin = 1, .in = {op->nin > 2 ? op->in[2] : NONE}, .out = op->out};
+  return op->nin > 2 && op->in[2] != op->out ? same_bytes_text(&copy, rank) : "";
+}
+
 char *matmul_text(const struct op *op, int rank)
 {
   struct product *p = alloc(sizeof *p);
   check_types(op);
   choose_product(p, op, rank);
   if (!elements(local_shape(op->out, rank))) return "";
-  if (is_empty_product(op, rank)) return op->nin > 2 ? "" : zeros_text(op, rank);
+  if (is_empty_product(op, rank)) return op->nin > 2 ? moved_text(op, rank) : zeros_text(op, rank);
   check_sizes(p);
   for (int i = 0; i < p->nloop; i++) p->variable[i] = counter(p, p->loop[i]->letter);
-  return nested_loops(p, target->product_table ? table_call_text(p) : call_text(p));
+  char *moved = moved_text(op, rank);
+  char *call = nested_loops(p, target->product_table ? table_call_text(p) : call_text(p));
+  return *moved ? text("%s\n  %s", moved, call) : call;
 }
 
 /* Whether one call of cuBLASLt can do the epilogue. It works on rows of the result only if they

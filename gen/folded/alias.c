@@ -193,7 +193,8 @@ static void share_in_place(struct lifetimes *l, const struct op *op, int at)
     return;
   }
   if (sums_behind_loop(l, op, at)) share_gradient(l, op->in[0], op->out);
-  if (op->kind == OP_fused || collective_row[op->kind].in_place || op->kind == OP_to_partial)
+  if (op->kind == OP_fused || adds_to_another(op) || collective_row[op->kind].in_place ||
+      op->kind == OP_to_partial)
     share_inputs(l, op, at);
 }
 

@@ -1,6 +1,7 @@
 /* in_place.c: which operations may write a result over what they read.
 
-   A view shares the bytes of its input. An all_reduce may sum in place. A fused kernel may, if each
+   A view shares the bytes of its input. An all_reduce may sum in place. A product that adds to
+   another value adds in its place. A fused kernel may, if each
    of its threads has finished with the input's element when it writes the output's. */
 #include "folded/folded.h"
 
@@ -118,10 +119,20 @@ static bool kernel_overwrites(const struct memory_plan *plan, const struct op *o
 /* ---------------------------------------------------------------------------------- any operation
  */
 
+bool adds_to_another(const struct op *op)
+{
+  return op->kind == OP_matmul && op->nin > 2 && op->in[2] != op->out && op->in[2] != op->in[0] &&
+         op->in[2] != op->in[1];
+}
+
 bool overwrites(const struct op *op, int out, int *in)
 {
   *in = NONE;
   if (op->kind == OP_fused) return true;
+  if (adds_to_another(op)) {
+    *in = op->in[2];
+    return true;
+  }
   if (!collective_row[op->kind].in_place && op->kind != OP_to_partial) return false;
   /* Each result of a bucket is made from one input. */
   *in = graph->op[graph->value[out].op].in[0];

@@ -72,6 +72,8 @@ int64_t place_values(struct placing *p, int64_t bound, bool well);
 bool have_same_parts(int a, int b);
 /* Whether the operation's result has the bytes of its input. */
 bool is_view(const struct op *op);
+/* Whether it is a product that adds to a value other than its result and its operands. */
+bool adds_to_another(const struct op *op);
 /* Whether the operation may make `out` in the place of an input, and of which: `in` is NONE if it
    may be any (for a kernel). */
 bool overwrites(const struct op *op, int out, int *in);

@@ -7,8 +7,10 @@ double flops_of(const struct op *op)
 {
   double all = 0;
   struct letters l;
+  struct op plain = *op;
   if (!*op_row[op->kind].flops) return 0;
-  op_letters(op, &l);
+  if (op->kind == OP_matmul) plain.nin = 2; /* the third is what it adds to */
+  op_letters(&plain, &l);
   for (const char *term = op_row[op->kind].flops; *term; term += strspn(term, " ")) {
     size_t n = strcspn(term, " ");
     double products = 1;

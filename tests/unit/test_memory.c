@@ -91,7 +91,9 @@ static void run_step(const struct op *op)
   /* Only these may write over what they read. */
   bool in_place = op->kind == OP_all_reduce || op->kind == OP_to_partial;
   for (int k = 0; k < op->nout; k++) write_marks(op->out + k);
-  for (int i = 0; i < op->nin && !in_place; i++) find_marks(op->in[i], op);
+  /* A product may write over what it adds to, but not over its operands. */
+  int read_on = op->kind == OP_matmul && op->nin == 3 ? 2 : op->nin;
+  for (int i = 0; i < read_on && !in_place; i++) find_marks(op->in[i], op);
 }
 
 static void run_program(void)
