@@ -235,6 +235,9 @@ int one_over(double x);
 char *in_brackets(const char *s);
 /* How tightly the operators outside of brackets bind: 3 none, 2 factors, 1 terms, 0 others. */
 int binding(const char *s);
+/* An operand between the text before it and the rest of the expression: in brackets if a
+   neighbouring sign would bind first, or the order of sums would change. */
+char *bracketed(const struct buffer *before, const char *rest, char *s);
 
 /* ----------------------------------------------------------------------------------- min_cut.c */
 

@@ -65,3 +65,15 @@ char *in_brackets(const char *s)
 {
   return binding(s) < 3 ? text("(%s)", s) : copy_text(s);
 }
+
+char *bracketed(const struct buffer *before, const char *rest, char *s)
+{
+  const char *last = before->length ? before->text + before->length - 1 : "(";
+  int least = 0;
+  if (*last == ' ')
+    least = strchr("*/%", last[-1]) ? 3 : strchr("+-", last[-1]) ? 2 : 1;
+  else if (*last != '(' && *last != ',')
+    least = 3;
+  if (*rest == ' ' && least < 2) least = strchr("*/%", rest[1]) ? 2 : 1;
+  return binding(s) < least ? text("(%s)", s) : s;
+}

@@ -354,10 +354,23 @@ static void check_parameter_order(void)
   }
 }
 
+/* The steps of an update take what is made before them. */
+static void check_recipe(const struct optimizer *o)
+{
+  int end = first_step_operand(o) + o->nstep;
+  require(o->nstate >= 0 && o->nstate <= MAX_OPTIMIZER_STATES, NONE,
+          "an update has no such states");
+  for (int s = 0; s < o->nstep; s++)
+    for (int i = 0; i < inputs_of_row(o->step[s].kind); i++)
+      require(o->step[s].in[i] >= 0 && o->step[s].in[i] < first_step_operand(o) + s, NONE,
+              "a step of an update takes what comes later");
+  for (int k = 0; k <= o->nstate; k++)
+    require(o->out[k] >= 0 && o->out[k] < end, NONE, "an update makes nothing");
+}
+
 /* The training options have values that train.lua allows. */
 static void check_training(void)
 {
-  const struct rates *r = &plan_options->rates;
   require(plan_options->accumulate >= 1 && plan_options->accumulate <= 4096, NONE,
           "a step takes no batches");
   require(plan_options->ncap >= 0 && plan_options->ncap <= MAX_CAPS &&
@@ -367,8 +380,7 @@ static void check_training(void)
     require(plan_options->cap[i] > 0, NONE, "a bucket has room for nothing");
   require(plan_options->clip >= 0 && plan_options->clip <= DBL_MAX, NONE,
           "gradients are clipped to no number");
-  require(r->warmup >= 0 && r->warmup <= r->steps && r->least >= 0 && r->least <= 1, NONE,
-          "the learning rate goes nowhere");
+  for (int i = 0; i < plan_options->noptimizer; i++) check_recipe(&plan_options->optimizer[i]);
 }
 
 /* Units come from another process. */

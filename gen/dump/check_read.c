@@ -110,6 +110,8 @@ static void check_value(int value)
   need(!belongs || (v->of != NONE && graph->value[v->of].role == PARAMETER),
        "it belongs to no parameter");
   need(is_index(v->unit, graph->nunit), "there is no such unit");
+  need(v->optimizer >= 0 && (!v->optimizer || v->optimizer < plan_options->noptimizer),
+       "there is no such optimizer");
   need(is_index(v->style, graph->nstyle), "there is no such style");
   need(v->pieces >= 0 && v->pieces <= 64, "a value has no such pieces");
   need(v->list >= 0 && (v->list < graph->nmodule || v->list == 0), "there is no such list");
@@ -295,12 +297,44 @@ static void check_calls(void)
   }
 }
 
+/* Whether the text is an expression of what the front end writes: nothing else reaches a program.
+ */
+static bool is_expression(const char *s)
+{
+  static const char *const known[] = {"t",    "lr",   "double", "sqrt", "exp",
+                                      "log",  "cos",  "sin",    "pow",  "floor",
+                                      "ceil", "fabs", "fmin",   "fmax", NULL};
+  if (!s || !*s) return false;
+  while (*s) {
+    size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyz"), digits = strspn(s, "0123456789.");
+    if (digits && s[digits] == 'e') digits += 1 + strspn(s + digits + 1, "+-0123456789");
+    if (n && !is_word_of(known, text("%.*s", (int)n, s))) return false;
+    if (!n && !digits && !strchr(" +-*/(),<>=?:$", *s)) return false;
+    s += n ? n : digits ? digits : 1;
+  }
+  return true;
+}
+
+static void check_optimizer(const struct optimizer *o)
+{
+  need(is_expression(o->rate), "an optimizer has no learning rate");
+  for (int k = 0; k < o->nstate; k++) need(*o->state[k], "a state has no name");
+  for (int k = 0; k < o->nnumber; k++)
+    need(!o->number[k].text || is_expression(o->number[k].text), "a number of no known expression");
+}
+
 /* For programs in which values are or will be updated. */
-static void check_optimizer(void)
+static void check_optimizers(void)
 {
   bool updates = r.after < PASS_OPTIMIZE && graph->loss != NONE;
-  for (int i = 0; i < graph->nop; i++) updates |= is_update(&graph->op[i]);
-  need(!updates || update_rule(), "there is no optimizer that it could be trained by");
+  for (int i = 0; i < graph->nop; i++) {
+    const struct op *op = &graph->op[i];
+    updates |= op->kind == OP_update;
+    need(op->kind != OP_update || (op->number[0] >= 0 && op->number[0] < plan_options->noptimizer),
+         "there is no optimizer that it could be trained by");
+  }
+  need(!updates || plan_options->noptimizer, "there is no optimizer that it could be trained by");
+  for (int i = 0; i < plan_options->noptimizer; i++) check_optimizer(&plan_options->optimizer[i]);
 }
 
 static void check_others(void)
@@ -320,7 +354,7 @@ static void check_others(void)
   for (int i = 0; i < graph->nindex_use; i++) check_shape(&graph->index_use[i].part);
   for (int i = 0; i < graph->mesh.ndim; i++)
     need(graph->mesh.bandwidth[i] >= 0 && graph->mesh.latency[i] >= 0, "a link is of no speed");
-  check_optimizer();
+  check_optimizers();
   need(plan_options->accumulate >= 1 && plan_options->accumulate <= 4096,
        "a step takes no batches");
   need(plan_options->prefetched >= 0 && plan_options->prefetched <= MOST_PREFETCHED,

@@ -90,13 +90,10 @@
   FIELD(SHAPE,     part,          "part")
 
 #define OPTIMIZER_FIELDS(FIELD)             \
-  FIELD(REAL,      lr,            "lr")     \
-  FIELD(REAL,      beta1,         "beta1")  \
-  FIELD(REAL,      beta2,         "beta2")  \
-  FIELD(REAL,      eps,           "eps")    \
-  FIELD(REAL,      weight_decay,  "weight_decay") \
-  FIELD(REAL,      momentum,      "momentum") \
-  FIELD(FLAG,      nesterov,      "nesterov") \
+  FIELD(TEXT,      settings,      "settings") \
+  FIELD(TEXT,      match,         "match")  \
+  FIELD(TEXT,      rate,          "rate")   \
+  FIELD(TEXT,      schedule,      "schedule") \
   FIELD(INT,       line,          "line")
 
 #define GRAPH_FIELDS(FIELD)                 \
@@ -115,9 +112,6 @@
   FIELD(INT,       train_line,    "line")   \
   FIELD(INT,       steps,         "steps")  \
   FIELD(SEED,      seed,          "seed")   \
-  FIELD(INT,       rates.warmup,  "warmup") \
-  FIELD(INT,       rates.steps,   "rate_steps") \
-  FIELD(REAL,      rates.least,   "least_rate") \
   FIELD(REAL,      clip,          "clip")   \
   FIELD(FLAG,      wants_norm,    "wants_norm") \
   FIELD(INT,       accumulate,    "accumulate") \
@@ -235,6 +229,7 @@
   FIELD(REAL,      init.a,        "init_a") \
   FIELD(REAL,      init.b,        "init_b") \
   FIELD(INT,       unit,          "unit") \
+  FIELD(INT,       optimizer,     "optimizer") \
   FIELD(INT,       style,         "style")  \
   FIELD(OP,        op,            "made_by") \
   FIELD(INT,       line,          "line") \

@@ -178,7 +178,7 @@ char *comment_text(const struct op *op)
     return text("%d buffer%s at once, contiguous in memory", op->nbody, op->nbody > 1 ? "s" : "");
   if (is_update(op))
     return text("%s over %d parameters at once, contiguous in memory    %s",
-                plan_options->optimizer.name, op->nbody, where(plan_options->optimizer.line));
+                optimizer_of(op)->name, op->nbody, where(optimizer_of(op)->line));
   if (op->kind == OP_squares) return squares_comment(op);
   if (op->kind == OP_norm) return copy_text("the norm of all gradients");
   if (op->kind == OP_loop)

@@ -100,6 +100,19 @@ char *with_copies(const struct op *op, int rank, const char *call, bool out);
 /* The function `prepare`, "" where a program needs none. */
 char *prepare_text(void);
 
+/* ------------------------------------------------------------------------------------ recipe.c */
+
+/* The lines of a kernel that updates elements. */
+struct update_lines {
+  const char *parameters;            /* of the kernel */
+  const char *clip;                  /* what gradients are scaled by */
+  const char *numbers;               /* the numbers of the step, from memory */
+  struct buffer loads, body, stores; /* those of a kernel of vectors, and what is between */
+};
+struct update_lines lines_of_update(const struct optimizer *o, int width);
+/* The numbers of the step as the call of the kernel gives them: ", keep, rate". */
+char *step_number_arguments(const struct optimizer *o);
+
 /* --------------------------------------------------------------------------------- rank_file.c */
 
 /* rank<N>.c of a rank. `step`: the file of its program; `shown`: the tensors' names in comments;
@@ -145,7 +158,7 @@ char *sizes_text(struct shape s);
 char *squares_text(const struct op *op, int rank);
 char *norm_text(const struct op *op);
 /* The call that updates parameters, and the name of its kernel without the size. */
-const char *update_name(enum op_kind kind);
+const char *update_name(const struct op *op);
 char *update_call(const struct op *op, int rank);
 
 #endif

@@ -16,7 +16,7 @@ void reserve_kernel_names(int rank)
       const struct op *op = &graph->op[graph->function[i].op[k]];
       if (op->kind == OP_fused) reserve_fused_name(op, rank);
       if (has_kernel(op->kind)) reserve_file_name(op, rank);
-      if (is_update(op)) reserve_kernel_name(update_name(op->kind));
+      if (is_update(op)) reserve_kernel_name(update_name(op));
     }
 }
 

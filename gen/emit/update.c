@@ -8,10 +8,10 @@
 
 /* ------------------------------------------------------------------------- the optimizer's text */
 
-/* "adamw", "sgd_nesterov", "buffer": the template, and the kernel's name. */
-const char *update_name(enum op_kind kind)
+/* "adamw", "buffer": the kernel's name. */
+const char *update_name(const struct op *op)
 {
-  return kind == OP_buffer ? "buffer" : update_rule()->kernel;
+  return op->kind == OP_buffer ? "buffer" : kernel_of_optimizer(optimizer_of(op));
 }
 
 /* ---------------------------------------------------------------------------------- its kernels */
@@ -27,26 +27,18 @@ static int width_at(int parameter, int rank, int64_t n)
   return width;
 }
 
-static char *update_definition(enum op_kind kind, int64_t n, int width)
+static char *update_definition(const struct op *op, int64_t n, int width)
 {
-  const struct optimizer *o = &plan_options->optimizer;
-  bool clips = plan_options->clip > 0;
+  struct update_lines l = {.parameters = "", .clip = "", .numbers = ""};
   const char *counter = counter_type(n + (target->thread_grids ? BLOCK * width : 0));
   char *number = text("(%s)blockIdx.x * %d + (%s)threadIdx.x", counter, BLOCK, counter);
   if (width > 1) number = text("(%s) * %d", number, width);
   char *threads = n < MANY ? "" : "#pragma omp parallel for simd schedule(static)\n";
-  char *clip = !clips ? ""
-                      : fill(embedded_text("templates/clip.c"), "clip",
-                             number_text(plan_options->clip), NULL);
-  return fill(update_template(update_name(kind)), "n", text("%" PRId64, n), "number", number,
-              "counter", counter, "width", text("%d", width), "beta1", number_text(o->beta1),
-              "take1", number_text(1 - o->beta1), "beta2", number_text(o->beta2), "take2",
-              number_text(1 - o->beta2), "eps", number_text(o->eps), "decay",
-              o->weight_decay
-                  ? text(" + %s * %s", number_text(o->weight_decay), forms()->updated_weight)
-                  : "",
-              "momentum", number_text(o->momentum), "norm", clips ? ", const float *norm" : "",
-              "clip", clip, "times", clips ? "clip * " : "", "threads", threads, NULL);
+  if (op->kind == OP_update) l = lines_of_update(optimizer_of(op), width);
+  return fill(update_template(op->kind == OP_buffer ? "buffer" : "update"), "n",
+              text("%" PRId64, n), "number", number, "counter", counter, "width", text("%d", width),
+              "threads", threads, "parameters", l.parameters, "clip", l.clip, "numbers", l.numbers,
+              "loads", l.loads.text, "body", l.body.text, "stores", l.stores.text, NULL);
 }
 
 /* The norm is one number; all others are runs of n elements. */
@@ -69,27 +61,26 @@ char *update_call(const struct op *op, int rank)
   }
   if (!first) return "";
   if (graph->value[first->in[0]].type != F32)
-    plan_error(plan_options->optimizer.line, "%s: %s is %s; only parameters of float32 are trained",
-               plan_options->optimizer.name, printable(value_name(first->in[0])),
-               type_name(graph->value[first->in[0]].type));
+    plan_error(first->line, "%s: %s is %s; only parameters of float32 are trained",
+               op->kind == OP_buffer ? "buffers" : optimizer_of(op)->name,
+               printable(value_name(first->in[0])), type_name(graph->value[first->in[0]].type));
   int width = width_at(first->in[0], rank, n);
-  char *definition = update_definition(op->kind, n, width);
+  char *definition = update_definition(op, n, width);
   /* The template is a whole function: its head up to the brace is the prototype. */
   size_t head = strcspn(definition, "{");
   while (head && (definition[head - 1] == '\n' || definition[head - 1] == ' ')) head--;
-  const char *about = op->kind == OP_buffer
-                          ? "// A buffer, less how far it is to go back."
-                          : text("// %s: %s", plan_options->optimizer.name, optimizer_text());
+  const char *about = op->kind == OP_buffer ? "// A buffer, less how far it is to go back."
+                                            : text("// %s: %s", optimizer_of(op)->name,
+                                                   optimizer_text(optimizer_of(op)));
   const char *comment = wrapped(about, " ", "// ");
   const char *mark = forms()->kernel_mark;
   const char *bounds = fill(forms()->kernel_bounds, "threads", text("%d", BLOCK), NULL);
-  const char *name = add_kernel(text("%s_%" PRId64, update_name(op->kind), n),
+  const char *name = add_kernel(text("%s_%" PRId64, update_name(op), n),
                                 text("%s%.*s", mark, (int)head, definition), text("%s\n", comment),
                                 text("%s%s", bounds, definition), true);
   struct buffer b = {0};
   for (int i = 0; i < first->nin; i++) put(&b, "%s%s", i ? ", " : "", update_operand(first, i, n));
-  const char *rates = target->steps_in_memory ? "&m->now" : update_rule()->rate_names;
-  if (op->kind != OP_buffer) put(&b, ", %s", rates);
+  if (op->kind == OP_update) put(&b, "%s", step_number_arguments(optimizer_of(op)));
   char *blocks = text("%" PRId64, (n / width + BLOCK - 1) / BLOCK);
   return kernel_call_text(name, blocks, BLOCK, b.text);
 }

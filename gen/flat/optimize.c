@@ -25,7 +25,7 @@ static unsigned dimensions_cut(const int *gradient, int known)
 static struct op in_update(enum op_kind kind)
 {
   return (struct op){
-      .kind = kind, .phase = UPDATE, .module = NONE, .line = plan_options->optimizer.line};
+      .kind = kind, .phase = UPDATE, .module = NONE, .line = plan_options->optimizer->line};
 }
 
 /* Appends an operation that makes one number. */
@@ -119,13 +119,15 @@ static void update_buffer(int buffer, int gradient)
 
 static void update(int parameter, int gradient)
 {
-  const struct update_rule *rule = update_rule();
-  struct op op = in_update(rule->kind);
+  int which = graph->value[parameter].optimizer;
+  const struct optimizer *o = &plan_options->optimizer[which];
+  struct op op = in_update(OP_update);
   op.module = graph->value[parameter].module;
+  op.line = o->line;
+  op.number[0] = which;
   op.in[op.nin++] = parameter;
   op.in[op.nin++] = gradient;
-  for (int k = 0; k < MAX_OPTIMIZER_STATES && rule->state[k]; k++)
-    op.in[op.nin++] = state_of(parameter, rule->state[k]);
+  for (int k = 0; k < o->nstate; k++) op.in[op.nin++] = state_of(parameter, o->state[k]);
   if (plan_options->clip > 0) op.in[op.nin++] = graph->norm;
   append_update(op);
 }

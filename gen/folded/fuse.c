@@ -232,7 +232,8 @@ static void fuse_elements(struct function *f)
 /* Whether no parameter is between the two that `a` and `b` update. */
 static bool neighbours(const struct op *a, const struct op *b)
 {
-  if (a->kind != b->kind || graph->value[a->in[0]].type != graph->value[b->in[0]].type)
+  if (a->kind != b->kind || a->number[0] != b->number[0] ||
+      graph->value[a->in[0]].type != graph->value[b->in[0]].type)
     return false;
   for (int v = a->in[0] + 1; v < b->in[0]; v++)
     if (graph->value[v].role == PARAMETER) return false;
@@ -248,6 +249,7 @@ static void fuse_updates(struct function *f)
     if (n && !joined) {
       int id = fused(run, n);
       graph->op[id].kind = graph->op[run[0]].kind;
+      graph->op[id].number[0] = graph->op[run[0]].number[0];
       f->op[kept++] = id;
       n = 0;
     }

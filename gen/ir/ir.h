@@ -204,8 +204,13 @@ const struct axis *space_axes(const struct op *op, const struct letters *l);
 
 /* -------------------------------------------------------------------------------- optimizers.c */
 
-/* How the plan's optimizer updates a parameter; NULL: there is no such optimizer. */
-const struct update_rule *update_rule(void);
+/* The optimizer of an `update`. */
+const struct optimizer *optimizer_of(const struct op *op);
+/* The operand numbers of its first number and of its first step. */
+int first_number_operand(const struct optimizer *o);
+int first_step_operand(const struct optimizer *o);
+/* How many inputs an operation has that an optimizer may use; 0: it may not. */
+int inputs_of_row(enum op_kind kind);
 
 /* --------------------------------------------------------------------------------- ops_table.c */
 

@@ -288,11 +288,9 @@ OP(custom,         "equation",             "",             custom_grad,        "
    over the ranks that share in the sum. And the root of that. */
 OP(squares,        "",                     "",             no_grad,            "", "", "")
 OP(norm,           "",                     "",             no_grad,            "", "", "")
-/* w, its gradient, AdamW's two averages or SGD's one, if it has momentum; and where gradients are
-   clipped their norm. Writes w and the averages in place. */
-OP(adamw,          "",                     "",             no_grad,            "", "", "",
-   .updates = true)
-OP(sgd,            "",                     "",             no_grad,            "", "", "",
+/* A parameter, its gradient, its states; and where gradients are clipped their norm. Writes the
+   parameter and the states in place, by plan_options->optimizer[$optimizer]. */
+OP(update,         "",                     "",             no_grad,            "optimizer", "", "",
    .updates = true)
 /* A buffer, less what stands as its gradient. */
 OP(buffer,         "",                     "",             no_grad,            "", "", "",

@@ -1,44 +1,31 @@
-/* optimizers.c: the optimizers: how each updates a parameter, a row for each way. To add one: a row
-   here, and what gen/README.md lists. */
+/* optimizers.c: questions about optimizers. The operands of an update are numbered: 0 is the
+   parameter, 1 its gradient; then come the states, the numbers, and the results of the steps. */
 #include "ir/ir.h"
 
 #include <string.h>
 
-static const struct update_rule rules[] = {
-    {.optimizer = "AdamW",
-     .kind = OP_adamw,
-     .kernel = "adamw",
-     .rates = "adamw_rates",
-     .rate_names = "keep, rate, root",
-     .state = {"exp_avg", "exp_avg_sq"}},
-    {.optimizer = "SGD",
-     .kind = OP_sgd,
-     .kernel = "sgd",
-     .rates = "sgd_rates",
-     .rate_names = "rate"},
-    {.optimizer = "SGD",
-     .kind = OP_sgd,
-     .momentum = true,
-     .kernel = "sgd_momentum",
-     .rates = "sgd_rates",
-     .rate_names = "rate",
-     .state = {"momentum"}},
-    {.optimizer = "SGD",
-     .kind = OP_sgd,
-     .momentum = true,
-     .nesterov = true,
-     .kernel = "sgd_nesterov",
-     .rates = "sgd_rates",
-     .rate_names = "rate",
-     .state = {"momentum"}},
-};
-
-const struct update_rule *update_rule(void)
+const struct optimizer *optimizer_of(const struct op *op)
 {
-  const struct optimizer *o = &plan_options->optimizer;
-  for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
-    if (o->name && !strcmp(rules[i].optimizer, o->name) && rules[i].momentum == (o->momentum > 0) &&
-        rules[i].nesterov == o->nesterov)
-      return &rules[i];
-  return NULL;
+  return &plan_options->optimizer[op->number[0]];
+}
+
+int first_number_operand(const struct optimizer *o)
+{
+  return 2 + o->nstate;
+}
+
+int first_step_operand(const struct optimizer *o)
+{
+  return first_number_operand(o) + o->nnumber;
+}
+
+int inputs_of_row(enum op_kind kind)
+{
+  static const char *const rules[] = {"...->...", "...,...->...", "...,...,...->..."};
+  const struct op_row *row = &op_row[kind];
+  if (!*row->element || *row->numbers || strstr(row->element, "$s") || kind == OP_running) return 0;
+  if (row->type && !strncmp(row->type, "given", 5)) return 0;
+  for (int n = 0; n < 3; n++)
+    if (!strncmp(row->rule, rules[n], strlen(rules[n]))) return n + 1;
+  return 0;
 }

@@ -4,33 +4,7 @@
 #define TPGEN_IR_PLAN_OPTIONS_H
 
 #include "ir/op.h"
-
-struct optimizer {
-  const char *name; /* "AdamW", "SGD" */
-  double lr, beta1, beta2, eps, weight_decay, momentum;
-  bool nesterov;
-  int line;
-};
-
-/* How an optimizer updates a parameter: a row of optimizers.c. */
-enum { MAX_OPTIMIZER_STATES = 4 };
-struct update_rule {
-  const char *optimizer;   /* its name in plans */
-  enum op_kind kind;       /* a row of ops.h with `.updates` */
-  bool momentum, nesterov; /* the row is for an optimizer with these, or without */
-  const char *kernel;      /* the kernel's name; its templates are KERNEL.c and KERNEL.cu */
-  const char *rates;       /* templates RATES.c and RATES.cu: what changes from step to step */
-  const char *rate_names;  /* the numbers that these compute, as the kernel takes them */
-  const char *state[MAX_OPTIMIZER_STATES]; /* a parameter's states, as the kernel takes them */
-};
-
-/* The schedule of the learning rate: linear up to the optimizer's rate in the steps 1 to
-   `warmup`, then along a cosine down to its part `least` in the steps to `steps`. steps 0:
-   constant. */
-struct rates {
-  int warmup, steps;
-  double least;
-};
+#include "ir/optimizer.h"
 
 /* Prefetching: whether the modules of a list get their gathered parameters early, and by at most
    how many modules: loop_carried.c. */
@@ -74,8 +48,8 @@ struct plan_options {
     int most[OP_COUNT]; /* counts of each collective in a step */
     int line;
   } expected; /* limits that the plan gives by expect */
-  struct optimizer optimizer;
-  struct rates rates;
+  int noptimizer; /* 0: nothing is trained. The first is of all parameters that no group has */
+  struct optimizer *optimizer;
   double clip;     /* gradients are scaled so that their norm is at most this; 0: they are not */
   bool wants_norm; /* the norm is computed */
   int accumulate;  /* a step's gradients are the mean over so many batches */

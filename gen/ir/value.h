@@ -51,6 +51,7 @@ struct value {
   int of;            /* the value whose gradient, sums or optimizer's state it is, or NONE */
   int unit;          /* PARAMETER: its unit, or NONE */
   int line;          /* of the plan */
+  int optimizer;     /* PARAMETER: which of plan_options->optimizer */
   int style;         /* that placed this parameter, or NONE */
   int list, sibling; /* of module 0's: the list of modules, and the value of module 1 */
   const char *name;  /* the model's: "in_proj.weight"; of an activation its module's path  */

@@ -393,20 +393,6 @@ static bool is_one(const struct op *op, int i)
          graph->op[v->op].scalar == 1;
 }
 
-/* An operand between the text in b and the rest of the expression: in brackets if a neighbouring
-   sign would bind first, or the order of sums would change. */
-static char *operand_text(const struct buffer *b, const char *rest, char *s)
-{
-  const char *last = b->length ? b->text + b->length - 1 : "(";
-  int least = 0;
-  if (*last == ' ')
-    least = strchr("*/%", last[-1]) ? 3 : strchr("+-", last[-1]) ? 2 : 1;
-  else if (*last != '(' && *last != ',')
-    least = 3;
-  if (*rest == ' ' && least < 2) least = strchr("*/%", rest[1]) ? 2 : 1;
-  return binding(s) < least ? text("(%s)", s) : s;
-}
-
 /* Puts the text for the name at c, after its `$`; returns the name's end. */
 static const char *put_name(struct buffer *b, struct writing *w, const char *c)
 {
@@ -415,7 +401,7 @@ static const char *put_name(struct buffer *b, struct writing *w, const char *c)
   const char *end = read_name(c, name);
   if (letter) {
     s = letter_text(w, *name);
-    if (!is_letter_row(w->op)) s = operand_text(b, end, s);
+    if (!is_letter_row(w->op)) s = bracketed(b, end, s);
   } else if (!strcmp(name, "s")) {
     s = scalar_text(w);
     if (w->op->scalar == 1 && !strncmp(end, " * ", 3)) return end + 3;
@@ -432,7 +418,7 @@ static const char *put_name(struct buffer *b, struct writing *w, const char *c)
     s = indexed_text(w, *name - 'a', end + 1, close - 1, !*close);
     end = close;
   } else {
-    s = operand_text(b, end, element_of(w, *name - 'a', NONE, NULL));
+    s = bracketed(b, end, element_of(w, *name - 'a', NONE, NULL));
   }
   bool twice = *s == '-' && b->length && b->text[b->length - 1] == '-';
   put(b, twice ? "(%s)" : "%s", s);

@@ -35,6 +35,7 @@ static const char *const files[] = {
     "gen/lua/prelude/operators.lua",  "gen/lua/prelude/files.lua",
     "gen/lua/prelude/parallel.lua",   "gen/lua/prelude/styles.lua",
     "gen/lua/prelude/lora.lua",       "gen/lua/prelude/fully_shard.lua",
+    "gen/lua/prelude/scalars.lua",    "gen/lua/prelude/optimizers.lua",
     "gen/lua/prelude/train.lua",      "gen/lua/prelude/surplus.lua"};
 
 static char *plan_text;
@@ -344,6 +345,7 @@ static void push_bindings(lua_State *L)
   set_tensor_bindings(L);
   set_range_bindings(L);
   set_training_bindings(L);
+  set_recipe_bindings(L);
   set_json_bindings(L);
   set_require_bindings(L);
   set_surplus_bindings(L);

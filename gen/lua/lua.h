@@ -306,6 +306,11 @@ void forbid_surplus(struct lua_State *L, const char *what, int function, int ski
 /* Adds the tensor functions to the table at the top of the stack. */
 void set_tensor_bindings(struct lua_State *L);
 
+/* ----------------------------------------------------------------------------------- recipes.c */
+
+/* Adds the functions of optimizers to the table at the top of the stack. */
+void set_recipe_bindings(struct lua_State *L);
+
 /* ---------------------------------------------------------------------------------- training.c */
 
 /* Adds the training functions to the table at the top of the stack. */

@@ -150,23 +150,6 @@ static double number_field(lua_State *L, const char *name)
   return n;
 }
 
-/* set_optimizer{name=, lr=, beta1=, beta2=, eps=, weight_decay=, momentum=, nesterov=, line=} */
-static int set_optimizer(lua_State *L)
-{
-  luaL_checktype(L, 1, LUA_TTABLE);
-  lua_getfield(L, 1, "name");
-  plan_options->optimizer = (struct optimizer){.name = copy_text(luaL_checkstring(L, -1)),
-                                               .lr = number_field(L, "lr"),
-                                               .beta1 = number_field(L, "beta1"),
-                                               .beta2 = number_field(L, "beta2"),
-                                               .eps = number_field(L, "eps"),
-                                               .weight_decay = number_field(L, "weight_decay"),
-                                               .momentum = number_field(L, "momentum"),
-                                               .nesterov = number_field(L, "nesterov") != 0,
-                                               .line = (int)number_field(L, "line")};
-  return 0;
-}
-
 /* set_tf32(whether products may round their operands to TF32) */
 static int set_tf32(lua_State *L)
 {
@@ -181,8 +164,7 @@ static int set_checkpoint(lua_State *L)
   return 0;
 }
 
-/* set_training{clip=, norm=, accumulate=, reduce_each=, warmup=, steps=, least=}: all are numbers;
-   0 for none. */
+/* set_training{clip=, norm=, accumulate=, reduce_each=}: all are numbers; 0 for none. */
 static int set_training(lua_State *L)
 {
   luaL_checktype(L, 1, LUA_TTABLE);
@@ -190,9 +172,6 @@ static int set_training(lua_State *L)
   plan_options->wants_norm = number_field(L, "norm") != 0;
   plan_options->accumulate = (int)number_field(L, "accumulate");
   plan_options->reduce_each_batch = number_field(L, "reduce_each") != 0;
-  plan_options->rates = (struct rates){.warmup = (int)number_field(L, "warmup"),
-                                       .steps = (int)number_field(L, "steps"),
-                                       .least = number_field(L, "least")};
   return 0;
 }
 
@@ -256,7 +235,6 @@ void set_training_bindings(lua_State *L)
                                        {"set_output", set_output},
                                        {"collectives", collectives},
                                        {"set_expected", set_expected},
-                                       {"set_optimizer", set_optimizer},
                                        {"set_tf32", set_tf32},
                                        {"set_checkpoint", set_checkpoint},
                                        {"set_training", set_training},

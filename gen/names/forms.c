@@ -11,7 +11,7 @@ static const struct forms rows[TARGETS] = {
             .zero_bytes = "memset($at$, 0, $bytes$);",
             .zero_member = "  memset(&$member$, 0, sizeof $member$);\n",
             .fill_value = "fill($at$, $n$, sizeof least, &least);",
-            .updated_weight = "w[i]",
+            .updated = "$name$[i]",
             .clear_squares = "*$squares$ = 0;",
             .add_squares = "*$squares$ += $kernel$($gradients$, $n$)$divided$;",
             .squares_head = "double $name$(const float *g, long n)",
@@ -36,7 +36,7 @@ static const struct forms rows[TARGETS] = {
             .copy_member = "CHECK_CUDA(cudaMemcpyAsync(&$to$, &$from$, sizeof $batch$,\n"
                            "                               cudaMemcpyDeviceToDevice, stream));\n",
             .fill_value = "fill($at$, $n$, least);",
-            .updated_weight = "w_v[e]",
+            .updated = "$name$_v[e]",
             .clear_squares = "",
             .add_squares = "LAUNCH(add_to_$kernel$, $blocks$, $threads$, stream)($gradients$, $n$, "
                            "$weight$);",

@@ -54,7 +54,7 @@ struct forms {
   const char *copy_member;   /* steps_in_memory: $to$, $from$, $batch$ */
   const char *fill_value;    /* with the variable `least`: $at$, $n$ */
   /* The update. */
-  const char *updated_weight;
+  const char *updated; /* an element of the array $name$ */
   const char *clear_squares, *add_squares, *sum_squares; /* $squares$, $kernel$, $gradients$, $n$,
                                                             $blocks$, $threads$; $divided$, or
                                                             $weight$; NULL: there is none */
@@ -209,8 +209,15 @@ void declare_memory(void);
    the learning rate. */
 char *update_constants(void);
 char *learning_rate_text(void);
+/* The members of struct constants that have these numbers. */
+char *step_number_members(void);
+/* What a step's number of an optimizer is called there, and the kernel; whether it has such
+   numbers. */
+const char *step_number_name(const struct optimizer *o, int number);
+const char *kernel_of_optimizer(const struct optimizer *o);
+bool has_step_numbers(const struct optimizer *o);
 /* "lr 0.1, betas 0.9 0.95, ...": above a kernel. */
-char *optimizer_text(void);
+char *optimizer_text(const struct optimizer *o);
 const char *update_template(const char *name);
 
 #endif

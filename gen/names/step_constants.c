@@ -13,7 +13,7 @@ char *constants_text(void)
   struct buffer b = {0};
   put_text(&b, "", 0);
   if (!target->steps_in_memory) return b.text;
-  if (step_has(is_update)) put(&b, "  float %s;\n", update_rule()->rate_names);
+  put(&b, "%s", step_number_members());
   if (step_has(is_random) && plan_options->accumulate > 1)
     put(&b, "  int batch[%d]; // the numbers of its batches\n", plan_options->accumulate);
   else if (step_has(is_random))

@@ -1,20 +1,13 @@
-/* update_rates.c: the learning rate and the other numbers of an update that change from step to
+/* update_rates.c: the learning rates and the other numbers of updates that change from step to
    step. */
 #include "names/names.h"
 
 #include <string.h>
 
-char *optimizer_text(void)
+char *optimizer_text(const struct optimizer *o)
 {
-  const struct optimizer *o = &plan_options->optimizer;
   struct buffer b = {0};
-  put(&b, "lr %s", double_text(o->lr));
-  if (o->beta1 > 0 || o->beta2 > 0)
-    put(&b, ", betas %s %s", double_text(o->beta1), double_text(o->beta2));
-  if (o->eps > 0) put(&b, ", eps %s", double_text(o->eps));
-  if (o->momentum > 0)
-    put(&b, ", momentum %s%s", double_text(o->momentum), o->nesterov ? ", nesterov" : "");
-  put(&b, ", weight decay %s", double_text(o->weight_decay));
+  put(&b, "%s", o->settings);
   if (plan_options->clip > 0)
     put(&b, ", gradients clipped to norm %s", double_text(plan_options->clip));
   return b.text;
@@ -25,27 +18,110 @@ const char *update_template(const char *name)
   return embedded_text(text("templates/%s.%s", name, target->source));
 }
 
-/* What the whole update computes once, from the number of the step. */
+/* ------------------------------------------------------------------------------- names by group */
+
+/* The name as it is in the optimizer of all others, or in that of a group. */
+static const char *name_in(const char *name, int optimizer)
+{
+  return optimizer ? text("%s_group%d", name, optimizer) : name;
+}
+
+/* The first optimizer with the same learning rate. */
+static int first_of_rate(int optimizer)
+{
+  int i = 0;
+  while (strcmp(plan_options->optimizer[i].rate, plan_options->optimizer[optimizer].rate) != 0) i++;
+  return i;
+}
+
+const char *step_number_name(const struct optimizer *o, int number)
+{
+  return name_in(spared_name(o->number[number].name), (int)(o - plan_options->optimizer));
+}
+
+const char *kernel_of_optimizer(const struct optimizer *o)
+{
+  char *name = copy_text(o->name);
+  for (char *c = name; *c; c++)
+    if (*c >= 'A' && *c <= 'Z') *c = (char)(*c - 'A' + 'a');
+  return name_in(identifier(name), (int)(o - plan_options->optimizer));
+}
+
+bool has_step_numbers(const struct optimizer *o)
+{
+  for (int k = 0; k < o->nnumber; k++)
+    if (o->number[k].text) return true;
+  return false;
+}
+
+/* ------------------------------------------------------------------------------------ the lines */
+
+/* Whether an update of the step uses it. */
+static bool is_used(int optimizer)
+{
+  for (int i = 0; i < graph->nop; i++)
+    if (graph->op[i].kind == OP_update && graph->op[i].number[0] == optimizer) return true;
+  return false;
+}
+
+static bool uses_rate(const struct optimizer *o)
+{
+  for (int k = 0; k < o->nnumber; k++)
+    if (o->number[k].text && strstr(o->number[k].text, "$lr$")) return true;
+  return false;
+}
+
+static void put_constants(struct buffer *b, int optimizer)
+{
+  const struct optimizer *o = &plan_options->optimizer[optimizer];
+  const char *lr = name_in("lr", optimizer);
+  if (uses_rate(o))
+    put(b, "  const double %s = %s(t);\n", lr, name_in("learning_rate", first_of_rate(optimizer)));
+  for (int k = 0; k < o->nnumber; k++)
+    if (o->number[k].text)
+      put(b, "  %s%s = (float)%s;\n", target->steps_in_memory ? "now." : "const float ",
+          step_number_name(o, k), in_brackets(fill(o->number[k].text, "lr", lr, NULL)));
+}
+
 char *update_constants(void)
 {
-  const struct optimizer *o = &plan_options->optimizer;
-  return fill(update_template(update_rule()->rates), "decay", double_text(o->weight_decay), "beta1",
-              double_text(o->beta1), "beta2", double_text(o->beta2), NULL);
+  struct buffer b = {0};
+  put_text(&b, "", 0);
+  for (int i = 0; i < plan_options->noptimizer; i++)
+    if (is_used(i)) put_constants(&b, i);
+  return b.text;
+}
+
+char *step_number_members(void)
+{
+  struct buffer b = {0};
+  put_text(&b, "", 0);
+  for (int i = 0; i < plan_options->noptimizer; i++) {
+    const struct optimizer *o = &plan_options->optimizer[i];
+    const char *sign = "  float ";
+    if (!is_used(i) || !has_step_numbers(o)) continue;
+    for (int k = 0; k < o->nnumber; k++) {
+      if (!o->number[k].text) continue;
+      put(&b, "%s%s", sign, step_number_name(o, k));
+      sign = ", ";
+    }
+    put(&b, ";\n");
+  }
+  return b.text;
 }
 
 char *learning_rate_text(void)
 {
-  const struct rates *r = &plan_options->rates;
-  double most = plan_options->optimizer.lr;
-  if (!r->steps)
-    return fill(embedded_text("templates/rate_constant.c"), "lr", double_text(most), NULL);
-  char *up = "", *climb = "", *down = text("t / %d", r->steps);
-  if (r->warmup) {
-    up = text("a line up to step %d,\n// ", r->warmup);
-    climb = text("  if (t <= %d) return most * t / %d;\n", r->warmup, r->warmup);
-    down = text("(t - %d) / %d", r->warmup, r->steps - r->warmup);
+  struct buffer b = {0};
+  for (int i = 0; i < plan_options->noptimizer; i++) {
+    const struct optimizer *o = &plan_options->optimizer[i];
+    if (first_of_rate(i) != i || (i && !is_used(i))) continue;
+    const char *of = o->match ? text(" of %s", printable(o->match)) : "";
+    const char *head = text("// The learning rate%s%s.", of, o->schedule);
+    put(&b, "%s%s", b.length ? "\n" : "",
+        fill(embedded_text("templates/learning_rate.c"), "about", wrapped(head, " ", "// "), "name",
+             name_in("learning_rate", i), "unused", has_word(o->rate, "t") ? "" : "  (void)t;\n",
+             "rate", wrapped(text("  return %s;", o->rate), " : ", "      "), NULL));
   }
-  return fill(embedded_text("templates/rate_warmup_cosine.c"), "most", double_text(most), "least",
-              double_text(r->least * most), "up", up, "climb", climb, "down", down, "steps",
-              text("%d", r->steps), NULL);
+  return b.text;
 }

@@ -154,7 +154,7 @@ static const char *name_of(const struct ran *r)
   const struct op *op = &graph->op[r->op];
   const char *path = path_of_op(r);
   if (is_collective(op->kind)) return name_of_collective(r);
-  if (is_update(op)) return op->kind == OP_buffer ? "buffers" : plan_options->optimizer.name;
+  if (is_update(op)) return op->kind == OP_buffer ? "buffers" : optimizer_of(op)->name;
   if (path && *path && loop_at[r->op] == NONE)
     return text("%.*s", (int)strcspn(path, "."), printable(path));
   if (path && *path) return printable(path);

@@ -88,9 +88,9 @@ static void backward(void)
 static void update(int t)
 {
   const double lr = learning_rate(t);
-  const float keep = (float)(1 - lr * 0.01); // weight decay
-  const float rate = (float)(lr / (1 - pow(0.9, t))); // step size, bias-corrected for m
-  const float root = (float)(1 / sqrt(1 - pow(0.999, t))); // bias correction for the root of v
+  const float keep = (float)(1 - lr * 0.01);
+  const float rate = (float)(lr / (1 - pow(0.9, t)));
+  const float root = (float)(1 / sqrt(1 - pow(0.999, t)));
 
   // AdamW over 4 parameters at once, contiguous in memory    plans/toy.lua:35
   adamw_261((float *)&m->w, (float *)&m->grad, (float *)&m->exp_avg, (float *)&m->exp_avg_sq, keep,

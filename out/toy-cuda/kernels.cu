@@ -76,24 +76,25 @@ void relu_back_20x16_inplace(float *__restrict__ d_in_proj, const float *__restr
 
 // AdamW: lr 0.05, betas 0.9 0.999, eps 1e-08, weight decay 0.01
 __global__ __launch_bounds__(256)
-void adamw_261(float *__restrict__ w, const float *__restrict__ g, float *__restrict__ m,
-    float *__restrict__ v, const struct constants *__restrict__ now)
+void adamw_261(float *__restrict__ w, const float *__restrict__ g, float *__restrict__ exp_avg,
+    float *__restrict__ exp_avg_sq, const struct constants *__restrict__ now)
 {
   const int i = (int)blockIdx.x * 256 + (int)threadIdx.x;
   if (i >= 261) return;
   const float keep = now->keep, rate = now->rate, root = now->root;
-  const vec<float, 1> g_v = load<1>(g + i);
   vec<float, 1> w_v = load<1>(w + i);
-  vec<float, 1> m_v = load<1>(m + i);
-  vec<float, 1> v_v = load<1>(v + i);
+  const vec<float, 1> g_v = load<1>(g + i);
+  vec<float, 1> exp_avg_v = load<1>(exp_avg + i);
+  vec<float, 1> exp_avg_sq_v = load<1>(exp_avg_sq + i);
 #pragma unroll
   for (int e = 0; e < 1; e++) {
-    const float d = g_v[e];
-    m_v[e] = 0.9f * m_v[e] + 0.1f * d;
-    v_v[e] = 0.999f * v_v[e] + 0.001f * d * d;
-    w_v[e] = keep * w_v[e] - rate * m_v[e] / (root * sqrtf(v_v[e]) + 1e-08f);
+    const float new_exp_avg = 0.9f * exp_avg_v[e] + 0.1f * g_v[e];
+    const float new_exp_avg_sq = 0.999f * exp_avg_sq_v[e] + 0.001f * g_v[e] * g_v[e];
+    w_v[e] = keep * w_v[e] - rate * new_exp_avg / (root * sqrtf(new_exp_avg_sq) + 1e-08f);
+    exp_avg_v[e] = new_exp_avg;
+    exp_avg_sq_v[e] = new_exp_avg_sq;
   }
-  store(m + i, m_v);
-  store(v + i, v_v);
   store(w + i, w_v);
+  store(exp_avg + i, exp_avg_v);
+  store(exp_avg_sq + i, exp_avg_sq_v);
 }

@@ -21,6 +21,7 @@ __global__ void mul_scale_20x5_inplace(float *__restrict__ d_sub);
 __global__ void relu_back_20x16_inplace(float *__restrict__ d_in_proj,
     const float *__restrict__ relu);
 __global__ void adamw_261(float *__restrict__ w, const float *__restrict__ g,
-    float *__restrict__ m, float *__restrict__ v, const struct constants *__restrict__ now);
+    float *__restrict__ exp_avg, float *__restrict__ exp_avg_sq,
+    const struct constants *__restrict__ now);
 
 #endif

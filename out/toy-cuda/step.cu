@@ -115,9 +115,9 @@ static void prepare(int t)
   next_batch(t - 1);
   struct constants now;
   const double lr = learning_rate(t);
-  now.keep = (float)(1 - lr * 0.01); // weight decay
-  now.rate = (float)(lr / (1 - pow(0.9, t))); // step size, bias-corrected for m
-  now.root = (float)(1 / sqrt(1 - pow(0.999, t))); // bias correction for the root of v
+  now.keep = (float)(1 - lr * 0.01);
+  now.rate = (float)(lr / (1 - pow(0.9, t)));
+  now.root = (float)(1 / sqrt(1 - pow(0.999, t)));
   target_put(&m->now, &now, sizeof now);
 }
 

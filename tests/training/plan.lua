@@ -40,6 +40,12 @@ if args.wide then
   parallelize(model, mesh.wide, { output = Colwise{input_layouts = Replicate()} })
 end
 
+-- Fully sharded over the ranks of dp.
+if args.fsdp then
+  for _, layer in ipairs(model.layers) do fully_shard(layer, mesh.dp) end
+  fully_shard(model, mesh.dp)
+end
+
 local ways = {
   adamw = {
     optimizer = AdamW{lr = 0.02, betas = {0.9, 0.95}, weight_decay = 0.1},
@@ -58,7 +64,39 @@ local ways = {
     grad_norm = true,
   },
 }
-local way = ways[how]
+
+-- The optimizers, of tests/optimizers.sh.
+local slow = {match = "embedding.*|output.*", lr = 0.002}
+local function halving(t) return 0.5 ^ ((t - 1) // 5) end
+local function steps_down(t)
+  if t < 6 then return 1 elseif t <= 12 then return 0.5 end
+  return math.max(0.1, 1 - t / 20)
+end
+local Own = optimizer{
+  name = "Own", defaults = {lr = 0.02, momentum = 0.9}, state = {"average"},
+  update = function(p, g, state, o)
+    local average = state.average:lerp(g, 1 - o.momentum)
+    return p - o.lr * average:tanh(), {average = average}
+  end,
+}
+local optimizers = {
+  AdamW = {optimizer = AdamW{lr = 0.02, amsgrad = true, maximize = true}},
+  Adam = {optimizer = Adam{lr = 0.02, weight_decay = 0.01}},
+  Adam_linear = {optimizer = Adam{lr = 0.02}, schedule = WarmupLinear{warmup = 4, least = 0.1}, clip = 0.3},
+  SGD = {optimizer = SGD{lr = 0.1, momentum = 0.9, dampening = 0.5, weight_decay = 0.01}},
+  SGD_value = {optimizer = SGD{lr = 0.5, momentum = 0.5}, clip_value = 0.01, schedule = halving},
+  Lion = {optimizer = Lion{lr = 0.002, weight_decay = 0.1}, schedule = steps_down},
+  RMSprop = {optimizer = RMSprop{momentum = 0.5, centered = true, eps = 1e-4}},
+  Adagrad = {optimizer = Adagrad{lr = 0.05, lr_decay = 0.1}, schedule = WSD{warmup = 3, decay = 5}},
+  groups = {
+    optimizer = AdamW{lr = 0.02, weight_decay = 0.1},
+    schedule = WarmupInverseSqrt{warmup = 5}, clip = 0.3,
+    groups = {{match = "**.bias|**norm.weight", weight_decay = 0}, slow,
+              {match = "layers.1.**", optimizer = SGD{lr = 0.1, momentum = 0.9}, schedule = halving}},
+  },
+  own = {optimizer = Own{}, ema = 0.9},
+}
+local way = ways[how] or optimizers[how]
 
 return train{
   model = model,
@@ -67,5 +105,6 @@ return train{
   }, mesh.dp, Shard(0)),
   loss = function(output, batch) return F.cross_entropy(output, batch.target) end,
   optimizer = way.optimizer, schedule = way.schedule, clip = way.clip, grad_norm = way.grad_norm,
-  accumulate = accumulate, checkpoint = args.checkpoint, steps = 10,
+  groups = way.groups, clip_value = way.clip_value, ema = way.ema,
+  accumulate = accumulate, checkpoint = args.checkpoint, steps = args.steps or 10,
 }

@@ -445,9 +445,9 @@ static void phases(const void *with)
   model();
   int a = apply(OP_neg, start, NONE, root, 1), b = apply(OP_tanh, a, NONE, root, 1);
   graph->op[graph->value[b].op].phase = BACKWARD;
-  append_update(
-      (struct op){.kind = OP_sgd, .nin = 2, .in = {weight[0], b}, .module = NONE, .phase = UPDATE});
-  becomes(a, "forward x1 up: exp neg; backward x1 up: tanh; update x1 up: sgd");
+  append_update((struct op){
+      .kind = OP_update, .nin = 2, .in = {weight[0], b}, .module = NONE, .phase = UPDATE});
+  becomes(a, "forward x1 up: exp neg; backward x1 up: tanh; update x1 up: update");
 }
 
 /* What neither the loss, nor an output, nor an update needs is left out; the rest keeps its
@@ -461,8 +461,8 @@ static void the_dead(const void *with)
   int used = apply(OP_silu, start, NONE, root, 1);
   graph->loss = apply(OP_square, start, NONE, root, 1);
   append_update((struct op){
-      .kind = OP_sgd, .nin = 2, .in = {weight[0], used}, .module = NONE, .phase = UPDATE});
-  becomes(output, "forward x1 up: exp neg silu square; update x1 up: sgd");
+      .kind = OP_update, .nin = 2, .in = {weight[0], used}, .module = NONE, .phase = UPDATE});
+  becomes(output, "forward x1 up: exp neg silu square; update x1 up: update");
 }
 
 static void test_phases_and_the_dead(void **state)

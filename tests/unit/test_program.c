@@ -368,7 +368,7 @@ static void add_outputs(int x)
 static void random_model(bool trained)
 {
   random_mesh();
-  plan_options->optimizer = (struct optimizer){.name = "SGD", .lr = 0.1};
+  use_sgd();
   width = 1 + draw_below(9);
   rows = 2 + draw_below(9);
   int root = add_module("", "Model", NONE, 1), first = add_module("first", "Linear", root, 1);
@@ -838,8 +838,7 @@ static void run_one(const struct op *op, const struct function *f, int l)
       pool_used = used;
     }
     break;
-  case OP_adamw:
-  case OP_sgd:
+  case OP_update:
   case OP_buffer:
     check_update(op, f);
     break;
@@ -1102,7 +1101,7 @@ static void try_model(const void *with)
   const struct trial *trial = with;
   unit_seed = trial->seed;
   random_model(trial->kind != INFERRED);
-  if (trial->kind == BY_ADAMW) plan_options->optimizer.name = "AdamW";
+  if (trial->kind == BY_ADAMW) use_averages();
   check(PASS_PLAN);
   run_passes(PASS_PROPAGATE, PASS_GRAD);
   struct array *whole = take((size_t)graph->nvalue * sizeof *whole);

@@ -73,7 +73,7 @@ static void train(int value)
   int squares = one(OP_square, value);
   graph->loss = calls_named(
       "loss", step((struct op){.kind = OP_sum, .nin = 1, .in = {squares}, .dims = 3, .scalar = 1}));
-  plan_options->optimizer.name = "SGD";
+  use_sgd();
   propagate();
   grad();
   optimize();

@@ -21,7 +21,7 @@ struct rank_world {
 static void use(int value)
 {
   append_update(
-      (struct op){.kind = OP_sgd, .nin = 1, .in = {value}, .module = NONE, .phase = UPDATE});
+      (struct op){.kind = OP_update, .nin = 1, .in = {value}, .module = NONE, .phase = UPDATE});
 }
 
 struct layouts {

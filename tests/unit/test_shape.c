@@ -236,7 +236,8 @@ static void test_values_and_operations(void **state)
   assert_int_equal(graph->value[graph->op[made].out].op, made);
   int full = append_op_shaped((struct op){.kind = OP_full, .module = NONE}, parse_shape("5"));
   assert_true(same_shape(graph->value[full].shape, parse_shape("5")));
-  int update = append_update((struct op){.kind = OP_sgd, .nin = 2, .in = {x, y}, .module = NONE});
+  int update =
+      append_update((struct op){.kind = OP_update, .nin = 2, .in = {x, y}, .module = NONE});
   assert_int_equal(graph->op[update].out, NONE);
   assert_int_equal(graph->order[graph->norder - 1], update);
 }

@@ -257,7 +257,7 @@ static void train(const void *with)
   }
   graph->loss = append_op((struct op){
       .kind = OP_sum, .nin = 1, .in = {h}, .dims = 3, .scalar = 1, .module = root, .line = 4});
-  plan_options->optimizer.name = "SGD";
+  use_sgd();
   plan_options->accumulate = 1;
   run_passes(PASS_PLAN, PASS_RECOMPUTE);
   int gathers = count(OP_all_gather, FORWARD), again = count(OP_all_gather, BACKWARD);

@@ -213,6 +213,40 @@ __attribute__((unused)) static struct layout parse_layout(const char *s)
   return layout;
 }
 
+/* The plan's optimizer: w less 0.1 of its gradient; or the average of gradients and that of their
+   squares, of which w loses the quotient. Operands: see ir/optimizers.c. */
+__attribute__((unused)) static void use_sgd(void)
+{
+  static struct step_number rate = {.value = 0.1};
+  static struct update_step steps[] = {{OP_mul, {2, 1}}, {OP_sub, {0, 3}}};
+  static struct optimizer sgd = {
+      .name = "SGD", .settings = "lr 0.1", .rate = "0.1", .schedule = ""};
+  sgd.nnumber = 1;
+  sgd.number = &rate;
+  sgd.nstep = 2;
+  sgd.step = steps;
+  sgd.out[0] = 4;
+  plan_options->noptimizer = 1;
+  plan_options->optimizer = &sgd;
+}
+
+__attribute__((unused)) static void use_averages(void)
+{
+  static struct update_step steps[] = {{OP_add, {2, 1}}, {OP_add, {3, 1}}, {OP_div, {4, 5}}};
+  static struct optimizer o = {
+      .name = "AdamW", .settings = "lr 0.1", .rate = "0.1", .schedule = ""};
+  o.nstate = 2;
+  o.state[0] = "exp_avg";
+  o.state[1] = "exp_avg_sq";
+  o.nstep = 3;
+  o.step = steps;
+  o.out[0] = 6;
+  o.out[1] = 4;
+  o.out[2] = 5;
+  plan_options->noptimizer = 1;
+  plan_options->optimizer = &o;
+}
+
 /* A value that is there from the start, placed. */
 __attribute__((unused)) static int given(enum role role, const char *name, struct shape shape,
                                          struct layout layout)

@@ -1,89 +1,9 @@
--- train.lua: train and infer, the optimizers, and the schedule of the learning rate.
+-- train.lua: train and infer.
 local core, base, plan = ...
 local fail = base.fail
 
 local HUGE = math.huge
 local MAX_STEPS = (1 << 31) - 1
-
--- ------------------------------------------------------------------------------------- optimizers
-
-local optimizers = {}
-
-local function optimizer(name, fields)
-  fields.name, fields.line = name, core.line()
-  local o = base.make("optimizer", base.named(name))
-  optimizers[o] = fields
-  return o
-end
-
-local function number_option(options, key, who, otherwise, below)
-  local v = options[key]
-  if v == nil then return otherwise end
-  return base.number(v, who .. "'s " .. key, 0, below or HUGE)
-end
-
--- The defaults are PyTorch's.
-function plan.AdamW(options)
-  options = base.options(options, "AdamW", {"lr", "betas", "eps", "weight_decay"})
-  local betas = options.betas or {0.9, 0.999}
-  base.expect(betas, "table", "AdamW's betas")
-  if base.length(betas, "AdamW's betas") ~= 2 then fail("AdamW's betas are two numbers, not %d", #betas) end
-  return optimizer("AdamW", {
-    lr = number_option(options, "lr", "AdamW", 1e-3),
-    beta1 = base.number(betas[1], "AdamW's first beta", 0, 1),
-    beta2 = base.number(betas[2], "AdamW's second beta", 0, 1),
-    eps = number_option(options, "eps", "AdamW", 1e-8),
-    weight_decay = number_option(options, "weight_decay", "AdamW", 1e-2),
-  })
-end
-
-function plan.SGD(options)
-  options = base.options(options, "SGD", {"lr", "momentum", "nesterov", "weight_decay"})
-  local momentum = number_option(options, "momentum", "SGD", 0)
-  local nesterov = base.boolean(options.nesterov or false, "SGD's nesterov")
-  if nesterov and momentum == 0 then fail("SGD's nesterov needs a momentum") end
-  return optimizer("SGD", {
-    lr = number_option(options, "lr", "SGD", 1e-3),
-    momentum = momentum,
-    nesterov = nesterov and 1 or 0,
-    weight_decay = number_option(options, "weight_decay", "SGD", 0),
-  })
-end
-
--- -------------------------------------------------------------------------------------- schedules
-
-local schedules = {}
-
--- WarmupCosine{warmup =, steps =, least =}: the learning rate of step t is the optimizer's times
---   t / warmup                                                             while t <= warmup
---   least + (1 - least) (1 + cos(pi (t - warmup) / (steps - warmup))) / 2  while t <= steps
---   least                                                                  from then on
---
--- as in torchtitan. By default steps is train's, warmup 0, least 0. With least = 1 it stays up
--- after the warm-up.
-function plan.WarmupCosine(options)
-  options = base.options(options, "WarmupCosine", {"warmup", "steps", "least"})
-  local least = base.number(options.least or 0, "WarmupCosine's least", 0, HUGE)
-  if least > 1 then fail("WarmupCosine's least is a part of the learning rate, at most 1") end
-  local schedule = base.make("schedule", base.named("WarmupCosine"))
-  schedules[schedule] = {
-    warmup = base.integer(options.warmup or 0, "WarmupCosine's warmup", 0, MAX_STEPS),
-    steps = options.steps and base.integer(options.steps, "WarmupCosine's steps", 1, MAX_STEPS),
-    least = least,
-  }
-  return schedule
-end
-
--- Without a schedule the rate is constant: steps 0.
-local function rates(schedule, steps)
-  if schedule == nil then return {warmup = 0, steps = 0, least = 0} end
-  local s = schedules[base.expect(schedule, "schedule", "train's schedule")]
-  local last = s.steps or steps
-  if s.warmup > last then
-    fail("WarmupCosine: warmup takes %d steps, more than all %d", s.warmup, last)
-  end
-  return {warmup = s.warmup, steps = last, least = s.least}
-end
 
 -- --------------------------------------------------------------------------- the model and a batch
 
@@ -243,9 +163,63 @@ end
 
 -- -------------------------------------------------------------------------------- the two programs
 
--- The options of gradients and of the learning rate: set_training's table.
+-- What an update does besides: clipping by value, the moving average of the weights.
+local function ways_of_update(options)
+  local way = {}
+  if options.clip_value ~= nil then
+    way.clip_value = base.number(options.clip_value, "train's clip_value", 0, HUGE)
+    if way.clip_value == 0 then fail("train's clip_value must be more than 0") end
+    if options.clip ~= nil then
+      fail("train: clip bounds the norm of all gradients, clip_value each element: leave one out")
+    end
+  end
+  if options.ema ~= nil then way.ema = base.number(options.ema, "train's ema", 0, 1) end
+  return way
+end
+
+local function with_rate(way, made, schedule, steps, who)
+  local whole = base.rate_of(schedule, made.settings.lr, steps, who)
+  for key, value in pairs(way) do whole[key] = value end
+  return whole
+end
+
+-- groups = {{match = a pattern, optimizer =, schedule =, the optimizer's settings}, ...}
+local function group_of(group, i, made)
+  local who = string.format("train's groups[%d]", i)
+  base.expect(group, "table", who)
+  base.expect(group.match, "string", who .. ".match")
+  local settings = {}
+  for key, value in pairs(group) do
+    if key ~= "match" and key ~= "optimizer" and key ~= "schedule" then settings[key] = value end
+  end
+  if group.optimizer == nil then return base.optimizer_with(made, settings) end
+  local own = base.optimizer_made(base.expect(group.optimizer, "optimizer", who .. ".optimizer"))
+  return base.optimizer_with(own, settings)
+end
+
+local function take_optimizers(how, options, steps)
+  local made, way = base.optimizer_made(how), ways_of_update(options)
+  local list = {base.traced_optimizer(made, with_rate(way, made, options.schedule, steps, "train's schedule"))}
+  local groups = options.groups == nil and {} or base.expect(options.groups, "table", "train's groups")
+  for i = 1, base.length(groups, "train's groups") do
+    local group, own = groups[i], group_of(groups[i], i, made)
+    local schedule, who = group.schedule, string.format("train's groups[%d].schedule", i)
+    if schedule == nil then schedule = options.schedule end
+    local whole = with_rate(way, own, schedule, steps, who)
+    whole.match = group.match
+    list[i + 1] = base.traced_optimizer(own, whole)
+    local fit, joined = core.join_group(i, group.match)
+    if fit == 0 then fail("train's groups[%d]: no parameter is called '%s'", i, group.match) end
+    if joined == 0 then
+      fail("train's groups[%d]: groups before it have all parameters called '%s'", i, group.match)
+    end
+  end
+  core.set_optimizers(list)
+end
+
+-- The options of gradients: set_training's table.
 local function training(options, steps)
-  local t = rates(options.schedule, steps)
+  local t = {}
   t.clip = base.number(options.clip or 0, "train's clip", 0, HUGE)
   if options.clip and t.clip == 0 then fail("train's clip must be more than 0") end
   local asked = base.boolean(options.grad_norm or false, "train's grad_norm")
@@ -289,8 +263,13 @@ end
 --       bucketing =, bucket_mb =, prefetch =, shuffle =, drop_last =, validate =}: steps that reduce
 --       the loss.
 --   names       the names of parameters in foreign files (files.lua)
---   schedule    of the learning rate; by default it is constant
+--   schedule    of the learning rate, or a function of the step that gives a factor; by default it is
+--               constant
+--   groups      {{match = a pattern of names, then settings, schedule =, optimizer =}, ...}: parameters
+--               that are updated otherwise; the first group that fits has a parameter
 --   clip        scales the gradients so that the norm of them all is at most this
+--   clip_value  bounds each element of a gradient
+--   ema         a state `ema`: the moving average of the weights, of which each step keeps this part
 --   grad_norm   true: the metrics show the norm even without clipping
 --   accumulate  so many batches a step: their mean loss and gradient. Ranks reduce the gradients once,
 --               after the last batch: where fully_shard shards the parameters, whole gradients are
@@ -313,7 +292,8 @@ function plan.train(options)
     {"model", "batch", "loss", "optimizer", "steps", "seed", "forward", "planner",
      "checkpoint", "names", "schedule", "clip", "grad_norm", "accumulate",
      "reduce_each_batch", "expect", "matmul_precision",
-     "bucketing", "bucket_mb", "prefetch", "shuffle", "drop_last", "validate"})
+     "bucketing", "bucket_mb", "prefetch", "shuffle", "drop_last", "validate", "groups",
+     "clip_value", "ema"})
   local loss = need(options, "train", "loss", "function")
   local how = need(options, "train", "optimizer", "optimizer")
   if options.steps == nil then fail("train needs steps") end
@@ -327,7 +307,7 @@ function plan.train(options)
   local result = one("the loss", loss(output, batch))
   base.check_adapters()
   core.set_loss(base.expect(result, "tensor", "what the loss gives"))
-  core.set_optimizer(optimizers[how])
+  take_optimizers(how, options, steps)
   core.set_checkpoint(checkpoint)
   core.set_training(how_trained)
   take_data(options, options.seed or 0)

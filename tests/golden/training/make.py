@@ -4,6 +4,9 @@
   python3 tests/golden/training/make.py
 
   model.safetensors   the weights that training begins with
+  optimizers.tsv      the same of twenty steps for each optimizer of tests/optimizers.sh, clipped after the norm
+                      is taken; the last column is the sum of the squares of what is compared at the end: all
+                      weights, or with `ema` their moving average
   training.tsv        for each way of training, the loss, the norm of the gradients before they are clipped,
                       and the learning rate of ten steps over batches of four rows of text.txt
 
@@ -108,3 +111,131 @@ with open("training.tsv", "w") as table:
         for whole, halves in zip(train(*how, 1), train(*how, 2)):
             assert all(abs(a - b) <= 1e-5 * abs(a) for a, b in zip(whole, halves)), (way, whole, halves)
             table.write("%s\t%d\t%.9g\t%.9g\t%.9g\n" % (way, *whole))
+
+
+# ------------------------------------------------------------------------------------------ optimizers
+
+class Lion(optim.Optimizer):
+    """As in the paper, Chen and others 2023, algorithm 2."""
+
+    def __init__(self, params, lr, betas=(0.9, 0.99), weight_decay=0):
+        super().__init__(params, dict(lr=lr, betas=betas, weight_decay=weight_decay))
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                m = self.state[p].setdefault("exp_avg", torch.zeros_like(p))
+                beta1, beta2 = group["betas"]
+                p.mul_(1 - group["lr"] * group["weight_decay"])
+                p.add_(torch.sign(beta1 * m + (1 - beta1) * p.grad), alpha=-group["lr"])
+                m.mul_(beta2).add_(p.grad, alpha=1 - beta2)
+
+
+class Own(optim.Optimizer):
+    """The plan's own."""
+
+    def __init__(self, params, lr=0.02):
+        super().__init__(params, dict(lr=lr))
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                average = self.state[p].setdefault("average", torch.zeros_like(p))
+                average.lerp_(p.grad, 0.1)
+                p.sub_(group["lr"] * torch.tanh(average))
+
+
+STEPS = 20
+
+
+def warmup_linear(t):
+    return t / 4 if t <= 4 else 1 - 0.9 * (t - 4) / (STEPS - 4)
+
+
+def wsd(t):
+    return t / 3 if t <= 3 else 1 if t <= STEPS - 5 else (STEPS - t) / 5
+
+
+def inverse_sqrt(t):
+    return t / 5 if t <= 5 else math.sqrt(5 / t)
+
+
+def halving(t):
+    return 0.5 ** ((t - 1) // 5)
+
+
+def steps_down(t):
+    return 1 if t < 6 else 0.5 if t <= 12 else max(0.1, 1 - t / 20)
+
+
+def same(t):
+    return 1
+
+
+def in_groups(model):
+    groups = {"norm": [], "slow": [], "sgd": [], "rest": []}
+    for name, p in model.named_parameters():
+        kind = ("norm" if name.endswith(".bias") or name.endswith("norm.weight")
+                else "slow" if name.startswith(("embedding.", "output.")) else "sgd" if name.startswith("layers.1.")
+                else "rest")
+        groups[kind].append(p)
+    return [
+        (optim.AdamW([{"params": groups["rest"]}, {"params": groups["norm"], "weight_decay": 0},
+                      {"params": groups["slow"], "lr": 0.002}], lr=0.02, weight_decay=0.1), inverse_sqrt),
+        (optim.SGD(groups["sgd"], lr=0.1, momentum=0.9), halving)]
+
+
+def alone(make, rate=same):
+    return lambda model: [(make(model.parameters()), rate)]
+
+
+kinds = {
+    "AdamW": (alone(lambda p: optim.AdamW(p, lr=0.02, amsgrad=True, maximize=True)), {}),
+    "Adam": (alone(lambda p: optim.Adam(p, lr=0.02, weight_decay=0.01)), {}),
+    "Adam_linear": (alone(lambda p: optim.Adam(p, lr=0.02), warmup_linear), {"clip": 0.3}),
+    "SGD": (alone(lambda p: optim.SGD(p, lr=0.1, momentum=0.9, dampening=0.5, weight_decay=0.01)), {}),
+    "SGD_value": (alone(lambda p: optim.SGD(p, lr=0.5, momentum=0.5), halving), {"value": 0.01}),
+    "Lion": (alone(lambda p: Lion(p, lr=0.002, weight_decay=0.1), steps_down), {}),
+    "RMSprop": (alone(lambda p: optim.RMSprop(p, momentum=0.5, centered=True, eps=1e-4)), {}),
+    "Adagrad": (alone(lambda p: optim.Adagrad(p, lr=0.05, lr_decay=0.1), wsd), {}),
+    "groups": (in_groups, {"clip": 0.3}),
+    "own": (alone(Own), {"ema": 0.9}),
+}
+
+
+def optimize(make, options):
+    model = Model()
+    model.load_state_dict(state)
+    optimizers = [(o, optim.lr_scheduler.LambdaLR(o, lambda steps, rate=rate: rate(steps + 1)))
+                  for o, rate in make(model)]
+    average = None
+    if "ema" in options:
+        average = torch.optim.swa_utils.AveragedModel(
+            model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(options["ema"]))
+    for t in range(1, STEPS + 1):
+        model.zero_grad()
+        x, y = batch(t - 1, 4)
+        loss = torch.nn.functional.cross_entropy(model(x).flatten(0, 1), y.flatten())
+        loss.backward()
+        if "clip" in options:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), options["clip"])
+        if "value" in options:
+            torch.nn.utils.clip_grad_value_(model.parameters(), options["value"])
+        rate = optimizers[0][0].param_groups[0]["lr"]
+        for o, schedule in optimizers:
+            o.step()
+            schedule.step()
+        if average:
+            average.update_parameters(model)
+        kept = average.module if average else model
+        squares = sum(p.double().square().sum() for p in kept.parameters()).item()
+        yield t, loss.item(), rate, squares
+
+
+with open("optimizers.tsv", "w") as table:
+    table.write("# optimizer, step, loss, lr, squares\n")
+    for kind, how in kinds.items():
+        for line in optimize(*how):
+            table.write("%s\t%d\t%.9g\t%.9g\t%.12g\n" % (kind, *line))

@@ -1,0 +1,180 @@
+/* recipe.c: what an optimizer does to one element, as lines of a kernel in C: an expression for
+   each operation, by the table of operators. What is used more than once, and what is a new state,
+   becomes a variable; the parameter and the states are stored at the end. */
+#include "emit/emit.h"
+
+#include <string.h>
+
+struct writing {
+  const struct optimizer *o;
+  int *uses;         /* by operand: how often expressions have it */
+  const char **text; /* by operand: an expression */
+  struct scope scope;
+  struct update_lines l;
+};
+
+/* How often an element's expression has its input i. */
+static int mentions_of(enum op_kind kind, int i)
+{
+  int n = 0;
+  for (const char *c = op_row[kind].element; (c = strchr(c, '$')); c++) n += c[1] == 'a' + i;
+  return n;
+}
+
+static int operands_of(const struct optimizer *o)
+{
+  return first_step_operand(o) + o->nstep;
+}
+
+static void count_uses(struct writing *w)
+{
+  const struct optimizer *o = w->o;
+  for (int k = 0; k <= o->nstate; k++) w->uses[o->out[k]]++;
+  for (int s = o->nstep - 1; s >= 0; s--) {
+    const struct update_step *step = &o->step[s];
+    if (!w->uses[first_step_operand(o) + s]) continue;
+    for (int i = 0; i < inputs_of_row(step->kind); i++)
+      w->uses[step->in[i]] += mentions_of(step->kind, i);
+  }
+}
+
+/* ------------------------------------------------------------------------------------ expressions
+ */
+
+static const char *variable(struct writing *w, const char *wanted, const char *expression)
+{
+  const char *name = unique_name(&w->scope, wanted);
+  put(&w->l.body, "    const float %s = %s;\n", name, expression);
+  return name;
+}
+
+static char *expression_of(struct writing *w, const struct update_step *step)
+{
+  struct buffer b = {0};
+  put_text(&b, "", 0);
+  for (const char *c = op_row[step->kind].element; *c;) {
+    if (*c != '$') {
+      put_text(&b, c++, 1);
+      continue;
+    }
+    char *s = bracketed(&b, c + 2, copy_text(w->text[step->in[c[1] - 'a']]));
+    bool twice = *s == '-' && b.length && b.text[b.length - 1] == '-';
+    put(&b, twice ? "(%s)" : "%s", s);
+    c += 2;
+  }
+  return b.text;
+}
+
+/* The state that the operand becomes, or NONE. */
+static int state_made(const struct optimizer *o, int operand)
+{
+  for (int k = 0; k < o->nstate; k++)
+    if (o->out[1 + k] == operand) return k;
+  return NONE;
+}
+
+static void put_steps(struct writing *w)
+{
+  const struct optimizer *o = w->o;
+  for (int s = 0; s < o->nstep; s++) {
+    int operand = first_step_operand(o) + s, state = state_made(o, operand);
+    if (!w->uses[operand]) continue;
+    char *expression = expression_of(w, &o->step[s]);
+    w->text[operand] = expression;
+    if (state != NONE)
+      w->text[operand] = variable(w, text("new_%s", o->state[state]), expression);
+    else if (w->uses[operand] > 1)
+      w->text[operand] = variable(w, o->out[0] == operand ? "new_w" : "x", expression);
+  }
+}
+
+/* -------------------------------------------------------------------------------------- operands
+ */
+
+static char *element_named(const char *array)
+{
+  return fill(forms()->updated, "name", array, NULL);
+}
+
+/* Adds a parameter that is an array; a kernel of vectors loads it. */
+static const char *add_array(struct writing *w, const char *wanted, bool written, int width)
+{
+  const char *name = unique_name(&w->scope, wanted), *alias = forms()->no_alias;
+  const char *sign = *w->l.parameters ? ", " : "", *fixed = written ? "" : "const ";
+  w->l.parameters = text("%s%s%sfloat *%s%s", w->l.parameters, sign, fixed, alias, name);
+  put(&w->l.loads, "  %svec<float, %d> %s_v = load<%d>(%s + i);\n", fixed, width, name, width,
+      name);
+  if (written) put(&w->l.stores, "  store(%s + i, %s_v);\n", name, name);
+  return element_named(name);
+}
+
+static void add_gradient_operand(struct writing *w, const char *element)
+{
+  w->text[1] = element;
+  if (plan_options->clip <= 0) return;
+  w->l.parameters = text("%s, const float *norm", w->l.parameters);
+  w->l.clip =
+      fill(embedded_text("templates/clip.c"), "clip", number_text(plan_options->clip), NULL);
+  w->text[1] = text("clip * %s", element);
+  if (w->uses[1] > 1) w->text[1] = variable(w, "d", w->text[1]);
+}
+
+/* The numbers of the step are parameters, or lie in memory. */
+static void add_numbers(struct writing *w)
+{
+  const struct optimizer *o = w->o;
+  const char *sign = "  const float ";
+  for (int k = 0; k < o->nnumber; k++) {
+    const struct step_number *n = &o->number[k];
+    int operand = first_number_operand(o) + k;
+    w->text[operand] = n->text ? step_number_name(o, k) : number_text(n->value);
+    if (!n->text) continue;
+    if (!target->steps_in_memory)
+      w->l.parameters = text("%s, float %s", w->l.parameters, w->text[operand]);
+    else
+      w->l.numbers =
+          text("%s%s%s = now->%s", w->l.numbers, sign, w->text[operand], w->text[operand]);
+    sign = ", ";
+  }
+  if (*w->l.numbers) w->l.numbers = text("%s;\n", w->l.numbers);
+  if (target->steps_in_memory && has_step_numbers(o))
+    w->l.parameters = text("%s, const struct constants *%snow", w->l.parameters, forms()->no_alias);
+}
+
+struct update_lines lines_of_update(const struct optimizer *o, int width)
+{
+  static const char *const taken[] = {"i", "e", "now", "norm", "clip", "factor"};
+  struct writing w = {.o = o, .scope = {.local = true}};
+  size_t n = (size_t)operands_of(o);
+  w.l = (struct update_lines){.parameters = "", .clip = "", .numbers = ""};
+  w.uses = memset(alloc(n * sizeof *w.uses), 0, n * sizeof *w.uses);
+  w.text = alloc(n * sizeof *w.text);
+  for (struct buffer *b[] = {&w.l.loads, &w.l.body, &w.l.stores}, **at = b; at < b + 3; at++)
+    put_text(*at, "", 0);
+  for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) give_name(&w.scope, taken[i]);
+  for (int k = 0; k < o->nnumber; k++)
+    if (o->number[k].text) give_name(&w.scope, step_number_name(o, k));
+  count_uses(&w);
+  w.text[0] = add_array(&w, "w", true, width);
+  const char *gradient = add_array(&w, "g", false, width);
+  for (int k = 0; k < o->nstate; k++)
+    w.text[2 + k] = add_array(&w, o->state[k], o->out[1 + k] != 2 + k, width);
+  add_gradient_operand(&w, gradient);
+  add_numbers(&w);
+  put_steps(&w);
+  put(&w.l.body, "    %s = %s;\n", w.text[0], w.text[o->out[0]]);
+  for (int k = 0; k < o->nstate; k++)
+    if (o->out[1 + k] != 2 + k)
+      put(&w.l.body, "    %s = %s;\n", w.text[2 + k], w.text[o->out[1 + k]]);
+  return w.l;
+}
+
+char *step_number_arguments(const struct optimizer *o)
+{
+  struct buffer b = {0};
+  put_text(&b, "", 0);
+  if (target->steps_in_memory) return has_step_numbers(o) ? ", &m->now" : b.text;
+  for (int k = 0; k < o->nnumber; k++)
+    if (o->number[k].text) put(&b, ", %s", step_number_name(o, k));
+  return b.text;
+}

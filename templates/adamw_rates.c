@@ -1,4 +1,0 @@
-  const double lr = learning_rate(t);
-  const float keep = (float)(1 - lr * $decay$); // weight decay
-  const float rate = (float)(lr / (1 - pow($beta1$, t))); // step size, bias-corrected for m
-  const float root = (float)(1 / sqrt(1 - pow($beta2$, t))); // bias correction for the root of v

@@ -1,0 +1,5 @@
+$about$
+static double $name$(int t)
+{
+$unused$$rate$
+}

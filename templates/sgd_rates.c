@@ -1,1 +1,0 @@
-  const float rate = (float)learning_rate(t);

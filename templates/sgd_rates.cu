@@ -1,1 +1,0 @@
-  now.rate = (float)learning_rate(t);

@@ -1,0 +1,5 @@
+void $name$($parameters$)
+{
+$clip$$threads$  for ($counter$ i = 0; i < $n$; i++) {
+$body$  }
+}
