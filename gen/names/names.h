@@ -54,7 +54,7 @@ struct forms {
   const char *copy_member;   /* steps_in_memory: $to$, $from$, $batch$ */
   const char *fill_value;    /* with the variable `least`: $at$, $n$ */
   /* The update. */
-  const char *updated; /* an element of the array $name$ */
+  const char *updated;                                   /* an element of the array $name$ */
   const char *clear_squares, *add_squares, *sum_squares; /* $squares$, $kernel$, $gradients$, $n$,
                                                             $blocks$, $threads$; $divided$, or
                                                             $weight$; NULL: there is none */
