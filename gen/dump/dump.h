@@ -169,4 +169,9 @@ void put_GROUP(const char *word, int x, int usual);
 void put_MESH_DIM(const char *word, int x, int usual);
 void put_SHAPE(const char *word, struct shape x, struct shape usual);
 
+/* -------------------------------------------------------------------------- write_optimizers.c */
+
+/* A line for each optimizer. */
+void put_optimizers(void);
+
 #endif

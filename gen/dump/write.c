@@ -272,40 +272,6 @@ static void put_index_uses(void)
   }
 }
 
-/* What an update computes, at the end of the optimizer's line. */
-static void put_recipe(const struct optimizer *o)
-{
-  for (int k = 0; k < o->nstate; k++) {
-    put(&d.b, " state ");
-    put_name(o->state[k]);
-  }
-  for (int k = 0; k < o->nnumber; k++) {
-    const struct step_number *n = &o->number[k];
-    if (!n->text) put(&d.b, " constant %.17g", n->value);
-    if (!n->text) continue;
-    put(&d.b, " number %s ", n->name);
-    put_quoted(n->text);
-  }
-  for (int k = 0; k < o->nstep; k++) {
-    put(&d.b, " step %s", op_row[o->step[k].kind].name);
-    for (int i = 0; i < inputs_of_row(o->step[k].kind); i++)
-      put(&d.b, "%s%d", i ? "," : " ", o->step[k].in[i]);
-  }
-  for (int k = 0; k <= o->nstate; k++) put(&d.b, " out %d", o->out[k]);
-}
-
-static void put_optimizers(void)
-{
-  for (int i = 0; i < plan_options->noptimizer; i++) {
-    const struct optimizer *o = &plan_options->optimizer[i];
-    put(&d.b, "optimizer ");
-    put_name(o->name);
-    put_optimizer_fields(o, &(struct optimizer){0});
-    put_recipe(o);
-    put(&d.b, "\n");
-  }
-}
-
 static void put_settings(void)
 {
   struct graph usual = usual_graph();

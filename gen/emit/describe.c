@@ -177,8 +177,8 @@ char *comment_text(const struct op *op)
   if (op->kind == OP_buffer)
     return text("%d buffer%s at once, contiguous in memory", op->nbody, op->nbody > 1 ? "s" : "");
   if (is_update(op))
-    return text("%s over %d parameters at once, contiguous in memory    %s",
-                optimizer_of(op)->name, op->nbody, where(optimizer_of(op)->line));
+    return text("%s over %d parameters at once, contiguous in memory    %s", optimizer_of(op)->name,
+                op->nbody, where(optimizer_of(op)->line));
   if (op->kind == OP_squares) return squares_comment(op);
   if (op->kind == OP_norm) return copy_text("the norm of all gradients");
   if (op->kind == OP_loop)

@@ -202,16 +202,6 @@ bool reads_by_index(const struct op *op, int i);
 int indexed_dimension(const struct op *op, int i);
 const struct axis *space_axes(const struct op *op, const struct letters *l);
 
-/* -------------------------------------------------------------------------------- optimizers.c */
-
-/* The optimizer of an `update`. */
-const struct optimizer *optimizer_of(const struct op *op);
-/* The operand numbers of its first number and of its first step. */
-int first_number_operand(const struct optimizer *o);
-int first_step_operand(const struct optimizer *o);
-/* How many inputs an operation has that an optimizer may use; 0: it may not. */
-int inputs_of_row(enum op_kind kind);
-
 /* --------------------------------------------------------------------------------- ops_table.c */
 
 /* Like bug(), but names the operation, unless it is NONE. */

@@ -37,4 +37,14 @@ struct optimizer {
   int out[1 + MAX_OPTIMIZER_STATES]; /* operands: the new parameter, the new states */
 };
 
+/* -------------------------------------------------------------------------------- optimizers.c */
+
+/* The optimizer of an `update`. */
+const struct optimizer *optimizer_of(const struct op *op);
+/* The operand numbers of its first number and of its first step. */
+int first_number_operand(const struct optimizer *o);
+int first_step_operand(const struct optimizer *o);
+/* How many inputs an operation has that an optimizer may use; 0: it may not. */
+int inputs_of_row(enum op_kind kind);
+
 #endif

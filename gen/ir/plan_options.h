@@ -47,7 +47,7 @@ struct plan_options {
     bool told;
     int most[OP_COUNT]; /* counts of each collective in a step */
     int line;
-  } expected; /* limits that the plan gives by expect */
+  } expected;     /* limits that the plan gives by expect */
   int noptimizer; /* 0: nothing is trained. The first is of all parameters that no group has */
   struct optimizer *optimizer;
   double clip;     /* gradients are scaled so that their norm is at most this; 0: they are not */

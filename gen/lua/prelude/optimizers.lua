@@ -583,7 +583,7 @@ function base.rate_of(schedule, lr, steps, who)
   if schedule == nil then return {rate = base.scalar_text(lr), schedule = ", the same at every step"} end
   if type(schedule) == "function" then
     local rate = base.scalar_of(function(at)
-      return lr * base.expect_number(schedule(at), who .. "'s function") end, who .. "'s function", t)
+      return lr * base.expect_number(schedule(at), "what " .. who .. "'s function gives") end, who .. "'s function", t)
     return {rate = base.scalar_text(rate), schedule = " of step t, counted from 1, by the plan's function"}
   end
   local s = schedules[base.expect(schedule, "schedule", who)]

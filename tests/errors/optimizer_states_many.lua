@@ -1,0 +1,8 @@
+local Mine = optimizer{
+  name = "Mine", state = {"a", "b", "c", "d", "e"}, update = function(p, g, state, o) return p - g end,
+}
+return train{
+  model = nn.Linear(2, 2), batch = {input = ones{2, 2}}, loss = function(y) return y:sum() end,
+  steps = 9,
+  optimizer = Mine{},
+}
