@@ -107,7 +107,14 @@ static const struct value *part_in_file(int value)
 
 struct shape file_shape(int value)
 {
-  struct shape s = graph->value[value].shape;
+  const struct value *v = &graph->value[value];
+  struct shape s = v->shape;
+  if (v->role == STATE && v->of != NONE && graph->value[v->of].file_size &&
+      !same_shape(graph->value[v->of].shape, s))
+    plan_error(graph->value[v->of].line,
+               "%s is kept in parts, and the optimizer's %s has another shape than its parameter: "
+               "it has no place in one tensor of that name; leave out the style's parts",
+               printable(graph->value[v->of].name), printable(v->name));
   const struct value *of = part_in_file(value);
   if (of) s.size[of->file_dim] = of->file_size;
   return s;
