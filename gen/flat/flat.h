@@ -109,7 +109,11 @@ bool follows_dim_order(const struct op *op);
 /* Whether operand i, or with NONE any, may lie in another order than it is written in. */
 bool takes_other_orders(const struct op *op, int i);
 /* Whether the value lies so; whether any operand does. */
-bool lies_in_other_order(int value);
+static inline bool lies_in_other_order(int value)
+{
+  return graph->value[value].order != 0;
+}
+
 bool has_other_orders(const struct op *op);
 /* Whether it moves or reduces elements without a rule: dimensions stay what they are. */
 bool keeps_dimensions(const struct op *op);

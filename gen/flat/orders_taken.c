@@ -4,12 +4,6 @@
 
 #include <string.h>
 
-/* Whether the order of its dimensions in memory is not the written one. */
-bool lies_in_other_order(int value)
-{
-  return graph->value[value].order != 0;
-}
-
 /* Whether the order of any operand is not the written one. */
 bool has_other_orders(const struct op *op)
 {

@@ -144,16 +144,6 @@ bool holds_pieces(int value)
          (op->kind == OP_exchange && !same_shape(v->shape, graph->exchange[op->exchange].whole));
 }
 
-int operand_count(const struct op *op)
-{
-  return op->nin + op->nout;
-}
-
-int nth_operand(const struct op *op, int i)
-{
-  return i < op->nin ? op->in[i] : op->out + i - op->nin;
-}
-
 const struct axis *operand_axes(const struct op *op, const struct letters *l, int i)
 {
   return i < op->nin ? l->in[i] : l->out[i - op->nin];

@@ -7,9 +7,7 @@
 
 /* ------------------------------------------------------------------------------------ access.c */
 
-/* The operands of an operation: its inputs, then its outputs. */
-int operand_count(const struct op *op);
-int nth_operand(const struct op *op, int i);
+/* Of operand i: see op.h. */
 const struct axis *operand_axes(const struct op *op, const struct letters *l, int i);
 /* The values that an operation reads and writes in memory, including those of its body. A fused
    kernel's inner values are neither read nor written. They return how many; list has room for

@@ -184,4 +184,15 @@ struct stages {
   } task[MOST_IN_KERNEL];
 };
 
+/* The operands of an operation: its inputs, then its outputs. */
+static inline int operand_count(const struct op *op)
+{
+  return op->nin + op->nout;
+}
+
+static inline int nth_operand(const struct op *op, int i)
+{
+  return i < op->nin ? op->in[i] : op->out + i - op->nin;
+}
+
 #endif
