@@ -145,7 +145,7 @@ static bool read_option(struct options *o, int option)
 }
 
 // The message for two options that exclude each other, or one that needs another; or NULL.
-static const char *contradiction(const struct options *o)
+static const char *contradiction(struct options *o)
 {
   if (o->weights && o->load) return "--weights and --load: a checkpoint has its own parameters";
   if (o->adapter && o->load) return "--adapter and --load: a checkpoint has its own adapters";
@@ -170,6 +170,7 @@ static const char *contradiction(const struct options *o)
     return "--tokens is bytes, uint16 or uint32";
   if (o->load && program.loss < 0)
     return "--load goes on with a training; this program takes --weights";
+  if (!o->weights && !o->load && !o->verify) o->weights = program.weights;
   return NULL;
 }
 

@@ -123,6 +123,7 @@ struct program {
   // batches, 0: all.
   void (*validate)(void);
   const char *validation_data;
+  const char *weights; // the initial values, unless --weights or --load is given; or NULL
   int validate_every, validate_steps;
   const char *adapter;  // PEFT's adapter_config.json of the plan's adapters; NULL: it has none
   double adapter_scale; // an adapted weight is W + scale B A

@@ -35,6 +35,7 @@ struct safetensors {
   struct entry *entries; // ascending by name
   struct json_t *header; // owns the strings
   enum seal seal;
+  bool has_others; // it may hold tensors that no program needs
 };
 
 // A rank's part of a tensor: `here` elements from `first` on, of `of`; row-major, all with ndim

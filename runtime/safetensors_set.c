@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include "open_input.h"
 #include "json_memory.h"
+#include "torch_archive.h"
 
 static const char SINGLE[] = "model.safetensors";
 static const char INDEX[] = "model.safetensors.index.json";
@@ -157,7 +158,9 @@ static bool open_single(struct archive *archive, struct failure *why)
 {
   archive->files = calloc(1, sizeof *archive->files);
   if (!archive->files) return failed(why, "%s: out of memory", archive->path);
-  if (!safetensors_open(archive->files, archive->path, why)) return false;
+  const bool torch = torch_archive_is(archive->path);
+  if (!(torch ? torch_archive_open : safetensors_open)(archive->files, archive->path, why))
+    return false;
   archive->nfiles = 1;
   return true;
 }

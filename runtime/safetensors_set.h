@@ -18,7 +18,7 @@ struct archive {
   size_t count;
 };
 
-// Opens a safetensors file; an index, whose name ends with .index.json; or a folder with
+// Opens a safetensors file, or an archive of torch.export; an index, whose name ends with .index.json; or a folder with
 // model.safetensors or, failing that, model.safetensors.index.json. Every file of an index is
 // validated, and must hold exactly the tensors that the index lists. False, and why, on any error;
 // then nothing is left open.

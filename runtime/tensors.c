@@ -229,7 +229,7 @@ static bool take_weights(struct filling *f, const char *path, bool data_too, str
     const struct member *m = table_find(&f->members, name);
     enum role role = m ? program.tensors[m->row].role : OUTPUT;
     bool known = role != OUTPUT || is_state(name) || (data_too && program.loss < 0);
-    if (!known) return surplus(&f->weights, name, why);
+    if (!known && !f->weights.all[i].file->has_others) return surplus(&f->weights, name, why);
   }
   return take(f, &f->weights, PARAMETER, why);
 }

@@ -136,7 +136,8 @@ static char *program_text(const struct families *tensors)
       plan_options->shuffles ? "true" : "false", "shuffle", text("%" PRIu64, plan_options->shuffle),
       "last_batch", last_batch_name[plan_options->last_batch], "validate",
       can_validate() ? "validate" : "NULL", "validation_data", file ? string_text(file) : "NULL",
-      "every", text("%d", plan_options->validate_every), "validate_steps",
+      "weights", plan_options->weights ? string_text(plan_options->weights) : "NULL", "every",
+      text("%d", plan_options->validate_every), "validate_steps",
       text("%d", plan_options->validate_steps), "adapter", adapter_text(), "flops",
       double_text(step_flops()), "arithmetic", arithmetic_name[step_arithmetic()], "rate",
       graph->loss == NONE ? "NULL" : "learning_rate", "loss",
@@ -297,7 +298,8 @@ static void add_launcher(const char *ranks)
   char *world = text("%d", world_size());
   const char *cmake = text("templates/CMakeLists.%s.txt", target->name);
   add_text("CMakeLists.txt", fill(embedded_text(cmake), "plan", plan_shown(), "hash",
-                                  plan_options->hash, "ranks", ranks, "world", world, NULL));
+                                  plan_options->hash, "ranks", ranks, "world", world,
+                                  "torch_archive", plan_options->weights ? "ON" : "OFF", NULL));
   char *run = fill(embedded_text("templates/run.sh"), "plan", plan_shown(), "world", world, "hash",
                    plan_options->hash, NULL);
   add_file("run.sh", run, strlen(run), true);

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -31,6 +32,26 @@ char *read_file(const char *path, size_t most, size_t *length, const char **why)
     *length = (size_t)n;
   }
   if (file >= 0) close(file);
+  return at;
+}
+
+const char *map_file(const char *path, size_t *length, const char **why)
+{
+  int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  struct stat about;
+  void *at = MAP_FAILED;
+  *why = NULL;
+  if (file < 0 || fstat(file, &about))
+    *why = strerror(errno);
+  else if (!S_ISREG(about.st_mode))
+    *why = "it is not a file";
+  else if (about.st_size == 0)
+    *why = "it is empty";
+  else if ((at = mmap(NULL, (size_t)about.st_size, PROT_READ, MAP_PRIVATE, file, 0)) == MAP_FAILED)
+    *why = strerror(errno);
+  if (file >= 0) close(file);
+  if (*why) return NULL;
+  *length = (size_t)about.st_size;
   return at;
 }
 

@@ -6,25 +6,25 @@
 #include <lua.h>
 #include <string.h>
 
-enum { MAX_DEPTH = 32 };
+enum { MAX_DEPTH = 64 };
 
-static void push_json(lua_State *L, const char *path, const json_t *json, int depth);
+static void push_nested(lua_State *L, const char *path, const json_t *json, int depth);
 
 static void push_object(lua_State *L, const char *path, json_t *json, int depth)
 {
   lua_createtable(L, 0, (int)json_object_size(json));
   for (void *at = json_object_iter(json); at; at = json_object_iter_next(json, at)) {
     lua_pushstring(L, json_object_iter_key(at));
-    push_json(L, path, json_object_iter_value(at), depth);
+    push_nested(L, path, json_object_iter_value(at), depth);
     lua_rawset(L, -3);
   }
 }
 static void push_list(lua_State *L, const char *path, const json_t *json, int depth);
 
 /* null becomes nil; in a list it becomes false, so that the list has no holes. */
-static void push_json(lua_State *L, const char *path, const json_t *json, int depth)
+static void push_nested(lua_State *L, const char *path, const json_t *json, int depth)
 {
-  if (depth == MAX_DEPTH) plan_fails("read_json: %s is nested deeper than %d", path, MAX_DEPTH);
+  if (depth == MAX_DEPTH) plan_fails("%s is nested deeper than %d", path, MAX_DEPTH);
   luaL_checkstack(L, 4, NULL);
   switch (json_typeof(json)) {
   case JSON_OBJECT:
@@ -59,13 +59,18 @@ static void push_list(lua_State *L, const char *path, const json_t *json, int de
   size_t n = json_array_size(json);
   lua_createtable(L, (int)n, 0);
   for (size_t i = 0; i < n; i++) {
-    push_json(L, path, json_array_get(json, i), depth);
+    push_nested(L, path, json_array_get(json, i), depth);
     if (lua_isnil(L, -1)) {
       lua_pushboolean(L, 0);
       lua_replace(L, -2);
     }
     lua_rawseti(L, -2, (lua_Integer)i + 1);
   }
+}
+
+void push_json(lua_State *L, const char *path, const json_t *json)
+{
+  push_nested(L, path, json, 0);
 }
 
 /* read_json(path): the file's content: an object as a table by name, a list as a list. */
@@ -78,7 +83,7 @@ static int read_json(lua_State *L)
   json_error_t error;
   json_t *json = json_loadb(file, length, JSON_REJECT_DUPLICATES, &error);
   if (!json) plan_fails("read_json: %s:%d is no JSON: %s", path, error.line, error.text);
-  push_json(L, path, json, 0);
+  push_json(L, path, json);
   return 1;
 }
 

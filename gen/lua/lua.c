@@ -22,21 +22,37 @@
 enum { MAX_PLAN = 1 << 20, MAX_KERNEL = 1 << 18 };
 static const size_t MAX_MEMORY = (size_t)128 << 20;
 
-static const char *const files[] = {
-    "gen/lua/prelude/base.lua",       "gen/lua/prelude/refused.lua",
-    "gen/lua/prelude/tensors.lua",    "gen/lua/prelude/views.lua",
-    "gen/lua/prelude/functions.lua",  "gen/lua/prelude/losses.lua",
-    "gen/lua/prelude/attention.lua",  "gen/lua/prelude/indices.lua",
-    "gen/lua/prelude/images.lua",     "gen/lua/prelude/activations.lua",
-    "gen/lua/prelude/rearranged.lua", "gen/lua/prelude/normalization.lua",
-    "gen/lua/prelude/rows.lua",       "gen/lua/prelude/recurrent.lua",
-    "gen/lua/prelude/precision.lua",  "gen/lua/prelude/trained.lua",
-    "gen/lua/prelude/nn.lua",         "gen/lua/prelude/nn_layers.lua",
-    "gen/lua/prelude/operators.lua",  "gen/lua/prelude/files.lua",
-    "gen/lua/prelude/parallel.lua",   "gen/lua/prelude/styles.lua",
-    "gen/lua/prelude/lora.lua",       "gen/lua/prelude/fully_shard.lua",
-    "gen/lua/prelude/scalars.lua",    "gen/lua/prelude/optimizers.lua",
-    "gen/lua/prelude/train.lua",      "gen/lua/prelude/surplus.lua"};
+static const char *const files[] = {"gen/lua/prelude/base.lua",
+                                    "gen/lua/prelude/refused.lua",
+                                    "gen/lua/prelude/tensors.lua",
+                                    "gen/lua/prelude/views.lua",
+                                    "gen/lua/prelude/functions.lua",
+                                    "gen/lua/prelude/losses.lua",
+                                    "gen/lua/prelude/attention.lua",
+                                    "gen/lua/prelude/indices.lua",
+                                    "gen/lua/prelude/images.lua",
+                                    "gen/lua/prelude/activations.lua",
+                                    "gen/lua/prelude/rearranged.lua",
+                                    "gen/lua/prelude/normalization.lua",
+                                    "gen/lua/prelude/rows.lua",
+                                    "gen/lua/prelude/recurrent.lua",
+                                    "gen/lua/prelude/precision.lua",
+                                    "gen/lua/prelude/trained.lua",
+                                    "gen/lua/prelude/nn.lua",
+                                    "gen/lua/prelude/nn_layers.lua",
+                                    "gen/lua/prelude/operators.lua",
+                                    "gen/lua/prelude/files.lua",
+                                    "gen/lua/prelude/parallel.lua",
+                                    "gen/lua/prelude/styles.lua",
+                                    "gen/lua/prelude/lora.lua",
+                                    "gen/lua/prelude/fully_shard.lua",
+                                    "gen/lua/prelude/scalars.lua",
+                                    "gen/lua/prelude/optimizers.lua",
+                                    "gen/lua/prelude/torch_constants.lua",
+                                    "gen/lua/prelude/torch_operators.lua",
+                                    "gen/lua/prelude/torch_export.lua",
+                                    "gen/lua/prelude/train.lua",
+                                    "gen/lua/prelude/surplus.lua"};
 
 static char *plan_text;
 static size_t plan_length;
@@ -115,6 +131,7 @@ static void hash_input(void)
     hash = hash_text(hash, kernel ? kernel : "");
   }
   hash = hash_files(hash);
+  hash = hash_archives(hash);
   plan_options->hash = text("%016llx", (unsigned long long)hash);
 }
 
@@ -348,6 +365,7 @@ static void push_bindings(lua_State *L)
   set_recipe_bindings(L);
   set_json_bindings(L);
   set_require_bindings(L);
+  set_archive_bindings(L);
   set_surplus_bindings(L);
   set_keyword_bindings(L);
 }

@@ -7,13 +7,14 @@
 #include "sharding/sharding.h"
 
 /* The function of the plan's that wants a file. */
-enum wanted_by { BY_READ_JSON, BY_REQUIRE };
+enum wanted_by { BY_READ_JSON, BY_REQUIRE, BY_TORCH_EXPORT };
 
 /* What the process that reads the plan leaves for its parent, however it ends. */
 struct sandbox {
   volatile int line; /* the plan's current line; 0: none */
   char wanted[1024]; /* path of a file that it needs, or "": see wanted_files.c */
   enum wanted_by wanted_by;
+  uint64_t archive_hash; /* of what was read of archives */
   size_t printed;
   char print[1 << 16];
 };
@@ -170,6 +171,12 @@ int replay(struct lua_State *L, const struct noted_call *call);
 void note_call(struct lua_State *L, struct noted_call *call, int first_op);
 void never_note(struct noted_call *call);
 
+/* ---------------------------------------------------------------------------------- archives.c */
+
+uint64_t hash_archives(uint64_t hash);
+/* Adds the archive functions to the table at the top of the stack. */
+void set_archive_bindings(struct lua_State *L);
+
 /* ------------------------------------------------------------------------------- environment.c */
 
 /* Pushes the table of what a plan may use of Lua's own names. */
@@ -192,6 +199,8 @@ void set_name_bindings(struct lua_State *L);
 /* Reads a file of at most `most` bytes into the arena, with a zero after it. On failure NULL, and
    why. */
 char *read_file(const char *path, size_t most, size_t *length, const char **why);
+/* Maps a file into memory, to be read alone. On failure NULL, and why. */
+const char *map_file(const char *path, size_t *length, const char **why);
 /* Whether the file is in the plan's directory or below it, with all links resolved. */
 bool is_below_plan(const char *directory, const char *path);
 
@@ -199,6 +208,10 @@ bool is_below_plan(const char *directory, const char *path);
 
 /* Adds read_json to the table at the top of the stack. */
 void set_json_bindings(struct lua_State *L);
+/* Pushes what a JSON text holds: an object as a table by name, a list as a list. path: for
+   messages. */
+struct json_t;
+void push_json(struct lua_State *L, const char *path, const struct json_t *json);
 
 /* ---------------------------------------------------------------------------------- keywords.c */
 

@@ -3,16 +3,19 @@
    The process that reads the plan can open no file. If the plan requests a file that was not read
    yet, the process stores its path and ends. The parent reads the file, if the plan may see it, and
    the plan starts again with the file at hand. read_json may see the files that the command line
-   names, as in -D config=FILE, and those in or below the plan's directory; require the latter. */
+   names, as in -D config=FILE, and those in or below the plan's directory, and so may torch_export;
+   require the latter. */
 #include "lua/lua.h"
 
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_JSON_FILES = 8, MAX_FILES = MAX_JSON_FILES + MOST_PLAN_FILES };
+enum { MAX_JSON_FILES = 8, MAX_ARCHIVES = 4 };
+enum { MAX_FILES = MAX_JSON_FILES + MAX_ARCHIVES + MOST_PLAN_FILES };
 enum { MAX_JSON = 1 << 18, MAX_REQUIRED = 1 << 20 };
 
-static const char *const asker[] = {[BY_READ_JSON] = "read_json", [BY_REQUIRE] = "require"};
+static const char *const asker[] = {
+    [BY_READ_JSON] = "read_json", [BY_REQUIRE] = "require", [BY_TORCH_EXPORT] = "torch_export"};
 static struct {
   enum wanted_by by;
   const char *path, *text;
@@ -52,7 +55,9 @@ bool read_wanted_file(void)
       why = by == BY_REQUIRE ? "a plan requires files that lie beside it or below its folder"
                              : "a plan reads files that lie beside it, or that -D names";
   }
-  if (!why) known[nknown].text = read_file(at, most, &known[nknown].length, &why);
+  if (!why)
+    known[nknown].text = by == BY_TORCH_EXPORT ? map_file(at, &known[nknown].length, &why)
+                                               : read_file(at, most, &known[nknown].length, &why);
   if (!why && by == BY_REQUIRE) why = why_no_plan(known[nknown].text, known[nknown].length);
   if (why) plan_error(sandbox->line, "%s: cannot read %s: %s", asker[by], printable(path), why);
   known[nknown].by = by;
@@ -65,6 +70,7 @@ uint64_t hash_files(uint64_t hash)
 {
   for (int i = 0; i < nknown; i++) {
     hash = hash_bytes(hash, known[i].path, strlen(known[i].path) + 1);
+    if (known[i].by == BY_TORCH_EXPORT) continue; /* of what is read of it: hash_archives */
     hash = hash_bytes(hash, known[i].text, known[i].length);
   }
   return hash;
@@ -81,7 +87,9 @@ static int count_known(enum wanted_by by)
 
 _Noreturn static void ask_for(enum wanted_by by, const char *path)
 {
-  int most = by == BY_REQUIRE ? MOST_PLAN_FILES : MAX_JSON_FILES;
+  int most = by == BY_REQUIRE        ? MOST_PLAN_FILES
+             : by == BY_TORCH_EXPORT ? MAX_ARCHIVES
+                                     : MAX_JSON_FILES;
   if (count_known(by) == most) plan_fails("%s: a plan reads at most %d files", asker[by], most);
   if (strlen(path) >= sizeof sandbox->wanted)
     plan_fails("%s: a path of %zu letters", asker[by], strlen(path));

@@ -65,6 +65,13 @@ function nn.module(name, init)
   end)
 end
 
+-- A module whose class is known elsewhere: base.Linear, say; or of none that styles know.
+function base.module_of(class, name)
+  local self = setmetatable({}, metatable(name, call))
+  core.make_module(self, class, name)
+  return self
+end
+
 -- A class of ours. keys: the names of its attributes, in order. new(...): an instance's attributes,
 -- and the state for forward(self, state, ...). Neither calls functions of the plan's. An instance
 -- to which the plan assigns a forward is called like the plan's own.

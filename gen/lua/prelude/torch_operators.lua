@@ -1,0 +1,463 @@
+-- torch_operators.lua: the operators of exported programs (torch.ops.aten), by the functions of F.
+--
+-- operators[name](a): a holds the node's arguments under their names in aten's schema; arguments at
+-- their default are not there. Returns the node's results. name: without the overload, unless an
+-- overload has a meaning of its own. on_constants[name](a): the same where every tensor among the
+-- arguments is a constant (torch_constants.lua); nil where that has no form.
+local core, base = ...
+local raw, constants, fail = base.raw, base.constants, base.fail
+
+local operators, on_constants = {}, {}
+base.torch_operators, base.torch_on_constants = operators, on_constants
+
+local is_tensor = core.is_tensor
+
+-- A function of ours whose arguments are these, in this order.
+local function calls(name, ...)
+  local order = {...}
+  local f = raw[name]
+  return function(a)
+    local given = {}
+    for i, key in ipairs(order) do given[i] = a[key] end
+    return f(table.unpack(given, 1, #order))
+  end
+end
+
+for _, name in ipairs{"relu", "tanh", "sigmoid", "silu", "exp", "log", "sqrt", "rsqrt", "sin", "cos",
+  "neg", "abs", "erf", "expm1", "log1p", "logical_not", "detach", "relu6", "hardswish", "hardsigmoid",
+  "mish", "t", "softsign", "logsigmoid", "square"} do
+  operators[name] = calls(name, "self")
+end
+operators.bitwise_not = operators.logical_not
+operators.log_sigmoid, operators.logsigmoid = operators.logsigmoid, nil
+
+for _, name in ipairs{"eq", "ne", "lt", "le", "gt", "ge", "maximum", "minimum"} do
+  operators[name] = calls(name, "self", "other")
+end
+operators.__and__ = calls("logical_and", "self", "other")
+operators.__or__ = calls("logical_or", "self", "other")
+for _, name in ipairs{"bitwise_and", "logical_and"} do operators[name] = operators.__and__ end
+for _, name in ipairs{"bitwise_or", "logical_or"} do operators[name] = operators.__or__ end
+
+-- Two numbers, or a tensor and another tensor or a number, or the other way round.
+local function binary(name, of_numbers)
+  local f = raw[name]
+  return function(a)
+    local x, y = a.self, a.other
+    if a.alpha ~= nil and a.alpha ~= 1 then
+      y = is_tensor(y) and raw.mul(y, a.alpha) or y * a.alpha
+    end
+    if not is_tensor(x) and not is_tensor(y) then return of_numbers(x, y) end
+    return f(x, y)
+  end
+end
+operators.add = binary("add", function(x, y) return x + y end)
+operators.sub = binary("sub", function(x, y) return x - y end)
+operators.mul = binary("mul", function(x, y) return x * y end)
+operators.rsub = function(a)
+  return operators.sub{self = a.other, other = a.self, alpha = a.alpha}
+end
+
+operators.div = function(a)
+  local y = is_tensor(a.self) and a.self or a.self
+  if a.rounding_mode ~= nil then
+    fail("div with rounding_mode '%s' is not there", tostring(a.rounding_mode))
+  end
+  return raw.div(y, a.other)
+end
+
+operators.pow = function(a) return raw.pow(a.self, a.exponent) end
+operators.reciprocal = function(a) return raw.div(1, a.self) end
+operators.clamp = function(a) return raw.clamp(a.self, a.min, a.max) end
+operators.clamp_min = function(a) return raw.clamp(a.self, a.min) end
+operators.clamp_max = function(a) return raw.clamp(a.self, nil, a.max) end
+operators.hardtanh = function(a) return raw.clamp(a.self, a.min_val or -1, a.max_val or 1) end
+operators.gelu = calls("gelu", "self", "approximate")
+operators.elu = calls("elu", "self", "alpha")
+operators.leaky_relu = calls("leaky_relu", "self", "negative_slope")
+operators.softplus = calls("softplus", "self", "beta", "threshold")
+operators.prelu = calls("prelu", "self", "weight")
+operators.glu = calls("glu", "self", "dim")
+
+operators.where = function(a) return raw.where(a.condition, a.self, a.other) end
+-- `src` in the shape and type of `self`; `value` at every place of it.
+operators.copy = function(a)
+  return raw.to(raw.expand(a.src, core.shape(a.self)), core.type(a.self))
+end
+operators.fill = function(a)
+  local v = a.value
+  if not is_tensor(v) then return raw.full(core.shape(a.self), v, core.type(a.self)) end
+  return raw.to(raw.expand(base.view(v, {}), core.shape(a.self)), core.type(a.self))
+end
+operators.zero = function(a) return raw.full(core.shape(a.self), 0, core.type(a.self)) end
+operators.isinf = function(a) return raw.eq(raw.abs(a.self), math.huge) end
+operators.isnan = function(a) return raw.ne(a.self, a.self) end
+operators.linalg_vector_norm = function(a)
+  local dims = a.dim and #a.dim > 0 and a.dim or nil
+  return raw.norm(a.self, a.ord or 2, dims, a.keepdim)
+end
+operators.masked_fill = function(a) return raw.masked_fill(a.self, a.mask, a.value) end
+
+-- ---------------------------------------------------------------------------------------- products
+
+operators.linear = calls("linear", "input", "weight", "bias")
+operators.matmul = calls("matmul", "self", "other")
+operators.mm = function(a) return raw.matmul(a.self, a.mat2) end
+operators.bmm = operators.mm
+
+-- beta self + alpha mat1 mat2
+local function added_product(a)
+  local plain = (a.alpha == nil or a.alpha == 1) and (a.beta == nil or a.beta == 1)
+  if plain and #core.shape(a.self) == 1 and a.mat2 and core.parts(a.mat2) then
+    return base.project(a.mat1, a.mat2, a.self, true)
+  end
+  local y = raw.matmul(a.mat1 or a.batch1, a.mat2 or a.batch2)
+  if a.alpha ~= nil and a.alpha ~= 1 then y = raw.mul(y, a.alpha) end
+  local x = a.self
+  if a.beta ~= nil and a.beta ~= 1 then x = raw.mul(x, a.beta) end
+  return raw.add(y, x)
+end
+operators.addmm, operators.baddbmm = added_product, added_product
+
+operators.convolution = function(a)
+  if a.transposed then fail("a transposed convolution is not there") end
+  local f = #core.shape(a.weight) == 3 and raw.conv1d or raw.conv2d
+  return f(a.input, a.weight, a.bias, a.stride, a.padding, a.dilation, a.groups)
+end
+operators.conv2d = calls("conv2d", "input", "weight", "bias", "stride", "padding", "dilation", "groups")
+operators.conv1d = calls("conv1d", "input", "weight", "bias", "stride", "padding", "dilation", "groups")
+operators.max_pool2d = calls("max_pool2d", "self", "kernel_size", "stride", "padding", "dilation",
+  "ceil_mode")
+operators.avg_pool2d = calls("avg_pool2d", "self", "kernel_size", "stride", "padding", "ceil_mode",
+  "count_include_pad")
+operators.adaptive_avg_pool2d = calls("adaptive_avg_pool2d", "self", "output_size")
+operators._adaptive_avg_pool2d = operators.adaptive_avg_pool2d
+
+-- Of a mask that is known, only what it forbids: nothing, or the keys behind a query.
+operators.scaled_dot_product_attention = function(a)
+  local mask, causal = a.attn_mask, a.is_causal
+  if constants.is(mask) then
+    local seen = constants.seen(mask)
+    if seen == "all" then
+      mask = nil
+    elseif seen == "causal" and not causal then
+      mask, causal = nil, true
+    else
+      mask = constants.compact(mask)
+    end
+  end
+  return raw.scaled_dot_product_attention(a.query, a.key, a.value, mask, a.dropout_p, causal, a.scale)
+end
+
+-- ------------------------------------------------------------------------- sums along dimensions
+
+local function listed(v)
+  if type(v) == "number" then return {v} end
+  return v
+end
+
+local function over(name)
+  local f = raw[name]
+  return function(a)
+    local dims = listed(a.dim)
+    if dims and #dims == 0 then dims = nil end
+    local y = f(a.self, dims, a.keepdim)
+    return a.dtype and raw.to(y, a.dtype) or y
+  end
+end
+operators.sum, operators.mean = over("sum"), over("mean")
+operators.amax, operators.amin = over("amax"), over("amin")
+operators.logsumexp = over("logsumexp")
+
+operators.var = function(a)
+  local correction = a.correction
+  if correction == nil then correction = a.unbiased == false and 0 or 1 end
+  return raw.var(a.self, listed(a.dim), nil, a.keepdim, correction)
+end
+
+operators.any = function(a)
+  local x = raw.to(raw.ne(a.self, 0), "int32")
+  return raw.ne(raw.amax(x, listed(a.dim), a.keepdim), 0)
+end
+
+local function softmax(name)
+  local f = raw[name]
+  return function(a)
+    local x = a.dtype and raw.to(a.self, a.dtype) or a.self
+    return f(x, a.dim)
+  end
+end
+operators.softmax, operators._softmax = softmax("softmax"), softmax("softmax")
+operators.log_softmax, operators._log_softmax = softmax("log_softmax"), softmax("log_softmax")
+
+operators.layer_norm = function(a)
+  return raw.layer_norm(a.input, a.normalized_shape, a.weight, a.bias, a.eps)
+end
+-- Also the mean and 1 / the deviation, which only a backward reads.
+operators.native_layer_norm = operators.layer_norm
+operators.rms_norm = calls("rms_norm", "input", "normalized_shape", "weight", "eps")
+operators.group_norm = calls("group_norm", "input", "num_groups", "weight", "bias", "eps")
+
+-- In training form the buffers follow the batches.
+operators.batch_norm = function(a)
+  return raw.batch_norm(a.input, a.running_mean, a.running_var, a.weight, a.bias, a.training or false,
+    a.momentum, a.eps)
+end
+operators._native_batch_norm_legit_no_training = operators.batch_norm
+
+operators.diff = function(a)
+  if a.n ~= nil and a.n ~= 1 then fail("diff with n = %d is not there", a.n) end
+  local x, parts = a.self, {}
+  for _, part in ipairs{a.prepend or false, x, a.append or false} do
+    if part then parts[#parts + 1] = part end
+  end
+  if #parts > 1 then x = raw.cat(parts, a.dim or -1) end
+  local shape = core.shape(x)
+  local d = base.dimension(shape, a.dim or -1)
+  local n = shape[d + 1] - 1
+  return raw.sub(raw.narrow(x, d, 1, n), raw.narrow(x, d, 0, n))
+end
+
+operators.cumsum = function(a) return raw.cumsum(a.self, a.dim) end
+
+-- ------------------------------------------------------------------------------------ shapes, parts
+
+operators.view = function(a) return raw.reshape(a.self, a.size or a.shape) end
+operators.reshape, operators._unsafe_view = operators.view, operators.view
+operators.flatten = calls("flatten", "self", "start_dim", "end_dim")
+operators.unflatten = calls("unflatten", "self", "dim", "sizes")
+operators.unsqueeze = calls("unsqueeze", "self", "dim")
+operators.squeeze = calls("squeeze", "self", "dim")
+operators.permute = function(a) return raw.permute(a.self, a.dims) end
+operators.transpose = calls("transpose", "self", "dim0", "dim1")
+operators.numpy_T = operators.t
+operators.expand = function(a) return raw.expand(a.self, a.size) end
+operators.cat = function(a) return raw.cat(a.tensors, a.dim or 0) end
+operators.stack = function(a) return raw.stack(a.tensors, a.dim or 0) end
+operators.split = function(a)
+  return raw.split(a.self, a.split_size or a.split_sizes, a.dim or 0)
+end
+operators.split_with_sizes = operators.split
+operators.chunk = function(a) return raw.chunk(a.self, a.chunks, a.dim or 0) end
+operators.unbind = function(a)
+  local d, parts = a.dim or 0, {}
+  for i = 1, core.shape(a.self)[base.dimension(core.shape(a.self), d) + 1] do
+    parts[i] = raw.select(a.self, d, i - 1)
+  end
+  return table.unpack(parts)
+end
+operators.select = calls("select", "self", "dim", "index")
+operators["repeat"] = function(a) return raw.tile(a.self, a.repeats) end
+operators.flip = function(a) return raw.flip(a.self, a.dims) end
+operators.roll = calls("roll", "self", "shifts", "dims")
+operators.tril = calls("tril", "self", "diagonal")
+operators.triu = calls("triu", "self", "diagonal")
+operators.constant_pad_nd = function(a) return raw.pad(a.self, a.pad, nil, a.value) end
+
+-- The first index and the number of indices that a slice takes.
+local function slice_of(size, first, last)
+  first, last = first or 0, last or math.maxinteger
+  if first < 0 then first = math.max(first + size, 0) end
+  if last < 0 then last = last + size end
+  first, last = math.min(first, size), math.min(last, size)
+  return first, math.max(last - first, 0)
+end
+
+operators.slice = function(a)
+  local shape, d = core.shape(a.self), a.dim or 0
+  local first, count = slice_of(shape[base.dimension(shape, d) + 1], a.start, a["end"])
+  if count == 0 then fail("a slice of no elements is not there") end
+  local x = raw.narrow(a.self, d, first, count)
+  if a.step and a.step ~= 1 then
+    return core.append("every", {x}, {dims = {base.dimension(shape, d)}, step = a.step,
+      sizes = {E = (count + a.step - 1) // a.step}})
+  end
+  return x
+end
+
+-- ------------------------------------------------------------------------------------- by indices
+
+operators.embedding = function(a) return raw.embedding(a.indices, a.weight) end
+operators.index_select = calls("index_select", "self", "dim", "index")
+operators.gather = calls("gather", "self", "dim", "index")
+
+-- x[i] along one dimension.
+operators.index = function(a)
+  local at, d
+  for i, index in ipairs(a.indices) do
+    if index then
+      if at then fail("index by several tensors that are no constants is not there") end
+      at, d = index, i - 1
+    end
+  end
+  local shape, flat = core.shape(a.self), raw.flatten(at)
+  local y, sizes = raw.index_select(a.self, d, flat), {}
+  for i, size in ipairs(shape) do
+    if i - 1 == d then
+      for _, s in ipairs(core.shape(at)) do sizes[#sizes + 1] = s end
+    else
+      sizes[#sizes + 1] = size
+    end
+  end
+  return base.view(y, sizes)
+end
+
+-- self with `values` at the places that the indices name: by a mask, or along one dimension.
+operators.index_put = function(a)
+  local at, d, shape = nil, nil, core.shape(a.self)
+  for i, index in ipairs(a.indices) do
+    if index then
+      if at then fail("index_put by several tensors is not there") end
+      at, d = index, i - 1
+    end
+  end
+  if core.type(at) == "bool" and not a.accumulate then
+    if base.elements(core.shape(a.values)) ~= 1 then
+      fail("index_put by a mask takes one value, not a tensor of them")
+    end
+    local sizes = {}
+    for i = 1, #shape do sizes[i] = core.shape(at)[i] or 1 end
+    return raw.where(base.view(at, sizes), base.view(a.values, {}), a.self)
+  end
+  local sizes = table.move(shape, 1, #shape, 1, {})
+  sizes[d + 1] = base.elements(core.shape(at))
+  local values = raw.expand(a.values, sizes)
+  if a.accumulate then return raw.index_add(a.self, d, raw.flatten(at), values) end
+  local column = {}
+  for i = 1, #shape do column[i] = i == d + 1 and sizes[i] or 1 end
+  return raw.scatter(a.self, d, raw.expand(base.view(at, column), sizes), values)
+end
+
+operators.topk = calls("topk", "self", "k", "dim", "largest", "sorted")
+operators.sort = calls("sort", "self", "dim", "descending")
+operators.argmax = calls("argmax", "self", "dim", "keepdim")
+
+-- ------------------------------------------------------------------------------- types; no change
+
+operators.to = function(a) return a.dtype and raw.to(a.self, a.dtype) or a.self end
+operators._to_copy = operators.to
+local function same(a) return a.self end
+for _, name in ipairs{"alias", "contiguous", "clone", "lift_fresh_copy", "detach"} do
+  operators[name] = operators[name] or same
+end
+operators._assert_tensor_metadata = function() end
+operators.dropout = function(a)
+  if not a.train then return a.input end
+  return raw.dropout(a.input, a.p)
+end
+
+-- Numbers that an operator makes of sizes.
+local function numbers(f) return function(a) return f(a.a, a.b) end end
+operators["_operator.add"] = numbers(function(x, y) return x + y end)
+operators["_operator.sub"] = numbers(function(x, y) return x - y end)
+operators["_operator.mul"] = numbers(function(x, y) return x * y end)
+operators["_operator.floordiv"] = numbers(function(x, y) return x // y end)
+operators["_operator.truediv"] = numbers(function(x, y) return x / y end)
+operators["_operator.mod"] = numbers(function(x, y) return x % y end)
+operators["_operator.neg"] = numbers(function(x) return -x end)
+operators["_operator.pow"] = numbers(function(x, y) return x ^ y end)
+operators.sym_size = function(a)
+  local shape = constants.is(a.self) and a.self.shape or core.shape(a.self)
+  return shape[(a.dim < 0 and a.dim + #shape or a.dim) + 1]
+end
+
+-- --------------------------------------------------------------------------- tensors of no others
+
+local function number_type(...)
+  for _, v in ipairs{...} do
+    if math.type(v) == "float" then return "float32" end
+  end
+  return "int64"
+end
+
+local function shape_of(x) return constants.is(x) and x.shape or core.shape(x) end
+local function type_of(x) return constants.is(x) and x.type or core.type(x) end
+
+operators.arange = function(a)
+  local first, last, step = a.start or 0, a["end"], a.step or 1
+  local count = math.tointeger(math.ceil((last - first) / step))
+  if not count or count < 1 then fail("arange of no numbers is not there") end
+  return constants.arange(first, count, step, a.dtype or number_type(first, last, step))
+end
+operators.full = function(a)
+  local v = a.fill_value
+  return constants.full(a.size, v, a.dtype or type(v) == "boolean" and "bool" or number_type(v))
+end
+operators.scalar_tensor = function(a) return constants.full({}, a.s, a.dtype or "float32") end
+operators.zeros = function(a) return constants.full(a.size, 0, a.dtype or "float32") end
+operators.ones = function(a) return constants.full(a.size, 1, a.dtype or "float32") end
+operators.full_like = function(a)
+  return constants.full(shape_of(a.self), a.fill_value, a.dtype or type_of(a.self))
+end
+operators.zeros_like = function(a)
+  return constants.full(shape_of(a.self), 0, a.dtype or type_of(a.self))
+end
+operators.ones_like = function(a)
+  return constants.full(shape_of(a.self), 1, a.dtype or type_of(a.self))
+end
+operators.new_ones = function(a) return constants.full(a.size, 1, a.dtype or type_of(a.self)) end
+operators.new_zeros = function(a) return constants.full(a.size, 0, a.dtype or type_of(a.self)) end
+operators.new_full = function(a)
+  return constants.full(a.size, a.fill_value, a.dtype or type_of(a.self))
+end
+
+-- Operators that take constants as they are.
+base.torch_takes_constants = {scaled_dot_product_attention = true, sym_size = true, full_like = true,
+  zeros_like = true, ones_like = true, new_ones = true, new_zeros = true, new_full = true,
+  arange = true, full = true, zeros = true, ones = true, scalar_tensor = true,
+  _assert_tensor_metadata = true}
+
+-- ------------------------------------------------------------------------------------ on constants
+
+local c = on_constants
+c.add = function(a) return constants.add(a.self, a.other, a.alpha) end
+c.sub = function(a) return constants.sub(a.self, a.other, a.alpha) end
+c.rsub = function(a) return constants.sub(a.other, a.self, a.alpha) end
+c.mul = function(a) return constants.mul(a.self, a.other) end
+c.neg = function(a) return constants.neg(a.self) end
+for _, name in ipairs{"eq", "ne", "lt", "le", "gt", "ge"} do
+  c[name] = function(a) return constants[name](a.self, a.other) end
+end
+for _, name in ipairs{"__and__", "bitwise_and", "logical_and"} do
+  c[name] = function(a) return constants.both(a.self, a.other) end
+end
+for _, name in ipairs{"__or__", "bitwise_or", "logical_or"} do
+  c[name] = function(a) return constants.either(a.self, a.other) end
+end
+c.logical_not = function(a) return constants.negation(a.self) end
+c.bitwise_not = c.logical_not
+c.where = function(a) return constants.where(a.condition, a.self, a.other) end
+c.unsqueeze = function(a) return constants.unsqueeze(a.self, a.dim) end
+c.permute = function(a) return constants.permute(a.self, a.dims) end
+c.transpose = function(a) return constants.transpose(a.self, a.dim0, a.dim1) end
+c.expand = function(a) return constants.expand(a.self, a.size) end
+c.select = function(a) return constants.select(a.self, a.dim, a.index) end
+c.slice = function(a)
+  local d, by = a.dim or 0, a.step or 1
+  local shape = a.self.shape
+  local first, count = slice_of(shape[(d < 0 and d + #shape or d) + 1], a.start, a["end"])
+  return count > 0 and constants.slice(a.self, d, first, (count + by - 1) // by, by) or nil
+end
+c.view = function(a)
+  local sizes, count, open = {}, 1, nil
+  for i, size in ipairs(a.size or a.shape) do
+    sizes[i] = size
+    if size == -1 then open = i else count = count * size end
+  end
+  if open then sizes[open] = base.elements(a.self.shape) // count end
+  return constants.reshape(a.self, sizes)
+end
+c.reshape, c._unsafe_view = c.view, c.view
+c.cat = function(a) return constants.cat(a.tensors, a.dim or 0) end
+c.diff = function(a)
+  if a.n ~= nil and a.n ~= 1 or a.append ~= nil then return nil end
+  local x, dim = a.self, a.dim or -1
+  if a.prepend ~= nil then x = constants.cat({a.prepend, x}, dim) end
+  return x and constants.diff(x, dim)
+end
+c.cumsum = function(a) return constants.cumsum(a.self, a.dim) end
+c.any = function(a) return a.dim and constants.any(a.self, a.dim, a.keepdim) end
+c.index = function(a) return constants.index(a.self, a.indices) end
+c.to = function(a) return a.dtype and constants.to(a.self, a.dtype) or a.self end
+c._to_copy = c.to
+for _, name in ipairs{"alias", "contiguous", "clone", "lift_fresh_copy", "detach"} do c[name] = same end

@@ -1,0 +1,138 @@
+-- Any PyTorch model that torch.export.save has saved, trained on a mesh.
+--
+--   tpgen plans/torch_export.lua -o out/ -D model=llama.pt2 -D tp=2 -D loss=cross_entropy
+--   out/run.sh --weights llama.pt2 --data batches.safetensors --steps 100
+--
+--   -D model=FILE          the archive
+--   -D loss=               cross_entropy (default), of logits [..., classes] and target [...]; mse; none:
+--                          one forward step, whose outputs are written
+--   -D dp= -D dp_shard=    ranks that share the batch; of them, so many share the parameters too
+--   -D tp=                 ranks that share the layers: those that the table below knows
+--   -D batch=              of a model that was exported with a symbolic first size
+--   -D steps= lr= beta1= beta2= weight_decay= clip=
+--
+-- The data has the names of the exported inputs, or `input` where there is one, and `target`.
+
+local model, about = torch_export(args.model or error("say which archive: -D model=FILE"),
+  args.batch and {batch = args.batch})
+local tp, dp = args.tp or 1, args.dp or args.dp_shard or 1
+local dp_shard = args.dp_shard or 1
+if dp % dp_shard ~= 0 then error("dp = " .. dp .. " ranks are not in groups of dp_shard = " .. dp_shard) end
+local hybrid = dp_shard > 1 and dp_shard < dp
+local mesh = hybrid and device_mesh{{"dp_replicate", dp // dp_shard}, {"dp_shard", dp_shard}, {"tp", tp}}
+  or device_mesh{{"dp", dp}, {"tp", tp}}
+local data_parallel = hybrid and mesh{"dp_replicate", "dp_shard"} or mesh.dp
+
+-- --------------------------------------------------------------------------------- tensor parallelism
+
+-- What the last part of a module's name says about its weight: cut by its outputs, or by its inputs.
+local STYLES = {Colwise = {}, Rowwise = {}}
+for style, names in pairs{
+  Colwise = "q_proj k_proj v_proj gate_proj up_proj fc1 wi wi_0 wi_1 query key value w1 w3 lin1 q_lin "
+    .. "k_lin v_lin c_fc dense_h_to_4h wq wk wv in_proj",
+  Rowwise = "o_proj out_proj down_proj fc2 wo w2 lin2 out_lin dense_4h_to_h",
+} do
+  for name in string.gmatch(names, "%S+") do STYLES[style][name] = true end
+end
+-- Where a block is query, key, value, intermediate.dense and output.dense, as BERT's and ViT's.
+local DENSE = {["intermediate.dense"] = "Colwise", ["output.dense"] = "Rowwise"}
+
+local function style_of(path)
+  local last, two = string.match(path, "([^.]+)$"), string.match(path, "([^.]+%.[^.]+)$")
+  if DENSE[two] then return DENSE[two] end
+  return STYLES.Colwise[last] and "Colwise" or STYLES.Rowwise[last] and "Rowwise" or nil
+end
+
+if tp > 1 then
+  local styles, whole = {}, {}
+  for _, m in ipairs(about.modules) do
+    local style, last = m.class == "Linear" and style_of(m.path), string.match(m.path, "([^.]+)$")
+    if m.class == "Conv1D" and last == "c_attn" then
+      styles[m.path] = Colwise{parts = 3}
+    elseif m.class == "Conv1D" and last == "c_proj" then
+      styles[m.path] = Rowwise()
+    elseif m.class == "Conv1D" and last == "c_fc" then
+      styles[m.path] = Colwise()
+    elseif style == "Colwise" then
+      styles[m.path] = Colwise()
+    elseif style == "Rowwise" then
+      styles[m.path] = Rowwise()
+    else
+      whole[#whole + 1] = m.path
+    end
+  end
+  model = parallelize(model, mesh.tp, styles)
+  print("whole on every rank of tp: " .. table.concat(whole, " "))
+end
+
+-- A unit for each layer of a list, and one for all else.
+if dp_shard > 1 then
+  local function at(path)
+    local m = model
+    for part in string.gmatch(path, "[^.]+") do
+      local number = math.tointeger(part)
+      m = number and m[number + 1] or m[part]
+    end
+    return m
+  end
+  for _, path in ipairs(about.lists) do
+    for _, layer in ipairs(at(path)) do fully_shard(layer, data_parallel) end
+  end
+  fully_shard(model, data_parallel)
+end
+
+-- ------------------------------------------------------------------------------------------- the data
+
+local function drawn(shape, dtype, below)
+  local sizes = table.move(shape, 1, #shape, 1, {})
+  if dtype == "float32" then return randn(sizes) end
+  if dtype == "bool" then
+    sizes.dtype = "bool"
+    return ones(sizes)
+  end
+  return randint(below or 2)(sizes)
+end
+
+local batch, names = {}, {}
+for i, input in ipairs(about.inputs) do
+  names[i] = #about.inputs == 1 and "input" or input.name
+  batch[names[i]] = drawn(input.shape, input.dtype, input.below)
+end
+local logits, loss = about.outputs[1], args.loss or "cross_entropy"
+if loss == "cross_entropy" then
+  local shape = table.move(logits.shape, 1, #logits.shape - 1, 1, {})
+  batch.target = drawn(shape, "int64", logits.shape[#logits.shape])
+elseif loss == "mse" then
+  batch.target = drawn(logits.shape, "float32")
+elseif loss ~= "none" then
+  error("loss must be cross_entropy, mse or none, not " .. tostring(loss))
+end
+batch = distribute(batch, data_parallel, hybrid and {Shard(0), Shard(0)} or Shard(0))
+
+local function forward(m, b)
+  local given = {}
+  for i, name in ipairs(names) do given[i] = b[name] end
+  return m(table.unpack(given))
+end
+
+if loss == "none" then
+  return infer{
+    model = model, batch = batch, seed = args.seed or 0,
+    outputs = function(m, b)
+      local results, outputs = {forward(m, b)}, {}
+      for i, y in ipairs(results) do outputs[#results == 1 and "output" or about.outputs[i].name] = y end
+      return outputs
+    end,
+  }
+end
+
+return train{
+  model = model, batch = batch, forward = forward,
+  loss = function(y, b)
+    if loss == "mse" then return F.mse_loss(y, b.target) end
+    return F.cross_entropy(y:flatten(0, -2), b.target:flatten())
+  end,
+  optimizer = AdamW{lr = args.lr or 1e-3, betas = {args.beta1 or 0.9, args.beta2 or 0.999},
+    weight_decay = args.weight_decay or 0.01},
+  clip = args.clip, steps = args.steps or 10, seed = args.seed or 0,
+}

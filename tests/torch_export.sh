@@ -1,0 +1,92 @@
+#!/usr/bin/env bash
+# Programs of archives that torch.export saved: outputs, losses and norms of gradients are PyTorch's, on one rank and
+# on meshes, as exported and decomposed to core ATen, on both targets; damaged archives are refused.
+. "$(dirname "$0")/common.sh"
+local_mpi=yes
+. "$root/tests/programs.sh"
+optimized=-O1
+plan=plans/torch_export.lua
+data=$golden/torch_export
+for kind in plain cuda; do
+  make_runtime $kind > "$WORK/runtime.log" 2>&1 || { cat "$WORK/runtime.log"; fail "the runtime of $kind programs"; }
+done
+
+# make NAME KIND ARGUMENTS...
+make() {
+  local to=$WORK/$1 kind=$2
+  shift 2
+  [ "$kind" != cuda ] || set -- "$@" --target cuda
+  "$TPGEN" $plan "$@" -o "$to" > "$to.made" && make_ranks "$to" "$kind" || { fail "$to: no program"; return 1; }
+}
+
+# trains NAME KIND MODEL FORM ARGUMENTS...: its losses and norms are PyTorch's, with weights from the archive.
+steps=10
+within=(2e-5 2e-4)
+trains() {
+  local name=$1 kind=$2 model=$3 form=$4 key
+  make "$name" "$kind" -D "model=$data/$model$form.pt2" -D beta2=0.95 -D weight_decay=0.1 -D clip=1.0 "${@:5}" || return
+  start "$WORK/$name" "$WORK/$name" --data "$data/$model.batch.safetensors" || { fail "$name"; return; }
+  for key in loss grad_norm; do
+    numbers $key "$WORK/$name.jsonl" > "$WORK/$name.$key"
+    awk -v key=$key 'NR > 1 { print key == "loss" ? $1 : $2 }' "$data/$model.tsv" > "$WORK/$name.$key.golden"
+    near "$name $key" "$WORK/$name.$key" "$WORK/$name.$key.golden"
+  done
+}
+
+# gives NAME MODEL FORM ARGUMENTS...: its output is PyTorch's.
+gives() {
+  local name=$1 model=$2 form=$3
+  make "$name" plain -D "model=$data/$model$form.pt2" -D loss=none "${@:4}" || return
+  start "$WORK/$name" "$WORK/$name" --data "$data/$model.input.safetensors" || { fail "$name"; return; }
+  "$TOOLS/compare_safetensors" "$data/$model.output.safetensors" "$(find "$WORK/$name.saved" -name '*.safetensors')" 1e-5 ||
+    fail "$name: another output"
+}
+
+beside "$WORK/mlp.log" trains mlp plain mlp "" -D tp=3
+beside "$WORK/mlp_core.log" trains mlp_core plain mlp .core -D tp=2 -D dp_shard=2
+beside "$WORK/llama.log" trains llama plain llama ""
+beside "$WORK/llama_tp.log" trains llama_tp plain llama "" -D tp=2
+beside "$WORK/llama_fsdp.log" trains llama_fsdp plain llama .core -D dp_shard=2
+beside "$WORK/llama_cuda.log" trains llama_cuda cuda llama "" -D tp=2 -D dp_shard=2
+beside "$WORK/gpt2.log" trains gpt2 plain gpt2 "" -D tp=2 -D dp_shard=2
+beside "$WORK/gpt2_eager.log" trains gpt2_eager plain gpt2_eager .core -D tp=2
+beside "$WORK/qwen3.log" trains qwen3 plain qwen3 "" -D tp=2
+beside "$WORK/qwen3_core.log" trains qwen3_core plain qwen3 .core -D dp_shard=3
+beside "$WORK/vit.log" trains vit plain vit "" -D tp=2 -D dp_shard=2
+beside "$WORK/vit_cuda.log" trains vit_cuda cuda vit .core -D tp=2
+beside "$WORK/llama_output.log" gives llama_output llama ""
+beside "$WORK/gpt2_output.log" gives gpt2_output gpt2 "" -D tp=2
+beside "$WORK/vit_output.log" gives vit_output vit .core -D tp=2
+all_are_done
+cat "$WORK"/{mlp,mlp_core,llama,llama_tp,llama_fsdp,llama_cuda,gpt2,gpt2_eager,qwen3,qwen3_core,vit,vit_cuda,llama_output,gpt2_output,vit_output}.log
+
+# The layers of one list are one function, which a loop calls.
+grep -q 'for (int l = 0; l < 2; l++)' "$WORK/llama_tp/step.c" || fail "llama: its layers are no loop"
+
+# ---- sizes that were exported as symbols -----------------------------------------------------------------
+
+for batch in "" "-D batch=6"; do
+  # shellcheck disable=SC2086
+  "$TPGEN" $plan -o "$WORK/dynamic" -D "model=$data/dynamic.pt2" -D loss=none $batch > "$WORK/dynamic.made" ||
+    fail "dynamic $batch"
+done
+
+# ---- archives that are damaged -----------------------------------------------------------------------------
+
+# refuses NAME FILE TEXT: one message, with this text.
+refuses() {
+  ! "$TPGEN" $plan -o "$WORK/refused" -D "model=$2" > "$WORK/$1.out" 2> "$WORK/$1.err" || fail "$1: taken"
+  grep -q "torch_export: .*$3" "$WORK/$1.err" || { cat "$WORK/$1.err"; fail "$1: another message"; }
+  [ ! -e "$WORK/refused" ] || fail "$1: it left a program"
+}
+head -c 20000 "$data/llama.pt2" > "$WORK/short.pt2"
+refuses short "$WORK/short.pt2" 'is no archive'
+cp "$data/llama.tsv" "$WORK/text.pt2"
+refuses text "$WORK/text.pt2" 'is no archive'
+: > "$WORK/empty.pt2"
+refuses empty "$WORK/empty.pt2" 'it is empty'
+sed 's/"major":8/"major":9/; s/"major": 8/"major": 9/' "$data/mlp.pt2" > "$WORK/version.pt2"
+refuses version "$WORK/version.pt2" 'damaged\|version 9'
+sed 's/aten\.relu\.default/aten.rilu.default/' "$data/mlp.pt2" > "$WORK/crc.pt2"
+refuses crc "$WORK/crc.pt2" 'damaged'
+finish "archives as exported and as decomposed, on meshes, with PyTorch's losses; damaged ones refused"
