@@ -18,10 +18,10 @@ struct archive {
   size_t count;
 };
 
-// Opens a safetensors file, or an archive of torch.export; an index, whose name ends with .index.json; or a folder with
-// model.safetensors or, failing that, model.safetensors.index.json. Every file of an index is
-// validated, and must hold exactly the tensors that the index lists. False, and why, on any error;
-// then nothing is left open.
+// Opens a safetensors file; an archive of torch.export; an index, whose name ends with .index.json;
+// or a folder with model.safetensors or, failing that, model.safetensors.index.json. Every file of
+// an index is validated, and must hold exactly the tensors that the index lists. False, and why, on
+// any error; then nothing is left open.
 bool archive_open(struct archive *archive, const char *path, struct failure *why);
 void archive_close(struct archive *archive);
 

@@ -297,9 +297,10 @@ static void add_launcher(const char *ranks)
 {
   char *world = text("%d", world_size());
   const char *cmake = text("templates/CMakeLists.%s.txt", target->name);
-  add_text("CMakeLists.txt", fill(embedded_text(cmake), "plan", plan_shown(), "hash",
-                                  plan_options->hash, "ranks", ranks, "world", world,
-                                  "torch_archive", plan_options->weights ? "ON" : "OFF", NULL));
+  add_text("CMakeLists.txt",
+           fill(embedded_text(cmake), "plan", plan_shown(), "hash", plan_options->hash, "ranks",
+                ranks, "world", world, "torch_archive",
+                plan_options->weights ? embedded_text("templates/torch_archive.txt") : "", NULL));
   char *run = fill(embedded_text("templates/run.sh"), "plan", plan_shown(), "world", world, "hash",
                    plan_options->hash, NULL);
   add_file("run.sh", run, strlen(run), true);

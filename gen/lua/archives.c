@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unzip.h>
 
-enum { MAX_ARCHIVES = 4, MAX_ENTRY = 1 << 26, MAX_NAME = 512 };
+enum { MAX_ARCHIVES = 4, MAX_ENTRY = 1 << 26, MAX_NAME = 512, MAX_DEPTH = 64 };
 
 static struct archive {
   const char *path, *at;
@@ -149,7 +149,7 @@ static int archive_json(lua_State *L)
   json_t *json = json_loadb(at, size, JSON_REJECT_DUPLICATES, &error);
   if (!json)
     no_archive(a, text("line %d of entry %s is no JSON: %s", error.line, name, error.text));
-  push_json(L, a->path, json);
+  push_json(L, text("torch_export: %s", a->path), json, MAX_DEPTH);
   json_decref(json);
   return 1;
 }

@@ -6,7 +6,8 @@
 #include <lua.h>
 #include <string.h>
 
-enum { MAX_DEPTH = 64 };
+enum { MAX_DEPTH = 32 };
+static int most_depth;
 
 static void push_nested(lua_State *L, const char *path, const json_t *json, int depth);
 
@@ -24,7 +25,7 @@ static void push_list(lua_State *L, const char *path, const json_t *json, int de
 /* null becomes nil; in a list it becomes false, so that the list has no holes. */
 static void push_nested(lua_State *L, const char *path, const json_t *json, int depth)
 {
-  if (depth == MAX_DEPTH) plan_fails("%s is nested deeper than %d", path, MAX_DEPTH);
+  if (depth == most_depth) plan_fails("%s is nested deeper than %d", path, most_depth);
   luaL_checkstack(L, 4, NULL);
   switch (json_typeof(json)) {
   case JSON_OBJECT:
@@ -68,8 +69,9 @@ static void push_list(lua_State *L, const char *path, const json_t *json, int de
   }
 }
 
-void push_json(lua_State *L, const char *path, const json_t *json)
+void push_json(lua_State *L, const char *path, const json_t *json, int depth)
 {
+  most_depth = depth;
   push_nested(L, path, json, 0);
 }
 
@@ -83,7 +85,7 @@ static int read_json(lua_State *L)
   json_error_t error;
   json_t *json = json_loadb(file, length, JSON_REJECT_DUPLICATES, &error);
   if (!json) plan_fails("read_json: %s:%d is no JSON: %s", path, error.line, error.text);
-  push_json(L, path, json);
+  push_json(L, text("read_json: %s", path), json, MAX_DEPTH);
   return 1;
 }
 

@@ -209,9 +209,9 @@ bool is_below_plan(const char *directory, const char *path);
 /* Adds read_json to the table at the top of the stack. */
 void set_json_bindings(struct lua_State *L);
 /* Pushes what a JSON text holds: an object as a table by name, a list as a list. path: for
-   messages. */
+   messages; depth: the deepest nesting. */
 struct json_t;
-void push_json(struct lua_State *L, const char *path, const struct json_t *json);
+void push_json(struct lua_State *L, const char *path, const struct json_t *json, int depth);
 
 /* ---------------------------------------------------------------------------------- keywords.c */
 

@@ -131,6 +131,7 @@ const struct program program = {
     .last_batch = LAST_UNTOLD,
     .validate = validate,
     .validation_data = NULL,
+    .weights = NULL,
     .validate_every = 0,
     .validate_steps = 0,
     .adapter = NULL,
