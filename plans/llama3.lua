@@ -206,6 +206,13 @@ local model = parallelize(Llama(), mesh.tp, {
   },
 }, {async_tp = setting("async_tp")})
 
+-- Adapters of this rank are trained, and the model is frozen.
+local rank = setting("lora")
+if rank then
+  lora(model, {rank = rank, alpha = setting("lora_alpha", 2 * rank), match = setting("lora_match", "wq|wv"),
+    dropout = setting("lora_dropout", 0), task_type = "CAUSAL_LM"})
+end
+
 -- A tied embedding is used at both ends of the model.
 p.shard(model, model.tok_embeddings, model.layers, {model.norm, model.output})
 
