@@ -461,6 +461,7 @@ void lua(void)
 {
   if (!plan_options->path) errors_are_of(plan_options->path = options.plan);
   read_plan();
+  forget_wanted_files();
   struct graph before = *graph;
   struct plan_options asked_before = *plan_options;
   for (in_sandbox(read_in_sandbox); read_wanted_file(); in_sandbox(read_in_sandbox)) {

@@ -339,6 +339,8 @@ void set_range_bindings(struct lua_State *L);
 /* If the sandbox has requested a file, reads it, so that the plan can start again; false if there
    is no request. A file that the plan may not see is the plan's error. */
 bool read_wanted_file(void);
+/* Before a plan is read: none of its files is known yet. */
+void forget_wanted_files(void);
 uint64_t hash_files(uint64_t hash);
 /* In the sandbox: the file's text. Ends the process, with a request, if it is not read yet. */
 const char *wanted_text(enum wanted_by by, const char *path, size_t *length);

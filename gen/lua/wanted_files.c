@@ -40,6 +40,12 @@ static const char *why_no_plan(const char *at, size_t length)
   return NULL;
 }
 
+void forget_wanted_files(void)
+{
+  nknown = 0;
+  forget_plan_files();
+}
+
 bool read_wanted_file(void)
 {
   if (!*sandbox->wanted) return false;
