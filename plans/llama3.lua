@@ -224,11 +224,7 @@ return train(training.options(of, p, {
     input = tokens(vocab){batch_size, seq},
     target = tokens(vocab, 1){batch_size, seq},
   },
-  -- All tokens as one list: the classes are the last dimension, also where vocab is seq.
-  loss = function(logits, batch)
-    return F.cross_entropy(vocab == seq and logits:flatten(0, 1) or logits,
-      vocab == seq and batch.target:flatten(0, 1) or batch.target)
-  end,
+  loss = training.next_token_loss,
   -- What a Hugging Face model's files call the weights.
   names = {
     ["tok_embeddings.weight"] = "model.embed_tokens.weight",

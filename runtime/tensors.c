@@ -202,9 +202,19 @@ static bool is_state(const char *name)
   return strncmp(name, "optim.", strlen("optim.")) == 0;
 }
 
-// Rejects a tensor that the program does not know, instead of ignoring it.
-static bool surplus(const struct archive *archive, const char *name, struct failure *why)
+// PyTorch's count of the batches that a BatchNorm has seen: nothing that a program does depends on
+// it.
+static bool is_count_of_batches(const char *name)
 {
+  static const char end[] = "num_batches_tracked";
+  const size_t n = strlen(name), m = strlen(end);
+  return n >= m && !strcmp(name + n - m, end);
+}
+
+// Rejects any other tensor that the program does not know, instead of ignoring it.
+static bool takes_surplus(const struct archive *archive, const char *name, struct failure *why)
+{
+  if (is_count_of_batches(name)) return true;
   return failed(why, "%s: it holds %s, which the program does not know", archive->path, name);
 }
 
@@ -229,7 +239,8 @@ static bool take_weights(struct filling *f, const char *path, bool data_too, str
     const struct member *m = table_find(&f->members, name);
     enum role role = m ? program.tensors[m->row].role : OUTPUT;
     bool known = role != OUTPUT || is_state(name) || (data_too && program.loss < 0);
-    if (!known && !f->weights.all[i].file->has_others) return surplus(&f->weights, name, why);
+    const bool surplus = !known && !f->weights.all[i].file->has_others;
+    if (surplus && !takes_surplus(&f->weights, name, why)) return false;
   }
   return take(f, &f->weights, PARAMETER, why);
 }
@@ -312,7 +323,7 @@ static bool take_checkpoint(struct filling *f, const char *path, int *step, stru
     const char *name = f->weights.all[i].entry->name;
     const struct member *m = table_find(&f->members, name);
     enum role role = m ? program.tensors[m->row].role : OUTPUT;
-    if (role != PARAMETER && role != STATE) return surplus(&f->weights, name, why);
+    if (role != PARAMETER && role != STATE && !takes_surplus(&f->weights, name, why)) return false;
   }
   if (!take(f, &f->weights, PARAMETER, why) || !take(f, &f->weights, STATE, why)) return false;
   long long n;

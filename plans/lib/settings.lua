@@ -38,6 +38,13 @@ function M.rope(config)
   return rope.rope_theta or config.rope_theta, scaling
 end
 
+-- How many names a table has, such as a configuration's id2label; nil where there is none.
+function M.count(names)
+  local n = 0
+  for _ in pairs(names or {}) do n = n + 1 end
+  return names and n or nil
+end
+
 -- Functions that read settings; known: the preset's or the configuration's.
 function M.of(known)
   local of = {}

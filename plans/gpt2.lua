@@ -1,0 +1,106 @@
+-- GPT-2 from a Hugging Face folder or from the start: learned positions, LayerNorm, tied output, weights
+-- [in, out] with q, k, v side by side.
+--
+--   tpgen plans/gpt2.lua -o out/ -D config=gpt2/config.json -D tp=2 -D seq=1024
+--   out/run.sh --weights gpt2 --data train.bin
+--
+-- Settings of the model are below, those of the mesh and of training in lib/.
+
+local settings, parallel, training, attention = require "lib.settings", require "lib.parallel",
+  require "lib.training", require "lib.attention"
+
+local function from_config(path)
+  local config = settings.config(path, {"gpt2"})
+  local need, at = config.need, config.at
+  config.only("activation_function", "gelu_new")
+  config.only("scale_attn_weights", true)
+  config.only("scale_attn_by_inverse_layer_idx", false)
+  return {
+    dim = need("n_embd"), n_layers = need("n_layer"), n_heads = need("n_head"), hidden = at.n_inner,
+    vocab = need("vocab_size"), positions = need("n_positions"), eps = at.layer_norm_epsilon,
+    dropout = at.resid_pdrop, tied = at.tie_word_embeddings,
+  }
+end
+
+local of = settings.of(args.config and from_config(args.config)
+  or {dim = 64, n_layers = 2, n_heads = 4, vocab = 256, positions = 64, batch = 4})
+local setting, whole, flag = of.setting, of.whole, of.flag
+local dim, n_layers, n_heads = whole("dim"), whole("n_layers"), whole("n_heads")
+local hidden, vocab, positions = whole("hidden", 4 * dim), whole("vocab"), whole("positions")
+local seq, eps = whole("seq", positions), setting("eps", 1e-5)
+local dropout, tied = setting("dropout", 0), flag("tied", true)
+local p = parallel.open(of)
+
+-- ------------------------------------------------------------------------------------- the model
+
+local INNER, LAST = 0.02, 0.02 / math.sqrt(2 * n_layers)
+
+local function conv1d(outputs, inputs, deviation)
+  return nn.Conv1D(outputs, inputs, {init = nn.init.normal(0, deviation)})
+end
+
+local Attention = nn.module("Attention", function(self)
+  self.c_attn, self.c_proj = conv1d(3 * dim, dim, INNER), conv1d(dim, dim, LAST)
+  function self:forward(x)
+    local q, k, v = self.c_attn(x):chunk(3, -1)
+    local function heads(y) return attention.split(y, dim // n_heads) end
+    local y = F.scaled_dot_product_attention(heads(q), heads(k), heads(v), {is_causal = true})
+    return self.c_proj(attention.join(y))
+  end
+end)
+
+local MLP = nn.module("MLP", function(self)
+  self.c_fc, self.c_proj = conv1d(hidden, dim, INNER), conv1d(dim, hidden, LAST)
+  function self:forward(x) return self.c_proj(F.gelu(self.c_fc(x), {approximate = "tanh"})) end
+end)
+
+local Block = nn.module("Block", function(self)
+  self.ln_1, self.ln_2 = nn.LayerNorm(dim, {eps = eps}), nn.LayerNorm(dim, {eps = eps})
+  self.attn, self.mlp, self.drop = Attention(), MLP(), nn.Dropout(dropout)
+  function self:forward(x)
+    x = x + self.drop(self.attn(self.ln_1(x)))
+    return x + self.drop(self.mlp(self.ln_2(x)))
+  end
+end)
+
+local GPT2 = nn.module("GPT2", function(self)
+  self.wte = nn.Embedding(vocab, dim, {init = nn.init.normal(0, INNER)})
+  self.wpe = nn.Embedding(positions, dim, {init = nn.init.normal(0, INNER)})
+  self.drop = nn.Dropout(dropout)
+  self.h = attention.layers(n_layers, Block)
+  self.ln_f = nn.LayerNorm(dim, {eps = eps})
+  self.lm_head = tied and attention.Tied() or nn.Linear(dim, vocab, {bias = false})
+  function self:forward(ids)
+    local x = self.drop(self.wte(ids) + self.wpe(F.arange(seq)))
+    for _, block in ipairs(self.h) do x = block(x) end
+    x = self.ln_f(x)
+    if tied then return self.lm_head(x, self.wte.weight) end
+    return self.lm_head(x)
+  end
+end)
+
+-- -------------------------------------------------------------------------------------- the plan
+
+local names = {}
+for _, name in ipairs{"wte.weight", "wpe.weight", "ln_f.*", "h.*.**"} do
+  names[name] = "transformer." .. name
+end
+
+local model = parallelize(GPT2(), p.mesh.tp, {
+  wte = Rowwise(),
+  lm_head = attention.output(tied),
+  ["h.*"] = {
+    ["attn.c_attn"] = Colwise{parts = 3}, ["attn.c_proj"] = Rowwise(),
+    ["mlp.c_fc"] = Colwise(), ["mlp.c_proj"] = Rowwise(),
+  },
+})
+p.shard(model, {model.wte, model.wpe}, model.h, {model.ln_f, model.lm_head})
+
+return train(training.options(of, p, {
+  model = model,
+  batch = p.distribute{
+    input = tokens(vocab){p.batch, seq}, target = tokens(vocab, 1){p.batch, seq},
+  },
+  loss = training.next_token_loss,
+  names = names,
+}))

@@ -1,0 +1,49 @@
+-- What transformers share.
+
+local M = {}
+
+-- [batch, sequence, heads * size] as [batch, heads, sequence, size], and back.
+function M.split(x, size) return x:unflatten(-1, -1, size):transpose(1, 2) end
+function M.join(x) return x:transpose(1, 2):flatten(2) end
+
+-- How the ranks along tp share the heads: as many to each; where there are fewer key-value heads than
+-- ranks, several ranks have the same ones; where heads do not divide, each rank has all heads of some
+-- sequences or, of fewer sequences than ranks, of some queries, against all keys. Gives the layouts of
+-- queries and of keys and values, and how often keys and values are repeated.
+function M.layouts(p, n_heads, n_kv_heads)
+  if n_heads % p.tp == 0 and n_kv_heads % p.tp == 0 then return Shard(-1), Shard(-1), 1 end
+  if n_heads % p.tp == 0 and p.tp % n_kv_heads == 0 then
+    return Shard(-1), Replicate(), p.tp // n_kv_heads
+  end
+  if p.batch // p.dp >= p.tp then return Shard(0), Shard(0), 1 end
+  return Shard(1), Replicate(), 1
+end
+
+-- Each of these heads so often.
+function M.repeated(x, times)
+  if times == 1 then return x end
+  return x:unsqueeze(2):expand(-1, -1, times, -1, -1):flatten(1, 2)
+end
+
+-- n modules in a list.
+function M.layers(n, class)
+  local list = {}
+  for i = 1, n do list[i] = class() end
+  return nn.ModuleList(list)
+end
+
+-- The output of a model whose embedding is its last weight, too.
+M.Tied = nn.module("Tied", function(self)
+  function self:forward(x, weight) return F.linear(x, weight) end
+end)
+
+-- Its style, or that of a Linear, under loss parallel: the logits stay cut over the vocabulary.
+function M.output(tied)
+  if not tied then return Colwise{output_layouts = Shard(-1), use_local_output = false} end
+  return PrepareModuleInputOutput{
+    desired_input_layouts = {Replicate(), false},
+    desired_output_layouts = Shard(-1),
+  }
+end
+
+return M

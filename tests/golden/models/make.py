@@ -1,0 +1,79 @@
+"""Small models of Hugging Face transformers: config.json, weights, data and the losses of 20 steps of AdamW."""
+import json, os
+import torch
+import transformers as hf
+from safetensors.torch import save_file
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+STEPS = 20
+NO_DROPOUT = dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+BERT = hf.BertConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64, vocab_size=96,
+                     max_position_embeddings=16, **NO_DROPOUT)
+QWEN = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, intermediate_size=64,
+            vocab_size=96, max_position_embeddings=32)
+VIT = hf.ViTConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64, image_size=8,
+                   patch_size=4, num_labels=5, **NO_DROPOUT)
+MODELS = {
+    "gpt2": (hf.GPT2LMHeadModel, hf.GPT2Config(n_embd=32, n_layer=2, n_head=4, n_positions=16, vocab_size=96,
+        resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=0, eos_token_id=0)),
+    "qwen2": (hf.Qwen2ForCausalLM, hf.Qwen2Config(tie_word_embeddings=True, **QWEN)),
+    "qwen3": (hf.Qwen3ForCausalLM, hf.Qwen3Config(head_dim=16, **QWEN)),
+    "bert": (hf.BertForMaskedLM, BERT),
+    "bert_classes": (hf.BertForSequenceClassification, hf.BertConfig(**{**BERT.to_dict(), "num_labels": 3})),
+    "vit": (hf.ViTForImageClassification, VIT),
+    "resnet": (hf.ResNetForImageClassification, hf.ResNetConfig(embedding_size=8, hidden_sizes=[16, 32], depths=[1, 2],
+        layer_type="bottleneck", num_labels=5)),
+    "resnet_basic": (hf.ResNetForImageClassification, hf.ResNetConfig(embedding_size=8, hidden_sizes=[8, 16],
+        depths=[1, 2], layer_type="basic", num_labels=5)),
+}
+BATCH, SEQ = 4, 16
+
+def data(name, config, generator):
+    draw = lambda high, *shape: torch.randint(0, high, shape, generator=generator)
+    if name.startswith(("gpt2", "qwen")):
+        return {"tokens": draw(96, STEPS * BATCH * SEQ + 1)}
+    if name.startswith("bert"):
+        mask = torch.ones(BATCH, SEQ, dtype=torch.int64)
+        mask[1, 10:] = 0
+        mask[3, 13:] = 0
+        labels = draw(96, BATCH, SEQ).masked_fill(torch.rand(BATCH, SEQ, generator=generator) > 0.4, -100)
+        return {"input_ids": draw(96, BATCH, SEQ), "token_type_ids": draw(2, BATCH, SEQ), "attention_mask": mask,
+                "labels": draw(3, BATCH) if name == "bert_classes" else labels.masked_fill(mask == 0, -100)}
+    size = 8 if name == "vit" else 32
+    return {"pixel_values": torch.randn(BATCH, 3, size, size, generator=generator), "labels": draw(5, BATCH)}
+
+for name, (model_class, config) in MODELS.items():
+    torch.manual_seed(7)
+    generator = torch.Generator().manual_seed(11)
+    config._attn_implementation = "eager"
+    model = model_class(config).train()
+    for key, parameter in model.named_parameters():  # no bias or norm begins as 0 or 1
+        with torch.no_grad():
+            parameter.add_(0.05 * torch.randn(parameter.shape, generator=generator))
+    folder = os.path.join(HERE, name)
+    os.makedirs(folder, exist_ok=True)
+    model.save_pretrained(folder)
+    for extra in ("generation_config.json",):
+        if os.path.exists(os.path.join(folder, extra)): os.remove(os.path.join(folder, extra))
+    batch = data(name, config, generator)
+    lr = 1e-3 if name.startswith("resnet") else 1e-2  # a norm over few numbers makes rounding grow
+    optimizer = torch.optim.AdamW(model.parameters(), lr=lr, betas=(0.9, 0.95), weight_decay=0.1)
+    losses = []
+    for step in range(STEPS):
+        if "tokens" in batch:
+            at = step * BATCH * SEQ
+            ids = batch["tokens"][at:at + BATCH * SEQ + 1]
+            logits = model(ids[:-1].view(BATCH, SEQ)).logits
+            loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[1:])
+        else:
+            loss = model(**batch).loss
+        losses.append(loss.item())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    if "tokens" in batch:
+        batch["tokens"].numpy().astype("<u2").tofile(os.path.join(folder, "tokens.u16"))
+    else:
+        save_file(batch, os.path.join(folder, "batch.safetensors"))
+    json.dump(losses, open(os.path.join(folder, "losses.json"), "w"))
+    print(name, losses[0], losses[-1], sum(os.path.getsize(os.path.join(folder, f)) for f in os.listdir(folder)))
