@@ -1,6 +1,7 @@
 // Chooses between streams of tokens, windows of tokens and samples.
 #include "batches.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include "data_set.h"
 #include "integer_inputs.h"
@@ -210,16 +211,19 @@ bool batches_check(enum purpose purpose, long first, long last, struct failure *
 // ---- batches -----------------------------------------------------------------------------------
 
 // Writes 1 for a sample that exists, 0 for one that does not.
-static void fill_present(uint64_t count)
+static bool fill_present(uint64_t count, struct failure *why)
 {
   for (int row = 0; row < program.ntensors; row++) {
     const struct tensor *t = &program.tensors[row];
     if (t->role != BATCH || t->init.how != PRESENT) continue;
-    for (long i = 0; i < t->here[0]; i++) {
-      const float x = (uint64_t)(rank.parts[row].first[0] + i) < count ? 1 : 0;
-      target_put((char *)*program.memory + t->offset + (size_t)i * sizeof x, &x, sizeof x);
-    }
+    const size_t here = (size_t)t->here[0], first = (size_t)rank.parts[row].first[0];
+    float *all = malloc((here + 1) * sizeof *all);
+    if (!all) return failed(why, "out of memory");
+    for (size_t i = 0; i < here; i++) all[i] = first + i < count ? 1 : 0;
+    target_put((char *)*program.memory + t->offset, all, here * sizeof *all);
+    free(all);
   }
+  return true;
 }
 
 static bool is_held(const struct source *s, enum purpose purpose, const struct stretch *of)
@@ -231,7 +235,7 @@ static bool is_held(const struct source *s, enum purpose purpose, const struct s
 static bool fill_in_order(struct source *s, const struct stretch *of, long *labels,
                           struct failure *why)
 {
-  fill_present(of->count);
+  if (!fill_present(of->count, why)) return false;
   return s->of_set ? data_set_fill(&s->set, &s->order, of, labels, why)
                    : tokens_fill_windows(&s->tokens, &s->order, of, why);
 }

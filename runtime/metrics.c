@@ -16,7 +16,7 @@
 #include "target.h"
 #include "tensor_table.h"
 #include "tokens.h"
-#include "validations.h"
+#include "validation_results.h"
 
 // The numbers of the steps since the last line.
 struct told {

@@ -11,7 +11,7 @@
 #include "json_memory.h"
 #include "program.h"
 #include "tokens.h"
-#include "validations.h"
+#include "validation_results.h"
 
 // ---- names -------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@
 #include "program.h"
 #include "tensor_table.h"
 #include "target.h"
-#include "validations.h"
+#include "validation_results.h"
 
 // ---- by Philox ---------------------------------------------------------------------------------
 

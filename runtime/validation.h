@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include "failure.h"
 #include "options.h"
-#include "validations.h"
+#include "validation_results.h"
 
 // Opens the data that the options or the plan name, if any. False, and why.
 bool validation_open(const struct options *o, struct failure *why);

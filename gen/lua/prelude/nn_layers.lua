@@ -24,6 +24,31 @@ local function sizes_of(v, n, who)
   return list
 end
 
+-- The parameters of a convolution over n dimensions: its weight [from, into // groups, kernel ...], and a
+-- bias for each output unless it is false. Returns these, and the number of groups.
+local function convolution(who, n, inputs, outputs, kernel_size, groups, bias, turned)
+  inputs = base.integer(inputs, who .. "'s number of input channels", 1, LARGEST)
+  outputs = base.integer(outputs, who .. "'s number of output channels", 1, LARGEST)
+  local kernel, taps = sizes_of(kernel_size, n, who .. "'s kernel"), 1
+  groups = base.integer(groups == nil and 1 or groups, who .. "'s groups", 1, LARGEST)
+  if inputs % groups ~= 0 or outputs % groups ~= 0 then
+    fail("%s: %d channels in and %d out do not part into %d groups", who, inputs, outputs, groups)
+  end
+  local from, into = outputs, inputs
+  if turned then from, into = inputs, outputs end
+  local shape = {from, into // groups}
+  for i, k in ipairs(kernel) do
+    if k < 1 then fail("%s's kernel must be at least 1", who) end
+    shape[i + 2], taps = k, taps * k
+  end
+  local bound = 1 / math.sqrt(into // groups * taps)
+  local self = {weight = core.parameter(who, shape, "uniform", -bound, bound)}
+  if flag(bias, who .. "'s bias") then
+    self.bias = core.parameter(who, {outputs}, "uniform", -bound, bound)
+  end
+  return self, groups
+end
+
 -- nn.Conv1d, nn.Conv2d(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias)
 for n = 1, 2 do
   local who = "Conv" .. n .. "d"
@@ -32,23 +57,8 @@ for n = 1, 2 do
     function(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode,
         device, dtype)
       base.only_float32(dtype, who)
-      local inputs = base.integer(in_channels, who .. "'s number of input channels", 1, LARGEST)
-      local outputs = base.integer(out_channels, who .. "'s number of output channels", 1, LARGEST)
-      local kernel, taps = sizes_of(kernel_size, n, who .. "'s kernel"), 1
-      groups = base.integer(groups == nil and 1 or groups, who .. "'s groups", 1, LARGEST)
-      if inputs % groups ~= 0 or outputs % groups ~= 0 then
-        fail("%s: %d channels in and %d out do not part into %d groups", who, inputs, outputs, groups)
-      end
-      local shape = {outputs, inputs // groups}
-      for i, k in ipairs(kernel) do
-        if k < 1 then fail("%s's kernel must be at least 1", who) end
-        shape[i + 2], taps = k, taps * k
-      end
-      local bound = 1 / math.sqrt(inputs // groups * taps)
-      local self = {weight = core.parameter(who, shape, "uniform", -bound, bound)}
-      if flag(bias, who .. "'s bias") then
-        self.bias = core.parameter(who, {outputs}, "uniform", -bound, bound)
-      end
+      local self
+      self, groups = convolution(who, n, in_channels, out_channels, kernel_size, groups, bias, false)
       return self, {stride = stride, padding = padding, dilation = dilation, groups = groups}
     end,
     function(self, how, x)
@@ -72,23 +82,8 @@ for n = 1, 2 do
     function(in_channels, out_channels, kernel_size, stride, padding, output_padding, groups, bias, dilation,
         padding_mode, device, dtype)
       base.only_float32(dtype, who)
-      local inputs = base.integer(in_channels, who .. "'s number of input channels", 1, LARGEST)
-      local outputs = base.integer(out_channels, who .. "'s number of output channels", 1, LARGEST)
-      local kernel, taps = sizes_of(kernel_size, n, who .. "'s kernel"), 1
-      groups = base.integer(groups == nil and 1 or groups, who .. "'s groups", 1, LARGEST)
-      if inputs % groups ~= 0 or outputs % groups ~= 0 then
-        fail("%s: %d channels in and %d out do not part into %d groups", who, inputs, outputs, groups)
-      end
-      local shape = {inputs, outputs // groups}
-      for i, k in ipairs(kernel) do
-        if k < 1 then fail("%s's kernel must be at least 1", who) end
-        shape[i + 2], taps = k, taps * k
-      end
-      local bound = 1 / math.sqrt(outputs // groups * taps)
-      local self = {weight = core.parameter(who, shape, "uniform", -bound, bound)}
-      if flag(bias, who .. "'s bias") then
-        self.bias = core.parameter(who, {outputs}, "uniform", -bound, bound)
-      end
+      local self
+      self, groups = convolution(who, n, in_channels, out_channels, kernel_size, groups, bias, true)
       return self, table.pack(stride, padding, output_padding, groups, dilation)
     end,
     function(self, how, x)

@@ -1,4 +1,4 @@
-#include "validations.h"
+#include "validation_results.h"
 
 struct validations validations;
 

@@ -1,6 +1,6 @@
 // The results of a job's validations so far; saved in checkpoints.
-#ifndef VALIDATIONS_H
-#define VALIDATIONS_H
+#ifndef VALIDATION_RESULTS_H
+#define VALIDATION_RESULTS_H
 
 struct validations {
   int step; // of the last one; 0: none yet
