@@ -19,6 +19,111 @@ local function field(t, key, kind, path)
   return v
 end
 
+local function damaged(path, what) fail("torch_export: %s is damaged: %s", path, what) end
+
+local function is_named(v) return type(v) == "table" and type(v.name) == "string" end
+local function is_number(v) return type(v) == "number" end
+local function is_text(v) return type(v) == "string" end
+local function is_truth(v) return type(v) == "boolean" end
+local function is_whole(v) return math.type(v) == "integer" end
+local function list_of(is)
+  return function(v)
+    if type(v) ~= "table" then return false end
+    for i = 1, rawlen(v) do
+      if not is(v[i]) then return false end
+    end
+    return core.stray_key(v) == nil
+  end
+end
+local function is_symbol(v)
+  return type(v) == "table" and (is_text(v.as_name) or is_number(v.as_int) or is_number(v.as_float)
+    or is_truth(v.as_bool))
+end
+local function is_optional(v)
+  return type(v) == "table" and (v.as_none ~= nil or is_named(v.as_tensor))
+end
+local function is_anything() return true end
+
+-- The kinds of arguments, and what each holds.
+local KINDS = {
+  as_tensor = is_named, as_tensors = list_of(is_named), as_optional_tensors = list_of(is_optional),
+  as_none = is_anything, as_int = is_whole, as_ints = list_of(is_whole),
+  as_float = function(v) return is_number(v) or v == "Infinity" or v == "-Infinity" or v == "NaN" end,
+  as_floats = list_of(is_number), as_bool = is_truth, as_bools = list_of(is_truth), as_string = is_text,
+  as_strings = list_of(is_text), as_sym_int = is_symbol, as_sym_float = is_symbol,
+  as_sym_bool = is_symbol, as_sym_ints = list_of(is_symbol), as_scalar_type = is_whole,
+  as_memory_format = is_anything, as_layout = is_anything, as_device = is_anything,
+  as_optional_tensor = is_optional,
+  as_graph = function(v) return type(v) == "table" and type(v.graph) == "table" end,
+}
+
+-- The only key of a union, and what it holds.
+local function union(u, path)
+  if type(u) ~= "table" then fail("torch_export: %s is damaged: an argument is no object", path) end
+  local kind, held
+  for key, v in pairs(u) do
+    if kind ~= nil then damaged(path, "an argument of two kinds") end
+    kind, held = key, v
+  end
+  if kind == nil then damaged(path, "an argument of no kind") end
+  return kind, held
+end
+
+local function check_argument(arg, path)
+  local kind, v = union(arg, path)
+  if not KINDS[kind] then fail("torch_export: %s has an argument of kind %s, which is not there", path, tostring(kind)) end
+  if not KINDS[kind](v) then damaged(path, "an argument of kind " .. kind) end
+end
+
+-- All that a graph's nodes, inputs and outputs hold has the form of the schema.
+local function check_graph(graph, path)
+  for _, key in ipairs{"inputs", "outputs"} do
+    for _, arg in ipairs(field(graph, key, "table", path)) do check_argument(arg, path) end
+  end
+  for _, node in ipairs(field(graph, "nodes", "table", path)) do
+    field(node, "target", "string", path)
+    if node.metadata ~= nil then field(node, "metadata", "table", path) end
+    for _, input in ipairs(field(node, "inputs", "table", path)) do
+      field(input, "name", "string", path)
+      check_argument(field(input, "arg", "table", path), path)
+      if input.arg.as_graph then check_graph(input.arg.as_graph.graph, path) end
+    end
+    for _, out in ipairs(field(node, "outputs", "table", path)) do check_argument(out, path) end
+  end
+end
+
+-- The entries of a list of weights or of constants.
+local function check_entries(entries, path)
+  for name, entry in pairs(entries) do
+    if not is_text(name) then damaged(path, "a tensor without a name") end
+    field(entry, "path_name", "string", path)
+    local meta = field(entry, "tensor_meta", "table", path)
+    field(meta, "dtype", "number", path)
+    for _, key in ipairs{"sizes", "strides"} do
+      for _, s in ipairs(field(meta, key, "table", path)) do
+        if type(s) ~= "table" or not is_whole(s.as_int) or s.as_int < 0 then damaged(path, name) end
+      end
+    end
+    if #meta.sizes ~= #meta.strides or #meta.sizes > 8 then damaged(path, name) end
+    local offset = field(meta, "storage_offset", "table", path)
+    if not is_whole(offset.as_int) or offset.as_int < 0 then damaged(path, name) end
+  end
+end
+
+local function check_specs(signature, path)
+  for _, key in ipairs{"input_specs", "output_specs"} do
+    for _, spec in ipairs(field(signature, key, "table", path)) do
+      local kind, s = union(spec, path)
+      if type(s) ~= "table" then damaged(path, "the signature's " .. tostring(kind)) end
+      if kind == "user_input" or kind == "user_output" then
+        check_argument(field(s, "arg", "table", path), path)
+      elseif kind == "parameter" or kind == "buffer" or kind == "tensor_constant" then
+        if not is_named(s.arg) or not is_text(s[kind .. "_name"]) then damaged(path, "the signature's " .. kind) end
+      end
+    end
+  end
+end
+
 local function read(path)
   local json = core.archive_json(path, "models/model.json")
   if not json then
@@ -32,19 +137,19 @@ local function read(path)
   end
   local program = field(json, "graph_module", "table", path)
   local weights = core.archive_json(path, "data/weights/model_weights_config.json") or {}
-  local lifted = core.archive_json(path, "data/constants/model_constants_config.json") or {}
-  return {
+  local lifted = core.archive_json(path, "data/constants/model_constants_config.json")
+  local found = {
     path = path,
     graph = field(program, "graph", "table", path),
     signature = field(program, "signature", "table", path),
-    weights = weights.config or {}, constants = lifted.config or {},
+    weights = field(weights, "config", "table", path),
+    constants = lifted and field(lifted, "config", "table", path) or {},
   }
-end
-
--- The only key of a union, and what it holds.
-local function union(u, path)
-  if type(u) ~= "table" then fail("torch_export: %s is damaged: an argument is no object", path) end
-  for key, v in pairs(u) do return key, v end
+  check_graph(found.graph, path)
+  check_specs(found.signature, path)
+  check_entries(found.weights, path)
+  check_entries(found.constants, path)
+  return found
 end
 
 -- ------------------------------------------------------------------------------------- the modules
@@ -417,15 +522,21 @@ local NON_FINITE = {Infinity = math.huge, ["-Infinity"] = -math.huge, NaN = 0 / 
 
 local decode
 
+local function named(values, name, path)
+  local v = values[name]
+  if v == nil then damaged(path, "there is no value " .. string.sub(name, 1, 80)) end
+  return v
+end
+
 local function decode_list(list, values, path)
   local result = {}
   for i, v in ipairs(list) do
     if type(v) ~= "table" then
       result[i] = v
     elseif v.name then
-      result[i] = values[v.name]
+      result[i] = named(values, v.name, path)
     elseif v.as_tensor then
-      result[i] = values[v.as_tensor.name]
+      result[i] = named(values, v.as_tensor.name, path)
     elseif v.as_none then
       result[i] = false
     else
@@ -438,7 +549,7 @@ end
 -- An argument as our functions take it.
 function decode(arg, values, path)
   local kind, v = union(arg, path)
-  if kind == "as_tensor" then return values[v.name] end
+  if kind == "as_tensor" then return named(values, v.name, path) end
   if kind == "as_float" then return NON_FINITE[v] or v end
   if kind == "as_int" or kind == "as_bool" or kind == "as_string" then return v end
   if kind == "as_sym_int" or kind == "as_sym_float" then return v.as_int or v.as_float or values[v.as_name] end
