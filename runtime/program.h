@@ -182,6 +182,7 @@ extern const struct program program;
 // A line of the plan may be one of a file that the plan requires: file n's lines are counted from
 // n * LINES_OF_FILE on.
 enum { LINES_OF_FILE = 10000000 };
+#define OF_FILE(n) ((n)*LINES_OF_FILE)
 static inline const char *plan_file(const char *plan, int line)
 {
   const char *file = plan;

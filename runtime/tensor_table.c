@@ -56,8 +56,10 @@ static void join_parts(struct members *members)
   for (size_t i = 0; i < members->nnames; i++) {
     const struct called c = members->names[i];
     struct member *m = &members->all[c.member];
-    const bool follows =
-        last && last != m && strcmp(before, c.name) == 0 && strcmp(last->name, m->name) == 0;
+    // An output may have a parameter's name.
+    const bool follows = last && last != m && strcmp(before, c.name) == 0 &&
+                         strcmp(last->name, m->name) == 0 &&
+                         program.tensors[last->row].role == program.tensors[m->row].role;
     if (follows && m->of == m) last->next = m, m->of = last->of;
     if (m->of == m) members->names[n++] = c;
     last = m;

@@ -22,6 +22,13 @@ static const char *stream_of(const struct op *op)
 
 /* ----------------------------------------------------------------------------------------- text */
 
+/* ".plan_line = 25"; of a file that the plan requires ".plan_line = OF_FILE(2) + 82". */
+static char *plan_line_text(int line)
+{
+  if (line < LINES_OF_FILE) return text(".plan_line = %d", line);
+  return text(".plan_line = OF_FILE(%d) + %d", line / LINES_OF_FILE, line % LINES_OF_FILE);
+}
+
 char *list_text(const char *type, const char *name, const int64_t *n, int ranks, bool starts)
 {
   enum { MANY = 64 };
@@ -122,8 +129,8 @@ static char *exchange_text(const struct op *op)
               "kept_in", advanced(in, table, "give_at[1]"), "kept_out",
               advanced(out, table, "get_at[1]"), "type", library_type(x->type), "bytes",
               text("%" PRId64, type_bytes(x->type)), "group", group_name(op->group), "ranks",
-              text("%d", group_size(op->group)), "line", text(".plan_line = %d", op->line),
-              "stream", stream_of(op), NULL);
+              text("%d", group_size(op->group)), "line", plan_line_text(op->line), "stream",
+              stream_of(op), NULL);
 }
 
 /* ----------------------------------------------------------- the tables of exchanges in rank<N> */
@@ -334,7 +341,7 @@ static char *piece_call_text(const struct op *op, int64_t n)
            "n", text("%" PRId64, n), "type", library_type(graph->value[op->out].type), "op",
            library_reduction(op->reduction, graph->value[op->out].type), "group",
            group_name(op->group), "ranks", text("%d", ranks), "part", text("%" PRId64, part),
-           "line", text(".plan_line = %d", op->line), "stream", stream_of(op), NULL);
+           "line", plan_line_text(op->line), "stream", stream_of(op), NULL);
   if (!counted) return call;
   struct buffer b = {0};
   put(&b, "{\n    static const int counts[] = {");
@@ -375,12 +382,11 @@ static char *call_text(const struct op *op, int rank)
   if (by_parcels) form = calls->segments;
   if (moves_nothing(op, rank)) return "";
   struct ends ends = ends_of(op, n);
-  char *call =
-      fill(form, "in", ends.in, "out", ends.out, "n", text("%" PRId64, n), "type",
-           library_type(moved_type(op)), "op", library_reduction(op->reduction, moved_type(op)),
-           "group", group_name(op->group), "ranks", text("%d", ranks), "line",
-           text(".plan_line = %d", op->line), "stream", stream_of(op), "parcels",
-           by_parcels ? text("%d", count_parcels(op, rank)) : "", NULL);
+  char *call = fill(
+      form, "in", ends.in, "out", ends.out, "n", text("%" PRId64, n), "type",
+      library_type(moved_type(op)), "op", library_reduction(op->reduction, moved_type(op)), "group",
+      group_name(op->group), "ranks", text("%d", ranks), "line", plan_line_text(op->line), "stream",
+      stream_of(op), "parcels", by_parcels ? text("%d", count_parcels(op, rank)) : "", NULL);
   if (op->packed || equal) return call;
   const char *type = library()->count;
   struct buffer b = {0};

@@ -249,8 +249,10 @@ static bool add_to_earlier(struct function *f, const struct op *add)
 
 static void add_products_to_products(struct function *f)
 {
+  int kept = 0;
   for (int k = 0; k < f->nop; k++)
-    if (add_to_earlier(f, &graph->op[f->op[k]])) leave_out_of(f, f->op[k--]);
+    if (!add_to_earlier(f, &graph->op[f->op[k]])) f->op[kept++] = f->op[k];
+  f->nop = kept;
 }
 
 void add_products_in_place(void)

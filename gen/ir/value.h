@@ -59,9 +59,9 @@ struct value {
   /* PARAMETER: files hold it as a part of a larger tensor of its name: along `file_dim` the part
      begins at `file_first` of `file_size`; 0: it is the whole tensor. A parameter with file_first
      above 0 follows the one before it, which is the part before it. */
-  int file_dim;
   int64_t file_first, file_size;
   struct init init;
+  int file_dim;
   int pieces; /* the number of its pieces, or 0; apart: each piece is contiguous */
 };
 
