@@ -99,6 +99,7 @@ for i, input in ipairs(about.inputs) do
   batch[names[i]] = drawn(input.shape, input.dtype, input.below)
 end
 local logits, loss = about.outputs[1], args.loss or "cross_entropy"
+if not logits then error(args.model .. " has no output") end
 if loss == "cross_entropy" then
   local shape = table.move(logits.shape, 1, #logits.shape - 1, 1, {})
   batch.target = drawn(shape, "int64", logits.shape[#logits.shape])

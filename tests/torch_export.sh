@@ -89,4 +89,9 @@ sed 's/"major":8/"major":9/; s/"major": 8/"major": 9/' "$data/mlp.pt2" > "$WORK/
 refuses version "$WORK/version.pt2" 'damaged\|version 9'
 sed 's/aten\.relu\.default/aten.rilu.default/' "$data/mlp.pt2" > "$WORK/crc.pt2"
 refuses crc "$WORK/crc.pt2" 'damaged'
+# In the ZIP's directory: an entry with a length that leads out of the file.
+cp "$data/gpt2.pt2" "$WORK/length.pt2"
+printf '\273' | dd of="$WORK/length.pt2" bs=1 seek=408482 conv=notrunc status=none
+printf '\207' | dd of="$WORK/length.pt2" bs=1 seek=408940 conv=notrunc status=none
+refuses length "$WORK/length.pt2" 'has no models/model.json'
 finish "archives as exported and as decomposed, on meshes, with PyTorch's losses; damaged ones refused"

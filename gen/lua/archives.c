@@ -65,6 +65,12 @@ static long seek_mapping(void *archive, void *stream, ZPOS64_T offset, int origi
   return 0;
 }
 
+static int no_error(void *archive, void *stream)
+{
+  (void)archive, (void)stream;
+  return 0;
+}
+
 static int close_mapping(void *archive, void *stream)
 {
   (void)archive, (void)stream;
@@ -85,6 +91,7 @@ static void find_root(struct archive *a)
 static void open_zip(struct archive *a)
 {
   zlib_filefunc64_def file = {.zopen64_file = open_mapping,
+                              .zerror_file = no_error,
                               .zread_file = read_mapping,
                               .ztell64_file = tell_mapping,
                               .zseek64_file = seek_mapping,
