@@ -54,7 +54,11 @@ generate_all() {
     rm -rf "$WORK/out"
   done
 }
-for plan in plans/*.lua; do generate_all "$plan"; done
+for plan in plans/*.lua; do
+  arguments=()
+  [ "$plan" != plans/torch_export.lua ] || arguments=(-D "model=$golden/torch_export/gpt2.pt2" -D tp=2)
+  generate_all "$plan" "${arguments[@]}"
+done
 for plan in tests/equal/*.lua; do
   while read -ra mesh; do
     generate_all "$plan" "${mesh[@]/#/-D}"

@@ -4,6 +4,9 @@
 
 #include <string.h>
 
+/* No offset in the arena is larger: sums of a few do not overflow. */
+static const int64_t MOST_BYTES = INT64_C(1) << 56;
+
 static int line; /* of the current record */
 
 static void need(bool fact, const char *what)
@@ -96,7 +99,8 @@ static void check_allocation(int value)
 {
   const struct allocation *a = &graph->memory->of[value];
   need(a->storage != NONE && ends(value, stored_in), "a value lies in the place of itself");
-  need(a->depth >= 1 && a->depth <= 1 << 20 && a->offset >= 0, "a value lies nowhere");
+  need(a->depth >= 1 && a->depth <= 1 << 20 && a->offset >= 0 && a->offset <= MOST_BYTES,
+       "a value lies nowhere");
   need(a->made >= NONE && a->first >= NONE && a->last >= NONE, "a value lives at no point");
 }
 
