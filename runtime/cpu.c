@@ -195,6 +195,11 @@ void *target_allocate(size_t bytes, struct failure *why)
   return memory;
 }
 
+void target_begin(void)
+{
+  if (program.begin) program.begin();
+}
+
 void target_step(int t)
 {
   program.step(t);

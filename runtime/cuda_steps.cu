@@ -153,6 +153,13 @@ static void launch_graph()
   CHECK_CUDA(cudaGraphLaunch(graph, stream));
 }
 
+void target_begin()
+{
+  if (!program.begin) return;
+  program.begin();
+  CHECK_CUDA(cudaGetLastError());
+}
+
 void target_step(int t)
 {
   if (!known) first_step = t;

@@ -343,6 +343,7 @@ static bool prepare(const struct options *o, int *step)
   target_groups();
   *program.memory = target_allocate(program.bytes, &why);
   if (!all_ok(*program.memory != NULL, &why)) return false;
+  target_begin();
   if (me.rank == 0) folder_token(token);
   target_share(token, sizeof token);
   if (!o->dry_run && !all_ok(take_folders(o, &why), &why)) return false;

@@ -104,7 +104,8 @@ struct program {
   const char *hash; // of the plan and all other inputs of tpgen: 16 hexadecimal digits
   int world;        // ranks in the whole job
   unsigned long long seed;
-  int steps; // the last step, unless --steps is given; an inference program has 1
+  int steps;           // the last step, unless --steps is given; an inference program has 1
+  void (*begin)(void); // before the first step: computes what is the same in all steps; or NULL
   // Of step t, counted from 1. On a GPU `prepare` copies the host's data for the step to memory
   // (NULL: none), and `step` only issues work, the same at every step.
   void (*prepare)(int t);

@@ -48,6 +48,9 @@ void target_groups(void);
 // Zeroed memory for the program, aligned for any use; NULL, and why, if it cannot be had.
 void *target_allocate(size_t bytes, struct failure *why);
 
+// Runs program.begin, if there is one, or on a GPU issues it.
+void target_begin(void);
+
 // Step t, counted from 1: runs it, or on a GPU issues it.
 void target_step(int t);
 

@@ -264,11 +264,14 @@ static void run_phases(bool of_batch, enum phase first, enum phase last)
   }
 }
 
-/* Checks the values that are read after the step. */
+/* Checks the values that are read after the step: results, and what the next step reads that was
+   computed before the first one. */
 static void check_ends(void)
 {
+  struct list constants = kept_constants();
   now.id = now.module = NONE;
   now.op = NULL;
+  for (int k = 0; k < constants.n; k++) each_piece(constants.at[k], read_piece);
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
     if (i == graph->loss || v->role == NORM || v->is_output) each_piece(i, read_piece);
@@ -278,6 +281,7 @@ static void check_ends(void)
 void check_memory(void)
 {
   begin_check();
+  run_phases(false, CONSTANTS, CONSTANTS);
   run_phases(false, GATHER, GATHER);
   for (int batch = 0; batch < (plan_options->accumulate > 1 ? 2 : 1); batch++)
     run_phases(true, FORWARD, BACKWARD);

@@ -131,7 +131,7 @@ static char *program_text(const struct families *tensors)
       text("%d", graph->ngroup), "products", target->product_table ? products : "", "prepare",
       target->steps_in_memory ? prepare : "", "events", target->streams ? events : "", "world",
       text("%d", world_size()), "seed", text("%" PRIu64 "u", plan_options->seed), "steps",
-      text("%d", plan_options->steps), "batches",
+      text("%d", plan_options->steps), "begin", has_constants() ? "begin" : "NULL", "batches",
       text("%d", takes_batches() ? plan_options->accumulate : 0), "shuffles",
       plan_options->shuffles ? "true" : "false", "shuffle", text("%" PRIu64, plan_options->shuffle),
       "last_batch", last_batch_name[plan_options->last_batch], "validate",

@@ -60,6 +60,8 @@ char *functions_text(int rank);
 const char *const *statements(void);
 /* Whether the forward alone leaves the loss: else it is whole only in the update. */
 bool can_validate(void);
+/* Whether it has work before the first step. */
+bool has_constants(void);
 
 /* -------------------------------------------------------------------------------- gemm_table.c */
 

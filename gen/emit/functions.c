@@ -236,6 +236,24 @@ static char *validate_text(void)
               part, dropped, b.text);
 }
 
+bool has_constants(void)
+{
+  for (int i = 0; i < graph->nfunction; i++)
+    if (graph->function[i].phase == CONSTANTS) return true;
+  return false;
+}
+
+/* What runs before the first step. */
+static char *constants_entry(void)
+{
+  struct buffer b = {0};
+  if (!has_constants()) return "";
+  put_phases(&b, CONSTANTS, CONSTANTS, "", 2);
+  return text("// Before the first step: what all steps read, and none changes.\n"
+              "static void begin(void)\n{\n  begin_with_memory();\n%s}\n\n",
+              b.text);
+}
+
 char *functions_text(int rank)
 {
   struct buffer b = {0}, step = {0};
@@ -253,7 +271,7 @@ char *functions_text(int rank)
     put_phases(&step, FORWARD, UPDATE, batch_number(), 2);
   }
   const char *unused = target->steps_in_memory || has_word(step.text, "t") ? "" : "  (void)t;\n";
-  put(&b, "%sstatic void step(%s)\n{\n  begin_with_memory();\n%s%s}\n%s", prepare_text(),
-      forms()->step_parameters, step.text, unused, validate_text());
+  put(&b, "%s%sstatic void step(%s)\n{\n  begin_with_memory();\n%s%s}\n%s", constants_entry(),
+      prepare_text(), forms()->step_parameters, step.text, unused, validate_text());
   return b.text;
 }

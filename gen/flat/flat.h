@@ -90,6 +90,10 @@ void write_gradient(const struct op *op, int g, const bool *wanted, int *gradien
 bool stays(const struct op *op);
 extern int *stays_at;
 
+/* --------------------------------------------------------------------------- hoist_constants.c */
+
+void hoist_constants(void);
+
 /* ---------------------------------------------------------------------------------- optimize.c */
 
 void optimize(void);
@@ -135,6 +139,8 @@ void propagate_from(int first);
 /* --------------------------------------------------------------------------------- recompute.c */
 
 void recompute(void);
+/* By module: itself or its nearest ancestor that is in a list; or NONE. */
+const int *list_elements(void);
 /* Whether it gathers a unit's parameter for the forward, and frees it after the forward. */
 bool gathers(const struct op *op);
 bool reshards(const struct op *op);

@@ -575,6 +575,7 @@ void fold_modules(void)
   for (int i = 0; i < graph->nop; i++) place_of[i] = NONE;
   for (int i = 0; i < graph->norder; i++) place_of[graph->order[i]] = i;
   find_regions();
+  add_phase(CONSTANTS);
   add_phase(GATHER);
   for (enum phase phase = FORWARD; phase < GATHER; phase++) add_phase(phase);
 }

@@ -32,11 +32,11 @@
 /* More than the price of all values of any program. */
 #define NEVER (INT64_MAX / 4)
 
-static int known;       /* how many values there were before the first copy */
-static int *element;    /* by module: itself or its ancestor that is in a list; or NONE */
-static int *checkpoint; /* the same for the outermost ModuleList */
-static bool *again;     /* by value: the backward makes it again */
-static int *copy;       /* by value: its copy, or NONE */
+static int known;          /* how many values there were before the first copy */
+static const int *element; /* by module: itself or its ancestor that is in a list; or NONE */
+static int *checkpoint;    /* the same for the outermost ModuleList */
+static bool *again;        /* by value: the backward makes it again */
+static int *copy;          /* by value: its copy, or NONE */
 
 /* --------------------------------------------------------------------------- modules and values */
 
@@ -46,16 +46,23 @@ static bool is_number(const char *name)
 }
 
 /* A module comes after the one that contains it. */
-static void find_elements(void)
+const int *list_elements(void)
 {
-  size_t bytes = (size_t)(graph->nmodule + 1) * sizeof(int);
-  element = alloc(bytes);
-  checkpoint = alloc(bytes);
+  int *of = alloc((size_t)(graph->nmodule + 1) * sizeof *of);
   for (int m = 0; m < graph->nmodule; m++) {
     int parent = graph->module[m].parent;
-    element[m] = checkpoint[m] = NONE;
+    of[m] = parent == NONE ? NONE : is_number(graph->module[m].name) ? m : of[parent];
+  }
+  return of;
+}
+
+static void find_checkpoints(void)
+{
+  checkpoint = alloc((size_t)(graph->nmodule + 1) * sizeof *checkpoint);
+  for (int m = 0; m < graph->nmodule; m++) {
+    int parent = graph->module[m].parent;
+    checkpoint[m] = NONE;
     if (parent == NONE) continue;
-    element[m] = is_number(graph->module[m].name) ? m : element[parent];
     bool of_list = !strcmp(graph->module[parent].class_name, "ModuleList");
     checkpoint[m] = of_list && checkpoint[parent] == NONE ? m : checkpoint[parent];
   }
@@ -71,11 +78,12 @@ static const struct op *maker(int value)
   return &graph->op[graph->value[value].op];
 }
 
-/* Whether it takes memory and is no copy. */
+/* Whether it takes memory within a step, and is no copy. */
 static bool is_kept(int value)
 {
   const struct value *v = &graph->value[value];
-  return value < known && v->role == ACTIVATION && !v->is_output && v->op != NONE;
+  if (value >= known || v->role != ACTIVATION || v->is_output || v->op == NONE) return false;
+  return maker(value)->phase != CONSTANTS;
 }
 
 static void begin(void)
@@ -330,7 +338,8 @@ static void write_cheap(void)
 void recompute(void)
 {
   if (graph->loss == NONE) return;
-  find_elements();
+  element = list_elements();
+  find_checkpoints();
   if (plan_options->checkpoint) write_checkpoints();
   write_cheap();
 }

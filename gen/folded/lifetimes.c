@@ -205,12 +205,15 @@ static void widen_at(struct lifetimes *l, int value, int at)
 /* ------------------------------------------------------------------------------------- lifetimes
  */
 
-/* A value gathered for all batches of a step lives until the last batch has read it. */
-static int until_batches_end(const struct lifetimes *l, int kept, int reader)
+/* A value gathered for all batches of a step lives until the last batch has read it. What is
+   computed before the first step lives until after the last operation, where it ends in no step. */
+static int until_end(const struct lifetimes *l, int kept, int reader)
 {
   int op = graph->value[kept].op;
-  bool gathered = op != NONE && graph->op[op].phase == GATHER;
-  return gathered && is_of_batch(graph->function[reader].phase) ? l->end_of_batches : 0;
+  enum phase made = op == NONE ? FORWARD : graph->op[op].phase,
+             read = graph->function[reader].phase;
+  if (made == CONSTANTS && read != CONSTANTS) return l->op.n;
+  return made == GATHER && is_of_batch(read) ? l->end_of_batches : 0;
 }
 
 /* Each iteration of a loop reads what the loop did not make: that lives until the last one. */
@@ -222,8 +225,8 @@ static void read_at(struct lifetimes *l, int value, int at)
   struct allocation *a = &l->plan->of[kept];
   bool own = graph->value[kept].op != NONE && a->made_by == reader && !v->step;
   int until = is_loop_body(reader) && !own ? l->loop_last[reader] : at;
-  int batches = until_batches_end(l, kept, reader);
-  if (until < batches) until = batches;
+  int end = until_end(l, kept, reader);
+  if (until < end) until = end;
   if (a->last < until) a->last = until;
 }
 

@@ -349,6 +349,8 @@ const char *identity_equation(int ndim);
 
 /* -------------------------------------------------------------------------------------- walk.c */
 
+/* What the step reads of what runs before the first one, in the order in which it does. */
+struct list kept_constants(void);
 /* Whether any operation of the step checks indices. */
 bool notes_indices(void);
 /* Whether it runs once for each batch of a step. */

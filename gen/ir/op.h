@@ -12,8 +12,8 @@ enum op_kind {
 };
 
 /* A step of several batches runs the forward and the backward for each. GATHER gathers what all of
-   them need, before them. */
-enum phase { FORWARD, BACKWARD, UPDATE, GATHER, PHASES };
+   them need, before them. CONSTANTS runs once, before the first step: hoist_constants.c. */
+enum phase { FORWARD, BACKWARD, UPDATE, GATHER, CONSTANTS, PHASES };
 
 /* The iteration of a loop for which a call of a part of its body is. Before and after the loop: one
    of the first, and the last. In the body: a later one, if there is one, and the one before, if

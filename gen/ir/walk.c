@@ -126,6 +126,24 @@ void each_op(void (*visit)(void *to, int op, int times), void *to)
   for (int i = 0; i < graph->nfunction; i++) each_op_of(&graph->function[i], visit, to);
 }
 
+struct list kept_constants(void)
+{
+  struct list kept = {0};
+  bool *met = alloc((size_t)graph->nvalue + 1);
+  for (int i = 0; i < graph->nfunction; i++)
+    for (int k = 0; k < graph->function[i].nop && graph->function[i].phase != CONSTANTS; k++) {
+      const struct op *op = &graph->op[graph->function[i].op[k]];
+      int *read = alloc((size_t)op_width(op) * sizeof *read);
+      for (int n = op_reads(op, read); n--;) {
+        int maker = graph->value[read[n]].op;
+        if (maker == NONE || graph->op[maker].phase != CONSTANTS || met[read[n]]) continue;
+        met[read[n]] = true;
+        add(&kept, read[n]);
+      }
+    }
+  return kept;
+}
+
 bool notes_indices(void)
 {
   for (int i = 0; i < graph->nindex_use; i++)
@@ -152,4 +170,4 @@ bool keeps_batches(void)
   return target->steps_in_memory && plan_options->accumulate > 1 && takes_batches();
 }
 
-const char *const phase_name[] = {"forward", "backward", "update", "gather"};
+const char *const phase_name[] = {"forward", "backward", "update", "gather", "prepare_constants"};

@@ -153,13 +153,16 @@ const char *arena_pointer(int value, const char *module, const char *function)
 
 /* ---------------------------------------------------------------------------------------- about */
 
-/* "forward", "forward .. backward": the phases in which it lives. */
+/* "forward", "forward .. backward": the phases in which it lives. What is made before the first
+   step and outlives the last operation of a step lives in all. */
 static const char *lifetime(int value)
 {
-  static const char *const phase[] = {"forward", "backward", "update", "gather"};
+  static const char *const phase[PHASES] = {"forward", "backward", "update", "gather", "constants"};
   enum phase from = graph->op[graph->value[value].op].phase, to = from;
+  int last = allocation_of(value).last;
+  if (from == CONSTANTS && last >= ends.at[ends.n - 1].place) return "all steps";
   for (int i = 0; i < ends.n; i++) {
-    if (allocation_of(value).last >= ends.at[i].place) continue;
+    if (last >= ends.at[i].place) continue;
     to = graph->function[ends.at[i].function].phase;
     break;
   }

@@ -243,6 +243,21 @@ static void put_chain(struct buffer *b, const struct chain *c)
   for (int i = 0; i < c->nstep && !only; i++) put_move(b, &graph->op[c->step[i]]);
 }
 
+/* What is computed before the first step, and kept. */
+static void put_constants(struct buffer *b)
+{
+  struct list kept = kept_constants();
+  int64_t bytes = 0;
+  struct buffer names = {0};
+  for (int k = 0; k < kept.n; k++) {
+    bytes += largest_bytes(kept.at[k]);
+    put(&names, "%s%s", k ? ", " : "", printable(value_name(shown_value(kept.at[k]))));
+  }
+  if (!kept.n) return;
+  put(b, "\nconstants    computed once, before the first step; %s bytes\n", grouped(bytes));
+  put(b, "  %s\n", wrapped(names.text, ", ", "  "));
+}
+
 /* All collectives of a step of the program. */
 struct issued {
   struct list op, times;
@@ -324,6 +339,7 @@ void report_text(struct buffer *b)
   put_async_tp(b);
   put_step(b);
   if (target->streams) put_streams(b);
+  put_constants(b);
   put_memory(b);
   put_early_ends(b);
   put_order(b);

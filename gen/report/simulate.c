@@ -163,7 +163,7 @@ const struct simulated *simulated(void)
   int64_t of_batch = 0;
   for (int i = 0; i < graph->nfunction; i++) {
     const struct function *f = &graph->function[i];
-    if (!is_phase(f)) continue;
+    if (!is_phase(f) || f->phase == CONSTANTS) continue;
     int64_t began = run.now;
     each_run_of(f, run_op, NULL);
     if (is_of_batch(f->phase)) of_batch += run.now - began;

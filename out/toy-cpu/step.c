@@ -124,6 +124,7 @@ const struct program program = {
     .world = 2,
     .seed = 45u,
     .steps = 10,
+    .begin = NULL,
     .step = step,
     .batches = 1,
     .shuffles = false,

@@ -154,6 +154,7 @@ const struct program program = {
     .world = 2,
     .seed = 45u,
     .steps = 10,
+    .begin = NULL,
     .prepare = prepare,
     .step = step,
     .batches = 1,

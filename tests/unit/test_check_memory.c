@@ -176,7 +176,7 @@ static void add_all_touches(int t)
 static void note_time(void *unused, int op, int module)
 {
   (void)unused;
-  must(ran.n < MOST_TIMES, "the step has more operations than there is room for");
+  must(ran.n < MOST_TIMES - 1, "the step has more operations than there is room for");
   ran.op[ran.n] = op;
   ran.module[ran.n++] = module;
 }
@@ -243,14 +243,24 @@ static bool all_before(const struct life *a, const struct life *b)
   return true;
 }
 
+/* The next step reads what was computed before the first one. */
+static void add_reads_of_next_step(void)
+{
+  struct list kept = kept_constants();
+  ran.module[ran.n] = NONE;
+  add_touches(ran.n, MAIN, false, kept.n, kept.at);
+}
+
 static void run_step(void)
 {
   begin_run();
+  run_phases(CONSTANTS, CONSTANTS);
   run_phases(GATHER, GATHER);
   for (int batch = 0; batch < (plan_options->accumulate > 1 ? 2 : 1); batch++)
     run_phases(FORWARD, BACKWARD);
   run_phases(UPDATE, UPDATE);
   for (int t = 0; t < ran.n; t++) add_all_touches(t);
+  add_reads_of_next_step();
   end_run();
   find_lives();
 }

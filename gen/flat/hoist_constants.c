@@ -1,0 +1,277 @@
+/* hoist_constants.c: the pass `hoist_constants`: what is the same in every step is computed once.
+
+   Takes   the flat local program.
+   Leaves  in the phase CONSTANTS, before all others, the operations that make values of constants
+           and indices alone: rotary tables, masks, positions. They run once, before the first step,
+           and what the step reads of them stays in the arena: memory.c. The step reads these
+           instead of its own; outline.c removes what nothing reads any more. Equal ones are one, so
+           all modules of a list read the same.
+
+   What costs little and fits into the kernel that reads it is made there in each step: an index, a
+   comparison, a broadcast. A value is computed once if
+
+     it costs         its operation calls a function, or is no pointwise one
+     or is stored     its reader takes no operation into its kernel, reads it at other places than
+                      its own, or belongs to another module of a list
+
+   and if there is room for it. Random numbers, collectives and what depends on a parameter are left
+   alone, and so is a program that takes one step only. */
+#include "flat/flat.h"
+
+#include <string.h>
+
+static bool *invariant;    /* by operation: it makes the same in every step */
+static bool *of_step;      /* by operation: the step runs it */
+static bool *kept;         /* by value: it is computed once */
+static int *copy;          /* by value: what the phase CONSTANTS makes for it, or NONE */
+static const int *element; /* by module: itself or its ancestor that is in a list, or NONE */
+static struct list
+    *readers;            /* by value: the operations that read it, each with the input's index */
+static int64_t room;     /* bytes that may still be kept */
+static struct list made; /* the operations of the new phase */
+
+/* ------------------------------------------------------------------------------- what never varies
+ */
+
+static bool is_own(int value)
+{
+  const struct value *v = &graph->value[value];
+  return v->role == ACTIVATION && !v->is_output && value != graph->loss && value != graph->norm;
+}
+
+/* Whether its results are given by its inputs, and all it does is to make them. */
+static bool is_function(const struct op *op)
+{
+  const struct op_row *row = &op_row[op->kind];
+  if (is_random(op) || row->updates || is_collective(op->kind) || op->of_unit) return false;
+  if (op->kind == OP_index_within || op->kind == OP_running || op->kind == OP_custom) return false;
+  if (op->kind == OP_pack || op->kind == OP_unpack || row->step == PIECES_PACKING) return false;
+  return op->nout && (*rule_of(op) || row->step == LOCAL_STEP);
+}
+
+static bool is_invariant(const struct op *op)
+{
+  if (!is_function(op) || !is_of_batch(op->phase)) return false;
+  for (int k = 0; k < op->nout; k++)
+    if (!is_own(op->out + k)) return false;
+  for (int i = 0; i < op->nin; i++) {
+    int maker = graph->value[op->in[i]].op;
+    if (maker == NONE || !invariant[maker]) return false;
+  }
+  return true;
+}
+
+/* ---------------------------------------------------------------------------------- what is kept
+ */
+
+static bool costs(const struct op *op)
+{
+  static const char *const function[] = {"expf(", "expm1f(", "logf(", "log1pf(", "sqrtf(", "sinf(",
+                                         "cosf(", "tanhf(",  "erff(", "powf(",   "slope("};
+  if (op->kind == OP_view) return false;
+  if (!is_pointwise(op->kind)) return true;
+  for (size_t i = 0; i < sizeof function / sizeof *function; i++)
+    if (strstr(op_row[op->kind].element, function[i])) return true;
+  return false;
+}
+
+static int element_of(const struct op *op)
+{
+  return op->module == NONE ? NONE : element[op->module];
+}
+
+/* Whether it has one element for each row of what the reader goes over: a kernel makes that, too.
+ */
+static bool is_of_rows(const struct op *reader, int i)
+{
+  struct shape in = graph->value[reader->in[i]].shape, of = graph->value[space_of(reader)].shape;
+  int rows = 0;
+  if (in.ndim != of.ndim || reads_by_index(reader, i)) return false;
+  while (rows < in.ndim && in.size[rows] == of.size[rows]) rows++;
+  for (int d = rows; d < in.ndim; d++)
+    if (in.size[d] != 1) return false;
+  return is_broadcast(reader->kind) || reader->kind == OP_place;
+}
+
+static bool stores(const struct op *reader, int i, const struct op *maker)
+{
+  if (reader->kind == OP_view) return false; /* its own readers tell */
+  if (!is_pointwise(reader->kind) && !is_reduce(reader->kind)) return true;
+  if (element_of(reader) != element_of(maker)) return true;
+  return reads_elsewhere(reader, i) && !is_of_rows(reader, i);
+}
+
+/* Whether it is to be computed once. A single number is written where it is read. */
+static bool pays(int value)
+{
+  const struct op *maker = &graph->op[graph->value[value].op];
+  bool wanted = false;
+  if (elements(graph->value[value].shape) == 1 || largest_bytes(value) > room) return false;
+  for (int k = 0; k < readers[value].n; k += 2) {
+    const struct op *reader = &graph->op[readers[value].at[k]];
+    if (of_step[readers[value].at[k]])
+      wanted |= costs(maker) || stores(reader, readers[value].at[k + 1], maker);
+  }
+  return wanted;
+}
+
+static bool is_read_in_step(int value)
+{
+  for (int k = 0; k < readers[value].n; k += 2)
+    if (of_step[readers[value].at[k]]) return true;
+  return false;
+}
+
+/* From the last operation to the first, so that all readers of a value come before it. */
+static void choose(void)
+{
+  for (int at = graph->norder; at-- > 0;) {
+    int id = graph->order[at];
+    const struct op *op = &graph->op[id];
+    of_step[id] = !invariant[id];
+    for (int k = 0; k < op->nout && invariant[id]; k++) {
+      int value = op->out + k;
+      kept[value] = pays(value);
+      if (kept[value]) room -= largest_bytes(value);
+      if (!kept[value] && is_read_in_step(value)) of_step[id] = true;
+    }
+  }
+}
+
+/* ------------------------------------------------------------------------------------ the new
+ * phase */
+
+/* The question that only an equal operation asks. */
+static void ask_constant(struct query *q, const struct op *op)
+{
+  int64_t scalar;
+  memcpy(&scalar, &op->scalar, sizeof scalar);
+  begin_query(q);
+  ask_rule(q, op);
+  ask_number(q, scalar);
+  ask_number(q, (int64_t)op->type | op->typed << 8 | op->dim << 16 | (int64_t)op->dim_to << 32);
+  ask_layout(q, &op->to);
+  ask_number(q, op->reduction);
+  ask_number(q, op->group);
+  for (int i = 0; i < MAX_NUMBERS; i++) ask_number(q, op->number[i]);
+  for (int i = 0; i < op->nin; i++) ask_number(q, copy[op->in[i]]);
+  for (int k = 0; k < op->nout; k++) {
+    ask_value(q, &graph->value[op->out + k]);
+    ask_layout(q, &graph->value[op->out + k].layout);
+  }
+}
+
+static void append_copy(struct op op, int *first)
+{
+  struct shape shape[MAX_OUTPUTS] = {0};
+  int from = op.out;
+  for (int i = 0; i < op.nin; i++) op.in[i] = copy[op.in[i]];
+  for (int k = 0; k < op.nout; k++) shape[k] = graph->value[from + k].shape;
+  op.phase = CONSTANTS;
+  op.module = NONE;
+  *first = append_op_outputs(op, shape, op.nout);
+  for (int k = 0; k < op.nout; k++) {
+    struct value v = graph->value[from + k];
+    v.op = graph->value[*first + k].op;
+    v.module = NONE;
+    v.of = NONE;
+    if (graph->op[graph->value[from].op].module > 0) v.name = ""; /* it belongs to no module */
+    graph->value[*first + k] = v;
+  }
+  add(&made, graph->value[*first].op);
+}
+
+/* Makes the value in the new phase, and all that it is made of. */
+static void make(int value)
+{
+  static struct memo constants;
+  static struct query q;
+  bool is_new;
+  if (copy[value] != NONE) return;
+  struct op op = graph->op[graph->value[value].op];
+  for (int i = 0; i < op.nin; i++) make(op.in[i]);
+  ask_constant(&q, &op);
+  int *first = answer_to(&constants, &q, sizeof *first, &is_new);
+  if (is_new) append_copy(op, first);
+  for (int k = 0; k < op.nout; k++) copy[op.out + k] = *first + k;
+}
+
+static void read_kept(struct op *op)
+{
+  for (int i = 0; i < op->nin; i++)
+    if (kept[op->in[i]]) op->in[i] = copy[op->in[i]];
+}
+
+/* The new operations come first: the step's behind them read what they make. */
+static void write_order(int norder)
+{
+  int *order = alloc((size_t)(norder + made.n + 1) * sizeof *order), n = 0;
+  for (int k = 0; k < made.n; k++) order[n++] = made.at[k];
+  for (int at = 0; at < norder; at++) {
+    if (of_step[graph->order[at]]) order[n++] = graph->order[at];
+  }
+  graph->order = order;
+  graph->norder = graph->order_room = n;
+}
+
+static void move_constants(void)
+{
+  int norder = graph->norder, known = graph->nvalue;
+  copy = alloc((size_t)(known + 1) * sizeof *copy);
+  for (int v = 0; v < known; v++) copy[v] = NONE;
+  made = (struct list){0};
+  for (int at = 0; at < norder; at++) {
+    struct op op = graph->op[graph->order[at]];
+    for (int k = 0; k < op.nout; k++)
+      if (kept[op.out + k]) make(op.out + k);
+  }
+  for (int at = 0; at < norder; at++)
+    if (of_step[graph->order[at]]) read_kept(&graph->op[graph->order[at]]);
+  if (made.n) write_order(norder);
+}
+
+/* ------------------------------------------------------------------------------------------ the
+ * pass */
+
+static void find_readers(void)
+{
+  readers = alloc((size_t)(graph->nvalue + 1) * sizeof *readers);
+  for (int at = 0; at < graph->norder; at++) {
+    const struct op *op = &graph->op[graph->order[at]];
+    for (int i = 0; i < op->nin; i++) {
+      int maker = graph->value[op->in[i]].op;
+      if (maker == NONE || !invariant[maker]) continue;
+      add(&readers[op->in[i]], graph->order[at]);
+      add(&readers[op->in[i]], i);
+    }
+  }
+}
+
+/* A part of what the parameters take, which is nothing beside their gradients and states. */
+static int64_t most_bytes(void)
+{
+  enum { LEAST = 4 << 20, PART = 16 };
+  int64_t bytes = 0;
+  for (int i = 0; i < graph->nvalue; i++)
+    if (graph->value[i].role == PARAMETER) bytes = plus_times(bytes, 1, largest_bytes(i));
+  return bytes / PART > LEAST ? bytes / PART : LEAST;
+}
+
+void hoist_constants(void)
+{
+  bool any = false;
+  if (graph->loss == NONE) return;
+  invariant = alloc((size_t)graph->nop + 1);
+  of_step = alloc((size_t)graph->nop + 1);
+  kept = alloc((size_t)graph->nvalue + 1);
+  for (int at = 0; at < graph->norder; at++) {
+    invariant[graph->order[at]] = is_invariant(&graph->op[graph->order[at]]);
+    any |= invariant[graph->order[at]];
+  }
+  if (!any) return;
+  element = list_elements();
+  room = most_bytes();
+  find_readers();
+  choose();
+  move_constants();
+}
