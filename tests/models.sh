@@ -41,6 +41,8 @@ on_meshes() {
 on_meshes gpt2 gpt2
 on_meshes qwen2 qwen -D seq=16
 on_meshes qwen3 qwen -D seq=16
+for model in phi3 gpt_neox; do on_meshes $model $model -D seq=16; done
+for model in falcon falcon_groups; do on_meshes $model falcon -D seq=16; done
 on_meshes bert bert
 on_meshes bert_classes bert -D classes=3
 on_meshes vit vit

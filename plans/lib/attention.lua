@@ -25,6 +25,29 @@ function M.repeated(x, times)
   return x:unsqueeze(2):expand(-1, -1, times, -1, -1):flatten(1, 2)
 end
 
+-- The layout of a projection that holds q, k and v of one group of heads after the other: cut between
+-- groups where they divide; else each rank has all heads of some sequences, or does the same as others.
+function M.grouped(p, groups)
+  if groups % p.tp == 0 then return Shard(-1) end
+  return p.batch // p.dp >= p.tp and Shard(0) or Replicate()
+end
+
+-- q, k and v of [batch, sequence, groups * (r + 2) * size], where each group has r queries, a key and a
+-- value: [batch, heads, sequence, size].
+function M.ungroup(x, groups, size)
+  local y = x:unflatten(-1, groups, -1, size)
+  local r = y:size(3) - 2
+  local q, k, v = y:narrow(3, 0, r):flatten(2, 3), y:select(3, r), y:select(3, r + 1)
+  return q:transpose(1, 2), k:transpose(1, 2), v:transpose(1, 2)
+end
+
+-- Rotates the first elements of each head, as many as the tables are for.
+function M.rotate(x, cos, sin)
+  local turned, size = 2 * cos:size(-1), x:size(-1)
+  if turned == size then return x:rotary(cos, sin) end
+  return F.cat({x:narrow(-1, 0, turned):rotary(cos, sin), x:narrow(-1, turned, size - turned)}, -1)
+end
+
 -- n modules in a list.
 function M.layers(n, class)
   local list = {}

@@ -28,14 +28,17 @@ function M.config(path, types)
   return of
 end
 
--- The rotary embedding's angle and scaling: newer files have both in rope_parameters.
+-- The rotary embedding's angle and scaling, and the part of a head that is rotated, or nil: newer files
+-- have all in rope_parameters.
 function M.rope(config)
   local rope, scaling = config.rope_parameters or config.rope_scaling or {}, {}
+  local elsewhere = {rope_theta = true, type = true, partial_rotary_factor = true}
   for key, value in pairs(rope) do
-    if key ~= "rope_theta" and key ~= "type" then scaling[key] = value end
+    if not elsewhere[key] then scaling[key] = value end
   end
   scaling.rope_type = rope.rope_type or rope.type or "default"
-  return rope.rope_theta or config.rope_theta, scaling
+  return rope.rope_theta or config.rope_theta, scaling,
+    rope.partial_rotary_factor or config.partial_rotary_factor
 end
 
 -- How many names a table has, such as a configuration's id2label; nil where there is none.

@@ -1,5 +1,6 @@
-"""Small models of Hugging Face transformers: config.json, weights, data and the losses of 20 steps of AdamW."""
-import json, os
+"""Small models of Hugging Face transformers: config.json, weights, data and the losses of 20 steps of AdamW.
+Arguments: only these models."""
+import json, os, sys
 import torch
 import transformers as hf
 from safetensors.torch import save_file
@@ -11,6 +12,8 @@ BERT = hf.BertConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
                      max_position_embeddings=16, **NO_DROPOUT)
 QWEN = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, intermediate_size=64,
             vocab_size=96, max_position_embeddings=32)
+FALCON = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, vocab_size=96, ffn_hidden_size=64,
+              max_position_embeddings=32, bos_token_id=0, eos_token_id=0)
 VIT = hf.ViTConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64, image_size=8,
                    patch_size=4, num_labels=5, **NO_DROPOUT)
 MODELS = {
@@ -18,6 +21,11 @@ MODELS = {
         resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=0, eos_token_id=0)),
     "qwen2": (hf.Qwen2ForCausalLM, hf.Qwen2Config(tie_word_embeddings=True, **QWEN)),
     "qwen3": (hf.Qwen3ForCausalLM, hf.Qwen3Config(head_dim=16, **QWEN)),
+    "phi3": (hf.Phi3ForCausalLM, hf.Phi3Config(pad_token_id=None, bos_token_id=0, eos_token_id=0, **QWEN)),
+    "gpt_neox": (hf.GPTNeoXForCausalLM, hf.GPTNeoXConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+        intermediate_size=64, vocab_size=96, max_position_embeddings=32, rotary_pct=0.5)),
+    "falcon": (hf.FalconForCausalLM, hf.FalconConfig(multi_query=True, **FALCON)),
+    "falcon_groups": (hf.FalconForCausalLM, hf.FalconConfig(new_decoder_architecture=True, num_kv_heads=2, **FALCON)),
     "bert": (hf.BertForMaskedLM, BERT),
     "bert_classes": (hf.BertForSequenceClassification, hf.BertConfig(**{**BERT.to_dict(), "num_labels": 3})),
     "vit": (hf.ViTForImageClassification, VIT),
@@ -30,7 +38,7 @@ BATCH, SEQ = 4, 16
 
 def data(name, config, generator):
     draw = lambda high, *shape: torch.randint(0, high, shape, generator=generator)
-    if name.startswith(("gpt2", "qwen")):
+    if name.startswith(("gpt", "qwen", "phi", "falcon")):
         return {"tokens": draw(96, STEPS * BATCH * SEQ + 1)}
     if name.startswith("bert"):
         mask = torch.ones(BATCH, SEQ, dtype=torch.int64)
@@ -42,7 +50,8 @@ def data(name, config, generator):
     size = 8 if name == "vit" else 32
     return {"pixel_values": torch.randn(BATCH, 3, size, size, generator=generator), "labels": draw(5, BATCH)}
 
-for name, (model_class, config) in MODELS.items():
+for name in sys.argv[1:] or MODELS:
+    model_class, config = MODELS[name]
     torch.manual_seed(7)
     generator = torch.Generator().manual_seed(11)
     config._attn_implementation = "eager"

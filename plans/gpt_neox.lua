@@ -1,0 +1,108 @@
+-- GPT-NeoX and Pythia from a Hugging Face folder or from the start: q, k and v of each head side by side
+-- in one weight, which is cut between heads; a part of each head is rotated; attention and MLP in
+-- parallel. Tensor parallel within the layers, sequence parallel between them.
+--
+--   tpgen plans/gpt_neox.lua -o out/ -D config=pythia-1b/config.json -D tp=2 -D seq=2048
+--   out/run.sh --weights pythia-1b --data train.bin
+--
+-- Settings of the model are below, those of the mesh and of training in lib/.
+
+local settings, parallel, training, attention = require "lib.settings", require "lib.parallel",
+  require "lib.training", require "lib.attention"
+
+local function from_config(path)
+  local config = settings.config(path, {"gpt_neox"})
+  local need, at = config.need, config.at
+  config.only("hidden_act", "gelu")
+  for _, drop in ipairs{"hidden_dropout", "attention_dropout"} do config.only(drop, 0) end
+  local theta, scaling, part = settings.rope(at)
+  return {
+    dim = need("hidden_size"), n_layers = need("num_hidden_layers"),
+    n_heads = need("num_attention_heads"), hidden = need("intermediate_size"),
+    vocab = need("vocab_size"), theta = theta or at.rotary_emb_base, scaling = scaling,
+    rotated = part or at.rotary_pct or 0.25, eps = at.layer_norm_eps, bias = at.attention_bias,
+    tied = at.tie_word_embeddings, together = at.use_parallel_residual,
+    seq = at.max_position_embeddings,
+  }
+end
+
+local known = args.config and from_config(args.config)
+  or {dim = 64, n_layers = 2, n_heads = 4, hidden = 256, vocab = 256, seq = 64, batch = 4}
+local of = settings.of(known)
+local setting, whole, flag = of.setting, of.whole, of.flag
+local dim, n_layers, n_heads = whole("dim"), whole("n_layers"), whole("n_heads")
+local hidden, vocab, seq, head_dim = whole("hidden"), whole("vocab"), whole("seq"), dim // n_heads
+local theta, eps, tied = setting("theta", 10000), setting("eps", 1e-5), flag("tied", false)
+local bias, together = flag("bias", true), flag("together", true)
+local p = parallel.open(of)
+
+-- ------------------------------------------------------------------------------------- the model
+
+local function linear(inputs, outputs, options)
+  return nn.Linear(inputs, outputs, {bias = options, init = nn.init.normal(0, 0.02)})
+end
+
+local Attention = nn.module("Attention", function(self)
+  self.query_key_value, self.dense = linear(dim, 3 * dim, bias), linear(dim, dim, bias)
+  function self:forward(x, cos, sin)
+    local q, k, v = attention.ungroup(self.query_key_value(x), n_heads, head_dim)
+    q, k = attention.rotate(q, cos, sin), attention.rotate(k, cos, sin)
+    return self.dense(attention.join(F.scaled_dot_product_attention(q, k, v, {is_causal = true})))
+  end
+end)
+
+local MLP = nn.module("MLP", function(self)
+  self.dense_h_to_4h, self.dense_4h_to_h = linear(dim, hidden, true), linear(hidden, dim, true)
+  function self:forward(x) return self.dense_4h_to_h(F.gelu(self.dense_h_to_4h(x))) end
+end)
+
+local Layer = nn.module("Layer", function(self)
+  self.input_layernorm = nn.LayerNorm(dim, {eps = eps})
+  self.post_attention_layernorm = nn.LayerNorm(dim, {eps = eps})
+  self.attention, self.mlp = Attention(), MLP()
+  function self:forward(x, cos, sin)
+    local y = x + self.attention(self.input_layernorm(x), cos, sin)
+    return y + self.mlp(self.post_attention_layernorm(together and x or y))
+  end
+end)
+
+local NeoX = nn.module("NeoX", function(self)
+  self.embed_in = nn.Embedding(vocab, dim, {init = nn.init.normal(0, 0.02)})
+  self.layers = attention.layers(n_layers, Layer)
+  self.final_layer_norm = nn.LayerNorm(dim, {eps = eps})
+  self.embed_out = tied and attention.Tied() or linear(dim, vocab, false)
+  function self:forward(ids)
+    local rotated = math.floor(head_dim * setting("rotated", 0.25))
+    local cos, sin = F.rotary_tables(seq, rotated, theta, known.scaling)
+    local x = self.embed_in(ids)
+    for _, layer in ipairs(self.layers) do x = layer(x, cos, sin) end
+    x = self.final_layer_norm(x)
+    if tied then return self.embed_out(x, self.embed_in.weight) end
+    return self.embed_out(x)
+  end
+end)
+
+-- -------------------------------------------------------------------------------------- the plan
+
+local model = parallelize(NeoX(), p.mesh.tp, {
+  embed_in = Rowwise{output_layouts = Shard(1)},
+  final_layer_norm = SequenceParallel(),
+  embed_out = attention.output(tied),
+  ["layers.*"] = {
+    input_layernorm = SequenceParallel(), post_attention_layernorm = SequenceParallel(),
+    ["attention.query_key_value"] = Colwise{output_layouts = attention.grouped(p, n_heads)},
+    ["mlp.dense_h_to_4h"] = Colwise(),
+    ["attention.dense|mlp.dense_4h_to_h"] = Rowwise{output_layouts = Shard(1)},
+  },
+}, {async_tp = setting("async_tp")})
+p.shard(model, model.embed_in, model.layers, {model.final_layer_norm, model.embed_out})
+
+return train(training.options(of, p, {
+  model = model,
+  batch = p.distribute{
+    input = tokens(vocab){p.batch, seq}, target = tokens(vocab, 1){p.batch, seq},
+  },
+  loss = training.next_token_loss,
+  names = {["embed_in.weight"] = "gpt_neox.embed_in.weight", ["layers.*.**"] = "gpt_neox.layers.*.**",
+    ["final_layer_norm.*"] = "gpt_neox.final_layer_norm.*"},
+}))
