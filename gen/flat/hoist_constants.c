@@ -23,12 +23,15 @@
 static bool *invariant;    /* by operation: it makes the same in every step */
 static bool *of_step;      /* by operation: the step runs it */
 static bool *kept;         /* by value: it is computed once */
-static int *copy;          /* by value: what the phase CONSTANTS makes for it, or NONE */
+static int *equal;         /* by value: the first one that is equal to it */
+static int *copy;          /* by the first of equal values: what CONSTANTS makes for it, or NONE */
 static const int *element; /* by module: itself or its ancestor that is in a list, or NONE */
-static struct list
-    *readers;            /* by value: the operations that read it, each with the input's index */
-static int64_t room;     /* bytes that may still be kept */
-static struct list made; /* the operations of the new phase */
+static struct list made;   /* the operations of the new phase */
+static int64_t room;       /* bytes that may still be kept */
+
+enum room { UNKNOWN, FITS, DOES_NOT_FIT };
+static enum room *fits;      /* by the first of equal values: whether there is room for it */
+static struct list *readers; /* by value: each operation that reads it, and the input's index */
 
 /* ------------------------------------------------------------------------------- what never varies
  */
@@ -59,6 +62,38 @@ static bool is_invariant(const struct op *op)
     if (maker == NONE || !invariant[maker]) return false;
   }
   return true;
+}
+
+/* The question that only an equal operation asks. */
+static void ask_constant(struct query *q, const struct op *op)
+{
+  int64_t scalar;
+  memcpy(&scalar, &op->scalar, sizeof scalar);
+  begin_query(q);
+  ask_rule(q, op);
+  ask_number(q, scalar);
+  ask_number(q, (int64_t)op->type | op->typed << 8 | op->dim << 16 | (int64_t)op->dim_to << 32);
+  ask_layout(q, &op->to);
+  ask_number(q, op->reduction);
+  ask_number(q, op->group);
+  for (int i = 0; i < MAX_NUMBERS; i++) ask_number(q, op->number[i]);
+  for (int i = 0; i < op->nin; i++) ask_number(q, equal[op->in[i]]);
+  for (int k = 0; k < op->nout; k++) {
+    ask_value(q, &graph->value[op->out + k]);
+    ask_layout(q, &graph->value[op->out + k].layout);
+  }
+}
+
+/* Finds the first ones of the values that are equal to those that the operation makes. */
+static void find_equal(const struct op *op)
+{
+  static struct memo constants;
+  static struct query q;
+  bool is_new;
+  ask_constant(&q, op);
+  int *first = answer_to(&constants, &q, sizeof *first, &is_new);
+  if (is_new) *first = op->out;
+  for (int k = 0; k < op->nout; k++) equal[op->out + k] = *first + k;
 }
 
 /* ---------------------------------------------------------------------------------- what is kept
@@ -101,18 +136,28 @@ static bool stores(const struct op *reader, int i, const struct op *maker)
   return reads_elsewhere(reader, i) && !is_of_rows(reader, i);
 }
 
+/* Whether there is room for it; equal ones take it once. */
+static bool has_room(int value)
+{
+  enum room *is = &fits[equal[value]];
+  if (*is != UNKNOWN) return *is == FITS;
+  *is = largest_bytes(value) <= room ? FITS : DOES_NOT_FIT;
+  if (*is == FITS) room -= largest_bytes(value);
+  return *is == FITS;
+}
+
 /* Whether it is to be computed once. A single number is written where it is read. */
 static bool pays(int value)
 {
   const struct op *maker = &graph->op[graph->value[value].op];
   bool wanted = false;
-  if (elements(graph->value[value].shape) == 1 || largest_bytes(value) > room) return false;
+  if (elements(graph->value[value].shape) == 1) return false;
   for (int k = 0; k < readers[value].n; k += 2) {
     const struct op *reader = &graph->op[readers[value].at[k]];
     if (of_step[readers[value].at[k]])
       wanted |= costs(maker) || stores(reader, readers[value].at[k + 1], maker);
   }
-  return wanted;
+  return wanted && has_room(value);
 }
 
 static bool is_read_in_step(int value)
@@ -132,7 +177,6 @@ static void choose(void)
     for (int k = 0; k < op->nout && invariant[id]; k++) {
       int value = op->out + k;
       kept[value] = pays(value);
-      if (kept[value]) room -= largest_bytes(value);
       if (!kept[value] && is_read_in_step(value)) of_step[id] = true;
     }
   }
@@ -141,65 +185,40 @@ static void choose(void)
 /* ------------------------------------------------------------------------------------ the new
  * phase */
 
-/* The question that only an equal operation asks. */
-static void ask_constant(struct query *q, const struct op *op)
-{
-  int64_t scalar;
-  memcpy(&scalar, &op->scalar, sizeof scalar);
-  begin_query(q);
-  ask_rule(q, op);
-  ask_number(q, scalar);
-  ask_number(q, (int64_t)op->type | op->typed << 8 | op->dim << 16 | (int64_t)op->dim_to << 32);
-  ask_layout(q, &op->to);
-  ask_number(q, op->reduction);
-  ask_number(q, op->group);
-  for (int i = 0; i < MAX_NUMBERS; i++) ask_number(q, op->number[i]);
-  for (int i = 0; i < op->nin; i++) ask_number(q, copy[op->in[i]]);
-  for (int k = 0; k < op->nout; k++) {
-    ask_value(q, &graph->value[op->out + k]);
-    ask_layout(q, &graph->value[op->out + k].layout);
-  }
-}
-
-static void append_copy(struct op op, int *first)
+static void append_copy(struct op op)
 {
   struct shape shape[MAX_OUTPUTS] = {0};
   int from = op.out;
-  for (int i = 0; i < op.nin; i++) op.in[i] = copy[op.in[i]];
+  for (int i = 0; i < op.nin; i++) op.in[i] = copy[equal[op.in[i]]];
   for (int k = 0; k < op.nout; k++) shape[k] = graph->value[from + k].shape;
   op.phase = CONSTANTS;
   op.module = NONE;
-  *first = append_op_outputs(op, shape, op.nout);
+  int first = append_op_outputs(op, shape, op.nout);
   for (int k = 0; k < op.nout; k++) {
     struct value v = graph->value[from + k];
-    v.op = graph->value[*first + k].op;
+    v.op = graph->value[first + k].op;
     v.module = NONE;
     v.of = NONE;
     if (graph->op[graph->value[from].op].module > 0) v.name = ""; /* it belongs to no module */
-    graph->value[*first + k] = v;
+    graph->value[first + k] = v;
+    copy[from + k] = first + k;
   }
-  add(&made, graph->value[*first].op);
+  add(&made, graph->value[first].op);
 }
 
 /* Makes the value in the new phase, and all that it is made of. */
 static void make(int value)
 {
-  static struct memo constants;
-  static struct query q;
-  bool is_new;
-  if (copy[value] != NONE) return;
-  struct op op = graph->op[graph->value[value].op];
+  if (copy[equal[value]] != NONE) return;
+  struct op op = graph->op[graph->value[equal[value]].op];
   for (int i = 0; i < op.nin; i++) make(op.in[i]);
-  ask_constant(&q, &op);
-  int *first = answer_to(&constants, &q, sizeof *first, &is_new);
-  if (is_new) append_copy(op, first);
-  for (int k = 0; k < op.nout; k++) copy[op.out + k] = *first + k;
+  append_copy(op);
 }
 
 static void read_kept(struct op *op)
 {
   for (int i = 0; i < op->nin; i++)
-    if (kept[op->in[i]]) op->in[i] = copy[op->in[i]];
+    if (kept[op->in[i]]) op->in[i] = copy[equal[op->in[i]]];
 }
 
 /* The new operations come first: the step's behind them read what they make. */
@@ -264,8 +283,11 @@ void hoist_constants(void)
   invariant = alloc((size_t)graph->nop + 1);
   of_step = alloc((size_t)graph->nop + 1);
   kept = alloc((size_t)graph->nvalue + 1);
+  equal = alloc((size_t)(graph->nvalue + 1) * sizeof *equal);
+  fits = alloc((size_t)(graph->nvalue + 1) * sizeof *fits);
   for (int at = 0; at < graph->norder; at++) {
     invariant[graph->order[at]] = is_invariant(&graph->op[graph->order[at]]);
+    if (invariant[graph->order[at]]) find_equal(&graph->op[graph->order[at]]);
     any |= invariant[graph->order[at]];
   }
   if (!any) return;
