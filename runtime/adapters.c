@@ -11,7 +11,10 @@
 #include "program.h"
 #include "target.h"
 
-static const char WEIGHT[] = ".weight", PART_A[] = ".lora_A.weight", PART_B[] = ".lora_B.weight";
+static const char WEIGHT[] = ".weight";
+static const char *const PARTS[][2] = {{".lora_A.weight", ".lora_B.weight"},
+                                       {".lora_embedding_A", ".lora_embedding_B"}};
+enum { KINDS = sizeof PARTS / sizeof *PARTS };
 
 static bool ends_with(const char *name, const char *end)
 {
@@ -21,7 +24,10 @@ static bool ends_with(const char *name, const char *end)
 
 bool adapters_have(const char *name)
 {
-  return program.adapter && (ends_with(name, PART_A) || ends_with(name, PART_B));
+  bool is = false;
+  for (int k = 0; k < KINDS; k++)
+    is |= ends_with(name, PARTS[k][0]) || ends_with(name, PARTS[k][1]);
+  return program.adapter && is;
 }
 
 // ---- files -------------------------------------------------------------------------------------
@@ -96,11 +102,12 @@ bool adapters_describe(const char *folder, const char *base, const char *token, 
 
 // ---- merging -----------------------------------------------------------------------------------
 
-// An adapted weight, [out, in]; A is [rank, in], B [out, rank].
+// An adapted weight, [out, in]; A is [rank, in], B [out, rank]. If it is turned, it is [in, out].
 struct adapted {
   const struct member *weight, *part_a, *part_b;
-  long rank, in;
+  long rank, columns; // of the weight
   const float *a, *b; // whole
+  bool is_turned;
 };
 
 static struct adapted *adapted;
@@ -124,16 +131,28 @@ static size_t whole_elements(const struct member *m)
   return (size_t)t->of[0] * (size_t)t->of[1];
 }
 
+// Whether the name is a line of program.turned.
+static bool is_turned(const char *name)
+{
+  const size_t n = strlen(name);
+  for (const char *line = program.turned; line && *line; line += strcspn(line, "\n") + 1)
+    if (strncmp(line, name, n) == 0 && line[n] == '\n') return true;
+  return false;
+}
+
 static void find_adapted(const struct members *members)
 {
-  for (size_t i = 0; i < members->count; i++) {
-    const struct member *m = &members->all[i];
-    if (!ends_with(m->name, WEIGHT) || adapters_have(m->name)) continue;
-    struct adapted one = {
-        .weight = m, .part_a = part_of(members, m, PART_A), .part_b = part_of(members, m, PART_B)};
+  for (size_t i = 0; i < members->count * KINDS; i++) {
+    const struct member *m = &members->all[i / KINDS];
+    const char *const *part = PARTS[i % KINDS];
+    if (!ends_with(m->name, WEIGHT) || adapters_have(m->name) || m->of != m) continue;
+    struct adapted one = {.weight = m,
+                          .part_a = part_of(members, m, part[0]),
+                          .part_b = part_of(members, m, part[1]),
+                          .is_turned = is_turned(m->name)};
     if (!one.part_a || !one.part_b) continue;
     one.rank = program.tensors[one.part_a->row].of[0];
-    one.in = program.tensors[one.part_a->row].of[1];
+    one.columns = program.tensors[m->row].of[1];
     adapted[nadapted++] = one;
     nnumbers += whole_elements(one.part_a) + whole_elements(one.part_b);
   }
@@ -142,6 +161,7 @@ static void find_adapted(const struct members *members)
 // Copies the elements that this rank would save: every element is one rank's.
 static const float *copy_own(const struct member *m, float *to)
 {
+  if (m->next) copy_own(m->next, to);
   struct slice slice = table_slice(m->row);
   const size_t elements = rank.parts[m->row].saves ? slice_elements(&slice) : 0;
   for (size_t from = 0; from < elements;) {
@@ -180,18 +200,21 @@ uint32_t *adapters_numbers(size_t *count)
 // Elements first .. first + count - 1 of the whole weight.
 static void add_run(const struct adapted *one, size_t first, size_t count, float *to)
 {
-  const size_t in = (size_t)one->in, last = (first + count - 1) / in;
+  const size_t low = (size_t)one->rank, columns = (size_t)one->columns;
+  const size_t rows = whole_elements(one->weight) / columns, last = (first + count - 1) / columns;
 #ifdef _OPENMP
 #pragma omp parallel for
 #endif
-  for (size_t row = first / in; row <= last; row++) {
-    const size_t begin = row * in < first ? first : row * in;
-    const size_t end = (row + 1) * in > first + count ? first + count : (row + 1) * in;
-    for (long k = 0; k < one->rank; k++) {
-      const float factor =
-          (float)program.adapter_scale * one->b[row * (size_t)one->rank + (size_t)k];
-      const float *a = one->a + (size_t)k * in - row * in;
-      for (size_t i = begin; i < end; i++) to[i - first] += factor * a[i];
+  for (size_t row = first / columns; row <= last; row++) {
+    const size_t begin = row * columns < first ? first : row * columns;
+    const size_t end = (row + 1) * columns > first + count ? first + count : (row + 1) * columns;
+    for (size_t k = 0; k < low; k++) {
+      const float of_row = one->is_turned ? one->a[k * rows + row] : one->b[row * low + k];
+      const float factor = (float)program.adapter_scale * of_row;
+      const float *of_columns = one->is_turned ? one->b + k : one->a + k * columns;
+      const size_t stride = one->is_turned ? low : 1;
+      for (size_t i = begin; i < end; i++)
+        to[i - first] += factor * of_columns[(i - row * columns) * stride];
     }
   }
 }
@@ -199,7 +222,7 @@ static void add_run(const struct adapted *one, size_t first, size_t count, float
 void adapters_add(const struct member *weight, size_t from, size_t count, void *elements)
 {
   size_t k = 0;
-  while (k < nadapted && adapted[k].weight != weight) k++;
+  while (k < nadapted && adapted[k].weight != weight->of) k++;
   if (k == nadapted) return;
   struct slice slice = table_slice(weight->row);
   for (size_t done = 0; done < count;) {

@@ -39,6 +39,8 @@ static const char HELP[] =
     "  --export DIR     at the end, write the parameters alone, under others' names where the\n"
     "                   plan has them; adapters are merged into the weights\n"
     "  --export-adapter DIR   at the end, write the adapters alone, in PEFT's files\n"
+    "  --ema            export, and validate, the moving average of the weights (train{ema =}) in\n"
+    "                   the place of the weights\n"
     "  --shard-bytes N  spread what is saved and exported over files of at most N bytes, and an\n"
     "                   index; N may end with K, M or G\n"
     "\n"

@@ -24,6 +24,7 @@
 #include "validation.h"
 #include "checksums.h"
 #include "dry_run.h"
+#include "ema.h"
 
 enum { WRONG_USAGE = 2 };
 enum { FILES = 10 }; // deadlines: some ranks may have much to read or write, and others nothing
@@ -124,6 +125,13 @@ static bool save_adapter(const struct options *o, int step)
                 &why);
 }
 
+// Collective. The last use of the weights.
+static bool export_all(const struct options *o, int step)
+{
+  ema_exchange(step);
+  return (!o->export_to || save_export(o, step)) && (!o->export_adapter || save_adapter(o, step));
+}
+
 static bool same_folder(const char *one, const char *other)
 {
   struct stat a, b;
@@ -218,7 +226,9 @@ static struct turn turn_of(const struct options *o, int t)
 // Collective. The result may end the training.
 static void validate(const struct options *o, int t, struct turn *turn)
 {
+  ema_exchange(t);
   validation_run(t);
+  ema_exchange(t);
   metrics_validation();
   turn->saves |= o->keep_best && validations.best_step == t;
   turn->ends = o->stop_after && validations.without >= o->stop_after;
@@ -348,7 +358,8 @@ static bool prepare(const struct options *o, int *step)
   target_share(token, sizeof token);
   if (!o->dry_run && !all_ok(take_folders(o, &why), &why)) return false;
   if (o->data[0] || o->weights || o->adapter || o->load) watch_patience(FILES);
-  return all_ok(open_data(o, &why), &why) && fill_and_check(o, step) &&
+  return all_ok(open_data(o, &why) && (!o->ema || ema_open(&why)), &why) &&
+         fill_and_check(o, step) &&
          all_ok(
              batches_check(TRAINING, *step * program.batches, o->steps * program.batches, &why) &&
                  validation_check(&why),
@@ -369,8 +380,7 @@ static bool run(const struct options *o)
   int last = step;
   if (!run_steps(o, step + 1, &saved, &last)) return false;
   metrics_end();
-  return (!o->save || saved == last || save_checkpoint(o, last)) &&
-         (!o->export_to || save_export(o, last)) && (!o->export_adapter || save_adapter(o, last)) &&
+  return (!o->save || saved == last || save_checkpoint(o, last)) && export_all(o, last) &&
          all_ok(metrics_close(&why), &why);
 }
 
@@ -461,6 +471,7 @@ int main(int argc, char **argv)
   folder_release(&export_folder);
   folder_release(&adapter_folder);
   batches_close();
+  ema_close();
   target_stop();
   watch_stop();
   return ok ? EXIT_SUCCESS : EXIT_FAILURE;

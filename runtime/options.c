@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "ema.h"
 #include "help.h"
 #include "program.h"
 
@@ -132,6 +133,9 @@ static bool read_option(struct options *o, int option)
   case 'E':
     o->export_adapter = optarg;
     return true;
+  case 'M':
+    o->ema = true;
+    return true;
   case 'V':
     o->verify = optarg;
     return true;
@@ -162,6 +166,10 @@ static const char *contradiction(struct options *o)
   if (o->keep_best && !validates) return "--keep best wants --validate FILE";
   if ((o->keep_best || o->keep) && !o->save) return "--keep wants --save DIR";
   if (o->save_every && !o->save) return "--save-every wants --save DIR";
+  if (o->ema && !ema_is_kept())
+    return "--ema: this program keeps no moving average of its weights: ema = 0.999 in train{}";
+  if (o->ema && !o->export_to && !o->export_adapter && !validates)
+    return "--ema wants --export, --export-adapter or --validate";
   if (o->shard_bytes && !o->save && !o->export_to) return "--shard-bytes wants --save or --export";
   if (o->graph && o->profile) return "--profile takes a step apart, --graph makes it one";
   if (o->tokens && !o->data[0]) return "--tokens wants --data FILE";
@@ -199,6 +207,7 @@ bool options_read(struct options *o, int argc, char **argv, bool says)
       {"export", required_argument, NULL, 'e'},
       {"adapter", required_argument, NULL, 'A'},
       {"export-adapter", required_argument, NULL, 'E'},
+      {"ema", no_argument, NULL, 'M'},
       {"verify", required_argument, NULL, 'V'},
       {"no-verify", no_argument, NULL, 'n'},
       {"graph", no_argument, NULL, 'g'},

@@ -128,6 +128,7 @@ struct program {
   int validate_every, validate_steps;
   const char *adapter;  // PEFT's adapter_config.json of the plan's adapters; NULL: it has none
   double adapter_scale; // an adapted weight is W + scale B A
+  const char *turned;   // the names, a line each, of those that are W + scale (B A)^T; or NULL
   double flops;         // of the products of a step, forward and backward, on all ranks together
   enum arithmetic arithmetic;     // of most products
   double (*learning_rate)(int t); // NULL: an inference program

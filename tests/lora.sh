@@ -8,6 +8,7 @@ local_mpi=yes
 optimized=-O1
 plan=tests/lora/plan.lua
 data=$golden/lora
+from=$data # the weights and adapters
 make_runtimes plain cuda
 
 # make NAME KIND ARGUMENTS...
@@ -34,20 +35,20 @@ counts() {
 trains() {
   local name=$1 kind=$2 way=$3
   make "$name" "$kind" "${@:4}" || return
-  start "$WORK/$name" "$WORK/$name" --weights "$data/model.safetensors" --data "$data/data.safetensors" "${files[@]}" ||
+  start "$WORK/$name" "$WORK/$name" --weights "$from/model.safetensors" --data "$data/data.safetensors" "${files[@]}" ||
     { fail "$name"; return; }
   awk -v way="$way" '$1 == way { for (i = 3; i <= NF; i++) print $i }' "$data/losses.tsv" > "$WORK/$name.golden"
   same_losses "$name" "$WORK/$name.losses" "$WORK/$name.golden" 1e-5
-  case $way in lora | bias) counts "$name" ;; esac
+  case $way in lora | bias | projections) counts "$name" ;; esac
 }
 
-# adapts NAME KIND ARGUMENTS...: trains PEFT's adapters. Those that it writes, and what it merges, are PEFT's.
+# adapts NAME KIND WAY ARGUMENTS...: trains PEFT's adapters. Those that it writes, and what it merges, are PEFT's.
 adapts() {
-  local name=$1 files=(--adapter "$data/adapter" --export "$WORK/$1.merged" --export-adapter "$WORK/$1.adapter")
-  trains "$name" "$2" lora -D how=lora "${@:3}"
-  "$TOOLS/compare_safetensors" "$data/trained.safetensors" "$WORK/$name.adapter/adapter_model.safetensors" 2e-5 ||
+  local name=$1 files=(--adapter "$from/adapter" --export "$WORK/$1.merged" --export-adapter "$WORK/$1.adapter")
+  trains "$@"
+  "$TOOLS/compare_safetensors" "$from/trained.safetensors" "$WORK/$name.adapter/adapter_model.safetensors" 2e-5 ||
     fail "$name: other adapters"
-  "$TOOLS/compare_safetensors" "$data/merged.safetensors" "$WORK/$name.merged/model.safetensors" 2e-5 ||
+  "$TOOLS/compare_safetensors" "$from/merged.safetensors" "$WORK/$name.merged/model.safetensors" 2e-5 ||
     fail "$name: other merged weights"
 }
 
@@ -57,12 +58,19 @@ run() {
   logs+=("$WORK/$2.log")
   beside "$WORK/$2.log" "$@"
 }
-run adapts adapters plain
-run adapts adapters_tp plain -D tp=2
-run adapts adapters_dp plain -D dp=2
-run adapts adapters_dp_tp plain -D dp=2 -D tp=2
-run adapts adapters_tp3 plain -D tp=3
-run adapts adapters_cuda cuda -D dp=2 -D tp=2
+run adapts adapters plain lora -D how=lora
+run adapts adapters_tp plain lora -D how=lora -D tp=2
+run adapts adapters_dp plain lora -D how=lora -D dp=2
+run adapts adapters_dp_tp plain lora -D how=lora -D dp=2 -D tp=2
+run adapts adapters_tp3 plain lora -D how=lora -D tp=3
+run adapts adapters_cuda cuda lora -D how=lora -D dp=2 -D tp=2
+plan=tests/lora/projections.lua from=$data/projections
+run adapts parts plain projections
+run adapts parts_tp plain projections -D tp=2
+run adapts parts_tp3 plain projections -D tp=3 -D first=true -D rows=true
+run adapts parts_dp_tp plain projections -D dp=2 -D tp=2 -D rows=true
+run adapts parts_cuda cuda projections -D dp=2 -D tp=2 -D first=true
+plan=tests/lora/plan.lua from=$data
 run trains bias plain bias -D how=bias
 run trains bias_dp_tp plain bias -D how=bias -D dp=2 -D tp=2
 run trains bias_cuda cuda bias -D how=bias -D dp=2
@@ -73,8 +81,9 @@ run trains z_dp_tp plain z -D smooth=0.1 -D z=1e-2 -D dp=2 -D tp=2
 run trains z_cuda cuda z -D smooth=0.1 -D z=1e-2 -D tp=2
 all_are_done
 cat "${logs[@]}"
-for way in lora bias; do
+for way in lora bias projections; do
   name=${way/lora/adapters}
+  name=${name/projections/parts}
   [ "$(bytes $name trained)" = "$(awk -v way=$way '$1 == way { print $2 }' "$data/losses.tsv")" ] ||
     fail "$name: not PyTorch's number of trained bytes"
 done

@@ -101,8 +101,8 @@ static char *json_literal(const char *json, size_t n)
 static char *adapter_text(void)
 {
   struct buffer b = {0};
-  const char *rest = plan_options->adapter;
-  if (!rest) return "    .adapter = NULL,\n    .adapter_scale = 0,\n";
+  const char *rest = plan_options->adapter, *turned = plan_options->turned;
+  if (!rest) return "    .adapter = NULL,\n    .adapter_scale = 0,\n    .turned = NULL,\n";
   put(&b, "    .adapter =");
   while (*rest) {
     const char *comma = strstr(rest, ", ");
@@ -111,6 +111,13 @@ static char *adapter_text(void)
     rest += n;
   }
   put(&b, ",\n    .adapter_scale = %s,\n", double_text(plan_options->adapter_scale));
+  put(&b, "    .turned =%s", turned ? "" : " NULL");
+  for (size_t n; turned && *turned; turned += n) {
+    n = strcspn(turned, "\n");
+    n += turned[n] != 0;
+    put(&b, "\n        %s", string_text(text("%.*s", (int)n, turned)));
+  }
+  put(&b, ",\n");
   return b.text;
 }
 

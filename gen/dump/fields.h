@@ -123,6 +123,7 @@
   FIELD(TEXT,      validation_data, "validation_data") \
   FIELD(TEXT,      adapter,       "adapter") \
   FIELD(REAL,      adapter_scale, "adapter_scale") \
+  FIELD(TEXT,      turned,        "turned") \
   FIELD(TEXT,      weights,       "weights") \
   FIELD(INT,       validate_every, "validate_every") \
   FIELD(INT,       validate_steps, "validate_steps")

@@ -300,13 +300,23 @@ static int weight_path(lua_State *L)
   return 1;
 }
 
-/* name_adapter(module, its lora_A, its lora_B): gives these the names that they have in PEFT's
-   files. */
+/* name_adapter(module, one of its adapter's parameters, what PEFT calls it): the parameter's name
+   in PEFT's files. */
 static int name_adapter(lua_State *L)
 {
-  const char *path = path_of_weight(L, 1), *dot = *path ? "." : "";
-  weight_of(L, 2)->alias = text("base_model.model.%s%slora_A.weight", path, dot);
-  weight_of(L, 3)->alias = text("base_model.model.%s%slora_B.weight", path, dot);
+  enum { MODULE = 1, PARAMETER_AT, KEY };
+  const char *path = path_of_weight(L, MODULE), *dot = *path ? "." : "";
+  const struct tensor *t = argument_tensor(L, PARAMETER_AT);
+  const char *name = text("base_model.model.%s%s%s", path, dot, luaL_checkstring(L, KEY));
+  for (int k = 0; k < (t->nparts ? t->nparts : 1); k++) graph->value[t->value + k].alias = name;
+  return 0;
+}
+
+/* add_turned(module): the adapter's product is added to the module's weight the other way round. */
+static int add_turned(lua_State *L)
+{
+  const char *before = plan_options->turned;
+  plan_options->turned = text("%s%s\n", before ? before : "", weight_of(L, 1)->name);
   return 0;
 }
 
@@ -554,6 +564,7 @@ void set_model_bindings(lua_State *L)
                                        {"set_aliases", set_aliases},
                                        {"weight_path", weight_path},
                                        {"name_adapter", name_adapter},
+                                       {"add_turned", add_turned},
                                        {"apply_style", apply_style},
                                        {"lower_styles", lower_styles},
                                        {"check_callable", check_module_callable},

@@ -186,29 +186,33 @@ local function product(a, b, equation)
 end
 base.product = product
 
--- x times the weight, [out, in] or, if it is `turned`, [in, out]; plus the bias, unless it is nil.
-local function projected(x, weight, bias, turned)
+-- x times the weight, [out, in] or, if it is `turned`, [in, out]; plus low.x times low.weight, [out, in], if
+-- low is given; plus the bias, unless it is nil. The bias comes last: where ranks have pending sums of the
+-- products, one reduction serves both.
+local function projected(x, weight, bias, turned, low)
   local rows = string.sub(BATCH, 1, #core.shape(x) - 1)
   local y = product(x, weight, string.format(turned and "%sk,kn->%sn" or "%sk,nk->%sn", rows, rows))
+  if low then y = raw.add(y, projected(low.x, low.weight)) end
   return bias == nil and y or raw.add(y, bias)
 end
 
 -- A product for each part of the weight; these are joined if the plan takes more than a part.
-local function projected_in_parts(x, weights, bias, turned)
+local function projected_in_parts(x, weights, bias, turned, low)
   local biases, list, start, out = core.parts(bias), {}, 0, turned and 2 or 1
+  local lows = low and core.parts(low.weight)
   for i, w in ipairs(weights) do
     local size = core.shape(w)[out]
     local b = biases and biases[i] or bias and base.narrow(bias, 0, start, size)
-    list[i] = projected(x, w, b, turned)
+    list[i] = projected(x, w, b, turned, low and {x = low.x, weight = lows[i]})
     start = start + size
   end
   return base.join_of(list, #core.shape(x) - 1)
 end
 
-function base.project(x, weight, bias, turned)
+function base.project(x, weight, bias, turned, low)
   local weights = core.parts(weight)
-  if weights then return projected_in_parts(x, weights, bias, turned) end
-  return projected(x, weight, bias, turned)
+  if weights then return projected_in_parts(x, weights, bias, turned, low) end
+  return projected(x, weight, bias, turned, low)
 end
 
 -- linear(x, weight, bias or nil): x [..., in], weight [out, in], bias [out].

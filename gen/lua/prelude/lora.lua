@@ -1,16 +1,26 @@
--- lora.lua: lora, as in PEFT: low-rank adapters of Linear modules. A Linear gets two modules, lora_A and
--- lora_B, and gives W x + b + scale B A dropout(x). W and b, and all other parameters, are frozen.
+-- lora.lua: lora, as in PEFT: low-rank adapters of Linear, Conv1D and Embedding modules. A Linear or a
+-- Conv1D gets two modules, lora_A and lora_B, and gives W x + b + scale B A dropout(x). An Embedding gets
+-- two parameters, lora_embedding_A and lora_embedding_B, and gives the rows of W + scale (B A)^T. W and b,
+-- and all other parameters, are frozen.
 local core, base, plan = ...
 local fail = base.fail
 
-local linear, dropout, raw = base.F.linear, base.F.dropout, base.raw
+local dropout, embedding, linear, raw = base.F.dropout, base.F.embedding, base.F.linear, base.raw
 local Linear, init = plan.nn.Linear, plan.nn.init
+
+-- What has adapters. turned: its weight is [in, out], as (B A)^T; a cut of the outputs cuts B.
+local KINDS = {
+  [base.Linear] = {cuts = {["Shard(0)"] = "b", ["Shard(1)"] = "a"}},
+  [base.Conv1D] = {cuts = {["Shard(1)"] = "b", ["Shard(0)"] = "a"}, turned = true},
+  [base.Embedding] = {cuts = {["Shard(1)"] = "b", ["Shard(0)"] = "a"}, turned = true},
+}
 
 -- The options under PEFT's names.
 local PEFT = {r = "rank", lora_alpha = "alpha", target_modules = "match", lora_dropout = "dropout"}
 local KEYS = {"rank", "alpha", "match", "dropout", "use_rslora", "task_type"}
 
-local adapters = {}      -- in the order of the calls: {module =, scale =, used =}
+local adapters = {}      -- in the order of the calls: {module =, kind =, scale =, a =, b =, used =}
+local adapter_of = {}    -- by module: the same
 local is_adapter = {}    -- by module: it is a lora_A or a lora_B
 local config             -- the options of all calls
 
@@ -31,7 +41,7 @@ local function options_of(options)
     task_type = given.task_type,
   }
   if c.task_type ~= nil then base.expect(c.task_type, "string", "lora's task_type") end
-  if given.match == nil then fail('lora needs match: which Linear modules, as in match = {"wq", "wv"}') end
+  if given.match == nil then fail('lora needs match: which modules, as in match = {"wq", "wv"}') end
   c.scale = c.alpha / (c.use_rslora and math.sqrt(c.rank) or c.rank)
   return c, base.patterns(given.match, "lora's match")
 end
@@ -53,43 +63,64 @@ local function matched(model, pattern)
   end)
   local is_plain, list, other = not string.find(pattern, "[*?%[]"), {}, nil
   for _, module in ipairs(core.matching({model}, whole)) do
-    if base.class(module) == base.Linear then
-      if not is_adapter[module] then list[#list + 1] = module end
-    else
+    if not KINDS[base.class(module)] then
       other = other or module
+    elseif not is_adapter[module] then
+      list[#list + 1] = module
     end
   end
   if #list == 0 or (is_plain and other) then
     if not other then base.nothing_matches(pattern, model) end
-    fail("lora: '%.80s' names a %s: an adapter is for a Linear", pattern, base.class_name(other))
+    fail("lora: '%.80s' names a %s: an adapter is for a Linear, a Conv1D or an Embedding", pattern,
+      base.class_name(other))
   end
   return list
 end
 
--- The bias comes last: where ranks have pending sums of the products, one reduction serves both.
-local function forward_of(adapter, p)
+-- Makes the modules of a projection's adapter, and its forward.
+local function adapt_projection(module, adapter, c, inputs, outputs)
+  module.lora_A = Linear(inputs, c.rank, false)
+  module.lora_B = Linear(c.rank, outputs, false, nil, nil, init.constant(0))
+  is_adapter[module.lora_A], is_adapter[module.lora_B] = true, true
+  adapter.a, adapter.b = module.lora_A, module.lora_B
   return function(self, x)
-    adapter.used = true
-    local low = self.lora_A(p > 0 and dropout(x, p) or x)
-    local y = raw.add(linear(x, self.weight), self.lora_B(raw.mul(low, adapter.scale)))
-    return self.bias and raw.add(y, self.bias) or y
+    local low = raw.mul(self.lora_A(c.dropout > 0 and dropout(x, c.dropout) or x), adapter.scale)
+    return base.project(x, self.weight, self.bias, adapter.kind.turned, {x = low, weight = self.lora_B.weight})
+  end
+end
+
+-- The same of an Embedding. There is no dropout, as in PEFT.
+local function adapt_embedding(module, adapter, c)
+  module.lora_embedding_A = core.parameter("lora", {c.rank, module.num_embeddings}, "constant", 0.0, 0.0)
+  module.lora_embedding_B = core.parameter("lora", {module.embedding_dim, c.rank}, "normal", 0.0, 1.0)
+  return function(self, ids)
+    local low = embedding(ids, raw.permute(self.lora_embedding_A, {1, 0}))
+    return raw.add(embedding(ids, self.weight), linear(raw.mul(low, adapter.scale), self.lora_embedding_B))
   end
 end
 
 local function adapt(module, c)
-  if module.lora_A then
-    fail("lora: the Linear of line %d has an adapter already", base.line_of(module))
+  local class, forward = base.class(module), nil
+  if adapter_of[module] then
+    fail("lora: the %s of line %d has an adapter already", base.class_name(module), base.line_of(module))
   end
-  local adapter = {module = module, scale = c.scale}
-  module.lora_A = Linear(module.in_features, c.rank, false)
-  module.lora_B = Linear(c.rank, module.out_features, false, nil, nil, init.constant(0))
-  is_adapter[module.lora_A], is_adapter[module.lora_B] = true, true
-  base.set_adapter(module, forward_of(adapter, c.dropout))
-  adapters[#adapters + 1] = adapter
+  local adapter = {module = module, kind = KINDS[class], scale = c.scale}
+  if class == base.Embedding then
+    forward = adapt_embedding(module, adapter, c)
+  else
+    local is_linear = class == base.Linear
+    forward = adapt_projection(module, adapter, c, is_linear and module.in_features or module.nx,
+      is_linear and module.out_features or module.nf)
+  end
+  base.set_adapter(module, function(...)
+    adapter.used = true
+    return forward(...)
+  end)
+  adapters[#adapters + 1], adapter_of[module] = adapter, adapter
 end
 
 -- lora(model, {rank =, alpha =, match =, dropout =, use_rslora =, task_type =}): the model. match: a
--- pattern of the paths, or of their ends, of Linear modules; or a list of patterns.
+-- pattern of the paths, or of their ends, of modules; or a list of patterns.
 function plan.lora(model, options)
   base.expect(model, "module", "the first argument of lora")
   if base.begun then fail("lora comes before train and infer") end
@@ -107,23 +138,28 @@ end
 
 -- ------------------------------------------------------------------------------------ parallelism
 
-local SHARDED = {["Shard(0)"] = "lora_B", ["Shard(1)"] = "lora_A"}
+-- Called before the model is part of the graph, for each module that has a style: B of a projection in
+-- parts is in the same parts.
+function base.part_adapter(module, style)
+  if style.prepare and adapter_of[module] then style.prepare(module.lora_B) end
+end
 
 -- Called for each module that has a style: the adapter is cut as the weight is. A cut of its outputs
--- cuts B, and a cut of its inputs A; the other matrix is whole on every rank.
+-- cuts B, [out, rank], and a cut of its inputs A, [rank, in]; the other matrix is whole on every rank.
 function base.style_adapter(module, dim, style)
-  if base.class(module) ~= base.Linear or not module.lora_A then return end
-  if style.prepare then
-    fail("lora: the Linear of line %d is cut part by part, by line %d: an adapter is for a Linear of one "
-      .. "part", base.line_of(module), style.line)
+  local adapter, class = adapter_of[module], base.class(module)
+  if not adapter then return end
+  local places = style.wishes(class, module)
+  local place = type(places) == "table" and places.weight
+  local which = place and adapter.kind.cuts[tostring(place)]
+  if not which then return end
+  local cut = core.Shard(which == "b" and 0 or 1)
+  if class == base.Embedding then
+    local key = which == "b" and "lora_embedding_B" or "lora_embedding_A"
+    core.apply_style({module}, dim, style.name, style.line, function() return {[key] = cut}, {} end)
+  else
+    core.apply_style({adapter[which]}, dim, style.name, style.line, function() return {weight = cut}, {} end)
   end
-  local places = style.wishes(base.Linear, module)
-  local place = type(places) == "table" and places.weight or nil
-  local name = place and (SHARDED[tostring(place)] or "lora_B")
-  if not name or tostring(place) == "Replicate()" then return end
-  core.apply_style({module[name]}, dim, style.name, style.line, function()
-    return {weight = place}, {}
-  end)
 end
 
 -- ------------------------------------------------------------------------------------------ files
@@ -136,12 +172,12 @@ end
 
 local function last_part(path) return string.match(path, "[^.]*$") end
 
--- The paths, in others' files, of all Linear modules below that have no adapter.
+-- The paths, in others' files, of all modules below that could have an adapter and have none.
 local function others_below(module, list)
   local children = base.children(module)
   for i = 2, #children, 2 do
     local child = children[i]
-    if base.class(child) == base.Linear and not is_adapter[child] and not child.lora_A then
+    if KINDS[base.class(child)] and not is_adapter[child] and not adapter_of[child] then
       list[#list + 1] = core.weight_path(child)
     end
     others_below(child, list)
@@ -168,29 +204,39 @@ end
 -- describes them as PEFT's adapter_config.json does.
 function base.describe_adapters(model)
   if not config then return end
-  local paths, shown = {}, {}
+  local paths, shown, is_turned = {}, {}, false
   for i, adapter in ipairs(adapters) do
-    if not base.index(adapter.module) then
-      fail("lora: the Linear of line %d is not part of the model", base.line_of(adapter.module))
+    local module = adapter.module
+    if not base.index(module) then
+      fail("lora: the %s of line %d is not part of the model", base.class_name(module), base.line_of(module))
     end
-    core.name_adapter(adapter.module, adapter.module.lora_A, adapter.module.lora_B)
-    paths[i] = core.weight_path(adapter.module)
+    if base.class(module) == base.Embedding then
+      for _, key in ipairs{"lora_embedding_A", "lora_embedding_B"} do
+        core.name_adapter(module, module[key], key)
+      end
+    else
+      core.name_adapter(module, module.lora_A.weight, "lora_A.weight")
+      core.name_adapter(module, module.lora_B.weight, "lora_B.weight")
+      is_turned = adapter.kind.turned or false
+    end
+    if adapter.kind.turned then core.add_turned(module) end
+    paths[i] = core.weight_path(module)
   end
   for i, name in ipairs(targets(model, paths)) do shown[i] = text(name) end
   core.set_adapter(string.format('{"alpha_pattern": {}, "base_model_name_or_path": null, "bias": "none", '
-    .. '"fan_in_fan_out": false, "inference_mode": true, "init_lora_weights": true, "lora_alpha": %.17g, '
+    .. '"fan_in_fan_out": %s, "inference_mode": true, "init_lora_weights": true, "lora_alpha": %.17g, '
     .. '"lora_dropout": %.17g, "modules_to_save": null, "peft_type": "LORA", "r": %d, '
     .. '"rank_pattern": {}, "target_modules": [%s], "task_type": %s, "use_dora": false, '
-    .. '"use_rslora": %s}', config.alpha, config.dropout, config.rank, table.concat(shown, ", "),
+    .. '"use_rslora": %s}', is_turned, config.alpha, config.dropout, config.rank, table.concat(shown, ", "),
     config.task_type and text(config.task_type) or "null", config.use_rslora), config.scale)
 end
 
--- Called after the forward: a Linear whose weight is used without a call of it has no adapter's part.
+-- Called after the forward: a module whose weight is used without a call of it has no adapter's part.
 function base.check_adapters()
   for _, adapter in ipairs(adapters) do
     if not adapter.used then
-      fail("lora: no forward calls the Linear of line %d, so that its adapter has no effect: write "
-        .. "self.name(x) instead of F.linear(x, self.name.weight), or do not match it",
+      fail("lora: no forward calls the %s of line %d, so that its adapter has no effect: write self.name(x) "
+        .. "instead of a function of self.name.weight, or do not match it", base.class_name(adapter.module),
         base.line_of(adapter.module))
     end
   end

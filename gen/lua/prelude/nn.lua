@@ -292,8 +292,8 @@ nn.Linear = own_class("Linear", {"in_features", "out_features", "weight", "bias"
     return of.linear(x, self.weight, self.bias)
   end)
 
--- From now on the Linear's forward is adapter(linear, x).
-function base.set_adapter(linear, adapter) state_of[linear] = adapter end
+-- From now on the forward of the Linear, Conv1D or Embedding is adapter(module, x).
+function base.set_adapter(module, adapter) state_of[module] = adapter end
 
 -- nn.Conv1D(nf, nx, {init =}): transformers' layer of GPT-2: y = x W + b, with the weight [nx, nf].
 nn.Conv1D = own_class("Conv1D", {"nf", "nx", "weight", "bias"},
@@ -306,13 +306,14 @@ nn.Conv1D = own_class("Conv1D", {"nf", "nx", "weight", "bias"},
       bias = core.parameter("Conv1D", {outputs}, "constant", 0.0, 0.0),
     }
   end,
-  function(self, _, x)
+  function(self, adapter, x)
     check_input(x, "Conv1D")
     local from, of = core.shape(x), core.shape(self.weight)
     if #from < 1 or from[#from] ~= of[1] then
       base.misfit("Conv1D: an input of shape %s does not fit a weight of shape %s, which takes %d "
         .. "numbers in the input's last dimension", base.shape_text(from), base.shape_text(of), of[1])
     end
+    if adapter then return adapter(self, x) end
     return base.project(x, self.weight, self.bias, true)
   end)
 
@@ -332,8 +333,9 @@ nn.Embedding = own_class("Embedding", {"num_embeddings", "embedding_dim", "weigh
       weight = core.parameter("Embedding", {rows, size}, beginning(init, "Embedding", "normal", 0.0, 1.0)),
     }
   end,
-  function(self, _, ids)
+  function(self, adapter, ids)
     check_input(ids, "Embedding")
+    if adapter then return adapter(self, ids) end
     return of.embedding(ids, self.weight)
   end)
 

@@ -462,6 +462,13 @@ plan.parallelize = core.unwatched(function(module, mesh, styles, options)
   return module
 end)
 
+-- Called before the model is part of the graph: what has adapters has them in the same parts.
+function base.part_adapters()
+  for _, s in ipairs(styled) do
+    for _, module in ipairs(s[1]) do base.part_adapter(module, s[3]) end
+  end
+end
+
 -- Called when the model is part of the graph: adds the styles of its modules.
 base.lower_styles = core.unwatched(function()
   local dims = {}

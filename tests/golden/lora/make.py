@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes what tests/lora.sh compares with. Needs PyTorch and PEFT (2.13 and 0.21 made it).
+"""Writes what tests/lora.sh compares with. Needs PyTorch, PEFT and transformers (2.13, 0.21 and 5.23 made it).
 
   model.safetensors            the weights of tests/lora/plan.lua, under the names that it gives them for others
   data.safetensors             one batch; some labels are ignored
@@ -7,14 +7,17 @@
   trained.safetensors          the same after 20 steps
   merged.safetensors           the weights with these merged, by merge_and_unload
   outputs.safetensors          what the model with these gives for the batch
-  losses.tsv                   for each way of tests/lora.sh: bytes of its trained parameters, then 20 losses"""
+  losses.tsv                   for each way of tests/lora.sh: bytes of its trained parameters, then 20 losses
+  projections/                 model, adapter, trained and merged of tests/lora/projections.lua, with the same data"""
 import copy
 import os
+import tempfile
 
 import torch
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from torch.nn import functional as F
+from transformers.pytorch_utils import Conv1D
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 D, H = 12, 22
@@ -54,6 +57,42 @@ class Model(torch.nn.Module):
         return self.lm_head(x)
 
 
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.c_attn, self.c_proj = torch.nn.LayerNorm(D), Conv1D(3 * D, D), Conv1D(D, D)
+        self.gate_up, self.down = torch.nn.Linear(D, 32), torch.nn.Linear(16, D)
+
+    def forward(self, x):
+        q, k, v = (y.view(12, 5, 3, 4).transpose(1, 2) for y in self.c_attn(self.norm(x)).split(D, 2))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.c_proj(y.transpose(1, 2).reshape(12, 5, D))
+        gate, up = self.gate_up(x).chunk(2, 2)
+        return x + self.down(F.silu(gate) * up)
+
+
+class Projections(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.wte, self.head = torch.nn.Embedding(30, D), torch.nn.Linear(D, 7, bias=False)
+        self.h = torch.nn.ModuleList(Block() for _ in range(2))
+
+    def forward(self, ids):
+        x = self.wte(ids)
+        for block in self.h:
+            x = block(x)
+        return self.head(x)
+
+
+class Outer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.transformer = Projections()
+
+    def forward(self, ids):
+        return self.transformer(ids)
+
+
 def write(name, tensors):
     save_file({k: v.detach().clone().contiguous() for k, v in tensors.items()}, os.path.join(HERE, name))
 
@@ -83,16 +122,23 @@ write("model.safetensors", base.state_dict())
 write("data.safetensors", {"input": ids.int(), "target": targets.int()})
 
 lines = []
-lora = get_peft_model(copy.deepcopy(base), LoraConfig(
-    r=3, lora_alpha=6, target_modules=["up_proj", "down_proj", "lm_head"]))
-lora.save_pretrained(os.path.join(HERE, "adapter"))
-os.remove(os.path.join(HERE, "adapter", "README.md"))
-lines.append(train("lora", lora, ids, targets))
-lora.save_pretrained(os.path.join(HERE, "after"))
-write("trained.safetensors", load_file(os.path.join(HERE, "after", "adapter_model.safetensors")))
-for name in os.listdir(os.path.join(HERE, "after")):
-    os.remove(os.path.join(HERE, "after", name))
-os.rmdir(os.path.join(HERE, "after"))
+
+
+def adapt(to, way, model, modules):
+    """Writes PEFT's adapters of these modules before and after training; gives the model and its line."""
+    os.makedirs(os.path.join(HERE, to), exist_ok=True)
+    lora = get_peft_model(model, LoraConfig(r=3, lora_alpha=6, target_modules=modules))
+    lora.save_pretrained(os.path.join(HERE, to, "adapter"))
+    os.remove(os.path.join(HERE, to, "adapter", "README.md"))
+    line = train(way, lora, ids, targets)
+    with tempfile.TemporaryDirectory() as after:
+        lora.save_pretrained(after)
+        write(os.path.join(to, "trained.safetensors"), load_file(os.path.join(after, "adapter_model.safetensors")))
+    return lora, line
+
+
+lora, line = adapt("", "lora", copy.deepcopy(base), ["up_proj", "down_proj", "lm_head"])
+lines.append(line)
 write("outputs.safetensors", {"output": lora(ids)})
 write("merged.safetensors", lora.merge_and_unload().state_dict())
 
@@ -102,5 +148,12 @@ for name, parameter in bias.named_parameters():
 lines.append(train("bias", bias, ids, targets))
 lines.append(train("smooth", copy.deepcopy(base), ids, targets, smooth=0.1))
 lines.append(train("z", copy.deepcopy(base), ids, targets, smooth=0.1, z=1e-2))
+
+projections = Outer()
+os.makedirs(os.path.join(HERE, "projections"), exist_ok=True)
+write("projections/model.safetensors", projections.state_dict())
+lora, line = adapt("projections", "projections", projections, ["wte", "c_attn", "c_proj", "gate_up"])
+lines.append(line)
+write("projections/merged.safetensors", lora.merge_and_unload().state_dict())
 with open(os.path.join(HERE, "losses.tsv"), "w") as file:
     file.write("\n".join(lines) + "\n")
