@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Each optimizer of tests/training/plan.lua does what that of PyTorch does (tests/golden/training/optimizers.tsv):
-# losses and learning rates of twenty steps, and the weights at the end, or their moving average; on one rank and
-# on several, on the CPU and on the stand-in for CUDA.
+# losses and learning rates of twenty steps, and the weights at the end, or their moving average as --ema exports
+# it; on one rank and on several, on the CPU and on the stand-in for CUDA.
 #   OPTIMIZERS="Lion"     only programs that this matches (an extended regular expression)
 . "$(dirname "$0")/common.sh"
 . "$root/tests/programs.sh"
@@ -17,15 +17,14 @@ programs=(
 
 field() { sed -n "s/.*\"$1\": *\([-+.0-9eE]*\)[,}].*/\1/p" "$2"; }
 
-# squares FILE PREFIX: the sum of the squares of the tensors whose names begin so, in a safetensors file; with
-# no prefix of the parameters.
+# squares FILE: the sum of the squares of the parameters in a safetensors file.
 squares() {
-  python3 - "$1" "$2" << 'END'
+  python3 - "$1" << 'END'
 import array, json, struct, sys
 data = open(sys.argv[1], "rb").read()
 n = struct.unpack("<Q", data[:8])[0]
-names = {name: t for name, t in json.loads(data[8:8 + n]).items() if name.startswith(sys.argv[2])}
-names = {name: t for name, t in names.items() if name != "__metadata__" and (sys.argv[2] or "optim." not in name)}
+names = {name: t for name, t in json.loads(data[8:8 + n]).items() if name != "__metadata__"}
+names = {name: t for name, t in names.items() if not name.startswith("optim.")}
 total = 0.0
 for t in names.values():
     a = array.array("f", data[8 + n + t["data_offsets"][0]:8 + n + t["data_offsets"][1]])
@@ -56,17 +55,18 @@ make_runtime cuda > "$WORK/runtime.log" 2>&1 || { cat "$WORK/runtime.log"; fail 
 
 # check NAME TARGET OPTIMIZER DEFINITIONS...
 check() {
-  local name=$1 target=$2 optimizer=$3 size arguments=() of="" kind=plain
+  local name=$1 target=$2 optimizer=$3 size arguments=() kind=plain from more=()
   shift 3
   for size; do arguments+=(-D "$size"); done
   [ "$target" = cpu ] || kind=cuda
-  [ "$optimizer" != own ] || of=optim.ema.
+  from=$WORK/$name.saved
+  [ "$optimizer" != own ] || from=$WORK/$name.averages more=(--ema --export "$WORK/$name.averages")
   "$TPGEN" tests/training/plan.lua --target "$target" -o "$WORK/$name" -D "how=$optimizer" -D steps=20 "${arguments[@]}" ||
     { fail "$name: tpgen"; return; }
   make_ranks "$WORK/$name" $kind || { fail "$name does not compile"; return; }
   start "$WORK/$name" "$WORK/$name" --weights "$facts/model.safetensors" --data "$facts/text.txt" \
-    --save "$WORK/$name.saved" || { fail "$name ended with status $?"; return; }
-  same "$name" "$optimizer" "$(squares "$WORK/$name.saved/model.safetensors" "$of")" || fail "$name: other numbers"
+    --save "$WORK/$name.saved" "${more[@]}" || { fail "$name ended with status $?"; return; }
+  same "$name" "$optimizer" "$(squares "$from/model.safetensors")" || fail "$name: other numbers"
 }
 
 checked=0

@@ -73,6 +73,40 @@ start "$WORK/dryplain" "$WORK/random" "${held[@]}" --validate-every 3 || fail ra
 start "$WORK/dryplain" "$WORK/undisturbed" || fail undisturbed
 cmp "$WORK/random.losses" "$WORK/undisturbed.losses" || fail "random inputs do not come back"
 
+# ---- the moving average of the weights -------------------------------------------------------------------
+
+# averages NAME KIND ARGUMENTS...: --ema validates what --export writes, and training goes on with the same bits.
+averages() {
+  local name=$1
+  make "$name" "$2" $plan -D last=smaller -D ema=0.8 "${@:3}" || return
+  start "$WORK/$name" "$WORK/$name" "${given[@]}" "${held[@]}" --validate-every 5 --ema --export "$WORK/$name.ema" || { fail "$name"; return; }
+  start "$WORK/$name" "$WORK/$name.own" "${given[@]}" "${held[@]}" --validate-every 5 --export "$WORK/$name.last" || { fail "$name"; return; }
+  "$TOOLS/compare_safetensors" "$WORK/$name.saved/model.safetensors" "$WORK/$name.own.saved/model.safetensors" 0 || fail "$name: --ema changes the training"
+  local way
+  for way in ema last; do
+    start "$WORK/$name" "$WORK/$name.$way" --weights "$WORK/$name.$way" "${held[@]}" --steps 0 --ema || { fail "$name.$way"; return; }
+  done
+  [ "$(validated "$WORK/$name" | tail -n 1)" = "$(validated "$WORK/$name.ema")" ] || fail "$name: --ema validates other weights"
+  [ "$(validated "$WORK/$name.own" | tail -n 1)" = "$(validated "$WORK/$name.last")" ] || fail "$name: a validation of other weights"
+  ! diff <(validated "$WORK/$name") <(validated "$WORK/$name.own") > /dev/null || fail "$name: --ema changes nothing"
+}
+averages ema_one plain
+averages ema_zero1 plain -D zero=1 -D dp=2
+averages ema_zero2 plain -D zero=2 -D dp=3
+averages ema_sharded plain -D zero=3 -D dp=2 -D tp=2
+averages ema_cuda cuda -D zero=1 -D dp=2
+validated "$WORK/ema_one" > "$WORK/averages.golden"
+for name in zero1 zero2 sharded cuda; do
+  validated "$WORK/ema_$name" > "$WORK/averages.validated"
+  same_losses "ema_$name" "$WORK/averages.validated" "$WORK/averages.golden" 1e-5
+done
+# It goes on behind a checkpoint.
+start "$WORK/ema_one" "$WORK/half" "${given[@]}" --steps 7 &&
+  start "$WORK/ema_sharded" "$WORK/rest" --load "$WORK/half.saved" --data "$data/data.safetensors" --ema --export "$WORK/rest.ema" ||
+  fail "an average behind a checkpoint"
+"$TOOLS/compare_safetensors" "$WORK/rest.ema/model.safetensors" "$WORK/ema_one.ema/model.safetensors" 1e-5 ||
+  fail "another average behind a checkpoint"
+
 # ---- the best, the last, and the end ---------------------------------------------------------------------
 
 # steps_in FOLDER: which step each of its checkpoints is of.
@@ -131,6 +165,8 @@ refuses() {
 refuses one "--keep best wants --validate FILE" --keep best
 refuses one "--stop-after wants --validate FILE" --stop-after 3
 refuses one "validation.none: cannot open" --validate "$WORK/validation.none"
+refuses one "--ema: this program keeps no moving average of its weights" --ema --export "$WORK/none"
+refuses ema_one "--ema wants --export, --export-adapter or --validate" --ema
 make pending plain $plan -D last=smaller -D accumulate=2 -D dp=2
 refuses pending "this program cannot validate: its loss is whole after the last batch of a step alone. Say validate = {}" "${held[@]}"
 
