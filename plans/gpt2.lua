@@ -4,6 +4,7 @@
 --   tpgen plans/gpt2.lua -o out/ -D config=gpt2/config.json -D tp=2 -D seq=1024
 --   out/run.sh --weights gpt2 --data train.bin
 --
+-- -D dropout, embed_dropout and attention_dropout are the file's resid_pdrop, embd_pdrop and attn_pdrop.
 -- Settings of the model are below, those of the mesh and of training in lib/.
 
 local settings, parallel, training, attention = require "lib.settings", require "lib.parallel",
@@ -18,7 +19,7 @@ local function from_config(path)
   return {
     dim = need("n_embd"), n_layers = need("n_layer"), n_heads = need("n_head"), hidden = at.n_inner,
     vocab = need("vocab_size"), positions = need("n_positions"), eps = at.layer_norm_epsilon,
-    dropout = at.resid_pdrop, tied = at.tie_word_embeddings,
+    dropout = at.resid_pdrop, embed_dropout = at.embd_pdrop, attention_dropout = at.attn_pdrop, tied = at.tie_word_embeddings,
   }
 end
 
@@ -29,6 +30,7 @@ local dim, n_layers, n_heads = whole("dim"), whole("n_layers"), whole("n_heads")
 local hidden, vocab, positions = whole("hidden", 4 * dim), whole("vocab"), whole("positions")
 local seq, eps = whole("seq", positions), setting("eps", 1e-5)
 local dropout, tied = setting("dropout", 0), flag("tied", true)
+local embed_dropout, attention_dropout = setting("embed_dropout", 0), setting("attention_dropout", 0)
 local p = parallel.open(of)
 
 -- ------------------------------------------------------------------------------------- the model
@@ -44,7 +46,8 @@ local Attention = nn.module("Attention", function(self)
   function self:forward(x)
     local q, k, v = self.c_attn(x):chunk(3, -1)
     local function heads(y) return attention.split(y, dim // n_heads) end
-    local y = F.scaled_dot_product_attention(heads(q), heads(k), heads(v), {is_causal = true})
+    local y = F.scaled_dot_product_attention(heads(q), heads(k), heads(v),
+      {is_causal = true, dropout_p = attention_dropout})
     return self.c_proj(attention.join(y))
   end
 end)
@@ -66,7 +69,7 @@ end)
 local GPT2 = nn.module("GPT2", function(self)
   self.wte = nn.Embedding(vocab, dim, {init = nn.init.normal(0, INNER)})
   self.wpe = nn.Embedding(positions, dim, {init = nn.init.normal(0, INNER)})
-  self.drop = nn.Dropout(dropout)
+  self.drop = nn.Dropout(embed_dropout)
   self.h = attention.layers(n_layers, Block)
   self.ln_f = nn.LayerNorm(dim, {eps = eps})
   self.lm_head = tied and attention.Tied() or nn.Linear(dim, vocab, {bias = false})

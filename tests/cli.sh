@@ -142,6 +142,17 @@ echo "mine" > "$out/notes.txt"
   fail "there is no note of a mesh dimension that shards nothing"
 [ -z "$("$TPGEN" tests/dump/idle.lua -o "$WORK/idle" -D tp=1 2>&1)" ] || fail "there is a note without a reason"
 
+# So does one of classes that could be either of two dimensions, unless the plan says which.
+square='local M = nn.module("M", function(self) function self:forward(x) return F.cross_entropy(x, x:argmax(2)%s) end end)
+return infer{model = M(), batch = {input = randn{4, 6, 6}}}'
+# shellcheck disable=SC2059
+printf "$square" "" > "$WORK/square.lua"
+"$TPGEN" "$WORK/square.lua" -o "$WORK/square" 2>&1 |
+  grep -q 'square.lua:1: note: the classes of the shape \[4, 6, 6\] are dimension 1, as in PyTorch' || fail "there is no note of classes"
+# shellcheck disable=SC2059
+printf "$square" ", {dim = -1}" > "$WORK/square.lua"
+[ -z "$("$TPGEN" "$WORK/square.lua" -o "$WORK/square" 2>&1)" ] || fail "there is a note of classes without a reason"
+
 # A failed write leaves the old output complete and no file next to it.
 "$TPGEN" "$toy" -o "$out" -D tp=2
 before=$(cat "$out"/*.c "$out"/*.txt | cksum)

@@ -209,6 +209,6 @@ int main(int argc, char **argv)
   explain();
   emit();
   write_files(plan_shown(), plan_options->hash);
-  tell_idle();
+  tell_notes();
   return 0;
 }

@@ -125,6 +125,7 @@
   FIELD(REAL,      adapter_scale, "adapter_scale") \
   FIELD(TEXT,      turned,        "turned") \
   FIELD(TEXT,      weights,       "weights") \
+  FIELD(TEXT,      notes,         "notes") \
   FIELD(INT,       validate_every, "validate_every") \
   FIELD(INT,       validate_steps, "validate_steps")
 

@@ -63,6 +63,7 @@ struct plan_options {
   const char *adapter;         /* PEFT's adapter_config.json of the plan's adapters, or NULL */
   double adapter_scale;        /* the weight that is adapted is W + scale B A */
   const char *turned;          /* weights, a line each, to which B A is added the other way round */
+  const char *notes;           /* to the user, a line each, or NULL */
   const char *weights;         /* a file of initial values, or NULL */
   int validate_every;          /* a validation after so many steps; 0: the runtime says */
   int validate_steps;          /* of so many batches; 0: of all */

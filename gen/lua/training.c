@@ -4,6 +4,7 @@
 
 #include <lauxlib.h>
 #include <lua.h>
+#include <string.h>
 
 /* The value, or a copy if it is an input, a parameter, or an output already. */
 static int own_value(int value)
@@ -229,6 +230,18 @@ static int set_prefetch(lua_State *L)
   return 0;
 }
 
+/* note(message): tpgen tells it at its end, once for a line of the plan. */
+static int note(lua_State *L)
+{
+  const char *before = plan_options->notes ? plan_options->notes : "";
+  const int line = sandbox->line;
+  const char *at = text("%s:%d: note: ", printable(file_of_line(plan_options->path, line)),
+                        line % LINES_OF_FILE);
+  if (!strstr(before, at))
+    plan_options->notes = text("%s%s%s\n", before, at, printable(luaL_checkstring(L, 1)));
+  return 0;
+}
+
 void set_training_bindings(lua_State *L)
 {
   static const luaL_Reg functions[] = {{"set_loss", set_loss},
@@ -243,6 +256,7 @@ void set_training_bindings(lua_State *L)
                                        {"set_adapter", set_adapter},
                                        {"set_buckets", set_buckets},
                                        {"set_prefetch", set_prefetch},
+                                       {"note", note},
                                        {"begin", begin},
                                        {"end_", end},
                                        {NULL, NULL}};

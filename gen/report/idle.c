@@ -1,5 +1,6 @@
 /* idle.c: dimensions of the mesh along which nothing is cut: all ranks along one do the same work.
-   That is correct but useless, and seldom intended. plan.txt says so, and so does tpgen at its end.
+   That is correct but useless, and seldom intended. plan.txt says so, and so does tpgen at its end,
+   behind the notes of the front end.
  */
 #include "report/report.h"
 
@@ -20,8 +21,9 @@ char *idle_text(int dim)
               printable(graph->mesh.name[dim]), graph->mesh.size[dim]);
 }
 
-void tell_idle(void)
+void tell_notes(void)
 {
+  if (plan_options->notes) fputs(plan_options->notes, stderr);
   for (int d = 0; d < graph->mesh.ndim; d++) {
     const char *idle = idle_text(d);
     if (idle)

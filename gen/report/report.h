@@ -95,10 +95,10 @@ int64_t bytes_brought(const struct op *op);
 
 /* -------------------------------------------------------------------------------------- idle.c */
 
-/* The note about a dimension of the mesh along which nothing is cut, or NULL; and the notes
-   about all of them, on standard error. */
+/* The note about a dimension of the mesh along which nothing is cut, or NULL; and all notes, also
+   those of the front end, on standard error. */
 char *idle_text(int dim);
-void tell_idle(void);
+void tell_notes(void);
 
 /* ------------------------------------------------------------------------------------- order.c */
 

@@ -31,14 +31,9 @@ function M.options(of, p, options, adamw)
   return all
 end
 
--- Of logits [batch, sequence, vocabulary]: all tokens are one list where the shape alone does not tell
--- which dimension has the classes.
+-- Of logits [batch, sequence, vocabulary].
 function M.next_token_loss(logits, batch)
-  local target = batch.target
-  if logits:size(1) == logits:size(2) then
-    logits, target = logits:flatten(0, 1), target:flatten(0, 1)
-  end
-  return F.cross_entropy(logits, target)
+  return F.cross_entropy(logits, batch.target, {dim = -1})
 end
 
 return M

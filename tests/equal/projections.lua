@@ -1,6 +1,7 @@
 -- Fused projections: q, k and v, or gate and up, side by side in one weight, cut part by part: equal parts in
 -- GPT-2's layout [in, out], parts of several sizes for grouped queries, without a bias, parts that the model
--- takes by views, a projection that it takes as a whole, and one that two modules share.
+-- takes by views, a projection that it takes as a whole, and one that two modules share. Weights of attention are
+-- dropped, the same on every mesh.
 -- mesh: tp=2
 -- mesh: tp=3
 -- mesh: dp=2 tp=2
@@ -21,7 +22,7 @@ local Attention = nn.module("Attention", function(self)
     local b, t = x.shape[1], x.shape[2]
     local q, k, v = self.c_attn(x):split(DIM, 2)
     local function heads(y) return y:view(b, t, HEADS, HEAD):transpose(1, 2) end
-    local y = F.scaled_dot_product_attention(heads(q), heads(k), heads(v), {is_causal = true})
+    local y = F.scaled_dot_product_attention(heads(q), heads(k), heads(v), {is_causal = true, dropout_p = 0.2})
     return self.c_proj(y:transpose(1, 2):reshape(b, t, DIM))
   end
 end)

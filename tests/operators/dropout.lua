@@ -1,5 +1,5 @@
 -- Dropout: which elements are left out depends on the seed, the step, the call and the element's place
--- in the whole tensor alone, and the gradient leaves out the same. Three equal layers draw numbers of
+-- in the whole tensor alone, and the gradient leaves out the same; so it is with weights of attention. Three equal layers draw numbers of
 -- their own each. In inference nothing is left out.
 local S = {6, 4, 10}
 input("x", S)
@@ -20,6 +20,15 @@ case("layers", S, function(t)
   local x = t.x
   for _, layer in ipairs(layers) do x = layer(x) end
   return x
+end)
+-- Weights of attention: of grouped heads, without a mask; and of one head, causal.
+case("attention", {6, 2, 4, 5}, function(t)
+  local q, k = t.x:view(6, 4, 2, 5):transpose(1, 2), t.y:narrow(2, 0, 5):unsqueeze(1)
+  return F.scaled_dot_product_attention(q, k, k * 2, {dropout_p = 0.3, enable_gqa = true})
+end)
+case("causal_attention", {6, 1, 4, 10}, function(t)
+  local x, y = t.x:unsqueeze(1), t.y:unsqueeze(1)
+  return F.scaled_dot_product_attention(x, y, y, {dropout_p = 0.5, is_causal = true})
 end)
 case("never", S, function(t) return t.x:dropout(0) + t.y:dropout(0.5, false) end)
 case("always", S, function(t) return t.x:dropout(1) end)

@@ -75,32 +75,36 @@ local function without_dimension(shape, d)
   return rest
 end
 
--- x with the classes last, where PyTorch has them as dimension 1 of [n, classes, ...]: the targets'
--- shape decides.
-local function with_classes_last(x, there)
-  local shape = core.shape(x)
-  local last = #shape > 0 and base.same_shape(there, without_dimension(shape, #shape - 1))
-  local second = #shape > 2 and base.same_shape(there, without_dimension(shape, 1))
-  if last and second then
-    misfit("the classes of the shape %s may be dimension 1 or the last one, by the targets' shape %s: "
-      .. "flatten it to [n, classes]", shape_text(shape), shape_text(there))
+-- The dimension of the classes: `dim`, if it is given. Else it is dimension 1 where the targets' shape fits
+-- that, as in PyTorch; and the last one where only that fits.
+local function classes_dimension(shape, there, dim)
+  local function fits(d) return base.same_shape(there, without_dimension(shape, d)) end
+  if dim ~= nil then
+    local d = dimension(shape, dim)
+    if fits(d) then return d end
+    misfit("targets of shape %s do not fit the shape %s with the classes in dimension %d", shape_text(there),
+      shape_text(shape), d)
   end
-  if last then return x end
-  if not second then
-    misfit("targets of shape %s do not fit the shape %s: targets have its dimensions without that of the "
-      .. "classes, which is dimension 1 or the last one", shape_text(there), shape_text(shape))
+  local last = #shape - 1
+  if last > 1 and fits(1) then
+    if fits(last) then
+      core.note(string.format("the classes of the shape %s are dimension 1, as in PyTorch; by the targets' "
+        .. "shape they could be the last one, too: dim = 1 or dim = -1 says which", shape_text(shape)))
+    end
+    return 1
   end
-  local order = {0}
-  for d = 2, #shape - 1 do order[d] = d end
-  order[#shape] = 1
-  return raw.permute(x, order)
+  if last >= 0 and fits(last) then return last end
+  misfit("targets of shape %s do not fit the shape %s: targets have its dimensions without that of the "
+    .. "classes, which is dimension 1 or the last one", shape_text(there), shape_text(shape))
 end
 
 -- x with the classes last, and the targets, their numbers.
-local function classes_and_targets(x, targets, ignored)
-  x = with_classes_last(x, core.shape(base.need_whole(targets, "the targets")))
-  local shape = core.shape(x)
-  return x, base.indices(targets, "the targets", shape[#shape], ignored)
+local function classes_and_targets(x, targets, ignored, dim)
+  local d = classes_dimension(core.shape(x), core.shape(base.need_whole(targets, "the targets")), dim)
+  local last, order = #core.shape(x) - 1, {}
+  for i = 0, last do order[i + 1] = i end
+  if d < last then x = raw.permute(x, table.move({table.remove(order, d + 1)}, 1, 1, last + 1, order)) end
+  return x, base.indices(targets, "the targets", core.shape(x)[last + 1], ignored)
 end
 
 -- The weight of each target's class: [..., 1]; nil if classes have none.
@@ -150,13 +154,13 @@ local function loss_of_shares(logits, target, weight, how, smoothing)
   return finished(y, how)
 end
 
--- cross_entropy(logits, targets, {weight =, ignore_index =, reduction =, label_smoothing =, z_loss =}):
--- logits [..., classes], or as PyTorch has them [n, classes, ...]. z_loss: so many times the square of
--- the logarithm of the sum of all exponentials is added to the loss of each target that counts. If the classes are sharded over
+-- cross_entropy(logits, targets, {weight =, ignore_index =, reduction =, label_smoothing =, z_loss =,
+-- dim =}): logits [n, classes, ...], as PyTorch has them, or [..., classes]. z_loss: so many times the square
+-- of the logarithm of the sum of all exponentials is added to the loss of each target that counts. If the classes are sharded over
 -- ranks, each has a part of the sums and some of the targets' logits; as these are few, every rank
 -- gets all of them at once.
 method("cross_entropy", function(input, target, weight, size_average, ignore_index, reduce, reduction,
-    label_smoothing, z_loss)
+    label_smoothing, z_loss, dim)
   local how, ignored = reduction_of(reduction), ignored_of(ignore_index)
   local smoothing = base.number_or(label_smoothing, 0.0, "label_smoothing")
   if smoothing < 0 or smoothing > 1 then misfit("label_smoothing must be from 0 to 1, not %g", smoothing) end
@@ -168,7 +172,7 @@ method("cross_entropy", function(input, target, weight, size_average, ignore_ind
     return loss_of_shares(logits, target, weight, how, smoothing)
   end
   local targets
-  logits, targets = classes_and_targets(logits, target, ignored)
+  logits, targets = classes_and_targets(logits, target, ignored, dim)
   local shape = core.shape(logits)
   local d, classes = #shape - 1, shape[#shape]
   local weights = weights_of(targets, weight, classes)
@@ -190,10 +194,10 @@ method("cross_entropy", function(input, target, weight, size_average, ignore_ind
   return raw.add(lost(y, targets, how, ignored, weights), lost(squares, targets, how, ignored))
 end)
 
--- nll_loss(log_probabilities, targets, {weight =, ignore_index =, reduction =})
-method("nll_loss", function(input, target, weight, size_average, ignore_index, reduce, reduction)
+-- nll_loss(log_probabilities, targets, {weight =, ignore_index =, reduction =, dim =})
+method("nll_loss", function(input, target, weight, size_average, ignore_index, reduce, reduction, dim)
   local how, ignored = reduction_of(reduction), ignored_of(ignore_index)
-  local x, targets = classes_and_targets(base.need_floating(input), target, ignored)
+  local x, targets = classes_and_targets(base.need_floating(input), target, ignored, dim)
   local weights = weights_of(targets, weight, core.shape(x)[#core.shape(x)])
   local y = raw.neg(wide(picked(x, targets)))
   if weights then y = raw.mul(y, weights) end

@@ -148,6 +148,9 @@ def losses():
             cross_entropy_both=cross(x, classes, label_smoothing=0.1, weight=weight, reduction="none").view(4, 6),
             cross_entropy_smooth_sparse=cross(x, sparse, label_smoothing=0.1, weight=weight, ignore_index=-1),
             cross_entropy_second=F.cross_entropy(x, second.long()),
+            cross_entropy_square=F.cross_entropy(x[:, :5], classes.view(4, 6)[:, :5]),
+            cross_entropy_last=cross(x[:, 1:], classes.view(4, 6)[:, :5].flatten()),
+            nll_square=F.nll_loss(y[:, :5], classes.view(4, 6)[:, :5], reduction="none"),
             cross_entropy_shares=F.cross_entropy(x.flatten(0, 1), share.softmax(1), label_smoothing=0.1, weight=weight),
             nll_weight=F.nll_loss(x.reshape(-1, 5), classes, weight), mse_sum=F.mse_loss(x, y, reduction="sum"),
             mse_weight=F.mse_loss(x, y, weight=weight.expand(4, 6, 5)), l1=F.l1_loss(x, y),
@@ -368,6 +371,12 @@ def dropout():
         layers = x
         for _ in range(3):
             layers = drop(layers * 1.5, 0.25) + layers
+
+        def attention(q, k, v, p, mask=0):
+            return drop((q @ k.transpose(2, 3) / q.shape[3] ** 0.5 + mask).softmax(3), p) @ v
+        k, x1, y1 = y[:, None, :, :5], x[:, None], y[:, None]
+        found.update(attention=attention(x.view(6, 4, 2, 5).transpose(1, 2), k, k * 2, 0.3),
+                     causal_attention=attention(x1, y1, y1, 0.5, torch.full((4, 4), -torch.inf).triu(1)))
         return dict(found, layers=layers, never=x + y, always=x * 0 if step else x)
     return t, f
 
