@@ -137,6 +137,7 @@ const struct program program = {
     .validate_steps = 0,
     .adapter = NULL,
     .adapter_scale = 0,
+    .turned = NULL,
     .flops = 57600,
     .arithmetic = FLOAT32,
     .learning_rate = learning_rate,
