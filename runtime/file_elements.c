@@ -105,6 +105,6 @@ bool elements_read(const struct kept *kept, const struct member *m, const struct
   const char *dtype = kept->entry->dtype;
   if (widens(t, dtype)) return read_widened(kept, slice, from, count, to, sum, why);
   if (narrows(t, dtype)) return read_narrowed(kept, slice, from, count, to, why);
-  if (numbers_are(t)) return numbers_read(kept, m, slice, from, count, to, why);
+  if (numbers_take(t, dtype)) return numbers_read(kept, m, slice, from, count, to, why);
   return read_as_is(kept, slice, from, count, to, sum, why);
 }

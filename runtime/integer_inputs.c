@@ -53,9 +53,15 @@ static const struct kind *kind_of(const char *dtype)
   return NULL;
 }
 
+// Whether it is a parameter that may stand for whole numbers: a buffer of indices, say.
+static bool holds_counts(const struct tensor *t)
+{
+  return t->role == PARAMETER && t->type == F32;
+}
+
 bool numbers_take(const struct tensor *t, const char *dtype)
 {
-  return numbers_are(t) && kind_of(dtype);
+  return (numbers_are(t) || holds_counts(t)) && kind_of(dtype);
 }
 
 // Little-endian, like the files.
@@ -71,13 +77,18 @@ static int64_t number_at(const unsigned char *bytes, const struct kind *kind, bo
 
 static bool fits_type(int64_t x, enum type type)
 {
+  const int64_t exact = 1 << 24; // float32 has all whole numbers up to here
+  if (type == F32) return x >= -exact && x <= exact;
   return type == BOOL ? x == 0 || x == 1 : type == I64 || (x >= INT32_MIN && x <= INT32_MAX);
 }
 
 static void store(enum type type, int64_t x, void *to, size_t i)
 {
   const int32_t narrow = (int32_t)x;
-  if (type == I64)
+  const float real = (float)x;
+  if (type == F32)
+    memcpy((char *)to + i * sizeof real, &real, sizeof real);
+  else if (type == I64)
     memcpy((char *)to + i * sizeof x, &x, sizeof x);
   else if (type == I32)
     memcpy((char *)to + i * sizeof narrow, &narrow, sizeof narrow);
@@ -94,9 +105,10 @@ static bool misfit(const struct kept *kept, const struct member *m, const struct
   snprintf(number, sizeof number, is_huge ? "%" PRIu64 : "%" PRId64, x);
   return failed(why, "%s: %s is %s, %s", kept->file->path, place_text(m, slice, i, at, place),
                 number,
-                type == BOOL  ? "but the program takes a truth there, 0 or 1"
-                : type == I32 ? "which is no int32, as the program takes it"
-                              : "which is no int64, as the program takes it");
+                type == F32    ? "which float32 does not hold exactly"
+                : type == BOOL ? "but the program takes a truth there, 0 or 1"
+                : type == I32  ? "which is no int32, as the program takes it"
+                               : "which is no int64, as the program takes it");
 }
 
 bool numbers_read(const struct kept *kept, const struct member *m, const struct slice *slice,

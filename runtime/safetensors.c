@@ -339,7 +339,10 @@ bool safetensors_open(struct safetensors *file, const char *path, struct failure
 
 void safetensors_close(struct safetensors *file)
 {
-  for (size_t i = 0; i < file->count; i++) free((void *)(uintptr_t)file->entries[i].shape);
+  for (size_t i = 0; i < file->count; i++) {
+    free((void *)(uintptr_t)file->entries[i].shape);
+    free((void *)(uintptr_t)file->entries[i].strides);
+  }
   free(file->entries);
   json_decref(file->header);
   if (file->fd >= 0) close(file->fd);
@@ -397,6 +400,46 @@ struct run slice_run(const struct slice *slice, size_t from, size_t most)
   return (struct run){first + within, left < most ? left : most};
 }
 
+// The place of an element among the bytes of a tensor with strides, in elements.
+static uint64_t strided_place(const struct entry *entry, uint64_t element)
+{
+  uint64_t place = 0;
+  for (size_t d = entry->ndim; d-- > 0;) {
+    const uint64_t size = (uint64_t)entry->shape[d];
+    place += element % size * (uint64_t)entry->strides[d];
+    element /= size;
+  }
+  return place;
+}
+
+// Elements `first` .. first + count - 1 of a tensor with strides. They lie anywhere: all that is
+// between the first and the last is read at once where that is little more, else each by itself.
+static bool read_strided(const struct safetensors *file, const struct entry *entry, uint64_t first,
+                         size_t count, char *to, struct failure *why)
+{
+  enum { LITTLE_MORE = 8, MOST = 1 << 26 };
+  const size_t size = safetensors_bits(entry->dtype) / 8;
+  uint64_t low = UINT64_MAX, high = 0;
+  for (size_t i = 0; i < count; i++) {
+    const uint64_t place = strided_place(entry, first + i);
+    if (place < low) low = place;
+    if (place > high) high = place;
+  }
+  const uint64_t bytes = count ? (high - low + 1) * size : 0;
+  char *between = bytes < MOST && bytes / LITTLE_MORE <= count * size ? malloc(bytes + 1) : NULL;
+  const uint64_t at = file->data + entry->begin;
+  bool ok = !between || read_bytes(file->fd, file->path, at + low * size, between, bytes, why);
+  for (size_t i = 0; ok && i < count; i++) {
+    const uint64_t place = strided_place(entry, first + i);
+    if (between)
+      memcpy(to + i * size, between + (place - low) * size, size);
+    else
+      ok = read_bytes(file->fd, file->path, at + place * size, to + i * size, size, why);
+  }
+  free(between);
+  return ok;
+}
+
 bool safetensors_read(const struct safetensors *file, const struct entry *entry,
                       const struct slice *slice, size_t from, size_t count, void *to,
                       struct failure *why)
@@ -405,7 +448,9 @@ bool safetensors_read(const struct safetensors *file, const struct entry *entry,
   for (char *next = to; count > 0;) {
     struct run run = slice_run(slice, from, count);
     uint64_t at = file->data + entry->begin + run.first * size;
-    if (!read_bytes(file->fd, file->path, at, next, run.count * size, why)) return false;
+    bool read = entry->strides ? read_strided(file, entry, run.first, run.count, next, why)
+                               : read_bytes(file->fd, file->path, at, next, run.count * size, why);
+    if (!read) return false;
     from += run.count;
     count -= run.count;
     next += run.count * size;

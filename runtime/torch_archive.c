@@ -3,7 +3,7 @@
 //   ROOT/data/weights/model_weights_config.json      {"config": {NAME: {"path_name": "weight_0",
 //                                                     "tensor_meta": {"dtype": 7, "sizes": ...}}}}
 //   ROOT/data/weights/weight_0 ...                   the bytes of a whole storage; several tensors
-//                                                    may lie in one
+//                                                    may lie in one, and in any order of dimensions
 //   ROOT/data/constants/...                          the same of constants
 //
 // The ZIP library finds the entries; slices of tensors are then read at their places in the file.
@@ -120,30 +120,38 @@ static bool whole_number(const json_t *of, long *number)
   return true;
 }
 
-// Sizes, strides, and where the tensor begins in its storage. False where a size or stride is
-// missing; *contiguous: whether its elements lie in order.
-static bool read_shape(struct entry *e, const json_t *meta, uint64_t *first, uint64_t *elements,
-                       bool *contiguous)
+// How a tensor lies in its storage, in elements.
+struct place {
+  uint64_t first, behind; // its first element, and the one behind its last
+  bool contiguous;        // in row-major order
+};
+
+// Sizes, strides, and where the tensor lies. False where one is missing or too large.
+static bool read_shape(struct entry *e, const json_t *meta, struct place *place)
 {
   const json_t *sizes = json_object_get(meta, "sizes"), *strides = json_object_get(meta, "strides");
-  long offset, size, stride;
-  long *shape = calloc(MOST_DIMS, sizeof *shape);
+  long offset, *shape = calloc(MOST_DIMS, sizeof *shape),
+               *stride = calloc(MOST_DIMS, sizeof *stride);
+  uint64_t elements = 1, last = 0, step;
   e->shape = shape;
+  e->strides = stride;
   e->ndim = json_array_size(sizes);
-  *contiguous = true;
-  *elements = 1;
-  if (!shape || e->ndim > MOST_DIMS || json_array_size(strides) != e->ndim) return false;
+  *place = (struct place){.contiguous = true};
+  if (!shape || !stride || e->ndim > MOST_DIMS || json_array_size(strides) != e->ndim) return false;
   for (size_t d = e->ndim; d-- > 0;) {
-    if (!whole_number(json_array_get(sizes, d), &size) ||
-        !whole_number(json_array_get(strides, d), &stride))
+    if (!whole_number(json_array_get(sizes, d), &shape[d]) ||
+        !whole_number(json_array_get(strides, d), &stride[d]))
       return false;
-    *contiguous = *contiguous && (size <= 1 || (uint64_t)stride == *elements);
-    shape[d] = size;
-    if (__builtin_mul_overflow(*elements, (uint64_t)size, elements)) return false;
+    place->contiguous = place->contiguous && (shape[d] <= 1 || (uint64_t)stride[d] == elements);
+    if (__builtin_mul_overflow(elements, (uint64_t)shape[d], &elements)) return false;
+    if (shape[d] == 0) continue;
+    if (__builtin_mul_overflow((uint64_t)shape[d] - 1, (uint64_t)stride[d], &step) ||
+        __builtin_add_overflow(last, step, &last))
+      return false;
   }
   if (!whole_number(json_object_get(meta, "storage_offset"), &offset)) return false;
-  *first = (uint64_t)offset;
-  return true;
+  place->first = (uint64_t)offset;
+  return !__builtin_add_overflow(place->first, elements ? last + 1 : 0, &place->behind);
 }
 
 static bool read_entry(struct zip *zip, struct safetensors *file, const char *folder,
@@ -152,28 +160,25 @@ static bool read_entry(struct zip *zip, struct safetensors *file, const char *fo
   struct entry *e = &file->entries[file->count++];
   const json_t *meta = json_object_get(about, "tensor_meta");
   const char *path = json_string_value(json_object_get(about, "path_name"));
-  uint64_t first, elements, begin, bytes, end;
-  bool contiguous;
+  uint64_t end;
+  struct place place;
   struct stored at;
   e->name = name;
   e->dtype = dtype_of(json_integer_value(json_object_get(meta, "dtype")));
   if (json_is_true(json_object_get(about, "use_pickle")))
     return failed(why, "%s: %s is a pickle, which is never read", file->path, name);
   if (!e->dtype) return failed(why, "%s: %s has a type that is not read", file->path, name);
-  if (!path || strchr(path, '/') || !read_shape(e, meta, &first, &elements, &contiguous))
-    return damaged(file, name, why);
-  if (!contiguous)
-    return failed(why,
-                  "%s: %s is stored transposed or in another order of dimensions: export the model "
-                  "with contiguous parameters",
-                  file->path, name);
+  if (!path || strchr(path, '/') || !read_shape(e, meta, &place)) return damaged(file, name, why);
   const unsigned size = safetensors_bits(e->dtype) / 8;
-  if (!go_to(zip, folder, path, &at) || __builtin_mul_overflow(first, size, &begin) ||
-      __builtin_mul_overflow(elements, size, &bytes) ||
-      __builtin_add_overflow(begin, bytes, &end) || end > at.size)
+  if (!go_to(zip, folder, path, &at) || __builtin_mul_overflow(place.behind, size, &end) ||
+      end > at.size)
     return damaged(file, name, why);
-  e->begin = at.begin + begin;
+  e->begin = at.begin + place.first * size;
   e->end = at.begin + end;
+  if (place.contiguous) {
+    free((void *)(uintptr_t)e->strides);
+    e->strides = NULL;
+  }
   return true;
 }
 

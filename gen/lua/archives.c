@@ -172,6 +172,13 @@ static int archive_bytes(lua_State *L)
   return 1;
 }
 
+/* at_node(target or nil, stack or nil): errors name that node. */
+static int at_node(lua_State *L)
+{
+  set_node(luaL_optstring(L, 1, NULL), luaL_optstring(L, 2, NULL));
+  return 0;
+}
+
 /* weights_of(path): initial values come from this archive. */
 static int weights_of(lua_State *L)
 {
@@ -190,6 +197,7 @@ void set_archive_bindings(lua_State *L)
 {
   static const luaL_Reg functions[] = {{"archive_json", archive_json},
                                        {"archive_bytes", archive_bytes},
+                                       {"at_node", at_node},
                                        {"weights_of", weights_of},
                                        {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);

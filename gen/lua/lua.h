@@ -282,6 +282,9 @@ bool is_pattern(const char *text);
 
 /* ---------------------------------------------------------------------------------- position.c */
 
+/* From now on errors name a node of an exported program: its operator, and Python's stack or NULL.
+   Lua must keep both. NULL, NULL: none. */
+void set_node(const char *target, const char *stack);
 /* The plan's error, at its current line. */
 _Noreturn void plan_fails(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Of a function's source, as Lua tells it: 0 the plan, the number of a required file, or NONE. */

@@ -99,6 +99,29 @@ void call_unwatched(lua_State *L, int arguments)
   if (mask) lua_sethook(L, watch, mask, 0);
 }
 
+/* A node of an exported program that becomes operations now, or NULL: its operator, and Python's
+   stack where it was made, or NULL. Lua keeps both texts. */
+static const char *node_target, *node_stack;
+
+void set_node(const char *target, const char *stack)
+{
+  node_target = target;
+  node_stack = stack;
+}
+
+/* Appends what the error is about: the operator, and the innermost line of Python's stack. */
+static void tell_node(char *to, size_t size)
+{
+  const char *file = NULL, *next = node_stack;
+  while (next && (next = strstr(next, "File \""))) file = next += strlen("File \"");
+  size_t used = strlen(to);
+  used += (size_t)snprintf(to + used, size - used, "; it is %.100s", node_target);
+  const char *end = file ? strchr(file, '"') : NULL;
+  if (!end || strncmp(end, "\", line ", 8) != 0 || used >= size) return;
+  snprintf(to + used, size - used, " of %.*s:%.*s", (int)(end - file), file,
+           (int)strspn(end + 8, "0123456789"), end + 8);
+}
+
 void plan_fails(const char *format, ...)
 {
   char raw[1024], message[4 * sizeof raw], *at = message;
@@ -106,6 +129,7 @@ void plan_fails(const char *format, ...)
   va_start(list, format);
   vsnprintf(raw, sizeof raw, format, list);
   va_end(list);
+  if (node_target && strlen(raw) < sizeof raw - 1) tell_node(raw, sizeof raw);
   /* Prints one line of plain letters, whatever the plan's names contain: no terminal commands. */
   for (const char *c = raw; *c; c++) {
     unsigned char byte = (unsigned char)*c;

@@ -245,7 +245,12 @@ function constants.to(c, type_name)
     if not u then return nil end
     return full(c.shape, u ~= 0 and 1 or 0, type_name)
   end
-  if RANK[type_name] < 4 and RANK[c.type] >= 4 then return nil end
+  if RANK[type_name] < 4 and RANK[c.type] >= 4 then
+    local whole, step = math.tointeger(c.base), {}
+    for d, s in ipairs(c.step) do step[d] = math.tointeger(s) end
+    if not whole or #step < #c.step then return nil end
+    return new{shape = c.shape, type = type_name, base = whole, step = step}
+  end
   if type_name == "bfloat16" then return nil end
   return new{shape = c.shape, type = type_name, base = c.base, step = c.step}
 end
@@ -273,10 +278,47 @@ local function where_all(shape, terms)
   return new{shape = shape, type = "bool", all = all}
 end
 
+-- The least that an element is, or nil.
+function constants.least(c)
+  if c.type == "bool" then return nil end
+  return (range(c.shape, c))
+end
+
+-- What one element is more than the one before it, of a constant with one dimension; or nil.
+function constants.counted_by(c)
+  return c.type ~= "bool" and #c.shape == 1 and c.base == 0 and c.step[1] or nil
+end
+
+-- The quotient by a number, rounded down, where all elements have one.
+function constants.floor_divide(a, by)
+  if not constants.is(a) or a.type == "bool" or math.type(by) ~= "integer" or by == 0 then return nil end
+  local low, high = range(a.shape, a)
+  if RANK[a.type] >= 4 or low // by ~= high // by then return nil end
+  return full(a.shape, low // by, a.type)
+end
+
+-- The lesser or the greater of two, where one is that everywhere.
+function constants.extreme(a, b, least)
+  local c = combined(a, b, -1)
+  if not c or c.type == "bool" then return nil end
+  local low, high = range(c.shape, c)
+  local first = least and high <= 0 or not least and low >= 0
+  if not first and not (least and low >= 0 or not least and high <= 0) then return nil end
+  return constants.expand(as_constant(first and a or b), c.shape)
+end
+
 local function negative(term, less)
   local step = {}
   for d, s in ipairs(term.step) do step[d] = -s end
   return {base = -term.base - less, step = step}
+end
+
+-- The bool whose elements are `near` where the last index is less than `edge` more than the one
+-- before it.
+function constants.band(shape, edge, near)
+  local step = zeros(#shape)
+  step[#shape - 1], step[#shape] = near and 1 or -1, near and -1 or 1
+  return where_all(shape, {{base = near and edge - 1 or -edge, step = step}})
 end
 
 local function is_whole(c) return RANK[c.type] < 4 end

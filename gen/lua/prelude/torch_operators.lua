@@ -5,7 +5,7 @@
 -- overload has a meaning of its own. on_constants[name](a): the same where every tensor among the
 -- arguments is a constant (torch_constants.lua); nil where that has no form.
 local core, base = ...
-local raw, constants, fail = base.raw, base.constants, base.fail
+local raw, constants, fail, torch = base.raw, base.constants, base.fail, base.torch
 
 local operators, on_constants = {}, {}
 base.torch_operators, base.torch_on_constants = operators, on_constants
@@ -23,6 +23,8 @@ local function calls(name, ...)
   end
 end
 
+torch.calls = calls
+
 for _, name in ipairs{"relu", "tanh", "sigmoid", "silu", "exp", "log", "sqrt", "rsqrt", "sin", "cos",
   "neg", "abs", "erf", "expm1", "log1p", "logical_not", "detach", "relu6", "hardswish", "hardsigmoid",
   "mish", "t", "softsign", "logsigmoid", "square"} do
@@ -31,25 +33,56 @@ end
 operators.bitwise_not = operators.logical_not
 operators.log_sigmoid, operators.logsigmoid = operators.logsigmoid, nil
 
-for _, name in ipairs{"eq", "ne", "lt", "le", "gt", "ge", "maximum", "minimum"} do
-  operators[name] = calls(name, "self", "other")
-end
 operators.__and__ = calls("logical_and", "self", "other")
 operators.__or__ = calls("logical_or", "self", "other")
 for _, name in ipairs{"bitwise_and", "logical_and"} do operators[name] = operators.__and__ end
 for _, name in ipairs{"bitwise_or", "logical_or"} do operators[name] = operators.__or__ end
 
+local RANK = {bool = 1, int32 = 2, int64 = 3, bfloat16 = 4, float32 = 5}
+
+-- Both in the type that PyTorch computes in: a tensor without dimensions, or a number, changes the kind of
+-- a type (of bools, of whole numbers, of floats) alone.
+local function promoted(x, y)
+  local function kind(v)
+    if is_tensor(v) then return core.type(v), #core.shape(v) == 0 and 2 or 3 end
+    return math.type(v) == "float" and "float32" or type(v) == "boolean" and "bool" or "int64", 1
+  end
+  local function class(t) return t == "bool" and 1 or RANK[t] < 4 and 2 or 3 end
+  local a, weight_a = kind(x)
+  local b, weight_b = kind(y)
+  if a == b then return x, y end
+  local result
+  if class(a) ~= class(b) then
+    result = class(a) > class(b) and a or b
+  elseif weight_a ~= weight_b then
+    result = weight_a > weight_b and a or b
+  else
+    result = RANK[a] > RANK[b] and a or b
+  end
+  local function to(v, own)
+    if is_tensor(v) and own ~= result then return raw.to(v, result) end
+    if type(v) == "boolean" then return v and 1 or 0 end
+    return v
+  end
+  return to(x, a), to(y, b)
+end
+torch.promoted = promoted
+
 -- Two numbers, or a tensor and another tensor or a number, or the other way round.
 local function binary(name, of_numbers)
   local f = raw[name]
   return function(a)
-    local x, y = a.self, a.other
+    local x, y = promoted(a.self, a.other)
     if a.alpha ~= nil and a.alpha ~= 1 then
       y = is_tensor(y) and raw.mul(y, a.alpha) or y * a.alpha
     end
     if not is_tensor(x) and not is_tensor(y) then return of_numbers(x, y) end
     return f(x, y)
   end
+end
+for _, name in ipairs{"eq", "ne", "lt", "le", "gt", "ge", "maximum", "minimum"} do
+  local f = raw[name]
+  operators[name] = function(a) return f(promoted(a.self, a.other)) end
 end
 operators.add = binary("add", function(x, y) return x + y end)
 operators.sub = binary("sub", function(x, y) return x - y end)
@@ -58,19 +91,10 @@ operators.rsub = function(a)
   return operators.sub{self = a.other, other = a.self, alpha = a.alpha}
 end
 
-operators.div = function(a)
-  local y = is_tensor(a.self) and a.self or a.self
-  if a.rounding_mode ~= nil then
-    fail("div with rounding_mode '%s' is not there", tostring(a.rounding_mode))
-  end
-  return raw.div(y, a.other)
-end
+operators.div = function(a) return raw.div(promoted(a.self, a.other)) end
 
 operators.pow = function(a) return raw.pow(a.self, a.exponent) end
 operators.reciprocal = function(a) return raw.div(1, a.self) end
-operators.clamp = function(a) return raw.clamp(a.self, a.min, a.max) end
-operators.clamp_min = function(a) return raw.clamp(a.self, a.min) end
-operators.clamp_max = function(a) return raw.clamp(a.self, nil, a.max) end
 operators.hardtanh = function(a) return raw.clamp(a.self, a.min_val or -1, a.max_val or 1) end
 operators.gelu = calls("gelu", "self", "approximate")
 operators.elu = calls("elu", "self", "alpha")
@@ -79,7 +103,7 @@ operators.softplus = calls("softplus", "self", "beta", "threshold")
 operators.prelu = calls("prelu", "self", "weight")
 operators.glu = calls("glu", "self", "dim")
 
-operators.where = function(a) return raw.where(a.condition, a.self, a.other) end
+operators.where = function(a) return raw.where(a.condition, promoted(a.self, a.other)) end
 -- `src` in the shape and type of `self`; `value` at every place of it.
 operators.copy = function(a)
   return raw.to(raw.expand(a.src, core.shape(a.self)), core.type(a.self))
@@ -119,11 +143,6 @@ local function added_product(a)
 end
 operators.addmm, operators.baddbmm = added_product, added_product
 
-operators.convolution = function(a)
-  if a.transposed then fail("a transposed convolution is not there") end
-  local f = #core.shape(a.weight) == 3 and raw.conv1d or raw.conv2d
-  return f(a.input, a.weight, a.bias, a.stride, a.padding, a.dilation, a.groups)
-end
 operators.conv2d = calls("conv2d", "input", "weight", "bias", "stride", "padding", "dilation", "groups")
 operators.conv1d = calls("conv1d", "input", "weight", "bias", "stride", "padding", "dilation", "groups")
 operators.max_pool2d = calls("max_pool2d", "self", "kernel_size", "stride", "padding", "dilation",
@@ -232,7 +251,21 @@ operators.permute = function(a) return raw.permute(a.self, a.dims) end
 operators.transpose = calls("transpose", "self", "dim0", "dim1")
 operators.numpy_T = operators.t
 operators.expand = function(a) return raw.expand(a.self, a.size) end
-operators.cat = function(a) return raw.cat(a.tensors, a.dim or 0) end
+-- A tensor of no elements is a constant, and is nothing here.
+operators.cat = function(a)
+  local parts = {}
+  for _, x in ipairs(a.tensors) do
+    if not constants.is(x) or base.elements(x.shape) > 0 then
+      parts[#parts + 1] = constants.is(x) and constants.tensor(x) or x
+    end
+  end
+  local kind = core.type(parts[1])
+  for _, x in ipairs(parts) do
+    if RANK[core.type(x)] > RANK[kind] then kind = core.type(x) end
+  end
+  for i, x in ipairs(parts) do parts[i] = raw.to(x, kind) end
+  return #parts == 1 and parts[1] or raw.cat(parts, a.dim or 0)
+end
 operators.stack = function(a) return raw.stack(a.tensors, a.dim or 0) end
 operators.split = function(a)
   return raw.split(a.self, a.split_size or a.split_sizes, a.dim or 0)
@@ -263,10 +296,12 @@ local function slice_of(size, first, last)
   return first, math.max(last - first, 0)
 end
 
+torch.slice_of = slice_of
+
 operators.slice = function(a)
   local shape, d = core.shape(a.self), a.dim or 0
   local first, count = slice_of(shape[base.dimension(shape, d) + 1], a.start, a["end"])
-  if count == 0 then fail("a slice of no elements is not there") end
+  if count == 0 then return constants.full(base.resized(shape, base.dimension(shape, d), 0), 0, core.type(a.self)) end
   local x = raw.narrow(a.self, d, first, count)
   if a.step and a.step ~= 1 then
     return core.append("every", {x}, {dims = {base.dimension(shape, d)}, step = a.step,
@@ -281,56 +316,6 @@ operators.embedding = function(a) return raw.embedding(a.indices, a.weight) end
 operators.index_select = calls("index_select", "self", "dim", "index")
 operators.gather = calls("gather", "self", "dim", "index")
 
--- x[i] along one dimension.
-operators.index = function(a)
-  local at, d
-  for i, index in ipairs(a.indices) do
-    if index then
-      if at then fail("index by several tensors that are no constants is not there") end
-      at, d = index, i - 1
-    end
-  end
-  local shape, flat = core.shape(a.self), raw.flatten(at)
-  local y, sizes = raw.index_select(a.self, d, flat), {}
-  for i, size in ipairs(shape) do
-    if i - 1 == d then
-      for _, s in ipairs(core.shape(at)) do sizes[#sizes + 1] = s end
-    else
-      sizes[#sizes + 1] = size
-    end
-  end
-  return base.view(y, sizes)
-end
-
--- self with `values` at the places that the indices name: by a mask, or along one dimension.
-operators.index_put = function(a)
-  local at, d, shape = nil, nil, core.shape(a.self)
-  for i, index in ipairs(a.indices) do
-    if index then
-      if at then fail("index_put by several tensors is not there") end
-      at, d = index, i - 1
-    end
-  end
-  if core.type(at) == "bool" and not a.accumulate then
-    if base.elements(core.shape(a.values)) ~= 1 then
-      fail("index_put by a mask takes one value, not a tensor of them")
-    end
-    local sizes = {}
-    for i = 1, #shape do sizes[i] = core.shape(at)[i] or 1 end
-    return raw.where(base.view(at, sizes), base.view(a.values, {}), a.self)
-  end
-  local sizes = table.move(shape, 1, #shape, 1, {})
-  sizes[d + 1] = base.elements(core.shape(at))
-  local values = raw.expand(a.values, sizes)
-  if a.accumulate then return raw.index_add(a.self, d, raw.flatten(at), values) end
-  local column = {}
-  for i = 1, #shape do column[i] = i == d + 1 and sizes[i] or 1 end
-  return raw.scatter(a.self, d, raw.expand(base.view(at, column), sizes), values)
-end
-
-operators.topk = calls("topk", "self", "k", "dim", "largest", "sorted")
-operators.sort = calls("sort", "self", "dim", "descending")
-operators.argmax = calls("argmax", "self", "dim", "keepdim")
 
 -- ------------------------------------------------------------------------------- types; no change
 
@@ -402,7 +387,7 @@ operators.new_full = function(a)
 end
 
 -- Operators that take constants as they are.
-base.torch_takes_constants = {scaled_dot_product_attention = true, sym_size = true, full_like = true,
+base.torch_takes_constants = {cat = true, scaled_dot_product_attention = true, sym_size = true, full_like = true,
   zeros_like = true, ones_like = true, new_ones = true, new_zeros = true, new_full = true,
   arange = true, full = true, zeros = true, ones = true, scalar_tensor = true,
   _assert_tensor_metadata = true}

@@ -1,0 +1,251 @@
+-- torch_modules.lua: the modules and parameters of an exported program.
+local core, base = ...
+local fail, constants, torch = base.fail, base.constants, base.torch
+local TYPES, field, union = torch.TYPES, torch.field, torch.union
+
+-- ------------------------------------------------------------------------------------- the modules
+
+-- The modules on whose behalf a node runs: a list of {key =, path =, class =}, outermost first.
+local stacks = {} -- by text: most nodes share theirs with a neighbour
+
+local function stack_of(node)
+  local stack = node.metadata and node.metadata.nn_module_stack
+  if type(stack) ~= "string" then return {} end
+  if stacks[stack] then return stacks[stack] end
+  local list = {}
+  for entry in string.gmatch(stack, "[^;]+") do
+    local key, path, class = string.match(entry, "^([^,]*),([^,]*),(.*)$")
+    if key then list[#list + 1] = {key = key, path = path, class = class} end
+  end
+  stacks[stack] = list
+  return list
+end
+
+local function split_path(path)
+  local parts = {}
+  for part in string.gmatch(path, "[^.]+") do parts[#parts + 1] = part end
+  return parts
+end
+
+-- The tree of names: {children = {name = node}, order = {name ...}, class =, parameters = {...}}.
+local function new_node() return {children = {}, order = {}, parameters = {}} end
+
+local function node_at(root, path)
+  local at = root
+  for _, part in ipairs(split_path(path)) do
+    if not at.children[part] then
+      at.children[part] = new_node()
+      at.order[#at.order + 1] = part
+    end
+    at = at.children[part]
+  end
+  return at
+end
+
+-- Whether the children are numbered 0, 1, 2 ...
+local function is_list(node)
+  for i, name in ipairs(node.order) do
+    if name ~= tostring(i - 1) then return false end
+  end
+  return #node.order > 0 and #node.parameters == 0
+end
+
+local function last_part(text) return string.match(text, "([%w_]+)$") or "Module" end
+
+-- Classes of PyTorch that the styles know.
+local KNOWN = {
+  ["torch.nn.modules.linear.Linear"] = {class = base.Linear, name = "Linear"},
+  ["transformers.pytorch_utils.Conv1D"] = {class = base.Conv1D, name = "Conv1D"},
+  ["torch.nn.modules.sparse.Embedding"] = {class = base.Embedding, name = "Embedding"},
+}
+
+local function build(node, made, path)
+  local self
+  if is_list(node) and not node.class then
+    local members = {}
+    for i, name in ipairs(node.order) do
+      members[i] = build(node.children[name], made, path == "" and name or path .. "." .. name)
+    end
+    self = base.ModuleList(members)
+  else
+    local known = node.class and KNOWN[node.class]
+    self = base.module_of(known and known.class or false, known and known.name
+      or node.class and last_part(node.class) or "Module")
+    for _, p in ipairs(node.parameters) do self[p.name] = p.tensor end
+    for _, name in ipairs(node.order) do
+      self[name] = build(node.children[name], made, path == "" and name or path .. "." .. name)
+    end
+  end
+  made[path] = self
+  return self
+end
+
+-- -------------------------------------------------------------------------------------- parameters
+
+local function sizes_of(meta, path)
+  local sizes = {}
+  for i, s in ipairs(field(meta, "sizes", "table", path)) do
+    sizes[i] = type(s) == "table" and math.type(s.as_int) == "integer" and s.as_int
+      or fail("torch_export: %s is damaged: a parameter's size is no number", path)
+  end
+  return sizes
+end
+
+-- Names of one tensor share this text.
+local function place_of(entry)
+  local meta, parts = entry.tensor_meta, {entry.path_name}
+  for _, list in ipairs{meta.sizes, meta.strides} do
+    for _, s in ipairs(list) do parts[#parts + 1] = tostring(s.as_int) end
+    parts[#parts + 1] = "/"
+  end
+  parts[#parts + 1] = tostring(meta.storage_offset and meta.storage_offset.as_int)
+  return table.concat(parts, " ")
+end
+
+local function parent_and_name(path)
+  local parent, name = string.match(path, "^(.*)%.([^.]+)$")
+  if parent then return parent, name end
+  return "", path
+end
+
+-- The buffers that a batch_norm in training form changes.
+local function followed_buffers(graph)
+  local followed = {}
+  for _, node in ipairs(graph.nodes) do
+    local trains, buffers = false, {}
+    for _, input in ipairs(node.inputs) do
+      if input.name == "training" then trains = input.arg.as_bool end
+      if (input.name == "running_mean" or input.name == "running_var") and input.arg.as_tensor then
+        buffers[#buffers + 1] = input.arg.as_tensor.name
+      end
+    end
+    for _, name in ipairs(trains and buffers or {}) do followed[name] = true end
+  end
+  return followed
+end
+
+local FORMATS = {[1] = "<I1", [2] = "<i1", [3] = "<i2", [4] = "<i4", [5] = "<i8", [12] = "<I1"}
+local MOST_BYTES = 1 << 20
+
+-- A function that gives the elements in row-major order, as numbers.
+local function elements_of(program, name, entry, format)
+  local path, meta = program.path, entry.tensor_meta
+  local folder = program.weights[name] and "data/weights/" or "data/constants/"
+  local bytes = core.archive_bytes(path, folder .. entry.path_name, MOST_BYTES)
+    or fail("torch_export: %s has no values of %s", path, name)
+  local shape, width = sizes_of(meta, path), string.packsize(format)
+  return function(i)
+    local place = meta.storage_offset.as_int
+    for d = #shape, 1, -1 do
+      place, i = place + i % shape[d] * meta.strides[d].as_int, i // shape[d]
+    end
+    if place < 0 or place >= #bytes // width then fail("torch_export: %s is damaged: %s", path, name) end
+    return (string.unpack(format, bytes, place * width + 1))
+  end
+end
+
+-- Elements that count along the dimensions, as a constant; else nil.
+local function counted_constant(shape, at, kind)
+  local step, origin, stride = {}, at(0), 1
+  for d = #shape, 1, -1 do
+    step[d] = shape[d] > 1 and at(stride) - origin or 0
+    stride = stride * shape[d]
+  end
+  for i = 0, base.elements(shape) - 1 do
+    local expected, rest = origin, i
+    for d = #shape, 1, -1 do
+      expected, rest = expected + step[d] * (rest % shape[d]), rest // shape[d]
+    end
+    if at(i) ~= expected then return nil end
+  end
+  return constants.counted(shape, kind, origin, step)
+end
+
+-- A bool that depends on how far the last two indices are apart alone, as a causal mask; else nil.
+local function banded_constant(shape, at)
+  local rows, columns = shape[#shape - 1], shape[#shape]
+  if not rows or base.elements(shape) ~= rows * columns then return nil end
+  local first = at(0)
+  local edge = 1
+  while edge < columns and at(edge) == first do edge = edge + 1 end
+  for y = 0, rows - 1 do
+    for x = 0, columns - 1 do
+      if (at(y * columns + x) == first) ~= (x - y < edge) then return nil end
+    end
+  end
+  return constants.band(shape, edge, first ~= 0)
+end
+
+-- A tensor of whole numbers or bools: a constant that has a form of its own, or nil.
+local function constant_of(program, name, entry)
+  local meta = entry.tensor_meta
+  local format = FORMATS[meta.dtype] or fail("torch_export: %s is of a type that is not read", name)
+  local shape = sizes_of(meta, program.path)
+  local count = base.elements(shape)
+  if count == 0 then fail("torch_export: %s has no elements", name) end
+  if count * string.packsize(format) > MOST_BYTES then return nil end
+  local at = elements_of(program, name, entry, format)
+  local found = counted_constant(shape, at, TYPES[meta.dtype] or "int64")
+  if found or meta.dtype == 12 then return found or banded_constant(shape, at) end
+  -- The program reads others as floats.
+  for i = 0, count - 1 do
+    if math.abs(at(i)) > 1 << 24 then fail("torch_export: %s holds a number above 2^24, which is not there", name) end
+  end
+end
+
+-- The inputs of the graph: by the graph's name the parameter's tensor, a constant's or a buffer's; the
+-- names of the user's inputs; and the types of tensors that are kept as floats and are no floats.
+local function take_inputs(program, root, used)
+  local followed = followed_buffers(program.graph)
+  local path, values, inputs, shared, later, frozen, others = program.path, {}, {}, {}, {}, {}, {}
+  local specs = field(program.signature, "input_specs", "table", path)
+  -- Of the names of one tensor the graph uses the last.
+  for _, spec in ipairs(specs) do
+    local kind, s = union(spec, path)
+    if kind == "parameter" and used[s.arg.name] then
+      local entry = program.weights[s.parameter_name]
+      if type(entry) ~= "table" then fail("torch_export: %s has no values of %s", path, s.parameter_name) end
+      later[place_of(entry)] = s.arg.name
+    end
+  end
+  for _, spec in ipairs(specs) do
+    local kind, s = union(spec, path)
+    if kind == "parameter" or kind == "buffer" or kind == "tensor_constant" then
+      local name = s.parameter_name or s.buffer_name or s.tensor_constant_name
+      local entry = program.weights[name] or program.constants[name]
+      if type(entry) ~= "table" then fail("torch_export: %s has no values of %s", path, name) end
+      if entry.use_pickle then fail("torch_export: %s is a pickle in %s; none is read", name, path) end
+      local meta, id = field(entry, "tensor_meta", "table", path), s.arg.name
+      local kept = used[id] and (kind ~= "parameter" or later[place_of(entry)] == id)
+      local floats = TYPES[meta.dtype] == "float32" or TYPES[meta.dtype] == "bfloat16"
+      local known = kept and not floats and constant_of(program, name, entry)
+      if known then
+        values[id] = known
+      elseif kept then
+        if kind ~= "parameter" and not followed[id] or meta.requires_grad == false then frozen[#frozen + 1] = id end
+        local parent, own = parent_and_name(name)
+        local tensor = core.parameter("torch_export", sizes_of(meta, path), "constant", 0.0, 0.0)
+        local list = node_at(root, parent).parameters
+        list[#list + 1] = {name = own, tensor = tensor}
+        values[id] = tensor
+        local own_type = TYPES[meta.dtype] or "int32"
+        if own_type ~= "float32" then others[id] = own_type end
+        if kind == "parameter" then shared[place_of(entry)] = tensor end
+      elseif kind == "parameter" and shared[place_of(entry)] then
+        values[id] = shared[place_of(entry)]
+      end
+    elseif kind == "user_input" then
+      local _, v = union(s.arg, path)
+      inputs[#inputs + 1] = type(v) == "table" and v.name or false
+    elseif kind == "constant_input" then
+      inputs[#inputs + 1] = false
+    else
+      fail("torch_export: %s has an input of kind %s, which is not there", path, tostring(kind))
+    end
+  end
+  for _, id in ipairs(frozen) do core.freeze(values[id], true) end
+  return values, inputs, others
+end
+
+torch.stack_of, torch.new_node, torch.node_at, torch.build = stack_of, new_node, node_at, build
+torch.last_part, torch.take_inputs = last_part, take_inputs
