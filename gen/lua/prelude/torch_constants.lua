@@ -5,7 +5,8 @@
 -- A constant is {shape =, type =, base =, step = {...}}: the element at (i1, i2, ...) is
 -- base + step[1] * i1 + step[2] * i2 + ...; or, of type "bool", {shape =, type =, all = {term ...}}:
 -- it is true where every term, {base =, step =}, is at least 0; or {..., never = true}: it is false
--- everywhere. What has no such form is computed by the program.
+-- everywhere; or {shape =, type =, choice =, yes =, no =}: the number `yes` where the bool `choice` is
+-- true, and `no` elsewhere. What has no such form is computed by the program.
 local core, base = ...
 local raw = base.raw
 
@@ -55,6 +56,7 @@ end
 
 -- The number that every element is, or nil.
 function constants.uniform(c)
+  if c.choice then return c.yes == c.no and c.yes or nil end
   if c.type == "bool" then
     if c.never then return 0 end
     return #c.all == 0 and 1 or nil
@@ -78,6 +80,12 @@ local function moved(c, shape, f)
     all[i] = {base = b, step = s}
   end
   return new{shape = shape, type = "bool", all = all, never = c.never}
+end
+
+-- Of a choice between two numbers, what f makes of its bool.
+local function chosen(c, f, ...)
+  local choice = f(c.choice, ...)
+  return choice and new{shape = choice.shape, type = c.type, choice = choice, yes = c.yes, no = c.no}
 end
 
 -- Dimension d of the result is dimension from[d] of c, or of size sizes[d] and without meaning.
@@ -384,9 +392,19 @@ function constants.negation(c)
   return #c.all == 1 and where_all(c.shape, {negative(c.all[1], 1)}) or nil
 end
 
+-- a or b where the bool is true and false.
 function constants.where(condition, a, b)
+  if not is_constant[condition] or condition.type ~= "bool" then return nil end
   local u = uniform(condition)
-  if not u then return nil end
+  if not u then
+    local x, y = as_constant(a), as_constant(b)
+    local yes, no = uniform(x), uniform(y)
+    if not yes or not no or x.type == "bool" or x.choice or y.choice then return nil end
+    local shape = broadcast_shape(broadcast_shape(condition.shape, x.shape) or {}, y.shape)
+    local spread = shape and constants.expand(condition, shape)
+    local kind = RANK[x.type] >= RANK[y.type] and x.type or y.type
+    return spread and new{shape = shape, type = kind, choice = spread, yes = yes, no = no}
+  end
   local chosen, shape = as_constant(u ~= 0 and a or b), condition.shape
   for _, v in ipairs{a, b} do shape = broadcast_shape(shape, as_constant(v).shape) end
   return shape and constants.expand(chosen, shape)
@@ -475,18 +493,43 @@ end
 
 -- ------------------------------------------------------------------------------- what masks allow
 
--- Of a bool whose last dimensions are queries and keys: "all", "causal": each query sees the keys up
--- to its own place; or nil.
+-- Of a bool whose last dimensions are as many queries as keys: "all": every query sees every key;
+-- "causal": each sees the keys up to its own place. The second result: it sees the keys less than so
+-- many places away; nil: all. nil, nil: something else.
 function constants.seen(c)
   if c.type ~= "bool" or c.never then return nil end
-  if #c.all == 0 then return "all" end
-  local n, term = #c.shape, c.all[1]
-  if #c.all > 1 or n < 2 or term.base ~= 0 then return nil end
-  for d = 1, n - 2 do
-    if term.step[d] ~= 0 then return nil end
+  local n, kind, window, behind = #c.shape, "all", nil, nil
+  if n < 2 or c.shape[n - 1] ~= c.shape[n] then return #c.all == 0 and "all" or nil end
+  for _, term in ipairs(c.all) do
+    for d = 1, n - 2 do
+      if term.step[d] ~= 0 and c.shape[d] > 1 then return nil end
+    end
+    local by_query, by_key = term.step[n - 1], term.step[n]
+    if by_query ~= -by_key or math.abs(by_key) ~= 1 then return nil end
+    if by_query == 1 and term.base == 0 and kind == "all" then
+      kind = "causal" -- query - key >= 0
+    elseif by_query == 1 and not behind and kind == "all" then
+      behind = term.base -- key - query <= behind
+    elseif by_query == -1 and not window and term.base >= 0 then
+      window = term.base + 1 -- query - key < window
+    else
+      return nil
+    end
   end
-  local by_query, by_key = term.step[n - 1], term.step[n]
-  return by_query > 0 and by_query == -by_key and c.shape[n - 1] == c.shape[n] and "causal" or nil
+  if behind and (kind == "causal" or not window or behind + 1 ~= window) then return nil end
+  if window and kind == "all" and not behind then return nil end
+  return kind, window
+end
+
+-- The bool that says what a mask shows: the mask itself, or of a choice between 0 and a number so low
+-- that it hides a key, where each query sees its own place; nil: something else.
+function constants.shown(c)
+  if c.type == "bool" then return c end
+  if uniform(c) == 0 then return full(c.shape, true, "bool") end
+  if not c.choice then return nil end
+  local shown = c.yes == 0 and c.no <= -1e30 and c.choice or c.no == 0 and c.yes <= -1e30
+    and constants.negation(c.choice) or nil
+  return shown and constants.seen(shown) and shown or nil
 end
 
 -- ------------------------------------------------------------------------------------- as a tensor
@@ -515,6 +558,9 @@ end
 
 -- What broadcasts to the constant: its dimensions along which nothing changes have size 1.
 function constants.compact(c)
+  if c.choice then
+    return raw.to(raw.where(constants.compact(c.choice), c.yes + 0.0, c.no + 0.0), c.type)
+  end
   if c.type ~= "bool" then
     return raw.to(sum_of_indices(c, c.shape, RANK[c.type] >= 4), c.type)
   end
@@ -531,4 +577,37 @@ end
 
 function constants.tensor(c)
   return raw.expand(constants.compact(c), c.shape)
+end
+
+-- ------------------------------------------------------------------------ choices between two numbers
+
+-- What keeps the places of elements, or takes some of them, does so with the bool of a choice.
+for _, name in ipairs{"unsqueeze", "permute", "transpose", "expand", "reshape", "slice", "select"} do
+  local f = constants[name]
+  constants[name] = function(c, ...)
+    if c.choice then return chosen(c, f, ...) end
+    return f(c, ...)
+  end
+end
+
+-- What has no form for a choice.
+for _, name in ipairs{"add", "sub", "mul", "neg", "least", "counted_by", "floor_divide", "extreme", "cat", "diff",
+  "cumsum", "any", "index", "ge", "gt", "le", "lt", "eq", "ne", "both", "either", "negation"} do
+  local f = constants[name]
+  constants[name] = function(a, b, ...)
+    for _, v in ipairs{a, b} do
+      if is_constant[v] and v.choice then return nil end
+      for _, part in ipairs(type(v) == "table" and not is_constant[v] and v or {}) do
+        if part and part.choice then return nil end
+      end
+    end
+    return f(a, b, ...)
+  end
+end
+
+local to = constants.to
+function constants.to(c, type_name)
+  if not c.choice then return to(c, type_name) end
+  if RANK[type_name] < 4 then return nil end
+  return new{shape = c.shape, type = type_name, choice = c.choice, yes = c.yes, no = c.no}
 end

@@ -25,12 +25,18 @@ local function output_names(program)
   return names
 end
 
--- The graph without graphs in it, and without nodes that change nothing.
-local function flat_graph(program, outputs)
-  local metas = {}
-  local nodes = torch.inlined(program.graph, metas, program.path)
-  return {nodes = torch.live(nodes, outputs), outputs = program.graph.outputs, inputs = program.graph.inputs,
-    tensor_values = metas}
+-- The graph without graphs in it, with patterns of nodes as one operator, and without nodes that change
+-- nothing. sizes: what the plan gives symbols. Also the symbols.
+local function flat_graph(program, outputs, sizes)
+  local metas, path = {}, program.path
+  local graph = {outputs = program.graph.outputs, inputs = program.graph.inputs, tensor_values = metas}
+  local nodes = torch.inlined(program.graph, metas, path)
+  program.graph = graph
+  local symbols = torch.find_symbols(program, torch.user_inputs(program), sizes)
+  nodes = torch.with_patterns(torch.live(nodes, outputs), torch.sizes_by_name(program, symbols),
+    torch.types_by_name(program))
+  graph.nodes = torch.live(nodes, outputs)
+  return graph, symbols
 end
 
 -- torch_export(path, {batch = 8}): the module, and what it takes and gives. Its forward takes the
@@ -44,17 +50,16 @@ plan.torch_export = core.unwatched(function(path, sizes)
   if base.begun then fail("torch_export comes before train and infer") end
   local program = torch.read(path)
   local outputs = output_names(program)
-  local graph = flat_graph(program, outputs)
-  program.graph = graph
+  local graph, symbols = flat_graph(program, outputs, sizes)
   torch.report_missing(torch.check_operators(graph.nodes), path)
   local root = torch.new_node()
-  local parameters, inputs, others = torch.take_inputs(program, root, names_used(graph))
+  local parameters, others = torch.take_inputs(program, root, names_used(graph))
+  local inputs = torch.user_inputs(program)
   for _, node in ipairs(graph.nodes) do
     for _, entry in ipairs(torch.stack_of(node)) do
       if entry.path ~= "" then torch.node_at(root, entry.path).class = entry.class else root.class = entry.class end
     end
   end
-  local symbols = torch.find_symbols(program, inputs, sizes)
   local about = {inputs = torch.described(program, inputs, symbols),
     outputs = torch.described(program, outputs, symbols), modules = torch.listed_modules(root)}
   core.weights_of(path)

@@ -193,11 +193,26 @@ local function constant_of(program, name, entry)
   end
 end
 
--- The inputs of the graph: by the graph's name the parameter's tensor, a constant's or a buffer's; the
--- names of the user's inputs; and the types of tensors that are kept as floats and are no floats.
+-- The names of the user's inputs; false for one that is a number.
+local function user_inputs(program)
+  local inputs = {}
+  for _, spec in ipairs(field(program.signature, "input_specs", "table", program.path)) do
+    local kind, s = union(spec, program.path)
+    if kind == "user_input" then
+      local _, v = union(s.arg, program.path)
+      inputs[#inputs + 1] = type(v) == "table" and v.name or false
+    elseif kind == "constant_input" then
+      inputs[#inputs + 1] = false
+    end
+  end
+  return inputs
+end
+
+-- The inputs of the graph: by the graph's name the parameter's tensor, a constant's or a buffer's; and the
+-- types of tensors that are kept as floats and are no floats.
 local function take_inputs(program, root, used)
   local followed = followed_buffers(program.graph)
-  local path, values, inputs, shared, later, frozen, others = program.path, {}, {}, {}, {}, {}, {}
+  local path, values, shared, later, frozen, others = program.path, {}, {}, {}, {}, {}
   local specs = field(program.signature, "input_specs", "table", path)
   -- Of the names of one tensor the graph uses the last.
   for _, spec in ipairs(specs) do
@@ -234,18 +249,13 @@ local function take_inputs(program, root, used)
       elseif kind == "parameter" and shared[place_of(entry)] then
         values[id] = shared[place_of(entry)]
       end
-    elseif kind == "user_input" then
-      local _, v = union(s.arg, path)
-      inputs[#inputs + 1] = type(v) == "table" and v.name or false
-    elseif kind == "constant_input" then
-      inputs[#inputs + 1] = false
-    else
+    elseif kind ~= "user_input" and kind ~= "constant_input" then
       fail("torch_export: %s has an input of kind %s, which is not there", path, tostring(kind))
     end
   end
   for _, id in ipairs(frozen) do core.freeze(values[id], true) end
-  return values, inputs, others
+  return values, others
 end
 
 torch.stack_of, torch.new_node, torch.node_at, torch.build = stack_of, new_node, node_at, build
-torch.last_part, torch.take_inputs = last_part, take_inputs
+torch.last_part, torch.user_inputs, torch.take_inputs = last_part, user_inputs, take_inputs

@@ -152,21 +152,47 @@ operators.avg_pool2d = calls("avg_pool2d", "self", "kernel_size", "stride", "pad
 operators.adaptive_avg_pool2d = calls("adaptive_avg_pool2d", "self", "output_size")
 operators._adaptive_avg_pool2d = operators.adaptive_avg_pool2d
 
--- Of a mask that is known, only what it forbids: nothing, or the keys behind a query.
+-- [b, h, t, d] of one with fewer or more dimensions.
+local function four(x)
+  local shape = core.shape(x)
+  local n = #shape
+  if n == 4 then return x end
+  if n < 2 then fail("attention takes tensors of at least two dimensions") end
+  local lead = 1
+  for i = 1, n - 3 do lead = lead * shape[i] end
+  return base.view(x, {lead, n > 2 and shape[n - 2] or 1, shape[n - 1], shape[n]})
+end
+
+-- Of a mask that is known, only what it forbids: nothing, or the keys behind a query, or far from it.
 operators.scaled_dot_product_attention = function(a)
-  local mask, causal = a.attn_mask, a.is_causal
+  local mask, causal, window = a.attn_mask, a.is_causal, nil
   if constants.is(mask) then
-    local seen = constants.seen(mask)
-    if seen == "all" then
-      mask = nil
-    elseif seen == "causal" and not causal then
-      mask, causal = nil, true
+    local shown = constants.shown(mask)
+    local seen, far = nil, nil
+    if shown then seen, far = constants.seen(shown) end
+    if seen and not (causal and seen ~= "all") then
+      mask, causal, window = nil, causal or seen == "causal", far
     else
-      mask = constants.compact(mask)
+      mask = constants.compact(mask.type == "bool" and shown or mask)
     end
   end
-  return raw.scaled_dot_product_attention(a.query, a.key, a.value, mask, a.dropout_p, causal, a.scale)
+  local shape = core.shape(a.query)
+  local y = raw.scaled_dot_product_attention(four(a.query), four(a.key), four(a.value), mask, a.dropout_p,
+    causal, a.scale, nil, nil, nil, window)
+  local sizes = table.move(shape, 1, #shape, 1, {})
+  sizes[#sizes] = core.shape(a.value)[#core.shape(a.value)]
+  return base.view(y, sizes)
 end
+for _, name in ipairs{"_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_flash_attention",
+  "_scaled_dot_product_efficient_attention", "_scaled_dot_product_cudnn_attention",
+  "_scaled_dot_product_attention_math"} do
+  operators[name] = function(a)
+    if a.attn_bias ~= nil then a.attn_mask = a.attn_bias end
+    return operators.scaled_dot_product_attention(a)
+  end
+end
+-- Of torch_patterns.lua.
+operators.tpgen_rotary = function(a) return raw.rotary(a.x, a.cos, a.sin) end
 
 -- ------------------------------------------------------------------------- sums along dimensions
 
@@ -241,7 +267,16 @@ operators.cumsum = function(a) return raw.cumsum(a.self, a.dim) end
 
 -- ------------------------------------------------------------------------------------ shapes, parts
 
-operators.view = function(a) return raw.reshape(a.self, a.size or a.shape) end
+-- Of what each view of views is one: the way back leads there, without a view.
+local origin = setmetatable({}, {__mode = "k"})
+
+operators.view = function(a)
+  local y = raw.reshape(a.self, a.size or a.shape)
+  local first = origin[a.self] or a.self
+  if base.same_shape(core.shape(first), core.shape(y)) then return first end
+  if not rawequal(y, a.self) then origin[y] = first end
+  return y
+end
 operators.reshape, operators._unsafe_view = operators.view, operators.view
 operators.flatten = calls("flatten", "self", "start_dim", "end_dim")
 operators.unflatten = calls("unflatten", "self", "dim", "sizes")
@@ -312,7 +347,12 @@ end
 
 -- ------------------------------------------------------------------------------------- by indices
 
-operators.embedding = function(a) return raw.embedding(a.indices, a.weight) end
+-- The row of padding_idx gets no gradient.
+operators.embedding = function(a)
+  local y, padding = raw.embedding(a.indices, a.weight), a.padding_idx or -1
+  if padding < 0 then return y end
+  return raw.where(raw.unsqueeze(raw.eq(a.indices, padding), -1), raw.detach(y), y)
+end
 operators.index_select = calls("index_select", "self", "dim", "index")
 operators.gather = calls("gather", "self", "dim", "index")
 
@@ -446,3 +486,5 @@ c.index = function(a) return constants.index(a.self, a.indices) end
 c.to = function(a) return a.dtype and constants.to(a.self, a.dtype) or a.self end
 c._to_copy = c.to
 for _, name in ipairs{"alias", "contiguous", "clone", "lift_fresh_copy", "detach"} do c[name] = same end
+c.full_like = operators.full_like
+c.masked_fill = function(a) return constants.where(a.mask, a.value, a.self) end

@@ -156,5 +156,25 @@ local function lists_of(modules)
   table.sort(paths)
   return paths
 end
+-- The sizes of a value of the graph, by its name.
+local function sizes_by_name(program, symbols)
+  local known = {}
+  return function(name)
+    if not known[name] then
+      local sizes = {}
+      for d, s in ipairs(field(meta_of(program, name), "sizes", "table", program.path)) do
+        sizes[d] = size_of(s, symbols, program.path)
+      end
+      known[name] = sizes
+    end
+    return known[name]
+  end
+end
+
+local function types_by_name(program)
+  return function(name) return meta_of(program, name).dtype end
+end
+
+torch.sizes_by_name, torch.types_by_name = sizes_by_name, types_by_name
 torch.find_symbols, torch.described = find_symbols, described
 torch.listed_modules, torch.lists_of = listed_modules, lists_of
