@@ -31,6 +31,7 @@ struct tensor {
   struct init init;
   int line;
   bool frozen; /* a parameter that requires no gradient */
+  bool buffer; /* one that is never trained: no unit shards it, and no policy casts it */
   /* A parameter that is kept in parts along a dimension: their sizes, in the arena. Its values are
      `value` and those that follow; nparts 0: it is one. */
   int nparts, part_dim;

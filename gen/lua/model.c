@@ -142,14 +142,14 @@ static void add_parameter(const struct held *h, int module, const struct inherit
     struct value *v = &graph->value[value];
     v->init = t->init;
     v->frozen = t->frozen;
-    v->unit = graph->module[module].unit;
+    v->unit = t->buffer ? NONE : graph->module[module].unit;
     if (t->nparts) {
       v->file_dim = t->part_dim;
       v->file_first = first;
       v->file_size = t->shape.size[t->part_dim];
       first += t->part[k];
     }
-    if (!from->has_policy) continue;
+    if (!from->has_policy || t->buffer) continue;
     v->used_as = from->used;
     v->reduced_as = from->reduced;
   }

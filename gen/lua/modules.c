@@ -426,7 +426,7 @@ static void freeze_below(lua_State *L, struct freezing *f, struct made *m, const
     const char *own = text("%s%s%s", path, *path ? "." : "", h->name ? h->name : "");
     bool fits = all || fits_pattern(own, f->pattern, NULL, NULL);
     if (h->module) freeze_below(L, f, h->module, own, fits);
-    if (!h->tensor || !fits) continue;
+    if (!h->tensor || !fits || h->tensor->buffer) continue;
     h->tensor->frozen = f->frozen;
     f->n++;
   }
@@ -445,6 +445,15 @@ static int freeze(lua_State *L)
     freeze_below(L, &f, argument_module(L, 1), "", !f.pattern);
   lua_pushinteger(L, t ? 1 : f.n);
   return 1;
+}
+
+/* make_buffer(parameter): it is never trained. */
+static int make_buffer(lua_State *L)
+{
+  struct tensor *t = tensor_at(L, 1);
+  luaL_argexpected(L, t, 1, "tensor");
+  t->frozen = t->buffer = true;
+  return 0;
 }
 
 static void add_names(lua_State *L, int list, struct made *m, const char *path)
@@ -486,6 +495,7 @@ void set_module_bindings(lua_State *L)
                                        {"take", take},
                                        {"matching", matching},
                                        {"freeze", freeze},
+                                       {"make_buffer", make_buffer},
                                        {"parameter_names", parameter_names},
                                        {NULL, NULL}};
   int core = lua_gettop(L);

@@ -108,22 +108,6 @@ local function parent_and_name(path)
   return "", path
 end
 
--- The buffers that a batch_norm in training form changes.
-local function followed_buffers(graph)
-  local followed = {}
-  for _, node in ipairs(graph.nodes) do
-    local trains, buffers = false, {}
-    for _, input in ipairs(node.inputs) do
-      if input.name == "training" then trains = input.arg.as_bool end
-      if (input.name == "running_mean" or input.name == "running_var") and input.arg.as_tensor then
-        buffers[#buffers + 1] = input.arg.as_tensor.name
-      end
-    end
-    for _, name in ipairs(trains and buffers or {}) do followed[name] = true end
-  end
-  return followed
-end
-
 local FORMATS = {[1] = "<I1", [2] = "<i1", [3] = "<i2", [4] = "<i4", [5] = "<i8", [12] = "<I1"}
 local MOST_BYTES = 1 << 20
 
@@ -211,8 +195,7 @@ end
 -- The inputs of the graph: by the graph's name the parameter's tensor, a constant's or a buffer's; and the
 -- types of tensors that are kept as floats and are no floats.
 local function take_inputs(program, root, used)
-  local followed = followed_buffers(program.graph)
-  local path, values, shared, later, frozen, others = program.path, {}, {}, {}, {}, {}
+  local path, values, shared, later, others = program.path, {}, {}, {}, {}
   local specs = field(program.signature, "input_specs", "table", path)
   -- Of the names of one tensor the graph uses the last.
   for _, spec in ipairs(specs) do
@@ -237,12 +220,16 @@ local function take_inputs(program, root, used)
       if known then
         values[id] = known
       elseif kept then
-        if kind ~= "parameter" and not followed[id] or meta.requires_grad == false then frozen[#frozen + 1] = id end
         local parent, own = parent_and_name(name)
         local tensor = core.parameter("torch_export", sizes_of(meta, path), "constant", 0.0, 0.0)
         local list = node_at(root, parent).parameters
         list[#list + 1] = {name = own, tensor = tensor}
         values[id] = tensor
+        if kind ~= "parameter" then
+          core.make_buffer(tensor)
+        elseif meta.requires_grad == false then
+          core.freeze(tensor, true)
+        end
         local own_type = TYPES[meta.dtype] or "int32"
         if own_type ~= "float32" then others[id] = own_type end
         if kind == "parameter" then shared[place_of(entry)] = tensor end
@@ -253,7 +240,6 @@ local function take_inputs(program, root, used)
       fail("torch_export: %s has an input of kind %s, which is not there", path, tostring(kind))
     end
   end
-  for _, id in ipairs(frozen) do core.freeze(values[id], true) end
   return values, others
 end
 

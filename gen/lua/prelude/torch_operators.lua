@@ -27,7 +27,7 @@ torch.calls = calls
 
 for _, name in ipairs{"relu", "tanh", "sigmoid", "silu", "exp", "log", "sqrt", "rsqrt", "sin", "cos",
   "neg", "abs", "erf", "expm1", "log1p", "logical_not", "detach", "relu6", "hardswish", "hardsigmoid",
-  "mish", "t", "softsign", "logsigmoid", "square"} do
+  "mish", "softsign", "logsigmoid", "square"} do
   operators[name] = calls(name, "self")
 end
 operators.bitwise_not = operators.logical_not
@@ -124,10 +124,30 @@ operators.masked_fill = function(a) return raw.masked_fill(a.self, a.mask, a.val
 
 -- ---------------------------------------------------------------------------------------- products
 
+-- Of what each view of views is one: the way back leads there, without a view. And of what each
+-- transposed matrix is that.
+local origin, turned = setmetatable({}, {__mode = "k"}), setmetatable({}, {__mode = "k"})
+
 operators.linear = calls("linear", "input", "weight", "bias")
 operators.matmul = calls("matmul", "self", "other")
-operators.mm = function(a) return raw.matmul(a.self, a.mat2) end
-operators.bmm = operators.mm
+operators.bmm = function(a) return raw.matmul(a.self, a.mat2) end
+
+-- x times the transposed weight is a linear layer; if x is a view of one with more dimensions, a layer
+-- of that.
+local function layer(x, weight, bias)
+  local whole = origin[x]
+  local shape = whole and core.shape(whole)
+  if not shape or #shape < 3 or shape[#shape] ~= core.shape(x)[2] then return raw.linear(x, weight, bias) end
+  local y = raw.linear(whole, weight, bias)
+  local flat = base.view(y, {core.shape(x)[1], core.shape(weight)[1]})
+  origin[flat] = y
+  return flat
+end
+
+operators.mm = function(a)
+  local weight = turned[a.mat2]
+  return weight and layer(a.self, weight) or raw.matmul(a.self, a.mat2)
+end
 
 -- beta self + alpha mat1 mat2
 local function added_product(a)
@@ -135,6 +155,8 @@ local function added_product(a)
   if plain and #core.shape(a.self) == 1 and a.mat2 and core.parts(a.mat2) then
     return base.project(a.mat1, a.mat2, a.self, true)
   end
+  local weight = turned[a.mat2]
+  if plain and weight and #core.shape(a.self) == 1 then return layer(a.mat1, weight, a.self) end
   local y = raw.matmul(a.mat1 or a.batch1, a.mat2 or a.batch2)
   if a.alpha ~= nil and a.alpha ~= 1 then y = raw.mul(y, a.alpha) end
   local x = a.self
@@ -267,9 +289,6 @@ operators.cumsum = function(a) return raw.cumsum(a.self, a.dim) end
 
 -- ------------------------------------------------------------------------------------ shapes, parts
 
--- Of what each view of views is one: the way back leads there, without a view.
-local origin = setmetatable({}, {__mode = "k"})
-
 operators.view = function(a)
   local y = raw.reshape(a.self, a.size or a.shape)
   local first = origin[a.self] or a.self
@@ -282,9 +301,25 @@ operators.flatten = calls("flatten", "self", "start_dim", "end_dim")
 operators.unflatten = calls("unflatten", "self", "dim", "sizes")
 operators.unsqueeze = calls("unsqueeze", "self", "dim")
 operators.squeeze = calls("squeeze", "self", "dim")
-operators.permute = function(a) return raw.permute(a.self, a.dims) end
-operators.transpose = calls("transpose", "self", "dim0", "dim1")
-operators.numpy_T = operators.t
+operators.permute = function(a)
+  local y = raw.permute(a.self, a.dims)
+  if #a.dims == 2 and a.dims[1] % 2 == 1 then turned[y] = a.self end
+  return y
+end
+operators.transpose = function(a)
+  local y = raw.transpose(a.self, a.dim0, a.dim1)
+  if #core.shape(y) == 2 and (a.dim0 - a.dim1) % 2 == 1 then turned[y] = a.self end
+  return y
+end
+operators.t = function(a)
+  if #core.shape(a.self) < 2 then return a.self end
+  return operators.transpose{self = a.self, dim0 = 0, dim1 = 1}
+end
+operators.numpy_T = function(a)
+  local dims = {}
+  for i = 1, #core.shape(a.self) do table.insert(dims, 1, i - 1) end
+  return operators.permute{self = a.self, dims = dims}
+end
 operators.expand = function(a) return raw.expand(a.self, a.size) end
 -- A tensor of no elements is a constant, and is nothing here.
 operators.cat = function(a)
