@@ -42,6 +42,21 @@ gives() {
     fail "$name: another output"
 }
 
+# Families of operators: each archive has some dozens, and its output the numbers of all. With OTHER_FORMS=1 only
+# those that were decomposed.
+for family in elementwise reductions shapes indices images images_train recurrent storages attention; do
+  form=${OTHER_FORMS:+.core}
+  [ -e "$data/$family$form.pt2" ] || continue
+  families+=("$family")
+  beside "$WORK/of_$family.log" trains "of_$family" plain "$family" "$form" -D loss=mse
+done
+if [ -n "${OTHER_FORMS:-}" ]; then
+  all_are_done
+  for family in "${families[@]}"; do cat "$WORK/of_$family.log"; done
+  finish "${#families[@]} families of operators, decomposed"
+  exit
+fi
+beside "$WORK/mixtral.log" trains mixtral plain mixtral "" -D tp=2
 beside "$WORK/mlp.log" trains mlp plain mlp "" -D tp=3
 beside "$WORK/mlp_core.log" trains mlp_core plain mlp .core -D tp=2 -D dp_shard=2
 beside "$WORK/llama.log" trains llama plain llama ""
@@ -58,10 +73,36 @@ beside "$WORK/llama_output.log" gives llama_output llama ""
 beside "$WORK/gpt2_output.log" gives gpt2_output gpt2 "" -D tp=2
 beside "$WORK/vit_output.log" gives vit_output vit .core -D tp=2
 all_are_done
-cat "$WORK"/{mlp,mlp_core,llama,llama_tp,llama_fsdp,llama_cuda,gpt2,gpt2_eager,qwen3,qwen3_core,vit,vit_cuda,llama_output,gpt2_output,vit_output}.log
+for family in "${families[@]}"; do cat "$WORK/of_$family.log"; done
+cat "$WORK"/{mixtral,mlp,mlp_core,llama,llama_tp,llama_fsdp,llama_cuda,gpt2,gpt2_eager,qwen3,qwen3_core,vit,vit_cuda,llama_output,gpt2_output,vit_output}.log
 
 # The layers of one list are one function, which a loop calls.
 grep -q 'for (int l = 0; l < 2; l++)' "$WORK/llama_tp/step.c" || fail "llama: its layers are no loop"
+
+# Attention that was written out, or decomposed, is one operator, and so is the rotary embedding.
+grep -q 'attention(' "$WORK/gpt2_eager/step.c" || fail "gpt2_eager: its attention was not recognized"
+grep -q '  rotary' "$WORK/llama_tp/plan.txt" || grep -q 'rotary' "$WORK/llama_tp/kernels.c" || fail "llama: its rotary embedding was not recognized"
+grep -q 'causal' "$WORK/gpt2_eager/step.c" || fail "gpt2_eager: its mask is not known to be causal"
+
+# ---- an exported Llama under the plan of llama3.lua ----------------------------------------------------------
+
+# The collectives of a program: kind, group, bytes, times and phase of each.
+collectives_of() {
+  tr -d '\n' < "$1/plan.json" | sed 's/.*"collectives": *\[//; s/\].*//; s/}/}\n/g' |
+    sed -n 's/.*\("kind": *"[a-z_]*"\).*\("group": *"[a-z]*"\).*\("bytes": *[0-9]*\).*\("times": *[0-9]*\).*\("phase": *"[a-z]*"\).*/\1 \2 \3 \4 \5/p' |
+    LC_ALL=C sort
+}
+sizes=(dim=32 n_layers=2 n_heads=4 n_kv_heads=2 hidden=80 vocab=300 seq=24 batch=2 lr=1e-3 clip=1.0)
+for mesh in "tp=2" "dp_shard=2" "tp=2 dp_shard=2"; do
+  read -ra on <<< "$mesh"
+  "$TPGEN" plans/llama3.lua "${sizes[@]/#/-D}" "${on[@]/#/-D}" -o "$WORK/written" > "$WORK/written.made" &&
+    "$TPGEN" tests/torch_export/llama.lua -D model="$data/llama.pt2" "${on[@]/#/-D}" -o "$WORK/exported" > "$WORK/exported.made" ||
+    fail "a Llama, $mesh: no program"
+  collectives_of "$WORK/written" > "$WORK/written.collectives"
+  collectives_of "$WORK/exported" > "$WORK/exported.collectives"
+  [ -s "$WORK/written.collectives" ] || fail "a Llama, $mesh: no collectives"
+  diff "$WORK/written.collectives" "$WORK/exported.collectives" || fail "an exported Llama, $mesh: other collectives than plans/llama3.lua"
+done
 
 # ---- sizes that were exported as symbols -----------------------------------------------------------------
 

@@ -286,10 +286,10 @@ local function where_all(shape, terms)
   return new{shape = shape, type = "bool", all = all}
 end
 
--- The least that an element is, or nil.
-function constants.least(c)
+-- The least and the greatest that an element is, or nil.
+function constants.range(c)
   if c.type == "bool" then return nil end
-  return (range(c.shape, c))
+  return range(c.shape, c)
 end
 
 -- What one element is more than the one before it, of a constant with one dimension; or nil.
@@ -591,7 +591,7 @@ for _, name in ipairs{"unsqueeze", "permute", "transpose", "expand", "reshape", 
 end
 
 -- What has no form for a choice.
-for _, name in ipairs{"add", "sub", "mul", "neg", "least", "counted_by", "floor_divide", "extreme", "cat", "diff",
+for _, name in ipairs{"add", "sub", "mul", "neg", "range", "counted_by", "floor_divide", "extreme", "cat", "diff",
   "cumsum", "any", "index", "ge", "gt", "le", "lt", "eq", "ne", "both", "either", "negation"} do
   local f = constants[name]
   constants[name] = function(a, b, ...)

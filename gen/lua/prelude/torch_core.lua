@@ -221,6 +221,12 @@ operators._cdist_forward = function(a)
   local x = raw.sub(raw.unsqueeze(a.x1, -2), raw.unsqueeze(a.x2, -3))
   return raw.norm(x, a.p or 2, -1)
 end
+operators.cdist = operators._cdist_forward
+operators.cosine_similarity = function(a)
+  local x, y, d, least = a.x1, a.x2, a.dim or 1, a.eps or 1e-8
+  local lengths = raw.mul(raw.maximum(raw.norm(x, 2, d, true), least), raw.maximum(raw.norm(y, 2, d, true), least))
+  return raw.sum(raw.mul(raw.div(x, lengths), y), d)
+end
 -- How many of the numbers lie in each of equal parts from min to max.
 operators.histc = function(a)
   local bins, low, high = a.bins or 100, a.min or 0, a.max or 0
@@ -399,6 +405,7 @@ operators.repeat_interleave = function(a)
   if is_tensor(a.repeats) then fail("repeat_interleave by a tensor gives a size that is not known") end
   return raw.repeat_interleave(a.self, a.repeats, a.dim)
 end
+operators.broadcast_to = operators.expand
 operators.expand_as = function(a) return raw.expand(a.self, core.shape(a.other)) end
 operators.view_as = function(a) return base.view(a.self, core.shape(a.other)) end
 operators.reshape_as = operators.view_as
@@ -492,11 +499,11 @@ end
 
 -- Indices of dimension `size` as one may write them: negative ones count from the end.
 local function from_start(index, size)
-  if constants.is(index) then
-    local low = constants.least(index)
-    return constants.tensor(low and low < 0 and constants.add(index, size) or index)
-  end
-  return index
+  if not constants.is(index) then return index end
+  local low, high = constants.range(index)
+  if high and high < 0 then return constants.tensor(constants.add(index, size)) end
+  local x = constants.tensor(index)
+  return low and low < 0 and raw.where(raw.lt(x, 0), raw.add(x, size), x) or x
 end
 
 -- The tensors' shapes broadcast.
@@ -512,6 +519,12 @@ local function broadcast(list)
     end
   end
   return shape
+end
+
+operators.broadcast_tensors = function(a)
+  local shape, list = broadcast(a.tensors), {}
+  for i, x in ipairs(a.tensors) do list[i] = raw.expand(x, shape) end
+  return table.unpack(list)
 end
 
 -- What x[..., i, j, ...] takes: x with the indexed dimensions as one, where that stands, the indices

@@ -69,10 +69,14 @@ end
 torch.promoted = promoted
 
 -- Two numbers, or a tensor and another tensor or a number, or the other way round.
-local function binary(name, of_numbers)
+-- of_truths: the function of two bools.
+local function binary(name, of_numbers, of_truths)
   local f = raw[name]
   return function(a)
     local x, y = promoted(a.self, a.other)
+    if of_truths and is_tensor(x) and is_tensor(y) and core.type(x) == "bool" and core.type(y) == "bool" then
+      return of_truths(x, y)
+    end
     if a.alpha ~= nil and a.alpha ~= 1 then
       y = is_tensor(y) and raw.mul(y, a.alpha) or y * a.alpha
     end
@@ -84,9 +88,21 @@ for _, name in ipairs{"eq", "ne", "lt", "le", "gt", "ge", "maximum", "minimum"} 
   local f = raw[name]
   operators[name] = function(a) return f(promoted(a.self, a.other)) end
 end
-operators.add = binary("add", function(x, y) return x + y end)
+-- C compilers warn where a truth is a comparison with infinity.
+local equal, MOST = operators.eq, 3.4028234663852886e38
+operators.eq = function(a)
+  if a.other == math.huge then return raw.gt(a.self, MOST) end
+  if a.other == -math.huge then return raw.lt(a.self, -MOST) end
+  return equal(a)
+end
+local differs = operators.ne
+operators.ne = function(a)
+  local infinite = a.other == math.huge or a.other == -math.huge
+  return infinite and raw.logical_not(operators.eq(a)) or differs(a)
+end
+operators.add = binary("add", function(x, y) return x + y end, raw.logical_or)
 operators.sub = binary("sub", function(x, y) return x - y end)
-operators.mul = binary("mul", function(x, y) return x * y end)
+operators.mul = binary("mul", function(x, y) return x * y end, raw.logical_and)
 operators.rsub = function(a)
   return operators.sub{self = a.other, other = a.self, alpha = a.alpha}
 end
@@ -114,7 +130,7 @@ operators.fill = function(a)
   return raw.to(raw.expand(base.view(v, {}), core.shape(a.self)), core.type(a.self))
 end
 operators.zero = function(a) return raw.full(core.shape(a.self), 0, core.type(a.self)) end
-operators.isinf = function(a) return raw.eq(raw.abs(a.self), math.huge) end
+operators.isinf = function(a) return raw.gt(raw.abs(a.self), MOST) end
 operators.isnan = function(a) return raw.ne(a.self, a.self) end
 operators.linalg_vector_norm = function(a)
   local dims = a.dim and #a.dim > 0 and a.dim or nil

@@ -1,0 +1,311 @@
+#!/usr/bin/env python3
+"""Writes archives of small modules: families of operators, and models of other kinds than those in this folder.
+
+For each NAME: NAME.pt2 (as exported) or NAME.core.pt2 (after run_decompositions()), without Python's stacks, which are
+most of an archive; NAME.batch.safetensors (inputs and target), NAME.input.safetensors, NAME.output.safetensors, and
+NAME.tsv: losses and norms of gradients of ten steps of AdamW. Needs torch 2.13 and transformers 5.23:
+
+    python make.py [NAME ...]
+"""
+import os
+import sys
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from safetensors.torch import save_file
+
+torch.set_num_threads(1)
+here = os.path.dirname(os.path.abspath(__file__))
+models = {}
+
+
+def model(forms=("", ".core"), train=False):
+    def add(f):
+        models[f.__name__] = (f, forms, train)
+        return f
+    return add
+
+
+class Family(nn.Module):
+    """Many operators of one tensor, which is the input plus a parameter: the gradient reaches it through each."""
+
+    def __init__(self, shape, forward):
+        super().__init__()
+        self.shift = nn.Parameter(0.1 * torch.randn(shape))
+        self.weight = nn.Parameter(0.5 * torch.randn(shape))
+        self.register_buffer("order", torch.tensor([2, 0, 3, 1]))
+        self.register_buffer("chosen", torch.tensor([True, False, False, True]))
+        self.parts = forward
+
+    def forward(self, input):
+        results = self.parts(input + self.shift, self.weight, self.order, self.chosen)
+        return torch.cat([torch.flatten(r.float()) for r in results]).unsqueeze(0)
+
+
+@model()
+def elementwise():
+    def parts(x, w, order, chosen):
+        up = x.abs() + 1.1
+        yield from (torch.floor(3 * x), torch.ceil(3 * x), torch.round(3 * x), torch.trunc(3 * x), torch.sign(x))
+        yield from (up.log2(), up.log10(), torch.exp2(x), torch.tan(0.5 * x), torch.sinh(x), torch.cosh(x))
+        yield from (torch.asinh(x), torch.acosh(up), torch.atanh(0.5 * torch.tanh(x)), torch.erf(x), torch.expm1(x))
+        yield from (torch.log1p(up), up.reciprocal(), up.rsqrt(), torch.remainder(x, 0.7), torch.fmod(x, 0.7))
+        yield from (torch.remainder(x, up), torch.fmod(x, -up), torch.div(x, 0.3, rounding_mode="floor"))
+        yield from (torch.div(x, up, rounding_mode="trunc") * w, x.clamp(-0.3, 0.4), x.clamp(min=w), x.clamp_max(0.2))
+        yield from (F.elu(x, 0.7), F.celu(x, 0.8), F.selu(x), F.mish(x), F.softplus(x, 2.0), F.hardtanh(x), F.logsigmoid(x))
+        yield from (F.hardswish(4 * x), F.hardsigmoid(4 * x), F.leaky_relu(x, 0.2), F.gelu(x), F.gelu(x, approximate="tanh"))
+        yield from (F.silu(x), F.relu6(x), F.softsign(x), F.glu(x, 1), torch.pow(up, w), torch.pow(2.0, x), x ** 3)
+        yield from (torch.where(x > 0, x, w), torch.where(x > w, 1.5, x), x.masked_fill(w < 0, 2.0), torch.maximum(x, w))
+        yield from (torch.minimum(x, w), torch.lerp(x, w, 0.3), torch.addcmul(x, w, x, value=0.5), torch.addcdiv(x, w, up))
+        yield from ((x > 0) ^ (w > 0), (x > 0) | (w > 0), ~(x > 0) & (w > 0), torch.isnan(x / x.detach().sign().relu()))
+        yield from (torch.logaddexp(x, w), torch.rsub(x, 1, alpha=2), x.add(w, alpha=0.3), torch.nan_to_num(x / 1.0))
+        yield torch.arange(24, device=x.device).view(4, 6) // 5 * x
+        yield (x * 10).int() % 3 * x
+    return Family((4, 6), lambda *a: list(parts(*a))), (torch.randn(4, 6),)
+
+
+@model()
+def reductions():
+    def parts(x, w, order, chosen):
+        yield from (x.sum(), x.sum(1), x.mean((0, 2), keepdim=True), x.var(1), x.var((0, 1), correction=0), x.std(2))
+        yield from (x.amax(1), x.amin((0, 2)), x.max(1)[0], x.min(2, keepdim=True)[0], x.max(), x.argmax(1), x.argmin(2))
+        yield from (x.prod(1), x.cumsum(1), x.cumprod(2), x.logsumexp(1), x.norm(dim=1), torch.linalg.vector_norm(w, 1))
+        yield from (F.softmax(x, 1), F.log_softmax(x, -1), F.layer_norm(x, (6,), w[0, 0]), F.rms_norm(x, (5, 6), w[0]))
+        yield from ((x > 0).any(1), (x > -3).all(2), (x > 0).sum(1), x.sort(1)[0], x.sort(2, descending=True)[1] * 1.0)
+        yield from (x.topk(2, 1)[0], x.topk(2, 2, largest=False)[0], torch.cdist(x, w), F.normalize(x, dim=1))
+        yield from (torch.var_mean(x, 1)[1], (x > 0).cumsum(1), torch.histc(x.detach(), 4, -2, 2), F.cosine_similarity(x, w))
+        yield from (torch.diff(x, dim=1), torch.einsum("bij,bkj->bik", x, w), torch.baddbmm(w[:, :, :5], x, w.mT, beta=0.5))
+        yield from (torch.mv(x[0], w[0, 0]), torch.dot(x[0, 0], w[0, 0]), torch.outer(x[0, 0], w[0, 1]))
+        yield from (F.mse_loss(x, w), F.l1_loss(x, w, reduction="sum"), F.huber_loss(x, w), F.smooth_l1_loss(x, w))
+        yield from (F.cross_entropy(x[0], order[:1].expand(5), ignore_index=1), F.binary_cross_entropy_with_logits(x, w.sigmoid()))
+    return Family((4, 5, 6), lambda *a: list(parts(*a))), (torch.randn(4, 5, 6),)
+
+
+@model()
+def shapes():
+    def parts(x, w, order, chosen):
+        yield from (x.permute(2, 0, 1), x.transpose(0, 2), x.flatten(1), x.unflatten(2, (2, 3)), x.unsqueeze(1).expand(4, 3, 5, 6))
+        yield from (x[:, 1:4:2], x[..., -3:], x.select(1, -1), x.narrow(2, 1, 4), torch.cat((x, w), 1), torch.stack((x, w), 2))
+        yield from (x.chunk(2, 0)[1], x.split((1, 3, 1), 1)[1], x.unbind(1)[2], x.repeat(1, 2, 1), x.repeat_interleave(3, 1))
+        yield from (x.flip(1), x.roll(2, 1), x[0].tril(1), x[1].triu(), F.pad(x, (1, 2, 0, 1), value=0.5), x.movedim(0, 2))
+        yield from (F.pad(x, (2, 1), mode="reflect"), F.pad(x[None], (1, 1, 2, 0), mode="replicate"), x[0].diagonal(1))
+        yield from (x.diagonal(0, 0, 2), x.squeeze(), x[:, None], x.reshape(20, 6), x.view(-1), x[0].T, x.mT, x.expand_as(x))
+        yield from (torch.select_scatter(x, w[:, 0], 1, 2), torch.slice_scatter(x, w[:, 1:3], 1, 2, 4), x.as_strided((6, 20), (1, 6)))
+        y = x.clone()
+        y[:, 1] = w[:, 0]
+        y[1].mul_(2)
+        y[:, :, 2:4].add_(1)
+        yield y
+        yield torch.zeros(3, 4).fill_(0.5) * x[0, 0, 0]
+    return Family((4, 5, 6), lambda *a: list(parts(*a))), (torch.randn(4, 5, 6),)
+
+
+@model()
+def indices():
+    def parts(x, w, order, chosen):
+        rows, some = torch.arange(4), torch.tensor([[1, 0], [3, 2]])
+        yield from (x[order], x[:, order], x[order, rows], x[order[:, None], rows], x[:, order, rows], x[order, :, rows], x[some])
+        yield from (x[some, :, some], x[-1], x[torch.tensor([-1, 0])], x.index_select(1, order), F.embedding(order, w[0]))
+        yield from (F.embedding(some, w[0], padding_idx=0), F.embedding_bag(some, w[0], mode="sum"), F.one_hot(order, 5))
+        at = order.view(4, 1, 1).expand(4, 5, 6)
+        yield from (x.gather(0, at), x.scatter(0, at[:1], w[:1]), x.scatter(1, at[:, :2], 0.5), x.scatter_add(0, at, w))
+        yield from (x.index_add(0, order, w, alpha=0.5), x.index_put((order, rows), w[:, 0]), x.index_put((order,), w[:1]))
+        yield from (x.index_put((torch.tensor([1, 1, 0]), torch.tensor([2, 2, 0])), w[:3, 0], accumulate=True), x * chosen.view(4, 1, 1))
+        yield from (torch.where(chosen[:, None, None], x, w), x.scatter_reduce(0, at, w, "sum"))
+        best = x.detach().sum(2).argmax(1)
+        yield from (x[rows, best], w.gather(1, best.view(4, 1, 1).expand(4, 1, 6)), order.sort()[0] * x[0, 0, 0], order.cumsum(0) * w[0, 0, 0])
+        yield from (best * w[0, 0, 0], order.max() * x[0, 0], (order + rows).clamp(1, 4).float())
+    return Family((4, 5, 6), lambda *a: list(parts(*a))), (torch.randn(4, 5, 6),)
+
+
+class Images(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Conv2d(3, 8, 3, 2, 1)
+        self.depth = nn.Conv2d(8, 8, 3, padding=1, groups=8, dilation=1)
+        self.norm, self.group = nn.BatchNorm2d(8), nn.GroupNorm(2, 8)
+        self.up = nn.ConvTranspose2d(8, 6, 3, 2, 1, 1)
+        self.line = nn.Conv1d(6, 4, 3, stride=2, padding=1)
+        self.back = nn.ConvTranspose1d(4, 4, 4, 2, 1)
+
+    def forward(self, input):
+        x = F.max_pool2d(F.relu(self.norm(self.first(input))), 3, 2, 1)
+        x = self.group(self.depth(x) + F.avg_pool2d(x, 3, 1, 1))
+        y = F.interpolate(x, scale_factor=2, mode="nearest") + F.interpolate(x, size=(8, 8), mode="bilinear")
+        z = self.back(self.line(self.up(y).flatten(2)))
+        p = F.pixel_shuffle(x, 2)
+        return torch.cat([F.adaptive_avg_pool2d(y, 2).flatten(1), F.max_pool1d(z, 4).flatten(1), p.flatten(1),
+                          F.avg_pool1d(z, 8).flatten(1), F.adaptive_avg_pool1d(z, 4).flatten(1)], 1)
+
+
+@model()
+def images():
+    return Images(), (torch.randn(2, 3, 16, 16),)
+
+
+@model(train=True)
+def images_train():
+    return Images(), (torch.randn(4, 3, 16, 16),)
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm, self.gru = nn.LSTM(6, 5, 2, batch_first=True, bidirectional=True), nn.GRU(10, 6)
+        self.rnn = nn.RNN(6, 4, nonlinearity="relu", bias=False)
+
+    def forward(self, input):
+        x, (h, c) = self.lstm(input)
+        x, _ = self.gru(x)
+        return torch.cat([self.rnn(x)[0].flatten(1), h[0] + c[1]], 1)
+
+
+@model()
+def recurrent():
+    return Recurrent(), (torch.randn(3, 4, 6),)
+
+
+class Storages(nn.Module):
+    """Weights that lie in their storage in other orders; several in one; constants; buffers that change."""
+
+    def __init__(self):
+        super().__init__()
+        self.turned = nn.Parameter(torch.randn(6, 8).t())
+        both = torch.randn(4, 8)
+        self.one, self.two = nn.Parameter(both[:2]), nn.Parameter(both[2:])
+        self.last = nn.Parameter(torch.randn(4, 3, 3, 2).to(memory_format=torch.channels_last))
+        self.third = nn.Parameter(torch.randn(6, 5, 4).permute(2, 0, 1))
+        self.register_buffer("table", torch.tensor([[5, 1, 4], [0, 3, 2]]))
+        self.register_buffer("mask", torch.ones(6, 6, dtype=torch.bool).tril())
+        self.register_buffer("steps", torch.zeros((), dtype=torch.long))
+        self.frozen = nn.Parameter(torch.randn(5), requires_grad=False)
+
+    def forward(self, input):
+        x = input @ self.turned
+        self.steps.add_(1)
+        y = x[:, self.table].flatten(1) + torch.tensor([0.5, 2.0, -1.0, 4.0, 3.0, 0.25])
+        y = torch.where(self.mask, y[:, None, :], 0.0).sum(2)
+        z = torch.einsum("ni,aij->naj", y, self.third).flatten(1)
+        rest = (self.one.sum() + (self.two * torch.tensor(3)).prod()) * self.frozen
+        return torch.cat([z, (rest + self.last.mean((0, 1, 2)).sum()).expand(3, 5), y], 1)
+
+
+@model()
+def storages():
+    return Storages(), (torch.randn(3, 8),)
+
+
+class Attention(nn.Module):
+    """Attention written out: additive causal mask, a mask that is filled, one that is an input, none at all."""
+
+    def __init__(self):
+        super().__init__()
+        self.qkv, self.out = nn.Linear(16, 48), nn.Linear(16, 16)
+        self.register_buffer("bias", torch.full((6, 6), float("-inf")).triu(1))
+        self.layers = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 4, 32, batch_first=True), 2, enable_nested_tensor=False)
+
+    def forward(self, input, second):
+        q, k, v = (t.view(2, 6, 4, 4).transpose(1, 2) for t in self.qkv(input).split(16, 2))
+        causal = torch.ones(6, 6, dtype=torch.bool).tril()
+        x = (q @ k.transpose(-2, -1) / 2).masked_fill(~causal, float("-inf")).softmax(-1) @ v
+        near = causal & ~causal.tril(-3)
+        x = x + (torch.where(near, q @ k.mT, torch.finfo(torch.float32).min).softmax(-1) @ v)
+        x = x + (q @ k.mT * 0.5 + self.bias).softmax(-1) @ v
+        x = x + torch.bmm((torch.bmm(q.flatten(0, 1), k.flatten(0, 1).mT)).softmax(-1), v.flatten(0, 1)).view(2, 4, 6, 4)
+        x = x + F.scaled_dot_product_attention(q, k[:, :2].repeat_interleave(2, 1), v, attn_mask=second[:, None, None, :] > -1)
+        x = self.out(x.transpose(1, 2).flatten(2))
+        x = x + (x @ x.mT).softmax(-1) @ x
+        return self.layers(x, mask=nn.Transformer.generate_square_subsequent_mask(6), is_causal=True)
+
+
+@model()
+def attention():
+    return Attention(), (torch.randn(2, 6, 16), torch.randn(2, 6))
+
+
+def transformers_model(kind, config, **settings):
+    import transformers
+    config = getattr(transformers, config)(vocab_size=40, hidden_size=16, intermediate_size=24, num_hidden_layers=2,
+                                           num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=32, **settings)
+    config.use_cache = False
+    config._attn_implementation = "sdpa"
+
+    class Wrapper(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model = getattr(transformers, kind)(config)
+
+        def forward(self, input):
+            return self.model(input_ids=input).logits
+    return Wrapper(), (torch.randint(0, 40, (2, 8)),), 40
+
+
+@model(forms=("",))
+def mixtral():
+    return transformers_model("MixtralForCausalLM", "MixtralConfig", num_local_experts=4, num_experts_per_tok=2)
+
+
+@model(forms=(".core",))
+def gemma():
+    return transformers_model("Gemma3ForCausalLM", "Gemma3TextConfig", head_dim=4, sliding_window=3)
+
+
+def without_stacks(program):
+    def strip(graph):
+        for node in graph.nodes:
+            for key in ("stack_trace", "from_node", "source_fn_stack", "custom"):
+                node.meta.pop(key, None)
+    strip(program.graph)
+    for module in program.graph_module.children():
+        if isinstance(module, torch.fx.GraphModule):
+            strip(module.graph)
+    return program
+
+
+def steps_of(m, x, target, classes):
+    optimizer = torch.optim.AdamW(m.parameters(), lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
+    for _ in range(10):
+        optimizer.zero_grad()
+        y = m(*x)
+        loss = F.cross_entropy(y.flatten(0, -2), target.flatten()) if classes else F.mse_loss(y, target)
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(m.parameters(), 1.0)
+        optimizer.step()
+        yield loss.item(), norm.item()
+
+
+def write(name):
+    make, forms, train = models[name]
+    torch.manual_seed(20)
+    m, x, *classes = make()
+    m.train(train)
+    with torch.no_grad():
+        for p in m.parameters():
+            if p.dim() <= 1 and p.requires_grad:
+                p.add_(0.1 * torch.randn_like(p))
+    path = os.path.join(here, name)
+    for form in forms:
+        program = torch.export.export(m, x, strict=False)
+        if form:
+            program = program.run_decompositions()
+        torch.export.save(without_stacks(program), path + form + ".pt2")
+    inputs = dict(zip(("input", "second"), x))
+    start = {key: value.clone() for key, value in m.state_dict().items()}
+    y = m(*x).detach()
+    m.load_state_dict(start)
+    target = torch.randint(0, classes[0], y.shape[:-1]) if classes else torch.randn_like(y)
+    save_file(inputs, path + ".input.safetensors")
+    save_file({"output": y.contiguous()}, path + ".output.safetensors")
+    save_file({**inputs, "target": target}, path + ".batch.safetensors")
+    with open(path + ".tsv", "w") as file:
+        file.write("loss\tgrad_norm\n")
+        for loss, norm in steps_of(m, x, target, classes):
+            file.write(f"{loss:.9g}\t{norm:.9g}\n")
+    sizes = [os.path.getsize(path + form + ".pt2") for form in forms]
+    print(name, len(y.flatten()), "outputs; bytes", *sizes, flush=True)
+
+
+for chosen in sys.argv[1:] or models:
+    write(chosen)
