@@ -79,10 +79,10 @@ cat "$WORK"/{mixtral,mlp,mlp_core,llama,llama_tp,llama_fsdp,llama_cuda,gpt2,gpt2
 # The layers of one list are one function, which a loop calls.
 grep -q 'for (int l = 0; l < 2; l++)' "$WORK/llama_tp/step.c" || fail "llama: its layers are no loop"
 
-# Attention that was written out, or decomposed, is one operator, and so is the rotary embedding.
-grep -q 'attention(' "$WORK/gpt2_eager/step.c" || fail "gpt2_eager: its attention was not recognized"
-grep -q '  rotary' "$WORK/llama_tp/plan.txt" || grep -q 'rotary' "$WORK/llama_tp/kernels.c" || fail "llama: its rotary embedding was not recognized"
-grep -q 'causal' "$WORK/gpt2_eager/step.c" || fail "gpt2_eager: its mask is not known to be causal"
+# Attention that was written out, or decomposed, is one operator that knows its mask; so is the rotary embedding.
+"$TPGEN" $plan -D "model=$data/gpt2_eager.core.pt2" --dump=lua > "$WORK/gpt2_eager.dump"
+[ "$(grep -c ' = attention(.*numbers 1 ' "$WORK/gpt2_eager.dump")" = 2 ] || fail "gpt2_eager: its attention was not recognized"
+grep -q '= rotary(self_attn.q_proj' "$WORK/llama_tp/step.c" || fail "llama: its rotary embedding was not recognized"
 
 # ---- an exported Llama under the plan of llama3.lua ----------------------------------------------------------
 
