@@ -58,7 +58,8 @@ if tp > 1 then
     elseif style == "Rowwise" then
       styles[m.path] = Rowwise()
     else
-      whole[#whole + 1] = m.path
+      local pattern = string.gsub(m.path, "%.%d+%f[.\0]", ".*")
+      if not whole[pattern] then whole[#whole + 1], whole[pattern] = pattern, true end
     end
   end
   model = parallelize(model, mesh.tp, styles)
@@ -75,8 +76,8 @@ if dp_shard > 1 then
     end
     return m
   end
-  for _, path in ipairs(about.lists) do
-    for _, layer in ipairs(at(path)) do fully_shard(layer, data_parallel) end
+  for i = #about.lists, 1, -1 do -- of a list within another's member first
+    for _, layer in ipairs(at(about.lists[i])) do fully_shard(layer, data_parallel) end
   end
   fully_shard(model, data_parallel)
 end

@@ -43,16 +43,14 @@ bool torch_archive_open(struct safetensors *file, const char *path, struct failu
 #else
 
 #include <unzip.h>
+#include "zip_entry.h"
 
 enum { MOST_CONFIG = 1 << 26, MOST_NAME = 512, MOST_DIMS = 32 };
 
-// An entry of the ZIP: where its bytes lie in the file.
-struct stored {
-  uint64_t begin, size;
-};
-
 struct zip {
   unzFile file;
+  int fd;
+  uint64_t size;
   char root[MOST_NAME];
 };
 
@@ -73,28 +71,27 @@ static bool find_root(struct zip *zip, const struct safetensors *file, struct fa
   return true;
 }
 
-// Moves to an entry; false if there is none, or if it is compressed.
-static bool go_to(struct zip *zip, const char *folder, const char *name, struct stored *at)
+static bool read_at(void *zip, uint64_t at, void *to, size_t n)
+{
+  const struct zip *z = zip;
+  return at <= z->size && n <= z->size - at && pread(z->fd, to, n, (off_t)at) == (ssize_t)n;
+}
+
+// Finds an entry; false if there is none, or if it is compressed.
+static bool find_entry(struct zip *zip, const char *folder, const char *name, struct zip_entry *at)
 {
   char path[3 * MOST_NAME];
-  unz_file_info64 about;
   snprintf(path, sizeof path, "%s%s%s", zip->root, folder, name);
-  if (strlen(path) >= MOST_NAME || unzLocateFile(zip->file, path, 1) != UNZ_OK ||
-      unzGetCurrentFileInfo64(zip->file, &about, NULL, 0, NULL, 0, NULL, 0) != UNZ_OK ||
-      about.compression_method != 0 || about.flag & 1 ||
-      about.uncompressed_size != about.compressed_size || unzOpenCurrentFile(zip->file) != UNZ_OK)
-    return false;
-  *at = (struct stored){unzGetCurrentFileZStreamPos64(zip->file), about.uncompressed_size};
-  unzCloseCurrentFile(zip->file);
-  return true;
+  return strlen(path) < MOST_NAME && unzLocateFile(zip->file, path, 1) == UNZ_OK &&
+         zip_entry_at(read_at, zip, zip->size, unzGetOffset64(zip->file), at);
 }
 
 // The "config" of a JSON entry; NULL if there is none.
 static json_t *read_config(struct zip *zip, const struct safetensors *file, const char *folder,
                            const char *name)
 {
-  struct stored at;
-  if (!go_to(zip, folder, name, &at) || at.size > MOST_CONFIG) return NULL;
+  struct zip_entry at;
+  if (!find_entry(zip, folder, name, &at) || at.size > MOST_CONFIG) return NULL;
   char *text = malloc(at.size + 1);
   bool read = text && pread(file->fd, text, at.size, (off_t)at.begin) == (ssize_t)at.size;
   json_error_t error;
@@ -162,7 +159,7 @@ static bool read_entry(struct zip *zip, struct safetensors *file, const char *fo
   const char *path = json_string_value(json_object_get(about, "path_name"));
   uint64_t end;
   struct place place;
-  struct stored at;
+  struct zip_entry at;
   e->name = name;
   e->dtype = dtype_of(json_integer_value(json_object_get(meta, "dtype")));
   if (json_is_true(json_object_get(about, "use_pickle")))
@@ -170,7 +167,7 @@ static bool read_entry(struct zip *zip, struct safetensors *file, const char *fo
   if (!e->dtype) return failed(why, "%s: %s has a type that is not read", file->path, name);
   if (!path || strchr(path, '/') || !read_shape(e, meta, &place)) return damaged(file, name, why);
   const unsigned size = safetensors_bits(e->dtype) / 8;
-  if (!go_to(zip, folder, path, &at) || __builtin_mul_overflow(place.behind, size, &end) ||
+  if (!find_entry(zip, folder, path, &at) || __builtin_mul_overflow(place.behind, size, &end) ||
       end > at.size)
     return damaged(file, name, why);
   e->begin = at.begin + place.first * size;
@@ -224,6 +221,8 @@ bool torch_archive_open(struct safetensors *file, const char *path, struct failu
   bool ok = file->path || failed(why, "out of memory");
   if (ok) file->fd = open_regular(path, &size, why);
   ok = ok && file->fd >= 0;
+  zip.fd = file->fd;
+  zip.size = size;
   if (ok) zip.file = unzOpen64(path);
   if (ok && !zip.file) ok = damaged(file, "it is no ZIP", why);
   ok = ok && find_root(&zip, file, why) && read_entries(&zip, file, why);

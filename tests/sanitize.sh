@@ -11,7 +11,7 @@ apart='^unit\.(kernel|kernel_file|matmul|bf16|offers)$'
 targets() {
   cmake --build "$build" --target help | sed -nE 's/^((unit|runtime)_[a-z0-9_]+):.*/\1/p' |
     while read -r name; do [[ ${name/_/.} =~ $apart ]] || echo "$name"; done
-  echo tpgen mutate mutate_dump
+  echo tpgen mutate mutate_dump fuzz_archive fuzz_archive_reader
 }
 
 cmake --preset sanitize -B "$build" > "$WORK/log" 2>&1 &&
@@ -46,6 +46,13 @@ TPGEN="$build/tpgen" TOOLS="$build/tests" WORK="$WORK/dumps" MUTANTS=${dumps:-5}
   cat "$WORK/log"
   fail "mutants of dumps"
 }
+# Mutants of archives, as tpgen and as the runtime reads them.
+for tool in fuzz_archive fuzz_archive_reader; do
+  "$build/tests/$tool" "$golden/torch_export/storages.pt2" "$WORK/mutant.pt2" 10000 ${SOAK:+100}200 > "$WORK/log" 2>&1 || {
+    cat "$WORK/log"
+    fail "$tool"
+  }
+done
 # generate_all PLAN ARGUMENTS...
 generate_all() {
   local target

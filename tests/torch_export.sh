@@ -104,6 +104,18 @@ for mesh in "tp=2" "dp_shard=2" "tp=2 dp_shard=2"; do
   diff "$WORK/written.collectives" "$WORK/exported.collectives" || fail "an exported Llama, $mesh: other collectives than plans/llama3.lua"
 done
 
+# ---- 32 layers, and 16 GiB of weights, which are nowhere on the disk ------------------------------------------
+
+"$TOOLS/deepen_archive" "$data/llama.pt2" "$WORK/deep.pt2" 32 $((1 << 34)) || fail "deep: no archive"
+"$TOOLS/run_measured" 60 "$WORK/deep.report" "$TPGEN" $plan -D "model=$WORK/deep.pt2" -D tp=2 -o "$WORK/deep" > "$WORK/deep.made" 2>&1
+read -r status elapsed kib worked < "$WORK/deep.report"
+echo "  deep: tpgen worked $worked ms in $elapsed ms, $kib KiB"
+[ "$status" = 0 ] || { cat "$WORK/deep.made"; fail "deep: status $status"; }
+grep -q 'for (int l = 0; l < 32; l++)' "$WORK/deep/step.c" || fail "deep: its layers are no loop"
+[ "$kib" -le $((256 * 1024)) ] || fail "deep: $kib KiB are above 256 MiB"
+[ "$worked" -le 1500 ] || fail "deep: $worked ms are too many" # 300 where nothing else runs
+rm "$WORK/deep.pt2"
+
 # ---- sizes that were exported as symbols -----------------------------------------------------------------
 
 for batch in "" "-D batch=6"; do
@@ -135,4 +147,10 @@ cp "$data/gpt2.pt2" "$WORK/length.pt2"
 printf '\273' | dd of="$WORK/length.pt2" bs=1 seek=408482 conv=notrunc status=none
 printf '\207' | dd of="$WORK/length.pt2" bs=1 seek=408940 conv=notrunc status=none
 refuses length "$WORK/length.pt2" 'has no models/model.json'
+# Mutants: tpgen makes a program of each or refuses it in one line, and so does the runtime that reads it.
+mutants=${MUTANTS:-${SOAK:+100000}}
+for archive in storages mlp; do
+  "$TOOLS/fuzz_archive" "$data/$archive.pt2" "$WORK/mutant.pt2" 0 "${mutants:-300}" mse > "$WORK/mutants.log" || { cat "$WORK/mutants.log"; fail "mutants of $archive"; }
+  "$TOOLS/fuzz_archive_reader" "$data/$archive.pt2" "$WORK/mutant.pt2" 0 "${mutants:-1000}" > "$WORK/mutants.log" || { cat "$WORK/mutants.log"; fail "mutants of $archive, read"; }
+done
 finish "archives as exported and as decomposed, on meshes, with PyTorch's losses; damaged ones refused"

@@ -11,6 +11,8 @@
 #include <lua.h>
 #include <string.h>
 #include <unzip.h>
+#include <zip_entry.h>
+#include <zlib.h>
 
 enum { MAX_ARCHIVES = 4, MAX_ENTRY = 1 << 26, MAX_NAME = 512, MAX_DEPTH = 64 };
 
@@ -117,25 +119,29 @@ static struct archive *archive_at(lua_State *L, int at)
   return a;
 }
 
+static bool read_at(void *archive, uint64_t at, void *to, size_t n)
+{
+  const struct archive *a = archive;
+  if (at > a->size || n > a->size - at) return false;
+  memcpy(to, a->at + at, n);
+  return true;
+}
+
 /* The bytes of an entry, with a zero after them; NULL: there is none of this name. */
 static char *entry_bytes(struct archive *a, const char *name, size_t most, size_t *size)
 {
   const char *path = text("%s%s", a->root, name);
-  unz_file_info64 about;
+  struct zip_entry e;
   if (strlen(path) > MAX_NAME || unzLocateFile(a->zip, path, 1) != UNZ_OK) return NULL;
-  if (unzGetCurrentFileInfo64(a->zip, &about, NULL, 0, NULL, 0, NULL, 0) != UNZ_OK)
-    no_archive(a, text("entry %s cannot be read", name));
-  if (about.compression_method != 0 || about.flag & 1)
-    no_archive(a, text("entry %s is compressed or encrypted", name));
-  if (about.uncompressed_size > most || about.uncompressed_size != about.compressed_size)
+  if (!zip_entry_at(read_at, a, a->size, unzGetOffset64(a->zip), &e))
+    no_archive(a, text("entry %s is damaged, compressed or encrypted", name));
+  if (e.size > most)
     no_archive(a, text("entry %s has %llu bytes; at most %zu are read", name,
-                       (unsigned long long)about.uncompressed_size, most));
-  size_t n = (size_t)about.uncompressed_size;
+                       (unsigned long long)e.size, most));
+  size_t n = (size_t)e.size;
   char *at = alloc(n + 1);
-  /* The library compares the CRC as it closes the entry. */
-  if (unzOpenCurrentFile(a->zip) != UNZ_OK ||
-      unzReadCurrentFile(a->zip, at, (unsigned)n) != (int)n ||
-      unzCloseCurrentFile(a->zip) != UNZ_OK)
+  memcpy(at, a->at + e.begin, n);
+  if (crc32(0, (const Bytef *)at, (unsigned)n) != e.crc)
     no_archive(a, text("entry %s is damaged", name));
   at[n] = 0;
   *size = n;

@@ -202,9 +202,11 @@ for _, name in ipairs{"max", "min"} do
     return with_indices(function(x) return f(x, a.dim, a.keepdim) end)(a)
   end
 end
-operators.sort = with_indices(function(x, a) return raw.sort(x, a.dim, a.descending) end)
+-- A tensor of one dimension is sorted as a whole, however the batch is cut.
+local function sortable(x) return #core.shape(x) == 1 and raw.replicate(x) or x end
+operators.sort = with_indices(function(x, a) return raw.sort(sortable(x), a.dim, a.descending) end)
 operators.topk = with_indices(function(x, a) return raw.topk(x, a.k, a.dim, a.largest, a.sorted) end)
-operators.argsort = function(a) return raw.argsort(floats(a.self), a.dim, a.descending) end
+operators.argsort = function(a) return raw.argsort(sortable(floats(a.self)), a.dim, a.descending) end
 operators.argmax = function(a) return raw.argmax(floats(a.self), a.dim, a.keepdim) end
 operators.argmin = function(a) return raw.argmin(floats(a.self), a.dim, a.keepdim) end
 operators.all = function(a)
