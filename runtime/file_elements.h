@@ -9,7 +9,7 @@
 
 // Whether a tensor accepts elements of a file's dtype: its own type, and lossless or usual
 // conversions: BF16 and F16 to a float32, F64 to a float32 input, any integers and booleans to an
-// input of integers or booleans, or to a parameter of float32 that holds them exactly.
+// input of integers or booleans, or to a parameter or an input of float32 that holds them exactly.
 bool elements_take(const struct tensor *t, const char *dtype);
 
 // The message that it does not, or that shapes differ. Returns false.

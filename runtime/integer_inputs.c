@@ -53,10 +53,10 @@ static const struct kind *kind_of(const char *dtype)
   return NULL;
 }
 
-// Whether it is a parameter that may stand for whole numbers: a buffer of indices, say.
+// Whether it may stand for whole numbers: a buffer of indices, say, or images.
 static bool holds_counts(const struct tensor *t)
 {
-  return t->role == PARAMETER && t->type == F32;
+  return (t->role == PARAMETER || t->role == BATCH) && t->type == F32;
 }
 
 bool numbers_take(const struct tensor *t, const char *dtype)

@@ -41,6 +41,27 @@ beside "$WORK/square_of_arrays.log" trains square_of_arrays plain square -D last
 all_are_done
 cat "$WORK"/{smaller,dropped,shuffled,uneven,shuffled_dropped,accumulated,square,large,on_stand_in,accumulated_cuda,of_arrays,square_of_arrays}.log
 
+# ---- bytes of images ----------------------------------------------------------------------------------------
+
+# An input of floats takes uint8, int8 and bool as numbers: the losses are those of the same numbers as floats.
+python3 - "$WORK" << 'END'
+import struct, sys
+values = [i * 37 % 256 for i in range(132)]
+for name, descr, form, of in (("u1", "|u1", "132B", lambda x: x), ("i1", "|i1", "132b", lambda x: x - 128),
+                              ("b1", "|b1", "132B", lambda x: x % 2)):
+    for kind, how, layout in (("bytes", descr, form), ("floats", "<f4", "<132f")):
+        head = "{'descr': '%s', 'fortran_order': False, 'shape': (22, 6), }" % how
+        with open(f"{sys.argv[1]}/{name}.{kind}.npy", "wb") as file:
+            file.write(b"\x93NUMPY\1\0v\0" + head.ljust(117).encode() + b"\n" + struct.pack(layout, *map(of, values)))
+END
+for name in u1 i1 b1; do
+  for kind in bytes floats; do
+    start "$WORK/square" "$WORK/$name.$kind" --data "input=$WORK/$name.$kind.npy" --data "$data/target.npy" || fail "$name.$kind"
+  done
+  cmp "$WORK/$name.bytes.losses" "$WORK/$name.floats.losses" || fail "$name: not the numbers of its bytes"
+done
+! cmp -s "$WORK/u1.bytes.losses" "$WORK/i1.bytes.losses" || fail "uint8 and int8 are one"
+
 # ---- going on ---------------------------------------------------------------------------------------------
 
 # goes_on NAME STEP: a job that stops there and is resumed ends with the same bits as an unbroken one.
