@@ -10,7 +10,7 @@
 
 // Whether the tensor is an input of integers or booleans; and whether it accepts whole numbers of
 // the file's dtype: such an input any integers and booleans, if the values fit, and so a parameter
-// of float32, if they are exact in it.
+// or an input of float32, if they are exact in it.
 bool numbers_are(const struct tensor *t);
 bool numbers_take(const struct tensor *t, const char *dtype);
 
