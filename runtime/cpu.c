@@ -205,9 +205,9 @@ void target_step(int t)
   program.step(t);
 }
 
-void target_validate(void)
+void target_run(void (*entry)(void))
 {
-  program.validate();
+  entry();
 }
 
 void target_put(void *memory, const void *from, size_t bytes)

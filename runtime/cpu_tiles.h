@@ -109,6 +109,31 @@ tile_elements(bool paired, float *c, long step_c, const tile_word *a, long row, 
     }
 }
 
+// n floats or bfloat16s as floats: at x, or in `room`.
+static inline const float *tile_floats_there(const float *x, float *room, long n)
+{
+  (void)room, (void)n;
+  return x;
+}
+static inline const float *tile_floats_copied(const bf16 *x, float *room, long n)
+{
+  for (long i = 0; i < n; i++) room[i] = bf16_to_float(x[i]);
+  return room;
+}
+#define TILE_FLOATS(x, room, n)                                                                    \
+  _Generic(*(x), float : tile_floats_there, bf16 : tile_floats_copied)(x, room, n)
+
+// Stores a float as one, or as a bfloat16.
+static inline void tile_store_float(float *to, float x)
+{
+  *to = x;
+}
+static inline void tile_store_bf16(bf16 *to, float x)
+{
+  *to = float_to_bf16(x);
+}
+#define TILE_STORE(to, x) _Generic(to, float : tile_store_float, bf16 : tile_store_bf16)(&(to), x)
+
 // c[m, n] = a[m, terms] b[terms, n], or c += a b if `add` is true. The rows of c and b are step_c
 // and step_b elements apart; element i, k of a is at i * row + k * column.
 static inline void tile_product(float *c, long step_c, const float *a, long row, long column,

@@ -372,6 +372,7 @@ static bool run(const struct options *o)
   int step = 0, saved = -1;
   bool prepared = prepare(o, &step);
   watch_patience(1);
+  if (prepared && program.generation) return program.generation->run(o, all_ok);
   if (prepared && o->dry_run) {
     dry_run(o, step);
     return indices_are_right(step);
@@ -451,6 +452,11 @@ int main(int argc, char **argv)
   if (known && options.help) {
     if (me.rank == 0) options_help();
     return EXIT_SUCCESS;
+  }
+  if (known && options.encode) {
+    bool done = program.generation->encode(&options, &why);
+    if (!done) complain(&why);
+    return done ? EXIT_SUCCESS : EXIT_FAILURE;
   }
   if (known &&
       ((options.graph && !target_capture(&why)) || (options.profile && !target_profile(&why)))) {

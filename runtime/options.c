@@ -14,6 +14,25 @@
 
 enum { DEADLINE = 600 };
 
+// Options without a letter.
+enum {
+  PROMPT = 256,
+  PROMPTS,
+  OUTPUT_TO,
+  ENCODE,
+  TOKENIZER,
+  TEMPERATURE,
+  TOP_P,
+  MIN_P,
+  PENALTY,
+  TOP_K,
+  TOP,
+  SEED,
+  GREEDY,
+  RAW,
+  STOP
+};
+
 static bool read_count(const char *text, int least, int *count)
 {
   char *end;
@@ -70,8 +89,74 @@ static bool read_keep(const char *text, struct options *o)
   return o->keep_best || o->keep;
 }
 
+static bool read_number(const char *text, double least, double most, double *number)
+{
+  char *end;
+  *number = strtod(text, &end);
+  return end != text && !*end && *number >= least && *number <= most;
+}
+
+static bool read_seed(const char *text, uint64_t *seed)
+{
+  char *end;
+  errno = 0;
+  *seed = strtoull(text, &end, 10);
+  return !errno && end != text && !*end && *text >= '0' && *text <= '9';
+}
+
+// Options of a program that generates.
+static bool read_generation(struct options *o, int option)
+{
+  int n = 0;
+  o->told_of_generation = true;
+  switch (option) {
+  case PROMPT:
+    o->prompt = optarg;
+    return true;
+  case PROMPTS:
+    o->prompts = optarg;
+    return true;
+  case OUTPUT_TO:
+    o->output = optarg;
+    return true;
+  case ENCODE:
+    o->encode = optarg;
+    return true;
+  case TOKENIZER:
+    o->tokenizer = optarg;
+    return true;
+  case TEMPERATURE:
+    return read_number(optarg, 0, 1000, &o->temperature);
+  case TOP_P:
+    return read_number(optarg, 0, 1, &o->top_p);
+  case MIN_P:
+    return read_number(optarg, 0, 1, &o->min_p);
+  case PENALTY:
+    return read_number(optarg, 1e-3, 1000, &o->repetition_penalty);
+  case TOP_K:
+    return read_count(optarg, 0, &o->top_k);
+  case TOP:
+    return read_count(optarg, 1, &o->top) && o->top <= 64;
+  case SEED:
+    return read_seed(optarg, &o->draw_seed);
+  case GREEDY:
+    o->temperature = 0;
+    return true;
+  case RAW:
+    o->raw = true;
+    return true;
+  case STOP:
+    while (o->stop[n]) n++;
+    if (n < MOST_STOPS) o->stop[n] = optarg;
+    return n < MOST_STOPS && *optarg;
+  default:
+    return false;
+  }
+}
+
 static bool read_option(struct options *o, int option)
 {
+  if (option >= PROMPT) return read_generation(o, option);
   switch (option) {
   case 's':
     return read_count(optarg, 0, &o->steps);
@@ -97,6 +182,7 @@ static bool read_option(struct options *o, int option)
   case 'd':
     return add_path(o->data, optarg);
   case 't':
+    if (program.generation) return read_count(optarg, 1, &o->make);
     o->tokens = optarg;
     return true;
   case 'a':
@@ -151,6 +237,12 @@ static bool read_option(struct options *o, int option)
 // The message for two options that exclude each other, or one that needs another; or NULL.
 static const char *contradiction(struct options *o)
 {
+  if (o->told_of_generation && !program.generation)
+    return "--prompt and the like are for a program that generates: its plan ends with "
+           "generate{...}";
+  if (program.generation && (o->data[0] || o->load || o->save || o->export_to || o->dry_run))
+    return "a program that generates takes --weights and prompts, and saves nothing";
+  if (o->prompt && o->prompts) return "--prompt or --prompts, not both";
   if (o->weights && o->load) return "--weights and --load: a checkpoint has its own parameters";
   if (o->adapter && o->load) return "--adapter and --load: a checkpoint has its own adapters";
   if (o->export_adapter && !program.adapter)
@@ -212,11 +304,33 @@ bool options_read(struct options *o, int argc, char **argv, bool says)
       {"no-verify", no_argument, NULL, 'n'},
       {"graph", no_argument, NULL, 'g'},
       {"profile", no_argument, NULL, 'f'},
+      {"prompt", required_argument, NULL, PROMPT},
+      {"prompts", required_argument, NULL, PROMPTS},
+      {"output", required_argument, NULL, OUTPUT_TO},
+      {"encode", required_argument, NULL, ENCODE},
+      {"tokenizer", required_argument, NULL, TOKENIZER},
+      {"temperature", required_argument, NULL, TEMPERATURE},
+      {"top-p", required_argument, NULL, TOP_P},
+      {"min-p", required_argument, NULL, MIN_P},
+      {"repetition-penalty", required_argument, NULL, PENALTY},
+      {"top-k", required_argument, NULL, TOP_K},
+      {"top", required_argument, NULL, TOP},
+      {"seed", required_argument, NULL, SEED},
+      {"greedy", no_argument, NULL, GREEDY},
+      {"raw", no_argument, NULL, RAW},
+      {"stop", required_argument, NULL, STOP},
       {"help", no_argument, NULL, 'h'},
       {0},
   };
   int option, index = 0;
-  *o = (struct options){.steps = program.steps, .log_every = 1, .deadline = DEADLINE};
+  *o = (struct options){.steps = program.steps,
+                        .log_every = 1,
+                        .deadline = DEADLINE,
+                        .temperature = -1,
+                        .top_p = -1,
+                        .min_p = -1,
+                        .repetition_penalty = -1,
+                        .top_k = -1};
   opterr = says;
   while ((option = getopt_long(argc, argv, "", known, &index)) != -1) {
     if (option == '?') return false; // getopt has reported it

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { MOST_DATA = 256 };
+enum { MOST_DATA = 256, MOST_STOPS = 16 };
 
 struct options {
   int steps, log_every;
@@ -28,6 +28,15 @@ struct options {
   bool graph;                         // runs each step as one graph on the GPU
   bool dry_run;                       // reports what the job takes, and does not train
   bool help;
+  // Of a program that generates.
+  const char *prompt, *prompts, *output, *encode, *tokenizer;
+  int make;                                             // tokens for each prompt; 0: as many as fit
+  double temperature, top_p, min_p, repetition_penalty; // negative: not given
+  int top_k, top; // -1: not given; so many best candidates are written
+  uint64_t draw_seed;
+  bool raw;                         // prompts without special tokens or a chat's template
+  const char *stop[MOST_STOPS + 1]; // texts that end an answer, then NULL
+  bool told_of_generation;          // one of these options was given
 };
 
 // Reads the command line. If it is wrong and `says` is true, reports it on standard error.

@@ -99,6 +99,22 @@ enum last_batch { LAST_UNTOLD, LAST_SMALLER, LAST_DROPPED };
 // The type of multiplication. TFLOAT32: a float, of which a tensor core uses 10 fraction bits.
 enum arithmetic { FLOAT32, TFLOAT32, BFLOAT16 };
 
+// The entries of a program that generates text. A call of prefill takes the next tokens of one
+// sequence, a call of decode the next token of each slot; both find them in the inputs, and leave
+// logits in the outputs, of these names: "prefill.tokens", "prefill.slot" (of the caches),
+// "prefill.start" (how many tokens of the sequence are in the caches), "prefill.last" (the index of
+// the last token that counts, to which the logits belong), "prefill.logits"; "decode.tokens" and
+// so on; slot -1: none.
+struct options;
+struct failure;
+struct generation {
+  void (*prefill)(void), (*decode)(void);
+  int slots, context; // sequences side by side; the most tokens of one
+  int chunk;          // the tokens that prefill takes
+  bool (*run)(const struct options *, bool (*all_ok)(bool, const struct failure *));
+  bool (*encode)(const struct options *, struct failure *);
+};
+
 struct program {
   const char *plan; // the plan's path, as it was given; behind it those of the files it requires
   const char *hash; // of the plan and all other inputs of tpgen: 16 hexadecimal digits
@@ -129,7 +145,8 @@ struct program {
   const char *adapter;  // PEFT's adapter_config.json of the plan's adapters; NULL: it has none
   double adapter_scale; // an adapted weight is W + scale B A
   const char *turned;   // the names, a line each, of those that are W + scale (B A)^T; or NULL
-  double flops;         // of the products of a step, forward and backward, on all ranks together
+  const struct generation *generation; // NULL: it generates no text, and has a step
+  double flops; // of the products of a step, forward and backward, on all ranks together
   enum arithmetic arithmetic;     // of most products
   double (*learning_rate)(int t); // NULL: an inference program
   void **memory;                  // the program's pointer to its memory
@@ -180,6 +197,10 @@ struct rank {
 };
 
 extern const struct program program;
+
+// The runtime's (text_generate.h).
+bool text_generate(const struct options *o, bool (*all_ok)(bool, const struct failure *));
+bool text_encode(const struct options *o, struct failure *why);
 
 // A line of the plan may be one of a file that the plan requires: file n's lines are counted from
 // n * LINES_OF_FILE on.

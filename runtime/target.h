@@ -54,8 +54,8 @@ void target_begin(void);
 // Step t, counted from 1: runs it, or on a GPU issues it.
 void target_step(int t);
 
-// Runs program.validate to completion.
-void target_validate(void);
+// Runs an entry of the program, beside its step, to completion: of a validation or of generation.
+void target_run(void (*entry)(void));
 
 // For programs by tpgen --check-finite: the first value of all steps so far on this rank that is
 // NaN or infinity. False if there is none.

@@ -63,7 +63,7 @@ static float loss_of_batch(long i, uint32_t *weight)
   if (!batches_fill(VALIDATION, i, &counts, &why))
     fail_call(__FILE__, __LINE__, "batches_fill", why.text);
   *weight = (uint32_t)counts;
-  target_validate();
+  target_run(program.validate);
   target_get(&loss, (const char *)*program.memory + program.loss, sizeof loss);
   return loss * (float)program.batches;
 }

@@ -1,7 +1,9 @@
 # Builds and runs generated programs, for scripts with many of them; sourced after common.sh. A program is of
 # one of three kinds: plain, sanitized, or cuda. If a script sets `local_mpi` first, programs for the CPU are
 # linked with the small MPI of tests/local_mpi: all ranks are one program, ranks, which forks them.
+# `runtime_plan` is a plan whose program has all the files of the runtime that the script's programs need.
 local_mpi=${local_mpi:-}
+runtime_plan=${runtime_plan:-plans/toy.lua}
 strict=(-std=c11 -D_GNU_SOURCE -DTPGEN_TORCH_ARCHIVE -fopenmp -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror)
 # Only kernels take time to run, and only their promises (restrict) matter to an optimizer.
 plain=(-O0)
@@ -12,9 +14,9 @@ cuda=(-std=c++20 -D_GNU_SOURCE -DTPGEN_CUDA -DTPGEN_MPI -DOMPI_SKIP_MPICXX -DMPI
 # Precompiled headers of the stand-in, for each way of compiling: nvcc includes them by itself.
 heads=$TOOLS/heads
 # Warnings in MPI's and BLAS's headers do not count.
-mapfile -t includes < <({ mpicc -show && pkg-config --cflags openblas jansson minizip; } | tr ' ' '\n' |
+mapfile -t includes < <({ mpicc -show && pkg-config --cflags openblas jansson minizip libpcre2-8 libutf8proc; } | tr ' ' '\n' |
   sed -n 's/^-I/-isystem/p')
-mapfile -t local_libraries < <(pkg-config --libs openblas jansson minizip | tr ' ' '\n' | sed '/^$/d')
+mapfile -t local_libraries < <(pkg-config --libs openblas jansson minizip libpcre2-8 libutf8proc | tr ' ' '\n' | sed '/^$/d')
 local_libraries+=(-fopenmp -lm)
 # ld.gold takes half of ld's time.
 ! gcc -fuse-ld=gold -Wl,--version > /dev/null 2>&1 || local_libraries+=(-fuse-ld=gold)
@@ -63,7 +65,8 @@ make_runtime() {
   local kind=$1 to=$WORK/$1 target=cpu name=$1 key made
   [ "$kind" != cuda ] || target=cuda
   ! is_local "$kind" || name+=_local
-  "$TPGEN" plans/toy.lua -o "$WORK/toy" --target $target || return
+  [ "$runtime_plan" = plans/toy.lua ] || name+=_$(basename "$runtime_plan" .lua)
+  "$TPGEN" "$runtime_plan" -o "$WORK/toy" --target $target || return
   key=$({
     gcc --version
     echo "${strict[*]}, ${plain[*]}, ${sanitizers[*]}, ${cuda[*]}, ${includes[*]}"

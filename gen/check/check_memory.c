@@ -286,6 +286,7 @@ void check_memory(void)
   for (int batch = 0; batch < (plan_options->accumulate > 1 ? 2 : 1); batch++)
     run_phases(true, FORWARD, BACKWARD);
   run_phases(false, UPDATE, UPDATE);
+  run_phases(true, DECODE, DECODE);
   check_ends();
   end_run();
 }

@@ -145,8 +145,10 @@ static char *program_text(const struct families *tensors)
       can_validate() ? "validate" : "NULL", "validation_data", file ? string_text(file) : "NULL",
       "weights", plan_options->weights ? string_text(plan_options->weights) : "NULL", "every",
       text("%d", plan_options->validate_every), "validate_steps",
-      text("%d", plan_options->validate_steps), "adapter", adapter_text(), "flops",
-      double_text(step_flops()), "arithmetic", arithmetic_name[step_arithmetic()], "rate",
+      text("%d", plan_options->validate_steps), "adapter", adapter_text(), "generation",
+      plan_options->generate.slots ? "&generation" : "NULL", "step",
+      plan_options->generate.slots ? "NULL" : "step", "flops", double_text(step_flops()),
+      "arithmetic", arithmetic_name[step_arithmetic()], "rate",
       graph->loss == NONE ? "NULL" : "learning_rate", "loss",
       graph->loss == NONE ? "-1" : "offsetof(struct memory, loss)", "norm",
       graph->norm == NONE ? "-1" : "offsetof(struct memory, grad_norm)", NULL);
@@ -261,12 +263,14 @@ static bool is_of_other_target(const char *file)
   return false;
 }
 
-/* Files of another target stay behind, and so do those for oneDNN if no product uses it. */
+/* Files of another target stay behind, and so do those for oneDNN if no product uses it, and those
+   of programs that generate. */
 static void add_runtime(void)
 {
   bool onednn = multiplies_by_onednn();
   for (const struct embedded *e = embedded; e->name; e++) {
     if (strncmp(e->name, "runtime/", 8) || is_of_other_target(e->name)) continue;
+    if (!plan_options->generate.slots && !strncmp(e->name, "runtime/text_", 13)) continue;
     if (onednn || strcmp(e->name, "runtime/cpu_onednn.c"))
       add_file(e->name, (const char *)e->text, e->size, false);
   }
@@ -307,7 +311,9 @@ static void add_launcher(const char *ranks)
   add_text("CMakeLists.txt",
            fill(embedded_text(cmake), "plan", plan_shown(), "hash", plan_options->hash, "ranks",
                 ranks, "world", world, "torch_archive",
-                plan_options->weights ? embedded_text("templates/torch_archive.txt") : "", NULL));
+                plan_options->weights ? embedded_text("templates/torch_archive.txt") : "",
+                "generate",
+                plan_options->generate.slots ? embedded_text("templates/generate.txt") : "", NULL));
   char *run = fill(embedded_text("templates/run.sh"), "plan", plan_shown(), "world", world, "hash",
                    plan_options->hash, NULL);
   add_file("run.sh", run, strlen(run), true);

@@ -127,7 +127,10 @@
   FIELD(TEXT,      weights,       "weights") \
   FIELD(TEXT,      notes,         "notes") \
   FIELD(INT,       validate_every, "validate_every") \
-  FIELD(INT,       validate_steps, "validate_steps")
+  FIELD(INT,       validate_steps, "validate_steps") \
+  FIELD(INT,       generate.slots, "slots") \
+  FIELD(INT,       generate.context, "context") \
+  FIELD(INT,       generate.prefill, "prefill")
 
 #define ARENA_FIELDS(FIELD)                 \
   FIELD(LONG,      arena_bytes,   "arena_bytes") \
@@ -253,9 +256,9 @@
 
 /* The words of enums, in their order. */
 #define ROLE_WORDS                                                                                 \
-  "activation", "parameter", "gradient", "sums", "state", "batch", "loss", "norm"
+  "activation", "parameter", "gradient", "sums", "state", "batch", "cache", "loss", "norm"
 #define TYPE_WORDS      "f32", "bf16", "i32", "i64", "bool", "f64"
-#define PHASE_WORDS     "forward", "backward", "update", "gather", "constants"
+#define PHASE_WORDS     "forward", "backward", "update", "gather", "decode", "constants"
 #define REDUCTION_WORDS "sum", "max", "min"
 #define ITERATION_WORDS "first", "last", "next", "previous", "in_last"
 #define INIT_WORDS      "constant", "uniform", "normal", "tokens", "present"

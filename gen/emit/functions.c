@@ -254,15 +254,27 @@ static char *constants_entry(void)
               b.text);
 }
 
-char *functions_text(int rank)
+/* The entries of a program that generates. */
+static char *entries_text(void)
 {
-  struct buffer b = {0}, step = {0};
-  forget_products();
-  statement = alloc((size_t)(graph->nop + 1) * sizeof *statement);
-  for (int others = 0; others < 2; others++) /* a part comes before the body that calls it */
-    for (int i = 0; i < graph->nfunction; i++)
-      if (graph->function[i].is_part != others && !is_await_alone(&graph->function[i]))
-        put(&b, "%s", function_text(&graph->function[i], rank));
+  struct buffer prefill = {0}, decode = {0};
+  put_phases(&prefill, FORWARD, FORWARD, "0", 2);
+  put_phases(&decode, DECODE, DECODE, "0", 2);
+  return text(
+      "// Takes the next tokens of a prompt into a slot of the caches.\n"
+      "static void enter_prefill(void)\n{\n  begin_with_memory();\n%s}\n\n"
+      "// Takes the next token of each slot.\n"
+      "static void enter_decode(void)\n{\n  begin_with_memory();\n%s}\n\n"
+      "static const struct generation generation = {\n    .prefill = enter_prefill,\n"
+      "    .decode = enter_decode,\n    .slots = %d,\n    .context = %d,\n    .chunk = %d,\n"
+      "    .run = text_generate,\n    .encode = text_encode,\n};\n",
+      prefill.text, decode.text, plan_options->generate.slots, plan_options->generate.context,
+      plan_options->generate.prefill);
+}
+
+static char *step_text(void)
+{
+  struct buffer step = {0};
   put_text(&step, "", 0);
   if (plan_options->accumulate > 1) {
     put_batches(&step);
@@ -271,7 +283,20 @@ char *functions_text(int rank)
     put_phases(&step, FORWARD, UPDATE, batch_number(), 2);
   }
   const char *unused = target->steps_in_memory || has_word(step.text, "t") ? "" : "  (void)t;\n";
-  put(&b, "%s%sstatic void step(%s)\n{\n  begin_with_memory();\n%s%s}\n%s", constants_entry(),
-      prepare_text(), forms()->step_parameters, step.text, unused, validate_text());
+  return text("static void step(%s)\n{\n  begin_with_memory();\n%s%s}\n", forms()->step_parameters,
+              step.text, unused);
+}
+
+char *functions_text(int rank)
+{
+  struct buffer b = {0};
+  forget_products();
+  statement = alloc((size_t)(graph->nop + 1) * sizeof *statement);
+  for (int others = 0; others < 2; others++) /* a part comes before the body that calls it */
+    for (int i = 0; i < graph->nfunction; i++)
+      if (graph->function[i].is_part != others && !is_await_alone(&graph->function[i]))
+        put(&b, "%s", function_text(&graph->function[i], rank));
+  const char *steps = plan_options->generate.slots ? entries_text() : step_text();
+  put(&b, "%s%s%s%s", constants_entry(), prepare_text(), steps, validate_text());
   return b.text;
 }

@@ -279,7 +279,7 @@ static int64_t most_bytes(void)
 void hoist_constants(void)
 {
   bool any = false;
-  if (graph->loss == NONE) return;
+  if (graph->loss == NONE && !plan_options->generate.slots) return;
   invariant = alloc((size_t)graph->nop + 1);
   of_step = alloc((size_t)graph->nop + 1);
   kept = alloc((size_t)graph->nvalue + 1);

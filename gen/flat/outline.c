@@ -244,11 +244,12 @@ static const char *name_within(const struct region *r, int index, int value)
   return number_before('.', name + n, &rest) == index ? rest : NULL;
 }
 
-/* The parameter that the value is, or to whose gradient this batch's is added; or NONE. */
+/* The parameter or cache that the value is, or the parameter to whose gradient this batch's is
+   added; or NONE. */
 static int parameter_of(int value)
 {
   const struct value *v = &graph->value[value];
-  if (v->role == PARAMETER) return value;
+  if (is_of_module(v)) return value;
   return is_gradient(value) && v->op == NONE ? v->of : NONE;
 }
 
@@ -444,7 +445,7 @@ static void find_what_is_in_lists(const int *counts)
   for (int i = 0; i < graph->norder; i++)
     add_to_lists(places, counts, graph->op[graph->order[i]].module, i);
   for (int i = 0; i < graph->nvalue; i++)
-    if (graph->value[i].role == PARAMETER) add_to_lists(inner, counts, graph->value[i].module, i);
+    if (is_of_module(&graph->value[i])) add_to_lists(inner, counts, graph->value[i].module, i);
 }
 
 static void add_region(struct region r)
@@ -578,6 +579,7 @@ void fold_modules(void)
   add_phase(CONSTANTS);
   add_phase(GATHER);
   for (enum phase phase = FORWARD; phase < GATHER; phase++) add_phase(phase);
+  add_phase(DECODE);
 }
 
 void outline(void)

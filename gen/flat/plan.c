@@ -64,7 +64,16 @@ static int *now;               /* the current replacement of each value */
 static struct list *styles_of; /* by module */
 static struct list new_order;
 
-static int moved(int value, const struct style *s, const struct layout_request *w, const char *side)
+/* The entry of the program in which a call's input or output is moved. */
+static enum phase phase_of(const struct call *c, int value)
+{
+  int maker = graph->value[value].op;
+  if (maker != NONE) return graph->op[maker].phase;
+  return c->first < c->last ? graph->op[graph->order[c->first]].phase : FORWARD;
+}
+
+static int moved(int value, const struct call *c, const struct style *s,
+                 const struct layout_request *w, const char *side)
 {
   struct op op = {.kind = OP_redistribute,
                   .nin = 1,
@@ -73,6 +82,7 @@ static int moved(int value, const struct style *s, const struct layout_request *
                   .backward_type = graph->value[value].type,
                   .module = s->module,
                   .line = s->line,
+                  .phase = phase_of(c, value),
                   .asked = 1u << s->mesh_dim};
   op.to.on[s->mesh_dim] = resolve(w->to, value, s);
   op.why = text("%s's %s", s->name, side);
@@ -108,7 +118,7 @@ static void wishes_of(const struct call *c, int what, int known)
                    printable(graph->module[c->module].path), n);
       int v = value[w->index];
       struct op reader = {.module = c->module};
-      now[v] = moved(current(v, known, &reader), s, w,
+      now[v] = moved(current(v, known, &reader), c, s, w,
                      what == REQUEST_INPUT ? "input layout" : "output layout");
     }
   }

@@ -42,6 +42,11 @@ static void remember(int op)
   around.moved_to[value] = op;
 }
 
+static void forget_moves(void)
+{
+  for (int i = 0; i < value_room; i++) around.moved_to[i] = NONE;
+}
+
 /* Whose request it is that `user` takes an input as `to`: the plan's, if it asks for this very
    layout of the operation's output (a sum that is reduced before the bias is added, say); else
    the operation's. */
@@ -142,8 +147,25 @@ static int as_layout(int value, struct layout to, const struct op *user)
   return out;
 }
 
+/* A cache's heads lie as those that are written to it first. */
+static void place_caches(const struct op *op)
+{
+  enum { HEADS = 1, FROM_CACHE_TO_WRITTEN = -2 };
+  for (int i = 0; i < op->nin; i++) {
+    struct value *v = &graph->value[op->in[i]];
+    if (v->role != CACHE || v->placed) continue;
+    v->layout = graph->value[op->in[i + FROM_CACHE_TO_WRITTEN]].layout;
+    for (int d = 0; d < graph->mesh.ndim; d++) {
+      const struct placement *p = &v->layout.on[d];
+      if (p->kind != SHARD || p->dim != HEADS) v->layout.on[d] = (struct placement){0};
+    }
+    v->placed = true;
+  }
+}
+
 static void place(struct op *op)
 {
+  place_caches(op);
   struct way way = best_way(&around, op);
   for (int i = 0; i < op->nin; i++)
     if (!same_layout(graph->value[op->in[i]].layout, way.in[i]))
@@ -187,8 +209,13 @@ void propagate_from(int first)
     for (int i = 0; i < op->nin; i++)
       if (first_of[op->in[i]] == NONE) first_of[op->in[i]] = order[at];
   }
+  enum phase entry = FORWARD;
   for (int at = first; at < norder; at++) {
     struct op op = graph->op[order[at]]; /* a copy: adding operations moves the array */
+    if (op.phase == DECODE && entry != DECODE) {
+      forget_moves(); /* an entry runs without the others */
+      entry = DECODE;
+    }
     if (op.kind == OP_redistribute) {
       graph->value[op.out].layout = layout_after(&op, graph->value[op.in[0]].layout);
       graph->value[op.out].placed = true;
@@ -213,6 +240,7 @@ static int finish(int value, bool whole, const char *why)
                   .in = {value},
                   .module = v.module,
                   .line = v.line,
+                  .phase = v.op == NONE ? FORWARD : graph->op[v.op].phase,
                   .type = v.type,
                   .backward_type = v.type,
                   .to = v.layout,

@@ -109,7 +109,7 @@ struct overlap {
 };
 
 /* What a rank holds besides its arena, as plan.txt calls it. */
-enum { MEMORY_PARTS = 5 };
+enum { MEMORY_PARTS = 6 };
 extern const struct memory_part {
   const char *name;
   enum role role;

@@ -67,11 +67,9 @@ void find_held(void)
   if (keeps_batches()) held_bytes[BATCH] *= 1 + plan_options->accumulate;
 }
 
-const struct memory_part memory_part[MEMORY_PARTS] = {{"parameters", PARAMETER},
-                                                      {"gradients", GRADIENT},
-                                                      {"optimizer", STATE},
-                                                      {"batch", BATCH},
-                                                      {"outputs", ACTIVATION}};
+const struct memory_part memory_part[MEMORY_PARTS] = {
+    {"parameters", PARAMETER}, {"gradients", GRADIENT}, {"optimizer", STATE},
+    {"batch", BATCH},          {"cache", CACHE},        {"outputs", ACTIVATION}};
 
 int64_t held_in_all(void)
 {

@@ -48,7 +48,7 @@ static bool needs_no_loop(const struct function *f, int loop, const struct op *o
   int *read = alloc((size_t)op_width(op) * sizeof *read), n = op_reads(op, read);
   for (int i = 0; i < n; i++) {
     const struct value *v = &graph->value[read[i]];
-    if (v->role == PARAMETER || v->role == BATCH) continue;
+    if (is_of_module(v) || v->role == BATCH) continue;
     if (v->step || v->family != NONE || v->role != ACTIVATION || v->is_output) return false;
     int at = maker_of(f, read[i]);
     if (at == NONE) return false;

@@ -93,7 +93,7 @@ static bool needs_no_iteration(const struct function *f, const struct op *op, st
   memcpy(reads, read_list, (size_t)n * sizeof *reads);
   for (int i = 0; i < n; i++) {
     const struct value *v = &graph->value[reads[i]];
-    if (v->role == PARAMETER || v->role == BATCH || is_kept_for_all(f, reads[i])) continue;
+    if (is_of_module(v) || v->role == BATCH || is_kept_for_all(f, reads[i])) continue;
     if (v->step || v->role != ACTIVATION || v->is_output || v->op == NONE) return false;
     bool alone;
     int id = maker_in(f, reads[i], &alone);

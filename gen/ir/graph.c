@@ -3,6 +3,11 @@
 
 #include <string.h>
 
+bool is_of_module(const struct value *v)
+{
+  return v->role == PARAMETER || v->role == CACHE;
+}
+
 bool is_gradient(int value)
 {
   return graph->value[value].role == GRADIENT || graph->value[value].role == SUMS;

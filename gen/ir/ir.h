@@ -121,6 +121,8 @@ int append_op_outputs(struct op op, const struct shape *shape, int nout);
 int append_op_like(struct op op, int like);
 /* An operation that writes in place and makes no value. */
 int append_update(struct op op);
+/* A parameter, or a cache: it belongs to a module, and is kept from step to step. */
+bool is_of_module(const struct value *v);
 /* Whether the value has the role of a parameter's gradient, or of its sum over batches. */
 bool is_gradient(int value);
 /* Whether a value shares the bytes of its operation's input; and the value that this one is a

@@ -12,8 +12,10 @@ enum op_kind {
 };
 
 /* A step of several batches runs the forward and the backward for each. GATHER gathers what all of
-   them need, before them. CONSTANTS runs once, before the first step: hoist_constants.c. */
-enum phase { FORWARD, BACKWARD, UPDATE, GATHER, CONSTANTS, PHASES };
+   them need, before them. A program that generates has two entries: FORWARD takes the tokens of a
+   prompt, DECODE the next token of each slot. CONSTANTS runs once, before the first step:
+   hoist_constants.c. */
+enum phase { FORWARD, BACKWARD, UPDATE, GATHER, DECODE, CONSTANTS, PHASES };
 
 /* The iteration of a loop for which a call of a part of its body is. Before and after the loop: one
    of the first, and the last. In the body: a later one, if there is one, and the one before, if

@@ -267,6 +267,13 @@ OP(attention,      "b(gr)q@d!,bgk!d!,bgk!e!->b(gr)qe!,b(gr)q:f32", "", attention
 /* Takes the output's gradient, q, k, v, the output and the logarithms; makes q's, k's and v's. */
 OP(attention_back, "b(gr)q@e!,b(gr)qd!,bgk@d!,bgke!,b(gr)qe!,b(gr)q->b(gr)qd!,bgkd!,bgke!", "a",
    no_grad, "causal", "", "bgrqkd bgrqkd bgrqkd bgrqke bgrqke")
+/* Attention of tokens that go on where a cache ends. b sequences have t new tokens each: the first
+   is number `start` of sequence b, whose slot of the caches is the last input but one; -1: none,
+   and the output is zero. Writes k and v into the caches of keys and values, in place; then each
+   token sees all tokens of its slot up to itself, of the last `window` if that is not 0. $s is the
+   scale. */
+OP(cached_attention, "b!(gr)t!d!,bgt!d!,bgt!e!,n!gc!d!,n!gc!e!,b!,b!->b!(gr)t!e!", "", no_grad,
+   "window", "", "bgrtcd bgrtce", .type = "f32", .cheap = COSTLY)
 OP(conv2d,         "n(gc)y!x!,(go)ck!l!->n(go)p!q!", "a|b", conv2d_grad,
    "stride_y stride_x pad_y pad_x dilation_y dilation_x", "", "ngocklpq", .type = "f32")
 /* Also a transposed convolution, of the plan's. */

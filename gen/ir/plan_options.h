@@ -67,6 +67,11 @@ struct plan_options {
   const char *weights;         /* a file of initial values, or NULL */
   int validate_every;          /* a validation after so many steps; 0: the runtime says */
   int validate_steps;          /* of so many batches; 0: of all */
+  struct {
+    int slots;   /* sequences that are generated side by side; 0: the program generates none */
+    int context; /* the most tokens of a sequence */
+    int prefill; /* tokens of a prompt that one call takes */
+  } generate;
 };
 
 #endif

@@ -13,6 +13,7 @@ enum role {
                reduced once, in the update */
   STATE,    /* the optimizer's, of the parameter `of`                             */
   BATCH,    /* an input of the step                                               */
+  CACHE,    /* kept from call to call, and written in place: the keys of earlier tokens   */
   LOSS,     /* the scalar to minimize: replicated, kept for the metrics */
   NORM      /* of all gradients together; likewise */
 };

@@ -6,7 +6,7 @@
 
 bool is_of_batch(enum phase phase)
 {
-  return phase == FORWARD || phase == BACKWARD;
+  return phase == FORWARD || phase == BACKWARD || phase == DECODE;
 }
 
 static void count_reads(const struct op *op, int *readers)
@@ -170,4 +170,5 @@ bool keeps_batches(void)
   return target->steps_in_memory && plan_options->accumulate > 1 && takes_batches();
 }
 
-const char *const phase_name[] = {"forward", "backward", "update", "gather", "prepare_constants"};
+const char *const phase_name[] = {"forward", "backward", "update",
+                                  "gather",  "decode",   "prepare_constants"};

@@ -18,6 +18,8 @@
 
      float *restrict out, const int *restrict a      in CUDA  float *__restrict__ out
 
+   A cache, which is written in place, is not const.
+
    If the file uses a stride of a parameter, $step_a_x$, the parameter may have its dimensions in
    another order in memory, which saves copies; the last dimension is still innermost.
 
@@ -242,7 +244,8 @@ static void put_operand(struct buffer *b, int i, const char *parameter)
 {
   int value = file_operand(i);
   bool output = i >= file_kernel.op->nin;
-  char *type = text("%s%s *", output ? "" : "const ", c_type(graph->value[value].type));
+  bool written = output || graph->value[value].role == CACHE;
+  char *type = text("%s%s *", written ? "" : "const ", c_type(graph->value[value].type));
   bool fits = !strncmp(parameter, type, strlen(type));
   if (!fits) refuse_bf16();
   if (!fits)

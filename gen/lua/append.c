@@ -7,7 +7,7 @@
 
 static const int64_t MAX_ELEMENTS = (int64_t)1 << 40;
 
-struct recording recording = {.call = NONE};
+struct recording recording = {.call = NONE, .phase = FORWARD};
 
 const char *called_function;
 
@@ -184,7 +184,7 @@ struct op op_here(struct op op)
   op.line = sandbox->line;
   op.part_of = called_function;
   op.module = recording.call == NONE ? 0 : graph->call[recording.call].module;
-  op.phase = FORWARD;
+  op.phase = recording.phase;
   return op;
 }
 

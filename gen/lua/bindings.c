@@ -265,6 +265,19 @@ static int add_batch(lua_State *L)
   return 1;
 }
 
+/* add_cache(name, shape, type): the tensor, of the module that runs now; zeros at first. */
+static int add_cache(lua_State *L)
+{
+  const char *name = check_name(L, 1, "a cache's name");
+  struct shape s = argument_shape(L, 2, name);
+  int module = recording.call == NONE ? 0 : graph->call[recording.call].module;
+  const char *path = graph->module[module].path;
+  name = text("%s%s%s", path, *path ? "." : "", name);
+  call_is_unlike();
+  push_tensor(L, add_value(CACHE, name, argument_type(L, 3), s, module, sandbox->line));
+  return 1;
+}
+
 /* -------------------------------------------------------------------------- the mesh and styles */
 
 static double number_at(lua_State *L, int list, int i)
@@ -463,6 +476,7 @@ static const luaL_Reg functions[] = {{"is_tensor", is_tensor},
                                      {"set_parts", set_parts},
                                      {"parts", parts},
                                      {"add_batch", add_batch},
+                                     {"add_cache", add_cache},
                                      {"set_mesh", set_mesh},
                                      {"set_device", set_device},
                                      {"split_mesh", split_mesh},

@@ -59,6 +59,7 @@ static const char *const files[] = {"gen/lua/prelude/base.lua",
                                     "gen/lua/prelude/torch_sizes.lua",
                                     "gen/lua/prelude/torch_export.lua",
                                     "gen/lua/prelude/train.lua",
+                                    "gen/lua/prelude/generate.lua",
                                     "gen/lua/prelude/surplus.lua"};
 
 static char *plan_text;

@@ -37,10 +37,12 @@ struct tensor {
   int nparts, part_dim;
   const int64_t *part;
 };
-/* Whether train or infer is running the model, and in which call of a module, or NONE. */
+/* Whether train or infer is running the model, in which call of a module, or NONE, and for which
+   entry of the program. */
 extern struct recording {
   bool on;
   int call;
+  enum phase phase;
 } recording;
 
 /* The least and the greatest number that an element of the value may be, by what the plan declares;

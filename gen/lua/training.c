@@ -198,6 +198,23 @@ static int set_validation(lua_State *L)
   return 0;
 }
 
+/* set_generation(slots, context, prefill) */
+static int set_generation(lua_State *L)
+{
+  plan_options->generate.slots = (int)luaL_checkinteger(L, 1);
+  plan_options->generate.context = (int)luaL_checkinteger(L, 2);
+  plan_options->generate.prefill = (int)luaL_checkinteger(L, 3);
+  return 0;
+}
+
+/* begin_decode(): what follows belongs to the program's second entry. */
+static int begin_decode(lua_State *L)
+{
+  (void)L;
+  recording.phase = DECODE;
+  return 0;
+}
+
 /* set_adapter(text of PEFT's adapter_config.json, the scale of the adapters' products) */
 static int set_adapter(lua_State *L)
 {
@@ -254,6 +271,8 @@ void set_training_bindings(lua_State *L)
                                        {"set_data", set_data},
                                        {"set_validation", set_validation},
                                        {"set_adapter", set_adapter},
+                                       {"set_generation", set_generation},
+                                       {"begin_decode", begin_decode},
                                        {"set_buckets", set_buckets},
                                        {"set_prefetch", set_prefetch},
                                        {"note", note},

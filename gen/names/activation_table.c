@@ -117,6 +117,7 @@ static const struct row *same_row(const struct row *new)
 {
   for (const struct row *r = row; r < row + nrow; r++)
     if (r->at.offset == new->at.offset && r->at.depth == new->at.depth && r->count == new->count &&
+        (r->count == 1 || r->stride == new->stride) &&
         graph->value[r->value].type == graph->value[new->value].type &&
         !strcmp(r->wanted, new->wanted))
       return r;
@@ -157,7 +158,6 @@ const char *arena_pointer(int value, const char *module, const char *function)
    step and outlives the last operation of a step lives in all. */
 static const char *lifetime(int value)
 {
-  static const char *const phase[PHASES] = {"forward", "backward", "update", "gather", "constants"};
   enum phase from = graph->op[graph->value[value].op].phase, to = from;
   int last = allocation_of(value).last;
   if (from == CONSTANTS && last >= ends.at[ends.n - 1].place) return "all steps";
@@ -166,7 +166,7 @@ static const char *lifetime(int value)
     to = graph->function[ends.at[i].function].phase;
     break;
   }
-  return from == to ? phase[from] : text("%s .. %s", phase[from], phase[to]);
+  return from == to ? phase_name[from] : text("%s .. %s", phase_name[from], phase_name[to]);
 }
 
 static bool overlap(const struct row *a, const struct row *b)

@@ -234,6 +234,8 @@ void declare_memory(void)
   if (put_struct(&declaration, "batch", BATCH, false, "m->batch."))
     put(&members, "  %sstruct batch batch%s;\n", aligned,
         keeps_batches() ? text(", batches[%d]", plan_options->accumulate) : "");
+  if (put_struct(&declaration, "cache", CACHE, false, "m->cache."))
+    put(&members, "  %sstruct cache cache; // kept from call to call\n", aligned);
   if (put_struct(&declaration, "outputs", ACTIVATION, false, "m->outputs."))
     put(&members, "  %sstruct outputs outputs;\n", aligned);
   if (*constants_text()) put(&members, "  struct constants now;\n");

@@ -92,6 +92,10 @@ struct price price_of_operand(const struct op *op, int o, struct layout layout)
   const struct value *v = &graph->value[op->in[o]];
   if (is_there(op->in[o], layout)) return p;
   p.moves = 1;
+  if (v->role == CACHE) { /* it is written in place: a moved copy would be lost */
+    p.bytes = HUGE_VAL;
+    return p;
+  }
   p.bytes = move_cost(v->shape, v->type, v->layout, layout);
   p.bytes += gathered_again(op, PARTIAL, v->layout, layout);
   for (int d = 0; d < graph->mesh.ndim; d++)

@@ -106,6 +106,7 @@ unsigned char *find_alignments(const struct memory_plan *plan, int rank)
   unsigned char *alignment = alloc(n);
   find_members(&p, PARAMETER);
   find_members(&p, BATCH);
+  find_members(&p, CACHE);
   find_members(&p, ACTIVATION);
   find_sums(&p);
   find_least(&p);

@@ -48,6 +48,11 @@ function M.rotate(x, cos, sin)
   return F.cat({x:narrow(-1, 0, turned):rotary(cos, sin), x:narrow(-1, turned, size - turned)}, -1)
 end
 
+-- The style of a KVCache: each rank has the caches of some heads.
+function M.cut_heads()
+  return PrepareModuleInput{desired_input_layouts = {Shard(1), Shard(1), Shard(1)}}
+end
+
 -- n modules in a list.
 function M.layers(n, class)
   local list = {}

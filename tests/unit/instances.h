@@ -205,6 +205,10 @@ static const struct instance instances[] = {
     {OP_attention, .in = {"a(bc)d2", "abd2", "abd3"}, .out = {"a(bc)d3", "a(bc)d"}, .number = {1}},
     {OP_attention, .in = {"acd2", "a1e2", "a1e2"}, .out = {"acd2", "acd"}, .number = {1}},
     {OP_attention, .in = {"abd2", "abe2", "abe2"}, .out = {"abd2", "abd"}},
+    {OP_cached_attention, .in = {"a(bc)d2", "abd2", "abd3", "3be2", "3be3", "#a", "#a"},
+     .out = {"a(bc)d3"}},
+    {OP_cached_attention, .in = {"2b12", "2b12", "2b12", "2bc2", "2bc2", "#2", "#2"},
+     .out = {"2b12"}, .number = {2}},
     {OP_attention_back, .in = {"a(bc)d3", "a(bc)d2", "abe2", "abe3", "a(bc)d3", "a(bc)d"},
      .out = {"a(bc)d2", "abe2", "abe3"}},
     {OP_attention_back, .in = {"a(bc)d2", "a(bc)d2", "abd2", "abd2", "a(bc)d2", "a(bc)d"},
@@ -308,7 +312,9 @@ __attribute__((unused)) static const struct op *instantiate(const struct instanc
   struct op op = op_of_instance(instance, size);
   for (; op.nin < MAX_INPUTS && instance->in[op.nin]; op.nin++) {
     const char *in = instance->in[op.nin];
-    op.in[op.nin] = given(BATCH, "x", shape_in_letters(in, size), (struct layout){0});
+    const bool is_cache = op.kind == OP_cached_attention && (op.nin == 3 || op.nin == 4);
+    op.in[op.nin] =
+        given(is_cache ? CACHE : BATCH, "x", shape_in_letters(in, size), (struct layout){0});
     graph->value[op.in[op.nin]].type = type_in_letters(in);
   }
   int out = append_instance(instance, size, op);
@@ -386,6 +392,13 @@ static struct array suitable_input(const struct op *op, int i, const struct arra
 {
   struct array x = zeros(graph->value[op->in[i]].shape);
   for (int64_t k = 0, n = elements(x.shape); k < n; k++) x.at[k] = suitable(op, i);
+  /* Slots of their own, or none; and a place in the cache. */
+  for (int64_t k = 0; op->kind == OP_cached_attention && i > 4 && k < x.shape.size[0]; k++) {
+    const struct shape cache = graph->value[op->in[3]].shape;
+    x.at[k] = i == 6                               ? draw_below((int)cache.size[2])
+              : k < cache.size[0] && draw_below(5) ? (double)k
+                                                   : -1;
+  }
   /* What the operator before it made of its input. */
   if (op->kind == OP_max_pool2d_back && i == 2) {
     struct op pool = *op;

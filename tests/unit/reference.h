@@ -906,6 +906,44 @@ static bool run_attention(const struct op *op, const struct array *in, struct ar
   return true;
 }
 
+/* Inputs: q, k, v, the caches of keys and values, each sequence's slot in these and its first
+   token's number. A key is a new one from there on, else the cache's. */
+static bool run_cached_attention(const struct op *op, const struct array *in, struct array *out,
+                                 const struct places *at)
+{
+  (void)at;
+  const struct shape s = in[0].shape, cache = in[3].shape, v = in[2].shape;
+  const int64_t window = number_of(op, "window"), r = cache.size[1] ? s.size[1] / cache.size[1] : 1;
+  struct shape made = {4, {s.size[0], s.size[1], s.size[2], v.size[3]}};
+  if (!same_shape(made, out[0].shape)) return false;
+  for (int64_t b = 0; b < s.size[0]; b++)
+    for (int64_t head = 0; head < s.size[1]; head++)
+      for (int64_t t = 0; t < s.size[2]; t++) {
+        const int64_t slot = (int64_t)in[5].at[b], start = (int64_t)in[6].at[b], newest = start + t;
+        double weight[64], sum = 0;
+        must(cache.size[2] <= 64, "a longer context than the reference has room for");
+        for (int64_t j = 0; j < cache.size[2] && slot >= 0; j++) {
+          const bool sees = j <= newest && (!window || j > newest - window);
+          double product = 0;
+          for (int64_t d = 0; d < s.size[3]; d++)
+            product += at4(in[0], b, head, t, d) * (j < start ? at4(in[3], slot, head / r, j, d)
+                                                    : j - start < s.size[2]
+                                                        ? at4(in[1], b, head / r, j - start, d)
+                                                        : 0);
+          weight[j] = sees ? exp(op->scalar * product) : 0;
+          sum += weight[j];
+        }
+        for (int64_t j = 0; j < cache.size[2] && slot >= 0 && sum > 0; j++)
+          for (int64_t e = 0; e < v.size[3]; e++)
+            *to4(out[0], b, head, t, e) +=
+                weight[j] / sum *
+                (j < start               ? at4(in[4], slot, head / r, j, e)
+                 : j - start < s.size[2] ? at4(in[2], b, head / r, j - start, e)
+                                         : 0);
+      }
+  return true;
+}
+
 /* Inputs: the output's gradient, q, k, v, the output, the logarithms of the rows' sums. With the
    weights w = exp(score - log of the sum): dv = w g; ds = w (g v - g y); dq = ds k; dk = ds q. */
 static void attend_back(const struct op *op, const struct heads *h, const struct array *in,
@@ -1224,6 +1262,8 @@ static reference *reference_of(enum op_kind kind)
     return run_attention;
   case OP_attention_back:
     return run_attention_back;
+  case OP_cached_attention:
+    return run_cached_attention;
   case OP_conv2d:
   case OP_conv2d_back_input:
   case OP_conv2d_back_weight:

@@ -222,15 +222,17 @@ local function stretched(turn, scaling)
   return turn
 end
 
--- rotary_tables(sequence, size[, theta[, scaling]]): cosines and sines [sequence, size / 2].
+-- rotary_tables(sequence, size[, theta[, scaling]]): cosines and sines [sequence, size / 2]. The
+-- sequence may also be a tensor of positions: [..., size / 2].
 define("rotary_tables", function(length, size, theta, scaling)
-  length = base.whole(length, "the sequence's length", 1, 2^31 - 1 | 0)
+  local places = base.is_tensor(length) and length
+  if not places then length = base.whole(length, "the sequence's length", 1, 2^31 - 1 | 0) end
   size = base.whole(size, "the size of a head", 2, 2^31 - 1 | 0)
   if size % 2 ~= 0 then misfit("the size of a head must be even, not %d", size) end
   local turn = turns(size, positive(theta == nil and 10000 or theta, "theta"))
   if scaling ~= nil then turn = stretched(turn, scaling) end
-  local place = view(base.floating(base.index_row(length)), {length, 1})
-  local angle = raw.mul(place, turn)
+  local place = base.floating(places or base.index_row(length))
+  local angle = raw.mul(raw.unsqueeze(place, -1), turn)
   return raw.cos(angle), raw.sin(angle)
 end, false)
 

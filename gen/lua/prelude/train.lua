@@ -125,7 +125,7 @@ local function model_of_input(model, batch)
 end
 
 -- The result of a plan's function, which must be one: Lua would drop the others.
-local function one(what, ...)
+function base.one(what, ...)
   local n = select("#", ...)
   if n > 1 then
     fail("%s gives %d results, and one is taken: give a table of them, or the first alone, as in "
@@ -134,7 +134,8 @@ local function one(what, ...)
   return (...)
 end
 
-local function begin(who, options, steps)
+-- Begins a program: the model, and its inputs as tensors.
+function base.begin_program(who, options, steps, batch)
   if base.begun then
     fail("%s: line %d has said what the program is for, and a plan makes one program", who,
       base.begun)
@@ -142,7 +143,6 @@ local function begin(who, options, steps)
   base.begun = core.line()
   base.training = who == "train"
   local model = need(options, who, "model", "module")
-  local batch = need(options, who, "batch", "table")
   local seed = base.integer(options.seed or 0, who .. "'s seed", 0, math.maxinteger)
   local greedy, tf32 = is_greedy(options, who), base.is_tf32(options, who)
   take_expectation(options, who)
@@ -160,6 +160,10 @@ local function begin(who, options, steps)
   core.begin(steps, seed, greedy)
   core.set_tf32(tf32)
   return model, take_batch(batch, who)
+end
+
+local function begin(who, options, steps)
+  return base.begin_program(who, options, steps, need(options, who, "batch", "table"))
 end
 
 -- -------------------------------------------------------------------------------- the two programs
@@ -304,8 +308,8 @@ function plan.train(options)
   local how_trained = training(options, steps)
 
   local model, batch = begin("train", options, steps)
-  local output = one("forward", forward(model, batch))
-  local result = one("the loss", loss(output, batch))
+  local output = base.one("forward", forward(model, batch))
+  local result = base.one("the loss", loss(output, batch))
   base.check_adapters()
   core.set_loss(base.expect(result, "tensor", "what the loss gives"))
   take_optimizers(how, options, steps)
@@ -324,10 +328,10 @@ function plan.infer(options)
   base.options(options, "infer", {"model", "batch", "outputs", "seed", "planner", "names", "expect",
     "matmul_precision", "bucketing", "bucket_mb", "prefetch"})
   local outputs = optional(options, "infer", "outputs", "function")
-    or function(model, batch) return {output = one("forward", model(batch.input))} end
+    or function(model, batch) return {output = base.one("forward", model(batch.input))} end
 
   local model, batch = begin("infer", options, 1)
-  local result = one("outputs", outputs(model, batch))
+  local result = base.one("outputs", outputs(model, batch))
   base.check_adapters()
   base.expect(result, "table", "what infer's outputs give")
   local n = 0

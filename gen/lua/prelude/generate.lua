@@ -1,0 +1,115 @@
+-- generate.lua: generate, a program that continues texts, and the caches of its attention.
+local core, base, plan = ...
+local fail = base.fail
+local nn, F = plan.nn, base.F
+
+local attention, minimum, unsqueeze = F.scaled_dot_product_attention, F.minimum, F.unsqueeze
+local MOST = 1 << 20
+
+-- Of the entry that is traced now: {slots =, context =, type =, slot =, start =}; nil outside of
+-- generate.
+local entry
+
+-- By instance: its caches, {k =, v =}.
+local caches = {}
+
+-- nn.KVCache(): attention that remembers. In generate its forward(q, k, v) writes the keys and
+-- values of the new tokens into the module's caches, behind those of the sequence's earlier ones,
+-- and gives the attention of q to all of them. In train and infer it is causal attention.
+-- options: {scale =, window =}, as of scaled_dot_product_attention.
+nn.KVCache = base.own_class("KVCache", {}, function() return {}, {} end,
+  function(self, _, q, k, v, options)
+    local how = base.options(options == nil and {} or options, "KVCache's forward", {"scale", "window"})
+    if not entry then
+      return attention(q, k, v, {is_causal = true, scale = how.scale, window = how.window})
+    end
+    local shape, values = core.shape(k), core.shape(v)
+    local kept = caches[self]
+    if not kept then
+      local function cache(name, size)
+        return core.add_cache(name, {entry.slots, shape[2], entry.context, size}, entry.type)
+      end
+      kept = {k = cache("k", shape[4]), v = cache("v", values[4])}
+      caches[self] = kept
+    end
+    local window = how.window == nil and 0 or base.integer(how.window, "KVCache's window", 1, MOST)
+    local scale = how.scale == nil and 1 / math.sqrt(shape[4]) or base.number(how.scale, "KVCache's scale",
+      -math.huge, math.huge)
+    local s = core.shape(q)
+    local y = core.append("cached_attention", {q, k, v, kept.k, kept.v, entry.slot, entry.start},
+      {scalar = scale, window = window, shapes = {{s[1], s[2], s[3], values[4]}}})
+    return base.narrowed(y, v)
+  end)
+
+-- The positions of the new tokens: [sequences, tokens], each below the context.
+local function positions_of(start, tokens, context)
+  return minimum(unsqueeze(start, 1) + base.index_row(tokens), context - 1)
+end
+
+local TYPES = {float32 = true, bfloat16 = true}
+
+-- The logits of an entry: of one token of each sequence.
+local function check_logits(logits, name, sequences)
+  base.expect(logits, "tensor", "what generate's forward gives")
+  local shape = core.shape(logits)
+  local n = shape[1] == sequences and #shape or 0
+  if n == 3 and shape[2] == 1 then n = 2 end
+  if n ~= 2 then
+    fail("generate's forward must give the logits of one token of each sequence, [%d, 1, vocabulary]; in %s "
+      .. "it gives %s: take token `last`, as in x:index_select(1, last)", sequences, name, base.shape_text(shape))
+  end
+  return core.type(logits) == "float32" and logits or base.wide(logits)
+end
+
+-- generate{model =, vocab =, context =, slots =, prefill =, cache_dtype =, forward =, names =, seed =, planner =,
+--          expect =, matmul_precision =}: a program that continues texts.
+--   vocab        the number of tokens that the model knows
+--   context      the most tokens of a sequence, the prompt's included
+--   slots        so many sequences are generated side by side
+--   prefill      so many tokens of a prompt are taken by one call
+--   cache_dtype  "float32" or "bfloat16"
+--   forward      function(model, tokens, positions, last): the logits [sequences, 1, vocab]. tokens and
+--                positions are [sequences, tokens]; last is the index of the last token, of which the
+--                logits are, or nil: there is but one token
+function plan.generate(options)
+  base.expect(options, "table", "what generate is given")
+  base.options(options, "generate", {"model", "vocab", "context", "slots", "prefill", "cache_dtype", "forward",
+    "names", "seed", "planner", "expect", "matmul_precision"})
+  local function count(name, default, least, most)
+    local n = options[name] == nil and default or options[name]
+    if n == nil then fail("generate needs %s", name) end
+    return base.integer(n, "generate's " .. name, least, most)
+  end
+  local vocab = count("vocab", nil, 1, (1 << 31) - 1)
+  local context, slots = count("context", nil, 2, MOST), count("slots", 1, 1, 1024)
+  local prefill = math.min(count("prefill", 128, 1, MOST), context)
+  local type = options.cache_dtype == nil and "float32" or options.cache_dtype
+  if not TYPES[type] then fail('generate\'s cache_dtype is "float32" or "bfloat16", not %s', base.a(type)) end
+  local forward = options.forward == nil and function(model, ...) return model(...) end
+    or base.expect(options.forward, "function", "generate's forward")
+
+  local batch = {}
+  local function input(name, below, shape) batch[name] = plan.randint(0, below)(shape) end
+  input("prefill.tokens", vocab, {1, prefill})
+  input("prefill.slot", slots, {1})
+  input("prefill.start", context, {1})
+  input("prefill.last", prefill, {1})
+  input("decode.tokens", vocab, {slots, 1})
+  batch["decode.slot"] = plan.randint(-1, slots){slots}
+  input("decode.start", context, {slots})
+  local model, inputs = base.begin_program("generate", options, 1, batch)
+  core.set_generation(slots, context, prefill)
+
+  local function trace(name, sequences, tokens, last)
+    entry = {slots = slots, context = context, type = type, slot = inputs[name .. ".slot"],
+      start = inputs[name .. ".start"]}
+    local positions = positions_of(entry.start, tokens, context)
+    local logits = base.one("generate's forward", forward(model, inputs[name .. ".tokens"], positions, last))
+    core.set_output(name .. ".logits", check_logits(logits, name, sequences))
+  end
+  trace("prefill", 1, prefill, inputs["prefill.last"])
+  core.begin_decode()
+  trace("decode", slots, 1, nil)
+  entry = nil
+  core.end_()
+end

@@ -1,0 +1,113 @@
+-- Llama, Mistral, Qwen 2.5 and Qwen 3 as models that generate: one class, by what config.json says.
+
+local settings, attention = require "lib.settings", require "lib.attention"
+
+local M = {}
+
+-- What config.json says; models of transformers 4 and 5.
+function M.settings(path)
+  local config = settings.config(path, {"llama", "mistral", "qwen2", "qwen3"})
+  local need, at = config.need, config.at
+  config.only("hidden_act", "silu")
+  config.only("mlp_bias", false)
+  local theta, scaling = settings.rope(at)
+  local kind, heads = at.model_type, need("num_attention_heads")
+  local is_qwen2, is_qwen3 = kind == "qwen2", kind == "qwen3"
+  local c = {
+    dim = need("hidden_size"), n_layers = need("num_hidden_layers"), n_heads = heads,
+    n_kv_heads = at.num_key_value_heads or heads,
+    head_dim = at.head_dim or is_qwen3 and 128 or need("hidden_size") // heads,
+    hidden = need("intermediate_size"), vocab = need("vocab_size"), theta = theta or 10000, scaling = scaling,
+    eps = at.rms_norm_eps or 1e-6, tied = at.tie_word_embeddings or false, head_norms = is_qwen3,
+    qkv_bias = is_qwen2 or at.attention_bias or false, output_bias = not is_qwen2 and at.attention_bias or false,
+    positions = at.max_position_embeddings or 4096,
+  }
+  -- The window of layer i, counted from 0; nil: none. Qwen's is off unless the file turns it on.
+  local windowed = kind == "mistral" or is_qwen2 and at.use_sliding_window or is_qwen3 and at.use_sliding_window
+  function c.window(i)
+    if not windowed or not at.sliding_window then return nil end
+    if at.layer_types then return at.layer_types[i + 1] == "sliding_attention" and at.sliding_window or nil end
+    return (kind == "mistral" or i >= (at.max_window_layers or 28)) and at.sliding_window or nil
+  end
+  return c
+end
+
+-- The model; p: of lib.parallel. Gives the model with its styles, and the names of files.
+function M.open(c, p)
+  local few = c.n_heads % p.tp == 0 and p.tp % c.n_kv_heads == 0 and c.n_kv_heads < p.tp
+  local keys, times = few and Replicate() or Shard(-1), few and p.tp // c.n_kv_heads or 1
+
+  local function linear(inputs, outputs, bias)
+    return nn.Linear(inputs, outputs, {bias = bias or false, init = nn.init.normal(0, 0.02)})
+  end
+
+  local Attention = nn.module("Attention", function(self, window)
+    self.q_proj = linear(c.dim, c.n_heads * c.head_dim, c.qkv_bias)
+    self.k_proj = linear(c.dim, c.n_kv_heads * c.head_dim, c.qkv_bias)
+    self.v_proj = linear(c.dim, c.n_kv_heads * c.head_dim, c.qkv_bias)
+    self.o_proj = linear(c.n_heads * c.head_dim, c.dim, c.output_bias)
+    if c.head_norms then
+      self.q_norm, self.k_norm = nn.RMSNorm(c.head_dim, {eps = c.eps}), nn.RMSNorm(c.head_dim, {eps = c.eps})
+    end
+    self.cache = nn.KVCache()
+    function self:forward(x, cos, sin)
+      local function heads(y, norm)
+        y = attention.split(y, c.head_dim)
+        return norm and norm(y) or y
+      end
+      local q = heads(self.q_proj(x), self.q_norm):rotary(cos, sin)
+      local k = attention.repeated(heads(self.k_proj(x), self.k_norm):rotary(cos, sin), times)
+      local v = attention.repeated(heads(self.v_proj(x)), times)
+      return self.o_proj(attention.join(self.cache(q, k, v, {window = window})))
+    end
+  end)
+
+  local MLP = nn.module("MLP", function(self)
+    self.gate_proj, self.up_proj = linear(c.dim, c.hidden), linear(c.dim, c.hidden)
+    self.down_proj = linear(c.hidden, c.dim)
+    function self:forward(x) return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x)) end
+  end)
+
+  local Layer = nn.module("Layer", function(self, window)
+    self.input_layernorm = nn.RMSNorm(c.dim, {eps = c.eps})
+    self.post_attention_layernorm = nn.RMSNorm(c.dim, {eps = c.eps})
+    self.self_attn, self.mlp = Attention(window), MLP()
+    function self:forward(x, cos, sin)
+      x = x + self.self_attn(self.input_layernorm(x), cos, sin)
+      return x + self.mlp(self.post_attention_layernorm(x))
+    end
+  end)
+
+  local Decoder = nn.module("Decoder", function(self)
+    self.embed_tokens = nn.Embedding(c.vocab, c.dim, {init = nn.init.normal(0, 0.02)})
+    local layers = {}
+    for i = 1, c.n_layers do layers[i] = Layer(c.window and c.window(i - 1)) end
+    self.layers = nn.ModuleList(layers)
+    self.norm = nn.RMSNorm(c.dim, {eps = c.eps})
+    self.lm_head = c.tied and attention.Tied() or linear(c.dim, c.vocab)
+    function self:forward(ids, positions, last)
+      local cos, sin = F.rotary_tables(positions, c.head_dim, c.theta, c.scaling)
+      cos, sin = cos:unsqueeze(1), sin:unsqueeze(1)
+      local x = self.embed_tokens(ids)
+      for _, layer in ipairs(self.layers) do x = layer(x, cos, sin) end
+      if last then x = x:index_select(1, last) end
+      x = self.norm(x)
+      if c.tied then return self.lm_head(x, self.embed_tokens.weight) end
+      return self.lm_head(x)
+    end
+  end)
+
+  local model = parallelize(Decoder(), p.mesh.tp, {
+    embed_tokens = Rowwise(),
+    lm_head = attention.output(c.tied),
+    ["layers.*"] = {
+      ["self_attn.q_proj"] = Colwise(), ["self_attn.[kv]_proj"] = Colwise{output_layouts = keys},
+      ["self_attn.cache"] = attention.cut_heads(), ["self_attn.o_proj"] = Rowwise(),
+      ["mlp.gate_proj"] = Colwise(), ["mlp.up_proj"] = Colwise(), ["mlp.down_proj"] = Rowwise(),
+    },
+  })
+  return model, {["embed_tokens.weight"] = "model.embed_tokens.weight",
+    ["layers.*.**"] = "model.layers.*.**", ["norm.weight"] = "model.norm.weight"}
+end
+
+return M

@@ -1,0 +1,30 @@
+// How a program generates: what the command line says, else the generation_config.json beside the
+// weights, else what their config.json says.
+#ifndef TEXT_SETTINGS_H
+#define TEXT_SETTINGS_H
+
+#include "failure.h"
+#include "options.h"
+#include "text_sampling.h"
+#include "text_tokenizer.h"
+
+struct text_settings {
+  struct sampling sampling;
+  int *end; // ids that end an answer
+  size_t nend;
+};
+
+// Reads them. False, and why, if a file is damaged.
+bool settings_read(struct text_settings *s, const struct options *o, struct failure *why);
+void settings_free(struct text_settings *s);
+
+bool settings_end_at(const struct text_settings *s, int token);
+
+// The tokenizer of --tokenizer, or of the weights' folder; NULL: there is none. False, and why, if
+// it is damaged.
+bool settings_tokenizer(struct tokenizer **t, const struct options *o, struct failure *why);
+
+// The bytes of this rank's parameters.
+double settings_weight_bytes(void);
+
+#endif

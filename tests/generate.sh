@@ -1,0 +1,145 @@
+#!/usr/bin/env bash
+# Programs that generate, against Hugging Face's greedy tokens and largest logits: a Llama and a GPT-2, on one
+# rank and several, also where heads do not divide, with and without room for all prompts at once, under the
+# sanitizers and on the stand-in for CUDA. Drawn tokens are the same on every mesh and with every number of
+# slots. An end token and a stop text end an answer; texts go in and come out; what is wrong is refused.
+. "$(dirname "$0")/common.sh"
+local_mpi=yes
+runtime_plan=plans/generate.lua
+. "$root/tests/programs.sh"
+optimized=-O1
+make_runtimes plain sanitized cuda
+of=$golden/generate
+for model in llama gpt2; do "$TOOLS/compare_answers" prompts "$of/$model/generate.json" > "$WORK/$model.jsonl"; done
+
+# run NAME OUTPUT ARGUMENTS...: runs $WORK/NAME; its answers in OUTPUT.
+run() {
+  local to=$WORK/$1 output=$2 ranks=()
+  shift 2
+  if [ -e "$to/ranks" ]; then
+    ranks=("$to/ranks")
+  else
+    ranks=("${launch[@]}")
+    for file in "$to"/rank*.o; do ranks+=(-n 1 "${file%.o}" "$@" --output "$output" :); done
+    unset 'ranks[-1]'
+    timeout 120 "${ranks[@]}" < /dev/null
+    return
+  fi
+  timeout 120 "${ranks[@]}" "$@" --output "$output" < /dev/null
+}
+
+# greedy NAME KIND MODEL DEFINITIONS...
+greedy() {
+  local name=$1 kind=$2 model=$3 arguments=()
+  for value in "${@:4}"; do arguments+=(-D "$value"); done
+  make "$name" "$kind" plans/generate.lua -D config="$of/$model/config.json" -D context=80 "${arguments[@]}" || return
+  run "$name" "$WORK/$name.out" --weights "$of/$model" --prompts "$WORK/$model.jsonl" --tokens 40 --top 5 \
+    > "$WORK/$name.told" 2>&1 || { tail -n 20 "$WORK/$name.told"; fail "$name ended with status $?"; return; }
+  echo "$name:"
+  "$TOOLS/compare_answers" greedy "$of/$model/generate.json" "$WORK/$name.out" 1e-4 || fail "$name: other tokens"
+}
+
+logs=()
+with() {
+  logs+=("$WORK/$2.log")
+  beside "$WORK/$2.log" "$@"
+}
+with greedy llama plain llama prefill=8 slots=1
+with greedy llama_tp2 plain llama prefill=16 slots=6 tp=2
+with greedy llama_tp3 plain llama prefill=7 slots=2 tp=3
+with greedy llama_tp4 plain llama prefill=64 slots=3 tp=4
+with greedy gpt2 plain gpt2 prefill=64 slots=1
+with greedy gpt2_tp2 plain gpt2 prefill=8 slots=2 tp=2
+with greedy gpt2_tp3 plain gpt2 prefill=8 slots=6 tp=3
+with greedy llama_sanitized sanitized llama prefill=8 slots=2 tp=2
+with greedy llama_cuda cuda llama prefill=8 slots=2
+with greedy gpt2_cuda cuda gpt2 prefill=16 slots=3 tp=2
+all_are_done
+cat "${logs[@]}"
+
+# ---- draws --------------------------------------------------------------------------------------
+
+# drawn NAME: drawn tokens are those of one rank, with several filters and none.
+drawn() {
+  local how
+  for how in "--temperature 1.5" "--temperature 0.8 --top-k 20" "--temperature 1.2 --top-p 0.9 --min-p 0.01" \
+    "--temperature 1 --top-p 0.999 --repetition-penalty 1.3"; do
+    # shellcheck disable=SC2086
+    run "$1" "$WORK/$1.drawn" --weights "$of/llama" --prompts "$WORK/llama.jsonl" --tokens 20 --seed 5 $how &&
+      run llama "$WORK/$1.alone" --weights "$of/llama" --prompts "$WORK/llama.jsonl" --tokens 20 --seed 5 $how &&
+      "$TOOLS/compare_answers" same "$WORK/$1.drawn" "$WORK/$1.alone" || fail "$1: others are drawn with $how"
+  done
+}
+for name in llama_tp2 llama_tp3; do drawn $name 2> "$WORK/$name.told" || cat "$WORK/$name.told"; done
+run llama "$WORK/other" --weights "$of/llama" --prompts "$WORK/llama.jsonl" --tokens 20 --temperature 1.5 --seed 6 \
+  2> "$WORK/told" || fail "another seed"
+! "$TOOLS/compare_answers" same "$WORK/other" "$WORK/llama_tp2.alone" 2> "$WORK/told" || fail "the seed changes nothing"
+
+# ---- ends ---------------------------------------------------------------------------------------
+
+mkdir "$WORK/ends"
+cp "$of/llama/"*.safetensors "$WORK/ends"
+sed 's/"eos_token_id": null/"eos_token_id": 8/' "$of/llama/config.json" > "$WORK/ends/config.json"
+sed -n 5p "$WORK/llama.jsonl" > "$WORK/fifth.jsonl"
+run llama "$WORK/ended" --weights "$WORK/ends" --prompts "$WORK/fifth.jsonl" --tokens 40 2> "$WORK/told" &&
+  "$TOOLS/compare_answers" ends "$of/llama/generate.json" "$WORK/ended" || fail "the end token of config.json"
+echo '{"eos_token_id": [3, 8]}' > "$WORK/ends/generation_config.json"
+run llama_tp2 "$WORK/ended" --weights "$WORK/ends" --prompts "$WORK/fifth.jsonl" --tokens 40 2> "$WORK/told" &&
+  "$TOOLS/compare_answers" ends "$of/llama/generate.json" "$WORK/ended" || fail "the end tokens of generation_config.json"
+# The context ends an answer: 80 tokens, of which the prompt has 30.
+sed -n 6p "$WORK/llama.jsonl" > "$WORK/sixth.jsonl"
+run llama "$WORK/full" --weights "$of/llama" --prompts "$WORK/sixth.jsonl" 2> "$WORK/told" &&
+  [ "$(sed 's/.*"ids":\[\([^]]*\)\].*/\1/' "$WORK/full" | tr , '\n' | wc -l)" -eq 50 ] &&
+  grep -q '"ended":"context"' "$WORK/full" || fail "the context's end"
+
+# ---- texts --------------------------------------------------------------------------------------
+
+# A tokenizer whose tokens are the bytes from 0 to 127 and letters of two bytes.
+byte_tokenizer() {
+  printf '{"model": {"type": "BPE", "byte_fallback": true, "unk_token": "<0x00>", "merges": [], "vocab": {'
+  for ((i = 0; i < 128; i++)); do printf '%s"<0x%02X>": %d' "$([ $i = 0 ] || echo ', ')" $i $i; done
+  for ((i = 128; i < 256; i++)); do printf ', "\\u%04x": %d' $((i + 128)) $i; done
+  printf '}}, "decoder": {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, {"type": "Fuse"}]}}'
+}
+byte_tokenizer > "$WORK/tokenizer.json"
+said=("${launch[@]:0:0}" "$WORK/llama_tp2/ranks" --weights "$of/llama" --tokenizer "$WORK/tokenizer.json")
+printf '%s\n' 'Ērst' '{"text": "\u0112rst"}' '{"ids": [146, 114, 115, 116]}' > "$WORK/texts"
+"${said[@]}" --prompts "$WORK/texts" --tokens 12 --output "$WORK/texts.out" 2> "$WORK/told" &&
+  [ "$(sort -u "$WORK/texts.out" | wc -l)" -eq 1 ] && [ "$(wc -l < "$WORK/texts.out")" -eq 3 ] ||
+  fail "a text as a line, in JSON and as ids has other answers"
+text=$(sed -n '1s/.*"text":"\(.*\)","ended.*/\1/p' "$WORK/texts.out")
+streamed=$("${said[@]}" --prompt Ērst --tokens 12 2> "$WORK/told")
+[ -n "$text" ] && [ "$streamed" = "$(printf '%b' "$text")" ] || fail "streamed '$streamed', written '$text'"
+# The last two letters as a stop text.
+stopped=$("${said[@]}" --prompt Ērst --tokens 12 --stop "${streamed: -2}" 2> "$WORK/told")
+[ "$stopped" = "${streamed%??}" ] || fail "'$streamed' stopped at '${streamed: -2}' is '$stopped'"
+
+# ---- what is refused ----------------------------------------------------------------------------
+
+# refuses MESSAGE ARGUMENTS...
+refuses() {
+  local message=$1
+  shift
+  ! timeout 60 "$WORK/llama_tp2/ranks" --weights "$of/llama" "$@" > "$WORK/refused" 2>&1 &&
+    [ "$(grep -c . "$WORK/refused")" -eq 1 ] && grep -qF -- "$message" "$WORK/refused" ||
+    { cat "$WORK/refused"; fail "$* is not refused with: $message"; }
+}
+printf '{"ids": [%s1]}\n' "$(printf '1, %.0s' {1..79})" > "$WORK/long"
+printf '{"ids": [1, 256]}\n' > "$WORK/unknown"
+printf '{"ids": []}\n' > "$WORK/empty"
+printf '{"idz": [1]}\n' > "$WORK/other_key"
+printf '{"ids": [1\n' > "$WORK/cut"
+printf 'Hello\n' > "$WORK/hello"
+refuses "there is nothing to continue"
+refuses "long:1: the prompt has 80 tokens" --prompts "$WORK/long"
+refuses "element 1 of \"ids\" is no token: they are 0 to 255" --prompts "$WORK/unknown"
+refuses "a prompt has no tokens" --prompts "$WORK/empty"
+refuses '{"text": "..."} or {"ids": [...]}' --prompts "$WORK/other_key"
+refuses "cut:1: not JSON" --prompts "$WORK/cut"
+refuses "a text needs a tokenizer" --prompts "$WORK/hello"
+refuses "--prompt or --prompts" --prompts "$WORK/hello" --prompt Hello
+refuses "generates takes --weights and prompts" --prompt Hello --data "$WORK/hello"
+"$TPGEN" plans/generate.lua -D config="$of/gpt2/config.json" -D context=97 -o "$WORK/none" > "$WORK/refused" 2>&1 ||
+  grep -q "context = 97 is too long" "$WORK/refused" && [ ! -d "$WORK/none" ] || fail "more positions than a model has"
+
+finish "ten programs have Hugging Face's tokens; draws, ends, texts and refusals"
