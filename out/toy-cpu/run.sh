@@ -354,6 +354,13 @@ done
 find_rank
 is_of_one_plan
 fresh || build_all
+# Tokens of texts need no ranks, and any rank's program has the tokenizer.
+for argument in "$@"; do
+  [[ ${argument} != --encode && ${argument} != --encode=* ]] && continue
+  for program in "${build}"/rank*; do
+    [[ -x ${program} && ! -d ${program} ]] && exec "${program}" "$@"
+  done
+done
 if [[ -n ${rank} ]]; then
   be_one_rank "$@"
 else

@@ -169,6 +169,7 @@ const struct program program = {
     .adapter = NULL,
     .adapter_scale = 0,
     .turned = NULL,
+    .generation = NULL,
     .flops = 57600,
     .arithmetic = FLOAT32,
     .learning_rate = learning_rate,
