@@ -104,6 +104,34 @@ for mesh in "tp=2" "dp_shard=2" "tp=2 dp_shard=2"; do
   diff "$WORK/written.collectives" "$WORK/exported.collectives" || fail "an exported Llama, $mesh: other collectives than plans/llama3.lua"
 done
 
+# ---- an exported MLP, as PyTorch's tensor_parallel_transformation transforms it ------------------------------
+
+# parts_of DIRECTORY RANKS: the golden table's rows, of a program: each rank's part of each parameter, and its
+# collectives, with the shape of what they bring.
+parts_of() {
+  local json name shape ranks first last rank
+  json=$(tr -d ' \n' < "$1/plan.json")
+  sed 's/.*"parameters":\[//; s/\],"collectives".*//; s/{"name":/\n/g' <<< "$json" | while read -r row; do
+    name=$(sed -n 's/^"\([^"]*\)".*/\1/p' <<< "$row")
+    sed 's/.*"local"://; s/{/\n/g' <<< "$row" | sed -n 's/^"ranks":"\([0-9-]*\)","shape":\[\([0-9,]*\)\].*/\1 \2/p' |
+      while read -r ranks shape; do
+        first=${ranks%-*} last=${ranks#*-}
+        for ((rank = first; rank <= last; rank++)); do printf '%s\t%s\tparameter\t%s\t%s\n' "$2" "$rank" "$name" "${shape//,/, }"; done
+      done
+  done
+  for ((rank = 0; rank < $2; rank++)); do
+    sed -n 's/^      [a-z_]* f32\[\(.*\)\]: P(sum) -> R: .*/\1/p' "$1/plan.txt" |
+      while read -r shape; do printf '%s\t%s\tcollective\tall_reduce\t%s\n' "$2" "$rank" "$shape"; done
+  done
+}
+for ranks in 2 3; do
+  "$TPGEN" $plan -D "model=$data/mlp.core.pt2" -D loss=none -D tp=$ranks -o "$WORK/cut.$ranks" > "$WORK/cut.made" || fail "mlp on $ranks ranks"
+  parts_of "$WORK/cut.$ranks" $ranks | LC_ALL=C sort > "$WORK/cut.$ranks.tsv"
+  awk -v n=$ranks '$1 == n' "$data/tensor_parallel_transformation.tsv" | LC_ALL=C sort | diff - "$WORK/cut.$ranks.tsv" ||
+    fail "mlp on $ranks ranks: other parts or collectives than PyTorch's"
+  grep -q '^  1 collective of 400 bytes' "$WORK/cut.$ranks/plan.txt" || fail "mlp on $ranks ranks: more than one collective"
+done
+
 # ---- 32 layers, and 16 GiB of weights, which are nowhere on the disk ------------------------------------------
 
 "$TOOLS/deepen_archive" "$data/llama.pt2" "$WORK/deep.pt2" 32 $((1 << 34)) || fail "deep: no archive"
