@@ -4,8 +4,8 @@
 --   out/run.sh --weights llama.pt2 --data batches.safetensors --steps 100
 --
 --   -D model=FILE          the archive
---   -D loss=               cross_entropy (default), of logits [..., classes] and target [...]; mse; none:
---                          one forward step, whose outputs are written
+--   -D loss=               cross_entropy (default), of logits [..., classes] and target [...]; mse; output: the
+--                          model's first output is the loss; none: one forward step, whose outputs are written
 --   -D dp= -D dp_shard=    ranks that share the batch; of them, so many share the parameters too
 --   -D tp=                 ranks that share the layers: those that the table below knows
 --   -D batch=              of a model that was exported with a symbolic first size
@@ -106,8 +106,8 @@ if loss == "cross_entropy" then
   batch.target = drawn(shape, "int64", logits.shape[#logits.shape])
 elseif loss == "mse" then
   batch.target = drawn(logits.shape, "float32")
-elseif loss ~= "none" then
-  error("loss must be cross_entropy, mse or none, not " .. tostring(loss))
+elseif loss ~= "none" and loss ~= "output" then
+  error("loss must be cross_entropy, mse, output or none, not " .. tostring(loss))
 end
 batch = distribute(batch, data_parallel, hybrid and {Shard(0), Shard(0)} or Shard(0))
 
@@ -116,6 +116,7 @@ local function forward(m, b)
   for i, name in ipairs(names) do given[i] = b[name] end
   return m(table.unpack(given))
 end
+local function first_output(m, b) return (forward(m, b)) end
 
 if loss == "none" then
   return infer{
@@ -129,8 +130,9 @@ if loss == "none" then
 end
 
 return train{
-  model = model, batch = batch, forward = forward,
+  model = model, batch = batch, forward = first_output,
   loss = function(y, b)
+    if loss == "output" then return y end
     if loss == "mse" then return F.mse_loss(y, b.target) end
     return F.cross_entropy(y:flatten(0, -2), b.target:flatten())
   end,

@@ -161,6 +161,8 @@ static size_t text_length;
 
 static void replace(size_t at, size_t n, const char *with, size_t m)
 {
+  if (at > text_length) return;
+  if (n > text_length - at) n = text_length - at;
   if (text_length - n + m > sizeof text) return;
   memmove(text + at + m, text + at + n, text_length - at - n);
   memcpy(text + at, with, m);

@@ -56,6 +56,7 @@ if [ -n "${OTHER_FORMS:-}" ]; then
   finish "${#families[@]} families of operators, decomposed"
   exit
 fi
+beside "$WORK/lossy.log" trains lossy plain lossy "" -D loss=output -D dp=2
 beside "$WORK/mixtral.log" trains mixtral plain mixtral "" -D tp=2
 beside "$WORK/mlp.log" trains mlp plain mlp "" -D tp=3
 beside "$WORK/mlp_core.log" trains mlp_core plain mlp .core -D tp=2 -D dp_shard=2
@@ -74,7 +75,7 @@ beside "$WORK/gpt2_output.log" gives gpt2_output gpt2 "" -D tp=2
 beside "$WORK/vit_output.log" gives vit_output vit .core -D tp=2
 all_are_done
 for family in "${families[@]}"; do cat "$WORK/of_$family.log"; done
-cat "$WORK"/{mixtral,mlp,mlp_core,llama,llama_tp,llama_fsdp,llama_cuda,gpt2,gpt2_eager,qwen3,qwen3_core,vit,vit_cuda,llama_output,gpt2_output,vit_output}.log
+cat "$WORK"/{lossy,mixtral,mlp,mlp_core,llama,llama_tp,llama_fsdp,llama_cuda,gpt2,gpt2_eager,qwen3,qwen3_core,vit,vit_cuda,llama_output,gpt2_output,vit_output}.log
 
 # The layers of one list are one function, which a loop calls.
 grep -q 'for (int l = 0; l < 2; l++)' "$WORK/llama_tp/step.c" || fail "llama: its layers are no loop"

@@ -18,7 +18,9 @@ local function output_names(program)
     local kind, s = union(spec, program.path)
     if kind == "user_output" then
       if s.arg.as_tensor then names[#names + 1] = s.arg.as_tensor.name end
-    elseif kind ~= "buffer_mutation" then
+    elseif kind == "loss_output" and type(s.arg) == "table" and type(s.arg.name) == "string" then
+      names[#names + 1] = s.arg.name
+    elseif kind ~= "buffer_mutation" and kind ~= "gradient_to_parameter" and kind ~= "gradient_to_user_input" then
       fail("torch_export: %s has an output of kind %s, which is not there", program.path, tostring(kind))
     end
   end

@@ -97,9 +97,16 @@ end
 local SAME_NUMBERS = {view = true, reshape = true, to = true, _to_copy = true, alias = true,
   contiguous = true, unsqueeze = true, expand = true, clone = true, flatten = true}
 
--- Of a user's input that is indices of an embedding: their least bound.
+-- Of a user's input that is indices of an embedding, or labels: their least bound.
 local function find_bounds(program, symbols)
   local from, below = {}, {}
+  -- The value is indices of dimension d of another, or of its last one.
+  local function bound(indices, of, d)
+    local input, sizes = from[indices] or indices, field(meta_of(program, of), "sizes", "table", program.path)
+    local size = sizes[math.min(d, #sizes)]
+    local rows = size and size_of(size, symbols, program.path)
+    below[input] = rows and math.min(below[input] or rows, rows)
+  end
   for _, node in ipairs(program.graph.nodes) do
     local name, a = short(node.target), {}
     for _, input in ipairs(node.inputs) do
@@ -108,10 +115,10 @@ local function find_bounds(program, symbols)
     end
     if SAME_NUMBERS[name] and a.self and node.outputs[1] and node.outputs[1].as_tensor then
       from[node.outputs[1].as_tensor.name] = from[a.self] or a.self
-    elseif name == "embedding" then
-      local input = from[a.indices] or a.indices
-      local rows = size_of(meta_of(program, a.weight).sizes[1], symbols, program.path)
-      below[input] = math.min(below[input] or rows, rows)
+    elseif name == "embedding" and a.indices and a.weight then
+      bound(a.indices, a.weight, 1)
+    elseif (name == "cross_entropy_loss" or name == "nll_loss" or name == "nll_loss_nd") and a.self and a.target then
+      bound(a.target, a.self, 2)
     end
   end
   return below

@@ -225,6 +225,21 @@ def attention():
     return Attention(), (torch.randn(2, 6, 16), torch.randn(2, 6))
 
 
+class Lossy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(8, 5)
+
+    def forward(self, input, second):
+        y = self.a(input)
+        return F.cross_entropy(y, second, label_smoothing=0.1), y
+
+
+@model(forms=("",))
+def lossy():
+    return Lossy(), (torch.randn(6, 8), torch.randint(0, 5, (6,)))
+
+
 def transformers_model(kind, config, **settings):
     import transformers
     config = getattr(transformers, config)(vocab_size=40, hidden_size=16, intermediate_size=24, num_hidden_layers=2,
@@ -269,7 +284,10 @@ def steps_of(m, x, target, classes):
     for _ in range(10):
         optimizer.zero_grad()
         y = m(*x)
-        loss = F.cross_entropy(y.flatten(0, -2), target.flatten()) if classes else F.mse_loss(y, target)
+        if isinstance(y, tuple):
+            loss = y[0]
+        else:
+            loss = F.cross_entropy(y.flatten(0, -2), target.flatten()) if classes else F.mse_loss(y, target)
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(m.parameters(), 1.0)
         optimizer.step()
@@ -293,7 +311,8 @@ def write(name):
         torch.export.save(without_stacks(program), path + form + ".pt2")
     inputs = dict(zip(("input", "second"), x))
     start = {key: value.clone() for key, value in m.state_dict().items()}
-    y = m(*x).detach()
+    y = m(*x)
+    y = (y[1] if isinstance(y, tuple) else y).detach()
     m.load_state_dict(start)
     target = torch.randint(0, classes[0], y.shape[:-1]) if classes else torch.randn_like(y)
     save_file(inputs, path + ".input.safetensors")
