@@ -121,8 +121,8 @@ end)
 
 local FeedForward = nn.module("FeedForward", function(self)
   self.w1 = linear(dim, hidden, INNER)
-  self.w2 = linear(hidden, dim, LAST)
   self.w3 = linear(dim, hidden, LAST)
+  self.w2 = linear(hidden, dim, LAST)
 
   function self:forward(x)
     return self.w2(F.silu(self.w1(x)) * self.w3(x))

@@ -10,6 +10,8 @@
    The rules are its own: row_passes.c decides what one kernel can do. */
 #include "check/check.h"
 
+#include <string.h>
+
 /* A fused operation, and the member that is checked. */
 struct looked_at {
   int id;
@@ -165,12 +167,65 @@ static void check_epilogue(int id, const struct op *op)
   require(graph->value[result].stored, id, "the result is not stored");
 }
 
+/* The dimension of operand o of the product (2: the result) that has the letter, or NONE. */
+static int dimension_with(const struct op *op, int o, char letter)
+{
+  const char *c = op->equation;
+  for (int i = 0; i < o; i++) c = strpbrk(c, ",>") + 1;
+  const char *found = memchr(c, letter, strcspn(c, ",-"));
+  return found ? (int)(found - c) : NONE;
+}
+
+/* Whether the elements of one begin where those of the other end, along dimension d. */
+static bool follows(int before, int value, int d)
+{
+  const struct value *v = &graph->value[before], *w = &graph->value[value];
+  int64_t a[MAX_DIMS], b[MAX_DIMS];
+  local_strides(before, 0, a);
+  local_strides(value, 0, b);
+  for (int i = 0; i < v->shape.ndim; i++)
+    if (v->shape.ndim != w->shape.ndim || a[i] != b[i]) return false;
+  if (v->wide != NONE && w->wide != NONE)
+    return v->wide == w->wide && w->first == v->first + local_shape(before, 0).size[d] * a[d];
+  bool gradients = v->role == GRADIENT;
+  return v->role == w->role && (gradients || v->role == PARAMETER) && d == 0 &&
+         is_next_parameter(gradients ? v->of : before, gradients ? w->of : value);
+}
+
+/* One call makes what all products make: they have one equation, and of each operand either one
+   value or, where it has the letter, parts side by side. A sum has its result in the last one. */
+static void check_products(int id, const struct op *op)
+{
+  const struct op *first = &graph->op[op->body[0]];
+  char letter = (char)op->number[0];
+  require(op->nbody > 1 && letter >= 'a' && letter <= 'z', id, "products that are not one");
+  for (int k = 0; k < op->nbody; k++) {
+    const struct op *product = &graph->op[op->body[k]];
+    require(product->kind == OP_matmul && !product->pieces, id, "its products are others");
+    require(!strcmp(product->equation, first->equation), id, "its products have other equations");
+  }
+  bool is_sum = dimension_with(first, 2, letter) == NONE;
+  for (int k = 1; k < op->nbody; k++) {
+    const struct op *before = &graph->op[op->body[k - 1]], *product = &graph->op[op->body[k]];
+    require(!is_sum || (product->nin == 3 && product->in[2] == before->out), id,
+            "its products are no sum");
+    require(is_sum || product->nin == first->nin, id,
+            "some of its products add, and others do not");
+    for (int o = 0; o < (is_sum ? 2 : 3); o++) {
+      int a = o < 2 ? before->in[o] : before->out, b = o < 2 ? product->in[o] : product->out;
+      int d = dimension_with(product, o, letter);
+      require(d == NONE ? a == b : follows(a, b, d), id, "its operands do not lie side by side");
+    }
+  }
+}
+
 static void check_kernel(void *unused, int id, int times)
 {
   (void)unused, (void)times;
   const struct op *op = &graph->op[id];
   if (op->kind == OP_fused) check_fused(id, op);
   if (op->kind == OP_epilogue) check_epilogue(id, op);
+  if (op->kind == OP_products) check_products(id, op);
 }
 
 void check_kernels(void)

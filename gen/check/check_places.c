@@ -8,8 +8,9 @@
    that the storage of each value of the last ones is as in the full loop.
 
    Facts about bytes are kept by interval: those of the arena, and then those of storage outside of
-   it, one after the other. A chunked value counts as consecutive pieces, even where its pieces are
-   stored otherwise: then any other value in these bytes counts as foreign to all of them. */
+   it, one after the other. The parts of a wide value count as if each were contiguous, one after
+   the other. A chunked value counts as consecutive pieces, even where its pieces are stored
+   otherwise: then any other value in these bytes counts as foreign to all of them. */
 #include "check/check.h"
 
 #include <string.h>
@@ -246,18 +247,19 @@ static struct place outside(int value, int module)
   return own_place(index == NONE ? where : known_of(w->family)->members[index]);
 }
 
-/* The last module before those that are left out also has their bytes of what each module keeps. */
+/* The last module before those that are left out also has their bytes of what each module keeps,
+   but for parts of a wide value, which alternate from module to module. */
 static struct place inside(int value, int module)
 {
   const struct value *v = &graph->value[value];
   struct allocation a = allocation_of(value);
-  struct place p = {.from = a.offset, .bytes = largest_bytes(value)};
+  struct place p = {.from = a.offset + bytes_before(value), .bytes = largest_bytes(value)};
   p.to = p.from + p.bytes;
   if (module == NONE || v->family != value || a.depth == 1) return p;
   int all = modules_of(value), few = run_of(all), left_out = all - few;
   int64_t stride = arena_stride(a.storage);
   int64_t bytes = (module < few / 2 ? module : module + left_out) % a.depth * stride;
-  bool widens = module == few / 2 - 1 && a.depth == all;
+  bool widens = module == few / 2 - 1 && a.depth == all && v->wide == NONE;
   p.from += bytes;
   p.to += bytes + (widens ? left_out * stride : 0);
   return p;

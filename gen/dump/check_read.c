@@ -104,6 +104,17 @@ static void check_allocation(int value)
   need(a->made >= NONE && a->first >= NONE && a->last >= NONE, "a value lives at no point");
 }
 
+/* A part of a wide value has whole rows, and lies within those of the wide one. */
+static void check_wide(const struct value *v)
+{
+  int64_t all = elements(v->shape);
+  if (v->wide == NONE) return;
+  need(v->role == ACTIVATION && graph->value[v->wide].wide == NONE, "it can be no part of a value");
+  need(v->row > 0 && v->row <= all && v->first >= 0 && v->first <= MOST_BYTES &&
+           v->pitch >= v->first + v->row && v->pitch <= MOST_BYTES,
+       "a part lies outside of its wide value");
+}
+
 static void check_value(int value)
 {
   const struct value *v = &graph->value[value];
@@ -120,6 +131,7 @@ static void check_value(int value)
   need(v->pieces >= 0 && v->pieces <= 64, "a value has no such pieces");
   need(v->list >= 0 && (v->list < graph->nmodule || v->list == 0), "there is no such list");
   check_family(value);
+  check_wide(v);
   if (graph->memory) check_allocation(value);
 }
 

@@ -221,6 +221,10 @@
   FIELD(FLAG,      apart,         "apart")  \
   FIELD(FLAG,      frozen,        "frozen") \
   FIELD(INT,       pieces,        "in_pieces") \
+  FIELD(VALUE,     wide,          "part_of_wide") \
+  FIELD(LONG,      first,         "begins_at") \
+  FIELD(LONG,      row,           "rows_of") \
+  FIELD(LONG,      pitch,         "rows_apart") \
   FIELD(VALUE,     family,        "family") \
   FIELD(INT,       index,         "index")  \
   FIELD(MODULE,    list,          "list")   \

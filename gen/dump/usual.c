@@ -34,7 +34,8 @@ struct value usual_value(const struct op *maker, enum type type, enum pass after
                         .style = NONE,
                         .unit = NONE,
                         .family = NONE,
-                        .sibling = NONE};
+                        .sibling = NONE,
+                        .wide = NONE};
 }
 
 bool is_other_of_family(const struct value *v)

@@ -83,6 +83,8 @@ const char *library_reduction(enum reduction r, enum type t);
 
 /* The statement of a product. */
 char *matmul_text(const struct op *op, int rank);
+/* The statement of products that are one. */
+char *products_text(const struct op *op, int rank);
 /* The statement of a product with an epilogue. */
 char *epilogue_text(const struct op *op, int rank);
 

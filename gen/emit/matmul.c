@@ -49,11 +49,22 @@ static char counter(const struct product *p, char own)
 
 /* ------------------------------------------------------------------------------------- the text */
 
+/* The operand's name; of members of a struct side by side, that of all of them. */
+static const char *operand_name(const struct product *p, enum gemm_operand o)
+{
+  int value = o == GEMM_C && p->then ? p->then->result : product_value(p->op, o);
+  const char *name = c_name(value), *at = p->joined ? strchr(p->letters[o], p->joined) : NULL;
+  if (!at || graph->value[value].role == ACTIVATION) return name;
+  struct shape all = local_shape(value, named_rank);
+  all.size[at - p->letters[o]] = p->size;
+  return member_run(value, name, elements(all));
+}
+
 /* "a + b * 12 + i" */
 static char *address(const struct product *p, enum gemm_operand o)
 {
   struct buffer b = {0};
-  put(&b, "%s", c_name(o == GEMM_C && p->then ? p->then->result : product_value(p->op, o)));
+  put(&b, "%s", operand_name(p, o));
   for (int i = 0; i < p->nloop; i++) {
     int64_t stride = p->loop[i]->stride[o];
     if (stride == 1) put(&b, " + %c", p->variable[i]);
@@ -259,6 +270,17 @@ char *matmul_text(const struct op *op, int rank)
   char *moved = moved_text(op, rank);
   char *call = nested_loops(p, target->product_table ? table_call_text(p) : call_text(p));
   return *moved ? text("%s\n  %s", moved, call) : call;
+}
+
+char *products_text(const struct op *op, int rank)
+{
+  struct product *p = alloc(sizeof *p);
+  struct op *first = alloc(sizeof *first);
+  choose_products(p, op, first, rank);
+  check_types(first);
+  check_sizes(p);
+  for (int i = 0; i < p->nloop; i++) p->variable[i] = counter(p, p->loop[i]->letter);
+  return nested_loops(p, target->product_table ? table_call_text(p) : call_text(p));
 }
 
 /* Whether one call of cuBLASLt can do the epilogue. It works on rows of the result only if they

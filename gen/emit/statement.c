@@ -26,6 +26,8 @@ char *statement_text(const struct op *op, int rank)
   switch (op->kind) {
   case OP_matmul:
     return matmul_text(op, rank);
+  case OP_products:
+    return products_text(op, rank);
   case OP_epilogue:
     return epilogue_text(op, rank);
   case OP_fused:

@@ -89,6 +89,29 @@ static void join_lifetimes(struct lifetimes *l)
   }
 }
 
+/* ------------------------------------------------------------------------------------ wide values
+ */
+
+/* A wide value lives as long as any of its parts, and has their depth. What shows a part lies where
+   that does. */
+static void share_wide(struct lifetimes *l)
+{
+  struct allocation *of = l->plan->of;
+  for (int k = 0; k < l->value.n; k++) {
+    int i = l->value.at[k], wide = graph->value[i].wide;
+    if (wide == NONE || of[i].storage != i) continue;
+    struct allocation *place = &of[wide];
+    if (place->first == NONE) *place = of[i];
+    place->storage = wide;
+    if (of[i].first != NONE && of[i].first < place->first) place->first = of[i].first;
+    if (of[i].last > place->last) place->last = of[i].last;
+    if (of[i].depth > place->depth) place->depth = of[i].depth;
+    l->note[wide].loop_carried |= l->note[i].loop_carried;
+    l->note[i].within = graph->value[i].first * type_bytes(graph->value[i].type);
+    of[i].storage = wide;
+  }
+}
+
 /* --------------------------------------------------------------------------------------- in place
  */
 
@@ -260,6 +283,7 @@ void find_aliases(struct lifetimes *l)
   hold_loop_carried(l);
   widen_lifetimes(l);
   join_lifetimes(l);
+  share_wide(l);
   for (int at = 0; at < l->op.n; at++) share_in_place(l, op_at(l, at), at);
   for (int at = 0; at < l->op.n; at++) share_buffer(l, op_at(l, at));
 }

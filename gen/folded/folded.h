@@ -311,6 +311,10 @@ void queue_behind_in_flight(struct segment *s);
 /* The collective is in flight when the loop ends, and takes so long from there. */
 void leave_in_flight(struct overlap *o, int collective, int body, int64_t time);
 
+/* ---------------------------------------------------------------------------- merge_products.c */
+
+void merge_products(void);
+
 /* ------------------------------------------------------------------------------------ travel.c */
 
 /* Whether it sums a gradient over ranks in the gradient's place. */

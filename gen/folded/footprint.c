@@ -21,6 +21,14 @@ static int64_t workspace_for(const struct op *op)
   return bytes < LEAST ? LEAST : bytes;
 }
 
+/* Of a product that makes what several would. */
+static int64_t workspace_of_all(const struct op *op)
+{
+  int64_t bytes = 0;
+  for (int k = 0; k < op->nbody; k++) bytes += workspace_for(&graph->op[op->body[k]]);
+  return bytes < target->most_workspace ? bytes : target->most_workspace;
+}
+
 int64_t product_workspace(void)
 {
   int64_t most = 0;
@@ -28,7 +36,9 @@ int64_t product_workspace(void)
     for (int k = 0; k < graph->function[i].nop; k++) {
       const struct op *op = &graph->op[graph->function[i].op[k]];
       if (op->kind == OP_epilogue) op = &graph->op[op->body[0]];
-      int64_t bytes = op->kind == OP_matmul ? workspace_for(op) : 0;
+      int64_t bytes = op->kind == OP_matmul     ? workspace_for(op)
+                      : op->kind == OP_products ? workspace_of_all(op)
+                                                : 0;
       if (most < bytes) most = bytes;
     }
   return most;

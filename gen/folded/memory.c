@@ -43,6 +43,7 @@ static void touch(struct lifetimes *l, int value)
   const struct value *v = &graph->value[value];
   l->note[value].touched = true;
   if (v->family != NONE) l->note[v->family].touched = true;
+  if (v->wide != NONE) l->note[v->wide].touched = true;
   if (v->step) touch(l, v->initial);
 }
 

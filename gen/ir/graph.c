@@ -32,7 +32,8 @@ static int add_value_named(enum role role, const char *name, enum type type, str
                       .style = NONE,
                       .unit = NONE,
                       .family = NONE,
-                      .sibling = NONE};
+                      .sibling = NONE,
+                      .wide = NONE};
   return graph->nvalue++;
 }
 

@@ -65,6 +65,8 @@ unsigned moved_to_front(int dim, int ndim);
 const char *order_text(const struct value *v);
 /* By dimension: its stride in elements, in the rank's part. */
 void local_strides(int value, int rank, int64_t stride[MAX_DIMS]);
+/* Of a part of a wide value: how much further on it would begin if each part were contiguous. */
+int64_t bytes_before(int value);
 /* Whether two values have the same bytes: one storage, one offset in the arena. */
 bool same_place(int a, int b);
 /* A dim order has three bits for each place, the outermost first: the dimension at that place. */

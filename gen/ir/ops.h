@@ -339,6 +339,9 @@ OP(round,          "",                     "",             no_grad,            "
 /* A product of matrices and what it does to its result before it stores it: epilogue.c. */
 OP(epilogue,       "",                     "",             no_grad,            "", "", "",
    .composed = true)
+/* Products that are one; their operands lie side by side along the letter: merge_products.c. */
+OP(products,       "",                     "",             no_grad,            "letter", "", "",
+   .composed = true)
 /* One kernel for several pointwise and reduce operations: fuse.c. */
 OP(fused,          "",                     "",             no_grad,            "", "", "",
    .composed = true)

@@ -63,6 +63,11 @@ struct value {
   int64_t file_first, file_size;
   struct init init;
   int file_dim;
+  /* ACTIVATION: it is a part of a wide value, which is a place in the arena: after each `row`
+     elements of a rank's part those of the other parts lie, `pitch` in all; it begins behind
+     `first`. NONE: it is none. */
+  int wide;
+  int64_t row, pitch, first;
   int pieces; /* the number of its pieces, or 0; apart: each piece is contiguous */
 };
 

@@ -202,7 +202,9 @@ static char *about(const struct row *r)
       : holds_pieces(r->value) ? "pieces of an exchange"
                                : layout_text(v->layout));
   if (v->order) put(&b, ", %s", order_text(v));
-  put(&b, "  %s", lifetime(storage));
+  if (v->wide != NONE)
+    put(&b, ", rows of %lld, %lld apart", (long long)v->row, (long long)v->pitch);
+  put(&b, "  %s", lifetime(v->wide == NONE ? storage : r->value));
   if (storage == r->value)
     put_reused(&b, r);
   else if (row_of[storage])

@@ -140,6 +140,19 @@ static char *product_text(const struct op *op)
   return b.text;
 }
 
+/* "d_x = d_q @ wq + d_k @ wk" */
+static char *sum_of_products(const struct op *op)
+{
+  struct buffer b = {0};
+  put(&b, "%s = ", shown_operand(graph->op[op->body[op->nbody - 1]].out));
+  for (int k = 0; k < op->nbody; k++) {
+    struct op two = graph->op[op->body[k]];
+    two.nin = 2;
+    put(&b, "%s%s", k ? " + " : "", nested_text(&two));
+  }
+  return b.text;
+}
+
 char *expression_text(const struct op *op)
 {
   if (op->kind == OP_matmul) return product_text(op);
@@ -147,6 +160,8 @@ char *expression_text(const struct op *op)
     return text("%s    %s -> %s", nested_text(op), shape_text(graph->value[op->in[0]].shape),
                 shape_text(graph->value[op->out].shape));
   if (!op_row[op->kind].composed) return nested_text(op);
+  if (op->kind == OP_products && !graph->value[graph->op[op->body[0]].out].stored)
+    return sum_of_products(op);
   enum { MOST = 40 };
   struct buffer b = {0};
   for (int k = 0; k < op->nbody; k++) {

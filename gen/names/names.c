@@ -4,6 +4,7 @@
 #include "names/names.h"
 
 #include <stdlib.h>
+#include <inttypes.h>
 #include <string.h>
 
 /* ---------------------------------------------------------------------- names within a function */
@@ -117,6 +118,8 @@ static void put_local(struct buffer *b, int value)
     put(&about, ", of the %s layer", v->step < 0 ? "previous" : "next");
   else if (storage != value && local[storage] && local[storage] != local[value])
     put(&about, ", in%s %s", is_buffer(storage) ? "" : " place of", local[storage]);
+  if (v->wide != NONE && v->row < v->pitch)
+    put(&about, ", rows of %" PRId64 ", %" PRId64 " apart", v->row, v->pitch);
   char *left = text("  %s *const %s =", c_type(v->type), local[value]);
   char *line = text("%s %s;", left, address(value));
   enum { COLUMNS = 100 };

@@ -87,6 +87,10 @@ static double ranks_that_share(const struct op *op)
 static double computing_seconds(const struct op *op)
 {
   if (op->kind == OP_epilogue) op = &graph->op[op->body[0]];
+  double seconds = 0;
+  for (int k = 0; k < op->nbody && op->kind == OP_products; k++)
+    seconds += computing_seconds(&graph->op[op->body[k]]);
+  if (op->kind == OP_products) return seconds;
   if (is_attention(op)) return attention_seconds(attention_flops(op), arithmetic_of(op));
   if (op->kind != OP_matmul)
     return attention_seconds(flops_of(op) / ranks_that_share(op), arithmetic_of(op));

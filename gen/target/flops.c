@@ -28,6 +28,8 @@ static void add_flops(void *to, int id, int times)
   const struct op *op = &graph->op[id];
   if (op->kind == OP_epilogue) op = &graph->op[op->body[0]];
   double *flops = to;
+  for (int k = 0; k < op->nbody && op->kind == OP_products; k++) add_flops(to, op->body[k], times);
+  if (op->kind == OP_products) return;
   if (op->phase == FORWARD) flops[graph->value[op->in[0]].type == BF16] += flops_of(op) * times;
 }
 

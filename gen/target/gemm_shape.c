@@ -64,14 +64,15 @@ static void add_operand(struct product *p, enum gemm_operand o, int rank)
   int64_t stride[MAX_DIMS];
   local_strides(product_value(p->op, o), rank, stride);
   for (int d = 0; d < here.ndim; d++) {
-    if (here.size[d] == 1) continue;
+    int64_t size = p->letters[o][d] == p->joined ? p->size : here.size[d];
+    if (size == 1) continue;
     if (p->op->pieces && p->letters[o][d] == p->letters[GEMM_C][p->op->piece_dim]) {
       add_piece(p, o, p->letters[o][d], here.size[d], stride[d]);
       continue;
     }
     struct letter_run *r = run_of(p, p->letters[o][d]);
     r->in |= 1u << o;
-    r->size = here.size[d];
+    r->size = size;
     r->stride[o] = stride[d];
   }
 }
@@ -254,7 +255,7 @@ bool is_empty_product(const struct op *op, int rank)
 
 static void choose(struct product *p, const struct op *op, int rank, bool apart)
 {
-  *p = (struct product){.op = op, .apart = apart};
+  *p = (struct product){.op = op, .apart = apart, .joined = p->joined, .size = p->size};
   parse_equation(p);
   if (is_empty_product(op, rank)) return;
   find_runs(p, rank);
@@ -264,7 +265,31 @@ static void choose(struct product *p, const struct op *op, int rank, bool apart)
 
 void choose_product(struct product *p, const struct op *op, int rank)
 {
+  p->joined = 0, p->size = 0;
   choose(p, op, rank, graph->value[op->out].apart);
+}
+
+/* The size of the letter in a product. */
+static int64_t size_along(const struct op *op, char letter, int rank)
+{
+  struct product p = {.op = op};
+  parse_equation(&p);
+  for (int o = GEMM_A; o < GEMM_OPERANDS; o++) {
+    const char *found = strchr(p.letters[o], letter);
+    if (found) return local_shape(product_value(op, o), rank).size[found - p.letters[o]];
+  }
+  return 0;
+}
+
+void choose_products(struct product *p, const struct op *op, struct op *first, int rank)
+{
+  *first = graph->op[op->body[0]];
+  if (graph->op[op->body[1]].nin > first->nin) first->out = graph->op[op->body[op->nbody - 1]].out;
+  p->joined = (char)number_of(op, "letter");
+  p->size = 0;
+  for (int k = 0; k < op->nbody; k++)
+    p->size += size_along(&graph->op[op->body[k]], p->joined, rank);
+  choose(p, first, rank, false);
 }
 
 static double calls_of(const struct product *p)
@@ -283,7 +308,7 @@ double matmul_calls(const struct op *op, int rank)
 
 double piece_calls(const struct op *op, int rank, bool apart)
 {
-  struct product p;
+  struct product p = {.joined = 0};
   choose(&p, op, rank, apart);
   return calls_of(&p);
 }

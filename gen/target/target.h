@@ -125,6 +125,8 @@ enum { MAX_RUNS = GEMM_OPERANDS * MAX_DIMS };
 struct product {
   const struct op *op;
   bool apart;                                /* of the result: see struct value */
+  char joined;                               /* the letter of products that are one, or 0 */
+  int64_t size;                              /* along it, of all of them */
   const struct epilogue *then;               /* or NULL */
   char letters[GEMM_OPERANDS][MAX_DIMS + 1]; /* the equation's */
   int nrun;
@@ -237,6 +239,8 @@ void check_types(const struct op *op);
 void check_sizes(const struct product *p);
 bool is_empty_product(const struct op *op, int rank);
 void choose_product(struct product *p, const struct op *op, int rank);
+/* For products that are one: of these `first` begins, and makes what the last one does. */
+void choose_products(struct product *p, const struct op *op, struct op *first, int rank);
 
 /* ----------------------------------------------------------------------------- kernel_traits.c */
 

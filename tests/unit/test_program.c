@@ -485,7 +485,8 @@ static struct array at(int rank, int value, const struct function *f, int l)
     for (int64_t i = 0; i < elements(a.shape); i++) a.at[i] = graph->op[v->op].scalar;
     return a;
   }
-  a.at = address(rank, value, f, l);
+  /* The parts of a wide value count as contiguous, one after the other. */
+  a.at = address(rank, value, f, l) + bytes_before(value) / type_bytes(v->type);
   return a;
 }
 
@@ -837,6 +838,9 @@ static void run_one(const struct op *op, const struct function *f, int l)
       run_kernel(op, f, l, r);
       pool_used = used;
     }
+    break;
+  case OP_products:
+    for (int k = 0; k < op->nbody; k++) run_plain(&graph->op[op->body[k]], f, l);
     break;
   case OP_update:
   case OP_buffer:
