@@ -21,17 +21,18 @@
 
 #include <string.h>
 
-enum { MOST_TOGETHER = 8 };
+enum { MOST_TOGETHER = 8, FARTHEST = 512 }; /* how far the search goes */
 
 /* Products of one function that may be one, in the order of their places. */
 struct bunch {
   enum { OF_ONE_INPUT, OF_ONE_SUM, OF_GRADIENTS } form;
-  int n, op[MOST_TOGETHER];
-  int result; /* OF_ONE_SUM: the value of the sum */
-  int adder;  /* the kernel that adds the products up, or NONE: they add themselves */
+  int n, op[MOST_TOGETHER], at[MOST_TOGETHER]; /* at: their places, or that of the adder */
+  int result;                                  /* OF_ONE_SUM: the value of the sum */
+  int adder; /* the kernel that adds the products up, or NONE: they add themselves */
 };
 
 static struct list *readers; /* by value, or its family: the operations that read it */
+static int *place_of;        /* by operation, likewise: its place in the function */
 static int *function_of;     /* by operation of a function, or of a kernel in it */
 static bool *is_tight;   /* by operation: it stands in an epilogue, whose operands have no gaps */
 static bool *told_apart; /* by family: a member is read by its own name, or as that of another
@@ -40,12 +41,13 @@ static bool *told_apart; /* by family: a member is read by its own name, or as t
 /* ---------------------------------------------------------------------------------- who reads what
  */
 
-static void note_reads(int id, int function)
+static void note_reads(int id, int function, int place)
 {
   const struct op *op = &graph->op[id];
   function_of[id] = function;
+  place_of[id] = place;
   for (int k = 0; k < op->nbody; k++) {
-    note_reads(op->body[k], function);
+    note_reads(op->body[k], function, place);
     is_tight[op->body[k]] = op->kind == OP_epilogue;
   }
   for (int i = 0; i < op->nin && !op->nbody; i++) {
@@ -65,10 +67,11 @@ static void find_all_readers(void)
   readers = alloc((size_t)(graph->nvalue + 1) * sizeof *readers);
   is_tight = alloc((size_t)graph->nop + 1);
   function_of = alloc((size_t)(2 * graph->nop + 1) * sizeof *function_of); /* room for new ones */
+  place_of = alloc((size_t)(2 * graph->nop + 1) * sizeof *place_of);
   told_apart = alloc((size_t)graph->nvalue + 1);
   for (int i = 0; i < graph->nop; i++) function_of[i] = NONE;
   for (int i = 0; i < graph->nfunction; i++)
-    for (int k = 0; k < graph->function[i].nop; k++) note_reads(graph->function[i].op[k], i);
+    for (int k = 0; k < graph->function[i].nop; k++) note_reads(graph->function[i].op[k], i, k);
 }
 
 /* --------------------------------------------------------------------------- parts of a wide value
@@ -405,39 +408,28 @@ static bool reads(const struct op *op, int value)
   return false;
 }
 
-static bool made_before(const struct function *f, int value, int at)
+/* Whether the value is made before the function runs this operation. */
+static bool made_before(const struct function *f, int value, int id)
 {
-  const struct value *v = &graph->value[value];
-  if (v->op == NONE || v->role == PARAMETER || function_of[v->op] != (int)(f - graph->function))
-    return true;
-  for (int k = 0; k < at; k++) {
-    const struct op *op = &graph->op[f->op[k]];
-    if (f->op[k] == v->op) return true;
-    for (int i = 0; i < op->nbody; i++)
-      if (op->body[i] == v->op) return true;
-  }
-  return false;
+  int op = graph->value[value].op;
+  bool here = op != NONE && function_of[op] == (int)(f - graph->function);
+  return !here || place_of[op] < place_of[id];
 }
 
 /* The place at which all of them can run: the first one's, or the last one's; or NONE. */
 static int place_for(const struct function *f, const struct bunch *b)
 {
-  if (b->adder != NONE) return runs_at(f, b->adder);
-  int first = f->nop, last = 0;
+  if (b->adder != NONE) return b->at[0];
+  int first = b->at[0], last = b->at[b->n - 1];
   bool early = b->form == OF_ONE_INPUT, late = true;
-  for (int k = 0; k < b->n; k++) {
-    int at = runs_at(f, b->op[k]);
-    first = at < first ? at : first;
-    last = at > last ? at : last;
-  }
+  for (int at = first; at <= last; at++)
+    if (op_row[graph->op[f->op[at]].kind].calls) return NONE; /* that may read, or make, any */
   for (int k = 0; k < b->n; k++) {
     const struct op *op = &graph->op[b->op[k]];
-    for (int i = 0; i < 2; i++) early &= made_before(f, op->in[i], first);
-    for (int at = runs_at(f, b->op[k]) + 1; at <= last; at++) {
+    for (int i = 0; i < 2; i++) early &= made_before(f, op->in[i], f->op[first]);
+    for (int at = b->at[k] + 1; at <= last && late; at++) {
       const struct op *between = &graph->op[f->op[at]];
-      bool mine = b->form == OF_ONE_SUM && is_single(between);
-      if (op_row[between->kind].calls) return NONE; /* what it calls may read, or make, any */
-      late &= mine || !reads(between, op->out);
+      late = (b->form == OF_ONE_SUM && is_single(between)) || !reads(between, op->out);
     }
   }
   return early ? first : late ? last : NONE;
@@ -478,6 +470,8 @@ static bool merge_bunch(struct function *f, struct bunch *b)
                                 .module = last->module,
                                 .line = last->line});
   function_of[id] = (int)(f - graph->function);
+  place_of[id] = place_of[stays];
+  for (int k = 0; k < b->n; k++) place_of[body[k]] = place_of[stays];
   for (int k = 0; k < f->nop; k++) {
     bool gone = false;
     for (int i = 0; i < b->n; i++) gone |= f->op[k] == body[i];
@@ -495,12 +489,14 @@ static struct bunch alike(const struct function *f, int at, int form)
 {
   int same = form == OF_GRADIENTS;
   const struct op *first = &graph->op[f->op[at]];
-  struct bunch b = {.form = form, .n = 1, .op = {f->op[at]}, .result = NONE, .adder = NONE};
-  for (int k = at + 1; k < f->nop && b.n < MOST_TOGETHER; k++) {
+  struct bunch b = {
+      .form = form, .n = 1, .op = {f->op[at]}, .at = {at}, .result = NONE, .adder = NONE};
+  for (int k = at + 1; k < f->nop && k < at + FARTHEST && b.n < MOST_TOGETHER; k++) {
     const struct op *op = &graph->op[f->op[k]];
     if (!is_single(op) || op->nin != first->nin || op->in[same] != first->in[same]) continue;
     if (strcmp(op->equation, first->equation)) continue;
     if (graph->value[op->out].role != graph->value[first->out].role) continue;
+    b.at[b.n] = k;
     b.op[b.n++] = f->op[k];
   }
   return b;
@@ -509,12 +505,13 @@ static struct bunch alike(const struct function *f, int at, int form)
 /* The products that add up to one value, from the first on. */
 static struct bunch summed(const struct function *f, int at)
 {
-  struct bunch b = {.form = OF_ONE_SUM, .n = 1, .op = {f->op[at]}, .adder = NONE};
-  for (int k = at + 1; k < f->nop && b.n < MOST_TOGETHER; k++) {
+  struct bunch b = {.form = OF_ONE_SUM, .n = 1, .op = {f->op[at]}, .at = {at}, .adder = NONE};
+  for (int k = at + 1; k < f->nop && k < at + FARTHEST && b.n < MOST_TOGETHER; k++) {
     const struct op *op = &graph->op[f->op[k]];
     int before = graph->op[b.op[b.n - 1]].out;
-    if (is_single(op) && op->nin == 3 && op->in[2] == before && readers[before].n == 1)
-      b.op[b.n++] = f->op[k];
+    if (!is_single(op) || op->nin != 3 || op->in[2] != before || readers[before].n != 1) continue;
+    b.at[b.n] = k;
+    b.op[b.n++] = f->op[k];
   }
   b.result = graph->op[b.op[b.n - 1]].out;
   return b;
@@ -525,7 +522,8 @@ static struct bunch summed(const struct function *f, int at)
 static struct bunch added(const struct function *f, int at)
 {
   const struct op *kernel = &graph->op[f->op[at]];
-  struct bunch none = {.n = 0, .result = NONE}, b = {.form = OF_ONE_SUM, .adder = f->op[at]};
+  struct bunch none = {.n = 0, .result = NONE},
+               b = {.form = OF_ONE_SUM, .adder = f->op[at], .at = {at}};
   for (int n = 0; n < kernel->nbody; n++) {
     const struct op *add = &graph->op[kernel->body[n]];
     if (add->kind != OP_add || graph->value[add->out].role != ACTIVATION) return none;
@@ -536,7 +534,8 @@ static struct bunch added(const struct function *f, int at)
       if (n && add->in[i] == graph->op[kernel->body[n - 1]].out) continue;
       const struct op *op = v->op == NONE ? NULL : &graph->op[v->op];
       bool is_term = op && is_single(op) && op->nin == 2 && readers[add->in[i]].n == 1;
-      if (!is_term || runs_at(f, v->op) == NONE || b.n == MOST_TOGETHER) return none;
+      if (!is_term || function_of[v->op] != (int)(f - graph->function)) return none;
+      if (b.n == MOST_TOGETHER) return none;
       if (!same_shape(v->shape, graph->value[add->out].shape)) return none;
       if (v->order != graph->value[add->out].order) return none;
       b.op[b.n++] = v->op;
