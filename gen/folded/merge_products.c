@@ -16,7 +16,7 @@
    It is done where that costs nothing: weights with nothing between them, parts that are equal on
    all ranks, values that only such operations touch that take strides, and that live equally long:
    in a wide value one part keeps the others. A program that looks for numbers that are not finite
-   has no wide values. */
+   has no wide values, and one that is not trained keeps its products. */
 #include "folded/folded.h"
 
 #include <string.h>
@@ -569,7 +569,7 @@ static bool merge_at(struct function *f, int at)
 
 void merge_products(void)
 {
-  if (options.check_finite) return;
+  if (options.check_finite || graph->loss == NONE) return;
   find_all_readers();
   for (int i = 0; i < graph->nfunction; i++)
     for (int k = 0; k < graph->function[i].nop; k++)
