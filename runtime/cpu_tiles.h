@@ -223,4 +223,65 @@ static inline float tile_exp(float x)
   return x < least ? 0 : result;
 }
 
+// The hyperbolic tangent, within a few units in the last place: a polynomial where it is almost x,
+// else by the exponential.
+static inline float tile_tanh(float x)
+{
+  const float square = x * x, power = tile_exp(2 * x);
+  float sum = -5.70498872745e-3f;
+  sum = sum * square + 2.06390887954e-2f;
+  sum = sum * square - 5.37397155531e-2f;
+  sum = sum * square + 1.33314422036e-1f;
+  sum = sum * square - 3.33332819422e-1f;
+  return square < 0.625f * 0.625f ? sum * square * x + x : 1 - 2 / (power + 1);
+}
+
+// The least and the greatest of some numbers of documents.
+struct tile_range {
+  int least, most;
+};
+
+static inline struct tile_range tile_range(const int *document, int n)
+{
+  struct tile_range r = {document[0], document[0]};
+  for (int i = 1; i < n; i++) {
+    r.least = document[i] < r.least ? document[i] : r.least;
+    r.most = document[i] > r.most ? document[i] : r.most;
+  }
+  return r;
+}
+
+// Whether some of one tile and some of another may be in the same document, and whether all are.
+static inline bool may_meet(struct tile_range a, struct tile_range b)
+{
+  return a.least <= b.most && b.least <= a.most;
+}
+
+static inline bool are_one(struct tile_range a, struct tile_range b)
+{
+  return a.least == a.most && b.least == b.most && a.least == b.least;
+}
+
+// In a row of n scores: hides those outside [from, to), or of other documents.
+static inline void hide_outside(float *score, long from, long to, int n)
+{
+  for (long i = 0; i < from && i < n; i++) score[i] = -INFINITY;
+  for (long i = to > 0 ? to : 0; i < n; i++) score[i] = -INFINITY;
+}
+
+static inline void hide_others(float *score, int document, const int *documents, int n)
+{
+  for (int i = 0; i < n; i++) score[i] = documents[i] == document ? score[i] : -INFINITY;
+}
+
+// Scores s become bound * tanh(s / bound); `steep`, if it is not NULL, how steep that is.
+static inline void bound_scores(float *restrict score, float *restrict steep, int n, float bound)
+{
+  for (int i = 0; i < n; i++) {
+    const float part = tile_tanh(score[i] / bound);
+    score[i] = bound * part;
+    if (steep) steep[i] = 1 - part * part;
+  }
+}
+
 #endif

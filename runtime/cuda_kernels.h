@@ -106,4 +106,28 @@ __device__ static inline float columns_sum(float x)
   return x;
 }
 
+// The least and the greatest of some numbers of documents.
+struct document_range {
+  int least, most;
+};
+
+__device__ static inline document_range range_of(const int *document, int n)
+{
+  document_range r = {document[0], document[0]};
+  for (int i = 1; i < n; i++) {
+    r.least = min(r.least, document[i]);
+    r.most = max(r.most, document[i]);
+  }
+  return r;
+}
+
+// Whether one of n documents is in the range: the same for all threads of a warp, which all ask.
+__device__ static inline bool any_within(const int *document, int n, document_range r)
+{
+  bool any = false;
+  for (int i = (int)threadIdx.x % 32; i < n; i += 32)
+    any |= r.least <= document[i] && document[i] <= r.most;
+  return __any_sync(0xffffffffu, any);
+}
+
 #endif

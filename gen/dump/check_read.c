@@ -149,6 +149,7 @@ static void check_rule(const struct op *op)
        "there is no such operator");
   bool has_equation = op->kind != OP_custom && !strcmp(op_row[op->kind].rule, "equation");
   need(!has_equation || op->equation, "its rule is missing");
+  need(has_equation || !op->equation || is_attention(op), "its rule is that of its row");
   if (!*rule_of(op)) return;
   need(scanned_rule(rule_of(op)), "its rule is none");
   if (op->nbody || !op->nout) return;

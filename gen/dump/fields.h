@@ -154,6 +154,7 @@
   FIELD(TEXT,      equation,      "rule")   \
   FIELD(INT,       custom,        "operator") \
   FIELD(REAL,      scalar,        "scalar") \
+  FIELD(REAL,      softcap,       "softcap") \
   FIELD(BITS,      dims,          "dims")   \
   FIELD(FLAG,      keep,          "kept")   \
   FIELD(FUNCTION,  function,      "calls")  \

@@ -77,6 +77,7 @@ struct op like_forward(enum op_kind kind, int nin, const int *in)
   struct op op = {.kind = kind,
                   .nin = nin,
                   .scalar = forward_op->scalar,
+                  .softcap = forward_op->softcap,
                   .dims = forward_op->dims,
                   .keep = forward_op->keep};
   memcpy(op.in, in, (size_t)nin * sizeof *in);

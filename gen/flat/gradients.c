@@ -289,12 +289,64 @@ void cumsum_grad(int g)
 
 /* ------------------------------------------------------------------------------ whole operators */
 
+/* The rule of a row with further inputs, "bq,bk"; `made`: the outputs, if they are not the row's.
+ */
+static const char *with_further(enum op_kind kind, const char *further, const char *made)
+{
+  const char *rule = op_row[kind].rule, *arrow = strstr(rule, "->");
+  return text("%.*s,%s%s", (int)(arrow - rule), rule, further, made ? text("->%s", made) : arrow);
+}
+
+static int as_float(int value)
+{
+  return graph->value[value].type == F32 ? value : backward_cast(value, F32);
+}
+
+/* A sink is a score without a value: its weight takes the share -weight * mean, where the mean is
+   that of the gradients of its row's weights. */
+static int gradient_of_sinks(int g)
+{
+  int sinks = forward_op->in[forward_op->nin - 1], out = forward_op->out;
+  struct shape heads = shape_of(sinks), column = {2, {heads.size[0], 1}};
+  struct op view = {.kind = OP_view, .nin = 1, .in = {sinks}};
+  view.equation = view_equation(heads, column, forward_op->line);
+  int below = backward_binary(OP_sub, append_backward_shaped(view, column), out + 1);
+  int shares = backward_binary(OP_mul, as_float(g), as_float(out));
+  int means = append_backward(
+      (struct op){.kind = OP_sum, .nin = 1, .in = {shares}, .dims = 1 << 3, .scalar = 1});
+  int each = backward_binary(OP_mul, backward_unary(OP_exp, below), means);
+  return append_backward(
+      (struct op){.kind = OP_sum, .nin = 1, .in = {each}, .dims = 1 << 0 | 1 << 2, .scalar = -1});
+}
+
 void attention_grad(int g)
 {
-  enum { QKV = 3 };
+  enum { QKV = 3, ROW_INPUTS = 6 };
   const int *in = forward_op->in;
-  struct op op = like_forward(
-      OP_attention_back, 6, (int[]){g, in[0], in[1], in[2], forward_op->out, forward_op->out + 1});
+  bool sinks = number_of(forward_op, "sinks"), biased = number_of(forward_op, "biased");
+  struct op op =
+      like_forward(OP_attention_back, ROW_INPUTS,
+                   (int[]){g, in[0], in[1], in[2], forward_op->out, forward_op->out + 1});
+  memset(op.number + 4, 0, sizeof op.number - 4 * sizeof *op.number); /* it has no sinks */
+  const char *further = forward_op->equation;
+  for (int i = 0; further && i < QKV; i++) further = strchr(further, ',') + 1;
+  int length = further ? (int)(strstr(further, "->") - further) : 0;
+  if (sinks)
+    while (length && further[--length] != ',') continue;
+  if (further && length > 0) {
+    further = text("%.*s", length, further);
+    op.equation = with_further(op.kind, further, NULL);
+    for (int i = QKV; i < forward_op->nin - sinks; i++) op.in[op.nin++] = in[i];
+  }
+  if (biased && needs_gradient(QKV)) {
+    struct op of_bias = op;
+    of_bias.kind = OP_attention_back_bias;
+    of_bias.equation = with_further(op.kind, further, text("%s:f32", further));
+    memset(of_bias.number + 2, 0, sizeof of_bias.number - 2 * sizeof *of_bias.number);
+    give_gradient(QKV, append_backward_shaped(of_bias, shape_of(in[QKV])));
+  }
+  if (sinks && needs_gradient(forward_op->nin - 1))
+    give_gradient(forward_op->nin - 1, gradient_of_sinks(g));
   struct shape shapes[QKV];
   for (int i = 0; i < QKV; i++) shapes[i] = shape_of(in[i]);
   int first = append_op_outputs(in_backward(op), shapes, QKV);

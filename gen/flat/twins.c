@@ -29,7 +29,7 @@ static int class_of_path(struct memo *classes, const char *path)
 static bool are_alike(const struct op *a, const struct op *b)
 {
   if (a->kind != b->kind || a->nin != b->nin || a->nout != b->nout || a->dim != b->dim ||
-      (a->equation && strcmp(a->equation, b->equation)))
+      !a->equation != !b->equation || (a->equation && strcmp(a->equation, b->equation)))
     return false;
   for (int i = 0; i < operand_count(a); i++)
     if (!same_shape(graph->value[nth_operand(a, i)].shape, graph->value[nth_operand(b, i)].shape))

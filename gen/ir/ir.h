@@ -230,6 +230,8 @@ bool is_update(const struct op *op);
 bool is_random(const struct op *op);
 /* Whether such an operation moves bytes within a rank's memory. */
 bool is_copy(enum op_kind k);
+/* Whether it is attention or its gradient: those may have options, and a rule of their own. */
+bool is_attention(const struct op *op);
 bool step_has(bool (*such)(const struct op *op));
 
 /* ------------------------------------------------------------------------------------ passes.c */

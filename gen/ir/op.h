@@ -43,8 +43,9 @@ struct op {
   bool typed;    /* `type` is the type of the result, which otherwise follows from the inputs */
   bool constant; /* no gradient flows through it */
   bool again;    /* recomputed: an operation of the forward that the backward runs again */
-  const char *equation; /* if the row's rule is "equation" */
+  const char *equation; /* its rule, if the row's is "equation", or does not fit its operands */
   double scalar;        /* $s */
+  double softcap;       /* attention: scores s become softcap tanh(s / softcap); 0: they stay */
   unsigned dims;        /* a bit for each dimension that a capital letter stands for */
   int custom;           /* custom: which of graph->custom */
   unsigned asked;       /* redistribute: a bit for each mesh dimension that `to` specifies */

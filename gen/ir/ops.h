@@ -261,12 +261,25 @@ OP(argmax,         "...D!->...:i32",       "",             no_grad,            "
 /* ------------------------------------------------------------------------------ whole operators */
 
 /* softmax(scale q k^T) v over heads in groups that share keys and values; and the logarithm of each
-   row's sum. $s is the scale. Never holds a whole matrix of scores. */
-OP(attention,      "b(gr)q@d!,bgk!d!,bgk!e!->b(gr)qe!,b(gr)q:f32", "", attention_grad, "causal", "",
-   "bgrqkd bgrqke")
-/* Takes the output's gradient, q, k, v, the output and the logarithms; makes q's, k's and v's. */
+   row's sum. $s is the scale. Never holds a whole matrix of scores.
+
+     causal     A query sees the keys up to its own place.
+     window     And those less than so many places away; 0: all.
+     biased     A further input is added to the scores: bqk of each head, b(gr)qk, or less, with
+                dimensions of size 1 but for k. -INFINITY hides a key.
+     documents  Two further inputs, bq and bk: a query sees the keys with the same number.
+     sinks      A further input, (gr): a score that counts in the sum of each row, and has no value.
+
+   Such an operation has a rule of its own: the row's, with the further inputs behind the others. */
+OP(attention,      "b(gr)q@d!,bgk!d!,bgk!e!->b(gr)qe!,b(gr)q:f32", "", attention_grad,
+   "causal window biased documents sinks", "", "bgrqkd bgrqke")
+/* Takes the output's gradient, q, k, v, the output and the logarithms; makes q's, k's and v's. The
+   bias or the documents are further inputs. */
 OP(attention_back, "b(gr)q@e!,b(gr)qd!,bgk@d!,bgke!,b(gr)qe!,b(gr)q->b(gr)qd!,bgkd!,bgke!", "a",
-   no_grad, "causal", "", "bgrqkd bgrqkd bgrqkd bgrqke bgrqke")
+   no_grad, "causal window biased documents", "", "bgrqkd bgrqkd bgrqkd bgrqke bgrqke")
+/* Takes the same, and the bias; makes the bias's gradient. */
+OP(attention_back_bias, "b(gr)q@e!,b(gr)qd!,bgk@d!,bgke!,b(gr)qe!,b(gr)q,b(gr)qk->b(gr)qk:f32", "a",
+   no_grad, "causal window", "", "bgrqkd bgrqke")
 /* Attention of tokens that go on where a cache ends. b sequences have t new tokens each: the first
    is number `start` of sequence b, whose slot of the caches is the last input but one; -1: none,
    and the output is zero. Writes k and v into the caches of keys and values, in place; then each

@@ -60,11 +60,16 @@ bool has_kernel(enum op_kind k)
   return *row->rule && !*row->element && !row->product && !row->copies;
 }
 
+bool is_attention(const struct op *op)
+{
+  return op->kind == OP_attention || op->kind == OP_attention_back ||
+         op->kind == OP_attention_back_bias;
+}
+
 const char *rule_of(const struct op *op)
 {
   if (op->kind == OP_custom) return graph->custom[op->custom].rule;
-  const char *rule = op_row[op->kind].rule;
-  return strcmp(rule, "equation") ? rule : op->equation;
+  return op->equation ? op->equation : op_row[op->kind].rule;
 }
 
 const char *linear_of(const struct op *op)

@@ -41,11 +41,16 @@
                 them; only element-wise operators broadcast.
      $before$, $after$  The product of those before, and of those after, the capital letter's
                 dimensions: the operand is [$before$, $D$, $after$].
-     $step_a_x$ The stride, in elements, of letter x in parameter a.
+     $step_a_x$ The stride, in elements, of letter x in parameter a; 0 if a does not have it.
+     $size_a_x$ The size of letter x in parameter a; 1 if a does not have it.
      $type_a$   The type of parameter a's elements.
      $float_a$(x)  x, an element of parameter a, as a float: x, or bf16_to_float(x).
      $s$        The operation's scalar, if no letter of the rule is called s.
-     $stride_y$ A number of the row, by its name.
+     $stride_y$ A number of the row, by its name; also $softcap$.
+
+   In our own files a line  #if $window$  begins lines that are for operations only whose number of
+   that name is not 0; #else and #endif follow. Several may be joined by ||. Such lines may nest,
+   and stand among parameters.
 
    No size is 0: an empty part needs no kernel; tpgen itself sets outputs that are sums, maxima or
    minima of nothing. A kernel must add in the same order every time: no atomic additions of floats.

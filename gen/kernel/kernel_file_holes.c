@@ -196,8 +196,8 @@ static char *int_text(int64_t n)
   return text("%" PRId64, n);
 }
 
-/* The stride of operand i along the letter: 0 if its size is one; NONE if the operand does not have
-   the letter. */
+/* The stride of operand i along the letter: 0 if the operand is the same along it; NONE if the rule
+   does not have the letter. */
 static int64_t step_along(int i, char letter)
 {
   int64_t stride[MAX_DIMS];
@@ -207,20 +207,29 @@ static int64_t step_along(int i, char letter)
     for (int k = file_axes(i)[d].n; k-- > 0; step *= file_kernel.local[file_axes(i)[d].letter[k]])
       if (file_kernel.letters.name[file_axes(i)[d].letter[k]] == letter) return step;
   }
-  return product_of(letter, file_kernel.local) == 1 ? 0 : NONE;
+  return product_of(letter, file_kernel.local) == NONE ? NONE : 0;
 }
 
-/* "step_q_b" */
-static int64_t step_of_hole(const char *name)
+/* The size of operand i along the letter: 1 if the operand is the same along it. */
+static int64_t size_along(int i, char letter)
 {
-  static const char start[] = "step_";
+  for (int d = 0; d < graph->value[file_operand(i)].shape.ndim; d++)
+    for (int k = 0; k < file_axes(i)[d].n; k++)
+      if (file_kernel.letters.name[file_axes(i)[d].letter[k]] == letter)
+        return file_kernel.local[file_axes(i)[d].letter[k]];
+  return product_of(letter, file_kernel.local) == NONE ? NONE : 1;
+}
+
+/* "step_q_b" or "size_q_b": what `along` says of operand q and letter b. */
+static int64_t hole_along(const char *name, const char *start, int64_t (*along)(int, char))
+{
   size_t n = strlen(name);
   if (strncmp(name, start, strlen(start)) || n < strlen("step_a_x") || name[n - 2] != '_')
     return NONE;
   char *parameter = text("%.*s", (int)(n - strlen("step__x")), name + strlen(start));
   for (int i = 0; i < file_operands(); i++)
     if (!strcmp(parameter, kernel_parameter(file_kernel.op, file_text(), i)))
-      return step_along(i, name[n - 1]);
+      return along(i, name[n - 1]);
   return NONE;
 }
 
@@ -259,7 +268,8 @@ static const char *hole_text(const char *name)
   if (strlen(name) == 1 && *name != '.') size = product_of(*name, file_kernel.local);
   if (!strncmp(name, whole, strlen(whole)) && strlen(name) == strlen(whole) + 1)
     size = product_of(name[strlen(whole)], file_kernel.letters.size);
-  if (size == NONE) size = step_of_hole(name);
+  if (size == NONE) size = hole_along(name, "step_", step_along);
+  if (size == NONE) size = hole_along(name, "size_", size_along);
   if (size != NONE) return int_text(size);
   int i = operand_of_hole(name, "type_");
   if (i != NONE) return c_type(graph->value[file_operand(i)].type);
@@ -270,6 +280,7 @@ static const char *hole_text(const char *name)
                      product_of('e', file_kernel.local));
   if (of_tiles) return of_tiles;
   if (!strcmp(name, "s")) return number_text(file_kernel.op->scalar);
+  if (!strcmp(name, "softcap")) return number_text(file_kernel.op->softcap);
   return has_number(name) ? int_text(number_of(file_kernel.op, name)) : NULL;
 }
 

@@ -165,6 +165,7 @@ static void read_numbers(lua_State *L, struct op *op)
 static void read_attributes(lua_State *L, struct op *op)
 {
   if (has_field(L, "scalar")) op->scalar = luaL_checknumber(L, -1);
+  if (has_field(L, "softcap")) op->softcap = luaL_checknumber(L, -1);
   if (has_field(L, "type")) op->type = argument_type(L, -1);
   if (has_field(L, "equation")) op->equation = copy_text(luaL_checkstring(L, -1));
   op->keep = boolean_field(L, "keep");

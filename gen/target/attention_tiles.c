@@ -52,21 +52,17 @@ static bool fits_tensor_cores(const struct op *op, int rank, int64_t depth, int6
 {
   int64_t size = type_bytes(graph->value[op->in[0]].type), unit = 16 / size;
   int64_t more = depth > width ? depth : width;
-  for (int i = 0; i < op->nin; i++)
+  int tiled = op->kind == OP_attention ? 3 : 6; /* what follows is read element by element */
+  for (int i = 0; i < tiled; i++)
     if (alignment_of(op->in[i], rank) < 16) return false;
   for (int k = 0; k < op->nout; k++)
     if (alignment_of(op->out + k, rank) < 16) return false;
   return depth % unit == 0 && width % unit == 0 && whole_strips(more) * size <= MOST_ROW;
 }
 
-bool is_attention(const struct op *op)
-{
-  return op->kind == OP_attention || op->kind == OP_attention_back;
-}
-
 const char *attention_variant(const struct op *op, int rank)
 {
-  if (!is_attention(op)) return "";
+  if (!is_attention(op) || op->kind == OP_attention_back_bias) return "";
   bool back = op->kind == OP_attention_back;
   enum type type = graph->value[op->in[0]].type;
   if (!target->tensor_cores) return type == BF16 ? "_bf16" : "";

@@ -53,14 +53,26 @@ double multiplications(const struct op *op)
   return p.rows * p.columns * p.terms;
 }
 
-/* With a causal mask, only the half that is not masked counts; the backward has five products
-   instead of two. */
+/* How many keys a query has to do with, of so many: with a causal mask, half of them; with a
+   window, those in it and in the rest of its tiles. Documents are not known. */
+static double keys_of_query(const struct op *op, double keys)
+{
+  enum { TILE = 64 };
+  bool causal = number_of(op, "causal");
+  double most = causal ? keys / 2 : keys, window = (double)number_of(op, "window");
+  if (window == 0) return most;
+  double near = (causal ? window : 2 * window) + TILE;
+  return near < most ? near : most;
+}
+
+/* The backward has five products instead of two, that of a bias two. */
 static double attention_flops(const struct op *op)
 {
-  int q = op->in[op->kind == OP_attention_back], k = op->in[1 + (op->kind == OP_attention_back)];
+  bool back = op->kind != OP_attention;
+  int q = op->in[back], k = op->in[1 + back];
   struct shape keys = local_shape(k, 0);
   double length = keys.ndim >= 2 ? (double)keys.size[keys.ndim - 2] : 1;
-  double flops = 2 * 2 * local_size(q) * length / (number_of(op, "causal") ? 2 : 1);
+  double flops = 2 * 2 * local_size(q) * keys_of_query(op, length);
   return op->kind == OP_attention_back ? flops * 5 / 2 : flops;
 }
 

@@ -5,14 +5,94 @@
 #include <ctype.h>
 #include <string.h>
 
+/* ------------------------------------------------------------------------------ parts by options
+ */
+
+static bool has_option(const struct op *of, const char *option)
+{
+  return strcmp(option, "softcap") ? number_of(of, option) != 0 : of->softcap != 0;
+}
+
+/* Whether the operation has one of the options that a line "#if $window$ || $softcap$" names: a
+   number of the row, or softcap, that is not 0. */
+static bool has_some_option(const struct op *of, const char *line)
+{
+  bool some = false;
+  for (const char *c = line; *c && *c != '\n'; c++) {
+    if (*c != '$') continue;
+    size_t n = strcspn(c + 1, "$\n");
+    some |= has_option(of, text("%.*s", (int)n, c + 1));
+    c += n + 1;
+  }
+  return some;
+}
+
+enum { MOST_NESTED = 8 };
+
+/* The file without the lines for options that the operation does not have, and without the lines
+   that say so. */
+static const char *text_for_options(const struct op *of, const char *file)
+{
+  static const char start[] = "#if $";
+  bool takes[MOST_NESTED + 1] = {true};
+  int depth = 0;
+  struct buffer b = {0};
+  put_text(&b, "", 0);
+  for (const char *line = file, *next; *line; line = next) {
+    next = line + strcspn(line, "\n");
+    next += *next == '\n';
+    if (!strncmp(line, start, strlen(start))) {
+      if (depth == MOST_NESTED) bug("emit", "a kernel's file nests too many options");
+      takes[depth + 1] = takes[depth] && has_some_option(of, line);
+      depth++;
+    } else if (!strncmp(line, "#else", strlen("#else")) && depth) {
+      takes[depth] = takes[depth - 1] && !takes[depth];
+    } else if (!strncmp(line, "#endif", strlen("#endif")) && depth) {
+      depth--;
+    } else if (takes[depth]) {
+      put_text(&b, line, (size_t)(next - line));
+    }
+  }
+  return b.text;
+}
+
+/* What text_for_options made of a file, by the operation's options. */
+struct made_text {
+  const char *file, *text;
+  int64_t number[MAX_NUMBERS];
+  double softcap;
+};
+
+/* The same text has one address: joined_statements() goes by it. */
+static const char *made_text_for_options(const struct op *of, const char *file)
+{
+  static const struct graph *made_for;
+  static struct made_text *made;
+  static int n, room;
+  if (made_for != graph) n = room = 0;
+  made_for = graph;
+  for (int i = 0; i < n; i++)
+    if (made[i].file == file && made[i].softcap == of->softcap &&
+        !memcmp(made[i].number, of->number, sizeof of->number))
+      return made[i].text;
+  GROW(made, n, room);
+  made[n] = (struct made_text){.file = file, .softcap = of->softcap};
+  made[n].text = text_for_options(of, file);
+  memcpy(made[n].number, of->number, sizeof of->number);
+  return made[n++].text;
+}
+
 /* The file's text, or NULL if the plan names none. */
 const char *kernel_file(const struct op *of, int rank)
 {
-  if (of->kind != OP_custom)
-    return embedded_text(text("templates/kernels/%s%s.%s", op_row[of->kind].name,
-                              attention_variant(of, rank), target->source));
-  return graph->custom[of->custom].kernel[target->language];
+  if (of->kind == OP_custom) return graph->custom[of->custom].kernel[target->language];
+  const char *file = embedded_text(text("templates/kernels/%s%s.%s", op_row[of->kind].name,
+                                        attention_variant(of, rank), target->source));
+  return strstr(file, "#if $") ? made_text_for_options(of, file) : file;
 }
+
+/* ------------------------------------------------------------------------------- what it declares
+ */
 
 /* The operand for the functions' n-th parameter: the outputs come first. */
 int operand_of_parameter(const struct op *of, int n)
@@ -49,7 +129,7 @@ bool takes_steps(const struct op *of, int i)
   static const struct target *files_of;
   if (files_of != target) memset(known, UNKNOWN, sizeof known);
   files_of = target;
-  if (of->kind == OP_custom) return asks_for_steps(of, i);
+  if (of->kind == OP_custom || of->equation) return asks_for_steps(of, i);
   unsigned char *answer = &known[of->kind][i];
   if (*answer == UNKNOWN) *answer = asks_for_steps(of, i) ? YES : NO;
   return *answer == YES;

@@ -156,8 +156,6 @@ unsigned char *find_alignments(const struct memory_plan *plan, int rank);
 
 /* --------------------------------------------------------------------------- attention_tiles.c */
 
-/* Whether it is attention or its gradient. */
-bool is_attention(const struct op *op);
 /* The file of a kernel of attention on the rank ("_mma": NAME_mma.cu); and the text for a hole for
    the sizes of its tiles, or NULL. For other operations "" and NULL. rank NONE: a rank with
    well-aligned values. */

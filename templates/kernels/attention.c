@@ -31,7 +31,17 @@ static void $name$_weigh(float (*restrict score)[$name$_QUERIES], int keys, floa
 }
 
 void $name$(float *restrict out, float *restrict lse, const float *restrict q,
-            const float *restrict k, const float *restrict v, long first_q)
+            const float *restrict k, const float *restrict v,
+#if $biased$
+            const float *restrict bias,
+#endif
+#if $documents$
+            const int *restrict document, const int *restrict key_document,
+#endif
+#if $sinks$
+            const float *restrict sink,
+#endif
+            long first_q)
 {
   enum { QUERIES = $name$_QUERIES, KEYS = $name$_KEYS, DEPTH = $d$, WIDTH = $e$ };
   const long heads = (long)$b$ * $g$ * $r$, queries = $q$, keys = $k$;
@@ -43,6 +53,12 @@ void $name$(float *restrict out, float *restrict lse, const float *restrict q,
     const long first = tile % tiles * QUERIES;
     const int here = queries - first < QUERIES ? (int)(queries - first) : QUERIES;
     const long seen = first_q + first + here, last = causal && seen < keys ? seen : keys;
+#if $window$
+    const long far = first_q + first - $window$ + 1, near = seen - 1 + $window$;
+    const long begin = far > 0 ? far : 0, end = near < last ? near : last;
+#else
+    const long begin = 0, end = last;
+#endif
     const float *const query =
         q + b * $step_q_b$ + g * $step_q_g$ + r * $step_q_r$ + first * $step_q_q$;
     const float *const some_k = k + b * $step_k_b$ + g * $step_k_g$;
@@ -52,17 +68,49 @@ void $name$(float *restrict out, float *restrict lse, const float *restrict q,
     float turned[DEPTH][QUERIES], score[KEYS][QUERIES], sum[QUERIES][WIDTH] = {{0}};
     float most[QUERIES], total[QUERIES] = {0};
     for (int i = 0; i < QUERIES; i++) most[i] = -INFINITY;
+#if $sinks$
+    for (int i = 0; i < QUERIES; i++) most[i] = sink[head % ($g$ * $r$)], total[i] = 1;
+#endif
+#if $documents$
+    const int *const some_document = document + b * queries + first;
+    const struct tile_range documents = tile_range(some_document, here);
+#endif
     for (int c = 0; c < DEPTH; c++)
       for (int i = 0; i < QUERIES; i++)
         turned[c][i] = $s$ * query[(i < here ? i : here - 1) * $step_q_q$ + c];
-    for (long key = 0; key < last; key += KEYS) {
-      const int some = last - key < KEYS ? (int)(last - key) : KEYS;
+    for (long key = begin; key < end; key += KEYS) {
+      const int some = end - key < KEYS ? (int)(end - key) : KEYS;
+#if $documents$
+      const int *const there = key_document + b * keys + key;
+      const struct tile_range of_keys = tile_range(there, some);
+      if (!may_meet(documents, of_keys)) continue;
+#endif
       tile_product(score[0], QUERIES, some_k + key * $step_k_k$, $step_k_k$, 1, turned[0], QUERIES,
                    some, QUERIES, DEPTH, false);
+#if $softcap$
+      for (int j = 0; j < some; j++) bound_scores(score[j], NULL, QUERIES, $softcap$);
+#endif
+#if $biased$
+      const float *const some_bias = bias + b * $step_bias_b$ + g * $step_bias_g$ +
+                                     r * $step_bias_r$ + first * $step_bias_q$ + key;
+      for (int j = 0; j < some; j++)
+        for (int i = 0; i < here; i++) score[j][i] += some_bias[i * $step_bias_q$ + j];
+#endif
+#if $window$
+      for (int j = 0; j < some; j++) {
+        const long before = key + j - first_q - first;
+        hide_outside(score[j], causal ? before : before - $window$ + 1, before + $window$, QUERIES);
+      }
+#else
       for (int j = 0; causal && j < some; j++) {
         const long before = key + j - first_q - first, blind = before < QUERIES ? before : QUERIES;
         for (long i = 0; i < blind; i++) score[j][i] = -INFINITY; // hidden by the causal mask
       }
+#endif
+#if $documents$
+      for (int j = 0; !are_one(documents, of_keys) && j < some; j++)
+        hide_others(score[j], there[j], some_document, here);
+#endif
       $name$_weigh(score, some, most, total, sum);
       tile_product(sum[0], WIDTH, score[0], 1, QUERIES, some_v + key * $step_v_k$, $step_v_k$, here,
                    WIDTH, some, true);

@@ -6,7 +6,17 @@
 // launch: $b$ * $g$ * $r$ * (($q$ + 63) / 64), 256
 __global__ void $name$($type_q$ *__restrict__ out, float *__restrict__ lse,
                        const $type_q$ *__restrict__ q, const $type_q$ *__restrict__ k,
-                       const $type_q$ *__restrict__ v, long first_q)
+                       const $type_q$ *__restrict__ v,
+#if $biased$
+                       const float *__restrict__ bias,
+#endif
+#if $documents$
+                       const int *__restrict__ document, const int *__restrict__ key_document,
+#endif
+#if $sinks$
+                       const float *__restrict__ sink,
+#endif
+                       long first_q)
 {
   typedef $type_q$ element;
   __shared__ __align__(16) square_row room[SQUARE], weight[SQUARE];
@@ -24,19 +34,54 @@ __global__ void $name$($type_q$ *__restrict__ out, float *__restrict__ lse,
   lse += head * queries + first;
   const long here = queries - first < SQUARE ? queries - first : SQUARE;
   const long seen = causal && first_q + first + here < keys ? first_q + first + here : keys;
+#if $window$
+  const long far = first_q + first - $window$ + 1, near = first_q + first + here - 1 + $window$;
+  const long begin = far > 0 ? far : 0, end = near < seen ? near : seen;
+#else
+  const long begin = 0, end = seen;
+#endif
   float most[4], total[4] = {}, sum[($e$ + 63) / 64][4][4] = {};
   for (int i = 0; i < 4; i++) most[i] = -INFINITY;
+#if $sinks$
+  for (int i = 0; i < 4; i++) most[i] = sink[head % ($g$ * $r$)], total[i] = 1;
+#endif
+#if $biased$
+  bias += b * $step_bias_b$ + g * $step_bias_g$ + r * $step_bias_r$ + first * $step_bias_q$;
+#endif
+#if $documents$
+  document += b * queries + first;
+  key_document += b * keys;
+  const document_range documents = range_of(document, (int)here);
+#endif
 
-  for (long key = 0; key < seen; key += SQUARE) {
+  for (long key = begin; key < end; key += SQUARE) {
+#if $documents$
+    if (!any_within(key_document + key, keys - key < SQUARE ? (int)(keys - key) : SQUARE,
+                    documents))
+      continue;
+#endif
     float score[4][4] = {};
     add_rows_by_rows<element>(score, {q, $step_q_q$, here, $d$},
                               {k + key * $step_k_k$, $step_k_k$, keys - key, $d$}, room);
     UNROLL_FOR (int i = 0; i < 4; i++) {
       float more = most[i], part = 0;
       UNROLL_FOR (int j = 0; j < 4; j++) {
-        const long at = key + column + j;
-        const bool sees = at < keys && (!causal || at <= first_q + first + row + i);
-        score[i][j] = sees ? scale * score[i][j] : -INFINITY;
+        const long at = key + column + j, ahead = at - first_q - first - row - i;
+        bool sees = at < keys && (!causal || ahead <= 0);
+        score[i][j] *= scale;
+#if $softcap$
+        score[i][j] = $softcap$ * tanhf(score[i][j] / $softcap$);
+#endif
+#if $biased$
+        if (sees && row + i < here) score[i][j] += bias[(row + i) * $step_bias_q$ + at];
+#endif
+#if $window$
+        sees = sees && ahead > -$window$ && ahead < $window$;
+#endif
+#if $documents$
+        sees = sees && row + i < here && document[row + i] == key_document[at];
+#endif
+        score[i][j] = sees ? score[i][j] : -INFINITY;
         more = fmaxf(more, score[i][j]);
       }
       for (int d = 8; d; d /= 2) more = fmaxf(more, __shfl_xor_sync(0xffffffffu, more, d));

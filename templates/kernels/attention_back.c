@@ -32,7 +32,14 @@ static void $name$_weigh(float (*restrict score)[$name$_QUERIES],
 
 void $name$(float *restrict dq, float *restrict dk, float *restrict dv, const float *restrict dout,
             const float *restrict q, const float *restrict k, const float *restrict v,
-            const float *restrict out, const float *restrict lse, long first_q, long first_k)
+            const float *restrict out, const float *restrict lse,
+#if $biased$
+            const float *restrict bias,
+#endif
+#if $documents$
+            const int *restrict document, const int *restrict key_document,
+#endif
+            long first_q, long first_k)
 {
   enum { QUERIES = $name$_QUERIES, KEYS = $name$_KEYS, DEPTH = $d$, WIDTH = $e$ };
   const long groups = (long)$b$ * $g$, queries = $q$, keys = $k$;
@@ -52,6 +59,16 @@ void $name$(float *restrict dq, float *restrict dk, float *restrict dv, const fl
       const int here = queries - first < QUERIES ? (int)(queries - first) : QUERIES;
       const long seen = first_q + first + here - first_k,
                  last = causal && seen < keys ? seen : keys;
+#if $window$
+      const long far = first_q + first - $window$ + 1 - first_k, near = seen - 1 + $window$;
+      const long begin = far > 0 ? far : 0, end = near < last ? near : last;
+#else
+      const long begin = 0, end = last;
+#endif
+#if $documents$
+      const int *const some_document = document + b * queries + first;
+      const struct tile_range documents = tile_range(some_document, here);
+#endif
       const float *const some_q =
           q + b * $step_q_b$ + g * $step_q_g$ + r * $step_q_r$ + first * $step_q_q$;
       const float *const some_out =
@@ -62,6 +79,9 @@ void $name$(float *restrict dq, float *restrict dk, float *restrict dv, const fl
           dq + b * $step_dq_b$ + g * $step_dq_g$ + r * $step_dq_r$ + first * $step_dq_q$;
       float turned[DEPTH][QUERIES], turned_dout[WIDTH][QUERIES];
       float score[KEYS][QUERIES], slope[KEYS][QUERIES], log_sum[QUERIES], mean[QUERIES];
+#if $softcap$
+      float steep[KEYS][QUERIES]; // the slopes of the bounded scores
+#endif
       $name$_turn(turned, some_q, $step_q_q$, here, DEPTH, $s$);
       $name$_turn(turned_dout, some_dout, $step_dout_q$, here, WIDTH, 1);
       $name$_clear(some_dq, $step_dq_q$, here, DEPTH);
@@ -73,20 +93,50 @@ void $name$(float *restrict dq, float *restrict dk, float *restrict dv, const fl
         mean[i] = (float)sum;
         log_sum[i] = known == -INFINITY ? INFINITY : known; // a query that sees no key
       }
-      for (long key = 0; key < last; key += KEYS) {
-        const int some = last - key < KEYS ? (int)(last - key) : KEYS;
+      for (long key = begin; key < end; key += KEYS) {
+        const int some = end - key < KEYS ? (int)(end - key) : KEYS;
+#if $documents$
+        const int *const there = key_document + b * keys + key;
+        const struct tile_range of_keys = tile_range(there, some);
+        if (!may_meet(documents, of_keys)) continue;
+#endif
         const float *const some_k = group_k + key * $step_k_k$;
         const float *const some_v = group_v + key * $step_v_k$;
         tile_product(score[0], QUERIES, some_k, $step_k_k$, 1, turned[0], QUERIES, some, QUERIES,
                      DEPTH, false);
         tile_product(slope[0], QUERIES, some_v, $step_v_k$, 1, turned_dout[0], QUERIES, some,
                      QUERIES, WIDTH, false);
+#if $softcap$
+        for (int j = 0; j < some; j++) bound_scores(score[j], steep[j], QUERIES, $softcap$);
+#endif
+#if $biased$
+        const float *const some_bias = bias + b * $step_bias_b$ + g * $step_bias_g$ +
+                                       r * $step_bias_r$ + first * $step_bias_q$ + key;
+        for (int j = 0; j < some; j++)
+          for (int i = 0; i < here; i++) score[j][i] += some_bias[i * $step_bias_q$ + j];
+#endif
+#if $window$
+        for (int j = 0; j < some; j++) {
+          const long before = first_k + key + j - first_q - first;
+          hide_outside(score[j], causal ? before : before - $window$ + 1, before + $window$,
+                       QUERIES);
+        }
+#else
         for (int j = 0; causal && j < some; j++) {
           const long before = first_k + key + j - first_q - first;
           const long blind = before < QUERIES ? before : QUERIES;
           for (long i = 0; i < blind; i++) score[j][i] = -INFINITY; // hidden by the causal mask
         }
+#endif
+#if $documents$
+        for (int j = 0; !are_one(documents, of_keys) && j < some; j++)
+          hide_others(score[j], there[j], some_document, here);
+#endif
         $name$_weigh(score, slope, some, log_sum, mean);
+#if $softcap$
+        for (int j = 0; j < some; j++)
+          for (int i = 0; i < QUERIES; i++) slope[j][i] *= steep[j][i];
+#endif
         tile_product(group_dv + key * $step_dv_k$, $step_dv_k$, score[0], QUERIES, 1, some_dout,
                      $step_dout_q$, some, WIDTH, here, true);
         tile_product(group_dk + key * $step_dk_k$, $step_dk_k$, slope[0], QUERIES, 1, some_q,

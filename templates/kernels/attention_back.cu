@@ -28,7 +28,14 @@ __global__ void $name$($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
                        $type_q$ *__restrict__ dv, const $type_q$ *__restrict__ dout,
                        const $type_q$ *__restrict__ q, const $type_q$ *__restrict__ k,
                        const $type_q$ *__restrict__ v, const $type_q$ *__restrict__ out,
-                       const float *__restrict__ lse, long first_q, long first_k)
+                       const float *__restrict__ lse,
+#if $biased$
+                       const float *__restrict__ bias,
+#endif
+#if $documents$
+                       const int *__restrict__ document, const int *__restrict__ key_document,
+#endif
+                       long first_q, long first_k)
 {
   typedef $type_q$ element;
   __shared__ __align__(16) square_row room[SQUARE], turned[SQUARE];
@@ -49,12 +56,34 @@ __global__ void $name$($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
   dv += b * $step_dv_b$ + g * $step_dv_g$ + first * $step_dv_k$;
   // Earlier queries see none of the keys.
   const long blind = causal && first_k + first > first_q ? first_k + first - first_q : 0;
+#if $window$
+  // Those from `last` on see none of them either; and if it is not causal, those before `near`.
+  const long some_keys = keys - first < SQUARE ? keys - first : SQUARE;
+  const long behind = first_k + first + some_keys - 1 + $window$ - first_q;
+  const long last = behind < queries ? behind : queries;
+  const long near = first_k + first - $window$ + 1 - first_q, start = near > blind ? near : blind;
+#else
+  const long last = queries, start = blind;
+#endif
+#if $documents$
+  document += b * queries;
+  key_document += b * keys + first;
+  const document_range documents =
+      range_of(key_document, keys - first < SQUARE ? (int)(keys - first) : SQUARE);
+#endif
+#if $biased$
+  bias += b * $step_bias_b$ + g * $step_bias_g$ + first;
+#endif
   const matrix_rows<element> some_k = {k, $step_k_k$, keys - first, $d$};
   const matrix_rows<element> some_v = {v, $step_v_k$, keys - first, $e$};
   float sum_k[($d$ + 63) / 64][4][4] = {}, sum_v[($e$ + 63) / 64][4][4] = {};
 
   for (long r = 0; r < $r$; r++) {
-    for (long query = blind / SQUARE * SQUARE; query < queries; query += SQUARE) {
+    for (long query = start / SQUARE * SQUARE; query < last; query += SQUARE) {
+#if $documents$
+      const long left = queries - query;
+      if (!any_within(document + query, left < SQUARE ? (int)left : SQUARE, documents)) continue;
+#endif
       const element *const here_q = q + r * $step_q_r$ + query * $step_q_q$;
       const element *const here_out = out + r * $step_out_r$ + query * $step_out_q$;
       const element *const here_dout = dout + r * $step_dout_r$ + query * $step_dout_q$;
@@ -69,9 +98,26 @@ __global__ void $name$($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
       UNROLL_FOR (int j = 0; j < 4; j++) {
         const long at = query + column + j;
         UNROLL_FOR (int i = 0; i < 4; i++) {
-          const bool seen = at < queries && (!causal || first_k + first + row + i <= first_q + at);
-          weight[i][j] = seen ? expf(scale * weight[i][j] - log_sum[column + j]) : 0;
-          slope[i][j] = seen ? scale * weight[i][j] * (slope[i][j] - mean[column + j]) : 0;
+          const long ahead = first_k + first + row + i - first_q - at;
+          bool seen = at < queries && (!causal || ahead <= 0);
+          float score = scale * weight[i][j], steep = scale;
+#if $softcap$
+          const float share = tanhf(score / $softcap$);
+          score = $softcap$ * share;
+          steep *= 1 - share * share;
+#endif
+#if $window$
+          seen = seen && ahead > -$window$ && ahead < $window$;
+#endif
+#if $biased$
+          if (seen && first + row + i < keys)
+            score += bias[r * $step_bias_r$ + at * $step_bias_q$ + row + i];
+#endif
+#if $documents$
+          seen = seen && first + row + i < keys && key_document[row + i] == document[at];
+#endif
+          weight[i][j] = seen ? expf(score - log_sum[column + j]) : 0;
+          slope[i][j] = seen ? steep * weight[i][j] * (slope[i][j] - mean[column + j]) : 0;
         }
       }
       store_turned(turned, weight);
@@ -104,7 +150,14 @@ __global__ void $name$_2nd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
                            $type_q$ *__restrict__ dv, const $type_q$ *__restrict__ dout,
                            const $type_q$ *__restrict__ q, const $type_q$ *__restrict__ k,
                            const $type_q$ *__restrict__ v, const $type_q$ *__restrict__ out,
-                           const float *__restrict__ lse, long first_q, long first_k)
+                           const float *__restrict__ lse,
+#if $biased$
+                           const float *__restrict__ bias,
+#endif
+#if $documents$
+                           const int *__restrict__ document, const int *__restrict__ key_document,
+#endif
+                           long first_q, long first_k)
 {
   typedef $type_q$ element;
   __shared__ __align__(16) square_row room[SQUARE], turned[SQUARE];
@@ -126,12 +179,30 @@ __global__ void $name$_2nd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
   const long here = queries - first < SQUARE ? queries - first : SQUARE;
   const long before = first_q + first + here - first_k,
              seen = causal && before < keys ? before : keys;
+#if $window$
+  const long far = first_q + first - $window$ + 1 - first_k, near = before - 1 + $window$;
+  const long begin = far > 0 ? far : 0, end = near < seen ? near : seen;
+#else
+  const long begin = 0, end = seen;
+#endif
+#if $documents$
+  document += b * queries + first;
+  key_document += b * keys;
+  const document_range documents = range_of(document, (int)here);
+#endif
+#if $biased$
+  bias += b * $step_bias_b$ + g * $step_bias_g$ + r * $step_bias_r$ + first * $step_bias_q$;
+#endif
   const matrix_rows<element> some_q = {q, $step_q_q$, here, $d$};
   const matrix_rows<element> some_dout = {dout, $step_dout_q$, here, $e$};
   float sum[($d$ + 63) / 64][4][4] = {};
   $name$_means(log_sum, mean, lse + head * queries + first, dout, out, here);
 
-  for (long key = 0; key < seen; key += SQUARE) {
+  for (long key = begin; key < end; key += SQUARE) {
+#if $documents$
+    const long left = keys - key;
+    if (!any_within(key_document + key, left < SQUARE ? (int)left : SQUARE, documents)) continue;
+#endif
     const matrix_rows<element> some_k = {k + key * $step_k_k$, $step_k_k$, keys - key, $d$};
     const matrix_rows<element> some_v = {v + key * $step_v_k$, $step_v_k$, keys - key, $e$};
     float weight[4][4] = {}, slope[4][4] = {};
@@ -140,10 +211,25 @@ __global__ void $name$_2nd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
     UNROLL_FOR (int i = 0; i < 4; i++) {
       UNROLL_FOR (int j = 0; j < 4; j++) {
         const long at = key + column + j;
-        const bool sees =
-            row + i < here && at < keys && (!causal || first_k + at <= first_q + first + row + i);
-        const float w = sees ? expf(scale * weight[i][j] - log_sum[row + i]) : 0;
-        slope[i][j] = sees ? scale * w * (slope[i][j] - mean[row + i]) : 0;
+        const long ahead = first_k + at - first_q - first - row - i;
+        bool sees = row + i < here && at < keys && (!causal || ahead <= 0);
+        float score = scale * weight[i][j], steep = scale;
+#if $softcap$
+        const float share = tanhf(score / $softcap$);
+        score = $softcap$ * share;
+        steep *= 1 - share * share;
+#endif
+#if $window$
+        sees = sees && ahead > -$window$ && ahead < $window$;
+#endif
+#if $biased$
+        if (sees) score += bias[(row + i) * $step_bias_q$ + at];
+#endif
+#if $documents$
+        sees = sees && document[row + i] == key_document[at];
+#endif
+        const float w = sees ? expf(score - log_sum[row + i]) : 0;
+        slope[i][j] = sees ? steep * w * (slope[i][j] - mean[row + i]) : 0;
       }
     }
     store_turned(turned, slope);

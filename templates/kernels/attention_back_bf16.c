@@ -40,10 +40,10 @@ static struct $name$_sums $name$_sums_of(const float *lse, const bf16 *dout, con
   return of;
 }
 
-// From a product of q and k and one of dout and v: the weight, and the gradient of its score.
+// From a score and a product of dout and v: the weight, and the gradient of the score's product.
 static inline void $name$_weigh(float *score, float *slope, float log_sum, float mean)
 {
-  *score = tile_exp($s$ * *score - log_sum);
+  *score = tile_exp(*score - log_sum);
   *slope = $s$ * *score * (*slope - mean);
 }
 
@@ -53,12 +53,21 @@ static inline void $name$_weigh(float *score, float *slope, float log_sum, float
 static void $name$_add(float (*restrict sum_k)[$d$], float (*restrict sum_v)[$e$],
                        const bf16_pair *restrict turned_k, const bf16_pair *restrict turned_v,
                        int keys, const bf16 *q, const bf16 *dout, const bf16 *out, const float *lse,
+#if $biased$
+                       const float *bias,
+#endif
+#if $documents$
+                       const int *document, const int *key_document,
+#endif
                        int here, long behind)
 {
   enum { QUERIES = $name$_QUERIES, KEYS = $name$_KEYS, DEPTH = $d$, WIDTH = $e$ };
   enum { PAIRS_Q = (DEPTH + 1) / 2, PAIRS_V = (WIDTH + 1) / 2 };
   const bool causal = $causal$;
   float score[QUERIES][KEYS], slope[QUERIES][KEYS];
+#if $softcap$
+  float steep[QUERIES][KEYS]; // the slopes of the bounded scores
+#endif
   bf16_pair some_q[QUERIES][PAIRS_Q], some_dout[QUERIES][PAIRS_V], weight[QUERIES / 2][KEYS];
   bf16_pair below_q[QUERIES / 2][DEPTH], below_dout[QUERIES / 2][WIDTH];
   const struct $name$_sums by = $name$_sums_of(lse, dout, out, here);
@@ -72,8 +81,24 @@ static void $name$_add(float (*restrict sum_k)[$d$], float (*restrict sum_v)[$e$
                     false);
   for (int i = 0; i < here; i++) {
     const long sees = i - behind + 1;
+    for (int j = 0; j < KEYS; j++) score[i][j] *= $s$;
+#if $softcap$
+    bound_scores(score[i], steep[i], KEYS, $softcap$);
+#endif
+#if $biased$
+    for (int j = 0; j < keys; j++) score[i][j] += bias[i * $step_bias_q$ + j];
+#endif
+#if $documents$
+    hide_others(score[i], document[i], key_document, keys);
+#endif
+#if $window$
+    hide_outside(score[i], sees - $window$, causal ? sees : sees - 1 + $window$, KEYS);
+#endif
     for (int j = 0; j < KEYS; j++)
       $name$_weigh(&score[i][j], &slope[i][j], by.log_sum[i], by.mean[i]);
+#if $softcap$
+    for (int j = 0; j < KEYS; j++) slope[i][j] *= steep[i][j];
+#endif
     for (long j = sees > 0 ? sees : 0; causal && j < KEYS; j++) score[i][j] = slope[i][j] = 0;
   }
   pair_down_floats(weight[0], score[0], here, KEYS);
@@ -89,12 +114,22 @@ static void $name$_add(float (*restrict sum_k)[$d$], float (*restrict sum_v)[$e$
 static void $name$_add_to_queries(float (*restrict sum)[$d$], const bf16_pair *restrict turned_q,
                                   const bf16_pair *restrict turned_dout,
                                   const struct $name$_sums *by, int here, const bf16 *k,
-                                  const bf16 *v, int keys, long behind)
+                                  const bf16 *v,
+#if $biased$
+                                  const float *bias,
+#endif
+#if $documents$
+                                  const int *document, const int *key_document,
+#endif
+                                  int keys, long behind)
 {
   enum { QUERIES = $name$_QUERIES, KEYS = $name$_KEYS, DEPTH = $d$, WIDTH = $e$ };
   enum { PAIRS_Q = (DEPTH + 1) / 2, PAIRS_V = (WIDTH + 1) / 2 };
   const bool causal = $causal$;
   float score[KEYS][QUERIES], slope[KEYS][QUERIES];
+#if $softcap$
+  float steep[KEYS][QUERIES]; // the slopes of the bounded scores
+#endif
   bf16_pair some_k[KEYS][PAIRS_Q], some_v[KEYS][PAIRS_V], below_k[KEYS / 2][DEPTH];
   bf16_pair slopes[KEYS / 2][QUERIES];
   pair_along(some_k[0], KEYS, k, $step_k_k$, keys, DEPTH);
@@ -107,8 +142,25 @@ static void $name$_add_to_queries(float (*restrict sum)[$d$], const bf16_pair *r
   for (int j = 0; j < keys; j++) {
     // fewer than all: the last one sees every key of the tile
     const long blind = causal ? behind + j : 0;
+    for (int i = 0; i < QUERIES; i++) score[j][i] *= $s$;
+#if $softcap$
+    bound_scores(score[j], steep[j], QUERIES, $softcap$);
+#endif
+#if $biased$
+    for (int i = 0; i < here; i++) score[j][i] += bias[i * $step_bias_q$ + j];
+#endif
+#if $documents$
+    hide_others(score[j], key_document[j], document, here);
+#endif
+#if $window$
+    const long before = behind + j;
+    hide_outside(score[j], causal ? before : before - $window$ + 1, before + $window$, QUERIES);
+#endif
     for (int i = 0; i < QUERIES; i++)
       $name$_weigh(&score[j][i], &slope[j][i], by->log_sum[i], by->mean[i]);
+#if $softcap$
+    for (int i = 0; i < QUERIES; i++) slope[j][i] *= steep[j][i];
+#endif
     for (long i = 0; i < blind; i++) slope[j][i] = 0; // hidden by the causal mask
   }
   pair_down_floats(slopes[0], slope[0], keys, QUERIES);
@@ -118,7 +170,14 @@ static void $name$_add_to_queries(float (*restrict sum)[$d$], const bf16_pair *r
 
 void $name$(bf16 *restrict dq, bf16 *restrict dk, bf16 *restrict dv, const bf16 *restrict dout,
             const bf16 *restrict q, const bf16 *restrict k, const bf16 *restrict v,
-            const bf16 *restrict out, const float *restrict lse, long first_q, long first_k)
+            const bf16 *restrict out, const float *restrict lse,
+#if $biased$
+            const float *restrict bias,
+#endif
+#if $documents$
+            const int *restrict document, const int *restrict key_document,
+#endif
+            long first_q, long first_k)
 {
   enum { QUERIES = $name$_QUERIES, KEYS = $name$_KEYS, DEPTH = $d$, WIDTH = $e$ };
   enum { PAIRS_Q = (DEPTH + 1) / 2, PAIRS_V = (WIDTH + 1) / 2 };
@@ -137,17 +196,36 @@ void $name$(bf16 *restrict dq, bf16 *restrict dk, bf16 *restrict dv, const bf16 
                 $step_k_k$, some, DEPTH);
     pair_turned(turned_v[0], KEYS, v + b * $step_v_b$ + g * $step_v_g$ + key * $step_v_k$,
                 $step_v_k$, some, WIDTH);
+#if $documents$
+    const int *const there = key_document + b * keys + key;
+    const struct tile_range of_keys = tile_range(there, some);
+#endif
     for (long n = 0; n < $r$ * tiles; n++) {
       const long r = n / tiles, first = n % tiles * QUERIES;
       const long behind = first_k + key - first_q - first;
+      const int here = queries - first < QUERIES ? (int)(queries - first) : QUERIES;
       if (causal && behind >= QUERIES) continue;
+#if $window$
+      if (behind + some - 1 <= -$window$ || behind - here + 1 >= $window$) continue;
+#endif
+#if $documents$
+      const int *const some_document = document + b * queries + first;
+      if (!may_meet(tile_range(some_document, here), of_keys)) continue;
+#endif
       $name$_add(
           sum_k, sum_v, turned_k[0], turned_v[0], some,
           q + b * $step_q_b$ + g * $step_q_g$ + r * $step_q_r$ + first * $step_q_q$,
           dout + b * $step_dout_b$ + g * $step_dout_g$ + r * $step_dout_r$ + first * $step_dout_q$,
           out + b * $step_out_b$ + g * $step_out_g$ + r * $step_out_r$ + first * $step_out_q$,
           lse + (group * $r$ + r) * queries + first,
-          queries - first < QUERIES ? (int)(queries - first) : QUERIES, behind);
+#if $biased$
+          bias + b * $step_bias_b$ + g * $step_bias_g$ + r * $step_bias_r$ + first * $step_bias_q$ +
+              key,
+#endif
+#if $documents$
+          some_document, there,
+#endif
+          here, behind);
     }
     $name$_narrow(dk + b * $step_dk_b$ + g * $step_dk_g$ + key * $step_dk_k$, $step_dk_k$, sum_k[0],
                   some, DEPTH);
@@ -161,6 +239,16 @@ void $name$(bf16 *restrict dq, bf16 *restrict dk, bf16 *restrict dv, const bf16 
     const long first = tile % tiles * QUERIES;
     const int here = queries - first < QUERIES ? (int)(queries - first) : QUERIES;
     const long seen = first_q + first + here - first_k, last = causal && seen < keys ? seen : keys;
+#if $window$
+    const long far = first_q + first - $window$ + 1 - first_k, near = seen - 1 + $window$;
+    const long begin = far > 0 ? far : 0, end = near < last ? near : last;
+#else
+    const long begin = 0, end = last;
+#endif
+#if $documents$
+    const int *const some_document = document + b * queries + first;
+    const struct tile_range documents = tile_range(some_document, here);
+#endif
     const bf16 *const some_q =
         q + b * $step_q_b$ + g * $step_q_g$ + r * $step_q_r$ + first * $step_q_q$;
     const bf16 *const some_dout =
@@ -173,12 +261,24 @@ void $name$(bf16 *restrict dq, bf16 *restrict dk, bf16 *restrict dv, const bf16 
         $name$_sums_of(lse + head * queries + first, some_dout, some_out, here);
     pair_turned(turned_q[0], QUERIES, some_q, $step_q_q$, here, DEPTH);
     pair_turned(turned_dout[0], QUERIES, some_dout, $step_dout_q$, here, WIDTH);
-    for (long key = 0; key < last; key += KEYS)
+    for (long key = begin; key < end; key += KEYS) {
+      const int some = end - key < KEYS ? (int)(end - key) : KEYS;
+#if $documents$
+      const int *const there = key_document + b * keys + key;
+      if (!may_meet(documents, tile_range(there, some))) continue;
+#endif
       $name$_add_to_queries(sum, turned_q[0], turned_dout[0], &by, here,
                             k + b * $step_k_b$ + g * $step_k_g$ + key * $step_k_k$,
                             v + b * $step_v_b$ + g * $step_v_g$ + key * $step_v_k$,
-                            last - key < KEYS ? (int)(last - key) : KEYS,
-                            first_k + key - first_q - first);
+#if $biased$
+                            bias + b * $step_bias_b$ + g * $step_bias_g$ + r * $step_bias_r$ +
+                                first * $step_bias_q$ + key,
+#endif
+#if $documents$
+                            some_document, there,
+#endif
+                            some, first_k + key - first_q - first);
+    }
     $name$_narrow(dq + b * $step_dq_b$ + g * $step_dq_g$ + r * $step_dq_r$ + first * $step_dq_q$,
                   $step_dq_q$, sum[0], here, DEPTH);
   }

@@ -14,13 +14,26 @@ __global__ void $name$($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
                        $type_q$ *__restrict__ dv, const $type_q$ *__restrict__ dout,
                        const $type_q$ *__restrict__ q, const $type_q$ *__restrict__ k,
                        const $type_q$ *__restrict__ v, const $type_q$ *__restrict__ out,
-                       const float *__restrict__ lse, long first_q, long first_k)
+                       const float *__restrict__ lse,
+#if $biased$
+                       const float *__restrict__ bias,
+#endif
+#if $documents$
+                       const int *__restrict__ document, const int *__restrict__ key_document,
+#endif
+                       long first_q, long first_k)
 {
   typedef $type_q$ element;
   const long rows = (long)$b$ * $g$ * $r$ * $q$, row = (long)blockIdx.x * 32 + threadIdx.x / 8;
   const long at = row < rows ? row : rows - 1, head = at / $q$, n = at % $q$;
   const long b = head / ($g$ * $r$), g = head / $r$ % $g$, r = head % $r$;
   (void)dk, (void)dv, (void)q, (void)k, (void)v, (void)lse, (void)first_q, (void)first_k;
+#if $biased$
+  (void)bias;
+#endif
+#if $documents$
+  (void)document, (void)key_document;
+#endif
   dq += b * $step_dq_b$ + g * $step_dq_g$ + r * $step_dq_r$ + n * $step_dq_q$;
   out += b * $step_out_b$ + g * $step_out_g$ + r * $step_out_r$ + n * $step_out_q$;
   dout += b * $step_dout_b$ + g * $step_dout_g$ + r * $step_dout_r$ + n * $step_dout_q$;
@@ -43,7 +56,14 @@ __global__ void $name$_2nd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
                            $type_q$ *__restrict__ dv, const $type_q$ *__restrict__ dout,
                            const $type_q$ *__restrict__ q, const $type_q$ *__restrict__ k,
                            const $type_q$ *__restrict__ v, const $type_q$ *__restrict__ out,
-                           const float *__restrict__ lse, long first_q, long first_k)
+                           const float *__restrict__ lse,
+#if $biased$
+                           const float *__restrict__ bias,
+#endif
+#if $documents$
+                           const int *__restrict__ document, const int *__restrict__ key_document,
+#endif
+                           long first_q, long first_k)
 {
   typedef $type_q$ element;
   constexpr int STRIPS = $strips_2nd$, ROWS = $rows_2nd$, THREADS = 2 * ROWS / STRIPS;
@@ -52,7 +72,11 @@ __global__ void $name$_2nd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
   constexpr int DEPTH_HERE = WHOLE<(DEPTH + PARTS - 1) / PARTS>;
   constexpr int WIDTH_HERE = WHOLE<(WIDTH + PARTS - 1) / PARTS>;
   constexpr int STAGE = QUERIES * (PITCH<element, DEPTH> + PITCH<element, WIDTH>);
-  constexpr float SCALE = $s$, BITS = SCALE * 1.44269504f;
+#if $softcap$ || $biased$
+  constexpr float SCALE = $s$, UNIT = 1; // differences of scores become powers of 2
+#else
+  constexpr float SCALE = $s$, UNIT = 1.44269504f, BITS = SCALE * UNIT; // scores as powers of 2
+#endif
   constexpr bool causal = $causal$;
   DYNAMIC_SHARED(element, some_k);
   element *const some_v = some_k + ROWS * PITCH<element, DEPTH>;
@@ -75,7 +99,32 @@ __global__ void $name$_2nd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
   lse += (long)group * $r$ * queries;
   // Earlier queries see none of the keys.
   const int shift = (int)(first_k - first_q), blind = causal ? max(0, shift + first) : 0;
-  const int begin = blind / QUERIES * QUERIES;
+#if $window$
+  // Those from `last` on see none of them either; and if it is not causal, those before `near`.
+  const int behind_keys = shift + min(first + ROWS, keys) - 1 + $window$;
+  const int last = behind_keys < queries ? behind_keys : queries;
+  const int near = shift + first - $window$ + 1;
+  const int start = (near > blind ? near : blind) / QUERIES * QUERIES;
+#else
+  const int last = queries, start = blind / QUERIES * QUERIES;
+#endif
+#if $documents$
+  document += b * queries;
+  key_document += b * keys;
+  const document_range documents =
+      range_of(key_document + first, keys - first < ROWS ? keys - first : ROWS);
+  const auto next_of = [&](int query) {
+    while (query < last && !any_within(document + query, min(QUERIES, queries - query), documents))
+      query += QUERIES;
+    return query;
+  };
+  const int begin = next_of(start);
+#else
+  const int begin = start;
+#endif
+#if $biased$
+  bias += b * $step_bias_b$ + g * $step_bias_g$;
+#endif
   const auto copy_stage = [&](int stage, long r, int query) {
     const int left = queries - query;
     element *const to = stages + stage * STAGE;
@@ -94,7 +143,7 @@ __global__ void $name$_2nd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
 
   copy_tile<element, ROWS, DEPTH, THREADS>(some_k, k, $step_k_k$, keys - first, $d$);
   copy_tile<element, ROWS, WIDTH, THREADS>(some_v, v, $step_v_k$, keys - first, $e$);
-  if (begin < queries) copy_stage(0, 0, begin);
+  if (begin < last) copy_stage(0, 0, begin);
   end_copies();
   const int strip = warp * 16 * STRIPS; // where the warp's keys begin among the block's
   left_rows<element, STRIPS, DEPTH, $kept_2nd$> my_k = {some_k + strip * PITCH<element, DEPTH>, {}};
@@ -102,9 +151,14 @@ __global__ void $name$_2nd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
   float sum_k[STRIPS][DEPTH_HERE / 8][4] = {}, sum_v[STRIPS][WIDTH_HERE / 8][4] = {};
 
   int stage = 0;
-  for (int r = 0, query = begin; r < $r$ && begin < queries; stage = 1 - stage) {
-    const bool ends = query + QUERIES >= queries; // of this head
-    const int next_r = ends ? r + 1 : r, next = ends ? begin : query + QUERIES;
+  for (int r = 0, query = begin; r < $r$ && begin < last; stage = 1 - stage) {
+#if $documents$
+    const int after = next_of(query + QUERIES);
+#else
+    const int after = query + QUERIES;
+#endif
+    const bool ends = after >= last; // of this head
+    const int next_r = ends ? r + 1 : r, next = ends ? begin : after;
     if (next_r < $r$) copy_stage(1 - stage, next_r, next);
     end_copies();
     wait_for_copies<1>();
@@ -127,11 +181,39 @@ __global__ void $name$_2nd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
         UNROLL_FOR (int j = 0; j < 2; j++) {
           const int column = 8 * n + in + j;
           const float log = logs[column], mean = means[column];
-          const float base = log == -INFINITY ? INFINITY : log * 1.44269504f;
+          const float base = log == -INFINITY ? INFINITY : log * UNIT;
           UNROLL_FOR (int m = 0; m < STRIPS; m++) {
             UNROLL_FOR (int h = j; h < 4; h += 2) {
-              const bool hidden = cut && behind + 16 * m + h / 2 * 8 + lane / 4 > column;
+              const int ahead = behind + 16 * m + h / 2 * 8 + lane / 4 - column;
+              bool hidden = cut && ahead > 0;
+#if $window$
+              hidden = hidden || ahead <= -$window$ || ahead >= $window$;
+#endif
+#if $documents$ || $biased$
+              const int at = first + strip + 16 * m + h / 2 * 8 + lane / 4;
+              const bool exists = at < keys && query + column < queries;
+#endif
+#if $documents$
+              hidden = hidden || (exists && document[query + column] != key_document[at]);
+#endif
+#if $softcap$
+              const float share = tanhf(SCALE / $softcap$ * weight[m][n][h]);
+              slope[m][n][h] = (slope[m][n][h] - mean) * (1 - share * share) + mean;
+              float score = $softcap$ * share;
+#else
+#if $biased$
+              float score = SCALE * weight[m][n][h];
+#endif
+#endif
+#if $biased$
+              if (exists)
+                score += bias[r * $step_bias_r$ + (query + column) * (long)$step_bias_q$ + at];
+#endif
+#if $softcap$ || $biased$
+              const float w = hidden ? 0 : quick_exp2((score - base) * 1.44269504f);
+#else
               const float w = hidden ? 0 : quick_exp2(weight[m][n][h] * BITS - base);
+#endif
               weight[m][n][h] = w;
               slope[m][n][h] = w * (slope[m][n][h] - mean);
             }
@@ -171,13 +253,24 @@ __global__ void $name$_3rd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
                            $type_q$ *__restrict__ dv, const $type_q$ *__restrict__ dout,
                            const $type_q$ *__restrict__ q, const $type_q$ *__restrict__ k,
                            const $type_q$ *__restrict__ v, const $type_q$ *__restrict__ out,
-                           const float *__restrict__ lse, long first_q, long first_k)
+                           const float *__restrict__ lse,
+#if $biased$
+                           const float *__restrict__ bias,
+#endif
+#if $documents$
+                           const int *__restrict__ document, const int *__restrict__ key_document,
+#endif
+                           long first_q, long first_k)
 {
   typedef $type_q$ element;
   constexpr int STRIPS = $strips_3rd$, ROWS = $rows_3rd$, THREADS = 2 * ROWS / STRIPS;
   constexpr int KEYS = $some_keys$, DEPTH = WHOLE<$d$>, WIDTH = WHOLE<$e$>;
   constexpr int STAGE = KEYS * (PITCH<element, DEPTH> + PITCH<element, WIDTH>);
-  constexpr float SCALE = $s$, BITS = SCALE * 1.44269504f;
+#if $softcap$ || $biased$
+  constexpr float SCALE = $s$, UNIT = 1; // differences of scores become powers of 2
+#else
+  constexpr float SCALE = $s$, UNIT = 1.44269504f, BITS = SCALE * UNIT; // scores as powers of 2
+#endif
   constexpr bool causal = $causal$;
   DYNAMIC_SHARED(element, some_q);
   element *const some_dout = some_q + ROWS * PITCH<element, DEPTH>;
@@ -197,8 +290,31 @@ __global__ void $name$_3rd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
   const int shift = (int)(first_k - first_q);
   const int before = (first + ROWS < queries ? first + ROWS : queries) - shift;
   const int seen = causal && before < keys ? before : keys;
-  const auto copy_stage = [&](int key) {
-    element *const to = stages + key / KEYS % 2 * STAGE;
+#if $window$
+  const int far = first - shift - $window$ + 1, near = before - 1 + $window$;
+  const int nearest = far > 0 ? far : 0, last = near < seen ? near : seen;
+#else
+  const int nearest = 0, last = seen;
+#endif
+#if $documents$
+  document += b * queries;
+  key_document += b * keys;
+  const document_range documents =
+      range_of(document + first, queries - first < ROWS ? queries - first : ROWS);
+  const auto next_of = [&](int key) {
+    while (key < last && !any_within(key_document + key, min(KEYS, keys - key), documents))
+      key += KEYS;
+    return key;
+  };
+  const int begin = next_of(nearest);
+#else
+  const int begin = nearest;
+#endif
+#if $biased$
+  bias += b * $step_bias_b$ + g * $step_bias_g$ + r * $step_bias_r$;
+#endif
+  const auto copy_stage = [&](int stage, int key) {
+    element *const to = stages + stage * STAGE;
     copy_tile<element, KEYS, DEPTH, THREADS>(to, k + (long)key * $step_k_k$, $step_k_k$, keys - key,
                                              $d$);
     copy_tile<element, KEYS, WIDTH, THREADS>(
@@ -207,7 +323,7 @@ __global__ void $name$_3rd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
 
   copy_tile<element, ROWS, DEPTH, THREADS>(some_q, q, $step_q_q$, queries - first, $d$);
   copy_tile<element, ROWS, WIDTH, THREADS>(some_dout, dout, $step_dout_q$, queries - first, $e$);
-  if (seen > 0) copy_stage(0);
+  if (begin < last) copy_stage(0, begin);
   end_copies();
   const int strip = warp * 16 * STRIPS;
   left_rows<element, STRIPS, DEPTH, $kept_3rd$> my_q = {some_q + strip * PITCH<element, DEPTH>, {}};
@@ -218,22 +334,27 @@ __global__ void $name$_3rd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
     UNROLL_FOR (int h = 0; h < 2; h++) {
       const int at = row + 16 * m + 8 * h + lane / 4;
       const float log = at < queries ? lse[at] : -INFINITY;
-      base[m][h] = log == -INFINITY ? INFINITY : log * 1.44269504f;
+      base[m][h] = log == -INFINITY ? INFINITY : log * UNIT;
       mean[m][h] = 0;
       if (at < queries) memcpy(&mean[m][h], dq + (long)at * $step_dq_q$, sizeof mean[m][h]);
     }
   }
 
-  for (int key = 0; key < seen; key += KEYS) {
-    if (key + KEYS < seen) copy_stage(key + KEYS);
+  int stage = 0;
+  for (int key = begin, after; key < last; key = after, stage = 1 - stage) {
+    after = key + KEYS;
+#if $documents$
+    after = next_of(after);
+#endif
+    if (after < last) copy_stage(1 - stage, after);
     end_copies();
     wait_for_copies<1>();
     __syncthreads();
-    if (key == 0) {
+    if (key == begin) {
       my_q.keep();
       my_dout.keep();
     }
-    const element *const some_k = stages + key / KEYS % 2 * STAGE;
+    const element *const some_k = stages + stage * STAGE;
     const element *const some_v = some_k + KEYS * PITCH<element, DEPTH>;
     // The first of these keys' index minus that of the warp's first row.
     const int behind = shift + key - row;
@@ -247,8 +368,35 @@ __global__ void $name$_3rd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
           const int column = 8 * n + in + j % 2;
           UNROLL_FOR (int m = 0; m < STRIPS; m++) {
             const int down = 16 * m + j / 2 * 8 + lane / 4;
-            const bool hidden = cut && (column >= keys - key || (causal && behind + column > down));
+            bool hidden = cut && (column >= keys - key || (causal && behind + column > down));
+#if $window$
+            const int ahead = behind + column - down;
+            hidden = hidden || ahead <= -$window$ || ahead >= $window$;
+#endif
+#if $documents$ || $biased$
+            const bool exists = key + column < keys && row + down < queries;
+#endif
+#if $documents$
+            hidden = hidden || (exists && document[row + down] != key_document[key + column]);
+#endif
+#if $softcap$
+            const float share = tanhf(SCALE / $softcap$ * weight[m][n][j]);
+            slope[m][n][j] =
+                (slope[m][n][j] - mean[m][j / 2]) * (1 - share * share) + mean[m][j / 2];
+            float score = $softcap$ * share;
+#else
+#if $biased$
+            float score = SCALE * weight[m][n][j];
+#endif
+#endif
+#if $biased$
+            if (exists) score += bias[(row + down) * (long)$step_bias_q$ + key + column];
+#endif
+#if $softcap$ || $biased$
+            const float w = hidden ? 0 : quick_exp2((score - base[m][j / 2]) * 1.44269504f);
+#else
             const float w = hidden ? 0 : quick_exp2(weight[m][n][j] * BITS - base[m][j / 2]);
+#endif
             slope[m][n][j] = w * (slope[m][n][j] - mean[m][j / 2]);
           }
         }

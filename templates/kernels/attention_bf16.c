@@ -4,7 +4,7 @@
 // key are contiguous.
 enum { $name$_QUERIES = 64, $name$_KEYS = 64 };
 
-// Turns products into scores and these into weights, and rescales the queries' earlier sums to the
+// Turns scores into weights, and rescales the queries' earlier sums to the
 // same base. `behind`: the first key's index minus the first query's.
 static void $name$_weigh(float (*restrict score)[$name$_QUERIES], int keys, long behind,
                          float *restrict most, float *restrict total, float (*restrict sum)[$e$])
@@ -14,10 +14,14 @@ static void $name$_weigh(float (*restrict score)[$name$_QUERIES], int keys, long
   float base[QUERIES], less[QUERIES];
   for (int i = 0; i < QUERIES; i++) base[i] = most[i];
   for (int j = 0; j < keys; j++) {
+#if $window$
+    const long before = behind + j;
+    hide_outside(score[j], causal ? before : before - $window$ + 1, before + $window$, QUERIES);
+#else
     // fewer than all: the last one sees every key of the tile
     const long blind = causal ? behind + j : 0;
-    for (int i = 0; i < QUERIES; i++) score[j][i] *= $s$;
     for (long i = 0; i < blind; i++) score[j][i] = -INFINITY; // hidden by the causal mask
+#endif
     for (int i = 0; i < QUERIES; i++) base[i] = score[j][i] > base[i] ? score[j][i] : base[i];
   }
   for (int i = 0; i < QUERIES; i++) {
@@ -39,7 +43,17 @@ static void $name$_weigh(float (*restrict score)[$name$_QUERIES], int keys, long
 }
 
 void $name$(bf16 *restrict out, float *restrict lse, const bf16 *restrict q, const bf16 *restrict k,
-            const bf16 *restrict v, long first_q)
+            const bf16 *restrict v,
+#if $biased$
+            const float *restrict bias,
+#endif
+#if $documents$
+            const int *restrict document, const int *restrict key_document,
+#endif
+#if $sinks$
+            const float *restrict sink,
+#endif
+            long first_q)
 {
   enum { QUERIES = $name$_QUERIES, KEYS = $name$_KEYS, DEPTH = $d$, WIDTH = $e$ };
   enum { PAIRS = (DEPTH + 1) / 2 };
@@ -52,6 +66,12 @@ void $name$(bf16 *restrict out, float *restrict lse, const bf16 *restrict q, con
     const long first = tile % tiles * QUERIES;
     const int here = queries - first < QUERIES ? (int)(queries - first) : QUERIES;
     const long seen = first_q + first + here, last = causal && seen < keys ? seen : keys;
+#if $window$
+    const long far = first_q + first - $window$ + 1, near = seen - 1 + $window$;
+    const long begin = far > 0 ? far : 0, end = near < last ? near : last;
+#else
+    const long begin = 0, end = last;
+#endif
     const bf16 *const query =
         q + b * $step_q_b$ + g * $step_q_g$ + r * $step_q_r$ + first * $step_q_q$;
     const bf16 *const group_k = k + b * $step_k_b$ + g * $step_k_g$;
@@ -62,13 +82,40 @@ void $name$(bf16 *restrict out, float *restrict lse, const bf16 *restrict q, con
     bf16_pair weight[KEYS / 2][QUERIES];
     float score[KEYS][QUERIES], sum[QUERIES][WIDTH] = {{0}}, most[QUERIES], total[QUERIES] = {0};
     for (int i = 0; i < QUERIES; i++) most[i] = -INFINITY;
+#if $sinks$
+    for (int i = 0; i < QUERIES; i++) most[i] = sink[head % ($g$ * $r$)], total[i] = 1;
+#endif
+#if $documents$
+    const int *const some_document = document + b * queries + first;
+    const struct tile_range documents = tile_range(some_document, here);
+#endif
     pair_turned(turned[0], QUERIES, query, $step_q_q$, here, DEPTH);
-    for (long key = 0; key < last; key += KEYS) {
-      const int some = last - key < KEYS ? (int)(last - key) : KEYS;
+    for (long key = begin; key < end; key += KEYS) {
+      const int some = end - key < KEYS ? (int)(end - key) : KEYS;
+#if $documents$
+      const int *const there = key_document + b * keys + key;
+      const struct tile_range of_keys = tile_range(there, some);
+      if (!may_meet(documents, of_keys)) continue;
+#endif
       pair_along(some_k[0], KEYS, group_k + key * $step_k_k$, $step_k_k$, some, DEPTH);
       pair_down(some_v[0], KEYS, group_v + key * $step_v_k$, $step_v_k$, some, WIDTH);
       tile_product_bf16(score[0], QUERIES, some_k[0], PAIRS, 1, turned[0], QUERIES, some, QUERIES,
                         PAIRS, false);
+      for (int j = 0; j < some; j++)
+        for (int i = 0; i < QUERIES; i++) score[j][i] *= $s$;
+#if $softcap$
+      for (int j = 0; j < some; j++) bound_scores(score[j], NULL, QUERIES, $softcap$);
+#endif
+#if $biased$
+      const float *const some_bias = bias + b * $step_bias_b$ + g * $step_bias_g$ +
+                                     r * $step_bias_r$ + first * $step_bias_q$ + key;
+      for (int j = 0; j < some; j++)
+        for (int i = 0; i < here; i++) score[j][i] += some_bias[i * $step_bias_q$ + j];
+#endif
+#if $documents$
+      for (int j = 0; !are_one(documents, of_keys) && j < some; j++)
+        hide_others(score[j], there[j], some_document, here);
+#endif
       $name$_weigh(score, some, key - first_q - first, most, total, sum);
       pair_down_floats(weight[0], score[0], some, QUERIES);
       tile_product_bf16(sum[0], WIDTH, weight[0], 1, QUERIES, some_v[0], WIDTH, here, WIDTH,

@@ -8,12 +8,27 @@
 // launch: $b$ * $g$ * $r$ * (($q$ + $rows$ - 1) / $rows$), 2 * $rows$ / $strips$, $shared$
 __global__ void $name$($type_q$ *__restrict__ out, float *__restrict__ lse,
                        const $type_q$ *__restrict__ q, const $type_q$ *__restrict__ k,
-                       const $type_q$ *__restrict__ v, long first_q)
+                       const $type_q$ *__restrict__ v,
+#if $biased$
+                       const float *__restrict__ bias,
+#endif
+#if $documents$
+                       const int *__restrict__ document, const int *__restrict__ key_document,
+#endif
+#if $sinks$
+                       const float *__restrict__ sink,
+#endif
+                       long first_q)
 {
   typedef $type_q$ element;
   constexpr int STRIPS = $strips$, ROWS = $rows$, THREADS = 2 * ROWS / STRIPS, KEYS = $some_keys$;
   constexpr int DEPTH = WHOLE<$d$>, WIDTH = WHOLE<$e$>;
-  constexpr float SCALE = $s$, SIZE = SCALE < 0 ? -SCALE : SCALE > 1e-30f ? SCALE : 1e-30f;
+#if $softcap$ || $biased$ || $sinks$
+  constexpr float FACTOR = $s$, SCALE = 1; // scores are scaled before anything else
+#else
+  constexpr float SCALE = $s$;
+#endif
+  constexpr float SIZE = SCALE < 0 ? -SCALE : SCALE > 1e-30f ? SCALE : 1e-30f;
   constexpr float BITS = SIZE * 1.44269504f; // scores as powers of 2
   constexpr bool causal = $causal$;
   DYNAMIC_SHARED(element, some_q);
@@ -32,38 +47,114 @@ __global__ void $name$($type_q$ *__restrict__ out, float *__restrict__ lse,
   const int row_at = (int)first_q + row;      // and its place among the keys
   const int end = (int)first_q + (first + ROWS < queries ? first + ROWS : queries);
   const int seen = causal && end < keys ? end : keys;
+#if $window$
+  const int far = (int)first_q + first - $window$ + 1, near = end - 1 + $window$;
+  const int nearest = far > 0 ? far : 0, last = near < seen ? near : seen;
+#else
+  const int nearest = 0, last = seen;
+#endif
+#if $documents$
+  document += b * queries;
+  key_document += b * keys;
+  const document_range documents =
+      range_of(document + first, queries - first < ROWS ? queries - first : ROWS);
+  const auto next = [&](int key) {
+    while (key < last && !any_within(key_document + key, min(KEYS, keys - key), documents))
+      key += KEYS;
+    return key;
+  };
+  const int begin = next(nearest);
+#else
+  const int begin = nearest;
+#endif
+#if $biased$
+  bias += b * $step_bias_b$ + g * $step_bias_g$ + r * $step_bias_r$;
+#endif
 
   copy_tile<element, ROWS, DEPTH, THREADS>(some_q, q, $step_q_q$, queries - first, $d$);
-  copy_tile<element, KEYS, DEPTH, THREADS>(some_k, k, $step_k_k$, keys, $d$);
+  if (begin < last)
+    copy_tile<element, KEYS, DEPTH, THREADS>(some_k, k + (long)begin * $step_k_k$, $step_k_k$,
+                                             keys - begin, $d$);
   end_copies();
   left_rows<element, STRIPS, DEPTH, $kept$> mine = {
       some_q + warp * 16 * STRIPS * PITCH<element, DEPTH>, {}};
   float sum[STRIPS][WIDTH / 8][4] = {}, most[STRIPS][2], total[STRIPS][2] = {};
   UNROLL_FOR (int m = 0; m < STRIPS; m++) most[m][0] = most[m][1] = -INFINITY;
+#if $sinks$
+  // One of the four threads that share a row counts the sink.
+  UNROLL_FOR (int m = 0; m < STRIPS; m++) {
+    most[m][0] = most[m][1] = sink[head % ($g$ * $r$)];
+    total[m][0] = total[m][1] = lane % 4 == 0 ? 1 : 0;
+  }
+#endif
 
-  for (int key = 0; key < seen; key += KEYS) {
+  for (int key = begin, after; key < last; key = after) {
     const bool takes_part = row < queries && (!causal || key < row_at + 16 * STRIPS);
+    after = key + KEYS;
+#if $documents$
+    after = next(after);
+#endif
     float score[STRIPS][KEYS / 8][4] = {};
     wait_for_copies<0>();
     __syncthreads();
     copy_tile<element, KEYS, WIDTH, THREADS>(some_v, v + (long)key * $step_v_k$, $step_v_k$,
                                              keys - key, $e$);
     end_copies();
-    if (key == 0) mine.keep();
+    if (key == begin) mine.keep();
     if (takes_part) add_product(score, mine, some_k);
     wait_for_copies<0>();
     __syncthreads();
-    if (key + KEYS < seen)
-      copy_tile<element, KEYS, DEPTH, THREADS>(some_k, k + (long)(key + KEYS) * $step_k_k$,
-                                               $step_k_k$, keys - key - KEYS, $d$);
+    if (after < last)
+      copy_tile<element, KEYS, DEPTH, THREADS>(some_k, k + (long)after * $step_k_k$, $step_k_k$,
+                                               keys - after, $d$);
     end_copies();
     if (!takes_part) continue;
+#if $window$
+    const bool cut = true;
+#else
     const bool cut = key + KEYS > keys || (causal && key + KEYS > row_at + 1);
+#endif
     UNROLL_FOR (int m = 0; m < STRIPS; m++) {
       UNROLL_FOR (int h = 0; h < 2; h++) {
+#if $softcap$ || $biased$ || $sinks$
+        UNROLL_FOR (int n = 0; n < KEYS / 8; n++) {
+          UNROLL_FOR (int i = 2 * h; i < 2 * h + 2; i++) {
+            score[m][n][i] *= FACTOR;
+#if $softcap$
+            score[m][n][i] = $softcap$ * tanhf(score[m][n][i] / $softcap$);
+#endif
+#if $biased$
+            const int query = row + 16 * m + 8 * h + lane / 4,
+                      at = key + 8 * n + lane % 4 * 2 + i % 2;
+            if (query < queries && at < keys)
+              score[m][n][i] += bias[(long)query * $step_bias_q$ + at];
+#endif
+          }
+        }
+#endif
+#if $documents$
+        const int own = row + 16 * m + 8 * h + lane / 4;
+        UNROLL_FOR (int n = 0; n < KEYS / 8; n++) {
+          UNROLL_FOR (int i = 2 * h; i < 2 * h + 2; i++) {
+            const int at = key + 8 * n + lane % 4 * 2 + i % 2;
+            if (own < queries && at < keys && document[own] != key_document[at])
+              score[m][n][i] = SCALE < 0 ? INFINITY : -INFINITY;
+          }
+        }
+#endif
         if (cut) {
           const int before = row_at + 16 * m + 8 * h + lane / 4 + 1 - key;
+#if $window$
+          const int ahead = causal ? before : before - 1 + $window$;
+          const int visible = ahead < keys - key ? ahead : keys - key;
+          UNROLL_FOR (int n = 0; n < KEYS / 8; n++) {
+            UNROLL_FOR (int i = 2 * h; i < 2 * h + 2; i++)
+              if (8 * n + lane % 4 * 2 + i % 2 < before - $window$)
+                score[m][n][i] = SCALE < 0 ? INFINITY : -INFINITY;
+          }
+#else
           const int visible = causal && before < keys - key ? before : keys - key;
+#endif
           UNROLL_FOR (int n = 0; n < KEYS / 8; n++) {
             UNROLL_FOR (int i = 2 * h; i < 2 * h + 2; i++)
               if (8 * n + lane % 4 * 2 + i % 2 >= visible)
@@ -79,13 +170,22 @@ __global__ void $name$($type_q$ *__restrict__ out, float *__restrict__ lse,
         }
         more = fmaxf(more, __shfl_xor_sync(0xffffffffu, more, 1));
         more = fmaxf(more, __shfl_xor_sync(0xffffffffu, more, 2));
+#if $softcap$ || $biased$ || $sinks$
+        const float base = more == -INFINITY ? 0 : more;
+        const float less = quick_exp2((most[m][h] - base) * BITS);
+#else
         const float base = more == -INFINITY ? 0 : more * BITS;
         const float less = quick_exp2(most[m][h] * BITS - base);
+#endif
         most[m][h] = more;
         total[m][h] *= less;
         UNROLL_FOR (int n = 0; n < KEYS / 8; n++) {
           UNROLL_FOR (int i = 2 * h; i < 2 * h + 2; i++) {
+#if $softcap$ || $biased$ || $sinks$
+            score[m][n][i] = quick_exp2((score[m][n][i] - base) * BITS);
+#else
             score[m][n][i] = quick_exp2(score[m][n][i] * BITS - base);
+#endif
             total[m][h] += score[m][n][i];
           }
         }

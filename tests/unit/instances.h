@@ -24,6 +24,7 @@ struct instance {
   unsigned dims;
   bool keep;
   double scalar; /* 0: 0.75 */
+  double softcap;
   int64_t number[MAX_NUMBERS];
   enum type type;
   const char *custom;
@@ -53,6 +54,12 @@ struct instance {
   {                                                                                                \
     k, .in = {"1b"}, .dims = 1                                                                     \
   }
+
+/* The rules of attention with further inputs. */
+#define OF_ATTENTION(further)        "b(gr)q@d!,bgk!d!,bgk!e!," further "->b(gr)qe!,b(gr)q:f32"
+#define BACK                         "b(gr)q@e!,b(gr)qd!,bgk@d!,bgke!,b(gr)qe!,b(gr)q,"
+#define OF_ATTENTION_BACK(further)   BACK further "->b(gr)qd!,bgkd!,bgke!"
+#define OF_ATTENTION_BACK_BIAS(bias) BACK bias "->" bias ":f32"
 
 static const struct instance instances[] = {
     {OP_matmul, .in = {"ab", "bc"}, .equation = "mk,kn->mn"},
@@ -215,6 +222,35 @@ static const struct instance instances[] = {
      .out = {"a(bc)d2", "abd2", "abd2"}, .number = {1}},
     {OP_attention_back, .in = {"acd2", "acd2", "a1e2", "a1e2", "acd2", "acd"},
      .out = {"acd2", "a1e2", "a1e2"}},
+    {OP_attention, .in = {"a(bc)d2", "abd2", "abd3"}, .out = {"a(bc)d3", "a(bc)d"},
+     .number = {1, 2}, .softcap = 1.5},
+    {OP_attention, .in = {"acd2", "a1d2", "a1d2"}, .out = {"acd2", "acd"}, .number = {0, 2}},
+    {OP_attention, .in = {"a(bc)d2", "abe2", "abe3", "a(bc)de"}, .out = {"a(bc)d3", "a(bc)d"},
+     .number = {0, 0, 1}, .equation = OF_ATTENTION("b(gr)qk")},
+    {OP_attention, .in = {"a(bc)d2", "abd2", "abd3", "1(bc)dd"}, .out = {"a(bc)d3", "a(bc)d"},
+     .number = {1, 0, 1}, .equation = OF_ATTENTION("1(gr)qk")},
+    {OP_attention, .in = {"abd2", "abe2", "abe3", "a11e", "b"}, .out = {"abd3", "abd"},
+     .number = {0, 0, 1, 0, 1}, .equation = OF_ATTENTION("b 1 1 k,(gr)")},
+    {OP_attention, .in = {"a(bc)d2", "abd2", "abd3", "#ad", "#ad"}, .out = {"a(bc)d3", "a(bc)d"},
+     .number = {1, 0, 0, 1}, .equation = OF_ATTENTION("bq,bk")},
+    {OP_attention, .in = {"a(bc)d2", "abe2", "abe3", "#ad", "#ae", "(bc)"},
+     .out = {"a(bc)d3", "a(bc)d"}, .number = {0, 3, 0, 1, 1}, .softcap = 2,
+     .equation = OF_ATTENTION("bq,bk,(gr)")},
+    {OP_attention_back, .in = {"a(bc)d3", "a(bc)d2", "abd2", "abd3", "a(bc)d3", "a(bc)d"},
+     .out = {"a(bc)d2", "abd2", "abd3"}, .number = {1, 2}, .softcap = 1.5},
+    {OP_attention_back, .in = {"acd2", "acd2", "a1d2", "a1d2", "acd2", "acd", "a1dd"},
+     .out = {"acd2", "a1d2", "a1d2"}, .number = {0, 2, 1}, .equation = OF_ATTENTION_BACK("b 1 qk")},
+    {OP_attention_back,
+     .in = {"a(bc)d3", "a(bc)d2", "abe2", "abe3", "a(bc)d3", "a(bc)d", "#ad", "#ae"},
+     .out = {"a(bc)d2", "abe2", "abe3"}, .number = {0, 0, 0, 1},
+     .equation = OF_ATTENTION_BACK("bq,bk")},
+    {OP_attention_back_bias,
+     .in = {"a(bc)d3", "a(bc)d2", "abe2", "abe3", "a(bc)d3", "a(bc)d", "a(bc)de"}},
+    {OP_attention_back_bias,
+     .in = {"a(bc)d3", "a(bc)d2", "abd2", "abd3", "a(bc)d3", "a(bc)d", "1(bc)dd"}, .number = {1, 2},
+     .softcap = 1.5, .equation = OF_ATTENTION_BACK_BIAS("1(gr)qk")},
+    {OP_attention_back_bias, .in = {"abd3", "abd2", "abe2", "abe3", "abd3", "abd", "a11e"},
+     .equation = OF_ATTENTION_BACK_BIAS("b 1 1 k")},
     {OP_conv2d, .in = {"ab33", "cb22"}, .out = {"ac42"}, .number = {1, 1, 1, 0, 1, 1}},
     {OP_conv2d, .in = {"a(bc)33", "(bd)c22"}, .out = {"a(bd)42"}, .number = {1, 1, 1, 0, 1, 1}},
     {OP_conv2d, .in = {"ab57", "b122"}, .out = {"ab34"}, .number = {2, 2, 1, 1, 2, 2}},
@@ -282,6 +318,7 @@ static struct op op_of_instance(const struct instance *instance, const int64_t *
                   .dims = instance->dims,
                   .keep = instance->keep,
                   .scalar = instance->scalar != 0 ? instance->scalar : 0.75,
+                  .softcap = instance->softcap,
                   .type = instance->type,
                   .module = NONE,
                   .line = 1};
@@ -340,6 +377,9 @@ static int64_t index_bound(const struct op *op)
     return first.size[0];
   case OP_embedding_back:
     return made.size[0];
+  case OP_attention:
+  case OP_attention_back:
+    return 2; /* numbers of documents */
   default:
     return 0;
   }

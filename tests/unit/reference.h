@@ -839,12 +839,33 @@ static bool run_argmax(const struct op *op, const struct array *in, struct array
    keys, and the widths of keys and values. */
 struct heads {
   int64_t b, g, r, q, k, d, e, first_q, first_k;
+  const struct array *bias, *document, *key_document, *sink; /* its options, or NULL */
 };
 
-static bool heads_of(struct shape q, struct shape k, struct shape v, const struct op *op,
-                     struct heads *h)
+static bool is_broadcast_to(struct shape s, struct shape whole)
 {
-  (void)op;
+  for (int d = 0; d < whole.ndim; d++)
+    if (s.size[d] != 1 && s.size[d] != whole.size[d]) return false;
+  return s.ndim == whole.ndim;
+}
+
+/* Finds the further inputs; false if they do not fit. */
+static bool options_of(const struct op *op, const struct array *further, struct heads *h)
+{
+  struct shape scores = {4, {h->b, h->g * h->r, h->q, h->k}}, sinks = {1, {h->g * h->r}};
+  struct shape queries = {2, {h->b, h->q}}, keys = {2, {h->b, h->k}};
+  bool of_bias = op->kind == OP_attention_back_bias;
+  if (of_bias || number_of(op, "biased")) h->bias = further++;
+  if (!of_bias && number_of(op, "documents")) h->document = further++, h->key_document = further++;
+  if (op->kind == OP_attention && number_of(op, "sinks")) h->sink = further++;
+  return (!h->bias || is_broadcast_to(h->bias->shape, scores)) &&
+         (!h->document ||
+          (same_shape(h->document->shape, queries) && same_shape(h->key_document->shape, keys))) &&
+         (!h->sink || same_shape(h->sink->shape, sinks));
+}
+
+static bool heads_of(struct shape q, struct shape k, struct shape v, struct heads *h)
+{
   if (q.ndim != 4 || k.ndim != 4 || v.ndim != 4) return false;
   *h = (struct heads){.b = q.size[0],
                       .g = k.size[1],
@@ -868,22 +889,31 @@ static double *to4(struct array t, int64_t a, int64_t b, int64_t c, int64_t d)
   return &t.at[place_in_array(t.shape, (int64_t[]){a, b, c, d})];
 }
 
-/* The scaled product of query i and key j; minus infinity where the query may not see the key. */
+/* The score of query i and key j; minus infinity where the query may not see the key. */
 static double score(const struct op *op, const struct heads *h, struct array q, struct array k,
                     int64_t b, int64_t head, int64_t i, int64_t j)
 {
-  if (number_of(op, "causal") && j + h->first_k > i + h->first_q) return -INFINITY;
+  int64_t ahead = j + h->first_k - i - h->first_q, window = number_of(op, "window");
+  if (number_of(op, "causal") && ahead > 0) return -INFINITY;
+  if (window && (ahead <= -window || ahead >= window)) return -INFINITY;
+  if (h->document && h->document->at[b * h->q + i] != h->key_document->at[b * h->k + j])
+    return -INFINITY;
   double sum = 0;
   for (int64_t d = 0; d < h->d; d++) sum += at4(q, b, head, i, d) * at4(k, b, head / h->r, j, d);
-  return op->scalar * sum;
+  sum *= op->scalar;
+  if (op->softcap != 0) sum = op->softcap * tanh(sum / op->softcap);
+  if (!h->bias) return sum;
+  const int64_t *size = h->bias->shape.size;
+  return sum + at4(*h->bias, size[0] == 1 ? 0 : b, size[1] == 1 ? 0 : head, size[2] == 1 ? 0 : i,
+                   size[3] == 1 ? 0 : j);
 }
 
 static void attend(const struct op *op, const struct heads *h, const struct array *in,
                    struct array *out, int64_t b, int64_t head, int64_t i)
 {
-  double sum = 0;
+  double sum = h->sink ? exp(h->sink->at[head]) : 0;
   for (int64_t j = 0; j < h->k; j++) sum += exp(score(op, h, in[0], in[1], b, head, i, j));
-  for (int64_t j = 0; j < h->k; j++) {
+  for (int64_t j = 0; sum > 0 && j < h->k; j++) {
     double weight = exp(score(op, h, in[0], in[1], b, head, i, j)) / sum;
     for (int64_t e = 0; e < h->e; e++)
       *to4(out[0], b, head, i, e) += weight * at4(in[2], b, head / h->r, j, e);
@@ -895,7 +925,8 @@ static bool run_attention(const struct op *op, const struct array *in, struct ar
                           const struct places *at)
 {
   struct heads h;
-  if (!heads_of(in[0].shape, in[1].shape, in[2].shape, op, &h)) return false;
+  if (!heads_of(in[0].shape, in[1].shape, in[2].shape, &h)) return false;
+  if (!options_of(op, in + 3, &h)) return false;
   h.first_q = at->in[0].first[2];
   h.first_k = at->in[1].first[2];
   struct shape made = {4, {h.b, h.g * h.r, h.q, h.e}}, sums = {3, {h.b, h.g * h.r, h.q}};
@@ -951,16 +982,27 @@ static void attend_back(const struct op *op, const struct heads *h, const struct
 {
   double log_sum = in[5].at[place_in_array(in[5].shape, (int64_t[]){b, head, i})], along = 0;
   int64_t group = head / h->r;
+  bool of_bias = op->kind == OP_attention_back_bias;
   for (int64_t e = 0; e < h->e; e++) along += at4(in[0], b, head, i, e) * at4(in[4], b, head, i, e);
-  for (int64_t j = 0; j < h->k; j++) {
+  for (int64_t j = 0; log_sum > -INFINITY && j < h->k; j++) {
     double w = exp(score(op, h, in[1], in[2], b, head, i, j) - log_sum), slope = -along;
     for (int64_t e = 0; e < h->e; e++) {
       slope += at4(in[0], b, head, i, e) * at4(in[3], b, group, j, e);
-      *to4(out[2], b, group, j, e) += w * at4(in[0], b, head, i, e);
+      if (!of_bias) *to4(out[2], b, group, j, e) += w * at4(in[0], b, head, i, e);
     }
+    if (of_bias) {
+      const int64_t *size = out[0].shape.size;
+      *to4(out[0], size[0] == 1 ? 0 : b, size[1] == 1 ? 0 : head, size[2] == 1 ? 0 : i, j) +=
+          w * slope;
+      continue;
+    }
+    double sum = 0, steep = 1;
+    for (int64_t d = 0; d < h->d; d++)
+      sum += at4(in[1], b, head, i, d) * at4(in[2], b, group, j, d);
+    if (op->softcap != 0) steep = 1 - pow(tanh(op->scalar * sum / op->softcap), 2);
     for (int64_t d = 0; d < h->d; d++) {
-      *to4(out[0], b, head, i, d) += op->scalar * w * slope * at4(in[2], b, group, j, d);
-      *to4(out[1], b, group, j, d) += op->scalar * w * slope * at4(in[1], b, head, i, d);
+      *to4(out[0], b, head, i, d) += op->scalar * w * slope * steep * at4(in[2], b, group, j, d);
+      *to4(out[1], b, group, j, d) += op->scalar * w * slope * steep * at4(in[1], b, head, i, d);
     }
   }
 }
@@ -969,15 +1011,16 @@ static bool run_attention_back(const struct op *op, const struct array *in, stru
                                const struct places *at)
 {
   struct heads h;
-  if (!heads_of(in[1].shape, in[2].shape, in[3].shape, op, &h)) return false;
+  if (!heads_of(in[1].shape, in[2].shape, in[3].shape, &h)) return false;
+  if (!options_of(op, in + 6, &h)) return false;
   h.first_q = at->in[1].first[2];
   h.first_k = at->in[2].first[2];
   struct shape made = {4, {h.b, h.g * h.r, h.q, h.e}}, sums = {3, {h.b, h.g * h.r, h.q}};
   if (!same_shape(in[0].shape, made) || !same_shape(in[4].shape, made) ||
       !same_shape(in[5].shape, sums))
     return false;
-  for (int i = 0; i < 3; i++)
-    if (!same_shape(out[i].shape, in[1 + i].shape)) return false;
+  for (int i = 0; i < op->nout; i++)
+    if (!same_shape(out[i].shape, in[op->nout == 1 ? 6 : 1 + i].shape)) return false;
   for (int64_t b = 0; b < h.b; b++)
     for (int64_t head = 0; head < h.g * h.r; head++)
       for (int64_t i = 0; i < h.q; i++) attend_back(op, &h, in, out, b, head, i);
@@ -1261,6 +1304,7 @@ static reference *reference_of(enum op_kind kind)
   case OP_attention:
     return run_attention;
   case OP_attention_back:
+  case OP_attention_back_bias:
     return run_attention_back;
   case OP_cached_attention:
     return run_cached_attention;

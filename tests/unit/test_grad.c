@@ -207,6 +207,8 @@ static void one_rank(void)
   new_graph(1, (int[]){1});
 }
 
+#define OF_ATTENTION(further) "b(gr)q@d!,bgk!d!,bgk!e!," further "->b(gr)qe!,b(gr)q:f32"
+
 struct trial {
   enum op_kind kind;
   const char *in[MAX_INPUTS];
@@ -215,6 +217,7 @@ struct trial {
   bool keep;
   int64_t number[MAX_NUMBERS];
   double scalar; /* or 0: then some number, unless it is `zero` */
+  double softcap;
   bool zero;
   const char *out; /* where it does not follow from the inputs */
 };
@@ -360,6 +363,28 @@ static const struct trial others[] = {
     {.kind = OP_attention, .in = {"1x4x3x2", "1x2x3x2", "1x2x3x3"}, .number = {0}},
     {.kind = OP_attention, .in = {"2x2x3x2", "2x2x3x2", "2x2x3x2"}, .number = {1}},
     {.kind = OP_attention, .in = {"1x2x2x3", "1x1x4x3", "1x1x4x2"}, .number = {0}},
+    {.kind = OP_attention,
+     .in = {"1x2x4x2", "1x2x4x2", "1x2x4x3"},
+     .number = {1, 2},
+     .softcap = 1.5},
+    {.kind = OP_attention, .in = {"1x2x3x2", "1x1x4x2", "1x1x4x2"}, .number = {0, 2}},
+    {.kind = OP_attention,
+     .in = {"2x2x3x2", "2x1x4x2", "2x1x4x2", "2x2x3x4"},
+     .number = {0, 0, 1},
+     .softcap = 2,
+     .equation = OF_ATTENTION("b(gr)qk")},
+    {.kind = OP_attention,
+     .in = {"2x2x3x2", "2x2x3x2", "2x2x3x2", "1x2x3x3", "2"},
+     .number = {1, 2, 1, 0, 1},
+     .equation = OF_ATTENTION("1(gr)qk,(gr)")},
+    {.kind = OP_attention,
+     .in = {"2x2x3x2", "2x2x4x2", "2x2x4x2", "2x1x1x4"},
+     .number = {0, 0, 1},
+     .equation = OF_ATTENTION("b 1 1 k")},
+    {.kind = OP_attention,
+     .in = {"2x2x4x2", "2x1x4x2", "2x1x4x2", "i2:2x4", "i2:2x4", "2"},
+     .number = {1, 0, 0, 1, 1},
+     .equation = OF_ATTENTION("bq,bk,(gr)")},
     {.kind = OP_conv2d,
      .in = {"1x2x3x4", "3x2x2x3"},
      .number = {1, 1, 0, 0, 1, 1},
@@ -398,6 +423,7 @@ static void try_row(const void *with)
                   .dims = t->dims,
                   .keep = t->keep,
                   .scalar = t->scalar != 0 || t->zero ? t->scalar : 0.75,
+                  .softcap = t->softcap,
                   .module = NONE,
                   .line = 1};
   memcpy(op.number, t->number, sizeof op.number);
@@ -439,7 +465,7 @@ static int run_with_shape(const struct trial *row, const struct trial *shape)
 static void test_every_row(void **state)
 {
   (void)state;
-  static const struct trial as_it_is[] = {{.in = {"", "", "", ""}}};
+  static const struct trial as_it_is[] = {{.in = {"", "", "", "", "", "", "", ""}}};
   static const struct trials all[] = {TRIALS(unary, unary_shape), TRIALS(binary, binary_shape),
                                       TRIALS(reduction, reduction_shape), TRIALS(others, as_it_is)};
   /* These have tests of their own below. */

@@ -178,7 +178,10 @@ static void put_attention(const struct op *op, struct array *in)
   struct places none = {0};
   in[4] = zeros(in[4].shape);
   in[5] = zeros(in[5].shape);
-  must(run_attention(&forward, in + 1, in + 4, &none), "attention does not fit");
+  struct array given[MAX_INPUTS] = {in[1], in[2], in[3]};
+  for (int i = 6; i < op->nin; i++) given[i - 3] = in[i];
+  if (op->kind == OP_attention_back_bias) forward.number[2] = 1; /* biased */
+  must(run_attention(&forward, given, in + 4, &none), "attention does not fit");
 }
 
 /* Puts the operation's values where a random combination of choices has them. */
@@ -214,7 +217,7 @@ static void cut_queries(const struct op *op)
   static int others;
   struct letters l;
   struct choice list[MAX_CHOICES];
-  bool back = op->kind == OP_attention_back, cuts_keys = back && others++ % 2 == 0;
+  bool back = op->kind != OP_attention, cuts_keys = back && others++ % 2 == 0;
   op_letters(op, &l);
   int n = choices(op, &l, list), query = 0, key = 0, last = graph->mesh.ndim - 1;
   while (query < n && !choice_cuts(&list[query], back, 2)) query++;
@@ -261,7 +264,7 @@ static struct trial *add_trial(const struct op *op)
 /* Of every third operation all floating inputs are bfloat16; what it makes is float. */
 static void narrow_somehow(const struct op *op)
 {
-  bool attends = op->kind == OP_attention || op->kind == OP_attention_back;
+  bool attends = is_attention(op);
   if (attends || draw_below(3)) return;
   for (int i = 0; i < op->nin; i++)
     if (graph->value[op->in[i]].type == F32) graph->value[op->in[i]].type = BF16;
@@ -273,7 +276,7 @@ static void add_instance(const struct instance *instance, const int64_t *size)
   narrow_somehow(op);
   struct trial *t = add_trial(op);
   suitable_inputs(op, t->in);
-  if (op->kind == OP_attention_back) put_attention(op, t->in);
+  if (is_attention(op) && op->kind != OP_attention) put_attention(op, t->in);
   cut_somehow(op);
   lay_somehow(op);
 }
@@ -283,11 +286,10 @@ static void add_instance(const struct instance *instance, const int64_t *size)
    the scores' operands are rounded too, and their sums stand in an exponent. */
 static void narrow_attention_of(const struct op *op)
 {
-  bool back = op->kind == OP_attention_back;
-  for (int i = 0; i < op->nin; i++)
-    if (!back || i < 5) graph->value[op->in[i]].type = BF16;
+  bool back = op->kind != OP_attention, of_bias = op->kind == OP_attention_back_bias;
+  for (int i = 0; i < (back ? 5 : 3); i++) graph->value[op->in[i]].type = BF16;
   for (int k = 0; k < op->nout; k++)
-    if (back || k == 0) graph->value[op->out + k].type = BF16;
+    if (!of_bias && (back || k == 0)) graph->value[op->out + k].type = BF16;
 }
 
 static void add_narrow_attention(int which, bool tf32, void (*cut_it)(const struct op *op))
@@ -295,13 +297,14 @@ static void add_narrow_attention(int which, bool tf32, void (*cut_it)(const stru
   const struct instance *instance = &narrow_attention[which].instance;
   const struct op *op = instantiate(instance, narrow_attention[which].size);
   struct trial *t = add_trial(op);
-  bool back = op->kind == OP_attention_back;
+  bool back = op->kind != OP_attention;
   t->tf32 = tf32;
   t->rounding = tf32 ? 0x1p-8 : 0x1p-7;
   if (!tf32) narrow_attention_of(op);
   suitable_inputs(op, t->in);
   for (int i = 0; i < op->nin && !tf32; i++)
-    for (int64_t n = 0; n < elements(t->in[i].shape); n++) narrow(&t->in[i].at[n]);
+    for (int64_t n = 0; n < elements(t->in[i].shape); n++)
+      if (graph->value[op->in[i]].type == BF16) narrow(&t->in[i].at[n]);
   if (back) put_attention(op, t->in);
   cut_it(op);
   lay_somehow(op);
