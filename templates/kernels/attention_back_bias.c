@@ -35,8 +35,8 @@ static void $name$_add(float *restrict dbias, const $type_q$ *restrict dout,
 #else
   const long begin = 0, end = last;
 #endif
-  float turned[DEPTH][QUERIES], turned_dout[WIDTH][QUERIES], some_k[KEYS][DEPTH];
-  float some_v[KEYS][WIDTH], score[KEYS][QUERIES], slope[KEYS][QUERIES];
+  float turned[DEPTH][QUERIES], turned_dout[WIDTH][QUERIES], some_k[KEYS][DEPTH] = {{0}};
+  float some_v[KEYS][WIDTH] = {{0}}, score[KEYS][QUERIES], slope[KEYS][QUERIES];
   float log_sum[QUERIES], mean[QUERIES];
   $name$_turn(turned, q, $step_q_q$, here, DEPTH, $s$);
   $name$_turn(turned_dout, dout, $step_dout_q$, here, WIDTH, 1);

@@ -43,12 +43,24 @@ local function seen_by_place(q, k, how)
   return both(sees, raw.gt(ahead, -how.window))
 end
 
--- Attention with its scores in memory: for options that the kernel of `attention` does not support.
--- how: {mask =, scale =, causal =, window =, softcap =, dropout =}.
+-- The keys in a query's document: [b, 1, q, k], or with a further dimension for groups; or nil: all.
+local function seen_in_documents(documents, in_groups)
+  if not documents then return nil end
+  local s, t = core.shape(documents[1]), core.shape(documents[2])
+  local of_queries, of_keys = {s[1], 1, s[2], 1}, {t[1], 1, 1, t[2]}
+  if in_groups then
+    table.insert(of_queries, 2, 1)
+    table.insert(of_keys, 2, 1)
+  end
+  return raw.eq(view(documents[1], of_queries), view(documents[2], of_keys))
+end
+
+-- Attention with its scores in memory: for dropout, which the kernel of `attention` does not have.
+-- how: {mask =, scale =, causal =, window =, softcap =, dropout =, documents =}.
 local function attention_of_scores(q, k, v, how)
   local heads, groups, shape, mask = core.shape(q)[2], core.shape(k)[2], core.shape(q), how.mask
   local in_groups = groups < heads
-  local sees = seen_by_place(q, k, how)
+  local sees = both(seen_by_place(q, k, how), seen_in_documents(how.documents, groups < heads))
   if in_groups then q, mask = grouped(q, groups), mask and grouped_mask(mask, groups) end
   local r = in_groups and "r" or ""
   local scores = base.wide(base.product(q, k, string.format("bg%sqd,bgkd->bg%sqk", r, r)))
@@ -70,13 +82,81 @@ local function attention_of_scores(q, k, v, how)
   return view(y, shape)
 end
 
--- softmax(scale q k^T) v. causal: a query sees the keys up to its own position.
-local function whole_attention(q, k, v, causal, scale)
+-- The shape with dimensions of size 1 before it, up to four.
+local function four_dimensional(x)
+  local shape = core.shape(x)
+  while #shape < 4 do table.insert(shape, 1, 1) end
+  return view(x, shape)
+end
+
+-- A mask of truths that hides the same keys from all queries of a sequence, as numbers of documents:
+-- 1 for each query, and for the keys that are seen.
+local function as_documents(mask, q)
+  local m, s = core.shape(mask), core.shape(q)
+  if core.type(mask) ~= "bool" or #m ~= 4 or m[1] ~= s[1] or m[2] ~= 1 or m[3] ~= 1 then return nil end
+  local seen = raw.to(view(mask, {m[1], m[4]}), "int32")
+  return raw.full({s[1], s[3]}, 1), seen
+end
+
+-- What is added to the scores for a mask of truths or of numbers: [b or 1, heads or 1, q or 1, k].
+local function as_bias(mask, k)
+  if core.type(mask) == "bool" then mask = raw.where(mask, 0.0, -math.huge) end
+  local bias = four_dimensional(base.wide(mask))
+  local shape, keys = core.shape(bias), core.shape(k)[3]
+  if shape[4] == keys then return bias end
+  return raw.expand(bias, {shape[1], shape[2], shape[3], keys})
+end
+
+-- Adds a tensor and its part of the rule.
+local function append_to(inputs, rules, tensor, rule)
+  inputs[#inputs + 1], rules[#rules + 1] = tensor, rule
+end
+
+-- "b 1 q k" of a bias's shape.
+local function bias_rule(bias, q)
+  local b, s, rule = core.shape(bias), core.shape(q), {"b", "(gr)", "q", "k"}
+  for d = 1, 3 do
+    if b[d] ~= s[d] then rule[d] = "1" end
+  end
+  return table.concat(rule, " ")
+end
+
+-- The bias where a query and a key are in the same document.
+local function within_documents(bias, of_queries, of_keys)
+  local s, t = core.shape(of_queries), core.shape(of_keys)
+  local same = raw.eq(view(of_queries, {s[1], 1, s[2], 1}), view(of_keys, {t[1], 1, 1, t[2]}))
+  return raw.where(same, bias, -math.huge)
+end
+
+-- softmax(scale q k^T) v by one kernel. how: {mask =, scale =, causal =, window =, softcap =,
+-- documents = {of queries, of keys}, sinks =}.
+local function whole_attention(q, k, v, how)
   local s = core.shape(q)
   if core.type(q) ~= core.type(k) or core.type(q) ~= core.type(v) then
     q, k, v = base.wide(q), base.wide(k), base.wide(v)
   end
-  local y = append("attention", {q, k, v}, {scalar = scale, causal = causal and 1 or 0,
+  local inputs, rules, mask = {q, k, v}, {}, how.mask
+  local of_queries, of_keys
+  if how.documents then of_queries, of_keys = how.documents[1], how.documents[2] end
+  if mask ~= nil and not of_queries then
+    of_queries, of_keys = as_documents(mask, q)
+    if of_queries then mask = nil end
+  end
+  if mask ~= nil then
+    local bias = as_bias(mask, k)
+    if of_queries then bias, of_queries = within_documents(bias, of_queries, of_keys), nil end
+    append_to(inputs, rules, bias, bias_rule(bias, q))
+  end
+  if of_queries then
+    append_to(inputs, rules, of_queries, "bq")
+    append_to(inputs, rules, of_keys, "bk")
+  end
+  if how.sinks ~= nil then append_to(inputs, rules, base.wide(how.sinks), "(gr)") end
+  local further = table.concat(rules, ",")
+  local y = append("attention", inputs, {scalar = how.scale, causal = how.causal and 1 or 0,
+    window = how.window or 0, softcap = how.softcap or 0, biased = mask ~= nil and 1 or 0,
+    documents = of_queries and 1 or 0, sinks = how.sinks ~= nil and 1 or 0,
+    equation = #rules > 0 and string.format("b(gr)q@d!,bgk!d!,bgk!e!,%s->b(gr)qe!,b(gr)q:f32", further) or nil,
     shapes = {{s[1], s[2], s[3], core.shape(v)[4]}, {s[1], s[2], s[3]}}})
   return y
 end
@@ -123,15 +203,42 @@ local function flag(value, what)
   return value
 end
 
--- scaled_dot_product_attention(q, k, v, {is_causal =, attn_mask =, scale =, window =, softcap =}),
+-- The numbers of the documents of the queries and of the keys; one tensor stands for both.
+local function checked_documents(documents, q, k)
+  if documents == nil then return nil end
+  local pair = base.kind(documents) == "table" and documents or {documents, documents}
+  for i, x in ipairs{q, k} do
+    local d, s = pair[i], core.shape(x)
+    base.tensor(d, "documents")
+    local shape, kind = core.shape(d), core.type(d)
+    if #shape ~= 2 or shape[1] ~= s[1] or shape[2] ~= s[3] or (kind ~= "int32" and kind ~= "int64") then
+      misfit("documents are whole numbers of shape %s, one for each of the %s, not %s of shape %s",
+        shape_text{s[1], s[3]}, i == 1 and "queries" or "keys", kind, shape_text(shape))
+    end
+  end
+  return {raw.to(pair[1], "int32"), raw.to(pair[2], "int32")}
+end
+
+local function check_sinks(sinks, q)
+  base.need_floating(base.tensor(sinks, "the sinks"))
+  local shape, heads = core.shape(sinks), core.shape(q)[2]
+  if #shape ~= 1 or shape[1] ~= heads then
+    misfit("the sinks have a number for each of the %d heads, not the shape %s", heads, shape_text(shape))
+  end
+end
+
+-- scaled_dot_product_attention(q, k, v, {is_causal =, attn_mask =, scale =, window =, softcap =,
+-- documents =, sinks =}),
 -- each of shape [batch, heads, sequence, size]; keys and values may have fewer heads, each for a
 -- group of the queries' heads. attn_mask: true where a query sees a key, or what is added to the
 -- scores: -inf where it sees none. A query that sees no key at all gets zeros. window: a query sees
 -- the keys within that many positions, its own included; with is_causal, only the last so many.
--- softcap: scores become softcap * tanh(score / softcap). causal and mask are other names of
+-- softcap: scores become softcap * tanh(score / softcap). documents: whole numbers [batch, sequence],
+-- or one such for the queries and one for the keys; a query sees the keys with its own number. sinks:
+-- a score of each head that counts in the sum and has no value. causal and mask are other names of
 -- is_causal and attn_mask.
 method("scaled_dot_product_attention", function(query, key, value, attn_mask, dropout_p, is_causal, scale,
-    enable_gqa, causal, mask, window, softcap)
+    enable_gqa, causal, mask, window, softcap, documents, sinks)
   local q, k, v = query, key, value
   if mask ~= nil and attn_mask ~= nil then misfit("mask and attn_mask are the same") end
   if mask == nil then mask = attn_mask end
@@ -154,11 +261,14 @@ method("scaled_dot_product_attention", function(query, key, value, attn_mask, dr
   if window ~= nil then base.whole(window, "window", 1) end
   if softcap ~= nil and not (base.number_or(softcap, 0, "softcap") > 0) then misfit("softcap must be above 0") end
   local dropout = base.number_or(dropout_p, 0, "dropout_p")
-  if not mask and not window and not softcap and dropout == 0 then
-    return whole_attention(q, k, v, causal, scale)
+  if sinks ~= nil then
+    check_sinks(sinks, q)
+    if dropout ~= 0 then misfit("sinks do not go with dropout_p") end
   end
-  return attention_of_scores(q, k, v, {mask = mask, scale = scale, causal = causal, window = window,
-    softcap = softcap, dropout = dropout})
+  local how = {mask = mask, scale = scale, causal = causal, window = window, softcap = softcap, sinks = sinks,
+    dropout = dropout, documents = checked_documents(documents, q, k)}
+  if dropout == 0 then return whole_attention(q, k, v, how) end
+  return attention_of_scores(q, k, v, how)
 end)
 
 -- ----------------------------------------------------------------------------------------- rotary

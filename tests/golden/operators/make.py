@@ -261,7 +261,10 @@ def attention():
              mask=truths(4, 1, 5, 7))
     t["mask"][..., 3] = True
     turn = torch.rand(5, 4) * 6
-    fixed = dict(cos=turn.cos(), sin=turn.sin())
+    t.update(sinks=torch.randn(6), row_bias=torch.randn(4, 1, 1, 7), padding=truths(4, 1, 1, 7))
+    t["padding"][..., 2] = True
+    fixed = dict(cos=turn.cos(), sin=turn.sin(), documents=torch.randint(3, (4, 5)).sort(1)[0].int(),
+                 any_documents=torch.randint(2, (4, 5)).int())
 
     def attend(q, k, v, causal=False, mask=None, scale=None):
         k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], 1) for x in (k, v))
@@ -279,16 +282,22 @@ def attention():
         angle = torch.arange(n).double().view(-1, 1) / theta ** (torch.arange(0, size, 2).double() / size)
         return angle.cos(), angle.sin()
 
-    def attend_by_hand(q, k, v, scale=None, bias=None, softcap=None, window=None, causal=False):
+    def attend_by_hand(q, k, v, scale=None, bias=None, softcap=None, window=None, causal=False, documents=None,
+                       sinks=None):
         k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], 1) for x in (k, v))
         s = q @ k.transpose(-1, -2) * (scale or q.shape[-1] ** -0.5)
         s = softcap * (s / softcap).tanh() if softcap else s
         s = s if bias is None else s + bias
         ahead = torch.arange(k.shape[2]) - torch.arange(q.shape[2]).view(-1, 1)
         seen = (ahead > -window if window else ahead == ahead) & (ahead <= 0 if causal else ahead < (window or 1000))
-        return s.masked_fill(~seen, -math.inf).softmax(-1) @ v
+        if documents is not None:
+            seen = seen & (documents[:, None, :, None] == documents[:, None, None, :])
+        s = s.masked_fill(~seen, -math.inf)
+        if sinks is not None:
+            s = torch.cat((s, sinks.view(1, -1, 1, 1).expand(*s.shape[:3], 1)), -1)
+        return s.softmax(-1)[..., :k.shape[2]] @ v
 
-    def f(q, k, v, few_k, few_v, bias, mask, cos, sin):
+    def f(q, k, v, few_k, few_v, bias, mask, sinks, row_bias, padding, cos, sin, documents, any_documents):
         turn = [x.to(q.dtype) for x in table(5, 8, 500)]
         return dict(
             plain=attend(q, k, v), causal=attend(q, k, v, True), scaled=attend(k, q, v, scale=0.7),
@@ -299,7 +308,13 @@ def attention():
             table_sin=table(9, 6, 10000)[1], window=attend_by_hand(q, k, v, window=3, causal=True),
             window_around=attend_by_hand(q, few_k, few_v, window=2),
             softcap=attend_by_hand(q, k, v, softcap=2.5, causal=True), positional=attend(q, k, v, mask=bias, scale=0.25),
-            softcap_window=attend_by_hand(q, k, v, scale=0.5, bias=bias, window=2, softcap=4))
+            softcap_window=attend_by_hand(q, k, v, scale=0.5, bias=bias, window=2, softcap=4),
+            documents=attend_by_hand(q, k, v, causal=True, documents=documents),
+            any_documents=attend_by_hand(q, k[:, :2], v[:, :2], documents=any_documents, softcap=3),
+            biased_documents=attend_by_hand(q, k, v, bias=bias, documents=documents),
+            sinks=attend_by_hand(q, k, v, causal=True, window=2, sinks=sinks),
+            sinks_documents=attend_by_hand(q, k, v, documents=any_documents, sinks=sinks, bias=bias),
+            row_bias=attend(q, few_k, few_v, mask=row_bias), padding=attend(q, few_k, few_v, mask=padding))
     return t, f, fixed
 
 
