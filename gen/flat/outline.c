@@ -198,7 +198,9 @@ static bool same_op(const struct op *a, const struct op *b)
     return false;
   if (!a->equation != !b->equation || (a->equation && strcmp(a->equation, b->equation)))
     return false;
-  if (a->scalar != b->scalar || a->softcap != b->softcap || a->dims != b->dims || a->keep != b->keep) return false;
+  if (a->scalar != b->scalar || a->softcap != b->softcap || a->dims != b->dims ||
+      a->keep != b->keep)
+    return false;
   if (a->group != b->group || a->exchange != b->exchange || a->reduction != b->reduction)
     return false;
   if (a->dim != b->dim || a->dim_to != b->dim_to || !same_layout(a->to, b->to)) return false;
