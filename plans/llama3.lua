@@ -15,6 +15,8 @@
 --                                                                with the simulated step of such GPUs
 --   tpgen plans/llama3.lua -o out/ -D tp=2 -D async_tp=true      what tp gathers and reduces travels in
 --                                                                pieces, beside the products
+--   tpgen plans/llama3.lua -o out/ -D documents=2                token 2 ends a document: no token sees
+--                                                                another document
 --   tpgen plans/llama3.lua -o out/ -D preset=8b -D tp=8          Llama 3.1's: 8b, 70b, 405b
 --   tpgen plans/llama3.lua -o out/ -D config=Llama-3.1-8B/config.json -D tp=8
 --   out/run.sh --weights Llama-3.1-8B --data text.txt --steps 100
@@ -71,6 +73,8 @@ local head_dim = whole("head_dim", math.tointeger(dim / n_heads) or dim / n_head
 local hidden, vocab, seq = whole("hidden"), whole("vocab"), whole("seq")
 local theta, eps, tied = setting("theta", 10000), setting("eps", 1e-5), flag("tied", false)
 local loss_parallel = flag("loss_parallel", true)
+local eos = setting("documents") -- the token that ends a document; nil: the text is one
+if eos then eos = whole("documents") end
 
 local p = parallel.open(of)
 local mesh, tp, dp, batch_size = p.mesh, p.tp, p.dp, p.batch
@@ -110,11 +114,11 @@ local Attention = nn.module("Attention", function(self)
     return x:unsqueeze(2):expand(-1, -1, tp // n_kv_heads, -1, -1):flatten(1, 2)
   end
 
-  function self:forward(x, cos, sin)
+  function self:forward(x, cos, sin, documents)
     local q, k, v = heads(self.wq(x)), heads(self.wk(x)), heads(self.wv(x))
     q, k = q:rotary(cos, sin), k:rotary(cos, sin)
     if several then k, v = repeated(k), repeated(v) end
-    local y = F.scaled_dot_product_attention(q, k, v, {causal = true})
+    local y = F.scaled_dot_product_attention(q, k, v, {causal = true, documents = documents})
     return self.wo(y:transpose(1, 2):flatten(2))
   end
 end)
@@ -135,8 +139,8 @@ local Layer = nn.module("Layer", function(self)
   self.ffn_norm = nn.RMSNorm(dim, {eps = eps})
   self.feed_forward = FeedForward()
 
-  function self:forward(x, cos, sin)
-    x = x + self.attention(self.attention_norm(x), cos, sin)
+  function self:forward(x, cos, sin, documents)
+    x = x + self.attention(self.attention_norm(x), cos, sin, documents)
     return x + self.feed_forward(self.ffn_norm(x))
   end
 end)
@@ -156,8 +160,12 @@ local Llama = nn.module("Llama", function(self)
 
   function self:forward(tokens)
     local cos, sin = F.rotary_tables(seq, head_dim, theta, known.scaling)
-    local x = self.tok_embeddings(tokens)
-    for _, layer in ipairs(self.layers) do x = layer(x, cos, sin) end
+    local x, documents, places = self.tok_embeddings(tokens)
+    if eos then -- positions begin anew in each document
+      documents, places = tokens:documents()
+      cos, sin = F.embedding(places, cos):unsqueeze(1), F.embedding(places, sin):unsqueeze(1)
+    end
+    for _, layer in ipairs(self.layers) do x = layer(x, cos, sin, documents) end
     x = self.norm(x)
     if tied then return self.output(x, self.tok_embeddings.weight) end
     return self.output(x)
@@ -188,8 +196,8 @@ local model = parallelize(Llama(), mesh.tp, {
   ["layers.*"] = {
     attention_norm = SequenceParallel(),
     attention = PrepareModuleInput{
-      input_layouts = {Shard(1), false, false},
-      desired_input_layouts = {Replicate(), false, false},
+      input_layouts = {Shard(1), false, false, eos and false},
+      desired_input_layouts = {Replicate(), false, false, eos and false},
     },
     ["attention.wq"] = Colwise{output_layouts = queries},
     ["attention.wk"] = Colwise{output_layouts = keys},
@@ -221,8 +229,8 @@ p.shard(model, model.tok_embeddings, model.layers, {model.norm, model.output})
 return train(training.options(of, p, {
   model = model,
   batch = p.distribute{
-    input = tokens(vocab){batch_size, seq},
-    target = tokens(vocab, 1){batch_size, seq},
+    input = tokens(vocab, {documents = eos}){batch_size, seq},
+    target = tokens(vocab, {shift = 1, documents = eos}){batch_size, seq},
   },
   loss = training.next_token_loss,
   -- What a Hugging Face model's files call the weights.

@@ -106,6 +106,9 @@ static struct range range_of_made(const struct op *op, const struct range *in)
     return op->scalar == floor(op->scalar) && fabs(op->scalar) < INT32_MAX
                ? between((int64_t)op->scalar, (int64_t)op->scalar)
                : unknown;
+  case OP_documents: /* each number is below the number of tokens */
+    return between(0,
+                   graph->value[op->in[0]].shape.size[graph->value[op->in[0]].shape.ndim - 1] - 1);
   case OP_index:
     return between(0, graph->value[op->out].shape.size[0] - 1);
   case OP_argsort:

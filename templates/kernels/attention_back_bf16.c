@@ -68,7 +68,8 @@ static void $name$_add(float (*restrict sum_k)[$d$], float (*restrict sum_v)[$e$
 #if $softcap$
   float steep[QUERIES][KEYS]; // the slopes of the bounded scores
 #endif
-  bf16_pair some_q[QUERIES][PAIRS_Q], some_dout[QUERIES][PAIRS_V], weight[QUERIES / 2][KEYS];
+  bf16_pair some_q[QUERIES][PAIRS_Q], some_dout[QUERIES][PAIRS_V];
+  bf16_pair weight[QUERIES / 2][KEYS] = {{0}};
   bf16_pair below_q[QUERIES / 2][DEPTH], below_dout[QUERIES / 2][WIDTH];
   const struct $name$_sums by = $name$_sums_of(lse, dout, out, here);
   pair_along(some_q[0], QUERIES, q, $step_q_q$, here, DEPTH);

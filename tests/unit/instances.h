@@ -207,6 +207,8 @@ static const struct instance instances[] = {
     {OP_argsort, .in = {"ab"}, .dims = 1},
     {OP_argsort, .in = {"ab"}, .dims = 2, .number = {1}},
     {OP_argmax, .in = {"ab"}, .dims = 1},
+    {OP_documents, .in = {"#ab"}, .dims = 2},
+    {OP_documents, .in = {"#cab"}, .dims = 2, .number = {1}},
     {OP_argmax, .in = {"abc"}, .dims = 2, .keep = true},
     {OP_attention, .in = {"a(bc)d2", "abe2", "abe3"}, .out = {"a(bc)d3", "a(bc)d"}},
     {OP_attention, .in = {"a(bc)d2", "abd2", "abd3"}, .out = {"a(bc)d3", "a(bc)d"}, .number = {1}},
@@ -377,6 +379,8 @@ static int64_t index_bound(const struct op *op)
     return first.size[0];
   case OP_embedding_back:
     return made.size[0];
+  case OP_documents:
+    return 3; /* tokens */
   case OP_attention:
   case OP_attention_back:
     return 2; /* numbers of documents */

@@ -812,6 +812,24 @@ static bool run_argsort(const struct op *op, const struct array *in, struct arra
 }
 
 /* Of the dimensions that vanish, seen as one. The first of equal ones. */
+/* The number of each token's document, and its place in it. */
+static bool run_documents(const struct op *op, const struct array *in, struct array *out,
+                          const struct places *at)
+{
+  (void)at;
+  int dim = named_dim(op);
+  int64_t size = in->shape.size[dim], after = 1;
+  for (int d = dim + 1; d < in->shape.ndim; d++) after *= in->shape.size[d];
+  if (!same_shape(in->shape, out[0].shape) || !same_shape(in->shape, out[1].shape)) return false;
+  for (int64_t i = 0, n = elements(in->shape); i < n; i++) {
+    int64_t j = i / after % size;
+    bool begins = j == 0 || in->at[i - after] == (double)number_of(op, "eos");
+    out[0].at[i] = j == 0 ? 0 : out[0].at[i - after] + begins;
+    out[1].at[i] = begins ? 0 : out[1].at[i - after] + 1;
+  }
+  return true;
+}
+
 static bool run_argmax(const struct op *op, const struct array *in, struct array *out,
                        const struct places *at)
 {
@@ -1301,6 +1319,8 @@ static reference *reference_of(enum op_kind kind)
     return run_argsort;
   case OP_argmax:
     return run_argmax;
+  case OP_documents:
+    return run_documents;
   case OP_attention:
     return run_attention;
   case OP_attention_back:

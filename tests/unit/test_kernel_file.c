@@ -38,6 +38,7 @@ static const struct {
     {{OP_argsort, .in = {"abc"}, .dims = 2, .number = {1}}, {1, 130, 3}},
     {{OP_argmax, .in = {"ab"}, .dims = 2}, {3, 700}},
     {{OP_argmax, .in = {"abc"}, .dims = 2}, {2, 5, 40}},
+    {{OP_documents, .in = {"#ab"}, .dims = 2, .number = {2}}, {3, 700}},
     {{OP_scatter_add, .in = {"cb", "#cb"}, .dims = 1, .out = {"ab"}}, {9, 40, 300}},
     {{OP_scatter, .in = {"ab", "#cb", "cb"}, .dims = 1}, {30, 11, 20}},
     {{OP_index_add, .in = {"cb", "#c"}, .dims = 1, .out = {"ab"}}, {9, 270, 600}},

@@ -271,6 +271,22 @@ method("scaled_dot_product_attention", function(query, key, value, attn_mask, dr
   return attention_of_scores(q, k, v, how)
 end)
 
+-- x:documents(eos): of tokens [batch, sequence] that are documents one behind the other, each ended by a
+-- token eos: the number of each token's document, counted from 0 in each row, and its place in it, for
+-- the option `documents` of attention and for its positions. Of tokens(words, {documents = eos}) eos is
+-- known.
+method("documents", function(input, eos)
+  base.tensor(input, "the tokens")
+  local kind, shape = core.type(input), core.shape(input)
+  if (kind ~= "int32" and kind ~= "int64") or #shape == 0 then
+    misfit("it takes tokens, whole numbers [batch, sequence], not %s of shape %s", kind, shape_text(shape))
+  end
+  if eos == nil then eos = base.end_of_documents(input) end
+  if eos == nil then misfit("say which token ends a document: x:documents(2)") end
+  base.whole(eos, "the token that ends a document", 0, (1 << 31) - 1)
+  return append("documents", {raw.to(input, "int32")}, {dims = {#shape - 1}, eos = eos})
+end)
+
 -- ----------------------------------------------------------------------------------------- rotary
 
 local PI = math.pi

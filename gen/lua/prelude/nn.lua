@@ -165,11 +165,25 @@ end
 
 -- tokens(words){batch, sequence}: tokens of the text or the file that the program is given, the
 -- next so many in every step; tokens(words, 1): each one token further, which is the target of a
--- language model. Their numbers are below `words`.
-function plan.tokens(words, shift)
+-- language model. Their numbers are below `words`. tokens(words, {shift = 1, documents = eos}): a
+-- token eos ends a document. x:documents() then knows it, and a target behind the end of a document,
+-- which is of the next one, becomes -100, which a loss leaves out.
+function plan.tokens(words, options)
   words = base.integer(words, "the number of words that tokens is given", 1, (1 << 31) - 1)
+  local shift, eos = options, nil
+  if base.kind(options) == "table" then
+    options = base.options_of(options, {"shift", "documents"})
+    shift, eos = options.shift, options.documents
+  end
   shift = base.integer(shift == nil and 0 or shift, "the shift that tokens is given", 0, 1 << 20)
-  return describe("tokens", "tokens", words + 0.0, shift + 0.0, {"int32"})
+  if eos ~= nil then eos = base.integer(eos, "the token that ends a document", 0, words - 1) end
+  local make = describe("tokens", "tokens", words + 0.0, shift + 0.0, {"int32"})
+  if eos == nil then return make end
+  return function(sizes)
+    local d = make(sizes)
+    if described[d] then described[d].eos = eos end
+    return d
+  end
 end
 
 -- present{batch}: a number for each sample of the batch: 1, or 0 for samples that the last batch of

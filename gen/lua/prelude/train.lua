@@ -28,6 +28,38 @@ local function check_tokens(name, d, first)
   return first or {name = name, n = n}
 end
 
+local ends = setmetatable({}, {__mode = "k"}) -- by tensor of tokens: the token that ends a document
+
+function base.end_of_documents(tensor) return ends[tensor] end
+
+local IGNORED = -100 -- what cross_entropy and nll_loss leave out
+
+-- Of tokens in documents, those that follow the end of a document are no target: they are of the next.
+local function within_documents(batch, tensors)
+  for name, description in pairs(batch) do
+    local d = base.described(description)
+    if d.eos then ends[tensors[name]] = d.eos end
+  end
+  local targets = {}
+  for name, description in pairs(batch) do
+    local d = base.described(description)
+    if d.eos and d.b > 0 then targets[name] = d end
+  end
+  for name, d in pairs(targets) do
+    local before
+    for other, description in pairs(batch) do
+      local e = base.described(description)
+      if e.init == "tokens" and e.b == d.b - 1 and base.same_shape(e.shape, d.shape) then before = other end
+    end
+    if not before then
+      fail("the batch's %s is of documents, shifted by %d: it needs tokens shifted by %d of the same shape, "
+        .. "to know where a document ends", name, d.b // 1 | 0, d.b // 1 - 1 | 0)
+    end
+    targets[name] = base.raw.where(base.raw.eq(tensors[before], d.eos), IGNORED, tensors[name])
+  end
+  for name, target in pairs(targets) do tensors[name] = target end
+end
+
 -- The inputs of a step as tensors, by name.
 local function take_batch(batch, who)
   local tensors, tokens = {}, nil
@@ -42,6 +74,7 @@ local function take_batch(batch, who)
     tensors[name] = core.add_batch(name, d.shape, d.init, d.a, d.b,
       base.placed_in_graph(d.placed), d.line, d.type)
   end
+  within_documents(batch, tensors)
   return core.forbid_absent(tensors, "the batch")
 end
 
