@@ -58,8 +58,8 @@ beside "$WORK/alone1.log" check_alone 1
 beside "$WORK/alone3.log" check_alone 3
 all_are_done
 cat "$WORK"/*.log
-refused "needs tokens shifted by 0" << 'END'
-return train{model = nn.Embedding(8, 8), batch = {input = tokens(8){2, 4}, target = tokens(8, {shift = 1, documents = 2}){2, 5}},
+refused "needs tokens shifted by 1" << 'END'
+return train{model = nn.Embedding(8, 8), batch = {input = tokens(8){2, 4}, target = tokens(8, {shift = 2, documents = 2}){2, 4}},
   loss = function(y, b) return F.cross_entropy(y:flatten(0, 1), b.target:flatten(0, 1)) end, optimizer = SGD{lr = 1}, steps = 1}
 END
 refused "say which token ends a document" << 'END'

@@ -3,6 +3,15 @@
 
 #include <string.h>
 
+/* Which part of the keys is in a query's window. */
+static double share_in_window(const struct op *op)
+{
+  double keys = (double)graph->value[op->in[op->kind == OP_attention ? 1 : 2]].shape.size[2];
+  double window = (double)number_of(op, "window");
+  double most = number_of(op, "causal") ? window : 2 * window - 1;
+  return window > 0 && most < keys ? most / keys : 1;
+}
+
 double flops_of(const struct op *op)
 {
   double all = 0;
@@ -19,6 +28,7 @@ double flops_of(const struct op *op)
     all += 2 * products;
     term += n;
   }
+  if (is_attention(op)) all *= share_in_window(op);
   return op->pieces ? all / op->pieces : all;
 }
 

@@ -182,7 +182,8 @@ int64_t copies_out_time(const struct op *op);
 /* ------------------------------------------------------------------------------------- flops.c */
 
 /* The floating-point operations of one operation, of all ranks together, by its row: two for each
-   product of two numbers. Attention counts as if nothing were masked. */
+   product of two numbers. Attention counts as if nothing were masked, but
+   for the keys beyond a window. */
 double flops_of(const struct op *op);
 /* The floating-point operations of the products of a step, of all ranks together: in training,
    three times those of the forward. */

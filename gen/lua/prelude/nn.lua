@@ -168,11 +168,11 @@ end
 -- language model. Their numbers are below `words`. tokens(words, {shift = 1, documents = eos}): a
 -- token eos ends a document. x:documents() then knows it, and a target behind the end of a document,
 -- which is of the next one, becomes -100, which a loss leaves out.
-function plan.tokens(words, options)
+function plan.tokens(words, shift)
   words = base.integer(words, "the number of words that tokens is given", 1, (1 << 31) - 1)
-  local shift, eos = options, nil
-  if base.kind(options) == "table" then
-    options = base.options_of(options, {"shift", "documents"})
+  local eos
+  if base.kind(shift) == "table" then
+    local options = base.options_of(shift, {"shift", "documents"})
     shift, eos = options.shift, options.documents
   end
   shift = base.integer(shift == nil and 0 or shift, "the shift that tokens is given", 0, 1 << 20)
