@@ -71,8 +71,8 @@ local function function_of(row)
 end
 
 -- Operators with a function of another name, which checks what the rule leaves open.
-local elsewhere = {attention = true, cached_attention = true, index_within = true, running = true}
-local elsewhere = {attention = true, index_within = true, running = true, documents = true}
+local elsewhere = {attention = true, cached_attention = true, documents = true, index_within = true,
+  running = true}
 
 for _, row in ipairs(core.rows()) do
   local takes_tensors = string.sub(row.rule, 1, 2) ~= "->"
