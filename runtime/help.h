@@ -59,7 +59,8 @@ static const char HELP[] =
     "  --top N          the answers have the N best tokens of each step, with logits (64)\n"
     "  --tokenizer FILE a tokenizer.json; else that of the weights' folder\n"
     "  --encode FILE    run nothing: write the tokens of these lines\n"
-    "\n"
+    "\n";
+static const char HELP_OF_RUNNING[] = // C11 compilers need not take longer strings
     "Telling\n"
     "  --log-every N    tell of every N-th step and of the last, not of each\n"
     "  --metrics FILE   one JSON object a line into FILE, of what the program has: step, loss,\n"

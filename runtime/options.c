@@ -348,5 +348,6 @@ bool options_read(struct options *o, int argc, char **argv, bool says)
 void options_help(void)
 {
   fputs(HELP, stdout);
+  fputs(HELP_OF_RUNNING, stdout);
   printf("\nThe plan's own last step is %d.\n", program.steps);
 }
