@@ -27,7 +27,7 @@ bool adapters_have(const char *name)
   bool is = false;
   for (int k = 0; k < KINDS; k++)
     is |= ends_with(name, PARTS[k][0]) || ends_with(name, PARTS[k][1]);
-  return program.adapter && is;
+  return program->adapter && is;
 }
 
 // ---- files -------------------------------------------------------------------------------------
@@ -36,7 +36,7 @@ bool adapters_have(const char *name)
 static bool same_scale(const char *path, struct failure *why)
 {
   json_error_t error;
-  json_t *file = json_load_file(path, 0, &error), *own = json_loads(program.adapter, 0, &error);
+  json_t *file = json_load_file(path, 0, &error), *own = json_loads(program->adapter, 0, &error);
   const double alpha = json_number_value(json_object_get(file, "lora_alpha"));
   const bool is_rs = json_is_true(json_object_get(file, "use_rslora"));
   const double own_alpha = json_number_value(json_object_get(own, "lora_alpha"));
@@ -54,7 +54,7 @@ bool adapters_find_file(const char *path, char *to, size_t room, struct failure 
 {
   char config[PATH_MAX];
   struct stat about;
-  if (!program.adapter)
+  if (!program->adapter)
     return failed(why, "%s: this program has no adapters: lora in its plan", path);
   if (stat(path, &about) != 0 || !S_ISDIR(about.st_mode)) {
     snprintf(to, room, "%s", path);
@@ -79,7 +79,7 @@ bool adapters_describe(const char *folder, const char *base, const char *token, 
 {
   char path[PATH_MAX], new_path[PATH_MAX];
   json_error_t error;
-  json_t *config = json_loads(program.adapter, 0, &error);
+  json_t *config = json_loads(program->adapter, 0, &error);
   if (base) json_object_set_new(config, "base_model_name_or_path", json_string(base));
   char *text = json_dumps(config, JSON_INDENT(2) | JSON_SORT_KEYS);
   json_decref(config);
@@ -110,9 +110,9 @@ struct adapted {
   bool is_turned;
 };
 
-static struct adapted *adapted;
-static size_t nadapted, nnumbers;
-static float *numbers; // of all A and B
+static OF_MODEL struct adapted *adapted;
+static OF_MODEL size_t nadapted, nnumbers;
+static OF_MODEL float *numbers; // of all A and B
 
 static const struct member *part_of(const struct members *members, const struct member *weight,
                                     const char *part)
@@ -127,15 +127,15 @@ static const struct member *part_of(const struct members *members, const struct 
 
 static size_t whole_elements(const struct member *m)
 {
-  const struct tensor *t = &program.tensors[m->row];
+  const struct tensor *t = &program->tensors[m->row];
   return (size_t)t->of[0] * (size_t)t->of[1];
 }
 
-// Whether the name is a line of program.turned.
+// Whether the name is a line of `turned` of the program.
 static bool is_turned(const char *name)
 {
   const size_t n = strlen(name);
-  for (const char *line = program.turned; line && *line; line += strcspn(line, "\n") + 1)
+  for (const char *line = program->turned; line && *line; line += strcspn(line, "\n") + 1)
     if (strncmp(line, name, n) == 0 && line[n] == '\n') return true;
   return false;
 }
@@ -151,8 +151,8 @@ static void find_adapted(const struct members *members)
                           .part_b = part_of(members, m, part[1]),
                           .is_turned = is_turned(m->name)};
     if (!one.part_a || !one.part_b) continue;
-    one.rank = program.tensors[one.part_a->row].of[0];
-    one.columns = program.tensors[m->row].of[1];
+    one.rank = program->tensors[one.part_a->row].of[0];
+    one.columns = program->tensors[m->row].of[1];
     adapted[nadapted++] = one;
     nnumbers += whole_elements(one.part_a) + whole_elements(one.part_b);
   }
@@ -163,7 +163,7 @@ static const float *copy_own(const struct member *m, float *to)
 {
   if (m->next) copy_own(m->next, to);
   struct slice slice = table_slice(m->row);
-  const size_t elements = rank.parts[m->row].saves ? slice_elements(&slice) : 0;
+  const size_t elements = rank->parts[m->row].saves ? slice_elements(&slice) : 0;
   for (size_t from = 0; from < elements;) {
     struct run run = slice_run(&slice, from, elements - from);
     target_get(to + run.first, table_memory(m) + from * sizeof *to, run.count * sizeof *to);
@@ -174,7 +174,7 @@ static const float *copy_own(const struct member *m, float *to)
 
 bool adapters_begin(const struct members *members, struct failure *why)
 {
-  if (!program.adapter) return true;
+  if (!program->adapter) return true;
   nadapted = nnumbers = 0;
   adapted = calloc(members->count + 1, sizeof *adapted);
   if (!adapted) return failed(why, "out of memory for adapters");
@@ -202,6 +202,7 @@ static void add_run(const struct adapted *one, size_t first, size_t count, float
 {
   const size_t low = (size_t)one->rank, columns = (size_t)one->columns;
   const size_t rows = whole_elements(one->weight) / columns, last = (first + count - 1) / columns;
+  const float scale = (float)program->adapter_scale; // OpenMP's threads see no model
 #ifdef _OPENMP
 #pragma omp parallel for
 #endif
@@ -210,7 +211,7 @@ static void add_run(const struct adapted *one, size_t first, size_t count, float
     const size_t end = (row + 1) * columns > first + count ? first + count : (row + 1) * columns;
     for (size_t k = 0; k < low; k++) {
       const float of_row = one->is_turned ? one->a[k * rows + row] : one->b[row * low + k];
-      const float factor = (float)program.adapter_scale * of_row;
+      const float factor = scale * of_row;
       const float *of_columns = one->is_turned ? one->b + k : one->a + k * columns;
       const size_t stride = one->is_turned ? low : 1;
       for (size_t i = begin; i < end; i++)

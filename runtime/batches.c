@@ -37,15 +37,15 @@ static struct {
 
 static bool has_present(void)
 {
-  for (int i = 0; i < program.ntensors; i++)
-    if (program.tensors[i].role == BATCH && program.tensors[i].init.how == PRESENT) return true;
+  for (int i = 0; i < program->ntensors; i++)
+    if (program->tensors[i].role == BATCH && program->tensors[i].init.how == PRESENT) return true;
   return false;
 }
 
 static bool ignores_labels(void)
 {
-  for (int i = 0; i < program.ntensors; i++)
-    if (program.tensors[i].role == BATCH && numbers_ignoring(i)) return true;
+  for (int i = 0; i < program->ntensors; i++)
+    if (program->tensors[i].role == BATCH && numbers_ignoring(i)) return true;
   return false;
 }
 
@@ -60,8 +60,9 @@ static bool decide_last(struct source *s, enum purpose purpose, struct failure *
 {
   struct order *o = &s->order;
   const unsigned long long left = o->samples % o->batch, samples = o->samples, batch = o->batch;
-  const bool smaller = purpose == VALIDATION ? takes_smaller() : program.last_batch == LAST_SMALLER;
-  const bool told = purpose == VALIDATION || !s->of_set || program.last_batch != LAST_UNTOLD;
+  const bool smaller =
+      purpose == VALIDATION ? takes_smaller() : program->last_batch == LAST_SMALLER;
+  const bool told = purpose == VALIDATION || !s->of_set || program->last_batch != LAST_UNTOLD;
   const char *path = s->files.all[0].path;
   o->drops = !smaller;
   if (left == 0) return true;
@@ -104,8 +105,8 @@ static bool order_samples(struct source *s, enum purpose purpose, uint64_t sampl
                   "be told apart",
                   s->files.all[0].path);
   if (purpose == TRAINING) {
-    s->order.shuffles = program.shuffles;
-    s->order.seed = program.shuffle;
+    s->order.shuffles = program->shuffles;
+    s->order.seed = program->shuffle;
     go_on(&s->order);
   }
   return decide_last(s, purpose, why);
@@ -113,8 +114,8 @@ static bool order_samples(struct source *s, enum purpose purpose, uint64_t sampl
 
 static uint64_t rows_of_tokens(void)
 {
-  for (int i = 0; i < program.ntensors; i++) {
-    const struct tensor *t = &program.tensors[i];
+  for (int i = 0; i < program->ntensors; i++) {
+    const struct tensor *t = &program->tensors[i];
     if (t->role == BATCH && t->init.how == TOKENS && t->ndim > 0) return (uint64_t)t->of[0];
   }
   return 0;
@@ -131,7 +132,7 @@ bool batches_open(enum purpose purpose, const char *const *told, const char *for
     return data_set_open(&s->set, &s->files, why) &&
            order_samples(s, purpose, s->set.samples, s->set.batch, why);
   if (!tokens_open(&s->tokens, &s->files, form, why)) return false;
-  const bool windows = purpose == VALIDATION || program.shuffles;
+  const bool windows = purpose == VALIDATION || program->shuffles;
   return !windows || order_samples(s, purpose, tokens_windows(&s->tokens), rows_of_tokens(), why);
 }
 
@@ -213,14 +214,14 @@ bool batches_check(enum purpose purpose, long first, long last, struct failure *
 // Writes 1 for a sample that exists, 0 for one that does not.
 static bool fill_present(uint64_t count, struct failure *why)
 {
-  for (int row = 0; row < program.ntensors; row++) {
-    const struct tensor *t = &program.tensors[row];
+  for (int row = 0; row < program->ntensors; row++) {
+    const struct tensor *t = &program->tensors[row];
     if (t->role != BATCH || t->init.how != PRESENT) continue;
-    const size_t here = (size_t)t->here[0], first = (size_t)rank.parts[row].first[0];
+    const size_t here = (size_t)t->here[0], first = (size_t)rank->parts[row].first[0];
     float *all = malloc((here + 1) * sizeof *all);
     if (!all) return failed(why, "out of memory");
     for (size_t i = 0; i < here; i++) all[i] = first + i < count ? 1 : 0;
-    target_put((char *)*program.memory + t->offset, all, here * sizeof *all);
+    target_put((char *)rank_memory + t->offset, all, here * sizeof *all);
     free(all);
   }
   return true;
@@ -256,7 +257,7 @@ bool batches_fill(enum purpose purpose, long i, long *weight, struct failure *wh
   held.is_known = true;
   held.purpose = purpose;
   held.of = of;
-  *weight = s->of_set && ignores_labels() ? labels : rank.id == 0 ? (long)of.count : 0;
+  *weight = s->of_set && ignores_labels() ? labels : rank->id == 0 ? (long)of.count : 0;
   return true;
 }
 

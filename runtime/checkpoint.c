@@ -100,7 +100,7 @@ static bool write_tensor(const struct save *s, size_t k, const struct member *m,
   const struct entry *e = &s->entries[k];
   struct checksum sum = {0};
   struct slice slice = table_slice(m->row);
-  size_t size = table_type(program.tensors[m->row].type).bytes, elements = slice_elements(&slice);
+  size_t size = table_type(program->tensors[m->row].type).bytes, elements = slice_elements(&slice);
   const char *memory = table_memory(m);
   for (size_t from = 0; from < elements;) {
     size_t count = STAGED_BYTES / size;
@@ -127,7 +127,7 @@ static bool write_part(const struct save *s, size_t i, void *stage, struct failu
   bool ok = true;
   for (size_t k = p->first; k < p->first + p->count; k++)
     for (const struct member *m = s->saved[k]; ok && m; m = m->next)
-      if (rank.parts[m->row].saves)
+      if (rank->parts[m->row].saves)
         ok = write_tensor(s, k, m, p->length + s->entries[k].begin, fd, path, stage, why);
   return finish(fd, ok, path, why);
 }
@@ -136,7 +136,7 @@ static bool has_some(const struct save *s, const struct part *p)
 {
   for (size_t k = p->first; k < p->first + p->count; k++)
     for (const struct member *m = s->saved[k]; m; m = m->next)
-      if (rank.parts[m->row].saves) return true;
+      if (rank->parts[m->row].saves) return true;
   return false;
 }
 

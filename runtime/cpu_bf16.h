@@ -24,6 +24,9 @@ struct bf16_product {
 #ifdef TPGEN_ONEDNN
 // Computes it and returns true; false if the parts below are faster or oneDNN does not support it.
 bool multiply_by_onednn(const struct bf16_product *p);
+
+// Releases all that the calls above keep, of this thread in a library.
+void forget_onednn(void);
 #endif
 
 // The number of columns of a bfloat16 result that are summed at a time.

@@ -3,9 +3,10 @@
 
 #include <math.h>
 #include <stdbool.h>
+#include "program.h"
 #include "target.h"
 
-static struct {
+static OF_MODEL struct {
   const struct made *made; // NULL: none
   int module;
   long at;

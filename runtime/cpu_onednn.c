@@ -29,8 +29,13 @@ struct method {
   struct method *next;
 };
 
-static dnnl_engine_t engine;
-static dnnl_stream_t stream;
+enum { SLOTS = 512 };
+
+// A library has them for each thread: a method holds the addresses of the product in work.
+static OF_MODEL dnnl_engine_t engine;
+static OF_MODEL dnnl_stream_t stream;
+static OF_MODEL struct method *known[SLOTS];
+static OF_MODEL enum { UNKNOWN, USED, UNUSED } use;
 
 // ---- where its versions 2 and 3 differ ----------------------------------------------------------
 
@@ -145,8 +150,6 @@ static void make_method(struct method *m)
 // NULL if there is none.
 static const struct method *method_for(struct kind kind)
 {
-  enum { SLOTS = 512 };
-  static struct method *known[SLOTS];
   uint64_t hash = 0;
   const int64_t *of = (const int64_t *)(const void *)&kind;
   for (size_t i = 0; i < sizeof kind / sizeof *of; i++)
@@ -174,14 +177,31 @@ static bool is_wanted(unsigned instructions)
 
 static bool is_used(void)
 {
-  static enum { UNKNOWN, USED, UNUSED } answer;
-  if (answer != UNKNOWN) return answer == USED;
-  answer = is_wanted(dnnl_cpu_isa_avx512_core_bf16) &&
-                   dnnl_engine_create(&engine, dnnl_cpu, 0) == dnnl_success &&
-                   dnnl_stream_create(&stream, engine, dnnl_stream_default_flags) == dnnl_success
-               ? USED
-               : UNUSED;
-  return answer == USED;
+  if (use != UNKNOWN) return use == USED;
+  use = is_wanted(dnnl_cpu_isa_avx512_core_bf16) &&
+                dnnl_engine_create(&engine, dnnl_cpu, 0) == dnnl_success &&
+                dnnl_stream_create(&stream, engine, dnnl_stream_default_flags) == dnnl_success
+            ? USED
+            : UNUSED;
+  return use == USED;
+}
+
+// Frees what this thread has.
+void forget_onednn(void)
+{
+  for (int i = 0; i < SLOTS; i++)
+    while (known[i]) {
+      struct method *m = known[i];
+      known[i] = m->next;
+      for (int n = 0; n < MATRICES; n++) dnnl_memory_destroy(m->memory[n]);
+      dnnl_primitive_destroy(m->primitive);
+      free(m);
+    }
+  dnnl_stream_destroy(stream);
+  dnnl_engine_destroy(engine);
+  stream = NULL;
+  engine = NULL;
+  use = UNKNOWN;
 }
 
 // `batch` of its products at once. A matrix that all of them share is stored once.
@@ -232,9 +252,9 @@ bool multiply_by_onednn(const struct bf16_product *p)
 // Threads may call it at the same time; all find the same answer.
 static bool multiplies_floats(void)
 {
-  enum { UNKNOWN, DOES, DOES_NOT };
-  static _Atomic int answer = UNKNOWN;
-  if (answer == UNKNOWN) answer = is_wanted(dnnl_cpu_isa_avx512_core) ? DOES : DOES_NOT;
+  enum { DOES = 1, DOES_NOT };
+  static _Atomic int answer; // 0: not known yet
+  if (!answer) answer = is_wanted(dnnl_cpu_isa_avx512_core) ? DOES : DOES_NOT;
   return answer == DOES;
 }
 
@@ -260,14 +280,19 @@ bool multiply_floats_by_onednn(char a_is, char b_is, float *c, int ldc, const fl
   enum { TERMS = 512, COLUMNS = 2048 };
   if (!is_quicker(a_is, lda, m, n, k) || !multiplies_floats()) return false;
   const int terms = at_a_time(k, TERMS), columns = at_a_time(n, COLUMNS);
-  dnnl_status_t status = dnnl_success;
   for (int j = 0; j < n; j += columns)
-    for (int done = 0; done < k && status == dnnl_success; done += terms)
-      status = dnnl_sgemm(a_is, b_is, m, n - j < columns ? n - j : columns,
-                          k - done < terms ? k - done : terms, 1,
-                          a + (a_is == 't' ? (long)done * lda : done), lda,
-                          b + (b_is == 't' ? (long)j * ldb + done : (long)done * ldb + j), ldb,
-                          add || done ? 1 : 0, c + j, ldc);
-  if (status != dnnl_success) fail_call(__FILE__, __LINE__, "dnnl_sgemm", dnnl_status2str(status));
+    for (int done = 0; done < k; done += terms) {
+      const int some = n - j < columns ? n - j : columns,
+                part = k - done < terms ? k - done : terms;
+      const float *from_a = a + (a_is == 't' ? (long)done * lda : done);
+      const float *from_b = b + (b_is == 't' ? (long)j * ldb + done : (long)done * ldb + j);
+      const float keep = add || done ? 1 : 0;
+      // This may be one of OpenMP's threads, which cannot report an error: BLAS has none.
+      if (dnnl_sgemm(a_is, b_is, m, some, part, 1, from_a, lda, from_b, ldb, keep, c + j, ldc) !=
+          dnnl_success)
+        cblas_sgemm(CblasRowMajor, a_is == 't' ? CblasTrans : CblasNoTrans,
+                    b_is == 't' ? CblasTrans : CblasNoTrans, m, some, part, 1, from_a, lda, from_b,
+                    ldb, keep, c + j, ldc);
+    }
   return true;
 }

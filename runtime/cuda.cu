@@ -1,31 +1,24 @@
 // The CUDA target: memory is a GPU's, ranks communicate by NCCL, and before that by MPI or over
-// TCP.
+// TCP. cuda_job.cu has the start and the end of a program.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "program.h"
-#include "target.h"
+#include "cuda_ranks.h"
 #include "cuda_steps.h"
-#include "rendezvous.h"
 #include "cuda_math.h"
-#ifdef TPGEN_MPI
-#include <mpi.h>
-#endif
 
 cudaStream_t stream;
 cudaEvent_t ready;
 
-enum { MEETING_SECONDS = 60 };
-
 static ncclComm_t everyone;
 static int groups_made;
 static bool one_stream; // the groups' streams are `stream`
-static struct meeting meeting;
-static bool have_met; // over TCP: `meeting` changes no more
+struct meeting meeting;
+bool have_met;
 #ifdef TPGEN_MPI
-static bool over_mpi; // the ranks use MPI, not TCP
+MPI_Comm over_mpi = MPI_COMM_NULL;
 #endif
 
 // ---- failing -----------------------------------------------------------------------------------
@@ -33,10 +26,10 @@ static bool over_mpi; // the ranks use MPI, not TCP
 // NCCL is watched from the creation of its communicators to their release.
 static bool communicating;
 
-static void abort_communicators()
+void cuda_abort()
 {
   __atomic_store_n(&communicating, false, __ATOMIC_RELEASE);
-  while (groups_made > 0) ncclCommAbort(*program.groups[--groups_made].comm);
+  while (groups_made > 0) ncclCommAbort(rank_communicators[--groups_made]);
   if (everyone) ncclCommAbort(everyone);
   everyone = NULL;
 }
@@ -60,95 +53,33 @@ bool target_trouble(struct failure *what)
     return true;
   }
   if (!__atomic_load_n(&communicating, __ATOMIC_ACQUIRE)) return false;
-  for (int i = 0; i < program.ngroups; i++)
-    if (is_broken(*program.groups[i].comm, what)) return true;
+  for (int i = 0; i < program->ngroups; i++)
+    if (is_broken(rank_communicators[i], what)) return true;
   return is_broken(everyone, what);
 }
 
 void target_abandon()
 {
-  if (__atomic_load_n(&communicating, __ATOMIC_ACQUIRE)) abort_communicators();
-}
-
-void fail_call(const char *file, int line, const char *call, const char *why)
-{
-  static bool failing;
-  const char *base = strrchr(file, '/');
-  fprintf(stderr, "rank %d: %s failed at %s:%d%s%s\n", rank.id, call, base ? base + 1 : file, line,
-          why ? ": " : "", why ? why : "");
-  fflush(NULL);
-  neighbours_hush();
-  if (!failing) {
-    failing = true;
-    abort_communicators();
-  }
-#ifdef TPGEN_MPI
-  if (over_mpi) MPI_Abort(MPI_COMM_WORLD, 1);
-#endif
-  _exit(1);
+  if (__atomic_load_n(&communicating, __ATOMIC_ACQUIRE)) cuda_abort();
 }
 
 // ---- meeting before there is NCCL --------------------------------------------------------------
 
 #ifdef TPGEN_MPI
 
-// MPI's default error handler ends the job, which is right at this stage.
-static bool start_mpi(struct identity *me, struct failure *why)
-{
-  int mpi_rank, mpi_size;
-  WAITING("MPI_Init", MPI_Init(NULL, NULL));
-  over_mpi = true;
-  MPI_Comm_rank(MPI_COMM_WORLD, &mpi_rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &mpi_size);
-  if (me->launcher && (me->rank != mpi_rank || me->size != mpi_size))
-    return failed(why,
-                  "%s says rank %d of %d (%s, %s), but MPI says rank %d of %d: start it with "
-                  "run.sh, mpirun, torchrun, srun --mpi=pmix, or srun with MASTER_ADDR set to the "
-                  "machine of rank 0",
-                  me->launcher, me->rank, me->size, me->rank_variable, me->size_variable, mpi_rank,
-                  mpi_size);
-  me->rank = mpi_rank;
-  me->size = mpi_size;
-  return true;
-}
-
-// torchrun and plain srun leave it to the ranks to find each other; MPI's launchers do not.
-static bool wants_mpi(const struct identity *me)
-{
-  bool torchrun = me->launcher && strcmp(me->launcher, "torchrun") == 0;
-  return !torchrun && (me->mpi || !getenv("MASTER_ADDR"));
-}
-
 static bool same_over_mpi(struct failure *why)
 {
   enum { BYTES = 32 };
   char mine[BYTES] = "", first[BYTES];
-  snprintf(mine, sizeof mine, "%s", program.hash);
+  snprintf(mine, sizeof mine, "%s", program->hash);
   memcpy(first, mine, BYTES);
-  WAITING("MPI_Bcast", MPI_Bcast(first, BYTES, MPI_CHAR, 0, MPI_COMM_WORLD));
+  WAITING("MPI_Bcast", MPI_Bcast(first, BYTES, MPI_CHAR, 0, over_mpi));
   if (memcmp(mine, first, BYTES) == 0) return true;
   return failed(why, "rank %d carries the program %.31s, but rank 0 carries %.31s: build it anew",
-                rank.id, mine, first);
+                rank->id, mine, first);
 }
 
 #endif
-
-static bool meet(struct identity *me, struct failure *why)
-{
-#ifdef TPGEN_MPI
-  if (wants_mpi(me)) return start_mpi(me, why);
-#endif
-  if (!launch_fits(me, program.world, rank.id, why)) return false;
-  const int limit = watch_limit();
-  bool met;
-  watch_patience(2); // the rendezvous reports more about a missing rank than the watchdog
-  WAITING("meet_start",
-          met = meet_start(&meeting, me, program.hash,
-                           limit && limit < MEETING_SECONDS ? limit : MEETING_SECONDS, why));
-  watch_patience(1);
-  __atomic_store_n(&have_met, met, __ATOMIC_RELEASE);
-  return met;
-}
 
 // The watchdog acts first: this is for times when it does not run.
 static const struct meeting *met_ranks()
@@ -162,8 +93,8 @@ void target_share(void *bytes, size_t count)
 {
   struct failure why;
 #ifdef TPGEN_MPI
-  if (over_mpi) {
-    WAITING("MPI_Bcast", MPI_Bcast(bytes, (int)count, MPI_CHAR, 0, MPI_COMM_WORLD));
+  if (over_mpi != MPI_COMM_NULL) {
+    WAITING("MPI_Bcast", MPI_Bcast(bytes, (int)count, MPI_CHAR, 0, over_mpi));
     return;
   }
 #endif
@@ -172,13 +103,13 @@ void target_share(void *bytes, size_t count)
   if (!shared) fail_call(__FILE__, __LINE__, "meet_share", why.text);
 }
 
-static int lowest_of_all(int value)
+int cuda_lowest(int value)
 {
   int lowest = value;
   struct failure why;
 #ifdef TPGEN_MPI
-  if (over_mpi) {
-    WAITING("MPI_Allreduce", MPI_Allreduce(&value, &lowest, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD));
+  if (over_mpi != MPI_COMM_NULL) {
+    WAITING("MPI_Allreduce", MPI_Allreduce(&value, &lowest, 1, MPI_INT, MPI_MIN, over_mpi));
     return lowest;
   }
 #endif
@@ -195,9 +126,9 @@ static void gather(void *given, size_t bytes, void *all)
   struct failure why;
   memcpy(all, given, bytes);
 #ifdef TPGEN_MPI
-  if (over_mpi) {
+  if (over_mpi != MPI_COMM_NULL) {
     WAITING("MPI_Allgather",
-            MPI_Allgather(given, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, MPI_COMM_WORLD));
+            MPI_Allgather(given, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, over_mpi));
     return;
   }
 #endif
@@ -225,22 +156,22 @@ static unsigned long long machine()
 
 int target_first_failure(bool ok)
 {
-  int lowest = lowest_of_all(ok ? program.world : rank.id);
-  return lowest < program.world ? lowest : -1;
+  int lowest = cuda_lowest(ok ? program->world : rank->id);
+  return lowest < program->world ? lowest : -1;
 }
 
 // Gathers the numbers of all ranks, in pieces.
 void target_combine(uint32_t *numbers, size_t count)
 {
   const size_t AT_ONCE = 1024;
-  uint32_t *all = (uint32_t *)malloc((size_t)program.world * AT_ONCE * sizeof *all);
+  uint32_t *all = (uint32_t *)malloc((size_t)program->world * AT_ONCE * sizeof *all);
   if (!all) fail_call(__FILE__, __LINE__, "malloc", "out of memory");
   for (size_t done = 0; done < count; done += AT_ONCE) {
     size_t some = count - done < AT_ONCE ? count - done : AT_ONCE;
     gather(numbers + done, some * sizeof *all, all);
     for (size_t i = 0; i < some; i++) {
       numbers[done + i] = 0;
-      for (size_t r = 0; r < (size_t)program.world; r++) numbers[done + i] ^= all[r * some + i];
+      for (size_t r = 0; r < (size_t)program->world; r++) numbers[done + i] ^= all[r * some + i];
     }
   }
   free(all);
@@ -249,7 +180,7 @@ void target_combine(uint32_t *numbers, size_t count)
 bool target_same_program(struct failure *why)
 {
 #ifdef TPGEN_MPI
-  if (over_mpi) return same_over_mpi(why);
+  if (over_mpi != MPI_COMM_NULL) return same_over_mpi(why);
 #endif
   (void)why;
   return true; // the rendezvous over TCP has compared them
@@ -269,7 +200,7 @@ static struct process {
 static void share_device()
 {
   char host[32];
-  snprintf(host, sizeof host, "tpgen-%d", rank.id);
+  snprintf(host, sizeof host, "tpgen-%d", rank->id);
   setenv("NCCL_HOSTID", host, 0);
   setenv("NCCL_SOCKET_IFNAME", "lo", 0);
   setenv("NCCL_IB_DISABLE", "1", 0);
@@ -277,40 +208,28 @@ static void share_device()
   setenv("NCCL_MNNVL_ENABLE", "0", 0);
 }
 
-static bool choose_device(const struct identity *me, struct failure *why)
-{
-  int count = 0, local = me->local_rank < 0 ? me->rank : me->local_rank;
-  cudaError_t error = cudaGetDeviceCount(&count);
-  if (error != cudaSuccess || count == 0)
-    return failed(why, "no GPU that CUDA can use: %s",
-                  error != cudaSuccess ? cudaGetErrorString(error) : "there is none");
-  error = cudaSetDevice(local % count);
-  if (error == cudaSuccess) return true;
-  return failed(why, "cannot use GPU %d: %s", local % count, cudaGetErrorString(error));
-}
-
 // Collective. Finds the ranks on this machine, and whether one shares this rank's GPU.
 static void see_neighbours()
 {
   struct process me = {machine(), getpid(), ""};
   int device = 0;
-  processes = (struct process *)calloc((size_t)program.world, sizeof *processes);
+  processes = (struct process *)calloc((size_t)program->world, sizeof *processes);
   if (!processes) fail_call(__FILE__, __LINE__, "calloc", "out of memory");
   CHECK_CUDA(cudaGetDevice(&device));
   CHECK_CUDA(cudaDeviceGetPCIBusId(me.gpu, sizeof me.gpu, device));
   gather(&me, sizeof me, processes);
-  for (int r = 0; r < program.world; r++)
-    if (r != rank.id && processes[r].machine == me.machine && !strcmp(processes[r].gpu, me.gpu))
+  for (int r = 0; r < program->world; r++)
+    if (r != rank->id && processes[r].machine == me.machine && !strcmp(processes[r].gpu, me.gpu))
       share_device();
 }
 
 int target_neighbours(struct neighbour **list)
 {
   int n = 0;
-  *list = (struct neighbour *)calloc((size_t)program.world, sizeof **list);
+  *list = (struct neighbour *)calloc((size_t)program->world, sizeof **list);
   if (!*list) fail_call(__FILE__, __LINE__, "calloc", "out of memory");
-  for (int r = 0; r < program.world; r++)
-    if (processes[r].machine == processes[rank.id].machine)
+  for (int r = 0; r < program->world; r++)
+    if (processes[r].machine == processes[rank->id].machine)
       (*list)[n++] = {r, (int)processes[r].pid};
   return n;
 }
@@ -327,39 +246,10 @@ static void open_nccl()
   ncclUniqueId id;
   memset(&id, 0, sizeof id);
   setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0); // several communicators, one order
-  if (rank.id == 0) CHECK_NCCL(ncclGetUniqueId(&id));
+  if (rank->id == 0) CHECK_NCCL(ncclGetUniqueId(&id));
   target_share(&id, sizeof id);
-  WAITING("ncclCommInitRank", CHECK_NCCL(ncclCommInitRank(&everyone, program.world, id, rank.id)));
-}
-
-// Collective. False on every rank if one is not ok; `why` stays empty on those that are.
-static bool all(bool ok, struct failure *why)
-{
-  if (ok) why->text[0] = 0;
-  return lowest_of_all(ok) == 1;
-}
-
-// Either all ranks capture a collective, or none.
-static bool is_graph_for_all(struct failure *why)
-{
-  int all_want = lowest_of_all(wants_graph()), none_wants = lowest_of_all(!wants_graph());
-  if (all_want || none_wants) return true;
-  why->text[0] = 0;
-  if (rank.id > 0) return false; // rank 0 reports it
-  return failed(why, "--graph: some ranks were started with it and others were not");
-}
-
-// A rank that cannot start must report it here: in NCCL the others would wait for it.
-bool target_start(struct identity *me, struct failure *why)
-{
-  if (!meet(me, why)) return false;
-  if (!all(launch_fits(me, program.world, rank.id, why), why)) return false;
-  if (!all(target_same_program(why) && choose_device(me, why), why)) return false;
-  if (!all(is_graph_for_all(why), why)) return false;
-  see_neighbours();
-  open_device();
-  open_nccl();
-  return true;
+  WAITING("ncclCommInitRank",
+          CHECK_NCCL(ncclCommInitRank(&everyone, program->world, id, rank->id)));
 }
 
 // A stream for each group with overlapped collectives: of the highest priority, so that they start
@@ -376,30 +266,34 @@ static void make_streams()
   int version = 0, lowest = 0, highest = 0;
   CHECK_NCCL(ncclGetVersion(&version));
   CHECK_CUDA(cudaDeviceGetStreamPriorityRange(&lowest, &highest));
-  one_stream = program.ngroups > 1 && version < LAUNCHES_IN_ORDER;
-  for (int i = 0; i < program.ngroups; i++) {
-    cudaStream_t *own = program.groups[i].stream;
+  one_stream = program->ngroups > 1 && version < LAUNCHES_IN_ORDER;
+  for (int i = 0; i < program->ngroups; i++) {
+    cudaStream_t *own = program->groups[i].stream;
     if (own && one_stream) *own = stream;
     if (own && !one_stream)
       CHECK_CUDA(cudaStreamCreateWithPriority(own, cudaStreamNonBlocking, highest));
   }
-  for (int i = 0; i < program.nevents; i++)
-    CHECK_CUDA(cudaEventCreateWithFlags(&program.events[i], cudaEventDisableTiming));
+  for (int i = 0; i < program->nevents; i++)
+    CHECK_CUDA(cudaEventCreateWithFlags(&program->events[i], cudaEventDisableTiming));
 }
 
 static void drop_streams()
 {
-  for (int i = 0; i < program.nevents; i++) cudaEventDestroy(program.events[i]);
-  for (int i = 0; i < program.ngroups && !one_stream; i++)
-    if (program.groups[i].stream) cudaStreamDestroy(*program.groups[i].stream);
+  for (int i = 0; i < program->nevents; i++) cudaEventDestroy(program->events[i]);
+  for (int i = 0; i < program->ngroups && !one_stream; i++)
+    if (program->groups[i].stream) cudaStreamDestroy(*program->groups[i].stream);
 }
 
 void target_groups()
 {
-  for (int i = 0; i < program.ngroups; i++, groups_made++)
+  const int n = program->ngroups;
+  rank_communicators = (communicator *)calloc((size_t)n + 1, sizeof *rank_communicators);
+  if (!rank_communicators) fail_call(__FILE__, __LINE__, "calloc", "out of memory");
+  for (int i = 0; i < n; i++, groups_made++)
     WAITING("ncclCommSplit",
-            CHECK_NCCL(ncclCommSplit(everyone, rank.members[i][0], place_in(rank.members[i]),
-                                     program.groups[i].comm, NULL)));
+            CHECK_NCCL(ncclCommSplit(everyone, rank->members[i][0], place_in(rank->members[i]),
+                                     &rank_communicators[i], NULL)));
+  if (n > 0) program->set_communicators(rank_communicators);
   make_streams();
   __atomic_store_n(&communicating, true, __ATOMIC_RELEASE);
 }
@@ -457,17 +351,17 @@ void *target_allocate(size_t bytes, struct failure *why)
   return memory;
 }
 
-static void free_memory()
+void target_free(void *memory)
 {
   if (of_nccl)
-    ncclMemFree(*program.memory);
+    ncclMemFree(memory);
   else
-    cudaFree(*program.memory);
+    cudaFree(memory);
 }
 
 size_t target_peak()
 {
-  return program.bytes; // nothing else is allocated
+  return program->bytes; // nothing else is allocated
 }
 
 // From NVIDIA's data sheets, for dense products: FLOAT32, TFLOAT32, BFLOAT16. If a device's name
@@ -489,30 +383,33 @@ double target_peak_tflops()
   CHECK_CUDA(cudaGetDevice(&device));
   CHECK_CUDA(cudaGetDeviceProperties(&about, device));
   for (const auto &peak : peaks)
-    if (strstr(about.name, peak.name)) return peak.tflops[program.arithmetic];
+    if (strstr(about.name, peak.name)) return peak.tflops[program->arithmetic];
   return 0;
 }
 
 static void drop_communicators()
 {
-  while (groups_made > 0) ncclCommDestroy(*program.groups[--groups_made].comm);
+  while (groups_made > 0) ncclCommDestroy(rank_communicators[--groups_made]);
   ncclCommDestroy(everyone);
+  free(rank_communicators);
 }
 
-void target_stop()
+void cuda_join()
+{
+  see_neighbours();
+  open_device();
+  open_nccl();
+}
+
+void cuda_leave()
 {
   __atomic_store_n(&communicating, false, __ATOMIC_RELEASE);
   close_steps(); // a graph holds communicators
   WAITING("ncclCommDestroy", drop_communicators());
   everyone = NULL;
   forget_products();
-  free_memory();
   drop_streams();
   cudaEventDestroy(ready);
   cudaStreamDestroy(stream);
-  meet_stop(&meeting);
   free(processes);
-#ifdef TPGEN_MPI
-  if (over_mpi) WAITING("MPI_Finalize", MPI_Finalize());
-#endif
 }

@@ -37,4 +37,5 @@ bool target_not_finite(struct not_finite *first)
 void close_finite()
 {
   if (noted) cudaFree(noted);
+  noted = NULL;
 }

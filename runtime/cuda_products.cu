@@ -319,7 +319,7 @@ void multiply(const struct product *p, void *c, const void *a, const void *b, bo
   if (!with->apart) point_epilogue(p, bias, kept);
   CHECK_CUBLAS(cublasLtMatmul(library, with->operation, &one, b, with->b, a, with->a, &beta, c,
                               with->c, c, with->c, aligned ? &with->aligned : &with->any,
-                              (char *)*program.memory + products.workspace,
-                              products.workspace_bytes, stream));
+                              (char *)rank_memory + products.workspace, products.workspace_bytes,
+                              stream));
   if (with->apart && p->then != NOTHING_MORE) finish_apart(p, c, a, b, bias, kept);
 }

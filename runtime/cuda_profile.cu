@@ -93,7 +93,7 @@ void profile_step()
 
 void profile_tell()
 {
-  if (!profiling || rank.id != 0) return;
+  if (!profiling || rank->id != 0) return;
   const int counted = steps - WARM;
   if (counted < 1) {
     printf("profile: the first %d steps are not counted, and there was no other\n", WARM);

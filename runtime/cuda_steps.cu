@@ -23,7 +23,7 @@ static unsigned long long *passed;   // marks that the GPU has passed, in host m
 static bool validates;               // a validation is being issued, which has no marks
 static bool captures;                // work is being captured into a graph, and does not run
 static const struct place *beside;   // the last overlapped collective
-static const struct place **ends_at; // the collective that ends at each of program.events
+static const struct place **ends_at; // the collective that ends at each of the program's events
 static __device__ unsigned long long passed_so_far;
 
 static __global__ void mark(unsigned long long *seen)
@@ -42,7 +42,7 @@ static void open_marks()
 {
   CHECK_CUDA(cudaMallocHost((void **)&passed, sizeof *passed));
   *passed = 0;
-  ends_at = (const struct place **)zeroed((size_t)program.nevents, sizeof *ends_at);
+  ends_at = (const struct place **)zeroed((size_t)program->nevents, sizeof *ends_at);
 }
 
 static void add_place(const struct place *at)
@@ -79,8 +79,8 @@ void mark_collective(const struct place *at, cudaStream_t on)
 static int number_of(cudaEvent_t event)
 {
   int i = 0;
-  while (i < program.nevents && program.events[i] != event) i++;
-  if (i == program.nevents) fail_call(__FILE__, __LINE__, "number_of", "no event of the program");
+  while (i < program->nevents && program->events[i] != event) i++;
+  if (i == program->nevents) fail_call(__FILE__, __LINE__, "number_of", "no event of the program");
   return i;
 }
 
@@ -138,7 +138,7 @@ static void capture_step()
   target_wait();
   CHECK_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
   captures = true;
-  program.step();
+  program->step();
   captures = false;
   CHECK_CUDA(cudaStreamEndCapture(stream, &captured));
   CHECK_CUDA(cudaGraphInstantiateWithFlags(&graph, captured, 0));
@@ -155,20 +155,20 @@ static void launch_graph()
 
 void target_begin()
 {
-  if (!program.begin) return;
-  program.begin();
+  if (!program->begin) return;
+  program->begin();
   CHECK_CUDA(cudaGetLastError());
 }
 
 void target_step(int t)
 {
   if (!known) first_step = t;
-  if (program.prepare) program.prepare(t);
+  if (program->prepare) program->prepare(t);
   if (wants && known) {
     if (!graph) capture_step();
     launch_graph();
   } else {
-    program.step();
+    program->step();
     CHECK_CUDA(cudaGetLastError()); // of the kernels' launches
   }
   known = true;
@@ -180,8 +180,8 @@ void target_step(int t)
 static void wait_for_all_streams()
 {
   target_wait();
-  for (int i = 0; i < program.ngroups; i++)
-    if (program.groups[i].stream) CHECK_CUDA(cudaStreamSynchronize(*program.groups[i].stream));
+  for (int i = 0; i < program->ngroups; i++)
+    if (program->groups[i].stream) CHECK_CUDA(cudaStreamSynchronize(*program->groups[i].stream));
 }
 
 void target_run(void (*entry)())
@@ -251,12 +251,19 @@ void close_steps()
 {
   profile_tell();
   if (graph) cudaGraphExecDestroy(graph);
+  graph = NULL;
   for (int i = 0; i < STAGES && stages[i].memory; i++) {
     cudaEventDestroy(stages[i].copied);
     cudaFreeHost(stages[i].memory);
+    stages[i].memory = NULL;
   }
+  next_stage = 0;
   if (passed) cudaFreeHost(passed);
   close_finite();
   free(place);
   free(ends_at);
+  passed = NULL;
+  place = ends_at = NULL;
+  count = room = issued = 0;
+  known = false;
 }

@@ -39,7 +39,7 @@ bool data_set_is(const struct input_files *files)
 
 static const struct tensor *tensor_of(const struct set_input *input)
 {
-  return &program.tensors[input->row];
+  return &program->tensors[input->row];
 }
 
 // The input of an .npy file: the given one, or the one with the file's name. NULL, and why.
@@ -49,8 +49,8 @@ static const char *input_of(const struct input_file *file, struct failure *why)
   const size_t length = strlen(base) - strlen(".npy");
   const char *one = NULL;
   if (file->input) return file->input;
-  for (int i = 0; i < program.ntensors; i++) {
-    const struct tensor *t = &program.tensors[i];
+  for (int i = 0; i < program->ntensors; i++) {
+    const struct tensor *t = &program->tensors[i];
     if (t->role != BATCH) continue;
     one = t->name.name;
     if (strlen(one) == length && strncmp(one, base, length) == 0) return one;
@@ -156,7 +156,7 @@ static bool count_samples(struct data_set *set, struct failure *why)
     if (input->is_fixed) continue;
     if (!varying) varying = input;
     if (tensor_of(input)->of[0] != tensor_of(varying)->of[0])
-      return failed(why, "%s: a batch has %ld samples of %s, but %ld of %s", program.plan,
+      return failed(why, "%s: a batch has %ld samples of %s, but %ld of %s", program->plan,
                     tensor_of(input)->of[0], tensor_of(input)->name.name, tensor_of(varying)->of[0],
                     tensor_of(varying)->name.name);
     if (samples_of(input) == samples_of(varying)) continue;
@@ -171,11 +171,11 @@ static bool count_samples(struct data_set *set, struct failure *why)
 
 static bool find_inputs(struct data_set *set, struct failure *why)
 {
-  set->inputs = calloc((size_t)program.ntensors + 1, sizeof *set->inputs);
+  set->inputs = calloc((size_t)program->ntensors + 1, sizeof *set->inputs);
   set->stage = malloc(STAGED_BYTES);
   if (!set->inputs || !set->stage) return failed(why, "out of memory");
-  for (int i = 0; i < program.ntensors; i++) {
-    const struct tensor *t = &program.tensors[i];
+  for (int i = 0; i < program->ntensors; i++) {
+    const struct tensor *t = &program->tensors[i];
     if (t->role != BATCH || t->init.how == PRESENT) continue;
     set->inputs[set->ninputs].row = i;
     if (!find_input(set, &set->inputs[set->ninputs++], why)) return false;
@@ -297,8 +297,8 @@ static bool check_input(const struct data_set *set, const struct set_input *inpu
 
 bool data_set_check(const struct data_set *set, uint64_t first, uint64_t last, struct failure *why)
 {
-  const uint64_t ranks = (uint64_t)program.world, share = (last - first + ranks - 1) / ranks;
-  const uint64_t begin = least_of(first + share * (uint64_t)rank.id, last);
+  const uint64_t ranks = (uint64_t)program->world, share = (last - first + ranks - 1) / ranks;
+  const uint64_t begin = least_of(first + share * (uint64_t)rank->id, last);
   const uint64_t end = least_of(begin + share, last);
   for (size_t i = 0; i < set->ninputs; i++) {
     const struct set_input *input = &set->inputs[i];
@@ -314,7 +314,7 @@ bool data_set_check(const struct data_set *set, uint64_t first, uint64_t last, s
 // The bytes of each of this rank's rows of an input.
 static size_t row_bytes(int row)
 {
-  const struct tensor *t = &program.tensors[row];
+  const struct tensor *t = &program->tensors[row];
   size_t bytes = table_type(t->type).bytes;
   for (int d = 1; d < t->ndim; d++) bytes *= (size_t)t->here[d];
   return bytes;
@@ -322,12 +322,13 @@ static size_t row_bytes(int row)
 
 void rows_pad(int row, long first, void *stage)
 {
-  const struct tensor *t = &program.tensors[row];
+  const struct tensor *t = &program->tensors[row];
   const struct index_use *use = numbers_ignoring(row);
-  const long mine = t->ndim > 0 ? rank.parts[row].first[0] : 0, rows = t->ndim > 0 ? t->here[0] : 0;
+  const long mine = t->ndim > 0 ? rank->parts[row].first[0] : 0,
+             rows = t->ndim > 0 ? t->here[0] : 0;
   if (first < mine) first = mine;
   if (first >= mine + rows) return;
-  char *to = (char *)*program.memory + t->offset + (size_t)(first - mine) * row_bytes(row);
+  char *to = (char *)rank_memory + t->offset + (size_t)(first - mine) * row_bytes(row);
   size_t bytes = (size_t)(mine + rows - first) * row_bytes(row);
   const size_t room = bytes < STAGED_BYTES ? bytes : STAGED_BYTES;
   memset(stage, 0, room);
@@ -349,9 +350,9 @@ static void put_piece(const struct read *piece, void *to)
 {
   const struct placing *p = to;
   const int row = piece->input->row;
-  const size_t size = table_type(program.tensors[row].type).bytes;
+  const size_t size = table_type(program->tensors[row].type).bytes;
   target_put(p->memory + piece->from * size, piece->elements, piece->count * size);
-  if (p->labels && rank.parts[row].saves)
+  if (p->labels && rank->parts[row].saves)
     *p->labels += numbers_counted(row, &piece->slice, piece->shift, piece->from, piece->count,
                                   piece->elements);
 }
@@ -377,7 +378,7 @@ static bool fill_fixed(const struct data_set *set, const struct set_input *input
   const struct slice own = table_slice(input->row);
   const uint64_t first = own.ndim > 0 ? (uint64_t)own.first[0] : 0;
   const struct rows rows = {first, own.ndim > 0 ? (uint64_t)own.here[0] : 1, (long)first, own};
-  struct placing to = {(char *)*program.memory + tensor_of(input)->offset, NULL};
+  struct placing to = {(char *)rank_memory + tensor_of(input)->offset, NULL};
   return rows.count == 0 || read_rows(set, input, &rows, put_piece, &to, why);
 }
 
@@ -387,12 +388,12 @@ static bool fill_input(const struct data_set *set, const struct set_input *input
 {
   const struct tensor *t = tensor_of(input);
   if (input->is_fixed) return fill_fixed(set, input, why);
-  const long begin = rank.parts[input->row].first[0], own = begin + t->here[0];
+  const long begin = rank->parts[input->row].first[0], own = begin + t->here[0];
   const long end = (long)least_of((uint64_t)own, of->count);
   for (long row = begin; row < end;) {
     const struct rows rows = next_rows(input, order, of, row, end);
     const size_t skipped = (size_t)(row - begin) * row_bytes(input->row);
-    struct placing to = {(char *)*program.memory + t->offset + skipped, labels};
+    struct placing to = {(char *)rank_memory + t->offset + skipped, labels};
     if (!read_rows(set, input, &rows, put_piece, &to, why)) return false;
     row += (long)rows.count;
   }

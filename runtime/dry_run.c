@@ -80,7 +80,7 @@ static void tell_written(const char *what, const char *folder, double bytes)
 
 static void tell_files(const struct options *o)
 {
-  const double checkpoint = program.loss < 0 ? 0 : bytes_of(true);
+  const double checkpoint = program->loss < 0 ? 0 : bytes_of(true);
   char kept[60] = "";
   if (o->weights) printf("reads: %s\n", o->weights);
   if (o->adapter) printf("reads: %s\n", o->adapter);
@@ -91,7 +91,7 @@ static void tell_files(const struct options *o)
            batches_of_validation());
   const int copies = 2 + o->keep_best + (o->keep > 1 ? o->keep - 1 : 0);
   snprintf(kept, sizeof kept, " a checkpoint, at most %d at once", copies);
-  if (program.loss >= 0) tell_written(kept, o->save, checkpoint);
+  if (program->loss >= 0) tell_written(kept, o->save, checkpoint);
   tell_written(" of parameters", o->export_to, bytes_of(false));
   if (o->metrics) printf("writes: %s\n", o->metrics);
   if (o->tensorboard) printf("writes: %s\n", o->tensorboard);
@@ -122,11 +122,11 @@ void dry_run(const struct options *o, int step)
   }
   target_first_failure(true); // waits for the others
   const double seconds = now() - begun;
-  if (rank.id != 0) return;
-  printf("%s: %d rank%s; nothing is trained or saved\n", program.plan, program.world,
-         program.world == 1 ? "" : "s");
+  if (rank->id != 0) return;
+  printf("%s: %d rank%s; nothing is trained or saved\n", program->plan, program->world,
+         program->world == 1 ? "" : "s");
   printf("memory: %s of this rank's are the program's, %s all that it has had\n",
-         size_text((double)program.bytes, planned), size_text((double)target_peak(), most));
+         size_text((double)program->bytes, planned), size_text((double)target_peak(), most));
   tell_time(o, step, steps - 1, seconds);
   tell_files(o);
   fflush(stdout);

@@ -19,8 +19,8 @@ static bool is_average(const char *name)
 
 bool ema_is_kept(void)
 {
-  for (int i = 0; i < program.ntensors; i++)
-    if (program.tensors[i].role == STATE && is_average(program.tensors[i].name.name)) return true;
+  for (int i = 0; i < program->ntensors; i++)
+    if (program->tensors[i].role == STATE && is_average(program->tensors[i].name.name)) return true;
   return false;
 }
 
@@ -58,7 +58,7 @@ void ema_exchange(int t)
   if (!stage || t == 0) return;
   for (size_t i = 0; i < members.count; i++) {
     const struct member *m = &members.all[i];
-    if (program.tensors[m->row].role == STATE && m->of == m && is_average(m->name))
+    if (program->tensors[m->row].role == STATE && m->of == m && is_average(m->name))
       exchange_parts(m);
   }
 }

@@ -101,7 +101,7 @@ static bool read_narrowed(const struct kept *from, const struct slice *slice, si
 bool elements_read(const struct kept *kept, const struct member *m, const struct slice *slice,
                    size_t from, size_t count, void *to, struct checksum *sum, struct failure *why)
 {
-  const struct tensor *t = &program.tensors[m->row];
+  const struct tensor *t = &program->tensors[m->row];
   const char *dtype = kept->entry->dtype;
   if (widens(t, dtype)) return read_widened(kept, slice, from, count, to, sum, why);
   if (narrows(t, dtype)) return read_narrowed(kept, slice, from, count, to, why);

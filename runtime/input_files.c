@@ -15,8 +15,8 @@ static bool is_there(const char *path)
 // The input whose name and '=' begin the text, or NULL.
 static const char *input_named(const char *text)
 {
-  for (int i = 0; i < program.ntensors; i++) {
-    const struct tensor *t = &program.tensors[i];
+  for (int i = 0; i < program->ntensors; i++) {
+    const struct tensor *t = &program->tensors[i];
     const size_t length = strlen(t->name.name);
     if (t->role == BATCH && strncmp(text, t->name.name, length) == 0 && text[length] == '=')
       return t->name.name;

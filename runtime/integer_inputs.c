@@ -101,7 +101,7 @@ static bool misfit(const struct kept *kept, const struct member *m, const struct
 {
   char place[300], number[40];
   long at[MAX_DIMS];
-  enum type type = program.tensors[m->row].type;
+  enum type type = program->tensors[m->row].type;
   snprintf(number, sizeof number, is_huge ? "%" PRIu64 : "%" PRId64, x);
   return failed(why, "%s: %s is %s, %s", kept->file->path, place_text(m, slice, i, at, place),
                 number,
@@ -114,7 +114,7 @@ static bool misfit(const struct kept *kept, const struct member *m, const struct
 bool numbers_read(const struct kept *kept, const struct member *m, const struct slice *slice,
                   size_t from, size_t count, void *to, struct failure *why)
 {
-  const enum type type = program.tensors[m->row].type;
+  const enum type type = program->tensors[m->row].type;
   const struct kind *kind = kind_of(kept->entry->dtype);
   const size_t size = table_type(type).bytes;
   // Narrower ones are read into the end of the buffer, so that none is overwritten too early.
@@ -154,7 +154,7 @@ static bool hold_declared(const struct kept *kept, const struct member *m,
                           const struct slice *slice, size_t from, size_t count,
                           const void *elements, struct failure *why)
 {
-  const struct tensor *t = &program.tensors[m->row];
+  const struct tensor *t = &program->tensors[m->row];
   const bool tokens = t->init.how == TOKENS;
   const int64_t low = tokens ? 0 : (int64_t)t->init.a;
   const int64_t end = tokens ? (int64_t)t->init.a : (int64_t)t->init.b;
@@ -165,7 +165,7 @@ static bool hold_declared(const struct kept *kept, const struct member *m,
     long at[MAX_DIMS];
     return failed(why, "%s: %s is %" PRId64 ", but %s of %s declares %" PRId64 " to %" PRId64,
                   path_of(kept), place_text(m, slice, from + i, at, place), x,
-                  tokens ? "tokens" : "randint", program.plan, low, end - 1);
+                  tokens ? "tokens" : "randint", program->plan, low, end - 1);
   }
   return true;
 }
@@ -190,7 +190,7 @@ static bool hold_use(const struct kept *kept, const struct member *m, const stru
                      const struct index_use *use, struct failure *why)
 {
   for (size_t i = 0; i < count; i++) {
-    const int64_t x = element_at(program.tensors[m->row].type, elements, i);
+    const int64_t x = element_at(program->tensors[m->row].type, elements, i);
     if ((x >= 0 && x < use->below) || (use->ignores && x == use->ignored)) continue;
     char place[300], taken[80];
     long at[MAX_DIMS];
@@ -198,7 +198,7 @@ static bool hold_use(const struct kept *kept, const struct member *m, const stru
     if (slice->ndim > 0) at[0] -= shift;
     if (!is_in_part(use, at, slice->ndim)) continue;
     return failed(why, "%s: %s is %" PRId64 ", but %s at %s:%d takes %s", path_of(kept), place, x,
-                  use->what, plan_file(program.plan, use->line), plan_line(use->line),
+                  use->what, plan_file(program->plan, use->line), plan_line(use->line),
                   taken_text(use, taken));
   }
   return true;
@@ -207,12 +207,12 @@ static bool hold_use(const struct kept *kept, const struct member *m, const stru
 bool numbers_hold(const struct kept *kept, const struct member *m, const struct slice *slice,
                   long shift, size_t from, size_t count, const void *elements, struct failure *why)
 {
-  const struct tensor *t = &program.tensors[m->row];
+  const struct tensor *t = &program->tensors[m->row];
   const bool declares = (t->init.how == UNIFORM && t->type != BOOL) || t->init.how == TOKENS;
   if (kept && declares && !hold_declared(kept, m, slice, from, count, elements, why)) return false;
-  for (int i = 0; i < program.nindex_uses; i++)
-    if (program.index_uses[i].input == m->row &&
-        !hold_use(kept, m, slice, shift, from, count, elements, &program.index_uses[i], why))
+  for (int i = 0; i < program->nindex_uses; i++)
+    if (program->index_uses[i].input == m->row &&
+        !hold_use(kept, m, slice, shift, from, count, elements, &program->index_uses[i], why))
       return false;
   return true;
 }
@@ -222,9 +222,9 @@ bool numbers_hold(const struct kept *kept, const struct member *m, const struct 
 
 const struct index_use *numbers_ignoring(int row)
 {
-  for (int i = 0; i < program.nindex_uses; i++)
-    if (program.index_uses[i].input == row && program.index_uses[i].ignores)
-      return &program.index_uses[i];
+  for (int i = 0; i < program->nindex_uses; i++)
+    if (program->index_uses[i].input == row && program->index_uses[i].ignores)
+      return &program->index_uses[i];
   return NULL;
 }
 
@@ -234,7 +234,7 @@ long numbers_counted(int row, const struct slice *slice, long shift, size_t from
   const struct index_use *use = numbers_ignoring(row);
   long labels = 0, at[MAX_DIMS];
   for (size_t i = 0; use && i < count; i++) {
-    if (element_at(program.tensors[row].type, elements, i) == use->ignored) continue;
+    if (element_at(program->tensors[row].type, elements, i) == use->ignored) continue;
     find_place(slice, from + i, at);
     at[0] -= shift;
     labels += is_in_part(use, at, slice->ndim);
@@ -246,16 +246,16 @@ long numbers_counted(int row, const struct slice *slice, long shift, size_t from
 
 bool numbers_computed(int t, struct failure *why)
 {
-  if (program.noted < 0) return true;
-  for (int i = 0; i < program.nindex_uses; i++) {
-    const struct index_use *use = &program.index_uses[i];
-    const char *notes = (const char *)*program.memory + program.noted;
+  if (program->noted < 0) return true;
+  for (int i = 0; i < program->nindex_uses; i++) {
+    const struct index_use *use = &program->index_uses[i];
+    const char *notes = (const char *)rank_memory + program->noted;
     unsigned long long note;
     char taken[80];
     target_get(&note, notes + (size_t)i * sizeof note, sizeof note);
     if (note == 0) continue;
     return failed(why, "%s:%d: %s takes indices from %s, but by step %d it was given %lld",
-                  plan_file(program.plan, use->line), plan_line(use->line), use->what,
+                  plan_file(program->plan, use->line), plan_line(use->line), use->what,
                   taken_text(use, taken), t, noted_index(note));
   }
   return true;

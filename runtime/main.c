@@ -20,6 +20,7 @@
 #include "program.h"
 #include "target.h"
 #include "tensors.h"
+#include "together.h"
 #include "tokens.h"
 #include "validation.h"
 #include "checksums.h"
@@ -27,7 +28,8 @@
 #include "ema.h"
 
 enum { WRONG_USAGE = 2 };
-enum { FILES = 10 }; // deadlines: some ranks may have much to read or write, and others nothing
+
+extern const struct rank this_rank; // of rank<N>.c
 
 static struct identity me;
 
@@ -43,7 +45,7 @@ static void complain(const struct failure *why)
 
 // Collective. True if all ranks are ok; else the first that is not reports why. No rank returns
 // before that: the launcher ends the others when one exits.
-static bool all_ok(bool ok, const struct failure *why)
+bool all_ok(bool ok, const struct failure *why)
 {
   int first = target_first_failure(ok);
   if (first < 0) return true;
@@ -60,40 +62,6 @@ static struct folder save_folder = {.fd = -1}, export_folder = {.fd = -1},
                      adapter_folder = {.fd = -1};
 static char token[TOKEN];
 
-// Collective. True.
-static bool combine_shares(struct save *s)
-{
-  size_t count;
-  uint32_t *shares = save_shares(s, &count);
-  if (count > 0) target_combine(shares, count);
-  return true;
-}
-
-// Collective. True.
-static bool combine_adapters(void)
-{
-  size_t count;
-  uint32_t *numbers = adapters_numbers(&count);
-  if (count > 0) target_combine(numbers, count);
-  return true;
-}
-
-// Collective.
-static bool save(const struct saving *what)
-{
-  struct failure why = {""};
-  bool first = me.rank == 0;
-  watch_patience(FILES);
-  struct save *s = save_plan(what, &why);
-  bool saved = all_ok(s && (!first || save_create(s, &why)) && save_merge(s, &why), &why) &&
-               combine_adapters() && all_ok(save_write(s, &why), &why) && combine_shares(s) &&
-               all_ok(!first || save_commit(s, &why), &why);
-  if (!saved && first && s) save_abandon(s);
-  save_end(s);
-  watch_patience(1);
-  return saved;
-}
-
 static bool keep(const struct options *o, int step, struct failure *why)
 {
   char name[KEPT_NAME];
@@ -106,21 +74,23 @@ static bool keep(const struct options *o, int step, struct failure *why)
 static bool save_checkpoint(const struct options *o, int step)
 {
   struct failure why = {""};
-  return save(&(struct saving){o->save, CHECKPOINT, step, o->shard_bytes, token, &save_folder}) &&
+  return save_together(
+             &(struct saving){o->save, CHECKPOINT, step, o->shard_bytes, token, &save_folder}) &&
          ((!o->keep && !o->keep_best) || all_ok(me.rank != 0 || keep(o, step, &why), &why));
 }
 
 static bool save_export(const struct options *o, int step)
 {
   struct folder *folder = export_folder.path ? &export_folder : &save_folder;
-  return save(&(struct saving){o->export_to, EXPORT, step, o->shard_bytes, token, folder});
+  return save_together(&(struct saving){o->export_to, EXPORT, step, o->shard_bytes, token, folder});
 }
 
 // Collective.
 static bool save_adapter(const struct options *o, int step)
 {
   struct failure why = {""};
-  return save(&(struct saving){o->export_adapter, ADAPTER, step, 0, token, &adapter_folder}) &&
+  return save_together(
+             &(struct saving){o->export_adapter, ADAPTER, step, 0, token, &adapter_folder}) &&
          all_ok(me.rank != 0 || adapters_describe(o->export_adapter, o->weights, token, &why),
                 &why);
 }
@@ -191,7 +161,7 @@ static bool take_folders(const struct options *o, struct failure *why)
 {
   char path[PATH_MAX];
   const char *weights = weights_folder(o, path);
-  const bool outputs = program.loss < 0;
+  const bool outputs = program->loss < 0;
   if (me.rank != 0) return true;
   if (!take_folder(&save_folder, o->save, weights, outputs, why)) return false;
   if (!take_adapter_folder(o, why)) return false;
@@ -207,7 +177,7 @@ static bool take_folders(const struct options *o, struct failure *why)
 static bool indices_are_right(int t)
 {
   struct failure why = {""};
-  return program.noted < 0 || all_ok(numbers_computed(t, &why), &why);
+  return program->noted < 0 || all_ok(numbers_computed(t, &why), &why);
 }
 
 // The work after a step, apart from reports.
@@ -251,7 +221,7 @@ static void tell_not_finite(int t)
   fprintf(stderr,
           "rank %d: warning: by step %d, %s (%s:%d) is %s at element %ld of this rank's part: the "
           "first value that is not finite\n",
-          me.rank, t, name, plan_file(program.plan, first.line), plan_line(first.line),
+          me.rank, t, name, plan_file(program->plan, first.line), plan_line(first.line),
           first.is_nan ? "nan" : "infinite", first.at);
 }
 
@@ -288,7 +258,7 @@ static bool is_of_one_batch(const struct options *o)
   const size_t length = path ? strlen(path) : 0;
   const bool tokens = tokens_of_batch() > 0 &&
                       (o->tokens || length < 12 || strcmp(path + length - 12, ".safetensors") != 0);
-  return program.loss < 0 && path && !tokens;
+  return program->loss < 0 && path && !tokens;
 }
 
 static bool open_data(const struct options *o, struct failure *why)
@@ -302,47 +272,32 @@ static bool open_data(const struct options *o, struct failure *why)
   return validation_open(o, why);
 }
 
-static bool fill(const struct options *o, int *step, struct checks *checks, struct failure *why)
+// Whether there are steps to do after those of the checkpoint.
+static bool trains_on(const struct options *o, int step, struct failure *why)
 {
-  struct origins from = {
-      .weights = o->weights, .adapter = o->adapter, .load = o->load, .checks = checks};
-  if (is_of_one_batch(o)) from.data = o->data[0];
-  from.without_inputs = batches_give_all();
-  if (!tensors_fill(&from, step, why)) return false;
-  if (*step <= o->steps || program.loss < 0) return true;
+  if (step <= o->steps || program->loss < 0) return true;
   return failed(why,
                 "%s: its training has done step %d, and step %d is to be the last: say more "
                 "by --steps N",
-                o->load, *step, o->steps);
-}
-
-// Whether the files are unchanged; all ranks have read their parts.
-static bool checks_pass(const struct checks *checks, struct failure *why)
-{
-  struct failure changed;
-  for (size_t i = 0; i < checks->count; i++)
-    if (!checks_hold(checks, i, &changed)) return verify_refuse(&changed, why);
-  return true;
+                o->load, step, o->steps);
 }
 
 // Collective.
-static bool fill_and_check(const struct options *o, int *step)
+static bool fill(const struct options *o, int *step)
 {
-  struct failure why = {""};
-  struct checks checks = {0};
-  const bool checked = !o->no_verify && (o->weights || o->load);
-  bool ok = all_ok(fill(o, step, checked ? &checks : NULL, &why), &why);
-  if (ok && checked) {
-    target_combine(checks.shares, checks.count);
-    ok = all_ok(checks_pass(&checks, &why), &why);
-  }
-  checks_free(&checks);
-  return ok;
+  struct failure note = {""}, why = {""};
+  struct origins from = {
+      .weights = o->weights, .adapter = o->adapter, .load = o->load, .note = &note};
+  if (is_of_one_batch(o)) from.data = o->data[0];
+  from.without_inputs = batches_give_all();
+  const bool ok = fill_together(&from, !o->no_verify && (o->weights || o->load), step);
+  if (*note.text) printf("note: %s\n", note.text);
+  return ok && all_ok(trains_on(o, *step, &why), &why);
 }
 
 static bool is_one_job(struct failure *why)
 {
-  return all_ok(launch_fits(&me, program.world, rank.id, why), why) &&
+  return all_ok(launch_fits(&me, program->world, rank->id, why), why) &&
          all_ok(target_same_program(why), why);
 }
 
@@ -351,17 +306,17 @@ static bool prepare(const struct options *o, int *step)
   struct failure why = {""};
   if (!is_one_job(&why)) return false;
   target_groups();
-  *program.memory = target_allocate(program.bytes, &why);
-  if (!all_ok(*program.memory != NULL, &why)) return false;
+  rank_memory = target_allocate(program->bytes, &why);
+  if (!all_ok(rank_memory != NULL, &why)) return false;
+  program->set_memory(rank_memory);
   target_begin();
   if (me.rank == 0) folder_token(token);
   target_share(token, sizeof token);
   if (!o->dry_run && !all_ok(take_folders(o, &why), &why)) return false;
   if (o->data[0] || o->weights || o->adapter || o->load) watch_patience(FILES);
-  return all_ok(open_data(o, &why) && (!o->ema || ema_open(&why)), &why) &&
-         fill_and_check(o, step) &&
+  return all_ok(open_data(o, &why) && (!o->ema || ema_open(&why)), &why) && fill(o, step) &&
          all_ok(
-             batches_check(TRAINING, *step * program.batches, o->steps * program.batches, &why) &&
+             batches_check(TRAINING, *step * program->batches, o->steps * program->batches, &why) &&
                  validation_check(&why),
              &why);
 }
@@ -372,7 +327,7 @@ static bool run(const struct options *o)
   int step = 0, saved = -1;
   bool prepared = prepare(o, &step);
   watch_patience(1);
-  if (prepared && program.generation) return program.generation->run(o, all_ok);
+  if (prepared && program->generation) return program->generation->run(o, all_ok);
   if (prepared && o->dry_run) {
     dry_run(o, step);
     return indices_are_right(step);
@@ -417,7 +372,7 @@ static bool look_at(const char *path)
   target_groups(); // target_stop releases them
   bool ok = all_ok(archive_open(&archive, path, &why) && verify_headers(&archive, &has, &why) &&
                        checks_make(&checks, archive.count, &why) &&
-                       verify_read(&archive, me.rank, program.world, &checks, &why),
+                       verify_read(&archive, me.rank, program->world, &checks, &why),
                    &why);
   if (ok) {
     target_combine(checks.shares, checks.count);
@@ -440,6 +395,8 @@ int main(int argc, char **argv)
 {
   struct options options;
   struct failure why = {""};
+  rank = &this_rank;
+  program = rank->program;
 #ifdef __SSE__
   _mm_setcsr(_mm_getcsr() |
              0x8040); // flush denormals to zero, and read them as zero: they are slow
@@ -454,7 +411,7 @@ int main(int argc, char **argv)
     return EXIT_SUCCESS;
   }
   if (known && options.encode) {
-    bool done = program.generation->encode(&options, &why);
+    bool done = program->generation->encode(&options, &why);
     if (!done) complain(&why);
     return done ? EXIT_SUCCESS : EXIT_FAILURE;
   }

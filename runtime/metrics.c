@@ -57,7 +57,7 @@ static double now(void)
 
 static bool tells(void)
 {
-  return rank.id == 0;
+  return rank->id == 0;
 }
 
 // ---- numbers -----------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ static int print_after(int t, double time, bool rates, char to[120])
   char rate[32];
   const double steps = (t - run.first + 1) / fmax(time - run.begun, 1e-9);
   const double left = (run.last - t) / steps;
-  const double tokens = (double)program.batches * (double)tokens_of_batch() * steps;
+  const double tokens = (double)program->batches * (double)tokens_of_batch() * steps;
   const int minutes = left < 6e6 ? (int)(left / 60) : 99999;
   int n = snprintf(to, 120, "  %d/%d  %d:%02d left", t, run.last, minutes, (int)fmod(left, 60));
   if (!rates) return n;
@@ -145,7 +145,7 @@ static void draw_bar(int t, double time)
 static float get_float(ptrdiff_t offset)
 {
   float x;
-  target_get(&x, (const char *)*program.memory + offset, sizeof x);
+  target_get(&x, (const char *)rank_memory + offset, sizeof x);
   return x;
 }
 
@@ -159,16 +159,16 @@ static size_t peak_memory(double time)
 
 static struct told measure(int t)
 {
-  struct told told = {.step = t, .loss = get_float(program.loss)};
-  if (program.grad_norm >= 0) told.grad_norm = get_float(program.grad_norm);
+  struct told told = {.step = t, .loss = get_float(program->loss)};
+  if (program->grad_norm >= 0) told.grad_norm = get_float(program->grad_norm);
   double time = now();
   told.memory = peak_memory(time);
   told.seconds = (time - run.since) / (t - run.told);
   if (told.seconds <= 0) told.seconds = 1e-9;
-  told.tokens_per_second = (double)program.batches * (double)tokens_of_batch() / told.seconds;
-  told.tflops = program.flops / told.seconds / program.world * 1e-12;
+  told.tokens_per_second = (double)program->batches * (double)tokens_of_batch() / told.seconds;
+  told.tflops = program->flops / told.seconds / program->world * 1e-12;
   if (run.peak_tflops > 0) told.mfu = 100 * told.tflops / run.peak_tflops;
-  if (program.learning_rate) told.lr = program.learning_rate(t);
+  if (program->learning_rate) told.lr = program->learning_rate(t);
   return told;
 }
 
@@ -184,14 +184,14 @@ static void print_told(const struct told *told)
   char number[32];
   printf("step: %d", told->step);
   print_float("loss", told->loss);
-  if (program.grad_norm >= 0) print_float("grad_norm", told->grad_norm);
+  if (program->grad_norm >= 0) print_float("grad_norm", told->grad_norm);
   printf("  memory: %.2fGiB", (double)told->memory / (1 << 30));
   if (tokens_of_batch() > 0)
-    printf("  tps: %s", with_commas(told->tokens_per_second / program.world, number));
-  if (program.flops > 0)
+    printf("  tps: %s", with_commas(told->tokens_per_second / program->world, number));
+  if (program->flops > 0)
     printf(told->tflops < 0.1 ? "  tflops: %.2g" : "  tflops: %.2f", told->tflops);
-  if (program.flops > 0 && told->mfu > 0) printf("  mfu: %.2f%%", told->mfu);
-  if (program.learning_rate) printf("  lr: %.4e", told->lr);
+  if (program->flops > 0 && told->mfu > 0) printf("  mfu: %.2f%%", told->mfu);
+  if (program->learning_rate) printf("  lr: %.4e", told->lr);
   printf("\n");
 }
 
@@ -199,10 +199,10 @@ static void print_told(const struct told *told)
 static void warn_of_nan(const struct told *told)
 {
   const bool loss = !isfinite(told->loss);
-  if (run.warned || (!loss && (program.grad_norm < 0 || isfinite(told->grad_norm)))) return;
+  if (run.warned || (!loss && (program->grad_norm < 0 || isfinite(told->grad_norm)))) return;
   run.warned = true;
   fflush(stdout);
-  fprintf(stderr, "rank %d: warning: the %s is %f at step %d", rank.id,
+  fprintf(stderr, "rank %d: warning: the %s is %f at step %d", rank->id,
           loss ? "loss" : "norm of the gradients", (double)(loss ? told->loss : told->grad_norm),
           told->step);
   if (told->step > run.told + 1) fprintf(stderr, " (it was looked at last at step %d)", run.told);
@@ -236,17 +236,17 @@ static void write_told(const struct told *told)
 {
   begin_numbers(told->step);
   write_number("loss", (double)told->loss);
-  if (program.grad_norm >= 0) write_number("grad_norm", (double)told->grad_norm);
+  if (program->grad_norm >= 0) write_number("grad_norm", (double)told->grad_norm);
   write_number("seconds", told->seconds);
   if (tokens_of_batch() > 0) {
-    write_number("tps", told->tokens_per_second / program.world);
+    write_number("tps", told->tokens_per_second / program->world);
     write_number("tokens_per_second", told->tokens_per_second);
   }
-  if (program.flops > 0) write_number("tflops", told->tflops);
-  if (program.flops > 0 && told->mfu > 0) write_number("mfu", told->mfu);
+  if (program->flops > 0) write_number("tflops", told->tflops);
+  if (program->flops > 0 && told->mfu > 0) write_number("mfu", told->mfu);
   if (run.file) fprintf(run.file, ",\"memory\":%zu", told->memory);
   if (run.events) events_number("memory", (double)told->memory);
-  if (program.learning_rate) write_number("lr", told->lr);
+  if (program->learning_rate) write_number("lr", told->lr);
   end_numbers();
 }
 
@@ -256,7 +256,7 @@ static void write_told(const struct told *told)
 static void lose(const char *name, int t)
 {
   failed(&run.lost, "%s: cannot write: %s", name, errno ? strerror(errno) : "a line was lost");
-  fprintf(stderr, "rank %d: note: step %d: %s; the job goes on and tells no more there\n", rank.id,
+  fprintf(stderr, "rank %d: note: step %d: %s; the job goes on and tells no more there\n", rank->id,
           t, run.lost.text);
 }
 
@@ -319,8 +319,8 @@ static void flush_now_and_then(double time, int t)
 // Whether the program has inputs that are drawn at random without a file.
 static bool draws_inputs(void)
 {
-  for (int i = 0; i < program.ntensors; i++)
-    if (program.tensors[i].role == BATCH && program.tensors[i].init.how != CONSTANT) return true;
+  for (int i = 0; i < program->ntensors; i++)
+    if (program->tensors[i].role == BATCH && program->tensors[i].init.how != CONSTANT) return true;
   return false;
 }
 
@@ -329,11 +329,11 @@ static void print_what_runs(void)
   char number[32];
   const char *threads = getenv("OMP_NUM_THREADS");
   const char *open = batches_summary(TRAINING), *data = *open ? open : run.options->data[0];
-  printf("%s: %d rank%s", program.plan, program.world, program.world == 1 ? "" : "s");
+  printf("%s: %d rank%s", program->plan, program->world, program->world == 1 ? "" : "s");
   if (threads && *threads) printf(" of %s thread%s", threads, strcmp(threads, "1") ? "s" : "");
   printf(", %s parameters, %s", with_commas(table_elements(PARAMETER), number),
          data ? data : "random inputs");
-  if (program.loss < 0)
+  if (program->loss < 0)
     printf("\n");
   else if (run.first > run.last)
     printf(", no step: it stands at %d\n", run.last);
@@ -341,7 +341,7 @@ static void print_what_runs(void)
     printf(", steps %d to %d\n", run.first, run.last);
   if (!data && draws_inputs())
     printf("note: without --data the inputs are random numbers%s\n",
-           program.loss < 0 ? "" : ", the same in every step");
+           program->loss < 0 ? "" : ", the same in every step");
   flush_output(run.first - 1);
 }
 
@@ -366,7 +366,7 @@ void metrics_step(int t)
 {
   if (!tells()) return;
   bool turn = t % run.options->log_every == 0 || t == run.last;
-  if (program.loss >= 0 && turn) {
+  if (program->loss >= 0 && turn) {
     struct told told = measure(t);
     erase_bar();
     if (!run.silent) print_told(&told);

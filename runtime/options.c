@@ -182,7 +182,7 @@ static bool read_option(struct options *o, int option)
   case 'd':
     return add_path(o->data, optarg);
   case 't':
-    if (program.generation) return read_count(optarg, 1, &o->make);
+    if (program->generation) return read_count(optarg, 1, &o->make);
     o->tokens = optarg;
     return true;
   case 'a':
@@ -237,20 +237,20 @@ static bool read_option(struct options *o, int option)
 // The message for two options that exclude each other, or one that needs another; or NULL.
 static const char *contradiction(struct options *o)
 {
-  if (o->told_of_generation && !program.generation)
+  if (o->told_of_generation && !program->generation)
     return "--prompt and the like are for a program that generates: its plan ends with "
            "generate{...}";
-  if (program.generation && (o->data[0] || o->load || o->save || o->export_to || o->dry_run))
+  if (program->generation && (o->data[0] || o->load || o->save || o->export_to || o->dry_run))
     return "a program that generates takes --weights and prompts, and saves nothing";
   if (o->prompt && o->prompts) return "--prompt or --prompts, not both";
   if (o->weights && o->load) return "--weights and --load: a checkpoint has its own parameters";
   if (o->adapter && o->load) return "--adapter and --load: a checkpoint has its own adapters";
-  if (o->export_adapter && !program.adapter)
+  if (o->export_adapter && !program->adapter)
     return "--export-adapter: this program has no adapters: lora in its plan";
   if (o->verify && (o->weights || o->load || o->data[0] || o->save || o->export_to || o->metrics))
     return "--verify looks at a checkpoint, and nothing else";
-  const bool validates = o->validate[0] || program.validation_data;
-  if (o->validate[0] && program.loss < 0) return "--validate: this program has no loss";
+  const bool validates = o->validate[0] || program->validation_data;
+  if (o->validate[0] && program->loss < 0) return "--validate: this program has no loss";
   if ((o->validate_every || o->validate_steps) && !validates)
     return "--validate-every and --validate-steps want --validate FILE";
   if (o->stop_after && !validates) return "--stop-after wants --validate FILE";
@@ -268,9 +268,9 @@ static const char *contradiction(struct options *o)
   if (o->tokens && strcmp(o->tokens, "bytes") != 0 && strcmp(o->tokens, "uint16") != 0 &&
       strcmp(o->tokens, "uint32") != 0)
     return "--tokens is bytes, uint16 or uint32";
-  if (o->load && program.loss < 0)
+  if (o->load && program->loss < 0)
     return "--load goes on with a training; this program takes --weights";
-  if (!o->weights && !o->load && !o->verify) o->weights = program.weights;
+  if (!o->weights && !o->load && !o->verify) o->weights = program->weights;
   return NULL;
 }
 
@@ -323,7 +323,7 @@ bool options_read(struct options *o, int argc, char **argv, bool says)
       {0},
   };
   int option, index = 0;
-  *o = (struct options){.steps = program.steps,
+  *o = (struct options){.steps = program->steps,
                         .log_every = 1,
                         .deadline = DEADLINE,
                         .temperature = -1,
@@ -349,5 +349,5 @@ void options_help(void)
 {
   fputs(HELP, stdout);
   fputs(HELP_OF_RUNNING, stdout);
-  printf("\nThe plan's own last step is %d.\n", program.steps);
+  printf("\nThe plan's own last step is %d.\n", program->steps);
 }

@@ -1,7 +1,7 @@
 // The interface between a generated program and the runtime.
 //
-// step.c    defines `program`: the step, the table of tensors, the groups of its collectives
-// rank<N>.c defines `rank`: the constants that differ between ranks
+// step.c    defines a struct program: the step, the table of tensors, the groups of its collectives
+// rank<N>.c defines a struct rank: the constants that differ between ranks
 //
 // The runtime (main.c and the files beside it) reads both; it has no size and no name of any model.
 //
@@ -29,6 +29,15 @@ typedef int counted;
 
 #ifdef __cplusplus
 extern "C" {
+#endif
+
+// State of the model that runs. A program has one model. In a library each thread has the state of
+// the model whose function it is in; threads that OpenMP adds see none. TPGEN_ONE_MODEL: the
+// process has one model of a library at a time.
+#if defined TPGEN_LIBRARY && !defined TPGEN_ONE_MODEL
+#define OF_MODEL __thread
+#else
+#define OF_MODEL
 #endif
 
 enum { MAX_MESH = 6 };
@@ -86,10 +95,10 @@ struct index_use {
 
 // The ranks of a collective: one or more dimensions of the mesh, in the group's own order.
 struct group {
-  const char *name;   // "tp", "dp_tp"
-  communicator *comm; // made by the runtime before the first step
+  const char *name; // "tp", "dp_tp"
 #ifdef TPGEN_CUDA
-  cudaStream_t *stream; // likewise, for its collectives that overlap with arithmetic; NULL: none do
+  cudaStream_t *stream; // made by the runtime before the first step, for its collectives that
+                        // overlap with arithmetic; NULL: none do
 #endif
 };
 
@@ -149,8 +158,10 @@ struct program {
   double flops; // of the products of a step, forward and backward, on all ranks together
   enum arithmetic arithmetic;     // of most products
   double (*learning_rate)(int t); // NULL: an inference program
-  void **memory;                  // the program's pointer to its memory
-  size_t bytes;                   // of that memory, which is zeroed at the start
+  // Sets the program's pointer to its memory, and its communicators: one for each group.
+  void (*set_memory)(void *memory);
+  void (*set_communicators)(const communicator *made); // NULL: there are no groups
+  size_t bytes;        // of the memory, which is zeroed at the start
   ptrdiff_t loss;      // offset of the float32 loss in memory, or -1: an inference program
   ptrdiff_t grad_norm; // offset of the float32 norm of all gradients in memory, or -1 if unused
   const struct tensor *tensors;
@@ -189,6 +200,7 @@ struct own_part {
 
 struct rank {
   int id;
+  const struct program *program;   // of its step file
   const int *coordinate;           // on each dimension of the mesh
   const int *const *members;       // for each group: the ranks in it, in its order, then -1
   const struct own_part *parts;    // for each tensor
@@ -196,7 +208,10 @@ struct rank {
   const char *plan;                // the program's: prevents linking with a rank of another plan
 };
 
-extern const struct program program;
+extern OF_MODEL const struct rank *rank; // the one that this process is
+extern OF_MODEL const struct program *program;
+extern OF_MODEL void *rank_memory;                // program->bytes, from target_allocate
+extern OF_MODEL communicator *rank_communicators; // of program->groups
 
 // The runtime's (text_generate.h).
 bool text_generate(const struct options *o, bool (*all_ok)(bool, const struct failure *));
@@ -216,7 +231,6 @@ static inline int plan_line(int line)
 {
   return line % LINES_OF_FILE;
 }
-extern const struct rank rank;
 
 // Fills the inputs with batch number i of the data, counted from 0. Without data they are
 // unchanged.
@@ -226,7 +240,7 @@ void next_batch(long i);
 static inline int place_in(const int *members)
 {
   int i = 0;
-  while (members[i] != rank.id) i++;
+  while (members[i] != rank->id) i++;
   return i;
 }
 
@@ -249,11 +263,12 @@ struct place {
 
 // The collective whose call this rank is in, or NULL, and the number of calls begun. Read by the
 // watchdog (watchdog.h).
-extern const struct place *pending;
-extern unsigned long collectives;
+extern OF_MODEL const struct place *pending;
+extern OF_MODEL unsigned long collectives;
 
 // Reports on standard error what failed and where in the generated program, then ends the whole job
-// with a non-zero status. Never returns.
+// with a non-zero status; in a library ends the call of the library instead, with that error. Never
+// returns.
 #ifdef __GNUC__
 __attribute__((noreturn))
 #endif
@@ -273,7 +288,7 @@ void note_work(const char *what, cudaStream_t on);
 extern cudaStream_t stream; // of all work of a step but overlapped collectives
 extern cudaEvent_t ready;   // the start of those: cuda_streams.h
 #else
-extern MPI_Op bf16_sum, bf16_max, bf16_min; // of bfloat16, which MPI does not have
+extern OF_MODEL MPI_Op bf16_sum, bf16_max, bf16_min; // of bfloat16, which MPI does not have
 
 // Like MPI_Reduce_scatter_block, and faster for large sums. Returns MPI's error. The parts are
 // always added in the same order.

@@ -18,7 +18,7 @@
 const char *single_name(const struct save *s)
 {
   if (s->what.kind == ADAPTER) return ADAPTER_FILE;
-  return s->what.kind == CHECKPOINT && program.loss < 0 ? OUTPUTS : SINGLE;
+  return s->what.kind == CHECKPOINT && program->loss < 0 ? OUTPUTS : SINGLE;
 }
 
 static const char *turn_text(const struct save *s, char to[16])
@@ -64,10 +64,10 @@ bool is_own_part(const struct save *s, const char *name)
 
 static bool is_saved(const struct save *s, const struct member *m)
 {
-  const struct tensor *t = &program.tensors[m->row];
+  const struct tensor *t = &program->tensors[m->row];
   if (s->what.kind == ADAPTER) return t->role == PARAMETER && adapters_have(m->name);
   if (s->what.kind == EXPORT) return t->role == PARAMETER && !adapters_have(m->name);
-  return program.loss < 0 ? t->role == OUTPUT : t->role == PARAMETER || t->role == STATE;
+  return program->loss < 0 ? t->role == OUTPUT : t->role == PARAMETER || t->role == STATE;
 }
 
 static bool list_saved(struct save *s, struct failure *why)
@@ -79,7 +79,7 @@ static bool list_saved(struct save *s, struct failure *why)
   if (!s->entries || !s->saved || !s->shares) return failed(why, "out of memory for saving");
   for (size_t i = 0; i < s->members.count; i++) {
     const struct member *m = &s->members.all[i];
-    const struct tensor *t = &program.tensors[m->row];
+    const struct tensor *t = &program->tensors[m->row];
     if (!is_saved(s, m) || m->of != m) continue;
     s->saved[s->count] = m;
     s->entries[s->count++] =
@@ -107,7 +107,7 @@ static bool cut_into_parts(struct save *s, struct failure *why)
   bool cuts = s->what.shard_bytes > 0 && strcmp(single_name(s), SINGLE) == 0;
   struct part *part = &s->parts[s->nparts++];
   for (size_t i = 0; i < s->count; i++) {
-    uint64_t bytes = whole_bytes(&program.tensors[s->saved[i]->row]);
+    uint64_t bytes = whole_bytes(&program->tensors[s->saved[i]->row]);
     if (cuts && part->count > 0 && part->bytes + bytes > s->what.shard_bytes) {
       part = &s->parts[s->nparts++];
       part->first = i;
@@ -130,7 +130,7 @@ char *make_head(struct save *s, size_t i, size_t *length, struct failure *why)
   size_t n = 2;
   const struct part *p = &s->parts[i];
   snprintf(step, sizeof step, "%d", s->what.step);
-  const struct position at = batches_position(s->what.step * program.batches);
+  const struct position at = batches_position(s->what.step * program->batches);
   snprintf(tokens, sizeof tokens, "%llu", (unsigned long long)at.tokens);
   snprintf(epoch, sizeof epoch, "%llu", (unsigned long long)at.epoch);
   snprintf(sample, sizeof sample, "%llu", (unsigned long long)at.sample);
@@ -139,7 +139,7 @@ char *make_head(struct save *s, size_t i, size_t *length, struct failure *why)
   snprintf(without, sizeof without, "%d", validations.without);
   snprintf(of_all, sizeof of_all, "%08x", (unsigned)s->of_all);
   if (s->what.kind == CHECKPOINT) {
-    pairs[1][0] = PLAN_HASH, pairs[1][1] = program.hash;
+    pairs[1][0] = PLAN_HASH, pairs[1][1] = program->hash;
     pairs[n][0] = "step", pairs[n++][1] = step;
   }
   if (s->what.kind == CHECKPOINT && at.of_samples) {

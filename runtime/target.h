@@ -42,14 +42,17 @@ void target_share(void *bytes, size_t count);
 // Collective. Each number becomes its exclusive or over all ranks.
 void target_combine(uint32_t *numbers, size_t count);
 
-// Collective. Makes the communicators of program.groups.
+// Collective. Makes the communicators of the program's groups, and gives them to the program.
 void target_groups(void);
 
 // Zeroed memory for the program, aligned for any use; NULL, and why, if it cannot be had.
 void *target_allocate(size_t bytes, struct failure *why);
 
-// Runs program.begin, if there is one, or on a GPU issues it.
+// Runs the program's `begin`, if there is one, or on a GPU issues it.
 void target_begin(void);
+
+// Releases it, after all else: in a library, or at the end of a program.
+void target_free(void *memory);
 
 // Step t, counted from 1: runs it, or on a GPU issues it.
 void target_step(int t);

@@ -27,8 +27,8 @@ static const char *write_name(const struct file_name *name, int k, char **to)
 static void write_members(struct members *members)
 {
   char *text = members->text;
-  for (int row = 0; row < program.ntensors; row++) {
-    const struct tensor *t = &program.tensors[row];
+  for (int row = 0; row < program->ntensors; row++) {
+    const struct tensor *t = &program->tensors[row];
     for (int k = 0; k < t->count; k++) {
       size_t i = members->count++;
       const char *name = write_name(&t->name, k, &text), *alias = write_name(&t->alias, k, &text);
@@ -59,7 +59,7 @@ static void join_parts(struct members *members)
     // An output may have a parameter's name.
     const bool follows = last && last != m && strcmp(before, c.name) == 0 &&
                          strcmp(last->name, m->name) == 0 &&
-                         program.tensors[last->row].role == program.tensors[m->row].role;
+                         program->tensors[last->row].role == program->tensors[m->row].role;
     if (follows && m->of == m) last->next = m, m->of = last->of;
     if (m->of == m) members->names[n++] = c;
     last = m;
@@ -71,8 +71,8 @@ static void join_parts(struct members *members)
 bool table_members(struct members *members, struct failure *why)
 {
   size_t count = 0, bytes = 0;
-  for (int row = 0; row < program.ntensors; row++) {
-    const struct tensor *t = &program.tensors[row];
+  for (int row = 0; row < program->ntensors; row++) {
+    const struct tensor *t = &program->tensors[row];
     count += (size_t)t->count;
     bytes += (size_t)t->count * (longest(&t->name) + longest(&t->alias));
   }
@@ -121,7 +121,7 @@ static double sum_of(enum role role, bool in_bytes)
   if (!table_members(&members, &why)) return 0;
   for (size_t i = 0; i < members.count; i++) {
     const struct member *m = &members.all[i];
-    const struct tensor *t = &program.tensors[m->row];
+    const struct tensor *t = &program->tensors[m->row];
     double elements = in_bytes ? (double)table_type(t->type).bytes : 1;
     for (int d = 0; d < t->ndim; d++) elements *= (double)t->of[d];
     if (t->role == role && m->of == m) sum += elements;

@@ -27,8 +27,8 @@ static inline struct type_row table_type(enum type type)
 // This rank's part of a tensor, or of each tensor of a family.
 static inline struct slice table_slice(int row)
 {
-  const struct tensor *t = &program.tensors[row];
-  return (struct slice){(size_t)t->ndim, t->of, t->here, rank.parts[row].first};
+  const struct tensor *t = &program->tensors[row];
+  return (struct slice){(size_t)t->ndim, t->of, t->here, rank->parts[row].first};
 }
 
 // One tensor: member `k` of the family in a row of the program's table. Members of one name are
@@ -44,8 +44,8 @@ struct member {
 // The address of this rank's shard of it.
 static inline char *table_memory(const struct member *m)
 {
-  const struct tensor *t = &program.tensors[m->row];
-  return (char *)*program.memory + t->offset + (size_t)m->k * t->stride;
+  const struct tensor *t = &program->tensors[m->row];
+  return (char *)rank_memory + t->offset + (size_t)m->k * t->stride;
 }
 
 struct called {

@@ -76,8 +76,8 @@ static void draw_some(const struct tensor *t, const struct philox *named, uint64
 // Any number of elements. Each is a function of its index alone: threads may share the work.
 static void draw(const struct member *m, uint64_t first, size_t count, void *to)
 {
-  const struct tensor *t = &program.tensors[m->row];
-  const struct philox named = philox_named(program.seed, m->name);
+  const struct tensor *t = &program->tensors[m->row];
+  const struct philox named = philox_named(program->seed, m->name);
 #ifdef _OPENMP
 #pragma omp parallel for if (count > 16 * AT_ONCE)
 #endif
@@ -94,7 +94,7 @@ static void draw(const struct member *m, uint64_t first, size_t count, void *to)
 static bool make_piece(const struct kept *kept, const struct member *m, size_t from, size_t count,
                        void *to, struct checksum *sum, struct failure *why)
 {
-  const struct tensor *t = &program.tensors[m->row];
+  const struct tensor *t = &program->tensors[m->row];
   struct slice slice = table_slice(m->row);
   if (kept && !elements_read(kept, m, &slice, from, count, to, sum, why)) return false;
   size_t size = table_type(t->type).bytes;
@@ -111,7 +111,7 @@ static bool fill_tensor(const struct kept *kept, const struct member *m, void *s
                         uint32_t *share, struct failure *why)
 {
   struct checksum sum = {0};
-  const struct tensor *t = &program.tensors[m->row];
+  const struct tensor *t = &program->tensors[m->row];
   struct slice slice = table_slice(m->row);
   size_t size = table_type(t->type).bytes, elements = slice_elements(&slice);
   char *memory = table_memory(m);
@@ -140,6 +140,7 @@ struct filling {
   const struct kept **from;
   struct archive weights, adapter, data;
   struct checks *checks; // NULL: does not verify
+  struct failure *note;
   bool without_inputs;
   bool goes_on; // from a checkpoint, which has everything
 };
@@ -182,7 +183,7 @@ static bool take(struct filling *f, const struct archive *archive, enum role rol
   size_t others = 0;
   for (size_t i = 0; i < f->members.count; i++) {
     const struct member *m = &f->members.all[i];
-    const struct tensor *t = &program.tensors[m->row];
+    const struct tensor *t = &program->tensors[m->row];
     if (t->role != role) continue;
     if (!look_up(archive, m, &f->from[i], why)) return false;
     if (f->from[i] && !fits(f->from[i], t, why)) return false;
@@ -225,7 +226,7 @@ static bool check_headers(const struct filling *f, const char *note, struct fail
   struct failure changed;
   if (!f->checks) return true;
   if (!verify_headers(&f->weights, &has, &changed)) return verify_refuse(&changed, why);
-  if (!has && note && rank.id == 0) printf("note: %s %s\n", f->weights.path, note);
+  if (!has && note && rank->id == 0 && f->note) failed(f->note, "%s %s", f->weights.path, note);
   return true;
 }
 
@@ -237,8 +238,8 @@ static bool take_weights(struct filling *f, const char *path, bool data_too, str
   for (size_t i = 0; i < f->weights.count; i++) {
     const char *name = f->weights.all[i].entry->name;
     const struct member *m = table_find(&f->members, name);
-    enum role role = m ? program.tensors[m->row].role : OUTPUT;
-    bool known = role != OUTPUT || is_state(name) || (data_too && program.loss < 0);
+    enum role role = m ? program->tensors[m->row].role : OUTPUT;
+    bool known = role != OUTPUT || is_state(name) || (data_too && program->loss < 0);
     const bool surplus = !known && !f->weights.all[i].file->has_others;
     if (surplus && !takes_surplus(&f->weights, name, why)) return false;
   }
@@ -260,10 +261,10 @@ static bool take_adapter(struct filling *f, const char *path, struct failure *wh
   }
   for (size_t i = 0; i < f->members.count; i++) {
     const struct member *m = &f->members.all[i];
-    if (!adapters_have(m->name) || program.tensors[m->row].role != PARAMETER) continue;
+    if (!adapters_have(m->name) || program->tensors[m->row].role != PARAMETER) continue;
     if (!look_up(&f->adapter, m, &f->from[i], why)) return false;
     if (!f->from[i]) return missing(&f->adapter, m, 0, why);
-    if (!fits(f->from[i], &program.tensors[m->row], why)) return false;
+    if (!fits(f->from[i], &program->tensors[m->row], why)) return false;
   }
   return true;
 }
@@ -293,7 +294,7 @@ static bool take_position(const struct archive *checkpoint, long long step, stru
   at.tokens = (uint64_t)tokens;
   at.epoch = (uint64_t)epoch;
   at.sample = (uint64_t)sample;
-  batches_go_on((long)step * program.batches, &at);
+  batches_go_on((long)step * program->batches, &at);
   return true;
 }
 
@@ -322,7 +323,7 @@ static bool take_checkpoint(struct filling *f, const char *path, int *step, stru
   for (size_t i = 0; i < f->weights.count; i++) {
     const char *name = f->weights.all[i].entry->name;
     const struct member *m = table_find(&f->members, name);
-    enum role role = m ? program.tensors[m->row].role : OUTPUT;
+    enum role role = m ? program->tensors[m->row].role : OUTPUT;
     if (role != PARAMETER && role != STATE && !takes_surplus(&f->weights, name, why)) return false;
   }
   if (!take(f, &f->weights, PARAMETER, why) || !take(f, &f->weights, STATE, why)) return false;
@@ -347,8 +348,8 @@ static bool is_checked(const struct filling *f, size_t i)
 {
   const struct kept *kept = f->from[i];
   const int row = f->members.all[i].row;
-  return f->checks && kept && kept->entry->has_crc && program.tensors[row].role != BATCH &&
-         rank.parts[row].saves;
+  return f->checks && kept && kept->entry->has_crc && program->tensors[row].role != BATCH &&
+         rank->parts[row].saves;
 }
 
 static bool fill_all(const struct filling *f, struct failure *why)
@@ -358,9 +359,9 @@ static bool fill_all(const struct filling *f, struct failure *why)
   bool ok = true;
   for (size_t i = 0; ok && i < f->members.count; i++) {
     const struct member *m = &f->members.all[i];
-    enum role role = program.tensors[m->row].role;
+    enum role role = program->tensors[m->row].role;
     uint32_t *share = is_checked(f, i) ? &f->checks->shares[m->of - f->members.all] : NULL;
-    const bool is_there = !f->from[i] && is_zero(&program.tensors[m->row]);
+    const bool is_there = !f->from[i] && is_zero(&program->tensors[m->row]);
     const bool comes_later = role == BATCH && f->without_inputs;
     if (role != OUTPUT && !is_there && !comes_later)
       ok = fill_tensor(f->from[i], m, stage, share, why);
@@ -374,6 +375,7 @@ static bool fill_all(const struct filling *f, struct failure *why)
 bool tensors_fill(const struct origins *from, int *step, struct failure *why)
 {
   struct filling f = {.checks = from->checks,
+                      .note = from->note,
                       .without_inputs = from->without_inputs,
                       .goes_on = from->load != NULL};
   *step = 0;
@@ -402,7 +404,7 @@ bool tensors_draw_inputs(struct failure *why)
   if (!stage) return failed(why, "out of memory for random inputs");
   bool ok = table_members(&members, why);
   for (size_t i = 0; ok && i < members.count; i++)
-    if (program.tensors[members.all[i].row].role == BATCH)
+    if (program->tensors[members.all[i].row].role == BATCH)
       ok = fill_tensor(NULL, &members.all[i], stage, NULL, why);
   table_free(&members);
   free(stage);

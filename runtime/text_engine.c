@@ -37,8 +37,9 @@ static struct {
 
 static int row_called(const char *name)
 {
-  for (int i = 0; i < program.ntensors; i++)
-    if (!program.tensors[i].name.rest && strcmp(program.tensors[i].name.name, name) == 0) return i;
+  for (int i = 0; i < program->ntensors; i++)
+    if (!program->tensors[i].name.rest && strcmp(program->tensors[i].name.name, name) == 0)
+      return i;
   return -1;
 }
 
@@ -63,16 +64,16 @@ static struct entry entry_called(const char *name, void (*run)(void))
 
 static void *memory_of(int row)
 {
-  return (char *)*program.memory + program.tensors[row].offset;
+  return (char *)rank_memory + program->tensors[row].offset;
 }
 
 bool engine_open(struct failure *why)
 {
-  const struct generation *g = program.generation;
+  const struct generation *g = program->generation;
   engine.prefill = entry_called("prefill", g->prefill);
   engine.decode = entry_called("decode", g->decode);
-  const struct tensor *logits = &program.tensors[engine.decode.logits];
-  const struct own_part *part = &rank.parts[engine.decode.logits];
+  const struct tensor *logits = &program->tensors[engine.decode.logits];
+  const struct own_part *part = &rank->parts[engine.decode.logits];
   engine.vocab = logits->here[logits->ndim - 1];
   engine.first = (int)part->first[logits->ndim - 1];
   engine.gives = part->saves && engine.vocab > 0;
@@ -94,7 +95,7 @@ bool engine_open(struct failure *why)
 
 void engine_close(void)
 {
-  for (int i = 0; engine.seen && i < program.generation->slots; i++) free(engine.seen[i]);
+  for (int i = 0; engine.seen && i < program->generation->slots; i++) free(engine.seen[i]);
   void *all[] = {engine.turn, engine.ids,  engine.numbers, engine.logits, engine.changed,
                  engine.own,  engine.seen, engine.nseen,   engine.meeting};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
@@ -110,7 +111,7 @@ static void put(int row, const int *numbers, int count)
 
 static void run_prompt(const struct turn *t)
 {
-  const struct generation *g = program.generation;
+  const struct generation *g = program->generation;
   const int last = t->count - 1;
   for (int i = 0; i < g->chunk; i++) engine.numbers[i] = i < t->count ? t->ids[i] : 0;
   put(engine.prefill.tokens, engine.numbers, g->chunk);
@@ -124,9 +125,9 @@ static void run_prompt(const struct turn *t)
 static void put_by_slot(int row, const struct turn *turns, int n, int (*of)(const struct turn *),
                         int otherwise)
 {
-  for (int i = 0; i < program.generation->slots; i++) engine.numbers[i] = otherwise;
+  for (int i = 0; i < program->generation->slots; i++) engine.numbers[i] = otherwise;
   for (int i = 0; i < n; i++) engine.numbers[turns[i].slot] = of(&turns[i]);
-  put(row, engine.numbers, program.generation->slots);
+  put(row, engine.numbers, program->generation->slots);
 }
 
 static int token_of(const struct turn *t)
@@ -162,7 +163,7 @@ static void remember(const struct turn *t)
 {
   int *n = &engine.nseen[t->slot];
   *n = t->start;
-  for (int i = 0; i < t->count && *n < program.generation->context; i++)
+  for (int i = 0; i < t->count && *n < program->generation->context; i++)
     engine.seen[t->slot][(*n)++] = t->ids[i];
 }
 
@@ -184,7 +185,7 @@ static size_t room_for(int candidates)
 // Collective. Each rank's bytes, by rank: what they have at their own places is combined.
 static unsigned char *meet(const void *mine, size_t bytes)
 {
-  const size_t words = bytes / sizeof(uint32_t), all = words * (size_t)program.world;
+  const size_t words = bytes / sizeof(uint32_t), all = words * (size_t)program->world;
   if (engine.meeting_size < all) {
     free(engine.meeting);
     engine.meeting = calloc(all, sizeof *engine.meeting);
@@ -192,7 +193,7 @@ static unsigned char *meet(const void *mine, size_t bytes)
     if (!engine.meeting) fail_call(__FILE__, __LINE__, "the choice of a token", "out of memory");
   }
   memset(engine.meeting, 0, all * sizeof *engine.meeting);
-  memcpy(engine.meeting + words * (size_t)rank.id, mine, bytes);
+  memcpy(engine.meeting + words * (size_t)rank->id, mine, bytes);
   target_combine(engine.meeting, all);
   return (unsigned char *)engine.meeting;
 }
@@ -217,7 +218,7 @@ struct merged {
 static struct merged merge(const float *logits, int most)
 {
   unsigned char *mine = calloc(1, room_for(most));
-  struct merged m = {.best = calloc((size_t)most * (size_t)program.world, sizeof *m.best),
+  struct merged m = {.best = calloc((size_t)most * (size_t)program->world, sizeof *m.best),
                      .all = true,
                      .floor = -INFINITY};
   if (!mine || !m.best) fail_call(__FILE__, __LINE__, "the choice of a token", "out of memory");
@@ -231,7 +232,7 @@ static struct merged merge(const float *logits, int most)
   }
   const unsigned char *all = meet(mine, room_for(most));
   float largest = -INFINITY;
-  for (int r = 0; r < program.world; r++) {
+  for (int r = 0; r < program->world; r++) {
     const struct told *t = (const struct told *)(all + (size_t)r * room_for(most));
     const struct candidate *c = (const struct candidate *)(t + 1);
     if (t->count == 0) continue;
@@ -241,7 +242,7 @@ static struct merged merge(const float *logits, int most)
     m.all &= t->all != 0;
     if (t->largest > largest) largest = t->largest;
   }
-  for (int r = 0; r < program.world; r++) {
+  for (int r = 0; r < program->world; r++) {
     const struct told *t = (const struct told *)(all + (size_t)r * room_for(most));
     if (t->count > 0) m.sum += t->sum * exp((double)t->largest - largest);
   }
@@ -262,7 +263,7 @@ static int draw_of_all(const float *logits, const struct draw *draw)
     mine.id = sampling_draw_logits(logits, engine.vocab, engine.first, draw, &mine.score),
     mine.has = 1;
   const unsigned char *all = meet(&mine, sizeof mine);
-  for (int r = 0; r < program.world; r++) {
+  for (int r = 0; r < program->world; r++) {
     memcpy(&mine, all + (size_t)r * sizeof mine, sizeof mine);
     if (mine.has && (!best.has || mine.score > best.score)) best = mine;
   }
@@ -319,7 +320,7 @@ static void run(struct turn *turns, int n)
     run_next(turns, n);
   for (int i = 0; i < n; i++) remember(&turns[i]), asked |= turns[i].asks;
   if (!asked) return;
-  const size_t rows = is_prompt ? 1 : (size_t)program.generation->slots;
+  const size_t rows = is_prompt ? 1 : (size_t)program->generation->slots;
   target_get(engine.logits, memory_of((is_prompt ? engine.prefill : engine.decode).logits),
              rows * (size_t)engine.vocab * sizeof *engine.logits);
   for (int i = 0; i < n; i++)
@@ -332,7 +333,7 @@ void engine_run(struct turn *turns, int n)
 {
   struct header header = {.turns = n};
   target_share(&header, sizeof header);
-  if (program.world > 1) {
+  if (program->world > 1) {
     memcpy(engine.turn, turns, (size_t)n * sizeof *turns);
     target_share(engine.turn, (size_t)n * sizeof *turns);
     int count = 0;

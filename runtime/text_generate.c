@@ -173,7 +173,7 @@ bool text_generate(const struct options *o, bool (*all_ok)(bool, const struct fa
 {
   struct failure why = {""};
   struct prompts p = {0};
-  const bool leads = rank.id == 0;
+  const bool leads = rank->id == 0;
   run.options = o;
   bool ok = all_ok(engine_open(&why) && (!leads || begin(o, &p, &why)), &why);
   if (ok && leads) {

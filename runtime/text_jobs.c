@@ -23,7 +23,7 @@ double seconds_now(void)
 
 bool jobs_open(struct failure *why)
 {
-  const size_t slots = (size_t)program.generation->slots;
+  const size_t slots = (size_t)program->generation->slots;
   jobs.last_waiting = &jobs.waiting;
   jobs.in_slot = calloc(slots, sizeof *jobs.in_slot);
   jobs.turn = calloc(slots, sizeof *jobs.turn);
@@ -82,7 +82,7 @@ static struct turn turn_of(struct job *job, int count)
 // A token was made.
 static void grow(struct job *job, const struct turn *t)
 {
-  const int room = program.generation->context;
+  const int room = program->generation->context;
   job->in_cache += t->count;
   if (!t->asks || job->why) return;
   if (job->count == job->prompt_count) job->first_token = seconds_now();
@@ -97,7 +97,7 @@ static void grow(struct job *job, const struct turn *t)
 
 static void run_prompt(struct job *job)
 {
-  const int chunk = program.generation->chunk;
+  const int chunk = program->generation->chunk;
   job->began = seconds_now();
   while (job->in_cache < job->prompt_count && !job->why) {
     const int left = job->prompt_count - job->in_cache;
@@ -111,7 +111,7 @@ static void run_prompt(struct job *job)
 
 static void fill_slots(void)
 {
-  for (int slot = 0; slot < program.generation->slots; slot++) {
+  for (int slot = 0; slot < program->generation->slots; slot++) {
     while (!jobs.in_slot[slot] && jobs.waiting) {
       struct job *job = take_waiting();
       if (!job->why) {
@@ -128,7 +128,7 @@ bool jobs_step(void)
 {
   int n = 0;
   fill_slots();
-  for (int slot = 0; slot < program.generation->slots; slot++) {
+  for (int slot = 0; slot < program->generation->slots; slot++) {
     struct job *job = jobs.in_slot[slot];
     if (job && job->why)
       end(job);

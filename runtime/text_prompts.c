@@ -15,16 +15,17 @@ enum { MOST_BYTES = 1 << 30 };
 // The number of tokens that the model knows.
 static long vocabulary(void)
 {
-  for (int i = 0; i < program.ntensors; i++)
-    if (!program.tensors[i].name.rest && strcmp(program.tensors[i].name.name, "decode.tokens") == 0)
-      return (long)program.tensors[i].init.b;
+  for (int i = 0; i < program->ntensors; i++)
+    if (!program->tensors[i].name.rest &&
+        strcmp(program->tensors[i].name.name, "decode.tokens") == 0)
+      return (long)program->tensors[i].init.b;
   return 0;
 }
 
 static bool add_prompt(struct prompts *p, const int *ids, size_t count, const char *where,
                        struct failure *why)
 {
-  const int context = program.generation->context;
+  const int context = program->generation->context;
   if (count == 0) return failed(why, "%s: a prompt has no tokens", where);
   if (count >= (size_t)context)
     return failed(why,

@@ -135,8 +135,8 @@ bool settings_tokenizer(struct tokenizer **t, const struct options *o, struct fa
 double settings_weight_bytes(void)
 {
   double sum = 0;
-  for (int i = 0; i < program.ntensors; i++) {
-    const struct tensor *t = &program.tensors[i];
+  for (int i = 0; i < program->ntensors; i++) {
+    const struct tensor *t = &program->tensors[i];
     double each = t->role == PARAMETER ? (double)table_type(t->type).bytes * t->count : 0;
     for (int d = 0; d < t->ndim; d++) each *= (double)t->here[d];
     sum += each;

@@ -46,8 +46,8 @@ static bool is_tokens(const struct tensor *t)
 long tokens_of_batch(void)
 {
   long most = 0;
-  for (int i = 0; i < program.ntensors; i++) {
-    const struct tensor *t = &program.tensors[i];
+  for (int i = 0; i < program->ntensors; i++) {
+    const struct tensor *t = &program->tensors[i];
     long elements = 1;
     for (int d = 0; d < t->ndim; d++) elements *= t->of[d];
     if (is_tokens(t) && elements > most) most = elements;
@@ -59,8 +59,8 @@ long tokens_of_batch(void)
 static long furthest(void)
 {
   long shift = 0;
-  for (int i = 0; i < program.ntensors; i++) {
-    const struct tensor *t = &program.tensors[i];
+  for (int i = 0; i < program->ntensors; i++) {
+    const struct tensor *t = &program->tensors[i];
     if (is_tokens(t) && (long)t->init.b > shift) shift = (long)t->init.b;
   }
   return shift;
@@ -69,8 +69,8 @@ static long furthest(void)
 static double smallest_vocabulary(void)
 {
   double least = INFINITY;
-  for (int i = 0; i < program.ntensors; i++)
-    if (is_tokens(&program.tensors[i])) least = fmin(least, program.tensors[i].init.a);
+  for (int i = 0; i < program->ntensors; i++)
+    if (is_tokens(&program->tensors[i])) least = fmin(least, program->tensors[i].init.a);
   return least;
 }
 
@@ -80,9 +80,9 @@ static const struct index_use *strictest_use(void)
 {
   const struct index_use *strictest = NULL;
   double least = smallest_vocabulary();
-  for (int i = 0; i < program.nindex_uses; i++) {
-    const struct index_use *use = &program.index_uses[i];
-    if (use->input < 0 || !is_tokens(&program.tensors[use->input])) continue;
+  for (int i = 0; i < program->nindex_uses; i++) {
+    const struct index_use *use = &program->index_uses[i];
+    if (use->input < 0 || !is_tokens(&program->tensors[use->input])) continue;
     if ((double)use->below >= least) continue;
     strictest = use;
     least = (double)use->below;
@@ -195,8 +195,8 @@ static bool find_period(struct tokens *t, struct failure *why)
 static uint64_t window_of_inputs(void)
 {
   uint64_t window = 0;
-  for (int i = 0; i < program.ntensors; i++) {
-    const struct tensor *t = &program.tensors[i];
+  for (int i = 0; i < program->ntensors; i++) {
+    const struct tensor *t = &program->tensors[i];
     if (!is_tokens(t)) continue;
     uint64_t row = 1;
     for (int d = 1; d < t->ndim; d++) row *= (uint64_t)t->of[d];
@@ -264,7 +264,7 @@ static bool below_vocabulary(const struct tokens *t, const struct token_file *f,
     const unsigned long long place = first + i;
     if (t->use)
       return failed(why, "%s: token %llu is %u, but %s at %s:%d takes 0 to %ld", f->path, place,
-                    token, t->use->what, plan_file(program.plan, t->use->line),
+                    token, t->use->what, plan_file(program->plan, t->use->line),
                     plan_line(t->use->line), t->use->below - 1);
     return failed(why, "%s: token %llu is %u, which is not below the vocabulary of %.0f", f->path,
                   place, token, t->vocabulary);
@@ -303,8 +303,8 @@ bool tokens_check(const struct tokens *t, uint64_t first, uint64_t last, struct 
     from = 0;
     length = t->length;
   }
-  uint64_t begin = from + (uint64_t)part_first((long)length, program.world, rank.id);
-  uint64_t end = begin + (uint64_t)part_size((long)length, program.world, rank.id);
+  uint64_t begin = from + (uint64_t)part_first((long)length, program->world, rank->id);
+  uint64_t end = begin + (uint64_t)part_size((long)length, program->world, rank->id);
   while (begin < end) {
     size_t count = STAGED_BYTES / t->form->bytes;
     if (count > end - begin) count = (size_t)(end - begin);
@@ -354,7 +354,7 @@ static struct run run_in_text(const struct source *from, uint64_t at, size_t cou
 static bool read_piece(const struct source *from, int row, const struct slice *slice, size_t at,
                        size_t count, struct failure *why)
 {
-  const struct tensor *t = &program.tensors[row];
+  const struct tensor *t = &program->tensors[row];
   const size_t size = from->tokens->form->bytes;
   for (size_t done = 0; done < count;) {
     const struct run mine = slice_run(slice, at + done, count - done);
@@ -371,19 +371,19 @@ static bool read_piece(const struct source *from, int row, const struct slice *s
 // The rows of this rank's part of an input that exist in the batch.
 static long rows_there(const struct source *from, int row)
 {
-  const struct tensor *t = &program.tensors[row];
+  const struct tensor *t = &program->tensors[row];
   if (!from->order) return t->here[0];
-  const long left = (long)from->of->count - rank.parts[row].first[0];
+  const long left = (long)from->of->count - rank->parts[row].first[0];
   return left < 0 ? 0 : left < t->here[0] ? left : t->here[0];
 }
 
 static bool fill_input(const struct source *from, int row, struct failure *why)
 {
-  const struct tensor *t = &program.tensors[row];
+  const struct tensor *t = &program->tensors[row];
   const struct slice slice = table_slice(row);
   const size_t size = table_type(t->type).bytes;
   size_t elements = slice_elements(&slice);
-  char *memory = (char *)*program.memory + t->offset;
+  char *memory = (char *)rank_memory + t->offset;
   if (elements > 0 && t->ndim > 0)
     elements = elements / (size_t)t->here[0] * (size_t)rows_there(from, row);
   for (size_t at = 0; at < elements;) {
@@ -399,8 +399,8 @@ static bool fill_input(const struct source *from, int row, struct failure *why)
 
 static bool fill_inputs(const struct source *from, struct failure *why)
 {
-  for (int row = 0; row < program.ntensors; row++)
-    if (is_tokens(&program.tensors[row]) && !fill_input(from, row, why)) return false;
+  for (int row = 0; row < program->ntensors; row++)
+    if (is_tokens(&program->tensors[row]) && !fill_input(from, row, why)) return false;
   return true;
 }
 

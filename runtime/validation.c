@@ -14,16 +14,16 @@ static long batches; // of each validation
 
 bool validation_open(const struct options *o, struct failure *why)
 {
-  const char *const of_plan[] = {program.validation_data, NULL};
+  const char *const of_plan[] = {program->validation_data, NULL};
   const char *const *told = o->validate[0] ? o->validate : of_plan;
   if (!told[0]) return true;
-  if (!program.validate)
+  if (!program->validate)
     return failed(why,
                   "%s: this program cannot validate: its loss is whole after the last batch "
                   "of a step alone. Say validate = {} in train{}, and generate it again",
                   told[0]);
   if (!batches_open(VALIDATION, told, o->tokens, why)) return false;
-  const long asked = o->validate_steps ? o->validate_steps : program.validate_steps;
+  const long asked = o->validate_steps ? o->validate_steps : program->validate_steps;
   batches = batches_of_validation();
   if (asked > 0 && asked < batches) batches = asked;
   return batches > 0 || failed(why, "%s: it has no batch", told[0]);
@@ -36,7 +36,7 @@ bool validation_check(struct failure *why)
 
 bool validation_is_due(const struct options *o, int t, bool is_last)
 {
-  const int every = o->validate_every ? o->validate_every : program.validate_every;
+  const int every = o->validate_every ? o->validate_every : program->validate_every;
   return batches > 0 && (is_last || (every > 0 && t % every == 0));
 }
 
@@ -45,10 +45,10 @@ bool validation_is_due(const struct options *o, int t, bool is_last)
 // Collective. Sums each rank's numbers for some batches over the ranks.
 static void add_up(uint32_t *weight, long count)
 {
-  const size_t ranks = (size_t)program.world, each = (size_t)count;
+  const size_t ranks = (size_t)program->world, each = (size_t)count;
   uint32_t *all = calloc(ranks * each, sizeof *all);
   if (!all) fail_call(__FILE__, __LINE__, "calloc", "out of memory for a validation");
-  memcpy(all + (size_t)rank.id * each, weight, each * sizeof *weight);
+  memcpy(all + (size_t)rank->id * each, weight, each * sizeof *weight);
   target_combine(all, ranks * each);
   for (size_t i = 0; i < each; i++)
     for (size_t r = weight[i] = 0; r < ranks; r++) weight[i] += all[r * each + i];
@@ -63,9 +63,9 @@ static float loss_of_batch(long i, uint32_t *weight)
   if (!batches_fill(VALIDATION, i, &counts, &why))
     fail_call(__FILE__, __LINE__, "batches_fill", why.text);
   *weight = (uint32_t)counts;
-  target_run(program.validate);
-  target_get(&loss, (const char *)*program.memory + program.loss, sizeof loss);
-  return loss * (float)program.batches;
+  target_run(program->validate);
+  target_get(&loss, (const char *)rank_memory + program->loss, sizeof loss);
+  return loss * (float)program->batches;
 }
 
 // Collective. The same number on all ranks: losses and weights are the same on all.

@@ -1,6 +1,6 @@
 #include "validation_results.h"
 
-struct validations validations;
+OF_MODEL struct validations validations;
 
 // A loss of NaN is never an improvement.
 void validations_note(int step, double loss)

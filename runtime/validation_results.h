@@ -2,6 +2,8 @@
 #ifndef VALIDATION_RESULTS_H
 #define VALIDATION_RESULTS_H
 
+#include "program.h"
+
 struct validations {
   int step; // of the last one; 0: none yet
   double loss;
@@ -9,7 +11,7 @@ struct validations {
   double best;
   int without; // the number of later ones that were no better
 };
-extern struct validations validations;
+extern OF_MODEL struct validations validations;
 
 // Records one.
 void validations_note(int step, double loss);

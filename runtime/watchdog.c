@@ -14,9 +14,6 @@
 #include "program.h"
 #include "target.h"
 
-const struct place *pending;
-unsigned long collectives;
-
 static int deadline, step, patience = 1;
 static bool watching, stopping, parting;
 static volatile sig_atomic_t ended; // by SIGTERM
@@ -49,7 +46,7 @@ static int lower_ranks(void)
 {
   struct neighbour *list = NULL;
   int n = neighbours_list(&list), lower = 0;
-  for (int i = 0; i < n; i++) lower += list[i].rank < rank.id && neighbour_state(&list[i]) == RUNS;
+  for (int i = 0; i < n; i++) lower += list[i].rank < rank->id && neighbour_state(&list[i]) == RUNS;
   free(list);
   return lower;
 }
@@ -63,7 +60,7 @@ static void put_place(FILE *to, const struct place *at)
   fprintf(to, " in %.*s (%s:%d)", (int)strcspn(at->call, "("), at->call, base ? base + 1 : at->file,
           at->line);
   if (at->plan_line > 0)
-    fprintf(to, ", which %s:%d asks for", plan_file(program.plan, at->plan_line),
+    fprintf(to, ", which %s:%d asks for", plan_file(program->plan, at->plan_line),
             plan_line(at->plan_line));
 }
 
@@ -76,7 +73,7 @@ static void tell(const char *what, const struct waiting *w)
   FILE *to = open_memstream(&text, &size);
   if (!to) return;
   int n = neighbours_list(&list);
-  fprintf(to, "rank %d: error: %s", rank.id, what);
+  fprintf(to, "rank %d: error: %s", rank->id, what);
   if (w->at) put_place(to, w->at);
   int t = w->step ? w->step : __atomic_load_n(&step, __ATOMIC_RELAXED);
   if (t > 0) fprintf(to, ", step %d", t);

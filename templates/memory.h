@@ -17,13 +17,12 @@
 static_assert(sizeof &plan_$hash$ > 0, "kernels.h is of the same plan");
 
 $memory$
-static struct memory *m;$on_device$
+$static$ struct memory *m;$on_device$
 
-// The runtime allocates it. Each step begins by fetching its address.
-static void *given_memory;
-static inline void begin_with_memory(void)
+// The runtime allocates it, and calls this before the first step.
+static void set_memory(void *allocated)
 {
-  m = (struct memory *)given_memory;
+  m = (struct memory *)allocated;
 }
 
 // Adjacent members as one array: a pointer to the first of them, valid in all of struct memory.

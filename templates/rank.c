@@ -6,6 +6,8 @@
 // Defined in the kernels: files of different plans do not link.
 extern const char plan_$hash$[];
 
+extern const struct program $step_name$_program;
+
 static const int coordinate[] = {$coordinate$}; // $mesh$
 
 // The ranks of its groups, each list ended by -1.
@@ -16,8 +18,9 @@ $exchanges$
 $states$static const struct own_part parts[] = {
 $parts$};
 
-const struct rank rank = {
+$declaration$const struct rank this_rank = {
     .id = $rank$,
+    .program = &$step_name$_program,
     .coordinate = coordinate,
     .members = members,
     .parts = parts,

@@ -2,7 +2,7 @@ static const struct group groups[] = {
 $groups$};
 
 $products$// program.h explains the fields.
-const struct program program = {
+$declaration$const struct program $name$_program = {
     .plan = plan_$hash$,
     .hash = "$hash$",
     .world = $world$,
@@ -23,7 +23,8 @@ $adapter$    .generation = $generation$,
     .flops = $flops$,
     .arithmetic = $arithmetic$,
     .learning_rate = $rate$,
-    .memory = &given_memory,
+    .set_memory = set_memory,
+    .set_communicators = $set_communicators$,
     .bytes = sizeof(struct memory),
     .loss = $loss$,
     .grad_norm = $norm$,

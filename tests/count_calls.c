@@ -51,8 +51,8 @@ static int place_of(MPI_Comm comm)
 /* The program's group, or -1. */
 static int group_of(MPI_Comm comm)
 {
-  for (int i = 0; i < program.ngroups; i++)
-    if (*program.groups[i].comm == comm) return i;
+  for (int i = 0; rank_communicators && i < program->ngroups; i++)
+    if (rank_communicators[i] == comm) return i;
   return -1;
 }
 
@@ -235,12 +235,12 @@ int MPI_Finalize(void)
 {
   char path[4096];
   const char *prefix = getenv("COUNT_CALLS");
-  snprintf(path, sizeof path, "%s.%d", prefix ? prefix : "counted", rank.id);
+  snprintf(path, sizeof path, "%s.%d", prefix ? prefix : "counted", rank->id);
   FILE *file = fopen(path, "w");
   if (!file) fail_call(__FILE__, __LINE__, "fopen", path);
   for (int i = 0; i < statements; i++) {
     const struct statement *s = &statement[i];
-    fprintf(file, "%s %s %ld %lld %lld %lld\n", s->call, program.groups[s->group].name, s->times,
+    fprintf(file, "%s %s %ld %lld %lld %lld\n", s->call, program->groups[s->group].name, s->times,
             (long long)s->bytes.brought, (long long)s->bytes.sent, (long long)s->bytes.received);
   }
   if (fclose(file) != 0) fail_call(__FILE__, __LINE__, "fclose", path);

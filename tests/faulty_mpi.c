@@ -32,10 +32,10 @@ static void disturb(void)
   unsigned long seed;
   calls++;
   if (!how) return;
-  if (sscanf(how, "kill:%d:%ld", &who, &at) == 2 && who == rank.id && at == calls) raise(SIGKILL);
-  if (sscanf(how, "stop:%d:%ld", &who, &at) == 2 && who == rank.id && at == calls) raise(SIGSTOP);
+  if (sscanf(how, "kill:%d:%ld", &who, &at) == 2 && who == rank->id && at == calls) raise(SIGKILL);
+  if (sscanf(how, "stop:%d:%ld", &who, &at) == 2 && who == rank->id && at == calls) raise(SIGSTOP);
   if (sscanf(how, "delay:%lu", &seed) == 1) {
-    uint64_t x = (seed * 1000003 + (unsigned)rank.id) * 1000003 + (uint64_t)calls;
+    uint64_t x = (seed * 1000003 + (unsigned)rank->id) * 1000003 + (uint64_t)calls;
     x = (x ^ x >> 31) * UINT64_C(0x9e3779b97f4a7c15);
     if (x >> 62 == 0) usleep((unsigned)(x >> 32) % 1000);
   }
@@ -46,7 +46,7 @@ static int be_late(int error)
   const char *how = getenv("DISTURB");
   int who;
   long at;
-  bool here = how && sscanf(how, "late:%d:%ld", &who, &at) == 2 && who == rank.id && at == calls;
+  bool here = how && sscanf(how, "late:%d:%ld", &who, &at) == 2 && who == rank->id && at == calls;
   if (here) usleep(500000);
   return error;
 }
@@ -56,7 +56,7 @@ static void disturb_at(const char *where)
   const char *how = getenv("DISTURB");
   char what[8], wanted[8];
   int who;
-  if (!how || sscanf(how, "%7[a-z]:%d:%7[a-z]", what, &who, wanted) != 3 || who != rank.id) return;
+  if (!how || sscanf(how, "%7[a-z]:%d:%7[a-z]", what, &who, wanted) != 3 || who != rank->id) return;
   if (strcmp(where, wanted) != 0) return;
   if (strcmp(what, "late") == 0)
     usleep(500000);
@@ -116,7 +116,7 @@ static void disturb_sum(void)
   long at;
   disturb();
   sums++;
-  if (how && sscanf(how, "sum:%d:%ld", &who, &at) == 2 && who == rank.id && at == sums)
+  if (how && sscanf(how, "sum:%d:%ld", &who, &at) == 2 && who == rank->id && at == sums)
     raise(SIGKILL);
 }
 
@@ -153,7 +153,7 @@ static void put_replicas(FILE *to, const struct tensor *t)
   if (t->role != PARAMETER || memcmp(t->of, t->here, sizeof t->of) != 0) return;
   for (int d = 0; d < t->ndim; d++) n *= (size_t)t->here[d];
   for (int k = 0; k < t->count; k++) {
-    const unsigned char *at = (const unsigned char *)*program.memory + t->offset;
+    const unsigned char *at = (const unsigned char *)rank_memory + t->offset;
     fprintf(to, "%s %d %s %016llx\n", t->name.name, k, t->name.rest ? t->name.rest : "",
             (unsigned long long)hash_of(at + (size_t)k * t->stride, n));
   }
@@ -163,13 +163,13 @@ int MPI_Finalize(void)
 {
   char path[4096];
   const char *prefix = getenv("REPLICAS"), *how = getenv("DISTURB");
-  snprintf(path, sizeof path, "%s.%d", prefix ? prefix : "replicas", rank.id);
+  snprintf(path, sizeof path, "%s.%d", prefix ? prefix : "replicas", rank->id);
   disturb_at("end");
   FILE *file = prefix ? fopen(path, "w") : NULL;
   if (prefix && !file) fail_call(__FILE__, __LINE__, "fopen", path);
   if (file && how && !strcmp(how, "count")) fprintf(file, "%ld\n", calls);
-  for (int i = 0; file && (!how || strcmp(how, "count")) && i < program.ntensors; i++)
-    put_replicas(file, &program.tensors[i]);
+  for (int i = 0; file && (!how || strcmp(how, "count")) && i < program->ntensors; i++)
+    put_replicas(file, &program->tensors[i]);
   if (file && fclose(file) != 0) fail_call(__FILE__, __LINE__, "fclose", path);
   const int error = PMPI_Finalize();
   disturb_at("exit");

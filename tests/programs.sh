@@ -122,21 +122,21 @@ own_name() {
     objcopy --redefine-sym "$2=$3" --redefine-sym "__odr_asan.$2=__odr_asan.$3" "$1.o" "$1.part.o"
 }
 
-# In a program's directory, for its `entries` (rank:step): links `ranks`. `rank` of each rank and `program` of
-# each step are renamed, for the table that ranks.c reads.
+# In a program's directory, for its `entries` (rank:step): links `ranks`. `this_rank` of each rank is renamed,
+# for the table that ranks.c reads.
 link_together() {
-  local entry rank step names=() rows=()
+  local entry rank names=() rows=()
   for entry in $entries; do
-    rank=rank${entry%:*} step=${entry#*:}
-    own_name "$rank" rank "$rank" && own_name "$step" program "program_$step" || return
-    names+=("$rank" "program_$step") rows+=("{$rank, program_$step},")
+    rank=rank${entry%:*}
+    own_name "$rank" this_rank "$rank" || return
+    names+=("$rank") rows+=("$rank,")
   done
   {
-    printf 'extern const char %s[];\n' $(printf '%s\n' "${names[@]}" | sort -u)
-    echo "const struct { const void *rank, *program; } all_ranks[] = {${rows[*]}};"
+    printf 'extern const char %s[];\n' "${names[@]}"
+    echo "const void *const all_ranks[] = {${rows[*]}};"
     echo "const int number_of_ranks = ${#rows[@]};"
   } > all_ranks
-  "${link[@]}" -o ranks -x c all_ranks -x none ./*.part.o kernels.o "../$kind"/*.o "${local_libraries[@]}" &&
+  "${link[@]}" -o ranks -x c all_ranks -x none ./*.part.o step*.o kernels.o "../$kind"/*.o "${local_libraries[@]}" &&
     rm all_ranks ./*.part.o
 }
 

@@ -59,6 +59,8 @@ struct options {
   const char *dump;    /* a pass, or NULL */
   const char *from;    /* a pass: the plan is what `dump` printed after it; or NULL */
   const char *explain; /* a value, or NULL */
+  const char *emit;    /* "program" or "library"; NULL: as the plan says */
+  const char *library_name;
   int first_rank, last_rank;
   int ndefinition;
   struct definition *definition;

@@ -20,6 +20,16 @@
 /* --move: prints what moving a tensor takes, as text or, with --json, as JSON; then ends tpgen. */
 void ask(void);
 
+/* ----------------------------------------------------------------------------- model_library.c */
+
+/* The name of the library that is asked for besides the program, or NULL. A wrong name is an
+   error. */
+const char *model_library(void);
+/* What the build of the program gets for it: text of CMake, or "". */
+char *library_build(void);
+/* Its files, except the runtime's; tensors: those of a class whose names are known. */
+void add_library_files(const struct families *tensors);
+
 /* ----------------------------------------------------------------------------------- program.c */
 
 void emit(void);

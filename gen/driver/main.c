@@ -17,6 +17,8 @@ static const char usage[] =
     "  --ranks FIRST-LAST    write only these ranks' programs\n"
     "  --check-finite        the programs look for the first value that is not finite, and say\n"
     "                        which it is; they are slower\n"
+    "  --emit library        write a library, too: the model as functions for C and Fortran\n"
+    "  --library-name NAME   what its functions and files begin with; by default model\n"
     "  --trace               write trace.json, too: the simulated step, for Perfetto\n"
     "  --check               write nothing: fail if DIRECTORY is not what the plan gives\n"
     "  --from=PASS           the plan is a file that --dump=PASS printed: go on from there\n"
@@ -97,6 +99,14 @@ static void set_planner(const char *name)
     usage_error(2, "--planner %s: the planners are fastest and greedy", name);
 }
 
+static void set_emit(const char *what)
+{
+  options.emit = what;
+  if (strcmp(what, "program") && strcmp(what, "library"))
+    usage_error(2, "--emit %s: tpgen writes a program, and with --emit library a library, too",
+                what);
+}
+
 static void add_link(const char *link)
 {
   int n = options.nlink++;
@@ -144,8 +154,8 @@ static void check_options(int argc)
 static void read_options(int argc, char **argv)
 {
   enum {
-    TARGET = 256, RANKS, DUMP, FROM, TRACE, CHECK, FINITE, EXPLAIN, MOVE, PLANNER, LINK, JSON, HELP,
-    VERSION
+    TARGET = 256, RANKS, DUMP, FROM, TRACE, CHECK, FINITE, EXPLAIN, MOVE, PLANNER, LINK, JSON, EMIT,
+    LIBRARY_NAME, HELP, VERSION
   };
   static const struct option list[] = {
     {"target", required_argument, NULL, TARGET},
@@ -160,6 +170,8 @@ static void read_options(int argc, char **argv)
     {"planner", required_argument, NULL, PLANNER},
     {"link", required_argument, NULL, LINK},
     {"json", no_argument, NULL, JSON},
+    {"emit", required_argument, NULL, EMIT},
+    {"library-name", required_argument, NULL, LIBRARY_NAME},
     {"help", no_argument, NULL, HELP},
     {"version", no_argument, NULL, VERSION},
     {0},
@@ -183,6 +195,8 @@ static void read_options(int argc, char **argv)
     case PLANNER: set_planner(optarg); break;
     case LINK: add_link(optarg); break;
     case JSON: options.json = true; break;
+    case EMIT: set_emit(optarg); break;
+    case LIBRARY_NAME: options.library_name = optarg; break;
     case HELP: print_usage(stdout); end_printing();
     case VERSION: puts("tpgen " TPGEN_VERSION); end_printing();
     case ':': usage_error(2, "%s: its value is missing; tpgen --help tells more", given);

@@ -34,17 +34,33 @@ static void declare_streams(struct buffer *b)
         graph->schedule->nevent);
 }
 
+/* In a library each thread has the state of the model whose function it is in. */
+static const char *own_static(void)
+{
+  return model_library() ? forms()->own_static : "static";
+}
+
+static char *set_communicators_text(void)
+{
+  struct buffer b = {0};
+  put(&b, "static void set_communicators(const communicator *made)\n{\n");
+  for (int g = 0; g < graph->ngroup; g++) put(&b, "  %s = made[%d];\n", group_name(g), g);
+  put(&b, "}\n");
+  return b.text;
+}
+
 static char *communicators_text(void)
 {
   struct buffer b = {0};
   put_text(&b, "", 0);
   for (int g = 0; g < graph->ngroup; g++)
-    put(&b, "%s%s", g ? ", " : "static communicator ", group_name(g));
+    put(&b, "%s%s", g ? ", " : text("%s communicator ", own_static()), group_name(g));
   const char *list = wrapped(text("%s;", b.text), ", ", "    ");
   b = (struct buffer){0};
   put_text(&b, "", 0);
   if (graph->ngroup)
-    put(&b, "// The runtime creates them from the members in rank<N>.\n%s\n", list);
+    put(&b, "// The runtime creates them from the members in rank<N>.\n%s\n%s", list,
+        set_communicators_text());
   if (target->streams) declare_streams(&b);
   return b.text;
 }
@@ -55,10 +71,10 @@ static char *groups_text(void)
   put_text(&b, "", 0);
   for (int g = 0; g < graph->ngroup; g++) {
     const char *stream = has_stream(g) ? text("&%s", stream_name(g)) : "NULL";
-    put(&b, "    {%s, &%s%s%s},\n", string_text(graph->group[g].name), group_name(g),
-        target->streams ? ", " : "", target->streams ? stream : "");
+    put(&b, "    {%s%s%s},\n", string_text(graph->group[g].name), target->streams ? ", " : "",
+        target->streams ? stream : "");
   }
-  if (!graph->ngroup) put(&b, "    {0%s},\n", target->streams ? ", 0, 0" : ", 0");
+  if (!graph->ngroup) put(&b, "    {0%s},\n", target->streams ? ", 0" : "");
   return b.text;
 }
 
@@ -123,7 +139,7 @@ static char *adapter_text(void)
 
 /* What the runtime must know of the program, and the text for streams, tables and recorded
    steps. */
-static char *program_text(const struct families *tensors)
+static char *program_text(const char *step, const struct families *tensors)
 {
   const char *products = text("const struct products products = {\n%s};\n\n", product_list());
   const char *file = plan_options->validation_data;
@@ -131,8 +147,10 @@ static char *program_text(const struct families *tensors)
   const char *events = text("    .events = %s,\n    .nevents = %d,\n",
                             graph->schedule->nevent ? "done" : "NULL", graph->schedule->nevent);
   return fill(
-      embedded_text("templates/step_program.c"), "hash", plan_options->hash, "ntensors",
-      text("%d", tensors->n), "index_list", graph->nindex_use ? "index_uses" : "NULL",
+      embedded_text("templates/step_program.c"), "name", step, "declaration",
+      fill(forms()->declares, "struct", "program", "name", text("%s_program", step), NULL),
+      "set_communicators", graph->ngroup ? "set_communicators" : "NULL", "hash", plan_options->hash,
+      "ntensors", text("%d", tensors->n), "index_list", graph->nindex_use ? "index_uses" : "NULL",
       "nindex_uses", text("%d", graph->nindex_use), "noted",
       notes_indices() ? "offsetof(struct memory, noted)" : "-1", "groups", groups_text(), "ngroups",
       text("%d", graph->ngroup), "products", target->product_table ? products : "", "prepare",
@@ -168,15 +186,22 @@ static const char *indices_legend(void)
               wrapped(text("// %s%s", inputs, notes_indices() ? computed : ""), " ", "// "));
 }
 
+static char *step_name(int class)
+{
+  return class ? text("step_%d", class) : copy_text("step");
+}
+
 /* The names of a class's files. */
 struct class_files {
+  const char *name; /* "step_1" */
   const char *step, *memory, *tensors;
 };
 
 static struct class_files files_of(int class)
 {
   const char *number = class ? text("_%d", class) : "";
-  return (struct class_files){.step = text("step%s.%s", number, target->source),
+  return (struct class_files){.name = step_name(class),
+                              .step = text("step%s.%s", number, target->source),
                               .memory = text("memory%s.h", number),
                               .tensors = text("tensors%s.h", number)};
 }
@@ -195,12 +220,13 @@ static void add_step(const struct class_files *names, int rank, const char *rank
                     "finite", options.check_finite ? "#include \"finite.h\"\n" : "", "functions",
                     functions, "products", product_table(), "learning_rate",
                     graph->loss == NONE ? "" : text("%s\n", learning_rate_text()), NULL);
-  add_text(names->step, text("%s%s%s", head, body, program_text(tensors)));
+  add_text(names->step, text("%s%s%s", head, body, program_text(names->name, tensors)));
   const char *on_device = forms()->memory_is;
-  add_text(names->memory, fill(embedded_text("templates/memory.h"), "version", TPGEN_VERSION,
-                               "plan", plan_shown(), "hash", plan_options->hash, "ranks", ranks,
-                               "memory", memory_declaration(), "asserts", member_run_asserts(),
-                               "on_device", on_device, "arena", activation_table(), NULL));
+  add_text(names->memory,
+           fill(embedded_text("templates/memory.h"), "version", TPGEN_VERSION, "plan", plan_shown(),
+                "hash", plan_options->hash, "ranks", ranks, "memory", memory_declaration(),
+                "asserts", member_run_asserts(), "static", own_static(), "on_device", on_device,
+                "arena", activation_table(), NULL));
 }
 
 static void add_tensors(const struct class_files *names, int rank, const struct families *tensors)
@@ -234,11 +260,6 @@ static uint64_t signature(int rank)
   return h;
 }
 
-static char *step_name(int class)
-{
-  return class ? text("step_%d", class) : copy_text("step");
-}
-
 /* Whether there is a product for which loading oneDNN pays: that takes a hundredth of a second,
    and some MiB. */
 static bool multiplies_by_onednn(void)
@@ -264,13 +285,14 @@ static bool is_of_other_target(const char *file)
 }
 
 /* Files of another target stay behind, and so do those for oneDNN if no product uses it, and those
-   of programs that generate. */
+   of programs that generate, and those of a library. */
 static void add_runtime(void)
 {
   bool onednn = multiplies_by_onednn();
   for (const struct embedded *e = embedded; e->name; e++) {
     if (strncmp(e->name, "runtime/", 8) || is_of_other_target(e->name)) continue;
     if (!plan_options->generate.slots && !strncmp(e->name, "runtime/text_", 13)) continue;
+    if (strstr(e->name, "library") && !model_library()) continue;
     if (onednn || strcmp(e->name, "runtime/cpu_onednn.c"))
       add_file(e->name, (const char *)e->text, e->size, false);
   }
@@ -313,7 +335,8 @@ static void add_launcher(const char *ranks)
                 ranks, "world", world, "torch_archive",
                 plan_options->weights ? embedded_text("templates/torch_archive.txt") : "",
                 "generate",
-                plan_options->generate.slots ? embedded_text("templates/generate.txt") : "", NULL));
+                plan_options->generate.slots ? embedded_text("templates/generate.txt") : "",
+                "library", library_build(), NULL));
   char *run = fill(embedded_text("templates/run.sh"), "plan", plan_shown(), "world", world, "hash",
                    plan_options->hash, NULL);
   add_file("run.sh", run, strlen(run), true);
@@ -331,7 +354,8 @@ static void add_class(int class, int first, const int *class_of)
   for (int r = 0; r < world_size(); r++)
     if (class_of[r] == class)
       add_text(text("rank%d.%s", r, target->source),
-               rank_text(r, names.step, &tensors, shown, states));
+               rank_text(r, names.name, &tensors, shown, states));
+  if (!class) add_library_files(&tensors);
   add_tensors(&names, first, &tensors); /* while names belong to no function */
   add_step(&names, first, ranks_text(class_of, class), &tensors);
   if (target->streams) check_issued(first, statements());

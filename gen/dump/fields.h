@@ -126,6 +126,8 @@
   FIELD(TEXT,      turned,        "turned") \
   FIELD(TEXT,      weights,       "weights") \
   FIELD(TEXT,      notes,         "notes") \
+  FIELD(FLAG,      emits_library, "emits_library") \
+  FIELD(TEXT,      library_name,  "library_name") \
   FIELD(INT,       validate_every, "validate_every") \
   FIELD(INT,       validate_steps, "validate_steps") \
   FIELD(INT,       generate.slots, "slots") \

@@ -108,7 +108,7 @@ static bool is_kept(const struct exchange *x)
   return false;
 }
 
-/* "x + rank.exchange[0].give_at[1]"; no pointer into an empty part. */
+/* "x + rank->exchange[0].give_at[1]"; no pointer into an empty part. */
 static const char *advanced(int value, const char *x, const char *by)
 {
   return c_name(value) ? text("%s + %s.%s", c_name(value), x, by) : pointer(value);
@@ -117,7 +117,7 @@ static const char *advanced(int value, const char *x, const char *by)
 static char *exchange_text(const struct op *op)
 {
   const struct exchange *x = exchange_of(op);
-  const char *table = text("rank.exchange[%d]", op->exchange);
+  const char *table = text("rank->exchange[%d]", op->exchange);
   bool permutes = traits_of(x)->permutes;
   const char *form =
       permutes ? exchange_row[target->library].permutation : exchange_row[target->library].all;

@@ -129,7 +129,7 @@ static char *neutral_fill_text(const struct op *op, int rank)
   return text("{\n    const %s least = %s;\n    %s\n  }", c_type(type), least, filled);
 }
 
-/* "rank.coordinate[0] == 0 && rank.coordinate[1] == 0", or with != and ||: whether a rank is the
+/* "rank->coordinate[0] == 0 && rank->coordinate[1] == 0", or with != and ||: whether a rank is the
    one of those with the same data that contributes it to a sum. NULL if no two have the same. */
 static char *first_of_equals(const struct op *op, const char *is, const char *and)
 {
@@ -137,7 +137,7 @@ static char *first_of_equals(const struct op *op, const char *is, const char *an
   struct layout from = graph->value[op->in[0]].layout, to = graph->value[op->out].layout;
   for (int d = 0; d < graph->mesh.ndim; d++)
     if (from.on[d].kind == REPLICATE && to.on[d].kind == PARTIAL && graph->mesh.size[d] > 1)
-      put(&b, "%srank.coordinate[%d] %s 0", b.length ? and : "", d, is);
+      put(&b, "%srank->coordinate[%d] %s 0", b.length ? and : "", d, is);
   return b.text;
 }
 
@@ -195,7 +195,7 @@ static char *pieces_text(const struct op *op)
 {
   bool packs = op->kind == OP_pack_pieces;
   if (!c_name(op->out) || !c_name(op->in[0])) return "";
-  return text("%s(%s, %s, %" PRId64 ", &rank.exchange[%d].%s);", op_row[op->kind].name,
+  return text("%s(%s, %s, %" PRId64 ", &rank->exchange[%d].%s);", op_row[op->kind].name,
               c_name(op->out), c_name(op->in[0]), type_bytes(graph->value[op->out].type),
               op->exchange, packs ? "pack" : "unpack");
 }

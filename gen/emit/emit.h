@@ -119,7 +119,7 @@ char *step_number_arguments(const struct optimizer *o);
 
 /* --------------------------------------------------------------------------------- rank_file.c */
 
-/* rank<N>.c of a rank. `step`: the file of its program; `shown`: the tensors' names in comments;
+/* rank<N>.c of a rank. `step`: its program, "step_1"; `shown`: the tensors' names in comments;
    `states`: see find_state_rows. */
 char *rank_text(int rank, const char *step, const struct families *tensors,
                 const char *const *shown, const int *states);

@@ -232,7 +232,7 @@ static char *validate_text(void)
   const char *part =
       plan_options->accumulate > 1 ? ", as the part that a batch has of a step's" : "";
   return text("\n// A validation: the loss of the inputs%s.%s\n"
-              "static void validate(void)\n{\n  begin_with_memory();\n%s}\n",
+              "static void validate(void)\n{\n%s}\n",
               part, dropped, b.text);
 }
 
@@ -250,7 +250,7 @@ static char *constants_entry(void)
   if (!has_constants()) return "";
   put_phases(&b, CONSTANTS, CONSTANTS, "", 2);
   return text("// Before the first step: what all steps read, and none changes.\n"
-              "static void begin(void)\n{\n  begin_with_memory();\n%s}\n\n",
+              "static void begin(void)\n{\n  %s}\n\n",
               b.text);
 }
 
@@ -262,9 +262,9 @@ static char *entries_text(void)
   put_phases(&decode, DECODE, DECODE, "0", 2);
   return text(
       "// Takes the next tokens of a prompt into a slot of the caches.\n"
-      "static void enter_prefill(void)\n{\n  begin_with_memory();\n%s}\n\n"
+      "static void enter_prefill(void)\n{\n%s}\n\n"
       "// Takes the next token of each slot.\n"
-      "static void enter_decode(void)\n{\n  begin_with_memory();\n%s}\n\n"
+      "static void enter_decode(void)\n{\n%s}\n\n"
       "static const struct generation generation = {\n    .prefill = enter_prefill,\n"
       "    .decode = enter_decode,\n    .slots = %d,\n    .context = %d,\n    .chunk = %d,\n"
       "    .run = text_generate,\n    .encode = text_encode,\n};\n",
@@ -283,8 +283,7 @@ static char *step_text(void)
     put_phases(&step, FORWARD, UPDATE, batch_number(), 2);
   }
   const char *unused = target->steps_in_memory || has_word(step.text, "t") ? "" : "  (void)t;\n";
-  return text("static void step(%s)\n{\n  begin_with_memory();\n%s%s}\n", forms()->step_parameters,
-              step.text, unused);
+  return text("static void step(%s)\n{\n%s%s}\n", forms()->step_parameters, step.text, unused);
 }
 
 char *functions_text(int rank)

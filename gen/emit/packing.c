@@ -203,7 +203,7 @@ const char *own_chunk_text(const struct op *op)
     if (size == 1) continue;
     const char *rest = b.length ? copy_text(b.text) : "";
     b = (struct buffer){0};
-    put(&b, " + %" PRId64 "L * rank.coordinate[%d]%s", each, g->dim[i], rest);
+    put(&b, " + %" PRId64 "L * rank->coordinate[%d]%s", each, g->dim[i], rest);
     each *= size;
   }
   return text("%s%s", c_name(op->buffer), b.length ? b.text : "");

@@ -37,6 +37,6 @@ char *prepare_text(void)
   if (*constants_text()) put_constants(&b);
   if (!b.length) return b.text;
   return text("// Runs on the host before step t. The device's work is the same at every "
-              "step.\nstatic void prepare(int t)\n{\n  begin_with_memory();\n%s}\n\n",
+              "step.\nstatic void prepare(int t)\n{\n%s}\n\n",
               b.text);
 }

@@ -65,6 +65,8 @@ struct plan_options {
   const char *turned;          /* weights, a line each, to which B A is added the other way round */
   const char *notes;           /* to the user, a line each, or NULL */
   const char *weights;         /* a file of initial values, or NULL */
+  bool emits_library;          /* a library besides the program */
+  const char *library_name;    /* or NULL */
   int validate_every;          /* a validation after so many steps; 0: the runtime says */
   int validate_steps;          /* of so many batches; 0: of all */
   struct {

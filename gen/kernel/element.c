@@ -217,7 +217,7 @@ static char *random_text(const struct writing *w)
     number = step == 1 ? text("%sl", start) : text("%s%" PRId64 " * l", start, step);
   }
   const char *name = add_extra(w->k, "struct random_stream", "draws",
-                               text("stream_of(program.seed, %s, t)", number));
+                               text("stream_of(program->seed, %s, t)", number));
   struct operand whole;
   find_operand(w->op, &w->l, w->op->nin, w->k->rank, &whole);
   struct shape shape = graph->value[w->op->out].shape;

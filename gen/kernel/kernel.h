@@ -45,9 +45,9 @@ const char *named_element(struct code *c, struct draft *k, const struct op *op,
 
 /* -------------------------------------------------------------------------------- index_text.c */
 
-/* The start of the rank's part of a value in dimension `dim` of the whole: "25L *
-   rank.coordinate[0]", the same text on all ranks; "0" if the dimension is not cut. Meaningless for
-   a rank without a part. */
+/* The start of the rank's part of a value in dimension `dim` of the whole, the same text on all
+   ranks: "25L * rank->coordinate[0]"; "0" if the dimension is not cut. Meaningless for a rank
+   without a part. */
 char *first_text(int value, int dim);
 /* The start, times `factor`, of the part that these cuts, one after the other, leave of n elements;
    "0" if there are none. If a part is cut again its size may depend on the rank: then the program
@@ -62,7 +62,7 @@ const char *innermost_variable(const struct loops *loops);
 /* An element's index in an operand: "i * 16 + j"; in dimension `dim` at the index `at`, unless dim
    is NONE. */
 char *index_text(const struct loops *loops, const struct operand *operand, int dim, const char *at);
-/* The index of a value's first element in the whole: "64L * rank.coordinate[0]". */
+/* The index of a value's first element in the whole: "64L * rank->coordinate[0]". */
 char *flat_first_text(int value);
 /* Declares the variables of the reduced, or the kept, loops, computed from one number that counts
    over all their iterations; if `lazy`, only the variables that later code names. The number counts

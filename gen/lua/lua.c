@@ -130,6 +130,8 @@ static void hash_input(void)
   hash = hash_text(hash, target->name);
   hash = hash_bytes(hash, plan_text, plan_length);
   if (options.check_finite) hash = hash_text(hash, "--check-finite");
+  if (options.emit) hash = hash_text(hash, text("--emit %s", options.emit));
+  if (options.library_name) hash = hash_text(hash, text("--library-name %s", options.library_name));
   for (int i = 0; i < options.ndefinition; i++) {
     hash = hash_text(hash, options.definition[i].name);
     hash = hash_text(hash, options.definition[i].value);

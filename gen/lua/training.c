@@ -215,6 +215,15 @@ static int begin_decode(lua_State *L)
   return 0;
 }
 
+/* set_library(whether a library is made, its name or nil) */
+static int set_library(lua_State *L)
+{
+  const char *name = luaL_optstring(L, 2, NULL);
+  plan_options->emits_library = lua_toboolean(L, 1);
+  plan_options->library_name = name ? copy_text(name) : NULL;
+  return 0;
+}
+
 /* set_adapter(text of PEFT's adapter_config.json, the scale of the adapters' products) */
 static int set_adapter(lua_State *L)
 {
@@ -273,6 +282,7 @@ void set_training_bindings(lua_State *L)
                                        {"set_adapter", set_adapter},
                                        {"set_generation", set_generation},
                                        {"begin_decode", begin_decode},
+                                       {"set_library", set_library},
                                        {"set_buckets", set_buckets},
                                        {"set_prefetch", set_prefetch},
                                        {"note", note},

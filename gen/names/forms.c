@@ -23,6 +23,9 @@ static const struct forms rows[TARGETS] = {
             .batches = "for (int i = $n$ * (t - 1); i < $n$ * t; i++) {",
             .open_function = "",
             .memory_is = "",
+            .declares = "",
+            .own_static = "static _Thread_local",
+            .library_data = "in the process's memory, to be read and written there",
         },
     [TARGET_CUDA] =
         {
@@ -53,6 +56,9 @@ static const struct forms rows[TARGETS] = {
             .batch_number = "&m->now.batch[i]",
             .batches = "for (int i = 0; i < $n$; i++) {",
             .open_function = "  const range shown(\"$name$\");\n",
+            .declares = "extern const struct $struct$ $name$; // C++'s constants are static else\n",
+            .own_static = "static",
+            .library_data = "on the device: copy with cudaMemcpy between calls",
             .memory_is = " // on the device: never read here, only pointed into",
             .stream_type = "cudaStream_t",
             .event_type = "cudaEvent_t",

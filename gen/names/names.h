@@ -52,6 +52,9 @@ struct forms {
   const char *zero_bytes;    /* $at$, $bytes$ */
   const char *zero_member;   /* of struct memory: $member$ */
   const char *copy_member;   /* steps_in_memory: $to$, $from$, $batch$ */
+  const char *declares;      /* before a constant of other files: $struct$, $name$ */
+  const char *own_static;    /* of a model's state in a library */
+  const char *library_data;  /* where it is: the end of a comment */
   const char *fill_value;    /* with the variable `least`: $at$, $n$ */
   /* The update. */
   const char *updated;                                   /* an element of the array $name$ */

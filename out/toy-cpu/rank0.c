@@ -6,6 +6,8 @@
 // Defined in the kernels: files of different plans do not link.
 extern const char plan_3aee6ce511a501db[];
 
+extern const struct program step_program;
+
 static const int coordinate[] = {0, 0}; // dp, tp
 
 // The ranks of its groups, each list ended by -1.
@@ -29,8 +31,9 @@ static const struct own_part parts[] = {
     {{0, 0}, true},        // target
 };
 
-const struct rank rank = {
+const struct rank this_rank = {
     .id = 0,
+    .program = &step_program,
     .coordinate = coordinate,
     .members = members,
     .parts = parts,

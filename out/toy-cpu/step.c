@@ -23,6 +23,10 @@
 
 // The runtime creates them from the members in rank<N>.
 static communicator over_tp;
+static void set_communicators(const communicator *made)
+{
+  over_tp = made[0];
+}
 
 // The learning rate, the same at every step.
 static double learning_rate(int t)
@@ -99,7 +103,6 @@ static void update(int t)
 
 static void step(int t)
 {
-  begin_with_memory();
   next_batch(t - 1);
   forward();
   backward();
@@ -109,16 +112,15 @@ static void step(int t)
 // A validation: the loss of the inputs.
 static void validate(void)
 {
-  begin_with_memory();
   forward();
 }
 
 static const struct group groups[] = {
-    {"tp", &over_tp},
+    {"tp"},
 };
 
 // program.h explains the fields.
-const struct program program = {
+const struct program step_program = {
     .plan = plan_3aee6ce511a501db,
     .hash = "3aee6ce511a501db",
     .world = 2,
@@ -142,7 +144,8 @@ const struct program program = {
     .flops = 57600,
     .arithmetic = FLOAT32,
     .learning_rate = learning_rate,
-    .memory = &given_memory,
+    .set_memory = set_memory,
+    .set_communicators = set_communicators,
     .bytes = sizeof(struct memory),
     .loss = offsetof(struct memory, loss),
     .grad_norm = -1,

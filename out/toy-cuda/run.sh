@@ -79,7 +79,7 @@ make_all() {
   fi
   # shellcheck disable=SC2086  # CMAKE_ARGS is a list of words
   cmake -S "${here}" -B "${build}" "${generator[@]}" ${CMAKE_ARGS:-} &&
-    cmake --build "${build}" --parallel
+    cmake --build "${build}" --parallel --target ranks
 }
 
 build_all() {

@@ -23,6 +23,10 @@
 
 // The runtime creates them from the members in rank<N>.
 static communicator over_tp;
+static void set_communicators(const communicator *made)
+{
+  over_tp = made[0];
+}
 
 // The matrix products c[m, n] = a[m, k] b[k, n]. 't': this operand is stored transposed.
 static struct {
@@ -111,7 +115,6 @@ static void update(void)
 // Runs on the host before step t. The device's work is the same at every step.
 static void prepare(int t)
 {
-  begin_with_memory();
   next_batch(t - 1);
   struct constants now;
   const double lr = learning_rate(t);
@@ -123,7 +126,6 @@ static void prepare(int t)
 
 static void step(void)
 {
-  begin_with_memory();
   forward();
   backward();
   update();
@@ -132,12 +134,11 @@ static void step(void)
 // A validation: the loss of the inputs.
 static void validate(void)
 {
-  begin_with_memory();
   forward();
 }
 
 static const struct group groups[] = {
-    {"tp", &over_tp, NULL},
+    {"tp", NULL},
 };
 
 const struct products products = {
@@ -148,7 +149,8 @@ const struct products products = {
 };
 
 // program.h explains the fields.
-const struct program program = {
+extern const struct program step_program; // C++'s constants are static else
+const struct program step_program = {
     .plan = plan_0b905dc2cd22d2d6,
     .hash = "0b905dc2cd22d2d6",
     .world = 2,
@@ -173,7 +175,8 @@ const struct program program = {
     .flops = 57600,
     .arithmetic = FLOAT32,
     .learning_rate = learning_rate,
-    .memory = &given_memory,
+    .set_memory = set_memory,
+    .set_communicators = set_communicators,
     .bytes = sizeof(struct memory),
     .loss = offsetof(struct memory, loss),
     .grad_norm = -1,

@@ -8,8 +8,8 @@ static inline int $name$_before(float x, float y)
 // keep their order. A merge sort.
 void $name$(int *restrict out, const $type_a$ *restrict a)
 {
-  static float key[$D$];
-  static int space[2][$D$];
+  static _Thread_local float key[$D$];
+  static _Thread_local int space[2][$D$];
   const long before = $before$, size = $D$, after = $after$;
   for (long row = 0; row < before * after; row++) {
     const long first = row / after * size * after + row % after;

@@ -6,7 +6,7 @@ void $name$(float *restrict dw, const $type_dout$ *restrict dout, const $type_a$
   const long height = $y$, width = $x$, kernel_y = $k$, kernel_x = $l$, rows = $p$, columns = $q$;
   const long stride_y = $stride_y$, stride_x = $stride_x$, pad_y = $pad_y$, pad_x = $pad_x$;
   const long dilation_y = $dilation_y$, dilation_x = $dilation_x$;
-  static float sum[$q$]; // of each column
+  static _Thread_local float sum[$q$]; // of each column
   for (long channel = 0; channel < groups * outs; channel++) {
     for (long n = 0; n < ins * kernel_y * kernel_x; n++) {
       const long c = channel / outs * ins + n / (kernel_y * kernel_x), l = n % kernel_x;

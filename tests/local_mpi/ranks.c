@@ -1,6 +1,6 @@
 /* All ranks of a generated program in one: it forks them, and ends when all have ended, with the
-   status of the first that has failed. It takes the arguments of a rank's program. The tables of
-   the ranks (each rank's own `rank` and the `program` that it runs) come from what the test links.
+   status of the first that has failed. It takes the arguments of a rank's program. The table of
+   the ranks (each rank's own `this_rank`) comes from what the test links.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,22 +10,13 @@
 #include <signal.h>
 #include <unistd.h>
 
-/* The program sees constants. They are made here, for each rank, before its own main begins. */
-#define rank    rank_seen
-#define program program_seen
 #include "program.h"
-#undef rank
-#undef program
-struct rank_seen rank;
-struct program_seen program;
-
 #include "ranks.h"
 
-struct one_rank {
-  const struct rank_seen *rank;
-  const struct program_seen *program;
-};
-extern const struct one_rank all_ranks[];
+/* The program sees a constant. It is made here, for each rank, before its own main begins. */
+struct rank this_rank;
+
+extern const struct rank *const all_ranks[];
 extern const int number_of_ranks;
 int main_of_rank(int argc, char **argv);
 
@@ -44,8 +35,7 @@ static _Noreturn void run_rank(int i, int argc, char **argv)
   set_number("OMPI_COMM_WORLD_LOCAL_RANK", i);
   set_number("OMPI_COMM_WORLD_SIZE", number_of_ranks);
   set_number("OMPI_COMM_WORLD_LOCAL_SIZE", number_of_ranks);
-  memcpy(&rank, all_ranks[i].rank, sizeof rank);
-  memcpy(&program, all_ranks[i].program, sizeof program);
+  this_rank = *all_ranks[i];
   exit(main_of_rank(argc, argv));
 }
 

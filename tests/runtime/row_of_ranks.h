@@ -89,18 +89,19 @@ static const int cut[TENSORS] = {0, -1, 1, 1, 0, 1, 0, 0, -1};
 
 static struct own_part own[TENSORS];
 static char memories[MOST_RANKS][MEMORY];
-static void *memory;
+void *rank_memory;
 
-const struct program program = {.plan = "plan.lua",
-                                .hash = "0123456789abcdef",
-                                .world = 1,
-                                .seed = 45,
-                                .memory = &memory,
-                                .bytes = MEMORY,
-                                .loss = 2048,
-                                .tensors = tensors,
-                                .ntensors = TENSORS};
-const struct rank rank = {.parts = own};
+static const struct program this_program = {.plan = "plan.lua",
+                                            .hash = "0123456789abcdef",
+                                            .world = 1,
+                                            .seed = 45,
+                                            .bytes = MEMORY,
+                                            .loss = 2048,
+                                            .tensors = tensors,
+                                            .ntensors = TENSORS};
+static const struct rank this_rank = {.parts = own};
+const struct program *program = &this_program;
+const struct rank *rank = &this_rank;
 
 void target_put(void *to, const void *from, size_t bytes)
 {
@@ -120,7 +121,7 @@ void fail_call(const char *file, int line, const char *call, const char *why)
 
 static void become(int id, int ranks)
 {
-  memory = memories[id];
+  rank_memory = memories[id];
   for (int i = 0; i < TENSORS; i++) {
     struct tensor *t = &tensors[i];
     memcpy(t->here, t->of, sizeof t->here);

@@ -171,7 +171,7 @@ static void saved_metadata(void **state)
   assert_true(safetensors_open(&file, saved, &why));
   assert_int_equal(file.count, 4 + 2 * FAMILY); // PARAMETER and STATE
   assert_string_equal(safetensors_metadata(&file, "step"), "42");
-  assert_string_equal(safetensors_metadata(&file, "plan_hash"), program.hash);
+  assert_string_equal(safetensors_metadata(&file, "plan_hash"), program->hash);
   assert_null(safetensors_find(&file, "tokens"));
   assert_null(safetensors_find(&file, "result"));
   safetensors_close(&file);

@@ -19,16 +19,17 @@ static const struct tensor tensors[] = {
 };
 static const struct own_part parts[3] = {{{0}, true}, {{0}, true}, {{0}, true}};
 static float values[6];
-static void *memory = values;
+void *rank_memory = values;
 
-const struct program program = {.hash = "0123456789abcdef",
-                                .world = 1,
-                                .memory = &memory,
-                                .bytes = sizeof values,
-                                .loss = -1,
-                                .tensors = tensors,
-                                .ntensors = 3};
-const struct rank rank = {.parts = parts};
+static const struct program this_program = {.hash = "0123456789abcdef",
+                                            .world = 1,
+                                            .bytes = sizeof values,
+                                            .loss = -1,
+                                            .tensors = tensors,
+                                            .ntensors = 3};
+static const struct rank this_rank = {.parts = parts};
+const struct program *program = &this_program;
+const struct rank *rank = &this_rank;
 
 void target_put(void *to, const void *from, size_t bytes)
 {

@@ -37,10 +37,9 @@ static struct {
   char before[8];
   unsigned long long noted[3];
 } space;
-static void *memory = &space;
+void *rank_memory = &space;
 static struct program this_program = {.plan = "plan.lua",
                                       .world = 1,
-                                      .memory = &memory,
                                       .tensors = tensors,
                                       .ntensors = TENSORS,
                                       .index_uses = uses,
@@ -49,9 +48,10 @@ static struct program this_program = {.plan = "plan.lua",
 static struct own_part own[TENSORS];
 static struct rank this_rank = {.parts = own};
 
+const struct program *program = &this_program;
+const struct rank *rank = &this_rank;
+
 // As it is, but for whose program it is.
-#define program this_program
-#define rank    this_rank
 #include "../../runtime/integer_inputs.c"
 
 void target_get(void *to, const void *from, size_t bytes)

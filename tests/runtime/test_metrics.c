@@ -14,7 +14,7 @@
 static struct {
   float loss, grad_norm;
 } values;
-static void *memory = &values;
+void *rank_memory = &values;
 
 static double learning_rate(int t)
 {
@@ -23,14 +23,14 @@ static double learning_rate(int t)
 
 static struct program this_program = {.plan = "plan.lua",
                                       .world = 2,
-                                      .memory = &memory,
                                       .loss = 0,
                                       .grad_norm = offsetof(__typeof__(values), grad_norm)};
 static struct rank this_rank;
 
+const struct program *program = &this_program;
+const struct rank *rank = &this_rank;
+
 // As it is, but for whose program it is.
-#define program this_program
-#define rank    this_rank
 #include "../../runtime/metrics.c"
 #include "../../runtime/tensor_table.c"
 

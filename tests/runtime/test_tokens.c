@@ -42,15 +42,16 @@ static struct tensor tensors[TENSORS] = {
 };
 static struct own_part own[TENSORS];
 static char space[MEMORY];
-static void *memory = space;
+void *rank_memory = space;
 
 static struct program this_program = {
-    .world = 1, .memory = &memory, .bytes = MEMORY, .tensors = tensors, .ntensors = TENSORS};
+    .world = 1, .bytes = MEMORY, .tensors = tensors, .ntensors = TENSORS};
 static struct rank this_rank = {.parts = own};
 
+const struct program *program = &this_program;
+const struct rank *rank = &this_rank;
+
 // As it is, but for whose program it is.
-#define program this_program
-#define rank    this_rank
 #include "../../runtime/input_files.c"
 #include "../../runtime/tokens.c"
 

@@ -480,8 +480,9 @@ static char *program_of(int rank)
   char *locals = local_declarations(code.text);
   put(&b, "%s", activation_table());
   put(&b, "static const int coordinate[] = {%d, %d};\n", coordinate[0], coordinate[1]);
-  put(&b, "const struct rank rank = {%d, coordinate};\n", rank);
-  put(&b, "const struct program program = {\"\", \"\", 6, %" PRIu64 "u};\n", seed);
+  put(&b, "static const struct program its = {\"\", \"\", 6, %" PRIu64 "u};\n", seed);
+  put(&b, "static const struct rank one = {%d, &its, coordinate};\n", rank);
+  put(&b, "const struct rank *rank = &one;\nconst struct program *program = &its;\n");
   put(&b, "%svoid *place(int value)\n{\n%s  return NULL;\n}\n", c, places.text);
   bool counts = is_for_cuda() && has_word(code.text, "t");
   put(&b, "%svoid run(int %s, int l)\n{\n  (void)%s, (void)l;\n%s%s%s}\n", c, counts ? "step" : "t",

@@ -577,10 +577,10 @@ static char *program_of(int rank)
   const char *c = is_for_cuda() ? "extern \"C\" " : "";
   const char *split = strstr(start, "static struct memory");
   put(&b, "%.*s%s%s%s", (int)(split - start), start, aligned_memory(), split, prelude);
-  put(&b, "static const struct { int coordinate[%d]; } rank = {{", MAX_MESH);
+  put(&b, "static const struct { int coordinate[%d]; } one = {{", MAX_MESH);
   for (int d = 0; d < MAX_MESH; d++) put(&b, "%s%d", d ? ", " : "", coordinate[d]);
-  put(&b, "}};\n%svoid *place(int value);\n%svoid *place(int value)\n{\n", c, c);
-  put(&b, "  (void)rank;\n  switch (value) {\n");
+  put(&b, "}}, *rank = &one;\n%svoid *place(int value);\n%svoid *place(int value)\n{\n", c, c);
+  put(&b, "  switch (value) {\n");
   for (int v = 0; v < graph->nvalue; v++)
     if (c_name(v)) put(&b, "  case %d: return %s;\n", v, c_name(v));
   put(&b, "  default: return NULL;\n  }\n}\n%svoid run(int trial);\n", c);

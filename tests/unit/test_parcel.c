@@ -51,14 +51,14 @@ static struct table read_table(const char *text, const char *call)
   return t;
 }
 
-/* "x + 12L * rank.coordinate[0]": how far behind x that is on the rank. */
+/* "x + 12L * rank->coordinate[0]": how far behind x that is on the rank. */
 static long long offset_on(const char *at, int rank)
 {
   int coordinate[MAX_MESH], dim;
   long long sum = 0, each;
   coordinate_of(rank, coordinate);
   while ((at = strstr(at, " + "))) {
-    must(sscanf(at, " + %lldL * rank.coordinate[%d]", &each, &dim) == 2, "%s", at);
+    must(sscanf(at, " + %lldL * rank->coordinate[%d]", &each, &dim) == 2, "%s", at);
     sum += each * coordinate[dim];
     at += 3;
   }

@@ -295,11 +295,21 @@ local function take_validation(options)
     base.integer(v.steps or 0, who .. "'s steps", 0, MAX_STEPS))
 end
 
+-- emit = "library": a library besides the program, called library_name.
+local function take_library(options, who)
+  local emit, name = options.emit, options.library_name
+  if emit ~= nil and base.expect(emit, "string", who .. "'s emit") ~= "program" and emit ~= "library" then
+    fail("%s's emit is \"program\" or \"library\", not \"%s\"", who, emit)
+  end
+  if name ~= nil then base.expect(name, "string", who .. "'s library_name") end
+  core.set_library(emit == "library", name)
+end
+
 -- train{model =, batch =, loss = function(output, batch), optimizer =, steps =, seed =,
 --       forward = function(model, batch), planner =, checkpoint =, names =, schedule =, clip =,
 --       grad_norm =, accumulate =, reduce_each_batch =, expect =, matmul_precision =,
---       bucketing =, bucket_mb =, prefetch =, shuffle =, drop_last =, validate =}: steps that reduce
---       the loss.
+--       bucketing =, bucket_mb =, prefetch =, shuffle =, drop_last =, validate =, emit =,
+--       library_name =}: steps that reduce the loss.
 --   names       the names of parameters in foreign files (files.lua)
 --   schedule    of the learning rate, or a function of the step that gives a factor; by default it is
 --               constant
@@ -324,6 +334,8 @@ end
 --   shuffle     a seed: each epoch of a data set has an order of its own
 --   drop_last   true: an incomplete batch at the end of an epoch is dropped; false: it is a smaller one
 --   validate    {data =, every =, steps =}: the loss of other data, every so many steps
+--   emit        "library": also a library, functions to call from C and Fortran; library_name: its
+--               name, by default "model"
 function plan.train(options)
   base.expect(options, "table", "what train is given")
   base.options(options, "train",
@@ -331,7 +343,7 @@ function plan.train(options)
      "checkpoint", "names", "schedule", "clip", "grad_norm", "accumulate",
      "reduce_each_batch", "expect", "matmul_precision",
      "bucketing", "bucket_mb", "prefetch", "shuffle", "drop_last", "validate", "groups",
-     "clip_value", "ema"})
+     "clip_value", "ema", "emit", "library_name"})
   local loss = need(options, "train", "loss", "function")
   local how = need(options, "train", "optimizer", "optimizer")
   if options.steps == nil then fail("train needs steps") end
@@ -350,16 +362,17 @@ function plan.train(options)
   core.set_training(how_trained)
   take_data(options, options.seed or 0)
   take_validation(options)
+  take_library(options, "train")
   core.end_()
 end
 
 -- infer{model =, batch =, outputs = function(model, batch), seed =, planner =, names =, expect =,
--- matmul_precision =, bucketing =, bucket_mb =, prefetch =}: one forward step, whose outputs, a
--- table of tensors by name, are written to a file.
+-- matmul_precision =, bucketing =, bucket_mb =, prefetch =, emit =, library_name =}: one forward
+-- step, whose outputs, a table of tensors by name, are written to a file.
 function plan.infer(options)
   base.expect(options, "table", "what infer is given")
   base.options(options, "infer", {"model", "batch", "outputs", "seed", "planner", "names", "expect",
-    "matmul_precision", "bucketing", "bucket_mb", "prefetch"})
+    "matmul_precision", "bucketing", "bucket_mb", "prefetch", "emit", "library_name"})
   local outputs = optional(options, "infer", "outputs", "function")
     or function(model, batch) return {output = base.one("forward", model(batch.input))} end
 
@@ -374,5 +387,6 @@ function plan.infer(options)
     n = n + 1
   end
   if n == 0 then fail("infer's outputs give no tensor: there is nothing to compute") end
+  take_library(options, "infer")
   core.end_()
 end

@@ -1,0 +1,134 @@
+/* model_library.c: the files of a library: the model as functions, instead of a program's `main`.
+ */
+#include "driver/driver.h"
+
+#include <ctype.h>
+#include <string.h>
+
+/* Whether a program has a header of that name, or the runtime's headers have such a struct. */
+static bool is_of_program(const char *name)
+{
+  static const char *const headers[] = {"kernels", "memory", "tensors", "library_names", NULL};
+  for (int i = 0; headers[i]; i++)
+    if (!strncmp(name, headers[i], strlen(headers[i]))) return true;
+  for (const struct embedded *e = embedded; e->name; e++) {
+    if (strncmp(e->name, "runtime/", 8)) continue;
+    if (!strcmp(e->name, text("runtime/%s.h", name))) return true;
+    const char *at = (const char *)e->text, *tag = text("struct %s", name);
+    for (size_t n = strlen(tag); (at = strstr(at, tag)); at += n)
+      if (!isalnum((unsigned char)at[n]) && at[n] != '_') return true;
+  }
+  return false;
+}
+
+/* It begins the names of functions, files and a Fortran module. */
+static void check_library_name(const char *name)
+{
+  enum { LONGEST = 32 };
+  bool plain = islower((unsigned char)name[0]);
+  for (const char *c = name; *c; c++)
+    plain &= islower((unsigned char)*c) || isdigit((unsigned char)*c) || *c == '_';
+  if (!plain || strlen(name) > LONGEST || strcmp(identifier(name), name) || is_of_program(name))
+    plan_error(plan_options->train_line,
+               "a library cannot be called '%s': its name is at most %d small letters, digits and "
+               "_, begins with a letter, and is no word of C or of a program",
+               printable(name), LONGEST);
+}
+
+const char *model_library(void)
+{
+  static const char *checked;
+  const char *name = options.library_name ? options.library_name : plan_options->library_name;
+  if (options.emit ? strcmp(options.emit, "library") : !plan_options->emits_library) return NULL;
+  if (!name) name = "model";
+  if (!checked || strcmp(checked, name)) check_library_name(name);
+  checked = name;
+  return name;
+}
+
+static char *upper(const char *name)
+{
+  char *up = copy_text(name);
+  for (char *c = up; *c; c++) *c = (char)toupper((unsigned char)*c);
+  return up;
+}
+
+/* "input F32[20, 10]" */
+static char *tensor_text(const struct family *f)
+{
+  static const char *const type[] = {
+      [F32] = "F32", [BF16] = "BF16", [I32] = "I32", [I64] = "I64", [BOOL] = "BOOL"};
+  const struct value *v = &graph->value[f->member.at[0]];
+  const char *sizes = v->shape.ndim ? sizes_text(v->shape) : "";
+  return text("%s %s[%s]", printable(family_text(f)), type[v->type], sizes);
+}
+
+/* "The inputs, in their order:", and a line for each; *n: how many. */
+static char *list_of(const char *what, const struct families *tensors, bool inputs, int *n)
+{
+  struct buffer b = {0};
+  *n = 0;
+  put(&b, "// %s, in their order:", what);
+  for (int i = 0; i < tensors->n; i++) {
+    const struct value *v = &graph->value[tensors->at[i].member.at[0]];
+    if (inputs ? v->role != BATCH || v->init.kind == INIT_PRESENT
+               : v->role != ACTIVATION || !v->is_output)
+      continue;
+    put(&b, "\n//   %s", tensor_text(&tensors->at[i]));
+    *n += tensors->at[i].member.n;
+  }
+  if (!inputs && graph->loss != NONE) {
+    put(&b, "\n//   loss F32[]");
+    ++*n;
+  }
+  if (!*n) put(&b, " none");
+  return b.text;
+}
+
+static void add_filled(const char *file, const char *template, const struct families *tensors)
+{
+  const char *name = model_library();
+  int inputs, outputs, world = world_size();
+  char *inputs_list = list_of("The inputs", tensors, true, &inputs);
+  char *outputs_list = list_of("The outputs", tensors, false, &outputs);
+  struct buffer declarations = {0}, ranks = {0};
+  for (int r = 0; r < world; r++) {
+    put(&declarations, "extern const struct rank rank%d;\n", r);
+    put(&ranks, "    &rank%d,\n", r);
+  }
+  char *whole = fill(
+      embedded_text(text("templates/library/%s", template)), "version", TPGEN_VERSION, "plan",
+      plan_shown(), "hash", plan_options->hash, "name", name, "NAME", upper(name), "world",
+      text("%d", world), "ranks", ranks.text, "declarations", declarations.text, "many",
+      world == 1 ? "One rank" : text("%d ranks", world), "inputs", text("%d", inputs), "outputs",
+      text("%d", outputs), "batches", text("%d", takes_batches() ? plan_options->accumulate : 0),
+      "inputs_list", inputs_list, "outputs_list", outputs_list, "data", forms()->library_data,
+      "source", target->source, NULL);
+  add_file(file, whole, strlen(whole), false);
+}
+
+char *library_build(void)
+{
+  const char *name = model_library();
+  if (!name) return "";
+  return fill(embedded_text("templates/library/library.cmake"), "name", name, "source",
+              target->source, "target",
+              embedded_text(text("templates/library/%s.cmake", target->name)), NULL);
+}
+
+void add_library_files(const struct families *tensors)
+{
+  const char *name = model_library();
+  if (!name) return;
+  if (plan_options->generate.slots)
+    plan_error(plan_options->train_line,
+               "a plan that generates makes a program, and no library yet");
+  if (options.first_rank > 0 || options.last_rank < world_size() - 1)
+    plan_error(0, "a library has all ranks: leave out --ranks");
+  add_filled(text("%s.h", name), "library.h", tensors);
+  add_filled(text("%s.f90", name), "library.f90", tensors);
+  add_filled("library_names.h", "names.h", tensors);
+  add_filled(text("library_ranks.%s", target->source), "ranks.c", tensors);
+  add_filled("library_symbols.txt", "symbols.txt", tensors);
+  add_filled(text("%sConfig.cmake.in", name), "config.cmake.in", tensors);
+}

@@ -1,0 +1,40 @@
+// What a library asks of the CPU target.
+#include <stdlib.h>
+#include <string.h>
+#include "cpu.h"
+#include "cpu_math.h"
+#include "library_target.h"
+
+bool target_join(MPI_Comm everyone, struct failure *why)
+{
+  (void)why;
+  cpu_join(everyone);
+  return true;
+}
+
+struct ranks *target_ranks(void)
+{
+  struct ranks *its = malloc(sizeof *its);
+  if (its) *its = ranks;
+  return its;
+}
+
+void target_use(const struct ranks *its)
+{
+  cpu_use(its);
+  if (rank_memory) program->set_memory(rank_memory);
+  if (program->ngroups > 0) program->set_communicators(rank_communicators);
+}
+
+void target_leave(void)
+{
+  cpu_leave();
+#ifdef TPGEN_ONEDNN
+  forget_onednn();
+#endif
+}
+
+const char *target_error(char text[MPI_MAX_ERROR_STRING])
+{
+  return cpu_last_error(text);
+}

@@ -1,0 +1,77 @@
+
+# ---- the library --------------------------------------------------------------------------------
+
+# lib$name$.a is one object: of its symbols only the functions of $name$.h can be seen from outside,
+# so that several libraries fit into one program. By `cmake --install` it becomes a package:
+# find_package($name$) gives the target $name$::$name$, and $name$::fortran, the Fortran module.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+if(NOT CMAKE_OBJCOPY)
+  message(FATAL_ERROR "objcopy is missing; its Debian package: binutils")
+endif()
+
+set(parts "")
+function(add_part part)
+  add_library(${part} OBJECT ${ARGN})
+  target_link_libraries(${part} PRIVATE common)
+  target_compile_definitions(${part} PRIVATE TPGEN_LIBRARY ${library_definitions})
+  set_target_properties(${part} PROPERTIES POSITION_INDEPENDENT_CODE ON C_VISIBILITY_PRESET hidden
+    CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden)
+  set(parts ${parts} $<TARGET_OBJECTS:${part}> PARENT_SCOPE)
+endfunction()
+
+set(library_runtime library.c library_data.c library_watch.c program.c together.c adapters.c
+  file_elements.c tensors.c checkpoint.c safetensors_set.c safetensors.c torch_archive.c
+  tensor_table.c philox.c integer_inputs.c crc32c.c save_folder.c json_memory.c save_layout.c
+  checksums.c open_input.c validation_results.c)
+list(TRANSFORM library_runtime PREPEND runtime/)
+set_source_files_properties(runtime/library.c PROPERTIES COMPILE_OPTIONS -fvisibility=default)
+$target$
+foreach(entry IN LISTS RANKS)
+  string(REPLACE ":" ";" entry ${entry})
+  list(GET entry 0 rank)
+  list(GET entry 1 step)
+  add_part(library_rank${rank} rank${rank}.$source$)
+  target_compile_definitions(library_rank${rank} PRIVATE this_rank=rank${rank})
+  if(NOT TARGET library_${step})
+    add_part(library_${step} ${step}.$source$)
+    target_compile_options(library_${step} PRIVATE ${watched}) # of the stand-in for CUDA
+  endif()
+  # The program's own: run.sh builds it.
+  set_target_properties(rank${rank} ${step} PROPERTIES EXCLUDE_FROM_ALL ON)
+endforeach()
+
+set(symbols ${CMAKE_CURRENT_SOURCE_DIR}/library_symbols.txt)
+set(whole ${CMAKE_CURRENT_BINARY_DIR}/$name$.o)
+add_custom_command(OUTPUT ${whole}
+  COMMAND ${CMAKE_LINKER} -r -o ${whole} ${parts}
+  COMMAND ${CMAKE_OBJCOPY} --keep-global-symbols=${symbols} ${whole}
+  DEPENDS ${parts} ${symbols} COMMAND_EXPAND_LISTS VERBATIM)
+add_library(library STATIC ${whole})
+add_library($name$::$name$ ALIAS library)
+set_target_properties(runtime PROPERTIES EXCLUDE_FROM_ALL ON)
+if(TARGET kernels)
+  set_target_properties(kernels PROPERTIES EXCLUDE_FROM_ALL ON)
+endif()
+get_target_property(library_needs common INTERFACE_LINK_LIBRARIES)
+list(APPEND library_needs MPI::MPI_C ${library_cxx})
+target_link_libraries(library INTERFACE ${library_needs})
+target_include_directories(library INTERFACE ${CMAKE_CURRENT_SOURCE_DIR})
+set_target_properties(library PROPERTIES OUTPUT_NAME $name$ LINKER_LANGUAGE ${library_language})
+
+# The package names what pkg-config found by its files.
+set(needs "")
+foreach(one IN LISTS library_needs)
+  if(one MATCHES "^PkgConfig::")
+    get_target_property(one ${one} INTERFACE_LINK_LIBRARIES)
+  endif()
+  list(APPEND needs ${one})
+endforeach()
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/$name$)
+configure_package_config_file($name$Config.cmake.in $name$Config.cmake
+  INSTALL_DESTINATION ${package_dir}
+  PATH_VARS CMAKE_INSTALL_LIBDIR CMAKE_INSTALL_INCLUDEDIR CMAKE_INSTALL_DATADIR)
+install(TARGETS library ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(FILES $name$.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(FILES $name$.f90 DESTINATION ${CMAKE_INSTALL_DATADIR}/$name$)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/$name$Config.cmake DESTINATION ${package_dir})

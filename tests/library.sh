@@ -1,0 +1,113 @@
+#!/usr/bin/env bash
+# Models as libraries: three of them in one program, which trains, saves, loads and fails (library/driver.c),
+# under the sanitizers, has the losses and outputs of the programs of the same plans, to the bit; and so have the
+# examples in C and Fortran, which find the installed library by CMake. A library has no other symbols than the
+# functions of its header.
+local_mpi=yes
+. "$(dirname "$0")/common.sh"
+. "$root/tests/programs.sh"
+export OMP_NUM_THREADS=2
+unset CC CXX FC
+
+prefix=$WORK/prefix
+flags=(-DCMAKE_BUILD_TYPE= "-DCMAKE_C_FLAGS=${sanitizers[*]} -O1" -DCMAKE_INSTALL_LIBDIR=lib)
+! command -v ninja > /dev/null || flags+=(-G Ninja)
+
+# library NAME PLAN ARGUMENTS...: tpgen's folder $WORK/NAME, built and installed.
+library() {
+  local to=$WORK/$1 name=$1
+  "$TPGEN" "${@:2}" -o "$to" && cmake -S "$to" -B "$to/build" "${flags[@]}" "-DCMAKE_INSTALL_PREFIX=$prefix" &&
+    cmake --build "$to/build" --parallel 2 && cmake --install "$to/build" || return
+  local others
+  others=$(nm -g --defined-only "$prefix/lib/lib$name.a" | awk 'NF == 3 { print $3 }' | grep -v "^${name}_") || true
+  [ -z "$others" ] || { echo "lib$name.a also has" $others; return 1; }
+  [ ! -e "$to/build/rank0" ] || { echo "the program was built, too"; return 1; }
+}
+for one in 'model plans/toy.lua -D tp=2 --emit library' 'ocean tests/library/ocean.lua' \
+  'pond tests/equal/outputs.lua -D tp=2 --emit library --library-name pond'; do
+  library $one > "$WORK/log" 2>&1 || {
+    tail -n 40 "$WORK/log"
+    fail "no library of $one"
+    finish
+  }
+done
+
+# ---- names -----------------------------------------------------------------------------------------
+
+for name in Model int tensor memory a-b "" program 2a "$(printf 'x%.0s' {1..40})"; do
+  "$TPGEN" plans/toy.lua -o "$WORK/refused" --emit library --library-name "$name" > "$WORK/log" 2>&1 && fail "a library called '$name'"
+  grep -q 'a library cannot be called' "$WORK/log" && [ ! -e "$WORK/refused" ] || { cat "$WORK/log"; fail "the message for '$name'"; }
+done
+"$TPGEN" plans/toy.lua -o "$WORK/refused" --emit library --ranks 0 > "$WORK/log" 2>&1 && fail "a library without some ranks"
+grep -q 'leave out --ranks' "$WORK/log" || fail "$(cat "$WORK/log")"
+
+# ---- the programs of the same plans -----------------------------------------------------------------
+
+make_runtimes plain
+make model_program plain plans/toy.lua -D tp=2
+make ocean_program plain tests/library/ocean.lua --emit program
+make pond_program plain tests/equal/outputs.lua -D tp=2
+grep -q Thread_local "$WORK/ocean/memory.h" && ! grep -q Thread_local "$WORK/ocean_program/memory.h" ||
+  fail "the state of a library, and of none, is that of a thread"
+
+cd "$WORK"
+# shellcheck disable=SC2046
+gcc "${strict[@]}" "${sanitizers[@]}" "-I$prefix/include" "${includes[@]}" -o driver "$root/tests/library/driver.c" \
+  "$prefix"/lib/lib{model,ocean,pond}.a $(! ldconfig -p | grep -q libdnnl || echo -ldnnl) "${libraries[@]}" ||
+  { fail "the driver does not link"; finish; }
+mkdir -p data/model data/ocean
+(cd data && ../driver data) || fail "the driver writes no data"
+export LSAN_OPTIONS=detect_leaks=0
+timeout 300 "${launch[@]}" -n 2 ./driver run > driver.log 2>&1 || {
+  cat driver.log
+  fail "the driver"
+}
+
+# same WHAT A B: two files of losses.
+same() { [ -s "$3" ] && diff "$2" "$3" > diff.log || { paste "$2" "$3"; fail "$1 has other losses"; }; }
+start "$WORK/model_program" "$WORK/program" --steps 5 --data data/model/input.npy --data data/model/target.npy
+for way in place whole; do same "model, $way" program.losses model.$way; done
+same "threads" <(cat program.losses program.losses program.losses) model.threads
+start "$WORK/ocean_program" "$WORK/of_ocean" --data data/ocean/input.npy --data data/ocean/target.npy
+same "ocean" of_ocean.losses ocean.whole
+same "ocean, resumed" <(sed -n 4p of_ocean.losses) ocean.resumed
+
+# Either loads what the other saved.
+start "$WORK/ocean_program" "$WORK/goes_on" --load ocean.saved --steps 4 || fail "the program does not load the checkpoint"
+cmp -s <(tail -c 2680 program.saved/model.safetensors) <(tail -c 2680 model.saved/model.safetensors) ||
+  fail "the checkpoints of program and library differ"
+start "$WORK/model_program" "$WORK/exported" --steps 0 --weights model.exported > /dev/null || fail "the export does not load"
+
+# The outputs lie in the file one after the other.
+outputs() {
+  tr -d '{}' < <(head -c 4096 forward.saved/outputs.safetensors) | grep -ao '"[a-z]*":"dtype":"F32","shape":\[[0-9,]*\],"data_offsets":\[[0-9]*' |
+    sed 's/^"\([a-z]*\)".*\[\([0-9]*\)$/\2 pond.\1.0/' | sort -n | cut -d ' ' -f 2
+}
+start "$WORK/pond_program" "$WORK/forward" || fail "pond's program"
+for name in again columns hidden input largest mean output rows twice; do
+  cmp "pond.$name.0" "pond.$name.1" || fail "pond: ranks have another $name"
+done
+data=$(cat pond.{again,columns,hidden,input,largest,mean,output,rows,twice}.0 | wc -c)
+cmp <(tail -c "$data" forward.saved/outputs.safetensors) <(cat $(outputs)) || fail "pond has other outputs than its program"
+
+# ---- the examples --------------------------------------------------------------------------------
+
+cmake -S "$root/tests/library" -B examples "${flags[@]}" "-DCMAKE_PREFIX_PATH=$prefix" \
+  "-DCMAKE_Fortran_FLAGS=${sanitizers[*]}" > log 2>&1 && cmake --build examples >> log 2>&1 || {
+  tail -n 40 log
+  fail "the examples do not build"
+}
+start "$WORK/model_program" "$WORK/example_program"
+ways="C"
+"${launch[@]}" -n 2 examples/example > example.c 2> log || { cat log; fail "the example in C"; }
+same "the example in C" example_program.losses example.c
+if [ -e examples/example_fortran ]; then
+  ways+=" and Fortran"
+  "${launch[@]}" -n 2 examples/example_fortran > example.f90 2> log || { cat log; fail "the example in Fortran"; }
+  for file in example_program.losses example.f90; do awk '{ printf "%.8e\n", $1 }' "$file" > "$file.digits"; done
+  same "the example in Fortran" {example_program.losses,example.f90}.digits
+else
+  echo "library: no Fortran compiler: the example in Fortran was not tried"
+fi
+
+finish "three libraries in one program; the examples in $ways"
