@@ -119,10 +119,16 @@ static bool is_plain_copy(const struct op *op)
   return op->kind == OP_view || (is_floating(in->type) && is_floating(out->type));
 }
 
+/* Zeros are a part, and a term of a sum, of zeros. */
+static bool is_zeros(const struct op *op)
+{
+  return op->kind == OP_full && op->scalar == 0;
+}
+
 /* Whether the layouts need not follow a way of the operation's rule. */
 static bool lies_in_no_way(const struct op *op)
 {
-  return op->nout == 0 || !*rule_of(op) || adds_batch(op) || is_plain_copy(op);
+  return op->nout == 0 || !*rule_of(op) || adds_batch(op) || is_plain_copy(op) || is_zeros(op);
 }
 
 /* One way of the rule takes the inputs in their layouts and leaves the outputs in theirs. */

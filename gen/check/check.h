@@ -131,6 +131,9 @@ struct known *known_of(int value);
    storage. */
 struct place place_of(int value, int module);
 struct place piece_of(struct place p, int k, int n);
+bool lies_within(struct place inner, struct place outer);
+/* How many modules are run of those that have a value of the family. */
+int modules_run(int family);
 struct pieces pieces_of(const struct op *op, int value, struct one one);
 void open_bytes(struct bytes *b, int width);
 /* The intervals of a storage. cut: intervals are split at its ends; else they may reach beyond

@@ -31,6 +31,7 @@ static struct {
   struct mark {
     int of;                  /* the value that it was left for */
     const struct op *reader; /* that read it last */
+    int whole;               /* the number of what it was made a slice of, or 0 */
   } * at;
 } mark; /* by number */
 static int most_rounds;
@@ -81,10 +82,17 @@ static int number_before(int value, struct place p)
   return *number;
 }
 
+/* Whether the bytes have the number, or that of what they became a slice of. */
+static bool holds(struct intervals s, int k, int number)
+{
+  int found = *row_of(s, k);
+  return found == number || (found && found == mark.at[number].whole);
+}
+
 static bool all_hold(struct intervals s, int number)
 {
   for (int k = 0; k < s.n; k++)
-    if (*row_of(s, k) != number) return false;
+    if (!holds(s, k, number)) return false;
   return true;
 }
 
@@ -146,8 +154,8 @@ static void check_replaced(int value, int *number, struct place p)
 {
   struct intervals s = intervals_of(&bytes, p, false);
   for (int i = 0; i < s.n; i++)
-    require(*row_of(s, i) == *number || may_replace(now.op, value, mark.at[*row_of(s, i)].of),
-            now.id, "it writes over what it still reads");
+    require(holds(s, i, *number) || may_replace(now.op, value, mark.at[*row_of(s, i)].of), now.id,
+            "it writes over what it still reads");
 }
 
 static void check_written(int value, int *number, struct place p)
@@ -198,7 +206,25 @@ static bool shows(const struct op *op)
     *number_for(to, 0) = LEFT_OUT;
     return true;
   }
+  if (op->kind == OP_scan_take)
+    return lies_within(place_of(out, now.module), place_of(in, now.module));
   return is_same_place(place_of(in, now.module), place_of(out, now.module));
+}
+
+/* What the steps of a scan have put together: each slice has its step's number. */
+static void join_slices(const struct op *op)
+{
+  int family = op->in[0], steps = modules_run(family);
+  for (int step = 0; step < steps; step++) {
+    int number = *number_for((struct one){family, step}, 0);
+    struct place slice = place_of(family, step);
+    if (!graph->value[family].stored || number == LEFT_OUT) continue;
+    require(number && all_hold(intervals_of(&bytes, slice, false), number), now.id,
+            "a slice of it is not there any more");
+    require(lies_within(slice, place_of(op->out, NONE)), now.id, "a slice lies outside of it");
+    mark.at[number].whole = mark.n; /* the number that the next line gives */
+  }
+  each_piece(op->out, write_piece);
 }
 
 static void name_anew(int value, int *number, struct place p)
@@ -234,6 +260,10 @@ static void run_op(void *unused, int id, int module)
   now.module = module;
   now.replaces = false;
   make_room(op);
+  if (op->kind == OP_scan_stack) {
+    join_slices(op);
+    return;
+  }
   if (op->nin == 1 && op->nout == 1 && shows(op)) {
     show(op);
     return;

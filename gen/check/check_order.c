@@ -362,9 +362,11 @@ static void run_statement(const struct op *op)
 /* A view is not an operation on a device. */
 static bool shows_its_input(const struct op *op)
 {
+  if (op->kind == OP_scan_stack) return true;
   if (!shows_bytes(op) || is_passed_over(op->in[0]) || is_passed_over(op->out))
     return shows_bytes(op);
   struct place in = place_of(op->in[0], now.module), out = place_of(op->out, now.module);
+  if (op->kind == OP_scan_take) return lies_within(out, in);
   return in.own == out.own && in.from == out.from && in.bytes == out.bytes;
 }
 

@@ -114,6 +114,11 @@ static int modules_of(int family)
   return known_of(family)->modules;
 }
 
+bool lies_within(struct place inner, struct place outer)
+{
+  return inner.own == outer.own && inner.from >= outer.from && inner.to <= outer.to;
+}
+
 /* The offsets of a list repeat after this many modules, except for values that each module keeps;
    and the most rounds by which one reaches into others. */
 static int period, ahead;
@@ -124,6 +129,11 @@ static int run_of(int count)
   int few = 2 * ahead + 2;
   few += (count - few) % period;
   return few < count ? few : count;
+}
+
+int modules_run(int family)
+{
+  return run_of(modules_of(family));
 }
 
 /* The index of a module of the list among those that are run; NONE: it is left out. */
@@ -173,9 +183,7 @@ static bool has_own_place(int value)
 /* As many as its list has: the graph does not keep most of their values (drop.c). */
 static void count_modules(void)
 {
-  int *count = alloc((size_t)(graph->nmodule + 1) * sizeof *count); /* by module: in it */
-  for (int m = 0; m < graph->nmodule; m++)
-    if (graph->module[m].parent != NONE) count[graph->module[m].parent]++;
+  const int *count = count_modules_of_lists();
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
     if (v->family != NONE && !v->step) known_of(v->family)->modules = count[v->list];
@@ -247,6 +255,25 @@ static struct place outside(int value, int module)
   return own_place(index == NONE ? where : known_of(w->family)->members[index]);
 }
 
+/* A slice of what a scan goes over, or puts together. The last one before the steps that are left
+   out also has their bytes. */
+static struct place slice_of(int value, int module)
+{
+  const struct value *v = &graph->value[value];
+  struct allocation a = allocation_of(value);
+  bool outside = has_own_place(a.storage);
+  struct place p = outside ? own_place(a.storage) : (struct place){.from = 0};
+  p.from += a.offset;
+  p.bytes = largest_bytes(value);
+  p.to = p.from + p.bytes;
+  if (module == NONE || v->family != value) return p;
+  int all = modules_of(value), few = run_of(all), left_out = all - few;
+  int64_t bytes = (module < few / 2 ? module : module + left_out) * a.slice;
+  p.from += bytes;
+  p.to += bytes + (module == few / 2 - 1 ? left_out * a.slice : 0);
+  return p;
+}
+
 /* The last module before those that are left out also has their bytes of what each module keeps,
    but for parts of a wide value, which alternate from module to module. */
 static struct place inside(int value, int module)
@@ -273,6 +300,7 @@ struct place place_of(int value, int module)
     bool in_list = module + v->step == one.index && one.value == v->family;
     return in_list ? place_of(one.value, one.index) : place_of(v->initial, NONE);
   }
+  if (allocation_of(value).slice && !has_own_place(value)) return slice_of(value, module);
   if (has_own_place(value) || has_own_place(storage_of(value))) return outside(value, module);
   struct place p = inside(value, module);
   require(p.from >= 0 && p.to <= arena_bytes(), v->op, "a value lies outside the arena");

@@ -16,7 +16,7 @@ void require(bool fact, int op, const char *what)
 /* A view; or a step that makes each rank's whole value a pending maximum or minimum. */
 bool shows_bytes(const struct op *op)
 {
-  if (op->kind == OP_view) return true;
+  if (op->kind == OP_view || op->kind == OP_scan_take || op->kind == OP_scan_put) return true;
   if (op->kind != OP_to_partial || op->reduction == SUM) return false;
   const struct value *in = &graph->value[op->in[0]], *out = &graph->value[op->out];
   bool same = in->type == out->type && in->order == out->order;

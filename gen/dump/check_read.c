@@ -73,14 +73,7 @@ static int stored_in(int value)
   return storage == value ? NONE : storage;
 }
 
-static int *modules_in; /* by module: how many are called by it */
-
-static void count_modules(void)
-{
-  modules_in = alloc((size_t)(graph->nmodule + 1) * sizeof *modules_in);
-  for (int m = 0; m < graph->nmodule; m++)
-    if (graph->module[m].parent != NONE) modules_in[graph->module[m].parent]++;
-}
+static const int *modules_in; /* by module: how many are called by it */
 
 static void check_family(int value)
 {
@@ -268,6 +261,8 @@ static void check_modules(void)
     need((graph->module[i].parent == NONE) == (i == 0),
          "the first module is that without a parent");
     need(is_index(graph->module[i].unit, graph->nunit), "a module is of no unit that there is");
+    need(graph->module[i].steps >= 0 && graph->module[i].steps <= LONGEST_LIST,
+         "a scan has no such number of steps");
   }
   for (int i = 0; i < graph->nunit; i++)
     need(graph->unit[i].module != NONE && graph->unit[i].dim >= -MAX_DIMS &&
@@ -279,7 +274,8 @@ static void check_functions(void)
 {
   for (int i = 0; i < graph->nfunction; i++) {
     const struct function *f = &graph->function[i];
-    need(f->count >= 1 && f->count <= 1 << 16 && f->body != NONE, "a function runs for no module");
+    need(f->count >= 1 && f->count <= LONGEST_LIST && f->body != NONE,
+         "a function runs for no module");
     for (int k = 0; k < f->nop; k++) check_call(&graph->op[f->op[k]], f);
   }
 }
@@ -307,7 +303,8 @@ static void check_calls(void)
 {
   for (int i = 0; i < graph->ncall; i++) {
     const struct call *c = &graph->call[i];
-    need(c->module != NONE && c->parent >= NONE && c->parent < i, "a call is made in no module");
+    need(c->module != NONE && c->within != NONE && c->parent >= NONE && c->parent < i,
+         "a call is made in no module");
     need(c->first >= 0 && c->first <= c->last && c->last <= graph->norder, "a call is of nothing");
     for (int k = 0; k < c->nin; k++) need(c->in[k] != NONE, "a call takes nothing");
     for (int k = 0; k < c->nout; k++) need(c->out[k] != NONE, "a call gives nothing");
@@ -386,7 +383,7 @@ void check_dump(const int *op_line, const int *value_line)
 {
   line = 0;
   check_modules();
-  count_modules();
+  modules_in = count_modules_of_lists();
   check_styles();
   check_calls();
   check_others();

@@ -30,7 +30,8 @@
   FIELD(TEXT,      class_name,    "class")  \
   FIELD(MODULE,    parent,        "parent") \
   FIELD(INT,       line,          "line")   \
-  FIELD(INT,       unit,          "unit")
+  FIELD(INT,       unit,          "unit")   \
+  FIELD(INT,       steps,         "steps")
 
 #define UNIT_FIELDS(FIELD)                  \
   FIELD(MODULE,    module,        "module") \
@@ -46,7 +47,8 @@
 #define CALL_FIELDS(FIELD)                  \
   FIELD(INT,       parent,        "within") \
   FIELD(INT,       first,         "first")  \
-  FIELD(INT,       last,          "last")
+  FIELD(INT,       last,          "last")   \
+  FIELD(MODULE,    within,        "named")
 
 #define STYLE_FIELDS(FIELD)                 \
   FIELD(MODULE,    module,        "on")     \
@@ -253,6 +255,7 @@
   FIELD(LONG,      offset,        "at")     \
   FIELD(INT,       first,         "lives_from") \
   FIELD(INT,       last,          "to_point") \
+  FIELD(LONG,      slice,         "slices_of") \
   FIELD(INT,       depth,         "kept_values") \
   FIELD(INT,       made,          "made_at") \
   FIELD(FUNCTION,  made_by,       "made_in")

@@ -183,7 +183,8 @@ static void read_async_tp(void)
 
 static void read_call(void)
 {
-  struct call c = {.module = read_MODULE(), .parent = NONE, .first = NONE, .last = NONE};
+  int module = read_MODULE();
+  struct call c = {.module = module, .within = module, .parent = NONE, .first = NONE, .last = NONE};
   while (!at_line_end()) {
     bool in = take_word("in");
     if (!in && !take_word("out")) {

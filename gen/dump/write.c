@@ -330,7 +330,8 @@ static void put_calls(void)
     const struct call *c = &graph->call[i];
     put(&d.b, "call ");
     put_module(c->module);
-    put_call_fields(c, &(struct call){.parent = NONE, .first = NONE, .last = NONE});
+    put_call_fields(
+        c, &(struct call){.parent = NONE, .first = NONE, .last = NONE, .within = c->module});
     for (int k = 0; k < c->nin; k++) put_VALUE("in", c->in[k], NONE);
     for (int k = 0; k < c->nout; k++) put_VALUE("out", c->out[k], NONE);
     put(&d.b, "\n");

@@ -222,9 +222,23 @@ static char *cat_text(const struct op *op, int rank)
   return b.text;
 }
 
+/* The slice of a scan's step, if it is not where the whole value has it. */
+static char *take_text(const struct op *op, int rank)
+{
+  int64_t bytes = all_bytes(op->out, rank);
+  if (!c_name(op->out) || allocation_of(op->out).slice) return "";
+  return text("slice_rows(%s, %s, /* rows */ 1, /* bytes */ %" PRId64 ", /* of */ %" PRId64
+              ", /* begin */ (long)l * %" PRId64 ");",
+              c_name(op->out), c_name(op->in[0]), bytes, all_bytes(op->in[0], rank), bytes);
+}
+
 char *copies_text(const struct op *op, int rank)
 {
   switch (op->kind) {
+  case OP_scan_take:
+    return take_text(op, rank);
+  case OP_scan_stack:
+    return "";
   case OP_slice:
     return slice_text(op, rank);
   case OP_to_partial:

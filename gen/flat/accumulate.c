@@ -13,8 +13,9 @@ static int added_up(int gradient, int of, enum role role)
 {
   struct value g = graph->value[gradient];
   const char *name = text("d_%s", graph->value[of].name);
-  struct op sum = {.kind = OP_add, .nin = 2, .phase = BACKWARD, .module = g.module, .line = g.line};
-  sum.in[0] = add_value(role, name, g.type, g.shape, g.module, g.line);
+  int module = outside_scans(g.module);
+  struct op sum = {.kind = OP_add, .nin = 2, .phase = BACKWARD, .module = module, .line = g.line};
+  sum.in[0] = add_value(role, name, g.type, g.shape, module, g.line);
   sum.in[1] = gradient;
   int id = make_op(sum), both[] = {sum.in[0], graph->op[id].out};
   for (int i = 0; i < 2; i++) {
@@ -247,11 +248,27 @@ static bool add_to_earlier(struct function *f, const struct op *add)
   return true;
 }
 
+/* In a scan, the product adds itself to the sum of the steps before. */
+static bool add_to_step_before(struct function *f, const struct op *add)
+{
+  if (add->kind != OP_add || add->nout != 1) return false;
+  int sum = add->in[0], product = product_for_one(f, add->in[1]);
+  const struct value *v = &graph->value[sum];
+  if (product == NONE || !v->step || v->family != add->out || readers[sum] != 1) return false;
+  struct op *op = &graph->op[f->op[product]];
+  if (op->nin != 2 || !lie_alike(sum, add->out) || !lie_alike(add->in[1], add->out)) return false;
+  op->in[op->nin++] = sum;
+  op->out = add->out;
+  graph->value[op->out].op = (int)(op - graph->op);
+  return true;
+}
+
 static void add_products_to_products(struct function *f)
 {
   int kept = 0;
   for (int k = 0; k < f->nop; k++)
-    if (!add_to_earlier(f, &graph->op[f->op[k]])) f->op[kept++] = f->op[k];
+    if (!add_to_earlier(f, &graph->op[f->op[k]]) && !add_to_step_before(f, &graph->op[f->op[k]]))
+      f->op[kept++] = f->op[k];
   f->nop = kept;
 }
 

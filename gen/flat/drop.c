@@ -1,4 +1,5 @@
 /* drop.c: the end of the pass `outline`: removes what the program no longer uses from the graph.
+   And a part of its beginning: removes what no result needs from the flat program.
 
    Takes   functions, and all operations of the flat program that they were made of: for a list of a
            hundred modules, a hundred times the operations of the loop's body.
@@ -133,4 +134,30 @@ void drop_rest(void)
   graph->norder = graph->ncall = 0;
   move_values(nvalue);
   move_ops(nop);
+}
+
+/* -------------------------------------------------------------------------- before the functions
+ */
+
+/* Whether a user of the program sees it. */
+static bool is_told(int value)
+{
+  return value == graph->loss || value == graph->norm || graph->value[value].is_output;
+}
+
+/* Removes from the order what no result needs. */
+void leave_out_dead(void)
+{
+  bool *needed = alloc((size_t)graph->nvalue + 1);
+  bool *lives = alloc((size_t)graph->norder + 1);
+  for (int at = graph->norder; at-- > 0;) {
+    const struct op *op = &graph->op[graph->order[at]];
+    lives[at] = op->nout == 0;
+    for (int k = 0; k < op->nout; k++) lives[at] |= needed[op->out + k] || is_told(op->out + k);
+    for (int i = 0; i < op->nin && lives[at]; i++) needed[op->in[i]] = true;
+  }
+  int kept = 0;
+  for (int at = 0; at < graph->norder; at++)
+    if (lives[at]) graph->order[kept++] = graph->order[at];
+  graph->norder = kept;
 }

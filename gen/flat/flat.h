@@ -22,6 +22,8 @@ void assign_dim_order(void);
 
 /* -------------------------------------------------------------------------------------- drop.c */
 
+/* Removes from the order what no result needs. */
+void leave_out_dead(void);
 /* Removes what no function runs from the graph. */
 void drop_rest(void);
 
@@ -101,8 +103,6 @@ void optimize(void);
 /* ----------------------------------------------------------------------------------- outline.c */
 
 void outline(void);
-/* Its first part: removes from the order what no result needs. */
-void leave_out_dead(void);
 /* Its second part: makes the functions, and leaves graph->order and all else unchanged. */
 void fold_modules(void);
 
@@ -150,6 +150,20 @@ bool is_cheap(const struct op *op);
 /* ------------------------------------------------------------------------------ redistribute.c */
 
 void redistribute(void);
+
+/* --------------------------------------------------------------------------------- scan_grad.c */
+
+/* For grad.c. The lists are by value. Looks for the scans of the forward; marks the gradients that
+   their first steps take as wanted, and says whether it marked any; goes to an operation of the
+   forward, at this place of the order, NULL at the end: true if that ends a scan, whose
+   gradients are there now; whether the last one is of a scan's step. */
+void begin_scans(const bool *wanted, int *gradient);
+bool want_carried(bool *wanted);
+bool pass_step(const struct op *op, int at);
+bool is_in_scan(void);
+/* Whether the operation is of the kinds of which the next function makes the gradient. */
+bool takes_part_in_scan(enum op_kind kind);
+void write_scan_gradient(const struct op *op, int g);
 
 /* ------------------------------------------------------------------------------------- twins.c */
 

@@ -10,7 +10,8 @@
    All reads of a parameter by the unit's own modules share one gather. A read elsewhere (an
    embedding's weight that is also the output's) has a gather of its own, if the unit frees what it
    gathered: otherwise the gathered value would stay in memory in between. A parameter from outside
-   of a list of modules is gathered before all of them, so that they stay equal. */
+   of a list of modules is gathered before all of them, so that they stay equal; and what the steps
+   of a scan read, before the scan. */
 #include "flat/flat.h"
 
 #include <string.h>
@@ -162,6 +163,8 @@ void note_list(const struct op *op, const struct list *order)
 {
   int at = element(op->module), list = at == NONE ? NONE : graph->module[at].parent;
   if (list != NONE && began[list] == NONE) began[list] = order->n;
+  int scan = scan_around(op->module);
+  if (scan != NONE && began[scan] == NONE) began[scan] = order->n;
 }
 
 bool is_kept_cut(int value)
@@ -235,9 +238,13 @@ int gathered(int parameter, const struct op *reader, struct list *order)
   int *as = own || !u->again ? &here[parameter] : &elsewhere[parameter];
   if (*as != NONE) return *as;
   bool outside = is_from_outside(parameter, reader->module);
-  int list = outside ? graph->module[element(reader->module)].parent : NONE, value = parameter;
+  int scan = scan_around(reader->module), value = parameter;
+  int list = outside ? graph->module[element(reader->module)].parent : scan;
   struct op op = {.nin = 1, .in = {parameter}, .line = u->line, .of_unit = true, .unit = v.unit};
-  op.module = own ? v.module : outside ? 0 : reader->module;
+  op.module = own            ? v.module
+              : outside      ? 0
+              : scan != NONE ? graph->module[scan].parent
+                             : reader->module;
   if (u->once && plan_options->accumulate > 1) op.phase = GATHER;
   unsigned once = u->again ? u->shards & ~u->again : 0;
   op.held = once != 0;

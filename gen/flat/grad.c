@@ -18,7 +18,13 @@ static void mark_outputs(const struct op *op)
   bool any = false;
   for (int k = 0; k < op->nin; k++) any |= wanted[op->in[k]];
   for (int k = 0; k < op->nout; k++)
-    wanted[op->out + k] = any && !op->constant && is_floating(graph->value[op->out + k].type);
+    wanted[op->out + k] |= any && !op->constant && is_floating(graph->value[op->out + k].type);
+}
+
+/* From parameters on, in the order of the forward. */
+static void mark_what_follows(void)
+{
+  for (int i = 0; i < graph->norder; i++) mark_outputs(&graph->op[graph->order[i]]);
 }
 
 static void mark_wanted(void)
@@ -29,8 +35,9 @@ static void mark_wanted(void)
   for (int i = 0; i < graph->norder; i++) {
     const struct op *op = &graph->op[graph->order[i]];
     if (stays(op) && stays_at[op->in[0]] == NONE) stays_at[op->in[0]] = graph->order[i];
-    mark_outputs(op);
   }
+  do mark_what_follows();
+  while (want_carried(wanted));
 }
 
 /* Where the plan asked for a value's layout, its gradient gets the same layout: pending sums in
@@ -80,6 +87,8 @@ static void gradient_of_parameter(int parameter)
   graph->value[out].name = text("d_%s", p.name);
 }
 
+static struct list late; /* parameters whose gradient is whole when the current scan is done */
+
 /* Called when an operation is done: parameters that no other operation reads have their whole
    gradient. */
 static void leave(const struct op *op)
@@ -87,8 +96,20 @@ static void leave(const struct op *op)
   for (int i = 0; i < op->nin; i++) {
     int value = op->in[i];
     bool whole = --readers[value] == 0 && gradient[value] != NONE;
-    if (whole && graph->value[value].role == PARAMETER) gradient_of_parameter(value);
+    if (!whole || graph->value[value].role != PARAMETER) continue;
+    if (is_in_scan())
+      add(&late, value);
+    else
+      gradient_of_parameter(value);
   }
+}
+
+/* Called before an operation, in reverse order, and in the end without one. */
+static void pass(const struct op *op, int at)
+{
+  if (!pass_step(op, at)) return;
+  for (int i = 0; i < late.n; i++) gradient_of_parameter(late.at[i]);
+  late.n = 0;
 }
 
 /* Gradients flow through the first output only: those of other outputs would be lost. */
@@ -110,7 +131,7 @@ static int sum_of_losses(int batch, int before)
   struct op part = {
       .kind = OP_scale, .nin = 1, .in = {batch}, .scalar = 1.0 / plan_options->accumulate};
   struct op sum = {.kind = OP_add, .nin = 2, .in = {before}};
-  part.module = sum.module = graph->value[batch].module;
+  part.module = sum.module = outside_scans(graph->value[batch].module);
   part.line = sum.line = plan_options->train_line;
   sum.in[1] = append_op(part);
   int out = append_op(sum);
@@ -159,7 +180,7 @@ static int begin(int loss)
   const struct value *v = &graph->value[loss];
   struct op op = {.kind = OP_full, .type = v->type, .phase = BACKWARD};
   op.scalar = 1.0 / plan_options->accumulate;
-  op.module = v->module;
+  op.module = outside_scans(v->module);
   op.line = v->line;
   return append_op_shaped(op, v->shape);
 }
@@ -175,6 +196,8 @@ void grad(void)
   readers = count_readers();
   stays_at = alloc((size_t)known * sizeof *stays_at);
   for (int i = 0; i < known; i++) gradient[i] = stays_at[i] = NONE;
+  begin_scans(wanted, gradient);
+  late = (struct list){0};
   mark_wanted();
   if (!wanted[loss])
     plan_error(plan_options->train_line,
@@ -183,9 +206,14 @@ void grad(void)
   gradient[loss] = begin(loss);
   for (int i = norder - 1; i >= 0; i--) {
     struct op op = graph->op[graph->order[i]];
-    if (is_reached(&op)) write_gradient(&op, finished(op.out), wanted, gradient);
+    pass(&op, i);
+    if (is_reached(&op) && takes_part_in_scan(op.kind))
+      write_scan_gradient(&op, gradient[op.out]);
+    else if (is_reached(&op) && !(op.kind == OP_redistribute && !wanted[op.in[0]]))
+      write_gradient(&op, finished(op.out), wanted, gradient);
     leave(&op);
   }
+  pass(NULL, 0);
   propagate_from(norder);
   if (later != NONE) append_to_order(later);
 }

@@ -153,6 +153,10 @@ void permute_grad(int g)
 void view_grad(int g)
 {
   struct op op = like_forward(OP_view, 1, &g);
+  if (same_shape(shape_of(g), shape_of(forward_op->in[0]))) {
+    give_gradient(0, g);
+    return;
+  }
   op.equation = swapped(forward_op->equation);
   give_gradient(0, append_backward_shaped(op, shape_of(forward_op->in[0])));
 }

@@ -15,11 +15,13 @@
                       its own, or belongs to another module of a list
 
    and if there is room for it. Random numbers, collectives and what depends on a parameter are left
-   alone, and so is a program that takes one step only. */
+   alone, and so are the steps of a scan, which stay equal, and what it begins with, which it may
+   write over; and a program that takes one step only. */
 #include "flat/flat.h"
 
 #include <string.h>
 
+static bool *enters;       /* by value: a scan begins with it */
 static bool *invariant;    /* by operation: it makes the same in every step */
 static bool *of_step;      /* by operation: the step runs it */
 static bool *kept;         /* by value: it is computed once */
@@ -55,6 +57,7 @@ static bool is_function(const struct op *op)
 static bool is_invariant(const struct op *op)
 {
   if (!is_function(op) || !is_of_batch(op->phase)) return false;
+  if (enters[op->out] || scan_around(op->module) != NONE) return false;
   for (int k = 0; k < op->nout; k++)
     if (!is_own(op->out + k)) return false;
   for (int i = 0; i < op->nin; i++) {
@@ -280,6 +283,7 @@ void hoist_constants(void)
 {
   bool any = false;
   if (graph->loss == NONE && !plan_options->generate.slots) return;
+  enters = entering_scans();
   invariant = alloc((size_t)graph->nop + 1);
   of_step = alloc((size_t)graph->nop + 1);
   kept = alloc((size_t)graph->nvalue + 1);

@@ -3,23 +3,25 @@
    Takes   the flat local program in graph->order, and the phase and module of each operation.
    Leaves  a function for each phase that has work, and one for each run of equal modules of a list
            (layers.0, layers.1, ...), which the phase's function calls in a loop. Later passes see
-           each distinct layer once. Operations that neither the loss, nor an output, nor an update
-           needs are removed (drop.c), and graph->order is empty.
+           each distinct layer once. What neither the loss, nor an output, nor an update needs is
+           removed (drop.c), and graph->order is empty.
+
+   Steps of a scan, of which the flat program has the first ones and the last one, must be equal.
 
    Modules of a list are equal if their operations are, one by one: kind, attributes, shapes,
    layouts, and the source of each input. Dropouts differ in their streams of random numbers, by an
    equal step from each module to the next. The operations of module 0 then stand for all of them,
-   and its values for the families of values that the others make: a value of module i has `family`
-   and `index` i. The sources of an input:
+   and its values for families: a value of module i has `family` and `index` i. The sources of an
+   input:
 
      from within            an operation of the same module makes it
      with the module        the module's parameter, or what it saved in an earlier loop
-     from the neighbour     the module before or after it in the list makes it: the body reads a
-                            carried value, `initial` for the module at the end of the list
+     from the neighbour     the module before or after it makes it: the body reads a carried
+                            value, `initial` for the module at the end of the list
      from outside           the same value for all
 
-   If an input comes from elsewhere, or anything differs, the modules are not folded. They are also
-   not folded beyond a bound on lists and comparisons that no real model reaches. */
+   If an input comes from elsewhere, or anything differs, the modules are not folded; nor beyond a
+   bound on lists and comparisons that no real model reaches. */
 #include "flat/flat.h"
 
 #include <limits.h>
@@ -30,9 +32,10 @@ struct run {
   int first, length;
 };
 
-/* A loop over a list's modules in one phase. run[i] is that of module i. */
+/* A loop over a list's modules in one phase. run[i] is that of module i; of a scan, the last run is
+   that of the last of `modules`. */
 struct region {
-  int list, count, phase;
+  int list, count, modules, phase;
   int first, last; /* places in graph->order */
   bool upward;     /* from module 0 to the last */
   struct run *run;
@@ -46,15 +49,13 @@ static bool *inside;        /* by place: of a region */
 static struct list *places; /* by module that is a list: the operations of its modules, in order */
 static struct list *inner;  /* and the parameters in or under these */
 
-/* Bounds of the search for regions, far above what models need: more lists or comparisons are
-   not folded. */
+/* Bounds of the search for regions, far above what models need: more are not folded. */
 static int64_t compared;
 enum { MOST_COMPARED = 20000000, MOST_REGIONS = 512 };
 
 /* ----------------------------------------------------------------------------- finding the runs */
 
-/* "layers.3" for a module in or under layers.3: the module of the list that contains it, or
-   NONE. */
+/* "layers.3" for a module in or under layers.3; or NONE. */
 static int element_of(int module, int list)
 {
   while (module != NONE && graph->module[module].parent != list)
@@ -148,13 +149,15 @@ static bool same_parameters(int list, int count)
   return true;
 }
 
-/* The runs of all modules of the list, one after the other from `place` on, in either direction.
+/* The runs of all modules of the list, one after the other from `place` on, in either direction,
+   without a loop among them.
    The first gives the length: further operations of the last module stay outside. */
 static bool find_region(int place, int list, int count, struct region *r)
 {
   int first = index_at(place, list), phase = (int)graph->op[graph->order[place]].phase;
   *r = (struct region){.list = list,
                        .count = count,
+                       .modules = graph->module[list].steps ? graph->module[list].steps : count,
                        .phase = phase,
                        .first = place,
                        .last = place,
@@ -165,7 +168,7 @@ static bool find_region(int place, int list, int count, struct region *r)
     int index = r->upward ? k : count - 1 - k;
     struct run *run = &r->run[index];
     run->first = r->last;
-    while (r->last < graph->norder && r->last - run->first < length &&
+    while (r->last < graph->norder && r->last - run->first < length && !inside[r->last] &&
            index_at(r->last, list) == index && (int)graph->op[graph->order[r->last]].phase == phase)
       r->last++;
     run->length = r->last - run->first;
@@ -222,6 +225,12 @@ static bool find_growth(const struct region *r, int k, int64_t *growth)
   return true;
 }
 
+/* The index of the module of which that run is. */
+static int module_of_run(const struct region *r, int run)
+{
+  return run < r->count - 1 ? run : r->modules - 1;
+}
+
 /* The place at which run `index` makes the value, from its start; NONE if it does not. */
 static int made_in(const struct region *r, int index, int value)
 {
@@ -275,9 +284,9 @@ static bool family_of(const struct region *r, int value, int *family, int *index
     return v->list == r->list;
   }
   if (!made_by_region(r, value)) return false;
-  *index = index_at(place_of[v->op], r->list);
-  int k = made_in(r, *index, value);
-  *family = op_at(r, 0, k)->out + (value - op_at(r, *index, k)->out);
+  int run = index_at(place_of[v->op], r->list), k = made_in(r, run, value);
+  *index = module_of_run(r, run);
+  *family = op_at(r, 0, k)->out + (value - op_at(r, run, k)->out);
   return true;
 }
 
@@ -318,7 +327,8 @@ static bool all_family(const struct region *r, int k, int j, int step, int *fami
   for (int i = 0; i < r->count; i++) {
     int f, index;
     if (i + step < 0 || i + step >= r->count) continue;
-    if (!family_of(r, op_at(r, i, k)->in[j], &f, &index) || index != i + step) return false;
+    if (!family_of(r, op_at(r, i, k)->in[j], &f, &index)) return false;
+    if (index != module_of_run(r, i + step)) return false;
     if (*family != NONE && f != *family) return false;
     *family = f;
   }
@@ -404,14 +414,14 @@ static struct source *find_sources(const struct region *r)
   return source;
 }
 
-/* Value `of` is for module `index` of the list what `first` is for module 0. */
-static void join(int list, int of, int first, int index)
+/* Value `of` is for the module of that run what `first` is for module 0. */
+static void join(const struct region *r, int of, int first, int run)
 {
   struct value *v = &graph->value[of];
   v->family = first;
-  v->index = index;
-  v->list = list;
-  if (index == 1) graph->value[first].sibling = of;
+  v->index = module_of_run(r, run);
+  v->list = r->list;
+  if (v->index == 1) graph->value[first].sibling = of;
 }
 
 static void fold(struct region *r, const struct source *source)
@@ -421,11 +431,11 @@ static void fold(struct region *r, const struct source *source)
     for (int j = 0; j < op->nin; j++) {
       const struct source *s = &source[k * MAX_INPUTS + j];
       if (s->family == NONE && all_parameters(r, k, j))
-        for (int i = r->count; i-- > 0;) join(r->list, op_at(r, i, k)->in[j], op->in[j], i);
+        for (int i = r->count; i-- > 0;) join(r, op_at(r, i, k)->in[j], op->in[j], i);
       op->in[j] = s->family == NONE ? s->value : carried_value(s);
     }
     for (int i = 0; i < r->count; i++)
-      for (int o = 0; o < op->nout; o++) join(r->list, op_at(r, i, k)->out + o, op->out + o, i);
+      for (int o = 0; o < op->nout; o++) join(r, op_at(r, i, k)->out + o, op->out + o, i);
     int64_t growth;
     if (find_growth(r, k, &growth) && op->kind == OP_dropout) op->stream_growth = growth;
   }
@@ -478,6 +488,24 @@ static void find_regions_of(int list, int count)
   }
 }
 
+/* An operation of a step that is in no loop. */
+static _Noreturn void refuse_steps(int at)
+{
+  const struct op *op = &graph->op[graph->order[at]];
+  const struct module *scan = &graph->module[scan_around(op->module)];
+  plan_error(
+      op->line,
+      "%s: the steps of the scan of line %d differ here, so that they are no loop: make them "
+      "equal, or say F.scan(f, carry, xs, dim, true), which writes them one after the other",
+      printable(op_name(op)), scan->line);
+}
+
+static void require_loops(void)
+{
+  for (int at = 0; at < graph->norder; at++)
+    if (!inside[at] && scan_around(graph->op[graph->order[at]].module) != NONE) refuse_steps(at);
+}
+
 static void find_regions(void)
 {
   const int *counts = count_elements();
@@ -486,9 +514,12 @@ static void find_regions(void)
   region_at = alloc((size_t)(graph->norder + 1) * sizeof *region_at);
   inside = alloc((size_t)graph->norder + 1);
   find_what_is_in_lists(counts);
-  for (int list = 0; list < graph->nmodule; list++)
-    if (counts[list] > 1 && same_parameters(list, counts[list]))
-      find_regions_of(list, counts[list]);
+  for (int scans = 1; scans >= 0; scans--) /* before what contains them */
+    for (int list = 0; list < graph->nmodule; list++)
+      if ((graph->module[list].steps > 0) == scans && counts[list] > 1 &&
+          same_parameters(list, counts[list]))
+        find_regions_of(list, counts[list]);
+  require_loops();
 }
 
 /* ------------------------------------------------------------------------------------ functions */
@@ -510,8 +541,10 @@ static const char *body_name(const struct region *r)
 /* The loop's body as a function, and the operation that calls it. */
 static int call_of(const struct region *r)
 {
-  struct function f = {
-      .name = body_name(r), .phase = (enum phase)r->phase, .count = r->count, .upward = r->upward};
+  struct function f = {.name = body_name(r),
+                       .phase = (enum phase)r->phase,
+                       .count = r->modules,
+                       .upward = r->upward};
   f.op = alloc((size_t)r->run[0].length * sizeof *f.op);
   for (int k = 0; k < r->run[0].length; k++) f.op[f.nop++] = graph->order[r->run[0].first + k];
   struct op call = {.kind = OP_loop,
@@ -530,33 +563,13 @@ static void add_phase(enum phase phase)
   for (int i = 0; i < graph->norder; i++) {
     if (graph->op[graph->order[i]].phase != phase) continue;
     const struct region *r = region_at[i] ? &region[region_at[i] - 1] : NULL;
+    struct op *op = &graph->op[graph->order[i]];
+    if (op->kind == OP_scan_hold) continue;
+    if (op->kind == OP_scan_stack) op->nin = 1; /* behind the loop the slices are one value */
     f.op[f.nop++] = r ? call_of(r) : graph->order[i];
     if (r) i = r->last - 1;
   }
   if (f.nop) add_function(f);
-}
-
-/* Whether a user of the program sees it. */
-static bool is_told(int value)
-{
-  return value == graph->loss || value == graph->norm || graph->value[value].is_output;
-}
-
-/* Removes from the order what no result needs. */
-void leave_out_dead(void)
-{
-  bool *needed = alloc((size_t)graph->nvalue + 1);
-  bool *lives = alloc((size_t)graph->norder + 1);
-  for (int at = graph->norder; at-- > 0;) {
-    const struct op *op = &graph->op[graph->order[at]];
-    lives[at] = op->nout == 0;
-    for (int k = 0; k < op->nout; k++) lives[at] |= needed[op->out + k] || is_told(op->out + k);
-    for (int i = 0; i < op->nin && lives[at]; i++) needed[op->in[i]] = true;
-  }
-  int kept = 0;
-  for (int at = 0; at < graph->norder; at++)
-    if (lives[at]) graph->order[kept++] = graph->order[at];
-  graph->norder = kept;
 }
 
 /* Moves what is gathered for all batches of a step to the front: it needs only parameters. Until

@@ -80,7 +80,7 @@ static int moved(int value, const struct call *c, const struct style *s,
                   .in = {value},
                   .type = graph->value[value].type,
                   .backward_type = graph->value[value].type,
-                  .module = s->module,
+                  .module = c->within,
                   .line = s->line,
                   .phase = phase_of(c, value),
                   .asked = 1u << s->mesh_dim};
@@ -117,7 +117,7 @@ static void wishes_of(const struct call *c, int what, int known)
                    what == REQUEST_INPUT ? "input" : "output", w->index,
                    printable(graph->module[c->module].path), n);
       int v = value[w->index];
-      struct op reader = {.module = c->module};
+      struct op reader = {.module = c->within};
       now[v] = moved(current(v, known, &reader), c, s, w,
                      what == REQUEST_INPUT ? "input layout" : "output layout");
     }
@@ -169,11 +169,11 @@ static void name_inner_values(void)
   struct tally named = {0};
   for (int i = 0; i < graph->ncall; i++) {
     const struct call *c = &graph->call[i];
-    const char *path = graph->module[c->module].path;
+    const char *path = graph->module[c->within].path;
     named.n = 0;
     for (int at = c->first; at < c->last && *path; at++) {
       const struct op *op = &graph->op[graph->order[at]];
-      if (op->module != c->module || is_named(op)) continue;
+      if (op->module != c->within || is_named(op)) continue;
       for (int v = op->out; v < op->out + op->nout; v++) {
         bool given = false;
         for (int k = 0; k < c->nout; k++) given |= c->out[k] == v;
@@ -186,7 +186,7 @@ static void name_inner_values(void)
     }
     for (int at = c->first; at < c->last && *path; at++) {
       const struct op *op = &graph->op[graph->order[at]];
-      bool inner = op->module == c->module && !is_named(op) && op->nout;
+      bool inner = op->module == c->within && !is_named(op) && op->nout;
       for (int k = 0; k < c->nout; k++) inner &= c->out[k] != op->out;
       if (inner && *times_named(&named, op_name(op)) > 1) tell_apart(op->out);
     }

@@ -6,7 +6,12 @@
            operation runs.
 
    If several modules of a list read a value from outside of the list in a new layout, it is moved
-   once, before all of them: otherwise the first module would have one operation more. */
+   once, before all of them: otherwise the first module would have one operation more. The same
+   holds for the steps of a scan.
+
+   What the first step of a scan takes gets the layout of what the last one hands on: each step then
+   reads it as the others do. That layout is known when the steps are laid out, so these are laid
+   out again with it, until it stays the same. */
 #include "flat/flat.h"
 
 #include <string.h>
@@ -71,6 +76,11 @@ enum { SEVERAL = -2 };
 static int *taken_in;
 static int taken_room;
 
+/* By value: the first step of a scan reads it in the place of what a step hands on. */
+static bool *enters;
+/* The scan whose steps are laid out, and where they begin in the new order. */
+static int scan_now, scan_begins;
+
 static void find_elements(void)
 {
   element_of = alloc((size_t)(graph->nmodule + 1) * sizeof *element_of);
@@ -106,6 +116,32 @@ static bool is_from_outside(int value, const struct op *user)
   return there == NONE || graph->module[there].parent != graph->module[here].parent;
 }
 
+/* Whether the step of a scan in which `user` runs reads the value as all steps do. */
+static bool is_outside_scan(int value, const struct op *user)
+{
+  int scan = user->module >= graph->nmodule ? NONE : scan_around(user->module);
+  int maker = graph->value[value].op;
+  if (scan == NONE || enters[value]) return false;
+  return maker == NONE || scan_around(graph->op[maker].module) != scan;
+}
+
+/* Adds the operation to the order before the steps of the current scan. */
+static void add_before_scan(int i)
+{
+  add(&new_order, i);
+  memmove(&new_order.at[scan_begins + 1], &new_order.at[scan_begins],
+          (size_t)(new_order.n - 1 - scan_begins) * sizeof *new_order.at);
+  new_order.at[scan_begins++] = i;
+}
+
+static void note_scan(const struct op *op)
+{
+  int scan = scan_around(op->module);
+  if (scan == scan_now) return;
+  scan_now = scan;
+  scan_begins = new_order.n;
+}
+
 /* Adds the operation to the order directly after the one that makes its input. */
 static void add_ahead(int i, int value)
 {
@@ -122,11 +158,13 @@ static int as_layout(int value, struct layout to, const struct op *user)
 {
   int there = moved_before_to(&around, value, to);
   if (there != NONE) return there;
-  bool ahead = is_from_outside(value, user);
+  bool before_scan = is_outside_scan(value, user), ahead = is_from_outside(value, user);
   struct op op = {.kind = OP_redistribute,
                   .nin = 1,
                   .in = {value},
-                  .module = ahead ? graph->value[value].module : user->module,
+                  .module = before_scan ? graph->module[scan_now].parent
+                            : ahead     ? graph->value[value].module
+                                        : user->module,
                   .phase = user->phase,
                   .type = graph->value[value].type,
                   .backward_type = graph->value[value].type,
@@ -140,7 +178,9 @@ static int as_layout(int value, struct layout to, const struct op *user)
   graph->value[out].placed = true;
   room_for_new();
   remember(i);
-  if (ahead)
+  if (before_scan)
+    add_before_scan(i);
+  else if (ahead)
     add_ahead(i, value);
   else
     add(&new_order, i);
@@ -163,9 +203,21 @@ static void place_caches(const struct op *op)
   }
 }
 
+/* A constant of zeros, which a scan carries: zeros are zeros in any layout. */
+static bool is_laid_out_as_told(const struct op *op)
+{
+  return op->kind == OP_full && op->asked;
+}
+
 static void place(struct op *op)
 {
   place_caches(op);
+  if (op->kind == OP_scan_hold) return;
+  if (is_laid_out_as_told(op)) {
+    graph->value[op->out].layout = op->to;
+    graph->value[op->out].placed = true;
+    return;
+  }
   struct way way = best_way(&around, op);
   for (int i = 0; i < op->nin; i++)
     if (!same_layout(graph->value[op->in[i]].layout, way.in[i]))
@@ -186,6 +238,7 @@ static void look_back(int first)
   room_for_new();
   find_elements();
   taken_in = wider(taken_in, &taken_room, graph->nvalue + 1);
+  scan_now = NONE;
   for (int at = 0; at < first; at++) {
     const struct op *op = &graph->op[graph->order[at]];
     bool leaves = op->nout && (op->out == graph->loss || graph->value[op->out].is_output);
@@ -194,16 +247,15 @@ static void look_back(int first)
   }
 }
 
-void propagate_from(int first)
+/* Lays out the operations order[first ... norder). */
+static void lay_out(const int *order, int first, int norder)
 {
-  int norder = graph->norder;
-  int *order = alloc((size_t)(norder + 1) * sizeof *order);
-  if (norder) memcpy(order, graph->order, (size_t)norder * sizeof *order);
   new_order = (struct list){.n = first, .room = graph->order_room, .at = graph->order};
   first_new = first;
   look_back(first);
   for (int at = first; at < norder; at++) {
     const struct op *op = &graph->op[order[at]];
+    if (op->kind == OP_scan_hold) continue;
     note_taken(op);
     int *first_of = op->kind == OP_redistribute ? around.asked_of : around.taken_by;
     for (int i = 0; i < op->nin; i++)
@@ -216,6 +268,7 @@ void propagate_from(int first)
       forget_moves(); /* an entry runs without the others */
       entry = DECODE;
     }
+    note_scan(&op);
     if (op.kind == OP_redistribute) {
       graph->value[op.out].layout = layout_after(&op, graph->value[op.in[0]].layout);
       graph->value[op.out].placed = true;
@@ -231,6 +284,69 @@ void propagate_from(int first)
   graph->order_room = new_order.room;
 }
 
+/* ---------------------------------------------------------------------------- what scans carry */
+
+/* Tells what the first step takes to lie as what the last step hands on; whether it did not. */
+static bool tell_layout(const struct op *hold)
+{
+  struct layout to = graph->value[hold->in[0]].layout;
+  struct op *by = &graph->op[graph->value[hold->in[1]].op];
+  if (same_layout(graph->value[by->out].layout, to)) return false;
+  by->to = to;
+  by->asked = (1u << graph->mesh.ndim) - 1;
+  return true;
+}
+
+/* The operations as they were before they were laid out. */
+struct before {
+  int nvalue, nop;
+  struct op *op;
+};
+
+static struct before remembered(const int *order, int first, int norder)
+{
+  struct before b = {graph->nvalue, graph->nop, alloc((size_t)(norder - first + 1) * sizeof *b.op)};
+  for (int at = first; at < norder; at++) b.op[at - first] = graph->op[order[at]];
+  return b;
+}
+
+/* Goes back to them, with the layouts that tell_layout has told. */
+static void forget_layouts(const struct before *b, const int *order, int first, int norder)
+{
+  for (int at = first; at < norder; at++) {
+    struct op *op = &graph->op[order[at]];
+    struct layout to = op->to;
+    unsigned asked = op->asked;
+    *op = b->op[at - first];
+    op->to = to;
+    op->asked = asked;
+  }
+  graph->nvalue = b->nvalue;
+  graph->nop = b->nop;
+}
+
+void propagate_from(int first)
+{
+  enum { MOST_TIMES = 8 };
+  int norder = graph->norder;
+  struct list holds = {0};
+  int *order = alloc((size_t)(norder + 1) * sizeof *order);
+  if (norder) memcpy(order, graph->order, (size_t)norder * sizeof *order);
+  enters = entering_scans();
+  for (int at = first; at < norder; at++)
+    if (graph->op[order[at]].kind == OP_scan_hold) add(&holds, order[at]);
+  struct before b = {0};
+  if (holds.n) b = remembered(order, first, norder);
+  for (int times = 0; times < MOST_TIMES; times++) {
+    bool told = false;
+    lay_out(order, first, norder);
+    for (int i = 0; i < holds.n; i++) told |= tell_layout(&graph->op[holds.at[i]]);
+    if (!told) return;
+    forget_layouts(&b, order, first, norder);
+  }
+  lay_out(order, first, norder);
+}
+
 /* An output of the program must not be pending. */
 static int finish(int value, bool whole, const char *why)
 {
@@ -238,7 +354,7 @@ static int finish(int value, bool whole, const char *why)
   struct op op = {.kind = OP_redistribute,
                   .nin = 1,
                   .in = {value},
-                  .module = v.module,
+                  .module = outside_scans(v.module),
                   .line = v.line,
                   .phase = v.op == NONE ? FORWARD : graph->op[v.op].phase,
                   .type = v.type,

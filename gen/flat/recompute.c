@@ -102,6 +102,11 @@ static void write_again(int id, const int *in)
   struct op op = graph->op[id];
   struct shape shape[MAX_OUTPUTS] = {0};
   for (int i = 0; i < op.nin; i++) op.in[i] = in[i];
+  if (op.kind == OP_scan_hold) {
+    op.phase = BACKWARD;
+    append_update(op);
+    return;
+  }
   for (int k = 0; k < op.nout; k++) shape[k] = graph->value[op.out + k].shape;
   op.phase = BACKWARD;
   op.again = true;
@@ -144,6 +149,14 @@ static void mark_with_inputs(int value)
     if (in_one_checkpoint(op->in[i], op)) mark_with_inputs(op->in[i]);
 }
 
+/* Where the steps of a scan run again, the last one also hands on what nothing reads. */
+static bool holds_again(const struct op *op)
+{
+  if (op->kind != OP_scan_hold || place_in(checkpoint, op) == NONE) return false;
+  int last = op->in[0];
+  return again[last] || again[maker(last)->in[0]];
+}
+
 /* By module under a checkpoint: the operations of its forward that run again, in order. */
 static struct list *find_runs(void)
 {
@@ -153,9 +166,13 @@ static struct list *find_runs(void)
     for (int i = 0; i < op->nin && op->phase == BACKWARD; i++)
       if (in_one_checkpoint(op->in[i], op)) mark_with_inputs(op->in[i]);
   }
+  for (int at = 0; at < graph->norder; at++)
+    if (holds_again(&graph->op[graph->order[at]]))
+      mark_with_inputs(graph->op[graph->order[at]].in[0]);
   for (int at = 0; at < graph->norder; at++) {
     const struct op *op = &graph->op[graph->order[at]];
-    if (op->phase == FORWARD && op->nout && again[op->out])
+    bool held = op->phase == FORWARD && holds_again(op);
+    if (held || (op->phase == FORWARD && op->nout && again[op->out]))
       add(&run[place_in(checkpoint, op)], graph->order[at]);
   }
   return run;

@@ -245,12 +245,23 @@ static int copy_of(const struct op *why, int value)
   return moved(op, value, graph->value[value].layout);
 }
 
+static bool *enters; /* by value: the first step of a scan reads it for what is carried */
+
+/* The values of a scan's steps must stay equal, and so must those that the first step reads in
+   their place. */
+static bool is_alike_in_steps(int value)
+{
+  int op = graph->value[value].op;
+  return op != NONE && scan_around(graph->op[op].module) != NONE;
+}
+
 /* The value `last` replaces the redistribution's own value. */
 static int take_over(const struct op *op, int last)
 {
   struct value *made = &graph->value[op->out], *v = &graph->value[last];
   bool leaves = made->role != ACTIVATION || made->is_output;
-  if (leaves && (v->role != ACTIVATION || v->is_output || v->op == NONE)) {
+  bool taken = v->role != ACTIVATION || v->is_output || v->op == NONE;
+  if ((leaves && (taken || is_alike_in_steps(last))) || (enters[op->out] && taken)) {
     last = copy_of(op, last);
     made = &graph->value[op->out];
     v = &graph->value[last];
@@ -368,6 +379,7 @@ void redistribute(void)
   new_order = (struct list){0};
   for (int i = 0; i < known; i++) stands_for[i] = i;
   find_readers();
+  enters = entering_scans();
   for (int at = 0; at < graph->norder; at++) {
     int id = graph->order[at];
     struct op op = graph->op[id];

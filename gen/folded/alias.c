@@ -53,8 +53,16 @@ static bool can_show(const struct lifetimes *l, int in, int out, int function)
   return !outside && b->family == NONE;
 }
 
+/* The bytes of one slice, if the value lies in a whole one with others of its family; or 0. */
+static int64_t slice_bytes(const struct lifetimes *l, int value)
+{
+  int family = graph->value[value].step ? NONE : graph->value[value].family;
+  return l->plan->of[family == NONE ? value : family].slice;
+}
+
 static void show(struct lifetimes *l, int in, int out)
 {
+  l->plan->of[out].slice = slice_bytes(l, in);
   const struct value *a = &graph->value[in], *b = &graph->value[out];
   bool alone = a->family != NONE && b->family == NONE;
   l->note[out].slot = alone ? a->index : l->note[in].slot;
@@ -73,13 +81,64 @@ static void share_views(struct lifetimes *l)
   }
 }
 
+/* ------------------------------------------------------------------------------------------ scans
+ */
+
+/* The steps' values are slices of the whole value. */
+static void lay_slices(struct lifetimes *l, int family, int whole)
+{
+  struct allocation *a = &l->plan->of[family];
+  a->storage = root(l, whole);
+  a->slice = largest_bytes(family);
+}
+
+/* What a scan goes over has its slices where they are, and what its steps put together is made
+   where it will be. */
+static void share_slices(struct lifetimes *l)
+{
+  for (int at = 0; at < l->op.n; at++) {
+    const struct op *op = op_at(l, at);
+    int body = function_running_at(l, at);
+    if (op->kind == OP_scan_take && graph->value[op->in[0]].family == NONE && is_loop_body(body))
+      lay_slices(l, op->out, op->in[0]);
+    if (op->kind != OP_scan_stack) continue;
+    int slices = op->in[0], maker = l->plan->of[slices].made_by;
+    lay_slices(l, slices, op->out);
+    l->plan->of[slices].depth = graph->function[maker].count;
+  }
+  for (int at = 0; at < l->op.n; at++) {
+    const struct op *op = op_at(l, at);
+    if (op->kind != OP_scan_put) continue;
+    int in = op->in[0], out = op->out;
+    struct allocation *a = &l->plan->of[in];
+    bool made_here = a->made_by == function_running_at(l, at) && graph->value[in].family == in;
+    if (!made_here || !in_arena(in) || a->storage != in || !have_same_parts(in, out)) continue;
+    a->storage = root(l, out);
+    a->slice = l->plan->of[out].slice;
+    a->depth = l->plan->of[out].depth;
+  }
+}
+
+/* A sum over the steps of a scan has one place, from the zeros with which it begins. */
+static void share_sums_of_steps(struct lifetimes *l)
+{
+  for (int k = 0; k < l->value.n; k++) {
+    const struct value *v = &graph->value[l->value.at[k]];
+    if (!l->note[l->value.at[k]].sums_up) continue;
+    l->plan->of[v->initial].storage = v->family;
+    l->note[v->family].is_sum = true;
+  }
+}
+
 /* The storage lives as long as each of its views, and each view has its depth. */
 static void join_lifetimes(struct lifetimes *l)
 {
   struct allocation *of = l->plan->of;
   for (int k = 0; k < l->value.n; k++) {
     int i = l->value.at[k], storage = root(l, i);
-    if (in_arena(storage) && of[storage].last < of[i].last) of[storage].last = of[i].last;
+    if (!in_arena(storage)) continue;
+    if (of[storage].last < of[i].last) of[storage].last = of[i].last;
+    if (of[i].first != NONE && of[storage].first > of[i].first) of[storage].first = of[i].first;
   }
   for (int k = 0; k < l->value.n; k++) {
     int i = l->value.at[k], storage = root(l, i);
@@ -135,6 +194,8 @@ static bool share(struct lifetimes *l, int in, int out, int at)
   const struct allocation *b = &l->plan->of[out];
   if (!graph->value[in].stored || !graph->value[out].stored || b->made != at || !ends_at(l, in, at))
     return false;
+  if (slice_bytes(l, in) || slice_bytes(l, out)) return false; /* others of a scan are there, too */
+  if (l->note[out].is_sum) return false;
   int from = root(l, in), to = root(l, out);
   if (from == to) return true;
   if (l->note[to].loop_carried && in_arena(to)) return false;
@@ -279,6 +340,8 @@ static void share_buffer(struct lifetimes *l, const struct op *op)
 void find_aliases(struct lifetimes *l)
 {
   share_sums(l);
+  share_slices(l);
+  share_sums_of_steps(l);
   share_views(l);
   hold_loop_carried(l);
   widen_lifetimes(l);

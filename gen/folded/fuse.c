@@ -51,18 +51,18 @@ static bool is_literal(const struct op *op)
          !in_memory[family_of(op->out)];
 }
 
-/* Operands of collectives, matmuls and copies must be in memory. */
+/* Operands of collectives, matmuls and copies must be in memory, and what is carried. */
 static void find_in_memory(void)
 {
   in_memory = alloc((size_t)(graph->nvalue + 1) * sizeof *in_memory);
   for (int i = 0; i < graph->nfunction; i++)
     for (int k = 0; k < graph->function[i].nop; k++) {
       const struct op *op = &graph->op[graph->function[i].op[k]];
-      if (is_elementwise(op)) continue;
+      bool by_element = is_elementwise(op);
       int *list = alloc((size_t)op_width(op) * sizeof *list);
       for (int n = op_reads(op, list); n--;) {
-        in_memory[family_of(list[n])] = true;
         if (graph->value[list[n]].step) in_memory[family_of(graph->value[list[n]].initial)] = true;
+        if (!by_element) in_memory[family_of(list[n])] = true;
       }
     }
 }

@@ -139,6 +139,8 @@ static void make_at(struct lifetimes *l, int value, int at)
 
 static void note_reader(struct lifetimes *l, int value, int at)
 {
+  l->note[value].reads++;
+  l->note[value].read_at = at;
   int family = graph->value[value].family;
   if (family == NONE) return;
   if (family != value || !is_loop_body(function_running_at(l, at)))
@@ -163,12 +165,12 @@ static int prefetch_distance_of(int part)
 
 /* How many values of a family a reader needs: only this module's, the neighbour's too, or all.
    Outside the loop the last module's value exists without keeping more. */
-static int depth_for(int value, int maker, int reader)
+static int depth_for(int value, int maker, int reader, bool sums_up)
 {
   const struct value *v = &graph->value[value];
   if (maker == NONE) return 1;
   int count = graph->function[maker].count;
-  if (v->step) return reader == maker ? 2 : count;
+  if (v->step) return reader != maker ? count : sums_up ? 1 : 2;
   if (reader == maker || is_part_of(reader, maker)) return 1;
   /* A value issued for later iterations is written while this iteration's is read. */
   if (is_part_of(maker, reader)) return 1 + prefetch_distance_of(maker);
@@ -182,7 +184,7 @@ static void widen(struct lifetimes *l, int value, int reader)
   if (v->family == NONE) return;
   struct allocation *family = &l->plan->of[v->family];
   l->plan->of[value].made_by = family->made_by;
-  int depth = depth_for(value, family->made_by, reader);
+  int depth = depth_for(value, family->made_by, reader, l->note[value].sums_up);
   if (family->depth < depth) family->depth = depth;
   if (v->step) widen(l, v->initial, reader);
 }
@@ -251,10 +253,31 @@ static void run_part_at(struct lifetimes *l, int part, int at)
   }
 }
 
+/* A carried value is a sum over the steps of a scan if nothing reads it but the operation that adds
+   to it, in place, and if it begins with zeros that nothing else reads. */
+static bool sums_up(const struct lifetimes *l, int value)
+{
+  const struct value *v = &graph->value[value];
+  if (!v->step || l->note[value].reads != 1) return false;
+  const struct value *initial = &graph->value[v->initial];
+  const struct op *adds = op_at(l, l->note[value].read_at);
+  if (l->plan->of[v->family].made != l->note[value].read_at) return false;
+  if (initial->op == NONE || graph->op[initial->op].kind != OP_full || !in_arena(v->initial))
+    return false;
+  return initial->family == NONE && !l->note[v->initial].reads &&
+         may_overwrite(NULL, adds, value, v->family);
+}
+
+static void find_sums(struct lifetimes *l)
+{
+  for (int k = 0; k < l->value.n; k++) l->note[l->value.at[k]].sums_up = sums_up(l, l->value.at[k]);
+}
+
 void find_lifetimes(struct lifetimes *l)
 {
   each_write(l, make_at);
   each_read(l, note_reader);
+  find_sums(l);
   each_read(l, widen_at);
   each_read(l, read_at);
   for (int at = 0; at < l->op.n; at++)

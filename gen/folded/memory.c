@@ -136,11 +136,18 @@ static void find_place(struct lifetimes *l, int value, int *const *gradient)
     a->depth = 1;
     return;
   }
+  if (l->note[value].sums_up) {
+    find_place(l, v->family, gradient);
+    *a = l->plan->of[v->family];
+    return;
+  }
   int64_t inside = offset_within(l, is_one ? v->family : value);
+  a->slice = l->plan->of[is_one ? v->family : value].slice;
   l->note[value].within = inside;
   a->storage = storage;
   a->depth = l->plan->of[storage].depth;
-  a->offset = l->plan->of[storage].offset + slot % a->depth * arena_stride(storage) + inside;
+  a->offset = l->plan->of[storage].offset + inside +
+              (a->slice ? slot * a->slice : slot % a->depth * arena_stride(storage));
 }
 
 /* The storages of all values. */

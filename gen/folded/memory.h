@@ -6,15 +6,18 @@
 
 /* Facts about a value for the search of values that share bytes. */
 struct value_note {
-  int slot;          /* a view of a family's value, made outside the loop: the value's index */
-  int gradient;      /* PARAMETER: the value whose place all its gradients share, or NONE */
-  int sum;           /* PARAMETER: the same for its SUMS */
-  int64_t within;    /* its offset in its bucket */
-  bool told_apart;   /* a member of its family is read by its own name, not as the module's */
-  bool loop_carried; /* a loop-carried collective reads or writes its bytes */
-  bool added_up;     /* PARAMETER: batches accumulate its gradient in place */
-  bool taken;        /* a member of the current bucket has its bytes */
-  bool touched;      /* the program reads or writes it */
+  int slot;           /* a view of a family's value, made outside the loop: the value's index */
+  int gradient;       /* PARAMETER: the value whose place all its gradients share, or NONE */
+  int sum;            /* PARAMETER: the same for its SUMS */
+  int64_t within;     /* its offset in its bucket */
+  bool told_apart;    /* a member of its family is read by its own name, not as the module's */
+  bool loop_carried;  /* a loop-carried collective reads or writes its bytes */
+  bool added_up;      /* PARAMETER: batches accumulate its gradient in place */
+  bool taken;         /* a member of the current bucket has its bytes */
+  bool touched;       /* the program reads or writes it */
+  int reads, read_at; /* how many program points read it; the last of them */
+  bool sums_up;       /* carried: the step adds to it in place, from zeros on */
+  bool is_sum;        /* the result of that: it keeps its place from step to step */
 };
 
 /* Lifetimes and aliases as they are found. `at` is a program point: the index of an operation in

@@ -65,5 +65,6 @@ int64_t bytes_before(int value)
 
 bool same_place(int a, int b)
 {
-  return storage_of(a) == storage_of(b) && allocation_of(a).offset == allocation_of(b).offset;
+  struct allocation x = allocation_of(a), y = allocation_of(b);
+  return storage_of(a) == storage_of(b) && x.offset == y.offset && x.slice == y.slice;
 }

@@ -23,12 +23,20 @@ struct module {
   const char *class_name; /* "Linear" */
   int parent, line;
   int unit; /* the unit of its own parameters, or NONE */
+  /* A scan is a list of steps, of which the program has at most three until outline: the first ones
+     and the last one, which is the last of `steps`. 0: it is no scan. */
+  int steps;
 };
+
+/* The most steps of a scan, and modules of a list. */
+enum { LONGEST_LIST = 1 << 16 };
 
 /* One call of a module: operations first <= i < last of the flat graph were made inside it.
    Calls are listed in the order in which they began; parent is the enclosing call. */
 struct call {
   int module, parent, first, last;
+  int within; /* what its operations have as their module: its own, or in a step of a scan one below
+                 the step's */
   int nin, in[MAX_INPUTS];
   int nout, out[MAX_INPUTS];
 };

@@ -28,19 +28,19 @@ bool copies_late(const struct op *op);
 int piece_touched(const struct op *op, int value);
 /* By parameter: the SUMS value that a step's first batch begins with, or NONE. */
 const int *sums_by_parameter(void);
-/* Whether the value is a buffer of pieces that an exchange sends, or receives. */
+/* Whether the value is a buffer of an exchange's pieces. */
 bool holds_pieces(int value);
 
 /* ------------------------------------------------------------------------------- collectives.c */
 
 extern const struct collective_row collective_row[OP_COUNT];
 bool is_collective(enum op_kind k);
-/* Whether it makes a whole of shards, or shards of a sum; whether each member sends, or
-   receives, its shard: counts then follow from the sizes of the shards. */
+/* Whether it makes a whole of shards, or shards of a sum; whether each member sends or gets its
+   shard, from which counts follow. */
 bool gathers_shards(enum op_kind k);
 bool scatters_sum(enum op_kind k);
 bool moves_shards(enum op_kind k);
-/* Of the two values of a gather, scatter or reduction: the one that is cut, and the other one. */
+/* Of the two values of a gather, scatter or reduction: the one that is cut, and the other. */
 int sharded_value(const struct op *op);
 int whole_value(const struct op *op);
 
@@ -55,8 +55,7 @@ double memory_seconds(double bytes);
 
 /* --------------------------------------------------------------------------------- dim_order.c */
 
-/* The dimension at this place in memory, counted from the outermost, and the place of a
-   dimension. */
+/* The dimension at this place in memory, from the outermost on, and the place of a dimension. */
 int dimension_at(int value, int place);
 int dimension_place(int value, int dim);
 /* The dim order with one of `ndim` dimensions outermost and the others as written; and its text:
@@ -161,7 +160,7 @@ void clear_memory_plan(struct memory_plan *plan);
 struct allocation allocation_of(int value);
 int storage_of(int value);
 int64_t arena_bytes(void);
-/* From one place for a value in the arena to the next: of several modules, or rounds. */
+/* From one place in the arena to the next: of several modules, or rounds. */
 int64_t arena_stride(int value);
 /* The value that represents all values sharing these bytes; for a value of a family, the member
    that represents all those the family keeps. plan NULL: no values share bytes. */
@@ -170,8 +169,7 @@ int family_representative(const struct memory_plan *plan, int value);
 
 /* -------------------------------------------------------------------------------------- mesh.c */
 
-/* The bandwidth and latency of a rank's link along a dimension of the mesh: the plan's, or the
-   defaults. */
+/* The bandwidth and latency of a rank's link along a dimension of the mesh, or the defaults. */
 double link_bandwidth(int mesh_dim);
 double link_latency(int mesh_dim);
 struct link link_of(int group);
@@ -260,6 +258,15 @@ void *answer_to(struct memo *memo, const struct query *q, size_t size, bool *is_
 void op_letters(const struct op *op, struct letters *l);
 /* The type that the rule names for the k-th output, or NONE. */
 int rule_type(const struct op *op, int k);
+
+/* ------------------------------------------------------------------------------------- scans.c */
+
+/* The scan that the module is in, or NONE; the module around that, or itself. By value: a scan of
+   the flat program begins with it. By module: the modules of the list, or all steps of the scan. */
+int scan_around(int module);
+int outside_scans(int module);
+bool *entering_scans(void);
+int *count_modules_of_lists(void);
 
 /* ---------------------------------------------------------------------------------- schedule.c */
 

@@ -83,6 +83,8 @@
               .calls     It calls a function of the program.
               .composed  It is one kernel for the operations of its body.
               .idle      Nothing runs for it.
+              .shows     Its result is bytes of its input, or the other way round, where memory.c
+                         can have it so.
               .sign      How expressions write it, between its inputs. */
 
 /* ------------------------------------------------------------------------------------- products */
@@ -213,7 +215,7 @@ OP(permute,        "equation",             "a|a:max|a:min", permute_grad,      "
    .elements = ALL_OF_FIRST)
 /* The same elements in another shape: no bytes move. */
 OP(view,           "equation",             "a|a:max|a:min", view_grad,         "", "", "",
-   .cheap = CHEAP, .copies = true, .elements = ALL_OF_FIRST, .idle = true)
+   .cheap = CHEAP, .copies = true, .elements = ALL_OF_FIRST, .idle = true, .shows = true)
 OP(cat,            "...D!*->...D!",        "*|*:max|*:min", cat_grad,          "", "", "",
    .copies = true)
 OP(narrow,         "...D!->...E!",         "a|a:max|a:min", narrow_grad,       "start",
@@ -305,7 +307,25 @@ OP(max_pool2d_back, "...p!q!,...y!x!,...p!q!->...y!x!", "a", no_grad,
 OP(custom,         "equation",             "",             custom_grad,        "", "", "",
    .compares = true)
 
+/* ----------------------------------------------------------------------------- steps of a scan */
+
+/* In a step of a scan: its slice of what the scan goes over, along dimension D; and its slice of
+   what the steps put together. scan_stack is what they put together: it takes the slices of the
+   first steps and of the last one. Gradients: flat/scan_grad.c. */
+OP(scan_take,      "...D!->...",           "a|a:max|a:min", no_grad,           "", "", "",
+   .cheap = CHEAP, .copies = true, .elements = SOME_OF_FIRST, .shows = true)
+OP(scan_put,       "...->...",             "a|a:max|a:min", no_grad,           "", "", "",
+   .copies = true, .elements = ALL_OF_FIRST, .shows = true)
+OP(scan_stack,     "...*->...D!",          "*|*:max|*:min", no_grad,           "", "", "",
+   .copies = true, .shows = true)
+
 /* ------------------------------------------------------------------------------- without a rule */
+
+/* Stands behind a scan for each value that it carries: a, of the last step, and b, which the first
+   step reads where the others read a of the step before. They get one layout, and no step lacks an
+   operation because nothing reads its result. */
+OP(scan_hold,      "",                     "",             no_grad,            "", "", "",
+   .idle = true)
 
 /* The sum of the squares of all elements of all gradients, those of its body; each counted once
    over the ranks that share in the sum. And the root of that. */

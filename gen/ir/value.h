@@ -77,6 +77,8 @@ struct allocation {
   int storage;    /* the value whose bytes it shares: mostly itself */
   int depth;      /* the number of values of its family that are kept: index i has slot i % depth */
   int64_t offset; /* ACTIVATION: in the arena; in a family, that of module 0's value */
+  int64_t slice;  /* the slices of a scan lie in the storage, one after the other: the bytes of one;
+                     0:  it is none */
   int made, made_by; /* the program point that makes it, and its function; or NONE */
   int first, last;   /* its first and last program point */
 };

@@ -70,7 +70,8 @@ int argument_value(lua_State *L, int at)
 }
 
 /* By value: the cast of each parameter, and the module call in which it was made. Another call
-   makes its own cast, so that none lives longer than it is needed. */
+   makes its own cast, so that none lives longer than it is needed. All steps of a scan have one,
+   before the scan. */
 static struct cast {
   int value, call;
 } * casts;
@@ -78,18 +79,22 @@ static int ncast, cast_room;
 
 static int cast_of(int parameter)
 {
+  int call = recording.call, around;
+  bool for_steps = in_step(&around);
+  if (for_steps) call = around;
   while (ncast <= parameter) {
     GROW(casts, ncast, cast_room);
     casts[ncast++] = (struct cast){NONE, NONE};
   }
   struct cast *known = &casts[parameter];
-  if (known->value != NONE && known->call == recording.call) return known->value;
+  if (known->value != NONE && known->call == call) return known->value;
   const struct value *v = &graph->value[parameter];
   const char *name = text("%s_%s", v->name, type_name(v->used_as));
   int value =
       append_here((struct op){.kind = OP_cast, .nin = 1, .in = {parameter}, .type = v->used_as});
   graph->value[value].name = name;
-  *known = (struct cast){value, recording.call};
+  *known = (struct cast){value, call};
+  if (for_steps) put_before_scan();
   return value;
 }
 
@@ -106,7 +111,9 @@ int operand_of(int value)
 
 int known_cast(int value)
 {
-  if (value >= ncast || casts[value].call != recording.call) return NONE;
+  int call = recording.call, around;
+  if (in_step(&around)) call = around;
+  if (value >= ncast || casts[value].call != call) return NONE;
   return casts[value].value;
 }
 
@@ -183,7 +190,7 @@ struct op op_here(struct op op)
   if (graph->nop >= MAX_OPS) plan_fails("the model has more than %d operations", MAX_OPS);
   op.line = sandbox->line;
   op.part_of = called_function;
-  op.module = recording.call == NONE ? 0 : graph->call[recording.call].module;
+  op.module = module_of_call(recording.call);
   op.phase = recording.phase;
   return op;
 }

@@ -39,6 +39,7 @@ static const char *const files[] = {"gen/lua/prelude/base.lua",
                                     "gen/lua/prelude/precision.lua",
                                     "gen/lua/prelude/trained.lua",
                                     "gen/lua/prelude/nn.lua",
+                                    "gen/lua/prelude/nn_recurrent.lua",
                                     "gen/lua/prelude/nn_layers.lua",
                                     "gen/lua/prelude/operators.lua",
                                     "gen/lua/prelude/files.lua",
@@ -367,6 +368,7 @@ static void push_bindings(lua_State *L)
 {
   lua_newtable(L);
   set_plan_bindings(L);
+  set_scan_bindings(L);
   set_name_bindings(L);
   set_model_bindings(L);
   set_tensor_bindings(L);

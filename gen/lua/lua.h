@@ -311,6 +311,30 @@ extern struct sandbox *sandbox;
    Returns only if it ended well, or needs a file; else reports the plan's error. */
 void in_sandbox(void (*body)(void));
 
+/* ------------------------------------------------------------------------------------- scans.c */
+
+/* Adds this file's functions to the table at the top. */
+void set_scan_bindings(struct lua_State *L);
+
+/* ------------------------------------------------------------------------------------- steps.c */
+
+/* The scan that is recorded. Scans do not lie in each other. */
+extern struct recorded_scan {
+  int module; /* or NONE */
+  int step;   /* the module of the step that is recorded, or NONE */
+  int call;   /* the call around the scan, or NONE */
+  int first;  /* where in the order it begins */
+} scan;
+/* What the operations of a call have as their module; the module as this call of a step sees it;
+   the module of that name directly below another one, or NONE. */
+int module_of_call(int call);
+int module_within(int module, int call);
+int child_named(const char *name, int parent);
+/* Whether a step of a scan is recorded, and the call around the scan. */
+bool in_step(int *call_around);
+/* Moves the operation that was appended last to before the scan. */
+void put_before_scan(void);
+
 /* ----------------------------------------------------------------------------------- surplus.c */
 
 /* Adds the functions that refuse surplus arguments to the table at the top of the stack. */

@@ -511,10 +511,14 @@ static int enter(lua_State *L)
   const struct made *m = argument_module(L, 1);
   check_callable(m);
   if (graph->ncall >= MAX_CALLS) plan_fails("the modules are called more than %d times", MAX_CALLS);
+  int within = module_within(m->index, recording.call);
   GROW(graph->call, graph->ncall, graph->call_room);
   struct call *c = &graph->call[graph->ncall];
-  *c = (struct call){
-      .module = m->index, .parent = recording.call, .first = graph->norder, .last = graph->norder};
+  *c = (struct call){.module = m->index,
+                     .within = within,
+                     .parent = recording.call,
+                     .first = graph->norder,
+                     .last = graph->norder};
   c->nin = note_tensors(L, 2, c->in, "takes");
   recording.call = graph->ncall++;
   return 0;

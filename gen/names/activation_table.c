@@ -79,7 +79,9 @@ bool is_activation(int value)
 {
   const struct value *v = &graph->value[value], *place = &graph->value[storage_of(value)];
   if (v->step) return v->stored;
-  return v->stored && v->op != NONE && place->role == ACTIVATION && !place->is_output;
+  if (!v->stored || v->op == NONE) return false;
+  if (allocation_of(value).slice) return v->role == ACTIVATION && !v->is_output;
+  return place->role == ACTIVATION && !place->is_output;
 }
 
 /* ----------------------------------------------------------------------------------------- rows */
@@ -145,8 +147,25 @@ static const struct row *row_for(int value, const char *function)
   return same;
 }
 
+/* "at_inp() + (l - 1) * 24": the slice of a scan's step in the whole value. */
+static const char *slice_pointer(int value, const char *module, const char *function)
+{
+  const struct value *v = &graph->value[value];
+  struct allocation a = allocation_of(value), whole = allocation_of(a.storage);
+  const char *step = module ? module : text("%d", v->index);
+  if (strchr(step, ' ')) step = text("(%s)", step);
+  if (largest_bytes(a.storage) > INT32_MAX) step = text("(size_t)%s", step);
+  int64_t bytes = type_bytes(v->type), inside = a.offset - whole.offset;
+  if (v->family != value) inside -= v->index * a.slice;
+  const char *at =
+      is_activation(a.storage) ? arena_pointer(a.storage, NULL, function) : memory_name[a.storage];
+  if (inside) at = text("%s + %lld", at, (long long)(inside / bytes));
+  return text("%s + %s * %lld", at, step, (long long)elements(local_shape(value, named_rank)));
+}
+
 const char *arena_pointer(int value, const char *module, const char *function)
 {
+  if (allocation_of(value).slice) return slice_pointer(value, module, function);
   const struct row *r = row_for(value, function);
   if (r->count == 1) return text("at_%s()", r->name);
   return text("at_%s(%s)", r->name, module ? module : text("%d", graph->value[value].index));

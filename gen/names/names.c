@@ -101,8 +101,10 @@ static char *carried_address(const struct value *v)
 static const char *address(int value)
 {
   const struct value *v = &graph->value[value];
+  if (v->step && same_place(value, v->family)) return address(v->family);
   if (v->step) return carried_address(v);
-  if (loops() && v->family == value) return arena_pointer(value, "l", speaking->name);
+  if (loops() && v->family == value && is_activation(value))
+    return arena_pointer(value, "l", speaking->name);
   return own_address(value);
 }
 
@@ -115,7 +117,10 @@ static void put_local(struct buffer *b, int value)
   struct buffer about = {0};
   put(&about, "// %s", shape_text(local_shape(value, named_rank)));
   if (v->step)
-    put(&about, ", of the %s layer", v->step < 0 ? "previous" : "next");
+    put(&about, ", of the %s %s", v->step < 0 ? "previous" : "next",
+        graph->module[graph->value[v->family].list].steps ? "step" : "layer");
+  else if (allocation_of(value).slice)
+    put(&about, ", of this step");
   else if (storage != value && local[storage] && local[storage] != local[value])
     put(&about, ", in%s %s", is_buffer(storage) ? "" : " place of", local[storage]);
   if (v->wide != NONE && v->row < v->pitch)

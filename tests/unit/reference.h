@@ -577,6 +577,41 @@ static bool run_cat(const struct op *op, const struct array *in, struct array *o
   return true;
 }
 
+/* The first step's slice. */
+static bool run_scan_take(const struct op *op, const struct array *in, struct array *out,
+                          const struct places *at)
+{
+  (void)at;
+  int64_t n = elements(out->shape);
+  if (op->dims != 1 || n * in->shape.size[0] != elements(in->shape)) return false;
+  memcpy(out->at, in->at, (size_t)n * sizeof *out->at);
+  return true;
+}
+
+static bool run_scan_put(const struct op *op, const struct array *in, struct array *out,
+                         const struct places *at)
+{
+  (void)op, (void)at;
+  if (!same_shape(in->shape, out->shape)) return false;
+  memcpy(out->at, in->at, (size_t)elements(out->shape) * sizeof *out->at);
+  return true;
+}
+
+/* The slices of the first steps; the last of these stands for all steps up to the last one. */
+static bool run_scan_stack(const struct op *op, const struct array *in, struct array *out,
+                           const struct places *at)
+{
+  (void)at;
+  int64_t steps = out->shape.size[0], n = elements(in->shape);
+  if (op->dims != 1 || n * steps != elements(out->shape)) return false;
+  for (int64_t step = 0; step < steps; step++) {
+    int of = step == steps - 1 ? op->nin - 1 : step < op->nin - 1 ? (int)step : op->nin - 2;
+    if (!same_shape(in[of].shape, in->shape)) return false;
+    memcpy(out->at + step * n, in[of].at, (size_t)n * sizeof *out->at);
+  }
+  return true;
+}
+
 /* The index of the input that goes to index i of the output; NONE: a zero. */
 static int64_t picked(const struct op *op, int64_t i)
 {
@@ -1292,6 +1327,12 @@ static reference *reference_of(enum op_kind kind)
     return run_view;
   case OP_cat:
     return run_cat;
+  case OP_scan_take:
+    return run_scan_take;
+  case OP_scan_put:
+    return run_scan_put;
+  case OP_scan_stack:
+    return run_scan_stack;
   case OP_narrow:
   case OP_pad:
   case OP_every:

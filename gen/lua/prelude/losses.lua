@@ -334,6 +334,12 @@ end)
 
 local dropouts = 0           -- so far: each has random numbers of its own
 
+-- How many there are, with n more that a loop stands for.
+function base.count_dropouts(n)
+  dropouts = dropouts + n
+  return dropouts
+end
+
 -- dropout(x, p): only in training.
 method("dropout", function(input, p, training, inplace)
   local x = input

@@ -73,7 +73,7 @@ function base.module_of(class, name)
 end
 
 -- A class of ours. keys: the names of its attributes, in order. new(...): an instance's attributes,
--- and the state for forward(self, state, ...). Neither calls functions of the plan's. An instance
+-- the state for forward(self, state, ...), and names of its own in the place of keys. Neither calls functions of the plan's. An instance
 -- to which the plan assigns a forward is called like the plan's own.
 local function own_class(name, keys, new, forward)
   local made = core.counted(name, new, true)
@@ -93,8 +93,8 @@ local function own_class(name, keys, new, forward)
   end, call)
   local instances = metatable(name, call_own, {forward = forward_of})
   return make_class(name, core.unwatched(function(class, ...)
-    local self, state = made(...)
-    core.make_module(self, class, name, keys)
+    local self, state, own_keys = made(...)
+    core.make_module(self, class, name, own_keys or keys)
     if state then state_of[self] = state end
     return setmetatable(self, instances)
   end))

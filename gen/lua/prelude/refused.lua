@@ -23,6 +23,7 @@ for _, row in ipairs{
   {"sparse_grad", "false", "gradients are dense"},
   {"return_indices", "false", "pooling gives values alone"},
   {"padding_mode", "zeros", "borders are zeros: use F.pad before it"},
+  {"proj_size", "0", "write a cell of your own with F.scan"},
   {"rounding_mode", "", "quotients are not rounded"},
   {"path", "", "one product has no other order"},
   {"_weight", "", "load it with --weights, or say init ="},

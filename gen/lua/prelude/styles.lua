@@ -64,9 +64,11 @@ local ROWWISE = {
   [base.Embedding] = {weight = core.Shard(0)},
 }
 
+-- An LSTM and the like is cut over its hidden units: each gate's weights and biases by themselves.
 local function places_of(class, module, name, known)
-  return known[class]
-    or fail("%s knows no %s; it knows Linear, Conv1D and Embedding", name, base.class_name(module))
+  return known[class] or known == COLWISE and base.gates[class] and core.Shard(0)
+    or fail("%s knows no %s; it knows Linear, Conv1D and Embedding%s", name, base.class_name(module),
+      known == COLWISE and ", and LSTM, GRU, RNN and their cells" or "")
 end
 
 -- The dimension along which a fused projection's parameters lie side by side.
@@ -104,6 +106,9 @@ end
 local function set_parts(module, parts, name)
   local class = core.class_of(module)
   local dims = PARTED[class]
+  if base.gates[class] then
+    fail("%s of %s takes no parts: its gates are the parts", name, base.class_name(module))
+  end
   if not dims then
     fail("%s's parts are for a Linear or a Conv1D, not for %s", name, base.class_name(module))
   end
@@ -112,6 +117,14 @@ local function set_parts(module, parts, name)
     if base.is_tensor(tensor) then
       core.set_parts(tensor, dims[key], part_sizes(parts, core.shape(tensor)[dims[key] + 1], name))
     end
+  end
+end
+
+-- Keeps each gate of an LSTM and the like as a part.
+local function set_gates(module, name)
+  local gates = base.gates[core.class_of(module)]
+  for _, key in ipairs(gates and gates > 1 and core.parameter_names(module) or {}) do
+    core.set_parts(module[key], 0, part_sizes(gates, core.shape(module[key])[1], name))
   end
 end
 
@@ -140,6 +153,8 @@ local function linear_style(name, known, input, output, keys)
     end)
     if parts ~= nil then
       asked[s].prepare = function(module) set_parts(module, parts, name) end
+    elseif known == COLWISE then
+      asked[s].prepare = function(module) set_gates(module, name) end
     end
     return s
   end

@@ -18,6 +18,7 @@ to `out` or name dimensions are left out: tensors have no names here."""
 import inspect
 import os
 import sys
+import typing
 
 import torch
 import torch.nn.functional as F
@@ -45,6 +46,9 @@ def lua(value):
 
 def of_python(function, skip):
     rows, place = [], 0
+    # nn.LSTM and the like take *args, and say by an overload what these are.
+    if inspect.isfunction(function):
+        function = (typing.get_overloads(function) or [function])[0]
     for name, p in list(inspect.signature(function).parameters.items())[skip:]:
         if p.kind == p.VAR_KEYWORD:
             continue
