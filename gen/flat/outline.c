@@ -32,8 +32,7 @@ struct run {
   int first, length;
 };
 
-/* A loop over a list's modules in one phase. run[i] is that of module i; of a scan, the last run is
-   that of the last of `modules`. */
+/* A loop over a list's modules in one phase. The last run is that of the last of `modules`. */
 struct region {
   int list, count, modules, phase;
   int first, last; /* places in graph->order */
@@ -149,8 +148,7 @@ static bool same_parameters(int list, int count)
   return true;
 }
 
-/* The runs of all modules of the list, one after the other from `place` on, in either direction,
-   without a loop among them.
+/* The runs of all modules of the list, from `place` on, in either direction, without a loop.
    The first gives the length: further operations of the last module stay outside. */
 static bool find_region(int place, int list, int count, struct region *r)
 {

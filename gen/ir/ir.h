@@ -95,12 +95,11 @@ void go_back(const struct edit_state *to);
 
 /* ------------------------------------------------------------------------------------- graph.c */
 
-/* How the front end and the passes add to the graph. All give the index of what they added. */
+/* How to add to the graph. All give the index of what they added. */
 int add_value(enum role role, const char *name, enum type type, struct shape shape, int module,
               int line);
 int add_module(const char *name, const char *class_name, int parent, int line);
-/* An operation that makes no new value and is not in the order yet; an operation appended to the
-   order. */
+/* An operation without a new value, not in the order yet; an operation appended to the order. */
 int store_op(struct op op);
 void append_to_order(int op);
 /* The group over some dimensions of the mesh, a bit for each, in their order; the same in
@@ -261,8 +260,7 @@ int rule_type(const struct op *op, int k);
 
 /* ------------------------------------------------------------------------------------- scans.c */
 
-/* The scan that the module is in, or NONE; the module around that, or itself. By value: a scan of
-   the flat program begins with it. By module: the modules of the list, or all steps of the scan. */
+/* The module's scan, or NONE; the module around it. A scan begins with it. A list's modules. */
 int scan_around(int module);
 int outside_scans(int module);
 bool *entering_scans(void);
