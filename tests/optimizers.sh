@@ -12,6 +12,9 @@ programs=(
   "cpu AdamW" "cpu Adam tp=2 dp=2 fsdp=1" "cpu Adam_linear" "cpu SGD tp=2" "cpu SGD_value tp=2 dp=2 fsdp=1"
   "cpu Lion" "cpu Lion tp=2 dp=2 fsdp=1" "cpu RMSprop tp=3" "cpu Adagrad dp=2 fsdp=1"
   "cpu groups" "cpu groups tp=2 dp=2 fsdp=1" "cpu own" "cpu own tp=2 dp=2 fsdp=1"
+  "cpu LAMB" "cpu LAMB tp=2 dp=2 fsdp=1" "cpu Adafactor" "cpu Adafactor tp=2 dp=2 fsdp=1" "cpu Muon"
+  "cpu Muon tp=2 dp=2 fsdp=1" "cpu whole" "cpu whole tp=2 dp=2 fsdp=1" "cpu LAMB tp=3" "cpu Adafactor dp=3 fsdp=1"
+  "cuda LAMB tp=2" "cuda Adafactor tp=2 dp=2 fsdp=1" "cuda Muon tp=2 dp=2 fsdp=1" "cuda whole dp=2 fsdp=1"
   "cuda Adam" "cuda SGD_value" "cuda groups tp=2 dp=2 fsdp=1" "cuda own tp=2"
 )
 
@@ -60,7 +63,7 @@ check() {
   for size; do arguments+=(-D "$size"); done
   [ "$target" = cpu ] || kind=cuda
   from=$WORK/$name.saved
-  [ "$optimizer" != own ] || from=$WORK/$name.averages more=(--ema --export "$WORK/$name.averages")
+  case $optimizer in own | Adafactor) from=$WORK/$name.averages more=(--ema --export "$WORK/$name.averages") ;; esac
   "$TPGEN" tests/training/plan.lua --target "$target" -o "$WORK/$name" -D "how=$optimizer" -D steps=20 "${arguments[@]}" ||
     { fail "$name: tpgen"; return; }
   make_ranks "$WORK/$name" $kind || { fail "$name does not compile"; return; }

@@ -16,7 +16,7 @@ enum {
   NONE = -1,
   MAX_DIMS = 8,
   MAX_MESH = 6,
-  MAX_INPUTS = 8,
+  MAX_INPUTS = 12,
   MAX_OUTPUTS = 3,
   MAX_NUMBERS = 8,
   MAX_LETTERS = 32,

@@ -367,7 +367,7 @@ static void check_recipe(const struct optimizer *o)
   require(o->nstate >= 0 && o->nstate <= MAX_OPTIMIZER_STATES, NONE,
           "an update has no such states");
   for (int s = 0; s < o->nstep; s++)
-    for (int i = 0; i < inputs_of_row(o->step[s].kind); i++)
+    for (int i = 0; i < inputs_of_step(o->step[s].kind); i++)
       require(o->step[s].in[i] >= 0 && o->step[s].in[i] < first_step_operand(o) + s, NONE,
               "a step of an update takes what comes later");
   for (int k = 0; k <= o->nstate; k++)

@@ -333,6 +333,12 @@ static void check_optimizer(const struct optimizer *o)
 {
   need(is_expression(o->rate), "an optimizer has no learning rate");
   for (int k = 0; k < o->nstate; k++) need(*o->state[k], "a state has no name");
+  for (int s = 0; s < o->noperation; s++) {
+    const struct update_step *step = &o->step[s];
+    bool ruled = !strcmp(op_row[step->kind].rule, "equation");
+    need(!ruled || (step->equation && scanned_rule(step->equation)), "an update's rule is none");
+    need(step->type == F32 || step->type == BF16, "an update casts to no such type");
+  }
   for (int k = 0; k < o->nnumber; k++)
     need(!o->number[k].text || is_expression(o->number[k].text), "a number of no known expression");
 }
@@ -344,8 +350,14 @@ static void check_optimizers(void)
   for (int i = 0; i < graph->nop; i++) {
     const struct op *op = &graph->op[i];
     updates |= op->kind == OP_update;
-    need(op->kind != OP_update || (op->number[0] >= 0 && op->number[0] < plan_options->noptimizer),
+    bool trains = op->kind == OP_update || op->kind == OP_step_number;
+    need(!trains || (op->number[0] >= 0 && op->number[0] < plan_options->noptimizer),
          "there is no optimizer that it could be trained by");
+    if (op->kind == OP_step_number) {
+      const struct optimizer *o = &plan_options->optimizer[op->number[0]];
+      need(op->number[1] >= 0 && op->number[1] < o->nnumber && o->number[op->number[1]].text,
+           "an optimizer has no such number");
+    }
   }
   need(!updates || plan_options->noptimizer, "there is no optimizer that it could be trained by");
   for (int i = 0; i < plan_options->noptimizer; i++) check_optimizer(&plan_options->optimizer[i]);

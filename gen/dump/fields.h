@@ -98,6 +98,13 @@
   FIELD(TEXT,      schedule,      "schedule") \
   FIELD(INT,       line,          "line")
 
+#define UPDATE_STEP_FIELDS(FIELD)           \
+  FIELD(TEXT,      equation,      "rule")   \
+  FIELD(TYPE,      type,          "type")   \
+  FIELD(FLAG,      keep,          "keep")   \
+  FIELD(BITS,      dims,          "dims")   \
+  FIELD(REAL,      scalar,        "scalar")
+
 #define GRAPH_FIELDS(FIELD)                 \
   FIELD(INT,       mesh.line,     "mesh_line") \
   FIELD(LONG,      mesh.memory,   "memory") \
@@ -290,6 +297,7 @@
   RECORD(result,     struct async_tp_result, RESULT_FIELDS)       \
   RECORD(index_use,  struct index_use,       INDEX_USE_FIELDS)    \
   RECORD(optimizer,  struct optimizer,       OPTIMIZER_FIELDS)    \
+  RECORD(update_step, struct update_step,    UPDATE_STEP_FIELDS)  \
   RECORD(graph,      struct graph,           GRAPH_FIELDS)        \
   RECORD(early_end,  struct early_end,       EARLY_END_FIELDS)    \
   RECORD(options,    struct plan_options,    OPTIONS_FIELDS)      \

@@ -19,7 +19,8 @@
               | "call" PATH fields {"in" VALUE} {"out" VALUE}
               | "index_use" NAME fields "first" SHAPE
               | "program" fields ["events" N] {"bucket" BYTES}
-              | "optimizer" NAME fields { "state" NAME | "constant" NUMBER | "number" NAME TEXT
+              | "optimizer" NAME fields { "state" NAME ["ones" BITS] | "constant" NUMBER
+                  | "number" NAME TEXT | "operation" KIND N {"," N} fields
                   | "step" KIND N {"," N} } "out" N {"out" N}
               | "expect" fields                       the most collectives of each kind
               | PHASE "{" { operation } "}"           of the flat program
@@ -224,17 +225,26 @@ static void read_program(void)
   }
 }
 
-static void read_step_of_update(struct optimizer *o)
+static void read_step_of_update(struct optimizer *o, bool of_tensors)
 {
   if (o->nstep == MOST_STEPS_OF_UPDATE) unexpected("no further step");
+  if (of_tensors && o->noperation++ != o->nstep) unexpected("operations before all steps");
   struct update_step *s = &o->step[o->nstep++];
   *s = (struct update_step){.kind = read_op_kind()};
-  int n = inputs_of_row(s->kind);
-  if (!n) unexpected("an operation on one element");
+  int n = of_tensors ? inputs_of_step(s->kind) : inputs_of_row(s->kind);
+  if (!n) unexpected("an operation of an update");
   for (int i = 0; i < n; i++) {
     if (i) need_sign(',');
     s->in[i] = (int)token_number(0, first_step_operand(o) + o->nstep - 2);
   }
+  while (of_tensors && !at_line_end() && read_update_step_field(s)) continue;
+}
+
+static void read_state_of_update(struct optimizer *o)
+{
+  if (o->nstate == MAX_OPTIMIZER_STATES || o->nnumber || o->nstep) unexpected("no further state");
+  o->state[o->nstate++] = token_name();
+  if (!at_line_end() && take_word("ones")) o->ones[o->nstate - 1] = (unsigned)token_bits();
 }
 
 /* A part of what an update computes, if it is next. */
@@ -249,11 +259,9 @@ static bool read_recipe(struct optimizer *o, int *nout)
     n->name = token_name();
     return n->text = token_text(), true;
   }
-  if (take_word("state")) {
-    if (o->nstate == MAX_OPTIMIZER_STATES || o->nnumber || o->nstep) unexpected("no further state");
-    return o->state[o->nstate++] = token_name(), true;
-  }
-  if (take_word("step")) return read_step_of_update(o), true;
+  if (take_word("state")) return read_state_of_update(o), true;
+  if (take_word("operation")) return read_step_of_update(o, true), true;
+  if (take_word("step")) return read_step_of_update(o, false), true;
   if (*nout > o->nstate || !take_word("out")) return false;
   return o->out[(*nout)++] = (int)token_number(0, first_step_operand(o) + o->nstep - 1), true;
 }

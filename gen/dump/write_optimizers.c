@@ -7,6 +7,7 @@ static void put_recipe(const struct optimizer *o)
   for (int k = 0; k < o->nstate; k++) {
     put(&d.b, " state ");
     put_name(o->state[k]);
+    if (o->ones[k]) put(&d.b, " ones %x", o->ones[k]);
   }
   for (int k = 0; k < o->nnumber; k++) {
     const struct step_number *n = &o->number[k];
@@ -16,9 +17,10 @@ static void put_recipe(const struct optimizer *o)
     put_quoted(n->text);
   }
   for (int k = 0; k < o->nstep; k++) {
-    put(&d.b, " step %s", op_row[o->step[k].kind].name);
-    for (int i = 0; i < inputs_of_row(o->step[k].kind); i++)
-      put(&d.b, "%s%d", i ? "," : " ", o->step[k].in[i]);
+    const struct update_step *s = &o->step[k];
+    put(&d.b, " %s %s", k < o->noperation ? "operation" : "step", op_row[s->kind].name);
+    for (int i = 0; i < inputs_of_step(s->kind); i++) put(&d.b, "%s%d", i ? "," : " ", s->in[i]);
+    if (k < o->noperation) put_update_step_fields(s, &(struct update_step){0});
   }
   for (int k = 0; k <= o->nstate; k++) put(&d.b, " out %d", o->out[k]);
 }

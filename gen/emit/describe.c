@@ -176,6 +176,9 @@ char *comment_text(const struct op *op)
 {
   if (op->kind == OP_buffer)
     return text("%d buffer%s at once, contiguous in memory", op->nbody, op->nbody > 1 ? "s" : "");
+  if (is_update(op) && optimizer_of(op)->noperation)
+    return text("%s: what is behind its operations    %s", optimizer_of(op)->name,
+                where(optimizer_of(op)->line));
   if (is_update(op))
     return text("%s over %d parameters at once, contiguous in memory    %s", optimizer_of(op)->name,
                 op->nbody, where(optimizer_of(op)->line));

@@ -113,7 +113,7 @@ struct update_lines {
   const char *numbers;               /* the numbers of the step, from memory */
   struct buffer loads, body, stores; /* those of a kernel of vectors, and what is between */
 };
-struct update_lines lines_of_update(const struct optimizer *o, int width);
+struct update_lines lines_of_update(const struct op *update, int width);
 /* The numbers of the step as the call of the kernel gives them: ", keep, rate". */
 char *step_number_arguments(const struct optimizer *o);
 
@@ -163,6 +163,8 @@ char *squares_text(const struct op *op, int rank);
 char *norm_text(const struct op *op);
 /* The call that updates parameters, and the name of its kernel without the size. */
 const char *update_name(const struct op *op);
+/* The statement that stores a number of the step where operations read it. */
+char *step_number_text(const struct op *op);
 char *update_call(const struct op *op, int rank);
 
 #endif

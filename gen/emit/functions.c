@@ -6,13 +6,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Whether its statement may have numbers of the step. */
+static bool takes_numbers(const struct op *op)
+{
+  return is_update(op) || op->kind == OP_step_number;
+}
+
 /* The learning rate depends on the number of the step, and so do random numbers: with several
    batches in a step, on the batch's number. On a GPU both are in memory. */
 static bool takes_step(const struct function *f)
 {
   for (int k = 0; k < f->nop; k++) {
     const struct op *op = &graph->op[f->op[k]];
-    bool of_step = is_random(op) || (is_update(op) && !target->steps_in_memory);
+    bool of_step = is_random(op) || (takes_numbers(op) && !target->steps_in_memory);
     if (op_row[op->kind].calls ? takes_step(&graph->function[op->function]) : of_step) return true;
   }
   return false;
@@ -122,13 +128,24 @@ static char *checks_text(const struct function *f, const struct op *op, int rank
   return b.text;
 }
 
+/* The numbers of the step that the function's code has, in its text at that place. */
+static void insert_numbers(struct buffer *body, struct buffer *code, size_t at)
+{
+  char *numbers = update_constants(code->text), *after = copy_text(body->text + at);
+  if (!*numbers) return;
+  body->text[at] = 0;
+  body->length = at;
+  put(body, "%s%s%s%s", at ? "\n" : "", numbers, at ? "" : "\n", after);
+  put(code, "%s", numbers);
+}
+
 static char *function_text(const struct function *f, int rank)
 {
   struct buffer body = {0}, code = {0}, b = {0};
   put_text(&body, "", 0);
   put_text(&code, "", 0);
   name_locals(f);
-  bool constants = false;
+  size_t numbers_at = SIZE_MAX; /* where the numbers of the step are declared */
   for (int k = 0; k < f->nop; k++) {
     const struct op *op = &graph->op[f->op[k]];
     char *does = op->kind == OP_loop    ? loop_text(&graph->function[op->function])
@@ -136,16 +153,14 @@ static char *function_text(const struct function *f, int rank)
                                         : stated(f->op[k], rank);
     if (!*does) continue;
     if (options.check_finite) does = text("%s%s", does, checks_text(f, op, rank));
-    if (is_update(op) && !constants && !target->steps_in_memory) {
-      put(&body, "%s%s", body.length ? "\n" : "", update_constants());
-      put(&code, "%s", update_constants());
-      constants = true;
-    }
+    if (takes_numbers(op) && numbers_at == SIZE_MAX && !target->steps_in_memory)
+      numbers_at = body.length;
     char *declared = local_declarations(does);
     put(&body, "%s%s", body.length ? "\n" : "", comment_lines(comment_text(op), 2));
     put(&body, "%s%s", declared, statement_lines(does));
     put(&code, "%s%s\n", declared, does);
   }
+  if (numbers_at != SIZE_MAX) insert_numbers(&body, &code, numbers_at);
   /* A rank that has no part of any operand has nothing to do. */
   const char *l = f->count > 1 && !has_word(code.text, "l") ? "  (void)l;\n" : "";
   const char *t = takes_step(f) && !has_word(code.text, "t") ? "  (void)t;\n" : "";

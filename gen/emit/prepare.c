@@ -5,7 +5,7 @@
 static void put_constants(struct buffer *b)
 {
   put(b, "  struct constants now;\n");
-  if (step_has(is_update)) put(b, "%s", update_constants());
+  if (step_has(is_update)) put(b, "%s", update_constants(NULL));
   if (step_has(is_random) && plan_options->accumulate > 1)
     put(b, "  for (int i = 0; i < %d; i++) now.batch[i] = %d * (t - 1) + i + 1;\n",
         plan_options->accumulate, plan_options->accumulate);

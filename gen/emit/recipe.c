@@ -29,8 +29,8 @@ static int operands_of(const struct optimizer *o)
 static void count_uses(struct writing *w)
 {
   const struct optimizer *o = w->o;
-  for (int k = 0; k <= o->nstate; k++) w->uses[o->out[k]]++;
-  for (int s = o->nstep - 1; s >= 0; s--) {
+  for (int k = 0; k <= o->nstate; k++) w->uses[o->out[k]] += !(k && o->ones[k - 1]);
+  for (int s = o->nstep - 1; s >= o->noperation; s--) {
     const struct update_step *step = &o->step[s];
     if (!w->uses[first_step_operand(o) + s]) continue;
     for (int i = 0; i < inputs_of_row(step->kind); i++)
@@ -76,7 +76,7 @@ static int state_made(const struct optimizer *o, int operand)
 static void put_steps(struct writing *w)
 {
   const struct optimizer *o = w->o;
-  for (int s = 0; s < o->nstep; s++) {
+  for (int s = o->noperation; s < o->nstep; s++) {
     int operand = first_step_operand(o) + s, state = state_made(o, operand);
     if (!w->uses[operand]) continue;
     char *expression = expression_of(w, &o->step[s]);
@@ -119,6 +119,33 @@ static void add_gradient_operand(struct writing *w, const char *element)
   if (w->uses[1] > 1) w->text[1] = variable(w, "d", w->text[1]);
 }
 
+static bool takes_step_numbers(const struct optimizer *o)
+{
+  for (int k = 0; k < o->nnumber; k++)
+    if (is_kernel_number(o, k)) return true;
+  return false;
+}
+
+/* What the update's operations made: like the parameter, or one number. */
+static void add_made(struct writing *w, const struct op *update, int width)
+{
+  const struct optimizer *o = w->o;
+  int at = 2 + o->nstate + (plan_options->clip > 0);
+  for (int k = first_step_operand(o); k < first_step_operand(o) + o->noperation; k++) {
+    if (!update_takes(o, k)) continue;
+    int value = update->in[at++];
+    const char *wanted = identifier(op_row[o->step[k - first_step_operand(o)].kind].name);
+    if (!kernel_takes(o, k)) continue;
+    if (same_shape(graph->value[value].shape, graph->value[update->in[0]].shape)) {
+      w->text[k] = add_array(w, wanted, false, width);
+    } else {
+      const char *name = unique_name(&w->scope, wanted);
+      w->l.parameters = text("%s, const float *%s%s", w->l.parameters, forms()->no_alias, name);
+      w->text[k] = text("*%s", name);
+    }
+  }
+}
+
 /* The numbers of the step are parameters, or lie in memory. */
 static void add_numbers(struct writing *w)
 {
@@ -128,7 +155,7 @@ static void add_numbers(struct writing *w)
     const struct step_number *n = &o->number[k];
     int operand = first_number_operand(o) + k;
     w->text[operand] = n->text ? step_number_name(o, k) : number_text(n->value);
-    if (!n->text) continue;
+    if (!is_kernel_number(o, k)) continue;
     if (!target->steps_in_memory)
       w->l.parameters = text("%s, float %s", w->l.parameters, w->text[operand]);
     else
@@ -137,12 +164,13 @@ static void add_numbers(struct writing *w)
     sign = ", ";
   }
   if (*w->l.numbers) w->l.numbers = text("%s;\n", w->l.numbers);
-  if (target->steps_in_memory && has_step_numbers(o))
+  if (target->steps_in_memory && takes_step_numbers(o))
     w->l.parameters = text("%s, const struct constants *%snow", w->l.parameters, forms()->no_alias);
 }
 
-struct update_lines lines_of_update(const struct optimizer *o, int width)
+struct update_lines lines_of_update(const struct op *update, int width)
 {
+  const struct optimizer *o = optimizer_of(update);
   static const char *const taken[] = {"i", "e", "now", "norm", "clip", "factor"};
   struct writing w = {.o = o, .scope = {.local = true}};
   size_t n = (size_t)operands_of(o);
@@ -153,18 +181,20 @@ struct update_lines lines_of_update(const struct optimizer *o, int width)
     put_text(*at, "", 0);
   for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) give_name(&w.scope, taken[i]);
   for (int k = 0; k < o->nnumber; k++)
-    if (o->number[k].text) give_name(&w.scope, step_number_name(o, k));
+    if (is_kernel_number(o, k)) give_name(&w.scope, step_number_name(o, k));
   count_uses(&w);
   w.text[0] = add_array(&w, "w", true, width);
-  const char *gradient = add_array(&w, "g", false, width);
+  const char *gradient = kernel_has_array(o, 1) ? add_array(&w, "g", false, width) : NULL;
   for (int k = 0; k < o->nstate; k++)
-    w.text[2 + k] = add_array(&w, o->state[k], o->out[1 + k] != 2 + k, width);
-  add_gradient_operand(&w, gradient);
+    if (kernel_has_array(o, 2 + k))
+      w.text[2 + k] = add_array(&w, o->state[k], o->out[1 + k] != 2 + k, width);
+  if (gradient) add_gradient_operand(&w, gradient);
+  add_made(&w, update, width);
   add_numbers(&w);
   put_steps(&w);
   put(&w.l.body, "    %s = %s;\n", w.text[0], w.text[o->out[0]]);
   for (int k = 0; k < o->nstate; k++)
-    if (o->out[1 + k] != 2 + k)
+    if (!o->ones[k] && o->out[1 + k] != 2 + k)
       put(&w.l.body, "    %s = %s;\n", w.text[2 + k], w.text[o->out[1 + k]]);
   return w.l;
 }
@@ -173,8 +203,8 @@ char *step_number_arguments(const struct optimizer *o)
 {
   struct buffer b = {0};
   put_text(&b, "", 0);
-  if (target->steps_in_memory) return has_step_numbers(o) ? ", &m->now" : b.text;
+  if (target->steps_in_memory) return takes_step_numbers(o) ? ", &m->now" : b.text;
   for (int k = 0; k < o->nnumber; k++)
-    if (o->number[k].text) put(&b, ", %s", step_number_name(o, k));
+    if (is_kernel_number(o, k)) put(&b, ", %s", step_number_name(o, k));
   return b.text;
 }

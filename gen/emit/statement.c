@@ -8,8 +8,8 @@ char *kernel_call(const struct op *op, int rank)
 
 void reserve_kernel_names(int rank)
 {
-  static const char *const words[] = {"fill", "add_parts", "sum_of_squares",
-                                      "add_to_sum_of_squares", "square_root"};
+  static const char *const words[] = {
+      "fill", "add_parts", "assign", "sum_of_squares", "add_to_sum_of_squares", "square_root"};
   for (size_t i = 0; i < sizeof words / sizeof *words; i++) reserve_kernel_name(words[i]);
   for (int i = 0; i < graph->nfunction; i++)
     for (int k = 0; k < graph->function[i].nop; k++) {
@@ -36,6 +36,8 @@ char *statement_text(const struct op *op, int rank)
     return squares_text(op, rank);
   case OP_norm:
     return norm_text(op);
+  case OP_step_number:
+    return step_number_text(op);
   case OP_await:
     return await_text(op, rank);
   default:

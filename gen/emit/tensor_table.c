@@ -158,7 +158,9 @@ static const char *state_kind(const struct family *f)
   const struct value *v = &graph->value[f->member.at[0]];
   const char *at = c_name(f->member.at[0]), *name, *rest;
   family_alias(f, &name, &rest);
-  if (v->role != STATE || v->type != F32 || name || !at || !graph->value[v->of].name) return NULL;
+  if (v->role != STATE || is_apart(f->member.at[0]) || v->type != F32 || name || !at ||
+      !graph->value[v->of].name)
+    return NULL;
   if (v->init.kind != INIT_CONSTANT || v->init.a != 0 || v->init.b != 0) return NULL;
   char *kind = text("%.*s", (int)strcspn(at + strlen("m->"), "."), at + strlen("m->"));
   const char *start = text("optim.%s.", kind);

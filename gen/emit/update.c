@@ -27,26 +27,104 @@ static int width_at(int parameter, int rank, int64_t n)
   return width;
 }
 
-static char *update_definition(const struct op *op, int64_t n, int width)
+static char *update_definition(const struct op *op, const struct op *first, int64_t n, int width)
 {
   struct update_lines l = {.parameters = "", .clip = "", .numbers = ""};
   const char *counter = counter_type(n + (target->thread_grids ? BLOCK * width : 0));
   char *number = text("(%s)blockIdx.x * %d + (%s)threadIdx.x", counter, BLOCK, counter);
   if (width > 1) number = text("(%s) * %d", number, width);
   char *threads = n < MANY ? "" : "#pragma omp parallel for simd schedule(static)\n";
-  if (op->kind == OP_update) l = lines_of_update(optimizer_of(op), width);
+  if (op->kind == OP_update) l = lines_of_update(first, width);
   return fill(update_template(op->kind == OP_buffer ? "buffer" : "update"), "n",
               text("%" PRId64, n), "number", number, "counter", counter, "width", text("%d", width),
               "threads", threads, "parameters", l.parameters, "clip", l.clip, "numbers", l.numbers,
               "loads", l.loads.text, "body", l.body.text, "stores", l.stores.text, NULL);
 }
 
-/* The norm is one number; all others are runs of n elements. */
+/* The operand of the optimizer that the i-th input of its update is; the norm is none: NONE. */
+static int operand_of_input(const struct op *update, int i)
+{
+  const struct optimizer *o = optimizer_of(update);
+  int given = 2 + o->nstate, at = given + (plan_options->clip > 0), operand = first_step_operand(o);
+  if (i < given) return i;
+  if (i < at) return NONE;
+  while (!update_takes(o, operand) || at++ < i) operand++;
+  return operand;
+}
+
+/* Whether the kernel reads or writes the i-th input: not what is a state of another shape. */
+static bool is_of_kernel(const struct op *first, int i)
+{
+  if (first->kind == OP_buffer) return true;
+  const struct optimizer *o = optimizer_of(first);
+  int operand = operand_of_input(first, i);
+  if (operand == NONE) return kernel_has_array(o, 1);
+  return operand < 2 + o->nstate ? kernel_has_array(o, operand) : kernel_takes(o, operand);
+}
+
+/* The norm, and what else is one number, is a pointer to it; all others are runs of n elements. */
 static const char *update_operand(const struct op *first, int i, int64_t n)
 {
   int value = first->in[i];
   if (graph->value[value].role == NORM) return c_name(value);
   return member_run(value, c_name(value), n);
+}
+
+/* How many elements can be loaded at once of all that the kernel goes through. */
+static int width_of_update(const struct op *first, int rank, int64_t n)
+{
+  int width = width_at(first->in[0], rank, n);
+  for (int i = 1; i < first->nin; i++) {
+    int value = first->in[i];
+    if (!is_of_kernel(first, i) ||
+        !same_shape(graph->value[value].shape, graph->value[first->in[0]].shape))
+      continue;
+    int here = width_at(value, rank, n);
+    if (here < width) width = here;
+  }
+  return width;
+}
+
+/* A call of the kernel that copies n numbers. */
+static char *assignment(const char *to, const char *from, int64_t n)
+{
+  const char *counter = counter_type(n + (target->thread_grids ? BLOCK : 0));
+  const char *threads = n < MANY ? "" : "#pragma omp parallel for simd schedule(static)\n";
+  char *number = text("(%s)blockIdx.x * %d + (%s)threadIdx.x", counter, BLOCK, counter);
+  char *definition = fill(update_template("assign"), "n", text("%" PRId64, n), "number", number,
+                          "counter", counter, "threads", threads, NULL);
+  const char *bounds = fill(forms()->kernel_bounds, "threads", text("%d", BLOCK), NULL);
+  size_t head = strcspn(definition, "{") - 1;
+  const char *name = add_kernel(text("assign_%" PRId64, n),
+                                text("%s%.*s", forms()->kernel_mark, (int)head, definition), "",
+                                text("%s%s", bounds, definition), true);
+  return kernel_call_text(name, text("%" PRId64, (n + BLOCK - 1) / BLOCK), BLOCK,
+                          text("%s, %s", to, from));
+}
+
+/* Copies what the operations made of states of another shape than the parameter's. */
+static char *assignments(const struct op *update, int rank)
+{
+  struct buffer b = {0};
+  put_text(&b, "", 0);
+  if (update->kind == OP_buffer) return b.text;
+  const struct optimizer *o = optimizer_of(update);
+  for (int k = 0; k < o->nstate; k++) {
+    int state = update->in[2 + k], made = NONE;
+    for (int i = 2 + o->nstate; i < update->nin && o->ones[k]; i++)
+      if (operand_of_input(update, i) == o->out[1 + k]) made = update->in[i];
+    int64_t n = elements(local_shape(state, rank));
+    if (made != NONE && n)
+      put(&b, "%s%s", b.length ? "\n  " : "", assignment(c_name(state), c_name(made), n));
+  }
+  return b.text;
+}
+
+char *step_number_text(const struct op *op)
+{
+  const char *name = step_number_name(optimizer_of(op), (int)op->number[1]);
+  if (!target->steps_in_memory) return text("*%s = %s;", c_name(op->out), name);
+  return assignment(c_name(op->out), text("&m->now.%s", name), 1);
 }
 
 char *update_call(const struct op *op, int rank)
@@ -59,13 +137,13 @@ char *update_call(const struct op *op, int rank)
     if (here && !first) first = inner;
     n += here;
   }
-  if (!first) return "";
+  if (!first) return assignments(&graph->op[op->body[0]], rank);
   if (graph->value[first->in[0]].type != F32)
     plan_error(first->line, "%s: %s is %s; only parameters of float32 are trained",
                op->kind == OP_buffer ? "buffers" : optimizer_of(op)->name,
                printable(value_name(first->in[0])), type_name(graph->value[first->in[0]].type));
-  int width = width_at(first->in[0], rank, n);
-  char *definition = update_definition(op, n, width);
+  int width = width_of_update(first, rank, n);
+  char *definition = update_definition(op, first, n, width);
   /* The template is a whole function: its head up to the brace is the prototype. */
   size_t head = strcspn(definition, "{");
   while (head && (definition[head - 1] == '\n' || definition[head - 1] == ' ')) head--;
@@ -79,10 +157,12 @@ char *update_call(const struct op *op, int rank)
                                 text("%s%.*s", mark, (int)head, definition), text("%s\n", comment),
                                 text("%s%s", bounds, definition), true);
   struct buffer b = {0};
-  for (int i = 0; i < first->nin; i++) put(&b, "%s%s", i ? ", " : "", update_operand(first, i, n));
+  for (int i = 0; i < first->nin; i++)
+    if (is_of_kernel(first, i)) put(&b, "%s%s", i ? ", " : "", update_operand(first, i, n));
   if (op->kind == OP_update) put(&b, "%s", step_number_arguments(optimizer_of(op)));
   char *blocks = text("%" PRId64, (n / width + BLOCK - 1) / BLOCK);
-  return kernel_call_text(name, blocks, BLOCK, b.text);
+  char *after = assignments(first, rank);
+  return text("%s%s%s", kernel_call_text(name, blocks, BLOCK, b.text), *after ? "\n  " : "", after);
 }
 
 /* ------------------------------------------------------------------------------------- the norm */

@@ -170,4 +170,14 @@ void write_scan_gradient(const struct op *op, int g);
 /* By operation the next of its twins, which equal modules have in its place: a ring. */
 int *find_twins(void);
 
+/* ------------------------------------------------------------------------- update_operations.c */
+
+/* Before the first update of a graph. */
+void begin_update_operations(void);
+/* Appends the operations of an update, whose inputs so far are the parameter, its gradient, its
+   states and the norm; adds what it takes of them to its inputs. */
+void add_update_operations(struct op *update);
+/* A state of the parameter: which of the optimizer's. */
+int add_state(int parameter, const struct optimizer *o, int state);
+
 #endif

@@ -2,9 +2,10 @@
 
    Takes   the graph with its gradients.
    Leaves  for each parameter that has a gradient, the optimizer's state, in the layout of the
-           parameter, and an operation that updates both in place; for a buffer, one that updates
-           it alone. Before these, if the plan asks for it, the norm of all gradients together. In a
-           step of several batches, their gradients are accumulated (accumulate.c). */
+           parameter, and an operation that updates both in place, behind those whose results it
+   takes (update_operations.c); for a buffer, one that updates it alone. Before these, if the plan
+   asks for it, the norm of all gradients together. In a step of several batches, their gradients
+   are accumulated (accumulate.c). */
 #include "flat/flat.h"
 
 #include <string.h>
@@ -80,16 +81,6 @@ static void find_norm(const int *gradient, int known)
 
 /* ----------------------------------------------------------------------------------- the update */
 
-static int state_of(int parameter, const char *what)
-{
-  struct value p = graph->value[parameter];
-  int s = add_value(STATE, text("optim.%s.%s", what, p.name), p.type, p.shape, p.module, p.line);
-  graph->value[s].of = parameter;
-  graph->value[s].layout = p.layout;
-  graph->value[s].placed = true;
-  return s;
-}
-
 /* Which parameters are buffers: what the forward holds as `running`. */
 static bool *find_buffers(int known)
 {
@@ -117,6 +108,11 @@ static void update_buffer(int buffer, int gradient)
   append_update(op);
 }
 
+static bool has_operations(int parameter)
+{
+  return plan_options->optimizer[graph->value[parameter].optimizer].noperation > 0;
+}
+
 static void update(int parameter, int gradient)
 {
   int which = graph->value[parameter].optimizer;
@@ -127,9 +123,25 @@ static void update(int parameter, int gradient)
   op.number[0] = which;
   op.in[op.nin++] = parameter;
   op.in[op.nin++] = gradient;
-  for (int k = 0; k < o->nstate; k++) op.in[op.nin++] = state_of(parameter, o->state[k]);
+  for (int k = 0; k < o->nstate; k++) op.in[op.nin++] = add_state(parameter, o, k);
   if (plan_options->clip > 0) op.in[op.nin++] = graph->norm;
+  add_update_operations(&op);
   append_update(op);
+}
+
+/* First the updates that are kernels alone, of which neighbours become one; then the others, with
+   their operations. */
+static void update_all(const int *gradient, const int *of_buffer, int known)
+{
+  for (int i = 0; i < known; i++) {
+    if (gradient[i] != NONE && !has_operations(i)) update(i, gradient[i]);
+    if (of_buffer[i] != NONE) update_buffer(i, of_buffer[i]);
+  }
+  int first = graph->norder;
+  begin_update_operations();
+  for (int i = 0; i < known; i++)
+    if (gradient[i] != NONE && has_operations(i)) update(i, gradient[i]);
+  propagate_from(first);
 }
 
 void optimize(void)
@@ -148,8 +160,5 @@ void optimize(void)
   }
   if (plan_options->accumulate > 1) accumulate_gradients(gradient);
   if (plan_options->wants_norm) find_norm(gradient, known);
-  for (int i = 0; i < known; i++) {
-    if (gradient[i] != NONE) update(i, gradient[i]);
-    if (of_buffer[i] != NONE) update_buffer(i, of_buffer[i]);
-  }
+  update_all(gradient, of_buffer, known);
 }

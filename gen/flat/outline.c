@@ -253,19 +253,28 @@ static const char *name_within(const struct region *r, int index, int value)
   return number_before('.', name + n, &rest) == index ? rest : NULL;
 }
 
-/* The parameter or cache that the value is, or the parameter to whose gradient this batch's is
-   added; or NONE. */
+/* The parameter or cache that it is, or whose state or sum of gradients it is; or NONE. */
 static int parameter_of(int value)
 {
   const struct value *v = &graph->value[value];
   if (is_of_module(v)) return value;
+  if (v->role == STATE) return v->of;
   return is_gradient(value) && v->op == NONE ? v->of : NONE;
+}
+
+/* Whether both are states of one name, of their parameters. */
+static bool same_state(int a, int b)
+{
+  const char *x = graph->value[a].name, *y = graph->value[b].name;
+  size_t n = strlen(x) - strlen(graph->value[graph->value[a].of].name);
+  return n == strlen(y) - strlen(graph->value[graph->value[b].of].name) && !strncmp(x, y, n);
 }
 
 static bool is_own_parameter(const struct region *r, int index, int value, int first)
 {
   int mine = parameter_of(value), its = parameter_of(first);
   if (mine == NONE || its == NONE) return false;
+  if (graph->value[value].role == STATE && !same_state(value, first)) return false;
   const char *a = name_within(r, 0, its), *b = name_within(r, index, mine);
   return a && b && !strcmp(a, b) && same_value_kind(first, value);
 }
@@ -307,9 +316,11 @@ static bool all_same(const struct region *r, int k, int j)
 }
 
 /* If an earlier loop numbers them by the modules of another list, they are no family of this
-   one. */
+   one. An update that is a kernel alone stays outside: with its neighbours it is one. */
 static bool all_parameters(const struct region *r, int k, int j)
 {
+  const struct op *op = op_at(r, 0, k);
+  if (graph->value[op->in[j]].role == STATE && is_kernel_alone(op)) return false;
   for (int i = 0; i < r->count; i++) {
     const struct value *v = &graph->value[op_at(r, i, k)->in[j]];
     if (v->family != NONE && v->list != r->list) return false;

@@ -273,7 +273,7 @@ static void lay_out(const int *order, int first, int norder)
       graph->value[op.out].layout = layout_after(&op, graph->value[op.in[0]].layout);
       graph->value[op.out].placed = true;
       remember(order[at]);
-    } else {
+    } else if (!is_update(&op) && op.kind != OP_step_number) {
       place(&op);
     }
     graph->op[order[at]] = op;

@@ -232,8 +232,8 @@ static void fuse_elements(struct function *f)
 /* Whether no parameter is between the two that `a` and `b` update. */
 static bool neighbours(const struct op *a, const struct op *b)
 {
-  if (a->kind != b->kind || a->number[0] != b->number[0] ||
-      graph->value[a->in[0]].type != graph->value[b->in[0]].type)
+  if (!(a->kind == OP_buffer || is_kernel_alone(a)) || a->kind != b->kind ||
+      a->number[0] != b->number[0] || graph->value[a->in[0]].type != graph->value[b->in[0]].type)
     return false;
   for (int v = a->in[0] + 1; v < b->in[0]; v++)
     if (graph->value[v].role == PARAMETER) return false;

@@ -331,8 +331,12 @@ OP(scan_hold,      "",                     "",             no_grad,            "
    over the ranks that share in the sum. And the root of that. */
 OP(squares,        "",                     "",             no_grad,            "", "", "")
 OP(norm,           "",                     "",             no_grad,            "", "", "")
-/* A parameter, its gradient, its states; and where gradients are clipped their norm. Writes the
-   parameter and the states in place, by plan_options->optimizer[$optimizer]. */
+/* A number of an optimizer that the host computes once a step. */
+OP(step_number,    "",                     "",             no_grad,
+   "optimizer number", "", "")
+/* A parameter, its gradient, its states; where gradients are clipped their norm; and what the
+   update's operations made for it. Writes the parameter and the states in place, by
+   plan_options->optimizer[$optimizer]. */
 OP(update,         "",                     "",             no_grad,            "optimizer", "", "",
    .updates = true)
 /* A buffer, less what stands as its gradient. */

@@ -1,5 +1,7 @@
-/* optimizer.h: an optimizer: how each update makes the elements of a parameter and of its states,
-   as a list of operations on one element. The front end traces it from a function of Lua. */
+/* optimizer.h: an optimizer: how each update makes a parameter and its states. The front end traces
+   it from a function of Lua: to a list of operations on one element, which are one kernel; or,
+   where it looks at more than one, to operations on tensors and, behind them, those of the kernel.
+ */
 #ifndef TPGEN_IR_OPTIMIZER_H
 #define TPGEN_IR_OPTIMIZER_H
 
@@ -14,11 +16,17 @@ struct step_number {
   double value;     /* of a constant */
 };
 
-/* An operation on one element. Operands are numbered: the parameter, its gradient, the states, the
-   numbers, the results of the operations before: see operand numbers in optimizers.c. */
+/* An operation of an update. Operands are numbered: the parameter, its gradient, the states, the
+   numbers, the results of the operations before: see operand numbers in optimizers.c. The fields
+   behind `in` are of those that are no operations on one element. */
 struct update_step {
   enum op_kind kind;
   int in[3];
+  enum type type;
+  bool keep;
+  unsigned dims;
+  double scalar;
+  const char *equation;
 };
 
 struct optimizer {
@@ -30,9 +38,12 @@ struct optimizer {
   int line;
   int nstate;
   const char *state[MAX_OPTIMIZER_STATES];
+  /* A bit for each dimension in which the state has size 1, and the parameter more. Such a state is
+     made by an operation alone. */
+  unsigned ones[MAX_OPTIMIZER_STATES];
   int nnumber;
   struct step_number *number;
-  int nstep;
+  int nstep, noperation; /* the first `noperation` steps are operations on tensors */
   struct update_step *step;
   int out[1 + MAX_OPTIMIZER_STATES]; /* operands: the new parameter, the new states */
 };
@@ -41,10 +52,26 @@ struct optimizer {
 
 /* The optimizer of an `update`. */
 const struct optimizer *optimizer_of(const struct op *op);
+/* Whether it is an update without operations before its kernel. */
+bool is_kernel_alone(const struct op *op);
 /* The operand numbers of its first number and of its first step. */
 int first_number_operand(const struct optimizer *o);
 int first_step_operand(const struct optimizer *o);
-/* How many inputs an operation has that an optimizer may use; 0: it may not. */
+/* The states of the same name, in the order of their parameters; and whether they lie in a struct
+   of their own, because not every parameter that is updated has one, of the parameter's shape. */
+struct list states_like(int state);
+bool is_apart(int state);
+/* How many inputs an operation has that a kernel of an update may do; 0: it may not. The same of
+   an operation on tensors. */
 int inputs_of_row(enum op_kind kind);
+int inputs_of_step(enum op_kind kind);
+/* Whether the update's kernel takes the operand; and whether its operation does, which also takes
+   what becomes a state of another shape than the parameter's. */
+bool kernel_takes(const struct optimizer *o, int operand);
+/* Whether the kernel reads or writes the parameter, its gradient, or a state. */
+bool kernel_has_array(const struct optimizer *o, int operand);
+bool update_takes(const struct optimizer *o, int operand);
+/* Whether the number is one of the step that the kernel takes. */
+bool is_kernel_number(const struct optimizer *o, int number);
 
 #endif

@@ -1,5 +1,5 @@
 /* recipes.c: the functions with which our Lua files say how parameters are updated: the optimizers,
-   traced to operations on one element, and the parameters of each. */
+   traced to operations, and the parameters of each. */
 #include "lua/lua.h"
 
 #include <lauxlib.h>
@@ -65,25 +65,49 @@ static void take_numbers(lua_State *L, struct optimizer *o)
   lua_pop(L, 1);
 }
 
+static int int_field(lua_State *L, const char *name)
+{
+  lua_getfield(L, -1, name);
+  int n = (int)lua_tointeger(L, -1);
+  lua_pop(L, 1);
+  return n;
+}
+
+static struct update_step step_at(lua_State *L, int i)
+{
+  lua_geti(L, -1, i);
+  struct update_step step = {.kind = row_named(text_field(L, "row")),
+                             .dims = (unsigned)int_field(L, "dims"),
+                             .equation = text_field(L, "equation")};
+  const char *type = text_field(L, "type");
+  step.type = type && !strcmp(type, "bfloat16") ? BF16 : F32;
+  lua_getfield(L, -1, "keep");
+  step.keep = lua_toboolean(L, -1);
+  lua_getfield(L, -2, "scalar");
+  step.scalar = lua_tonumber(L, -1);
+  lua_pop(L, 2);
+  for (int k = 0; k < inputs_of_step(step.kind); k++) step.in[k] = int_at(L, k + 1);
+  lua_pop(L, 1);
+  return step;
+}
+
 static void take_steps(lua_State *L, struct optimizer *o)
 {
+  o->noperation = int_field(L, "operations");
   o->nstep = push_list(L, "steps");
   o->step = alloc(((size_t)o->nstep + 1) * sizeof *o->step);
-  for (int s = 0; s < o->nstep; s++) {
-    lua_geti(L, -1, s + 1);
-    struct update_step *step = &o->step[s];
-    *step = (struct update_step){.kind = row_named(text_field(L, "row"))};
-    for (int i = 0; i < inputs_of_row(step->kind); i++) step->in[i] = int_at(L, i + 1);
-    lua_pop(L, 1);
-  }
+  for (int s = 0; s < o->nstep; s++) o->step[s] = step_at(L, s + 1);
   lua_pop(L, 1);
   push_list(L, "out");
   for (int k = 0; k <= o->nstate; k++) o->out[k] = int_at(L, k + 1);
   lua_pop(L, 1);
+  push_list(L, "ones");
+  for (int k = 0; k < o->nstate; k++) o->ones[k] = (unsigned)int_at(L, k + 1);
+  lua_pop(L, 1);
 }
 
-/* set_optimizers{{name=, settings=, match=, rate=, schedule=, line=, states=, numbers=, steps=,
-   out=}, ...}: the first is of all parameters that no pattern fits. */
+/* set_optimizers{{name=, settings=, match=, rate=, schedule=, line=, states=, ones=, numbers=,
+   steps=, operations=, out=}, ...}: the first is of all parameters that no pattern fits. */
 static int set_optimizers(lua_State *L)
 {
   luaL_checktype(L, 1, LUA_TTABLE);
@@ -129,6 +153,75 @@ static int join_group(lua_State *L)
   return 2;
 }
 
+/* By value: whether the forward holds the parameter as `running`: a buffer, which no optimizer
+   trains. */
+static bool *buffers_of_model(void)
+{
+  bool *is_buffer = alloc((size_t)graph->nvalue + 1);
+  for (int i = 0; i < graph->nop; i++) {
+    const struct op *op = &graph->op[i];
+    if (op->kind != OP_running) continue;
+    int buffer = op->in[1];
+    while (graph->value[buffer].op != NONE) buffer = graph->op[graph->value[buffer].op].in[0];
+    is_buffer[buffer] = true;
+  }
+  return is_buffer;
+}
+
+/* The parameters that the optimizer trains: all, or the first of each shape. */
+static struct list trained_by(int which, bool of_each_shape)
+{
+  const bool *is_buffer = buffers_of_model();
+  struct list found = {0};
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct value *v = &graph->value[i];
+    if (v->role != PARAMETER || v->frozen || v->optimizer != which || is_buffer[i]) continue;
+    bool again = false;
+    for (int k = 0; k < found.n && of_each_shape; k++)
+      again |= same_shape(graph->value[found.at[k]].shape, v->shape);
+    if (!again) add(&found, i);
+  }
+  return found;
+}
+
+/* shapes_of(which): the shapes of the optimizer's parameters, and the name of the first of each. */
+static int shapes_of(lua_State *L)
+{
+  struct list first = trained_by((int)luaL_checkinteger(L, 1), true);
+  lua_newtable(L);
+  lua_newtable(L);
+  for (int i = 0; i < first.n; i++) {
+    const struct value *v = &graph->value[first.at[i]];
+    lua_createtable(L, v->shape.ndim, 0);
+    for (int d = 0; d < v->shape.ndim; d++) {
+      lua_pushinteger(L, v->shape.size[d]);
+      lua_seti(L, -2, d + 1);
+    }
+    lua_seti(L, -3, i + 1);
+    lua_pushstring(L, v->name);
+    lua_seti(L, -2, i + 1);
+  }
+  return 2;
+}
+
+/* move_to(from, shape, to): the parameters of optimizer `from` that have that shape are of `to`. */
+static int move_to(lua_State *L)
+{
+  struct list of = trained_by((int)luaL_checkinteger(L, 1), false);
+  int to = (int)luaL_checkinteger(L, 3);
+  struct shape shape = {.ndim = (int)luaL_len(L, 2)};
+  if (shape.ndim > MAX_DIMS) plan_fails("a parameter has at most %d dimensions", MAX_DIMS);
+  lua_settop(L, 2);
+  for (int d = 0; d < shape.ndim; d++) {
+    lua_geti(L, 2, d + 1);
+    shape.size[d] = luaL_checkinteger(L, -1);
+    lua_pop(L, 1);
+  }
+  for (int i = 0; i < of.n; i++)
+    if (same_shape(graph->value[of.at[i]].shape, shape)) graph->value[of.at[i]].optimizer = to;
+  return 0;
+}
+
 /* element_rows(): {name = number of inputs} of the operations that an optimizer may use. */
 static int element_rows(lua_State *L)
 {
@@ -153,6 +246,8 @@ void set_recipe_bindings(lua_State *L)
 {
   static const luaL_Reg functions[] = {{"set_optimizers", set_optimizers},
                                        {"join_group", join_group},
+                                       {"shapes_of", shapes_of},
+                                       {"move_to", move_to},
                                        {"element_rows", element_rows},
                                        {"double_text", text_of_double},
                                        {NULL, NULL}};

@@ -33,10 +33,17 @@ static int parameter_of(int value)
   return v->role == PARAMETER ? value : v->of;
 }
 
-/* A member has the size of its parameter; the sum over batches has a shape of its own. */
+/* Whether its struct has not a member for each parameter, of the parameter's size. */
+static bool lies_apart(int value)
+{
+  enum role role = graph->value[value].role;
+  return role == SUMS || (role == STATE && is_apart(value));
+}
+
+/* A member has the size of its parameter, unless its struct is another. */
 static int64_t member_elements(int value)
 {
-  bool own = graph->value[value].role == SUMS;
+  bool own = lies_apart(value);
   return elements(local_shape(own ? value : parameter_of(value), named_rank));
 }
 
@@ -61,12 +68,12 @@ static bool is_below(int value, const char *path, size_t length)
 }
 
 /* Whether the struct that ends there in a name has a member for this parameter. Gradients and
-   states have one for each parameter, even an empty one; the sums do not. */
+   most states have one for each parameter, even an empty one; the sums do not. */
 static bool has_member(int value, int parameter, size_t length)
 {
   const char *name = memory_name[value], *of = memory_name[parameter];
   size_t from = strcspn(name, ".") + 1;
-  if (!of || graph->value[parameter].role != PARAMETER || graph->value[value].role == SUMS ||
+  if (!of || graph->value[parameter].role != PARAMETER || lies_apart(value) ||
       graph->value[parameter].frozen != graph->value[parameter_of(value)].frozen)
     return false;
   if (length < from) return true;

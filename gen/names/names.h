@@ -209,8 +209,8 @@ void declare_memory(void);
 /* ------------------------------------------------------------------------------ update_rates.c */
 
 /* The lines that begin the update, or that compute the constants of a step; the function that gives
-   the learning rate. */
-char *update_constants(void);
+   the learning rate. Of `code`, only what it has of them; NULL: all. */
+char *update_constants(const char *code);
 char *learning_rate_text(void);
 /* The members of struct constants that have these numbers. */
 char *step_number_members(void);

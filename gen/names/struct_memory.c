@@ -187,10 +187,28 @@ static void name_followers(struct buffer *members)
     const struct value *v = &graph->value[i];
     if (v->role != GRADIENT && v->role != STATE) continue;
     const char *parameter = memory_name[v->of];
-    if (!parameter) continue;
+    if (!parameter || (v->role == STATE && is_apart(i))) continue;
     const char *kind = v->role == STATE ? state_kind(i) : "grad";
     memory_name[i] = text("m->%s.%s", kind, parameter + strlen("m->w."));
     if (!is_name_given(&kinds, kind)) put(members, ", %s", unique_name(&kinds, kind));
+  }
+}
+
+/* States that not every parameter has, or that have another shape, have a struct for each kind. */
+static void put_states_apart(struct buffer *b, struct buffer *members, const char *aligned)
+{
+  for (int i = 0; i < graph->nvalue; i++) {
+    if (graph->value[i].role != STATE || !is_apart(i)) continue;
+    struct list like = states_like(i);
+    struct leaf *leaf = alloc((size_t)like.n * sizeof *leaf);
+    const char *kind = state_kind(i);
+    if (like.at[0] != i) continue;
+    for (int k = 0; k < like.n; k++)
+      leaf[k] = (struct leaf){like.at[k], graph->value[graph->value[like.at[k]].of].name};
+    char *tree = tree_text(leaf, like.n, text("m->%s.", kind), 2);
+    if (!*tree) continue;
+    put(b, "struct %s_states {\n%s};\n\n", kind, tree);
+    put(members, "  %sstruct %s_states %s;\n", aligned, kind, kind);
   }
 }
 
@@ -228,6 +246,7 @@ void declare_memory(void)
     name_followers(&members);
     put(&members, ";\n");
   }
+  put_states_apart(&declaration, &members, aligned);
   if (put_struct(&declaration, "frozen", PARAMETER, true, "m->frozen."))
     put(&members, "  %sstruct frozen frozen; // parameters that are not trained\n", aligned);
   if (put_sums(&declaration)) put(&members, "  %sstruct sums sum;\n", aligned);

@@ -334,6 +334,7 @@ void report_text(struct buffer *b)
     if (idle_text(d)) put(b, "             %s\n", idle_text(d));
   put_precision(b);
   put_parameters(b);
+  put_optimizers_of_plan(b);
   put_chains(b);
   put_communication(b);
   put_async_tp(b);

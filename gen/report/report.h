@@ -105,6 +105,10 @@ void tell_notes(void);
 /* Adds to plan.txt the order in which collectives are issued. */
 void put_order(struct buffer *b);
 
+/* --------------------------------------------------------------------------- optimizers_text.c */
+
+void put_optimizers_of_plan(struct buffer *b);
+
 /* --------------------------------------------------------------------------------- plan_json.c */
 
 json_t *json_shape(struct shape s);

@@ -59,6 +59,16 @@ static void find_sums(struct places *p)
     if (sums[i] != NONE) add_member(p, &m, sums[i]);
 }
 
+static void find_states_apart(struct places *p)
+{
+  for (int i = 0; i < graph->nvalue; i++) {
+    if (graph->value[i].role != STATE || !is_apart(i)) continue;
+    struct members m = {0};
+    struct list like = states_like(i);
+    for (int k = 0; k < like.n && like.at[0] == i; k++) add_member(p, &m, like.at[k]);
+  }
+}
+
 static int64_t own_alignment(const struct places *p, int value)
 {
   int64_t begin = p->begin[value];
@@ -82,7 +92,7 @@ static int64_t of_member(const struct places *p, int value)
 {
   const struct value *v = &graph->value[value];
   if (v->role == LOSS || v->role == NORM) return type_bytes(v->type);
-  if (v->role == GRADIENT || v->role == STATE) return of_member(p, v->of);
+  if (v->role == GRADIENT || (v->role == STATE && !is_apart(value))) return of_member(p, v->of);
   return v->family == NONE ? own_alignment(p, value) : p->least[v->role][v->family];
 }
 
@@ -109,6 +119,7 @@ unsigned char *find_alignments(const struct memory_plan *plan, int rank)
   find_members(&p, CACHE);
   find_members(&p, ACTIVATION);
   find_sums(&p);
+  find_states_apart(&p);
   find_least(&p);
   for (int i = 0; i < graph->nvalue; i++) alignment[i] = (unsigned char)alignment_at(&p, i);
   return alignment;

@@ -79,6 +79,21 @@ local Own = optimizer{
     return p - o.lr * average:tanh(), {average = average}
   end,
 }
+-- By rows: each row of a matrix learns by its own length.
+local Whole = optimizer{
+  name = "Whole", defaults = {lr = 0.02, momentum = 0.9},
+  state = function(o, shape)
+    local row = {}
+    for i = 1, #shape do row[i] = shape[i] end
+    row[#shape] = 1
+    return {"average", {"length", row}}
+  end,
+  update = function(p, g, state, o)
+    local average = state.average:lerp(g, 1 - o.momentum)
+    local length = state.length:maximum((g * g):sum(-1, true):sqrt())
+    return p - o.lr * average / (length + 1e-3), {average = average, length = length}
+  end,
+}
 local optimizers = {
   AdamW = {optimizer = AdamW{lr = 0.02, amsgrad = true, maximize = true}},
   Adam = {optimizer = Adam{lr = 0.02, weight_decay = 0.01}},
@@ -95,6 +110,14 @@ local optimizers = {
               {match = "layers.1.**", optimizer = SGD{lr = 0.1, momentum = 0.9}, schedule = halving}},
   },
   own = {optimizer = Own{}, ema = 0.9},
+  LAMB = {optimizer = LAMB{lr = 0.01}, clip = 0.3},
+  Adafactor = {optimizer = Adafactor{lr = 0.05, weight_decay = 0.1}, ema = 0.9, schedule = steps_down},
+  Muon = {
+    optimizer = Muon{lr = 0.02, dtype = "float32"}, schedule = WarmupLinear{warmup = 4, least = 0.1},
+    groups = {{match = "**.bias|**norm.weight|embedding.*|output.*", optimizer = AdamW{lr = 0.01}},
+              {match = "layers.*.w2.weight", adjust_lr_fn = "match_rms_adamw", nesterov = false, ns_steps = 4}},
+  },
+  whole = {optimizer = Whole{}, clip_value = 0.05},
 }
 local way = ways[how] or optimizers[how]
 

@@ -218,7 +218,8 @@ __attribute__((unused)) static struct layout parse_layout(const char *s)
 __attribute__((unused)) static void use_sgd(void)
 {
   static struct step_number rate = {.value = 0.1};
-  static struct update_step steps[] = {{OP_mul, {2, 1}}, {OP_sub, {0, 3}}};
+  static struct update_step steps[] = {{.kind = OP_mul, .in = {2, 1}},
+                                       {.kind = OP_sub, .in = {0, 3}}};
   static struct optimizer sgd = {
       .name = "SGD", .settings = "lr 0.1", .rate = "0.1", .schedule = ""};
   sgd.nnumber = 1;
@@ -232,7 +233,9 @@ __attribute__((unused)) static void use_sgd(void)
 
 __attribute__((unused)) static void use_averages(void)
 {
-  static struct update_step steps[] = {{OP_add, {2, 1}}, {OP_add, {3, 1}}, {OP_div, {4, 5}}};
+  static struct update_step steps[] = {{.kind = OP_add, .in = {2, 1}},
+                                       {.kind = OP_add, .in = {3, 1}},
+                                       {.kind = OP_div, .in = {4, 5}}};
   static struct optimizer o = {
       .name = "AdamW", .settings = "lr 0.1", .rate = "0.1", .schedule = ""};
   o.nstate = 2;

@@ -112,7 +112,7 @@ for name, in_c in pairs({min = "fmin", max = "fmax"}) do
 end
 
 -- For our own files: a plan may change its math.
-base.math = {pi = math.pi, sqrt = plan.math.sqrt, cos = plan.math.cos, max = plan.math.max}
+base.math = {pi = math.pi, sqrt = plan.math.sqrt, cos = plan.math.cos, max = plan.math.max, min = plan.math.min}
 local floor = plan.math.floor
 function meta.__mod(a, b) return a - floor(a / b) * b end
 function meta.__idiv(a, b) return floor(a / b) end

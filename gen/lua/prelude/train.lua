@@ -235,9 +235,23 @@ local function group_of(group, i, made)
   return base.optimizer_with(own, settings)
 end
 
+-- The optimizers of a group's parameters: one, or where the update looks at shapes one for each shape.
+local function add_traced(list, made, way, which)
+  local shapes, names = core.shapes_of(which)
+  base.update_of = names[1] or "none"
+  local first, by_shape = base.traced_optimizer(made, way, shapes[1] or {1, 1})
+  list[which + 1] = first
+  if not by_shape then return end
+  for i = 2, #shapes do
+    base.update_of = names[i]
+    local traced = base.traced_optimizer(made, way, shapes[i])
+    list.others[#list.others + 1] = {from = which, shape = shapes[i], traced = traced}
+  end
+end
+
 local function take_optimizers(how, options, steps)
   local made, way = base.optimizer_made(how), ways_of_update(options)
-  local list = {base.traced_optimizer(made, with_rate(way, made, options.schedule, steps, "train's schedule"))}
+  local all = {{made = made, way = with_rate(way, made, options.schedule, steps, "train's schedule")}}
   local groups = options.groups == nil and {} or base.expect(options.groups, "table", "train's groups")
   for i = 1, base.length(groups, "train's groups") do
     local group, own = groups[i], group_of(groups[i], i, made)
@@ -245,12 +259,18 @@ local function take_optimizers(how, options, steps)
     if schedule == nil then schedule = options.schedule end
     local whole = with_rate(way, own, schedule, steps, who)
     whole.match = group.match
-    list[i + 1] = base.traced_optimizer(own, whole)
+    all[i + 1] = {made = own, way = whole}
     local fit, joined = core.join_group(i, group.match)
     if fit == 0 then fail("train's groups[%d]: no parameter is called '%s'", i, group.match) end
     if joined == 0 then
       fail("train's groups[%d]: groups before it have all parameters called '%s'", i, group.match)
     end
+  end
+  local list = {others = {}}
+  for i, one in ipairs(all) do add_traced(list, one.made, one.way, i - 1) end
+  for _, other in ipairs(list.others) do
+    core.move_to(other.from, other.shape, #list)
+    list[#list + 1] = other.traced
   end
   core.set_optimizers(list)
 end

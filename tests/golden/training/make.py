@@ -147,6 +147,67 @@ class Own(optim.Optimizer):
                 p.sub_(group["lr"] * torch.tanh(average))
 
 
+class LAMB(optim.Optimizer):
+    """As in the paper, You and others 2020, algorithm 2."""
+
+    def __init__(self, params, lr, betas=(0.9, 0.999), eps=1e-6, weight_decay=0.01):
+        super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, t=0))
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            group["t"] += 1
+            beta1, beta2 = group["betas"]
+            for p in group["params"]:
+                m = self.state[p].setdefault("exp_avg", torch.zeros_like(p))
+                v = self.state[p].setdefault("exp_avg_sq", torch.zeros_like(p))
+                m.lerp_(p.grad, 1 - beta1)
+                v.mul_(beta2).addcmul_(p.grad, p.grad, value=1 - beta2)
+                to = m / (1 - beta1 ** group["t"]) / ((v / (1 - beta2 ** group["t"])).sqrt() + group["eps"])
+                to += group["weight_decay"] * p
+                length, step = p.norm(), to.norm()
+                p.sub_(group["lr"] * (length / step if length > 0 and step > 0 else 1) * to)
+
+
+class Whole(optim.Optimizer):
+    """The plan's own, which looks at rows."""
+
+    def __init__(self, params, lr=0.02):
+        super().__init__(params, dict(lr=lr))
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                average = self.state[p].setdefault("average", torch.zeros_like(p))
+                average.lerp_(p.grad, 0.1)
+                length = p.grad.norm(dim=-1, keepdim=True)
+                length = torch.maximum(self.state[p].get("length", torch.zeros_like(length)), length)
+                self.state[p]["length"] = length
+                p.sub_(group["lr"] * average / (length + 1e-3))
+
+
+def muon(model):
+    """Muon, and Adam for what is no matrix of a layer. Its products in float32: in bfloat16 the order of their sums
+    shows."""
+    def in_float32(*arguments):
+        bfloat16, torch.Tensor.bfloat16 = torch.Tensor.bfloat16, lambda x: x.clone()
+        try:
+            return orthogonal(*arguments)
+        finally:
+            torch.Tensor.bfloat16 = bfloat16
+    torch.optim._muon._zeropower_via_newtonschulz = in_float32
+    matrices = {name: p for name, p in model.named_parameters() if name.endswith((".w1.weight", ".w2.weight"))}
+    first = [p for name, p in matrices.items() if ".w1." in name]
+    second = [p for name, p in matrices.items() if ".w2." in name]
+    others = [p for name, p in model.named_parameters() if name not in matrices]
+    return [(optim.Muon([{"params": first},
+                         {"params": second, "adjust_lr_fn": "match_rms_adamw", "nesterov": False, "ns_steps": 4}],
+                        lr=0.02), warmup_linear),
+            (optim.AdamW(others, lr=0.01), warmup_linear)]
+
+
+orthogonal = torch.optim._muon._zeropower_via_newtonschulz
 STEPS = 20
 
 
@@ -202,6 +263,10 @@ kinds = {
     "Adagrad": (alone(lambda p: optim.Adagrad(p, lr=0.05, lr_decay=0.1), wsd), {}),
     "groups": (in_groups, {"clip": 0.3}),
     "own": (alone(Own), {"ema": 0.9}),
+    "LAMB": (alone(lambda p: LAMB(p, lr=0.01)), {"clip": 0.3}),
+    "Adafactor": (alone(lambda p: optim.Adafactor(p, lr=0.05, weight_decay=0.1), steps_down), {"ema": 0.9}),
+    "Muon": (muon, {}),
+    "whole": (alone(Whole), {"value": 0.05}),
 }
 
 

@@ -1,0 +1,11 @@
+local Model = nn.module("Model", function(self)
+  self.proj = nn.Linear(4, 6, {bias = false})
+  function self:forward(x) return self.proj(x) end
+end)
+local mesh = device_mesh{ {"tp", 2} }
+local model = parallelize(Model(), mesh.tp, {proj = Colwise{parts = 3}})
+return train{
+  model = model, batch = {input = randn{4, 4}},
+  loss = function(y) return y:mean() end,
+  optimizer = LAMB{}, steps = 1,
+}

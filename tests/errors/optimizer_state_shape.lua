@@ -1,0 +1,10 @@
+local Own = optimizer{
+  name = "Own", state = function(o, shape) return {{"length", {shape[1], 2}}} end,
+  update = function(p, g, state, o) return p - o.lr * g end,
+}
+local mesh = device_mesh{ {"dp", 1} }
+return train{
+  model = nn.Linear(4, 3, {bias = false}), batch = distribute({input = randn{4, 4}}, mesh.dp, Shard(0)),
+  loss = function(y) return y:mean() end,
+  optimizer = Own{}, steps = 1,
+}
