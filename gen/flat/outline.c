@@ -262,19 +262,11 @@ static int parameter_of(int value)
   return is_gradient(value) && v->op == NONE ? v->of : NONE;
 }
 
-/* Whether both are states of one name, of their parameters. */
-static bool same_state(int a, int b)
-{
-  const char *x = graph->value[a].name, *y = graph->value[b].name;
-  size_t n = strlen(x) - strlen(graph->value[graph->value[a].of].name);
-  return n == strlen(y) - strlen(graph->value[graph->value[b].of].name) && !strncmp(x, y, n);
-}
-
 static bool is_own_parameter(const struct region *r, int index, int value, int first)
 {
   int mine = parameter_of(value), its = parameter_of(first);
   if (mine == NONE || its == NONE) return false;
-  if (graph->value[value].role == STATE && !same_state(value, first)) return false;
+  if (graph->value[value].role == STATE && !is_same_kind(value, first)) return false;
   const char *a = name_within(r, 0, its), *b = name_within(r, index, mine);
   return a && b && !strcmp(a, b) && same_value_kind(first, value);
 }

@@ -57,8 +57,10 @@ bool is_kernel_alone(const struct op *op);
 /* The operand numbers of its first number and of its first step. */
 int first_number_operand(const struct optimizer *o);
 int first_step_operand(const struct optimizer *o);
-/* The states of the same name, in the order of their parameters; and whether they lie in a struct
-   of their own, because not every parameter that is updated has one, of the parameter's shape. */
+/* Whether both are states of one name; the states of the same name, in the order of their
+   parameters; and whether they lie in a struct of their own, because not every parameter that is
+   updated has one, of the parameter's shape. */
+bool is_same_kind(int a, int b);
 struct list states_like(int state);
 bool is_apart(int state);
 /* How many inputs an operation has that a kernel of an update may do; 0: it may not. The same of

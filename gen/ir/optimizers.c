@@ -31,17 +31,20 @@ static size_t kind_length(int state)
   return dot ? strcspn(dot + 1, ".") + (size_t)(dot + 1 - name) : strlen(name);
 }
 
+bool is_same_kind(int a, int b)
+{
+  size_t length = kind_length(a);
+  return kind_length(b) == length && !strncmp(graph->value[a].name, graph->value[b].name, length);
+}
+
 struct list states_like(int state)
 {
   int *of = alloc((size_t)(graph->nvalue + 1) * sizeof *of);
-  size_t length = kind_length(state);
   struct list l = {0};
   for (int i = 0; i < graph->nvalue; i++) of[i] = NONE;
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
-    bool same = v->role == STATE && v->of != NONE && kind_length(i) == length &&
-                !strncmp(v->name, graph->value[state].name, length);
-    if (same) of[v->of] = i;
+    if (v->role == STATE && v->of != NONE && is_same_kind(i, state)) of[v->of] = i;
   }
   for (int i = 0; i < graph->nvalue; i++)
     if (of[i] != NONE) add(&l, of[i]);
