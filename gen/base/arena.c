@@ -79,11 +79,11 @@ static char *reserve_own(void)
 void arena_prepare(bool (*is_over)(void))
 {
 #ifdef MADV_POPULATE_WRITE
-  enum { ROUNDS = 3 };
+  enum { ROUNDS = 3, OF_TABLES = 2 };
   if (!reserve_own()) return;
   for (size_t i = 0; i < ROUNDS; i++) {
     size_t piece[MOST_TABLES + 3], n = 0;
-    for (int k = 0; k < ntable; k++) piece[n++] = table[k].at + i * HUGE;
+    for (int k = 0; k < ntable && i < OF_TABLES; k++) piece[n++] = table[k].at + i * HUGE;
     for (size_t k = 0; k < 3; k++) piece[n++] = (3 * i + k) * HUGE;
     for (size_t k = 0; k < n; k++)
       if (is_over() || madvise(own + piece[k], HUGE, MADV_POPULATE_WRITE)) return;

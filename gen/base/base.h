@@ -121,6 +121,7 @@ struct file {
   const char *name, *contents;
   size_t size;
   bool executable;
+  uint64_t hash; /* of the contents; 0 in the list of files */
 };
 
 /* A file that is to be replaced or removed. */
@@ -169,7 +170,8 @@ void add_once(struct list *list, int number);
 
 /* ---------------------------------------------------------------------------------- embedded.c */
 
-extern const struct embedded embedded[];
+extern const struct embedded embedded[]; /* sorted by name */
+extern const int nembedded;
 extern const struct embedded compiled[];
 extern const char compiled_by[];
 const char *embedded_text(const char *name);
@@ -317,7 +319,8 @@ uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t n);
 ssize_t read_up_to(int file, void *to, size_t size);
 /* Whether the C text uses this variable, outside of comments. */
 bool has_word(const char *text, const char *word);
-extern const char word_letters[];
+/* How many letters, digits and underscores the text begins with. */
+size_t word_length(const char *s);
 
 /* ---------------------------------------------------------------------------------- targets.c */
 

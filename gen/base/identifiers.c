@@ -141,19 +141,13 @@ static bool looks_like_macro(const char *s)
 char *identifier(const char *s)
 {
   enum { LONGEST = 48 };
-  struct buffer b = {0};
-  put_text(&b, "", 0);
-  bool plain = strlen(s) <= LONGEST;
-  for (const char *c = s; *c && plain; c++) {
-    bool digit = *c >= '0' && *c <= '9';
-    bool letter = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || *c == '_' || *c == '.';
-    plain = letter || digit;
-    if (digit && c == s) put(&b, "n");
-    put_text(&b, *c == '.' ? "_" : c, 1);
-  }
+  size_t length = strlen(s);
+  char *name = text(*s >= '0' && *s <= '9' ? "n%s" : "%s", s);
+  for (char *c = name; (c = strchr(c, '.'));) *c = '_';
+  bool plain = length && length <= LONGEST && !name[word_length(name)];
   /* Names that begin with an underscore or hold two in a row belong to the compiler. */
-  if (!plain || !*s || b.text[0] == '_' || strstr(b.text, "__") || is_word_of(keyword, b.text) ||
-      looks_like_macro(b.text))
-    return text("n%08x", (unsigned)hash_bytes(HASH_START, s, strlen(s)));
-  return b.text;
+  if (!plain || *name == '_' || strstr(name, "__") || is_word_of(keyword, name) ||
+      looks_like_macro(name))
+    return text("n%08x", (unsigned)hash_bytes(HASH_START, s, length));
+  return name;
 }

@@ -19,7 +19,8 @@ static int nfile, file_room;
 void add_file(const char *name, const char *contents, size_t size, bool executable)
 {
   GROW(file, nfile, file_room);
-  file[nfile++] = (struct file){name, contents, size, executable};
+  file[nfile++] =
+      (struct file){name, contents, size, executable, hash_bytes(HASH_START, contents, size)};
 }
 
 /* ------------------------------------------------------------------------ what is in the folder */
@@ -99,7 +100,7 @@ static const struct file *read_list(void)
     usage_error(3, "%s/%s is not tpgen's list of files: remove it, or give another folder",
                 options.out, FILE_LIST);
   struct file *list = alloc(sizeof *list);
-  *list = (struct file){FILE_LIST, copy_text(text), (size_t)n, false};
+  *list = (struct file){.name = FILE_LIST, .contents = copy_text(text), .size = (size_t)n};
   for (char *line = text, *next; *line; line = next) {
     next = line + strcspn(line, "\n");
     if (*next) *next++ = 0;
@@ -135,11 +136,10 @@ static const struct file *list_of_files(bool meanwhile)
   put(&b, LIST_HEAD " %s from %s (%s). Do not edit.\n", TPGEN_VERSION, shown_plan, plan_hash);
   put(&b, "These files tpgen wrote, with a hash of each. It writes over no others, and takes away\n"
           "those of them that a plan has no longer, unless somebody has changed them.\n\n");
-  for (int i = 0; i < nfile; i++)
-    put_entry(&b, hash_bytes(HASH_START, file[i].contents, file[i].size), file[i].name);
+  for (int i = 0; i < nfile; i++) put_entry(&b, file[i].hash, file[i].name);
   for (int i = 0; meanwhile && i < nentry; i++) put_entry(&b, entry[i].hash, entry[i].name);
   struct file *list = alloc(sizeof *list);
-  *list = (struct file){FILE_LIST, b.text, b.length, false};
+  *list = (struct file){.name = FILE_LIST, .contents = b.text, .size = b.length};
   return list;
 }
 

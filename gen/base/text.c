@@ -23,17 +23,27 @@ static bool in_comment(const char *text, const char *at)
   return within;
 }
 
-const char word_letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+static bool is_word_letter(char c)
+{
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+size_t word_length(const char *s)
+{
+  size_t n = 0;
+  while (is_word_letter(s[n])) n++;
+  return n;
+}
 
 bool has_word(const char *text, const char *word)
 {
   size_t n = strlen(word);
   for (const char *at = text; (at = strstr(at, word)); at++) {
     /* "m->w.c" names no variable c or w, nor does 'c'. */
-    bool begins = at == text || (!strchr(word_letters, at[-1]) && at[-1] != '\''),
+    bool begins = at == text || (!is_word_letter(at[-1]) && at[-1] != '\''),
          arrow = at > text + 1 && at[-1] == '>' && at[-2] == '-',
          member = begins && at > text && (at[-1] == '.' || arrow);
-    bool whole = begins && !member && (!at[n] || !strchr(word_letters, at[n]));
+    bool whole = begins && !member && !is_word_letter(at[n]);
     if (whole && !in_comment(text, at)) return true;
   }
   return false;
@@ -60,8 +70,11 @@ static bool print_plain(char *at, size_t room, const char *format, va_list list,
   for (const char *c = format; *c; c++) {
     char digits[24], *end = digits + sizeof digits;
     const char *piece = c;
-    size_t size = 1;
-    if (*c == '%') {
+    size_t size = 0;
+    while (c[size] && c[size] != '%') size++;
+    if (size) {
+      c += size - 1;
+    } else {
       c++;
       bool cut = !strncmp(c, ".*s", 3), wide = !strncmp(c, "ld", 2), wider = !strncmp(c, "lld", 3);
       int most = cut ? va_arg(list, int) : -1;
@@ -73,6 +86,7 @@ static bool print_plain(char *at, size_t room, const char *format, va_list list,
       } else if (*c == 'c') {
         *digits = (char)va_arg(list, int);
         piece = digits;
+        size = 1;
       } else {
         piece = digits_before(end, wider  ? va_arg(list, long long)
                                    : wide ? va_arg(list, long)

@@ -347,7 +347,6 @@ char *shape_text(struct shape s); /* "[20, 10]" */
 
 /* The number of elements; whether two shapes are equal; the bytes of an element, and "float32". */
 int64_t elements(struct shape s);
-bool same_shape(struct shape a, struct shape b);
 int64_t type_bytes(enum type t);
 const char *type_name(enum type t);
 

@@ -55,6 +55,13 @@ struct shape {
   int64_t size[MAX_DIMS];
 };
 
+static inline bool same_shape(struct shape a, struct shape b)
+{
+  bool same = a.ndim == b.ndim;
+  for (int i = 0; i < a.ndim && same; i++) same = a.size[i] == b.size[i];
+  return same;
+}
+
 /* A plan cannot name F64: it is the type in which the norm of gradients is summed. */
 enum type { F32, BF16, I32, I64, BOOL, F64 };
 

@@ -3,7 +3,6 @@
    as long for a hundred layers as for two. */
 #include "ir/ir.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* A name, divided at the first number that is a whole word and has another word after it. */
@@ -18,12 +17,15 @@ static struct parts parts_of(const char *name)
 {
   struct parts p = {.name = name};
   for (const char *c = name; *c; c += *c == '.') {
-    size_t n = strspn(c, "0123456789");
+    size_t n = 0;
+    int number = 0;
+    for (; c[n] >= '0' && c[n] <= '9'; n++)
+      if (n < 9) number = 10 * number + (c[n] - '0');
     bool plain = n && n < 9 && (n == 1 || *c != '0');
     if (plain && c[n] == '.') {
       p.rest = c + n;
       p.before = (size_t)(c - name);
-      p.number = atoi(c);
+      p.number = number;
       p.hash = hash_bytes(hash_bytes(HASH_START, name, p.before), p.rest, strlen(p.rest));
       return p;
     }

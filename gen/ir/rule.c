@@ -17,9 +17,22 @@ struct reading {
 /* The operand of a lone scalar in a rule without inputs. */
 static const struct rule_operand nothing = {.type = NONE};
 
+/* The parsed rule. Most operations of a kind have the same text. */
+static const struct rule *parsed_rule(const struct op *op)
+{
+  static struct {
+    const char *text;
+    const struct rule *rule;
+  } last[OP_COUNT];
+  const char *text = rule_of(op);
+  if (last[op->kind].text == text) return last[op->kind].rule;
+  last[op->kind].text = text;
+  return last[op->kind].rule = scanned_rule(text);
+}
+
 static struct reading read_rule(const struct op *op)
 {
-  const struct rule *r = scanned_rule(rule_of(op));
+  const struct rule *r = parsed_rule(op);
   if (!r) bug("rule", "%s: '%s' is no rule", op_name(op), rule_of(op));
   struct reading reading = {.rule = r};
   for (int i = 0; i < r->nin; i++) {

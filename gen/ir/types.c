@@ -8,14 +8,6 @@ int64_t elements(struct shape s)
   return n;
 }
 
-bool same_shape(struct shape a, struct shape b)
-{
-  if (a.ndim != b.ndim) return false;
-  for (int i = 0; i < a.ndim; i++)
-    if (a.size[i] != b.size[i]) return false;
-  return true;
-}
-
 int64_t type_bytes(enum type t)
 {
   static const int64_t bytes[] = {

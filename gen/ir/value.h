@@ -37,15 +37,18 @@ struct value {
   bool is_output;           /* of an inference program: written to a file */
   bool stored;              /* it is in memory: false inside a fused kernel */
   bool apart;
-  bool frozen; /* PARAMETER: not trained: it has no gradient and no state */
-  int op;      /* that makes it, or NONE */
-  int module;  /* that made it */
+  bool frozen;      /* PARAMETER: not trained: it has no gradient and no state */
+  signed char step; /* see `initial` */
+  int op;           /* that makes it, or NONE */
+  int module;       /* that made it */
   /* The equal values of a list's modules are a family. In the loop's body, the one of module 0
      stands for all of them. */
   int family, index; /* the value of module 0, or NONE; the index of its module */
   /* Loop-carried: in each iteration it is the value of `family` of the module at distance `step`, 1
      or -1; if there is no such module, `initial`. 0: it is not carried. */
-  int step, initial;
+  int initial;
+  int pieces;         /* the number of its pieces, or 0; apart: each piece is contiguous */
+  int file_dim;       /* see `file_first` */
   struct shape shape; /* whole */
   struct layout layout;
   unsigned order;    /* the memory order of its dimensions: see assign_dim_order.c; 0: row-major */
@@ -62,13 +65,11 @@ struct value {
      above 0 follows the one before it, which is the part before it. */
   int64_t file_first, file_size;
   struct init init;
-  int file_dim;
   /* ACTIVATION: it is a part of a wide value, which is a place in the arena: after each `row`
      elements of a rank's part those of the other parts lie, `pitch` in all; it begins behind
      `first`. NONE: it is none. */
   int wide;
   int64_t row, pitch, first;
-  int pieces; /* the number of its pieces, or 0; apart: each piece is contiguous */
 };
 
 /* A value's place and lifetime. A program point is the index of an operation in the order of

@@ -12,8 +12,9 @@ bool is_of_batch(enum phase phase)
 static void count_reads(const struct op *op, int *readers)
 {
   for (int i = 0; i < op->nin && !op->nbody; i++) {
-    int family = graph->value[op->in[i]].family;
     readers[op->in[i]]++;
+    if (!graph->nfunction) continue; /* there are no families yet */
+    int family = graph->value[op->in[i]].family;
     if (family != NONE && family != op->in[i]) readers[family]++;
   }
   for (int k = 0; k < op->nbody; k++) count_reads(&graph->op[op->body[k]], readers);

@@ -304,7 +304,7 @@ static void put_filled(struct buffer *b, const char *c, const char *end)
     put_text(b, c, plain);
     c += plain;
     if (*c != '$' || c == end) continue;
-    size_t n = strspn(c + 1, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
+    size_t n = word_length(c + 1);
     if (n == 0 || c[n + 1] != '$')
       fault(text("a '$' begins no hole: '%s'", printable(text("%.20s", c))));
     const char *value = hole_text(text("%.*s", (int)n, c + 1));

@@ -161,14 +161,14 @@ static int number_of_name(const struct signature *s, const char *word, size_t le
 
 const char *next_token(const char *c, enum token *token)
 {
-  const char *end = c + strspn(c, word_letters);
+  const char *end = c + word_length(c);
   *token = isdigit((unsigned char)*c) ? SIZE_TOKEN : end > c ? WORD_TOKEN : SIGN_TOKEN;
   if (end == c) return c[0] == '.' && c[1] ? next_token(c + 1, &(enum token){0}) : c + 1;
   if (*token == SIZE_TOKEN && (*end == '.' || strspn(c, "0123456789") != (size_t)(end - c))) {
     *token = SIGN_TOKEN; /* a number that is no size */
     end += strspn(end, ".");
-    end += strspn(end, word_letters);
-    if (end[-1] == 'e' && (*end == '-' || *end == '+')) end += 1 + strspn(end + 1, word_letters);
+    end += word_length(end);
+    if (end[-1] == 'e' && (*end == '-' || *end == '+')) end += 1 + word_length(end + 1);
   } else if (*token == WORD_TOKEN && *end == '<') { /* "load<4>" */
     *token = SIGN_TOKEN;
     end = strchr(end, '>') + 1;

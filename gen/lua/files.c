@@ -1,6 +1,7 @@
 /* files.c: reads files for a plan, and checks whether they are below it. */
 #include "lua/lua.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -8,6 +9,23 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+/* "lib.model" and "lib/model" are lib/model.lua: names of letters, digits, _ and -. NULL: it is no
+   such name. */
+const char *path_of_name(const char *name, size_t length)
+{
+  if (!length || length > INT16_MAX) return NULL;
+  char *path = text("%.*s.lua", (int)length, name);
+  bool wrong = false;
+  for (size_t i = 0; i < length && !wrong; i++) {
+    bool parts = name[i] == '.' || name[i] == '/';
+    bool before = i > 0 && name[i - 1] != '.' && name[i - 1] != '/', after = i + 1 < length;
+    bool plain = isalnum((unsigned char)name[i]) || name[i] == '_' || name[i] == '-';
+    wrong = parts ? !before || !after : !plain;
+    if (parts) path[i] = '/';
+  }
+  return wrong ? NULL : path;
+}
 
 char *read_file(const char *path, size_t most, size_t *length, const char **why)
 {

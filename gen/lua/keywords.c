@@ -57,22 +57,32 @@ void push_behind(lua_State *L, int at)
   while (lua_iscfunction(L, -1) && lua_getupvalue(L, -1, 1)) lua_remove(L, -2);
 }
 
-/* The name of parameter i, counted from 1, as callers write it; NULL if there is none. */
+/* The name of parameter i, counted from 1, of the Lua function at the top, as callers write it;
+   NULL if there is none. */
+static const char *parameter_of_top(lua_State *L, int i)
+{
+  const char *name = lua_getlocal(L, NULL, i);
+  size_t n = name ? strlen(name) : 0;
+  return n && name[n - 1] == '_' ? text("%.*s", (int)n - 1, name) : name;
+}
+
+/* The same of this function, or of the one that it wraps. */
 static const char *parameter(lua_State *L, int function, int i)
 {
   push_behind(L, function);
-  const char *name = lua_getlocal(L, NULL, i);
+  const char *name = parameter_of_top(L, i);
   lua_pop(L, 1);
-  size_t n = name ? strlen(name) : 0;
-  return n && name[n - 1] == '_' ? text("%.*s", (int)n - 1, name) : name;
+  return name;
 }
 
 unsigned refused_parameters(lua_State *L, int function)
 {
   unsigned mask = 0;
   const char *name;
-  for (int i = 1; i < 32 && (name = parameter(L, function, i)); i++)
+  push_behind(L, function);
+  for (int i = 1; i < 32 && (name = parameter_of_top(L, i)); i++)
     if (refusal_of(name)) mask |= 1u << i;
+  lua_pop(L, 1);
   return mask;
 }
 
@@ -83,17 +93,19 @@ void check_refused_parameters(lua_State *L, const char *what, int function, unsi
     if (mask >> i & 1) check_refused(L, what, refusal_of(parameter(L, function, i)), i);
 }
 
-/* Whether the argument is a table of names: a plain one with no other keys. */
-static bool is_keywords(lua_State *L, int at)
+/* How many names the argument has if it is a table of names: a plain one with no other keys; else
+   NONE. */
+static int count_names(lua_State *L, int at)
 {
-  if (!lua_istable(L, at)) return false;
+  if (!lua_istable(L, at)) return NONE;
   if (lua_getmetatable(L, at)) {
     lua_pop(L, 1);
-    return false;
+    return NONE;
   }
+  int n = 0;
   bool all = true;
-  for (lua_pushnil(L); lua_next(L, at); lua_pop(L, 1)) all &= lua_type(L, -2) == LUA_TSTRING;
-  return all;
+  for (lua_pushnil(L); lua_next(L, at); lua_pop(L, 1), n++) all &= lua_type(L, -2) == LUA_TSTRING;
+  return all ? n : NONE;
 }
 
 /* Pushes the names of the function's parameters after the first `skipped`, without refused ones. */
@@ -132,9 +144,11 @@ static _Noreturn void unknown_name(lua_State *L, const char *what, const char *n
 static int place_of(lua_State *L, int function, const char *wanted)
 {
   const char *name;
-  for (int i = 1; (name = parameter(L, function, i)); i++)
-    if (!strcmp(name, wanted)) return i;
-  return 0;
+  int i = 1;
+  push_behind(L, function);
+  while ((name = parameter_of_top(L, i)) && strcmp(name, wanted)) i++;
+  lua_pop(L, 1);
+  return name ? i : 0;
 }
 
 /* The index of the parameter for a named argument; 0 for a refused one with a harmless value. Its
@@ -154,46 +168,63 @@ static int place_of_named(lua_State *L, const char *what, const char *name, int 
   return 0;
 }
 
-/* Fills the table at `row` with the values of the table `named`, by the indices of the parameters;
-   returns the last index. */
-static int sort_by_place(lua_State *L, const char *what, int function, int skipped,
-                         const char *rest, int named, int given)
+/* A call with arguments by name. */
+struct named_call {
+  const char *what;
+  int function, skipped;
+  const char *rest;
+  int given, last; /* the arguments before the table; the last index that has a value */
+};
+
+/* Moves the value at the top, which the name below it has, into the table at `row`: by the index of
+   the parameter. */
+static void put_by_place(lua_State *L, struct named_call *c, int row)
 {
-  int last = given, row = lua_gettop(L);
+  const char *name = lua_tostring(L, -2);
+  int at = place_of_named(L, c->what, name, c->function, c->skipped, c->rest);
+  if (at && at <= c->given && !lua_isnil(L, at))
+    plan_fails("%s is given '%s' twice: by its place, and by its name", c->what, name);
+  if (at) lua_rawseti(L, row, at);
+  if (at > c->last) c->last = at;
+}
+
+/* Fills the table at the top with the values of the n names, in the order of the names. */
+static void sort_by_place(lua_State *L, struct named_call *c, int named, int n)
+{
+  int row = lua_gettop(L);
+  if (n == 1) {
+    lua_pushnil(L);
+    lua_next(L, named);
+    put_by_place(L, c, row);
+    lua_settop(L, row);
+    return;
+  }
   push_keys(L, named);
   for (lua_Integer k = 1; lua_rawgeti(L, row + 1, k) == LUA_TSTRING; k++) {
-    const char *name = lua_tostring(L, -1);
-    lua_getfield(L, named, name);
-    int at = place_of_named(L, what, name, function, skipped, rest);
-    if (at && at <= given && !lua_isnil(L, at))
-      plan_fails("%s is given '%s' twice: by its place, and by its name", what, name);
-    if (at) lua_rawseti(L, row, at);
-    if (at > last) last = at;
+    lua_pushvalue(L, -1);
+    lua_rawget(L, named);
+    put_by_place(L, c, row);
     lua_settop(L, row + 1);
   }
   lua_settop(L, row);
-  return last;
 }
 
 void place_keywords(lua_State *L, const char *what, int function, int skipped, const char *rest)
 {
-  int n = lua_gettop(L), given = n - 1;
-  if (n == 0 || !is_keywords(L, n)) return;
-  if (rest && lua_rawlen(L, n) == 0) {
-    lua_pushnil(L);
-    if (!lua_next(L, n)) return; /* an empty list */
-    lua_settop(L, n);
-  }
+  enum { MOSTLY = 8 }; /* parameters */
+  int n = lua_gettop(L), names = n ? count_names(L, n) : NONE;
+  if (names == NONE || (rest && !names)) return; /* an empty list */
+  struct named_call c = {what, function, skipped, rest, n - 1, n - 1};
   luaL_checkstack(L, 64, NULL);
-  lua_newtable(L);
-  int last = sort_by_place(L, what, function, skipped, rest, n, given);
+  lua_createtable(L, MOSTLY, 0);
+  sort_by_place(L, &c, n, names);
   lua_replace(L, n);
-  for (int i = 1; i <= given; i++) {
+  for (int i = 1; i <= c.given; i++) {
     if (!lua_isnil(L, i)) continue;
     lua_rawgeti(L, n, i);
     lua_replace(L, i);
   }
-  for (int i = given + 1; i <= last; i++) lua_rawgeti(L, n, i);
+  for (int i = c.given + 1; i <= c.last; i++) lua_rawgeti(L, n, i);
   lua_remove(L, n);
 }
 

@@ -22,48 +22,32 @@
 enum { MAX_PLAN = 1 << 20, MAX_KERNEL = 1 << 18 };
 static const size_t MAX_MEMORY = (size_t)128 << 20;
 
-static const char *const files[] = {"gen/lua/prelude/base.lua",
-                                    "gen/lua/prelude/refused.lua",
-                                    "gen/lua/prelude/tensors.lua",
-                                    "gen/lua/prelude/views.lua",
-                                    "gen/lua/prelude/functions.lua",
-                                    "gen/lua/prelude/losses.lua",
-                                    "gen/lua/prelude/attention.lua",
-                                    "gen/lua/prelude/indices.lua",
-                                    "gen/lua/prelude/images.lua",
-                                    "gen/lua/prelude/activations.lua",
-                                    "gen/lua/prelude/rearranged.lua",
-                                    "gen/lua/prelude/normalization.lua",
-                                    "gen/lua/prelude/rows.lua",
-                                    "gen/lua/prelude/recurrent.lua",
-                                    "gen/lua/prelude/precision.lua",
-                                    "gen/lua/prelude/trained.lua",
-                                    "gen/lua/prelude/nn.lua",
-                                    "gen/lua/prelude/nn_recurrent.lua",
-                                    "gen/lua/prelude/nn_layers.lua",
-                                    "gen/lua/prelude/operators.lua",
-                                    "gen/lua/prelude/files.lua",
-                                    "gen/lua/prelude/parallel.lua",
-                                    "gen/lua/prelude/styles.lua",
-                                    "gen/lua/prelude/lora.lua",
-                                    "gen/lua/prelude/fully_shard.lua",
-                                    "gen/lua/prelude/scalars.lua",
-                                    "gen/lua/prelude/updates.lua",
-                                    "gen/lua/prelude/optimizers.lua",
-                                    "gen/lua/prelude/torch_archive.lua",
-                                    "gen/lua/prelude/schedules.lua",
-                                    "gen/lua/prelude/torch_constants.lua",
-                                    "gen/lua/prelude/torch_operators.lua",
-                                    "gen/lua/prelude/torch_core.lua",
-                                    "gen/lua/prelude/torch_modules.lua",
-                                    "gen/lua/prelude/torch_nodes.lua",
-                                    "gen/lua/prelude/torch_patterns.lua",
-                                    "gen/lua/prelude/torch_run.lua",
-                                    "gen/lua/prelude/torch_sizes.lua",
-                                    "gen/lua/prelude/torch_export.lua",
-                                    "gen/lua/prelude/train.lua",
-                                    "gen/lua/prelude/generate.lua",
-                                    "gen/lua/prelude/surplus.lua"};
+static const char *const files[] = {
+    "gen/lua/prelude/base.lua",       "gen/lua/prelude/refused.lua",
+    "gen/lua/prelude/tensors.lua",    "gen/lua/prelude/views.lua",
+    "gen/lua/prelude/functions.lua",  "gen/lua/prelude/losses.lua",
+    "gen/lua/prelude/attention.lua",  "gen/lua/prelude/indices.lua",
+    "gen/lua/prelude/images.lua",     "gen/lua/prelude/activations.lua",
+    "gen/lua/prelude/rearranged.lua", "gen/lua/prelude/normalization.lua",
+    "gen/lua/prelude/rows.lua",       "gen/lua/prelude/recurrent.lua",
+    "gen/lua/prelude/precision.lua",  "gen/lua/prelude/trained.lua",
+    "gen/lua/prelude/nn.lua",         "gen/lua/prelude/nn_recurrent.lua",
+    "gen/lua/prelude/nn_layers.lua",
+    "gen/lua/prelude/operators.lua",  "gen/lua/prelude/files.lua",
+    "gen/lua/prelude/parallel.lua",   "gen/lua/prelude/styles.lua",
+    "gen/lua/prelude/lora.lua",       "gen/lua/prelude/fully_shard.lua",
+    "gen/lua/prelude/scalars.lua",    "gen/lua/prelude/updates.lua",
+    "gen/lua/prelude/optimizers.lua", "gen/lua/prelude/schedules.lua",
+    "gen/lua/prelude/train.lua",      "gen/lua/prelude/generate.lua",
+    "gen/lua/prelude/surplus.lua"};
+
+/* Few plans need these: files.lua has them run. */
+static const char *const files_of_archives[] = {
+    "gen/lua/prelude/torch_archive.lua",   "gen/lua/prelude/torch_constants.lua",
+    "gen/lua/prelude/torch_operators.lua", "gen/lua/prelude/torch_core.lua",
+    "gen/lua/prelude/torch_modules.lua",   "gen/lua/prelude/torch_nodes.lua",
+    "gen/lua/prelude/torch_patterns.lua",  "gen/lua/prelude/torch_run.lua",
+    "gen/lua/prelude/torch_sizes.lua",     "gen/lua/prelude/torch_export.lua"};
 
 static char *plan_text;
 static size_t plan_length;
@@ -384,28 +368,53 @@ static void push_bindings(lua_State *L)
   set_keyword_bindings(L);
 }
 
+/* What our own files get, by the index of the stack. */
+struct own_arguments {
+  int own;                         /* their globals */
+  int bindings, shared, variables; /* the arguments; shared: a table of theirs */
+};
+
+static void run_own_file(lua_State *L, const char *name, struct own_arguments at)
+{
+  push_own_file(L, name);
+  lua_pushvalue(L, at.own);
+  lua_setupvalue(L, -2, 1);
+  lua_pushvalue(L, at.bindings);
+  lua_pushvalue(L, at.shared);
+  lua_pushvalue(L, at.variables);
+  run(L, 3, 0);
+}
+
+/* run_archive_files(). The upvalues are the members of struct own_arguments. */
+static int run_archive_files(lua_State *L)
+{
+  struct own_arguments at = {lua_upvalueindex(1), lua_upvalueindex(2), lua_upvalueindex(3),
+                             lua_upvalueindex(4)};
+  for (size_t i = 0; i < sizeof files_of_archives / sizeof *files_of_archives; i++)
+    run_own_file(L, files_of_archives[i], at);
+  return 0;
+}
+
 /* Runs our own files. Each gets the bindings, the table that they share, and the plan's variables.
    Their own globals are a copy: a plan may define its own `pairs` or change string.format. Their
-   setmetatable is Lua's original. */
+   setmetatable is Lua's original. Leaves the bindings and the shared table on the stack. */
 static void run_own_files(lua_State *L, int env)
 {
   push_bindings(L);
   lua_newtable(L);
   int bindings = lua_gettop(L) - 1;
   push_copy(L, env, 1);
-  int own = lua_gettop(L);
+  struct own_arguments at = {lua_gettop(L), bindings, bindings + 1, env};
   lua_getglobal(L, "setmetatable");
-  lua_setfield(L, own, "setmetatable");
-  for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-    push_own_file(L, files[i]);
-    lua_pushvalue(L, own);
-    lua_setupvalue(L, -2, 1);
-    lua_pushvalue(L, bindings);
-    lua_pushvalue(L, bindings + 1);
-    lua_pushvalue(L, env);
-    run(L, 3, 0);
-  }
-  lua_settop(L, bindings + 1);
+  lua_setfield(L, at.own, "setmetatable");
+  lua_pushvalue(L, at.own);
+  lua_pushvalue(L, at.bindings);
+  lua_pushvalue(L, at.shared);
+  lua_pushvalue(L, at.variables);
+  lua_pushcclosure(L, run_archive_files, 4);
+  lua_setfield(L, at.bindings, "run_archive_files");
+  for (size_t i = 0; i < sizeof files / sizeof *files; i++) run_own_file(L, files[i], at);
+  lua_settop(L, at.shared);
 }
 
 static void run_plan(lua_State *L, int env)
@@ -475,7 +484,7 @@ void lua(void)
 {
   if (!plan_options->path) errors_are_of(plan_options->path = options.plan);
   read_plan();
-  forget_wanted_files();
+  open_wanted_files(plan_text);
   struct graph before = *graph;
   struct plan_options asked_before = *plan_options;
   for (in_sandbox(read_in_sandbox); read_wanted_file(); in_sandbox(read_in_sandbox)) {

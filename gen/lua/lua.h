@@ -14,6 +14,7 @@ struct sandbox {
   volatile int line; /* the plan's current line; 0: none */
   char wanted[1024]; /* path of a file that it needs, or "": see wanted_files.c */
   enum wanted_by wanted_by;
+  int requested;         /* how many files it has requested that it got */
   uint64_t archive_hash; /* of what was read of archives */
   size_t printed;
   char print[1 << 16];
@@ -204,6 +205,8 @@ void set_name_bindings(struct lua_State *L);
 char *read_file(const char *path, size_t most, size_t *length, const char **why);
 /* Maps a file into memory, to be read alone. On failure NULL, and why. */
 const char *map_file(const char *path, size_t *length, const char **why);
+/* The path of the file that a plan requires by this name; NULL: it is no such name. */
+const char *path_of_name(const char *name, size_t length);
 /* Whether the file is in the plan's directory or below it, with all links resolved. */
 bool is_below_plan(const char *directory, const char *path);
 
@@ -369,8 +372,8 @@ void set_range_bindings(struct lua_State *L);
 /* If the sandbox has requested a file, reads it, so that the plan can start again; false if there
    is no request. A file that the plan may not see is the plan's error. */
 bool read_wanted_file(void);
-/* Before a plan is read: none of its files is known yet. */
-void forget_wanted_files(void);
+/* Before the plan runs: reads the files that its text requires. */
+void open_wanted_files(const char *plan);
 uint64_t hash_files(uint64_t hash);
 /* In the sandbox: the file's text. Ends the process, with a request, if it is not read yet. */
 const char *wanted_text(enum wanted_by by, const char *path, size_t *length);

@@ -41,6 +41,11 @@ static bool set_has(const char *p, const char *end, char c, const char **behind)
 
 static bool fits_from(struct match *m, const char *p, const char *s);
 
+static bool is_letter(char c)
+{
+  return c != '*' && c != '?' && c != '[' && c != ']';
+}
+
 /* Matches the star at p with the text from s on. */
 static bool fits_star(struct match *m, const char *p, const char *s)
 {
@@ -52,10 +57,13 @@ static bool fits_star(struct match *m, const char *p, const char *s)
   int k = m->n++;
   if (k < MOST_STARS) m->part[k] = (struct starred){s, 0};
   if (deep && begins && next < m->end && *next == '.' && fits_from(m, next + 1, s)) return true;
+  bool literal = next < m->end && is_letter(*next); /* the letter that must follow */
   for (const char *t = s;; t++) {
-    if (k < MOST_STARS) m->part[k] = (struct starred){s, (size_t)(t - s)};
-    m->n = k + 1;
-    if (fits_from(m, next, t)) return true;
+    if (!literal || *t == *next) {
+      if (k < MOST_STARS) m->part[k] = (struct starred){s, (size_t)(t - s)};
+      m->n = k + 1;
+      if (fits_from(m, next, t)) return true;
+    }
     if (!*t || (*t == '.' && !deep)) break;
   }
   m->n = k;
@@ -75,11 +83,23 @@ static bool fits_from(struct match *m, const char *p, const char *s)
   return p == m->end ? !*s : fits_star(m, p, s);
 }
 
+/* Whether the name ends with the pattern's last letters. The dot of "**." may stand for nothing. */
+static bool fits_end(const char *name, size_t length, const char *pattern, size_t n)
+{
+  for (; n && is_letter(pattern[n - 1]); n--, length--) {
+    if (n > 1 && pattern[n - 2] == '*' && pattern[n - 1] == '.') return true;
+    if (!length || name[length - 1] != pattern[n - 1]) return false;
+  }
+  return true;
+}
+
 static bool fits_one(const char *name, const char *pattern, size_t n, struct starred *part,
                      int *nparts)
 {
   struct starred own[MOST_STARS];
   size_t length = strlen(name);
+  if (nparts) *nparts = 0;
+  if (!fits_end(name, length, pattern, n)) return false;
   struct match m = {pattern, pattern + n, name, length, NULL, part ? part : own, 0};
   if (memchr(pattern, '*', n)) {
     static unsigned char *room;
@@ -99,7 +119,7 @@ bool fits_pattern(const char *name, const char *pattern, struct starred *part, i
   if (n) *n = 0;
   if (!strcmp(name, pattern)) return true;
   for (const char *c = pattern;; c++) {
-    size_t length = strcspn(c, "|");
+    size_t length = (size_t)(strchrnul(c, '|') - c);
     if (fits_one(name, c, length, part, n)) return true;
     c += length;
     if (!*c) return false;

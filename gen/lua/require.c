@@ -2,29 +2,9 @@
    within its limits, with its variables. */
 #include "lua/lua.h"
 
-#include <ctype.h>
 #include <lauxlib.h>
 #include <lua.h>
 #include <string.h>
-
-/* "lib.model" and "lib/model" are lib/model.lua: names of letters, digits, _ and -. */
-static const char *path_of(const char *name, size_t length)
-{
-  char *path = text("%s.lua", name);
-  bool wrong = !length || strlen(name) != length;
-  for (size_t i = 0; i < length && !wrong; i++) {
-    bool parts = name[i] == '.' || name[i] == '/';
-    bool before = i > 0 && name[i - 1] != '.' && name[i - 1] != '/', after = i + 1 < length;
-    bool plain = isalnum((unsigned char)name[i]) || name[i] == '_' || name[i] == '-';
-    wrong = parts ? !before || !after : !plain;
-    if (parts) path[i] = '/';
-  }
-  if (wrong)
-    plan_fails("require: '%.80s' is no name of a file below the plan's folder: write "
-               "\"lib.model\" for lib/model.lua",
-               name);
-  return path;
-}
 
 /* The number of the required file, from 1. */
 static int file_number(const char *path)
@@ -38,7 +18,11 @@ static int file_number(const char *path)
 static int required(lua_State *L)
 {
   size_t length;
-  const char *name = luaL_checklstring(L, 1, &length), *path = path_of(name, length);
+  const char *name = luaL_checklstring(L, 1, &length), *path = path_of_name(name, length);
+  if (!path)
+    plan_fails("require: '%.80s' is no name of a file below the plan's folder: write "
+               "\"lib.model\" for lib/model.lua",
+               name);
   const char *file = wanted_text(BY_REQUIRE, path, &length);
   const char *chunk = text("=" PLAN_NAME "%d", file_number(path));
   if (luaL_loadbufferx(L, file, length, chunk, "t") != LUA_OK) return lua_error(L);

@@ -4,7 +4,10 @@
    yet, the process stores its path and ends. The parent reads the file, if the plan may see it, and
    the plan starts again with the file at hand. read_json may see the files that the command line
    names, as in -D config=FILE, and those in or below the plan's directory, and so may torch_export;
-   require the latter. */
+   require the latter.
+
+   Files that the text requires by a literal name are read ahead, in the order of the text: mostly
+   the plan then requests them in that order and need not start again. */
 #include "lua/lua.h"
 
 #include <string.h>
@@ -16,7 +19,8 @@ enum { MAX_JSON = 1 << 18, MAX_REQUIRED = 1 << 20 };
 
 static const char *const asker[] = {
     [BY_READ_JSON] = "read_json", [BY_REQUIRE] = "require", [BY_TORCH_EXPORT] = "torch_export"};
-static struct {
+/* In the order in which the plan requests them. The first sandbox->requested of them it did. */
+static struct known {
   enum wanted_by by;
   const char *path, *text;
   size_t length;
@@ -40,35 +44,87 @@ static const char *why_no_plan(const char *at, size_t length)
   return NULL;
 }
 
-void forget_wanted_files(void)
+/* Reads the file; returns why it cannot, or NULL. */
+static const char *read_known(struct known *k)
+{
+  size_t most = k->by == BY_REQUIRE ? MAX_REQUIRED : MAX_JSON;
+  const char *at = k->path, *why = NULL;
+  if (k->by == BY_REQUIRE || !is_defined(at)) {
+    const char *directory = text("%.*s", folder_length(options.plan), options.plan);
+    at = text("%s%s", *at == '/' ? "" : directory, at);
+    if (access(at, F_OK) == 0 && !is_below_plan(directory, at))
+      return k->by == BY_REQUIRE ? "a plan requires files that lie beside it or below its folder"
+                                 : "a plan reads files that lie beside it, or that -D names";
+  }
+  k->text = k->by == BY_TORCH_EXPORT ? map_file(at, &k->length, &why)
+                                     : read_file(at, most, &k->length, &why);
+  return !why && k->by == BY_REQUIRE ? why_no_plan(k->text, k->length) : why;
+}
+
+static int place_of(enum wanted_by by, const char *path)
+{
+  int i = 0;
+  while (i < nknown && (known[i].by != by || strcmp(known[i].path, path))) i++;
+  return i;
+}
+
+/* Puts the file at this place. */
+static void put_known(int place, struct known k)
+{
+  nknown += nknown < MAX_FILES;
+  memmove(&known[place + 1], &known[place], (size_t)(nknown - 1 - place) * sizeof k);
+  known[place] = k;
+}
+
+static void read_ahead(const char *plan)
+{
+  static const char word[] = "require";
+  for (const char *c = plan; (c = strstr(c, word)) && nknown < MOST_PLAN_FILES;) {
+    c += strlen(word);
+    const char *quote = c + strspn(c, " (");
+    const char *end = *quote == '"' || *quote == '\'' ? strchr(quote + 1, *quote) : NULL;
+    const char *path = end ? path_of_name(quote + 1, (size_t)(end - quote - 1)) : NULL;
+    struct known k = {.by = BY_REQUIRE, .path = path};
+    if (!path || place_of(BY_REQUIRE, path) < nknown || read_known(&k)) continue;
+    put_known(nknown, k);
+    read_ahead(k.text);
+  }
+}
+
+/* The plan's files are numbered in the order of the requests. */
+static void number_plan_files(void)
+{
+  forget_plan_files();
+  for (int i = 0; i < nknown; i++)
+    if (known[i].by == BY_REQUIRE) add_plan_file(known[i].path);
+}
+
+void open_wanted_files(const char *plan)
 {
   nknown = 0;
-  forget_plan_files();
+  read_ahead(plan);
+  number_plan_files();
 }
 
 bool read_wanted_file(void)
 {
-  if (!*sandbox->wanted) return false;
-  enum wanted_by by = sandbox->wanted_by;
-  const char *path = copy_text(sandbox->wanted), *at = path, *why = NULL;
-  size_t most = by == BY_REQUIRE ? MAX_REQUIRED : MAX_JSON;
-  if (by == BY_REQUIRE || !is_defined(path)) {
-    const char *slash = strrchr(options.plan, '/');
-    const char *directory =
-        slash ? text("%.*s", (int)(slash + 1 - options.plan), options.plan) : "";
-    at = text("%s%s", *path == '/' ? "" : directory, path);
-    if (access(at, F_OK) == 0 && !is_below_plan(directory, at))
-      why = by == BY_REQUIRE ? "a plan requires files that lie beside it or below its folder"
-                             : "a plan reads files that lie beside it, or that -D names";
+  int requested = sandbox->requested;
+  if (requested < 0 || requested > nknown) bug("lua", "a count of files");
+  if (!*sandbox->wanted) {
+    nknown = requested;
+    number_plan_files();
+    return false;
   }
-  if (!why)
-    known[nknown].text = by == BY_TORCH_EXPORT ? map_file(at, &known[nknown].length, &why)
-                                               : read_file(at, most, &known[nknown].length, &why);
-  if (!why && by == BY_REQUIRE) why = why_no_plan(known[nknown].text, known[nknown].length);
-  if (why) plan_error(sandbox->line, "%s: cannot read %s: %s", asker[by], printable(path), why);
-  known[nknown].by = by;
-  known[nknown++].path = path;
-  if (by == BY_REQUIRE) add_plan_file(path);
+  struct known k = {.by = sandbox->wanted_by, .path = copy_text(sandbox->wanted)};
+  const char *why = read_known(&k);
+  if (why) plan_error(sandbox->line, "%s: cannot read %s: %s", asker[k.by], printable(k.path), why);
+  int ahead = place_of(k.by, k.path);
+  if (ahead < nknown) {
+    memmove(&known[ahead], &known[ahead + 1], (size_t)(nknown - 1 - ahead) * sizeof k);
+    nknown--;
+  }
+  put_known(requested, k);
+  number_plan_files();
   return true;
 }
 
@@ -84,19 +140,23 @@ uint64_t hash_files(uint64_t hash)
 
 /* --------------------------------------------------------------------------- inside the sandbox */
 
-static int count_known(enum wanted_by by)
+static int count_requested(enum wanted_by by)
 {
   int n = 0;
-  for (int i = 0; i < nknown; i++) n += known[i].by == by;
+  for (int i = 0; i < sandbox->requested; i++) n += known[i].by == by;
   return n;
 }
 
-_Noreturn static void ask_for(enum wanted_by by, const char *path)
+static void limit_requests(enum wanted_by by)
 {
   int most = by == BY_REQUIRE        ? MOST_PLAN_FILES
              : by == BY_TORCH_EXPORT ? MAX_ARCHIVES
                                      : MAX_JSON_FILES;
-  if (count_known(by) == most) plan_fails("%s: a plan reads at most %d files", asker[by], most);
+  if (count_requested(by) == most) plan_fails("%s: a plan reads at most %d files", asker[by], most);
+}
+
+_Noreturn static void ask_for(enum wanted_by by, const char *path)
+{
   if (strlen(path) >= sizeof sandbox->wanted)
     plan_fails("%s: a path of %zu letters", asker[by], strlen(path));
   sandbox->wanted_by = by;
@@ -106,10 +166,12 @@ _Noreturn static void ask_for(enum wanted_by by, const char *path)
 
 const char *wanted_text(enum wanted_by by, const char *path, size_t *length)
 {
-  for (int i = 0; i < nknown; i++)
-    if (known[i].by == by && !strcmp(known[i].path, path)) {
-      *length = known[i].length;
-      return known[i].text;
-    }
-  ask_for(by, path);
+  int i = place_of(by, path);
+  if (i >= sandbox->requested) {
+    limit_requests(by);
+    if (i > sandbox->requested || i == nknown) ask_for(by, path);
+    sandbox->requested++;
+  }
+  *length = known[i].length;
+  return known[i].text;
 }

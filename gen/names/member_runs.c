@@ -72,10 +72,10 @@ static bool is_below(int value, const char *path, size_t length)
 static bool has_member(int value, int parameter, size_t length)
 {
   const char *name = memory_name[value], *of = memory_name[parameter];
-  size_t from = strcspn(name, ".") + 1;
   if (!of || graph->value[parameter].role != PARAMETER || lies_apart(value) ||
       graph->value[parameter].frozen != graph->value[parameter_of(value)].frozen)
     return false;
+  size_t from = strcspn(name, ".") + 1;
   if (length < from) return true;
   of += strcspn(of, ".") + 1;
   return !strncmp(of, name + from, length - from) && of[length - from] == '.';

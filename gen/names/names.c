@@ -253,7 +253,7 @@ char *local_declarations(const char *code)
   bool quoted = false, comment = false;
   put_text(&b, "", 0);
   for (const char *c = code; *c;) {
-    size_t n = strspn(c, word_letters);
+    size_t n = word_length(c);
     bool member = c > code && (c[-1] == '.' || (c > code + 1 && c[-1] == '>' && c[-2] == '-'));
     if (n && !quoted && !comment && !member && !(c > code && c[-1] == '\'')) declare(&b, c, n);
     c += n;

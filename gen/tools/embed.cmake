@@ -14,4 +14,5 @@ foreach(name IN LISTS FILES)
 endforeach()
 file(WRITE ${OUTPUT} "/* Made by gen/tools/embed.cmake from templates/, runtime/ and gen/. */\n"
   "#include \"base/base.h\"\n\n${arrays}"
-  "const struct embedded embedded[] = {\n${rows}  {NULL, NULL, 0},\n};\n")
+  "const struct embedded embedded[] = {\n${rows}  {NULL, NULL, 0},\n};\n"
+  "const int nembedded = ${n};\n")

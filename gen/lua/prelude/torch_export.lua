@@ -1,7 +1,7 @@
 -- torch_export.lua: torch_export("model.pt2"): a program that torch.export saved, as a module like
 -- one written in Lua. Its modules and parameters have the names of the exported model, so that
 -- styles, units and policies find them by the same patterns.
-local core, base, plan = ...
+local core, base = ...
 local fail, raw, constants, torch = base.fail, base.raw, base.constants, base.torch
 local field, union = torch.field, torch.union
 
@@ -46,7 +46,7 @@ end
 -- exported as symbols. The second result: {inputs = {{name =, shape =, dtype =, below =} ...},
 -- outputs = the same, modules = {{path =, class =} ...}: those that hold weights, lists = {path ...}:
 -- of the ModuleLists}.
-plan.torch_export = core.unwatched(function(path, sizes)
+function base.torch_export(path, sizes)
   base.expect(path, "string", "the path that torch_export is given")
   if sizes ~= nil then base.expect(sizes, "table", "the sizes that torch_export is given") end
   if base.begun then fail("torch_export comes before train and infer") end
@@ -102,4 +102,4 @@ plan.torch_export = core.unwatched(function(path, sizes)
     return table.unpack(results, 1, #outputs)
   end
   return self, about
-end)
+end
