@@ -28,7 +28,6 @@ bool copies_late(const struct op *op);
 int piece_touched(const struct op *op, int value);
 /* By parameter: the SUMS value that a step's first batch begins with, or NONE. */
 const int *sums_by_parameter(void);
-/* Whether the value is a buffer of an exchange's pieces. */
 bool holds_pieces(int value);
 
 /* ------------------------------------------------------------------------------- collectives.c */
@@ -40,7 +39,6 @@ bool is_collective(enum op_kind k);
 bool gathers_shards(enum op_kind k);
 bool scatters_sum(enum op_kind k);
 bool moves_shards(enum op_kind k);
-/* Of the two values of a gather, scatter or reduction: the one that is cut, and the other. */
 int sharded_value(const struct op *op);
 int whole_value(const struct op *op);
 
@@ -159,7 +157,6 @@ void clear_memory_plan(struct memory_plan *plan);
 struct allocation allocation_of(int value);
 int storage_of(int value);
 int64_t arena_bytes(void);
-/* From one place in the arena to the next: of several modules, or rounds. */
 int64_t arena_stride(int value);
 /* The value that represents all values sharing these bytes; for a value of a family, the member
    that represents all those the family keeps. plan NULL: no values share bytes. */
@@ -168,7 +165,6 @@ int family_representative(const struct memory_plan *plan, int value);
 
 /* -------------------------------------------------------------------------------------- mesh.c */
 
-/* The bandwidth and latency of a rank's link along a dimension of the mesh, or the defaults. */
 double link_bandwidth(int mesh_dim);
 double link_latency(int mesh_dim);
 struct link link_of(int group);

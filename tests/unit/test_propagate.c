@@ -303,13 +303,13 @@ static void test_the_cheapest_way_wins(void **state)
   (void)state;
   passes(ties, NULL);
   int refusals = 0;
-  for (uint64_t seed = 1; seed <= 1600; seed++) {
+  for (uint64_t seed = 1; seed <= 800; seed++) {
     struct ending e = run_child(choose, &seed);
     bool refused = e.status == 1 && strstr(e.said, "cannot be sharded over");
     must(e.status == 0 || refused, "ended with %d: %s", e.status, e.said);
     refusals += refused;
   }
-  print_message("%d of 1600 refused: nothing but replication is legal\n", refusals);
+  print_message("%d of 800 refused: nothing but replication is legal\n", refusals);
   assert_in_range(refusals, 1, 100);
 }
 
