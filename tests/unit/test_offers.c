@@ -65,13 +65,21 @@ static const struct left_out {
     {"expand", BOTH, POSITIVE},
     {"every", "S(1) -> S(1); S(0) -> S(0)", PARTS},
     {"spread", "S(1) -> S(1)", PARTS},
-    {"attention", "R,R,P(sum) -> P(sum),R; R,R,S(3) -> S(3),R", UNLIKE},
+    {"attention",
+     "R,R,P(sum) -> P(sum),R; R,R,S(3) -> S(3),R; R,R,P(sum),R -> P(sum),R; R,R,S(3),R -> S(3),R; "
+     "R,R,P(sum),R,R -> P(sum),R; R,R,S(3),R,R -> S(3),R; R,R,P(sum),R,R,R -> P(sum),R; "
+     "R,R,S(3),R,R,R -> S(3),R",
+     UNLIKE},
     {"cached_attention",
      "R,R,P(sum),R,P(sum),R,R -> P(sum); R,R,S(3),R,S(3),R,R -> S(3); "
      "S(0),S(0),S(0),R,R,S(0),S(0) -> S(0)",
      "a cache is neither pending nor cut in width, and ranks with all slots write them all"},
     {"attention_back",
-     "R,R,R,P(sum),P(sum),R -> P(sum),P(sum),R; S(3),R,R,S(3),S(3),R -> P(sum),P(sum),S(3)",
+     "R,R,R,P(sum),P(sum),R -> P(sum),P(sum),R; S(3),R,R,S(3),S(3),R -> P(sum),P(sum),S(3); "
+     "R,R,R,P(sum),P(sum),R,R,R -> P(sum),P(sum),R; "
+     "S(3),R,R,S(3),S(3),R,R,R -> P(sum),P(sum),S(3)",
+     UNLIKE "; heads are not cut in width"},
+    {"attention_back_bias", "R,R,R,P(sum),P(sum),R,R -> P(sum); S(3),R,R,S(3),S(3),R,R -> P(sum)",
      UNLIKE "; heads are not cut in width"},
     {"times_row", BOTH, EXTREMES},
 };
