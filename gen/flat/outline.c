@@ -18,8 +18,8 @@
                             value, `initial` for the module at the end of the list
      from outside           the same value for all
 
-   If an input comes from elsewhere, or anything differs, the modules are not folded; nor beyond a
-   bound on lists and comparisons that no real model reaches. */
+   If anything differs, the modules are not folded; nor beyond a bound that no real model reaches.
+ */
 #include "flat/flat.h"
 
 #include <limits.h>
@@ -546,13 +546,12 @@ static int call_of(const struct region *r)
                        .upward = r->upward};
   f.op = alloc((size_t)r->run[0].length * sizeof *f.op);
   for (int k = 0; k < r->run[0].length; k++) f.op[f.nop++] = graph->order[r->run[0].first + k];
-  struct op call = {.kind = OP_loop,
-                    .out = NONE,
-                    .function = add_function(f),
-                    .phase = (enum phase)r->phase,
-                    .module = r->list,
-                    .line = graph->module[r->list].line};
-  return store_op(call);
+  return store_op((struct op){.kind = OP_loop,
+                              .out = NONE,
+                              .function = add_function(f),
+                              .phase = (enum phase)r->phase,
+                              .module = r->list,
+                              .line = graph->module[r->list].line});
 }
 
 static void add_phase(enum phase phase)
@@ -561,8 +560,8 @@ static void add_phase(enum phase phase)
   f.op = alloc((size_t)(graph->norder + 1) * sizeof *f.op);
   for (int i = 0; i < graph->norder; i++) {
     if (graph->op[graph->order[i]].phase != phase) continue;
-    const struct region *r = region_at[i] ? &region[region_at[i] - 1] : NULL;
     struct op *op = &graph->op[graph->order[i]];
+    const struct region *r = region_at[i] ? &region[region_at[i] - 1] : NULL;
     if (op->kind == OP_scan_hold) continue;
     if (op->kind == OP_scan_stack) op->nin = 1; /* behind the loop the slices are one value */
     f.op[f.nop++] = r ? call_of(r) : graph->order[i];
@@ -571,8 +570,8 @@ static void add_phase(enum phase phase)
   if (f.nop) add_function(f);
 }
 
-/* Moves what is gathered for all batches of a step to the front: it needs only parameters. Until
-   here it was at its first use, so that its gradient is made at its last use. */
+/* Moves what is gathered for all batches of a step to the front: it was at its first use, so that
+   its gradient is made at its last use. */
 static void bring_ahead(void)
 {
   int *order = alloc((size_t)(graph->norder + 1) * sizeof *order), n = 0;
@@ -590,10 +589,8 @@ void fold_modules(void)
   for (int i = 0; i < graph->nop; i++) place_of[i] = NONE;
   for (int i = 0; i < graph->norder; i++) place_of[graph->order[i]] = i;
   find_regions();
-  add_phase(CONSTANTS);
-  add_phase(GATHER);
-  for (enum phase phase = FORWARD; phase < GATHER; phase++) add_phase(phase);
-  add_phase(DECODE);
+  static const enum phase phases[] = {CONSTANTS, GATHER, FORWARD, BACKWARD, UPDATE, DECODE};
+  for (size_t i = 0; i < sizeof phases / sizeof *phases; i++) add_phase(phases[i]);
 }
 
 void outline(void)

@@ -203,6 +203,10 @@ static bool can_widen(struct widening *w, int n, const int *value, const int *di
     w->root[k] = shows(value[k]);
     w->row[k] = elements_from(value[k], dim[k]);
     w->shown[k].n = 0;
+    /* The step from one row to the next is told by a part's own. */
+    if (local_shape(value[k], 0).size[dim[k]] == 1 &&
+        w->row[k] == elements(local_shape(value[k], 0)))
+      return false;
     for (int i = 0; i < k; i++)
       if (w->root[i] == w->root[k]) return false;
     if (!add_shown(&w->shown[k], w->root[k])) return false;
