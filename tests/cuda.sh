@@ -72,10 +72,10 @@ following=(-fsanitize=thread)
 planted() {
   local name=$1 ranks=$3 pattern=$4 change=$5 to=$WORK/$1 rank
   cp -r "$WORK/followed_$2" "$to"
-  perl -0pe "$change" "$to/step.cu" > "$to/step_1.cu"
-  ! cmp -s "$to/step.cu" "$to/step_1.cu" || fail "$name: nothing is planted"
-  for rank in $ranks; do sed -i "s/\b$rank:step\b/$rank:step_1/" "$to/CMakeLists.txt"; done
-  objects "$to" cuda "${following[@]}" step_1.cu && link_ranks "$to" cuda || { fail "$name does not compile"; return; }
+  perl -0pe "$change" "$to/step.cu" > "$to/step_planted.cu"
+  ! cmp -s "$to/step.cu" "$to/step_planted.cu" || fail "$name: nothing is planted"
+  for rank in $ranks; do sed -i "s/\b$rank:step\b/$rank:step_planted/" "$to/CMakeLists.txt"; done
+  objects "$to" cuda "${following[@]}" step_planted.cu && link_ranks "$to" cuda || { fail "$name does not compile"; return; }
   ! start "$to" "$to" --data "$llama/text.txt" --steps 2 > "$to.said" || fail "$name: it went unnoticed"
   grep -qE "$pattern" "$to.out" || { fail "$name: other words"; head -n 5 "$to.out"; }
   printf '  %-24s %s\n' "$name" "$(grep -m 1 -E "$pattern" "$to.out")"
