@@ -542,7 +542,8 @@ static char *aligned_memory(void)
   for (const char *end; *c; c = end) {
     end = c + strcspn(c, "\n");
     end += *end == '\n';
-    bool is_value = !strncmp(c, "  float x", 9) || !strncmp(c, "  bf16 x", 8);
+    bool is_value =
+        !strncmp(c, "  float x", 9) || !strncmp(c, "  bf16 x", 8) || !strncmp(c, "  int x", 7);
     put(&b, "%s%.*s", is_value ? "  alignas(64)" : "", (int)(end - c) - is_value, c + is_value);
   }
   return b.text;

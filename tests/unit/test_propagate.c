@@ -265,6 +265,8 @@ static void choose(const void *with)
     *lies = nth_layout(list, n, draw_below(power(n, graph->mesh.ndim)));
     lies->on[0].turn = lies->on[0].kind == SHARD && draw_below(2);
     given_as[i] = op.in[i];
+    /* A cache lies as it is written; here it is any value, which may be moved. */
+    if (graph->value[op.in[i]].role == CACHE) graph->value[op.in[i]].role = BATCH;
   }
   propagate();
   const struct op *placed = &graph->op[graph->value[op.out].op];
