@@ -16,6 +16,7 @@ static void add_call(int module, int parent, int from, int to, int in, int out)
 {
   GROW(graph->call, graph->ncall, graph->call_room);
   graph->call[graph->ncall++] = (struct call){.module = module,
+                                              .within = module,
                                               .parent = parent,
                                               .first = from,
                                               .last = to,
@@ -255,7 +256,7 @@ static void call_twice(const void *with)
 {
   (void)with;
   model(1, (int[]){2});
-  graph->call[2].module = first;
+  graph->call[2].module = graph->call[2].within = first;
   request(add_style("A", first, 0, 10), REQUEST_OUTPUT, 0, S(0));
   plan();
   runs("v2 = exp v0; v4 = move v2 a:S(0); v3 = tanh v4; v5 = move v3 a:S(0)");

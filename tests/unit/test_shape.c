@@ -192,7 +192,7 @@ static void test_rules_of_plans(void **state)
              {"a->a", "|a", "no input"},
              {"a->a", "a:avg", ":sum, :max and :min"},
              {"a9999999999999999->a", "", "inputs -> outputs"},
-             {"a,b,c,d,e,f,g,h,i->a", "", "inputs -> outputs"},
+             {"a,b,c,d,e,f,g,h,i,j,k,l,m->a", "", "inputs -> outputs"},
              {"a->a,a,a,a", "", "inputs -> outputs"},
              {"abcdefghijk->a", "", "inputs -> outputs"}};
   new_graph(1, (int[]){1});
