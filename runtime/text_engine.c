@@ -8,7 +8,7 @@
 #include "program.h"
 #include "target.h"
 
-enum { CANDIDATES = 64, MOST_CANDIDATES = 1 << 16 };
+enum { CANDIDATES = 64 };
 
 // The tensors of an entry: rows of the program's table.
 struct entry {
@@ -26,7 +26,6 @@ static struct {
   struct turn *turn; // of the call
   int *ids, *numbers;
   float *logits, *changed; // of this rank's tokens, for each turn; as the draw takes them
-  struct candidate *own;
   uint32_t *meeting;
   size_t meeting_size;
   int **seen, *nseen; // by slot: the tokens of its sequence
@@ -83,11 +82,10 @@ bool engine_open(struct failure *why)
   engine.numbers = calloc((size_t)(g->chunk > g->slots ? g->chunk : g->slots), sizeof(int));
   engine.logits = calloc(all + 1, sizeof *engine.logits);
   engine.changed = calloc((size_t)engine.vocab + 1, sizeof *engine.changed);
-  engine.own = calloc(MOST_CANDIDATES, sizeof *engine.own);
   engine.seen = calloc(slots, sizeof *engine.seen);
   engine.nseen = calloc(slots, sizeof *engine.nseen);
   bool ok = engine.turn && engine.ids && engine.numbers && engine.logits && engine.changed &&
-            engine.own && engine.seen && engine.nseen;
+            engine.seen && engine.nseen;
   for (size_t i = 0; ok && i < slots; i++)
     ok = (engine.seen[i] = calloc((size_t)g->context, sizeof(int))) != NULL;
   return ok || failed(why, "out of memory for %d slots", g->slots);
@@ -96,8 +94,8 @@ bool engine_open(struct failure *why)
 void engine_close(void)
 {
   for (int i = 0; engine.seen && i < program->generation->slots; i++) free(engine.seen[i]);
-  void *all[] = {engine.turn, engine.ids,  engine.numbers, engine.logits, engine.changed,
-                 engine.own,  engine.seen, engine.nseen,   engine.meeting};
+  void *all[] = {engine.turn,    engine.ids,  engine.numbers, engine.logits,
+                 engine.changed, engine.seen, engine.nseen,   engine.meeting};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
   memset(&engine, 0, sizeof engine);
 }
@@ -198,13 +196,6 @@ static unsigned char *meet(const void *mine, size_t bytes)
   return (unsigned char *)engine.meeting;
 }
 
-static int by_rank(const void *a, const void *b)
-{
-  const struct candidate *x = a, *y = b;
-  if (x->logit != y->logit) return x->logit > y->logit || y->logit != y->logit ? -1 : 1;
-  return (x->id > y->id) - (x->id < y->id);
-}
-
 // The best candidates of all ranks, in order.
 struct merged {
   struct candidate *best;
@@ -246,7 +237,7 @@ static struct merged merge(const float *logits, int most)
     const struct told *t = (const struct told *)(all + (size_t)r * room_for(most));
     if (t->count > 0) m.sum += t->sum * exp((double)t->largest - largest);
   }
-  qsort(m.best, (size_t)m.n, sizeof *m.best, by_rank);
+  sampling_sort(m.best, m.n);
   while (!m.all && m.n > 1 && m.best[m.n - 1].logit < m.floor) m.n--;
   free(mine);
   return m;
@@ -273,17 +264,15 @@ static int draw_of_all(const float *logits, const struct draw *draw)
 // Draws among what the filters leave: with more candidates until that is certain.
 static int draw_filtered(const float *logits, const struct sampling *how, const struct draw *draw)
 {
-  for (int most = how->top_k > CANDIDATES ? how->top_k + 1 : CANDIDATES;; most *= 4) {
-    if (most > MOST_CANDIDATES) most = MOST_CANDIDATES;
-    struct merged m = merge(logits, most);
+  const struct tensor *whole = &program->tensors[engine.decode.logits];
+  const int all = (int)whole->of[whole->ndim - 1];
+  for (long most = how->top_k > CANDIDATES ? how->top_k + 1L : CANDIDATES;; most *= 4) {
+    struct merged m = merge(logits, most < all ? (int)most : all);
     int kept = m.n;
-    const bool certain = sampling_keep(m.best, m.n, m.all, m.sum, how, &kept);
-    if (certain || most == MOST_CANDIDATES) {
-      const int token = m.best[sampling_draw(m.best, kept, draw)].id;
-      free(m.best);
-      return token;
-    }
+    const bool certain = sampling_keep(m.best, m.n, m.all, m.sum, how, &kept); // of all it is
+    const int token = certain ? m.best[sampling_draw(m.best, kept, draw)].id : -1;
     free(m.best);
+    if (certain) return token;
   }
 }
 

@@ -51,6 +51,11 @@ static int by_rank(const void *a, const void *b)
   return is_better(a, b) ? -1 : is_better(b, a);
 }
 
+void sampling_sort(struct candidate *list, int n)
+{
+  qsort(list, (size_t)n, sizeof *list, by_rank);
+}
+
 int sampling_best(const float *logits, long count, int first, int most, struct candidate *best)
 {
   int n = 0;
@@ -58,7 +63,7 @@ int sampling_best(const float *logits, long count, int first, int most, struct c
     const struct candidate here = {(int)(first + i), logits[i]};
     if (n < most) {
       best[n++] = here;
-      if (n == most) qsort(best, (size_t)n, sizeof *best, by_rank);
+      if (n == most) sampling_sort(best, n);
       // The worst at the top: the order turned round is a heap.
       for (int k = 0; n == most && k < n / 2; k++) {
         const struct candidate moved = best[k];
@@ -70,7 +75,7 @@ int sampling_best(const float *logits, long count, int first, int most, struct c
       sink(best, n);
     }
   }
-  qsort(best, (size_t)n, sizeof *best, by_rank);
+  sampling_sort(best, n);
   return n;
 }
 

@@ -39,6 +39,9 @@ bool sampling_filters(const struct sampling *how);
 // The `most` best of some logits, largest first, of equals the lowest id first; returns how many.
 int sampling_best(const float *logits, long count, int first, int most, struct candidate *best);
 
+// Puts candidates in that order.
+void sampling_sort(struct candidate *list, int n);
+
 // The largest logit, and the sum of exp(logit - largest).
 void sampling_sum(const float *logits, long count, float *largest, double *sum);
 
