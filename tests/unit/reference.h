@@ -1004,8 +1004,8 @@ static bool run_cached_attention(const struct op *op, const struct array *in, st
     for (int64_t head = 0; head < s.size[1]; head++)
       for (int64_t t = 0; t < s.size[2]; t++) {
         const int64_t slot = (int64_t)in[5].at[b], start = (int64_t)in[6].at[b], newest = start + t;
-        double weight[64], sum = 0;
-        must(cache.size[2] <= 64, "a longer context than the reference has room for");
+        double weight[256], sum = 0;
+        must(cache.size[2] <= 256, "a longer context than the reference has room for");
         for (int64_t j = 0; j < cache.size[2] && slot >= 0; j++) {
           const bool sees = j <= newest && (!window || j > newest - window);
           double product = 0;
