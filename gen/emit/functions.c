@@ -265,7 +265,7 @@ static char *constants_entry(void)
   if (!has_constants()) return "";
   put_phases(&b, CONSTANTS, CONSTANTS, "", 2);
   return text("// Before the first step: what all steps read, and none changes.\n"
-              "static void begin(void)\n{\n  %s}\n\n",
+              "static void begin(void)\n{\n%s}\n\n",
               b.text);
 }
 
