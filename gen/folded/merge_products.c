@@ -120,11 +120,20 @@ static bool has_rows_of(int value, int64_t row)
   return inside == row;
 }
 
-/* Whether the operation takes any strides of its i-th operand. */
+/* A product adds to a value in its place; or to a copy, which has no gaps. A sum of products that
+   are one has nothing to add to. */
+static bool copies_what_it_adds_to(const struct op *op)
+{
+  return op->nin > 2 && op->in[2] != op->out && graph->value[op->in[2]].stored;
+}
+
+/* Whether the operation takes any strides of its i-th operand; that behind the last is its result.
+ */
 static bool takes_strides(const struct op *op, int i)
 {
   if (is_tight[op - graph->op]) return false;
-  if (op->kind == OP_view || op->kind == OP_matmul) return !op->pieces;
+  if (op->kind == OP_view) return !op->pieces;
+  if (op->kind == OP_matmul) return !op->pieces && (i < 2 || !copies_what_it_adds_to(op));
   if (is_pointwise(op->kind) || is_reduce(op->kind)) return true;
   return has_kernel(op->kind) && takes_steps(op, i);
 }

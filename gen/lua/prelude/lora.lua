@@ -141,7 +141,8 @@ end
 -- Called before the model is part of the graph, for each module that has a style: B of a projection in
 -- parts is in the same parts.
 function base.part_adapter(module, style)
-  if style.prepare and adapter_of[module] then style.prepare(module.lora_B) end
+  local adapter = adapter_of[module]
+  if style.prepare and adapter and adapter.b then style.prepare(adapter.b) end
 end
 
 -- Called for each module that has a style: the adapter is cut as the weight is. A cut of its outputs
