@@ -22,6 +22,8 @@
 #include <string.h>
 #include <unistd.h>
 
+extern const struct rank this_rank; /* `rank` is set by main(): not at load */
+
 static long calls;
 
 static void disturb(void)
@@ -32,10 +34,10 @@ static void disturb(void)
   unsigned long seed;
   calls++;
   if (!how) return;
-  if (sscanf(how, "kill:%d:%ld", &who, &at) == 2 && who == rank->id && at == calls) raise(SIGKILL);
-  if (sscanf(how, "stop:%d:%ld", &who, &at) == 2 && who == rank->id && at == calls) raise(SIGSTOP);
+  if (sscanf(how, "kill:%d:%ld", &who, &at) == 2 && who == this_rank.id && at == calls) raise(SIGKILL);
+  if (sscanf(how, "stop:%d:%ld", &who, &at) == 2 && who == this_rank.id && at == calls) raise(SIGSTOP);
   if (sscanf(how, "delay:%lu", &seed) == 1) {
-    uint64_t x = (seed * 1000003 + (unsigned)rank->id) * 1000003 + (uint64_t)calls;
+    uint64_t x = (seed * 1000003 + (unsigned)this_rank.id) * 1000003 + (uint64_t)calls;
     x = (x ^ x >> 31) * UINT64_C(0x9e3779b97f4a7c15);
     if (x >> 62 == 0) usleep((unsigned)(x >> 32) % 1000);
   }
@@ -46,7 +48,7 @@ static int be_late(int error)
   const char *how = getenv("DISTURB");
   int who;
   long at;
-  bool here = how && sscanf(how, "late:%d:%ld", &who, &at) == 2 && who == rank->id && at == calls;
+  bool here = how && sscanf(how, "late:%d:%ld", &who, &at) == 2 && who == this_rank.id && at == calls;
   if (here) usleep(500000);
   return error;
 }
@@ -56,7 +58,7 @@ static void disturb_at(const char *where)
   const char *how = getenv("DISTURB");
   char what[8], wanted[8];
   int who;
-  if (!how || sscanf(how, "%7[a-z]:%d:%7[a-z]", what, &who, wanted) != 3 || who != rank->id) return;
+  if (!how || sscanf(how, "%7[a-z]:%d:%7[a-z]", what, &who, wanted) != 3 || who != this_rank.id) return;
   if (strcmp(where, wanted) != 0) return;
   if (strcmp(what, "late") == 0)
     usleep(500000);
@@ -116,7 +118,7 @@ static void disturb_sum(void)
   long at;
   disturb();
   sums++;
-  if (how && sscanf(how, "sum:%d:%ld", &who, &at) == 2 && who == rank->id && at == sums)
+  if (how && sscanf(how, "sum:%d:%ld", &who, &at) == 2 && who == this_rank.id && at == sums)
     raise(SIGKILL);
 }
 
@@ -163,7 +165,7 @@ int MPI_Finalize(void)
 {
   char path[4096];
   const char *prefix = getenv("REPLICAS"), *how = getenv("DISTURB");
-  snprintf(path, sizeof path, "%s.%d", prefix ? prefix : "replicas", rank->id);
+  snprintf(path, sizeof path, "%s.%d", prefix ? prefix : "replicas", this_rank.id);
   disturb_at("end");
   FILE *file = prefix ? fopen(path, "w") : NULL;
   if (prefix && !file) fail_call(__FILE__, __LINE__, "fopen", path);

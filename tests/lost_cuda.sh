@@ -9,14 +9,16 @@
 make_runtime cuda > "$WORK/runtime.log" 2>&1 || { cat "$WORK/runtime.log"; fail "the runtime"; }
 "$TPGEN" plans/toy.lua -o "$WORK/mpi" --target cuda -D tp=2 && make_ranks "$WORK/mpi" cuda ||
   { fail "the program does not compile"; exit 1; }
-# The same, in a build without MPI: only cuda.cu depends on it.
+# The same, in a build without MPI: only these two files depend on it.
 mkdir "$WORK/tcp"
 cp "$WORK"/mpi/*.o "$WORK/tcp"
-(cd "$WORK/cuda" && g++ "${cuda[@]}" -UTPGEN_MPI -x c++ -I. "${includes[@]}" -c cuda.cu -o "$WORK/tcp/cuda.o") ||
-  fail "the runtime without MPI"
+for name in cuda cuda_job; do
+  (cd "$WORK/cuda" && g++ "${cuda[@]}" -UTPGEN_MPI -x c++ -I. "${includes[@]}" -c $name.cu -o "$WORK/tcp/$name.o") ||
+    fail "the runtime without MPI"
+done
 for rank in 0 1; do
-  objects=$(find "$WORK/cuda" -name '*.o' ! -name cuda.o)
-  g++ -o "$WORK/tcp/rank$rank" "$WORK"/tcp/{rank$rank,step,kernels,cuda}.o $objects "$TOOLS/libcuda_on_cpu.a" "${libraries[@]}" ||
+  objects=$(find "$WORK/cuda" -name '*.o' ! -name cuda.o ! -name cuda_job.o)
+  g++ -o "$WORK/tcp/rank$rank" "$WORK"/tcp/{rank$rank,step,kernels,cuda,cuda_job}.o $objects "$TOOLS/libcuda_on_cpu.a" "${libraries[@]}" ||
     fail "a rank without MPI does not link"
 done
 
@@ -81,7 +83,7 @@ beside "$WORK/stopped.log" losing stopped mpi STOP "nothing has moved for [0-9]+
 CUDA_ON_CPU_REMOTE_ERROR=$WORK/broken beside "$WORK/remote.log" losing remote mpi STOP \
   "NCCL says: remote process exited or there was a network error, while it waited$waited; rank 1 is stopped$"
 export MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 10000))
-beside "$WORK/absent.log" absent absent mpi "nothing has moved for [0-9]+ s in MPI_Init \(cuda\.cu:[0-9]+\); rank 1 is stopped$" --deadline 5
+beside "$WORK/absent.log" absent absent mpi "nothing has moved for [0-9]+ s in MPI_Init \(cuda_job\.cu:[0-9]+\); rank 1 is stopped$" --deadline 5
 TCP=1 MASTER_PORT=$((MASTER_PORT - 5)) beside "$WORK/tcp_absent.log" absent tcp_absent tcp "after 5 s these ranks have not come: 1$" --deadline 5
 TCP=1 beside "$WORK/tcp.log" losing tcp tcp KILL "while it waited$waited; rank 1 is gone$"
 beside "$WORK/alone.log" refused alone '--graph: some ranks were started with it and others were not$' --graph ''
