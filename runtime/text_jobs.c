@@ -95,17 +95,24 @@ static void grow(struct job *job, const struct turn *t)
     job->why = AT_CONTEXT;
 }
 
+// A call of prefill computes a whole chunk, whatever there is to take. So few tokens at the end of a
+// prompt go one by one with the other sequences' next tokens.
+static bool is_few(int tokens)
+{
+  enum { CALLS_WORTH_A_CHUNK = 16 };
+  return tokens <= 1 || tokens <= program->generation->chunk / CALLS_WORTH_A_CHUNK;
+}
+
 static void run_prompt(struct job *job)
 {
   const int chunk = program->generation->chunk;
   job->began = seconds_now();
-  while (job->in_cache < job->prompt_count && !job->why) {
-    const int left = job->prompt_count - job->in_cache;
+  for (int left; left = job->prompt_count - job->in_cache, !is_few(left) && !job->why;) {
     struct turn t = turn_of(job, left < chunk ? left : chunk);
     engine_run(&t, 1);
     grow(job, &t);
   }
-  jobs_figures.prompt_tokens += job->prompt_count;
+  jobs_figures.prompt_tokens += job->in_cache;
   jobs_figures.prompt_seconds += seconds_now() - job->began;
 }
 
@@ -140,9 +147,9 @@ bool jobs_step(void)
   engine_run(jobs.turn, n);
   jobs_figures.decode_seconds += seconds_now() - began;
   jobs_figures.decode_calls++;
-  jobs_figures.made_tokens += n;
   for (int i = 0; i < n; i++) {
     struct job *job = jobs.in_slot[jobs.turn[i].slot];
+    jobs_figures.made_tokens += jobs.turn[i].asks;
     grow(job, &jobs.turn[i]);
     if (job->why) end(job);
   }

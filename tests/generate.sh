@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Programs that generate, against Hugging Face's greedy tokens and largest logits: a Llama and a GPT-2, on one
 # rank and several, also where heads do not divide, with and without room for all prompts at once, under the
-# sanitizers and on the stand-in for CUDA. Drawn tokens are the same on every mesh and with every number of
+# sanitizers and on the stand-in for CUDA; Mistral, Qwen 2.5 and Qwen 3, by configurations as transformers 4 and
+# 5 spell them. Drawn tokens are the same on every mesh and with every number of
 # slots. An end token and a stop text end an answer; texts go in and come out; what is wrong is refused.
 . "$(dirname "$0")/common.sh"
 local_mpi=yes
@@ -10,7 +11,10 @@ runtime_plan=plans/generate.lua
 optimized=-O1
 make_runtimes plain sanitized cuda
 of=$golden/generate
-for model in llama gpt2; do "$TOOLS/compare_answers" prompts "$of/$model/generate.json" > "$WORK/$model.jsonl"; done
+# prompts FOLDER
+prompts() { "$TOOLS/compare_answers" prompts "$1/generate.json" > "$WORK/$(basename "$1").jsonl"; }
+families=$golden/generate_families
+for folder in "$of"/{llama,gpt2} "$families"/*/; do prompts "$folder"; done
 
 # run NAME OUTPUT ARGUMENTS...: runs $WORK/NAME; its answers in OUTPUT.
 run() {
@@ -28,15 +32,17 @@ run() {
   timeout 120 "${ranks[@]}" "$@" --output "$output" < /dev/null
 }
 
-# greedy NAME KIND MODEL DEFINITIONS...
+# greedy NAME KIND MODEL DEFINITIONS...; `compared` is the file to compare with, of answers of `tokens` tokens.
+compared=generate.json tokens=40
 greedy() {
-  local name=$1 kind=$2 model=$3 arguments=()
+  local name=$1 kind=$2 model=$3 from=$of arguments=()
+  [ -d "$of/$model" ] || from=$families
   for value in "${@:4}"; do arguments+=(-D "$value"); done
-  make "$name" "$kind" plans/generate.lua -D config="$of/$model/config.json" -D context=80 "${arguments[@]}" || return
-  run "$name" "$WORK/$name.out" --weights "$of/$model" --prompts "$WORK/$model.jsonl" --tokens 40 --top 5 \
+  make "$name" "$kind" plans/generate.lua -D config="$from/$model/config.json" -D context=80 "${arguments[@]}" || return
+  run "$name" "$WORK/$name.out" --weights "$from/$model" --prompts "$WORK/$model.jsonl" --tokens $tokens --top 5 \
     > "$WORK/$name.told" 2>&1 || { tail -n 20 "$WORK/$name.told"; fail "$name ended with status $?"; return; }
   echo "$name:"
-  "$TOOLS/compare_answers" greedy "$of/$model/generate.json" "$WORK/$name.out" 1e-4 || fail "$name: other tokens"
+  "$TOOLS/compare_answers" greedy "$from/$model/$compared" "$WORK/$name.out" 1e-4 || fail "$name: other tokens"
 }
 
 logs=()
@@ -54,8 +60,27 @@ with greedy gpt2_tp3 plain gpt2 prefill=8 slots=6 tp=3
 with greedy llama_sanitized sanitized llama prefill=8 slots=2 tp=2
 with greedy llama_cuda cuda llama prefill=8 slots=2
 with greedy gpt2_cuda cuda gpt2 prefill=16 slots=3 tp=2
+tokens=20
+for folder in "$families"/*/; do
+  family=$(basename "$folder")
+  for tp in 1 2 3; do with greedy "${family}_$tp" plain "$family" prefill=8 slots=$tp tp=$tp; done
+done
+# Tails of prompts that are few for a chunk of 32 tokens.
+with greedy mistral_tail plain mistral prefill=32 slots=2
+compared=generate_bf16.json
+with greedy mistral_bf16 plain mistral prefill=8 slots=2 tp=2 cache_dtype=bfloat16
 all_are_done
 cat "${logs[@]}"
+
+# As transformers 4 spells it: the same model.
+for folder in "$families"/*/; do
+  for spelling in config config4; do
+    cp "$folder/$spelling.json" "$WORK/config.json"
+    "$TPGEN" plans/generate.lua -D config="$WORK/config.json" --dump=lua > "$WORK/$spelling" || fail "$folder$spelling.json"
+  done
+  diff "$WORK/config" "$WORK/config4" > "$WORK/told" && [ -s "$WORK/config" ] ||
+    { head "$WORK/told"; fail "$folder: another model by config4.json"; }
+done
 
 # ---- draws --------------------------------------------------------------------------------------
 
@@ -142,4 +167,4 @@ refuses "generates takes --weights and prompts" --prompt Hello --data "$WORK/hel
 "$TPGEN" plans/generate.lua -D config="$of/gpt2/config.json" -D context=97 -o "$WORK/none" > "$WORK/refused" 2>&1 ||
   grep -q "context = 97 is too long" "$WORK/refused" && [ ! -d "$WORK/none" ] || fail "more positions than a model has"
 
-finish "ten programs have Hugging Face's tokens; draws, ends, texts and refusals"
+finish "thirty programs have Hugging Face's tokens; draws, ends, texts and refusals"

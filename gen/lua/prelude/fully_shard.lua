@@ -204,6 +204,14 @@ function base.unit_of(module, index)
   return call.unit
 end
 
+-- An error if there are units: `who` makes programs without any.
+function base.refuse_units(who)
+  local call = calls[1]
+  if not call then return end
+  fail("%s keeps parameters where parallelize puts them, and gathers none: line %d has %s, which is for programs "
+    .. "that train: leave it out", who, call.line, call.who)
+end
+
 -- An error if a module of a unit is not in the model; called when the graph has the model.
 function base.check_units()
   for _, call in ipairs(calls) do

@@ -75,6 +75,7 @@ function plan.generate(options)
   base.expect(options, "table", "what generate is given")
   base.options(options, "generate", {"model", "vocab", "context", "slots", "prefill", "cache_dtype", "forward",
     "names", "seed", "planner", "expect", "matmul_precision"})
+  base.refuse_units("generate")
   local function count(name, default, least, most)
     local n = options[name] == nil and default or options[name]
     if n == nil then fail("generate needs %s", name) end
