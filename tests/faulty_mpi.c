@@ -34,8 +34,10 @@ static void disturb(void)
   unsigned long seed;
   calls++;
   if (!how) return;
-  if (sscanf(how, "kill:%d:%ld", &who, &at) == 2 && who == this_rank.id && at == calls) raise(SIGKILL);
-  if (sscanf(how, "stop:%d:%ld", &who, &at) == 2 && who == this_rank.id && at == calls) raise(SIGSTOP);
+  if (sscanf(how, "kill:%d:%ld", &who, &at) == 2 && who == this_rank.id && at == calls)
+    raise(SIGKILL);
+  if (sscanf(how, "stop:%d:%ld", &who, &at) == 2 && who == this_rank.id && at == calls)
+    raise(SIGSTOP);
   if (sscanf(how, "delay:%lu", &seed) == 1) {
     uint64_t x = (seed * 1000003 + (unsigned)this_rank.id) * 1000003 + (uint64_t)calls;
     x = (x ^ x >> 31) * UINT64_C(0x9e3779b97f4a7c15);
@@ -48,7 +50,8 @@ static int be_late(int error)
   const char *how = getenv("DISTURB");
   int who;
   long at;
-  bool here = how && sscanf(how, "late:%d:%ld", &who, &at) == 2 && who == this_rank.id && at == calls;
+  bool here =
+      how && sscanf(how, "late:%d:%ld", &who, &at) == 2 && who == this_rank.id && at == calls;
   if (here) usleep(500000);
   return error;
 }
@@ -58,7 +61,8 @@ static void disturb_at(const char *where)
   const char *how = getenv("DISTURB");
   char what[8], wanted[8];
   int who;
-  if (!how || sscanf(how, "%7[a-z]:%d:%7[a-z]", what, &who, wanted) != 3 || who != this_rank.id) return;
+  if (!how || sscanf(how, "%7[a-z]:%d:%7[a-z]", what, &who, wanted) != 3 || who != this_rank.id)
+    return;
   if (strcmp(where, wanted) != 0) return;
   if (strcmp(what, "late") == 0)
     usleep(500000);
