@@ -43,11 +43,18 @@ static const char HELP[] =
     "                   the place of the weights\n"
     "  --shard-bytes N  spread what is saved and exported over files of at most N bytes, and an\n"
     "                   index; N may end with K, M or G\n"
-    "\n"
+    "\n";
+static const char HELP_OF_GENERATING[] = // C11 compilers need not take longer strings
     "Generating, where the plan ends with generate\n"
     "  --prompt TEXT    continue this, and print the answer as it grows\n"
     "  --prompts FILE   continue each line: a text, or JSON with \"text\" or \"ids\"; answers are\n"
     "                   lines of JSON in the prompts' order\n"
+    "  --chat           talk: each line is answered; /exit or the end of the input ends it\n"
+    "  --system TEXT    what a chat begins with\n"
+    "  --serve PORT     answer requests of OpenAI's kind at http://127.0.0.1:PORT/v1\n"
+    "                   --host ADDRESS: elsewhere; --token-file FILE: only with the bearer token\n"
+    "                   that it has, or that TPGEN_API_KEY has\n"
+    "  --raw            chats without the model's chat template: their texts are lines\n"
     "  --output FILE    where to; else standard output\n"
     "  --tokens N       at most N tokens for each; else as many as the context has room for\n"
     "  --greedy         the token of the largest logit: the default, unless the weights' folder\n"
@@ -60,7 +67,7 @@ static const char HELP[] =
     "  --tokenizer FILE a tokenizer.json; else that of the weights' folder\n"
     "  --encode FILE    run nothing: write the tokens of these lines\n"
     "\n";
-static const char HELP_OF_RUNNING[] = // C11 compilers need not take longer strings
+static const char HELP_OF_RUNNING[] =
     "Telling\n"
     "  --log-every N    tell of every N-th step and of the last, not of each\n"
     "  --metrics FILE   one JSON object a line into FILE, of what the program has: step, loss,\n"

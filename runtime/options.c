@@ -30,7 +30,12 @@ enum {
   SEED,
   GREEDY,
   RAW,
-  STOP
+  STOP,
+  CHAT,
+  SYSTEM,
+  SERVE,
+  HOST,
+  TOKEN_FILE
 };
 
 static bool read_count(const char *text, int least, int *count)
@@ -145,6 +150,20 @@ static bool read_generation(struct options *o, int option)
   case RAW:
     o->raw = true;
     return true;
+  case CHAT:
+    o->chat = true;
+    return true;
+  case SYSTEM:
+    o->system = optarg;
+    return true;
+  case SERVE:
+    return read_count(optarg, 1, &o->serve) && o->serve < 1 << 16;
+  case HOST:
+    o->host = optarg;
+    return true;
+  case TOKEN_FILE:
+    o->token_file = optarg;
+    return true;
   case STOP:
     while (o->stop[n]) n++;
     if (n < MOST_STOPS) o->stop[n] = optarg;
@@ -242,7 +261,12 @@ static const char *contradiction(struct options *o)
            "generate{...}";
   if (program->generation && (o->data[0] || o->load || o->save || o->export_to || o->dry_run))
     return "a program that generates takes --weights and prompts, and saves nothing";
-  if (o->prompt && o->prompts) return "--prompt or --prompts, not both";
+  if ((o->prompt != NULL) + (o->prompts != NULL) + o->chat + (o->serve > 0) > 1)
+    return "--prompt, --prompts, --chat or --serve, not several";
+  if (o->system && !o->chat) return "--system wants --chat";
+  if ((o->host || o->token_file) && !o->serve) return "--host and --token-file want --serve PORT";
+  if ((o->chat || o->serve) && (o->output || o->top))
+    return "--output and --top are for --prompt and --prompts";
   if (o->weights && o->load) return "--weights and --load: a checkpoint has its own parameters";
   if (o->adapter && o->load) return "--adapter and --load: a checkpoint has its own adapters";
   if (o->export_adapter && !program->adapter)
@@ -319,6 +343,11 @@ bool options_read(struct options *o, int argc, char **argv, bool says)
       {"greedy", no_argument, NULL, GREEDY},
       {"raw", no_argument, NULL, RAW},
       {"stop", required_argument, NULL, STOP},
+      {"chat", no_argument, NULL, CHAT},
+      {"system", required_argument, NULL, SYSTEM},
+      {"serve", required_argument, NULL, SERVE},
+      {"host", required_argument, NULL, HOST},
+      {"token-file", required_argument, NULL, TOKEN_FILE},
       {"help", no_argument, NULL, 'h'},
       {0},
   };
@@ -348,6 +377,7 @@ bool options_read(struct options *o, int argc, char **argv, bool says)
 void options_help(void)
 {
   fputs(HELP, stdout);
+  fputs(HELP_OF_GENERATING, stdout);
   fputs(HELP_OF_RUNNING, stdout);
   printf("\nThe plan's own last step is %d.\n", program->steps);
 }

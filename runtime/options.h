@@ -34,7 +34,11 @@ struct options {
   double temperature, top_p, min_p, repetition_penalty; // negative: not given
   int top_k, top; // -1: not given; so many best candidates are written
   uint64_t draw_seed;
-  bool raw;                         // prompts without special tokens or a chat's template
+  bool chat;          // talks on the terminal
+  const char *system; // what a chat begins with
+  bool raw;           // a chat without a template
+  int serve;          // the port of a server; 0: none
+  const char *host, *token_file;
   const char *stop[MOST_STOPS + 1]; // texts that end an answer, then NULL
   bool told_of_generation;          // one of these options was given
 };

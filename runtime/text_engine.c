@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include "program.h"
 #include "target.h"
 
@@ -18,7 +19,8 @@ struct entry {
 
 // What travels ahead of a call.
 struct header {
-  int turns, ids; // 0 turns: the end
+  int turns; // 0: the end
+  int rest;  // above 0: no call, but so many milliseconds without one
 };
 
 static struct {
@@ -338,6 +340,11 @@ void engine_follow(void)
   for (;;) {
     struct header header = {0};
     target_share(&header, sizeof header);
+    if (header.rest > 0) {
+      const struct timespec rest = {.tv_nsec = header.rest * 1000000L};
+      nanosleep(&rest, NULL);
+      continue;
+    }
     if (header.turns == 0) return;
     target_share(engine.turn, (size_t)header.turns * sizeof *engine.turn);
     int count = 0;
@@ -355,4 +362,10 @@ void engine_end(void)
 {
   struct header header = {0};
   target_share(&header, sizeof header);
+}
+
+void engine_rest(int milliseconds)
+{
+  struct header header = {.rest = milliseconds};
+  if (program->world > 1) target_share(&header, sizeof header);
 }

@@ -35,4 +35,7 @@ void engine_run(struct turn *turns, int n);
 void engine_follow(void);
 void engine_end(void);
 
+// Rank 0, which has nothing to do: the others sleep so long instead of waiting for its next call.
+void engine_rest(int milliseconds);
+
 #endif

@@ -13,6 +13,7 @@
 #include "text_jobs.h"
 #include "text_prompts.h"
 #include "text_settings.h"
+#include "text_talk.h"
 #include "text_tokenizer.h"
 
 // An answer, as it grows.
@@ -26,6 +27,7 @@ struct answer {
 static struct {
   const struct options *options;
   struct tokenizer *tokenizer; // or NULL
+  struct chat *chat;           // of --chat and --serve; or NULL
   struct text_settings settings;
   struct answer *answer;
   size_t count, written; // answers are written in the order of their prompts
@@ -146,14 +148,28 @@ static void tell_figures(void)
   fprintf(stderr, "\n");
 }
 
+// A chat needs a tokenizer, and a template or --raw.
+static bool begin_chat(const struct options *o, struct failure *why)
+{
+  if (!run.tokenizer)
+    return failed(why, "--chat needs a tokenizer: --tokenizer FILE, or --weights with a folder "
+                       "that has tokenizer.json");
+  return settings_chat(&run.chat, o, why) &&
+         settings_end_turns(&run.settings, run.tokenizer, run.chat, why);
+}
+
 // Rank 0, before the others follow.
 static bool begin(const struct options *o, struct prompts *p, struct failure *why)
 {
-  if (!o->prompt && !o->prompts)
-    return failed(why, "there is nothing to continue: say --prompt TEXT or --prompts FILE");
+  if (!o->prompt && !o->prompts && !o->chat && !o->serve)
+    return failed(
+        why,
+        "there is nothing to continue: say --prompt TEXT, --prompts FILE, --chat or --serve PORT");
   if (!settings_read(&run.settings, o, why) || !settings_tokenizer(&run.tokenizer, o, why))
     return false;
-  if (!prompts_read(p, o, run.tokenizer, why) || !jobs_open(why)) return false;
+  if (!jobs_open(why)) return false;
+  if (o->chat) return begin_chat(o, why);
+  if (!prompts_read(p, o, run.tokenizer, why)) return false;
   run.to = o->output ? create_stream(o->output, why) : stdout;
   run.streams = o->prompt && !o->output;
   if (o->stop[0] && !run.tokenizer)
@@ -177,15 +193,18 @@ bool text_generate(const struct options *o, bool (*all_ok)(bool, const struct fa
   run.options = o;
   bool ok = all_ok(engine_open(&why) && (!leads || begin(o, &p, &why)), &why);
   if (ok && leads) {
-    while (!run.failed && jobs_step()) {
+    bool done = true;
+    if (o->chat) done = talk(o, &run.settings, run.tokenizer, run.chat, &why);
+    while (!run.failed && done && jobs_step()) {
     }
     engine_end();
   } else if (ok) {
     engine_follow();
   }
-  ok = ok && all_ok(!leads || finish(&why), &why);
+  ok = ok && all_ok(!leads || (!*why.text && finish(&why)), &why);
   if (ok && leads) tell_figures();
   if (leads) jobs_close();
+  chat_close(run.chat);
   tokenizer_close(run.tokenizer);
   settings_free(&run.settings);
   prompts_free(&p);

@@ -103,46 +103,52 @@ static bool is_few(int tokens)
   return tokens <= 1 || tokens <= program->generation->chunk / CALLS_WORTH_A_CHUNK;
 }
 
-static void run_prompt(struct job *job)
+static bool is_in_prompt(const struct job *job)
 {
-  const int chunk = program->generation->chunk;
-  job->began = seconds_now();
-  for (int left; left = job->prompt_count - job->in_cache, !is_few(left) && !job->why;) {
-    struct turn t = turn_of(job, left < chunk ? left : chunk);
-    engine_run(&t, 1);
-    grow(job, &t);
+  return !is_few(job->prompt_count - job->in_cache) && job->in_cache < job->prompt_count;
+}
+
+// Takes the next chunk of a prompt.
+static void take_chunk(struct job *job)
+{
+  const int left = job->prompt_count - job->in_cache, chunk = program->generation->chunk;
+  const double began = seconds_now();
+  struct turn t = turn_of(job, left < chunk ? left : chunk);
+  engine_run(&t, 1);
+  grow(job, &t);
+  jobs_figures.prompt_tokens += t.count;
+  jobs_figures.prompt_seconds += seconds_now() - began;
+}
+
+// Those that were cancelled before they had a slot.
+static void end_cancelled(void)
+{
+  for (struct job **at = &jobs.waiting; *at;) {
+    struct job *job = *at;
+    if (!job->why) {
+      at = &job->next;
+      continue;
+    }
+    *at = job->next;
+    if (!*at) jobs.last_waiting = at;
+    job->ended(job);
   }
-  jobs_figures.prompt_tokens += job->in_cache;
-  jobs_figures.prompt_seconds += seconds_now() - job->began;
 }
 
 static void fill_slots(void)
 {
-  for (int slot = 0; slot < program->generation->slots; slot++) {
-    while (!jobs.in_slot[slot] && jobs.waiting) {
-      struct job *job = take_waiting();
-      if (!job->why) {
-        job->slot = slot;
-        jobs.in_slot[slot] = job;
-        run_prompt(job);
-      }
-      if (job->why) end(job);
-    }
+  for (int slot = 0; slot < program->generation->slots && jobs.waiting; slot++) {
+    if (jobs.in_slot[slot]) continue;
+    struct job *job = take_waiting();
+    job->slot = slot;
+    job->began = seconds_now();
+    jobs.in_slot[slot] = job;
   }
 }
 
-bool jobs_step(void)
+// The next token of all sequences that are through with their prompts.
+static void run_turns(int n)
 {
-  int n = 0;
-  fill_slots();
-  for (int slot = 0; slot < program->generation->slots; slot++) {
-    struct job *job = jobs.in_slot[slot];
-    if (job && job->why)
-      end(job);
-    else if (job)
-      jobs.turn[n++] = turn_of(job, 1);
-  }
-  if (n == 0) return jobs.waiting != NULL;
   const double began = seconds_now();
   engine_run(jobs.turn, n);
   jobs_figures.decode_seconds += seconds_now() - began;
@@ -153,5 +159,23 @@ bool jobs_step(void)
     grow(job, &jobs.turn[i]);
     if (job->why) end(job);
   }
-  return true;
+}
+
+bool jobs_step(void)
+{
+  int n = 0, there = 0;
+  end_cancelled();
+  fill_slots();
+  for (int slot = 0; slot < program->generation->slots; slot++) {
+    struct job *job = jobs.in_slot[slot];
+    if (job && !job->why && is_in_prompt(job)) take_chunk(job);
+    if (job && job->why) {
+      end(job);
+    } else if (job) {
+      there++;
+      if (!is_in_prompt(job)) jobs.turn[n++] = turn_of(job, 1);
+    }
+  }
+  if (n > 0) run_turns(n);
+  return there > 0 || jobs.waiting;
 }

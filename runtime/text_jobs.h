@@ -41,7 +41,8 @@ bool jobs_open(struct failure *why);
 void jobs_close(void);
 void jobs_add(struct job *job);    // behind those that wait
 void jobs_cancel(struct job *job); // ends it at the next step
-// Runs a prompt of each free slot, and one token of all sequences. False: there is nothing to do.
+// Gives free slots to those that wait, takes a chunk of each prompt, and makes a token of all other
+// sequences. False: there is nothing more to do.
 bool jobs_step(void);
 
 double seconds_now(void);

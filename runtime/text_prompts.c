@@ -12,8 +12,7 @@
 
 enum { MOST_BYTES = 1 << 30 };
 
-// The number of tokens that the model knows.
-static long vocabulary(void)
+long vocabulary(void)
 {
   for (int i = 0; i < program->ntensors; i++)
     if (!program->tensors[i].name.rest &&
@@ -103,7 +102,19 @@ static bool add_json(struct prompts *p, const char *line, size_t length,
   return ok;
 }
 
-static char *whole_file(const char *path, size_t *length, struct failure *why)
+bool conversation_ids(const struct chat *c, const struct tokenizer *tokenizer,
+                      const struct turn_of_chat *turns, size_t count, struct ids *ids,
+                      struct failure *why)
+{
+  struct bytes text = {0};
+  const bool ok = chat_text(c, turns, count, chat_date(), &text, why) &&
+                  tokenizer_encode(tokenizer, text.at ? text.at : "", text.count,
+                                   !chat_is_special(c), ids, why);
+  free_bytes(&text);
+  return ok;
+}
+
+char *whole_file(const char *path, size_t *length, struct failure *why)
 {
   uint64_t size;
   const int fd = open_regular(path, &size, why);
@@ -114,10 +125,11 @@ static char *whole_file(const char *path, size_t *length, struct failure *why)
     n = read(fd, text + done, (size_t)size - done);
   close(fd);
   if (text && done == size) {
+    text[done] = 0;
     *length = done;
     return text;
   }
-  failed(why, text ? "%s: it cannot be read" : "%s: it is too large for prompts", path);
+  failed(why, text ? "%s: it cannot be read" : "%s: it is too large", path);
   free(text);
   return NULL;
 }

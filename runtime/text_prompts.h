@@ -4,6 +4,7 @@
 
 #include "failure.h"
 #include "options.h"
+#include "text_chat.h"
 #include "text_tokenizer.h"
 
 struct prompt {
@@ -22,6 +23,17 @@ struct prompts {
 bool prompts_read(struct prompts *p, const struct options *o, const struct tokenizer *tokenizer,
                   struct failure *why);
 void prompts_free(struct prompts *p);
+
+// The number of tokens that the model knows.
+long vocabulary(void);
+
+// Adds the ids of a conversation. False, and why.
+bool conversation_ids(const struct chat *c, const struct tokenizer *tokenizer,
+                      const struct turn_of_chat *turns, size_t count, struct ids *ids,
+                      struct failure *why);
+
+// The bytes of a file, with a zero behind them; to be freed. NULL, and why, if it cannot be read.
+char *whole_file(const char *path, size_t *length, struct failure *why);
 
 // Calls `take` with each line of the file that is not empty; `where` names it. False, and why, if
 // that gave false or the file cannot be read.

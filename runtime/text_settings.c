@@ -8,19 +8,29 @@
 #include <sys/stat.h>
 #include "json_memory.h"
 #include "program.h"
+#include "text_prompts.h"
 #include "tensor_table.h"
 
-// The path of a file beside the weights. False: there is none.
-static bool beside_weights(const struct options *o, const char *file, char path[PATH_MAX])
+// The path of a file in a folder, or beside another file. False: there is none.
+static bool beside(const char *of, const char *file, char path[PATH_MAX])
 {
   struct stat about;
-  if (!o->weights || stat(o->weights, &about) != 0) return false;
-  const char *slash = strrchr(o->weights, '/');
-  const int n =
-      S_ISDIR(about.st_mode) ? snprintf(path, PATH_MAX, "%s/%s", o->weights, file)
-      : slash ? snprintf(path, PATH_MAX, "%.*s/%s", (int)(slash - o->weights), o->weights, file)
-              : snprintf(path, PATH_MAX, "%s", file);
+  if (!of || stat(of, &about) != 0) return false;
+  const char *slash = strrchr(of, '/');
+  const int n = S_ISDIR(about.st_mode) ? snprintf(path, PATH_MAX, "%s/%s", of, file)
+                : slash ? snprintf(path, PATH_MAX, "%.*s/%s", (int)(slash - of), of, file)
+                        : snprintf(path, PATH_MAX, "%s", file);
   return n > 0 && n < PATH_MAX && stat(path, &about) == 0 && S_ISREG(about.st_mode);
+}
+
+static bool beside_weights(const struct options *o, const char *file, char path[PATH_MAX])
+{
+  return beside(o->weights, file, path);
+}
+
+static bool beside_tokenizer(const struct options *o, const char *file, char path[PATH_MAX])
+{
+  return beside(o->tokenizer, file, path) || beside_weights(o, file, path);
 }
 
 static bool read_object(const char *path, json_t **object, struct failure *why)
@@ -32,17 +42,22 @@ static bool read_object(const char *path, json_t **object, struct failure *why)
   return json_is_object(*object) || failed(why, "%s: not a JSON object", path);
 }
 
+static bool take_end(struct text_settings *s, int token, struct failure *why)
+{
+  int *end = realloc(s->end, (s->nend + 1) * sizeof *end);
+  if (!end) return failed(why, "out of memory for tokens that end an answer");
+  s->end = end;
+  s->end[s->nend++] = token;
+  return true;
+}
+
 static bool add_end(struct text_settings *s, const json_t *id, const char *path,
                     struct failure *why)
 {
   const json_int_t number = json_integer_value(id);
   if (!json_is_integer(id) || number < 0 || number > INT_MAX)
     return failed(why, "%s: eos_token_id is no token", path);
-  int *end = realloc(s->end, (s->nend + 1) * sizeof *end);
-  if (!end) return failed(why, "out of memory for %s", path);
-  s->end = end;
-  s->end[s->nend++] = (int)number;
-  return true;
+  return take_end(s, (int)number, why);
 }
 
 // eos_token_id: a number, a list of them, or null.
@@ -130,6 +145,58 @@ bool settings_tokenizer(struct tokenizer **t, const struct options *o, struct fa
   if (!o->tokenizer && !beside_weights(o, "tokenizer.json", path)) return true;
   *t = tokenizer_open(o->tokenizer ? o->tokenizer : path, why);
   return *t != NULL;
+}
+
+// The text of a token in tokenizer_config.json: "bos_token".
+static const char *token_text(const json_t *object, const char *name)
+{
+  const json_t *token = json_object_get(object, name), *content = json_object_get(token, "content");
+  const char *text = json_string_value(json_is_object(token) ? content : token);
+  return text ? text : "";
+}
+
+// Its chat template: a text, or a list of them by name.
+static const char *template_of(const json_t *object)
+{
+  const json_t *list = json_object_get(object, "chat_template"), *one;
+  size_t i;
+  json_array_foreach((json_t *)list, i, one)
+  {
+    const char *name = json_string_value(json_object_get(one, "name"));
+    if (name && strcmp(name, "default") == 0)
+      return json_string_value(json_object_get(one, "template"));
+  }
+  return json_string_value(list);
+}
+
+bool settings_chat(struct chat **c, const struct options *o, struct failure *why)
+{
+  char path[PATH_MAX];
+  json_t *object = NULL;
+  char *file = NULL;
+  size_t length = 0;
+  bool ok = true;
+  if (o->raw) return (*c = chat_raw()) != NULL || failed(why, "out of memory");
+  if (beside_tokenizer(o, "tokenizer_config.json", path)) ok = read_object(path, &object, why);
+  const char *text = template_of(object);
+  if (ok && beside_tokenizer(o, "chat_template.jinja", path))
+    ok = (text = file = whole_file(path, &length, why)) != NULL;
+  if (ok && text)
+    *c = chat_of(text, token_text(object, "bos_token"), token_text(object, "eos_token"), why);
+  else if (ok)
+    failed(why, "there is no chat template, in tokenizer_config.json or chat_template.jinja beside "
+                "the tokenizer: with --raw the turns' texts are lines without a template");
+  json_decref(object);
+  free(file);
+  return *c != NULL;
+}
+
+bool settings_end_turns(struct text_settings *s, const struct tokenizer *t, const struct chat *c,
+                        struct failure *why)
+{
+  const int id = chat_end(c) ? tokenizer_id(t, chat_end(c)) : -1;
+  if (id < 0 || settings_end_at(s, id)) return true;
+  return take_end(s, id, why);
 }
 
 double settings_weight_bytes(void)

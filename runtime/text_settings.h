@@ -5,6 +5,7 @@
 
 #include "failure.h"
 #include "options.h"
+#include "text_chat.h"
 #include "text_sampling.h"
 #include "text_tokenizer.h"
 
@@ -23,6 +24,14 @@ bool settings_end_at(const struct text_settings *s, int token);
 // The tokenizer of --tokenizer, or of the weights' folder; NULL: there is none. False, and why, if
 // it is damaged.
 bool settings_tokenizer(struct tokenizer **t, const struct options *o, struct failure *why);
+
+// The chat template of the tokenizer's or the weights' folder, in chat_template.jinja or
+// tokenizer_config.json; with --raw none. False, and why, if there is none, or none that is known.
+bool settings_chat(struct chat **c, const struct options *o, struct failure *why);
+
+// The token that ends a turn by the template ends an answer, too. False, and why, if out of memory.
+bool settings_end_turns(struct text_settings *s, const struct tokenizer *t, const struct chat *c,
+                        struct failure *why);
 
 // The bytes of this rank's parameters.
 double settings_weight_bytes(void);

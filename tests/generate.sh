@@ -139,6 +139,32 @@ streamed=$("${said[@]}" --prompt Ērst --tokens 12 2> "$WORK/told")
 stopped=$("${said[@]}" --prompt Ērst --tokens 12 --stop "${streamed: -2}" 2> "$WORK/told")
 [ "$stopped" = "${streamed%??}" ] || fail "'$streamed' stopped at '${streamed: -2}' is '$stopped'"
 
+# ---- a conversation -----------------------------------------------------------------------------
+
+# said_to TEXT ARGUMENTS...: what is answered to these lines, one a line.
+said_to() { printf '%b' "$1" | timeout 60 "${said[@]}" --chat --tokens 8 "${@:2}" 2> "$WORK/told"; }
+# answers TEXT: the answer to this prompt alone.
+answers() {
+  "${said[@]}" --prompt "$1" --tokens 8 2> "$WORK/told_alone"
+}
+first=$(answers $'Hi\n')
+second=$(answers $'Hi\n'"$first"$'\nYou\n')
+[ -n "$second" ] && [ "$(said_to 'Hi\nYou\n/exit\nno\n' --raw)" = "$first"$'\n'"$second" ] || fail "two turns of a chat"
+[ "$(said_to 'Hi\r\n/clear\nHi' --raw)" = "$first"$'\n'"$first" ] || fail "a chat that begins anew"
+[ "$(said_to 'u\n' --raw --system Hi)" = "$(answers $'Hi\nu\n')" ] || fail "a chat's system text"
+said_to 'Hi\n'"$(printf 'x%.0s' {1..90})"'\nYou\n' --raw > "$WORK/talk" &&
+  grep -q "and the context is 80: say less" "$WORK/told" && [ "$(cat "$WORK/talk")" = "$first"$'\n'"$second" ] ||
+  fail "a line that is too long for the context"
+said_to "$(printf 'x%.0s' {1..75})"'\n' --raw > "$WORK/talk" && grep -q "the context of 80 tokens is full" "$WORK/told" ||
+  fail "the context's end is not told"
+printf '%s' "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}" > "$WORK/chat_template.jinja"
+[ "$(said_to 'Hi\n')" = "$(answers $'<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n')" ] || fail "a chat by a template"
+printf '{"chat_template": "{{ messages }}"}' > "$WORK/tokenizer_config.json"
+rm "$WORK/chat_template.jinja"
+! said_to 'Hi\n' && grep -q "of no family that is known here.*--raw" "$WORK/told" || fail "a template that is not known"
+rm "$WORK/tokenizer_config.json"
+! said_to 'Hi\n' && grep -q "there is no chat template.*--raw" "$WORK/told" || fail "no template"
+
 # ---- what is refused ----------------------------------------------------------------------------
 
 # refuses MESSAGE ARGUMENTS...
@@ -162,7 +188,7 @@ refuses "a prompt has no tokens" --prompts "$WORK/empty"
 refuses '{"text": "..."} or {"ids": [...]}' --prompts "$WORK/other_key"
 refuses "cut:1: not JSON" --prompts "$WORK/cut"
 refuses "a text needs a tokenizer" --prompts "$WORK/hello"
-refuses "--prompt or --prompts" --prompts "$WORK/hello" --prompt Hello
+refuses "--prompt, --prompts, --chat or --serve, not several" --prompts "$WORK/hello" --prompt Hello
 refuses "generates takes --weights and prompts" --prompt Hello --data "$WORK/hello"
 "$TPGEN" plans/generate.lua -D config="$of/gpt2/config.json" -D context=97 -o "$WORK/none" > "$WORK/refused" 2>&1 ||
   grep -q "context = 97 is too long" "$WORK/refused" && [ ! -d "$WORK/none" ] || fail "more positions than a model has"
