@@ -35,7 +35,8 @@ enum {
   SYSTEM,
   SERVE,
   HOST,
-  TOKEN_FILE
+  TOKEN_FILE,
+  QUEUE
 };
 
 static bool read_count(const char *text, int least, int *count)
@@ -164,6 +165,8 @@ static bool read_generation(struct options *o, int option)
   case TOKEN_FILE:
     o->token_file = optarg;
     return true;
+  case QUEUE:
+    return read_count(optarg, 0, &o->queue);
   case STOP:
     while (o->stop[n]) n++;
     if (n < MOST_STOPS) o->stop[n] = optarg;
@@ -264,7 +267,8 @@ static const char *contradiction(struct options *o)
   if ((o->prompt != NULL) + (o->prompts != NULL) + o->chat + (o->serve > 0) > 1)
     return "--prompt, --prompts, --chat or --serve, not several";
   if (o->system && !o->chat) return "--system wants --chat";
-  if ((o->host || o->token_file) && !o->serve) return "--host and --token-file want --serve PORT";
+  if ((o->host || o->token_file || o->queue >= 0) && !o->serve)
+    return "--host, --token-file and --queue want --serve PORT";
   if ((o->chat || o->serve) && (o->output || o->top))
     return "--output and --top are for --prompt and --prompts";
   if (o->weights && o->load) return "--weights and --load: a checkpoint has its own parameters";
@@ -348,6 +352,7 @@ bool options_read(struct options *o, int argc, char **argv, bool says)
       {"serve", required_argument, NULL, SERVE},
       {"host", required_argument, NULL, HOST},
       {"token-file", required_argument, NULL, TOKEN_FILE},
+      {"queue", required_argument, NULL, QUEUE},
       {"help", no_argument, NULL, 'h'},
       {0},
   };
@@ -359,7 +364,8 @@ bool options_read(struct options *o, int argc, char **argv, bool says)
                         .top_p = -1,
                         .min_p = -1,
                         .repetition_penalty = -1,
-                        .top_k = -1};
+                        .top_k = -1,
+                        .queue = -1};
   opterr = says;
   while ((option = getopt_long(argc, argv, "", known, &index)) != -1) {
     if (option == '?') return false; // getopt has reported it

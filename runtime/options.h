@@ -38,6 +38,7 @@ struct options {
   const char *system; // what a chat begins with
   bool raw;           // a chat without a template
   int serve;          // the port of a server; 0: none
+  int queue;          // requests that wait for a slot there; negative: not given
   const char *host, *token_file;
   const char *stop[MOST_STOPS + 1]; // texts that end an answer, then NULL
   bool told_of_generation;          // one of these options was given

@@ -8,6 +8,7 @@
 #include <time.h>
 #include "program.h"
 #include "target.h"
+#include "text_jobs.h"
 
 enum { CANDIDATES = 64 };
 
@@ -364,8 +365,13 @@ void engine_end(void)
   target_share(&header, sizeof header);
 }
 
+// Rank 0 does not wait for the others here: while they sleep, it tells them nothing more.
 void engine_rest(int milliseconds)
 {
+  static double until;
   struct header header = {.rest = milliseconds};
-  if (program->world > 1) target_share(&header, sizeof header);
+  const double now = seconds_now();
+  if (program->world == 1 || now < until) return;
+  until = now + 1e-3 * milliseconds;
+  target_share(&header, sizeof header);
 }

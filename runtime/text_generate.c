@@ -12,6 +12,7 @@
 #include "text_answer.h"
 #include "text_jobs.h"
 #include "text_prompts.h"
+#include "text_serve.h"
 #include "text_settings.h"
 #include "text_talk.h"
 #include "text_tokenizer.h"
@@ -27,7 +28,7 @@ struct answer {
 static struct {
   const struct options *options;
   struct tokenizer *tokenizer; // or NULL
-  struct chat *chat;           // of --chat and --serve; or NULL
+  struct chat *chat;           // of --chat; or NULL
   struct text_settings settings;
   struct answer *answer;
   size_t count, written; // answers are written in the order of their prompts
@@ -148,16 +149,6 @@ static void tell_figures(void)
   fprintf(stderr, "\n");
 }
 
-// A chat needs a tokenizer, and a template or --raw.
-static bool begin_chat(const struct options *o, struct failure *why)
-{
-  if (!run.tokenizer)
-    return failed(why, "--chat needs a tokenizer: --tokenizer FILE, or --weights with a folder "
-                       "that has tokenizer.json");
-  return settings_chat(&run.chat, o, why) &&
-         settings_end_turns(&run.settings, run.tokenizer, run.chat, why);
-}
-
 // Rank 0, before the others follow.
 static bool begin(const struct options *o, struct prompts *p, struct failure *why)
 {
@@ -168,7 +159,13 @@ static bool begin(const struct options *o, struct prompts *p, struct failure *wh
   if (!settings_read(&run.settings, o, why) || !settings_tokenizer(&run.tokenizer, o, why))
     return false;
   if (!jobs_open(why)) return false;
-  if (o->chat) return begin_chat(o, why);
+  if ((o->chat || o->serve) && !run.tokenizer)
+    return failed(
+        why,
+        "chats and servers need a tokenizer: --tokenizer FILE, or --weights with a folder that has "
+        "tokenizer.json");
+  if (o->chat) return settings_chat(&run.chat, o, why);
+  if (o->serve) return true;
   if (!prompts_read(p, o, run.tokenizer, why)) return false;
   run.to = o->output ? create_stream(o->output, why) : stdout;
   run.streams = o->prompt && !o->output;
@@ -192,9 +189,11 @@ bool text_generate(const struct options *o, bool (*all_ok)(bool, const struct fa
   const bool leads = rank->id == 0;
   run.options = o;
   bool ok = all_ok(engine_open(&why) && (!leads || begin(o, &p, &why)), &why);
+  if (ok && o->serve) serve_signals(leads);
   if (ok && leads) {
     bool done = true;
     if (o->chat) done = talk(o, &run.settings, run.tokenizer, run.chat, &why);
+    if (o->serve) done = serve(o, &run.settings, run.tokenizer, &why);
     while (!run.failed && done && jobs_step()) {
     }
     engine_end();

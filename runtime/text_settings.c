@@ -42,22 +42,17 @@ static bool read_object(const char *path, json_t **object, struct failure *why)
   return json_is_object(*object) || failed(why, "%s: not a JSON object", path);
 }
 
-static bool take_end(struct text_settings *s, int token, struct failure *why)
-{
-  int *end = realloc(s->end, (s->nend + 1) * sizeof *end);
-  if (!end) return failed(why, "out of memory for tokens that end an answer");
-  s->end = end;
-  s->end[s->nend++] = token;
-  return true;
-}
-
 static bool add_end(struct text_settings *s, const json_t *id, const char *path,
                     struct failure *why)
 {
   const json_int_t number = json_integer_value(id);
   if (!json_is_integer(id) || number < 0 || number > INT_MAX)
     return failed(why, "%s: eos_token_id is no token", path);
-  return take_end(s, (int)number, why);
+  int *end = realloc(s->end, (s->nend + 1) * sizeof *end);
+  if (!end) return failed(why, "out of memory for %s", path);
+  s->end = end;
+  s->end[s->nend++] = (int)number;
+  return true;
 }
 
 // eos_token_id: a number, a list of them, or null.
@@ -191,12 +186,9 @@ bool settings_chat(struct chat **c, const struct options *o, struct failure *why
   return *c != NULL;
 }
 
-bool settings_end_turns(struct text_settings *s, const struct tokenizer *t, const struct chat *c,
-                        struct failure *why)
+int settings_turn_end(const struct tokenizer *t, const struct chat *c)
 {
-  const int id = chat_end(c) ? tokenizer_id(t, chat_end(c)) : -1;
-  if (id < 0 || settings_end_at(s, id)) return true;
-  return take_end(s, id, why);
+  return chat_end(c) ? tokenizer_id(t, chat_end(c)) : -1;
 }
 
 double settings_weight_bytes(void)

@@ -29,9 +29,8 @@ bool settings_tokenizer(struct tokenizer **t, const struct options *o, struct fa
 // tokenizer_config.json; with --raw none. False, and why, if there is none, or none that is known.
 bool settings_chat(struct chat **c, const struct options *o, struct failure *why);
 
-// The token that ends a turn by the template ends an answer, too. False, and why, if out of memory.
-bool settings_end_turns(struct text_settings *s, const struct tokenizer *t, const struct chat *c,
-                        struct failure *why);
+// The token that ends a turn by the template, and so an answer of a chat, too; -1: none.
+int settings_turn_end(const struct tokenizer *t, const struct chat *c);
 
 // The bytes of this rank's parameters.
 double settings_weight_bytes(void);

@@ -19,6 +19,7 @@ static struct {
   const struct text_settings *settings;
   const struct tokenizer *tokenizer;
   const struct chat *chat;
+  int turn_end;               // a token
   struct turn_of_chat *turns; // their texts are this file's
   size_t count;
   struct bytes input; // read, and not yet taken
@@ -57,7 +58,7 @@ static size_t first_turns(void) // those that stay
 static bool made(struct job *job, int token, const struct candidate *best)
 {
   (void)best;
-  if (settings_end_at(now.settings, token)) return true;
+  if (settings_end_at(now.settings, token) || token == now.turn_end) return true;
   const bool stops = answer_grow(&now.text, job->ids + job->prompt_count,
                                  (size_t)(job->count - job->prompt_count), now.options->stop);
   now.failed |= now.text.failed || !answer_print(&now.text, stdout, stops);
@@ -187,6 +188,7 @@ bool talk(const struct options *o, const struct text_settings *settings,
   now.settings = settings;
   now.tokenizer = tokenizer;
   now.chat = chat;
+  now.turn_end = settings_turn_end(tokenizer, chat);
   bool ok = !o->system || add_turn(ROLE_SYSTEM, o->system, strlen(o->system)) ||
             failed(why, "out of memory for a conversation");
   ssize_t length = 0;

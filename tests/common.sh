@@ -113,3 +113,11 @@ operator_plans() {
     echo "$file"
   done
 }
+
+# A tokenizer whose tokens are the bytes from 0 to 127 and letters of two bytes.
+byte_tokenizer() {
+  printf '{"model": {"type": "BPE", "byte_fallback": true, "unk_token": "<0x00>", "merges": [], "vocab": {'
+  for ((i = 0; i < 128; i++)); do printf '%s"<0x%02X>": %d' "$([ $i = 0 ] || echo ', ')" $i $i; done
+  for ((i = 128; i < 256; i++)); do printf ', "\\u%04x": %d' $((i + 128)) $i; done
+  printf '}}, "decoder": {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, {"type": "Fuse"}]}}'
+}

@@ -119,13 +119,6 @@ run llama "$WORK/full" --weights "$of/llama" --prompts "$WORK/sixth.jsonl" 2> "$
 
 # ---- texts --------------------------------------------------------------------------------------
 
-# A tokenizer whose tokens are the bytes from 0 to 127 and letters of two bytes.
-byte_tokenizer() {
-  printf '{"model": {"type": "BPE", "byte_fallback": true, "unk_token": "<0x00>", "merges": [], "vocab": {'
-  for ((i = 0; i < 128; i++)); do printf '%s"<0x%02X>": %d' "$([ $i = 0 ] || echo ', ')" $i $i; done
-  for ((i = 128; i < 256; i++)); do printf ', "\\u%04x": %d' $((i + 128)) $i; done
-  printf '}}, "decoder": {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, {"type": "Fuse"}]}}'
-}
 byte_tokenizer > "$WORK/tokenizer.json"
 said=("${launch[@]:0:0}" "$WORK/llama_tp2/ranks" --weights "$of/llama" --tokenizer "$WORK/tokenizer.json")
 printf '%s\n' 'Ērst' '{"text": "\u0112rst"}' '{"ids": [146, 114, 115, 116]}' > "$WORK/texts"

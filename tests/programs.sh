@@ -4,7 +4,7 @@
 # `runtime_plan` is a plan whose program has all the files of the runtime that the script's programs need.
 local_mpi=${local_mpi:-}
 runtime_plan=${runtime_plan:-plans/toy.lua}
-strict=(-std=c11 -D_GNU_SOURCE -DTPGEN_TORCH_ARCHIVE -fopenmp -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror)
+strict=(-std=c11 -D_GNU_SOURCE -DTPGEN_TORCH_ARCHIVE -DTPGEN_HTTP -fopenmp -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror)
 # Only kernels take time to run, and only their promises (restrict) matter to an optimizer.
 plain=(-O0)
 optimized=-O2
@@ -14,9 +14,9 @@ cuda=(-std=c++20 -D_GNU_SOURCE -DTPGEN_CUDA -DTPGEN_MPI -DOMPI_SKIP_MPICXX -DMPI
 # Precompiled headers of the stand-in, for each way of compiling: nvcc includes them by itself.
 heads=$TOOLS/heads
 # Warnings in MPI's and BLAS's headers do not count.
-mapfile -t includes < <({ mpicc -show && pkg-config --cflags openblas jansson minizip libpcre2-8 libutf8proc; } | tr ' ' '\n' |
+mapfile -t includes < <({ mpicc -show && pkg-config --cflags openblas jansson minizip libpcre2-8 libutf8proc libmicrohttpd; } | tr ' ' '\n' |
   sed -n 's/^-I/-isystem/p')
-mapfile -t local_libraries < <(pkg-config --libs openblas jansson minizip libpcre2-8 libutf8proc | tr ' ' '\n' | sed '/^$/d')
+mapfile -t local_libraries < <(pkg-config --libs openblas jansson minizip libpcre2-8 libutf8proc libmicrohttpd | tr ' ' '\n' | sed '/^$/d')
 local_libraries+=(-fopenmp -lm)
 # ld.gold takes half of ld's time.
 ! gcc -fuse-ld=gold -Wl,--version > /dev/null 2>&1 || local_libraries+=(-fuse-ld=gold)

@@ -48,7 +48,10 @@ int main(int argc, char **argv)
   for (int i = 0; i < number_of_ranks; i++) {
     pids[i] = fork();
     if (pids[i] < 0) return perror("fork"), EXIT_FAILURE;
-    if (pids[i] == 0) run_rank(i, argc, argv);
+    if (pids[i] == 0) {
+      free(pids);
+      run_rank(i, argc, argv);
+    }
   }
   for (int left = number_of_ranks; left > 0; left--) {
     const pid_t ended = wait(&status);

@@ -1,0 +1,18 @@
+// A server: --serve.
+#ifndef TEXT_SERVE_H
+#define TEXT_SERVE_H
+
+#include "failure.h"
+#include "options.h"
+#include "text_settings.h"
+
+// Before a server runs, on every rank: signals that end it are for rank 0, which then ends the
+// others.
+void serve_signals(bool leads);
+
+// Rank 0, while the others follow: answers requests until SIGTERM or SIGINT. False, and why, if it
+// cannot begin.
+bool serve(const struct options *o, const struct text_settings *settings,
+           const struct tokenizer *tokenizer, struct failure *why);
+
+#endif
