@@ -138,12 +138,12 @@ static void tell_figures(void)
   for (size_t i = 0; i < run.count; i++)
     if (run.answer[i].job.first_token > 0)
       first += run.answer[i].job.first_token - run.answer[i].job.began, n++;
-  fprintf(stderr, "prompts: %ld tokens, %.1f tokens a second, first token after %.3f s",
-          f->prompt_tokens,
-          f->prompt_seconds > 0 ? (double)f->prompt_tokens / f->prompt_seconds : 0,
-          n ? first / (double)n : 0);
+  if (f->prompt_seconds > 0)
+    fprintf(stderr, "prompts: %ld tokens, %.1f tokens a second; ", f->prompt_tokens,
+            (double)f->prompt_tokens / f->prompt_seconds);
+  if (n > 0) fprintf(stderr, "first token after %.3f s; ", first / (double)n);
   if (f->decode_seconds > 0)
-    fprintf(stderr, "; then %ld tokens, %.1f tokens a second, %.3f GB/s of weights", f->made_tokens,
+    fprintf(stderr, "then %ld tokens, %.1f tokens a second, %.3f GB/s of weights", f->made_tokens,
             (double)f->made_tokens / f->decode_seconds,
             1e-9 * settings_weight_bytes() * (double)f->decode_calls / f->decode_seconds);
   fprintf(stderr, "\n");
