@@ -27,6 +27,7 @@ serves() {
   local tried
   for tried in 1 2 3 4 5; do
     port=$((20000 + (RANDOM + $$ + tried) % 12000)) at=http://127.0.0.1:$port
+    : > "$WORK/served.log"
     "$WORK/served/ranks" "${arguments[@]}" --serve $port "$@" > "$WORK/served.out" 2> "$WORK/served.log" &
     server=$!
     for ((i = 0; i < 600; i++)); do
@@ -181,7 +182,7 @@ tail -n 1 "$WORK/requests"
 
 # ---- the end ------------------------------------------------------------------------------------
 
-complete Hello ', "max_tokens": 70, "stream": true' > "$WORK/last" & last=$!
+ask /v1/completions '{"prompt": "Hello", "max_tokens": 70, "stream": true}' > "$WORK/last" 2>&1 & last=$!
 stops TERM
 wait $last || true
 serves
