@@ -96,6 +96,7 @@
   FIELD(TEXT,      match,         "match")  \
   FIELD(TEXT,      rate,          "rate")   \
   FIELD(TEXT,      schedule,      "schedule") \
+  FIELD(FLAG,      by_part,       "by_part") \
   FIELD(INT,       line,          "line")
 
 #define UPDATE_STEP_FIELDS(FIELD)           \

@@ -96,6 +96,29 @@ extern int *stays_at;
 
 void hoist_constants(void);
 
+/* ------------------------------------------------------------------------------------- lists.c */
+
+/* "layers.3" for a module in or under layers.3; or NONE. */
+int element_within(int module, int list);
+/* The number at the beginning of the text, in canonical form, if `ends` follows it; else NONE. */
+int leading_number(char ends, const char *s, const char **rest);
+/* The module's index in its list, from its name; NONE if that is not a number. */
+int place_in_list(int module);
+/* By module: how many children it has with the names 0, 1, ... in this order; 0 if it has
+   others. */
+int *count_elements(void);
+/* Adds what belongs to the module to those of each list that contains it. */
+void add_to_lists(struct list *of, const int *counts, int module, int what);
+/* Whether both are of one role, type, shape and layout, and neither leaves the program. */
+bool same_value_kind(int a, int b);
+/* ".weight" of "layers.3.weight", with "layers" the list. */
+const char *behind_number(const char *list, const char *name);
+/* By module that is a list: the parameters in or under its modules. */
+struct list *parameters_of_lists(const int *counts);
+/* Those of each of the list's modules, if they are the same: then they are an array of structs in
+   C. NULL if they are not. inner: all of the list. */
+const struct list *equal_parameters(const struct list *inner, int list, int count);
+
 /* ---------------------------------------------------------------------------------- optimize.c */
 
 void optimize(void);
@@ -172,11 +195,14 @@ int *find_twins(void);
 
 /* ------------------------------------------------------------------------- update_operations.c */
 
-/* Before the first update of a graph. */
-void begin_update_operations(void);
-/* Appends the operations of an update, whose inputs so far are the parameter, its gradient, its
-   states and the norm; adds what it takes of them to its inputs. */
-void add_update_operations(struct op *update);
+/* Before the first update of a graph: which parameters are updated together. By parameter:
+   its gradient, or NONE. */
+void begin_update_operations(const int *gradient);
+/* The parameters that are updated together with it, itself among them, in order. */
+struct list updated_together(int parameter);
+/* Appends the updates of such parameters, behind their operations. Their inputs so far are the
+   parameter, its gradient, its states and the norm; what they take of the operations is added. */
+void append_updates(struct op *update, int n);
 /* A state of the parameter: which of the optimizer's. */
 int add_state(int parameter, const struct optimizer *o, int state);
 

@@ -113,7 +113,7 @@ static bool has_operations(int parameter)
   return plan_options->optimizer[graph->value[parameter].optimizer].noperation > 0;
 }
 
-static void update(int parameter, int gradient)
+static struct op update_of(int parameter, int gradient)
 {
   int which = graph->value[parameter].optimizer;
   const struct optimizer *o = &plan_options->optimizer[which];
@@ -125,8 +125,15 @@ static void update(int parameter, int gradient)
   op.in[op.nin++] = gradient;
   for (int k = 0; k < o->nstate; k++) op.in[op.nin++] = add_state(parameter, o, k);
   if (plan_options->clip > 0) op.in[op.nin++] = graph->norm;
-  add_update_operations(&op);
-  append_update(op);
+  return op;
+}
+
+static void update_together(struct list parameters, const int *gradient)
+{
+  struct op *op = alloc((size_t)parameters.n * sizeof *op);
+  for (int i = 0; i < parameters.n; i++)
+    op[i] = update_of(parameters.at[i], gradient[parameters.at[i]]);
+  append_updates(op, parameters.n);
 }
 
 /* First the updates that are kernels alone, of which neighbours become one; then the others, with
@@ -134,13 +141,16 @@ static void update(int parameter, int gradient)
 static void update_all(const int *gradient, const int *of_buffer, int known)
 {
   for (int i = 0; i < known; i++) {
-    if (gradient[i] != NONE && !has_operations(i)) update(i, gradient[i]);
+    if (gradient[i] != NONE && !has_operations(i)) append_update(update_of(i, gradient[i]));
     if (of_buffer[i] != NONE) update_buffer(i, of_buffer[i]);
   }
   int first = graph->norder;
-  begin_update_operations();
-  for (int i = 0; i < known; i++)
-    if (gradient[i] != NONE && has_operations(i)) update(i, gradient[i]);
+  begin_update_operations(gradient);
+  for (int i = 0; i < known; i++) {
+    if (gradient[i] == NONE || !has_operations(i)) continue;
+    struct list together = updated_together(i);
+    if (together.at[0] == i) update_together(together, gradient);
+  }
   propagate_from(first);
 }
 

@@ -44,7 +44,6 @@ static int *place_of;       /* by operation: its place in graph->order */
 static int *region_at;      /* by place: the region that begins there, and 1, or 0 */
 static bool *inside;        /* by place: of a region */
 static struct list *places; /* by module that is a list: the operations of its modules, in order */
-static struct list *inner;  /* and the parameters in or under these */
 
 /* Bounds of the search for regions, far above what models need: more are not folded. */
 static int64_t compared;
@@ -52,98 +51,11 @@ enum { MOST_COMPARED = 20000000, MOST_REGIONS = 512 };
 
 /* ----------------------------------------------------------------------------- finding the runs */
 
-/* "layers.3" for a module in or under layers.3; or NONE. */
-static int element_of(int module, int list)
-{
-  while (module != NONE && graph->module[module].parent != list)
-    module = graph->module[module].parent;
-  return module;
-}
-
-/* The number at the beginning of the text, in canonical form, if `ends` follows it; else NONE. */
-static int number_before(char ends, const char *s, const char **rest)
-{
-  int n = 0;
-  if (*s == ends || (s[0] == '0' && s[1] != ends)) return NONE;
-  for (; *s != ends; s++) {
-    if (*s < '0' || *s > '9' || n > 100000) return NONE;
-    n = 10 * n + *s - '0';
-  }
-  *rest = s + 1;
-  return n;
-}
-
-/* The module's index in its list, from its name; NONE if that is not a number. */
-static int place_in_list(int module)
-{
-  const char *rest;
-  return number_before(0, graph->module[module].name, &rest);
-}
-
-/* By module: how many children it has with the names 0, 1, ... in this order; 0 if it has
-   others. */
-static int *count_elements(void)
-{
-  enum { OTHERS = -1 };
-  int *count = alloc((size_t)(graph->nmodule + 1) * sizeof *count);
-  for (int m = 0; m < graph->nmodule; m++) {
-    int list = graph->module[m].parent;
-    if (list == NONE || count[list] == OTHERS) continue;
-    count[list] = place_in_list(m) == count[list] ? count[list] + 1 : OTHERS;
-  }
-  for (int m = 0; m < graph->nmodule; m++)
-    if (count[m] == OTHERS) count[m] = 0;
-  return count;
-}
-
 static int index_at(int place, int list)
 {
   int module = graph->op[graph->order[place]].module;
-  int element = module == NONE ? NONE : element_of(module, list);
+  int element = module == NONE ? NONE : element_within(module, list);
   return element == NONE ? NONE : place_in_list(element);
-}
-
-static bool same_value_kind(int a, int b)
-{
-  const struct value *v = &graph->value[a], *w = &graph->value[b];
-  return v->type == w->type && v->role == w->role && same_shape(v->shape, w->shape) &&
-         same_layout(v->layout, w->layout) && v->order == w->order && v->frozen == w->frozen &&
-         !v->is_output && !w->is_output && v->role != LOSS;
-}
-
-/* The parameters in or under each of the list's modules, by the module's index. */
-static struct list *parameters_by_place(int list, int count)
-{
-  struct list *of = alloc((size_t)count * sizeof *of);
-  for (int k = 0; k < inner[list].n; k++) {
-    int value = inner[list].at[k];
-    add(&of[place_in_list(element_of(graph->value[value].module, list))], value);
-  }
-  return of;
-}
-
-/* ".weight" of "layers.3.weight", with "layers" the list. */
-static const char *behind_number(const char *list, const char *name)
-{
-  size_t before = *list ? strlen(list) + 1 : 0;
-  if (strlen(name) < before) return "";
-  return name + before + strspn(name + before, "0123456789");
-}
-
-/* Whether the list's modules have the same parameters: then they are an array of structs in C. */
-static bool same_parameters(int list, int count)
-{
-  const struct list *of = parameters_by_place(list, count);
-  const char *path = graph->module[list].path;
-  for (int m = 1; m < count; m++) {
-    if (of[m].n != of[0].n) return false;
-    for (int k = 0; k < of[0].n; k++) {
-      const char *x = behind_number(path, graph->value[of[0].at[k]].name);
-      const char *y = behind_number(path, graph->value[of[m].at[k]].name);
-      if (strcmp(x, y) || !same_value_kind(of[0].at[k], of[m].at[k])) return false;
-    }
-  }
-  return true;
 }
 
 /* The runs of all modules of the list, from `place` on, in either direction, without a loop.
@@ -248,16 +160,17 @@ static const char *name_within(const struct region *r, int index, int value)
   const char *list = graph->module[r->list].path, *name = graph->value[value].name, *rest;
   size_t n = strlen(list);
   if (strncmp(name, list, n) || (n && name[n++] != '.')) return NULL;
-  return number_before('.', name + n, &rest) == index ? rest : NULL;
+  return leading_number('.', name + n, &rest) == index ? rest : NULL;
 }
 
-/* The parameter or cache that it is, or whose state or sum of gradients it is; or NONE. */
+/* The parameter or cache that it is, or whose state, sum of gradients, or gradient that no loop
+   makes it is; or NONE. */
 static int parameter_of(int value)
 {
   const struct value *v = &graph->value[value];
   if (is_of_module(v)) return value;
   if (v->role == STATE) return v->of;
-  return is_gradient(value) && v->op == NONE ? v->of : NONE;
+  return is_gradient(value) && v->family == NONE ? v->of : NONE;
 }
 
 static bool is_own_parameter(const struct region *r, int index, int value, int first)
@@ -301,7 +214,7 @@ static bool all_same(const struct region *r, int k, int j)
   const struct value *v = &graph->value[value];
   for (int i = 0; i < r->count; i++)
     if (op_at(r, i, k)->in[j] != value) return false;
-  bool of_list = parameter_of(value) != NONE && element_of(v->module, r->list) != NONE;
+  bool of_list = parameter_of(value) != NONE && element_within(v->module, r->list) != NONE;
   return !of_list && v->family != value && !made_by_region(r, value);
 }
 
@@ -440,25 +353,6 @@ static void fold(struct region *r, const struct source *source)
   }
 }
 
-/* Adds it to those of each list that contains it. */
-static void add_to_lists(struct list *of, const int *counts, int module, int what)
-{
-  for (; module != NONE && graph->module[module].parent != NONE;
-       module = graph->module[module].parent)
-    if (counts[graph->module[module].parent] > 1) add(&of[graph->module[module].parent], what);
-}
-
-static void find_what_is_in_lists(const int *counts)
-{
-  size_t bytes = (size_t)(graph->nmodule + 1) * sizeof *places;
-  places = alloc(bytes);
-  inner = alloc(bytes);
-  for (int i = 0; i < graph->norder; i++)
-    add_to_lists(places, counts, graph->op[graph->order[i]].module, i);
-  for (int i = 0; i < graph->nvalue; i++)
-    if (is_of_module(&graph->value[i])) add_to_lists(inner, counts, graph->value[i].module, i);
-}
-
 static void add_region(struct region r)
 {
   for (int i = r.first; i < r.last; i++) inside[i] = true;
@@ -499,10 +393,17 @@ static _Noreturn void refuse_steps(int at)
       printable(op_name(op)), scan->line);
 }
 
+/* Also an update's slices of a stack are known by the module of a loop. */
 static void require_loops(void)
 {
-  for (int at = 0; at < graph->norder; at++)
-    if (!inside[at] && scan_around(graph->op[graph->order[at]].module) != NONE) refuse_steps(at);
+  for (int at = 0; at < graph->norder; at++) {
+    const struct op *op = &graph->op[graph->order[at]];
+    if (inside[at]) continue;
+    if (scan_around(op->module) != NONE) refuse_steps(at);
+    if (op->kind == OP_scan_put)
+      plan_error(op->line, "%s: the updates of equal modules differ here, so that they are no loop",
+                 printable(op_name(op)));
+  }
 }
 
 static void find_regions(void)
@@ -512,11 +413,14 @@ static void find_regions(void)
   compared = 0;
   region_at = alloc((size_t)(graph->norder + 1) * sizeof *region_at);
   inside = alloc((size_t)graph->norder + 1);
-  find_what_is_in_lists(counts);
+  places = alloc((size_t)(graph->nmodule + 1) * sizeof *places);
+  for (int i = 0; i < graph->norder; i++)
+    add_to_lists(places, counts, graph->op[graph->order[i]].module, i);
+  const struct list *inner = parameters_of_lists(counts);
   for (int scans = 1; scans >= 0; scans--) /* before what contains them */
     for (int list = 0; list < graph->nmodule; list++)
       if ((graph->module[list].steps > 0) == scans && counts[list] > 1 &&
-          same_parameters(list, counts[list]))
+          equal_parameters(&inner[list], list, counts[list]))
         find_regions_of(list, counts[list]);
   require_loops();
 }

@@ -36,6 +36,7 @@ struct optimizer {
   const char *rate;     /* the learning rate of step t, an expression in C */
   const char *schedule; /* the same in words */
   int line;
+  bool by_part; /* it takes each part of a parameter as a tensor of its own */
   int nstate;
   const char *state[MAX_OPTIMIZER_STATES];
   /* A bit for each dimension in which the state has size 1, and the parameter more. Such a state is

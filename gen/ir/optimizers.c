@@ -99,6 +99,8 @@ int inputs_of_step(enum op_kind kind)
   case OP_permute:
   case OP_cast:
   case OP_redistribute:
+  case OP_scan_stack:
+  case OP_scan_take:
     return 1;
   case OP_matmul:
     return 2;

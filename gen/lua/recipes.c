@@ -123,6 +123,9 @@ static int set_optimizers(lua_State *L)
                             .match = text_field(L, "match"),
                             .rate = text_field(L, "rate"),
                             .schedule = text_field(L, "schedule")};
+    lua_getfield(L, -1, "by_part");
+    o->by_part = lua_toboolean(L, -1);
+    lua_pop(L, 1);
     lua_getfield(L, -1, "line");
     o->line = (int)luaL_checkinteger(L, -1);
     lua_pop(L, 1);

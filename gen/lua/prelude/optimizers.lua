@@ -65,9 +65,10 @@ local function settings_of(definition, options, before)
 end
 
 -- optimizer{name =, defaults = {lr = ..., ...}, state = a list of names or a function of the settings,
--- update = function(p, g, state, o)}: a function that makes such an optimizer of settings.
+-- update = function(p, g, state, o), by_part = whether parts of a parameter are tensors of their own}: a function that
+-- makes such an optimizer of settings.
 function plan.optimizer(definition)
-  definition = base.options(definition, "optimizer", {"name", "defaults", "state", "update", "check"})
+  definition = base.options(definition, "optimizer", {"name", "defaults", "state", "update", "check", "by_part"})
   local name = base.expect(definition.name, "string", "optimizer's name")
   if not string.find(name, "^%a[%w_]*$") or #name > 63 then
     fail("optimizer's name is letters and digits, not %s", base.a(name))
@@ -85,7 +86,8 @@ function plan.optimizer(definition)
   end
   defaults.lr = defaults.lr or 1e-3
   local own = {name = name, defaults = defaults, state = definition.state or {},
-    update = definition.update, check = definition.check}
+    update = definition.update, check = definition.check,
+    by_part = base.boolean(definition.by_part or false, "optimizer's by_part")}
   return function(options)
     local settings = settings_of(own, options)
     local o = base.make("optimizer", base.named(name))
@@ -293,14 +295,14 @@ plan.Adafactor = plan.optimizer{
 local function orthogonal(x, o)
   local turned = x:size(0) > x:size(1)
   local a, b, c = table.unpack(o.ns_coefficients)
-  x = x:to(o.dtype):replicate()
+  x = x:to(o.dtype):home()
   if turned then x = x:t() end
   x = x / x:norm():maximum(o.eps)
   for _ = 1, o.ns_steps do
     local gram = x:matmul(x:t())
     x = a * x + (b * gram + c * gram:matmul(gram)):matmul(x)
   end
-  return turned and x:t() or x
+  return (turned and x:t() or x):cut():to("float32")
 end
 
 plan.Muon = plan.optimizer{
@@ -308,7 +310,7 @@ plan.Muon = plan.optimizer{
   defaults = {lr = 1e-3, weight_decay = 0.1, momentum = 0.95, nesterov = true,
     ns_coefficients = {3.4445, -4.7750, 2.0315}, eps = 1e-7, ns_steps = 5, adjust_lr_fn = "original",
     dtype = "bfloat16"},
-  state = {"momentum_buffer"},
+  state = {"momentum_buffer"}, by_part = true,
   check = function(o)
     one_of("Muon's adjust_lr_fn", o.adjust_lr_fn, "original", "match_rms_adamw")
     one_of("Muon's dtype", o.dtype, "bfloat16", "float32")

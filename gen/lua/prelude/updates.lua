@@ -33,7 +33,20 @@ local function element(description)
   return e
 end
 
+-- Whether any input is at home, or was; and whether all are: then what is made of them is there, too.
+local function homes_of(inputs)
+  local any, all = false, true
+  for _, v in ipairs(inputs) do
+    local d = elements[v]
+    any = any or d ~= nil and d.needs_home
+    all = all and (not d or d.home)
+  end
+  return any, any and all
+end
+
 local function recorded(description)
+  local needs_home, home = homes_of(description.inputs)
+  description.needs_home, description.home = description.home or needs_home, description.home or home
   if not trace then fail("an element of an update is used outside of it") end
   if #trace.steps == MOST_OPERATIONS then fail("an update has at most %d operations", MOST_OPERATIONS) end
   local e = element(description)
@@ -200,6 +213,9 @@ local function reduced(row, x, dim, keep, who)
     else
       mask, n = mask | 1 << i - 1, n * size
       if keep then shape[#shape + 1] = 1 end
+      if d.home and not keep and i > 1 and not set[i - 2] then
+        fail("%s at home of the last dimension keeps it: say keepdim, true", who)
+      end
     end
   end
   return tensor_row(row, x, {shape = shape, dims = mask, keep = keep, scalar = who == "mean" and 1 / n or 1})
@@ -251,8 +267,25 @@ end
 
 -- The same, whole on every rank.
 function methods.replicate(x)
-  of_element(x, "replicate")
+  if of_element(x, "replicate").home then fail("replicate of an update takes what is not at home") end
   return tensor_row("redistribute", x, {})
+end
+
+-- The same, a matrix, whole on one rank: those of equal modules on different ones. What is made of it alone is
+-- there, too.
+function methods.home(x)
+  local d = of_element(x, "home")
+  if #d.shape ~= 2 then fail("home of an update takes a matrix, not the shape %s", shape_text(d.shape)) end
+  if d.needs_home then fail("home of an update takes what was not at home before") end
+  return tensor_row("scan_stack", x, {home = true})
+end
+
+-- What is at home, cut as the parameter again. So it is anyway where it meets what is not at home.
+function methods.cut(x)
+  if not of_element(x, "cut").home then fail("cut of an update takes what is at home") end
+  local e = tensor_row("scan_take", x, {})
+  elements[e].home = false
+  return e
 end
 
 function methods.dim(x) return #x.shape end
@@ -412,7 +445,7 @@ local function parts_of(out, ones, states, shape)
   local function is_cheap(e)
     local d = elements[e]
     if d.input or cheap[e] ~= nil then return d.input and same_shape(d.shape, shape) or cheap[e] end
-    local is = d.pointwise and same_shape(d.shape, shape)
+    local is = d.pointwise and same_shape(d.shape, shape) and not d.home
     for _, v in ipairs(d.inputs) do
       if elements[v] then is = is and (is_cheap(v) or count(elements[v].shape) == 1 and elements[v].type == "float32") end
     end
@@ -427,7 +460,7 @@ local function parts_of(out, ones, states, shape)
     taken[e][by_kernel and "kernel" or "operation"] = true
   end
   local function may_be_of_kernel(d)
-    local is = d.pointwise and same_shape(d.shape, shape)
+    local is = d.pointwise and same_shape(d.shape, shape) and not d.home
     for _, v in ipairs(d.inputs) do
       local from = elements[v]
       is = is and (not from or same_shape(from.shape, shape) or count(from.shape) == 1)
@@ -508,6 +541,7 @@ function base.traced_optimizer(made, way, shape)
   if way.clip_value then settings = settings .. ", gradients clipped to " .. base.scalar_text(way.clip_value) end
   if way.ema then settings = settings .. ", moving average " .. base.scalar_text(way.ema) end
   o.name, o.settings, o.match, o.rate = made.definition.name, settings, way.match, way.rate
+  o.by_part = made.definition.by_part
   o.schedule, o.line, o.states = way.schedule, made.line, states
   return o, by_shape
 end
