@@ -14,7 +14,6 @@ local function from_config(path)
   local config = settings.config(path, {"qwen2", "qwen3"})
   local need, at = config.need, config.at
   config.only("hidden_act", "silu")
-  config.only("use_sliding_window", false)
   local theta, scaling = settings.rope(at)
   local three = at.model_type == "qwen3"
   return {
@@ -25,6 +24,7 @@ local function from_config(path)
     tied = at.tie_word_embeddings, head_norms = three,
     qkv_bias = not three or at.attention_bias == true, output_bias = three and at.attention_bias,
     seq = math.min(at.max_position_embeddings or 2048, 8192),
+    window = function(i) return attention.window(at, i) end,
   }
 end
 
@@ -48,7 +48,7 @@ local function linear(inputs, outputs, bias)
   return nn.Linear(inputs, outputs, {bias = bias or false, init = nn.init.normal(0, 0.02)})
 end
 
-local Attention = nn.module("Attention", function(self)
+local Attention = nn.module("Attention", function(self, window)
   self.q_proj = linear(dim, n_heads * head_dim, qkv_bias)
   self.k_proj = linear(dim, n_kv_heads * head_dim, qkv_bias)
   self.v_proj = linear(dim, n_kv_heads * head_dim, qkv_bias)
@@ -61,7 +61,7 @@ local Attention = nn.module("Attention", function(self)
     local k = self.k_norm(heads(self.k_proj(x))):rotary(cos, sin)
     local v = attention.repeated(heads(self.v_proj(x)), times)
     k = attention.repeated(k, times)
-    local y = F.scaled_dot_product_attention(q, k, v, {is_causal = true, enable_gqa = true})
+    local y = F.scaled_dot_product_attention(q, k, v, {is_causal = true, enable_gqa = true, window = window})
     return self.o_proj(attention.join(y))
   end
 end)
@@ -72,10 +72,10 @@ local MLP = nn.module("MLP", function(self)
   function self:forward(x) return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x)) end
 end)
 
-local Layer = nn.module("Layer", function(self)
+local Layer = nn.module("Layer", function(self, i)
   self.input_layernorm = nn.RMSNorm(dim, {eps = eps})
   self.post_attention_layernorm = nn.RMSNorm(dim, {eps = eps})
-  self.self_attn, self.mlp = Attention(), MLP()
+  self.self_attn, self.mlp = Attention(known.window and known.window(i)), MLP()
   function self:forward(x, cos, sin)
     x = x + self.self_attn(self.input_layernorm(x), cos, sin)
     return x + self.mlp(self.post_attention_layernorm(x))

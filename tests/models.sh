@@ -40,6 +40,7 @@ on_meshes() {
 
 on_meshes gpt2 gpt2
 on_meshes qwen2 qwen -D seq=16
+on_meshes qwen2_window qwen -D seq=16
 on_meshes qwen3 qwen -D seq=16
 for model in phi3 gpt_neox; do on_meshes $model $model -D seq=16; done
 for model in falcon falcon_groups; do on_meshes $model falcon -D seq=16; done

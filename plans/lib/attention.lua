@@ -53,10 +53,19 @@ function M.cut_heads()
   return PrepareModuleInput{desired_input_layouts = {Shard(1), Shard(1), Shard(1)}}
 end
 
--- n modules in a list.
+-- The window of layer i, counted from 0, by a config.json; nil: none. Qwen's is off unless the file turns it on.
+function M.window(config, i)
+  local from = config.model_type == "mistral" and 0 or config.max_window_layers or 28
+  local windowed = config.model_type == "mistral" or config.use_sliding_window
+  if config.layer_types then windowed = windowed and config.layer_types[i + 1] == "sliding_attention"
+  else windowed = windowed and i >= from end
+  return windowed and config.sliding_window or nil
+end
+
+-- n modules in a list, each made of its number, counted from 0.
 function M.layers(n, class)
   local list = {}
-  for i = 1, n do list[i] = class() end
+  for i = 1, n do list[i] = class(i - 1) end
   return nn.ModuleList(list)
 end
 

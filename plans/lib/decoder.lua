@@ -22,13 +22,7 @@ function M.settings(path)
     qkv_bias = is_qwen2 or at.attention_bias or false, output_bias = not is_qwen2 and at.attention_bias or false,
     positions = at.max_position_embeddings or 4096,
   }
-  -- The window of layer i, counted from 0; nil: none. Qwen's is off unless the file turns it on.
-  local windowed = kind == "mistral" or is_qwen2 and at.use_sliding_window or is_qwen3 and at.use_sliding_window
-  function c.window(i)
-    if not windowed or not at.sliding_window then return nil end
-    if at.layer_types then return at.layer_types[i + 1] == "sliding_attention" and at.sliding_window or nil end
-    return (kind == "mistral" or i >= (at.max_window_layers or 28)) and at.sliding_window or nil
-  end
+  function c.window(i) return attention.window(at, i) end
   return c
 end
 

@@ -20,6 +20,8 @@ MODELS = {
     "gpt2": (hf.GPT2LMHeadModel, hf.GPT2Config(n_embd=32, n_layer=2, n_head=4, n_positions=16, vocab_size=96,
         resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=0, eos_token_id=0)),
     "qwen2": (hf.Qwen2ForCausalLM, hf.Qwen2Config(tie_word_embeddings=True, **QWEN)),
+    "qwen2_window": (hf.Qwen2ForCausalLM, hf.Qwen2Config(use_sliding_window=True, sliding_window=5, max_window_layers=1,
+        **QWEN)),
     "qwen3": (hf.Qwen3ForCausalLM, hf.Qwen3Config(head_dim=16, **QWEN)),
     "phi3": (hf.Phi3ForCausalLM, hf.Phi3Config(pad_token_id=None, bos_token_id=0, eos_token_id=0, **QWEN)),
     "gpt_neox": (hf.GPTNeoXForCausalLM, hf.GPTNeoXConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
