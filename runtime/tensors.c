@@ -212,10 +212,26 @@ static bool is_count_of_batches(const char *name)
   return n >= m && !strcmp(name + n - m, end);
 }
 
+// A layer that a PEFT model has wrapped, in a file of all its tensors.
+static bool is_base_layer(const char *name)
+{
+  return strstr(name, ".base_layer.") != NULL;
+}
+
+static bool refuse_base_layer(const struct archive *archive, const char *name, struct failure *why)
+{
+  return failed(why,
+                "%s: it holds %s, the base layer of a PEFT model: save the base by "
+                "model.unload().save_pretrained, for --weights, and the adapters by "
+                "model.save_pretrained(folder, save_embedding_layers=False), for --adapter",
+                archive->path, name);
+}
+
 // Rejects any other tensor that the program does not know, instead of ignoring it.
 static bool takes_surplus(const struct archive *archive, const char *name, struct failure *why)
 {
   if (is_count_of_batches(name)) return true;
+  if (is_base_layer(name)) return refuse_base_layer(archive, name, why);
   return failed(why, "%s: it holds %s, which the program does not know", archive->path, name);
 }
 
@@ -255,6 +271,7 @@ static bool take_adapter(struct filling *f, const char *path, struct failure *wh
   for (size_t i = 0; i < f->adapter.count; i++) {
     const char *name = f->adapter.all[i].entry->name;
     const struct member *m = table_find(&f->members, name);
+    if (is_base_layer(name)) return refuse_base_layer(&f->adapter, name, why);
     if (!m || !adapters_have(m->name))
       return failed(why, "%s: it holds %s, which is no adapter of the program", f->adapter.path,
                     name);

@@ -121,6 +121,23 @@ refuses "its lora_alpha is 6, and the program's is 3" other --weights "$data/mod
 refuses "this program has no adapters" bias --adapter "$data/adapter"
 refuses "this program has no adapters" bias --export-adapter "$WORK/none"
 refuses "which is no adapter of the program" adapters --adapter "$data/model.safetensors"
+# with_base FROM TO: a copy whose first name is one of a layer that PEFT has wrapped.
+with_base() {
+  python3 - "$@" << 'END'
+import json, struct, sys
+data = open(sys.argv[1], "rb").read()
+n = struct.unpack("<Q", data[:8])[0]
+header = {k: v for k, v in json.loads(data[8:8 + n]).items() if k != "__metadata__"}
+first = min(header)
+header["base_model.model.up_proj.base_layer.weight"] = header.pop(first)
+text = json.dumps(header).encode()
+open(sys.argv[2], "wb").write(struct.pack("<Q", len(text)) + text + data[8 + n:])
+END
+}
+for file in model trained; do with_base "$data/$file.safetensors" "$WORK/$file.based.safetensors"; done
+based="it holds base_model.model.up_proj.base_layer.weight, the base layer of a PEFT model: save the base by model.unload()"
+refuses "$based" adapters --weights "$WORK/model.based.safetensors"
+refuses "$based" adapters --weights "$data/model.safetensors" --adapter "$WORK/trained.based.safetensors"
 mkdir -p "$WORK/foreign" && cp "$data/trained.safetensors" "$WORK/foreign/adapter_model.safetensors"
 refuses "which this job would replace" adapters --export-adapter "$WORK/foreign"
 finish "frozen parameters and adapters train as in PyTorch and PEFT"
