@@ -158,6 +158,36 @@ rm "$WORK/chat_template.jinja"
 rm "$WORK/tokenizer_config.json"
 ! said_to 'Hi\n' && grep -q "there is no chat template.*--raw" "$WORK/told" || fail "no template"
 
+# ---- hostile files ------------------------------------------------------------------------------
+
+mutants=300 some=10
+[ -z "${SOAK:-}" ] || mutants=34000 some=1000
+for file in "$golden"/tokenizer/*/tokenizer.json; do
+  "$TOOLS/fuzz_text" "$file" "$WORK/mutant.json" 0 $mutants > "$WORK/told" 2>&1 || { cat "$WORK/told"; fail "mutants of $file"; }
+done
+# tame COMMAND...: it ends by itself, well or with one message of a rank.
+tame() {
+  local status=0
+  timeout 60 "$@" < /dev/null > "$WORK/tame" 2> "$WORK/told" || status=$?
+  [ $status -eq 0 ] || { [ $status -eq 1 ] && [ "$(sed 's/^rank [0-9]*: //' "$WORK/told" | sort -u | grep -c .)" -eq 1 ] && grep -q 'error: ' "$WORK/told"; } ||
+    { tail -n 20 "$WORK/told"; fail "status $status with ${*: -1}: mutant $i"; }
+}
+mkdir "$WORK/hostile"
+cp "$of/llama/"* "$WORK/tokenizer.json" "$WORK/hostile"
+echo '{"eos_token_id": [3, 8], "do_sample": true, "temperature": 0.7, "top_k": 3, "top_p": 0.5}' > "$WORK/generation.json"
+echo '{"bos_token": {"content": "<s>"}, "eos_token": "x", "chat_template": "<|im_start|>system\nHello<|im_end|>"}' > "$WORK/template.json"
+for ((i = 0; i < some; i++)); do
+  "$TOOLS/fuzz_text" mutant "$of/llama/config.json" "$WORK/mutant.json" $i
+  tame "$TPGEN" plans/generate.lua -D config="$WORK/mutant.json" -D context=16 -D prefill=4 --dump=lua
+  "$TOOLS/fuzz_text" mutant "$WORK/generation.json" "$WORK/hostile/generation_config.json" $i
+  "$TOOLS/fuzz_text" mutant "$WORK/template.json" "$WORK/hostile/tokenizer_config.json" $i
+  cp "$WORK/mutant.json" "$WORK/hostile/config.json"
+  tame "$WORK/llama_sanitized/ranks" --weights "$WORK/hostile" --chat
+  "$TOOLS/fuzz_text" bytes $((i == 0 ? 1048576 : 100)) "$WORK/bytes" $i
+  tame "$WORK/llama_sanitized/ranks" --tokenizer "$WORK/tokenizer.json" --encode "$WORK/bytes"
+  tame "$WORK/llama_sanitized/ranks" --weights "$of/llama" --tokenizer "$WORK/tokenizer.json" --tokens 4 --prompts "$WORK/bytes"
+done
+
 # ---- what is refused ----------------------------------------------------------------------------
 
 # refuses MESSAGE ARGUMENTS...
@@ -186,4 +216,4 @@ refuses "generates takes --weights and prompts" --prompt Hello --data "$WORK/hel
 "$TPGEN" plans/generate.lua -D config="$of/gpt2/config.json" -D context=97 -o "$WORK/none" > "$WORK/refused" 2>&1 ||
   grep -q "context = 97 is too long" "$WORK/refused" && [ ! -d "$WORK/none" ] || fail "more positions than a model has"
 
-finish "thirty programs have Hugging Face's tokens; draws, ends, texts and refusals"
+finish "thirty programs have Hugging Face's tokens; draws, ends, texts, chats, hostile files and refusals"

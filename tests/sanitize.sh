@@ -11,7 +11,7 @@ apart='^unit\.(kernel|kernel_file|matmul|bf16|offers)$'
 targets() {
   cmake --build "$build" --target help | sed -nE 's/^((unit|runtime)_[a-z0-9_]+):.*/\1/p' |
     while read -r name; do [[ ${name/_/.} =~ $apart ]] || echo "$name"; done
-  echo tpgen mutate mutate_dump fuzz_archive fuzz_archive_reader
+  echo tpgen mutate mutate_dump fuzz_archive fuzz_archive_reader fuzz_text
 }
 
 cmake --preset sanitize -B "$build" > "$WORK/log" 2>&1 &&
@@ -51,6 +51,12 @@ for tool in fuzz_archive fuzz_archive_reader; do
   "$build/tests/$tool" "$golden/torch_export/storages.pt2" "$WORK/mutant.pt2" 10000 ${SOAK:+100}200 > "$WORK/log" 2>&1 || {
     cat "$WORK/log"
     fail "$tool"
+  }
+done
+for file in "$golden"/tokenizer/*/tokenizer.json; do
+  "$build/tests/fuzz_text" "$file" "$WORK/mutant.json" 10000 ${SOAK:+10}500 > "$WORK/log" 2>&1 || {
+    cat "$WORK/log"
+    fail "fuzz_text of $file"
   }
 done
 # generate_all PLAN ARGUMENTS...
