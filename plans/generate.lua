@@ -32,5 +32,6 @@ return generate{
   slots = of.whole("slots", 1),
   prefill = of.whole("prefill", 128),
   cache_dtype = of.setting("cache_dtype", "float32"),
+  weight_dtype = of.setting("weight_dtype", "float32"),
   names = names,
 }

@@ -7,10 +7,16 @@
 
 // ---- types -------------------------------------------------------------------------------------
 
+enum type elements_type(const struct tensor *t)
+{
+  const bool packed = t->type == BF16 || t->type == INT8_BLOCKS;
+  return t->role == PARAMETER && packed ? F32 : t->type;
+}
+
 // Whether it has 16 bits in the file and is float32 in the program: a lossless conversion.
 static bool widens(const struct tensor *t, const char *dtype)
 {
-  return t->type == F32 && (strcmp(dtype, "BF16") == 0 || strcmp(dtype, "F16") == 0);
+  return elements_type(t) == F32 && (strcmp(dtype, "BF16") == 0 || strcmp(dtype, "F16") == 0);
 }
 
 // NumPy's default floats are doubles.
@@ -21,8 +27,8 @@ static bool narrows(const struct tensor *t, const char *dtype)
 
 bool elements_take(const struct tensor *t, const char *dtype)
 {
-  return strcmp(dtype, table_type(t->type).name) == 0 || widens(t, dtype) || narrows(t, dtype) ||
-         numbers_take(t, dtype);
+  return strcmp(dtype, table_type(elements_type(t)).name) == 0 || widens(t, dtype) ||
+         narrows(t, dtype) || numbers_take(t, dtype);
 }
 
 static void shape_text(size_t ndim, const long *shape, char *to, size_t size)
@@ -37,15 +43,17 @@ bool elements_misfit(const struct kept *kept, const struct tensor *t, struct fai
 {
   const struct entry *e = kept->entry;
   char there[200], here[200];
+  struct numbers_slice numbers;
+  table_numbers((int)(t - program->tensors), &numbers);
   shape_text(e->ndim, e->shape, there, sizeof there);
-  shape_text((size_t)t->ndim, t->of, here, sizeof here);
+  shape_text(numbers.slice.ndim, numbers.of, here, sizeof here);
   return failed(why, "%s: %s is %s %s in the file, but %s %s in the program", kept->file->path,
-                e->name, e->dtype, there, table_type(t->type).name, here);
+                e->name, e->dtype, there, table_type(elements_type(t)).name, here);
 }
 
 size_t elements_staged(const struct kept *kept, const struct tensor *t)
 {
-  size_t here = table_type(t->type).bytes;
+  size_t here = table_type(elements_type(t)).bytes;
   size_t there = kept ? safetensors_bits(kept->entry->dtype) / 8 : 0;
   return here > there ? here : there;
 }

@@ -7,6 +7,10 @@
 #include "safetensors_set.h"
 #include "tensor_table.h"
 
+// The type in which a tensor's elements are read or drawn: its own, but float32 for a parameter
+// that the program stores narrower.
+enum type elements_type(const struct tensor *t);
+
 // Whether a tensor accepts elements of a file's dtype: its own type, and lossless or usual
 // conversions: BF16 and F16 to a float32, F64 to a float32 input, any integers and booleans to an
 // input of integers or booleans, or to a parameter or an input of float32 that holds them exactly.
@@ -18,7 +22,7 @@ bool elements_misfit(const struct kept *kept, const struct tensor *t, struct fai
 // Bytes of an element in the file or in memory, whichever is wider. kept: its file; NULL: none.
 size_t elements_staged(const struct kept *kept, const struct tensor *t);
 
-// Reads the slice's own elements from .. from + count - 1, converted to the tensor's type. `to` has
+// Reads the slice's own elements from .. from + count - 1, converted to elements_type. `to` has
 // room for as many elements of elements_staged bytes. Adds them to the checksum, unless it is NULL
 // or they are integers of an input.
 bool elements_read(const struct kept *kept, const struct member *m, const struct slice *slice,

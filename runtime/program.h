@@ -42,7 +42,9 @@ extern "C" {
 
 enum { MAX_MESH = 6 };
 
-enum type { F32, BF16, I32, I64, BOOL }; // BOOL: one byte, 0 or 1
+// BOOL: one byte, 0 or 1. INT8_BLOCKS, of a PARAMETER: bytes; the last dimension is a block of
+// weight_blocks.h, and that before it counts blocks: in files these two are one, of numbers.
+enum type { F32, BF16, I32, I64, BOOL, INT8_BLOCKS };
 
 // The role of a tensor. A file of weights must hold every PARAMETER, a file of data every BATCH.
 enum role { PARAMETER, STATE, BATCH, OUTPUT };

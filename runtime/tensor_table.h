@@ -5,6 +5,7 @@
 #include "failure.h"
 #include "program.h"
 #include "safetensors.h"
+#include "weight_blocks.h"
 
 // Shards are copied between files and the program's memory in pieces of at most this size.
 enum { STAGED_BYTES = 4 << 20 };
@@ -16,19 +17,36 @@ struct type_row {
 
 static inline struct type_row table_type(enum type type)
 {
-  static const struct type_row rows[] = {[F32] = {"F32", 4},
-                                         [BF16] = {"BF16", 2},
-                                         [I32] = {"I32", 4},
-                                         [I64] = {"I64", 8},
-                                         [BOOL] = {"BOOL", 1}};
+  static const struct type_row rows[] = {
+      [F32] = {"F32", 4}, [BF16] = {"BF16", 2}, [I32] = {"I32", 4},
+      [I64] = {"I64", 8}, [BOOL] = {"BOOL", 1}, [INT8_BLOCKS] = {"INT8_BLOCKS", 1}};
   return rows[type];
 }
 
-// This rank's part of a tensor, or of each tensor of a family.
+// This rank's part of a tensor, or of each tensor of a family, as the program has it.
 static inline struct slice table_slice(int row)
 {
   const struct tensor *t = &program->tensors[row];
   return (struct slice){(size_t)t->ndim, t->of, t->here, rank->parts[row].first};
+}
+
+// The same in numbers, as files have it: of INT8_BLOCKS.
+struct numbers_slice {
+  long of[MAX_DIMS], here[MAX_DIMS], first[MAX_DIMS];
+  struct slice slice; // of these
+};
+static inline void table_numbers(int row, struct numbers_slice *to)
+{
+  const struct tensor *t = &program->tensors[row];
+  const bool in_blocks = t->type == INT8_BLOCKS;
+  const int ndim = t->ndim - in_blocks;
+  for (int d = 0; d < ndim; d++) {
+    const long numbers = in_blocks && d == ndim - 1 ? BLOCK_NUMBERS : 1;
+    to->of[d] = t->of[d] * numbers;
+    to->here[d] = t->here[d] * numbers;
+    to->first[d] = rank->parts[row].first[d] * numbers;
+  }
+  to->slice = (struct slice){(size_t)ndim, to->of, to->here, to->first};
 }
 
 // One tensor: member `k` of the family in a row of the program's table. Members of one name are

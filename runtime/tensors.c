@@ -50,6 +50,8 @@ static void store(enum type type, float x, double exact, void *to, size_t i)
   case BOOL:
     ((unsigned char *)to)[i] = floor(exact) != 0;
     break;
+  case INT8_BLOCKS: // drawn as floats
+    break;
   }
 }
 
@@ -68,8 +70,8 @@ static void draw_some(const struct tensor *t, const struct philox *named, uint64
     double value = init.how == CONSTANT || init.how == PRESENT ? init.a
                    : init.how == UNIFORM                       ? init.a + (init.b - init.a) * x[i]
                                                                : init.a + init.b * x[i];
-    float narrow = init.how == UNIFORM ? below(t->type, value, init.b) : (float)value;
-    store(t->type, narrow, value, to, at + i);
+    float narrow = init.how == UNIFORM ? below(elements_type(t), value, init.b) : (float)value;
+    store(elements_type(t), narrow, value, to, at + i);
   }
 }
 
@@ -95,15 +97,38 @@ static bool make_piece(const struct kept *kept, const struct member *m, size_t f
                        void *to, struct checksum *sum, struct failure *why)
 {
   const struct tensor *t = &program->tensors[m->row];
-  struct slice slice = table_slice(m->row);
-  if (kept && !elements_read(kept, m, &slice, from, count, to, sum, why)) return false;
-  size_t size = table_type(t->type).bytes;
+  struct numbers_slice numbers;
+  table_numbers(m->row, &numbers);
+  const struct slice *slice = &numbers.slice;
+  if (kept && !elements_read(kept, m, slice, from, count, to, sum, why)) return false;
+  size_t size = table_type(elements_type(t)).bytes;
   for (size_t drawn = 0; !kept && drawn < count;) {
-    struct run run = slice_run(&slice, from + drawn, count - drawn);
+    struct run run = slice_run(slice, from + drawn, count - drawn);
     draw(m, run.first, run.count, (char *)to + drawn * size);
     drawn += run.count;
   }
-  return !numbers_are(t) || numbers_hold(kept, m, &slice, 0, from, count, to, why);
+  return !numbers_are(t) || numbers_hold(kept, m, slice, 0, from, count, to, why);
+}
+
+// Makes elements as they were read or drawn those that the program stores, in place. Returns their
+// bytes. Blocks are whole: `count` is a multiple of a block's numbers.
+static size_t pack_piece(const struct tensor *t, void *piece, size_t count)
+{
+  const float *from = piece;
+  if (elements_type(t) == t->type) return count * table_type(t->type).bytes;
+  if (t->type == BF16) {
+    for (size_t i = 0; i < count; i++) {
+      const bf16 narrow = float_to_bf16(from[i]);
+      memcpy((char *)piece + i * sizeof narrow, &narrow, sizeof narrow);
+    }
+    return count * sizeof(bf16);
+  }
+  for (size_t i = 0; i < count / BLOCK_NUMBERS; i++) {
+    struct weight_block block;
+    weight_block_pack(&block, from + i * BLOCK_NUMBERS);
+    memcpy((char *)piece + i * sizeof block, &block, sizeof block);
+  }
+  return count / BLOCK_NUMBERS * sizeof(struct weight_block);
 }
 
 // *share: gets the contribution of this rank's slice to the tensor's checksum; NULL: not needed.
@@ -112,14 +137,17 @@ static bool fill_tensor(const struct kept *kept, const struct member *m, void *s
 {
   struct checksum sum = {0};
   const struct tensor *t = &program->tensors[m->row];
-  struct slice slice = table_slice(m->row);
-  size_t size = table_type(t->type).bytes, elements = slice_elements(&slice);
+  struct numbers_slice numbers;
+  table_numbers(m->row, &numbers);
+  size_t elements = slice_elements(&numbers.slice);
   char *memory = table_memory(m);
   for (size_t from = 0; from < elements;) {
     size_t count = STAGED_BYTES / elements_staged(kept, t);
     if (count > elements - from) count = elements - from;
     if (!make_piece(kept, m, from, count, stage, share ? &sum : NULL, why)) return false;
-    target_put(memory + from * size, stage, count * size);
+    size_t bytes = pack_piece(t, stage, count);
+    target_put(memory, stage, bytes);
+    memory += bytes;
     from += count;
   }
   if (share) *share ^= checksum_share(&sum, kept->entry->end - kept->entry->begin);
@@ -148,9 +176,11 @@ struct filling {
 static bool fits(const struct kept *kept, const struct tensor *t, struct failure *why)
 {
   const struct entry *e = kept->entry;
-  const size_t ndim = (size_t)t->ndim;
+  struct numbers_slice numbers;
+  table_numbers((int)(t - program->tensors), &numbers);
+  const size_t ndim = numbers.slice.ndim;
   return (elements_take(t, e->dtype) && e->ndim == ndim &&
-          memcmp(e->shape, t->of, ndim * sizeof *t->of) == 0) ||
+          memcmp(e->shape, numbers.of, ndim * sizeof *numbers.of) == 0) ||
          elements_misfit(kept, t, why);
 }
 

@@ -2,7 +2,7 @@
 #include "kernels.h"
 #include "cpu_tiles.h"
 #include "cpu_vectors.h"
-
+$weights$
 #include <stddef.h>
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #include "kernels.h"
 
 #include "cuda_kernels.h"
-
+$weights$
 const char plan_$hash$[] = $plan_string$;
 
 $kernels$

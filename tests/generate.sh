@@ -15,6 +15,10 @@ of=$golden/generate
 prompts() { "$TOOLS/compare_answers" prompts "$1/generate.json" > "$WORK/$(basename "$1").jsonl"; }
 families=$golden/generate_families
 for folder in "$of"/{llama,gpt2} "$families"/*/; do prompts "$folder"; done
+stored=$golden/generate_stored
+for folder in "$stored"/*/; do # the same prompts, however the weights are stored
+  "$TOOLS/compare_answers" prompts "$folder/generate_int8.json" > "$WORK/$(basename "$folder").jsonl"
+done
 
 # run NAME OUTPUT ARGUMENTS...: runs $WORK/NAME; its answers in OUTPUT.
 run() {
@@ -37,6 +41,7 @@ compared=generate.json tokens=40
 greedy() {
   local name=$1 kind=$2 model=$3 from=$of arguments=()
   [ -d "$of/$model" ] || from=$families
+  [[ $model != *_stored ]] || from=$stored
   for value in "${@:4}"; do arguments+=(-D "$value"); done
   make "$name" "$kind" plans/generate.lua -D config="$from/$model/config.json" -D context=80 "${arguments[@]}" || return
   run "$name" "$WORK/$name.out" --weights "$from/$model" --prompts "$WORK/$model.jsonl" --tokens $tokens --top 5 \
@@ -69,6 +74,14 @@ done
 with greedy mistral_tail plain mistral prefill=32 slots=2
 compared=generate_bf16.json
 with greedy mistral_bf16 plain mistral prefill=8 slots=2 tp=2 cache_dtype=bfloat16
+for type in bfloat16 int8; do
+  compared=generate_$type.json
+  with greedy llama_$type plain llama_stored prefill=8 slots=2 weight_dtype=$type
+  with greedy llama_${type}_tp2 sanitized llama_stored prefill=4 slots=5 tp=2 weight_dtype=$type
+  with greedy gpt2_$type plain gpt2_stored prefill=16 slots=1 tp=2 weight_dtype=$type
+  with greedy gpt2_${type}_cuda cuda gpt2_stored prefill=16 slots=2 weight_dtype=$type
+done
+with greedy llama_int8_cuda cuda llama_stored prefill=8 slots=2 tp=2 weight_dtype=int8
 all_are_done
 cat "${logs[@]}"
 

@@ -320,7 +320,8 @@ static void add_kernels(void)
   share_bodies();
   add_text(text("kernels.%s", suffix),
            fill(c, common[0], common[1], common[2], common[3], common[4], common[5], "kernels",
-                kernel_definitions(), "plan_string", plan_string(), NULL));
+                kernel_definitions(), "plan_string", plan_string(), "weights", weights_include(),
+                NULL));
   add_text("kernels.h", fill(h, common[0], common[1], common[2], common[3], common[4], common[5],
                              "includes", kernel_includes(), "constants", constants_text(),
                              "prototypes", kernel_prototypes(), NULL));

@@ -134,8 +134,8 @@ static char *full_row(const struct family *f, int rank)
 {
   static const char *const role[] = {
       [PARAMETER] = "PARAMETER", [STATE] = "STATE", [BATCH] = "BATCH", [ACTIVATION] = "OUTPUT"};
-  static const char *const type[] = {
-      [F32] = "F32", [BF16] = "BF16", [I32] = "I32", [I64] = "I64", [BOOL] = "BOOL"};
+  static const char *const type[] = {[F32] = "F32", [BF16] = "BF16", [I32] = "I32",
+                                     [I64] = "I64", [BOOL] = "BOOL", [I8] = "INT8_BLOCKS"};
   static const char *const how[] = {[INIT_CONSTANT] = "CONSTANT",
                                     [INIT_UNIFORM] = "UNIFORM",
                                     [INIT_NORMAL] = "NORMAL",

@@ -62,8 +62,10 @@ static inline bool same_shape(struct shape a, struct shape b)
   return same;
 }
 
-/* A plan cannot name F64: it is the type in which the norm of gradients is summed. */
-enum type { F32, BF16, I32, I64, BOOL, F64 };
+/* A plan's tensors have no type I8, of the bytes of blocks of weights, and no F64, in which the
+   norm of gradients is summed. */
+enum type { F32, BF16, I32, I64, BOOL, I8, F64 };
+enum { BLOCK_NUMBERS = 32, BLOCK_BYTES = 34 }; /* of a block of weights */
 
 struct part {
   struct shape shape;

@@ -121,7 +121,7 @@ struct op_row {
   enum cheap cheap;
   enum local_step step;
   enum elements elements;
-  bool compares, copies, product, updates, calls, composed, idle, shows;
+  bool compares, copies, product, updates, takes_stored, calls, composed, idle, shows;
 };
 
 /* The calls of a library for a collective; NULL: the library has none. */

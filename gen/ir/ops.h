@@ -80,6 +80,7 @@
               .step      What it is in a redistribution, within a rank: LOCAL_STEP, from a layout to
                          another; PACKING, PIECES_PACKING: for the collective beside it.
               .suffix    Of the name of what a step makes.
+              .takes_stored  It reads weights as they are stored: no cast comes before it.
               .calls     It calls a function of the program.
               .composed  It is one kernel for the operations of its body.
               .idle      Nothing runs for it.
@@ -292,6 +293,18 @@ OP(attention_back_bias, "b(gr)q@e!,b(gr)qd!,bgk@d!,bgke!,b(gr)qe!,b(gr)q,b(gr)qk
    scale. */
 OP(cached_attention, "b!(gr)t!d!,bgt!d!,bgt!e!,n!gc!d!,n!gc!e!,b!,b!->b!(gr)t!e!", "", no_grad,
    "window", "", "bgrtcd bgrtce", .type = "f32", .cheap = COSTLY)
+/* Products of a program that only reads its weights, which are stored as bfloat16, or as blocks of
+   32 numbers of 8 bits behind a scale (runtime/weight_blocks.h), and computed with as floats. The
+   weight of a `turned` one is [in, out]. */
+OP(linear_bf16,        "abk,nk->abn",           "a", no_grad, "", "", "*", .type = "f32",
+   .takes_stored = true)
+OP(linear_bf16_turned, "abk,kn->abn",           "a", no_grad, "", "", "*", .type = "f32",
+   .takes_stored = true)
+OP(linear_int8,        "ab(gs32!),ngq!->abn",   "a", no_grad, "", "", "abgsn", .type = "f32",
+   .takes_stored = true)
+OP(linear_int8_turned, "abk,kgq!->ab(gs32!)",   "a", no_grad, "", "", "abkgs", .type = "f32",
+   .takes_stored = true)
+OP(embedding_int8, "v@gq!,ab->ab(gs32!):f32", "", no_grad, "", "", "", .takes_stored = true)
 OP(conv2d,         "n(gc)y!x!,(go)ck!l!->n(go)p!q!", "a|b", conv2d_grad,
    "stride_y stride_x pad_y pad_x dilation_y dilation_x", "", "ngocklpq", .type = "f32")
 /* Also a transposed convolution, of the plan's. */

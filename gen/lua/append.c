@@ -89,6 +89,11 @@ static int cast_of(int parameter)
   struct cast *known = &casts[parameter];
   if (known->value != NONE && known->call == call) return known->value;
   const struct value *v = &graph->value[parameter];
+  if (v->type == I8)
+    plan_fails(
+        "%s is stored as int8, and only a linear layer and an embedding read it so: here its "
+        "numbers are needed; leave out generate's weight_dtype, or make it bfloat16",
+        printable(v->name));
   const char *name = text("%s_%s", v->name, type_name(v->used_as));
   int value =
       append_here((struct op){.kind = OP_cast, .nin = 1, .in = {parameter}, .type = v->used_as});

@@ -203,6 +203,60 @@ static int parameter(lua_State *L)
   return 1;
 }
 
+/* Whether the parameter's last dimension, and what each rank will have of it, are whole blocks. */
+static bool fits_blocks(int value)
+{
+  const struct value *v = &graph->value[value];
+  int last = v->shape.ndim - 1;
+  int64_t parts = 1;
+  for (int i = 0; i < graph->nstyle; i++)
+    for (int k = 0; k < graph->style[i].nrequest; k++) {
+      struct layout_request *w = &graph->style[i].request[k];
+      if (w->what != REQUEST_PARAMETER || w->value != value || w->to.kind != SHARD) continue;
+      if (w->to.dim < 0) w->to.dim += v->shape.ndim;
+      if (w->to.dim == last) parts *= graph->mesh.size[graph->style[i].mesh_dim];
+    }
+  return v->shape.size[last] % (parts * BLOCK_NUMBERS) == 0 && v->file_first % BLOCK_NUMBERS == 0;
+}
+
+static void store_in_blocks(struct value *v)
+{
+  int last = v->shape.ndim - 1;
+  v->type = I8;
+  v->shape.size[last] /= BLOCK_NUMBERS;
+  v->shape.size[v->shape.ndim++] = BLOCK_BYTES;
+  if (!v->file_size || v->file_dim != last) return;
+  v->file_first /= BLOCK_NUMBERS;
+  v->file_size /= BLOCK_NUMBERS;
+}
+
+/* store_as(parameter, "bfloat16" or "int8"): how the program, which only reads it, stores it; once
+   its layout is known. What ranks do not have whole blocks of is bfloat16. */
+static int store_as(lua_State *L)
+{
+  const struct tensor *t = argument_tensor(L, 1);
+  bool fits = !strcmp(luaL_checkstring(L, 2), "int8");
+  if (t->value == NONE) return 0;
+  for (int k = 0; k < (t->nparts ? t->nparts : 1); k++) fits &= fits_blocks(t->value + k);
+  for (int k = 0; k < (t->nparts ? t->nparts : 1); k++) {
+    struct value *v = &graph->value[t->value + k];
+    v->used_as = F32;
+    v->type = BF16;
+    if (fits) store_in_blocks(v);
+  }
+  return 0;
+}
+
+/* stored(tensor): "bfloat16" or "int8" of a parameter that is stored so; else nil. */
+static int stored(lua_State *L)
+{
+  const struct tensor *t = argument_tensor(L, 1);
+  const struct value *v = t->value == NONE ? NULL : &graph->value[t->value];
+  if (!v || v->role != PARAMETER || v->type == F32) return 0;
+  lua_pushstring(L, v->type == I8 ? "int8" : "bfloat16");
+  return 1;
+}
+
 /* set_parts(parameter, dimension, {size ...}): it is kept in parts of these sizes. */
 static int set_parts(lua_State *L)
 {
@@ -477,6 +531,8 @@ static const luaL_Reg functions[] = {{"is_tensor", is_tensor},
                                      {"parts", parts},
                                      {"add_batch", add_batch},
                                      {"add_cache", add_cache},
+                                     {"store_as", store_as},
+                                     {"stored", stored},
                                      {"set_mesh", set_mesh},
                                      {"set_device", set_device},
                                      {"split_mesh", split_mesh},

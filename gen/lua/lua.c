@@ -23,22 +23,23 @@ enum { MAX_PLAN = 1 << 20, MAX_KERNEL = 1 << 18 };
 static const size_t MAX_MEMORY = (size_t)128 << 20;
 
 static const char *const files[] = {
-    "gen/lua/prelude/base.lua",        "gen/lua/prelude/refused.lua",
-    "gen/lua/prelude/tensors.lua",     "gen/lua/prelude/views.lua",
-    "gen/lua/prelude/functions.lua",   "gen/lua/prelude/losses.lua",
-    "gen/lua/prelude/attention.lua",   "gen/lua/prelude/indices.lua",
-    "gen/lua/prelude/images.lua",      "gen/lua/prelude/activations.lua",
-    "gen/lua/prelude/rearranged.lua",  "gen/lua/prelude/normalization.lua",
-    "gen/lua/prelude/rows.lua",        "gen/lua/prelude/recurrent.lua",
-    "gen/lua/prelude/precision.lua",   "gen/lua/prelude/trained.lua",
-    "gen/lua/prelude/nn.lua",          "gen/lua/prelude/nn_recurrent.lua",
-    "gen/lua/prelude/nn_layers.lua",   "gen/lua/prelude/operators.lua",
-    "gen/lua/prelude/files.lua",       "gen/lua/prelude/parallel.lua",
-    "gen/lua/prelude/styles.lua",      "gen/lua/prelude/lora.lua",
-    "gen/lua/prelude/fully_shard.lua", "gen/lua/prelude/scalars.lua",
-    "gen/lua/prelude/updates.lua",     "gen/lua/prelude/optimizers.lua",
-    "gen/lua/prelude/schedules.lua",   "gen/lua/prelude/train.lua",
-    "gen/lua/prelude/generate.lua",    "gen/lua/prelude/surplus.lua"};
+    "gen/lua/prelude/base.lua",           "gen/lua/prelude/refused.lua",
+    "gen/lua/prelude/tensors.lua",        "gen/lua/prelude/views.lua",
+    "gen/lua/prelude/functions.lua",      "gen/lua/prelude/losses.lua",
+    "gen/lua/prelude/attention.lua",      "gen/lua/prelude/indices.lua",
+    "gen/lua/prelude/images.lua",         "gen/lua/prelude/activations.lua",
+    "gen/lua/prelude/rearranged.lua",     "gen/lua/prelude/normalization.lua",
+    "gen/lua/prelude/rows.lua",           "gen/lua/prelude/recurrent.lua",
+    "gen/lua/prelude/precision.lua",      "gen/lua/prelude/trained.lua",
+    "gen/lua/prelude/stored_weights.lua", "gen/lua/prelude/nn.lua",
+    "gen/lua/prelude/nn_recurrent.lua",   "gen/lua/prelude/nn_layers.lua",
+    "gen/lua/prelude/operators.lua",      "gen/lua/prelude/files.lua",
+    "gen/lua/prelude/parallel.lua",       "gen/lua/prelude/styles.lua",
+    "gen/lua/prelude/lora.lua",           "gen/lua/prelude/fully_shard.lua",
+    "gen/lua/prelude/scalars.lua",        "gen/lua/prelude/updates.lua",
+    "gen/lua/prelude/optimizers.lua",     "gen/lua/prelude/schedules.lua",
+    "gen/lua/prelude/train.lua",          "gen/lua/prelude/generate.lua",
+    "gen/lua/prelude/surplus.lua"};
 
 /* Few plans need these: files.lua has them run. */
 static const char *const files_of_archives[] = {

@@ -202,9 +202,9 @@ static void read_inputs(lua_State *L, struct op *op)
     lua_rawgeti(L, 2, op->nin + 1);
     bool table = op->nin == 0 && picks_rows(op->kind);
     bool buffer = op->nin == 1 && op->kind == OP_running;
-    op->in[op->nin] = buffer  ? buffer_value(L)
-                      : table ? argument_value(L, -1)
-                              : argument_operand(L, -1);
+    op->in[op->nin] = buffer                                   ? buffer_value(L)
+                      : table || op_row[op->kind].takes_stored ? argument_value(L, -1)
+                                                               : argument_operand(L, -1);
     lua_pop(L, 1);
   }
   if (op->nin == 0 || !picks_rows(op->kind) || !is_cast_for_use(op->in[0])) return;

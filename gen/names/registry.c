@@ -54,6 +54,19 @@ const char *kernel_includes(void)
               indices ? "#include \"indices.h\"\n" : "", elements || indices ? "\n" : "");
 }
 
+const char *weights_include(void)
+{
+  static const char *const products[] = {"linear_of_bf16", "linear_of_bf16_turned",
+                                         "linear_of_int8", "linear_of_int8_turned"};
+  bool blocks = false;
+  for (int i = 0; i < nkernels; i++) {
+    for (size_t k = 0; k < sizeof products / sizeof *products; k++)
+      if (has_word(kernels[i].definition, products[k])) return "#include \"cpu_weights.h\"\n";
+    blocks |= has_word(kernels[i].definition, "weight_block");
+  }
+  return blocks ? "#include \"weight_blocks.h\"\n" : "";
+}
+
 char *kernel_prototypes(void)
 {
   struct buffer b = {0};

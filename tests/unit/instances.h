@@ -259,6 +259,11 @@ static const struct instance instances[] = {
      .softcap = 1.5, .equation = OF_ATTENTION_BACK_BIAS("1(gr)qk")},
     {OP_attention_back_bias, .in = {"abd3", "abd2", "abe2", "abe3", "abd3", "abd", "a11e"},
      .equation = OF_ATTENTION_BACK_BIAS("b 1 1 k")},
+    {OP_linear_bf16, .in = {"abc", "%dc"}},
+    {OP_linear_bf16_turned, .in = {"abc", "%cd"}},
+    {OP_linear_int8, .in = {"ab(c48)", "~dc[9988]"}},
+    {OP_linear_int8_turned, .in = {"abc", "~cd[9988]"}},
+    {OP_embedding_int8, .in = {"~cd[9988]", "#ab"}},
     {OP_conv2d, .in = {"ab33", "cb22"}, .out = {"ac42"}, .number = {1, 1, 1, 0, 1, 1}},
     {OP_conv2d, .in = {"a(bc)33", "(bd)c22"}, .out = {"a(bd)42"}, .number = {1, 1, 1, 0, 1, 1}},
     {OP_conv2d, .in = {"ab57", "b122"}, .out = {"ab34"}, .number = {2, 2, 1, 1, 2, 2}},
@@ -286,7 +291,7 @@ static int64_t size_of(char c, const int64_t *size)
 static struct shape shape_in_letters(const char *letters, const int64_t *size)
 {
   struct shape s = {0};
-  for (letters += strspn(letters, "?#"); *letters; letters++) {
+  for (letters += strspn(letters, "?#%~"); *letters; letters++) {
     int64_t *to = &s.size[s.ndim++];
     if (*letters == '(')
       for (*to = 1; *++letters != ')';) *to *= size_of(*letters, size);
@@ -300,7 +305,11 @@ static struct shape shape_in_letters(const char *letters, const int64_t *size)
 
 static enum type type_in_letters(const char *letters)
 {
-  return *letters == '?' ? BOOL : *letters == '#' ? I32 : F32;
+  return *letters == '?'   ? BOOL
+         : *letters == '#' ? I32
+         : *letters == '%' ? BF16
+         : *letters == '~' ? I8
+                           : F32;
 }
 
 /* "(ab)c->ab1c" becomes "(a4b6)(c8)->(a4)(b6)1(c8)". */
@@ -382,6 +391,7 @@ static int64_t index_bound(const struct op *op)
   case OP_index_add:
     return made.size[named_dim(op)];
   case OP_embedding:
+  case OP_embedding_int8:
     return first.size[0];
   case OP_embedding_back:
     return made.size[0];
@@ -441,6 +451,7 @@ static double suitable(const struct op *op, int i)
 static struct array suitable_input(const struct op *op, int i, const struct array *before)
 {
   struct array x = zeros(graph->value[op->in[i]].shape);
+  const enum type type = graph->value[op->in[i]].type;
   for (int64_t k = 0, n = elements(x.shape); k < n; k++) x.at[k] = suitable(op, i);
   /* Slots of their own, or none; and a place in the cache. */
   for (int64_t k = 0; op->kind == OP_cached_attention && i > 4 && k < x.shape.size[0]; k++) {
@@ -449,6 +460,9 @@ static struct array suitable_input(const struct op *op, int i, const struct arra
               : k < cache.size[0] && draw_below(5) ? (double)k
                                                    : -1;
   }
+  /* Blocks of weights: a scale between 1/128 and 1/32, and the numbers. */
+  for (int64_t k = 0, n = elements(x.shape); type == I8 && k < n; k++)
+    x.at[k] = k % BLOCK_BYTES == 1 ? 0x3c : draw_below(255) - 127;
   /* Documents one behind the other, which have tiles of their own. */
   int64_t length = x.shape.ndim == 2 ? x.shape.size[1] : 0;
   if (is_attention(op) && graph->value[op->in[i]].type == I32 && length > 64)

@@ -777,6 +777,54 @@ static bool run_embedding(const struct op *op, const struct array *in, struct ar
   return true;
 }
 
+/* A weight: of a matrix, or of one in blocks, whose first two bytes are a bfloat16, the scale. */
+static double stored_weight(const struct array *w, int64_t i, int64_t j)
+{
+  if (w->shape.ndim == 2) return w->at[i * w->shape.size[1] + j];
+  const double *block = w->at + (i * w->shape.size[1] + j / BLOCK_NUMBERS) * BLOCK_BYTES;
+  const uint32_t bits = ((uint32_t)(uint8_t)block[1] << 8 | (uint8_t)block[0]) << 16;
+  float scale;
+  memcpy(&scale, &bits, sizeof scale);
+  return scale * block[2 + j % BLOCK_NUMBERS];
+}
+
+static int64_t stored_columns(const struct array *w)
+{
+  return w->shape.size[1] * (w->shape.ndim == 2 ? 1 : BLOCK_NUMBERS);
+}
+
+static bool run_stored_linear(const struct op *op, const struct array *in, struct array *out,
+                              const struct places *at)
+{
+  (void)at;
+  const struct array *w = &in[1];
+  const bool turned = op->kind == OP_linear_bf16_turned || op->kind == OP_linear_int8_turned;
+  const int64_t columns = stored_columns(w), n = turned ? columns : w->shape.size[0];
+  const int64_t k = turned ? w->shape.size[0] : columns;
+  const int64_t rows = in[0].shape.size[0] * in[0].shape.size[1];
+  if (in[0].shape.size[2] != k || out->shape.size[2] != n) return false;
+  for (int64_t i = 0; i < rows; i++)
+    for (int64_t j = 0; j < n; j++)
+      for (int64_t c = 0; c < k; c++)
+        out->at[i * n + j] +=
+            in[0].at[i * k + c] * (turned ? stored_weight(w, c, j) : stored_weight(w, j, c));
+  return true;
+}
+
+static bool run_embedding_int8(const struct op *op, const struct array *in, struct array *out,
+                               const struct places *at)
+{
+  (void)op;
+  const int64_t width = stored_columns(&in[0]);
+  if (!with_last(in[1].shape, width, out->shape)) return false;
+  for (int64_t i = 0, n = elements(in[1].shape); i < n; i++) {
+    int64_t row = in_part(in[1].at[i], at->in[0].first[0], in[0].shape.size[0]);
+    for (int64_t j = 0; j < width; j++)
+      out->at[i * width + j] = row == NONE ? 0 : stored_weight(&in[0], row, j);
+  }
+  return true;
+}
+
 static bool run_embedding_back(const struct op *op, const struct array *in, struct array *out,
                                const struct places *at)
 {
@@ -1354,6 +1402,13 @@ static reference *reference_of(enum op_kind kind)
     return run_embedding;
   case OP_embedding_back:
     return run_embedding_back;
+  case OP_embedding_int8:
+    return run_embedding_int8;
+  case OP_linear_bf16:
+  case OP_linear_bf16_turned:
+  case OP_linear_int8:
+  case OP_linear_int8_turned:
+    return run_stored_linear;
   case OP_cumsum:
     return run_cumsum;
   case OP_argsort:

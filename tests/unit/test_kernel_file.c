@@ -47,6 +47,12 @@ static const struct {
     {{OP_cached_attention, .in = {"2(ab)9d", "2a9d", "2a95", "3acd", "3ac5", "#2", "#2"},
       .out = {"2(ab)95"}, .scalar = 0.3},
      {1, 9, 150, 5}},
+    {{OP_linear_bf16, .in = {"abc", "%dc"}}, {2, 3, 300, 70}},
+    {{OP_linear_bf16, .in = {"abc", "%dc"}}, {1, 2, 300, 70}},
+    {{OP_linear_bf16_turned, .in = {"abc", "%cd"}}, {1, 7, 300, 70}},
+    {{OP_linear_int8, .in = {"ab(c48)", "~dc[9988]"}}, {2, 3, 9, 70}},
+    {{OP_linear_int8, .in = {"ab(c48)", "~dc[9988]"}}, {1, 3, 9, 70}},
+    {{OP_linear_int8_turned, .in = {"abc", "~cd[9988]"}}, {1, 2, 300, 3}},
     {{OP_documents, .in = {"#ab"}, .dims = 2, .number = {2}}, {3, 700}},
     {{OP_scatter_add, .in = {"cb", "#cb"}, .dims = 1, .out = {"ab"}}, {9, 40, 300}},
     {{OP_scatter, .in = {"ab", "#cb", "cb"}, .dims = 1}, {30, 11, 20}},
@@ -320,8 +326,8 @@ static struct trial *add_trial(const struct op *op)
 /* Of every third operation all floating inputs are bfloat16; what it makes is float. */
 static void narrow_somehow(const struct op *op)
 {
-  bool attends = is_attention(op);
-  if (attends || draw_below(3)) return;
+  bool is_other = is_attention(op) || op_row[op->kind].takes_stored;
+  if (is_other || draw_below(3)) return;
   for (int i = 0; i < op->nin; i++)
     if (graph->value[op->in[i]].type == F32) graph->value[op->in[i]].type = BF16;
 }
@@ -607,7 +613,8 @@ static char *program_of(int rank)
 static char *filled_template(const char *name, const char *hole, const char *with)
 {
   return fill(embedded_text(name), "version", "", "plan", "", "hash", "", "plan_string", "\"\"",
-              "constants", "", "includes", kernel_includes(), hole, with, NULL);
+              "constants", "", "includes", kernel_includes(), "weights", weights_include(), hole,
+              with, NULL);
 }
 
 static void write_program(const char *directory)
@@ -699,6 +706,8 @@ static void put_array(const struct program *p, int value, int rank, struct array
       whole[at] = (int)a.at[i];
     else if (type == BF16)
       half[at] = narrow(&a.at[i]);
+    else if (type == I8)
+      ((int8_t *)number)[at] = (int8_t)a.at[i];
     else
       a.at[i] = number[at] = (float)a.at[i];
   }

@@ -81,6 +81,8 @@ static const struct left_out {
      UNLIKE "; heads are not cut in width"},
     {"attention_back_bias", "R,R,R,P(sum),P(sum),R,R -> P(sum); S(3),R,R,S(3),S(3),R,R -> P(sum)",
      UNLIKE "; heads are not cut in width"},
+    {"linear_bf16", "R,P(sum) -> P(sum)", "weights are never pending"},
+    {"linear_bf16_turned", "R,P(sum) -> P(sum)", "weights are never pending"},
     {"times_row", BOTH, EXTREMES},
 };
 enum { LEFT_OUT = sizeof left_out / sizeof *left_out };

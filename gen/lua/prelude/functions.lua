@@ -191,7 +191,8 @@ base.product = product
 -- products, one reduction serves both.
 local function projected(x, weight, bias, turned, low)
   local rows = string.sub(BATCH, 1, #core.shape(x) - 1)
-  local y = product(x, weight, string.format(turned and "%sk,kn->%sn" or "%sk,nk->%sn", rows, rows))
+  local y = base.stored_product(x, weight, turned)
+    or product(x, weight, string.format(turned and "%sk,kn->%sn" or "%sk,nk->%sn", rows, rows))
   if low then y = raw.add(y, projected(low.x, low.weight)) end
   return bias == nil and y or raw.add(y, bias)
 end

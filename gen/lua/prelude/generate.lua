@@ -61,20 +61,22 @@ local function check_logits(logits, name, sequences)
   return core.type(logits) == "float32" and logits or base.wide(logits)
 end
 
--- generate{model =, vocab =, context =, slots =, prefill =, cache_dtype =, forward =, names =, seed =, planner =,
---          expect =, matmul_precision =}: a program that continues texts.
+-- generate{model =, vocab =, context =, slots =, prefill =, cache_dtype =, weight_dtype =, forward =, names =,
+--          seed =, planner =, expect =, matmul_precision =}: a program that continues texts.
 --   vocab        the number of tokens that the model knows
 --   context      the most tokens of a sequence, the prompt's included
 --   slots        so many sequences are generated side by side
 --   prefill      so many tokens of a prompt are taken by one call
 --   cache_dtype  "float32" or "bfloat16"
+--   weight_dtype how the matrices of Linear, Conv1D and Embedding are stored: "float32", "bfloat16" or
+--                "int8", blocks of 32 numbers and a scale. All is computed in float32
 --   forward      function(model, tokens, positions, last): the logits [sequences, 1, vocab]. tokens and
 --                positions are [sequences, tokens]; last is the index of the last token, of which the
 --                logits are, or nil: there is but one token
 function plan.generate(options)
   base.expect(options, "table", "what generate is given")
   base.options(options, "generate", {"model", "vocab", "context", "slots", "prefill", "cache_dtype", "forward",
-    "names", "seed", "planner", "expect", "matmul_precision"})
+    "weight_dtype", "names", "seed", "planner", "expect", "matmul_precision"})
   base.refuse_units("generate")
   local function count(name, default, least, most)
     local n = options[name] == nil and default or options[name]
@@ -99,6 +101,8 @@ function plan.generate(options)
   batch["decode.slot"] = plan.randint(-1, slots){slots}
   input("decode.start", context, {slots})
   local model, inputs = base.begin_program("generate", options, 1, batch)
+  base.store_weights(model, options.weight_dtype == nil and "float32" or options.weight_dtype,
+    "generate's weight_dtype")
   core.set_generation(slots, context, prefill)
 
   local function trace(name, sequences, tokens, last)

@@ -181,7 +181,7 @@ method("embedding", function(input, weight, padding_idx, max_norm, norm_type, sc
       shape_text(shape))
   end
   local index = base.indices(ids, "the indices", shape[1])
-  local y = append("embedding", {weight, index})
+  local y = base.stored_rows(weight, index) or append("embedding", {weight, index})
   if padding_idx == nil then return y end
   local row = base.whole(padding_idx, "padding_idx", -shape[1], shape[1] - 1)
   local is_padding = raw.eq(raw.unsqueeze(index, -1), row % shape[1])

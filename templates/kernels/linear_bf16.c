@@ -1,0 +1,5 @@
+// Weights of bfloat16: see cpu_weights.h.
+void $name$(float *restrict out, const float *restrict x, const $type_w$ *restrict w)
+{
+  linear_of_bf16(out, x, w, (long)$a$ * $b$, $n$, $k$);
+}

@@ -1,0 +1,5 @@
+// Weights in blocks of 8 bits: see cpu_weights.h.
+void $name$(float *restrict out, const float *restrict x, const signed char *restrict w)
+{
+  linear_of_int8(out, x, (const struct weight_block *)w, (long)$a$ * $b$, $n$, $g$);
+}
