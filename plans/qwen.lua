@@ -84,7 +84,7 @@ end)
 
 local Qwen = nn.module("Qwen", function(self)
   self.embed_tokens = nn.Embedding(vocab, dim, {init = nn.init.normal(0, 0.02)})
-  self.layers = attention.layers(n_layers, Layer)
+  self.layers = attention.layers(n_layers, Layer, true)
   self.norm = nn.RMSNorm(dim, {eps = eps})
   self.lm_head = tied and attention.Tied() or linear(dim, vocab)
   function self:forward(ids)

@@ -62,10 +62,10 @@ function M.window(config, i)
   return windowed and config.sliding_window or nil
 end
 
--- n modules in a list, each made of its number, counted from 0.
-function M.layers(n, class)
+-- n modules in a list; numbered: each is made of its number, counted from 0.
+function M.layers(n, class, numbered)
   local list = {}
-  for i = 1, n do list[i] = class(i - 1) end
+  for i = 1, n do list[i] = numbered and class(i - 1) or class() end
   return nn.ModuleList(list)
 end
 
