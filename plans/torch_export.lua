@@ -26,44 +26,40 @@ local data_parallel = hybrid and mesh{"dp_replicate", "dp_shard"} or mesh.dp
 -- --------------------------------------------------------------------------------- tensor parallelism
 
 -- What the last part of a module's name says about its weight: cut by its outputs, or by its inputs.
-local STYLES = {Colwise = {}, Rowwise = {}}
+-- Some names say it only with the part before them.
+local STYLES = {}
 for style, names in pairs{
   Colwise = "q_proj k_proj v_proj gate_proj up_proj fc1 wi wi_0 wi_1 query key value w1 w3 lin1 q_lin "
-    .. "k_lin v_lin c_fc dense_h_to_4h wq wk wv in_proj",
-  Rowwise = "o_proj out_proj down_proj fc2 wo w2 lin2 out_lin dense_4h_to_h",
+    .. "k_lin v_lin c_fc dense_h_to_4h wq wk wv in_proj linear1 c_attn qkv Wqkv qkv_proj gate_up_proj "
+    .. "query_key_value intermediate.dense SelfAttention.q SelfAttention.k SelfAttention.v "
+    .. "EncDecAttention.q EncDecAttention.k EncDecAttention.v",
+  Rowwise = "o_proj out_proj down_proj fc2 wo w2 lin2 out_lin dense_4h_to_h linear2 c_proj output.dense "
+    .. "attention.dense self_attention.dense attn.proj SelfAttention.o EncDecAttention.o",
 } do
-  for name in string.gmatch(names, "%S+") do STYLES[style][name] = true end
+  for name in string.gmatch(names, "%S+") do STYLES[name] = style end
 end
--- Where a block is query, key, value, intermediate.dense and output.dense, as BERT's and ViT's.
-local DENSE = {["intermediate.dense"] = "Colwise", ["output.dense"] = "Rowwise"}
+local PROJECTIONS = {Linear = true, Conv1D = true}
 
-local function style_of(path)
-  local last, two = string.match(path, "([^.]+)$"), string.match(path, "([^.]+%.[^.]+)$")
-  if DENSE[two] then return DENSE[two] end
-  return STYLES.Colwise[last] and "Colwise" or STYLES.Rowwise[last] and "Rowwise" or nil
+-- What makes several things at once, as q, k and v, is cut part by part.
+local function style_of(m)
+  local style = STYLES[string.match(m.path, "([^.]+)$")] or STYLES[string.match(m.path, "([^.]+%.[^.]+)$")]
+  if m.class == "MultiheadAttention" then return m.parts and Colwise{parts = m.parts} end
+  if not PROJECTIONS[m.class] or not style then return nil end
+  if style == "Rowwise" then return Rowwise() end
+  return m.parts and Colwise{parts = m.parts} or Colwise()
 end
 
 if tp > 1 then
   local styles, whole = {}, {}
   for _, m in ipairs(about.modules) do
-    local style, last = m.class == "Linear" and style_of(m.path), string.match(m.path, "([^.]+)$")
-    if m.class == "Conv1D" and last == "c_attn" then
-      styles[m.path] = Colwise{parts = 3}
-    elseif m.class == "Conv1D" and last == "c_proj" then
-      styles[m.path] = Rowwise()
-    elseif m.class == "Conv1D" and last == "c_fc" then
-      styles[m.path] = Colwise()
-    elseif style == "Colwise" then
-      styles[m.path] = Colwise()
-    elseif style == "Rowwise" then
-      styles[m.path] = Rowwise()
-    else
-      local pattern = string.gsub(m.path, "%.%d+%f[.\0]", ".*")
+    styles[m.path] = style_of(m)
+    if not styles[m.path] then
+      local pattern = m.path == "" and "(root)" or string.gsub(m.path, "%.%d+%f[.\0]", ".*")
       if not whole[pattern] then whole[#whole + 1], whole[pattern] = pattern, true end
     end
   end
   model = parallelize(model, mesh.tp, styles)
-  print("whole on every rank of tp: " .. table.concat(whole, " "))
+  if #whole > 0 then print("whole on every rank of tp: " .. table.concat(whole, " ")) end
 end
 
 -- A unit for each layer of a list, and one for all else.
@@ -76,22 +72,26 @@ if dp_shard > 1 then
     end
     return m
   end
+  local is_list = {}
+  for _, path in ipairs(about.lists) do is_list[path] = true end
   for i = #about.lists, 1, -1 do -- of a list within another's member first
-    for _, layer in ipairs(at(about.lists[i])) do fully_shard(layer, data_parallel) end
+    local path = about.lists[i]
+    for k, layer in ipairs(at(path)) do
+      if not is_list[path .. "." .. k - 1] then fully_shard(layer, data_parallel) end
+    end
   end
   fully_shard(model, data_parallel)
 end
 
 -- ------------------------------------------------------------------------------------------- the data
 
+-- Whole numbers that are no indices, as a mask, may be any.
 local function drawn(shape, dtype, below)
   local sizes = table.move(shape, 1, #shape, 1, {})
   if dtype == "float32" then return randn(sizes) end
-  if dtype == "bool" then
-    sizes.dtype = "bool"
-    return ones(sizes)
-  end
-  return randint(below or 2)(sizes)
+  if below then return randint(below)(sizes) end
+  sizes.dtype = dtype
+  return ones(sizes)
 end
 
 local batch, names = {}, {}

@@ -44,7 +44,7 @@ gives() {
 
 # Families of operators: each archive has some dozens, and its output the numbers of all. With OTHER_FORMS=1 only
 # those that were decomposed.
-for family in elementwise reductions shapes indices images images_train recurrent storages attention; do
+for family in elementwise reductions shapes indices composed images images_train recurrent storages attention; do
   form=${OTHER_FORMS:+.core}
   [ -e "$data/$family$form.pt2" ] || continue
   families+=("$family")
@@ -58,6 +58,7 @@ if [ -n "${OTHER_FORMS:-}" ]; then
 fi
 beside "$WORK/lossy.log" trains lossy plain lossy "" -D loss=output -D dp=2
 beside "$WORK/mixtral.log" trains mixtral plain mixtral "" -D tp=2
+beside "$WORK/projections.log" trains projections plain projections "" -D loss=mse -D tp=2
 beside "$WORK/mlp.log" trains mlp plain mlp "" -D tp=3
 beside "$WORK/mlp_core.log" trains mlp_core plain mlp .core -D tp=2 -D dp_shard=2
 beside "$WORK/llama.log" trains llama plain llama ""
@@ -75,10 +76,14 @@ beside "$WORK/gpt2_output.log" gives gpt2_output gpt2 "" -D tp=2
 beside "$WORK/vit_output.log" gives vit_output vit .core -D tp=2
 all_are_done
 for family in "${families[@]}"; do cat "$WORK/of_$family.log"; done
-cat "$WORK"/{lossy,mixtral,mlp,mlp_core,llama,llama_tp,llama_fsdp,llama_cuda,gpt2,gpt2_eager,qwen3,qwen3_core,vit,vit_cuda,llama_output,gpt2_output,vit_output}.log
+cat "$WORK"/{lossy,mixtral,projections,mlp,mlp_core,llama,llama_tp,llama_fsdp,llama_cuda,gpt2,gpt2_eager,qwen3,qwen3_core,vit,vit_cuda,llama_output,gpt2_output,vit_output}.log
 
 # The layers of one list are one function, which a loop calls.
 grep -q 'for (int l = 0; l < 2; l++)' "$WORK/llama_tp/step.c" || fail "llama: its layers are no loop"
+
+# What makes several things at once is cut part by part: a block has four sums over the ranks, forward and backward.
+grep -q '^  15 collectives of 19,584 bytes' "$WORK/projections/plan.txt" || fail "projections: other collectives"
+! grep 'qkv\|query_key_value\|attn' "$WORK/projections.made" || fail "projections: they are whole"
 
 # Attention that was written out, or decomposed, is one operator that knows its mask; so is the rotary embedding.
 "$TPGEN" $plan -D "model=$data/gpt2_eager.core.pt2" --dump=lua > "$WORK/gpt2_eager.dump"

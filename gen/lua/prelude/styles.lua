@@ -52,11 +52,15 @@ end
 
 -- -------------------------------------------------------------------------------- Colwise, Rowwise
 
+-- PyTorch's own, in a program that torch.export saved: its projection of q, k and v is a parameter.
+base.MultiheadAttention = base.make("module class", {})
+
 -- The placements of each class's parameters, under the styles that know the class.
 local COLWISE = {
   [base.Linear] = {weight = core.Shard(0), bias = core.Shard(0)},
   [base.Conv1D] = {weight = core.Shard(1), bias = core.Shard(0)},
   [base.Embedding] = {weight = core.Shard(1)},
+  [base.MultiheadAttention] = {in_proj_weight = core.Shard(0), in_proj_bias = core.Shard(0)},
 }
 local ROWWISE = {
   [base.Linear] = {weight = core.Shard(1), bias = REPLICATE},
@@ -75,6 +79,7 @@ end
 local PARTED = {
   [base.Linear] = {weight = 0, bias = 0},
   [base.Conv1D] = {weight = 1, bias = 0},
+  [base.MultiheadAttention] = {in_proj_weight = 0, in_proj_bias = 0},
 }
 local MOST_PARTS = 8
 
@@ -112,8 +117,8 @@ local function set_parts(module, parts, name)
   if not dims then
     fail("%s's parts are for a Linear or a Conv1D, not for %s", name, base.class_name(module))
   end
-  for _, key in ipairs{"weight", "bias"} do
-    local tensor = module[key]
+  for _, key in ipairs{"weight", "bias", "in_proj_weight", "in_proj_bias"} do
+    local tensor = dims[key] and module[key]
     if base.is_tensor(tensor) then
       core.set_parts(tensor, dims[key], part_sizes(parts, core.shape(tensor)[dims[key] + 1], name))
     end

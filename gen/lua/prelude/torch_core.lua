@@ -277,7 +277,6 @@ end
 operators.mv = function(a) return raw.matmul(a.self, a.vec) end
 operators.dot = function(a) return raw.matmul(a.self, a.tensor) end
 operators.outer = function(a) return raw.mul(raw.unsqueeze(a.self, 1), raw.unsqueeze(a.vec2, 0)) end
-operators.einsum = function(a) return raw.einsum(a.equation, table.unpack(a.tensors)) end
 operators.bilinear = function(a)
   -- [n, i] [o, i, j] [n, j]: by [n, i] -> [n, o, j], then with the other.
   local left = base.product(a.input1, a.weight, "ni,oij->noj")
@@ -739,19 +738,25 @@ local function recurrence(cell)
   end
 end
 
+-- The sums of an LSTM's gates, and its memory: the next output and memory.
+function torch.lstm_step(gates, memory)
+  local i, f, c, o = raw.chunk(gates, 4, -1)
+  memory = raw.add(raw.mul(raw.sigmoid(f), memory), raw.mul(raw.sigmoid(i), raw.tanh(c)))
+  return raw.mul(raw.sigmoid(o), raw.tanh(memory)), memory
+end
 operators.lstm = recurrence(function(x, state, w)
-  local g = raw.add(x, raw.linear(state[1], w.hidden, w.hidden_bias))
-  local i, f, c, o = raw.chunk(g, 4, 1)
-  local memory = raw.add(raw.mul(raw.sigmoid(f), state[2]), raw.mul(raw.sigmoid(i), raw.tanh(c)))
-  return {raw.mul(raw.sigmoid(o), raw.tanh(memory)), memory}
+  return {torch.lstm_step(raw.add(x, raw.linear(state[1], w.hidden, w.hidden_bias)), state[2])}
 end)
-operators.gru = recurrence(function(x, state, w)
-  local h = raw.linear(state[1], w.hidden, w.hidden_bias)
-  local xr, xz, xn = raw.chunk(x, 3, 1)
-  local hr, hz, hn = raw.chunk(h, 3, 1)
+-- What a GRU's gates have of the input and of the last output, and that: the next output.
+function torch.gru_step(x, h, last)
+  local xr, xz, xn = raw.chunk(x, 3, -1)
+  local hr, hz, hn = raw.chunk(h, 3, -1)
   local z = raw.sigmoid(raw.add(xz, hz))
   local n = raw.tanh(raw.add(xn, raw.mul(raw.sigmoid(raw.add(xr, hr)), hn)))
-  return {raw.add(n, raw.mul(z, raw.sub(state[1], n)))}
+  return raw.add(n, raw.mul(z, raw.sub(last, n)))
+end
+operators.gru = recurrence(function(x, state, w)
+  return {torch.gru_step(x, raw.linear(state[1], w.hidden, w.hidden_bias), state[1])}
 end)
 local function plain_recurrence(name)
   local f = raw[name]

@@ -27,32 +27,45 @@ local function output_names(program)
   return names
 end
 
+-- The paths of parameters, by their names in the graph.
+local function parameter_paths(program)
+  local paths = {}
+  for _, spec in ipairs(field(program.signature, "input_specs", "table", program.path)) do
+    local kind, s = union(spec, program.path)
+    if kind == "parameter" then paths[s.arg.name] = s.parameter_name end
+  end
+  return paths
+end
+
 -- The graph without graphs in it, with patterns of nodes as one operator, and without nodes that change
--- nothing. sizes: what the plan gives symbols. Also the symbols.
+-- nothing. sizes: what the plan gives symbols. Also the symbols, the parts of weights, and which weights are
+-- those of linear layers.
 local function flat_graph(program, outputs, sizes)
   local metas, path = {}, program.path
   local graph = {outputs = program.graph.outputs, inputs = program.graph.inputs, tensor_values = metas}
   local nodes = torch.inlined(program.graph, metas, path)
   program.graph = graph
   local symbols = torch.find_symbols(program, torch.user_inputs(program), sizes)
-  nodes = torch.with_patterns(torch.live(nodes, outputs), torch.sizes_by_name(program, symbols),
-    torch.types_by_name(program))
-  graph.nodes = torch.live(nodes, outputs)
-  return graph, symbols
+  local shape_of = torch.sizes_by_name(program, symbols)
+  nodes = torch.live(nodes, outputs)
+  local parts, linear = torch.find_parts(nodes, outputs, parameter_paths(program), shape_of)
+  graph.nodes = torch.live(torch.with_patterns(nodes, shape_of, torch.types_by_name(program)), outputs)
+  return graph, symbols, parts, linear
 end
 
 -- torch_export(path, {batch = 8}): the module, and what it takes and gives. Its forward takes the
 -- exported inputs in their order, and returns the outputs. The second table gives sizes that were
 -- exported as symbols. The second result: {inputs = {{name =, shape =, dtype =, below =} ...},
--- outputs = the same, modules = {{path =, class =} ...}: those that hold weights, lists = {path ...}:
--- of the ModuleLists}.
+-- outputs = the same, modules = {{path =, class =, parts =} ...}: those that hold weights; parts: the sizes
+-- of the parts in which the outputs of its weight are read, if they are; lists = {path ...}: of the
+-- ModuleLists}.
 function base.torch_export(path, sizes)
   base.expect(path, "string", "the path that torch_export is given")
   if sizes ~= nil then base.expect(sizes, "table", "the sizes that torch_export is given") end
   if base.begun then fail("torch_export comes before train and infer") end
   local program = torch.read(path)
   local outputs = output_names(program)
-  local graph, symbols = flat_graph(program, outputs, sizes)
+  local graph, symbols, parts, linear = flat_graph(program, outputs, sizes)
   torch.report_missing(torch.check_operators(graph.nodes), path)
   local root = torch.new_node()
   local parameters, others = torch.take_inputs(program, root, names_used(graph))
@@ -62,8 +75,9 @@ function base.torch_export(path, sizes)
       if entry.path ~= "" then torch.node_at(root, entry.path).class = entry.class else root.class = entry.class end
     end
   end
+  torch.name_linear_layers(root, linear)
   local about = {inputs = torch.described(program, inputs, symbols),
-    outputs = torch.described(program, outputs, symbols), modules = torch.listed_modules(root)}
+    outputs = torch.described(program, outputs, symbols), modules = torch.listed_modules(root, parts)}
   core.weights_of(path)
   local modules = {}
   local self = torch.build(root, modules, "")

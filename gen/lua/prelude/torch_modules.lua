@@ -52,12 +52,28 @@ end
 
 local function last_part(text) return string.match(text, "([%w_]+)$") or "Module" end
 
--- Classes of PyTorch that the styles know.
+-- Classes of PyTorch that the styles know. A Linear is also what is used as one (name_linear_layers).
+local LINEAR = "torch.nn.modules.linear.Linear"
 local KNOWN = {
-  ["torch.nn.modules.linear.Linear"] = {class = base.Linear, name = "Linear"},
+  [LINEAR] = {class = base.Linear, name = "Linear"},
   ["transformers.pytorch_utils.Conv1D"] = {class = base.Conv1D, name = "Conv1D"},
+  ["torch.nn.modules.activation.MultiheadAttention"] = {class = base.MultiheadAttention, name = "MultiheadAttention"},
   ["torch.nn.modules.sparse.Embedding"] = {class = base.Embedding, name = "Embedding"},
 }
+
+-- Modules whose weight is that of linear layers, by its path, and which have no more but a bias, are a Linear: a
+-- class derived from it, or one that the program never calls.
+local function name_linear_layers(root, is_linear)
+  local function visit(node, path)
+    local only = #node.parameters > 0 and #node.order == 0 and not KNOWN[node.class]
+    for _, p in ipairs(node.parameters) do
+      only = only and (p.name == "bias" or p.name == "weight" and is_linear[path .. "weight"] == true)
+    end
+    if only and is_linear[path .. "weight"] then node.class = LINEAR end
+    for _, name in ipairs(node.order) do visit(node.children[name], path .. name .. ".") end
+  end
+  visit(root, "")
+end
 
 local function build(node, made, path)
   local self
@@ -214,14 +230,18 @@ local function take_inputs(program, root, used)
       if type(entry) ~= "table" then fail("torch_export: %s has no values of %s", path, name) end
       if entry.use_pickle then fail("torch_export: %s is a pickle in %s; none is read", name, path) end
       local meta, id = field(entry, "tensor_meta", "table", path), s.arg.name
-      local kept = used[id] and (kind ~= "parameter" or later[place_of(entry)] == id)
+      local sizes = sizes_of(meta, path)
+      local empty = base.elements(sizes) == 0
+      local kept = used[id] and not empty and (kind ~= "parameter" or later[place_of(entry)] == id)
       local floats = TYPES[meta.dtype] == "float32" or TYPES[meta.dtype] == "bfloat16"
       local known = kept and not floats and constant_of(program, name, entry)
       if known then
         values[id] = known
+      elseif empty then
+        values[id] = constants.full(sizes, 0, TYPES[meta.dtype] or "float32")
       elseif kept then
         local parent, own = parent_and_name(name)
-        local tensor = core.parameter("torch_export", sizes_of(meta, path), "constant", 0.0, 0.0)
+        local tensor = core.parameter("torch_export", sizes, "constant", 0.0, 0.0)
         local list = node_at(root, parent).parameters
         list[#list + 1] = {name = own, tensor = tensor}
         values[id] = tensor
@@ -244,4 +264,5 @@ local function take_inputs(program, root, used)
 end
 
 torch.stack_of, torch.new_node, torch.node_at, torch.build = stack_of, new_node, node_at, build
+torch.name_linear_layers = name_linear_layers
 torch.last_part, torch.user_inputs, torch.take_inputs = last_part, user_inputs, take_inputs

@@ -418,8 +418,8 @@ for _, name in ipairs{"alias", "contiguous", "clone", "lift_fresh_copy", "detach
 end
 operators._assert_tensor_metadata = function() end
 operators.dropout = function(a)
-  if not a.train then return a.input end
-  return raw.dropout(a.input, a.p)
+  local x = a.input or a.self
+  return a.train and raw.dropout(x, a.p) or x
 end
 
 -- Numbers that an operator makes of sizes.
@@ -534,7 +534,10 @@ end
 c.cumsum = function(a) return constants.cumsum(a.self, a.dim) end
 c.any = function(a) return a.dim and constants.any(a.self, a.dim, a.keepdim) end
 c.index = function(a) return constants.index(a.self, a.indices) end
-c.to = function(a) return a.dtype and constants.to(a.self, a.dtype) or a.self end
+c.to = function(a)
+  if not a.dtype then return a.self end
+  return constants.to(a.self, a.dtype)
+end
 c._to_copy = c.to
 for _, name in ipairs{"alias", "contiguous", "clone", "lift_fresh_copy", "detach"} do c[name] = same end
 c.full_like = operators.full_like

@@ -95,8 +95,8 @@ local function results_of(node, values, path)
   for _, input in ipairs(node.inputs) do a[input.name] = decode(input.arg, values, path) end
   local constant, tensor = kinds_of(a)
   if constant and not tensor and on_constants[name] then
-    local result = on_constants[name](a)
-    if result then return result end
+    local found = table.pack(on_constants[name](a))
+    if found[1] then return table.unpack(found, 1, found.n) end
   end
   if constant and not base.torch_takes_constants[name] then as_tensors(a) end
   return operators[name](a)

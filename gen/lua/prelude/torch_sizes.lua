@@ -140,12 +140,17 @@ local function described(program, names, symbols)
   return list
 end
 
--- The modules that hold weights: {path =, kind = "Linear", "Embedding", or their class's name}.
-local function listed_modules(root)
+-- The modules that hold weights: {path =, class = "Linear", "Embedding", or their class's name, parts =}.
+-- parts: of the outputs of a weight, by its path.
+local function listed_modules(root, parts)
   local list = {}
   local function visit(node, path)
     if #node.parameters > 0 then
-      list[#list + 1] = {path = path, class = node.class and last_part(node.class) or "Module"}
+      local entry = {path = path, class = node.class and last_part(node.class) or "Module"}
+      for _, p in ipairs(node.parameters) do
+        entry.parts = entry.parts or parts[path == "" and p.name or path .. "." .. p.name] or nil
+      end
+      list[#list + 1] = entry
     end
     for _, name in ipairs(node.order) do
       visit(node.children[name], path == "" and name or path .. "." .. name)

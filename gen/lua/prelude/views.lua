@@ -36,6 +36,7 @@ local function dimension_in_view(old, d, new)
   end
   if whole == old[d + 1] then return at - 1, inner end
 end
+base.dimension_in_view = dimension_in_view
 
 -- The view of a join as a join of views; nil where parts do not end where elements of the new
 -- dimension do.

@@ -120,6 +120,71 @@ def indices():
     return Family((4, 5, 6), lambda *a: list(parts(*a))), (torch.randn(4, 5, 6),)
 
 
+@model()
+def composed():
+    cells = nn.ModuleList([nn.GRUCell(6, 4), nn.LSTMCell(6, 4), nn.RNNCell(6, 4, nonlinearity="relu"), nn.RNNCell(6, 4)])
+
+    def parts(x, w, order, chosen):
+        yield from (torch.multiply(x, w), torch.subtract(x, w, alpha=2), torch.true_divide(x, w.abs() + 1), torch.clip(x, -1, 0.5))
+        yield from (x.unfold(1, 2, 2), x.unfold(2, 3, 1), F.unfold(x[None], (2, 3), (1, 2), (1, 0), (2, 1)), torch.tile(x, (2, 1)))
+        yield from torch.meshgrid(x[0, 0], w[0, :, 0], indexing="ij")
+        a, b = torch.meshgrid(torch.arange(3), torch.arange(4), indexing="xy")
+        yield (a + 5 * b) * x[0, 0, 0]
+        at = torch.arange(6)
+        yield ((at >= 2).long() + (at >= 4).long() == 1) * x  # a sum of two truths as numbers
+        yield torch.einsum("abc,dbc,dbe->ae", x, w, x[:, :, :3])
+        h = torch.zeros(4, 4)
+        yield from (cells[0](x[:, 0], h), *cells[1](x[:, 0], (h, h + 1)), cells[2](x[:, 1]), cells[3](x[:, 2], h))
+        yield F.dropout(x * 2, 0.5, False, inplace=True)
+    family = Family((4, 5, 6), lambda *a: list(parts(*a)))
+    family.cells = cells
+    return family, (torch.randn(4, 5, 6),)
+
+
+class Own(nn.Linear):
+    """A class of the model's own, which multiplies in its own way."""
+
+    def forward(self, input):
+        return input @ self.weight.T + self.bias
+
+
+class Projections(nn.Module):
+    """Blocks whose projections make several things at once."""
+
+    def __init__(self):
+        super().__init__()
+
+        class Block(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.attn = nn.MultiheadAttention(24, 4, batch_first=True)
+                self.qkv, self.out_proj, self.norm = nn.Linear(24, 72), nn.Linear(24, 24), nn.LayerNorm(24)
+                self.query_key_value, self.o_proj = nn.Linear(24, 48), nn.Linear(24, 24)
+                self.gate_up_proj, self.down_proj = nn.Linear(24, 80, bias=False), Own(40, 24)
+
+            def forward(self, x):
+                x = x + self.attn(x, x, x, need_weights=False)[0]
+                q, k, v = self.qkv(self.norm(x)).reshape(2, 6, 3, 4, 6).permute(2, 0, 3, 1, 4).unbind(0)
+                x = x + self.out_proj(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(2, 6, 24))
+                heads = self.query_key_value(x).view(2, 6, -1, 6)
+                q, k, v = (t.transpose(1, 2) for t in (heads[..., :-4, :], heads[:, :, 4:6], heads[:, :, -2:]))
+                y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+                x = x + self.o_proj(y.transpose(1, 2).flatten(2))
+                gate, up = self.gate_up_proj(x).chunk(2, -1)
+                return x + self.down_proj(F.silu(gate) * up)
+        self.blocks = nn.ModuleList([Block(), Block()])
+
+    def forward(self, input):
+        for block in self.blocks:
+            input = block(input)
+        return input
+
+
+@model(forms=("",))
+def projections():
+    return Projections(), (torch.randn(2, 6, 24),)
+
+
 class Images(nn.Module):
     def __init__(self):
         super().__init__()
