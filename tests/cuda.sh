@@ -2,6 +2,7 @@
 # The unchanged text of the CUDA target, on the stand-in for CUDA, NCCL and cuBLASLt:
 #   the toy and the Llama have PyTorch's losses and norms of gradients, tp = 1, 2, 4, and fully sharded over
 #   three ranks, in five steps, and one in twenty (SOAK=1: all); in bfloat16 losses within 2 % of float32's
+#   as a library the toy has the program's losses, to the bit
 #   a step that is captured as a graph gives the same bits
 #   checkpoints go to the CPU target's program and back
 #   planted faults are caught: a missing wait, a wrong count, a swapped collective
@@ -24,11 +25,21 @@ toy() {
   same_losses "$name" "$to.losses" "$to.golden"
 }
 
-# Built and started like a user's program: by run.sh and its CMakeLists.txt.
+# Built and started like a user's program: by run.sh and its CMakeLists.txt. Then the same folder's library.
 by_run_sh() {
-  generate run --target cuda -D tp=2
+  local build=$WORK/run/build
+  generate run --target cuda -D tp=2 --emit library
   unset OMP_NUM_THREADS
-  CMAKE_ARGS="-DTPGEN_CUDA_ON_CPU=$root/tests/cuda_on_cpu -DCMAKE_CXX_FLAGS=-O0" train_golden run
+  export CMAKE_ARGS="-DTPGEN_CUDA_ON_CPU=$root/tests/cuda_on_cpu -DCMAKE_CXX_FLAGS=-O0"
+  train_golden run
+  train run --steps 10
+  losses_of "$WORK/run.jsonl" > "$WORK/run.losses"
+  cmake --build "$build" --target library > "$WORK/run.made" 2>&1 &&
+    gcc "${strict[@]}" "-I$WORK/run" "${includes[@]}" -c -o "$build/example.o" tests/library/example.c &&
+    g++ -o "$build/example" "$build/example.o" "$build/libmodel.a" "${libraries[@]}" &&
+    timeout "$patience" "${launch[@]}" -n 2 "$build/example" > "$WORK/run.library" 2> "$WORK/run.made" ||
+    { tail -n 20 "$WORK/run.made"; fail "the toy as a library"; }
+  cmp "$WORK/run.losses" "$WORK/run.library" || fail "the toy as a library has other losses"
 }
 
 bfloat16() {

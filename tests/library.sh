@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Models as libraries: three of them in one program, which trains, saves, loads and fails (library/driver.c),
-# under the sanitizers, has the losses and outputs of the programs of the same plans, to the bit; and so have the
-# examples in C and Fortran, which find the installed library by CMake. A library has no other symbols than the
-# functions of its header.
+# under the sanitizers, has the losses and outputs of the programs of the same plans, to the bit, and leaves no
+# memory; and so have the examples in C and Fortran, which find the installed library by CMake, and that in C with a
+# model that torch.export saved. A library has no other symbols than the functions of its header.
 local_mpi=yes
 . "$(dirname "$0")/common.sh"
 . "$root/tests/programs.sh"
@@ -13,9 +13,11 @@ prefix=$WORK/prefix
 flags=(-DCMAKE_BUILD_TYPE= "-DCMAKE_C_FLAGS=${sanitizers[*]} -O1" -DCMAKE_INSTALL_LIBDIR=lib)
 ! command -v ninja > /dev/null || flags+=(-G Ninja)
 
-# library NAME PLAN ARGUMENTS...: tpgen's folder $WORK/NAME, built and installed.
+# library NAME PLAN ARGUMENTS...: tpgen's folder $WORK/NAME, built and installed. `archive` is called `model`, too, and
+# stands elsewhere.
 library() {
-  local to=$WORK/$1 name=$1
+  local to=$WORK/$1 name=$1 prefix=$prefix
+  [ "$name" != archive ] || name=model prefix=$WORK/archive/prefix
   "$TPGEN" "${@:2}" -o "$to" && cmake -S "$to" -B "$to/build" "${flags[@]}" "-DCMAKE_INSTALL_PREFIX=$prefix" &&
     cmake --build "$to/build" --parallel 2 && cmake --install "$to/build" || return
   local others
@@ -23,8 +25,9 @@ library() {
   [ -z "$others" ] || { echo "lib$name.a also has" $others; return 1; }
   [ ! -e "$to/build/rank0" ] || { echo "the program was built, too"; return 1; }
 }
+export=(plans/torch_export.lua -D "model=$golden/torch_export/mlp.pt2" -D loss=mse -D tp=2)
 for one in 'model plans/toy.lua -D tp=2 --emit library' 'ocean tests/library/ocean.lua' \
-  'pond tests/equal/outputs.lua -D tp=2 --emit library --library-name pond'; do
+  'pond tests/equal/outputs.lua -D tp=2 --emit library --library-name pond' "archive ${export[*]} --emit library"; do
   library $one > "$WORK/log" 2>&1 || {
     tail -n 40 "$WORK/log"
     fail "no library of $one"
@@ -40,6 +43,9 @@ for name in Model int tensor memory a-b "" program 2a "$(printf 'x%.0s' {1..40})
 done
 "$TPGEN" plans/toy.lua -o "$WORK/refused" --emit library --ranks 0 > "$WORK/log" 2>&1 && fail "a library without some ranks"
 grep -q 'leave out --ranks' "$WORK/log" || fail "$(cat "$WORK/log")"
+"$TPGEN" plans/generate.lua -o "$WORK/refused" --emit library > "$WORK/log" 2>&1 &&
+  fail "a library that generates"
+grep -q 'a plan that generates makes a program, and no library' "$WORK/log" || fail "$(cat "$WORK/log")"
 
 # ---- the programs of the same plans -----------------------------------------------------------------
 
@@ -47,6 +53,7 @@ make_runtimes plain
 make model_program plain plans/toy.lua -D tp=2
 make ocean_program plain tests/library/ocean.lua --emit program
 make pond_program plain tests/equal/outputs.lua -D tp=2
+make archive_program plain "${export[@]}"
 grep -q Thread_local "$WORK/ocean/memory.h" && ! grep -q Thread_local "$WORK/ocean_program/memory.h" ||
   fail "the state of a library, and of none, is that of a thread"
 
@@ -57,8 +64,7 @@ gcc "${strict[@]}" "${sanitizers[@]}" "-I$prefix/include" "${includes[@]}" -o dr
   { fail "the driver does not link"; finish; }
 mkdir -p data/model data/ocean
 (cd data && ../driver data) || fail "the driver writes no data"
-export LSAN_OPTIONS=detect_leaks=0
-timeout 300 "${launch[@]}" -n 2 ./driver run > driver.log 2>&1 || {
+ASAN_OPTIONS=detect_leaks=1:leak_check_at_exit=0 timeout 300 "${launch[@]}" -n 2 ./driver run > driver.log 2>&1 || {
   cat driver.log
   fail "the driver"
 }
@@ -110,4 +116,11 @@ else
   echo "library: no Fortran compiler: the example in Fortran was not tried"
 fi
 
-finish "three libraries in one program; the examples in $ways"
+# shellcheck disable=SC2046
+gcc "${strict[@]}" "${sanitizers[@]}" -Iarchive/prefix/include "${includes[@]}" -o of_archive "$root/tests/library/example.c" \
+  archive/prefix/lib/libmodel.a $(! ldconfig -p | grep -q libdnnl || echo -ldnnl) "${libraries[@]}" &&
+  "${launch[@]}" -n 2 ./of_archive > archive.c 2> log || { cat log; fail "the example with an exported model"; }
+start "$WORK/archive_program" "$WORK/archive"
+same "the example with an exported model" archive.losses archive.c
+
+finish "three libraries in one program; the examples in $ways; an exported model"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Every plan of plans/, for CUDA, compiles and links with nvcc for sm_90 (SOAK=1: for sm_80 and sm_100, too),
-# without a warning, into a binary for each rank; the toy by its own CMakeLists.txt. The kernels and steps of
+# without a warning, into a binary for each rank; the toy by its own CMakeLists.txt, and as a library. The kernels and steps of
 # most cases of tests/operators, of many moves (tests/redistributions), and of training, compile for sm_90.
 # Needs the toolkit, no GPU; skipped with a message if it is missing.
 . "$(dirname "$0")/common.sh"
@@ -11,24 +11,28 @@ nvcc=$(PATH=$PATH:/usr/local/cuda/bin command -v nvcc) || {
   exit 77
 }
 
+unoptimized="-Xcicc=-O1 -Xptxas=-O0" # no optimizer takes its time
+
 # ---- by CMakeLists.txt --------------------------------------------------------------------------
 
 by_cmake() {
-  generate toy --target cuda
+  generate toy --target cuda --emit library
   cmake -S "$WORK/toy" -B "$WORK/toy/build" -DCMAKE_CUDA_COMPILER="$nvcc" -DCMAKE_CUDA_ARCHITECTURES=90 \
-    -DCMAKE_CUDA_FLAGS="-Werror all-warnings -Xcompiler=-Wall,-Wextra,-Werror" > "$WORK/cmake.out" 2>&1 &&
-    cmake --build "$WORK/toy/build" --parallel 2 >> "$WORK/cmake.out" 2>&1 || {
+    -DCMAKE_CUDA_FLAGS="-Werror all-warnings -Xcompiler=-Wall,-Wextra,-Werror $unoptimized" > "$WORK/cmake.out" 2>&1 &&
+    cmake --build "$WORK/toy/build" --parallel 2 --target ranks library >> "$WORK/cmake.out" 2>&1 || {
     tail -n 40 "$WORK/cmake.out"
     fail "the toy does not build by its CMakeLists.txt"
   }
+  [ -e "$WORK/toy/build/libmodel.a" ] || fail "no library"
   for rank in 0 1; do
     find "$WORK/toy/build" -type f -executable -name "*rank$rank" | grep -q . || fail "no binary for rank $rank"
   done
 }
 
-# ---- by hand: no optimizer takes its time ----------------------------------------------------------
+# ---- by hand ---------------------------------------------------------------------------------------
 
-flags=(-std=c++20 -Werror all-warnings -Xcompiler=-Wall,-Wextra,-Werror -Xcicc=-O1 -Xptxas=-O0 -D_GNU_SOURCE
+# shellcheck disable=SC2206
+flags=(-std=c++20 -Werror all-warnings -Xcompiler=-Wall,-Wextra,-Werror $unoptimized -D_GNU_SOURCE
   -DTPGEN_CUDA -I. -Iruntime ${NCCL_HOME:+"-I$NCCL_HOME/include"})
 one=(-arch=sm_90) all=()
 for sm in ${SOAK:+80} 90 ${SOAK:+100}; do all+=(-gencode "arch=compute_$sm,code=sm_$sm"); done
