@@ -81,8 +81,9 @@ cat "$WORK"/{lossy,mixtral,projections,mlp,mlp_core,llama,llama_tp,llama_fsdp,ll
 # The layers of one list are one function, which a loop calls.
 grep -q 'for (int l = 0; l < 2; l++)' "$WORK/llama_tp/step.c" || fail "llama: its layers are no loop"
 
-# What makes several things at once is cut part by part: a block has four sums over the ranks, forward and backward.
-grep -q '^  15 collectives of 19,584 bytes' "$WORK/projections/plan.txt" || fail "projections: other collectives"
+# What makes several things at once is cut part by part: a block has four sums over the ranks, forward and backward,
+# and the step one for the norm; the first block's input has no gradient.
+grep -q '^  16 collectives of 19,592 bytes' "$WORK/projections/plan.txt" || fail "projections: other collectives"
 ! grep 'qkv\|query_key_value\|attn' "$WORK/projections.made" || fail "projections: they are whole"
 
 # Attention that was written out, or decomposed, is one operator that knows its mask; so is the rotary embedding.

@@ -35,10 +35,16 @@ static bool is_taken(const char *name)
   return is_spoken(name) || is_kernel_name(name);
 }
 
+/* Whether a kernel's name, or that of a function of the activations' table, may begin so. */
+static bool begins_another(const char *name)
+{
+  return !strncmp(name, "at_", 3) || is_kernel_name(text("%s_0x", name));
+}
+
 const char *unique_name(struct scope *s, const char *wanted)
 {
   if (s->local) wanted = spared_name(wanted);
-  if (s->local && is_kernel_name(text("%s_0x", wanted))) wanted = text("own_%s", wanted);
+  if (s->local && begins_another(wanted)) wanted = text("own_%s", wanted);
   bool known = is_name_given(s, wanted);
   if (!known) give_name(s, wanted);
   if (!known && !(s->local && is_taken(wanted))) return wanted;
