@@ -11,6 +11,7 @@ if(NOT CMAKE_OBJCOPY)
 endif()
 
 set(parts "")
+set(part_targets "")
 function(add_part part)
   add_library(${part} OBJECT ${ARGN})
   target_link_libraries(${part} PRIVATE common)
@@ -18,6 +19,7 @@ function(add_part part)
   set_target_properties(${part} PROPERTIES POSITION_INDEPENDENT_CODE ON C_VISIBILITY_PRESET hidden
     CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden)
   set(parts ${parts} $<TARGET_OBJECTS:${part}> PARENT_SCOPE)
+  set(part_targets ${part_targets} ${part} PARENT_SCOPE)
 endfunction()
 
 set(library_runtime library.c library_data.c library_watch.c program.c together.c adapters.c
@@ -46,7 +48,7 @@ set(whole ${CMAKE_CURRENT_BINARY_DIR}/$name$.o)
 add_custom_command(OUTPUT ${whole}
   COMMAND ${CMAKE_LINKER} -r -o ${whole} ${parts}
   COMMAND ${CMAKE_OBJCOPY} --keep-global-symbols=${symbols} ${whole}
-  DEPENDS ${parts} ${symbols} COMMAND_EXPAND_LISTS VERBATIM)
+  DEPENDS ${part_targets} ${parts} ${symbols} COMMAND_EXPAND_LISTS VERBATIM) # make needs the targets
 add_library(library STATIC ${whole})
 add_library($name$::$name$ ALIAS library)
 set_target_properties(runtime PROPERTIES EXCLUDE_FROM_ALL ON)
