@@ -137,7 +137,8 @@ static void update_together(struct list parameters, const int *gradient)
 }
 
 /* First the updates that are kernels alone, of which neighbours become one; then the others, with
-   their operations. */
+   their operations; those of several layers together come last, so that those of a layer are not
+   apart. */
 static void update_all(const int *gradient, const int *of_buffer, int known)
 {
   for (int i = 0; i < known; i++) {
@@ -146,11 +147,13 @@ static void update_all(const int *gradient, const int *of_buffer, int known)
   }
   int first = graph->norder;
   begin_update_operations(gradient);
-  for (int i = 0; i < known; i++) {
-    if (gradient[i] == NONE || !has_operations(i)) continue;
-    struct list together = updated_together(i);
-    if (together.at[0] == i) update_together(together, gradient);
-  }
+  for (int several = 0; several < 2; several++)
+    for (int i = 0; i < known; i++) {
+      if (gradient[i] == NONE || !has_operations(i)) continue;
+      struct list together = updated_together(i);
+      bool is_first = together.at[0] == i;
+      if (is_first && (together.n > 1) == several) update_together(together, gradient);
+    }
   propagate_from(first);
 }
 

@@ -335,6 +335,16 @@ static bool works_at_home(const struct optimizer *o)
   return false;
 }
 
+/* Whether the stack of n of them, cut as they are and at home, has a size that collectives count.
+ */
+static bool can_be_stacked(int parameter, int n)
+{
+  enum { MOST = 1 << 30 };
+  int64_t whole = elements(graph->value[parameter].shape);
+  int ranks = world_size(), at_home = (n + ranks - 1) / ranks;
+  return elements(local_shape(parameter, 0)) <= MOST / n && whole <= MOST / at_home;
+}
+
 /* So many loops are in an update at most: other matrices are whole on every rank. */
 enum { MOST_TOGETHER = 128 };
 static int ntogether;
@@ -349,7 +359,9 @@ static void join(int list, int count, const struct list *of, int k, const int *g
     if (gradient[p] == NONE || graph->value[p].optimizer != optimizer || together[p].parameter.n)
       return;
   }
-  if (!works_at_home(&plan_options->optimizer[optimizer]) || ntogether == MOST_TOGETHER) return;
+  if (!works_at_home(&plan_options->optimizer[optimizer]) || !can_be_stacked(first, count) ||
+      ntogether == MOST_TOGETHER)
+    return;
   ntogether++;
   struct together all = {.list = list};
   for (int m = 0; m < count; m++) add(&all.parameter, of[m].at[k]);
