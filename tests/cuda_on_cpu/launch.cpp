@@ -264,6 +264,20 @@ void run_grid(const launch_of &what, const std::function<void()> &body)
   }
   kernel_name = nullptr;
 }
+
+// Fails unless a pointer handed to a kernel is null or points into device or pinned memory.
+void check_argument(const char *kernel, int index, const void *pointer)
+{
+  char what[32];
+  snprintf(what, sizeof what, "argument %d", index);
+  if (pointer && !is_pinned(pointer)) need_device(kernel, what, pointer, 0);
+}
+
+// Each of a kernel's arguments has a multiple of 16 bytes in their copy, so that all are aligned.
+size_t room(size_t bytes)
+{
+  return (bytes + 15) / 16 * 16;
+}
 } // namespace
 
 std::string describe(unsigned t)
@@ -319,8 +333,22 @@ void host_call(const char *call)
   if (kernel_name) fail(call, "a kernel called it; only the host may");
 }
 
-void launch(const launch_of &what, std::function<void()> body)
+void *next_argument(char **copies, size_t bytes)
 {
+  char *const at = *copies;
+  *copies += room(bytes);
+  return at;
+}
+
+void launch(const launch_of &what, const argument_of *arguments, int count,
+            void (*thread)(const void *kernel, char *copies))
+{
+  size_t bytes = 0;
+  for (int i = 0; i < count; i++) {
+    const argument_of &a = arguments[i];
+    if (a.is_pointer) check_argument(what.kernel, i + 1, *static_cast<const void *const *>(a.at));
+    bytes += room(a.bytes);
+  }
   const dim3 blocks = what.blocks, size = what.threads;
   host_call(what.kernel);
   if (blocks.x < 1 || blocks.x > 0x7fffffffu || blocks.y < 1 || blocks.y > 65535 || blocks.z < 1 ||
@@ -340,7 +368,13 @@ void launch(const launch_of &what, std::function<void()> body)
          "%zu bytes of dynamic shared memory; %zu are allowed (more, up to %zu, by"
          " cudaFuncSetAttribute)",
          what.shared, most, MOST_SHARED);
-  on_stream(what.kernel, what.stream, [=] { run_grid(what, body); });
+  std::vector<char> copies(bytes);
+  char *next = copies.data();
+  for (int i = 0; i < count; i++)
+    memcpy(next_argument(&next, arguments[i].bytes), arguments[i].at, arguments[i].bytes);
+  on_stream(what.kernel, what.stream, [what, copies, thread]() mutable {
+    run_grid(what, [&] { thread(what.entry, copies.data()); });
+  });
 }
 
 void *dynamic_shared(size_t bytes)
@@ -350,14 +384,6 @@ void *dynamic_shared(size_t bytes)
     fail("DYNAMIC_SHARED", "the launch gave %zu bytes: use LAUNCH_SHARED", shared_bytes);
   return shared_end - shared_bytes;
 }
-
-void check_argument(const char *kernel, int index, const void *pointer)
-{
-  char what[32];
-  snprintf(what, sizeof what, "argument %d", index);
-  if (pointer && !is_pinned(pointer)) need_device(kernel, what, pointer, 0);
-}
-
 } // namespace cuda_on_cpu
 
 // ---- barriers

@@ -4,7 +4,6 @@
 #ifndef CUDA_ON_CPU_KERNEL_H
 #define CUDA_ON_CPU_KERNEL_H
 
-#include <functional>
 #include <type_traits>
 
 #define __global__
@@ -44,14 +43,22 @@ struct launch_of {
   cudaStream_t stream;
 };
 
-// Runs `thread` once for each thread of each block, in the order of the stream.
-void launch(const launch_of &what, std::function<void()> thread);
+// An argument of a kernel, where the caller has it.
+struct argument_of {
+  const void *at;
+  size_t bytes;
+  bool is_pointer;
+};
+
+// Checks and copies the arguments, and runs `thread` once for each thread of each block, in the
+// order of the stream. It takes the kernel and the copies, which it asks for one by one with
+// next_argument().
+void launch(const launch_of &what, const argument_of *arguments, int count,
+            void (*thread)(const void *kernel, char *copies));
+void *next_argument(char **copies, size_t bytes);
 
 // The dynamic shared memory of the block that runs, of at least so many bytes.
 void *dynamic_shared(size_t bytes);
-
-// Fails unless a pointer handed to a kernel is null or points into device memory.
-void check_argument(const char *kernel, int index, const void *pointer);
 
 // What meets in a warp: the calling lane gives 8 bytes and gets 8.
 enum class warp_call {
@@ -79,33 +86,38 @@ uint64_t meet_in_warp(warp_call call, unsigned mask, uint64_t given, int argumen
 void meet_all(const char *name, void *mine, void (*work)(void *const *lanes), const char *file,
               int line);
 
+// Kernels have many lists of parameters, and each compiles this again: it leaves what it can to
+// functions.
 template <class... P> class launcher
 {
 public:
-  launcher(const char *name, void (*kernel_)(P...), dim3 blocks, dim3 threads, size_t shared,
-           cudaStream_t stream_)
-      : what{name, reinterpret_cast<const void *>(kernel_), blocks, threads, shared, stream_},
-        kernel(kernel_)
+  launcher(const char *name, void (*kernel)(P...), dim3 blocks, dim3 threads, size_t shared,
+           cudaStream_t stream)
+      : what{name, reinterpret_cast<const void *>(kernel), blocks, threads, shared, stream}
   {
   }
 
   void operator()(P... arguments) const
   {
-    int index = 1;
-    (check(index++, arguments), ...);
-    (void)index;
-    launch(what, [=, k = kernel] { k(arguments...); });
+    const argument_of given[] = {{&arguments, sizeof arguments, std::is_pointer_v<P>}..., {}};
+    launch(what, given, sizeof...(P), thread);
   }
 
 private:
-  template <class T> void check(int index, const T &argument) const
+  // Unlike the arguments of a call, a list in braces is evaluated from left to right.
+  struct in_order {
+    in_order(const void *kernel, P... arguments)
+    {
+      reinterpret_cast<void (*)(P...)>(kernel)(arguments...);
+    }
+  };
+  static void thread(const void *kernel, char *copies)
   {
-    if constexpr (std::is_pointer_v<T>) check_argument(what.kernel, index, argument);
-    (void)index, (void)argument;
+    (void)copies;
+    in_order{kernel, *static_cast<P *>(next_argument(&copies, sizeof(P)))...};
   }
 
   launch_of what;
-  void (*kernel)(P...);
 };
 
 template <class... P> void allow_shared(void (*kernel)(P...), size_t bytes)
