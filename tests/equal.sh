@@ -10,8 +10,9 @@
 #   EQUAL_SEED=1000          the first of them
 #   EQUAL_SANITIZE=all       all pairs also run under the sanitizers, not only a few; none for none
 #   EQUAL_CUDA=all           all pairs also run on the stand-in, not only a few; none for none
-#   EQUAL_MESHES=all         every mesh. Else of each plan the first two, and those with another kind of program;
-#                            `others`: the other ones, which CI runs
+#   EQUAL_MESHES=all         every mesh. Else of each plan the second, which mostly divides nothing evenly, or its
+#                            only one, and those with another kind of program; `others`: the other ones, which
+#                            CI runs
 #   EQUAL_KEEP=1             the programs stay in the work directory; else only those that differ
 . "$(dirname "$0")/common.sh"
 local_mpi=yes
@@ -93,12 +94,13 @@ runs_as() {
 
 # meshes_of PLAN: those that are asked for, one a line.
 meshes_of() {
-  local mesh first=2
-  while read -r mesh; do
-    case ${EQUAL_MESHES:-}$(((first-- > 0)))$(grep -cE -- "^-- (sanitized|cuda): *$mesh\$" "$1") in
-    all* | 1? | 0[1-9] | others00) echo "$mesh" ;;
+  local meshes mesh
+  mapfile -t meshes < <(sed -n 's/^-- mesh: *//p' "$1")
+  for mesh in "${meshes[@]}"; do
+    case ${EQUAL_MESHES:-}$([ "$mesh" = "${meshes[1]:-$mesh}" ] || echo +)$(grep -cE -- "^-- (sanitized|cuda): *$mesh\$" "$1") in
+    all* | [0-9] | +[1-9] | others+0) echo "$mesh" ;;
     esac
-  done < <(sed -n 's/^-- mesh: *//p' "$1")
+  done
 }
 
 # check_plan PLAN: its meshes against one rank. Its status is 0 if they are all equal.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every word of a row is tested: rows of gen/ir/ops.h are broken on purpose, one at a time, and the exhaustive
 # tests must notice: test_rule, that a sharding which a row allows is wrong, or test_offers, that a correct
-# sharding is not offered.
+# sharding is not offered. unit.rule and unit.offers show that both pass for the rows as they are.
 . "$(dirname "$0")/common.sh"
 
 # A row, the text to replace everywhere in it, and the new text.
@@ -98,12 +98,6 @@ noticed_by() {
   done
 }
 
-compile_rows
-noticed=$(noticed_by "$(awk 'NF == 3 { print $1 }' <<< "$mutations" | sort -u | tr '\n' ' ')")
-[ -z "$noticed" ] || {
-  tail -n 20 "$WORK/$noticed.log"
-  fail "the rows as they are do not pass test_$noticed"
-}
 count=0
 while read -r row from to; do
   [ -n "$row" ] || continue

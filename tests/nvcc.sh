@@ -73,12 +73,14 @@ links() (
   done
 )
 
-# compiles NAME PLAN DEFINITIONS...: the files that differ between programs.
+# compiles NAME PLAN DEFINITIONS...: the files that differ between programs, as one: nvcc takes most of its time
+# for the headers. Files whose own headers are missing show where programs are linked.
 compiles() (
   generated "$@" && cd "$WORK/$1" || exit 1
   files=(kernels step)
   [[ $1 != moves* ]] || files+=(rank0)
-  for file in "${files[@]}"; do "$nvcc" "${flags[@]}" "${one[@]}" -c $file.cu -o $file.o || exit 1; done
+  printf '#include "%s.cu"\n' "${files[@]}" > all.cu
+  "$nvcc" "${flags[@]}" "${one[@]}" -c all.cu
 )
 or_fail() { "$@" || fail "$* does not do so with nvcc"; }
 with_nvcc() { beside "$WORK/$2.log" or_fail "$@"; }

@@ -412,10 +412,19 @@ static void seed_by(const char *name)
   for (; *name; name++) unit_seed = unit_seed * 31 + (unsigned char)*name;
 }
 
+/* Operations of many inputs have many ways. These are searched with parts of one element, and what
+   is right for these alone goes as larger ones do not confirm it. */
+static int64_t size_of_search(const struct instance *instance)
+{
+  int n = 0;
+  while (n < MAX_INPUTS && instance->in[n]) n++;
+  return n > 4 ? 2 : 4;
+}
+
 static void tell_all(const struct instance *instance)
 {
   seed_by(instance->custom ? instance->custom : op_row[instance->kind].name);
-  search(instance, "2", 4);
+  search(instance, "2", size_of_search(instance));
   if (nfound) confirm(instance, "2", 4);
   if (nfound) confirm(instance, "3", 6);
   drop_implied();
