@@ -73,14 +73,14 @@ links() (
   done
 )
 
-# compiles NAME PLAN DEFINITIONS...: the files that differ between programs, as one: nvcc takes most of its time
-# for the headers. Files whose own headers are missing show where programs are linked.
+# compiles NAME PLAN DEFINITIONS...: the files that differ between programs. Kernels and step are one for nvcc,
+# which takes most of its time for headers. That each includes what it needs shows where programs are linked.
 compiles() (
   generated "$@" && cd "$WORK/$1" || exit 1
-  files=(kernels step)
-  [[ $1 != moves* ]] || files+=(rank0)
-  printf '#include "%s.cu"\n' "${files[@]}" > all.cu
-  "$nvcc" "${flags[@]}" "${one[@]}" -c all.cu
+  printf '#include "%s.cu"\n' kernels step > both.cu
+  files=(both)
+  [[ $1 != moves* ]] || files+=(rank0) # it has names of the step's
+  for file in "${files[@]}"; do "$nvcc" "${flags[@]}" "${one[@]}" -c $file.cu || exit 1; done
 )
 or_fail() { "$@" || fail "$* does not do so with nvcc"; }
 with_nvcc() { beside "$WORK/$2.log" or_fail "$@"; }
