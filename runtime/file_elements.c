@@ -9,7 +9,7 @@
 
 enum type elements_type(const struct tensor *t)
 {
-  const bool packed = t->type == BF16 || t->type == INT8_BLOCKS;
+  const bool packed = program->generation && (t->type == BF16 || t->type == INT8_BLOCKS);
   return t->role == PARAMETER && packed ? F32 : t->type;
 }
 

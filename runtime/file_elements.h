@@ -8,7 +8,7 @@
 #include "tensor_table.h"
 
 // The type in which a tensor's elements are read or drawn: its own, but float32 for a parameter
-// that the program stores narrower.
+// that a program that generates stores narrower.
 enum type elements_type(const struct tensor *t);
 
 // Whether a tensor accepts elements of a file's dtype: its own type, and lossless or usual

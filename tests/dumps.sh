@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
 # --dump prints all that later passes need: for the plans of plans/ and tests/equal, each on one of its meshes,
-# and every pass, `--from=PASS` reads the dump, prints the same bytes again, and leaves after the next pass what
-# the plan itself leaves there. So the dump of each pass leads to that of the last one, step by step. Some, each
-# with many passes behind it, also go on to the end, and to the same program except for its hash.
-# DUMPS_PLANS="mlp deep": these plans alone; else a few, and with SOAK=1 all.
+# and every pass, `--from=PASS` reads the dump, prints the same bytes again, ends with the same final dump as
+# the plan itself, and writes the same program except for its hash. DUMPS_PLANS="mlp deep": these plans alone;
+# else a few, and with SOAK=1 all.
 . "$(dirname "$0")/common.sh"
 
 passes=$("$TPGEN" --help | sed -n '/^  --dump=PASS/,/--explain/p' | sed '1d;$d')
@@ -16,13 +15,17 @@ hashless() {
   find "$1" -type f ! -name files.txt -exec sed -i "s/$hash/HASH/g" {} +
   rm -f "$1/files.txt"
 }
-# try_pass NAME PASS THEN: what follows from the dump $WORK/NAME.PASS is $WORK/NAME.THEN, of a later pass.
+# try_pass NAME PASS: its dump is $WORK/NAME.PASS, that of the last pass is in the same folder, the program in
+# $WORK/NAME.
 try_pass() {
-  "$TPGEN" --from="$2" "$WORK/$1.$2" --dump="$3" > "$WORK/again" 2>&1 || fail "$1 $2: $(head -n 1 "$WORK/again")"
-  cmp -s "$WORK/$1.$3" "$WORK/again" ||
-    fail "$1: from $2 on another graph follows at $3: $(diff "$WORK/$1.$3" "$WORK/again" | sed -n 2,3p)"
+  local at="$WORK/$1.$2"
+  "$TPGEN" --from="$2" "$at" --dump="$2" > "$WORK/again" 2>&1 || fail "$1 $2: $(head -n 1 "$WORK/again")"
+  cmp -s "$at" "$WORK/again" || fail "$1: the dump of $2 is not read back: $(diff "$at" "$WORK/again" | sed -n 2,3p)"
+  "$TPGEN" --from="$2" "$at" --dump="$last" > "$WORK/end" 2>&1 || fail "$1 $2: $(head -n 1 "$WORK/end")"
+  cmp -s "$WORK/$1.$last" "$WORK/end" ||
+    fail "$1: from $2 on another graph follows: $(diff "$WORK/$1.$last" "$WORK/end" | sed -n 2,3p)"
+  tried=$((tried + 1))
 }
-# try_program NAME PASS: the program that follows is the one in $WORK/NAME.
 try_program() {
   rm -rf "$WORK/out"
   "$TPGEN" --from="$2" "$WORK/$1.$2" -o "$WORK/out" || fail "$1 $2: status $?"
@@ -41,14 +44,7 @@ for plan in plans/*.lua tests/equal/*.lua; do
   "$TPGEN" "$plan" "${args[@]}" -o "$WORK/$name" 2> "$WORK/message" || continue # it wants arguments
   hashless "$WORK/$name"
   for pass in $passes; do "$TPGEN" "$plan" "${args[@]}" --dump="$pass" > "$WORK/$name.$pass"; done
-  before=
-  for pass in $passes; do
-    [ -z "$before" ] || try_pass "$name" "$before" "$pass"
-    try_pass "$name" "$pass" "$pass"
-    before=$pass
-    tried=$((tried + 1))
-  done
-  for pass in lua redistribute outline; do try_pass "$name" "$pass" "$last"; done
+  for pass in $passes; do try_pass "$name" "$pass"; done
   for pass in lua redistribute outline "$last"; do try_program "$name" "$pass"; done
   rm -rf "$WORK/$name" "$WORK/$name".*
 done

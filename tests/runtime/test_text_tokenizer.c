@@ -92,10 +92,11 @@ static int walk(const char *folder, const char *file,
 static bool case_holds(const struct tokenizer *t, const json_t *line)
 {
   const json_t *text = json_object_get(line, "text"), *ids = json_object_get(line, "ids");
-  return encodes_as(t, text, false, ids) &
-         encodes_as(t, text, true, json_object_get(line, "ids_special")) &
-         decodes_as(t, ids, false, json_object_get(line, "decoded")) &
-         decodes_as(t, ids, true, json_object_get(line, "decoded_skip"));
+  bool holds = encodes_as(t, text, false, ids); /* all four: each tells what differs */
+  holds &= encodes_as(t, text, true, json_object_get(line, "ids_special"));
+  holds &= decodes_as(t, ids, false, json_object_get(line, "decoded"));
+  holds &= decodes_as(t, ids, true, json_object_get(line, "decoded_skip"));
+  return holds;
 }
 
 static bool decoding_holds(const struct tokenizer *t, const json_t *line)

@@ -92,8 +92,8 @@ template <class... P> class launcher
 {
 public:
   launcher(const char *name, void (*kernel)(P...), dim3 blocks, dim3 threads, size_t shared,
-           cudaStream_t stream)
-      : what{name, reinterpret_cast<const void *>(kernel), blocks, threads, shared, stream}
+           cudaStream_t on)
+      : what{name, reinterpret_cast<const void *>(kernel), blocks, threads, shared, on}
   {
   }
 
