@@ -108,7 +108,7 @@ private:
   struct in_order {
     in_order(const void *kernel, P... arguments)
     {
-      reinterpret_cast<void (*)(P...)>(kernel)(arguments...);
+      reinterpret_cast<void (*)(P...)>(const_cast<void *>(kernel))(arguments...);
     }
   };
   static void thread(const void *kernel, char *copies)
