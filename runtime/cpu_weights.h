@@ -15,7 +15,6 @@ enum {
 };
 
 typedef bf16 lanes_bf16 __attribute__((vector_size(LANES * sizeof(bf16)), aligned(2), may_alias));
-typedef int8_t lanes_int8 __attribute__((vector_size(LANES), aligned(1), may_alias));
 
 // LANES weights as floats.
 static inline lanes weights_from_bf16(const bf16 *w)
@@ -24,9 +23,9 @@ static inline lanes weights_from_bf16(const bf16 *w)
   return (lanes)(bits << 16);
 }
 
-static inline lanes weights_from_int8(const int8_t *q)
+static inline void floats_from_int8(float *restrict to, const int8_t *restrict q)
 {
-  return __builtin_convertvector(*(const lanes_int8 *)q, lanes);
+  for (int i = 0; i < BLOCK_NUMBERS; i++) to[i] = q[i];
 }
 
 static inline float sum_of_lanes(lanes x)
@@ -65,8 +64,10 @@ column_int8(float *out, const float *x, const struct weight_block *w, int rows, 
   lanes sum[FEW_ROWS] = {{0}};
   for (long g = 0; g < blocks; g++) {
     lanes part[FEW_ROWS] = {{0}};
+    float number[BLOCK_NUMBERS];
+    floats_from_int8(number, w[g].q);
     for (int c = 0; c < BLOCK_NUMBERS; c += LANES) {
-      const lanes some = weights_from_int8(w[g].q + c);
+      const lanes some = *(const lanes *)(number + c);
       for (int i = 0; i < rows; i++)
         part[i] += some * *(const lanes *)(x + i * k + g * BLOCK_NUMBERS + c);
     }
@@ -95,28 +96,77 @@ column_int8(float *out, const float *x, const struct weight_block *w, int rows, 
 
 // ---- more rows ---------------------------------------------------------------------------------
 
-// Columns j to j + width - 1 of the result, from the weights of these columns as floats: `fill`
-// makes those of `terms` terms from the first-th on.
+// Some weights as floats, of `width` columns of the result and `terms` terms of its sums.
 struct panel {
   float at[PANEL_TERMS][PANEL_COLUMNS];
 };
 
-static inline void panel_from_bf16(struct panel *p, const bf16 *w, long k, int width, int terms)
+// A matrix of weights as it is stored, for products of k terms with n columns.
+struct weights {
+  const void *at;
+  long n, k;
+};
+
+// Makes the panel of the columns from j on and the terms from c on.
+typedef void fill_panel(struct panel *restrict p, struct weights w, long j, int width, long c,
+                        int terms);
+
+static inline void fill_from_bf16(struct panel *restrict p, struct weights w, long j, int width,
+                                  long c, int terms)
 {
+  const bf16 *const from = (const bf16 *)w.at + j * w.k + c;
   for (int i = 0; i < width; i++)
-    for (int c = 0; c < terms; c++) p->at[c][i] = bf16_to_float(w[i * k + c]);
+    for (int d = 0; d < terms; d++) p->at[d][i] = bf16_to_float(from[i * w.k + d]);
 }
 
-static inline void panel_from_int8(struct panel *p, const struct weight_block *w, long blocks,
-                                   int width, int terms)
+static inline void fill_from_bf16_turned(struct panel *restrict p, struct weights w, long j,
+                                         int width, long c, int terms)
 {
+  const bf16 *const from = (const bf16 *)w.at + c * w.n + j;
+  for (int d = 0; d < terms; d++)
+    for (int i = 0; i < width; i++) p->at[d][i] = bf16_to_float(from[d * w.n + i]);
+}
+
+static inline void fill_from_int8(struct panel *restrict p, struct weights w, long j, int width,
+                                  long c, int terms)
+{
+  const long blocks = w.k / BLOCK_NUMBERS;
   for (int i = 0; i < width; i++)
-    for (int g = 0; g < terms / BLOCK_NUMBERS; g++) {
-      const struct weight_block *const block = w + i * blocks + g;
+    for (int d = 0; d < terms; d += BLOCK_NUMBERS) {
+      const struct weight_block *const block =
+          (const struct weight_block *)w.at + (j + i) * blocks + (c + d) / BLOCK_NUMBERS;
       const float scale = bf16_to_float(block->scale);
-      for (int c = 0; c < BLOCK_NUMBERS; c++)
-        p->at[g * BLOCK_NUMBERS + c][i] = scale * (float)block->q[c];
+      for (int e = 0; e < BLOCK_NUMBERS; e++) p->at[d + e][i] = scale * (float)block->q[e];
     }
+}
+
+static inline void fill_from_int8_turned(struct panel *restrict p, struct weights w, long j,
+                                         int width, long c, int terms)
+{
+  const long blocks = w.n / BLOCK_NUMBERS;
+  for (int d = 0; d < terms; d++)
+    for (int i = 0; i < width; i += BLOCK_NUMBERS) {
+      const struct weight_block *const block =
+          (const struct weight_block *)w.at + (c + d) * blocks + (j + i) / BLOCK_NUMBERS;
+      const float scale = bf16_to_float(block->scale);
+      for (int e = 0; e < BLOCK_NUMBERS; e++) p->at[d][i + e] = scale * (float)block->q[e];
+    }
+}
+
+// Columns j to j + PANEL_COLUMNS - 1 of the result. fill: a constant for the caller.
+static inline __attribute__((always_inline)) void panel_product(float *restrict out,
+                                                                const float *restrict x,
+                                                                struct weights w, long rows, long j,
+                                                                fill_panel *fill)
+{
+  const int width = w.n - j < PANEL_COLUMNS ? (int)(w.n - j) : PANEL_COLUMNS;
+  struct panel p;
+  for (long c = 0; c < w.k; c += PANEL_TERMS) {
+    const int terms = w.k - c < PANEL_TERMS ? (int)(w.k - c) : PANEL_TERMS;
+    fill(&p, w, j, width, c, terms);
+    tile_product(out + j, w.n, x + c, w.k, 1, p.at[0], PANEL_COLUMNS, (int)rows, width, terms,
+                 c > 0);
+  }
 }
 
 // ---- the products ------------------------------------------------------------------------------
@@ -125,24 +175,17 @@ static inline void panel_from_int8(struct panel *p, const struct weight_block *w
 static inline void linear_of_bf16(float *restrict out, const float *restrict x,
                                   const bf16 *restrict w, long rows, long n, long k)
 {
-  if (rows <= FEW_ROWS) {
+  if (rows > FEW_ROWS) {
 #pragma omp parallel for schedule(static)
-    for (long j = 0; j < n; j++) {
-#define COLUMN(m) column_bf16(out + j, x, w + j * k, m, n, k)
-      FOR_FEW_ROWS(rows, COLUMN)
-#undef COLUMN
-    }
+    for (long j = 0; j < n; j += PANEL_COLUMNS)
+      panel_product(out, x, (struct weights){w, n, k}, rows, j, fill_from_bf16);
     return;
   }
 #pragma omp parallel for schedule(static)
-  for (long j = 0; j < n; j += PANEL_COLUMNS) {
-    const int width = n - j < PANEL_COLUMNS ? (int)(n - j) : PANEL_COLUMNS;
-    struct panel p;
-    for (long c = 0; c < k; c += PANEL_TERMS) {
-      const int terms = k - c < PANEL_TERMS ? (int)(k - c) : PANEL_TERMS;
-      panel_from_bf16(&p, w + j * k + c, k, width, terms);
-      tile_product(out + j, n, x + c, k, 1, p.at[0], PANEL_COLUMNS, (int)rows, width, terms, c > 0);
-    }
+  for (long j = 0; j < n; j++) {
+#define COLUMN(m) column_bf16(out + j, x, w + j * k, m, n, k)
+    FOR_FEW_ROWS(rows, COLUMN)
+#undef COLUMN
   }
 }
 
@@ -151,43 +194,28 @@ static inline void linear_of_int8(float *restrict out, const float *restrict x,
                                   const struct weight_block *restrict w, long rows, long n,
                                   long blocks)
 {
-  const long k = blocks * BLOCK_NUMBERS;
-  if (rows <= FEW_ROWS) {
+  if (rows > FEW_ROWS) {
 #pragma omp parallel for schedule(static)
-    for (long j = 0; j < n; j++) {
-#define COLUMN(m) column_int8(out + j, x, w + j * blocks, m, n, blocks)
-      FOR_FEW_ROWS(rows, COLUMN)
-#undef COLUMN
-    }
+    for (long j = 0; j < n; j += PANEL_COLUMNS)
+      panel_product(out, x, (struct weights){w, n, blocks * BLOCK_NUMBERS}, rows, j,
+                    fill_from_int8);
     return;
   }
 #pragma omp parallel for schedule(static)
-  for (long j = 0; j < n; j += PANEL_COLUMNS) {
-    const int width = n - j < PANEL_COLUMNS ? (int)(n - j) : PANEL_COLUMNS;
-    struct panel p;
-    for (long c = 0; c < k; c += PANEL_TERMS) {
-      const int terms = k - c < PANEL_TERMS ? (int)(k - c) : PANEL_TERMS;
-      panel_from_int8(&p, w + j * blocks + c / BLOCK_NUMBERS, blocks, width, terms);
-      tile_product(out + j, n, x + c, k, 1, p.at[0], PANEL_COLUMNS, (int)rows, width, terms, c > 0);
-    }
+  for (long j = 0; j < n; j++) {
+#define COLUMN(m) column_int8(out + j, x, w + j * blocks, m, n, blocks)
+    FOR_FEW_ROWS(rows, COLUMN)
+#undef COLUMN
   }
 }
 
-// out[rows, n] = x[rows, k] w[k, n]. Weights of some columns become floats, some rows at a time.
+// out[rows, n] = x[rows, k] w[k, n].
 static inline void linear_of_bf16_turned(float *restrict out, const float *restrict x,
                                          const bf16 *restrict w, long rows, long n, long k)
 {
 #pragma omp parallel for schedule(static)
-  for (long j = 0; j < n; j += PANEL_COLUMNS) {
-    const int width = n - j < PANEL_COLUMNS ? (int)(n - j) : PANEL_COLUMNS;
-    struct panel p;
-    for (long c = 0; c < k; c += PANEL_TERMS) {
-      const int terms = k - c < PANEL_TERMS ? (int)(k - c) : PANEL_TERMS;
-      for (int d = 0; d < terms; d++)
-        for (int i = 0; i < width; i++) p.at[d][i] = bf16_to_float(w[(c + d) * n + j + i]);
-      tile_product(out + j, n, x + c, k, 1, p.at[0], PANEL_COLUMNS, (int)rows, width, terms, c > 0);
-    }
-  }
+  for (long j = 0; j < n; j += PANEL_COLUMNS)
+    panel_product(out, x, (struct weights){w, n, k}, rows, j, fill_from_bf16_turned);
 }
 
 // The same of blocks: n is 32 `blocks`.
@@ -195,25 +223,10 @@ static inline void linear_of_int8_turned(float *restrict out, const float *restr
                                          const struct weight_block *restrict w, long rows,
                                          long blocks, long k)
 {
-  enum { ACROSS_BLOCKS = PANEL_COLUMNS / BLOCK_NUMBERS };
   const long n = blocks * BLOCK_NUMBERS;
 #pragma omp parallel for schedule(static)
-  for (long g = 0; g < blocks; g += ACROSS_BLOCKS) {
-    const int some = blocks - g < ACROSS_BLOCKS ? (int)(blocks - g) : ACROSS_BLOCKS;
-    struct panel p;
-    for (long c = 0; c < k; c += PANEL_TERMS) {
-      const int terms = k - c < PANEL_TERMS ? (int)(k - c) : PANEL_TERMS;
-      for (int d = 0; d < terms; d++)
-        for (int b = 0; b < some; b++) {
-          const struct weight_block *const block = w + (c + d) * blocks + g + b;
-          const float scale = bf16_to_float(block->scale);
-          for (int i = 0; i < BLOCK_NUMBERS; i++)
-            p.at[d][b * BLOCK_NUMBERS + i] = scale * (float)block->q[i];
-        }
-      tile_product(out + g * BLOCK_NUMBERS, n, x + c, k, 1, p.at[0], PANEL_COLUMNS, (int)rows,
-                   some * BLOCK_NUMBERS, terms, c > 0);
-    }
-  }
+  for (long j = 0; j < n; j += PANEL_COLUMNS)
+    panel_product(out, x, (struct weights){w, n, k}, rows, j, fill_from_int8_turned);
 }
 
 #endif
