@@ -163,28 +163,25 @@ static const char *name_within(const struct region *r, int index, int value)
   return leading_number('.', name + n, &rest) == index ? rest : NULL;
 }
 
-/* Whether updates are operations on whole tensors, which are loops wherever gradients are made. */
-static bool updates_are_operations(void)
+/* Whether the value is a sum that each of a step's batches adds to: it is one place, in no loop. */
+static bool is_accumulated(const struct value *v)
 {
-  for (int i = 0; i < plan_options->noptimizer; i++)
-    if (plan_options->optimizer[i].noperation > 0) return true;
-  return false;
+  return plan_options->accumulate > 1 && v->op != NONE && graph->op[v->op].phase != UPDATE;
 }
 
-/* The parameter or cache that it is, or whose state or sum of gradients it is, or whose gradient,
-   made in no loop, such an update reads; or NONE. */
-static int parameter_of(const struct region *r, int value)
+/* The parameter or cache that it is, or whose state, sum of gradients, or gradient that no loop
+   makes it is; or NONE. */
+static int parameter_of(int value)
 {
   const struct value *v = &graph->value[value];
   if (is_of_module(v)) return value;
   if (v->role == STATE) return v->of;
-  bool is_own = r->phase == UPDATE && updates_are_operations() ? v->family == NONE : v->op == NONE;
-  return is_gradient(value) && is_own ? v->of : NONE;
+  return is_gradient(value) && v->family == NONE && !is_accumulated(v) ? v->of : NONE;
 }
 
 static bool is_own_parameter(const struct region *r, int index, int value, int first)
 {
-  int mine = parameter_of(r, value), its = parameter_of(r, first);
+  int mine = parameter_of(value), its = parameter_of(first);
   if (mine == NONE || its == NONE) return false;
   if (graph->value[value].role == STATE && !is_same_kind(value, first)) return false;
   const char *a = name_within(r, 0, its), *b = name_within(r, index, mine);
@@ -223,7 +220,7 @@ static bool all_same(const struct region *r, int k, int j)
   const struct value *v = &graph->value[value];
   for (int i = 0; i < r->count; i++)
     if (op_at(r, i, k)->in[j] != value) return false;
-  bool of_list = parameter_of(r, value) != NONE && element_within(v->module, r->list) != NONE;
+  bool of_list = parameter_of(value) != NONE && element_within(v->module, r->list) != NONE;
   return !of_list && v->family != value && !made_by_region(r, value);
 }
 
