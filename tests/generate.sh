@@ -84,6 +84,8 @@ done
 with greedy llama_int8_cuda cuda llama_stored prefill=8 slots=2 tp=2 weight_dtype=int8
 all_are_done
 cat "${logs[@]}"
+grep -qx 'precision    15 of 20 parameters are stored as i8 and used as f32' "$WORK/llama_int8/plan.txt" ||
+  fail "llama_int8: plan.txt does not say how weights are stored"
 
 # As transformers 4 spells it: the same model.
 for folder in "$families"/*/; do

@@ -51,14 +51,20 @@ char *summary_text(int rank)
 static void put_precision(struct buffer *b)
 {
   const struct value *mixed = NULL;
-  int of = 0, all = 0;
+  int of = 0, all = 0, stored[F64 + 1] = {0};
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
-    all += v->role == PARAMETER;
-    if (v->role != PARAMETER || v->used_as == v->type) continue;
+    if (v->role != PARAMETER) continue;
+    all++;
+    stored[v->type]++;
+    if (v->type != F32 || v->used_as == v->type) continue;
     mixed = v;
     of++;
   }
+  for (enum type t = F32 + 1; t <= F64; t++)
+    if (stored[t])
+      put(b, "precision    %d of %d parameters are stored as %s and used as f32\n", stored[t], all,
+          type_name(t));
   if (mixed)
     put(b,
         "precision    %s%d parameters of %s are used as %s, their gradients are communicated as "
