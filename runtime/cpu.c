@@ -1,10 +1,8 @@
-// The CPU target: memory is the process's own, ranks communicate by MPI. cpu_job.c has the start
-// and the end of a program.
-#include <mpi.h>
+// The CPU target: ranks communicate by MPI, or by cpu_shared_mpi.h, which has MPI's functions for
+// ranks of one machine. cpu_job.c has the start and the end of a program, cpu_memory.c its memory.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include "elements.h"
 #include "cpu.h"
 
@@ -141,25 +139,6 @@ void target_groups(void)
   }
   cpu_use(&ranks);
   if (n > 0) program->set_communicators(rank_communicators);
-}
-
-void *target_allocate(size_t bytes, struct failure *why)
-{
-  enum { PAGE = 4096, HUGE = 2 << 20 };
-  size_t align = bytes < HUGE ? PAGE : HUGE;
-  void *memory = NULL;
-  if (posix_memalign(&memory, align, bytes ? bytes : 1) != 0) {
-    failed(why, "no memory for the program's %zu bytes", bytes);
-    return NULL;
-  }
-  if (align == HUGE) madvise(memory, bytes, MADV_HUGEPAGE); // a hint; it may be refused
-  memset(memory, 0, bytes);
-  return memory;
-}
-
-void target_free(void *memory)
-{
-  free(memory);
 }
 
 void target_begin(void)

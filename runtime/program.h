@@ -22,7 +22,11 @@
 typedef ncclComm_t communicator;
 typedef size_t counted; // the library's type of element counts
 #else
+#ifdef TPGEN_SHARED
+#include "cpu_shared_mpi.h" // ranks of one machine, without MPI
+#else
 #include <mpi.h>
+#endif
 typedef MPI_Comm communicator;
 typedef int counted;
 #endif

@@ -339,7 +339,8 @@ static void add_launcher(const char *ranks)
                 plan_options->generate.slots ? embedded_text("templates/generate.txt") : "",
                 "library", library_build(), NULL));
   char *run = fill(embedded_text("templates/run.sh"), "plan", plan_shown(), "world", world, "hash",
-                   plan_options->hash, NULL);
+                   plan_options->hash, "transport",
+                   target->library == LIBRARY_MPI ? "shared" : "nccl", NULL);
   add_file("run.sh", run, strlen(run), true);
 }
 

@@ -4,6 +4,9 @@
 # lib$name$.a is one object: of its symbols only the functions of $name$.h can be seen from outside,
 # so that several libraries fit into one program. By `cmake --install` it becomes a package:
 # find_package($name$) gives the target $name$::$name$, and $name$::fortran, the Fortran module.
+if(TPGEN_TRANSPORT STREQUAL "shared")
+  return() # its caller's communicator is MPI's
+endif()
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 if(NOT CMAKE_OBJCOPY)

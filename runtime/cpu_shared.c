@@ -1,0 +1,491 @@
+// The start and end of ranks that talk through shared memory, their memory, and how they meet.
+//
+// Nothing of it has a name in a file system: rank 0's process has the slots as an anonymous file
+// (memfd), each rank its memory, and the others open them by /proc/PID/fd. What is left of a job
+// that is killed goes with its processes.
+#include "cpu_shared.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+#ifdef __SSE2__
+#include <immintrin.h>
+#endif
+#include "program.h"
+#include "target.h"
+
+enum { GROUPS = 128, BLOCKS = 32, BLOCK_SHIFT = 56, HUGE = 2 << 20 };
+
+struct slot {
+  struct posted posted[2];
+  _Alignas(64) _Atomic uint32_t parted; // how often it has waited for all to come somewhere
+  _Atomic uint32_t sleepers;
+};
+
+// A rank's memory, as the others find it.
+struct block {
+  int file;
+  size_t bytes;
+};
+
+struct job {
+  int process[SHARED_RANKS];
+  struct block block[SHARED_RANKS][BLOCKS];
+  struct slot slot[]; // of each group in turn, for each rank
+};
+
+static struct shared_group world;
+struct shared_group *const shared_world = &world;
+
+static struct job *job;
+static int groups = 1;
+static int spins; // how often a rank looks before it sleeps
+
+// ---- errors -------------------------------------------------------------------------------------
+
+static char error_text[MPI_MAX_ERROR_STRING];
+
+int shared_error(MPI_Comm group, const char *format, ...)
+{
+  int error = MPI_ERR_OTHER;
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(error_text, sizeof error_text, format, arguments);
+  va_end(arguments);
+  if (group && group->handler) group->handler(&group, &error);
+  return error;
+}
+
+int PMPI_Error_string(int error, char *text, int *length)
+{
+  (void)error;
+  *length = snprintf(text, MPI_MAX_ERROR_STRING, "%s", error_text);
+  return MPI_SUCCESS;
+}
+
+int PMPI_Comm_create_errhandler(MPI_Comm_errhandler_function *function, MPI_Errhandler *handler)
+{
+  *handler = function;
+  return MPI_SUCCESS;
+}
+
+int PMPI_Comm_set_errhandler(MPI_Comm comm, MPI_Errhandler handler)
+{
+  comm->handler = handler;
+  return MPI_SUCCESS;
+}
+
+int PMPI_Errhandler_free(MPI_Errhandler *handler)
+{
+  *handler = NULL;
+  return MPI_SUCCESS;
+}
+
+// ---- waiting ------------------------------------------------------------------------------------
+
+static bool has_come(_Atomic uint32_t *word, uint32_t number)
+{
+  return (int32_t)(atomic_load_explicit(word, memory_order_acquire) - number) >= 0;
+}
+
+static void rest(void)
+{
+#ifdef __SSE2__
+  _mm_pause();
+#endif
+}
+
+// Until the word is at least this number: first it looks, then it sleeps.
+static void wait_for(_Atomic uint32_t *word, _Atomic uint32_t *sleepers, uint32_t number)
+{
+  for (int i = 0; i < spins; i++) {
+    if (has_come(word, number)) return;
+    rest();
+  }
+  sched_yield();
+  if (has_come(word, number)) return;
+  atomic_fetch_add(sleepers, 1);
+  for (uint32_t now; (int32_t)((now = atomic_load(word)) - number) < 0;)
+    syscall(SYS_futex, word, FUTEX_WAIT, now, NULL, NULL, 0);
+  atomic_fetch_sub(sleepers, 1);
+}
+
+static void tell(_Atomic uint32_t *word, _Atomic uint32_t *sleepers, uint32_t number)
+{
+  atomic_store(word, number);
+  if (atomic_load(sleepers) > 0) syscall(SYS_futex, word, FUTEX_WAKE, SHARED_RANKS, NULL, NULL, 0);
+}
+
+static struct slot *slot_of(MPI_Comm group, int member)
+{
+  return &job->slot[group->index * world.n + group->world[member]];
+}
+
+// ---- a collective -------------------------------------------------------------------------------
+
+static struct posted *post_of(MPI_Comm group, int member)
+{
+  return &slot_of(group, member)->posted[group->calls % 2];
+}
+
+const struct posted *shared_told(MPI_Comm group, int member)
+{
+  return post_of(group, member);
+}
+
+struct posted *shared_begin(MPI_Comm group, enum shared_call call, uint64_t size)
+{
+  group->calls++;
+  struct posted *mine = post_of(group, group->me);
+  mine->call = call;
+  mine->size = size;
+  mine->is_here = true;
+  return mine;
+}
+
+static const char *name_of(uint32_t call)
+{
+  static const char *const names[] = {
+      [SHARED_MEET] = "a wait for all",          [SHARED_BCAST] = "MPI_Bcast",
+      [SHARED_ALLREDUCE] = "MPI_Allreduce",      [SHARED_REDUCE_SCATTER] = "MPI_Reduce_scatter",
+      [SHARED_ALLGATHER] = "MPI_Allgather",      [SHARED_ALLTOALL] = "MPI_Alltoall",
+      [SHARED_SENDRECV] = "MPI_Sendrecv",        [SHARED_GATHER_PARCELS] = "gather_parcels",
+      [SHARED_REDUCE_PARCELS] = "reduce_parcels"};
+  return names[call & 0xff];
+}
+
+int shared_meet(MPI_Comm group)
+{
+  struct posted *mine = post_of(group, group->me);
+  tell(&mine->arrived, &mine->sleepers, group->calls);
+  for (int m = 0; m < group->n; m++) {
+    struct posted *theirs = post_of(group, m);
+    wait_for(&theirs->arrived, &theirs->sleepers, group->calls);
+    if (theirs->call != mine->call || theirs->size != mine->size)
+      return shared_error(group, "rank %d is in %s (%llu), and this one in %s (%llu)",
+                          group->world[m], name_of(theirs->call), (unsigned long long)theirs->size,
+                          name_of(mine->call), (unsigned long long)mine->size);
+  }
+  return MPI_SUCCESS;
+}
+
+void shared_wait(MPI_Comm group)
+{
+  struct slot *mine = slot_of(group, group->me);
+  group->partings++;
+  tell(&mine->parted, &mine->sleepers, group->partings);
+  for (int m = 0; m < group->n; m++) {
+    struct slot *theirs = slot_of(group, m);
+    wait_for(&theirs->parted, &theirs->sleepers, group->partings);
+  }
+}
+
+void shared_part(MPI_Comm group)
+{
+  bool all_here = true;
+  for (int m = 0; m < group->n; m++) all_here &= post_of(group, m)->is_here == true;
+  if (!all_here) shared_wait(group);
+}
+
+// ---- memory -------------------------------------------------------------------------------------
+
+static char *blocks[SHARED_RANKS][BLOCKS]; // as they are mapped here
+static int own_blocks;
+
+// Aligned to huge pages: the others' mappings can have them then.
+static char *map_file(int file, size_t bytes, int protection)
+{
+  char *room = mmap(NULL, bytes + HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (room == MAP_FAILED) return NULL;
+  char *at = room + (HUGE - (uintptr_t)room % HUGE) % HUGE;
+  if (mmap(at, bytes, protection, MAP_SHARED | MAP_FIXED, file, 0) == MAP_FAILED) at = NULL;
+  return at;
+}
+
+// A new block of this rank's, of zeros. NULL: it cannot be had.
+static char *add_block(size_t bytes)
+{
+  if (own_blocks == BLOCKS) return NULL;
+  const int file = memfd_create("tpgen-memory", MFD_CLOEXEC);
+  char *at = NULL;
+  if (file >= 0 && fallocate(file, 0, 0, (off_t)bytes) == 0)
+    at = map_file(file, bytes, PROT_READ | PROT_WRITE);
+  if (!at) {
+    if (file >= 0) close(file);
+    return NULL;
+  }
+#ifdef MADV_COLLAPSE
+  if (bytes >= HUGE) madvise(at, bytes / HUGE * HUGE, MADV_COLLAPSE); // a hint; it may be refused
+#endif
+  job->block[world.me][own_blocks] = (struct block){file, bytes};
+  blocks[world.me][own_blocks++] = at;
+  return at;
+}
+
+static location find(const char *bytes)
+{
+  for (int b = 0; b < own_blocks; b++) {
+    const uintptr_t offset = (uintptr_t)bytes - (uintptr_t)blocks[world.me][b];
+    if (offset < job->block[world.me][b].bytes)
+      return (location)(b + 1) << BLOCK_SHIFT | (location)offset;
+  }
+  return 0;
+}
+
+location shared_place(const void *bytes, size_t n, char **copy)
+{
+  static char *room;
+  static size_t has;
+  location at = find(bytes);
+  if (at || n == 0) {
+    if (copy) *copy = (char *)(uintptr_t)bytes;
+    return at;
+  }
+  if (has < n) {
+    const size_t page = 4096, twice = 2 * has;
+    has = ((n > twice ? n : twice) + page - 1) / page * page;
+    room = add_block(has);
+    if (!room) fail_call(__FILE__, __LINE__, "memfd_create", "no shared memory for an operand");
+  }
+  memcpy(room, bytes, n);
+  if (copy) *copy = room;
+  return find(room);
+}
+
+void shared_operand(struct posted *mine, const void *in, size_t bytes)
+{
+  mine->is_here = bytes <= SHARED_ROOM;
+  if (!mine->is_here)
+    mine->in = shared_place(in, bytes, NULL);
+  else if (bytes > 0)
+    memcpy(mine->room, in, bytes);
+}
+
+// The memory of another rank, which this one only reads.
+static char *open_block(int of, int b)
+{
+  char path[64];
+  const struct block *block = &job->block[of][b];
+  snprintf(path, sizeof path, "/proc/%d/fd/%d", job->process[of], block->file);
+  const int file = open(path, O_RDONLY | O_CLOEXEC);
+  char *at = file < 0 ? NULL : map_file(file, block->bytes, PROT_READ);
+  if (file >= 0) close(file);
+  return at;
+}
+
+const char *shared_at(MPI_Comm group, int member, location place)
+{
+  const int of = group->world[member], b = (int)(place >> BLOCK_SHIFT) - 1;
+  if (!place) return NULL;
+  if (!blocks[of][b]) blocks[of][b] = open_block(of, b);
+  if (!blocks[of][b]) {
+    sleep(1); // that rank may have been killed just now: then run.sh ends this one, too
+    fail_call(__FILE__, __LINE__, "open", "the memory of another rank cannot be read");
+  }
+  return blocks[of][b] + (place & (((location)1 << BLOCK_SHIFT) - 1));
+}
+
+const char *shared_read(MPI_Comm group, int member)
+{
+  const struct posted *told = shared_told(group, member);
+  return told->is_here ? told->room : shared_at(group, member, told->in);
+}
+
+// A program with one rank shares nothing.
+void *target_allocate(size_t bytes, struct failure *why)
+{
+  void *memory = NULL;
+  if (world.n > 1)
+    memory = add_block(bytes ? bytes : 1);
+  else if (posix_memalign(&memory, bytes < HUGE ? 4096 : HUGE, bytes ? bytes : 1) == 0) {
+    if (bytes >= HUGE) madvise(memory, bytes, MADV_HUGEPAGE); // a hint; it may be refused
+    memset(memory, 0, bytes);
+  }
+  if (!memory) failed(why, "no memory for the program's %zu bytes", bytes);
+  return memory;
+}
+
+void target_free(void *memory)
+{
+  if (world.n == 1) free(memory); // shared memory goes with the process
+}
+
+// ---- the start and the end ----------------------------------------------------------------------
+
+static size_t job_bytes(int ranks)
+{
+  return sizeof *job + (size_t)ranks * GROUPS * sizeof *job->slot;
+}
+
+// Rank 0's file has a name of this job alone.
+static const char *job_name(char name[128])
+{
+  const char *token = getenv("TPGEN_TOKEN");
+  snprintf(name, 128, "tpgen-job-%.100s", token ? token : "");
+  return name;
+}
+
+// In the process of rank 0. -1: it is not there, or not yet.
+static int find_job(const char *process, size_t bytes)
+{
+  char path[64], link[512], target[512], wanted[160], name[128];
+  int found = -1;
+  struct stat about;
+  snprintf(path, sizeof path, "/proc/%.20s/fd", process);
+  snprintf(wanted, sizeof wanted, "/memfd:%s ", job_name(name));
+  DIR *files = opendir(path);
+  for (struct dirent *d; files && found < 0 && (d = readdir(files));) {
+    snprintf(link, sizeof link, "%s/%s", path, d->d_name);
+    const ssize_t n = readlink(link, target, sizeof target - 1);
+    target[n > 0 ? n : 0] = 0;
+    if (strncmp(target, wanted, strlen(wanted)) == 0) found = open(link, O_RDWR | O_CLOEXEC);
+  }
+  if (files) closedir(files);
+  if (found < 0 || (fstat(found, &about) == 0 && (size_t)about.st_size == bytes)) return found;
+  close(found);
+  return -1;
+}
+
+// The file of the slots: rank 0 makes it, and the others wait for it. -1: it cannot be had.
+static int open_job(int me, const char *process_of_rank_0, size_t bytes)
+{
+  char name[128];
+  if (me == 0) {
+    const int file = memfd_create(job_name(name), MFD_CLOEXEC);
+    return file >= 0 && ftruncate(file, (off_t)bytes) == 0 ? file : -1;
+  }
+  for (;;) {
+    const int file = find_job(process_of_rank_0, bytes);
+    if (file >= 0) return file;
+    nanosleep(&(struct timespec){0, 500000}, NULL);
+  }
+}
+
+static int number_of(const char *variable, int otherwise)
+{
+  const char *value = getenv(variable);
+  return value ? atoi(value) : otherwise;
+}
+
+// If each rank has a core, it looks for as long as most others take, some 50 us.
+static void choose_spins(void)
+{
+  cpu_set_t cores;
+  if (sched_getaffinity(0, sizeof cores, &cores) == 0 && CPU_COUNT(&cores) >= world.n) spins = 2000;
+}
+
+int PMPI_Init_thread(int *argc, char ***argv, int wanted, int *given)
+{
+  (void)argc, (void)argv;
+  const char *first = getenv("TPGEN_RANK0");
+  *given = wanted;
+  world.n = number_of("WORLD_SIZE", 1);
+  world.me = number_of("RANK", 0);
+  if (world.n < 1 || world.n > SHARED_RANKS || world.me < 0 || world.me >= world.n)
+    return shared_error(NULL, "a machine can have %d ranks at most", SHARED_RANKS);
+  if (world.n > 1 && world.me > 0 && !first)
+    return shared_error(NULL, "ranks that share memory are started by run.sh");
+  for (int r = 0; r < world.n; r++) world.world[r] = r;
+  const size_t bytes = job_bytes(world.n);
+  const int file = open_job(world.me, first, bytes);
+  if (file < 0) return shared_error(NULL, "no shared memory");
+  job = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (job == MAP_FAILED) return shared_error(NULL, "no memory to share");
+  job->process[world.me] = (int)getpid();
+  choose_spins();
+  shared_begin(&world, SHARED_MEET, 0);
+  return shared_meet(&world);
+}
+
+// All meet: none takes another's end for its loss.
+int PMPI_Finalize(void)
+{
+  shared_begin(&world, SHARED_MEET, 0);
+  return shared_meet(&world);
+}
+
+int PMPI_Abort(MPI_Comm comm, int status)
+{
+  (void)comm;
+  _exit(status);
+}
+
+// ---- groups -------------------------------------------------------------------------------------
+
+int PMPI_Comm_rank(MPI_Comm comm, int *place)
+{
+  *place = comm->me;
+  return MPI_SUCCESS;
+}
+
+int PMPI_Comm_size(MPI_Comm comm, int *size)
+{
+  *size = comm->n;
+  return MPI_SUCCESS;
+}
+
+// Those of one color, by key. Groups that are made together have no rank in common, and so the same
+// index.
+int PMPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm *made)
+{
+  int mine[2] = {color, key}, all[2 * SHARED_RANKS], from[SHARED_RANKS];
+  struct shared_group *new = calloc(1, sizeof *new);
+  if (!new || groups == GROUPS)
+    return shared_error(comm, "no room for more than %d groups", GROUPS);
+  new->index = groups++;
+  int error = PMPI_Allgather(mine, 2, MPI_INT, all, 2, MPI_INT, comm);
+  if (error != MPI_SUCCESS) return error;
+  for (int i = 0; i < comm->n; i++) {
+    if (all[2 * i] != color) continue;
+    int to = new->n++;
+    for (; to > 0 && all[2 * from[to - 1] + 1] > all[2 * i + 1]; to--) from[to] = from[to - 1];
+    from[to] = i;
+  }
+  for (int i = 0; i < new->n; i++) {
+    new->world[i] = comm->world[from[i]];
+    if (from[i] == comm->me) new->me = i;
+  }
+  *made = new;
+  return MPI_SUCCESS;
+}
+
+int PMPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *made)
+{
+  (void)info;
+  return PMPI_Comm_split(comm, type, key, made);
+}
+
+int PMPI_Comm_free(MPI_Comm *comm)
+{
+  free(*comm);
+  *comm = NULL;
+  return MPI_SUCCESS;
+}
+
+// ---- the first names ----------------------------------------------------------------------------
+
+int MPI_Init_thread(int *argc, char ***argv, int wanted, int *given) SHARED_ALIAS(PMPI_Init_thread);
+int MPI_Finalize(void) SHARED_ALIAS(PMPI_Finalize);
+int MPI_Abort(MPI_Comm comm, int status) SHARED_ALIAS(PMPI_Abort);
+int MPI_Error_string(int error, char *text, int *length) SHARED_ALIAS(PMPI_Error_string);
+int MPI_Comm_create_errhandler(MPI_Comm_errhandler_function *function, MPI_Errhandler *handler)
+    SHARED_ALIAS(PMPI_Comm_create_errhandler);
+int MPI_Comm_set_errhandler(MPI_Comm comm, MPI_Errhandler handler)
+    SHARED_ALIAS(PMPI_Comm_set_errhandler);
+int MPI_Errhandler_free(MPI_Errhandler *handler) SHARED_ALIAS(PMPI_Errhandler_free);
+int MPI_Comm_rank(MPI_Comm comm, int *place) SHARED_ALIAS(PMPI_Comm_rank);
+int MPI_Comm_size(MPI_Comm comm, int *size) SHARED_ALIAS(PMPI_Comm_size);
+int MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm *made) SHARED_ALIAS(PMPI_Comm_split);
+int MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *made)
+    SHARED_ALIAS(PMPI_Comm_split_type);
+int MPI_Comm_free(MPI_Comm *comm) SHARED_ALIAS(PMPI_Comm_free);

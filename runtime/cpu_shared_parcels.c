@@ -1,0 +1,124 @@
+// The collectives of packed values over shared memory: nothing is packed, for each rank reads and
+// writes the values where they are.
+#include <string.h>
+#include "cpu_shared.h"
+#include "cpu_parcels.h"
+#include "program.h"
+
+int reduce_scatter(const void *in, void *out, int n, MPI_Datatype type, MPI_Op op, MPI_Comm group)
+{
+  return PMPI_Reduce_scatter_block(in, out, n, type, op, group);
+}
+
+// Equal on ranks whose parcels are alike.
+static uint64_t form_of(int n, const struct parcel *p)
+{
+  uint64_t form = 0;
+  for (int k = 0; k < n; k++) form = (form * 31 + (uint64_t)p[k].rows) * 31 + (uint64_t)p[k].run;
+  return form;
+}
+
+// The parcel's elements of one member's chunk.
+static struct parcel part_of(struct parcel p, int member)
+{
+  p.at = p.at ? (char *)p.at + member * p.run * p.bytes : NULL;
+  p.parts = 1;
+  return p;
+}
+
+int gather_parcels(const void *own, void *room, int n, const struct parcel *p, MPI_Datatype type,
+                   MPI_Comm group)
+{
+  const long bytes = (long)shared_size(type);
+  struct posted *mine = shared_begin(group, SHARED_GATHER_PARCELS, form_of(n, p));
+  (void)room;
+  long end = 0;
+  for (int k = 0; k < n; k++)
+    if (p[k].place + p[k].rows * p[k].run > end) end = p[k].place + p[k].rows * p[k].run;
+  shared_operand(mine, own, (size_t)(end * bytes));
+  const int error = shared_meet(group);
+  for (int m = 0; m < group->n && error == MPI_SUCCESS; m++) {
+    char *chunk = (char *)(uintptr_t)shared_read(group, m);
+    for (int k = 0; k < n; k++) {
+      const struct parcel part = part_of(p[k], m);
+      copy_parcels((struct parcel_buffer){chunk, bytes, 0}, 1, &part, false);
+    }
+  }
+  if (error == MPI_SUCCESS) shared_part(group);
+  return error;
+}
+
+// ---- sums of parcels ----------------------------------------------------------------------------
+
+enum { AT_ONCE = SHARED_ROOM / sizeof(location), CONVERTED = 2048 };
+
+// A run of this rank's elements in all members' values: `to` = their sum.
+struct run {
+  char *to;
+  const char *from[SHARED_RANKS]; // NULL: zeros
+  long n, from_bytes;
+};
+
+// Elements of another type than the sum's, or zeros, are converted first.
+static void sum_run(struct run r, MPI_Datatype type, MPI_Op op, int members)
+{
+  const long bytes = (long)shared_size(type);
+  char room[CONVERTED * sizeof(float)];
+  if (r.from_bytes == bytes && r.from[0]) {
+    shared_sum(r.to, r.from, members, (size_t)r.n, type, op);
+    return;
+  }
+  for (long at = 0; at < r.n; at += CONVERTED) {
+    const long some = r.n - at < CONVERTED ? r.n - at : CONVERTED;
+    char *to = r.to + at * bytes;
+    for (int m = 0; m < members; m++) {
+      const char *from = r.from[m] ? r.from[m] + at * r.from_bytes : NULL;
+      copy_run(m ? room : to, bytes, from, r.from_bytes, some);
+      if (m) shared_sum(to, (const char *const[]){to, room}, 2, (size_t)some, type, op);
+    }
+  }
+}
+
+static void sum_parcel(MPI_Comm group, int k, struct parcel p, char *own, MPI_Datatype type,
+                       MPI_Op op)
+{
+  const long bytes = (long)shared_size(type);
+  struct run r = {.from_bytes = p.bytes, .n = p.run};
+  for (long row = 0; row < p.rows; row++) {
+    const long first = (row * p.of + group->me * p.run) * p.bytes;
+    r.to = own + (p.place + row * p.run) * bytes;
+    for (int m = 0; m < group->n; m++) {
+      location place;
+      memcpy(&place, shared_told(group, m)->room + (size_t)k * sizeof place, sizeof place);
+      const char *at = shared_at(group, m, place);
+      r.from[m] = at ? at + first : NULL;
+    }
+    sum_run(r, type, op, group->n);
+  }
+}
+
+static int reduce_some(char *own, int n, const struct parcel *p, MPI_Datatype type, MPI_Op op,
+                       MPI_Comm group)
+{
+  struct posted *mine = shared_begin(group, SHARED_REDUCE_PARCELS, form_of(n, p));
+  for (int k = 0; k < n; k++) {
+    const long elements = p[k].rows > 0 ? (p[k].rows - 1) * p[k].of + p[k].run * group->n : 0;
+    const location place = shared_place(p[k].at, (size_t)(elements * p[k].bytes), NULL);
+    memcpy(mine->room + (size_t)k * sizeof place, &place, sizeof place);
+  }
+  mine->is_here = false;
+  const int error = shared_meet(group);
+  for (int k = 0; k < n && error == MPI_SUCCESS; k++) sum_parcel(group, k, p[k], own, type, op);
+  if (error == MPI_SUCCESS) shared_part(group);
+  return error;
+}
+
+int reduce_parcels(void *room, void *own, int n, const struct parcel *p, MPI_Datatype type,
+                   MPI_Op op, MPI_Comm group)
+{
+  int error = MPI_SUCCESS;
+  (void)room;
+  for (int k = 0; k < n && error == MPI_SUCCESS; k += AT_ONCE)
+    error = reduce_some(own, n - k < AT_ONCE ? n - k : AT_ONCE, p + k, type, op, group);
+  return error;
+}
