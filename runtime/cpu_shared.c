@@ -40,6 +40,7 @@ struct block {
 
 struct job {
   int process[SHARED_RANKS];
+  cpu_set_t cores[SHARED_RANKS]; // that it may run on
   struct block block[SHARED_RANKS][BLOCKS];
   struct slot slot[]; // of each group in turn, for each rank
 };
@@ -115,15 +116,18 @@ static void wait_for(_Atomic uint32_t *word, _Atomic uint32_t *sleepers, uint32_
   sched_yield();
   if (has_come(word, number)) return;
   atomic_fetch_add(sleepers, 1);
+  const struct timespec most = {0, 1000000};
   for (uint32_t now; (int32_t)((now = atomic_load(word)) - number) < 0;)
-    syscall(SYS_futex, word, FUTEX_WAIT, now, NULL, NULL, 0);
+    syscall(SYS_futex, word, FUTEX_WAIT, now, &most, NULL, 0);
   atomic_fetch_sub(sleepers, 1);
 }
 
+// No fence is between the two: a rank that falls asleep meanwhile looks again by itself.
 static void tell(_Atomic uint32_t *word, _Atomic uint32_t *sleepers, uint32_t number)
 {
-  atomic_store(word, number);
-  if (atomic_load(sleepers) > 0) syscall(SYS_futex, word, FUTEX_WAKE, SHARED_RANKS, NULL, NULL, 0);
+  atomic_store_explicit(word, number, memory_order_release);
+  if (atomic_load_explicit(sleepers, memory_order_relaxed) > 0)
+    syscall(SYS_futex, word, FUTEX_WAKE, SHARED_RANKS, NULL, NULL, 0);
 }
 
 static struct slot *slot_of(MPI_Comm group, int member)
@@ -138,19 +142,16 @@ static struct posted *post_of(MPI_Comm group, int member)
   return &slot_of(group, member)->posted[group->calls % 2];
 }
 
-const struct posted *shared_told(MPI_Comm group, int member)
+const struct posted *shared_post(MPI_Comm group, int member)
 {
   return post_of(group, member);
 }
 
-struct posted *shared_begin(MPI_Comm group, enum shared_call call, uint64_t size)
+char *shared_begin(MPI_Comm group, enum shared_call call, uint64_t size)
 {
   group->calls++;
-  struct posted *mine = post_of(group, group->me);
-  mine->call = call;
-  mine->size = size;
-  mine->is_here = true;
-  return mine;
+  group->told = (struct told){.call = call, .is_here = true, .size = size};
+  return post_of(group, group->me)->room;
 }
 
 static const char *name_of(uint32_t call)
@@ -166,15 +167,19 @@ static const char *name_of(uint32_t call)
 
 int shared_meet(MPI_Comm group)
 {
-  struct posted *mine = post_of(group, group->me);
-  tell(&mine->arrived, &mine->sleepers, group->calls);
+  struct posted *post = post_of(group, group->me);
+  const struct told *mine = &group->told;
+  post->told = *mine;
+  tell(&post->arrived, &post->sleepers, group->calls);
   for (int m = 0; m < group->n; m++) {
-    struct posted *theirs = post_of(group, m);
-    wait_for(&theirs->arrived, &theirs->sleepers, group->calls);
-    if (theirs->call != mine->call || theirs->size != mine->size)
+    if (m == group->me) continue;
+    post = post_of(group, m);
+    wait_for(&post->arrived, &post->sleepers, group->calls);
+    if (post->told.call != mine->call || post->told.size != mine->size)
       return shared_error(group, "rank %d is in %s (%llu), and this one in %s (%llu)",
-                          group->world[m], name_of(theirs->call), (unsigned long long)theirs->size,
-                          name_of(mine->call), (unsigned long long)mine->size);
+                          group->world[m], name_of(post->told.call),
+                          (unsigned long long)post->told.size, name_of(mine->call),
+                          (unsigned long long)mine->size);
   }
   return MPI_SUCCESS;
 }
@@ -185,6 +190,7 @@ void shared_wait(MPI_Comm group)
   group->partings++;
   tell(&mine->parted, &mine->sleepers, group->partings);
   for (int m = 0; m < group->n; m++) {
+    if (m == group->me) continue;
     struct slot *theirs = slot_of(group, m);
     wait_for(&theirs->parted, &theirs->sleepers, group->partings);
   }
@@ -193,7 +199,7 @@ void shared_wait(MPI_Comm group)
 void shared_part(MPI_Comm group)
 {
   bool all_here = true;
-  for (int m = 0; m < group->n; m++) all_here &= post_of(group, m)->is_here == true;
+  for (int m = 0; m < group->n; m++) all_here &= post_of(group, m)->told.is_here != 0;
   if (!all_here) shared_wait(group);
 }
 
@@ -262,13 +268,13 @@ location shared_place(const void *bytes, size_t n, char **copy)
   return find(room);
 }
 
-void shared_operand(struct posted *mine, const void *in, size_t bytes)
+void shared_operand(MPI_Comm group, const void *in, size_t bytes)
 {
-  mine->is_here = bytes <= SHARED_ROOM;
-  if (!mine->is_here)
-    mine->in = shared_place(in, bytes, NULL);
+  group->told.is_here = bytes <= SHARED_ROOM;
+  if (!group->told.is_here)
+    group->told.in = shared_place(in, bytes, NULL);
   else if (bytes > 0)
-    memcpy(mine->room, in, bytes);
+    shared_copy(post_of(group, group->me)->room, in, bytes, true);
 }
 
 // The memory of another rank, which this one only reads.
@@ -297,8 +303,8 @@ const char *shared_at(MPI_Comm group, int member, location place)
 
 const char *shared_read(MPI_Comm group, int member)
 {
-  const struct posted *told = shared_told(group, member);
-  return told->is_here ? told->room : shared_at(group, member, told->in);
+  const struct posted *post = post_of(group, member);
+  return post->told.is_here ? post->room : shared_at(group, member, post->told.in);
 }
 
 // A program with one rank shares nothing.
@@ -377,11 +383,13 @@ static int number_of(const char *variable, int otherwise)
   return value ? atoi(value) : otherwise;
 }
 
-// If each rank has a core, it looks for as long as most others take, some 50 us.
+// If there is a core for each rank, they look for as long as most waits take, some 50 us.
 static void choose_spins(void)
 {
-  cpu_set_t cores;
-  if (sched_getaffinity(0, sizeof cores, &cores) == 0 && CPU_COUNT(&cores) >= world.n) spins = 2000;
+  cpu_set_t all;
+  CPU_ZERO(&all);
+  for (int r = 0; r < world.n; r++) CPU_OR(&all, &all, &job->cores[r]);
+  spins = CPU_COUNT(&all) >= world.n ? 2000 : 0;
 }
 
 int PMPI_Init_thread(int *argc, char ***argv, int wanted, int *given)
@@ -402,9 +410,11 @@ int PMPI_Init_thread(int *argc, char ***argv, int wanted, int *given)
   job = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   if (job == MAP_FAILED) return shared_error(NULL, "no memory to share");
   job->process[world.me] = (int)getpid();
-  choose_spins();
+  sched_getaffinity(0, sizeof job->cores[world.me], &job->cores[world.me]);
   shared_begin(&world, SHARED_MEET, 0);
-  return shared_meet(&world);
+  const int error = shared_meet(&world);
+  choose_spins();
+  return error;
 }
 
 // All meet: none takes another's end for its loss.

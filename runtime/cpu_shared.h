@@ -23,15 +23,20 @@ enum { SHARED_RANKS = 256, SHARED_ROOM = 4096 };
 // The place of bytes in the memory of a rank: 0, none.
 typedef uint64_t location;
 
-// What a rank tells of its call. The first bytes of a small operand share a cache line with it.
+// What a rank tells of its call.
+struct told {
+  uint32_t call;    // enum shared_call, type and operation
+  uint32_t is_here; // whether the operand is in `room`
+  uint64_t size;    // equal for all ranks that call the same
+  location in, out;
+};
+
+// The others look at its first cache line until it comes. So all that is there is written at once.
 struct posted {
   _Alignas(64) _Atomic uint32_t arrived; // the number of this call
   _Atomic uint32_t sleepers;             // ranks that sleep until it changes
-  uint32_t call;                         // enum shared_call, type and operation
-  uint32_t is_here;                      // whether the operand is in `room`
-  uint64_t size;                         // equal for all ranks that call the same
-  location in, out;
-  char room[SHARED_ROOM + 24];
+  struct told told;
+  char room[SHARED_ROOM + 24]; // a small operand; the first bytes are in the same line
 };
 
 enum shared_call {
@@ -52,24 +57,25 @@ struct shared_group {
   int index;         // of their slots
   uint32_t calls;    // collectives so far
   uint32_t partings; // waits for all, beyond the one of each collective
+  struct told told;  // what it will tell of the next call
   MPI_Errhandler handler;
 };
 
-// Begins a collective: what this rank is to tell of it. `size` must be equal on all ranks.
-struct posted *shared_begin(MPI_Comm group, enum shared_call call, uint64_t size);
+// Begins a collective; `size` must be equal on all ranks. Returns the room in this rank's slot.
+char *shared_begin(MPI_Comm group, enum shared_call call, uint64_t size);
 
 // The place of the rank's own bytes for the others; of bytes outside of shared memory a copy's.
 // `copy`, unless NULL: the copy, or the bytes themselves.
 location shared_place(const void *bytes, size_t n, char **copy);
 
 // The operand of this rank: in the slot, or where it is.
-void shared_operand(struct posted *mine, const void *in, size_t bytes);
+void shared_operand(MPI_Comm group, const void *in, size_t bytes);
 
 // Waits until all have begun. An error where one calls another collective than this rank.
 int shared_meet(MPI_Comm group);
 
-// What a member has told, its operand, and the bytes at a place in its memory.
-const struct posted *shared_told(MPI_Comm group, int member);
+// What a member has posted, its operand, and the bytes at a place in its memory.
+const struct posted *shared_post(MPI_Comm group, int member);
 const char *shared_read(MPI_Comm group, int member);
 const char *shared_at(MPI_Comm group, int member, location place);
 
@@ -82,13 +88,19 @@ void shared_part(MPI_Comm group);
 // Returns an error with this text.
 __attribute__((format(printf, 2, 3))) int shared_error(MPI_Comm group, const char *format, ...);
 
-// out[i] = from[0][i] + from[1][i] + ..., in this order. `out` may be one of them.
-void shared_sum(char *out, const char *const *from, int members, size_t n, MPI_Datatype type,
-                MPI_Op op);
+// out[i] = from[0][i] + from[1][i] + ..., in this order; `out` may be one of them.
+struct sum {
+  char *out;
+  bool is_read; // other ranks have read the bytes there, or will
+  const char *const *from;
+  int members;
+  size_t n;
+  MPI_Datatype type;
+  MPI_Op op;
+};
+void shared_sum(const struct sum *s);
 size_t shared_size(MPI_Datatype type);
-
-// Copies many bytes, by all threads.
-void shared_copy(void *to, const void *from, size_t bytes);
+void shared_copy(void *to, const void *from, size_t bytes, bool is_read);
 
 #define SHARED_ALIAS(name) __attribute__((weak, alias(#name)))
 

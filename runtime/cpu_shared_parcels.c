@@ -30,12 +30,12 @@ int gather_parcels(const void *own, void *room, int n, const struct parcel *p, M
                    MPI_Comm group)
 {
   const long bytes = (long)shared_size(type);
-  struct posted *mine = shared_begin(group, SHARED_GATHER_PARCELS, form_of(n, p));
+  shared_begin(group, SHARED_GATHER_PARCELS, form_of(n, p));
   (void)room;
   long end = 0;
   for (int k = 0; k < n; k++)
     if (p[k].place + p[k].rows * p[k].run > end) end = p[k].place + p[k].rows * p[k].run;
-  shared_operand(mine, own, (size_t)(end * bytes));
+  shared_operand(group, own, (size_t)(end * bytes));
   const int error = shared_meet(group);
   for (int m = 0; m < group->n && error == MPI_SUCCESS; m++) {
     char *chunk = (char *)(uintptr_t)shared_read(group, m);
@@ -65,7 +65,8 @@ static void sum_run(struct run r, MPI_Datatype type, MPI_Op op, int members)
   const long bytes = (long)shared_size(type);
   char room[CONVERTED * sizeof(float)];
   if (r.from_bytes == bytes && r.from[0]) {
-    shared_sum(r.to, r.from, members, (size_t)r.n, type, op);
+    shared_sum(&(struct sum){
+        .out = r.to, .from = r.from, .members = members, .n = (size_t)r.n, .type = type, .op = op});
     return;
   }
   for (long at = 0; at < r.n; at += CONVERTED) {
@@ -74,7 +75,13 @@ static void sum_run(struct run r, MPI_Datatype type, MPI_Op op, int members)
     for (int m = 0; m < members; m++) {
       const char *from = r.from[m] ? r.from[m] + at * r.from_bytes : NULL;
       copy_run(m ? room : to, bytes, from, r.from_bytes, some);
-      if (m) shared_sum(to, (const char *const[]){to, room}, 2, (size_t)some, type, op);
+      if (m)
+        shared_sum(&(struct sum){.out = to,
+                                 .from = (const char *const[]){to, room},
+                                 .members = 2,
+                                 .n = (size_t)some,
+                                 .type = type,
+                                 .op = op});
     }
   }
 }
@@ -89,7 +96,7 @@ static void sum_parcel(MPI_Comm group, int k, struct parcel p, char *own, MPI_Da
     r.to = own + (p.place + row * p.run) * bytes;
     for (int m = 0; m < group->n; m++) {
       location place;
-      memcpy(&place, shared_told(group, m)->room + (size_t)k * sizeof place, sizeof place);
+      memcpy(&place, shared_post(group, m)->room + (size_t)k * sizeof place, sizeof place);
       const char *at = shared_at(group, m, place);
       r.from[m] = at ? at + first : NULL;
     }
@@ -100,13 +107,13 @@ static void sum_parcel(MPI_Comm group, int k, struct parcel p, char *own, MPI_Da
 static int reduce_some(char *own, int n, const struct parcel *p, MPI_Datatype type, MPI_Op op,
                        MPI_Comm group)
 {
-  struct posted *mine = shared_begin(group, SHARED_REDUCE_PARCELS, form_of(n, p));
+  char *room = shared_begin(group, SHARED_REDUCE_PARCELS, form_of(n, p));
   for (int k = 0; k < n; k++) {
     const long elements = p[k].rows > 0 ? (p[k].rows - 1) * p[k].of + p[k].run * group->n : 0;
     const location place = shared_place(p[k].at, (size_t)(elements * p[k].bytes), NULL);
-    memcpy(mine->room + (size_t)k * sizeof place, &place, sizeof place);
+    memcpy(room + (size_t)k * sizeof place, &place, sizeof place);
   }
-  mine->is_here = false;
+  group->told.is_here = false;
   const int error = shared_meet(group);
   for (int k = 0; k < n && error == MPI_SUCCESS; k++) sum_parcel(group, k, p[k], own, type, op);
   if (error == MPI_SUCCESS) shared_part(group);
