@@ -109,8 +109,9 @@ static int reduce_some(char *own, int n, const struct parcel *p, MPI_Datatype ty
 {
   char *room = shared_begin(group, SHARED_REDUCE_PARCELS, form_of(n, p));
   for (int k = 0; k < n; k++) {
-    const long elements = p[k].rows > 0 ? (p[k].rows - 1) * p[k].of + p[k].run * group->n : 0;
-    const location place = shared_place(p[k].at, (size_t)(elements * p[k].bytes), NULL);
+    const location place = shared_place(p[k].at, 0, NULL);
+    if (p[k].at && !place)
+      return shared_error(group, "a value outside of the program's memory is to be reduced");
     memcpy(room + (size_t)k * sizeof place, &place, sizeof place);
   }
   group->told.is_here = false;

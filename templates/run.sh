@@ -341,8 +341,8 @@ watch() {
   exit "${status}"
 }
 
-# Open MPI's mpirun ends the job when nobody reads its output any more, as in "run.sh | head". What it
-# prints into a pipe goes through a process that stays, and training goes on.
+# Where nobody reads the output any more, as in "run.sh | head", Open MPI's mpirun ends the job, and a
+# rank fails in the end. What they print into a pipe goes through a process that stays.
 keep_output() {
   [[ -p /dev/fd/1 ]] || return 0
   exec > >(
@@ -363,7 +363,10 @@ start_all() {
     ((r > 0)) && ranks+=(:)
     ranks+=(-n 1 "${build}/rank${r}" "$@")
   done
-  [[ ${kind} == none ]] && start_without_mpi "$@"
+  if [[ ${kind} == none ]]; then
+    keep_output
+    start_without_mpi "$@"
+  fi
   if [[ ${kind} == openmpi ]]; then
     options=(--quiet --oversubscribe --bind-to none)
     # Ranks of one machine talk through its memory: looking for a network takes 0.2 s.

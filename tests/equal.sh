@@ -13,9 +13,11 @@
 #   EQUAL_MESHES=all         every mesh. Else of each plan the second, which mostly divides nothing evenly, or its
 #                            only one, and those with another kind of program; `others`: the other ones, which
 #                            CI runs
+#   EQUAL_TRANSPORT=shared   ranks of the CPU talk through the runtime's shared memory
 #   EQUAL_KEEP=1             the programs stay in the work directory; else only those that differ
 . "$(dirname "$0")/common.sh"
 local_mpi=yes
+transport=${EQUAL_TRANSPORT:-mpi}
 . "$root/tests/programs.sh"
 
 # Tolerances for float32 sums in another order, of at most some hundred terms and over five steps. Losses are

@@ -5,8 +5,8 @@
 . "$(dirname "$0")/common.sh"
 
 generate toy -D tp=2
-build=$WORK/toy/build
-mkdir "$build"
+build=$WORK/toy/build/mpi transport=(--transport mpi)
+mkdir -p "$build"
 for rank in 0 1; do
   printf '#!/bin/sh\necho "rank %s of $OMP_NUM_THREADS: $*"\n' $rank > "$build/rank$rank"
 done
@@ -24,7 +24,7 @@ checked=0
 is() {
   local status=0 said wanted=$1 words=$2
   shift 2
-  said=$(env "$@" "$WORK/toy/run.sh" --steps 3 2>&1) || status=$?
+  said=$(env "$@" "$WORK/toy/run.sh" "${transport[@]}" --steps 3 2>&1) || status=$?
   [ "$said" = "$words" ] && [ $status = "$wanted" ] || fail "$*: status $status: $said"
   checked=$((checked + 1))
 }
@@ -75,7 +75,7 @@ nobody_is_left() {
 # with so many lines.
 ends() {
   local status=0 began=$EPOCHREALTIME
-  timeout 100 "$WORK/toy/run.sh" < /dev/null > "$WORK/$1.out" 2>&1 || status=$?
+  timeout 100 "$WORK/toy/run.sh" "${transport[@]}" < /dev/null > "$WORK/$1.out" 2>&1 || status=$?
   [ $status = "$2" ] && [ "$(grep -c . "$WORK/$1.out")" = "$3" ] || { fail "$1: status $status"; cat "$WORK/$1.out"; }
   awk -v a="$began" -v b="$EPOCHREALTIME" -v most="$4" 'BEGIN { exit b - a > most }' || fail "$1: it ended late"
   nobody_is_left "$1"
@@ -99,7 +99,7 @@ for signal in TERM INT HUP; do
   script mpirun "trap 'kill \$!; exit 143' TERM" "$WORK/asleep 50 &" 'touch "$0.began"' wait
   rm -f "$build/mpirun.began"
   # The shell makes background processes ignore SIGINT.
-  env --default-signal=INT "$WORK/toy/run.sh" < /dev/null > "$WORK/$signal.out" 2>&1 &
+  env --default-signal=INT "$WORK/toy/run.sh" --transport mpi < /dev/null > "$WORK/$signal.out" 2>&1 &
   job=$!
   for ((i = 0; i < 600; i++)); do [ ! -e "$build/mpirun.began" ] || break; sleep 0.05; done
   kill -$signal $job || fail "$signal: run.sh had ended"
@@ -112,16 +112,38 @@ done
 # It continues if nobody reads its output: mpirun would end the job.
 script mpirun 'for i in $(seq 50); do echo "line $i"; sleep 0.02; done' 'touch "$0.ended"'
 rm -f "$build/mpirun.ended"
-"$WORK/toy/run.sh" --steps 3 < /dev/null 2> "$WORK/unread.err" | head -n 1 > /dev/null || true
+"$WORK/toy/run.sh" --transport=mpi --steps 3 < /dev/null 2> "$WORK/unread.err" | head -n 1 > /dev/null || true
 [ -e "$build/mpirun.ended" ] || fail "nobody reads standard output: mpirun has ended: $(cat "$WORK/unread.err")"
 grep -q "nobody reads standard output" "$WORK/unread.err" || fail "it says nothing of its output: $(cat "$WORK/unread.err")"
 
-# Without MPI run.sh starts the ranks itself: they have one token, and a failed rank ends the others, even
+# Of a job with several machines MPI's launcher starts the ranks.
+transport=()
+script mpirun 'echo "starts all: $*"'
+built other
+is 0 "$all" SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_JOB_NUM_NODES=2
+printf '%s\n' one one two > "$WORK/nodes"
+is 0 "$all" PBS_NODEFILE="$WORK/nodes"
+# A launcher's ranks talk by MPI.
+is 0 "rank 1 of $half: --steps 3" OMPI_COMM_WORLD_RANK=1 "${open_mpi[@]}"
+transport=(--transport shared)
+is 1 "run.sh: --transport shared: run.sh starts these ranks by itself, all on this machine; here another launcher has started it (OMPI_COMM_WORLD_SIZE)" \
+  OMPI_COMM_WORLD_RANK=1 "${open_mpi[@]}"
+transport=(--transport=tcp)
+is 1 "run.sh: --transport 'tcp': it is shared or mpi" NONE=
+
+# Without MPI, which is its way where all ranks share the memory of this machine, run.sh starts the ranks itself:
+# they have one token, all know rank 0's process, which has the input, and a failed rank ends the others, even
 # stopped ones.
+transport=()
+build=$WORK/toy/build
+cp "$build/mpi"/rank? "$build"
 built none
-for rank in 0 1; do script rank$rank "echo \$TPGEN_TOKEN > $WORK/token$rank" "exit 0"; done
+for rank in 0 1; do script rank$rank "echo \$TPGEN_TOKEN > $WORK/token$rank" "[ $rank = 0 ] || [ \$TPGEN_RANK0 -gt 1 ]"; done
 ends tokens 0 0 60
 [ -s "$WORK/token0" ] && cmp "$WORK/token0" "$WORK/token1" || fail "other tokens"
+for rank in 0 1; do script rank$rank "cat > $WORK/input$rank"; done
+echo words | "$WORK/toy/run.sh"
+[ "$(< "$WORK/input0")" = words ] && [ ! -s "$WORK/input1" ] || fail "rank 0 alone has the input"
 script rank0 "$asleep 50"
 script rank1 'exit 3'
 ends fails 3 0 60

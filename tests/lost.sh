@@ -10,11 +10,15 @@
 #            on all of their ranks
 #   SOAK=1           120 more ranks, killed and stopped at random instants within half a second
 #   LOST=all         every collective of a step, instead of every seventh
+#   LOST_TRANSPORT=shared  ranks that share memory, without MPI
 . "$(dirname "$0")/common.sh"
+transport=${LOST_TRANSPORT:-mpi}
 . "$root/tests/programs.sh"
 optimized=-O1
 every=7
+[ $transport = mpi ] || every=21 # what wraps a collective is the same
 [ "${LOST:-}" != all ] || every=1
+export TPGEN_TOKEN=lost.$$.$RANDOM
 at_once=$((3 * at_once)) # the jobs mostly wait
 seconds=20 # until a job has ended: much more than it takes, and less than any other deadline
 libraries+=(-Wl,--wrap={reduce_scatter,reduce_parcels}) # the runtime's own are disturbed as MPI's are
@@ -25,6 +29,8 @@ make_runtime plain && objects "$WORK/plain" plain "$root/tests/faulty_mpi.c" && 
   "$TPGEN" plans/llama3.lua -o "$WORK/fsdp" -D dp=2 && make_ranks "$WORK/fsdp" plain &&
   "$TPGEN" $plan -o "$WORK/three" -D tp=3 && make_ranks "$WORK/three" plain ||
   { fail "the program does not compile"; exit 1; }
+[ $transport = mpi ] || for program in llama fsdp three; do as_built "$WORK/$program"; done
+program=llama
 
 # disturbed NAME HOW ARGUMENTS...: runs the program with this fault; sets $status and $took, in seconds.
 disturbed() {
@@ -82,15 +88,11 @@ beside "$WORK/stop.log" lost stop "stop:1:$((before + step + 5))" \
 
 # ---- while they start and end ----------------------------------------------------------------------
 
-# run.sh takes these for its build.
 build=$WORK/llama/build
-mkdir "$build" && ln "$WORK"/llama/rank? "$build" || fail "no folder of built programs"
-printf '%s\n' "$(command -v mpirun)" > "$build/launcher"
-kind=other
-! mpirun --version | grep -q 'Open MPI' || kind=openmpi
-touch -d '+1 minute' "$build/.built"
-printf '%s\n' "from $WORK/llama" "args ${CMAKE_ARGS:-}" "launcher $(command -v mpirun)" "kind $kind" > "$build/.built"
-touch -d '+1 minute' "$build/.built"
+if [ $transport = mpi ]; then
+  build+=/mpi
+  as_built "$WORK/llama"
+fi
 
 # is_over NAME HOW BEGAN STATUS LOG PATTERN: run.sh has ended in time, with a failure and one message, and no
 # rank is left.
@@ -106,7 +108,7 @@ is_over() {
 early() {
   local name=$1 how=$2 pattern=$3 began=$EPOCHREALTIME status=0
   shift 3
-  DISTURB=$how timeout 60 "$WORK/llama/run.sh" --metrics "$WORK/$name.jsonl" --steps 2 "$@" < /dev/null > "$WORK/$name.out" 2>&1 ||
+  DISTURB=$how timeout 60 "$WORK/llama/run.sh" --transport $transport --metrics "$WORK/$name.jsonl" --steps 2 "$@" < /dev/null > "$WORK/$name.out" 2>&1 ||
     status=$?
   is_over "$name" "$how" "$began" $status "$WORK/$name.out" "$pattern"
   printf '  %-12s %s\n' "$how" "$(grep -m 1 -E 'error:|^run.sh:' "$WORK/$name.out")"
@@ -117,7 +119,7 @@ for who in 0 1; do
   for where in load init met end exit $([ $who = 0 ] || echo 1 3 $before); do
     pattern=$other
     # The other rank may not have begun, or may have ended.
-    [ $where != load ] && [ $where != exit ] || pattern="$other|$none"
+    [ $where != load ] && [ $where != exit ] && [ "$where$transport" != initshared ] || pattern="$other|$none"
     beside "$WORK/early.kill.$who.$where.log" early "early.kill.$who.$where" "kill:$who:$where" "$pattern"
   done
 done
@@ -143,7 +145,7 @@ done
 # at_random NAME SIGNAL RANK: at a random time after the rank has started.
 at_random() {
   local name=$1 signal=$2 who=$3 began pid='' status=0 i
-  timeout 100 "$WORK/llama/run.sh" --metrics "$WORK/$name.jsonl" --steps 1000000 --log-every 1000000 --deadline 3 \
+  timeout 100 "$WORK/llama/run.sh" --transport $transport --metrics "$WORK/$name.jsonl" --steps 1000000 --log-every 1000000 --deadline 3 \
     < /dev/null > "$WORK/$name.out" 2>&1 &
   local job=$!
   for ((i = 0; i < 3000; i++)); do
@@ -170,4 +172,5 @@ done > "$WORK/hashes"
 [ "$(sort -u "$WORK/hashes" | wc -l)" = 1 ] || fail "slow ranks change what is saved"
 cat "$WORK"/{kill,early,told}.*.log "$WORK/stop.log"
 [ -z "${SOAK:-}" ] || cat "$WORK"/random.*.log
+! find /proc/[0-9]*/fd -lname "*tpgen-job-$TPGEN_TOKEN*" 2> "$WORK/find" | grep . || fail "memory of a job is left"
 finish "of $step collectives of a step every ${every}th was the last of a rank; 10 slow runs left the same bits"

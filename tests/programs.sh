@@ -1,8 +1,10 @@
 # Builds and runs generated programs, for scripts with many of them; sourced after common.sh. A program is of
 # one of three kinds: plain, sanitized, or cuda. If a script sets `local_mpi` first, programs for the CPU are
-# linked with the small MPI of tests/local_mpi: all ranks are one program, ranks, which forks them.
+# linked with the small MPI of tests/local_mpi: all ranks are one program, ranks, which forks them. With
+# `transport=shared` ranks of the CPU talk through the runtime's shared memory instead.
 # `runtime_plan` is a plan whose program has all the files of the runtime that the script's programs need.
 local_mpi=${local_mpi:-}
+transport=${transport:-mpi}
 runtime_plan=${runtime_plan:-plans/toy.lua}
 strict=(-std=c11 -D_GNU_SOURCE -DTPGEN_TORCH_ARCHIVE -DTPGEN_HTTP -fopenmp -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror)
 # Only kernels take time to run, and only their promises (restrict) matter to an optimizer.
@@ -30,8 +32,9 @@ if mpirun --version 2>&1 | grep -q 'Open MPI'; then
   launch+=(--quiet --oversubscribe --bind-to none --mca mpi_yield_when_idle 1 --mca pml ob1)
 fi
 
-# is_local KIND: whether a program of this kind has all its ranks in one.
+# is_local KIND: whether a program of this kind has all its ranks in one; is_shared: whether they share memory.
 is_local() { [ -n "$local_mpi" ] && [ "$1" != cuda ]; }
+is_shared() { [ "$transport" = shared ] && [ "$1" != cuda ]; }
 
 # objects DIRECTORY KIND FLAGS AND SOURCES...: compiles them there.
 objects() (
@@ -40,6 +43,7 @@ objects() (
   shift 2
   common=(-I. -Iruntime "${includes[@]}" -c "$@")
   ! is_local "$kind" || common=("-I$root/tests/local_mpi" "${common[@]}")
+  ! is_shared "$kind" || common=(-DTPGEN_SHARED "${common[@]}")
   case $kind in
   plain) gcc "${strict[@]}" "${plain[@]}" "${common[@]}" ;;
   sanitized) gcc "${strict[@]}" "${sanitizers[@]}" "${common[@]}" ;;
@@ -65,6 +69,7 @@ make_runtime() {
   local kind=$1 to=$WORK/$1 target=cpu name=$1 key made
   [ "$kind" != cuda ] || target=cuda
   ! is_local "$kind" || name+=_local
+  ! is_shared "$kind" || name+=_shared
   [ "$runtime_plan" = plans/toy.lua ] || name+=_$(basename "$runtime_plan" .lua)
   "$TPGEN" "$runtime_plan" -o "$WORK/toy" --target $target || return
   key=$({
@@ -101,15 +106,16 @@ make_runtimes() {
 
 # compile_runtime KIND DIRECTORY
 compile_runtime() {
-  local kind=$1 to=$2 sources cu
-  # All but the target's own file, and the rendezvous, which only CUDA programs use.
-  mapfile -t sources < <(cd "$to" && ls -- *.c | grep -vx 'cpu\.c\|rendezvous\.c')
+  local kind=$1 to=$2 sources cu without='cpu_shared[a-z_]*\.c' talk=mpi
+  ! is_shared "$kind" || without='cpu_memory\.c\|cpu_collectives\.c' talk=shared
+  # All but the target's own file, the rendezvous, which only CUDA programs use, and the other transport.
+  mapfile -t sources < <(cd "$to" && ls -- *.c | grep -vx "cpu\.c\|rendezvous\.c\|$without")
   if [ "$kind" = cuda ]; then
     mapfile -t cu < <(cd "$to" && ls -- *.cu)
     make_heads && objects "$to" cuda "${cu[@]}" && local_mpi='' objects "$to" plain -DTPGEN_MPI "${sources[@]}" rendezvous.c
   elif is_local "$kind"; then
     objects "$to" "$kind" -Dmain=main_of_rank "${sources[@]}" cpu.c &&
-      objects "$to" plain -O2 "$root"/tests/local_mpi/{mpi,ranks}.c
+      objects "$to" plain -O2 "$root"/tests/local_mpi/{"$talk",ranks}.c
   else
     objects "$to" "$kind" "${sources[@]}" cpu.c
   fi
@@ -182,6 +188,18 @@ make() {
   "$TPGEN" "$@" -o "$to" && make_ranks "$to" "$kind" || { fail "$to: no program"; return 1; }
 }
 
+# as_built DIRECTORY: run.sh there takes the programs rank0, rank1 ... for its build.
+as_built() {
+  local build=$1/build launcher='' kind=none
+  if [ "$transport" = mpi ]; then
+    build+=/mpi launcher=$(command -v mpirun) kind=other
+    ! mpirun --version | grep -q 'Open MPI' || kind=openmpi
+  fi
+  mkdir -p "$build" && ln "$1"/rank[0-9] "$build" && printf '%s\n' "$launcher" > "$build/launcher" &&
+    printf '%s\n' "from $1" "args ${CMAKE_ARGS:-}" "launcher $launcher" "kind $kind" > "$build/.built" &&
+    touch -d '+1 minute' "$build/.built"
+}
+
 # golden_line FILE WAY: the numbers in the file's line that begins with WAY, one a line.
 golden_line() { awk -v way="$2" '$1 == way { for (i = 2; i <= NF; i++) print $i }' "$1"; }
 
@@ -193,6 +211,8 @@ start() {
   arguments=(--metrics "$2.jsonl" --save "$2.saved" "${@:3}")
   if [ -e "$directory/ranks" ]; then
     ranks=("$directory/ranks" "${arguments[@]}")
+  elif [ -e "$directory/build/.built" ]; then
+    ranks=("$directory/run.sh" "${arguments[@]}")
   else
     ranks=("${launch[@]}")
     for ((rank = 0; rank < $(find "$directory" -name 'rank*.o' | wc -l); rank++)); do

@@ -59,8 +59,9 @@ void ranks_become(int rank)
   my_rank = rank;
 }
 
-void ranks_lost(int rank)
+void ranks_lost(int rank, int status)
 {
+  (void)status;
   shared->lost[rank] = 1;
 }
 

@@ -52,13 +52,14 @@ int main(int argc, char **argv)
       free(pids);
       run_rank(i, argc, argv);
     }
+    if (i == 0) set_number("TPGEN_RANK0", pids[0]);
   }
   for (int left = number_of_ranks; left > 0; left--) {
     const pid_t ended = wait(&status);
     const int how = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    for (int i = 0; i < number_of_ranks; i++)
-      if (pids[i] == ended) ranks_lost(i);
     if (WIFSIGNALED(status)) fprintf(stderr, "a rank was killed by signal %d\n", WTERMSIG(status));
+    for (int i = 0; i < number_of_ranks; i++)
+      if (pids[i] == ended) ranks_lost(i, how);
     if (!result) result = how;
   }
   free(pids);

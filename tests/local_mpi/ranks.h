@@ -1,5 +1,5 @@
 /* What a program of several ranks, each a process, is made of: the program that forks them
-   (ranks.c) and the memory that they share (mpi.c). */
+   (ranks.c) and how they talk: mpi.c, or the runtime's shared memory (shared.c). */
 #ifndef RANKS_H
 #define RANKS_H
 
@@ -7,7 +7,8 @@
 void ranks_share(int n);
 /* In a rank: which one it is. */
 void ranks_become(int rank);
-/* In the program that has forked them: one has ended, so that those who wait for it end, too. */
-void ranks_lost(int rank);
+/* In the program that has forked them: one has ended with this status, so that those who wait for
+   it end, too. */
+void ranks_lost(int rank, int status);
 
 #endif

@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# Ranks of one machine that talk through shared memory. Each collective against plain loops, on 2, 3 and 5 ranks,
+# under the sanitizers once; plans of tests/equal, also under the sanitizers, against one rank; the toy as run.sh
+# builds and starts it where CMake finds no MPI, against PyTorch, against ranks that talk by MPI, and to the same
+# bits in each run; greedy tokens of Hugging Face's Llama on two ranks and on three. Lost ranks are
+# lost.sh's.
+local_mpi=yes transport=shared
+. "$(dirname "$0")/common.sh"
+runtime_plan=plans/generate.lua
+. "$root/tests/programs.sh"
+unset CMAKE_ARGS CC
+
+# ---- collectives ----------------------------------------------------------------------------------
+
+collectives() {
+  local kind=$1 flags=(-O1) ranks
+  shift
+  [ "$kind" = plain ] || flags=("${sanitizers[@]}")
+  gcc "${strict[@]}" "${flags[@]}" -DTPGEN_SHARED -Iruntime -o "$WORK/collectives.$kind" tests/shared_memory.c \
+    runtime/cpu_shared*.c -lm || fail "shared_memory.c does not compile"
+  for ranks; do
+    OMP_NUM_THREADS=$((ranks % 2 + 1)) timeout 200 "$WORK/collectives.$kind" "$ranks" || fail "$kind: collectives on $ranks ranks"
+  done
+}
+beside "$WORK/collectives.plain.log" collectives plain 2 5
+beside "$WORK/collectives.sanitized.log" collectives sanitized 3
+
+# ---- the toy, as a user runs it --------------------------------------------------------------------
+
+# Without MPI: neither CMake nor run.sh finds one.
+without_mpi() {
+  generate toy -D tp=2
+  CMAKE_ARGS=-DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON train_golden toy
+  ! ldd "$WORK/toy/build/rank0" | grep -q libmpi || fail "a program without MPI is linked with it"
+}
+by_mpi() {
+  generate toy_mpi -D tp=2
+  train_golden toy_mpi --transport mpi
+  ldd "$WORK/toy_mpi/build/mpi/rank0" | grep -q libmpi || fail "a program with MPI is not linked with it"
+}
+beside "$WORK/toy.told" without_mpi
+beside "$WORK/toy_mpi.told" by_mpi
+all_are_done
+same_losses transports "$WORK/toy.losses" "$WORK/toy_mpi.losses" 5e-7
+for again in 1 2; do
+  "$WORK/toy/run.sh" --steps 20 --save "$WORK/saved$again" > "$WORK/again.log" 2>&1 < /dev/null || fail "the toy, once more"
+done
+cmp "$WORK"/saved[12]/model.safetensors || fail "two runs have different bits"
+"$WORK/toy/run.sh" --steps 300 2> "$WORK/unread" | head -n 1 > /dev/null
+[ "${PIPESTATUS[0]}" = 0 ] || fail "nobody reads standard output: $(< "$WORK/unread")"
+
+# ---- whole programs --------------------------------------------------------------------------------
+
+EQUAL_TRANSPORT=shared EQUAL_PLANS="training moves gather sharded bfloat16" EQUAL_RANDOM=0 EQUAL_CUDA=none \
+  WORK="$WORK/equal" bash tests/equal.sh > "$WORK/equal.log" 2>&1 || { cat "$WORK/equal.log"; fail "tests/equal"; }
+tail -n 1 "$WORK/equal.log"
+
+make_runtimes plain
+of=$golden/generate
+"$TOOLS/compare_answers" prompts "$of/llama/generate.json" > "$WORK/llama.jsonl"
+greedy() {
+  make "llama$1" plain plans/generate.lua -D config="$of/llama/config.json" -D context=80 -D tp="$1" -D prefill=16 -D slots=3 &&
+    timeout 120 "$WORK/llama$1/ranks" --weights "$of/llama" --prompts "$WORK/llama.jsonl" --tokens 40 --top 5 \
+      --output "$WORK/llama$1.out" < /dev/null > "$WORK/llama$1.told" 2>&1 || { tail "$WORK/llama$1.told"; fail "greedy on $1 ranks"; return; }
+  "$TOOLS/compare_answers" greedy "$of/llama/generate.json" "$WORK/llama$1.out" 1e-4 || fail "$1 ranks: other tokens"
+}
+for tp in 2 3; do beside "$WORK/greedy.$tp.log" greedy $tp; done
+all_are_done
+cat "$WORK"/collectives.*.log "$WORK"/toy*.told "$WORK"/greedy.*.log
+finish "programs without MPI compute the same"
