@@ -7,7 +7,9 @@
 #
 # A rank leaves out an all-reduce of no elements; here no rank has such a part.
 #   COUNTED="reshard"    only programs that match this extended regular expression
+#   COUNTED_TRANSPORT=shared  ranks share memory, instead of MPI
 . "$(dirname "$0")/common.sh"
+transport=${COUNTED_TRANSPORT:-mpi}
 . "$root/tests/programs.sh"
 optimized=-O1
 
@@ -110,6 +112,7 @@ check() {
   local to=$WORK/$name
   "$TPGEN" "$plan" -o "$to" "${arguments[@]}" || { fail "$name: tpgen ended with status $?"; return; }
   make_ranks "$to" plain || { fail "$name does not compile"; return; }
+  [ "$transport" = mpi ] || as_built "$to"
   other=$(cat "$to"/step*.c | grep -oE '\bMPI_[A-Z][a-z_]+\(' | tr -d '(' | sort -u |
     grep -vxE "MPI_(${calls// /|})" || true)
   [ -z "$other" ] || fail "$name calls what is not counted: $other"

@@ -112,7 +112,7 @@ compile_runtime() {
   mapfile -t sources < <(cd "$to" && ls -- *.c | grep -vx "cpu\.c\|rendezvous\.c\|$without")
   if [ "$kind" = cuda ]; then
     mapfile -t cu < <(cd "$to" && ls -- *.cu)
-    make_heads && objects "$to" cuda "${cu[@]}" && local_mpi='' objects "$to" plain -DTPGEN_MPI "${sources[@]}" rendezvous.c
+    make_heads && objects "$to" cuda "${cu[@]}" && local_mpi='' transport=mpi objects "$to" plain -DTPGEN_MPI "${sources[@]}" rendezvous.c
   elif is_local "$kind"; then
     objects "$to" "$kind" -Dmain=main_of_rank "${sources[@]}" cpu.c &&
       objects "$to" plain -O2 "$root"/tests/local_mpi/{"$talk",ranks}.c

@@ -2,8 +2,8 @@
 # Ranks of one machine that talk through shared memory. Each collective against plain loops, on 2, 3 and 5 ranks,
 # under the sanitizers once; plans of tests/equal, also under the sanitizers, against one rank; the toy as run.sh
 # builds and starts it where CMake finds no MPI, against PyTorch, against ranks that talk by MPI, and to the same
-# bits in each run; greedy tokens of Hugging Face's Llama on two ranks and on three. Lost ranks are
-# lost.sh's.
+# bits in each run; greedy tokens of Hugging Face's Llama on two ranks and on three. The collectives are
+# those of plan.json. Lost ranks are lost.sh's.
 local_mpi=yes transport=shared
 . "$(dirname "$0")/common.sh"
 runtime_plan=plans/generate.lua
@@ -51,9 +51,13 @@ cmp "$WORK"/saved[12]/model.safetensors || fail "two runs have different bits"
 
 # ---- whole programs --------------------------------------------------------------------------------
 
-EQUAL_TRANSPORT=shared EQUAL_PLANS="training moves gather sharded bfloat16" EQUAL_RANDOM=0 EQUAL_CUDA=none \
+EQUAL_TRANSPORT=shared EQUAL_PLANS="training moves sharded" EQUAL_RANDOM=0 EQUAL_CUDA=none \
   WORK="$WORK/equal" bash tests/equal.sh > "$WORK/equal.log" 2>&1 || { cat "$WORK/equal.log"; fail "tests/equal"; }
 tail -n 1 "$WORK/equal.log"
+
+COUNTED_TRANSPORT=shared COUNTED="toy.lua tp=3|equal/llama" WORK="$WORK/counted" bash tests/counted_collectives.sh > "$WORK/counted.log" 2>&1 ||
+  { cat "$WORK/counted.log"; fail "other collectives than plan.json's"; }
+tail -n 1 "$WORK/counted.log"
 
 make_runtimes plain
 of=$golden/generate
