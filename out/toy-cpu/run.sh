@@ -5,18 +5,20 @@
 # mpirun, srun or torchrun --no-python it becomes the rank that it was started as.
 set -u
 world=2
+transport=shared # of ranks that it starts by hand: shared (memory) or mpi; nccl, of GPUs
 
 here=${BASH_SOURCE[0]%/*}
 [[ ${here} == "${BASH_SOURCE[0]}" ]] && here=.
 [[ ${here} == . ]] && here=${PWD}
 [[ ${here} == /* ]] || here=${PWD}/${here#./}
 build=${TPGEN_BUILD_DIR:-${here}/build}
-stamp=${build}/.built
 
 # The text stands in the program, between quotation marks.
 usage() {
   sed -n 's/^ *"\(.*\)\\n";*$/\1/p' "${here}/runtime/help.h"
   cat <<'END'
+  --transport shared|mpi  how ranks of the CPU talk: through memory, which is the default where
+                          run.sh starts them and all are on this machine; or by MPI
 
 Environment: TPGEN_BUILD_DIR, where to build (build/ in the program's folder); CMAKE_ARGS, more
 arguments for cmake; OMP_NUM_THREADS, the threads of a rank (cores / ranks); TPGEN_TOKEN, a secret
@@ -34,6 +36,32 @@ is_of_one_plan() {
   local line
   IFS= read -r line <"${here}/CMakeLists.txt" && [[ ${line} == *"(3aee6ce511a501db)"* ]] ||
     die "CMakeLists.txt and run.sh are of two plans: generate all files again"
+}
+
+# ---- the transport ------------------------------------------------------------------------------
+
+# Did the scheduler give this job several machines? mpirun then knows them.
+has_machines() {
+  local file=${PBS_NODEFILE:-${LSB_DJOB_HOSTFILE:-}}
+  ((${SLURM_JOB_NUM_NODES:-${SLURM_NNODES:-1}} > 1)) && return 0
+  [[ -r ${file} ]] && (($(sort -u "${file}" | wc -l) > 1))
+}
+
+choose_transport() { # what the command line says
+  case $1 in
+  '')
+    [[ ${transport} != shared ]] && return
+    if [[ -n ${rank} ]] || ((world > 256)) || has_machines; then transport=mpi; fi
+    ;;
+  shared | mpi)
+    [[ ${transport} != nccl ]] || die "--transport $1: ranks on GPUs talk by NCCL"
+    [[ $1 == mpi || -z ${rank} ]] ||
+      die "--transport shared: run.sh starts these ranks by itself, all on this machine; here" \
+        "another launcher has started it (${size_variable})"
+    transport=$1
+    ;;
+  *) die "--transport '$1': it is shared or mpi" ;;
+  esac
 }
 
 # ---- building -----------------------------------------------------------------------------------
@@ -77,6 +105,7 @@ make_all() {
     ! grep -qxF "args ${CMAKE_ARGS:-}" "${stamp}"; then
     rm -rf "${build}/CMakeCache.txt" "${build}/CMakeFiles"
   fi
+  [[ ${transport} == nccl ]] || generator+=("-DTPGEN_TRANSPORT=${transport}")
   # shellcheck disable=SC2086  # CMAKE_ARGS is a list of words
   cmake -S "${here}" -B "${build}" "${generator[@]}" ${CMAKE_ARGS:-} &&
     cmake --build "${build}" --parallel --target ranks
@@ -212,24 +241,28 @@ tell_killed() { # status
     echo "run.sh: a rank was killed by signal $(($1 - 128)) ($(kill -l "$1"))" >&2
 }
 
-# Without MPI: as torchrun would start them, and all end when one fails.
+# Without MPI: as torchrun would start them, and all end when one fails. Rank 0 has the input, and
+# on a CPU the memory in which the others find each other.
 start_without_mpi() {
   local r pid status=0 pids=() left still
+  export TPGEN_RANK0=''
   # The system deals out no port below 32768.
   export MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 12000))
   export WORLD_SIZE=${world} LOCAL_WORLD_SIZE=${world}
   # Who does not know it is none of the ranks.
   [[ -n ${TPGEN_TOKEN:-} ]] || read -r TPGEN_TOKEN </proc/sys/kernel/random/uuid
   export TPGEN_TOKEN
-  exec 7>&2 2>/dev/null # bash would tell of signals, too
+  exec 6<&0 7>&2 2>/dev/null # bash would tell of signals, too
   listen
   trap '((${#pids[@]} == 0)) || end_them "${pids[@]}"' EXIT
   trap 'exit 130' INT
   trap 'exit 143' TERM
   trap 'exit 129' HUP
   for ((r = 0; r < world; r++)); do
-    RANK=${r} LOCAL_RANK=${r} "${with[@]}" "${build}/rank${r}" "$@" 2>&7 7>&- 8>&- &
+    RANK=${r} LOCAL_RANK=${r} "${with[@]}" "${build}/rank${r}" "$@" <&6 2>&7 6<&- 7>&- 8>&- &
     pids+=($!)
+    TPGEN_RANK0=${pids[0]}
+    exec 6</dev/null
   done
   left=("${pids[@]}")
   while ((${#left[@]} > 0 && status == 0)); do
@@ -308,8 +341,8 @@ watch() {
   exit "${status}"
 }
 
-# Open MPI's mpirun ends the job when nobody reads its output any more, as in "run.sh | head". What it
-# prints into a pipe goes through a process that stays, and training goes on.
+# Where nobody reads the output any more, as in "run.sh | head", Open MPI's mpirun ends the job, and a
+# rank fails in the end. What they print into a pipe goes through a process that stays.
 keep_output() {
   [[ -p /dev/fd/1 ]] || return 0
   exec > >(
@@ -330,7 +363,10 @@ start_all() {
     ((r > 0)) && ranks+=(:)
     ranks+=(-n 1 "${build}/rank${r}" "$@")
   done
-  [[ ${kind} == none ]] && start_without_mpi "$@"
+  if [[ ${kind} == none ]]; then
+    keep_output
+    start_without_mpi "$@"
+  fi
   if [[ ${kind} == openmpi ]]; then
     options=(--quiet --oversubscribe --bind-to none)
     # Ranks of one machine talk through its memory: looking for a network takes 0.2 s.
@@ -345,13 +381,26 @@ start_all() {
   watch "${launcher}" "${options[@]}" "${ranks[@]}"
 }
 
-for argument in "$@"; do
-  case ${argument} in
+arguments=() asked=''
+while (($# > 0)); do
+  case $1 in
   --help) usage && exit 0 ;;
   :) die "an argument cannot be ':'" ;; # mpirun would take it for the next rank's beginning
+  --transport)
+    (($# > 1)) || die "--transport: say shared or mpi"
+    asked=$2
+    shift
+    ;;
+  --transport=*) asked=${1#*=} ;;
+  *) arguments+=("$1") ;;
   esac
+  shift
 done
+set -- "${arguments[@]}"
 find_rank
+choose_transport "${asked}"
+[[ ${transport} != mpi ]] || build+=/mpi
+stamp=${build}/.built
 is_of_one_plan
 fresh || build_all
 # Tokens of texts need no ranks, and any rank's program has the tokenizer.

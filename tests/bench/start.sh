@@ -28,7 +28,7 @@ hello() {
   mpirun --quiet --oversubscribe --bind-to none --mca mpi_yield_when_idle 0 --mca pml ob1 \
     -n 1 "$work/hello" : -n 1 "$work/hello"
 }
-toy() { "$work/toy/run.sh" --steps 1; }
+toy() { "$work/toy/run.sh" --transport mpi --steps 1; }
 
 # The milliseconds that a command takes.
 milliseconds() {
