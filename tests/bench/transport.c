@@ -1,6 +1,7 @@
 /* The time of an all-reduce of floats over two ranks or more, in place in memory as a program's is:
-   over shared memory with -DTPGEN_SHARED, else by MPI. Rank 0 prints a line for each size: bytes, and
-   microseconds, the least average of many short series: a busy machine disturbs most of them. */
+   over shared memory with -DTPGEN_SHARED, else by MPI. Rank 0 prints a line for each size: bytes,
+   and microseconds, the least average of many short series: a busy machine disturbs most of them.
+ */
 #include "program.h"
 #include "target.h"
 
