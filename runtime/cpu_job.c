@@ -43,10 +43,14 @@ static void keep_room(void)
 
 bool target_start(struct identity *me, struct failure *why)
 {
-  int level, error;
+  int level, error, length;
+  char text[MPI_MAX_ERROR_STRING] = "";
   keep_room();
   WAITING("MPI_Init", error = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level));
-  if (error != MPI_SUCCESS) return failed(why, "MPI_Init failed");
+  if (error != MPI_SUCCESS) {
+    MPI_Error_string(error, text, &length);
+    return failed(why, "MPI_Init failed: %s", text);
+  }
   cpu_join(MPI_COMM_WORLD);
   if (me->launcher && (me->rank != ranks.here || me->size != ranks.size))
     return failed(why,
