@@ -79,8 +79,7 @@ static void add(void *out, const void *one, const void *other, size_t n, MPI_Dat
   }
 }
 
-// ---- memory that others read
-// ----------------------------------------------------------------------
+// ---- memory that others read --------------------------------------------------------------------
 
 // Stores that pass by the cache need not fetch a line from the core that has read it: they take a
 // tenth of the time.
