@@ -4,6 +4,13 @@
 #include "cpu_parcels.h"
 #include "program.h"
 
+#ifdef TPGEN_MIXED // cpu_shared_mpi.c has these names, for groups that share memory, too
+#include "cpu_shared_names.h"
+#define reduce_scatter reduce_scatter_by_mpi
+#define gather_parcels gather_parcels_by_mpi
+#define reduce_parcels reduce_parcels_by_mpi
+#endif
+
 // The bytes that are moved at a time: they are still in a core's cache when they are added. Ranks
 // wait for each other at every piece, which costs little if each has a core.
 enum { PIECE = 1 << 20 };

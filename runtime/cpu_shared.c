@@ -1,6 +1,6 @@
 // The start and end of ranks that talk through shared memory, their memory, and how they meet.
 //
-// Nothing of it has a name in a file system: rank 0's process has the slots as an anonymous file
+// Nothing of it has a name in a file system: the first rank has the slots as an anonymous file
 // (memfd), each rank its memory, and the others open them by /proc/PID/fd. What is left of a job
 // that is killed goes with its processes.
 #include "cpu_shared.h"
@@ -39,57 +39,36 @@ struct block {
 };
 
 struct job {
-  int process[SHARED_RANKS];
+  int process[SHARED_RANKS], rank[SHARED_RANKS];
   cpu_set_t cores[SHARED_RANKS]; // that it may run on
   struct block block[SHARED_RANKS][BLOCKS];
   struct slot slot[]; // of each group in turn, for each rank
 };
 
-static struct shared_group world;
-struct shared_group *const shared_world = &world;
+static struct shared_group machine = {.n = 1}; // until shared_start
+struct shared_group *const shared_machine = &machine;
 
 static struct job *job;
 static int groups = 1;
-static int spins; // how often a rank looks before it sleeps
+static int spins;          // how often a rank looks before it sleeps
+static void (*idle)(void); // and what it then calls
 
 // ---- errors -------------------------------------------------------------------------------------
 
-static char error_text[MPI_MAX_ERROR_STRING];
+static char error_text[256];
 
-int shared_error(MPI_Comm group, const char *format, ...)
+int shared_error(const char *format, ...)
 {
-  int error = MPI_ERR_OTHER;
   va_list arguments;
   va_start(arguments, format);
   vsnprintf(error_text, sizeof error_text, format, arguments);
   va_end(arguments);
-  if (group && group->handler) group->handler(&group, &error);
-  return error;
+  return -1;
 }
 
-int PMPI_Error_string(int error, char *text, int *length)
+const char *shared_error_text(void)
 {
-  (void)error;
-  *length = snprintf(text, MPI_MAX_ERROR_STRING, "%s", error_text);
-  return MPI_SUCCESS;
-}
-
-int PMPI_Comm_create_errhandler(MPI_Comm_errhandler_function *function, MPI_Errhandler *handler)
-{
-  *handler = function;
-  return MPI_SUCCESS;
-}
-
-int PMPI_Comm_set_errhandler(MPI_Comm comm, MPI_Errhandler handler)
-{
-  comm->handler = handler;
-  return MPI_SUCCESS;
-}
-
-int PMPI_Errhandler_free(MPI_Errhandler *handler)
-{
-  *handler = NULL;
-  return MPI_SUCCESS;
+  return error_text;
 }
 
 // ---- waiting ------------------------------------------------------------------------------------
@@ -117,8 +96,10 @@ static void wait_for(_Atomic uint32_t *word, _Atomic uint32_t *sleepers, uint32_
   if (has_come(word, number)) return;
   atomic_fetch_add(sleepers, 1);
   const struct timespec most = {0, 1000000};
-  for (uint32_t now; (int32_t)((now = atomic_load(word)) - number) < 0;)
+  for (uint32_t now; (int32_t)((now = atomic_load(word)) - number) < 0;) {
+    if (idle) idle();
     syscall(SYS_futex, word, FUTEX_WAIT, now, &most, NULL, 0);
+  }
   atomic_fetch_sub(sleepers, 1);
 }
 
@@ -130,24 +111,24 @@ static void tell(_Atomic uint32_t *word, _Atomic uint32_t *sleepers, uint32_t nu
     syscall(SYS_futex, word, FUTEX_WAKE, SHARED_RANKS, NULL, NULL, 0);
 }
 
-static struct slot *slot_of(MPI_Comm group, int member)
+static struct slot *slot_of(struct shared_group *group, int member)
 {
-  return &job->slot[group->index * world.n + group->world[member]];
+  return &job->slot[group->index * machine.n + group->ranks[member]];
 }
 
 // ---- a collective -------------------------------------------------------------------------------
 
-static struct posted *post_of(MPI_Comm group, int member)
+static struct posted *post_of(struct shared_group *group, int member)
 {
   return &slot_of(group, member)->posted[group->calls % 2];
 }
 
-const struct posted *shared_post(MPI_Comm group, int member)
+const struct posted *shared_post(struct shared_group *group, int member)
 {
   return post_of(group, member);
 }
 
-char *shared_begin(MPI_Comm group, enum shared_call call, uint64_t size)
+char *shared_begin(struct shared_group *group, enum shared_call call, uint64_t size)
 {
   group->calls++;
   group->told = (struct told){.call = call, .is_here = true, .size = size};
@@ -165,7 +146,12 @@ static const char *name_of(uint32_t call)
   return names[call & 0xff];
 }
 
-int shared_meet(MPI_Comm group)
+int shared_rank_of(const struct shared_group *group, int member)
+{
+  return job->rank[group->ranks[member]];
+}
+
+int shared_meet(struct shared_group *group)
 {
   struct posted *post = post_of(group, group->me);
   const struct told *mine = &group->told;
@@ -176,15 +162,15 @@ int shared_meet(MPI_Comm group)
     post = post_of(group, m);
     wait_for(&post->arrived, &post->sleepers, group->calls);
     if (post->told.call != mine->call || post->told.size != mine->size)
-      return shared_error(group, "rank %d is in %s (%llu), and this one in %s (%llu)",
-                          group->world[m], name_of(post->told.call),
+      return shared_error("rank %d is in %s (%llu), and this one in %s (%llu)",
+                          shared_rank_of(group, m), name_of(post->told.call),
                           (unsigned long long)post->told.size, name_of(mine->call),
                           (unsigned long long)mine->size);
   }
-  return MPI_SUCCESS;
+  return 0;
 }
 
-void shared_wait(MPI_Comm group)
+void shared_wait(struct shared_group *group)
 {
   struct slot *mine = slot_of(group, group->me);
   group->partings++;
@@ -196,7 +182,7 @@ void shared_wait(MPI_Comm group)
   }
 }
 
-void shared_part(MPI_Comm group)
+void shared_part(struct shared_group *group)
 {
   bool all_here = true;
   for (int m = 0; m < group->n; m++) all_here &= post_of(group, m)->told.is_here != 0;
@@ -233,16 +219,16 @@ static char *add_block(size_t bytes)
 #ifdef MADV_COLLAPSE
   if (bytes >= HUGE) madvise(at, bytes / HUGE * HUGE, MADV_COLLAPSE); // a hint; it may be refused
 #endif
-  job->block[world.me][own_blocks] = (struct block){file, bytes};
-  blocks[world.me][own_blocks++] = at;
+  job->block[machine.me][own_blocks] = (struct block){file, bytes};
+  blocks[machine.me][own_blocks++] = at;
   return at;
 }
 
 static location find(const char *bytes)
 {
   for (int b = 0; b < own_blocks; b++) {
-    const uintptr_t offset = (uintptr_t)bytes - (uintptr_t)blocks[world.me][b];
-    if (offset < job->block[world.me][b].bytes)
+    const uintptr_t offset = (uintptr_t)bytes - (uintptr_t)blocks[machine.me][b];
+    if (offset < job->block[machine.me][b].bytes)
       return (location)(b + 1) << BLOCK_SHIFT | (location)offset;
   }
   return 0;
@@ -268,7 +254,7 @@ location shared_place(const void *bytes, size_t n, char **copy)
   return find(room);
 }
 
-void shared_operand(MPI_Comm group, const void *in, size_t bytes)
+void shared_operand(struct shared_group *group, const void *in, size_t bytes)
 {
   group->told.is_here = bytes <= SHARED_ROOM;
   if (!group->told.is_here)
@@ -289,9 +275,9 @@ static char *open_block(int of, int b)
   return at;
 }
 
-const char *shared_at(MPI_Comm group, int member, location place)
+const char *shared_at(struct shared_group *group, int member, location place)
 {
-  const int of = group->world[member], b = (int)(place >> BLOCK_SHIFT) - 1;
+  const int of = group->ranks[member], b = (int)(place >> BLOCK_SHIFT) - 1;
   if (!place) return NULL;
   if (!blocks[of][b]) blocks[of][b] = open_block(of, b);
   if (!blocks[of][b]) {
@@ -301,7 +287,7 @@ const char *shared_at(MPI_Comm group, int member, location place)
   return blocks[of][b] + (place & (((location)1 << BLOCK_SHIFT) - 1));
 }
 
-const char *shared_read(MPI_Comm group, int member)
+const char *shared_read(struct shared_group *group, int member)
 {
   const struct posted *post = post_of(group, member);
   return post->told.is_here ? post->room : shared_at(group, member, post->told.in);
@@ -311,7 +297,7 @@ const char *shared_read(MPI_Comm group, int member)
 void *target_allocate(size_t bytes, struct failure *why)
 {
   void *memory = NULL;
-  if (world.n > 1)
+  if (machine.n > 1)
     memory = add_block(bytes ? bytes : 1);
   else if (posix_memalign(&memory, bytes < HUGE ? 4096 : HUGE, bytes ? bytes : 1) == 0) {
     if (bytes >= HUGE) madvise(memory, bytes, MADV_HUGEPAGE); // a hint; it may be refused
@@ -323,7 +309,7 @@ void *target_allocate(size_t bytes, struct failure *why)
 
 void target_free(void *memory)
 {
-  if (world.n == 1) free(memory); // shared memory goes with the process
+  if (machine.n == 1) free(memory); // shared memory goes with the process
 }
 
 // ---- the start and the end ----------------------------------------------------------------------
@@ -333,22 +319,21 @@ static size_t job_bytes(int ranks)
   return sizeof *job + (size_t)ranks * GROUPS * sizeof *job->slot;
 }
 
-// Rank 0's file has a name of this job alone.
-static const char *job_name(char name[128])
+// The first rank's file has a name of this job alone.
+static const char *file_name(const char *secret, char name[128])
 {
-  const char *token = getenv("TPGEN_TOKEN");
-  snprintf(name, 128, "tpgen-job-%.100s", token ? token : "");
+  snprintf(name, 128, "tpgen-job-%.100s", secret);
   return name;
 }
 
-// In the process of rank 0. -1: it is not there, or not yet.
-static int find_job(const char *process, size_t bytes)
+// In the process of the first rank. -1: it is not there, or not yet.
+static int find_job(const struct shared_ranks *ranks, size_t bytes)
 {
   char path[64], link[512], target[512], wanted[160], name[128];
   int found = -1;
   struct stat about;
-  snprintf(path, sizeof path, "/proc/%.20s/fd", process);
-  snprintf(wanted, sizeof wanted, "/memfd:%s ", job_name(name));
+  snprintf(path, sizeof path, "/proc/%d/fd", ranks->first);
+  snprintf(wanted, sizeof wanted, "/memfd:%s ", file_name(ranks->job, name));
   DIR *files = opendir(path);
   for (struct dirent *d; files && found < 0 && (d = readdir(files));) {
     snprintf(link, sizeof link, "%s/%s", path, d->d_name);
@@ -362,25 +347,19 @@ static int find_job(const char *process, size_t bytes)
   return -1;
 }
 
-// The file of the slots: rank 0 makes it, and the others wait for it. -1: it cannot be had.
-static int open_job(int me, const char *process_of_rank_0, size_t bytes)
+// The file of the slots: the first rank makes it, and the others wait for it. -1: it cannot be had.
+static int open_job(const struct shared_ranks *ranks, size_t bytes)
 {
   char name[128];
-  if (me == 0) {
-    const int file = memfd_create(job_name(name), MFD_CLOEXEC);
+  if (ranks->me == 0) {
+    const int file = memfd_create(file_name(ranks->job, name), MFD_CLOEXEC);
     return file >= 0 && ftruncate(file, (off_t)bytes) == 0 ? file : -1;
   }
   for (;;) {
-    const int file = find_job(process_of_rank_0, bytes);
+    const int file = find_job(ranks, bytes);
     if (file >= 0) return file;
     nanosleep(&(struct timespec){0, 500000}, NULL);
   }
-}
-
-static int number_of(const char *variable, int otherwise)
-{
-  const char *value = getenv(variable);
-  return value ? atoi(value) : otherwise;
 }
 
 // If there is a core for each rank, they look for as long as most waits take, some 50 us.
@@ -388,114 +367,67 @@ static void choose_spins(void)
 {
   cpu_set_t all;
   CPU_ZERO(&all);
-  for (int r = 0; r < world.n; r++) CPU_OR(&all, &all, &job->cores[r]);
-  spins = CPU_COUNT(&all) >= world.n ? 2000 : 0;
+  for (int r = 0; r < machine.n; r++) CPU_OR(&all, &all, &job->cores[r]);
+  spins = CPU_COUNT(&all) >= machine.n ? 2000 : 0;
 }
 
-int PMPI_Init_thread(int *argc, char ***argv, int wanted, int *given)
+int shared_start(const struct shared_ranks *ranks)
 {
-  (void)argc, (void)argv;
-  const char *first = getenv("TPGEN_RANK0");
-  *given = wanted;
-  world.n = number_of("WORLD_SIZE", 1);
-  world.me = number_of("RANK", 0);
-  if (world.n < 1 || world.n > SHARED_RANKS || world.me < 0 || world.me >= world.n)
-    return shared_error(NULL, "a machine can have %d ranks at most", SHARED_RANKS);
-  if (world.n > 1 && world.me > 0 && !first)
-    return shared_error(NULL, "ranks that share memory are started by run.sh");
-  for (int r = 0; r < world.n; r++) world.world[r] = r;
-  const size_t bytes = job_bytes(world.n);
-  const int file = open_job(world.me, first, bytes);
-  if (file < 0) return shared_error(NULL, "no shared memory");
+  if (ranks->n < 1 || ranks->n > SHARED_RANKS || ranks->me < 0 || ranks->me >= ranks->n)
+    return shared_error("a machine can have %d ranks at most", SHARED_RANKS);
+  machine.n = ranks->n;
+  machine.me = ranks->me;
+  for (int r = 0; r < machine.n; r++) machine.ranks[r] = r;
+  const size_t bytes = job_bytes(machine.n);
+  const int file = open_job(ranks, bytes);
+  if (file < 0) return shared_error("no shared memory");
   job = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-  if (job == MAP_FAILED) return shared_error(NULL, "no memory to share");
-  job->process[world.me] = (int)getpid();
-  sched_getaffinity(0, sizeof job->cores[world.me], &job->cores[world.me]);
-  shared_begin(&world, SHARED_MEET, 0);
-  const int error = shared_meet(&world);
+  if (job == MAP_FAILED) return shared_error("no memory to share");
+  idle = ranks->idle;
+  job->process[machine.me] = (int)getpid();
+  job->rank[machine.me] = ranks->rank;
+  sched_getaffinity(0, sizeof job->cores[machine.me], &job->cores[machine.me]);
+  const int error = shared_barrier(&machine);
   choose_spins();
   return error;
 }
 
-// All meet: none takes another's end for its loss.
-int PMPI_Finalize(void)
+int shared_barrier(struct shared_group *group)
 {
-  shared_begin(&world, SHARED_MEET, 0);
-  return shared_meet(&world);
-}
-
-int PMPI_Abort(MPI_Comm comm, int status)
-{
-  (void)comm;
-  _exit(status);
+  shared_begin(group, SHARED_MEET, 0);
+  return shared_meet(group);
 }
 
 // ---- groups -------------------------------------------------------------------------------------
 
-int PMPI_Comm_rank(MPI_Comm comm, int *place)
+int shared_members(const struct shared_group *group)
 {
-  *place = comm->me;
-  return MPI_SUCCESS;
+  return group->n;
 }
 
-int PMPI_Comm_size(MPI_Comm comm, int *size)
+int shared_place_in(const struct shared_group *group)
 {
-  *size = comm->n;
-  return MPI_SUCCESS;
+  return group->me;
 }
 
-// Those of one color, by key. Groups that are made together have no rank in common, and so the same
-// index.
-int PMPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm *made)
+struct shared_group *shared_make_group(int n, const int *ranks)
 {
-  int mine[2] = {color, key}, all[2 * SHARED_RANKS], from[SHARED_RANKS];
-  struct shared_group *new = calloc(1, sizeof *new);
-  if (!new || groups == GROUPS)
-    return shared_error(comm, "no room for more than %d groups", GROUPS);
-  new->index = groups++;
-  int error = PMPI_Allgather(mine, 2, MPI_INT, all, 2, MPI_INT, comm);
-  if (error != MPI_SUCCESS) return error;
-  for (int i = 0; i < comm->n; i++) {
-    if (all[2 * i] != color) continue;
-    int to = new->n++;
-    for (; to > 0 && all[2 * from[to - 1] + 1] > all[2 * i + 1]; to--) from[to] = from[to - 1];
-    from[to] = i;
+  const int index = groups++;
+  struct shared_group *made = index < GROUPS ? calloc(1, sizeof *made) : NULL;
+  if (!made) {
+    shared_error("no room for more than %d groups", GROUPS);
+    return NULL;
   }
-  for (int i = 0; i < new->n; i++) {
-    new->world[i] = comm->world[from[i]];
-    if (from[i] == comm->me) new->me = i;
+  made->index = index;
+  made->n = n;
+  for (int i = 0; i < n; i++) {
+    made->ranks[i] = ranks[i];
+    if (ranks[i] == machine.me) made->me = i;
   }
-  *made = new;
-  return MPI_SUCCESS;
+  return made;
 }
 
-int PMPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *made)
+void shared_free_group(struct shared_group *group)
 {
-  (void)info;
-  return PMPI_Comm_split(comm, type, key, made);
+  free(group);
 }
-
-int PMPI_Comm_free(MPI_Comm *comm)
-{
-  free(*comm);
-  *comm = NULL;
-  return MPI_SUCCESS;
-}
-
-// ---- the first names ----------------------------------------------------------------------------
-
-int MPI_Init_thread(int *argc, char ***argv, int wanted, int *given) SHARED_ALIAS(PMPI_Init_thread);
-int MPI_Finalize(void) SHARED_ALIAS(PMPI_Finalize);
-int MPI_Abort(MPI_Comm comm, int status) SHARED_ALIAS(PMPI_Abort);
-int MPI_Error_string(int error, char *text, int *length) SHARED_ALIAS(PMPI_Error_string);
-int MPI_Comm_create_errhandler(MPI_Comm_errhandler_function *function, MPI_Errhandler *handler)
-    SHARED_ALIAS(PMPI_Comm_create_errhandler);
-int MPI_Comm_set_errhandler(MPI_Comm comm, MPI_Errhandler handler)
-    SHARED_ALIAS(PMPI_Comm_set_errhandler);
-int MPI_Errhandler_free(MPI_Errhandler *handler) SHARED_ALIAS(PMPI_Errhandler_free);
-int MPI_Comm_rank(MPI_Comm comm, int *place) SHARED_ALIAS(PMPI_Comm_rank);
-int MPI_Comm_size(MPI_Comm comm, int *size) SHARED_ALIAS(PMPI_Comm_size);
-int MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm *made) SHARED_ALIAS(PMPI_Comm_split);
-int MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *made)
-    SHARED_ALIAS(PMPI_Comm_split_type);
-int MPI_Comm_free(MPI_Comm *comm) SHARED_ALIAS(PMPI_Comm_free);

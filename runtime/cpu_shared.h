@@ -1,4 +1,4 @@
-// How ranks of one machine talk through memory: the inside of cpu_shared_mpi.h.
+// How ranks of one machine talk through memory: the inside of cpu_shared_collectives.h.
 //
 // Each rank has a slot for each group. In a collective a rank writes there what it calls, and where
 // its operand is (a small one stands in the slot itself), and waits until all others have: they
@@ -8,10 +8,7 @@
 #ifndef CPU_SHARED_H
 #define CPU_SHARED_H
 
-#ifndef TPGEN_SHARED
-#define TPGEN_SHARED // for program.h: no other MPI
-#endif
-#include "cpu_shared_mpi.h"
+#include "cpu_shared_collectives.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -52,41 +49,40 @@ enum shared_call {
 };
 
 struct shared_group {
-  int n, me; // the members, and which of them this rank is
-  int world[SHARED_RANKS];
-  int index;         // of their slots
-  uint32_t calls;    // collectives so far
-  uint32_t partings; // waits for all, beyond the one of each collective
-  struct told told;  // what it will tell of the next call
-  MPI_Errhandler handler;
+  int n, me;               // the members, and which of them this rank is
+  int ranks[SHARED_RANKS]; // their numbers in the machine
+  int index;               // of their slots
+  uint32_t calls;          // collectives so far
+  uint32_t partings;       // waits for all, beyond the one of each collective
+  struct told told;        // what it will tell of the next call
 };
 
 // Begins a collective; `size` must be equal on all ranks. Returns the room in this rank's slot.
-char *shared_begin(MPI_Comm group, enum shared_call call, uint64_t size);
+char *shared_begin(struct shared_group *group, enum shared_call call, uint64_t size);
 
 // The place of the rank's own bytes for the others; of bytes outside of shared memory a copy's.
 // `copy`, unless NULL: the copy, or the bytes themselves.
 location shared_place(const void *bytes, size_t n, char **copy);
 
 // The operand of this rank: in the slot, or where it is.
-void shared_operand(MPI_Comm group, const void *in, size_t bytes);
+void shared_operand(struct shared_group *group, const void *in, size_t bytes);
 
 // Waits until all have begun. An error where one calls another collective than this rank.
-int shared_meet(MPI_Comm group);
+int shared_meet(struct shared_group *group);
 
 // What a member has posted, its operand, and the bytes at a place in its memory.
-const struct posted *shared_post(MPI_Comm group, int member);
-const char *shared_read(MPI_Comm group, int member);
-const char *shared_at(MPI_Comm group, int member, location place);
+const struct posted *shared_post(struct shared_group *group, int member);
+const char *shared_read(struct shared_group *group, int member);
+const char *shared_at(struct shared_group *group, int member, location place);
 
 // Waits until all have come here.
-void shared_wait(MPI_Comm group);
+void shared_wait(struct shared_group *group);
 
 // Waits until nobody needs this rank's operand any more.
-void shared_part(MPI_Comm group);
+void shared_part(struct shared_group *group);
 
-// Returns an error with this text.
-__attribute__((format(printf, 2, 3))) int shared_error(MPI_Comm group, const char *format, ...);
+// A member's number in the job.
+int shared_rank_of(const struct shared_group *group, int member);
 
 // out[i] = from[0][i] + from[1][i] + ..., in this order; `out` may be one of them.
 struct sum {
@@ -95,13 +91,10 @@ struct sum {
   const char *const *from;
   int members;
   size_t n;
-  MPI_Datatype type;
-  MPI_Op op;
+  enum shared_type type;
+  int op;
 };
 void shared_sum(const struct sum *s);
-size_t shared_size(MPI_Datatype type);
 void shared_copy(void *to, const void *from, size_t bytes, bool is_read);
-
-#define SHARED_ALIAS(name) __attribute__((weak, alias(#name)))
 
 #endif

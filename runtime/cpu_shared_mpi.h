@@ -1,12 +1,10 @@
 // The functions of MPI that a program calls, for ranks that are processes of one machine: they talk
-// through memory that they share, and no MPI is needed. Names and meaning are MPI's. The program's
-// memory is shared, so a rank reads the operands of the others where they are.
-//
-// Ranks that call different collectives, or one with sizes that do not fit, get an error. Sums are
-// added in the order of the group's members, for any size: the same bits on all ranks, in every
-// run.
+// through memory that they share (cpu_shared_collectives.h), and no MPI is needed. Names and
+// meaning are MPI's.
 #ifndef CPU_SHARED_MPI_H
 #define CPU_SHARED_MPI_H
+
+#include "cpu_shared_collectives.h"
 
 typedef struct shared_group *MPI_Comm;
 typedef int MPI_Op, MPI_Datatype, MPI_Info;
@@ -21,21 +19,21 @@ enum { MPI_SUCCESS, MPI_ERR_OTHER };
 enum { MPI_PROC_NULL = -2, MPI_THREAD_FUNNELED = 1, MPI_MAX_ERROR_STRING = 256 };
 enum { MPI_COMM_TYPE_SHARED, MPI_INFO_NULL };
 enum {
-  MPI_CHAR,
-  MPI_BYTE,
-  MPI_UNSIGNED_CHAR,
-  MPI_UINT16_T,
-  MPI_INT,
-  MPI_INT32_T,
-  MPI_UINT32_T,
-  MPI_INT64_T,
-  MPI_FLOAT,
-  MPI_DOUBLE
+  MPI_CHAR = SHARED_CHAR,
+  MPI_BYTE = SHARED_CHAR,
+  MPI_UNSIGNED_CHAR = SHARED_CHAR,
+  MPI_UINT16_T = SHARED_UINT16,
+  MPI_INT = SHARED_INT32,
+  MPI_INT32_T = SHARED_INT32,
+  MPI_UINT32_T = SHARED_UINT32,
+  MPI_INT64_T = SHARED_INT64,
+  MPI_FLOAT = SHARED_FLOAT,
+  MPI_DOUBLE = SHARED_DOUBLE
 };
-enum { MPI_SUM, MPI_MAX, MPI_MIN, MPI_BXOR }; // and those of MPI_Op_create
+// And those of MPI_Op_create.
+enum { MPI_SUM = SHARED_SUM, MPI_MAX = SHARED_MAX, MPI_MIN = SHARED_MIN, MPI_BXOR = SHARED_BXOR };
 
-extern struct shared_group *const shared_world;
-#define MPI_COMM_WORLD    shared_world
+#define MPI_COMM_WORLD    shared_machine
 #define MPI_IN_PLACE      ((void *)1)
 #define MPI_STATUS_IGNORE ((MPI_Status *)0)
 

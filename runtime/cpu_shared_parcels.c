@@ -5,11 +5,6 @@
 #include "cpu_parcels.h"
 #include "program.h"
 
-int reduce_scatter(const void *in, void *out, int n, MPI_Datatype type, MPI_Op op, MPI_Comm group)
-{
-  return PMPI_Reduce_scatter_block(in, out, n, type, op, group);
-}
-
 // Equal on ranks whose parcels are alike.
 static uint64_t form_of(int n, const struct parcel *p)
 {
@@ -26,25 +21,24 @@ static struct parcel part_of(struct parcel p, int member)
   return p;
 }
 
-int gather_parcels(const void *own, void *room, int n, const struct parcel *p, MPI_Datatype type,
-                   MPI_Comm group)
+int shared_gather_parcels(const void *own, int n, const struct parcel *p, enum shared_type type,
+                          struct shared_group *group)
 {
   const long bytes = (long)shared_size(type);
   shared_begin(group, SHARED_GATHER_PARCELS, form_of(n, p));
-  (void)room;
   long end = 0;
   for (int k = 0; k < n; k++)
     if (p[k].place + p[k].rows * p[k].run > end) end = p[k].place + p[k].rows * p[k].run;
   shared_operand(group, own, (size_t)(end * bytes));
   const int error = shared_meet(group);
-  for (int m = 0; m < group->n && error == MPI_SUCCESS; m++) {
+  for (int m = 0; m < group->n && error == 0; m++) {
     char *chunk = (char *)(uintptr_t)shared_read(group, m);
     for (int k = 0; k < n; k++) {
       const struct parcel part = part_of(p[k], m);
       copy_parcels((struct parcel_buffer){chunk, bytes, 0}, 1, &part, false);
     }
   }
-  if (error == MPI_SUCCESS) shared_part(group);
+  if (error == 0) shared_part(group);
   return error;
 }
 
@@ -60,7 +54,7 @@ struct run {
 };
 
 // Elements of another type than the sum's, or zeros, are converted first.
-static void sum_run(struct run r, MPI_Datatype type, MPI_Op op, int members)
+static void sum_run(struct run r, enum shared_type type, int op, int members)
 {
   const long bytes = (long)shared_size(type);
   char room[CONVERTED * sizeof(float)];
@@ -86,8 +80,8 @@ static void sum_run(struct run r, MPI_Datatype type, MPI_Op op, int members)
   }
 }
 
-static void sum_parcel(MPI_Comm group, int k, struct parcel p, char *own, MPI_Datatype type,
-                       MPI_Op op)
+static void sum_parcel(struct shared_group *group, int k, struct parcel p, char *own,
+                       enum shared_type type, int op)
 {
   const long bytes = (long)shared_size(type);
   struct run r = {.from_bytes = p.bytes, .n = p.run};
@@ -104,29 +98,28 @@ static void sum_parcel(MPI_Comm group, int k, struct parcel p, char *own, MPI_Da
   }
 }
 
-static int reduce_some(char *own, int n, const struct parcel *p, MPI_Datatype type, MPI_Op op,
-                       MPI_Comm group)
+static int reduce_some(char *own, int n, const struct parcel *p, enum shared_type type, int op,
+                       struct shared_group *group)
 {
   char *room = shared_begin(group, SHARED_REDUCE_PARCELS, form_of(n, p));
   for (int k = 0; k < n; k++) {
     const location place = shared_place(p[k].at, 0, NULL);
     if (p[k].at && !place)
-      return shared_error(group, "a value outside of the program's memory is to be reduced");
+      return shared_error("a value outside of the program's memory is to be reduced");
     memcpy(room + (size_t)k * sizeof place, &place, sizeof place);
   }
   group->told.is_here = false;
   const int error = shared_meet(group);
-  for (int k = 0; k < n && error == MPI_SUCCESS; k++) sum_parcel(group, k, p[k], own, type, op);
-  if (error == MPI_SUCCESS) shared_part(group);
+  for (int k = 0; k < n && error == 0; k++) sum_parcel(group, k, p[k], own, type, op);
+  if (error == 0) shared_part(group);
   return error;
 }
 
-int reduce_parcels(void *room, void *own, int n, const struct parcel *p, MPI_Datatype type,
-                   MPI_Op op, MPI_Comm group)
+int shared_reduce_parcels(void *own, int n, const struct parcel *p, enum shared_type type, int op,
+                          struct shared_group *group)
 {
-  int error = MPI_SUCCESS;
-  (void)room;
-  for (int k = 0; k < n && error == MPI_SUCCESS; k += AT_ONCE)
+  int error = 0;
+  for (int k = 0; k < n && error == 0; k += AT_ONCE)
     error = reduce_some(own, n - k < AT_ONCE ? n - k : AT_ONCE, p + k, type, op, group);
   return error;
 }

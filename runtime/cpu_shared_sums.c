@@ -6,44 +6,15 @@
 #include <immintrin.h>
 #endif
 
-size_t shared_size(MPI_Datatype type)
+size_t shared_size(enum shared_type type)
 {
   static const unsigned char bytes[] = {
-      [MPI_CHAR] = 1,  [MPI_BYTE] = 1,    [MPI_UNSIGNED_CHAR] = 1, [MPI_UINT16_T] = 2,
-      [MPI_INT] = 4,   [MPI_INT32_T] = 4, [MPI_UINT32_T] = 4,      [MPI_INT64_T] = 8,
-      [MPI_FLOAT] = 4, [MPI_DOUBLE] = 8};
+      [SHARED_CHAR] = 1,  [SHARED_UINT16] = 2, [SHARED_INT32] = 4, [SHARED_UINT32] = 4,
+      [SHARED_INT64] = 8, [SHARED_FLOAT] = 4,  [SHARED_DOUBLE] = 8};
   return bytes[type];
 }
 
-int PMPI_Type_size(MPI_Datatype type, int *bytes)
-{
-  *bytes = (int)shared_size(type);
-  return MPI_SUCCESS;
-}
-
 // ---- operations ---------------------------------------------------------------------------------
-
-enum { MADE = MPI_BXOR + 1, MOST_MADE = 8 };
-
-static MPI_User_function *made[MOST_MADE];
-
-int PMPI_Op_create(MPI_User_function *function, int commutes, MPI_Op *op)
-{
-  (void)commutes;
-  for (int i = 0; i < MOST_MADE; i++) {
-    if (made[i]) continue;
-    made[i] = function;
-    *op = MADE + i;
-    return MPI_SUCCESS;
-  }
-  return shared_error(NULL, "more than %d operations", MOST_MADE);
-}
-
-int PMPI_Op_free(MPI_Op *op)
-{
-  made[*op - MADE] = NULL;
-  return MPI_SUCCESS;
-}
 
 // out[i] = a[i] op b[i]; `out` may be a or b.
 #define EACH(type, expression)                                                                     \
@@ -53,28 +24,29 @@ int PMPI_Op_free(MPI_Op *op)
     _Pragma("omp simd") for (size_t i = 0; i < n; i++) c[i] = (type)(expression);                  \
   } while (0)
 #define OPERATIONS(type)                                                                           \
-  if (op == MPI_SUM) EACH(type, a[i] + b[i]);                                                      \
-  if (op == MPI_MAX) EACH(type, a[i] > b[i] ? a[i] : b[i]);                                        \
-  if (op == MPI_MIN) EACH(type, a[i] < b[i] ? a[i] : b[i]);                                        \
+  if (op == SHARED_SUM) EACH(type, a[i] + b[i]);                                                   \
+  if (op == SHARED_MAX) EACH(type, a[i] > b[i] ? a[i] : b[i]);                                     \
+  if (op == SHARED_MIN) EACH(type, a[i] < b[i] ? a[i] : b[i]);                                     \
   break
 
-static void add(void *out, const void *one, const void *other, size_t n, MPI_Datatype type,
-                MPI_Op op)
+static void add(void *out, const void *one, const void *other, size_t n, enum shared_type type,
+                enum shared_op op)
 {
   switch (type) {
-  case MPI_FLOAT:
+  case SHARED_FLOAT:
     OPERATIONS(float);
-  case MPI_DOUBLE:
+  case SHARED_DOUBLE:
     OPERATIONS(double);
-  case MPI_INT:
-  case MPI_INT32_T:
+  case SHARED_INT32:
     OPERATIONS(int32_t);
-  case MPI_INT64_T:
+  case SHARED_INT64:
     OPERATIONS(int64_t);
-  case MPI_UNSIGNED_CHAR:
+  case SHARED_CHAR:
     OPERATIONS(unsigned char);
-  case MPI_UINT32_T:
-    if (op == MPI_BXOR) EACH(uint32_t, a[i] ^ b[i]);
+  case SHARED_UINT16:
+    OPERATIONS(uint16_t);
+  case SHARED_UINT32:
+    if (op == SHARED_BXOR) EACH(uint32_t, a[i] ^ b[i]);
     break;
   }
 }
@@ -116,13 +88,12 @@ enum { AT_ONCE = 8192 };
 static void sum_some(const struct sum *s, size_t first, size_t n)
 {
   _Alignas(64) char so_far[AT_ONCE];
-  MPI_Datatype type = s->type;
+  enum shared_type type = s->type;
   const size_t bytes = n * shared_size(type), at = first * shared_size(type);
-  if (s->op >= MADE) {
-    int some = (int)n;
+  if (s->op >= SHARED_MADE) {
     memcpy(so_far, s->from[0] + at, bytes);
     for (int m = 1; m < s->members; m++)
-      made[s->op - MADE]((void *)(uintptr_t)(s->from[m] + at), so_far, &some, &type);
+      shared_combine(s->op, (void *)(uintptr_t)(s->from[m] + at), so_far, (int)n, type);
   } else {
     for (int m = 1; m < s->members; m++)
       add(so_far, m > 1 ? so_far : s->from[0] + at, s->from[m] + at, n, type, s->op);
@@ -159,8 +130,3 @@ void shared_copy(void *to, const void *from, size_t bytes, bool is_read)
     put((char *)to + first, (const char *)from + first,
         bytes - first < PIECE ? bytes - first : PIECE, is_read);
 }
-
-int MPI_Type_size(MPI_Datatype type, int *bytes) SHARED_ALIAS(PMPI_Type_size);
-int MPI_Op_create(MPI_User_function *function, int commutes, MPI_Op *op)
-    SHARED_ALIAS(PMPI_Op_create);
-int MPI_Op_free(MPI_Op *op) SHARED_ALIAS(PMPI_Op_free);

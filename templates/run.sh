@@ -5,7 +5,9 @@
 # mpirun, srun or torchrun --no-python it becomes the rank that it was started as.
 set -u
 world=$world$
-transport=$transport$ # of ranks that it starts by hand: shared (memory) or mpi; nccl, of GPUs
+# Of ranks that it starts by hand: shared (memory) or mpi; nccl, of GPUs. mixed: memory within a
+# machine, and MPI beyond.
+transport=$transport$
 
 here=${BASH_SOURCE[0]%/*}
 [[ ${here} == "${BASH_SOURCE[0]}" ]] && here=.
@@ -18,7 +20,8 @@ usage() {
   sed -n 's/^ *"\(.*\)\\n";*$/\1/p' "${here}/runtime/help.h"
   cat <<'END'
   --transport shared|mpi  how ranks of the CPU talk: through memory, which is the default where
-                          run.sh starts them and all are on this machine; or by MPI
+                          run.sh starts them and all are on this machine; or by MPI. Ranks of
+                          several machines use MPI for what goes beyond a machine
 
 Environment: TPGEN_BUILD_DIR, where to build (build/ in the program's folder); CMAKE_ARGS, more
 arguments for cmake; OMP_NUM_THREADS, the threads of a rank (cores / ranks); TPGEN_TOKEN, a secret
@@ -47,18 +50,21 @@ has_machines() {
   [[ -r ${file} ]] && (($(sort -u "${file}" | wc -l) > 1))
 }
 
+# Has a launcher started this rank, or are there more than run.sh starts without MPI?
+needs_mpi() {
+  [[ -n ${rank} ]] || ((world > 256)) || has_machines
+}
+
 choose_transport() { # what the command line says
   case $1 in
   '')
     [[ ${transport} != shared ]] && return
-    if [[ -n ${rank} ]] || ((world > 256)) || has_machines; then transport=mpi; fi
+    if needs_mpi; then transport=mpi; fi
     ;;
   shared | mpi)
     [[ ${transport} != nccl ]] || die "--transport $1: ranks on GPUs talk by NCCL"
-    [[ $1 == mpi || -z ${rank} ]] ||
-      die "--transport shared: run.sh starts these ranks by itself, all on this machine; here" \
-        "another launcher has started it (${size_variable})"
     transport=$1
+    if [[ $1 == shared ]] && needs_mpi; then transport=mixed; fi
     ;;
   *) die "--transport '$1': it is shared or mpi" ;;
   esac
@@ -399,7 +405,7 @@ done
 set -- "${arguments[@]}"
 find_rank
 choose_transport "${asked}"
-[[ ${transport} != mpi ]] || build+=/mpi
+[[ ${transport} != mpi && ${transport} != mixed ]] || build+=/${transport}
 stamp=${build}/.built
 is_of_one_plan
 fresh || build_all

@@ -106,8 +106,8 @@ make_runtimes() {
 
 # compile_runtime KIND DIRECTORY
 compile_runtime() {
-  local kind=$1 to=$2 sources cu without='cpu_shared[a-z_]*\.c' talk=mpi
-  ! is_shared "$kind" || without='cpu_memory\.c\|cpu_collectives\.c' talk=shared
+  local kind=$1 to=$2 sources cu without='cpu_shared[a-z_]*\.c\|cpu_without_mpi\.c\|cpu_beside_mpi\.c' talk=mpi
+  ! is_shared "$kind" || without='cpu_memory\.c\|cpu_collectives\.c\|cpu_beside_mpi\.c' talk=shared
   # All but the target's own file, the rendezvous, which only CUDA programs use, and the other transport.
   mapfile -t sources < <(cd "$to" && ls -- *.c | grep -vx "cpu\.c\|rendezvous\.c\|$without")
   if [ "$kind" = cuda ]; then

@@ -2,8 +2,8 @@
 # Ranks of one machine that talk through shared memory. Each collective against plain loops, on 2, 3 and 5 ranks,
 # under the sanitizers once; plans of tests/equal, also under the sanitizers, against one rank; the toy as run.sh
 # builds and starts it where CMake finds no MPI, against PyTorch, against ranks that talk by MPI, and to the same
-# bits in each run; greedy tokens of Hugging Face's Llama on two ranks and on three. The collectives are
-# those of plan.json. Lost ranks are lost.sh's.
+# bits in each run; greedy tokens of Hugging Face's Llama on two ranks and on three; a Llama on two pretended machines,
+# against PyTorch. The collectives are those of plan.json. Lost ranks are lost.sh's.
 local_mpi=yes transport=shared
 . "$(dirname "$0")/common.sh"
 runtime_plan=plans/generate.lua
@@ -17,7 +17,7 @@ collectives() {
   shift
   [ "$kind" = plain ] || flags=("${sanitizers[@]}")
   gcc "${strict[@]}" "${flags[@]}" -DTPGEN_SHARED -Iruntime -o "$WORK/collectives.$kind" tests/shared_memory.c \
-    runtime/cpu_shared*.c -lm || fail "shared_memory.c does not compile"
+    runtime/cpu_shared*.c runtime/cpu_without_mpi.c -lm || fail "shared_memory.c does not compile"
   for ranks; do
     OMP_NUM_THREADS=$((ranks % 2 + 1)) timeout 200 "$WORK/collectives.$kind" "$ranks" || fail "$kind: collectives on $ranks ranks"
   done
@@ -48,6 +48,25 @@ done
 cmp "$WORK"/saved[12]/model.safetensors || fail "two runs have different bits"
 "$WORK/toy/run.sh" --steps 300 2> "$WORK/unread" | head -n 1 > /dev/null
 [ "${PIPESTATUS[0]}" = 0 ] || fail "nobody reads standard output: $(< "$WORK/unread")"
+
+# ---- ranks of several machines ---------------------------------------------------------------------
+
+# Four ranks that take themselves for two of each of two machines: tp and dp_shard go one way each. MPI's ranks of
+# one machine, too, share its memory.
+mixed() {
+  local program=(mpirun "${launch[@]:1}" -n 4 "$WORK/mixed/run.sh" --transport shared --weights "$llama/llama.safetensors"
+    --data "$llama/text.txt" --steps "$steps")
+  "$TPGEN" plans/llama3.lua -o "$WORK/mixed" "${golden_shape[@]}" -D tp=2 -D dp_shard=2 &&
+    mpicc -std=c11 -D_GNU_SOURCE -shared -fPIC -Wall -Wextra -Werror -o "$WORK/two_machines.so" tests/two_machines.c -ldl ||
+    { fail "no program of mixed ranks"; return; }
+  export OMP_NUM_THREADS=1
+  timeout 100 "${program[@]}" --metrics "$WORK/mixed1.jsonl" < /dev/null &&
+    timeout 100 mpirun -x LD_PRELOAD="$WORK/two_machines.so" "${program[@]:1}" --metrics "$WORK/mixed2.jsonl" < /dev/null ||
+    fail "ranks that talk through memory and by MPI"
+}
+beside "$WORK/mixed.log" mixed
+all_are_done
+for machines in 1 2; do near_golden mixed$machines; done
 
 # ---- whole programs --------------------------------------------------------------------------------
 

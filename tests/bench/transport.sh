@@ -13,7 +13,7 @@ trap 'rm -rf "$work"' EXIT
 cd "$root"
 
 flags=(-std=c11 -D_GNU_SOURCE -O3 -march=native -fopenmp -Iruntime tests/bench/transport.c -lm)
-gcc -DTPGEN_SHARED "${flags[@]}" runtime/cpu_shared*.c -o "$work/shared"
+gcc -DTPGEN_SHARED "${flags[@]}" runtime/cpu_shared*.c runtime/cpu_without_mpi.c -o "$work/shared"
 mpicc "${flags[@]}" runtime/cpu_memory.c -o "$work/mpi"
 "$TPGEN" plans/toy.lua -o "$work/toy" > /dev/null
 export OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 TPGEN_TOKEN=bench$$
