@@ -156,6 +156,9 @@ struct program {
   void (*validate)(void);
   const char *validation_data;
   const char *weights; // the initial values, unless --weights or --load is given; or NULL
+  // If they are an archive of torch.export, the CRC-32 of the exported program that the plan has
+  // read of it: 8 hexadecimal digits. Else NULL.
+  const char *exported;
   int validate_every, validate_steps;
   const char *adapter;  // PEFT's adapter_config.json of the plan's adapters; NULL: it has none
   double adapter_scale; // an adapted weight is W + scale B A

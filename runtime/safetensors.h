@@ -36,7 +36,8 @@ struct safetensors {
   struct entry *entries; // ascending by name
   struct json_t *header; // owns the strings
   enum seal seal;
-  bool has_others; // it may hold tensors that no program needs
+  bool has_others;  // it may hold tensors that no program needs
+  char exported[9]; // of an archive of torch.export: the CRC-32 of its program
 };
 
 // A rank's part of a tensor: `here` elements from `first` on, of `of`; row-major, all with ndim

@@ -126,7 +126,7 @@ char *make_head(struct save *s, size_t i, size_t *length, struct failure *why)
 {
   char step[16], tokens[24], epoch[24], sample[24], best[32], best_step[16], without[16],
       of_all[16], *head;
-  const char *pairs[9][2] = {{"format", "pt"}, {WRITTEN_BY, "tpgen"}};
+  const char *pairs[10][2] = {{"format", "pt"}, {WRITTEN_BY, "tpgen"}};
   size_t n = 2;
   const struct part *p = &s->parts[i];
   snprintf(step, sizeof step, "%d", s->what.step);
@@ -141,6 +141,7 @@ char *make_head(struct save *s, size_t i, size_t *length, struct failure *why)
   if (s->what.kind == CHECKPOINT) {
     pairs[1][0] = PLAN_HASH, pairs[1][1] = program->hash;
     pairs[n][0] = "step", pairs[n++][1] = step;
+    if (program->exported) pairs[n][0] = "exported", pairs[n++][1] = program->exported;
   }
   if (s->what.kind == CHECKPOINT && at.of_samples) {
     pairs[n][0] = "epoch", pairs[n++][1] = epoch;

@@ -276,11 +276,32 @@ static bool check_headers(const struct filling *f, const char *note, struct fail
   return true;
 }
 
+// Another export may have the same names and shapes. In the plan's own archive that is an error:
+// the file has changed since. Else `note` says it.
+static bool check_export(const struct filling *f, const char *path, struct failure *why)
+{
+  const char *exported = f->weights.nfiles == 1 ? f->weights.files[0].exported : "";
+  if (!program->exported || !*exported || strcmp(exported, program->exported) == 0) return true;
+  if (strcmp(path, program->weights) == 0)
+    return failed(why,
+                  "%s: it is another export than that which this program was made from: make the "
+                  "program again by tpgen, or give that export by --weights",
+                  path);
+  if (rank->id == 0 && f->note)
+    failed(f->note,
+           "%s is another export than that which this program was made from: its weights are "
+           "taken, its graph is not",
+           path);
+  return true;
+}
+
 // Parameters only. The file may also have the optimizer's state, and the inputs if it is also the
 // file of data.
 static bool take_weights(struct filling *f, const char *path, bool data_too, struct failure *why)
 {
-  if (!archive_open(&f->weights, path, why) || !check_headers(f, NULL, why)) return false;
+  if (!archive_open(&f->weights, path, why) || !check_headers(f, NULL, why) ||
+      !check_export(f, path, why))
+    return false;
   for (size_t i = 0; i < f->weights.count; i++) {
     const char *name = f->weights.all[i].entry->name;
     const struct member *m = table_find(&f->members, name);
@@ -367,6 +388,10 @@ static bool take_checkpoint(struct filling *f, const char *path, int *step, stru
 {
   const char *note = "was saved without checksums: whether it has changed since cannot be told";
   if (!archive_open(&f->weights, path, why) || !check_headers(f, note, why)) return false;
+  const char *exported = archive_metadata(&f->weights, "exported");
+  if (program->exported && exported && strcmp(exported, program->exported) != 0 && rank->id == 0 &&
+      f->note)
+    failed(f->note, "%s was saved by a program that was made from another export", path);
   for (size_t i = 0; i < f->weights.count; i++) {
     const char *name = f->weights.all[i].entry->name;
     const struct member *m = table_find(&f->members, name);

@@ -5,6 +5,8 @@
 //   ROOT/data/weights/weight_0 ...                   the bytes of a whole storage; several tensors
 //                                                    may lie in one, and in any order of dimensions
 //   ROOT/data/constants/...                          the same of constants
+//   ROOT/models/model.json                           the program, of which only the checksum is
+//   read
 //
 // The ZIP library finds the entries; slices of tensors are then read at their places in the file.
 #include "torch_archive.h"
@@ -226,6 +228,9 @@ bool torch_archive_open(struct safetensors *file, const char *path, struct failu
   if (ok) zip.file = unzOpen64(path);
   if (ok && !zip.file) ok = damaged(file, "it is no ZIP", why);
   ok = ok && find_root(&zip, file, why) && read_entries(&zip, file, why);
+  struct zip_entry exported;
+  if (ok && find_entry(&zip, "", ZIP_PROGRAM, &exported))
+    snprintf(file->exported, sizeof file->exported, "%08x", (unsigned)exported.crc);
   // What the ZIP says of places must hold for the file.
   for (size_t i = 0; ok && i < file->count; i++)
     if (file->entries[i].end > size) ok = damaged(file, file->entries[i].name, why);

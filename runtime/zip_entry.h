@@ -7,6 +7,9 @@
 #include <stdint.h>
 #include <string.h>
 
+// In an archive of torch.export, the entry that has the program. Its checksum tells exports apart.
+static const char ZIP_PROGRAM[] = "models/model.json";
+
 struct zip_entry {
   uint64_t begin, size; // its bytes
   uint32_t crc;

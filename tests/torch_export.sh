@@ -51,15 +51,19 @@ for family in elementwise reductions shapes indices composed images images_train
   beside "$WORK/of_$family.log" trains "of_$family" plain "$family" "$form" -D loss=mse
 done
 if [ -n "${OTHER_FORMS:-}" ]; then
+  beside "$WORK/projections.log" trains projections plain projections .core -D loss=mse -D tp=2
   all_are_done
   for family in "${families[@]}"; do cat "$WORK/of_$family.log"; done
+  cat "$WORK/projections.log"
+  grep -q '^  16 collectives of 19,592 bytes' "$WORK/projections/plan.txt" || fail "projections: other collectives"
   finish "${#families[@]} families of operators, decomposed"
   exit
 fi
 beside "$WORK/lossy.log" trains lossy plain lossy "" -D loss=output -D dp=2
 beside "$WORK/mixtral.log" trains mixtral plain mixtral "" -D tp=2
 beside "$WORK/projections.log" trains projections plain projections "" -D loss=mse -D tp=2
-beside "$WORK/mlp.log" trains mlp plain mlp "" -D tp=3
+mkdir "$WORK/copies" && cp "$data"/mlp.* "$WORK/copies"
+data=$WORK/copies beside "$WORK/mlp.log" trains mlp plain mlp "" -D tp=3
 beside "$WORK/mlp_core.log" trains mlp_core plain mlp .core -D tp=2 -D dp_shard=2
 beside "$WORK/llama.log" trains llama plain llama ""
 beside "$WORK/llama_tp.log" trains llama_tp plain llama "" -D tp=2
@@ -77,6 +81,18 @@ beside "$WORK/vit_output.log" gives vit_output vit .core -D tp=2
 all_are_done
 for family in "${families[@]}"; do cat "$WORK/of_$family.log"; done
 cat "$WORK"/{lossy,mixtral,projections,mlp,mlp_core,llama,llama_tp,llama_fsdp,llama_cuda,gpt2,gpt2_eager,qwen3,qwen3_core,vit,vit_cuda,llama_output,gpt2_output,vit_output}.log
+
+# Another export has the same names and shapes: a note tells of it, and it is refused where it has taken the place
+# of the archive that the program was made from.
+to_mlp=(--steps 11 --data "$data/mlp.batch.safetensors")
+start "$WORK/mlp" "$WORK/other" "${to_mlp[@]}" --weights "$data/mlp.core.pt2" && grep -q 'note: .* is another export than' "$WORK/other.out" ||
+  fail "mlp: another export's weights without a note"
+start "$WORK/mlp_core" "$WORK/other" "${to_mlp[@]}" --load "$WORK/mlp.saved" && grep -q 'note: .* made from another export' "$WORK/other.out" ||
+  fail "mlp: another export's checkpoint without a note"
+start "$WORK/mlp" "$WORK/same" "${to_mlp[@]}" --load "$WORK/mlp.saved" && ! grep 'another export' "$WORK/same.out" || fail "mlp: its own checkpoint"
+cp "$data/mlp.core.pt2" "$WORK/copies/mlp.pt2"
+! start "$WORK/mlp" "$WORK/other" "${to_mlp[@]}" > "$WORK/other.log" && grep -q 'another export than.*tpgen' "$WORK/other.log" ||
+  fail "mlp: another export in the place of its own"
 
 # The layers of one list are one function, which a loop calls.
 grep -q 'for (int l = 0; l < 2; l++)' "$WORK/llama_tp/step.c" || fail "llama: its layers are no loop"

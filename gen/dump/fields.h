@@ -135,6 +135,7 @@
   FIELD(REAL,      adapter_scale, "adapter_scale") \
   FIELD(TEXT,      turned,        "turned") \
   FIELD(TEXT,      weights,       "weights") \
+  FIELD(TEXT,      exported,      "exported") \
   FIELD(TEXT,      notes,         "notes") \
   FIELD(FLAG,      emits_library, "emits_library") \
   FIELD(TEXT,      library_name,  "library_name") \

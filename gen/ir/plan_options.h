@@ -65,6 +65,7 @@ struct plan_options {
   const char *turned;          /* weights, a line each, to which B A is added the other way round */
   const char *notes;           /* to the user, a line each, or NULL */
   const char *weights;         /* a file of initial values, or NULL */
+  const char *exported;        /* the CRC-32 of the program in that archive, or NULL */
   bool emits_library;          /* a library besides the program */
   const char *library_name;    /* or NULL */
   int validate_every;          /* a validation after so many steps; 0: the runtime says */

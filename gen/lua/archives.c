@@ -127,14 +127,21 @@ static bool read_at(void *archive, uint64_t at, void *to, size_t n)
   return true;
 }
 
+/* Finds an entry; false if there is none of this name. */
+static bool find_entry(struct archive *a, const char *name, struct zip_entry *e)
+{
+  const char *path = text("%s%s", a->root, name);
+  if (strlen(path) > MAX_NAME || unzLocateFile(a->zip, path, 1) != UNZ_OK) return false;
+  if (!zip_entry_at(read_at, a, a->size, unzGetOffset64(a->zip), e))
+    no_archive(a, text("entry %s is damaged, compressed or encrypted", name));
+  return true;
+}
+
 /* The bytes of an entry, with a zero after them; NULL: there is none of this name. */
 static char *entry_bytes(struct archive *a, const char *name, size_t most, size_t *size)
 {
-  const char *path = text("%s%s", a->root, name);
   struct zip_entry e;
-  if (strlen(path) > MAX_NAME || unzLocateFile(a->zip, path, 1) != UNZ_OK) return NULL;
-  if (!zip_entry_at(read_at, a, a->size, unzGetOffset64(a->zip), &e))
-    no_archive(a, text("entry %s is damaged, compressed or encrypted", name));
+  if (!find_entry(a, name, &e)) return NULL;
   if (e.size > most)
     no_archive(a, text("entry %s has %llu bytes; at most %zu are read", name,
                        (unsigned long long)e.size, most));
@@ -185,10 +192,13 @@ static int at_node(lua_State *L)
   return 0;
 }
 
-/* weights_of(path): initial values come from this archive. */
+/* weights_of(path): initial values come from this archive, whose program is noted. */
 static int weights_of(lua_State *L)
 {
-  plan_options->weights = archive_at(L, 1)->path;
+  struct archive *a = archive_at(L, 1);
+  struct zip_entry e;
+  plan_options->weights = a->path;
+  if (find_entry(a, ZIP_PROGRAM, &e)) plan_options->exported = text("%08x", (unsigned)e.crc);
   return 0;
 }
 

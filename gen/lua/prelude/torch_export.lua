@@ -46,10 +46,10 @@ local function flat_graph(program, outputs, sizes)
   local nodes = torch.inlined(program.graph, metas, path)
   program.graph = graph
   local symbols = torch.find_symbols(program, torch.user_inputs(program), sizes)
-  local shape_of = torch.sizes_by_name(program, symbols)
-  nodes = torch.live(nodes, outputs)
+  local shape_of, type_of = torch.sizes_by_name(program, symbols), torch.types_by_name(program)
+  nodes = torch.live(torch.with_layers(torch.live(nodes, outputs), shape_of, type_of), outputs)
   local parts, linear = torch.find_parts(nodes, outputs, parameter_paths(program), shape_of)
-  graph.nodes = torch.live(torch.with_patterns(nodes, shape_of, torch.types_by_name(program)), outputs)
+  graph.nodes = torch.live(torch.with_patterns(nodes, shape_of, type_of), outputs)
   return graph, symbols, parts, linear
 end
 

@@ -1,7 +1,7 @@
 -- torch_patterns.lua: nodes of an exported program that together are one operator of ours: attention that
 -- was written, or decomposed, as two products with a softmax between; keys and values that are repeated
--- for a group of heads; and the rotary embedding. Their result gets one node in their place. What nobody
--- reads then is left out.
+-- for a group of heads; the rotary embedding; and linear layers that were decomposed to batches. Their
+-- result gets one node in their place. What nobody reads then is left out.
 local _, base = ...
 local torch = base.torch
 local short, each_name = torch.short, torch.each_name
@@ -483,9 +483,75 @@ function Graph:take_rotary(node)
   return list
 end
 
+-- ------------------------------------------------------------------------------------- linear layers
+
+-- The matrix, of two dimensions, that each matrix of the batch is; or nil.
+function Graph:repeated_matrix(name)
+  local shape = self.shape_of(name)
+  for _ = 1, 4 do
+    local node = self:made_by(name, "view", "expand", "clone", "unsqueeze", "reshape", "_unsafe_view")
+    name = node and self:tensor(node, "self")
+    local from = name and self.shape_of(name)
+    if not from or from[#from] ~= shape[#shape] or from[#from - 1] ~= shape[#shape - 1] then return nil end
+    if #from == 2 then return name end
+  end
+end
+
+-- The value before views and expansions to the shape that it has.
+function Graph:before_same(name)
+  while true do
+    local node = self:made_by(name, "view", "expand", "reshape", "_unsafe_view")
+    local from = node and self:tensor(node, "self")
+    if not from or not base.same_shape(self.shape_of(from), self.shape_of(name)) then return name end
+    name = from
+  end
+end
+
+-- Whether the node exchanges the two dimensions of a matrix.
+function Graph:is_turn(node)
+  if #self.shape_of(self:tensor(node, "self")) ~= 2 then return false end
+  local dims = self:argument(node, "dims")
+  if dims then return dims.as_ints ~= nil and (dims.as_ints[1] or 0) % 2 == 1 end
+  return short(node.target) == "t" or ((self:number(node, "dim0") or 0) - (self:number(node, "dim1") or 0)) % 2 == 1
+end
+
+-- x times a batch of one transposed weight, and plus a bias: as nn.MultiheadAttention's projection is decomposed.
+function Graph:take_layer(node)
+  local operator, bias = short(node.target), nil
+  local product = node
+  if operator == "add" and not self:argument(node, "alpha") then
+    bias = self:tensor(node, "other")
+    if not bias or not self:tensor(node, "self") then return false end
+    product = self:made_by(self:before_same(self:tensor(node, "self")), "bmm")
+  elseif operator ~= "bmm" then
+    return false
+  end
+  local matrix = product and self:repeated_matrix(self:tensor(product, "mat2") or "")
+  local made = matrix and self:made_by(matrix, "permute", "t", "transpose")
+  local weight = made and self:tensor(made, "self")
+  if not weight or not self:is_turn(made) then return false end
+  local sizes = self.shape_of(weight)
+  local inputs = {{name = "input", arg = tensor_argument(self:before_same(self:tensor(product, "self")))},
+    {name = "weight", arg = tensor_argument(weight)}}
+  if bias then
+    if not base.same_shape(self.shape_of(bias), {sizes[1]}) then return false end
+    inputs[3] = {name = "bias", arg = tensor_argument(bias)}
+  end
+  return {{target = "torch.ops.aten.linear.default", inputs = inputs, outputs = node.outputs, metadata = node.metadata}}
+end
+
 -- ------------------------------------------------------------------------------------------- all
 
--- The nodes, with those patterns replaced. shape_of(name), type_of(name): of the graph's values.
+-- The nodes, with linear layers that were decomposed to batches. shape_of(name), type_of(name): of the graph's values.
+function torch.with_layers(nodes, shape_of, type_of)
+  local g, list = new_graph(nodes, shape_of, type_of), {}
+  for _, node in ipairs(nodes) do
+    for _, n in ipairs(g:take_layer(node) or {node}) do list[#list + 1] = n end
+  end
+  return list
+end
+
+-- The nodes, with the other patterns replaced.
 function torch.with_patterns(nodes, shape_of, type_of)
   local g = new_graph(nodes, shape_of, type_of)
   local replaced, list = {}, {}

@@ -180,7 +180,7 @@ class Projections(nn.Module):
         return input
 
 
-@model(forms=("",))
+@model()
 def projections():
     return Projections(), (torch.randn(2, 6, 24),)
 
