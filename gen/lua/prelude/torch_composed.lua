@@ -34,6 +34,15 @@ on_constants.meshgrid = function(a)
   return grid(a.tensors, a.indexing, function(x) return base.elements(x.shape) end, constants.reshape, constants.expand)
 end
 
+-- ------------------------------------------------------------------------------- element by element
+
+operators.threshold = function(a) return raw.where(raw.gt(a.self, a.threshold), a.self, a.value) end
+operators.hardshrink = function(a) return raw.where(raw.gt(raw.abs(a.self), a.lambd or 0.5), a.self, 0.0) end
+operators.softshrink = function(a)
+  local most = a.lambd or 0.5
+  return raw.sub(a.self, raw.clamp(a.self, -most, most))
+end
+
 -- ----------------------------------------------------------------------------------------- windows
 
 -- Windows of `size` elements, `step` apart, along a dimension; the elements of one are the last dimension.
@@ -74,6 +83,103 @@ operators.im2col = function(a)
   return base.view(raw.stack(list, 2), {shape[1], shape[2] * #list, out[1] * out[2]})
 end
 
+-- The way back: what windows have of one place is added up, by a transposed convolution that puts each element of a
+-- window in its place.
+operators.col2im = function(a)
+  local kernel, dilation, stride, border = a.kernel_size, a.dilation, a.stride, a.padding
+  local shape, n, out, missing = core.shape(a.self), kernel[1] * kernel[2], {}, {}
+  if #shape ~= 3 then fail("col2im is there of [batch, channels, windows] alone") end
+  for i = 1, 2 do
+    local room = a.output_size[i] + 2 * border[i] - dilation[i] * (kernel[i] - 1) - 1
+    out[i], missing[i] = room // stride[i] + 1, room % stride[i]
+  end
+  local channels = shape[2] // n
+  local places = raw.expand(base.view(constants.tensor(operators.eye{n = n}), {1, n, 1, n}), {channels, n, 1, n})
+  return raw.conv_transpose2d(base.view(a.self, {shape[1], shape[2], out[1], out[2]}),
+    base.view(places, {shape[2], 1, kernel[1], kernel[2]}), nil, stride, border, missing, channels, dilation)
+end
+operators.pixel_unshuffle = function(a)
+  local s, r = core.shape(a.self), a.downscale_factor
+  if #s ~= 4 or s[3] % r ~= 0 or s[4] % r ~= 0 then fail("pixel_unshuffle is there of [n, c, r y, r x] alone") end
+  local x = raw.permute(base.view(a.self, {s[1], s[2], s[3] // r, r, s[4] // r, r}), {0, 1, 3, 5, 2, 4})
+  return base.view(x, {s[1], s[2] * r * r, s[3] // r, s[4] // r})
+end
+
+-- The largest of each of n parts along a dimension of images: part i begins at i size / n.
+local function largest_of_parts(x, d, n)
+  local size, parts = core.shape(x)[d + 1], {}
+  for i = 0, n - 1 do
+    local first = i * size // n
+    local length = ((i + 1) * size + n - 1) // n - first
+    parts[i + 1] = raw.max_pool2d(raw.narrow(x, d, first, length), d == 2 and {length, 1} or {1, length})
+  end
+  return #parts == 1 and parts[1] or raw.cat(parts, d)
+end
+operators.adaptive_max_pool2d = function(a)
+  if #core.shape(a.self) ~= 4 then fail("adaptive_max_pool2d is there of [batch, channels, height, width] alone") end
+  return largest_of_parts(largest_of_parts(a.self, 3, a.output_size[2]), 2, a.output_size[1])
+end
+
+-- ------------------------------------------------------------------------ images of three dimensions
+
+local function three(v, otherwise)
+  if v == nil or type(v) == "table" and #v == 0 then v = otherwise end
+  if type(v) ~= "table" then v = {v} end
+  return #v == 1 and {v[1], v[1], v[1]} or v
+end
+
+-- Each plane of the kernel is a convolution over two dimensions, of the planes that it meets.
+operators.conv3d = function(a)
+  if type(a.padding) == "string" then fail("conv3d with padding '%s' is not there", a.padding) end
+  local stride, border, dilation = three(a.stride, 1), three(a.padding, 0), three(a.dilation, 1)
+  local x, kernel = raw.pad(a.input, {0, 0, 0, 0, border[1], border[1]}), core.shape(a.weight)
+  local s, sum = core.shape(x), nil
+  if #s ~= 5 then fail("conv3d is there of [batch, channels, depth, height, width] alone") end
+  local n = (s[3] - dilation[1] * (kernel[3] - 1) - 1) // stride[1] + 1
+  for i = 0, kernel[3] - 1 do
+    local first = i * dilation[1]
+    local planes = operators.slice{self = x, dim = 2, start = first, ["end"] = first + (n - 1) * stride[1] + 1,
+      step = stride[1]}
+    local y = raw.conv2d(base.view(raw.transpose(planes, 1, 2), {s[1] * n, s[2], s[4], s[5]}), raw.select(a.weight, 2, i),
+      i == 0 and a.bias or nil, {stride[2], stride[3]}, {border[2], border[3]}, {dilation[2], dilation[3]}, a.groups)
+    sum = sum and raw.add(sum, y) or y
+  end
+  local t = core.shape(sum)
+  return raw.transpose(base.view(sum, {s[1], n, t[2], t[3], t[4]}), 1, 2)
+end
+local convolution = operators.convolution
+operators.convolution = function(a)
+  if #core.shape(a.weight) == 5 and not a.transposed then return operators.conv3d(a) end
+  return convolution(a)
+end
+
+-- Windows over three dimensions are windows over the last two, and then over the first. part(v, otherwise): what an
+-- argument says of the dimensions at hand.
+local function over_three(pool)
+  return function(a)
+    local s = core.shape(a.self)
+    if #s ~= 5 then fail("a pool over three dimensions is there of [batch, channels, depth, height, width] alone") end
+    local y = pool(base.view(a.self, {s[1], s[2] * s[3], s[4], s[5]}), a, function(v, otherwise)
+      return {three(v, otherwise)[2], three(v, otherwise)[3]}
+    end)
+    local t = core.shape(y)
+    y = pool(base.view(y, {s[1], s[2], s[3], t[3] * t[4]}), a, function(v, otherwise)
+      return {three(v, otherwise)[1], otherwise}
+    end)
+    return base.view(y, {s[1], s[2], core.shape(y)[3], t[3], t[4]})
+  end
+end
+operators.max_pool3d = over_three(function(x, a, part)
+  return raw.max_pool2d(x, part(a.kernel_size, 1), part(a.stride and #a.stride > 0 and a.stride or a.kernel_size, 1),
+    part(a.padding, 0), part(a.dilation, 1), a.ceil_mode)
+end)
+operators.max_pool3d_with_indices = operators.max_pool3d
+operators.avg_pool3d = over_three(function(x, a, part)
+  if a.divisor_override ~= nil then fail("avg_pool3d with a divisor is not there") end
+  return raw.avg_pool2d(x, part(a.kernel_size, 1), part(a.stride and #a.stride > 0 and a.stride or a.kernel_size, 1),
+    part(a.padding, 0), a.ceil_mode, a.count_include_pad)
+end)
+
 -- ---------------------------------------------------------------------------- steps of recurrences
 
 local function gates_of(a)
@@ -96,6 +202,8 @@ for _, name in ipairs{"tanh", "relu"} do
 end
 
 -- ---------------------------------------------------------------------------------------- products
+
+operators.vdot = function(a) return raw.matmul(a.self, a.other) end
 
 -- Three tensors and more: the first two, and so on. A letter stays as long as something behind has it.
 operators.einsum = function(a)

@@ -17,7 +17,7 @@ local function operator_of(target)
   if operators[name] then return name end
   local base_name = string.match(name, "^(.-[^_])_$")
   if base_name and operators[base_name] then
-    IN_PLACE[name] = true
+    IN_PLACE[name] = base_name ~= "detach" or nil -- which changes no number
     return base_name
   end
 end

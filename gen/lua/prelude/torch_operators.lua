@@ -462,6 +462,14 @@ end
 operators.scalar_tensor = function(a) return constants.full({}, a.s, a.dtype or "float32") end
 operators.zeros = function(a) return constants.full(a.size, 0, a.dtype or "float32") end
 operators.ones = function(a) return constants.full(a.size, 1, a.dtype or "float32") end
+operators.eye = function(a)
+  local sizes = {a.n, a.m or a.n}
+  local function counted(d)
+    return constants.expand(constants.unsqueeze(constants.arange(0, sizes[d], 1, "int64"), 2 - d), sizes)
+  end
+  local kind = a.dtype or "float32"
+  return constants.where(constants.eq(counted(1), counted(2)), constants.full(sizes, 1, kind), constants.full(sizes, 0, kind))
+end
 operators.full_like = function(a)
   return constants.full(shape_of(a.self), a.fill_value, a.dtype or type_of(a.self))
 end

@@ -540,13 +540,33 @@ function Graph:take_layer(node)
   return {{target = "torch.ops.aten.linear.default", inputs = inputs, outputs = node.outputs, metadata = node.metadata}}
 end
 
+-- Parts of tensors that were joined, as long as they are those tensors: the biases of a projection.
+function Graph:take_split(node)
+  local operator = short(node.target)
+  if operator ~= "chunk" and operator ~= "split" and operator ~= "split_with_sizes" then return false end
+  local joined = self:tensor(node, "self")
+  local cat = joined and self:made_by(joined, "cat")
+  local parts, names, list = cat and self:argument(cat, "tensors").as_tensors, {}, {}
+  for _, out in ipairs(node.outputs) do each_name(out, function(name) names[#names + 1] = name end) end
+  if not parts or #parts ~= #names then return false end
+  local n = #self.shape_of(joined)
+  local d = n > 0 and (self:number(cat, "dim") or 0) % n
+  if not d or (self:number(node, "dim") or 0) % n ~= d then return false end
+  for i, part in ipairs(parts) do
+    if not base.same_shape(self.shape_of(part.name), self.shape_of(names[i])) then return false end
+    list[i] = {target = "torch.ops.aten.alias.default", inputs = {{name = "self", arg = tensor_argument(part.name)}},
+      outputs = {tensor_argument(names[i])}, metadata = node.metadata}
+  end
+  return list
+end
+
 -- ------------------------------------------------------------------------------------------- all
 
--- The nodes, with linear layers that were decomposed to batches. shape_of(name), type_of(name): of the graph's values.
+-- The nodes, with linear layers that were decomposed to batches, and no parts of what was joined. shape_of(name), type_of(name): of the graph's values.
 function torch.with_layers(nodes, shape_of, type_of)
   local g, list = new_graph(nodes, shape_of, type_of), {}
   for _, node in ipairs(nodes) do
-    for _, n in ipairs(g:take_layer(node) or {node}) do list[#list + 1] = n end
+    for _, n in ipairs(g:take_layer(node) or g:take_split(node) or {node}) do list[#list + 1] = n end
   end
   return list
 end

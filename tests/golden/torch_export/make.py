@@ -136,6 +136,13 @@ def composed():
         h = torch.zeros(4, 4)
         yield from (cells[0](x[:, 0], h), *cells[1](x[:, 0], (h, h + 1)), cells[2](x[:, 1]), cells[3](x[:, 2], h))
         yield F.dropout(x * 2, 0.5, False, inplace=True)
+        yield from (F.threshold(x, 0.1, -0.3), F.hardshrink(x), F.softshrink(x, 0.3), torch.vdot(x[0, 0], w[0, 0]), torch.eye(4, 5) @ x[0])
+        c, d = torch.cat([x, w], 1).chunk(2, 1)
+        yield from (c * d, F.adaptive_max_pool2d(x[None], (3, 4)), F.pixel_unshuffle(x[None, :, :4], 2))
+        yield F.fold(F.unfold(x[None], (2, 3), (2, 1), (1, 0), (2, 3)), (5, 6), (2, 3), (2, 1), (1, 0), (2, 3))
+        v = x[None, None]
+        yield from (F.conv3d(v, w[None, None, :2, :3, :2], w[0, 0, :1], (1, 2, 1), (1, 0, 1), (2, 1, 2)), F.max_pool3d(v, (2, 3, 2), (2, 1, 2), (1, 1, 0)))
+        yield from (F.avg_pool3d(v, 2, (1, 2, 1), 1, True, False), F.conv3d(v, w[None, None, :4, :1, :2], stride=(4, 1, 2)))
     family = Family((4, 5, 6), lambda *a: list(parts(*a)))
     family.cells = cells
     return family, (torch.randn(4, 5, 6),)
