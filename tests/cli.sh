@@ -41,6 +41,16 @@ ends 2 "takes no plan" "$TPGEN" --move "$move" -o "$out"
 for number in 1e999 -1 nan 0 1e9,1e999 1e9, 1e9,nan; do
   ends 2 "--link a=$number: the" "$TPGEN" --move "$move" --link "a=$number"
 done
+ends 0 ",1F0,1B0" "$TPGEN" --schedule 1F1B --ranks-pp 2 --microbatches 2
+ends 0 "0SEND_F0" "$TPGEN" --schedule gpipe --ranks-pp 2 --microbatches 2 --lowered
+ends 2 "the schedules are gpipe, 1f1b" "$TPGEN" --schedule none --ranks-pp 2 --microbatches 2
+ends 2 "at least as many micro-batches as stages: 4, not 2" "$TPGEN" --schedule 1f1b --ranks-pp 4 --microbatches 2
+ends 2 "say how large it is" "$TPGEN" --schedule 1f1b
+ends 2 "a number from 1 on" "$TPGEN" --schedule 1f1b --ranks-pp 0x
+ends 2 "more than 4096 stages" "$TPGEN" --schedule gpipe --ranks-pp 9999 --microbatches 1
+ends 2 "takes no plan" "$TPGEN" --schedule 1f1b "$toy"
+ends 2 "are options of --schedule" "$TPGEN" "$toy" -o "$out" --stages 2
+ends 3 "No such file" "$TPGEN" --schedule ./none.csv
 ends 2 "at most 1024 ranks" "$TPGEN" --move "f32[8] on a=4294967298: S(0) -> R"
 ends 2 "from 0 to 2^62" "$TPGEN" --move "f32[18446744073709551624] on a=2: S(0) -> R"
 ends 2 "those from -1 to 0" "$TPGEN" --move "f32[8] on a=2: S(4294967296) -> R"

@@ -67,6 +67,9 @@ struct options {
   const char *move; /* a tensor and two layouts: see move_query.c; or NULL */
   const char *planner;
   bool json;
+  const char *schedule; /* the name of a pipeline's schedule or a file with one; or NULL */
+  int ranks_pp, stages, microbatches; /* its size; 0: not said */
+  bool lowered;
   int nlink;
   const char **link; /* "dp=25e9,10e-6" */
 };

@@ -5,6 +5,7 @@
 #include "base/base.h"
 #include "ir/ir.h"
 #include "dump/dump.h"
+#include "pipeline/pipeline.h"
 #include "sharding/sharding.h"
 #include "target/target.h"
 #include "lua/lua.h"
@@ -33,6 +34,12 @@ void add_library_files(const struct families *tensors);
 /* ----------------------------------------------------------------------------------- program.c */
 
 void emit(void);
+
+/* ---------------------------------------------------------------------------- schedule_query.c */
+
+/* --schedule: prints a pipeline's schedule as CSV, with --lowered what its ranks do; then ends
+   tpgen. */
+void ask_schedule(void);
 
 /* -------------------------------------------------------------------------------- run_passes.c */
 

@@ -35,6 +35,17 @@ static const char move_usage[] =
     "                        of a dimension of the mesh, in bytes a second and in seconds\n"
     "  --json                for programs: steps, sent, received, bound\n";
 
+static const char schedule_usage[] =
+    "\nusage: tpgen --schedule NAME|FILE.csv [options]\n"
+    "Prints the schedule of a pipeline: a row for each rank, an action in each field, as\n"
+    "torch.distributed.pipelining writes it; 2F0 is the forward of stage 2 for micro-batch 0. A "
+    "file's\n"
+    "schedule is checked.\n\n"
+    "  --ranks-pp N          the ranks of the pipeline\n"
+    "  --stages N            the stages of a rank (1)\n"
+    "  --microbatches N\n"
+    "  --lowered             with sends, receives, parameters and gradients\n";
+
 static void print_usage(FILE *to)
 {
   fputs(usage, to);
@@ -44,6 +55,7 @@ static void print_usage(FILE *to)
         "  --help, --version\n\n",
         to);
   fputs(move_usage, to);
+  fputs(schedule_usage, to);
 }
 
 static void define(char *arg)
@@ -92,6 +104,14 @@ static void set_ranks(const char *range)
   options.last_rank = last;
 }
 
+static int counted(const char *option, const char *number)
+{
+  const char *at = number;
+  const int n = read_rank(&at);
+  if (n < 1 || *at) usage_error(2, "--%s %s: it must be a number from 1 on", option, number);
+  return n;
+}
+
 static void set_planner(const char *name)
 {
   options.planner = name;
@@ -129,10 +149,18 @@ static int place_of_pass(const char *name)
   return i;
 }
 
-/* The remaining options must fit together: a plan, or --move, with the options of either. */
+/* The remaining options must fit together: a plan, --move or --schedule, with the options of each.
+ */
 static void check_options(int argc)
 {
   bool makes = options.out || options.dump || options.explain;
+  if (options.schedule) {
+    if (makes || options.from || options.move || optind != argc)
+      usage_error(2, "--schedule takes no plan, and writes nothing");
+    return;
+  }
+  if (options.ranks_pp || options.stages || options.microbatches || options.lowered)
+    usage_error(2, "--ranks-pp, --stages, --microbatches and --lowered are options of --schedule");
   if (options.move) {
     if (makes || options.from || optind != argc)
       usage_error(2, "--move takes no plan, and writes nothing");
@@ -155,7 +183,7 @@ static void read_options(int argc, char **argv)
 {
   enum {
     TARGET = 256, RANKS, DUMP, FROM, TRACE, CHECK, FINITE, EXPLAIN, MOVE, PLANNER, LINK, JSON, EMIT,
-    LIBRARY_NAME, HELP, VERSION
+    LIBRARY_NAME, SCHEDULE, RANKS_PP, STAGES, MICROBATCHES, LOWERED, HELP, VERSION
   };
   static const struct option list[] = {
     {"target", required_argument, NULL, TARGET},
@@ -172,6 +200,11 @@ static void read_options(int argc, char **argv)
     {"json", no_argument, NULL, JSON},
     {"emit", required_argument, NULL, EMIT},
     {"library-name", required_argument, NULL, LIBRARY_NAME},
+    {"schedule", required_argument, NULL, SCHEDULE},
+    {"ranks-pp", required_argument, NULL, RANKS_PP},
+    {"stages", required_argument, NULL, STAGES},
+    {"microbatches", required_argument, NULL, MICROBATCHES},
+    {"lowered", no_argument, NULL, LOWERED},
     {"help", no_argument, NULL, HELP},
     {"version", no_argument, NULL, VERSION},
     {0},
@@ -197,6 +230,11 @@ static void read_options(int argc, char **argv)
     case JSON: options.json = true; break;
     case EMIT: set_emit(optarg); break;
     case LIBRARY_NAME: options.library_name = optarg; break;
+    case SCHEDULE: options.schedule = optarg; break;
+    case RANKS_PP: options.ranks_pp = counted("ranks-pp", optarg); break;
+    case STAGES: options.stages = counted("stages", optarg); break;
+    case MICROBATCHES: options.microbatches = counted("microbatches", optarg); break;
+    case LOWERED: options.lowered = true; break;
     case HELP: print_usage(stdout); end_printing();
     case VERSION: puts("tpgen " TPGEN_VERSION); end_printing();
     case ':': usage_error(2, "%s: its value is missing; tpgen --help tells more", given);
@@ -215,6 +253,7 @@ int main(int argc, char **argv)
   read_options(argc, argv);
   graph_open();
   ask();
+  ask_schedule();
 
   run_all(); /* the passes, in the order of ir/passes.h */
   prove();

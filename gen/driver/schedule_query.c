@@ -1,0 +1,49 @@
+/* schedule_query.c: --schedule: prints the schedule of a pipeline, or what becomes of one in a
+ * file. */
+#include "driver/driver.h"
+
+#include <string.h>
+
+static bool is_file(const char *name)
+{
+  const char *dot = strrchr(name, '.');
+  return strchr(name, '/') || (dot && strcmp(dot, ".csv") == 0);
+}
+
+static struct pipeline *of_file(const char *name)
+{
+  if (options.ranks_pp || options.stages || options.microbatches)
+    usage_error(
+        2, "--schedule %s: the file says how many ranks, stages and micro-batches there are", name);
+  return read_pipeline(name);
+}
+
+static struct pipeline *of_name(const char *name)
+{
+  const char *why;
+  const int stages = options.stages ? options.stages : 1;
+  if (!options.ranks_pp || !options.microbatches)
+    usage_error(2, "--schedule %s: say how large it is: --ranks-pp 4 --microbatches 8", name);
+  if ((int64_t)options.ranks_pp * stages > MAX_STAGES)
+    usage_error(2, "--schedule %s: more than %d stages", name, MAX_STAGES);
+  if ((int64_t)options.ranks_pp * stages * options.microbatches > MAX_ACTIONS)
+    usage_error(2, "--schedule %s: more than %d forwards", name, MAX_ACTIONS);
+  struct pipeline *p = pipeline_order(name, options.ranks_pp, stages, options.microbatches, &why);
+  if (!p) usage_error(2, "--schedule %s: %s", name, why);
+  return p;
+}
+
+void ask_schedule(void)
+{
+  const char *name = options.schedule, *why = NULL;
+  if (!name) return;
+  const bool from_file = is_file(name);
+  struct pipeline *p = from_file ? of_file(name) : of_name(name);
+  if (is_lowered(p))
+    why = what_hangs(p) ? text("it hangs: %s", what_hangs(p)) : NULL;
+  else if (!(why = wrong_order(p)) && options.lowered)
+    p = lowered(p, &why);
+  if (why) usage_error(from_file ? 1 : 3, "%s: %s", name, why);
+  fputs(pipeline_csv(p), stdout);
+  end_printing();
+}

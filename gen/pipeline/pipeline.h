@@ -1,0 +1,107 @@
+/* pipeline.h: schedules of pipeline stages: which rank computes what of which stage and
+   micro-batch, in which order, and what it sends and receives. Names and text are those of
+   torch.distributed.pipelining. */
+#ifndef TPGEN_PIPELINE_H
+#define TPGEN_PIPELINE_H
+
+#include "base/base.h"
+
+/* The letters of a row are PyTorch's: 2F0 is the forward of stage 2 for micro-batch 0. A SEND names
+   the stage that has made the tensor, a RECV the stage that takes it. */
+/* clang-format off */
+#define ACTION_KINDS(X)                                                                            \
+  X(ACTION_IDLE, "")                                                                               \
+  X(ACTION_F, "F")                     /* forward */                                               \
+  X(ACTION_B, "B")                     /* backward, for the input and for the weights */           \
+  X(ACTION_I, "I")                     /* backward for the input alone */                          \
+  X(ACTION_W, "W")                     /* backward for the weights alone, after its I */           \
+  X(ACTION_OVERLAP, "OVERLAP_F_B")     /* an F and a B, to run together */                         \
+  X(ACTION_SEND_F, "SEND_F")                                                                       \
+  X(ACTION_RECV_F, "RECV_F")                                                                       \
+  X(ACTION_SEND_B, "SEND_B")                                                                       \
+  X(ACTION_RECV_B, "RECV_B")                                                                       \
+  X(ACTION_UNSHARD, "UNSHARD")         /* the stage's parameters are gathered; of no micro-batch */ \
+  X(ACTION_RESHARD, "RESHARD")                                                                     \
+  X(ACTION_REDUCE_GRAD, "REDUCE_GRAD") /* the stage's gradients are complete */
+/* clang-format on */
+
+#define ACTION_KIND(name, letters) name,
+enum action_kind { ACTION_KINDS(ACTION_KIND) ACTION_COUNT };
+#undef ACTION_KIND
+
+struct action {
+  enum action_kind kind;
+  int stage, microbatch;             /* of an overlap: those of its F */
+  int other_stage, other_microbatch; /* of its B */
+};
+
+struct actions {
+  int n, room;
+  struct action *at;
+};
+
+enum { MAX_STAGES = 4096, MAX_MICROBATCHES = 65536, MAX_ACTIONS = 1 << 22 };
+
+struct pipeline {
+  int ranks, stages, microbatches;
+  int *rank_of;          /* of each stage */
+  struct actions *order; /* of each rank */
+};
+
+/* ------------------------------------------------------------------------------------- orders.c */
+
+/* The names of the schedules, for messages. */
+const char *pipeline_names(void);
+
+/* What the ranks compute, by time: an idle step is an action, too. `stages` is a rank's number of
+   stages. NULL: this schedule cannot be so, and *why says why. */
+struct pipeline *pipeline_order(const char *name, int ranks, int stages, int microbatches,
+                                const char **why);
+
+/* ----------------------------------------------------------------------------------- lowering.c */
+
+/* The same with what stands between: sends and receives between ranks, parameters that are gathered
+   up to three stages ahead, gradients that are complete; without idle steps. NULL: the order cannot
+   run, and *why says where it stops. */
+struct pipeline *lowered(const struct pipeline *p, const char **why);
+
+/* ----------------------------------------------------------------------------------- validity.c */
+
+/* What is wrong with an order of computation, or NULL: each stage has each micro-batch's F, then
+   its B, or its I and then its W, once, on one rank; what stands before is there in time. */
+const char *wrong_order(const struct pipeline *p);
+
+/* What hangs if a send ends only with its receive, and both in their turn, or NULL: the two actions
+   that wait. Of lowered schedules. */
+const char *what_hangs(const struct pipeline *p);
+
+/* An order's times in units: F, I and W take one, B two, an overlap three; sends are free. */
+struct pipeline_cost {
+  int64_t time, *busy; /* of all, and of each rank */
+  double idle;         /* the part of all ranks' time in which they do nothing */
+  int *in_flight;      /* the most micro-batches of a stage that a rank holds */
+};
+struct pipeline_cost pipeline_cost(const struct pipeline *p);
+
+/* ------------------------------------------------------------------------------------ actions.c */
+
+void put_action(struct actions *list, struct action a);
+
+/* The parts of an action: of an overlap first its F, then its B; of an idle step none. Returns how
+   many. */
+enum { ACTION_PARTS = 2 };
+int action_parts(const struct action *a, struct action part[ACTION_PARTS]);
+
+/* "2F0", "(0F3;3B1)OVERLAP_F_B"; "" of an idle step. */
+char *action_text(const struct action *a);
+
+/* A row for each rank, an action in each field: PyTorch's CSV. */
+char *pipeline_csv(const struct pipeline *p);
+
+/* Reads such a file. A file that is none is an error. */
+struct pipeline *read_pipeline(const char *name);
+
+/* Whether it has more than computation: sends, receives, parameters, gradients. */
+bool is_lowered(const struct pipeline *p);
+
+#endif

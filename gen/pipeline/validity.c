@@ -1,0 +1,240 @@
+/* validity.c: whether a schedule is one, whether its sends and receives can hang, and what it
+   costs. */
+#include "pipeline/pipeline.h"
+
+#include <string.h>
+
+/* ------------------------------------------------------------------------------------- one order
+ */
+
+/* What has been done of each stage and micro-batch: bits, by kind. */
+struct done {
+  const struct pipeline *p;
+  unsigned char *of;
+};
+
+static unsigned char *done_of(const struct done *d, const struct action *a)
+{
+  return &d->of[(size_t)a->stage * (size_t)d->p->microbatches + (size_t)a->microbatch];
+}
+
+static bool is_done(const struct done *d, const struct action *a, enum action_kind kind)
+{
+  return *done_of(d, a) >> kind & 1;
+}
+
+static const char *wrong_action(const struct done *d, int rank, const struct action *a)
+{
+  const struct pipeline *p = d->p;
+  const char *of = text("%s of rank %d", action_text(a), rank);
+  if (a->kind > ACTION_W) return text("%s: it is no computation", of);
+  if (a->stage < 0 || a->stage >= p->stages) return text("%s: there are %d stages", of, p->stages);
+  if (a->microbatch < 0 || a->microbatch >= p->microbatches)
+    return text("%s: there are %d micro-batches", of, p->microbatches);
+  if (p->rank_of[a->stage] != rank)
+    return text("%s: that stage is on rank %d", of, p->rank_of[a->stage]);
+  if (is_done(d, a, a->kind)) return text("%s stands twice", of);
+  if (a->kind != ACTION_F && !is_done(d, a, ACTION_F))
+    return text("%s comes before its forward", of);
+  if (a->kind == ACTION_W && !is_done(d, a, ACTION_I))
+    return text("%s comes before its backward for the input", of);
+  if ((a->kind == ACTION_I && is_done(d, a, ACTION_B)) ||
+      (a->kind == ACTION_B && is_done(d, a, ACTION_I)))
+    return text("%s: this micro-batch has its backward already", of);
+  return NULL;
+}
+
+static const char *what_is_missing(const struct done *d)
+{
+  for (int s = 0; s < d->p->stages; s++)
+    for (int m = 0; m < d->p->microbatches; m++) {
+      const struct action a = {.stage = s, .microbatch = m};
+      const bool backward =
+          is_done(d, &a, ACTION_B) || (is_done(d, &a, ACTION_I) && is_done(d, &a, ACTION_W));
+      if (!is_done(d, &a, ACTION_F) || !backward)
+        return text("the %s of micro-batch %d on stage %d is missing",
+                    !is_done(d, &a, ACTION_F)  ? "forward"
+                    : is_done(d, &a, ACTION_I) ? "backward for the weights"
+                                               : "backward",
+                    m, s);
+    }
+  return NULL;
+}
+
+/* Everything is there, each in its turn on its rank. */
+static const char *wrong_rows(const struct pipeline *p)
+{
+  struct done d = {p, alloc((size_t)p->stages * (size_t)p->microbatches)};
+  struct action part[ACTION_PARTS];
+  for (int r = 0; r < p->ranks; r++)
+    for (int k = 0; k < p->order[r].n; k++)
+      for (int i = 0, n = action_parts(&p->order[r].at[k], part); i < n; i++) {
+        const char *wrong = wrong_action(&d, r, &part[i]);
+        if (wrong) return wrong;
+        *done_of(&d, &part[i]) |= (unsigned char)(1u << part[i].kind);
+      }
+  return what_is_missing(&d);
+}
+
+const char *wrong_order(const struct pipeline *p)
+{
+  const char *why = wrong_rows(p);
+  if (!why) lowered(p, &why);
+  return why;
+}
+
+/* ------------------------------------------------------------------------------------ rendezvous
+ */
+
+static bool is_send(enum action_kind kind)
+{
+  return kind == ACTION_SEND_F || kind == ACTION_SEND_B;
+}
+
+/* The receive that takes what this send gives. */
+static struct action receive_of(const struct action *send)
+{
+  const bool forward = send->kind == ACTION_SEND_F;
+  return (struct action){.kind = forward ? ACTION_RECV_F : ACTION_RECV_B,
+                         .stage = forward ? send->stage + 1 : send->stage - 1,
+                         .microbatch = send->microbatch};
+}
+
+static bool same_action(const struct action *a, const struct action *b)
+{
+  return a->kind == b->kind && a->stage == b->stage && a->microbatch == b->microbatch;
+}
+
+static const struct action *turn_of(const struct pipeline *p, const int *at, int rank)
+{
+  return at[rank] < p->order[rank].n ? &p->order[rank].at[at[rank]] : NULL;
+}
+
+/* Steps over this rank's turn, if it can end now: a send with the receive that is another's turn.
+ */
+static bool ends(const struct pipeline *p, int *at, int rank)
+{
+  const struct action *a = turn_of(p, at, rank);
+  if (!a || a->kind == ACTION_RECV_F || a->kind == ACTION_RECV_B) return false;
+  if (is_send(a->kind)) {
+    const struct action wanted = receive_of(a);
+    if (wanted.stage < 0 || wanted.stage >= p->stages) return false;
+    const int other = p->rank_of[wanted.stage];
+    const struct action *theirs = turn_of(p, at, other);
+    if (!theirs || !same_action(theirs, &wanted)) return false;
+    at[other]++;
+  }
+  at[rank]++;
+  return true;
+}
+
+const char *what_hangs(const struct pipeline *p)
+{
+  int *at = alloc((size_t)p->ranks * sizeof *at);
+  struct buffer b = {0};
+  for (bool moves = true; moves;) {
+    moves = false;
+    for (int r = 0; r < p->ranks; r++)
+      while (ends(p, at, r)) moves = true;
+  }
+  for (int r = 0; r < p->ranks; r++) {
+    const struct action *a = turn_of(p, at, r);
+    if (a) put(&b, "%srank %d in %s", b.length ? ", " : "", r, action_text(a));
+  }
+  return b.length ? b.text : NULL;
+}
+
+/* ------------------------------------------------------------------------------------------ cost
+ */
+
+static int units(enum action_kind kind)
+{
+  static const unsigned char of[ACTION_COUNT] = {
+      [ACTION_F] = 1, [ACTION_B] = 2, [ACTION_I] = 1, [ACTION_W] = 1, [ACTION_OVERLAP] = 3};
+  return of[kind];
+}
+
+/* When each stage has done each micro-batch's forward and backward; 0: it has not. */
+struct ends {
+  const struct pipeline *p;
+  int64_t *forward, *backward;
+};
+
+static int64_t *end_of(int64_t *of, const struct pipeline *p, int stage, int microbatch)
+{
+  return &of[(size_t)stage * (size_t)p->microbatches + (size_t)microbatch];
+}
+
+/* From when on the action's input is there; -1: it is not made yet. */
+static int64_t input_of(const struct ends *e, const struct action *a)
+{
+  int64_t when = 0;
+  if (a->kind == ACTION_F && a->stage > 0)
+    when = *end_of(e->forward, e->p, a->stage - 1, a->microbatch);
+  else if ((a->kind == ACTION_B || a->kind == ACTION_I) && a->stage + 1 < e->p->stages)
+    when = *end_of(e->backward, e->p, a->stage + 1, a->microbatch);
+  else
+    return 0;
+  return when ? when : -1;
+}
+
+/* Runs one action at the rank's time; false: its inputs are not there. */
+static bool runs(const struct ends *e, const struct action *a, int64_t *time)
+{
+  struct action part[ACTION_PARTS];
+  const int n = action_parts(a, part);
+  int64_t from = *time;
+  for (int i = 0; i < n; i++) {
+    const int64_t there = input_of(e, &part[i]);
+    if (there < 0) return false;
+    if (there > from) from = there;
+  }
+  *time = from + units(a->kind);
+  for (int i = 0; i < n; i++) {
+    if (part[i].kind == ACTION_F)
+      *end_of(e->forward, e->p, part[i].stage, part[i].microbatch) = *time;
+    else if (part[i].kind != ACTION_W)
+      *end_of(e->backward, e->p, part[i].stage, part[i].microbatch) = *time;
+  }
+  return true;
+}
+
+/* From a micro-batch's forward to its B or W. */
+static int most_in_flight(const struct actions *order)
+{
+  int now = 0, most = 0;
+  struct action part[ACTION_PARTS];
+  for (int k = 0; k < order->n; k++)
+    for (int i = 0, n = action_parts(&order->at[k], part); i < n; i++) {
+      now += part[i].kind == ACTION_F;
+      if (now > most) most = now;
+      now -= part[i].kind == ACTION_B || part[i].kind == ACTION_W;
+    }
+  return most;
+}
+
+struct pipeline_cost pipeline_cost(const struct pipeline *p)
+{
+  const size_t all = (size_t)p->stages * (size_t)p->microbatches, ranks = (size_t)p->ranks;
+  struct ends e = {p, alloc(all * sizeof(int64_t)), alloc(all * sizeof(int64_t))};
+  struct pipeline_cost cost = {.busy = alloc(ranks * sizeof *cost.busy),
+                               .in_flight = alloc(ranks * sizeof *cost.in_flight)};
+  int64_t *time = alloc(ranks * sizeof *time), busy = 0;
+  int *at = alloc(ranks * sizeof *at);
+  for (bool moves = true; moves;) {
+    moves = false;
+    for (int r = 0; r < p->ranks; r++)
+      while (at[r] < p->order[r].n && runs(&e, &p->order[r].at[at[r]], &time[r])) {
+        at[r]++;
+        moves = true;
+      }
+  }
+  for (int r = 0; r < p->ranks; r++) {
+    if (time[r] > cost.time) cost.time = time[r];
+    for (int k = 0; k < p->order[r].n; k++) cost.busy[r] += units(p->order[r].at[k].kind);
+    busy += cost.busy[r];
+    cost.in_flight[r] = most_in_flight(&p->order[r]);
+  }
+  cost.idle = 1 - (double)busy / ((double)cost.time * p->ranks);
+  return cost;
+}

@@ -1,0 +1,294 @@
+/* Schedules of pipelines: the orders of PyTorch's classes, what they are lowered to, and their
+   costs, for every case of the golden table (TPGEN_GOLDEN, or tests/golden); for many sizes, that
+   each micro-batch is computed once, in its turn, and that no send can hang. Then faults are
+   planted. */
+#include "pipeline/pipeline.h"
+#include "unit.h"
+
+#include <stdio.h>
+
+static const char *const names[] = {
+    "gpipe",           "1f1b",      "interleaved_1f1b", "looped_bfs", "interleaved_zero_bubble",
+    "zbv_zero_bubble", "dualpipe_v"};
+enum { NAMES = sizeof names / sizeof *names };
+
+static struct pipeline *order_of(const char *name, int ranks, int stages, int microbatches)
+{
+  const char *why;
+  struct pipeline *p = pipeline_order(name, ranks, stages, microbatches, &why);
+  must(p, "%s on %d ranks with %d stages and %d micro-batches: %s", name, ranks, stages,
+       microbatches, why);
+  return p;
+}
+
+static struct pipeline *lowered_of(const struct pipeline *p)
+{
+  const char *why;
+  struct pipeline *all = lowered(p, &why);
+  must(all, "%s", why);
+  return all;
+}
+
+/* ---------------------------------------------------------------------------- the golden table */
+
+struct case_of {
+  char about[128], name[64];
+  int ranks, stages, microbatches;
+  struct pipeline *order, *all;
+};
+
+static void read_case(struct case_of *c, const char *line)
+{
+  const char *why;
+  snprintf(c->about, sizeof c->about, "%.100s", line);
+  must(sscanf(line, "case %63s ranks=%d local=%d microbatches=%d", c->name, &c->ranks, &c->stages,
+              &c->microbatches) == 4,
+       "%s", line);
+  c->order = pipeline_order(c->name, c->ranks, c->stages, c->microbatches, &why);
+  c->all = c->order ? lowered_of(c->order) : NULL;
+}
+
+/* The row of a rank against "order 3: 0F0,,0B0". */
+static void same_row(const struct case_of *c, const struct pipeline *p, const char *line)
+{
+  struct pipeline row = {.ranks = 1};
+  int rank, after = 0;
+  must(p && sscanf(line, "%*s %d:%n", &rank, &after) == 1 && rank < p->ranks, "%s: %s", c->about,
+       line);
+  line += after + (line[after] == ' ');
+  row.order = &p->order[rank];
+  const char *got = pipeline_csv(&row);
+  must(strncmp(got, line, strlen(line)) == 0 && got[strlen(line)] == '\n',
+       "%s, rank %d:\n%s is not\n%s", c->about, rank, got, line);
+}
+
+static void same_cost(const struct case_of *c, const char *line)
+{
+  const struct pipeline_cost cost = pipeline_cost(c->order);
+  struct buffer b = {0};
+  put(&b, "cost makespan=%" PRId64 " busy=", cost.time);
+  for (int r = 0; r < c->ranks; r++) put(&b, "%s%" PRId64, r ? "," : "", cost.busy[r]);
+  put(&b, " bubble=%.6f inflight=", cost.idle);
+  for (int r = 0; r < c->ranks; r++) put(&b, "%s%d", r ? "," : "", cost.in_flight[r]);
+  must(strcmp(b.text, line) == 0, "%s: %s is not %s", c->about, b.text, line);
+}
+
+static void compare(const void *file)
+{
+  static char line[1 << 20];
+  struct case_of c = {0};
+  int rows = 0;
+  while (fgets(line, sizeof line, (FILE *)(uintptr_t)file)) {
+    line[strcspn(line, "\n")] = 0;
+    if (strncmp(line, "case ", 5) == 0) read_case(&c, line);
+    if (strncmp(line, "error ", 6) == 0) must(!c.order, "%s is refused by PyTorch", c.about);
+    if (strncmp(line, "order ", 6) == 0) same_row(&c, c.order, line);
+    if (strncmp(line, "lowered ", 8) == 0) same_row(&c, c.all, line), rows++;
+    if (strncmp(line, "cost ", 5) == 0) same_cost(&c, line);
+  }
+  must(rows > 100, "only %d rows", rows);
+}
+
+static void golden(void **state)
+{
+  FILE *f = open_golden("pipeline/schedules.txt");
+  (void)state;
+  passes(compare, f);
+  fclose(f);
+}
+
+/* -------------------------------------------------------------------------------- all schedules */
+
+static int sizes; /* that a schedule has taken */
+
+static void of_size(const char *name, int ranks, int stages, int microbatches)
+{
+  const char *why;
+  const struct pipeline *p = pipeline_order(name, ranks, stages, microbatches, &why);
+  if (!p) return;
+  why = wrong_order(p);
+  must(!why, "%s, %d ranks, %d stages, %d micro-batches: %s", name, ranks, stages, microbatches,
+       why);
+  why = what_hangs(lowered_of(p));
+  must(!why, "%s, %d ranks, %d stages, %d micro-batches: %s", name, ranks, stages, microbatches,
+       why);
+  sizes++;
+}
+
+static void all_sizes(const void *name)
+{
+  for (int ranks = 1; ranks <= 6; ranks++)
+    for (int stages = 1; stages <= 3; stages++)
+      for (int n = 1; n <= 14; n++) of_size(name, ranks, stages, n);
+  of_size(name, 16, 2, 64);
+  of_size(name, 16, 1, 64);
+  must(sizes >= 40, "only %d sizes", sizes);
+}
+
+static void every_size_runs(void **state)
+{
+  (void)state;
+  for (int i = 0; i < NAMES; i++) passes(all_sizes, names[i]);
+}
+
+/* The bubbles of the papers. */
+static void costs(const void *unused)
+{
+  (void)unused;
+  for (int ranks = 2; ranks <= 8; ranks++)
+    for (int n = 2 * ranks; n <= 32; n += ranks) {
+      const int hops = ranks - 1;
+      const struct {
+        const char *name;
+        int stages, idle; /* of a rank, in units of a forward */
+      } of[] = {{"gpipe", 1, 3 * hops},
+                {"1f1b", 1, 3 * hops},
+                {"looped_bfs", 3, 3 * hops},
+                {"interleaved_1f1b", 2, 3 * hops},
+                {"interleaved_zero_bubble", 2, hops},
+                {"zbv_zero_bubble", 2, hops},
+                {"dualpipe_v", 2, 2 * hops}};
+      for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        const struct pipeline_cost c = pipeline_cost(order_of(of[i].name, ranks, of[i].stages, n));
+        must(c.time - 3 * of[i].stages * n == of[i].idle,
+             "%s on %d ranks, %d micro-batches: %d idle", of[i].name, ranks, n,
+             (int)c.time - 3 * of[i].stages * n);
+      }
+    }
+}
+
+static void bubbles(void **state)
+{
+  (void)state;
+  passes(costs, NULL);
+}
+
+/* ------------------------------------------------------------------------------- planted faults */
+
+static struct action *find(struct pipeline *p, int rank, const char *action)
+{
+  for (int k = 0; k < p->order[rank].n; k++)
+    if (strcmp(action_text(&p->order[rank].at[k]), action) == 0) return &p->order[rank].at[k];
+  give_up("there is no %s", action);
+  return NULL;
+}
+
+static void swap(struct action *a, struct action *b)
+{
+  const struct action was = *a;
+  *a = *b;
+  *b = was;
+}
+
+static void is_wrong(const char *why, const char *word)
+{
+  must(why && strstr(why, word), "'%s' is not in: %s", word, why ? why : "nothing");
+}
+
+static void plant(const void *unused)
+{
+  (void)unused;
+  struct pipeline *p = order_of("1f1b", 3, 1, 4);
+  swap(find(p, 0, "0F1"), find(p, 0, "0B1"));
+  is_wrong(wrong_order(p), "0B1 of rank 0 comes before its forward");
+
+  p = order_of("1f1b", 3, 1, 4);
+  find(p, 2, "2B3")->kind = ACTION_IDLE;
+  is_wrong(wrong_order(p), "the backward of micro-batch 3 on stage 2 is missing");
+
+  p = order_of("interleaved_zero_bubble", 2, 2, 4);
+  find(p, 1, "3W1")->microbatch = 2;
+  is_wrong(wrong_order(p), "3W2 of rank 1");
+
+  p = order_of("interleaved_1f1b", 2, 2, 4);
+  find(p, 1, "1F1")->stage = 2;
+  is_wrong(wrong_order(p), "that stage is on rank 0");
+
+  /* Each row is right alone, and the ranks wait for each other. */
+  p = order_of("gpipe", 2, 1, 2);
+  swap(find(p, 0, "0F1"), find(p, 0, "0B0"));
+  is_wrong(wrong_order(p), "rank 0 for what 0B0 needs, rank 1 for what 1F1 needs");
+
+  p = lowered_of(order_of("1f1b", 2, 1, 4));
+  struct action *receive = find(p, 1, "1RECV_F2");
+  receive->kind = ACTION_IDLE;
+  is_wrong(what_hangs(p), "rank 0 in 0SEND_F2");
+
+  p = lowered_of(order_of("1f1b", 2, 1, 4));
+  find(p, 1, "1RECV_F2")->microbatch = 3;
+  is_wrong(what_hangs(p), "rank 0 in 0SEND_F2, rank 1 in 1RECV_F3");
+
+  p = lowered_of(order_of("1f1b", 2, 1, 4));
+  swap(find(p, 0, "0SEND_F1"), find(p, 0, "0RECV_B0"));
+  is_wrong(what_hangs(p), "rank 0 in 0RECV_B0");
+}
+
+static void planted(void **state)
+{
+  (void)state;
+  passes(plant, NULL);
+}
+
+/* ------------------------------------------------------------------------------------ its text */
+
+static struct pipeline *read_text(const char *csv)
+{
+  char name[] = "/tmp/tpgen_scheduleXXXXXX";
+  const int file = mkstemp(name);
+  must(file >= 0 && write(file, csv, strlen(csv)) == (ssize_t)strlen(csv), "no file");
+  close(file);
+  struct pipeline *p = read_pipeline(name);
+  unlink(name);
+  return p;
+}
+
+static void there_and_back(const void *unused)
+{
+  (void)unused;
+  for (int i = 0; i < NAMES; i++) {
+    const int stages = i < 2 ? 1 : 2;
+    const struct pipeline *p = order_of(names[i], 3, stages, 6), *all = lowered_of(p);
+    const char *order = pipeline_csv(p), *whole = pipeline_csv(all);
+    const struct pipeline *same = read_text(order);
+    must(strcmp(pipeline_csv(same), order) == 0 && !is_lowered(same), "%s", names[i]);
+    must(strcmp(pipeline_csv(lowered_of(same)), whole) == 0, "%s, lowered", names[i]);
+    must(is_lowered(read_text(whole)), "%s has no sends", names[i]);
+  }
+}
+
+static void text_stays(void **state)
+{
+  (void)state;
+  passes(there_and_back, NULL);
+}
+
+static void reads(const void *csv)
+{
+  const struct pipeline *p = read_text(csv);
+  const char *why = is_lowered(p) ? what_hangs(p) : wrong_order(p);
+  if (why) usage_error(1, "%s", why);
+}
+
+static void wrong_files(void **state)
+{
+  (void)state;
+  refused(reads, "", 1, "it has no row", NULL);
+  refused(reads, "0F0,0B0\n0X1\n", 1, ":2: field 1: '0X1' is no action", NULL);
+  refused(reads, "0F0,0B0,0F\n", 1, "'0F' is no action", NULL);
+  refused(reads, "0F0,99999F0\n", 1, "'99999F0' is no action", NULL);
+  refused(reads, "(0F0;0B0OVERLAP_F_B\n", 1, "is no action", NULL);
+  refused(reads, "0F0,2F0,0B0,2B0\n", 1, "stage 1 of 3 has no forward", NULL);
+  refused(reads, "0F0,0B0,0B0\n", 1, "0B0 of rank 0 stands twice", NULL);
+  refused(reads, "4095F65535\n", 1, "more than tpgen takes", NULL);
+  refused(reads, "0F0,0SEND_F0\n1F0\n", 1, "rank 0 in 0SEND_F0", NULL);
+}
+
+int main(void)
+{
+  arena_open(1);
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(golden),  cmocka_unit_test(every_size_runs), cmocka_unit_test(bubbles),
+      cmocka_unit_test(planted), cmocka_unit_test(text_stays),      cmocka_unit_test(wrong_files),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
