@@ -20,7 +20,7 @@
   X(ACTION_RECV_F, "RECV_F")                                                                       \
   X(ACTION_SEND_B, "SEND_B")                                                                       \
   X(ACTION_RECV_B, "RECV_B")                                                                       \
-  X(ACTION_UNSHARD, "UNSHARD")         /* the stage's parameters are gathered; of no micro-batch */ \
+  X(ACTION_UNSHARD, "UNSHARD")         /* parameters are gathered; of no micro-batch */            \
   X(ACTION_RESHARD, "RESHARD")                                                                     \
   X(ACTION_REDUCE_GRAD, "REDUCE_GRAD") /* the stage's gradients are complete */
 /* clang-format on */
