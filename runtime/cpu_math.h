@@ -12,6 +12,7 @@
 #ifdef _OPENMP
 #include <omp.h>
 #endif
+#include "cpu_few_rows.h"
 
 #ifdef TPGEN_ONEDNN
 // Computes it and returns true; false if BLAS is faster.
@@ -62,11 +63,22 @@ static inline int parts_of_rows(int m, int n, int threads)
   return best;
 }
 
+// Whether the time of a product is that of reading b once, from memory.
+static inline bool is_reading(char a_is, char b_is, int m, int n, int k)
+{
+  enum { LEAST = 1 << 18 }; // elements of b: a core's cache
+  return a_is == 'n' && b_is == 't' && m > 0 && m <= FEW_ROWS && (long)n * k >= LEAST;
+}
+
 // c[m, n] = a[m, k] b[k, n], or c += a b if `add` is true. An operand 't' is stored transposed, one
 // 'n' is not; ld is the distance of stored rows in elements.
 static inline void gemm(char a_is, char b_is, float *c, int ldc, const float *a, int lda,
                         const float *b, int ldb, int m, int n, int k, bool add)
 {
+  if (is_reading(a_is, b_is, m, n, k)) {
+    few_rows_product(c, ldc, a, lda, b, ldb, m, n, k, add);
+    return;
+  }
   const int threads = threads_for((long)m * n * k), rows = parts_of_rows(m, n, threads);
   const int columns = threads / rows;
 #pragma omp parallel for schedule(static) if (threads > 1)

@@ -5,56 +5,97 @@
 #ifndef CPU_WEIGHTS_H
 #define CPU_WEIGHTS_H
 
-#include "cpu_tiles.h"
+#include "cpu_few_rows.h"
 #include "weight_blocks.h"
 
+#if defined(__AVX512F__) || defined(__AVX2__)
+#include <immintrin.h>
+#endif
+#include <string.h>
+
 enum {
-  FEW_ROWS = 4,       // that share one reading of the weights without a copy of them
+  FEW_TERMS = 8192,   // of few rows that are reordered at a time: a multiple of 4 LANES
   PANEL_COLUMNS = 64, // of a copy as floats,
   PANEL_TERMS = 256   // and its rows: a multiple of BLOCK_NUMBERS
 };
 
-typedef bf16 lanes_bf16 __attribute__((vector_size(LANES * sizeof(bf16)), aligned(2), may_alias));
-
-// LANES weights as floats.
-static inline lanes weights_from_bf16(const bf16 *w)
-{
-  const lane_bits bits = __builtin_convertvector(*(const lanes_bf16 *)w, lane_bits);
-  return (lanes)(bits << 16);
-}
-
-static inline void floats_from_int8(float *restrict to, const int8_t *restrict q)
-{
-  for (int i = 0; i < BLOCK_NUMBERS; i++) to[i] = q[i];
-}
-
-static inline float sum_of_lanes(lanes x)
-{
-  float sum = 0;
-  for (int i = 0; i < LANES; i++) sum += x[i];
-  return sum;
-}
-
 // ---- few rows ----------------------------------------------------------------------------------
 
-// One column of the result: `rows` (a constant for the caller) sums over k terms. Rows of x are k
-// apart, those of the result n.
-static inline __attribute__((always_inline)) void
-column_bf16(float *out, const float *x, const bf16 *w, int rows, long n, long k)
+// Puts the even ones of each 2 LANES numbers before the odd ones, as far as there are 4 LANES. A
+// register of bfloat16 then becomes two of floats without moving a number to another lane.
+static inline void put_evens_first(float *restrict to, const float *restrict x, long n)
 {
-  lanes sum[FEW_ROWS][2] = {{{0}}};
+  const long whole = n / (4 * LANES) * (4 * LANES);
+  for (long c = 0; c < whole; c += 2 * LANES)
+    for (int i = 0; i < LANES; i++) {
+      to[c + i] = x[c + 2 * i];
+      to[c + LANES + i] = x[c + 2 * i + 1];
+    }
+  for (long c = whole; c < n; c++) to[c] = x[c];
+}
+
+// One column of the result: `rows` (a constant for the caller) sums over k terms. Rows of x, which
+// is reordered, are k apart, those of the result n.
+static inline __attribute__((always_inline)) void
+column_bf16(float *out, const float *x, const bf16 *w, int rows, long n, long k, bool add)
+{
+  lanes sum[FEW_ROWS][4] = {{{0}}};
   long c = 0;
-  for (; c + 2 * LANES <= k; c += 2 * LANES)
-    for (int half = 0; half < 2; half++) {
-      const lanes some = weights_from_bf16(w + c + half * LANES);
-      for (int i = 0; i < rows; i++)
-        sum[i][half] += some * *(const lanes *)(x + i * k + c + half * LANES);
+  for (; c + 4 * LANES <= k; c += 4 * LANES)
+    for (int half = 0; half < 4; half += 2) {
+      const lane_bits both = *(const lane_bits *)(w + c + half * LANES);
+      const lanes even = (lanes)(both << 16), odd = (lanes)(both & 0xffff0000);
+      for (int i = 0; i < rows; i++) {
+        const float *const at = x + i * k + c + half * LANES;
+        sum[i][half] += even * *(const lanes *)at;
+        sum[i][half + 1] += odd * *(const lanes *)(at + LANES);
+      }
     }
   for (int i = 0; i < rows; i++) {
-    float rest = 0;
+    float rest = add ? out[i * n] : 0;
     for (long d = c; d < k; d++) rest += x[i * k + d] * bf16_to_float(w[d]);
-    out[i * n] = sum_of_lanes(sum[i][0] + sum[i][1]) + rest;
+    out[i * n] = sum_of_lanes((sum[i][0] + sum[i][1]) + (sum[i][2] + sum[i][3])) + rest;
   }
+}
+
+// LANES numbers as floats.
+static inline lanes floats_from_int8(const int8_t *q)
+{
+#if defined(__AVX512F__)
+  return (lanes)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)q)));
+#elif defined(__AVX2__)
+  return (lanes)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)q)));
+#else
+  float number[LANES];
+  for (int i = 0; i < LANES; i++) number[i] = q[i];
+  return *(lanes *)number;
+#endif
+}
+
+// A block's scale in all lanes: made of four bytes, of which the scale is the lower two. So it does
+// not go through a general register.
+static inline lanes lanes_of_scale(const struct weight_block *w)
+{
+#if defined(__AVX512F__) || defined(__AVX2__)
+  int bytes;
+  memcpy(&bytes, w, sizeof bytes);
+#endif
+#if defined(__AVX512F__)
+  return (lanes)_mm512_slli_epi32(_mm512_set1_epi32(bytes), 16);
+#elif defined(__AVX2__)
+  return (lanes)_mm256_slli_epi32(_mm256_set1_epi32(bytes), 16);
+#else
+  return (lanes){0} + bf16_to_float(w->scale);
+#endif
+}
+
+// A block's numbers times as many terms.
+static inline lanes block_product(const struct weight_block *w, const float *x)
+{
+  lanes sum = {0};
+  for (int c = 0; c < BLOCK_NUMBERS; c += LANES)
+    sum += floats_from_int8(w->q + c) * *(const lanes *)(x + c);
+  return sum * lanes_of_scale(w);
 }
 
 static inline __attribute__((always_inline)) void
@@ -62,37 +103,10 @@ column_int8(float *out, const float *x, const struct weight_block *w, int rows, 
 {
   const long k = blocks * BLOCK_NUMBERS;
   lanes sum[FEW_ROWS] = {{0}};
-  for (long g = 0; g < blocks; g++) {
-    lanes part[FEW_ROWS] = {{0}};
-    float number[BLOCK_NUMBERS];
-    floats_from_int8(number, w[g].q);
-    for (int c = 0; c < BLOCK_NUMBERS; c += LANES) {
-      const lanes some = *(const lanes *)(number + c);
-      for (int i = 0; i < rows; i++)
-        part[i] += some * *(const lanes *)(x + i * k + g * BLOCK_NUMBERS + c);
-    }
-    const float scale = bf16_to_float(w[g].scale);
-    for (int i = 0; i < rows; i++) sum[i] += part[i] * scale;
-  }
+  for (long g = 0; g < blocks; g++)
+    for (int i = 0; i < rows; i++) sum[i] += block_product(w + g, x + i * k + g * BLOCK_NUMBERS);
   for (int i = 0; i < rows; i++) out[i * n] = sum_of_lanes(sum[i]);
 }
-
-// A call for each number of rows, so that the sums stay in registers.
-#define FOR_FEW_ROWS(rows, call)                                                                   \
-  switch (rows) {                                                                                  \
-  case 1:                                                                                          \
-    call(1);                                                                                       \
-    break;                                                                                         \
-  case 2:                                                                                          \
-    call(2);                                                                                       \
-    break;                                                                                         \
-  case 3:                                                                                          \
-    call(3);                                                                                       \
-    break;                                                                                         \
-  default:                                                                                         \
-    call(4);                                                                                       \
-    break;                                                                                         \
-  }
 
 // ---- more rows ---------------------------------------------------------------------------------
 
@@ -181,11 +195,19 @@ static inline void linear_of_bf16(float *restrict out, const float *restrict x,
       panel_product(out, x, (struct weights){w, n, k}, rows, j, fill_from_bf16);
     return;
   }
-#pragma omp parallel for schedule(static)
-  for (long j = 0; j < n; j++) {
-#define COLUMN(m) column_bf16(out + j, x, w + j * k, m, n, k)
-    FOR_FEW_ROWS(rows, COLUMN)
+#pragma omp parallel
+  {
+    float reordered[FEW_ROWS * FEW_TERMS];
+    for (long c = 0; c < k; c += FEW_TERMS) {
+      const long terms = k - c < FEW_TERMS ? k - c : FEW_TERMS;
+      for (long i = 0; i < rows; i++) put_evens_first(reordered + i * terms, x + i * k + c, terms);
+#pragma omp for schedule(static) nowait
+      for (long j = 0; j < n; j++) {
+#define COLUMN(m) column_bf16(out + j, reordered, w + j * k + c, m, n, terms, c > 0)
+        FOR_FEW_ROWS(rows, COLUMN)
 #undef COLUMN
+      }
+    }
   }
 }
 

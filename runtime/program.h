@@ -124,8 +124,9 @@ struct options;
 struct failure;
 struct generation {
   void (*prefill)(void), (*decode)(void);
-  int slots, context; // sequences side by side; the most tokens of one
-  int chunk;          // the tokens that prefill takes
+  int slots, context;  // sequences side by side; the most tokens of one
+  int chunk;           // the tokens that prefill takes
+  double weights_read; // the bytes of this rank's weights that a call of decode reads
   bool (*run)(const struct options *, bool (*all_ok)(bool, const struct failure *));
   bool (*encode)(const struct options *, struct failure *);
 };

@@ -205,11 +205,12 @@ struct merged {
   int n;
   bool all; // there are no others; else those that a rank has left out are at most `floor`
   float floor;
-  double sum; // of exp(logit - best[0].logit) of all tokens
+  double sum; // of exp(logit - best[0].logit) of all tokens; 0 if it is not asked for
 };
 
-// Collective. The `most` best of each rank's logits, merged; best is to be freed.
-static struct merged merge(const float *logits, int most)
+// Collective. The `most` best of each rank's logits, merged; best is to be freed. sums: with the
+// sum.
+static struct merged merge(const float *logits, int most, bool sums)
 {
   unsigned char *mine = calloc(1, room_for(most));
   struct merged m = {.best = calloc((size_t)most * (size_t)program->world, sizeof *m.best),
@@ -222,7 +223,7 @@ static struct merged merge(const float *logits, int most)
     struct candidate *own = (struct candidate *)(told + 1);
     told->count = (uint32_t)sampling_best(logits, engine.vocab, engine.first, (int)some, own);
     told->all = some == engine.vocab;
-    sampling_sum(logits, engine.vocab, &told->largest, &told->sum);
+    if (sums) sampling_sum(logits, engine.vocab, &told->largest, &told->sum);
   }
   const unsigned char *all = meet(mine, room_for(most));
   float largest = -INFINITY;
@@ -270,7 +271,7 @@ static int draw_filtered(const float *logits, const struct sampling *how, const 
   const struct tensor *whole = &program->tensors[engine.decode.logits];
   const int all = (int)whole->of[whole->ndim - 1];
   for (long most = how->top_k > CANDIDATES ? how->top_k + 1L : CANDIDATES;; most *= 4) {
-    struct merged m = merge(logits, most < all ? (int)most : all);
+    struct merged m = merge(logits, most < all ? (int)most : all, true);
     int kept = m.n;
     const bool certain = sampling_keep(m.best, m.n, m.all, m.sum, how, &kept); // of all it is
     const int token = certain ? m.best[sampling_draw(m.best, kept, draw)].id : -1;
@@ -283,7 +284,7 @@ static void choose(struct turn *t, const float *logits)
 {
   const struct draw draw = {t->how.seed, t->prompt, (uint32_t)(t->start + t->count)};
   if (t->top > 0) {
-    struct merged m = merge(logits, t->top);
+    struct merged m = merge(logits, t->top, false);
     for (int i = 0; i < t->top; i++)
       if (t->best) t->best[i] = m.best[i < m.n ? i : m.n - 1];
     free(m.best);
@@ -291,7 +292,7 @@ static void choose(struct turn *t, const float *logits)
   sampling_prepare(logits, engine.changed, engine.vocab, engine.first, &t->how,
                    engine.seen[t->slot], t->how.penalty == 1 ? 0 : engine.nseen[t->slot]);
   if (t->how.temperature <= 0) {
-    struct merged m = merge(engine.changed, 1);
+    struct merged m = merge(engine.changed, 1, false);
     t->token = m.best[0].id;
     free(m.best);
   } else if (sampling_filters(&t->how)) {

@@ -145,7 +145,7 @@ static void tell_figures(void)
   if (f->decode_seconds > 0)
     fprintf(stderr, "then %ld tokens, %.1f tokens a second, %.3f GB/s of weights", f->made_tokens,
             (double)f->made_tokens / f->decode_seconds,
-            1e-9 * settings_weight_bytes() * (double)f->decode_calls / f->decode_seconds);
+            1e-9 * program->generation->weights_read * (double)f->decode_calls / f->decode_seconds);
   fprintf(stderr, "\n");
 }
 

@@ -190,15 +190,3 @@ int settings_turn_end(const struct tokenizer *t, const struct chat *c)
 {
   return chat_end(c) ? tokenizer_id(t, chat_end(c)) : -1;
 }
-
-double settings_weight_bytes(void)
-{
-  double sum = 0;
-  for (int i = 0; i < program->ntensors; i++) {
-    const struct tensor *t = &program->tensors[i];
-    double each = t->role == PARAMETER ? (double)table_type(t->type).bytes * t->count : 0;
-    for (int d = 0; d < t->ndim; d++) each *= (double)t->here[d];
-    sum += each;
-  }
-  return sum;
-}

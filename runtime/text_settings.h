@@ -32,7 +32,4 @@ bool settings_chat(struct chat **c, const struct options *o, struct failure *why
 // The token that ends a turn by the template, and so an answer of a chat, too; -1: none.
 int settings_turn_end(const struct tokenizer *t, const struct chat *c);
 
-// The bytes of this rank's parameters.
-double settings_weight_bytes(void);
-
 #endif

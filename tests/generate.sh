@@ -97,6 +97,13 @@ for folder in "$families"/*/; do
     { head "$WORK/told"; fail "$folder: another model by config4.json"; }
 done
 
+# A file without a window has Mistral's own, and null is none.
+for window in 4096 null ''; do
+  sed "s/\"sliding_window\": 6/\"sliding_window\": $window/; ${window:+b}; /sliding_window/d" "$families/mistral/config.json" > "$WORK/config.json"
+  "$TPGEN" plans/generate.lua -D config="$WORK/config.json" --dump=lua > "$WORK/window$window" || fail "a window of '$window'"
+done
+cmp "$WORK/window" "$WORK/window4096" && ! cmp -s "$WORK/window" "$WORK/windownull" || fail "Mistral without a window in its file"
+
 # ---- draws --------------------------------------------------------------------------------------
 
 # drawn NAME: drawn tokens are those of one rank, with several filters and none.

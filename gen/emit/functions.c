@@ -269,10 +269,29 @@ static char *constants_entry(void)
               b.text);
 }
 
+struct weights_read {
+  int rank;
+  int64_t bytes;
+};
+
+/* Of a table of embeddings a token takes a row. */
+static void add_weights_read(void *to, int op, int times)
+{
+  struct weights_read *read = to;
+  const struct op *o = &graph->op[op];
+  if (o->phase != DECODE || o->kind == OP_embedding || o->kind == OP_embedding_int8) return;
+  for (int i = 0; i < o->nin; i++)
+    if (graph->value[o->in[i]].role == PARAMETER)
+      read->bytes += times * elements(local_shape(o->in[i], read->rank)) *
+                     type_bytes(graph->value[o->in[i]].type);
+}
+
 /* The entries of a program that generates. */
-static char *entries_text(void)
+static char *entries_text(int rank)
 {
   struct buffer prefill = {0}, decode = {0};
+  struct weights_read read = {.rank = rank};
+  each_op(add_weights_read, &read);
   put_phases(&prefill, FORWARD, FORWARD, "0", 2);
   put_phases(&decode, DECODE, DECODE, "0", 2);
   return text(
@@ -282,9 +301,10 @@ static char *entries_text(void)
       "static void enter_decode(void)\n{\n%s}\n\n"
       "static const struct generation generation = {\n    .prefill = enter_prefill,\n"
       "    .decode = enter_decode,\n    .slots = %d,\n    .context = %d,\n    .chunk = %d,\n"
-      "    .run = text_generate,\n    .encode = text_encode,\n};\n",
+      "    .weights_read = %" PRId64
+      ",\n    .run = text_generate,\n    .encode = text_encode,\n};\n",
       prefill.text, decode.text, plan_options->generate.slots, plan_options->generate.context,
-      plan_options->generate.prefill);
+      plan_options->generate.prefill, read.bytes);
 }
 
 static char *step_text(void)
@@ -310,7 +330,7 @@ char *functions_text(int rank)
     for (int i = 0; i < graph->nfunction; i++)
       if (graph->function[i].is_part != others && !is_await_alone(&graph->function[i]))
         put(&b, "%s", function_text(&graph->function[i], rank));
-  const char *steps = plan_options->generate.slots ? entries_text() : step_text();
+  const char *steps = plan_options->generate.slots ? entries_text(rank) : step_text();
   put(&b, "%s%s%s%s", constants_entry(), prepare_text(), steps, validate_text());
   return b.text;
 }

@@ -8,6 +8,7 @@
 
 enum { MAX_DEPTH = 32 };
 static int most_depth;
+static int of_null; /* the place in the stack of what stands for null; 0: nil does */
 
 static void push_nested(lua_State *L, const char *path, const json_t *json, int depth);
 
@@ -22,7 +23,8 @@ static void push_object(lua_State *L, const char *path, json_t *json, int depth)
 }
 static void push_list(lua_State *L, const char *path, const json_t *json, int depth);
 
-/* null becomes nil; in a list it becomes false, so that the list has no holes. */
+/* null becomes what stands for it, or nil; in a list it becomes false, so that the list has no
+ * holes. */
 static void push_nested(lua_State *L, const char *path, const json_t *json, int depth)
 {
   if (depth == most_depth) plan_fails("%s is nested deeper than %d", path, most_depth);
@@ -50,7 +52,10 @@ static void push_nested(lua_State *L, const char *path, const json_t *json, int 
     lua_pushboolean(L, 0);
     break;
   case JSON_NULL:
-    lua_pushnil(L);
+    if (of_null)
+      lua_pushvalue(L, of_null);
+    else
+      lua_pushnil(L);
     break;
   }
 }
@@ -72,10 +77,12 @@ static void push_list(lua_State *L, const char *path, const json_t *json, int de
 void push_json(lua_State *L, const char *path, const json_t *json, int depth)
 {
   most_depth = depth;
+  of_null = 0;
   push_nested(L, path, json, 0);
 }
 
-/* read_json(path): the file's content: an object as a table by name, a list as a list. */
+/* read_json(path, null): the file's content: an object as a table by name, a list as a list; `null`
+   stands for null, if it is given. */
 static int read_json(lua_State *L)
 {
   size_t length;
@@ -85,7 +92,9 @@ static int read_json(lua_State *L)
   json_error_t error;
   json_t *json = json_loadb(file, length, JSON_REJECT_DUPLICATES, &error);
   if (!json) plan_fails("read_json: %s:%d is no JSON: %s", path, error.line, error.text);
-  push_json(L, text("read_json: %s", path), json, MAX_DEPTH);
+  most_depth = MAX_DEPTH;
+  of_null = lua_isnoneornil(L, 2) ? 0 : 2;
+  push_nested(L, text("read_json: %s", path), json, 0);
   return 1;
 }
 

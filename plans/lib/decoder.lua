@@ -10,6 +10,7 @@ function M.settings(path)
   local need, at = config.need, config.at
   config.only("hidden_act", "silu")
   config.only("mlp_bias", false)
+  if at.model_type ~= "llama" and not config.has("sliding_window") then at.sliding_window = 4096 end
   local theta, scaling = settings.rope(at)
   local kind, heads = at.model_type, need("num_attention_heads")
   local is_qwen2, is_qwen3 = kind == "qwen2", kind == "qwen3"

@@ -19,6 +19,8 @@ function M.config(path, types)
         .. tostring(known) .. " alone")
     end
   end
+  -- Whether the file has the key, be it null.
+  function of.has(key) return read_json(path, false)[key] ~= nil end
   local is_known = false
   for _, name in ipairs(types) do is_known = is_known or config.model_type == name end
   if not is_known then

@@ -2,13 +2,13 @@
 local core, base, plan = ...
 local fail = base.fail
 
--- read_json(path): the file's content. The path is one that the command line names, as in -D
+-- read_json(path, null): the file's content, with `null`, or else nothing, for what is null. The path is one that the command line names, as in -D
 -- config=FILE, or that of a file in or below the plan's directory. Must come before train and
 -- infer.
-function plan.read_json(path)
+function plan.read_json(path, null)
   base.expect(path, "string", "the path that read_json is given")
   if base.begun then fail("read_json comes before train and infer") end
-  return core.read_json(path)
+  return core.read_json(path, null)
 end
 
 -- torch_export(path, {batch = 8}): see torch_export.lua, which runs when a plan first calls this.
