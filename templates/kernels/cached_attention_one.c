@@ -62,8 +62,7 @@ void $name$(float *restrict out, const $type_q$ *restrict q, const $type_k$ *res
     for (int r = 0; r < HEADS; r++) {
       most[r] = -INFINITY;
       for (int c = 0; c < DEPTH; c++)
-        query[r][c] =
-            $s$ * $float_q$(q[b * $step_q_b$ + g * $step_q_g$ + r * $step_q_r$ + c]);
+        query[r][c] = $s$ * $float_q$(q[b * $step_q_b$ + g * $step_q_g$ + r * $step_q_r$ + c]);
     }
     for (long key = sees; key < end; key += KEYS) {
       const int some = end - key < KEYS ? (int)(end - key) : KEYS;
