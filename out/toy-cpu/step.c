@@ -135,6 +135,7 @@ const struct program step_program = {
     .validate = validate,
     .validation_data = NULL,
     .weights = NULL,
+    .exported = NULL,
     .validate_every = 0,
     .validate_steps = 0,
     .adapter = NULL,
