@@ -329,4 +329,45 @@ bool may_share(int a, int b);
 bool is_small(int group, int64_t bytes);
 int64_t most_of_small(void);
 
+/* ------------------------------------------------------------------------------- wide_values.c */
+
+enum { MOST_TOGETHER = 8 }; /* parts of a wide value */
+
+/* A value, and all that shows its bytes in another shape. */
+struct shown {
+  int n, value[2 * MOST_TOGETHER];
+};
+
+/* What can become a wide value: the roots of its parts, how long their rows are, and all that shows
+   them; which are copied out of it. */
+struct widening {
+  int n, root[MOST_TOGETHER];
+  int64_t row[MOST_TOGETHER];
+  struct shown shown[MOST_TOGETHER];
+  bool leaves[MOST_TOGETHER];
+  int wide; /* the value, when it is made */
+  int ncopy,
+      copy[MOST_TOGETHER]; /* the operations that copy out of it: they come behind its maker */
+};
+
+/* Reads the program, before the first question. */
+void find_all_readers(void);
+/* How many operations read the value, or one of its family. */
+int times_read(int value);
+/* The function of an operation, or of the kernel that it is in, and its place there; and for a new
+   one that these are known. */
+int function_of_op(int op);
+int place_in_function(int op);
+void note_place(int op, int function, int place);
+/* Whether the values, each with its parts along its dimension d, can be parts of a new one that the
+   function makes; may_leave: those that live longer may be copied out of it. */
+bool can_widen(struct widening *w, int n, const int *value, const int *dim, int function,
+               bool may_leave);
+/* Makes the wide value. Its operation is the caller's to note, and the place of the copies. */
+void make_wide(struct widening *w);
+/* Whether the value has parts of one size on all ranks, with elements. */
+bool parts_are_equal(int value);
+/* Whether they are all parts of one wide value, from its first to its last. */
+bool are_parts(int n, const int *value);
+
 #endif

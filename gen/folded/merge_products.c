@@ -14,251 +14,25 @@
    apart (local_strides): a kernel or a product reads and writes it by its strides, without a copy.
 
    It is done where that costs nothing: weights with nothing between them, parts that are equal on
-   all ranks, values that only such operations touch that take strides, and that live equally long:
-   in a wide value one part keeps the others. A program that looks for numbers that are not finite
-   has no wide values, and one that is not trained keeps its products. */
+   all ranks, values that only such operations touch that take strides. A result that lives longer
+   than the others, up to the backward, is copied out of the wide value: that takes far less than a
+   second product. A program that looks for numbers that are not finite has no wide values, and one
+   that is not trained keeps its products. */
 #include "folded/folded.h"
 
 #include <string.h>
 
-enum { MOST_TOGETHER = 8, FARTHEST = 512 }; /* how far the search goes */
+enum { FARTHEST = 512 }; /* how far the search goes */
 
 /* Products of one function that may be one, in the order of their places. */
 struct bunch {
   enum { OF_ONE_INPUT, OF_ONE_SUM, OF_GRADIENTS } form;
   int n, op[MOST_TOGETHER], at[MOST_TOGETHER]; /* at: their places, or that of the adder */
   int result;                                  /* OF_ONE_SUM: the value of the sum */
-  int adder; /* the kernel that adds the products up, or NONE: they add themselves */
+  int adder;   /* the kernel that adds the products up, or NONE: they add themselves */
+  bool *moves; /* by place: what comes before the products, because it makes what they read; or NULL
+                */
 };
-
-static struct list *readers; /* by value, or its family: the operations that read it */
-static int *place_of;        /* by operation, likewise: its place in the function */
-static int *function_of;     /* by operation of a function, or of a kernel in it */
-static bool *is_tight;   /* by operation: it stands in an epilogue, whose operands have no gaps */
-static bool *told_apart; /* by family: a member is read by its own name, or as that of another
-                            module */
-
-/* ---------------------------------------------------------------------------------- who reads what
- */
-
-static void note_reads(int id, int function, int place)
-{
-  const struct op *op = &graph->op[id];
-  function_of[id] = function;
-  place_of[id] = place;
-  for (int k = 0; k < op->nbody; k++) {
-    note_reads(op->body[k], function, place);
-    is_tight[op->body[k]] = op->kind == OP_epilogue;
-  }
-  for (int i = 0; i < op->nin && !op->nbody; i++) {
-    const struct value *v = &graph->value[op->in[i]];
-    int family = v->family == NONE ? op->in[i] : v->family;
-    add(&readers[family], id);
-    if (v->family != NONE && (v->family != op->in[i] || graph->function[function].count == 1))
-      told_apart[family] = true;
-    if (v->step && graph->value[v->initial].family != NONE)
-      told_apart[graph->value[v->initial].family] = true;
-    if (v->step) add(&readers[v->initial], id);
-  }
-}
-
-static void find_all_readers(void)
-{
-  readers = alloc((size_t)(graph->nvalue + 1) * sizeof *readers);
-  is_tight = alloc((size_t)graph->nop + 1);
-  function_of = alloc((size_t)(2 * graph->nop + 1) * sizeof *function_of); /* room for new ones */
-  place_of = alloc((size_t)(2 * graph->nop + 1) * sizeof *place_of);
-  told_apart = alloc((size_t)graph->nvalue + 1);
-  for (int i = 0; i < graph->nop; i++) function_of[i] = NONE;
-  for (int i = 0; i < graph->nfunction; i++)
-    for (int k = 0; k < graph->function[i].nop; k++) note_reads(graph->function[i].op[k], i, k);
-}
-
-/* --------------------------------------------------------------------------- parts of a wide value
- */
-
-/* A value, and all that shows its bytes in another shape. */
-struct shown {
-  int n, value[2 * MOST_TOGETHER];
-};
-
-static bool add_shown(struct shown *s, int value)
-{
-  if (s->n == 2 * MOST_TOGETHER) return false;
-  s->value[s->n++] = value;
-  for (int k = 0; k < readers[value].n; k++) {
-    const struct op *op = &graph->op[readers[value].at[k]];
-    if (op->kind == OP_view && !add_shown(s, op->out)) return false;
-  }
-  return true;
-}
-
-/* The value whose bytes a view shows, or the value itself. */
-static int shows(int value)
-{
-  const struct value *v = &graph->value[value];
-  while (v->op != NONE && graph->op[v->op].kind == OP_view && v->role == ACTIVATION) {
-    value = graph->op[v->op].in[0];
-    v = &graph->value[value];
-  }
-  return value;
-}
-
-static bool has_equal_parts(int value)
-{
-  for (int d = 0; d < graph->value[value].shape.ndim; d++)
-    if (!is_cut_evenly(value, d)) return false;
-  return elements(local_shape(value, 0)) > 0;
-}
-
-/* Whether so many elements of a rank's part are its innermost dimensions. */
-static bool has_rows_of(int value, int64_t row)
-{
-  struct shape here = local_shape(value, 0);
-  int64_t inside = 1;
-  for (int at = here.ndim; at-- > 0 && inside < row;) inside *= here.size[dimension_at(value, at)];
-  return inside == row;
-}
-
-/* A product adds to a value in its place; or to a copy, which has no gaps. A sum of products that
-   are one has nothing to add to. */
-static bool copies_what_it_adds_to(const struct op *op)
-{
-  return op->nin > 2 && op->in[2] != op->out && graph->value[op->in[2]].stored;
-}
-
-/* Whether the operation takes any strides of its i-th operand; that behind the last is its result.
- */
-static bool takes_strides(const struct op *op, int i)
-{
-  if (is_tight[op - graph->op]) return false;
-  if (op->kind == OP_view) return !op->pieces;
-  if (op->kind == OP_matmul) return !op->pieces && (i < 2 || !copies_what_it_adds_to(op));
-  if (is_pointwise(op->kind) || is_reduce(op->kind)) return true;
-  return has_kernel(op->kind) && takes_steps(op, i);
-}
-
-static bool all_take_strides(int value)
-{
-  const struct op *maker = &graph->op[graph->value[value].op];
-  for (int k = 0; k < maker->nout; k++)
-    if (maker->out + k == value && !takes_strides(maker, maker->nin + k)) return false;
-  for (int k = 0; k < readers[value].n; k++) {
-    const struct op *op = &graph->op[readers[value].at[k]];
-    for (int i = 0; i < op->nin; i++)
-      if (op->in[i] == value && !takes_strides(op, i)) return false;
-  }
-  return true;
-}
-
-/* A sum over ranks takes place in the value, which is then where the sum is to lie. */
-static bool is_reduced_in_place(int value)
-{
-  if (graph->op[graph->value[value].op].kind == OP_all_reduce) return true;
-  for (int k = 0; k < readers[value].n; k++)
-    if (graph->op[readers[value].at[k]].kind == OP_all_reduce) return true;
-  return false;
-}
-
-/* Whether the value can lie with its rows apart: `row` elements each. */
-static bool can_be_part(int value, int function, int64_t row)
-{
-  const struct value *v = &graph->value[value];
-  bool is_whole = row == elements(local_shape(value, 0));
-  if (v->role != ACTIVATION || v->is_output || !v->stored || v->op == NONE || v->wide != NONE)
-    return false;
-  if (v->step || v->pieces || v->apart || (v->family != NONE && v->family != value)) return false;
-  if (v->family != NONE && told_apart[value]) return false;
-  if (function_of[v->op] != function || !has_equal_parts(value)) return false;
-  if (is_reduced_in_place(value)) return false;
-  return has_rows_of(value, row) && (is_whole || all_take_strides(value));
-}
-
-/* Whether the same functions read both. */
-static bool live_alike(const struct shown *a, const struct shown *b)
-{
-  const struct shown *of[] = {a, b};
-  uint64_t in[2] = {0};
-  for (int i = 0; i < 2; i++)
-    for (int k = 0; k < of[i]->n; k++)
-      for (int r = 0; r < readers[of[i]->value[k]].n; r++) {
-        int function = function_of[readers[of[i]->value[k]].at[r]];
-        if (function >= 64) return false;
-        in[i] |= UINT64_C(1) << function;
-      }
-  return in[0] == in[1];
-}
-
-/* What can become a wide value: the roots of its parts, and all that shows them. */
-struct widening {
-  int n, root[MOST_TOGETHER];
-  int64_t row[MOST_TOGETHER];
-  struct shown shown[MOST_TOGETHER];
-};
-
-/* The elements of a value's part from dimension d, in memory, to the innermost. */
-static int64_t elements_from(int value, int d)
-{
-  int64_t stride[MAX_DIMS];
-  local_strides(value, 0, stride);
-  return stride[d] * local_shape(value, 0).size[d];
-}
-
-/* Whether the values, each with its parts along its dimension d, can be parts of a new one. */
-static bool can_widen(struct widening *w, int n, const int *value, const int *dim, int function)
-{
-  w->n = n;
-  for (int k = 0; k < n; k++) {
-    w->root[k] = shows(value[k]);
-    w->row[k] = elements_from(value[k], dim[k]);
-    w->shown[k].n = 0;
-    /* The step from one row to the next is told by a part's own. */
-    if (local_shape(value[k], 0).size[dim[k]] == 1 &&
-        w->row[k] == elements(local_shape(value[k], 0)))
-      return false;
-    for (int i = 0; i < k; i++)
-      if (w->root[i] == w->root[k]) return false;
-    if (!add_shown(&w->shown[k], w->root[k])) return false;
-    for (int i = 0; i < w->shown[k].n; i++)
-      if (!can_be_part(w->shown[k].value[i], function, w->row[k])) return false;
-    if (k && !live_alike(&w->shown[0], &w->shown[k])) return false;
-  }
-  return true;
-}
-
-/* Whether they are all parts of one, from its first to its last. */
-static bool are_parts(int n, const int *value)
-{
-  const struct value *first = &graph->value[value[0]];
-  int64_t at = 0;
-  if (first->wide == NONE) return false;
-  for (int k = 0; k < n; k++) {
-    const struct value *v = &graph->value[value[k]];
-    if (v->wide != first->wide || v->first != at) return false;
-    at += v->row;
-  }
-  return at == first->pitch;
-}
-
-/* The wide value belongs to the operation. */
-static void widen(const struct widening *w, int op)
-{
-  const struct value first = graph->value[w->root[0]];
-  int64_t pitch = 0, at = 0, rows = elements(local_shape(w->root[0], 0)) / w->row[0];
-  for (int k = 0; k < w->n; k++) pitch += w->row[k];
-  struct shape shape = {.ndim = 2, .size = {rows, pitch}};
-  int wide = add_value(ACTIVATION, first.name, first.type, shape, first.module, first.line);
-  graph->value[wide].placed = graph->value[wide].stored = true;
-  graph->value[wide].op = op;
-  for (int k = 0; k < w->n; at += w->row[k++])
-    for (int i = 0; i < w->shown[k].n; i++) {
-      struct value *v = &graph->value[w->shown[k].value[i]];
-      v->wide = wide;
-      v->row = w->row[k];
-      v->pitch = pitch;
-      v->first = at;
-    }
-}
 
 /* -------------------------------------------------------------------------- members of a struct */
 
@@ -268,7 +42,7 @@ static bool are_neighbours(int n, const int *value, const int *dim)
   for (int k = 0; k < n; k++) {
     const struct value *v = &graph->value[value[k]], *first = &graph->value[value[0]];
     if ((v->role != PARAMETER && v->role != GRADIENT) || v->role != first->role) return false;
-    if (dim[k] != 0 || v->order || !has_equal_parts(value[k])) return false;
+    if (dim[k] != 0 || v->order || !parts_are_equal(value[k])) return false;
     if (!k) continue;
     const struct value *before = &graph->value[value[k - 1]];
     bool gradients = v->role == GRADIENT;
@@ -381,12 +155,11 @@ static bool lie_alike(int n, const int *value, const int *dim)
   return true;
 }
 
-/* Whether the parts are side by side in both operands, or can be; makes what can be a wide value,
-   for the operation that is stored next. */
-static bool lie_side_by_side(const struct bunch *b, int function)
+/* Whether the parts are side by side in both operands, or can be; makes what can be a wide value.
+ */
+static bool lie_side_by_side(const struct bunch *b, int function, struct widening w[2])
 {
-  int o[2], value[2][MOST_TOGETHER], dim[2][MOST_TOGETHER], wide[2] = {0};
-  struct widening *w = alloc(2 * sizeof *w);
+  int o[2], value[2][MOST_TOGETHER], dim[2][MOST_TOGETHER];
   char letter = letter_of(&graph->op[b->op[0]], b->form);
   apart_in(b->form, o);
   for (int s = 0; s < 2; s++) {
@@ -395,12 +168,13 @@ static bool lie_side_by_side(const struct bunch *b, int function)
       dim[s][k] = dimension_of(&graph->op[b->op[k]], o[s], letter);
     }
     if (!lie_alike(b->n, value[s], dim[s])) return false;
+    w[s].n = 0;
     if (are_neighbours(b->n, value[s], dim[s]) || are_parts(b->n, value[s])) continue;
-    wide[s] = can_widen(&w[s], b->n, value[s], dim[s], function);
-    if (!wide[s]) return false;
+    bool is_result = b->form == OF_ONE_INPUT && o[s] == 2;
+    if (!can_widen(&w[s], b->n, value[s], dim[s], function, is_result)) return false;
   }
   for (int s = 0; s < 2; s++)
-    if (wide[s]) widen(&w[s], graph->nop);
+    if (w[s].n) make_wide(&w[s]);
   return true;
 }
 
@@ -425,12 +199,49 @@ static bool reads(const struct op *op, int value)
 static bool made_before(const struct function *f, int value, int id)
 {
   int op = graph->value[value].op;
-  bool here = op != NONE && function_of[op] == (int)(f - graph->function);
-  return !here || place_of[op] < place_of[id];
+  bool here = op != NONE && function_of_op(op) == (int)(f - graph->function);
+  return !here || place_in_function(op) < place_in_function(id);
+}
+
+static bool makes(const struct op *op, int value)
+{
+  int maker = graph->value[value].op;
+  if (op == &graph->op[maker]) return true;
+  for (int k = 0; k < op->nbody; k++)
+    if (op->body[k] == maker) return true;
+  return false;
+}
+
+/* Whether what makes the value can run before the function's operation `first`: it is there
+   already, or views and kernels make it, of what is. Marks these. */
+static bool can_come_before(const struct function *f, int first, int value, bool *moves)
+{
+  if (made_before(f, value, f->op[first])) return true;
+  int at = first + 1;
+  while (at < f->nop && !makes(&graph->op[f->op[at]], value)) at++;
+  const struct op *op = at < f->nop ? &graph->op[f->op[at]] : NULL;
+  if (!op || (op->kind != OP_fused && op->kind != OP_view)) return false;
+  if (graph->value[value].role != ACTIVATION) return false;
+  int *list = alloc((size_t)op_width(op) * sizeof *list);
+  moves[at] = true;
+  for (int n = op_writes(op, list); n--;)
+    if (graph->value[list[n]].role != ACTIVATION) return false;
+  for (int n = op_reads(op, list); n--;)
+    if (!can_come_before(f, first, list[n], moves)) return false;
+  return true;
+}
+
+static bool can_all_come_before(const struct function *f, int first, struct bunch *b)
+{
+  b->moves = alloc((size_t)f->nop);
+  for (int k = 0; k < b->n; k++)
+    for (int i = 0; i < 2; i++)
+      if (!can_come_before(f, first, graph->op[b->op[k]].in[i], b->moves)) return false;
+  return true;
 }
 
 /* The place at which all of them can run: the first one's, or the last one's; or NONE. */
-static int place_for(const struct function *f, const struct bunch *b)
+static int place_for(const struct function *f, struct bunch *b)
 {
   if (b->adder != NONE) return b->at[0];
   int first = b->at[0], last = b->at[b->n - 1];
@@ -445,7 +256,8 @@ static int place_for(const struct function *f, const struct bunch *b)
       late = (b->form == OF_ONE_SUM && is_single(between)) || !reads(between, op->out);
     }
   }
-  return early ? first : late ? last : NONE;
+  if (early || late) return early ? first : last;
+  return b->form == OF_ONE_INPUT && can_all_come_before(f, first, b) ? first : NONE;
 }
 
 /* A sum of products is added up in the order of its parts now. */
@@ -464,14 +276,42 @@ static void chain(const struct bunch *b)
   }
 }
 
+static bool is_in(const struct bunch *b, int op)
+{
+  for (int k = 0; k < b->n; k++)
+    if (b->op[k] == op) return true;
+  return false;
+}
+
+/* Puts the operation in the place of one of its products; before it what it needs to be there,
+   behind it what copies its results. */
+static void take_place(struct function *f, int id, int at, const struct bunch *b,
+                       const struct widening *w)
+{
+  int *list = alloc((size_t)(f->nop + MOST_TOGETHER) * sizeof *list), n = 0;
+  int function = (int)(f - graph->function), place = place_in_function(f->op[at]);
+  bool *gone = b->moves ? b->moves : alloc((size_t)f->nop);
+  for (int k = 0; k < at; k++)
+    if (!is_in(b, f->op[k])) list[n++] = f->op[k];
+  for (int k = at; k < f->nop; k++)
+    if (gone[k]) note_place(list[n++] = f->op[k], function, place);
+  note_place(list[n++] = id, function, place);
+  for (int k = 0; k < w->ncopy; k++) note_place(list[n++] = w->copy[k], function, place);
+  for (int k = at + 1; k < f->nop; k++)
+    if (!gone[k] && !is_in(b, f->op[k])) list[n++] = f->op[k];
+  f->op = list;
+  f->nop = n;
+}
+
 static bool merge_bunch(struct function *f, struct bunch *b)
 {
+  struct widening *w = alloc(2 * sizeof *w);
   int at = b->n > 1 ? place_for(f, b) : NONE;
   if (at == NONE || !differ_in_two(b)) return false;
   sort(b);
-  if (!lie_side_by_side(b, (int)(f - graph->function))) return false;
+  if (!lie_side_by_side(b, (int)(f - graph->function), w)) return false;
   if (b->form == OF_ONE_SUM) chain(b);
-  int *body = alloc((size_t)b->n * sizeof *body), kept = 0, stays = f->op[at];
+  int *body = alloc((size_t)b->n * sizeof *body), stays = f->op[at];
   memcpy(body, b->op, (size_t)b->n * sizeof *body);
   const struct op *last = &graph->op[stays];
   int id = store_op((struct op){.kind = OP_products,
@@ -482,18 +322,9 @@ static bool merge_bunch(struct function *f, struct bunch *b)
                                 .phase = last->phase,
                                 .module = last->module,
                                 .line = last->line});
-  function_of[id] = (int)(f - graph->function);
-  place_of[id] = place_of[stays];
-  for (int k = 0; k < b->n; k++) place_of[body[k]] = place_of[stays];
-  for (int k = 0; k < f->nop; k++) {
-    bool gone = false;
-    for (int i = 0; i < b->n; i++) gone |= f->op[k] == body[i];
-    if (f->op[k] == stays)
-      f->op[kept++] = id;
-    else if (!gone)
-      f->op[kept++] = f->op[k];
-  }
-  f->nop = kept;
+  for (int s = 0; s < 2; s++)
+    if (w[s].n) graph->value[w[s].wide].op = id;
+  take_place(f, id, at, b, &w[1]);
   return true;
 }
 
@@ -522,7 +353,7 @@ static struct bunch summed(const struct function *f, int at)
   for (int k = at + 1; k < f->nop && k < at + FARTHEST && b.n < MOST_TOGETHER; k++) {
     const struct op *op = &graph->op[f->op[k]];
     int before = graph->op[b.op[b.n - 1]].out;
-    if (!is_single(op) || op->nin != 3 || op->in[2] != before || readers[before].n != 1) continue;
+    if (!is_single(op) || op->nin != 3 || op->in[2] != before || times_read(before) != 1) continue;
     b.at[b.n] = k;
     b.op[b.n++] = f->op[k];
   }
@@ -546,8 +377,8 @@ static struct bunch added(const struct function *f, int at)
       const struct value *v = &graph->value[add->in[i]];
       if (n && add->in[i] == graph->op[kernel->body[n - 1]].out) continue;
       const struct op *op = v->op == NONE ? NULL : &graph->op[v->op];
-      bool is_term = op && is_single(op) && op->nin == 2 && readers[add->in[i]].n == 1;
-      if (!is_term || function_of[v->op] != (int)(f - graph->function)) return none;
+      bool is_term = op && is_single(op) && op->nin == 2 && times_read(add->in[i]) == 1;
+      if (!is_term || function_of_op(v->op) != (int)(f - graph->function)) return none;
       if (b.n == MOST_TOGETHER) return none;
       if (!same_shape(v->shape, graph->value[add->out].shape)) return none;
       if (v->order != graph->value[add->out].order) return none;

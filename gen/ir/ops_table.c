@@ -99,8 +99,9 @@ static bool is_mean(const struct op *op)
   return op->scalar == 1 / n;
 }
 
-/* "abc->abc": from one order in memory to another (assign_dim_order.c). */
-static bool is_reordering(const struct op *op)
+/* "abc->abc": from one order in memory to another (assign_dim_order.c), or out of a wide value
+   (wide_values.c). */
+static bool keeps_dimensions(const struct op *op)
 {
   if (op->kind != OP_permute) return false;
   size_t n = strcspn(op->equation, "-");
@@ -110,7 +111,8 @@ static bool is_reordering(const struct op *op)
 const char *op_name(const struct op *op)
 {
   if (op->kind == OP_custom) return graph->custom[op->custom].name;
-  if (is_reordering(op)) return "reorder";
+  if (keeps_dimensions(op))
+    return graph->value[op->in[0]].order != graph->value[op->out].order ? "reorder" : "copy";
   return is_mean(op) ? "mean" : op_row[op->kind].name;
 }
 
