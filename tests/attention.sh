@@ -4,7 +4,6 @@
 . "$(dirname "$0")/common.sh"
 local_mpi=yes
 . "$root/tests/programs.sh"
-optimized=-O1
 export OMP_NUM_THREADS=1
 data=$golden/attention
 

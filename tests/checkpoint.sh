@@ -4,6 +4,7 @@
 # function for all layers either way.
 . "$(dirname "$0")/common.sh"
 . "$root/tests/programs.sh"
+optimized=-O2
 make_runtime plain > "$WORK/runtime.log" 2>&1 || fail "the runtime does not compile"
 
 # make_and_run NAME PLAN ARGUMENTS...

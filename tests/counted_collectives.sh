@@ -11,7 +11,6 @@
 . "$(dirname "$0")/common.sh"
 transport=${COUNTED_TRANSPORT:-mpi}
 . "$root/tests/programs.sh"
-optimized=-O1
 
 # Over three ranks (dp=3) the parts of a bucket of gradients are not those of each gradient.
 programs=(

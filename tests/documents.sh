@@ -6,7 +6,6 @@
 . "$(dirname "$0")/common.sh"
 local_mpi=yes
 . "$root/tests/programs.sh"
-optimized=-O1
 steps=${SOAK:+20}
 steps=${steps:-5}
 export OMP_NUM_THREADS=1

@@ -27,6 +27,8 @@ transport=${EQUAL_TRANSPORT:-mpi}
 tensor_tolerance=2e-5
 # The stand-in tracks the memory accesses of kernels that are compiled so: no two streams race.
 following=(-fsanitize=thread)
+# The kernels of one mesh of each plan are optimized.
+[ "${EQUAL_MESHES:-}" = others ] || optimized=-O1
 
 # is_refused PLAN: whether it is a random plan whose log has one of the allowed refusals.
 is_refused() {
@@ -36,11 +38,11 @@ is_refused() {
 
 # make_and_run PLAN NAME KIND MESH...: the plan on a mesh, in $WORK/NAME.
 make_and_run() {
-  local plan=$1 to=$WORK/$2 kind=$3 size arguments=()
+  local plan=$1 to=$WORK/$2 kind=$3 size arguments=() optimized=$optimized
   shift 3
   for size; do arguments+=(-D "$size"); done
   watched=()
-  [ "$kind" != cuda ] || { arguments+=(--target cuda); watched=("${following[@]}"); }
+  [ "$kind" != cuda ] || { arguments+=(--target cuda); watched=("${following[@]}") optimized=-O0; }
   "$TPGEN" "$plan" -o "$to" "${arguments[@]}" 2>&1 || {
     is_refused "$plan" || fail "$to: tpgen ended with status $?"
     return 1

@@ -4,7 +4,6 @@
 . "$(dirname "$0")/common.sh"
 local_mpi=yes
 . "$root/tests/programs.sh"
-optimized=-O1
 plan=tests/finite/plan.lua
 make_runtimes plain cuda
 # Twelve samples of six zeros, except for one number of sample 9: 1e18, or 1.

@@ -8,7 +8,6 @@
 local_mpi=yes
 runtime_plan=plans/generate.lua
 . "$root/tests/programs.sh"
-optimized=-O1
 make_runtimes plain sanitized cuda
 of=$golden/generate
 # prompts FOLDER
@@ -55,11 +54,11 @@ with() {
   logs+=("$WORK/$2.log")
   beside "$WORK/$2.log" "$@"
 }
-with greedy llama plain llama prefill=8 slots=1
+optimized=-O1 with greedy llama plain llama prefill=8 slots=1
 with greedy llama_tp2 plain llama prefill=16 slots=6 tp=2
 with greedy llama_tp3 plain llama prefill=7 slots=2 tp=3
 with greedy llama_tp4 plain llama prefill=64 slots=3 tp=4
-with greedy gpt2 plain gpt2 prefill=64 slots=1
+optimized=-O1 with greedy gpt2 plain gpt2 prefill=64 slots=1
 with greedy gpt2_tp2 plain gpt2 prefill=8 slots=2 tp=2
 with greedy gpt2_tp3 plain gpt2 prefill=8 slots=6 tp=3
 with greedy llama_sanitized sanitized llama prefill=8 slots=2 tp=2
@@ -76,7 +75,7 @@ compared=generate_bf16.json
 with greedy mistral_bf16 plain mistral prefill=8 slots=2 tp=2 cache_dtype=bfloat16
 for type in bfloat16 int8; do
   compared=generate_$type.json
-  with greedy llama_$type plain llama_stored prefill=8 slots=2 weight_dtype=$type
+  optimized=-O1 with greedy llama_$type plain llama_stored prefill=8 slots=2 weight_dtype=$type
   with greedy llama_${type}_tp2 sanitized llama_stored prefill=4 slots=5 tp=2 weight_dtype=$type
   with greedy gpt2_$type plain gpt2_stored prefill=16 slots=1 tp=2 weight_dtype=$type
   with greedy gpt2_${type}_cuda cuda gpt2_stored prefill=16 slots=2 weight_dtype=$type

@@ -4,7 +4,6 @@
 . "$(dirname "$0")/common.sh"
 local_mpi=yes
 . "$root/tests/programs.sh"
-optimized=-O1
 plans=tests/labels_and_masks
 make_runtimes plain cuda
 

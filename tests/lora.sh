@@ -5,7 +5,6 @@
 . "$(dirname "$0")/common.sh"
 local_mpi=yes
 . "$root/tests/programs.sh"
-optimized=-O1
 plan=tests/lora/plan.lua
 data=$golden/lora
 from=$data # the weights and adapters

@@ -4,7 +4,6 @@
 . "$(dirname "$0")/common.sh"
 local_mpi=yes
 . "$root/tests/programs.sh"
-optimized=-O1
 export OMP_NUM_THREADS=1
 steps=20
 within=(${WITHIN:-2e-5 2e-4})

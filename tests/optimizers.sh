@@ -5,7 +5,6 @@
 #   OPTIMIZERS="Lion"     only programs that this matches (an extended regular expression)
 . "$(dirname "$0")/common.sh"
 . "$root/tests/programs.sh"
-optimized=-O1
 facts=$golden/training
 
 programs=(

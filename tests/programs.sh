@@ -7,13 +7,18 @@ local_mpi=${local_mpi:-}
 transport=${transport:-mpi}
 runtime_plan=${runtime_plan:-plans/toy.lua}
 strict=(-std=c11 -D_GNU_SOURCE -DTPGEN_TORCH_ARCHIVE -DTPGEN_HTTP -fopenmp -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror)
-# Only kernels take time to run, and only their promises (restrict) matter to an optimizer.
+# The kernels' level of optimization. It takes more time than all else to optimize them, and small programs run
+# for no time: most scripts do without. An optimizer shows where a kernel's promises (restrict) do not hold:
+# equal.sh, llama.sh, dp.sh and cuda.sh set -O1, toy.sh and one program of each family in operators.sh -O2, and
+# checkpoint.sh has one with what releases have.
 plain=(-O0)
-optimized=-O2
+optimized=-O0
 sanitizers=(-g -fsanitize=address,undefined -fno-sanitize-recover=undefined)
 cuda=(-std=c++20 -D_GNU_SOURCE -DTPGEN_CUDA -DTPGEN_MPI -DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX
   -Wall -Wextra -Werror -Wno-unknown-pragmas "-I$root/tests/cuda_on_cpu/include")
-# Precompiled headers of the stand-in, for each way of compiling: nvcc includes them by itself.
+# Precompiled headers, for each way of compiling: those of the stand-in, which nvcc includes by itself, and for
+# programs that are one program those of the system. Whether a program includes what it needs is seen by clang
+# (make_ranks) and where run.sh builds.
 heads=$TOOLS/heads
 # Warnings in MPI's and BLAS's headers do not count.
 mapfile -t includes < <({ mpicc -show && pkg-config --cflags openblas jansson minizip libpcre2-8 libutf8proc libmicrohttpd; } | tr ' ' '\n' |
@@ -44,23 +49,36 @@ objects() (
   common=(-I. -Iruntime "${includes[@]}" -c "$@")
   ! is_local "$kind" || common=("-I$root/tests/local_mpi" "${common[@]}")
   ! is_shared "$kind" || common=(-DTPGEN_SHARED "${common[@]}")
+  ! has_heads "$kind" || common=(-include "$heads/$kind/heads.h" "${common[@]}")
   case $kind in
   plain) gcc "${strict[@]}" "${plain[@]}" "${common[@]}" ;;
   sanitized) gcc "${strict[@]}" "${sanitizers[@]}" "${common[@]}" ;;
-  cuda) g++ "${cuda[@]}" -include "$heads/heads.h" -x c++ "${common[@]}" ;;
+  cuda) g++ "${cuda[@]}" -include "$heads/cuda/heads.h" -x c++ "${common[@]}" ;;
   esac
 )
 
-# Compiles the stand-in's headers, once for all scripts of a build.
+# has_heads KIND: whether the system's headers are compiled ahead for programs of this kind.
+has_heads() { [ -z "${without_heads:-}" ] && is_local "$1" && ! is_shared "$1"; }
+
+# make_heads KIND: compiles its headers, once for all scripts of a build.
 make_heads() (
-  mkdir -p "$heads/heads.h.gch" && exec 9> "$heads/lock" && flock 9 || exit 1
-  [ ! -e "$heads/made" ] || [ -n "$(find "$root/tests/cuda_on_cpu/include" -newer "$heads/made")" ] || exit 0
-  printf '#include <%s>\n' mpi.h cuda_runtime.h cuda_bf16.h nccl.h cublasLt.h > "$heads/heads.h"
-  for way in -O0 -O1 -O2 "-O0 -fsanitize=thread" "-O2 -fsanitize=thread"; do
+  kind=$1 to=$heads/$1 ways=(-O0) system=(assert complex limits math sched stdbool stddef stdint stdio stdlib string mpi cblas omp)
+  mkdir -p "$to/heads.h.gch" && exec 9> "$to/lock" && flock 9 || exit 1
+  [ ! -e "$to/made" ] || [ -n "$(find "$root"/tests/{programs.sh,local_mpi,cuda_on_cpu/include} -newer "$to/made")" ] || exit 0
+  case $kind in
+  plain) ways+=(-O1 -O2) compile=(gcc "${strict[@]}" "-I$root/tests/local_mpi" -x c-header) ;;
+  sanitized) compile=(gcc "${strict[@]}" "${sanitizers[@]}" "-I$root/tests/local_mpi" -x c-header) ;;
+  cuda)
+    system=(mpi cuda_runtime cuda_bf16 nccl cublasLt)
+    ways+=(-O1 "-O0 -fsanitize=thread" "-O1 -fsanitize=thread") compile=(g++ "${cuda[@]}" -x c++-header)
+    ;;
+  esac
+  printf '#include <%s.h>\n' "${system[@]}" > "$to/heads.h"
+  for way in "${ways[@]}"; do
     # shellcheck disable=SC2086
-    g++ "${cuda[@]}" "${includes[@]}" $way -x c++-header "$heads/heads.h" -o "$heads/heads.h.gch/${way// /}" || exit 1
+    "${compile[@]}" "${includes[@]}" $way "$to/heads.h" -o "$to/heads.h.gch/${way// /}" || exit 1
   done
-  touch "$heads/made"
+  touch "$to/made"
 )
 
 # The runtime's objects in $WORK/KIND: they are the same for all programs of a kind, and compiled once for all
@@ -90,7 +108,8 @@ make_runtime() {
     cp -r "$made" "$to"
   ) 8> "$TOOLS/runtimes/$name.lock" || return
   rm -r "$WORK/toy"
-  if [ "$kind" = cuda ]; then make_heads && ln -s "$TOOLS/libcuda_on_cpu.a" "$to/stand_in.a"; fi
+  ! has_heads "$kind" || make_heads "$kind" || return
+  if [ "$kind" = cuda ]; then make_heads cuda && ln -s "$TOOLS/libcuda_on_cpu.a" "$to/stand_in.a"; fi
 }
 
 # make_runtimes KIND...: the runtime of each kind, or the script fails.
@@ -106,13 +125,13 @@ make_runtimes() {
 
 # compile_runtime KIND DIRECTORY
 compile_runtime() {
-  local kind=$1 to=$2 sources cu without='cpu_shared[a-z_]*\.c\|cpu_without_mpi\.c\|cpu_beside_mpi\.c' talk=mpi
+  local kind=$1 to=$2 sources cu without='cpu_shared[a-z_]*\.c\|cpu_without_mpi\.c\|cpu_beside_mpi\.c' talk=mpi without_heads=yes
   ! is_shared "$kind" || without='cpu_memory\.c\|cpu_collectives\.c\|cpu_beside_mpi\.c' talk=shared
   # All but the target's own file, the rendezvous, which only CUDA programs use, and the other transport.
   mapfile -t sources < <(cd "$to" && ls -- *.c | grep -vx "cpu\.c\|rendezvous\.c\|$without")
   if [ "$kind" = cuda ]; then
     mapfile -t cu < <(cd "$to" && ls -- *.cu)
-    make_heads && objects "$to" cuda "${cu[@]}" && local_mpi='' transport=mpi objects "$to" plain -DTPGEN_MPI "${sources[@]}" rendezvous.c
+    make_heads cuda && objects "$to" cuda "${cu[@]}" && local_mpi='' transport=mpi objects "$to" plain -DTPGEN_MPI "${sources[@]}" rendezvous.c
   elif is_local "$kind"; then
     objects "$to" "$kind" -Dmain=main_of_rank "${sources[@]}" cpu.c &&
       objects "$to" plain -O2 "$root"/tests/local_mpi/{"$talk",ranks}.c

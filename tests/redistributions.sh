@@ -10,7 +10,6 @@
 . "$(dirname "$0")/common.sh"
 local_mpi=yes
 . "$root/tests/programs.sh"
-optimized=-O1
 
 programs=(
   "plain mesh=2 shape=4x6"

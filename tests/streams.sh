@@ -12,7 +12,6 @@
 count=${STREAMS_RANDOM:-${SOAK:+300}} seed=${STREAMS_SEED:-1} longest=${STREAMS_LINES:-${SOAK:+3000}}
 count=${count:-6} longest=${longest:-900}
 watched=(-fsanitize=thread)
-optimized=-O0
 patience=200
 
 # run NAME: builds the program in $WORK/NAME, and runs it.

@@ -4,7 +4,6 @@
 . "$(dirname "$0")/common.sh"
 local_mpi=yes
 . "$root/tests/programs.sh"
-optimized=-O1
 plan=plans/torch_export.lua
 data=$golden/torch_export
 for kind in plain cuda; do

@@ -6,6 +6,7 @@
 . "$(dirname "$0")/common.sh"
 local_mpi=yes
 . "$root/tests/programs.sh"
+optimized=-O2
 
 train_golden_on() {
   local name=$1

@@ -5,7 +5,6 @@
 #   TRAINING="tp=3"     only programs that this matches (an extended regular expression)
 . "$(dirname "$0")/common.sh"
 . "$root/tests/programs.sh"
-optimized=-O1
 facts=$golden/training
 
 programs=(

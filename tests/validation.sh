@@ -5,7 +5,6 @@
 . "$(dirname "$0")/common.sh"
 local_mpi=yes
 . "$root/tests/programs.sh"
-optimized=-O1
 plan=tests/data_sets/plan.lua
 data=$golden/data_sets
 make_runtimes plain cuda

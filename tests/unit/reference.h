@@ -980,14 +980,16 @@ static bool heads_of(struct shape q, struct shape k, struct shape v, struct head
   return same_shape(k, wanted_k) && same_shape(v, wanted_v);
 }
 
-static double at4(struct array t, int64_t a, int64_t b, int64_t c, int64_t d)
+/* An element of a tensor of four dimensions. */
+static inline double *to4(struct array t, int64_t a, int64_t b, int64_t c, int64_t d)
 {
-  return t.at[place_in_array(t.shape, (int64_t[]){a, b, c, d})];
+  const int64_t *n = t.shape.size;
+  return &t.at[((a * n[1] + b) * n[2] + c) * n[3] + d];
 }
 
-static double *to4(struct array t, int64_t a, int64_t b, int64_t c, int64_t d)
+static inline double at4(struct array t, int64_t a, int64_t b, int64_t c, int64_t d)
 {
-  return &t.at[place_in_array(t.shape, (int64_t[]){a, b, c, d})];
+  return *to4(t, a, b, c, d);
 }
 
 /* The score of query i and key j; minus infinity where the query may not see the key. */
