@@ -12,9 +12,11 @@
 #include <unistd.h>
 #include <cmocka.h>
 #include "checkpoint.h"
+#include "host_target.h"
 #include "save_folder.h"
 #include "program.h"
 #include "safetensors.h"
+#include "temporary.h"
 #include "tensors.h"
 
 enum { WEIGHT, BIAS, NORMED, LAYERS, MOMENT, MOMENTS, IDS, SEEN, RESULT, TENSORS };
@@ -103,22 +105,6 @@ static const struct rank this_rank = {.parts = own};
 const struct program *program = &this_program;
 const struct rank *rank = &this_rank;
 
-void target_put(void *to, const void *from, size_t bytes)
-{
-  memcpy(to, from, bytes);
-}
-
-void target_get(void *to, const void *from, size_t bytes)
-{
-  memcpy(to, from, bytes);
-}
-
-void fail_call(const char *file, int line, const char *call, const char *why)
-{
-  fail_msg("%s:%d: %s: %s", file, line, call, why);
-  abort();
-}
-
 static void become(int id, int ranks)
 {
   rank_memory = memories[id];
@@ -140,28 +126,18 @@ static inline float *float_at(int id, size_t offset)
   return (float *)(void *)(memories[id] + offset);
 }
 
-static char directory[] = "/tmp/tensors.XXXXXX";
 static char saved[128], index_path[128], beside[128];
 
 #define TOKEN_HERE "here-1-0"
 static struct folder folder = {.fd = -1};
 
-static int make_directory(void **state)
+static int make_paths(void **state)
 {
-  (void)state;
-  if (!mkdtemp(directory)) return -1;
+  if (make_directory(state) != 0) return -1;
   snprintf(saved, sizeof saved, "%s/model.safetensors", directory);
   snprintf(index_path, sizeof index_path, "%s/model.safetensors.index.json", directory);
   snprintf(beside, sizeof beside, "%s/.model.safetensors.%s.tmp", directory, TOKEN_HERE);
   return 0;
-}
-
-static int remove_directory(void **state)
-{
-  char command[200];
-  (void)state;
-  snprintf(command, sizeof command, "rm -r '%s'", directory);
-  return system(command);
 }
 
 // All ranks fill theirs and agree on the checksums.

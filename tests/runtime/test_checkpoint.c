@@ -564,5 +564,5 @@ int main(void)
       cmocka_unit_test(leftovers_are_replaced),
       cmocka_unit_test(directories),
   };
-  return cmocka_run_group_tests(tests, make_directory, remove_directory);
+  return cmocka_run_group_tests(tests, make_paths, remove_directory);
 }

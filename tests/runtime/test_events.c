@@ -8,27 +8,12 @@
 #include <unistd.h>
 #include <cmocka.h>
 #include "events.h"
+#include "temporary.h"
 
 // save_folder.c has it, which knows a program.
 bool folder_make(const char *path, struct failure *why)
 {
   return access(path, F_OK) == 0 || failed(why, "%s: cannot make the directory", path);
-}
-
-static char directory[] = "/tmp/events.XXXXXX";
-
-static int make_directory(void **state)
-{
-  (void)state;
-  return mkdtemp(directory) ? 0 : -1;
-}
-
-static int remove_directory(void **state)
-{
-  char command[200];
-  (void)state;
-  snprintf(command, sizeof command, "rm -r '%s'", directory);
-  return system(command);
 }
 
 static void bytes_of_tensorboard(void **state)

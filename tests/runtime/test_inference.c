@@ -8,9 +8,11 @@
 #include <string.h>
 #include <unistd.h>
 #include "checkpoint.h"
+#include "host_target.h"
 #include "program.h"
 #include "tensor_table.h"
 #include "tensors.h"
+#include "temporary.h"
 
 static const struct tensor tensors[] = {
     {{"w", NULL}, {NULL, NULL}, 1, PARAMETER, F32, 0, 0, 1, {2}, {2}, {UNIFORM, 0, 1}},
@@ -31,40 +33,21 @@ static const struct rank this_rank = {.parts = parts};
 const struct program *program = &this_program;
 const struct rank *rank = &this_rank;
 
-void target_put(void *to, const void *from, size_t bytes)
-{
-  memcpy(to, from, bytes);
-}
+static char saved[64];
 
-void target_get(void *to, const void *from, size_t bytes)
+static int make_paths(void **state)
 {
-  memcpy(to, from, bytes);
-}
-
-void fail_call(const char *file, int line, const char *call, const char *why)
-{
-  fail_msg("%s:%d: %s: %s", file, line, call, why);
-  abort();
-}
-
-static char directory[] = "/tmp/inference.XXXXXX";
-static char path[64], saved[64];
-
-static int make_directory(void **state)
-{
-  (void)state;
-  if (!mkdtemp(directory)) return -1;
-  snprintf(path, sizeof path, "%s/weights", directory);
+  if (make_directory(state) != 0) return -1;
   snprintf(saved, sizeof saved, "%s/outputs.safetensors", directory);
   return 0;
 }
 
-static int remove_directory(void **state)
+// Nothing else may be left there.
+static int remove_paths(void **state)
 {
-  (void)state;
   unlink(path);
   unlink(saved);
-  return rmdir(directory);
+  return rmdir(directory) == 0 ? 0 : (remove_directory(state), -1);
 }
 
 // A file with these tensors, each of two float32: 1, 2 in the first, 3, 4 in the next ...
@@ -137,5 +120,5 @@ int main(void)
       cmocka_unit_test(needless_tensors),
       cmocka_unit_test(outputs),
   };
-  return cmocka_run_group_tests(tests, make_directory, remove_directory);
+  return cmocka_run_group_tests(tests, make_paths, remove_paths);
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 #include "program.h"
+#include "temporary.h"
 
 // ---- a program with inputs of every type
 // ---------------------------------------------------------
@@ -61,21 +62,6 @@ void target_get(void *to, const void *from, size_t bytes)
 
 // ---- files
 // -----------------------------------------------------------------------------------------
-
-static char path[] = "/tmp/numbers.XXXXXX";
-
-static int make_file(void **state)
-{
-  (void)state;
-  int fd = mkstemp(path);
-  return fd < 0 || close(fd) != 0 ? -1 : 0;
-}
-
-static int remove_file(void **state)
-{
-  (void)state;
-  return unlink(path);
-}
 
 // A file of one tensor, of six numbers.
 static void write_file(const char *name, const char *dtype, size_t size, const int64_t x[ALL])
@@ -225,5 +211,5 @@ int main(void)
   const struct CMUnitTest tests[] = {cmocka_unit_test(every_type),
                                      cmocka_unit_test(what_does_not_fit), cmocka_unit_test(indices),
                                      cmocka_unit_test(parts), cmocka_unit_test(computed)};
-  return cmocka_run_group_tests(tests, make_file, remove_file);
+  return cmocka_run_group_tests(tests, make_directory, remove_directory);
 }

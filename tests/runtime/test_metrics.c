@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 #include "program.h"
+#include "temporary.h"
 
 // ---- a program of two ranks --------------------------------------------------------------------
 
@@ -68,24 +69,21 @@ const char *batches_summary(enum purpose purpose)
 
 // ---- what it tells -----------------------------------------------------------------------------
 
-static char directory[] = "/tmp/metrics.XXXXXX";
-static char path[64], said_path[64], said[8000], written[8000];
+static char said_path[64], said[8000], written[8000];
 
-static int make_directory(void **state)
+static int make_paths(void **state)
 {
-  (void)state;
-  if (!mkdtemp(directory)) return -1;
-  snprintf(path, sizeof path, "%s/metrics", directory);
+  if (make_directory(state) != 0) return -1;
   snprintf(said_path, sizeof said_path, "%s/said", directory);
   return 0;
 }
 
-static int remove_directory(void **state)
+// Nothing else may be left there.
+static int remove_paths(void **state)
 {
-  (void)state;
   unlink(path);
   unlink(said_path);
-  return rmdir(directory);
+  return rmdir(directory) == 0 ? 0 : (remove_directory(state), -1);
 }
 
 static void read_text(const char *from, char *to, size_t size)
@@ -338,5 +336,5 @@ int main(void)
       cmocka_unit_test(other_ranks),   cmocka_unit_test(no_file),
       cmocka_unit_test(random_inputs),
   };
-  return cmocka_run_group_tests(tests, make_directory, remove_directory);
+  return cmocka_run_group_tests(tests, make_paths, remove_paths);
 }

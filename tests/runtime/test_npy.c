@@ -8,21 +8,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 #include "npy.h"
-
-static char path[] = "/tmp/array.XXXXXX";
-
-static int make_file(void **state)
-{
-  (void)state;
-  int fd = mkstemp(path);
-  return fd < 0 || close(fd) != 0 ? -1 : 0;
-}
-
-static int remove_file(void **state)
-{
-  (void)state;
-  return unlink(path);
-}
+#include "temporary.h"
 
 // A file of this version, header and as many bytes of data.
 static void write_file(int version, const char *text, size_t bytes)
@@ -143,5 +129,5 @@ int main(void)
   const struct CMUnitTest tests[] = {cmocka_unit_test(every_type),
                                      cmocka_unit_test(shapes_and_versions),
                                      cmocka_unit_test(bad_files)};
-  return cmocka_run_group_tests(tests, make_file, remove_file);
+  return cmocka_run_group_tests(tests, make_directory, remove_directory);
 }

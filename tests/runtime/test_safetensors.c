@@ -12,26 +12,9 @@
 #include <cmocka.h>
 #include "safetensors.h"
 #include "safetensors_corpus.h"
+#include "temporary.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
-
-static char directory[] = "/tmp/safetensors.XXXXXX";
-static char path[64];
-
-static int make_directory(void **state)
-{
-  (void)state;
-  if (!mkdtemp(directory)) return -1;
-  snprintf(path, sizeof path, "%s/file", directory);
-  return 0;
-}
-
-static int remove_directory(void **state)
-{
-  (void)state;
-  unlink(path);
-  return rmdir(directory);
-}
 
 // A file: a length, a header and so many bytes of data, 0, 1, 2 ...
 static void write_file(uint64_t length, const char *header, size_t bytes, size_t data)

@@ -38,7 +38,7 @@ static int begin(void **state)
 {
   no_locks = false;
   host = NULL;
-  if (make_directory(state) != 0) return -1;
+  if (make_paths(state) != 0) return -1;
   snprintf(lock_path, sizeof lock_path, "%s/.tpgen.lock", directory);
   return 0;
 }

@@ -304,5 +304,5 @@ int main(void)
       cmocka_unit_test(misfits),
       cmocka_unit_test(both_names),
   };
-  return cmocka_run_group_tests(tests, make_directory, remove_directory);
+  return cmocka_run_group_tests(tests, make_paths, remove_directory);
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 #include "program.h"
+#include "temporary.h"
 
 // ---- a program that reads tokens, of ranks that the test can be --------------------------------
 
@@ -86,23 +87,6 @@ static void become(int id, int rows, int columns)
 }
 
 // ---- files -------------------------------------------------------------------------------------
-
-static char directory[] = "/tmp/data.XXXXXX";
-static char path[128];
-
-static int make_directory(void **state)
-{
-  (void)state;
-  return mkdtemp(directory) ? 0 : -1;
-}
-
-static int remove_directory(void **state)
-{
-  char command[200];
-  (void)state;
-  snprintf(command, sizeof command, "rm -r '%s'", directory);
-  return system(command);
-}
 
 // Token i of a file, of those that it can hold.
 static uint32_t token_of(size_t i, size_t size)
