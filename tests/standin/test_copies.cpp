@@ -5,22 +5,10 @@
 #include "../../runtime/cuda_copies.h"
 
 #include "check.h"
+#include "of_runtime.h"
 #include "on_device.h"
 
 #include <vector>
-
-cudaStream_t stream;
-bool profiling;
-
-void note_work(const char *, cudaStream_t)
-{
-}
-
-void fail_call(const char *file, int line, const char *call, const char *why)
-{
-  fprintf(stderr, "%s:%d: %s: %s\n", file, line, call, why ? why : "");
-  exit(1);
-}
 
 template <class T> static std::vector<T> numbers(size_t count)
 {

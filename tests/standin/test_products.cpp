@@ -6,6 +6,7 @@
 #include "../../runtime/cuda_products.cu"
 
 #include "check.h"
+#include "of_runtime.h"
 
 #include <cmath>
 #include <cstring>
@@ -26,16 +27,6 @@ const struct products products = {all, sizeof all / sizeof *all, offsetof(struct
 void *rank_memory;
 static const struct rank this_rank = {};
 const struct rank *rank = &this_rank;
-cudaStream_t stream;
-bool profiling;
-void note_work(const char *, cudaStream_t)
-{
-}
-void fail_call(const char *file, int line, const char *call, const char *why)
-{
-  fprintf(stderr, "%s:%d: %s: %s\n", file, line, call, why ? why : "failed");
-  exit(1);
-}
 
 static void describe_all()
 {

@@ -3,7 +3,7 @@
    their results equal the definition's to the bit. Without a compiler no kernel is run. */
 #include "emit/emit.h"
 #include "../../runtime/elements.h"
-#include "unit.h"
+#include "build_files.h"
 
 #include <dlfcn.h>
 
@@ -357,23 +357,13 @@ static char *program_text(void)
 
 static const char *directory;
 
-static void write_text(const char *name, const char *contents)
-{
-  FILE *out = fopen(text("%s/%s", directory, name), "w");
-  must(out && fputs(contents, out) >= 0 && fclose(out) == 0, "cannot write %s", name);
-}
-
-static void command(const char *line)
-{
-  must(system(line) == 0, "failed: %s", line);
-}
-
 static void compile(void)
 {
   char *program = program_text();
-  write_text("kernels.h", text("%s%s%s", is_for_cuda() ? "#include <cuda_runtime.h>\n" : "",
-                               kernel_includes(), kernel_prototypes()));
-  write_text("program.c", program);
+  write_text(directory, "kernels.h",
+             text("%s%s%s", is_for_cuda() ? "#include <cuda_runtime.h>\n" : "", kernel_includes(),
+                  kernel_prototypes()));
+  write_text(directory, "program.c", program);
   if (is_for_cuda())
     command(text("mpicxx -std=c++17 -O1 -fPIC -shared -Wl,-Bsymbolic -Wall -Wextra -DTPGEN_CUDA"
                  " -Itests/cuda_on_cpu -Itests/cuda_on_cpu/include -I%s -Iruntime"

@@ -5,6 +5,7 @@
    reference's. Without a compiler there is no test. */
 #include "check/check.h"
 #include "../../runtime/philox4x32.h"
+#include "build_files.h"
 #include "instances.h"
 
 #include <dlfcn.h>
@@ -492,17 +493,6 @@ static char *program_of(int rank)
 
 static const char *directory;
 
-static void write_text(const char *name, const char *contents)
-{
-  FILE *out = fopen(text("%s/%s", directory, name), "w");
-  must(out && fputs(contents, out) >= 0 && fclose(out) == 0, "cannot write %s", name);
-}
-
-static void command(const char *line)
-{
-  must(system(line) == 0, "failed: %s", line);
-}
-
 /* Of kernels that differ by sizes alone. */
 static void share_some_bodies(void)
 {
@@ -514,7 +504,7 @@ static void share_some_bodies(void)
 static void compile_kernels(void)
 {
   share_some_bodies();
-  write_text("kernels.h",
+  write_text(directory, "kernels.h",
              text("%s%s%s%s",
                   is_for_cuda() ? text("#include <cuda_runtime.h>\n%s", constants_text()) : "",
                   "#include <stddef.h>\n", kernel_includes(), kernel_prototypes()));
@@ -522,7 +512,7 @@ static void compile_kernels(void)
       is_for_cuda()
           ? "#include \"kernels.h\"\n#include \"cuda_kernels.h\"\n#include \"indices.h\"\n"
           : "#include \"kernels.h\"\n#include \"cpu_vectors.h\"\n";
-  write_text(is_for_cuda() ? "kernels.cu" : "kernels.c",
+  write_text(directory, is_for_cuda() ? "kernels.cu" : "kernels.c",
              text("%s%s\n", head, kernel_definitions()));
   if (!is_for_cuda()) {
     command(text(
@@ -747,7 +737,7 @@ static void try_program(void (*make)(void), bool cuda)
   if (make == random_program) worth_threads = 8;
   make();
   for (int rank = 0; rank < world_size(); rank++)
-    write_text(text("rank%d.%s", rank, cuda ? "cu" : "c"), program_of(rank));
+    write_text(directory, text("rank%d.%s", rank, cuda ? "cu" : "c"), program_of(rank));
   compile_kernels();
   int compared = 0;
   struct machine m = with_inputs();

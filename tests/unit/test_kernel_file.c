@@ -4,6 +4,7 @@
    outputs must equal the references' for the same parts. Without a compiler there is no test. */
 #include "lua/lua.h"
 #include "check/check.h"
+#include "build_files.h"
 #include "instances.h"
 
 #include <dlfcn.h>
@@ -520,12 +521,6 @@ static void add_trials(void)
 
 /* ------------------------------------------------------------------------- written and compiled */
 
-static void write_text(const char *directory, const char *name, const char *contents)
-{
-  FILE *out = fopen(text("%s/%s", directory, name), "w");
-  must(out && fputs(contents, out) >= 0 && fclose(out) == 0, "cannot write %s/%s", directory, name);
-}
-
 /* What a program's files say of themselves, as far as statements need it. */
 static const char prelude_c[] =
     "#include <stdalign.h>\n#include <stddef.h>\n#include <string.h>\n#include \"kernels.h\"\n"
@@ -648,8 +643,7 @@ static const char build_cuda[] =
 static void build(const char *directory)
 {
   write_text(directory, "build.sh", is_for_cuda() ? build_cuda : build_c);
-  must(system(text("sh %s/build.sh %s", directory, directory)) == 0, "%s does not compile",
-       directory);
+  command(text("sh %s/build.sh %s", directory, directory));
 }
 
 /* ---------------------------------------------------------------------------------------- a run */
@@ -886,9 +880,9 @@ static void run_on_mesh(struct run run)
     struct ending again = run_somewhere(run);
     assert_string_equal(told(&e), told(&again)); /* whichever thread comes first */
   }
-  char command[64];
-  snprintf(command, sizeof command, "rm -r %s", directory);
-  assert_int_equal(system(command), 0);
+  char remove[64];
+  snprintf(remove, sizeof remove, "rm -r %s", directory);
+  assert_int_equal(system(remove), 0);
 }
 
 static void test_c_kernels(void **state)
