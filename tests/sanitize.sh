@@ -21,7 +21,8 @@ cmake --preset sanitize -B "$build" > "$WORK/log" 2>&1 &&
   finish
 }
 # In that build: the cmocka programs, but for those that mostly compile what was generated or try what another
-# tries, the pairs of plans and dumps, fewer of the mutants, and all plans of tests/equal for both targets.
+# tries, the pairs of plans and dumps, fewer of the mutants, and all plans of tests/equal on all meshes, for the two
+# targets in turn (SOAK=1: each for both).
 # Those that try every operator by force try some of every sort.
 rows="matmul add maximum where cast dropout tril rotary sum amax expand permute view cat narrow pad gather
   scatter_add index_select embedding cumsum argsort attention attention_back conv2d max_pool2d custom"
@@ -59,22 +60,27 @@ for file in "$golden"/tokenizer/*/tokenizer.json; do
     fail "fuzz_text of $file"
   }
 done
-# generate_all PLAN ARGUMENTS...
-generate_all() {
+# generate_for TARGETS PLAN ARGUMENTS...
+generate_for() {
   local target
-  for target in cpu cuda; do
-    "$build/tpgen" "$@" -o "$WORK/out" --target $target || fail "$* for $target: status $?"
+  for target in $1; do
+    "$build/tpgen" "${@:2}" -o "$WORK/out" --target $target || fail "${*:2} for $target: status $?"
     rm -rf "$WORK/out"
   done
 }
 for plan in plans/*.lua; do
   arguments=()
   [ "$plan" != plans/torch_export.lua ] || arguments=(-D "model=$golden/torch_export/gpt2.pt2" -D tp=2)
-  generate_all "$plan" "${arguments[@]}"
+  generate_for "cpu cuda" "$plan" "${arguments[@]}"
 done
+both=(cpu cuda)
 for plan in tests/equal/*.lua; do
-  while read -ra mesh; do
-    generate_all "$plan" "${mesh[@]/#/-D}"
-  done < <(sed -n 's/^-- mesh: *//p' "$plan")
+  mapfile -t meshes < <(sed -n 's/^-- mesh: *//p' "$plan")
+  for i in "${!meshes[@]}"; do
+    read -ra mesh <<< "${meshes[i]}"
+    targets=${both[i % 2]}
+    [ -z "${SOAK:-}" ] && [ ${#meshes[@]} -gt 1 ] || targets=${both[*]}
+    generate_for "$targets" "$plan" "${mesh[@]/#/-D}"
+  done
 done
 finish "no sanitizer had anything to say"
