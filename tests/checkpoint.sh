@@ -3,6 +3,7 @@
 # same losses, weights and optimizer's state with it and without, keep less memory with it, and have one
 # function for all layers either way.
 . "$(dirname "$0")/common.sh"
+local_mpi=yes
 . "$root/tests/programs.sh"
 optimized=-O2
 make_runtime plain > "$WORK/runtime.log" 2>&1 || fail "the runtime does not compile"

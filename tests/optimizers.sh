@@ -4,6 +4,7 @@
 # it; on one rank and on several, on the CPU and on the stand-in for CUDA.
 #   OPTIMIZERS="Lion"     only programs that this matches (an extended regular expression)
 . "$(dirname "$0")/common.sh"
+local_mpi=yes
 . "$root/tests/programs.sh"
 facts=$golden/training
 

@@ -224,7 +224,7 @@ golden_line() { awk -v way="$2" '$1 == way { for (i = 2; i <= NF; i++) print $i 
 
 # start DIRECTORY RESULT ARGUMENTS...: runs all its ranks, for at most `patience` seconds. Writes RESULT.losses
 # and RESULT.saved/.
-patience=60
+patience=180
 start() {
   local directory=$1 result=$2 arguments ranks=() rank
   arguments=(--metrics "$2.jsonl" --save "$2.saved" "${@:3}")

@@ -4,6 +4,7 @@
 # and meshes, with the batch of a step whole or in pieces.
 #   TRAINING="tp=3"     only programs that this matches (an extended regular expression)
 . "$(dirname "$0")/common.sh"
+local_mpi=yes
 . "$root/tests/programs.sh"
 facts=$golden/training
 
