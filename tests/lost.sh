@@ -14,6 +14,7 @@
 . "$(dirname "$0")/common.sh"
 transport=${LOST_TRANSPORT:-mpi}
 . "$root/tests/programs.sh"
+optimized=-O1
 every=7
 [ $transport = mpi ] || every=21 # what wraps a collective is the same
 [ "${LOST:-}" != all ] || every=1
