@@ -9,8 +9,8 @@ runtime_plan=${runtime_plan:-plans/toy.lua}
 strict=(-std=c11 -D_GNU_SOURCE -DTPGEN_TORCH_ARCHIVE -DTPGEN_HTTP -fopenmp -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror)
 # The kernels' level of optimization. It takes more time than all else to optimize them, and small programs run
 # for no time: most scripts do without. An optimizer shows where a kernel's promises (restrict) do not hold:
-# equal.sh, llama.sh, dp.sh and cuda.sh set -O1, toy.sh and one program of each family in operators.sh -O2, and
-# checkpoint.sh has one with what releases have.
+# equal.sh, llama.sh, dp.sh, cuda.sh, lost.sh and some of generate.sh set -O1, toy.sh, checkpoint.sh and one program
+# of each family in operators.sh -O2, and checkpoint.sh has some with what releases have.
 plain=(-O0)
 optimized=-O0
 sanitizers=(-g -fsanitize=address,undefined -fno-sanitize-recover=undefined)
@@ -76,7 +76,7 @@ make_heads() (
   printf '#include <%s.h>\n' "${system[@]}" > "$to/heads.h"
   for way in "${ways[@]}"; do
     # shellcheck disable=SC2086
-    "${compile[@]}" "${includes[@]}" $way "$to/heads.h" -o "$to/heads.h.gch/${way// /}" || exit 1
+    "${compile[@]}" "${includes[@]}" $way "$to/heads.h" -o "$to/part" && mv "$to/part" "$to/heads.h.gch/${way// /}" || exit 1
   done
   touch "$to/made"
 )
