@@ -7,18 +7,18 @@ local_mpi=${local_mpi:-}
 transport=${transport:-mpi}
 runtime_plan=${runtime_plan:-plans/toy.lua}
 strict=(-std=c11 -D_GNU_SOURCE -DTPGEN_TORCH_ARCHIVE -DTPGEN_HTTP -fopenmp -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror)
-# The kernels' level of optimization. It takes more time than all else to optimize them, and small programs run
-# for no time: most scripts do without. An optimizer shows where a kernel's promises (restrict) do not hold:
-# equal.sh, llama.sh, dp.sh, cuda.sh, lost.sh and some of generate.sh set -O1, toy.sh, checkpoint.sh and one program
-# of each family in operators.sh -O2, and checkpoint.sh has some with what releases have.
+# How far kernels are optimized. Small programs run for a moment only, and the optimizer takes longer than all
+# else, so most scripts do without it. Some need it: it shows where a kernel's promises (restrict) do not hold.
+# equal.sh, llama.sh, dp.sh, cuda.sh, lost.sh and parts of generate.sh set -O1. toy.sh, checkpoint.sh and a part of
+# operators.sh set -O2. checkpoint.sh also has programs with a release's flags.
 plain=(-O0)
 optimized=-O0
 sanitizers=(-g -fsanitize=address,undefined -fno-sanitize-recover=undefined)
 cuda=(-std=c++20 -D_GNU_SOURCE -DTPGEN_CUDA -DTPGEN_MPI -DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX
   -Wall -Wextra -Werror -Wno-unknown-pragmas "-I$root/tests/cuda_on_cpu/include")
-# Precompiled headers, for each way of compiling: those of the stand-in, which nvcc includes by itself, and for
-# programs that are one program those of the system. Whether a program includes what it needs is seen by clang
-# (make_ranks) and where run.sh builds.
+# Precompiled headers, one for each way of compiling. CUDA programs get the stand-in's, which nvcc includes by
+# itself. Programs whose ranks are one program get the system's. They would hide that a program does not include
+# what it needs: clang shows that (make_ranks), and so do scripts that build by run.sh.
 heads=$TOOLS/heads
 # Warnings in MPI's and BLAS's headers do not count.
 mapfile -t includes < <({ mpicc -show && pkg-config --cflags openblas jansson minizip libpcre2-8 libutf8proc libmicrohttpd; } | tr ' ' '\n' |
@@ -184,8 +184,8 @@ link_ranks() (
   done
 )
 
-# make_ranks DIRECTORY KIND: compiles the program there, into rank0, rank1 ... beside it; with the flags in
-# `watched`.
+# make_ranks DIRECTORY KIND: compiles and links the program in DIRECTORY, as rank0, rank1 ... there. `watched` has
+# further flags.
 watched=()
 make_ranks() (
   cd "$1"
@@ -246,7 +246,7 @@ start() {
   [ ! -f "$result.jsonl" ] || losses_of "$result.jsonl" > "$result.losses"
 }
 
-# ---- the Llama whose losses and norms of gradients PyTorch has told (tests/golden/llama) -----------
+# ---- the Llama with PyTorch's losses and norms of gradients (tests/golden/llama) -------------------
 
 llama=$golden/llama
 golden_shape=(-D dim=128 -D n_layers=2 -D n_heads=8 -D n_kv_heads=4 -D hidden=352 -D vocab=512 -D seq=64
