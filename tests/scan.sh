@@ -28,7 +28,7 @@ done
 
 programs=(
   "recurrent plain"
-  "recurrent plain dp=2 tp=2"
+  "recurrent plain dp=2 tp=2 fsdp=1"
   "recurrent sanitized tp=3"
   "recurrent cuda dp=2"
   "recurrent plain dp=2 accumulate=2 fsdp=1"

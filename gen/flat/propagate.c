@@ -247,6 +247,14 @@ static void look_back(int first)
   }
 }
 
+/* What the last step hands on is for it what it is for the steps before it: the next step takes it,
+   as the first one takes what enters. So the last step decides as they do. */
+static void note_hold(const struct op *hold)
+{
+  around.taken_by[hold->in[0]] = around.taken_by[hold->in[1]];
+  around.asked_of[hold->in[0]] = around.asked_of[hold->in[1]];
+}
+
 /* Lays out the operations order[first ... norder). */
 static void lay_out(const int *order, int first, int norder)
 {
@@ -261,6 +269,8 @@ static void lay_out(const int *order, int first, int norder)
     for (int i = 0; i < op->nin; i++)
       if (first_of[op->in[i]] == NONE) first_of[op->in[i]] = order[at];
   }
+  for (int at = first; at < norder; at++)
+    if (graph->op[order[at]].kind == OP_scan_hold) note_hold(&graph->op[order[at]]);
   enum phase entry = FORWARD;
   for (int at = first; at < norder; at++) {
     struct op op = graph->op[order[at]]; /* a copy: adding operations moves the array */
