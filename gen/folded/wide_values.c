@@ -124,13 +124,14 @@ static bool copies_what_it_adds_to(const struct op *op)
 }
 
 /* Whether the operation takes any strides of its i-th operand; that behind the last is its result.
- */
+   Of a reduction's results some kernels make all elements in turn, wherever they belong. */
 static bool takes_strides(const struct op *op, int i)
 {
   if (is_tight[op - graph->op]) return false;
   if (op->kind == OP_view) return !op->pieces;
   if (op->kind == OP_matmul) return !op->pieces && (i < 2 || !copies_what_it_adds_to(op));
-  if (is_pointwise(op->kind) || is_reduce(op->kind)) return true;
+  if (is_reduce(op->kind)) return i < op->nin;
+  if (is_pointwise(op->kind)) return true;
   return has_kernel(op->kind) && takes_steps(op, i);
 }
 
