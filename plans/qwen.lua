@@ -1,6 +1,6 @@
--- Qwen 2.5 and Qwen 3 from a Hugging Face folder or from the start: Llama's layers, with biases at q, k
--- and v (2.5) or norms of each head of q and k (3). Tensor parallel within the layers, sequence parallel
--- between them, loss parallel at the end.
+-- Qwen 2.5, Qwen 3 and Mistral from a Hugging Face folder or from the start: Llama's layers, with biases at q,
+-- k and v (Qwen 2.5), norms of each head of q and k (Qwen 3), or a window (Mistral). Tensor parallel within the
+-- layers, sequence parallel between them, loss parallel at the end.
 --
 --   tpgen plans/qwen.lua -o out/ -D config=Qwen3-0.6B/config.json -D tp=2 -D seq=4096
 --   out/run.sh --weights Qwen3-0.6B --data train.bin
@@ -11,20 +11,20 @@ local settings, parallel, training, attention = require "lib.settings", require 
   require "lib.training", require "lib.attention"
 
 local function from_config(path)
-  local config = settings.config(path, {"qwen2", "qwen3"})
+  local config = settings.config(path, {"qwen2", "qwen3", "mistral"})
   local need, at = config.need, config.at
   config.only("hidden_act", "silu")
   local theta, scaling = settings.rope(at)
-  local three = at.model_type == "qwen3"
+  local two, three = at.model_type == "qwen2", at.model_type == "qwen3"
   return {
     dim = need("hidden_size"), n_layers = need("num_hidden_layers"),
     n_heads = need("num_attention_heads"), n_kv_heads = at.num_key_value_heads,
     head_dim = at.head_dim or three and 128 or nil, hidden = need("intermediate_size"),
     vocab = need("vocab_size"), theta = theta, scaling = scaling, eps = at.rms_norm_eps or 1e-6,
     tied = at.tie_word_embeddings, head_norms = three,
-    qkv_bias = not three or at.attention_bias == true, output_bias = three and at.attention_bias,
+    qkv_bias = two or at.attention_bias == true, output_bias = not two and at.attention_bias,
     seq = math.min(at.max_position_embeddings or 2048, 8192),
-    window = function(i) return attention.window(at, i) end,
+    pad = at.pad_token_id, window = function(i) return attention.window(at, i) end,
   }
 end
 
@@ -89,7 +89,7 @@ local Qwen = nn.module("Qwen", function(self)
   self.lm_head = tied and attention.Tied() or linear(dim, vocab)
   function self:forward(ids)
     local cos, sin = F.rotary_tables(seq, head_dim, theta, known.scaling)
-    local x = self.embed_tokens(ids)
+    local x = attention.padded(self.embed_tokens(ids), ids, known.pad)
     for _, layer in ipairs(self.layers) do x = layer(x, cos, sin) end
     x = self.norm(x)
     if tied then return self.lm_head(x, self.embed_tokens.weight) end

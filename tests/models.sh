@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The plans for models of Hugging Face transformers have its losses (tests/golden/models), from its config.json
-# and weights: 20 steps, on one rank and on meshes; GPT-2 also on the stand-in for CUDA. MODELS: only these.
+# and weights: 20 steps, on one rank and on meshes (kinds of a plan's model on one); GPT-2 also on the stand-in for CUDA. MODELS: only these.
 . "$(dirname "$0")/common.sh"
 local_mpi=yes
 . "$root/tests/programs.sh"
@@ -30,23 +30,29 @@ trains() {
   near "$name" "$to.loss" "$to.golden"
 }
 
-# on_meshes MODEL PLAN ARGUMENTS...
+# on_meshes MODEL PLAN ARGUMENTS...: on those in `meshes`.
+all=(tp=1 tp=2 dp=2 dp=2,tp=2)
+few=(dp=2,tp=2) # of models whose plan another one tries on all
 on_meshes() {
   local mesh
   [[ -z ${MODELS:-} || " $MODELS " == *" $1 "* ]] || return 0
-  for mesh in tp=1 tp=2 dp=2 dp=2,tp=2; do beside "$WORK/$1.$mesh.log" trains "$1" "$2" plain $mesh "${@:3}"; done
+  for mesh in "${meshes[@]}"; do beside "$WORK/$1.$mesh.log" trains "$1" "$2" plain $mesh "${@:3}"; done
 }
 
+meshes=("${all[@]}")
 on_meshes gpt2 gpt2
 on_meshes qwen2 qwen -D seq=16
-on_meshes qwen2_window qwen -D seq=16
 on_meshes qwen3 qwen -D seq=16
-for model in phi3 gpt_neox; do on_meshes $model $model -D seq=16; done
-for model in falcon falcon_groups; do on_meshes $model falcon -D seq=16; done
+on_meshes gemma2 gemma -D seq=16
+for model in phi3 gpt_neox falcon; do on_meshes $model $model -D seq=16; done
 on_meshes bert bert
-on_meshes bert_classes bert -D classes=3
 on_meshes vit vit
 on_meshes resnet resnet -D image=32 -D lr=1e-3
+meshes=("${few[@]}")
+for model in qwen2_window mistral; do on_meshes $model qwen -D seq=16; done
+on_meshes gemma gemma -D seq=16
+on_meshes falcon_groups falcon -D seq=16
+on_meshes bert_classes bert -D classes=3
 on_meshes resnet_basic resnet -D image=32 -D lr=1e-3
 [[ -n ${MODELS:-} ]] || beside "$WORK/gpt2.cuda.log" trains gpt2 gpt2 cuda dp=2,tp=2
 all_are_done

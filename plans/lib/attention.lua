@@ -53,13 +53,21 @@ function M.cut_heads()
   return PrepareModuleInput{desired_input_layouts = {Shard(1), Shard(1), Shard(1)}}
 end
 
--- The window of layer i, counted from 0, by a config.json; nil: none. Qwen's is off unless the file turns it on.
+-- The window of layer i, counted from 0, by a config.json; nil: none. Mistral's is for all layers, Gemma 2's for
+-- every second one; Qwen's is off unless the file turns it on.
 function M.window(config, i)
-  local from = config.model_type == "mistral" and 0 or config.max_window_layers or 28
-  local windowed = config.model_type == "mistral" or config.use_sliding_window
+  local kind = config.model_type
+  local windowed = kind == "mistral" or kind == "gemma2" or config.use_sliding_window
   if config.layer_types then windowed = windowed and config.layer_types[i + 1] == "sliding_attention"
-  else windowed = windowed and i >= from end
-  return windowed and config.sliding_window or nil
+  elseif kind == "gemma2" then windowed = i % 2 == 0
+  elseif kind ~= "mistral" then windowed = windowed and i >= (config.max_window_layers or 28) end
+  return windowed and (config.sliding_window or kind == "gemma2" and 4096) or nil
+end
+
+-- The embeddings x of ids. Row `pad` learns nothing from them, as with padding_idx of torch.nn.Embedding.
+function M.padded(x, ids, pad)
+  if not pad then return x end
+  return F.where(ids:eq(pad):unsqueeze(-1), x:detach(), x)
 end
 
 -- n modules in a list; numbered: each is made of its number, counted from 0.

@@ -23,6 +23,10 @@ MODELS = {
     "qwen2_window": (hf.Qwen2ForCausalLM, hf.Qwen2Config(use_sliding_window=True, sliding_window=5, max_window_layers=1,
         **QWEN)),
     "qwen3": (hf.Qwen3ForCausalLM, hf.Qwen3Config(head_dim=16, **QWEN)),
+    "mistral": (hf.MistralForCausalLM, hf.MistralConfig(sliding_window=5, head_dim=16, **QWEN)),
+    "gemma": (hf.GemmaForCausalLM, hf.GemmaConfig(head_dim=16, **QWEN)),
+    "gemma2": (hf.Gemma2ForCausalLM, hf.Gemma2Config(head_dim=16, query_pre_attn_scalar=24, sliding_window=5, attn_logit_softcapping=2.0,
+        final_logit_softcapping=1.5, **QWEN)),
     "phi3": (hf.Phi3ForCausalLM, hf.Phi3Config(pad_token_id=None, bos_token_id=0, eos_token_id=0, **QWEN)),
     "gpt_neox": (hf.GPTNeoXForCausalLM, hf.GPTNeoXConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
         intermediate_size=64, vocab_size=96, max_position_embeddings=32, rotary_pct=0.5)),
@@ -40,7 +44,7 @@ BATCH, SEQ = 4, 16
 
 def data(name, config, generator):
     draw = lambda high, *shape: torch.randint(0, high, shape, generator=generator)
-    if name.startswith(("gpt", "qwen", "phi", "falcon")):
+    if name.startswith(("gpt", "qwen", "phi", "falcon", "mistral", "gemma")):
         return {"tokens": draw(96, STEPS * BATCH * SEQ + 1)}
     if name.startswith("bert"):
         mask = torch.ones(BATCH, SEQ, dtype=torch.int64)
