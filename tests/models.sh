@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The plans for models of Hugging Face transformers have its losses (tests/golden/models), from its config.json
-# and weights: 20 steps, on one rank and on meshes (kinds of a plan's model on one); GPT-2 also on the stand-in for CUDA. MODELS: only these.
+# and weights: 20 steps, on one rank and on meshes (of a plan's further models on one); GPT-2 also on the stand-in
+# for CUDA. MODELS: only these.
 . "$(dirname "$0")/common.sh"
 local_mpi=yes
 . "$root/tests/programs.sh"
