@@ -168,6 +168,8 @@ int64_t plus_times(int64_t sum, int64_t n, int64_t each)
 
 void add(struct list *list, int number)
 {
+  enum { FEW = 4 }; /* most lists are short, and there are tens of thousands */
+  if (!list->room) list->at = alloc((size_t)(list->room = FEW) * sizeof *list->at);
   GROW(list->at, list->n, list->room);
   list->at[list->n++] = number;
 }

@@ -93,8 +93,8 @@ static const struct file *read_list(void)
   struct stat about;
   if (!look_at_output(FILE_LIST, &about)) return NULL;
   int fd = S_ISREG(about.st_mode) && about.st_size < MOST ? open_in_output(FILE_LIST) : -1;
-  char *text = alloc((size_t)MOST);
-  ssize_t n = fd < 0 ? -1 : read_up_to(fd, text, MOST - 1);
+  char *text = fd < 0 ? NULL : alloc((size_t)about.st_size + 1);
+  ssize_t n = fd < 0 ? -1 : read_up_to(fd, text, (size_t)about.st_size);
   if (fd >= 0) close(fd);
   if (n < 0 || strncmp(text, LIST_HEAD, strlen(LIST_HEAD)))
     usage_error(3, "%s/%s is not tpgen's list of files: remove it, or give another folder",

@@ -254,7 +254,13 @@ WORDS(REACH, enum reach)
     x->member = false;                                                                             \
     return true;                                                                                   \
   }
-#define TAKE_INT        TAKE
+#define TAKE_INT(KIND, member, word)                                                               \
+  if (take_word(word)) {                                                                           \
+    int n = read_INT();                                                                            \
+    x->member = n; /* perhaps a byte */                                                            \
+    if (x->member != n) unexpected("a smaller number after " word);                                \
+    return true;                                                                                   \
+  }
 #define TAKE_LONG       TAKE
 #define TAKE_SEED       TAKE
 #define TAKE_REAL       TAKE

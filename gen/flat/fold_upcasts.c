@@ -34,9 +34,19 @@ static bool is_unread_cast(const struct op *op, const int *readers)
   return graph->value[op->out].role == ACTIVATION && !graph->value[op->out].is_output;
 }
 
+static bool has_upcasts(void)
+{
+  for (int at = 0; at < graph->norder; at++) {
+    const struct op *op = &graph->op[graph->order[at]];
+    if (op->kind == OP_cast && widened_from(op->out) != NONE) return true;
+  }
+  return false;
+}
+
 void fold_upcasts(void)
 {
   int kept = 0;
+  if (!has_upcasts()) return;
   for (int at = 0; at < graph->norder; at++) {
     struct op *op = &graph->op[graph->order[at]];
     if (is_pointwise(op->kind) || is_reduce(op->kind)) read_narrow(op);

@@ -56,14 +56,14 @@ static bool is_function(const struct op *op)
 
 static bool is_invariant(const struct op *op)
 {
-  if (!is_function(op) || !is_of_batch(op->phase)) return false;
-  if (enters[op->out] || scan_around(op->module) != NONE) return false;
-  for (int k = 0; k < op->nout; k++)
-    if (!is_own(op->out + k)) return false;
-  for (int i = 0; i < op->nin; i++) {
+  if (!is_of_batch(op->phase)) return false;
+  for (int i = 0; i < op->nin; i++) { /* first: of most operations the first input varies */
     int maker = graph->value[op->in[i]].op;
     if (maker == NONE || !invariant[maker]) return false;
   }
+  if (!is_function(op) || enters[op->out] || scan_around(op->module) != NONE) return false;
+  for (int k = 0; k < op->nout; k++)
+    if (!is_own(op->out + k)) return false;
   return true;
 }
 
@@ -243,9 +243,9 @@ static void move_constants(void)
   for (int v = 0; v < known; v++) copy[v] = NONE;
   made = (struct list){0};
   for (int at = 0; at < norder; at++) {
-    struct op op = graph->op[graph->order[at]];
-    for (int k = 0; k < op.nout; k++)
-      if (kept[op.out + k]) make(op.out + k);
+    int id = graph->order[at], first = graph->op[id].out;
+    for (int k = 0; k < graph->op[id].nout; k++)
+      if (kept[first + k]) make(first + k);
   }
   for (int at = 0; at < norder; at++)
     if (of_step[graph->order[at]]) read_kept(&graph->op[graph->order[at]]);
@@ -255,17 +255,17 @@ static void move_constants(void)
 /* ------------------------------------------------------------------------------------------ the
  * pass */
 
-static void find_readers(void)
+/* Whether the operation is invariant, and what it reads that is. */
+static void look_at(int id)
 {
-  readers = alloc((size_t)(graph->nvalue + 1) * sizeof *readers);
-  for (int at = 0; at < graph->norder; at++) {
-    const struct op *op = &graph->op[graph->order[at]];
-    for (int i = 0; i < op->nin; i++) {
-      int maker = graph->value[op->in[i]].op;
-      if (maker == NONE || !invariant[maker]) continue;
-      add(&readers[op->in[i]], graph->order[at]);
-      add(&readers[op->in[i]], i);
-    }
+  const struct op *op = &graph->op[id];
+  invariant[id] = is_invariant(op);
+  if (invariant[id]) find_equal(op);
+  for (int i = 0; i < op->nin; i++) {
+    int maker = graph->value[op->in[i]].op;
+    if (maker == NONE || !invariant[maker]) continue;
+    add(&readers[op->in[i]], id);
+    add(&readers[op->in[i]], i);
   }
 }
 
@@ -289,15 +289,14 @@ void hoist_constants(void)
   kept = alloc((size_t)graph->nvalue + 1);
   equal = alloc((size_t)(graph->nvalue + 1) * sizeof *equal);
   fits = alloc((size_t)(graph->nvalue + 1) * sizeof *fits);
+  readers = alloc((size_t)(graph->nvalue + 1) * sizeof *readers);
   for (int at = 0; at < graph->norder; at++) {
-    invariant[graph->order[at]] = is_invariant(&graph->op[graph->order[at]]);
-    if (invariant[graph->order[at]]) find_equal(&graph->op[graph->order[at]]);
+    look_at(graph->order[at]);
     any |= invariant[graph->order[at]];
   }
   if (!any) return;
   element = list_elements();
   room = most_bytes();
-  find_readers();
   choose();
   move_constants();
 }

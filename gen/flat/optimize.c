@@ -141,10 +141,15 @@ static void update_together(struct list parameters, const int *gradient)
    apart. */
 static void update_all(const int *gradient, const int *of_buffer, int known)
 {
+  bool any = false;
   for (int i = 0; i < known; i++) {
-    if (gradient[i] != NONE && !has_operations(i)) append_update(update_of(i, gradient[i]));
+    if (gradient[i] != NONE && has_operations(i))
+      any = true;
+    else if (gradient[i] != NONE)
+      append_update(update_of(i, gradient[i]));
     if (of_buffer[i] != NONE) update_buffer(i, of_buffer[i]);
   }
+  if (!any) return;
   int first = graph->norder;
   begin_update_operations(gradient);
   for (int several = 0; several < 2; several++)

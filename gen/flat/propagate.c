@@ -23,12 +23,13 @@ static int first_new; /* in the order: earlier operations are done */
 
 static int *wider(int *array, int *room, int least)
 {
-  while (*room < least) {
-    int before = *room;
-    array = grow(array, before, room, sizeof *array);
-    for (int i = before; i < *room; i++) array[i] = NONE;
-  }
-  return array;
+  if (*room >= least) return array;
+  int before = *room, to = before ? 2 * least : least + least / 4;
+  int *at = alloc((size_t)to * sizeof *at);
+  if (before) memcpy(at, array, (size_t)before * sizeof *at);
+  for (int i = before; i < to; i++) at[i] = NONE;
+  *room = to;
+  return at;
 }
 
 static void room_for_new(void)

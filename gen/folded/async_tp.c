@@ -131,9 +131,10 @@ static struct op piece_of_op(const struct line *l, int id, int pieces, int piece
   op.piece = piece;
   if (op.kind != OP_matmul) return op;
   int i = gathers_shards(c->kind) && op.in[1] == l->value;
+  int dim = c->dim;
+  if (gathers_shards(c->kind)) stays_in_output(&op, i, c->dim, &dim);
   op.piece_group = c->group;
-  op.piece_dim = c->dim;
-  if (gathers_shards(c->kind)) stays_in_output(&op, i, c->dim, &op.piece_dim);
+  op.piece_dim = (signed char)dim;
   return op;
 }
 

@@ -3,8 +3,8 @@
    Takes   functions in their final order, each value marked if it is stored.
    Leaves  graph->kernel_forms: for each class of ranks whose parts have the same shapes, and each
            fused operation, the scheme of its kernel, the width of its vectors, its threads and
-           blocks, and its scratch (target/form.c); and the alignment of every value, which
-           determines the width.
+           blocks, and its scratch (target/form.c); and where the target has vectors the alignment
+           of every value, which determines their width.
 
    It runs before the pass `memory`, which adds up the scratch. Alignments need no offsets in the
    arena: storages begin at multiples of 64 bytes there. A dump has the forms in comments; a program
@@ -42,12 +42,15 @@ static void decide_forms(struct class_forms *of, int rank)
 void kernel_forms(void)
 {
   struct kernel_forms *forms = graph->kernel_forms = alloc(sizeof *forms);
-  const struct memory_plan *plan = graph->memory ? graph->memory : find_shared_bytes();
+  bool vectors = target->widest_vector > 1;
+  const struct memory_plan *plan = graph->memory ? graph->memory
+                                   : vectors     ? find_shared_bytes()
+                                                 : NULL;
   forms->ranks = find_rank_classes(options.first_rank, options.last_rank);
   forms->of = alloc((size_t)forms->ranks.n * sizeof *forms->of);
   list_kernels(forms);
   for (int c = 0; c < forms->ranks.n; c++) {
-    forms->of[c].alignment = find_alignments(plan, forms->ranks.first[c]);
+    if (vectors) forms->of[c].alignment = find_alignments(plan, forms->ranks.first[c]);
     decide_forms(&forms->of[c], forms->ranks.first[c]);
   }
 }

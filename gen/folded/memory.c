@@ -173,7 +173,10 @@ static struct memory_plan *finished_plan(struct lifetimes *l)
 
 struct memory_plan *find_shared_bytes(void)
 {
-  return finished_plan(&find_all_storages()->lifetimes);
+  struct trial *t = begin_trial();
+  list_touched(t);
+  find_storages(&t->lifetimes);
+  return finished_plan(&t->lifetimes);
 }
 
 void memory(void)

@@ -80,5 +80,7 @@ int64_t kernel_scratch(int rank)
 
 int64_t alignment_of(int value, int rank)
 {
-  return graph->kernel_forms && rank != NONE ? forms_on(rank)->alignment[value] : MOST_ALIGNED;
+  const unsigned char *known =
+      graph->kernel_forms && rank != NONE ? forms_on(rank)->alignment : NULL;
+  return known ? known[value] : MOST_ALIGNED;
 }

@@ -48,7 +48,8 @@ struct kernel_forms {
   int nkernel, *op;          /* the fused operations, in the order of the functions */
   struct class_forms {
     struct kernel_form *form; /* by number */
-    unsigned char *alignment; /* by value: the power of two, up to 64, that divides its address */
+    unsigned char *alignment; /* by value: the power of two, up to 64, that divides its address;
+                                 NULL: the target has no vectors, and nothing depends on it */
     int64_t scratch;          /* the most floats that a kernel needs: they run one by one */
   } * of;                     /* by class */
 };
@@ -63,7 +64,7 @@ const struct kernel_form *kernel_form(const struct op *op, int rank);
 /* How many floats the kernels of a rank need for parts of sums: those of one at a time. */
 int64_t kernel_scratch(int rank);
 /* The power of two, up to 64, that a value's address on the rank is a multiple of. Before the pass,
-   and for rank NONE: of one that is aligned well. */
+   and for rank NONE: of one that is aligned well; likewise where the target has no vectors. */
 enum { MOST_ALIGNED = 64 };
 int64_t alignment_of(int value, int rank);
 

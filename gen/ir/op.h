@@ -10,6 +10,7 @@ enum op_kind {
 #undef OP
   OP_COUNT
 };
+_Static_assert(OP_COUNT <= 256, "struct op has a byte for the kind");
 
 /* A step of several batches runs the forward and the backward for each. GATHER gathers what all of
    them need, before them. A program that generates has two entries: FORWARD takes the tokens of a
@@ -29,52 +30,56 @@ enum iteration {
   IN_LAST_ITERATION
 };
 
+/* There are tens of thousands of values and operations, and passes scan them all: the most used
+   fields come first, and small ones take a byte. */
 struct op {
-  enum op_kind kind;
-  int nin, in[MAX_INPUTS];
-  int nout, out;    /* the values it makes: out, out + 1, ...; NONE where there are none */
-  int module, line; /* its origin */
+  enum op_kind kind : 8;
   enum phase phase : 8;
-  enum type type : 8; /* cast, redistribute, operations without inputs: the type of the result */
+  signed char nin, nout;
+  int out;            /* the values it makes: out, out + 1, ...; NONE where there are none */
+  int module, line;   /* its origin */
+  enum type type : 8; /* cast, redistribute, operations without inputs: of the result */
   enum type backward_type : 8;  /* redistribute: the type in which its gradient is moved */
   enum reduction reduction : 8; /* all_reduce, reduce_scatter, to_partial */
   enum iteration iteration : 8; /* round: its iteration; see also `first` and `ahead` */
-  bool of_unit;  /* redistribute and its lowered operations: of a unit's parameters */
-  bool typed;    /* `type` is the type of the result, which otherwise follows from the inputs */
-  bool constant; /* no gradient flows through it */
-  bool again;    /* recomputed: an operation of the forward that the backward runs again */
+  bool of_unit;   /* redistribute and its lowered operations: of a unit's parameters */
+  bool typed;     /* `type` is the type of the result, which otherwise follows from the inputs */
+  bool constant;  /* no gradient flows through it */
+  bool again;     /* recomputed: an operation of the forward that the backward runs again */
+  bool keep;      /* removed or new dimensions of the output have size 1 before */
+  bool finishes;  /* redistribute: only the part of these that is pending */
+  bool continues; /* a step of a redistribution: its input is the previous step's result */
+  bool held;      /* operations that gather: the result is kept after the forward */
+  bool packed;    /* a bucket whose members are contiguous in `buffer` */
+  signed char dim, dim_to; /* all_gather, reduce_scatter, pack, unpack: the tensor's dimension;
+                              all_to_all: both */
+  signed char piece_dim;   /* see `piece_group` */
+  int in[MAX_INPUTS];
   const char *equation; /* its rule, if the row's is "equation", or does not fit its operands */
   double scalar;        /* $s */
-  double softcap;       /* attention: scores s become softcap tanh(s / softcap); 0: they stay */
   unsigned dims;        /* a bit for each dimension that a capital letter stands for */
-  int custom;           /* custom: which of graph->custom */
   unsigned asked;       /* redistribute: a bit for each mesh dimension that `to` specifies */
-  int unit;             /* of_unit: see unit_of */
-  int group; /* collectives, pack, unpack: the ranks; round, await: those of their collective */
-  int dim, dim_to; /* all_gather, reduce_scatter, pack, unpack: the tensor's dimension;
-                      all_to_all: both */
-  int exchange;    /* exchange, pack_pieces, unpack_pieces: which of graph->exchange */
-  int nbody;       /* fused, epilogue, bucket of collectives: the number of operations in it */
-  bool keep;       /* removed or new dimensions of the output have size 1 before */
-  bool finishes;   /* redistribute: only the part of these that is pending */
-  bool continues;  /* a step of a redistribution: its input is the previous step's result */
-  bool held;       /* operations that gather: the result is kept after the forward */
-  bool packed;     /* a bucket whose members are contiguous in `buffer` */
-  const int *body;
   struct layout to; /* redistribute: the requested layout, on the mesh dimensions in `asked`; pack,
                        unpack: the layout in which the members hold the parts */
   int64_t number[MAX_NUMBERS]; /* in the order of the row's names */
+  int custom;                  /* custom: which of graph->custom */
+  int unit;                    /* of_unit: see unit_of */
+  int group;    /* collectives, pack, unpack: the ranks; round, await: those of their collective */
+  int exchange; /* exchange, pack_pieces, unpack_pieces: which of graph->exchange */
+  const int *body;
   const struct stages *stages; /* fused: how its kernel runs the body: row_passes.c */
   const char *why; /* redistribute and its lowered operations: the consumer, in words, or NULL */
   const char *part_of; /* "rms_norm": the plan's function that made it, or NULL */
+  int nbody;           /* fused, epilogue, bucket of collectives: the number of operations in it */
   int buffer;
-  int function;               /* loop, round: the function that it calls */
-  int awaits;                 /* await: the collective */
-  int first;                  /* FIRST_ITERATION: which of the first, from 0 */
-  int ahead;                  /* NEXT_ITERATION: the number of iterations */
-  int pieces, piece;          /* one of so many pieces of its values, or 0 */
-  int piece_dim, piece_group; /* matmul, of a piece: the dimension of its output that is cut in
-                                 pieces; each member of the group has a part of it */
+  int function;      /* loop, round: the function that it calls */
+  int awaits;        /* await: the collective */
+  int first;         /* FIRST_ITERATION: which of the first, from 0 */
+  int ahead;         /* NEXT_ITERATION: the number of iterations */
+  int pieces, piece; /* one of so many pieces of its values, or 0 */
+  int piece_group; /* matmul, of a piece: the dimension `piece_dim` of its output is cut in pieces;
+                      each member of the group has a part of it */
+  double softcap;  /* attention: scores s become softcap tanh(s / softcap); 0: they stay */
   int64_t stream_growth; /* dropout, in a loop's body: the growth of its number "stream" from one
                             module to the next */
 };

@@ -26,8 +26,7 @@ struct init {
   double a, b;
 };
 
-/* There are tens of thousands of values and operations, and passes scan them all: the most used
-   fields come first, in one cache line, and small ones take a byte. */
+/* The most used fields come first: see struct op. */
 struct value {
   enum role role : 8;
   enum type type : 8;
@@ -37,28 +36,28 @@ struct value {
   bool is_output;           /* of an inference program: written to a file */
   bool stored;              /* it is in memory: false inside a fused kernel */
   bool apart;
-  bool frozen;      /* PARAMETER: not trained: it has no gradient and no state */
-  signed char step; /* see `initial` */
-  int op;           /* that makes it, or NONE */
-  int module;       /* that made it */
+  bool frozen;          /* PARAMETER: not trained: it has no gradient and no state */
+  signed char step;     /* see `initial` */
+  signed char file_dim; /* see `file_first` */
+  int op;               /* that makes it, or NONE */
+  int module;           /* that made it */
+  unsigned order; /* the memory order of its dimensions: see assign_dim_order.c; 0: row-major */
+  int of;         /* the value whose gradient, sums or optimizer's state it is, or NONE */
   /* The equal values of a list's modules are a family. In the loop's body, the one of module 0
      stands for all of them. */
-  int family, index; /* the value of module 0, or NONE; the index of its module */
-  /* Loop-carried: in each iteration it is the value of `family` of the module at distance `step`, 1
-     or -1; if there is no such module, `initial`. 0: it is not carried. */
-  int initial;
-  int pieces;         /* the number of its pieces, or 0; apart: each piece is contiguous */
-  int file_dim;       /* see `file_first` */
+  int family, index;  /* the value of module 0, or NONE; the index of its module */
   struct shape shape; /* whole */
   struct layout layout;
-  unsigned order;    /* the memory order of its dimensions: see assign_dim_order.c; 0: row-major */
-  int of;            /* the value whose gradient, sums or optimizer's state it is, or NONE */
-  int unit;          /* PARAMETER: its unit, or NONE */
+  const char *name;  /* the model's: "in_proj.weight"; of an activation its module's path  */
   int line;          /* of the plan */
+  int unit;          /* PARAMETER: its unit, or NONE */
   int optimizer;     /* PARAMETER: which of plan_options->optimizer */
   int style;         /* that placed this parameter, or NONE */
   int list, sibling; /* of module 0's: the list of modules, and the value of module 1 */
-  const char *name;  /* the model's: "in_proj.weight"; of an activation its module's path  */
+  /* Loop-carried: in each iteration it is the value of `family` of the module at distance `step`, 1
+     or -1; if there is no such module, `initial`. 0: it is not carried. */
+  int initial;
+  int pieces;        /* the number of its pieces, or 0; apart: each piece is contiguous */
   const char *alias; /* PARAMETER: its name in files of others, or NULL */
   /* PARAMETER: files hold it as a part of a larger tensor of its name: along `file_dim` the part
      begins at `file_first` of `file_size`; 0: it is the whole tensor. A parameter with file_first
@@ -68,8 +67,8 @@ struct value {
   /* ACTIVATION: it is a part of a wide value, which is a place in the arena: after each `row`
      elements of a rank's part those of the other parts lie, `pitch` in all; it begins behind
      `first`. NONE: it is none. */
-  int wide;
   int64_t row, pitch, first;
+  int wide;
 };
 
 /* A value's place and lifetime. A program point is the index of an operation in the order of
