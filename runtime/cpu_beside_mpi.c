@@ -97,7 +97,7 @@ static int find_type(MPI_Datatype type)
                {MPI_UINT32_T, SHARED_UINT32},    {MPI_INT64_T, SHARED_INT64},
                {MPI_FLOAT, SHARED_FLOAT},        {MPI_DOUBLE, SHARED_DOUBLE}};
   for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-    if (types[i].mpi == type) return types[i].shared;
+    if (types[i].mpi == type) return (int)types[i].shared;
   return -1;
 }
 

@@ -96,7 +96,8 @@ static void sum_some(const struct sum *s, size_t first, size_t n)
       shared_combine(s->op, (void *)(uintptr_t)(s->from[m] + at), so_far, (int)n, type);
   } else {
     for (int m = 1; m < s->members; m++)
-      add(so_far, m > 1 ? so_far : s->from[0] + at, s->from[m] + at, n, type, s->op);
+      add(so_far, m > 1 ? so_far : s->from[0] + at, s->from[m] + at, n, type,
+          (enum shared_op)s->op);
   }
   put(s->out + at, s->members > 1 ? so_far : s->from[0] + at, bytes, s->is_read);
 }

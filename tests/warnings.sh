@@ -7,12 +7,21 @@ strict=(-std=c11 -D_GNU_SOURCE -fopenmp -O2 -c -o /dev/null -Wall -Wextra -Wpeda
 # MPI's and BLAS's own headers are not what is tested.
 read -ra libraries <<< "$(mpicc -show | tr ' ' '\n' | sed -n 's/^-I/-isystem/p' | tr '\n' ' ')"
 read -ra blas <<< "$(pkg-config --cflags openblas | sed 's/-I/-isystem/g')"
+# transport_of FILE: what its transport needs.
+transport_of() {
+  case $1 in
+  */cpu_without_mpi.c) echo -DTPGEN_SHARED ;;
+  */cpu_beside_mpi.c | */cpu_shared_mpi.c) echo -DTPGEN_MIXED ;;
+  esac
+}
 for tp in 2 3; do
   generate tp$tp -D tp=$tp
   here=(-I"$WORK/tp$tp" -I"$WORK/tp$tp/runtime" "${libraries[@]}" "${blas[@]}")
   for file in "$WORK/tp$tp"/*.c "$WORK/tp$tp"/runtime/*.c; do
-    gcc "${strict[@]}" -Wbidi-chars=any "${here[@]}" "$file" || fail "gcc: $file"
-    clang "${strict[@]}" "${here[@]}" "$file" || fail "clang: $file"
+    # shellcheck disable=SC2046
+    gcc "${strict[@]}" -Wbidi-chars=any $(transport_of "$file") "${here[@]}" "$file" || fail "gcc: $file"
+    # shellcheck disable=SC2046
+    clang "${strict[@]}" $(transport_of "$file") "${here[@]}" "$file" || fail "clang: $file"
   done
 done
 # What multiplies bfloat16 is in programs that do so.

@@ -29,9 +29,8 @@ struct bunch {
   enum { OF_ONE_INPUT, OF_ONE_SUM, OF_GRADIENTS } form;
   int n, op[MOST_TOGETHER], at[MOST_TOGETHER]; /* at: their places, or that of the adder */
   int result;                                  /* OF_ONE_SUM: the value of the sum */
-  int adder;   /* the kernel that adds the products up, or NONE: they add themselves */
-  bool *moves; /* by place: what comes before the products, because it makes what they read; or NULL
-                */
+  int adder;         /* the kernel that adds the products up, or NONE: they add themselves */
+  struct list moves; /* the places of what comes before them, because it makes what they read */
 };
 
 /* -------------------------------------------------------------------------- members of a struct */
@@ -168,7 +167,7 @@ static bool lie_side_by_side(const struct bunch *b, int function, struct widenin
       dim[s][k] = dimension_of(&graph->op[b->op[k]], o[s], letter);
     }
     if (!lie_alike(b->n, value[s], dim[s])) return false;
-    w[s].n = 0;
+    w[s] = (struct widening){0};
     if (are_neighbours(b->n, value[s], dim[s]) || are_parts(b->n, value[s])) continue;
     bool is_result = b->form == OF_ONE_INPUT && o[s] == 2;
     if (!can_widen(&w[s], b->n, value[s], dim[s], function, is_result)) return false;
@@ -214,7 +213,7 @@ static bool makes(const struct op *op, int value)
 
 /* Whether what makes the value can run before the function's operation `first`: it is there
    already, or views and kernels make it, of what is. Marks these. */
-static bool can_come_before(const struct function *f, int first, int value, bool *moves)
+static bool can_come_before(const struct function *f, int first, int value, struct list *moves)
 {
   if (made_before(f, value, f->op[first])) return true;
   int at = first + 1;
@@ -223,7 +222,7 @@ static bool can_come_before(const struct function *f, int first, int value, bool
   if (!op || (op->kind != OP_fused && op->kind != OP_view)) return false;
   if (graph->value[value].role != ACTIVATION) return false;
   int *list = alloc((size_t)op_width(op) * sizeof *list);
-  moves[at] = true;
+  add_once(moves, at);
   for (int n = op_writes(op, list); n--;)
     if (graph->value[list[n]].role != ACTIVATION) return false;
   for (int n = op_reads(op, list); n--;)
@@ -233,10 +232,10 @@ static bool can_come_before(const struct function *f, int first, int value, bool
 
 static bool can_all_come_before(const struct function *f, int first, struct bunch *b)
 {
-  b->moves = alloc((size_t)f->nop);
+  b->moves = (struct list){0};
   for (int k = 0; k < b->n; k++)
     for (int i = 0; i < 2; i++)
-      if (!can_come_before(f, first, graph->op[b->op[k]].in[i], b->moves)) return false;
+      if (!can_come_before(f, first, graph->op[b->op[k]].in[i], &b->moves)) return false;
   return true;
 }
 
@@ -276,36 +275,43 @@ static void chain(const struct bunch *b)
   }
 }
 
-static bool is_in(const struct bunch *b, int op)
+static bool is_in(int n, const int *list, int number)
 {
-  for (int k = 0; k < b->n; k++)
-    if (b->op[k] == op) return true;
+  for (int k = 0; k < n; k++)
+    if (list[k] == number) return true;
   return false;
 }
+
+static struct list order; /* a function's operations from a place on, as they are to be */
 
 /* Puts the operation in the place of one of its products; before it what it needs to be there,
    behind it what copies its results. */
 static void take_place(struct function *f, int id, int at, const struct bunch *b,
                        const struct widening *w)
 {
-  int *list = alloc((size_t)(f->nop + MOST_TOGETHER) * sizeof *list), n = 0;
-  int function = (int)(f - graph->function), place = place_in_function(f->op[at]);
-  bool *gone = b->moves ? b->moves : alloc((size_t)f->nop);
-  for (int k = 0; k < at; k++)
-    if (!is_in(b, f->op[k])) list[n++] = f->op[k];
+  int function = (int)(f - graph->function), place = place_in_function(f->op[at]), stay = 0;
+  order.n = 0;
   for (int k = at; k < f->nop; k++)
-    if (gone[k]) note_place(list[n++] = f->op[k], function, place);
-  note_place(list[n++] = id, function, place);
-  for (int k = 0; k < w->ncopy; k++) note_place(list[n++] = w->copy[k], function, place);
+    if (is_in(b->moves.n, b->moves.at, k)) add(&order, f->op[k]);
+  add(&order, id);
+  for (int k = 0; k < w->ncopy; k++) add(&order, w->copy[k]);
+  for (int k = 0; k < order.n; k++) note_place(order.at[k], function, place);
   for (int k = at + 1; k < f->nop; k++)
-    if (!gone[k] && !is_in(b, f->op[k])) list[n++] = f->op[k];
-  f->op = list;
-  f->nop = n;
+    if (!is_in(b->moves.n, b->moves.at, k) && !is_in(b->n, b->op, f->op[k])) add(&order, f->op[k]);
+  for (int k = 0; k < at; k++)
+    if (!is_in(b->n, b->op, f->op[k])) f->op[stay++] = f->op[k];
+  if (stay + order.n > f->nop) {
+    int *wider = alloc((size_t)(stay + order.n) * sizeof *wider);
+    memcpy(wider, f->op, (size_t)stay * sizeof *wider);
+    f->op = wider;
+  }
+  memcpy(f->op + stay, order.at, (size_t)order.n * sizeof *order.at);
+  f->nop = stay + order.n;
 }
 
 static bool merge_bunch(struct function *f, struct bunch *b)
 {
-  struct widening *w = alloc(2 * sizeof *w);
+  struct widening w[2];
   int at = b->n > 1 ? place_for(f, b) : NONE;
   if (at == NONE || !differ_in_two(b)) return false;
   sort(b);
@@ -415,6 +421,7 @@ void merge_products(void)
 {
   if (options.check_finite || graph->loss == NONE) return;
   find_all_readers();
+  order = (struct list){0};
   for (int i = 0; i < graph->nfunction; i++)
     for (int k = 0; k < graph->function[i].nop; k++)
       if (merge_at(&graph->function[i], k)) k--; /* there is another operation now */

@@ -44,8 +44,8 @@ struct call {
 /* A layout that a style requests of one module, along one dimension of the mesh. */
 struct layout_request {
   enum { REQUEST_PARAMETER, REQUEST_INPUT, REQUEST_OUTPUT } what;
-  int value; /* WISH_PARAMETER */
-  int index; /* WISH_INPUT, WISH_OUTPUT: its number, from 0 */
+  int value; /* REQUEST_PARAMETER */
+  int index; /* REQUEST_INPUT, REQUEST_OUTPUT: its number, from 0 */
   struct placement to;
 };
 struct style {

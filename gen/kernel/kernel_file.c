@@ -327,12 +327,14 @@ static char *kernel_name(void)
   return b.text;
 }
 
+static int (*const find_functions[LANGUAGES])(const char *file, struct function_text *list) = {
+    [LANGUAGE_C] = find_c_function, [LANGUAGE_CUDA] = find_cuda_functions};
+
 /* Adds the functions of a filled file to the program's kernels; returns their name. */
 static const char *add_functions(const char *file, const char *wanted, struct function_text *list,
                                  int *n)
 {
-  *n = target->language == LANGUAGE_CUDA ? find_cuda_functions(file, list)
-                                         : find_c_function(file, list);
+  *n = find_functions[target->language](file, list);
   struct buffer heads = {0};
   for (int i = 0; i < *n; i++) put(&heads, "%s%s", i ? "\n" : "", list[i].head);
   return add_kernel(wanted, heads.text, "", definition_of(file, list, *n),

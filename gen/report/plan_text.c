@@ -287,7 +287,7 @@ static void put_chains(struct buffer *b)
   for (int i = 0; i < n; i++) put_chain(b, &chain[i]);
   each_op(add_issued, &all);
   struct busiest most = busiest_in(all.op.n, all.op.at, all.times.at);
-  put(b, "  %d collective%s of %s bytes; the busiest rank sends %s bytes and receives %s\n",
+  put(b, "  %d collective%s of %s bytes\n  the busiest rank sends %s bytes and receives %s\n",
       t.collectives, t.collectives == 1 ? "" : "s", grouped(t.bytes), grouped(most.sent),
       grouped(most.received));
   if (n) put(b, "  sent, received: bytes, the maximum over ranks\n");

@@ -152,6 +152,8 @@ static void take_turns(void)
   IS(ocean, ocean_step(ocean, (const void *const[]){ids[0], classes[0], ids[0], classes[0]}, &loss),
      OCEAN_ERROR, "the caller's data: input[2, 1] (sample 2) is 5, but");
   IS(ocean, ocean_step(ocean, NULL, &loss), OCEAN_ERROR, "a step takes 2 batches");
+  IS(ocean, ocean_step(ocean, (const void *const[]){ids[0], classes[0], ids[1], NULL}, &loss),
+     OCEAN_ERROR, "batch 1: the input target is NULL");
   IS(ocean, ocean_forward(ocean, (const void *const[]){ids[0], classes[0]}, NULL), OCEAN_ERROR,
      "(sample 2) is 5");
   IS(ocean, ocean_load(ocean, "nowhere"), OCEAN_ERROR, "rank 0: nowhere");

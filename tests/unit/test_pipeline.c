@@ -52,7 +52,7 @@ static void read_case(struct case_of *c, const char *line)
 static void same_row(const struct case_of *c, const struct pipeline *p, const char *line)
 {
   struct pipeline row = {.ranks = 1};
-  int rank, after = 0;
+  int rank = 0, after = 0;
   must(p && sscanf(line, "%*s %d:%n", &rank, &after) == 1 && rank < p->ranks, "%s: %s", c->about,
        line);
   line += after + (line[after] == ' ');
