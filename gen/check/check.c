@@ -104,7 +104,7 @@ static bool adds_batch(const struct op *op)
   if (op->kind != OP_add || !is_gradient(op->out)) return false;
   struct layout layout = graph->value[op->out].layout;
   return same_layout(graph->value[op->in[0]].layout, layout) &&
-         same_layout(graph->value[op->in[1]].layout, layout);
+         same_layout(over_time(graph->value[op->in[1]].layout), layout);
 }
 
 /* A copy, also to another order in memory or another type, has the layout of its source. That may
@@ -150,10 +150,12 @@ static void check_placed(int id)
 
 /* ---------------------------------------------------------------------------------- the layouts */
 
-static bool no_sum_left(int value)
+/* summed: the micro-batches' terms are added up. */
+static bool no_sum_left(int value, bool summed)
 {
   for (int d = 0; d < graph->mesh.ndim; d++)
-    if (graph->value[value].layout.on[d].kind == PARTIAL) return false;
+    if (graph->value[value].layout.on[d].kind == PARTIAL && (summed || !graph->mesh.in_time[d]))
+      return false;
   return true;
 }
 
@@ -167,17 +169,19 @@ static bool has_usual_turns(const struct layout *layout)
   return true;
 }
 
-/* A gradient, or a value that leaves the program. */
-static void check_end(int value)
+/* A gradient, or a value that leaves the program. `grad` adds up the losses of micro-batches, and
+   `optimize` their gradients. */
+static void check_end(enum pass after, int value)
 {
   const struct value *v = &graph->value[value];
-  if (v->role == GRADIENT)
-    require(same_layout(v->layout, graph->value[v->of].layout) ||
-                (plan_options->accumulate > 1 &&
-                 same_local_shape(v->layout, graph->value[v->of].layout)),
-            v->op, "a gradient does not lie as its parameter");
+  if (v->role == GRADIENT) {
+    struct layout own = after < PASS_OPTIMIZE ? over_time(v->layout) : v->layout;
+    struct layout of = graph->value[v->of].layout;
+    require(same_layout(own, of) || (runs_in_step() > 1 && same_local_shape(own, of)), v->op,
+            "a gradient does not lie as its parameter");
+  }
   if (value == graph->loss || v->role == NORM || v->is_output)
-    require(no_sum_left(value), v->op, "a pending sum is left in it");
+    require(no_sum_left(value, after >= PASS_GRAD), v->op, "a pending sum is left in it");
 }
 
 /* --------------------------------------------------------------------------------- the programs */
@@ -247,7 +251,7 @@ static void check_flat(enum pass after, bool *made)
   /* Operations that never run are checked only in a graph from another process. */
   for (int i = 0; i < graph->nop && after == PASS_LUA; i++) sane_op(i);
   for (int i = 0; i < graph->norder; i++) check_op(after, graph->order[i], made);
-  for (int i = 0; i < ends.n; i++) check_end(ends.at[i]);
+  for (int i = 0; i < ends.n; i++) check_end(after, ends.at[i]);
   for (int i = 0; i < marks.changed.n; i++) check_moves_of(marks.changed.at[i]);
 }
 
@@ -274,7 +278,7 @@ static void check_folded(enum pass after, bool *made)
   check_values(after, made, &ends);
   if (after >= PASS_FUSE) mark_constants(made);
   each_op(check_in_program, &(struct looks){after, made});
-  for (int i = 0; i < ends.n; i++) check_end(ends.at[i]);
+  for (int i = 0; i < ends.n; i++) check_end(after, ends.at[i]);
 }
 
 /* ----------------------------------------------------------------------- what is computed again */

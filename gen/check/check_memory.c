@@ -313,7 +313,7 @@ void check_memory(void)
   begin_check();
   run_phases(false, CONSTANTS, CONSTANTS);
   run_phases(false, GATHER, GATHER);
-  for (int batch = 0; batch < (plan_options->accumulate > 1 ? 2 : 1); batch++)
+  for (int batch = 0; batch < (runs_in_step() > 1 ? 2 : 1); batch++)
     run_phases(true, FORWARD, BACKWARD);
   run_phases(false, UPDATE, UPDATE);
   run_phases(true, DECODE, DECODE);

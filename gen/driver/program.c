@@ -40,6 +40,13 @@ static const char *own_static(void)
   return model_library() ? forms()->own_static : "static";
 }
 
+static char *microbatch_text(void)
+{
+  if (microbatches() == 1) return "";
+  return text("%s int microbatch; // which of the step's %d runs\n\n", own_static(),
+              microbatches());
+}
+
 static char *set_communicators_text(void)
 {
   struct buffer b = {0};
@@ -216,11 +223,12 @@ static void add_step(const struct class_files *names, int rank, const char *rank
   char *head = fill(embedded_text("templates/step_head.c"), "version", TPGEN_VERSION, "plan",
                     plan_shown(), "hash", plan_options->hash, "summary", summary_text(rank),
                     "ranks", ranks, "memory", names->memory, "indices", indices_legend(), NULL);
-  char *body = fill(embedded_text(text("templates/step.%s", target->source)), "memory",
-                    names->memory, "tensors", names->tensors, "communicators", communicators_text(),
-                    "finite", options.check_finite ? "#include \"finite.h\"\n" : "", "functions",
-                    functions, "products", product_table(), "learning_rate",
-                    graph->loss == NONE ? "" : text("%s\n", learning_rate_text()), NULL);
+  char *body =
+      fill(embedded_text(text("templates/step.%s", target->source)), "memory", names->memory,
+           "tensors", names->tensors, "communicators", communicators_text(), "finite",
+           options.check_finite ? "#include \"finite.h\"\n" : "", "functions",
+           text("%s%s", microbatch_text(), functions), "products", product_table(), "learning_rate",
+           graph->loss == NONE ? "" : text("%s\n", learning_rate_text()), NULL);
   add_text(names->step, text("%s%s%s", head, body, program_text(names->name, tensors)));
   const char *on_device = forms()->memory_is;
   add_text(names->memory,

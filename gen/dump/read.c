@@ -66,6 +66,8 @@ static void read_mesh(void)
       m->latency[i] = token_real();
     else if (take_word("whole"))
       m->whole[i] = read_TEXT();
+    else if (take_word("in_time"))
+      m->in_time[i] = true;
     else
       break;
   m->ndim++;

@@ -192,7 +192,7 @@ static void put_mesh(void)
     put_REAL("bandwidth", m->bandwidth[i], 0);
     put_REAL("latency", m->latency[i], 0);
     put_TEXT("whole", m->whole[i], NULL);
-    put(&d.b, "\n");
+    put(&d.b, "%s\n", m->in_time[i] ? " in_time" : "");
   }
   if (!device->name) return;
   put(&d.b, "device ");

@@ -137,7 +137,7 @@ static char *first_of_equals(const struct op *op, const char *is, const char *an
   struct layout from = graph->value[op->in[0]].layout, to = graph->value[op->out].layout;
   for (int d = 0; d < graph->mesh.ndim; d++)
     if (from.on[d].kind == REPLICATE && to.on[d].kind == PARTIAL && graph->mesh.size[d] > 1)
-      put(&b, "%srank->coordinate[%d] %s 0", b.length ? and : "", d, is);
+      put(&b, "%s%s %s 0", b.length ? and : "", coordinate_text(d), is);
   return b.text;
 }
 

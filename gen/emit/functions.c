@@ -187,22 +187,39 @@ static void put_zero(struct buffer *b, const char *what)
   put(b, "%s", fill(forms()->zero_member, "member", what, NULL));
 }
 
-/* In a step of several batches, mean loss and gradients are accumulated, then there is an
-   update. */
-static void put_batches(struct buffer *b)
+/* The head of the loop over a step's batches, or over its micro-batches, and what it begins with.
+ */
+static void open_loop(struct buffer *b)
 {
-  int n = plan_options->accumulate;
-  if (has_some_of(GRADIENT)) put_zero(b, "m->grad");
-  if (has_some_of(SUMS)) put_zero(b, "m->sum");
-  put_zero(b, "m->loss");
-  put_phases(b, GATHER, GATHER, "t", 2);
-  put(b, "  %s\n", fill(forms()->batches, "n", text("%d", n), NULL));
+  if (microbatches() > 1) {
+    put(b, "  for (microbatch = 0; microbatch < %d; microbatch++) {\n", microbatches());
+    return;
+  }
+  put(b, "  %s\n", fill(forms()->batches, "n", text("%d", plan_options->accumulate), NULL));
   if (keeps_batches() && has_some_of(BATCH))
     put(b, "    %s",
         fill(forms()->copy_member, "to", "m->batch", "from", "m->batches[i]", "batch", "m->batch",
              NULL));
   else if (takes_batches() && !target->steps_in_memory)
     put(b, "    next_batch(i);\n");
+}
+
+/* Its inputs are read at once, as those of a step of one batch. */
+static void put_next_batch(struct buffer *b)
+{
+  if (takes_batches() && !target->steps_in_memory) put(b, "  next_batch(t - 1);\n");
+}
+
+/* In a step of several batches, mean loss and gradients are accumulated, then there is an
+   update. */
+static void put_batches(struct buffer *b)
+{
+  if (microbatches() > 1) put_next_batch(b);
+  if (has_some_of(GRADIENT)) put_zero(b, "m->grad");
+  if (has_some_of(SUMS)) put_zero(b, "m->sum");
+  put_zero(b, "m->loss");
+  put_phases(b, GATHER, GATHER, "t", 2);
+  open_loop(b);
   put_phases(b, FORWARD, BACKWARD, batch_number(), 4);
   put(b, "  }\n");
   put_phases(b, UPDATE, UPDATE, "t", 2);
@@ -240,9 +257,15 @@ static char *validate_text(void)
   struct buffer b = {0};
   if (!can_validate()) return "";
   if (step_has(is_random) && target->steps_in_memory) put_zero(&b, "m->now");
-  if (plan_options->accumulate > 1) put_zero(&b, "m->loss");
+  if (runs_in_step() > 1) put_zero(&b, "m->loss");
   put_phases(&b, GATHER, GATHER, step_of_validation(), 2);
-  put_phases(&b, FORWARD, FORWARD, step_of_validation(), 2);
+  if (microbatches() > 1) {
+    open_loop(&b);
+    put_phases(&b, FORWARD, FORWARD, step_of_validation(), 4);
+    put(&b, "  }\n");
+  } else {
+    put_phases(&b, FORWARD, FORWARD, step_of_validation(), 2);
+  }
   const char *dropped = step_has(is_random) ? " It is step 0, in which nothing is dropped." : "";
   const char *part =
       plan_options->accumulate > 1 ? ", as the part that a batch has of a step's" : "";
@@ -311,10 +334,10 @@ static char *step_text(void)
 {
   struct buffer step = {0};
   put_text(&step, "", 0);
-  if (plan_options->accumulate > 1) {
+  if (runs_in_step() > 1) {
     put_batches(&step);
   } else {
-    if (takes_batches() && !target->steps_in_memory) put(&step, "  next_batch(t - 1);\n");
+    put_next_batch(&step);
     put_phases(&step, FORWARD, UPDATE, batch_number(), 2);
   }
   const char *unused = target->steps_in_memory || has_word(step.text, "t") ? "" : "  (void)t;\n";

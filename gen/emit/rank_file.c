@@ -24,7 +24,7 @@ static char *members_text(int rank)
   return b.text;
 }
 
-static char *coordinate_text(int rank)
+static char *coordinates_text(int rank)
 {
   int coordinate[MAX_MESH];
   coordinate_of(rank, coordinate);
@@ -89,7 +89,7 @@ char *rank_text(int rank, const char *step, const struct families *tensors,
   return fill(embedded_text("templates/rank.c"), "version", TPGEN_VERSION, "plan", plan_shown(),
               "hash", plan_options->hash, "rank", text("%d", rank), "step_name", step,
               "declaration", fill(forms()->declares, "struct", "rank", "name", "this_rank", NULL),
-              "step", text("%s.%s", step, target->source), "coordinate", coordinate_text(rank),
+              "step", text("%s.%s", step, target->source), "coordinate", coordinates_text(rank),
               "mesh", mesh_names(), "members", members_text(rank), "states",
               kinds ? states_macro_text(kinds) : "", "parts", parts.text, "exchanges",
               exchanges_text(rank), "exchange", graph->nexchange ? "exchange" : "NULL", NULL);

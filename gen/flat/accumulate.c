@@ -8,25 +8,32 @@
 
 static int *readers; /* by value: how many operations read it */
 
+int add_to_sum(const struct summand *s)
+{
+  struct value v = graph->value[s->value];
+  int module = outside_scans(v.module);
+  struct op sum = {.kind = OP_add, .nin = 2, .phase = s->phase, .module = module, .line = s->line};
+  sum.in[0] = add_value(s->role, s->name, v.type, v.shape, module, s->line);
+  sum.in[1] = s->value;
+  int id = make_op(sum), both[] = {sum.in[0], graph->op[id].out};
+  for (int i = 0; i < 2; i++) {
+    struct value *w = &graph->value[both[i]];
+    w->role = s->role;
+    w->of = s->of;
+    w->name = s->name;
+    w->layout = over_time(v.layout);
+    w->placed = true;
+  }
+  return id;
+}
+
 /* An operation that adds this batch's gradient to the sum of the batches before. */
 static int added_up(int gradient, int of, enum role role)
 {
-  struct value g = graph->value[gradient];
-  const char *name = text("d_%s", graph->value[of].name);
-  int module = outside_scans(g.module);
-  struct op sum = {.kind = OP_add, .nin = 2, .phase = BACKWARD, .module = module, .line = g.line};
-  sum.in[0] = add_value(role, name, g.type, g.shape, module, g.line);
-  sum.in[1] = gradient;
-  int id = make_op(sum), both[] = {sum.in[0], graph->op[id].out};
-  for (int i = 0; i < 2; i++) {
-    struct value *v = &graph->value[both[i]];
-    v->role = role;
-    v->of = of;
-    v->name = name;
-    v->layout = g.layout;
-    v->placed = true;
-  }
-  return id;
+  struct summand s = {.value = gradient, .of = of, .role = role, .phase = BACKWARD};
+  s.name = text("d_%s", graph->value[of].name);
+  s.line = graph->value[gradient].line;
+  return add_to_sum(&s);
 }
 
 /* Whether an operation of the backward makes the value, for one reader only. */
@@ -91,6 +98,14 @@ static int appended(struct op op, int gradient, const struct op *like, struct li
   return out;
 }
 
+/* The layout of a micro-batch's term of a sum in that layout. */
+static struct layout as_term(struct layout sum)
+{
+  if (time_dimension() != NONE)
+    sum.on[time_dimension()] = (struct placement){.kind = PARTIAL, .reduction = SUM};
+  return sum;
+}
+
 static int cast_to(enum type type, int gradient, const struct op *like, struct list *order)
 {
   if (graph->value[gradient].type == type) return gradient;
@@ -130,7 +145,8 @@ static int accumulate(int id, struct list *order, struct list *later)
   struct list way = {0};
   int in = unmoved(end.in[0], &way);
   enum type type = graph->value[end.out].type;
-  struct layout from = graph->value[in].layout, to = graph->value[end.out].layout;
+  struct layout from = over_time(graph->value[in].layout);
+  struct layout to = over_time(graph->value[end.out].layout);
   struct layout between = while_added(from, to, waits_over(of));
   if (same_layout_but_units(between, to)) {
     bool stays = same_layout_but_units(from, to) && graph->value[in].type == type;
@@ -144,11 +160,12 @@ static int accumulate(int id, struct list *order, struct list *later)
     return graph->op[sum].out;
   }
   leave_out(&way);
-  in = moved_to(between, cast_to(type, in, &end, order), &end, order);
+  in = moved_to(as_term(between), cast_to(type, in, &end, order), &end, order);
   int sum = added_up(in, of, same_local_shape(between, to) ? GRADIENT : SUMS);
   add(order, sum);
   graph->op[id].in[0] = graph->op[sum].out;
   graph->op[id].phase = UPDATE;
+  graph->op[id].to = graph->value[end.out].layout = to;
   add(later, id);
   return end.out;
 }
@@ -276,7 +293,7 @@ void add_products_in_place(void)
 {
   readers = count_readers();
   for (int i = 0; i < graph->nfunction; i++) {
-    if (plan_options->accumulate > 1) add_products_of(&graph->function[i]);
+    if (runs_in_step() > 1) add_products_of(&graph->function[i]);
     add_products_to_products(&graph->function[i]);
   }
 }

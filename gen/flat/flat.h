@@ -9,6 +9,16 @@
 
 /* -------------------------------------------------------------------------------- accumulate.c */
 
+/* What each batch, or micro-batch, adds to the sum of those before. */
+struct summand {
+  int value, of; /* of: see struct value */
+  enum role role;
+  const char *name;
+  enum phase phase;
+  int line;
+};
+/* Makes the operation that adds it, in place, to a value of that role; it is in no order yet. */
+int add_to_sum(const struct summand *s);
 /* In a step of several batches, accumulates the gradients. Sets, by parameter, the value that is
    its gradient then. */
 void accumulate_gradients(int *gradient);
@@ -118,6 +128,17 @@ struct list *parameters_of_lists(const int *counts);
 /* Those of each of the list's modules, if they are the same: then they are an array of structs in
    C. NULL if they are not. inner: all of the list. */
 const struct list *equal_parameters(const struct list *inner, int list, int count);
+
+/* ------------------------------------------------------------------------------ microbatches.c */
+
+/* The plan's error if the samples of a batch make no equal micro-batches. */
+void check_microbatches(void);
+/* The value for the whole batch, which `user` needs before the last micro-batch has run: adds
+   operations before the micro-batches to the order. The plan's error if it depends on parameters.
+ */
+int whole_batch(int value, const struct op *user, struct list *order);
+/* Before another sweep over the program. */
+void forget_whole_batches(void);
 
 /* ---------------------------------------------------------------------------------- optimize.c */
 

@@ -245,7 +245,7 @@ int gathered(int parameter, const struct op *reader, struct list *order)
               : outside      ? 0
               : scan != NONE ? graph->module[scan].parent
                              : reader->module;
-  if (u->once && plan_options->accumulate > 1) op.phase = GATHER;
+  if (u->once && runs_in_step() > 1) op.phase = GATHER;
   unsigned once = u->again ? u->shards & ~u->again : 0;
   op.held = once != 0;
   if (v.used_as != v.type) {

@@ -52,7 +52,7 @@ static int finished(int value)
                   .type = graph->value[gradient[value]].type,
                   .backward_type = graph->value[gradient[value]].type,
                   .to = graph->value[value].layout,
-                  .asked = (1u << graph->mesh.ndim) - 1,
+                  .asked = dimensions_of_ranks(),
                   .phase = BACKWARD,
                   .module = by->module,
                   .line = by->line,
@@ -80,6 +80,8 @@ static void gradient_of_parameter(int parameter)
                   .of_unit = p.unit != NONE,
                   .unit = p.unit,
                   .why = text("the gradient of %s", p.name)};
+  if (time_dimension() != NONE)
+    op.to.on[time_dimension()] = (struct placement){.kind = PARTIAL, .reduction = SUM};
   int out = append_op(op);
   graph->value[out].type = p.type;
   graph->value[out].role = GRADIENT;
@@ -126,23 +128,23 @@ static bool is_reached(const struct op *op)
   return op->nout && wanted[op->out] && gradient[op->out] != NONE;
 }
 
-static int sum_of_losses(int batch, int before)
+/* A batch's part of the step's loss, which is the mean over its batches. */
+static int share_of_loss(int batch)
 {
+  if (plan_options->accumulate == 1) return batch;
   struct op part = {
       .kind = OP_scale, .nin = 1, .in = {batch}, .scalar = 1.0 / plan_options->accumulate};
-  struct op sum = {.kind = OP_add, .nin = 2, .in = {before}};
-  part.module = sum.module = outside_scans(graph->value[batch].module);
-  part.line = sum.line = plan_options->train_line;
-  sum.in[1] = append_op(part);
-  int out = append_op(sum);
-  graph->value[out].role = LOSS;
-  graph->value[out].name = "loss";
-  return out;
+  part.module = outside_scans(graph->value[batch].module);
+  part.line = plan_options->train_line;
+  int norder = graph->norder, share = append_op(part);
+  propagate_from(norder);
+  return share;
 }
 
 /* In a step of several batches the loss is their mean: each batch adds its part to the sum of
-   those before it. If the loss is pending over ranks, the sum is reduced in the update: *later
-   is the operation that does it, else NONE. Returns the loss of one batch. */
+   those before it, and each micro-batch its term. If the loss is pending over ranks, the sum is
+   reduced in the update: *later is the operation that does it, else NONE. Returns the loss of one
+   batch, or micro-batch. */
 static int average_loss(int *later)
 {
   int loss = graph->loss, made_by = graph->value[loss].op, batch = loss;
@@ -157,20 +159,19 @@ static int average_loss(int *later)
     graph->value[loss].role = ACTIVATION;
   else
     graph->norder--;
-  int norder = graph->norder;
-  struct value v = graph->value[batch];
-  int before = add_value(LOSS, "loss", v.type, v.shape, v.module, v.line);
-  graph->value[before].layout = v.layout;
-  graph->value[before].placed = true;
-  int sum = sum_of_losses(batch, before);
+  int share = share_of_loss(batch);
+  struct summand term = {share, NONE, LOSS, "loss", FORWARD, plan_options->train_line};
+  int id = add_to_sum(&term), sum = graph->op[id].out;
+  append_to_order(id);
   graph->value[batch].name = "loss_of_batch";
   if (*later == NONE) {
     graph->loss = sum;
   } else {
-    graph->op[*later].in[0] = sum;
-    graph->op[*later].phase = UPDATE;
+    struct op *op = &graph->op[*later];
+    op->in[0] = sum;
+    op->phase = UPDATE;
+    op->to = graph->value[op->out].layout = over_time(op->to);
   }
-  propagate_from(norder);
   return batch;
 }
 
@@ -189,7 +190,7 @@ void grad(void)
 {
   if (graph->loss == NONE) return;
   int loss = graph->loss, later = NONE;
-  if (plan_options->accumulate > 1) loss = average_loss(&later);
+  if (runs_in_step() > 1) loss = average_loss(&later);
   int known = graph->nvalue, norder = graph->norder;
   gradient = alloc((size_t)known * sizeof *gradient);
   wanted = alloc((size_t)known * sizeof *wanted);

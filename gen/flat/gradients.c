@@ -430,6 +430,15 @@ void custom_grad(int g)
 
 /* As in DTensor: back to the input's layout, pending sums reduced, in the requested type. If
    nothing changes, grad.c does it once, for the whole gradient. */
+/* What is whole in time was cut for each micro-batch: the gradient of a part is a term of a sum. */
+static void take_term_of_microbatch(struct op *op, struct layout from, struct layout to)
+{
+  int dim = time_dimension();
+  if (dim == NONE || from.on[dim].kind != SHARD || to.on[dim].kind == SHARD) return;
+  op->asked |= 1u << dim;
+  op->to.on[dim] = (struct placement){.kind = PARTIAL, .reduction = SUM};
+}
+
 void redistribute_grad(int g)
 {
   if (stays(forward_op)) {
@@ -449,10 +458,11 @@ void redistribute_grad(int g)
                   .type = type,
                   .backward_type = type,
                   .to = to,
-                  .asked = (1u << graph->mesh.ndim) - 1,
+                  .asked = dimensions_of_ranks(),
                   .of_unit = forward_op->of_unit,
                   .unit = forward_op->unit};
   op.why = text("backward of %s", forward_op->why);
+  take_term_of_microbatch(&op, graph->value[forward_op->out].layout, to);
   int back = append_backward(op);
   name_gradient(back, forward_op->in[0]);
   give_gradient(0, back);

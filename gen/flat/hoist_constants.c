@@ -63,7 +63,7 @@ static bool is_invariant(const struct op *op)
   }
   if (!is_function(op) || enters[op->out] || scan_around(op->module) != NONE) return false;
   for (int k = 0; k < op->nout; k++)
-    if (!is_own(op->out + k)) return false;
+    if (!is_own(op->out + k) || is_of_microbatch(op->out + k)) return false;
   return true;
 }
 

@@ -92,9 +92,10 @@ static bool *find_buffers(int known)
     int buffer = op->in[1];
     while (graph->value[buffer].op != NONE) buffer = graph->op[graph->value[buffer].op].in[0];
     is_buffer[buffer] = true;
-    if (plan_options->accumulate > 1)
-      plan_error(op->line, "%s follows the batches of a step: it does not go with accumulate",
-                 printable(graph->value[buffer].name));
+    if (runs_in_step() > 1)
+      plan_error(op->line, "%s follows the batches of a step: it does not go with %s",
+                 printable(graph->value[buffer].name),
+                 plan_options->accumulate > 1 ? "accumulate" : "microbatches");
   }
   return is_buffer;
 }
@@ -176,7 +177,7 @@ void optimize(void)
     of_buffer[i] = is_buffer[i] ? gradient[i] : NONE;
     if (is_buffer[i]) gradient[i] = NONE;
   }
-  if (plan_options->accumulate > 1) accumulate_gradients(gradient);
+  if (runs_in_step() > 1) accumulate_gradients(gradient);
   if (plan_options->wants_norm) find_norm(gradient, known);
   update_all(gradient, of_buffer, known);
 }

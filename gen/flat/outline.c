@@ -166,7 +166,7 @@ static const char *name_within(const struct region *r, int index, int value)
 /* Whether the value is a sum that each of a step's batches adds to: it is one place, in no loop. */
 static bool is_accumulated(const struct value *v)
 {
-  return plan_options->accumulate > 1 && v->op != NONE && graph->op[v->op].phase != UPDATE;
+  return runs_in_step() > 1 && v->op != NONE && graph->op[v->op].phase != UPDATE;
 }
 
 /* The parameter or cache that it is, or whose state, sum of gradients, or gradient that no loop

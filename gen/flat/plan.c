@@ -209,6 +209,7 @@ static void take(int id, int known)
 
 void plan(void)
 {
+  check_microbatches();
   place_parameters();
   place_units();
   name_inner_values();

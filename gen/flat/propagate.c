@@ -154,6 +154,32 @@ static void add_ahead(int i, int value)
   new_order.at[at] = i;
 }
 
+/* What is of the whole batch moves before the first micro-batch. */
+static enum phase phase_before(int value, const struct op *user)
+{
+  int op = graph->value[value].op;
+  bool gathered = op != NONE && graph->op[op].phase == GATHER && user->phase == FORWARD;
+  return gathered && time_dimension() != NONE && !graph->op[op].of_unit ? GATHER : user->phase;
+}
+
+static int as_layout(int value, struct layout to, const struct op *user);
+
+/* The value as the operation takes it along the dimension of the mesh in time: the part of a
+   micro-batch, or what all of them have. */
+static int as_in_time(int value, struct layout to, const struct op *user)
+{
+  int dim = time_dimension();
+  if (dim == NONE || same_placement(graph->value[value].layout.on[dim], to.on[dim])) return value;
+  if (to.on[dim].kind == REPLICATE) {
+    value = whole_batch(value, user, &new_order);
+    room_for_new();
+    return value;
+  }
+  struct layout part = graph->value[value].layout;
+  part.on[dim] = to.on[dim];
+  return as_layout(value, usual_turns(part), user);
+}
+
 /* `value` in layout `to`: by an earlier redistribution, or a new one. */
 static int as_layout(int value, struct layout to, const struct op *user)
 {
@@ -166,7 +192,7 @@ static int as_layout(int value, struct layout to, const struct op *user)
                   .module = before_scan ? graph->module[scan_now].parent
                             : ahead     ? graph->value[value].module
                                         : user->module,
-                  .phase = user->phase,
+                  .phase = phase_before(value, user),
                   .type = graph->value[value].type,
                   .backward_type = graph->value[value].type,
                   .to = to,
@@ -220,9 +246,11 @@ static void place(struct op *op)
     return;
   }
   struct way way = best_way(&around, op);
-  for (int i = 0; i < op->nin; i++)
+  for (int i = 0; i < op->nin; i++) {
+    op->in[i] = as_in_time(op->in[i], way.in[i], op);
     if (!same_layout(graph->value[op->in[i]].layout, way.in[i]))
       op->in[i] = as_layout(op->in[i], way.in[i], op);
+  }
   for (int k = 0; k < op->nout; k++) {
     graph->value[op->out + k].layout = way.out[k];
     graph->value[op->out + k].placed = true;
@@ -233,6 +261,7 @@ static void place(struct op *op)
    program serve that alone. */
 static void look_back(int first)
 {
+  forget_whole_batches();
   around = (struct surroundings){0};
   taken_in = NULL;
   value_room = op_room = taken_room = 0;
@@ -374,6 +403,7 @@ static int finish(int value, bool whole, const char *why)
                   .asked = (1u << graph->mesh.ndim) - 1,
                   .why = why};
   for (int d = 0; d < graph->mesh.ndim; d++) {
+    if (graph->mesh.in_time[d]) continue; /* the micro-batches add to it */
     if (whole || v.layout.on[d].kind == PARTIAL) op.to.on[d] = (struct placement){0};
     op.to.on[d].outer = 0;
   }

@@ -33,7 +33,7 @@ static void share_sums(struct lifetimes *l)
 static bool is_added_up(const struct lifetimes *l, int value)
 {
   const struct value *v = &graph->value[value];
-  return plan_options->accumulate > 1 && !(v->role == GRADIENT && !l->note[v->of].added_up);
+  return runs_in_step() > 1 && !(v->role == GRADIENT && !l->note[v->of].added_up);
 }
 
 /* ------------------------------------------------------------------------------------------ views

@@ -22,7 +22,10 @@ struct mesh {
   double latency[MAX_MESH];    /* latency of a collective over it, in seconds; 0: not given */
   const char *whole[MAX_MESH]; /* if a dimension of the plan was split into this one and another:
                                   its name */
-  int64_t memory;              /* bytes of a rank; 0: not given */
+  /* A dimension in time: each rank goes through its coordinates one after the other. They are the
+     micro-batches of a step. */
+  bool in_time[MAX_MESH];
+  int64_t memory; /* bytes of a rank; 0: not given */
   struct device device;
   int line;
 };

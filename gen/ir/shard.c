@@ -2,10 +2,49 @@
    (tests/golden/local_shapes.tsv). */
 #include "ir/ir.h"
 
+int ranks_along(int mesh_dim)
+{
+  return graph->mesh.in_time[mesh_dim] ? 1 : graph->mesh.size[mesh_dim];
+}
+
+int time_dimension(void)
+{
+  for (int i = 0; i < graph->mesh.ndim; i++)
+    if (graph->mesh.in_time[i]) return i;
+  return NONE;
+}
+
+int microbatches(void)
+{
+  int dim = time_dimension();
+  return dim == NONE ? 1 : graph->mesh.size[dim];
+}
+
+struct layout over_time(struct layout layout)
+{
+  for (int i = 0; i < graph->mesh.ndim; i++)
+    if (graph->mesh.in_time[i]) layout.on[i] = (struct placement){0};
+  return usual_turns(layout);
+}
+
+unsigned dimensions_of_ranks(void)
+{
+  unsigned dims = 0;
+  for (int i = 0; i < graph->mesh.ndim; i++)
+    if (!graph->mesh.in_time[i]) dims |= 1u << i;
+  return dims;
+}
+
+bool is_of_microbatch(int value)
+{
+  int dim = time_dimension();
+  return dim != NONE && graph->value[value].layout.on[dim].kind != REPLICATE;
+}
+
 int world_size(void)
 {
   int n = 1;
-  for (int i = 0; i < graph->mesh.ndim; i++) n *= graph->mesh.size[i];
+  for (int i = 0; i < graph->mesh.ndim; i++) n *= ranks_along(i);
   return n;
 }
 
@@ -13,8 +52,8 @@ int world_size(void)
 void coordinate_of(int rank, int coordinate[MAX_MESH])
 {
   for (int i = graph->mesh.ndim - 1; i >= 0; i--) {
-    coordinate[i] = rank % graph->mesh.size[i];
-    rank /= graph->mesh.size[i];
+    coordinate[i] = rank % ranks_along(i);
+    rank /= ranks_along(i);
   }
 }
 
@@ -164,7 +203,7 @@ int group_size(int group)
 {
   int n = 1;
   for (int i = 0; i < graph->mesh.ndim; i++)
-    if (graph->group[group].dims >> i & 1) n *= graph->mesh.size[i];
+    if (graph->group[group].dims >> i & 1) n *= ranks_along(i);
   return n;
 }
 
@@ -173,7 +212,7 @@ int first_member(int group, int rank)
   int at[MAX_MESH], id = 0;
   coordinate_of(rank, at);
   for (int i = 0; i < graph->mesh.ndim; i++)
-    id = id * graph->mesh.size[i] + (graph->group[group].dims >> i & 1 ? 0 : at[i]);
+    id = id * ranks_along(i) + (graph->group[group].dims >> i & 1 ? 0 : at[i]);
   return id;
 }
 
@@ -182,8 +221,7 @@ int place_in_group(int group, int rank)
   const struct group *g = &graph->group[group];
   int coordinate[MAX_MESH], place = 0;
   coordinate_of(rank, coordinate);
-  for (int i = 0; i < g->n; i++)
-    place = place * graph->mesh.size[g->dim[i]] + coordinate[g->dim[i]];
+  for (int i = 0; i < g->n; i++) place = place * ranks_along(g->dim[i]) + coordinate[g->dim[i]];
   return place;
 }
 
@@ -195,10 +233,10 @@ int group_members(int group, int rank, int *members)
   for (int k = 0; k < n; k++) {
     int rest = k, id = 0;
     for (int i = g->n - 1; i >= 0; i--) {
-      at[g->dim[i]] = rest % graph->mesh.size[g->dim[i]];
-      rest /= graph->mesh.size[g->dim[i]];
+      at[g->dim[i]] = rest % ranks_along(g->dim[i]);
+      rest /= ranks_along(g->dim[i]);
     }
-    for (int i = 0; i < graph->mesh.ndim; i++) id = id * graph->mesh.size[i] + at[i];
+    for (int i = 0; i < graph->mesh.ndim; i++) id = id * ranks_along(i) + at[i];
     members[k] = id;
   }
   return n;

@@ -4,6 +4,11 @@
 
 #include <math.h>
 
+int runs_in_step(void)
+{
+  return plan_options->accumulate * microbatches();
+}
+
 bool is_of_batch(enum phase phase)
 {
   return phase == FORWARD || phase == BACKWARD || phase == DECODE;
@@ -119,7 +124,7 @@ static void visit_function(const struct function *f, int runs,
 void each_op_of(const struct function *f, void (*visit)(void *to, int op, int times), void *to)
 {
   if (!is_phase(f)) return;
-  visit_function(f, is_of_batch(f->phase) ? plan_options->accumulate : 1, visit, to);
+  visit_function(f, is_of_batch(f->phase) ? runs_in_step() : 1, visit, to);
 }
 
 void each_op(void (*visit)(void *to, int op, int times), void *to)

@@ -86,6 +86,11 @@ char *row_index_text(const struct loops *loops)
 
 /* ------------------------------------------------------------- where a part begins in the whole */
 
+const char *coordinate_text(int mesh_dim)
+{
+  return graph->mesh.in_time[mesh_dim] ? "microbatch" : text("rank->coordinate[%d]", mesh_dim);
+}
+
 char *begin_text(const int *cut, int ncut, int64_t n, int64_t factor)
 {
   struct buffer b = {0};
@@ -95,14 +100,14 @@ char *begin_text(const int *cut, int ncut, int64_t n, int64_t factor)
     int64_t chunk = (n + parts - 1) / parts;
     if (b.length) put(&b, " + ");
     if (!size && (n % parts == 0 || i + 1 == ncut)) {
-      put(&b, "%" PRId64 "L * rank->coordinate[%d]", chunk * factor, cut[i]);
+      put(&b, "%" PRId64 "L * %s", chunk * factor, coordinate_text(cut[i]));
       n = chunk;
       continue;
     }
     if (!size) size = text("%" PRId64, n);
     if (factor != 1) put(&b, "%" PRId64 " * ", factor);
-    put(&b, "part_first(%s, %d, rank->coordinate[%d])", size, parts, cut[i]);
-    size = text("part_size(%s, %d, rank->coordinate[%d])", size, parts, cut[i]);
+    put(&b, "part_first(%s, %d, %s)", size, parts, coordinate_text(cut[i]));
+    size = text("part_size(%s, %d, %s)", size, parts, coordinate_text(cut[i]));
   }
   return b.text ? b.text : "0";
 }

@@ -49,6 +49,8 @@ const char *named_element(struct code *c, struct draft *k, const struct op *op,
    ranks: "25L * rank->coordinate[0]"; "0" if the dimension is not cut. Meaningless for a rank
    without a part. */
 char *first_text(int value, int dim);
+/* A rank's coordinate, or in time the number of the micro-batch that runs. */
+const char *coordinate_text(int mesh_dim);
 /* The start, times `factor`, of the part that these cuts, one after the other, leave of n elements;
    "0" if there are none. If a part is cut again its size may depend on the rank: then the program
    computes it. */

@@ -379,6 +379,19 @@ static int set_device(lua_State *L)
   return 0;
 }
 
+/* Makes room in the mesh for a dimension before number `at`. */
+static void make_room(struct mesh *m, int at)
+{
+  for (int i = m->ndim++; i > at; i--) {
+    m->name[i] = m->name[i - 1];
+    m->whole[i] = m->whole[i - 1];
+    m->size[i] = m->size[i - 1];
+    m->bandwidth[i] = m->bandwidth[i - 1];
+    m->latency[i] = m->latency[i - 1];
+    m->in_time[i] = m->in_time[i - 1];
+  }
+}
+
 /* split_mesh(dimension, ranks, name, inner name): splits the dimension in two: one over groups of
    `ranks` ranks, one within a group. */
 static int split_mesh(lua_State *L)
@@ -387,18 +400,27 @@ static int split_mesh(lua_State *L)
   int d = (int)luaL_checkinteger(L, 1), inner = (int)luaL_checkinteger(L, 2);
   luaL_argcheck(L, d >= 0 && d < m->ndim && m->ndim < MAX_MESH && inner > 0, 1,
                 "no such dimension");
-  for (int i = m->ndim++; i > d; i--) {
-    m->name[i] = m->name[i - 1];
-    m->whole[i] = m->whole[i - 1];
-    m->size[i] = m->size[i - 1];
-    m->bandwidth[i] = m->bandwidth[i - 1];
-    m->latency[i] = m->latency[i - 1];
-  }
+  make_room(m, d);
   m->whole[d] = m->whole[d + 1] = m->name[d];
   m->name[d] = copy_text(luaL_checkstring(L, 3));
   m->name[d + 1] = copy_text(luaL_checkstring(L, 4));
   m->size[d] /= inner;
   m->size[d + 1] = inner;
+  return 0;
+}
+
+/* add_time(dimension, name, micro-batches): a dimension of the mesh in time, before that one. */
+static int add_time(lua_State *L)
+{
+  struct mesh *m = &graph->mesh;
+  int at = (int)luaL_checkinteger(L, 1), n = (int)luaL_checkinteger(L, 3);
+  luaL_argcheck(L, at >= 0 && at <= m->ndim && m->ndim < MAX_MESH && n > 0, 1, "no such dimension");
+  make_room(m, at);
+  m->name[at] = copy_text(luaL_checkstring(L, 2));
+  m->size[at] = n;
+  m->whole[at] = NULL;
+  m->bandwidth[at] = m->latency[at] = 0;
+  m->in_time[at] = true;
   return 0;
 }
 
@@ -536,6 +558,7 @@ static const luaL_Reg functions[] = {{"is_tensor", is_tensor},
                                      {"set_mesh", set_mesh},
                                      {"set_device", set_device},
                                      {"split_mesh", split_mesh},
+                                     {"add_time", add_time},
                                      {"place_parameter", place_parameter},
                                      {"add_async", add_async},
                                      {"check_name", check_plain_name},

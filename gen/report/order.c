@@ -64,8 +64,8 @@ void put_order(struct buffer *b)
   for (int i = 0; i < graph->nfunction; i++) {
     const struct function *f = &graph->function[i];
     if (!is_phase(f)) continue;
-    bool again = is_of_batch(f->phase) && plan_options->accumulate > 1;
-    const char *batches = again ? text(", %d times", plan_options->accumulate) : "";
+    bool again = is_of_batch(f->phase) && runs_in_step() > 1;
+    const char *batches = again ? text(", %d times", runs_in_step()) : "";
     struct line line = {.to = b, .label = text("  %s%s ", phase_name[f->phase], batches)};
     put_function(&line, f, "");
     end_line(&line);

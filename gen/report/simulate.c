@@ -141,7 +141,7 @@ static void add_up(int64_t of_batch)
     busy[r->what == MOVES] += time;
     if (is_of_batch(graph->op[r->op].phase)) batch[r->what == MOVES] += time;
   }
-  double more = plan_options->accumulate - 1;
+  double more = runs_in_step() - 1;
   t->step = ((double)run.now + more * (double)of_batch) * 1e-12;
   t->computing = (busy[false] + more * batch[false]) * 1e-12;
   t->moving = (busy[true] + more * batch[true]) * 1e-12;

@@ -53,7 +53,7 @@ static void put_stream(void *to, int id, int times)
 static void put_once(struct buffer *b, const struct sums *s)
 {
   double once = s->of_gather + s->of_update;
-  if (plan_options->accumulate == 1 || once < s->exposed / 100) return;
+  if (runs_in_step() == 1 || once < s->exposed / 100) return;
   bool can_reduce = s->of_update > once / 2 && !plan_options->reduce_each_batch;
   put(b, "  %s of these: gathered before the first batch or reduced after the last, where little\n",
       time_text(once));

@@ -315,7 +315,9 @@ static void put_whole(struct buffer *b)
     if (!told) name[r->op] = name_in_step(r);
     put_in_row(i, name[r->op]);
   }
-  put_head(b, plan_options->accumulate > 1 ? "timeline of a batch, and the update" : "timeline");
+  put_head(b, microbatches() > 1             ? "timeline of a micro-batch, and the update"
+              : plan_options->accumulate > 1 ? "timeline of a batch, and the update"
+                                             : "timeline");
   put_rows(b);
 }
 

@@ -114,7 +114,8 @@ static bool all_as_it_lies(const struct op *op, const struct letters *l, const s
                            int n, int *pick)
 {
   for (int d = 0; d < graph->mesh.ndim; d++) {
-    pick[d] = choice_as_it_lies(op, list, n, d);
+    pick[d] =
+        graph->mesh.in_time[d] ? choice_in_time(op, list, n) : choice_as_it_lies(op, list, n, d);
     if (pick[d] == NONE) return false;
   }
   return op->nin && fits_together(l, op->nin, list, pick);
@@ -140,6 +141,11 @@ static struct shortlist shortlist_of(const struct op *op, const struct letters *
     if (runs && list[lies[d]].letter != NONE) {
       s.n[d] = 1;
       s.pick[d][0] = lies[d];
+    }
+    if (graph->mesh.in_time[d]) {
+      s.n[d] = 1;
+      s.pick[d][0] = choice_in_time(op, list, n);
+      continue;
     }
     if (s.n[d] > most && combinations == MOST_COMBINATIONS)
       ended_early("propagate", "the cheapest way of an operation", combinations, "combinations");

@@ -27,6 +27,7 @@ static bool is_plain(const struct value *v)
   unsigned cut = 0;
   for (int d = 0; d < graph->mesh.ndim; d++) {
     struct placement p = v->layout.on[d];
+    if (graph->mesh.in_time[d]) continue;
     if (p.kind == PARTIAL && p.reduction != SUM) return false;
     if (p.kind != SHARD) continue;
     if (p.outer > 1 || cut >> p.dim & 1 || v->shape.size[p.dim] == 1) return false;
@@ -53,7 +54,7 @@ static struct answer ask_rules(const struct op *op)
   struct ruled ruled = {.nin = op->nin, .linear = is_linear(op)};
   for (int i = 0; i < op->nin; i++) {
     ruled.shape[i] = graph->value[op->in[i]].shape;
-    ruled.layout[i] = graph->value[op->in[i]].layout;
+    ruled.layout[i] = over_time(graph->value[op->in[i]].layout);
   }
   bool product = op->kind == OP_matmul;
   struct ruling r = product ? einop_rule(op->equation, &ruled, NULL) : pointwise_rule(&ruled);
@@ -159,7 +160,7 @@ static void forbid_silence(const struct op *op, const struct letters *l, const s
                            int n, const struct way *way)
 {
   for (int d = 0; d < graph->mesh.ndim; d++)
-    for (int i = 0; i < op->nin; i++) {
+    for (int i = 0; i < op->nin && !graph->mesh.in_time[d]; i++) {
       const struct value *v = &graph->value[op->in[i]];
       struct placement lies = v->layout.on[d];
       if (lies.kind != SHARD || way->in[i].on[d].kind != REPLICATE) continue;
@@ -176,13 +177,27 @@ static void forbid_silence(const struct op *op, const struct letters *l, const s
     }
 }
 
+/* DTensor's rules know no time. */
+static struct way along_time(const struct op *op, struct way way)
+{
+  struct letters l;
+  struct choice list[MAX_CHOICES];
+  int dim = time_dimension();
+  if (dim == NONE) return way;
+  op_letters(op, &l);
+  const struct choice *c = &list[choice_in_time(op, list, choices(op, &l, list))];
+  for (int i = 0; i < op->nin; i++) way.in[i].on[dim] = c->in[i];
+  for (int k = 0; k < op->nout; k++) way.out[k].on[dim] = c->out[k];
+  return way;
+}
+
 struct way best_way(const struct surroundings *of, const struct op *op)
 {
   static struct query q;
   struct way way;
   decision_around = of;
   memset(&way, 0, sizeof way);
-  if (runs_as_it_lies(op, &way)) return way;
+  if (runs_as_it_lies(op, &way)) return along_time(op, way);
   ask_with_ahead(&q, op);
   bool is_new;
   struct way *decision = answer_to(&memo, &q, sizeof *decision, &is_new);

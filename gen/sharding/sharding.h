@@ -36,6 +36,11 @@ bool operand_fits(const struct letters *l, int o, int nin, struct layout layout,
 /* A maximum of sums is not the sum of maxima: all pending reductions of a value are of one kind. */
 bool reductions_agree(struct layout layout);
 
+/* ----------------------------------------------------------------------------------- in_time.c */
+
+/* Which of the operation's n choices it takes along the dimension of the mesh that is in time. */
+int choice_in_time(const struct op *op, const struct choice *list, int n);
+
 /* ----------------------------------------------------------------------------------- combine.c */
 
 /* The cheapest of all combinations of the operation's choices. Full replication is always one. */

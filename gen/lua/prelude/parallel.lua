@@ -173,6 +173,10 @@ end
 -- until they are passed to the graph.
 local groups = {}           -- by dimension: the size of its groups, and the line that requested them
 
+-- The micro-batches of a step are a dimension of the graph's mesh, in time: the one behind this one of
+-- the plan's; nil: a step has one.
+local time_behind
+
 function base.size_of_dimension(dim) return sizes[dim + 1] end
 
 -- Splits the dimension in groups of n ranks, as the option `what` requests.
@@ -192,6 +196,7 @@ end
 local function in_graph(dim)
   local first = dim
   for d = 0, dim - 1 do first = first + (groups[d] and 1 or 0) end
+  if time_behind and dim > time_behind then first = first + 1 end
   if groups[dim] then return first, first + 1 end
   return first
 end
@@ -242,6 +247,27 @@ function base.split_mesh()
       core.split_mesh((in_graph(dim)), g.ranks, name .. "_across", name .. "_within")
     end
   end
+end
+
+-- Adds n micro-batches to the graph's mesh. They cut what the ranks have of the batch, so they come behind
+-- the last dimension over which an input is distributed.
+function base.add_microbatches(n, batch)
+  local behind = -1
+  for _, description in pairs(batch) do
+    local d = base.described(description)
+    for dim in pairs(d and d.placed or {}) do behind = math.max(behind, dim) end
+  end
+  if #base.dims_in_graph(every_dimension()) >= MAX_DIMS then
+    fail("microbatches = %d: that makes one more dimension than a mesh can have, %d", n, MAX_DIMS)
+  end
+  for _, name in ipairs(names) do
+    if name == "microbatch" then fail("microbatches = %d: the mesh has a microbatch already", n) end
+  end
+  local _, inner = in_graph(behind)
+  local at = behind < 0 and 0 or (inner or in_graph(behind)) + 1
+  time_behind = behind
+  core.add_time(at, "microbatch", n)
+  base.time = at
 end
 
 local function one_dimension(mesh, who)

@@ -60,9 +60,25 @@ local function within_documents(batch, tensors)
   for name, target in pairs(targets) do tensors[name] = target end
 end
 
--- The inputs of a step as tensors, by name.
+-- How many samples the batch has: the length of its inputs, which micro-batches cut.
+local function samples_of(batch)
+  local first, named
+  for name, description in pairs(batch) do
+    local d = base.described(description)
+    local n = d and d.shape[1]
+    if n and first and n ~= first then
+      fail("microbatches cut the first dimension of the batch's inputs: %s has %d, and %s has %d", named,
+        first, name, n)
+    end
+    first, named = n or first, n and name or named
+  end
+  return first or fail("microbatches cut the first dimension of the batch's inputs, and there is none")
+end
+
+-- The inputs of a step as tensors, by name. microbatches: each takes its samples of them.
 local function take_batch(batch, who)
   local tensors, tokens = {}, nil
+  if base.time then samples_of(batch) end
   for name, description in pairs(batch) do
     base.expect(name, "string", "a name in " .. who .. "'s batch")
     if base.kind(description) ~= "description" then
@@ -73,6 +89,10 @@ local function take_batch(batch, who)
     tokens = check_tokens(name, d, tokens)
     tensors[name] = core.add_batch(name, d.shape, d.init, d.a, d.b,
       base.placed_in_graph(d.placed), d.line, d.type)
+    if base.time and #d.shape > 0 then
+      tensors[name] = core.redistribute(tensors[name], {[base.time] = base.shard(0)}, nil, nil,
+        "the samples of a micro-batch")
+    end
   end
   within_documents(batch, tensors)
   return core.forbid_absent(tensors, "the batch")
@@ -183,6 +203,7 @@ function base.begin_program(who, options, steps, batch)
   take_prefetch(options, who)
   base.need_mesh()
   base.split_mesh()
+  if (options.microbatches or 1) > 1 then base.add_microbatches(options.microbatches, batch) end
   base.part_adapters()
   base.take_up(model)
   base.set_names(who, options.names)
@@ -284,8 +305,13 @@ local function training(options, steps)
   t.norm = (asked or t.clip > 0) and 1 or 0
   t.accumulate = base.integer(options.accumulate or 1, "train's accumulate", 1,
     math.min(4096, MAX_STEPS // steps))
+  local microbatches = base.integer(options.microbatches or 1, "train's microbatches", 1, 4096)
+  if t.accumulate > 1 and microbatches > 1 then
+    fail("train's accumulate = %d and microbatches = %d both part a step: make the batch %d times as large, "
+      .. "and take %d micro-batches", t.accumulate, microbatches, t.accumulate, t.accumulate * microbatches)
+  end
   local each = base.boolean(options.reduce_each_batch or false, "train's reduce_each_batch")
-  if each and t.accumulate == 1 then
+  if each and t.accumulate == 1 and microbatches == 1 then
     fail("train's reduce_each_batch is for steps of several batches: say accumulate = 2, or more")
   end
   t.reduce_each = each and 1 or 0
@@ -329,7 +355,7 @@ end
 --       forward = function(model, batch), planner =, checkpoint =, names =, schedule =, clip =,
 --       grad_norm =, accumulate =, reduce_each_batch =, expect =, matmul_precision =,
 --       bucketing =, bucket_mb =, prefetch =, shuffle =, drop_last =, validate =, emit =,
---       library_name =}: steps that reduce the loss.
+--       library_name =, microbatches =}: steps that reduce the loss.
 --   names       the names of parameters in foreign files (files.lua)
 --   schedule    of the learning rate, or a function of the step that gives a factor; by default it is
 --               constant
@@ -342,6 +368,8 @@ end
 --   accumulate  so many batches a step: their mean loss and gradient. Ranks reduce the gradients once,
 --               after the last batch: where fully_shard shards the parameters, whole gradients are
 --               accumulated until then
+--   microbatches  a step goes through its batch in so many parts: the same loss and gradients, and less
+--               memory for activations
 --   reduce_each_batch  true: gradients are reduced after each batch, and the parts accumulated: less
 --               memory, and a reduction for each batch
 --   expect      the most collectives of a step by kind, such as {all_reduce = 1}: more are an error
@@ -363,7 +391,7 @@ function plan.train(options)
      "checkpoint", "names", "schedule", "clip", "grad_norm", "accumulate",
      "reduce_each_batch", "expect", "matmul_precision",
      "bucketing", "bucket_mb", "prefetch", "shuffle", "drop_last", "validate", "groups",
-     "clip_value", "ema", "emit", "library_name"})
+     "clip_value", "ema", "emit", "library_name", "microbatches"})
   local loss = need(options, "train", "loss", "function")
   local how = need(options, "train", "optimizer", "optimizer")
   if options.steps == nil then fail("train needs steps") end

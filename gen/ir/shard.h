@@ -1,0 +1,63 @@
+/* shard.h: which part of a tensor a rank holds, and which ranks form a group (shard.c). */
+#ifndef TPGEN_IR_SHARD_H
+#define TPGEN_IR_SHARD_H
+
+#include "ir/layout.h"
+
+int world_size(void);
+/* How many ranks there are along the dimension: one along a dimension in time. */
+int ranks_along(int mesh_dim);
+/* A bit for each dimension that is not in time. */
+unsigned dimensions_of_ranks(void);
+/* The dimension in time, or NONE; how many micro-batches a step has; the layout of what all of them
+   have together. */
+int time_dimension(void);
+int microbatches(void);
+struct layout over_time(struct layout layout);
+/* Whether each micro-batch has a value of its own: its part of the whole, or its term of a sum. */
+bool is_of_microbatch(int value);
+void coordinate_of(int rank, int coordinate[MAX_MESH]);
+/* The outer factor of a shard: 1 for a plain one. */
+int64_t shard_stride(struct placement p);
+/* The mesh dimensions that cut `dim`, in the order in which they cut it; returns how many. */
+int cuts_of(const struct mesh *mesh, struct layout layout, int dim, int cut[MAX_MESH]);
+/* Whether the cuts of `dim` have another order than the dimensions of the mesh. */
+bool is_reordered(const struct mesh *mesh, struct layout layout, int dim);
+/* The size of part `index` of n, cut as torch.chunk does. */
+int64_t chunk_size(int64_t n, int parts, int index);
+/* Whether the layout has a strided shard in the dimension. */
+bool is_strided(const struct mesh *mesh, struct layout layout, int dim);
+/* The part of `whole` that the rank at `coordinate` holds. For a dimension with a strided shard,
+   `first` has no meaning. */
+struct part local_part(const struct mesh *mesh, struct shape whole, struct layout layout,
+                       const int coordinate[MAX_MESH]);
+struct shape local_shape(int value, int rank);
+/* Whether the ranks' parts have equal length in a dimension: rank 0 has the longest, and the
+   last rank's is as long only if all are equal. */
+bool is_cut_evenly(int value, int dim);
+/* The largest local shard of any rank, in bytes. */
+int64_t largest_bytes(int value);
+/* The ranks that meet `rank` in a group, in the group's order; returns how many. */
+int group_members(int group, int rank, int *members);
+int first_member(int group, int rank);
+/* Which member of its group a rank is. */
+int place_in_group(int group, int rank);
+int group_size(int group);
+/* The layout in canonical form: turns are 0 where a dimension is cut in the order of the mesh,
+   else 0, 1, 2 ... in the order of the cuts. Layouts of placed values are canonical. */
+struct layout usual_turns(struct layout layout);
+/* Compares turns, too: by meaning, not by representation. */
+bool same_placement(struct placement a, struct placement b);
+bool same_layout(struct layout a, struct layout b);
+/* Whether they differ only on mesh dimensions of size 1. */
+bool same_layout_but_units(struct layout a, struct layout b);
+/* Whether all ranks' parts have equal size in both: a pending dimension counts as a replicated
+   one. */
+bool same_local_shape(struct layout a, struct layout b);
+/* "R S(0)": for each mesh dimension larger than 1; "S(0/4)" is strided, with outer factor 4;
+   "S(0)[1] S(0)[0]" shows the turns where the second dimension cuts first. */
+char *layout_text(struct layout layout);
+char *placement_text(struct placement p);
+char *shape_text(struct shape s); /* "[20, 10]" */
+
+#endif
