@@ -21,7 +21,7 @@ local function from_config(path)
     n_heads = need("num_attention_heads"), hidden = need("intermediate_size"),
     vocab = need("vocab_size"), positions = need("max_position_embeddings"),
     types = need("type_vocab_size"), eps = at.layer_norm_eps, dropout = at.hidden_dropout_prob,
-    attention_dropout = at.attention_probs_dropout_prob,
+    attention_dropout = at.attention_probs_dropout_prob, pad = config.pad(need("vocab_size"), 0),
   }
 end
 
@@ -47,7 +47,7 @@ local Embeddings = nn.module("Embeddings", function(self)
   self.token_type_embeddings = embedding(types)
   self.LayerNorm, self.dropout = nn.LayerNorm(dim, {eps = eps}), nn.Dropout(dropout)
   function self:forward(ids, kinds)
-    local x = self.word_embeddings(ids) + self.token_type_embeddings(kinds)
+    local x = attention.padded(self.word_embeddings(ids), ids, setting("pad")) + self.token_type_embeddings(kinds)
     return self.dropout(self.LayerNorm(x + self.position_embeddings(F.arange(seq))))
   end
 end)

@@ -27,7 +27,7 @@ local function from_config(path)
     softcap = two and at.attn_logit_softcapping or nil,
     last_softcap = two and at.final_logit_softcapping or nil,
     seq = math.min(at.max_position_embeddings or 2048, 8192),
-    pad = at.pad_token_id, window = function(i) return attention.window(at, i) end,
+    pad = config.pad(need("vocab_size"), 0), window = function(i) return attention.window(at, i) end,
   }
 end
 
@@ -108,7 +108,7 @@ local Gemma = nn.module("Gemma", function(self)
   self.lm_head = tied and attention.Tied() or linear(dim, vocab)
   function self:forward(ids)
     local cos, sin = F.rotary_tables(seq, head_dim, theta, known.scaling)
-    local x = attention.padded(self.embed_tokens(ids), ids, known.pad) * dim ^ 0.5
+    local x = attention.padded(self.embed_tokens(ids), ids, setting("pad")) * dim ^ 0.5
     for _, layer in ipairs(self.layers) do x = layer(x, cos, sin) end
     x = self.norm(x)
     return capped(self.lm_head(x, tied and self.embed_tokens.weight or nil), known.last_softcap)

@@ -24,8 +24,8 @@
 -- Whatever setting(), whole() and flag() read, here and in lib/, can be said on the command line:
 -- -D seq=4096.
 
-local settings, parallel, training = require "lib.settings", require "lib.parallel",
-  require "lib.training"
+local settings, parallel, training, attention = require "lib.settings", require "lib.parallel",
+  require "lib.training", require "lib.attention"
 
 -- ---------------------------------------------------------------------------------------- settings
 
@@ -57,7 +57,7 @@ local function from_config(path)
     head_dim = at.head_dim, hidden = need("intermediate_size"), vocab = need("vocab_size"),
     theta = theta, scaling = scaling,
     eps = at.rms_norm_eps or 1e-6, tied = at.tie_word_embeddings,
-    seq = math.min(at.max_position_embeddings or 2048, 8192),
+    seq = math.min(at.max_position_embeddings or 2048, 8192), pad = config.pad(need("vocab_size")),
   }
 end
 
@@ -160,7 +160,7 @@ local Llama = nn.module("Llama", function(self)
 
   function self:forward(tokens)
     local cos, sin = F.rotary_tables(seq, head_dim, theta, known.scaling)
-    local x, documents, places = self.tok_embeddings(tokens)
+    local x, documents, places = attention.padded(self.tok_embeddings(tokens), tokens, setting("pad"))
     if eos then -- positions begin anew in each document
       documents, places = tokens:documents()
       cos, sin = F.embedding(places, cos):unsqueeze(1), F.embedding(places, sin):unsqueeze(1)

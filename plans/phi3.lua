@@ -21,7 +21,7 @@ local function from_config(path)
     n_heads = need("num_attention_heads"), n_kv_heads = at.num_key_value_heads,
     hidden = need("intermediate_size"), vocab = need("vocab_size"), theta = theta, scaling = scaling,
     rotated = part, window = at.sliding_window, eps = at.rms_norm_eps, tied = at.tie_word_embeddings,
-    seq = math.min(at.max_position_embeddings or 4096, 4096),
+    seq = math.min(at.max_position_embeddings or 4096, 4096), pad = config.pad(need("vocab_size"), 32000),
   }
 end
 
@@ -87,7 +87,7 @@ local Phi3 = nn.module("Phi3", function(self)
   function self:forward(ids)
     local rotated = math.floor(head_dim * (known.rotated or 1))
     local cos, sin = F.rotary_tables(seq, rotated, theta, known.scaling)
-    local x = self.embed_tokens(ids)
+    local x = attention.padded(self.embed_tokens(ids), ids, setting("pad"))
     for _, layer in ipairs(self.layers) do x = layer(x, cos, sin) end
     x = self.norm(x)
     if tied then return self.lm_head(x, self.embed_tokens.weight) end

@@ -24,7 +24,7 @@ local function from_config(path)
     tied = at.tie_word_embeddings, head_norms = three,
     qkv_bias = two or at.attention_bias == true, output_bias = not two and at.attention_bias,
     seq = math.min(at.max_position_embeddings or 2048, 8192),
-    pad = at.pad_token_id, window = function(i) return attention.window(at, i) end,
+    pad = config.pad(need("vocab_size")), window = function(i) return attention.window(at, i) end,
   }
 end
 
@@ -89,7 +89,7 @@ local Qwen = nn.module("Qwen", function(self)
   self.lm_head = tied and attention.Tied() or linear(dim, vocab)
   function self:forward(ids)
     local cos, sin = F.rotary_tables(seq, head_dim, theta, known.scaling)
-    local x = attention.padded(self.embed_tokens(ids), ids, known.pad)
+    local x = attention.padded(self.embed_tokens(ids), ids, setting("pad"))
     for _, layer in ipairs(self.layers) do x = layer(x, cos, sin) end
     x = self.norm(x)
     if tied then return self.lm_head(x, self.embed_tokens.weight) end

@@ -44,6 +44,7 @@ meshes=("${all[@]}")
 on_meshes gpt2 gpt2
 on_meshes qwen2 qwen -D seq=16
 on_meshes qwen3 qwen -D seq=16
+on_meshes llama llama3 -D seq=16
 on_meshes gemma2 gemma -D seq=16
 for model in phi3 gpt_neox falcon; do on_meshes $model $model -D seq=16; done
 on_meshes bert bert

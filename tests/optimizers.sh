@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Each optimizer of tests/training/plan.lua does what that of PyTorch does (tests/golden/training/optimizers.tsv):
 # losses and learning rates of twenty steps, and the weights at the end, or their moving average as --ema exports
-# it; on one rank and on several, on the CPU and on the stand-in for CUDA.
+# it; on one rank and on several, on the CPU and on the stand-in for CUDA; also where a weight is kept in parts.
 #   OPTIMIZERS="Lion"     only programs that this matches (an extended regular expression)
 . "$(dirname "$0")/common.sh"
 local_mpi=yes
@@ -15,6 +15,8 @@ programs=(
   "cpu LAMB" "cpu LAMB tp=2 dp=2 fsdp=1" "cpu Adafactor" "cpu Adafactor tp=2 dp=2 fsdp=1" "cpu Muon"
   "cpu Muon tp=2 dp=2 fsdp=1" "cpu whole" "cpu whole tp=2 dp=2 fsdp=1" "cpu LAMB tp=3" "cpu Adafactor dp=3 fsdp=1"
   "cuda LAMB tp=2" "cuda Adafactor tp=2 dp=2 fsdp=1" "cuda Muon tp=2 dp=2 fsdp=1" "cuda whole dp=2 fsdp=1"
+  "cpu LAMB parts=yes tp=2 dp=2 fsdp=1" "cpu Adafactor parts=yes" "cpu Adafactor parts=yes tp=2 dp=2 fsdp=1"
+  "cpu whole parts=yes tp=2 dp=2 fsdp=1" "cuda Adafactor parts=yes tp=2 dp=2 fsdp=1"
   "cuda Adam" "cuda SGD_value" "cuda groups tp=2 dp=2 fsdp=1" "cuda own tp=2"
 )
 

@@ -41,13 +41,17 @@ static char *mesh_names(void)
   return b.text;
 }
 
-/* Of the ranks that hold the same part, the first one saves it. */
+/* Of the ranks that hold the same part, the first one saves it. A state that is the same for all
+   parts of a parameter is saved with the first one. */
 static bool saves(int value, int rank)
 {
   int coordinate[MAX_MESH];
+  const struct value *v = &graph->value[value];
+  if (v->role == STATE && v->of != NONE && !v->file_size && graph->value[v->of].file_first)
+    return false;
   coordinate_of(rank, coordinate);
   for (int d = 0; d < graph->mesh.ndim; d++)
-    if (graph->value[value].layout.on[d].kind != SHARD && coordinate[d]) return false;
+    if (v->layout.on[d].kind != SHARD && coordinate[d]) return false;
   return elements(local_shape(value, rank)) > 0;
 }
 

@@ -97,36 +97,21 @@ static const char *row_lines(char *row)
   return wrapped(row, ", ", "     ");
 }
 
-/* The parameter whose part of a tensor in files is that of the value, or NULL. */
-static const struct value *part_in_file(int value)
-{
-  const struct value *v = &graph->value[value];
-  const struct value *of = v->role == STATE && v->of != NONE ? &graph->value[v->of] : v;
-  return of->role == PARAMETER && of->file_size && same_shape(of->shape, v->shape) ? of : NULL;
-}
-
 struct shape file_shape(int value)
 {
   const struct value *v = &graph->value[value];
   struct shape s = v->shape;
-  if (v->role == STATE && v->of != NONE && graph->value[v->of].file_size &&
-      !same_shape(graph->value[v->of].shape, s))
-    plan_error(graph->value[v->of].line,
-               "%s is kept in parts, and the optimizer's %s has another shape than its parameter: "
-               "it has no place in one tensor of that name; leave out the style's parts",
-               printable(graph->value[v->of].name), printable(v->name));
-  const struct value *of = part_in_file(value);
-  if (of) s.size[of->file_dim] = of->file_size;
+  if (v->file_size) s.size[v->file_dim] = v->file_size;
   return s;
 }
 
 struct shape file_start(int value, const int coordinate[MAX_MESH])
 {
-  const struct value *v = &graph->value[value], *of = part_in_file(value);
+  const struct value *v = &graph->value[value];
   struct part p = local_part(&graph->mesh, v->shape, v->layout, coordinate);
   struct shape at = {.ndim = v->shape.ndim};
   for (int d = 0; d < at.ndim; d++) at.size[d] = p.first[d];
-  if (of) at.size[of->file_dim] += of->file_first;
+  if (v->file_size) at.size[v->file_dim] += v->file_first;
   return at;
 }
 

@@ -89,6 +89,30 @@ static void gradient_of_parameter(int parameter)
   graph->value[out].name = text("d_%s", p.name);
 }
 
+/* The first of a parameter's parts. */
+static int first_part(int parameter)
+{
+  while (graph->value[parameter].file_first) parameter--;
+  return parameter;
+}
+
+/* Where the loss depends on some parts of a parameter, the gradient of the others is zero. */
+static void give_zeros_to_parts(int known)
+{
+  bool *any = alloc((size_t)known + 1);
+  for (int i = 0; i < known; i++)
+    if (graph->value[i].file_size && gradient[i] != NONE) any[first_part(i)] = true;
+  for (int i = 0; i < known; i++) {
+    struct value p = graph->value[i];
+    if (!p.file_size || !wanted[i] || gradient[i] != NONE || !any[first_part(i)]) continue;
+    struct op op = {.kind = OP_full, .type = p.type, .phase = BACKWARD};
+    op.module = p.module;
+    op.line = p.line;
+    gradient[i] = append_op_shaped(op, p.shape);
+    gradient_of_parameter(i);
+  }
+}
+
 static struct list late; /* parameters whose gradient is whole when the current scan is done */
 
 /* Called when an operation is done: parameters that no other operation reads have their whole
@@ -215,6 +239,7 @@ void grad(void)
     leave(&op);
   }
   pass(NULL, 0);
+  give_zeros_to_parts(known);
   propagate_from(norder);
   if (later != NONE) append_to_order(later);
 }

@@ -59,9 +59,9 @@ struct value {
   int initial;
   int pieces;        /* the number of its pieces, or 0; apart: each piece is contiguous */
   const char *alias; /* PARAMETER: its name in files of others, or NULL */
-  /* PARAMETER: files hold it as a part of a larger tensor of its name: along `file_dim` the part
-     begins at `file_first` of `file_size`; 0: it is the whole tensor. A parameter with file_first
-     above 0 follows the one before it, which is the part before it. */
+  /* PARAMETER, STATE: files hold it as a part of a larger tensor of its name: along `file_dim` the
+     part begins at `file_first` of `file_size`; 0: it is the whole tensor. A parameter with
+     file_first above 0 follows the one before it, which is the part before it. */
   int64_t file_first, file_size;
   struct init init;
   /* ACTIVATION: it is a part of a wide value, which is a place in the arena: after each `row`

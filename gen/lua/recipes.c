@@ -171,8 +171,17 @@ static bool *buffers_of_model(void)
   return is_buffer;
 }
 
+/* The shape of a parameter as an optimizer sees it: of the whole that files have, or of a part. */
+static struct shape shape_seen(int parameter, bool by_part)
+{
+  const struct value *v = &graph->value[parameter];
+  struct shape s = v->shape;
+  if (v->file_size && !by_part) s.size[v->file_dim] = v->file_size;
+  return s;
+}
+
 /* The parameters that the optimizer trains: all, or the first of each shape. */
-static struct list trained_by(int which, bool of_each_shape)
+static struct list trained_by(int which, bool of_each_shape, bool by_part)
 {
   const bool *is_buffer = buffers_of_model();
   struct list found = {0};
@@ -181,36 +190,40 @@ static struct list trained_by(int which, bool of_each_shape)
     if (v->role != PARAMETER || v->frozen || v->optimizer != which || is_buffer[i]) continue;
     bool again = false;
     for (int k = 0; k < found.n && of_each_shape; k++)
-      again |= same_shape(graph->value[found.at[k]].shape, v->shape);
+      again |= same_shape(shape_seen(found.at[k], by_part), shape_seen(i, by_part));
     if (!again) add(&found, i);
   }
   return found;
 }
 
-/* shapes_of(which): the shapes of the optimizer's parameters, and the name of the first of each. */
+/* shapes_of(which, by_part): the shapes of the optimizer's parameters, and the name of the first of
+   each. */
 static int shapes_of(lua_State *L)
 {
-  struct list first = trained_by((int)luaL_checkinteger(L, 1), true);
+  bool by_part = lua_toboolean(L, 2);
+  struct list first = trained_by((int)luaL_checkinteger(L, 1), true, by_part);
   lua_newtable(L);
   lua_newtable(L);
   for (int i = 0; i < first.n; i++) {
-    const struct value *v = &graph->value[first.at[i]];
-    lua_createtable(L, v->shape.ndim, 0);
-    for (int d = 0; d < v->shape.ndim; d++) {
-      lua_pushinteger(L, v->shape.size[d]);
+    struct shape s = shape_seen(first.at[i], by_part);
+    lua_createtable(L, s.ndim, 0);
+    for (int d = 0; d < s.ndim; d++) {
+      lua_pushinteger(L, s.size[d]);
       lua_seti(L, -2, d + 1);
     }
     lua_seti(L, -3, i + 1);
-    lua_pushstring(L, v->name);
+    lua_pushstring(L, graph->value[first.at[i]].name);
     lua_seti(L, -2, i + 1);
   }
   return 2;
 }
 
-/* move_to(from, shape, to): the parameters of optimizer `from` that have that shape are of `to`. */
+/* move_to(from, shape, to, by_part): the parameters of optimizer `from` that have that shape are of
+   `to`. */
 static int move_to(lua_State *L)
 {
-  struct list of = trained_by((int)luaL_checkinteger(L, 1), false);
+  bool by_part = lua_toboolean(L, 4);
+  struct list of = trained_by((int)luaL_checkinteger(L, 1), false, by_part);
   int to = (int)luaL_checkinteger(L, 3);
   struct shape shape = {.ndim = (int)luaL_len(L, 2)};
   if (shape.ndim > MAX_DIMS) plan_fails("a parameter has at most %d dimensions", MAX_DIMS);
@@ -221,7 +234,7 @@ static int move_to(lua_State *L)
     lua_pop(L, 1);
   }
   for (int i = 0; i < of.n; i++)
-    if (same_shape(graph->value[of.at[i]].shape, shape)) graph->value[of.at[i]].optimizer = to;
+    if (same_shape(shape_seen(of.at[i], by_part), shape)) graph->value[of.at[i]].optimizer = to;
   return 0;
 }
 

@@ -21,6 +21,13 @@ function M.config(path, types)
   end
   -- Whether the file has the key, be it null.
   function of.has(key) return read_json(path, false)[key] ~= nil end
+  -- The token whose row of the embedding learns nothing, or nil. usual: Hugging Face's where the file does not
+  -- say it; negative ones count from the end of `vocab` rows.
+  function of.pad(vocab, usual)
+    local pad = config.pad_token_id
+    if pad == nil and not of.has("pad_token_id") then pad = usual end
+    return pad and pad < 0 and pad + vocab or pad
+  end
   local is_known = false
   for _, name in ipairs(types) do is_known = is_known or config.model_type == name end
   if not is_known then

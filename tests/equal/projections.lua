@@ -1,7 +1,7 @@
 -- Fused projections: q, k and v, or gate and up, side by side in one weight, cut part by part: equal parts in
 -- GPT-2's layout [in, out], parts of several sizes for grouped queries, without a bias, parts that the model
--- takes by views, a projection that it takes as a whole, and one that two modules share. Weights of attention are
--- dropped, the same on every mesh.
+-- takes by views, a projection that it takes as a whole, one that two modules share, and one of which a part is for
+-- nothing. Weights of attention are dropped, the same on every mesh. Some of the optimizers look at the whole weight.
 -- mesh: tp=2
 -- mesh: tp=3
 -- mesh: dp=2 tp=2
@@ -51,13 +51,15 @@ end)
 local Block = nn.module("Block", function(self)
   self.attention, self.grouped, self.mlp = Attention(), Grouped(), Mlp()
   self.whole = nn.Linear(DIM, DIM, {init = normal})
+  self.half = nn.Linear(DIM, 2 * DIM, {init = normal})
   self.norm = nn.RMSNorm(DIM)
   function self:forward(x)
     x = x + self.attention(self.norm(x))
     x = x + self.grouped(self.norm(x))
     x = x + self.mlp(self.norm(x))
     local y = self.norm(x)
-    return x + self.whole(y):tanh() + F.linear(y, self.whole.weight) * 0.1
+    local _, half = self.half(y):chunk(2, -1)
+    return x + self.whole(y):tanh() + F.linear(y, self.whole.weight) * 0.1 + half * 0.1
   end
 end)
 
@@ -77,9 +79,21 @@ local model = parallelize(Model(), mesh.tp, {
   ["h.*.mlp.gate_up_proj"] = Colwise{parts = 2},
   ["h.*.mlp.down_proj"] = Rowwise(),
   ["h.*.whole"] = Colwise{parts = {10, 14}},
+  ["h.*.half"] = Colwise{parts = 2},
 })
 for _, block in ipairs(model.h) do fully_shard(block, mesh.fsdp) end
 fully_shard(model, mesh.fsdp)
+
+-- Its states are one number a column, and one a row; what is largest is so in all parts.
+local Largest = optimizer{
+  name = "Largest", defaults = {lr = 0.01},
+  state = function(_, shape) return {{"columns", {1, shape[2]}}, {"rows", {shape[1], 1}}} end,
+  update = function(p, g, state, o)
+    local columns = (0.5 * state.columns):maximum(g:abs():amax(0, true))
+    local rows = state.rows:lerp(g:amin(1):abs():mean() + (g * g):mean(1, true), 0.1)
+    return p - o.lr * g / (columns + rows + 1e-2), {columns = columns, rows = rows}
+  end,
+}
 
 return train{
   model = model,
@@ -87,6 +101,12 @@ return train{
     {Shard(0), Shard(0)}),
   loss = function(output, batch) return (output - batch.target):square():mean() end,
   optimizer = AdamW{lr = 0.01},
+  groups = {
+    {match = "h.*.attention.c_attn.weight", optimizer = Adafactor{lr = 0.01}},
+    {match = "h.*.attention.c_attn.bias", optimizer = SGD{lr = 0.1}}, -- the keys' gradient is rounding alone
+    {match = "h.*.grouped.qkv_proj.weight|h.*.half.*", optimizer = LAMB{lr = 0.01, eps = 1e-3}},
+    {match = "h.*.whole.weight", optimizer = Largest{}},
+  },
   clip = 1.0,
   steps = 5,
 }

@@ -4,8 +4,12 @@ local Model = nn.module("Model", function(self)
 end)
 local mesh = device_mesh{ {"tp", 2} }
 local model = parallelize(Model(), mesh.tp, {proj = Colwise{parts = 3}})
+local Product = optimizer{
+  name = "Product",
+  update = function(p, g, state, o) return p - o.lr * g:matmul(p:t():matmul(p)) end,
+}
 return train{
   model = model, batch = {input = randn{4, 4}},
   loss = function(y) return y:mean() end,
-  optimizer = LAMB{}, steps = 1,
+  optimizer = Product{}, steps = 1,
 }

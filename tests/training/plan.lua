@@ -30,7 +30,7 @@ local model = parallelize(Model(), mesh.tp, {
   output = Colwise{input_layouts = Shard(1)},
   ["layers.*"] = {
     norm = SequenceParallel(),
-    w1 = Colwise{input_layouts = Shard(1)},
+    w1 = Colwise{input_layouts = Shard(1), parts = args.parts and {5, HIDDEN - 5}},
     w2 = Rowwise{output_layouts = Shard(1)},
   },
 })

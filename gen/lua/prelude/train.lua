@@ -258,7 +258,7 @@ end
 
 -- The optimizers of a group's parameters: one, or where the update looks at shapes one for each shape.
 local function add_traced(list, made, way, which)
-  local shapes, names = core.shapes_of(which)
+  local shapes, names = core.shapes_of(which, made.definition.by_part)
   base.update_of = names[1] or "none"
   local first, by_shape = base.traced_optimizer(made, way, shapes[1] or {1, 1})
   list[which + 1] = first
@@ -266,7 +266,8 @@ local function add_traced(list, made, way, which)
   for i = 2, #shapes do
     base.update_of = names[i]
     local traced = base.traced_optimizer(made, way, shapes[i])
-    list.others[#list.others + 1] = {from = which, shape = shapes[i], traced = traced}
+    list.others[#list.others + 1] = {from = which, shape = shapes[i], traced = traced,
+      by_part = made.definition.by_part}
   end
 end
 
@@ -290,7 +291,7 @@ local function take_optimizers(how, options, steps)
   local list = {others = {}}
   for i, one in ipairs(all) do add_traced(list, one.made, one.way, i - 1) end
   for _, other in ipairs(list.others) do
-    core.move_to(other.from, other.shape, #list)
+    core.move_to(other.from, other.shape, #list, other.by_part)
     list[#list + 1] = other.traced
   end
   core.set_optimizers(list)

@@ -19,6 +19,7 @@ VIT = hf.ViTConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, i
 MODELS = {
     "gpt2": (hf.GPT2LMHeadModel, hf.GPT2Config(n_embd=32, n_layer=2, n_head=4, n_positions=16, vocab_size=96,
         resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=0, eos_token_id=0)),
+    "llama": (hf.LlamaForCausalLM, hf.LlamaConfig(pad_token_id=5, rms_norm_eps=1e-6, **QWEN)),
     "qwen2": (hf.Qwen2ForCausalLM, hf.Qwen2Config(tie_word_embeddings=True, **QWEN)),
     "qwen2_window": (hf.Qwen2ForCausalLM, hf.Qwen2Config(use_sliding_window=True, sliding_window=5, max_window_layers=1,
         **QWEN)),
@@ -27,7 +28,7 @@ MODELS = {
     "gemma": (hf.GemmaForCausalLM, hf.GemmaConfig(head_dim=16, **QWEN)),
     "gemma2": (hf.Gemma2ForCausalLM, hf.Gemma2Config(head_dim=16, query_pre_attn_scalar=24, sliding_window=5,
         attn_logit_softcapping=2.0, final_logit_softcapping=1.5, **QWEN)),
-    "phi3": (hf.Phi3ForCausalLM, hf.Phi3Config(pad_token_id=None, bos_token_id=0, eos_token_id=0, **QWEN)),
+    "phi3": (hf.Phi3ForCausalLM, hf.Phi3Config(pad_token_id=-3, bos_token_id=0, eos_token_id=0, **QWEN)),
     "gpt_neox": (hf.GPTNeoXForCausalLM, hf.GPTNeoXConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
         intermediate_size=64, vocab_size=96, max_position_embeddings=32, rotary_pct=0.5)),
     "falcon": (hf.FalconForCausalLM, hf.FalconConfig(multi_query=True, **FALCON)),
@@ -44,14 +45,16 @@ BATCH, SEQ = 4, 16
 
 def data(name, config, generator):
     draw = lambda high, *shape: torch.randint(0, high, shape, generator=generator)
-    if name.startswith(("gpt", "qwen", "phi", "falcon", "mistral", "gemma")):
+    if name.startswith(("llama", "gpt", "qwen", "phi", "falcon", "mistral", "gemma")):
         return {"tokens": draw(96, STEPS * BATCH * SEQ + 1)}
     if name.startswith("bert"):
         mask = torch.ones(BATCH, SEQ, dtype=torch.int64)
         mask[1, 10:] = 0
         mask[3, 13:] = 0
+        ids = draw(96, BATCH, SEQ)
+        ids[:, 7] = ids[2, 2] = 0  # BERT's padding, whose row learns nothing from the embedding
         labels = draw(96, BATCH, SEQ).masked_fill(torch.rand(BATCH, SEQ, generator=generator) > 0.4, -100)
-        return {"input_ids": draw(96, BATCH, SEQ), "token_type_ids": draw(2, BATCH, SEQ), "attention_mask": mask,
+        return {"input_ids": ids, "token_type_ids": draw(2, BATCH, SEQ), "attention_mask": mask,
                 "labels": draw(3, BATCH) if name == "bert_classes" else labels.masked_fill(mask == 0, -100)}
     size = 8 if name == "vit" else 32
     return {"pixel_values": torch.randn(BATCH, 3, size, size, generator=generator), "labels": draw(5, BATCH)}

@@ -1,0 +1,53 @@
+/* updates.h: what the files of updates share: update_operations.c, update_home.c, update_parts.c.
+ */
+#ifndef TPGEN_FLAT_UPDATES_H
+#define TPGEN_FLAT_UPDATES_H
+
+#include "ir/ir.h"
+
+/* What the operations of an update are made for, and the values of its operands, as far as they are
+   made. Of a stack: the first of its parameters. */
+struct operands {
+  const struct optimizer *o;
+  int parameter, module, *value;
+  const char *name;
+  bool stacked;
+};
+
+/* ------------------------------------------------------------------------- update_operations.c */
+
+struct op op_of_update(enum op_kind kind, const struct operands *of);
+/* Names the value "parameter.what", and returns it. */
+int name_of_update(int value, const struct operands *of, const char *what);
+/* Append an operation of one input, and one of two; they return its value. */
+int append_of_update(struct op op, int in, const struct operands *of, const char *what);
+int append_pair_of_update(enum op_kind kind, int a, int b, const struct operands *of);
+/* A move to that layout: to be given to append_of_update. */
+struct op move_of_update(struct layout to, int value, const struct operands *of, const char *why);
+/* Whether the operand is one of the optimizer's numbers. */
+bool is_number_operand(const struct optimizer *o, int operand);
+/* The value of an operand; a number is made, of that type. */
+int value_of_operand(const struct operands *of, int operand, enum type type);
+int append_step_of_update(const struct operands *of, const struct update_step *step);
+/* Where the update takes an operand of that shape: like the parameter, like the state that it
+   becomes, or whole. `of` has the states. */
+struct layout layout_in_update(const struct operands *of, int operand, struct shape shape);
+/* The operands that an update begins with: the parameter, its gradient as it is clipped, states. */
+struct operands operands_of_update(const struct op *update);
+/* Appends the update itself, with what it takes of the operations. */
+void append_update_taking(struct op *update, const struct operands *of);
+
+/* ------------------------------------------------------------------------------- update_home.c */
+
+/* Before the first update: which parameters are updated together at home. */
+void find_together_at_home(const int *gradient);
+/* Those that are updated together with it; none where it is updated alone. */
+struct list updated_at_home_with(int parameter);
+void append_updates_at_home(struct op *update, int n);
+
+/* ------------------------------------------------------------------------------ update_parts.c */
+
+/* The updates of all parts of a parameter, in their order. */
+void append_updates_of_parts(struct op *update, int n);
+
+#endif
