@@ -3,6 +3,7 @@
 #define TPGEN_FLAT_H
 
 #include "base/base.h"
+#include "flat/updates.h"
 #include "ir/ir.h"
 #include "sharding/sharding.h"
 #include "target/target.h"
@@ -213,18 +214,5 @@ void write_scan_gradient(const struct op *op, int g);
 
 /* By operation the next of its twins, which equal modules have in its place: a ring. */
 int *find_twins(void);
-
-/* ------------------------------------------------------------------------- update_operations.c */
-
-/* Before the first update of a graph: which parameters are updated together. By parameter:
-   its gradient, or NONE. */
-void begin_update_operations(const int *gradient);
-/* The parameters that are updated together with it, itself among them, in order. */
-struct list updated_together(int parameter);
-/* Appends the updates of such parameters, behind their operations. Their inputs so far are the
-   parameter, its gradient, its states and the norm; what they take of the operations is added. */
-void append_updates(struct op *update, int n);
-/* A state of the parameter: which of the optimizer's. */
-int add_state(int parameter, const struct optimizer *o, int state);
 
 #endif

@@ -129,6 +129,39 @@ static struct op update_of(int parameter, int gradient)
   return op;
 }
 
+/* The parts of the parameter, if the optimizer takes them as one. */
+static struct list parts_of(int parameter)
+{
+  const struct value *p = &graph->value[parameter];
+  struct list l = {0};
+  if (!p->file_size || plan_options->optimizer[p->optimizer].by_part) return l;
+  while (graph->value[parameter].file_first) parameter--;
+  int64_t size = 0;
+  for (; size < p->file_size; parameter++) {
+    size += graph->value[parameter].shape.size[p->file_dim];
+    add(&l, parameter);
+  }
+  return l;
+}
+
+static struct list updated_together(int parameter)
+{
+  struct list l = parts_of(parameter);
+  if (!l.n) l = updated_at_home_with(parameter);
+  if (!l.n) add(&l, parameter);
+  return l;
+}
+
+static void append_updates(struct op *update, int n)
+{
+  if (n == 1)
+    append_update_alone(update);
+  else if (graph->value[update->in[0]].file_size && !optimizer_of(update)->by_part)
+    append_updates_of_parts(update, n);
+  else
+    append_updates_at_home(update, n);
+}
+
 static void update_together(struct list parameters, const int *gradient)
 {
   struct op *op = alloc((size_t)parameters.n * sizeof *op);
@@ -152,13 +185,15 @@ static void update_all(const int *gradient, const int *of_buffer, int known)
   }
   if (!any) return;
   int first = graph->norder;
-  begin_update_operations(gradient);
+  begin_update_operations();
+  find_together_at_home(gradient);
   for (int several = 0; several < 2; several++)
     for (int i = 0; i < known; i++) {
       if (gradient[i] == NONE || !has_operations(i)) continue;
       struct list together = updated_together(i);
       bool is_first = together.at[0] == i;
-      if (is_first && (together.n > 1) == several) update_together(together, gradient);
+      bool at_home = updated_at_home_with(i).n > 1;
+      if (is_first && at_home == several) update_together(together, gradient);
     }
   propagate_from(first);
 }

@@ -3,7 +3,6 @@
    whole on one rank, its home. The operations on it are those of the stack. Behind them the stack
    is cut as the parameters are, and each module takes its slice. */
 #include "flat/flat.h"
-#include "flat/updates.h"
 
 /* By parameter: those that are updated together with it, in the order of their modules; and the
    list of these. n is 0 where it is updated alone. */

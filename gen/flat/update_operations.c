@@ -4,7 +4,6 @@
    numbers are whole. update_parts.c has the updates of parameters that the program keeps in parts,
    update_home.c what is done at home. */
 #include "flat/flat.h"
-#include "flat/updates.h"
 
 static struct list *known_numbers; /* by optimizer: the values of its numbers, or NONE */
 
@@ -211,10 +210,9 @@ static int taken(const struct operands *of, int operand)
 
 /* --------------------------------------------------------------------------------- the updates */
 
-void begin_update_operations(const int *gradient)
+void begin_update_operations(void)
 {
   known_numbers = alloc((size_t)(plan_options->noptimizer + 1) * sizeof *known_numbers);
-  find_together_at_home(gradient);
 }
 
 struct operands operands_of_update(const struct op *update)
@@ -244,43 +242,10 @@ void append_update_taking(struct op *update, const struct operands *of)
   append_update(*update);
 }
 
-static void update_alone(struct op *update)
+void append_update_alone(struct op *update)
 {
   struct operands of = operands_of_update(update);
   for (int s = 0; s < of.o->noperation; s++)
     of.value[first_step_operand(of.o) + s] = append_step_of_update(&of, &of.o->step[s]);
   append_update_taking(update, &of);
-}
-
-/* The parts of the parameter, if the optimizer takes them as one. */
-static struct list parts_of(int parameter)
-{
-  const struct value *p = &graph->value[parameter];
-  struct list l = {0};
-  if (!p->file_size || plan_options->optimizer[p->optimizer].by_part) return l;
-  while (graph->value[parameter].file_first) parameter--;
-  int64_t size = 0;
-  for (; size < p->file_size; parameter++) {
-    size += graph->value[parameter].shape.size[p->file_dim];
-    add(&l, parameter);
-  }
-  return l;
-}
-
-struct list updated_together(int parameter)
-{
-  struct list l = parts_of(parameter);
-  if (!l.n) l = updated_at_home_with(parameter);
-  if (!l.n) add(&l, parameter);
-  return l;
-}
-
-void append_updates(struct op *update, int n)
-{
-  if (n == 1)
-    update_alone(update);
-  else if (graph->value[update->in[0]].file_size && !optimizer_of(update)->by_part)
-    append_updates_of_parts(update, n);
-  else
-    append_updates_at_home(update, n);
 }

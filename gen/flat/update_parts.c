@@ -4,7 +4,6 @@
    the sum of the parts' sums. Before a collective: the parts' pending sums are added, and reduced
    once. Such a result is one value for all parts, and so is what is made of it alone. */
 #include "flat/flat.h"
-#include "flat/updates.h"
 
 /* The parts' operands; and by operand the dimension in which its parts lie side by side, from the
    end: -1 is the last one. 0: it is the same for all parts. */

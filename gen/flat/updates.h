@@ -1,4 +1,5 @@
-/* updates.h: what the files of updates share: update_operations.c, update_home.c, update_parts.c.
+/* updates.h: what the files of updates share: update_operations.c, update_home.c, update_parts.c;
+   and what optimize.c takes of them.
  */
 #ifndef TPGEN_FLAT_UPDATES_H
 #define TPGEN_FLAT_UPDATES_H
@@ -16,6 +17,8 @@ struct operands {
 
 /* ------------------------------------------------------------------------- update_operations.c */
 
+/* Before the first update of a graph. */
+void begin_update_operations(void);
 struct op op_of_update(enum op_kind kind, const struct operands *of);
 /* Names the value "parameter.what", and returns it. */
 int name_of_update(int value, const struct operands *of, const char *what);
@@ -36,6 +39,12 @@ struct layout layout_in_update(const struct operands *of, int operand, struct sh
 struct operands operands_of_update(const struct op *update);
 /* Appends the update itself, with what it takes of the operations. */
 void append_update_taking(struct op *update, const struct operands *of);
+/* Append updates, behind their operations: of a parameter alone, and below of several together.
+   Their inputs so far are the parameter, its gradient, its states and the norm; what they take of
+   the operations is added. */
+void append_update_alone(struct op *update);
+/* A state of the parameter: which of the optimizer's. */
+int add_state(int parameter, const struct optimizer *o, int state);
 
 /* ------------------------------------------------------------------------------- update_home.c */
 
