@@ -38,13 +38,12 @@ struct product {
   struct prepared *prepared = NULL; // the runtime's
 };
 
-// The products of step.cu, and cuBLASLt's workspace in the rank's memory.
+// The products of a step, and cuBLASLt's workspace in the rank's memory.
 struct products {
   struct product *list;
   int count;
   size_t workspace, workspace_bytes;
 };
-extern const struct products products;
 
 // Chooses an algorithm for each, before the first step; forget_products releases them.
 void prepare_products();

@@ -125,7 +125,7 @@ static bool choose(const struct product *p, struct prepared *made, uint32_t alig
 {
   cublasLtMatmulPreference_t preference;
   cublasLtMatmulHeuristicResult_t found;
-  uint64_t most = products.workspace_bytes;
+  uint64_t most = program->products->workspace_bytes;
   uint32_t sums = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   uint32_t of = aligned ? aligned : bytes_of(p->of), makes = aligned ? aligned : bytes_of(p->makes);
   int n = 0;
@@ -176,19 +176,21 @@ static struct prepared *prepare(const struct product *p)
 void prepare_products()
 {
   CHECK_CUBLAS(cublasLtCreate(&library));
-  for (int i = 0; i < products.count; i++) products.list[i].prepared = prepare(&products.list[i]);
+  const struct products *all = program->products;
+  for (int i = 0; i < all->count; i++) all->list[i].prepared = prepare(&all->list[i]);
 }
 
 void forget_products()
 {
-  for (int i = 0; i < products.count; i++) {
-    struct prepared *made = products.list[i].prepared;
+  const struct products *all = program->products;
+  for (int i = 0; i < all->count; i++) {
+    struct prepared *made = all->list[i].prepared;
     cublasLtMatrixLayoutDestroy(made->a);
     cublasLtMatrixLayoutDestroy(made->b);
     cublasLtMatrixLayoutDestroy(made->c);
     cublasLtMatmulDescDestroy(made->operation);
     free(made);
-    products.list[i].prepared = NULL;
+    all->list[i].prepared = NULL;
   }
   cublasLtDestroy(library);
 }
@@ -310,6 +312,7 @@ static void point_epilogue(const struct product *p, void *bias, void *kept)
 void multiply(const struct product *p, void *c, const void *a, const void *b, bool add, void *bias,
               void *kept)
 {
+  const struct products *all = program->products;
   const struct prepared *with = p->prepared;
   const float one = 1, beta = add ? 1 : 0;
   const bool aligned = is_aligned(c, a, b, bias, kept);
@@ -319,7 +322,6 @@ void multiply(const struct product *p, void *c, const void *a, const void *b, bo
   if (!with->apart) point_epilogue(p, bias, kept);
   CHECK_CUBLAS(cublasLtMatmul(library, with->operation, &one, b, with->b, a, with->a, &beta, c,
                               with->c, c, with->c, aligned ? &with->aligned : &with->any,
-                              (char *)rank_memory + products.workspace, products.workspace_bytes,
-                              stream));
+                              (char *)rank_memory + all->workspace, all->workspace_bytes, stream));
   if (with->apart && p->then != NOTHING_MORE) finish_apart(p, c, a, b, bias, kept);
 }

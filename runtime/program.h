@@ -185,6 +185,7 @@ struct program {
 #ifdef TPGEN_CUDA
   cudaEvent_t *events; // of overlapped collectives; made by the runtime
   int nevents;
+  const struct products *products; // of the step: cuda_math.h
 #endif
 };
 

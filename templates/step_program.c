@@ -36,4 +36,4 @@ $adapter$    .generation = $generation$,
     .noted = $noted$,
     .groups = groups,
     .ngroups = $ngroups$,
-$events$};
+$events$$product_list$};

@@ -1,7 +1,7 @@
 # Builds and runs generated programs, for scripts with many of them; sourced after common.sh. A program is of
-# one of three kinds: plain, sanitized, or cuda. If a script sets `local_mpi` first, programs for the CPU are
-# linked with the small MPI of tests/local_mpi: all ranks are one program, ranks, which forks them. With
-# `transport=shared` ranks of the CPU talk through the runtime's shared memory instead.
+# one of three kinds: plain, sanitized, or cuda. If a script sets `local_mpi` first, programs are linked with the
+# small MPI of tests/local_mpi: all ranks are one program, ranks, which forks them. With `transport=shared` ranks
+# of the CPU talk through the runtime's shared memory instead.
 # `runtime_plan` is a plan whose program has all the files of the runtime that the script's programs need.
 local_mpi=${local_mpi:-}
 transport=${transport:-mpi}
@@ -16,9 +16,9 @@ optimized=-O0
 sanitizers=(-g -fsanitize=address,undefined -fno-sanitize-recover=undefined)
 cuda=(-std=c++20 -D_GNU_SOURCE -DTPGEN_CUDA -DTPGEN_MPI -DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX
   -Wall -Wextra -Werror -Wno-unknown-pragmas "-I$root/tests/cuda_on_cpu/include")
-# Precompiled headers, one for each way of compiling. CUDA programs get the stand-in's, which nvcc includes by
-# itself. Programs whose ranks are one program get the system's. They would hide that a program does not include
-# what it needs: clang shows that (make_ranks), and so do scripts that build by run.sh.
+# Precompiled headers of programs whose ranks are one program, one for each way of compiling. They have the system's
+# headers, or, of CUDA programs, the stand-in's, which nvcc includes by itself. They would hide that a program does
+# not include what it needs: clang shows that (make_ranks), and so do scripts that build by run.sh.
 heads=$TOOLS/heads
 # Warnings in MPI's and BLAS's headers do not count.
 mapfile -t includes < <({ mpicc -show && pkg-config --cflags openblas jansson minizip libpcre2-8 libutf8proc libmicrohttpd; } | tr ' ' '\n' |
@@ -37,8 +37,8 @@ if mpirun --version 2>&1 | grep -q 'Open MPI'; then
   launch+=(--quiet --oversubscribe --bind-to none --mca mpi_yield_when_idle 1 --mca pml ob1)
 fi
 
-# is_local KIND: whether a program of this kind has all its ranks in one; is_shared: whether they share memory.
-is_local() { [ -n "$local_mpi" ] && [ "$1" != cuda ]; }
+# is_local: whether a program has all its ranks in one; is_shared KIND: whether those of this kind share memory.
+is_local() { [ -n "$local_mpi" ]; }
 is_shared() { [ "$transport" = shared ] && [ "$1" != cuda ]; }
 
 # objects DIRECTORY KIND FLAGS AND SOURCES...: compiles them there.
@@ -47,18 +47,19 @@ objects() (
   kind=$2
   shift 2
   common=(-I. -Iruntime "${includes[@]}" -c "$@")
-  ! is_local "$kind" || common=("-I$root/tests/local_mpi" "${common[@]}")
+  ! is_local || common=("-I$root/tests/local_mpi" "${common[@]}")
   ! is_shared "$kind" || common=(-DTPGEN_SHARED "${common[@]}")
   ! has_heads "$kind" || common=(-include "$heads/$kind/heads.h" "${common[@]}")
+  [ "$kind" != cuda ] || is_local || common=(-include cuda_runtime.h "${common[@]}")
   case $kind in
   plain) gcc "${strict[@]}" "${plain[@]}" "${common[@]}" ;;
   sanitized) gcc "${strict[@]}" "${sanitizers[@]}" "${common[@]}" ;;
-  cuda) g++ "${cuda[@]}" -include "$heads/cuda/heads.h" -x c++ "${common[@]}" ;;
+  cuda) g++ "${cuda[@]}" -x c++ "${common[@]}" ;;
   esac
 )
 
 # has_heads KIND: whether the system's headers are compiled ahead for programs of this kind.
-has_heads() { [ -z "${without_heads:-}" ] && is_local "$1" && ! is_shared "$1"; }
+has_heads() { { [ "$1" = cuda ] || [ -z "${without_heads:-}" ]; } && is_local && ! is_shared "$1"; }
 
 # make_heads KIND: compiles its headers, once for all scripts of a build.
 make_heads() (
@@ -66,8 +67,8 @@ make_heads() (
   mkdir -p "$to/heads.h.gch" && exec 9> "$to/lock" && flock 9 || exit 1
   [ ! -e "$to/made" ] || [ -n "$(find "$root"/tests/{programs.sh,local_mpi,cuda_on_cpu/include} -newer "$to/made")" ] || exit 0
   case $kind in
-  plain) ways+=(-O1 -O2) compile=(gcc "${strict[@]}" "-I$root/tests/local_mpi" -x c-header) ;;
-  sanitized) compile=(gcc "${strict[@]}" "${sanitizers[@]}" "-I$root/tests/local_mpi" -x c-header) ;;
+  plain) ways+=(-O1 -O2) compile=(gcc "${strict[@]}" -x c-header) ;;
+  sanitized) compile=(gcc "${strict[@]}" "${sanitizers[@]}" -x c-header) ;;
   cuda)
     system=(mpi cuda_runtime cuda_bf16 nccl cublasLt)
     ways+=(-O1 "-O0 -fsanitize=thread" "-O1 -fsanitize=thread") compile=(g++ "${cuda[@]}" -x c++-header)
@@ -76,7 +77,7 @@ make_heads() (
   printf '#include <%s.h>\n' "${system[@]}" > "$to/heads.h"
   for way in "${ways[@]}"; do
     # shellcheck disable=SC2086
-    "${compile[@]}" "${includes[@]}" $way "$to/heads.h" -o "$to/part" && mv "$to/part" "$to/heads.h.gch/${way// /}" || exit 1
+    "${compile[@]}" "-I$root/tests/local_mpi" "${includes[@]}" $way "$to/heads.h" -o "$to/part" && mv "$to/part" "$to/heads.h.gch/${way// /}" || exit 1
   done
   touch "$to/made"
 )
@@ -84,9 +85,9 @@ make_heads() (
 # The runtime's objects in $WORK/KIND: they are the same for all programs of a kind, and compiled once for all
 # scripts of a build, in $TOOLS/runtimes.
 make_runtime() {
-  local kind=$1 to=$WORK/$1 target=cpu name=$1 key made
+  local kind=$1 to=$WORK/$1 target=cpu name=$1 key made stand_in=cuda_on_cpu
   [ "$kind" != cuda ] || target=cuda
-  ! is_local "$kind" || name+=_local
+  ! is_local || name+=_local stand_in+=_local
   ! is_shared "$kind" || name+=_shared
   [ "$runtime_plan" = plans/toy.lua ] || name+=_$(basename "$runtime_plan" .lua)
   "$TPGEN" "$runtime_plan" -o "$WORK/toy" --target $target || return
@@ -109,7 +110,7 @@ make_runtime() {
   ) 8> "$TOOLS/runtimes/$name.lock" || return
   rm -r "$WORK/toy"
   ! has_heads "$kind" || make_heads "$kind" || return
-  if [ "$kind" = cuda ]; then make_heads cuda && ln -s "$TOOLS/libcuda_on_cpu.a" "$to/stand_in.a"; fi
+  [ "$kind" != cuda ] || ln -s "$TOOLS/lib$stand_in.a" "$to/stand_in.a"
 }
 
 # make_runtimes KIND...: the runtime of each kind, or the script fails.
@@ -125,19 +126,20 @@ make_runtimes() {
 
 # compile_runtime KIND DIRECTORY
 compile_runtime() {
-  local kind=$1 to=$2 sources cu without='cpu_shared[a-z_]*\.c\|cpu_without_mpi\.c\|cpu_beside_mpi\.c' talk=mpi without_heads=yes
-  ! is_shared "$kind" || without='cpu_memory\.c\|cpu_collectives\.c\|cpu_beside_mpi\.c' talk=shared
+  local kind=$1 to=$2 sources cu way=() without='cpu_shared[a-z_]*\.c\|cpu_without_mpi\.c\|cpu_beside_mpi\.c' talk=(mpi.c requests.c rings.c)
+  local without_heads=yes
+  ! is_shared "$kind" || without='cpu_memory\.c\|cpu_collectives\.c\|cpu_beside_mpi\.c' talk=(shared.c)
+  ! is_local || way=(-Dmain=main_of_rank)
   # All but the target's own file, the rendezvous, which only CUDA programs use, and the other transport.
   mapfile -t sources < <(cd "$to" && ls -- *.c | grep -vx "cpu\.c\|rendezvous\.c\|$without")
   if [ "$kind" = cuda ]; then
     mapfile -t cu < <(cd "$to" && ls -- *.cu)
-    make_heads cuda && objects "$to" cuda "${cu[@]}" && local_mpi='' transport=mpi objects "$to" plain -DTPGEN_MPI "${sources[@]}" rendezvous.c
-  elif is_local "$kind"; then
-    objects "$to" "$kind" -Dmain=main_of_rank "${sources[@]}" cpu.c &&
-      objects "$to" plain -O2 "$root"/tests/local_mpi/{"$talk",ranks}.c
+    ! is_local || make_heads cuda || return
+    objects "$to" cuda "${cu[@]}" && transport=mpi objects "$to" plain -DTPGEN_MPI "${way[@]}" "${sources[@]}" rendezvous.c || return
   else
-    objects "$to" "$kind" "${sources[@]}" cpu.c
+    objects "$to" "$kind" "${way[@]}" "${sources[@]}" cpu.c || return
   fi
+  ! is_local || objects "$to" plain -O2 "${talk[@]/#/$root/tests/local_mpi/}" "$root/tests/local_mpi/ranks.c"
 }
 
 # own_name OBJECT NAME OWN: makes OBJECT.part.o, a copy of OBJECT.o with NAME renamed to OWN (and the
@@ -161,7 +163,7 @@ link_together() {
     echo "const void *const all_ranks[] = {${rows[*]}};"
     echo "const int number_of_ranks = ${#rows[@]};"
   } > all_ranks
-  "${link[@]}" -o ranks -x c all_ranks -x none ./*.part.o step*.o kernels.o "../$kind"/*.o "${local_libraries[@]}" &&
+  "${link[@]}" -o ranks -x c all_ranks -x none ./*.part.o step*.o kernels.o "../$kind"/*.[oa] "${local_libraries[@]}" &&
     rm all_ranks ./*.part.o
 }
 
@@ -174,7 +176,7 @@ link_ranks() (
   cuda) link=(g++) ;;
   esac
   entries=$(sed -n 's/^set(RANKS \(.*\))$/\1/p' CMakeLists.txt)
-  if is_local "$kind"; then
+  if is_local; then
     link_together || exit 1
     exit
   fi

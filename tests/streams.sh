@@ -7,6 +7,7 @@
 #   STREAMS_SEED=1000    the first of them
 #   STREAMS_LINES=5000   of those whose steps have fewer lines, not 900 (SOAK=1: not 3,000)
 . "$(dirname "$0")/common.sh"
+local_mpi=yes
 . "$root/tests/programs.sh"
 
 count=${STREAMS_RANDOM:-${SOAK:+300}} seed=${STREAMS_SEED:-1} longest=${STREAMS_LINES:-${SOAK:+3000}}

@@ -148,7 +148,8 @@ static char *adapter_text(void)
    steps. */
 static char *program_text(const char *step, const struct families *tensors)
 {
-  const char *products = text("const struct products products = {\n%s};\n\n", product_list());
+  const char *products =
+      text("static const struct products products = {\n%s};\n\n", product_list());
   const char *file = plan_options->validation_data;
   const char *prepare = text("    .prepare = %s,\n", *prepare_text() ? "prepare" : "NULL");
   const char *events = text("    .events = %s,\n    .nevents = %d,\n",
@@ -160,7 +161,8 @@ static char *program_text(const char *step, const struct families *tensors)
       "ntensors", text("%d", tensors->n), "index_list", graph->nindex_use ? "index_uses" : "NULL",
       "nindex_uses", text("%d", graph->nindex_use), "noted",
       notes_indices() ? "offsetof(struct memory, noted)" : "-1", "groups", groups_text(), "ngroups",
-      text("%d", graph->ngroup), "products", target->product_table ? products : "", "prepare",
+      text("%d", graph->ngroup), "products", target->product_table ? products : "", "product_list",
+      target->product_table ? "    .products = &products,\n" : "", "prepare",
       target->steps_in_memory ? prepare : "", "events", target->streams ? events : "", "world",
       text("%d", world_size()), "seed", text("%" PRIu64 "u", plan_options->seed), "steps",
       text("%d", plan_options->steps), "begin", has_constants() ? "begin" : "NULL", "batches",

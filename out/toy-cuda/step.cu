@@ -141,7 +141,7 @@ static const struct group groups[] = {
     {"tp", NULL},
 };
 
-const struct products products = {
+static const struct products products = {
     .list = (struct product *)&product,
     .count = sizeof product / sizeof(struct product),
     .workspace = offsetof(struct memory, workspace),
@@ -190,4 +190,5 @@ const struct program step_program = {
     .ngroups = 1,
     .events = NULL,
     .nevents = 0,
+    .products = &products,
 };

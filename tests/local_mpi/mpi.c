@@ -1,94 +1,31 @@
-/* Each ordered pair of ranks has a ring of bytes in shared memory: one rank writes, the other
-   reads. A collective is a list of such transfers, which progress side by side until all are done.
-   Each begins with a header that names its call, so that mismatched calls are detected. */
+/* A collective is a list of transfers, which progress side by side until all are done. */
 #include "mpi.h"
 
 #include <sched.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
-#include "ranks.h"
+#include "comms.h"
+#include "rings.h"
 
-enum { MOST_RANKS = 64, MOST_COMMS = 256, MOST_OPS = 16, RING = 1 << 15 };
+enum { MOST_COMMS = 256, MOST_OPS = 16 };
 
-struct ring {
-  _Alignas(64) _Atomic size_t written;
-  _Alignas(64) _Atomic size_t read;
-  char bytes[RING];
-};
-
-struct shared {
-  _Atomic int lost[MOST_RANKS];
-  struct ring ring[]; /* from * ranks + to */
-};
-
-struct comm {
-  int context, n, me; /* me: my index in it */
-  int world[MOST_RANKS];
-};
-
-static struct shared *shared;
-static int ranks, my_rank, ncomm;
+static int ncomm;
 static struct comm comms[MOST_COMMS];
 static MPI_User_function *op_functions[MOST_OPS];
 
-void ranks_share(int n)
-{
-  const size_t bytes = sizeof *shared + (size_t)n * (size_t)n * sizeof *shared->ring;
-  ranks = n;
-  if (n > MOST_RANKS) {
-    fprintf(stderr, "local MPI: %d ranks, at most %d\n", n, MOST_RANKS);
-    exit(EXIT_FAILURE);
-  }
-  shared =
-      mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (shared == MAP_FAILED) {
-    perror("local MPI: mmap");
-    exit(EXIT_FAILURE);
-  }
-}
-
-void ranks_become(int rank)
-{
-  my_rank = rank;
-}
-
-void ranks_lost(int rank, int status)
-{
-  (void)status;
-  shared->lost[rank] = 1;
-}
-
-static _Noreturn void misuse(const char *call, const char *what, long a, long b)
-{
-  fprintf(stderr, "local MPI: rank %d: %s: %s (%ld, %ld)\n", my_rank, call, what, a, b);
-  _exit(EXIT_FAILURE);
-}
-
 /* ---- transfers ------------------------------------------------------------------------------- */
 
-/* The header of a transfer, equal on both sides: `call` is the first letters of its name after
-   MPI_. */
-struct head {
-  char call[16];
-  int context;
-  size_t bytes;
-};
-
-struct transfer {
-  bool sends;
-  int peer; /* in the world */
-  const char *from;
-  char *to;
-  size_t done; /* of its head and its bytes */
-  struct head head, heard;
-};
+struct comm *ranks_comm(const char *call, MPI_Comm comm)
+{
+  if (comm < 0 || comm >= ncomm || comms[comm].n == 0)
+    ranks_misuse(call, "no communicator", comm, 0);
+  return &comms[comm];
+}
 
 enum { MOST_TRANSFERS = 2 * MOST_RANKS };
 struct exchange {
@@ -100,139 +37,68 @@ struct exchange {
 
 static struct exchange begin(const char *call, MPI_Comm of)
 {
-  if (of < 0 || of >= ncomm || comms[of].n == 0) misuse(call, "no communicator", of, 0);
-  return (struct exchange){.call = call, .comm = &comms[of]};
+  struct exchange e = {.call = call, .comm = ranks_comm(call, of)};
+  if (ranks_open_requests() > 0)
+    ranks_misuse(call, "messages are not over", ranks_open_requests(), 0);
+  return e;
 }
 
-static struct transfer *add(struct exchange *e, int place, size_t bytes)
+static void add(struct exchange *e, int place, const void *from, void *to, size_t bytes)
 {
-  struct transfer *t = &e->transfer[e->n++];
-  *t = (struct transfer){.peer = e->comm->world[place]};
-  t->head.context = e->comm->context;
-  t->head.bytes = bytes;
-  strncpy(t->head.call, e->call + strlen("MPI_"), sizeof t->head.call - 1);
-  return t;
+  e->transfer[e->n++] = ranks_transfer(e->call + strlen("MPI_"), e->comm->context,
+                                       e->comm->world[place], from, to, bytes);
 }
 
 /* A send to the rank itself is a copy. */
 static void add_send(struct exchange *e, int place, const void *from, size_t bytes)
 {
-  if (place == e->comm->me) return;
-  struct transfer *t = add(e, place, bytes);
-  t->sends = true, t->from = from;
+  static const char none;
+  if (place != e->comm->me) add(e, place, from ? from : &none, NULL, bytes);
 }
 
 static void add_receive(struct exchange *e, int place, void *to, size_t bytes)
 {
-  if (place == e->comm->me) return;
-  add(e, place, bytes)->to = to;
-}
-
-static size_t least(size_t a, size_t b)
-{
-  return a < b ? a : b;
-}
-
-/* The number of contiguous bytes in a ring from position `at` on. */
-static size_t in_one_piece(size_t at, size_t n)
-{
-  return least(n, RING - at % RING);
-}
-
-static bool sends_some(struct transfer *t, struct ring *r)
-{
-  const size_t all = sizeof t->head + t->head.bytes, before = t->done;
-  for (;;) {
-    const size_t at = r->written, room = RING - (at - r->read);
-    const bool of_head = t->done < sizeof t->head;
-    const char *from =
-        of_head ? (const char *)&t->head + t->done : t->from + (t->done - sizeof t->head);
-    const size_t left = of_head ? sizeof t->head - t->done : all - t->done;
-    const size_t n = in_one_piece(at, least(left, room));
-    if (n == 0) return t->done > before;
-    memcpy(r->bytes + at % RING, from, n);
-    r->written = at + n;
-    t->done += n;
-  }
-}
-
-static void compare_heads(const struct transfer *t)
-{
-  const struct head *a = &t->head, *b = &t->heard;
-  if (strncmp(a->call, b->call, sizeof a->call) == 0 && a->context == b->context &&
-      a->bytes == b->bytes)
-    return;
-  fprintf(
-      stderr,
-      "local MPI: rank %d: MPI_%s on group %d has %zu bytes from rank %d, which calls MPI_%s on "
-      "group %d with %zu bytes\n",
-      my_rank, a->call, a->context, a->bytes, t->peer, b->call, b->context, b->bytes);
-  _exit(EXIT_FAILURE);
-}
-
-static bool receives_some(struct transfer *t, struct ring *r)
-{
-  const size_t all = sizeof t->head + t->head.bytes, before = t->done;
-  for (;;) {
-    const size_t at = r->read, there = r->written - at;
-    const bool of_head = t->done < sizeof t->head;
-    char *to = of_head ? (char *)&t->heard + t->done : t->to + (t->done - sizeof t->head);
-    const size_t left = of_head ? sizeof t->head - t->done : all - t->done;
-    const size_t n = in_one_piece(at, least(left, there));
-    if (n == 0) return t->done > before;
-    memcpy(to, r->bytes + at % RING, n);
-    r->read = at + n;
-    t->done += n;
-    if (of_head && t->done == sizeof t->head) compare_heads(t);
-  }
-}
-
-static void give_way(int idle)
-{
-  enum { YIELDS = 200, MICROSECONDS = 50 };
-  if (idle < YIELDS)
-    sched_yield();
-  else
-    usleep(MICROSECONDS);
+  if (place != e->comm->me) add(e, place, NULL, to, bytes);
 }
 
 static int finish(struct exchange *e)
 {
+  enum { YIELDS = 50 };
   int left = e->n;
   for (int idle = 0; left > 0; idle++) {
+    const uint32_t heard = ranks_news();
     for (int i = 0; i < e->n; i++) {
       struct transfer *t = &e->transfer[i];
-      const size_t all = sizeof t->head + t->head.bytes;
-      const int from = t->sends ? my_rank : t->peer, to = t->sends ? t->peer : my_rank;
-      struct ring *r = &shared->ring[from * ranks + to];
-      if (t->done == all) continue;
-      const bool was_lost = shared->lost[t->peer]; /* asked first: it may have sent all and ended */
-      const bool moved = t->sends ? sends_some(t, r) : receives_some(t, r);
-      if (moved) idle = 0;
-      if (!moved && was_lost) misuse(e->call, "a rank has ended", t->peer, 0);
-      if (t->done == all) left--;
+      if (ranks_is_over(t)) continue;
+      if (ranks_move(t, e->call)) idle = -1;
+      if (ranks_is_over(t)) left--;
     }
-    if (left > 0 && idle > 0) give_way(idle);
+    if (left == 0 || idle < 0) continue;
+    if (idle < YIELDS)
+      sched_yield();
+    else
+      ranks_sleep(heard);
   }
   return MPI_SUCCESS;
 }
 
 /* ---- types and operations -------------------------------------------------------------------- */
 
-static size_t size_of(MPI_Datatype type)
+size_t ranks_bytes_of(MPI_Datatype type)
 {
   static const size_t sizes[] = {
-      [MPI_CHAR] = 1,  [MPI_BYTE] = 1,    [MPI_UNSIGNED_CHAR] = 1, [MPI_UINT16_T] = 2,
-      [MPI_INT] = 4,   [MPI_INT32_T] = 4, [MPI_UINT32_T] = 4,      [MPI_INT64_T] = 8,
-      [MPI_FLOAT] = 4, [MPI_DOUBLE] = 8};
+      [MPI_CHAR] = 1,    [MPI_BYTE] = 1,    [MPI_UNSIGNED_CHAR] = 1, [MPI_UINT16_T] = 2,
+      [MPI_INT] = 4,     [MPI_INT32_T] = 4, [MPI_UINT32_T] = 4,      [MPI_INT64_T] = 8,
+      [MPI_FLOAT] = 4,   [MPI_DOUBLE] = 8,  [MPI_INT8_T] = 1,        [MPI_UINT8_T] = 1,
+      [MPI_UINT64_T] = 8};
   if (type <= 0 || type >= (int)(sizeof sizes / sizeof *sizes))
-    misuse("a type", "unknown", type, 0);
+    ranks_misuse("a type", "unknown", type, 0);
   return sizes[type];
 }
 
 int MPI_Type_size(MPI_Datatype type, int *bytes)
 {
-  *bytes = (int)size_of(type);
+  *bytes = (int)ranks_bytes_of(type);
   return MPI_SUCCESS;
 }
 
@@ -240,7 +106,7 @@ int MPI_Op_create(MPI_User_function *function, int commutes, MPI_Op *op)
 {
   (void)commutes;
   for (*op = MPI_BXOR + 1; *op < MOST_OPS && op_functions[*op]; ++*op) continue;
-  if (*op == MOST_OPS) misuse("MPI_Op_create", "too many", *op, 0);
+  if (*op == MOST_OPS) ranks_misuse("MPI_Op_create", "too many", *op, 0);
   op_functions[*op] = function;
   return MPI_SUCCESS;
 }
@@ -257,7 +123,10 @@ int MPI_Op_free(MPI_Op *op)
     const type *a = in;                                                                            \
     type *b = inout;                                                                               \
     for (int i = 0; i < n; i++)                                                                    \
-      b[i] = op == MPI_SUM ? (type)(a[i] + b[i]) : (op == MPI_MAX) == (a[i] > b[i]) ? a[i] : b[i]; \
+      b[i] = op == MPI_SUM                      ? (type)(a[i] + b[i])                              \
+             : op == MPI_PROD                   ? (type)(a[i] * b[i])                              \
+             : (op == MPI_MAX) == (a[i] > b[i]) ? a[i]                                             \
+                                                : b[i];                                            \
   } while (0)
 
 int MPI_Reduce_local(const void *in, void *inout, int n, MPI_Datatype type, MPI_Op op)
@@ -271,7 +140,7 @@ int MPI_Reduce_local(const void *in, void *inout, int n, MPI_Datatype type, MPI_
     for (int i = 0; i < n; i++) ((uint32_t *)inout)[i] ^= a[i];
     return MPI_SUCCESS;
   }
-  if (op < MPI_SUM || op > MPI_MIN) misuse("a reduction", "unknown operation", op, 0);
+  if (op < MPI_SUM || op > MPI_PROD) ranks_misuse("a reduction", "unknown operation", op, 0);
   switch (type) {
   case MPI_FLOAT:
     REDUCE(float);
@@ -286,11 +155,21 @@ int MPI_Reduce_local(const void *in, void *inout, int n, MPI_Datatype type, MPI_
   case MPI_INT64_T:
     REDUCE(int64_t);
     break;
+  case MPI_UINT32_T:
+    REDUCE(uint32_t);
+    break;
+  case MPI_UINT64_T:
+    REDUCE(uint64_t);
+    break;
+  case MPI_INT8_T:
+    REDUCE(int8_t);
+    break;
+  case MPI_UINT8_T:
   case MPI_UNSIGNED_CHAR:
     REDUCE(unsigned char);
     break;
   default:
-    misuse("a reduction", "a type that has none", type, op);
+    ranks_misuse("a reduction", "a type that has none", type, op);
   }
   return MPI_SUCCESS;
 }
@@ -301,23 +180,44 @@ static MPI_Comm new_comm(const char *call)
 {
   MPI_Comm comm = 0;
   while (comm < ncomm && comms[comm].n > 0) comm++;
-  if (comm == MOST_COMMS) misuse(call, "too many communicators", MOST_COMMS, 0);
+  if (comm == MOST_COMMS) ranks_misuse(call, "too many communicators", MOST_COMMS, 0);
   if (comm == ncomm) ncomm++;
   return comm;
 }
 
-int MPI_Init_thread(int *argc, char ***argv, int wanted, int *given)
+static bool has_begun, has_ended_all;
+
+int MPI_Init(int *argc, char ***argv)
 {
   (void)argc, (void)argv;
+  has_begun = true;
+  comms[new_comm("MPI_Init")] = (struct comm){.n = ranks_in_all, .me = ranks_me};
+  for (int i = 0; i < ranks_in_all; i++) comms[MPI_COMM_WORLD].world[i] = i;
+  return MPI_SUCCESS;
+}
+
+int MPI_Init_thread(int *argc, char ***argv, int wanted, int *given)
+{
   *given = wanted;
-  comms[new_comm("MPI_Init_thread")] = (struct comm){.n = ranks, .me = my_rank};
-  for (int i = 0; i < ranks; i++) comms[MPI_COMM_WORLD].world[i] = i;
+  return MPI_Init(argc, argv);
+}
+
+int MPI_Initialized(int *has)
+{
+  *has = has_begun;
+  return MPI_SUCCESS;
+}
+
+int MPI_Finalized(int *has)
+{
+  *has = has_ended_all;
   return MPI_SUCCESS;
 }
 
 /* All meet: none takes another's end for its loss. */
 int MPI_Finalize(void)
 {
+  has_ended_all = true;
   char none = 0, from[MOST_RANKS];
   return MPI_Allgather(&none, 1, MPI_CHAR, from, 1, MPI_CHAR, MPI_COMM_WORLD);
 }
@@ -365,8 +265,8 @@ int MPI_Comm_size(MPI_Comm comm, int *size)
   return MPI_SUCCESS;
 }
 
-/* Those of one color, by key. The context is the world rank of the first and how many communicators
-   that one has made. */
+/* Those of one color, by key; none of MPI_UNDEFINED. The context is the world rank of the first and
+   how many communicators that one has made. */
 int MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm *made)
 {
   const MPI_Comm at = new_comm("MPI_Comm_split");
@@ -375,6 +275,8 @@ int MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm *made)
   int mine[] = {color, key, at}, all[3 * MOST_RANKS], place[MOST_RANKS];
   MPI_Allgather(mine, 3, MPI_INT, all, 3, MPI_INT, comm);
   new->n = 0;
+  *made = MPI_COMM_NULL;
+  if (color == MPI_UNDEFINED) return MPI_SUCCESS;
   for (int i = 0; i < old->n; i++) {
     if (all[3 * i] != color) continue;
     int to = new->n++;
@@ -396,6 +298,41 @@ int MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info, MPI_Com
   return MPI_Comm_split(comm, type, key, made);
 }
 
+int MPI_Comm_dup(MPI_Comm comm, MPI_Comm *made)
+{
+  return MPI_Comm_split(comm, 0, ranks_comm("MPI_Comm_dup", comm)->me, made);
+}
+
+int MPI_Comm_idup(MPI_Comm comm, MPI_Comm *made, MPI_Request *request)
+{
+  *request = MPI_REQUEST_NULL;
+  return MPI_Comm_dup(comm, made);
+}
+
+/* A group is its communicator. */
+int MPI_Comm_group(MPI_Comm comm, MPI_Group *group)
+{
+  *group = comm;
+  return MPI_SUCCESS;
+}
+
+int MPI_Group_free(MPI_Group *group)
+{
+  *group = MPI_COMM_NULL;
+  return MPI_SUCCESS;
+}
+
+int MPI_Group_translate_ranks(MPI_Group from, int n, const int *members, MPI_Group to, int *there)
+{
+  const struct comm *a = ranks_comm("a group", from), *b = ranks_comm("a group", to);
+  for (int i = 0; i < n; i++) {
+    there[i] = MPI_UNDEFINED;
+    for (int j = 0; j < b->n; j++)
+      if (b->world[j] == a->world[members[i]]) there[i] = j;
+  }
+  return MPI_SUCCESS;
+}
+
 int MPI_Comm_free(MPI_Comm *comm)
 {
   comms[*comm].n = 0;
@@ -413,14 +350,14 @@ static void copy(void *to, const void *from, size_t bytes)
 static void *room_for(size_t bytes)
 {
   void *room = malloc(bytes + 1);
-  if (!room) misuse("malloc", "no memory", (long)bytes, 0);
+  if (!room) ranks_misuse("malloc", "no memory", (long)bytes, 0);
   return room;
 }
 
 int MPI_Bcast(void *at, int n, MPI_Datatype type, int root, MPI_Comm comm)
 {
   struct exchange e = begin("MPI_Bcast", comm);
-  const size_t bytes = (size_t)n * size_of(type);
+  const size_t bytes = (size_t)n * ranks_bytes_of(type);
   for (int i = 0; i < e.comm->n && e.comm->me == root; i++) add_send(&e, i, at, bytes);
   if (e.comm->me != root) add_receive(&e, root, at, bytes);
   return finish(&e);
@@ -430,12 +367,12 @@ int MPI_Allgatherv(const void *in, int n, MPI_Datatype type, void *out, const in
                    const int *first, MPI_Datatype type_out, MPI_Comm comm)
 {
   struct exchange e = begin("MPI_Allgatherv", comm);
-  const size_t each = size_of(type_out);
+  const size_t each = ranks_bytes_of(type_out);
   char *to = out, *own = to + (size_t)first[e.comm->me] * each;
   const size_t bytes = (size_t)n_out[e.comm->me] * each;
   if (in != MPI_IN_PLACE) {
-    if ((size_t)n * size_of(type) != bytes)
-      misuse(e.call, "other bytes than are taken", n, n_out[e.comm->me]);
+    if ((size_t)n * ranks_bytes_of(type) != bytes)
+      ranks_misuse(e.call, "other bytes than are taken", n, n_out[e.comm->me]);
     copy(own, in, bytes);
   }
   for (int i = 0; i < e.comm->n; i++) {
@@ -457,13 +394,13 @@ int MPI_Alltoallv(const void *in, const int *n, const int *first, MPI_Datatype t
                   const int *n_out, const int *first_out, MPI_Datatype type_out, MPI_Comm comm)
 {
   struct exchange e = begin("MPI_Alltoallv", comm);
-  const size_t give = size_of(type), get = size_of(type_out);
+  const size_t give = ranks_bytes_of(type), get = ranks_bytes_of(type_out);
   const int me = e.comm->me;
   const char *from = in;
   char *to = out;
-  if (in == MPI_IN_PLACE) misuse(e.call, "in place is not known here", 0, 0);
+  if (in == MPI_IN_PLACE) ranks_misuse(e.call, "in place is not known here", 0, 0);
   if (n[me] != n_out[me])
-    misuse(e.call, "a rank gives itself other than it takes", n[me], n_out[me]);
+    ranks_misuse(e.call, "a rank gives itself other than it takes", n[me], n_out[me]);
   copy(to + (size_t)first_out[me] * get, from + (size_t)first[me] * give, (size_t)n[me] * give);
   for (int i = 0; i < e.comm->n; i++) {
     add_send(&e, i, from + (size_t)first[i] * give, (size_t)n[i] * give);
@@ -476,7 +413,7 @@ int MPI_Alltoall(const void *in, int n, MPI_Datatype type, void *out, int n_out,
                  MPI_Datatype type_out, MPI_Comm comm)
 {
   int counts[MOST_RANKS], first[MOST_RANKS];
-  if (n != n_out) misuse("MPI_Alltoall", "gives other than it takes", n, n_out);
+  if (n != n_out) ranks_misuse("MPI_Alltoall", "gives other than it takes", n, n_out);
   for (int i = 0; i < MOST_RANKS; i++) counts[i] = n, first[i] = i * n;
   return MPI_Alltoallv(in, counts, first, type, out, counts, first, type_out, comm);
 }
@@ -486,7 +423,7 @@ static int reduce_parts(const char *call, const void *in, void *out, const int *
                         MPI_Datatype type, MPI_Op op, MPI_Comm comm)
 {
   struct exchange e = begin(call, comm);
-  const size_t each = size_of(type);
+  const size_t each = ranks_bytes_of(type);
   const int me = e.comm->me;
   const char *from = in == MPI_IN_PLACE ? out : in;
   const size_t part = (size_t)n[me] * each;
@@ -523,7 +460,7 @@ int MPI_Reduce_scatter_block(const void *in, void *out, int n, MPI_Datatype type
 int MPI_Allreduce(const void *in, void *out, int n, MPI_Datatype type, MPI_Op op, MPI_Comm comm)
 {
   struct exchange e = begin("MPI_Allreduce", comm);
-  const size_t bytes = (size_t)n * size_of(type);
+  const size_t bytes = (size_t)n * ranks_bytes_of(type);
   const char *own = in == MPI_IN_PLACE ? out : in;
   char *room = room_for((size_t)e.comm->n * bytes);
   for (int i = 0; i < e.comm->n; i++) {
@@ -539,16 +476,37 @@ int MPI_Allreduce(const void *in, void *out, int n, MPI_Datatype type, MPI_Op op
   return MPI_SUCCESS;
 }
 
+int MPI_Reduce(const void *in, void *out, int n, MPI_Datatype type, MPI_Op op, int root,
+               MPI_Comm comm)
+{
+  struct exchange e = begin("MPI_Reduce", comm);
+  const size_t bytes = (size_t)n * ranks_bytes_of(type);
+  const bool sums = e.comm->me == root;
+  char *room = sums ? room_for((size_t)e.comm->n * bytes) : NULL;
+  if (!sums) add_send(&e, root, in, bytes);
+  for (int i = 0; i < e.comm->n && sums; i++) {
+    if (i == root) copy(room + (size_t)i * bytes, in == MPI_IN_PLACE ? out : in, bytes);
+    add_receive(&e, i, room + (size_t)i * bytes, bytes);
+  }
+  finish(&e);
+  for (int i = 1; i < e.comm->n && sums; i++)
+    MPI_Reduce_local(room + (size_t)(i - 1) * bytes, room + (size_t)i * bytes, n, type, op);
+  if (sums) copy(out, room + (size_t)(e.comm->n - 1) * bytes, bytes);
+  free(room);
+  return MPI_SUCCESS;
+}
+
 int MPI_Sendrecv(const void *in, int n, MPI_Datatype type, int to, int tag, void *out, int n_out,
                  MPI_Datatype type_out, int from, int tag_from, MPI_Comm comm, MPI_Status *status)
 {
   struct exchange e = begin("MPI_Sendrecv", comm);
-  const size_t give = (size_t)n * size_of(type), get = (size_t)n_out * size_of(type_out);
+  const size_t give = (size_t)n * ranks_bytes_of(type),
+               get = (size_t)n_out * ranks_bytes_of(type_out);
   (void)status;
-  if (tag != tag_from) misuse(e.call, "two tags", tag, tag_from);
+  if (tag != tag_from) ranks_misuse(e.call, "two tags", tag, tag_from);
   if (to == e.comm->me || from == e.comm->me) {
     if (to != from || give != get)
-      misuse(e.call, "a rank gives itself other than it takes", to, from);
+      ranks_misuse(e.call, "a rank gives itself other than it takes", to, from);
     copy(out, in, get);
     return MPI_SUCCESS;
   }

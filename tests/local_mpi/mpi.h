@@ -5,7 +5,12 @@
 #ifndef LOCAL_MPI_H
 #define LOCAL_MPI_H
 
-typedef int MPI_Comm, MPI_Op, MPI_Datatype, MPI_Errhandler, MPI_Info, MPI_Fint;
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef int MPI_Comm, MPI_Op, MPI_Datatype, MPI_Errhandler, MPI_Info, MPI_Fint, MPI_Group,
+    MPI_Request;
 typedef struct {
   int source;
 } MPI_Status;
@@ -13,7 +18,7 @@ typedef void MPI_User_function(void *in, void *inout, int *n, MPI_Datatype *type
 typedef void MPI_Comm_errhandler_function(MPI_Comm *comm, int *error, ...);
 
 enum { MPI_SUCCESS = 0, MPI_PROC_NULL = -2, MPI_THREAD_FUNNELED = 1, MPI_MAX_ERROR_STRING = 256 };
-enum { MPI_COMM_NULL = -1, MPI_COMM_WORLD = 0 };
+enum { MPI_UNDEFINED = -1, MPI_COMM_NULL = -1, MPI_COMM_WORLD = 0, MPI_REQUEST_NULL = -1 };
 enum { MPI_COMM_TYPE_SHARED = 1, MPI_INFO_NULL = 0, MPI_ERRHANDLER_NULL = 0 };
 enum {
   MPI_CHAR = 1,
@@ -25,15 +30,21 @@ enum {
   MPI_UINT32_T,
   MPI_INT64_T,
   MPI_FLOAT,
-  MPI_DOUBLE
+  MPI_DOUBLE,
+  MPI_INT8_T,
+  MPI_UINT8_T,
+  MPI_UINT64_T
 };
-enum { MPI_SUM = 1, MPI_MAX, MPI_MIN, MPI_BXOR };
+enum { MPI_SUM = 1, MPI_MAX, MPI_MIN, MPI_PROD, MPI_BXOR };
 #define MPI_IN_PLACE      ((void *)1)
 #define MPI_STATUS_IGNORE ((MPI_Status *)0)
 
+int MPI_Init(int *argc, char ***argv);
 int MPI_Init_thread(int *argc, char ***argv, int wanted, int *given);
+int MPI_Initialized(int *has);
+int MPI_Finalized(int *has);
 int MPI_Finalize(void);
-_Noreturn int MPI_Abort(MPI_Comm comm, int status);
+int MPI_Abort(MPI_Comm comm, int status) __attribute__((noreturn));
 int MPI_Error_string(int error, char *text, int *length);
 int MPI_Type_size(MPI_Datatype type, int *bytes);
 int MPI_Op_create(MPI_User_function *function, int commutes, MPI_Op *op);
@@ -43,12 +54,19 @@ int MPI_Comm_rank(MPI_Comm comm, int *rank);
 int MPI_Comm_size(MPI_Comm comm, int *size);
 int MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm *made);
 int MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *made);
+int MPI_Comm_dup(MPI_Comm comm, MPI_Comm *made);
+int MPI_Comm_idup(MPI_Comm comm, MPI_Comm *made, MPI_Request *request);
 int MPI_Comm_free(MPI_Comm *comm);
+int MPI_Comm_group(MPI_Comm comm, MPI_Group *group);
+int MPI_Group_translate_ranks(MPI_Group from, int n, const int *members, MPI_Group to, int *there);
+int MPI_Group_free(MPI_Group *group);
 int MPI_Comm_create_errhandler(MPI_Comm_errhandler_function *function, MPI_Errhandler *handler);
 int MPI_Comm_set_errhandler(MPI_Comm comm, MPI_Errhandler handler);
 int MPI_Errhandler_free(MPI_Errhandler *handler);
 
 int MPI_Bcast(void *at, int n, MPI_Datatype type, int root, MPI_Comm comm);
+int MPI_Reduce(const void *in, void *out, int n, MPI_Datatype type, MPI_Op op, int root,
+               MPI_Comm comm);
 int MPI_Allreduce(const void *in, void *out, int n, MPI_Datatype type, MPI_Op op, MPI_Comm comm);
 int MPI_Allgather(const void *in, int n, MPI_Datatype type, void *out, int n_out,
                   MPI_Datatype type_out, MPI_Comm comm);
@@ -65,5 +83,19 @@ int MPI_Alltoallv(const void *in, const int *n, const int *first, MPI_Datatype t
 int MPI_Sendrecv(const void *in, int n, MPI_Datatype type, int to, int tag, void *out, int n_out,
                  MPI_Datatype type_out, int from, int tag_from, MPI_Comm comm, MPI_Status *status);
 int MPI_Reduce_local(const void *in, void *inout, int n, MPI_Datatype type, MPI_Op op);
+
+/* Messages between two ranks are received in the order in which they are sent. All are to be over
+   before the next collective. */
+int MPI_Isend(const void *from, int n, MPI_Datatype type, int peer, int tag, MPI_Comm comm,
+              MPI_Request *request);
+int MPI_Issend(const void *from, int n, MPI_Datatype type, int peer, int tag, MPI_Comm comm,
+               MPI_Request *request);
+int MPI_Irecv(void *to, int n, MPI_Datatype type, int peer, int tag, MPI_Comm comm,
+              MPI_Request *request);
+int MPI_Test(MPI_Request *request, int *is_over, MPI_Status *status);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -531,7 +531,12 @@ static char *program_of(int rank)
               "$list$#include \"run_products.h\"\n",
               "math", is_for_cuda() ? "cuda_math.h" : "cpu_math.h", "memory", memory_declaration(),
               "code", code.text, "products", product_table(), "list",
-              is_for_cuda() ? text("const struct products products = {%s};\n\n", product_list())
+              is_for_cuda() ? text("static const struct products products = {%s};\n"
+                                   "static const struct program its = [] {\n"
+                                   "  struct program made = {};\n  made.products = &products;\n"
+                                   "  return made;\n}();\n"
+                                   "const struct program *program = &its;\n\n",
+                                   product_list())
                             : "",
               "operands", operands.text, "results", results.text, NULL);
 }
