@@ -119,16 +119,5 @@ local model = parallelize(Falcon(), p.mesh.tp, {
 }, {async_tp = setting("async_tp")})
 p.shard(model, model.word_embeddings, model.h, {model.ln_f, model.lm_head})
 
-local names = {}
-for _, name in ipairs{"word_embeddings.weight", "h.*.**", "ln_f.*"} do
-  names[name] = "transformer." .. name
-end
-
-return train(training.options(of, p, {
-  model = model,
-  batch = p.distribute{
-    input = tokens(vocab){p.batch, seq}, target = tokens(vocab, 1){p.batch, seq},
-  },
-  loss = training.next_token_loss,
-  names = names,
-}))
+return train(training.next_token(of, p, model, vocab, seq,
+  training.prefixed("transformer.", {"word_embeddings.weight", "h.*.**", "ln_f.*"})))

@@ -15,6 +15,7 @@ local function from_config(path)
   local need, at = config.need, config.at
   config.only("attention_bias", false)
   config.only(at.hidden_activation and "hidden_activation" or "hidden_act", "gelu_pytorch_tanh")
+  settings.usual_window(config)
   local theta, scaling = settings.rope(at)
   local two = at.model_type == "gemma2"
   return {
@@ -134,12 +135,5 @@ local model = parallelize(Gemma(), p.mesh.tp, {
 }, {async_tp = setting("async_tp")})
 p.shard(model, model.embed_tokens, model.layers, {model.norm, model.lm_head})
 
-return train(training.options(of, p, {
-  model = model,
-  batch = p.distribute{
-    input = tokens(vocab){p.batch, seq}, target = tokens(vocab, 1){p.batch, seq},
-  },
-  loss = training.next_token_loss,
-  names = {["embed_tokens.weight"] = "model.embed_tokens.weight",
-    ["layers.*.**"] = "model.layers.*.**", ["norm.weight"] = "model.norm.weight"},
-}))
+return train(training.next_token(of, p, model, vocab, seq,
+  training.prefixed("model.", {"embed_tokens.weight", "layers.*.**", "norm.weight"})))

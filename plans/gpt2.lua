@@ -84,11 +84,6 @@ end)
 
 -- -------------------------------------------------------------------------------------- the plan
 
-local names = {}
-for _, name in ipairs{"wte.weight", "wpe.weight", "ln_f.*", "h.*.**"} do
-  names[name] = "transformer." .. name
-end
-
 local model = parallelize(GPT2(), p.mesh.tp, {
   wte = Rowwise(),
   lm_head = attention.output(tied),
@@ -99,11 +94,5 @@ local model = parallelize(GPT2(), p.mesh.tp, {
 })
 p.shard(model, {model.wte, model.wpe}, model.h, {model.ln_f, model.lm_head})
 
-return train(training.options(of, p, {
-  model = model,
-  batch = p.distribute{
-    input = tokens(vocab){p.batch, seq}, target = tokens(vocab, 1){p.batch, seq},
-  },
-  loss = training.next_token_loss,
-  names = names,
-}))
+return train(training.next_token(of, p, model, vocab, seq,
+  training.prefixed("transformer.", {"wte.weight", "wpe.weight", "ln_f.*", "h.*.**"})))

@@ -97,12 +97,5 @@ local model = parallelize(NeoX(), p.mesh.tp, {
 }, {async_tp = setting("async_tp")})
 p.shard(model, model.embed_in, model.layers, {model.final_layer_norm, model.embed_out})
 
-return train(training.options(of, p, {
-  model = model,
-  batch = p.distribute{
-    input = tokens(vocab){p.batch, seq}, target = tokens(vocab, 1){p.batch, seq},
-  },
-  loss = training.next_token_loss,
-  names = {["embed_in.weight"] = "gpt_neox.embed_in.weight", ["layers.*.**"] = "gpt_neox.layers.*.**",
-    ["final_layer_norm.*"] = "gpt_neox.final_layer_norm.*"},
-}))
+return train(training.next_token(of, p, model, vocab, seq,
+  training.prefixed("gpt_neox.", {"embed_in.weight", "layers.*.**", "final_layer_norm.*"})))

@@ -112,12 +112,5 @@ local model = parallelize(Phi3(), p.mesh.tp, {
 }, {async_tp = setting("async_tp")})
 p.shard(model, model.embed_tokens, model.layers, {model.norm, model.lm_head})
 
-return train(training.options(of, p, {
-  model = model,
-  batch = p.distribute{
-    input = tokens(vocab){p.batch, seq}, target = tokens(vocab, 1){p.batch, seq},
-  },
-  loss = training.next_token_loss,
-  names = {["embed_tokens.weight"] = "model.embed_tokens.weight",
-    ["layers.*.**"] = "model.layers.*.**", ["norm.weight"] = "model.norm.weight"},
-}))
+return train(training.next_token(of, p, model, vocab, seq,
+  training.prefixed("model.", {"embed_tokens.weight", "layers.*.**", "norm.weight"})))

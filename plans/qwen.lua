@@ -14,6 +14,7 @@ local function from_config(path)
   local config = settings.config(path, {"qwen2", "qwen3", "mistral"})
   local need, at = config.need, config.at
   config.only("hidden_act", "silu")
+  settings.usual_window(config)
   local theta, scaling = settings.rope(at)
   local two, three = at.model_type == "qwen2", at.model_type == "qwen3"
   return {
@@ -118,12 +119,5 @@ local model = parallelize(Qwen(), p.mesh.tp, {
 }, {async_tp = setting("async_tp")})
 p.shard(model, model.embed_tokens, model.layers, {model.norm, model.lm_head})
 
-return train(training.options(of, p, {
-  model = model,
-  batch = p.distribute{
-    input = tokens(vocab){p.batch, seq}, target = tokens(vocab, 1){p.batch, seq},
-  },
-  loss = training.next_token_loss,
-  names = {["embed_tokens.weight"] = "model.embed_tokens.weight",
-    ["layers.*.**"] = "model.layers.*.**", ["norm.weight"] = "model.norm.weight"},
-}))
+return train(training.next_token(of, p, model, vocab, seq,
+  training.prefixed("model.", {"embed_tokens.weight", "layers.*.**", "norm.weight"})))

@@ -21,10 +21,11 @@
 #ifdef __SSE2__
 #include <immintrin.h>
 #endif
+#include "cpu_memory.h"
 #include "program.h"
 #include "target.h"
 
-enum { GROUPS = 128, BLOCKS = 32, BLOCK_SHIFT = 56, HUGE = 2 << 20 };
+enum { GROUPS = 128, BLOCKS = 32, BLOCK_SHIFT = 56 };
 
 struct slot {
   struct posted posted[2];
@@ -197,9 +198,9 @@ static int own_blocks;
 // Aligned to huge pages: the others' mappings can have them then.
 static char *map_file(int file, size_t bytes, int protection)
 {
-  char *room = mmap(NULL, bytes + HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  char *room = mmap(NULL, bytes + HUGE_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (room == MAP_FAILED) return NULL;
-  char *at = room + (HUGE - (uintptr_t)room % HUGE) % HUGE;
+  char *at = room + (HUGE_PAGE - (uintptr_t)room % HUGE_PAGE) % HUGE_PAGE;
   if (mmap(at, bytes, protection, MAP_SHARED | MAP_FIXED, file, 0) == MAP_FAILED) at = NULL;
   return at;
 }
@@ -217,7 +218,8 @@ static char *add_block(size_t bytes)
     return NULL;
   }
 #ifdef MADV_COLLAPSE
-  if (bytes >= HUGE) madvise(at, bytes / HUGE * HUGE, MADV_COLLAPSE); // a hint; it may be refused
+  if (bytes >= HUGE_PAGE) // a hint; it may be refused
+    madvise(at, bytes / HUGE_PAGE * HUGE_PAGE, MADV_COLLAPSE);
 #endif
   job->block[machine.me][own_blocks] = (struct block){file, bytes};
   blocks[machine.me][own_blocks++] = at;
@@ -244,8 +246,8 @@ location shared_place(const void *bytes, size_t n, char **copy)
     return at;
   }
   if (has < n) {
-    const size_t page = 4096, twice = 2 * has;
-    has = ((n > twice ? n : twice) + page - 1) / page * page;
+    const size_t twice = 2 * has;
+    has = ((n > twice ? n : twice) + SMALL_PAGE - 1) / SMALL_PAGE * SMALL_PAGE;
     room = add_block(has);
     if (!room) fail_call(__FILE__, __LINE__, "memfd_create", "no shared memory for an operand");
   }
@@ -296,13 +298,7 @@ const char *shared_read(struct shared_group *group, int member)
 // A program with one rank shares nothing.
 void *target_allocate(size_t bytes, struct failure *why)
 {
-  void *memory = NULL;
-  if (machine.n > 1)
-    memory = add_block(bytes ? bytes : 1);
-  else if (posix_memalign(&memory, bytes < HUGE ? 4096 : HUGE, bytes ? bytes : 1) == 0) {
-    if (bytes >= HUGE) madvise(memory, bytes, MADV_HUGEPAGE); // a hint; it may be refused
-    memset(memory, 0, bytes);
-  }
+  void *memory = machine.n == 1 ? own_memory(bytes) : add_block(bytes ? bytes : 1);
   if (!memory) failed(why, "no memory for the program's %zu bytes", bytes);
   return memory;
 }

@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SHARED_RANKS = 256, SHARED_ROOM = 4096 };
+enum { SHARED_ROOM = 4096 };
 
 // The place of bytes in the memory of a rank: 0, none.
 typedef uint64_t location;

@@ -9,6 +9,8 @@
 
 #include <stddef.h>
 
+enum { SHARED_RANKS = 256 }; // the most of a machine
+
 enum shared_type {
   SHARED_CHAR,
   SHARED_UINT16,

@@ -5,8 +5,6 @@
 #include <unistd.h>
 #include "cpu_shared_names.h"
 
-enum { MOST_RANKS = 256 }; // of a machine; shared_start refuses more
-
 static MPI_Errhandler handler; // of all groups
 
 // ---- what the collectives ask -------------------------------------------------------------------
@@ -151,7 +149,7 @@ int PMPI_Comm_size(MPI_Comm comm, int *size)
 // Those of one color, by key; `comm` is MPI_COMM_WORLD.
 int PMPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm *group)
 {
-  int mine[2] = {color, key}, all[2 * MOST_RANKS], members[MOST_RANKS], n = 0;
+  int mine[2] = {color, key}, all[2 * SHARED_RANKS], members[SHARED_RANKS], n = 0;
   const int error = PMPI_Allgather(mine, 2, MPI_INT, all, 2, MPI_INT, comm);
   if (error != MPI_SUCCESS) return error;
   for (int i = 0; i < shared_members(comm); i++) {

@@ -96,12 +96,26 @@ for folder in "$families"/*/; do
     { head "$WORK/told"; fail "$folder: another model by config4.json"; }
 done
 
-# A file without a window has Mistral's own, and null is none.
-for window in 4096 null ''; do
-  sed "s/\"sliding_window\": 6/\"sliding_window\": $window/; ${window:+b}; /sliding_window/d" "$families/mistral/config.json" > "$WORK/config.json"
-  "$TPGEN" plans/generate.lua -D config="$WORK/config.json" --dump=lua > "$WORK/window$window" || fail "a window of '$window'"
+# windows PLAN CONFIG: the programs of a window of 4096, of null and of none at all in a copy of the file.
+windows() {
+  local window
+  for window in 4096 null ''; do
+    sed "s/\"sliding_window\": [0-9a-z]*/\"sliding_window\": ${window:-0}/; ${window:+b}; /\"sliding_window\"/d" "$2" > "$WORK/config.json"
+    "$TPGEN" "plans/$1.lua" -D config="$WORK/config.json" --dump=lua > "$WORK/window$window" || fail "$1 $2: a window of '$window'"
+  done
+}
+
+# A file without a window has that of Hugging Face's class, 4096, and null is none; Qwen's windows may be off.
+for of_model in "generate $families/mistral" "generate $golden/models/qwen2_window" "qwen $golden/models/mistral" \
+  "qwen $golden/models/qwen2_window" "gemma $golden/models/gemma2"; do
+  windows ${of_model% *} "${of_model#* }/config.json"
+  cmp "$WORK/window" "$WORK/window4096" && ! cmp -s "$WORK/window" "$WORK/windownull" ||
+    fail "$of_model: its window where the file has none"
 done
-cmp "$WORK/window" "$WORK/window4096" && ! cmp -s "$WORK/window" "$WORK/windownull" || fail "Mistral without a window in its file"
+for plan in generate qwen; do
+  windows $plan "$golden/models/qwen2/config.json"
+  cmp "$WORK/window" "$WORK/windownull" && cmp "$WORK/window4096" "$WORK/windownull" || fail "$plan: a window that is off"
+done
 
 # ---- draws --------------------------------------------------------------------------------------
 

@@ -166,6 +166,13 @@ int64_t plus_times(int64_t sum, int64_t n, int64_t each)
   return over || __builtin_add_overflow(sum, product, &all) ? INT64_MAX : all;
 }
 
+bool lists_number(const int *list, int n, int number)
+{
+  for (int i = 0; i < n; i++)
+    if (list[i] == number) return true;
+  return false;
+}
+
 void add(struct list *list, int number)
 {
   enum { FEW = 4 }; /* most lists are short, and there are tens of thousands */
@@ -176,7 +183,5 @@ void add(struct list *list, int number)
 
 void add_once(struct list *list, int number)
 {
-  for (int i = 0; i < list->n; i++)
-    if (list->at[i] == number) return;
-  add(list, number);
+  if (!lists_number(list->at, list->n, number)) add(list, number);
 }

@@ -167,6 +167,8 @@ bool arena_widen(void *last, size_t size, size_t to);
 /* sum + n * each, for numbers that are not negative; at most INT64_MAX. */
 int64_t plus_times(int64_t sum, int64_t n, int64_t each);
 void *grow(void *array, int n, int *room, size_t size);
+/* Whether one of the n numbers is this one. */
+bool lists_number(const int *list, int n, int number);
 /* Appends a number to the list; add_once only if the list lacks it. */
 void add(struct list *list, int number);
 void add_once(struct list *list, int number);

@@ -39,10 +39,13 @@ void ask_schedule(void)
   if (!name) return;
   const bool from_file = is_file(name);
   struct pipeline *p = from_file ? of_file(name) : of_name(name);
-  if (is_lowered(p))
-    why = what_hangs(p) ? text("it hangs: %s", what_hangs(p)) : NULL;
-  else if (!(why = wrong_order(p)) && options.lowered)
-    p = lowered(p, &why);
+  if (is_lowered(p)) {
+    const char *hangs = what_hangs(p);
+    why = hangs ? text("it hangs: %s", hangs) : NULL;
+  } else {
+    why = wrong_order(p);
+    if (!why && options.lowered) p = lowered(p, &why);
+  }
   if (why) usage_error(from_file ? 1 : 3, "%s: %s", name, why);
   fputs(pipeline_csv(p), stdout);
   end_printing();

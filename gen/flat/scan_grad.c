@@ -118,13 +118,6 @@ static bool is_entering(int value)
   return false;
 }
 
-static bool is_in(const struct list *list, int value)
-{
-  for (int i = 0; i < list->n; i++)
-    if (list->at[i] == value) return true;
-  return false;
-}
-
 /* The steps' operations are those of the order from `last` on backwards. */
 static void begin_shared(int last)
 {
@@ -135,7 +128,7 @@ static void begin_shared(int last)
     for (int i = 0; i < op.nin && op.kind != OP_scan_take; i++) {
       int value = op.in[i];
       if (!wanted[value] || maker_scan(value) == scan.module || is_entering(value) ||
-          is_in(&scan.shared, value))
+          lists_number(scan.shared.at, scan.shared.n, value))
         continue;
       add(&scan.shared, value);
       add(&scan.elsewhere, gradient[value]);

@@ -262,8 +262,7 @@ static bool take_out(struct op *group, int n)
   int out = graph->op[group->body[n]].out;
   for (int k = 0; k < group->nbody; k++) {
     const struct op *op = &graph->op[group->body[k]];
-    for (int i = 0; i < op->nin; i++)
-      if (op->in[i] == out) return false;
+    if (lists_number(op->in, op->nin, out)) return false;
     if (k != n) body[kept++] = group->body[k];
   }
   if (kept && !find_stages(body, kept, stages)) return false;

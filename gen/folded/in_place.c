@@ -25,10 +25,7 @@ bool is_view(const struct op *op)
 
 static bool is_made_in(const struct op *kernel, int value)
 {
-  int op = graph->value[value].op;
-  for (int k = 0; k < kernel->nbody; k++)
-    if (kernel->body[k] == op) return true;
-  return false;
+  return lists_number(kernel->body, kernel->nbody, graph->value[value].op);
 }
 
 /* Whether their bytes are disjoint in one buffer, like those of members of a bucket. Valid when all

@@ -205,10 +205,7 @@ static bool made_before(const struct function *f, int value, int id)
 static bool makes(const struct op *op, int value)
 {
   int maker = graph->value[value].op;
-  if (op == &graph->op[maker]) return true;
-  for (int k = 0; k < op->nbody; k++)
-    if (op->body[k] == maker) return true;
-  return false;
+  return op == &graph->op[maker] || lists_number(op->body, op->nbody, maker);
 }
 
 /* Whether what makes the value can run before the function's operation `first`: it is there
@@ -275,13 +272,6 @@ static void chain(const struct bunch *b)
   }
 }
 
-static bool is_in(int n, const int *list, int number)
-{
-  for (int k = 0; k < n; k++)
-    if (list[k] == number) return true;
-  return false;
-}
-
 static struct list order; /* a function's operations from a place on, as they are to be */
 
 /* Puts the operation in the place of one of its products; before it what it needs to be there,
@@ -292,14 +282,15 @@ static void take_place(struct function *f, int id, int at, const struct bunch *b
   int function = (int)(f - graph->function), place = place_in_function(f->op[at]), stay = 0;
   order.n = 0;
   for (int k = at; k < f->nop; k++)
-    if (is_in(b->moves.n, b->moves.at, k)) add(&order, f->op[k]);
+    if (lists_number(b->moves.at, b->moves.n, k)) add(&order, f->op[k]);
   add(&order, id);
   for (int k = 0; k < w->ncopy; k++) add(&order, w->copy[k]);
   for (int k = 0; k < order.n; k++) note_place(order.at[k], function, place);
   for (int k = at + 1; k < f->nop; k++)
-    if (!is_in(b->moves.n, b->moves.at, k) && !is_in(b->n, b->op, f->op[k])) add(&order, f->op[k]);
+    if (!lists_number(b->moves.at, b->moves.n, k) && !lists_number(b->op, b->n, f->op[k]))
+      add(&order, f->op[k]);
   for (int k = 0; k < at; k++)
-    if (!is_in(b->n, b->op, f->op[k])) f->op[stay++] = f->op[k];
+    if (!lists_number(b->op, b->n, f->op[k])) f->op[stay++] = f->op[k];
   if (stay + order.n > f->nop) {
     int *wider = alloc((size_t)(stay + order.n) * sizeof *wider);
     memcpy(wider, f->op, (size_t)stay * sizeof *wider);

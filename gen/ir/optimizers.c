@@ -112,8 +112,7 @@ int inputs_of_step(enum op_kind kind)
 bool kernel_takes(const struct optimizer *o, int operand)
 {
   for (int s = o->noperation; s < o->nstep; s++)
-    for (int i = 0; i < inputs_of_row(o->step[s].kind); i++)
-      if (o->step[s].in[i] == operand) return true;
+    if (lists_number(o->step[s].in, inputs_of_row(o->step[s].kind), operand)) return true;
   for (int k = 0; k <= o->nstate; k++)
     if (o->out[k] == operand && !(k && (o->ones[k - 1] || operand == 1 + k))) return true;
   return false;

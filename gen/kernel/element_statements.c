@@ -8,9 +8,7 @@
 
 static bool reads(const struct op *op, int value)
 {
-  for (int i = 0; i < op->nin; i++)
-    if (op->in[i] == value) return true;
-  return false;
+  return lists_number(op->in, op->nin, value);
 }
 
 /* Where rows are empty nothing reads the values that only their elements need. */

@@ -7,34 +7,56 @@
 #include <string.h>
 
 enum { MAX_DEPTH = 32 };
-static int most_depth;
-static int of_null; /* the place in the stack of what stands for null; 0: nil does */
 
-static void push_nested(lua_State *L, const char *path, const json_t *json, int depth);
+/* How a file's JSON becomes values of Lua. */
+struct reading {
+  lua_State *L;
+  const char *path; /* of the file, for messages */
+  int most_depth;
+  int of_null; /* the place in the stack of what stands for null; 0: nil does */
+};
 
-static void push_object(lua_State *L, const char *path, json_t *json, int depth)
+static void push_nested(const struct reading *r, const json_t *json, int depth);
+
+static void push_object(const struct reading *r, json_t *json, int depth)
 {
+  lua_State *L = r->L;
   lua_createtable(L, 0, (int)json_object_size(json));
   for (void *at = json_object_iter(json); at; at = json_object_iter_next(json, at)) {
     lua_pushstring(L, json_object_iter_key(at));
-    push_nested(L, path, json_object_iter_value(at), depth);
+    push_nested(r, json_object_iter_value(at), depth);
     lua_rawset(L, -3);
   }
 }
-static void push_list(lua_State *L, const char *path, const json_t *json, int depth);
 
-/* null becomes what stands for it, or nil; in a list it becomes false, so that the list has no
- * holes. */
-static void push_nested(lua_State *L, const char *path, const json_t *json, int depth)
+/* null becomes what stands for it, or false, so that the list has no holes. */
+static void push_list(const struct reading *r, const json_t *json, int depth)
 {
-  if (depth == most_depth) plan_fails("%s is nested deeper than %d", path, most_depth);
+  lua_State *L = r->L;
+  size_t n = json_array_size(json);
+  lua_createtable(L, (int)n, 0);
+  for (size_t i = 0; i < n; i++) {
+    push_nested(r, json_array_get(json, i), depth);
+    if (lua_isnil(L, -1)) {
+      lua_pushboolean(L, 0);
+      lua_replace(L, -2);
+    }
+    lua_rawseti(L, -2, (lua_Integer)i + 1);
+  }
+}
+
+/* Outside a list, null becomes what stands for it, or nil. */
+static void push_nested(const struct reading *r, const json_t *json, int depth)
+{
+  lua_State *L = r->L;
+  if (depth == r->most_depth) plan_fails("%s is nested deeper than %d", r->path, r->most_depth);
   luaL_checkstack(L, 4, NULL);
   switch (json_typeof(json)) {
   case JSON_OBJECT:
-    push_object(L, path, (json_t *)json, depth + 1);
+    push_object(r, (json_t *)json, depth + 1);
     break;
   case JSON_ARRAY:
-    push_list(L, path, json, depth + 1);
+    push_list(r, json, depth + 1);
     break;
   case JSON_STRING:
     lua_pushlstring(L, json_string_value(json), json_string_length(json));
@@ -52,33 +74,17 @@ static void push_nested(lua_State *L, const char *path, const json_t *json, int 
     lua_pushboolean(L, 0);
     break;
   case JSON_NULL:
-    if (of_null)
-      lua_pushvalue(L, of_null);
+    if (r->of_null)
+      lua_pushvalue(L, r->of_null);
     else
       lua_pushnil(L);
     break;
   }
 }
 
-static void push_list(lua_State *L, const char *path, const json_t *json, int depth)
-{
-  size_t n = json_array_size(json);
-  lua_createtable(L, (int)n, 0);
-  for (size_t i = 0; i < n; i++) {
-    push_nested(L, path, json_array_get(json, i), depth);
-    if (lua_isnil(L, -1)) {
-      lua_pushboolean(L, 0);
-      lua_replace(L, -2);
-    }
-    lua_rawseti(L, -2, (lua_Integer)i + 1);
-  }
-}
-
 void push_json(lua_State *L, const char *path, const json_t *json, int depth)
 {
-  most_depth = depth;
-  of_null = 0;
-  push_nested(L, path, json, 0);
+  push_nested(&(struct reading){.L = L, .path = path, .most_depth = depth}, json, 0);
 }
 
 /* read_json(path, null): the file's content: an object as a table by name, a list as a list; `null`
@@ -92,9 +98,11 @@ static int read_json(lua_State *L)
   json_error_t error;
   json_t *json = json_loadb(file, length, JSON_REJECT_DUPLICATES, &error);
   if (!json) plan_fails("read_json: %s:%d is no JSON: %s", path, error.line, error.text);
-  most_depth = MAX_DEPTH;
-  of_null = lua_isnoneornil(L, 2) ? 0 : 2;
-  push_nested(L, text("read_json: %s", path), json, 0);
+  const struct reading r = {.L = L,
+                            .path = text("read_json: %s", path),
+                            .most_depth = MAX_DEPTH,
+                            .of_null = lua_isnoneornil(L, 2) ? 0 : 2};
+  push_nested(&r, json, 0);
   return 1;
 }
 

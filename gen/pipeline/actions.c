@@ -16,6 +16,16 @@ void put_action(struct actions *list, struct action a)
   list->at[list->n++] = a;
 }
 
+size_t microbatch_places(const struct pipeline *p)
+{
+  return (size_t)p->stages * (size_t)p->microbatches;
+}
+
+size_t microbatch_place(const struct pipeline *p, int stage, int microbatch)
+{
+  return (size_t)stage * (size_t)p->microbatches + (size_t)microbatch;
+}
+
 int action_parts(const struct action *a, struct action part[ACTION_PARTS])
 {
   part[0] = *a;

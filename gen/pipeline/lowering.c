@@ -10,13 +10,6 @@ static void put_stage(struct actions *list, enum action_kind kind, int stage)
   put_action(list, (struct action){.kind = kind, .stage = stage});
 }
 
-static bool has(const struct list *list, int number)
-{
-  for (int i = 0; i < list->n; i++)
-    if (list->at[i] == number) return true;
-  return false;
-}
-
 /* ------------------------------------------------------------------------------------ parameters
  */
 
@@ -42,14 +35,14 @@ static struct actions with_parameters(const struct actions *order)
     const struct list next = next_stages(order, k);
     int stay = 0;
     for (int i = 0; i < there.n; i++) {
-      if (has(&next, there.at[i]))
+      if (lists_number(next.at, next.n, there.at[i]))
         there.at[stay++] = there.at[i];
       else
         put_stage(&all, ACTION_RESHARD, there.at[i]);
     }
     there.n = stay;
     for (int i = 0; i < next.n; i++) {
-      if (has(&there, next.at[i])) continue;
+      if (lists_number(there.at, there.n, next.at[i])) continue;
       put_stage(&all, ACTION_UNSHARD, next.at[i]);
       add(&there, next.at[i]);
     }
@@ -86,11 +79,6 @@ struct here {
   bool *forward, *backward;
 };
 
-static bool *flag(bool *of, const struct pipeline *p, int stage, int microbatch)
-{
-  return &of[(size_t)stage * (size_t)p->microbatches + (size_t)microbatch];
-}
-
 static bool is_backward(enum action_kind kind)
 {
   return kind == ACTION_B || kind == ACTION_I;
@@ -99,9 +87,9 @@ static bool is_backward(enum action_kind kind)
 static bool is_ready(const struct here *here, const struct action *a)
 {
   const struct pipeline *p = here->p;
-  if (a->kind == ACTION_F && a->stage > 0) return *flag(here->forward, p, a->stage, a->microbatch);
-  if (is_backward(a->kind) && a->stage < p->stages - 1)
-    return *flag(here->backward, p, a->stage, a->microbatch);
+  const size_t place = microbatch_place(p, a->stage, a->microbatch);
+  if (a->kind == ACTION_F && a->stage > 0) return here->forward[place];
+  if (is_backward(a->kind) && a->stage < p->stages - 1) return here->backward[place];
   return true;
 }
 
@@ -114,7 +102,7 @@ static void pass_on(struct here *here, const struct action *a, struct pipeline *
   if (!forward && !is_backward(a->kind)) return;
   const int next = forward ? a->stage + 1 : a->stage - 1;
   if (next < 0 || next == p->stages) return;
-  *flag(forward ? here->forward : here->backward, p, next, a->microbatch) = true;
+  (forward ? here->forward : here->backward)[microbatch_place(p, next, a->microbatch)] = true;
   if (p->rank_of[next] == p->rank_of[a->stage]) return;
   put_action(&to->order[p->rank_of[a->stage]],
              (struct action){.kind = forward ? ACTION_SEND_F : ACTION_SEND_B,
@@ -141,8 +129,7 @@ static bool go_on(struct here *here, const struct action *a, int rank, struct pi
 /* Round after round, an action of each rank in turn. */
 static bool add_moves(const struct pipeline *p, struct pipeline *to, int *at)
 {
-  const size_t all = (size_t)p->stages * (size_t)p->microbatches;
-  struct here here = {p, alloc(all), alloc(all)};
+  struct here here = {p, alloc(microbatch_places(p)), alloc(microbatch_places(p))};
   for (bool moves = true; moves;) {
     moves = false;
     for (int r = 0; r < p->ranks; r++)

@@ -363,17 +363,16 @@ static const struct schedule_row *find_schedule(const char *name)
 }
 
 /* Whether this forward's input is made in an earlier step. */
-static bool can_run(const struct action *a, const bool *done, int n)
+static bool can_run(const struct pipeline *p, const struct action *a, const bool *done)
 {
   return a->kind != ACTION_F || a->stage == 0 ||
-         done[(size_t)(a->stage - 1) * (size_t)n + (size_t)a->microbatch];
+         done[microbatch_place(p, a->stage - 1, a->microbatch)];
 }
 
 /* All ranks go on step by step; one that must wait gets an idle step. */
 static void put_waits(struct pipeline *p)
 {
-  const size_t n = (size_t)p->microbatches;
-  bool *done = alloc((size_t)p->stages * n), moves = true;
+  bool *done = alloc(microbatch_places(p)), moves = true;
   struct actions *paced = alloc((size_t)p->ranks * sizeof *paced);
   int *at = alloc((size_t)p->ranks * sizeof *at);
   while (moves) {
@@ -382,7 +381,7 @@ static void put_waits(struct pipeline *p)
       if (at[r] == p->order[r].n) continue;
       moves = true;
       const struct action a = p->order[r].at[at[r]];
-      if (can_run(&a, done, p->microbatches)) {
+      if (can_run(p, &a, done)) {
         put_action(&paced[r], a);
         at[r]++;
       } else {
@@ -393,7 +392,7 @@ static void put_waits(struct pipeline *p)
     for (int r = 0; r < p->ranks; r++) {
       if (!paced[r].n) continue;
       const struct action *a = &paced[r].at[paced[r].n - 1];
-      if (a->kind == ACTION_F) done[(size_t)a->stage * n + (size_t)a->microbatch] = true;
+      if (a->kind == ACTION_F) done[microbatch_place(p, a->stage, a->microbatch)] = true;
     }
   }
   p->order = paced;

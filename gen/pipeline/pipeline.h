@@ -87,6 +87,10 @@ struct pipeline_cost pipeline_cost(const struct pipeline *p);
 
 void put_action(struct actions *list, struct action a);
 
+/* Tables of what a stage does with a micro-batch: the number of their places, and the place. */
+size_t microbatch_places(const struct pipeline *p);
+size_t microbatch_place(const struct pipeline *p, int stage, int microbatch);
+
 /* The parts of an action: of an overlap first its F, then its B; of an idle step none. Returns how
    many. */
 enum { ACTION_PARTS = 2 };

@@ -15,7 +15,7 @@ struct done {
 
 static unsigned char *done_of(const struct done *d, const struct action *a)
 {
-  return &d->of[(size_t)a->stage * (size_t)d->p->microbatches + (size_t)a->microbatch];
+  return &d->of[microbatch_place(d->p, a->stage, a->microbatch)];
 }
 
 static bool is_done(const struct done *d, const struct action *a, enum action_kind kind)
@@ -64,7 +64,7 @@ static const char *what_is_missing(const struct done *d)
 /* Everything is there, each in its turn on its rank. */
 static const char *wrong_rows(const struct pipeline *p)
 {
-  struct done d = {p, alloc((size_t)p->stages * (size_t)p->microbatches)};
+  struct done d = {p, alloc(microbatch_places(p))};
   struct action part[ACTION_PARTS];
   for (int r = 0; r < p->ranks; r++)
     for (int k = 0; k < p->order[r].n; k++)
@@ -160,19 +160,14 @@ struct ends {
   int64_t *forward, *backward;
 };
 
-static int64_t *end_of(int64_t *of, const struct pipeline *p, int stage, int microbatch)
-{
-  return &of[(size_t)stage * (size_t)p->microbatches + (size_t)microbatch];
-}
-
 /* From when on the action's input is there; -1: it is not made yet. */
 static int64_t input_of(const struct ends *e, const struct action *a)
 {
   int64_t when = 0;
   if (a->kind == ACTION_F && a->stage > 0)
-    when = *end_of(e->forward, e->p, a->stage - 1, a->microbatch);
+    when = e->forward[microbatch_place(e->p, a->stage - 1, a->microbatch)];
   else if ((a->kind == ACTION_B || a->kind == ACTION_I) && a->stage + 1 < e->p->stages)
-    when = *end_of(e->backward, e->p, a->stage + 1, a->microbatch);
+    when = e->backward[microbatch_place(e->p, a->stage + 1, a->microbatch)];
   else
     return 0;
   return when ? when : -1;
@@ -191,10 +186,11 @@ static bool runs(const struct ends *e, const struct action *a, int64_t *time)
   }
   *time = from + units(a->kind);
   for (int i = 0; i < n; i++) {
+    const size_t place = microbatch_place(e->p, part[i].stage, part[i].microbatch);
     if (part[i].kind == ACTION_F)
-      *end_of(e->forward, e->p, part[i].stage, part[i].microbatch) = *time;
+      e->forward[place] = *time;
     else if (part[i].kind != ACTION_W)
-      *end_of(e->backward, e->p, part[i].stage, part[i].microbatch) = *time;
+      e->backward[place] = *time;
   }
   return true;
 }
@@ -215,7 +211,7 @@ static int most_in_flight(const struct actions *order)
 
 struct pipeline_cost pipeline_cost(const struct pipeline *p)
 {
-  const size_t all = (size_t)p->stages * (size_t)p->microbatches, ranks = (size_t)p->ranks;
+  const size_t all = microbatch_places(p), ranks = (size_t)p->ranks;
   struct ends e = {p, alloc(all * sizeof(int64_t)), alloc(all * sizeof(int64_t))};
   struct pipeline_cost cost = {.busy = alloc(ranks * sizeof *cost.busy),
                                .in_flight = alloc(ranks * sizeof *cost.in_flight)};

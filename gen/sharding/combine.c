@@ -306,9 +306,7 @@ static void set_free(struct combinations *c, int o, const struct layout *layout)
 
 static bool is_free(const struct operand *o, int layout)
 {
-  for (int k = 0; k < o->nfree; k++)
-    if (o->free[k] == layout) return true;
-  return false;
+  return lists_number(o->free, o->nfree, layout);
 }
 
 /* The places in the shortlists of combination `number`. */

@@ -56,12 +56,12 @@ end
 -- The window of layer i, counted from 0, by a config.json; nil: none. Mistral's is for all layers, Gemma 2's for
 -- every second one; Qwen's is off unless the file turns it on.
 function M.window(config, i)
-  local kind = config.model_type
-  local windowed = kind == "mistral" or kind == "gemma2" or config.use_sliding_window
-  if config.layer_types then windowed = windowed and config.layer_types[i + 1] == "sliding_attention"
+  local kind, windowed = config.model_type, true
+  if kind == "mistral" then return config.sliding_window end
+  if config.layer_types then windowed = config.layer_types[i + 1] == "sliding_attention"
   elseif kind == "gemma2" then windowed = i % 2 == 0
-  elseif kind ~= "mistral" then windowed = windowed and i >= (config.max_window_layers or 28) end
-  return windowed and (config.sliding_window or kind == "gemma2" and 4096) or nil
+  else windowed = i >= (config.max_window_layers or 28) end
+  return windowed and (kind == "gemma2" or config.use_sliding_window) and config.sliding_window or nil
 end
 
 -- The embeddings x of ids. Row `pad` learns nothing from them, as with padding_idx of torch.nn.Embedding.

@@ -1,6 +1,6 @@
 -- Llama, Mistral, Qwen 2.5 and Qwen 3 as models that generate: one class, by what config.json says.
 
-local settings, attention = require "lib.settings", require "lib.attention"
+local settings, training, attention = require "lib.settings", require "lib.training", require "lib.attention"
 
 local M = {}
 
@@ -10,7 +10,7 @@ function M.settings(path)
   local need, at = config.need, config.at
   config.only("hidden_act", "silu")
   config.only("mlp_bias", false)
-  if at.model_type ~= "llama" and not config.has("sliding_window") then at.sliding_window = 4096 end
+  settings.usual_window(config)
   local theta, scaling = settings.rope(at)
   local kind, heads = at.model_type, need("num_attention_heads")
   local is_qwen2, is_qwen3 = kind == "qwen2", kind == "qwen3"
@@ -101,8 +101,7 @@ function M.open(c, p)
       ["mlp.gate_proj"] = Colwise(), ["mlp.up_proj"] = Colwise(), ["mlp.down_proj"] = Rowwise(),
     },
   })
-  return model, {["embed_tokens.weight"] = "model.embed_tokens.weight",
-    ["layers.*.**"] = "model.layers.*.**", ["norm.weight"] = "model.norm.weight"}
+  return model, training.prefixed("model.", {"embed_tokens.weight", "layers.*.**", "norm.weight"})
 end
 
 return M

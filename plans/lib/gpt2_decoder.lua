@@ -1,6 +1,6 @@
 -- GPT-2 as a model that generates.
 
-local settings, attention = require "lib.settings", require "lib.attention"
+local settings, training, attention = require "lib.settings", require "lib.training", require "lib.attention"
 
 local M = {}
 
@@ -63,8 +63,6 @@ function M.open(c, p)
     end
   end)
 
-  local names = {}
-  for _, name in ipairs{"wte.weight", "wpe.weight", "ln_f.*", "h.*.**"} do names[name] = "transformer." .. name end
   return parallelize(GPT2(), p.mesh.tp, {
     wte = Rowwise(),
     lm_head = attention.output(c.tied),
@@ -73,7 +71,7 @@ function M.open(c, p)
       ["attn.cache"] = attention.cut_heads(),
       ["mlp.c_fc"] = Colwise(), ["mlp.c_proj"] = Rowwise(),
     },
-  }), names
+  }), training.prefixed("transformer.", {"wte.weight", "wpe.weight", "ln_f.*", "h.*.**"})
 end
 
 return M

@@ -37,6 +37,15 @@ function M.config(path, types)
   return of
 end
 
+-- A file without sliding_window has the window that Hugging Face's class of the model has; null is none.
+-- config: of M.config.
+function M.usual_window(config)
+  local has_windows = {mistral = true, qwen2 = true, qwen3 = true, gemma2 = true}
+  if has_windows[config.at.model_type] and not config.has("sliding_window") then
+    config.at.sliding_window = 4096
+  end
+end
+
 -- The rotary embedding's angle and scaling, and the part of a head that is rotated, or nil: newer files
 -- have all in rope_parameters.
 function M.rope(config)

@@ -37,4 +37,23 @@ function M.next_token_loss(logits, batch)
   return F.cross_entropy(logits, batch.target, {dim = -1})
 end
 
+-- The options of a language model that learns from a text of tokens which one comes next. names: as train's.
+function M.next_token(of, p, model, vocab, seq, names)
+  return M.options(of, p, {
+    model = model,
+    batch = p.distribute{
+      input = tokens(vocab){p.batch, seq}, target = tokens(vocab, 1){p.batch, seq},
+    },
+    loss = M.next_token_loss,
+    names = names,
+  })
+end
+
+-- The names that files have for parameters: these, behind a prefix.
+function M.prefixed(prefix, names)
+  local all = {}
+  for _, name in ipairs(names) do all[name] = prefix .. name end
+  return all
+end
+
 return M
