@@ -49,7 +49,7 @@ static bool ignores_labels(void)
   return false;
 }
 
-// Whether the program can be told which samples of a batch exist.
+// Whether the program can be names which samples of a batch exist.
 static bool takes_smaller(void)
 {
   return has_present() || ignores_labels();
@@ -62,11 +62,12 @@ static bool decide_last(struct source *s, enum purpose purpose, struct failure *
   const unsigned long long left = o->samples % o->batch, samples = o->samples, batch = o->batch;
   const bool smaller =
       purpose == VALIDATION ? takes_smaller() : program->last_batch == LAST_SMALLER;
-  const bool told = purpose == VALIDATION || !s->of_set || program->last_batch != LAST_UNTOLD;
+  const bool is_given =
+      purpose == VALIDATION || !s->of_set || program->last_batch != LAST_NOT_GIVEN;
   const char *path = s->files.all[0].path;
   o->drops = !smaller;
   if (left == 0) return true;
-  if (!told)
+  if (!is_given)
     return failed(why,
                   "%s: %llu samples are %llu batches of %llu, and %llu more: say in train{} "
                   "drop_last = true to leave these out, or drop_last = false for a smaller batch",
@@ -101,8 +102,8 @@ static bool order_samples(struct source *s, enum purpose purpose, uint64_t sampl
   s->order = (struct order){.samples = samples, .batch = batch};
   if (samples == 0 || batch == 0)
     return failed(why,
-                  "%s: the inputs have no rows of tokens in common: windows of the text cannot "
-                  "be told apart",
+                  "%s: the inputs have no rows of tokens in common: windows of the text are not "
+                  "distinct",
                   s->files.all[0].path);
   if (purpose == TRAINING) {
     s->order.shuffles = program->shuffles;
@@ -121,11 +122,11 @@ static uint64_t rows_of_tokens(void)
   return 0;
 }
 
-bool batches_open(enum purpose purpose, const char *const *told, const char *form,
+bool batches_open(enum purpose purpose, const char *const *names, const char *form,
                   struct failure *why)
 {
   struct source *s = &sources[purpose];
-  if (!input_files_find(&s->files, told, why)) return false;
+  if (!input_files_find(&s->files, names, why)) return false;
   s->is_open = true;
   s->of_set = tokens_of_batch() == 0 || (!form && data_set_is(&s->files));
   if (s->of_set)

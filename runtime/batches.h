@@ -14,7 +14,7 @@ enum purpose { TRAINING, VALIDATION, PURPOSES };
 
 // Opens the files of the NULL-terminated list; `form` is the value of --tokens, or NULL. False, and
 // why.
-bool batches_open(enum purpose purpose, const char *const *told, const char *form,
+bool batches_open(enum purpose purpose, const char *const *names, const char *form,
                   struct failure *why);
 bool batches_are_open(enum purpose purpose);
 

@@ -195,9 +195,9 @@ static int share_memory(void)
 }
 
 // An error ends the job: MPI's own errors do, too, until a handler is set.
-int MPI_Init_thread(int *argc, char ***argv, int wanted, int *given)
+int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
 {
-  const int error = PMPI_Init_thread(argc, argv, wanted, given);
+  const int error = PMPI_Init_thread(argc, argv, required, provided);
   if (error != MPI_SUCCESS || share_memory() == 0) return error;
   fail_call(__FILE__, __LINE__, "shared memory", shared_error_text());
   return MPI_ERR_OTHER;

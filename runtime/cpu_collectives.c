@@ -1,14 +1,14 @@
 // Collectives of the CPU target that are faster than MPI's own for large data.
 #include <stdbool.h>
 #include <string.h>
-#include "cpu_parcels.h"
+#include "cpu_segments.h"
 #include "program.h"
 
 #ifdef TPGEN_MIXED // cpu_shared_mpi.c has these names, for groups that share memory, too
 #include "cpu_shared_names.h"
-#define reduce_scatter reduce_scatter_by_mpi
-#define gather_parcels gather_parcels_by_mpi
-#define reduce_parcels reduce_parcels_by_mpi
+#define reduce_scatter  reduce_scatter_by_mpi
+#define gather_segments gather_segments_by_mpi
+#define reduce_segments reduce_segments_by_mpi
 #endif
 
 // The bytes that are moved at a time: they are still in a core's cache when they are added. Ranks
@@ -94,22 +94,22 @@ int reduce_scatter(const void *in, void *out, int n, MPI_Datatype type, MPI_Op o
 
 // The address of a value's parts one after the other: in the value, if they are contiguous there,
 // else in `room`.
-static char *parts_at(const struct parcel *p, void *room)
+static char *parts_at(const struct segment *p, void *room)
 {
   return p->rows == 1 ? p->at : room;
 }
 
 // Copies from there to the value, or back.
-static void copy_parts(struct parcel p, long bytes, void *room, bool in)
+static void copy_parts(struct segment p, long bytes, void *room, bool in)
 {
   const long part = p.rows * p.run;
   if (p.rows == 1) return;
   p.place = 0;
-  copy_parcels((struct parcel_buffer){room, bytes, part}, 1, &p, in);
+  copy_segments((struct segment_buffer){room, bytes, part}, 1, &p, in);
 }
 
-int gather_parcels(const void *own, void *room, int n, const struct parcel *p, MPI_Datatype type,
-                   MPI_Comm group)
+int gather_segments(const void *own, void *room, int n, const struct segment *p, MPI_Datatype type,
+                    MPI_Comm group)
 {
   int bytes, error = MPI_Type_size(type, &bytes);
   for (int k = 0; k < n && error == MPI_SUCCESS; k++) {
@@ -121,8 +121,8 @@ int gather_parcels(const void *own, void *room, int n, const struct parcel *p, M
   return error;
 }
 
-int reduce_parcels(void *room, void *own, int n, const struct parcel *p, MPI_Datatype type,
-                   MPI_Op op, MPI_Comm group)
+int reduce_segments(void *room, void *own, int n, const struct segment *p, MPI_Datatype type,
+                    MPI_Op op, MPI_Comm group)
 {
   struct among of;
   int bytes, error = MPI_Type_size(type, &bytes);

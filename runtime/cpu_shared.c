@@ -132,18 +132,21 @@ const struct posted *shared_post(struct shared_group *group, int member)
 char *shared_begin(struct shared_group *group, enum shared_call call, uint64_t size)
 {
   group->calls++;
-  group->told = (struct told){.call = call, .is_here = true, .size = size};
+  group->announced = (struct announcement){.call = call, .is_here = true, .size = size};
   return post_of(group, group->me)->room;
 }
 
 static const char *name_of(uint32_t call)
 {
-  static const char *const names[] = {
-      [SHARED_MEET] = "a wait for all",          [SHARED_BCAST] = "MPI_Bcast",
-      [SHARED_ALLREDUCE] = "MPI_Allreduce",      [SHARED_REDUCE_SCATTER] = "MPI_Reduce_scatter",
-      [SHARED_ALLGATHER] = "MPI_Allgather",      [SHARED_ALLTOALL] = "MPI_Alltoall",
-      [SHARED_SENDRECV] = "MPI_Sendrecv",        [SHARED_GATHER_PARCELS] = "gather_parcels",
-      [SHARED_REDUCE_PARCELS] = "reduce_parcels"};
+  static const char *const names[] = {[SHARED_MEET] = "a wait for all",
+                                      [SHARED_BCAST] = "MPI_Bcast",
+                                      [SHARED_ALLREDUCE] = "MPI_Allreduce",
+                                      [SHARED_REDUCE_SCATTER] = "MPI_Reduce_scatter",
+                                      [SHARED_ALLGATHER] = "MPI_Allgather",
+                                      [SHARED_ALLTOALL] = "MPI_Alltoall",
+                                      [SHARED_SENDRECV] = "MPI_Sendrecv",
+                                      [SHARED_GATHER_SEGMENTS] = "gather_segments",
+                                      [SHARED_REDUCE_SEGMENTS] = "reduce_segments"};
   return names[call & 0xff];
 }
 
@@ -155,17 +158,17 @@ int shared_rank_of(const struct shared_group *group, int member)
 int shared_meet(struct shared_group *group)
 {
   struct posted *post = post_of(group, group->me);
-  const struct told *mine = &group->told;
-  post->told = *mine;
+  const struct announcement *mine = &group->announced;
+  post->announced = *mine;
   tell(&post->arrived, &post->sleepers, group->calls);
   for (int m = 0; m < group->n; m++) {
     if (m == group->me) continue;
     post = post_of(group, m);
     wait_for(&post->arrived, &post->sleepers, group->calls);
-    if (post->told.call != mine->call || post->told.size != mine->size)
+    if (post->announced.call != mine->call || post->announced.size != mine->size)
       return shared_error("rank %d is in %s (%llu), and this one in %s (%llu)",
-                          shared_rank_of(group, m), name_of(post->told.call),
-                          (unsigned long long)post->told.size, name_of(mine->call),
+                          shared_rank_of(group, m), name_of(post->announced.call),
+                          (unsigned long long)post->announced.size, name_of(mine->call),
                           (unsigned long long)mine->size);
   }
   return 0;
@@ -186,7 +189,7 @@ void shared_wait(struct shared_group *group)
 void shared_part(struct shared_group *group)
 {
   bool all_here = true;
-  for (int m = 0; m < group->n; m++) all_here &= post_of(group, m)->told.is_here != 0;
+  for (int m = 0; m < group->n; m++) all_here &= post_of(group, m)->announced.is_here != 0;
   if (!all_here) shared_wait(group);
 }
 
@@ -258,9 +261,9 @@ location shared_place(const void *bytes, size_t n, char **copy)
 
 void shared_operand(struct shared_group *group, const void *in, size_t bytes)
 {
-  group->told.is_here = bytes <= SHARED_ROOM;
-  if (!group->told.is_here)
-    group->told.in = shared_place(in, bytes, NULL);
+  group->announced.is_here = bytes <= SHARED_ROOM;
+  if (!group->announced.is_here)
+    group->announced.in = shared_place(in, bytes, NULL);
   else if (bytes > 0)
     shared_copy(post_of(group, group->me)->room, in, bytes, true);
 }
@@ -292,7 +295,7 @@ const char *shared_at(struct shared_group *group, int member, location place)
 const char *shared_read(struct shared_group *group, int member)
 {
   const struct posted *post = post_of(group, member);
-  return post->told.is_here ? post->room : shared_at(group, member, post->told.in);
+  return post->announced.is_here ? post->room : shared_at(group, member, post->announced.in);
 }
 
 // A program with one rank shares nothing.
@@ -325,17 +328,17 @@ static const char *file_name(const char *secret, char name[128])
 // In the process of the first rank. -1: it is not there, or not yet.
 static int find_job(const struct shared_ranks *ranks, size_t bytes)
 {
-  char path[64], link[512], target[512], wanted[160], name[128];
+  char path[64], link[512], target[512], sought[160], name[128];
   int found = -1;
   struct stat about;
   snprintf(path, sizeof path, "/proc/%d/fd", ranks->first);
-  snprintf(wanted, sizeof wanted, "/memfd:%s ", file_name(ranks->job, name));
+  snprintf(sought, sizeof sought, "/memfd:%s ", file_name(ranks->job, name));
   DIR *files = opendir(path);
   for (struct dirent *d; files && found < 0 && (d = readdir(files));) {
     snprintf(link, sizeof link, "%s/%s", path, d->d_name);
     const ssize_t n = readlink(link, target, sizeof target - 1);
     target[n > 0 ? n : 0] = 0;
-    if (strncmp(target, wanted, strlen(wanted)) == 0) found = open(link, O_RDWR | O_CLOEXEC);
+    if (strncmp(target, sought, strlen(sought)) == 0) found = open(link, O_RDWR | O_CLOEXEC);
   }
   if (files) closedir(files);
   if (found < 0 || (fstat(found, &about) == 0 && (size_t)about.st_size == bytes)) return found;

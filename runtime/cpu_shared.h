@@ -20,8 +20,8 @@ enum { SHARED_ROOM = 4096 };
 // The place of bytes in the memory of a rank: 0, none.
 typedef uint64_t location;
 
-// What a rank tells of its call.
-struct told {
+// What a rank announces of its call.
+struct announcement {
   uint32_t call;    // enum shared_call, type and operation
   uint32_t is_here; // whether the operand is in `room`
   uint64_t size;    // equal for all ranks that call the same
@@ -32,7 +32,7 @@ struct told {
 struct posted {
   _Alignas(64) _Atomic uint32_t arrived; // the number of this call
   _Atomic uint32_t sleepers;             // ranks that sleep until it changes
-  struct told told;
+  struct announcement announced;
   char room[SHARED_ROOM + 24]; // a small operand; the first bytes are in the same line
 };
 
@@ -44,17 +44,17 @@ enum shared_call {
   SHARED_ALLGATHER,
   SHARED_ALLTOALL,
   SHARED_SENDRECV,
-  SHARED_GATHER_PARCELS,
-  SHARED_REDUCE_PARCELS
+  SHARED_GATHER_SEGMENTS,
+  SHARED_REDUCE_SEGMENTS
 };
 
 struct shared_group {
-  int n, me;               // the members, and which of them this rank is
-  int ranks[SHARED_RANKS]; // their numbers in the machine
-  int index;               // of their slots
-  uint32_t calls;          // collectives so far
-  uint32_t partings;       // waits for all, beyond the one of each collective
-  struct told told;        // what it will tell of the next call
+  int n, me;                     // the members, and which of them this rank is
+  int ranks[SHARED_RANKS];       // their numbers in the machine
+  int index;                     // of their slots
+  uint32_t calls;                // collectives so far
+  uint32_t partings;             // waits for all, beyond the one of each collective
+  struct announcement announced; // what it will announce of the next call
 };
 
 // Begins a collective; `size` must be equal on all ranks. Returns the room in this rank's slot.

@@ -13,7 +13,7 @@ static uint64_t call_of(enum shared_call call, enum shared_type type, int op)
 static char *begin(struct shared_group *group, uint64_t call, uint64_t size)
 {
   char *room = shared_begin(group, (enum shared_call)(call & 0xff), size);
-  group->told.call = (uint32_t)call;
+  group->announced.call = (uint32_t)call;
   return room;
 }
 
@@ -43,7 +43,7 @@ int shared_bcast(void *at, int n, enum shared_type type, int root, struct shared
   const size_t bytes = (size_t)n * shared_size(type);
   begin(group, call_of(SHARED_BCAST, type, 0), bytes);
   if (group->me == root) shared_operand(group, at, bytes);
-  group->told.is_here = bytes <= SHARED_ROOM;
+  group->announced.is_here = bytes <= SHARED_ROOM;
   const int error = shared_meet(group);
   if (error != 0) return error;
   if (group->me != root) shared_copy(at, shared_read(group, root), bytes, false);
@@ -73,7 +73,7 @@ static int reduce_in_place(const void *in, char *out, size_t n, enum shared_type
   const size_t each = shared_size(type), line = 64 / each, ranks = (size_t)group->n;
   const size_t part = (n + ranks * line - 1) / (ranks * line) * line;
   char *to = out;
-  struct told *mine = &group->told;
+  struct announcement *mine = &group->announced;
   mine->out = shared_place(out, n * each, &to); // elsewhere: the operand has no room of its own
   mine->in = in == out || to != out ? mine->out : shared_place(in, n * each, NULL);
   if (to != out && in != out) memcpy(to, in, n * each);
@@ -93,7 +93,8 @@ static int reduce_in_place(const void *in, char *out, size_t n, enum shared_type
     const int m = (group->me + k) % group->n;
     const size_t at = (size_t)m * part, left = at < n ? n - at : 0;
     if (left > 0)
-      shared_copy(to + at * each, shared_at(group, m, shared_post(group, m)->told.out) + at * each,
+      shared_copy(to + at * each,
+                  shared_at(group, m, shared_post(group, m)->announced.out) + at * each,
                   (left < part ? left : part) * each, true);
   }
   if (to != out) memcpy(out, to, n * each);
@@ -182,8 +183,8 @@ int shared_alltoall(const void *in, struct shared_parts give, void *out, struct 
     memcpy(room + (size_t)m * sizeof share, &share, sizeof share);
     if (share.bytes > 0 && share.first + share.bytes > end) end = share.first + share.bytes;
   }
-  group->told.in = shared_place(in, end, NULL);
-  group->told.is_here = false;
+  group->announced.in = shared_place(in, end, NULL);
+  group->announced.is_here = false;
   const int error = shared_meet(group);
   if (error != 0) return error;
   for (int k = 0; k < group->n; k++) {
@@ -207,8 +208,8 @@ int shared_sendrecv(const void *in, void *out, struct shared_pair pair, enum sha
   char *room = begin(group, call_of(SHARED_SENDRECV, type, 0), 0);
   const struct share share = {0, bytes};
   memcpy(room, &share, sizeof share);
-  group->told.in = bytes > 0 ? shared_place(in, bytes, NULL) : 0;
-  group->told.is_here = false;
+  group->announced.in = bytes > 0 ? shared_place(in, bytes, NULL) : 0;
+  group->announced.is_here = false;
   const int error = shared_meet(group);
   if (error != 0) return error;
   if (pair.from >= 0) {

@@ -115,14 +115,15 @@ OURS(reduce_scatter,
                            shared_op_of(op), near),
      (in, out, n, type, op, comm))
 
-OURS(gather_parcels,
-     (const void *own, void *room, int n, const struct parcel *p, MPI_Datatype type, MPI_Comm comm),
-     comm, type, NO_OP, ((void)room, shared_gather_parcels(own, n, p, shared_type_of(type), near)),
+OURS(gather_segments,
+     (const void *own, void *room, int n, const struct segment *p, MPI_Datatype type,
+      MPI_Comm comm),
+     comm, type, NO_OP, ((void)room, shared_gather_segments(own, n, p, shared_type_of(type), near)),
      (own, room, n, p, type, comm))
 
-OURS(reduce_parcels,
-     (void *room, void *own, int n, const struct parcel *p, MPI_Datatype type, MPI_Op op,
+OURS(reduce_segments,
+     (void *room, void *own, int n, const struct segment *p, MPI_Datatype type, MPI_Op op,
       MPI_Comm comm),
      comm, type, op,
-     ((void)room, shared_reduce_parcels(own, n, p, shared_type_of(type), shared_op_of(op), near)),
+     ((void)room, shared_reduce_segments(own, n, p, shared_type_of(type), shared_op_of(op), near)),
      (room, own, n, p, type, op, comm))

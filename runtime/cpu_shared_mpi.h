@@ -43,7 +43,7 @@ enum { MPI_SUM = SHARED_SUM, MPI_MAX = SHARED_MAX, MPI_MIN = SHARED_MIN, MPI_BXO
   int MPI_##name(__VA_ARGS__);                                                                     \
   int PMPI_##name(__VA_ARGS__);
 
-MPI_FUNCTION(Init_thread, int *argc, char ***argv, int wanted, int *given)
+MPI_FUNCTION(Init_thread, int *argc, char ***argv, int required, int *provided)
 MPI_FUNCTION(Finalize, void)
 MPI_FUNCTION(Abort, MPI_Comm comm, int status)
 MPI_FUNCTION(Error_string, int error, char *text, int *length)

@@ -12,17 +12,17 @@ struct shared_group *shared_group_of(MPI_Comm comm, MPI_Datatype type, MPI_Op op
 enum shared_type shared_type_of(MPI_Datatype type);
 int shared_op_of(MPI_Op op);
 
-// MPI's error for an error of a shared collective, told to the handler of `comm`; 0 stays 0.
+// MPI's error for an error of a shared collective, passed to the handler of `comm`; 0 stays 0.
 int shared_tell(MPI_Comm comm, int error);
 
 #ifdef TPGEN_MIXED
 // What cpu_collectives.c has.
 int reduce_scatter_by_mpi(const void *in, void *out, int n, MPI_Datatype type, MPI_Op op,
                           MPI_Comm group);
-int gather_parcels_by_mpi(const void *own, void *room, int n, const struct parcel *p,
-                          MPI_Datatype type, MPI_Comm group);
-int reduce_parcels_by_mpi(void *room, void *own, int n, const struct parcel *p, MPI_Datatype type,
-                          MPI_Op op, MPI_Comm group);
+int gather_segments_by_mpi(const void *own, void *room, int n, const struct segment *p,
+                           MPI_Datatype type, MPI_Comm group);
+int reduce_segments_by_mpi(void *room, void *own, int n, const struct segment *p, MPI_Datatype type,
+                           MPI_Op op, MPI_Comm group);
 #endif
 
 #endif

@@ -77,7 +77,7 @@ static int number_of(const char *variable, int otherwise)
   return value ? atoi(value) : otherwise;
 }
 
-int PMPI_Init_thread(int *argc, char ***argv, int wanted, int *given)
+int PMPI_Init_thread(int *argc, char ***argv, int required, int *provided)
 {
   const char *token = getenv("TPGEN_TOKEN");
   struct shared_ranks ranks = {.n = number_of("WORLD_SIZE", 1),
@@ -85,7 +85,7 @@ int PMPI_Init_thread(int *argc, char ***argv, int wanted, int *given)
                                .first = number_of("TPGEN_RANK0", 0),
                                .job = token ? token : ""};
   (void)argc, (void)argv;
-  *given = wanted;
+  *provided = required;
   ranks.rank = ranks.me;
   if (ranks.me > 0 && ranks.first == 0)
     return shared_tell(NULL, shared_error("ranks that share memory are started by run.sh"));
@@ -180,7 +180,7 @@ int PMPI_Comm_free(MPI_Comm *comm)
 
 #define FIRST_NAME(name) __attribute__((weak, alias("PMPI_" #name)))
 
-int MPI_Init_thread(int *argc, char ***argv, int wanted, int *given) FIRST_NAME(Init_thread);
+int MPI_Init_thread(int *argc, char ***argv, int required, int *provided) FIRST_NAME(Init_thread);
 int MPI_Finalize(void) FIRST_NAME(Finalize);
 int MPI_Abort(MPI_Comm comm, int status) FIRST_NAME(Abort);
 int MPI_Error_string(int error, char *text, int *length) FIRST_NAME(Error_string);

@@ -26,7 +26,7 @@ struct prepared {
   cublasLtMatrixLayout_t a, b, c;
   cublasLtMatmulAlgo_t aligned, any; // for matrices with that alignment, and for any
   bool takes_any;
-  char told[96]; // a description of the product
+  char text[96]; // a description of the product
   bool apart;    // kernels compute the epilogue
 };
 
@@ -165,7 +165,7 @@ static struct prepared *prepare(const struct product *p)
 {
   struct prepared *made = (struct prepared *)calloc(1, sizeof *made);
   if (!made) fail_product(p, "no memory");
-  tell(p, made->told, sizeof made->told);
+  tell(p, made->text, sizeof made->text);
   describe(p, made);
   made->apart = p->then != NOTHING_MORE && !choose(p, made, 0, &made->any);
   made->takes_any = choose(p, made, 0, &made->any);
@@ -318,7 +318,7 @@ void multiply(const struct product *p, void *c, const void *a, const void *b, bo
   const bool aligned = is_aligned(c, a, b, bias, kept);
   if (!aligned && !with->takes_any)
     fail_product(p, "cuBLASLt has no algorithm for matrices that begin anywhere");
-  note(with->told, stream);
+  note(with->text, stream);
   if (!with->apart) point_epilogue(p, bias, kept);
   CHECK_CUBLAS(cublasLtMatmul(library, with->operation, &one, b, with->b, a, with->a, &beta, c,
                               with->c, c, with->c, aligned ? &with->aligned : &with->any,

@@ -49,12 +49,12 @@ static bool add_pattern(struct input_files *files, const char *input, const char
   return ok;
 }
 
-bool input_files_find(struct input_files *files, const char *const *told, struct failure *why)
+bool input_files_find(struct input_files *files, const char *const *names, struct failure *why)
 {
   *files = (struct input_files){0};
-  for (; *told; told++) {
-    const char *input = is_there(*told) ? NULL : input_named(*told);
-    const char *path = input ? *told + strlen(input) + 1 : *told;
+  for (; *names; names++) {
+    const char *input = is_there(*names) ? NULL : input_named(*names);
+    const char *path = input ? *names + strlen(input) + 1 : *names;
     const bool is_pattern = !is_there(path) && strpbrk(path, "*?[");
     if (is_pattern ? !add_pattern(files, input, path, why) : !add_file(files, input, path, why))
       return false;

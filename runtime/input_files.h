@@ -18,7 +18,7 @@ struct input_files {
 // Each entry of the NULL-terminated list is a file, or a pattern of files, such as "shards/*.bin";
 // either may follow the name of an input, as in "target=labels.npy". False, and why, if a pattern
 // matches no file or out of memory.
-bool input_files_find(struct input_files *files, const char *const *told, struct failure *why);
+bool input_files_find(struct input_files *files, const char *const *names, struct failure *why);
 void input_files_free(struct input_files *files);
 
 #endif

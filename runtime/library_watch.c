@@ -44,7 +44,7 @@ static void *watch(void *of)
   enum { TICK = 250000000, SECOND = 1000000000 };
   struct library *m = of;
   struct watch *w = &m->watch;
-  unsigned long seen = 0, told = 0, begun = 0;
+  unsigned long seen = 0, reported = 0, begun = 0;
   double since = now();
   pthread_mutex_lock(&w->lock);
   while (!w->stopping) {
@@ -58,8 +58,8 @@ static void *watch(void *of)
     if (!at || begun != seen) {
       seen = begun;
       since = now();
-    } else if (told != begun && now() - since > (double)m->options.deadline * w->patience) {
-      told = begun; // once for each collective
+    } else if (reported != begun && now() - since > (double)m->options.deadline * w->patience) {
+      reported = begun; // once for each collective
       pthread_mutex_unlock(&w->lock);
       tell(m, at, now() - since);
       pthread_mutex_lock(&w->lock);

@@ -13,7 +13,7 @@
 enum { HUSH = 0x74706765 }; // sent with SIGURG, which others may send, too
 
 static struct identity me;
-static struct neighbour *neighbours; // as the ranks have told each other
+static struct neighbour *neighbours; // as the ranks have sent them to each other
 static int nneighbour;
 static volatile sig_atomic_t hushed;
 
@@ -64,13 +64,13 @@ static int rank_of(const char *pid)
 // "rank3": the process is the rank itself, not a shell or debugger that has started it.
 static bool is_program(const char *pid, int rank)
 {
-  char path[64], wanted[32], found[4096];
+  char path[64], sought[32], found[4096];
   snprintf(path, sizeof path, "/proc/%.20s/exe", pid);
-  snprintf(wanted, sizeof wanted, "/rank%d", rank);
+  snprintf(sought, sizeof sought, "/rank%d", rank);
   ssize_t n = readlink(path, found, sizeof found - 1);
-  if (n < (ssize_t)strlen(wanted)) return false;
+  if (n < (ssize_t)strlen(sought)) return false;
   found[n] = 0;
-  return strcmp(found + n - (ssize_t)strlen(wanted), wanted) == 0;
+  return strcmp(found + n - (ssize_t)strlen(sought), sought) == 0;
 }
 
 // If all ranks run on this machine, a rank that is not found is gone.
@@ -154,10 +154,10 @@ void neighbours_hush(void)
   }
   if (run && atol(run) > 1) kill((pid_t)atol(run), SIGURG);
   free(list);
-  neighbours_told();
+  neighbours_reported();
 }
 
-void neighbours_told(void)
+void neighbours_reported(void)
 {
   hushed = 1;
 }

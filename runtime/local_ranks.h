@@ -34,7 +34,7 @@ enum state neighbour_state(const struct neighbour *n);
 void neighbours_hush(void);
 
 // Records for this rank alone that the failure has been reported.
-void neighbours_told(void);
+void neighbours_reported(void);
 
 // Whether it has been reported, by this rank or another one.
 bool neighbours_hushed(void);

@@ -50,7 +50,7 @@ bool all_ok(bool ok, const struct failure *why)
   int first = target_first_failure(ok);
   if (first < 0) return true;
   if (first == me.rank) complain(why);
-  neighbours_told();
+  neighbours_reported();
   target_first_failure(true);
   return false;
 }
@@ -208,10 +208,10 @@ static void validate(const struct options *o, int t, struct turn *turn)
 // Reports it once, at the first such step or some steps later.
 static void tell_not_finite(int t)
 {
-  static bool told;
+  static bool reported;
   struct not_finite first;
-  if (told || !target_not_finite(&first)) return;
-  told = true;
+  if (reported || !target_not_finite(&first)) return;
+  reported = true;
   char name[200];
   const char *star = strchr(first.name, '*');
   const int before = star ? (int)(star - first.name) : (int)strlen(first.name);
@@ -357,7 +357,7 @@ static bool tell_of_checks(const struct archive *archive, const struct checks *c
   printf("%s: %zu tensors in %zu file%s%s%s: %s\n", archive->path, archive->count, archive->nfiles,
          archive->nfiles == 1 ? "" : "s", step ? ", step " : "", step ? step : "",
          has ? "as they were saved"
-             : "whole, but without checksums: whether bytes have changed cannot be told");
+             : "whole, but without checksums: nothing shows whether bytes have changed");
   return fflush(stdout) == 0;
 }
 

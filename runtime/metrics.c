@@ -19,7 +19,7 @@
 #include "validation_results.h"
 
 // The numbers of the steps since the last line.
-struct told {
+struct step_metrics {
   int step;
   float loss, grad_norm;
   double seconds; // of a step
@@ -37,7 +37,7 @@ static struct {
   FILE *bar;           // where the bar is drawn, or NULL
   int columns;         // of the terminal
   int first, last;
-  int told;     // the last step reported
+  int reported; // the last step reported
   double begun; // when the run began, and the first step since the last line
   double since;
   double paused; // when other work began
@@ -140,7 +140,7 @@ static void draw_bar(int t, double time)
   run.drawn = time;
 }
 
-// ---- what is told ------------------------------------------------------------------------------
+// ---- what is reported --------------------------------------------------------------------------
 
 static float get_float(ptrdiff_t offset)
 {
@@ -157,19 +157,19 @@ static size_t peak_memory(double time)
   return run.memory = target_peak();
 }
 
-static struct told measure(int t)
+static struct step_metrics measure(int t)
 {
-  struct told told = {.step = t, .loss = get_float(program->loss)};
-  if (program->grad_norm >= 0) told.grad_norm = get_float(program->grad_norm);
+  struct step_metrics now = {.step = t, .loss = get_float(program->loss)};
+  if (program->grad_norm >= 0) now.grad_norm = get_float(program->grad_norm);
   double time = now();
-  told.memory = peak_memory(time);
-  told.seconds = (time - run.since) / (t - run.told);
-  if (told.seconds <= 0) told.seconds = 1e-9;
-  told.tokens_per_second = (double)program->batches * (double)tokens_of_batch() / told.seconds;
-  told.tflops = program->flops / told.seconds / program->world * 1e-12;
-  if (run.peak_tflops > 0) told.mfu = 100 * told.tflops / run.peak_tflops;
-  if (program->learning_rate) told.lr = program->learning_rate(t);
-  return told;
+  now.memory = peak_memory(time);
+  now.seconds = (time - run.since) / (t - run.reported);
+  if (now.seconds <= 0) now.seconds = 1e-9;
+  now.tokens_per_second = (double)program->batches * (double)tokens_of_batch() / now.seconds;
+  now.tflops = program->flops / now.seconds / program->world * 1e-12;
+  if (run.peak_tflops > 0) now.mfu = 100 * now.tflops / run.peak_tflops;
+  if (program->learning_rate) now.lr = program->learning_rate(t);
+  return now;
 }
 
 // In torchtitan's format, except for numbers that four decimals do not show.
@@ -179,33 +179,34 @@ static void print_float(const char *name, float x)
   printf(small ? "  %s: %.4e" : "  %s: %.4f", name, (double)x);
 }
 
-static void print_told(const struct told *told)
+static void print_metrics(const struct step_metrics *now)
 {
   char number[32];
-  printf("step: %d", told->step);
-  print_float("loss", told->loss);
-  if (program->grad_norm >= 0) print_float("grad_norm", told->grad_norm);
-  printf("  memory: %.2fGiB", (double)told->memory / (1 << 30));
+  printf("step: %d", now->step);
+  print_float("loss", now->loss);
+  if (program->grad_norm >= 0) print_float("grad_norm", now->grad_norm);
+  printf("  memory: %.2fGiB", (double)now->memory / (1 << 30));
   if (tokens_of_batch() > 0)
-    printf("  tps: %s", with_commas(told->tokens_per_second / program->world, number));
+    printf("  tps: %s", with_commas(now->tokens_per_second / program->world, number));
   if (program->flops > 0)
-    printf(told->tflops < 0.1 ? "  tflops: %.2g" : "  tflops: %.2f", told->tflops);
-  if (program->flops > 0 && told->mfu > 0) printf("  mfu: %.2f%%", told->mfu);
-  if (program->learning_rate) printf("  lr: %.4e", told->lr);
+    printf(now->tflops < 0.1 ? "  tflops: %.2g" : "  tflops: %.2f", now->tflops);
+  if (program->flops > 0 && now->mfu > 0) printf("  mfu: %.2f%%", now->mfu);
+  if (program->learning_rate) printf("  lr: %.4e", now->lr);
   printf("\n");
 }
 
 // Once, when training has diverged: it continues, as that may be intended.
-static void warn_of_nan(const struct told *told)
+static void warn_of_nan(const struct step_metrics *now)
 {
-  const bool loss = !isfinite(told->loss);
-  if (run.warned || (!loss && (program->grad_norm < 0 || isfinite(told->grad_norm)))) return;
+  const bool loss = !isfinite(now->loss);
+  if (run.warned || (!loss && (program->grad_norm < 0 || isfinite(now->grad_norm)))) return;
   run.warned = true;
   fflush(stdout);
   fprintf(stderr, "rank %d: warning: the %s is %f at step %d", rank->id,
-          loss ? "loss" : "norm of the gradients", (double)(loss ? told->loss : told->grad_norm),
-          told->step);
-  if (told->step > run.told + 1) fprintf(stderr, " (it was looked at last at step %d)", run.told);
+          loss ? "loss" : "norm of the gradients", (double)(loss ? now->loss : now->grad_norm),
+          now->step);
+  if (now->step > run.reported + 1)
+    fprintf(stderr, " (it was looked at last at step %d)", run.reported);
   fprintf(stderr, "; training goes on\n");
 }
 
@@ -232,25 +233,25 @@ static void end_numbers(void)
   if (run.events) events_end(run.events);
 }
 
-static void write_told(const struct told *told)
+static void write_metrics(const struct step_metrics *now)
 {
-  begin_numbers(told->step);
-  write_number("loss", (double)told->loss);
-  if (program->grad_norm >= 0) write_number("grad_norm", (double)told->grad_norm);
-  write_number("seconds", told->seconds);
+  begin_numbers(now->step);
+  write_number("loss", (double)now->loss);
+  if (program->grad_norm >= 0) write_number("grad_norm", (double)now->grad_norm);
+  write_number("seconds", now->seconds);
   if (tokens_of_batch() > 0) {
-    write_number("tps", told->tokens_per_second / program->world);
-    write_number("tokens_per_second", told->tokens_per_second);
+    write_number("tps", now->tokens_per_second / program->world);
+    write_number("tokens_per_second", now->tokens_per_second);
   }
-  if (program->flops > 0) write_number("tflops", told->tflops);
-  if (program->flops > 0 && told->mfu > 0) write_number("mfu", told->mfu);
-  if (run.file) fprintf(run.file, ",\"memory\":%zu", told->memory);
-  if (run.events) events_number("memory", (double)told->memory);
-  if (program->learning_rate) write_number("lr", told->lr);
+  if (program->flops > 0) write_number("tflops", now->tflops);
+  if (program->flops > 0 && now->mfu > 0) write_number("mfu", now->mfu);
+  if (run.file) fprintf(run.file, ",\"memory\":%zu", now->memory);
+  if (run.events) events_number("memory", (double)now->memory);
+  if (program->learning_rate) write_number("lr", now->lr);
   end_numbers();
 }
 
-// ---- what cannot be told -----------------------------------------------------------------------
+// ---- what cannot be reported -------------------------------------------------------------------
 
 // Training is worth more than its reports: it continues, and the end of the job reports the loss.
 static void lose(const char *name, int t)
@@ -350,7 +351,7 @@ bool metrics_open(const struct options *o, int first, int last, struct failure *
   run.options = o;
   run.first = first;
   run.last = last;
-  run.told = first - 1;
+  run.reported = first - 1;
   if (!tells()) return true;
   if (o->metrics && !(run.file = create_stream(o->metrics, why))) return false;
   if (o->tensorboard && !(run.events = events_open(o->tensorboard, run.events_name, why)))
@@ -367,12 +368,12 @@ void metrics_step(int t)
   if (!tells()) return;
   bool turn = t % run.options->log_every == 0 || t == run.last;
   if (program->loss >= 0 && turn) {
-    struct told told = measure(t);
+    struct step_metrics now = measure(t);
     erase_bar();
-    if (!run.silent) print_told(&told);
-    write_told(&told);
-    warn_of_nan(&told);
-    run.told = t;
+    if (!run.silent) print_metrics(&now);
+    write_metrics(&now);
+    warn_of_nan(&now);
+    run.reported = t;
     run.since = now();
     flush_now_and_then(run.since, t);
   }
@@ -438,5 +439,6 @@ bool metrics_close(struct failure *why)
   if (run.events && fclose(run.events) != 0) lose(run.events_name, run.last);
   run.events = NULL;
   return !*run.lost.text ||
-         failed(why, "%.500s: what was to be saved is saved, but not all was told", run.lost.text);
+         failed(why, "%.500s: what was to be saved is saved, but not all was reported",
+                run.lost.text);
 }

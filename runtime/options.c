@@ -114,7 +114,7 @@ static bool read_seed(const char *text, uint64_t *seed)
 static bool read_generation(struct options *o, int option)
 {
   int n = 0;
-  o->told_of_generation = true;
+  o->sets_generation = true;
   switch (option) {
   case PROMPT:
     o->prompt = optarg;
@@ -259,7 +259,7 @@ static bool read_option(struct options *o, int option)
 // The message for two options that exclude each other, or one that needs another; or NULL.
 static const char *contradiction(struct options *o)
 {
-  if (o->told_of_generation && !program->generation)
+  if (o->sets_generation && !program->generation)
     return "--prompt and the like are for a program that generates: its plan ends with "
            "generate{...}";
   if (program->generation && (o->data[0] || o->load || o->save || o->export_to || o->dry_run))

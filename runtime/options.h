@@ -41,7 +41,7 @@ struct options {
   int queue;          // requests that wait for a slot there; negative: not given
   const char *host, *token_file;
   const char *stop[MOST_STOPS + 1]; // texts that end an answer, then NULL
-  bool told_of_generation;          // one of these options was given
+  bool sets_generation;             // one of these options was given
 };
 
 // Reads the command line. If it is wrong and `says` is true, reports it on standard error.

@@ -109,7 +109,7 @@ struct group {
 };
 
 // What happens to the last samples of a data set that do not fill a batch.
-enum last_batch { LAST_UNTOLD, LAST_SMALLER, LAST_DROPPED };
+enum last_batch { LAST_NOT_GIVEN, LAST_SMALLER, LAST_DROPPED };
 
 // The type of multiplication. TFLOAT32: a float, of which a tensor core uses 10 fraction bits.
 enum arithmetic { FLOAT32, TFLOAT32, BFLOAT16 };
@@ -305,14 +305,14 @@ extern OF_MODEL MPI_Op bf16_sum, bf16_max, bf16_min; // of bfloat16, which MPI d
 // always added in the same order.
 int reduce_scatter(const void *in, void *out, int n, MPI_Datatype type, MPI_Op op, MPI_Comm group);
 
-// Like MPI_Allgather and reduce_scatter of the chunks of n parcels; this rank's chunk is at `own`.
-// A parcel whose rows are contiguous is sent from, or received into, its value without a copy in
+// Like MPI_Allgather and reduce_scatter of the chunks of n segments; this rank's chunk is at `own`.
+// A segment whose rows are contiguous is sent from, or received into, its value without a copy in
 // the buffer. The others pass through `room`, which is as large as all chunks.
-struct parcel;
-int gather_parcels(const void *own, void *room, int n, const struct parcel *p, MPI_Datatype type,
-                   MPI_Comm group);
-int reduce_parcels(void *room, void *own, int n, const struct parcel *p, MPI_Datatype type,
-                   MPI_Op op, MPI_Comm group);
+struct segment;
+int gather_segments(const void *own, void *room, int n, const struct segment *p, MPI_Datatype type,
+                    MPI_Comm group);
+int reduce_segments(void *room, void *own, int n, const struct segment *p, MPI_Datatype type,
+                    MPI_Op op, MPI_Comm group);
 #endif
 
 #ifdef __cplusplus

@@ -208,11 +208,11 @@ static bool lock(struct folder *f, struct failure *note, struct failure *why)
       return refuse(f, &holder, why);
     } else if (has_no_locks(errno)) {
       const char *reason = strerror(errno);
-      bool told = read_holder(f->fd, &holder) && strcmp(holder.token, f->token) != 0;
-      if (told && !seems_gone(&holder)) return refuse(f, &holder, why);
+      bool is_known = read_holder(f->fd, &holder) && strcmp(holder.token, f->token) != 0;
+      if (is_known && !seems_gone(&holder)) return refuse(f, &holder, why);
       failed(note, "%s: its file system has no locks (%s)%s%s%s", f->path, reason,
-             told ? ": if there still is " : ": let no two jobs save there", told ? holder.who : "",
-             told ? ", it ends when it saves" : "");
+             is_known ? ": if there still is " : ": let no two jobs save there",
+             is_known ? holder.who : "", is_known ? ", it ends when it saves" : "");
       return true;
     } else if (errno != EINTR) {
       return failed(why, "%s/%s: cannot lock: %s", f->path, LOCK, strerror(errno));

@@ -386,7 +386,7 @@ static bool take_validations(const struct archive *checkpoint, struct failure *w
 // Exactly the parameters, the state and the step.
 static bool take_checkpoint(struct filling *f, const char *path, int *step, struct failure *why)
 {
-  const char *note = "was saved without checksums: whether it has changed since cannot be told";
+  const char *note = "was saved without checksums: nothing shows whether it has changed since";
   if (!archive_open(&f->weights, path, why) || !check_headers(f, note, why)) return false;
   const char *exported = archive_metadata(&f->weights, "exported");
   if (program->exported && exported && strcmp(exported, program->exported) != 0 && rank->id == 0 &&

@@ -13,7 +13,7 @@ struct origins {
   const char *data;      // the inputs, of one batch
   bool without_inputs;   // they are filled later, batch by batch
   struct checks *checks; // verifies weights and load; NULL: does not
-  struct failure *note;  // on rank 0, what is unusual about a file; NULL: not wanted
+  struct failure *note;  // on rank 0, what is unusual about a file; NULL: no note
 };
 
 // Fills every PARAMETER, STATE and BATCH tensor of this rank. Tensors that are in no file are

@@ -42,9 +42,9 @@ bool answer_grow(struct text_answer *a, const int *ids, size_t count, const char
 size_t answer_next(struct text_answer *a, bool ends, const char **from)
 {
   const size_t end = ends ? a->whole.count : a->whole.count - a->held;
-  const size_t count = end > a->told ? end - a->told : 0;
-  *from = a->whole.at + (count ? a->told : 0);
-  a->told += count;
+  const size_t count = end > a->given ? end - a->given : 0;
+  *from = a->whole.at + (count ? a->given : 0);
+  a->given += count;
   return count;
 }
 

@@ -356,14 +356,14 @@ static bool read_messages(struct call *call, const json_t *messages, struct ids 
   struct turn_of_chat *turns = calloc(n + 1, sizeof *turns);
   struct bytes *texts = calloc(n + 1, sizeof *texts);
   struct failure why = {"out of memory"};
-  bool ok = turns && texts, told = false;
+  bool ok = turns && texts, is_refused = false;
   for (size_t i = 0; i < n && ok; i++) {
     const json_t *message = json_array_get(messages, i);
     const int role = role_of(json_string_value(json_object_get(message, "role")));
-    told = role < 0
-               ? !refuse(call, "messages", "a message's role is to be system, user or assistant")
-               : !read_content(call, json_object_get(message, "content"), &texts[i]);
-    ok = !told && !texts[i].failed;
+    is_refused =
+        role < 0 ? !refuse(call, "messages", "a message's role is to be system, user or assistant")
+                 : !read_content(call, json_object_get(message, "content"), &texts[i]);
+    ok = !is_refused && !texts[i].failed;
     if (ok)
       turns[i] = (struct turn_of_chat){(enum chat_role)role, texts[i].at ? texts[i].at : "",
                                        texts[i].count};
@@ -372,7 +372,7 @@ static bool read_messages(struct call *call, const json_t *messages, struct ids 
   for (size_t i = 0; texts && i < n; i++) free_bytes(&texts[i]);
   free(texts);
   free(turns);
-  return ok || (!told && refuse(call, "messages", why.text));
+  return ok || (!is_refused && refuse(call, "messages", why.text));
 }
 
 static bool read_ids(struct call *call, const json_t *list, struct ids *ids)
@@ -518,7 +518,7 @@ void api_take(struct call *call, const char *method, const char *path, const cha
                 "there are /v1/completions, /v1/chat/completions, /v1/models and /health");
   else if (strcmp(method, known[i].method) != 0)
     call_refuse(call, MHD_HTTP_METHOD_NOT_ALLOWED, "invalid_request_error", NULL,
-                "another method is wanted");
+                "it takes another method");
   else if (i == 0)
     call_answer(call, MHD_HTTP_OK, strdup("{\"status\":\"ok\"}"));
   else if (i == 1)

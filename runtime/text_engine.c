@@ -170,8 +170,8 @@ static void remember(const struct turn *t)
 
 // ---- the choice --------------------------------------------------------------------------------
 
-// What each rank tells of its logits, for one turn; behind it its candidates.
-struct told {
+// What each rank sends of its logits, for one turn; behind it its candidates.
+struct logits_part {
   uint32_t count, all; // candidates; whether it has no others
   float largest;
   uint32_t unused;
@@ -180,7 +180,7 @@ struct told {
 
 static size_t room_for(int candidates)
 {
-  return sizeof(struct told) + (size_t)candidates * sizeof(struct candidate);
+  return sizeof(struct logits_part) + (size_t)candidates * sizeof(struct candidate);
 }
 
 // Collective. Each rank's bytes, by rank: what they have at their own places is combined.
@@ -217,18 +217,18 @@ static struct merged merge(const float *logits, int most, bool sums)
                      .all = true,
                      .floor = -INFINITY};
   if (!mine || !m.best) fail_call(__FILE__, __LINE__, "the choice of a token", "out of memory");
-  struct told *told = (struct told *)mine;
+  struct logits_part *part = (struct logits_part *)mine;
   if (engine.gives) {
     const long some = most < engine.vocab ? most : engine.vocab;
-    struct candidate *own = (struct candidate *)(told + 1);
-    told->count = (uint32_t)sampling_best(logits, engine.vocab, engine.first, (int)some, own);
-    told->all = some == engine.vocab;
-    if (sums) sampling_sum(logits, engine.vocab, &told->largest, &told->sum);
+    struct candidate *own = (struct candidate *)(part + 1);
+    part->count = (uint32_t)sampling_best(logits, engine.vocab, engine.first, (int)some, own);
+    part->all = some == engine.vocab;
+    if (sums) sampling_sum(logits, engine.vocab, &part->largest, &part->sum);
   }
   const unsigned char *all = meet(mine, room_for(most));
   float largest = -INFINITY;
   for (int r = 0; r < program->world; r++) {
-    const struct told *t = (const struct told *)(all + (size_t)r * room_for(most));
+    const struct logits_part *t = (const struct logits_part *)(all + (size_t)r * room_for(most));
     const struct candidate *c = (const struct candidate *)(t + 1);
     if (t->count == 0) continue;
     memcpy(m.best + m.n, c, t->count * sizeof *c);
@@ -238,7 +238,7 @@ static struct merged merge(const float *logits, int most, bool sums)
     if (t->largest > largest) largest = t->largest;
   }
   for (int r = 0; r < program->world; r++) {
-    const struct told *t = (const struct told *)(all + (size_t)r * room_for(most));
+    const struct logits_part *t = (const struct logits_part *)(all + (size_t)r * room_for(most));
     if (t->count > 0) m.sum += t->sum * exp((double)t->largest - largest);
   }
   sampling_sort(m.best, m.n);

@@ -18,7 +18,7 @@ struct turn {
   bool asks;              // for the token behind them
   struct sampling how;    // it is chosen
   uint32_t prompt;        // the number of the prompt, for draws
-  int top;                // so many best candidates by the model's own logits are wanted
+  int top;                // how many of the best candidates by the model's own logits to report
   int token;              // result
   struct candidate *best; // result: `top` of them
 };

@@ -168,9 +168,9 @@ static bool is_token(const char *given)
   static const char scheme[] = "Bearer ";
   if (!given || strncasecmp(given, scheme, sizeof scheme - 1) != 0) return false;
   given += sizeof scheme - 1;
-  const size_t count = strlen(given), wanted = strlen(http.how->token);
-  volatile unsigned char differs = count != wanted;
-  for (size_t i = 0; i < wanted; i++)
+  const size_t count = strlen(given), expected = strlen(http.how->token);
+  volatile unsigned char differs = count != expected;
+  for (size_t i = 0; i < expected; i++)
     differs |= (unsigned char)(given[i % (count + 1)] ^ http.how->token[i]);
   return !differs;
 }

@@ -143,11 +143,11 @@ static bool read_llmc(struct token_file *f, uint64_t size, struct failure *why)
   f->form = &forms[magic == OF_UINT16 ? UINT16 : UINT32];
   f->begin = HEADER;
   f->length = count;
-  uint64_t held = size - HEADER, wanted = count * f->form->bytes;
-  if (held == wanted) return true;
+  uint64_t held = size - HEADER, needed = count * f->form->bytes;
+  if (held == needed) return true;
   return failed(why, "%s: its header says %llu tokens, which take %llu bytes, but %llu follow it%s",
-                f->path, (unsigned long long)count, (unsigned long long)wanted,
-                (unsigned long long)held, held < wanted ? ": the file is cut short" : "");
+                f->path, (unsigned long long)count, (unsigned long long)needed,
+                (unsigned long long)held, held < needed ? ": the file is cut short" : "");
 }
 
 static bool read_flat(struct token_file *f, uint64_t size, struct failure *why)

@@ -15,18 +15,18 @@ static long batches; // of each validation
 bool validation_open(const struct options *o, struct failure *why)
 {
   const char *const of_plan[] = {program->validation_data, NULL};
-  const char *const *told = o->validate[0] ? o->validate : of_plan;
-  if (!told[0]) return true;
+  const char *const *names = o->validate[0] ? o->validate : of_plan;
+  if (!names[0]) return true;
   if (!program->validate)
     return failed(why,
                   "%s: this program cannot validate: its loss is whole after the last batch "
                   "of a step alone. Say validate = {} in train{}, and generate it again",
-                  told[0]);
-  if (!batches_open(VALIDATION, told, o->tokens, why)) return false;
+                  names[0]);
+  if (!batches_open(VALIDATION, names, o->tokens, why)) return false;
   const long asked = o->validate_steps ? o->validate_steps : program->validate_steps;
   batches = batches_of_validation();
   if (asked > 0 && asked < batches) batches = asked;
-  return batches > 0 || failed(why, "%s: it has no batch", told[0]);
+  return batches > 0 || failed(why, "%s: it has no batch", names[0]);
 }
 
 bool validation_check(struct failure *why)

@@ -1,6 +1,6 @@
 #include "cpu_copies.h"
 #include "cpu_math.h"
-#include "cpu_parcels.h"
+#include "cpu_segments.h"
 #include "kernels.h"
 #include "program.h"
 #include "$memory$"

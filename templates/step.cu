@@ -1,6 +1,6 @@
 #include "cuda_copies.h"
 #include "cuda_math.h"
-#include "cuda_parcels.h"
+#include "cuda_segments.h"
 #include "cuda_streams.h"
 #include "kernels.h"
 #include "program.h"

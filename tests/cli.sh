@@ -4,10 +4,10 @@
 
 # ends STATUS WORDS COMMAND...: the command ends with STATUS, and its messages contain WORDS.
 ends() {
-  local wanted=$1 words=$2 status=0
+  local expected=$1 words=$2 status=0
   shift 2
   "$@" > "$WORK/out" 2> "$WORK/err" || status=$?
-  [ "$status" -eq "$wanted" ] || fail "$*: status $status, not $wanted: $(cat "$WORK/err")"
+  [ "$status" -eq "$expected" ] || fail "$*: status $status, not $expected: $(cat "$WORK/err")"
   grep -qF -- "$words" "$WORK/out" "$WORK/err" || fail "$*: says nothing of '$words'"
 }
 toy=plans/toy.lua

@@ -35,14 +35,14 @@ read -r sent count parameters gradients optimizer < <(program one)
 # holds NAME RANKS BYTES SHARE CALLS ARGUMENTS...: CALLS collectives send (n-1)/n BYTES, and a rank holds
 # P/SHARE.
 holds() {
-  local name=$1 n=$2 bytes=$3 share=$4 calls=$5 moved count held wanted
+  local name=$1 n=$2 bytes=$3 share=$4 calls=$5 moved count held expected
   shift 5
   read -r moved count held < <(program "$name" "$@")
-  wanted=$((bytes * (n - 1) / n))
-  [ "$moved in $count" = "$wanted in $calls" ] ||
-    fail "$name over $n ranks sends $moved bytes in $count collectives, not $wanted in $calls"
-  wanted="$((parameters / share)) $((gradients / share)) $((optimizer / share))"
-  [ "$held" = "$wanted" ] || fail "$name over $n ranks holds $held bytes, not $wanted"
+  expected=$((bytes * (n - 1) / n))
+  [ "$moved in $count" = "$expected in $calls" ] ||
+    fail "$name over $n ranks sends $moved bytes in $count collectives, not $expected in $calls"
+  expected="$((parameters / share)) $((gradients / share)) $((optimizer / share))"
+  [ "$held" = "$expected" ] || fail "$name over $n ranks holds $held bytes, not $expected"
 }
 
 # The units: the embedding, two layers, the norm with the output. Each is moved by one collective.

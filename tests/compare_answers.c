@@ -46,13 +46,13 @@ static int print_prompts(const json_t *of)
 
 // The largest difference of the logits of the same tokens among the five best; infinity if they
 // have others.
-static double largest_difference(const json_t *wanted, const json_t *given)
+static double largest_difference(const json_t *expected, const json_t *given)
 {
   double most = 0;
-  if (json_array_size(wanted) != json_array_size(given)) return INFINITY;
-  for (size_t t = 0; t < json_array_size(wanted); t++)
+  if (json_array_size(expected) != json_array_size(given)) return INFINITY;
+  for (size_t t = 0; t < json_array_size(expected); t++)
     for (size_t k = 0; k < 5; k++) {
-      const json_t *a = json_array_get(json_array_get(wanted, t), k),
+      const json_t *a = json_array_get(json_array_get(expected, t), k),
                    *b = json_array_get(json_array_get(given, t), k);
       const double apart =
           fabs(json_number_value(json_array_get(a, 1)) - json_number_value(json_array_get(b, 1)));
@@ -87,8 +87,8 @@ static int check_end(const json_t *of, const char *path)
 {
   FILE *file = fopen(path, "r");
   json_t *answer = next_answer(file),
-         *wanted = json_object_get(json_object_get(of, "eos"), "tokens");
-  return !wanted || !json_equal(wanted, json_object_get(answer, "ids")) ||
+         *expected = json_object_get(json_object_get(of, "eos"), "tokens");
+  return !expected || !json_equal(expected, json_object_get(answer, "ids")) ||
          strcmp(json_string_value(json_object_get(answer, "ended")), "stop") != 0;
 }
 

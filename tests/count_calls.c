@@ -9,7 +9,7 @@
            of one call, by the accounting of gen/sharding/traffic.c: brought is the value that the
            rank passes to the call; sent and received are the bytes that it exchanges with others,
            for an all-reduce like a reduce-scatter of torch.chunk's parts and an all-gather. */
-#include "parcels.h"
+#include "segments.h"
 #include "program.h"
 
 #include <stdbool.h>
@@ -145,43 +145,43 @@ int __real_reduce_scatter(const void *in, void *out, int n, MPI_Datatype type, M
                           MPI_Comm comm);
 int __wrap_reduce_scatter(const void *in, void *out, int n, MPI_Datatype type, MPI_Op op,
                           MPI_Comm comm);
-int __real_gather_parcels(const void *own, void *room, int n, const struct parcel *p,
-                          MPI_Datatype type, MPI_Comm comm);
-int __wrap_gather_parcels(const void *own, void *room, int n, const struct parcel *p,
-                          MPI_Datatype type, MPI_Comm comm);
-int __real_reduce_parcels(void *room, void *own, int n, const struct parcel *p, MPI_Datatype type,
-                          MPI_Op op, MPI_Comm comm);
-int __wrap_reduce_parcels(void *room, void *own, int n, const struct parcel *p, MPI_Datatype type,
-                          MPI_Op op, MPI_Comm comm);
+int __real_gather_segments(const void *own, void *room, int n, const struct segment *p,
+                           MPI_Datatype type, MPI_Comm comm);
+int __wrap_gather_segments(const void *own, void *room, int n, const struct segment *p,
+                           MPI_Datatype type, MPI_Comm comm);
+int __real_reduce_segments(void *room, void *own, int n, const struct segment *p, MPI_Datatype type,
+                           MPI_Op op, MPI_Comm comm);
+int __wrap_reduce_segments(void *room, void *own, int n, const struct segment *p, MPI_Datatype type,
+                           MPI_Op op, MPI_Comm comm);
 
 /* The elements of a chunk of the buffer. */
-static int64_t chunk_of(int n, const struct parcel *p)
+static int64_t chunk_of(int n, const struct segment *p)
 {
   int64_t all = 0;
   for (int k = 0; k < n; k++) all += p[k].rows * p[k].run;
   return all;
 }
 
-int __wrap_gather_parcels(const void *own, void *room, int n, const struct parcel *p,
-                          MPI_Datatype type, MPI_Comm comm)
+int __wrap_gather_segments(const void *own, void *room, int n, const struct segment *p,
+                           MPI_Datatype type, MPI_Comm comm)
 {
   sent_in = got_in = 0;
   inside = true;
-  int error = __real_gather_parcels(own, room, n, p, type, comm);
+  int error = __real_gather_segments(own, room, n, p, type, comm);
   inside = false;
-  count(HERE, "gather_parcels", comm, type, (struct bytes){chunk_of(n, p), sent_in, got_in});
+  count(HERE, "gather_segments", comm, type, (struct bytes){chunk_of(n, p), sent_in, got_in});
   return error;
 }
 
-int __wrap_reduce_parcels(void *room, void *own, int n, const struct parcel *p, MPI_Datatype type,
-                          MPI_Op op, MPI_Comm comm)
+int __wrap_reduce_segments(void *room, void *own, int n, const struct segment *p, MPI_Datatype type,
+                           MPI_Op op, MPI_Comm comm)
 {
   int64_t ranks = size_of(comm);
   sent_in = got_in = 0;
   inside = true;
-  int error = __real_reduce_parcels(room, own, n, p, type, op, comm);
+  int error = __real_reduce_segments(room, own, n, p, type, op, comm);
   inside = false;
-  count(HERE, "reduce_parcels", comm, type,
+  count(HERE, "reduce_segments", comm, type,
         (struct bytes){chunk_of(n, p) * ranks, sent_in, got_in});
   return error;
 }

@@ -34,11 +34,11 @@ programs=(
   "tests/redistributions/pairs.lua mesh=2x2x2 shape=7x5 every=401 first=7"
 )
 calls="Allreduce Allgather Allgatherv Reduce_scatter Reduce_scatter_block Alltoall Alltoallv Sendrecv"
-calls+=" reduce_scatter gather_parcels reduce_parcels"
+calls+=" reduce_scatter gather_segments reduce_segments"
 # Counts the runtime's own collectives, and not the calls inside them.
-libraries+=(-Wl,--wrap={reduce_scatter,gather_parcels,reduce_parcels})
+libraries+=(-Wl,--wrap={reduce_scatter,gather_segments,reduce_segments})
 
-# compare NAME RANKS...: the list of plan.json in NAME.told, the redistributions in NAME.moves, and each rank's
+# compare NAME RANKS...: the list of plan.json in NAME.stated, the redistributions in NAME.moves, and each rank's
 # counts, rank 0 first.
 compare() {
   local name=$1
@@ -46,15 +46,15 @@ compare() {
   awk '
     BEGIN {
       calls["all_reduce"] = "Allreduce"
-      calls["all_gather"] = "Allgather Allgatherv gather_parcels"
-      calls["reduce_scatter"] = "Reduce_scatter Reduce_scatter_block reduce_scatter reduce_parcels"
+      calls["all_gather"] = "Allgather Allgatherv gather_segments"
+      calls["reduce_scatter"] = "Reduce_scatter Reduce_scatter_block reduce_scatter reduce_segments"
       calls["all_to_all"] = "Alltoall Alltoallv"
       calls["exchange"] = "Alltoallv"
       calls["permute"] = "Sendrecv"
     }
-    function wrong(what, told, counted) {
-      if (told == counted) return
-      print "  " what ": told: " told "; counted: " counted
+    function wrong(what, stated, counted) {
+      if (stated == counted) return
+      print "  " what ": stated: " stated "; counted: " counted
       bad = 1
     }
     function most(a, b) { return a > b ? a : b }
@@ -69,7 +69,7 @@ compare() {
       }
       return moved(sent, received)
     }
-    FILENAME == ARGV[1] { told[++n] = $0; next }
+    FILENAME == ARGV[1] { stated[++n] = $0; next }
     FILENAME == ARGV[2] { move[++nmove] = $0; next }
     FNR == 1 { r = 3; while (ARGV[r] != FILENAME) r++ }
     {
@@ -80,7 +80,7 @@ compare() {
       for (r = 3; r < ARGC; r++) wrong("collectives of rank " r - 3, n, counted[r] + 0)
       if (bad) exit bad
       for (k = 1; k <= n; k++) {
-        split(told[k], t)
+        split(stated[k], t)
         what = "collective " k ", " t[1]
         for (r = 3; r < ARGC; r++) {
           if (!index(" " calls[t[1]] " ", " " call[r, k] " ")) wrong(what, calls[t[1]], call[r, k])
@@ -96,7 +96,7 @@ compare() {
         wrong("redistribution of collectives " list, moved(t[1], t[2]), busiest(list))
       }
       exit bad
-    }' "$name.told" "$name.moves" "$@"
+    }' "$name.stated" "$name.moves" "$@"
 }
 
 # check PLAN DEFINITIONS...: makes the program, runs one step of it, and compares.
@@ -119,11 +119,11 @@ check() {
   for ((rank = 0; rank < $(find "$to" -name 'rank*.o' | wc -l); rank++)); do
     ranks+=("$to.counted.$rank")
   done
-  "$TOOLS/collectives" "$to/plan.json" traffic > "$to.told"
+  "$TOOLS/collectives" "$to/plan.json" traffic > "$to.stated"
   "$TOOLS/collectives" "$to/plan.json" moves > "$to.moves" || fail "$name: its redistributions"
-  [ -s "$to.told" ] || fail "$name: plan.json tells of no collective"
+  [ -s "$to.stated" ] || fail "$name: plan.json tells of no collective"
   compare "$to" "${ranks[@]}" || fail "$name: plan.json tells of other collectives"
-  printf '  %-64s %4d collectives\n' "$name" "$(wc -l < "$to.told")"
+  printf '  %-64s %4d collectives\n' "$name" "$(wc -l < "$to.stated")"
   rm -rf "$to" "$to.saved"
 }
 
@@ -142,4 +142,4 @@ all_are_done
   grep -qs "^$call " "$WORK"/*.counted.* || fail "no program has called $call"
 done
 cat "$WORK"/*.log
-finish "$count programs: $(cat "$WORK"/*.told | wc -l) collectives are as told"
+finish "$count programs: $(cat "$WORK"/*.stated | wc -l) collectives are as the plan says"

@@ -88,12 +88,12 @@ refuses() {
   grep -qF -- "$2" "$WORK/$1.bad.out" || fail "$1 ${*:3}: not '$2': $(tail -n 3 "$WORK/$1.bad.out")"
   [ "$(grep -c error "$WORK/$1.bad.out")" -eq 1 ] || fail "$1 ${*:3}: other messages: $(cat "$WORK/$1.bad.out")"
 }
-make untold plain $plan -D dp=2
-refuses untold "22 samples are 5 batches of 4, and 2 more: say in train{} drop_last = true" --data "$data/data.safetensors"
-refuses untold "there are 9 samples of input, but 22 of labels" --data "input=$data/input_0.npy" --data "$data/labels.npy"
-refuses untold "input_0.npy: which input is it? Say so by" --data "$data/input_0.npy" --data "$data/labels.npy"
-refuses untold "it has no labels, which the program needs" --data "input=$data/input_0.npy"
-refuses untold "target.npy: labels is F32 [22, 5] in the file, but I64 [4] in the program" \
+make not_given plain $plan -D dp=2
+refuses not_given "22 samples are 5 batches of 4, and 2 more: say in train{} drop_last = true" --data "$data/data.safetensors"
+refuses not_given "there are 9 samples of input, but 22 of labels" --data "input=$data/input_0.npy" --data "$data/labels.npy"
+refuses not_given "input_0.npy: which input is it? Say so by" --data "$data/input_0.npy" --data "$data/labels.npy"
+refuses not_given "it has no labels, which the program needs" --data "input=$data/input_0.npy"
+refuses not_given "target.npy: labels is F32 [22, 5] in the file, but I64 [4] in the program" \
   --data "input=$data/input_[01].npy" --data "labels=$data/target.npy"
 refuses dropped "nothing*.npy: there is no such file" --data "$data/nothing*.npy"
 refuses smaller "a safetensors file has names of its own: leave out input=" --data "input=$data/data.safetensors"

@@ -66,10 +66,10 @@ planted() {
 while IFS=: read -r what change; do
   beside "$WORK/planted.${what// /_}" planted "$what" "$change"
 done << 'end'
-a gather left out:/gather_parcels(.*m->w.norm/{/;$/!N;s/.*/(void)gathered, (void)parcel;/}
-gradients reduced by max:/reduce_parcels(gradients,/{/;$/!N;/m->grad.norm/s/MPI_SUM/MPI_MAX/}
+a gather left out:/gather_segments(.*m->w.norm/{/;$/!N;s/.*/(void)gathered, (void)segment;/}
+gradients reduced by max:/reduce_segments(gradients,/{/;$/!N;/m->grad.norm/s/MPI_SUM/MPI_MAX/}
 a loss that is not reduced:/MPI_Allreduce(MPI_IN_PLACE, &m->loss,/{/;$/!N;d}
-a parcel out of its place:s/{output_weight_whole, 4, 64,/{output_weight_whole, 4, 63,/
+a segment out of its place:s/{output_weight_whole, 4, 64,/{output_weight_whole, 4, 63,/
 end
 all_are_done
 cat "$WORK"/planted.*

@@ -59,11 +59,11 @@ static int be_late(int error)
 static void disturb_at(const char *where)
 {
   const char *how = getenv("DISTURB");
-  char what[8], wanted[8];
+  char what[8], expected[8];
   int who;
-  if (!how || sscanf(how, "%7[a-z]:%d:%7[a-z]", what, &who, wanted) != 3 || who != this_rank.id)
+  if (!how || sscanf(how, "%7[a-z]:%d:%7[a-z]", what, &who, expected) != 3 || who != this_rank.id)
     return;
-  if (strcmp(where, wanted) != 0) return;
+  if (strcmp(where, expected) != 0) return;
   if (strcmp(what, "late") == 0)
     usleep(500000);
   else
@@ -75,10 +75,10 @@ __attribute__((constructor)) static void loaded(void)
   disturb_at("load");
 }
 
-int MPI_Init_thread(int *argc, char ***argv, int wanted, int *level)
+int MPI_Init_thread(int *argc, char ***argv, int expected, int *level)
 {
   disturb_at("init");
-  const int error = PMPI_Init_thread(argc, argv, wanted, level);
+  const int error = PMPI_Init_thread(argc, argv, expected, level);
   disturb_at("met");
   return error;
 }
@@ -135,15 +135,15 @@ int __wrap_reduce_scatter(const void *a, void *b, int n, MPI_Datatype t, MPI_Op 
   return __real_reduce_scatter(a, b, n, t, o, c);
 }
 
-int __real_reduce_parcels(void *room, void *own, int n, const struct parcel *p, MPI_Datatype t,
-                          MPI_Op o, MPI_Comm c);
-int __wrap_reduce_parcels(void *room, void *own, int n, const struct parcel *p, MPI_Datatype t,
-                          MPI_Op o, MPI_Comm c);
-int __wrap_reduce_parcels(void *room, void *own, int n, const struct parcel *p, MPI_Datatype t,
-                          MPI_Op o, MPI_Comm c)
+int __real_reduce_segments(void *room, void *own, int n, const struct segment *p, MPI_Datatype t,
+                           MPI_Op o, MPI_Comm c);
+int __wrap_reduce_segments(void *room, void *own, int n, const struct segment *p, MPI_Datatype t,
+                           MPI_Op o, MPI_Comm c);
+int __wrap_reduce_segments(void *room, void *own, int n, const struct segment *p, MPI_Datatype t,
+                           MPI_Op o, MPI_Comm c)
 {
   disturb_sum();
-  return __real_reduce_parcels(room, own, n, p, t, o, c);
+  return __real_reduce_segments(room, own, n, p, t, o, c);
 }
 
 static uint64_t hash_of(const unsigned char *bytes, size_t n)

@@ -53,10 +53,10 @@ check 2 0 0 3 tp=4 vocab=9 seq=11
 # Heads that do not divide over tp: with fewer key-value heads than ranks each rank has all of them; else each
 # rank has all heads of some queries or, if there are enough, of some sequences.
 heads() {
-  local wanted=$1
+  local expected=$1
   shift
   count "heads.$*" n_layers=2 n_heads=4 n_kv_heads=2 "$@" || return 0
-  [ "$counted" = "$wanted" ] || fail "$*: gathers, scatters, reductions, others: $counted, not $wanted"
+  [ "$counted" = "$expected" ] || fail "$*: gathers, scatters, reductions, others: $counted, not $expected"
   checked=$((checked + 1))
 }
 heads "18 10 3 0" tp=4
@@ -65,10 +65,10 @@ heads "10 10 3 16" tp=3 batch=3
 
 # ways GATHERS SCATTERS DEFINITIONS...: of a step of three batches, with two layers and dp=2.
 ways() {
-  local wanted="$1 $2 1 0"
+  local expected="$1 $2 1 0"
   shift 2
   count "ways.$*" n_layers=2 dp=2 batch=2 accumulate=3 "$@" || return 0
-  [ "$counted" = "$wanted" ] || fail "$*: gathers, scatters, reductions, others: $counted, not $wanted"
+  [ "$counted" = "$expected" ] || fail "$*: gathers, scatters, reductions, others: $counted, not $expected"
   checked=$((checked + 1))
 }
 # ZeRO gathers three units once; its stage 1 reduces the sum of the gradients, stage 2 those of each batch.

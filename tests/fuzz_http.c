@@ -206,12 +206,12 @@ static void ask_once(void)
   close(fd);
 }
 
-static void ask_well(const char *wanted)
+static void ask_well(const char *expected)
 {
   static const char body[] = "{\"prompt\": \"Hello\", \"max_tokens\": 12, \"temperature\": 0}";
   static char text[MOST], answer[MOST + 1];
   char part[512];
-  snprintf(part, sizeof part, "\"text\":\"%s\"", wanted);
+  snprintf(part, sizeof part, "\"text\":\"%s\"", expected);
   for (int tries = 0; tries < 200; tries++) {
     const int fd = connected();
     send_all(fd, text, write_request(text, "/v1/completions", body, sizeof body - 1));

@@ -44,7 +44,7 @@ greedy() {
   for value in "${@:4}"; do arguments+=(-D "$value"); done
   make "$name" "$kind" plans/generate.lua -D config="$from/$model/config.json" -D context=80 "${arguments[@]}" || return
   run "$name" "$WORK/$name.out" --weights "$from/$model" --prompts "$WORK/$model.jsonl" --tokens $tokens --top 5 \
-    > "$WORK/$name.told" 2>&1 || { tail -n 20 "$WORK/$name.told"; fail "$name ended with status $?"; return; }
+    > "$WORK/$name.messages" 2>&1 || { tail -n 20 "$WORK/$name.messages"; fail "$name ended with status $?"; return; }
   echo "$name:"
   "$TOOLS/compare_answers" greedy "$from/$model/$compared" "$WORK/$name.out" 1e-4 || fail "$name: other tokens"
 }
@@ -92,8 +92,8 @@ for folder in "$families"/*/; do
     cp "$folder/$spelling.json" "$WORK/config.json"
     "$TPGEN" plans/generate.lua -D config="$WORK/config.json" --dump=lua > "$WORK/$spelling" || fail "$folder$spelling.json"
   done
-  diff "$WORK/config" "$WORK/config4" > "$WORK/told" && [ -s "$WORK/config" ] ||
-    { head "$WORK/told"; fail "$folder: another model by config4.json"; }
+  diff "$WORK/config" "$WORK/config4" > "$WORK/messages" && [ -s "$WORK/config" ] ||
+    { head "$WORK/messages"; fail "$folder: another model by config4.json"; }
 done
 
 # windows PLAN CONFIG: the programs of a window of 4096, of null and of none at all in a copy of the file.
@@ -130,10 +130,10 @@ drawn() {
       "$TOOLS/compare_answers" same "$WORK/$1.drawn" "$WORK/$1.alone" || fail "$1: others are drawn with $how"
   done
 }
-for name in llama_tp2 llama_tp3; do drawn $name 2> "$WORK/$name.told" || cat "$WORK/$name.told"; done
+for name in llama_tp2 llama_tp3; do drawn $name 2> "$WORK/$name.messages" || cat "$WORK/$name.messages"; done
 run llama "$WORK/other" --weights "$of/llama" --prompts "$WORK/llama.jsonl" --tokens 20 --temperature 1.5 --seed 6 \
-  2> "$WORK/told" || fail "another seed"
-! "$TOOLS/compare_answers" same "$WORK/other" "$WORK/llama_tp2.alone" 2> "$WORK/told" || fail "the seed changes nothing"
+  2> "$WORK/messages" || fail "another seed"
+! "$TOOLS/compare_answers" same "$WORK/other" "$WORK/llama_tp2.alone" 2> "$WORK/messages" || fail "the seed changes nothing"
 
 # ---- ends ---------------------------------------------------------------------------------------
 
@@ -141,14 +141,14 @@ mkdir "$WORK/ends"
 cp "$of/llama/"*.safetensors "$WORK/ends"
 sed 's/"eos_token_id": null/"eos_token_id": 8/' "$of/llama/config.json" > "$WORK/ends/config.json"
 sed -n 5p "$WORK/llama.jsonl" > "$WORK/fifth.jsonl"
-run llama "$WORK/ended" --weights "$WORK/ends" --prompts "$WORK/fifth.jsonl" --tokens 40 2> "$WORK/told" &&
+run llama "$WORK/ended" --weights "$WORK/ends" --prompts "$WORK/fifth.jsonl" --tokens 40 2> "$WORK/messages" &&
   "$TOOLS/compare_answers" ends "$of/llama/generate.json" "$WORK/ended" || fail "the end token of config.json"
 echo '{"eos_token_id": [3, 8]}' > "$WORK/ends/generation_config.json"
-run llama_tp2 "$WORK/ended" --weights "$WORK/ends" --prompts "$WORK/fifth.jsonl" --tokens 40 2> "$WORK/told" &&
+run llama_tp2 "$WORK/ended" --weights "$WORK/ends" --prompts "$WORK/fifth.jsonl" --tokens 40 2> "$WORK/messages" &&
   "$TOOLS/compare_answers" ends "$of/llama/generate.json" "$WORK/ended" || fail "the end tokens of generation_config.json"
 # The context ends an answer: 80 tokens, of which the prompt has 30.
 sed -n 6p "$WORK/llama.jsonl" > "$WORK/sixth.jsonl"
-run llama "$WORK/full" --weights "$of/llama" --prompts "$WORK/sixth.jsonl" 2> "$WORK/told" &&
+run llama "$WORK/full" --weights "$of/llama" --prompts "$WORK/sixth.jsonl" 2> "$WORK/messages" &&
   [ "$(sed 's/.*"ids":\[\([^]]*\)\].*/\1/' "$WORK/full" | tr , '\n' | wc -l)" -eq 50 ] &&
   grep -q '"ended":"context"' "$WORK/full" || fail "the context's end"
 
@@ -157,20 +157,20 @@ run llama "$WORK/full" --weights "$of/llama" --prompts "$WORK/sixth.jsonl" 2> "$
 byte_tokenizer > "$WORK/tokenizer.json"
 said=("${launch[@]:0:0}" "$WORK/llama_tp2/ranks" --weights "$of/llama" --tokenizer "$WORK/tokenizer.json")
 printf '%s\n' 'Ērst' '{"text": "\u0112rst"}' '{"ids": [146, 114, 115, 116]}' > "$WORK/texts"
-"${said[@]}" --prompts "$WORK/texts" --tokens 12 --output "$WORK/texts.out" 2> "$WORK/told" &&
+"${said[@]}" --prompts "$WORK/texts" --tokens 12 --output "$WORK/texts.out" 2> "$WORK/messages" &&
   [ "$(sort -u "$WORK/texts.out" | wc -l)" -eq 1 ] && [ "$(wc -l < "$WORK/texts.out")" -eq 3 ] ||
   fail "a text as a line, in JSON and as ids has other answers"
 text=$(sed -n '1s/.*"text":"\(.*\)","ended.*/\1/p' "$WORK/texts.out")
-streamed=$("${said[@]}" --prompt Ērst --tokens 12 2> "$WORK/told")
+streamed=$("${said[@]}" --prompt Ērst --tokens 12 2> "$WORK/messages")
 [ -n "$text" ] && [ "$streamed" = "$(printf '%b' "$text")" ] || fail "streamed '$streamed', written '$text'"
 # The last two letters as a stop text.
-stopped=$("${said[@]}" --prompt Ērst --tokens 12 --stop "${streamed: -2}" 2> "$WORK/told")
+stopped=$("${said[@]}" --prompt Ērst --tokens 12 --stop "${streamed: -2}" 2> "$WORK/messages")
 [ "$stopped" = "${streamed%??}" ] || fail "'$streamed' stopped at '${streamed: -2}' is '$stopped'"
 
 # ---- a conversation -----------------------------------------------------------------------------
 
 # said_to TEXT ARGUMENTS...: what is answered to these lines, one a line.
-said_to() { printf '%b' "$1" | timeout 60 "${said[@]}" --chat --tokens 8 "${@:2}" 2> "$WORK/told"; }
+said_to() { printf '%b' "$1" | timeout 60 "${said[@]}" --chat --tokens 8 "${@:2}" 2> "$WORK/messages"; }
 # answers TEXT: the answer to this prompt alone.
 answers() {
   "${said[@]}" --prompt "$1" --tokens 8 2> "$WORK/told_alone"
@@ -181,31 +181,31 @@ second=$(answers $'Hi\n'"$first"$'\nYou\n')
 [ "$(said_to 'Hi\r\n/clear\nHi' --raw)" = "$first"$'\n'"$first" ] || fail "a chat that begins anew"
 [ "$(said_to 'u\n' --raw --system Hi)" = "$(answers $'Hi\nu\n')" ] || fail "a chat's system text"
 said_to 'Hi\n'"$(printf 'x%.0s' {1..90})"'\nYou\n' --raw > "$WORK/talk" &&
-  grep -q "and the context is 80: say less" "$WORK/told" && [ "$(cat "$WORK/talk")" = "$first"$'\n'"$second" ] ||
+  grep -q "and the context is 80: say less" "$WORK/messages" && [ "$(cat "$WORK/talk")" = "$first"$'\n'"$second" ] ||
   fail "a line that is too long for the context"
-said_to "$(printf 'x%.0s' {1..75})"'\n' --raw > "$WORK/talk" && grep -q "the context of 80 tokens is full" "$WORK/told" ||
-  fail "the context's end is not told"
+said_to "$(printf 'x%.0s' {1..75})"'\n' --raw > "$WORK/talk" && grep -q "the context of 80 tokens is full" "$WORK/messages" ||
+  fail "the context's end is not reported"
 printf '%s' "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}" > "$WORK/chat_template.jinja"
 [ "$(said_to 'Hi\n')" = "$(answers $'<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n')" ] || fail "a chat by a template"
 printf '{"chat_template": "{{ messages }}"}' > "$WORK/tokenizer_config.json"
 rm "$WORK/chat_template.jinja"
-! said_to 'Hi\n' && grep -q "of no family that is known here.*--raw" "$WORK/told" || fail "a template that is not known"
+! said_to 'Hi\n' && grep -q "of no family that is known here.*--raw" "$WORK/messages" || fail "a template that is not known"
 rm "$WORK/tokenizer_config.json"
-! said_to 'Hi\n' && grep -q "there is no chat template.*--raw" "$WORK/told" || fail "no template"
+! said_to 'Hi\n' && grep -q "there is no chat template.*--raw" "$WORK/messages" || fail "no template"
 
 # ---- hostile files ------------------------------------------------------------------------------
 
 mutants=300 some=10
 [ -z "${SOAK:-}" ] || mutants=34000 some=1000
 for file in "$golden"/tokenizer/*/tokenizer.json; do
-  "$TOOLS/fuzz_text" "$file" "$WORK/mutant.json" 0 $mutants > "$WORK/told" 2>&1 || { cat "$WORK/told"; fail "mutants of $file"; }
+  "$TOOLS/fuzz_text" "$file" "$WORK/mutant.json" 0 $mutants > "$WORK/messages" 2>&1 || { cat "$WORK/messages"; fail "mutants of $file"; }
 done
 # tame COMMAND...: it ends by itself, well or with one message of a rank.
 tame() {
   local status=0
-  timeout 60 "$@" < /dev/null > "$WORK/tame" 2> "$WORK/told" || status=$?
-  [ $status -eq 0 ] || { [ $status -eq 1 ] && [ "$(sed 's/^rank [0-9]*: //' "$WORK/told" | sort -u | grep -c .)" -eq 1 ] && grep -q 'error: ' "$WORK/told"; } ||
-    { tail -n 20 "$WORK/told"; fail "status $status with ${*: -1}: mutant $i"; }
+  timeout 60 "$@" < /dev/null > "$WORK/tame" 2> "$WORK/messages" || status=$?
+  [ $status -eq 0 ] || { [ $status -eq 1 ] && [ "$(sed 's/^rank [0-9]*: //' "$WORK/messages" | sort -u | grep -c .)" -eq 1 ] && grep -q 'error: ' "$WORK/messages"; } ||
+    { tail -n 20 "$WORK/messages"; fail "status $status with ${*: -1}: mutant $i"; }
 }
 mkdir "$WORK/hostile"
 cp "$of/llama/"* "$WORK/tokenizer.json" "$WORK/hostile"

@@ -22,10 +22,10 @@ done
 # is STATUS WORDS VARIABLES...: with these variables it prints these words alone, in at most one line.
 checked=0
 is() {
-  local status=0 said wanted=$1 words=$2
+  local status=0 said expected=$1 words=$2
   shift 2
   said=$(env "$@" "$WORK/toy/run.sh" "${transport[@]}" --steps 3 2>&1) || status=$?
-  [ "$said" = "$words" ] && [ $status = "$wanted" ] || fail "$*: status $status: $said"
+  [ "$said" = "$words" ] && [ $status = "$expected" ] || fail "$*: status $status: $said"
   checked=$((checked + 1))
 }
 alone=$(nproc) half=$(($(nproc) > 1 ? $(nproc) / 2 : 1))
@@ -92,8 +92,8 @@ script mpirun "$build/rank0 &" 'wait' 'exit 7'
 ends seven 7 0 60
 script mpirun "$build/rank0 &" 'wait' 'exit 137'
 ends killed 137 1 60
-script mpirun 'kill -URG $TPGEN_RUN' 'echo told' 'exit 137'
-ends told 137 1 60
+script mpirun 'kill -URG $TPGEN_RUN' 'echo reported' 'exit 137'
+ends reported 137 1 60
 # A signal to end is passed on.
 for signal in TERM INT HUP; do
   script mpirun "trap 'kill \$!; exit 143' TERM" "$WORK/asleep 50 &" 'touch "$0.began"' wait

@@ -86,8 +86,8 @@ check_work() {
   local name ranks
   while read -r name ranks; do
     paste <(numbers tflops "$WORK/$name.jsonl") <(numbers seconds "$WORK/$name.jsonl") | awk -v ranks="$ranks" '
-      { told = $1 * $2 * ranks * 1e12 / (3 * (2 * 256 * 434176 + 2 * 2 * 2 * 4 * 8 * 64 * 64 * 16)) }
-      !(told > 1 - 1e-6 && told < 1 + 1e-6) { bad = 1 }
+      { ratio = $1 * $2 * ranks * 1e12 / (3 * (2 * 256 * 434176 + 2 * 2 * 2 * 4 * 8 * 64 * 64 * 16)) }
+      !(ratio > 1 - 1e-6 && ratio < 1 + 1e-6) { bad = 1 }
       END { exit bad || NR != '"$steps"' }' || fail "$name: its tflops are not those of the model"
   done <<< 'tp1 1
 tp3 3

@@ -4,7 +4,7 @@
 #            which collective, of which line of the plan, waited for it
 #   stopped  the others end the job after the deadline, and report it
 #   early    the same of run.sh while the ranks start and end, with one message and no rank left
-#   told     one rank's report of its failure is the only message, though the launcher ends it while it leaves
+#   reported one rank's report of its failure is the only message, though the launcher ends it while it leaves
 #   counted  a step that saves has exactly the collectives of a save in addition, and no other step has
 #   slow     ranks that come late to collectives change no bit of what is saved; replicated tensors are equal
 #            on all of their ranks
@@ -21,7 +21,7 @@ every=7
 export TPGEN_TOKEN=lost.$$.$RANDOM
 at_once=$((3 * at_once)) # the jobs mostly wait
 seconds=20 # until a job has ended: much more than it takes, and less than any other deadline
-libraries+=(-Wl,--wrap={reduce_scatter,reduce_parcels}) # the runtime's own are disturbed as MPI's are
+libraries+=(-Wl,--wrap={reduce_scatter,reduce_segments}) # the runtime's own are disturbed as MPI's are
 
 plan=tests/equal/llama.lua program=llama
 "$TPGEN" $plan -o "$WORK/llama" -D tp=2 || fail "tpgen ended with status $?"
@@ -77,7 +77,7 @@ beside "$WORK/kill.first.log" lost kill.first kill:0:$((before + step + 2)) \
   "^rank 1: error: .*$waited; rank 0 is gone$"
 program=fsdp
 beside "$WORK/kill.sum.log" lost kill.sum sum:1:5 \
-  "^rank 0: error: .*in reduce_parcels \(step\.c:[0-9]+\), which plans/lib/parallel.lua:[0-9]+ asks for, step [12]; rank 1 is gone$" --steps 4
+  "^rank 0: error: .*in reduce_segments \(step\.c:[0-9]+\), which plans/lib/parallel.lua:[0-9]+ asks for, step [12]; rank 1 is gone$" --steps 4
 # The lowest remaining rank reports.
 program=three
 beside "$WORK/kill.three.log" lost kill.three kill:0:$((before + step + 2)) \
@@ -134,11 +134,11 @@ done
 # prints only its reason, however late it is.
 refusal="the folder has neither model.safetensors nor"
 for ((k = 1; k <= before; k++)); do
-  beside "$WORK/told.$k.log" early "told.$k" "late:0:$k" "^rank 0: error: $WORK: $refusal" --data "$WORK"
+  beside "$WORK/reported.$k.log" early "reported.$k" "late:0:$k" "^rank 0: error: $WORK: $refusal" --data "$WORK"
 done
 for who in 0 1; do
   for where in end exit; do
-    beside "$WORK/told.$who.$where.log" early "told.$who.$where" "late:$who:$where" "^rank 0: error: $WORK: $refusal" --data "$WORK"
+    beside "$WORK/reported.$who.$where.log" early "reported.$who.$where" "late:$who:$where" "^rank 0: error: $WORK: $refusal" --data "$WORK"
   done
 done
 
@@ -170,7 +170,7 @@ for ((k = 0; k < 10; k++)); do
   cmp "$WORK/delay.$k.replicas.0" "$WORK/delay.$k.replicas.1" || fail "delay $k: replicas differ"
 done > "$WORK/hashes"
 [ "$(sort -u "$WORK/hashes" | wc -l)" = 1 ] || fail "slow ranks change what is saved"
-cat "$WORK"/{kill,early,told}.*.log "$WORK/stop.log"
+cat "$WORK"/{kill,early,reported}.*.log "$WORK/stop.log"
 [ -z "${SOAK:-}" ] || cat "$WORK"/random.*.log
 ! find /proc/[0-9]*/fd -lname "*tpgen-job-$TPGEN_TOKEN*" 2> "$WORK/find" | grep . || fail "memory of a job is left"
 finish "of $step collectives of a step every ${every}th was the last of a rank; 10 slow runs left the same bits"

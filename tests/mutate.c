@@ -64,12 +64,12 @@ static void cut_bytes(void)
 /* A random run of characters for which `is` holds: its start and length. */
 static bool a_run(bool (*is)(size_t at), size_t *at, size_t *n)
 {
-  size_t runs = 0, wanted = 0;
+  size_t runs = 0, expected = 0;
   for (int pass = 0; pass < 2; pass++) {
     size_t seen = 0;
     for (size_t i = 0; i < length; i++) {
       if (!is(i) || (i > 0 && is(i - 1))) continue;
-      if (pass == 1 && seen == wanted) {
+      if (pass == 1 && seen == expected) {
         *at = i;
         for (*n = 0; i + *n < length && is(i + *n);) ++*n;
         return true;
@@ -77,7 +77,7 @@ static bool a_run(bool (*is)(size_t at), size_t *at, size_t *n)
       seen++;
     }
     runs = seen;
-    wanted = below(runs);
+    expected = below(runs);
     if (runs == 0) return false;
   }
   return false;

@@ -29,7 +29,7 @@ static int put(int value, int *to)
   }
 
 #pragma GCC diagnostic ignored "-Wunused-parameter"
-WITHOUT_USE(Init_thread, (int *argc, char ***argv, int wanted, int *level))
+WITHOUT_USE(Init_thread, (int *argc, char ***argv, int expected, int *level))
 WITHOUT_USE(Finalize, (void))
 WITHOUT_USE(Bcast, (void *at, int n, MPI_Datatype type, int root, MPI_Comm comm))
 WITHOUT_USE(Comm_create_errhandler, (MPI_Comm_errhandler_function * f, MPI_Errhandler *handler))

@@ -41,14 +41,14 @@ END
 # same NAME OPTIMIZER: within 1e-5, relative.
 same() {
   local metrics=$WORK/$1.jsonl
-  grep "^$2	" "$facts/optimizers.tsv" > "$WORK/$1.told"
-  paste "$WORK/$1.told" <(field step "$metrics") <(field loss "$metrics") <(field lr "$metrics") | awk -F '\t' '
+  grep "^$2	" "$facts/optimizers.tsv" > "$WORK/$1.golden"
+  paste "$WORK/$1.golden" <(field step "$metrics") <(field loss "$metrics") <(field lr "$metrics") | awk -F '\t' '
     function differ(a, b) { return a == b ? 0 : (a > b ? a - b : b - a) / (b < 0 ? -b : b) }
     function most(a, b) { return a > b ? a : b }
     NF != 8 || $6 != $2 { print "  not a line for each step"; bad = 1; exit }
-    { loss = most(loss, differ($7, $3)); lr = most(lr, differ($8, $4)); told = $5 }
+    { loss = most(loss, differ($7, $3)); lr = most(lr, differ($8, $4)); golden = $5 }
     END {
-      weights = differ("'"$3"'" + 0, told + 0)
+      weights = differ("'"$3"'" + 0, golden + 0)
       if (NR != 20) { print "  " NR " steps, not 20"; bad = 1 }
       printf "  %-34s losses at most %.1e apart, rates %.1e, weights %.1e\n", "'"$1"'", loss, lr, weights
       exit bad || loss > 1e-5 || lr > 1e-8 || weights > 1e-5

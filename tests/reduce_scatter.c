@@ -2,7 +2,7 @@
    several sizes by sum, maximum and minimum, out of place and in place; and repeats it, to the same
    bits. Then gathers and sums several values in one buffer's chunks, and compares with copies into
    and out of the buffer. The numbers are integers, whose sum does not depend on the order. */
-#include "cpu_parcels.h"
+#include "cpu_segments.h"
 #include "program.h"
 
 #include <stdbool.h>
@@ -53,43 +53,43 @@ static void compare(MPI_Datatype type, MPI_Op op, int n)
   check(error == MPI_SUCCESS && !memcmp(whole, expected, part), "in place", n);
 }
 
-enum { PARCELS = 5 };
+enum { SEGMENTS = 5 };
 
-/* Parcels of so many rows, whose parts have so many elements; one after the other. */
-static int make_parcels(struct parcel *p, float *at)
+/* Segments of so many rows, whose parts have so many elements; one after the other. */
+static int make_segments(struct segment *p, float *at)
 {
-  static const long rows[PARCELS] = {1, 1, 3, 1, 64}, run[PARCELS] = {7, 140000, 501, 1, 33};
+  static const long rows[SEGMENTS] = {1, 1, 3, 1, 64}, run[SEGMENTS] = {7, 140000, 501, 1, 33};
   long next = 0;
-  for (int k = 0; k < PARCELS; k++) {
-    p[k] = (struct parcel){at, sizeof *at, next, ranks, rows[k], run[k], ranks * run[k]};
+  for (int k = 0; k < SEGMENTS; k++) {
+    p[k] = (struct segment){at, sizeof *at, next, ranks, rows[k], run[k], ranks * run[k]};
     next += rows[k] * run[k];
     at += ranks * rows[k] * run[k];
   }
   return (int)next;
 }
 
-static void compare_parcels(void)
+static void compare_segments(void)
 {
   enum { ROOM = 150000 };
   static float room[ROOM * RANKS], one[ROOM * RANKS], other[ROOM * RANKS], sums[ROOM], own[ROOM];
-  struct parcel here[PARCELS], there[PARCELS];
-  const int chunk = make_parcels(here, one);
+  struct segment here[SEGMENTS], there[SEGMENTS];
+  const int chunk = make_segments(here, one);
   const size_t part = (size_t)chunk * sizeof(float);
-  make_parcels(there, other);
+  make_segments(there, other);
   fill(MPI_FLOAT, chunk);
   MPI_Allgather(given, chunk, MPI_FLOAT, room, chunk, MPI_FLOAT, MPI_COMM_WORLD);
-  unpack_parcels(room, sizeof(float), chunk, PARCELS, here);
+  unpack_segments(room, sizeof(float), chunk, SEGMENTS, here);
   memset(room, 0x55, sizeof room);
-  int error = gather_parcels(given, room, PARCELS, there, MPI_FLOAT, MPI_COMM_WORLD);
-  check(error == MPI_SUCCESS && !memcmp(one, other, sizeof one), "gathered by parcels", chunk);
+  int error = gather_segments(given, room, SEGMENTS, there, MPI_FLOAT, MPI_COMM_WORLD);
+  check(error == MPI_SUCCESS && !memcmp(one, other, sizeof one), "gathered by segments", chunk);
 
-  pack_parcels(room, sizeof(float), chunk, PARCELS, here);
+  pack_segments(room, sizeof(float), chunk, SEGMENTS, here);
   for (int i = 0; i < chunk * ranks; i++) room[i] *= (float)(place + 1);
   for (int i = 0; i < chunk * ranks; i++) other[i] *= (float)(place + 1);
   MPI_Reduce_scatter_block(room, sums, chunk, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
   memset(room, 0x55, sizeof room);
-  error = reduce_parcels(room, own, PARCELS, there, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
-  check(error == MPI_SUCCESS && !memcmp(sums, own, part), "summed by parcels", chunk);
+  error = reduce_segments(room, own, SEGMENTS, there, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+  check(error == MPI_SUCCESS && !memcmp(sums, own, part), "summed by segments", chunk);
   check(chunk == ROOM || own[chunk] == 0, "written behind", chunk);
 }
 
@@ -105,7 +105,7 @@ int main(int argc, char **argv)
   for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
     for (int t = 0; t < 3; t++)
       for (int o = 0; o < 3; o++) compare(types[t], ops[o], sizes[s]);
-  compare_parcels();
+  compare_segments();
   MPI_Finalize();
   return 0;
 }

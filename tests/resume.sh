@@ -18,7 +18,7 @@ make() {
   shift
   "$TPGEN" tests/resume/tiny.lua -o "$to" "$@" && make_ranks "$to" plain || { fail "$to"; exit 1; }
 }
-# The command that runs all of a program's ranks, on the text where no data is told; one rank needs no launcher.
+# The command that runs all of a program's ranks, on the text where no data is given; one rank needs no launcher.
 command_of() {
   local to=$WORK/$1 rank text=(--data "$WORK/text.txt")
   shift
@@ -54,8 +54,8 @@ cp -r "$WORK/half" "$WORK/half3"
 run tp2 rest --load "$WORK/half" --steps 12 --save "$WORK/rest" --metrics "$WORK/rest.jsonl"
 same whole/model.safetensors rest/model.safetensors "resumed at step 6: other bits"
 # All but what depends on the clock is the same on both halves' lines.
-told() { sed -E 's/"(seconds|tps|tokens_per_second|tflops|memory)":[^,}]*,?//g' "$@"; }
-diff <(told "$WORK/whole.jsonl") <(told "$WORK/half.jsonl" "$WORK/rest.jsonl") || fail "resumed: other metrics"
+reported() { sed -E 's/"(seconds|tps|tokens_per_second|tflops|memory)":[^,}]*,?//g' "$@"; }
+diff <(reported "$WORK/whole.jsonl") <(reported "$WORK/half.jsonl" "$WORK/rest.jsonl") || fail "resumed: other metrics"
 [ "$(sed -n '1s/.*"step":\([0-9]*\).*/\1/p;$s/.*"step":\([0-9]*\).*/\1/p' "$WORK/rest.jsonl" | xargs)" = "7 12" ] ||
   fail "resumed: not steps 7 to 12"
 # In several files, and saved on the way.
@@ -80,18 +80,18 @@ run tp3 from --weights "$WORK/export" --steps 0 --export "$WORK/from"
 run tp2 from2 --weights "$WORK/half" --steps 0 --export "$WORK/from2"
 same from/model.safetensors from2/model.safetensors "--export and --weights: other bits"
 
-# ---- what cannot be told ---------------------------------------------------------------------------
+# ---- what cannot be reported ---------------------------------------------------------------------------
 
-# untold NAME STATUS: the job ended so, and has saved all the same, and says that it told not all.
-untold() {
+# unreported NAME STATUS: the job ended so, and has saved all the same, and says that it did not report all.
+unreported() {
   [ "$2" -eq 1 ] || fail "$1: status $2, not 1"
-  same untold/model.safetensors "$1/model.safetensors" "$1: other bits are saved"
+  same unreported/model.safetensors "$1/model.safetensors" "$1: other bits are saved"
   [ -s "$WORK/$1.export/model.safetensors" ] || fail "$1: nothing is exported"
   grep -q 'note: step .*cannot write: .*; the job goes on' "$WORK/$1.err" || fail "$1: no note: $(cat "$WORK/$1.err")"
   grep -q 'error: .*what was to be saved is saved' "$WORK/$1.err" || fail "$1: no error: $(cat "$WORK/$1.err")"
   [ "$(wc -l < "$WORK/$1.err")" -eq 2 ] || fail "$1: more than two lines: $(cat "$WORK/$1.err")"
 }
-run tp1 untold --steps 30 --save "$WORK/untold"
+run tp1 unreported --steps 30 --save "$WORK/unreported"
 for name in metrics output pipe; do
   status=0
   command_of tp1 --steps 30 --save "$WORK/$name" --export "$WORK/$name.export"
@@ -103,7 +103,7 @@ for name in metrics output pipe; do
     status=$(cat "$WORK/pipe.status") || status=0
     ;;
   esac
-  untold $name $status
+  unreported $name $status
 done
 
 # ---- changed ---------------------------------------------------------------------------------------
@@ -171,10 +171,10 @@ cat "$WORK"/{one,another,two}.log
 
 # refused STATUS WORDS NAME ARGUMENTS...: it ends with that status and one message with these words.
 refused() {
-  local wanted=$1 words=$2 status=0
+  local expected=$1 words=$2 status=0
   shift 2
   job "$1" refused "${@:2}" || status=$?
-  [ $status -eq "$wanted" ] || fail "$*: status $status, not $wanted"
+  [ $status -eq "$expected" ] || fail "$*: status $status, not $expected"
   grep -qF -- "$words" "$WORK/refused.out" || fail "$*: says nothing of '$words': $(cat "$WORK/refused.out")"
   [ "$(grep -c 'error:' "$WORK/refused.out")" -le 1 ] || fail "$*: more than one message: $(cat "$WORK/refused.out")"
 }

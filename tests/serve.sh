@@ -74,7 +74,7 @@ refused() {
 }
 
 # What --prompt and --prompts answer.
-alone() { "$WORK/served/ranks" "${arguments[@]}" --prompts "$WORK/prompt" --tokens 12 "$@" 2> "$WORK/told" | text_of; }
+alone() { "$WORK/served/ranks" "${arguments[@]}" --prompts "$WORK/prompt" --tokens 12 "$@" 2> "$WORK/messages" | text_of; }
 printf '{"text": "Hello"}\n' > "$WORK/prompt"
 hello=$(alone)
 drawn=$(alone --temperature 1.2 --top-p 0.9 --top-k 30 --min-p 0.001 --seed 7)
@@ -189,8 +189,8 @@ serves
 curl -sS "$at/health" > "$WORK/got" || fail "a server without a token"
 [ "$(curl -sS -d '{"prompt": "Hello", "max_tokens": 12}' -H 'Content-Type: application/json' "$at/v1/completions" | text_of)" = "$hello" ] ||
   fail "a completion without a token"
-! "$WORK/served/ranks" "${arguments[@]}" --serve $port > "$WORK/told" 2>&1 && grep -q "port $port of 127.0.0.1 cannot be opened" "$WORK/told" ||
-  { cat "$WORK/told"; fail "a port that another has"; }
+! "$WORK/served/ranks" "${arguments[@]}" --serve $port > "$WORK/messages" 2>&1 && grep -q "port $port of 127.0.0.1 cannot be opened" "$WORK/messages" ||
+  { cat "$WORK/messages"; fail "a port that another has"; }
 stops INT
 
 finish "answers, streams and chats as without a server; limits, refusals, clients that go, $requests requests of all kinds, the end"

@@ -4,7 +4,7 @@
    at random. Sums must have the bits of a sum in the order of the group's members. At last two
    ranks call different collectives, which must be an error on both. */
 #include "cpu_shared.h"
-#include "cpu_parcels.h"
+#include "cpu_segments.h"
 #include "program.h"
 #include "target.h"
 
@@ -202,33 +202,33 @@ static void exchange(int n, MPI_Datatype type)
 }
 
 /* Two values, of float and of bfloat16, whose rows are parts of the members', and their chunks. */
-static void parcels(long run)
+static void segments(long run)
 {
   enum { ROWS = 3 };
   const long row = run * ranks, chunk = run * (ROWS + 1);
   float *whole = (float *)(void *)in, *chunks = (float *)(void *)out;
   bf16 *narrow = (bf16 *)(void *)(in + BYTES / 8);
-  const struct parcel list[] = {
+  const struct segment list[] = {
       {whole, sizeof *whole, 0, ranks, ROWS, run, row},
       {narrow, sizeof *narrow, ROWS * run, ranks, 1, run, row},
   };
   next();
   for (long i = 0; i < ROWS * row; i++) whole[i] = (float)(i % 100 + place);
   for (long i = 0; i < row; i++) narrow[i] = float_to_bf16((float)(i % 50 + place));
-  CHECK_MPI(reduce_parcels(chunks + chunk, chunks, 2, list, MPI_FLOAT, MPI_SUM, group));
+  CHECK_MPI(reduce_segments(chunks + chunk, chunks, 2, list, MPI_FLOAT, MPI_SUM, group));
   const int others = ranks * (ranks - 1) / 2;
   for (long i = 0; i < chunk; i++) {
     const long of = i / run * row + place * run + i % run;
     const long x = i < ROWS * run ? of % 100 : (of - ROWS * row) % 50;
-    check(chunks[i] == (float)(x * ranks + others), "parcels that are reduced", run);
+    check(chunks[i] == (float)(x * ranks + others), "segments that are reduced", run);
   }
   next();
   for (long i = 0; i < chunk; i++) chunks[i] = (float)(i % 50 + place);
-  CHECK_MPI(gather_parcels(chunks, chunks + chunk, 2, list, MPI_FLOAT, group));
+  CHECK_MPI(gather_segments(chunks, chunks + chunk, 2, list, MPI_FLOAT, group));
   for (long i = 0; i < (ROWS + 1) * row; i++) {
     const long m = i % row / run, at = i / row * run + i % run;
     const float got = i < ROWS * row ? whole[i] : bf16_to_float(narrow[i - ROWS * row]);
-    check(got == (float)(at % 50 + m), "parcels that are gathered", run);
+    check(got == (float)(at % 50 + m), "segments that are gathered", run);
   }
 }
 
@@ -296,7 +296,7 @@ static void run_rank(int r)
   group = MPI_COMM_WORLD;
   CHECK_MPI(MPI_Comm_rank(group, &place));
   CHECK_MPI(MPI_Comm_size(group, &ranks));
-  for (long run = 1; run < 60000; run = run * 7 + 3) parcels(run);
+  for (long run = 1; run < 60000; run = run * 7 + 3) segments(run);
   in = malloc(BYTES);
   out = malloc(BYTES);
   if (!in || !out) _exit(EXIT_FAILURE);

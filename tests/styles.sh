@@ -29,12 +29,12 @@ END
 figure() { sed -n "s/^ *\"$1\": *\([0-9]*\),\{0,1\}\$/\1/p" "$WORK/out/plan.json" | tail -n 1; }
 
 checked=0
-while IFS='|' read -r wanted of model style; do
+while IFS='|' read -r expected of model style; do
   { cat "$WORK/head.lua"; echo "return plan($model, $style)"; } > "$WORK/plan.lua"
   "$TPGEN" "$WORK/plan.lua" -o "$WORK/out" -D "of=$of" > "$WORK/log" 2>&1 ||
     { fail "$style of $model: $(< "$WORK/log")"; continue; }
   got="$(figure parameters) $(figure outputs) $("$TOOLS/collectives" "$WORK/out/plan.json" | cut -d ' ' -f 2 | xargs)"
-  [ "$got" = "$wanted" ] || fail "$style of $model: $got, not $wanted"
+  [ "$got" = "$expected" ] || fail "$style of $model: $got, not $expected"
   checked=$((checked + 1))
 done << 'END'
 252 840 |input|nn.Linear(8, 13)|Colwise()

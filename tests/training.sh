@@ -27,8 +27,8 @@ field() { sed -n "s/.*\"$1\": *\([-+.0-9eE]*\)[,}].*/\1/p" "$2"; }
 # from step to step.
 same() {
   local metrics=$WORK/$1.jsonl
-  grep "^$2	" "$facts/training.tsv" > "$WORK/$1.told"
-  paste "$WORK/$1.told" <(field step "$metrics") <(field loss "$metrics") <(field grad_norm "$metrics") \
+  grep "^$2	" "$facts/training.tsv" > "$WORK/$1.golden"
+  paste "$WORK/$1.golden" <(field step "$metrics") <(field loss "$metrics") <(field grad_norm "$metrics") \
     <(field lr "$metrics") | awk -F '\t' '
     function differ(a, b) { return a == b ? 0 : (a > b ? a - b : b - a) / (b < 0 ? -b : b) }
     function most(a, b) { return a > b ? a : b }
@@ -81,6 +81,6 @@ return train{
 END
 "$TPGEN" "$WORK/small.lua" -o "$WORK/small" && make_ranks "$WORK/small" plain && start "$WORK/small" "$WORK/small" ||
   fail "a small gradient: no run"
-printf '1e-6\n5e-7\n' > "$WORK/small.told"
-same_losses "a small gradient" "$WORK/small.losses" "$WORK/small.told"
+printf '1e-6\n5e-7\n' > "$WORK/small.golden"
+same_losses "a small gradient" "$WORK/small.losses" "$WORK/small.golden"
 finish "$checked programs train as PyTorch does"

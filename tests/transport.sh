@@ -38,8 +38,8 @@ by_mpi() {
   train_golden toy_mpi --transport mpi
   ldd "$WORK/toy_mpi/build/mpi/rank0" | grep -q libmpi || fail "a program with MPI is not linked with it"
 }
-beside "$WORK/toy.told" without_mpi
-beside "$WORK/toy_mpi.told" by_mpi
+beside "$WORK/toy.messages" without_mpi
+beside "$WORK/toy_mpi.messages" by_mpi
 all_are_done
 same_losses transports "$WORK/toy.losses" "$WORK/toy_mpi.losses" 5e-7
 for again in 1 2; do
@@ -84,10 +84,10 @@ of=$golden/generate
 greedy() {
   make "llama$1" plain plans/generate.lua -D config="$of/llama/config.json" -D context=80 -D tp="$1" -D prefill=16 -D slots=3 &&
     timeout 120 "$WORK/llama$1/ranks" --weights "$of/llama" --prompts "$WORK/llama.jsonl" --tokens 40 --top 5 \
-      --output "$WORK/llama$1.out" < /dev/null > "$WORK/llama$1.told" 2>&1 || { tail "$WORK/llama$1.told"; fail "greedy on $1 ranks"; return; }
+      --output "$WORK/llama$1.out" < /dev/null > "$WORK/llama$1.messages" 2>&1 || { tail "$WORK/llama$1.messages"; fail "greedy on $1 ranks"; return; }
   "$TOOLS/compare_answers" greedy "$of/llama/generate.json" "$WORK/llama$1.out" 1e-4 || fail "$1 ranks: other tokens"
 }
 for tp in 2 3; do beside "$WORK/greedy.$tp.log" greedy $tp; done
 all_are_done
-cat "$WORK"/collectives.*.log "$WORK"/toy*.told "$WORK"/greedy.*.log
+cat "$WORK"/collectives.*.log "$WORK"/toy*.messages "$WORK"/greedy.*.log
 finish "programs without MPI compute the same"

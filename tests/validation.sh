@@ -43,12 +43,12 @@ all_are_done
 cat "$WORK"/{one,mesh,uneven,square,large,accumulated,on_stand_in,accumulated_cuda,graph}.log
 
 # The plan tells it all; a command line tells it otherwise.
-make told plain $plan -D last=smaller -D every=6 -D validation="$data/validation.safetensors" -D batches=1
-start "$WORK/told" "$WORK/told" "${given[@]}" || fail "told"
-[ "$(grep -o '"step":[0-9]*,"validation_loss"' "$WORK/told.jsonl" | tr -dc '0-9\n' | xargs)" = "6 12 18" ] || fail "told: not every 6 steps"
-start "$WORK/told" "$WORK/again" "${given[@]}" --validate-every 9 --validate-steps 3 || fail "told otherwise"
-[ "$(validated "$WORK/again" | wc -l)" -eq 2 ] || fail "told otherwise: not every 9 steps"
-! diff <(validated "$WORK/told" | tail -n 1) <(validated "$WORK/again" | tail -n 1) > /dev/null ||
+make by_plan plain $plan -D last=smaller -D every=6 -D validation="$data/validation.safetensors" -D batches=1
+start "$WORK/by_plan" "$WORK/by_plan" "${given[@]}" || fail "by_plan"
+[ "$(grep -o '"step":[0-9]*,"validation_loss"' "$WORK/by_plan.jsonl" | tr -dc '0-9\n' | xargs)" = "6 12 18" ] || fail "by_plan: not every 6 steps"
+start "$WORK/by_plan" "$WORK/again" "${given[@]}" --validate-every 9 --validate-steps 3 || fail "by options"
+[ "$(validated "$WORK/again" | wc -l)" -eq 2 ] || fail "by options: not every 9 steps"
+! diff <(validated "$WORK/by_plan" | tail -n 1) <(validated "$WORK/again" | tail -n 1) > /dev/null ||
   fail "one batch has the loss of all three"
 
 # ---- without dropout ------------------------------------------------------------------------------------

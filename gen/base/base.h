@@ -288,9 +288,9 @@ void keep_output(void);
 
 /* -------------------------------------------------------------------------------- plan_files.c */
 
-/* A plan may require further files, which are numbered from 1. A line of file n is told as n *
-   LINES_OF_FILE + line wherever a line of the plan may stand. The name is relative to the plan's
-   folder; add_plan_file returns the number. */
+/* A plan may require further files, which are numbered from 1. Wherever a line of the plan may
+   stand, line l of file n is n * LINES_OF_FILE + l. The name is relative to the plan's folder;
+   add_plan_file returns the file's number. */
 enum { LINES_OF_FILE = 10000000, MOST_PLAN_FILES = 32 };
 int add_plan_file(const char *name);
 int plan_files(void);

@@ -213,7 +213,7 @@ static void check_values(enum pass after, bool *made, struct list *ends)
       marks.value[i] = mark;
       sane_form(v);
       require(!laid_out || !v->placed || has_usual_turns(&v->layout), v->op,
-              "its turns are not told as usual");
+              "its cuts are not numbered as usual");
     }
     if (!laid_out) continue;
     if (v->role == GRADIENT || v->role == NORM || v->is_output || i == graph->loss) add(ends, i);

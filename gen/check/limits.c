@@ -43,7 +43,7 @@ void fit(void)
              size_text(needed), size_text(limit), parts_text(), help_text());
 }
 
-enum { TOLD = 4 }; /* reasons in a message */
+enum { MOST_SHOWN = 4 }; /* reasons in a message */
 
 /* The collectives of one kind, by the operation that requires them. */
 struct reason {
@@ -69,15 +69,15 @@ static void count(void *to, int id, int times)
 static char *reasons_text(void)
 {
   struct buffer b = {0};
-  for (int k = 0; k < nreason && k < TOLD; k++)
+  for (int k = 0; k < nreason && k < MOST_SHOWN; k++)
     put(&b, "%s%d for %s, line %d", k ? "; " : "", reason[k].times, reason[k].why, reason[k].line);
-  if (nreason > TOLD) put(&b, "; and more: see plan.txt of a program without expect");
+  if (nreason > MOST_SHOWN) put(&b, "; and more: see plan.txt of a program without expect");
   return b.text;
 }
 
 void expect(void)
 {
-  if (!plan_options->expected.told) return;
+  if (!plan_options->expected.given) return;
   for (int kind = 0; kind < OP_COUNT; kind++) {
     if (!is_collective((enum op_kind)kind)) continue;
     nreason = counted = 0;

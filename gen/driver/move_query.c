@@ -298,9 +298,9 @@ static void read_question(void)
   read_mesh();
   check_size();
   from = read_layout("what the tensor lies in");
-  must_come("->", text("after %s comes ->, and the layout that is wanted",
+  must_come("->", text("after %s comes ->, and the layout to move to",
                        count_text(graph->mesh.ndim, "placement")));
-  to = read_layout("what is wanted");
+  to = read_layout("the layout after ->");
   skip_space();
   if (*at)
     misread(at, text("there is more than two layouts of %s",

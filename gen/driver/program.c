@@ -103,7 +103,7 @@ static char *ranks_text(const int *class_of, int mine)
 static const char *const arithmetic_name[] = {
     [IN_FLOAT32] = "FLOAT32", [IN_TFLOAT32] = "TFLOAT32", [IN_BFLOAT16] = "BFLOAT16"};
 
-static const char *const last_batch_name[] = {[LAST_UNTOLD] = "LAST_UNTOLD",
+static const char *const last_batch_name[] = {[LAST_NOT_GIVEN] = "LAST_NOT_GIVEN",
                                               [LAST_SMALLER] = "LAST_SMALLER",
                                               [LAST_DROPPED] = "LAST_DROPPED"};
 

@@ -257,7 +257,7 @@ static void check_modules(void)
 {
   need(graph->nmodule > 0, "there is no module");
   for (int i = 0; i < graph->nmodule; i++) {
-    need(graph->module[i].parent < i, "a module lies in one that is told below it");
+    need(graph->module[i].parent < i, "a module stands before the one that it lies in");
     need((graph->module[i].parent == NONE) == (i == 0),
          "the first module is that without a parent");
     need(is_index(graph->module[i].unit, graph->nunit), "a module is of no unit that there is");

@@ -25,8 +25,8 @@ struct bearers {
 struct writing {
   struct buffer b;
   enum pass after;
-  bool *kept, *is_told; /* by value: it is in the dump; its line is written */
-  bool *made;           /* by value: the line of an operation states it */
+  bool *kept, *is_written; /* by value: it is in the dump; its line is written */
+  bool *made;              /* by value: the line of an operation states it */
   bool *op_kept;
   bool *has_line; /* by operation */
   int *sibling;   /* by value: that of module 1 in its family */
@@ -38,9 +38,9 @@ extern struct writing d;
 /* The state while a dump is read. */
 struct reading {
   enum pass after;
-  int *value_line, *wanted_line; /* by value: line that states it; line that refers to it */
-  struct list op_line;           /* by operation */
-  const char **told;             /* by value: its name in its line */
+  int *value_line, *referring_line; /* by value: line that states it; line that refers to it */
+  struct list op_line;              /* by operation */
+  const char **stated_name;         /* by value: its name in its line */
   struct allocation *allocation;
   struct memory_plan arena; /* only its sizes */
   struct bearers bearers;
@@ -108,7 +108,7 @@ void read_ops(enum phase phase, struct list *into, struct stages *stages);
 /* Opens the dump to read. Tokens skip blanks within a line, but never its end. */
 void open_tokens(const char *path, const char *dump);
 _Noreturn void dump_error(int line, const char *format, ...) __attribute__((format(printf, 2, 3)));
-_Noreturn void unexpected(const char *wanted);
+_Noreturn void unexpected(const char *expected);
 int token_line(void);
 bool tokens_end(void); /* the file's end */
 bool at_line_end(void);

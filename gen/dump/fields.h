@@ -281,7 +281,7 @@
 #define REDUCTION_WORDS "sum", "max", "min"
 #define ITERATION_WORDS "first", "last", "next", "previous", "in_last"
 #define INIT_WORDS      "constant", "uniform", "normal", "tokens", "present"
-#define LAST_BATCH_WORDS "untold", "smaller", "dropped"
+#define LAST_BATCH_WORDS "not_given", "smaller", "dropped"
 #define PREFETCH_WORDS  "where_it_pays", "nothing", "all"
 #define BUCKETING_WORDS "by_unit", "greedy", "none"
 #define REACH_WORDS     "none", "some", "row", "column", "rows", "unfit"

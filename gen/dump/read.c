@@ -286,7 +286,7 @@ static void read_optimizer(void)
 
 static void read_expect(void)
 {
-  plan_options->expected.told = true;
+  plan_options->expected.given = true;
   while (!at_line_end())
     if (take_word("line"))
       plan_options->expected.line = read_INT();
@@ -380,11 +380,11 @@ static void read_line(void)
 
 /* -------------------------------------------------------------------------------------- the end */
 
-static void check_wanted(void)
+static void check_references(void)
 {
   for (int i = 0; i < MOST_VALUES; i++)
-    if (r.wanted_line[i] && !r.value_line[i])
-      dump_error(r.wanted_line[i], "v%d: no line tells it", i);
+    if (r.referring_line[i] && !r.value_line[i])
+      dump_error(r.referring_line[i], "v%d: no line states it", i);
   for (int i = 0; i < r.labels.n; i++)
     if (r.label_lines.at[i] && r.labels.at[i] == NONE)
       dump_error(r.label_lines.at[i], "@%d: no line has this label", i);
@@ -475,8 +475,9 @@ static void number_ops(void)
 static void name_values(void)
 {
   for (int i = 0; i < graph->nvalue; i++)
-    if (r.told[i] && (!takes_usual_name(&graph->value[i]) || strcmp(value_name(i), r.told[i])))
-      graph->value[i].name = r.told[i];
+    if (r.stated_name[i] &&
+        (!takes_usual_name(&graph->value[i]) || strcmp(value_name(i), r.stated_name[i])))
+      graph->value[i].name = r.stated_name[i];
 }
 
 static void place_values(void)
@@ -510,8 +511,8 @@ static void open_reader(enum pass after)
   memset(&r, 0, sizeof r);
   r.after = after;
   r.value_line = alloc(MOST_VALUES * sizeof *r.value_line);
-  r.wanted_line = alloc(MOST_VALUES * sizeof *r.wanted_line);
-  r.told = alloc(MOST_VALUES * sizeof *r.told);
+  r.referring_line = alloc(MOST_VALUES * sizeof *r.referring_line);
+  r.stated_name = alloc(MOST_VALUES * sizeof *r.stated_name);
   r.allocation = alloc(MOST_VALUES * sizeof *r.allocation);
   r.gap = store_op((struct op){.kind = OP_view, .out = NONE, .module = NONE});
   add(&r.op_line, 0);
@@ -527,7 +528,7 @@ void read_dump(const char *path, const char *dump, enum pass after)
     read_line();
     to_next_line();
   }
-  check_wanted();
+  check_references();
   number_ops();
   place_values();
   check_dump(r.op_line.at, r.value_line);

@@ -58,7 +58,7 @@ int read_VALUE(void)
 {
   if (is_value_number()) {
     int value = take_value_number();
-    if (!r.wanted_line[value]) r.wanted_line[value] = token_line();
+    if (!r.referring_line[value]) r.referring_line[value] = token_line();
     return *token_place() == '[' ? read_relative(value) : value;
   }
   if (take_word("nothing")) return NONE;

@@ -58,7 +58,7 @@ static bool read_kind(int value, const struct op *maker)
 static void begin_value(int value)
 {
   if (r.value_line[value])
-    dump_error(token_line(), "v%d is told in line %d, too", value, r.value_line[value]);
+    dump_error(token_line(), "v%d is stated in line %d, too", value, r.value_line[value]);
   reach_value(value);
   r.value_line[value] = token_line();
   r.allocation[value] = usual_allocation(value);
@@ -68,10 +68,10 @@ void read_value_line(void)
 {
   int value = take_value_number();
   begin_value(value);
-  r.told[value] = token_name();
+  r.stated_name[value] = token_name();
   need_sign('=');
   if (!read_kind(value, NULL)) unexpected("a role, a type and a shape");
-  graph->value[value].name = r.told[value];
+  graph->value[value].name = r.stated_name[value];
   while (!at_line_end())
     if (!read_value_field(&graph->value[value]) && !read_allocation_field(&r.allocation[value]))
       unexpected("a field of a value, or the line's end");
@@ -105,9 +105,9 @@ static int read_outputs(int *out)
     const char *s = token_place();
     if (*s != '=' && *s != ',') {
       begin_value(value);
-      r.told[value] = token_name();
+      r.stated_name[value] = token_name();
     }
-    if (!r.wanted_line[value]) r.wanted_line[value] = token_line();
+    if (!r.referring_line[value]) r.referring_line[value] = token_line();
   } while (take_sign(','));
   need_sign('=');
   return n;
@@ -124,7 +124,7 @@ static void read_inputs(struct op *op)
   }
 }
 
-static void read_wanted(struct op *op)
+static void read_requested(struct op *op)
 {
   for (;;) {
     const char *place = token_place();
@@ -139,7 +139,7 @@ static void read_wanted(struct op *op)
 
 static bool read_other_field(struct op *op)
 {
-  if (take_word("to")) return read_wanted(op), true;
+  if (take_word("to")) return read_requested(op), true;
   if (take_word("as")) return op->to = read_LAYOUT(), true;
   if (take_word("out")) return op->out = read_VALUE(), true;
   if (!take_word("numbers")) return false;
@@ -177,7 +177,7 @@ static void read_outputs_kinds(int id)
 {
   const struct op *op = &graph->op[id];
   for (int value = op->out; value < op->out + op->nout; value++) {
-    if (r.value_line[value] != token_line() || !r.told[value]) continue;
+    if (r.value_line[value] != token_line() || !r.stated_name[value]) continue;
     if (!read_kind(value, op)) unexpected("a field of the operation, or the type of what it makes");
     struct value *v = &graph->value[value];
     v->op = id;

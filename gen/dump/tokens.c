@@ -45,13 +45,13 @@ static void skip_blanks(void)
   while (*at == ' ') at++;
 }
 
-void unexpected(const char *wanted)
+void unexpected(const char *expected)
 {
   skip_blanks();
   size_t n = strcspn(at, " \n");
-  if (!n) dump_error(line, "the line ends where %s is expected", wanted);
+  if (!n) dump_error(line, "the line ends where %s is expected", expected);
   dump_error(line, "'%s': %s is expected", printable(text("%.*s", n > 60 ? 60 : (int)n, at)),
-             wanted);
+             expected);
 }
 
 int token_line(void)

@@ -56,14 +56,14 @@ static void put_values(void)
     put_kind(i, NULL);
     put(&d.b, "\n");
     note_bearer(&d.bearers, i);
-    d.is_told[i] = true;
+    d.is_written[i] = true;
   }
 }
 
 /* ----------------------------------------------------------------------------------- operations */
 
 /* `to dp=S(0)[1]` on the dimensions that a redistribute changes; for others the whole layout. */
-static void put_wanted(const struct op *op)
+static void put_requested(const struct op *op)
 {
   if (op->asked) put(&d.b, " to");
   for (int m = 0; m < graph->mesh.ndim; m++)
@@ -104,7 +104,7 @@ static void put_outputs(const struct op *op)
 {
   for (int k = 0; k < op->nout; k++) {
     put(&d.b, "v%d", op->out + k);
-    if (!op->nbody && !d.is_told[op->out + k]) {
+    if (!op->nbody && !d.is_written[op->out + k]) {
       put(&d.b, " ");
       put_value_name(op->out + k, op);
     }
@@ -129,14 +129,14 @@ static void put_op(int id, enum phase phase, int indent, const struct task *task
   if (!op->nout && op->out != NONE) put(&d.b, " out v%d", op->out);
   put_op_fields(op, &usual);
   put_scheduled_fields(scheduled(op), &(struct scheduled){.chained_to = NONE});
-  put_wanted(op);
+  put_requested(op);
   put_numbers(op);
   if (task) put_task_fields(task, &(struct task){0});
   for (int k = 0; k < op->nout && !op->nbody; k++)
-    if (!d.is_told[op->out + k]) {
+    if (!d.is_written[op->out + k]) {
       put(&d.b, " ");
       put_kind(op->out + k, op);
-      d.is_told[op->out + k] = true;
+      d.is_written[op->out + k] = true;
     }
   if (op->nbody) put_body(op, indent);
   put(&d.b, "\n");
@@ -283,7 +283,7 @@ static void put_settings(void)
   for (int i = 0; i < plan_options->ncap; i++) put_LONG("bucket", plan_options->cap[i], -1);
   put(&d.b, "\n");
   put_optimizers();
-  if (!plan_options->expected.told) return;
+  if (!plan_options->expected.given) return;
   put(&d.b, "expect");
   put_LONG("line", plan_options->expected.line, 0);
   for (int k = 0; k < OP_COUNT; k++) put_LONG(op_row[k].name, plan_options->expected.most[k], 0);
@@ -524,7 +524,7 @@ static void open_dump(enum pass after)
   memset(&d, 0, sizeof d);
   d.after = after;
   d.kept = alloc((size_t)graph->nvalue + 1);
-  d.is_told = alloc((size_t)graph->nvalue + 1);
+  d.is_written = alloc((size_t)graph->nvalue + 1);
   d.made = alloc((size_t)graph->nvalue + 1);
   d.op_kept = alloc((size_t)graph->nop + 1);
   d.has_line = alloc((size_t)graph->nop + 1);

@@ -55,7 +55,7 @@ static void put_relative(const struct value *v)
 void put_value(int value)
 {
   const struct value *v = value == NONE ? NULL : &graph->value[value];
-  const struct bearer *bearer = v && d.is_told[value] ? bearer_of_value(&d.bearers, v) : NULL;
+  const struct bearer *bearer = v && d.is_written[value] ? bearer_of_value(&d.bearers, v) : NULL;
   if (bearer && (bearer->n != 1 || bearer->value != value)) bearer = NULL;
   if (!v)
     put(&d.b, "nothing");

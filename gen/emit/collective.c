@@ -34,12 +34,12 @@ char *list_text(const char *type, const char *name, const int64_t *n, int ranks,
   enum { MANY = 64 };
   struct buffer b = {0};
   int64_t at = 0;
-  int told = ranks;
-  while (told > 1 && !n[told - 1]) told--;
-  bool all = ranks - told < MANY;
-  if (all) told = ranks;
+  int listed = ranks;
+  while (listed > 1 && !n[listed - 1]) listed--;
+  bool all = ranks - listed < MANY;
+  if (all) listed = ranks;
   put(&b, "    static const %s %s[%s] = {", type, name, all ? "" : text("%d", ranks));
-  for (int r = 0; r < told; r++) {
+  for (int r = 0; r < listed; r++) {
     put(&b, "%s%" PRId64, r ? ", " : "", starts ? at : n[r]);
     at += n[r];
   }
@@ -378,15 +378,15 @@ static char *call_text(const struct op *op, int rank)
   bool equal = !calls->unequal || equal_parts(op, rank);
   int64_t n = own_count(op, rank, give);
   const char *form = equal ? equal_form(calls, n, ranks, moved_type(op)) : calls->unequal;
-  bool by_parcels = goes_by_parcels(op);
-  if (by_parcels) form = calls->segments;
+  bool by_segments = goes_by_segments(op);
+  if (by_segments) form = calls->segments;
   if (moves_nothing(op, rank)) return "";
   struct ends ends = ends_of(op, n);
   char *call = fill(
       form, "in", ends.in, "out", ends.out, "n", text("%" PRId64, n), "type",
       library_type(moved_type(op)), "op", library_reduction(op->reduction, moved_type(op)), "group",
       group_name(op->group), "ranks", text("%d", ranks), "line", plan_line_text(op->line), "stream",
-      stream_of(op), "parcels", by_parcels ? text("%d", count_parcels(op, rank)) : "", NULL);
+      stream_of(op), "segments", by_segments ? text("%d", count_segments(op, rank)) : "", NULL);
   if (op->packed || equal) return call;
   const char *type = library()->count;
   struct buffer b = {0};
@@ -433,7 +433,7 @@ char *collective_text(const struct op *op, int rank)
   bool begins = scheduled(op)->overlapped && target->streams;
   if (begins && *call) call = begun_text(op, call, rank);
   if (!op->packed || !*call) return call;
-  if (goes_by_parcels(op)) return with_parcels(op, rank, call);
+  if (goes_by_segments(op)) return with_segments(op, rank, call);
   return with_copies(op, rank, call, !begins);
 }
 

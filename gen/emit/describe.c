@@ -33,9 +33,9 @@ static char *lines_of(const struct op *op)
   int last = 0;
   for (int k = 0; k < op->nbody; k++) {
     int line = graph->op[op->body[k]].line;
-    bool told = false;
-    for (int i = 0; i < k; i++) told |= graph->op[op->body[i]].line == line;
-    if (told) continue;
+    bool is_shown = false;
+    for (int i = 0; i < k; i++) is_shown |= graph->op[op->body[i]].line == line;
+    if (is_shown) continue;
     bool same_file = b.length && line / LINES_OF_FILE == last / LINES_OF_FILE;
     put(&b, "%s%s", b.length ? ", " : "",
         same_file ? text("%d", line % LINES_OF_FILE) : place_shown(line));
@@ -270,13 +270,13 @@ const char *called(const struct op *op, const char *(*name)(int value))
 
 char *beside_text(const struct op *op, const char *(*name)(int value))
 {
-  enum { TOLD = 4 };
+  enum { MOST_SHOWN = 4 };
   struct list found = beside(op);
   struct buffer b = {0};
   if (!found.n) return copy_text("nothing");
-  int told = found.n > TOLD + 1 ? TOLD : found.n;
-  for (int i = 0; i < told; i++)
+  int shown = found.n > MOST_SHOWN + 1 ? MOST_SHOWN : found.n;
+  for (int i = 0; i < shown; i++)
     put(&b, "%s%s", i ? ", " : "", called(&graph->op[found.at[i]], name));
-  if (told < found.n) put(&b, " and %d more", found.n - told);
+  if (shown < found.n) put(&b, " and %d more", found.n - shown);
   return b.text;
 }

@@ -68,7 +68,7 @@ bool has_constants(void);
 /* For a CUDA program. Empties the table; gives the row of these fields its name, which begins
    with the desired one; the table, and the text that hands it to the runtime. */
 void forget_products(void);
-const char *add_product(const char *wanted, const char *fields);
+const char *add_product(const char *preferred, const char *fields);
 char *product_table(void);
 char *product_list(void);
 
@@ -90,10 +90,10 @@ char *epilogue_text(const struct op *op, int rank);
 
 /* ----------------------------------------------------------------------------------- packing.c */
 
-/* The number of parcels of a packed collective, and the call with their table; where the rank's
+/* The number of segments of a packed collective, and the call with their table; where the rank's
    own chunk begins; the copies, and the call with those before it and, with `out`, after it. */
-int count_parcels(const struct op *op, int rank);
-char *with_parcels(const struct op *op, int rank, const char *call);
+int count_segments(const struct op *op, int rank);
+char *with_segments(const struct op *op, int rank, const char *call);
 const char *own_chunk_text(const struct op *op);
 char *copies_in_text(const struct op *op, int rank);
 char *copies_out_text(const struct op *op, int rank);

@@ -244,7 +244,7 @@ bool can_validate(void)
   return false;
 }
 
-/* How the forward of a validation is told its step, which is 0. */
+/* The step of a validation's forward, in the words of the target: 0. */
 static const char *step_of_validation(void)
 {
   if (!target->steps_in_memory) return "0";

@@ -17,10 +17,10 @@ void forget_products(void)
   nrow = 0;
 }
 
-const char *add_product(const char *wanted, const char *fields)
+const char *add_product(const char *preferred, const char *fields)
 {
   for (int again = 1;; again++) {
-    const char *name = again == 1 ? wanted : text("%s_%d", wanted, again);
+    const char *name = again == 1 ? preferred : text("%s_%d", preferred, again);
     int i = 0;
     while (i < nrow && strcmp(row[i].name, name)) i++;
     if (i < nrow && !strcmp(row[i].fields, fields)) return name;

@@ -199,11 +199,11 @@ static char *fields_text(const struct product *p, const struct written *w)
 static char *table_call_text(const struct product *p)
 {
   struct written w = written(p);
-  char *wanted =
+  char *preferred =
       text("%s_%" PRId64 "x%" PRId64 "x%" PRId64 "%s", w.form, w.m, w.n, w.k, type_suffix(p->op));
-  if (p->batch) wanted = text("%s_x%" PRId64, wanted, p->batch->size);
-  if (p->then) wanted = text("%s_%s", wanted, lower(epilogue_name(p, &w)));
-  const char *name = add_product(wanted, fields_text(p, &w));
+  if (p->batch) preferred = text("%s_x%" PRId64, preferred, p->batch->size);
+  if (p->then) preferred = text("%s_%s", preferred, lower(epilogue_name(p, &w)));
+  const char *name = add_product(preferred, fields_text(p, &w));
   char *operands =
       text("&product.%s, %s, %s, %s", name, address(p, GEMM_C), address(p, w.a), address(p, w.b));
   if (p->then) operands = text("%s%s", operands, epilogue_operands(p));

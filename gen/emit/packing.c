@@ -1,9 +1,9 @@
 /* packing.c: the text of the copies into and out of the buffer of a packed collective.
 
    Takes   a packed collective (bucket.c), every value in its place.
-   Leaves  the statements around its call: tables of copies (runtime/parcels.h), with sizes and
+   Leaves  the statements around its call: tables of copies (runtime/segments.h), with sizes and
            offsets as literals. Members that are adjacent in memory are one run; runs of the modules
-           of a list, all of one length, are the rows of one parcel.
+           of a list, all of one length, are the rows of one segment.
 
    The buffer of a gather or a scatter has a chunk for each rank of the group. In a chunk the parts
    of the members follow one another, each with room for the largest part of any rank, so that
@@ -15,8 +15,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* One copy; see runtime/parcels.h. */
-struct parcel {
+/* One copy; see runtime/segments.h. */
+struct segment {
   const char *at;
   enum type type;
   int64_t place, parts, rows, run;
@@ -42,11 +42,11 @@ static int copied(const struct op *op, int k, bool in)
 }
 
 /* The members from the k-th on that are adjacent; how many. */
-static int find_run(const struct op *op, int k, int rank, bool in, struct parcel *p)
+static int find_run(const struct op *op, int k, int rank, bool in, struct segment *p)
 {
   int n = 0;
   int first = NONE;
-  *p = (struct parcel){.at = NULL, .parts = 1, .rows = 1};
+  *p = (struct segment){.at = NULL, .parts = 1, .rows = 1};
   do {
     int value = copied(op, k + n, in);
     if (!p->at) first = value, p->at = c_name(value);
@@ -79,7 +79,7 @@ static bool is_next(const char *a, int64_t count, const char *b)
 }
 
 /* Adds the run of the next module as a row, if it is one. */
-static bool add_row(struct parcel *p, const struct parcel *next)
+static bool add_row(struct segment *p, const struct segment *next)
 {
   size_t at = 0;
   if (!p->at || !next->at || p->run != next->run || p->type != next->type) return false;
@@ -94,7 +94,7 @@ static bool add_row(struct parcel *p, const struct parcel *next)
 
 /* --------------------------------------------------------------------------------------- tables */
 
-static void put_parcel(struct buffer *b, const struct parcel *p)
+static void put_segment(struct buffer *b, const struct segment *p)
 {
   if (!p->parts || !p->rows || !p->run) return;
   put(b, "\n        {%s, %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 ", %s},",
@@ -106,7 +106,7 @@ static void put_runs(struct buffer *b, const struct op *op, int rank, bool in)
 {
   int64_t place = 0;
   for (int k = 0, n; k < op->nbody; k += n) {
-    struct parcel p, next;
+    struct segment p, next;
     n = find_run(op, k, rank, in, &p);
     for (int more; k + n < op->nbody; n += more) {
       more = find_run(op, k + n, rank, in, &next);
@@ -114,7 +114,7 @@ static void put_runs(struct buffer *b, const struct op *op, int rank, bool in)
     }
     p.place = place;
     place += p.run * p.rows;
-    if (p.at) put_parcel(b, &p);
+    if (p.at) put_segment(b, &p);
   }
 }
 
@@ -122,11 +122,11 @@ static void put_runs(struct buffer *b, const struct op *op, int rank, bool in)
 static void put_own(struct buffer *b, const struct op *op, int k, int rank)
 {
   int value = sharded_value(bucket_member(op, k));
-  struct parcel p = {.at = c_name(value), .type = graph->value[value].type, .parts = 1, .rows = 1};
+  struct segment p = {.at = c_name(value), .type = graph->value[value].type, .parts = 1, .rows = 1};
   p.place = bucket_chunk(op, k);
   p.run = elements_of_rank(value, rank);
   p.of = text("%" PRId64, p.run);
-  if (p.at) put_parcel(b, &p);
+  if (p.at) put_segment(b, &p);
 }
 
 /* Sizes of the ranks' parts of a member along its dimension and, in memory, the number of rows
@@ -176,18 +176,18 @@ static void put_parts(struct buffer *b, const struct op *op, int k, int rank)
   for (int r = 0, next; r < n; r = next) {
     for (next = r + 1; next < n && s.size[next] == s.size[r];) next++;
     int64_t run = s.size[r] * s.inner, filled = s.rows * run;
-    struct parcel p = {.type = graph->value[value].type, .parts = next - r, .rows = s.rows};
+    struct segment p = {.type = graph->value[value].type, .parts = next - r, .rows = s.rows};
     p.place = r * chunk + place;
     p.run = run;
     p.of = text("%" PRId64, s.all * s.inner);
     if (filled) p.at = moved_on(c_name(value), begin * s.inner);
-    if (filled) put_parcel(b, &p);
+    if (filled) put_segment(b, &p);
     begin += s.size[r] * (next - r);
     if (gathers_shards(op->kind)) continue;
-    p = (struct parcel){.at = "NULL", .type = p.type, .parts = next - r, .rows = 1, .of = "0"};
+    p = (struct segment){.at = "NULL", .type = p.type, .parts = next - r, .rows = 1, .of = "0"};
     p.place = r * chunk + place + filled;
     p.run = room - filled;
-    put_parcel(b, &p);
+    put_segment(b, &p);
   }
 }
 
@@ -244,16 +244,16 @@ static char *table_lines(const char *table)
 {
   const char *head =
       "// value, bytes of an element, place in a chunk; parts, rows, elements of a row, row stride";
-  return text("    const struct parcel parcel[] = {\n        %s%s\n    };\n", head, table);
+  return text("    const struct segment segment[] = {\n        %s%s\n    };\n", head, table);
 }
 
-/* "pack_parcels(gradients, [bytes] 4, [chunk] 0, 3, parcel);" */
+/* "pack_segments(gradients, [bytes] 4, [chunk] 0, 3, segment);" */
 static char *copying(const struct op *op, const char *table, bool in)
 {
   int64_t chunk = has_chunks(op) ? bucket_chunk(op, op->nbody) : 0;
   const char *on =
       scheduled(op)->has_chained && !in ? text("_on(%s, ", stream_name(op->group)) : "(";
-  return text("%s_parcels%s%s, /* bytes */ %" PRId64 ", /* chunk */ %" PRId64 ", %d, parcel);",
+  return text("%s_segments%s%s, /* bytes */ %" PRId64 ", /* chunk */ %" PRId64 ", %d, segment);",
               in ? "pack" : "unpack", on, place_in_buffer(op, in),
               type_bytes(graph->value[op->buffer].type), chunk, count_rows(table));
 }
@@ -285,19 +285,19 @@ static char *further_in(const char *lines)
   return b.text;
 }
 
-static const char *parcels_moved(const struct op *op, int rank)
+static const char *segments_moved(const struct op *op, int rank)
 {
   return table_text(op, rank, scatters_sum(op->kind));
 }
 
-int count_parcels(const struct op *op, int rank)
+int count_segments(const struct op *op, int rank)
 {
-  return count_rows(parcels_moved(op, rank));
+  return count_rows(segments_moved(op, rank));
 }
 
-char *with_parcels(const struct op *op, int rank, const char *call)
+char *with_segments(const struct op *op, int rank, const char *call)
 {
-  return text("{\n%s    %s\n  }", table_lines(parcels_moved(op, rank)), further_in(call));
+  return text("{\n%s    %s\n  }", table_lines(segments_moved(op, rank)), further_in(call));
 }
 
 char *with_copies(const struct op *op, int rank, const char *call, bool out)

@@ -77,17 +77,17 @@ char *rank_text(int rank, const char *step, const struct families *tensors,
   int coordinate[MAX_MESH];
   coordinate_of(rank, coordinate);
   struct buffer parts = {0};
-  int kinds = 0, told = 0; /* told: the number of tensors that a row has already shown it for */
+  int kinds = 0, shown_for = 0; /* how many tensors the rows so far are for */
   for (int i = 0; i < tensors->n; i++) {
     int value = tensors->at[i].member.at[0];
     struct shape at = file_start(value, coordinate);
     if (!at.ndim) at = (struct shape){.ndim = 1};
     if (states[i]) kinds = states[i];
-    if (i < told) continue;
+    if (i < shown_for) continue;
     const char *row = text("{%s}, %s", sizes_text(at), saves(value, rank) ? "true" : "false");
     put(&parts, "    %-22s // %s\n", text(states[i] ? "STATES(%s)" : "{%s},", row),
         states[i] ? after_kind(shown[i]) : shown[i]);
-    told = i + (states[i] ? states[i] : 1);
+    shown_for = i + (states[i] ? states[i] : 1);
   }
   if (!tensors->n) put(&parts, "    {{0}, false},\n");
   return fill(embedded_text("templates/rank.c"), "version", TPGEN_VERSION, "plan", plan_shown(),

@@ -41,9 +41,9 @@ static void count_uses(struct writing *w)
 /* ------------------------------------------------------------------------------------ expressions
  */
 
-static const char *variable(struct writing *w, const char *wanted, const char *expression)
+static const char *variable(struct writing *w, const char *preferred, const char *expression)
 {
-  const char *name = unique_name(&w->scope, wanted);
+  const char *name = unique_name(&w->scope, preferred);
   put(&w->l.body, "    const float %s = %s;\n", name, expression);
   return name;
 }
@@ -97,9 +97,9 @@ static char *element_named(const char *array)
 }
 
 /* Adds a parameter that is an array; a kernel of vectors loads it. */
-static const char *add_array(struct writing *w, const char *wanted, bool written, int width)
+static const char *add_array(struct writing *w, const char *preferred, bool written, int width)
 {
-  const char *name = unique_name(&w->scope, wanted), *alias = forms()->no_alias;
+  const char *name = unique_name(&w->scope, preferred), *alias = forms()->no_alias;
   const char *sign = *w->l.parameters ? ", " : "", *fixed = written ? "" : "const ";
   w->l.parameters = text("%s%s%sfloat *%s%s", w->l.parameters, sign, fixed, alias, name);
   put(&w->l.loads, "  %svec<float, %d> %s_v = load<%d>(%s + i);\n", fixed, width, name, width,
@@ -134,12 +134,12 @@ static void add_made(struct writing *w, const struct op *update, int width)
   for (int k = first_step_operand(o); k < first_step_operand(o) + o->noperation; k++) {
     if (!update_takes(o, k)) continue;
     int value = update->in[at++];
-    const char *wanted = identifier(op_row[o->step[k - first_step_operand(o)].kind].name);
+    const char *preferred = identifier(op_row[o->step[k - first_step_operand(o)].kind].name);
     if (!kernel_takes(o, k)) continue;
     if (same_shape(graph->value[value].shape, graph->value[update->in[0]].shape)) {
-      w->text[k] = add_array(w, wanted, false, width);
+      w->text[k] = add_array(w, preferred, false, width);
     } else {
-      const char *name = unique_name(&w->scope, wanted);
+      const char *name = unique_name(&w->scope, preferred);
       w->l.parameters = text("%s, const float *%s%s", w->l.parameters, forms()->no_alias, name);
       w->text[k] = text("*%s", name);
     }

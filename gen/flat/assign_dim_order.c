@@ -32,9 +32,9 @@
 /* More than the cost of all moves of a program. */
 #define NEVER (INT64_MAX / 4)
 
-static unsigned *wanted;   /* by value: its requested order, or 0 */
-static struct list *users; /* by value: the operations that read or make it */
-static int *next_twin;     /* by operation: a ring */
+static unsigned *requested; /* by value: its requested order, or 0 */
+static struct list *users;  /* by value: the operations that read or make it */
+static int *next_twin;      /* by operation: a ring */
 static double
     *plain_calls; /* by operation, a matmul: its products if nothing is moved to the front */
 
@@ -176,11 +176,11 @@ static unsigned order_with(const struct op *op, const struct letters *l, int i, 
 {
   int value = nth_operand(op, i), letter[MAX_LETTERS];
   int ndim = graph->value[nth_operand(op, j)].shape.ndim;
-  if (keeps_dimensions(op)) return wanted[value];
-  int first = (int)(wanted[value] & 7);
-  if (wanted[value] == moved_to_front(first, graph->value[value].shape.ndim))
+  if (keeps_dimensions(op)) return requested[value];
+  int first = (int)(requested[value] & 7);
+  if (requested[value] == moved_to_front(first, graph->value[value].shape.ndim))
     return moved_to_front(dimension_with(op, l, i, first, j), ndim);
-  graph->value[value].order = wanted[value];
+  graph->value[value].order = requested[value];
   int n = letters_in_memory(operand_axes(op, l, i), value, letter);
   graph->value[value].order = 0;
   return order_along(operand_axes(op, l, j), ndim, letter, n);
@@ -188,8 +188,8 @@ static unsigned order_with(const struct op *op, const struct letters *l, int i, 
 
 static void want(struct list *reached, int value, unsigned order)
 {
-  if (!order || wanted[value] || !is_free(value)) return;
-  wanted[value] = order;
+  if (!order || requested[value] || !is_free(value)) return;
+  requested[value] = order;
   add(reached, value);
 }
 /* Propagates the request for a value to all operands of its operations. */
@@ -278,7 +278,7 @@ static void want_permuted(void)
     if (!has_kernel(op->kind)) continue;
     for (int i = 0; i < operand_count(op); i++) {
       int value = nth_operand(op, i);
-      if (wanted[value] || !takes_steps(op, i)) continue;
+      if (requested[value] || !takes_steps(op, i)) continue;
       reached.n = 0;
       want(&reached, value, i < op->nin ? order_of_source(value) : order_of_target(value, DEPTH));
       for (int r = 0; r < reached.n; r++) carry_on(&reached, reached.at[r]);
@@ -286,25 +286,26 @@ static void want_permuted(void)
   }
 }
 
-static bool is_wanted(const struct op *op)
+static bool is_requested(const struct op *op)
 {
   for (int i = 0; i < operand_count(op); i++)
-    if (wanted[nth_operand(op, i)]) return true;
+    if (requested[nth_operand(op, i)]) return true;
   return false;
 }
 
 static void raise_all(void)
 {
-  wanted = alloc((size_t)(graph->nvalue + 1) * sizeof *wanted);
+  requested = alloc((size_t)(graph->nvalue + 1) * sizeof *requested);
   want_packed(false);
   want_packed(true);
   want_permuted();
   plain_calls = alloc((size_t)(graph->nop + 1) * sizeof *plain_calls);
   for (int k = 0; k < graph->norder; k++) {
     const struct op *op = &graph->op[graph->order[k]];
-    if (op->kind == OP_matmul && is_wanted(op)) plain_calls[graph->order[k]] = matmul_calls(op, 0);
+    if (op->kind == OP_matmul && is_requested(op))
+      plain_calls[graph->order[k]] = matmul_calls(op, 0);
   }
-  for (int v = 0; v < graph->nvalue; v++) graph->value[v].order = wanted[v];
+  for (int v = 0; v < graph->nvalue; v++) graph->value[v].order = requested[v];
 }
 
 /* ------------------------------------------------------------------------------- lowering again */

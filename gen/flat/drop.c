@@ -140,7 +140,7 @@ void drop_rest(void)
  */
 
 /* Whether a user of the program sees it. */
-static bool is_told(int value)
+static bool is_result(int value)
 {
   return value == graph->loss || value == graph->norm || graph->value[value].is_output;
 }
@@ -153,7 +153,7 @@ void leave_out_dead(void)
   for (int at = graph->norder; at-- > 0;) {
     const struct op *op = &graph->op[graph->order[at]];
     lives[at] = op->nout == 0;
-    for (int k = 0; k < op->nout; k++) lives[at] |= needed[op->out + k] || is_told(op->out + k);
+    for (int k = 0; k < op->nout; k++) lives[at] |= needed[op->out + k] || is_result(op->out + k);
     for (int i = 0; i < op->nin && lives[at]; i++) needed[op->in[i]] = true;
   }
   int kept = 0;

@@ -61,8 +61,8 @@ static bool is_even(const struct value *v, const struct unit *u, int dim)
 /* The dimension that the plan gives, if any; else the first that is cut evenly, else 0. */
 static int dimension_for(const struct value *v, const struct unit *u)
 {
-  int ndim = v->shape.ndim, told = u->dim < 0 ? u->dim + ndim : u->dim;
-  if (told >= 0 && told < ndim) return told;
+  int ndim = v->shape.ndim, given = u->dim < 0 ? u->dim + ndim : u->dim;
+  if (given >= 0 && given < ndim) return given;
   for (int dim = 0; dim < ndim; dim++)
     if (is_even(v, u, dim)) return dim;
   return 0;

@@ -9,16 +9,17 @@
    operations from the gradient of its output to the gradients of its inputs. */
 #include "flat/flat.h"
 
-static int *gradient; /* of each value: a value, or NONE while nothing has reached it */
-static bool *wanted;  /* the value depends on a parameter, so it has a gradient */
-static int *readers;  /* of each value: operations that may still add to its gradient */
+static int *gradient;        /* of each value: a value, or NONE while nothing has reached it */
+static bool *needs_gradient; /* the value depends on a parameter, so it has a gradient */
+static int *readers;         /* of each value: operations that may still add to its gradient */
 
 static void mark_outputs(const struct op *op)
 {
   bool any = false;
-  for (int k = 0; k < op->nin; k++) any |= wanted[op->in[k]];
+  for (int k = 0; k < op->nin; k++) any |= needs_gradient[op->in[k]];
   for (int k = 0; k < op->nout; k++)
-    wanted[op->out + k] |= any && !op->constant && is_floating(graph->value[op->out + k].type);
+    needs_gradient[op->out + k] |=
+        any && !op->constant && is_floating(graph->value[op->out + k].type);
 }
 
 /* From parameters on, in the order of the forward. */
@@ -27,17 +28,17 @@ static void mark_what_follows(void)
   for (int i = 0; i < graph->norder; i++) mark_outputs(&graph->op[graph->order[i]]);
 }
 
-static void mark_wanted(void)
+static void mark_gradients_needed(void)
 {
   for (int i = 0; i < graph->nvalue; i++)
-    wanted[i] = graph->value[i].role == PARAMETER && is_floating(graph->value[i].type) &&
-                !graph->value[i].frozen;
+    needs_gradient[i] = graph->value[i].role == PARAMETER && is_floating(graph->value[i].type) &&
+                        !graph->value[i].frozen;
   for (int i = 0; i < graph->norder; i++) {
     const struct op *op = &graph->op[graph->order[i]];
     if (stays(op) && stays_at[op->in[0]] == NONE) stays_at[op->in[0]] = graph->order[i];
   }
   do mark_what_follows();
-  while (want_carried(wanted));
+  while (want_carried(needs_gradient));
 }
 
 /* Where the plan asked for a value's layout, its gradient gets the same layout: pending sums in
@@ -142,14 +143,14 @@ static void pass(const struct op *op, int at)
 static bool is_reached(const struct op *op)
 {
   for (int k = 1; k < op->nout; k++) {
-    if (!wanted[op->out + k] || gradient[op->out + k] == NONE) continue;
+    if (!needs_gradient[op->out + k] || gradient[op->out + k] == NONE) continue;
     if (op->kind == OP_custom)
       plan_error(op->line,
                  "the loss depends on output %d of %s, but gradients flow through output 0 alone",
                  k, op_name(op));
     bug_at("grad", graph->value[op->out].op, "output %d has a gradient", k);
   }
-  return op->nout && wanted[op->out] && gradient[op->out] != NONE;
+  return op->nout && needs_gradient[op->out] && gradient[op->out] != NONE;
 }
 
 /* A batch's part of the step's loss, which is the mean over its batches. */
@@ -172,12 +173,12 @@ static int share_of_loss(int batch)
 static int average_loss(int *later)
 {
   int loss = graph->loss, made_by = graph->value[loss].op, batch = loss;
-  struct op *told = &graph->op[made_by];
+  struct op *maker = &graph->op[made_by];
   /* A validation runs the forward alone, and the loss must be whole then. */
-  if (told->kind == OP_redistribute && !plan_options->validates &&
+  if (maker->kind == OP_redistribute && !plan_options->validates &&
       graph->order[graph->norder - 1] == made_by &&
-      graph->value[told->in[0]].type == graph->value[loss].type)
-    batch = told->in[0];
+      graph->value[maker->in[0]].type == graph->value[loss].type)
+    batch = maker->in[0];
   *later = batch == loss ? NONE : made_by;
   if (*later == NONE)
     graph->value[loss].role = ACTIVATION;
@@ -217,14 +218,14 @@ void grad(void)
   if (runs_in_step() > 1) loss = average_loss(&later);
   int known = graph->nvalue, norder = graph->norder;
   gradient = alloc((size_t)known * sizeof *gradient);
-  wanted = alloc((size_t)known * sizeof *wanted);
+  needs_gradient = alloc((size_t)known * sizeof *needs_gradient);
   readers = count_readers();
   stays_at = alloc((size_t)known * sizeof *stays_at);
   for (int i = 0; i < known; i++) gradient[i] = stays_at[i] = NONE;
-  begin_scans(wanted, gradient);
+  begin_scans(needs_gradient, gradient);
   late = (struct list){0};
-  mark_wanted();
-  if (!wanted[loss])
+  mark_gradients_needed();
+  if (!needs_gradient[loss])
     plan_error(plan_options->train_line,
                "the loss depends on no parameter: there is nothing to train");
 
@@ -234,8 +235,8 @@ void grad(void)
     pass(&op, i);
     if (is_reached(&op) && takes_part_in_scan(op.kind))
       write_scan_gradient(&op, gradient[op.out]);
-    else if (is_reached(&op) && !(op.kind == OP_redistribute && !wanted[op.in[0]]))
-      write_gradient(&op, finished(op.out), wanted, gradient);
+    else if (is_reached(&op) && !(op.kind == OP_redistribute && !needs_gradient[op.in[0]]))
+      write_gradient(&op, finished(op.out), needs_gradient, gradient);
     leave(&op);
   }
   pass(NULL, 0);

@@ -153,14 +153,14 @@ static bool has_room(int value)
 static bool pays(int value)
 {
   const struct op *maker = &graph->op[graph->value[value].op];
-  bool wanted = false;
+  bool pays = false;
   if (elements(graph->value[value].shape) == 1) return false;
   for (int k = 0; k < readers[value].n; k += 2) {
     const struct op *reader = &graph->op[readers[value].at[k]];
     if (of_step[readers[value].at[k]])
-      wanted |= costs(maker) || stores(reader, readers[value].at[k + 1], maker);
+      pays |= costs(maker) || stores(reader, readers[value].at[k + 1], maker);
   }
-  return wanted && has_room(value);
+  return pays && has_room(value);
 }
 
 static bool is_read_in_step(int value)

@@ -231,7 +231,7 @@ static void place_caches(const struct op *op)
 }
 
 /* A constant of zeros, which a scan carries: zeros are zeros in any layout. */
-static bool is_laid_out_as_told(const struct op *op)
+static bool has_given_layout(const struct op *op)
 {
   return op->kind == OP_full && op->asked;
 }
@@ -240,7 +240,7 @@ static void place(struct op *op)
 {
   place_caches(op);
   if (op->kind == OP_scan_hold) return;
-  if (is_laid_out_as_told(op)) {
+  if (has_given_layout(op)) {
     graph->value[op->out].layout = op->to;
     graph->value[op->out].placed = true;
     return;
@@ -327,7 +327,7 @@ static void lay_out(const int *order, int first, int norder)
 /* ---------------------------------------------------------------------------- what scans carry */
 
 /* Tells what the first step takes to lie as what the last step hands on; whether it did not. */
-static bool tell_layout(const struct op *hold)
+static bool set_layout(const struct op *hold)
 {
   struct layout to = graph->value[hold->in[0]].layout;
   struct op *by = &graph->op[graph->value[hold->in[1]].op];
@@ -350,7 +350,7 @@ static struct before remembered(const int *order, int first, int norder)
   return b;
 }
 
-/* Goes back to them, with the layouts that tell_layout has told. */
+/* Goes back to them, with the layouts that set_layout has set. */
 static void forget_layouts(const struct before *b, const int *order, int first, int norder)
 {
   for (int at = first; at < norder; at++) {
@@ -378,10 +378,10 @@ void propagate_from(int first)
   struct before b = {0};
   if (holds.n) b = remembered(order, first, norder);
   for (int times = 0; times < MOST_TIMES; times++) {
-    bool told = false;
+    bool is_new = false;
     lay_out(order, first, norder);
-    for (int i = 0; i < holds.n; i++) told |= tell_layout(&graph->op[holds.at[i]]);
-    if (!told) return;
+    for (int i = 0; i < holds.n; i++) is_new |= set_layout(&graph->op[holds.at[i]]);
+    if (!is_new) return;
     forget_layouts(&b, order, first, norder);
   }
   lay_out(order, first, norder);

@@ -28,7 +28,7 @@ static struct {
 } scan = {.module = NONE};
 
 static struct list holds; /* the OP_scan_hold of the forward */
-static const bool *wanted;
+static const bool *needs_gradient;
 static int *gradient;
 
 static int maker_scan(int value)
@@ -42,9 +42,9 @@ bool takes_part_in_scan(enum op_kind kind)
   return kind == OP_scan_take || kind == OP_scan_put || kind == OP_scan_stack;
 }
 
-void begin_scans(const bool *is_wanted, int *gradients)
+void begin_scans(const bool *needs, int *gradients)
 {
-  wanted = is_wanted;
+  needs_gradient = needs;
   gradient = gradients;
   memset(&scan, 0, sizeof scan);
   scan.module = NONE;
@@ -53,13 +53,13 @@ void begin_scans(const bool *is_wanted, int *gradients)
     if (graph->op[graph->order[i]].kind == OP_scan_hold) add(&holds, graph->order[i]);
 }
 
-bool want_carried(bool *is_wanted)
+bool want_carried(bool *needs)
 {
   bool any = false;
   for (int i = 0; i < holds.n; i++) {
     const struct op *hold = &graph->op[holds.at[i]];
-    if (!is_wanted[hold->in[0]] || is_wanted[hold->in[1]]) continue;
-    is_wanted[hold->in[1]] = any = true;
+    if (!needs[hold->in[0]] || needs[hold->in[1]]) continue;
+    needs[hold->in[1]] = any = true;
   }
   return any;
 }
@@ -103,7 +103,7 @@ static void begin_carried(void)
   scan.begins.n = scan.enters.n = 0;
   for (int i = 0; i < holds.n; i++) {
     const struct op hold = graph->op[holds.at[i]];
-    if (maker_scan(hold.in[0]) != scan.module || !wanted[hold.in[0]]) continue;
+    if (maker_scan(hold.in[0]) != scan.module || !needs_gradient[hold.in[0]]) continue;
     int *g = &gradient[hold.in[0]];
     *g = *g == NONE ? zeros_like(hold.in[0]) : entering(*g);
     add(&scan.begins, *g);
@@ -127,7 +127,7 @@ static void begin_shared(int last)
     if (scan_around(op.module) != scan.module) break;
     for (int i = 0; i < op.nin && op.kind != OP_scan_take; i++) {
       int value = op.in[i];
-      if (!wanted[value] || maker_scan(value) == scan.module || is_entering(value) ||
+      if (!needs_gradient[value] || maker_scan(value) == scan.module || is_entering(value) ||
           lists_number(scan.shared.at, scan.shared.n, value))
         continue;
       add(&scan.shared, value);
@@ -156,7 +156,7 @@ static void give(int value, int g)
   struct op op = around_scan();
   op.nin = 1;
   op.in[0] = value;
-  begin_gradient(&op, wanted, gradient);
+  begin_gradient(&op, needs_gradient, gradient);
   give_gradient(0, g);
 }
 
@@ -222,7 +222,7 @@ bool is_in_scan(void)
 
 void write_scan_gradient(const struct op *op, int g)
 {
-  begin_gradient(op, wanted, gradient);
+  begin_gradient(op, needs_gradient, gradient);
   if (op->kind == OP_scan_stack) {
     /* Of what each step puts in: the gradient of the whole, of which its step takes a slice. */
     for (int i = 0; i < op->nin; i++) gradient[op->in[i]] = g;

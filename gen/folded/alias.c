@@ -47,7 +47,7 @@ static bool can_show(const struct lifetimes *l, int in, int out, int function)
   const struct value *a = &graph->value[in], *b = &graph->value[out];
   if (!a->stored || !in_arena(out)) return false;
   bool outside = !in_arena(family_representative(l->plan, in));
-  if (outside && b->family != NONE && l->note[out].told_apart) return false;
+  if (outside && b->family != NONE && l->note[out].by_own_name) return false;
   if (a->family == NONE) return true;
   if (is_loop_body(function)) return a->family == in && b->family == out;
   return !outside && b->family == NONE;

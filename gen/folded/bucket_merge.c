@@ -481,15 +481,15 @@ static int buffer_for(const struct op *op, enum type type, const char *name)
 static const char *reasons(const int *member, int n)
 {
   struct buffer b = {0};
-  struct memo told = {0};
+  struct memo shown = {0};
   struct query q = {0};
   for (int i = 0; i < n; i++) {
     const char *why = graph->op[member[i]].why;
-    int known = told.n;
+    int known = shown.n;
     if (!why) continue;
     begin_query(&q);
     ask_text(&q, why);
-    if (number_of_query(&told, &q) == known) put(&b, "%s%s", b.length ? "; " : "", why);
+    if (number_of_query(&shown, &q) == known) put(&b, "%s%s", b.length ? "; " : "", why);
   }
   return b.text;
 }

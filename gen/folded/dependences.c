@@ -1,4 +1,4 @@
-/* dependences.c: a part of the pass `schedule`: the dependence graph of a segment of a function.
+/* dependences.c: a part of the pass `schedule`: the dependence graph of a span of a function.
 
    Takes   operations of a function, in an order in which they can run.
    Leaves  a node for each operation, and for each node the nodes that it depends on. A node depends
@@ -21,7 +21,7 @@
 
 /* The latest accesses to the bytes of an alias class. */
 struct accesses {
-  int segment; /* the number of the segment that they are of */
+  int span; /* the number of the span that they are of */
   int writer;
   struct list readers, piece_writers; /* since the writer */
 };
@@ -48,18 +48,18 @@ static void find_alias_classes(struct overlap *o)
   }
 }
 
-static struct accesses *accesses_to(const struct segment *s, int value)
+static struct accesses *accesses_to(const struct span *s, int value)
 {
   struct accesses *a = &s->program->accesses[s->program->alias_class[value]];
-  if (a->segment != s->number) {
-    a->segment = s->number;
+  if (a->span != s->number) {
+    a->span = s->number;
     a->writer = NONE;
     a->readers.n = a->piece_writers.n = 0;
   }
   return a;
 }
 
-void add_dependence(struct segment *s, int later, int earlier)
+void add_dependence(struct span *s, int later, int earlier)
 {
   if (earlier == NONE || earlier == later || s->depends_on[later][earlier]) return;
   s->depends_on[later][earlier] = true;
@@ -68,13 +68,13 @@ void add_dependence(struct segment *s, int later, int earlier)
   add(&s->node[earlier].dependents, later);
 }
 
-static int piece_of(const struct segment *s, int n, int value)
+static int piece_of(const struct span *s, int n, int value)
 {
   return piece_touched(&graph->op[s->node[n].op], value);
 }
 
 /* The node depends on the nodes of the list, except those that touch another piece of the value. */
-static void depend_on_all(struct segment *s, int n, const struct list *list, int value)
+static void depend_on_all(struct span *s, int n, const struct list *list, int value)
 {
   for (int i = 0; i < list->n; i++) {
     int mine = piece_of(s, n, value), its = mine == NONE ? NONE : piece_of(s, list->at[i], value);
@@ -82,7 +82,7 @@ static void depend_on_all(struct segment *s, int n, const struct list *list, int
   }
 }
 
-static void note_read(struct segment *s, int n, int value)
+static void note_read(struct span *s, int n, int value)
 {
   struct accesses *a = accesses_to(s, value);
   if (graph->value[value].step) note_read(s, n, graph->value[value].initial);
@@ -91,7 +91,7 @@ static void note_read(struct segment *s, int n, int value)
   if (!a->readers.n || a->readers.at[a->readers.n - 1] != n) add(&a->readers, n);
 }
 
-static void note_write(struct segment *s, int n, int value)
+static void note_write(struct span *s, int n, int value)
 {
   struct accesses *a = accesses_to(s, value);
   add_dependence(s, n, a->writer);
@@ -123,7 +123,7 @@ static int accesses_of(const struct op *op, bool writes, int *list)
 }
 
 /* A loop accesses what its body does, and so does a call for another iteration. */
-static void note_accesses(struct segment *s, int n, const struct op *op, bool writes)
+static void note_accesses(struct span *s, int n, const struct op *op, bool writes)
 {
   struct overlap *o = s->program;
   if (op_row[op->kind].calls) {
@@ -139,7 +139,7 @@ static void note_accesses(struct segment *s, int n, const struct op *op, bool wr
 
 /* A loop waits for the earlier collectives of a group if it has a blocking collective of the
    group. */
-static void depend_on_group(struct segment *s, int loop)
+static void depend_on_group(struct span *s, int loop)
 {
   const bool *blocks = s->program->blocks[s->node[loop].body];
   for (int i = 0; i < loop; i++)
@@ -148,14 +148,14 @@ static void depend_on_group(struct segment *s, int loop)
 
 /* In a loop one value stands for those of all modules of a list. What touches another module's
    gradient outside of the loop has to wait as well. */
-static void depend_on_await(struct segment *s, int n)
+static void depend_on_await(struct span *s, int n)
 {
   for (int i = n + 1; i < s->nnode; i++)
     if (touches_gradients_of(&graph->op[s->node[i].op], &graph->op[s->node[n].collective]))
       add_dependence(s, i, n);
 }
 
-static void find_dependences(struct segment *s)
+static void find_dependences(struct span *s)
 {
   for (int i = 0; i < s->nnode; i++) {
     const struct op_node *n = &s->node[i];
@@ -249,7 +249,7 @@ static void make_node(const struct overlap *o, struct op_node *n, int id)
 }
 
 /* A PREFETCHES node takes two operations. */
-static void make_nodes(struct segment *s, const int *op, int n)
+static void make_nodes(struct span *s, const int *op, int n)
 {
   s->node = alloc((size_t)n * sizeof *s->node);
   s->order = alloc((size_t)n * sizeof *s->order);
@@ -289,7 +289,7 @@ bool can_chain(const struct op *op, const struct op *predecessor)
 
 /* Whether node n can be chained to m. A chain has two collectives: one await serves both, and would
    not serve three. */
-static bool can_precede(const struct segment *s, int m, int n)
+static bool can_precede(const struct span *s, int m, int n)
 {
   const struct op_node *first = &s->node[m], *second = &s->node[n];
   const struct op *op = &graph->op[first->op], *next = &graph->op[second->op];
@@ -304,7 +304,7 @@ static bool can_precede(const struct segment *s, int m, int n)
 
 /* Of the collectives that another iteration awaits, loop_carried.c has chosen which are chained.
    The predecessor then depends on everything that the successor depends on. */
-static void find_predecessor(struct segment *s, int n)
+static void find_predecessor(struct span *s, int n)
 {
   const struct op_node *second = &s->node[n];
   const struct op *op = &graph->op[second->op];
@@ -324,11 +324,11 @@ void open_dependences(struct overlap *o)
   o->depends_on = alloc(LONGEST_ORDERED * sizeof *o->depends_on);
 }
 
-struct segment *find_segment(struct overlap *o, const int *op, int n)
+struct span *find_span(struct overlap *o, const int *op, int n)
 {
-  struct segment *s = alloc(sizeof *s);
+  struct span *s = alloc(sizeof *s);
   s->program = o;
-  s->number = ++o->nsegment;
+  s->number = ++o->nspan;
   s->depends_on = o->depends_on;
   make_nodes(s, op, n);
   for (int i = 0; i < s->nnode; i++) memset(s->depends_on[i], 0, (size_t)s->nnode);

@@ -47,7 +47,7 @@ enum carried {
   ISSUES_FIRST    /* before the loop: issues what one of the first iterations awaits */
 };
 
-/* A node of the dependence graph: an operation of a segment. */
+/* A node of the dependence graph: an operation of a span. */
 struct op_node {
   int op;
   int next;  /* PREFETCHES: `op` awaits, `next` issues */
@@ -70,7 +70,7 @@ struct op_node {
   struct list dependents;  /* the nodes that depend on it */
 };
 
-/* The streams while a segment is simulated. */
+/* The streams while a span is simulated. */
 struct streams {
   int64_t now;    /* the time at which the main stream is */
   int64_t *until; /* by group: when its stream is free */
@@ -80,9 +80,9 @@ struct streams {
 };
 
 /* Operations of a function that are ordered together: all, or LONGEST_ORDERED of a longer one. */
-struct segment {
+struct span {
   struct overlap *program;
-  int number; /* of the program's segments, from 1 */
+  int number; /* of the program's spans, from 1 */
   int nnode;
   struct op_node *node;
   int *order;                          /* the nodes in their order */
@@ -102,8 +102,8 @@ struct overlap {
   int *alias_class;                    /* by value */
   struct accesses *accesses;           /* by alias class */
   int *accessed, accessed_room;        /* a list that is filled anew for each operation */
-  bool (*depends_on)[LONGEST_ORDERED]; /* the table of the present segment */
-  int nsegment;
+  bool (*depends_on)[LONGEST_ORDERED]; /* the table of the present span */
+  int nspan;
   int64_t visited; /* how many nodes the search has gone through */
   int64_t asked;   /* how much memory.c was asked: see within_budget */
 };
@@ -187,12 +187,12 @@ int alias_class(int value);
 /* Whether the operation, a collective, can start when the other one ends, whatever else runs: it
    reads only what that one makes, and needs no copy before it. */
 bool can_chain(const struct op *op, const struct op *predecessor);
-/* Before the first segment of the program. */
+/* Before the first span of the program. */
 void open_dependences(struct overlap *o);
-/* Finds the nodes of a segment, their dependences, and the collectives' predecessors. The tables of
-   the segment before are gone then. */
-struct segment *find_segment(struct overlap *o, const int *op, int n);
-void add_dependence(struct segment *s, int later, int earlier);
+/* Finds the nodes of a span, their dependences, and the collectives' predecessors. The tables of
+   the span before are gone then. */
+struct span *find_span(struct overlap *o, const int *op, int n);
+void add_dependence(struct span *s, int later, int earlier);
 
 /* ---------------------------------------------------------------------------------- epilogue.c */
 
@@ -292,22 +292,22 @@ void schedule(void);
 
 /* ------------------------------------------------------------------------------- stream_model.c */
 
-/* Prepares the streams of a segment, and makes an await for each of its collectives. */
-void open_streams(struct segment *s);
+/* Prepares the streams of a span, and makes an await for each of its collectives. */
+void open_streams(struct span *s);
 /* Whether the collective is chained to its predecessor; whether its successor is chained to it. */
-bool is_chained(const struct segment *s, int n);
-bool has_chained(const struct segment *s, int n);
+bool is_chained(const struct span *s, int n);
+bool has_chained(const struct span *s, int n);
 /* The place of the first node that depends on this one, nnode if there is none. */
-int first_dependent(const struct segment *s, int n);
-/* How long the segment takes in its order; of a loop's body a later iteration. Finds what is
+int first_dependent(const struct span *s, int n);
+/* How long the span takes in its order; of a loop's body a later iteration. Finds what is
    exposed of each collective. */
-int64_t simulate_segment(struct segment *s);
+int64_t simulate_span(struct span *s);
 /* Writes the operations in their order, with an await for each asynchronous collective. Gives how
    many. */
-int write_order(struct segment *s, int *op);
+int write_order(struct span *s, int *op);
 /* Makes a collective asynchronous if one of its group is in flight where it is issued: it runs on
    the same stream. Where it would be awaited at once it comes behind the other one's await. */
-void queue_behind_in_flight(struct segment *s);
+void queue_behind_in_flight(struct span *s);
 /* The collective is in flight when the loop ends, and takes so long from there. */
 void leave_in_flight(struct overlap *o, int collective, int body, int64_t time);
 

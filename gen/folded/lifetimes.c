@@ -144,7 +144,7 @@ static void note_reader(struct lifetimes *l, int value, int at)
   int family = graph->value[value].family;
   if (family == NONE) return;
   if (family != value || !is_loop_body(function_running_at(l, at)))
-    l->note[family].told_apart = true;
+    l->note[family].by_own_name = true;
 }
 
 /* ---------------------------------------------------------------------- how many are kept at once

@@ -4,11 +4,11 @@
 
 #include <string.h>
 
-static int *readers; /* by value: later operations that read its bytes */
-static int *missing; /* by value: later operations that make it, or a chunk of it */
-static bool *leaves; /* another function reads it: it does not die here */
-static int *shown;   /* the value whose bytes it shares: a view has none of its own */
-static bool *wanted; /* it has readers: a kernel's other outputs die at once */
+static int *readers;  /* by value: later operations that read its bytes */
+static int *missing;  /* by value: later operations that make it, or a chunk of it */
+static bool *leaves;  /* another function reads it: it does not die here */
+static int *shown;    /* the value whose bytes it shares: a view has none of its own */
+static bool *is_read; /* it has readers: a kernel's other outputs die at once */
 
 int *read_list, *write_list;
 
@@ -106,7 +106,7 @@ static int64_t growth(const struct op *op)
   widen_lists(op);
   int64_t sum = 0;
   for (int n = op_writes(op, write_list); n--;)
-    if (wanted[write_list[n]]) sum += weight_made(op, write_list[n]);
+    if (is_read[write_list[n]]) sum += weight_made(op, write_list[n]);
   for (int n = reads_of(op); n--;)
     if (readers[read_list[n]] == 1 && !leaves[read_list[n]]) sum -= weight(read_list[n]);
   return sum;
@@ -342,7 +342,7 @@ static void order_function(struct function *f)
   }
 }
 
-static void find_wanted(void)
+static void find_read(void)
 {
   for (int i = 0; i < graph->nfunction; i++)
     for (int k = 0; k < graph->function[i].nop; k++) {
@@ -350,8 +350,8 @@ static void find_wanted(void)
       widen_lists(op);
       for (int n = op_reads(op, read_list); n--;) {
         int family = graph->value[read_list[n]].family;
-        wanted[shown[read_list[n]]] = true;
-        if (family != NONE) wanted[shown[family]] = true;
+        is_read[shown[read_list[n]]] = true;
+        if (family != NONE) is_read[shown[family]] = true;
       }
     }
 }
@@ -368,8 +368,8 @@ int64_t order_functions(void)
   met_in = alloc((size_t)graph->nvalue * sizeof *met_in);
   last_replaced = NULL;
   replaced_room = 0;
-  wanted = alloc((size_t)graph->nvalue);
-  find_wanted();
+  is_read = alloc((size_t)graph->nvalue);
+  find_read();
   lives = live_bytes();
   asked = 0;
   find_reading();

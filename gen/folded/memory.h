@@ -10,7 +10,7 @@ struct value_note {
   int gradient;       /* PARAMETER: the value whose place all its gradients share, or NONE */
   int sum;            /* PARAMETER: the same for its SUMS */
   int64_t within;     /* its offset in its bucket */
-  bool told_apart;    /* a member of its family is read by its own name, not as the module's */
+  bool by_own_name;   /* a member of its family is read by its own name, not as the module's */
   bool loop_carried;  /* a loop-carried collective reads or writes its bytes */
   bool added_up;      /* PARAMETER: batches accumulate its gradient in place */
   bool taken;         /* a member of the current bucket has its bytes */

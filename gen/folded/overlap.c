@@ -30,19 +30,19 @@
 /* How many nodes the search may visit in the program, and how many visits one peak counts as. */
 enum { MOST_VISITED = 25000000, PEAK_VISITS = 16 };
 
-/* The search for the order of a function, one segment after the other. */
+/* The search for the order of a function, one span after the other. */
 struct search {
   struct overlap *program;
   struct function *function;
   int64_t most_live; /* in the program */
-  int64_t more;      /* more bytes than before the search that may live in a segment; NONE: no
+  int64_t more;      /* more bytes than before the search that may live in a span; NONE: no
                         overlap */
   bool asks_memory;  /* about each collective */
   int nasked;
-  struct list done; /* operations of the segments that have their order */
-  const int *rest;  /* operations of the segments that come later */
+  struct list done; /* operations of the spans that have their order */
+  const int *rest;  /* operations of the spans that come later */
   int nrest;
-  struct segment *s;
+  struct span *s;
   int *original, *kept, *tried; /* orders to go back to */
   bool *barred;                 /* by node: too much lives if it moves */
   bool *along;                  /* by node: it moves along with another one */
@@ -65,24 +65,24 @@ static void open_search(struct search *t)
 /* ----------------------------------------------------------------------------------------- moves
  */
 
-static void note_places(struct segment *s, int from, int to)
+static void note_places(struct span *s, int from, int to)
 {
   for (int k = from; k <= to; k++) s->place[s->order[k]] = k;
 }
 
-static void keep_order(const struct segment *s, int *kept)
+static void keep_order(const struct span *s, int *kept)
 {
   memcpy(kept, s->order, (size_t)s->nnode * sizeof *kept);
 }
 
-static void go_back_to(struct segment *s, const int *kept)
+static void go_back_to(struct span *s, const int *kept)
 {
   memcpy(s->order, kept, (size_t)s->nnode * sizeof *kept);
   note_places(s, 0, s->nnode - 1);
 }
 
 /* Moves one node to this place. It depends on none of those between, and none on it. */
-static void move_node(struct segment *s, int n, int to)
+static void move_node(struct span *s, int n, int to)
 {
   int from = s->place[n], step = from < to ? 1 : -1;
   for (int k = from; k != to; k += step) s->order[k] = s->order[k + step];
@@ -97,7 +97,7 @@ static bool is_barrier(const struct op_node *n)
 
 /* Moves a collective right behind its predecessor, unless it depends on a node between them, or one
    of these is a barrier. (The predecessor depends on all else that the collective depends on.) */
-static void close_up(struct segment *s, int n)
+static void close_up(struct span *s, int n)
 {
   int predecessor = s->node[n].predecessor, at = s->place[n];
   while (--at > s->place[predecessor])
@@ -105,7 +105,7 @@ static void close_up(struct segment *s, int n)
   if (at == s->place[predecessor]) move_node(s, n, at + 1);
 }
 
-static void close_up_all(struct segment *s)
+static void close_up_all(struct span *s)
 {
   for (int n = 0; n < s->nnode; n++) {
     int predecessor = s->node[n].predecessor;
@@ -132,7 +132,7 @@ static bool any_along(const struct search *t, const struct list *list)
 static bool find_along(struct search *t, int from, int to)
 {
   enum { FEW = 4 };
-  const struct segment *s = t->s;
+  const struct span *s = t->s;
   int step = from < to ? 1 : -1;
   bool loops = false, collectives = false;
   t->nalong = 0;
@@ -153,7 +153,7 @@ static bool find_along(struct search *t, int from, int to)
    `to`. */
 static void move(struct search *t, int from, int to)
 {
-  struct segment *s = t->s;
+  struct span *s = t->s;
   int first = from < to ? from : to, last = from < to ? to : from, n = 0;
   for (int side = 0; side < 2; side++)
     for (int k = first; k <= last; k++)
@@ -182,7 +182,7 @@ static bool has_room(const struct search *t)
   return false;
 }
 
-/* Whether memory.c, where it is to be asked, finds room for the segment in its present order. */
+/* Whether memory.c, where it is to be asked, finds room for the span in its present order. */
 static bool fits(struct search *t)
 {
   enum { MOST_ASKED = 32 };
@@ -211,7 +211,7 @@ struct candidate {
 static void try_move(struct search *t, struct candidate *best, int from, int to)
 {
   move(t, from, to);
-  int64_t time = simulate_segment(t->s);
+  int64_t time = simulate_span(t->s);
   if (time < best->time) *best = (struct candidate){from, to, time};
   go_back_to(t->s, t->tried);
 }
@@ -244,17 +244,17 @@ static struct candidate best_move(struct search *t, int c, int64_t time)
 static bool give_work(struct search *t, int c, int64_t most)
 {
   enum { MOST_MOVES = 32 };
-  struct segment *s = t->s;
+  struct span *s = t->s;
   struct op_node *node = &s->node[c];
   struct op_node *predecessor = node->predecessor == NONE ? NULL : &s->node[node->predecessor];
   bool async = node->async, predecessor_async = predecessor && predecessor->async;
-  int64_t was = simulate_segment(s);
+  int64_t was = simulate_span(s);
   memset(t->barred, 0, (size_t)s->nnode);
   keep_order(s, t->original);
   node->async = true;
   if (predecessor) predecessor->async = true;
   close_up_all(s);
-  int64_t time = simulate_segment(s);
+  int64_t time = simulate_span(s);
   for (int n = 0; n < MOST_MOVES && node->exposed; n++) {
     struct candidate best = best_move(t, c, time);
     if (best.from == NONE) break;
@@ -265,7 +265,7 @@ static bool give_work(struct search *t, int c, int64_t most)
       go_back_to(s, t->kept);
       t->barred[s->order[best.from]] = true;
     }
-    time = simulate_segment(s);
+    time = simulate_span(s);
   }
   if (time < was && peak_now(t) <= most && fits(t)) return true;
   node->async = async;
@@ -278,18 +278,18 @@ static bool give_work(struct search *t, int c, int64_t most)
    the parameters for what follows the layers are gathered while the layers run. */
 static void issue_before_loop(struct search *t, int c, int64_t most)
 {
-  struct segment *s = t->s;
+  struct span *s = t->s;
   struct op_node *node = &s->node[c];
   int at = s->place[c], loop = at - 1;
   while (loop >= 0 && s->node[s->order[loop]].body == NONE) loop--;
   if (loop < 0 || t->program->blocks[s->node[s->order[loop]].body][node->group]) return;
   if (!find_along(t, at, loop)) return;
   bool async = node->async;
-  int64_t was = simulate_segment(s);
+  int64_t was = simulate_span(s);
   keep_order(s, t->kept);
   move(t, at, loop);
   node->async = true;
-  if (simulate_segment(s) < was && peak_now(t) <= most && fits(t)) return;
+  if (simulate_span(s) < was && peak_now(t) <= most && fits(t)) return;
   node->async = async;
   go_back_to(s, t->kept);
 }
@@ -317,16 +317,16 @@ static void give_all_work(struct search *t)
 
 /* Moves the issue of a first iteration's collective after the collectives of its group before
    the loop, as far as the function becomes no slower. */
-static void place_first_issue(struct segment *s, int n)
+static void place_first_issue(struct span *s, int n)
 {
   int first = s->place[n], best = first;
-  int64_t least = simulate_segment(s);
+  int64_t least = simulate_span(s);
   for (int at = first + 1; at < s->nnode; at++) {
     const struct op_node *passed = &s->node[s->order[at]];
     if (passed->body != NONE || passed->carried) break;
     if (passed->group != s->node[n].group) continue;
     move_node(s, n, at);
-    int64_t time = simulate_segment(s);
+    int64_t time = simulate_span(s);
     if (time <= least) best = at, least = time;
   }
   move_node(s, n, best);
@@ -336,11 +336,11 @@ static void place_first_issue(struct segment *s, int n)
  */
 
 /* Records for each collective what the search found: its time and its exposed time; and what is
-   in flight when the function ends. Returns how long the segment takes. */
-static int64_t note_times(struct segment *s, int function)
+   in flight when the function ends. Returns how long the span takes. */
+static int64_t note_times(struct span *s, int function)
 {
   struct overlap *o = s->program;
-  int64_t time = simulate_segment(s);
+  int64_t time = simulate_span(s);
   for (int n = 0; n < s->nnode; n++) {
     const struct op_node *node = &s->node[n];
     if (node->group == NONE || node->carried == ISSUES_FIRST) continue;
@@ -363,9 +363,9 @@ static int64_t note_times(struct segment *s, int function)
 /* The chunks of a collective are asynchronous before the search: a single one would gain nothing
    while the next one blocks. The first issues of later iterations get their places first, and so
    keep their order. */
-static int64_t order_segment(struct search *t, const int *op, int n)
+static int64_t order_span(struct search *t, const int *op, int n)
 {
-  struct segment *s = t->s = find_segment(t->program, op, n);
+  struct span *s = t->s = find_span(t->program, op, n);
   open_streams(s);
   for (int i = s->nnode; i-- > 0;)
     if (s->node[i].carried == ISSUES_FIRST) place_first_issue(s, i);
@@ -381,7 +381,7 @@ static int64_t order_segment(struct search *t, const int *op, int n)
   return time;
 }
 
-/* A long function is ordered in segments: the time of the search grows faster than the length. */
+/* A long function is ordered in spans: the time of the search grows faster than the length. */
 static void order_function(struct search *t, const int *op, int n)
 {
   struct overlap *o = t->program;
@@ -393,7 +393,7 @@ static void order_function(struct search *t, const int *op, int n)
     int length = n - first < LONGEST_ORDERED ? n - first : LONGEST_ORDERED;
     t->rest = op + first + length;
     t->nrest = n - first - length;
-    int64_t time = order_segment(t, op + first, length);
+    int64_t time = order_span(t, op + first, length);
     o->time[which] = time < LONGEST_TIME - o->time[which] ? o->time[which] + time : LONGEST_TIME;
   }
   t->function->op = t->done.at;

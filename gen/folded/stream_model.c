@@ -1,11 +1,11 @@
-/* stream_model.c: a part of the pass `schedule`: when each operation of a segment runs, on which
+/* stream_model.c: a part of the pass `schedule`: when each operation of a span runs, on which
    stream, and how long the main stream waits for collectives.
 
    The main stream runs the arithmetic in program order. Each group has a stream, which runs the
    group's collectives in the order in which they are issued. A collective starts when the main
    stream has reached the place of its issue and the group's stream is free. An asynchronous one is
    in flight until it is awaited: right before the first operation that depends on it, at the latest
-   at the segment's end. A blocking one is awaited where it is issued. The time that an await takes
+   at the span's end. A blocking one is awaited where it is issued. The time that an await takes
    from the main stream is the collective's exposed time.
 
    A chained collective starts when its predecessor ends. The two are adjacent, and one await serves
@@ -29,18 +29,18 @@ struct left_in_flight {
   int64_t time, end; /* how long it still takes then; when it ended in the last simulation */
 };
 
-bool is_chained(const struct segment *s, int n)
+bool is_chained(const struct span *s, int n)
 {
   int p = s->node[n].predecessor;
   return p != NONE && s->node[n].async && s->node[p].async && s->place[n] == s->place[p] + 1;
 }
 
-bool has_chained(const struct segment *s, int n)
+bool has_chained(const struct span *s, int n)
 {
   return s->node[n].successor != NONE && is_chained(s, s->node[n].successor);
 }
 
-int first_dependent(const struct segment *s, int n)
+int first_dependent(const struct span *s, int n)
 {
   const struct list *dependents = &s->node[n].dependents;
   int first = s->nnode;
@@ -52,31 +52,31 @@ int first_dependent(const struct segment *s, int n)
 /* -------------------------------------------------------------------------- collectives in flight
  */
 
-static void clear_in_flight(struct segment *s)
+static void clear_in_flight(struct span *s)
 {
   memset(s->streams.is_in_flight, 0, (size_t)s->nnode);
   s->streams.in_flight.n = 0;
 }
 
-static void put_in_flight(struct segment *s, int n)
+static void put_in_flight(struct span *s, int n)
 {
   add(&s->streams.in_flight, n);
   s->streams.is_in_flight[n] = true;
 }
 
-static bool depends_on_collective(const struct segment *s, int n, int c)
+static bool depends_on_collective(const struct span *s, int n, int c)
 {
   return s->depends_on[n][c] && !(c == s->node[n].predecessor && is_chained(s, n));
 }
 
 /* Whether the collective in flight has to be awaited before node n. n == nnode is the end. */
-static bool must_await(const struct segment *s, int n, int c)
+static bool must_await(const struct span *s, int n, int c)
 {
   return n == s->nnode || depends_on_collective(s, n, c) ||
          (has_chained(s, n) && depends_on_collective(s, s->node[n].successor, c));
 }
 
-static bool any_in_flight(const struct segment *s, const struct list *collectives)
+static bool any_in_flight(const struct span *s, const struct list *collectives)
 {
   for (int i = 0; i < collectives->n; i++)
     if (s->streams.is_in_flight[collectives->at[i]]) return true;
@@ -84,14 +84,14 @@ static bool any_in_flight(const struct segment *s, const struct list *collective
 }
 
 /* Whether the node may have to await anything: a quick test. */
-static bool may_await(const struct segment *s, int n)
+static bool may_await(const struct span *s, int n)
 {
   if (n == s->nnode || any_in_flight(s, &s->node[n].collectives)) return true;
   int successor = s->node[n].successor;
   return successor != NONE && any_in_flight(s, &s->node[successor].collectives);
 }
 
-static void await(struct segment *s, int n)
+static void await(struct span *s, int n)
 {
   struct streams *streams = &s->streams;
   struct op_node *c = &s->node[n];
@@ -107,7 +107,7 @@ static void await(struct segment *s, int n)
 }
 
 /* Awaits what has to be awaited before node n. */
-static void await_before(struct segment *s, int n)
+static void await_before(struct span *s, int n)
 {
   struct list *in_flight = &s->streams.in_flight;
   int left = 0;
@@ -125,7 +125,7 @@ static void await_before(struct segment *s, int n)
 /* ------------------------------------------------------------------------------------ simulation
  */
 
-static void issue(struct segment *s, int n)
+static void issue(struct span *s, int n)
 {
   struct op_node *c = &s->node[n];
   struct streams *streams = &s->streams;
@@ -139,7 +139,7 @@ static void issue(struct segment *s, int n)
   if (c->carried == PREFETCHES && c->nend < MOST_PREFETCHED) c->end[c->nend++] = *until;
 }
 
-static void run_collective(struct segment *s, int n)
+static void run_collective(struct span *s, int n)
 {
   struct op_node *c = &s->node[n];
   if (c->carried == PREFETCHES) await(s, n);
@@ -170,7 +170,7 @@ void leave_in_flight(struct overlap *o, int collective, int body, int64_t time)
 }
 
 /* The loop is done: its last collectives are still on their streams. */
-static void end_loop(struct segment *s, int body)
+static void end_loop(struct span *s, int body)
 {
   for (int i = 0; i < s->program->nleft; i++) {
     struct left_in_flight *left = &s->program->left[i];
@@ -182,7 +182,7 @@ static void end_loop(struct segment *s, int body)
 }
 
 /* Awaits the collective of the iteration before, or of the last iteration of a loop. */
-static void await_earlier(struct segment *s, int n)
+static void await_earlier(struct span *s, int n)
 {
   for (int m = 0; m < s->nnode; m++) {
     if (s->node[m].carried != AWAITED_NEXT || s->node[m].op != s->node[n].collective) continue;
@@ -193,7 +193,7 @@ static void await_earlier(struct segment *s, int n)
   if (left && left->end > s->streams.now) s->streams.now = left->end;
 }
 
-static void run_iteration(struct segment *s)
+static void run_iteration(struct span *s)
 {
   for (int k = 0; k < s->nnode; k++) {
     int n = s->order[k];
@@ -211,7 +211,7 @@ static void run_iteration(struct segment *s)
 }
 
 /* Issues what is issued before the first iteration. */
-static void issue_first(struct segment *s)
+static void issue_first(struct span *s)
 {
   for (int iteration = 0; iteration < s->most_ahead; iteration++)
     for (int k = 0; k < s->nnode; k++) {
@@ -222,7 +222,7 @@ static void issue_first(struct segment *s)
     }
 }
 
-int64_t simulate_segment(struct segment *s)
+int64_t simulate_span(struct span *s)
 {
   struct streams *streams = &s->streams;
   int iterations = s->most_ahead ? 2 + s->most_ahead : 1;
@@ -244,7 +244,7 @@ int64_t simulate_segment(struct segment *s)
 /* ---------------------------------------------------------------------------- issues and awaits */
 
 /* Makes an await for each collective, whether or not it will be used. */
-static int *make_awaits(const struct segment *s)
+static int *make_awaits(const struct span *s)
 {
   int *await = alloc((size_t)s->nnode * sizeof *await);
   for (int n = 0; n < s->nnode; n++) {
@@ -253,7 +253,7 @@ static int *make_awaits(const struct segment *s)
   return await;
 }
 
-void open_streams(struct segment *s)
+void open_streams(struct span *s)
 {
   struct streams *streams = &s->streams;
   streams->until = alloc((size_t)(graph->ngroup + 1) * sizeof *streams->until);
@@ -263,7 +263,7 @@ void open_streams(struct segment *s)
 }
 
 /* Whether the collective that is chained to c is awaited before node n, and c with it. */
-static bool is_awaited_by_successor(const struct segment *s, int n, int c)
+static bool is_awaited_by_successor(const struct span *s, int n, int c)
 {
   int successor = s->node[c].successor;
   if (!has_chained(s, c)) return false;
@@ -274,7 +274,7 @@ static bool is_awaited_by_successor(const struct segment *s, int n, int c)
   return false;
 }
 
-int write_order(struct segment *s, int *op)
+int write_order(struct span *s, int *op)
 {
   struct list *in_flight = &s->streams.in_flight;
   int count = 0;
@@ -298,7 +298,7 @@ int write_order(struct segment *s, int *op)
   return count;
 }
 
-static void depend_on_in_flight(struct segment *s, int n)
+static void depend_on_in_flight(struct span *s, int n)
 {
   for (int i = 0; i < s->streams.in_flight.n; i++) {
     int c = s->streams.in_flight.at[i];
@@ -314,7 +314,7 @@ static bool uses_stream(int collective, int group)
 }
 
 /* Whether a collective of the group is in flight at this place that a loop before it has issued. */
-static bool is_left_in_flight(const struct segment *s, int at, int group)
+static bool is_left_in_flight(const struct span *s, int at, int group)
 {
   for (int k = at + 1; k < s->nnode; k++) {
     const struct op_node *n = &s->node[s->order[k]];
@@ -328,7 +328,7 @@ static bool is_left_in_flight(const struct segment *s, int at, int group)
   return false;
 }
 
-static bool is_group_in_flight(const struct segment *s, int at, int group)
+static bool is_group_in_flight(const struct span *s, int at, int group)
 {
   for (int i = 0; i < s->streams.in_flight.n; i++)
     if (s->node[s->streams.in_flight.at[i]].group == group) return true;
@@ -341,7 +341,7 @@ static bool is_group_in_flight(const struct segment *s, int at, int group)
 
 /* Gives whether a collective has become chained: its predecessor is then in flight for longer than
    this pass assumed. */
-static bool queue_once(struct segment *s)
+static bool queue_once(struct span *s)
 {
   bool longer = false;
   clear_in_flight(s);
@@ -359,7 +359,7 @@ static bool queue_once(struct segment *s)
   return longer;
 }
 
-void queue_behind_in_flight(struct segment *s)
+void queue_behind_in_flight(struct span *s)
 {
   while (queue_once(s)) continue;
 }

@@ -11,8 +11,8 @@
 static struct list *readers; /* by value, or its family: the operations that read it */
 static int *place_of;        /* by operation, likewise: its place in the function */
 static int *function_of;     /* by operation of a function, or of a kernel in it */
-static bool *is_tight;   /* by operation: it stands in an epilogue, whose operands have no gaps */
-static bool *told_apart; /* by family: a member is read by its own name, or as that of another
+static bool *is_tight;    /* by operation: it stands in an epilogue, whose operands have no gaps */
+static bool *by_own_name; /* by family: a member is read by its own name, or as that of another
                             module */
 
 /* ---------------------------------------------------------------------------------- who reads what
@@ -32,9 +32,9 @@ static void note_reads(int id, int function, int place)
     int family = v->family == NONE ? op->in[i] : v->family;
     add(&readers[family], id);
     if (v->family != NONE && (v->family != op->in[i] || graph->function[function].count == 1))
-      told_apart[family] = true;
+      by_own_name[family] = true;
     if (v->step && graph->value[v->initial].family != NONE)
-      told_apart[graph->value[v->initial].family] = true;
+      by_own_name[graph->value[v->initial].family] = true;
     if (v->step) add(&readers[v->initial], id);
   }
 }
@@ -45,7 +45,7 @@ void find_all_readers(void)
   size_t values = (size_t)graph->nvalue + 2 * (size_t)graph->nop + 1,
          ops = 3 * (size_t)graph->nop + 1;
   readers = alloc(values * sizeof *readers);
-  told_apart = alloc(values);
+  by_own_name = alloc(values);
   is_tight = alloc(ops);
   function_of = alloc(ops * sizeof *function_of);
   place_of = alloc(ops * sizeof *place_of);
@@ -164,7 +164,7 @@ static bool makes_rows(int value, int function, int64_t row)
   if (v->role != ACTIVATION || v->is_output || !v->stored || v->op == NONE || v->wide != NONE)
     return false;
   if (v->step || v->pieces || v->apart || (v->family != NONE && v->family != value)) return false;
-  if (v->family != NONE && told_apart[value]) return false;
+  if (v->family != NONE && by_own_name[value]) return false;
   return function_of[v->op] == function && parts_are_equal(value) && has_rows_of(value, row);
 }
 
@@ -236,7 +236,7 @@ bool can_widen(struct widening *w, int n, const int *value, const int *dim, int 
   for (int k = 0; k < n; k++) {
     w->root[k] = shows(value[k]);
     w->row[k] = elements_from(value[k], dim[k]);
-    /* The step from one row to the next is told by a part's own. */
+    /* The step from one row to the next follows from a part's own shape. */
     if (local_shape(value[k], 0).size[dim[k]] == 1 &&
         w->row[k] == elements(local_shape(value[k], 0)))
       return false;

@@ -39,7 +39,7 @@ COLLECTIVE(all_gather, SHARD, REPLICATE, has * (n - 1), gets - has,
     .equal = "COLLECTIVE($line$, MPI_Allgather($in$, $n$, $type$, $out$, $n$, $type$, $group$));",
     .unequal = "COLLECTIVE($line$, MPI_Allgatherv($in$, $n$, $type$, $out$, counts, starts, "
                "$type$, $group$));",
-    .segments = "COLLECTIVE($line$, gather_parcels($in$, $out$, $parcels$, parcel, $type$, "
+    .segments = "COLLECTIVE($line$, gather_segments($in$, $out$, $segments$, segment, $type$, "
                 "$group$));"},
   .calls[LIBRARY_NCCL] = {
     .equal = "COLLECTIVE($line$, $stream$, ncclAllGather($in$, $out$, $n$, $type$, $group$, "
@@ -59,8 +59,8 @@ COLLECTIVE(reduce_scatter, PARTIAL, SHARD, has - gets, gets * (n - 1),
     .large = "COLLECTIVE($line$, reduce_scatter($in$, $out$, $n$, $type$, $op$, $group$));",
     .unequal = "COLLECTIVE($line$, MPI_Reduce_scatter($in$, $out$, counts, $type$, $op$, "
                "$group$));",
-    .segments = "COLLECTIVE($line$, reduce_parcels($in$, $out$, $parcels$, parcel, $type$, $op$, "
-                "$group$));"},
+    .segments = "COLLECTIVE($line$, reduce_segments($in$, $out$, $segments$, segment, $type$, "
+                "$op$, $group$));"},
   .calls[LIBRARY_NCCL] = {
     .equal = "COLLECTIVE($line$, $stream$, ncclReduceScatter($in$, $out$, $n$, $type$, $op$, "
              "$group$, $stream$));",

@@ -46,8 +46,8 @@ const char *device_names(void)
 
 const struct device *device(void)
 {
-  const struct device *told = &graph->mesh.device;
-  if (told->name) return told;
+  const struct device *given = &graph->mesh.device;
+  if (given->name) return given;
   return target->device ? device_named(target->device) : NULL;
 }
 

@@ -30,14 +30,14 @@ int call_for(int function, enum iteration iteration, int distance, const struct 
                               .line = c->line});
 }
 
-const char *free_function_name(const char *wanted)
+const char *free_function_name(const char *preferred)
 {
-  const char *name = wanted;
+  const char *name = preferred;
   for (int again = 2;; again++) {
     bool taken = false;
     for (int i = 0; i < graph->nfunction; i++) taken |= !strcmp(graph->function[i].name, name);
     if (!taken) return name;
-    name = text("%s_%d", wanted, again);
+    name = text("%s_%d", preferred, again);
   }
 }
 

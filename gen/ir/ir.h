@@ -79,7 +79,7 @@ void ended_early(const char *where, const char *what, int64_t most, const char *
 /* -------------------------------------------------------------------------------------- edit.c */
 
 /* The name, with a number appended if a function has that name already. */
-const char *free_function_name(const char *wanted);
+const char *free_function_name(const char *preferred);
 /* How loop_carried.c and last_iteration.c change functions: an await of the collective; a call
    of the function for an iteration; a part of a body, of these operations and with this suffix;
    the function with an operation more, or less. */

@@ -158,10 +158,10 @@ struct axis {
    else the output). Letters of size 1 are left out. */
 struct letters {
   int n;
-  int64_t size[MAX_LETTERS]; /* whole */
-  char name[MAX_LETTERS];    /* its name in the rule; '.': one of the dimensions of `...` */
-  bool whole[MAX_LETTERS];   /* marked `!`: never cut */
-  bool told[MAX_LETTERS];    /* marked `@`: the kernel gets the start of its part */
+  int64_t size[MAX_LETTERS];    /* whole */
+  char name[MAX_LETTERS];       /* its name in the rule; '.': one of the dimensions of `...` */
+  bool whole[MAX_LETTERS];      /* marked `!`: never cut */
+  bool gets_start[MAX_LETTERS]; /* marked `@`: the kernel gets the start of its part */
   int ndim_in[MAX_INPUTS], ndim_out[MAX_OUTPUTS];
   struct axis in[MAX_INPUTS][MAX_DIMS], out[MAX_OUTPUTS][MAX_DIMS];
   int nout;

@@ -25,7 +25,7 @@
                 is a strided shard.
      1          A dimension of size 1; after a letter a blank parts them:  ab->a 1 b
      x!         Is never cut. A mark on one operand's letter holds for the letter everywhere.
-     x@         May be cut, by a kernel that is told where its part begins: it leaves out what lies
+     x@         May be cut, by a kernel that gets the start of its part: it leaves out what lies
                 outside (an embedding's rows, say: then its output is a pending sum), or goes by the
                 index in the whole tensor (a causal mask). Where a capital letter so marked stands
                 for several dimensions none of them is cut.

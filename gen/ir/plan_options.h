@@ -24,7 +24,7 @@ struct async {
 
 /* What becomes of a data set's last samples where they are no whole batch: the runtime's
    program.h. */
-enum last_batch { LAST_UNTOLD, LAST_SMALLER, LAST_DROPPED };
+enum last_batch { LAST_NOT_GIVEN, LAST_SMALLER, LAST_DROPPED };
 
 struct plan_options {
   const char *path; /* the plan's path, as messages and the output show it */
@@ -44,7 +44,7 @@ struct plan_options {
   int steps;
   uint64_t seed;
   struct {
-    bool told;
+    bool given;
     int most[OP_COUNT]; /* counts of each collective in a step */
     int line;
   } expected;     /* limits that the plan gives by expect */

@@ -135,7 +135,7 @@ static int letter_of(const struct rule_letter *t, int which)
     found->n++;
   }
   found->whole[i] |= t->whole;
-  found->told[i] |= t->told;
+  found->gets_start[i] |= t->gets_start;
   if (t->size) found->size[i] = t->size;
   return i;
 }

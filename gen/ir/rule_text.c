@@ -9,7 +9,7 @@ static const char *scan_marks(const char *c, struct rule_letter *t)
 {
   for (; *c == '!' || *c == '@'; c++) {
     t->whole |= *c == '!';
-    t->told |= *c == '@';
+    t->gets_start |= *c == '@';
   }
   return c;
 }

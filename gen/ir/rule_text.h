@@ -8,7 +8,7 @@
 struct rule_letter {
   int64_t size; /* or 0 */
   char name;
-  bool whole, told;
+  bool whole, gets_start;
 };
 /* One dimension of an operand: without terms a "1", with several a merged dimension. */
 struct rule_dimension {

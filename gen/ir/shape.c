@@ -71,8 +71,8 @@ enum type type_of(const struct op *op, int k)
     if (named != NONE) return (enum type)named;
   }
   if (op->typed || op->nin == 0) return op->type;
-  int told = row_type(op);
-  if (told != NONE) return (enum type)told;
+  int of_row = row_type(op);
+  if (of_row != NONE) return (enum type)of_row;
   for (int i = 0; i < op->nin; i++)
     if (is_floating(graph->value[op->in[i]].type)) return graph->value[op->in[i]].type;
   return graph->value[op->in[0]].type;

@@ -102,10 +102,11 @@ const char *named_element(struct code *c, struct draft *k, const struct op *op, 
     name_temporary(k, op->out, element);
     return element;
   }
-  const char *wanted = op->kind == OP_expand ? "scale" : op_name(op);
+  const char *preferred = op->kind == OP_expand ? "scale" : op_name(op);
   const char *stored = argument_if_any(k, op->out), *type = c_type(graph->value[op->out].type);
-  bool taken = strcmp(free_name(k, wanted), spared_name(wanted)) != 0;
-  const char *name = new_temporary(k, op->out, stored && taken ? text("new_%s", stored) : wanted);
+  bool taken = strcmp(free_name(k, preferred), spared_name(preferred)) != 0;
+  const char *name =
+      new_temporary(k, op->out, stored && taken ? text("new_%s", stored) : preferred);
   add_declaration(c, text("const %s", type), name, element);
   return name;
 }

@@ -44,7 +44,7 @@ static const char *part_name(const struct op *op)
   return word ? identifier(op->part_of) : op_name(op);
 }
 
-static bool is_told(const char **word, int n, const char *name)
+static bool lists_word(const char **word, int n, const char *name)
 {
   for (int i = 0; i < n; i++)
     if (!strcmp(word[i], name)) return true;
@@ -61,9 +61,9 @@ static int name_parts(const struct op *group, const char **word)
       const struct op *op = &graph->op[group->body[k]];
       const char *name = part_name(op), *back = text("%s_back", name);
       bool of_backward = op->phase == BACKWARD && !op->again && strcmp(name, op_name(op));
-      if (of_backward != backward || is_told(word, n, back)) continue;
+      if (of_backward != backward || lists_word(word, n, back)) continue;
       if (of_backward) name = back;
-      if (!is_told(word, n, name)) word[n++] = name;
+      if (!lists_word(word, n, name)) word[n++] = name;
     }
   return n;
 }

@@ -92,14 +92,14 @@ const char *argument_if_any(const struct draft *k, int value); /* or NULL */
 char *parameters_text(const struct draft *k);
 char *arguments_text(const struct draft *k);
 /* A parameter that is no pointer; equal `call`s share one. */
-const char *add_extra(struct draft *k, const char *type, const char *wanted, const char *call);
+const char *add_extra(struct draft *k, const char *type, const char *preferred, const char *call);
 /* A name that is unique within the kernel. */
-const char *free_name(const struct draft *k, const char *wanted);
+const char *free_name(const struct draft *k, const char *preferred);
 /* The name of an inner value's element, or NULL; gives it the name `name`; gives it a name of its
-   own, like `wanted`. value NONE: an index. */
+   own, like `preferred`. value NONE: an index. */
 const char *temporary_of(const struct draft *k, int value);
 void name_temporary(struct draft *k, int value, const char *name);
-const char *new_temporary(struct draft *k, int value, const char *wanted);
+const char *new_temporary(struct draft *k, int value, const char *preferred);
 
 /* ------------------------------------------------------------------------------- kernel_file.c */
 

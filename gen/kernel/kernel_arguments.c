@@ -28,7 +28,7 @@ static bool is_spoken_in_kernel(const char *name)
 
 /* Which of "sum", "sum_2", "sum_3" ... are in use. */
 struct numbers {
-  const char *wanted;
+  const char *preferred;
   size_t length;
   bool taken[1024]; /* more than a kernel has names */
 };
@@ -36,7 +36,7 @@ struct numbers {
 static void take_number(struct numbers *n, const char *name)
 {
   const size_t most = sizeof n->taken;
-  if (strncmp(name, n->wanted, n->length)) return;
+  if (strncmp(name, n->preferred, n->length)) return;
   const char *rest = name + n->length;
   size_t number = 0;
   if (!*rest) n->taken[1] = true;
@@ -54,17 +54,17 @@ static void take_numbers(struct numbers *n, const struct draft *k)
   for (int i = 0; i < k->ntemporary; i++) take_number(n, k->temporary[i].name);
 }
 
-const char *free_name(const struct draft *k, const char *wanted)
+const char *free_name(const struct draft *k, const char *preferred)
 {
-  struct numbers n = {.wanted = spared_name(wanted)};
-  n.length = strlen(n.wanted);
+  struct numbers n = {.preferred = spared_name(preferred)};
+  n.length = strlen(n.preferred);
   take_numbers(&n, k);
   for (int again = 1; again < (int)sizeof n.taken; again++) {
     if (n.taken[again]) continue;
-    const char *name = again == 1 ? n.wanted : text("%s_%d", n.wanted, again);
+    const char *name = again == 1 ? n.preferred : text("%s_%d", n.preferred, again);
     if (!is_spoken_in_kernel(name)) return name;
   }
-  bug("emit", "a kernel has more than %d names like '%s'", (int)sizeof n.taken, wanted);
+  bug("emit", "a kernel has more than %d names like '%s'", (int)sizeof n.taken, preferred);
 }
 
 /* The value's name in comments, "d_norm_cut", without the number that tells it from others
@@ -131,12 +131,12 @@ void drop_unused(struct draft *k, const struct code *body)
   k->nargument = kept;
 }
 
-const char *add_extra(struct draft *k, const char *type, const char *wanted, const char *call)
+const char *add_extra(struct draft *k, const char *type, const char *preferred, const char *call)
 {
   for (int i = 0; i < k->nextra; i++)
     if (!strcmp(k->extra[i].call, call)) return k->extra[i].name;
   GROW(k->extra, k->nextra, k->extra_room);
-  const char *name = free_name(k, wanted);
+  const char *name = free_name(k, preferred);
   k->extra[k->nextra++] = (struct extra){type, name, call};
   return name;
 }
@@ -184,9 +184,9 @@ void name_temporary(struct draft *k, int value, const char *name)
   k->temporary[k->ntemporary++] = (struct temporary){value, name};
 }
 
-const char *new_temporary(struct draft *k, int value, const char *wanted)
+const char *new_temporary(struct draft *k, int value, const char *preferred)
 {
-  const char *name = free_name(k, wanted);
+  const char *name = free_name(k, preferred);
   name_temporary(k, value, name);
   return name;
 }

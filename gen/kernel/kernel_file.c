@@ -271,10 +271,10 @@ static char *first_of(char name)
   return copy_text("0");
 }
 
-static bool is_told(char name)
+static bool gets_start(char name)
 {
   for (int k = 0; k < file_kernel.letters.n; k++)
-    if (file_kernel.letters.name[k] == name && file_kernel.letters.told[k] && name != '.')
+    if (file_kernel.letters.name[k] == name && file_kernel.letters.gets_start[k] && name != '.')
       return true;
   return false;
 }
@@ -283,7 +283,7 @@ static void put_first(struct buffer *b, const char *parameter)
 {
   static const char start[] = "long first_";
   const char *letter = parameter + strlen(start);
-  if (strncmp(parameter, start, strlen(start)) || strlen(letter) != 1 || !is_told(*letter))
+  if (strncmp(parameter, start, strlen(start)) || strlen(letter) != 1 || !gets_start(*letter))
     fault(text("parameter '%s' is too much: behind %d outputs and %d inputs may only stand "
                "'long first_x' for a letter x that the rule %s marks with @",
                printable(parameter), file_kernel.op->nout, file_kernel.op->nin,
@@ -331,13 +331,13 @@ static int (*const find_functions[LANGUAGES])(const char *file, struct function_
     [LANGUAGE_C] = find_c_function, [LANGUAGE_CUDA] = find_cuda_functions};
 
 /* Adds the functions of a filled file to the program's kernels; returns their name. */
-static const char *add_functions(const char *file, const char *wanted, struct function_text *list,
-                                 int *n)
+static const char *add_functions(const char *file, const char *preferred,
+                                 struct function_text *list, int *n)
 {
   *n = find_functions[target->language](file, list);
   struct buffer heads = {0};
   for (int i = 0; i < *n; i++) put(&heads, "%s%s", i ? "\n" : "", list[i].head);
-  return add_kernel(wanted, heads.text, "", definition_of(file, list, *n),
+  return add_kernel(preferred, heads.text, "", definition_of(file, list, *n),
                     file_kernel.op->kind != OP_custom);
 }
 

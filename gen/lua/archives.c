@@ -113,7 +113,7 @@ static struct archive *archive_at(lua_State *L, int at)
     if (!strcmp(known[i].path, path)) return &known[i];
   struct archive *a = &known[nknown];
   *a = (struct archive){.path = copy_text(path)};
-  a->at = wanted_text(BY_TORCH_EXPORT, path, &a->size);
+  a->at = requested_text(BY_TORCH_EXPORT, path, &a->size);
   open_zip(a);
   nknown++;
   return a;

@@ -138,7 +138,7 @@ struct noted_call *noted_call(lua_State *L, int function)
 
 /* How a recorded call refers to the value; `made` are the values of its operations so far. NONE: it
    cannot. */
-static int told(int value, const int *made, int nmade)
+static int number_in_call(int value, const int *made, int nmade)
 {
   int k = number_given(value);
   if (k != NONE || value == NONE) return k;
@@ -161,9 +161,10 @@ static bool note_steps(struct noted_call *call, int first_op, int *made, int *nm
   for (int i = first_op; i < graph->nop; i++) {
     const struct op *op = &graph->op[i];
     struct step step = {.op = i};
-    if (op->out != NONE && told(op->out, NULL, 0) != NONE) continue; /* an operand's cast */
+    if (op->out != NONE && number_in_call(op->out, NULL, 0) != NONE)
+      continue; /* an operand's cast */
     for (int k = 0; k < op->nin; k++)
-      if ((step.in[k] = told(op->in[k], made, *nmade)) == NONE) return false;
+      if ((step.in[k] = number_in_call(op->in[k], made, *nmade)) == NONE) return false;
     for (int k = 0; k < op->nout; k++) {
       if (!has_plain_name(op->out + k)) return false;
       made[(*nmade)++] = op->out + k;
@@ -179,7 +180,7 @@ static bool note_results(lua_State *L, struct noted_call *call, const int *made,
   if (n > MOST_RESULTS) return false;
   for (int i = 0; i < n; i++) {
     const struct tensor *t = tensor_at(L, i + 1);
-    int k = t ? told(t->value, made, nmade) : NONE;
+    int k = t ? number_in_call(t->value, made, nmade) : NONE;
     bool is_argument = k >= GIVEN && k < OPERAND && place[k];
     if (k < MADE_BY_CALL && !is_argument) return false;
     call->result[call->nresult++] = k;

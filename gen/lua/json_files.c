@@ -94,7 +94,7 @@ static int read_json(lua_State *L)
   size_t length;
   const char *path = luaL_checklstring(L, 1, &length);
   if (!length || strlen(path) != length) plan_fails("read_json: that is no path of a file");
-  const char *file = wanted_text(BY_READ_JSON, path, &length);
+  const char *file = requested_text(BY_READ_JSON, path, &length);
   json_error_t error;
   json_t *json = json_loadb(file, length, JSON_REJECT_DUPLICATES, &error);
   if (!json) plan_fails("read_json: %s:%d is no JSON: %s", path, error.line, error.text);

@@ -141,12 +141,12 @@ static _Noreturn void unknown_name(lua_State *L, const char *what, const char *n
 }
 
 /* The index of the parameter of that name, from 1; 0 if there is none. */
-static int place_of(lua_State *L, int function, const char *wanted)
+static int place_of(lua_State *L, int function, const char *sought)
 {
   const char *name;
   int i = 1;
   push_behind(L, function);
-  while ((name = parameter_of_top(L, i)) && strcmp(name, wanted)) i++;
+  while ((name = parameter_of_top(L, i)) && strcmp(name, sought)) i++;
   lua_pop(L, 1);
   return name ? i : 0;
 }

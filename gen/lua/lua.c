@@ -485,10 +485,10 @@ void lua(void)
 {
   if (!plan_options->path) errors_are_of(plan_options->path = options.plan);
   read_plan();
-  open_wanted_files(plan_text);
+  open_requested_files(plan_text);
   struct graph before = *graph;
   struct plan_options asked_before = *plan_options;
-  for (in_sandbox(read_in_sandbox); read_wanted_file(); in_sandbox(read_in_sandbox)) {
+  for (in_sandbox(read_in_sandbox); read_requested_file(); in_sandbox(read_in_sandbox)) {
     *graph = before;
     *plan_options = asked_before;
   }

@@ -7,13 +7,13 @@
 #include "sharding/sharding.h"
 
 /* The function of the plan's that wants a file. */
-enum wanted_by { BY_READ_JSON, BY_REQUIRE, BY_TORCH_EXPORT };
+enum file_reader { BY_READ_JSON, BY_REQUIRE, BY_TORCH_EXPORT };
 
 /* What the process that reads the plan leaves for its parent, however it ends. */
 struct sandbox {
-  volatile int line; /* the plan's current line; 0: none */
-  char wanted[1024]; /* path of a file that it needs, or "": see wanted_files.c */
-  enum wanted_by wanted_by;
+  volatile int line;  /* the plan's current line; 0: none */
+  char missing[1024]; /* path of a file that it needs, or "": see requested_files.c */
+  enum file_reader missing_by;
   int requested;         /* how many files it has requested that it got */
   uint64_t archive_hash; /* of what was read of archives */
   size_t printed;
@@ -367,15 +367,15 @@ void set_training_bindings(struct lua_State *L);
 /* Adds the functions for ranges of values to the table at the top. */
 void set_range_bindings(struct lua_State *L);
 
-/* ------------------------------------------------------------------------------ wanted_files.c */
+/* --------------------------------------------------------------------------- requested_files.c */
 
 /* If the sandbox has requested a file, reads it, so that the plan can start again; false if there
    is no request. A file that the plan may not see is the plan's error. */
-bool read_wanted_file(void);
+bool read_requested_file(void);
 /* Before the plan runs: reads the files that its text requires. */
-void open_wanted_files(const char *plan);
+void open_requested_files(const char *plan);
 uint64_t hash_files(uint64_t hash);
 /* In the sandbox: the file's text. Ends the process, with a request, if it is not read yet. */
-const char *wanted_text(enum wanted_by by, const char *path, size_t *length);
+const char *requested_text(enum file_reader by, const char *path, size_t *length);
 
 #endif

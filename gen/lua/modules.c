@@ -320,9 +320,9 @@ static int take(lua_State *L)
 
 /* Pushes a list of the members with matching names of the modules in the list at the top, and pops
    that list. */
-static void push_fitting(lua_State *L, const char *wanted)
+static void push_fitting(lua_State *L, const char *pattern)
 {
-  bool by_pattern = is_pattern(wanted);
+  bool by_pattern = is_pattern(pattern);
   int from = lua_gettop(L), to = from + 1;
   lua_Integer n = 0;
   lua_newtable(L);
@@ -331,8 +331,8 @@ static void push_fitting(lua_State *L, const char *wanted)
     look_at_modules(L, m);
     for (int k = 0; k < m->n; k++) {
       const struct held *h = &m->held[k];
-      bool fits = h->module && (by_pattern ? fits_pattern(h->name, wanted, NULL, NULL)
-                                           : !strcmp(h->name, wanted));
+      bool fits = h->module && (by_pattern ? fits_pattern(h->name, pattern, NULL, NULL)
+                                           : !strcmp(h->name, pattern));
       if (!fits) continue;
       push_module(L, h->module);
       lua_rawseti(L, to, ++n);

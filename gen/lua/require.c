@@ -23,7 +23,7 @@ static int required(lua_State *L)
     plan_fails("require: '%.80s' is no name of a file below the plan's folder: write "
                "\"lib.model\" for lib/model.lua",
                name);
-  const char *file = wanted_text(BY_REQUIRE, path, &length);
+  const char *file = requested_text(BY_REQUIRE, path, &length);
   const char *chunk = text("=" PLAN_NAME "%d", file_number(path));
   if (luaL_loadbufferx(L, file, length, chunk, "t") != LUA_OK) return lua_error(L);
   lua_pushvalue(L, 2);

@@ -275,7 +275,7 @@ void in_sandbox(void (*body)(void))
   }
   int status = wait_for(child);
   spent += taken() - before;
-  if (*sandbox->wanted && !status) return; /* the next run will print it again */
+  if (*sandbox->missing && !status) return; /* the next run will print it again */
   spent = 0;
   show_printed();
   judge(status);

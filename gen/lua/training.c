@@ -80,7 +80,7 @@ static int collectives(lua_State *L)
 static int set_expected(lua_State *L)
 {
   luaL_checktype(L, 1, LUA_TTABLE);
-  plan_options->expected.told = true;
+  plan_options->expected.given = true;
   plan_options->expected.line = sandbox->line;
   for (int k = 0; k < OP_COUNT; k++) {
     lua_getfield(L, 1, op_row[k].name);

@@ -13,8 +13,8 @@ struct row {
   int count;     /* modules that have one; 1: no family */
   int64_t bytes; /* bytes of one */
   struct allocation at;
-  int64_t stride;            /* stride from one slot to the next */
-  const char *wanted, *name; /* the name without and with the number that makes it unique */
+  int64_t stride;               /* stride from one slot to the next */
+  const char *preferred, *name; /* the name without and with the number that makes it unique */
   const char *function;
 };
 
@@ -121,7 +121,7 @@ static const struct row *same_row(const struct row *new)
     if (r->at.offset == new->at.offset && r->at.depth == new->at.depth && r->count == new->count &&
         (r->count == 1 || r->stride == new->stride) &&
         graph->value[r->value].type == graph->value[new->value].type &&
-        !strcmp(r->wanted, new->wanted))
+        !strcmp(r->preferred, new->preferred))
       return r;
   return NULL;
 }
@@ -135,10 +135,10 @@ static const struct row *row_for(int value, const char *function)
   if (v->family == value && new.at.depth > 1) new.count = modules_of[value];
   new.bytes = elements(local_shape(value, named_rank)) * type_bytes(v->type);
   new.stride = arena_stride(new.at.storage);
-  new.wanted = row_name(value, function);
+  new.preferred = row_name(value, function);
   const struct row *same = same_row(&new);
   if (!same) {
-    new.name = unique_name(&row_names, new.wanted);
+    new.name = unique_name(&row_names, new.preferred);
     GROW(row, nrow, row_room);
     row[nrow++] = new;
     same = &row[nrow - 1];

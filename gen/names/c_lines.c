@@ -33,8 +33,8 @@ char *comment_lines(const char *s, int indent)
   put_text(&b, "", 0);
   int room = COLUMNS - indent - 3;
   const char *fields = strstr(s, "    ");
-  size_t all = strlen(s), told = fields ? (size_t)(fields - s) : all;
-  const char *expression = text("%.*s", (int)told, s);
+  size_t all = strlen(s), length = fields ? (size_t)(fields - s) : all;
+  const char *expression = text("%.*s", (int)length, s);
   for (const char *end; all > (size_t)room && *(end = next_assignment(expression));) {
     put_comment(&b, expression, (int)(end - expression), indent);
     expression = end + 2;

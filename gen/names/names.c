@@ -198,12 +198,12 @@ static const char *variable(int value, struct scope *scope)
   for (int in = viewed_value(value); in != NONE; in = viewed_value(in))
     if (used[in] && is_activation(in)) return local[value] = variable(in, scope);
   int place = storage_of(value);
-  const char *wanted = identifier(local_name(value));
-  bool same = place != value && local[place] && !strcmp(wanted, identifier(local_name(place))) &&
+  const char *preferred = identifier(local_name(value));
+  bool same = place != value && local[place] && !strcmp(preferred, identifier(local_name(place))) &&
               is_same_variable(place, value);
   declares[value] = !same;
-  if (!same) wanted = text("%s%s", wanted, moved_suffix(value));
-  return local[value] = same ? local[place] : unique_name(scope, wanted);
+  if (!same) preferred = text("%s%s", preferred, moved_suffix(value));
+  return local[value] = same ? local[place] : unique_name(scope, preferred);
 }
 
 static void find_variables(void)

@@ -157,7 +157,7 @@ char *local_declarations(const char *code);
    are the heads of the functions that are called, one a line. The definition is the whole text;
    its long lines are broken if it is ours, and of a plan author's text only the heads. A kernel
    with the same texts is used again, whatever its comment says. */
-const char *add_kernel(const char *wanted, const char *prototypes, const char *comment,
+const char *add_kernel(const char *preferred, const char *prototypes, const char *comment,
                        const char *definition, bool ours);
 /* All kernels, their prototypes, and the headers that these need. */
 char *kernel_definitions(void);
@@ -187,7 +187,7 @@ bool is_kernel_name(const char *name);
 bool is_name_given(const struct scope *s, const char *name);
 void give_name(struct scope *s, const char *name);
 /* Gives a unique name: the desired one, or with a number appended. */
-const char *unique_name(struct scope *s, const char *wanted);
+const char *unique_name(struct scope *s, const char *preferred);
 
 /* ---------------------------------------------------------------------------- step_constants.c */
 

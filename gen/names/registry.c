@@ -111,24 +111,25 @@ int *planned(const char *plan)
 }
 
 /* The name of a kernel with these texts. */
-static const char **given_name(const char *wanted, const char *prototypes, const char *definition)
+static const char **given_name(const char *preferred, const char *prototypes,
+                               const char *definition)
 {
   static struct memo texts;
   static struct query q;
   bool is_new;
   begin_query(&q);
-  ask_text(&q, wanted);
+  ask_text(&q, preferred);
   ask_text(&q, prototypes);
   ask_text(&q, definition);
   return answer_to(&texts, &q, sizeof(char *), &is_new);
 }
 
 /* A name that no kernel has, or that of one with the same texts. */
-static const char *name_for(const char *wanted, const char *prototypes, const char *definition)
+static const char *name_for(const char *preferred, const char *prototypes, const char *definition)
 {
-  struct named *first = named(wanted);
+  struct named *first = named(preferred);
   for (;; first->again++) {
-    const char *name = first->again ? text("%s_%d", wanted, first->again + 1) : wanted;
+    const char *name = first->again ? text("%s_%d", preferred, first->again + 1) : preferred;
     int known = named(name)->kernel;
     if (!known) return name;
     const struct kernel *k = &kernels[known - 1];
@@ -137,13 +138,13 @@ static const char *name_for(const char *wanted, const char *prototypes, const ch
   }
 }
 
-const char *add_kernel(const char *wanted, const char *prototypes, const char *comment,
+const char *add_kernel(const char *preferred, const char *prototypes, const char *comment,
                        const char *definition, bool ours)
 {
   forget_other_graphs();
-  const char **given = given_name(wanted, prototypes, definition);
+  const char **given = given_name(preferred, prototypes, definition);
   if (*given) return *given;
-  const char *name = *given = name_for(wanted, prototypes, definition);
+  const char *name = *given = name_for(preferred, prototypes, definition);
   if (named(name)->kernel) return name;
   GROW(kernels, nkernels, kernel_room);
   kernels[nkernels++] = (struct kernel){

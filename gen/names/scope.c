@@ -41,16 +41,16 @@ static bool begins_another(const char *name)
   return !strncmp(name, "at_", 3) || is_kernel_name(text("%s_0x", name));
 }
 
-const char *unique_name(struct scope *s, const char *wanted)
+const char *unique_name(struct scope *s, const char *preferred)
 {
-  if (s->local) wanted = spared_name(wanted);
-  if (s->local && begins_another(wanted)) wanted = text("own_%s", wanted);
-  bool known = is_name_given(s, wanted);
-  if (!known) give_name(s, wanted);
-  if (!known && !(s->local && is_taken(wanted))) return wanted;
-  int first = *place_of(s, wanted);
+  if (s->local) preferred = spared_name(preferred);
+  if (s->local && begins_another(preferred)) preferred = text("own_%s", preferred);
+  bool known = is_name_given(s, preferred);
+  if (!known) give_name(s, preferred);
+  if (!known && !(s->local && is_taken(preferred))) return preferred;
+  int first = *place_of(s, preferred);
   const char *name;
-  do name = text("%s_%d", wanted, ++s->name[first].again);
+  do name = text("%s_%d", preferred, ++s->name[first].again);
   while (is_name_given(s, name) || (s->local && is_taken(name)));
   give_name(s, name);
   return name;

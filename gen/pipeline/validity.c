@@ -117,11 +117,11 @@ static bool ends(const struct pipeline *p, int *at, int rank)
   const struct action *a = turn_of(p, at, rank);
   if (!a || a->kind == ACTION_RECV_F || a->kind == ACTION_RECV_B) return false;
   if (is_send(a->kind)) {
-    const struct action wanted = receive_of(a);
-    if (wanted.stage < 0 || wanted.stage >= p->stages) return false;
-    const int other = p->rank_of[wanted.stage];
+    const struct action receive = receive_of(a);
+    if (receive.stage < 0 || receive.stage >= p->stages) return false;
+    const int other = p->rank_of[receive.stage];
     const struct action *theirs = turn_of(p, at, other);
-    if (!theirs || !same_action(theirs, &wanted)) return false;
+    if (!theirs || !same_action(theirs, &receive)) return false;
     at[other]++;
   }
   at[rank]++;

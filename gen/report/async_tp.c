@@ -68,10 +68,10 @@ static void put_asked(struct buffer *b, const struct async *asked)
 void put_async_tp(struct buffer *b)
 {
   for (int i = 0; i < plan_options->nasync; i++) {
-    bool told = false;
+    bool is_shown = false;
     for (int k = 0; k < i; k++)
-      told |= is_asked_alike(&plan_options->async[k], &plan_options->async[i]);
-    if (!told) put_asked(b, &plan_options->async[i]);
+      is_shown |= is_asked_alike(&plan_options->async[k], &plan_options->async[i]);
+    if (!is_shown) put_asked(b, &plan_options->async[i]);
   }
 }
 

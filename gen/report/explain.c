@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-static struct buffer told;
+static struct buffer explanation;
 static bool is_gathered;
 
 /* Whether the value is the program's own: an operation that still exists makes it, and it is no
@@ -34,16 +34,16 @@ static char *line_shown(int line)
 static void explain_value(int value)
 {
   const struct value *v = &graph->value[value];
-  put(&told, "%s  %s%s  %s  (%s)\n", printable(value_name(value)), type_name(v->type),
+  put(&explanation, "%s  %s%s  %s  (%s)\n", printable(value_name(value)), type_name(v->type),
       shape_text(v->shape), layout_text(v->layout), place_shown(v->line));
-  if (v->role == PARAMETER) put(&told, "  placed by %s\n", asked_by(value));
-  if (v->op != NONE) put(&told, "  made by %s\n", made_by(&graph->op[v->op]));
+  if (v->role == PARAMETER) put(&explanation, "  placed by %s\n", asked_by(value));
+  if (v->op != NONE) put(&explanation, "  made by %s\n", made_by(&graph->op[v->op]));
   for (int i = 0; i < graph->norder; i++) {
     const struct op *op = &graph->op[graph->order[i]];
     for (int k = 0; k < op->nin; k++)
       if (op->in[k] == value)
-        put(&told, "  %s: read by %s at %s, %s%s%s\n", phase_name[op->phase], op_row[op->kind].name,
-            line_shown(op->line), layouts_text(op), op->why ? ": " : "",
+        put(&explanation, "  %s: read by %s at %s, %s%s%s\n", phase_name[op->phase],
+            op_row[op->kind].name, line_shown(op->line), layouts_text(op), op->why ? ": " : "",
             op->why ? printable(op->why) : "");
   }
 }
@@ -59,9 +59,9 @@ void explain(void)
 {
   if (!options.explain) return;
   if (!is_gathered)
-    usage_error(2, "--explain: it is told of the program before %s, and this dump is of later",
+    usage_error(2, "--explain: it describes the program before %s, and this dump is of later",
                 pass_name[PASS_OUTLINE]);
-  if (!told.length) plan_error(0, "no value is called %s", printable(options.explain));
-  fputs(told.text, stdout);
+  if (!explanation.length) plan_error(0, "no value is called %s", printable(options.explain));
+  fputs(explanation.text, stdout);
   end_printing();
 }

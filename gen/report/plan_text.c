@@ -108,7 +108,7 @@ static int unit_line(int parameter)
 }
 
 /* Whether the parameter's row would equal that of the family. */
-static bool is_told_alike(const struct family *f, int value)
+static bool has_equal_row(const struct family *f, int value)
 {
   int first = f->member.at[0], a = graph->value[first].style, b = graph->value[value].style;
   if (!same_tensor(first, value) || trained[first] != trained[value]) return false;
@@ -124,7 +124,7 @@ struct families find_parameters(void)
   find_trained();
   for (int i = 0; i < graph->nvalue; i++)
     if (graph->value[i].role == PARAMETER) list[n++] = i;
-  return find_families(n, list, is_told_alike);
+  return find_families(n, list, has_equal_row);
 }
 
 /* A row of a table; its last column is on a line of its own if the row would be too wide. */

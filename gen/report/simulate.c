@@ -21,7 +21,7 @@ struct costs {
 
 static struct {
   const struct graph *of;
-  struct simulated told;
+  struct simulated result;
   int64_t now, *until; /* until: by group, when its stream is free */
   int *pending;        /* by operation, and prefetch distance: the index in `ran` of a collective
                           that is not awaited yet */
@@ -44,7 +44,7 @@ static const struct costs *cost_of(int id)
 
 static struct ran *note(int op, int module, int stream, int64_t begin, int64_t takes)
 {
-  struct simulated *t = &run.told;
+  struct simulated *t = &run.result;
   GROW(t->ran, t->n, t->room);
   t->ran[t->n] = (struct ran){.op = op,
                               .module = module,
@@ -78,7 +78,7 @@ static int64_t end_of_leader(const struct op *op, int module)
 {
   int leader = scheduled(op)->chained_to;
   if (leader == NONE || *pending_of(leader, module) == NONE) return 0;
-  return run.told.ran[*pending_of(leader, module)].end;
+  return run.result.ran[*pending_of(leader, module)].end;
 }
 
 static void begin_collective(int id, int module)
@@ -98,7 +98,7 @@ static void begin_collective(int id, int module)
   run.taken[id] += r->end - r->begin;
   run.times[id]++;
   if (beside) {
-    *pending_of(id, module) = run.told.n - 1;
+    *pending_of(id, module) = run.result.n - 1;
     return;
   }
   wait_for(r);
@@ -109,7 +109,7 @@ static void await(int id, int module)
 {
   int *pending = pending_of(id, module);
   if (*pending == NONE) return;
-  wait_for(&run.told.ran[*pending]);
+  wait_for(&run.result.ran[*pending]);
   *pending = NONE;
   int leader = scheduled(&graph->op[id])->chained_to;
   if (leader != NONE) *pending_of(leader, module) = NONE;
@@ -133,7 +133,7 @@ static void run_op(void *unused, int id, int module)
 /* With several batches in a step, its forward and backward run as often. */
 static void add_up(int64_t of_batch)
 {
-  struct simulated *t = &run.told;
+  struct simulated *t = &run.result;
   double busy[2] = {0}, batch[2] = {0}; /* picoseconds of arithmetic, of collectives */
   for (int i = 0; i < t->n; i++) {
     const struct ran *r = &t->ran[i];
@@ -150,7 +150,7 @@ static void add_up(int64_t of_batch)
 
 const struct simulated *simulated(void)
 {
-  if (run.of == graph) return &run.told;
+  if (run.of == graph) return &run.result;
   memset(&run, 0, sizeof run);
   run.of = graph;
   run.until = alloc((size_t)(graph->ngroup + 1) * sizeof *run.until);
@@ -169,7 +169,7 @@ const struct simulated *simulated(void)
     if (is_of_batch(f->phase)) of_batch += run.now - began;
   }
   add_up(of_batch);
-  return &run.told;
+  return &run.result;
 }
 
 void simulated_mean(int op, int64_t *takes, int64_t *waited)

@@ -311,8 +311,8 @@ static void put_whole(struct buffer *b)
   const char **name = alloc((size_t)graph->nop * sizeof *name);
   for (int i = 0; i < s->n; i++) {
     const struct ran *r = &s->ran[i];
-    bool told = loop_at[r->op] != NONE && name[r->op]; /* round by round the same */
-    if (!told) name[r->op] = name_in_step(r);
+    bool is_named = loop_at[r->op] != NONE && name[r->op]; /* round by round the same */
+    if (!is_named) name[r->op] = name_in_step(r);
     put_in_row(i, name[r->op]);
   }
   put_head(b, microbatches() > 1             ? "timeline of a micro-batch, and the update"

@@ -62,7 +62,7 @@ static bool stands_alone(const struct letters *l, int nin, int letter)
     int d = dimension_with(l, axis, i < nin ? l->ndim_in[i] : l->ndim_out[i - nin], letter, &outer);
     if (d != NONE && axis[d].n > 1) return false;
   }
-  return !l->told[letter];
+  return !l->gets_start[letter];
 }
 
 /* Whether the letter can be cut like a dimension with this outer factor. */
@@ -142,7 +142,7 @@ static bool may_be_cut(const struct letters *l, int letter)
   if (l->size[letter] == 1 || l->whole[letter]) return false;
   int alike = 0;
   for (int i = 0; i < l->n; i++) alike += l->name[i] == l->name[letter];
-  return !l->told[letter] || alike == 1 || l->name[letter] == '.';
+  return !l->gets_start[letter] || alike == 1 || l->name[letter] == '.';
 }
 
 int choices(const struct op *o, const struct letters *l, struct choice *list)

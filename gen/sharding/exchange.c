@@ -165,7 +165,7 @@ static const struct kept *deal_of(const struct move *m, struct shape whole, cons
   return bucket[hash % BUCKETS] = make_deal(q);
 }
 
-/* -------------------------------------------------------------------------- what a rank is told */
+/* --------------------------------------------------------------------------- a rank's own lists */
 
 /* The overlap of the sender's and the receiver's box, counted from the start of `own`. */
 static struct piece piece_of(const struct deal *d, struct given g, int member,

@@ -14,12 +14,12 @@ struct extent {
 };
 
 /* The mesh dimensions that cut one dimension, in order: a digit each. */
-typedef uint32_t cuts_told;
+typedef uint32_t packed_cuts;
 
 /* The extents along one dimension, by sampled rank. */
 struct ruler {
   int world;
-  cuts_told cuts;
+  packed_cuts cuts;
   int64_t size;
   struct extent *extent;
 };
@@ -43,18 +43,18 @@ static void begin_question(void)
   known.n = known.used = 0;
 }
 
-static cuts_told cuts_of_dim(const struct compact_layout *b, int dim)
+static packed_cuts cuts_of_dim(const struct compact_layout *b, int dim)
 {
-  cuts_told cuts = 0;
+  packed_cuts cuts = 0;
   for (int i = 0; i < world.mesh.ndim; i++)
-    if (b->at[i] == dim) cuts |= (cuts_told)(i + 1) << 4 * b->turn[i];
+    if (b->at[i] == dim) cuts |= (packed_cuts)(i + 1) << 4 * b->turn[i];
   return cuts;
 }
 
 static void measure(struct ruler *r)
 {
   for (int k = 0; k < world.sampled_ranks; k++) r->extent[k] = (struct extent){0, r->size};
-  for (cuts_told cuts = r->cuts; cuts; cuts >>= 4) {
+  for (packed_cuts cuts = r->cuts; cuts; cuts >>= 4) {
     int by = (int)(cuts & 15) - 1;
     int64_t parts = world.mesh.size[by], length = -1, chunk = 0;
     for (int k = 0; k < world.sampled_ranks; k++) {
@@ -70,7 +70,7 @@ static void measure(struct ruler *r)
 }
 
 /* The extents of a dimension of this size, for all sampled ranks: valid until the next question. */
-static const struct extent *extents(int64_t size, cuts_told cuts)
+static const struct extent *extents(int64_t size, packed_cuts cuts)
 {
   uint64_t hash = (uint64_t)size * UINT64_C(0x9e3779b97f4a7c15);
   hash = (hash ^ hash >> 29 ^ cuts ^ (uint64_t)world.number << 32) * UINT64_C(0x9e3779b97f4a7c15);
@@ -135,7 +135,7 @@ int64_t most_lacking(const struct compact_layout *a, const struct compact_layout
   int64_t others = 1;
   begin_question();
   for (int d = 0; d < world.whole.ndim; d++) {
-    cuts_told before = cuts_of_dim(a, d), after = cuts_of_dim(b, d);
+    packed_cuts before = cuts_of_dim(a, d), after = cuts_of_dim(b, d);
     const struct extent *wants = extents(world.whole.size[d], after);
     if (before == after) {
       others *= length(&wants[0]);

@@ -174,8 +174,8 @@ static const struct state *know(int which)
   s->box = box[which];
   s->lacks = lacks[which];
   find_boxes(&s->compact, box[which]);
-  const struct box *wanted = which == TARGET ? s->box : know(TARGET)->box;
-  int64_t n = least_elements(&s->compact, &way.to, s->box, wanted, lacks[which]);
+  const struct box *needed = which == TARGET ? s->box : know(TARGET)->box;
+  int64_t n = least_elements(&s->compact, &way.to, s->box, needed, lacks[which]);
   s->rest = (s->far ? way.shortest : 0) + transfer_time(n, way.bandwidth);
   return s;
 }
@@ -529,7 +529,7 @@ static uint64_t hash_of(const struct question *q)
   return hash_bytes(hash, &q->to, sizeof q->to);
 }
 
-static bool same_untold(const struct fixed_part *a, const struct fixed_part *b)
+static bool same_fixed_part(const struct fixed_part *a, const struct fixed_part *b)
 {
   if (a->pending != b->pending || a->other != b->other || a->fixed != b->fixed) return false;
   for (int i = 0; i < graph->mesh.ndim; i++)
@@ -541,7 +541,7 @@ static bool same_question(const struct question *a, const struct question *b)
 {
   return a->mesh == b->mesh && a->greedy == b->greedy && a->bytes == b->bytes &&
          same_compact(&a->from, &b->from) && same_compact(&a->to, &b->to) &&
-         same_shape(a->whole, b->whole) && same_untold(&a->fixed_part, &b->fixed_part);
+         same_shape(a->whole, b->whole) && same_fixed_part(&a->fixed_part, &b->fixed_part);
 }
 
 static struct moves answer(const struct question *q)

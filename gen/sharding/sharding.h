@@ -207,13 +207,13 @@ int64_t bucket_chunk(const struct op *op, int k);
 /* For a packed bucket, whether: its buffer has a chunk for each rank; a rank's part outside the
    buffer is already laid out as its chunk, so that it is sent from there or received there; the
    reduced values are in the buffer; anything is copied before the call; anything is copied after
-   it; one call moves its parcels in place. */
+   it; one call moves its segments in place. */
 bool has_chunks(const struct op *op);
 bool lies_as_chunk(const struct op *op);
 bool lies_in_buffer(const struct op *op);
 bool is_copied_in(const struct op *op);
 bool is_copied_out(const struct op *op);
-bool goes_by_parcels(const struct op *op);
+bool goes_by_segments(const struct op *op);
 /* The elements that `rank` sends to each member of the group, and receives from it; for all_gather
    what each member sends to all, for reduce_scatter what each receives. */
 void collective_counts(const struct op *op, int rank, int64_t *give, int64_t *get);

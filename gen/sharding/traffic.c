@@ -67,26 +67,26 @@ static int64_t met_elements(const struct compact_layout *a, const struct compact
 }
 
 /* What all ranks must receive together. Ranks that differ only where the target is pending count
-   as one: each element must reach one of them. An element with `terms` terms that `wanted` ranks
-   need is sent terms + wanted - 1 times, or once less if a rank that needs it has a term: every
+   as one: each element must reach one of them. An element with `terms` terms that `needers` ranks
+   need is sent terms + needers - 1 times, or once less if a rank that needs it has a term: every
    other holder of a term sends once until one rank has the sum, and then each other rank that
    needs it receives it once. */
 static int64_t least_in_all(const struct compact_layout *a, const struct compact_layout *b,
                             const struct box *has, const struct box *wants)
 {
-  int64_t terms = 1, wanted = 1, copies = 1;
+  int64_t terms = 1, needers = 1, copies = 1;
   bool other = is_any(b, OTHER);
   for (int i = 0; i < world.mesh.ndim; i++) {
     int n = world.mesh.size[i];
     bool shared = b->at[i] < WHOLE;
     if (a->at[i] < WHOLE && (!shared || other)) terms *= n;
     if (shared || b->at[i] >= 0) continue;
-    wanted *= n;
+    needers *= n;
     if (a->at[i] == WHOLE) copies *= n;
   }
   int64_t met = met_elements(a, b, has, wants);
-  if (terms == 1) return elements(world.whole) * wanted - met * copies;
-  return elements(world.whole) * (terms - 1 + wanted) - met;
+  if (terms == 1) return elements(world.whole) * needers - met * copies;
+  return elements(world.whole) * (terms - 1 + needers) - met;
 }
 
 int64_t least_elements(const struct compact_layout *a, const struct compact_layout *b,

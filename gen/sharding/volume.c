@@ -52,10 +52,10 @@ void *counts_room(int what, int n, size_t size)
   } room[ROOMS];
   static const struct graph *of;
   if (is_other_graph(&of)) memset(room, 0, sizeof room);
-  size_t wanted = (size_t)n * size;
-  if (room[what].size < wanted) {
-    room[what].at = alloc(wanted);
-    room[what].size = wanted;
+  size_t needed = (size_t)n * size;
+  if (room[what].size < needed) {
+    room[what].at = alloc(needed);
+    room[what].size = needed;
   }
   return room[what].at;
 }
@@ -267,7 +267,7 @@ bool is_copied_out(const struct op *op)
 
 /* Whether one call moves each bucket_member to its place: on a CPU, where copies cost as much as
    the network. Small members are better in one message. */
-bool goes_by_parcels(const struct op *op)
+bool goes_by_segments(const struct op *op)
 {
   const int64_t large = 1 << 18;
   if (!target->moves_segments || !lies_as_chunk(op) || op->pieces) return false;

@@ -46,7 +46,7 @@ function M.open(of)
     error("dtype must be float32, tf32 or bfloat16, not " .. tostring(p.dtype))
   end
 
-  -- What it runs on, where the simulated step is to be told for that: device=H100, say, in nodes of 8
+  -- What it runs on, where a simulated step is asked for: device=H100, say, in nodes of 8
   -- with NVLink (450 GB/s), and 400 Gb/s of InfiniBand for each GPU between them.
   local device = setting("device")
   local function dimension(name, size, inside) -- inside: the ranks along the dimensions behind it

@@ -33,8 +33,8 @@ for type in float32 bfloat16 int8; do [[ ! $type =~ ${ONLY:-.} ]] || types+=("$t
 for type in "${types[@]}"; do
   (cd "$root" && "$TPGEN" plans/generate.lua -o "$work/$type" -D config="$model/config.json" \
     -D context=1024 -D prefill=$prompt -D weight_dtype="$type")
-  "$work/$type/run.sh" --weights "$model" --prompts "$work/prompt.jsonl" --tokens 2 > "$work/told" 2>&1 ||
-    { cat "$work/told" >&2; exit 1; }
+  "$work/$type/run.sh" --weights "$model" --prompts "$work/prompt.jsonl" --tokens 2 > "$work/messages" 2>&1 ||
+    { cat "$work/messages" >&2; exit 1; }
 done
 
 # best FILE: the largest number of column 1, 2 or 3
@@ -42,10 +42,10 @@ best() { sort -g -r -k "$2,$2" "$1" | awk -v c="$2" 'NR == 1 { print $c }'; }
 for ((round = 1; round <= ${ROUNDS:-3}; round++)); do
   for type in "${types[@]}"; do
     "$work/read_loop" 1024 >> "$work/loop"
-    "$work/$type/run.sh" --weights "$model" --prompts "$work/prompt.jsonl" --tokens "$tokens" --output "$work/answer" 2> "$work/told"
-    sed -n 's/^prompts: .* tokens, \([0-9.]*\) tokens a second; .*, \([0-9.]*\) tokens a second, \([0-9.]*\) GB.*/\1 \2 \3/p' "$work/told" \
+    "$work/$type/run.sh" --weights "$model" --prompts "$work/prompt.jsonl" --tokens "$tokens" --output "$work/answer" 2> "$work/messages"
+    sed -n 's/^prompts: .* tokens, \([0-9.]*\) tokens a second; .*, \([0-9.]*\) tokens a second, \([0-9.]*\) GB.*/\1 \2 \3/p' "$work/messages" \
       | tee -a "$work/$type.tpgen" | sed "s/^/round $round  $type  tpgen      /"
-    "$PYTHON" "$here/decode_llama_cpp.py" run "$model/${kind[$type]}.gguf" "$OMP_NUM_THREADS" $prompt "$tokens" 2> "$work/told" \
+    "$PYTHON" "$here/decode_llama_cpp.py" run "$model/${kind[$type]}.gguf" "$OMP_NUM_THREADS" $prompt "$tokens" 2> "$work/messages" \
       | tee -a "$work/$type.llama" | sed "s/^/round $round  $type  llama.cpp  /"
   done
 done

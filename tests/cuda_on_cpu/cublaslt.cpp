@@ -610,14 +610,14 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
                                               cublasLtMatmulDesc_t operation,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
-                                              cublasLtMatmulPreference_t preference, int wanted,
+                                              cublasLtMatmulPreference_t preference, int expected,
                                               cublasLtMatmulHeuristicResult_t found[], int *n)
 {
   const char *call = "cublasLtMatmulAlgoGetHeuristic";
   host_call(call);
   check_alive(call, "handle", handle);
   check_alive(call, "preference", preference);
-  if (wanted < 1) fail(call, "%d algorithms are asked for", wanted);
+  if (expected < 1) fail(call, "%d algorithms are asked for", expected);
   product p =
       described(call, operation, matrix_of(call, "a", nullptr, a), matrix_of(call, "b", nullptr, b),
                 matrix_of(call, "c", nullptr, c), matrix_of(call, "d", nullptr, d));

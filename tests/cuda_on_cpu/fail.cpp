@@ -49,7 +49,7 @@ long setting(const char *name, long otherwise)
   errno = 0;
   long value = strtol(text, &end, 10);
   if (end == text || *end || errno || value < 0)
-    fail(name, "the environment says '%s'; a whole number is wanted", text);
+    fail(name, "the environment says '%s'; a whole number is expected", text);
   return value;
 }
 } // namespace cuda_on_cpu

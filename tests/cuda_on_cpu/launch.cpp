@@ -54,14 +54,14 @@ bool waits(unsigned t)
 [[noreturn]] void report_stuck()
 {
   std::string text;
-  std::vector<bool> told(thread_count);
+  std::vector<bool> is_reported(thread_count);
   for (unsigned t = 0; t < thread_count; t++) {
-    if (!waits(t) || told[t]) continue;
+    if (!waits(t) || is_reported[t]) continue;
     std::string here = waits_in(t);
     unsigned alike = 0;
     for (unsigned other = t; other < thread_count; other++) {
       if (!waits(other) || waits_in(other) != here) continue;
-      told[other] = true;
+      is_reported[other] = true;
       alike++;
     }
     text += (text.empty() ? "" : "; ") + std::to_string(alike) + " thread(s), the first " +
@@ -246,7 +246,8 @@ void run_grid(const launch_of &what, const std::function<void()> &body)
   if (const char *order = getenv("CUDA_ON_CPU_ORDER")) {
     backward = strcmp(order, "backward") == 0;
     if (!backward && strcmp(order, "forward") != 0)
-      fail("CUDA_ON_CPU_ORDER", "the environment says '%s'; forward or backward is wanted", order);
+      fail("CUDA_ON_CPU_ORDER", "the environment says '%s'; forward or backward is expected",
+           order);
   }
   grid_size = grid;
   block_size = what.threads;

@@ -355,7 +355,7 @@ void need_host(const char *call, const char *what, const void *p, size_t bytes)
   if (!bytes) return;
   if (!p) fail(call, "%s is null", what);
   if (touches_device(p, bytes))
-    fail(call, "%s, %p, is device memory; the host's is wanted", what, p);
+    fail(call, "%s, %p, is device memory; the host's is expected", what, p);
 }
 
 bool overlap(const stretches &x, const stretches &y)

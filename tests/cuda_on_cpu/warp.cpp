@@ -316,7 +316,8 @@ uint64_t meet_in_warp(warp_call call, unsigned mask, uint64_t given, int argumen
   if (!kernel_name) fail(name_of(call), "called outside a kernel, at %s:%d", file, line);
   const unsigned t = current, lane = t % WARP;
   if (width < 1 || width > 32 || (width & (width - 1)))
-    fail(name_of(call), "width %d at %s:%d; a power of two up to 32 is wanted", width, file, line);
+    fail(name_of(call), "width %d at %s:%d; a power of two up to 32 is expected", width, file,
+         line);
   if (!(mask >> lane & 1))
     fail(name_of(call), "lane %u calls it with mask 0x%08x, where it is not itself, at %s:%d", lane,
          mask, file, line);

@@ -1,4 +1,4 @@
--- A model from a file beside the plan: its lines are told as that file's.
+-- A model from a file beside the plan: its lines are that file's.
 local net = require "required.net"
 assert(net == require "required/net")
 local mesh = device_mesh{ {"tp", 2} }

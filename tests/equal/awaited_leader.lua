@@ -1,4 +1,4 @@
--- A collective follows a bucket of which a part is wanted sooner, and awaited: from then on what the
+-- A collective follows a bucket of which a part is expected sooner, and awaited: from then on what the
 -- bucket has left may be summed on where it lies.
 -- mesh: a=2 b=2
 -- cuda: a=2 b=2

@@ -1,5 +1,5 @@
 -- What runs on values that two dimensions of the mesh cut in an order of their own, of which kernels are
--- told where their parts begin: the upper triangle, random numbers, a table's rows, one that is picked.
+-- that get the start of their parts: the upper triangle, random numbers, a table's rows, one that is picked.
 -- mesh: a=2 b=2
 -- mesh: a=2 b=3
 -- mesh: a=3 b=2

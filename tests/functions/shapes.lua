@@ -1,8 +1,8 @@
 -- Every function, and what PyTorch makes of the same: the shape, and the type where it is not float32.
 local function is(what, tensor, shape, dtype)
   local got = "[" .. table.concat(tensor.shape, ", ") .. "] " .. tensor.dtype
-  local wanted = "[" .. table.concat(shape, ", ") .. "] " .. (dtype or "float32")
-  if got ~= wanted then error(what .. ": " .. got .. ", not " .. wanted) end
+  local expected = "[" .. table.concat(shape, ", ") .. "] " .. (dtype or "float32")
+  if got ~= expected then error(what .. ": " .. got .. ", not " .. expected) end
 end
 
 local function pointwise(b)

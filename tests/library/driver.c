@@ -6,7 +6,7 @@
    from whole tensors and in place, from threads, and after files; ends with 1 if a call has not the
                       status that it should have
 
-   MPI_Allreduce is this file's: it fails when it is told to. */
+   MPI_Allreduce is this file's: it fails when this file asks for it. */
 #include "model.h"
 #include "ocean.h"
 #include "pond.h"
@@ -62,11 +62,11 @@ static void write_data(void)
 }
 
 /* A status, and a part of the text. */
-static void want(int line, int status, int wanted, const char *text, const char *part)
+static void want(int line, int status, int expected, const char *text, const char *part)
 {
-  if (status == wanted && (!part || strstr(text, part))) return;
+  if (status == expected && (!part || strstr(text, part))) return;
   failures++;
-  fprintf(stderr, "driver.c:%d: rank %d: status %d, not %d: %s\n", line, rank, status, wanted,
+  fprintf(stderr, "driver.c:%d: rank %d: status %d, not %d: %s\n", line, rank, status, expected,
           text);
 }
 #define IS(m, call, status, part)                                                                  \

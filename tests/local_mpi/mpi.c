@@ -196,9 +196,9 @@ int MPI_Init(int *argc, char ***argv)
   return MPI_SUCCESS;
 }
 
-int MPI_Init_thread(int *argc, char ***argv, int wanted, int *given)
+int MPI_Init_thread(int *argc, char ***argv, int expected, int *given)
 {
-  *given = wanted;
+  *given = expected;
   return MPI_Init(argc, argv);
 }
 

@@ -40,7 +40,7 @@ enum { MPI_SUM = 1, MPI_MAX, MPI_MIN, MPI_PROD, MPI_BXOR };
 #define MPI_STATUS_IGNORE ((MPI_Status *)0)
 
 int MPI_Init(int *argc, char ***argv);
-int MPI_Init_thread(int *argc, char ***argv, int wanted, int *given);
+int MPI_Init_thread(int *argc, char ***argv, int expected, int *given);
 int MPI_Initialized(int *has);
 int MPI_Finalized(int *has);
 int MPI_Finalize(void);

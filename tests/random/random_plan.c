@@ -1,6 +1,6 @@
 /* random_plan SEED [RANKS]: a plan that trains a random small model in a random way, or computes
    with it, for tests/random.sh and tests/equal.sh, with the mesh to try it on in a line
-   `-- mesh: a=2 b=3`: of at most 16 ranks, and 64 now and then. Where RANKS are told it has at most
+   `-- mesh: a=2 b=3`: of at most 16 ranks, and 64 now and then. Where RANKS is given it has at most
    so many, and nothing is rounded to bfloat16: ranks can be compared with one. A line
    `-- rounds: bfloat16` says that something is.
 

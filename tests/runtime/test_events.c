@@ -21,7 +21,7 @@ static void bytes_of_tensorboard(void **state)
   (void)state;
   // Event(wall_time=1.5, step=300, summary=Summary(value=[Value(tag="loss", simple_value=2.5),
   // Value(tag="lr", simple_value=1e-3)])), by the RecordWriter of tensorboard 2.21.
-  static const unsigned char wanted[] = {
+  static const unsigned char expected[] = {
       0x26, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x73, 0x4f, 0xe3, 0x00, 0x09, 0x00,
       0x00, 0x00, 0x00, 0x00, 0x00, 0xf8, 0x3f, 0x10, 0xac, 0x02, 0x2a, 0x18, 0x0a, 0x0b,
       0x0a, 0x04, 0x6c, 0x6f, 0x73, 0x73, 0x15, 0x00, 0x00, 0x20, 0x40, 0x0a, 0x09, 0x0a,
@@ -42,9 +42,9 @@ static void bytes_of_tensorboard(void **state)
   assert_non_null(f);
   const size_t count = fread(got, 1, sizeof got, f);
   assert_int_equal(fclose(f), 0);
-  assert_int_equal(count, HEAD + sizeof wanted);
+  assert_int_equal(count, HEAD + sizeof expected);
   assert_memory_equal(got + HEAD - 17, "brain.Event:2", 13);
-  assert_memory_equal(got + HEAD, wanted, sizeof wanted);
+  assert_memory_equal(got + HEAD, expected, sizeof expected);
 }
 
 // More numbers than an event has room for end with a whole one.

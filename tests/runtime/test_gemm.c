@@ -66,11 +66,11 @@ static void check(const float *c, const float *before, int ldc, const struct mat
   const long n = (long)a->rows * b->columns, every = n > 500 ? n / 400 : 1;
   for (long at = n ? below((int)every) : 0; at < n; at += every) {
     const int i = (int)(at / b->columns), j = (int)(at % b->columns);
-    const double wanted = sum(a, b, i, j) + (add ? (double)before[(long)i * ldc + j] : 0);
-    if ((double)c[(long)i * ldc + j] != wanted)
+    const double expected = sum(a, b, i, j) + (add ? (double)before[(long)i * ldc + j] : 0);
+    if ((double)c[(long)i * ldc + j] != expected)
       fail_msg("%c%c %d x %d x %d, %d %d %d%s: %g at %d %d, not %g", a->is, b->is, a->rows,
                b->columns, a->columns, a->ld, b->ld, ldc, add ? ", added" : "",
-               (double)c[(long)i * ldc + j], i, j, wanted);
+               (double)c[(long)i * ldc + j], i, j, expected);
   }
   for (int i = 0; i < a->rows; i++)
     for (int j = b->columns; j < ldc; j++)

@@ -96,7 +96,7 @@ static void read_text(const char *from, char *to, size_t size)
 
 static useconds_t save_takes; // microseconds; 0: nothing is saved
 
-// Steps first to last, their losses and norms those that are told; what is said is in `said`, what
+// Steps first to last, with the losses and norms that are reported; what is said is in `said`, what
 // is written in `written`.
 static void tell(const struct options *o, int first, int last, float loss, float norm)
 {
@@ -191,7 +191,7 @@ static void all_numbers(void **state)
   assert_true(fabs(mfu / tflops / 100 - 1) < 1e-6);
 }
 
-// Inputs that no file gives are told of, once, where there are any that are random.
+// Inputs that no file gives are reported, once, where there are any that are random.
 static void random_inputs(void **state)
 {
   (void)state;

@@ -57,9 +57,9 @@ static void check(const float *c, const float *before, long ldc, const struct ma
   const long n = (long)a->rows * b->columns, every = n > 4000 ? n / 2000 : 1;
   for (long at = n ? below((int)every) : 0; at < n; at += every) {
     const int i = (int)(at / b->columns), j = (int)(at % b->columns);
-    const double wanted = sum(a, b, i, j) + (add ? (double)before[i * ldc + j] : 0);
+    const double expected = sum(a, b, i, j) + (add ? (double)before[i * ldc + j] : 0);
     /* Products and sums are multiples of 1/4096 below 2^12: none is rounded. */
-    assert_true(c[i * ldc + j] == (float)wanted);
+    assert_true(c[i * ldc + j] == (float)expected);
   }
   for (int i = 0; i < a->rows; i++)
     for (long j = b->columns; j < ldc; j++) assert_true(c[i * ldc + j] == before[i * ldc + j]);

@@ -387,11 +387,11 @@ static bool is_reached(const char *host, const struct place *place)
   return fd >= 0;
 }
 
-static void listens_where_it_is_told(void **state)
+static void listens_at_the_given_address(void **state)
 {
   (void)state;
   static const struct {
-    const char *told;
+    const char *given;
     bool alone, elsewhere;
   } doors[] = {{"localhost", true, false},
                {"localhost", false, false},
@@ -403,7 +403,7 @@ static void listens_where_it_is_told(void **state)
     struct meeting meeting = {.size = 2};
     struct door door = {.meeting = &meeting};
     set_place();
-    setenv("MASTER_ADDR", doors[i].told, 1);
+    setenv("MASTER_ADDR", doors[i].given, 1);
     assert_true(find_place(&place, &why));
     assert_true(open_door(&door, &place, doors[i].alone, &why));
     assert_true(is_reached("127.0.0.1", &place));
@@ -440,7 +440,7 @@ static void deadlines(void **state)
 }
 
 // Whoever waits in vain says whom it has turned away.
-static void refusals_are_told(void **state)
+static void refusals_are_reported(void **state)
 {
   (void)state;
   struct meeting meeting;
@@ -561,9 +561,9 @@ int main(void)
       cmocka_unit_test(tokens),
       cmocka_unit_test(agreements_end),
       cmocka_unit_test(gone_before_all_have_come),
-      cmocka_unit_test(listens_where_it_is_told),
+      cmocka_unit_test(listens_at_the_given_address),
       cmocka_unit_test(deadlines),
-      cmocka_unit_test(refusals_are_told),
+      cmocka_unit_test(refusals_are_reported),
       cmocka_unit_test(no_deadline_once_connected),
       cmocka_unit_test(the_dead_are_noticed),
       cmocka_unit_test(bad_places),

@@ -85,7 +85,8 @@ static void is_refused(const char *says)
   folder_release(&f);
 }
 
-// Who comes second is told who holds it; the end of the holder, by whatever way, gives it back.
+// Who comes second gets a message that names the holder; the end of the holder, by whatever way,
+// gives it back.
 static void one_job_at_a_time(void **state)
 {
   (void)state;
@@ -175,7 +176,7 @@ static void without_locks(void **state)
   struct failure why = {""};
   no_locks = true;
   takes(&folder, "here-1-0", "has no locks");
-  is_refused("another job saves here: process"); // of this machine it can be told that it runs
+  is_refused("another job saves here: process"); // of this machine one can see that it runs
   struct save *s =
       save_plan(&(struct saving){directory, CHECKPOINT, 1, 0, "here-1-0", &folder}, &why);
   become(0, 1);

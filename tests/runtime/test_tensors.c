@@ -168,12 +168,12 @@ static void narrow_floats_are_widened(void **state)
     for (int ranks = 1; ranks <= MOST_RANKS; ranks++) {
       fill_from(ranks, &(struct origins){.weights = saved});
       for (long i = 0; i < 14; i++) {
-        float wanted = pass ? from_half[i] : bf16_to_float(half[i]);
+        float expected = pass ? from_half[i] : bf16_to_float(half[i]);
         float got = element(NORMED, 0, ranks, i);
-        if (isnan(wanted))
+        if (isnan(expected))
           assert_true(isnan(got));
         else
-          assert_true(got >= wanted && got <= wanted);
+          assert_true(got >= expected && got <= expected);
       }
     }
   }

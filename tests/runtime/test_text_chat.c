@@ -48,13 +48,13 @@ static void check_case(const struct chat *c, const json_t *given, const char *na
   struct failure why = {""};
   struct bytes text = {0};
   const size_t n = turns_of(json_object_get(given, "messages"), turns);
-  const json_t *wanted = json_object_get(given, "text");
+  const json_t *expected = json_object_get(given, "text");
   const bool ok = chat_text(c, turns, n, "DATE", &text, &why);
-  if (ok != json_is_string(wanted)) fail_msg("%s, case %zu: %s", name, number, why.text);
-  if (ok && (text.count != json_string_length(wanted) ||
-             memcmp(text.at, json_string_value(wanted), text.count) != 0))
+  if (ok != json_is_string(expected)) fail_msg("%s, case %zu: %s", name, number, why.text);
+  if (ok && (text.count != json_string_length(expected) ||
+             memcmp(text.at, json_string_value(expected), text.count) != 0))
     fail_msg("%s, case %zu:\n%.*s\ninstead of\n%s", name, number, (int)text.count, text.at,
-             json_string_value(wanted));
+             json_string_value(expected));
   free_bytes(&text);
 }
 

@@ -99,14 +99,15 @@ static void put_number(FILE *f, uint32_t value, size_t size)
   for (size_t i = 0; i < size; i++) fputc((int)(value >> 8 * i & 0xff), f);
 }
 
-// A file of so many tokens of `size` bytes; magic: with llm.c's header, which tells of `told`.
+// A file of so many tokens of `size` bytes; magic: with llm.c's header, which states `stated`
+// tokens.
 static void write_tokens(const char *name, size_t size, size_t count, uint32_t magic,
-                         uint32_t version, uint32_t told)
+                         uint32_t version, uint32_t stated)
 {
   snprintf(path, sizeof path, "%s/%s", directory, name);
   FILE *f = fopen(path, "wb");
   assert_non_null(f);
-  const uint32_t header[3] = {magic, version, told};
+  const uint32_t header[3] = {magic, version, stated};
   for (int i = 0; magic && i < 256; i++) put_number(f, i < 3 ? header[i] : 0, 4);
   for (size_t i = 0; i < count; i++) put_number(f, token_of(i, size), size);
   assert_int_equal(fclose(f), 0);
@@ -115,9 +116,9 @@ static void write_tokens(const char *name, size_t size, size_t count, uint32_t m
 static struct tokens text;
 static struct input_files files;
 
-static bool open_files(const char *const *told, const char *form, struct failure *why)
+static bool open_files(const char *const *names, const char *form, struct failure *why)
 {
-  return input_files_find(&files, told, why) && tokens_open(&text, &files, form, why);
+  return input_files_find(&files, names, why) && tokens_open(&text, &files, form, why);
 }
 
 static void closed(void)
@@ -228,7 +229,7 @@ static void several_files(void **state)
   (void)state;
   char parts[3][140];
   struct failure why = {""};
-  const char *told[] = {parts[0], parts[1], parts[2], NULL};
+  const char *names[] = {parts[0], parts[1], parts[2], NULL};
   static const size_t lengths[] = {25, 40, 97};
   for (size_t l = 0; l < 3; l++)
     for (size_t cut = 1; cut < lengths[l] - 1; cut++) {
@@ -240,7 +241,7 @@ static void several_files(void **state)
         for (size_t i = ends[k]; i < ends[k + 1]; i++) put_number(f, token_of(i, 2), 2);
         assert_int_equal(fclose(f), 0);
       }
-      if (!open_files(told, NULL, &why)) fail_msg("%s", why.text);
+      if (!open_files(names, NULL, &why)) fail_msg("%s", why.text);
       assert_int_equal(text.length, lengths[l]);
       for (long i = 0; i < 9; i++) check_batch(i, lengths[l], 2);
       closed();
@@ -250,8 +251,8 @@ static void several_files(void **state)
       closed();
     }
   write_tokens("other.txt", 1, 100, 0, 0, 0);
-  told[2] = path;
-  assert_false(open_files(told, NULL, &why));
+  names[2] = path;
+  assert_false(open_files(names, NULL, &why));
   assert_non_null(strstr(why.text, "other.txt: it has bytes, but"));
   assert_non_null(strstr(why.text, "part0.u16 has tokens of uint16: they are one text"));
   closed();

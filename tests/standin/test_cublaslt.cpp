@@ -440,9 +440,10 @@ static void test_misuses()
   for (const auto &m : misuses) {
     std::string output;
     int status = run_command(own_command(0, "'" + std::string(m.name) + "'"), output);
-    bool told = output.find(m.message) != std::string::npos;
-    if (!status || !told) fprintf(stderr, "%s: status %d: %s\n", m.name, status, output.c_str());
-    CHECK(status && told);
+    bool is_reported = output.find(m.message) != std::string::npos;
+    if (!status || !is_reported)
+      fprintf(stderr, "%s: status %d: %s\n", m.name, status, output.c_str());
+    CHECK(status && is_reported);
   }
 }
 

@@ -508,7 +508,7 @@ static const fault faults[] = {
     FAULT(rows_out_of_bounds, 0, "cudaMemcpy2D: the destination is out of bounds: 44 bytes"),
     FAULT(rows_too_long, 0, "cudaMemcpy2D: rows of 12 bytes, 8 and 12 bytes apart"),
     FAULT(copy_wrong_kind, 0, "cudaMemcpy: the destination, 0x"),
-    FAULT(copy_device_as_host, 0, "is device memory; the host's is wanted"),
+    FAULT(copy_device_as_host, 0, "is device memory; the host's is expected"),
     FAULT(copy_overlaps, 0, "cudaMemcpy: source and destination overlap"),
     FAULT(copy_unknown_kind, 0, "cudaMemcpy: unknown kind 7"),
     FAULT(set_out_of_bounds, 0, "cudaMemsetAsync: the destination is out of bounds: 12 bytes"),

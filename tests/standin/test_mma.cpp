@@ -65,10 +65,10 @@ static void test_products()
     std::vector<float> d = to.read();
     for (int i = 0; i < 16; i++)
       for (int j = 0; j < 8; j++) {
-        float wanted = sum[(size_t)(i * 8 + j)];
+        float expected = sum[(size_t)(i * 8 + j)];
         for (int k = 0; k < terms; k++)
-          wanted += a[(size_t)(i * terms + k)] * b[(size_t)(k * 8 + j)];
-        CHECK(d[(size_t)(i * 8 + j)] == wanted);
+          expected += a[(size_t)(i * terms + k)] * b[(size_t)(k * 8 + j)];
+        CHECK(d[(size_t)(i * 8 + j)] == expected);
       }
   }
 }
@@ -99,8 +99,8 @@ static void test_loads()
       for (unsigned i = 0; i < 4; i++)
         for (unsigned half = 0; half < 2; half++) {
           const unsigned group = lane / 4, in = 2 * (lane % 4) + half;
-          const unsigned wanted = i * 64 + (turned ? in * 8 + group : group * 8 + in);
-          CHECK((d[lane * 4 + i] >> 16 * half & 0xffff) == wanted);
+          const unsigned expected = i * 64 + (turned ? in * 8 + group : group * 8 + in);
+          CHECK((d[lane * 4 + i] >> 16 * half & 0xffff) == expected);
         }
   }
 }
@@ -143,10 +143,11 @@ static void test_copies()
   LAUNCH_SHARED(sum_stages, 1, threads, 2 * threads * 16, 0)(out.at, in.at, stages);
   std::vector<float> y = out.read();
   for (int t = 0; t < threads; t++) {
-    float wanted = 0;
+    float expected = 0;
     for (int i = 0; i < stages; i++)
-      for (int c = 0; c < 4; c++) wanted += x[(size_t)(4 * (i * threads + (t + 1) % threads) + c)];
-    CHECK(y[(size_t)t] == wanted && y[(size_t)(threads + t)] == x[(size_t)t]);
+      for (int c = 0; c < 4; c++)
+        expected += x[(size_t)(4 * (i * threads + (t + 1) % threads) + c)];
+    CHECK(y[(size_t)t] == expected && y[(size_t)(threads + t)] == x[(size_t)t]);
   }
 }
 

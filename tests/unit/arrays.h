@@ -288,20 +288,20 @@ __attribute__((unused)) static const char *
 not_the_whole(const struct array *part, struct array whole, struct layout layout, double tolerance)
 {
   int world = world_size();
-  struct array *wanted = take((size_t)world * sizeof *wanted);
+  struct array *expected = take((size_t)world * sizeof *expected);
   for (int r = 0; r < world; r++) {
-    wanted[r] = cut(whole, layout, r);
-    if (!same_shape(part[r].shape, wanted[r].shape))
+    expected[r] = cut(whole, layout, r);
+    if (!same_shape(part[r].shape, expected[r].shape))
       return text("rank %d holds %s, not %s", r, shape_text(part[r].shape),
-                  shape_text(wanted[r].shape));
+                  shape_text(expected[r].shape));
   }
   for (int d = graph->mesh.ndim - 1, stride = 1; d >= 0; stride *= graph->mesh.size[d], d--)
     if (layout.on[d].kind == PARTIAL) part = reduced_along(part, d, stride, layout.on[d].reduction);
   for (int r = 0; r < world; r++) {
-    int64_t at = difference(part[r], wanted[r], tolerance);
+    int64_t at = difference(part[r], expected[r], tolerance);
     if (at != NONE)
       return text("rank %d: element %" PRId64 " of %s is %.9g, not %.9g", r, at,
-                  shape_text(part[r].shape), part[r].at[at], wanted[r].at[at]);
+                  shape_text(part[r].shape), part[r].at[at], expected[r].at[at]);
   }
   return NULL;
 }

@@ -9,7 +9,7 @@
 
 #include "arrays.h"
 
-/* Where an operand's part begins in the whole tensor, as far as the operation is told: by the rule
+/* Where an operand's part begins in the whole tensor, as far as the operation gets it: by the rule
    (ops.h), for letters marked `@`. Elsewhere the part is all it knows: 0, and the part's size. */
 struct indices {
   struct shape whole;
@@ -1205,10 +1205,10 @@ static bool pools_to(struct shape image, struct shape made)
   return true;
 }
 
-/* The largest element under the window, and the place of the first that equals `wanted`, or of the
-   first of the largest where wanted is NULL. */
+/* The largest element under the window, and the place of the first that equals `expected`, or of
+   the first of the largest where expected is NULL. */
 static double largest(const struct window *w, struct array image, const int64_t *index,
-                      const double *wanted, int64_t *place)
+                      const double *expected, int64_t *place)
 {
   int n = image.shape.ndim;
   double best = -INFINITY;
@@ -1221,7 +1221,7 @@ static double largest(const struct window *w, struct array image, const int64_t 
       at[n - 1] = under(w, 1, index[n - 1], l, image.shape.size[n - 1]);
       if (at[n - 2] == NONE || at[n - 1] == NONE) continue;
       int64_t here = place_in_array(image.shape, at);
-      if (wanted ? *place == NONE && image.at[here] == *wanted : image.at[here] > best)
+      if (expected ? *place == NONE && image.at[here] == *expected : image.at[here] > best)
         *place = here;
       if (image.at[here] > best) best = image.at[here];
     }
@@ -1472,7 +1472,7 @@ static bool evaluate(const struct op *op, const struct array *in, struct array *
   return run(op, in, out, at);
 }
 
-/* Where the parts of a rank begin, as far as the operation is told. Each operand has its layout. */
+/* Where the parts of a rank begin, as far as the operation gets it. Each operand has its layout. */
 __attribute__((unused)) static struct places places_at(const struct op *op, const struct letters *l,
                                                        const struct layout *in,
                                                        const struct layout *out, int rank)
@@ -1487,7 +1487,7 @@ __attribute__((unused)) static struct places places_at(const struct op *op, cons
     struct part part = part_of(whole, input ? in[i] : out[i], rank);
     place->whole = part.shape;
     for (int d = 0; d < whole.ndim; d++) {
-      if (axis[d].n != 1 || !l->told[axis[d].letter[0]]) continue;
+      if (axis[d].n != 1 || !l->gets_start[axis[d].letter[0]]) continue;
       place->whole.size[d] = whole.size[d];
       place->first[d] = part.first[d];
     }

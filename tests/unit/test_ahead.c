@@ -362,8 +362,8 @@ static void each_module_once(const void *with)
     each_run_of(named(phase[p]), note_run, &r);
     must(r.n == 2 * LAYERS && r.pending == 0, "%d are gathered, %d not awaited", r.n, r.pending);
     for (int i = 0; i < r.n; i++) {
-      int wanted = p ? LAYERS - 1 - i / 2 : i / 2;
-      must(r.begun[i] == wanted, "the %d-th gather of the %s is module %d's", i, phase[p],
+      int expected = p ? LAYERS - 1 - i / 2 : i / 2;
+      must(r.begun[i] == expected, "the %d-th gather of the %s is module %d's", i, phase[p],
            r.begun[i]);
     }
   }

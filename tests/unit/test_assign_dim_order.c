@@ -126,10 +126,10 @@ static void assign_and_check(void)
   check(PASS_ASSIGN_DIM_ORDER);
 }
 
-static void becomes(const char *wanted)
+static void becomes(const char *expected)
 {
   assign_and_check();
-  must(!strcmp(program(), wanted), "the program is\n  %s\nnot\n  %s", program(), wanted);
+  must(!strcmp(program(), expected), "the program is\n  %s\nnot\n  %s", program(), expected);
 }
 
 /* The value's elements are reduced to one number, which is written out. */

@@ -83,9 +83,9 @@ static void small_stays_whole(const void *unused)
   compile("true");
   must(graph->nasync_tp_result > 8 && count_quickest() == 0, "%d are cut", count_quickest());
   for (int i = 0; i < graph->nop; i++) must(!graph->op[i].pieces, "operation %d is cut", i);
-  struct buffer told = {0};
-  put_async_tp(&told);
-  must(strstr(told.text, "none of 12 collectives is in chunks: by the model"), "%s", told.text);
+  struct buffer report = {0};
+  put_async_tp(&report);
+  must(strstr(report.text, "none of 12 collectives is in chunks: by the model"), "%s", report.text);
   check(PASS_ASYNC_TP);
 }
 

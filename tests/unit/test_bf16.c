@@ -78,9 +78,10 @@ static void test_floats_are_rounded_to_the_nearest(void **state)
   for (uint32_t bits = 0; bits < PATTERNS; bits++)
     for (int k = 0; k < BETWEEN; k++) {
       float x = float_of(bits << 16 | between[k]);
-      int made = float_to_bf16(x), wanted = nearest((double)x);
-      bool same = isnan(x) ? is_nan_pattern(made) : made == wanted;
-      if (!same) fail_msg("%a becomes %04x, not %04x", (double)x, (unsigned)made, (unsigned)wanted);
+      int made = float_to_bf16(x), expected = nearest((double)x);
+      bool same = isnan(x) ? is_nan_pattern(made) : made == expected;
+      if (!same)
+        fail_msg("%a becomes %04x, not %04x", (double)x, (unsigned)made, (unsigned)expected);
     }
 }
 
@@ -521,10 +522,10 @@ static double stored_as(enum type type, float x)
   }
 }
 
-static bool is_same(double made, double wanted)
+static bool is_same(double made, double expected)
 {
-  if (isnan(made) || isnan(wanted)) return isnan(made) && isnan(wanted);
-  return made == wanted && !signbit(made) == !signbit(wanted);
+  if (isnan(made) || isnan(expected)) return isnan(made) && isnan(expected);
+  return made == expected && !signbit(made) == !signbit(expected);
 }
 
 static void compare_trial(const struct trial *t, int made)
@@ -536,10 +537,10 @@ static void compare_trial(const struct trial *t, int made)
   for (int64_t i = 0, n = elements(graph->value[made].shape); i < n; i++) {
     float x[3] = {0};
     for (int k = 0; k < t->nin; k++) x[k] = (float)get(a + k, i);
-    double wanted = stored_as(type, t->of(x[0], x[1], x[2]));
-    must(is_same(get(made, i), wanted), "%s to %s: of %a %a %a comes %a, not %a",
+    double expected = stored_as(type, t->of(x[0], x[1], x[2]));
+    must(is_same(get(made, i), expected), "%s to %s: of %a %a %a comes %a, not %a",
          op_row[t->kind].name, type_name(type), (double)x[0], (double)x[1], (double)x[2],
-         get(made, i), wanted);
+         get(made, i), expected);
   }
 }
 
@@ -548,9 +549,9 @@ static void compare_moved(int made)
   const struct op *op = &graph->op[graph->value[made].op];
   for (int i = 0, n = (int)elements(graph->value[made].shape); i < n; i++) {
     int from = moved_from(op, i);
-    double wanted = from == NONE ? 0 : get(op->in[0], from);
-    must(is_same(get(made, i), wanted), "%s: element %d is %a, not %a", op_row[op->kind].name, i,
-         get(made, i), wanted);
+    double expected = from == NONE ? 0 : get(op->in[0], from);
+    must(is_same(get(made, i), expected), "%s: element %d is %a, not %a", op_row[op->kind].name, i,
+         get(made, i), expected);
   }
 }
 
@@ -576,12 +577,12 @@ static void compare_reduced(int made)
 {
   const struct op *op = &graph->op[graph->value[made].op];
   for (int i = 0, n = (int)elements(graph->value[made].shape); i < n; i++) {
-    double magnitudes, wanted = reduced_value(op, i, &magnitudes);
-    double allowed = fabs(wanted) * 0x1p-8 + magnitudes * 1e-6;
-    bool same =
-        op->kind == OP_sum ? fabs(get(made, i) - wanted) <= allowed : is_same(get(made, i), wanted);
+    double magnitudes, expected = reduced_value(op, i, &magnitudes);
+    double allowed = fabs(expected) * 0x1p-8 + magnitudes * 1e-6;
+    bool same = op->kind == OP_sum ? fabs(get(made, i) - expected) <= allowed
+                                   : is_same(get(made, i), expected);
     must(same, "%s over %u: element %d is %a, not %a", op_row[op->kind].name, op->dims, i,
-         get(made, i), wanted);
+         get(made, i), expected);
   }
 }
 

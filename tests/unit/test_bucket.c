@@ -262,7 +262,7 @@ static void begin_greedily(void)
 }
 
 /* How many of these kinds a bucket has, by turns of the collectives: "3 2" are five, in two. */
-static void check_bucket_sizes(enum op_kind kind, const char *wanted)
+static void check_bucket_sizes(enum op_kind kind, const char *expected)
 {
   const struct function *f = function_of_phase(BACKWARD);
   struct buffer b = {0};
@@ -271,7 +271,7 @@ static void check_bucket_sizes(enum op_kind kind, const char *wanted)
     const struct op *op = &graph->op[f->op[i]];
     if (op->kind == kind) put(&b, "%s%d", b.length ? " " : "", op->nbody ? op->nbody : 1);
   }
-  assert_string_equal(b.text, wanted);
+  assert_string_equal(b.text, expected);
 }
 
 /* Of each kind those that follow one another, whatever units they are of, under caps for each kind
@@ -328,7 +328,7 @@ static void test_greedily_what_needs(void **state)
   }
   bucket();
   check_bucket_sizes(OP_all_gather, "67 1 1 1");
-  for (int i = 0; i < graph->nop; i++) /* nor is it told that a bucket has come to be several */
+  for (int i = 0; i < graph->nop; i++) /* nor does it say that a bucket has come to be several */
     assert_true(!graph->op[i].why || !*graph->op[i].why);
 }
 
@@ -369,14 +369,14 @@ static int as_given(void)
 }
 
 /* What others read too, by its own name or by a view's, is not summed where it lies. */
-static void copied(int (*pending)(void), int wanted)
+static void copied(int (*pending)(void), int expected)
 {
   new_graph(1, (int[]){2});
   int value = pending(), w = parameter("4", "R");
   graph->value[w].shape = graph->value[value].shape;
   sum_into(w, value, 1);
   bucket();
-  assert_int_equal(copies(), wanted);
+  assert_int_equal(copies(), expected);
 }
 
 static int read_once(void)

@@ -49,7 +49,7 @@ static bool is_placed(int value)
 
 /* --------------------------------------------------------------------- what is in order anyway */
 
-/* The step as it is run, an operation at each time, from which it is told of two values that they
+/* The step as it is run, an operation at each time, which shows of two values that they
    may have the same bytes, though memory.c says that they are there at once: each time that one of
    them is made, all that touches the other is in order before all that touches it, or behind. An
    operation is in order behind another of the same stream, behind what it is issued behind on

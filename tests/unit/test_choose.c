@@ -165,7 +165,7 @@ static void test_golden_buckets(void **state)
 }
 
 /* The members of all buckets as one text: "0 1 | 3 4". */
-static const char *told(const struct buckets *found)
+static const char *buckets_text(const struct buckets *found)
 {
   struct buffer b = {0};
   put(&b, "%s", "");
@@ -190,20 +190,20 @@ static void test_caps_and_units(void **state)
   make_singles(s, 8);
   struct caps none = {0}, growing = {2, (int64_t[]){1, 3}}, huge = {1, (int64_t[]){INT64_MAX}};
   struct buckets found = choose_alike(s, 8, &none);
-  assert_string_equal(told(&found), "0 1 | 2 3 | 4 5 | 6 7");
+  assert_string_equal(buckets_text(&found), "0 1 | 2 3 | 4 5 | 6 7");
   for (int i = 0; i < 8; i++) s[i].unit = i % 2;
   found = choose_alike(s, 8, &none);
-  assert_string_equal(told(&found), "0 2 4 6 | 1 3 5 7");
+  assert_string_equal(buckets_text(&found), "0 2 4 6 | 1 3 5 7");
   found = choose_in_order(s, 8, &none);
-  assert_string_equal(told(&found), "");
+  assert_string_equal(buckets_text(&found), "");
   found = choose_alike(s, 8, &growing);
-  assert_string_equal(told(&found), "2 4 6 | 3 5 7");
+  assert_string_equal(buckets_text(&found), "2 4 6 | 3 5 7");
   for (int i = 0; i < 8; i++) s[i].unit = NONE;
   found = choose_in_order(s, 8, &growing);
-  assert_string_equal(told(&found), "1 2 3 | 4 5 6");
+  assert_string_equal(buckets_text(&found), "1 2 3 | 4 5 6");
   s[4].bytes = INT64_MAX;
   found = choose_in_order(s, 8, &huge);
-  assert_string_equal(told(&found), "0 1 2 3 | 5 6 7");
+  assert_string_equal(buckets_text(&found), "0 1 2 3 | 5 6 7");
 }
 
 /* Another kind between does not part those of one; another group does. */
@@ -215,13 +215,13 @@ static void test_what_parts(void **state)
   for (int i = 0; i < 5; i++) s[i].unit = NONE;
   s[2].kind = OP_reduce_scatter;
   struct buckets found = choose_in_order(s, 5, &(struct caps){0});
-  assert_string_equal(told(&found), "0 1 3 4");
+  assert_string_equal(buckets_text(&found), "0 1 3 4");
   s[2] = s[0];
   s[2].group = 1;
   found = choose_in_order(s, 5, &(struct caps){0});
-  assert_string_equal(told(&found), "0 1 | 3 4");
+  assert_string_equal(buckets_text(&found), "0 1 | 3 4");
   found = choose_alike(s, 5, &(struct caps){0});
-  assert_string_equal(told(&found), "0 1 3 4");
+  assert_string_equal(buckets_text(&found), "0 1 3 4");
 }
 
 int main(void)

@@ -94,7 +94,7 @@ static int kinds[OP_COUNT], even_ones, uneven;
 static void check_collective(const struct op *op, const struct move *m, struct shape whole)
 {
   int64_t sent[MOST] = {0}, received[MOST] = {0};
-  bool even = true, told = true;
+  bool even = true, stated = true;
   add_traffic(m, whole, F32, sent, received);
   for (int rank = 0; rank < world_size(); rank++) {
     if (first_member(op->group, rank) != rank) continue;
@@ -114,10 +114,10 @@ static void check_collective(const struct op *op, const struct move *m, struct s
            4 * received_by(op, &c, a, n));
     }
     even &= is_even(op, &c, member, n);
-    told &= equal_parts(op, rank);
+    stated &= equal_parts(op, rank);
     if (op->kind != OP_exchange) must(is_even(op, &c, member, n) == equal_parts(op, rank), "even");
   }
-  must(even == told, "%s: even %d, told %d", op_row[op->kind].name, even, told);
+  must(even == stated, "%s: even %d, stated %d", op_row[op->kind].name, even, stated);
   kinds[op->kind]++;
   even_ones += even;
   uneven += !even;

@@ -255,7 +255,7 @@ static void test_the_costliest_remains(void **state)
   CHECK(list);
 }
 
-/* An in-place or out variant keeps the layout of what it writes; so may letters be told. */
+/* An in-place or out variant keeps the layout of what it writes; so may letters be marked. */
 static void test_enforced(void **state)
 {
   (void)state;

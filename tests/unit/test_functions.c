@@ -60,9 +60,9 @@ static void compare(const struct array *whole, const char *name, const char *sha
        shape);
   char *end;
   for (int64_t i = 0; *c; i++, c = end) {
-    double wanted = strtod(c, &end);
-    must(fabs(a.at[i] - wanted) <= 2e-6 * (1 + fabs(wanted)), "%s: element %d is %.9g, not %.9g",
-         name, (int)i, a.at[i], wanted);
+    double expected = strtod(c, &end);
+    must(fabs(a.at[i] - expected) <= 2e-6 * (1 + fabs(expected)),
+         "%s: element %d is %.9g, not %.9g", name, (int)i, a.at[i], expected);
   }
 }
 

@@ -49,10 +49,10 @@ static const char *program(enum phase phase)
   return b.text;
 }
 
-static void becomes(const char *wanted)
+static void becomes(const char *expected)
 {
   fuse();
-  assert_string_equal(program(FORWARD), wanted);
+  assert_string_equal(program(FORWARD), expected);
 }
 
 /* ----------------------------------------------------------------------------------------- rows */

@@ -633,17 +633,17 @@ static double within(enum type type, double x)
 }
 
 /* Whether the float, or whole number, came out in place of the double. */
-static bool is_same(double made, double wanted)
+static bool is_same(double made, double expected)
 {
-  if (isnan(made) || isnan(wanted)) return isnan(made) && isnan(wanted);
-  if (isinf(wanted)) return made == wanted;
-  return is_near(made, wanted, 2e-4);
+  if (isnan(made) || isnan(expected)) return isnan(made) && isnan(expected);
+  if (isinf(expected)) return made == expected;
+  return is_near(made, expected, 2e-4);
 }
 
-static void compare(const struct loaded *p, int rank, const struct op *op, struct array wanted)
+static void compare(const struct loaded *p, int rank, const struct op *op, struct array expected)
 {
   enum type type = graph->value[op->out].type;
-  int64_t n = elements(wanted.shape);
+  int64_t n = elements(expected.shape);
   size_t bytes = (size_t)(n * type_bytes(type));
   void *raw = take(bytes);
   if (!n) return;
@@ -651,9 +651,9 @@ static void compare(const struct loaded *p, int rank, const struct op *op, struc
   p->copy(raw, p->place(op->out), bytes);
   for (int64_t i = 0; i < n; i++) {
     double made = get(raw, type, in_memory(op->out, rank, i));
-    must(is_same(made, within(type, wanted.at[i])),
+    must(is_same(made, within(type, expected.at[i])),
          "rank %d: v%d = %s: element %" PRId64 " of %s is %g, not %g", rank, op->out, op_name(op),
-         i, shape_text(wanted.shape), made, wanted.at[i]);
+         i, shape_text(expected.shape), made, expected.at[i]);
   }
 }
 

@@ -14,7 +14,7 @@
 /* An operation and its whole inputs; what its parts should become, unless a reference says it. */
 struct trial {
   const struct op *op;
-  struct array in[MAX_INPUTS], wanted[MAX_OUTPUTS];
+  struct array in[MAX_INPUTS], expected[MAX_OUTPUTS];
   reference *run;
   bool tf32;
   double rounding; /* of the largest output: how far one may be off that was rounded on the way */
@@ -384,9 +384,9 @@ static void add_exact_one(int which, bool half, bool tf32)
     memcpy(t->in[k].at, exact[which].in[k], (size_t)elements(t->in[k].shape) * sizeof(double));
   }
   for (int k = 0; k < t->op->nout; k++) {
-    t->wanted[k] = zeros(graph->value[t->op->out + k].shape);
-    memcpy(t->wanted[k].at, exact[which].out[k],
-           (size_t)elements(t->wanted[k].shape) * sizeof(double));
+    t->expected[k] = zeros(graph->value[t->op->out + k].shape);
+    memcpy(t->expected[k].at, exact[which].out[k],
+           (size_t)elements(t->expected[k].shape) * sizeof(double));
   }
 }
 
@@ -759,9 +759,9 @@ static void want(const struct trial *t, int rank, const struct array *in, struct
   for (int i = 0; i < op->nin; i++) in_layout[i] = graph->value[op->in[i]].layout;
   for (int k = 0; k < op->nout; k++) {
     out_layout[k] = graph->value[op->out + k].layout;
-    out[k] = t->wanted[0].at ? t->wanted[k] : zeros(local_shape(op->out + k, rank));
+    out[k] = t->expected[0].at ? t->expected[k] : zeros(local_shape(op->out + k, rank));
   }
-  if (t->wanted[0].at) return;
+  if (t->expected[0].at) return;
   op_letters(op, &l);
   struct places at = places_at(op, &l, in_layout, out_layout, rank);
   bool fits = t->run ? t->run(op, in, out, &at) : evaluate(op, in, out, &at);
@@ -858,7 +858,7 @@ static struct ending run_somewhere(struct run run)
 }
 
 /* What run_all tells. A sanitizer may say before it that it does not know the stand-in's stacks. */
-static const char *told(const struct ending *e)
+static const char *ending_text(const struct ending *e)
 {
   const char *line = e->said;
   for (const char *c = e->said; *c; c++)
@@ -873,12 +873,12 @@ static void run_on_mesh(struct run run)
   run.directory = directory;
   if (run.cuda) run.order = "forward";
   struct ending e = run_somewhere(run);
-  print_message("%s: %s", run.cuda ? "CUDA" : "C", told(&e));
+  print_message("%s: %s", run.cuda ? "CUDA" : "C", ending_text(&e));
   if (run.cuda) {
     run.order = "backward";
     run.built = true;
     struct ending again = run_somewhere(run);
-    assert_string_equal(told(&e), told(&again)); /* whichever thread comes first */
+    assert_string_equal(ending_text(&e), ending_text(&again)); /* whichever thread comes first */
   }
   char remove[64];
   snprintf(remove, sizeof remove, "rm -r %s", directory);

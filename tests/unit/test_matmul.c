@@ -485,7 +485,7 @@ static void add_all(void)
     add_with_gradients(occurring[i]);
   for (size_t i = 0; i < sizeof lonely / sizeof *lonely; i++)
     for (int k = 0; k < SIZES; k++) add_case(lonely[i]);
-  for (int wanted = nproduct + RANDOM_CASES; nproduct < wanted;) add_random_case();
+  for (int desired = nproduct + RANDOM_CASES; nproduct < desired;) add_random_case();
   /* Larger than the tiles of bfloat16, in each type. */
   for (int k = 0; k < 3; k++) add_to_cases(parse_product("mk,nk->mn", "m130 k260 n3", 0));
   for (int k = 0; k < 3; k++) add_to_cases(parse_product("kbm,kbn->bmn", "k300 b2 m3 n263", 0));

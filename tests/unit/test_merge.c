@@ -325,8 +325,10 @@ static void chosen_where_gathers_are_merged(const void *with)
   check(PASS_BUCKET);
   must(only(FORWARD, OP_all_gather)->nbody == 2, "the gathers are apart");
   must(count(FORWARD, OP_reduce_scatter) == 2, "the scatters are together");
-  must(!strcmp(graph->op[graph->value[part].op].why, scatter.why), "the first is told as split");
-  must(!strcmp(graph->op[graph->value[other].op].why, scatter.why), "the second is told as split");
+  must(!strcmp(graph->op[graph->value[part].op].why, scatter.why),
+       "the first is described as split");
+  must(!strcmp(graph->op[graph->value[other].op].why, scatter.why),
+       "the second is described as split");
 }
 
 static void test_greedy(void **state)

@@ -385,7 +385,8 @@ static double step_time(const struct move *m, struct shape whole)
   return (is_collective(m->kind) ? latency : 0) + busy + copies * 8 / 2e12;
 }
 
-/* Whether the plan is told rightly: its steps, their time and bytes, and what add_traffic says. */
+/* Whether the plan is described rightly: its steps, their time and bytes, and what add_traffic
+ * says. */
 static void check_plan(const struct moves *p, struct shape whole, struct layout from,
                        struct layout to)
 {
@@ -650,9 +651,9 @@ static void needs(const char *on, const char *from, const char *to, int64_t byte
 {
   mesh(on);
   struct shape whole = parse_shape("24x16");
-  int64_t told = least_bytes(whole, F32, parse_layout(from), parse_layout(to));
-  must(told == bytes, "mesh %s: %s -> %s needs %" PRId64 " bytes, not %" PRId64, on, from, to, told,
-       bytes);
+  int64_t stated = least_bytes(whole, F32, parse_layout(from), parse_layout(to));
+  must(stated == bytes, "mesh %s: %s -> %s needs %" PRId64 " bytes, not %" PRId64, on, from, to,
+       stated, bytes);
 }
 
 static void test_bounds_of_pending_sums(void **state)
@@ -919,8 +920,8 @@ static const struct moves *steps_are(const char *shape, const char *from, const 
 {
   const struct moves *p = plan_moves(parse_shape(shape), F32, parse_layout(from), parse_layout(to));
   check_plan(p, parse_shape(shape), parse_layout(from), parse_layout(to));
-  const char *told = moves_text(p->move, p->n);
-  must(!strcmp(told, steps), "%s: %s -> %s:\n  %s, not\n  %s", shape, from, to, told, steps);
+  const char *stated = moves_text(p->move, p->n);
+  must(!strcmp(stated, steps), "%s: %s -> %s:\n  %s, not\n  %s", shape, from, to, stated, steps);
   return p;
 }
 
@@ -994,7 +995,7 @@ static void check_strided(const char *shape, const char *from, const char *to, i
     for (int r = 0; r < world_size(); r++)
       if (got[r] > busiest) busiest = got[r];
     must(busiest == p->bytes && (greedy || busiest == bytes),
-         "%s -> %s: %" PRId64 " bytes, told %" PRId64, from, to, busiest, p->bytes);
+         "%s -> %s: %" PRId64 " bytes, stated %" PRId64, from, to, busiest, p->bytes);
   }
   must(least_bytes(whole, F32, a, b) <= bytes && greedy_bytes(whole, F32, a, b) >= bytes,
        "%s -> %s: bounds", from, to);

@@ -13,7 +13,7 @@ static void test_variables_spare_kernels(void **state)
   reserve_kernel_name("attention_4x4x64x16");
   reserve_kernel_name("twice");
   reserve_kernel_name("cast_2");
-  static const char *const wanted[][2] = {
+  static const char *const expected[][2] = {
       {"relu", "relu"},
       {"relu", "relu_2"},
       {"relu", "relu_3"},
@@ -30,8 +30,8 @@ static void test_variables_spare_kernels(void **state)
       {"twice_more", "twice_more"},
       {"at_add", "own_at_add"}, /* at_add() is that of an activation "add" */
   };
-  for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
-    assert_string_equal(unique_name(&scope, wanted[i][0]), wanted[i][1]);
+  for (size_t i = 0; i < sizeof expected / sizeof *expected; i++)
+    assert_string_equal(unique_name(&scope, expected[i][0]), expected[i][1]);
 }
 
 static void test_members_may_be_named_so(void **state)

@@ -390,19 +390,19 @@ enum { MOST_ROWS = OP_COUNT + sizeof customs / sizeof *customs };
 static struct {
   const char *row;
   char ways[1024];
-} told[MOST_ROWS];
-static int ntold, nways;
+} found[MOST_ROWS];
+static int nfound, nways;
 
 static void tell(const char *row, const char *way)
 {
   int i = 0;
-  while (i < ntold && strcmp(told[i].row, row)) i++;
-  if (i == ntold) told[ntold++].row = row;
-  char *ways = told[i].ways;
+  while (i < nfound && strcmp(found[i].row, row)) i++;
+  if (i == nfound) found[nfound++].row = row;
+  char *ways = found[i].ways;
   if (strstr(ways, way)) return;
   nways++;
   size_t n = strlen(ways);
-  snprintf(ways + n, sizeof told[i].ways - n, "%s%s", n ? "; " : "", way);
+  snprintf(ways + n, sizeof found[i].ways - n, "%s%s", n ? "; " : "", way);
 }
 
 /* Each instance has numbers of its own: a new row changes what no other is tried on. */
@@ -453,26 +453,26 @@ static void test_right_ways_are_offered(void **state)
   int wrong = 0;
   for (int i = 0; i < INSTANCES; i++)
     if (is_tried(instances[i].kind) && !has_ones(&instances[i])) tell_all(&instances[i]);
-  for (int i = 0; i < ntold; i++) {
-    const char *why = why_left_out(told[i].row, told[i].ways);
-    int other = left_out_of(told[i].row);
+  for (int i = 0; i < nfound; i++) {
+    const char *why = why_left_out(found[i].row, found[i].ways);
+    int other = left_out_of(found[i].row);
     if (why) {
-      print_message("%s: %s: %s\n", told[i].row, told[i].ways, why);
+      print_message("%s: %s: %s\n", found[i].row, found[i].ways, why);
       continue;
     }
     wrong++;
-    print_error("%s: right, and not offered: %s\n  the list has: %s\n", told[i].row, told[i].ways,
+    print_error("%s: right, and not offered: %s\n  the list has: %s\n", found[i].row, found[i].ways,
                 other == NONE ? "nothing" : left_out[other].ways);
   }
   for (int i = 0; i < LEFT_OUT && !getenv("TPGEN_ROWS"); i++) {
     bool is_found = false;
-    for (int k = 0; k < ntold; k++) is_found |= !strcmp(told[k].row, left_out[i].row);
+    for (int k = 0; k < nfound; k++) is_found |= !strcmp(found[k].row, left_out[i].row);
     if (is_found) continue;
     wrong++;
     print_error("%s: offered now, or wrong: take it off the list: %s\n", left_out[i].row,
                 left_out[i].ways);
   }
-  print_message("%d ways tried; %d of %d rows are right and not offered\n", ntried, nways, ntold);
+  print_message("%d ways tried; %d of %d rows are right and not offered\n", ntried, nways, nfound);
   assert_int_equal(wrong, 0);
 }
 

@@ -29,7 +29,7 @@ struct line {
   int ntensor, nnumber;
   struct shape shape[MOST_TENSORS];
   int64_t number[MAX_NUMBERS]; /* whole ones among the arguments */
-  struct placement given[MOST_TENSORS], wanted[MOST_TENSORS];
+  struct placement given[MOST_TENSORS], expected[MOST_TENSORS];
   int nout;
   char *out[MOST_OUTPUTS]; /* "-": no tensor */
   bool error, as_given;
@@ -134,19 +134,20 @@ static void read_kind(struct line *l)
 static struct line line_of(char **field)
 {
   struct line l = {.name = field[0], .arguments = field[1], .given_text = strdup(field[2])};
-  char *given[MOST_TENSORS], *wanted[MOST_TENSORS];
+  char *given[MOST_TENSORS], *expected[MOST_TENSORS];
   read_kind(&l);
   scan_arguments(&l);
-  int n = split_bars(field[2], given, MOST_TENSORS), m = split_bars(field[3], wanted, MOST_TENSORS);
+  int n = split_bars(field[2], given, MOST_TENSORS),
+      m = split_bars(field[3], expected, MOST_TENSORS);
   l.nout = split_bars(field[4], l.out, MOST_OUTPUTS);
   l.error = !strcmp(l.out[0], "error");
-  must(n == l.ntensor && (l.error || m == n), "%s %s: %d tensors, %d placements, %d wanted", l.name,
-       l.arguments, l.ntensor, n, m);
+  must(n == l.ntensor && (l.error || m == n), "%s %s: %d tensors, %d placements, %d expected",
+       l.name, l.arguments, l.ntensor, n, m);
   l.as_given = !l.error;
   for (int i = 0; i < n; i++) {
     l.given[i] = placement_of(given[i]);
-    l.wanted[i] = l.error ? l.given[i] : placement_of(wanted[i]);
-    l.as_given &= same_placement(l.given[i], l.wanted[i]);
+    l.expected[i] = l.error ? l.given[i] : placement_of(expected[i]);
+    l.as_given &= same_placement(l.given[i], l.expected[i]);
   }
   return l;
 }
@@ -187,7 +188,7 @@ struct run {
 static bool made_whole(const struct run *run, int i)
 {
   const struct line *l = run->line;
-  return run->whole && l->given[i].kind == SHARD && l->wanted[i].kind == REPLICATE;
+  return run->whole && l->given[i].kind == SHARD && l->expected[i].kind == REPLICATE;
 }
 
 static char plan_path[] = "/tmp/op_propagation-XXXXXX";
@@ -314,7 +315,7 @@ static void run_line(const void *with)
   for (int i = 0; i < l->ntensor; i++) {
     const struct value *v = &graph->value[in[i]];
     outcome->theirs +=
-        move_cost(v->shape, v->type, v->layout, (struct layout){.on = {l->wanted[i]}});
+        move_cost(v->shape, v->type, v->layout, (struct layout){.on = {l->expected[i]}});
   }
   for (int k = 0; k < MOST_OUTPUTS; k++) {
     outcome->there[k] = out[k] != NONE;
@@ -461,7 +462,7 @@ static bool is_refusal(const struct ending *e)
 static bool replicates(const struct line *l)
 {
   for (int i = 0; i < l->ntensor; i++)
-    if (l->given[i].kind == SHARD && l->wanted[i].kind == REPLICATE) return true;
+    if (l->given[i].kind == SHARD && l->expected[i].kind == REPLICATE) return true;
   return false;
 }
 

@@ -331,16 +331,16 @@ static void test_elements(void **state)
       op = instantiate(&instances[i], sizes[s]);
       op_letters(op, &letters);
       suitable_inputs(op, in);
-      struct array wanted = zeros(graph->value[op->out].shape);
-      must(evaluate(op, in, &wanted, NULL), "%s refuses its own inputs", op_name(op));
+      struct array expected = zeros(graph->value[op->out].shape);
+      must(evaluate(op, in, &expected, NULL), "%s refuses its own inputs", op_name(op));
       struct array made = made_in_c();
       /* The expression is computed in float; what is kept of it is rounded. */
       for (int64_t k = 0; op->type == BF16 && k < elements(made.shape); k++)
         made.at[k] = to_bf16(made.at[k]);
       /* Constants of C are floats: 0.7f. */
-      int64_t where = difference(made, wanted, 1e-6);
+      int64_t where = difference(made, expected, 1e-6);
       must(where == NONE, "%s: element %" PRId64 " of %s is %.9g in C, not %.9g", op_name(op),
-           where, shape_text(made.shape), made.at[where], wanted.at[where]);
+           where, shape_text(made.shape), made.at[where], expected.at[where]);
     }
   print_message("%d operations\n", tried);
   assert_true(tried > 300);

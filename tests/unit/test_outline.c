@@ -63,11 +63,11 @@ static const char *program(void)
   return b.text;
 }
 
-static void becomes(int output, const char *wanted)
+static void becomes(int output, const char *expected)
 {
   graph->value[output].is_output = true;
   fold_modules();
-  must(!strcmp(program(), wanted), "%s\n  not %s", program(), wanted);
+  must(!strcmp(program(), expected), "%s\n  not %s", program(), expected);
 }
 
 static const struct function *named(const char *name)
@@ -360,8 +360,8 @@ static void unlike_layers(const void *with)
   x = apply(OP_neg, x, NONE, root, 1);
   graph->value[x].is_output = true;
   fold_modules();
-  int wanted = what == NO_DIFFERENCE ? 2 : 1;
-  must(graph->nfunction == wanted, "difference %d: %s", (int)what, program());
+  int expected = what == NO_DIFFERENCE ? 2 : 1;
+  must(graph->nfunction == expected, "difference %d: %s", (int)what, program());
 }
 
 /* The second walk reads in each layer what the first layer made in the first walk. */

@@ -77,9 +77,9 @@ static const char *program(void)
   return b.text;
 }
 
-static void runs(const char *wanted)
+static void runs(const char *expected)
 {
-  must(!strcmp(program(), wanted), "%s, not %s", program(), wanted);
+  must(!strcmp(program(), expected), "%s, not %s", program(), expected);
 }
 
 /* ----------------------------------------------------------------------------------- parameters */
@@ -104,9 +104,9 @@ static void place_parameters(const void *with)
   request(add_style("C", first, 2, 12), REQUEST_PARAMETER, w, S(1));
   graph->value[x].layout = parse_layout("S(0) R S(0)");
   plan();
-  struct layout wanted = parse_layout("S(1) S(0) R");
+  struct layout expected = parse_layout("S(1) S(0) R");
   for (int d = 0; d < 3; d++)
-    must(same_placement(graph->value[w].layout.on[d], wanted.on[d]),
+    must(same_placement(graph->value[w].layout.on[d], expected.on[d]),
          "the weight is %s on dimension %d", placement_text(graph->value[w].layout.on[d]), d);
   must(graph->value[x].layout.on[0].kind == SHARD && graph->value[x].layout.on[2].kind == REPLICATE,
        "the input is sharded over one rank");

@@ -925,8 +925,8 @@ static void check_address(int rank, int value, const struct function *f, const c
   const char *table = activation_table();
   const char *line = strstr(declarations, text(" *const %s =", name));
   for (int l = 0; l < f->count; l++) {
-    const double *wanted = address(rank, value, f, l);
-    int place = owner(rank, wanted);
+    const double *expected = address(rank, value, f, l);
+    int place = owner(rank, expected);
     if (!line) {
       must(place != NONE && fixed[place] && !strcmp(name_in_round(name, l), fixed[place]),
            "v%d in round %d of %s is %s, not %s", value, l, f->name, name,
@@ -934,7 +934,7 @@ static void check_address(int rank, int value, const struct function *f, const c
       continue;
     }
     int64_t offset = offset_in_c(table, value_in_c(line), l);
-    int64_t there = place == NONE ? (wanted - arena[rank]) * 4 : NONE;
+    int64_t there = place == NONE ? (expected - arena[rank]) * 4 : NONE;
     must(offset == there, "v%d in round %d of %s lies at %" PRId64 ", not %" PRId64, value, l,
          f->name, offset, there);
   }
@@ -996,7 +996,7 @@ static void compare(int value, struct array whole)
   must(!why, "%s (v%d): %s", graph->value[value].name, value, why);
 }
 
-/* What the program has, told to the parent by the exit status. */
+/* What the program has, given to the parent by the exit status. */
 enum { LOOPS = 16, EXCHANGES = 32, BESIDE = 64, CHUNKS = 128 };
 static int traits(void)
 {

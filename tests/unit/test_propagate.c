@@ -376,7 +376,7 @@ static void tell_turns(const void *with)
   lies(y, "S(0)[1] S(1) S(0)[0]");
   must(graph->value[x].layout.on[0].turn == 1 && graph->value[a].layout.on[0].turn == 1 &&
            graph->value[y].layout.on[1].turn == 0,
-       "turns are told as the plan told them");
+       "turns are as the plan gave them");
   lies(b, "S(0) S(1) R");
   must(graph->value[b].layout.on[0].turn == 0, "one cut has a turn");
   lies(c, "S(0) S(0) R");

@@ -157,12 +157,12 @@ static bool is_pending(struct layout layout)
 }
 
 /* What the operations of a pair bring to the rank that receives most is what was planned. Of
-   several legs each may have another such rank. What the engine is told before is right of whole
+   several legs each may have another such rank. What move_cost says before is right of whole
    and sharded values, and of others no less than it is. */
 static void check_cost(const struct value *from, const struct value *to, const int *op, int n)
 {
   int legs;
-  double told = move_cost(from->shape, F32, from->layout, to->layout);
+  double estimated = move_cost(from->shape, F32, from->layout, to->layout);
   double planned = planned_bytes(from, to, &legs);
   int64_t most = 0, least = 0;
   for (int i = 0; i < n; i++) {
@@ -182,8 +182,9 @@ static void check_cost(const struct value *from, const struct value *to, const i
        "%s: %s -> %s takes %" PRId64 " to %" PRId64 " bytes, not %g", shape_text(from->shape),
        layout_text(from->layout), layout_text(to->layout), least, most, planned);
   bool exact = plan_options->greedy || (!is_pending(from->layout) && !is_pending(to->layout));
-  must(exact ? told == planned : told >= planned, "%s: %s -> %s costs %g, not %g",
-       shape_text(from->shape), layout_text(from->layout), layout_text(to->layout), planned, told);
+  must(exact ? estimated == planned : estimated >= planned, "%s: %s -> %s costs %g, not %g",
+       shape_text(from->shape), layout_text(from->layout), layout_text(to->layout), planned,
+       estimated);
 }
 
 /* Runs the n operations of the k-th pair, whose result is `last`. */
@@ -399,10 +400,10 @@ static const char *kinds_of(const char *shape, struct placement from, struct pla
 }
 
 static void becomes(const char *shape, struct placement from, struct placement to,
-                    const char *wanted)
+                    const char *expected)
 {
   const char *kinds = kinds_of(shape, from, to);
-  must(!strcmp(kinds, wanted), "%s: %s\n  not %s", shape, kinds, wanted);
+  must(!strcmp(kinds, expected), "%s: %s\n  not %s", shape, kinds, expected);
 }
 
 static void check_strided_steps(const void *with)

@@ -150,9 +150,9 @@ static void find_gradients(void)
   }
 }
 
-static void holds(const struct machine *m, int value, const struct pair *p, struct array wanted)
+static void holds(const struct machine *m, int value, const struct pair *p, struct array expected)
 {
-  const char *why = not_held(m, value, wanted, 1e-9);
+  const char *why = not_held(m, value, expected, 1e-9);
   must(!why, "%s of %s: %s is %s: %s", pair_text(p), shape_text(p->p.shape),
        graph->value[value].name, layout_text(graph->value[value].layout), why);
 }

@@ -106,26 +106,26 @@ static bool has_both(struct layout layout)
   return has_strides(layout) && has_turns(layout);
 }
 
-static bool takes(const struct op *op, const struct way *way, kind_of_layout *is_wanted)
+static bool takes(const struct op *op, const struct way *way, kind_of_layout *is_expected)
 {
   for (int i = 0; i < op->nin; i++)
-    if (is_wanted(way->in[i])) return true;
-  return op->nin == 0 && is_wanted == is_any_cut;
+    if (is_expected(way->in[i])) return true;
+  return op->nin == 0 && is_expected == is_any_cut;
 }
 
-/* The first wrong way of a row is told, all are counted. */
+/* The first wrong way of a row is printed, all are counted. */
 static int wrong;
 static void tell(const struct trial *t, const struct way *way, const char *why)
 {
-  static bool told[OP_COUNT];
+  static bool is_printed[OP_COUNT];
   wrong++;
-  if (!told[t->op->kind]) print_error("%s: %s\n", way_text(t, way), why);
-  told[t->op->kind] = true;
+  if (!is_printed[t->op->kind]) print_error("%s: %s\n", way_text(t, way), why);
+  is_printed[t->op->kind] = true;
 }
 
 /* Tries all combinations of choices in which an input lies in a way of this kind. Gives how
    many. */
-static int try_every_choice(struct trial *t, kind_of_layout *is_wanted)
+static int try_every_choice(struct trial *t, kind_of_layout *is_expected)
 {
   struct choice list[MAX_CHOICES];
   int ndim = graph->mesh.ndim, tried = 0, n = choices(t->op, &t->letters, list);
@@ -135,7 +135,7 @@ static int try_every_choice(struct trial *t, kind_of_layout *is_wanted)
     int pick[MAX_MESH];
     for (int d = 0, rest = which; d < ndim; d++, rest /= n) pick[d] = rest % n;
     struct way way = way_of(t->op, list, pick);
-    if (!takes(t->op, &way, is_wanted)) continue;
+    if (!takes(t->op, &way, is_expected)) continue;
     if (!fits_together(&t->letters, t->op->nin, list, pick)) continue;
     bool can_be = true;
     for (int i = 0; i < t->op->nin; i++) can_be &= !mixes(way.in[i]);
@@ -372,10 +372,11 @@ static char *choices_text(const struct op *op)
   return b.text;
 }
 
-static void lists(struct instance instance, const char *wanted)
+static void lists(struct instance instance, const char *expected)
 {
   new_mesh("2");
-  assert_string_equal(choices_text(instantiate(&instance, (int64_t[SIZES]){4, 6, 8, 10})), wanted);
+  assert_string_equal(choices_text(instantiate(&instance, (int64_t[SIZES]){4, 6, 8, 10})),
+                      expected);
 }
 
 /* Ties are broken by it: everything replicated, then cut along each letter in the order of the

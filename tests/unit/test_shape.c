@@ -64,10 +64,10 @@ static void test_shapes(void **state)
   new_graph(1, (int[]){1});
   for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
     struct op op = op_of(&list[i]);
-    struct shape made[MAX_OUTPUTS], wanted = parse_shape(list[i].out);
+    struct shape made[MAX_OUTPUTS], expected = parse_shape(list[i].out);
     shapes(&op, made);
-    must(same_shape(made[0], wanted), "%s, case %d: %s, not %s", op_row[op.kind].name, (int)i,
-         shape_text(made[0]), shape_text(wanted));
+    must(same_shape(made[0], expected), "%s, case %d: %s, not %s", op_row[op.kind].name, (int)i,
+         shape_text(made[0]), shape_text(expected));
   }
 }
 
@@ -114,7 +114,7 @@ static char *letters_text(const struct op *op)
       put(&b, "%s", axis[d].n == 0 ? "1" : axis[d].n > 1 ? "(" : "");
       for (int k = 0; k < axis[d].n; k++)
         put(&b, "%c%lld%s%s", l.name[axis[d].letter[k]], (long long)l.size[axis[d].letter[k]],
-            l.whole[axis[d].letter[k]] ? "!" : "", l.told[axis[d].letter[k]] ? "@" : "");
+            l.whole[axis[d].letter[k]] ? "!" : "", l.gets_start[axis[d].letter[k]] ? "@" : "");
       put(&b, "%s", axis[d].n > 1 ? ")" : "");
     }
   }

@@ -114,12 +114,12 @@ static void test_coordinates(void **state)
       }
 }
 
-static void check_members(unsigned dims, int rank, int n, const int *wanted)
+static void check_members(unsigned dims, int rank, int n, const int *expected)
 {
   int group = add_group(dims), member[24];
   assert_int_equal(group_size(group), n);
   assert_int_equal(group_members(group, rank, member), n);
-  for (int i = 0; i < n; i++) assert_int_equal(member[i], wanted[i]);
+  for (int i = 0; i < n; i++) assert_int_equal(member[i], expected[i]);
 }
 
 static void test_groups(void **state)
@@ -295,17 +295,17 @@ static void test_strided_parts_in_turns(void **state)
     }
 }
 
-static void usual(const char *layout, const char *wanted)
+static void usual(const char *layout, const char *expected)
 {
-  struct layout told = usual_turns(parse_layout(layout)), l = parse_layout(wanted);
+  struct layout l_usual = usual_turns(parse_layout(layout)), l = parse_layout(expected);
   for (int d = 0; d < graph->mesh.ndim; d++)
-    must(same_placement(told.on[d], l.on[d]), "%s is told as %s, not %s", layout, layout_text(told),
-         wanted);
+    must(same_placement(l_usual.on[d], l.on[d]), "%s is written as %s, not %s", layout,
+         layout_text(l_usual), expected);
   assert_true(same_layout(parse_layout(layout), l));
   assert_true(same_layout(l, parse_layout(layout)));
 }
 
-static void test_turns_are_told_in_one_way(void **state)
+static void test_cuts_have_one_form(void **state)
 {
   (void)state;
   new_graph(3, (int[]){2, 3, 2});
@@ -328,11 +328,11 @@ static void test_turns_are_told_in_one_way(void **state)
   assert_string_equal(layout_text(parse_layout("S(0)[1] S(1) S(0)[0]")), "S(0)[1] S(1) S(0)[0]");
 }
 
-static void check_turns(const char *layout, int n, const int *wanted)
+static void check_turns(const char *layout, int n, const int *expected)
 {
   int cut[MAX_MESH];
   assert_int_equal(cuts_of(&graph->mesh, parse_layout(layout), 0, cut), n);
-  for (int i = 0; i < n; i++) assert_int_equal(cut[i], wanted[i]);
+  for (int i = 0; i < n; i++) assert_int_equal(cut[i], expected[i]);
 }
 
 static void test_order_of_cuts(void **state)
@@ -355,9 +355,9 @@ static void test_ordered_groups(void **state)
   assert_int_not_equal(ca, add_group(5));
   assert_int_equal(ca, add_ordered_group(2, (int[]){2, 0}));
   assert_int_equal(group_members(ca, 3, member), 4);
-  static const int wanted[] = {2, 8, 3, 9};
-  for (int i = 0; i < 4; i++) assert_int_equal(member[i], wanted[i]);
-  for (int i = 0; i < 4; i++) assert_int_equal(first_member(ca, wanted[i]), 2);
+  static const int expected[] = {2, 8, 3, 9};
+  for (int i = 0; i < 4; i++) assert_int_equal(member[i], expected[i]);
+  for (int i = 0; i < 4; i++) assert_int_equal(first_member(ca, expected[i]), 2);
 }
 
 static void test_texts(void **state)
@@ -393,7 +393,7 @@ int main(void)
       cmocka_unit_test(test_strided_parts),
       cmocka_unit_test(test_parts_in_turns),
       cmocka_unit_test(test_strided_parts_in_turns),
-      cmocka_unit_test(test_turns_are_told_in_one_way),
+      cmocka_unit_test(test_cuts_have_one_form),
       cmocka_unit_test(test_order_of_cuts),
       cmocka_unit_test(test_ordered_groups),
       cmocka_unit_test(test_texts),

@@ -251,9 +251,9 @@ static struct array wanted_of(const struct array *whole, int known, const char *
   return (struct array){0};
 }
 
-static void holds(const struct machine *m, int value, struct array wanted, const char *what)
+static void holds(const struct machine *m, int value, struct array expected, const char *what)
 {
-  const char *why = not_held(m, value, wanted, 1e-9);
+  const char *why = not_held(m, value, expected, 1e-9);
   must(!why, "%s %s: %s", what, graph->value[value].name, why);
 }
 

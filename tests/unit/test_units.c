@@ -145,10 +145,10 @@ static const char *program(void)
   return b.text;
 }
 
-static void runs(const char *wanted)
+static void runs(const char *expected)
 {
   plan();
-  must(!strcmp(program(), wanted), "%s, not %s", program(), wanted);
+  must(!strcmp(program(), expected), "%s, not %s", program(), expected);
 }
 
 static void read_twice(const void *with)

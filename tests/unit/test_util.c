@@ -14,9 +14,9 @@ static int open_arena(void **state)
 
 /* ------------------------------------------------------------------------------- printable text */
 
-static void prints(const char *s, const char *wanted)
+static void prints(const char *s, const char *desired)
 {
-  assert_string_equal(printable(s), wanted);
+  assert_string_equal(printable(s), desired);
 }
 
 static void test_printable(void **state)
@@ -139,7 +139,7 @@ static void test_keywords_of_c(void **state)
     must(strcmp(identifier(words[i]), words[i]), "'%s' is left as it is", words[i]);
 }
 
-/* Names that are not plain are told apart by what they were. */
+/* Names that are not plain differ by what they were. */
 static void test_hostile_names_stay_apart(void **state)
 {
   (void)state;
@@ -337,7 +337,7 @@ static void test_errors(void **state)
           NULL);
 }
 
-/* A child's message is told by its parent, not by itself. */
+/* A child's message is printed by its parent, not by itself. */
 static void tell_by_parent(const void *with)
 {
   (void)with;

@@ -229,10 +229,10 @@ static void compare_with_shard(struct shape shape, struct layout layout)
     coordinate_of(r, coordinate);
     int64_t n = elements(local_part(&graph->mesh, shape, layout, coordinate).shape);
     struct part_of part = held(shape, layout, r);
-    int wanted = 0;
-    for (int i = 0; i < MOST_ELEMENTS; i++) wanted += part.has[i];
-    must(n == wanted, "%s %s: rank %d holds %" PRId64 " elements, not %d", shape_text(shape),
-         layout_text(layout), r, n, wanted);
+    int expected = 0;
+    for (int i = 0; i < MOST_ELEMENTS; i++) expected += part.has[i];
+    must(n == expected, "%s %s: rank %d holds %" PRId64 " elements, not %d", shape_text(shape),
+         layout_text(layout), r, n, expected);
   }
 }
 
@@ -240,11 +240,11 @@ static void compare_with_shard(struct shape shape, struct layout layout)
    value staying where it is. The cut splits off `ranks` parts behind `outside` of the elements: it
    is a cut of any dimension that begins before it and ends behind it. */
 static bool must_stay(struct shape from, struct placement in, struct shape to,
-                      struct placement *wanted)
+                      struct placement *expected)
 {
   int64_t outside = stride_of(in), ranks = graph->mesh.size[0];
   if (in.kind != SHARD) {
-    *wanted = in;
+    *expected = in;
     return true;
   }
   for (int d = 0; d < in.dim; d++) outside *= from.size[d];
@@ -252,7 +252,7 @@ static bool must_stay(struct shape from, struct placement in, struct shape to,
   int64_t begin = 1;
   for (int d = 0; d < to.ndim; begin *= to.size[d++]) {
     if (outside % begin || begin * to.size[d] % (outside * ranks)) continue;
-    *wanted = (struct placement){.kind = SHARD, .dim = d, .outer = outside / begin};
+    *expected = (struct placement){.kind = SHARD, .dim = d, .outer = outside / begin};
     return true;
   }
   return false;
@@ -280,11 +280,11 @@ static void try_case(struct shape from, struct layout in, struct shape to)
        case_text(from, in, to), layout_text(taken->layout), layout_text(made->layout));
   compare_with_shard(to, made->layout);
   bool stays = same_layout(taken->layout, in);
-  struct placement wanted;
-  if (graph->mesh.ndim == 1 && must_stay(from, in.on[0], to, &wanted)) {
-    must(stays && same_layout(made->layout, (struct layout){.on = {wanted}}),
+  struct placement expected;
+  if (graph->mesh.ndim == 1 && must_stay(from, in.on[0], to, &expected)) {
+    must(stays && same_layout(made->layout, (struct layout){.on = {expected}}),
          "%s by %s: %s -> %s, not %s", case_text(from, in, to), op->equation,
-         layout_text(taken->layout), layout_text(made->layout), placement_text(wanted));
+         layout_text(taken->layout), layout_text(made->layout), placement_text(expected));
     found->required++;
   }
   if (!stays) check_no_way(from, in, to);

@@ -161,9 +161,9 @@ method("index_add", function(input, dim, index, source, alpha)
   local d = dimension(shape, dim)
   ids = check_ids(ids, shape[d + 1])
   local there = core.shape(base.tensor(src, "the source"))
-  local wanted = base.resized(shape, d, core.shape(ids)[1])
-  if not base.same_shape(there, wanted) then
-    misfit("a source of shape %s must have the shape %s", shape_text(there), shape_text(wanted))
+  local expected = base.resized(shape, d, core.shape(ids)[1])
+  if not base.same_shape(there, expected) then
+    misfit("a source of shape %s must have the shape %s", shape_text(there), shape_text(expected))
   end
   base.check_types(x, "the tensor", src, "the source")
   alpha = base.number_or(alpha, 1, "alpha")

@@ -136,10 +136,10 @@ local function given_state(who, kind, hx)
   return state
 end
 
-local function check_state(who, name, t, wanted)
-  if base.same_shape(core.shape(t), wanted) then return end
+local function check_state(who, name, t, expected)
+  if base.same_shape(core.shape(t), expected) then return end
   fail("%s's first %s has the shape %s, not %s", who, name, base.shape_text(core.shape(t)),
-    base.shape_text(wanted))
+    base.shape_text(expected))
 end
 
 -- One layer in one direction: x is [time, batch, inputs]. Returns the outputs and the last state.
@@ -165,8 +165,8 @@ local function forward_of(who, kind)
     end
     if not batched then x = of.unsqueeze(x, 1) elseif how.batch_first then x = of.transpose(x, 0, 1) end
     local batch, all = core.shape(x)[2], #how.directions * how.layers
-    local wanted = batched and {all, batch, self.hidden_size} or {all, self.hidden_size}
-    for _, name in ipairs(given and kind.carried or {}) do check_state(who, name, given[name], wanted) end
+    local expected = batched and {all, batch, self.hidden_size} or {all, self.hidden_size}
+    for _, name in ipairs(given and kind.carried or {}) do check_state(who, name, given[name], expected) end
     local last = {}
     for _, name in ipairs(kind.carried) do last[name] = {} end
     for layer = 0, how.layers - 1 do
@@ -239,11 +239,11 @@ local function cell_forward_of(who, kind)
       fail("%s takes [batch, %d] or [%d], not the shape %s", who, self.input_size, self.input_size,
         base.shape_text(shape))
     end
-    local wanted = #shape == 2 and {shape[1], self.hidden_size} or {self.hidden_size}
+    local expected = #shape == 2 and {shape[1], self.hidden_size} or {self.hidden_size}
     local first = {}
     for _, name in ipairs(kind.carried) do
-      if state then check_state(who, name, state[name], wanted) end
-      first[name] = state and state[name] or of.zeros(wanted, {dtype = core.type(x)})
+      if state then check_state(who, name, state[name], expected) end
+      first[name] = state and state[name] or of.zeros(expected, {dtype = core.type(x)})
     end
     local p = parameters_of(self, "")
     local new = kind.step(first, of_inputs(kind, x, p), p, how)

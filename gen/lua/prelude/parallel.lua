@@ -27,12 +27,12 @@ local function part_of_mesh(dims)
   dims_of[mesh] = dims
   return base.make("mesh", setmetatable(mesh, {
     __index = function(_, name) return part_of_mesh{dimension_named(dims, name)} end,
-    __call = core.counted("mesh", function(_, wanted)
-      base.expect(wanted, "table", 'what a mesh is called with, as in mesh{"dp", "tp"},')
+    __call = core.counted("mesh", function(_, names)
+      base.expect(names, "table", 'what a mesh is called with, as in mesh{"dp", "tp"},')
       local some, seen = {}, {}
-      for i = 1, base.length(wanted, "what a mesh is called with") do
-        some[i] = dimension_named(dims, rawget(wanted, i))
-        if seen[some[i]] then fail("mesh{...} names '%s' twice", rawget(wanted, i)) end
+      for i = 1, base.length(names, "what a mesh is called with") do
+        some[i] = dimension_named(dims, rawget(names, i))
+        if seen[some[i]] then fail("mesh{...} names '%s' twice", rawget(names, i)) end
         seen[some[i]] = true
       end
       if #some == 0 then fail('a part of the mesh has a dimension at least, as in mesh{"tp"}') end
@@ -90,14 +90,14 @@ end
 -- The memory of a rank in bytes: device_mesh{ ..., memory = "80GiB" }; 0 if not given.
 local function memory_of(t)
   local units = {[""] = 1, K = 1e3, M = 1e6, G = 1e9, T = 1e12, Ki = 2^10, Mi = 2^20, Gi = 2^30, Ti = 2^40}
-  local told = rawget(t, "memory")
-  if told == nil then return 0 end
-  base.expect(told, "string", 'the memory of a rank, as in memory = "80GiB",')
-  local number, unit = told:match("^(%d%d?%d?%d?%d?%d?%.?%d?%d?%d?) ?([KMGT]?i?)B$")
+  local given = rawget(t, "memory")
+  if given == nil then return 0 end
+  base.expect(given, "string", 'the memory of a rank, as in memory = "80GiB",')
+  local number, unit = given:match("^(%d%d?%d?%d?%d?%d?%.?%d?%d?%d?) ?([KMGT]?i?)B$")
   local bytes = number and units[unit] and tonumber(number) * units[unit] or 0
   if bytes < 1 then
     fail('the memory of a rank is as in "80GiB": in B, KiB to TiB by 1024, or KB to TB by 1000; it is not '
-      .. '"%.60s"', told)
+      .. '"%.60s"', given)
   end
   return math.floor(bytes)
 end
@@ -106,17 +106,17 @@ end
 -- 3.35e12}: the peak of multiplications and additions a second in products of matrices, and bytes a
 -- second. The schedule and the simulation of the step depend on them.
 local function set_device(t)
-  local told = rawget(t, "device")
-  if told == nil then return end
-  if type(told) == "string" then return core.set_device(told) end
-  base.expect(told, "table", 'the device of the mesh, as in device = "H100",')
-  for key in pairs(told) do
+  local given = rawget(t, "device")
+  if given == nil then return end
+  if type(given) == "string" then return core.set_device(given) end
+  base.expect(given, "table", 'the device of the mesh, as in device = "H100",')
+  for key in pairs(given) do
     if key ~= "flops" and key ~= "memory_bandwidth" then
       fail("a device has flops and a memory_bandwidth, but no '%.60s'", tostring(key))
     end
   end
-  core.set_device(base.number(rawget(told, "flops"), "the device's flops, a second,", 1e6, 1e21),
-    base.number(rawget(told, "memory_bandwidth"), "the device's memory_bandwidth, in bytes a second,",
+  core.set_device(base.number(rawget(given, "flops"), "the device's flops, a second,", 1e6, 1e21),
+    base.number(rawget(given, "memory_bandwidth"), "the device's memory_bandwidth, in bytes a second,",
       1e6, 1e18))
 end
 
@@ -311,15 +311,15 @@ local function placements_over(mesh, given, who)
   if base.kind(given) == "placement" and #dims == 1 then given = {given} end
   local own = {}
   for i, d in ipairs(dims) do own[i] = names[d + 1] end
-  local wanted = string.format("a list of one for each dimension of the mesh, {%s}",
+  local expected = string.format("a list of one for each dimension of the mesh, {%s}",
     table.concat(own, ", "))
   if base.kind(given) ~= "table" then
-    fail("%s: the placements must be %s, not %s", who, wanted, base.a(given))
+    fail("%s: the placements must be %s, not %s", who, expected, base.a(given))
   end
   for key, placement in pairs(given) do
     n = n + 1
     if math.type(key) ~= "integer" or key < 1 or key > #dims then
-      fail("%s: the placements must be %s, and nothing else", who, wanted)
+      fail("%s: the placements must be %s, and nothing else", who, expected)
     end
     if placement ~= false then
       base.expect(placement, "placement", string.format("%s's placement %d", who, key))
@@ -327,7 +327,7 @@ local function placements_over(mesh, given, who)
     end
   end
   if n ~= #dims then
-    fail("%s: the placements must be %s, not of %d", who, wanted, n)
+    fail("%s: the placements must be %s, not of %d", who, expected, n)
   end
   return placed
 end

@@ -36,7 +36,7 @@ end
 -- The policy that a table of these keys states: mixed_precision's, or another function's options.
 function base.policy(options, who)
   base.expect(options, "table",
-    'what ' .. who .. ' is told, as in {param_dtype = "bfloat16", reduce_dtype = "float32"},')
+    'the argument of ' .. who .. ', as in {param_dtype = "bfloat16", reduce_dtype = "float32"},')
   base.options(options, who, KEYS)
   local used = type_option(options, "param_dtype", who)
   local reduced = type_option(options, "reduce_dtype", who)
@@ -54,7 +54,7 @@ end
 function base.set_policy(module, policy, who)
   if base.begun then fail("%s comes before train and infer", who) end
   if policies[module] then
-    fail("%s: line %d has told the precision of this %s already", who, policies[module].line,
+    fail("%s: line %d has set the precision of this %s already", who, policies[module].line,
       base.class_name(module))
   end
   policies[module] = policy

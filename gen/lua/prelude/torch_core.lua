@@ -232,7 +232,7 @@ end
 -- How many of the numbers lie in each of equal parts from min to max.
 operators.histc = function(a)
   local bins, low, high = a.bins or 100, a.min or 0, a.max or 0
-  if low == high then fail("histc has to be told min and max") end
+  if low == high then fail("histc needs min and max") end
   local x = raw.flatten(floats(a.self))
   local part = floor(raw.mul(raw.sub(x, low), bins / (high - low)))
   part = raw.where(raw.eq(x, high), bins - 1.0, part)
@@ -665,7 +665,7 @@ operators.index_add = function(a)
   return raw.index_add(a.self, a.dim, a.index, src)
 end
 operators.one_hot = function(a)
-  if not a.num_classes or a.num_classes < 1 then fail("one_hot has to be told num_classes") end
+  if not a.num_classes or a.num_classes < 1 then fail("one_hot needs num_classes") end
   return raw.one_hot(a.self, a.num_classes)
 end
 

@@ -60,8 +60,8 @@ function Graph:made_by(name, ...)
   local node = name and self.def[name]
   if not node or self.changed[self:storage(name)] then return nil end
   local operator = short(node.target)
-  for _, wanted in ipairs{...} do
-    if operator == wanted then return node end
+  for _, expected in ipairs{...} do
+    if operator == expected then return node end
   end
 end
 

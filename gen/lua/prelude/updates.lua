@@ -310,9 +310,9 @@ local function number_of(traced, v)
   if traced.number[key] then return traced.number[key] end
   local entry = {value = key}
   if type(key) == "string" then
-    local wanted = traced.names[key] or key == "$lr$" and "rate" or "factor"
-    local name, again = wanted, 1
-    while traced.given[name] do again = again + 1; name = wanted .. "_" .. again end
+    local preferred = traced.names[key] or key == "$lr$" and "rate" or "factor"
+    local name, again = preferred, 1
+    while traced.given[name] do again = again + 1; name = preferred .. "_" .. again end
     traced.given[name] = true
     entry = {name = name, text = key}
   end

@@ -135,7 +135,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
                                               cublasLtMatmulDesc_t operation,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
-                                              cublasLtMatmulPreference_t preference, int wanted,
+                                              cublasLtMatmulPreference_t preference, int expected,
                                               cublasLtMatmulHeuristicResult_t found[], int *n);
 
 // d = epilogue(alpha op(a) op(b) + beta c), all column after column.

@@ -180,7 +180,7 @@ template <class T> cudaError_t cudaMallocHost(T **pointer, size_t bytes)
   return cudaMallocHost(reinterpret_cast<void **>(pointer), bytes);
 }
 
-// A block may have more than 48 KiB of dynamic shared memory where its kernel was told so.
+// A block may have more than 48 KiB of dynamic shared memory where its kernel was set so.
 cudaError_t cudaFuncSetAttribute(const void *kernel, enum cudaFuncAttribute attribute, int value);
 template <class... P>
 cudaError_t cudaFuncSetAttribute(void (*kernel)(P...), enum cudaFuncAttribute attribute, int value)

@@ -120,6 +120,6 @@ ways = {
 }
 with open("losses.tsv", "w") as losses, open("validation.tsv", "w") as validations:
     for name, way in ways.items():
-        told, seen = train(data, more, start, *way)
-        losses.write("\t".join([name] + ["%.9g" % x for x in told]) + "\n")
+        reported, seen = train(data, more, start, *way)
+        losses.write("\t".join([name] + ["%.9g" % x for x in reported]) + "\n")
         validations.write("\t".join([name] + ["%.9g" % x for x in seen]) + "\n")

@@ -563,18 +563,18 @@ def main():
     with open(path) as file:
         lines = {line.split()[0]: line for line in file}
 
-    def wanted(name):
+    def expected(name):
         return not asked or name in asked
     for number, family in enumerate((pointwise, reductions, losses, views, indices, products, attention, images,
                                       custom, activations, layers)):
         torch.manual_seed(number)
-        if wanted(family.__name__):
+        if expected(family.__name__):
             lines[family.__name__] = write_cases(family)
     torch.manual_seed(100)
-    if wanted("dropout"):
+    if expected("dropout"):
         lines["dropout"] = write_cases(dropout, 2)
     torch.manual_seed(101)
-    if wanted("modules"):
+    if expected("modules"):
         lines["modules"] = write_modules()
     with open(path, "w") as file:
         file.writelines(lines.values())

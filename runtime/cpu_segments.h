@@ -1,9 +1,9 @@
 // Packs and unpacks the buffers of collectives, for generated C.
-#ifndef CPU_PARCELS_H
-#define CPU_PARCELS_H
+#ifndef CPU_SEGMENTS_H
+#define CPU_SEGMENTS_H
 
 #include "elements.h"
-#include "parcels.h"
+#include "segments.h"
 
 #ifdef _OPENMP
 #include <omp.h>
@@ -25,13 +25,13 @@ static inline void copy_run(void *to, long to_bytes, const void *from, long from
 }
 
 // A buffer and the bytes of its elements.
-struct parcel_buffer {
+struct segment_buffer {
   char *at;
   long bytes, chunk;
 };
 
-// Copies the elements first .. last - 1 of a parcel into the buffer, or out of it.
-static inline void copy_elements(struct parcel_buffer b, const struct parcel *p, long first,
+// Copies the elements first .. last - 1 of a segment into the buffer, or out of it.
+static inline void copy_elements(struct segment_buffer b, const struct segment *p, long first,
                                  long last, int in)
 {
   for (long i = first, n; i < last; i += n) {
@@ -47,14 +47,14 @@ static inline void copy_elements(struct parcel_buffer b, const struct parcel *p,
 }
 
 // The threads share the work in pieces of this many elements.
-enum { PARCEL_PIECE = 1 << 15 };
+enum { SEGMENT_PIECE = 1 << 15 };
 
-static inline long pieces_of(const struct parcel *p)
+static inline long pieces_of(const struct segment *p)
 {
-  return (p->parts * p->rows * p->run + PARCEL_PIECE - 1) / PARCEL_PIECE;
+  return (p->parts * p->rows * p->run + SEGMENT_PIECE - 1) / SEGMENT_PIECE;
 }
 
-static inline void copy_parcels(struct parcel_buffer b, int n, const struct parcel *p, int in)
+static inline void copy_segments(struct segment_buffer b, int n, const struct segment *p, int in)
 {
   long pieces = 0;
   for (int k = 0; k < n; k++) pieces += pieces_of(&p[k]);
@@ -63,22 +63,22 @@ static inline void copy_parcels(struct parcel_buffer b, int n, const struct parc
     long before = piece;
     int k = 0;
     while (before >= pieces_of(&p[k])) before -= pieces_of(&p[k++]);
-    const long all = p[k].parts * p[k].rows * p[k].run, first = before * PARCEL_PIECE;
-    const long last = first + PARCEL_PIECE;
+    const long all = p[k].parts * p[k].rows * p[k].run, first = before * SEGMENT_PIECE;
+    const long last = first + SEGMENT_PIECE;
     copy_elements(b, &p[k], first, last < all ? last : all, in);
   }
 }
 
-// Copies n parcels into the buffer at `at`, whose elements have `bytes` bytes and whose chunks have
-// `chunk` elements; unpack_parcels is the reverse.
-static inline void pack_parcels(void *at, long bytes, long chunk, int n, const struct parcel *p)
+// Copies n segments into the buffer at `at`, whose elements have `bytes` bytes and whose chunks
+// have `chunk` elements; unpack_segments is the reverse.
+static inline void pack_segments(void *at, long bytes, long chunk, int n, const struct segment *p)
 {
-  copy_parcels((struct parcel_buffer){at, bytes, chunk}, n, p, 1);
+  copy_segments((struct segment_buffer){at, bytes, chunk}, n, p, 1);
 }
 
-static inline void unpack_parcels(void *at, long bytes, long chunk, int n, const struct parcel *p)
+static inline void unpack_segments(void *at, long bytes, long chunk, int n, const struct segment *p)
 {
-  copy_parcels((struct parcel_buffer){at, bytes, chunk}, n, p, 0);
+  copy_segments((struct segment_buffer){at, bytes, chunk}, n, p, 0);
 }
 
 #endif

@@ -1,4 +1,4 @@
-/* The tables for the copies of packed segments: each rank's, read according to runtime/parcels.h,
+/* The tables for the copies of packed segments: each rank's, read according to runtime/segments.h,
    with elements that are the numbers of the elements of the whole. A gather from all chunks gives
    the whole values, each element in its place; a scatter has each rank's chunk in its place, the
    same on all ranks, with zeros as padding; sums return to their values. Parts are padded, empty,
@@ -38,15 +38,15 @@ static struct table read_table(const char *text, const char *call)
 {
   struct table t = {0};
   if (!strstr(text, call)) return t;
-  long long bytes, told;
+  long long bytes, stated;
   for (const char *line = text; (line = strstr(line, "\n        {")); line++) {
     must(t.n < MOST_ROWS, "a long table");
     t.row[t.n++] = read_row(line + 1);
   }
   must(sscanf(strstr(text, call) + strlen(call),
-              "(%255[^,], /* bytes */ %lld, /* chunk */ %lld, %lld, parcel)", t.at, &bytes,
-              &t.chunk, &told) == 4 &&
-           told == t.n,
+              "(%255[^,], /* bytes */ %lld, /* chunk */ %lld, %lld, segment)", t.at, &bytes,
+              &t.chunk, &stated) == 4 &&
+           stated == t.n,
        "%s", text);
   return t;
 }
@@ -256,13 +256,13 @@ static void check_gather(const struct op *op, int rank)
     const char *text = copies_in_text(op, members[r]);
     struct copying c = {
         .op = op, .rank = members[r], .in = true, .buffer = all + r * chunk, .size = chunk};
-    struct table t = read_table(text, "pack_parcels");
+    struct table t = read_table(text, "pack_segments");
     must(!t.n || offset_on(t.at, members[r]) == r * chunk, "%s is not chunk %d", t.at, r);
     must(offset_on(own_chunk_text(op), members[r]) == r * chunk, "another chunk is its own");
-    follow_own(c, text, "pack_parcels");
+    follow_own(c, text, "pack_segments");
   }
   name_on(rank, false);
-  struct table t = read_table(copies_out_text(op, rank), "unpack_parcels");
+  struct table t = read_table(copies_out_text(op, rank), "unpack_segments");
   must(t.chunk == chunk && !strcmp(t.at, c_name(op->buffer)), "out of %s", t.at);
   follow((struct copying){.op = op, .rank = rank, .in = false, .buffer = all, .size = n * chunk},
          &t);
@@ -276,7 +276,7 @@ static void check_scatter(const struct op *op, int rank)
   long long chunk = bucket_chunk(op, op->nbody), *first = NULL;
   for (int r = 0; r < n; r++) {
     name_on(members[r], true);
-    struct table t = read_table(copies_in_text(op, members[r]), "pack_parcels");
+    struct table t = read_table(copies_in_text(op, members[r]), "pack_segments");
     long long *all = nothing(n * chunk);
     must(t.chunk == chunk && !strcmp(t.at, c_name(op->buffer)), "into %s", t.at);
     follow(
@@ -290,17 +290,17 @@ static void check_scatter(const struct op *op, int rank)
   name_on(rank, false);
   long long begin = place_in_group(op->group, rank) * chunk;
   struct copying c = {.op = op, .rank = rank, .buffer = first + begin, .size = chunk};
-  follow_own(c, copies_out_text(op, rank), "unpack_parcels");
+  follow_own(c, copies_out_text(op, rank), "unpack_segments");
 }
 
 static void check_sum(const struct op *op, int rank)
 {
   long long size = elements(graph->value[op->buffer].shape), *all = nothing(size);
   name_on(rank, true);
-  struct table in = read_table(copies_in_text(op, rank), "pack_parcels");
+  struct table in = read_table(copies_in_text(op, rank), "pack_segments");
   follow((struct copying){.op = op, .rank = rank, .in = true, .buffer = all, .size = size}, &in);
   name_on(rank, false);
-  struct table out = read_table(copies_out_text(op, rank), "unpack_parcels");
+  struct table out = read_table(copies_out_text(op, rank), "unpack_segments");
   follow((struct copying){.op = op, .rank = rank, .in = false, .buffer = all, .size = size}, &out);
 }
 

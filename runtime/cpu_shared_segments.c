@@ -2,30 +2,30 @@
 // writes the values where they are.
 #include <string.h>
 #include "cpu_shared.h"
-#include "cpu_parcels.h"
+#include "cpu_segments.h"
 #include "program.h"
 
-// Equal on ranks whose parcels are alike.
-static uint64_t form_of(int n, const struct parcel *p)
+// Equal on ranks whose segments are alike.
+static uint64_t form_of(int n, const struct segment *p)
 {
   uint64_t form = 0;
   for (int k = 0; k < n; k++) form = (form * 31 + (uint64_t)p[k].rows) * 31 + (uint64_t)p[k].run;
   return form;
 }
 
-// The parcel's elements of one member's chunk.
-static struct parcel part_of(struct parcel p, int member)
+// The segment's elements of one member's chunk.
+static struct segment part_of(struct segment p, int member)
 {
   p.at = p.at ? (char *)p.at + member * p.run * p.bytes : NULL;
   p.parts = 1;
   return p;
 }
 
-int shared_gather_parcels(const void *own, int n, const struct parcel *p, enum shared_type type,
-                          struct shared_group *group)
+int shared_gather_segments(const void *own, int n, const struct segment *p, enum shared_type type,
+                           struct shared_group *group)
 {
   const long bytes = (long)shared_size(type);
-  shared_begin(group, SHARED_GATHER_PARCELS, form_of(n, p));
+  shared_begin(group, SHARED_GATHER_SEGMENTS, form_of(n, p));
   long end = 0;
   for (int k = 0; k < n; k++)
     if (p[k].place + p[k].rows * p[k].run > end) end = p[k].place + p[k].rows * p[k].run;
@@ -34,15 +34,16 @@ int shared_gather_parcels(const void *own, int n, const struct parcel *p, enum s
   for (int m = 0; m < group->n && error == 0; m++) {
     char *chunk = (char *)(uintptr_t)shared_read(group, m);
     for (int k = 0; k < n; k++) {
-      const struct parcel part = part_of(p[k], m);
-      copy_parcels((struct parcel_buffer){chunk, bytes, 0}, 1, &part, false);
+      const struct segment part = part_of(p[k], m);
+      copy_segments((struct segment_buffer){chunk, bytes, 0}, 1, &part, false);
     }
   }
   if (error == 0) shared_part(group);
   return error;
 }
 
-// ---- sums of parcels ----------------------------------------------------------------------------
+// ---- sums of segments
+// ----------------------------------------------------------------------------
 
 enum { AT_ONCE = SHARED_ROOM / sizeof(location), CONVERTED = 2048 };
 
@@ -80,8 +81,8 @@ static void sum_run(struct run r, enum shared_type type, int op, int members)
   }
 }
 
-static void sum_parcel(struct shared_group *group, int k, struct parcel p, char *own,
-                       enum shared_type type, int op)
+static void sum_segment(struct shared_group *group, int k, struct segment p, char *own,
+                        enum shared_type type, int op)
 {
   const long bytes = (long)shared_size(type);
   struct run r = {.from_bytes = p.bytes, .n = p.run};
@@ -98,25 +99,25 @@ static void sum_parcel(struct shared_group *group, int k, struct parcel p, char 
   }
 }
 
-static int reduce_some(char *own, int n, const struct parcel *p, enum shared_type type, int op,
+static int reduce_some(char *own, int n, const struct segment *p, enum shared_type type, int op,
                        struct shared_group *group)
 {
-  char *room = shared_begin(group, SHARED_REDUCE_PARCELS, form_of(n, p));
+  char *room = shared_begin(group, SHARED_REDUCE_SEGMENTS, form_of(n, p));
   for (int k = 0; k < n; k++) {
     const location place = shared_place(p[k].at, 0, NULL);
     if (p[k].at && !place)
       return shared_error("a value outside of the program's memory is to be reduced");
     memcpy(room + (size_t)k * sizeof place, &place, sizeof place);
   }
-  group->told.is_here = false;
+  group->announced.is_here = false;
   const int error = shared_meet(group);
-  for (int k = 0; k < n && error == 0; k++) sum_parcel(group, k, p[k], own, type, op);
+  for (int k = 0; k < n && error == 0; k++) sum_segment(group, k, p[k], own, type, op);
   if (error == 0) shared_part(group);
   return error;
 }
 
-int shared_reduce_parcels(void *own, int n, const struct parcel *p, enum shared_type type, int op,
-                          struct shared_group *group)
+int shared_reduce_segments(void *own, int n, const struct segment *p, enum shared_type type, int op,
+                           struct shared_group *group)
 {
   int error = 0;
   for (int k = 0; k < n && error == 0; k += AT_ONCE)

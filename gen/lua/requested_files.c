@@ -1,4 +1,4 @@
-/* wanted_files.c: the files that a plan reads while it runs.
+/* requested_files.c: the files that a plan reads while it runs.
 
    The process that reads the plan can open no file. If the plan requests a file that was not read
    yet, the process stores its path and ends. The parent reads the file, if the plan may see it, and
@@ -21,7 +21,7 @@ static const char *const asker[] = {
     [BY_READ_JSON] = "read_json", [BY_REQUIRE] = "require", [BY_TORCH_EXPORT] = "torch_export"};
 /* In the order in which the plan requests them. The first sandbox->requested of them it did. */
 static struct known {
-  enum wanted_by by;
+  enum file_reader by;
   const char *path, *text;
   size_t length;
 } known[MAX_FILES];
@@ -61,7 +61,7 @@ static const char *read_known(struct known *k)
   return !why && k->by == BY_REQUIRE ? why_no_plan(k->text, k->length) : why;
 }
 
-static int place_of(enum wanted_by by, const char *path)
+static int place_of(enum file_reader by, const char *path)
 {
   int i = 0;
   while (i < nknown && (known[i].by != by || strcmp(known[i].path, path))) i++;
@@ -99,23 +99,23 @@ static void number_plan_files(void)
     if (known[i].by == BY_REQUIRE) add_plan_file(known[i].path);
 }
 
-void open_wanted_files(const char *plan)
+void open_requested_files(const char *plan)
 {
   nknown = 0;
   read_ahead(plan);
   number_plan_files();
 }
 
-bool read_wanted_file(void)
+bool read_requested_file(void)
 {
   int requested = sandbox->requested;
   if (requested < 0 || requested > nknown) bug("lua", "a count of files");
-  if (!*sandbox->wanted) {
+  if (!*sandbox->missing) {
     nknown = requested;
     number_plan_files();
     return false;
   }
-  struct known k = {.by = sandbox->wanted_by, .path = copy_text(sandbox->wanted)};
+  struct known k = {.by = sandbox->missing_by, .path = copy_text(sandbox->missing)};
   const char *why = read_known(&k);
   if (why) plan_error(sandbox->line, "%s: cannot read %s: %s", asker[k.by], printable(k.path), why);
   int ahead = place_of(k.by, k.path);
@@ -140,14 +140,14 @@ uint64_t hash_files(uint64_t hash)
 
 /* --------------------------------------------------------------------------- inside the sandbox */
 
-static int count_requested(enum wanted_by by)
+static int count_requested(enum file_reader by)
 {
   int n = 0;
   for (int i = 0; i < sandbox->requested; i++) n += known[i].by == by;
   return n;
 }
 
-static void limit_requests(enum wanted_by by)
+static void limit_requests(enum file_reader by)
 {
   int most = by == BY_REQUIRE        ? MOST_PLAN_FILES
              : by == BY_TORCH_EXPORT ? MAX_ARCHIVES
@@ -155,16 +155,16 @@ static void limit_requests(enum wanted_by by)
   if (count_requested(by) == most) plan_fails("%s: a plan reads at most %d files", asker[by], most);
 }
 
-_Noreturn static void ask_for(enum wanted_by by, const char *path)
+_Noreturn static void ask_for(enum file_reader by, const char *path)
 {
-  if (strlen(path) >= sizeof sandbox->wanted)
+  if (strlen(path) >= sizeof sandbox->missing)
     plan_fails("%s: a path of %zu letters", asker[by], strlen(path));
-  sandbox->wanted_by = by;
-  strcpy(sandbox->wanted, path);
+  sandbox->missing_by = by;
+  strcpy(sandbox->missing, path);
   _exit(0);
 }
 
-const char *wanted_text(enum wanted_by by, const char *path, size_t *length)
+const char *requested_text(enum file_reader by, const char *path, size_t *length)
 {
   int i = place_of(by, path);
   if (i >= sandbox->requested) {

@@ -8,9 +8,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <cmocka.h>
-#include "cpu_parcels.h"
+#include "cpu_segments.h"
 
-enum { RANKS = 5, MEMBERS = 4, MOST_PARCELS = 2 * RANKS * MEMBERS, CASES = 400, MARGIN = 3 };
+enum { RANKS = 5, MEMBERS = 4, MOST_SEGMENTS = 2 * RANKS * MEMBERS, CASES = 400, MARGIN = 3 };
 
 static uint64_t seed = 1;
 
@@ -92,8 +92,8 @@ static void give_back(struct bucket *b)
   free(b->at);
 }
 
-// Parcels of equal parts; behind each, if asked, what pads the room of it.
-static int parcels_of(const struct bucket *b, struct parcel *p, int pads)
+// Segments of equal parts; behind each, if asked, what pads the room of it.
+static int segments_of(const struct bucket *b, struct segment *p, int pads)
 {
   int n = 0;
   for (int k = 0; k < b->n; k++) {
@@ -101,11 +101,11 @@ static int parcels_of(const struct bucket *b, struct parcel *p, int pads)
     for (long r = 0, next; r < b->ranks; r = next) {
       for (next = r + 1; next < b->ranks && m->run[next] == m->run[r];) next++;
       const long place = r * b->chunk + m->place, filled = m->rows * m->run[r];
-      p[n++] = (struct parcel){
+      p[n++] = (struct segment){
           m->at + m->begin[r] * m->bytes, m->bytes, place, next - r, m->rows, m->run[r], m->row};
       if (!m->run[r]) n--;
       if (!pads || filled == m->room) continue;
-      p[n++] = (struct parcel){NULL, m->bytes, place + filled, next - r, 1, m->room - filled, 0};
+      p[n++] = (struct segment){NULL, m->bytes, place + filled, next - r, 1, m->room - filled, 0};
     }
   }
   return n;
@@ -157,12 +157,12 @@ static void same(const struct bucket *a, const struct bucket *b)
 
 static void check_bucket(int large)
 {
-  struct parcel p[MOST_PARCELS];
+  struct segment p[MOST_SEGMENTS];
   struct bucket b = random_bucket(large), expected = copy_of(&b);
   const int pads = (int)below(2), in = (int)below(2);
-  const int n = parcels_of(&b, p, in && pads);
+  const int n = segments_of(&b, p, in && pads);
   copy_plainly(&expected, in, in && pads);
-  (in ? pack_parcels : unpack_parcels)(b.at, b.bytes, b.chunk, n, p);
+  (in ? pack_segments : unpack_segments)(b.at, b.bytes, b.chunk, n, p);
   same(&b, &expected);
   give_back(&b);
   give_back(&expected);
@@ -186,10 +186,10 @@ static void one_part(void **state)
   (void)state;
   float buffer[6] = {9, 9, 9, 9, 9, 9};
   bf16 x[4] = {float_to_bf16(1), float_to_bf16(2), float_to_bf16(3), float_to_bf16(4)};
-  const struct parcel p[] = {{x, 2, 1, 1, 1, 4, 4}};
-  pack_parcels(buffer, 4, 6, 0, p);
+  const struct segment p[] = {{x, 2, 1, 1, 1, 4, 4}};
+  pack_segments(buffer, 4, 6, 0, p);
   for (int i = 0; i < 6; i++) assert_true(buffer[i] == 9);
-  pack_parcels(buffer, 4, 6, 1, p);
+  pack_segments(buffer, 4, 6, 1, p);
   const float there[6] = {9, 1, 2, 3, 4, 9};
   assert_memory_equal(buffer, there, sizeof buffer);
 }
@@ -200,8 +200,8 @@ static void casts_round(void **state)
   (void)state;
   float buffer[4] = {0x1.01p0f, 0x1.03p0f, 0x1.0101p0f, -0x1.00ffp0f};
   bf16 x[4];
-  const struct parcel p[] = {{x, 2, 0, 1, 1, 4, 4}};
-  unpack_parcels(buffer, 4, 4, 1, p);
+  const struct segment p[] = {{x, 2, 0, 1, 1, 4, 4}};
+  unpack_segments(buffer, 4, 4, 1, p);
   const float there[4] = {0x1p0f, 0x1.04p0f, 0x1.02p0f, -0x1p0f};
   for (int i = 0; i < 4; i++) assert_true(bf16_to_float(x[i]) == there[i]);
 }

@@ -1,9 +1,9 @@
 // The copies that generated CUDA makes into the buffers of collectives and out of them
-// (runtime/cuda_parcels.h), against what runtime/parcels.h says of each element: random parcels, of
-// both types in either's buffer, that begin and end where vectors may or not; more of them than one
-// launch takes, and longer than a block's.
+// (runtime/cuda_segments.h), against what runtime/segments.h says of each element: random segments,
+// of both types in either's buffer, that begin and end where vectors may or not; more of them than
+// one launch takes, and longer than a block's.
 #define TPGEN_CUDA
-#include "../../runtime/cuda_parcels.h"
+#include "../../runtime/cuda_segments.h"
 
 #include "check.h"
 #include "of_runtime.h"
@@ -44,20 +44,20 @@ static void set_number(void *at, long bytes, long i, float x)
     ((float *)at)[i] = x;
 }
 
-// Some parcels, the values of all of which lie in one array of bytes, from begin[k] on.
+// Some segments, the values of all of which lie in one array of bytes, from begin[k] on.
 template <int N> struct scene {
-  struct parcel parcel[N];
+  struct segment segment[N];
   size_t begin[N], bytes;
   long chunk, chunks;
 };
 
-// zeros: some parcels are.
+// zeros: some segments are.
 template <int N> static struct scene<N> random_scene(long most, bool zeros) {
   struct scene<N> s = {
   };
   s.bytes = 16;
   for (int k = 0; k < N; k++) {
-    struct parcel &p = s.parcel[k];
+    struct segment &p = s.segment[k];
     p.bytes = below(2) ? 2 : 4;
     p.parts = 1 + below(3);
     p.rows = 1 + below(3);
@@ -74,9 +74,9 @@ template <int N> static struct scene<N> random_scene(long most, bool zeros) {
   return s;
 }
 
-// Calls what(element of the value, element of the buffer) for each of the parcel.
+// Calls what(element of the value, element of the buffer) for each of the segment.
 template <class F>
-static void each(const struct parcel &p, long chunk, F what)
+static void each(const struct segment &p, long chunk, F what)
 {
   for (long part = 0; part < p.parts; part++)
     for (long row = 0; row < p.rows; row++)
@@ -88,8 +88,8 @@ template <class T, int N>
 static void copy_plainly(const struct scene<N> &s, char *values, T *buffer, bool in)
 {
   for (int k = 0; k < N; k++)
-    each(s.parcel[k], s.chunk, [&](long here, long there) {
-      const long bytes = s.parcel[k].bytes, own = (long)sizeof(T);
+    each(s.segment[k], s.chunk, [&](long here, long there) {
+      const long bytes = s.segment[k].bytes, own = (long)sizeof(T);
       char *value = values + s.begin[k];
       if (in)
         set_number(buffer, own, there, s.begin[k] ? number_at(value, bytes, here) : 0);
@@ -108,15 +108,15 @@ template <class T, int N> static void test_copies(long most, bool in)
   for (size_t i = 0; i < buffer.size(); i++)
     set_number(buffer.data(), sizeof(T), (long)i, (float)(1 + below(255)));
   for (int k = 0; k < N; k++)
-    for (long i = 0; s.begin[k] && i < s.parcel[k].rows * s.parcel[k].of; i++)
-      set_number(values.data() + s.begin[k], s.parcel[k].bytes, i, (float)(1 + below(255)));
+    for (long i = 0; s.begin[k] && i < s.segment[k].rows * s.segment[k].of; i++)
+      set_number(values.data() + s.begin[k], s.segment[k].bytes, i, (float)(1 + below(255)));
   on_device<char> there(values);
   on_device<T> flat(buffer);
-  for (int k = 0; k < N; k++) s.parcel[k].at = s.begin[k] ? there.at + s.begin[k] : NULL;
+  for (int k = 0; k < N; k++) s.segment[k].at = s.begin[k] ? there.at + s.begin[k] : NULL;
   if (in)
-    pack_parcels(flat.at, sizeof(T), s.chunk, N, s.parcel);
+    pack_segments(flat.at, sizeof(T), s.chunk, N, s.segment);
   else
-    unpack_parcels(flat.at, sizeof(T), s.chunk, N, s.parcel);
+    unpack_segments(flat.at, sizeof(T), s.chunk, N, s.segment);
   copy_plainly(s, values.data(), buffer.data(), in);
   CHECK(flat.read() == buffer);
   CHECK(there.read() == values);
@@ -127,9 +127,9 @@ template <class T> static void test_type()
   for (int in = 0; in < 2; in++) {
     for (int i = 0; i < 100; i++) test_copies<T, 3>(12, in);
     for (int i = 0; i < 6; i++) test_copies<T, 2>(2500, in);
-    test_copies<T, MOST_PARCELS>(3, in);
-    test_copies<T, MOST_PARCELS + 1>(3, in);
-    test_copies<T, 2 * MOST_PARCELS + 3>(3, in);
+    test_copies<T, MOST_SEGMENTS>(3, in);
+    test_copies<T, MOST_SEGMENTS + 1>(3, in);
+    test_copies<T, 2 * MOST_SEGMENTS + 3>(3, in);
   }
 }
 
@@ -141,7 +141,7 @@ static void test_fits()
   int fit = 0;
   for (int i = 0; i < 20000; i++) {
     struct scene<1> s = random_scene<1>(3, false);
-    struct parcel &p = s.parcel[0];
+    struct segment &p = s.segment[0];
     const long v = 4 << below(2);
     p.at = memory + (below(4) ? 16 : p.bytes);
     char *const buffer = memory + (below(4) ? 0 : p.bytes);
@@ -180,5 +180,5 @@ int main()
   test_fits();
   test_quotients();
   CHECK(cudaStreamDestroy(stream) == cudaSuccess);
-  puts("parcels: ok");
+  puts("segments: ok");
 }
