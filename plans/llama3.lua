@@ -81,7 +81,7 @@ local mesh, tp, dp, batch_size = p.mesh, p.tp, p.dp, p.batch
 
 -- --------------------------------------------------------------------------------------- the model
 
--- A weight begins as torchtitan has it, but for the layers' depth: all layers begin alike.
+-- A weight begins as torchtitan has it, but for the layers' depth: all layers begin the same way.
 local function linear(inputs, outputs, deviation)
   return nn.Linear(inputs, outputs, {bias = false, init = nn.init.normal(0, deviation)})
 end

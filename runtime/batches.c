@@ -30,7 +30,7 @@ static struct {
 static struct {
   bool is_known;
   enum purpose purpose;
-  struct stretch of;
+  struct sample_range of;
 } held;
 
 // ---- smaller batches ---------------------------------------------------------------------------
@@ -176,7 +176,7 @@ struct position batches_position(long batch)
 {
   const struct source *s = &sources[TRAINING];
   if (!s->in_order) return (struct position){.tokens = token_of_batch(batch)};
-  const struct stretch of = order_batch(&s->order, batch);
+  const struct sample_range of = order_batch(&s->order, batch);
   return (struct position){.of_samples = true, .epoch = of.epoch, .sample = of.sample};
 }
 
@@ -201,8 +201,8 @@ bool batches_check(enum purpose purpose, long first, long last, struct failure *
   if (!s->is_open || first >= last) return true;
   if (!s->in_order)
     return tokens_check(&s->tokens, token_of_batch(first), token_of_batch(last), why);
-  const struct stretch begin = order_batch(&s->order, first),
-                       end = order_batch(&s->order, last - 1);
+  const struct sample_range begin = order_batch(&s->order, first),
+                            end = order_batch(&s->order, last - 1);
   const bool some = begin.epoch == end.epoch && !s->order.shuffles;
   const uint64_t from = some ? begin.sample : 0;
   const uint64_t to = some ? end.sample + end.count : s->order.samples;
@@ -228,13 +228,13 @@ static bool fill_present(uint64_t count, struct failure *why)
   return true;
 }
 
-static bool is_held(const struct source *s, enum purpose purpose, const struct stretch *of)
+static bool is_held(const struct source *s, enum purpose purpose, const struct sample_range *of)
 {
   return held.is_known && held.purpose == purpose && held.of.sample == of->sample &&
          held.of.count == of->count && (held.of.epoch == of->epoch || !s->order.shuffles);
 }
 
-static bool fill_in_order(struct source *s, const struct stretch *of, long *labels,
+static bool fill_in_order(struct source *s, const struct sample_range *of, long *labels,
                           struct failure *why)
 {
   if (!fill_present(of->count, why)) return false;
@@ -251,7 +251,7 @@ bool batches_fill(enum purpose purpose, long i, long *weight, struct failure *wh
     held.is_known = false;
     return tokens_fill(&s->tokens, token_of_batch(i), why);
   }
-  const struct stretch of = order_batch(&s->order, i);
+  const struct sample_range of = order_batch(&s->order, i);
   if (purpose == TRAINING && is_held(s, purpose, &of)) return true;
   held.is_known = false;
   if (!fill_in_order(s, &of, &labels, why)) return false;

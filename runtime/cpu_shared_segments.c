@@ -5,7 +5,7 @@
 #include "cpu_segments.h"
 #include "program.h"
 
-// Equal on ranks whose segments are alike.
+// Equal on ranks whose segments are equal.
 static uint64_t form_of(int n, const struct segment *p)
 {
   uint64_t form = 0;

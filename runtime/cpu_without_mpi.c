@@ -1,4 +1,4 @@
-// What a program calls of MPI besides collectives, where there is no MPI: run.sh has started the
+// What a program calls of MPI that is no collective, where there is no MPI: run.sh has started the
 // ranks, all on this machine (RANK, WORLD_SIZE, TPGEN_RANK0: the process of rank 0, TPGEN_TOKEN).
 #include <stdio.h>
 #include <stdlib.h>

@@ -359,7 +359,7 @@ static void put_piece(const struct read *piece, void *to)
 
 // The rows of an input from row `first` on, before `end`, that are contiguous in a file.
 static struct rows next_rows(const struct set_input *input, const struct order *order,
-                             const struct stretch *of, long first, long end)
+                             const struct sample_range *of, long first, long end)
 {
   const uint64_t at = of->sample + (uint64_t)first;
   struct rows rows = {.sample = order_sample(order, of->epoch, at), .count = 1, .row = first};
@@ -383,7 +383,7 @@ static bool fill_fixed(const struct data_set *set, const struct set_input *input
 }
 
 static bool fill_input(const struct data_set *set, const struct set_input *input,
-                       const struct order *order, const struct stretch *of, long *labels,
+                       const struct order *order, const struct sample_range *of, long *labels,
                        struct failure *why)
 {
   const struct tensor *t = tensor_of(input);
@@ -401,8 +401,8 @@ static bool fill_input(const struct data_set *set, const struct set_input *input
   return true;
 }
 
-bool data_set_fill(const struct data_set *set, const struct order *order, const struct stretch *of,
-                   long *labels, struct failure *why)
+bool data_set_fill(const struct data_set *set, const struct order *order,
+                   const struct sample_range *of, long *labels, struct failure *why)
 {
   for (size_t i = 0; i < set->ninputs; i++)
     if (!fill_input(set, &set->inputs[i], order, of, labels, why)) return false;

@@ -17,9 +17,9 @@ bool order_has_batches(const struct order *o)
   return batches_from(o, 0) > 0;
 }
 
-struct stretch order_batch(const struct order *o, long batch)
+struct sample_range order_batch(const struct order *o, long batch)
 {
-  struct stretch s = {.epoch = o->epoch, .sample = o->sample};
+  struct sample_range s = {.epoch = o->epoch, .sample = o->sample};
   uint64_t n = (uint64_t)(batch - o->first), here = batches_from(o, s.sample);
   if (n >= here) {
     const uint64_t each = batches_from(o, 0);

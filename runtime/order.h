@@ -20,7 +20,7 @@ struct order {
 };
 
 // The samples of a batch: sample .. sample + count - 1 of an epoch's order.
-struct stretch {
+struct sample_range {
   uint64_t epoch, sample, count;
 };
 
@@ -28,7 +28,7 @@ struct stretch {
 bool order_has_batches(const struct order *o);
 
 // Batch number `batch`, which is not before `first`.
-struct stretch order_batch(const struct order *o, long batch);
+struct sample_range order_batch(const struct order *o, long batch);
 
 // The sample of the data set at a position of an epoch's order.
 uint64_t order_sample(const struct order *o, uint64_t epoch, uint64_t place);

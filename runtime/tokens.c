@@ -321,7 +321,7 @@ struct source {
   const struct tokens *tokens;
   uint64_t begin;            // of a stream: the batch's first token
   const struct order *order; // of windows; NULL: a stream
-  const struct stretch *of;
+  const struct sample_range *of;
 };
 
 static void store_tokens(const struct tokens *t, enum type type, size_t count)
@@ -415,7 +415,7 @@ uint64_t tokens_windows(const struct tokens *t)
 }
 
 bool tokens_fill_windows(const struct tokens *t, const struct order *order,
-                         const struct stretch *of, struct failure *why)
+                         const struct sample_range *of, struct failure *why)
 {
   return fill_inputs(&(struct source){.tokens = t, .order = order, .of = of}, why);
 }

@@ -53,9 +53,9 @@ bool tokens_fill(const struct tokens *tokens, uint64_t begin, struct failure *wh
 // The number of windows; 0 if the rows of the program's inputs differ in length.
 uint64_t tokens_windows(const struct tokens *tokens);
 
-// Fills the inputs with the windows of a stretch. Pads an incomplete batch with zeros and ignored
-// labels. False, and why.
+// Fills the inputs with the windows of a range of samples. Pads an incomplete batch with zeros and
+// ignored labels. False, and why.
 bool tokens_fill_windows(const struct tokens *tokens, const struct order *order,
-                         const struct stretch *of, struct failure *why);
+                         const struct sample_range *of, struct failure *why);
 
 #endif

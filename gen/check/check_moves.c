@@ -18,7 +18,7 @@ struct step {
 
 /* Whether both layouts cut dimension `dim` equally, except for the last cuts of the first layout,
    which *more counts. */
-static bool cut_alike(const struct layout *a, const struct layout *b, int dim, int *more)
+static bool same_cuts(const struct layout *a, const struct layout *b, int dim, int *more)
 {
   int x[MAX_MESH], y[MAX_MESH];
   int n = cuts_of(&graph->mesh, *a, dim, x), m = cuts_of(&graph->mesh, *b, dim, y);
@@ -46,13 +46,13 @@ static bool lacks_last_cuts(const struct layout *a, const struct layout *b, unsi
   int more;
   for (int d = 0; d < MAX_DIMS; d++) {
     if (except >> d & 1 || !is_cut_in(a, b, d)) continue;
-    if (!cut_alike(a, b, d, &more)) return false;
+    if (!same_cuts(a, b, d, &more)) return false;
     if (more && is_strided(&graph->mesh, *a, d)) return false;
   }
   return true;
 }
 
-static bool all_cut_alike(const struct layout *a, const struct layout *b, unsigned except)
+static bool all_cuts_equal(const struct layout *a, const struct layout *b, unsigned except)
 {
   return lacks_last_cuts(a, b, except) && lacks_last_cuts(b, a, except);
 }
@@ -62,7 +62,7 @@ static bool all_cut_alike(const struct layout *a, const struct layout *b, unsign
 static bool ends_with(struct layout layout, int dim, const struct group *g, struct layout rest)
 {
   int cut[MAX_MESH], n = cuts_of(&graph->mesh, layout, dim, cut), more;
-  if (is_strided(&graph->mesh, layout, dim) || !cut_alike(&layout, &rest, dim, &more)) return false;
+  if (is_strided(&graph->mesh, layout, dim) || !same_cuts(&layout, &rest, dim, &more)) return false;
   return more == g->n && !memcmp(cut + n - g->n, g->dim, (size_t)g->n * sizeof *cut);
 }
 
@@ -96,14 +96,14 @@ static bool is_all_reduce(const struct step *s)
 {
   return changed(s) == s->group->dims &&
          all_on(s->from, s->group->dims, PARTIAL, s->op->reduction) &&
-         all_on(s->to, s->group->dims, REPLICATE, SUM) && all_cut_alike(&s->from, &s->to, 0);
+         all_on(s->to, s->group->dims, REPLICATE, SUM) && all_cuts_equal(&s->from, &s->to, 0);
 }
 
 static bool is_all_gather(const struct step *s)
 {
   return changed(s) == s->group->dims && all_on(s->to, s->group->dims, REPLICATE, SUM) &&
          ends_with(s->from, s->op->dim, s->group, s->to) &&
-         all_cut_alike(&s->from, &s->to, 1u << s->op->dim);
+         all_cuts_equal(&s->from, &s->to, 1u << s->op->dim);
 }
 
 static bool is_reduce_scatter(const struct step *s)
@@ -111,7 +111,7 @@ static bool is_reduce_scatter(const struct step *s)
   return changed(s) == s->group->dims &&
          all_on(s->from, s->group->dims, PARTIAL, s->op->reduction) &&
          ends_with(s->to, s->op->dim, s->group, s->from) &&
-         all_cut_alike(&s->from, &s->to, 1u << s->op->dim);
+         all_cuts_equal(&s->from, &s->to, 1u << s->op->dim);
 }
 
 static bool is_all_to_all(const struct step *s)
@@ -120,7 +120,7 @@ static bool is_all_to_all(const struct step *s)
   return changed(s) == s->group->dims && s->op->dim != s->op->dim_to &&
          ends_with(s->from, s->op->dim, s->group, s->to) &&
          ends_with(s->to, s->op->dim_to, s->group, s->from) &&
-         all_cut_alike(&s->from, &s->to, both);
+         all_cuts_equal(&s->from, &s->to, both);
 }
 
 static bool is_slice(const struct step *s)

@@ -249,10 +249,10 @@ static void begin_pending(const struct op *op)
 static void begin(const struct op *op)
 {
   int stream = stream_of[op->group];
-  const struct op *leader = predecessor_of(op);
+  const struct op *before = predecessor_of(op);
   copy_in(op);
   join(clock_at(stream),
-       leader ? event_clock + event_in(leader, now.module) * nstream : clock_at(MAIN));
+       before ? event_clock + event_in(before, now.module) * nstream : clock_at(MAIN));
   call_it(op, stream);
   if (scheduled(op)->has_chained) copy_out(op, stream);
   begin_pending(op);

@@ -225,17 +225,17 @@ static void note_agreement(const struct issue *const *x, int n)
 }
 
 /* The classes of members with equal counts. */
-struct alike {
+struct count_classes {
   int n, *class_of; /* by member */
   int *one;         /* by class: its first member */
 };
 
-static struct alike find_alike(const struct issue *const *x, int n)
+static struct count_classes find_classes(const struct issue *const *x, int n)
 {
   static struct query q;
   struct memo memo = {0};
-  struct alike a = {.class_of = alloc((size_t)n * sizeof *a.class_of),
-                    .one = alloc((size_t)n * sizeof *a.one)};
+  struct count_classes a = {.class_of = alloc((size_t)n * sizeof *a.class_of),
+                            .one = alloc((size_t)n * sizeof *a.one)};
   for (int i = 0; i < n; i++) {
     bool as_before = i && x[i]->give == x[i - 1]->give && x[i]->get == x[i - 1]->get;
     begin_query(&q);
@@ -253,7 +253,7 @@ static bool pairs_agree(const struct issue *const *x, int n)
 {
   for (int b = 1; b < n; b++)
     if (!same_call(x[0], x[b])) return false;
-  struct alike a = find_alike(x, n);
+  struct count_classes a = find_classes(x, n);
   for (int k = 0; k < a.n; k++) {
     const struct issue *mine = x[a.one[k]];
     for (int b = 0; b < n; b++) {

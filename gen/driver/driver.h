@@ -23,7 +23,7 @@ void ask(void);
 
 /* ----------------------------------------------------------------------------- model_library.c */
 
-/* The name of the library that is asked for besides the program, or NULL. A wrong name is an
+/* The name of the library that is asked for beside the program, or NULL. A wrong name is an
    error. */
 const char *model_library(void);
 /* What the build of the program gets for it: text of CMake, or "". */

@@ -420,9 +420,9 @@ static const struct op *last_called(const struct op *op, int rank)
 static char *begun_text(const struct op *op, const char *call, int rank)
 {
   const char *on = stream_name(op->group);
-  const struct op *leader = last_called(predecessor_of(op), rank);
+  const struct op *before = last_called(predecessor_of(op), rank);
   char *begin = text("begin_on(%s);", on);
-  if (leader) begin = text("begin_behind(%s, %s);", on, event_text(leader));
+  if (before) begin = text("begin_behind(%s, %s);", on, event_text(before));
   return text("%s\n  %s%s\n  end_on(%s, %s);", begin, call,
               scheduled(op)->has_chained ? copies_out_text(op, rank) : "", on, event_text(op));
 }

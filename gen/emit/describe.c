@@ -124,9 +124,9 @@ static bool is_again(const struct op *op)
 static char *stream_text(const struct op *op)
 {
   const char *group = printable(graph->group[op->group].name);
-  const struct op *leader = predecessor_of(op);
-  if (leader && leader->group != op->group)
-    group = text("%s's stream, after %s", group, printable(graph->group[leader->group].name));
+  const struct op *before = predecessor_of(op);
+  if (before && before->group != op->group)
+    group = text("%s's stream, after %s", group, printable(graph->group[before->group].name));
   return text("On %s's stream, overlapping with %s.", group, beside_text(op, shown_operand));
 }
 

@@ -239,8 +239,8 @@ static int product_for_one(const struct function *f, int value)
   return runs_at(f, v->op);
 }
 
-/* Whether the two are of one shape, and lie alike on every rank. */
-static bool lie_alike(int a, int b)
+/* Whether the two are of one shape, and have equal places on every rank. */
+static bool have_equal_places(int a, int b)
 {
   const struct value *v = &graph->value[a], *w = &graph->value[b];
   return v->type == w->type && same_shape(v->shape, w->shape) && v->order == w->order &&
@@ -254,7 +254,8 @@ static bool add_to_earlier(struct function *f, const struct op *add)
   if (add->kind != OP_add || graph->value[add->out].role != ACTIVATION) return false;
   int earlier = product_for_one(f, add->in[0]), later = product_for_one(f, add->in[1]);
   if (earlier == NONE || later == NONE || earlier == later) return false;
-  if (!lie_alike(add->in[0], add->in[1]) || !lie_alike(add->in[0], add->out)) return false;
+  if (!have_equal_places(add->in[0], add->in[1]) || !have_equal_places(add->in[0], add->out))
+    return false;
   if (graph->value[add->out].is_output) return false;
   int first = add->in[earlier > later];
   struct op *op = &graph->op[f->op[earlier > later ? earlier : later]];
@@ -273,7 +274,8 @@ static bool add_to_step_before(struct function *f, const struct op *add)
   const struct value *v = &graph->value[sum];
   if (product == NONE || !v->step || v->family != add->out || readers[sum] != 1) return false;
   struct op *op = &graph->op[f->op[product]];
-  if (op->nin != 2 || !lie_alike(sum, add->out) || !lie_alike(add->in[1], add->out)) return false;
+  if (op->nin != 2 || !have_equal_places(sum, add->out) || !have_equal_places(add->in[1], add->out))
+    return false;
   op->in[op->nin++] = sum;
   op->out = add->out;
   graph->value[op->out].op = (int)(op - graph->op);

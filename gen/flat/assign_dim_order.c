@@ -74,8 +74,8 @@ static bool is_needless(const struct op *op)
 
 /* Whether operand i has the letters that it shares with operand `space` in the same order. *last is
    the last of them, *last_walked that of the space. */
-static bool walks_alike(const struct op *op, const struct letters *l, int space, int i, int *last,
-                        int *last_walked)
+static bool has_same_order(const struct op *op, const struct letters *l, int space, int i,
+                           int *last, int *last_walked)
 {
   int walk[MAX_LETTERS], own[MAX_LETTERS], shared = 0, met = 0;
   int n = letters_in_memory(operand_axes(op, l, space), nth_operand(op, space), walk),
@@ -97,7 +97,7 @@ static int64_t kernel_waste(const struct op *op, const struct letters *l, int sp
 {
   enum { LINE = 64, SHARE = 16 };
   int last, last_walked, value = nth_operand(op, i);
-  if (walks_alike(op, l, space, i, &last, &last_walked)) return 0;
+  if (has_same_order(op, l, space, i, &last, &last_walked)) return 0;
   int64_t bytes = largest_bytes(value), each = type_bytes(graph->value[value].type);
   int64_t moved = op->kind == OP_permute ? bytes : 0;
   if (last != last_walked) return moved + bytes * LINE / each;
@@ -398,7 +398,7 @@ static void find_nodes(void)
 }
 
 /* The number of operations priced at once: an operation and its twins, which share nodes. */
-static int64_t alike;
+static int64_t twins;
 
 /* The waste if the space, and operand i, are moved to the front or not. */
 static int64_t waste_if(const struct op *op, const struct letters *l, int space, int i,
@@ -422,15 +422,15 @@ static void price_operand(const struct op *op, const struct letters *l, int spac
           second = waste_if(op, l, space, i, false, true),
           both = waste_if(op, l, space, i, true, true);
   if (node_of[a] == node_of[b]) {
-    add_own_price(choice, node_of[a], alike * (both - none));
+    add_own_price(choice, node_of[a], twins * (both - none));
   } else if (!lies_in_other_order(b)) {
-    add_own_price(choice, node_of[a], alike * (first - none));
+    add_own_price(choice, node_of[a], twins * (first - none));
   } else if (!lies_in_other_order(a)) {
-    add_own_price(choice, node_of[b], alike * (second - none));
+    add_own_price(choice, node_of[b], twins * (second - none));
   } else {
-    add_own_price(choice, node_of[a], alike * (first - none));
-    add_own_price(choice, node_of[b], alike * (both - first));
-    add_price(choice, node_of[b], node_of[a], alike * (first + second - none - both));
+    add_own_price(choice, node_of[a], twins * (first - none));
+    add_own_price(choice, node_of[b], twins * (both - first));
+    add_price(choice, node_of[b], node_of[a], twins * (first + second - none - both));
   }
 }
 
@@ -451,7 +451,7 @@ static void price_packing(const struct op *op)
 {
   if (!is_needless(op)) return;
   int spared = add_node(choice);
-  add_own_price(choice, spared, -2 * alike * largest_bytes(op->out));
+  add_own_price(choice, spared, -2 * twins * largest_bytes(op->out));
   add_price(choice, spared, node_of[op->in[0]], NEVER);
   add_price(choice, spared, node_of[op->out], NEVER);
 }
@@ -479,8 +479,8 @@ static void choose(void)
   for (int k = 0; k < graph->norder; k++) {
     const struct op *op = &graph->op[graph->order[k]];
     if (priced[graph->order[k]] || !takes_other_orders(op, NONE)) continue;
-    alike = 0;
-    for (int t = graph->order[k]; !priced[t]; t = next_twin[t], alike++) priced[t] = true;
+    twins = 0;
+    for (int t = graph->order[k]; !priced[t]; t = next_twin[t], twins++) priced[t] = true;
     tie_operands(graph->order[k]);
     if (is_packing(op)) price_packing(op);
     if (is_pointwise(op->kind) || is_reduce(op->kind)) price_kernel(op);

@@ -90,15 +90,15 @@ static int unbroadcast(int g, int value)
 {
   struct shape from = graph->value[g].shape, to = graph->value[value].shape;
   int missing = from.ndim - to.ndim;
-  unsigned gone = (1u << missing) - 1, stretched = 0;
+  unsigned gone = (1u << missing) - 1, broadcast = 0;
   for (int d = 0; d < to.ndim; d++)
-    if (to.size[d] == 1 && from.size[missing + d] != 1) stretched |= 1u << d;
+    if (to.size[d] == 1 && from.size[missing + d] != 1) broadcast |= 1u << d;
   if (gone)
     g = append_backward(
         (struct op){.kind = OP_sum, .nin = 1, .in = {g}, .dims = gone, .scalar = 1});
-  if (stretched)
+  if (broadcast)
     g = append_backward((struct op){
-        .kind = OP_sum, .nin = 1, .in = {g}, .dims = stretched, .keep = true, .scalar = 1});
+        .kind = OP_sum, .nin = 1, .in = {g}, .dims = broadcast, .keep = true, .scalar = 1});
   return g;
 }
 

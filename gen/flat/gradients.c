@@ -78,7 +78,7 @@ static const char *as_operand(int *g, const char *letters)
 static int matmul_side(int g, const char *const part[3], int i)
 {
   struct op product = {.kind = OP_matmul, .nin = 2, .in = {g, forward_op->in[1 - i]}};
-  struct op stretch = {.kind = OP_expand, .nin = 1, .scalar = 1};
+  struct op expanded = {.kind = OP_expand, .nin = 1, .scalar = 1};
   const char *c = as_operand(&product.in[0], part[2]);
   char left[MAX_DIMS + 1] = {0};
   int n = 0;
@@ -86,14 +86,14 @@ static int matmul_side(int g, const char *const part[3], int i)
     if (strchr(part[2], part[i][d]) || strchr(part[1 - i], part[i][d]))
       left[n++] = part[i][d];
     else
-      stretch.dims |= 1u << d;
+      expanded.dims |= 1u << d;
   }
   product.equation = text("%s,%s->%s", c, part[1 - i], left);
   product.type = gradient_type(forward_op->in[i]);
   product.typed = product.type != graph->value[g].type;
-  stretch.in[0] = append_backward(product);
-  return stretch.dims ? append_backward_shaped(stretch, shape_of(forward_op->in[i]))
-                      : stretch.in[0];
+  expanded.in[0] = append_backward(product);
+  return expanded.dims ? append_backward_shaped(expanded, shape_of(forward_op->in[i]))
+                       : expanded.in[0];
 }
 
 void matmul_grad(int g)

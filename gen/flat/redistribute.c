@@ -249,7 +249,7 @@ static bool *enters; /* by value: the first step of a scan reads it for what is 
 
 /* The values of a scan's steps must stay equal, and so must those that the first step reads in
    their place. */
-static bool is_alike_in_steps(int value)
+static bool is_equal_in_steps(int value)
 {
   int op = graph->value[value].op;
   return op != NONE && scan_around(graph->op[op].module) != NONE;
@@ -261,7 +261,7 @@ static int take_over(const struct op *op, int last)
   struct value *made = &graph->value[op->out], *v = &graph->value[last];
   bool leaves = made->role != ACTIVATION || made->is_output;
   bool taken = v->role != ACTIVATION || v->is_output || v->op == NONE;
-  if ((leaves && (taken || is_alike_in_steps(last))) || (enters[op->out] && taken)) {
+  if ((leaves && (taken || is_equal_in_steps(last))) || (enters[op->out] && taken)) {
     last = copy_of(op, last);
     made = &graph->value[op->out];
     v = &graph->value[last];

@@ -26,7 +26,7 @@ static int class_of_path(struct memo *classes, const char *path)
   return numbered ? number_of_query(classes, &q) : NONE;
 }
 
-static bool are_alike(const struct op *a, const struct op *b)
+static bool are_twins(const struct op *a, const struct op *b)
 {
   if (a->kind != b->kind || a->nin != b->nin || a->nout != b->nout || a->dim != b->dim ||
       !a->equation != !b->equation || (a->equation && strcmp(a->equation, b->equation)))
@@ -73,7 +73,7 @@ int *find_twins(void)
   for (int i = 0; i < graph->nop; i++) {
     if (spot[i].class == NONE) continue;
     int *last = last_in(places, &spot[i]);
-    if (*last != NONE && are_alike(&graph->op[*last], &graph->op[i])) {
+    if (*last != NONE && are_twins(&graph->op[*last], &graph->op[i])) {
       next_twin[i] = next_twin[*last];
       next_twin[*last] = i;
     }

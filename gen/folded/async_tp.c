@@ -35,7 +35,7 @@ struct line {
   int collective, value; /* value: the one that is gathered, or reduced */
   const struct async *asked;
   int nproduct, product[MOST_PRODUCTS]; /* in the order of the sum, or of the program */
-  int64_t adding, besides; /* adding: time of adding up whole terms; besides: time of other
+  int64_t adding, other; /* adding: time of adding up whole terms; other: time of other
                               products */
 };
 
@@ -169,10 +169,10 @@ static int64_t time_in_pieces(const struct line *l, int pieces)
     struct op op = pieces > 1 ? piece_of_op(l, id, pieces, 0) : graph->op[id];
     computing += time_taken(&op);
   }
-  if (pieces > 1 || l->besides) moving += events_time();
+  if (pieces > 1 || l->other) moving += events_time();
   if (pieces == 1) computing += l->adding;
   int64_t in_turn = moving + computing + (pieces - 1) * greater(moving, computing);
-  return greater(in_turn, pieces * computing + l->besides);
+  return greater(in_turn, pieces * computing + l->other);
 }
 
 /* The quickest number of chunks, 2 or more; 0 if none is possible. */
@@ -396,7 +396,7 @@ static void time_others(struct line *l, const bool *gone)
     for (int i = 0; i < op->nin; i++) waits |= after[op->in[i]];
     for (int k = 0; k < op->nout; k++) after[op->out + k] |= waits;
     if (mine[at] || waits || op->kind != OP_matmul || op->pieces) continue;
-    if (reads(l, op->in[0]) || reads(l, op->in[1])) l->besides += time_taken(op);
+    if (reads(l, op->in[0]) || reads(l, op->in[1])) l->other += time_taken(op);
   }
 }
 

@@ -103,7 +103,7 @@ static void merge_most(struct function *f, const struct list *numbers, const str
   if (merge(f, left.at, left.n, !lie_side_by_side(left.at, left.n))) return;
   while (left.n) {
     struct list member = {0}, rest = {0};
-    take_alike(f, &left, &member, &rest);
+    take_of_one_kind(f, &left, &member, &rest);
     bool merged = merge(f, member.at, member.n, !lie_side_by_side(member.at, member.n));
     int part = merged ? graph->nop - 1 : member.at[0];
     if (plan_options->bucketing == BUCKETS_GREEDY) tell_split(part, member.n, numbers->n);
@@ -151,7 +151,7 @@ static void bucket_units(struct function *f)
   struct single *s = as_singles(f, &op, true);
   join_small_units(s, &op, times_in(f));
   struct buckets found =
-      choose_alike(s, op.n, &(struct caps){plan_options->ncap, plan_options->cap});
+      choose_of_one_kind(s, op.n, &(struct caps){plan_options->ncap, plan_options->cap});
   merge_all(f, &found, &op);
 }
 

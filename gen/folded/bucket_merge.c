@@ -202,13 +202,13 @@ static const int *mark_members(const int *member, int n)
 }
 
 /* From the first of the members to the last. */
-struct stretch {
+struct place_range {
   int first, last;
 };
 
-static struct stretch stretch_of(const int *member, int n)
+static struct place_range places_of(const int *member, int n)
 {
-  struct stretch s = {running[member[0]].place, running[member[0]].place};
+  struct place_range s = {running[member[0]].place, running[member[0]].place};
   for (int k = 1; k < n; k++) {
     int place = running[member[k]].place;
     if (s.first > place) s.first = place;
@@ -237,7 +237,7 @@ static bool gather(const struct function *f, const int *member, int n, struct li
   of = running;
   begin_noting();
   const int *member_in = mark_members(member, n);
-  struct stretch s = stretch_of(member, n);
+  struct place_range s = places_of(member, n);
   bool back = gathers_shards(graph->op[member[0]].kind); /* from the last to the first */
   int left = n;
   beyond.n = order->n = 0;
@@ -291,7 +291,7 @@ static void take_in_order(const struct function *f, const struct list *all, stru
 {
   begin_noting();
   const int *of_all = mark_members(all->at, all->n);
-  struct stretch s = stretch_of(all->at, all->n);
+  struct place_range s = places_of(all->at, all->n);
   for (int i = s.first; i <= s.last; i++) {
     const struct op *op = &graph->op[f->op[i]];
     bool one = is_member(of_all, f->op[i]), taken = one && !is_in_the_way(op, false);
@@ -307,8 +307,8 @@ static bool stand_in_order(const struct list *list)
   return true;
 }
 
-void take_alike(const struct function *f, const struct list *all, struct list *member,
-                struct list *rest)
+void take_of_one_kind(const struct function *f, const struct list *all, struct list *member,
+                      struct list *rest)
 {
   bool forth = !gathers_shards(graph->op[all->at[0]].kind);
   (forth && stand_in_order(all) ? take_in_order : take_one_by_one)(f, all, member, rest);
@@ -557,7 +557,7 @@ static int bucket_of(const int *member, int n, bool packed, enum type type)
 }
 
 /* Replaces the order of the section that contains the members. */
-static void replace_stretch(struct function *f, struct stretch s, const struct list *order)
+static void replace_places(struct function *f, struct place_range s, const struct list *order)
 {
   int end = s.first + order->n, behind = f->nop - s.last - 1;
   memcpy(f->op + s.first, order->at, (size_t)order->n * sizeof *f->op);
@@ -569,7 +569,7 @@ bool merge(struct function *f, const int *member, int n, bool packed)
 {
   struct list *order = new_order(), body = {0}, gone = {0};
   if (n < 2 || !gather(f, member, n, order)) return false;
-  struct stretch s = stretch_of(member, n);
+  struct place_range s = places_of(member, n);
   int stands = f->op[gathers_shards(graph->op[member[0]].kind) ? s.first : s.last];
   enum type type = moved_type(&graph->op[member[0]]);
   for (int k = 0; k < n; k++) run_no_more(member[k]);
@@ -579,7 +579,7 @@ bool merge(struct function *f, const int *member, int n, bool packed)
   int id = bucket_of(body.at, n, packed, type);
   for (int i = 0; i < order->n; i++)
     if (order->at[i] == stands) order->at[i] = id;
-  replace_stretch(f, s, order);
+  replace_places(f, s, order);
   count_reads(id, 1);
   note_running(f, s.first);
   leave_out(f, &gone);

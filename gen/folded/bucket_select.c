@@ -7,7 +7,7 @@
    choose_in_order is greedy, as in PyTorch: it takes consecutive collectives of one kind, with none
    of another group or type between them, up to the cap. Then the next bucket begins, with the next
    cap. A collective that needs a member of the bucket stays alone. So no collective overtakes
-   another of its kind. choose_alike may skip others. */
+   another of its kind. choose_of_one_kind may skip others. */
 #include "folded/folded.h"
 
 bool travels_like(const struct single *a, const struct single *b)
@@ -99,7 +99,7 @@ static int kind_of(struct memo *kinds, const struct single *s)
   return number_of_query(kinds, &q);
 }
 
-struct buckets choose_alike(const struct single *s, int n, const struct caps *caps)
+struct buckets choose_of_one_kind(const struct single *s, int n, const struct caps *caps)
 {
   struct buckets found = {0};
   struct memo kinds = {0};

@@ -10,7 +10,7 @@
 
    Only programs for GPUs have epilogues: there each saves a pass over memory, while on a CPU the
    same loops would run after BLAS's call. relu's gradient stays a kernel: as an epilogue it needs a
-   bit mask, which relu would have to store besides its result; the kernel uses the result.
+   bit mask, which relu would have to store with its result; the kernel uses the result.
    cuBLASLt's relu turns NaN into 0.
 
    In a product cut into chunks (async_tp.c) each chunk has the epilogue for its rows, in place. So
@@ -101,7 +101,7 @@ static bool has_even_rows(int value)
   return is_cut_evenly(value, last) && local_shape(value, 0).size[last] % EVEN == 0;
 }
 
-static bool alike(int a, int b)
+static bool same_tensors(int a, int b)
 {
   const struct value *x = &graph->value[a], *y = &graph->value[b];
   return x->type == y->type && same_shape(x->shape, y->shape) && lies_as_written(a) &&
@@ -113,7 +113,7 @@ static bool alike(int a, int b)
 /* The value after a bias is added to `value`, or NONE. */
 static int with_bias(const struct op *op, int value)
 {
-  if (op->kind != OP_add || !alike(op->out, value)) return NONE;
+  if (op->kind != OP_add || !same_tensors(op->out, value)) return NONE;
   int other = op->in[op->in[0] == value];
   bool adds = op->in[0] == value || op->in[1] == value;
   return adds && is_bias(other, value) ? op->out : NONE;
@@ -138,7 +138,7 @@ static bool follows_forward(const struct op *group, int value)
   if (added != NONE) value = added;
   if (added != NONE && group->nbody == 1) return true;
   last = &graph->op[group->body[group->nbody - 1]];
-  if (last->in[0] != value || !alike(last->out, value)) return false;
+  if (last->in[0] != value || !same_tensors(last->out, value)) return false;
   bool kept = added != NONE && graph->value[added].stored;
   if (last->kind == OP_relu) return !kept;
   return last->kind == OP_gelu_tanh && (!kept || has_even_rows(value));
@@ -146,8 +146,8 @@ static bool follows_forward(const struct op *group, int value)
 
 static bool is_slope(const struct op *op, int value)
 {
-  return op->kind == OP_gelu_tanh_back && op->in[0] == value && alike(op->out, value) &&
-         alike(op->in[1], value) && has_even_rows(value);
+  return op->kind == OP_gelu_tanh_back && op->in[0] == value && same_tensors(op->out, value) &&
+         same_tensors(op->in[1], value) && has_even_rows(value);
 }
 
 /* gelu's gradient, then the sum that is the bias's. */

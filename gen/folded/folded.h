@@ -108,7 +108,7 @@ struct overlap {
   int64_t asked;   /* how much memory.c was asked: see within_budget */
 };
 
-/* What a rank holds besides its arena, as plan.txt calls it. */
+/* What a rank holds outside its arena, as plan.txt calls it. */
 enum { MEMORY_PARTS = 6 };
 extern const struct memory_part {
   const char *name;
@@ -150,8 +150,8 @@ void note_op(const struct op *op);
 bool depends(const struct op *op);
 bool is_in_the_way(const struct op *op, bool back);
 /* Those that can run as one with the first, in *member; the others in *rest. */
-void take_alike(const struct function *f, const struct list *all, struct list *member,
-                struct list *rest);
+void take_of_one_kind(const struct function *f, const struct list *all, struct list *member,
+                      struct list *rest);
 /* Makes one collective of the members, if there are several and they can run as one: where the
    first of them stood if they gather, else where the last did. packed: they travel in a buffer.
    Whether it did. */
@@ -166,9 +166,9 @@ bool is_mergeable(const struct function *f, int id);
 bool travels_like(const struct single *a, const struct single *b);
 /* How much goes into the bucket of this number, from 0 on. */
 int64_t cap_of(const struct caps *caps, int bucket);
-/* Of those that follow one another; and of all that travel alike. */
+/* Of those that follow one another; and of all that move in one way. */
 struct buckets choose_in_order(const struct single *s, int n, const struct caps *caps);
-struct buckets choose_alike(const struct single *s, int n, const struct caps *caps);
+struct buckets choose_of_one_kind(const struct single *s, int n, const struct caps *caps);
 
 /* ---------------------------------------------------------------------- contiguous_gradients.c */
 

@@ -141,7 +141,7 @@ static void sort(struct bunch *b)
 }
 
 /* Whether they are equal in all but the sizes of the dimension. */
-static bool lie_alike(int n, const int *value, const int *dim)
+static bool have_equal_places(int n, const int *value, const int *dim)
 {
   const struct value *first = &graph->value[value[0]];
   for (int k = 1; k < n; k++) {
@@ -166,7 +166,7 @@ static bool lie_side_by_side(const struct bunch *b, int function, struct widenin
       value[s][k] = operand(&graph->op[b->op[k]], o[s]);
       dim[s][k] = dimension_of(&graph->op[b->op[k]], o[s], letter);
     }
-    if (!lie_alike(b->n, value[s], dim[s])) return false;
+    if (!have_equal_places(b->n, value[s], dim[s])) return false;
     w[s] = (struct widening){0};
     if (are_neighbours(b->n, value[s], dim[s]) || are_parts(b->n, value[s])) continue;
     bool is_result = b->form == OF_ONE_INPUT && o[s] == 2;
@@ -326,7 +326,7 @@ static bool merge_bunch(struct function *f, struct bunch *b)
 }
 
 /* The products behind this one that read the same input, or make gradients by the same one. */
-static struct bunch alike(const struct function *f, int at, int form)
+static struct bunch bunch_at(const struct function *f, int at, int form)
 {
   int same = form == OF_GRADIENTS;
   const struct op *first = &graph->op[f->op[at]];
@@ -400,11 +400,11 @@ static bool merge_at(struct function *f, int at)
   if (!gradient) {
     b = summed(f, at);
     if (merge_bunch(f, &b)) return true;
-    b = alike(f, at, OF_ONE_INPUT);
+    b = bunch_at(f, at, OF_ONE_INPUT);
     if (merge_bunch(f, &b)) return true;
     if (graph->value[op->out].of == NONE) return false;
   }
-  b = alike(f, at, OF_GRADIENTS);
+  b = bunch_at(f, at, OF_GRADIENTS);
   return merge_bunch(f, &b);
 }
 

@@ -221,7 +221,7 @@ static bool find_leaving(struct widening *w, const int *value)
 }
 
 /* Whether all of them are read at the same times. */
-static bool live_alike(const struct widening *w)
+static bool have_equal_lifetimes(const struct widening *w)
 {
   uint64_t first = times_of_reads(&w->shown[0]);
   for (int k = 1; k < w->n; k++)
@@ -244,7 +244,7 @@ bool can_widen(struct widening *w, int n, const int *value, const int *dim, int 
       if (w->root[i] == w->root[k]) return false;
     if (!add_shown(&w->shown[k], w->root[k])) return false;
   }
-  if (!live_alike(w) && !(may_leave && find_leaving(w, value))) return false;
+  if (!have_equal_lifetimes(w) && !(may_leave && find_leaving(w, value))) return false;
   for (int k = 0; k < n; k++) {
     if (w->leaves[k] && !makes_rows(w->root[k], function, w->row[k])) return false;
     for (int i = 0; i < w->shown[k].n && !w->leaves[k]; i++)

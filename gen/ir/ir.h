@@ -172,10 +172,10 @@ struct link link_of(int group);
 
 /* ------------------------------------------------------------------------------- name_groups.c */
 
-/* The n values as families, each at its first member's place. `alike` says whether a value may
+/* The n values as families, each at its first member's place. `fits` says whether a value may
    join a family. */
 struct families find_families(int n, const int *value,
-                              bool (*alike)(const struct family *f, int value));
+                              bool (*fits)(const struct family *f, int value));
 /* "layers.0-31.wq.weight" */
 char *family_text(const struct family *f);
 /* The name in files of others, taken apart in the same way; name is NULL where there is none. */

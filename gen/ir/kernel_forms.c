@@ -7,7 +7,8 @@
 /* ------------------------------------------------------------------------------ classes of ranks
  */
 
-/* The shapes and layouts that occur, each once: what is cut alike on a rank is cut alike there. */
+/* The shapes and layouts that occur, each once: what has equal parts on a rank has equal parts
+ * there. */
 static struct list distinct_values(void)
 {
   struct memo memo = {0};

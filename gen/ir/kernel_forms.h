@@ -35,7 +35,7 @@ struct kernel_form {
   bool columns;      /* places in the rows are summed over all rows */
 };
 
-/* Ranks whose parts of all values are alike are a class. */
+/* Ranks whose parts of all values are equal are a class. */
 struct rank_classes {
   int n;
   int *of;    /* by rank: its class, or NONE where it was not asked for */

@@ -76,7 +76,7 @@ static struct index new_index(int n)
 }
 
 struct families find_families(int n, const int *value,
-                              bool (*alike)(const struct family *f, int value))
+                              bool (*fits)(const struct family *f, int value))
 {
   struct families all = {.at = alloc((size_t)(n + 1) * sizeof *all.at)};
   struct index index = new_index(n);
@@ -85,7 +85,7 @@ struct families find_families(int n, const int *value,
     int *last = &index.last[p.hash & index.mask], k = p.rest ? *last : NONE;
     while (k != NONE && !(goes_on(&all.at[k], &p) && same_file_part(&all.at[k], value[i])))
       k = index.before[k];
-    if (k == NONE || !alike(&all.at[k], value[i])) {
+    if (k == NONE || !fits(&all.at[k], value[i])) {
       k = all.n++;
       all.at[k] = begin(&p);
       index.before[k] = *last;

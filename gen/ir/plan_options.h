@@ -66,7 +66,7 @@ struct plan_options {
   const char *notes;           /* to the user, a line each, or NULL */
   const char *weights;         /* a file of initial values, or NULL */
   const char *exported;        /* the CRC-32 of the program in that archive, or NULL */
-  bool emits_library;          /* a library besides the program */
+  bool emits_library;          /* a library as well as the program */
   const char *library_name;    /* or NULL */
   int validate_every;          /* a validation after so many steps; 0: the runtime says */
   int validate_steps;          /* of so many batches; 0: of all */

@@ -93,12 +93,12 @@ static int named_dimensions(const struct rule_operand *o)
 }
 
 /* A kernel of an operator's own treats `...` as one dimension. */
-static _Noreturn void no_stretching(int i)
+static _Noreturn void no_broadcast(int i)
 {
   plan_error(
       op->line,
-      "%s: its input %c, %s, would be stretched, and an operator with kernels of its own does "
-      "not stretch: expand it",
+      "%s: its input %c, %s, would be broadcast, and an operator with kernels of its own does "
+      "not broadcast: expand it",
       printable(op_name(op)), 'a' + i, shape_text(graph->value[op->in[i]].shape));
 }
 
@@ -116,7 +116,7 @@ static void count_batch(void)
   }
   for (int i = 0; i < rule.nin && has_kernel(op->kind); i++) {
     int rest = graph->value[op->in[i]].shape.ndim - named_dimensions(rule.in[i]);
-    if (operand_has(rule.in[i], is_rest_dimension) && rest != nbatch) no_stretching(i);
+    if (operand_has(rule.in[i], is_rest_dimension) && rest != nbatch) no_broadcast(i);
   }
   if (op->nin == 0 && op->nout && operand_has(&rule.rule->out[0], is_rest_dimension))
     nbatch = graph->value[op->out].shape.ndim - named_dimensions(&rule.rule->out[0]);
@@ -245,7 +245,7 @@ static void meet(int letter, int64_t size, int i)
   int64_t *known = &found->size[letter];
   bool rest = found->name[letter] == '.';
   if (rest && has_kernel(op->kind) && *known && *known != size && (*known == 1 || size == 1))
-    no_stretching(size == 1 || seen_in[letter] == NONE ? i : seen_in[letter]);
+    no_broadcast(size == 1 || seen_in[letter] == NONE ? i : seen_in[letter]);
   if (*known == 0 || (rest && *known == 1)) {
     *known = size;
     seen_in[letter] = i;
@@ -301,9 +301,9 @@ static void find_sizes(void)
 static void drop_ones(struct axis *axis, int64_t size)
 {
   int n = 0;
-  bool stretched = axis->n == 1 && size == 1;
+  bool broadcast = axis->n == 1 && size == 1;
   for (int i = 0; i < axis->n; i++)
-    if (found->size[axis->letter[i]] != 1 && !stretched) axis->letter[n++] = axis->letter[i];
+    if (found->size[axis->letter[i]] != 1 && !broadcast) axis->letter[n++] = axis->letter[i];
   axis->n = n;
 }
 

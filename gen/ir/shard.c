@@ -242,7 +242,7 @@ int group_members(int group, int rank, int *members)
   return n;
 }
 
-static bool is_alike(struct placement a, struct placement b)
+static bool same_kind_and_dim(struct placement a, struct placement b)
 {
   if (a.kind != b.kind) return false;
   if (a.kind == SHARD) return a.dim == b.dim && shard_stride(a) == shard_stride(b);
@@ -251,7 +251,7 @@ static bool is_alike(struct placement a, struct placement b)
 
 bool same_placement(struct placement a, struct placement b)
 {
-  return is_alike(a, b) && (a.kind != SHARD || a.turn == b.turn);
+  return same_kind_and_dim(a, b) && (a.kind != SHARD || a.turn == b.turn);
 }
 
 /* Whether both cut the same factor of the same dimension, so that their order matters. */
@@ -294,7 +294,7 @@ bool same_layout(struct layout a, struct layout b)
 {
   bool turns = false;
   for (int i = 0; i < graph->mesh.ndim; i++) {
-    if (!is_alike(a.on[i], b.on[i])) return false;
+    if (!same_kind_and_dim(a.on[i], b.on[i])) return false;
     turns |= a.on[i].turn != b.on[i].turn;
   }
   if (!turns) return true;

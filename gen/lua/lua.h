@@ -50,8 +50,8 @@ extern struct recording {
    INT64_MIN and INT64_MAX if it does not. declared_range: of an input, by randint or tokens. */
 struct range {
   int64_t low, high;
-  bool taken; /* some elements may reach either end: no condition of the plan's prevents it */
-  bool alike; /* that holds for every element */
+  bool taken;   /* some elements may reach either end: no condition of the plan's prevents it */
+  bool uniform; /* that holds for every element */
 };
 
 /* The record of calls of function `number` with equal arguments to those on the stack; NULL: such

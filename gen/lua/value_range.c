@@ -54,7 +54,7 @@ static struct range declared_range(int value)
   if (v->role != BATCH || is_floating(v->type)) return unknown;
   if (v->init.kind == INIT_TOKENS) r = between(0, (int64_t)v->init.a - 1);
   if (v->init.kind == INIT_UNIFORM) r = between((int64_t)v->init.a, (int64_t)v->init.b - 1);
-  r.taken = r.alike = is_known(r);
+  r.taken = r.uniform = is_known(r);
   return r; /* unknown: a file may hold anything */
 }
 
@@ -137,14 +137,14 @@ static struct range range_of_made(const struct op *op, const struct range *in)
    is certain; `in` are the ranges of the inputs. */
 static void find_taken(const struct op *op, const struct range *in, struct range *made)
 {
-  bool constant[2] = {in[0].alike && in[0].low == in[0].high,
-                      in[1].alike && in[1].low == in[1].high};
+  bool constant[2] = {in[0].uniform && in[0].low == in[0].high,
+                      in[1].uniform && in[1].low == in[1].high};
   enum elements elements = op_row[op->kind].elements;
   if (elements == ALL_OF_FIRST || op->kind == OP_expand || op->kind == OP_neg) {
     made->taken = in[0].taken;
-    made->alike = in[0].alike;
+    made->uniform = in[0].uniform;
   }
-  if (elements == SOME_OF_FIRST) made->taken = made->alike = in[0].alike;
+  if (elements == SOME_OF_FIRST) made->taken = made->uniform = in[0].uniform;
   switch (op->kind) {
   case OP_cat:
     made->taken = true;
@@ -154,11 +154,11 @@ static void find_taken(const struct op *op, const struct range *in, struct range
   case OP_sub:
   case OP_mul:
     made->taken = (constant[0] && in[1].taken) || (constant[1] && in[0].taken);
-    made->alike = (constant[0] && in[1].alike) || (constant[1] && in[0].alike);
+    made->uniform = (constant[0] && in[1].uniform) || (constant[1] && in[0].uniform);
     break;
   case OP_full:
   case OP_argmax:
-    made->taken = made->alike = true;
+    made->taken = made->uniform = true;
     break;
   case OP_index:
   case OP_argsort:
@@ -168,7 +168,7 @@ static void find_taken(const struct op *op, const struct range *in, struct range
     break;
   }
   made->taken &= is_known(*made);
-  made->alike &= made->taken;
+  made->uniform &= made->taken;
 }
 
 static struct range range_within(int value, int *asked)

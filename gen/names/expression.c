@@ -81,7 +81,7 @@ static void put_nested(struct buffer *b, const struct op *group, const struct op
     put_call(b, group, op, true);
   put(b, "%s", within ? ")" : "");
 }
-static void put_stretched(struct buffer *b, const struct op *group, const struct op *op,
+static void put_broadcast(struct buffer *b, const struct op *group, const struct op *op,
                           bool within);
 
 static void put_operand(struct buffer *b, const struct op *group, int value, bool within)
@@ -91,7 +91,7 @@ static void put_operand(struct buffer *b, const struct op *group, int value, boo
   if (maker && left-- <= 0)
     put(b, "%s(...)", op_name(maker));
   else if (maker && maker->kind == OP_expand)
-    put_stretched(b, group, maker, within);
+    put_broadcast(b, group, maker, within);
   else if (maker)
     put_nested(b, group, maker, within);
   else if (v->op != NONE && !v->stored)
@@ -101,7 +101,7 @@ static void put_operand(struct buffer *b, const struct op *group, int value, boo
 }
 
 /* A broadcast value is shown as its input; possibly times a number. */
-static void put_stretched(struct buffer *b, const struct op *group, const struct op *op,
+static void put_broadcast(struct buffer *b, const struct op *group, const struct op *op,
                           bool within)
 {
   if (op->scalar == 1) {

@@ -108,9 +108,9 @@ static bool put_array(struct buffer *b, const struct leaf *leaf, int n, const ch
   char *members = tree_text(below(leaf, m), m, first, indent + 2);
   if (!*members) return false;
   for (int i = m; i < n; i++) {
-    const char *alike = memory_name[leaf[i % m].value];
-    if (alike)
-      memory_name[leaf[i].value] = text("%s%s[%d].%s", path, name, i / m, alike + strlen(first));
+    const char *equal = memory_name[leaf[i % m].value];
+    if (equal)
+      memory_name[leaf[i].value] = text("%s%s[%d].%s", path, name, i / m, equal + strlen(first));
   }
   put(b, "%*sstruct {\n%s%*s} %s[%d];\n", indent, "", members, indent, "", name, count);
   return true;

@@ -9,14 +9,14 @@ static const struct op *op_of(const struct async_tp_result *p)
 }
 
 /* Those that one line of the plan asks for over one dimension of the mesh. */
-static bool is_asked_alike(const struct async *a, const struct async *b)
+static bool same_request(const struct async *a, const struct async *b)
 {
   return a->line == b->line && a->mesh_dim == b->mesh_dim;
 }
 
 static bool is_of(const struct async_tp_result *p, const struct async *asked)
 {
-  return is_asked_alike(&plan_options->async[p->async], asked);
+  return same_request(&plan_options->async[p->async], asked);
 }
 
 static char *model_time(int64_t picoseconds)
@@ -70,7 +70,7 @@ void put_async_tp(struct buffer *b)
   for (int i = 0; i < plan_options->nasync; i++) {
     bool is_shown = false;
     for (int k = 0; k < i; k++)
-      is_shown |= is_asked_alike(&plan_options->async[k], &plan_options->async[i]);
+      is_shown |= same_request(&plan_options->async[k], &plan_options->async[i]);
     if (!is_shown) put_asked(b, &plan_options->async[i]);
   }
 }

@@ -204,7 +204,7 @@ static void put_move(struct buffer *b, const struct op *op)
   put_row(b, &row, step_layouts(op));
 }
 
-/* The only step besides packings; NULL if there are several. */
+/* The only step that is no packing; NULL if there are several. */
 static const struct op *only_step(const struct chain *c)
 {
   const struct op *only = NULL;

@@ -74,11 +74,11 @@ static int *pending_of(int id, int module)
 }
 
 /* When the predecessor of this collective ends. */
-static int64_t end_of_leader(const struct op *op, int module)
+static int64_t end_of_predecessor(const struct op *op, int module)
 {
-  int leader = scheduled(op)->chained_to;
-  if (leader == NONE || *pending_of(leader, module) == NONE) return 0;
-  return run.result.ran[*pending_of(leader, module)].end;
+  int before = scheduled(op)->chained_to;
+  if (before == NONE || *pending_of(before, module) == NONE) return 0;
+  return run.result.ran[*pending_of(before, module)].end;
 }
 
 static void begin_collective(int id, int module)
@@ -88,7 +88,7 @@ static void begin_collective(int id, int module)
   const struct costs *cost = cost_of(id);
   int64_t *until = &run.until[op->group], takes = cost->takes;
   if (cost->copies_in) compute(id, module, cost->copies_in, true);
-  int64_t begin = *until > run.now ? *until : run.now, led = end_of_leader(op, module);
+  int64_t begin = *until > run.now ? *until : run.now, led = end_of_predecessor(op, module);
   if (begin < led) begin = led;
   if (beside && scheduled(op)->has_chained) takes += cost->copies_out;
   struct ran *r =
@@ -111,8 +111,8 @@ static void await(int id, int module)
   if (*pending == NONE) return;
   wait_for(&run.result.ran[*pending]);
   *pending = NONE;
-  int leader = scheduled(&graph->op[id])->chained_to;
-  if (leader != NONE) *pending_of(leader, module) = NONE;
+  int before = scheduled(&graph->op[id])->chained_to;
+  if (before != NONE) *pending_of(before, module) = NONE;
   int64_t after = scheduled(&graph->op[id])->has_chained ? 0 : cost_of(id)->copies_out;
   if (after) compute(id, module, after, true);
 }

@@ -140,9 +140,9 @@ static void add_linear(const struct op *o, const struct letters *l, struct choic
 static bool may_be_cut(const struct letters *l, int letter)
 {
   if (l->size[letter] == 1 || l->whole[letter]) return false;
-  int alike = 0;
-  for (int i = 0; i < l->n; i++) alike += l->name[i] == l->name[letter];
-  return !l->gets_start[letter] || alike == 1 || l->name[letter] == '.';
+  int of_that_name = 0;
+  for (int i = 0; i < l->n; i++) of_that_name += l->name[i] == l->name[letter];
+  return !l->gets_start[letter] || of_that_name == 1 || l->name[letter] == '.';
 }
 
 int choices(const struct op *o, const struct letters *l, struct choice *list)

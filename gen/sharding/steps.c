@@ -178,19 +178,19 @@ static int cut_at(const struct compact_layout *b, int dim, int turn)
 bool exchange_between(const struct compact_layout *a, const struct compact_layout *b,
                       struct move_step *s)
 {
-  unsigned alike = 0;
+  unsigned same = 0;
   for (int i = 0; i < graph->mesh.ndim; i++) {
     if (a->at[i] != b->at[i] && (a->at[i] < WHOLE || b->at[i] < WHOLE)) return false;
-    if (a->at[i] < 0 && b->at[i] < 0) alike |= 1u << i;
+    if (a->at[i] < 0 && b->at[i] < 0) same |= 1u << i;
     if (a->at[i] < 0 || a->turn[i] != 0) continue;
     for (int turn = 0, cut; (cut = cut_at(a, a->at[i], turn)) != NONE; turn++) {
       if (cut_at(b, a->at[i], turn) != cut) break;
-      alike |= 1u << cut;
+      same |= 1u << cut;
     }
   }
   *s = (struct move_step){.kind = OP_exchange};
   for (int i = 0; i < graph->mesh.ndim; i++)
-    if (!(alike >> i & 1)) s->dim[s->n++] = i;
+    if (!(same >> i & 1)) s->dim[s->n++] = i;
   return s->n > 0;
 }
 
@@ -220,8 +220,8 @@ void walk_to(struct walk *w, int i, int at)
 }
 
 /* Whether both layouts cut dimension `dim` by the same mesh dimensions before `end`. */
-static bool nests_alike(const struct compact_layout *a, const struct compact_layout *b, int dim,
-                        int end)
+static bool same_nesting(const struct compact_layout *a, const struct compact_layout *b, int dim,
+                         int end)
 {
   for (int i = 0; i < end; i++)
     if ((a->at[i] == dim) != (b->at[i] == dim)) return false;
@@ -234,7 +234,7 @@ static void walk_plainly(struct walk *w, const struct compact_layout *to)
   int shards = 0, ndim = graph->mesh.ndim;
   for (int i = 0; i < ndim; i++) shards += from.at[i] >= 0;
   for (int i = ndim - 1; i >= 0 && shards > 0; i--) {
-    bool nested = to->at[i] >= 0 && !nests_alike(&from, to, to->at[i], i);
+    bool nested = to->at[i] >= 0 && !same_nesting(&from, to, to->at[i], i);
     walk_to(w, i, nested ? WHOLE : to->at[i]);
   }
   for (int i = 0; i < ndim; i++) walk_to(w, i, to->at[i]);

@@ -280,7 +280,7 @@ bool goes_by_segments(const struct op *op)
 
 /* What the ranks move in one operation. */
 struct moved {
-  bool alike;               /* all ranks move as much as rank 0 */
+  bool equal;               /* all ranks move as much as rank 0 */
   int64_t *sent, *received; /* by rank; only of rank 0 if all are equal */
 };
 
@@ -341,10 +341,10 @@ static void count_moved(struct moved *m, const struct op *op)
   size_t bytes = (size_t)world_size() * sizeof *sent;
   memset(sent, 0, bytes), memset(received, 0, bytes);
   add_bytes(op, sent, received);
-  *m = (struct moved){.alike = true};
-  for (int r = 1; r < world_size() && m->alike; r++)
-    m->alike = sent[r] == sent[0] && received[r] == received[0];
-  size_t kept = m->alike ? sizeof *sent : bytes;
+  *m = (struct moved){.equal = true};
+  for (int r = 1; r < world_size() && m->equal; r++)
+    m->equal = sent[r] == sent[0] && received[r] == received[0];
+  size_t kept = m->equal ? sizeof *sent : bytes;
   m->sent = memcpy(alloc(kept), sent, kept);
   m->received = memcpy(alloc(kept), received, kept);
 }
@@ -369,7 +369,7 @@ struct busiest busiest_in(int n, const int *op, const int *times)
     if (!is_collective(graph->op[op[i]].kind)) continue;
     const struct moved *m = moved_by(op[i]);
     int64_t each = times ? times[i] : 1;
-    if (m->alike) {
+    if (m->equal) {
       all.sent = plus_times(all.sent, each, m->sent[0]);
       all.received = plus_times(all.received, each, m->received[0]);
       continue;

@@ -83,7 +83,7 @@ static bool fills(const struct draft *k, int value)
 
 /* The value whose order in memory the loops follow: one that is written, else one that is read;
    NONE if nothing has the shape of the space. */
-static int leader(const struct draft *k)
+static int value_followed(const struct draft *k)
 {
   int *list = alloc((size_t)op_width(k->group) * sizeof *list);
   for (int i = 0, n = op_writes(k->group, list); i < n; i++)
@@ -97,7 +97,7 @@ static int leader(const struct draft *k)
    the dimension in pieces as a whole. */
 static void find_order(struct draft *k)
 {
-  int value = leader(k), n = 0, ndim = k->loops.space.ndim;
+  int value = value_followed(k), n = 0, ndim = k->loops.space.ndim;
   for (int within = 0; within < 2; within++)
     for (int at = 0; at < ndim; at++) {
       int d = value == NONE ? at : dimension_at(value, at);

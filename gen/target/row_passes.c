@@ -16,7 +16,7 @@
 
 /* ------------------------------------------------------------------------------ spaces and rows */
 
-static bool cut_alike(const struct value *x, const struct value *y, int dims)
+static bool same_cuts(const struct value *x, const struct value *y, int dims)
 {
   for (int d = 0; d < graph->mesh.ndim; d++) {
     struct placement p = x->layout.on[d], q = y->layout.on[d];
@@ -41,7 +41,7 @@ static bool same_rows(const struct value *x, const struct value *y)
 
 static bool same_space(const struct value *x, const struct value *y)
 {
-  return same_shape(x->shape, y->shape) && same_rows(x, y) && cut_alike(x, y, MAX_DIMS);
+  return same_shape(x->shape, y->shape) && same_rows(x, y) && same_cuts(x, y, MAX_DIMS);
 }
 
 /* The number of dimensions of x before those of a row, if y has one element for each row; else
@@ -54,7 +54,7 @@ static int rows_in(const struct value *x, const struct value *y)
   for (int d = rows; d < y->shape.ndim; d++)
     if (y->shape.size[d] != 1) return NONE;
   bool keeps = y->shape.ndim == x->shape.ndim, drops = y->shape.ndim == rows;
-  return (keeps || drops) && rows < x->shape.ndim && cut_alike(x, y, rows) ? rows : NONE;
+  return (keeps || drops) && rows < x->shape.ndim && same_cuts(x, y, rows) ? rows : NONE;
 }
 
 /* The largest of the spaces. */

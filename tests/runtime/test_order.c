@@ -23,7 +23,7 @@ static void follows_a_loop(struct order o)
       sample = 0;
       left = o.samples;
     }
-    const struct stretch s = order_batch(&o, i);
+    const struct sample_range s = order_batch(&o, i);
     const uint64_t count = left < o.batch ? left : o.batch;
     assert_int_equal(s.epoch, epoch);
     assert_int_equal(s.sample, sample);

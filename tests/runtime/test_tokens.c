@@ -266,7 +266,7 @@ static void windows(void **state)
   (void)state;
   static const int meshes[][2] = {{1, 1}, {2, 1}, {1, 2}, {3, 1}, {2, 2}};
   const struct order order = {.samples = 16, .batch = ROWS, .shuffles = true, .seed = 5};
-  const struct stretch of = {.epoch = 3, .sample = 13, .count = 3};
+  const struct sample_range of = {.epoch = 3, .sample = 13, .count = 3};
   struct failure why = {""};
   write_tokens("t.u16", 2, 101, 0, 0, 0);
   opened(NULL);

@@ -189,14 +189,14 @@ static void test_caps_and_units(void **state)
   struct single s[8];
   make_singles(s, 8);
   struct caps none = {0}, growing = {2, (int64_t[]){1, 3}}, huge = {1, (int64_t[]){INT64_MAX}};
-  struct buckets found = choose_alike(s, 8, &none);
+  struct buckets found = choose_of_one_kind(s, 8, &none);
   assert_string_equal(buckets_text(&found), "0 1 | 2 3 | 4 5 | 6 7");
   for (int i = 0; i < 8; i++) s[i].unit = i % 2;
-  found = choose_alike(s, 8, &none);
+  found = choose_of_one_kind(s, 8, &none);
   assert_string_equal(buckets_text(&found), "0 2 4 6 | 1 3 5 7");
   found = choose_in_order(s, 8, &none);
   assert_string_equal(buckets_text(&found), "");
-  found = choose_alike(s, 8, &growing);
+  found = choose_of_one_kind(s, 8, &growing);
   assert_string_equal(buckets_text(&found), "2 4 6 | 3 5 7");
   for (int i = 0; i < 8; i++) s[i].unit = NONE;
   found = choose_in_order(s, 8, &growing);
@@ -220,7 +220,7 @@ static void test_what_parts(void **state)
   s[2].group = 1;
   found = choose_in_order(s, 5, &(struct caps){0});
   assert_string_equal(buckets_text(&found), "0 1 | 3 4");
-  found = choose_alike(s, 5, &(struct caps){0});
+  found = choose_of_one_kind(s, 5, &(struct caps){0});
   assert_string_equal(buckets_text(&found), "0 1 3 4");
 }
 

@@ -70,7 +70,7 @@ local function same_shape(a, b)
   return true
 end
 
--- The shape of the two, aligned at the last dimension, where a size of 1 stretches.
+-- The shape of the two, aligned at the last dimension, where a size of 1 is broadcast.
 local function broadcast(row, a, b)
   local shape = {}
   for i = 1, math.max(#a, #b) do

@@ -196,7 +196,7 @@ method("t", function(input)
   return #shape == 2 and transpose(x, 0, 1) or x
 end)
 
--- -------------------------------------------------------------------------------------- stretching
+-- -------------------------------------------------------------------------------------- broadcast
 
 -- x:expand(sizes): sizes of 1 broadcast, new dimensions come first; -1 keeps a size.
 method("expand", function(input, ...)
@@ -204,19 +204,19 @@ method("expand", function(input, ...)
   local shape, sizes = core.shape(x), base.integers("size", ...)
   local new = #sizes - #shape
   local function no_fit()
-    misfit("the shape %s does not stretch to %s", shape_text(shape), shape_text(sizes))
+    misfit("the shape %s does not broadcast to %s", shape_text(shape), shape_text(sizes))
   end
   if new < 0 or #sizes > 8 then no_fit() end
-  local given, to, stretched = {}, {}, {}
+  local given, to, broadcast = {}, {}, {}
   for i, size in ipairs(sizes) do
     given[i] = i > new and shape[i - new] or 1
     to[i] = size == -1 and i > new and given[i] or size
     if to[i] < 1 or to[i] ~= given[i] and given[i] ~= 1 then no_fit() end
-    if to[i] ~= given[i] then stretched[#stretched + 1] = i - 1 end
+    if to[i] ~= given[i] then broadcast[#broadcast + 1] = i - 1 end
   end
-  if #stretched == 0 then return view(x, to) end
+  if #broadcast == 0 then return view(x, to) end
   return append("expand", {view(x, given)},
-    {scalar = 1, dims = stretched, keep = true, shapes = {to}})
+    {scalar = 1, dims = broadcast, keep = true, shapes = {to}})
 end, "size")
 
 -- ------------------------------------------------------------------------------------------- parts
