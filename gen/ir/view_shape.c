@@ -54,7 +54,7 @@ static int last_left(const struct side *s, int end)
 }
 
 /* The end of the section after which both sides have covered equally many elements. */
-static void find_equal_sizes(const struct side *a, const struct side *b, int *end_a, int *end_b)
+static void find_section(const struct side *a, const struct side *b, int *end_a, int *end_b)
 {
   *end_a = a->dim + 1;
   *end_b = b->dim + 1;
@@ -74,10 +74,10 @@ static void put_rest(struct side *s, int at, int end)
 }
 
 /* The outermost factors of the rests have nothing in common. */
-static void take_equal_sizes(struct side *a, struct side *b)
+static void take_section(struct side *a, struct side *b)
 {
   int end_a, end_b, at_a = a->n, at_b = b->n;
-  find_equal_sizes(a, b, &end_a, &end_b);
+  find_section(a, b, &end_a, &end_b);
   for (;;) {
     int x = last_left(a, end_a), y = last_left(b, end_b);
     int64_t size = divisor(a->left.size[x], b->left.size[y]);
@@ -97,7 +97,7 @@ static void take_factors(struct side *a, struct side *b)
     if (a->dim == a->left.ndim) return;
     int64_t size = divisor(a->left.size[a->dim], b->left.size[b->dim]);
     if (size == 1) {
-      take_equal_sizes(a, b);
+      take_section(a, b);
       continue;
     }
     put_factor(a, a->n, a->dim, size, next_letter, false);
