@@ -32,11 +32,17 @@
 /* More than the cost of all moves of a program. */
 #define NEVER (INT64_MAX / 4)
 
-static unsigned *requested; /* by value: its requested order, or 0 */
-static struct list *users;  /* by value: the operations that read or make it */
-static int *next_twin;      /* by operation: a ring */
-static double
-    *plain_calls; /* by operation, a matmul: its products if nothing is moved to the front */
+/* The state of the pass. */
+struct ordering {
+  unsigned *requested; /* by value: its requested order, or 0 */
+  struct list *users;  /* by value: the operations that read or make it */
+  int *next_twin;      /* by operation: a ring */
+  double *plain_calls; /* by operation, a matmul: its products if nothing is moved to the front */
+  struct cut *choice;  /* near: moved to the front */
+  int *node_of;        /* by value: its node; twins share one */
+  int *same_as;        /* by value: an earlier one of the same node, or itself */
+  int64_t twins;
+};
 
 /* ----------------------------------------------------------------------------- orders in memory */
 
@@ -54,11 +60,11 @@ static bool is_packing(const struct op *op)
 
 /* Whether the operation is possible with its operands' present orders; a packing also as a copy to
    an order with its dimension outermost, or from one. */
-static bool is_possible(int id)
+static bool is_possible(struct ordering *o, int id)
 {
   const struct op *op = &graph->op[id];
   if (!has_other_orders(op)) return true;
-  if (op->kind == OP_matmul) return matmul_calls(op, 0) <= plain_calls[id];
+  if (op->kind == OP_matmul) return matmul_calls(op, 0) <= o->plain_calls[id];
   if (op->kind == OP_pack && dimension_at(op->out, 0) == op->dim) return true;
   if (op->kind == OP_unpack && dimension_at(op->in[0], 0) == op->dim) return true;
   return follows_dim_order(op);
@@ -109,25 +115,25 @@ static int64_t kernel_waste(const struct op *op, const struct letters *l, int sp
 
 /* Whether the pass may choose the value's order: it is in the arena, and all its readers and its
    maker take another order. */
-static bool is_free(int value)
+static bool is_free(struct ordering *o, int value)
 {
   const struct value *v = &graph->value[value];
   if (v->role != ACTIVATION || v->is_output || v->op == NONE) return false;
-  for (int k = 0; k < users[value].n; k++) {
-    const struct op *op = &graph->op[users[value].at[k]];
+  for (int k = 0; k < o->users[value].n; k++) {
+    const struct op *op = &graph->op[o->users[value].at[k]];
     for (int i = 0; i < operand_count(op); i++)
       if (nth_operand(op, i) == value && !takes_other_orders(op, i)) return false;
   }
   return true;
 }
 
-static void find_users(void)
+static void find_users(struct ordering *o)
 {
-  users = alloc((size_t)(graph->nvalue + 1) * sizeof *users);
+  o->users = alloc((size_t)(graph->nvalue + 1) * sizeof *o->users);
   for (int k = 0; k < graph->norder; k++) {
     const struct op *op = &graph->op[graph->order[k]];
     for (int i = 0; i < operand_count(op); i++) {
-      struct list *list = &users[nth_operand(op, i)];
+      struct list *list = &o->users[nth_operand(op, i)];
       if (!list->n || list->at[list->n - 1] != graph->order[k]) add(list, graph->order[k]);
     }
   }
@@ -172,44 +178,45 @@ static unsigned order_along(const struct axis *axis, int ndim, const int *letter
 }
 
 /* The order of operand j for the one requested for operand i. */
-static unsigned order_with(const struct op *op, const struct letters *l, int i, int j)
+static unsigned order_with(struct ordering *o, const struct op *op, const struct letters *l, int i,
+                           int j)
 {
   int value = nth_operand(op, i), letter[MAX_LETTERS];
   int ndim = graph->value[nth_operand(op, j)].shape.ndim;
-  if (keeps_dimensions(op)) return requested[value];
-  int first = (int)(requested[value] & 7);
-  if (requested[value] == moved_to_front(first, graph->value[value].shape.ndim))
+  if (keeps_dimensions(op)) return o->requested[value];
+  int first = (int)(o->requested[value] & 7);
+  if (o->requested[value] == moved_to_front(first, graph->value[value].shape.ndim))
     return moved_to_front(dimension_with(op, l, i, first, j), ndim);
-  graph->value[value].order = requested[value];
+  graph->value[value].order = o->requested[value];
   int n = letters_in_memory(operand_axes(op, l, i), value, letter);
   graph->value[value].order = 0;
   return order_along(operand_axes(op, l, j), ndim, letter, n);
 }
 
-static void want(struct list *reached, int value, unsigned order)
+static void want(struct ordering *o, struct list *reached, int value, unsigned order)
 {
-  if (!order || requested[value] || !is_free(value)) return;
-  requested[value] = order;
+  if (!order || o->requested[value] || !is_free(o, value)) return;
+  o->requested[value] = order;
   add(reached, value);
 }
 /* Propagates the request for a value to all operands of its operations. */
-static void carry_on(struct list *reached, int value)
+static void carry_on(struct ordering *o, struct list *reached, int value)
 {
-  for (int k = 0; k < users[value].n; k++) {
-    const struct op *op = &graph->op[users[value].at[k]];
+  for (int k = 0; k < o->users[value].n; k++) {
+    const struct op *op = &graph->op[o->users[value].at[k]];
     struct letters l;
     if (!keeps_dimensions(op)) op_letters(op, &l);
     for (int i = 0; i < operand_count(op); i++) {
       if (nth_operand(op, i) != value) continue;
       for (int j = 0; j < operand_count(op); j++)
-        want(reached, nth_operand(op, j), order_with(op, &l, i, j));
+        want(o, reached, nth_operand(op, j), order_with(o, op, &l, i, j));
     }
   }
 }
 
 /* Requests begin at the packings along a dimension that is not the last, then at the others: more
    operations can use rows that stay rows. */
-static void want_packed(bool last)
+static void want_packed(struct ordering *o, bool last)
 {
   struct list reached = {0};
   for (int k = 0; k < graph->norder; k++) {
@@ -217,9 +224,9 @@ static void want_packed(bool last)
     if (!is_packing(op) || (op->dim + 1 == graph->value[op->out].shape.ndim) != last) continue;
     reached.n = 0;
     unsigned order = moved_to_front(op->dim, graph->value[op->out].shape.ndim);
-    want(&reached, op->in[0], order);
-    want(&reached, op->out, order);
-    for (int i = 0; i < reached.n; i++) carry_on(&reached, reached.at[i]);
+    want(o, &reached, op->in[0], order);
+    want(o, &reached, op->out, order);
+    for (int i = 0; i < reached.n; i++) carry_on(o, &reached, reached.at[i]);
   }
 }
 
@@ -255,21 +262,21 @@ static unsigned order_of_source(int value)
   }
 }
 
-static unsigned order_of_target(int value, int depth)
+static unsigned order_of_target(struct ordering *o, int value, int depth)
 {
-  for (int k = 0; k < users[value].n; k++) {
-    const struct op *op = &graph->op[users[value].at[k]];
+  for (int k = 0; k < o->users[value].n; k++) {
+    const struct op *op = &graph->op[o->users[value].at[k]];
     if (op->in[0] != value || op->nin == 0) continue;
     if (op->kind == OP_permute) return order_unmoved(op, 0);
     if (!keeps_places(op) || depth == 0) continue;
-    unsigned order = order_of_target(op->out, depth - 1);
+    unsigned order = order_of_target(o, op->out, depth - 1);
     if (order) return order;
   }
   return 0;
 }
 
 /* Requests also begin at kernels that take their operands in any order. */
-static void want_permuted(void)
+static void want_permuted(struct ordering *o)
 {
   enum { DEPTH = 4 };
   struct list reached = {0};
@@ -278,34 +285,35 @@ static void want_permuted(void)
     if (!has_kernel(op->kind)) continue;
     for (int i = 0; i < operand_count(op); i++) {
       int value = nth_operand(op, i);
-      if (requested[value] || !takes_steps(op, i)) continue;
+      if (o->requested[value] || !takes_steps(op, i)) continue;
       reached.n = 0;
-      want(&reached, value, i < op->nin ? order_of_source(value) : order_of_target(value, DEPTH));
-      for (int r = 0; r < reached.n; r++) carry_on(&reached, reached.at[r]);
+      want(o, &reached, value,
+           i < op->nin ? order_of_source(value) : order_of_target(o, value, DEPTH));
+      for (int r = 0; r < reached.n; r++) carry_on(o, &reached, reached.at[r]);
     }
   }
 }
 
-static bool is_requested(const struct op *op)
+static bool is_requested(struct ordering *o, const struct op *op)
 {
   for (int i = 0; i < operand_count(op); i++)
-    if (requested[nth_operand(op, i)]) return true;
+    if (o->requested[nth_operand(op, i)]) return true;
   return false;
 }
 
-static void raise_all(void)
+static void raise_all(struct ordering *o)
 {
-  requested = alloc((size_t)(graph->nvalue + 1) * sizeof *requested);
-  want_packed(false);
-  want_packed(true);
-  want_permuted();
-  plain_calls = alloc((size_t)(graph->nop + 1) * sizeof *plain_calls);
+  o->requested = alloc((size_t)(graph->nvalue + 1) * sizeof *o->requested);
+  want_packed(o, false);
+  want_packed(o, true);
+  want_permuted(o);
+  o->plain_calls = alloc((size_t)(graph->nop + 1) * sizeof *o->plain_calls);
   for (int k = 0; k < graph->norder; k++) {
     const struct op *op = &graph->op[graph->order[k]];
-    if (op->kind == OP_matmul && is_requested(op))
-      plain_calls[graph->order[k]] = matmul_calls(op, 0);
+    if (op->kind == OP_matmul && is_requested(o, op))
+      o->plain_calls[graph->order[k]] = matmul_calls(op, 0);
   }
-  for (int v = 0; v < graph->nvalue; v++) graph->value[v].order = requested[v];
+  for (int v = 0; v < graph->nvalue; v++) graph->value[v].order = o->requested[v];
 }
 
 /* ------------------------------------------------------------------------------- lowering again */
@@ -318,87 +326,82 @@ static void lower(struct list *lowered, int value)
 }
 
 /* Lowers the values in the place of `value` in the operation's twins. */
-static void lower_twins(struct list *lowered, int id, int value)
+static void lower_twins(struct ordering *o, struct list *lowered, int id, int value)
 {
   for (int i = 0; i < operand_count(&graph->op[id]); i++) {
     if (nth_operand(&graph->op[id], i) != value) continue;
-    for (int t = next_twin[id]; t != id; t = next_twin[t])
+    for (int t = o->next_twin[id]; t != id; t = o->next_twin[t])
       lower(lowered, nth_operand(&graph->op[t], i));
   }
 }
 
-static void settle_op(struct list *lowered, int id)
+static void settle_op(struct ordering *o, struct list *lowered, int id)
 {
   const struct op *op = &graph->op[id];
-  if (!is_possible(id))
+  if (!is_possible(o, id))
     for (int i = 0; i < operand_count(op); i++) lower(lowered, nth_operand(op, i));
 }
 
 /* Lowers the values for which the lowered ones, from `from` on, leave no other choice. */
-static void settle(struct list *lowered, int from)
+static void settle(struct ordering *o, struct list *lowered, int from)
 {
   for (int i = from; i < lowered->n; i++) {
     int value = lowered->at[i];
-    for (int k = 0; k < users[value].n; k++) {
-      lower_twins(lowered, users[value].at[k], value);
-      settle_op(lowered, users[value].at[k]);
+    for (int k = 0; k < o->users[value].n; k++) {
+      lower_twins(o, lowered, o->users[value].at[k], value);
+      settle_op(o, lowered, o->users[value].at[k]);
     }
   }
 }
 
-static void lower_impossible(void)
+static void lower_impossible(struct ordering *o)
 {
   struct list lowered = {0};
   for (int k = 0; k < graph->norder; k++) {
-    int id = graph->order[k], twin = next_twin[id];
-    settle_op(&lowered, id);
+    int id = graph->order[k], twin = o->next_twin[id];
+    settle_op(o, &lowered, id);
     for (int i = 0; i < operand_count(&graph->op[id]); i++) {
       int a = nth_operand(&graph->op[id], i), b = nth_operand(&graph->op[twin], i);
       if (graph->value[a].order == graph->value[b].order) continue;
       lower(&lowered, a);
       lower(&lowered, b);
     }
-    settle(&lowered, 0);
+    settle(o, &lowered, 0);
     lowered.n = 0;
   }
 }
 
 /* ----------------------------------------------------------------------------------- the choice */
 
-static struct cut *choice; /* near: moved to the front */
-static int *node_of;       /* by value: its node; twins share one */
-static int *same_as;       /* by value: an earlier one of the same node, or itself */
-
-static int first_of(int value)
+static int first_of(struct ordering *o, int value)
 {
-  while (same_as[value] != value) value = same_as[value];
+  while (o->same_as[value] != value) value = o->same_as[value];
   return value;
 }
 
-static void unite(int a, int b)
+static void unite(struct ordering *o, int a, int b)
 {
-  a = first_of(a);
-  b = first_of(b);
-  same_as[a < b ? b : a] = a < b ? a : b;
+  a = first_of(o, a);
+  b = first_of(o, b);
+  o->same_as[a < b ? b : a] = a < b ? a : b;
 }
 
-static void find_nodes(void)
+static void find_nodes(struct ordering *o)
 {
-  same_as = alloc((size_t)(graph->nvalue + 1) * sizeof *same_as);
-  node_of = alloc((size_t)(graph->nvalue + 1) * sizeof *node_of);
-  for (int v = 0; v < graph->nvalue; v++) same_as[v] = v;
+  o->same_as = alloc((size_t)(graph->nvalue + 1) * sizeof *o->same_as);
+  o->node_of = alloc((size_t)(graph->nvalue + 1) * sizeof *o->node_of);
+  for (int v = 0; v < graph->nvalue; v++) o->same_as[v] = v;
   for (int k = 0; k < graph->norder; k++) {
     const struct op *op = &graph->op[graph->order[k]];
-    const struct op *twin = &graph->op[next_twin[graph->order[k]]];
-    for (int i = 0; i < operand_count(op); i++) unite(nth_operand(op, i), nth_operand(twin, i));
+    const struct op *twin = &graph->op[o->next_twin[graph->order[k]]];
+    for (int i = 0; i < operand_count(op); i++) unite(o, nth_operand(op, i), nth_operand(twin, i));
   }
-  choice = new_cut();
+  o->choice = new_cut();
   for (int v = 0; v < graph->nvalue; v++)
-    node_of[v] = same_as[v] == v ? add_node(choice) : node_of[first_of(v)];
+    o->node_of[v] = o->same_as[v] == v ? add_node(o->choice) : o->node_of[first_of(o, v)];
 }
 
 /* The number of operations priced at once: an operation and its twins, which share nodes. */
-static int64_t twins;
 
 /* The waste if the space, and operand i, are moved to the front or not. */
 static int64_t waste_if(const struct op *op, const struct letters *l, int space, int i,
@@ -414,27 +417,28 @@ static int64_t waste_if(const struct op *op, const struct letters *l, int space,
   return waste;
 }
 
-static void price_operand(const struct op *op, const struct letters *l, int space, int i)
+static void price_operand(struct ordering *o, const struct op *op, const struct letters *l,
+                          int space, int i)
 {
   int a = nth_operand(op, space), b = nth_operand(op, i);
   int64_t none = waste_if(op, l, space, i, false, false),
           first = waste_if(op, l, space, i, true, false),
           second = waste_if(op, l, space, i, false, true),
           both = waste_if(op, l, space, i, true, true);
-  if (node_of[a] == node_of[b]) {
-    add_own_price(choice, node_of[a], twins * (both - none));
+  if (o->node_of[a] == o->node_of[b]) {
+    add_own_price(o->choice, o->node_of[a], o->twins * (both - none));
   } else if (!lies_in_other_order(b)) {
-    add_own_price(choice, node_of[a], twins * (first - none));
+    add_own_price(o->choice, o->node_of[a], o->twins * (first - none));
   } else if (!lies_in_other_order(a)) {
-    add_own_price(choice, node_of[b], twins * (second - none));
+    add_own_price(o->choice, o->node_of[b], o->twins * (second - none));
   } else {
-    add_own_price(choice, node_of[a], twins * (first - none));
-    add_own_price(choice, node_of[b], twins * (both - first));
-    add_price(choice, node_of[b], node_of[a], twins * (first + second - none - both));
+    add_own_price(o->choice, o->node_of[a], o->twins * (first - none));
+    add_own_price(o->choice, o->node_of[b], o->twins * (both - first));
+    add_price(o->choice, o->node_of[b], o->node_of[a], o->twins * (first + second - none - both));
   }
 }
 
-static void price_kernel(const struct op *op)
+static void price_kernel(struct ordering *o, const struct op *op)
 {
   struct letters l;
   if (!has_other_orders(op)) return;
@@ -443,51 +447,51 @@ static void price_kernel(const struct op *op)
   for (int i = 0; i < operand_count(op); i++)
     if (i != space &&
         (lies_in_other_order(nth_operand(op, i)) || lies_in_other_order(nth_operand(op, space))))
-      price_operand(op, &l, space, i);
+      price_operand(o, op, &l, space, i);
 }
 
 /* A packing is saved if both sides are moved to the front. */
-static void price_packing(const struct op *op)
+static void price_packing(struct ordering *o, const struct op *op)
 {
   if (!is_needless(op)) return;
-  int spared = add_node(choice);
-  add_own_price(choice, spared, -2 * twins * largest_bytes(op->out));
-  add_price(choice, spared, node_of[op->in[0]], NEVER);
-  add_price(choice, spared, node_of[op->out], NEVER);
+  int spared = add_node(o->choice);
+  add_own_price(o->choice, spared, -2 * o->twins * largest_bytes(op->out));
+  add_price(o->choice, spared, o->node_of[op->in[0]], NEVER);
+  add_price(o->choice, spared, o->node_of[op->out], NEVER);
 }
 
 /* Ties the values that cannot stay moved to the front if operand i is lowered. */
-static void tie_operands(int id)
+static void tie_operands(struct ordering *o, int id)
 {
   const struct op *op = &graph->op[id];
   for (int i = 0; i < operand_count(op); i++) {
     struct value *v = &graph->value[nth_operand(op, i)];
     unsigned order = v->order;
     v->order = 0;
-    bool possible = !order || is_possible(id);
+    bool possible = !order || is_possible(o, id);
     v->order = order;
     for (int j = 0; j < operand_count(op) && !possible; j++)
       if (lies_in_other_order(nth_operand(op, j)))
-        add_price(choice, node_of[nth_operand(op, j)], node_of[nth_operand(op, i)], NEVER);
+        add_price(o->choice, o->node_of[nth_operand(op, j)], o->node_of[nth_operand(op, i)], NEVER);
   }
 }
 
-static void choose(void)
+static void choose(struct ordering *o)
 {
   bool *priced = alloc((size_t)graph->nop + 1);
-  find_nodes();
+  find_nodes(o);
   for (int k = 0; k < graph->norder; k++) {
     const struct op *op = &graph->op[graph->order[k]];
     if (priced[graph->order[k]] || !takes_other_orders(op, NONE)) continue;
-    twins = 0;
-    for (int t = graph->order[k]; !priced[t]; t = next_twin[t], twins++) priced[t] = true;
-    tie_operands(graph->order[k]);
-    if (is_packing(op)) price_packing(op);
-    if (is_pointwise(op->kind) || is_reduce(op->kind)) price_kernel(op);
+    o->twins = 0;
+    for (int t = graph->order[k]; !priced[t]; t = o->next_twin[t], o->twins++) priced[t] = true;
+    tie_operands(o, graph->order[k]);
+    if (is_packing(op)) price_packing(o, op);
+    if (is_pointwise(op->kind) || is_reduce(op->kind)) price_kernel(o, op);
   }
-  bool *near = near_side(choice);
+  bool *near = near_side(o->choice);
   for (int v = 0; v < graph->nvalue; v++)
-    if (!near[node_of[v]]) graph->value[v].order = 0;
+    if (!near[o->node_of[v]]) graph->value[v].order = 0;
 }
 
 /* ---------------------------------------------------------------------------------- the program */
@@ -533,13 +537,14 @@ static bool has_work(void)
 
 void assign_dim_order(void)
 {
+  struct ordering run = {0}, *o = &run;
   if (has_work()) {
-    find_users();
-    next_twin = find_twins();
-    raise_all();
-    lower_impossible();
-    choose();
-    lower_impossible();
+    find_users(o);
+    o->next_twin = find_twins();
+    raise_all(o);
+    lower_impossible(o);
+    choose(o);
+    lower_impossible(o);
   }
   take_packings_out();
 }

@@ -14,8 +14,6 @@
 struct renumbered {
   int n, *number;
 };
-static struct renumbered values, ops;
-static struct list todo; /* values that stay and whose references must still be followed */
 
 static struct renumbered none_of(int n)
 {
@@ -24,21 +22,27 @@ static struct renumbered none_of(int n)
   return r;
 }
 
-static void keep_value(int value)
+/* The state of the pass. */
+struct dropping {
+  struct renumbered values, ops;
+  struct list todo; /* values that stay and whose references must still be followed */
+};
+
+static void keep_value(struct dropping *d, int value)
 {
-  if (value == NONE || values.number[value] != NONE) return;
-  values.number[value] = value;
-  add(&todo, value);
+  if (value == NONE || d->values.number[value] != NONE) return;
+  d->values.number[value] = value;
+  add(&d->todo, value);
 }
 
-static void keep_op(int id)
+static void keep_op(struct dropping *d, int id)
 {
-  if (id == NONE || ops.number[id] != NONE) return;
+  if (id == NONE || d->ops.number[id] != NONE) return;
   const struct op *op = &graph->op[id];
-  ops.number[id] = id;
-  for (int i = 0; i < op->nin; i++) keep_value(op->in[i]);
-  for (int k = 0; k < op->nout; k++) keep_value(op->out + k);
-  for (int k = 0; k < op->nbody; k++) keep_op(op->body[k]);
+  d->ops.number[id] = id;
+  for (int i = 0; i < op->nin; i++) keep_value(d, op->in[i]);
+  for (int k = 0; k < op->nout; k++) keep_value(d, op->out + k);
+  for (int k = 0; k < op->nbody; k++) keep_op(d, op->body[k]);
 }
 
 /* A loop's body stands for all modules of its list: its operation makes what theirs would make. */
@@ -51,23 +55,23 @@ static void give_makers(void)
   }
 }
 
-static void keep_what_it_speaks_of(const struct value *v)
+static void keep_what_it_speaks_of(struct dropping *d, const struct value *v)
 {
-  keep_op(v->op);
-  keep_value(v->family);
-  keep_value(v->sibling);
-  keep_value(v->of);
-  if (v->step) keep_value(v->initial);
+  keep_op(d, v->op);
+  keep_value(d, v->family);
+  keep_value(d, v->sibling);
+  keep_value(d, v->of);
+  if (v->step) keep_value(d, v->initial);
 }
 
-static void find_kept(void)
+static void find_kept(struct dropping *d)
 {
-  todo = (struct list){0};
+  d->todo = (struct list){0};
   for (int i = 0; i < graph->nfunction; i++)
-    for (int k = 0; k < graph->function[i].nop; k++) keep_op(graph->function[i].op[k]);
+    for (int k = 0; k < graph->function[i].nop; k++) keep_op(d, graph->function[i].op[k]);
   for (int i = 0; i < graph->nvalue; i++)
-    if (graph->value[i].role != ACTIVATION || graph->value[i].is_output) keep_value(i);
-  while (todo.n) keep_what_it_speaks_of(&graph->value[todo.at[--todo.n]]);
+    if (graph->value[i].role != ACTIVATION || graph->value[i].is_output) keep_value(d, i);
+  while (d->todo.n) keep_what_it_speaks_of(d, &graph->value[d->todo.at[--d->todo.n]]);
 }
 
 /* Numbers what stays, from 0; returns how many there are. */
@@ -84,56 +88,57 @@ static int renumbered(const struct renumbered *r, int i)
   return i == NONE ? NONE : r->number[i];
 }
 
-static void move_values(int left)
+static void move_values(struct dropping *d, int left)
 {
   for (int i = 0; i < graph->nvalue; i++) {
-    if (values.number[i] == NONE) continue;
-    struct value *v = &graph->value[values.number[i]];
+    if (d->values.number[i] == NONE) continue;
+    struct value *v = &graph->value[d->values.number[i]];
     *v = graph->value[i];
-    v->op = renumbered(&ops, v->op);
-    v->family = renumbered(&values, v->family);
-    v->sibling = renumbered(&values, v->sibling);
-    v->of = renumbered(&values, v->of);
-    if (v->step) v->initial = values.number[v->initial];
+    v->op = renumbered(&d->ops, v->op);
+    v->family = renumbered(&d->values, v->family);
+    v->sibling = renumbered(&d->values, v->sibling);
+    v->of = renumbered(&d->values, v->of);
+    if (v->step) v->initial = d->values.number[v->initial];
   }
   graph->nvalue = left;
 }
 
-static const int *renumbered_body(const struct op *op)
+static const int *renumbered_body(struct dropping *d, const struct op *op)
 {
   int *body = alloc((size_t)op->nbody * sizeof *body);
-  for (int k = 0; k < op->nbody; k++) body[k] = ops.number[op->body[k]];
+  for (int k = 0; k < op->nbody; k++) body[k] = d->ops.number[op->body[k]];
   return body;
 }
 
-static void move_ops(int left)
+static void move_ops(struct dropping *d, int left)
 {
   for (int i = 0; i < graph->nop; i++) {
-    if (ops.number[i] == NONE) continue;
-    struct op *op = &graph->op[ops.number[i]];
+    if (d->ops.number[i] == NONE) continue;
+    struct op *op = &graph->op[d->ops.number[i]];
     *op = graph->op[i];
-    for (int k = 0; k < op->nin; k++) op->in[k] = values.number[op->in[k]];
-    op->out = renumbered(&values, op->out);
-    if (op->nbody) op->body = renumbered_body(op);
+    for (int k = 0; k < op->nin; k++) op->in[k] = d->values.number[op->in[k]];
+    op->out = renumbered(&d->values, op->out);
+    if (op->nbody) op->body = renumbered_body(d, op);
   }
   graph->nop = left;
 }
 
 void drop_rest(void)
 {
-  values = none_of(graph->nvalue);
-  ops = none_of(graph->nop);
+  struct dropping run = {0}, *d = &run;
+  d->values = none_of(graph->nvalue);
+  d->ops = none_of(graph->nop);
   give_makers();
-  find_kept();
-  int nvalue = renumber(&values), nop = renumber(&ops);
+  find_kept(d);
+  int nvalue = renumber(&d->values), nop = renumber(&d->ops);
   for (int i = 0; i < graph->nfunction; i++)
     for (int k = 0; k < graph->function[i].nop; k++)
-      graph->function[i].op[k] = ops.number[graph->function[i].op[k]];
-  graph->loss = renumbered(&values, graph->loss);
-  graph->norm = renumbered(&values, graph->norm);
+      graph->function[i].op[k] = d->ops.number[graph->function[i].op[k]];
+  graph->loss = renumbered(&d->values, graph->loss);
+  graph->norm = renumbered(&d->values, graph->norm);
   graph->norder = graph->ncall = 0;
-  move_values(nvalue);
-  move_ops(nop);
+  move_values(d, nvalue);
+  move_ops(d, nop);
 }
 
 /* -------------------------------------------------------------------------- before the functions

@@ -9,49 +9,53 @@
    operations from the gradient of its output to the gradients of its inputs. */
 #include "flat/flat.h"
 
-static int *gradient;        /* of each value: a value, or NONE while nothing has reached it */
-static bool *needs_gradient; /* the value depends on a parameter, so it has a gradient */
-static int *readers;         /* of each value: operations that may still add to its gradient */
+/* The state of the pass. */
+struct backward {
+  int *gradient;      /* of each value: a value, or NONE while nothing has reached it */
+  bool *has_gradient; /* the value depends on a parameter, so it has a gradient */
+  int *readers;       /* of each value: operations that may still add to its gradient */
+  struct list late;   /* parameters whose gradient is whole when the current scan is done */
+};
 
-static void mark_outputs(const struct op *op)
+static void mark_outputs(struct backward *b, const struct op *op)
 {
   bool any = false;
-  for (int k = 0; k < op->nin; k++) any |= needs_gradient[op->in[k]];
+  for (int k = 0; k < op->nin; k++) any |= b->has_gradient[op->in[k]];
   for (int k = 0; k < op->nout; k++)
-    needs_gradient[op->out + k] |=
+    b->has_gradient[op->out + k] |=
         any && !op->constant && is_floating(graph->value[op->out + k].type);
 }
 
 /* From parameters on, in the order of the forward. */
-static void mark_what_follows(void)
+static void mark_what_follows(struct backward *b)
 {
-  for (int i = 0; i < graph->norder; i++) mark_outputs(&graph->op[graph->order[i]]);
+  for (int i = 0; i < graph->norder; i++) mark_outputs(b, &graph->op[graph->order[i]]);
 }
 
-static void mark_gradients_needed(void)
+static void mark_gradients_needed(struct backward *b)
 {
   for (int i = 0; i < graph->nvalue; i++)
-    needs_gradient[i] = graph->value[i].role == PARAMETER && is_floating(graph->value[i].type) &&
-                        !graph->value[i].frozen;
+    b->has_gradient[i] = graph->value[i].role == PARAMETER && is_floating(graph->value[i].type) &&
+                         !graph->value[i].frozen;
   for (int i = 0; i < graph->norder; i++) {
     const struct op *op = &graph->op[graph->order[i]];
     if (stays(op) && stays_at[op->in[0]] == NONE) stays_at[op->in[0]] = graph->order[i];
   }
-  do mark_what_follows();
-  while (want_carried(needs_gradient));
+  do mark_what_follows(b);
+  while (want_carried(b->has_gradient));
 }
 
 /* Where the plan asked for a value's layout, its gradient gets the same layout: pending sums in
    it are reduced here, once, however many operations read the value. */
-static int finished(int value)
+static int finished(struct backward *b, int value)
 {
-  if (stays_at[value] == NONE) return gradient[value];
+  if (stays_at[value] == NONE) return b->gradient[value];
   const struct op *by = &graph->op[stays_at[value]];
   struct op op = {.kind = OP_redistribute,
                   .nin = 1,
-                  .in = {gradient[value]},
-                  .type = graph->value[gradient[value]].type,
-                  .backward_type = graph->value[gradient[value]].type,
+                  .in = {b->gradient[value]},
+                  .type = graph->value[b->gradient[value]].type,
+                  .backward_type = graph->value[b->gradient[value]].type,
                   .to = graph->value[value].layout,
                   .asked = dimensions_of_ranks(),
                   .phase = BACKWARD,
@@ -61,16 +65,16 @@ static int finished(int value)
   for (int d = 0; d < graph->mesh.ndim; d++)
     if (op.to.on[d].kind == PARTIAL) op.to.on[d] = (struct placement){0};
   int out = append_op(op);
-  graph->value[out].name = graph->value[gradient[value]].name;
-  return gradient[value] = out;
+  graph->value[out].name = graph->value[b->gradient[value]].name;
+  return b->gradient[value] = out;
 }
 
-static void gradient_of_parameter(int parameter)
+static void gradient_of_parameter(struct backward *b, int parameter)
 {
   struct value p = graph->value[parameter];
   struct op op = {.kind = OP_redistribute,
                   .nin = 1,
-                  .in = {gradient[parameter]},
+                  .in = {b->gradient[parameter]},
                   .type = p.reduced_as,
                   .backward_type = p.reduced_as,
                   .to = p.layout,
@@ -98,59 +102,58 @@ static int first_part(int parameter)
 }
 
 /* Where the loss depends on some parts of a parameter, the gradient of the others is zero. */
-static void give_zeros_to_parts(int known)
+static void give_zeros_to_parts(struct backward *b, int known)
 {
   bool *any = alloc((size_t)known + 1);
   for (int i = 0; i < known; i++)
-    if (graph->value[i].file_size && gradient[i] != NONE) any[first_part(i)] = true;
+    if (graph->value[i].file_size && b->gradient[i] != NONE) any[first_part(i)] = true;
   for (int i = 0; i < known; i++) {
     struct value p = graph->value[i];
-    if (!p.file_size || !wanted[i] || gradient[i] != NONE || !any[first_part(i)]) continue;
+    if (!p.file_size || !b->has_gradient[i] || b->gradient[i] != NONE || !any[first_part(i)])
+      continue;
     struct op op = {.kind = OP_full, .type = p.type, .phase = BACKWARD};
     op.module = p.module;
     op.line = p.line;
-    gradient[i] = append_op_shaped(op, p.shape);
-    gradient_of_parameter(i);
+    b->gradient[i] = append_op_shaped(op, p.shape);
+    gradient_of_parameter(b, i);
   }
 }
 
-static struct list late; /* parameters whose gradient is whole when the current scan is done */
-
 /* Called when an operation is done: parameters that no other operation reads have their whole
    gradient. */
-static void leave(const struct op *op)
+static void leave(struct backward *b, const struct op *op)
 {
   for (int i = 0; i < op->nin; i++) {
     int value = op->in[i];
-    bool whole = --readers[value] == 0 && gradient[value] != NONE;
+    bool whole = --b->readers[value] == 0 && b->gradient[value] != NONE;
     if (!whole || graph->value[value].role != PARAMETER) continue;
     if (is_in_scan())
-      add(&late, value);
+      add(&b->late, value);
     else
-      gradient_of_parameter(value);
+      gradient_of_parameter(b, value);
   }
 }
 
 /* Called before an operation, in reverse order, and in the end without one. */
-static void pass(const struct op *op, int at)
+static void pass(struct backward *b, const struct op *op, int at)
 {
   if (!pass_step(op, at)) return;
-  for (int i = 0; i < late.n; i++) gradient_of_parameter(late.at[i]);
-  late.n = 0;
+  for (int i = 0; i < b->late.n; i++) gradient_of_parameter(b, b->late.at[i]);
+  b->late.n = 0;
 }
 
 /* Gradients flow through the first output only: those of other outputs would be lost. */
-static bool is_reached(const struct op *op)
+static bool is_reached(struct backward *b, const struct op *op)
 {
   for (int k = 1; k < op->nout; k++) {
-    if (!needs_gradient[op->out + k] || gradient[op->out + k] == NONE) continue;
+    if (!b->has_gradient[op->out + k] || b->gradient[op->out + k] == NONE) continue;
     if (op->kind == OP_custom)
       plan_error(op->line,
                  "the loss depends on output %d of %s, but gradients flow through output 0 alone",
                  k, op_name(op));
     bug_at("grad", graph->value[op->out].op, "output %d has a gradient", k);
   }
-  return op->nout && needs_gradient[op->out] && gradient[op->out] != NONE;
+  return op->nout && b->has_gradient[op->out] && b->gradient[op->out] != NONE;
 }
 
 /* A batch's part of the step's loss, which is the mean over its batches. */
@@ -213,34 +216,35 @@ static int begin(int loss)
 
 void grad(void)
 {
+  struct backward run = {0}, *b = &run;
   if (graph->loss == NONE) return;
   int loss = graph->loss, later = NONE;
   if (runs_in_step() > 1) loss = average_loss(&later);
   int known = graph->nvalue, norder = graph->norder;
-  gradient = alloc((size_t)known * sizeof *gradient);
-  needs_gradient = alloc((size_t)known * sizeof *needs_gradient);
-  readers = count_readers();
+  b->gradient = alloc((size_t)known * sizeof *b->gradient);
+  b->has_gradient = alloc((size_t)known * sizeof *b->has_gradient);
+  b->readers = count_readers();
   stays_at = alloc((size_t)known * sizeof *stays_at);
-  for (int i = 0; i < known; i++) gradient[i] = stays_at[i] = NONE;
-  begin_scans(needs_gradient, gradient);
-  late = (struct list){0};
-  mark_gradients_needed();
-  if (!needs_gradient[loss])
+  for (int i = 0; i < known; i++) b->gradient[i] = stays_at[i] = NONE;
+  begin_scans(b->has_gradient, b->gradient);
+  b->late = (struct list){0};
+  mark_gradients_needed(b);
+  if (!b->has_gradient[loss])
     plan_error(plan_options->train_line,
                "the loss depends on no parameter: there is nothing to train");
 
-  gradient[loss] = begin(loss);
+  b->gradient[loss] = begin(loss);
   for (int i = norder - 1; i >= 0; i--) {
     struct op op = graph->op[graph->order[i]];
-    pass(&op, i);
-    if (is_reached(&op) && takes_part_in_scan(op.kind))
-      write_scan_gradient(&op, gradient[op.out]);
-    else if (is_reached(&op) && !(op.kind == OP_redistribute && !needs_gradient[op.in[0]]))
-      write_gradient(&op, finished(op.out), needs_gradient, gradient);
-    leave(&op);
+    pass(b, &op, i);
+    if (is_reached(b, &op) && takes_part_in_scan(op.kind))
+      write_scan_gradient(&op, b->gradient[op.out]);
+    else if (is_reached(b, &op) && !(op.kind == OP_redistribute && !b->has_gradient[op.in[0]]))
+      write_gradient(&op, finished(b, op.out), b->has_gradient, b->gradient);
+    leave(b, &op);
   }
-  pass(NULL, 0);
-  give_zeros_to_parts(known);
+  pass(b, NULL, 0);
+  give_zeros_to_parts(b, known);
   propagate_from(norder);
   if (later != NONE) append_to_order(later);
 }

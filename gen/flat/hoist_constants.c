@@ -21,19 +21,23 @@
 
 #include <string.h>
 
-static bool *enters;       /* by value: a scan begins with it */
-static bool *invariant;    /* by operation: it makes the same in every step */
-static bool *of_step;      /* by operation: the step runs it */
-static bool *kept;         /* by value: it is computed once */
-static int *equal;         /* by value: the first one that is equal to it */
-static int *copy;          /* by the first of equal values: what CONSTANTS makes for it, or NONE */
-static const int *element; /* by module: itself or its ancestor that is in a list, or NONE */
-static struct list made;   /* the operations of the new phase */
-static int64_t room;       /* bytes that may still be kept */
+enum fit { UNKNOWN, FITS, DOES_NOT_FIT };
 
-enum room { UNKNOWN, FITS, DOES_NOT_FIT };
-static enum room *fits;      /* by the first of equal values: whether there is room for it */
-static struct list *readers; /* by value: each operation that reads it, and the input's index */
+/* The state of the pass. */
+struct hoisting {
+  bool *enters;          /* by value: a scan begins with it */
+  bool *invariant;       /* by operation: it makes the same in every step */
+  bool *of_step;         /* by operation: the step runs it */
+  bool *kept;            /* by value: it is computed once */
+  int *equal;            /* by value: the first one that is equal to it */
+  int *copy;             /* by the first of equal values: what CONSTANTS makes for it, or NONE */
+  const int *element;    /* by module: itself or its ancestor that is in a list, or NONE */
+  struct memo constants; /* the operations of constants */
+  struct list made;      /* the operations of the new phase */
+  int64_t room;          /* bytes that may still be kept */
+  enum fit *fits;        /* by the first of equal values: whether there is room for it */
+  struct list *readers;  /* by value: each operation that reads it, and the input's index */
+};
 
 /* ------------------------------------------------------------------------------- what never varies
  */
@@ -54,21 +58,21 @@ static bool is_function(const struct op *op)
   return op->nout && (*rule_of(op) || row->step == LOCAL_STEP);
 }
 
-static bool is_invariant(const struct op *op)
+static bool is_invariant(struct hoisting *h, const struct op *op)
 {
   if (!is_of_batch(op->phase)) return false;
   for (int i = 0; i < op->nin; i++) { /* first: of most operations the first input varies */
     int maker = graph->value[op->in[i]].op;
-    if (maker == NONE || !invariant[maker]) return false;
+    if (maker == NONE || !h->invariant[maker]) return false;
   }
-  if (!is_function(op) || enters[op->out] || scan_around(op->module) != NONE) return false;
+  if (!is_function(op) || h->enters[op->out] || scan_around(op->module) != NONE) return false;
   for (int k = 0; k < op->nout; k++)
     if (!is_own(op->out + k) || is_of_microbatch(op->out + k)) return false;
   return true;
 }
 
 /* The question that only an equal operation asks. */
-static void ask_constant(struct query *q, const struct op *op)
+static void ask_constant(struct hoisting *h, struct query *q, const struct op *op)
 {
   int64_t scalar;
   memcpy(&scalar, &op->scalar, sizeof scalar);
@@ -80,7 +84,7 @@ static void ask_constant(struct query *q, const struct op *op)
   ask_number(q, op->reduction);
   ask_number(q, op->group);
   for (int i = 0; i < MAX_NUMBERS; i++) ask_number(q, op->number[i]);
-  for (int i = 0; i < op->nin; i++) ask_number(q, equal[op->in[i]]);
+  for (int i = 0; i < op->nin; i++) ask_number(q, h->equal[op->in[i]]);
   for (int k = 0; k < op->nout; k++) {
     ask_value(q, &graph->value[op->out + k]);
     ask_layout(q, &graph->value[op->out + k].layout);
@@ -88,15 +92,14 @@ static void ask_constant(struct query *q, const struct op *op)
 }
 
 /* Finds the first ones of the values that are equal to those that the operation makes. */
-static void find_equal(const struct op *op)
+static void find_equal(struct hoisting *h, const struct op *op)
 {
-  static struct memo constants;
   static struct query q;
   bool is_new;
-  ask_constant(&q, op);
-  int *first = answer_to(&constants, &q, sizeof *first, &is_new);
+  ask_constant(h, &q, op);
+  int *first = answer_to(&h->constants, &q, sizeof *first, &is_new);
   if (is_new) *first = op->out;
-  for (int k = 0; k < op->nout; k++) equal[op->out + k] = *first + k;
+  for (int k = 0; k < op->nout; k++) h->equal[op->out + k] = *first + k;
 }
 
 /* ---------------------------------------------------------------------------------- what is kept
@@ -113,9 +116,9 @@ static bool costs(const struct op *op)
   return false;
 }
 
-static int element_of(const struct op *op)
+static int element_of(struct hoisting *h, const struct op *op)
 {
-  return op->module == NONE ? NONE : element[op->module];
+  return op->module == NONE ? NONE : h->element[op->module];
 }
 
 /* Whether it has one element for each row of what the reader goes over: a kernel makes that, too.
@@ -131,56 +134,56 @@ static bool is_of_rows(const struct op *reader, int i)
   return is_broadcast(reader->kind) || reader->kind == OP_place;
 }
 
-static bool stores(const struct op *reader, int i, const struct op *maker)
+static bool stores(struct hoisting *h, const struct op *reader, int i, const struct op *maker)
 {
   if (reader->kind == OP_view) return false; /* its own readers tell */
   if (!is_pointwise(reader->kind) && !is_reduce(reader->kind)) return true;
-  if (element_of(reader) != element_of(maker)) return true;
+  if (element_of(h, reader) != element_of(h, maker)) return true;
   return reads_elsewhere(reader, i) && !is_of_rows(reader, i);
 }
 
 /* Whether there is room for it; equal ones take it once. */
-static bool has_room(int value)
+static bool has_room(struct hoisting *h, int value)
 {
-  enum room *is = &fits[equal[value]];
+  enum fit *is = &h->fits[h->equal[value]];
   if (*is != UNKNOWN) return *is == FITS;
-  *is = largest_bytes(value) <= room ? FITS : DOES_NOT_FIT;
-  if (*is == FITS) room -= largest_bytes(value);
+  *is = largest_bytes(value) <= h->room ? FITS : DOES_NOT_FIT;
+  if (*is == FITS) h->room -= largest_bytes(value);
   return *is == FITS;
 }
 
 /* Whether it is to be computed once. A single number is written where it is read. */
-static bool pays(int value)
+static bool pays(struct hoisting *h, int value)
 {
   const struct op *maker = &graph->op[graph->value[value].op];
   bool pays = false;
   if (elements(graph->value[value].shape) == 1) return false;
-  for (int k = 0; k < readers[value].n; k += 2) {
-    const struct op *reader = &graph->op[readers[value].at[k]];
-    if (of_step[readers[value].at[k]])
-      pays |= costs(maker) || stores(reader, readers[value].at[k + 1], maker);
+  for (int k = 0; k < h->readers[value].n; k += 2) {
+    const struct op *reader = &graph->op[h->readers[value].at[k]];
+    if (h->of_step[h->readers[value].at[k]])
+      pays |= costs(maker) || stores(h, reader, h->readers[value].at[k + 1], maker);
   }
-  return pays && has_room(value);
+  return pays && has_room(h, value);
 }
 
-static bool is_read_in_step(int value)
+static bool is_read_in_step(struct hoisting *h, int value)
 {
-  for (int k = 0; k < readers[value].n; k += 2)
-    if (of_step[readers[value].at[k]]) return true;
+  for (int k = 0; k < h->readers[value].n; k += 2)
+    if (h->of_step[h->readers[value].at[k]]) return true;
   return false;
 }
 
 /* From the last operation to the first, so that all readers of a value come before it. */
-static void choose(void)
+static void choose(struct hoisting *h)
 {
   for (int at = graph->norder; at-- > 0;) {
     int id = graph->order[at];
     const struct op *op = &graph->op[id];
-    of_step[id] = !invariant[id];
-    for (int k = 0; k < op->nout && invariant[id]; k++) {
+    h->of_step[id] = !h->invariant[id];
+    for (int k = 0; k < op->nout && h->invariant[id]; k++) {
       int value = op->out + k;
-      kept[value] = pays(value);
-      if (!kept[value] && is_read_in_step(value)) of_step[id] = true;
+      h->kept[value] = pays(h, value);
+      if (!h->kept[value] && is_read_in_step(h, value)) h->of_step[id] = true;
     }
   }
 }
@@ -188,11 +191,11 @@ static void choose(void)
 /* ------------------------------------------------------------------------------------ the new
  * phase */
 
-static void append_copy(struct op op)
+static void append_copy(struct hoisting *h, struct op op)
 {
   struct shape shape[MAX_OUTPUTS] = {0};
   int from = op.out;
-  for (int i = 0; i < op.nin; i++) op.in[i] = copy[equal[op.in[i]]];
+  for (int i = 0; i < op.nin; i++) op.in[i] = h->copy[h->equal[op.in[i]]];
   for (int k = 0; k < op.nout; k++) shape[k] = graph->value[from + k].shape;
   op.phase = CONSTANTS;
   op.module = NONE;
@@ -204,68 +207,68 @@ static void append_copy(struct op op)
     v.of = NONE;
     if (graph->op[graph->value[from].op].module > 0) v.name = ""; /* it belongs to no module */
     graph->value[first + k] = v;
-    copy[from + k] = first + k;
+    h->copy[from + k] = first + k;
   }
-  add(&made, graph->value[first].op);
+  add(&h->made, graph->value[first].op);
 }
 
 /* Makes the value in the new phase, and all that it is made of. */
-static void make(int value)
+static void make(struct hoisting *h, int value)
 {
-  if (copy[equal[value]] != NONE) return;
-  struct op op = graph->op[graph->value[equal[value]].op];
-  for (int i = 0; i < op.nin; i++) make(op.in[i]);
-  append_copy(op);
+  if (h->copy[h->equal[value]] != NONE) return;
+  struct op op = graph->op[graph->value[h->equal[value]].op];
+  for (int i = 0; i < op.nin; i++) make(h, op.in[i]);
+  append_copy(h, op);
 }
 
-static void read_kept(struct op *op)
+static void read_kept(struct hoisting *h, struct op *op)
 {
   for (int i = 0; i < op->nin; i++)
-    if (kept[op->in[i]]) op->in[i] = copy[equal[op->in[i]]];
+    if (h->kept[op->in[i]]) op->in[i] = h->copy[h->equal[op->in[i]]];
 }
 
 /* The new operations come first: the step's behind them read what they make. */
-static void write_order(int norder)
+static void write_order(struct hoisting *h, int norder)
 {
-  int *order = alloc((size_t)(norder + made.n + 1) * sizeof *order), n = 0;
-  for (int k = 0; k < made.n; k++) order[n++] = made.at[k];
+  int *order = alloc((size_t)(norder + h->made.n + 1) * sizeof *order), n = 0;
+  for (int k = 0; k < h->made.n; k++) order[n++] = h->made.at[k];
   for (int at = 0; at < norder; at++) {
-    if (of_step[graph->order[at]]) order[n++] = graph->order[at];
+    if (h->of_step[graph->order[at]]) order[n++] = graph->order[at];
   }
   graph->order = order;
   graph->norder = graph->order_room = n;
 }
 
-static void move_constants(void)
+static void move_constants(struct hoisting *h)
 {
   int norder = graph->norder, known = graph->nvalue;
-  copy = alloc((size_t)(known + 1) * sizeof *copy);
-  for (int v = 0; v < known; v++) copy[v] = NONE;
-  made = (struct list){0};
+  h->copy = alloc((size_t)(known + 1) * sizeof *h->copy);
+  for (int v = 0; v < known; v++) h->copy[v] = NONE;
+  h->made = (struct list){0};
   for (int at = 0; at < norder; at++) {
     int id = graph->order[at], first = graph->op[id].out;
     for (int k = 0; k < graph->op[id].nout; k++)
-      if (kept[first + k]) make(first + k);
+      if (h->kept[first + k]) make(h, first + k);
   }
   for (int at = 0; at < norder; at++)
-    if (of_step[graph->order[at]]) read_kept(&graph->op[graph->order[at]]);
-  if (made.n) write_order(norder);
+    if (h->of_step[graph->order[at]]) read_kept(h, &graph->op[graph->order[at]]);
+  if (h->made.n) write_order(h, norder);
 }
 
 /* ------------------------------------------------------------------------------------------ the
  * pass */
 
 /* Whether the operation is invariant, and what it reads that is. */
-static void look_at(int id)
+static void look_at(struct hoisting *h, int id)
 {
   const struct op *op = &graph->op[id];
-  invariant[id] = is_invariant(op);
-  if (invariant[id]) find_equal(op);
+  h->invariant[id] = is_invariant(h, op);
+  if (h->invariant[id]) find_equal(h, op);
   for (int i = 0; i < op->nin; i++) {
     int maker = graph->value[op->in[i]].op;
-    if (maker == NONE || !invariant[maker]) continue;
-    add(&readers[op->in[i]], id);
-    add(&readers[op->in[i]], i);
+    if (maker == NONE || !h->invariant[maker]) continue;
+    add(&h->readers[op->in[i]], id);
+    add(&h->readers[op->in[i]], i);
   }
 }
 
@@ -281,22 +284,23 @@ static int64_t most_bytes(void)
 
 void hoist_constants(void)
 {
+  struct hoisting run = {0}, *h = &run;
   bool any = false;
   if (graph->loss == NONE && !plan_options->generate.slots) return;
-  enters = entering_scans();
-  invariant = alloc((size_t)graph->nop + 1);
-  of_step = alloc((size_t)graph->nop + 1);
-  kept = alloc((size_t)graph->nvalue + 1);
-  equal = alloc((size_t)(graph->nvalue + 1) * sizeof *equal);
-  fits = alloc((size_t)(graph->nvalue + 1) * sizeof *fits);
-  readers = alloc((size_t)(graph->nvalue + 1) * sizeof *readers);
+  h->enters = entering_scans();
+  h->invariant = alloc((size_t)graph->nop + 1);
+  h->of_step = alloc((size_t)graph->nop + 1);
+  h->kept = alloc((size_t)graph->nvalue + 1);
+  h->equal = alloc((size_t)(graph->nvalue + 1) * sizeof *h->equal);
+  h->fits = alloc((size_t)(graph->nvalue + 1) * sizeof *h->fits);
+  h->readers = alloc((size_t)(graph->nvalue + 1) * sizeof *h->readers);
   for (int at = 0; at < graph->norder; at++) {
-    look_at(graph->order[at]);
-    any |= invariant[graph->order[at]];
+    look_at(h, graph->order[at]);
+    any |= h->invariant[graph->order[at]];
   }
   if (!any) return;
-  element = list_elements();
-  room = most_bytes();
-  choose();
-  move_constants();
+  h->element = list_elements();
+  h->room = most_bytes();
+  choose(h);
+  move_constants(h);
 }

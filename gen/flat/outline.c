@@ -38,15 +38,18 @@ struct region {
   struct run *run;
 };
 
-static struct region *region;
-static int nregion, region_room;
-static int *place_of;       /* by operation: its place in graph->order */
-static int *region_at;      /* by place: the region that begins there, and 1, or 0 */
-static bool *inside;        /* by place: of a region */
-static struct list *places; /* by module that is a list: the operations of its modules, in order */
+/* The state of the pass. */
+struct outlining {
+  struct region *region;
+  int nregion, region_room;
+  int *place_of;       /* by operation: its place in graph->order */
+  int *region_at;      /* by place: the region that begins there, and 1, or 0 */
+  bool *inside;        /* by place: of a region */
+  struct list *places; /* by module that is a list: the operations of its modules, in order */
+  int64_t compared;
+};
 
 /* Bounds of the search for regions, far above what models need: more are not folded. */
-static int64_t compared;
 enum { MOST_COMPARED = 20000000, MOST_REGIONS = 512 };
 
 /* ----------------------------------------------------------------------------- finding the runs */
@@ -60,7 +63,7 @@ static int index_at(int place, int list)
 
 /* The runs of all modules of the list, from `place` on, in either direction, without a loop.
    The first gives the length: further operations of the last module stay outside. */
-static bool find_region(int place, int list, int count, struct region *r)
+static bool find_region(struct outlining *o, int place, int list, int count, struct region *r)
 {
   int first = index_at(place, list), phase = (int)graph->op[graph->order[place]].phase;
   *r = (struct region){.list = list,
@@ -76,11 +79,11 @@ static bool find_region(int place, int list, int count, struct region *r)
     int index = r->upward ? k : count - 1 - k;
     struct run *run = &r->run[index];
     run->first = r->last;
-    while (r->last < graph->norder && r->last - run->first < length && !inside[r->last] &&
+    while (r->last < graph->norder && r->last - run->first < length && !o->inside[r->last] &&
            index_at(r->last, list) == index && (int)graph->op[graph->order[r->last]].phase == phase)
       r->last++;
     run->length = r->last - run->first;
-    compared += run->length;
+    o->compared += run->length;
     if (k == 0) length = run->length;
     if (!length || run->length != length) return false;
   }
@@ -140,18 +143,18 @@ static int module_of_run(const struct region *r, int run)
 }
 
 /* The place at which run `index` makes the value, from its start; NONE if it does not. */
-static int made_in(const struct region *r, int index, int value)
+static int made_in(struct outlining *o, const struct region *r, int index, int value)
 {
   int op = graph->value[value].op;
-  if (op == NONE || place_of[op] == NONE) return NONE;
-  int k = place_of[op] - r->run[index].first;
+  if (op == NONE || o->place_of[op] == NONE) return NONE;
+  int k = o->place_of[op] - r->run[index].first;
   return k >= 0 && k < r->run[index].length ? k : NONE;
 }
 
-static bool made_by_region(const struct region *r, int value)
+static bool made_by_region(struct outlining *o, const struct region *r, int value)
 {
   int op = graph->value[value].op;
-  return op != NONE && place_of[op] >= r->first && place_of[op] < r->last;
+  return op != NONE && o->place_of[op] >= r->first && o->place_of[op] < r->last;
 }
 
 /* "weight" of "layers.3.weight": the value's name within module `index` of the list. */
@@ -191,7 +194,8 @@ static bool is_own_parameter(const struct region *r, int index, int value, int f
 /* The representative of a family and the value's index in it; false if it belongs to none, or to
    one of another list. In the current region, the value that run i makes at k belongs to the
    family of the one that run 0 makes there. */
-static bool family_of(const struct region *r, int value, int *family, int *index)
+static bool family_of(struct outlining *o, const struct region *r, int value, int *family,
+                      int *index)
 {
   const struct value *v = &graph->value[value];
   if (v->family != NONE) {
@@ -199,8 +203,8 @@ static bool family_of(const struct region *r, int value, int *family, int *index
     *index = v->index;
     return v->list == r->list;
   }
-  if (!made_by_region(r, value)) return false;
-  int run = index_at(place_of[v->op], r->list), k = made_in(r, run, value);
+  if (!made_by_region(o, r, value)) return false;
+  int run = index_at(o->place_of[v->op], r->list), k = made_in(o, r, run, value);
   *index = module_of_run(r, run);
   *family = op_at(r, 0, k)->out + (value - op_at(r, run, k)->out);
   return true;
@@ -214,14 +218,14 @@ struct source {
 
 /* One value for all modules. It must not be module 0's own: in the body that would mean each
    module's own. */
-static bool all_same(const struct region *r, int k, int j)
+static bool all_same(struct outlining *o, const struct region *r, int k, int j)
 {
   int value = op_at(r, 0, k)->in[j];
   const struct value *v = &graph->value[value];
   for (int i = 0; i < r->count; i++)
     if (op_at(r, i, k)->in[j] != value) return false;
   bool of_list = parameter_of(value) != NONE && element_within(v->module, r->list) != NONE;
-  return !of_list && v->family != value && !made_by_region(r, value);
+  return !of_list && v->family != value && !made_by_region(o, r, value);
 }
 
 /* If an earlier loop numbers them by the modules of another list, they are no family of this
@@ -239,13 +243,14 @@ static bool all_parameters(const struct region *r, int k, int j)
 }
 
 /* Whether every run, except one at the end, reads the same family at its own index + `step`. */
-static bool all_family(const struct region *r, int k, int j, int step, int *family)
+static bool all_family(struct outlining *o, const struct region *r, int k, int j, int step,
+                       int *family)
 {
   *family = NONE;
   for (int i = 0; i < r->count; i++) {
     int f, index;
     if (i + step < 0 || i + step >= r->count) continue;
-    if (!family_of(r, op_at(r, i, k)->in[j], &f, &index)) return false;
+    if (!family_of(o, r, op_at(r, i, k)->in[j], &f, &index)) return false;
     if (index != module_of_run(r, i + step)) return false;
     if (*family != NONE && f != *family) return false;
     *family = f;
@@ -253,23 +258,23 @@ static bool all_family(const struct region *r, int k, int j, int step, int *fami
   return *family != NONE;
 }
 
-static bool find_source(const struct region *r, int k, int j, struct source *s)
+static bool find_source(struct outlining *o, const struct region *r, int k, int j, struct source *s)
 {
   *s = (struct source){.value = op_at(r, 0, k)->in[j], .family = NONE};
   int family;
-  if (all_family(r, k, j, 0, &family)) {
+  if (all_family(o, r, k, j, 0, &family)) {
     s->value = family;
     return true;
   }
-  if (all_same(r, k, j) || all_parameters(r, k, j)) return true;
+  if (all_same(o, r, k, j) || all_parameters(r, k, j)) return true;
   for (int step = -1; step <= 1; step += 2) {
     int end = step < 0 ? 0 : r->count - 1;
-    if (!all_family(r, k, j, step, &family)) continue;
+    if (!all_family(o, r, k, j, step, &family)) continue;
     /* A carried value of this loop must come from the module that ran before. */
-    if (made_in(r, 0, family) != NONE && (step < 0) != r->upward) continue;
+    if (made_in(o, r, 0, family) != NONE && (step < 0) != r->upward) continue;
     int initial = op_at(r, end, k)->in[j], f, index;
-    if (family_of(r, initial, &f, &index) && f == family) continue;
-    if (!same_value_kind(initial, family) || made_by_region(r, initial)) continue;
+    if (family_of(o, r, initial, &f, &index) && f == family) continue;
+    if (!same_value_kind(initial, family) || made_by_region(o, r, initial)) continue;
     *s = (struct source){.family = family, .step = step, .initial = initial};
     return true;
   }
@@ -308,26 +313,26 @@ static int carried_value(const struct source *s)
 }
 
 /* Module by module, in memory order. */
-static bool same_ops(const struct region *r)
+static bool same_ops(struct outlining *o, const struct region *r)
 {
   for (int i = 1; i < r->count; i++)
-    for (int k = 0; k < r->run[0].length; k++, compared++)
+    for (int k = 0; k < r->run[0].length; k++, o->compared++)
       if (!same_op(op_at(r, 0, k), op_at(r, i, k))) return false;
   return true;
 }
 
 /* The inputs of the body's operations: source[k * MAX_INPUTS + j] of the k-th; NULL if the
    modules cannot be folded. */
-static struct source *find_sources(const struct region *r)
+static struct source *find_sources(struct outlining *o, const struct region *r)
 {
   int64_t growth;
   int length = r->run[0].length;
-  if (!same_ops(r)) return NULL;
+  if (!same_ops(o, r)) return NULL;
   struct source *source = alloc((size_t)length * MAX_INPUTS * sizeof *source);
   for (int k = 0; k < length; k++) {
     if (!find_growth(r, k, &growth)) return NULL;
     for (int j = 0; j < op_at(r, 0, k)->nin; j++)
-      if (!find_source(r, k, j, &source[k * MAX_INPUTS + j])) return NULL;
+      if (!find_source(o, r, k, j, &source[k * MAX_INPUTS + j])) return NULL;
   }
   return source;
 }
@@ -359,31 +364,31 @@ static void fold(struct region *r, const struct source *source)
   }
 }
 
-static void add_region(struct region r)
+static void add_region(struct outlining *o, struct region r)
 {
-  for (int i = r.first; i < r.last; i++) inside[i] = true;
-  GROW(region, nregion, region_room);
-  region[nregion++] = r;
-  region_at[r.first] = nregion;
+  for (int i = r.first; i < r.last; i++) o->inside[i] = true;
+  GROW(o->region, o->nregion, o->region_room);
+  o->region[o->nregion++] = r;
+  o->region_at[r.first] = o->nregion;
 }
 
-static void find_regions_of(int list, int count)
+static void find_regions_of(struct outlining *o, int list, int count)
 {
-  for (int k = 0; k < places[list].n; k++) {
+  for (int k = 0; k < o->places[list].n; k++) {
     struct region r;
-    int place = places[list].at[k];
-    if (compared > MOST_COMPARED || nregion == MOST_REGIONS) {
-      if (compared > MOST_COMPARED)
+    int place = o->places[list].at[k];
+    if (o->compared > MOST_COMPARED || o->nregion == MOST_REGIONS) {
+      if (o->compared > MOST_COMPARED)
         ended_early("outline", "equal layers", MOST_COMPARED, "operations compared");
       else
         ended_early("outline", "equal layers", MOST_REGIONS, "loops");
       return;
     }
-    if (inside[place] || !find_region(place, list, count, &r)) continue;
-    const struct source *source = find_sources(&r);
+    if (o->inside[place] || !find_region(o, place, list, count, &r)) continue;
+    const struct source *source = find_sources(o, &r);
     if (!source) continue;
     fold(&r, source);
-    add_region(r);
+    add_region(o, r);
   }
 }
 
@@ -400,11 +405,11 @@ static _Noreturn void refuse_steps(int at)
 }
 
 /* Also an update's slices of a stack are known by the module of a loop. */
-static void require_loops(void)
+static void require_loops(struct outlining *o)
 {
   for (int at = 0; at < graph->norder; at++) {
     const struct op *op = &graph->op[graph->order[at]];
-    if (inside[at]) continue;
+    if (o->inside[at]) continue;
     if (scan_around(op->module) != NONE) refuse_steps(at);
     if (op->kind == OP_scan_put)
       plan_error(op->line, "%s: the updates of equal modules differ here, so that they are no loop",
@@ -412,23 +417,23 @@ static void require_loops(void)
   }
 }
 
-static void find_regions(void)
+static void find_regions(struct outlining *o)
 {
   const int *counts = count_elements();
-  nregion = region_room = 0;
-  compared = 0;
-  region_at = alloc((size_t)(graph->norder + 1) * sizeof *region_at);
-  inside = alloc((size_t)graph->norder + 1);
-  places = alloc((size_t)(graph->nmodule + 1) * sizeof *places);
+  o->nregion = o->region_room = 0;
+  o->compared = 0;
+  o->region_at = alloc((size_t)(graph->norder + 1) * sizeof *o->region_at);
+  o->inside = alloc((size_t)graph->norder + 1);
+  o->places = alloc((size_t)(graph->nmodule + 1) * sizeof *o->places);
   for (int i = 0; i < graph->norder; i++)
-    add_to_lists(places, counts, graph->op[graph->order[i]].module, i);
+    add_to_lists(o->places, counts, graph->op[graph->order[i]].module, i);
   const struct list *inner = parameters_of_lists(counts);
   for (int scans = 1; scans >= 0; scans--) /* before what contains them */
     for (int list = 0; list < graph->nmodule; list++)
       if ((graph->module[list].steps > 0) == scans && counts[list] > 1 &&
           equal_parameters(&inner[list], list, counts[list]))
-        find_regions_of(list, counts[list]);
-  require_loops();
+        find_regions_of(o, list, counts[list]);
+  require_loops(o);
 }
 
 /* ------------------------------------------------------------------------------------ functions */
@@ -464,14 +469,14 @@ static int call_of(const struct region *r)
                               .line = graph->module[r->list].line});
 }
 
-static void add_phase(enum phase phase)
+static void add_phase(struct outlining *o, enum phase phase)
 {
   struct function f = {.name = phase_name[phase], .phase = phase, .count = 1, .upward = true};
   f.op = alloc((size_t)(graph->norder + 1) * sizeof *f.op);
   for (int i = 0; i < graph->norder; i++) {
     if (graph->op[graph->order[i]].phase != phase) continue;
     struct op *op = &graph->op[graph->order[i]];
-    const struct region *r = region_at[i] ? &region[region_at[i] - 1] : NULL;
+    const struct region *r = o->region_at[i] ? &o->region[o->region_at[i] - 1] : NULL;
     if (op->kind == OP_scan_hold) continue;
     if (op->kind == OP_scan_stack) op->nin = 1; /* behind the loop the slices are one value */
     f.op[f.nop++] = r ? call_of(r) : graph->order[i];
@@ -493,14 +498,15 @@ static void bring_ahead(void)
 
 void fold_modules(void)
 {
+  struct outlining run = {0}, *o = &run;
   leave_out_dead();
   bring_ahead();
-  place_of = alloc((size_t)(graph->nop + 1) * sizeof *place_of);
-  for (int i = 0; i < graph->nop; i++) place_of[i] = NONE;
-  for (int i = 0; i < graph->norder; i++) place_of[graph->order[i]] = i;
-  find_regions();
+  o->place_of = alloc((size_t)(graph->nop + 1) * sizeof *o->place_of);
+  for (int i = 0; i < graph->nop; i++) o->place_of[i] = NONE;
+  for (int i = 0; i < graph->norder; i++) o->place_of[graph->order[i]] = i;
+  find_regions(o);
   static const enum phase phases[] = {CONSTANTS, GATHER, FORWARD, BACKWARD, UPDATE, DECODE};
-  for (size_t i = 0; i < sizeof phases / sizeof *phases; i++) add_phase(phases[i]);
+  for (size_t i = 0; i < sizeof phases / sizeof *phases; i++) add_phase(o, phases[i]);
 }
 
 void outline(void)

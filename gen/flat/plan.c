@@ -60,10 +60,6 @@ static void place_parameters(void)
 
 /* ----------------------------------------------------- one sweep over the program and its calls */
 
-static int *now;               /* the current replacement of each value */
-static struct list *styles_of; /* by module */
-static struct list new_order;
-
 /* The entry of the program in which a call's input or output is moved. */
 static enum phase phase_of(const struct call *c, int value)
 {
@@ -72,7 +68,14 @@ static enum phase phase_of(const struct call *c, int value)
   return c->first < c->last ? graph->op[graph->order[c->first]].phase : FORWARD;
 }
 
-static int moved(int value, const struct call *c, const struct style *s,
+/* The state of the pass. */
+struct placing {
+  int *now;               /* the current replacement of each value */
+  struct list *styles_of; /* by module */
+  struct list new_order;
+};
+
+static int moved(struct placing *p, int value, const struct call *c, const struct style *s,
                  const struct layout_request *w, const char *side)
 {
   struct op op = {.kind = OP_redistribute,
@@ -88,25 +91,25 @@ static int moved(int value, const struct call *c, const struct style *s,
   op.why = text("%s's %s", s->name, side);
   int i = make_op(op);
   graph->value[graph->op[i].out].name = value_name(value);
-  note_list(&op, &new_order);
-  add(&new_order, i);
+  note_list(&op, &p->new_order);
+  add(&p->new_order, i);
   return graph->op[i].out;
 }
 
 /* The value that the operation, or a style on its behalf, reads for this one: its replacement;
    for a sharded parameter of a unit, what is gathered. Values that moved() adds have no
    replacement. */
-static int current(int value, int known, const struct op *reader)
+static int current(struct placing *p, int value, int known, const struct op *reader)
 {
-  if (value < known) value = now[value];
-  return is_kept_cut(value) ? gathered(value, reader, &new_order) : value;
+  if (value < known) value = p->now[value];
+  return is_kept_cut(value) ? gathered(value, reader, &p->new_order) : value;
 }
 
-static void wishes_of(const struct call *c, int what, int known)
+static void wishes_of(struct placing *p, const struct call *c, int what, int known)
 {
   int n = what == REQUEST_INPUT ? c->nin : c->nout;
   const int *value = what == REQUEST_INPUT ? c->in : c->out;
-  const struct list *styles = &styles_of[c->module];
+  const struct list *styles = &p->styles_of[c->module];
   for (int i = 0; i < styles->n; i++) {
     const struct style *s = &graph->style[styles->at[i]];
     for (int k = 0; k < s->nrequest; k++) {
@@ -118,8 +121,8 @@ static void wishes_of(const struct call *c, int what, int known)
                    printable(graph->module[c->module].path), n);
       int v = value[w->index];
       struct op reader = {.module = c->within};
-      now[v] = moved(current(v, known, &reader), c, s, w,
-                     what == REQUEST_INPUT ? "input layout" : "output layout");
+      p->now[v] = moved(p, current(p, v, known, &reader), c, s, w,
+                        what == REQUEST_INPUT ? "input layout" : "output layout");
     }
   }
 }
@@ -194,31 +197,32 @@ static void name_inner_values(void)
 }
 
 /* Adds the operation to the program, with its inputs replaced. */
-static void take(int id, int known)
+static void take(struct placing *p, int id, int known)
 {
   struct op op = graph->op[id]; /* a copy: adding operations moves the array */
-  note_list(&op, &new_order);
+  note_list(&op, &p->new_order);
   if (casts_for_use(&op)) {
-    now[op.out] = gathered(op.in[0], &op, &new_order);
+    p->now[op.out] = gathered(op.in[0], &op, &p->new_order);
     return;
   }
-  for (int i = 0; i < op.nin; i++) op.in[i] = current(op.in[i], known, &op);
+  for (int i = 0; i < op.nin; i++) op.in[i] = current(p, op.in[i], known, &op);
   graph->op[id] = op;
-  add(&new_order, id);
+  add(&p->new_order, id);
 }
 
 void plan(void)
 {
+  struct placing run = {0}, *p = &run;
   check_microbatches();
   place_parameters();
   place_units();
   name_inner_values();
   int known = graph->nvalue;
-  new_order = (struct list){0};
-  now = alloc((size_t)known * sizeof *now);
-  for (int i = 0; i < known; i++) now[i] = i;
-  styles_of = alloc((size_t)(graph->nmodule + 1) * sizeof *styles_of);
-  for (int i = 0; i < graph->nstyle; i++) add(&styles_of[graph->style[i].module], i);
+  p->new_order = (struct list){0};
+  p->now = alloc((size_t)known * sizeof *p->now);
+  for (int i = 0; i < known; i++) p->now[i] = i;
+  p->styles_of = alloc((size_t)(graph->nmodule + 1) * sizeof *p->styles_of);
+  for (int i = 0; i < graph->nstyle; i++) add(&p->styles_of[graph->style[i].module], i);
 
   /* The open calls, and the replacements of their inputs before they began. */
   int(*before)[MAX_INPUTS] = alloc((size_t)(graph->ncall + 1) * sizeof *before);
@@ -226,27 +230,27 @@ void plan(void)
   for (int at = 0; at <= norder;) {
     struct call *c = next < graph->ncall ? &graph->call[next] : NULL;
     if (c && c->first == at && c->parent == open) {
-      for (int i = 0; i < c->nin; i++) before[next][i] = now[c->in[i]];
-      wishes_of(c, REQUEST_INPUT, known);
+      for (int i = 0; i < c->nin; i++) before[next][i] = p->now[c->in[i]];
+      wishes_of(p, c, REQUEST_INPUT, known);
       open = next++;
     } else if (open != NONE && graph->call[open].last == at) {
       c = &graph->call[open];
-      for (int i = 0; i < c->nin; i++) now[c->in[i]] = before[open][i];
-      wishes_of(c, REQUEST_OUTPUT, known);
+      for (int i = 0; i < c->nin; i++) p->now[c->in[i]] = before[open][i];
+      wishes_of(p, c, REQUEST_OUTPUT, known);
       open = c->parent;
     } else {
       if (at == norder) break;
-      take(graph->order[at++], known);
+      take(p, graph->order[at++], known);
     }
   }
-  graph->order = new_order.at;
-  graph->norder = new_order.n;
-  graph->order_room = new_order.room;
-  if (graph->loss != NONE) graph->loss = now[graph->loss];
+  graph->order = p->new_order.at;
+  graph->norder = p->new_order.n;
+  graph->order_room = p->new_order.room;
+  if (graph->loss != NONE) graph->loss = p->now[graph->loss];
   for (int i = 0; i < known; i++)
-    if (graph->value[i].is_output && now[i] != i) {
-      graph->value[now[i]].is_output = true;
-      graph->value[now[i]].name = graph->value[i].name;
+    if (graph->value[i].is_output && p->now[i] != i) {
+      graph->value[p->now[i]].is_output = true;
+      graph->value[p->now[i]].name = graph->value[i].name;
       graph->value[i].is_output = false;
     }
 }

@@ -32,11 +32,14 @@
 /* More than the price of all values of any program. */
 #define NEVER (INT64_MAX / 4)
 
-static int known;          /* how many values there were before the first copy */
-static const int *element; /* by module: itself or its ancestor that is in a list; or NONE */
-static int *checkpoint;    /* the same for the outermost ModuleList */
-static bool *again;        /* by value: the backward makes it again */
-static int *copy;          /* by value: its copy, or NONE */
+/* The state of the pass. */
+struct recomputing {
+  int known;          /* how many values there were before the first copy */
+  const int *element; /* by module: itself or its ancestor that is in a list; or NONE */
+  int *checkpoint;    /* the same for the outermost ModuleList */
+  bool *again;        /* by value: the backward makes it again */
+  int *copy;          /* by value: its copy, or NONE */
+};
 
 /* --------------------------------------------------------------------------- modules and values */
 
@@ -56,15 +59,15 @@ const int *list_elements(void)
   return of;
 }
 
-static void find_checkpoints(void)
+static void find_checkpoints(struct recomputing *r)
 {
-  checkpoint = alloc((size_t)(graph->nmodule + 1) * sizeof *checkpoint);
+  r->checkpoint = alloc((size_t)(graph->nmodule + 1) * sizeof *r->checkpoint);
   for (int m = 0; m < graph->nmodule; m++) {
     int parent = graph->module[m].parent;
-    checkpoint[m] = NONE;
+    r->checkpoint[m] = NONE;
     if (parent == NONE) continue;
     bool of_list = !strcmp(graph->module[parent].class_name, "ModuleList");
-    checkpoint[m] = of_list && checkpoint[parent] == NONE ? m : checkpoint[parent];
+    r->checkpoint[m] = of_list && r->checkpoint[parent] == NONE ? m : r->checkpoint[parent];
   }
 }
 
@@ -79,25 +82,25 @@ static const struct op *maker(int value)
 }
 
 /* Whether it takes memory within a step, and is no copy. */
-static bool is_kept(int value)
+static bool is_kept(struct recomputing *r, int value)
 {
   const struct value *v = &graph->value[value];
-  if (value >= known || v->role != ACTIVATION || v->is_output || v->op == NONE) return false;
+  if (value >= r->known || v->role != ACTIVATION || v->is_output || v->op == NONE) return false;
   return maker(value)->phase != CONSTANTS;
 }
 
-static void begin(void)
+static void begin(struct recomputing *r)
 {
-  known = graph->nvalue;
-  again = alloc((size_t)known);
-  copy = alloc((size_t)known * sizeof *copy);
-  for (int v = 0; v < known; v++) copy[v] = NONE;
+  r->known = graph->nvalue;
+  r->again = alloc((size_t)r->known);
+  r->copy = alloc((size_t)r->known * sizeof *r->copy);
+  for (int v = 0; v < r->known; v++) r->copy[v] = NONE;
 }
 
 /* ----------------------------------------------------------------------------------- the copies */
 
 /* Writes the operation again, on its inputs' current copies. */
-static void write_again(int id, const int *in)
+static void write_again(struct recomputing *r, int id, const int *in)
 {
   struct op op = graph->op[id];
   struct shape shape[MAX_OUTPUTS] = {0};
@@ -115,7 +118,7 @@ static void write_again(int id, const int *in)
     struct value v = graph->value[first + k];
     v.op = graph->value[out + k].op;
     graph->value[out + k] = v;
-    copy[first + k] = out + k;
+    r->copy[first + k] = out + k;
   }
 }
 
@@ -132,86 +135,86 @@ bool reshards(const struct op *op)
 }
 
 /* Whether an operation of the backward reads a copy of this: both belong to one module. */
-static bool in_one_checkpoint(int value, const struct op *reader)
+static bool in_one_checkpoint(struct recomputing *r, int value, const struct op *reader)
 {
-  int at = place_in(checkpoint, reader);
-  if (at == NONE || !is_kept(value) || maker(value)->phase != FORWARD) return false;
+  int at = place_in(r->checkpoint, reader);
+  if (at == NONE || !is_kept(r, value) || maker(value)->phase != FORWARD) return false;
   if (gathers(maker(value)) && !reshards(maker(value))) return false;
-  return place_in(checkpoint, maker(value)) == at;
+  return place_in(r->checkpoint, maker(value)) == at;
 }
 
-static void mark_with_inputs(int value)
+static void mark_with_inputs(struct recomputing *r, int value)
 {
   const struct op *op = maker(value);
-  if (again[value]) return;
-  for (int k = 0; k < op->nout; k++) again[op->out + k] = true;
+  if (r->again[value]) return;
+  for (int k = 0; k < op->nout; k++) r->again[op->out + k] = true;
   for (int i = 0; i < op->nin; i++)
-    if (in_one_checkpoint(op->in[i], op)) mark_with_inputs(op->in[i]);
+    if (in_one_checkpoint(r, op->in[i], op)) mark_with_inputs(r, op->in[i]);
 }
 
 /* Where the steps of a scan run again, the last one also hands on what nothing reads. */
-static bool holds_again(const struct op *op)
+static bool holds_again(struct recomputing *r, const struct op *op)
 {
-  if (op->kind != OP_scan_hold || place_in(checkpoint, op) == NONE) return false;
+  if (op->kind != OP_scan_hold || place_in(r->checkpoint, op) == NONE) return false;
   int last = op->in[0];
-  return again[last] || again[maker(last)->in[0]];
+  return r->again[last] || r->again[maker(last)->in[0]];
 }
 
 /* By module under a checkpoint: the operations of its forward that run again, in order. */
-static struct list *find_runs(void)
+static struct list *find_runs(struct recomputing *r)
 {
   struct list *run = alloc((size_t)(graph->nmodule + 1) * sizeof *run);
   for (int at = 0; at < graph->norder; at++) {
     const struct op *op = &graph->op[graph->order[at]];
     for (int i = 0; i < op->nin && op->phase == BACKWARD; i++)
-      if (in_one_checkpoint(op->in[i], op)) mark_with_inputs(op->in[i]);
+      if (in_one_checkpoint(r, op->in[i], op)) mark_with_inputs(r, op->in[i]);
   }
   for (int at = 0; at < graph->norder; at++)
-    if (holds_again(&graph->op[graph->order[at]]))
-      mark_with_inputs(graph->op[graph->order[at]].in[0]);
+    if (holds_again(r, &graph->op[graph->order[at]]))
+      mark_with_inputs(r, graph->op[graph->order[at]].in[0]);
   for (int at = 0; at < graph->norder; at++) {
     const struct op *op = &graph->op[graph->order[at]];
-    bool held = op->phase == FORWARD && holds_again(op);
-    if (held || (op->phase == FORWARD && op->nout && again[op->out]))
-      add(&run[place_in(checkpoint, op)], graph->order[at]);
+    bool held = op->phase == FORWARD && holds_again(r, op);
+    if (held || (op->phase == FORWARD && op->nout && r->again[op->out]))
+      add(&run[place_in(r->checkpoint, op)], graph->order[at]);
   }
   return run;
 }
 
 /* Makes the operation read the copies. */
-static void read_copies(int id, int *in)
+static void read_copies(struct recomputing *r, int id, int *in)
 {
   const struct op *op = &graph->op[id];
   for (int i = 0; i < op->nin; i++)
-    in[i] = in_one_checkpoint(op->in[i], op) ? copy[op->in[i]] : op->in[i];
+    in[i] = in_one_checkpoint(r, op->in[i], op) ? r->copy[op->in[i]] : op->in[i];
 }
 
-static void need_a_list(void)
+static void need_a_list(struct recomputing *r)
 {
   for (int m = 0; m < graph->nmodule; m++)
-    if (checkpoint[m] != NONE) return;
+    if (r->checkpoint[m] != NONE) return;
   plan_error(plan_options->train_line,
              "checkpoint = \"layer\" computes the modules of an nn.ModuleList "
              "again, each before its backward; this model has no such list");
 }
 
-static void write_checkpoints(void)
+static void write_checkpoints(struct recomputing *r)
 {
-  need_a_list();
-  begin();
-  struct list *run = find_runs();
+  need_a_list(r);
+  begin(r);
+  struct list *run = find_runs(r);
   int norder = graph->norder, *order = graph->order, in[MAX_INPUTS];
   graph->order = NULL;
   graph->norder = graph->order_room = 0;
   for (int at = 0; at < norder; at++) {
-    int module = place_in(checkpoint, &graph->op[order[at]]);
+    int module = place_in(r->checkpoint, &graph->op[order[at]]);
     if (module != NONE && graph->op[order[at]].phase == BACKWARD) {
       for (int k = 0; k < run[module].n; k++) {
-        read_copies(run[module].at[k], in);
-        write_again(run[module].at[k], in);
+        read_copies(r, run[module].at[k], in);
+        write_again(r, run[module].at[k], in);
       }
       run[module].n = 0;
-      read_copies(order[at], graph->op[order[at]].in);
+      read_copies(r, order[at], graph->op[order[at]].in);
     }
     append_to_order(order[at]);
   }
@@ -232,9 +235,9 @@ static bool is_backward(const struct op *op)
   return op->phase == BACKWARD && !op->again;
 }
 
-static bool is_choice(int value)
+static bool is_choice(struct recomputing *r, int value)
 {
-  return is_kept(value) && !is_backward(maker(value));
+  return is_kept(r, value) && !is_backward(maker(value));
 }
 
 /* The cut: a value that the backward may need is a node, near if it needs it. A second node is
@@ -263,14 +266,15 @@ static bool compares(const struct op *op)
 }
 
 /* Also marks values for which only the forward's own result will do. */
-static void find_leaving(struct need *n)
+static void find_leaving(struct recomputing *r, struct need *n)
 {
   for (int at = 0; at < graph->norder; at++) {
     const struct op *op = &graph->op[graph->order[at]];
     if (op->phase == FORWARD && !is_cheap(op)) continue;
     for (int i = 0; i < op->nin; i++)
-      if (is_choice(op->in[i]) && (place_in(element, maker(op->in[i])) != place_in(element, op) ||
-                                   (is_backward(op) && compares(op))))
+      if (is_choice(r, op->in[i]) &&
+          (place_in(r->element, maker(op->in[i])) != place_in(r->element, op) ||
+           (is_backward(op) && compares(op))))
         n->leaves[op->in[i]] = true;
   }
 }
@@ -292,7 +296,7 @@ static bool is_at_hand(const struct op *op)
          (gathers(op) || (op->kind == OP_cast && graph->value[op->in[0]].role == PARAMETER));
 }
 
-static void set_prices(struct need *n, int value)
+static void set_prices(struct recomputing *r, struct need *n, int value)
 {
   const struct op *op = maker(value);
   int node = n->node[value], made = node + 1;
@@ -302,50 +306,50 @@ static void set_prices(struct need *n, int value)
     return;
   }
   for (int i = 0; i < op->nin; i++)
-    if (is_choice(op->in[i])) add_price(n->cut, made, needed(n, op->in[i]), NEVER);
+    if (is_choice(r, op->in[i])) add_price(n->cut, made, needed(n, op->in[i]), NEVER);
 }
 
-static void mark_cheap(void)
+static void mark_cheap(struct recomputing *r)
 {
   struct need n = {.cut = new_cut()};
-  n.node = alloc((size_t)known * sizeof *n.node);
-  n.leaves = alloc((size_t)known);
-  for (int v = 0; v < known; v++) n.node[v] = NONE;
-  find_leaving(&n);
+  n.node = alloc((size_t)r->known * sizeof *n.node);
+  n.leaves = alloc((size_t)r->known);
+  for (int v = 0; v < r->known; v++) n.node[v] = NONE;
+  find_leaving(r, &n);
   for (int at = 0; at < graph->norder; at++) {
     const struct op *op = &graph->op[graph->order[at]];
     for (int i = 0; i < op->nin && is_backward(op); i++)
-      if (is_choice(op->in[i]) && n.node[op->in[i]] == NONE)
+      if (is_choice(r, op->in[i]) && n.node[op->in[i]] == NONE)
         add_own_price(n.cut, needed(&n, op->in[i]), -NEVER);
   }
-  for (int k = 0; k < n.list.n; k++) set_prices(&n, n.list.at[k]);
+  for (int k = 0; k < n.list.n; k++) set_prices(r, &n, n.list.at[k]);
   const bool *near = near_side(n.cut);
-  for (int k = 0; k < n.list.n; k++) again[n.list.at[k]] = near[n.node[n.list.at[k]] + 1];
+  for (int k = 0; k < n.list.n; k++) r->again[n.list.at[k]] = near[n.node[n.list.at[k]] + 1];
 }
 
 /* The value for the backward to read. If it is made again: its copy, which is appended here with
    the copies of its inputs, unless it exists. */
-static int bring(int value)
+static int bring(struct recomputing *r, int value)
 {
-  if (value >= known || !again[value]) return value;
-  if (copy[value] != NONE) return copy[value];
+  if (value >= r->known || !r->again[value]) return value;
+  if (r->copy[value] != NONE) return r->copy[value];
   int id = graph->value[value].op, in[MAX_INPUTS];
-  for (int i = 0; i < graph->op[id].nin; i++) in[i] = bring(graph->op[id].in[i]);
-  write_again(id, in);
-  return copy[value];
+  for (int i = 0; i < graph->op[id].nin; i++) in[i] = bring(r, graph->op[id].in[i]);
+  write_again(r, id, in);
+  return r->copy[value];
 }
 
-static void write_cheap(void)
+static void write_cheap(struct recomputing *r)
 {
-  begin();
-  mark_cheap();
+  begin(r);
+  mark_cheap(r);
   int norder = graph->norder, *order = graph->order;
   graph->order = NULL;
   graph->norder = graph->order_room = 0;
   for (int at = 0; at < norder; at++) {
     int nin = is_backward(&graph->op[order[at]]) ? graph->op[order[at]].nin : 0;
     for (int i = 0; i < nin; i++) {
-      int value = bring(graph->op[order[at]].in[i]);
+      int value = bring(r, graph->op[order[at]].in[i]);
       graph->op[order[at]].in[i] = value;
     }
     append_to_order(order[at]);
@@ -354,9 +358,10 @@ static void write_cheap(void)
 
 void recompute(void)
 {
+  struct recomputing run = {0}, *r = &run;
   if (graph->loss == NONE) return;
-  element = list_elements();
-  find_checkpoints();
-  if (plan_options->checkpoint) write_checkpoints();
-  write_cheap();
+  r->element = list_elements();
+  find_checkpoints(r);
+  if (plan_options->checkpoint) write_checkpoints(r);
+  write_cheap(r);
 }

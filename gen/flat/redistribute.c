@@ -19,11 +19,16 @@
 
 #include <inttypes.h>
 
-/* ------------------------------------------------------------------------------------- the pass */
+/* The state of the pass. */
+struct lowering {
+  int *stands_for; /* the current replacement of each value */
+  struct list new_order;
+  int first_step; /* no operation before this one is a step of the redistribution under work */
+  bool *enters;   /* by value: the first step of a scan reads it for what is carried */
+  int *readers, *reader; /* by value: how many operations read it, and the last of them */
+};
 
-static int *stands_for; /* the current replacement of each value */
-static struct list new_order;
-static int first_step; /* no operation before this one is a step of the redistribution under work */
+/* ------------------------------------------------------------------------------------- the pass */
 
 /* Whether parts along dimension `dim` are contiguous in a contiguous value. No rank has a larger
    part than the first. */
@@ -37,16 +42,16 @@ static bool outermost(int value, int dim)
 }
 
 /* Whether a step of this redistribution made the value. */
-static bool is_reached(int value)
+static bool is_reached(struct lowering *w, int value)
 {
   int maker = graph->value[value].op;
-  return maker >= first_step && graph->op[maker].kind != OP_cast;
+  return maker >= w->first_step && graph->op[maker].kind != OP_cast;
 }
 
 /* Adds one local or collective operation on `value`, which leaves it in `layout`. */
-static int moved(struct op op, int value, struct layout layout)
+static int moved(struct lowering *w, struct op op, int value, struct layout layout)
 {
-  op.continues = op.kind != OP_cast && is_reached(value);
+  op.continues = op.kind != OP_cast && is_reached(w, value);
   op.nin = 1;
   op.in[0] = value;
   int i = make_op(op);
@@ -54,18 +59,18 @@ static int moved(struct op op, int value, struct layout layout)
   out->layout = usual_turns(layout);
   out->placed = true;
   out->name = value_name(value);
-  add(&new_order, i);
+  add(&w->new_order, i);
   return graph->op[i].out;
 }
 
 /* Packs `value` so that its parts along op.dim, as the group's members hold them under `parts`,
    are contiguous; unpack is the reverse. */
-static int pack(struct op op, enum op_kind kind, int value, struct layout parts)
+static int pack(struct lowering *w, struct op op, enum op_kind kind, int value, struct layout parts)
 {
   if (outermost(value, op.dim)) return value;
   op.kind = kind;
   op.to = parts;
-  return moved(op, value, graph->value[value].layout);
+  return moved(w, op, value, graph->value[value].layout);
 }
 
 static const char *why_text(const struct op *op)
@@ -115,27 +120,27 @@ static struct shape flat_shape(const struct exchange *e, pieces *of)
   return most;
 }
 
-static int moved_flat(struct op op, int value, struct shape shape)
+static int moved_flat(struct lowering *w, struct op op, int value, struct shape shape)
 {
-  int flat = moved(op, value, (struct layout){0});
+  int flat = moved(w, op, value, (struct layout){0});
   graph->value[flat].shape = shape;
   return flat;
 }
 
-static int run_exchange(struct op op, int value, const struct move *m)
+static int run_exchange(struct lowering *w, struct op op, int value, const struct move *m)
 {
   struct exchange e = {graph->value[value].shape, graph->value[value].type, *m, op.group};
   op.exchange = add_exchange(e);
   if (!gives_runs(m, e.whole)) {
     op.kind = OP_pack_pieces;
-    value = moved_flat(op, value, flat_shape(&e, pieces_given));
+    value = moved_flat(w, op, value, flat_shape(&e, pieces_given));
   }
   op.kind = OP_exchange;
   if (!gets_runs(m, e.whole)) {
-    value = moved_flat(op, value, flat_shape(&e, pieces_got));
+    value = moved_flat(w, op, value, flat_shape(&e, pieces_got));
     op.kind = OP_unpack_pieces;
   }
-  int last = moved(op, value, m->to);
+  int last = moved(w, op, value, m->to);
   graph->value[last].shape = e.whole;
   return last;
 }
@@ -159,23 +164,23 @@ static struct move in_order_of_mesh(struct move m)
 
 /* All mesh dimensions of the group have equal placements before, and equal ones after; not so in
    a slice, a to_partial or an exchange. */
-static int run_collective(struct op op, int value, const struct move *m)
+static int run_collective(struct lowering *w, struct op op, int value, const struct move *m)
 {
   struct placement from = m->from.on[m->dim[0]], to = m->to.on[m->dim[0]];
   const struct collective_row *row = &collective_row[m->kind];
   if (row->from == PARTIAL) op.reduction = from.reduction;
   if (row->to == SHARD) {
     op.dim = to.dim;
-    value = pack(op, OP_pack, value, m->to);
+    value = pack(w, op, OP_pack, value, m->to);
   }
   if (row->from == SHARD) op.dim = from.dim;
   if (row->from == SHARD && row->to == SHARD) op.dim_to = to.dim;
-  value = moved(op, value, m->to);
+  value = moved(w, op, value, m->to);
   op.dim_to = 0;
-  return row->from == SHARD ? pack(op, OP_unpack, value, m->from) : value;
+  return row->from == SHARD ? pack(w, op, OP_unpack, value, m->from) : value;
 }
 
-static int run_move(const struct op *why, int value, struct move m)
+static int run_move(struct lowering *w, const struct op *why, int value, struct move m)
 {
   if (!keeps_order(&m)) m = in_order_of_mesh(m);
   struct op op = asked_for_by(why);
@@ -183,14 +188,14 @@ static int run_move(const struct op *why, int value, struct move m)
   if (is_collective(m.kind)) op.group = add_ordered_group(m.n, m.dim);
   switch (m.kind) {
   case OP_slice:
-    return moved(op, value, m.to);
+    return moved(w, op, value, m.to);
   case OP_to_partial:
     op.reduction = m.to.on[m.dim[0]].reduction;
-    return moved(op, value, m.to);
+    return moved(w, op, value, m.to);
   case OP_exchange:
-    return run_exchange(op, value, &m);
+    return run_exchange(w, op, value, &m);
   default:
-    if (is_collective(m.kind)) return run_collective(op, value, &m);
+    if (is_collective(m.kind)) return run_collective(w, op, value, &m);
     bug("redistribute", "%s is no step of a redistribution", op_row[m.kind].name);
   }
 }
@@ -208,8 +213,8 @@ static void put_factors(struct buffer *b, const struct factors *f, bool apart)
 }
 
 /* The value with its dimensions split into factors, or merged again. */
-static int seen(const struct op *why, int value, const struct factors *f, bool apart,
-                struct layout layout)
+static int seen(struct lowering *w, const struct op *why, int value, const struct factors *f,
+                bool apart, struct layout layout)
 {
   struct buffer equation = {0};
   put_factors(&equation, f, !apart);
@@ -218,10 +223,10 @@ static int seen(const struct op *why, int value, const struct factors *f, bool a
   struct op op = asked_for_by(why);
   op.kind = OP_view;
   op.equation = equation.text;
-  return moved(op, value, layout);
+  return moved(w, op, value, layout);
 }
 
-static int run_leg(const struct op *why, int value, struct layout to)
+static int run_leg(struct lowering *w, const struct op *why, int value, struct layout to)
 {
   struct value v = graph->value[value];
   struct factors f;
@@ -232,20 +237,18 @@ static int run_leg(const struct op *why, int value, struct layout to)
                why_text(why), shape_text(v.shape), f.shape.ndim, MAX_DIMS);
   struct layout from_here = on_factors(&f, v.layout), to_here = on_factors(&f, to);
   bool apart = f.shape.ndim > v.shape.ndim;
-  if (apart) value = seen(why, value, &f, true, from_here);
+  if (apart) value = seen(w, why, value, &f, true, from_here);
   const struct moves *moves = plan_moves(f.shape, v.type, from_here, to_here);
-  for (int k = 0; k < moves->n; k++) value = run_move(why, value, moves->move[k]);
-  return apart ? seen(why, value, &f, false, to) : value;
+  for (int k = 0; k < moves->n; k++) value = run_move(w, why, value, moves->move[k]);
+  return apart ? seen(w, why, value, &f, false, to) : value;
 }
 
-static int copy_of(const struct op *why, int value)
+static int copy_of(struct lowering *w, const struct op *why, int value)
 {
   struct op op = {.kind = OP_view, .module = why->module, .line = why->line, .phase = why->phase};
   op.equation = identity_equation(graph->value[value].shape.ndim);
-  return moved(op, value, graph->value[value].layout);
+  return moved(w, op, value, graph->value[value].layout);
 }
-
-static bool *enters; /* by value: the first step of a scan reads it for what is carried */
 
 /* The values of a scan's steps must stay equal, and so must those that the first step reads in
    their place. */
@@ -256,13 +259,13 @@ static bool is_equal_in_steps(int value)
 }
 
 /* The value `last` replaces the redistribution's own value. */
-static int take_over(const struct op *op, int last)
+static int take_over(struct lowering *w, const struct op *op, int last)
 {
   struct value *made = &graph->value[op->out], *v = &graph->value[last];
   bool leaves = made->role != ACTIVATION || made->is_output;
   bool taken = v->role != ACTIVATION || v->is_output || v->op == NONE;
-  if ((leaves && (taken || is_equal_in_steps(last))) || (enters[op->out] && taken)) {
-    last = copy_of(op, last);
+  if ((leaves && (taken || is_equal_in_steps(last))) || (w->enters[op->out] && taken)) {
+    last = copy_of(w, op, last);
     made = &graph->value[op->out];
     v = &graph->value[last];
   }
@@ -278,14 +281,14 @@ static int take_over(const struct op *op, int last)
   return last;
 }
 
-static int cast_to(const struct op *why, int value, enum type type)
+static int cast_to(struct lowering *w, const struct op *why, int value, enum type type)
 {
   if (graph->value[value].type == type) return value;
   struct op op = asked_for_by(why);
   op.kind = OP_cast;
   op.type = type;
   op.why = NULL;
-  return moved(op, value, graph->value[value].layout);
+  return moved(w, op, value, graph->value[value].layout);
 }
 
 static void refuse_mixed(const struct op *op, struct layout layout)
@@ -322,79 +325,78 @@ static struct layout scattered_first(const struct op *op, struct layout from, st
   return usual_turns(to);
 }
 
-static int run_legs(const struct op *op, int value, struct layout to)
+static int run_legs(struct lowering *w, const struct op *op, int value, struct layout to)
 {
   struct layout stop[MAX_STOPS];
   struct value v = graph->value[value];
   int n = find_stops(v.shape, v.layout, to, stop);
-  for (int i = 1; i < n; i++) value = run_leg(op, value, stop[i]);
+  for (int i = 1; i < n; i++) value = run_leg(w, op, value, stop[i]);
   return value;
 }
 
 /* Returns the replacement of the redistribution's value: moved in the operation's type, if
    anything moves, and cast to the value's. */
-static int lower(const struct op *op)
+static int lower(struct lowering *w, const struct op *op)
 {
   struct layout to = graph->value[op->out].layout;
-  first_step = graph->nop;
+  w->first_step = graph->nop;
   refuse_mixed(op, graph->value[op->in[0]].layout);
   refuse_mixed(op, to);
   struct value in = graph->value[op->in[0]];
   enum type type = graph->value[op->out].type;
   bool moves = !same_layout_but_units(in.layout, to);
   int last = moves ? narrowest(op->in[0]) : op->in[0];
-  if (last == op->in[0]) last = cast_to(op, last, moves && is_floating(type) ? op->type : type);
-  last = run_legs(op, last, scattered_first(op, in.layout, to));
-  last = run_legs(op, last, to);
-  return take_over(op, cast_to(op, last, type));
+  if (last == op->in[0]) last = cast_to(w, op, last, moves && is_floating(type) ? op->type : type);
+  last = run_legs(w, op, last, scattered_first(op, in.layout, to));
+  last = run_legs(w, op, last, to);
+  return take_over(w, op, cast_to(w, op, last, type));
 }
 
-static int *readers, *reader; /* by value: how many operations read it, and the last of them */
-
-static void find_readers(void)
+static void find_readers(struct lowering *w)
 {
-  reader = alloc((size_t)(graph->nvalue + 1) * sizeof *reader);
-  readers = count_readers();
+  w->reader = alloc((size_t)(graph->nvalue + 1) * sizeof *w->reader);
+  w->readers = count_readers();
   for (int at = 0; at < graph->norder; at++) {
     const struct op *op = &graph->op[graph->order[at]];
-    for (int i = 0; i < op->nin; i++) reader[op->in[i]] = graph->order[at];
+    for (int i = 0; i < op->nin; i++) w->reader[op->in[i]] = graph->order[at];
   }
 }
 
 /* Whether only another redistribution reads this one's result: in the backward, unless the plan
    asked for the layout between, the two become one. */
-static bool is_stop_between(const struct op *op)
+static bool is_stop_between(struct lowering *w, const struct op *op)
 {
   const struct value *in = &graph->value[op->in[0]], *out = &graph->value[op->out];
-  if (op->phase != BACKWARD || readers[op->out] != 1 || in->type != out->type) return false;
-  const struct op *next = &graph->op[reader[op->out]];
+  if (op->phase != BACKWARD || w->readers[op->out] != 1 || in->type != out->type) return false;
+  const struct op *next = &graph->op[w->reader[op->out]];
   return out->role == ACTIVATION && !out->is_output && next->kind == OP_redistribute &&
          next->phase == BACKWARD;
 }
 
 void redistribute(void)
 {
+  struct lowering run = {0}, *w = &run;
   int known = graph->nvalue;
-  stands_for = alloc((size_t)known * sizeof *stands_for);
-  new_order = (struct list){0};
-  for (int i = 0; i < known; i++) stands_for[i] = i;
-  find_readers();
-  enters = entering_scans();
+  w->stands_for = alloc((size_t)known * sizeof *w->stands_for);
+  w->new_order = (struct list){0};
+  for (int i = 0; i < known; i++) w->stands_for[i] = i;
+  find_readers(w);
+  w->enters = entering_scans();
   for (int at = 0; at < graph->norder; at++) {
     int id = graph->order[at];
     struct op op = graph->op[id];
-    for (int i = 0; i < op.nin; i++) op.in[i] = stands_for[op.in[i]];
+    for (int i = 0; i < op.nin; i++) op.in[i] = w->stands_for[op.in[i]];
     for (int k = 0; k < op.nbody; k++) {
       int *in = &graph->op[op.body[k]].in[0]; /* of OP_squares */
-      *in = stands_for[*in];
+      *in = w->stands_for[*in];
     }
     graph->op[id] = op;
     if (op.kind == OP_redistribute)
-      stands_for[op.out] = is_stop_between(&op) ? op.in[0] : lower(&op);
+      w->stands_for[op.out] = is_stop_between(w, &op) ? op.in[0] : lower(w, &op);
     else
-      add(&new_order, id);
+      add(&w->new_order, id);
   }
-  graph->order = new_order.at;
-  graph->norder = new_order.n;
-  graph->order_room = new_order.room;
+  graph->order = w->new_order.at;
+  graph->norder = w->new_order.n;
+  graph->order_room = w->new_order.room;
 }

@@ -39,11 +39,14 @@ struct line {
                               products */
 };
 
-static struct function *f;
-static int *place;          /* by operation: its place in the function, or NONE */
-static int *readers;        /* by value: the operations that read it, anywhere */
-static int *times_of;       /* by operation: how often it runs in a step */
-static const char *why_not; /* what the last collective that was tried lacks */
+/* The state of the pass. */
+struct decomposing {
+  struct function *f;
+  int *place;          /* by operation: its place in the function, or NONE */
+  int *readers;        /* by value: the operations that read it, anywhere */
+  int *times_of;       /* by operation: how often it runs in a step */
+  const char *why_not; /* what the last collective that was tried lacks */
+};
 
 /* ---------------------------------------------------------------------------- what is asked for */
 
@@ -72,26 +75,26 @@ static struct async_tp_result *noted(int op)
   return NULL;
 }
 
-static bool refuse(const char *why)
+static bool refuse(struct decomposing *d, const char *why)
 {
-  why_not = why;
+  d->why_not = why;
   return false;
 }
 
 /* Whether the members' parts along the dimension have equal size on all ranks, and are
    contiguous. */
-static bool has_outer_parts(int whole, int part, int dim)
+static bool has_outer_parts(struct decomposing *d, int whole, int part, int dim)
 {
   const struct value *v = &graph->value[whole], *p = &graph->value[part];
   int cut[MAX_MESH], parts = 1;
   for (int n = cuts_of(&graph->mesh, p->layout, dim, cut); n--;) parts *= graph->mesh.size[cut[n]];
   if (v->shape.size[dim] == 0 || v->shape.size[dim] % parts)
-    return refuse(
-        text("its dimension %d of %" PRId64 " is cut in unequal parts", dim, v->shape.size[dim]));
+    return refuse(d, text("its dimension %d of %" PRId64 " is cut in unequal parts", dim,
+                          v->shape.size[dim]));
   struct shape here = local_shape(whole, 0);
   for (int at = 0; dimension_at(whole, at) != dim; at++)
     if (here.size[dimension_at(whole, at)] != 1)
-      return refuse(text("its dimension %d does not lie outermost", dim));
+      return refuse(d, text("its dimension %d does not lie outermost", dim));
   return true;
 }
 
@@ -190,11 +193,12 @@ static int quickest_pieces(const struct line *l, int64_t *least)
   return best;
 }
 
-static bool choose_by_model(const struct line *l, struct async_tp_result *p)
+static bool choose_by_model(struct decomposing *d, const struct line *l, struct async_tp_result *p)
 {
   p->tried = quickest_pieces(l, &p->in_pieces);
   if (!p->tried)
-    return refuse(text("no number from 2 to %d cuts a part of %" PRId64 " so that each product is "
+    return refuse(d,
+                  text("no number from 2 to %d cuts a part of %" PRId64 " so that each product is "
                        "one call",
                        MOST_PIECES, part_size(l)));
   p->whole = time_in_pieces(l, 1);
@@ -203,13 +207,13 @@ static bool choose_by_model(const struct line *l, struct async_tp_result *p)
 }
 
 /* The number of chunks; false if no number is possible, or not the plan's. */
-static bool choose_pieces(const struct line *l, struct async_tp_result *p)
+static bool choose_pieces(struct decomposing *d, const struct line *l, struct async_tp_result *p)
 {
   int64_t part = part_size(l);
   int asked = l->asked->pieces;
-  if (!asked) return choose_by_model(l, p);
-  if (part % asked) return refuse(text("a part of %" PRId64 " is not cut in %d", part, asked));
-  if (!has_simple_calls(l, asked)) return refuse("a chunk of a product would not be one call");
+  if (!asked) return choose_by_model(d, l, p);
+  if (part % asked) return refuse(d, text("a part of %" PRId64 " is not cut in %d", part, asked));
+  if (!has_simple_calls(l, asked)) return refuse(d, "a chunk of a product would not be one call");
   p->pieces = asked;
   return true;
 }
@@ -250,7 +254,8 @@ static void put_pieces(struct list *to, const struct line *l, int pieces)
 
 /* Marks what must run before the operation, of the operations after place `first`; false if that
    depends on something marked `made`. */
-static bool mark_needed(int id, int first, int except, bool *needed, const bool *made)
+static bool mark_needed(struct decomposing *d, int id, int first, int except, bool *needed,
+                        const bool *made)
 {
   static struct kept_list kept;
   int *list = kept_room(&kept, op_width(&graph->op[id]));
@@ -259,65 +264,67 @@ static bool mark_needed(int id, int first, int except, bool *needed, const bool 
   memcpy(reads, list, (size_t)n * sizeof *reads);
   for (int i = 0; i < n; i++) {
     int maker = graph->value[reads[i]].op;
-    if (reads[i] == except || maker == NONE || place[maker] < first) continue;
-    if (made[place[maker]]) return false;
-    if (needed[place[maker]]) continue;
-    if (!mark_needed(maker, first, NONE, needed, made)) return false;
-    needed[place[maker]] = true;
+    if (reads[i] == except || maker == NONE || d->place[maker] < first) continue;
+    if (made[d->place[maker]]) return false;
+    if (needed[d->place[maker]]) continue;
+    if (!mark_needed(d, maker, first, NONE, needed, made)) return false;
+    needed[d->place[maker]] = true;
   }
   return true;
 }
 
 /* The products that read the gathered value row by row, and can all run before any other reader
    of it, or of them. Marks what must come before. */
-static void find_products(struct line *l, bool *needed)
+static void find_products(struct decomposing *d, struct line *l, bool *needed)
 {
-  int first = place[l->collective], to;
+  int first = d->place[l->collective], to;
   int dim = graph->op[l->collective].dim;
-  bool *made = alloc((size_t)f->nop + 1), *before = alloc((size_t)f->nop + 1);
+  bool *made = alloc((size_t)d->f->nop + 1), *before = alloc((size_t)d->f->nop + 1);
   made[first] = true;
-  for (int at = first + 1; at < f->nop && l->nproduct < MOST_PRODUCTS; at++) {
-    const struct op *op = &graph->op[f->op[at]];
+  for (int at = first + 1; at < d->f->nop && l->nproduct < MOST_PRODUCTS; at++) {
+    const struct op *op = &graph->op[d->f->op[at]];
     if (op->kind == OP_loop) break;
     if (!is_whole_product(op) || (op->in[0] != l->value && op->in[1] != l->value)) continue;
     if (!stays_in_output(op, op->in[1] == l->value, dim, &to)) continue;
-    memcpy(before, needed, (size_t)f->nop);
-    if (!mark_needed(f->op[at], first, l->value, before, made)) continue;
-    memcpy(needed, before, (size_t)f->nop);
+    memcpy(before, needed, (size_t)d->f->nop);
+    if (!mark_needed(d, d->f->op[at], first, l->value, before, made)) continue;
+    memcpy(needed, before, (size_t)d->f->nop);
     made[at] = true;
-    l->product[l->nproduct++] = f->op[at];
+    l->product[l->nproduct++] = d->f->op[at];
   }
 }
 
 /* The function's operations, with the chunks in the place of the gather, and before it what its
    products need. */
-static void write_gather(const struct line *l, int pieces, const bool *needed)
+static void write_gather(struct decomposing *d, const struct line *l, int pieces,
+                         const bool *needed)
 {
   struct list all = {0};
-  int first = place[l->collective];
-  for (int at = 0; at < first; at++) add(&all, f->op[at]);
-  for (int at = first; at < f->nop; at++)
-    if (needed[at]) add(&all, f->op[at]);
-  bool *taken = alloc((size_t)f->nop + 1);
-  for (int k = 0; k < l->nproduct; k++) taken[place[l->product[k]]] = true;
+  int first = d->place[l->collective];
+  for (int at = 0; at < first; at++) add(&all, d->f->op[at]);
+  for (int at = first; at < d->f->nop; at++)
+    if (needed[at]) add(&all, d->f->op[at]);
+  bool *taken = alloc((size_t)d->f->nop + 1);
+  for (int k = 0; k < l->nproduct; k++) taken[d->place[l->product[k]]] = true;
   put_pieces(&all, l, pieces);
-  for (int at = first + 1; at < f->nop; at++)
-    if (!needed[at] && !taken[at]) add(&all, f->op[at]);
-  f->op = all.at;
-  f->nop = all.n;
+  for (int at = first + 1; at < d->f->nop; at++)
+    if (!needed[at] && !taken[at]) add(&all, d->f->op[at]);
+  d->f->op = all.at;
+  d->f->nop = all.n;
 }
 
-static bool decompose_gather(int id, const struct async *asked, struct async_tp_result *p)
+static bool decompose_gather(struct decomposing *d, int id, const struct async *asked,
+                             struct async_tp_result *p)
 {
   const struct op *op = &graph->op[id];
   struct line l = {.collective = id, .value = op->out, .asked = asked};
-  bool *needed = alloc((size_t)f->nop + 1);
-  if (!is_plain(op->out)) return refuse("it is no value of a step alone");
-  if (!has_outer_parts(op->out, op->in[0], op->dim)) return false;
-  find_products(&l, needed);
-  if (!l.nproduct) return refuse("no product reads it row by row");
-  if (!choose_pieces(&l, p)) return false;
-  if (p->pieces) write_gather(&l, p->pieces, needed);
+  bool *needed = alloc((size_t)d->f->nop + 1);
+  if (!is_plain(op->out)) return refuse(d, "it is no value of a step alone");
+  if (!has_outer_parts(d, op->out, op->in[0], op->dim)) return false;
+  find_products(d, &l, needed);
+  if (!l.nproduct) return refuse(d, "no product reads it row by row");
+  if (!choose_pieces(d, &l, p)) return false;
+  if (p->pieces) write_gather(d, &l, p->pieces, needed);
   return true;
 }
 
@@ -325,10 +332,10 @@ static bool decompose_gather(int id, const struct async *asked, struct async_tp_
 
 /* The products whose sum the value is; false if the sum has other terms, or a product has
    another reader. gone: the places of the operations that add them. */
-static bool find_terms(struct line *l, int value, int dim, bool *gone)
+static bool find_terms(struct decomposing *d, struct line *l, int value, int dim, bool *gone)
 {
   const struct value *v = &graph->value[value];
-  if (!is_plain(value) || readers[value] != 1 || v->op == NONE || place[v->op] == NONE ||
+  if (!is_plain(value) || d->readers[value] != 1 || v->op == NONE || d->place[v->op] == NONE ||
       l->nproduct == MOST_PRODUCTS)
     return false;
   const struct op *op = &graph->op[v->op];
@@ -336,10 +343,11 @@ static bool find_terms(struct line *l, int value, int dim, bool *gone)
     for (int i = 0; i < 2; i++) {
       const struct value *term = &graph->value[op->in[i]];
       if (!same_shape(term->shape, v->shape) || !same_layout(term->layout, v->layout) ||
-          term->type != v->type || term->order != v->order || !find_terms(l, op->in[i], dim, gone))
+          term->type != v->type || term->order != v->order ||
+          !find_terms(d, l, op->in[i], dim, gone))
         return false;
     }
-    gone[place[v->op]] = true;
+    gone[d->place[v->op]] = true;
     return true;
   }
   int to;
@@ -350,7 +358,7 @@ static bool find_terms(struct line *l, int value, int dim, bool *gone)
     if (cut_too) return false;
     for (int d = 0; d < in->shape.ndim; d++)
       if (stays_in_output(op, i, d, &to) && to == dim) {
-        gone[place[v->op]] = true;
+        gone[d->place[v->op]] = true;
         l->product[l->nproduct++] = v->op;
         return true;
       }
@@ -358,16 +366,16 @@ static bool find_terms(struct line *l, int value, int dim, bool *gone)
   return false;
 }
 
-static void write_scatter(const struct line *l, int pieces, const bool *gone)
+static void write_scatter(struct decomposing *d, const struct line *l, int pieces, const bool *gone)
 {
   struct list all = {0};
-  for (int at = 0; at < f->nop; at++)
-    if (f->op[at] == l->collective)
+  for (int at = 0; at < d->f->nop; at++)
+    if (d->f->op[at] == l->collective)
       put_pieces(&all, l, pieces);
     else if (!gone[at])
-      add(&all, f->op[at]);
-  f->op = all.at;
-  f->nop = all.n;
+      add(&all, d->f->op[at]);
+  d->f->op = all.at;
+  d->f->nop = all.n;
 }
 
 /* Whether a product of these reads the value, an activation. */
@@ -384,13 +392,13 @@ static bool reads(const struct line *l, int value)
 /* The time of operations that only add up the products; and of other products that read what
    these read, and not the reduced value: a weight's gradient, where these make the gradient of
    its input. They can overlap with the whole collective. */
-static void time_others(struct line *l, const bool *gone)
+static void time_others(struct decomposing *d, struct line *l, const bool *gone)
 {
-  bool *mine = alloc((size_t)f->nop + 1), *after = alloc((size_t)graph->nvalue + 1);
-  for (int k = 0; k < l->nproduct; k++) mine[place[l->product[k]]] = true;
+  bool *mine = alloc((size_t)d->f->nop + 1), *after = alloc((size_t)graph->nvalue + 1);
+  for (int k = 0; k < l->nproduct; k++) mine[d->place[l->product[k]]] = true;
   after[graph->op[l->collective].out] = true;
-  for (int at = 0; at < f->nop; at++) {
-    const struct op *op = &graph->op[f->op[at]];
+  for (int at = 0; at < d->f->nop; at++) {
+    const struct op *op = &graph->op[d->f->op[at]];
     if (gone[at] && !mine[at]) l->adding += time_taken(op);
     bool waits = false;
     for (int i = 0; i < op->nin; i++) waits |= after[op->in[i]];
@@ -400,58 +408,60 @@ static void time_others(struct line *l, const bool *gone)
   }
 }
 
-static bool decompose_scatter(int id, const struct async *asked, struct async_tp_result *p)
+static bool decompose_scatter(struct decomposing *d, int id, const struct async *asked,
+                              struct async_tp_result *p)
 {
   const struct op *op = &graph->op[id];
   struct line l = {.collective = id, .value = op->in[0], .asked = asked};
-  bool *gone = alloc((size_t)f->nop + 1);
-  if (op->nbody || !is_plain(op->out)) return refuse("it is no value of a step alone");
-  if (!has_outer_parts(op->in[0], op->out, op->dim)) return false;
-  if (!find_terms(&l, op->in[0], op->dim, gone)) return refuse("it is no sum of products alone");
-  time_others(&l, gone);
-  if (!choose_pieces(&l, p)) return false;
-  if (p->pieces) write_scatter(&l, p->pieces, gone);
+  bool *gone = alloc((size_t)d->f->nop + 1);
+  if (op->nbody || !is_plain(op->out)) return refuse(d, "it is no value of a step alone");
+  if (!has_outer_parts(d, op->in[0], op->out, op->dim)) return false;
+  if (!find_terms(d, &l, op->in[0], op->dim, gone))
+    return refuse(d, "it is no sum of products alone");
+  time_others(d, &l, gone);
+  if (!choose_pieces(d, &l, p)) return false;
+  if (p->pieces) write_scatter(d, &l, p->pieces, gone);
   return true;
 }
 
 /* ---------------------------------------------------------------------------------- the program */
 
-static void note_places(void)
+static void note_places(struct decomposing *d)
 {
-  for (int i = 0; i < graph->nop; i++) place[i] = NONE;
-  for (int at = 0; at < f->nop; at++) place[f->op[at]] = at;
+  for (int i = 0; i < graph->nop; i++) d->place[i] = NONE;
+  for (int at = 0; at < d->f->nop; at++) d->place[d->f->op[at]] = at;
 }
 
-static void note_times(void *unused, int id, int times)
+static void note_times(void *to, int id, int times)
 {
-  (void)unused;
+  int *times_of = to;
   times_of[id] = times;
 }
 
 /* Whether the function was changed for it. */
-static bool decompose_collective(int id, int async)
+static bool decompose_collective(struct decomposing *d, int id, int async)
 {
   struct async *asked = &plan_options->async[async];
-  struct async_tp_result p = {.op = id, .async = async, .times = times_of[id]};
-  place = alloc((size_t)(graph->nop + 1) * sizeof *place);
-  note_places();
+  struct async_tp_result p = {.op = id, .async = async, .times = d->times_of[id]};
+  d->place = alloc((size_t)(graph->nop + 1) * sizeof *d->place);
+  note_places(d);
   bool gathers = gathers_shards(graph->op[id].kind);
-  bool can = (gathers ? decompose_gather : decompose_scatter)(id, asked, &p);
-  if (!can) p.why_not = why_not;
+  bool can = gathers ? decompose_gather(d, id, asked, &p) : decompose_scatter(d, id, asked, &p);
+  if (!can) p.why_not = d->why_not;
   asked->met |= can;
   GROW(graph->async_tp_result, graph->nasync_tp_result, graph->async_tp_result_room);
   graph->async_tp_result[graph->nasync_tp_result++] = p;
   return p.pieces;
 }
 
-static void decompose_function(void)
+static void decompose_function(struct decomposing *d)
 {
-  for (int at = 0; at < f->nop; at++) {
-    int id = f->op[at];
+  for (int at = 0; at < d->f->nop; at++) {
+    int id = d->f->op[at];
     const struct op *op = &graph->op[id];
     bool is_kind = gathers_shards(op->kind) || scatters_sum(op->kind);
     if (!is_kind || op->pieces || noted(id) || asked_for(op) == NONE) continue;
-    if (decompose_collective(id, asked_for(op))) at = -1;
+    if (decompose_collective(d, id, asked_for(op))) at = -1;
   }
 }
 
@@ -477,13 +487,14 @@ static void refuse_unmet(const struct async *a)
 
 void async_tp(void)
 {
+  struct decomposing run = {0}, *d = &run;
   if (!plan_options->nasync) return;
-  readers = count_readers();
-  times_of = alloc((size_t)(graph->nop + 1) * sizeof *times_of);
-  each_op(note_times, NULL);
+  d->readers = count_readers();
+  d->times_of = alloc((size_t)(graph->nop + 1) * sizeof *d->times_of);
+  each_op(note_times, d->times_of);
   for (int i = 0; i < graph->nfunction; i++) {
-    f = &graph->function[i];
-    if (f->phase != UPDATE) decompose_function();
+    d->f = &graph->function[i];
+    if (d->f->phase != UPDATE) decompose_function(d);
   }
   for (int i = 0; i < plan_options->nasync; i++) refuse_unmet(&plan_options->async[i]);
 }

@@ -13,8 +13,17 @@
 
 #include <string.h>
 
-static bool *in_memory; /* by value, at the representative of a family: others than kernels read
-                           it */
+/* The state of the pass. */
+struct fusing {
+  bool *in_memory;        /* by value, at the representative of a family: others than kernels read
+                                  it */
+  struct bundle **bundle; /* of a function, in the order in which they run */
+  int nbundle;
+  int *maker;  /* by value: the operation of this function that makes it, or NONE */
+  int *place;  /* by operation: the place of its bundle in the order */
+  bool *after; /* by place, while two bundles are compared: it must run after the first */
+  int *list, list_room;
+};
 
 static bool is_elementwise(const struct op *op)
 {
@@ -44,25 +53,26 @@ static int family_of(int value)
 }
 
 /* A constant of one element needs no kernel: readers write the number itself (program.c). */
-static bool is_literal(const struct op *op)
+static bool is_literal(struct fusing *p, const struct op *op)
 {
   return op->kind == OP_full && elements(graph->value[op->out].shape) == 1 &&
          graph->value[op->out].role == ACTIVATION && !graph->value[op->out].is_output &&
-         !in_memory[family_of(op->out)];
+         !p->in_memory[family_of(op->out)];
 }
 
 /* Operands of collectives, matmuls and copies must be in memory, and what is carried. */
-static void find_in_memory(void)
+static void find_in_memory(struct fusing *p)
 {
-  in_memory = alloc((size_t)(graph->nvalue + 1) * sizeof *in_memory);
+  p->in_memory = alloc((size_t)(graph->nvalue + 1) * sizeof *p->in_memory);
   for (int i = 0; i < graph->nfunction; i++)
     for (int k = 0; k < graph->function[i].nop; k++) {
       const struct op *op = &graph->op[graph->function[i].op[k]];
       bool by_element = is_elementwise(op);
       int *list = alloc((size_t)op_width(op) * sizeof *list);
       for (int n = op_reads(op, list); n--;) {
-        if (graph->value[list[n]].step) in_memory[family_of(graph->value[list[n]].initial)] = true;
-        if (!by_element) in_memory[family_of(list[n])] = true;
+        if (graph->value[list[n]].step)
+          p->in_memory[family_of(graph->value[list[n]].initial)] = true;
+        if (!by_element) p->in_memory[family_of(list[n])] = true;
       }
     }
 }
@@ -79,38 +89,32 @@ struct bundle {
   int n, op[MOST_IN_KERNEL];
 };
 
-static struct bundle **bundle; /* of a function, in the order in which they run */
-static int nbundle;
-static int *maker;  /* by value: the operation of this function that makes it, or NONE */
-static int *place;  /* by operation: the place of its bundle in the order */
-static bool *after; /* by place, while two bundles are compared: it must run after the first */
-static int *list, list_room;
-
-static int reads_of(int op)
+static int reads_of(struct fusing *p, int op)
 {
-  while (list_room < op_width(&graph->op[op])) list = grow(list, 0, &list_room, sizeof *list);
-  return op_reads(&graph->op[op], list);
+  while (p->list_room < op_width(&graph->op[op]))
+    p->list = grow(p->list, 0, &p->list_room, sizeof *p->list);
+  return op_reads(&graph->op[op], p->list);
 }
 
 /* Whether the bundle reads a value made at a marked place from `first` on. */
-static bool reads_after(const struct bundle *u, int first)
+static bool reads_after(struct fusing *p, const struct bundle *u, int first)
 {
   for (int k = 0; k < u->n; k++)
-    for (int n = reads_of(u->op[k]); n--;) {
-      int op = maker[list[n]];
-      if (op != NONE && place[op] >= first && after[place[op]]) return true;
+    for (int n = reads_of(p, u->op[k]); n--;) {
+      int op = p->maker[p->list[n]];
+      if (op != NONE && p->place[op] >= first && p->after[p->place[op]]) return true;
     }
   return false;
 }
 
 /* Whether the operations between two bundles can move before or after both. */
-static bool can_meet(int a, int b)
+static bool can_meet(struct fusing *p, int a, int b)
 {
-  after[a] = true;
-  for (int at = a + 1; at <= b; at++) after[at] = false;
-  for (int at = a + 1; at < b; at++) after[at] = reads_after(bundle[at], a);
-  after[a] = false;
-  return !reads_after(bundle[b], a);
+  p->after[a] = true;
+  for (int at = a + 1; at <= b; at++) p->after[at] = false;
+  for (int at = a + 1; at < b; at++) p->after[at] = reads_after(p, p->bundle[at], a);
+  p->after[a] = false;
+  return !reads_after(p, p->bundle[b], a);
 }
 
 /* An operand of the operation that has the size of its space, and that the bundle has, too. */
@@ -136,9 +140,9 @@ static bool is_related(const struct bundle *a, const struct bundle *b)
   return false;
 }
 
-static bool can_be_one(int a, int b)
+static bool can_be_one(struct fusing *p, int a, int b)
 {
-  const struct bundle *u = bundle[a], *v = bundle[b];
+  const struct bundle *u = p->bundle[a], *v = p->bundle[b];
   int body[2 * MOST_IN_KERNEL], n = u->n + v->n;
   struct stages stages;
   if (!u->element || n > MOST_IN_KERNEL) return false;
@@ -149,39 +153,39 @@ static bool can_be_one(int a, int b)
   memcpy(body + u->n, v->op, (size_t)v->n * sizeof *body);
   if (!find_stages(body, n, &stages)) return false;
   if (!related && stages.rows != NONE) return false;
-  return can_meet(a, b);
+  return can_meet(p, a, b);
 }
 
 /* Merges the bundles at a and b, and returns the place of the result. */
-static int make_one(int a, int b)
+static int make_one(struct fusing *p, int a, int b)
 {
-  struct bundle *one = bundle[a], *gone = bundle[b],
+  struct bundle *one = p->bundle[a], *gone = p->bundle[b],
                 **behind = alloc((size_t)(b - a) * sizeof *behind);
   int at = a, n = 0;
   memcpy(one->op + one->n, gone->op, (size_t)gone->n * sizeof *one->op);
   one->n += gone->n;
   for (int i = a + 1; i < b; i++)
-    if (after[i])
-      behind[n++] = bundle[i];
+    if (p->after[i])
+      behind[n++] = p->bundle[i];
     else
-      bundle[at++] = bundle[i];
+      p->bundle[at++] = p->bundle[i];
   int met = at;
-  bundle[at++] = one;
-  for (int i = 0; i < n; i++) bundle[at++] = behind[i];
-  for (int i = b + 1; i < nbundle; i++) bundle[at++] = bundle[i];
-  nbundle = at;
-  for (int i = a; i < nbundle; i++)
-    for (int k = 0; k < bundle[i]->n; k++) place[bundle[i]->op[k]] = i;
+  p->bundle[at++] = one;
+  for (int i = 0; i < n; i++) p->bundle[at++] = behind[i];
+  for (int i = b + 1; i < p->nbundle; i++) p->bundle[at++] = p->bundle[i];
+  p->nbundle = at;
+  for (int i = a; i < p->nbundle; i++)
+    for (int k = 0; k < p->bundle[i]->n; k++) p->place[p->bundle[i]->op[k]] = i;
   return met;
 }
 
-static void join_others(int b)
+static void join_others(struct fusing *p, int b)
 {
   enum { FARTHEST = 48 }; /* how far back the search goes */
   for (int a = b - 1; a >= 0 && b - a <= FARTHEST; a--) {
-    if (graph->op[bundle[a]->op[0]].kind == OP_loop) return;
-    if (!can_be_one(a, b)) continue;
-    b = make_one(a, b);
+    if (graph->op[p->bundle[a]->op[0]].kind == OP_loop) return;
+    if (!can_be_one(p, a, b)) continue;
+    b = make_one(p, a, b);
     a = b;
   }
 }
@@ -191,18 +195,18 @@ static bool is_later_piece(const struct op *op)
   return op->pieces && (op->piece || op->in[op->nin - 1] == op->out);
 }
 
-static void add_bundle(int op)
+static void add_bundle(struct fusing *p, int op)
 {
   struct bundle *u = alloc(sizeof *u);
   const struct op *o = &graph->op[op];
   *u = (struct bundle){.element = is_elementwise(o), .n = 1, .op = {op}};
-  place[op] = nbundle;
+  p->place[op] = p->nbundle;
   /* Of chunks the first: all chunks of a value make and read the same, and stay in their order. */
-  for (int k = 0; k < o->nout && !is_later_piece(o); k++) maker[o->out + k] = op;
+  for (int k = 0; k < o->nout && !is_later_piece(o); k++) p->maker[o->out + k] = op;
   for (int k = 0; k < o->nbody; k++)
-    if (graph->op[o->body[k]].out != NONE) maker[graph->op[o->body[k]].out] = op;
-  bundle[nbundle++] = u;
-  if (u->element) join_others(nbundle - 1);
+    if (graph->op[o->body[k]].out != NONE) p->maker[graph->op[o->body[k]].out] = op;
+  p->bundle[p->nbundle++] = u;
+  if (u->element) join_others(p, p->nbundle - 1);
 }
 
 static int kernel_of(const struct bundle *u)
@@ -214,17 +218,17 @@ static int kernel_of(const struct bundle *u)
   return id;
 }
 
-static void fuse_elements(struct function *f)
+static void fuse_elements(struct fusing *p, struct function *f)
 {
-  bundle = alloc((size_t)(f->nop + 1) * sizeof *bundle);
-  after = alloc((size_t)(f->nop + 1) * sizeof *after);
-  nbundle = 0;
-  for (int i = 0; i < graph->nvalue; i++) maker[i] = NONE;
+  p->bundle = alloc((size_t)(f->nop + 1) * sizeof *p->bundle);
+  p->after = alloc((size_t)(f->nop + 1) * sizeof *p->after);
+  p->nbundle = 0;
+  for (int i = 0; i < graph->nvalue; i++) p->maker[i] = NONE;
   for (int i = 0; i < f->nop; i++)
-    if (!is_literal(&graph->op[f->op[i]])) add_bundle(f->op[i]);
+    if (!is_literal(p, &graph->op[f->op[i]])) add_bundle(p, f->op[i]);
   f->nop = 0;
-  for (int i = 0; i < nbundle; i++)
-    f->op[f->nop++] = bundle[i]->element ? kernel_of(bundle[i]) : bundle[i]->op[0];
+  for (int i = 0; i < p->nbundle; i++)
+    f->op[f->nop++] = p->bundle[i]->element ? kernel_of(p->bundle[i]) : p->bundle[i]->op[0];
 }
 
 /* -------------------------------------------------------------------------------------- updates */
@@ -263,16 +267,16 @@ static void fuse_updates(struct function *f)
 
 /* Values that are read are stored, and results of kernel files: the representative of a family,
    and the initial value of a carried one. */
-static void store(int value)
+static void store(struct fusing *p, int value)
 {
   struct value *v = &graph->value[value];
-  if (v->op != NONE && is_literal(&graph->op[v->op])) return;
+  if (v->op != NONE && is_literal(p, &graph->op[v->op])) return;
   v->stored = true;
   if (v->family != NONE) graph->value[v->family].stored = true;
-  if (v->step) store(v->initial);
+  if (v->step) store(p, v->initial);
 }
 
-static void mark_stored(void)
+static void mark_stored(struct fusing *p)
 {
   int *list = NULL, room = 0;
   for (int i = 0; i < graph->nvalue; i++) {
@@ -284,25 +288,26 @@ static void mark_stored(void)
     for (int k = 0; k < f->nop; k++) {
       const struct op *op = &graph->op[f->op[k]];
       while (room < op_width(op)) list = grow(list, 0, &room, sizeof *list);
-      for (int n = op_reads(op, list); n--;) store(list[n]);
-      for (int j = 0; j < op->nout && op->nout > 1; j++) store(op->out + j);
-      if (op->packed) store(op->buffer);
+      for (int n = op_reads(op, list); n--;) store(p, list[n]);
+      for (int j = 0; j < op->nout && op->nout > 1; j++) store(p, op->out + j);
+      if (op->packed) store(p, op->buffer);
     }
   }
 }
 
 void fuse(void)
 {
+  struct fusing run = {0}, *p = &run;
   add_products_in_place();
-  find_in_memory();
-  list = NULL;
-  list_room = 0;
-  maker = alloc((size_t)(graph->nvalue + 1) * sizeof *maker);
-  place = alloc((size_t)(graph->nop + 1) * sizeof *place);
+  find_in_memory(p);
+  p->list = NULL;
+  p->list_room = 0;
+  p->maker = alloc((size_t)(graph->nvalue + 1) * sizeof *p->maker);
+  p->place = alloc((size_t)(graph->nop + 1) * sizeof *p->place);
   for (int i = 0; i < graph->nfunction; i++) {
     struct function *f = &graph->function[i];
-    fuse_elements(f);
+    fuse_elements(p, f);
     if (f->phase == UPDATE) fuse_updates(f);
   }
-  mark_stored();
+  mark_stored(p);
 }
