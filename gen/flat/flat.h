@@ -63,7 +63,7 @@ void grad(void);
 
 /* The operation whose gradient is under work; lists as write_gradient has them. */
 extern const struct op *forward_op;
-void begin_gradient(const struct op *op, const bool *needs_gradient, int *gradient);
+void begin_gradient(const struct op *op, const bool *has_gradient, int *gradient);
 /* The operation with the phase, the module and the line of the backward of that one. */
 struct op in_backward(struct op op);
 /* Each adds an operation to the backward, and gives what it makes. */
@@ -98,7 +98,7 @@ void name_gradient(int g, int value);
 /* Appends the operations that take g, the gradient of `op`'s output, to the gradients of those
    inputs that need one. Both lists are by value; gradient[value] is NONE while there is none.
    `op` is a copy: adding operations moves the graph's. */
-void write_gradient(const struct op *op, int g, const bool *needs_gradient, int *gradient);
+void write_gradient(const struct op *op, int g, const bool *has_gradient, int *gradient);
 /* Whether it is a redistribution that moves neither the value nor its gradient. */
 bool stays(const struct op *op);
 extern int *stays_at;
@@ -202,8 +202,8 @@ void redistribute(void);
    their first steps take as needing a gradient, and says whether it marked any; goes to an
    operation of the forward, at this place of the order, NULL at the end: true if that ends a scan,
    whose gradients are there now; whether the last one is of a scan's step. */
-void begin_scans(const bool *needs_gradient, int *gradient);
-bool want_carried(bool *needs_gradient);
+void begin_scans(const bool *has_gradient, int *gradient);
+bool want_carried(bool *has_gradient);
 bool pass_step(const struct op *op, int at);
 bool is_in_scan(void);
 /* Whether the operation is of the kinds of which the next function makes the gradient. */

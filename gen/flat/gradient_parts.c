@@ -6,14 +6,14 @@
 #include <ctype.h>
 #include <string.h>
 
-const struct op *forward_op;       /* module and line of the new operations */
-static const bool *needs_gradient; /* of each value */
-static int *gradient;              /* of each value, or NONE */
+const struct op *forward_op;     /* module and line of the new operations */
+static const bool *has_gradient; /* of each value */
+static int *gradient;            /* of each value, or NONE */
 
 void begin_gradient(const struct op *op, const bool *needs, int *gradients)
 {
   forward_op = op;
-  needs_gradient = needs;
+  has_gradient = needs;
   gradient = gradients;
 }
 
@@ -147,7 +147,7 @@ enum type gradient_type(int value)
 
 bool needs_gradient(int i)
 {
-  return needs_gradient[forward_op->in[i]];
+  return has_gradient[forward_op->in[i]];
 }
 
 /* Adds g to the gradient of the i-th input, and names it after that input. */

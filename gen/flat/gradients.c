@@ -479,8 +479,8 @@ static void (*const gradient_of[OP_COUNT])(int g) = {
 #undef OP
 };
 
-void write_gradient(const struct op *op, int g, const bool *needs_gradient, int *gradients)
+void write_gradient(const struct op *op, int g, const bool *has_gradient, int *gradients)
 {
-  begin_gradient(op, needs_gradient, gradients);
+  begin_gradient(op, has_gradient, gradients);
   gradient_of[op->kind](g);
 }

@@ -28,7 +28,7 @@ static struct {
 } scan = {.module = NONE};
 
 static struct list holds; /* the OP_scan_hold of the forward */
-static const bool *needs_gradient;
+static const bool *has_gradient;
 static int *gradient;
 
 static int maker_scan(int value)
@@ -44,7 +44,7 @@ bool takes_part_in_scan(enum op_kind kind)
 
 void begin_scans(const bool *needs, int *gradients)
 {
-  needs_gradient = needs;
+  has_gradient = needs;
   gradient = gradients;
   memset(&scan, 0, sizeof scan);
   scan.module = NONE;
@@ -103,7 +103,7 @@ static void begin_carried(void)
   scan.begins.n = scan.enters.n = 0;
   for (int i = 0; i < holds.n; i++) {
     const struct op hold = graph->op[holds.at[i]];
-    if (maker_scan(hold.in[0]) != scan.module || !needs_gradient[hold.in[0]]) continue;
+    if (maker_scan(hold.in[0]) != scan.module || !has_gradient[hold.in[0]]) continue;
     int *g = &gradient[hold.in[0]];
     *g = *g == NONE ? zeros_like(hold.in[0]) : entering(*g);
     add(&scan.begins, *g);
@@ -127,7 +127,7 @@ static void begin_shared(int last)
     if (scan_around(op.module) != scan.module) break;
     for (int i = 0; i < op.nin && op.kind != OP_scan_take; i++) {
       int value = op.in[i];
-      if (!needs_gradient[value] || maker_scan(value) == scan.module || is_entering(value) ||
+      if (!has_gradient[value] || maker_scan(value) == scan.module || is_entering(value) ||
           lists_number(scan.shared.at, scan.shared.n, value))
         continue;
       add(&scan.shared, value);
@@ -156,7 +156,7 @@ static void give(int value, int g)
   struct op op = around_scan();
   op.nin = 1;
   op.in[0] = value;
-  begin_gradient(&op, needs_gradient, gradient);
+  begin_gradient(&op, has_gradient, gradient);
   give_gradient(0, g);
 }
 
@@ -222,7 +222,7 @@ bool is_in_scan(void)
 
 void write_scan_gradient(const struct op *op, int g)
 {
-  begin_gradient(op, needs_gradient, gradient);
+  begin_gradient(op, has_gradient, gradient);
   if (op->kind == OP_scan_stack) {
     /* Of what each step puts in: the gradient of the whole, of which its step takes a slice. */
     for (int i = 0; i < op->nin; i++) gradient[op->in[i]] = g;

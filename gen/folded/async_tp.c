@@ -356,8 +356,8 @@ static bool find_terms(struct decomposing *d, struct line *l, int value, int dim
     const struct value *in = &graph->value[op->in[i]];
     bool cut_too = in->pieces && gathers_shards(graph->op[in->op].kind);
     if (cut_too) return false;
-    for (int d = 0; d < in->shape.ndim; d++)
-      if (stays_in_output(op, i, d, &to) && to == dim) {
+    for (int at = 0; at < in->shape.ndim; at++)
+      if (stays_in_output(op, i, at, &to) && to == dim) {
         gone[d->place[v->op]] = true;
         l->product[l->nproduct++] = v->op;
         return true;
