@@ -69,13 +69,13 @@ struct shared_pair {
 int shared_sendrecv(const void *in, void *out, struct shared_pair pair, enum shared_type type,
                     struct shared_group *group);
 
-// gather_segments and reduce_segments of program.h: nothing is packed, for each rank reads and writes
-// the values where they are.
+// gather_segments and reduce_segments of program.h: nothing is packed, for each rank reads and
+// writes the values where they are.
 struct segment;
 int shared_gather_segments(const void *own, int n, const struct segment *p, enum shared_type type,
-                          struct shared_group *group);
+                           struct shared_group *group);
 int shared_reduce_segments(void *own, int n, const struct segment *p, enum shared_type type, int op,
-                          struct shared_group *group);
+                           struct shared_group *group);
 
 // ---- the ranks of a machine ---------------------------------------------------------------------
 

@@ -159,17 +159,17 @@ static size_t peak_memory(double time)
 
 static struct step_metrics measure(int t)
 {
-  struct step_metrics now = {.step = t, .loss = get_float(program->loss)};
-  if (program->grad_norm >= 0) now.grad_norm = get_float(program->grad_norm);
+  struct step_metrics step = {.step = t, .loss = get_float(program->loss)};
+  if (program->grad_norm >= 0) step.grad_norm = get_float(program->grad_norm);
   double time = now();
-  now.memory = peak_memory(time);
-  now.seconds = (time - run.since) / (t - run.reported);
-  if (now.seconds <= 0) now.seconds = 1e-9;
-  now.tokens_per_second = (double)program->batches * (double)tokens_of_batch() / now.seconds;
-  now.tflops = program->flops / now.seconds / program->world * 1e-12;
-  if (run.peak_tflops > 0) now.mfu = 100 * now.tflops / run.peak_tflops;
-  if (program->learning_rate) now.lr = program->learning_rate(t);
-  return now;
+  step.memory = peak_memory(time);
+  step.seconds = (time - run.since) / (t - run.reported);
+  if (step.seconds <= 0) step.seconds = 1e-9;
+  step.tokens_per_second = (double)program->batches * (double)tokens_of_batch() / step.seconds;
+  step.tflops = program->flops / step.seconds / program->world * 1e-12;
+  if (run.peak_tflops > 0) step.mfu = 100 * step.tflops / run.peak_tflops;
+  if (program->learning_rate) step.lr = program->learning_rate(t);
+  return step;
 }
 
 // In torchtitan's format, except for numbers that four decimals do not show.
@@ -179,33 +179,33 @@ static void print_float(const char *name, float x)
   printf(small ? "  %s: %.4e" : "  %s: %.4f", name, (double)x);
 }
 
-static void print_metrics(const struct step_metrics *now)
+static void print_metrics(const struct step_metrics *step)
 {
   char number[32];
-  printf("step: %d", now->step);
-  print_float("loss", now->loss);
-  if (program->grad_norm >= 0) print_float("grad_norm", now->grad_norm);
-  printf("  memory: %.2fGiB", (double)now->memory / (1 << 30));
+  printf("step: %d", step->step);
+  print_float("loss", step->loss);
+  if (program->grad_norm >= 0) print_float("grad_norm", step->grad_norm);
+  printf("  memory: %.2fGiB", (double)step->memory / (1 << 30));
   if (tokens_of_batch() > 0)
-    printf("  tps: %s", with_commas(now->tokens_per_second / program->world, number));
+    printf("  tps: %s", with_commas(step->tokens_per_second / program->world, number));
   if (program->flops > 0)
-    printf(now->tflops < 0.1 ? "  tflops: %.2g" : "  tflops: %.2f", now->tflops);
-  if (program->flops > 0 && now->mfu > 0) printf("  mfu: %.2f%%", now->mfu);
-  if (program->learning_rate) printf("  lr: %.4e", now->lr);
+    printf(step->tflops < 0.1 ? "  tflops: %.2g" : "  tflops: %.2f", step->tflops);
+  if (program->flops > 0 && step->mfu > 0) printf("  mfu: %.2f%%", step->mfu);
+  if (program->learning_rate) printf("  lr: %.4e", step->lr);
   printf("\n");
 }
 
 // Once, when training has diverged: it continues, as that may be intended.
-static void warn_of_nan(const struct step_metrics *now)
+static void warn_of_nan(const struct step_metrics *step)
 {
-  const bool loss = !isfinite(now->loss);
-  if (run.warned || (!loss && (program->grad_norm < 0 || isfinite(now->grad_norm)))) return;
+  const bool loss = !isfinite(step->loss);
+  if (run.warned || (!loss && (program->grad_norm < 0 || isfinite(step->grad_norm)))) return;
   run.warned = true;
   fflush(stdout);
   fprintf(stderr, "rank %d: warning: the %s is %f at step %d", rank->id,
-          loss ? "loss" : "norm of the gradients", (double)(loss ? now->loss : now->grad_norm),
-          now->step);
-  if (now->step > run.reported + 1)
+          loss ? "loss" : "norm of the gradients", (double)(loss ? step->loss : step->grad_norm),
+          step->step);
+  if (step->step > run.reported + 1)
     fprintf(stderr, " (it was looked at last at step %d)", run.reported);
   fprintf(stderr, "; training goes on\n");
 }
@@ -233,21 +233,21 @@ static void end_numbers(void)
   if (run.events) events_end(run.events);
 }
 
-static void write_metrics(const struct step_metrics *now)
+static void write_metrics(const struct step_metrics *step)
 {
-  begin_numbers(now->step);
-  write_number("loss", (double)now->loss);
-  if (program->grad_norm >= 0) write_number("grad_norm", (double)now->grad_norm);
-  write_number("seconds", now->seconds);
+  begin_numbers(step->step);
+  write_number("loss", (double)step->loss);
+  if (program->grad_norm >= 0) write_number("grad_norm", (double)step->grad_norm);
+  write_number("seconds", step->seconds);
   if (tokens_of_batch() > 0) {
-    write_number("tps", now->tokens_per_second / program->world);
-    write_number("tokens_per_second", now->tokens_per_second);
+    write_number("tps", step->tokens_per_second / program->world);
+    write_number("tokens_per_second", step->tokens_per_second);
   }
-  if (program->flops > 0) write_number("tflops", now->tflops);
-  if (program->flops > 0 && now->mfu > 0) write_number("mfu", now->mfu);
-  if (run.file) fprintf(run.file, ",\"memory\":%zu", now->memory);
-  if (run.events) events_number("memory", (double)now->memory);
-  if (program->learning_rate) write_number("lr", now->lr);
+  if (program->flops > 0) write_number("tflops", step->tflops);
+  if (program->flops > 0 && step->mfu > 0) write_number("mfu", step->mfu);
+  if (run.file) fprintf(run.file, ",\"memory\":%zu", step->memory);
+  if (run.events) events_number("memory", (double)step->memory);
+  if (program->learning_rate) write_number("lr", step->lr);
   end_numbers();
 }
 
@@ -368,11 +368,11 @@ void metrics_step(int t)
   if (!tells()) return;
   bool turn = t % run.options->log_every == 0 || t == run.last;
   if (program->loss >= 0 && turn) {
-    struct step_metrics now = measure(t);
+    struct step_metrics step = measure(t);
     erase_bar();
-    if (!run.silent) print_metrics(&now);
-    write_metrics(&now);
-    warn_of_nan(&now);
+    if (!run.silent) print_metrics(&step);
+    write_metrics(&step);
+    warn_of_nan(&step);
     run.reported = t;
     run.since = now();
     flush_now_and_then(run.since, t);

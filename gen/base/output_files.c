@@ -16,11 +16,24 @@
 static struct file *file;
 static int nfile, file_room;
 
+/* A hash of a file's contents, for the list of files. It continues from `hash`, a piece of whole
+   words after the other. */
+static uint64_t hash_contents(uint64_t hash, const char *bytes, size_t n)
+{
+  uint64_t word;
+  for (; n >= sizeof word; bytes += sizeof word, n -= sizeof word) {
+    memcpy(&word, bytes, sizeof word);
+    hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+    hash ^= hash >> 32;
+  }
+  return hash_bytes(hash, bytes, n);
+}
+
 void add_file(const char *name, const char *contents, size_t size, bool executable)
 {
   GROW(file, nfile, file_room);
   file[nfile++] =
-      (struct file){name, contents, size, executable, hash_bytes(HASH_START, contents, size)};
+      (struct file){name, contents, size, executable, hash_contents(HASH_START, contents, size)};
 }
 
 /* ------------------------------------------------------------------------ what is in the folder */
@@ -31,7 +44,7 @@ static bool hash_file(int fd, uint64_t *hash)
   static char room[1 << 16];
   ssize_t n;
   *hash = HASH_START;
-  while ((n = read_up_to(fd, room, sizeof room)) > 0) *hash = hash_bytes(*hash, room, (size_t)n);
+  while ((n = read_up_to(fd, room, sizeof room)) > 0) *hash = hash_contents(*hash, room, (size_t)n);
   return n == 0;
 }
 

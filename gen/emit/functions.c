@@ -141,7 +141,7 @@ static void insert_numbers(struct buffer *body, struct buffer *code, size_t at)
 
 static char *function_text(const struct function *f, int rank)
 {
-  struct buffer body = {0}, code = {0}, b = {0};
+  struct buffer body = {0}, code = {0};
   put_text(&body, "", 0);
   put_text(&code, "", 0);
   name_locals(f);
@@ -165,9 +165,8 @@ static char *function_text(const struct function *f, int rank)
   const char *l = f->count > 1 && !has_word(code.text, "l") ? "  (void)l;\n" : "";
   const char *t = takes_step(f) && !has_word(code.text, "t") ? "  (void)t;\n" : "";
   const char *range = fill(forms()->open_function, "name", f->name, NULL);
-  put(&b, "static void %s(%s)\n{\n%s%s%s%s}\n\n", f->name, function_parameters(f), range, l, t,
-      body.text);
-  return b.text;
+  return text("static void %s(%s)\n{\n%s%s%s%s}\n\n", f->name, function_parameters(f), range, l, t,
+              body.text);
 }
 
 /* Calls the functions of some phases, in order; `t`: the text for the number of the step, or of
@@ -351,8 +350,10 @@ char *functions_text(int rank)
   statement = alloc((size_t)(graph->nop + 1) * sizeof *statement);
   for (int others = 0; others < 2; others++) /* a part comes before the body that calls it */
     for (int i = 0; i < graph->nfunction; i++)
-      if (graph->function[i].is_part != others && !is_await_alone(&graph->function[i]))
-        put(&b, "%s", function_text(&graph->function[i], rank));
+      if (graph->function[i].is_part != others && !is_await_alone(&graph->function[i])) {
+        const char *function = function_text(&graph->function[i], rank);
+        put_text(&b, function, strlen(function));
+      }
   const char *steps = plan_options->generate.slots ? entries_text(rank) : step_text();
   put(&b, "%s%s%s%s", constants_entry(), prepare_text(), steps, validate_text());
   return b.text;

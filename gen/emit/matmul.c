@@ -260,7 +260,7 @@ static char *moved_text(const struct op *op, int rank)
 
 char *matmul_text(const struct op *op, int rank)
 {
-  struct product *p = alloc(sizeof *p);
+  struct product one = {0}, *p = &one;
   check_types(op);
   choose_product(p, op, rank);
   if (!elements(local_shape(op->out, rank))) return "";
@@ -274,10 +274,10 @@ char *matmul_text(const struct op *op, int rank)
 
 char *products_text(const struct op *op, int rank)
 {
-  struct product *p = alloc(sizeof *p);
-  struct op *first = alloc(sizeof *first);
-  choose_products(p, op, first, rank);
-  check_types(first);
+  struct product one = {0}, *p = &one;
+  struct op first = {0};
+  choose_products(p, op, &first, rank);
+  check_types(&first);
   check_sizes(p);
   for (int i = 0; i < p->nloop; i++) p->variable[i] = counter(p, p->loop[i]->letter);
   return nested_loops(p, target->product_table ? table_call_text(p) : call_text(p));
@@ -298,7 +298,7 @@ char *epilogue_text(const struct op *op, int rank)
 {
   const struct op *product = &graph->op[op->body[0]];
   struct epilogue then = epilogue_of(op);
-  struct product *p = alloc(sizeof *p);
+  struct product one = {0}, *p = &one;
   check_types(product);
   if (!elements(local_shape(product->out, rank)))
     return then.summed == NONE ? "" : zero_text(then.bias, rank);

@@ -205,11 +205,15 @@ static void carry_on(struct ordering *o, struct list *reached, int value)
   for (int k = 0; k < o->users[value].n; k++) {
     const struct op *op = &graph->op[o->users[value].at[k]];
     struct letters l;
-    if (!keeps_dimensions(op)) op_letters(op, &l);
+    bool has_letters = keeps_dimensions(op);
     for (int i = 0; i < operand_count(op); i++) {
       if (nth_operand(op, i) != value) continue;
-      for (int j = 0; j < operand_count(op); j++)
+      for (int j = 0; j < operand_count(op); j++) {
+        if (o->requested[nth_operand(op, j)]) continue;
+        if (!has_letters) op_letters(op, &l);
+        has_letters = true;
         want(o, reached, nth_operand(op, j), order_with(o, op, &l, i, j));
+      }
     }
   }
 }

@@ -181,10 +181,22 @@ struct part local_part(const struct mesh *mesh, struct shape whole, struct layou
 
 struct shape local_shape(int value, int rank)
 {
-  int coordinate[MAX_MESH];
-  coordinate_of(rank, coordinate);
   const struct value *v = &graph->value[value];
-  return local_part(&graph->mesh, v->shape, v->layout, coordinate).shape;
+  const struct mesh *mesh = &graph->mesh;
+  struct shape shape = v->shape;
+  int coordinate[MAX_MESH] = {0};
+  unsigned cut = 0;
+  if (rank) coordinate_of(rank, coordinate);
+  /* Mostly each dimension is cut once at most, and plainly: passes ask this all the time. */
+  for (int i = 0; i < mesh->ndim; i++) {
+    const struct placement *p = &v->layout.on[i];
+    if (p->kind != SHARD) continue;
+    if (p->outer > 1 || cut >> p->dim & 1)
+      return local_part(mesh, v->shape, v->layout, coordinate).shape;
+    cut |= 1u << p->dim;
+    shape.size[p->dim] = chunk_size(shape.size[p->dim], mesh->size[i], coordinate[i]);
+  }
+  return shape;
 }
 
 /* torch.chunk gives the largest parts to the first ranks, so rank 0's part is the largest. */

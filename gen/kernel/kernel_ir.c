@@ -13,6 +13,8 @@ struct code *new_code(void)
 
 static struct statement *append(struct code *c, struct statement node)
 {
+  enum { FEW = 2 }; /* most loops have a statement or two, and there are thousands of kernels */
+  if (!c->room) c->list = alloc((size_t)(c->room = FEW) * sizeof *c->list);
   GROW(c->list, c->n, c->room);
   c->list[c->n] = node;
   return &c->list[c->n++];

@@ -188,17 +188,29 @@ static void put_by_place(lua_State *L, struct named_call *c, int row)
   if (at > c->last) c->last = at;
 }
 
-/* Fills the table at the top with the values of the n names, in the order of the names. */
-static void sort_by_place(lua_State *L, struct named_call *c, int named, int n)
+/* Fills the table at the top with the values of the names; false where one may be wrong. */
+static bool put_all_by_place(lua_State *L, struct named_call *c, int named)
 {
   int row = lua_gettop(L);
-  if (n == 1) {
-    lua_pushnil(L);
-    lua_next(L, named);
-    put_by_place(L, c, row);
-    lua_settop(L, row);
-    return;
+  bool fits = true;
+  for (lua_pushnil(L); lua_next(L, named);) {
+    int at = place_of(L, c->function, lua_tostring(L, -2));
+    fits &= at > c->skipped && (at > c->given || lua_isnil(L, at));
+    if (fits && at > c->last) c->last = at;
+    if (fits)
+      lua_rawseti(L, row, at);
+    else
+      lua_pop(L, 1);
   }
+  return fits;
+}
+
+/* Likewise. Of several wrong names the first one of the alphabet is the error: Lua's own order
+   differs from process to process. */
+static void sort_by_place(lua_State *L, struct named_call *c, int named)
+{
+  int row = lua_gettop(L);
+  if (put_all_by_place(L, c, named)) return;
   push_keys(L, named);
   for (lua_Integer k = 1; lua_rawgeti(L, row + 1, k) == LUA_TSTRING; k++) {
     lua_pushvalue(L, -1);
@@ -217,7 +229,7 @@ void place_keywords(lua_State *L, const char *what, int function, int skipped, c
   struct named_call c = {what, function, skipped, rest, n - 1, n - 1};
   luaL_checkstack(L, 64, NULL);
   lua_createtable(L, MOSTLY, 0);
-  sort_by_place(L, &c, n, names);
+  sort_by_place(L, &c, n);
   lua_replace(L, n);
   for (int i = 1; i <= c.given; i++) {
     if (!lua_isnil(L, i)) continue;

@@ -16,7 +16,8 @@
 struct match {
   const char *pattern, *end, *name;
   size_t length;       /* of the name */
-  unsigned char *dead; /* by the indices of the star and the letter: no match from there */
+  unsigned char *dead; /* by the indices of the star and the letter: no match from there; NULL:
+                          there is one star at most */
   struct starred *part;
   int n;
 };
@@ -50,8 +51,8 @@ static bool is_letter(char c)
 static bool fits_star(struct match *m, const char *p, const char *s)
 {
   unsigned char *dead =
-      &m->dead[(size_t)(p - m->pattern) * (m->length + 1) + (size_t)(s - m->name)];
-  if (*dead) return false;
+      m->dead ? &m->dead[(size_t)(p - m->pattern) * (m->length + 1) + (size_t)(s - m->name)] : NULL;
+  if (dead && *dead) return false;
   bool deep = p + 1 < m->end && p[1] == '*', begins = p == m->pattern || p[-1] == '.';
   const char *next = p + 1 + deep;
   int k = m->n++;
@@ -67,7 +68,7 @@ static bool fits_star(struct match *m, const char *p, const char *s)
     if (!*t || (*t == '.' && !deep)) break;
   }
   m->n = k;
-  *dead = 1;
+  if (dead) *dead = 1;
   return false;
 }
 
@@ -97,11 +98,13 @@ static bool fits_one(const char *name, const char *pattern, size_t n, struct sta
                      int *nparts)
 {
   struct starred own[MOST_STARS];
-  size_t length = strlen(name);
   if (nparts) *nparts = 0;
+  if (n && is_letter(*pattern) && *pattern != *name) return false;
+  size_t length = strlen(name);
   if (!fits_end(name, length, pattern, n)) return false;
   struct match m = {pattern, pattern + n, name, length, NULL, part ? part : own, 0};
-  if (memchr(pattern, '*', n)) {
+  const char *star = memchr(pattern, '*', n), *end = pattern + n;
+  if (star && star + 1 < end && memchr(star + 1, '*', (size_t)(end - star - 1))) {
     static unsigned char *room;
     static size_t size;
     size_t bytes = (n + 1) * (length + 1);

@@ -13,7 +13,7 @@
 // all.
 #include "cpu_copies.h"
 #include "cpu_math.h"
-#include "cpu_parcels.h"
+#include "cpu_segments.h"
 #include "kernels.h"
 #include "program.h"
 #include "memory.h"
@@ -131,7 +131,7 @@ const struct program step_program = {
     .batches = 1,
     .shuffles = false,
     .shuffle = 0u,
-    .last_batch = LAST_UNTOLD,
+    .last_batch = LAST_NOT_GIVEN,
     .validate = validate,
     .validation_data = NULL,
     .weights = NULL,

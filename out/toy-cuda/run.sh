@@ -207,10 +207,10 @@ find_terminal() {
 # ---- watching over what was started -------------------------------------------------------------
 
 # A rank that has said what ended the job says so to this process, too, by SIGURG.
-told='' with=()
+reported='' with=()
 listen() {
   export TPGEN_RUN=$$
-  trap 'told=1' URG
+  trap 'reported=1' URG
   exec 8<> <(:) # nobody writes to it: to read it for a moment is to sleep
   command -v setpriv >/dev/null && with=(setpriv --pdeathsig TERM)
 }
@@ -225,7 +225,7 @@ status_of() { # process
   trap '' URG
   wait "$1"
   status=$?
-  trap 'told=1' URG
+  trap 'reported=1' URG
   return "${status}"
 }
 
@@ -243,7 +243,7 @@ end_them() { # processes
 
 # A rank that is killed says nothing; another one does, unless it had not begun.
 tell_killed() { # status
-  (($1 <= 128)) || [[ -n ${told} ]] ||
+  (($1 <= 128)) || [[ -n ${reported} ]] ||
     echo "run.sh: a rank was killed by signal $(($1 - 128)) ($(kill -l "$1"))" >&2
 }
 
@@ -313,7 +313,7 @@ stays() {
   if ! children_of "${child}" || ((${#children[@]} > 0)); then
     seen=1 last=${SECONDS}
   fi
-  [[ -n ${told}${asked} ]] || since=${SECONDS}
+  [[ -n ${reported}${asked} ]] || since=${SECONDS}
   ((SECONDS - since <= 20)) || return 0 # the job is over, and something does not end
   [[ -n ${seen} ]] || silent=30 # it may be about to start them
   [[ ${kind} == openmpi ]] && ((SECONDS - last > silent))
@@ -335,7 +335,7 @@ watch() {
     [[ ${SECONDS} != "${looked}" ]] || continue
     looked=${SECONDS}
     stays || continue
-    [[ -n ${told}${asked} ]] ||
+    [[ -n ${reported}${asked} ]] ||
       echo "run.sh: ${1##*/} stayed when the ranks were gone: a rank was killed as it started" >&2
     end_them "${child}" "${children[@]}"
     exit 1

@@ -13,7 +13,7 @@
 // all.
 #include "cuda_copies.h"
 #include "cuda_math.h"
-#include "cuda_parcels.h"
+#include "cuda_segments.h"
 #include "cuda_streams.h"
 #include "kernels.h"
 #include "program.h"
@@ -162,7 +162,7 @@ const struct program step_program = {
     .batches = 1,
     .shuffles = false,
     .shuffle = 0u,
-    .last_batch = LAST_UNTOLD,
+    .last_batch = LAST_NOT_GIVEN,
     .validate = validate,
     .validation_data = NULL,
     .weights = NULL,

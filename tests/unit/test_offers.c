@@ -390,19 +390,19 @@ enum { MOST_ROWS = OP_COUNT + sizeof customs / sizeof *customs };
 static struct {
   const char *row;
   char ways[1024];
-} found[MOST_ROWS];
-static int nfound, nways;
+} unlisted[MOST_ROWS];
+static int nunlisted, nways;
 
 static void tell(const char *row, const char *way)
 {
   int i = 0;
-  while (i < nfound && strcmp(found[i].row, row)) i++;
-  if (i == nfound) found[nfound++].row = row;
-  char *ways = found[i].ways;
+  while (i < nunlisted && strcmp(unlisted[i].row, row)) i++;
+  if (i == nunlisted) unlisted[nunlisted++].row = row;
+  char *ways = unlisted[i].ways;
   if (strstr(ways, way)) return;
   nways++;
   size_t n = strlen(ways);
-  snprintf(ways + n, sizeof found[i].ways - n, "%s%s", n ? "; " : "", way);
+  snprintf(ways + n, sizeof unlisted[i].ways - n, "%s%s", n ? "; " : "", way);
 }
 
 /* Each instance has numbers of its own: a new row changes what no other is tried on. */
@@ -453,26 +453,27 @@ static void test_right_ways_are_offered(void **state)
   int wrong = 0;
   for (int i = 0; i < INSTANCES; i++)
     if (is_tried(instances[i].kind) && !has_ones(&instances[i])) tell_all(&instances[i]);
-  for (int i = 0; i < nfound; i++) {
-    const char *why = why_left_out(found[i].row, found[i].ways);
-    int other = left_out_of(found[i].row);
+  for (int i = 0; i < nunlisted; i++) {
+    const char *why = why_left_out(unlisted[i].row, unlisted[i].ways);
+    int other = left_out_of(unlisted[i].row);
     if (why) {
-      print_message("%s: %s: %s\n", found[i].row, found[i].ways, why);
+      print_message("%s: %s: %s\n", unlisted[i].row, unlisted[i].ways, why);
       continue;
     }
     wrong++;
-    print_error("%s: right, and not offered: %s\n  the list has: %s\n", found[i].row, found[i].ways,
-                other == NONE ? "nothing" : left_out[other].ways);
+    print_error("%s: right, and not offered: %s\n  the list has: %s\n", unlisted[i].row,
+                unlisted[i].ways, other == NONE ? "nothing" : left_out[other].ways);
   }
   for (int i = 0; i < LEFT_OUT && !getenv("TPGEN_ROWS"); i++) {
     bool is_found = false;
-    for (int k = 0; k < nfound; k++) is_found |= !strcmp(found[k].row, left_out[i].row);
+    for (int k = 0; k < nunlisted; k++) is_found |= !strcmp(unlisted[k].row, left_out[i].row);
     if (is_found) continue;
     wrong++;
     print_error("%s: offered now, or wrong: take it off the list: %s\n", left_out[i].row,
                 left_out[i].ways);
   }
-  print_message("%d ways tried; %d of %d rows are right and not offered\n", ntried, nways, nfound);
+  print_message("%d ways tried; %d of %d rows are right and not offered\n", ntried, nways,
+                nunlisted);
   assert_int_equal(wrong, 0);
 }
 
