@@ -76,9 +76,11 @@ static bool print_plain(char *at, size_t room, const char *format, va_list list,
       c += size - 1;
     } else {
       c++;
-      bool cut = !strncmp(c, ".*s", 3), wide = !strncmp(c, "ld", 2), wider = !strncmp(c, "lld", 3);
+      bool cut = c[0] == '.' && c[1] == '*' && c[2] == 's';
+      bool wide = c[0] == 'l' && c[1] == 'd', wider = c[0] == 'l' && c[1] == 'l' && c[2] == 'd';
+      bool plain = *c == 's' || *c == 'c' || *c == 'd';
       int most = cut ? va_arg(list, int) : -1;
-      if (cut ? most < 0 : !wide && !wider && !memchr("scd", *c, 3)) return false;
+      if (cut ? most < 0 : !plain && !wide && !wider) return false;
       if (cut || *c == 's') {
         piece = va_arg(list, const char *);
         if (!piece) return false;

@@ -156,7 +156,11 @@ bool move_may_replace(const struct op *op, int in, int out);
 
 /* The pass after which check() runs, and its assertion: if that fails, bug() names the pass. */
 extern const char *checked_pass;
-void require(bool fact, int op, const char *what);
+_Noreturn void require_fails(int op, const char *what);
+static inline void require(bool fact, int op, const char *what)
+{
+  if (!fact) require_fails(op, what);
+}
 bool is_known(const struct op *op, int way);
 /* Whether its output is the bytes of its input, so that both may share storage. */
 bool shows_bytes(const struct op *op);

@@ -8,9 +8,9 @@ struct marks marks;
 
 const char *checked_pass;
 
-void require(bool fact, int op, const char *what)
+void require_fails(int op, const char *what)
 {
-  if (!fact) bug_at(checked_pass, op, "%s", what);
+  bug_at(checked_pass, op, "%s", what);
 }
 
 /* A view; or a step that makes each rank's whole value a pending maximum or minimum. */

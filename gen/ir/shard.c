@@ -306,6 +306,7 @@ bool same_layout(struct layout a, struct layout b)
 {
   bool turns = false;
   for (int i = 0; i < graph->mesh.ndim; i++) {
+    if (!memcmp(&a.on[i], &b.on[i], sizeof *a.on)) continue;
     if (!same_kind_and_dim(a.on[i], b.on[i])) return false;
     turns |= a.on[i].turn != b.on[i].turn;
   }

@@ -229,6 +229,21 @@ static void push_replaced(lua_State *L, const char *pattern, const struct starre
   luaL_pushresult(&b);
 }
 
+/* The letters with which each name ends that fits the pattern, "" where there are none. */
+static const char *common_end(const char *pattern)
+{
+  const char *end = pattern + strlen(pattern);
+  while (end > pattern && !strchr("*?[]|", end[-1])) end--;
+  bool of_any = end > pattern && end[-1] == '*'; /* the dot of "**." may stand for nothing */
+  return strchr(pattern, '|') ? "" : of_any && *end == '.' ? end + 1 : end;
+}
+
+static bool ends_with(const char *name, const char *end, size_t length)
+{
+  size_t all = strlen(name);
+  return all >= length && !memcmp(name + all - length, end, length);
+}
+
 #define ALIAS_NAME "a parameter's other name"
 
 /* set_aliases(who, pattern, other, given, taken): gives the parameters that match the pattern their
@@ -242,9 +257,11 @@ static int set_aliases(lua_State *L)
   int found = 0, n;
   if (strlen(lua_tostring(L, OTHER)) != lua_rawlen(L, OTHER)) check_name(L, OTHER, ALIAS_NAME);
   bool is_text = strlen(pattern) == lua_rawlen(L, PATTERN); /* else no name can match */
+  const char *end = common_end(pattern);
+  const size_t length = strlen(end);
   for (int i = 0; is_text && i < graph->nvalue; i++, lua_settop(L, TAKEN)) {
     struct value *v = &graph->value[i];
-    if (!fits_pattern(v->name, pattern, part, &n)) continue;
+    if (!ends_with(v->name, end, length) || !fits_pattern(v->name, pattern, part, &n)) continue;
     if (is_further_part(i)) {
       v->alias = graph->value[i - 1].alias;
       continue;
