@@ -168,7 +168,7 @@ static const struct method *method_for(struct kind kind)
 // ---- a product of bfloat16 ----------------------------------------------------------------------
 
 // As the environment says; else whether the processor has these instructions.
-static bool is_wanted(unsigned instructions)
+static bool has_instructions(unsigned instructions)
 {
   const char *asked = getenv("TPGEN_ONEDNN");
   if (asked && *asked) return strcmp(asked, "0") != 0;
@@ -178,7 +178,7 @@ static bool is_wanted(unsigned instructions)
 static bool is_used(void)
 {
   if (use != UNKNOWN) return use == USED;
-  use = is_wanted(dnnl_cpu_isa_avx512_core_bf16) &&
+  use = has_instructions(dnnl_cpu_isa_avx512_core_bf16) &&
                 dnnl_engine_create(&engine, dnnl_cpu, 0) == dnnl_success &&
                 dnnl_stream_create(&stream, engine, dnnl_stream_default_flags) == dnnl_success
             ? USED
@@ -254,7 +254,7 @@ static bool multiplies_floats(void)
 {
   enum { DOES = 1, DOES_NOT };
   static _Atomic int answer; // 0: not known yet
-  if (!answer) answer = is_wanted(dnnl_cpu_isa_avx512_core) ? DOES : DOES_NOT;
+  if (!answer) answer = has_instructions(dnnl_cpu_isa_avx512_core) ? DOES : DOES_NOT;
   return answer == DOES;
 }
 

@@ -2,6 +2,8 @@
    (tests/golden/local_shapes.tsv). */
 #include "ir/ir.h"
 
+#include <string.h>
+
 int ranks_along(int mesh_dim)
 {
   return graph->mesh.in_time[mesh_dim] ? 1 : graph->mesh.size[mesh_dim];

@@ -976,8 +976,8 @@ static bool heads_of(struct shape q, struct shape k, struct shape v, struct head
                       .e = v.size[3]};
   if (h->g ? q.size[1] % h->g : q.size[1]) return false;
   h->r = h->g ? q.size[1] / h->g : 1;
-  struct shape wanted_k = {4, {h->b, h->g, h->k, h->d}}, wanted_v = {4, {h->b, h->g, h->k, h->e}};
-  return same_shape(k, wanted_k) && same_shape(v, wanted_v);
+  struct shape of_k = {4, {h->b, h->g, h->k, h->d}}, of_v = {4, {h->b, h->g, h->k, h->e}};
+  return same_shape(k, of_k) && same_shape(v, of_v);
 }
 
 /* An element of a tensor of four dimensions. */

@@ -243,7 +243,7 @@ static void add_placements(const struct job *job)
 }
 
 /* The value of the program that one rank computes alone, by name. */
-static struct array wanted_of(const struct array *whole, int known, const char *name)
+static struct array expected_of(const struct array *whole, int known, const char *name)
 {
   for (int i = known - 1; i >= 0; i--)
     if (whole[i].at && !strcmp(graph->value[i].name, name)) return whole[i];
@@ -284,7 +284,7 @@ static void try_job(const void *with)
   run_flat(&m);
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
-    if (v->is_output) holds(&m, i, wanted_of(whole, known, v->name), "output");
+    if (v->is_output) holds(&m, i, expected_of(whole, known, v->name), "output");
     if (v->role == GRADIENT) holds(&m, i, gradient[v->of], "the gradient of");
     count->outputs += v->is_output;
     count->gradients += v->role == GRADIENT;
