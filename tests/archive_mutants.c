@@ -344,7 +344,7 @@ int run_mutants(const char *path, uint64_t first, uint64_t count, void (*body)(c
   char log[4096];
   snprintf(log, sizeof log, "%s.log", path);
   for (uint64_t number = first; number < first + count; number++) {
-    char said[4096] = "";
+    char said[1 << 15] = "";
     int status = 0;
     write_mutant(number, path);
     fflush(NULL);

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { LONGEST_MESSAGE = 4096 };
+enum { LONGEST_MESSAGE = 16384 };
 
 /* The message of the process that reads a plan, for its parent: shared memory. */
 static struct message {
@@ -93,7 +93,7 @@ void report_child_error(void)
 
 void plan_error(int line, const char *format, ...)
 {
-  char raw[2048], what[3072];
+  char raw[LONGEST_MESSAGE / 2], what[LONGEST_MESSAGE - 1024];
   va_list list;
   va_start(list, format);
   vsnprintf(raw, sizeof raw, format, list);

@@ -278,7 +278,8 @@ static int set_parts(lua_State *L)
   return 0;
 }
 
-/* parts(tensor): the list of its parts; nil for a tensor that is not a parameter in parts. */
+/* parts(tensor): the list of its parts, and along which dimension they lie; nil for a tensor that
+   is not a parameter in parts. */
 static int parts(lua_State *L)
 {
   const struct tensor *t = tensor_at(L, 1);
@@ -288,7 +289,8 @@ static int parts(lua_State *L)
     push_tensor(L, part_value(t, k));
     lua_rawseti(L, -2, k + 1);
   }
-  return 1;
+  lua_pushinteger(L, t->part_dim);
+  return 2;
 }
 
 static void forbid_parameters_name(const char *name, int line)

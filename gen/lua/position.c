@@ -124,7 +124,7 @@ static void tell_node(char *to, size_t size)
 
 void plan_fails(const char *format, ...)
 {
-  char raw[1024], message[4 * sizeof raw], *at = message;
+  char raw[8192], message[4 * sizeof raw], *at = message;
   va_list list;
   va_start(list, format);
   vsnprintf(raw, sizeof raw, format, list);

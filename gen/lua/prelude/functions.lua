@@ -199,11 +199,11 @@ end
 
 -- A product for each part of the weight; these are joined if the plan takes more than a part.
 local function projected_in_parts(x, weights, bias, turned, low)
-  local biases, list, start, out = core.parts(bias), {}, 0, turned and 2 or 1
+  local list, start, out = {}, 0, turned and 2 or 1
   local lows = low and core.parts(low.weight)
   for i, w in ipairs(weights) do
     local size = core.shape(w)[out]
-    local b = biases and biases[i] or bias and base.narrow(bias, 0, start, size)
+    local b = bias and base.narrow(bias, 0, start, size) or nil
     list[i] = projected(x, w, b, turned, low and {x = low.x, weight = lows[i]})
     start = start + size
   end
@@ -211,7 +211,7 @@ local function projected_in_parts(x, weights, bias, turned, low)
 end
 
 function base.project(x, weight, bias, turned, low)
-  local weights = core.parts(weight)
+  local weights = base.parts_along(weight, turned and 1 or 0)
   if weights then return projected_in_parts(x, weights, bias, turned, low) end
   return projected(x, weight, bias, turned, low)
 end

@@ -196,6 +196,8 @@ local function product_along(x, d, matrix)
   return base.product(x, matrix, string.format("%s,n%s->%s", letters, own, out))
 end
 
+base.product_along = product_along
+
 -- Column [n, 1] and row [m] of the integers from 0 on, in float32.
 local function places(n) return raw.to(base.index_row(n), "float32") end
 local function column(x) return view(x, {core.shape(x)[1], 1}) end
@@ -337,41 +339,88 @@ local function linear(x, d, to, scale, align_corners)
   return base.narrowed(raw.add(y, raw.mul(base.wide(chosen(x, d, second)), share)), x)
 end
 
--- interpolate(x, size, scale_factor, mode, align_corners): x [n, channels, ...] of one or two further
--- dimensions; modes nearest, linear and bilinear, area.
-method("interpolate", function(input, size, scale_factor, mode, align_corners, recompute_scale_factor,
-    antialias)
-  local x, shape = base.need_floating(input), core.shape(input)
-  local n = #shape - 2
-  if n < 1 or n > 2 then misfit("it takes images [n, channels, y, x], not the shape %s", shape_text(shape)) end
-  mode = mode == nil and "nearest" or mode
-  local modes = {nearest = true, area = true, [n == 1 and "linear" or "bilinear"] = true}
-  if not modes[mode] then
-    misfit('the mode is "nearest", "area" or "%s", not %s', n == 1 and "linear" or "bilinear", base.a(mode))
+-- The convolution kernel of cubic interpolation, of distances below 1 and from 1 to 2; a: its slope at 1.
+local CUBIC = -0.75
+local function near_weight(t, a)
+  return raw.add(raw.mul(raw.mul(raw.sub(raw.mul(t, a + 2), a + 3), t), t), 1)
+end
+local function far_weight(t, a)
+  return raw.sub(raw.mul(raw.add(raw.mul(raw.sub(raw.mul(t, a), 5 * a), t), 8 * a), t), 4 * a)
+end
+base.cubic_weights = {near_weight, far_weight}
+
+-- Four elements around each place; those beyond the border are those at it.
+local function cubic(x, d, to, scale, align_corners)
+  local from = core.shape(x)[d + 1]
+  if align_corners then scale = to > 1 and (from - 1) / (to - 1) or 0 end
+  local at = align_corners and raw.mul(places(to), scale)
+    or raw.sub(raw.mul(raw.add(places(to), 0.5), scale), 0.5)
+  local first = raw.sub(raw.to(at, "int32"), raw.to(raw.lt(at, 0.0), "int32"))
+  local t = raw.sub(at, raw.to(first, "float32"))
+  local rest = raw.sub(1.0, t)
+  local weights = {far_weight(raw.add(t, 1), CUBIC), near_weight(t, CUBIC), near_weight(rest, CUBIC),
+    far_weight(raw.add(rest, 1), CUBIC)}
+  local across, sum = {to}, nil
+  for _ = d + 2, #core.shape(x) do across[#across + 1] = 1 end
+  for i, weight in ipairs(weights) do
+    local index = raw.minimum(raw.maximum(raw.add(first, i - 2), 0), from - 1)
+    local term = raw.mul(base.wide(chosen(x, d, index)), view(weight, across))
+    sum = sum and raw.add(sum, term) or term
   end
-  if align_corners ~= nil and mode ~= "linear" and mode ~= "bilinear" then
-    misfit("align_corners goes with linear and bilinear")
-  end
-  true_or_false(align_corners, "align_corners")
-  true_or_false(recompute_scale_factor, "recompute_scale_factor")
-  if (size == nil) == (scale_factor == nil) then misfit("say size or scale_factor, not both") end
-  local sizes = size ~= nil and sizes_of(size, n, "the size", 1) or nil
-  if recompute_scale_factor and sizes then misfit("recompute_scale_factor goes with scale_factor") end
-  for i = 1, n do
-    local d, from = i + 1, shape[i + 2]
-    local factor = scale_factor
-    if base.kind(factor) == "table" then factor = rawget(factor, i) end
-    if not sizes and (base.number_or(factor, 0, "scale_factor") <= 0) then misfit("scale_factor must be above 0") end
-    local to = sizes and sizes[i] or math.tointeger(math.floor(from * factor))
-    if to < 1 then misfit("nothing is left of the shape %s", shape_text(shape)) end
-    local scale = (sizes or recompute_scale_factor) and from / to or 1 / factor
+  return base.narrowed(sum, x)
+end
+
+local LINEAR = {"linear", "bilinear", "trilinear"}
+
+-- Images [n, channels, ...] with these sizes; scales[i]: how much larger dimension i becomes, where that is not
+-- the quotient of the sizes.
+function base.resample(x, sizes, scales, mode, align_corners)
+  for i, to in ipairs(sizes) do
+    local d, from = i + 1, core.shape(x)[i + 2]
+    local factor = scales and rawget(scales, i)
+    local scale = factor and 1 / factor or from / to
     if mode == "area" then
       x = adaptive_mean(x, d, to)
     elseif mode == "nearest" then
       x = nearest(x, d, to, scale)
+    elseif mode == "nearest-exact" then
+      local index = raw.to(raw.mul(raw.add(places(to), 0.5), scale), "int32")
+      x = chosen(x, d, raw.minimum(index, from - 1))
     else
-      x = linear(x, d, to, scale, align_corners)
+      x = (mode == "bicubic" and cubic or linear)(x, d, to, scale, align_corners)
     end
   end
   return x
+end
+
+-- interpolate(x, size, scale_factor, mode, align_corners): x [n, channels, ...] of one to three further
+-- dimensions; modes nearest, nearest-exact, area, linear, bilinear, trilinear, bicubic.
+method("interpolate", function(input, size, scale_factor, mode, align_corners, recompute_scale_factor,
+    antialias)
+  local x, shape = base.need_floating(input), core.shape(input)
+  local n = #shape - 2
+  if n < 1 or n > 3 then misfit("it takes images [n, channels, y, x], not the shape %s", shape_text(shape)) end
+  mode = mode == nil and "nearest" or mode
+  local modes = {nearest = true, ["nearest-exact"] = true, area = true, bicubic = n == 2, [LINEAR[n]] = true}
+  if not modes[mode] then
+    misfit('the mode is "nearest", "nearest-exact", "area"%s or "%s", not %s', n == 2 and ', "bicubic"' or "",
+      LINEAR[n], base.a(mode))
+  end
+  if align_corners ~= nil and mode ~= LINEAR[n] and mode ~= "bicubic" then
+    misfit("align_corners goes with linear, bilinear, trilinear and bicubic")
+  end
+  true_or_false(align_corners, "align_corners")
+  true_or_false(recompute_scale_factor, "recompute_scale_factor")
+  if (size == nil) == (scale_factor == nil) then misfit("say size or scale_factor, not both") end
+  local sizes, scales = size ~= nil and sizes_of(size, n, "the size", 1) or {}, {}
+  if recompute_scale_factor and size ~= nil then misfit("recompute_scale_factor goes with scale_factor") end
+  for i = 1, size == nil and n or 0 do
+    local factor = scale_factor
+    if base.kind(factor) == "table" then factor = rawget(factor, i) end
+    if base.number_or(factor, 0, "scale_factor") <= 0 then misfit("scale_factor must be above 0") end
+    sizes[i] = math.tointeger(math.floor(shape[i + 2] * factor))
+    if sizes[i] < 1 then misfit("nothing is left of the shape %s", shape_text(shape)) end
+    scales[i] = not recompute_scale_factor and factor
+  end
+  return base.resample(x, sizes, scales, mode, align_corners)
 end)

@@ -43,6 +43,52 @@ operators.softshrink = function(a)
   return raw.sub(a.self, raw.clamp(a.self, -most, most))
 end
 
+-- By a polynomial for numbers up to tan(pi / 8), to which those of others lead.
+local SMALL, LARGE = math.tan(math.pi / 8), math.tan(3 * math.pi / 8)
+local function atan(x)
+  local below = raw.lt(x, 0)
+  local size = raw.where(below, raw.neg(x), x)
+  local far, middle = raw.gt(size, LARGE), raw.gt(size, SMALL)
+  local t = raw.where(middle, raw.div(raw.sub(size, 1), raw.add(size, 1)), size)
+  t = raw.where(far, raw.div(-1, raw.where(far, size, 1.0)), t)
+  local z, sum = raw.square(t), 8.05374449538e-2
+  for _, c in ipairs{-1.38776856032e-1, 1.99777106478e-1, -3.33329491539e-1} do sum = raw.add(raw.mul(z, sum), c) end
+  local y = raw.add(t, raw.mul(raw.mul(sum, z), t))
+  y = raw.add(y, raw.where(far, math.pi / 2, raw.where(middle, math.pi / 4, 0.0)))
+  return raw.where(below, raw.neg(y), y)
+end
+operators.atan = function(a) return atan(a.self) end
+operators.asin = function(a)
+  return atan(raw.div(a.self, raw.sqrt(raw.mul(raw.sub(1, a.self), raw.add(1, a.self)))))
+end
+operators.acos = function(a)
+  return raw.mul(2, atan(raw.sqrt(raw.div(raw.sub(1, a.self), raw.add(1, a.self)))))
+end
+-- The angle of (x, y): by the quotient of the smaller by the larger one.
+operators.atan2 = function(a)
+  local y, x = torch.promoted(a.self, a.other)
+  local steep = raw.gt(raw.abs(y), raw.abs(x))
+  local above, under = raw.where(steep, x, y), raw.where(steep, y, x)
+  local angle = atan(raw.div(above, raw.where(raw.eq(under, 0), 1.0, under)))
+  local down, back = raw.lt(y, 0), raw.lt(x, 0)
+  local turn = raw.where(back, raw.where(down, -math.pi, math.pi), 0.0)
+  return raw.where(steep, raw.sub(raw.where(down, -math.pi / 2, math.pi / 2), angle), raw.add(angle, turn))
+end
+for name, first in pairs{arctan = "atan", arcsin = "asin", arccos = "acos", arctan2 = "atan2", arcsinh = "asinh",
+  arccosh = "acosh", arctanh = "atanh"} do
+  operators[name] = operators[first]
+end
+
+-- The elements of `source`, one after the other, where the mask is true.
+operators.masked_scatter = function(a)
+  local shape = core.shape(a.self)
+  local mask = raw.expand(a.mask, shape)
+  local n, count = base.elements(core.shape(a.source)), raw.cumsum(raw.to(base.view(mask, {base.elements(shape)}), "float32"), 0)
+  local index = raw.to(raw.clamp(raw.sub(count, 1), 0, n - 1), "int32")
+  local taken = raw.index_select(base.view(a.source, {n}), 0, index)
+  return raw.where(mask, base.view(raw.to(taken, core.type(a.self)), shape), a.self)
+end
+
 -- ----------------------------------------------------------------------------------------- windows
 
 -- Windows of `size` elements, `step` apart, along a dimension; the elements of one are the last dimension.
@@ -179,6 +225,101 @@ operators.avg_pool3d = over_three(function(x, a, part)
   return raw.avg_pool2d(x, part(a.kernel_size, 1), part(a.stride and #a.stride > 0 and a.stride or a.kernel_size, 1),
     part(a.padding, 0), a.ceil_mode, a.count_include_pad)
 end)
+
+operators._adaptive_avg_pool3d = function(a)
+  local s, to = core.shape(a.self), three(a.output_size, 1)
+  if #s ~= 5 then fail("adaptive_avg_pool3d is there of [batch, channels, depth, height, width] alone") end
+  local y = raw.adaptive_avg_pool2d(base.view(a.self, {s[1], s[2] * s[3], s[4], s[5]}), {to[2], to[3]})
+  local t = core.shape(y)
+  y = raw.adaptive_avg_pool2d(base.view(y, {s[1], s[2], s[3], t[3] * t[4]}), {to[1], false})
+  return base.view(y, {s[1], s[2], core.shape(y)[3], t[3], t[4]})
+end
+operators.adaptive_avg_pool3d = operators._adaptive_avg_pool3d
+
+-- --------------------------------------------------------------------------------- sampled images
+
+-- A place v among `size` elements, reflected at the borders.
+local function reflected(v, size, aligned)
+  local low, span = aligned and 0 or -0.5, aligned and size - 1 or size
+  if span == 0 then return raw.mul(v, 0) end
+  local far = raw.abs(raw.sub(v, low))
+  local times = operators.floor{self = raw.div(far, span)}
+  local rest = raw.sub(far, raw.mul(times, span))
+  local odd = raw.ne(operators.remainder{self = times, other = 2.0}, 0)
+  return raw.clamp(raw.add(raw.where(odd, raw.sub(span, rest), rest), low), 0, size - 1)
+end
+
+-- Of images [n, c, h, w] the values at places [n, y, x, 2], which go from -1 to 1: of the four elements around each,
+-- or of the nearest one.
+operators.grid_sampler_2d = function(a)
+  local s, t = core.shape(a.input), core.shape(a.grid)
+  local mode, aligned = a.interpolation_mode, a.align_corners
+  if #s ~= 4 or #t ~= 4 then fail("grid_sampler is there of images [n, c, y, x] alone") end
+  if mode ~= 0 and mode ~= 1 then fail("grid_sampler is there for bilinear and nearest alone") end
+  local n, c, points = s[1], s[2], t[2] * t[3]
+  local flat = base.view(a.input, {n, c, s[3] * s[4]})
+  local function place(i, size)
+    local v = raw.add(base.view(raw.select(a.grid, -1, i), {n, 1, points}), 1)
+    v = aligned and raw.mul(v, (size - 1) / 2) or raw.mul(raw.sub(raw.mul(v, size), 1), 0.5)
+    if a.padding_mode == 1 then return raw.clamp(v, 0, size - 1) end
+    return a.padding_mode == 2 and reflected(v, size, aligned) or v
+  end
+  local x, y = place(0, s[4]), place(1, s[3])
+  local round = mode == 0 and operators.floor or operators.round
+  local x0, y0 = round{self = x}, round{self = y}
+  local right, down = raw.sub(x, x0), raw.sub(y, y0)
+  local function inside(v, size) return raw.logical_and(raw.ge(v, 0), raw.le(v, size - 1)) end
+  local function whole(v, size) return raw.to(raw.clamp(v, 0, size - 1), "int32") end
+  local sum
+  for i = 0, mode == 0 and 1 or 0 do
+    for j = 0, mode == 0 and 1 or 0 do
+      local u, v = raw.add(x0, j), raw.add(y0, i)
+      local index = raw.add(raw.mul(whole(v, s[3]), s[4]), whole(u, s[4]))
+      local taken = raw.gather(flat, 2, raw.expand(index, {n, c, points}))
+      local weight = 1.0
+      if mode == 0 then weight = raw.mul(j == 1 and right or raw.sub(1, right), i == 1 and down or raw.sub(1, down)) end
+      local term = raw.mul(taken, raw.where(raw.logical_and(inside(u, s[4]), inside(v, s[3])), weight, 0.0))
+      sum = sum and raw.add(sum, term) or term
+    end
+  end
+  return base.view(sum, {n, c, t[2], t[3]})
+end
+operators.grid_sampler = operators.grid_sampler_2d
+
+-- The weight of each element, at distance v in units of a scale, for an image that gets smaller without aliases.
+local FILTERS = {
+  bilinear = {1, function(v) return raw.maximum(raw.sub(1, v), 0.0) end},
+  bicubic = {2, function(v)
+    local near, far = base.cubic_weights[1](v, -0.5), base.cubic_weights[2](v, -0.5)
+    return raw.where(raw.lt(v, 1), near, raw.where(raw.lt(v, 2), far, 0.0))
+  end},
+}
+local function smoothed(x, d, to, factor, aligned, filter)
+  local from = core.shape(x)[d + 1]
+  local scale = factor and 1 / factor or from / to
+  if aligned then scale = to > 1 and (from - 1) / (to - 1) or 0 end
+  local wide = math.max(scale, 1)
+  local reach = filter[1] * wide
+  local center = raw.mul(raw.add(base.view(raw.to(raw.arange(to), "float32"), {to, 1}), 0.5), scale)
+  local i = base.view(raw.to(raw.arange(from), "float32"), {1, from})
+  -- Whole numbers from center - reach to center + reach, each rounded to the nearest.
+  local first = raw.maximum(raw.to(raw.add(raw.sub(center, reach), 0.5), "int32"), 0)
+  local last = raw.minimum(raw.to(raw.add(raw.add(center, reach), 0.5), "int32"), from)
+  local seen = raw.logical_and(raw.ge(i, raw.to(first, "float32")), raw.lt(i, raw.to(last, "float32")))
+  local weights = filter[2](raw.abs(raw.mul(raw.add(raw.sub(i, center), 0.5), 1 / wide)))
+  weights = raw.where(seen, weights, 0.0)
+  return base.product_along(x, d, raw.div(weights, raw.sum(weights, 1, true)))
+end
+for mode, filter in pairs(FILTERS) do
+  operators["_upsample_" .. mode .. "2d_aa"] = function(a)
+    local x, factors = a.input or a.self, a.scale_factors or {a.scales_h or false, a.scales_w or false}
+    for i = 2, 1, -1 do
+      local to = a.output_size and a.output_size[i] or math.floor(core.shape(x)[i + 2] * factors[i])
+      x = smoothed(x, i + 1, to, factors[i], a.align_corners, filter)
+    end
+    return x
+  end
+end
 
 -- ---------------------------------------------------------------------------- steps of recurrences
 

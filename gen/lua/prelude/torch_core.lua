@@ -224,6 +224,16 @@ operators._cdist_forward = function(a)
   return raw.norm(x, a.p or 2, -1)
 end
 operators.cdist = operators._cdist_forward
+operators._pdist_forward = function(a)
+  local x, parts = a.self, {}
+  local n = core.shape(x)[1]
+  if n < 2 or n > 256 then fail("pdist is there of 2 to 256 points, not of %d", n) end
+  for i = 1, n - 1 do
+    parts[i] = raw.norm(raw.sub(raw.narrow(x, 0, i, n - i), raw.narrow(x, 0, i - 1, 1)), a.p or 2, 1)
+  end
+  return #parts == 1 and parts[1] or raw.cat(parts, 0)
+end
+operators.pdist = operators._pdist_forward
 operators.cosine_similarity = function(a)
   local x, y, d, least = a.x1, a.x2, a.dim or 1, a.eps or 1e-8
   local lengths = raw.mul(raw.maximum(raw.norm(x, 2, d, true), least), raw.maximum(raw.norm(y, 2, d, true), least))
@@ -334,25 +344,28 @@ operators.avg_pool1d = calls("avg_pool1d", "self", "kernel_size", "stride", "pad
   "count_include_pad")
 operators.adaptive_avg_pool1d = calls("adaptive_avg_pool1d", "self", "output_size")
 
--- Sizes that are the input's, times the factors.
-local function scaled_sizes(a, x)
-  if a.output_size ~= nil then return a.output_size end
-  local shape, sizes = core.shape(x), {}
-  for i, s in ipairs(a.scale_factors or fail("an interpolation without a size is not there")) do
-    sizes[i] = math.floor(shape[i + 2] * s)
-  end
-  return sizes
-end
+-- The sizes are given, or are the input's times the factors, which then are the scales, too.
 local function resized(mode)
   return function(a)
     local x = a.input or a.self
-    local aligned = nil
-    if mode ~= "nearest" then aligned = a.align_corners or false end
-    return raw.interpolate(x, scaled_sizes(a, x), nil, mode, aligned)
+    local shape, scales, sizes = core.shape(x), a.scale_factors, a.output_size
+    if sizes == nil then
+      sizes = {}
+      for i, s in ipairs(scales or fail("an interpolation without a size is not there")) do
+        sizes[i] = math.floor(shape[i + 2] * s)
+      end
+    end
+    scales = scales or a.scales and {a.scales} or #shape == 4 and {a.scales_h or false, a.scales_w or false}
+      or {a.scales_d or false, a.scales_h or false, a.scales_w or false}
+    if #sizes ~= #shape - 2 or #shape > 5 then fail("an interpolation is there of [batch, channels, ...] alone") end
+    return base.resample(x, sizes, scales, mode, a.align_corners)
   end
 end
-operators.upsample_nearest1d, operators.upsample_nearest2d = resized("nearest"), resized("nearest")
-operators.upsample_linear1d, operators.upsample_bilinear2d = resized("linear"), resized("bilinear")
+for name, mode in pairs{nearest1d = "nearest", nearest2d = "nearest", nearest3d = "nearest", linear1d = "linear",
+  bilinear2d = "bilinear", trilinear3d = "trilinear", bicubic2d = "bicubic"} do
+  operators["upsample_" .. name] = resized(mode)
+end
+for _, dims in ipairs{"1d", "2d", "3d"} do operators["_upsample_nearest_exact" .. dims] = resized("nearest-exact") end
 
 -- x with copies of its own elements before and after it along dimension d: those at distance 0 and on
 -- from the border, or reflected at it.

@@ -30,13 +30,27 @@ for _, name in ipairs{"relu", "tanh", "sigmoid", "silu", "exp", "log", "sqrt", "
   "mish", "softsign", "logsigmoid", "square"} do
   operators[name] = calls(name, "self")
 end
-operators.bitwise_not = operators.logical_not
 operators.log_sigmoid, operators.logsigmoid = operators.logsigmoid, nil
 
-operators.__and__ = calls("logical_and", "self", "other")
-operators.__or__ = calls("logical_or", "self", "other")
-for _, name in ipairs{"bitwise_and", "logical_and"} do operators[name] = operators.__and__ end
-for _, name in ipairs{"bitwise_or", "logical_or"} do operators[name] = operators.__or__ end
+for _, name in ipairs{"logical_and", "logical_or"} do operators[name] = calls(name, "self", "other") end
+local function is_bool(v) return type(v) == "boolean" or is_tensor(v) and core.type(v) == "bool" end
+-- Bit by bit, of bools.
+local function of_bits(name)
+  local f = raw[name]
+  return function(a)
+    for _, x in ipairs{a.self, a.other} do
+      if not is_bool(x) then fail("operators on the bits of whole numbers are not there, but those on bools") end
+    end
+    return f(a.self, a.other)
+  end
+end
+for _, name in ipairs{"and", "or"} do
+  operators["bitwise_" .. name] = of_bits("logical_" .. name)
+  operators["__" .. name .. "__"] = operators["bitwise_" .. name]
+end
+operators.bitwise_not = function(a)
+  return is_bool(a.self) and raw.logical_not(a.self) or raw.sub(-1, a.self)
+end
 
 local RANK = {bool = 1, int32 = 2, int64 = 3, bfloat16 = 4, float32 = 5}
 

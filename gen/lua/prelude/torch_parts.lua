@@ -129,17 +129,52 @@ end
 
 local OPERANDS = {linear = "weight", mm = "mat2", addmm = "mat2", matmul = "other"}
 
--- The path of the parameter that a projection multiplies with, or nil; and whether it is [out, in].
+-- The parameter of which the value is outputs `first` to first + count - 1, [out, in]: its path, first and count; nil:
+-- it is no such part. Of the whole parameter, or of one that lies [in, out], first is 0.
+function Search:part_of_parameter(name, like)
+  local path, made = self.parameters[name], self.makers[name]
+  if path then return path, 0, self.shape_of(name)[like] end
+  if not made or not CUTS[short(made.target)] or short(made.target) == "select" then return nil end
+  local dim = whole(made, "dim") or 0
+  local from = tensor(made, "self")
+  local n = from and #self.shape_of(from) or 0
+  if n == 0 or not self.parameters[from] or like ~= 1 or dim % n ~= 0 then return nil end
+  if short(made.target) == "slice" then
+    if (whole(made, "step") or 1) ~= 1 then return nil end
+    return self.parameters[from], torch.slice_of(self.shape_of(from)[1], whole(made, "start"), whole(made, "end"))
+  end
+  local first = 0
+  for _, part in ipairs(results(made)) do
+    local count = self.shape_of(part)[1]
+    if part == name then return self.parameters[from], first, count end
+    first = first + count
+  end
+end
+
+-- What a projection multiplies with: the path of the parameter, the first output of the part of it, and how many; nil:
+-- no parameter. And whether it is [out, in].
 function Search:weight_of(node)
   local operator = short(node.target)
   local name = OPERANDS[operator] and tensor(node, OPERANDS[operator])
   local made = name and self.makers[name]
   local is_turned = made and TURNS[short(made.target)] and #self.shape_of(name) == 2 and operator ~= "linear"
   if is_turned then name = tensor(made, "self") end
-  return self.parameters[name], operator == "linear" or is_turned
+  if not name then return nil end
+  local is_linear = operator == "linear" or is_turned
+  local path, first, count = self:part_of_parameter(name, is_linear and 1 or #self.shape_of(name))
+  return path, is_linear or false, first, count
 end
 
-local function same_list(a, b) return table.concat(a, " ") == table.concat(b, " ") end
+-- The outputs from `first` on, `count` of them, that a projection makes are read in the parts of `cuts`, or as one.
+local function add_use(use, first, count, cuts)
+  local sizes = cuts and sizes_of(cuts, count)
+  if not sizes and first == 0 and count == use.outputs then return false end
+  for _, size in ipairs(sizes or {count}) do
+    if not add_cut(use.cuts, first, size, 1) then return false end
+    first = first + size
+  end
+  return true
+end
 
 -- By the path of a parameter: the sizes of its parts; and whether it is the weight of linear layers alone. parameters:
 -- paths by their names in the graph.
@@ -154,18 +189,20 @@ function torch.find_parts(nodes, outputs, parameters, shape_of)
       table.insert(s.readers[name], node)
     end)
   end
-  local found, linear = {}, {}
+  local outputs_of = {}
+  for name, path in pairs(parameters) do outputs_of[path] = name end
+  local uses, found, linear = {}, {}, {}
   for _, node in ipairs(nodes) do
-    local path, is_linear = s:weight_of(node)
+    local path, is_linear, first, count = s:weight_of(node)
     if path then linear[path] = is_linear and linear[path] ~= false end
-    if path and short(node.target) ~= "matmul" and found[path] ~= false then
+    if path and short(node.target) ~= "matmul" and uses[path] ~= false then
+      local shape = shape_of(outputs_of[path])
+      local use = uses[path] or {outputs = shape[is_linear and 1 or #shape], cuts = {}}
       local result, cuts = results(node)[1], {}
-      local shape = shape_of(result)
-      local n = shape[#shape]
-      local sizes = n and s:follow(result, #shape - 1, 1, cuts) and sizes_of(cuts, n) or false
-      if found[path] and not (sizes and same_list(found[path], sizes)) then sizes = false end
-      found[path] = sizes
+      local is_cut = #shape_of(result) > 0 and s:follow(result, #shape_of(result) - 1, 1, cuts)
+      uses[path] = use.outputs and count and add_use(use, first, count, is_cut and cuts) and use or false
     end
   end
+  for path, use in pairs(uses) do found[path] = use and sizes_of(use.cuts, use.outputs) or false end
   return found, linear
 end

@@ -9,7 +9,7 @@ local each_name, each_input, put_back = torch.each_name, torch.each_input, torch
 local NON_FINITE = {Infinity = math.huge, ["-Infinity"] = -math.huge, NaN = 0 / 0}
 
 -- Whole numbers of 8 and 16 bits have 32 here; none that a model computes with is so large that this shows.
-local NARROW = {[1] = "int32", [2] = "int32", [3] = "int32"}
+local OTHERS = {[1] = "int32", [2] = "int32", [3] = "int32", [10] = "complex64"}
 
 local decode
 
@@ -50,7 +50,7 @@ function decode(arg, values, path)
     return decode_list(v, values, path)
   end
   if kind == "as_scalar_type" then
-    return TYPES[v] or NARROW[v] or fail("torch_export: %s has a tensor of type %s, which is not there", path, tostring(v))
+    return TYPES[v] or OTHERS[v] or fail("torch_export: %s has a tensor of type %s, which is not there", path, tostring(v))
   end
   return nil -- none, and devices, layouts and memory formats, which change nothing here
 end
@@ -97,6 +97,10 @@ local function results_of(node, values, path)
   local a, name = {}, operator_of(node.target)
   for _, input in ipairs(node.inputs) do a[input.name] = decode(input.arg, values, path) end
   local constant, tensor = kinds_of(a)
+  if torch.has_complex(a) then
+    as_tensors(a)
+    return torch.of_complex(name, a)
+  end
   if constant and not tensor and on_constants[name] then
     local found = table.pack(on_constants[name](a))
     if found[1] then return table.unpack(found, 1, found.n) end
@@ -160,6 +164,9 @@ local function change(name, new, values, shared, path)
     fail("torch_export: %s changes a view in place by a way that is not there: %s", path, view.target)
   end
   local whole = tensor_of(values[view.parent])
+  if torch.is_complex(whole) or torch.is_complex(new) then
+    fail("torch_export: %s changes complex numbers in place, which is not there", path)
+  end
   change(view.parent, raw.to(view.inverse(whole, tensor_of(new), view.arguments), core.type(whole)),
     values, shared, path)
   view.version = shared.version[view.parent]

@@ -22,6 +22,14 @@ local function join_of(list, d)
 end
 base.join_of = join_of
 
+-- The parts along dimension d of a join, or of a parameter that is kept in parts; else nil.
+function base.parts_along(x, d)
+  local join = joins[x]
+  if join then return join.dim == d and join.list or nil end
+  local list, dim = core.parts(x)
+  return list and dim == d and list or nil
+end
+
 -- The dimension of the new shape that is divided as dimension d of the old one is, and how many
 -- elements of that belong to one of it; nil where there is none.
 local function dimension_in_view(old, d, new)
@@ -233,14 +241,18 @@ base.resized = resized
 local function narrow(x, d, start, size)
   local shape = core.shape(x)
   if start == 0 and size == shape[d + 1] then return x end
-  local first = 0
-  for _, part in ipairs(joins[x] and joins[x].dim == d and joins[x].list or {}) do
+  local first, whole = 0, {}
+  for _, part in ipairs(base.parts_along(x, d) or {}) do
     local n = core.shape(part)[d + 1]
     if start >= first and start + size <= first + n then
       return base.narrow(part, d, start - first, size)
     end
+    if start <= first and start + size >= first + n then whole[#whole + 1] = part end
     first = first + n
   end
+  local sum = 0
+  for _, part in ipairs(whole) do sum = sum + core.shape(part)[d + 1] end
+  if #whole > 0 and sum == size then return join_of(whole, d) end
   return append("narrow", {x}, {dims = {d}, start = start, shapes = {resized(shape, d, size)}})
 end
 base.narrow = narrow

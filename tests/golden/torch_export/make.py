@@ -148,6 +148,31 @@ def composed():
     return family, (torch.randn(4, 5, 6),)
 
 
+@model()
+def signals():
+    """Fourier transforms and other complex numbers, images at other places, angles."""
+    def parts(x, w, order, chosen):
+        z, y = torch.fft.fft(x), torch.complex(x, w)
+        yield from (torch.fft.fftn(x, dim=(1, 2)).real, torch.fft.rfft(x, dim=1).imag, torch.fft.irfft(y[:, :, :4], n=7, norm="ortho"))
+        yield from (torch.fft.ifft2(y, norm="forward").abs(), torch.fft.irfftn(torch.fft.rfftn(x) * w.abs().mean()), y.angle())
+        yield from (torch.fft.fftshift(torch.fft.fft(x, n=8, norm="ortho"), dim=2).real, z.imag)
+        turns = torch.polar(torch.ones(5, 3), torch.arange(15).view(5, 3) * 0.1)
+        pairs = torch.view_as_complex(x.reshape(4, 5, 3, 2))
+        yield from (torch.view_as_real(pairs * turns).flatten(2), (y * z.conj() / (y + 2)).real, (y @ z.mT).abs(), y.exp().imag)
+        yield from (torch.asin(0.9 * torch.tanh(x)), torch.acos(0.9 * torch.tanh(x)), torch.atan(5 * x), torch.atan2(x, w))
+        yield from (torch.atan2(torch.zeros(2), torch.tensor([-1.0, 0.0])) * x[0, 0, 0], torch.masked_scatter(x, w > 0, w * 2))
+        v = x[None]
+        yield from (F.interpolate(v, (7, 4), mode="bicubic"), F.interpolate(v, scale_factor=1.5, mode="bicubic", align_corners=True))
+        yield from (F.interpolate(v, scale_factor=1.7, mode="bilinear"), F.interpolate(v, (3, 11), mode="nearest-exact"))
+        yield from (F.interpolate(v[None], (3, 7, 4), mode="trilinear"), F.interpolate(v[None], (3, 7, 4)), F.adaptive_avg_pool3d(v[None], (3, 2, 4)))
+        yield from (F.interpolate(v, (3, 4), mode="bicubic", antialias=True), F.interpolate(v, (2, 9), mode="bilinear", antialias=True))
+        places = 1.3 * torch.tanh(w[:2, :3].reshape(1, 6, 3, 2))
+        for padding in ("zeros", "border", "reflection"):
+            yield F.grid_sample(v, places, padding_mode=padding, align_corners=padding != "border")
+        yield F.grid_sample(v, places, mode="nearest", align_corners=False)
+    return Family((4, 5, 6), lambda *a: list(parts(*a))), (torch.randn(4, 5, 6),)
+
+
 class Own(nn.Linear):
     """A class of the model's own, which multiplies in its own way."""
 
@@ -190,6 +215,24 @@ class Projections(nn.Module):
 @model()
 def projections():
     return Projections(), (torch.randn(2, 6, 24),)
+
+
+class Crossed(nn.Module):
+    """Decoders whose attention to another sequence has its three projections in one weight."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.TransformerDecoderLayer(24, 4, 40, batch_first=True) for _ in range(2)])
+
+    def forward(self, input, second):
+        for layer in self.layers:
+            input = layer(input, second)
+        return input
+
+
+@model()
+def crossed():
+    return Crossed(), (torch.randn(2, 6, 24), torch.randn(2, 5, 24))
 
 
 class Images(nn.Module):
