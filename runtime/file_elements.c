@@ -19,10 +19,10 @@ static bool widens(const struct tensor *t, const char *dtype)
   return elements_type(t) == F32 && (strcmp(dtype, "BF16") == 0 || strcmp(dtype, "F16") == 0);
 }
 
-// NumPy's default floats are doubles.
+// NumPy's default floats are doubles, and so are the weights of some exported models.
 static bool narrows(const struct tensor *t, const char *dtype)
 {
-  return t->type == F32 && t->role == BATCH && strcmp(dtype, "F64") == 0;
+  return t->type == F32 && (t->role == BATCH || t->role == PARAMETER) && strcmp(dtype, "F64") == 0;
 }
 
 bool elements_take(const struct tensor *t, const char *dtype)
@@ -95,9 +95,9 @@ static bool read_widened(const struct kept *from, const struct slice *slice, siz
 }
 
 static bool read_narrowed(const struct kept *from, const struct slice *slice, size_t first,
-                          size_t count, void *to, struct failure *why)
+                          size_t count, void *to, struct checksum *sum, struct failure *why)
 {
-  if (!read_as_is(from, slice, first, count, to, NULL, why)) return false;
+  if (!read_as_is(from, slice, first, count, to, sum, why)) return false;
   for (size_t i = 0; i < count; i++) {
     double x;
     memcpy(&x, (char *)to + i * sizeof x, sizeof x);
@@ -112,7 +112,7 @@ bool elements_read(const struct kept *kept, const struct member *m, const struct
   const struct tensor *t = &program->tensors[m->row];
   const char *dtype = kept->entry->dtype;
   if (widens(t, dtype)) return read_widened(kept, slice, from, count, to, sum, why);
-  if (narrows(t, dtype)) return read_narrowed(kept, slice, from, count, to, why);
+  if (narrows(t, dtype)) return read_narrowed(kept, slice, from, count, to, sum, why);
   if (numbers_take(t, dtype)) return numbers_read(kept, m, slice, from, count, to, why);
   return read_as_is(kept, slice, from, count, to, sum, why);
 }

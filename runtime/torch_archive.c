@@ -13,6 +13,7 @@
 
 #include <fcntl.h>
 #include <jansson.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -102,11 +103,13 @@ static json_t *read_config(struct zip *zip, const struct safetensors *file, cons
   return json_memory_ended() ? NULL : all;
 }
 
+enum { COMPLEX = 10 }; // of two F32, which are the last dimension
+
 static const char *dtype_of(json_int_t number)
 {
   static const char *const names[] = {
-      [1] = "U8",  [2] = "I8",  [3] = "I16", [4] = "I32",   [5] = "I64",
-      [6] = "F16", [7] = "F32", [8] = "F64", [12] = "BOOL", [13] = "BF16"};
+      [1] = "U8",  [2] = "I8",  [3] = "I16",       [4] = "I32",   [5] = "I64",  [6] = "F16",
+      [7] = "F32", [8] = "F64", [COMPLEX] = "F32", [12] = "BOOL", [13] = "BF16"};
   if (number < 0 || number >= (json_int_t)(sizeof names / sizeof *names)) return NULL;
   return names[number];
 }
@@ -124,6 +127,22 @@ struct place {
   uint64_t first, behind; // its first element, and the one behind its last
   bool contiguous;        // in row-major order
 };
+
+// Complex numbers as pairs of floats.
+static bool split(struct entry *e, struct place *place)
+{
+  long *shape = (long *)(uintptr_t)e->shape, *stride = (long *)(uintptr_t)e->strides;
+  if (e->ndim == MOST_DIMS || place->behind > LONG_MAX / 2) return false;
+  for (size_t d = 0; d < e->ndim; d++) {
+    if (stride[d] > LONG_MAX / 2) return false;
+    stride[d] *= 2;
+  }
+  shape[e->ndim] = 2;
+  stride[e->ndim++] = 1;
+  place->first *= 2;
+  place->behind *= 2;
+  return true;
+}
 
 // Sizes, strides, and where the tensor lies. False where one is missing or too large.
 static bool read_shape(struct entry *e, const json_t *meta, struct place *place)
@@ -150,7 +169,8 @@ static bool read_shape(struct entry *e, const json_t *meta, struct place *place)
   }
   if (!whole_number(json_object_get(meta, "storage_offset"), &offset)) return false;
   place->first = (uint64_t)offset;
-  return !__builtin_add_overflow(place->first, elements ? last + 1 : 0, &place->behind);
+  return !__builtin_add_overflow(place->first, elements ? last + 1 : 0, &place->behind) &&
+         (json_integer_value(json_object_get(meta, "dtype")) != COMPLEX || split(e, place));
 }
 
 static bool read_entry(struct zip *zip, struct safetensors *file, const char *folder,

@@ -43,7 +43,7 @@ gives() {
 
 # Families of operators: each archive has some dozens, and its output the numbers of all. With OTHER_FORMS=1 only
 # those that were decomposed.
-for family in elementwise reductions shapes indices composed images images_train recurrent storages attention; do
+for family in elementwise reductions shapes indices composed signals images images_train recurrent storages attention; do
   form=${OTHER_FORMS:+.core}
   [ -e "$data/$family$form.pt2" ] || continue
   families+=("$family")
@@ -61,6 +61,7 @@ fi
 beside "$WORK/lossy.log" trains lossy plain lossy "" -D loss=output -D dp=2
 beside "$WORK/mixtral.log" trains mixtral plain mixtral "" -D tp=2
 beside "$WORK/projections.log" trains projections plain projections "" -D loss=mse -D tp=2
+beside "$WORK/crossed.log" trains crossed plain crossed "" -D loss=mse -D tp=2
 mkdir "$WORK/copies" && cp "$data"/mlp.* "$WORK/copies"
 data=$WORK/copies beside "$WORK/mlp.log" trains mlp plain mlp "" -D tp=3
 beside "$WORK/mlp_core.log" trains mlp_core plain mlp .core -D tp=2 -D dp_shard=2
@@ -79,7 +80,7 @@ beside "$WORK/gpt2_output.log" gives gpt2_output gpt2 "" -D tp=2
 beside "$WORK/vit_output.log" gives vit_output vit .core -D tp=2
 all_are_done
 for family in "${families[@]}"; do cat "$WORK/of_$family.log"; done
-cat "$WORK"/{lossy,mixtral,projections,mlp,mlp_core,llama,llama_tp,llama_fsdp,llama_cuda,gpt2,gpt2_eager,qwen3,qwen3_core,vit,vit_cuda,llama_output,gpt2_output,vit_output}.log
+cat "$WORK"/{lossy,mixtral,projections,crossed,mlp,mlp_core,llama,llama_tp,llama_fsdp,llama_cuda,gpt2,gpt2_eager,qwen3,qwen3_core,vit,vit_cuda,llama_output,gpt2_output,vit_output}.log
 
 # Another export has the same names and shapes: a note tells of it, and it is refused where it has taken the place
 # of the archive that the program was made from.
@@ -100,6 +101,9 @@ grep -q 'for (int l = 0; l < 2; l++)' "$WORK/llama_tp/step.c" || fail "llama: it
 # and the step one for the norm; the first block's input has no gradient.
 grep -q '^  16 collectives of 19,592 bytes' "$WORK/projections/plan.txt" || fail "projections: other collectives"
 ! grep 'qkv\|query_key_value\|attn' "$WORK/projections.made" || fail "projections: they are whole"
+# So is a weight of which the graph takes parts before it multiplies with them.
+grep -q '^  11 collectives of 12,672 bytes' "$WORK/crossed/plan.txt" || fail "crossed: other collectives"
+! grep attn "$WORK/crossed.made" || fail "crossed: its attention is whole"
 
 # Attention that was written out, or decomposed, is one operator that knows its mask; so is the rotary embedding.
 "$TPGEN" $plan -D "model=$data/gpt2_eager.core.pt2" --dump=lua > "$WORK/gpt2_eager.dump"

@@ -7,7 +7,13 @@ local torch = {}
 base.torch = torch
 
 local SCHEMA = 8 -- the major version of the schema that is read here
-local TYPES = {[4] = "int32", [5] = "int64", [7] = "float32", [12] = "bool", [13] = "bfloat16"}
+local TYPES = {[4] = "int32", [5] = "int64", [6] = "float32", [7] = "float32", [8] = "float32", [12] = "bool",
+  [13] = "bfloat16"}
+local COMPLEX = 10 -- complex64: two floats
+-- PyTorch's names of types that have another one here, or none.
+local NAMES = {"uint8", "int8", "int16", [6] = "float16", [8] = "float64", [9] = "complex32", [10] = "complex64",
+  [11] = "complex128", [28] = "uint16", [29] = "float8_e4m3fn", [30] = "float8_e5m2"}
+local function type_name(number) return TYPES[number] and not NAMES[number] and TYPES[number] or NAMES[number] or tostring(number) end
 
 local function field(t, key, kind, path)
   local v = type(t) == "table" and t[key] or nil
@@ -150,4 +156,5 @@ local function read(path)
   return found
 end
 
+torch.COMPLEX, torch.type_name = COMPLEX, type_name
 torch.TYPES, torch.field, torch.damaged, torch.union, torch.read = TYPES, field, damaged, union, read

@@ -53,6 +53,18 @@ local function flat_graph(program, outputs, sizes)
   return graph, symbols, parts, linear
 end
 
+-- Tells of numbers that have another precision here.
+local function note_precision(program)
+  for _, number in ipairs{6, 8} do
+    for _, meta in pairs(program.graph.tensor_values) do
+      if type(meta) == "table" and meta.dtype == number then
+        core.note(string.format("%s has tensors of %s: they are computed in float32", program.path, torch.type_name(number)))
+        break
+      end
+    end
+  end
+end
+
 -- torch_export(path, {batch = 8}): the module, and what it takes and gives. Its forward takes the
 -- exported inputs in their order, and returns the outputs. The second table gives sizes that were
 -- exported as symbols. The second result: {inputs = {{name =, shape =, dtype =, below =} ...},
@@ -67,6 +79,7 @@ function base.torch_export(path, sizes)
   local outputs = output_names(program)
   local graph, symbols, parts, linear = flat_graph(program, outputs, sizes)
   torch.report_missing(torch.check_operators(graph.nodes), path)
+  note_precision(program)
   local root = torch.new_node()
   local parameters, others = torch.take_inputs(program, root, names_used(graph))
   local inputs = torch.user_inputs(program)
@@ -87,7 +100,9 @@ function base.torch_export(path, sizes)
   function self.forward(_, ...)
     local given, values = table.pack(...), {}
     for name, tensor in pairs(parameters) do
-      values[name] = others[name] and raw.to(tensor, others[name]) or tensor
+      local other = others[name]
+      values[name] = other == "complex64" and base.torch_operators.view_as_complex{self = tensor}
+        or other and raw.to(tensor, other) or tensor
     end
     local n = 0
     for _, name in ipairs(inputs) do

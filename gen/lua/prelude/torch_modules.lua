@@ -179,7 +179,8 @@ end
 -- A tensor of whole numbers or bools: a constant that has a form of its own, or nil.
 local function constant_of(program, name, entry)
   local meta = entry.tensor_meta
-  local format = FORMATS[meta.dtype] or fail("torch_export: %s is of a type that is not read", name)
+  local format = FORMATS[meta.dtype]
+    or fail("torch_export: %s of %s is of type %s, which is not read", name, program.path, torch.type_name(meta.dtype))
   local shape = sizes_of(meta, program.path)
   local count = base.elements(shape)
   if count == 0 then fail("torch_export: %s has no elements", name) end
@@ -233,7 +234,8 @@ local function take_inputs(program, root, used)
       local sizes = sizes_of(meta, path)
       local empty = base.elements(sizes) == 0
       local kept = used[id] and not empty and (kind ~= "parameter" or later[place_of(entry)] == id)
-      local floats = TYPES[meta.dtype] == "float32" or TYPES[meta.dtype] == "bfloat16"
+      local floats = TYPES[meta.dtype] == "float32" or TYPES[meta.dtype] == "bfloat16" or meta.dtype == torch.COMPLEX
+      if meta.dtype == torch.COMPLEX then sizes[#sizes + 1] = 2 end
       local known = kept and not floats and constant_of(program, name, entry)
       if known then
         values[id] = known
@@ -250,7 +252,7 @@ local function take_inputs(program, root, used)
         elseif meta.requires_grad == false then
           core.freeze(tensor, true)
         end
-        local own_type = TYPES[meta.dtype] or "int32"
+        local own_type = TYPES[meta.dtype] or meta.dtype == torch.COMPLEX and "complex64" or "int32"
         if own_type ~= "float32" then others[id] = own_type end
         if kind == "parameter" then shared[place_of(entry)] = tensor end
       elseif kind == "parameter" and shared[place_of(entry)] then

@@ -9,7 +9,7 @@ local each_name, each_input, put_back = torch.each_name, torch.each_input, torch
 local NON_FINITE = {Infinity = math.huge, ["-Infinity"] = -math.huge, NaN = 0 / 0}
 
 -- Whole numbers of 8 and 16 bits have 32 here; none that a model computes with is so large that this shows.
-local OTHERS = {[1] = "int32", [2] = "int32", [3] = "int32", [10] = "complex64"}
+local OTHERS = {[1] = "int32", [2] = "int32", [3] = "int32", [torch.COMPLEX] = "complex64"}
 
 local decode
 
@@ -50,7 +50,8 @@ function decode(arg, values, path)
     return decode_list(v, values, path)
   end
   if kind == "as_scalar_type" then
-    return TYPES[v] or OTHERS[v] or fail("torch_export: %s has a tensor of type %s, which is not there", path, tostring(v))
+    return TYPES[v] or OTHERS[v] or fail("torch_export: %s has a tensor of type %s, which is not there", path,
+      torch.type_name(v))
   end
   return nil -- none, and devices, layouts and memory formats, which change nothing here
 end

@@ -124,6 +124,8 @@ local function find_bounds(program, symbols)
   return below
 end
 
+local SMALL = {"int32", "int32", "int32"} -- uint8, int8, int16
+
 local function described(program, names, symbols)
   local below, list = find_bounds(program, symbols), {}
   for i, name in ipairs(names) do
@@ -133,8 +135,8 @@ local function described(program, names, symbols)
         shape[d] = size_of(s, symbols, program.path)
       end
       list[#list + 1] = {name = name, shape = shape, below = below[name],
-        dtype = TYPES[meta.dtype] or fail("torch_export: %s has a tensor %s of type %s, which is not "
-          .. "there", program.path, name, tostring(meta.dtype))}
+        dtype = TYPES[meta.dtype] or SMALL[meta.dtype] or fail("torch_export: %s has an input or output %s of type "
+          .. "%s, which is not there", program.path, name, torch.type_name(meta.dtype))}
     end
   end
   return list

@@ -150,7 +150,7 @@ def composed():
 
 @model()
 def signals():
-    """Fourier transforms and other complex numbers, images at other places, angles."""
+    """Fourier transforms and other complex numbers, images at other places, angles, doubles."""
     def parts(x, w, order, chosen):
         z, y = torch.fft.fft(x), torch.complex(x, w)
         yield from (torch.fft.fftn(x, dim=(1, 2)).real, torch.fft.rfft(x, dim=1).imag, torch.fft.irfft(y[:, :, :4], n=7, norm="ortho"))
@@ -170,7 +170,11 @@ def signals():
         for padding in ("zeros", "border", "reflection"):
             yield F.grid_sample(v, places, padding_mode=padding, align_corners=padding != "border")
         yield F.grid_sample(v, places, mode="nearest", align_corners=False)
-    return Family((4, 5, 6), lambda *a: list(parts(*a))), (torch.randn(4, 5, 6),)
+        yield from (torch.view_as_real(pairs[:, 0] * family.turns), x[:, 0, 0].double() * family.precise)
+    family = Family((4, 5, 6), lambda *a: list(parts(*a)))
+    family.register_buffer("turns", torch.polar(torch.rand(3, 4), torch.randn(3, 4)).T)
+    family.precise = nn.Parameter(torch.randn(4, dtype=torch.float64))
+    return family, (torch.randn(4, 5, 6),)
 
 
 class Own(nn.Linear):
