@@ -1,10 +1,12 @@
 // Products of a few rows of floats and a matrix of weights as they are stored: bfloat16, or blocks
 // of 8 bits. With few rows, as when tokens are generated one by one, the time is that of reading
-// the weights, once. With more rows some columns at a time become floats in the cache. All sums are
-// sums of floats; which ones, and in which order, does not depend on the number of threads.
+// the weights, once. More rows go to the processor's matrix unit where it has one (cpu_amx.h); else
+// some columns at a time become floats in the cache. All sums are sums of floats; which ones, and
+// in which order, does not depend on the number of threads.
 #ifndef CPU_WEIGHTS_H
 #define CPU_WEIGHTS_H
 
+#include "cpu_amx.h"
 #include "cpu_few_rows.h"
 #include "weight_blocks.h"
 
@@ -34,6 +36,9 @@ static inline void put_evens_first(float *restrict to, const float *restrict x, 
   for (long c = whole; c < n; c++) to[c] = x[c];
 }
 
+typedef uint32_t pairs_of_bf16
+    __attribute__((vector_size(LANES * sizeof(float)), aligned(2), may_alias));
+
 // One column of the result: `rows` (a constant for the caller) sums over k terms. Rows of x, which
 // is reordered, are k apart, those of the result n.
 static inline __attribute__((always_inline)) void
@@ -41,9 +46,10 @@ column_bf16(float *out, const float *x, const bf16 *w, int rows, long n, long k,
 {
   lanes sum[FEW_ROWS][4] = {{{0}}};
   long c = 0;
-  for (; c + 4 * LANES <= k; c += 4 * LANES)
+  for (; c + 4 * LANES <= k; c += 4 * LANES) {
+    fetch_ahead(w + c, 4 * LANES * sizeof *w);
     for (int half = 0; half < 4; half += 2) {
-      const lane_bits both = *(const lane_bits *)(w + c + half * LANES);
+      const pairs_of_bf16 both = *(const pairs_of_bf16 *)(w + c + half * LANES);
       const lanes even = (lanes)(both << 16), odd = (lanes)(both & 0xffff0000);
       for (int i = 0; i < rows; i++) {
         const float *const at = x + i * k + c + half * LANES;
@@ -51,6 +57,7 @@ column_bf16(float *out, const float *x, const bf16 *w, int rows, long n, long k,
         sum[i][half + 1] += odd * *(const lanes *)(at + LANES);
       }
     }
+  }
   for (int i = 0; i < rows; i++) {
     float rest = add ? out[i * n] : 0;
     for (long d = c; d < k; d++) rest += x[i * k + d] * bf16_to_float(w[d]);
@@ -92,8 +99,8 @@ static inline lanes lanes_of_scale(const struct weight_block *w)
 // A block's numbers times as many terms.
 static inline lanes block_product(const struct weight_block *w, const float *x)
 {
-  lanes sum = {0};
-  for (int c = 0; c < BLOCK_NUMBERS; c += LANES)
+  lanes sum = floats_from_int8(w->q) * *(const lanes *)x;
+  for (int c = LANES; c < BLOCK_NUMBERS; c += LANES)
     sum += floats_from_int8(w->q + c) * *(const lanes *)(x + c);
   return sum * lanes_of_scale(w);
 }
@@ -102,10 +109,17 @@ static inline __attribute__((always_inline)) void
 column_int8(float *out, const float *x, const struct weight_block *w, int rows, long n, long blocks)
 {
   const long k = blocks * BLOCK_NUMBERS;
-  lanes sum[FEW_ROWS] = {{0}};
-  for (long g = 0; g < blocks; g++)
-    for (int i = 0; i < rows; i++) sum[i] += block_product(w + g, x + i * k + g * BLOCK_NUMBERS);
-  for (int i = 0; i < rows; i++) out[i * n] = sum_of_lanes(sum[i]);
+  lanes sum[FEW_ROWS][2] = {{{0}}};
+  long g = 0;
+  for (; g + 2 <= blocks; g += 2) {
+    fetch_ahead(w + g, 2 * sizeof *w);
+    for (int i = 0; i < rows; i++)
+      for (int part = 0; part < 2; part++)
+        sum[i][part] += block_product(w + g + part, x + i * k + (g + part) * BLOCK_NUMBERS);
+  }
+  for (; g < blocks; g++)
+    for (int i = 0; i < rows; i++) sum[i][0] += block_product(w + g, x + i * k + g * BLOCK_NUMBERS);
+  for (int i = 0; i < rows; i++) out[i * n] = sum_of_lanes(sum[i][0] + sum[i][1]);
 }
 
 // ---- more rows ---------------------------------------------------------------------------------
@@ -113,12 +127,6 @@ column_int8(float *out, const float *x, const struct weight_block *w, int rows, 
 // Some weights as floats, of `width` columns of the result and `terms` terms of its sums.
 struct panel {
   float at[PANEL_TERMS][PANEL_COLUMNS];
-};
-
-// A matrix of weights as it is stored, for products of k terms with n columns.
-struct weights {
-  const void *at;
-  long n, k;
 };
 
 // Makes the panel of the columns from j on and the terms from c on.
@@ -189,10 +197,12 @@ static inline __attribute__((always_inline)) void panel_product(float *restrict 
 static inline void linear_of_bf16(float *restrict out, const float *restrict x,
                                   const bf16 *restrict w, long rows, long n, long k)
 {
+  const struct weights stored = {w, n, k};
   if (rows > FEW_ROWS) {
+    if (AMX_PRODUCT(out, x, stored, rows, bf16, 1)) return;
 #pragma omp parallel for schedule(static)
     for (long j = 0; j < n; j += PANEL_COLUMNS)
-      panel_product(out, x, (struct weights){w, n, k}, rows, j, fill_from_bf16);
+      panel_product(out, x, stored, rows, j, fill_from_bf16);
     return;
   }
 #pragma omp parallel
@@ -216,11 +226,12 @@ static inline void linear_of_int8(float *restrict out, const float *restrict x,
                                   const struct weight_block *restrict w, long rows, long n,
                                   long blocks)
 {
+  const struct weights stored = {w, n, blocks * BLOCK_NUMBERS};
   if (rows > FEW_ROWS) {
+    if (AMX_PRODUCT(out, x, stored, rows, int8, WEIGHT_PARTS)) return;
 #pragma omp parallel for schedule(static)
     for (long j = 0; j < n; j += PANEL_COLUMNS)
-      panel_product(out, x, (struct weights){w, n, blocks * BLOCK_NUMBERS}, rows, j,
-                    fill_from_int8);
+      panel_product(out, x, stored, rows, j, fill_from_int8);
     return;
   }
 #pragma omp parallel for schedule(static)
@@ -235,9 +246,12 @@ static inline void linear_of_int8(float *restrict out, const float *restrict x,
 static inline void linear_of_bf16_turned(float *restrict out, const float *restrict x,
                                          const bf16 *restrict w, long rows, long n, long k)
 {
+  const struct weights stored = {w, n, k};
+  // It reads narrow strips of the matrix: that pays off with more rows than a tile has.
+  if (rows > LANES && AMX_PRODUCT(out, x, stored, rows, bf16_turned, 1)) return;
 #pragma omp parallel for schedule(static)
   for (long j = 0; j < n; j += PANEL_COLUMNS)
-    panel_product(out, x, (struct weights){w, n, k}, rows, j, fill_from_bf16_turned);
+    panel_product(out, x, stored, rows, j, fill_from_bf16_turned);
 }
 
 // The same of blocks: n is 32 `blocks`.
@@ -245,10 +259,11 @@ static inline void linear_of_int8_turned(float *restrict out, const float *restr
                                          const struct weight_block *restrict w, long rows,
                                          long blocks, long k)
 {
-  const long n = blocks * BLOCK_NUMBERS;
+  const struct weights stored = {w, blocks * BLOCK_NUMBERS, k};
+  if (rows > FEW_ROWS && AMX_PRODUCT(out, x, stored, rows, int8_turned, WEIGHT_PARTS)) return;
 #pragma omp parallel for schedule(static)
-  for (long j = 0; j < n; j += PANEL_COLUMNS)
-    panel_product(out, x, (struct weights){w, n, k}, rows, j, fill_from_int8_turned);
+  for (long j = 0; j < stored.n; j += PANEL_COLUMNS)
+    panel_product(out, x, stored, rows, j, fill_from_int8_turned);
 }
 
 #endif

@@ -81,6 +81,11 @@ for type in bfloat16 int8; do
   with greedy gpt2_${type}_cuda cuda gpt2_stored prefill=16 slots=2 weight_dtype=$type
 done
 with greedy llama_int8_cuda cuda llama_stored prefill=8 slots=2 tp=2 weight_dtype=int8
+# Rows of blocks that ranks cannot have equally many of: two over three, and one of them has none.
+compared=generate_int8.json
+with greedy llama_int8_tp3 plain llama_stored prefill=8 slots=3 tp=3 weight_dtype=int8
+with greedy gpt2_int8_tp3 plain gpt2_stored prefill=8 slots=2 tp=3 weight_dtype=int8
+with greedy llama_int8_tp4_cuda cuda llama_stored prefill=8 slots=2 tp=4 weight_dtype=int8
 all_are_done
 cat "${logs[@]}"
 grep -qx 'precision    15 of 20 parameters are stored as i8 and used as f32' "$WORK/llama_int8/plan.txt" ||

@@ -286,12 +286,13 @@ OP(attention_back, "b(gr)q@e!,b(gr)qd!,bgk@d!,bgke!,b(gr)qe!,b(gr)q->b(gr)qd!,bg
 /* Takes the same, and the bias; makes the bias's gradient. */
 OP(attention_back_bias, "b(gr)q@e!,b(gr)qd!,bgk@d!,bgke!,b(gr)qe!,b(gr)q,b(gr)qk->b(gr)qk:f32", "a",
    no_grad, "causal window", "", "bgrqkd bgrqke")
-/* Attention of tokens that go on where a cache ends. b sequences have t new tokens each: the first
+/* Attention of tokens that go on where a cache ends, of r queries for each of g heads that are
+   cached: so any heads can be on a rank. b sequences have t new tokens each: the first
    is number `start` of sequence b, whose slot of the caches is the last input but one; -1: none,
    and the output is zero. Writes k and v into the caches of keys and values, in place; then each
    token sees all tokens of its slot up to itself, of the last `window` if that is not 0. $s is the
    scale. */
-OP(cached_attention, "b!(gr)t!d!,bgt!d!,bgt!e!,n!gc!d!,n!gc!e!,b!,b!->b!(gr)t!e!", "", no_grad,
+OP(cached_attention, "b!grt!d!,bgt!d!,bgt!e!,n!gc!d!,n!gc!e!,b!,b!->b!grt!e!", "", no_grad,
    "window", "", "bgrtcd bgrtce", .type = "f32", .cheap = COSTLY)
 /* Products of a program that only reads its weights, which are stored as bfloat16, or as blocks of
    32 numbers of 8 bits behind a scale (runtime/weight_blocks.h), and computed with as floats. The
@@ -300,11 +301,11 @@ OP(linear_bf16,        "abk,nk->abn",           "a", no_grad, "", "", "*", .type
    .takes_stored = true)
 OP(linear_bf16_turned, "abk,kn->abn",           "a", no_grad, "", "", "*", .type = "f32",
    .takes_stored = true)
-OP(linear_int8,        "ab(gs32!),ngq!->abn",   "a", no_grad, "", "", "abgsn", .type = "f32",
+OP(linear_int8,        "abgs32!,ngq!->abn",     "a", no_grad, "", "", "abgsn", .type = "f32",
    .takes_stored = true)
-OP(linear_int8_turned, "abk,kgq!->ab(gs32!)",   "a", no_grad, "", "", "abkgs", .type = "f32",
+OP(linear_int8_turned, "abk,kgq!->abgs32!",     "a", no_grad, "", "", "abkgs", .type = "f32",
    .takes_stored = true)
-OP(embedding_int8, "v@gq!,ab->ab(gs32!):f32", "", no_grad, "", "", "", .takes_stored = true)
+OP(embedding_int8, "v@gq!,ab->abgs32!:f32", "", no_grad, "", "", "", .takes_stored = true)
 OP(conv2d,         "n(gc)y!x!,(go)ck!l!->n(go)p!q!", "a|b", conv2d_grad,
    "stride_y stride_x pad_y pad_x dilation_y dilation_x", "", "ngocklpq", .type = "f32")
 /* Also a transposed convolution, of the plan's. */

@@ -203,25 +203,24 @@ static int parameter(lua_State *L)
   return 1;
 }
 
-/* Whether the parameter's last dimension, and what each rank will have of it, are whole blocks. */
+/* Whether the parameter's rows are whole blocks, of which each rank can have some. */
 static bool fits_blocks(int value)
 {
   const struct value *v = &graph->value[value];
+  return v->shape.size[v->shape.ndim - 1] % BLOCK_NUMBERS == 0 &&
+         v->file_first % BLOCK_NUMBERS == 0;
+}
+
+static void store_in_blocks(int value)
+{
+  struct value *v = &graph->value[value];
   int last = v->shape.ndim - 1;
-  int64_t parts = 1;
   for (int i = 0; i < graph->nstyle; i++)
     for (int k = 0; k < graph->style[i].nrequest; k++) {
       struct layout_request *w = &graph->style[i].request[k];
-      if (w->what != REQUEST_PARAMETER || w->value != value || w->to.kind != SHARD) continue;
-      if (w->to.dim < 0) w->to.dim += v->shape.ndim;
-      if (w->to.dim == last) parts *= graph->mesh.size[graph->style[i].mesh_dim];
+      if (w->what == REQUEST_PARAMETER && w->value == value && w->to.kind == SHARD && w->to.dim < 0)
+        w->to.dim += v->shape.ndim; /* which is about to become more */
     }
-  return v->shape.size[last] % (parts * BLOCK_NUMBERS) == 0 && v->file_first % BLOCK_NUMBERS == 0;
-}
-
-static void store_in_blocks(struct value *v)
-{
-  int last = v->shape.ndim - 1;
   v->type = I8;
   v->shape.size[last] /= BLOCK_NUMBERS;
   v->shape.size[v->shape.ndim++] = BLOCK_BYTES;
@@ -231,7 +230,7 @@ static void store_in_blocks(struct value *v)
 }
 
 /* store_as(parameter, "bfloat16" or "int8"): how the program, which only reads it, stores it; once
-   its layout is known. What ranks do not have whole blocks of is bfloat16. */
+   its layout is known. A matrix whose rows are no whole blocks is bfloat16. */
 static int store_as(lua_State *L)
 {
   const struct tensor *t = argument_tensor(L, 1);
@@ -242,7 +241,7 @@ static int store_as(lua_State *L)
     struct value *v = &graph->value[t->value + k];
     v->used_as = F32;
     v->type = BF16;
-    if (fits) store_in_blocks(v);
+    if (fits) store_in_blocks(t->value + k);
   }
   return 0;
 }

@@ -63,7 +63,7 @@ static bool fits_tensor_cores(const struct op *op, int rank, int64_t depth, int6
 const char *attention_variant(const struct op *op, int rank)
 {
   if (op->kind == OP_cached_attention) /* one new token of each sequence has a file of its own */
-    return !target->thread_grids && graph->value[op->in[0]].shape.size[2] == 1 ? "_one" : "";
+    return !target->thread_grids && graph->value[op->in[0]].shape.size[3] == 1 ? "_one" : "";
   if (!is_attention(op) || op->kind == OP_attention_back_bias) return "";
   bool back = op->kind == OP_attention_back;
   enum type type = graph->value[op->in[0]].type;

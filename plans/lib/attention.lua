@@ -50,7 +50,7 @@ end
 
 -- The style of a KVCache: each rank has the caches of some heads.
 function M.cut_heads()
-  return PrepareModuleInput{desired_input_layouts = {Shard(1), Shard(1), Shard(1)}}
+  return PrepareModuleInput{desired_input_layouts = {false, Shard(1), Shard(1)}} -- and their queries
 end
 
 -- The window of layer i, counted from 0, by a config.json; nil: none. Mistral's is for all layers, Gemma 2's for

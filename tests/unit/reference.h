@@ -802,7 +802,7 @@ static bool run_stored_linear(const struct op *op, const struct array *in, struc
   const int64_t columns = stored_columns(w), n = turned ? columns : w->shape.size[0];
   const int64_t k = turned ? w->shape.size[0] : columns;
   const int64_t rows = in[0].shape.size[0] * in[0].shape.size[1];
-  if (in[0].shape.size[2] != k || out->shape.size[2] != n) return false;
+  if (elements(in[0].shape) != rows * k || elements(out->shape) != rows * n) return false;
   for (int64_t i = 0; i < rows; i++)
     for (int64_t j = 0; j < n; j++)
       for (int64_t c = 0; c < k; c++)
@@ -816,7 +816,7 @@ static bool run_embedding_int8(const struct op *op, const struct array *in, stru
 {
   (void)op;
   const int64_t width = stored_columns(&in[0]);
-  if (!with_last(in[1].shape, width, out->shape)) return false;
+  if (elements(out->shape) != elements(in[1].shape) * width) return false;
   for (int64_t i = 0, n = elements(in[1].shape); i < n; i++) {
     int64_t row = in_part(in[1].at[i], at->in[0].first[0], in[0].shape.size[0]);
     for (int64_t j = 0; j < width; j++)
@@ -1047,33 +1047,34 @@ static bool run_cached_attention(const struct op *op, const struct array *in, st
 {
   (void)at;
   const struct shape s = in[0].shape, cache = in[3].shape, v = in[2].shape;
-  const int64_t window = number_of(op, "window"), r = cache.size[1] ? s.size[1] / cache.size[1] : 1;
-  struct shape made = {4, {s.size[0], s.size[1], s.size[2], v.size[3]}};
+  const int64_t window = number_of(op, "window"), r = s.size[2], tokens = s.size[3];
+  struct shape made = {5, {s.size[0], s.size[1], r, tokens, v.size[3]}};
   if (!same_shape(made, out[0].shape)) return false;
   for (int64_t b = 0; b < s.size[0]; b++)
-    for (int64_t head = 0; head < s.size[1]; head++)
-      for (int64_t t = 0; t < s.size[2]; t++) {
+    for (int64_t head = 0; head < s.size[1] * r; head++)
+      for (int64_t t = 0; t < tokens; t++) {
+        const int64_t row = (b * s.size[1] * r + head) * tokens + t;
         const int64_t slot = (int64_t)in[5].at[b], start = (int64_t)in[6].at[b], newest = start + t;
         double weight[256], sum = 0;
         must(cache.size[2] <= 256, "a longer context than the reference has room for");
         for (int64_t j = 0; j < cache.size[2] && slot >= 0; j++) {
           const bool sees = j <= newest && (!window || j > newest - window);
           double product = 0;
-          for (int64_t d = 0; d < s.size[3]; d++)
-            product += at4(in[0], b, head, t, d) * (j < start ? at4(in[3], slot, head / r, j, d)
-                                                    : j - start < s.size[2]
-                                                        ? at4(in[1], b, head / r, j - start, d)
-                                                        : 0);
+          for (int64_t d = 0; d < s.size[4]; d++)
+            product += in[0].at[row * s.size[4] + d] *
+                       (j < start            ? at4(in[3], slot, head / r, j, d)
+                        : j - start < tokens ? at4(in[1], b, head / r, j - start, d)
+                                             : 0);
           weight[j] = sees ? exp(op->scalar * product) : 0;
           sum += weight[j];
         }
         for (int64_t j = 0; j < cache.size[2] && slot >= 0 && sum > 0; j++)
           for (int64_t e = 0; e < v.size[3]; e++)
-            *to4(out[0], b, head, t, e) +=
+            out[0].at[row * v.size[3] + e] +=
                 weight[j] / sum *
-                (j < start               ? at4(in[4], slot, head / r, j, e)
-                 : j - start < s.size[2] ? at4(in[2], b, head / r, j - start, e)
-                                         : 0);
+                (j < start            ? at4(in[4], slot, head / r, j, e)
+                 : j - start < tokens ? at4(in[2], b, head / r, j - start, e)
+                                      : 0);
       }
   return true;
 }

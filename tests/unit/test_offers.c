@@ -71,7 +71,7 @@ static const struct left_out {
      "R,R,S(3),R,R,R -> S(3),R",
      UNLIKE},
     {"cached_attention",
-     "R,R,P(sum),R,P(sum),R,R -> P(sum); R,R,S(3),R,S(3),R,R -> S(3); "
+     "R,R,P(sum),R,P(sum),R,R -> P(sum); R,R,S(3),R,S(3),R,R -> S(4); "
      "S(0),S(0),S(0),R,R,S(0),S(0) -> S(0)",
      "a cache is neither pending nor cut in width, and ranks with all slots write them all"},
     {"attention_back",

@@ -36,9 +36,14 @@ nn.KVCache = base.own_class("KVCache", {}, function() return {}, {} end,
     local scale = how.scale == nil and 1 / math.sqrt(shape[4]) or base.number(how.scale, "KVCache's scale",
       -math.huge, math.huge)
     local s = core.shape(q)
-    local y = core.append("cached_attention", {q, k, v, kept.k, kept.v, entry.slot, entry.start},
-      {scalar = scale, window = window, shapes = {{s[1], s[2], s[3], values[4]}}})
-    return base.narrowed(y, v)
+    local groups, each = shape[2], s[2] // shape[2]
+    if groups * each ~= s[2] then
+      fail("KVCache's forward: %d heads of queries cannot share %d of keys and values", s[2], groups)
+    end
+    local grouped = base.view(q, {s[1], groups, each, s[3], s[4]})
+    local y = core.append("cached_attention", {grouped, k, v, kept.k, kept.v, entry.slot, entry.start},
+      {scalar = scale, window = window, shapes = {{s[1], groups, each, s[3], values[4]}}})
+    return base.view(base.narrowed(y, v), {s[1], s[2], s[3], values[4]})
   end)
 
 -- The positions of the new tokens: [sequences, tokens], each below the context.

@@ -3,6 +3,7 @@
 local core, base = ...
 local append, fail, view = core.append, base.fail, base.view
 
+local BLOCK_NUMBERS = 32 -- weight_blocks.h
 local TYPES = {float32 = true, bfloat16 = true, int8 = true}
 
 -- When the layouts of parameters are known: the model's matrices are stored as the type says, the value
@@ -26,6 +27,20 @@ function base.store_weights(model, type, what)
   store(model)
 end
 
+-- A row as its blocks: ranks may have any number of them.
+local function in_blocks(x, rows, width)
+  return view(x, {rows[1], rows[2], width // BLOCK_NUMBERS, BLOCK_NUMBERS})
+end
+
+-- y, [a, b, width] or [a, b, blocks, numbers], in the first `outer` dimensions of a shape, and a row.
+local function in_rows(y, shape, outer)
+  local has = core.shape(y)
+  if #has == 3 and outer == 2 then return y end
+  local made = table.move(shape, 1, outer, 1, {})
+  made[outer + 1] = has[3] * (has[4] or 1)
+  return view(y, made)
+end
+
 -- x times a weight, [out, in] or, if it is `turned`, [in, out]; nil for a weight that is not stored so.
 function base.stored_product(x, weight, turned)
   local stored = core.stored(weight)
@@ -33,14 +48,13 @@ function base.stored_product(x, weight, turned)
   local name = (stored == "int8" and "linear_int8" or "linear_bf16") .. (turned and "_turned" or "")
   local shape = core.shape(x)
   local n, wide = #shape, base.wide(x)
-  if n ~= 3 then wide = view(wide, {1, base.elements(shape) // shape[n], shape[n]}) end
-  local y = append(name, {wide, weight})
-  if n ~= 3 then
-    local made = table.move(shape, 1, n - 1, 1, {})
-    made[n] = core.shape(y)[3]
-    y = view(y, made)
+  local rows = n == 3 and {shape[1], shape[2]} or {1, base.elements(shape) // shape[n]}
+  if stored == "int8" and not turned then
+    wide = in_blocks(wide, rows, shape[n])
+  elseif n ~= 3 then
+    wide = view(wide, {rows[1], rows[2], shape[n]})
   end
-  return base.narrowed(y, x)
+  return base.narrowed(in_rows(append(name, {wide, weight}), shape, n - 1), x)
 end
 
 -- The rows of a table in blocks; nil for another one.
@@ -49,8 +63,5 @@ function base.stored_rows(weight, index)
   local shape = core.shape(index)
   local n = base.elements(shape)
   local y = append("embedding_int8", {weight, #shape == 2 and index or view(index, {1, n})})
-  if #shape == 2 then return y end
-  local made = table.move(shape, 1, #shape, 1, {})
-  made[#made + 1] = core.shape(y)[3]
-  return view(y, made)
+  return in_rows(y, shape, #shape)
 end

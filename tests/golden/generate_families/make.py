@@ -45,6 +45,10 @@ FAMILIES = {
                    dict(head_dim=4, attention_bias=True, tie_word_embeddings=True,
                         rope_parameters={"rope_type": "linear", "factor": 4.0, "rope_theta": 1e4}),
                    dict(rope_theta=1e4, rope_scaling={"type": "linear", "factor": 4.0}, head_dim="-")),
+    "llama_groups": (LlamaConfig, LlamaForCausalLM,
+                     dict(hidden_size=24, num_attention_heads=12, num_key_value_heads=4, head_dim=4,
+                          rope_parameters={"rope_type": "default", "rope_theta": 1e4}),
+                     dict(rope_theta=1e4)),
 }
 
 
