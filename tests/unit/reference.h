@@ -1061,10 +1061,10 @@ static bool run_cached_attention(const struct op *op, const struct array *in, st
           const bool sees = j <= newest && (!window || j > newest - window);
           double product = 0;
           for (int64_t d = 0; d < s.size[4]; d++)
-            product += in[0].at[row * s.size[4] + d] *
-                       (j < start            ? at4(in[3], slot, head / r, j, d)
-                        : j - start < tokens ? at4(in[1], b, head / r, j - start, d)
-                                             : 0);
+            product += in[0].at[row * s.size[4] + d] * (j < start ? at4(in[3], slot, head / r, j, d)
+                                                        : j - start < tokens
+                                                            ? at4(in[1], b, head / r, j - start, d)
+                                                            : 0);
           weight[j] = sees ? exp(op->scalar * product) : 0;
           sum += weight[j];
         }
