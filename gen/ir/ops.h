@@ -286,12 +286,11 @@ OP(attention_back, "b(gr)q@e!,b(gr)qd!,bgk@d!,bgke!,b(gr)qe!,b(gr)q->b(gr)qd!,bg
 /* Takes the same, and the bias; makes the bias's gradient. */
 OP(attention_back_bias, "b(gr)q@e!,b(gr)qd!,bgk@d!,bgke!,b(gr)qe!,b(gr)q,b(gr)qk->b(gr)qk:f32", "a",
    no_grad, "causal window", "", "bgrqkd bgrqke")
-/* Attention of tokens that go on where a cache ends, of r queries for each of g heads that are
-   cached: so any heads can be on a rank. b sequences have t new tokens each: the first
-   is number `start` of sequence b, whose slot of the caches is the last input but one; -1: none,
-   and the output is zero. Writes k and v into the caches of keys and values, in place; then each
-   token sees all tokens of its slot up to itself, of the last `window` if that is not 0. $s is the
-   scale. */
+/* Attention of tokens that go on where a cache ends, of r queries for each cached head: a rank may
+   have any heads. b sequences have t new tokens each: the first is number `start` of sequence b,
+   whose slot of the caches is the last input but one; -1: none, and the output is zero. Writes k
+   and v into the caches, in place; then each token sees all tokens of its slot up to itself, of the
+   last `window` if that is not 0. $s is the scale. */
 OP(cached_attention, "b!grt!d!,bgt!d!,bgt!e!,n!gc!d!,n!gc!e!,b!,b!->b!grt!e!", "", no_grad,
    "window", "", "bgrtcd bgrtce", .type = "f32", .cheap = COSTLY)
 /* Products of a program that only reads its weights, which are stored as bfloat16, or as blocks of
