@@ -33,10 +33,10 @@ static bool beside_tokenizer(const struct options *o, const char *file, char pat
   return beside(o->tokenizer, file, path) || beside_weights(o, file, path);
 }
 
-static bool read_object(const char *path, json_t **object, struct failure *why)
+static bool read_object(const char *path, size_t flags, json_t **object, struct failure *why)
 {
   json_error_t error;
-  *object = json_load_file(path, 0, &error);
+  *object = json_load_file(path, flags, &error);
   if (json_memory_ended()) return failed(why, "out of memory for %s", path);
   if (!*object) return failed(why, "%s:%d: %s", path, error.line, error.text);
   return json_is_object(*object) || failed(why, "%s: not a JSON object", path);
@@ -95,13 +95,13 @@ static bool read_files(struct text_settings *s, const struct options *o, struct 
   json_t *object = NULL;
   bool ok = true;
   if (beside_weights(o, "generation_config.json", path)) {
-    ok = read_object(path, &object, why) && take_ends(s, object, path, why);
+    ok = read_object(path, 0, &object, why) && take_ends(s, object, path, why);
     if (ok) take_sampling(&s->sampling, object);
     json_decref(object);
     object = NULL;
   }
   if (ok && s->nend == 0 && beside_weights(o, "config.json", path)) {
-    ok = read_object(path, &object, why) && take_ends(s, object, path, why);
+    ok = read_object(path, 0, &object, why) && take_ends(s, object, path, why);
     json_decref(object);
   }
   return ok;
@@ -172,7 +172,9 @@ bool settings_chat(struct chat **c, const struct options *o, struct failure *why
   size_t length = 0;
   bool ok = true;
   if (o->raw) return (*c = chat_raw()) != NULL || failed(why, "out of memory");
-  if (beside_tokenizer(o, "tokenizer_config.json", path)) ok = read_object(path, &object, why);
+  // Where a length has no bound Hugging Face writes 1e30 with all its digits.
+  if (beside_tokenizer(o, "tokenizer_config.json", path))
+    ok = read_object(path, JSON_DECODE_INT_AS_REAL, &object, why);
   const char *text = template_of(object);
   if (ok && beside_tokenizer(o, "chat_template.jinja", path))
     ok = (text = file = whole_file(path, &length, why)) != NULL;

@@ -191,6 +191,7 @@ said_to 'Hi\n'"$(printf 'x%.0s' {1..90})"'\nYou\n' --raw > "$WORK/talk" &&
 said_to "$(printf 'x%.0s' {1..75})"'\n' --raw > "$WORK/talk" && grep -q "the context of 80 tokens is full" "$WORK/messages" ||
   fail "the context's end is not reported"
 printf '%s' "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}" > "$WORK/chat_template.jinja"
+echo '{"model_max_length": 1000000000000000019884624838656}' > "$WORK/tokenizer_config.json"
 [ "$(said_to 'Hi\n')" = "$(answers $'<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n')" ] || fail "a chat by a template"
 printf '{"chat_template": "{{ messages }}"}' > "$WORK/tokenizer_config.json"
 rm "$WORK/chat_template.jinja"
