@@ -190,17 +190,6 @@ static struct range range_of(int value)
   return range_within(value, &asked);
 }
 
-/* may_be(integer tensor, number): whether an element may be the number, as far as is known. It
-   depends on more than the tensor's shape and type: the call is not replayed. */
-static int may_be(lua_State *L)
-{
-  struct range r = range_of(argument_value(L, 1));
-  int64_t number = luaL_checkinteger(L, 2);
-  call_is_unlike();
-  lua_pushboolean(L, number >= r.low && number <= r.high);
-  return 1;
-}
-
 /* numbers_taken(integer tensor): the least and the greatest number that its elements can reach; or
    nothing, if that is not known or a condition of the plan's may prevent it. */
 static int numbers_taken(lua_State *L)
@@ -240,6 +229,24 @@ static bool find_input(int value, struct index_use *use)
   return graph->value[value].role == BATCH && !is_floating(graph->value[value].type);
 }
 
+/* Whether the runtime may put a number that labels ignore where a smaller batch has no samples. */
+static bool is_filled_up(int value)
+{
+  struct index_use use = {0};
+  return plan_options->last_batch == LAST_SMALLER && find_input(value, &use);
+}
+
+/* may_be(integer tensor, number that labels ignore): whether an element may be it, as far as is
+   known. It depends on more than the tensor's shape and type: the call is not replayed. */
+static int may_be(lua_State *L)
+{
+  struct range r = range_of(argument_value(L, 1));
+  int64_t number = luaL_checkinteger(L, 2);
+  call_is_unlike();
+  lua_pushboolean(L, (number >= r.low && number <= r.high) || is_filled_up(argument_value(L, 1)));
+  return 1;
+}
+
 /* Equal modules use indices at the same line: they share one record. */
 static int number_of_use(const struct index_use *use)
 {
@@ -266,7 +273,7 @@ static int index_use(lua_State *L)
   use.ignored = use.ignores ? luaL_checkinteger(L, 3) : 0;
   struct range r = range_of(value);
   call_is_unlike();
-  if (r.low >= 0 && r.high < use.below) return 0;
+  if (r.low >= 0 && r.high < use.below && !(use.ignores && is_filled_up(value))) return 0;
   use.what = copy_text(luaL_checkstring(L, 4));
   if (!find_input(value, &use)) {
     use.input = NONE;

@@ -1,6 +1,6 @@
 -- A classifier over a data set that a file gives: -D loss=ce with labels, of which some are -100;
 -- loss=mse with an input that says which samples are there. -D shuffle=SEED, -D last=smaller or
--- dropped, -D batch=4, -D accumulate, -D drop (dropout),
+-- dropped, -D declared (no label is -100), -D batch=4, -D accumulate, -D drop (dropout),
 -- -D ema (part of the moving average that stays), -D zero (ZeRO's stage; 3: fully sharded), -D dp, -D tp.
 local mesh = device_mesh{ {"dp", args.dp or 1}, {"tp", args.tp or 1} }
 local BATCH, WIDTH, HIDDEN, CLASSES = args.batch or 4, 6, 8, 5
@@ -21,7 +21,7 @@ local batch = { input = randn{BATCH, WIDTH} }
 if args.loss == "mse" then
   batch.target, batch.here = randn{BATCH, CLASSES}, present{BATCH}
 else
-  batch.labels = zeros{BATCH, dtype = "int64"}
+  batch.labels = args.declared and randint(0, CLASSES){BATCH, dtype = "int64"} or zeros{BATCH, dtype = "int64"}
 end
 
 -- The mean over the samples that are there, of the mean of each.
