@@ -48,7 +48,7 @@ static const char HELP[] =
 static const char HELP_OF_GENERATING[] = // C11 compilers need not take longer strings
     "Generating, where the plan ends with generate\n"
     "  --prompt TEXT    continue this, and print the answer as it grows\n"
-    "  --prompts FILE   continue each line: a text, or JSON with \"text\" or \"ids\"; answers are\n"
+    "  --prompts FILE   continue each line: a text, or JSON with a text or with ids; answers are\n"
     "                   lines of JSON in the prompts' order\n"
     "  --chat           talk: each line is answered; /exit or the end of the input ends it\n"
     "  --system TEXT    what a chat begins with\n"

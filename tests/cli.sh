@@ -152,6 +152,16 @@ echo "mine" > "$out/notes.txt"
   fail "there is no note of a mesh dimension that shards nothing"
 [ -z "$("$TPGEN" tests/dump/idle.lua -o "$WORK/idle" -D tp=1 2>&1)" ] || fail "there is a note without a reason"
 
+# So does one of a group's alternative that fits nothing, with what would.
+cat > "$WORK/groups.lua" << 'END'
+return train{model = nn.Sequential(nn.Linear(2, 2), nn.LayerNorm(2)), batch = {input = randn{2, 2}}, steps = 1,
+  loss = function(y) return y:sum() end, optimizer = SGD{}, groups = {{match = args.match, lr = 1}}}
+END
+"$TPGEN" "$WORK/groups.lua" -o "$WORK/groups" -D 'match=*.bias|1*' 2>&1 |
+  grep -q "groups.lua:1: note: train's groups\[1\]: no parameter is called '1\*': \* stands for no dot; say '1\*\*'" ||
+  fail "there is no note of an alternative that fits nothing"
+[ -z "$("$TPGEN" "$WORK/groups.lua" -o "$WORK/groups" -D 'match=*.bias|1.*' 2>&1)" ] || fail "there is a note of a group without a reason"
+
 # So does one of classes that could be either of two dimensions, unless the plan says which.
 square='local M = nn.module("M", function(self) function self:forward(x) return F.cross_entropy(x, x:argmax(2)%s) end end)
 return infer{model = M(), batch = {input = randn{4, 6, 6}}}'

@@ -137,6 +137,19 @@ static int set_optimizers(lua_State *L)
   return 0;
 }
 
+/* fitting(pattern): how many trained parameters it fits. */
+static int fitting(lua_State *L)
+{
+  const char *pattern = luaL_checkstring(L, 1);
+  int fit = 0;
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct value *v = &graph->value[i];
+    fit += v->role == PARAMETER && !v->frozen && fits_pattern(v->name, pattern, NULL, NULL);
+  }
+  lua_pushinteger(L, fit);
+  return 1;
+}
+
 /* join_group(which, pattern): the parameters that no group has and that the pattern fits are of
    plan_options->optimizer[which]. Returns how many fit, and how many are new. */
 static int join_group(lua_State *L)
@@ -261,6 +274,7 @@ static int text_of_double(lua_State *L)
 void set_recipe_bindings(lua_State *L)
 {
   static const luaL_Reg functions[] = {{"set_optimizers", set_optimizers},
+                                       {"fitting", fitting},
                                        {"join_group", join_group},
                                        {"shapes_of", shapes_of},
                                        {"move_to", move_to},

@@ -271,6 +271,23 @@ local function add_traced(list, made, way, which)
   end
 end
 
+-- What to write for a pattern that fits nothing, if its stars should have stood for dots, too.
+local function with_dots(pattern)
+  local deep = string.gsub(pattern, "%*+", "**")
+  if deep == pattern or core.fitting(deep) == 0 then return "" end
+  return string.format(": * stands for no dot; say '%s'", deep)
+end
+
+-- Tells of the alternatives of a group's pattern that fit nothing.
+local function look_at_alternatives(who, pattern)
+  if not string.find(pattern, "|", 1, true) then return end
+  for one in string.gmatch(pattern, "[^|]+") do
+    if core.fitting(one) == 0 then
+      core.note(string.format("%s: no parameter is called '%s'%s", who, one, with_dots(one)))
+    end
+  end
+end
+
 local function take_optimizers(how, options, steps)
   local made, way = base.optimizer_made(how), ways_of_update(options)
   local all = {{made = made, way = with_rate(way, made, options.schedule, steps, "train's schedule")}}
@@ -283,7 +300,10 @@ local function take_optimizers(how, options, steps)
     whole.match = group.match
     all[i + 1] = {made = own, way = whole}
     local fit, joined = core.join_group(i, group.match)
-    if fit == 0 then fail("train's groups[%d]: no parameter is called '%s'", i, group.match) end
+    if fit == 0 then
+      fail("train's groups[%d]: no parameter is called '%s'%s", i, group.match, with_dots(group.match))
+    end
+    look_at_alternatives(string.format("train's groups[%d]", i), group.match)
     if joined == 0 then
       fail("train's groups[%d]: groups before it have all parameters called '%s'", i, group.match)
     end
