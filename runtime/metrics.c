@@ -172,11 +172,17 @@ static struct step_metrics measure(int t)
   return step;
 }
 
+// A NaN has no sign for readers.
+static float shown(float x)
+{
+  return isnan(x) ? NAN : x;
+}
+
 // In torchtitan's format, except for numbers that four decimals do not show.
 static void print_float(const char *name, float x)
 {
   bool small = fabsf(x) < 0.1f && fpclassify(x) != FP_ZERO;
-  printf(small ? "  %s: %.4e" : "  %s: %.4f", name, (double)x);
+  printf(small ? "  %s: %.4e" : "  %s: %.4f", name, (double)shown(x));
 }
 
 static void print_metrics(const struct step_metrics *step)
@@ -203,8 +209,8 @@ static void warn_of_nan(const struct step_metrics *step)
   run.warned = true;
   fflush(stdout);
   fprintf(stderr, "rank %d: warning: the %s is %f at step %d", rank->id,
-          loss ? "loss" : "norm of the gradients", (double)(loss ? step->loss : step->grad_norm),
-          step->step);
+          loss ? "loss" : "norm of the gradients",
+          (double)shown(loss ? step->loss : step->grad_norm), step->step);
   if (step->step > run.reported + 1)
     fprintf(stderr, " (it was looked at last at step %d)", run.reported);
   fprintf(stderr, "; training goes on\n");
