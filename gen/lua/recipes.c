@@ -273,13 +273,9 @@ static int text_of_double(lua_State *L)
 
 void set_recipe_bindings(lua_State *L)
 {
-  static const luaL_Reg functions[] = {{"set_optimizers", set_optimizers},
-                                       {"fitting", fitting},
-                                       {"join_group", join_group},
-                                       {"shapes_of", shapes_of},
-                                       {"move_to", move_to},
-                                       {"element_rows", element_rows},
-                                       {"double_text", text_of_double},
-                                       {NULL, NULL}};
+  static const luaL_Reg functions[] = {
+      {"set_optimizers", set_optimizers}, {"fitting", fitting}, {"join_group", join_group},
+      {"shapes_of", shapes_of},           {"move_to", move_to}, {"element_rows", element_rows},
+      {"double_text", text_of_double},    {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
 }
