@@ -201,6 +201,7 @@ cp "$data/gpt2.pt2" "$WORK/length.pt2"
 printf '\273' | dd of="$WORK/length.pt2" bs=1 seek=408482 conv=notrunc status=none
 printf '\207' | dd of="$WORK/length.pt2" bs=1 seek=408940 conv=notrunc status=none
 refuses length "$WORK/length.pt2" 'has no models/model.json'
+refuses changed "$data/changed.pt2" 'changes its parameter a.weight in place'
 # Mutants: tpgen makes a program of each or refuses it in one line, and so does the runtime that reads it.
 mutants=${MUTANTS:-${SOAK:+100000}}
 for archive in storages mlp; do

@@ -349,9 +349,18 @@ operators.vdot = function(a) return raw.matmul(a.self, a.other) end
 -- Three tensors and more: the first two, and so on. A letter stays as long as something behind has it.
 operators.einsum = function(a)
   local list = table.move(a.tensors, 1, #a.tensors, 1, {})
-  local equation = string.gsub(a.equation, "%s", "")
+  -- Capital letters are others than small ones.
+  local equation, names = string.gsub(a.equation, "%s", ""), {}
+  for c in string.gmatch("abcdefghijklmnopqrstuvwxyz", "%a") do
+    if not string.find(equation, c, 1, true) then names[#names + 1] = c end
+  end
+  local small = {}
+  equation = string.gsub(equation, "%u", function(c)
+    small[c] = small[c] or table.remove(names)
+    return small[c] or fail("einsum with more than 26 letters is not there")
+  end)
   local left, out = string.match(equation, "^([%a,]+)%->(%a*)$")
-  if #list < 3 or not left then return raw.einsum(a.equation, table.unpack(list)) end
+  if #list < 3 or not left then return raw.einsum(equation, table.unpack(list)) end
   local letters = {}
   for one in string.gmatch(left .. ",", "(%a*),") do letters[#letters + 1] = one end
   while #list > 2 do

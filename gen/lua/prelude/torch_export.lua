@@ -20,6 +20,9 @@ local function output_names(program)
       if s.arg.as_tensor then names[#names + 1] = s.arg.as_tensor.name end
     elseif kind == "loss_output" and type(s.arg) == "table" and type(s.arg.name) == "string" then
       names[#names + 1] = s.arg.name
+    elseif kind == "parameter_mutation" then
+      fail("torch_export: %s changes its parameter %s as it goes forward, which is not there", program.path,
+        tostring(s.parameter_name))
     elseif kind ~= "buffer_mutation" and kind ~= "gradient_to_parameter" and kind ~= "gradient_to_user_input" then
       fail("torch_export: %s has an output of kind %s, which is not there", program.path, tostring(kind))
     end
@@ -82,7 +85,7 @@ function base.torch_export(path, sizes)
   note_precision(program)
   local root = torch.new_node()
   local parameters, others = torch.take_inputs(program, root, names_used(graph))
-  local inputs = torch.user_inputs(program)
+  local inputs, paths = torch.user_inputs(program), parameter_paths(program)
   for _, node in ipairs(graph.nodes) do
     for _, entry in ipairs(torch.stack_of(node)) do
       if entry.path ~= "" then torch.node_at(root, entry.path).class = entry.class else root.class = entry.class end
@@ -119,7 +122,7 @@ function base.torch_export(path, sizes)
     if given.n ~= n then
       fail("torch_export: the model of %s takes %d inputs, not %d", path, n, given.n)
     end
-    if torch.changes_in_place(graph.nodes) then values[torch.SHARED] = {view_of = {}, version = {}} end
+    if torch.changes_in_place(graph.nodes) then values[torch.SHARED] = {view_of = {}, version = {}, parameters = paths} end
     torch.run_call(calls, modules, parameters, values, path)
     core.at_node()
     local results = {}

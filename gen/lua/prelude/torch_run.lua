@@ -157,7 +157,10 @@ end
 
 -- The value has changed: so has what it is a view of.
 local function change(name, new, values, shared, path)
-  local view = shared.view_of[name]
+  local view, parameter = shared.view_of[name], shared.parameters[name]
+  if parameter then
+    fail("torch_export: %s changes its parameter %s in place, as it goes forward, which is not there", path, parameter)
+  end
   values[name] = new
   shared.version[name] = (shared.version[name] or 0) + 1
   if not view then return end

@@ -170,6 +170,7 @@ def signals():
         for padding in ("zeros", "border", "reflection"):
             yield F.grid_sample(v, places, padding_mode=padding, align_corners=padding != "border")
         yield F.grid_sample(v, places, mode="nearest", align_corners=False)
+        yield torch.einsum("aBc,dBc->ad", x, w)
         yield from (torch.view_as_real(pairs[:, 0] * family.turns), x[:, 0, 0].double() * family.precise)
     family = Family((4, 5, 6), lambda *a: list(parts(*a)))
     family.register_buffer("turns", torch.polar(torch.rand(3, 4), torch.randn(3, 4)).T)
@@ -342,6 +343,24 @@ class Attention(nn.Module):
 @model()
 def attention():
     return Attention(), (torch.randn(2, 6, 16), torch.randn(2, 6))
+
+
+class Changed(nn.Module):
+    """A model that changes its own weight, which is refused."""
+
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(3, 2)
+
+    def forward(self, input):
+        with torch.no_grad():
+            self.a.weight.div_(2)
+        return self.a(input)
+
+
+@model(forms=("",))
+def changed():
+    return Changed(), (torch.randn(4, 3),)
 
 
 class Lossy(nn.Module):
