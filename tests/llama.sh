@@ -13,11 +13,11 @@ steps=${steps:-5}
 # More ranks than cores: a thread each.
 export OMP_NUM_THREADS=1
 
-# make NAME ARGUMENTS...: the program in $WORK/NAME.
+# make NAME ARGUMENTS...: the program in $WORK/NAME; `kernels` says how its kernels are optimized.
 make() {
   local to=$WORK/$1
   shift
-  "$TPGEN" plans/llama3.lua -o "$to" "$@" && optimized=-O0 make_ranks "$to" plain || fail "$(basename "$to"): no program"
+  "$TPGEN" plans/llama3.lua -o "$to" "$@" && optimized=${kernels:--O0} make_ranks "$to" plain || fail "$(basename "$to"): no program"
 }
 
 # A step's collectives of one kind over tp.
@@ -108,7 +108,7 @@ check_config() {
  "rms_norm_eps": 1e-05, "vocab_size": 512, "tie_word_embeddings": false, "max_position_embeddings": 64,
  "rope_parameters": {"rope_theta": 10000.0, "rope_type": "default"}}
 END
-  make config -D config="$hf/config.json" -D tp=2 -D batch=4 "${golden_shape[@]:16}"
+  kernels=-O1 make config -D config="$hf/config.json" -D tp=2 -D batch=4 "${golden_shape[@]:16}"
   start "$WORK/config" "$WORK/config" --weights "$hf" --data "$llama/text.txt" --steps "$steps" || fail "config: no run"
   cmp "$WORK/config.losses" "$WORK/tp2.losses" || fail "the model of config.json is another"
   ends "has no 'hidden_size'" '{"model_type": "llama"}'

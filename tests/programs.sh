@@ -28,7 +28,7 @@ local_libraries+=(-fopenmp -lm)
 # ld.gold takes half of ld's time.
 ! gcc -fuse-ld=gold -Wl,--version > /dev/null 2>&1 || local_libraries+=(-fuse-ld=gold)
 mapfile -t libraries < <(mpicc -show | tr ' ' '\n' | sed -n '/^-\(L\|l\|Wl\)/p')
-libraries+=("${local_libraries[@]}")
+libraries+=("${local_libraries[@]}" -Wl,--export-dynamic-symbol=sched_yield) # idle_ranks.c has it
 
 export ASAN_OPTIONS=detect_leaks=0 OPENBLAS_NUM_THREADS=1 OMP_WAIT_POLICY=passive
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -94,7 +94,7 @@ make_runtime() {
   key=$({
     gcc --version
     echo "${strict[*]}, ${plain[*]}, ${sanitizers[*]}, ${cuda[*]}, ${includes[*]}"
-    cat tests/programs.sh tests/local_mpi/* "$WORK"/toy/runtime/*
+    cat tests/programs.sh tests/idle_ranks.c tests/local_mpi/* "$WORK"/toy/runtime/*
     find tests/cuda_on_cpu/include -type f -exec cat {} +
   } | sha256sum)
   made=$TOOLS/runtimes/$name.${key:0:16}
@@ -139,7 +139,11 @@ compile_runtime() {
   else
     objects "$to" "$kind" "${way[@]}" "${sources[@]}" cpu.c || return
   fi
-  ! is_local || objects "$to" plain -O2 "${talk[@]/#/$root/tests/local_mpi/}" "$root/tests/local_mpi/ranks.c"
+  if is_local; then
+    objects "$to" plain -O2 "${talk[@]/#/$root/tests/local_mpi/}" "$root/tests/local_mpi/ranks.c"
+  else
+    is_shared "$kind" || objects "$to" plain "$root/tests/idle_ranks.c"
+  fi
 }
 
 # own_name OBJECT NAME OWN: makes OBJECT.part.o, a copy of OBJECT.o with NAME renamed to OWN (and the
