@@ -24,6 +24,8 @@ namespace
 const size_t ALIGNMENT = 256;
 const size_t GUARD = 64 << 20; // addresses only
 const size_t POISON = 2 << 20; // the file's length
+const size_t HUGE_PAGE = 2 << 20;
+const size_t FILLED = 64 << 20; // what is as large, or smaller, is filled at once
 
 struct allocation {
   char *mapping; // begins and ends with GUARD inaccessible bytes
@@ -78,10 +80,10 @@ bool reserve_addresses()
   if (device_bytes) return true;
   const size_t bytes = (size_t)1 << 37;
   const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-  void *whole = mmap(nullptr, bytes, PROT_NONE, flags, -1, 0);
+  void *whole = mmap(nullptr, bytes + HUGE_PAGE, PROT_NONE, flags, -1, 0);
   void *cells = mmap(nullptr, bytes * 4, PROT_NONE, flags, -1, 0);
   if (whole == MAP_FAILED || cells == MAP_FAILED) return false;
-  device_begin = reinterpret_cast<uintptr_t>(whole);
+  device_begin = round_up(reinterpret_cast<uintptr_t>(whole), HUGE_PAGE);
   cells_begin = reinterpret_cast<uintptr_t>(cells);
   device_bytes = bytes;
   return true;
@@ -111,19 +113,39 @@ char *end_of_pages(const allocation &a)
   return a.inner + a.inner_bytes;
 }
 
-// Maps an allocation of a.bytes and returns its start; null if there are no addresses left.
-char *map(allocation &a)
+// On large pages, if the system has them: kernels' launches change the protection of all.
+void fill_pages(const allocation &a)
 {
-  a.inner_bytes = round_up(round_up(a.bytes, ALIGNMENT), (size_t)sysconf(_SC_PAGESIZE));
-  a.mapped = a.inner_bytes + 2 * GUARD;
-  if (!reserve_addresses() || !(a.mapping = find_addresses(a.mapped))) return nullptr;
-  a.inner = a.mapping + GUARD;
+  void *at = mmap(a.inner, a.inner_bytes, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+  if (at == MAP_FAILED) fail("cudaMalloc", "cannot map %zu bytes", a.inner_bytes);
+  madvise(at, a.inner_bytes, MADV_HUGEPAGE);
+  memset(at, 0xff, a.inner_bytes);
+  protect(a, PROT_NONE);
+}
+
+// Pages of a file, which are there once they are touched.
+void map_poison(const allocation &a)
+{
   for (size_t done = 0; done < a.inner_bytes; done += POISON) {
     size_t part = std::min(POISON, a.inner_bytes - done);
     void *at = mmap(a.inner + done, part, PROT_NONE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE,
                     poison_file(), 0);
     if (at == MAP_FAILED) fail("cudaMalloc", "cannot map %zu bytes", part);
   }
+}
+
+// Maps an allocation of a.bytes and returns its start; null if there are no addresses left.
+char *map(allocation &a)
+{
+  a.inner_bytes = round_up(round_up(a.bytes, ALIGNMENT), (size_t)sysconf(_SC_PAGESIZE));
+  a.mapped = round_up(a.inner_bytes, HUGE_PAGE) + 2 * GUARD;
+  if (!reserve_addresses() || !(a.mapping = find_addresses(a.mapped))) return nullptr;
+  a.inner = a.mapping + GUARD;
+  if (a.inner_bytes <= FILLED)
+    fill_pages(a);
+  else
+    map_poison(a);
   if (mprotect(cells_at(a.inner), a.inner_bytes * 4, PROT_READ | PROT_WRITE) != 0)
     fail("cudaMalloc", "cannot map the cells of %zu bytes", a.bytes);
   char *start = end_of_pages(a) - round_up(a.bytes, ALIGNMENT);

@@ -163,6 +163,16 @@ static void kernel_writes_behind()
 {
   LAUNCH(write_at, 1, 32, 0)(memory(100), 100);
 }
+// Large memory is made in another way.
+static const size_t LARGE = (20 << 20) + 1;
+static void kernel_writes_behind_large()
+{
+  LAUNCH(write_at, 1, 32, 0)(memory(LARGE), (int)LARGE);
+}
+static void host_reads_large()
+{
+  printf("%g\n", (double)memory(LARGE)[1]);
+}
 static void kernel_writes_before()
 {
   LAUNCH(write_at, 1, 32, 0)(memory(100), -1);
@@ -485,6 +495,10 @@ static const fault faults[] = {
     FAULT(shuffle_mask, 0, "__shfl_sync: lane 16 calls it with mask 0x0000ffff"),
     FAULT(shuffle_width, 0, "__shfl_sync: width 12"),
     FAULT(kernel_writes_behind, 0, "write_at: wrote just behind the end of an allocation of 400"),
+    FAULT(kernel_writes_behind_large, 0,
+          "write_at: wrote just behind the end of an allocation of 83886084"),
+    FAULT(host_reads_large, 0,
+          "the host: touched device memory, 4 bytes into an allocation of 83886084"),
     FAULT(kernel_writes_before, 0, "write_at: wrote just before an allocation of 400"),
     FAULT(kernel_writes_far, 0,
           "an allocation of 400 bytes (in kernel write_at, block (0, 0, 0), thread (3, 0, 0))"),

@@ -363,12 +363,17 @@ static void test_mistakes_show()
   std::vector<float> y = h.read();
   CHECK(!all_are(y, 0, 128, 128) || !all_are(y, 128, 256, 256));
 
-  float *fresh;
-  CHECK(cudaMalloc((void **)&fresh, 40) == cudaSuccess);
-  std::vector<float> unset(10);
-  cudaMemcpy(unset.data(), fresh, 40, cudaMemcpyDeviceToHost);
-  for (float x : unset) CHECK(std::isnan(x));
-  cudaFree(fresh);
+  // Small and large memory is made in two ways.
+  for (size_t elements : {size_t(10), size_t(20 << 20)}) {
+    float *fresh;
+    CHECK(cudaMalloc((void **)&fresh, elements * sizeof *fresh) == cudaSuccess);
+    for (size_t from : {size_t(0), elements / 2, elements - 5}) {
+      std::vector<float> unset(5);
+      cudaMemcpy(unset.data(), fresh + from, 5 * sizeof *fresh, cudaMemcpyDeviceToHost);
+      for (float x : unset) CHECK(std::isnan(x));
+    }
+    cudaFree(fresh);
+  }
   test_unset_shared();
 }
 #else
