@@ -199,10 +199,10 @@ end
 
 -- A product for each part of the weight; these are joined if the plan takes more than a part.
 local function projected_in_parts(x, weights, bias, turned, low)
-  local list, start, out = {}, 0, turned and 2 or 1
+  local list, start = {}, 0
   local lows = low and core.parts(low.weight)
   for i, w in ipairs(weights) do
-    local size = core.shape(w)[out]
+    local size = base.outputs(w, turned)
     local b = bias and base.narrow(bias, 0, start, size) or nil
     list[i] = projected(x, w, b, turned, low and {x = low.x, weight = lows[i]})
     start = start + size

@@ -57,6 +57,12 @@ function base.stored_product(x, weight, turned)
   return base.narrowed(in_rows(append(name, {wide, weight}), shape, n - 1), x)
 end
 
+-- How many outputs a weight has.
+function base.outputs(weight, turned)
+  local size = core.shape(weight)[turned and 2 or 1]
+  return turned and core.stored(weight) == "int8" and size * BLOCK_NUMBERS or size
+end
+
 -- The rows of a table in blocks; nil for another one.
 function base.stored_rows(weight, index)
   if core.stored(weight) ~= "int8" then return nil end
