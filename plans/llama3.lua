@@ -221,6 +221,8 @@ if rank then
     dropout = setting("lora_dropout", 0), task_type = "CAUSAL_LM"})
 end
 
+p.pipeline(model)
+
 -- A tied embedding is used at both ends of the model.
 p.shard(model, model.tok_embeddings, model.layers, {model.norm, model.output})
 

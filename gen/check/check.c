@@ -103,6 +103,7 @@ static bool adds_batch(const struct op *op)
 {
   if (op->kind != OP_add || !is_gradient(op->out)) return false;
   struct layout layout = graph->value[op->out].layout;
+  if (graph->value[op->out].role == LOSS) return false;
   return same_layout(graph->value[op->in[0]].layout, layout) &&
          same_layout(over_time(graph->value[op->in[1]].layout), layout);
 }

@@ -188,4 +188,9 @@ struct sequence issued_by(const int *op, int n, int rank);
 const char *prove_order(const struct sequence *of_rank);
 void prove(void);
 
+/* ------------------------------------------------------------------------------ prove_stages.c */
+
+/* The actions in which ranks of a pipeline wait for each other forever, or NULL. */
+const char *stages_wait(const struct pipeline *p);
+
 #endif

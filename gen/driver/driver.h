@@ -33,7 +33,10 @@ void add_library_files(const struct families *tensors);
 
 /* ----------------------------------------------------------------------------------- program.c */
 
-void emit(void);
+/* The files of the graph's ranks; appends which step is each rank's, "0:step 1:step_1". And what
+   all ranks share. */
+void emit_steps(struct buffer *programs);
+void emit_rest(const struct buffer *programs);
 
 /* ---------------------------------------------------------------------------- schedule_query.c */
 
@@ -48,7 +51,9 @@ void ask_schedule(void);
 void run_passes(enum pass first, enum pass last);
 /* From the plan on. */
 void run_until(enum pass last);
-/* All passes: from the plan on or, with --from, after the pass whose dump is read. */
-void run_all(void);
+/* All passes: from the plan on or, with --from, after the pass whose dump is read. `finish` is
+   called for the finished program; of a pipeline, for that of each of its places, which have a
+   graph each behind the pass `redistribute`. */
+void run_all(void (*finish)(void));
 
 #endif

@@ -246,6 +246,18 @@ static void read_options(int argc, char **argv)
 }
 /* clang-format on */
 
+static struct buffer programs; /* which step is each rank's */
+
+/* The end of a finished program: of all ranks, or of those at one place of a pipeline. */
+static void finish(void)
+{
+  prove();
+  expect();
+  fit();
+  explain();
+  emit_steps(&programs);
+}
+
 int main(int argc, char **argv)
 {
   signal(SIGXFSZ, SIG_IGN); /* a file that grows too large is an error to report */
@@ -255,12 +267,8 @@ int main(int argc, char **argv)
   ask();
   ask_schedule();
 
-  run_all(); /* the passes, in the order of ir/passes.h */
-  prove();
-  expect();
-  fit();
-  explain();
-  emit();
+  run_all(finish); /* the passes, in the order of ir/passes.h */
+  emit_rest(&programs);
   write_files(plan_shown(), plan_options->hash);
   tell_notes();
   return 0;

@@ -42,9 +42,16 @@ static const char *own_static(void)
 
 static char *microbatch_text(void)
 {
-  if (microbatches() == 1) return "";
-  return text("%s int microbatch; // which of the step's %d runs\n\n", own_static(),
-              microbatches());
+  if (microbatches() == 1 && !graph->stages) return "";
+  char *number =
+      text("%s int microbatch; // which of the step's %d runs\n\n", own_static(), microbatches());
+  if (!graph->stages) return number;
+  return text(
+      "%s// Begins an action of the schedule for a micro-batch, which has that slot of the arena\n"
+      "// from its forward to its backward.\n"
+      "static void begin_action(int of, int slot)\n{\n  microbatch = of;\n"
+      "  in_flight = slot * %lldL;\n}\n\n",
+      number, (long long)graph->memory->slot_bytes);
 }
 
 static char *set_communicators_text(void)
@@ -196,9 +203,32 @@ static const char *indices_legend(void)
               wrapped(text("// %s%s", inputs, notes_indices() ? computed : ""), " ", "// "));
 }
 
+/* In a pipeline each micro-batch in flight has a slot of the arena. */
+static char *slot_text(void)
+{
+  if (!graph->stages) return "";
+  return text("\n// Where the slot of the micro-batch that runs begins, behind the first one.\n"
+              "%s long in_flight;\n",
+              own_static());
+}
+
+/* What some programs include. */
+static const char *includes_text(void)
+{
+  return text("%s%s", graph->stages ? "#include \"cpu_stages.h\"\n" : "",
+              options.check_finite ? "#include \"finite.h\"\n" : "");
+}
+
+/* "_stage1" of the files of a stage of a pipeline, "_2" of those of a class of ranks. */
+static const char *suffix_of(int class)
+{
+  const struct pipeline_stages *s = graph->stages;
+  return text("%s%s", s ? text("_stage%d", s->here) : "", class ? text("_%d", class) : "");
+}
+
 static char *step_name(int class)
 {
-  return class ? text("step_%d", class) : copy_text("step");
+  return text("step%s", suffix_of(class));
 }
 
 /* The names of a class's files. */
@@ -209,7 +239,7 @@ struct class_files {
 
 static struct class_files files_of(int class)
 {
-  const char *number = class ? text("_%d", class) : "";
+  const char *number = suffix_of(class);
   return (struct class_files){.name = step_name(class),
                               .step = text("step%s.%s", number, target->source),
                               .memory = text("memory%s.h", number),
@@ -225,19 +255,18 @@ static void add_step(const struct class_files *names, int rank, const char *rank
   char *head = fill(embedded_text("templates/step_head.c"), "version", TPGEN_VERSION, "plan",
                     plan_shown(), "hash", plan_options->hash, "summary", summary_text(rank),
                     "ranks", ranks, "memory", names->memory, "indices", indices_legend(), NULL);
-  char *body =
-      fill(embedded_text(text("templates/step.%s", target->source)), "memory", names->memory,
-           "tensors", names->tensors, "communicators", communicators_text(), "finite",
-           options.check_finite ? "#include \"finite.h\"\n" : "", "functions",
-           text("%s%s", microbatch_text(), functions), "products", product_table(), "learning_rate",
-           graph->loss == NONE ? "" : text("%s\n", learning_rate_text()), NULL);
+  char *body = fill(
+      embedded_text(text("templates/step.%s", target->source)), "memory", names->memory, "tensors",
+      names->tensors, "communicators", communicators_text(), "finite", includes_text(), "functions",
+      text("%s%s", microbatch_text(), functions), "products", product_table(), "learning_rate",
+      graph->loss == NONE ? "" : text("%s\n", learning_rate_text()), NULL);
   add_text(names->step, text("%s%s%s", head, body, program_text(names->name, tensors)));
   const char *on_device = forms()->memory_is;
   add_text(names->memory,
            fill(embedded_text("templates/memory.h"), "version", TPGEN_VERSION, "plan", plan_shown(),
                 "hash", plan_options->hash, "ranks", ranks, "memory", memory_declaration(),
                 "asserts", member_run_asserts(), "static", own_static(), "on_device", on_device,
-                "arena", activation_table(), NULL));
+                "arena", text("%s%s", slot_text(), activation_table()), NULL));
 }
 
 static void add_tensors(const struct class_files *names, int rank, const struct families *tensors)
@@ -304,6 +333,7 @@ static void add_runtime(void)
     if (strncmp(e->name, "runtime/", 8) || is_of_other_target(e->name)) continue;
     if (!plan_options->generate.slots && !strncmp(e->name, "runtime/text_", 13)) continue;
     if (strstr(e->name, "library") && !model_library()) continue;
+    if (!graph->stages && strstr(e->name, "_stages.")) continue;
     if (onednn || strcmp(e->name, "runtime/cpu_onednn.c"))
       add_file(e->name, (const char *)e->text, e->size, false);
   }
@@ -338,20 +368,27 @@ static void add_kernels(void)
                              "prototypes", kernel_prototypes(), NULL));
 }
 
+/* What run.sh starts the ranks with, if nothing else is asked for. */
+static const char *transport_text(void)
+{
+  if (graph->stages) return "mpi";
+  return target->library == LIBRARY_MPI ? "shared" : "nccl";
+}
+
 static void add_launcher(const char *ranks)
 {
   char *world = text("%d", world_size());
   const char *cmake = text("templates/CMakeLists.%s.txt", target->name);
   add_text("CMakeLists.txt",
            fill(embedded_text(cmake), "plan", plan_shown(), "hash", plan_options->hash, "ranks",
-                ranks, "world", world, "torch_archive",
+                ranks, "world", world, "stages",
+                graph->stages ? embedded_text("templates/stages.txt") : "", "torch_archive",
                 plan_options->weights ? embedded_text("templates/torch_archive.txt") : "",
                 "generate",
                 plan_options->generate.slots ? embedded_text("templates/generate.txt") : "",
                 "library", library_build(), NULL));
   char *run = fill(embedded_text("templates/run.sh"), "plan", plan_shown(), "world", world, "hash",
-                   plan_options->hash, "transport",
-                   target->library == LIBRARY_MPI ? "shared" : "nccl", NULL);
+                   plan_options->hash, "transport", transport_text(), NULL);
   add_file("run.sh", run, strlen(run), true);
 }
 
@@ -391,15 +428,13 @@ static void add_classes(int n, const int *first_of, const int *class_of)
 }
 
 /* "0:step 1:step_1": which step is each rank's. */
-static char *programs_text(const int *class_of)
+static void put_programs(struct buffer *b, const int *class_of)
 {
-  struct buffer b = {0};
   for (int r = 0; r < world_size(); r++)
-    if (class_of[r] != NONE) put(&b, "%s%d:%s", b.length ? " " : "", r, step_name(class_of[r]));
-  return b.text;
+    if (class_of[r] != NONE) put(b, "%s%d:%s", b->length ? " " : "", r, step_name(class_of[r]));
 }
 
-void emit(void)
+void emit_steps(struct buffer *programs)
 {
   int world = world_size(), nclass = 0;
   int *class_of = alloc((size_t)world * sizeof *class_of);
@@ -407,7 +442,7 @@ void emit(void)
   uint64_t *seen = alloc((size_t)world * sizeof *seen);
   for (int r = 0; r < world; r++) {
     class_of[r] = NONE;
-    if (r < options.first_rank || r > options.last_rank) continue;
+    if (r < options.first_rank || r > options.last_rank || !runs_here(r)) continue;
     uint64_t mine = signature(r);
     int class = 0;
     while (class < nclass && seen[class] != mine) class ++;
@@ -416,13 +451,20 @@ void emit(void)
     class_of[r] = class;
   }
   add_classes(nclass, first_of, class_of);
-  add_kernels();
+  put_programs(programs, class_of);
+  if (!graph->stages) add_kernels();
   struct buffer plan = {0}, json = {0};
   report_text(&plan);
   report_json(&json);
-  add_text("plan.txt", plan.text);
-  add_text("plan.json", json.text);
+  const char *stage = suffix_of(0);
+  add_text(text("plan%s.txt", stage), plan.text);
+  add_text(text("plan%s.json", stage), json.text);
   add_trace();
-  add_launcher(programs_text(class_of));
+}
+
+void emit_rest(const struct buffer *programs)
+{
+  if (graph->stages) add_kernels(); /* of all stages */
+  add_launcher(programs->text ? programs->text : "");
   add_runtime();
 }

@@ -45,10 +45,28 @@ static const char *dump_file(const char *path)
   return dump;
 }
 
-void run_all(void)
+/* The passes behind that one. */
+static void run_rest(enum pass last, void (*finish)(void))
+{
+  const struct graph *whole = graph;
+  if (!graph->stages || last >= PASS_LAST) {
+    run_passes(last + 1, PASS_LAST);
+    finish();
+    return;
+  }
+  if (last < PASS_REDISTRIBUTE) run_passes(last + 1, PASS_REDISTRIBUTE);
+  for (int place = 0; place < graph->mesh.size[graph->stages->mesh_dim]; place++) {
+    graph = program_of_stages(whole, place);
+    run_passes(PASS_REDISTRIBUTE + 1, PASS_LAST);
+    finish();
+  }
+}
+
+void run_all(void (*finish)(void))
 {
   if (!options.from) {
-    run_until(PASS_LAST);
+    run_passes(0, 0);
+    run_rest(0, finish);
     return;
   }
   enum pass pass = pass_of(options.from);
@@ -58,5 +76,5 @@ void run_all(void)
   if (pass >= PASS_KERNEL_FORMS) kernel_forms(); /* a dump has them as comments */
   bugs_are_of(options.plan, NULL, 0);            /* operations are numbered anew */
   dump(pass);
-  run_passes(pass + 1, PASS_LAST);
+  run_rest(pass, finish);
 }

@@ -194,6 +194,8 @@ static void put_mesh(void)
     put_TEXT("whole", m->whole[i], NULL);
     put(&d.b, "%s\n", m->in_time[i] ? " in_time" : "");
   }
+  if (graph->stages) /* no dump of it is read back */
+    put(&d.b, "pipeline of %d stages\n", graph->stages->n);
   if (!device->name) return;
   put(&d.b, "device ");
   put_name(device->name);

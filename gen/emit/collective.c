@@ -23,7 +23,7 @@ static const char *stream_of(const struct op *op)
 /* ----------------------------------------------------------------------------------------- text */
 
 /* ".plan_line = 25"; of a file that the plan requires ".plan_line = OF_FILE(2) + 82". */
-static char *plan_line_text(int line)
+char *plan_line_text(int line)
 {
   if (line < LINES_OF_FILE) return text(".plan_line = %d", line);
   return text(".plan_line = OF_FILE(%d) + %d", line / LINES_OF_FILE, line % LINES_OF_FILE);
@@ -53,7 +53,7 @@ static const char *pointer(int value)
   return name ? name : text("(%s *)NULL", c_type(graph->value[value].type));
 }
 
-static void check_count(int line, int64_t total)
+void check_count(int line, int64_t total)
 {
   if (total > target->most_counted)
     plan_error(line,

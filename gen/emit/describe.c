@@ -172,6 +172,17 @@ static char *piece_text(const struct op *op)
 }
 
 /* The facts that a reader needs before the statement of an operation. */
+/* "layers.1: At(0) -> At(1) over pp, 64 bytes: to stage 1, plan.lua:4" */
+static char *transfer_comment(const struct op *op)
+{
+  int value = op->kind == OP_send ? op->in[0] : op->out;
+  return text("%s: At(%d) -> At(%d) over %s, %s bytes: to stage %d, %s",
+              printable(value_name(value)), coordinate_of_stage((int)op->number[1]),
+              coordinate_of_stage((int)op->number[2]),
+              printable(graph->mesh.name[graph->stages->mesh_dim]), grouped(largest_bytes(value)),
+              (int)op->number[2], where(op->line));
+}
+
 char *comment_text(const struct op *op)
 {
   if (op->kind == OP_buffer)
@@ -187,6 +198,7 @@ char *comment_text(const struct op *op)
   if (op->kind == OP_loop)
     return text("%s, %d modules", printable(graph->module[op->module].path),
                 graph->function[op->function].count);
+  if (op->kind == OP_send || op->kind == OP_receive) return transfer_comment(op);
   if (op->kind == OP_await) return await_comment(&graph->op[op->awaits]);
   if (op->kind == OP_round) return round_comment(op);
   const char *again = is_again(op) ? "again: " : "";

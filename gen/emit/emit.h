@@ -17,6 +17,18 @@ struct library_words {
   const char *count;    /* the type of a count */
 };
 
+/* ---------------------------------------------------------------------------------- transfer.c */
+
+/* The plan's line, with that of the file where it is another one. */
+char *plan_line_text(int line);
+/* The plan's error if a call of the library cannot count so many elements. */
+void check_count(int line, int64_t total);
+
+/* The text of a send or a receive. */
+char *transfer_text(const struct op *op, int rank);
+/* What a function waits for before it makes anew what it sends. */
+char *awaits_sent_text(const struct function *f);
+
 /* -------------------------------------------------------------------------------- collective.c */
 
 /* The statement of a collective, and of its await. */

@@ -165,8 +165,9 @@ static char *function_text(const struct function *f, int rank)
   const char *l = f->count > 1 && !has_word(code.text, "l") ? "  (void)l;\n" : "";
   const char *t = takes_step(f) && !has_word(code.text, "t") ? "  (void)t;\n" : "";
   const char *range = fill(forms()->open_function, "name", f->name, NULL);
-  return text("static void %s(%s)\n{\n%s%s%s%s}\n\n", f->name, function_parameters(f), range, l, t,
-              body.text);
+  char *sent = awaits_sent_text(f);
+  return text("static void %s(%s)\n{\n%s%s%s%s%s%s}\n\n", f->name, function_parameters(f), range, l,
+              t, sent, *sent ? "\n" : "", body.text);
 }
 
 /* Calls the functions of some phases, in order; `t`: the text for the number of the step, or of
@@ -209,6 +210,22 @@ static void put_next_batch(struct buffer *b)
   if (takes_batches() && !target->steps_in_memory) put(b, "  next_batch(t - 1);\n");
 }
 
+/* The schedule's actions, each with its micro-batch and its slot. */
+static void put_actions(struct buffer *b)
+{
+  const struct actions *actions = actions_here();
+  int *slot = alloc((size_t)(actions->n + 1) * sizeof *slot);
+  slots_of_actions(actions, slot);
+  for (int i = 0; i < actions->n; i++) {
+    const struct action *a = &actions->at[i];
+    if (a->kind == ACTION_IDLE) continue;
+    put(b, "  begin_action(%d, %d); // %s\n", a->microbatch, slot[i], action_text(a));
+    put_phases(b, a->kind == ACTION_F ? FORWARD : BACKWARD,
+               a->kind == ACTION_F ? FORWARD : BACKWARD, batch_number(), 2);
+  }
+  put(b, "  COLLECTIVE(.plan_line = %d, await_all_sent());\n", graph->stages->line);
+}
+
 /* In a step of several batches, mean loss and gradients are accumulated, then there is an
    update. */
 static void put_batches(struct buffer *b)
@@ -218,9 +235,13 @@ static void put_batches(struct buffer *b)
   if (has_some_of(SUMS)) put_zero(b, "m->sum");
   put_zero(b, "m->loss");
   put_phases(b, GATHER, GATHER, "t", 2);
-  open_loop(b);
-  put_phases(b, FORWARD, BACKWARD, batch_number(), 4);
-  put(b, "  }\n");
+  if (graph->stages) {
+    put_actions(b);
+  } else {
+    open_loop(b);
+    put_phases(b, FORWARD, BACKWARD, batch_number(), 4);
+    put(b, "  }\n");
+  }
   put_phases(b, UPDATE, UPDATE, "t", 2);
 }
 
@@ -235,6 +256,7 @@ static bool makes(const struct op *op, int value)
 
 bool can_validate(void)
 {
+  if (graph->stages) return false;
   for (int i = 0; i < graph->nfunction && graph->loss != NONE; i++) {
     const struct function *f = &graph->function[i];
     for (int k = 0; k < f->nop && is_phase(f) && f->phase == FORWARD; k++)
@@ -333,7 +355,7 @@ static char *step_text(void)
 {
   struct buffer step = {0};
   put_text(&step, "", 0);
-  if (runs_in_step() > 1) {
+  if (runs_in_step() > 1 || graph->stages) {
     put_batches(&step);
   } else {
     put_next_batch(&step);

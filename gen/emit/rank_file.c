@@ -51,7 +51,7 @@ static bool saves(int value, int rank)
     return false;
   coordinate_of(rank, coordinate);
   for (int d = 0; d < graph->mesh.ndim; d++)
-    if (v->layout.on[d].kind != SHARD && coordinate[d]) return false;
+    if (v->layout.on[d].kind != SHARD && coordinate[d] && !is_over_stages(d)) return false;
   return elements(local_shape(value, rank)) > 0;
 }
 

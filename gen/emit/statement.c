@@ -40,6 +40,9 @@ char *statement_text(const struct op *op, int rank)
     return step_number_text(op);
   case OP_await:
     return await_text(op, rank);
+  case OP_send:
+  case OP_receive:
+    return transfer_text(op, rank);
   default:
     if (is_update(op)) return kernel_call(op, rank);
     if (is_copy(op->kind)) return copies_text(op, rank);

@@ -20,6 +20,7 @@ static size_t before_number(const char *first, const char *at, int number)
 /* Whether the value follows the family's others in memory at the same stride. */
 static bool lies_behind(const struct family *f, int value)
 {
+  if (graph->stages) return false; /* the ranks of all stages have the same rows */
   const char *first = c_name(f->member.at[0]), *at = c_name(value);
   if (!same_tensor(f->member.at[0], value) || !alias_goes_on(f, value)) return false;
   return first && at ? before_number(first, at, f->member.n) > 0 : first == at;

@@ -173,7 +173,8 @@ static int copies_of(int gradient, struct layout pending)
 {
   int n = 1;
   for (int d = 0; d < graph->mesh.ndim; d++)
-    if (pending.on[d].kind == PARTIAL && graph->value[gradient].layout.on[d].kind != SHARD)
+    if (pending.on[d].kind == PARTIAL && graph->value[gradient].layout.on[d].kind != SHARD &&
+        !is_over_stages(d))
       n *= graph->mesh.size[d];
   return n;
 }

@@ -5,6 +5,7 @@
 #include "base/base.h"
 #include "flat/updates.h"
 #include "ir/ir.h"
+#include "pipeline/pipeline.h"
 #include "sharding/sharding.h"
 #include "target/target.h"
 
@@ -144,6 +145,19 @@ void forget_whole_batches(void);
 /* ---------------------------------------------------------------------------------- optimize.c */
 
 void optimize(void);
+
+/* ------------------------------------------------------------------------------------ stages.c */
+
+/* Sets the stage of each operation of the forward, where there is a pipeline. */
+void assign_stages(void);
+void stages(void);
+/* The stage that has the parameter, or that of which the value is; or NONE. */
+int home_of(int value);
+
+/* ------------------------------------------------------------------------------ stage_program.c */
+
+/* The program of the ranks at that coordinate of a pipeline: a graph of its own. */
+struct graph *program_of_stages(const struct graph *whole, int coordinate);
 
 /* ----------------------------------------------------------------------------------- outline.c */
 

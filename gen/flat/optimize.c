@@ -65,6 +65,7 @@ static void find_norm(const int *gradient, int known)
     add(&body, store_op(inner));
   }
   unsigned dims = dimensions_cut(gradient, known);
+  if (graph->stages) dims |= 1u << graph->stages->mesh_dim;
   struct layout pending = {0};
   for (int d = 0; d < graph->mesh.ndim; d++)
     if (dims >> d & 1) pending.on[d] = (struct placement){.kind = PARTIAL, .reduction = SUM};

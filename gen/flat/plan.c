@@ -253,4 +253,5 @@ void plan(void)
       graph->value[p->now[i]].name = graph->value[i].name;
       graph->value[i].is_output = false;
     }
+  assign_stages();
 }

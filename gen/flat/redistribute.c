@@ -274,7 +274,7 @@ static int take_over(struct lowering *w, const struct op *op, int last)
     v->of = made->of;
     v->is_output = made->is_output;
     v->name = made->name;
-    if (made->role == LOSS) graph->loss = last;
+    if (graph->loss == op->out) graph->loss = last;
     made->role = ACTIVATION;
     made->is_output = false;
   }
@@ -391,10 +391,12 @@ void redistribute(void)
       *in = w->stands_for[*in];
     }
     graph->op[id] = op;
+    int first = graph->nop, stage = stage_of(id);
     if (op.kind == OP_redistribute)
       w->stands_for[op.out] = is_stop_between(w, &op) ? op.in[0] : lower(w, &op);
     else
       add(&w->new_order, id);
+    for (int step = first; step < graph->nop && stage != NONE; step++) set_stage(step, stage);
   }
   graph->order = w->new_order.at;
   graph->norder = w->new_order.n;

@@ -209,12 +209,13 @@ static void widen_at(struct lifetimes *l, int value, int at)
 
 /* A value gathered for all batches of a step lives until the last batch has read it. What is
    computed before the first step lives until after the last operation, where it ends in no step. */
-static int until_end(const struct lifetimes *l, int kept, int reader)
+static int until_end(const struct lifetimes *l, int kept, int reader, bool is_sent)
 {
   int op = graph->value[kept].op;
   enum phase made = op == NONE ? FORWARD : graph->op[op].phase,
              read = graph->function[reader].phase;
   if (made == CONSTANTS && read != CONSTANTS) return l->op.n;
+  if (is_sent) return l->end_of_batches;
   return made == GATHER && is_of_batch(read) ? l->end_of_batches : 0;
 }
 
@@ -227,7 +228,13 @@ static void read_at(struct lifetimes *l, int value, int at)
   struct allocation *a = &l->plan->of[kept];
   bool own = graph->value[kept].op != NONE && a->made_by == reader && !v->step;
   int until = is_loop_body(reader) && !own ? l->loop_last[reader] : at;
-  int end = until_end(l, kept, reader);
+  /* A send may end while other micro-batches run. */
+  bool is_sent = op_at(l, at)->kind == OP_send;
+  if (is_sent) {
+    a->first = 0;
+    l->note[kept].sent = true;
+  }
+  int end = until_end(l, kept, reader, is_sent);
   if (until < end) until = end;
   if (a->last < until) a->last = until;
 }

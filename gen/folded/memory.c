@@ -145,6 +145,7 @@ static void find_place(struct lifetimes *l, int value, int *const *gradient)
   a->slice = l->plan->of[is_one ? v->family : value].slice;
   l->note[value].within = inside;
   a->storage = storage;
+  a->in_flight = l->plan->of[storage].in_flight;
   a->depth = l->plan->of[storage].depth;
   a->offset = l->plan->of[storage].offset + inside +
               (a->slice ? slot * a->slice : slot % a->depth * arena_stride(storage));
@@ -179,13 +180,59 @@ struct memory_plan *find_shared_bytes(void)
   return finished_plan(&t->lifetimes);
 }
 
+/* ------------------------------------------------------------------------ micro-batches in flight
+ */
+
+/* In a pipeline a rank computes the forward of further micro-batches before the backward of the
+   first. What the one leaves for the other, and what it sends, each of these has in a slot of its
+   own. */
+static bool is_in_flight(const struct lifetimes *l, int storage)
+{
+  const struct allocation *a = &l->plan->of[storage];
+  int maker = graph->value[storage].op;
+  if (!graph->stages || maker == NONE || graph->op[maker].phase != FORWARD) return false;
+  return a->last >= l->op.n || graph->function[function_running_at(l, a->last)].phase != FORWARD;
+}
+
+static int64_t place_some(struct trial *t, bool in_flight, int64_t *live)
+{
+  struct memory_plan *plan = t->lifetimes.plan;
+  struct list some = {0};
+  for (int i = 0; i < t->lifetimes.storage.n; i++)
+    if (plan->of[t->lifetimes.storage.at[i]].in_flight == in_flight)
+      add(&some, t->lifetimes.storage.at[i]);
+  begin_placing(&t->placing, plan, &some);
+  *live = most_live(&t->placing);
+  return place_values(&t->placing, *live, true);
+}
+
+/* The slots are behind what lives within a function, or for all micro-batches. */
+static void place_slots(struct trial *t)
+{
+  enum { ALIGNMENT = 256 };
+  struct memory_plan *plan = t->lifetimes.plan;
+  int64_t live;
+  plan->slots = micro_batches_in_flight();
+  plan->arena_bytes = (plan->arena_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  plan->slot_bytes = place_some(t, true, &live);
+  plan->slot_bytes = (plan->slot_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  for (int i = 0; i < t->lifetimes.storage.n; i++) {
+    struct allocation *a = &plan->of[t->lifetimes.storage.at[i]];
+    if (a->in_flight) a->offset += plan->arena_bytes;
+  }
+  plan->arena_bytes += plan->slots * plan->slot_bytes;
+  plan->live_bytes += plan->slots * live;
+}
+
 void memory(void)
 {
   struct trial *t = find_all_storages();
   struct memory_plan *plan = t->lifetimes.plan;
-  begin_placing(&t->placing, plan, &t->lifetimes.storage);
-  plan->live_bytes = most_live(&t->placing);
-  plan->arena_bytes = place_values(&t->placing, plan->live_bytes, true);
+  for (int i = 0; i < t->lifetimes.storage.n; i++)
+    plan->of[t->lifetimes.storage.at[i]].in_flight =
+        is_in_flight(&t->lifetimes, t->lifetimes.storage.at[i]);
+  plan->arena_bytes = place_some(t, false, &plan->live_bytes);
+  if (graph->stages) place_slots(t);
   plan->placed = true;
   plan->scratch_bytes = kernel_scratch(0) * type_bytes(F32);
   graph->memory = finished_plan(&t->lifetimes);

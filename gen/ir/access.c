@@ -102,7 +102,7 @@ int op_makes(const struct op *op, int *list)
       list[n++] = inner->out;
     if (inner->out == NONE && meet(inner->in[0])) list[n++] = inner->in[0];
   }
-  if (op->out == NONE && !op->nbody && op->nin) list[n++] = op->in[0];
+  if (op_row[op->kind].updates && !op->nbody && op->nin) list[n++] = op->in[0];
   if (op->packed) list[n++] = op->buffer;
   return n;
 }

@@ -15,6 +15,7 @@
 #include "ir/op.h"
 #include "ir/plan_options.h"
 #include "ir/schedule.h"
+#include "ir/pipeline_stages.h"
 #include "ir/value.h"
 
 /* The module tree. A module's path is its dotted name from the root, "" for the root itself. */
@@ -149,10 +150,11 @@ struct graph {
   int nasync_tp_result, async_tp_result_room;
   struct async_tp_result *async_tp_result; /* in the order of the functions */
   int nended, ended_room;
-  struct early_end *ended;   /* in the order in which they occurred, without repeats */
-  int loss;                  /* the loss, or NONE: a forward-only program */
-  int norm;                  /* the value, or NONE */
-  struct schedule *schedule; /* decisions about collectives; NULL before the pass `schedule` */
+  struct early_end *ended;        /* in the order in which they occurred, without repeats */
+  struct pipeline_stages *stages; /* of a pipeline; NULL: there is none */
+  int loss;                       /* the loss, or NONE: a forward-only program */
+  int norm;                       /* the value, or NONE */
+  struct schedule *schedule;      /* decisions about collectives; NULL before the pass `schedule` */
   struct kernel_forms *kernel_forms; /* of fused operations; NULL before the pass `kernel_forms` */
   struct memory_plan *memory;        /* where values are in memory; NULL before the pass `memory` */
 };

@@ -293,6 +293,18 @@ int shapes(const struct op *op, struct shape shape[MAX_OUTPUTS]);
 enum type type_of(const struct op *op, int k);
 bool is_floating(enum type t);
 
+/* ------------------------------------------------------------------------------------
+ * pipeline_stages.c */
+
+void set_stage(int op, int stage);
+/* The stage of an operation; NONE: all ranks compute it. */
+int stage_of(int op);
+int coordinate_of_stage(int stage);
+/* Whether the stages of a pipeline lie along that dimension of the mesh. */
+bool is_over_stages(int mesh_dim);
+/* Whether the graph is the program of that rank. */
+bool runs_here(int rank);
+
 /* ------------------------------------------------------------------------------------- types.c */
 
 /* The number of elements; whether two shapes are equal; the bytes of an element, and "float32". */

@@ -379,16 +379,16 @@ OP(pack_pieces,    "",                     "",             no_grad,            "
    .copies = true, .step = PIECES_PACKING, .suffix = "_packed")
 OP(unpack_pieces,  "",                     "",             no_grad,            "", "", "",
    .copies = true, .step = PIECES_PACKING)
+/* Between the ranks of two stages of a pipeline, of the same other coordinates: stages.c. */
+OP(send,      "", "", no_grad, "number from to", "", "")
+OP(receive,   "", "", no_grad, "number from to", "", "", .type = "given", .cheap = COSTLY)
 /* Calls a function once for each module of a list: outline.c. */
-OP(loop,           "",                     "",             no_grad,            "", "", "",
-   .calls = true)
+OP(loop,      "", "", no_grad, "", "", "", .calls = true)
 /* What follows runs when a collective that runs beside what is between them is done: overlap.c. */
-OP(await,          "",                     "",             no_grad,            "", "", "",
-   .idle = true)
+OP(await,     "", "", no_grad, "", "", "", .idle = true)
 /* Calls a function for the module of one round of a loop: from another of its rounds, or from
    outside of it: loop_carried.c. */
-OP(round,          "",                     "",             no_grad,            "", "", "",
-   .calls = true, .idle = true)
+OP(round,     "", "", no_grad, "", "", "", .calls = true, .idle = true)
 /* A product of matrices and what it does to its result before it stores it: epilogue.c. */
 OP(epilogue,       "",                     "",             no_grad,            "", "", "",
    .composed = true)

@@ -181,6 +181,12 @@ struct part local_part(const struct mesh *mesh, struct shape whole, struct layou
   return p;
 }
 
+static struct shape no_part(struct shape shape)
+{
+  for (int d = 0; d < shape.ndim; d++) shape.size[d] = 0;
+  return shape;
+}
+
 struct shape local_shape(int value, int rank)
 {
   const struct value *v = &graph->value[value];
@@ -189,6 +195,7 @@ struct shape local_shape(int value, int rank)
   int coordinate[MAX_MESH] = {0};
   unsigned cut = 0;
   if (rank) coordinate_of(rank, coordinate);
+  if (v->elsewhere) return no_part(shape);
   /* Mostly each dimension is cut once at most, and plainly: passes ask this all the time. */
   for (int i = 0; i < mesh->ndim; i++) {
     const struct placement *p = &v->layout.on[i];

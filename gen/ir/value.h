@@ -36,6 +36,7 @@ struct value {
   bool is_output;           /* of an inference program: written to a file */
   bool stored;              /* it is in memory: false inside a fused kernel */
   bool apart;
+  bool elsewhere;       /* of a parameter that only ranks of other stages have */
   bool frozen;          /* PARAMETER: not trained: it has no gradient and no state */
   signed char step;     /* see `initial` */
   signed char file_dim; /* see `file_first` */
@@ -77,8 +78,10 @@ struct allocation {
   int storage;    /* the value whose bytes it shares: mostly itself */
   int depth;      /* the number of values of its family that are kept: index i has slot i % depth */
   int64_t offset; /* ACTIVATION: in the arena; in a family, that of module 0's value */
-  int64_t slice;  /* the slices of a scan lie in the storage, one after the other: the bytes of one;
-                     0:  it is none */
+  bool
+      in_flight; /* each micro-batch in flight has one: its offset is within the first one's slot */
+  int64_t slice; /* the slices of a scan lie in the storage, one after the other: the bytes of one;
+                    0:  it is none */
   int made, made_by; /* the program point that makes it, and its function; or NONE */
   int first, last;   /* its first and last program point */
 };
@@ -89,6 +92,8 @@ struct memory_plan {
   bool placed;           /* each has its offset */
   int64_t arena_bytes;   /* of a rank, the same on all */
   int64_t live_bytes;    /* the largest sum of live bytes: the lower bound of arena_bytes */
+  int64_t slot_bytes;    /* of the arena, for each micro-batch in flight; the slots are its end */
+  int slots;             /* the most in flight at once */
   int64_t scratch_bytes; /* outside the arena, for parts of sums: on rank 0, which has the most */
 };
 

@@ -176,6 +176,26 @@ static int set_training(lua_State *L)
   return 0;
 }
 
+/* set_pipeline(mesh dimension, schedule, the modules with which stages 1, 2, ... begin, line) */
+static int set_pipeline(lua_State *L)
+{
+  struct pipeline_stages *s = graph->stages = alloc(sizeof *s);
+  luaL_checktype(L, 3, LUA_TTABLE);
+  *s = (struct pipeline_stages){.n = (int)lua_rawlen(L, 3) + 1,
+                                .mesh_dim = (int)luaL_checkinteger(L, 1),
+                                .line = (int)luaL_checkinteger(L, 4),
+                                .here = NONE,
+                                .schedule = copy_text(luaL_checkstring(L, 2))};
+  s->first_module = alloc((size_t)s->n * sizeof *s->first_module);
+  s->coordinate = alloc((size_t)s->n * sizeof *s->coordinate);
+  for (int i = 1; i < s->n; i++) {
+    lua_rawgeti(L, 3, i);
+    s->first_module[i] = (int)luaL_checkinteger(L, -1);
+    lua_pop(L, 1);
+  }
+  return 0;
+}
+
 /* set_data{shuffle = a seed or nil, last = 0: not given, 1: smaller, 2: dropped} */
 static int set_data(lua_State *L)
 {
@@ -277,6 +297,7 @@ void set_training_bindings(lua_State *L)
                                        {"set_tf32", set_tf32},
                                        {"set_checkpoint", set_checkpoint},
                                        {"set_training", set_training},
+                                       {"set_pipeline", set_pipeline},
                                        {"set_data", set_data},
                                        {"set_validation", set_validation},
                                        {"set_adapter", set_adapter},

@@ -239,11 +239,11 @@ char *activation_table(void)
     const char *type = c_type(graph->value[r->value].type);
     if (r == row || strcmp(r->function, r[-1].function))
       put(&b, "%s// ---- %s\n", r == row ? "" : "\n", r->function);
-    put(&b, "%s(%s, %s, %lld",
+    put(&b, "%s(%s, %s, %lld%s",
         r->count == 1          ? "ACTIVATION"
         : slots(r) == r->count ? "STACKED"
                                : "ROTATING",
-        type, r->name, (long long)r->at.offset);
+        type, r->name, (long long)r->at.offset, r->at.in_flight ? " + in_flight" : "");
     if (r->count > 1) put(&b, ", %lld", (long long)r->stride);
     if (r->count > 1 && slots(r) < r->count) put(&b, ", %d", slots(r));
     put(&b, ")\n%s\n", wrapped(text("    %s", about(r)), "  ", "    //     "));

@@ -6,14 +6,7 @@
 struct kernel *kernels;
 int nkernels, kernel_room;
 
-/* Tests have several graphs, each with memory of its own. */
-static void forget_other_graphs(void)
-{
-  static const struct graph *of;
-  if (of == graph) return;
-  of = graph;
-  nkernels = kernel_room = 0;
-}
+static void forget_other_graphs(void);
 
 char *kernel_definitions(void)
 {
@@ -98,6 +91,20 @@ static struct named *named(const char *name)
   begin_query(&q);
   ask_text(&q, name);
   return answer_to(&names, &q, sizeof(struct named), &is_new);
+}
+
+/* The places of a pipeline have a graph each, and share their kernels. Tests have several programs,
+   each with memory of its own. */
+static void forget_other_graphs(void)
+{
+  static const struct graph *of, *program;
+  if (of == graph) return;
+  of = graph;
+  const struct graph *now = graph->stages ? graph->stages->program : graph;
+  if (now != program) nkernels = kernel_room = 0;
+  program = now;
+  for (int i = 0; i < nkernels; i++) named(kernels[i].name)->kernel = i + 1;
+  for (int i = 0; i < nkernels; i++) reserve_kernel_name(kernels[i].name);
 }
 
 int *planned(const char *plan)

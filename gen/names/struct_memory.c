@@ -1,6 +1,7 @@
 /* struct_memory.c: the struct of all of a rank's memory, and the names of its members. */
 #include "names/names.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 int named_rank;
@@ -84,10 +85,11 @@ static bool same_leaves(const struct leaf *a, const struct leaf *b, int n)
 static bool is_list(const struct leaf *leaf, const int *begin, int count)
 {
   int m = begin[1] - begin[0];
+  int first = graph->stages ? atoi(leaf->rest) : 0; /* a stage has some layers */
   for (int i = 0; i < count; i++) {
     const struct leaf *child = &leaf[begin[i]];
     char number[16];
-    snprintf(number, sizeof number, "%d.", i);
+    snprintf(number, sizeof number, "%d.", first + i);
     if (begin[i + 1] - begin[i] != m || strncmp(child->rest, number, strlen(number)) ||
         !same_leaves(leaf, child, m))
       return false;
@@ -168,7 +170,8 @@ static bool put_struct(struct buffer *b, const char *name, enum role role, bool 
   int n = 0, room = 0;
   struct leaf *leaf = NULL;
   for (int i = 0; i < graph->nvalue; i++) {
-    if (!is_role(i, role) || graph->value[i].frozen != frozen) continue;
+    if (!is_role(i, role) || graph->value[i].frozen != frozen || graph->value[i].elsewhere)
+      continue;
     GROW(leaf, n, room);
     leaf[n++] = (struct leaf){.value = i, .rest = graph->value[i].name};
   }

@@ -9,11 +9,11 @@
 #include <strings.h>
 
 /* What an order is made for. */
-struct shape {
+struct order_shape {
   int ranks, local, n; /* ranks, stages of a rank, micro-batches */
 };
 
-static int last_stage(const struct shape *s)
+static int last_stage(const struct order_shape *s)
 {
   return s->ranks * s->local - 1;
 }
@@ -29,12 +29,12 @@ static void idle(struct actions *list, int steps)
 }
 
 /* Down the ranks and up again: rank r has the stages r and 2 * ranks - 1 - r. */
-static bool is_v(const struct shape *s, int rank, int stage)
+static bool is_v(const struct order_shape *s, int rank, int stage)
 {
   return stage == rank || stage == last_stage(s) - rank;
 }
 
-static bool is_loop(const struct shape *s, int rank, int stage)
+static bool is_loop(const struct order_shape *s, int rank, int stage)
 {
   return stage % s->ranks == rank;
 }
@@ -42,7 +42,7 @@ static bool is_loop(const struct shape *s, int rank, int stage)
 /* ------------------------------------------------------------------------------------- no rounds
  */
 
-static void gpipe(const struct shape *s, int rank, struct actions *list)
+static void gpipe(const struct order_shape *s, int rank, struct actions *list)
 {
   idle(list, rank);
   for (int m = 0; m < s->n; m++) put_one(list, ACTION_F, rank, m);
@@ -50,7 +50,7 @@ static void gpipe(const struct shape *s, int rank, struct actions *list)
   for (int m = 0; m < s->n; m++) put_one(list, ACTION_B, rank, m);
 }
 
-static void one_f_one_b(const struct shape *s, int rank, struct actions *list)
+static void one_f_one_b(const struct order_shape *s, int rank, struct actions *list)
 {
   const int ahead = s->ranks - 1 - rank;
   idle(list, rank);
@@ -66,7 +66,7 @@ static void one_f_one_b(const struct shape *s, int rank, struct actions *list)
   }
 }
 
-static void looped_bfs(const struct shape *s, int rank, struct actions *list)
+static void looped_bfs(const struct order_shape *s, int rank, struct actions *list)
 {
   idle(list, rank);
   for (int k = 0; k < s->local; k++)
@@ -81,7 +81,7 @@ static void looped_bfs(const struct shape *s, int rank, struct actions *list)
 
 /* The state of a rank that goes through its stages in rounds of micro-batches. */
 struct rounds {
-  const struct shape *s;
+  const struct order_shape *s;
   struct actions *list;
   int rank, each; /* micro-batches of a round */
   int f, i, w;    /* steps so far of each kind, over all its stages */
@@ -95,7 +95,7 @@ static void put_step(struct rounds *r, enum action_kind kind, int k)
   put_one(r->list, kind, stage * r->s->ranks + r->rank, round * r->each + k % r->each);
 }
 
-static struct rounds rounds_of(const struct shape *s, int rank, struct actions *list)
+static struct rounds rounds_of(const struct order_shape *s, int rank, struct actions *list)
 {
   const int rounds = s->n / s->ranks > 1 ? s->n / s->ranks : 1;
   return (struct rounds){.s = s, .list = list, .rank = rank, .each = s->n / rounds};
@@ -108,7 +108,7 @@ static int warm_up(const struct rounds *r, int by_hop)
   return steps < all ? steps : all;
 }
 
-static void interleaved_1f1b(const struct shape *s, int rank, struct actions *list)
+static void interleaved_1f1b(const struct order_shape *s, int rank, struct actions *list)
 {
   struct rounds r = rounds_of(s, rank, list);
   const int all = s->n * s->local, warm = warm_up(&r, 2);
@@ -133,7 +133,7 @@ static void put_split_backward(struct rounds *r)
   if (r->i > r->rank) put_step(r, ACTION_W, r->w++);
 }
 
-static void interleaved_zero_bubble(const struct shape *s, int rank, struct actions *list)
+static void interleaved_zero_bubble(const struct order_shape *s, int rank, struct actions *list)
 {
   struct rounds r = rounds_of(s, rank, list);
   const int all = s->n * s->local, warm = warm_up(&r, 1);
@@ -159,7 +159,7 @@ struct two_stages {
   struct list waiting;  /* stages (0 or 1) whose W is put off, in the order of their I */
 };
 
-static struct two_stages two_stages(const struct shape *s, int rank, struct actions *list)
+static struct two_stages two_stages(const struct order_shape *s, int rank, struct actions *list)
 {
   return (struct two_stages){.list = list, .stage = {rank, last_stage(s) - rank}};
 }
@@ -186,7 +186,7 @@ static void put_iw(struct two_stages *t, int which)
 }
 
 /* Made for so many micro-batches that the pipeline is full; those that are too many become idle. */
-static void zbv_zero_bubble(const struct shape *s, int rank, struct actions *list)
+static void zbv_zero_bubble(const struct order_shape *s, int rank, struct actions *list)
 {
   struct two_stages t = two_stages(s, rank, list);
   const int full = 2 * s->ranks - 1, n = s->n > full ? s->n : full;
@@ -247,7 +247,7 @@ static void put_waiting(struct two_stages *t)
   memmove(t->waiting.at, t->waiting.at + 2, (size_t)t->waiting.n * sizeof *t->waiting.at);
 }
 
-static void dualpipe_v(const struct shape *s, int rank, struct actions *list)
+static void dualpipe_v(const struct order_shape *s, int rank, struct actions *list)
 {
   struct two_stages t = two_stages(s, rank, list);
   const int after = s->ranks - 1 - rank; /* ranks */
@@ -280,18 +280,18 @@ static void dualpipe_v(const struct shape *s, int rank, struct actions *list)
 /* --------------------------------------------------------------------------------- the schedules
  */
 
-static const char *needs_one_stage(const struct shape *s)
+static const char *needs_one_stage(const struct order_shape *s)
 {
   return s->local == 1 ? NULL : text("it has one stage on each rank, not %d", s->local);
 }
 
-static const char *needs_a_microbatch_each(const struct shape *s)
+static const char *needs_a_microbatch_each(const struct order_shape *s)
 {
   if (s->local != 1 || s->n >= s->ranks) return needs_one_stage(s);
   return text("it needs at least as many micro-batches as stages: %d, not %d", s->ranks, s->n);
 }
 
-static const char *needs_whole_rounds(const struct shape *s)
+static const char *needs_whole_rounds(const struct order_shape *s)
 {
   const int rounds = s->n / s->ranks;
   if (rounds < 2 || s->n % rounds == 0) return NULL;
@@ -301,18 +301,18 @@ static const char *needs_whole_rounds(const struct shape *s)
       rounds, s->n, rounds);
 }
 
-static const char *needs_two_stages(const struct shape *s)
+static const char *needs_two_stages(const struct order_shape *s)
 {
   return s->local == 2 ? NULL : text("it has two stages on each rank, not %d", s->local);
 }
 
-static const char *needs_a_full_v(const struct shape *s)
+static const char *needs_a_full_v(const struct order_shape *s)
 {
   if (s->local != 2 || s->n >= 2 * s->ranks) return needs_two_stages(s);
   return text("it needs at least as many micro-batches as stages: %d, not %d", 2 * s->ranks, s->n);
 }
 
-static const char *needs_nothing(const struct shape *s)
+static const char *needs_nothing(const struct order_shape *s)
 {
   (void)s;
   return NULL;
@@ -320,9 +320,9 @@ static const char *needs_nothing(const struct shape *s)
 
 static const struct schedule_row {
   const char *name;
-  const char *(*why_not)(const struct shape *s);
-  bool (*has)(const struct shape *s, int rank, int stage);
-  void (*order)(const struct shape *s, int rank, struct actions *list);
+  const char *(*why_not)(const struct order_shape *s);
+  bool (*has)(const struct order_shape *s, int rank, int stage);
+  void (*order)(const struct order_shape *s, int rank, struct actions *list);
   bool waits; /* a forward whose input is not there yet waits: idle steps are put in */
 } schedules[] = {
     {"gpipe", needs_one_stage, is_loop, gpipe, false},
@@ -401,7 +401,7 @@ static void put_waits(struct pipeline *p)
 struct pipeline *pipeline_order(const char *name, int ranks, int stages, int microbatches,
                                 const char **why)
 {
-  const struct shape s = {ranks, stages, microbatches};
+  const struct order_shape s = {ranks, stages, microbatches};
   const struct schedule_row *row = find_schedule(name);
   *why = !row ? text("the schedules are %s", pipeline_names()) : row->why_not(&s);
   if (*why) return NULL;

@@ -5,6 +5,7 @@
 #define TPGEN_PIPELINE_H
 
 #include "base/base.h"
+#include "ir/ir.h"
 
 /* The letters of a row are PyTorch's: 2F0 is the forward of stage 2 for micro-batch 0. A SEND names
    the stage that has made the tensor, a RECV the stage that takes it. */
@@ -107,5 +108,15 @@ struct pipeline *read_pipeline(const char *name);
 
 /* Whether it has more than computation: sends, receives, parameters, gradients. */
 bool is_lowered(const struct pipeline *p);
+
+/* ----------------------------------------------------------------------------------- in_flight.c
+ */
+
+/* What the ranks of the graph, which is of one place of a pipeline, do in a step. */
+const struct actions *actions_here(void);
+/* By action the slot that its micro-batch has from its forward to its backward; returns how many
+   slots there are. */
+int slots_of_actions(const struct actions *actions, int *slot);
+int micro_batches_in_flight(void);
 
 #endif

@@ -6,7 +6,7 @@
 
 static bool is_idle(int dim)
 {
-  if (graph->mesh.size[dim] == 1) return false;
+  if (graph->mesh.size[dim] == 1 || is_over_stages(dim) || graph->mesh.in_time[dim]) return false;
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
     if (v->placed && v->layout.on[dim].kind != REPLICATE) return false;

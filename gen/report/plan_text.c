@@ -342,6 +342,7 @@ void report_text(struct buffer *b)
   put_parameters(b);
   put_optimizers_of_plan(b);
   put_chains(b);
+  put_pipeline(b);
   put_communication(b);
   put_async_tp(b);
   put_step(b);

@@ -115,6 +115,11 @@ json_t *json_shape(struct shape s);
 /* plan.json. */
 void report_json(struct buffer *b);
 
+/* ------------------------------------------------------------------------------ pipeline_text.c */
+
+/* The schedule, where there is a pipeline. */
+void put_pipeline(struct buffer *b);
+
 /* --------------------------------------------------------------------------------- plan_text.c */
 
 /* The head of a step file: mesh, parameters, communication, a line each. */

@@ -110,6 +110,17 @@ static int choice_as_it_lies(const struct op *op, const struct choice *list, int
   return NONE;
 }
 
+static int choice_of_all_whole(const struct op *op, const struct choice *list, int n)
+{
+  for (int c = 0; c < n; c++) {
+    bool whole = true;
+    for (int i = 0; i < op->nin; i++) whole &= list[c].in[i].kind == REPLICATE;
+    for (int k = 0; k < op->nout; k++) whole &= list[c].out[k].kind == REPLICATE;
+    if (whole) return c;
+  }
+  return 0;
+}
+
 static bool all_as_it_lies(const struct op *op, const struct letters *l, const struct choice *list,
                            int n, int *pick)
 {
@@ -141,6 +152,11 @@ static struct shortlist shortlist_of(const struct op *op, const struct letters *
     if (runs && list[lies[d]].letter != NONE) {
       s.n[d] = 1;
       s.pick[d][0] = lies[d];
+    }
+    if (is_over_stages(d)) { /* what a stage computes is cut over other dimensions */
+      s.n[d] = 1;
+      s.pick[d][0] = choice_of_all_whole(op, list, n);
+      continue;
     }
     if (graph->mesh.in_time[d]) {
       s.n[d] = 1;

@@ -3,10 +3,10 @@
 
 local M = {}
 
--- Settings dp, dp_replicate, dp_shard, tp, batch, reshard_after_forward, zero, dtype, device.
+-- Settings pp, schedule, microbatches, stages (of a rank), dp, dp_replicate, dp_shard, tp, batch, reshard_after_forward, zero, dtype, device.
 function M.open(of)
   local setting, whole = of.setting, of.whole
-  local p = {tp = whole("tp", 1)}
+  local p = {tp = whole("tp", 1), pp = whole("pp", 1)}
 
   -- The ranks that share the batch are dp_replicate * dp_shard.
   p.dp_replicate = whole("dp_replicate", 1)
@@ -56,17 +56,31 @@ function M.open(of)
   end
 
   p.hybrid = p.dp_replicate > 1 and p.dp_shard > 1
-  p.mesh = p.hybrid
-    and device_mesh{
-      dimension("dp_replicate", p.dp_replicate, p.dp_shard * p.tp),
-      dimension("dp_shard", p.dp_shard, p.tp), dimension("tp", p.tp, 1), device = device,
-    }
-    or device_mesh{ dimension("dp", p.dp, p.tp), dimension("tp", p.tp, 1), device = device }
+  local dimensions = p.pp > 1 and { dimension("pp", p.pp, p.dp * p.tp) } or {}
+  local function add(...) dimensions[#dimensions + 1] = dimension(...) end
+  if p.hybrid then
+    add("dp_replicate", p.dp_replicate, p.dp_shard * p.tp)
+    add("dp_shard", p.dp_shard, p.tp)
+  else
+    add("dp", p.dp, p.tp)
+  end
+  add("tp", p.tp, 1)
+  dimensions.device = device
+  p.mesh = device_mesh(dimensions)
   p.data = p.hybrid and p.mesh{"dp_replicate", "dp_shard"} or p.mesh.dp
 
   -- The batch, cut in its first dimension.
   function p.distribute(inputs)
     return distribute(inputs, p.data, p.hybrid and {Shard(0), Shard(0)} or Shard(0))
+  end
+
+  -- The stages of a pipeline, if there are ranks for one.
+  function p.pipeline(model)
+    if p.pp == 1 then return end
+    pipeline(model, p.mesh.pp, {
+      schedule = setting("schedule", "1f1b"), microbatches = whole("microbatches", p.pp),
+      stages = p.pp * whole("stages", 1),
+    })
   end
 
   -- The units of parameters that are gathered, and whose gradients are reduced, together: the first

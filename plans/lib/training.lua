@@ -16,7 +16,7 @@ function M.options(of, p, options, adamw)
     clip = setting("clip"),
     schedule = warmup and WarmupCosine{warmup = warmup, least = setting("least", 0)} or nil,
     accumulate = setting("accumulate"),
-    microbatches = setting("microbatches"),
+    microbatches = p.pp == 1 and setting("microbatches") or nil,
     reduce_each_batch = setting("reduce_each_batch"),
     checkpoint = setting("checkpoint"),
     bucketing = setting("bucketing"),

@@ -381,6 +381,57 @@ static void test_strangers_may_differ(void **state)
   says(prove_order(of_rank), "rank 2 waits");
 }
 
+/* ------------------------------------------------------------------------ stages of a pipeline */
+
+static struct pipeline *stages_of(const char *schedule, int ranks, int microbatches)
+{
+  const char *why;
+  return pipeline_order(schedule, ranks, 1, microbatches, &why);
+}
+
+/* The place of the rank's action of that kind for the micro-batch. */
+static int action_at(const struct pipeline *p, int rank, enum action_kind kind, int microbatch)
+{
+  int i = 0;
+  while (p->order[rank].at[i].kind != kind || p->order[rank].at[i].microbatch != microbatch) i++;
+  return i;
+}
+
+static void swap(struct pipeline *p, int rank, int a, int b)
+{
+  struct action kept = p->order[rank].at[a];
+  p->order[rank].at[a] = p->order[rank].at[b];
+  p->order[rank].at[b] = kept;
+}
+
+static void test_stages_end(void **state)
+{
+  static const char *const schedule[] = {"gpipe", "1f1b", "looped_bfs", "interleaved_1f1b"};
+  (void)state;
+  for (int s = 0; s < 4; s++)
+    for (int ranks = 1; ranks <= 8; ranks++)
+      for (int n = ranks; n <= 24; n += ranks)
+        assert_null(stages_wait(stages_of(schedule[s], ranks, n)));
+}
+
+/* A forward behind a backward that needs it, on another stage; an action that is left out. */
+static void test_stages_that_wait(void **state)
+{
+  (void)state;
+  struct pipeline *p = stages_of("1f1b", 2, 4);
+  swap(p, 0, action_at(p, 0, ACTION_F, 1), action_at(p, 0, ACTION_B, 0));
+  assert_null(stages_wait(p)); /* later than it could be, but it ends */
+  p = stages_of("1f1b", 2, 4);
+  swap(p, 0, action_at(p, 0, ACTION_F, 0), action_at(p, 0, ACTION_B, 0));
+  says(stages_wait(p), "rank 0 in 0B0, rank 1 in 1F0");
+  p = stages_of("1f1b", 2, 4);
+  swap(p, 1, action_at(p, 1, ACTION_B, 0), action_at(p, 1, ACTION_F, 3));
+  says(stages_wait(p), "rank 0 in 0B0, rank 1 in 1F3");
+  p = stages_of("gpipe", 3, 3);
+  p->order[1].at[action_at(p, 1, ACTION_B, 2)].kind = ACTION_IDLE;
+  says(stages_wait(p), "rank 0 in 0B2");
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -397,6 +448,8 @@ int main(void)
       cmocka_unit_test(test_rings),
       cmocka_unit_test(test_ring_of_six),
       cmocka_unit_test(test_strangers_may_differ),
+      cmocka_unit_test(test_stages_end),
+      cmocka_unit_test(test_stages_that_wait),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

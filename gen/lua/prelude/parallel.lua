@@ -280,6 +280,12 @@ local function one_dimension(mesh, who)
   return dims[1]
 end
 
+-- The mesh's one dimension, and how many ranks there are along it.
+function base.one_dimension(mesh, who)
+  local dim = one_dimension(mesh, who)
+  return dim, sizes[dim + 1]
+end
+
 -- ------------------------------------------------------------------------------------- placements
 
 -- Shard(0), or Shard(0, turn): if several mesh dimensions shard the same dimension of a tensor, the

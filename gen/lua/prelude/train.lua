@@ -203,12 +203,14 @@ function base.begin_program(who, options, steps, batch)
   take_prefetch(options, who)
   base.need_mesh()
   base.split_mesh()
-  if (options.microbatches or 1) > 1 then base.add_microbatches(options.microbatches, batch) end
+  local microbatches = base.microbatches_of_pipeline() or options.microbatches or 1
+  if microbatches > 1 then base.add_microbatches(microbatches, batch) end
   base.part_adapters()
   base.take_up(model)
   base.set_names(who, options.names)
   base.describe_adapters(model)
   base.lower_styles()
+  base.lower_pipeline()
   base.check_policies()
   base.check_units()
   core.begin(steps, seed, greedy)

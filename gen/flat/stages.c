@@ -1,0 +1,296 @@
+/* stages.c: which stage of a pipeline computes what, and the pass `stages`: what moves between
+   them.
+
+   Takes   the flat program, forward, backward and update; the modules with which stages begin.
+   Leaves  each operation of the forward and the backward in a stage, unless it depends on inputs
+   and constants alone and several stages read it: those have it each. Where an operation takes what
+   a stage at another coordinate made, that one sends it and this one receives it, once.
+
+   The backward of an operation is in its stage, so that gradients go the way back. A parameter is
+   where it is read first; another stage that reads it gets it before the first micro-batch. */
+#include "flat/flat.h"
+
+/* By module: the stage that begins with it or with what it is in; 0: none does. */
+static int *stages_of_modules(void)
+{
+  int *stage = alloc((size_t)(graph->nmodule + 1) * sizeof *stage);
+  for (int k = 1; k < graph->stages->n; k++) stage[graph->stages->first_module[k]] = k;
+  for (int i = 0; i < graph->nmodule; i++) {
+    int parent = graph->module[i].parent;
+    if (!stage[i] && parent != NONE) stage[i] = stage[parent];
+  }
+  return stage;
+}
+
+/* Whether it depends on more than inputs and constants. */
+static bool is_staged(const struct op *op)
+{
+  for (int i = 0; i < op->nin; i++) {
+    const struct value *v = &graph->value[op->in[i]];
+    if (v->role == PARAMETER || stage_of(v->op) != NONE) return true;
+  }
+  return false;
+}
+
+/* Programs have forwards and whole backwards, of one stage for each rank. */
+static void check_schedule(const struct pipeline *p)
+{
+  const struct pipeline_stages *s = graph->stages;
+  if (p->stages != p->ranks)
+    plan_error(
+        s->line,
+        "pipeline: %d stages on %d ranks: programs have one stage for each rank so far, so say "
+        "stages = %d",
+        p->stages, p->ranks, p->ranks);
+  for (int rank = 0; rank < p->ranks; rank++)
+    for (int i = 0; i < p->order[rank].n; i++) {
+      enum action_kind kind = p->order[rank].at[i].kind;
+      if (kind != ACTION_IDLE && kind != ACTION_F && kind != ACTION_B)
+        plan_error(s->line,
+                   "pipeline: the schedule %s has the action %s: programs have forwards and whole "
+                   "backwards so far, as in 1f1b and gpipe",
+                   printable(s->schedule), action_text(&p->order[rank].at[i]));
+    }
+}
+
+/* What a program with a pipeline cannot be yet. */
+static void check_program(void)
+{
+  const struct pipeline_stages *s = graph->stages;
+  if (target->library != LIBRARY_MPI)
+    plan_error(s->line, "pipeline: programs of stages are for the target cpu so far");
+  if (plan_options->validates)
+    plan_error(s->line,
+               "pipeline: a program of stages has no validation so far: leave out validate");
+  if (plan_options->emits_library || options.emit)
+    plan_error(s->line, "pipeline: there is no library of a program of stages so far");
+}
+
+/* The schedule says at which coordinate a stage is. */
+static void place_stages(void)
+{
+  struct pipeline_stages *s = graph->stages;
+  int ranks = graph->mesh.size[s->mesh_dim];
+  const char *why;
+  const struct pipeline *p = pipeline_order(s->schedule, ranks, s->n / ranks, microbatches(), &why);
+  if (!p) plan_error(s->line, "pipeline: %s", why);
+  check_schedule(p);
+  check_program();
+  for (int i = 0; i < s->n; i++) s->coordinate[i] = p->rank_of[i];
+}
+
+void assign_stages(void)
+{
+  if (!graph->stages) return;
+  place_stages();
+  const int *begins = stages_of_modules();
+  int now = 0;
+  for (int at = 0; at < graph->norder; at++) {
+    const struct op *op = &graph->op[graph->order[at]];
+    int here = op->module == NONE ? 0 : begins[op->module];
+    if (here > now + 1)
+      plan_error(
+          graph->stages->line,
+          "pipeline: stage %d would have nothing to do: %s, with which stage %d begins, runs "
+          "before it",
+          now + 1, printable(graph->module[graph->stages->first_module[here]].path), here);
+    if (here > now) now = here;
+    if (is_staged(op)) set_stage(graph->order[at], now);
+  }
+  if (now + 1 < graph->stages->n)
+    plan_error(graph->stages->line, "pipeline: %s, with which stage %d begins, does not run",
+               printable(graph->module[graph->stages->first_module[now + 1]].path), now + 1);
+}
+
+/* ----------------------------------------------------------------------------------- the pass */
+
+static int *home; /* by parameter: the stage that has it */
+static int homes;
+
+int home_of(int value)
+{
+  const struct value *v = &graph->value[value];
+  int of = v->role == ACTIVATION || v->of == NONE ? value : v->of;
+  return of < homes ? home[of] : NONE;
+}
+
+/* The stage that has the value; NONE: all ranks have it. */
+static int stage_with(int value)
+{
+  int maker = graph->value[value].op;
+  return maker != NONE && stage_of(maker) != NONE ? stage_of(maker) : home_of(value);
+}
+
+/* A parameter is where it is read first. */
+static void find_homes(void)
+{
+  homes = graph->nvalue;
+  home = alloc((size_t)(graph->nvalue + 1) * sizeof *home);
+  for (int i = 0; i < graph->nvalue; i++) home[i] = NONE;
+  for (int at = 0; at < graph->norder; at++) {
+    const struct op *op = &graph->op[graph->order[at]];
+    for (int i = 0; i < op->nin; i++)
+      if (graph->value[op->in[i]].role == PARAMETER && home[op->in[i]] == NONE)
+        home[op->in[i]] = stage_of(graph->order[at]);
+  }
+}
+
+static bool is_pending(int value)
+{
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (!graph->mesh.in_time[d] && graph->value[value].layout.on[d].kind == PARTIAL) return true;
+  return false;
+}
+
+static void set_by_inputs(int id)
+{
+  const struct op *op = &graph->op[id];
+  int stage = NONE;
+  for (int i = 0; i < op->nin; i++)
+    if (stage_with(op->in[i]) > stage) stage = stage_with(op->in[i]);
+  if (stage != NONE) set_stage(id, stage);
+}
+
+/* What `propagate` has added: a pending sum is reduced where it was made; what moves otherwise
+   moves where it is read. */
+static void set_moves(void)
+{
+  int *reader = alloc((size_t)(graph->nvalue + 1) * sizeof *reader);
+  for (int i = 0; i < graph->nvalue; i++) reader[i] = NONE;
+  for (int at = graph->norder; at-- > 0;) {
+    int id = graph->order[at];
+    const struct op *op = &graph->op[id];
+    bool moves = op->kind == OP_redistribute && stage_of(id) == NONE && op->phase != UPDATE;
+    if (moves && !is_pending(op->in[0]) && reader[op->out] != NONE) set_stage(id, reader[op->out]);
+    for (int i = 0; i < op->nin; i++) reader[op->in[i]] = stage_of(id);
+  }
+}
+
+/* A value of one stage, as another one has it; by value and stage. */
+static int *received; /* the value received, or NONE */
+
+static int *received_as(int value, int stage)
+{
+  return &received[(size_t)value * (size_t)graph->stages->n + (size_t)stage];
+}
+
+static struct op transfer(enum op_kind kind, int value, const struct op *reader)
+{
+  const struct value *v = &graph->value[value];
+  bool weight = v->role == PARAMETER;
+  return (struct op){.kind = kind,
+                     .type = v->type,
+                     .typed = true,
+                     .module =
+                         0, /* of no layer: a layer that is computed again does not receive again */
+                     .line = reader->line,
+                     .phase = weight ? GATHER : reader->phase};
+}
+
+/* The value as the stage that reads it has it: adds a send and a receive if it has not. */
+static int brought(int value, int to, const struct op *reader, struct list *sends)
+{
+  int from = stage_with(value);
+  if (from == NONE || coordinate_of_stage(from) == coordinate_of_stage(to)) return value;
+  int *is = received_as(value, to);
+  if (*is != NONE) return *is;
+  struct value v = graph->value[value];
+  struct op send = transfer(OP_send, value, reader), receive = transfer(OP_receive, value, reader);
+  send.nin = 1;
+  send.in[0] = value;
+  send.number[0] = receive.number[0] = sends->n;
+  send.number[1] = from;
+  send.number[2] = to;
+  receive.number[1] = from;
+  receive.number[2] = to;
+  send.out = NONE;
+  send.phase = v.op == NONE ? GATHER : graph->op[v.op].phase;
+  int id = store_op(send);
+  add(sends, id);
+  set_stage(id, from);
+  int out = append_op_shaped(receive, v.shape);
+  graph->value[out].layout = v.layout;
+  graph->value[out].placed = true;
+  graph->value[out].name = value_name(value);
+  set_stage(graph->value[out].op, to);
+  return *is = out;
+}
+
+static bool may_read_elsewhere(const struct op *op)
+{
+  return op->phase == FORWARD || op->phase == BACKWARD || op->phase == GATHER;
+}
+
+static void connect(void)
+{
+  int norder = graph->norder, *order = graph->order;
+  struct list sends = {0};
+  size_t n = (size_t)(graph->nvalue + 1) * (size_t)graph->stages->n;
+  received = alloc(n * sizeof *received);
+  for (size_t i = 0; i < n; i++) received[i] = NONE;
+  graph->order = NULL;
+  graph->norder = graph->order_room = 0;
+  for (int at = 0; at < norder; at++) {
+    struct op op = graph->op[order[at]]; /* a copy: adding operations moves the array */
+    int stage = stage_of(order[at]);
+    for (int i = 0; i < op.nin && stage != NONE && may_read_elsewhere(&op); i++)
+      op.in[i] = brought(op.in[i], stage, &op, &sends);
+    graph->op[order[at]] = op;
+    append_to_order(order[at]);
+  }
+  /* Each send stands behind what makes its value. */
+  struct list *behind = alloc((size_t)(graph->nop + 1) * sizeof *behind), first = {0};
+  for (int i = 0; i < sends.n; i++) {
+    int maker = graph->value[graph->op[sends.at[i]].in[0]].op;
+    add(maker == NONE ? &first : &behind[maker], sends.at[i]);
+  }
+  norder = graph->norder;
+  order = graph->order;
+  graph->order = NULL;
+  graph->norder = graph->order_room = 0;
+  for (int i = 0; i < first.n; i++) append_to_order(first.at[i]);
+  for (int at = 0; at < norder; at++) {
+    append_to_order(order[at]);
+    for (int i = 0; i < behind[order[at]].n; i++) append_to_order(behind[order[at]].at[i]);
+  }
+}
+
+/* All ranks have the loss: those that compute none add nothing to it. */
+static void share_loss(void)
+{
+  int dim = graph->stages->mesh_dim;
+  const struct value v = graph->value[graph->loss];
+  for (int i = 0; i < graph->nvalue; i++)
+    if (graph->value[i].role == LOSS)
+      graph->value[i].layout.on[dim] = (struct placement){.kind = PARTIAL, .reduction = SUM};
+  struct op op = {.kind = OP_all_reduce,
+                  .nin = 1,
+                  .in = {graph->loss},
+                  .phase = UPDATE,
+                  .module = NONE,
+                  .line = graph->stages->line,
+                  .group = add_group(1u << graph->stages->mesh_dim),
+                  .reduction = SUM,
+                  .why = "the loss on every rank"};
+  int out = append_op_shaped(op, v.shape);
+  graph->value[out].role = LOSS;
+  graph->value[out].type = v.type;
+  graph->value[out].layout = v.layout;
+  graph->value[out].placed = true;
+  graph->value[out].name = "loss";
+  graph->loss = out;
+}
+
+void stages(void)
+{
+  if (!graph->stages) return;
+  find_homes();
+  set_moves();
+  for (int at = 0; at < graph->norder; at++)
+    if (stage_of(graph->order[at]) == NONE) set_by_inputs(graph->order[at]);
+  find_homes(); /* what reads a parameter has its stage now */
+  for (int at = 0; at < graph->norder; at++)
+    if (stage_of(graph->order[at]) == NONE) set_by_inputs(graph->order[at]);
+  connect();
+  share_loss();
+}

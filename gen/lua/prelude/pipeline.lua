@@ -1,0 +1,94 @@
+-- pipeline.lua: the stages of a pipeline.
+local core, base, plan = ...
+local fail = base.fail
+
+local OPTIONS = {"stages", "schedule", "microbatches", "split"}
+local MOST_STAGES, MOST_MICROBATCHES = 4096, 4096
+
+local asked -- what the plan's call says
+
+-- The longest list of modules in the model: its layers.
+local function layers_of(module, longest)
+  local children = base.children(module)
+  for i = 2, #children, 2 do
+    local child = children[i]
+    if base.class(child) == base.ModuleList then
+      local n = #base.children(child) // 2
+      if n > #longest // 2 then longest = base.children(child) end
+    end
+    longest = layers_of(child, longest)
+  end
+  return longest
+end
+
+-- The modules with which stages 1, 2, ... begin, so that each has about as many layers. What is before the
+-- first layer counts as a layer, and what is behind the last one, too, as in torchtitan.
+local function balanced(module, stages)
+  local layers = layers_of(module, {})
+  local n = #layers // 2
+  if n < stages then
+    fail("pipeline: %d stages of %d layers: a stage has one or more; say where they begin, as in split = "
+      .. '{"layers.2"}', stages, n)
+  end
+  local all, first, list = n + 2, 0, {}
+  for stage = 1, stages - 1 do
+    first = math.max(first + 1, stage * all // stages + (stage * all % stages * 2 >= stages and 1 or 0) - 1)
+    first = math.min(first, n - (stages - stage))
+    list[stage] = layers[2 * first + 2]
+  end
+  return list
+end
+
+local function as_split(module, split)
+  base.expect(split, "table", "pipeline's split")
+  local list = {}
+  for i = 1, base.length(split, "pipeline's split") do
+    local path = base.expect(split[i], "string", "pipeline's split")
+    local found = core.matching({module}, path)
+    if #found == 0 then base.nothing_matches(path, module) end
+    if #found > 1 then fail("pipeline's split: '%s' names %d modules: a stage begins with one", path, #found) end
+    list[i] = found[1]
+  end
+  return list
+end
+
+-- pipeline(model, mesh.pp, {schedule = "1f1b", microbatches = 8, stages = 4, split = {"layers.8", ...}}): parts
+-- of the model, by depth, that the ranks along the dimension compute.
+plan.pipeline = core.unwatched(function(module, mesh, options)
+  base.expect(module, "module", "the first argument of pipeline")
+  if base.begun then fail("pipeline comes before train") end
+  if asked then fail("pipeline is called twice: line %d has cut the model in stages", asked.line) end
+  local dim, ranks = base.one_dimension(mesh, "pipeline")
+  options = base.options(options or {}, "pipeline", OPTIONS)
+  local schedule = options.schedule or "1f1b"
+  base.expect(schedule, "string", "pipeline's schedule")
+  if options.microbatches == nil then fail("pipeline needs microbatches: into how many parts a batch is cut") end
+  local stages = base.integer(options.stages or ranks, "pipeline's stages", 1, MOST_STAGES)
+  if stages % ranks ~= 0 then
+    fail("pipeline: %d stages are not as many for each of %d ranks", stages, ranks)
+  end
+  local first = options.split and as_split(module, options.split) or balanced(module, stages)
+  if #first ~= stages - 1 then
+    fail("pipeline's split: %d stages take the names of %d modules, with which those behind the first begin; "
+      .. "it has %d", stages, stages - 1, #first)
+  end
+  asked = {
+    dim = dim, schedule = schedule, stages = stages, first = first, line = core.line(),
+    microbatches = base.integer(options.microbatches, "pipeline's microbatches", 1, MOST_MICROBATCHES),
+  }
+  return module
+end)
+
+-- The micro-batches of the pipeline, or nil.
+function base.microbatches_of_pipeline() return asked and asked.microbatches end
+
+-- Called when the graph has the model.
+function base.lower_pipeline()
+  if not asked then return end
+  local indices = {}
+  for i, module in ipairs(asked.first) do
+    indices[i] = base.index(module) or fail("the pipeline of line %d begins a stage with a %s that is not part of "
+      .. "the model", asked.line, base.class_name(module))
+  end
+  core.set_pipeline(base.dims_in_graph{asked.dim}[1], asked.schedule, indices, asked.line)
+end

@@ -1,0 +1,17 @@
+// Values that move from a stage of a pipeline to another one, for generated C.
+#ifndef CPU_STAGES_H
+#define CPU_STAGES_H
+
+#include <mpi.h>
+
+// Sends n elements to a rank of the group, and does not wait. The value must stay until
+// await_sent(value) returns; sending it again waits as well. Both return an error of MPI.
+int send_to(const void *value, int n, MPI_Datatype type, int to, int tag, MPI_Comm group);
+int await_sent(const void *value);
+// Waits for all that has been sent.
+int await_all_sent(void);
+
+// Waits for n elements of a rank of the group.
+int receive_from(void *value, int n, MPI_Datatype type, int from, int tag, MPI_Comm group);
+
+#endif

@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# Stages of a pipeline: a Llama of 8 layers has PyTorch's losses and norms of gradients (tests/golden/llama8) on
+# several meshes, by several schedules, with tensor parallelism, fully sharded, and with layers that are computed
+# again. With a tied output, and in bfloat16, it equals the program without stages. A checkpoint moves between
+# pipelines without a changed bit. What cannot be is the plan's error.
+. "$(dirname "$0")/common.sh"
+runtime_plan=tests/pipeline/plan.lua
+. "$root/tests/programs.sh"
+steps=${SOAK:+20}
+steps=${steps:-5}
+export OMP_NUM_THREADS=1
+text=$golden/llama/text.txt
+llama=$golden/llama8 within=(2e-6 2e-6)
+model=(-D dim=64 -D n_layers=8 -D n_heads=8 -D n_kv_heads=4 -D hidden=176 -D vocab=256 -D seq=32 -D batch=8
+  -D theta=10000 -D eps=1e-5 -D lr=1e-3 -D beta1=0.9 -D beta2=0.95 -D weight_decay=0.1 -D clip=1)
+make_runtimes plain sanitized
+
+# make NAME KIND ARGUMENTS...
+make() {
+  local to=$WORK/$1 kind=$2
+  "$TPGEN" plans/llama3.lua -o "$to" "${model[@]}" "${@:3}" && make_ranks "$to" "$kind" || fail "$1: no program"
+}
+
+# check NAME KIND ARGUMENTS...
+check() {
+  make "$@"
+  start "$WORK/$1" "$WORK/$1" --weights "$llama/llama.safetensors" --data "$text" --steps "$steps" || fail "$1: no run"
+  near_golden "$1"
+}
+beside "$WORK/pp1.log" check pp1 plain
+beside "$WORK/pp2.log" check pp2 plain -D pp=2 -D microbatches=4
+beside "$WORK/pp3.log" check pp3 sanitized -D pp=3 -D microbatches=8
+beside "$WORK/pp4.log" check pp4 plain -D pp=4 -D microbatches=8 -D schedule=gpipe
+beside "$WORK/pp8.log" check pp8 plain -D pp=8 -D microbatches=8 -D schedule=looped_bfs
+beside "$WORK/tp.log" check tp plain -D pp=2 -D tp=2 -D microbatches=2
+beside "$WORK/fsdp.log" check fsdp plain -D pp=2 -D dp_shard=2 -D microbatches=2 -D checkpoint=layer
+beside "$WORK/hsdp.log" check hsdp plain -D pp=2 -D dp_replicate=2 -D dp_shard=2 -D microbatches=2
+all_are_done
+
+# equal NAME WITHIN ARGUMENTS...: two stages train like one rank.
+equal() {
+  local name=$1 within=$2 pp
+  for pp in 1 2; do
+    make "$name.$pp" plain "${@:3}" -D pp=$pp -D microbatches=4
+    start "$WORK/$name.$pp" "$WORK/$name.$pp" --data "$text" --steps "$steps" || fail "$name: no run"
+  done
+  same_losses "$name" "$WORK/$name.2.losses" "$WORK/$name.1.losses" "$within"
+}
+beside "$WORK/tied.log" equal tied 2e-6 -D tied=true
+beside "$WORK/bf16.log" equal bf16 2e-4 -D dtype=bfloat16
+beside "$WORK/documents.log" equal documents 2e-6 -D documents=10
+all_are_done
+cat "$WORK"/*.log
+
+from=pp1
+for name in pp2 pp4 tp fsdp pp1; do
+  start "$WORK/$name" "$WORK/moved_$name" --load "$WORK/$from.saved" --data "$text" --steps "$steps" &&
+    "$TOOLS/compare_safetensors" "$WORK/moved_$name.saved/model.safetensors" "$WORK/pp1.saved/model.safetensors" 0 ||
+    fail "from $from to $name: another checkpoint"
+  from=moved_$name
+done
+
+# refused MESSAGE ARGUMENTS...
+refused() {
+  ! "$TPGEN" plans/llama3.lua -o "$WORK/refused" "${model[@]}" "${@:2}" 2> "$WORK/refused.log" || fail "${*:2}: taken"
+  grep -qF "$1" "$WORK/refused.log" || { cat "$WORK/refused.log"; fail "${*:2}: another message"; }
+  [ ! -e "$WORK/refused" ] || fail "${*:2}: something is written"
+}
+refused 'at least as many micro-batches as stages: 4, not 2' -D pp=4 -D microbatches=2
+refused '16 stages of 8 layers' -D pp=16 -D microbatches=16
+refused 'the schedules are gpipe' -D pp=2 -D schedule=fastest
+refused 'has the action 0I0' -D pp=2 -D schedule=interleaved_zero_bubble
+refused 'one stage for each rank so far' -D pp=2 -D stages=2 -D schedule=interleaved_1f1b -D microbatches=4
+refused 'for the target cpu so far' -D pp=2 --target cuda
+refused 'no validation so far' -D pp=2 -D validate_every=2
+refused 'no library' -D pp=2 --emit library
+refused 'make no equal parts' -D pp=2 -D microbatches=3
+
+# The command that a user types, with ranks that the real mpirun starts.
+"$WORK/pp2/run.sh" --steps 2 --weights "$llama/llama.safetensors" --data "$text" --metrics "$WORK/by_run_sh.jsonl" \
+  > "$WORK/by_run_sh.log" 2>&1 || { cat "$WORK/by_run_sh.log"; fail "run.sh"; }
+steps=2 near_golden by_run_sh
+finish "a Llama in 2, 3, 4 and 8 stages"
