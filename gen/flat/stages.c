@@ -62,6 +62,13 @@ static void check_program(void)
   if (plan_options->validates)
     plan_error(s->line,
                "pipeline: a program of stages has no validation so far: leave out validate");
+  for (int i = 0; i < plan_options->noptimizer; i++)
+    if (plan_options->optimizer[i].noperation)
+      plan_error(
+          s->line,
+          "pipeline: %s works on whole parameters, which programs of stages do not do so far: "
+          "take AdamW, SGD or another one that goes by elements",
+          plan_options->optimizer[i].name);
   if (plan_options->emits_library || options.emit)
     plan_error(s->line, "pipeline: there is no library of a program of stages so far");
 }

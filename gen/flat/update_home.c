@@ -44,7 +44,7 @@ static struct layout home(void)
 {
   struct layout l = {0};
   for (int d = 0; d < graph->mesh.ndim; d++)
-    if (graph->mesh.size[d] > 1) l.on[d] = (struct placement){.kind = SHARD};
+    if (ranks_along(d) > 1) l.on[d] = (struct placement){.kind = SHARD};
   return usual_turns(l);
 }
 

@@ -314,8 +314,12 @@ void add_traffic(const struct move *m, struct shape whole, enum type type, int64
     struct traffic t = traffic_of_move(m, &u, false);
     for (int k = 0; k < world.sampled_ranks; k++) {
       int rank = 0;
-      for (int i = 0; i < graph->mesh.ndim; i++)
-        rank = rank * graph->mesh.size[i] + base[i] + world.coordinate[k][i];
+      bool later = false; /* of a later micro-batch: a rank moves for one at a time */
+      for (int i = 0; i < graph->mesh.ndim; i++) {
+        later |= graph->mesh.in_time[i] && world.coordinate[k][i];
+        rank = rank * ranks_along(i) + base[i] + world.coordinate[k][i];
+      }
+      if (later) continue;
       sent[rank] += sent_by(&t, k) * world.bytes;
       received[rank] += t.received[k] * world.bytes;
     }

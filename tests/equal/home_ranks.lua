@@ -1,6 +1,7 @@
 -- Updates whose matrices are whole on home ranks: more layers than an operation has inputs, one of which is unlike
 -- the others; operations before, at home and behind; a matrix alone; a projection in parts, each with a home.
 -- mesh: tp=2 dp=2
+-- mesh: tp=2 dp=2 microbatches=3
 -- sanitized: tp=2 dp=2
 -- cuda: tp=2 dp=2
 -- mesh: dp=5
@@ -52,5 +53,5 @@ return train{
   loss = function(output, batch) return ((output - batch.target)^2):mean() end,
   optimizer = Balanced{},
   groups = {{match = "layers.*.w1.weight|**.gates.*|head.weight", optimizer = Muon{lr = 0.02, dtype = "float32"}}},
-  clip = 0.5, steps = 5, seed = 8,
+  clip = 0.5, steps = 5, seed = 8, microbatches = args.microbatches,
 }
