@@ -187,6 +187,18 @@ function base.one(what, ...)
   return (...)
 end
 
+-- How many micro-batches a step has, and whether a pipeline says so.
+local function microbatches_of(options, who)
+  local own, of_pipeline = options.microbatches, base.microbatches_of_pipeline()
+  own = own and base.integer(own, who .. "'s microbatches", 1, 4096)
+  if not of_pipeline then return own or 1 end
+  if who ~= "train" then fail("pipeline is for programs that train so far, and this is %s", who) end
+  if own and own ~= of_pipeline then
+    fail("train's microbatches = %d, and the pipeline has %d: leave out train's", own, of_pipeline)
+  end
+  return of_pipeline, true
+end
+
 -- Begins a program: the model, and its inputs as tensors.
 function base.begin_program(who, options, steps, batch)
   if base.begun then
@@ -203,7 +215,7 @@ function base.begin_program(who, options, steps, batch)
   take_prefetch(options, who)
   base.need_mesh()
   base.split_mesh()
-  local microbatches = base.microbatches_of_pipeline() or options.microbatches or 1
+  local microbatches = microbatches_of(options, who)
   if microbatches > 1 then base.add_microbatches(microbatches, batch) end
   base.part_adapters()
   base.take_up(model)
@@ -328,8 +340,8 @@ local function training(options, steps)
   t.norm = (asked or t.clip > 0) and 1 or 0
   t.accumulate = base.integer(options.accumulate or 1, "train's accumulate", 1,
     math.min(4096, MAX_STEPS // steps))
-  local microbatches = base.integer(options.microbatches or 1, "train's microbatches", 1, 4096)
-  if t.accumulate > 1 and microbatches > 1 then
+  local microbatches, piped = microbatches_of(options, "train")
+  if t.accumulate > 1 and (microbatches > 1 or piped) then
     fail("train's accumulate = %d and microbatches = %d both part a step: make the batch %d times as large, "
       .. "and take %d micro-batches", t.accumulate, microbatches, t.accumulate, t.accumulate * microbatches)
   end
