@@ -363,9 +363,8 @@ static void prove_function(const struct function *f)
 static void prove_stages(void)
 {
   const struct pipeline_stages *s = graph->stages;
-  int ranks = graph->mesh.size[s->mesh_dim];
   const char *why;
-  const struct pipeline *p = pipeline_order(s->schedule, ranks, s->n / ranks, microbatches(), &why);
+  const struct pipeline *p = pipeline_here(&why);
   why = stages_wait(p);
   if (why) plan_error(s->line, "pipeline: the schedule %s: %s", printable(s->schedule), why);
 }

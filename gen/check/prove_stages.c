@@ -3,12 +3,12 @@
    A rank goes through its actions in their order. A forward begins when that of the stage before
    has ended, and a backward when that of the stage behind has: each receives what that one sent. A
    sender does not wait; but a backward makes its gradient where that of its last micro-batch was,
-   so it begins when the stage before has begun the backward that takes that one. */
+   so it begins when the stage before has run the backward that takes that one. */
 #include "check/check.h"
 
-/* What a stage has begun and ended, by micro-batch. */
+/* What a stage has run, by micro-batch. */
 struct done {
-  bool *forward, *begun, *backward;
+  bool *forward, *backward;
   int last; /* the micro-batch of its last backward, or NONE */
 };
 
@@ -18,11 +18,10 @@ static bool can_begin(const struct pipeline *p, const struct done *done, const s
   if (a->kind == ACTION_F) return s == 0 || done[s - 1].forward[m];
   if (!done[s].forward[m]) return false;
   if (s + 1 < p->stages && !done[s + 1].backward[m]) return false;
-  return s == 0 || done[s].last == NONE || done[s - 1].begun[done[s].last];
+  return s == 0 || done[s].last == NONE || done[s - 1].backward[done[s].last];
 }
 
-/* Whether what the action waits for comes with the next action of another rank; it is begun before
-   the rank waits within it. */
+/* Runs the action if it can begin. */
 static bool run(const struct pipeline *p, struct done *done, const struct action *a)
 {
   int s = a->stage, m = a->microbatch;
@@ -32,7 +31,7 @@ static bool run(const struct pipeline *p, struct done *done, const struct action
     done[s].forward[m] = true;
     return true;
   }
-  done[s].begun[m] = done[s].backward[m] = true;
+  done[s].backward[m] = true;
   done[s].last = m;
   return true;
 }
@@ -43,7 +42,7 @@ const char *stages_wait(const struct pipeline *p)
   int *next = alloc((size_t)p->ranks * sizeof *next);
   for (int s = 0; s < p->stages; s++) {
     size_t n = (size_t)p->microbatches + 1;
-    done[s] = (struct done){alloc(n), alloc(n), alloc(n), NONE};
+    done[s] = (struct done){alloc(n), alloc(n), NONE};
   }
   for (bool moved = true; moved;) {
     moved = false;

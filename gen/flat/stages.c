@@ -77,9 +77,8 @@ static void check_program(void)
 static void place_stages(void)
 {
   struct pipeline_stages *s = graph->stages;
-  int ranks = graph->mesh.size[s->mesh_dim];
   const char *why;
-  const struct pipeline *p = pipeline_order(s->schedule, ranks, s->n / ranks, microbatches(), &why);
+  const struct pipeline *p = pipeline_here(&why);
   if (!p) plan_error(s->line, "pipeline: %s", why);
   check_schedule(p);
   check_program();
@@ -291,13 +290,12 @@ static void share_loss(void)
 void stages(void)
 {
   if (!graph->stages) return;
-  find_homes();
   set_moves();
-  for (int at = 0; at < graph->norder; at++)
-    if (stage_of(graph->order[at]) == NONE) set_by_inputs(graph->order[at]);
-  find_homes(); /* what reads a parameter has its stage now */
-  for (int at = 0; at < graph->norder; at++)
-    if (stage_of(graph->order[at]) == NONE) set_by_inputs(graph->order[at]);
+  for (int times = 0; times < 2; times++) { /* then what reads a parameter has its stage */
+    find_homes();
+    for (int at = 0; at < graph->norder; at++)
+      if (stage_of(graph->order[at]) == NONE) set_by_inputs(graph->order[at]);
+  }
   connect();
   share_loss();
 }

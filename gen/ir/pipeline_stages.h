@@ -11,7 +11,7 @@ struct graph;
 struct pipeline_stages {
   int n, mesh_dim, line;
   int *coordinate;             /* by stage: of the ranks that compute it */
-  const char *schedule;        /* its name, or a file of actions */
+  const char *schedule;        /* its name: pipeline/orders.c */
   int *first_module;           /* by stage, from 1 on: the module with which it begins */
   const struct graph *program; /* of all stages */
   int here;         /* the coordinate whose program the graph is; NONE: it has all stages */

@@ -2,13 +2,17 @@
    the forward has begun, and the backward not ended. */
 #include "pipeline/pipeline.h"
 
-const struct actions *actions_here(void)
+struct pipeline *pipeline_here(const char **why)
 {
   const struct pipeline_stages *s = graph->stages;
   int ranks = graph->mesh.size[s->mesh_dim];
+  return pipeline_order(s->schedule, ranks, s->n / ranks, microbatches(), why);
+}
+
+const struct actions *actions_here(void)
+{
   const char *why;
-  const struct pipeline *p = pipeline_order(s->schedule, ranks, s->n / ranks, microbatches(), &why);
-  return &p->order[s->here];
+  return &pipeline_here(&why)->order[graph->stages->here];
 }
 
 int slots_of_actions(const struct actions *actions, int *slot)

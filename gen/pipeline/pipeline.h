@@ -112,6 +112,8 @@ bool is_lowered(const struct pipeline *p);
 /* ----------------------------------------------------------------------------------- in_flight.c
  */
 
+/* The schedule of the graph's pipeline. NULL: it cannot be so, and *why says why. */
+struct pipeline *pipeline_here(const char **why);
 /* What the ranks of the graph, which is of one place of a pipeline, do in a step. */
 const struct actions *actions_here(void);
 /* By action the slot that its micro-batch has from its forward to its backward; returns how many

@@ -33,7 +33,7 @@ void put_pipeline(struct buffer *b)
   if (!s) return;
   int ranks = graph->mesh.size[s->mesh_dim];
   const char *why;
-  const struct pipeline *p = pipeline_order(s->schedule, ranks, s->n / ranks, microbatches(), &why);
+  const struct pipeline *p = pipeline_here(&why);
   struct pipeline_cost cost = pipeline_cost(p);
   put(b, "\npipeline     stage %d of %d over %s, schedule %s, %d micro-batches; idle %.1f %%\n",
       s->here, s->n, printable(graph->mesh.name[s->mesh_dim]), printable(s->schedule),
