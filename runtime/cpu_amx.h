@@ -101,13 +101,10 @@ static inline void amx_pack(struct amx_tile *restrict to, const float *restrict 
 // The tile of weights of which a row of `from` has the terms of a column.
 static inline void amx_turn(struct amx_tile *to, const bf16 *from, long ld)
 {
-  __m512 row[TILE_ROWS];
-  for (int i = 0; i < TILE_ROWS; i++) row[i] = _mm512_loadu_ps((const void *)(from + i * ld));
-  turn_blocks(row, 8);
-  turn_blocks(row, 4);
-  turn_blocks(row, 2);
-  turn_blocks(row, 1);
-  for (int i = 0; i < TILE_ROWS; i++) _mm512_storeu_ps((void *)(to->at + i * TILE_TERMS), row[i]);
+  lanes row[TILE_ROWS];
+  for (int i = 0; i < TILE_ROWS; i++) row[i] = *(const lanes *)(from + i * ld);
+  turn_lanes(row);
+  for (int i = 0; i < TILE_ROWS; i++) *(lanes *)(to->at + i * TILE_TERMS) = row[i];
 }
 
 // A row of a tile, of two terms of sixteen columns, the lower halves of `first` and `second`.
@@ -299,7 +296,8 @@ static inline __attribute__((always_inline)) bool amx_product(float *restrict ou
                                                               struct weights w, long rows,
                                                               amx_fill *fill, int parts)
 {
-  static struct amx_tile packed[CHUNK_TILES * X_PARTS]; // for all threads
+  static _Thread_local struct amx_tile room[CHUNK_TILES * X_PARTS];
+  struct amx_tile *const packed = room; // of the calling thread, for all of its team
   if (!may_use_amx()) return false;
 #pragma omp parallel
   {

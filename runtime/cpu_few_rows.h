@@ -9,12 +9,23 @@
 
 enum { FEW_ROWS = 4 }; // that share one reading of the matrix
 
-// While some bytes of the matrix are used those that follow soon are asked for: by itself the
-// processor asks for too few to keep the memory busy.
+// While some bytes of the matrix are used those that follow soon are asked for: by themselves many
+// processors ask for too few to keep the memory busy.
 static inline __attribute__((always_inline)) void fetch_ahead(const void *at, size_t bytes)
 {
   enum { AHEAD = 3072, LINE = 64 };
   for (size_t i = 0; i < bytes; i += LINE) __builtin_prefetch((const char *)at + AHEAD + i);
+}
+
+// The same for rows of floats or bfloat16. AMD's processors do it better themselves.
+static inline __attribute__((always_inline)) void fetch_row_ahead(const void *at, size_t bytes)
+{
+#if defined(__znver1__) || defined(__znver2__) || defined(__znver3__) || defined(__znver4__) ||    \
+    defined(__znver5__)
+  (void)at, (void)bytes;
+#else
+  fetch_ahead(at, bytes);
+#endif
 }
 
 static inline float sum_of_lanes(lanes x)
@@ -53,7 +64,7 @@ static inline __attribute__((always_inline)) void column_of_floats(float *out, l
   lanes sum[FEW_ROWS][4] = {{{0}}};
   long c = 0;
   for (; c + 4 * LANES <= k; c += 4 * LANES) {
-    fetch_ahead(w + c, 4 * LANES * sizeof *w);
+    fetch_row_ahead(w + c, 4 * LANES * sizeof *w);
     for (int i = 0; i < rows; i++)
       for (int part = 0; part < 4; part++)
         sum[i][part] += *(const lanes *)(w + c + part * LANES) *

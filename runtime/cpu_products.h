@@ -10,7 +10,7 @@
 #include "cpu_tiles.h"
 #include "elements.h"
 
-#ifdef __AVX512F__
+#if defined(__AVX512F__) || defined(__AVX2__)
 #include <immintrin.h>
 #endif
 
@@ -59,14 +59,14 @@ static inline void turn_some(float *to, int wide, const bf16 *from, long ld, int
 }
 
 #ifdef __AVX512F__
-static inline __m512 load_lanes(const bf16 *from)
+static inline lanes load_lanes(const bf16 *from)
 {
   const __m256i half = _mm256_loadu_si256((const void *)from);
-  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+  return (lanes)_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16);
 }
 
 // Swaps the off-diagonal blocks of each 2 x 2 group of blocks of step x step.
-static inline __attribute__((always_inline)) void turn_blocks(__m512 row[16], int step)
+static inline __attribute__((always_inline)) void turn_blocks(lanes row[16], int step)
 {
   const __m512i count = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
   const __mmask16 odd = _mm512_test_epi32_mask(count, _mm512_set1_epi32(step));
@@ -75,36 +75,79 @@ static inline __attribute__((always_inline)) void turn_blocks(__m512 row[16], in
   const __m512i high = _mm512_mask_add_epi32(ahead, odd, count, _mm512_set1_epi32(16));
   for (int pair = 0; pair < 8; pair++) {
     const int i = pair / step * 2 * step + pair % step;
-    const __m512 a = row[i], b = row[i + step];
-    row[i] = _mm512_permutex2var_ps(a, low, b);
-    row[i + step] = _mm512_permutex2var_ps(a, high, b);
+    const __m512 a = (__m512)row[i], b = (__m512)row[i + step];
+    row[i] = (lanes)_mm512_permutex2var_ps(a, low, b);
+    row[i + step] = (lanes)_mm512_permutex2var_ps(a, high, b);
   }
 }
 
-// Sixteen rows of sixteen terms at a time. The excess of a row is overwritten by the next one;
+// Transposes a block of LANES rows.
+static inline __attribute__((always_inline)) void turn_lanes(lanes row[LANES])
+{
+  turn_blocks(row, 8);
+  turn_blocks(row, 4);
+  turn_blocks(row, 2);
+  turn_blocks(row, 1);
+}
+#elif defined(__AVX2__)
+static inline lanes load_lanes(const bf16 *from)
+{
+  const __m128i half = _mm_loadu_si128((const void *)from);
+  return (lanes)_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16);
+}
+
+// Transposes a block of LANES rows.
+static inline __attribute__((always_inline)) void turn_lanes(lanes row[LANES])
+{
+  __m256 pair[8], four[8];
+  for (int i = 0; i < 8; i += 2) {
+    pair[i] = _mm256_unpacklo_ps((__m256)row[i], (__m256)row[i + 1]);
+    pair[i + 1] = _mm256_unpackhi_ps((__m256)row[i], (__m256)row[i + 1]);
+  }
+  for (int i = 0; i < 8; i += 4)
+    for (int k = 0; k < 2; k++) {
+      four[i + 2 * k] = _mm256_shuffle_ps(pair[i + k], pair[i + k + 2], 0x44);
+      four[i + 2 * k + 1] = _mm256_shuffle_ps(pair[i + k], pair[i + k + 2], 0xee);
+    }
+  for (int i = 0; i < 4; i++) {
+    row[i] = (lanes)_mm256_permute2f128_ps(four[i], four[i + 4], 0x20);
+    row[i + 4] = (lanes)_mm256_permute2f128_ps(four[i], four[i + 4], 0x31);
+  }
+}
+#else
+static inline lanes load_lanes(const bf16 *from)
+{
+  float number[LANES];
+  for (int i = 0; i < LANES; i++) number[i] = bf16_to_float(from[i]);
+  return *(lanes *)number;
+}
+
+static inline void turn_lanes(lanes row[LANES])
+{
+  for (int i = 0; i < LANES; i++)
+    for (int k = 0; k < i; k++) {
+      const float kept = row[i][k];
+      row[i][k] = row[k][i];
+      row[k][i] = kept;
+    }
+}
+#endif
+
+// Blocks of LANES terms and lines at a time. The excess of a row is overwritten by the next one;
 // there is room after the last.
 static inline void turn_lines(float *to, int wide, const bf16 *from, long ld, int n, int terms)
 {
   int k = 0;
-  for (; k + 16 <= terms; k += 16)
-    for (int first = 0; first < wide; first += 16) {
-      __m512 row[16];
-      for (int i = 0; i < 16; i++)
-        row[i] = first + i < n ? load_lanes(from + (first + i) * ld + k) : _mm512_setzero_ps();
-      turn_blocks(row, 8);
-      turn_blocks(row, 4);
-      turn_blocks(row, 2);
-      turn_blocks(row, 1);
-      for (int i = 0; i < 16; i++) _mm512_storeu_ps(to + (k + i) * wide + first, row[i]);
+  for (; k + LANES <= terms; k += LANES)
+    for (int first = 0; first < wide; first += LANES) {
+      lanes row[LANES];
+      for (int i = 0; i < LANES; i++)
+        row[i] = first + i < n ? load_lanes(from + (first + i) * ld + k) : (lanes){0};
+      turn_lanes(row);
+      for (int i = 0; i < LANES; i++) *(lanes *)(to + (k + i) * wide + first) = row[i];
     }
   turn_some(to, wide, from, ld, n, k, terms);
 }
-#else
-static inline void turn_lines(float *to, int wide, const bf16 *from, long ld, int n, int terms)
-{
-  turn_some(to, wide, from, ld, n, 0, terms);
-}
-#endif
 
 // Packs n rows of a, or columns of b, `wide` of them side by side. along: the terms of each are
 // contiguous in memory.

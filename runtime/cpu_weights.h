@@ -15,11 +15,9 @@
 #endif
 #include <string.h>
 
-enum {
-  FEW_TERMS = 8192,   // of few rows that are reordered at a time: a multiple of 4 LANES
-  PANEL_COLUMNS = 64, // of a copy as floats,
-  PANEL_TERMS = 256   // and its rows: a multiple of BLOCK_NUMBERS
-};
+enum { FEW_TERMS = 8192 }; // of few rows that are reordered at a time: a multiple of 4 LANES
+
+_Static_assert(PART_TERMS % BLOCK_NUMBERS == 0 && BLOCK_NUMBERS % STRIP == 0, "parts cut no block");
 
 // ---- few rows ----------------------------------------------------------------------------------
 
@@ -47,7 +45,7 @@ column_bf16(float *out, const float *x, const bf16 *w, int rows, long n, long k,
   lanes sum[FEW_ROWS][4] = {{{0}}};
   long c = 0;
   for (; c + 4 * LANES <= k; c += 4 * LANES) {
-    fetch_ahead(w + c, 4 * LANES * sizeof *w);
+    fetch_row_ahead(w + c, 4 * LANES * sizeof *w);
     for (int half = 0; half < 4; half += 2) {
       const pairs_of_bf16 both = *(const pairs_of_bf16 *)(w + c + half * LANES);
       const lanes even = (lanes)(both << 16), odd = (lanes)(both & 0xffff0000);
@@ -124,71 +122,94 @@ column_int8(float *out, const float *x, const struct weight_block *w, int rows, 
 
 // ---- more rows ---------------------------------------------------------------------------------
 
-// Some weights as floats, of `width` columns of the result and `terms` terms of its sums.
-struct panel {
-  float at[PANEL_TERMS][PANEL_COLUMNS];
-};
+// Makes a strip of the columns from j on, of `width` of them, and the terms from c on, as floats: a
+// row of STRIP for each term. What the columns beyond `width` get is not read.
+typedef void fill_strip(float *restrict to, struct weights w, long j, int width, long c, int terms);
 
-// Makes the panel of the columns from j on and the terms from c on.
-typedef void fill_panel(struct panel *restrict p, struct weights w, long j, int width, long c,
-                        int terms);
-
-static inline void fill_from_bf16(struct panel *restrict p, struct weights w, long j, int width,
-                                  long c, int terms)
+static inline void strip_of_bf16(float *restrict to, struct weights w, long j, int width, long c,
+                                 int terms)
 {
-  const bf16 *const from = (const bf16 *)w.at + j * w.k + c;
-  for (int i = 0; i < width; i++)
-    for (int d = 0; d < terms; d++) p->at[d][i] = bf16_to_float(from[i * w.k + d]);
+  turn_lines(to, STRIP, (const bf16 *)w.at + j * w.k + c, w.k, width, terms);
 }
 
-static inline void fill_from_bf16_turned(struct panel *restrict p, struct weights w, long j,
-                                         int width, long c, int terms)
+static inline void strip_of_bf16_turned(float *restrict to, struct weights w, long j, int width,
+                                        long c, int terms)
 {
-  const bf16 *const from = (const bf16 *)w.at + c * w.n + j;
-  for (int d = 0; d < terms; d++)
-    for (int i = 0; i < width; i++) p->at[d][i] = bf16_to_float(from[d * w.n + i]);
+  copy_lines(to, STRIP, (const bf16 *)w.at + c * w.n + j, w.n, width, terms);
 }
 
-static inline void fill_from_int8(struct panel *restrict p, struct weights w, long j, int width,
-                                  long c, int terms)
+static inline void strip_of_int8(float *restrict to, struct weights w, long j, int width, long c,
+                                 int terms)
 {
   const long blocks = w.k / BLOCK_NUMBERS;
-  for (int i = 0; i < width; i++)
-    for (int d = 0; d < terms; d += BLOCK_NUMBERS) {
-      const struct weight_block *const block =
-          (const struct weight_block *)w.at + (j + i) * blocks + (c + d) / BLOCK_NUMBERS;
-      const float scale = bf16_to_float(block->scale);
-      for (int e = 0; e < BLOCK_NUMBERS; e++) p->at[d + e][i] = scale * (float)block->q[e];
-    }
+  for (int d = 0; d < terms; d += BLOCK_NUMBERS)
+    for (int first = 0; first < STRIP; first += LANES)
+      for (int part = 0; part < BLOCK_NUMBERS; part += LANES) {
+        lanes row[LANES];
+        for (int i = 0; i < LANES; i++) {
+          const long column = j + (first + i < width ? first + i : 0);
+          const struct weight_block *const block =
+              (const struct weight_block *)w.at + column * blocks + (c + d) / BLOCK_NUMBERS;
+          row[i] = floats_from_int8(block->q + part) * lanes_of_scale(block);
+        }
+        turn_lanes(row);
+        for (int i = 0; i < LANES; i++) *(lanes *)(to + (d + part + i) * STRIP + first) = row[i];
+      }
 }
 
-static inline void fill_from_int8_turned(struct panel *restrict p, struct weights w, long j,
-                                         int width, long c, int terms)
+// A strip is a part of one block of each term.
+static inline void strip_of_int8_turned(float *restrict to, struct weights w, long j, int width,
+                                        long c, int terms)
 {
-  const long blocks = w.n / BLOCK_NUMBERS;
-  for (int d = 0; d < terms; d++)
-    for (int i = 0; i < width; i += BLOCK_NUMBERS) {
-      const struct weight_block *const block =
-          (const struct weight_block *)w.at + (c + d) * blocks + (j + i) / BLOCK_NUMBERS;
-      const float scale = bf16_to_float(block->scale);
-      for (int e = 0; e < BLOCK_NUMBERS; e++) p->at[d][i + e] = scale * (float)block->q[e];
-    }
-}
-
-// Columns j to j + PANEL_COLUMNS - 1 of the result. fill: a constant for the caller.
-static inline __attribute__((always_inline)) void panel_product(float *restrict out,
-                                                                const float *restrict x,
-                                                                struct weights w, long rows, long j,
-                                                                fill_panel *fill)
-{
-  const int width = w.n - j < PANEL_COLUMNS ? (int)(w.n - j) : PANEL_COLUMNS;
-  struct panel p;
-  for (long c = 0; c < w.k; c += PANEL_TERMS) {
-    const int terms = w.k - c < PANEL_TERMS ? (int)(w.k - c) : PANEL_TERMS;
-    fill(&p, w, j, width, c, terms);
-    tile_product(out + j, w.n, x + c, w.k, 1, p.at[0], PANEL_COLUMNS, (int)rows, width, terms,
-                 c > 0);
+  (void)width;
+  for (int d = 0; d < terms; d++) {
+    const struct weight_block *const block =
+        (const struct weight_block *)w.at + (c + d) * (w.n / BLOCK_NUMBERS) + j / BLOCK_NUMBERS;
+    for (int i = 0; i < STRIP; i += LANES)
+      *(lanes *)(to + d * STRIP + i) =
+          floats_from_int8(block->q + j % BLOCK_NUMBERS + i) * lanes_of_scale(block);
   }
+}
+
+// A panel of x: PANEL rows, or fewer, a row of the panel for each term.
+static inline void panel_of_floats(float *restrict to, const float *restrict x, long ld, int rows,
+                                   int terms)
+{
+  for (int i = 0; i < PANEL; i++)
+    for (int d = 0; d < terms; d++) to[d * PANEL + i] = i < rows ? x[i * ld + d] : 0;
+}
+
+// out[rows, n] = x[rows, k] w. The terms are cut into parts, the same for any number of rows. Few
+// rows are no panel: all of it would be multiplied. fill: a constant for the caller.
+static inline __attribute__((always_inline)) void product_of_strips(float *restrict out,
+                                                                    const float *restrict x,
+                                                                    struct weights w, long rows,
+                                                                    fill_strip *fill)
+{
+  static _Thread_local float room[PART_ROWS * PART_TERMS];
+  float *const panels = room; // of the calling thread, for all of its team
+#pragma omp parallel
+  for (long i = 0; i < rows; i += PART_ROWS)
+    for (long c = 0; c < w.k; c += PART_TERMS) {
+      const int here = rows - i < PART_ROWS ? (int)(rows - i) : PART_ROWS;
+      const int terms = w.k - c < PART_TERMS ? (int)(w.k - c) : PART_TERMS;
+      const float *const from = x + i * w.k + c;
+#pragma omp for schedule(static)
+      for (int p = 0; p < here; p += PANEL)
+        if (here > FEW_ROWS)
+          panel_of_floats(panels + (long)p * terms, from + p * w.k, w.k,
+                          here - p < PANEL ? here - p : PANEL, terms);
+#pragma omp for schedule(static)
+      for (long j = 0; j < w.n; j += STRIP) {
+        const int width = w.n - j < STRIP ? (int)(w.n - j) : STRIP;
+        float strip[PART_TERMS * STRIP], *const to = out + i * w.n + j;
+        fill(strip, w, j, width, c, terms);
+        if (here > FEW_ROWS)
+          strip_of(to, w.n, panels, strip, here, width, terms, c > 0);
+        else
+          tile_product(to, w.n, from, w.k, 1, strip, STRIP, here, width, terms, c > 0);
+      }
+    }
 }
 
 // ---- the products ------------------------------------------------------------------------------
@@ -200,9 +221,7 @@ static inline void linear_of_bf16(float *restrict out, const float *restrict x,
   const struct weights stored = {w, n, k};
   if (rows > FEW_ROWS) {
     if (AMX_PRODUCT(out, x, stored, rows, bf16, 1)) return;
-#pragma omp parallel for schedule(static)
-    for (long j = 0; j < n; j += PANEL_COLUMNS)
-      panel_product(out, x, stored, rows, j, fill_from_bf16);
+    product_of_strips(out, x, stored, rows, strip_of_bf16);
     return;
   }
 #pragma omp parallel
@@ -229,9 +248,7 @@ static inline void linear_of_int8(float *restrict out, const float *restrict x,
   const struct weights stored = {w, n, blocks * BLOCK_NUMBERS};
   if (rows > FEW_ROWS) {
     if (AMX_PRODUCT(out, x, stored, rows, int8, WEIGHT_PARTS)) return;
-#pragma omp parallel for schedule(static)
-    for (long j = 0; j < n; j += PANEL_COLUMNS)
-      panel_product(out, x, stored, rows, j, fill_from_int8);
+    product_of_strips(out, x, stored, rows, strip_of_int8);
     return;
   }
 #pragma omp parallel for schedule(static)
@@ -249,9 +266,7 @@ static inline void linear_of_bf16_turned(float *restrict out, const float *restr
   const struct weights stored = {w, n, k};
   // It reads narrow strips of the matrix: that pays off with more rows than a tile has.
   if (rows > LANES && AMX_PRODUCT(out, x, stored, rows, bf16_turned, 1)) return;
-#pragma omp parallel for schedule(static)
-  for (long j = 0; j < n; j += PANEL_COLUMNS)
-    panel_product(out, x, stored, rows, j, fill_from_bf16_turned);
+  product_of_strips(out, x, stored, rows, strip_of_bf16_turned);
 }
 
 // The same of blocks: n is 32 `blocks`.
@@ -261,9 +276,7 @@ static inline void linear_of_int8_turned(float *restrict out, const float *restr
 {
   const struct weights stored = {w, blocks * BLOCK_NUMBERS, k};
   if (rows > FEW_ROWS && AMX_PRODUCT(out, x, stored, rows, int8_turned, WEIGHT_PARTS)) return;
-#pragma omp parallel for schedule(static)
-  for (long j = 0; j < stored.n; j += PANEL_COLUMNS)
-    panel_product(out, x, stored, rows, j, fill_from_int8_turned);
+  product_of_strips(out, x, stored, rows, strip_of_int8_turned);
 }
 
 #endif
