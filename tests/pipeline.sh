@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Stages of a pipeline: a Llama of 8 layers has PyTorch's losses and norms of gradients (tests/golden/llama8) on
-# several meshes, by several schedules, with tensor parallelism, fully sharded, and with layers that are computed
+# several meshes, by all schedules, with tensor parallelism, fully sharded, and with layers that are computed
 # again. With a tied output, and in bfloat16, it equals the program without stages. A checkpoint moves between
 # pipelines without a changed bit. What cannot be is the plan's error.
 . "$(dirname "$0")/common.sh"
@@ -27,6 +27,11 @@ check() {
   start "$WORK/$1" "$WORK/$1" --weights "$llama/llama.safetensors" --data "$text" --steps "$steps" || fail "$1: no run"
   near_golden "$1"
 }
+# A schedule of no name: the order is none of PyTorch's.
+cat > "$WORK/mine.csv" <<'CSV'
+0F0,0F1,3F0,,0F2,3I0,3F1,0F3,3W0,0I0,3B1,3F2,0B1,3B2,3F3,0W0,3B3,0B2,0B3
+,1F0,1F1,2F0,2F1,1F2,,2I0,1I0,2B1,1B1,2W0,2F2,1W0,1F3,2F3,2B2,1B2,2B3,1B3
+CSV
 beside "$WORK/pp1.log" check pp1 plain
 beside "$WORK/pp2.log" check pp2 plain -D pp=2 -D microbatches=4
 beside "$WORK/pp3.log" check pp3 sanitized -D pp=3 -D microbatches=8
@@ -35,6 +40,28 @@ beside "$WORK/pp8.log" check pp8 plain -D pp=8 -D microbatches=8 -D schedule=loo
 beside "$WORK/tp.log" check tp plain -D pp=2 -D tp=2 -D microbatches=2
 beside "$WORK/fsdp.log" check fsdp plain -D pp=2 -D dp_shard=2 -D microbatches=2 -D checkpoint=layer
 beside "$WORK/hsdp.log" check hsdp plain -D pp=2 -D dp_replicate=2 -D dp_shard=2 -D microbatches=2
+
+# Several stages of a rank, and backwards in two parts.
+beside "$WORK/loop.log" check loop plain -D pp=2 -D stages=2 -D schedule=interleaved_1f1b -D microbatches=8
+beside "$WORK/bfs.log" check bfs plain -D pp=3 -D stages=2 -D schedule=looped_bfs -D microbatches=4
+beside "$WORK/zb1p.log" check zb1p plain -D pp=4 -D schedule=interleaved_zero_bubble -D microbatches=8
+beside "$WORK/zb2p.log" check zb2p plain -D pp=2 -D stages=2 -D schedule=interleaved_zero_bubble -D microbatches=4 \
+  -D checkpoint=layer
+beside "$WORK/zbv.log" check zbv sanitized -D pp=2 -D stages=2 -D schedule=zbv_zero_bubble -D microbatches=8
+beside "$WORK/dual.log" check dual plain -D pp=3 -D stages=2 -D schedule=dualpipe_v -D microbatches=8
+beside "$WORK/zb_fsdp.log" check zb_fsdp plain -D pp=2 -D dp_shard=2 -D stages=2 -D schedule=zbv_zero_bubble \
+  -D microbatches=4
+beside "$WORK/csv.log" check csv plain -D pp=2 -D schedule="$WORK/mine.csv"
+if [ -n "${SOAK:-}" ]; then
+  for pp in 2 3 4; do
+    for schedule in gpipe:1 1f1b:1 interleaved_1f1b:1 interleaved_1f1b:2 looped_bfs:1 looped_bfs:2 \
+      interleaved_zero_bubble:1 interleaved_zero_bubble:2 zbv_zero_bubble:2 dualpipe_v:2; do
+      name=soak.$pp.$schedule
+      beside "$WORK/$name.log" check "$name" plain -D pp=$pp -D schedule="${schedule%:*}" -D stages="${schedule#*:}" \
+        -D microbatches=8
+    done
+  done
+fi
 all_are_done
 
 # equal NAME WITHIN ARGUMENTS...: two stages train like one rank.
@@ -69,8 +96,15 @@ refused() {
 refused 'at least as many micro-batches as stages: 4, not 2' -D pp=4 -D microbatches=2
 refused '16 stages of 8 layers' -D pp=16 -D microbatches=16
 refused 'the schedules are gpipe' -D pp=2 -D schedule=fastest
-refused 'has the action 0I0' -D pp=2 -D schedule=interleaved_zero_bubble
-refused 'one stage for each rank so far' -D pp=2 -D stages=2 -D schedule=interleaved_1f1b -D microbatches=4
+refused 'it has two stages on each rank, not 1' -D pp=2 -D schedule=zbv_zero_bubble
+refused 'at least as many micro-batches as stages: 4, not 2' -D pp=2 -D stages=2 -D schedule=dualpipe_v
+printf '0F0,0B0\n1F0,1F1,1B0,1B1\n' > "$WORK/short.csv"
+refused 'short.csv: the forward of micro-batch 1 on stage 0 is missing' -D pp=2 -D schedule="$WORK/short.csv"
+printf '0F0,0B0,0F1,0B1\n1F1,1F0,1B1,1B0\n' > "$WORK/waits.csv"
+refused 'waits.csv: its ranks wait for each other: rank 0 for what 0B0 needs, rank 1 for what 1F1 needs' \
+  -D pp=2 -D schedule="$WORK/waits.csv"
+refused 'has rows for 2 ranks; there are 3' -D pp=3 -D schedule="$WORK/mine.csv"
+refused 'cannot read' -D pp=2 -D schedule="$WORK/none.csv"
 refused 'for the target cpu so far' -D pp=2 --target cuda
 refused 'no validation so far' -D pp=2 -D validate_every=2
 refused 'no library' -D pp=2 --emit library

@@ -435,7 +435,7 @@ static const struct promise {
     {PASS_LUA, PASS_LUA, check_units},           {PASS_RECOMPUTE, PASS_RECOMPUTE, check_recomputed},
     {PASS_ASYNC_TP, PASS_LAST, check_in_pieces}, {PASS_FUSE, PASS_LAST, check_kernels},
     {PASS_KERNEL_FORMS, PASS_LAST, check_forms}, {PASS_MEMORY, PASS_MEMORY, check_order},
-    {PASS_MEMORY, PASS_MEMORY, check_memory},
+    {PASS_MEMORY, PASS_MEMORY, check_memory},    {PASS_MEMORY, PASS_MEMORY, check_slots},
 };
 
 void check(enum pass after)

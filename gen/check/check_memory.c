@@ -294,6 +294,17 @@ static void run_phases(bool of_batch, enum phase first, enum phase last)
   }
 }
 
+/* The stages of a pipeline may put off what their backwards do for weights. */
+static void run_batch(bool puts_off)
+{
+  for (int late = 0; late <= puts_off; late++)
+    for (int i = 0; i < graph->nfunction; i++) {
+      const struct function *f = &graph->function[i];
+      bool runs = is_phase(f) && f->phase <= BACKWARD && (!puts_off || f->of_weights == late);
+      if (runs) each_run_of(f, run_op, NULL);
+    }
+}
+
 /* Checks the values that are read after the step: results, and what the next step reads that was
    computed before the first one. */
 static void check_ends(void)
@@ -313,8 +324,7 @@ void check_memory(void)
   begin_check();
   run_phases(false, CONSTANTS, CONSTANTS);
   run_phases(false, GATHER, GATHER);
-  for (int batch = 0; batch < (runs_in_step() > 1 ? 2 : 1); batch++)
-    run_phases(true, FORWARD, BACKWARD);
+  for (int batch = 0; batch < (runs_in_step() > 1 ? 2 : 1); batch++) run_batch(batch);
   run_phases(false, UPDATE, UPDATE);
   run_phases(true, DECODE, DECODE);
   check_ends();

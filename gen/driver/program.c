@@ -46,12 +46,7 @@ static char *microbatch_text(void)
   char *number =
       text("%s int microbatch; // which of the step's %d runs\n\n", own_static(), microbatches());
   if (!graph->stages) return number;
-  return text(
-      "%s// Begins an action of the schedule for a micro-batch, which has that slot of the arena\n"
-      "// from its forward to its backward.\n"
-      "static void begin_action(int of, int slot)\n{\n  microbatch = of;\n"
-      "  in_flight = slot * %lldL;\n}\n\n",
-      number, (long long)graph->memory->slot_bytes);
+  return text("%s%s", number, begin_actions_text());
 }
 
 static char *set_communicators_text(void)
@@ -203,15 +198,6 @@ static const char *indices_legend(void)
               wrapped(text("// %s%s", inputs, notes_indices() ? computed : ""), " ", "// "));
 }
 
-/* In a pipeline each micro-batch in flight has a slot of the arena. */
-static char *slot_text(void)
-{
-  if (!graph->stages) return "";
-  return text("\n// Where the slot of the micro-batch that runs begins, behind the first one.\n"
-              "%s long in_flight;\n",
-              own_static());
-}
-
 /* What some programs include. */
 static const char *includes_text(void)
 {
@@ -266,7 +252,7 @@ static void add_step(const struct class_files *names, int rank, const char *rank
            fill(embedded_text("templates/memory.h"), "version", TPGEN_VERSION, "plan", plan_shown(),
                 "hash", plan_options->hash, "ranks", ranks, "memory", memory_declaration(),
                 "asserts", member_run_asserts(), "static", own_static(), "on_device", on_device,
-                "arena", text("%s%s", slot_text(), activation_table()), NULL));
+                "arena", text("%s%s", slots_text(own_static()), activation_table()), NULL));
 }
 
 static void add_tensors(const struct class_files *names, int rank, const struct families *tensors)

@@ -4,18 +4,20 @@
 
 #include <string.h>
 
-static bool is_file(const char *name)
-{
-  const char *dot = strrchr(name, '.');
-  return strchr(name, '/') || (dot && strcmp(dot, ".csv") == 0);
-}
-
 static struct pipeline *of_file(const char *name)
 {
+  const size_t most = (size_t)1 << 28;
+  size_t length;
+  const char *why;
   if (options.ranks_pp || options.stages || options.microbatches)
     usage_error(
         2, "--schedule %s: the file says how many ranks, stages and micro-batches there are", name);
-  return read_pipeline(name);
+  const char *csv = read_file(name, most, &length, &why);
+  if (!csv) usage_error(3, "%s: %s", name, why);
+  if (strlen(csv) != length) usage_error(1, "%s: it has a byte 0, and is no text", name);
+  struct pipeline *p = read_csv(name, csv, &why);
+  if (!p) usage_error(1, "%s", why);
+  return p;
 }
 
 static struct pipeline *of_name(const char *name)
@@ -37,7 +39,7 @@ void ask_schedule(void)
 {
   const char *name = options.schedule, *why = NULL;
   if (!name) return;
-  const bool from_file = is_file(name);
+  const bool from_file = is_csv(name);
   struct pipeline *p = from_file ? of_file(name) : of_name(name);
   if (is_lowered(p)) {
     const char *hangs = what_hangs(p);

@@ -132,7 +132,6 @@ void return_to(const char *place);
 /* Records with usual values. maker: NULL if no operation makes the value. */
 struct op usual_op(enum op_kind kind, enum phase phase);
 struct value usual_value(const struct op *maker, enum type type, enum pass after);
-struct allocation usual_allocation(int value);
 /* Whether the value belongs to a family and to a module after the first. The operation that makes
    the first module's value makes it too. The value of module 1 is the first one's sibling. */
 bool is_other_of_family(const struct value *v);

@@ -159,6 +159,8 @@
   FIELD(PHASE,     phase,         "phase")  \
   FIELD(INT,       count,         "modules") \
   FIELD(FLAG,      upward,        "upward") \
+  FIELD(INT,       stage,         "stage")  \
+  FIELD(FLAG,      of_weights,    "of_weights") \
   FIELD(FLAG,      is_part,       "part")   \
   FIELD(FUNCTION,  body,          "of")
 

@@ -136,7 +136,7 @@ static void read_exchange(void)
 
 static void read_function(void)
 {
-  struct function f = {.name = token_name(), .count = 1};
+  struct function f = {.name = token_name(), .count = 1, .stage = NONE};
   READ_FIELDS(function, &f);
   if (function_named(f.name) != NONE) dump_error(token_line(), "two functions have this name");
   GROW(graph->function, graph->nfunction, graph->function_room);

@@ -61,7 +61,7 @@ static void begin_value(int value)
     dump_error(token_line(), "v%d is stated in line %d, too", value, r.value_line[value]);
   reach_value(value);
   r.value_line[value] = token_line();
-  r.allocation[value] = usual_allocation(value);
+  r.allocation[value] = no_place(value);
 }
 
 void read_value_line(void)

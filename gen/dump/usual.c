@@ -48,12 +48,6 @@ bool takes_usual_name(const struct value *v)
   return v->role == ACTIVATION && !v->is_output && v->op != NONE;
 }
 
-struct allocation usual_allocation(int value)
-{
-  return (struct allocation){
-      .storage = value, .depth = 1, .made = NONE, .made_by = NONE, .first = NONE, .last = NONE};
-}
-
 struct module usual_module(const char *path, int index)
 {
   const char *dot = strrchr(path, '.');

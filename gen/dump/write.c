@@ -25,7 +25,7 @@ static void put_kind(int value, const struct op *maker)
   static const char *const role[] = {ROLE_WORDS};
   const struct value *v = &graph->value[value];
   struct value usual = usual_value(maker, v->type, d.after);
-  struct allocation a = allocation_of(value), own = usual_allocation(value);
+  struct allocation a = allocation_of(value), own = no_place(value);
   usual.op = maker ? (int)(maker - graph->op) : maker_by_family(v);
   usual.sibling = d.sibling[value];
   if (v->role != ACTIVATION || !maker) put(&d.b, " %s", role[v->role]);
@@ -344,7 +344,7 @@ static void put_functions(void)
 {
   for (int i = 0; i < graph->nfunction; i++) {
     put(&d.b, "function %s", graph->function[i].name);
-    put_function_fields(&graph->function[i], &(struct function){.count = 1});
+    put_function_fields(&graph->function[i], &(struct function){.count = 1, .stage = NONE});
     put(&d.b, "\n");
   }
 }

@@ -17,6 +17,16 @@ struct library_words {
   const char *count;    /* the type of a count */
 };
 
+/* ----------------------------------------------------------------------------- stage_actions.c */
+
+/* In a pipeline: whether functions of the stage touch what is in flight with that one. */
+bool touches_slots(int stage, int of);
+/* The function that begins an action of the stage; of all stages here their text, and that of the
+   variables of their slots, "" where there is no pipeline. */
+const char *begin_action_name(int stage);
+char *begin_actions_text(void);
+char *slots_text(const char *own_static);
+
 /* ---------------------------------------------------------------------------------- transfer.c */
 
 /* The plan's line, with that of the file where it is another one. */
@@ -26,7 +36,7 @@ void check_count(int line, int64_t total);
 
 /* The text of a send or a receive. */
 char *transfer_text(const struct op *op, int rank);
-/* What a function waits for before it makes anew what it sends. */
+/* What a forward waits for before it takes a slot of the arena anew. */
 char *awaits_sent_text(const struct function *f);
 
 /* -------------------------------------------------------------------------------- collective.c */

@@ -210,18 +210,42 @@ static void put_next_batch(struct buffer *b)
   if (takes_batches() && !target->steps_in_memory) put(b, "  next_batch(t - 1);\n");
 }
 
-/* The schedule's actions, each with its micro-batch and its slot. */
+/* Calls a function of the stage. */
+static void put_work(struct buffer *b, int stage, enum stage_work work)
+{
+  for (int i = 0; i < graph->nfunction; i++) {
+    const struct function *f = &graph->function[i];
+    if (!is_phase(f) || !is_of_batch(f->phase) || f->stage != stage) continue;
+    if ((f->phase == FORWARD) != (work == STAGE_FORWARD)) continue;
+    if (f->of_weights != (work == STAGE_WEIGHTS)) continue;
+    put(b, "  %s(%s);\n", f->name, takes_step(f) ? batch_number() : "");
+  }
+}
+
+/* "begin_action(3, 1); // 2F3": the micro-batch, and its slots that the stage's functions touch. */
+static void put_begin(struct buffer *b, const struct action *a, int i, int *const *slot)
+{
+  put(b, "  %s(%d", begin_action_name(a->stage), a->microbatch);
+  for (int s = a->stage; s >= 0; s--)
+    if (touches_slots(a->stage, s)) put(b, ", %d", slot[s][i]);
+  put(b, "); // %s\n", action_text(a));
+}
+
+/* The schedule's actions. */
 static void put_actions(struct buffer *b)
 {
-  const struct actions *actions = actions_here();
-  int *slot = alloc((size_t)(actions->n + 1) * sizeof *slot);
-  slots_of_actions(actions, slot);
-  for (int i = 0; i < actions->n; i++) {
-    const struct action *a = &actions->at[i];
-    if (a->kind == ACTION_IDLE) continue;
-    put(b, "  begin_action(%d, %d); // %s\n", a->microbatch, slot[i], action_text(a));
-    put_phases(b, a->kind == ACTION_F ? FORWARD : BACKWARD,
-               a->kind == ACTION_F ? FORWARD : BACKWARD, batch_number(), 2);
+  struct actions actions = actions_here();
+  int n = graph->stages->n, **slot = alloc((size_t)n * sizeof *slot);
+  for (int s = 0; s < n; s++) {
+    slot[s] = alloc((size_t)(actions.n + 1) * sizeof *slot[s]);
+    if (is_stage_here(s)) slots_of_stage(&actions, s, slot[s]);
+  }
+  for (int i = 0; i < actions.n; i++) {
+    const struct action *a = &actions.at[i];
+    put_begin(b, a, i, slot);
+    if (a->kind == ACTION_F) put_work(b, a->stage, STAGE_FORWARD);
+    if (a->kind == ACTION_B || a->kind == ACTION_I) put_work(b, a->stage, STAGE_BACKWARD);
+    if (a->kind == ACTION_B || a->kind == ACTION_W) put_work(b, a->stage, STAGE_WEIGHTS);
   }
   put(b, "  COLLECTIVE(.plan_line = %d, await_all_sent());\n", graph->stages->line);
 }

@@ -154,10 +154,23 @@ void stages(void);
 /* The stage that has the parameter, or that of which the value is; or NONE. */
 int home_of(int value);
 
+/* ---------------------------------------------------------------------------- split_backward.c */
+
+/* The operations of the second part of each backward that the schedule splits; the edges. */
+void split_backwards(void);
+
 /* ------------------------------------------------------------------------------ stage_program.c */
 
 /* The program of the ranks at that coordinate of a pipeline: a graph of its own. */
 struct graph *program_of_stages(const struct graph *whole, int coordinate);
+
+/* ---------------------------------------------------------------------------- stage_functions.c */
+
+/* Whether both are in one function of a pipeline's stage, or in none. */
+bool in_one_function(int a, int b);
+/* Gives each operation of a forward or backward a stage, and brings those of a function together.
+ */
+void divide_in_functions(void);
 
 /* ----------------------------------------------------------------------------------- outline.c */
 

@@ -236,14 +236,14 @@ void grad(void)
   b->gradient[loss] = begin(loss);
   for (int i = norder - 1; i >= 0; i--) {
     struct op op = graph->op[graph->order[i]];
-    int first = graph->nop, stage = stage_of(graph->order[i]);
+    int first = graph->nop, forward = graph->order[i];
     pass(b, &op, i);
     if (is_reached(b, &op) && takes_part_in_scan(op.kind))
       write_scan_gradient(&op, b->gradient[op.out]);
     else if (is_reached(b, &op) && !(op.kind == OP_redistribute && !b->has_gradient[op.in[0]]))
       write_gradient(&op, finished(b, op.out), b->has_gradient, b->gradient);
     leave(b, &op);
-    for (int id = first; id < graph->nop && stage != NONE; id++) set_stage(id, stage);
+    for (int id = first; id < graph->nop; id++) set_stage_of(id, forward);
   }
   pass(b, NULL, 0);
   give_zeros_to_parts(b, known);

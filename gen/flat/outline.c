@@ -80,7 +80,8 @@ static bool find_region(struct outlining *o, int place, int list, int count, str
     struct run *run = &r->run[index];
     run->first = r->last;
     while (r->last < graph->norder && r->last - run->first < length && !o->inside[r->last] &&
-           index_at(r->last, list) == index && (int)graph->op[graph->order[r->last]].phase == phase)
+           index_at(r->last, list) == index &&
+           in_one_function(graph->order[r->last], graph->order[place]))
       r->last++;
     run->length = r->last - run->first;
     o->compared += run->length;
@@ -445,18 +446,33 @@ static int add_function(struct function f)
   return graph->nfunction++;
 }
 
+/* "forward", "forward_stage2" where ranks have several stages, "backward_weights". */
+static const char *function_name(int op)
+{
+  const char *phase = phase_name[graph->op[op].phase];
+  if (!graph->stages || !is_of_batch(graph->op[op].phase)) return phase;
+  int stage = stage_of(op);
+  bool is_part = graph->op[op].phase == BACKWARD && graph->stages->is_split[stage];
+  const char *part = !is_part ? "" : is_of_weights(op) ? "_weights" : "_input";
+  return text("%s%s%s", phase, part, stages_here() > 1 ? text("_stage%d", stage) : "");
+}
+
 /* "layers_forward", with a number if a phase walks the list twice. */
 static const char *body_name(const struct region *r)
 {
   const char *list = graph->module[r->list].path;
-  return free_function_name(text("%s_%s", *list ? identifier(list) : "list", phase_name[r->phase]));
+  return free_function_name(
+      text("%s_%s", *list ? identifier(list) : "list", function_name(graph->order[r->first])));
 }
 
 /* The loop's body as a function, and the operation that calls it. */
 static int call_of(const struct region *r)
 {
+  int id = graph->order[r->first];
   struct function f = {.name = body_name(r),
                        .phase = (enum phase)r->phase,
+                       .stage = is_of_batch((enum phase)r->phase) ? stage_of(id) : NONE,
+                       .of_weights = is_of_weights(id),
                        .count = r->modules,
                        .upward = r->upward};
   f.op = alloc((size_t)r->run[0].length * sizeof *f.op);
@@ -469,13 +485,23 @@ static int call_of(const struct region *r)
                               .line = graph->module[r->list].line});
 }
 
-static void add_phase(struct outlining *o, enum phase phase)
+/* A function with the operations of that phase, from the place on, that are in one function.
+   Returns the place behind the last one. */
+static int add_function_from(struct outlining *o, int place)
 {
-  struct function f = {.name = phase_name[phase], .phase = phase, .count = 1, .upward = true};
+  int first = graph->order[place], i = place;
+  enum phase phase = graph->op[first].phase;
+  struct function f = {.name = function_name(first),
+                       .phase = phase,
+                       .stage = is_of_batch(phase) ? stage_of(first) : NONE,
+                       .of_weights = is_of_batch(phase) && is_of_weights(first),
+                       .count = 1,
+                       .upward = true};
   f.op = alloc((size_t)(graph->norder + 1) * sizeof *f.op);
-  for (int i = 0; i < graph->norder; i++) {
-    if (graph->op[graph->order[i]].phase != phase) continue;
+  for (; i < graph->norder; i++) {
     struct op *op = &graph->op[graph->order[i]];
+    if (op->phase != phase) continue;
+    if (!in_one_function(first, graph->order[i])) break;
     const struct region *r = o->region_at[i] ? &o->region[o->region_at[i] - 1] : NULL;
     if (op->kind == OP_scan_hold) continue;
     if (op->kind == OP_scan_stack) op->nin = 1; /* behind the loop the slices are one value */
@@ -483,6 +509,13 @@ static void add_phase(struct outlining *o, enum phase phase)
     if (r) i = r->last - 1;
   }
   if (f.nop) add_function(f);
+  return i;
+}
+
+static void add_phase(struct outlining *o, enum phase phase)
+{
+  for (int i = 0; i < graph->norder;)
+    i = graph->op[graph->order[i]].phase == phase ? add_function_from(o, i) : i + 1;
 }
 
 /* Moves what is gathered for all batches of a step to the front: it was at its first use, so that
@@ -501,6 +534,7 @@ void fold_modules(void)
   struct outlining run = {0}, *o = &run;
   leave_out_dead();
   bring_ahead();
+  divide_in_functions();
   o->place_of = alloc((size_t)(graph->nop + 1) * sizeof *o->place_of);
   for (int i = 0; i < graph->nop; i++) o->place_of[i] = NONE;
   for (int i = 0; i < graph->norder; i++) o->place_of[graph->order[i]] = i;

@@ -391,12 +391,12 @@ void redistribute(void)
       *in = w->stands_for[*in];
     }
     graph->op[id] = op;
-    int first = graph->nop, stage = stage_of(id);
+    int first = graph->nop;
     if (op.kind == OP_redistribute)
       w->stands_for[op.out] = is_stop_between(w, &op) ? op.in[0] : lower(w, &op);
     else
       add(&w->new_order, id);
-    for (int step = first; step < graph->nop && stage != NONE; step++) set_stage(step, stage);
+    for (int step = first; step < graph->nop; step++) set_stage_of(step, id);
   }
   graph->order = w->new_order.at;
   graph->norder = w->new_order.n;

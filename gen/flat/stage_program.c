@@ -42,6 +42,7 @@ struct graph *program_of_stages(const struct graph *whole, int coordinate)
   g->exchange = copied(whole->exchange, whole->nexchange, sizeof *g->exchange);
   g->index_use = copied(whole->index_use, whole->nindex_use, sizeof *g->index_use);
   g->stages = copied(whole->stages, 1, sizeof *g->stages);
+  g->stages->of_op = copied(whole->stages->of_op, whole->stages->room, sizeof *g->stages->of_op);
   g->stages->here = coordinate;
   g->stages->program = whole;
   g->value_room = g->nvalue, g->op_room = g->nop, g->order_room = g->norder;

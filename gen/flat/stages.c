@@ -32,27 +32,6 @@ static bool is_staged(const struct op *op)
   return false;
 }
 
-/* Programs have forwards and whole backwards, of one stage for each rank. */
-static void check_schedule(const struct pipeline *p)
-{
-  const struct pipeline_stages *s = graph->stages;
-  if (p->stages != p->ranks)
-    plan_error(
-        s->line,
-        "pipeline: %d stages on %d ranks: programs have one stage for each rank so far, so say "
-        "stages = %d",
-        p->stages, p->ranks, p->ranks);
-  for (int rank = 0; rank < p->ranks; rank++)
-    for (int i = 0; i < p->order[rank].n; i++) {
-      enum action_kind kind = p->order[rank].at[i].kind;
-      if (kind != ACTION_IDLE && kind != ACTION_F && kind != ACTION_B)
-        plan_error(s->line,
-                   "pipeline: the schedule %s has the action %s: programs have forwards and whole "
-                   "backwards so far, as in 1f1b and gpipe",
-                   printable(s->schedule), action_text(&p->order[rank].at[i]));
-    }
-}
-
 /* What a program with a pipeline cannot be yet. */
 static void check_program(void)
 {
@@ -73,16 +52,18 @@ static void check_program(void)
     plan_error(s->line, "pipeline: there is no library of a program of stages so far");
 }
 
-/* The schedule says at which coordinate a stage is. */
+/* The schedule says at which coordinate a stage is, and whether its backward is split. */
 static void place_stages(void)
 {
   struct pipeline_stages *s = graph->stages;
   const char *why;
   const struct pipeline *p = pipeline_here(&why);
   if (!p) plan_error(s->line, "pipeline: %s", why);
-  check_schedule(p);
   check_program();
   for (int i = 0; i < s->n; i++) s->coordinate[i] = p->rank_of[i];
+  for (int rank = 0; rank < p->ranks; rank++)
+    for (int i = 0; i < p->order[rank].n; i++)
+      if (p->order[rank].at[i].kind == ACTION_I) s->is_split[p->order[rank].at[i].stage] = true;
 }
 
 void assign_stages(void)
@@ -193,11 +174,20 @@ static struct op transfer(enum op_kind kind, int value, const struct op *reader)
                      .phase = weight ? GATHER : reader->phase};
 }
 
+/* Ranks get a parameter once, whatever number of their stages reads it. */
+static int first_stage_at(int coordinate)
+{
+  int stage = 0;
+  while (coordinate_of_stage(stage) != coordinate) stage++;
+  return stage;
+}
+
 /* The value as the stage that reads it has it: adds a send and a receive if it has not. */
 static int brought(int value, int to, const struct op *reader, struct list *sends)
 {
   int from = stage_with(value);
   if (from == NONE || coordinate_of_stage(from) == coordinate_of_stage(to)) return value;
+  if (graph->value[value].role == PARAMETER) to = first_stage_at(coordinate_of_stage(to));
   int *is = received_as(value, to);
   if (*is != NONE) return *is;
   struct value v = graph->value[value];
@@ -289,6 +279,7 @@ static void share_loss(void)
 
 void stages(void)
 {
+  const char *why;
   if (!graph->stages) return;
   set_moves();
   for (int times = 0; times < 2; times++) { /* then what reads a parameter has its stage */
@@ -297,5 +288,7 @@ void stages(void)
       if (stage_of(graph->order[at]) == NONE) set_by_inputs(graph->order[at]);
   }
   connect();
+  split_backwards();
+  find_spare_slots(pipeline_here(&why));
   share_loss();
 }

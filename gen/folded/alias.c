@@ -187,12 +187,6 @@ static bool may_give_way(const struct lifetimes *l, int in, int out, int to)
   return from->depth == (in_arena(to) ? b->depth : 1);
 }
 
-static bool is_made_in_backward(int value)
-{
-  int maker = graph->value[value].op;
-  return maker != NONE && graph->op[maker].phase == BACKWARD;
-}
-
 /* Lets `out`, made at `at`, take the bytes of `in`, of the same size, which nothing reads later.
    Values outside the arena keep their place. */
 static bool share(struct lifetimes *l, int in, int out, int at)
@@ -201,7 +195,7 @@ static bool share(struct lifetimes *l, int in, int out, int at)
   if (!graph->value[in].stored || !graph->value[out].stored || b->made != at || !ends_at(l, in, at))
     return false;
   if (slice_bytes(l, in) || slice_bytes(l, out)) return false; /* others of a scan are there, too */
-  if (l->note[out].is_sum || (l->note[out].sent && is_made_in_backward(out))) return false;
+  if (l->note[out].is_sum) return false;
   int from = root(l, in), to = root(l, out);
   if (from == to) return true;
   if (l->note[to].loop_carried && in_arena(to)) return false;

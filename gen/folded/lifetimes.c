@@ -207,15 +207,26 @@ static void widen_at(struct lifetimes *l, int value, int at)
 /* ------------------------------------------------------------------------------------- lifetimes
  */
 
+/* What a stage of a pipeline takes from another one of the same ranks: the backwards of the two,
+   where they are in parts, are in no fixed order. */
+static bool is_of_two_stages(const struct lifetimes *l, int kept, int reader)
+{
+  int maker = l->plan->of[kept].made_by;
+  if (!graph->stages || maker == NONE) return false;
+  int made = graph->function[maker].stage, read = graph->function[reader].stage;
+  return made != NONE && read != NONE && made != read;
+}
+
 /* A value gathered for all batches of a step lives until the last batch has read it. What is
-   computed before the first step lives until after the last operation, where it ends in no step. */
+   computed before the first step lives until after the last operation, where it ends in no step. A
+   send may end while others compute. */
 static int until_end(const struct lifetimes *l, int kept, int reader, bool is_sent)
 {
   int op = graph->value[kept].op;
   enum phase made = op == NONE ? FORWARD : graph->op[op].phase,
              read = graph->function[reader].phase;
   if (made == CONSTANTS && read != CONSTANTS) return l->op.n;
-  if (is_sent) return l->end_of_batches;
+  if (is_sent || is_of_two_stages(l, kept, reader)) return l->end_of_batches;
   return made == GATHER && is_of_batch(read) ? l->end_of_batches : 0;
 }
 
@@ -228,13 +239,7 @@ static void read_at(struct lifetimes *l, int value, int at)
   struct allocation *a = &l->plan->of[kept];
   bool own = graph->value[kept].op != NONE && a->made_by == reader && !v->step;
   int until = is_loop_body(reader) && !own ? l->loop_last[reader] : at;
-  /* A send may end while other micro-batches run. */
-  bool is_sent = op_at(l, at)->kind == OP_send;
-  if (is_sent) {
-    a->first = 0;
-    l->note[kept].sent = true;
-  }
-  int end = until_end(l, kept, reader, is_sent);
+  int end = until_end(l, kept, reader, op_at(l, at)->kind == OP_send);
   if (until < end) until = end;
   if (a->last < until) a->last = until;
 }

@@ -183,18 +183,69 @@ struct memory_plan *find_shared_bytes(void)
 /* ------------------------------------------------------------------------ micro-batches in flight
  */
 
-/* In a pipeline a rank computes the forward of further micro-batches before the backward of the
-   first. What the one leaves for the other, and what it sends, each of these has in a slot of its
-   own. */
-static bool is_in_flight(const struct lifetimes *l, int storage)
+/* Which functions touch a storage. */
+struct touched {
+  bool by_batch, by_others; /* functions of micro-batches; others */
+  int function, stage;      /* the first of those, and the lowest stage of them */
+  bool by_several, is_sent;
+};
+
+static bool is_same_function(int a, int b)
 {
-  const struct allocation *a = &l->plan->of[storage];
-  int maker = graph->value[storage].op;
-  if (!graph->stages || maker == NONE || graph->op[maker].phase != FORWARD) return false;
-  return a->last >= l->op.n || graph->function[function_running_at(l, a->last)].phase != FORWARD;
+  const struct function *f = &graph->function[a], *g = &graph->function[b];
+  return f->phase == g->phase && f->stage == g->stage && f->of_weights == g->of_weights;
 }
 
-static int64_t place_some(struct trial *t, bool in_flight, int64_t *live)
+static void touch_storage(struct touched *t, int function, bool is_sent)
+{
+  const struct function *f = &graph->function[function];
+  if (!is_of_batch(f->phase)) {
+    t->by_others = true;
+    return;
+  }
+  t->is_sent |= is_sent;
+  if (!t->by_batch) {
+    t->by_batch = true;
+    t->function = function;
+    t->stage = f->stage;
+    return;
+  }
+  t->by_several |= !is_same_function(t->function, function);
+  if (f->stage < t->stage) t->stage = f->stage;
+}
+
+/* A carried value is another one in each iteration. */
+static void touch_place(const struct lifetimes *l, struct touched *touched, int value, int at)
+{
+  const struct value *v = &graph->value[value];
+  if (v->step) {
+    touch_place(l, touched, v->initial, at);
+    value = v->family;
+  }
+  touch_storage(&touched[family_representative(l->plan, value)], function_running_at(l, at),
+                op_at(l, at)->kind == OP_send);
+}
+
+/* In a pipeline a rank runs functions of its stages for other micro-batches between those of one.
+   What one leaves for another, and what is sent, each micro-batch has in a slot of its own: with
+   the lowest stage, which has its slot first and needs it last. */
+static void find_in_flight(struct lifetimes *l)
+{
+  struct touched *touched = alloc((size_t)(graph->nvalue + 1) * sizeof *touched);
+  for (int at = 0; at < l->op.n; at++) {
+    for (int n = op_writes(op_at(l, at), l->accessed); n--;)
+      touch_place(l, touched, l->accessed[n], at);
+    for (int n = reads_at(l, at, l->accessed); n--;) touch_place(l, touched, l->accessed[n], at);
+  }
+  for (int k = 0; k < l->storage.n; k++) {
+    const struct touched *t = &touched[l->storage.at[k]];
+    if (!t->by_others && (t->by_several || t->is_sent))
+      l->plan->of[l->storage.at[k]].in_flight = t->stage;
+  }
+}
+
+/* Those that are in flight with the stage; NONE: those that are not. */
+static int64_t place_some(struct trial *t, int in_flight, int64_t *live)
 {
   struct memory_plan *plan = t->lifetimes.plan;
   struct list some = {0};
@@ -206,32 +257,41 @@ static int64_t place_some(struct trial *t, bool in_flight, int64_t *live)
   return place_values(&t->placing, *live, true);
 }
 
+static int64_t aligned(int64_t bytes)
+{
+  enum { ALIGNMENT = 256 };
+  return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
 /* The slots are behind what lives within a function, or for all micro-batches. */
 static void place_slots(struct trial *t)
 {
-  enum { ALIGNMENT = 256 };
   struct memory_plan *plan = t->lifetimes.plan;
-  int64_t live;
-  plan->slots = micro_batches_in_flight();
-  plan->arena_bytes = (plan->arena_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-  plan->slot_bytes = place_some(t, true, &live);
-  plan->slot_bytes = (plan->slot_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-  for (int i = 0; i < t->lifetimes.storage.n; i++) {
-    struct allocation *a = &plan->of[t->lifetimes.storage.at[i]];
-    if (a->in_flight) a->offset += plan->arena_bytes;
+  struct actions actions = actions_here();
+  int *slot = alloc((size_t)(actions.n + 1) * sizeof *slot);
+  plan->slots = alloc((size_t)graph->stages->n * sizeof *plan->slots);
+  plan->arena_bytes = aligned(plan->arena_bytes);
+  for (int s = 0; s < graph->stages->n; s++) {
+    int64_t live;
+    if (!is_stage_here(s)) continue;
+    struct slots *of = &plan->slots[s];
+    of->n = slots_of_stage(&actions, s, slot);
+    of->bytes = aligned(place_some(t, s, &live));
+    for (int i = 0; i < t->lifetimes.storage.n; i++) {
+      struct allocation *a = &plan->of[t->lifetimes.storage.at[i]];
+      if (a->in_flight == s) a->offset += plan->arena_bytes;
+    }
+    plan->arena_bytes += of->n * of->bytes;
+    plan->live_bytes += of->n * live;
   }
-  plan->arena_bytes += plan->slots * plan->slot_bytes;
-  plan->live_bytes += plan->slots * live;
 }
 
 void memory(void)
 {
   struct trial *t = find_all_storages();
   struct memory_plan *plan = t->lifetimes.plan;
-  for (int i = 0; i < t->lifetimes.storage.n; i++)
-    plan->of[t->lifetimes.storage.at[i]].in_flight =
-        is_in_flight(&t->lifetimes, t->lifetimes.storage.at[i]);
-  plan->arena_bytes = place_some(t, false, &plan->live_bytes);
+  if (graph->stages) find_in_flight(&t->lifetimes);
+  plan->arena_bytes = place_some(t, NONE, &plan->live_bytes);
   if (graph->stages) place_slots(t);
   plan->placed = true;
   plan->scratch_bytes = kernel_scratch(0) * type_bytes(F32);

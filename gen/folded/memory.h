@@ -14,7 +14,6 @@ struct value_note {
   bool loop_carried;  /* a loop-carried collective reads or writes its bytes */
   bool added_up;      /* PARAMETER: batches accumulate its gradient in place */
   bool taken;         /* a member of the current bucket has its bytes */
-  bool sent;          /* to another stage: it stays where it is while other micro-batches run */
   bool touched;       /* the program reads or writes it */
   int reads, read_at; /* how many program points read it; the last of them */
   bool sums_up;       /* carried: the step adds to it in place, from zeros on */

@@ -115,10 +115,12 @@ struct function {
   enum phase phase;
   int count; /* 1: a phase, or a part for code after a loop; else the number of modules for which it
                 is called */
-  bool is_part; /* a loop's body: the list of modules */
-  int body;     /* is_part: a part of this function */
-  bool upward;  /* runs from module 0 to the last, or the other way */
-  int nop, *op; /* in execution order */
+  int stage; /* of a pipeline: whose forward or backward it is; else NONE */
+  bool of_weights; /* of a split backward: see STAGE_WEIGHTS */
+  bool is_part;    /* a loop's body: the list of modules */
+  int body;        /* is_part: a part of this function */
+  bool upward;     /* runs from module 0 to the last, or the other way */
+  int nop, *op;    /* in execution order */
 };
 
 struct graph {

@@ -156,6 +156,8 @@ struct memory_plan *new_memory_plan(void);
 void clear_memory_plan(struct memory_plan *plan);
 /* From the pass `memory`; before it, from such a plan. */
 struct allocation allocation_of(int value);
+/* Of a value that lies nowhere yet. */
+struct allocation no_place(int value);
 int storage_of(int value);
 int64_t arena_bytes(void);
 int64_t arena_stride(int value);
@@ -296,10 +298,23 @@ bool is_floating(enum type t);
 /* ------------------------------------------------------------------------------------
  * pipeline_stages.c */
 
+/* Until outline: the stage of an operation; NONE: all ranks compute it. And whether it is of that
+   part of a split backward. */
 void set_stage(int op, int stage);
-/* The stage of an operation; NONE: all ranks compute it. */
+void set_of_weights(int op);
+/* As the other one, if that one is of a stage. */
+void set_stage_of(int op, int like);
 int stage_of(int op);
+bool is_of_weights(int op);
+enum stage_work stage_work(int op); /* of the forward or the backward */
 int coordinate_of_stage(int stage);
+/* Whether the graph's ranks compute it, and how many they compute. */
+bool is_stage_here(int stage);
+int stages_here(void);
+void add_stage_edge(struct stage_edge edge);
+/* The last stage of the same ranks that reads or makes what is kept with that one: itself mostly.
+ */
+int last_stage_with(int stage);
 /* Whether the stages of a pipeline lie along that dimension of the mesh. */
 bool is_over_stages(int mesh_dim);
 /* Whether the graph is the program of that rank. */

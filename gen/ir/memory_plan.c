@@ -2,11 +2,20 @@
    what follows it. */
 #include "ir/ir.h"
 
+struct allocation no_place(int value)
+{
+  return (struct allocation){.storage = value,
+                             .depth = 1,
+                             .in_flight = NONE,
+                             .made = NONE,
+                             .made_by = NONE,
+                             .first = NONE,
+                             .last = NONE};
+}
+
 void clear_memory_plan(struct memory_plan *plan)
 {
-  for (int i = 0; i < graph->nvalue; i++)
-    plan->of[i] = (struct allocation){
-        .storage = i, .depth = 1, .made = NONE, .made_by = NONE, .first = NONE, .last = NONE};
+  for (int i = 0; i < graph->nvalue; i++) plan->of[i] = no_place(i);
 }
 
 struct memory_plan *new_memory_plan(void)
@@ -20,8 +29,7 @@ struct memory_plan *new_memory_plan(void)
 struct allocation allocation_of(int value)
 {
   if (graph->memory) return graph->memory->of[value];
-  return (struct allocation){
-      .storage = value, .depth = 1, .made = NONE, .made_by = NONE, .first = NONE, .last = NONE};
+  return no_place(value);
 }
 
 int64_t arena_stride(int value)

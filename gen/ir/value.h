@@ -78,10 +78,10 @@ struct allocation {
   int storage;    /* the value whose bytes it shares: mostly itself */
   int depth;      /* the number of values of its family that are kept: index i has slot i % depth */
   int64_t offset; /* ACTIVATION: in the arena; in a family, that of module 0's value */
-  bool
-      in_flight; /* each micro-batch in flight has one: its offset is within the first one's slot */
-  int64_t slice; /* the slices of a scan lie in the storage, one after the other: the bytes of one;
-                    0:  it is none */
+  int in_flight;  /* the stage of a pipeline of whose micro-batches each in flight has one: its
+                     offset is within the first one's slot; else NONE */
+  int64_t slice;  /* the slices of a scan lie in the storage, one after the other: the bytes of one;
+                     0:  it is none */
   int made, made_by; /* the program point that makes it, and its function; or NONE */
   int first, last;   /* its first and last program point */
 };
@@ -92,8 +92,10 @@ struct memory_plan {
   bool placed;           /* each has its offset */
   int64_t arena_bytes;   /* of a rank, the same on all */
   int64_t live_bytes;    /* the largest sum of live bytes: the lower bound of arena_bytes */
-  int64_t slot_bytes;    /* of the arena, for each micro-batch in flight; the slots are its end */
-  int slots;             /* the most in flight at once */
+  struct slots {
+    int n;               /* the most in flight at once */
+    int64_t bytes;       /* of each */
+  } * slots;             /* by stage of a pipeline: they are the end of the arena */
   int64_t scratch_bytes; /* outside the arena, for parts of sums: on rank 0, which has the most */
 };
 

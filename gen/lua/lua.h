@@ -4,10 +4,11 @@
 
 #include "base/base.h"
 #include "ir/ir.h"
+#include "pipeline/pipeline.h"
 #include "sharding/sharding.h"
 
 /* The function of the plan's that wants a file. */
-enum file_reader { BY_READ_JSON, BY_REQUIRE, BY_TORCH_EXPORT };
+enum file_reader { BY_READ_JSON, BY_REQUIRE, BY_TORCH_EXPORT, BY_PIPELINE };
 
 /* What the process that reads the plan leaves for its parent, however it ends. */
 struct sandbox {

@@ -413,7 +413,7 @@ static struct pending_style *push_style(lua_State *L, const struct made *m, int 
 static int apply_style(lua_State *L);
 
 /* The style along a dimension of the graph's mesh. A parameter in parts has a request for each. */
-static struct style lowered(const struct pending_style *p, int mesh_dim)
+static struct style lowered_style(const struct pending_style *p, int mesh_dim)
 {
   int n = 0;
   for (int w = 0; w < p->nrequest; w++)
@@ -448,7 +448,7 @@ static int lower_styles(lua_State *L)
                  p->module->class_name);
     lua_rawgeti(L, DIMS, p->dim);
     for (lua_Integer k = 1; lua_rawgeti(L, -1, k) != LUA_TNIL; k++, lua_pop(L, 1)) {
-      place_by_style(lowered(p, (int)luaL_checkinteger(L, -1)));
+      place_by_style(lowered_style(p, (int)luaL_checkinteger(L, -1)));
     }
   }
   return 0;

@@ -3,8 +3,8 @@
    The process that reads the plan can open no file. If the plan requests a file that was not read
    yet, the process stores its path and ends. The parent reads the file, if the plan may see it, and
    the plan starts again with the file at hand. read_json may see the files that the command line
-   names, as in -D config=FILE, and those in or below the plan's directory, and so may torch_export;
-   require the latter.
+   names, as in -D config=FILE, and those in or below the plan's directory, and so may torch_export
+   and pipeline; require the latter.
 
    Files that the text requires by a literal name are read ahead, in the order of the text: mostly
    the plan then requests them in that order and need not start again. */
@@ -13,12 +13,14 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_JSON_FILES = 8, MAX_ARCHIVES = 4 };
-enum { MAX_FILES = MAX_JSON_FILES + MAX_ARCHIVES + MOST_PLAN_FILES };
-enum { MAX_JSON = 1 << 18, MAX_REQUIRED = 1 << 20 };
+enum { MAX_JSON_FILES = 8, MAX_ARCHIVES = 4, MAX_SCHEDULES = 1 };
+enum { MAX_FILES = MAX_JSON_FILES + MAX_ARCHIVES + MAX_SCHEDULES + MOST_PLAN_FILES };
+enum { MAX_JSON = 1 << 18, MAX_TEXT = 1 << 20 };
 
-static const char *const asker[] = {
-    [BY_READ_JSON] = "read_json", [BY_REQUIRE] = "require", [BY_TORCH_EXPORT] = "torch_export"};
+static const char *const asker[] = {[BY_READ_JSON] = "read_json",
+                                    [BY_REQUIRE] = "require",
+                                    [BY_TORCH_EXPORT] = "torch_export",
+                                    [BY_PIPELINE] = "pipeline"};
 /* In the order in which the plan requests them. The first sandbox->requested of them it did. */
 static struct known {
   enum file_reader by;
@@ -38,7 +40,7 @@ static bool is_defined(const char *path)
 }
 
 /* A text that Lua can read, without bytes that are no text. */
-static const char *why_no_plan(const char *at, size_t length)
+static const char *why_no_text(const char *at, size_t length)
 {
   if (memchr(at, 0, length) || memchr(at, '\x1b', length)) return "it is no text";
   return NULL;
@@ -47,7 +49,7 @@ static const char *why_no_plan(const char *at, size_t length)
 /* Reads the file; returns why it cannot, or NULL. */
 static const char *read_known(struct known *k)
 {
-  size_t most = k->by == BY_REQUIRE ? MAX_REQUIRED : MAX_JSON;
+  size_t most = k->by == BY_READ_JSON ? MAX_JSON : MAX_TEXT;
   const char *at = k->path, *why = NULL;
   if (k->by == BY_REQUIRE || !is_defined(at)) {
     const char *directory = text("%.*s", folder_length(options.plan), options.plan);
@@ -58,7 +60,8 @@ static const char *read_known(struct known *k)
   }
   k->text = k->by == BY_TORCH_EXPORT ? map_file(at, &k->length, &why)
                                      : read_file(at, most, &k->length, &why);
-  return !why && k->by == BY_REQUIRE ? why_no_plan(k->text, k->length) : why;
+  bool is_text = k->by == BY_REQUIRE || k->by == BY_PIPELINE;
+  return !why && is_text ? why_no_text(k->text, k->length) : why;
 }
 
 static int place_of(enum file_reader by, const char *path)
@@ -151,6 +154,7 @@ static void limit_requests(enum file_reader by)
 {
   int most = by == BY_REQUIRE        ? MOST_PLAN_FILES
              : by == BY_TORCH_EXPORT ? MAX_ARCHIVES
+             : by == BY_PIPELINE     ? MAX_SCHEDULES
                                      : MAX_JSON_FILES;
   if (count_requested(by) == most) plan_fails("%s: a plan reads at most %d files", asker[by], most);
 }

@@ -176,7 +176,25 @@ static int set_training(lua_State *L)
   return 0;
 }
 
-/* set_pipeline(mesh dimension, schedule, the modules with which stages 1, 2, ... begin, line) */
+/* read_schedule(path): the text of a file with a schedule; how many ranks, stages and micro-batches
+   it has. Nothing, if it is a schedule's name. */
+static int read_schedule(lua_State *L)
+{
+  size_t length;
+  const char *path = luaL_checklstring(L, 1, &length), *why;
+  if (strlen(path) != length || !is_csv(path)) return 0;
+  const char *csv = requested_text(BY_PIPELINE, path, &length);
+  const struct pipeline *p = schedule_of_csv(path, csv, &why);
+  if (!p) plan_fails("pipeline: the schedule %s", printable(why));
+  lua_pushlstring(L, csv, length);
+  lua_pushinteger(L, p->ranks);
+  lua_pushinteger(L, p->stages);
+  lua_pushinteger(L, p->microbatches);
+  return 4;
+}
+
+/* set_pipeline(mesh dimension, schedule, the modules with which stages 1, 2, ... begin, line, the
+   text of the schedule's file) */
 static int set_pipeline(lua_State *L)
 {
   struct pipeline_stages *s = graph->stages = alloc(sizeof *s);
@@ -186,8 +204,11 @@ static int set_pipeline(lua_State *L)
                                 .line = (int)luaL_checkinteger(L, 4),
                                 .here = NONE,
                                 .schedule = copy_text(luaL_checkstring(L, 2))};
+  const char *csv = luaL_optstring(L, 5, NULL);
+  if (csv) s->csv = copy_text(csv);
   s->first_module = alloc((size_t)s->n * sizeof *s->first_module);
   s->coordinate = alloc((size_t)s->n * sizeof *s->coordinate);
+  s->is_split = alloc((size_t)s->n);
   for (int i = 1; i < s->n; i++) {
     lua_rawgeti(L, 3, i);
     s->first_module[i] = (int)luaL_checkinteger(L, -1);
@@ -297,6 +318,7 @@ void set_training_bindings(lua_State *L)
                                        {"set_tf32", set_tf32},
                                        {"set_checkpoint", set_checkpoint},
                                        {"set_training", set_training},
+                                       {"read_schedule", read_schedule},
                                        {"set_pipeline", set_pipeline},
                                        {"set_data", set_data},
                                        {"set_validation", set_validation},

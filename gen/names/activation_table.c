@@ -231,6 +231,11 @@ static char *about(const struct row *r)
   return b.text;
 }
 
+const char *slot_variable(int stage)
+{
+  return stages_here() == 1 ? "in_flight" : text("in_flight_stage%d", stage);
+}
+
 char *activation_table(void)
 {
   struct buffer b = {0};
@@ -243,7 +248,8 @@ char *activation_table(void)
         r->count == 1          ? "ACTIVATION"
         : slots(r) == r->count ? "STACKED"
                                : "ROTATING",
-        type, r->name, (long long)r->at.offset, r->at.in_flight ? " + in_flight" : "");
+        type, r->name, (long long)r->at.offset,
+        r->at.in_flight == NONE ? "" : text(" + %s", slot_variable(r->at.in_flight)));
     if (r->count > 1) put(&b, ", %lld", (long long)r->stride);
     if (r->count > 1 && slots(r) < r->count) put(&b, ", %d", slots(r));
     put(&b, ")\n%s\n", wrapped(text("    %s", about(r)), "  ", "    //     "));

@@ -38,6 +38,8 @@ bool is_activation(int value);
 /* The call that points to such a value, "at_layers_wq(l)": for a family, `module`'s, or, with
    NULL, its own. `function`: the one that asks. */
 const char *arena_pointer(int value, const char *module, const char *function);
+/* The variable with the place of the slot that the stage's micro-batch has in the arena. */
+const char *slot_variable(int stage);
 /* The table of all that were asked for, "" if none; and what empties it. */
 char *activation_table(void);
 void forget_activations(void);

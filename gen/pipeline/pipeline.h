@@ -103,22 +103,43 @@ char *action_text(const struct action *a);
 /* A row for each rank, an action in each field: PyTorch's CSV. */
 char *pipeline_csv(const struct pipeline *p);
 
-/* Reads such a file. A file that is none is an error. */
-struct pipeline *read_pipeline(const char *name);
-
 /* Whether it has more than computation: sends, receives, parameters, gradients. */
 bool is_lowered(const struct pipeline *p);
 
-/* ----------------------------------------------------------------------------------- in_flight.c
+/* The longest letters of a kind that stand there; steps over them. */
+enum action_kind action_kind(const char **at);
+/* Whether such an action says its micro-batch. */
+bool has_microbatch(enum action_kind kind);
+
+/* ------------------------------------------------------------------------------------ read_csv.c
+ */
+
+/* Whether it is the name of such a file, and not of a schedule. */
+bool is_csv(const char *schedule);
+/* The schedule in the text of such a file. NULL: it has none, and *why says why, with the name. */
+struct pipeline *read_csv(const char *name, const char *csv, const char **why);
+/* The same of one that is right, and what it computes alone. */
+struct pipeline *schedule_of_csv(const char *name, const char *csv, const char **why);
+
+/* --------------------------------------------------------------------------------- actions_here.c
  */
 
 /* The schedule of the graph's pipeline. NULL: it cannot be so, and *why says why. */
 struct pipeline *pipeline_here(const char **why);
-/* What the ranks of the graph, which is of one place of a pipeline, do in a step. */
-const struct actions *actions_here(void);
-/* By action the slot that its micro-batch has from its forward to its backward; returns how many
-   slots there are. */
-int slots_of_actions(const struct actions *actions, int *slot);
-int micro_batches_in_flight(void);
+/* What a rank computes in a step: without idle steps, and of an overlap first the B, which frees
+   what the F may take, then the F. And what those of the graph do, which is of one place of a
+   pipeline. */
+struct actions actions_of(const struct pipeline *p, int rank);
+struct actions actions_here(void);
+
+/* --------------------------------------------------------------------------------------- slots.c
+ */
+
+/* By action the slot that its micro-batch has among those of that stage; NONE: it needs none. A
+   micro-batch has it from the stage's forward to the last action of the same ranks that reads what
+   is there. Returns how many slots there are. */
+int slots_of_stage(const struct actions *actions, int stage, int *slot);
+/* Sets graph->stages->spare_slots. */
+void find_spare_slots(const struct pipeline *p);
 
 #endif

@@ -66,7 +66,7 @@ void put_order(struct buffer *b)
     if (!is_phase(f)) continue;
     bool again = is_of_batch(f->phase) && runs_in_step() > 1;
     const char *batches = again ? text(", %d times", runs_in_step()) : "";
-    struct line line = {.to = b, .label = text("  %s%s ", phase_name[f->phase], batches)};
+    struct line line = {.to = b, .label = text("  %s%s ", f->name, batches)};
     put_function(&line, f, "");
     end_line(&line);
   }

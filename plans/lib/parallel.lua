@@ -77,9 +77,11 @@ function M.open(of)
   -- The stages of a pipeline, if there are ranks for one.
   function p.pipeline(model)
     if p.pp == 1 then return end
+    local schedule = setting("schedule", "1f1b")
+    local of_file = schedule:find("%.csv$") -- which says the rest
     pipeline(model, p.mesh.pp, {
-      schedule = setting("schedule", "1f1b"), microbatches = whole("microbatches", p.pp),
-      stages = p.pp * whole("stages", 1),
+      schedule = schedule, microbatches = not of_file and whole("microbatches", p.pp) or nil,
+      stages = not of_file and p.pp * whole("stages", 1) or nil,
     })
   end
 

@@ -529,7 +529,8 @@ static void beyond(void)
 static void together(void)
 {
   for (int i = 0; i < graph->nvalue; i++) {
-    graph->memory->of[i] = (struct allocation){.storage = i, .depth = 1, .last = 9};
+    graph->memory->of[i] =
+        (struct allocation){.storage = i, .depth = 1, .in_flight = NONE, .last = 9};
     graph->value[i].stored = true;
   }
   graph->memory->arena_bytes = 1 << 20;

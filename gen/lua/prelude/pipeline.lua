@@ -53,7 +53,8 @@ local function as_split(module, split)
 end
 
 -- pipeline(model, mesh.pp, {schedule = "1f1b", microbatches = 8, stages = 4, split = {"layers.8", ...}}): parts
--- of the model, by depth, that the ranks along the dimension compute.
+-- of the model, by depth, that the ranks along the dimension compute. schedule = "mine.csv": a file as PyTorch writes
+-- it, which has the numbers of stages and micro-batches.
 plan.pipeline = core.unwatched(function(module, mesh, options)
   base.expect(module, "module", "the first argument of pipeline")
   if base.begun then fail("pipeline comes before train") end
@@ -62,9 +63,22 @@ plan.pipeline = core.unwatched(function(module, mesh, options)
   options = base.options(options or {}, "pipeline", OPTIONS)
   local schedule = options.schedule or "1f1b"
   base.expect(schedule, "string", "pipeline's schedule")
-  if options.microbatches == nil then fail("pipeline needs microbatches: into how many parts a batch is cut") end
-  local stages = base.integer(options.stages or ranks, "pipeline's stages", 1, MOST_STAGES)
-  if stages % ranks ~= 0 then
+  local csv, rows, in_file, parts = core.read_schedule(schedule)
+  local function number(name, of_file, most)
+    local given = options[name]
+    if given ~= nil then base.integer(given, "pipeline's " .. name, 1, most) end
+    if csv and given and given ~= of_file then
+      fail("pipeline: %s = %d, and the schedule %s has %d", name, given, schedule, of_file)
+    end
+    return of_file or given
+  end
+  if csv and rows ~= ranks then
+    fail("pipeline: the schedule %s has rows for %d ranks; there are %d", schedule, rows, ranks)
+  end
+  local microbatches = number("microbatches", parts, MOST_MICROBATCHES)
+  if not microbatches then fail("pipeline needs microbatches: into how many parts a batch is cut") end
+  local stages = number("stages", in_file, MOST_STAGES) or ranks
+  if not csv and stages % ranks ~= 0 then
     fail("pipeline: %d stages are not as many for each of %d ranks", stages, ranks)
   end
   local first = options.split and as_split(module, options.split) or balanced(module, stages)
@@ -73,8 +87,7 @@ plan.pipeline = core.unwatched(function(module, mesh, options)
       .. "it has %d", stages, stages - 1, #first)
   end
   asked = {
-    dim = dim, schedule = schedule, stages = stages, first = first, line = core.line(),
-    microbatches = base.integer(options.microbatches, "pipeline's microbatches", 1, MOST_MICROBATCHES),
+    dim = dim, schedule = schedule, csv = csv, first = first, line = core.line(), microbatches = microbatches,
   }
   return module
 end)
@@ -90,5 +103,5 @@ function base.lower_pipeline()
     indices[i] = base.index(module) or fail("the pipeline of line %d begins a stage with a %s that is not part of "
       .. "the model", asked.line, base.class_name(module))
   end
-  core.set_pipeline(base.dims_in_graph{asked.dim}[1], asked.schedule, indices, asked.line)
+  core.set_pipeline(base.dims_in_graph{asked.dim}[1], asked.schedule, indices, asked.line, asked.csv)
 end

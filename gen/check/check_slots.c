@@ -1,0 +1,99 @@
+/* check_slots.c: a part of check.c: in a pipeline, the slots of the micro-batches in flight.
+
+   Takes   the program of the ranks at one place, with storage for every value.
+   Holds   what a function leaves for another one, or sends, is in a slot; the slot is that of the
+           micro-batch from the stage's forward to the last action that touches it, and no other
+           micro-batch takes it between. Within a slot, check_memory.c finds values. */
+#include "check/check.h"
+
+/* Whether functions of stage `by` touch what is in flight with stage `of`: by * n + of. */
+static bool *touches;
+
+static bool *touches_of(int by, int of)
+{
+  return &touches[(size_t)by * (size_t)graph->stages->n + (size_t)of];
+}
+
+/* The function of a stage that touched the value first, or NONE. */
+static int *first_touched;
+
+static bool is_of_same_work(int a, int b)
+{
+  const struct function *f = &graph->function[a], *g = &graph->function[b];
+  return f->phase == g->phase && f->stage == g->stage && f->of_weights == g->of_weights;
+}
+
+static void touch(int function, int id, int value)
+{
+  const struct value *v = &graph->value[value];
+  if (v->step) {
+    touch(function, id, v->initial);
+    value = v->family;
+  }
+  const struct allocation a = allocation_of(value);
+  const struct value *place = &graph->value[a.storage];
+  if (!v->stored || place->role != ACTIVATION || place->is_output) return;
+  if (a.in_flight != NONE) *touches_of(graph->function[function].stage, a.in_flight) = true;
+  int *first = &first_touched[value];
+  if (*first == NONE) *first = function;
+  bool leaves = !is_of_same_work(*first, function) || graph->op[id].kind == OP_send;
+  int maker = graph->value[value].op;
+  bool is_of_step = maker != NONE && is_of_batch(graph->op[maker].phase);
+  require(!leaves || !is_of_step || a.in_flight != NONE, id,
+          "a function leaves it for another one, and it is in no slot");
+}
+
+static void touch_all(void)
+{
+  for (int i = 0; i < graph->nfunction; i++) {
+    const struct function *f = &graph->function[i];
+    for (int k = 0; k < f->nop && is_of_batch(f->phase); k++) {
+      const struct op *op = &graph->op[f->op[k]];
+      int *list = alloc((size_t)op_width(op) * sizeof *list);
+      for (int n = op_writes(op, list); n--;) touch(i, f->op[k], list[n]);
+      for (int n = op_reads(op, list); n--;) touch(i, f->op[k], list[n]);
+    }
+  }
+}
+
+/* Whether an action from `from` on touches what the micro-batch has in flight with the stage. */
+static bool is_touched_from(const struct actions *actions, int from, int stage, int microbatch)
+{
+  for (int i = from; i < actions->n; i++)
+    if (actions->at[i].microbatch == microbatch && *touches_of(actions->at[i].stage, stage))
+      return true;
+  return false;
+}
+
+static void check_slots_of(const struct actions *actions, int stage)
+{
+  const struct slots *of = &graph->memory->slots[stage];
+  int *slot = alloc((size_t)(actions->n + 1) * sizeof *slot);
+  int *has = alloc((size_t)(of->n + 1) * sizeof *has); /* by slot: the micro-batch in it */
+  slots_of_stage(actions, stage, slot);
+  for (int k = 0; k < of->n; k++) has[k] = NONE;
+  for (int i = 0; i < actions->n; i++) {
+    const struct action *a = &actions->at[i];
+    if (!*touches_of(a->stage, stage)) continue;
+    require(slot[i] >= 0 && slot[i] < of->n, NONE, "an action has no slot");
+    if (a->kind == ACTION_F && a->stage == stage) {
+      require(has[slot[i]] == NONE || !is_touched_from(actions, i, stage, has[slot[i]]), NONE,
+              "two micro-batches in flight have one slot");
+      has[slot[i]] = a->microbatch;
+    }
+    require(has[slot[i]] == a->microbatch, NONE, "an action takes the slot of another micro-batch");
+  }
+}
+
+void check_slots(void)
+{
+  if (!graph->stages) return;
+  const struct actions actions = actions_here();
+  int n = graph->stages->n;
+  touches = alloc((size_t)n * (size_t)n);
+  first_touched = alloc((size_t)(graph->nvalue + 1) * sizeof *first_touched);
+  for (int i = 0; i < graph->nvalue; i++) first_touched[i] = NONE;
+  touch_all();
+  for (int s = 0; s < n; s++)
+    if (is_stage_here(s)) check_slots_of(&actions, s);
+}
