@@ -192,9 +192,4 @@ void prove(void);
 
 void check_slots(void);
 
-/* ------------------------------------------------------------------------------ prove_stages.c */
-
-/* The actions in which ranks of a pipeline wait for each other forever, or NULL. */
-const char *stages_wait(const struct pipeline *p);
-
 #endif

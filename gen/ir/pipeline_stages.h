@@ -25,7 +25,7 @@ struct pipeline_stages {
   const char *schedule; /* its name: pipeline/orders.c; or that of a file */
   const char *csv;      /* the text of that file, or NULL */
   int *first_module;    /* by stage, from 1 on: the module with which it begins */
-  int spare_slots;      /* of each stage, beyond its micro-batches in flight: pipeline/slots.c */
+  int spare_slots;      /* of each stage, beyond its micro-batches in flight: pipeline/waits.c */
   int nedge, edge_room;
   struct stage_edge *edge;     /* between stages, without repeats */
   const struct graph *program; /* of all stages */

@@ -139,7 +139,14 @@ struct actions actions_here(void);
    micro-batch has it from the stage's forward to the last action of the same ranks that reads what
    is there. Returns how many slots there are. */
 int slots_of_stage(const struct actions *actions, int stage, int *slot);
-/* Sets graph->stages->spare_slots. */
+
+/* --------------------------------------------------------------------------------------- waits.c
+ */
+
+/* Of a pipeline with the edges of the graph's: the actions in which ranks wait for each other
+   forever, or NULL. */
+const char *stages_wait(const struct pipeline *p);
+/* Sets graph->stages->spare_slots: the fewest with which no ranks do. */
 void find_spare_slots(const struct pipeline *p);
 
 #endif
