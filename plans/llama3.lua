@@ -15,6 +15,8 @@
 --                                                                with the simulated step of such GPUs
 --   tpgen plans/llama3.lua -o out/ -D tp=2 -D async_tp=true      what tp gathers and reduces travels in
 --                                                                pieces, beside the products
+--   tpgen plans/llama3.lua -o out/ -D cp=4 -D context=ring -D balance=headtail   sequences cut over 4 ranks;
+--                                                                also context=allgather, ulysses
 --   tpgen plans/llama3.lua -o out/ -D documents=2                token 2 ends a document: no token sees
 --                                                                another document
 --   tpgen plans/llama3.lua -o out/ -D preset=8b -D tp=8          Llama 3.1's: 8b, 70b, 405b
@@ -159,10 +161,11 @@ local Llama = nn.module("Llama", function(self)
   self.output = tied and Tied() or linear(dim, vocab, 1 / math.sqrt(dim))
 
   function self:forward(tokens)
-    local cos, sin = F.rotary_tables(seq, head_dim, theta, known.scaling)
+    local cos, sin = F.rotary_tables(tokens:positions(), head_dim, theta, known.scaling)
     local x, documents, places = attention.padded(self.tok_embeddings(tokens), tokens, setting("pad"))
     if eos then -- positions begin anew in each document
       documents, places = tokens:documents()
+      cos, sin = F.rotary_tables(seq, head_dim, theta, known.scaling)
       cos, sin = F.embedding(places, cos):unsqueeze(1), F.embedding(places, sin):unsqueeze(1)
     end
     for _, layer in ipairs(self.layers) do x = layer(x, cos, sin, documents) end
@@ -222,6 +225,7 @@ if rank then
 end
 
 p.pipeline(model)
+p.context(model)
 
 -- A tied embedding is used at both ends of the model.
 p.shard(model, model.tok_embeddings, model.layers, {model.norm, model.output})

@@ -262,6 +262,41 @@ static inline bool are_one(struct tile_range a, struct tile_range b)
   return a.least == a.most && b.least == b.most && a.least == b.least;
 }
 
+// By the places of queries and of keys in the sequence: whether some query of a tile may see some
+// key of another, and whether all see all. window 0: there is none.
+static inline bool may_see(struct tile_range queries, struct tile_range keys, bool causal,
+                           long window)
+{
+  if (causal && keys.least > queries.most) return false;
+  return !window ||
+         ((long)queries.least - keys.most < window && (long)keys.least - queries.most < window);
+}
+
+static inline bool see_all(struct tile_range queries, struct tile_range keys, bool causal,
+                           long window)
+{
+  if (causal && keys.most > queries.least) return false;
+  return !window ||
+         ((long)queries.most - keys.least < window && (long)keys.most - queries.least < window);
+}
+
+static inline void hide_unseen(float *score, int key, const int *place, int n, bool causal,
+                               long window)
+{
+  for (int i = 0; i < n; i++) {
+    const long ahead = (long)key - place[i];
+    const bool near = !window || (ahead < window && ahead > -window);
+    score[i] = near && (!causal || ahead <= 0) ? score[i] : -INFINITY;
+  }
+}
+
+// The same of a row of n scores of one query.
+static inline void hide_unseeing(float *score, int query, const int *key, int n, bool causal,
+                                 long window)
+{
+  for (int j = 0; j < n; j++) hide_unseen(&score[j], key[j], &query, 1, causal, window);
+}
+
 // In a row of n scores: hides those outside [from, to), or of other documents.
 static inline void hide_outside(float *score, long from, long to, int n)
 {

@@ -130,4 +130,33 @@ __device__ static inline bool any_within(const int *document, int n, document_ra
   return __any_sync(0xffffffffu, any);
 }
 
+// By its place in the sequence: whether a query sees a key. reach 0: there is no window.
+__device__ static inline bool is_seen(int key, int query, bool causal, long reach)
+{
+  const long ahead = (long)key - query;
+  return (!causal || ahead <= 0) && (!reach || (ahead < reach && ahead > -reach));
+}
+
+// Whether the queries of a tile, whose places are in the range, see one of n keys; and whether one
+// of n queries sees keys in the range: the same for all threads of a warp, which all ask.
+__device__ static inline bool any_seen(const int *key, int n, document_range r, bool causal,
+                                       long reach)
+{
+  bool any = false;
+  for (int i = (int)threadIdx.x % 32; i < n; i += 32)
+    any |= (!causal || key[i] <= r.most) &&
+           (!reach || ((long)key[i] - r.most < reach && (long)r.least - key[i] < reach));
+  return __any_sync(0xffffffffu, any);
+}
+
+__device__ static inline bool any_seeing(const int *query, int n, document_range r, bool causal,
+                                         long reach)
+{
+  bool any = false;
+  for (int i = (int)threadIdx.x % 32; i < n; i += 32)
+    any |= (!causal || r.least <= query[i]) &&
+           (!reach || ((long)r.least - query[i] < reach && (long)query[i] - r.most < reach));
+  return __any_sync(0xffffffffu, any);
+}
+
 #endif

@@ -126,10 +126,35 @@ static bool is_zeros(const struct op *op)
   return op->kind == OP_full && op->scalar == 0;
 }
 
+/* Queries of a rank with a block of keys, which a ring brings: all that goes by queries is cut
+   alike, and all that goes by keys is. */
+static bool is_block(const struct op *op)
+{
+  struct placement at[2] = {{.kind = REPLICATE}, {.kind = REPLICATE}};
+  bool fits = true;
+  if (!is_block_of_keys(op)) return false;
+  int mesh_dim = -(int)number_of(op, "ring") - 1;
+  struct letters l;
+  op_letters(op, &l);
+  for (int i = 0; i < op->nin + op->nout; i++) {
+    struct placement p =
+        graph->value[i < op->nin ? op->in[i] : op->out + i - op->nin].layout.on[mesh_dim];
+    if (p.kind == REPLICATE) continue; /* sinks */
+    const struct axis *axis = i < op->nin ? l.in[i] : l.out[i - op->nin];
+    char letter = p.kind == SHARD && axis[p.dim].n == 1 ? l.name[axis[p.dim].letter[0]] : 0;
+    struct placement *is = &at[letter == 'k'];
+    fits &= letter == 'q' || letter == 'k';
+    fits &= is->kind == REPLICATE || is->shift == p.shift;
+    *is = p;
+  }
+  return fits && at[0].kind == SHARD && at[1].kind == SHARD && at[0].shift == 0;
+}
+
 /* Whether the layouts need not follow a way of the operation's rule. */
 static bool lies_in_no_way(const struct op *op)
 {
-  return op->nout == 0 || !*rule_of(op) || adds_batch(op) || is_plain_copy(op) || is_zeros(op);
+  return op->nout == 0 || !*rule_of(op) || adds_batch(op) || is_plain_copy(op) || is_zeros(op) ||
+         is_block(op);
 }
 
 /* One way of the rule takes the inputs in their layouts and leaves the outputs in theirs. */

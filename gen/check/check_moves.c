@@ -25,7 +25,9 @@ static bool same_cuts(const struct layout *a, const struct layout *b, int dim, i
   *more = n - m;
   if (n < m) return false;
   for (int i = 0; i < m; i++)
-    if (x[i] != y[i] || shard_stride(a->on[x[i]]) != shard_stride(b->on[y[i]])) return false;
+    if (x[i] != y[i] || shard_stride(a->on[x[i]]) != shard_stride(b->on[y[i]]) ||
+        a->on[x[i]].shift != b->on[y[i]].shift)
+      return false;
   return true;
 }
 
@@ -185,7 +187,9 @@ static bool is_complete(const struct exchange *e)
   for (int d = 0; d < e->whole.ndim; d++) {
     int x[MAX_MESH], y[MAX_MESH], same = 0;
     int n = cuts_of(&graph->mesh, from, d, x), m = cuts_of(&graph->mesh, to, d, y);
-    while (same < n && same < m && x[same] == y[same]) same++;
+    while (same < n && same < m && x[same] == y[same] &&
+           from.on[x[same]].shift == to.on[y[same]].shift)
+      same++;
     for (int i = same; i < n; i++)
       if (!(g->dims >> x[i] & 1)) return false;
     for (int i = same; i < m; i++)

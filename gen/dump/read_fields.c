@@ -205,6 +205,7 @@ struct placement read_PLACEMENT(void)
     p.turn = (int)token_number(0, MAX_MESH - 1);
     need_sign(']');
   }
+  if (cut && take_sign('-')) p.shift = (unsigned)token_number(1, MAX_SHIFT);
   return p;
 }
 

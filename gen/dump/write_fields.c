@@ -90,6 +90,7 @@ void put_placement(struct placement p)
   else
     put(&d.b, p.kind == PARTIAL ? "P(%s)" : "R", reduction[p.reduction]);
   if (p.kind == SHARD && p.turn) put(&d.b, "[%d]", p.turn);
+  if (p.kind == SHARD && p.shift) put(&d.b, "-%d", (int)p.shift);
 }
 
 /* A placement for each dimension of the mesh, also for those of one rank. */

@@ -75,7 +75,8 @@ static char *box_text(const struct op *op, int rank, const char *verb, int large
   for (int at = 0; at < of.ndim; at++) {
     int ncut = new_cuts(op, larger, smaller, dimension_at(larger, at), cut);
     if (ncut) dim = dimension_at(larger, at), ndims++;
-    put(&first, "%s%s", at ? ", " : "", begin_text(cut, ncut, of.size[at], 1));
+    put(&first, "%s%s", at ? ", " : "",
+        begin_text(&graph->value[smaller].layout, cut, ncut, of.size[at], 1));
   }
   const char *to = c_name(op->out), *from = c_name(op->in[0]);
   if (ndims == 1) {
@@ -84,7 +85,8 @@ static char *box_text(const struct op *op, int rank, const char *verb, int large
     return text("%s_rows(%s, %s, /* rows */ %" PRId64 ", /* bytes */ %" PRId64 ", /* of */ %" PRId64
                 ", /* begin */ %s);",
                 verb, to, from, rows(larger, rank, dim), row_bytes(smaller, rank, dim),
-                row_bytes(larger, rank, dim), begin_text(cut, ncut, n, inner));
+                row_bytes(larger, rank, dim),
+                begin_text(&graph->value[smaller].layout, cut, ncut, n, inner));
   }
   return text("{\n    static const long size[] = {%s}, of[] = {%s};\n"
               "    const long first[] = {%s};\n"

@@ -219,9 +219,15 @@ bool reshards(const struct op *op);
 /* Whether the backward may always run the operation again in order to keep less. */
 bool is_cheap(const struct op *op);
 
+/* -------------------------------------------------------------------------------------- ring.c */
+
+void ring(void);
+
 /* ------------------------------------------------------------------------------ redistribute.c */
 
 void redistribute(void);
+/* The number of the exchange: equal ones share an entry. */
+int add_exchange(struct exchange e);
 
 /* --------------------------------------------------------------------------------- scan_grad.c */
 

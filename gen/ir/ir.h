@@ -228,6 +228,13 @@ bool is_random(const struct op *op);
 bool is_copy(enum op_kind k);
 /* Whether it is attention or its gradient: those may have options, and a rule of their own. */
 bool is_attention(const struct op *op);
+/* Whether a query sees no key behind its own place; how far it sees, 0: all; in any order. */
+bool is_causal(const struct op *op);
+int64_t reach_of(const struct op *op);
+/* Whether it is attention that goes around a ring along that dimension of the mesh. */
+bool goes_around(const struct op *op, int mesh_dim);
+/* Whether it is a step of a ring: attention of a rank's queries over one block of keys. */
+bool is_block_of_keys(const struct op *op);
 bool step_has(bool (*such)(const struct op *op));
 
 /* ------------------------------------------------------------------------------------ passes.c */

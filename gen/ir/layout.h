@@ -36,14 +36,17 @@ enum reduction { SUM, MAX, MIN };
 /* The placement on one dimension of the mesh. SHARD: the ranks along it hold consecutive parts
    of dimension `dim`, cut as torch.chunk does. With `outer` more than 1 the shard is strided:
    the dimension is seen as [outer, size / outer], and the second factor is cut. Such a shard
-   results when a cut dimension is merged with one outside it. PARTIAL: the value is the
+   results when a cut dimension is merged with one outside it. With a `shift` the part that a rank
+   holds is that of the rank so many places before it, around the ring. PARTIAL: the value is the
    `reduction` of the ranks' values. A placement has eight bytes, since every value and operation
    holds six of them. */
+enum { MAX_SHIFT = 255 };
 struct placement {
-  enum placement_kind kind : 4;
-  int dim : 6;
-  enum reduction reduction : 4;
-  int turn : 6;       /* SHARD: see struct layout */
+  enum placement_kind kind : 2;
+  int dim : 4;
+  enum reduction reduction : 2;
+  int turn : 4;       /* SHARD: see struct layout */
+  unsigned shift : 8; /* SHARD: up to MAX_SHIFT */
   int64_t outer : 44; /* 0 and 1: a plain shard */
 };
 

@@ -182,8 +182,7 @@ OP(logical_or,     "...,...->...:bool",    "",             no_grad,            "
 OP(logical_not,    "...->...:bool",        "",             no_grad,            "", "!$a", "")
 OP(cast,           "...->...",             "a|a:max|a:min", cast_grad,         "", "$a", "",
    .type = "given", .elements = ALL_OF_FIRST)
-/* The values a. b is a buffer: each step takes it $s of the way to them (`buffer`, below), by what
-   stands as its gradient. */
+/* The values a. Each step takes the buffer b $s of the way to them, by what is its gradient. */
 OP(running,        "...,...->...",         "a|a:max|a:min", running_grad,      "", "$a", "",
    .type = "a")
 OP(dropout,        "...@->...@",           "a|a:max|a:min", dropout_grad,      "stream",
@@ -233,8 +232,7 @@ OP(spread,         "...D!->...E!",         "a|a:max|a:min", spread_grad,       "
 
 OP(gather,         "...D@,...I->...I",     "a|a:max|a:min", gather_grad,       "", "$a($b)", "",
    .type = "a", .cheap = COSTLY, .elements = SOME_OF_FIRST)
-/* The same; one that is not from 0 to below - 1, nor `ignored`, becomes -1, is noted, and ends the
-   job. */
+/* The same; what is not from 0 to below - 1, nor `ignored`, becomes -1, and ends the job. */
 OP(index_within,   "...->...:i32",         "",             no_grad,            "below ignored use",
    "index_within($a, $below, $ignored, $noted)", "")
 /* Each element at its index along a new dimension, or one of size 1, and zeros elsewhere. */
@@ -268,24 +266,32 @@ OP(documents,      "...D!->...D!:i32,...D!:i32", "",       no_grad,            "
 
 /* softmax(scale q k^T) v over heads in groups that share keys and values; and the logarithm of each
    row's sum. $s is the scale. Never holds a whole matrix of scores.
-
      causal     A query sees the keys up to its own place.
      window     And those less than so many places away; 0: all.
      biased     A further input is added to the scores: bqk of each head, b(gr)qk, or less, with
                 dimensions of size 1 but for k. -INFINITY hides a key.
      documents  Two further inputs, bq and bk: a query sees the keys with the same number.
+     places     Two further inputs, q and k: places in the sequence. 1: a query sees the keys up to
+                its own, 2: all; less than `reach` places away, 0: at any place.
+     ring       Around the dimension ring - 1 of the mesh: ring.c. Below 0: a step of that.
      sinks      A further input, (gr): a score that counts in the sum of each row, and has no value.
-
    Such an operation has a rule of its own: the row's, with the further inputs behind the others. */
 OP(attention,      "b(gr)q@d!,bgk!d!,bgk!e!->b(gr)qe!,b(gr)q:f32", "", attention_grad,
-   "causal window biased documents sinks", "", "bgrqkd bgrqke")
+   "causal window biased documents sinks places reach ring", "", "bgrqkd bgrqke")
 /* Takes the output's gradient, q, k, v, the output and the logarithms; makes q's, k's and v's. The
-   bias or the documents are further inputs. */
+   bias, the documents and the places are further inputs. */
 OP(attention_back, "b(gr)q@e!,b(gr)qd!,bgk@d!,bgke!,b(gr)qe!,b(gr)q->b(gr)qd!,bgkd!,bgke!", "a",
-   no_grad, "causal window biased documents", "", "bgrqkd bgrqkd bgrqkd bgrqke bgrqke")
+   no_grad, "causal window biased documents places reach ring", "",
+   "bgrqkd bgrqkd bgrqkd bgrqke bgrqke")
 /* Takes the same, and the bias; makes the bias's gradient. */
 OP(attention_back_bias, "b(gr)q@e!,b(gr)qd!,bgk@d!,bgke!,b(gr)qe!,b(gr)q,b(gr)qk->b(gr)qk:f32", "a",
    no_grad, "causal window", "", "bgrqkd bgrqke")
+/* From attention over two parts of the keys, a and c, and the logarithms of its rows' sums, b and
+   d, that over both; and the logarithm of its sum. Of no keys it is -INFINITY. */
+OP(merge,          "...,...,...,...->...", "ac|a:max|c:max|a:min|c:min", no_grad, "",
+   "$d > -3e38f ? $a + ($c - $a) / (1 + expf($b - $d)) : $a", "")
+OP(merge_logs,     "...,...->...",         "a:max|b:max|a:min|b:min", no_grad, "",
+   "$a > $b ? $a + log1pf(expf($b - $a)) : $b > -3e38f ? $b + log1pf(expf($a - $b)) : $b", "")
 /* Attention of tokens that go on where a cache ends, of r queries for each cached head: a rank may
    have any heads. b sequences have t new tokens each: the first is number `start` of sequence b,
    whose slot of the caches is the last input but one; -1: none, and the output is zero. Writes k
@@ -293,9 +299,8 @@ OP(attention_back_bias, "b(gr)q@e!,b(gr)qd!,bgk@d!,bgke!,b(gr)qe!,b(gr)q,b(gr)qk
    last `window` if that is not 0. $s is the scale. */
 OP(cached_attention, "b!grt!d!,bgt!d!,bgt!e!,n!gc!d!,n!gc!e!,b!,b!->b!grt!e!", "", no_grad,
    "window", "", "bgrtcd bgrtce", .type = "f32", .cheap = COSTLY)
-/* Products of a program that only reads its weights, which are stored as bfloat16, or as blocks of
-   32 numbers of 8 bits behind a scale (runtime/weight_blocks.h), and computed with as floats. The
-   weight of a `turned` one is [in, out]. */
+/* Products with weights that are only read: stored as bfloat16, or as blocks of 32 numbers of 8
+   bits behind a scale (runtime/weight_blocks.h). The weight of a `turned` one is [in, out]. */
 OP(linear_bf16,        "abk,nk->abn",           "a", no_grad, "", "", "*", .type = "f32",
    .takes_stored = true)
 OP(linear_bf16_turned, "abk,kn->abn",           "a", no_grad, "", "", "*", .type = "f32",
@@ -322,9 +327,8 @@ OP(custom,         "equation",             "",             custom_grad,        "
 
 /* ----------------------------------------------------------------------------- steps of a scan */
 
-/* In a step of a scan: its slice of what the scan goes over, along dimension D; and its slice of
-   what the steps put together. scan_stack is what they put together: it takes the slices of the
-   first steps and of the last one. Gradients: flat/scan_grad.c. */
+/* In a step of a scan: its slice of what the scan goes over, along D; its slice of what the steps
+   put together; and that, from those of the first steps and the last. Gradients: scan_grad.c. */
 OP(scan_take,      "...D!->...",           "a|a:max|a:min", no_grad,           "", "", "",
    .cheap = CHEAP, .copies = true, .elements = SOME_OF_FIRST, .shows = true)
 OP(scan_put,       "...->...",             "a|a:max|a:min", no_grad,           "", "", "",
@@ -340,23 +344,20 @@ OP(scan_stack,     "...*->...D!",          "*|*:max|*:min", no_grad,           "
 OP(scan_hold,      "",                     "",             no_grad,            "", "", "",
    .idle = true)
 
-/* The sum of the squares of all elements of all gradients, those of its body; each counted once
-   over the ranks that share in the sum. And the root of that. */
+/* The sum of the squares of all gradients, those of its body, each counted once; and its root. */
 OP(squares,        "",                     "",             no_grad,            "", "", "")
 OP(norm,           "",                     "",             no_grad,            "", "", "")
 /* A number of an optimizer that the host computes once a step. */
 OP(step_number,    "",                     "",             no_grad,
    "optimizer number", "", "")
-/* A parameter, its gradient, its states; where gradients are clipped their norm; and what the
-   update's operations made for it. Writes the parameter and the states in place, by
-   plan_options->optimizer[$optimizer]. */
+/* A parameter, its gradient, its states; where gradients are clipped their norm; what the update's
+   operations made. Writes the former in place, by plan_options->optimizer[$optimizer]. */
 OP(update,         "",                     "",             no_grad,            "optimizer", "", "",
    .updates = true)
 /* A buffer, less what stands as its gradient. */
 OP(buffer,         "",                     "",             no_grad,            "", "", "",
    .updates = true)
-/* From one layout to another. The plan and propagate ask for it, the pass of its name makes
-   it collectives and local work. */
+/* From one layout to another. The plan and propagate ask for it; its pass makes it steps. */
 OP(redistribute,   "",                     "",             redistribute_grad,  "", "", "",
    .type = "given f32", .elements = ALL_OF_FIRST)
 /* What a redistribution becomes: on local shapes, over one group of ranks. */
@@ -386,8 +387,7 @@ OP(receive,   "", "", no_grad, "number from to", "", "", .type = "given", .cheap
 OP(loop,      "", "", no_grad, "", "", "", .calls = true)
 /* What follows runs when a collective that runs beside what is between them is done: overlap.c. */
 OP(await,     "", "", no_grad, "", "", "", .idle = true)
-/* Calls a function for the module of one round of a loop: from another of its rounds, or from
-   outside of it: loop_carried.c. */
+/* Calls a function for the module of one round of a loop, from elsewhere: loop_carried.c. */
 OP(round,     "", "", no_grad, "", "", "", .calls = true, .idle = true)
 /* A product of matrices and what it does to its result before it stores it: epilogue.c. */
 OP(epilogue,       "",                     "",             no_grad,            "", "", "",

@@ -66,6 +66,30 @@ bool is_attention(const struct op *op)
          op->kind == OP_attention_back_bias;
 }
 
+bool is_causal(const struct op *op)
+{
+  return number_of(op, "causal") ||
+         (op->kind != OP_attention_back_bias && number_of(op, "places") == 1);
+}
+
+int64_t reach_of(const struct op *op)
+{
+  int64_t window = number_of(op, "window");
+  return window || op->kind == OP_attention_back_bias ? window : number_of(op, "reach");
+}
+
+bool goes_around(const struct op *op, int mesh_dim)
+{
+  bool may = op->kind == OP_attention || op->kind == OP_attention_back;
+  return may && number_of(op, "ring") == mesh_dim + 1;
+}
+
+bool is_block_of_keys(const struct op *op)
+{
+  bool may = op->kind == OP_attention || op->kind == OP_attention_back;
+  return may && number_of(op, "ring") < 0;
+}
+
 const char *rule_of(const struct op *op)
 {
   if (op->kind == OP_custom) return graph->custom[op->custom].rule;

@@ -43,7 +43,9 @@ void ask_layout(struct query *q, const struct layout *layout)
     const struct placement *p = &layout->on[d];
     bool cut = p->kind == SHARD, strided = cut && p->outer > 1;
     int which = cut ? p->dim : p->kind == PARTIAL ? (int)p->reduction : 0;
-    ask_number(q, (int64_t)p->kind | which << 4 | (cut ? p->turn : 0) << 8 | strided << 12);
+    int shift = cut ? (int)p->shift : 0;
+    ask_number(q, (int64_t)p->kind | which << 4 | (cut ? p->turn : 0) << 8 | strided << 12 |
+                      shift << 16);
     if (strided) ask_number(q, p->outer);
   }
 }

@@ -64,6 +64,13 @@ int64_t shard_stride(struct placement p)
   return p.outer > 1 ? p.outer : 1;
 }
 
+/* The part that a rank at this coordinate holds: it is another where it is shifted. */
+static int part_held(const struct mesh *mesh, struct placement p, int mesh_dim, int coordinate)
+{
+  int n = mesh->size[mesh_dim];
+  return p.shift ? (coordinate + n - (int)p.shift % n) % n : coordinate;
+}
+
 int64_t chunk_size(int64_t n, int parts, int index)
 {
   int64_t chunk = (n + parts - 1) / parts, first = chunk * index;
@@ -125,7 +132,8 @@ static int64_t strided_size(const struct mesh *mesh, struct layout layout, int d
     int64_t factor = factor_of(mesh, layout, dim, size, stride), n = factor;
     for (int k = i; k < ncut; k++) {
       if (shard_stride(layout.on[cut[k]]) != stride) continue;
-      n = chunk_size(n, mesh->size[cut[k]], coordinate[cut[k]]);
+      n = chunk_size(n, mesh->size[cut[k]],
+                     part_held(mesh, layout.on[cut[k]], cut[k], coordinate[cut[k]]));
       done |= 1u << k;
     }
     product = product / factor * n;
@@ -133,12 +141,13 @@ static int64_t strided_size(const struct mesh *mesh, struct layout layout, int d
   return product;
 }
 
-static void cut_along(const struct mesh *mesh, int mesh_dim, int dim, int64_t whole,
+static void cut_along(const struct mesh *mesh, struct placement cut, int mesh_dim, int64_t whole,
                       const int coordinate[MAX_MESH], struct part *p)
 {
+  int dim = cut.dim, index = part_held(mesh, cut, mesh_dim, coordinate[mesh_dim]);
   int64_t n = p->shape.size[dim];
   int64_t chunk = (n + mesh->size[mesh_dim] - 1) / mesh->size[mesh_dim];
-  int64_t first = chunk * coordinate[mesh_dim] < n ? chunk * coordinate[mesh_dim] : n;
+  int64_t first = chunk * index < n ? chunk * index : n;
   int64_t last = first + chunk < n ? first + chunk : n;
   p->shape.size[dim] = last - first;
   p->first[dim] += first;
@@ -149,7 +158,7 @@ static void cut_plainly(const struct mesh *mesh, struct layout layout, int dim, 
                         const int coordinate[MAX_MESH], struct part *p)
 {
   int cut[MAX_MESH], ncut = cuts_of(mesh, layout, dim, cut);
-  for (int i = 0; i < ncut; i++) cut_along(mesh, cut[i], dim, whole, coordinate, p);
+  for (int i = 0; i < ncut; i++) cut_along(mesh, layout.on[cut[i]], cut[i], whole, coordinate, p);
 }
 
 /* Whether this dimension cuts plainly, and no later dimension of the mesh cuts the same tensor
@@ -172,7 +181,7 @@ struct part local_part(const struct mesh *mesh, struct shape whole, struct layou
     int d = layout.on[i].dim;
     done |= 1u << d;
     if (cuts_alone(mesh, &layout, i))
-      cut_along(mesh, i, d, whole.size[d], coordinate, &p);
+      cut_along(mesh, layout.on[i], i, whole.size[d], coordinate, &p);
     else if (is_strided(mesh, layout, d))
       p.shape.size[d] = strided_size(mesh, layout, d, whole.size[d], coordinate);
     else
@@ -203,21 +212,46 @@ struct shape local_shape(int value, int rank)
     if (p->outer > 1 || cut >> p->dim & 1)
       return local_part(mesh, v->shape, v->layout, coordinate).shape;
     cut |= 1u << p->dim;
-    shape.size[p->dim] = chunk_size(shape.size[p->dim], mesh->size[i], coordinate[i]);
+    shape.size[p->dim] =
+        chunk_size(shape.size[p->dim], mesh->size[i], part_held(mesh, *p, i, coordinate[i]));
   }
   return shape;
 }
 
-/* torch.chunk gives the largest parts to the first ranks, so rank 0's part is the largest. */
+static struct layout without_shifts(struct layout layout)
+{
+  for (int i = 0; i < graph->mesh.ndim; i++) layout.on[i].shift = 0;
+  return layout;
+}
+
+static bool has_shift(const struct layout *layout)
+{
+  for (int i = 0; i < graph->mesh.ndim; i++)
+    if (layout->on[i].shift) return true;
+  return false;
+}
+
+/* The part that the rank would have if nothing were shifted. */
+static struct shape unshifted_shape(int value, int rank)
+{
+  const struct value *v = &graph->value[value];
+  int coordinate[MAX_MESH] = {0};
+  if (!has_shift(&v->layout) || v->elsewhere) return local_shape(value, rank);
+  coordinate_of(rank, coordinate);
+  return local_part(&graph->mesh, v->shape, without_shifts(v->layout), coordinate).shape;
+}
+
+/* torch.chunk gives the largest parts to the first ranks, so rank 0's part is the largest, where
+   none is shifted. */
 int64_t largest_bytes(int value)
 {
-  return elements(local_shape(value, 0)) * type_bytes(graph->value[value].type);
+  return elements(unshifted_shape(value, 0)) * type_bytes(graph->value[value].type);
 }
 
 bool is_cut_evenly(int value, int dim)
 {
   int last = world_size() - 1;
-  return local_shape(value, 0).size[dim] == local_shape(value, last).size[dim];
+  return unshifted_shape(value, 0).size[dim] == unshifted_shape(value, last).size[dim];
 }
 
 int group_size(int group)
@@ -266,7 +300,8 @@ int group_members(int group, int rank, int *members)
 static bool same_kind_and_dim(struct placement a, struct placement b)
 {
   if (a.kind != b.kind) return false;
-  if (a.kind == SHARD) return a.dim == b.dim && shard_stride(a) == shard_stride(b);
+  if (a.kind == SHARD)
+    return a.dim == b.dim && a.shift == b.shift && shard_stride(a) == shard_stride(b);
   return a.kind == REPLICATE || a.reduction == b.reduction;
 }
 
@@ -347,6 +382,7 @@ char *placement_text(struct placement p)
 {
   static const char *const reduction[] = {[SUM] = "sum", [MAX] = "max", [MIN] = "min"};
   if (p.kind == SHARD && shard_stride(p) > 1) return text("S(%d/%lld)", p.dim, (long long)p.outer);
+  if (p.kind == SHARD && p.shift) return text("S(%d)-%d", p.dim, (int)p.shift);
   if (p.kind == SHARD) return text("S(%d)", p.dim);
   if (p.kind == PARTIAL) return text("P(%s)", reduction[p.reduction]);
   return text("R");

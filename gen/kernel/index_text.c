@@ -91,23 +91,32 @@ const char *coordinate_text(int mesh_dim)
   return graph->mesh.in_time[mesh_dim] ? "microbatch" : text("rank->coordinate[%d]", mesh_dim);
 }
 
-char *begin_text(const int *cut, int ncut, int64_t n, int64_t factor)
+/* The number of the part that the rank holds. */
+static const char *held_text(struct placement p, int mesh_dim)
+{
+  int n = graph->mesh.size[mesh_dim];
+  const char *own = coordinate_text(mesh_dim);
+  return p.shift ? text("((%s + %d) %% %d)", own, n - (int)p.shift % n, n) : own;
+}
+
+char *begin_text(const struct layout *layout, const int *cut, int ncut, int64_t n, int64_t factor)
 {
   struct buffer b = {0};
   const char *size = NULL; /* the program knows it */
   for (int i = 0; i < ncut; i++) {
     int parts = graph->mesh.size[cut[i]];
     int64_t chunk = (n + parts - 1) / parts;
+    const char *part = held_text(layout->on[cut[i]], cut[i]);
     if (b.length) put(&b, " + ");
     if (!size && (n % parts == 0 || i + 1 == ncut)) {
-      put(&b, "%" PRId64 "L * %s", chunk * factor, coordinate_text(cut[i]));
+      put(&b, "%" PRId64 "L * %s", chunk * factor, part);
       n = chunk;
       continue;
     }
     if (!size) size = text("%" PRId64, n);
     if (factor != 1) put(&b, "%" PRId64 " * ", factor);
-    put(&b, "part_first(%s, %d, %s)", size, parts, coordinate_text(cut[i]));
-    size = text("part_size(%s, %d, %s)", size, parts, coordinate_text(cut[i]));
+    put(&b, "part_first(%s, %d, %s)", size, parts, part);
+    size = text("part_size(%s, %d, %s)", size, parts, part);
   }
   return b.text ? b.text : "0";
 }
@@ -120,7 +129,7 @@ static void put_first(struct buffer *b, int value, int dim, int64_t factor)
   if (is_strided(&graph->mesh, v->layout, dim))
     bug_at("emit", v->op, "a kernel asks where a strided part begins");
   if (!ncut) return;
-  const char *begin = begin_text(cut, ncut, v->shape.size[dim], factor);
+  const char *begin = begin_text(&v->layout, cut, ncut, v->shape.size[dim], factor);
   put(b, "%s%s", b->length ? " + " : "", begin);
 }
 

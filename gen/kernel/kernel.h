@@ -54,7 +54,7 @@ const char *coordinate_text(int mesh_dim);
 /* The start, times `factor`, of the part that these cuts, one after the other, leave of n elements;
    "0" if there are none. If a part is cut again its size may depend on the rank: then the program
    computes it. */
-char *begin_text(const int *cut, int ncut, int64_t n, int64_t factor);
+char *begin_text(const struct layout *layout, const int *cut, int ncut, int64_t n, int64_t factor);
 /* By rows: the index within one: "j", "j * 4 + k". */
 char *row_index_text(const struct loops *loops);
 /* "i": the index in a dimension of the space that has a loop of its own, else "0". */

@@ -23,6 +23,7 @@ struct cut_list cuts_in_turn(const struct compact_layout *b)
     for (int i = 0; i < world.mesh.ndim; i++) {
       if (b->at[i] < 0 || b->turn[i] != turn) continue;
       c.at[c.n].dim = b->at[i];
+      c.at[c.n].shift = b->shift[i];
       c.at[c.n++].by = i;
     }
   return c;
@@ -38,8 +39,9 @@ void cut_box(const struct cut_list *c, struct shape whole, const int coordinate[
   for (int k = 0; k < c->n; k++) {
     int64_t *first = &box->first[c->at[k].dim], *last = &box->last[c->at[k].dim];
     int parts = world.mesh.size[c->at[k].by];
+    int index = (coordinate[c->at[k].by] + parts - c->at[k].shift % parts) % parts;
     int64_t chunk = (*last - *first + parts - 1) / parts;
-    *first = lesser(*first + chunk * coordinate[c->at[k].by], *last);
+    *first = lesser(*first + chunk * index, *last);
     *last = lesser(*first + chunk, *last);
   }
 }

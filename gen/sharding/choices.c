@@ -6,7 +6,7 @@
    or, if the output lacks the letter, one term of a sum. If the operation is linear, pending terms
    go in and pending terms come out. The dimensions of the mesh are independent of each other,
    except for merged dimensions, whose parts must fit the parts of their letters. An input that is
-   strided, or cut in another order than that of the mesh, may be used as it is. */
+   strided, shifted, or cut in another order than that of the mesh, may be used as it is. */
 #include "sharding/sharding.h"
 
 #include <string.h>
@@ -23,10 +23,11 @@ static int dimension_with(const struct letters *l, const struct axis *axis, int 
   return NONE;
 }
 
-/* How a letter is cut: the outer factor within its dimension, and the turn. */
+/* How a letter is cut: the outer factor within its dimension, the turn, and the shift. */
 struct way_to_cut {
   int64_t outer;
   int turn;
+  unsigned shift;
 };
 
 static struct placement shard_of(const struct letters *l, const struct axis *axis, int ndim,
@@ -36,8 +37,11 @@ static struct placement shard_of(const struct letters *l, const struct axis *axi
   int d = dimension_with(l, axis, ndim, letter, &outside);
   if (d == NONE) return (struct placement){.kind = REPLICATE};
   if (outside > cut.outer) cut.outer = outside;
-  return (struct placement){
-      .kind = SHARD, .dim = d, .outer = cut.outer > 1 ? cut.outer : 0, .turn = cut.turn};
+  return (struct placement){.kind = SHARD,
+                            .dim = d,
+                            .outer = cut.outer > 1 ? cut.outer : 0,
+                            .turn = cut.turn,
+                            .shift = cut.shift};
 }
 
 /* Cut along a letter. outer > 1: the letter's own dimension is cut inside so many parts. */
@@ -75,7 +79,8 @@ static bool can_be_cut(const struct letters *l, int letter, int64_t outside, boo
 static int add_cut(struct way_to_cut *list, int n, struct way_to_cut cut)
 {
   for (int k = 0; k < n; k++)
-    if (list[k].outer == cut.outer && list[k].turn == cut.turn) return n;
+    if (list[k].outer == cut.outer && list[k].turn == cut.turn && list[k].shift == cut.shift)
+      return n;
   list[n] = cut;
   return n + 1;
 }
@@ -87,7 +92,7 @@ static int cuts_now(const struct op *o, const struct letters *l, int letter,
                     struct way_to_cut *list)
 {
   bool alone = stands_alone(l, o->nin, letter);
-  int n = add_cut(list, 0, (struct way_to_cut){1, 0});
+  int n = add_cut(list, 0, (struct way_to_cut){1, 0, 0});
   for (int i = 0; i < o->nin; i++) {
     int64_t outside;
     int dim = dimension_with(l, l->in[i], l->ndim_in[i], letter, &outside);
@@ -96,7 +101,7 @@ static int cuts_now(const struct op *o, const struct letters *l, int letter,
       int64_t stride = shard_stride(p);
       if (p.kind != SHARD || p.dim != dim) continue;
       if (can_be_cut(l, letter, outside, alone, stride))
-        n = add_cut(list, n, (struct way_to_cut){alone ? stride : 1, p.turn});
+        n = add_cut(list, n, (struct way_to_cut){alone ? stride : 1, p.turn, p.shift});
     }
   }
   return n;

@@ -121,6 +121,13 @@ static int choice_of_all_whole(const struct op *op, const struct choice *list, i
   return 0;
 }
 
+static int only_choice(const struct op *op, const struct choice *list, int n, int d)
+{
+  if (is_over_stages(d)) return choice_of_all_whole(op, list, n); /* it is cut over others */
+  if (graph->mesh.in_time[d]) return choice_in_time(op, list, n);
+  return goes_around(op, d) ? choice_as_it_lies(op, list, n, d) : NONE;
+}
+
 static bool all_as_it_lies(const struct op *op, const struct letters *l, const struct choice *list,
                            int n, int *pick)
 {
@@ -153,16 +160,9 @@ static struct shortlist shortlist_of(const struct op *op, const struct letters *
       s.n[d] = 1;
       s.pick[d][0] = lies[d];
     }
-    if (is_over_stages(d)) { /* what a stage computes is cut over other dimensions */
-      s.n[d] = 1;
-      s.pick[d][0] = choice_of_all_whole(op, list, n);
-      continue;
-    }
-    if (graph->mesh.in_time[d]) {
-      s.n[d] = 1;
-      s.pick[d][0] = choice_in_time(op, list, n);
-      continue;
-    }
+    int only = only_choice(op, list, n, d);
+    if (only != NONE) s.n[d] = 1, s.pick[d][0] = only;
+    if (only != NONE) continue;
     if (s.n[d] > most && combinations == MOST_COMBINATIONS)
       ended_early("propagate", "the cheapest way of an operation", combinations, "combinations");
     if (s.n[d] > most) shorten(op, list, d, most, &s);

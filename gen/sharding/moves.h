@@ -50,9 +50,10 @@ static inline int64_t greater(int64_t a, int64_t b)
 enum { WHOLE = -1, PENDING = -2, OTHER = -3 };
 
 /* A layout of plain shards in compact form. `turn`: the position among the cuts of that dimension;
-   else 0. Equal layouts are equal bytes. */
+   else 0. `shift`: of a cut. Equal layouts are equal bytes. */
 struct compact_layout {
   int8_t at[MAX_MESH], turn[MAX_MESH];
+  uint8_t shift[MAX_MESH];
 };
 
 /* What compact layouts leave out: the reductions of PENDING and OTHER, and the cuts of strided
@@ -112,7 +113,7 @@ struct box {
 struct cut_list {
   int n;
   struct {
-    int dim, by;
+    int dim, by, shift;
   } at[MAX_MESH];
 };
 

@@ -31,6 +31,7 @@ void put_at(struct compact_layout *b, int i, int at)
   for (int k = 0; b->at[i] >= 0 && k < graph->mesh.ndim; k++)
     if (b->at[k] == b->at[i] && b->turn[k] > b->turn[i]) b->turn[k]--;
   b->at[i] = WHOLE;
+  b->shift[i] = 0;
   b->turn[i] = (int8_t)(at >= 0 ? cuts(b, at) : 0);
   b->at[i] = (int8_t)at;
 }
@@ -74,6 +75,7 @@ struct compact_layout compact_of(struct layout layout, const struct fixed_part *
   struct compact_layout b;
   memset(&b, WHOLE, sizeof b.at);
   memset(b.turn, 0, sizeof b.turn);
+  memset(b.shift, 0, sizeof b.shift);
   for (int i = 0; i < graph->mesh.ndim; i++) {
     struct placement p = layout.on[i];
     if (p.kind == PARTIAL) b.at[i] = p.reduction == u->pending ? PENDING : OTHER;
@@ -82,6 +84,7 @@ struct compact_layout compact_of(struct layout layout, const struct fixed_part *
     for (int k = 0; k < n; k++) {
       b.at[cut[k]] = (int8_t)p.dim;
       b.turn[cut[k]] = (int8_t)k;
+      b.shift[cut[k]] = (uint8_t)layout.on[cut[k]].shift;
     }
   }
   return b;
@@ -102,7 +105,8 @@ struct layout layout_of(const struct compact_layout *b, const struct fixed_part 
   unsigned reordered = reordered_dims(b);
   for (int i = 0; i < graph->mesh.ndim; i++) {
     struct placement *p = &layout.on[i];
-    if (b->at[i] >= 0) *p = (struct placement){.kind = SHARD, .dim = b->at[i]};
+    if (b->at[i] >= 0)
+      *p = (struct placement){.kind = SHARD, .dim = b->at[i], .shift = b->shift[i]};
     if (b->at[i] >= 0 && reordered >> b->at[i] & 1) p->turn = b->turn[i];
     if (b->at[i] == PENDING) *p = (struct placement){.kind = PARTIAL, .reduction = u->pending};
     if (b->at[i] == OTHER) *p = (struct placement){.kind = PARTIAL, .reduction = u->other};

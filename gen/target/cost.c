@@ -53,13 +53,20 @@ double multiplications(const struct op *op)
   return p.rows * p.columns * p.terms;
 }
 
+/* Whether its block of keys is the rank's own, or is in a balanced order: half is hidden. */
+static bool is_own_block(const struct op *op)
+{
+  int mesh_dim = -(int)number_of(op, "ring") - 1, k = op->in[op->kind == OP_attention ? 1 : 2];
+  return number_of(op, "places") || !graph->value[k].layout.on[mesh_dim].shift;
+}
+
 /* How many keys a query has to do with, of so many: with a causal mask, half of them; with a
    window, those in it and in the rest of its tiles. Documents are not known. */
 static double keys_of_query(const struct op *op, double keys)
 {
   enum { TILE = 64 };
-  bool causal = number_of(op, "causal");
-  double most = causal ? keys / 2 : keys, window = (double)number_of(op, "window");
+  bool causal = is_causal(op), full = is_block_of_keys(op) && !is_own_block(op);
+  double most = causal && !full ? keys / 2 : keys, window = (double)reach_of(op);
   if (window == 0) return most;
   double near = (causal ? window : 2 * window) + TILE;
   return near < most ? near : most;

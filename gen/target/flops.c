@@ -7,8 +7,8 @@
 static double share_in_window(const struct op *op)
 {
   double keys = (double)graph->value[op->in[op->kind == OP_attention ? 1 : 2]].shape.size[2];
-  double window = (double)number_of(op, "window");
-  double most = number_of(op, "causal") ? window : 2 * window - 1;
+  double window = (double)reach_of(op);
+  double most = is_causal(op) ? window : 2 * window - 1;
   return window > 0 && most < keys ? most / keys : 1;
 }
 
@@ -29,6 +29,7 @@ double flops_of(const struct op *op)
     term += n;
   }
   if (is_attention(op)) all *= share_in_window(op);
+  if (is_block_of_keys(op)) all /= graph->mesh.size[-number_of(op, "ring") - 1];
   return op->pieces ? all / op->pieces : all;
 }
 

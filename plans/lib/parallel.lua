@@ -3,10 +3,11 @@
 
 local M = {}
 
--- Settings pp, schedule, microbatches, stages (of a rank), dp, dp_replicate, dp_shard, tp, batch, reshard_after_forward, zero, dtype, device.
+-- Settings pp, schedule, microbatches, stages (of a rank), dp, dp_replicate, dp_shard, cp, context, balance, tp,
+-- batch, reshard_after_forward, zero, dtype, device.
 function M.open(of)
   local setting, whole = of.setting, of.whole
-  local p = {tp = whole("tp", 1), pp = whole("pp", 1)}
+  local p = {tp = whole("tp", 1), cp = whole("cp", 1), pp = whole("pp", 1)}
 
   -- The ranks that share the batch are dp_replicate * dp_shard.
   p.dp_replicate = whole("dp_replicate", 1)
@@ -56,22 +57,30 @@ function M.open(of)
   end
 
   p.hybrid = p.dp_replicate > 1 and p.dp_shard > 1
-  local dimensions = p.pp > 1 and { dimension("pp", p.pp, p.dp * p.tp) } or {}
+  local dimensions = p.pp > 1 and { dimension("pp", p.pp, p.dp * p.cp * p.tp) } or {}
   local function add(...) dimensions[#dimensions + 1] = dimension(...) end
   if p.hybrid then
-    add("dp_replicate", p.dp_replicate, p.dp_shard * p.tp)
-    add("dp_shard", p.dp_shard, p.tp)
+    add("dp_replicate", p.dp_replicate, p.dp_shard * p.cp * p.tp)
+    add("dp_shard", p.dp_shard, p.cp * p.tp)
   else
-    add("dp", p.dp, p.tp)
+    add("dp", p.dp, p.cp * p.tp)
   end
+  if p.cp > 1 then add("cp", p.cp, p.tp) end
   add("tp", p.tp, 1)
   dimensions.device = device
   p.mesh = device_mesh(dimensions)
   p.data = p.hybrid and p.mesh{"dp_replicate", "dp_shard"} or p.mesh.dp
 
-  -- The batch, cut in its first dimension.
+  -- The batch, cut in its first dimension, and its sequences.
   function p.distribute(inputs)
-    return distribute(inputs, p.data, p.hybrid and {Shard(0), Shard(0)} or Shard(0))
+    distribute(inputs, p.data, p.hybrid and {Shard(0), Shard(0)} or Shard(0))
+    return p.cp > 1 and distribute(inputs, p.mesh.cp, Shard(1)) or inputs
+  end
+
+  -- How attention gets to the keys of sequences that are cut over cp.
+  function p.context(model)
+    if p.cp == 1 then return end
+    context_parallel(model, p.mesh.cp, {method = setting("context", "ring"), balance = setting("balance")})
   end
 
   -- The stages of a pipeline, if there are ranks for one.
@@ -90,9 +99,10 @@ function M.open(of)
   function p.shard(model, first, layers, last)
     if p.zero ~= 0 then
       replicate(model, p.data, {zero = p.zero})
-    elseif p.dp_shard > 1 then
-      local at_once = {reshard_after_forward = p.reshard == "always"}
-      local inside = {reshard_after_forward = math.tointeger(p.reshard) or p.reshard ~= "never"}
+    elseif p.dp_shard > 1 or (p.cp > 1 and p.dp_replicate == 1) then
+      local also = p.cp > 1 and p.mesh.cp or nil -- ranks that have the sequences in parts
+      local at_once = {reshard_after_forward = p.reshard == "always", also = also}
+      local inside = {reshard_after_forward = math.tointeger(p.reshard) or p.reshard ~= "never", also = also}
       if first then fully_shard(first, p.data, inside) end
       for _, layer in ipairs(layers) do fully_shard(layer, p.data, inside) end
       if last then fully_shard(last, p.data, at_once) end

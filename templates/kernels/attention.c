@@ -38,8 +38,14 @@ void $name$(float *restrict out, float *restrict lse, const float *restrict q,
 #if $documents$
             const int *restrict document, const int *restrict key_document,
 #endif
+#if $places$
+            const int *restrict place, const int *restrict key_place,
+#endif
 #if $sinks$
             const float *restrict sink,
+#endif
+#if $ring$
+            long first_k,
 #endif
             long first_q)
 {
@@ -47,6 +53,9 @@ void $name$(float *restrict out, float *restrict lse, const float *restrict q,
   const long heads = (long)$b$ * $g$ * $r$, queries = $q$, keys = $k$;
   const long tiles = (queries + QUERIES - 1) / QUERIES;
   const bool causal = $causal$;
+#if $ring$
+  first_q -= first_k;
+#endif
 #pragma omp parallel for schedule(dynamic) if (heads * queries * keys >= 16384)
   for (long tile = 0; tile < heads * tiles; tile++) {
     const long head = tile / tiles, b = head / ($g$ * $r$), g = head / $r$ % $g$, r = head % $r$;
@@ -75,6 +84,10 @@ void $name$(float *restrict out, float *restrict lse, const float *restrict q,
     const int *const some_document = document + b * queries + first;
     const struct tile_range documents = tile_range(some_document, here);
 #endif
+#if $places$
+    const int *const some_place = place + first;
+    const struct tile_range places = tile_range(some_place, here);
+#endif
     for (int c = 0; c < DEPTH; c++)
       for (int i = 0; i < QUERIES; i++)
         turned[c][i] = $s$ * query[(i < here ? i : here - 1) * $step_q_q$ + c];
@@ -84,6 +97,11 @@ void $name$(float *restrict out, float *restrict lse, const float *restrict q,
       const int *const there = key_document + b * keys + key;
       const struct tile_range of_keys = tile_range(there, some);
       if (!may_meet(documents, of_keys)) continue;
+#endif
+#if $places$
+      const int *const place_there = key_place + key;
+      const struct tile_range places_there = tile_range(place_there, some);
+      if (!may_see(places, places_there, $places$ == 1, $reach$)) continue;
 #endif
       tile_product(score[0], QUERIES, some_k + key * $step_k_k$, $step_k_k$, 1, turned[0], QUERIES,
                    some, QUERIES, DEPTH, false);
@@ -110,6 +128,10 @@ void $name$(float *restrict out, float *restrict lse, const float *restrict q,
 #if $documents$
       for (int j = 0; !are_one(documents, of_keys) && j < some; j++)
         hide_others(score[j], there[j], some_document, here);
+#endif
+#if $places$
+      for (int j = 0; !see_all(places, places_there, $places$ == 1, $reach$) && j < some; j++)
+        hide_unseen(score[j], place_there[j], some_place, here, $places$ == 1, $reach$);
 #endif
       $name$_weigh(score, some, most, total, sum);
       tile_product(sum[0], WIDTH, score[0], 1, QUERIES, some_v + key * $step_v_k$, $step_v_k$, here,

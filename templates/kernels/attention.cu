@@ -13,11 +13,20 @@ __global__ void $name$($type_q$ *__restrict__ out, float *__restrict__ lse,
 #if $documents$
                        const int *__restrict__ document, const int *__restrict__ key_document,
 #endif
+#if $places$
+                       const int *__restrict__ place, const int *__restrict__ key_place,
+#endif
 #if $sinks$
                        const float *__restrict__ sink,
 #endif
+#if $ring$
+                       long first_k,
+#endif
                        long first_q)
 {
+#if $ring$
+  first_q -= first_k;
+#endif
   typedef $type_q$ element;
   __shared__ __align__(16) square_row room[SQUARE], weight[SQUARE];
   const long queries = $q$, keys = $k$, tiles = (queries + SQUARE - 1) / SQUARE;
@@ -53,11 +62,20 @@ __global__ void $name$($type_q$ *__restrict__ out, float *__restrict__ lse,
   key_document += b * keys;
   const document_range documents = range_of(document, (int)here);
 #endif
+#if $places$
+  place += first;
+  const document_range places = range_of(place, (int)here);
+#endif
 
   for (long key = begin; key < end; key += SQUARE) {
 #if $documents$
     if (!any_within(key_document + key, keys - key < SQUARE ? (int)(keys - key) : SQUARE,
                     documents))
+      continue;
+#endif
+#if $places$
+    if (!any_seen(key_place + key, keys - key < SQUARE ? (int)(keys - key) : SQUARE, places,
+                  $places$ == 1, $reach$))
       continue;
 #endif
     float score[4][4] = {};
@@ -80,6 +98,10 @@ __global__ void $name$($type_q$ *__restrict__ out, float *__restrict__ lse,
 #endif
 #if $documents$
         sees = sees && row + i < here && document[row + i] == key_document[at];
+#endif
+#if $places$
+        sees = sees && row + i < here &&
+               is_seen(key_place[at], place[row + i], $places$ == 1, $reach$);
 #endif
         score[i][j] = sees ? score[i][j] : -INFINITY;
         more = fmaxf(more, score[i][j]);

@@ -39,6 +39,9 @@ void $name$(float *restrict dq, float *restrict dk, float *restrict dv, const fl
 #if $documents$
             const int *restrict document, const int *restrict key_document,
 #endif
+#if $places$
+            const int *restrict place, const int *restrict key_place,
+#endif
             long first_q, long first_k)
 {
   enum { QUERIES = $name$_QUERIES, KEYS = $name$_KEYS, DEPTH = $d$, WIDTH = $e$ };
@@ -68,6 +71,10 @@ void $name$(float *restrict dq, float *restrict dk, float *restrict dv, const fl
 #if $documents$
       const int *const some_document = document + b * queries + first;
       const struct tile_range documents = tile_range(some_document, here);
+#endif
+#if $places$
+      const int *const some_place = place + first;
+      const struct tile_range places = tile_range(some_place, here);
 #endif
       const float *const some_q =
           q + b * $step_q_b$ + g * $step_q_g$ + r * $step_q_r$ + first * $step_q_q$;
@@ -100,6 +107,11 @@ void $name$(float *restrict dq, float *restrict dk, float *restrict dv, const fl
         const struct tile_range of_keys = tile_range(there, some);
         if (!may_meet(documents, of_keys)) continue;
 #endif
+#if $places$
+        const int *const place_there = key_place + key;
+        const struct tile_range places_there = tile_range(place_there, some);
+        if (!may_see(places, places_there, $places$ == 1, $reach$)) continue;
+#endif
         const float *const some_k = group_k + key * $step_k_k$;
         const float *const some_v = group_v + key * $step_v_k$;
         tile_product(score[0], QUERIES, some_k, $step_k_k$, 1, turned[0], QUERIES, some, QUERIES,
@@ -131,6 +143,10 @@ void $name$(float *restrict dq, float *restrict dk, float *restrict dv, const fl
 #if $documents$
         for (int j = 0; !are_one(documents, of_keys) && j < some; j++)
           hide_others(score[j], there[j], some_document, here);
+#endif
+#if $places$
+        for (int j = 0; !see_all(places, places_there, $places$ == 1, $reach$) && j < some; j++)
+          hide_unseen(score[j], place_there[j], some_place, here, $places$ == 1, $reach$);
 #endif
         $name$_weigh(score, slope, some, log_sum, mean);
 #if $softcap$

@@ -35,6 +35,9 @@ __global__ void $name$($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
 #if $documents$
                        const int *__restrict__ document, const int *__restrict__ key_document,
 #endif
+#if $places$
+                       const int *__restrict__ place, const int *__restrict__ key_place,
+#endif
                        long first_q, long first_k)
 {
   typedef $type_q$ element;
@@ -71,6 +74,11 @@ __global__ void $name$($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
   const document_range documents =
       range_of(key_document, keys - first < SQUARE ? (int)(keys - first) : SQUARE);
 #endif
+#if $places$
+  key_place += first;
+  const document_range places =
+      range_of(key_place, keys - first < SQUARE ? (int)(keys - first) : SQUARE);
+#endif
 #if $biased$
   bias += b * $step_bias_b$ + g * $step_bias_g$ + first;
 #endif
@@ -83,6 +91,10 @@ __global__ void $name$($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
 #if $documents$
       const long left = queries - query;
       if (!any_within(document + query, left < SQUARE ? (int)left : SQUARE, documents)) continue;
+#endif
+#if $places$
+      const int some = queries - query < SQUARE ? (int)(queries - query) : SQUARE;
+      if (!any_seeing(place + query, some, places, $places$ == 1, $reach$)) continue;
 #endif
       const element *const here_q = q + r * $step_q_r$ + query * $step_q_q$;
       const element *const here_out = out + r * $step_out_r$ + query * $step_out_q$;
@@ -115,6 +127,10 @@ __global__ void $name$($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
 #endif
 #if $documents$
           seen = seen && first + row + i < keys && key_document[row + i] == document[at];
+#endif
+#if $places$
+          seen = seen && first + row + i < keys &&
+                 is_seen(key_place[row + i], place[at], $places$ == 1, $reach$);
 #endif
           weight[i][j] = seen ? expf(score - log_sum[column + j]) : 0;
           slope[i][j] = seen ? steep * weight[i][j] * (slope[i][j] - mean[column + j]) : 0;
@@ -157,6 +173,9 @@ __global__ void $name$_2nd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
 #if $documents$
                            const int *__restrict__ document, const int *__restrict__ key_document,
 #endif
+#if $places$
+                           const int *__restrict__ place, const int *__restrict__ key_place,
+#endif
                            long first_q, long first_k)
 {
   typedef $type_q$ element;
@@ -190,6 +209,10 @@ __global__ void $name$_2nd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
   key_document += b * keys;
   const document_range documents = range_of(document, (int)here);
 #endif
+#if $places$
+  place += first;
+  const document_range places = range_of(place, (int)here);
+#endif
 #if $biased$
   bias += b * $step_bias_b$ + g * $step_bias_g$ + r * $step_bias_r$ + first * $step_bias_q$;
 #endif
@@ -202,6 +225,10 @@ __global__ void $name$_2nd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
 #if $documents$
     const long left = keys - key;
     if (!any_within(key_document + key, left < SQUARE ? (int)left : SQUARE, documents)) continue;
+#endif
+#if $places$
+    const int some = keys - key < SQUARE ? (int)(keys - key) : SQUARE;
+    if (!any_seen(key_place + key, some, places, $places$ == 1, $reach$)) continue;
 #endif
     const matrix_rows<element> some_k = {k + key * $step_k_k$, $step_k_k$, keys - key, $d$};
     const matrix_rows<element> some_v = {v + key * $step_v_k$, $step_v_k$, keys - key, $e$};
@@ -227,6 +254,9 @@ __global__ void $name$_2nd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
 #endif
 #if $documents$
         sees = sees && document[row + i] == key_document[at];
+#endif
+#if $places$
+        sees = sees && is_seen(key_place[at], place[row + i], $places$ == 1, $reach$);
 #endif
         const float w = sees ? expf(score - log_sum[row + i]) : 0;
         slope[i][j] = sees ? steep * w * (slope[i][j] - mean[row + i]) : 0;

@@ -59,6 +59,9 @@ static void $name$_add(float (*restrict sum_k)[$d$], float (*restrict sum_v)[$e$
 #if $documents$
                        const int *document, const int *key_document,
 #endif
+#if $places$
+                       const int *place, const int *key_place,
+#endif
                        int here, long behind)
 {
   enum { QUERIES = $name$_QUERIES, KEYS = $name$_KEYS, DEPTH = $d$, WIDTH = $e$ };
@@ -92,6 +95,9 @@ static void $name$_add(float (*restrict sum_k)[$d$], float (*restrict sum_v)[$e$
 #if $documents$
     hide_others(score[i], document[i], key_document, keys);
 #endif
+#if $places$
+    hide_unseeing(score[i], place[i], key_place, keys, $places$ == 1, $reach$);
+#endif
 #if $window$
     hide_outside(score[i], sees - $window$, causal ? sees : sees - 1 + $window$, KEYS);
 #endif
@@ -121,6 +127,9 @@ static void $name$_add_to_queries(float (*restrict sum)[$d$], const bf16_pair *r
 #endif
 #if $documents$
                                   const int *document, const int *key_document,
+#endif
+#if $places$
+                                  const int *place, const int *key_place,
 #endif
                                   int keys, long behind)
 {
@@ -153,6 +162,9 @@ static void $name$_add_to_queries(float (*restrict sum)[$d$], const bf16_pair *r
 #if $documents$
     hide_others(score[j], key_document[j], document, here);
 #endif
+#if $places$
+    hide_unseen(score[j], key_place[j], place, here, $places$ == 1, $reach$);
+#endif
 #if $window$
     const long before = behind + j;
     hide_outside(score[j], causal ? before : before - $window$ + 1, before + $window$, QUERIES);
@@ -178,6 +190,9 @@ void $name$(bf16 *restrict dq, bf16 *restrict dk, bf16 *restrict dv, const bf16 
 #if $documents$
             const int *restrict document, const int *restrict key_document,
 #endif
+#if $places$
+            const int *restrict place, const int *restrict key_place,
+#endif
             long first_q, long first_k)
 {
   enum { QUERIES = $name$_QUERIES, KEYS = $name$_KEYS, DEPTH = $d$, WIDTH = $e$ };
@@ -201,6 +216,10 @@ void $name$(bf16 *restrict dq, bf16 *restrict dk, bf16 *restrict dv, const bf16 
     const int *const there = key_document + b * keys + key;
     const struct tile_range of_keys = tile_range(there, some);
 #endif
+#if $places$
+    const int *const place_there = key_place + key;
+    const struct tile_range places_there = tile_range(place_there, some);
+#endif
     for (long n = 0; n < $r$ * tiles; n++) {
       const long r = n / tiles, first = n % tiles * QUERIES;
       const long behind = first_k + key - first_q - first;
@@ -212,6 +231,10 @@ void $name$(bf16 *restrict dq, bf16 *restrict dk, bf16 *restrict dv, const bf16 
 #if $documents$
       const int *const some_document = document + b * queries + first;
       if (!may_meet(tile_range(some_document, here), of_keys)) continue;
+#endif
+#if $places$
+      const int *const some_place = place + first;
+      if (!may_see(tile_range(some_place, here), places_there, $places$ == 1, $reach$)) continue;
 #endif
       $name$_add(
           sum_k, sum_v, turned_k[0], turned_v[0], some,
@@ -225,6 +248,9 @@ void $name$(bf16 *restrict dq, bf16 *restrict dk, bf16 *restrict dv, const bf16 
 #endif
 #if $documents$
           some_document, there,
+#endif
+#if $places$
+          some_place, place_there,
 #endif
           here, behind);
     }
@@ -250,6 +276,10 @@ void $name$(bf16 *restrict dq, bf16 *restrict dk, bf16 *restrict dv, const bf16 
     const int *const some_document = document + b * queries + first;
     const struct tile_range documents = tile_range(some_document, here);
 #endif
+#if $places$
+    const int *const some_place = place + first;
+    const struct tile_range places = tile_range(some_place, here);
+#endif
     const bf16 *const some_q =
         q + b * $step_q_b$ + g * $step_q_g$ + r * $step_q_r$ + first * $step_q_q$;
     const bf16 *const some_dout =
@@ -268,6 +298,10 @@ void $name$(bf16 *restrict dq, bf16 *restrict dk, bf16 *restrict dv, const bf16 
       const int *const there = key_document + b * keys + key;
       if (!may_meet(documents, tile_range(there, some))) continue;
 #endif
+#if $places$
+      const int *const place_there = key_place + key;
+      if (!may_see(places, tile_range(place_there, some), $places$ == 1, $reach$)) continue;
+#endif
       $name$_add_to_queries(sum, turned_q[0], turned_dout[0], &by, here,
                             k + b * $step_k_b$ + g * $step_k_g$ + key * $step_k_k$,
                             v + b * $step_v_b$ + g * $step_v_g$ + key * $step_v_k$,
@@ -277,6 +311,9 @@ void $name$(bf16 *restrict dq, bf16 *restrict dk, bf16 *restrict dv, const bf16 
 #endif
 #if $documents$
                             some_document, there,
+#endif
+#if $places$
+                            some_place, place_there,
 #endif
                             some, first_k + key - first_q - first);
     }

@@ -21,6 +21,9 @@ __global__ void $name$($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
 #if $documents$
                        const int *__restrict__ document, const int *__restrict__ key_document,
 #endif
+#if $places$
+                       const int *__restrict__ place, const int *__restrict__ key_place,
+#endif
                        long first_q, long first_k)
 {
   typedef $type_q$ element;
@@ -33,6 +36,9 @@ __global__ void $name$($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
 #endif
 #if $documents$
   (void)document, (void)key_document;
+#endif
+#if $places$
+  (void)place, (void)key_place;
 #endif
   dq += b * $step_dq_b$ + g * $step_dq_g$ + r * $step_dq_r$ + n * $step_dq_q$;
   out += b * $step_out_b$ + g * $step_out_g$ + r * $step_out_r$ + n * $step_out_q$;
@@ -62,6 +68,9 @@ __global__ void $name$_2nd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
 #endif
 #if $documents$
                            const int *__restrict__ document, const int *__restrict__ key_document,
+#endif
+#if $places$
+                           const int *__restrict__ place, const int *__restrict__ key_place,
 #endif
                            long first_q, long first_k)
 {
@@ -189,12 +198,16 @@ __global__ void $name$_2nd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
 #if $window$
               hidden = hidden || ahead <= -$window$ || ahead >= $window$;
 #endif
-#if $documents$ || $biased$
+#if $documents$ || $biased$ || $places$
               const int at = first + strip + 16 * m + h / 2 * 8 + lane / 4;
               const bool exists = at < keys && query + column < queries;
 #endif
 #if $documents$
               hidden = hidden || (exists && document[query + column] != key_document[at]);
+#endif
+#if $places$
+              hidden = hidden || (exists && !is_seen(key_place[at], place[query + column],
+                                                     $places$ == 1, $reach$));
 #endif
 #if $softcap$
               const float share = tanhf(SCALE / $softcap$ * weight[m][n][h]);
@@ -259,6 +272,9 @@ __global__ void $name$_3rd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
 #endif
 #if $documents$
                            const int *__restrict__ document, const int *__restrict__ key_document,
+#endif
+#if $places$
+                           const int *__restrict__ place, const int *__restrict__ key_place,
 #endif
                            long first_q, long first_k)
 {
@@ -373,11 +389,15 @@ __global__ void $name$_3rd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
             const int ahead = behind + column - down;
             hidden = hidden || ahead <= -$window$ || ahead >= $window$;
 #endif
-#if $documents$ || $biased$
+#if $documents$ || $biased$ || $places$
             const bool exists = key + column < keys && row + down < queries;
 #endif
 #if $documents$
             hidden = hidden || (exists && document[row + down] != key_document[key + column]);
+#endif
+#if $places$
+            hidden = hidden || (exists && !is_seen(key_place[key + column], place[row + down],
+                                                   $places$ == 1, $reach$));
 #endif
 #if $softcap$
             const float share = tanhf(SCALE / $softcap$ * weight[m][n][j]);

@@ -50,8 +50,14 @@ void $name$(bf16 *restrict out, float *restrict lse, const bf16 *restrict q, con
 #if $documents$
             const int *restrict document, const int *restrict key_document,
 #endif
+#if $places$
+            const int *restrict place, const int *restrict key_place,
+#endif
 #if $sinks$
             const float *restrict sink,
+#endif
+#if $ring$
+            long first_k,
 #endif
             long first_q)
 {
@@ -60,6 +66,9 @@ void $name$(bf16 *restrict out, float *restrict lse, const bf16 *restrict q, con
   const long heads = (long)$b$ * $g$ * $r$, queries = $q$, keys = $k$;
   const long tiles = (queries + QUERIES - 1) / QUERIES;
   const bool causal = $causal$;
+#if $ring$
+  first_q -= first_k;
+#endif
 #pragma omp parallel for schedule(dynamic) if (heads * queries * keys >= 16384)
   for (long tile = 0; tile < heads * tiles; tile++) {
     const long head = tile / tiles, b = head / ($g$ * $r$), g = head / $r$ % $g$, r = head % $r$;
@@ -89,6 +98,10 @@ void $name$(bf16 *restrict out, float *restrict lse, const bf16 *restrict q, con
     const int *const some_document = document + b * queries + first;
     const struct tile_range documents = tile_range(some_document, here);
 #endif
+#if $places$
+    const int *const some_place = place + first;
+    const struct tile_range places = tile_range(some_place, here);
+#endif
     pair_turned(turned[0], QUERIES, query, $step_q_q$, here, DEPTH);
     for (long key = begin; key < end; key += KEYS) {
       const int some = end - key < KEYS ? (int)(end - key) : KEYS;
@@ -96,6 +109,11 @@ void $name$(bf16 *restrict out, float *restrict lse, const bf16 *restrict q, con
       const int *const there = key_document + b * keys + key;
       const struct tile_range of_keys = tile_range(there, some);
       if (!may_meet(documents, of_keys)) continue;
+#endif
+#if $places$
+      const int *const place_there = key_place + key;
+      const struct tile_range places_there = tile_range(place_there, some);
+      if (!may_see(places, places_there, $places$ == 1, $reach$)) continue;
 #endif
       pair_along(some_k[0], KEYS, group_k + key * $step_k_k$, $step_k_k$, some, DEPTH);
       pair_down(some_v[0], KEYS, group_v + key * $step_v_k$, $step_v_k$, some, WIDTH);
@@ -115,6 +133,10 @@ void $name$(bf16 *restrict out, float *restrict lse, const bf16 *restrict q, con
 #if $documents$
       for (int j = 0; !are_one(documents, of_keys) && j < some; j++)
         hide_others(score[j], there[j], some_document, here);
+#endif
+#if $places$
+      for (int j = 0; !see_all(places, places_there, $places$ == 1, $reach$) && j < some; j++)
+        hide_unseen(score[j], place_there[j], some_place, here, $places$ == 1, $reach$);
 #endif
       $name$_weigh(score, some, key - first_q - first, most, total, sum);
       pair_down_floats(weight[0], score[0], some, QUERIES);

@@ -15,11 +15,20 @@ __global__ void $name$($type_q$ *__restrict__ out, float *__restrict__ lse,
 #if $documents$
                        const int *__restrict__ document, const int *__restrict__ key_document,
 #endif
+#if $places$
+                       const int *__restrict__ place, const int *__restrict__ key_place,
+#endif
 #if $sinks$
                        const float *__restrict__ sink,
 #endif
+#if $ring$
+                       long first_k,
+#endif
                        long first_q)
 {
+#if $ring$
+  first_q -= first_k;
+#endif
   typedef $type_q$ element;
   constexpr int STRIPS = $strips$, ROWS = $rows$, THREADS = 2 * ROWS / STRIPS, KEYS = $some_keys$;
   constexpr int DEPTH = WHOLE<$d$>, WIDTH = WHOLE<$e$>;
@@ -138,6 +147,17 @@ __global__ void $name$($type_q$ *__restrict__ out, float *__restrict__ lse,
           UNROLL_FOR (int i = 2 * h; i < 2 * h + 2; i++) {
             const int at = key + 8 * n + lane % 4 * 2 + i % 2;
             if (own < queries && at < keys && document[own] != key_document[at])
+              score[m][n][i] = SCALE < 0 ? INFINITY : -INFINITY;
+          }
+        }
+#endif
+#if $places$
+        const int asks = row + 16 * m + 8 * h + lane / 4;
+        UNROLL_FOR (int n = 0; n < KEYS / 8; n++) {
+          UNROLL_FOR (int i = 2 * h; i < 2 * h + 2; i++) {
+            const int at = key + 8 * n + lane % 4 * 2 + i % 2;
+            if (asks < queries && at < keys &&
+                !is_seen(key_place[at], place[asks], $places$ == 1, $reach$))
               score[m][n][i] = SCALE < 0 ? INFINITY : -INFINITY;
           }
         }

@@ -100,10 +100,11 @@ static int64_t outer_of(struct placement p)
 }
 
 /* What remains of [first, first + n) after it is cut among the ranks of mesh dimension i. */
-static void chunk(int i, const int *coordinate, int64_t *first, int64_t *n)
+static void chunk(int i, int shift, const int *coordinate, int64_t *first, int64_t *n)
 {
   int64_t size = graph->mesh.size[i], each = (*n + size - 1) / size;
-  int64_t begin = each * coordinate[i] < *n ? each * coordinate[i] : *n;
+  int64_t index = (coordinate[i] - shift + size) % size; /* that of a rank before it, in a ring */
+  int64_t begin = each * index < *n ? each * index : *n;
   int64_t end = begin + each < *n ? begin + each : *n;
   *first += begin;
   *n = end - begin;
@@ -144,7 +145,7 @@ static void hold_part(struct layout layout, int dim, int64_t size, const int *co
       for (int i = 0; i < graph->mesh.ndim; i++)
         if (layout.on[i].kind == SHARD && layout.on[i].dim == dim && layout.on[i].turn == turn &&
             outer_of(layout.on[i]) == outer[j])
-          chunk(i, coordinate, &first, &count);
+          chunk(i, (int)layout.on[i].shift, coordinate, &first, &count);
     int64_t before = held->n;
     held->n = before * count;
     must(held->n <= (int64_t)(sizeof held->at / sizeof *held->at), "a dimension is too long");

@@ -220,6 +220,8 @@ static const struct instance instances[] = {
     {OP_attention, .in = {"a(bc)d2", "abd2", "abd3"}, .out = {"a(bc)d3", "a(bc)d"}, .number = {1}},
     {OP_attention, .in = {"acd2", "a1e2", "a1e2"}, .out = {"acd2", "acd"}, .number = {1}},
     {OP_attention, .in = {"abd2", "abe2", "abe2"}, .out = {"abd2", "abd"}},
+    {OP_merge, .in = {"abc", "ab1", "abc", "ab1"}},
+    {OP_merge_logs, .in = {"ab", "ab"}},
     {OP_cached_attention, .in = {"abcd2", "abd2", "abd3", "3be2", "3be3", "#a", "#a"},
      .out = {"abcd3"}},
     {OP_cached_attention, .in = {"2b112", "2b12", "2b12", "2bc2", "2bc2", "#2", "#2"},
@@ -244,8 +246,16 @@ static const struct instance instances[] = {
     {OP_attention, .in = {"a(bc)d2", "abe2", "abe3", "#ad", "#ae", "(bc)"},
      .out = {"a(bc)d3", "a(bc)d"}, .number = {0, 3, 0, 1, 1}, .softcap = 2,
      .equation = OF_ATTENTION("bq,bk,(gr)")},
+    {OP_attention, .in = {"a(bc)d2", "abd2", "abd3", "#d", "#d"}, .out = {"a(bc)d3", "a(bc)d"},
+     .number = {0, 0, 0, 0, 0, 1, 3}, .equation = OF_ATTENTION("q,k")},
+    {OP_attention, .in = {"abd2", "abe2", "abe2", "#d", "#e", "b"}, .out = {"abd2", "abd"},
+     .number = {0, 0, 0, 0, 1, 2, 2}, .equation = OF_ATTENTION("q,k,(gr)")},
     {OP_attention_back, .in = {"a(bc)d3", "a(bc)d2", "abd2", "abd3", "a(bc)d3", "a(bc)d"},
      .out = {"a(bc)d2", "abd2", "abd3"}, .number = {1, 2}, .softcap = 1.5},
+    {OP_attention_back,
+     .in = {"a(bc)d3", "a(bc)d2", "abe2", "abe3", "a(bc)d3", "a(bc)d", "#d", "#e"},
+     .out = {"a(bc)d2", "abe2", "abe3"}, .number = {0, 0, 0, 0, 1, 2},
+     .equation = OF_ATTENTION_BACK("q,k")},
     {OP_attention_back, .in = {"acd2", "acd2", "a1d2", "a1d2", "acd2", "acd", "a1dd"},
      .out = {"acd2", "a1d2", "a1d2"}, .number = {0, 2, 1}, .equation = OF_ATTENTION_BACK("b 1 qk")},
     {OP_attention_back,
@@ -378,7 +388,7 @@ __attribute__((unused)) static const struct op *instantiate(const struct instanc
 /* ----------------------------------------------------------------------------------- the inputs */
 
 /* How many elements its indices may name; 0: it takes none. */
-static int64_t index_bound(const struct op *op)
+static int64_t index_bound(const struct op *op, int i)
 {
   struct shape first = graph->value[op->in[0]].shape, made = graph->value[op->out].shape;
   switch (op->kind) {
@@ -399,7 +409,7 @@ static int64_t index_bound(const struct op *op)
     return 3; /* tokens */
   case OP_attention:
   case OP_attention_back:
-    return 2; /* numbers of documents */
+    return graph->value[op->in[i]].shape.ndim == 1 ? 9 : 2; /* places; numbers of documents */
   default:
     return 0;
   }
@@ -441,7 +451,7 @@ static double suitable_number(const struct op *op, int i)
 static double suitable(const struct op *op, int i)
 {
   enum type type = graph->value[op->in[i]].type;
-  int64_t bound = index_bound(op);
+  int64_t bound = index_bound(op, i);
   if (type == BOOL) return draw_below(2);
   if (type == I32) return bound ? draw_below((int)bound) : draw_below(9) - 4;
   return suitable_number(op, i);

@@ -226,6 +226,12 @@ static bool activation(enum op_kind kind, const double *x, double *y)
   case OP_gelu_tanh_back:
     *y = x[0] * gelu_tanh_derivative(x[1]);
     return true;
+  case OP_merge: /* the mean of x[0] and x[2], weighted by the exponentials of x[1] and x[3] */
+    *y = x[3] == -INFINITY ? x[0] : (x[0] * exp(x[1] - x[3]) + x[2]) / (exp(x[1] - x[3]) + 1);
+    return true;
+  case OP_merge_logs:
+    *y = log(exp(x[0]) + exp(x[1]));
+    return true;
   default:
     return false;
   }
@@ -940,7 +946,8 @@ static bool run_argmax(const struct op *op, const struct array *in, struct array
    keys, and the widths of keys and values. */
 struct heads {
   int64_t b, g, r, q, k, d, e, first_q, first_k;
-  const struct array *bias, *document, *key_document, *sink; /* its options, or NULL */
+  /* Its options, or NULL. */
+  const struct array *bias, *document, *key_document, *place, *key_place, *sink;
 };
 
 static bool is_broadcast_to(struct shape s, struct shape whole)
@@ -958,7 +965,10 @@ static bool options_of(const struct op *op, const struct array *further, struct 
   bool of_bias = op->kind == OP_attention_back_bias;
   if (of_bias || number_of(op, "biased")) h->bias = further++;
   if (!of_bias && number_of(op, "documents")) h->document = further++, h->key_document = further++;
+  if (!of_bias && number_of(op, "places")) h->place = further++, h->key_place = further++;
   if (op->kind == OP_attention && number_of(op, "sinks")) h->sink = further++;
+  if (h->place && (elements(h->place->shape) != h->q || elements(h->key_place->shape) != h->k))
+    return false;
   return (!h->bias || is_broadcast_to(h->bias->shape, scores)) &&
          (!h->document ||
           (same_shape(h->document->shape, queries) && same_shape(h->key_document->shape, keys))) &&
@@ -999,6 +1009,12 @@ static double score(const struct op *op, const struct heads *h, struct array q, 
   int64_t ahead = j + h->first_k - i - h->first_q, window = number_of(op, "window");
   if (number_of(op, "causal") && ahead > 0) return -INFINITY;
   if (window && (ahead <= -window || ahead >= window)) return -INFINITY;
+  if (h->place) {
+    int64_t by_place = (int64_t)(h->key_place->at[j] - h->place->at[i]);
+    int64_t reach = number_of(op, "reach");
+    if (number_of(op, "places") == 1 && by_place > 0) return -INFINITY;
+    if (reach && (by_place <= -reach || by_place >= reach)) return -INFINITY;
+  }
   if (h->document && h->document->at[b * h->q + i] != h->key_document->at[b * h->k + j])
     return -INFINITY;
   double sum = 0;

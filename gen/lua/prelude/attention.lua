@@ -128,6 +128,14 @@ local function within_documents(bias, of_queries, of_keys)
   return raw.where(same, bias, -math.huge)
 end
 
+-- What goes by places of queries and keys does not go with a ring, nor with another order of the sequence.
+local function refuse_in_parts(cut, what)
+  if cut and (cut.ring or cut.order) then
+    misfit('%s does not go with context_parallel\'s %s: take method = "allgather" or "ulysses" without balance', what,
+      cut.ring and 'method = "ring"' or "balance")
+  end
+end
+
 -- softmax(scale q k^T) v by one kernel. how: {mask =, scale =, causal =, window =, softcap =,
 -- documents = {of queries, of keys}, sinks =}.
 local function whole_attention(q, k, v, how)
@@ -135,6 +143,9 @@ local function whole_attention(q, k, v, how)
   if core.type(q) ~= core.type(k) or core.type(q) ~= core.type(v) then
     q, k, v = base.wide(q), base.wide(k), base.wide(v)
   end
+  local cut = base.cut_attention(q, k, how)
+  local places = cut and cut.order
+  if cut then q, k, v = cut.heads(q, k, v) end
   local inputs, rules, mask = {q, k, v}, {}, how.mask
   local of_queries, of_keys
   if how.documents then of_queries, of_keys = how.documents[1], how.documents[2] end
@@ -143,22 +154,29 @@ local function whole_attention(q, k, v, how)
     if of_queries then mask = nil end
   end
   if mask ~= nil then
+    refuse_in_parts(cut, "a mask of scores")
     local bias = as_bias(mask, k)
     if of_queries then bias, of_queries = within_documents(bias, of_queries, of_keys), nil end
     append_to(inputs, rules, bias, bias_rule(bias, q))
   end
   if of_queries then
-    append_to(inputs, rules, of_queries, "bq")
-    append_to(inputs, rules, of_keys, "bk")
+    append_to(inputs, rules, cut and cut.queries(of_queries, 1) or of_queries, "bq")
+    append_to(inputs, rules, cut and cut.keys(of_keys, 1) or of_keys, "bk")
+  end
+  if places then
+    append_to(inputs, rules, cut.queries(places, 0), "q")
+    append_to(inputs, rules, cut.keys(places, 0), "k")
   end
   if how.sinks ~= nil then append_to(inputs, rules, base.wide(how.sinks), "(gr)") end
   local further = table.concat(rules, ",")
-  local y = append("attention", inputs, {scalar = how.scale, causal = how.causal and 1 or 0,
-    window = how.window or 0, softcap = how.softcap or 0, biased = mask ~= nil and 1 or 0,
+  local y = append("attention", inputs, {scalar = how.scale, causal = not places and how.causal and 1 or 0,
+    window = not places and how.window or 0, softcap = how.softcap or 0, biased = mask ~= nil and 1 or 0,
     documents = of_queries and 1 or 0, sinks = how.sinks ~= nil and 1 or 0,
+    places = not places and 0 or how.causal and 1 or 2, reach = places and how.window or 0,
+    ring = cut and cut.ring or 0,
     equation = #rules > 0 and string.format("b(gr)q@d!,bgk!d!,bgk!e!,%s->b(gr)qe!,b(gr)q:f32", further) or nil,
     shapes = {{s[1], s[2], s[3], core.shape(v)[4]}, {s[1], s[2], s[3]}}})
-  return y
+  return cut and cut.back(y) or y
 end
 
 local function check_heads(q, k, v)
@@ -268,7 +286,11 @@ method("scaled_dot_product_attention", function(query, key, value, attn_mask, dr
   local how = {mask = mask, scale = scale, causal = causal, window = window, softcap = softcap, sinks = sinks,
     dropout = dropout, documents = checked_documents(documents, q, k)}
   if dropout == 0 then return whole_attention(q, k, v, how) end
-  return attention_of_scores(q, k, v, how)
+  local cut = base.cut_attention(q, k, how)
+  if not cut then return attention_of_scores(q, k, v, how) end
+  refuse_in_parts(cut, "dropout_p")
+  q, k, v = cut.heads(q, k, v)
+  return cut.back(attention_of_scores(q, k, v, how))
 end)
 
 -- x:documents(eos): of tokens [batch, sequence] that are documents one behind the other, each ended by a
@@ -284,7 +306,10 @@ method("documents", function(input, eos)
   if eos == nil then eos = base.end_of_documents(input) end
   if eos == nil then misfit("say which token ends a document: x:documents(2)") end
   base.whole(eos, "the token that ends a document", 0, (1 << 31) - 1)
-  return append("documents", {raw.to(input, "int32")}, {dims = {#shape - 1}, eos = eos})
+  local tokens, reorder = base.natural_order(input)
+  local number, place = append("documents", {raw.to(tokens, "int32")}, {dims = {#shape - 1}, eos = eos})
+  if reorder then return reorder(number), reorder(place) end
+  return number, place
 end)
 
 -- ----------------------------------------------------------------------------------------- rotary

@@ -19,11 +19,13 @@
 --   shard_dim              the dimension of the parameters that is sharded, if they have it; negative
 --                          ones count from the last. Default: the first one that divides evenly over
 --                          the ranks, else dimension 0
+--   also                   mesh.cp: a further dimension of the mesh that shards, one that has the batch
+--                          in parts, too
 --   and those of mixed_precision (precision.lua)
 local core, base, plan = ...
 local fail = base.fail
 
-local OPTIONS = {"reshard_after_forward", "shard_dim", table.unpack(base.policy_keys)}
+local OPTIONS = {"reshard_after_forward", "shard_dim", "also", table.unpack(base.policy_keys)}
 
 local calls = {}         -- in the plan's order: the arguments of each, and the index of its unit;
                          -- core.taken: which of them has taken a module's parameters
@@ -119,6 +121,15 @@ local function set_policies(modules, options, who)
   end
 end
 
+-- One more dimension that shards.
+local function further(also, mesh)
+  local dim = base.one_dimension(also, "fully_shard's also")
+  for _, d in ipairs((base.mesh_dimensions(mesh, "fully_shard"))) do
+    if d == dim then fail("fully_shard: also is a dimension that the mesh given to it has already") end
+  end
+  return dim
+end
+
 -- fully_shard(module or {modules}, mesh.dp, {...}): returns its first argument.
 plan.fully_shard = core.unwatched(function(what, mesh, options)
   if base.begun then fail("fully_shard comes before train and infer") end
@@ -129,6 +140,7 @@ plan.fully_shard = core.unwatched(function(what, mesh, options)
   call.shards, call.copies = mesh_of(mesh, "fully_shard")
   call.reshards = resharding(options, call.shards[1])
   call.dim = dim_option(options, "fully_shard")
+  if options.also ~= nil then call.shards[#call.shards + 1] = further(options.also, mesh) end
   make_unit(modules, call)
   set_policies(modules, options, "fully_shard")
   return what

@@ -87,14 +87,23 @@ local function take_batch(batch, who)
     end
     local d = base.described(description)
     tokens = check_tokens(name, d, tokens)
+    local reorders = base.is_reordered(d.shape, d.placed)
     tensors[name] = core.add_batch(name, d.shape, d.init, d.a, d.b,
-      base.placed_in_graph(d.placed), d.line, d.type)
+      base.placed_in_graph(reorders and base.without_context(d.placed) or d.placed), d.line, d.type)
     if base.time and #d.shape > 0 then
       tensors[name] = core.redistribute(tensors[name], {[base.time] = base.shard(0)}, nil, nil,
         "the samples of a micro-batch")
     end
   end
   within_documents(batch, tensors)
+  for name, description in pairs(batch) do
+    local d = base.described(description)
+    if base.is_reordered(d.shape, d.placed) then
+      local eos = ends[tensors[name]]
+      tensors[name] = base.in_order(tensors[name], base.context_of(d.placed))
+      ends[tensors[name]] = eos
+    end
+  end
   return core.forbid_absent(tensors, "the batch")
 end
 
