@@ -87,6 +87,16 @@ for name in pp2 pp4 tp fsdp pp1; do
   from=moved_$name
 done
 
+# A file of a schedule that has a name gives its program.
+same() { diff <(sed 's/[0-9a-f]\{16\}//' "$1") <(sed 's/[0-9a-f]\{16\}//' "$2") > /dev/null; }
+for form in '' --lowered; do
+  "$TPGEN" --schedule dualpipe_v --ranks-pp 3 --stages 2 --microbatches 8 $form > "$WORK/dual.csv" &&
+    "$TPGEN" plans/llama3.lua -o "$WORK/dual_csv" "${model[@]}" -D pp=3 -D schedule="$WORK/dual.csv" || fail "dual.csv"
+  for file in step_stage0.c step_stage2.c memory_stage1.h; do
+    same "$WORK/dual/$file" "$WORK/dual_csv/$file" || fail "dual.csv $form: another $file"
+  done
+done
+
 # refused MESSAGE ARGUMENTS...
 refused() {
   ! "$TPGEN" plans/llama3.lua -o "$WORK/refused" "${model[@]}" "${@:2}" 2> "$WORK/refused.log" || fail "${*:2}: taken"

@@ -76,6 +76,10 @@ const char *wrong_order(const struct pipeline *p);
    that wait. Of lowered schedules. */
 const char *what_hangs(const struct pipeline *p);
 
+/* What is wrong with the sends and receives of a lowered schedule if sends do not wait, or NULL:
+   each has its other end, and what is received is there in time. */
+const char *wrong_moves(const struct pipeline *p);
+
 /* An order's times in units: F, I and W take one, B two, an overlap three; sends are free. */
 struct pipeline_cost {
   int64_t time, *busy; /* of all, and of each rank */

@@ -153,9 +153,9 @@ struct pipeline *schedule_of_csv(const char *name, const char *csv, const char *
 {
   struct pipeline *p = read_csv(name, csv, why);
   if (!p) return NULL;
-  const char *hangs = is_lowered(p) ? what_hangs(p) : NULL;
+  *why = is_lowered(p) ? wrong_moves(p) : NULL;
   for (int r = 0; r < p->ranks; r++) p->order[r] = without_moves(&p->order[r]);
-  *why = hangs ? text("it hangs: %s", hangs) : wrong_order(p);
+  if (!*why) *why = wrong_order(p);
   if (*why) *why = text("%s: %s", name, *why);
   return *why ? NULL : p;
 }

@@ -144,6 +144,79 @@ const char *what_hangs(const struct pipeline *p)
   return b.length ? b.text : NULL;
 }
 
+/* --------------------------------------------------------------------------- sends that do not
+ * wait
+ */
+
+/* By stage and micro-batch: what has been sent to it, and received; of forwards and backwards. */
+struct moved {
+  const struct pipeline *p;
+  bool *sent[2], *received[2];
+};
+
+/* Whether the action's input comes from another rank, and has been received. */
+static bool has_input(const struct moved *m, const struct action *a)
+{
+  const bool forward = a->kind == ACTION_F;
+  const int from = forward ? a->stage - 1 : a->stage + 1;
+  if (a->kind == ACTION_W || from < 0 || from >= m->p->stages) return true;
+  if (m->p->rank_of[from] == m->p->rank_of[a->stage]) return true;
+  return m->received[forward][microbatch_place(m->p, a->stage, a->microbatch)];
+}
+
+static bool can_go_on(struct moved *m, const struct action *a)
+{
+  struct action part[ACTION_PARTS];
+  if (is_send(a->kind)) {
+    const struct action receive = receive_of(a);
+    if (receive.stage < 0 || receive.stage >= m->p->stages) return false;
+    m->sent[a->kind == ACTION_SEND_F][microbatch_place(m->p, receive.stage, a->microbatch)] = true;
+    return true;
+  }
+  if (a->kind == ACTION_RECV_F || a->kind == ACTION_RECV_B) {
+    const bool forward = a->kind == ACTION_RECV_F;
+    const size_t place = microbatch_place(m->p, a->stage, a->microbatch);
+    return m->received[forward][place] = m->sent[forward][place];
+  }
+  for (int k = a->kind > ACTION_OVERLAP ? 0 : action_parts(a, part); k-- > 0;)
+    if (!has_input(m, &part[k])) return false;
+  return true;
+}
+
+static const char *what_is_not_received(const struct moved *m)
+{
+  for (int s = 0; s < m->p->stages; s++)
+    for (int k = 0; k < m->p->microbatches; k++)
+      for (int forward = 0; forward < 2; forward++) {
+        const size_t place = microbatch_place(m->p, s, k);
+        if (m->sent[forward][place] && !m->received[forward][place])
+          return text("%dRECV_%c%d is missing", s, forward ? 'F' : 'B', k);
+      }
+  return NULL;
+}
+
+const char *wrong_moves(const struct pipeline *p)
+{
+  int *at = alloc((size_t)p->ranks * sizeof *at);
+  struct moved m = {.p = p};
+  struct buffer b = {0};
+  for (int forward = 0; forward < 2; forward++) {
+    m.sent[forward] = alloc(microbatch_places(p) + 1);
+    m.received[forward] = alloc(microbatch_places(p) + 1);
+  }
+  for (bool moves = true; moves;) {
+    moves = false;
+    for (int r = 0; r < p->ranks; r++)
+      for (const struct action *a; (a = turn_of(p, at, r)) && can_go_on(&m, a); at[r]++)
+        moves = true;
+  }
+  for (int r = 0; r < p->ranks; r++) {
+    const struct action *a = turn_of(p, at, r);
+    if (a) put(&b, "%srank %d in %s", b.length ? ", " : "", r, action_text(a));
+  }
+  return b.length ? text("it hangs: %s", b.text) : what_is_not_received(&m);
+}
+
 /* ------------------------------------------------------------------------------------------ cost
  */
 

@@ -280,12 +280,38 @@ static void wrong_files(void **state)
   refused(reads, "0F0,0SEND_F0\n1F0\n", 1, "rank 0 in 0SEND_F0", NULL);
 }
 
+/* What a plan takes of a lowered schedule: a receive may stand later than where it is posted. */
+static void plans(const void *csv)
+{
+  const char *why;
+  if (!schedule_of_csv("schedule.csv", csv, &why)) usage_error(1, "%s", why);
+}
+
+static void what_plans_take(void **state)
+{
+  (void)state;
+  passes(plans, "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n"
+                "1RECV_F0,1F0,1RECV_F1,1F1,1B0,1SEND_B0,1B1,1SEND_B1\n");
+  passes(plans, "0F0,0F1,0SEND_F1,0SEND_F0,0RECV_B0,0B0,0RECV_B1,0B1\n"
+                "1RECV_F0,1F0,1RECV_F1,1F1,1B0,1SEND_B0,1B1,1SEND_B1\n");
+  refused(plans, "0F0,0SEND_F0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n", 1, "rank 0 in 0B0", NULL);
+  refused(plans, "0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0\n", 1, "rank 0 in 0RECV_B0", NULL);
+  refused(plans, "0F0,0SEND_F0,0SEND_F1,0RECV_B0,0B0,0F1,0B1\n1RECV_F0,1F0,1B0,1SEND_B0\n", 1,
+          "rank 0 in 0B1", NULL);
+  refused(plans, "0F0,0SEND_F0,0SEND_F1,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n", 1,
+          "1RECV_F1 is missing", NULL);
+  refused(plans, "0F0,0SEND_F0,0RECV_B0,0B0\n1F0,1RECV_F0,1B0,1SEND_B0\n", 1, "rank 1 in 1F0",
+          NULL);
+}
+
 int main(void)
 {
   arena_open(1);
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(golden),  cmocka_unit_test(every_size_runs), cmocka_unit_test(bubbles),
-      cmocka_unit_test(planted), cmocka_unit_test(text_stays),      cmocka_unit_test(wrong_files),
+      cmocka_unit_test(golden),          cmocka_unit_test(every_size_runs),
+      cmocka_unit_test(bubbles),         cmocka_unit_test(planted),
+      cmocka_unit_test(text_stays),      cmocka_unit_test(wrong_files),
+      cmocka_unit_test(what_plans_take),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
