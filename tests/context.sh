@@ -2,7 +2,7 @@
 # Sequences that are cut over ranks: plans/llama3.lua with -D cp has PyTorch's losses and norms of gradients
 # (tests/golden/llama), by each method, with and without balance, with tensor parallel, fully sharded, and on stages; on
 # the CPU, on the stand-in for CUDA and in bfloat16. Packed documents are those of tests/golden/documents. The order of
-# balanced sequences is PyTorch's (tests/golden/context). Under a ring no rank has keys of a whole sequence. What does
+# balanced sequences is PyTorch's (tests/golden/context). Under a ring no rank has keys of a whole sequence, and what travels has the closed form. What does
 # not go with it is refused.
 . "$(dirname "$0")/common.sh"
 local_mpi=yes
@@ -47,6 +47,25 @@ documents() {
   same_losses "$name" "$to.losses" <(pytorch "$steps") 2e-6
 }
 
+# Under a ring what is in memory for one layer is as much as one rank has, over the ranks: no rank has all keys. And
+# what travels is the block of keys and that of values, in the forward and in the backward, and their gradients, from
+# each rank to the next but from the last.
+check_memory() {
+  local cp bytes whole=0 each to=$WORK/memory
+  for cp in 1 2 4 8; do
+    "$TPGEN" plans/llama3.lua -o "$to" -D seq=65536 -D batch=1 -D n_layers=1 -D cp=$cp -D context=ring || fail "no ring of $cp"
+    bytes=$(awk '$1 == "activations" { gsub(",", "", $2); print $2 }' "$to/plan.txt")
+    [ $cp -gt 1 ] || whole=$bytes
+    awk -v n="$bytes" -v of="$whole" -v cp=$cp 'BEGIN { exit !(n * cp <= 1.02 * of) }' ||
+      fail "a ring of $cp has $bytes bytes of activations, one rank $whole"
+    each=$((4 * 65536 / cp * 16 * 4))
+    "$TOOLS/collectives" "$to/plan.json" traffic | awk -v each=$each -v n=$((6 * (cp - 1))) '
+      $1 == "permute" { times += $3; wrong += $5 != each || $6 != each }
+      END { exit !(times == n && !wrong) }' || fail "a ring of $cp moves other bytes than 6 ($cp - 1) times $each"
+  done
+  echo "  memory           as 1 / cp, and bytes by the closed form"
+}
+
 refused() {
   local words=$1
   cat > "$WORK/refused.lua"
@@ -74,6 +93,7 @@ beside "$WORK/ring_cuda.log" context cuda ring_cuda -D cp=2 -D balance=headtail
 beside "$WORK/documents_ring.log" documents documents_ring -D cp=3
 beside "$WORK/documents_balanced.log" documents documents_balanced -D cp=2 -D balance=headtail
 beside "$WORK/documents_ulysses.log" documents documents_ulysses -D cp=2 -D context=ulysses -D balance=headtail
+beside "$WORK/memory.log" check_memory
 for ranks in $(cut -f2 "$golden/context/head_tail.tsv" | grep -v '#\|ranks' | sort -nu); do
   beside "$WORK/order$ranks.log" order "$ranks"
 done

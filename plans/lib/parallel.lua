@@ -78,9 +78,9 @@ function M.open(of)
   end
 
   -- How attention gets to the keys of sequences that are cut over cp.
+  local method, balance = setting("context", "ring"), setting("balance")
   function p.context(model)
-    if p.cp == 1 then return end
-    context_parallel(model, p.mesh.cp, {method = setting("context", "ring"), balance = setting("balance")})
+    if p.cp > 1 then context_parallel(model, p.mesh.cp, {method = method, balance = balance}) end
   end
 
   -- The stages of a pipeline, if there are ranks for one.
