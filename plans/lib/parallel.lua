@@ -73,6 +73,7 @@ function M.open(of)
 
   -- The batch, cut in its first dimension, and its sequences.
   function p.distribute(inputs)
+    if p.cp > 1 and not p.cuts_sequences then error("this plan cuts no sequences: leave out cp") end
     distribute(inputs, p.data, p.hybrid and {Shard(0), Shard(0)} or Shard(0))
     return p.cp > 1 and distribute(inputs, p.mesh.cp, Shard(1)) or inputs
   end
@@ -80,6 +81,7 @@ function M.open(of)
   -- How attention gets to the keys of sequences that are cut over cp.
   local method, balance = setting("context", "ring"), setting("balance")
   function p.context(model)
+    p.cuts_sequences = true
     if p.cp > 1 then context_parallel(model, p.mesh.cp, {method = method, balance = balance}) end
   end
 
