@@ -35,6 +35,7 @@ void save_end(struct save *s)
   free(s->parts);
   free(s->entries);
   free(s->saved);
+  free(s->index);
   free(s->shares);
   free(s->directory);
   table_free(&s->members);
@@ -100,8 +101,15 @@ static bool write_tensor(const struct save *s, size_t k, const struct member *m,
   const struct entry *e = &s->entries[k];
   struct checksum sum = {0};
   struct slice slice = table_slice(m->row);
-  size_t size = table_type(program->tensors[m->row].type).bytes, elements = slice_elements(&slice);
+  size_t size = table_type(program->tensors[m->row].type).bytes;
   const char *memory = table_memory(m);
+  if (s->index[k] >= 0) {
+    const long own = s->index[k] - slice.first[0];
+    if (own < 0 || own >= slice.here[0]) return true;
+    slice = (struct slice){slice.ndim - 1, slice.of + 1, slice.here + 1, slice.first + 1};
+    memory += (size_t)own * slice_elements(&slice) * size;
+  }
+  const size_t elements = slice_elements(&slice);
   for (size_t from = 0; from < elements;) {
     size_t count = STAGED_BYTES / size;
     if (count > elements - from) count = elements - from;

@@ -71,9 +71,26 @@ static float half_to_float(uint16_t x)
   return x & 0x8000 ? -size : size;
 }
 
+// The same of several tensors that are one: what the slice has of each.
+static bool read_stack(const struct kept *from, const struct slice *slice, size_t first,
+                       size_t count, void *to, struct failure *why)
+{
+  const struct slice each = {slice->ndim - 1, slice->of + 1, slice->here + 1, slice->first + 1};
+  const size_t size = slice_elements(&each), bytes = safetensors_bits(from->entry->dtype) / 8;
+  for (size_t done = 0, n; done < count; done += n) {
+    const size_t at = first + done, rest = size - at % size;
+    const struct kept *k = from->stack[(size_t)slice->first[0] + at / size];
+    n = rest < count - done ? rest : count - done;
+    if (!safetensors_read(k->file, k->entry, &each, at % size, n, (char *)to + done * bytes, why))
+      return false;
+  }
+  return true;
+}
+
 static bool read_as_is(const struct kept *from, const struct slice *slice, size_t first,
                        size_t count, void *to, struct checksum *sum, struct failure *why)
 {
+  if (from->stack) return read_stack(from, slice, first, count, to, why);
   if (!safetensors_read(from->file, from->entry, slice, first, count, to, why)) return false;
   if (sum) slice_checksum(sum, slice, safetensors_bits(from->entry->dtype) / 8, first, count, to);
   return true;

@@ -181,7 +181,7 @@ static bool gather(struct archive *archive, struct failure *why)
   for (size_t i = 0; i < archive->nfiles; i++)
     for (size_t j = 0; j < archive->files[i].count; j++)
       archive->all[archive->count++] =
-          (struct kept){&archive->files[i], &archive->files[i].entries[j]};
+          (struct kept){&archive->files[i], &archive->files[i].entries[j], NULL};
   qsort(archive->all, archive->count, sizeof *archive->all, by_name);
   for (size_t i = 1; i < archive->count; i++)
     if (by_name(&archive->all[i - 1], &archive->all[i]) == 0)
@@ -203,8 +203,19 @@ bool archive_open(struct archive *archive, const char *path, struct failure *why
   return ok;
 }
 
+static void free_stacks(struct archive *archive)
+{
+  for (struct stack *s = archive->stacks, *next; s; s = next) {
+    next = s->next;
+    free(s->shape);
+    free(s->members);
+    free(s);
+  }
+}
+
 void archive_close(struct archive *archive)
 {
+  free_stacks(archive);
   for (size_t i = 0; i < archive->nfiles; i++) safetensors_close(&archive->files[i]);
   free(archive->files);
   free(archive->all);
@@ -218,6 +229,69 @@ const struct kept *archive_find(const struct archive *archive, const char *name)
   struct kept key = {.entry = &named};
   if (archive->count == 0) return NULL;
   return bsearch(&key, archive->all, archive->count, sizeof key, by_name);
+}
+
+// ---- several as one ----------------------------------------------------------------------------
+
+bool stacked_name(const char *name, long index, char *to, size_t size)
+{
+  const char *hole = strstr(name, "{}");
+  if (!hole) return false;
+  const int n = snprintf(to, size, "%.*s%ld%s", (int)(hole - name), name, index, hole + 2);
+  return n >= 0 && (size_t)n < size;
+}
+
+static bool same_shapes(const struct entry *a, const struct entry *b)
+{
+  return a->ndim == b->ndim && strcmp(a->dtype, b->dtype) == 0 &&
+         memcmp(a->shape, b->shape, a->ndim * sizeof *a->shape) == 0;
+}
+
+static struct stack *add_stack(struct archive *archive, const char *name, long count, size_t ndim,
+                               struct failure *why)
+{
+  struct stack *s = calloc(1, sizeof *s);
+  if (!s) {
+    failed(why, "%s: out of memory", archive->path);
+    return NULL;
+  }
+  s->next = archive->stacks;
+  archive->stacks = s;
+  s->shape = calloc(ndim + 1, sizeof *s->shape);
+  s->members = calloc((size_t)count, sizeof *s->members);
+  if (!s->shape || !s->members) {
+    failed(why, "%s: out of memory", archive->path);
+    return NULL;
+  }
+  s->entry = (struct entry){.name = name, .ndim = ndim + 1, .shape = s->shape};
+  s->shape[0] = count;
+  return s;
+}
+
+bool archive_stack(struct archive *archive, const char *name, long count, const struct kept **found,
+                   struct failure *why)
+{
+  char one[4096];
+  *found = NULL;
+  const struct kept *first =
+      stacked_name(name, 0, one, sizeof one) ? archive_find(archive, one) : NULL;
+  if (!first) return true;
+  struct stack *s = add_stack(archive, name, count, first->entry->ndim, why);
+  if (!s) return false;
+  for (long i = 0; i < count; i++) {
+    const struct kept *k =
+        stacked_name(name, i, one, sizeof one) ? archive_find(archive, one) : NULL;
+    if (!k) return failed(why, "%s: it has no %s, which the program needs", archive->path, one);
+    if (!same_shapes(k->entry, first->entry))
+      return failed(why, "%s: %s and %s have other shapes or types", archive->path,
+                    first->entry->name, k->entry->name);
+    s->members[i] = k;
+  }
+  s->entry.dtype = first->entry->dtype;
+  memcpy(s->shape + 1, first->entry->shape, first->entry->ndim * sizeof *s->shape);
+  s->kept = (struct kept){first->file, &s->entry, s->members};
+  *found = &s->kept;
+  return true;
 }
 
 uint32_t entries_crc(const struct entry *entries, size_t count)

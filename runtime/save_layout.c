@@ -70,24 +70,40 @@ static bool is_saved(const struct save *s, const struct member *m)
   return program->loss < 0 ? t->role == OUTPUT : t->role == PARAMETER || t->role == STATE;
 }
 
+// index: see struct save.
+static void add_entry(struct save *s, const struct member *m, const char *name, long index)
+{
+  const struct tensor *t = &program->tensors[m->row];
+  const int without = index >= 0;
+  s->saved[s->count] = m;
+  s->index[s->count] = index;
+  s->entries[s->count++] = (struct entry){.name = name,
+                                          .dtype = table_type(t->type).name,
+                                          .ndim = (size_t)(t->ndim - without),
+                                          .shape = t->of + without,
+                                          .has_crc = s->has_crcs};
+}
+
 static bool list_saved(struct save *s, struct failure *why)
 {
   if (!table_members(&s->members, why)) return false;
-  s->entries = calloc(s->members.count + 1, sizeof *s->entries);
-  s->saved = calloc(s->members.count + 1, sizeof *s->saved);
-  s->shares = calloc(s->members.count + 1, sizeof *s->shares);
-  if (!s->entries || !s->saved || !s->shares) return failed(why, "out of memory for saving");
+  const size_t most = s->members.nnames + s->members.count + 1;
+  s->entries = calloc(most, sizeof *s->entries);
+  s->saved = calloc(most, sizeof *s->saved);
+  s->index = calloc(most, sizeof *s->index);
+  s->shares = calloc(most, sizeof *s->shares);
+  if (!s->entries || !s->saved || !s->index || !s->shares)
+    return failed(why, "out of memory for saving");
   for (size_t i = 0; i < s->members.count; i++) {
     const struct member *m = &s->members.all[i];
-    const struct tensor *t = &program->tensors[m->row];
+    const char *name = s->what.kind != CHECKPOINT && m->alias ? m->alias : m->name;
     if (!is_saved(s, m) || m->of != m) continue;
-    s->saved[s->count] = m;
-    s->entries[s->count++] =
-        (struct entry){.name = s->what.kind != CHECKPOINT && m->alias ? m->alias : m->name,
-                       .dtype = table_type(t->type).name,
-                       .ndim = (size_t)t->ndim,
-                       .shape = t->of,
-                       .has_crc = s->has_crcs};
+    const long stacked = name == m->alias ? table_stacked(m) : 0;
+    for (long k = 0; k < stacked; k++) {
+      name += strlen(name) + 1; // the names of a stack follow its alias
+      add_entry(s, m, name, k);
+    }
+    if (!stacked) add_entry(s, m, name, -1);
   }
   return true;
 }
@@ -108,6 +124,7 @@ static bool cut_into_parts(struct save *s, struct failure *why)
   struct part *part = &s->parts[s->nparts++];
   for (size_t i = 0; i < s->count; i++) {
     uint64_t bytes = whole_bytes(&program->tensors[s->saved[i]->row]);
+    if (s->index[i] >= 0) bytes /= (uint64_t)program->tensors[s->saved[i]->row].of[0];
     if (cuts && part->count > 0 && part->bytes + bytes > s->what.shard_bytes) {
       part = &s->parts[s->nparts++];
       part->first = i;

@@ -25,7 +25,8 @@ struct save {
   struct members members;
   struct entry *entries;       // the saved tensors, in the order of the table
   const struct member **saved; // the member of each: its first part
-  uint32_t *shares;            // of their checksums
+  long *index; // -1: the whole member; else one index of its first dimension, which others name
+  uint32_t *shares; // of their checksums
   size_t count;
   struct part *parts;
   size_t nparts;

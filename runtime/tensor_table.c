@@ -24,6 +24,31 @@ static const char *write_name(const struct file_name *name, int k, char **to)
   return text;
 }
 
+// The names of the tensors that are one of the program's: with "{}" its index.
+static void write_stack(struct members *members, const char *name, long count, size_t member,
+                        char **to)
+{
+  for (long i = 0; i < count; i++) {
+    const char *hole = strstr(name, "{}");
+    members->names[members->nnames++] = (struct called){*to, member};
+    *to += sprintf(*to, "%.*s%ld%s", (int)(hole - name), name, i, hole + 2) + 1;
+  }
+}
+
+// How many tensors of others a member is: 0 if its alias is one name.
+static size_t stacked(const struct tensor *t)
+{
+  const struct file_name *a = &t->alias;
+  const bool many = a->name && (strstr(a->name, "{}") || (a->rest && strstr(a->rest, "{}")));
+  return many ? (size_t)t->of[0] : 0;
+}
+
+long table_stacked(const struct member *m)
+{
+  const bool stacked = m->alias && strstr(m->alias, "{}");
+  return stacked ? program->tensors[m->row].of[0] : 0;
+}
+
 static void write_members(struct members *members)
 {
   char *text = members->text;
@@ -34,7 +59,10 @@ static void write_members(struct members *members)
       const char *name = write_name(&t->name, k, &text), *alias = write_name(&t->alias, k, &text);
       members->all[i] = (struct member){row, k, name, alias, NULL, &members->all[i]};
       members->names[members->nnames++] = (struct called){name, i};
-      if (alias) members->names[members->nnames++] = (struct called){alias, i};
+      if (table_stacked(&members->all[i]))
+        write_stack(members, alias, t->of[0], i, &text);
+      else if (alias)
+        members->names[members->nnames++] = (struct called){alias, i};
     }
   }
 }
@@ -70,14 +98,17 @@ static void join_parts(struct members *members)
 
 bool table_members(struct members *members, struct failure *why)
 {
-  size_t count = 0, bytes = 0;
+  size_t count = 0, names = 0, bytes = 0;
   for (int row = 0; row < program->ntensors; row++) {
     const struct tensor *t = &program->tensors[row];
-    count += (size_t)t->count;
-    bytes += (size_t)t->count * (longest(&t->name) + longest(&t->alias));
+    const size_t n = (size_t)t->count;
+    count += n;
+    names += n * (2 + stacked(t));
+    bytes += n * (longest(&t->name) + longest(&t->alias));
+    bytes += n * stacked(t) * (longest(&t->alias) + DIGITS);
   }
   *members = (struct members){.all = malloc((count + 1) * sizeof *members->all),
-                              .names = malloc((2 * count + 1) * sizeof *members->names),
+                              .names = malloc((names + 1) * sizeof *members->names),
                               .text = malloc(bytes + 1)};
   if (!members->all || !members->names || !members->text) {
     table_free(members);

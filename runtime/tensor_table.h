@@ -83,6 +83,10 @@ struct members {
 bool table_members(struct members *members, struct failure *why);
 void table_free(struct members *members);
 
+// How many tensors a member is under its alias, one for each index of its first dimension: the
+// alias has "{}" for that. 0: one.
+long table_stacked(const struct member *m);
+
 // The elements of all whole tensors of the role, and their bytes; 0 if out of memory.
 double table_elements(enum role role);
 double table_bytes_of(enum role role);

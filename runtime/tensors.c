@@ -185,11 +185,14 @@ static bool fits(const struct kept *kept, const struct tensor *t, struct failure
 }
 
 // Finds a tensor by its name or its alias; NULL where the archive has neither.
-static bool look_up(const struct archive *archive, const struct member *m,
-                    const struct kept **found, struct failure *why)
+static bool look_up(struct archive *archive, const struct member *m, const struct kept **found,
+                    struct failure *why)
 {
   const struct kept *named = archive_find(archive, m->name), *other = NULL;
-  if (m->alias && strcmp(m->alias, m->name) != 0) other = archive_find(archive, m->alias);
+  if (table_stacked(m)) {
+    if (!archive_stack(archive, m->alias, table_stacked(m), &other, why)) return false;
+  } else if (m->alias && strcmp(m->alias, m->name) != 0)
+    other = archive_find(archive, m->alias);
   *found = named ? named : other;
   if (!named || !other) return true;
   return failed(why, "%s: it holds both %s and %s, which are one tensor of the program",
@@ -206,8 +209,7 @@ static bool missing(const struct archive *archive, const struct member *m, size_
 }
 
 // Takes all tensors of a role from the archive; weights may lack the adapters.
-static bool take(struct filling *f, const struct archive *archive, enum role role,
-                 struct failure *why)
+static bool take(struct filling *f, struct archive *archive, enum role role, struct failure *why)
 {
   const struct member *lacked = NULL;
   size_t others = 0;

@@ -125,6 +125,16 @@ static bool is_all_to_all(const struct step *s)
          all_cuts_equal(&s->from, &s->to, both);
 }
 
+/* Between the first dimension and one of the places, whichever cuts it the last. */
+static bool is_exchange_rows(const struct step *s)
+{
+  int dim = s->op->dim, to = s->op->dim_to;
+  if (s->op->nin != 2 || s->in->counts == NONE || s->out->counts == NONE) return false;
+  if (dim > 3 || to > 3 || (dim == 0) == (to == 0)) return false;
+  struct layout counted = graph->value[s->op->in[1]].layout;
+  return is_all_to_all(s) && all_on(counted, s->group->dims, PARTIAL, SUM);
+}
+
 static bool is_slice(const struct step *s)
 {
   unsigned dims = changed(s);
@@ -235,6 +245,8 @@ static bool is_what_it_says(const struct step *s)
     return is_reduce_scatter(s);
   case OP_all_to_all:
     return is_all_to_all(s);
+  case OP_exchange_rows:
+    return is_exchange_rows(s);
   case OP_slice:
     return is_slice(s);
   case OP_to_partial:
@@ -400,7 +412,8 @@ static void check_step(int id, bool is_copied)
   if (!op->nbody && is_known(op, IS_MOVE | (is_copied ? IS_COPIED : 0))) return;
   require(is_copied || is_bucket || takes_orders(op), id,
           "its operands lie in orders that it does not take");
-  if (op->nbody || op->out == NONE || op->nin != 1) return;
+  bool of_rows = op->kind == OP_exchange_rows;
+  if (op->nbody || op->out == NONE || (op->nin != 1 && !of_rows)) return;
   const struct value *in = &graph->value[op->in[0]], *out = &graph->value[op->out];
   struct step s = {op, in, out, in->layout, out->layout, NULL};
   if (is_collective(op->kind) || op_row[op->kind].step == PACKING) {

@@ -198,10 +198,16 @@ static const char *indices_legend(void)
               wrapped(text("// %s%s", inputs, notes_indices() ? computed : ""), " ", "// "));
 }
 
+static bool exchanges_rows(const struct op *op)
+{
+  return op->kind == OP_exchange_rows;
+}
+
 /* What some programs include. */
 static const char *includes_text(void)
 {
-  return text("%s%s", graph->stages ? "#include \"cpu_stages.h\"\n" : "",
+  return text("%s%s%s", graph->stages ? "#include \"cpu_stages.h\"\n" : "",
+              step_has(exchanges_rows) ? text("#include \"%s_rows.h\"\n", target->name) : "",
               options.check_finite ? "#include \"finite.h\"\n" : "");
 }
 
@@ -314,12 +320,15 @@ static bool is_of_other_target(const char *file)
    of programs that generate, and those of a library. */
 static void add_runtime(void)
 {
-  bool onednn = multiplies_by_onednn();
+  bool onednn = multiplies_by_onednn(), rows = has_values_by_rows();
   for (const struct embedded *e = embedded; e->name; e++) {
     if (strncmp(e->name, "runtime/", 8) || is_of_other_target(e->name)) continue;
     if (!plan_options->generate.slots && !strncmp(e->name, "runtime/text_", 13)) continue;
     if (strstr(e->name, "library") && !model_library()) continue;
     if (!graph->stages && strstr(e->name, "_stages.")) continue;
+    bool of_rows =
+        strstr(e->name, text("/%s_rows.", target->name)) || strstr(e->name, "/cpu_groups.");
+    if (of_rows && !rows) continue;
     if (onednn || strcmp(e->name, "runtime/cpu_onednn.c"))
       add_file(e->name, (const char *)e->text, e->size, false);
   }

@@ -202,7 +202,10 @@ static void check_collective(const struct op *op)
   need(!has_exchange || (op->exchange >= 0 && op->exchange < graph->nexchange),
        "there is no such exchange");
   if (!moves(op->kind) || op->nbody) return;
-  need(op->nin >= 1 && op->nout == 1, "a move takes a value and makes one");
+  if (op->kind == OP_exchange_rows)
+    need(op->nin == 2 && op->nout == 3, "it takes rows and their count, and makes rows and room");
+  else
+    need(op->nin >= 1 && op->nout == 1, "a move takes a value and makes one");
   int ndim = graph->value[op->in[0]].shape.ndim;
   need(op->dim >= 0 && op->dim <= ndim && op->dim_to >= 0 && op->dim_to <= ndim,
        "it has no such dimension");

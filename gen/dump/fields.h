@@ -241,6 +241,7 @@
   FIELD(LONG,      first,         "begins_at") \
   FIELD(LONG,      row,           "rows_of") \
   FIELD(LONG,      pitch,         "rows_apart") \
+  FIELD(VALUE,     counts,        "counted_by") \
   FIELD(VALUE,     family,        "family") \
   FIELD(INT,       index,         "index")  \
   FIELD(MODULE,    list,          "list")   \

@@ -35,7 +35,8 @@ struct value usual_value(const struct op *maker, enum type type, enum pass after
                         .unit = NONE,
                         .family = NONE,
                         .sibling = NONE,
-                        .wide = NONE};
+                        .wide = NONE,
+                        .counts = NONE};
 }
 
 bool is_other_of_family(const struct value *v)

@@ -431,6 +431,7 @@ static void keep_what_it_speaks_of(struct list *todo, int value)
   keep_value(todo, v->sibling);
   keep_value(todo, v->of);
   keep_value(todo, v->wide);
+  keep_value(todo, v->counts);
   if (v->step) keep_value(todo, v->initial);
   if (graph->memory) keep_value(todo, storage_of(value));
 }

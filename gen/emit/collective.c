@@ -15,19 +15,7 @@ static const struct calls *calls_of(enum op_kind kind)
   return &collective_row[kind].calls[target->library];
 }
 
-static const char *stream_of(const struct op *op)
-{
-  return scheduled(op)->overlapped ? stream_name(op->group) : "stream";
-}
-
 /* ----------------------------------------------------------------------------------------- text */
-
-/* ".plan_line = 25"; of a file that the plan requires ".plan_line = OF_FILE(2) + 82". */
-char *plan_line_text(int line)
-{
-  if (line < LINES_OF_FILE) return text(".plan_line = %d", line);
-  return text(".plan_line = OF_FILE(%d) + %d", line / LINES_OF_FILE, line % LINES_OF_FILE);
-}
 
 char *list_text(const char *type, const char *name, const int64_t *n, int ranks, bool starts)
 {
@@ -51,14 +39,6 @@ static const char *pointer(int value)
 {
   const char *name = c_name(value);
   return name ? name : text("(%s *)NULL", c_type(graph->value[value].type));
-}
-
-void check_count(int line, int64_t total)
-{
-  if (total > target->most_counted)
-    plan_error(line,
-               "a collective of %" PRId64 " elements: more than %" PRId64 " cannot be counted",
-               total, target->most_counted);
 }
 
 /* ------------------------------------------------------------------------------------ exchanges */
@@ -130,7 +110,7 @@ static char *exchange_text(const struct op *op)
               advanced(out, table, "get_at[1]"), "type", library_type(x->type), "bytes",
               text("%" PRId64, type_bytes(x->type)), "group", group_name(op->group), "ranks",
               text("%d", group_size(op->group)), "line", plan_line_text(op->line), "stream",
-              stream_of(op), NULL);
+              collective_stream(op), NULL);
 }
 
 /* ----------------------------------------------------------- the tables of exchanges in rank<N> */
@@ -341,7 +321,7 @@ static char *piece_call_text(const struct op *op, int64_t n)
            "n", text("%" PRId64, n), "type", library_type(graph->value[op->out].type), "op",
            library_reduction(op->reduction, graph->value[op->out].type), "group",
            group_name(op->group), "ranks", text("%d", ranks), "part", text("%" PRId64, part),
-           "line", plan_line_text(op->line), "stream", stream_of(op), NULL);
+           "line", plan_line_text(op->line), "stream", collective_stream(op), NULL);
   if (!counted) return call;
   struct buffer b = {0};
   put(&b, "{\n    static const int counts[] = {");
@@ -367,6 +347,7 @@ static bool moves_nothing(const struct op *op, int rank)
 static char *call_text(const struct op *op, int rank)
 {
   if (op->kind == OP_exchange) return exchange_text(op);
+  if (op->kind == OP_exchange_rows) return row_exchange_text(op, rank);
   const struct calls *calls = calls_of(op->kind);
   int ranks = group_size(op->group);
   int64_t *give = alloc((size_t)ranks * sizeof *give), *get = alloc((size_t)ranks * sizeof *get);
@@ -382,11 +363,12 @@ static char *call_text(const struct op *op, int rank)
   if (by_segments) form = calls->segments;
   if (moves_nothing(op, rank)) return "";
   struct ends ends = ends_of(op, n);
-  char *call = fill(
-      form, "in", ends.in, "out", ends.out, "n", text("%" PRId64, n), "type",
-      library_type(moved_type(op)), "op", library_reduction(op->reduction, moved_type(op)), "group",
-      group_name(op->group), "ranks", text("%d", ranks), "line", plan_line_text(op->line), "stream",
-      stream_of(op), "segments", by_segments ? text("%d", count_segments(op, rank)) : "", NULL);
+  char *call =
+      fill(form, "in", ends.in, "out", ends.out, "n", text("%" PRId64, n), "type",
+           library_type(moved_type(op)), "op", library_reduction(op->reduction, moved_type(op)),
+           "group", group_name(op->group), "ranks", text("%d", ranks), "line",
+           plan_line_text(op->line), "stream", collective_stream(op), "segments",
+           by_segments ? text("%d", count_segments(op, rank)) : "", NULL);
   if (op->packed || equal) return call;
   const char *type = library()->count;
   struct buffer b = {0};

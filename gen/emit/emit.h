@@ -29,11 +29,6 @@ char *slots_text(const char *own_static);
 
 /* ---------------------------------------------------------------------------------- transfer.c */
 
-/* The plan's line, with that of the file where it is another one. */
-char *plan_line_text(int line);
-/* The plan's error if a call of the library cannot count so many elements. */
-void check_count(int line, int64_t total);
-
 /* The text of a send or a receive. */
 char *transfer_text(const struct op *op, int rank);
 /* What a forward waits for before it takes a slot of the arena anew. */
@@ -51,6 +46,11 @@ char *exchanges_text(int rank);
 /* The definition of an array in the program: by member a count, or, with `starts`, an offset.
    Members with nothing at the end of the list are left out: C makes them 0. */
 char *list_text(const char *type, const char *name, const int64_t *n, int ranks, bool starts);
+
+/* ------------------------------------------------------------------------------ row_exchange.c */
+
+/* The call of an exchange of rows by expert. */
+char *row_exchange_text(const struct op *op, int rank);
 
 /* ------------------------------------------------------------------------------------ copies.c */
 
@@ -100,6 +100,12 @@ char *product_list(void);
 const struct library_words *library(void);
 const char *library_type(enum type t);
 const char *library_reduction(enum reduction r, enum type t);
+/* The stream on which a collective runs. */
+const char *collective_stream(const struct op *op);
+/* The plan's line, with that of the file where it is another one. */
+char *plan_line_text(int line);
+/* The plan's error if a call of the library cannot count so many elements. */
+void check_count(int line, int64_t total);
 
 /* ------------------------------------------------------------------------------------ matmul.c */
 

@@ -1,6 +1,8 @@
 /* library.c: a library's names of types, reductions and counts: a row for each library of
-   collectives. */
+   collectives; and what all calls of one have. */
 #include "emit/emit.h"
+
+#include <inttypes.h>
 
 static const struct library_words library_words[LIBRARIES] = {
     [LIBRARY_MPI] =
@@ -46,4 +48,24 @@ const char *library_type(enum type t)
 const char *library_reduction(enum reduction r, enum type t)
 {
   return t == BF16 ? library()->reduction_of_bf16[r] : library()->reduction[r];
+}
+
+const char *collective_stream(const struct op *op)
+{
+  return scheduled(op)->overlapped ? stream_name(op->group) : "stream";
+}
+
+/* ".plan_line = 25"; of a file that the plan requires ".plan_line = OF_FILE(2) + 82". */
+char *plan_line_text(int line)
+{
+  if (line < LINES_OF_FILE) return text(".plan_line = %d", line);
+  return text(".plan_line = OF_FILE(%d) + %d", line / LINES_OF_FILE, line % LINES_OF_FILE);
+}
+
+void check_count(int line, int64_t total)
+{
+  if (total > target->most_counted)
+    plan_error(line,
+               "a collective of %" PRId64 " elements: more than %" PRId64 " cannot be counted",
+               total, target->most_counted);
 }

@@ -118,7 +118,7 @@ static int64_t kernel_waste(const struct op *op, const struct letters *l, int sp
 static bool is_free(struct ordering *o, int value)
 {
   const struct value *v = &graph->value[value];
-  if (v->role != ACTIVATION || v->is_output || v->op == NONE) return false;
+  if (v->role != ACTIVATION || v->is_output || v->op == NONE || v->counts != NONE) return false;
   for (int k = 0; k < o->users[value].n; k++) {
     const struct op *op = &graph->op[o->users[value].at[k]];
     for (int i = 0; i < operand_count(op); i++)

@@ -61,6 +61,7 @@ static void keep_what_it_speaks_of(struct dropping *d, const struct value *v)
   keep_value(d, v->family);
   keep_value(d, v->sibling);
   keep_value(d, v->of);
+  keep_value(d, v->counts);
   if (v->step) keep_value(d, v->initial);
 }
 
@@ -98,6 +99,7 @@ static void move_values(struct dropping *d, int left)
     v->family = renumbered(&d->values, v->family);
     v->sibling = renumbered(&d->values, v->sibling);
     v->of = renumbered(&d->values, v->of);
+    v->counts = renumbered(&d->values, v->counts);
     if (v->step) v->initial = d->values.number[v->initial];
   }
   graph->nvalue = left;

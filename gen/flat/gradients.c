@@ -381,6 +381,44 @@ void conv2d_back_input_grad(int g)
                                             shape_of(w)));
 }
 
+/* Of dispatch and combine, each the gradient of the other. */
+static void give_sent(int g, enum op_kind kind)
+{
+  const int *in = forward_op->in;
+  struct op op = like_forward(kind, 4, (int[]){g, in[1], in[2], in[3]});
+  if (needs_gradient(0)) give_gradient(0, append_backward(op));
+}
+
+static void give_weights_of_places(int tokens, int rows)
+{
+  const int *in = forward_op->in;
+  struct op op = like_forward(OP_combine_back, 4, (int[]){tokens, in[1], rows, in[3]});
+  if (needs_gradient(2)) give_gradient(2, append_backward(op));
+}
+
+void dispatch_grad(int g)
+{
+  give_sent(g, OP_combine);
+  give_weights_of_places(forward_op->in[0], g);
+}
+
+void combine_grad(int g)
+{
+  give_sent(g, OP_dispatch);
+  give_weights_of_places(g, forward_op->in[0]);
+}
+
+void grouped_linear_grad(int g)
+{
+  int x = forward_op->in[0], w = forward_op->in[1], counts = forward_op->in[2];
+  if (needs_gradient(0))
+    give_gradient(
+        0, append_backward(like_forward(OP_grouped_linear_back_input, 3, (int[]){g, w, counts})));
+  if (needs_gradient(1))
+    give_gradient(
+        1, append_backward(like_forward(OP_grouped_linear_back_weight, 3, (int[]){g, x, counts})));
+}
+
 void max_pool2d_grad(int g)
 {
   struct op op =

@@ -325,6 +325,73 @@ static struct layout scattered_first(const struct op *op, struct layout from, st
   return usual_turns(to);
 }
 
+/* Room for a step on every rank, of so many numbers. */
+static void set_room(int value, enum type type, int64_t n)
+{
+  struct value *v = &graph->value[value];
+  v->shape = (struct shape){.ndim = 1, .size = {n}};
+  v->type = type;
+  v->layout = (struct layout){0};
+  v->placed = true;
+  v->counts = NONE;
+}
+
+/* By which dimensions of the mesh rows travel to experts, or back. */
+static unsigned dims_of_rows(struct layout from, struct layout to, bool to_experts)
+{
+  unsigned dims = 0;
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (is_row_exchange(from.on[d], to.on[d]) && (to.on[d].dim == 0) == to_experts) dims |= 1u << d;
+  return dims;
+}
+
+/* What moves along those dimensions: rows between the ranks that have their tokens, whose counts
+   are of their own rows, and those that have their experts. Its further results are room: for the
+   rows by rank on the experts' side (and where the host does not know how many there are also on
+   the other side), and for the counts by rank and expert, and four numbers of each rank. */
+static int exchange_rows(struct lowering *w, const struct op *why, int value, struct layout to,
+                         bool to_experts)
+{
+  enum { ROWS, ROOM, COUNTS };
+  struct value v = graph->value[value];
+  unsigned dims = dims_of_rows(v.layout, to, to_experts);
+  int counts = w->stands_for[v.counts], ranks = 1, dim = NONE;
+  struct layout next = v.layout;
+  for (int d = 0; d < graph->mesh.ndim; d++) {
+    if (!(dims >> d & 1)) continue;
+    struct placement own = graph->value[counts].layout.on[d];
+    ranks *= ranks_along(d);
+    next.on[d] = to.on[d];
+    if (own.kind != PARTIAL)
+      plan_error(why->line,
+                 "%s: rows by expert travel over %s, where their count is %s: the count "
+                 "must be made of the same experts of places as the rows",
+                 why_text(why), printable(graph->mesh.name[d]), placement_text(own));
+    dim = d;
+  }
+  if (dim == NONE) return value;
+  struct op op = asked_for_by(why);
+  op.kind = OP_exchange_rows;
+  op.dim = v.layout.on[dim].dim;
+  op.dim_to = to.on[dim].dim;
+  op.group = add_group(dims);
+  op.nin = 2;
+  op.in[0] = value;
+  op.in[1] = counts;
+  struct shape shapes[] = {v.shape, v.shape, v.shape};
+  int out = make_op_outputs(op, shapes, 3);
+  graph->value[out].layout = usual_turns(next);
+  graph->value[out].placed = true;
+  graph->value[out].name = value_name(value);
+  int64_t experts = chunk_size(v.shape.size[0], ranks, 0);
+  int64_t slot = elements(local_shape(to_experts ? value : out, 0));
+  set_room(out + ROOM, v.type, (target->streams ? 2 : 1) * ranks * slot);
+  set_room(out + COUNTS, I32, ranks * (experts + 4));
+  graph->value[out + ROOM].name = graph->value[out + COUNTS].name = graph->value[out].name;
+  add(&w->new_order, graph->value[out].op);
+  return out;
+}
+
 static int run_legs(struct lowering *w, const struct op *op, int value, struct layout to)
 {
   struct layout stop[MAX_STOPS];
@@ -347,7 +414,16 @@ static int lower(struct lowering *w, const struct op *op)
   bool moves = !same_layout_but_units(in.layout, to);
   int last = moves ? narrowest(op->in[0]) : op->in[0];
   if (last == op->in[0]) last = cast_to(w, op, last, moves && is_floating(type) ? op->type : type);
-  last = run_legs(w, op, last, scattered_first(op, in.layout, to));
+  if (in.counts != NONE) {
+    if (!can_move_rows(in.layout, to))
+      plan_error(op->line,
+                 "%s: %s -> %s: rows by expert can go from ranks with some tokens to ranks "
+                 "with some experts and back, no other way",
+                 why_text(op), layout_text(in.layout), layout_text(to));
+    last = exchange_rows(w, op, last, to, true);
+    last = exchange_rows(w, op, last, to, false);
+  }
+  last = run_legs(w, op, last, scattered_first(op, graph->value[last].layout, to));
   last = run_legs(w, op, last, to);
   return take_over(w, op, cast_to(w, op, last, type));
 }

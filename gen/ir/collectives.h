@@ -102,6 +102,12 @@ COLLECTIVE(all_to_all, SHARD, SHARD, has - kept, gets - kept,
                "    }\n"
                "    COLLECTIVE($line$, $stream$, ncclGroupEnd());"})
 
+/* Of a value by rows, counted by the second input: each rank sends its tokens' rows to the ranks
+   that have their experts, or these send them back, as many as there are. Its further outputs are
+   room. Its calls: emit/row_exchange.c. */
+COLLECTIVE(exchange_rows, ANY_PLACEMENT, SHARD, has - kept, gets - kept,
+  .passes = 1, .pairwise = true, .rare = 5, .suffix = "_exchanged")
+
 /* Each rank of the group sends every other the piece of its part that this one lacks. Its counts
    and its calls are of graph->exchange: sharding/exchange.c, emit/collective.c. */
 COLLECTIVE(exchange, ANY_PLACEMENT, ANY_PLACEMENT, has - kept, gets - kept,

@@ -33,7 +33,8 @@ static int add_value_named(enum role role, const char *name, enum type type, str
                       .unit = NONE,
                       .family = NONE,
                       .sibling = NONE,
-                      .wide = NONE};
+                      .wide = NONE,
+                      .counts = NONE};
   return graph->nvalue++;
 }
 
@@ -156,8 +157,14 @@ static int make_op_shaped(struct op op, const struct shape *shape, int nout)
     int out =
         add_value_named(ACTIVATION, made_in(op.module), type[k], shape[k], op.module, op.line);
     graph->value[out].op = i;
+    graph->value[out].counts = counts_of(&op, k);
   }
   return i;
+}
+
+int make_op_outputs(struct op op, const struct shape *shape, int nout)
+{
+  return graph->op[make_op_shaped(op, shape, nout)].out;
 }
 
 int make_op(struct op op)

@@ -4,6 +4,7 @@
 
 #include "ir/graph.h"
 #include "ir/shard.h"
+#include "ir/rows.h"
 #include "ir/rule_text.h"
 
 /* ------------------------------------------------------------------------------------ access.c */
@@ -116,6 +117,7 @@ int append_op(struct op op); /* make_op, then at the end of the order; gives the
 int append_op_shaped(struct op op, struct shape shape);
 /* The shapes of all it makes, in order. */
 int append_op_outputs(struct op op, const struct shape *shape, int nout);
+int make_op_outputs(struct op op, const struct shape *shape, int nout); /* gives the first value */
 /* The shapes and types of the values from `like` on, which such an operation made. */
 int append_op_like(struct op op, int like);
 /* An operation that writes in place and makes no value. */

@@ -9,7 +9,7 @@
    rule       Which dimension of each input is which of each output; so how the operator shards.
 
                 rule    = operand {"," operand} "->" operand {"," operand}
-                operand = {dimension} ["*"] {":" word}
+                operand = {dimension} ["*"] ["+" letter {letter}] {":" word}
                 dimension = letter | "..." | "(" letter {letter} ")" | "1"
                 letter  = a lower-case or capital letter, [its size in digits], [mark]
 
@@ -31,6 +31,7 @@
                 for several dimensions none of them is cut.
      *          The operand is repeated:  ...D!*->...D!  takes any number of them, whose sizes of a
                 dimension that is never cut may differ.
+     e+sk       A count of places (s, k): pending where these are cut, see rows.c.
      :max :min  Of an output: what a letter that it lacks leaves, where that is not a sum.
      :i32 :bool :f32  Of an output: its type. Else it is that of the inputs.
      equation   Each operation brings its own rule.
@@ -84,8 +85,7 @@
               .calls     It calls a function of the program.
               .composed  It is one kernel for the operations of its body.
               .idle      Nothing runs for it.
-              .shows     Its result is bytes of its input, or the other way round, where memory.c
-                         can have it so.
+              .shows     Its result is bytes of its input, or the other way round: memory.c.
               .sign      How expressions write it, between its inputs. */
 
 /* ------------------------------------------------------------------------------------- products */
@@ -250,7 +250,7 @@ OP(embedding,      "v@d,...->...d",        "a|a:max|a:min", embedding_grad,    "
    .type = "a", .cheap = COSTLY, .elements = SOME_OF_FIRST)
 OP(embedding_back, "...d,...->v@d",        "a",            no_grad,            "", "", "",
    .type = "f32")
-
+#include "ir/row_ops.h"
 /* ---------------------------------------------------------------------------- along a dimension */
 
 OP(cumsum,         "...D!->...D!",         "a",            cumsum_grad,        "reverse", "", "",

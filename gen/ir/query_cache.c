@@ -52,7 +52,7 @@ void ask_layout(struct query *q, const struct layout *layout)
 
 void ask_value(struct query *q, const struct value *v)
 {
-  ask_number(q, (int64_t)v->type | v->shape.ndim << 4);
+  ask_number(q, (int64_t)v->type | v->shape.ndim << 4 | (v->counts != NONE) << 12);
   for (int d = 0; d < v->shape.ndim; d++) ask_number(q, v->shape.size[d]);
 }
 

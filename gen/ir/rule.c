@@ -202,6 +202,9 @@ static void put_operands(void)
   if (reduces) put_input(0);
   for (int k = 0; k < rule.rule->nout; k++) put_output(k);
   for (int i = reduces; i < rule.nin; i++) put_input(i);
+  for (int i = 0; i < rule.nin; i++)
+    for (int letter = 0; letter < found->n; letter++)
+      if (strchr(rule.in[i]->summed, found->name[letter])) found->summed[i] |= 1u << letter;
 }
 
 /* ------------------------------------------------------------------------------- letters' sizes */

@@ -66,6 +66,15 @@ static const char *scan_word(const char *c, struct rule_operand *o)
   return NULL;
 }
 
+/* "tk", the letters behind a `+`. */
+static const char *scan_summed(const char *c, struct rule_operand *o)
+{
+  size_t n = strspn(c, "abcdefghijklmnopqrstuvwxyz");
+  if (n == 0 || n >= sizeof o->summed) return NULL;
+  memcpy(o->summed, c, n);
+  return c + n;
+}
+
 static const char *skip_blanks(const char *c)
 {
   return c + strspn(c, " ");
@@ -75,7 +84,7 @@ static const char *scan_operand(const char *c, struct rule_operand *o, bool outp
 {
   *o = (struct rule_operand){.type = NONE};
   c = skip_blanks(c);
-  while (c && *c && !strchr(",-*:", *c)) {
+  while (c && *c && !strchr(",-*:+", *c)) {
     if (o->n > MAX_DIMS) return NULL;
     c = scan_dimension(c, &o->dimension[o->n++]);
     if (c) c = skip_blanks(c);
@@ -84,6 +93,7 @@ static const char *scan_operand(const char *c, struct rule_operand *o, bool outp
     o->repeated = true;
     c++;
   }
+  if (c && *c == '+') c = output ? NULL : scan_summed(c + 1, o);
   while (c && *c == ':' && output) c = scan_word(c + 1, o);
   return c ? skip_blanks(c) : NULL;
 }
@@ -207,6 +217,7 @@ const char *rule_error(const char *text, const char *linear)
     const char *why = operand_error(i < r.nin ? &r.in[i] : &r.out[i - r.nin], seen);
     if (why) return why;
     if (i < r.nin && r.in[i].repeated) return "a repeated operand is for tpgen's own operators";
+    if (i < r.nin && *r.in[i].summed) return "a count, with +, is for tpgen's own operators";
   }
   return linear_error(linear, r.nin);
 }

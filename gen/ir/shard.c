@@ -196,7 +196,7 @@ static struct shape no_part(struct shape shape)
   return shape;
 }
 
-struct shape local_shape(int value, int rank)
+static struct shape shape_of_part(int value, int rank)
 {
   const struct value *v = &graph->value[value];
   const struct mesh *mesh = &graph->mesh;
@@ -215,6 +215,14 @@ struct shape local_shape(int value, int rank)
     shape.size[p->dim] =
         chunk_size(shape.size[p->dim], mesh->size[i], part_held(mesh, *p, i, coordinate[i]));
   }
+  return shape;
+}
+
+/* By rows each place takes the room of one expert. */
+struct shape local_shape(int value, int rank)
+{
+  struct shape shape = shape_of_part(value, rank);
+  if (graph->value[value].counts != NONE && shape.size[0] > 1) shape.size[0] = 1;
   return shape;
 }
 

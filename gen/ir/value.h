@@ -70,6 +70,7 @@ struct value {
      `first`. NONE: it is none. */
   int64_t row, pitch, first;
   int wide;
+  int counts; /* it stands by rows: the value that counts them (rows.c); or NONE */
 };
 
 /* A value's place and lifetime. A program point is the index of an operation in the order of

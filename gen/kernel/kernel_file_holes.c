@@ -114,6 +114,7 @@ void find_local_sizes(void)
       struct shape here = local_shape(file_operand(i), file_kernel.rank);
       for (int d = 0; d < here.ndim; d++) {
         const struct axis *axis = &file_axes(i)[d];
+        if (d == 0 && graph->value[file_operand(i)].counts != NONE) continue; /* by rows */
         if (axis->n == 1) learn(axis->letter[0], here.size[d]);
         if (axis->n > 1) learn_merged(axis, here.size[d]);
       }

@@ -33,14 +33,14 @@ static const char *const files[] = {
     "gen/lua/prelude/precision.lua",      "gen/lua/prelude/trained.lua",
     "gen/lua/prelude/stored_weights.lua", "gen/lua/prelude/nn.lua",
     "gen/lua/prelude/nn_recurrent.lua",   "gen/lua/prelude/nn_layers.lua",
-    "gen/lua/prelude/operators.lua",      "gen/lua/prelude/files.lua",
-    "gen/lua/prelude/parallel.lua",       "gen/lua/prelude/styles.lua",
-    "gen/lua/prelude/lora.lua",           "gen/lua/prelude/fully_shard.lua",
-    "gen/lua/prelude/pipeline.lua",       "gen/lua/prelude/context.lua",
-    "gen/lua/prelude/scalars.lua",        "gen/lua/prelude/updates.lua",
-    "gen/lua/prelude/optimizers.lua",     "gen/lua/prelude/schedules.lua",
-    "gen/lua/prelude/train.lua",          "gen/lua/prelude/generate.lua",
-    "gen/lua/prelude/surplus.lua"};
+    "gen/lua/prelude/experts.lua",        "gen/lua/prelude/operators.lua",
+    "gen/lua/prelude/files.lua",          "gen/lua/prelude/parallel.lua",
+    "gen/lua/prelude/styles.lua",         "gen/lua/prelude/lora.lua",
+    "gen/lua/prelude/fully_shard.lua",    "gen/lua/prelude/pipeline.lua",
+    "gen/lua/prelude/context.lua",        "gen/lua/prelude/scalars.lua",
+    "gen/lua/prelude/updates.lua",        "gen/lua/prelude/optimizers.lua",
+    "gen/lua/prelude/schedules.lua",      "gen/lua/prelude/train.lua",
+    "gen/lua/prelude/generate.lua",       "gen/lua/prelude/surplus.lua"};
 
 /* Few plans need these: files.lua has them run. */
 static const char *const files_of_archives[] = {

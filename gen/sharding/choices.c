@@ -2,11 +2,12 @@
 
    The reasoning for one dimension of the mesh follows DTensor's einop_rule. An operation whose
    operands are all replicated runs as it is. If it is cut along a letter, every operand that has
-   the letter is sharded there and the others are whole. Each rank then makes its part of the output
-   or, if the output lacks the letter, one term of a sum. If the operation is linear, pending terms
-   go in and pending terms come out. The dimensions of the mesh are independent of each other,
-   except for merged dimensions, whose parts must fit the parts of their letters. An input that is
-   strided, shifted, or cut in another order than that of the mesh, may be used as it is. */
+   the letter is sharded there and the others are whole, except a count, which is a pending sum.
+   Each rank then makes its part of the output or, if the output lacks the letter, one term of a
+   sum. If the operation is linear, pending terms go in and pending terms come out. The dimensions
+   of the mesh are independent of each other, except for merged dimensions, whose parts must fit the
+   parts of their letters. An input that is strided, shifted, or cut in another order than that of
+   the mesh, may be used as it is. */
 #include "sharding/sharding.h"
 
 #include <string.h>
@@ -48,7 +49,13 @@ static struct placement shard_of(const struct letters *l, const struct axis *axi
 static struct choice cut_along(const struct letters *l, int nin, int letter, struct way_to_cut cut)
 {
   struct choice c = {.letter = letter};
-  for (int i = 0; i < nin; i++) c.in[i] = shard_of(l, l->in[i], l->ndim_in[i], letter, cut);
+  for (int i = 0; i < nin; i++) {
+    c.in[i] = shard_of(l, l->in[i], l->ndim_in[i], letter, cut);
+    if (!(l->summed[i] >> letter & 1)) continue;
+    c.in[i] = (struct placement){.kind = PARTIAL, .reduction = SUM};
+    c.counted |= 1u << i;
+    c.place = __builtin_popcount(l->summed[i] & ((1u << letter) - 1));
+  }
   for (int k = 0; k < l->nout; k++) {
     c.out[k] = shard_of(l, l->out[k], l->ndim_out[k], letter, cut);
     if (c.out[k].kind == REPLICATE)
@@ -162,6 +169,13 @@ int choices(const struct op *o, const struct letters *l, struct choice *list)
   }
   if (may_be_pending(o)) add_linear(o, l, list, &n);
   return n;
+}
+
+bool counts_own(const struct op *op, const struct choice *c, int d)
+{
+  for (int i = 0; i < op->nin; i++)
+    if (c->counted >> i & 1 && !is_counted_along(op->in[i], d, c->place)) return false;
+  return true;
 }
 
 /* ---------------------------------------------------------------------------- merged dimensions */

@@ -102,7 +102,7 @@ static void shorten(const struct op *op, const struct choice *list, int d, int m
 static int choice_as_it_lies(const struct op *op, const struct choice *list, int n, int d)
 {
   for (int c = 0; c < n; c++) {
-    bool lies = true;
+    bool lies = counts_own(op, &list[c], d);
     for (int i = 0; i < op->nin; i++)
       lies &= same_placement(list[c].in[i], graph->value[op->in[i]].layout.on[d]);
     if (lies) return c;
@@ -143,7 +143,7 @@ static bool is_reachable(const struct op *op, const struct choice *c, int d)
 {
   for (int i = 0; i < op->nin; i++)
     if (!leads_to(graph->value[op->in[i]].layout.on[d], c->in[i])) return false;
-  return true;
+  return counts_own(op, c, d);
 }
 
 /* Keeps only the choices that the engine may take without a request of the plan. */

@@ -55,6 +55,15 @@ static double gathered_again(const struct op *op, enum placement_kind kind, stru
   return bytes;
 }
 
+/* Of the places of a value by rows one expert has each: so much less than the whole tensor moves.
+ */
+static double bytes_to_move(const struct value *v, struct layout from, struct layout to)
+{
+  double bytes = move_cost(v->shape, v->type, from, to);
+  if (v->counts == NONE) return bytes;
+  return can_move_rows(from, to) ? bytes / (double)v->shape.size[0] : HUGE_VAL;
+}
+
 /* What the plan asks of an output: a chain of redistributions, each in its type. */
 static void add_asked(struct price *p, const struct op *op, int value, struct layout out)
 {
@@ -64,7 +73,7 @@ static void add_asked(struct price *p, const struct op *op, int value, struct la
     struct layout next = layout_after(&graph->op[r], out);
     p->refused += !reductions_agree(next);
     p->moves += !same_layout(out, next);
-    p->bytes += move_cost(v->shape, v->type, out, next);
+    p->bytes += bytes_to_move(v, out, next);
     p->bytes += gathered_again(op, REPLICATE, out, next);
     out = next;
   }
@@ -96,8 +105,8 @@ struct price price_of_operand(const struct op *op, int o, struct layout layout)
     p.bytes = HUGE_VAL;
     return p;
   }
-  p.bytes = move_cost(v->shape, v->type, v->layout, layout);
-  p.bytes += gathered_again(op, PARTIAL, v->layout, layout);
+  p.bytes = bytes_to_move(v, v->layout, layout);
+  if (is_floating(v->type)) p.bytes += gathered_again(op, PARTIAL, v->layout, layout);
   for (int d = 0; d < graph->mesh.ndim; d++)
     p.sums += layout.on[d].kind == PARTIAL && v->layout.on[d].kind != PARTIAL;
   return p;

@@ -27,6 +27,9 @@ void find_group_members(struct deal *d, const struct compact_layout *from,
 /* ----------------------------------------------------------------------------------- choices.c */
 
 int choices(const struct op *op, const struct letters *l, struct choice *list);
+/* Whether the counts among the inputs are of the rank's own places: they were counted where the
+   same dimension was cut. Any other terms of the same sum would not do. */
+bool counts_own(const struct op *op, const struct choice *c, int d);
 /* Whether the choices list[pick[d]], one for each mesh dimension, fit together: merged dimensions
    are cut where their letters are, and turns are in the usual form. */
 bool fits_together(const struct letters *l, int nin, const struct choice *list, const int *pick);

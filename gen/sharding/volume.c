@@ -317,9 +317,11 @@ static void add_bytes(const struct op *op, int64_t *sent, int64_t *received)
   struct move m = {.kind = op->kind, .n = g->n, .from = in->layout, .to = out->layout};
   memcpy(m.dim, g->dim, sizeof m.dim);
   add_traffic(&m, in->shape, in->type, sent, received);
-  for (int r = 0; r < world_size() && op->pieces; r++) {
-    sent[r] /= op->pieces;
-    received[r] /= op->pieces;
+  int64_t parts = op->pieces ? op->pieces : 1;
+  if (in->counts != NONE) parts *= in->shape.size[0]; /* each place has a row of one expert */
+  for (int r = 0; r < world_size() && parts > 1; r++) {
+    sent[r] /= parts;
+    received[r] /= parts;
   }
 }
 

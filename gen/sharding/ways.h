@@ -9,6 +9,10 @@
 struct choice {
   struct placement in[MAX_INPUTS], out[MAX_OUTPUTS];
   int letter; /* the letter that is cut, or NONE */
+  /* A bit for each input that is a count, which is pending because the `place`-th of the dimensions
+     over which it counts is cut. */
+  unsigned counted;
+  int place;
 };
 /* All legal ways, the one with everything replicated first; returns their number. They include
    strided cuts, and cuts in another order than the mesh's, if an input has them. */

@@ -3,7 +3,7 @@
 
 local M = {}
 
--- Settings pp, schedule, microbatches, stages (of a rank), dp, dp_replicate, dp_shard, cp, context, balance, tp,
+-- Settings pp, schedule, microbatches, stages (of a rank), dp, dp_replicate, dp_shard, ep, cp, context, balance, tp,
 -- batch, reshard_after_forward, zero, dtype, device.
 function M.open(of)
   local setting, whole = of.setting, of.whole
@@ -20,6 +20,10 @@ function M.open(of)
     error("dp = " .. p.dp .. " ranks are not dp_replicate = " .. p.dp_replicate
       .. " times dp_shard = " .. p.dp_shard)
   end
+  -- Experts are cut over ep of them; each of these experts is on dp / ep ranks.
+  p.ep = whole("ep", 1)
+  if p.dp % p.ep ~= 0 then error("dp = " .. p.dp .. " ranks do not divide into groups of ep = " .. p.ep) end
+  if p.ep > 1 and (p.dp_replicate > 1 or p.cp > 1) then error("ep is not taken together with dp_replicate or cp") end
   p.batch = whole("batch", p.dp)
 
   -- Whether what is gathered of the parameters is given up after the forward, and gathered again for
@@ -57,11 +61,15 @@ function M.open(of)
   end
 
   p.hybrid = p.dp_replicate > 1 and p.dp_shard > 1
+  p.borrows = p.ep > 1
   local dimensions = p.pp > 1 and { dimension("pp", p.pp, p.dp * p.cp * p.tp) } or {}
   local function add(...) dimensions[#dimensions + 1] = dimension(...) end
   if p.hybrid then
     add("dp_replicate", p.dp_replicate, p.dp_shard * p.cp * p.tp)
     add("dp_shard", p.dp_shard, p.cp * p.tp)
+  elseif p.borrows then
+    add("efsdp", p.dp // p.ep, p.ep * p.tp)
+    add("ep", p.ep, p.tp)
   else
     add("dp", p.dp, p.cp * p.tp)
   end
@@ -69,12 +77,12 @@ function M.open(of)
   add("tp", p.tp, 1)
   dimensions.device = device
   p.mesh = device_mesh(dimensions)
-  p.data = p.hybrid and p.mesh{"dp_replicate", "dp_shard"} or p.mesh.dp
+  p.data = p.hybrid and p.mesh{"dp_replicate", "dp_shard"} or p.borrows and p.mesh{"efsdp", "ep"} or p.mesh.dp
 
   -- The batch, cut in its first dimension, and its sequences.
   function p.distribute(inputs)
     if p.cp > 1 and not p.cuts_sequences then error("this plan cuts no sequences: leave out cp") end
-    distribute(inputs, p.data, p.hybrid and {Shard(0), Shard(0)} or Shard(0))
+    distribute(inputs, p.data, (p.hybrid or p.borrows) and {Shard(0), Shard(0)} or Shard(0))
     return p.cp > 1 and distribute(inputs, p.mesh.cp, Shard(1)) or inputs
   end
 
@@ -102,13 +110,14 @@ function M.open(of)
     if p.zero ~= 0 then
       replicate(model, p.data, {zero = p.zero})
     elseif p.dp_shard > 1 or (p.cp > 1 and p.dp_replicate == 1) then
-      local also = p.cp > 1 and p.mesh.cp or nil -- ranks that have the sequences in parts
+      -- The ranks that have the sequences in parts, or the experts.
+      local also, over = p.cp > 1 and p.mesh.cp or p.borrows and p.mesh.ep or nil, p.borrows and p.mesh.efsdp or p.data
       local at_once = {reshard_after_forward = p.reshard == "always", also = also}
       local inside = {reshard_after_forward = math.tointeger(p.reshard) or p.reshard ~= "never", also = also}
-      if first then fully_shard(first, p.data, inside) end
-      for _, layer in ipairs(layers) do fully_shard(layer, p.data, inside) end
-      if last then fully_shard(last, p.data, at_once) end
-      fully_shard(model, p.data, inside)
+      if first then fully_shard(first, over, inside) end
+      for _, layer in ipairs(layers) do fully_shard(layer, over, inside) end
+      if last then fully_shard(last, over, at_once) end
+      fully_shard(model, over, inside)
     end
     if p.dtype == "bfloat16" then
       mixed_precision(model, {param_dtype = "bfloat16", reduce_dtype = "float32"})

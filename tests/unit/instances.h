@@ -203,6 +203,13 @@ static const struct instance instances[] = {
     {OP_index_select, .in = {"abc", "#d"}, .dims = 2},
     {OP_index_add, .in = {"cb", "#c"}, .dims = 1, .out = {"ab"}},
     {OP_index_add, .in = {"adc", "#d"}, .dims = 2, .out = {"abc"}},
+    {OP_count_places, .in = {"#abc"}, .out = {"d"}},
+    {OP_dispatch, .in = {"abd", "#abc", "abc", "#3"}},
+    {OP_combine, .in = {"3abcd", "#abc", "abc", "#3"}},
+    {OP_combine_back, .in = {"abd", "#abc", "3abcd", "#3"}},
+    {OP_grouped_linear, .in = {"cab2d", "c3d", "#c"}},
+    {OP_grouped_linear_back_input, .in = {"cab2d", "cd3", "#c"}},
+    {OP_grouped_linear_back_weight, .in = {"cab2d", "cab23", "#c"}},
     {OP_embedding, .in = {"ab", "#c"}},
     {OP_embedding, .in = {"ab", "#cd"}},
     {OP_embedding, .in = {"ab", "#"}},
@@ -400,6 +407,12 @@ static int64_t index_bound(const struct op *op, int i)
   case OP_scatter_add:
   case OP_index_add:
     return made.size[named_dim(op)];
+  case OP_count_places:
+    return made.size[0];
+  case OP_dispatch:
+  case OP_combine:
+  case OP_combine_back:
+    return graph->value[op->in[3]].shape.size[0];
   case OP_embedding:
   case OP_embedding_int8:
     return first.size[0];

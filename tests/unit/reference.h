@@ -761,6 +761,84 @@ static bool run_index_add(const struct op *op, const struct array *in, struct ar
   return true;
 }
 
+/* ------------------------------------------------------------------------------ rows by expert
+
+   The whole tensors, [e, b, s, k, d], with zeros at the places of other experts. */
+
+enum { PLACES = 3 }; /* the dimensions b, s, k */
+
+/* Whether the shape is [experts, those of the places, ...]. */
+static bool is_by_expert(struct shape rows, struct shape places)
+{
+  if (rows.ndim < 1 + PLACES || places.ndim != PLACES) return false;
+  return !memcmp(rows.size + 1, places.size, PLACES * sizeof *places.size);
+}
+
+static bool run_count_places(const struct op *op, const struct array *in, struct array *out,
+                             const struct places *at)
+{
+  (void)op;
+  for (int64_t i = 0, n = elements(in[0].shape); i < n; i++) {
+    int64_t e = in_part(in[0].at[i], at->out[0].first[0], out->shape.size[0]);
+    if (e != NONE) out->at[e]++;
+  }
+  return in[0].shape.ndim == PLACES;
+}
+
+/* Each place's row with its token: rows[e, i, j] and tokens[i / k, j]. */
+static bool run_at_places(const struct op *op, const struct array *in, struct array *out,
+                          const struct places *at)
+{
+  bool dispatch = op->kind == OP_dispatch, back = op->kind == OP_combine_back;
+  const struct array *rows = dispatch ? out : back ? &in[2] : &in[0];
+  const struct array *tokens = dispatch || back ? &in[0] : out;
+  const struct array *weight = back ? out : &in[2];
+  const struct indices *of = dispatch ? &at->out[0] : back ? &at->in[2] : &at->in[0];
+  if (!is_by_expert(rows->shape, in[1].shape) || tokens->shape.ndim != PLACES ||
+      !same_shape(weight->shape, in[1].shape) || tokens->shape.size[2] != rows->shape.size[4] ||
+      in[3].shape.size[0] != rows->shape.size[0])
+    return false;
+  int64_t places = elements(in[1].shape), width = tokens->shape.size[2], k = in[1].shape.size[2];
+  for (int64_t i = 0; i < places; i++) {
+    int64_t e = in_part(in[1].at[i], of->first[0], rows->shape.size[0]);
+    for (int64_t j = 0; j < width && e != NONE; j++) {
+      double *row = &rows->at[(e * places + i) * width + j];
+      double *token = &tokens->at[i / k * width + j];
+      if (dispatch) *row = *token * weight->at[i];
+      if (back) weight->at[i] += *token * *row;
+      if (!dispatch && !back) *token += *row * weight->at[i];
+    }
+  }
+  return true;
+}
+
+static bool run_grouped_linear(const struct op *op, const struct array *in, struct array *out,
+                               const struct places *at)
+{
+  (void)at;
+  bool forward = op->kind == OP_grouped_linear,
+       of_weight = op->kind == OP_grouped_linear_back_weight;
+  const struct array *y = forward ? out : &in[0], *w = of_weight ? out : &in[1];
+  const struct array *x = forward ? &in[0] : of_weight ? &in[1] : out;
+  int64_t experts = w->shape.size[0], n = w->shape.size[1], d = w->shape.size[2];
+  if (w->shape.ndim != 3 || x->shape.ndim != 5 || y->shape.ndim != 5 || x->shape.size[4] != d ||
+      y->shape.size[4] != n || x->shape.size[0] != experts || in[2].shape.size[0] != experts ||
+      memcmp(x->shape.size, y->shape.size, 4 * sizeof *x->shape.size) != 0)
+    return false;
+  int64_t rows = 1;
+  for (int i = 1; i < 4; i++) rows *= x->shape.size[i];
+  for (int64_t i = 0; i < experts * rows; i++)
+    for (int64_t a = 0; a < n; a++)
+      for (int64_t b = 0; b < d; b++) {
+        double *to = &y->at[i * n + a], *from = &x->at[i * d + b];
+        double *weight = &w->at[(i / rows * n + a) * d + b];
+        if (forward) *to += *from * *weight;
+        if (of_weight) *weight += *to * *from;
+        if (!forward && !of_weight) *from += *to * *weight;
+      }
+  return true;
+}
+
 /* Whether `all` is `few` and a last dimension of this size. */
 static bool with_last(struct shape few, int64_t last, struct shape all)
 {
@@ -1417,6 +1495,16 @@ static reference *reference_of(enum op_kind kind)
     return run_index_select;
   case OP_index_add:
     return run_index_add;
+  case OP_count_places:
+    return run_count_places;
+  case OP_dispatch:
+  case OP_combine:
+  case OP_combine_back:
+    return run_at_places;
+  case OP_grouped_linear:
+  case OP_grouped_linear_back_input:
+  case OP_grouped_linear_back_weight:
+    return run_grouped_linear;
   case OP_embedding:
     return run_embedding;
   case OP_embedding_back:

@@ -355,6 +355,9 @@ static const struct trial others[] = {
     {.kind = OP_index_select, .in = {"2x4x3", "i4:2"}, .dims = 2},
     {.kind = OP_index_add, .in = {"2x3", "i5:3"}, .dims = 2, .out = "2x5"},
     {.kind = OP_index_add, .in = {"4x3", "i2:4"}, .dims = 1, .out = "2x3"},
+    {.kind = OP_dispatch, .in = {"2x3x4", "i3:2x3x2", "2x3x2", "i9:3"}},
+    {.kind = OP_combine, .in = {"2x2x2x2x3", "i2:2x2x2", "2x2x2", "i9:2"}},
+    {.kind = OP_grouped_linear, .in = {"2x2x2x1x3", "2x2x3", "i9:2"}},
     {.kind = OP_embedding, .in = {"5x3", "i5:2x4"}},
     {.kind = OP_embedding, .in = {"5x3", "i5:"}},
     {.kind = OP_cumsum, .in = {"2x3"}, .dims = 2, .number = {0}},
@@ -855,6 +858,7 @@ static void test_own_operators(void **state)
 
 int main(void)
 {
+  counts_rows = false;
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_every_row),
       cmocka_unit_test(test_where_gradients_meet),

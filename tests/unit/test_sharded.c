@@ -327,6 +327,7 @@ static void test_every_placement(void **state)
 
 int main(void)
 {
+  counts_rows = false;
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_every_placement),
   };

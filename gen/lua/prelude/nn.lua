@@ -476,7 +476,7 @@ nn.Identity = own_class("Identity", {}, function(...) return {} end,
 -- With these nn_layers.lua makes its classes.
 base.own_class, base.plain_class, base.filled_parameter = own_class, plain, filled
 base.checked_flag, base.only_float32, base.check_input = checked_flag, only_float32, check_input
-base.epsilon_of = epsilon
+base.epsilon_of, base.beginning = epsilon, beginning
 
 local function keep_all(self, what, members)
   for i = 1, #members do

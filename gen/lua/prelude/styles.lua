@@ -168,6 +168,34 @@ end
 plan.Colwise = linear_style("Colwise", COLWISE, REPLICATE, core.Shard(-1), {"parts"})
 plan.Rowwise = linear_style("Rowwise", ROWWISE, core.Shard(-1), REPLICATE, {})
 
+-- ---------------------------------------------------------------------------------------- experts
+
+local function experts_only(class, module, name)
+  if class ~= base.Experts then
+    fail("%s is for nn.Experts, as the experts of an nn.MoE, not for %s", name, base.class_name(module))
+  end
+end
+
+-- ExpertTensorParallel(): each rank has a part of each expert.
+function plan.ExpertTensorParallel(options)
+  base.options(options, "ExpertTensorParallel", {})
+  return style("ExpertTensorParallel", function(class, module)
+    experts_only(class, module, "ExpertTensorParallel")
+    return {gate_proj = core.Shard(1), up_proj = core.Shard(1), down_proj = core.Shard(2)},
+      {{"input", 0, REPLICATE}}
+  end)
+end
+
+-- ExpertParallel(): each rank has some of the experts. The tokens travel to them and back, from ranks
+-- among which the batch is cut.
+function plan.ExpertParallel(options)
+  base.options(options, "ExpertParallel", {})
+  return style("ExpertParallel", function(class, module)
+    experts_only(class, module, "ExpertParallel")
+    return core.Shard(0), {{"input", 0, core.Shard(0)}, {"output", 0, core.Shard(1)}}
+  end)
+end
+
 -- -------------------------------------------------------------------------------- SequenceParallel
 
 -- SequenceParallel{sequence_dim = 1}: whole parameters; input and output sharded along the

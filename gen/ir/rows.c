@@ -1,0 +1,127 @@
+/* rows.c: values by rows, of which a rank knows at run time how many there are.
+
+   A value [e, b, s, k, ...] has at each place (b, s, k) elements for one e alone, or for none: for
+   the expert to which the place's token is sent. Its layout is that of the whole tensor: cut along
+   e, a rank has the rows of some experts; along b or s, those of some tokens. In memory the rows
+   that there are stand one after the other, those of the first e first, and of one e in the order
+   of the places. There is room for a row at each place of the rank's part, which is the bound; what
+   lies behind the last row has no meaning.
+
+   The value `counts`, [e], says how many rows each e has. It is a sum over all places: where b, s
+   or k is cut it is pending, and so each rank has the count of its own rows. Operators with such an
+   operand (`+` in ops.h) make values by rows; operators by element, over last dimensions, and moves
+   keep them so. No other operator takes one. */
+#include "ir/ir.h"
+
+#include <string.h>
+
+/* Past moves: the count of the ranks that have the tokens. */
+static int made_count(int value)
+{
+  while (graph->value[value].op != NONE &&
+         graph->op[graph->value[value].op].kind == OP_redistribute)
+    value = graph->op[graph->value[value].op].in[0];
+  return value;
+}
+
+bool is_counted_along(int value, int mesh_dim, int place)
+{
+  const struct value *v = &graph->value[value];
+  int maker = graph->value[made_count(value)].op;
+  if (v->layout.on[mesh_dim].kind != PARTIAL) return false;
+  if (maker == NONE) return true;
+  struct placement p = graph->value[graph->op[maker].in[0]].layout.on[mesh_dim];
+  return p.kind == SHARD && p.dim == place;
+}
+
+static bool has_letter(const struct rule_operand *o, char name)
+{
+  for (int d = 0; d < o->n; d++)
+    if (o->dimension[d].n == 1 && o->dimension[d].term[0].name == name) return true;
+  return false;
+}
+
+/* Whether the output's operand has the letters of a count, and those over which it counts. */
+static bool is_counted(const struct rule_operand *o, const struct rule_operand *count)
+{
+  for (const char *c = count->summed; *c; c++)
+    if (!has_letter(o, *c)) return false;
+  return has_letter(o, count->dimension[0].term[0].name);
+}
+
+/* The dimensions by rows: e, b, s and k. */
+enum { ROW_DIMS = 4 };
+
+/* Whether an operation keeps rows: the inputs have the same, or are equal for all of them. */
+static bool keeps_rows(const struct op *op, int counts, struct shape space)
+{
+  if (is_reduce(op->kind)) return !(op->dims & ((1u << ROW_DIMS) - 1));
+  if (op->equation && !strcmp(op->equation, identity_equation(space.ndim))) return true;
+  if (!is_broadcast(op->kind) || !is_pointwise(op->kind)) return false;
+  for (int i = 0; i < op->nin; i++) {
+    const struct value *v = &graph->value[op->in[i]];
+    int shift = space.ndim - v->shape.ndim; /* it is aligned at the last dimension */
+    if (v->counts == counts && shift == 0) continue;
+    for (int d = shift; d < ROW_DIMS; d++)
+      if (v->shape.size[d - shift] != 1) return false;
+  }
+  return true;
+}
+
+static bool is_of_places(struct placement p)
+{
+  return p.kind == SHARD && p.dim < ROW_DIMS;
+}
+
+bool is_row_exchange(struct placement from, struct placement to)
+{
+  bool plain = shard_stride(from) == 1 && shard_stride(to) == 1;
+  return is_of_places(from) && is_of_places(to) && plain && (from.dim == 0) != (to.dim == 0);
+}
+
+bool can_move_rows(struct layout from, struct layout to)
+{
+  for (int d = 0; d < graph->mesh.ndim; d++) {
+    struct placement a = from.on[d], b = to.on[d];
+    if (ranks_along(d) == 1 || same_placement(a, b) || is_row_exchange(a, b)) continue;
+    if (is_of_places(a) || is_of_places(b)) return false;
+  }
+  return true;
+}
+
+static int counts_by_rule(const struct op *op, int k)
+{
+  const struct rule *rule = *rule_of(op) ? scanned_rule(rule_of(op)) : NULL;
+  for (int i = 0; rule && i < rule->nin; i++)
+    if (*rule->in[i].summed)
+      return is_counted(&rule->out[k], &rule->in[i]) ? made_count(op->in[i]) : NONE;
+  return NONE - 1; /* the rule has no count */
+}
+
+bool has_values_by_rows(void)
+{
+  for (int i = 0; i < graph->nvalue; i++)
+    if (graph->value[i].counts != NONE) return true;
+  return false;
+}
+
+bool counts_rows = true;
+
+int counts_of(const struct op *op, int k)
+{
+  if (!counts_rows) return NONE;
+  int counts = NONE, by_rule = op->nin ? counts_by_rule(op, k) : NONE;
+  if (by_rule >= NONE) return by_rule;
+  struct shape space = {0};
+  for (int i = 0; i < op->nin; i++) {
+    const struct value *v = &graph->value[op->in[i]];
+    if (v->counts != NONE && counts == NONE) counts = v->counts, space = v->shape;
+  }
+  if (counts == NONE) return NONE;
+  if (*rule_of(op) && !keeps_rows(op, counts, space))
+    plan_error(op->line,
+               "%s: its input, %s, stands by rows of experts: operators by element take it, with "
+               "others of the same rows, sums along the last dimension, and those for experts",
+               printable(op_name(op)), shape_text(space));
+  return counts;
+}
