@@ -180,13 +180,18 @@ static bool has_own_place(int value)
   return v->role != ACTIVATION || v->is_output || (v->op == NONE && !v->step);
 }
 
-/* As many as its list has: the graph does not keep most of their values (drop.c). */
+/* As many as the loop that makes it goes through: the graph does not keep most of their values
+   (drop.c). It keeps those of a family that no loop makes. */
 static void count_modules(void)
 {
-  const int *count = count_modules_of_lists();
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
-    if (v->family != NONE && !v->step) known_of(v->family)->modules = count[v->list];
+    if (v->family == NONE || v->step) continue;
+    struct known *family = known_of(v->family);
+    int maker = allocation_of(v->family).made_by;
+    if (maker != NONE && family->modules < graph->function[maker].count)
+      family->modules = graph->function[maker].count;
+    if (family->modules <= v->index) family->modules = v->index + 1;
   }
 }
 

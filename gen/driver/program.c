@@ -445,6 +445,8 @@ void emit_steps(struct buffer *programs)
     seen[class] = mine;
     class_of[r] = class;
   }
+  if (graph->stages) note_stage();
+  if (graph->stages && !nclass) return; /* another run writes what is of these ranks */
   add_classes(nclass, first_of, class_of);
   put_programs(programs, class_of);
   if (!graph->stages) add_kernels();
@@ -459,7 +461,12 @@ void emit_steps(struct buffer *programs)
 
 void emit_rest(const struct buffer *programs)
 {
-  if (graph->stages) add_kernels(); /* of all stages */
+  struct buffer plan = {0};
+  if (graph->stages) {
+    add_kernels(); /* of all stages */
+    report_pipeline(&plan);
+    add_text("plan.txt", plan.text);
+  }
   add_launcher(programs->text ? programs->text : "");
   add_runtime();
 }

@@ -45,21 +45,58 @@ static const char *dump_file(const char *path)
   return dump;
 }
 
+/* Whether files are written for ranks of the graph. */
+static bool are_written(void)
+{
+  for (int r = 0; r < world_size(); r++)
+    if (r >= options.first_rank && r <= options.last_rank && runs_here(r)) return true;
+  return false;
+}
+
+/* A place before this one, whose ranks run the same program for other layers, with as many
+   micro-batches in flight or more: nothing is to be found out about this one. */
+static int equal_place(int place, uint64_t *hash)
+{
+  const char *why;
+  const int *in_flight = pipeline_cost(pipeline_here(&why)).in_flight;
+  hash[place] = hash_of_program();
+  if (options.dump || options.explain || are_written()) return NONE;
+  for (int other = 0; other < place; other++)
+    if (hash[other] == hash[place] && in_flight[other] >= in_flight[place]) return other;
+  return NONE;
+}
+
+/* The passes behind `redistribute`, for the ranks at each place of the pipeline. */
+static void run_stages(struct graph *whole, void (*finish)(void))
+{
+  int places = whole->mesh.size[whole->stages->mesh_dim];
+  uint64_t *hash = alloc((size_t)places * sizeof *hash);
+  struct graph *finished = NULL;
+  for (int place = 0; place < places; place++) {
+    graph = program_of_stages(whole, place);
+    int other = equal_place(place, hash);
+    if (other != NONE) {
+      note_equal_stage(other);
+      continue;
+    }
+    finished = graph;
+    run_passes(PASS_REDISTRIBUTE + 1, PASS_LAST);
+    finish();
+  }
+  graph = finished;
+}
+
 /* The passes behind that one. */
 static void run_rest(enum pass last, void (*finish)(void))
 {
-  const struct graph *whole = graph;
+  struct graph *whole = graph;
   if (!graph->stages || last >= PASS_LAST) {
     run_passes(last + 1, PASS_LAST);
     finish();
     return;
   }
   if (last < PASS_REDISTRIBUTE) run_passes(last + 1, PASS_REDISTRIBUTE);
-  for (int place = 0; place < graph->mesh.size[graph->stages->mesh_dim]; place++) {
-    graph = program_of_stages(whole, place);
-    run_passes(PASS_REDISTRIBUTE + 1, PASS_LAST);
-    finish();
-  }
+  run_stages(whole, finish);
 }
 
 void run_all(void (*finish)(void))

@@ -210,15 +210,20 @@ static void put_next_batch(struct buffer *b)
   if (takes_batches() && !target->steps_in_memory) put(b, "  next_batch(t - 1);\n");
 }
 
+static void put_await_all_sent(struct buffer *b)
+{
+  put(b, "  COLLECTIVE(.plan_line = %d, await_all_sent());\n", graph->stages->line);
+}
+
 /* Calls a function of the stage. */
-static void put_work(struct buffer *b, int stage, enum stage_work work)
+static void put_work(struct buffer *b, int stage, enum stage_work work, const char *t)
 {
   for (int i = 0; i < graph->nfunction; i++) {
     const struct function *f = &graph->function[i];
     if (!is_phase(f) || !is_of_batch(f->phase) || f->stage != stage) continue;
     if ((f->phase == FORWARD) != (work == STAGE_FORWARD)) continue;
     if (f->of_weights != (work == STAGE_WEIGHTS)) continue;
-    put(b, "  %s(%s);\n", f->name, takes_step(f) ? batch_number() : "");
+    put(b, "  %s(%s);\n", f->name, takes_step(f) ? t : "");
   }
 }
 
@@ -231,23 +236,41 @@ static void put_begin(struct buffer *b, const struct action *a, int i, int *cons
   put(b, "); // %s\n", action_text(a));
 }
 
+/* By stage and action, the slot of the action's micro-batch. */
+static int **slots_of_all(const struct actions *actions)
+{
+  int n = graph->stages->n, **slot = alloc((size_t)n * sizeof *slot);
+  for (int s = 0; s < n; s++) {
+    slot[s] = alloc((size_t)(actions->n + 1) * sizeof *slot[s]);
+    if (is_stage_here(s)) slots_of_stage(actions, s, slot[s]);
+  }
+  return slot;
+}
+
 /* The schedule's actions. */
 static void put_actions(struct buffer *b)
 {
   struct actions actions = actions_here();
-  int n = graph->stages->n, **slot = alloc((size_t)n * sizeof *slot);
-  for (int s = 0; s < n; s++) {
-    slot[s] = alloc((size_t)(actions.n + 1) * sizeof *slot[s]);
-    if (is_stage_here(s)) slots_of_stage(&actions, s, slot[s]);
-  }
+  int **slot = slots_of_all(&actions);
+  const char *t = batch_number();
   for (int i = 0; i < actions.n; i++) {
     const struct action *a = &actions.at[i];
     put_begin(b, a, i, slot);
-    if (a->kind == ACTION_F) put_work(b, a->stage, STAGE_FORWARD);
-    if (a->kind == ACTION_B || a->kind == ACTION_I) put_work(b, a->stage, STAGE_BACKWARD);
-    if (a->kind == ACTION_B || a->kind == ACTION_W) put_work(b, a->stage, STAGE_WEIGHTS);
+    if (a->kind == ACTION_F) put_work(b, a->stage, STAGE_FORWARD, t);
+    if (a->kind == ACTION_B || a->kind == ACTION_I) put_work(b, a->stage, STAGE_BACKWARD, t);
+    if (a->kind == ACTION_B || a->kind == ACTION_W) put_work(b, a->stage, STAGE_WEIGHTS, t);
   }
-  put(b, "  COLLECTIVE(.plan_line = %d, await_all_sent());\n", graph->stages->line);
+  put_await_all_sent(b);
+}
+
+static bool sends_in_update(void)
+{
+  for (int i = 0; i < graph->nfunction; i++)
+    for (int k = 0; k < graph->function[i].nop; k++) {
+      const struct op *op = &graph->op[graph->function[i].op[k]];
+      if (op->kind == OP_send && op->phase == UPDATE) return true;
+    }
+  return false;
 }
 
 /* In a step of several batches, mean loss and gradients are accumulated, then there is an
@@ -267,6 +290,7 @@ static void put_batches(struct buffer *b)
     put(b, "  }\n");
   }
   put_phases(b, UPDATE, UPDATE, "t", 2);
+  if (sends_in_update()) put_await_all_sent(b);
 }
 
 /* Whether the operation, or one in it, makes the value. */

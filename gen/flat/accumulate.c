@@ -135,6 +135,102 @@ static void leave_out(const struct list *way)
   for (int i = 0; i < way->n; i++) unused[way->at[i]] = true;
 }
 
+/* The operation brings the sum of all batches to the parameter's layout, in the update. */
+static int updated_to(int id, int sum, struct layout to, struct list *later)
+{
+  struct op *op = &graph->op[id];
+  op->in[0] = sum;
+  op->phase = UPDATE;
+  op->to = graph->value[op->out].layout = to;
+  add(later, id);
+  return op->out;
+}
+
+/* ------------------------------------------------------------------ a parameter of several stages
+ */
+
+/* The stage that makes the value; what `propagate` has added has none yet. */
+static int made_by_stage(int value)
+{
+  for (int op; (op = graph->value[value].op) != NONE; value = graph->op[op].in[0])
+    if (stage_of(op) != NONE || !graph->op[op].nin) return stage_of(op);
+  return NONE;
+}
+
+/* The terms of a gradient that several stages make together, one of each stage; and the additions.
+   False: it is of one stage, or its terms are mixed otherwise. */
+static bool find_terms(int value, struct list *terms, struct list *additions)
+{
+  const struct op *op = made_for_one(value);
+  if (op && op->kind == OP_add) {
+    add(additions, graph->value[value].op);
+    return find_terms(op->in[0], terms, additions) && find_terms(op->in[1], terms, additions);
+  }
+  int stage = made_by_stage(value);
+  for (int i = 0; i < terms->n; i++)
+    if (made_by_stage(terms->at[i]) == stage) return false;
+  add(terms, value);
+  return stage != NONE;
+}
+
+/* A gradient that several stages make: each accumulates its own term. In the update the others send
+   their sums to the stage that has the parameter. */
+struct shared_gradient {
+  int of, home;
+  enum type type;
+  struct layout to, between;
+  struct list terms;
+  const struct op *end;
+};
+
+/* The sum of one of its terms over the micro-batches. */
+static int sum_of_term(const struct shared_gradient *g, int term, struct list *order)
+{
+  int stage = made_by_stage(term), first = graph->nop;
+  bool whole = stage == g->home && same_local_shape(g->between, g->to);
+  int value = moved_to(as_term(g->between), cast_to(g->type, term, g->end, order), g->end, order);
+  int sum = added_up(value, g->of, whole ? GRADIENT : SUMS);
+  add(order, sum);
+  for (int id = first; id < graph->nop; id++) set_stage(id, stage);
+  return graph->op[sum].out;
+}
+
+/* The sum of all terms, which the update makes. */
+static int sum_of_terms(const struct shared_gradient *g, struct list *order, struct list *later)
+{
+  int sum = NONE;
+  for (int i = 0; i < g->terms.n; i++)
+    if (made_by_stage(g->terms.at[i]) == g->home) sum = sum_of_term(g, g->terms.at[i], order);
+  for (int i = 0; i < g->terms.n; i++) {
+    if (made_by_stage(g->terms.at[i]) == g->home) continue;
+    int other = sum_of_term(g, g->terms.at[i], order);
+    struct op op = {.kind = OP_add, .nin = 2, .phase = UPDATE, .module = NONE};
+    op.line = g->end->line;
+    op.in[0] = sum;
+    op.in[1] = other;
+    int id = make_op(op), out = graph->op[id].out;
+    struct value *v = &graph->value[out];
+    v->role = graph->value[sum].role;
+    v->of = g->of;
+    v->name = graph->value[sum].name;
+    v->layout = graph->value[sum].layout;
+    v->placed = true;
+    set_stage(id, g->home);
+    add(later, id);
+    sum = out;
+  }
+  return sum;
+}
+
+static bool is_shared(struct shared_gradient *g, int gradient, struct list *additions)
+{
+  if (!graph->stages || !find_terms(gradient, &g->terms, additions) || g->terms.n < 2) return false;
+  g->home = stages_of_parameters()[g->of];
+  for (int i = 0; i < g->terms.n; i++)
+    if (made_by_stage(g->terms.at[i]) == g->home) return true;
+  return false;
+}
+
 /* Operation `id` brings a gradient to its parameter's layout. Its reductions over ranks move to
    the update, and apply to the sum of the batches. Its cuts stay before the accumulation, unless
    they shall wait. Returns the parameter's gradient. */
@@ -148,6 +244,16 @@ static int accumulate(int id, struct list *order, struct list *later)
   struct layout from = over_time(graph->value[in].layout);
   struct layout to = over_time(graph->value[end.out].layout);
   struct layout between = while_added(from, to, waits_over(of));
+  struct shared_gradient shared = {of, NONE, type, to, between, {0}, &end};
+  struct list additions = {0};
+  if (is_shared(&shared, in, &additions)) {
+    leave_out(&way);
+    leave_out(&additions);
+    int sum = sum_of_terms(&shared, order, later);
+    if (!same_layout_but_units(between, to)) return updated_to(id, sum, to, later);
+    graph->value[end.out].role = ACTIVATION;
+    return sum;
+  }
   if (same_layout_but_units(between, to)) {
     bool stays = same_layout_but_units(from, to) && graph->value[in].type == type;
     if (stays)
@@ -163,11 +269,7 @@ static int accumulate(int id, struct list *order, struct list *later)
   in = moved_to(as_term(between), cast_to(type, in, &end, order), &end, order);
   int sum = added_up(in, of, same_local_shape(between, to) ? GRADIENT : SUMS);
   add(order, sum);
-  graph->op[id].in[0] = graph->op[sum].out;
-  graph->op[id].phase = UPDATE;
-  graph->op[id].to = graph->value[end.out].layout = to;
-  add(later, id);
-  return end.out;
+  return updated_to(id, graph->op[sum].out, to, later);
 }
 
 void accumulate_gradients(int *gradient)

@@ -68,6 +68,7 @@ static void keep_what_it_speaks_of(struct dropping *d, const struct value *v)
 static void find_kept(struct dropping *d)
 {
   d->todo = (struct list){0};
+  for (int at = 0; at < graph->norder; at++) keep_op(d, graph->order[at]);
   for (int i = 0; i < graph->nfunction; i++)
     for (int k = 0; k < graph->function[i].nop; k++) keep_op(d, graph->function[i].op[k]);
   for (int i = 0; i < graph->nvalue; i++)
@@ -115,6 +116,7 @@ static const int *renumbered_body(struct dropping *d, const struct op *op)
 static void move_ops(struct dropping *d, int left)
 {
   for (int i = 0; i < graph->nop; i++) {
+    move_stage(i, d->ops.number[i]);
     if (d->ops.number[i] == NONE) continue;
     struct op *op = &graph->op[d->ops.number[i]];
     *op = graph->op[i];
@@ -125,12 +127,11 @@ static void move_ops(struct dropping *d, int left)
   graph->nop = left;
 }
 
-void drop_rest(void)
+void drop_idle(void)
 {
   struct dropping run = {0}, *d = &run;
   d->values = none_of(graph->nvalue);
   d->ops = none_of(graph->nop);
-  give_makers();
   find_kept(d);
   int nvalue = renumber(&d->values), nop = renumber(&d->ops);
   for (int i = 0; i < graph->nfunction; i++)
@@ -138,9 +139,16 @@ void drop_rest(void)
       graph->function[i].op[k] = d->ops.number[graph->function[i].op[k]];
   graph->loss = renumbered(&d->values, graph->loss);
   graph->norm = renumbered(&d->values, graph->norm);
-  graph->norder = graph->ncall = 0;
+  for (int at = 0; at < graph->norder; at++) graph->order[at] = d->ops.number[graph->order[at]];
   move_values(d, nvalue);
   move_ops(d, nop);
+}
+
+void drop_rest(void)
+{
+  graph->norder = graph->ncall = 0;
+  give_makers();
+  drop_idle();
 }
 
 /* -------------------------------------------------------------------------- before the functions

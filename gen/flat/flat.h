@@ -38,6 +38,8 @@ void assign_dim_order(void);
 void leave_out_dead(void);
 /* Removes what no function runs from the graph. */
 void drop_rest(void);
+/* Removes the operations that neither a function nor the order runs, and what only they use. */
+void drop_idle(void);
 
 /* ------------------------------------------------------------------------------ fold_upcasts.c */
 
@@ -108,14 +110,8 @@ extern int *stays_at;
 
 void hoist_constants(void);
 
-/* ------------------------------------------------------------------------------------- lists.c */
+/* ----------------------------------------------------------------------------- equal_modules.c */
 
-/* "layers.3" for a module in or under layers.3; or NONE. */
-int element_within(int module, int list);
-/* The number at the beginning of the text, in canonical form, if `ends` follows it; else NONE. */
-int leading_number(char ends, const char *s, const char **rest);
-/* The module's index in its list, from its name; NONE if that is not a number. */
-int place_in_list(int module);
 /* By module: how many children it has with the names 0, 1, ... in this order; 0 if it has
    others. */
 int *count_elements(void);
@@ -127,9 +123,12 @@ bool same_value_kind(int a, int b);
 const char *behind_number(const char *list, const char *name);
 /* By module that is a list: the parameters in or under its modules. */
 struct list *parameters_of_lists(const int *counts);
-/* Those of each of the list's modules, if they are the same: then they are an array of structs in
-   C. NULL if they are not. inner: all of the list. */
-const struct list *equal_parameters(const struct list *inner, int list, int count);
+/* Those of each of `count` of the list's modules, if they are the same: then they are an array of
+   structs in C. NULL if they are not. inner: all of the list. */
+const struct list *equal_parameters(const struct list *inner, int list, int first, int count);
+/* Whether those modules of the list that the graph's ranks have have the same: only then they are
+   an array. */
+bool are_array_here(const struct list *inner, int list, int count);
 
 /* ------------------------------------------------------------------------------ microbatches.c */
 
@@ -146,10 +145,17 @@ void forget_whole_batches(void);
 
 void optimize(void);
 
+/* ----------------------------------------------------------------------------------- balance.c */
+
+/* Finds the modules with which the pipeline's stages begin. */
+void balance_stages(const struct pipeline *p);
+
 /* ------------------------------------------------------------------------------------ stages.c */
 
 /* Sets the stage of each operation of the forward, where there is a pipeline. */
 void assign_stages(void);
+/* By parameter, when they are set: the stage that reads it first. */
+int *stages_of_parameters(void);
 void stages(void);
 /* The stage that has the parameter, or that of which the value is; or NONE. */
 int home_of(int value);
@@ -162,7 +168,9 @@ void split_backwards(void);
 /* ------------------------------------------------------------------------------ stage_program.c */
 
 /* The program of the ranks at that coordinate of a pipeline: a graph of its own. */
-struct graph *program_of_stages(const struct graph *whole, int coordinate);
+struct graph *program_of_stages(struct graph *whole, int coordinate);
+/* Of the flat program but for the names and numbers of what it works on: equal layers have one. */
+uint64_t hash_of_program(void);
 
 /* ---------------------------------------------------------------------------- stage_functions.c */
 

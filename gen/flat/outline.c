@@ -30,8 +30,15 @@ struct run {
   int first, length;
 };
 
+/* Modules of a list that may be folded: all, or, in a pipeline, those of a stage. */
+struct span {
+  int list, stage;
+  int first, count;
+};
+
 /* A loop over a list's modules in one phase. The last run is that of the last of `modules`. */
 struct region {
+  struct span of;
   int list, count, modules, phase;
   int first, last; /* places in graph->order */
   bool upward;     /* from module 0 to the last */
@@ -54,19 +61,30 @@ enum { MOST_COMPARED = 20000000, MOST_REGIONS = 512 };
 
 /* ----------------------------------------------------------------------------- finding the runs */
 
-static int index_at(int place, int list)
+/* What an update computes of numbers that all ranks have is of no stage. */
+static bool is_of_span(int id, const struct span *of)
 {
-  int module = graph->op[graph->order[place]].module;
-  int element = module == NONE ? NONE : element_within(module, list);
-  return element == NONE ? NONE : place_in_list(element);
+  bool of_none = stage_of(id) == NONE && !is_of_batch(graph->op[id].phase);
+  return of_none || stage_of(id) == of->stage;
 }
 
-/* The runs of all modules of the list, from `place` on, in either direction, without a loop.
-   The first gives the length: further operations of the last module stay outside. */
-static bool find_region(struct outlining *o, int place, int list, int count, struct region *r)
+/* The index, in the span, of the module of which the operation is; it may be of none of them. */
+static int index_at(int place, const struct span *of)
 {
-  int first = index_at(place, list), phase = (int)graph->op[graph->order[place]].phase;
-  *r = (struct region){.list = list,
+  int id = graph->order[place], module = graph->op[id].module;
+  int element = module == NONE ? NONE : element_within(module, of->list);
+  if (element == NONE || !is_of_span(id, of)) return NONE;
+  return place_in_list(element) - of->first;
+}
+
+/* The runs of all modules of the span, from `place` on, in either direction, without a loop.
+   The first gives the length: further operations of the last module stay outside. */
+static bool find_region(struct outlining *o, int place, const struct span *of, struct region *r)
+{
+  int list = of->list, count = of->count;
+  int first = index_at(place, of), phase = (int)graph->op[graph->order[place]].phase;
+  *r = (struct region){.of = *of,
+                       .list = list,
                        .count = count,
                        .modules = graph->module[list].steps ? graph->module[list].steps : count,
                        .phase = phase,
@@ -80,7 +98,7 @@ static bool find_region(struct outlining *o, int place, int list, int count, str
     struct run *run = &r->run[index];
     run->first = r->last;
     while (r->last < graph->norder && r->last - run->first < length && !o->inside[r->last] &&
-           index_at(r->last, list) == index &&
+           index_at(r->last, of) == index &&
            in_one_function(graph->order[r->last], graph->order[place]))
       r->last++;
     run->length = r->last - run->first;
@@ -164,7 +182,7 @@ static const char *name_within(const struct region *r, int index, int value)
   const char *list = graph->module[r->list].path, *name = graph->value[value].name, *rest;
   size_t n = strlen(list);
   if (strncmp(name, list, n) || (n && name[n++] != '.')) return NULL;
-  return leading_number('.', name + n, &rest) == index ? rest : NULL;
+  return leading_number('.', name + n, &rest) == r->of.first + index ? rest : NULL;
 }
 
 /* Whether the value is a sum that each of a step's batches adds to: it is one place, in no loop. */
@@ -205,7 +223,7 @@ static bool family_of(struct outlining *o, const struct region *r, int value, in
     return v->list == r->list;
   }
   if (!made_by_region(o, r, value)) return false;
-  int run = index_at(o->place_of[v->op], r->list), k = made_in(o, r, run, value);
+  int run = index_at(o->place_of[v->op], &r->of), k = made_in(o, r, run, value);
   *index = module_of_run(r, run);
   *family = op_at(r, 0, k)->out + (value - op_at(r, run, k)->out);
   return true;
@@ -373,11 +391,11 @@ static void add_region(struct outlining *o, struct region r)
   o->region_at[r.first] = o->nregion;
 }
 
-static void find_regions_of(struct outlining *o, int list, int count)
+static void find_regions_of(struct outlining *o, const struct span *of)
 {
-  for (int k = 0; k < o->places[list].n; k++) {
+  for (int k = 0; k < o->places[of->list].n; k++) {
     struct region r;
-    int place = o->places[list].at[k];
+    int place = o->places[of->list].at[k];
     if (o->compared > MOST_COMPARED || o->nregion == MOST_REGIONS) {
       if (o->compared > MOST_COMPARED)
         ended_early("outline", "equal layers", MOST_COMPARED, "operations compared");
@@ -385,7 +403,7 @@ static void find_regions_of(struct outlining *o, int list, int count)
         ended_early("outline", "equal layers", MOST_REGIONS, "loops");
       return;
     }
-    if (o->inside[place] || !find_region(o, place, list, count, &r)) continue;
+    if (o->inside[place] || !find_region(o, place, of, &r)) continue;
     const struct source *source = find_sources(o, &r);
     if (!source) continue;
     fold(&r, source);
@@ -418,6 +436,29 @@ static void require_loops(struct outlining *o)
   }
 }
 
+/* The list's modules that the stage has; all, where there is no pipeline. */
+static struct span span_of(struct outlining *o, int list, int count, int stage)
+{
+  struct span s = {.list = list, .stage = stage, .count = graph->stages ? 0 : count};
+  for (int k = 0; k < o->places[list].n && graph->stages; k++) {
+    int id = graph->order[o->places[list].at[k]];
+    if (stage_of(id) != stage) continue;
+    int place = place_in_list(element_within(graph->op[id].module, list));
+    if (!s.count || place < s.first) s.count += s.count ? s.first - place : 1, s.first = place;
+    if (place >= s.first + s.count) s.count = place - s.first + 1;
+  }
+  return s;
+}
+
+static void find_regions_of_list(struct outlining *o, const struct list *inner, int list, int count)
+{
+  if (!are_array_here(inner, list, count)) return;
+  for (int stage = NONE; stage < (graph->stages ? graph->stages->n : 0); stage++) {
+    struct span s = span_of(o, list, count, stage);
+    if (s.count > 1 && equal_parameters(inner, list, s.first, s.count)) find_regions_of(o, &s);
+  }
+}
+
 static void find_regions(struct outlining *o)
 {
   const int *counts = count_elements();
@@ -431,9 +472,8 @@ static void find_regions(struct outlining *o)
   const struct list *inner = parameters_of_lists(counts);
   for (int scans = 1; scans >= 0; scans--) /* before what contains them */
     for (int list = 0; list < graph->nmodule; list++)
-      if ((graph->module[list].steps > 0) == scans && counts[list] > 1 &&
-          equal_parameters(&inner[list], list, counts[list]))
-        find_regions_of(o, list, counts[list]);
+      if ((graph->module[list].steps > 0) == scans && counts[list] > 1)
+        find_regions_of_list(o, &inner[list], list, counts[list]);
   require_loops(o);
 }
 

@@ -30,12 +30,35 @@ static void leave_squares(struct op *op)
   op->nbody = n;
 }
 
-struct graph *program_of_stages(const struct graph *whole, int coordinate)
+/* A copy in room that serves one stage after the other: most of it is of other stages. */
+static void *copied_for_now(void **room, int *has, const void *array, int n, size_t size)
 {
+  if (*has < n) *room = alloc((size_t)(*has = n) * size);
+  memcpy(*room, array, (size_t)n * size);
+  return *room;
+}
+
+/* Leaves what its operations use, in arrays of that size. */
+static void leave_own(struct graph *g)
+{
+  leave_out_dead();
+  drop_idle();
+  g->value = copied(g->value, g->nvalue, sizeof *g->value);
+  g->op = copied(g->op, g->nop, sizeof *g->op);
+  g->value_room = g->nvalue, g->op_room = g->nop;
+}
+
+struct graph *program_of_stages(struct graph *whole, int coordinate)
+{
+  static void *values, *ops;
+  static int nvalues, nops;
+  static const struct graph *of;
   struct graph *g = alloc(sizeof *g);
+  if (of != whole) nvalues = nops = 0;
+  of = whole;
   *g = *whole;
-  g->value = copied(whole->value, whole->nvalue, sizeof *g->value);
-  g->op = copied(whole->op, whole->nop, sizeof *g->op);
+  g->value = copied_for_now(&values, &nvalues, whole->value, whole->nvalue, sizeof *g->value);
+  g->op = copied_for_now(&ops, &nops, whole->op, whole->nop, sizeof *g->op);
   g->order = copied(whole->order, whole->norder, sizeof *g->order);
   g->module = copied(whole->module, whole->nmodule, sizeof *g->module);
   g->group = copied(whole->group, whole->ngroup, sizeof *g->group);
@@ -45,23 +68,83 @@ struct graph *program_of_stages(const struct graph *whole, int coordinate)
   g->stages->of_op = copied(whole->stages->of_op, whole->stages->room, sizeof *g->stages->of_op);
   g->stages->here = coordinate;
   g->stages->program = whole;
-  g->value_room = g->nvalue, g->op_room = g->nop, g->order_room = g->norder;
+  g->order_room = g->norder;
   g->module_room = g->nmodule, g->group_room = g->ngroup, g->exchange_room = g->nexchange;
   g->index_use_room = g->nindex_use;
   graph = g;
   g->norder = 0;
   for (int at = 0; at < whole->norder; at++)
     if (is_of(stage_of(whole->order[at]), coordinate)) g->order[g->norder++] = whole->order[at];
-  bool *runs = alloc((size_t)g->nop + 1);
-  for (int at = 0; at < g->norder; at++) runs[g->order[at]] = true;
+  bool *runs = alloc((size_t)g->nop + 1), *takes = alloc((size_t)g->nvalue + 1);
+  for (int at = 0; at < g->norder; at++) {
+    const struct op *op = &g->op[g->order[at]];
+    runs[g->order[at]] = true;
+    for (int i = 0; i < operand_count(op); i++) takes[nth_operand(op, i)] = true;
+  }
   for (int i = 0; i < g->nvalue; i++) {
     struct value *v = &g->value[i];
     int home = home_of(i);
     if (v->role != ACTIVATION && home != NONE)
       v->elsewhere = coordinate_of_stage(home) != coordinate;
-    if (v->role == LOSS && v->op != NONE && !runs[v->op]) v->op = NONE;
+    if (v->role == SUMS) v->elsewhere = !takes[i]; /* each stage sums what it makes of a gradient */
+    if (v->op != NONE && !runs[v->op]) v->op = NONE;
   }
   for (int at = 0; at < g->norder; at++)
     if (g->op[g->order[at]].kind == OP_squares) leave_squares(&g->op[g->order[at]]);
+  leave_own(g);
   return g;
+}
+
+/* ----------------------------------------------------------------------------- equal programs */
+
+static uint64_t hash_int(uint64_t h, int64_t x)
+{
+  return hash_bytes(h, &x, sizeof x);
+}
+
+static uint64_t hash_value(uint64_t h, const struct value *v)
+{
+  h = hash_int(hash_int(hash_int(h, v->role), v->type), v->elsewhere);
+  for (int d = 0; d < v->shape.ndim; d++) h = hash_int(h, v->shape.size[d]);
+  for (int d = 0; d < graph->mesh.ndim; d++) h = hash_bytes(h, &v->layout.on[d], 8);
+  return hash_int(h, v->order);
+}
+
+/* What moves between stages has the numbers of its stages, which do not count. */
+static uint64_t hash_op(uint64_t h, const struct op *op)
+{
+  bool moves = op->kind == OP_send || op->kind == OP_receive;
+  h = hash_int(hash_int(hash_int(h, op->kind), op->phase), op->line);
+  for (int i = 0; i < MAX_NUMBERS && !moves; i++) h = hash_int(h, op->number[i]);
+  for (const char *c = op->equation; c && *c; c++) h = hash_int(h, *c);
+  h = hash_int(hash_int(h, op->group), op->exchange);
+  h = hash_int(hash_int(h, op->dim), op->dim_to);
+  return hash_bytes(hash_int(hash_int(h, op->dims), op->nbody), &op->scalar, sizeof op->scalar);
+}
+
+/* Which of the stages here; and which part of its backward. */
+static int place_of_stage(int op)
+{
+  int stage = stage_of(op), place = 0;
+  for (int s = 0; s < stage; s++) place += is_stage_here(s);
+  return stage == NONE ? NONE : 2 * place + is_of_weights(op);
+}
+
+uint64_t hash_of_program(void)
+{
+  int *number = alloc((size_t)(graph->nvalue + 1) * sizeof *number), known = 0; /* from 1 on */
+  uint64_t h = HASH_START;
+  for (int at = 0; at < graph->norder; at++) {
+    const struct op *op = &graph->op[graph->order[at]];
+    h = hash_int(hash_op(h, op), place_of_stage(graph->order[at]));
+    for (int i = 0; i < operand_count(op); i++) {
+      int value = nth_operand(op, i);
+      if (!number[value]) {
+        number[value] = ++known;
+        h = hash_value(h, &graph->value[value]);
+      }
+      h = hash_int(h, number[value]);
+    }
+  }
+  return h;
 }

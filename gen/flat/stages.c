@@ -41,13 +41,6 @@ static void check_program(void)
   if (plan_options->validates)
     plan_error(s->line,
                "pipeline: a program of stages has no validation so far: leave out validate");
-  for (int i = 0; i < plan_options->noptimizer; i++)
-    if (plan_options->optimizer[i].noperation)
-      plan_error(
-          s->line,
-          "pipeline: %s works on whole parameters, which programs of stages do not do so far: "
-          "take AdamW, SGD or another one that goes by elements",
-          plan_options->optimizer[i].name);
   if (plan_options->emits_library || options.emit)
     plan_error(s->line, "pipeline: there is no library of a program of stages so far");
 }
@@ -64,6 +57,7 @@ static void place_stages(void)
   for (int rank = 0; rank < p->ranks; rank++)
     for (int i = 0; i < p->order[rank].n; i++)
       if (p->order[rank].at[i].kind == ACTION_I) s->is_split[p->order[rank].at[i].stage] = true;
+  if (s->nmay_begin) balance_stages(p);
 }
 
 void assign_stages(void)
@@ -89,6 +83,27 @@ void assign_stages(void)
                printable(graph->module[graph->stages->first_module[now + 1]].path), now + 1);
 }
 
+int *stages_of_parameters(void)
+{
+  int *stage = alloc((size_t)(graph->nvalue + 1) * sizeof *stage);
+  int *is = alloc((size_t)(graph->nvalue + 1) * sizeof *is); /* the parameter as it is moved */
+  for (int i = 0; i < graph->nvalue; i++) {
+    stage[i] = NONE;
+    is[i] = graph->value[i].role == PARAMETER ? i : NONE;
+  }
+  for (int at = 0; at < graph->norder; at++) {
+    const struct op *op = &graph->op[graph->order[at]];
+    int reader = stage_of(graph->order[at]);
+    for (int i = 0; i < op->nin; i++) {
+      int parameter = is[op->in[i]];
+      if (parameter == NONE) continue;
+      if (stage[parameter] == NONE) stage[parameter] = reader;
+      for (int k = 0; k < op->nout && reader == NONE; k++) is[op->out + k] = parameter;
+    }
+  }
+  return stage;
+}
+
 /* ----------------------------------------------------------------------------------- the pass */
 
 static int *home; /* by parameter: the stage that has it */
@@ -101,10 +116,11 @@ int home_of(int value)
   return of < homes ? home[of] : NONE;
 }
 
-/* The stage that has the value; NONE: all ranks have it. */
+/* The stage that has the value; NONE: all ranks have it, or, of sums, each that adds to it. */
 static int stage_with(int value)
 {
   int maker = graph->value[value].op;
+  if (maker == NONE && graph->value[value].role == SUMS) return NONE;
   return maker != NONE && stage_of(maker) != NONE ? stage_of(maker) : home_of(value);
 }
 
@@ -200,7 +216,7 @@ static int brought(int value, int to, const struct op *reader, struct list *send
   receive.number[1] = from;
   receive.number[2] = to;
   send.out = NONE;
-  send.phase = v.op == NONE ? GATHER : graph->op[v.op].phase;
+  send.phase = v.op == NONE ? GATHER : reader->phase == UPDATE ? UPDATE : graph->op[v.op].phase;
   int id = store_op(send);
   add(sends, id);
   set_stage(id, from);
@@ -212,8 +228,10 @@ static int brought(int value, int to, const struct op *reader, struct list *send
   return *is = out;
 }
 
-static bool may_read_elsewhere(const struct op *op)
+/* In the update the stage that has a parameter takes what others have summed of its gradient. */
+static bool may_read_elsewhere(const struct op *op, int value)
 {
+  if (op->phase == UPDATE) return graph->value[value].role == SUMS;
   return op->phase == FORWARD || op->phase == BACKWARD || op->phase == GATHER;
 }
 
@@ -229,8 +247,8 @@ static void connect(void)
   for (int at = 0; at < norder; at++) {
     struct op op = graph->op[order[at]]; /* a copy: adding operations moves the array */
     int stage = stage_of(order[at]);
-    for (int i = 0; i < op.nin && stage != NONE && may_read_elsewhere(&op); i++)
-      op.in[i] = brought(op.in[i], stage, &op, &sends);
+    for (int i = 0; i < op.nin && stage != NONE; i++)
+      if (may_read_elsewhere(&op, op.in[i])) op.in[i] = brought(op.in[i], stage, &op, &sends);
     graph->op[order[at]] = op;
     append_to_order(order[at]);
   }

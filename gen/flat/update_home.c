@@ -39,12 +39,12 @@ static const enum when *find_when(const struct optimizer *o)
   return when;
 }
 
-/* Each matrix whole on one rank. */
+/* Each matrix whole on one rank; in a pipeline, of those of its stage. */
 static struct layout home(void)
 {
   struct layout l = {0};
   for (int d = 0; d < graph->mesh.ndim; d++)
-    if (ranks_along(d) > 1) l.on[d] = (struct placement){.kind = SHARD};
+    if (ranks_along(d) > 1 && !is_over_stages(d)) l.on[d] = (struct placement){.kind = SHARD};
   return usual_turns(l);
 }
 
@@ -117,10 +117,16 @@ static bool leaves_home(const struct optimizer *o, const enum when *when, int op
 
 /* ---------------------------------------------------------------------------- updated together */
 
+/* Of the whole job, or of a stage. */
+static int ranks_together(void)
+{
+  return graph->stages ? world_size() / graph->mesh.size[graph->stages->mesh_dim] : world_size();
+}
+
 static bool works_at_home(const struct optimizer *o)
 {
   for (int s = 0; s < o->noperation; s++)
-    if (o->step[s].kind == OP_scan_stack) return world_size() > 1;
+    if (o->step[s].kind == OP_scan_stack) return ranks_together() > 1;
   return false;
 }
 
@@ -130,7 +136,7 @@ static bool can_be_stacked(int parameter, int n)
 {
   enum { MOST = 1 << 30 };
   int64_t whole = elements(graph->value[parameter].shape);
-  int ranks = world_size(), at_home = (n + ranks - 1) / ranks;
+  int ranks = ranks_together(), at_home = (n + ranks - 1) / ranks;
   return elements(local_shape(parameter, 0)) <= MOST / n && whole <= MOST / at_home;
 }
 
@@ -157,16 +163,32 @@ static void join(int list, int count, const struct list *of, int k, const int *g
   for (int m = 0; m < count; m++) together[of[m].at[k]] = all;
 }
 
+/* How many of the list's modules, from that one on, are of its stage: all but in a pipeline. */
+static int of_one_stage(const struct list *inner, int list, int first, int all, const int *stage)
+{
+  int of_first = NONE, end = all;
+  for (int k = 0; k < inner->n && stage; k++) {
+    int place = place_in_list(element_within(graph->value[inner->at[k]].module, list));
+    if (place == first) of_first = stage[inner->at[k]];
+    if (place > first && place < end && stage[inner->at[k]] != of_first) end = place;
+  }
+  return end - first;
+}
+
 void find_together_at_home(const int *gradient)
 {
   const int *counts = count_elements();
   const struct list *inner = parameters_of_lists(counts);
   together = alloc((size_t)(graph->nvalue + 1) * sizeof *together);
   ntogether = 0;
+  const int *stage = graph->stages ? stages_of_parameters() : NULL;
   for (int list = 0; list < graph->nmodule; list++) {
     if (counts[list] < 2 || graph->module[list].steps) continue;
-    const struct list *of = equal_parameters(&inner[list], list, counts[list]);
-    for (int k = 0; of && k < of->n; k++) join(list, counts[list], of, k, gradient);
+    for (int first = 0, count; first < counts[list]; first += count) {
+      count = of_one_stage(&inner[list], list, first, counts[list], stage);
+      const struct list *of = equal_parameters(&inner[list], list, first, count);
+      for (int k = 0; count > 1 && of && k < of->n; k++) join(list, count, of, k, gradient);
+    }
   }
 }
 

@@ -111,8 +111,10 @@ const int *sums_by_parameter(void)
 {
   int *sums = alloc((size_t)(graph->nvalue + 1) * sizeof *sums);
   for (int i = 0; i < graph->nvalue; i++) sums[i] = NONE;
-  for (int i = 0; i < graph->nvalue; i++)
-    if (graph->value[i].role == SUMS && graph->value[i].op == NONE) sums[graph->value[i].of] = i;
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct value *v = &graph->value[i];
+    if (v->role == SUMS && v->op == NONE && !v->elsewhere) sums[v->of] = i;
+  }
   return sums;
 }
 

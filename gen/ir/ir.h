@@ -274,6 +274,15 @@ int outside_scans(int module);
 bool *entering_scans(void);
 int *count_modules_of_lists(void);
 
+/* ------------------------------------------------------------------------------------- lists.c */
+
+/* "layers.3" for a module in it, or NONE; the number before `ends` in the text, or NONE. */
+int element_within(int module, int list);
+int leading_number(char ends, const char *s, const char **rest);
+/* Its index in its list, by its name, or NONE; that with which the loop of this family begins. */
+int place_in_list(int module);
+int first_of_loop(int family);
+
 /* ---------------------------------------------------------------------------------- schedule.c */
 
 /* A schedule without decisions for the operations there are. */
@@ -304,15 +313,15 @@ int shapes(const struct op *op, struct shape shape[MAX_OUTPUTS]);
 enum type type_of(const struct op *op, int k);
 bool is_floating(enum type t);
 
-/* ------------------------------------------------------------------------------------
- * pipeline_stages.c */
+/* --------------------------------------------------------------------------- pipeline_stages.c */
 
 /* Until outline: the stage of an operation; NONE: all ranks compute it. And whether it is of that
    part of a split backward. */
 void set_stage(int op, int stage);
 void set_of_weights(int op);
-/* As the other one, if that one is of a stage. */
+/* As the other one, if that is of a stage; an operation gets another number, or, NONE, goes. */
 void set_stage_of(int op, int like);
+void move_stage(int op, int to);
 int stage_of(int op);
 bool is_of_weights(int op);
 enum stage_work stage_work(int op); /* of the forward or the backward */

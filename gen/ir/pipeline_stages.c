@@ -28,6 +28,14 @@ void set_stage_of(int op, int like)
   *work_of(op) = w;
 }
 
+void move_stage(int op, int to)
+{
+  if (!graph->stages) return;
+  struct work_of_stage w = *work_of(op);
+  *work_of(op) = (struct work_of_stage){.stage = NONE};
+  if (to != NONE) *work_of(to) = w;
+}
+
 int stage_of(int op)
 {
   const struct pipeline_stages *s = graph->stages;

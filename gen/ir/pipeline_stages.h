@@ -20,16 +20,17 @@ struct stage_edge {
    compute it: what it makes is At(coordinate) there. */
 struct pipeline_stages {
   int n, mesh_dim, line;
-  int *coordinate;      /* by stage: of the ranks that compute it */
-  bool *is_split;       /* by stage: its backward is in two parts */
-  const char *schedule; /* its name: pipeline/orders.c; or that of a file */
-  const char *csv;      /* the text of that file, or NULL */
-  int *first_module;    /* by stage, from 1 on: the module with which it begins */
-  int spare_slots;      /* of each stage, beyond its micro-batches in flight: pipeline/waits.c */
+  int *coordinate;            /* by stage: of the ranks that compute it */
+  bool *is_split;             /* by stage: its backward is in two parts */
+  const char *schedule;       /* its name: pipeline/orders.c; or that of a file */
+  const char *csv;            /* the text of that file, or NULL */
+  int *first_module;          /* by stage, from 1 on: the module with which it begins */
+  int nmay_begin, *may_begin; /* if the plan does not say: the modules with which one may begin */
+  int spare_slots; /* of each stage, beyond its micro-batches in flight: pipeline/waits.c */
   int nedge, edge_room;
-  struct stage_edge *edge;     /* between stages, without repeats */
-  const struct graph *program; /* of all stages */
-  int here;                    /* the coordinate whose program the graph is; NONE: it has all */
+  struct stage_edge *edge; /* between stages, without repeats */
+  struct graph *program;   /* of all stages */
+  int here;                /* the coordinate whose program the graph is; NONE: it has all */
   int room;
   struct work_of_stage {
     int stage;       /* NONE: all ranks compute it */

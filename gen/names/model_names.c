@@ -36,7 +36,7 @@ static const char *name_in_module(int value, bool in_loop)
   char *prefix = text("%s%s%s", mark, list, *list ? "." : "");
   if (strncmp(name, prefix, strlen(prefix))) return value_name(value);
   char *rest;
-  long number = strtol(name + strlen(prefix), &rest, 10) - 1 + v->step;
+  long number = strtol(name + strlen(prefix), &rest, 10) - first_of_loop(v->family) - 1 + v->step;
   if (*rest == '.' && number == 0) return text("%s%s", mark, rest + 1);
   if ((*rest == 0 || *rest == '_') && (number == 0 || number == -1))
     return text("%s%s%s", mark, number ? "in" : "out", rest);

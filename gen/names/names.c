@@ -29,7 +29,8 @@ const char *local_name(int value)
   return model_name(value, loops());
 }
 
-/* "m->w.layers[0].wq" as "m->w.layers[l].wq": the number is where it differs from module 1's. */
+/* "m->w.layers[0].wq" as "m->w.layers[l].wq", "m->w.layers[4].wq" as "m->w.layers[l + 4].wq": the
+   number is where it differs from module 1's. */
 static const char *with_index(int value)
 {
   const char *name = memory_name[value];
@@ -37,7 +38,11 @@ static const char *with_index(int value)
   if (!name || sibling == NONE || !memory_name[sibling]) return name;
   int at = 0;
   while (name[at] && name[at] == memory_name[sibling][at]) at++;
-  return text("%.*sl%s", at, name, name + at + 1);
+  while (at && name[at - 1] != '[') at--;
+  if (!at) bug("emit", "%s and its like are no array", name);
+  char *rest;
+  long first = strtol(name + at, &rest, 10);
+  return text("%.*sl%s%s", at, name, first ? text(" + %ld", first) : "", rest);
 }
 
 const char *c_name(int value)

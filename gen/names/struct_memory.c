@@ -81,15 +81,14 @@ static bool same_leaves(const struct leaf *a, const struct leaf *b, int n)
 }
 
 /* Whether the leaves are those of `count` children called 0, 1, ..., m each, with the same
-   members. */
+   members. In a pipeline a rank has some of a list's modules. */
 static bool is_list(const struct leaf *leaf, const int *begin, int count)
 {
   int m = begin[1] - begin[0];
-  int first = graph->stages ? atoi(leaf->rest) : 0; /* a stage has some layers */
   for (int i = 0; i < count; i++) {
     const struct leaf *child = &leaf[begin[i]];
     char number[16];
-    snprintf(number, sizeof number, "%d.", first + i);
+    snprintf(number, sizeof number, "%d.", graph->stages ? atoi(child->rest) : i);
     if (begin[i + 1] - begin[i] != m || strncmp(child->rest, number, strlen(number)) ||
         !same_leaves(leaf, child, m))
       return false;
@@ -206,9 +205,12 @@ static void put_states_apart(struct buffer *b, struct buffer *members, const cha
     struct leaf *leaf = alloc((size_t)like.n * sizeof *leaf);
     const char *kind = state_kind(i);
     if (like.at[0] != i) continue;
+    int n = 0;
     for (int k = 0; k < like.n; k++)
-      leaf[k] = (struct leaf){like.at[k], graph->value[graph->value[like.at[k]].of].name};
-    char *tree = tree_text(leaf, like.n, text("m->%s.", kind), 2);
+      if (!graph->value[like.at[k]].elsewhere)
+        leaf[n++] = (struct leaf){like.at[k], graph->value[graph->value[like.at[k]].of].name};
+    if (!n) continue;
+    char *tree = tree_text(leaf, n, text("m->%s.", kind), 2);
     if (!*tree) continue;
     put(b, "struct %s_states {\n%s};\n\n", kind, tree);
     put(members, "  %sstruct %s_states %s;\n", aligned, kind, kind);

@@ -80,13 +80,19 @@ const char *what_hangs(const struct pipeline *p);
    each has its other end, and what is received is there in time. */
 const char *wrong_moves(const struct pipeline *p);
 
-/* An order's times in units: F, I and W take one, B two, an overlap three; sends are free. */
 struct pipeline_cost {
   int64_t time, *busy; /* of all, and of each rank */
   double idle;         /* the part of all ranks' time in which they do nothing */
   int *in_flight;      /* the most micro-batches of a stage that a rank holds */
 };
+/* An order's times in units: F, I and W take one, B two, an overlap three; sends are free. */
 struct pipeline_cost pipeline_cost(const struct pipeline *p);
+/* The times of a stage: how long F, B, I and W take; and until what a forward, or a backward, has
+   made is on the other rank. A rank sends one thing after the other in a direction. */
+struct stage_times {
+  int64_t takes[ACTION_COUNT], sends_forward, sends_backward;
+};
+struct pipeline_cost pipeline_cost_of(const struct pipeline *p, const struct stage_times *times);
 
 /* ------------------------------------------------------------------------------------ actions.c */
 

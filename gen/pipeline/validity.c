@@ -220,17 +220,12 @@ const char *wrong_moves(const struct pipeline *p)
 /* ------------------------------------------------------------------------------------------ cost
  */
 
-static int units(enum action_kind kind)
-{
-  static const unsigned char of[ACTION_COUNT] = {
-      [ACTION_F] = 1, [ACTION_B] = 2, [ACTION_I] = 1, [ACTION_W] = 1, [ACTION_OVERLAP] = 3};
-  return of[kind];
-}
-
-/* When each stage has done each micro-batch's forward and backward; 0: it has not. */
+/* When the next stage has what each stage's forward made of each micro-batch, and the one before
+   what its backward made; 0: not yet. By rank, until when what it sends to either side travels. */
 struct ends {
   const struct pipeline *p;
-  int64_t *forward, *backward;
+  const struct stage_times *times;
+  int64_t *forward, *backward, *to_next, *to_before;
 };
 
 /* From when on the action's input is there; -1: it is not made yet. */
@@ -246,6 +241,26 @@ static int64_t input_of(const struct ends *e, const struct action *a)
   return when ? when : -1;
 }
 
+/* When what the stage has made at `now` is at its neighbour. */
+static int64_t arrival(const struct ends *e, int stage, bool forward, int64_t now)
+{
+  const int next = stage + (forward ? 1 : -1), rank = e->p->rank_of[stage];
+  if (next < 0 || next >= e->p->stages || e->p->rank_of[next] == rank) return now;
+  const struct stage_times *t = &e->times[stage];
+  int64_t *until = forward ? &e->to_next[rank] : &e->to_before[rank];
+  const int64_t from = *until > now ? *until : now;
+  return *until = from + (forward ? t->sends_forward : t->sends_backward);
+}
+
+static int64_t time_of(const struct ends *e, const struct action *a)
+{
+  struct action part[ACTION_PARTS];
+  int64_t all = 0;
+  for (int i = 0, n = action_parts(a, part); i < n; i++)
+    all += e->times[part[i].stage].takes[part[i].kind];
+  return all;
+}
+
 /* Runs one action at the rank's time; false: its inputs are not there. */
 static bool runs(const struct ends *e, const struct action *a, int64_t *time)
 {
@@ -257,13 +272,13 @@ static bool runs(const struct ends *e, const struct action *a, int64_t *time)
     if (there < 0) return false;
     if (there > from) from = there;
   }
-  *time = from + units(a->kind);
+  *time = from + time_of(e, a);
   for (int i = 0; i < n; i++) {
     const size_t place = microbatch_place(e->p, part[i].stage, part[i].microbatch);
     if (part[i].kind == ACTION_F)
-      e->forward[place] = *time;
+      e->forward[place] = arrival(e, part[i].stage, true, *time);
     else if (part[i].kind != ACTION_W)
-      e->backward[place] = *time;
+      e->backward[place] = arrival(e, part[i].stage, false, *time);
   }
   return true;
 }
@@ -282,10 +297,14 @@ static int most_in_flight(const struct actions *order)
   return most;
 }
 
-struct pipeline_cost pipeline_cost(const struct pipeline *p)
+struct pipeline_cost pipeline_cost_of(const struct pipeline *p, const struct stage_times *times)
 {
   const size_t all = microbatch_places(p), ranks = (size_t)p->ranks;
-  struct ends e = {p, alloc(all * sizeof(int64_t)), alloc(all * sizeof(int64_t))};
+  struct ends e = {.p = p, .times = times};
+  e.forward = alloc(all * sizeof(int64_t));
+  e.backward = alloc(all * sizeof(int64_t));
+  e.to_next = alloc(ranks * sizeof(int64_t));
+  e.to_before = alloc(ranks * sizeof(int64_t));
   struct pipeline_cost cost = {.busy = alloc(ranks * sizeof *cost.busy),
                                .in_flight = alloc(ranks * sizeof *cost.in_flight)};
   int64_t *time = alloc(ranks * sizeof *time), busy = 0;
@@ -300,10 +319,19 @@ struct pipeline_cost pipeline_cost(const struct pipeline *p)
   }
   for (int r = 0; r < p->ranks; r++) {
     if (time[r] > cost.time) cost.time = time[r];
-    for (int k = 0; k < p->order[r].n; k++) cost.busy[r] += units(p->order[r].at[k].kind);
+    for (int k = 0; k < p->order[r].n; k++) cost.busy[r] += time_of(&e, &p->order[r].at[k]);
     busy += cost.busy[r];
     cost.in_flight[r] = most_in_flight(&p->order[r]);
   }
   cost.idle = 1 - (double)busy / ((double)cost.time * p->ranks);
   return cost;
+}
+
+struct pipeline_cost pipeline_cost(const struct pipeline *p)
+{
+  static const struct stage_times units = {
+      .takes = {[ACTION_F] = 1, [ACTION_B] = 2, [ACTION_I] = 1, [ACTION_W] = 1}};
+  struct stage_times *times = alloc((size_t)p->stages * sizeof *times);
+  for (int i = 0; i < p->stages; i++) times[i] = units;
+  return pipeline_cost_of(p, times);
 }

@@ -330,7 +330,7 @@ static void put_early_ends(struct buffer *b)
   }
 }
 
-void report_text(struct buffer *b)
+void put_plan_head(struct buffer *b)
 {
   put(b, "tpgen %s   %s (%s)   target %s\n\nmesh         %s: %d ranks\n", TPGEN_VERSION,
       plan_shown(), plan_options->hash, target->name, mesh_text(), world_size());
@@ -339,6 +339,11 @@ void report_text(struct buffer *b)
   for (int d = 0; d < graph->mesh.ndim; d++)
     if (idle_text(d)) put(b, "             %s\n", idle_text(d));
   put_precision(b);
+}
+
+void report_text(struct buffer *b)
+{
+  put_plan_head(b);
   put_parameters(b);
   put_optimizers_of_plan(b);
   put_chains(b);

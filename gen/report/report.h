@@ -28,6 +28,9 @@ struct simulated {
   int n, room;
   struct ran *ran;
   double step, computing, moving, waiting; /* seconds; moving: all collectives together */
+  /* Picoseconds of one run: of each function of a phase, and of what a phase waits for
+     collectives. */
+  int64_t *took, waited[PHASES];
 };
 
 struct json_t;
@@ -115,17 +118,27 @@ json_t *json_shape(struct shape s);
 /* plan.json. */
 void report_json(struct buffer *b);
 
+/* ------------------------------------------------------------------------------ pipeline_plan.c */
+
+/* Takes note of the figures of a finished stage: of the ranks at one place of a pipeline. */
+void note_stage(void);
+/* The graph's ranks run the same program as those at another place, for other layers. */
+void note_equal_stage(int other);
+/* plan.txt of a pipeline, when each stage is noted. */
+void report_pipeline(struct buffer *b);
+
 /* ------------------------------------------------------------------------------ pipeline_text.c */
 
-/* The schedule, where there is a pipeline. */
+/* The stage, where there is a pipeline, and what it sends and receives. */
 void put_pipeline(struct buffer *b);
 
 /* --------------------------------------------------------------------------------- plan_text.c */
 
 /* The head of a step file: mesh, parameters, communication, a line each. */
 char *summary_text(int rank);
-/* plan.txt. */
+/* plan.txt; its first lines. */
 void report_text(struct buffer *b);
+void put_plan_head(struct buffer *b);
 /* The parameters; those with equal rows are a family. */
 struct families find_parameters(void);
 char *asked_by(int value);
@@ -146,6 +159,10 @@ void put_streams(struct buffer *b);
 
 /* ---------------------------------------------------------------------------------- timeline.c */
 
+/* "2.50 TFLOP/s"; the line about the device and its links. */
+char *scaled_text(double x, const char *unit);
+char *duration_text(double seconds);
+void put_machine(struct buffer *b);
 /* Adds to plan.txt how long a step takes, and what runs when; plan.json gets the figures without
    the chart. */
 void put_step(struct buffer *b);

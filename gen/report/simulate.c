@@ -65,6 +65,7 @@ static void wait_for(struct ran *r)
 {
   r->waited = r->end > run.now ? r->end - run.now : 0;
   run.now += r->waited;
+  run.result.waited[graph->op[r->op].phase] += r->waited;
   run.waited[r->op] += r->waited;
 }
 
@@ -154,6 +155,7 @@ const struct simulated *simulated(void)
   memset(&run, 0, sizeof run);
   run.of = graph;
   run.until = alloc((size_t)(graph->ngroup + 1) * sizeof *run.until);
+  run.result.took = alloc((size_t)(graph->nfunction + 1) * sizeof *run.result.took);
   run.pending = alloc((size_t)graph->nop * MOST_PREFETCHED * sizeof *run.pending);
   run.taken = alloc((size_t)graph->nop * sizeof *run.taken);
   run.waited = alloc((size_t)graph->nop * sizeof *run.waited);
@@ -166,6 +168,7 @@ const struct simulated *simulated(void)
     if (!is_phase(f) || f->phase == CONSTANTS) continue;
     int64_t began = run.now;
     each_run_of(f, run_op, NULL);
+    run.result.took[i] = run.now - began;
     if (is_of_batch(f->phase)) of_batch += run.now - began;
   }
   add_up(of_batch);

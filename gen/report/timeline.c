@@ -8,7 +8,7 @@
 
 /* ---------------------------------------------------------------------------------- the figures */
 
-static char *scaled_text(double x, const char *unit)
+char *scaled_text(double x, const char *unit)
 {
   static const char *const prefix[] = {"", "k", "M", "G", "T", "P"};
   int p = 0;
@@ -16,7 +16,7 @@ static char *scaled_text(double x, const char *unit)
   return text("%.*f %s%s", x < 10 ? 2 : x < 100 ? 1 : 0, x, prefix[p], unit);
 }
 
-static char *time_text(double seconds)
+char *duration_text(double seconds)
 {
   if (seconds == 0) return copy_text("0");
   return seconds < 1 ? seconds_text(seconds) : text("%.3f s", seconds);
@@ -27,7 +27,7 @@ static char *share_text(double part, double whole)
   return text("%.1f %%", whole > 0 ? 100 * part / whole : 0.0);
 }
 
-static void put_machine(struct buffer *b)
+void put_machine(struct buffer *b)
 {
   static const char *const type[] = {"float32", "TF32", "bfloat16"};
   const struct device *d = device();
@@ -38,7 +38,7 @@ static void put_machine(struct buffer *b)
   for (int i = 0; i < graph->mesh.ndim; i++)
     if (graph->mesh.size[i] > 1)
       put(&line, ", %s over links of %s and %s", printable(graph->mesh.name[i]),
-          scaled_text(link_bandwidth(i), "B/s"), time_text(link_latency(i)));
+          scaled_text(link_bandwidth(i), "B/s"), duration_text(link_latency(i)));
   put(&line, "%s", target->streams ? "" : ", nothing overlaps");
   put(b, "\n%s\n", wrapped(line.text, ", ", "    "));
 }
@@ -46,17 +46,19 @@ static void put_machine(struct buffer *b)
 static void put_figures(struct buffer *b)
 {
   const struct simulated *s = simulated();
-  put(b, "  %-12s %12s", "in all", time_text(s->step));
-  if (step_tokens() > 0 && s->step > 0)
+  put(b, "  %-12s %12s", graph->stages ? "its own" : "in all", duration_text(s->step));
+  if (graph->stages)
+    put(b, "   without waiting for other stages: plan.txt has the step of all");
+  else if (step_tokens() > 0 && s->step > 0)
     put(b, "   %s tokens a second, %s on each rank", grouped((int64_t)(step_tokens() / s->step)),
         grouped((int64_t)(step_tokens() / s->step / world_size())));
-  if (step_mfu() > 0)
+  if (step_mfu() > 0 && !graph->stages)
     put(b, "%s %s a rank, %.1f %% of the peak (MFU)", step_tokens() > 0 ? ";" : "  ",
         scaled_text(step_flops() / world_size() / s->step, "FLOP/s"), 100 * step_mfu());
-  put(b, "\n  %-12s %12s   %s of the step\n", "arithmetic", time_text(s->computing),
+  put(b, "\n  %-12s %12s   %s of the step\n", "arithmetic", duration_text(s->computing),
       share_text(s->computing, s->step));
   put(b, "  %-12s %12s   of which %s is exposed, %s of the step\n", "collectives",
-      time_text(s->moving), time_text(s->waiting), share_text(s->waiting, s->step));
+      duration_text(s->moving), duration_text(s->waiting), share_text(s->waiting, s->step));
 }
 
 json_t *json_step(void)
@@ -65,6 +67,7 @@ json_t *json_step(void)
   json_t *step = json_pack("{s:s, s:f, s:f, s:f, s:f, s:f}", "device", printable(device()->name),
                            "seconds", s->step, "arithmetic", s->computing, "collectives", s->moving,
                            "exposed", s->waiting, "flops", step_flops());
+  if (graph->stages) return step; /* its own work: tokens and MFU are of all stages together */
   if (step && step_tokens() > 0 && s->step > 0)
     json_member(step, "tokens_per_second", json_real(step_tokens() / s->step));
   if (step && step_mfu() > 0) json_member(step, "mfu", json_real(step_mfu()));
@@ -289,15 +292,16 @@ static void put_rows(struct buffer *b)
     const struct row *row = &chart.row[i];
     const char *on = row->stream == NONE ? "stream" : stream_name(row->stream);
     put(b, "  %-8s %-38.38s %-12s %10s %10s  |%s\n", row->phase, row->name, on,
-        row->begin < chart.begin ? "before" : time_text((double)(row->begin - chart.begin) * 1e-12),
-        time_text((double)row->busy * 1e-12), bar_text(row));
+        row->begin < chart.begin ? "before"
+                                 : duration_text((double)(row->begin - chart.begin) * 1e-12),
+        duration_text((double)row->busy * 1e-12), bar_text(row));
   }
 }
 
 static void put_head(struct buffer *b, const char *what)
 {
   put(b, "\n%-49s %-12s %10s %10s  |0%*s\n", what, "on", "begins", "works", BAR - 2,
-      time_text((double)(chart.end - chart.begin) * 1e-12));
+      duration_text((double)(chart.end - chart.begin) * 1e-12));
 }
 
 /* One of several batches, and the update. */

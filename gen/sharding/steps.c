@@ -53,12 +53,23 @@ static unsigned strided_dims(struct layout layout)
   return dims;
 }
 
+/* A value that is whole along the stages of a pipeline is on one of them alone, and none moves in
+   time: neither is a way to send anything. */
+static bool is_no_way(int mesh_dim)
+{
+  return graph->mesh.size[mesh_dim] > 1 &&
+         (graph->mesh.in_time[mesh_dim] || is_over_stages(mesh_dim));
+}
+
 struct fixed_part fixed_part_of(struct layout from, struct layout to)
 {
   int a = first_pending(from), b = first_pending(to);
   struct fixed_part u = {.other = b == NONE ? SUM : to.on[b].reduction};
   u.pending = a == NONE ? u.other : from.on[a].reduction;
   u.fixed_dims = strided_dims(from) | strided_dims(to);
+  for (int i = 0; i < graph->mesh.ndim; i++)
+    if (is_no_way(i) && from.on[i].kind == REPLICATE && to.on[i].kind == REPLICATE)
+      u.fixed |= 1u << i;
   for (int i = 0; u.fixed_dims && i < graph->mesh.ndim; i++) {
     if (from.on[i].kind != SHARD || !(u.fixed_dims >> from.on[i].dim & 1)) continue;
     u.fixed |= 1u << i;

@@ -173,8 +173,16 @@ static int64_t collective_time(const struct op *op)
   return picoseconds(latency) + picoseconds(bytes_sent(op, group_size(op->group)) / bandwidth);
 }
 
+/* A rank begins to send, or to receive, and goes on. */
+int64_t sending_time(int64_t bytes, int mesh_dim)
+{
+  double seconds = link_latency(mesh_dim) + (double)bytes / link_bandwidth(mesh_dim);
+  return lesser(picoseconds(seconds), LONGEST_TIME);
+}
+
 int64_t time_taken(const struct op *op)
 {
+  if (op->kind == OP_send || op->kind == OP_receive) return picoseconds(KERNEL_SECONDS);
   if (is_collective(op->kind)) return lesser(collective_time(op), LONGEST_TIME);
   return op_row[op->kind].idle ? 0 : lesser(arithmetic_time(op), LONGEST_TIME);
 }

@@ -21,21 +21,15 @@ local function layers_of(module, longest)
   return longest
 end
 
--- The modules with which stages 1, 2, ... begin, so that each has about as many layers. What is before the
--- first layer counts as a layer, and what is behind the last one, too, as in torchtitan.
-local function balanced(module, stages)
-  local layers = layers_of(module, {})
+-- The modules with which a stage may begin: flat/balance.c chooses.
+local function may_begin(module, stages)
+  local layers, list = layers_of(module, {}), {}
   local n = #layers // 2
   if n < stages then
     fail("pipeline: %d stages of %d layers: a stage has one or more; say where they begin, as in split = "
       .. '{"layers.2"}', stages, n)
   end
-  local all, first, list = n + 2, 0, {}
-  for stage = 1, stages - 1 do
-    first = math.max(first + 1, stage * all // stages + (stage * all % stages * 2 >= stages and 1 or 0) - 1)
-    first = math.min(first, n - (stages - stage))
-    list[stage] = layers[2 * first + 2]
-  end
+  for i = 4, #layers, 2 do list[#list + 1] = layers[i] end
   return list
 end
 
@@ -81,13 +75,14 @@ plan.pipeline = core.unwatched(function(module, mesh, options)
   if not csv and stages % ranks ~= 0 then
     fail("pipeline: %d stages are not as many for each of %d ranks", stages, ranks)
   end
-  local first = options.split and as_split(module, options.split) or balanced(module, stages)
-  if #first ~= stages - 1 then
+  local first = options.split and as_split(module, options.split) or may_begin(module, stages)
+  if options.split and #first ~= stages - 1 then
     fail("pipeline's split: %d stages take the names of %d modules, with which those behind the first begin; "
       .. "it has %d", stages, stages - 1, #first)
   end
   asked = {
-    dim = dim, schedule = schedule, csv = csv, first = first, line = core.line(), microbatches = microbatches,
+    dim = dim, schedule = schedule, csv = csv, stages = stages, first = first, given = options.split ~= nil,
+    line = core.line(), microbatches = microbatches,
   }
   return module
 end)
@@ -103,5 +98,6 @@ function base.lower_pipeline()
     indices[i] = base.index(module) or fail("the pipeline of line %d begins a stage with a %s that is not part of "
       .. "the model", asked.line, base.class_name(module))
   end
-  core.set_pipeline(base.dims_in_graph{asked.dim}[1], asked.schedule, indices, asked.line, asked.csv)
+  core.set_pipeline(base.dims_in_graph{asked.dim}[1], asked.schedule, asked.stages, asked.line, asked.csv, indices,
+    asked.given)
 end

@@ -1,32 +1,7 @@
-/* lists.c: questions about lists of modules (layers.0, layers.1, ...). */
+/* equal_modules.c: which modules of a list have the same parameters. */
 #include "flat/flat.h"
 
 #include <string.h>
-
-int element_within(int module, int list)
-{
-  while (module != NONE && graph->module[module].parent != list)
-    module = graph->module[module].parent;
-  return module;
-}
-
-int leading_number(char ends, const char *s, const char **rest)
-{
-  int n = 0;
-  if (*s == ends || (s[0] == '0' && s[1] != ends)) return NONE;
-  for (; *s != ends; s++) {
-    if (*s < '0' || *s > '9' || n > 100000) return NONE;
-    n = 10 * n + *s - '0';
-  }
-  *rest = s + 1;
-  return n;
-}
-
-int place_in_list(int module)
-{
-  const char *rest;
-  return leading_number(0, graph->module[module].name, &rest);
-}
 
 int *count_elements(void)
 {
@@ -65,13 +40,14 @@ struct list *parameters_of_lists(const int *counts)
   return inner;
 }
 
-/* The parameters in or under each of the list's modules, by the module's index. */
-static struct list *by_place(const struct list *inner, int list, int count)
+/* The parameters in or under each of `count` of the list's modules. */
+static struct list *by_place(const struct list *inner, int list, int first, int count)
 {
   struct list *of = alloc((size_t)count * sizeof *of);
   for (int k = 0; k < inner->n; k++) {
     int value = inner->at[k];
-    add(&of[place_in_list(element_within(graph->value[value].module, list))], value);
+    int place = place_in_list(element_within(graph->value[value].module, list)) - first;
+    if (place >= 0 && place < count) add(&of[place], value);
   }
   return of;
 }
@@ -83,17 +59,37 @@ const char *behind_number(const char *list, const char *name)
   return name + before + strspn(name + before, "0123456789");
 }
 
-const struct list *equal_parameters(const struct list *inner, int list, int count)
+static bool are_equal(const char *path, const struct list *a, const struct list *b)
 {
-  const struct list *of = by_place(inner, list, count);
-  const char *path = graph->module[list].path;
-  for (int m = 1; m < count; m++) {
-    if (of[m].n != of[0].n) return NULL;
-    for (int k = 0; k < of[0].n; k++) {
-      const char *x = behind_number(path, graph->value[of[0].at[k]].name);
-      const char *y = behind_number(path, graph->value[of[m].at[k]].name);
-      if (strcmp(x, y) || !same_value_kind(of[0].at[k], of[m].at[k])) return NULL;
-    }
+  if (a->n != b->n) return false;
+  for (int k = 0; k < a->n; k++) {
+    const char *x = behind_number(path, graph->value[a->at[k]].name);
+    const char *y = behind_number(path, graph->value[b->at[k]].name);
+    if (strcmp(x, y) || !same_value_kind(a->at[k], b->at[k])) return false;
   }
+  return true;
+}
+
+bool are_array_here(const struct list *inner, int list, int count)
+{
+  struct list here = {0};
+  for (int k = 0; k < inner->n; k++)
+    if (!graph->value[inner->at[k]].elsewhere) add(&here, inner->at[k]);
+  const struct list *of = by_place(&here, list, 0, count);
+  int first = NONE;
+  for (int m = 0; m < count; m++) {
+    if (!of[m].n) continue;
+    if (first == NONE) first = m;
+    if (!are_equal(graph->module[list].path, &of[first], &of[m])) return false;
+  }
+  return true;
+}
+
+const struct list *equal_parameters(const struct list *inner, int list, int first, int count)
+{
+  const struct list *of = by_place(inner, list, first, count);
+  const char *path = graph->module[list].path;
+  for (int m = 1; m < count; m++)
+    if (!are_equal(path, &of[0], &of[m])) return NULL;
   return of;
 }

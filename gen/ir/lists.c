@@ -1,0 +1,35 @@
+/* lists.c: questions about lists of modules: layers.0, layers.1, ... */
+#include "ir/ir.h"
+
+int element_within(int module, int list)
+{
+  while (module != NONE && graph->module[module].parent != list)
+    module = graph->module[module].parent;
+  return module;
+}
+
+int leading_number(char ends, const char *s, const char **rest)
+{
+  int n = 0;
+  if (*s == ends || (s[0] == '0' && s[1] != ends)) return NONE;
+  for (; *s != ends; s++) {
+    if (*s < '0' || *s > '9' || n > 100000) return NONE;
+    n = 10 * n + *s - '0';
+  }
+  *rest = s + 1;
+  return n;
+}
+
+int place_in_list(int module)
+{
+  const char *rest;
+  return leading_number(0, graph->module[module].name, &rest);
+}
+
+int first_of_loop(int family)
+{
+  const struct value *first = &graph->value[family];
+  int next = first->sibling == NONE ? NONE : graph->value[first->sibling].module;
+  int element = next == NONE ? NONE : element_within(next, first->list);
+  return element == NONE ? 0 : place_in_list(element) - 1;
+}

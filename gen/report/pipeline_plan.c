@@ -1,0 +1,252 @@
+/* pipeline_plan.c: plan.txt of a pipeline: its schedule, and its step by the model: what each stage
+   computes, how long its rank is idle, what it sends, what it holds. plan_stage<N>.txt has the rest
+   about the stages at a place.
+
+   Takes   the figures of each stage, which note_stage() has when the stage's passes have run.
+
+   A forward and a backward take what simulate.c finds. They begin when their rank has ended what
+   stands before them, and what another rank sends them is there. The update begins when all ranks
+   have ended, for it sums the loss and the norm over them. */
+#include "report/report.h"
+
+#include <string.h>
+
+/* Of a stage, for a micro-batch. */
+struct stage_figures {
+  int64_t forward, backward, weights; /* picoseconds; weights: of the second part of a backward */
+  int64_t forward_bytes, backward_bytes; /* that it sends */
+  struct slots slots;
+};
+
+/* Of the ranks at one place of the pipeline, in a step. */
+struct place_figures {
+  int64_t gather, update, exposed; /* picoseconds; exposed: of collectives */
+  int64_t memory;
+};
+
+static struct stage_figures *of_stage;
+static struct place_figures *of_place;
+
+static void add_sent(void *to, int id, int times)
+{
+  const struct op *op = &graph->op[id];
+  (void)to, (void)times;
+  if (op->kind != OP_send || !is_of_batch(op->phase)) return;
+  struct stage_figures *f = &of_stage[op->number[1]];
+  *(op->phase == FORWARD ? &f->forward_bytes : &f->backward_bytes) += largest_bytes(op->in[0]);
+}
+
+static void begin_notes(void)
+{
+  static const struct graph *of;
+  const struct pipeline_stages *s = graph->stages;
+  if (of == s->program) return;
+  of = s->program;
+  of_stage = alloc((size_t)s->n * sizeof *of_stage);
+  of_place = alloc((size_t)graph->mesh.size[s->mesh_dim] * sizeof *of_place);
+}
+
+static void note_function(const struct function *f, int64_t took, struct place_figures *place)
+{
+  if (f->phase == GATHER) place->gather += took;
+  if (f->phase == UPDATE) place->update += took;
+  if (f->stage == NONE || !is_of_batch(f->phase)) return;
+  struct stage_figures *s = &of_stage[f->stage];
+  *(f->phase == FORWARD ? &s->forward : f->of_weights ? &s->weights : &s->backward) += took;
+}
+
+void note_stage(void)
+{
+  begin_notes();
+  const struct pipeline_stages *s = graph->stages;
+  const struct simulated *t = simulated();
+  struct place_figures *place = &of_place[s->here];
+  *place = (struct place_figures){.memory = memory_of_rank()};
+  for (int i = 0; i < s->n; i++)
+    if (is_stage_here(i)) of_stage[i] = (struct stage_figures){.slots = graph->memory->slots[i]};
+  for (int i = 0; i < graph->nfunction; i++)
+    if (is_phase(&graph->function[i])) note_function(&graph->function[i], t->took[i], place);
+  for (int phase = 0; phase < PHASES; phase++) {
+    int64_t times = is_of_batch((enum phase)phase) ? runs_in_step() : 1;
+    if (phase != CONSTANTS) place->exposed = plus_times(place->exposed, times, t->waited[phase]);
+  }
+  each_op(add_sent, NULL);
+}
+
+/* The stage of the place that is the k-th there. */
+static int nth_stage_at(int place, int k)
+{
+  int stage = 0;
+  while (coordinate_of_stage(stage) != place || k--) stage++;
+  return stage;
+}
+
+void note_equal_stage(int other)
+{
+  int here = graph->stages->here;
+  struct actions actions = actions_here();
+  int *slot = alloc((size_t)(actions.n + 1) * sizeof *slot);
+  of_place[here] = of_place[other];
+  for (int k = 0; k < stages_here(); k++) {
+    int stage = nth_stage_at(here, k);
+    struct stage_figures *f = &of_stage[stage];
+    *f = of_stage[nth_stage_at(other, k)];
+    int more = slots_of_stage(&actions, stage, slot) - f->slots.n;
+    f->slots.n += more;
+    of_place[here].memory += more * f->slots.bytes;
+  }
+}
+
+/* ---------------------------------------------------------------------------------- the schedule
+ */
+
+/* "F3", or "2F3" where ranks have several stages; of an overlap "2F3+5B1". */
+static const char *step_text(const struct pipeline *p, const struct action *a)
+{
+  struct buffer b = {0};
+  struct action part[ACTION_PARTS];
+  put_text(&b, "", 0);
+  for (int k = 0, n = action_parts(a, part); k < n; k++) {
+    const char *step = action_text(&part[k]);
+    if (p->stages == p->ranks) step += strspn(step, "0123456789");
+    put(&b, "%s%s", k ? "+" : "", step);
+  }
+  return b.text;
+}
+
+/* A row for each rank; of large ones tpgen --schedule prints it. */
+static void put_schedule(struct buffer *b, const struct pipeline *p)
+{
+  enum { MOST_RANKS = 32, COLUMNS = 114 };
+  int widest = 0, most = 0;
+  for (int r = 0; r < p->ranks; r++) {
+    if (p->order[r].n > most) most = p->order[r].n;
+    for (int i = 0; i < p->order[r].n; i++) {
+      int width = (int)strlen(step_text(p, &p->order[r].at[i]));
+      if (width > widest) widest = width;
+    }
+  }
+  if (p->ranks > MOST_RANKS || most * (widest + 1) > COLUMNS) return;
+  put(b, "\n");
+  for (int r = 0; r < p->ranks; r++) {
+    put(b, "  %3d ", r);
+    for (int i = 0; i < p->order[r].n; i++)
+      put(b, " %-*s", widest, step_text(p, &p->order[r].at[i]));
+    while (b->text[b->length - 1] == ' ') b->text[--b->length] = 0;
+    put(b, "\n");
+  }
+}
+
+/* With which modules stages begin: where the plan, or the balance, cuts. */
+static char *split_text(void)
+{
+  const struct pipeline_stages *s = graph->stages;
+  struct buffer names = {0};
+  put(&names, "those behind the first one begin with ");
+  for (int i = 1; i < s->n; i++)
+    put(&names, "%s%s", i > 1 ? ", " : "", printable(graph->module[s->first_module[i]].path));
+  return wrapped(names.text, ", ", "             ");
+}
+
+/* ----------------------------------------------------------------------------------- the step */
+
+static struct stage_times *times_of_stages(const struct pipeline *p)
+{
+  struct stage_times *times = alloc((size_t)p->stages * sizeof *times);
+  int dim = graph->stages->mesh_dim;
+  for (int i = 0; i < p->stages; i++) {
+    const struct stage_figures *f = &of_stage[i];
+    times[i].takes[ACTION_F] = f->forward;
+    times[i].takes[ACTION_B] = f->backward + f->weights;
+    times[i].takes[ACTION_I] = f->backward;
+    times[i].takes[ACTION_W] = f->weights;
+    times[i].sends_forward = sending_time(f->forward_bytes, dim);
+    times[i].sends_backward = sending_time(f->backward_bytes, dim);
+  }
+  return times;
+}
+
+static void put_stage(struct buffer *b, int stage, int place, const struct pipeline_cost *cost)
+{
+  const struct stage_figures *f = &of_stage[stage];
+  put(b, "  %5d %4d", stage, place);
+  if (device())
+    put(b, " %11s %11s %8.1f %%", duration_text((double)f->forward * 1e-12),
+        duration_text((double)(f->backward + f->weights) * 1e-12),
+        100 * (1 - (double)cost->busy[place] / (double)cost->time));
+  put(b, " %15s %15s %9d %20s\n", grouped(f->forward_bytes), grouped(f->backward_bytes), f->slots.n,
+      grouped(of_place[place].memory));
+}
+
+static void put_stages(struct buffer *b, const struct pipeline *p, const struct pipeline_cost *cost)
+{
+  put(b, "\n  %5s %4s", "stage", "at");
+  if (device()) put(b, " %11s %11s %10s", "forward", "backward", "idle");
+  put(b, " %15s %15s %9s %20s\n", "sends forward", "sends back", "in flight", "memory of a rank");
+  for (int i = 0; i < p->stages; i++) put_stage(b, i, p->rank_of[i], cost);
+  put(b, "  at: on %s; the bytes that it sends%s are of a micro-batch%s\n",
+      printable(graph->mesh.name[graph->stages->mesh_dim]),
+      device() ? ", forward and backward" : "",
+      p->stages > p->ranks ? "; a rank has the memory of all its stages" : "");
+}
+
+static void put_share(struct buffer *b, const char *what, double part, double whole)
+{
+  put(b, "  %-12s %12s   %.1f %% of the step\n", what, duration_text(part),
+      whole > 0 ? 100 * part / whole : 0.0);
+}
+
+/* Ranks gather, and update, at once. */
+static double around(int ranks)
+{
+  int64_t gather = 0, update = 0;
+  for (int r = 0; r < ranks; r++) {
+    if (gather < of_place[r].gather) gather = of_place[r].gather;
+    if (update < of_place[r].update) update = of_place[r].update;
+  }
+  return (double)(gather + update) * 1e-12;
+}
+
+static double mean_exposed(int ranks)
+{
+  double sum = 0;
+  for (int r = 0; r < ranks; r++) sum += (double)of_place[r].exposed * 1e-12;
+  return sum / ranks;
+}
+
+static void put_times(struct buffer *b, const struct pipeline *p, const struct pipeline_cost *cost)
+{
+  double pipeline = (double)cost->time * 1e-12, update = around(p->ranks), step = pipeline + update;
+  double each = step_flops() / world_size() / step;
+  put_machine(b);
+  put(b, "  %-12s %12s", "in all", duration_text(step));
+  if (step_tokens() > 0)
+    put(b, "   %s tokens a second, %s on each rank;", grouped((int64_t)(step_tokens() / step)),
+        grouped((int64_t)(step_tokens() / step / world_size())));
+  put(b, " %s a rank, %.1f %% of the peak (MFU)\n", scaled_text(each, "FLOP/s"),
+      100 * each / device()->flops[step_arithmetic()]);
+  put_share(b, "pipeline", pipeline, step);
+  put_share(b, "idle", cost->idle * pipeline, step);
+  put_share(b, "update", update, step);
+  put_share(b, "exposed", mean_exposed(p->ranks), step);
+  put(b,
+      "  idle: a rank waits for other stages; exposed: for collectives; the mean of the ranks\n");
+}
+
+void report_pipeline(struct buffer *b)
+{
+  const struct pipeline_stages *s = graph->stages;
+  const char *why;
+  const struct pipeline *p = pipeline_here(&why);
+  struct pipeline_cost units = pipeline_cost(p), cost = pipeline_cost_of(p, times_of_stages(p));
+  put_plan_head(b);
+  put(b,
+      "\npipeline     %d stages over %s, schedule %s, %d micro-batches; idle %.1f %%, if all "
+      "stages take the same\n",
+      s->n, printable(graph->mesh.name[s->mesh_dim]), printable(s->schedule), microbatches(),
+      100 * units.idle);
+  put(b, "             %s\n", split_text());
+  put_schedule(b, p);
+  if (device()) put_times(b, p, &cost);
+  put_stages(b, p, &cost);
+}
