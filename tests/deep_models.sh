@@ -49,6 +49,10 @@ for _ in 1 2 3 4; do
   compile plain126 126 -D tp=8
 done
 compile sharded 126 -D tp=8 -D dp=8
+# Stages of a pipeline: their layers are loops, and equal stages are planned once.
+compile pipeline 126 -D pp=16 -D tp=8 -D dp=8 -D microbatches=64 -D batch=512 --ranks 0-7
+grep -q 'layers_forward(l)' "$WORK/pipeline/step_stage0.c" || fail "pipeline: the layers of a stage are no loop"
+read -r _ staged <<< "$(least "$WORK/pipeline.took")"
 read -r some _ <<< "$(least "$WORK/plain32.took")"
 read -r many kib <<< "$(least "$WORK/plain126.took")"
 read -r _ sharded <<< "$(least "$WORK/sharded.took")"
@@ -57,6 +61,7 @@ read -r _ sharded <<< "$(least "$WORK/sharded.took")"
 if ! grep -q __asan_init "$TPGEN"; then
   [ "$many" -le 320 ] || fail "126 layers take $many ms"
   [ "$kib" -le 65536 ] || fail "126 layers take $kib KiB"
+  [ "$staged" -le 327680 ] || fail "126 layers in 16 stages take $staged KiB"
   [ "$sharded" -le 65536 ] || fail "126 layers, fully sharded, take $sharded KiB"
 fi
 finish "32 layers in $some ms, 126 in $many ms and $kib KiB; $(lines "$WORK/plain126/step.c") lines"
