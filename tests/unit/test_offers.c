@@ -451,8 +451,10 @@ static void test_right_ways_are_offered(void **state)
 {
   (void)state;
   int wrong = 0;
-  for (int i = 0; i < INSTANCES; i++)
+  for (int i = 0; i < INSTANCES; i++) {
+    if (strchr(op_row[instances[i].kind].rule, '+')) continue; /* references do not read counts */
     if (is_tried(instances[i].kind) && !has_ones(&instances[i])) tell_all(&instances[i]);
+  }
   for (int i = 0; i < nunlisted; i++) {
     const char *why = why_left_out(unlisted[i].row, unlisted[i].ways);
     int other = left_out_of(unlisted[i].row);
