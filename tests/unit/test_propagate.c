@@ -256,7 +256,10 @@ static void choose(const void *with)
   static const int64_t sizes[][4] = {{12, 12, 12, 12}, {5, 7, 9, 3}, {2, 1, 3, 2}};
   int size[MAX_MESH], given_as[MAX_INPUTS];
   new_graph(parse_mesh(mesh[draw_below(4)], size), size);
-  const struct instance *instance = &instances[draw_below(sizeof instances / sizeof *instances)];
+  const struct instance *instance;
+  do /* what rows by expert may lie in depends on where they were counted: tests/moe.sh */
+    instance = &instances[draw_below(sizeof instances / sizeof *instances)];
+  while (strchr(op_row[instance->kind].rule, '+'));
   struct op op = *instantiate(instance, sizes[draw_below(3)]);
   for (int i = 0; i < op.nin; i++) {
     struct placement list[MAX_DIMS + 2];
