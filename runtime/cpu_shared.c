@@ -87,7 +87,7 @@ static void rest(void)
 }
 
 // Until the word is at least this number: first it looks, then it sleeps.
-static void wait_for(_Atomic uint32_t *word, _Atomic uint32_t *sleepers, uint32_t number)
+void shared_wait_for(_Atomic uint32_t *word, _Atomic uint32_t *sleepers, uint32_t number)
 {
   for (int i = 0; i < spins; i++) {
     if (has_come(word, number)) return;
@@ -104,12 +104,29 @@ static void wait_for(_Atomic uint32_t *word, _Atomic uint32_t *sleepers, uint32_
   atomic_fetch_sub(sleepers, 1);
 }
 
+static void wake(_Atomic uint32_t *word, _Atomic uint32_t *sleepers)
+{
+  if (atomic_load_explicit(sleepers, memory_order_relaxed) > 0)
+    syscall(SYS_futex, word, FUTEX_WAKE, SHARED_RANKS, NULL, NULL, 0);
+}
+
 // No fence is between the two: a rank that falls asleep meanwhile looks again by itself.
 static void tell(_Atomic uint32_t *word, _Atomic uint32_t *sleepers, uint32_t number)
 {
   atomic_store_explicit(word, number, memory_order_release);
-  if (atomic_load_explicit(sleepers, memory_order_relaxed) > 0)
-    syscall(SYS_futex, word, FUTEX_WAKE, SHARED_RANKS, NULL, NULL, 0);
+  wake(word, sleepers);
+}
+
+void shared_add(_Atomic uint32_t *word, _Atomic uint32_t *sleepers)
+{
+  atomic_fetch_add(word, 1);
+  wake(word, sleepers);
+}
+
+struct letter_box *shared_box(struct shared_group *group, int member)
+{
+  struct letter_box *boxes = (struct letter_box *)(job->slot + (size_t)machine.n * GROUPS);
+  return &boxes[group->ranks[member]];
 }
 
 static struct slot *slot_of(struct shared_group *group, int member)
@@ -155,6 +172,11 @@ int shared_rank_of(const struct shared_group *group, int member)
   return job->rank[group->ranks[member]];
 }
 
+int shared_number_of(const struct shared_group *group, int member)
+{
+  return group->ranks[member];
+}
+
 int shared_meet(struct shared_group *group)
 {
   struct posted *post = post_of(group, group->me);
@@ -164,7 +186,7 @@ int shared_meet(struct shared_group *group)
   for (int m = 0; m < group->n; m++) {
     if (m == group->me) continue;
     post = post_of(group, m);
-    wait_for(&post->arrived, &post->sleepers, group->calls);
+    shared_wait_for(&post->arrived, &post->sleepers, group->calls);
     if (post->announced.call != mine->call || post->announced.size != mine->size)
       return shared_error("rank %d is in %s (%llu), and this one in %s (%llu)",
                           shared_rank_of(group, m), name_of(post->announced.call),
@@ -182,7 +204,7 @@ void shared_wait(struct shared_group *group)
   for (int m = 0; m < group->n; m++) {
     if (m == group->me) continue;
     struct slot *theirs = slot_of(group, m);
-    wait_for(&theirs->parted, &theirs->sleepers, group->partings);
+    shared_wait_for(&theirs->parted, &theirs->sleepers, group->partings);
   }
 }
 
@@ -315,7 +337,7 @@ void target_free(void *memory)
 
 static size_t job_bytes(int ranks)
 {
-  return sizeof *job + (size_t)ranks * GROUPS * sizeof *job->slot;
+  return sizeof *job + (size_t)ranks * (GROUPS * sizeof *job->slot + sizeof(struct letter_box));
 }
 
 // The first rank's file has a name of this job alone.

@@ -84,6 +84,36 @@ void shared_part(struct shared_group *group);
 // A member's number in the job.
 int shared_rank_of(const struct shared_group *group, int member);
 
+// ---- what stages of a pipeline send (cpu_shared_stages.c)
+
+enum { LETTERS = 1024 };
+
+// What a rank has sent: where it is.
+struct letter {
+  _Atomic uint32_t number; // 0: it has been taken
+  int to, tag;             // to which rank of the machine
+  location value;
+  uint64_t bytes;
+};
+
+// Those of a rank, counted from 1: number n is in letter[n % LETTERS]. Receivers wait for further
+// ones, and the rank itself until some are taken.
+struct letter_box {
+  _Alignas(64) _Atomic uint32_t sent, receivers;
+  _Alignas(64) _Atomic uint32_t taken, senders;
+  struct letter letter[LETTERS];
+};
+
+struct letter_box *shared_box(struct shared_group *group, int member);
+
+// A member's number in the machine.
+int shared_number_of(const struct shared_group *group, int member);
+
+// Waits until the word is at least this number; `sleepers` counts those that sleep. Adds one to it,
+// and wakes them.
+void shared_wait_for(_Atomic uint32_t *word, _Atomic uint32_t *sleepers, uint32_t number);
+void shared_add(_Atomic uint32_t *word, _Atomic uint32_t *sleepers);
+
 // out[i] = from[0][i] + from[1][i] + ..., in this order; `out` may be one of them.
 struct sum {
   char *out;

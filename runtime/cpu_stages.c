@@ -11,6 +11,8 @@
 struct sending {
   const void *value;
   MPI_Request request;
+  const struct place *at; // its action: a rank that waits for it says so
+  int microbatch;
 };
 static _Thread_local struct sending *sending;
 static _Thread_local int nsending, room;
@@ -35,25 +37,37 @@ static int test_all(void)
   return error;
 }
 
-static bool is_sending(const void *value)
+// One that sends the value, or NULL; NULL: any value.
+static const struct sending *find(const void *value)
 {
   for (int i = 0; i < nsending; i++)
-    if (sending[i].value == value) return true;
-  return false;
+    if (!value || sending[i].value == value) return &sending[i];
+  return NULL;
+}
+
+static int await(const void *value)
+{
+  const struct place *own = pending, *told = NULL;
+  const int of = pending_microbatch;
+  int error = MPI_SUCCESS, told_of = -1;
+  for (const struct sending *s; error == MPI_SUCCESS && (s = find(value)); error = test_all()) {
+    if (s->at == told && s->microbatch == told_of) continue;
+    told = s->at;
+    told_of = s->microbatch;
+    begin_action_of(told, told_of);
+  }
+  if (told) begin_action_of(own, of);
+  return error;
 }
 
 int await_sent(const void *value)
 {
-  int error = MPI_SUCCESS;
-  while (is_sending(value) && error == MPI_SUCCESS) error = test_all();
-  return error;
+  return await(value);
 }
 
 int await_all_sent(void)
 {
-  int error = MPI_SUCCESS;
-  while (nsending && error == MPI_SUCCESS) error = test_all();
-  return error;
+  return await(NULL);
 }
 
 int send_to(const void *value, int n, MPI_Datatype type, int to, int tag, MPI_Comm group)
@@ -68,6 +82,8 @@ int send_to(const void *value, int n, MPI_Datatype type, int to, int tag, MPI_Co
   }
   struct sending *s = &sending[nsending++];
   s->value = value;
+  s->at = pending;
+  s->microbatch = pending_microbatch;
   return MPI_Isend(value, n, type, to, tag, group, &s->request);
 }
 

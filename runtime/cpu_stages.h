@@ -1,8 +1,9 @@
-// Values that move from a stage of a pipeline to another one, for generated C.
+// Values that move from a stage of a pipeline to another one, for generated C: by MPI
+// (cpu_stages.c) or through shared memory (cpu_shared_stages.c).
 #ifndef CPU_STAGES_H
 #define CPU_STAGES_H
 
-#include <mpi.h>
+#include "program.h"
 
 // Sends n elements to a rank of the group, and does not wait. The value must stay until
 // await_sent(value) returns; sending it again waits as well. Both return an error of MPI.

@@ -29,7 +29,8 @@ static bool communicating;
 void cuda_abort()
 {
   __atomic_store_n(&communicating, false, __ATOMIC_RELEASE);
-  while (groups_made > 0) ncclCommAbort(rank_communicators[--groups_made]);
+  while (groups_made > 0)
+    if (rank_communicators[--groups_made]) ncclCommAbort(rank_communicators[groups_made]);
   if (everyone) ncclCommAbort(everyone);
   everyone = NULL;
 }
@@ -54,7 +55,7 @@ bool target_trouble(struct failure *what)
   }
   if (!__atomic_load_n(&communicating, __ATOMIC_ACQUIRE)) return false;
   for (int i = 0; i < program->ngroups; i++)
-    if (is_broken(rank_communicators[i], what)) return true;
+    if (rank_communicators[i] && is_broken(rank_communicators[i], what)) return true;
   return is_broken(everyone, what);
 }
 
@@ -289,10 +290,13 @@ void target_groups()
   const int n = program->ngroups;
   rank_communicators = (communicator *)calloc((size_t)n + 1, sizeof *rank_communicators);
   if (!rank_communicators) fail_call(__FILE__, __LINE__, "calloc", "out of memory");
-  for (int i = 0; i < n; i++, groups_made++)
-    WAITING("ncclCommSplit",
-            CHECK_NCCL(ncclCommSplit(everyone, rank->members[i][0], place_in(rank->members[i]),
-                                     &rank_communicators[i], NULL)));
+  for (int i = 0; i < n; i++, groups_made++) {
+    const int *members = rank->members[i];
+    bool is_member = members[0] >= 0; // of what two stages send each other, not all ranks are
+    WAITING("ncclCommSplit", CHECK_NCCL(ncclCommSplit(
+                                 everyone, is_member ? members[0] : NCCL_SPLIT_NOCOLOR,
+                                 is_member ? place_in(members) : 0, &rank_communicators[i], NULL)));
+  }
   if (n > 0) program->set_communicators(rank_communicators);
   make_streams();
   __atomic_store_n(&communicating, true, __ATOMIC_RELEASE);
@@ -389,7 +393,8 @@ double target_peak_tflops()
 
 static void drop_communicators()
 {
-  while (groups_made > 0) ncclCommDestroy(rank_communicators[--groups_made]);
+  while (groups_made > 0)
+    if (rank_communicators[--groups_made]) ncclCommDestroy(rank_communicators[groups_made]);
   ncclCommDestroy(everyone);
   free(rank_communicators);
 }

@@ -49,5 +49,5 @@ int watch_limit()
 
 struct waiting waiting_in_call()
 {
-  return {pending, 0, collectives};
+  return {pending, pending_microbatch, 0, collectives};
 }

@@ -14,16 +14,21 @@
 
 // ---- marks -------------------------------------------------------------------------------------
 
+struct waited {
+  const struct place *at;
+  int microbatch; // if it is an action of a pipeline
+};
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // the watchdog's thread reads
-static const struct place **place;        // the collectives of a step, in the order of their marks
+static struct waited *place;              // the collectives of a step, in the order of their marks
 static unsigned long count, room, issued; // in a step; marks issued to the GPU in all
 static int first_step;
-static bool known;                   // the first step has recorded the marks
-static unsigned long long *passed;   // marks that the GPU has passed, in host memory
-static bool validates;               // a validation is being issued, which has no marks
-static bool captures;                // work is being captured into a graph, and does not run
-static const struct place *beside;   // the last overlapped collective
-static const struct place **ends_at; // the collective that ends at each of the program's events
+static bool known;                 // the first step has recorded the marks
+static unsigned long long *passed; // marks that the GPU has passed, in host memory
+static bool validates;             // a validation is being issued, which has no marks
+static bool captures;              // work is being captured into a graph, and does not run
+static struct waited beside;       // the last call on another stream
+static struct waited *ends_at; // the call that ends at each of the program's events; none: awaited
 static __device__ unsigned long long passed_so_far;
 
 static __global__ void mark(unsigned long long *seen)
@@ -42,22 +47,22 @@ static void open_marks()
 {
   CHECK_CUDA(cudaMallocHost((void **)&passed, sizeof *passed));
   *passed = 0;
-  ends_at = (const struct place **)zeroed((size_t)program->nevents, sizeof *ends_at);
+  ends_at = (struct waited *)zeroed((size_t)program->nevents, sizeof *ends_at);
 }
 
-static void add_place(const struct place *at)
+static void add_place(const struct waited *at)
 {
   if (count == room) {
     room = room ? 2 * room : 64;
-    place = (const struct place **)realloc(place, room * sizeof *place);
+    place = (struct waited *)realloc(place, room * sizeof *place);
     if (!place) fail_call(__FILE__, __LINE__, "realloc", "out of memory");
   }
-  place[count++] = at;
+  place[count++] = *at;
 }
 
 // All marks are on `stream`: on an overlapped stream, while kernels fill the GPU, a mark would wait
 // for room, and the work that awaits the collective would wait with it.
-static void set_mark(const struct place *at)
+static void set_mark(const struct waited *at)
 {
   if (validates) return;
   pthread_mutex_lock(&lock);
@@ -70,10 +75,11 @@ static void set_mark(const struct place *at)
 void mark_collective(const struct place *at, cudaStream_t on)
 {
   if (!passed) open_marks();
+  const struct waited call = {at, pending_microbatch};
   if (on == stream)
-    set_mark(at);
+    set_mark(&call);
   else
-    beside = at;
+    beside = call;
 }
 
 static int number_of(cudaEvent_t event)
@@ -87,13 +93,19 @@ static int number_of(cudaEvent_t event)
 void mark_end(cudaEvent_t event)
 {
   ends_at[number_of(event)] = beside;
-  beside = NULL;
+  beside.at = NULL;
 }
 
 void mark_awaited(cudaEvent_t event)
 {
-  const struct place *at = ends_at[number_of(event)];
-  if (at) set_mark(at);
+  struct waited *ended = &ends_at[number_of(event)];
+  if (ended->at) set_mark(ended);
+  ended->at = NULL;
+}
+
+bool is_unawaited(cudaEvent_t event)
+{
+  return ends_at && ends_at[number_of(event)].at;
 }
 
 // The first collective that the GPU has not passed; else what the host itself waits in.
@@ -103,7 +115,8 @@ struct waiting target_waiting()
   pthread_mutex_lock(&lock);
   unsigned long here = passed ? (unsigned long)__atomic_load_n(passed, __ATOMIC_RELAXED) : 0;
   if (here < issued) {
-    w.at = place[here % count];
+    w.at = place[here % count].at;
+    w.microbatch = place[here % count].microbatch;
     w.step = first_step + (int)(here / count);
   }
   pthread_mutex_unlock(&lock);

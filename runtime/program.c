@@ -7,4 +7,5 @@ OF_MODEL void *rank_memory;
 OF_MODEL communicator *rank_communicators;
 
 OF_MODEL const struct place *pending;
+OF_MODEL int pending_microbatch;
 OF_MODEL unsigned long collectives;

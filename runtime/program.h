@@ -266,15 +266,19 @@ static inline long part_size(long n, int parts, int index)
   return part_first(n, parts, index + 1) - part_first(n, parts, index);
 }
 
-// A collective in the program's text, and its line of the plan; 0: the runtime's own.
+// A collective in the program's text, and its line of the plan; 0: the runtime's own. A send or a
+// receive of a pipeline's stage has the name of its action, as in a schedule: "1RECV_F", and then
+// the micro-batch; else NULL.
 struct place {
   const char *call, *file;
   int line, plan_line;
+  const char *action;
 };
 
 // The collective whose call this rank is in, or NULL, and the number of calls begun. Read by the
 // watchdog (watchdog.h).
 extern OF_MODEL const struct place *pending;
+extern OF_MODEL int pending_microbatch; // of its action
 extern OF_MODEL unsigned long collectives;
 
 // Reports on standard error what failed and where in the generated program, then ends the whole job
@@ -291,6 +295,8 @@ void fail_call(const char *file, int line, const char *call, const char *why);
 void mark_collective(const struct place *at, cudaStream_t on);
 void mark_end(cudaEvent_t event);
 void mark_awaited(cudaEvent_t event);
+// Whether a call of this step ends with the event, and nothing has awaited it.
+bool is_unawaited(cudaEvent_t event);
 
 // With --profile: names the next work on the stream; the text must stay valid; NULL: no work.
 extern bool profiling;
@@ -329,10 +335,17 @@ static inline void end_waiting(void)
   __atomic_store_n(&pending, (const struct place *)NULL, __ATOMIC_RELEASE);
 }
 
+// The same of an action of a pipeline.
+static inline void begin_action_of(const struct place *at, int microbatch)
+{
+  __atomic_store_n(&pending_microbatch, microbatch, __ATOMIC_RELAXED);
+  begin_waiting(at);
+}
+
 // A wait for other ranks that is in no plan: WAITING("MPI_Finalize", MPI_Finalize()).
 #define WAITING(name, statement)                                                                   \
   do {                                                                                             \
-    static const struct place here_ = {name, __FILE__, __LINE__, 0};                               \
+    static const struct place here_ = {name, __FILE__, __LINE__, 0, NULL};                         \
     begin_waiting(&here_);                                                                         \
     statement;                                                                                     \
     end_waiting();                                                                                 \
@@ -354,9 +367,21 @@ static inline void end_waiting(void)
 #define COLLECTIVE(asked_at, on, statement)                                                        \
   do {                                                                                             \
     static const struct place here_ = {                                                            \
-        .call = #statement, .file = __FILE__, .line = __LINE__, asked_at};                         \
+        .call = #statement, .file = __FILE__, .line = __LINE__, asked_at, .action = NULL};         \
     const range shown_(#asked_at ": " #statement);                                                 \
     begin_waiting(&here_);                                                                         \
+    note(#statement, on);                                                                          \
+    CHECK_NCCL(statement);                                                                         \
+    end_waiting();                                                                                 \
+    mark_collective(&here_, on);                                                                   \
+  } while (0)
+// A send or a receive of a stage: TRANSFER("1RECV_F", microbatch, .plan_line = 4, stream, call).
+#define TRANSFER(of, microbatch, asked_at, on, statement)                                          \
+  do {                                                                                             \
+    static const struct place here_ = {                                                            \
+        .call = #statement, .file = __FILE__, .line = __LINE__, asked_at, .action = of};           \
+    const range shown_(of " " #asked_at ": " #statement);                                          \
+    begin_action_of(&here_, microbatch);                                                           \
     note(#statement, on);                                                                          \
     CHECK_NCCL(statement);                                                                         \
     end_waiting();                                                                                 \
@@ -398,6 +423,16 @@ template <class... P> static inline auto with_shared(void (*kernel)(P...), int b
     static const struct place here_ = {                                                            \
         .call = #statement, .file = __FILE__, .line = __LINE__, asked_at};                         \
     begin_waiting(&here_);                                                                         \
+    int error_ = (statement);                                                                      \
+    if (error_ != MPI_SUCCESS) fail_call(__FILE__, __LINE__, #statement, NULL);                    \
+    end_waiting();                                                                                 \
+  } while (0)
+// A send or a receive of a stage: TRANSFER("1RECV_F", microbatch, .plan_line = 4, call).
+#define TRANSFER(of, microbatch, asked_at, statement)                                              \
+  do {                                                                                             \
+    static const struct place here_ = {                                                            \
+        .call = #statement, .file = __FILE__, .line = __LINE__, asked_at, .action = of};           \
+    begin_action_of(&here_, microbatch);                                                           \
     int error_ = (statement);                                                                      \
     if (error_ != MPI_SUCCESS) fail_call(__FILE__, __LINE__, #statement, NULL);                    \
     end_waiting();                                                                                 \

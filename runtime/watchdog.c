@@ -23,6 +23,7 @@ static pthread_t thread;
 struct waiting waiting_in_call(void)
 {
   return (struct waiting){.at = __atomic_load_n(&pending, __ATOMIC_ACQUIRE),
+                          .microbatch = __atomic_load_n(&pending_microbatch, __ATOMIC_RELAXED),
                           .moved = __atomic_load_n(&collectives, __ATOMIC_RELAXED)};
 }
 
@@ -53,12 +54,16 @@ static int lower_ranks(void)
 
 // ---- the message -------------------------------------------------------------------------------
 
-// " in MPI_Allreduce (step.c:120), which plans/toy.lua:25 asks for"
-static void put_place(FILE *to, const struct place *at)
+// " in MPI_Allreduce (step.c:120), which plans/toy.lua:25 asks for"; of an action of a pipeline
+// " in 1RECV_F3 (step_stage1.c:80), ..."
+static void put_place(FILE *to, const struct place *at, int microbatch)
 {
   const char *base = strrchr(at->file, '/');
-  fprintf(to, " in %.*s (%s:%d)", (int)strcspn(at->call, "("), at->call, base ? base + 1 : at->file,
-          at->line);
+  if (at->action)
+    fprintf(to, " in %s%d", at->action, microbatch);
+  else
+    fprintf(to, " in %.*s", (int)strcspn(at->call, "("), at->call);
+  fprintf(to, " (%s:%d)", base ? base + 1 : at->file, at->line);
   if (at->plan_line > 0)
     fprintf(to, ", which %s:%d asks for", plan_file(program->plan, at->plan_line),
             plan_line(at->plan_line));
@@ -74,7 +79,7 @@ static void tell(const char *what, const struct waiting *w)
   if (!to) return;
   int n = neighbours_list(&list);
   fprintf(to, "rank %d: error: %s", rank->id, what);
-  if (w->at) put_place(to, w->at);
+  if (w->at) put_place(to, w->at, w->microbatch);
   int t = w->step ? w->step : __atomic_load_n(&step, __ATOMIC_RELAXED);
   if (t > 0) fprintf(to, ", step %d", t);
   put_those(to, list, n, GONE, "gone");

@@ -14,12 +14,12 @@
 extern "C" {
 #endif
 
-// What this rank waits for, or NULL; its step, 0: that of watch_step; and a counter that grows as
-// the rank makes progress.
+// What this rank waits for, or NULL, and the micro-batch if it is an action of a pipeline; its
+// step, 0: that of watch_step; and a counter that grows as the rank makes progress.
 struct place;
 struct waiting {
   const struct place *at;
-  int step;
+  int microbatch, step;
   unsigned long moved;
 };
 

@@ -3,6 +3,7 @@
 
    DISTURB=kill:RANK:CALL  the rank kills itself right before its CALL-th collective
    DISTURB=sum:RANK:CALL   before its CALL-th of the runtime's own reductions
+   DISTURB=send:RANK:CALL  before its CALL-th send of a pipeline's stage
    DISTURB=stop:RANK:CALL  it stops there, like a machine that hangs
    DISTURB=kill:RANK:WHERE, stop:RANK:WHERE  the same at an instant of its start or its end: at load
                            (before main), init (MPI_Init begins), met (it has ended), end
@@ -144,6 +145,20 @@ int __wrap_reduce_segments(void *room, void *own, int n, const struct segment *p
 {
   disturb_sum();
   return __real_reduce_segments(room, own, n, p, t, o, c);
+}
+
+int __real_send_to(const void *value, int n, MPI_Datatype t, int to, int tag, MPI_Comm c);
+int __wrap_send_to(const void *value, int n, MPI_Datatype t, int to, int tag, MPI_Comm c);
+int __wrap_send_to(const void *value, int n, MPI_Datatype t, int to, int tag, MPI_Comm c)
+{
+  static long sends;
+  const char *how = getenv("DISTURB");
+  int who;
+  long at;
+  sends++;
+  if (how && sscanf(how, "send:%d:%ld", &who, &at) == 2 && who == this_rank.id && at == sends)
+    raise(SIGKILL);
+  return __real_send_to(value, n, t, to, tag, c);
 }
 
 static uint64_t hash_of(const unsigned char *bytes, size_t n)

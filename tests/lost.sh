@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Lost, stopped and slow ranks; tests/faulty_mpi.c wraps MPI.
 #   killed   at a collective: the others end within seconds, and one of them reports which rank is gone and
-#            which collective, of which line of the plan, waited for it
+#            which collective, of which line of the plan, waited for it; or which action of a pipeline
 #   stopped  the others end the job after the deadline, and report it
 #   early    the same of run.sh while the ranks start and end, with one message and no rank left
 #   reported one rank's report of its failure is the only message, though the launcher ends it while it leaves
@@ -13,6 +13,7 @@
 #   LOST_TRANSPORT=shared  ranks that share memory, without MPI
 . "$(dirname "$0")/common.sh"
 transport=${LOST_TRANSPORT:-mpi}
+runtime_plan=tests/pipeline/plan.lua
 . "$root/tests/programs.sh"
 optimized=-O1
 every=7
@@ -21,15 +22,16 @@ every=7
 export TPGEN_TOKEN=lost.$$.$RANDOM
 at_once=$((3 * at_once)) # the jobs mostly wait
 seconds=20 # until a job has ended: much more than it takes, and less than any other deadline
-libraries+=(-Wl,--wrap={reduce_scatter,reduce_segments}) # the runtime's own are disturbed as MPI's are
+libraries+=(-Wl,--wrap={reduce_scatter,reduce_segments,send_to}) # the runtime's own are disturbed as MPI's are
 
 plan=tests/equal/llama.lua program=llama
 "$TPGEN" $plan -o "$WORK/llama" -D tp=2 || fail "tpgen ended with status $?"
 make_runtime plain && objects "$WORK/plain" plain "$root/tests/faulty_mpi.c" && make_ranks "$WORK/llama" plain &&
   "$TPGEN" plans/llama3.lua -o "$WORK/fsdp" -D dp=2 && make_ranks "$WORK/fsdp" plain &&
-  "$TPGEN" $plan -o "$WORK/three" -D tp=3 && make_ranks "$WORK/three" plain ||
+  "$TPGEN" $plan -o "$WORK/three" -D tp=3 && make_ranks "$WORK/three" plain &&
+  "$TPGEN" plans/llama3.lua -o "$WORK/stages" -D pp=2 -D microbatches=4 && make_ranks "$WORK/stages" plain ||
   { fail "the program does not compile"; exit 1; }
-[ $transport = mpi ] || for program in llama fsdp three; do as_built "$WORK/$program"; done
+[ $transport = mpi ] || for program in llama fsdp three stages; do as_built "$WORK/$program"; done
 program=llama
 
 # disturbed NAME HOW ARGUMENTS...: runs the program with this fault; sets $status and $took, in seconds.
@@ -78,6 +80,13 @@ beside "$WORK/kill.first.log" lost kill.first kill:0:$((before + step + 2)) \
 program=fsdp
 beside "$WORK/kill.sum.log" lost kill.sum sum:1:5 \
   "^rank 0: error: .*in reduce_segments \(step\.c:[0-9]+\), which plans/lib/parallel.lua:[0-9]+ asks for, step [12]; rank 1 is gone$" --steps 4
+# In the middle of a pipeline the message has the name of the action: of what is not received, or not sent, or what
+# was sent and nobody has taken yet.
+program=stages
+asked='\(step_stage[01]\.c:[0-9]+\), which plans/[a-z0-9/]+\.lua:[0-9]+ asks for'
+beside "$WORK/kill.forward.log" lost kill.forward send:0:5 "^rank 1: error: .*in 1RECV_F0 $asked, step 2; rank 0 is gone$" --steps 4
+beside "$WORK/kill.backward.log" lost kill.backward send:1:2 "^rank 0: error: .*in 0RECV_B1 $asked, step 1; rank 1 is gone$" --steps 4
+beside "$WORK/kill.sent.log" lost kill.sent send:0:7 "^rank 1: error: .*in 1SEND_B1 $asked, step 2; rank 0 is gone$" --steps 4
 # The lowest remaining rank reports.
 program=three
 beside "$WORK/kill.three.log" lost kill.three kill:0:$((before + step + 2)) \

@@ -14,11 +14,13 @@ llama=$golden/llama8 within=(2e-6 2e-6)
 model=(-D dim=64 -D n_layers=8 -D n_heads=8 -D n_kv_heads=4 -D hidden=176 -D vocab=256 -D seq=32 -D batch=8
   -D theta=10000 -D eps=1e-5 -D lr=1e-3 -D beta1=0.9 -D beta2=0.95 -D weight_decay=0.1 -D clip=1)
 make_runtimes plain sanitized
+local_mpi=yes make_runtimes cuda
 
 # make NAME KIND ARGUMENTS...
 make() {
-  local to=$WORK/$1 kind=$2
-  "$TPGEN" plans/llama3.lua -o "$to" "${model[@]}" "${@:3}" && make_ranks "$to" "$kind" || fail "$1: no program"
+  local to=$WORK/$1 kind=$2 target=cpu
+  [ "$kind" != cuda ] || target=cuda
+  "$TPGEN" plans/llama3.lua -o "$to" --target $target "${model[@]}" "${@:3}" && make_ranks "$to" "$kind" || fail "$1: no program"
 }
 
 # check NAME KIND ARGUMENTS...
@@ -62,6 +64,20 @@ if [ -n "${SOAK:-}" ]; then
     done
   done
 fi
+all_are_done
+
+# on_gpus NAME OPTION ARGUMENTS...: on the stand-in it trains like one rank of the CPU. OPTION: --graph, or nothing.
+on_gpus() {
+  local local_mpi=yes
+  make "$1" cuda "${@:3}"
+  # shellcheck disable=SC2086
+  start "$WORK/$1" "$WORK/$1" --weights "$llama/llama.safetensors" --data "$text" --steps "$steps" $2 || fail "$1: no run"
+  same_losses "$1" "$WORK/$1.losses" "$WORK/pp1.losses" 5e-7
+}
+beside "$WORK/cuda_pp3.log" on_gpus cuda_pp3 '' -D pp=3 -D microbatches=8
+beside "$WORK/cuda_pp4.log" on_gpus cuda_pp4 --graph -D pp=4 -D microbatches=8 -D schedule=gpipe
+beside "$WORK/cuda_tp.log" on_gpus cuda_tp --graph -D pp=2 -D tp=2 -D microbatches=2
+beside "$WORK/cuda_fsdp.log" on_gpus cuda_fsdp '' -D pp=2 -D dp_shard=2 -D microbatches=2 -D checkpoint=layer
 all_are_done
 
 # equal NAME WITHIN ARGUMENTS...: two stages train like one rank.
@@ -115,13 +131,14 @@ refused 'waits.csv: its ranks wait for each other: rank 0 for what 0B0 needs, ra
   -D pp=2 -D schedule="$WORK/waits.csv"
 refused 'has rows for 2 ranks; there are 3' -D pp=3 -D schedule="$WORK/mine.csv"
 refused 'cannot read' -D pp=2 -D schedule="$WORK/none.csv"
-refused 'for the target cpu so far' -D pp=2 --target cuda
 refused 'no validation so far' -D pp=2 -D validate_every=2
 refused 'no library' -D pp=2 --emit library
 refused 'make no equal parts' -D pp=2 -D microbatches=3
 
-# The command that a user types, with ranks that the real mpirun starts.
-"$WORK/pp2/run.sh" --steps 2 --weights "$llama/llama.safetensors" --data "$text" --metrics "$WORK/by_run_sh.jsonl" \
-  > "$WORK/by_run_sh.log" 2>&1 || { cat "$WORK/by_run_sh.log"; fail "run.sh"; }
-steps=2 near_golden by_run_sh
+# The command that a user types: with ranks that share memory, and with those that the real mpirun starts.
+for transport in shared mpi; do
+  "$WORK/pp2/run.sh" --transport $transport --steps 2 --weights "$llama/llama.safetensors" --data "$text" \
+    --metrics "$WORK/by_run_sh_$transport.jsonl" > "$WORK/by_run_sh.log" 2>&1 || { cat "$WORK/by_run_sh.log"; fail "run.sh"; }
+  steps=2 near_golden by_run_sh_$transport
+done
 finish "a Llama in 2, 3, 4 and 8 stages"

@@ -1,10 +1,12 @@
 /* The collectives over shared memory (runtime/cpu_shared*.c) against plain loops: shared_memory
    RANKS forks so many ranks. Each collective has operands of several types and sizes, in the memory
    that target_allocate gives and outside of it, on all ranks and on groups of some; ranks come late
-   at random. Sums must have the bits of a sum in the order of the group's members. At last two
-   ranks call different collectives, which must be an error on both. */
+   at random. Sums must have the bits of a sum in the order of the group's members. Ranks send each
+   other values, and receive them in the order of their tags. At last two ranks call different
+   collectives, which must be an error on both. */
 #include "cpu_shared.h"
 #include "cpu_segments.h"
+#include "cpu_stages.h"
 #include "program.h"
 #include "target.h"
 
@@ -31,6 +33,7 @@ void fail_call(const char *file, int line, const char *call, const char *why)
 
 /* In the runtime they tell the ranks' watchdogs. */
 const struct place *pending;
+int pending_microbatch;
 unsigned long collectives;
 
 static void check(bool ok, const char *what, long n)
@@ -282,6 +285,32 @@ static void check_groups(int rank_of_world)
   CHECK_MPI(MPI_Comm_free(&group));
 }
 
+/* Each rank sends its neighbour two values a turn, of two tags, some turns ahead; that one takes
+   the second value of a turn first. Then the same places have other values. */
+static void send_all(void)
+{
+  enum { AHEAD = 300, ROUNDS = 9, N = 200 };
+  const int to = (place + 1) % ranks, from = (place + ranks - 1) % ranks;
+  for (int round = 0; round < ROUNDS; round++) {
+    for (long turn = 0; turn < 2 * AHEAD; turn++) {
+      char *at = in + turn * N * (long)sizeof(float);
+      CHECK_MPI(await_sent(at));
+      salt = (unsigned)(round * 1000 + turn);
+      fill(at, N, place, MPI_FLOAT);
+      CHECK_MPI(send_to(at, N, MPI_FLOAT, to, (int)turn % 2, group));
+    }
+    for (long turn = 0; turn < 2 * AHEAD; turn++) {
+      const int tag = turn % 2 == 0;
+      CHECK_MPI(receive_from(out, N, MPI_FLOAT, from, tag, group));
+      salt = (unsigned)(round * 1000 + turn / 2 * 2 + tag);
+      fill(expected, N, from, MPI_FLOAT);
+      check(same(out, N * sizeof(float)), "what is sent", turn);
+    }
+    if (round % 4 == 3) CHECK_MPI(await_all_sent());
+  }
+  CHECK_MPI(await_all_sent());
+}
+
 static void run_rank(int r)
 {
   struct failure why;
@@ -297,6 +326,7 @@ static void run_rank(int r)
   CHECK_MPI(MPI_Comm_rank(group, &place));
   CHECK_MPI(MPI_Comm_size(group, &ranks));
   for (long run = 1; run < 60000; run = run * 7 + 3) segments(run);
+  send_all();
   in = malloc(BYTES);
   out = malloc(BYTES);
   if (!in || !out) _exit(EXIT_FAILURE);

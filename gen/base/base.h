@@ -91,6 +91,8 @@ struct target {
   enum library library;
   int64_t most_counted;    /* most elements in one collective */
   bool streams;            /* a collective can overlap with arithmetic, on its group's stream */
+  bool edge_groups;        /* what stages of a pipeline send has no tag, and waits for its receive:
+                              two stages have a group of their own for each direction */
   bool moves_segments;     /* a collective can write each value of a bucket to its place */
   bool steps_in_memory;    /* the host writes what changes by step (its number, its batches) into
                               memory; else a step takes its number as an argument */

@@ -28,6 +28,7 @@ const struct target targets[TARGETS] = {
             .library = LIBRARY_NCCL,
             .most_counted = INT64_MAX,
             .streams = true,
+            .edge_groups = true,
             .steps_in_memory = true,
             .thread_grids = true,
             .tensor_cores = true,

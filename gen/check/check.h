@@ -192,4 +192,10 @@ void prove(void);
 
 void check_slots(void);
 
+/* --------------------------------------------------------------------------- match_transfers.c */
+
+/* Where sends and receives match by their order: which stages, of those whose programs have been
+   asked about, have them in another order than their other end; or NULL. */
+const char *unlike_ends(void);
+
 #endif

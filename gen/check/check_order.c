@@ -281,6 +281,30 @@ static void await(int begun)
   if (!scheduled(op)->has_chained) copy_out(op, MAIN);
 }
 
+static bool goes_over_edge(const struct op *op)
+{
+  return is_transfer(op->kind) && target->edge_groups;
+}
+
+/* What stages of a pipeline send each other: begun when the stream has reached it, on the stream of
+   its edge. The stream waits for what is received. A step waits for what is sent when its update
+   begins: until then nothing may be written there. */
+static void transfer(const struct op *op)
+{
+  const int stream = stream_of[edge_of(op)];
+  join(clock_at(stream), clock_at(MAIN));
+  issue_to(stream);
+  read_all(op_reads, op);
+  write_all(op_makes, op);
+  if (op->kind == OP_receive) join(clock_at(MAIN), clock_at(stream));
+}
+
+static void await_all_sent(void)
+{
+  for (int g = 0; g < graph->ngroup; g++)
+    if (graph->group[g].is_edge) join(clock_at(MAIN), clock_at(stream_of[g]));
+}
+
 /* -------------------------------------------------------------------- what a statement issues */
 
 /* "stream", or a group's. */
@@ -344,6 +368,10 @@ static void run_statement(const struct op *op)
   const char *s = statement[now.id];
   require(s != NULL, now.id, "the program has no statement for it");
   if (!*s) return;
+  if (goes_over_edge(op)) {
+    transfer(op);
+    return;
+  }
   if (!is_collective(op->kind) && op->kind != OP_await) {
     issue_to(MAIN);
     read_all(op_reads, op);
@@ -387,6 +415,8 @@ static void run_op(int id, int module)
     copy_in(op);
     call_it(op, MAIN);
     copy_out(op, MAIN);
+  } else if (goes_over_edge(op)) {
+    transfer(op);
   } else if (!shows_its_input(op)) {
     issue_to(MAIN);
     read_all(op_reads, op);
@@ -435,9 +465,10 @@ static void check_end(void)
 {
   require(!pending.n, pending.n ? pending.at[0].op : NONE,
           "it is not awaited where its function ends");
-  for (int i = 0; i < nstream; i++)
-    require(clock_at(MAIN)[i] >= clock_at(i)[i], NONE,
-            "a stream is not awaited where a phase ends");
+  for (int g = 0; g < graph->ngroup; g++)
+    require(graph->group[g].is_edge ||
+                clock_at(MAIN)[stream_of[g]] >= clock_at(stream_of[g])[stream_of[g]],
+            NONE, "a stream is not awaited where a phase ends");
 }
 
 static void run_phases(void)
@@ -450,6 +481,7 @@ static void run_phases(void)
   list_room = 0;
   for (int i = 0; i < graph->nfunction; i++) {
     if (!is_phase(&graph->function[i])) continue;
+    if (graph->function[i].phase == UPDATE) await_all_sent();
     run_function(&graph->function[i], 0);
     check_end();
   }

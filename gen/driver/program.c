@@ -19,19 +19,25 @@ static void add_text(const char *name, const char *contents)
 
 /* ------------------------------------------------------------------------------- the step files */
 
-/* "static cudaStream_t dp_stream, tp_stream;": those that anything runs on, and the events. */
-static void declare_streams(struct buffer *b)
+/* "static cudaStream_t dp_stream, tp_stream;": those that anything runs on. */
+static void declare_streams_of(struct buffer *b, bool are_edges, const char *what)
 {
   bool any = false;
   for (int g = 0; g < graph->ngroup; g++) {
-    if (!has_stream(g)) continue;
+    if (graph->group[g].is_edge != are_edges || !has_stream(g)) continue;
     put(b, "%s%s", any ? ", " : text("static %s ", forms()->stream_type), stream_name(g));
     any = true;
   }
-  if (any) put(b, "; // of collectives that overlap with arithmetic\n");
-  if (graph->schedule->nevent)
-    put(b, "static %s done[%d]; // recorded when such a collective ends\n", forms()->event_type,
-        graph->schedule->nevent);
+  if (any) put(b, "; // of %s\n", what);
+}
+
+static void declare_streams(struct buffer *b)
+{
+  declare_streams_of(b, false, "collectives that overlap with arithmetic");
+  declare_streams_of(b, true, "what stages send each other");
+  if (program_events())
+    put(b, "static %s done[%d]; // recorded when such a %s ends\n", forms()->event_type,
+        program_events(), graph->stages ? "call" : "collective");
 }
 
 /* In a library each thread has the state of the model whose function it is in. */
@@ -154,8 +160,9 @@ static char *program_text(const char *step, const struct families *tensors)
       text("static const struct products products = {\n%s};\n\n", product_list());
   const char *file = plan_options->validation_data;
   const char *prepare = text("    .prepare = %s,\n", *prepare_text() ? "prepare" : "NULL");
-  const char *events = text("    .events = %s,\n    .nevents = %d,\n",
-                            graph->schedule->nevent ? "done" : "NULL", graph->schedule->nevent);
+  const int nevents = target->streams ? program_events() : 0;
+  const char *events =
+      text("    .events = %s,\n    .nevents = %d,\n", nevents ? "done" : "NULL", nevents);
   return fill(
       embedded_text("templates/step_program.c"), "name", step, "declaration",
       fill(forms()->declares, "struct", "program", "name", text("%s_program", step), NULL),
@@ -206,7 +213,8 @@ static bool exchanges_rows(const struct op *op)
 /* What some programs include. */
 static const char *includes_text(void)
 {
-  return text("%s%s%s", graph->stages ? "#include \"cpu_stages.h\"\n" : "",
+  const char *stages = text("#include \"%s_stages.h\"\n", target->runtime);
+  return text("%s%s%s", graph->stages ? stages : "",
               step_has(exchanges_rows) ? text("#include \"%s_rows.h\"\n", target->name) : "",
               options.check_finite ? "#include \"finite.h\"\n" : "");
 }
@@ -366,7 +374,6 @@ static void add_kernels(void)
 /* What run.sh starts the ranks with, if nothing else is asked for. */
 static const char *transport_text(void)
 {
-  if (graph->stages) return "mpi";
   return target->library == LIBRARY_MPI ? "shared" : "nccl";
 }
 
@@ -467,6 +474,7 @@ void emit_rest(const struct buffer *programs)
     report_pipeline(&plan);
     add_text("plan.txt", plan.text);
   }
+  add_pipeline_trace();
   add_launcher(programs->text ? programs->text : "");
   add_runtime();
 }

@@ -96,6 +96,7 @@ static void run_rest(enum pass last, void (*finish)(void))
     return;
   }
   if (last < PASS_REDISTRIBUTE) run_passes(last + 1, PASS_REDISTRIBUTE);
+  make_edges();
   run_stages(whole, finish);
 }
 

@@ -31,8 +31,12 @@ char *slots_text(const char *own_static);
 
 /* The text of a send or a receive. */
 char *transfer_text(const struct op *op, int rank);
-/* What a forward waits for before it takes a slot of the arena anew. */
-char *awaits_sent_text(const struct function *f);
+/* What a forward waits for before it takes a slot of the arena anew; and a step before its update.
+ */
+char *awaits_sent_text(const struct function *f, int rank);
+char *awaits_all_sent_text(void);
+/* The events of a program, of overlapped collectives and of transfers. */
+int program_events(void);
 
 /* -------------------------------------------------------------------------------- collective.c */
 

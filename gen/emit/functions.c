@@ -165,7 +165,7 @@ static char *function_text(const struct function *f, int rank)
   const char *l = f->count > 1 && !has_word(code.text, "l") ? "  (void)l;\n" : "";
   const char *t = takes_step(f) && !has_word(code.text, "t") ? "  (void)t;\n" : "";
   const char *range = fill(forms()->open_function, "name", f->name, NULL);
-  char *sent = awaits_sent_text(f);
+  char *sent = awaits_sent_text(f, rank);
   return text("static void %s(%s)\n{\n%s%s%s%s%s%s}\n\n", f->name, function_parameters(f), range, l,
               t, sent, *sent ? "\n" : "", body.text);
 }
@@ -210,19 +210,13 @@ static void put_next_batch(struct buffer *b)
   if (takes_batches() && !target->steps_in_memory) put(b, "  next_batch(t - 1);\n");
 }
 
-static void put_await_all_sent(struct buffer *b)
-{
-  put(b, "  COLLECTIVE(.plan_line = %d, await_all_sent());\n", graph->stages->line);
-}
-
 /* Calls a function of the stage. */
 static void put_work(struct buffer *b, int stage, enum stage_work work, const char *t)
 {
   for (int i = 0; i < graph->nfunction; i++) {
     const struct function *f = &graph->function[i];
     if (!is_phase(f) || !is_of_batch(f->phase) || f->stage != stage) continue;
-    if ((f->phase == FORWARD) != (work == STAGE_FORWARD)) continue;
-    if (f->of_weights != (work == STAGE_WEIGHTS)) continue;
+    if (work_of_function(f) != work) continue;
     put(b, "  %s(%s);\n", f->name, takes_step(f) ? t : "");
   }
 }
@@ -260,7 +254,7 @@ static void put_actions(struct buffer *b)
     if (a->kind == ACTION_B || a->kind == ACTION_I) put_work(b, a->stage, STAGE_BACKWARD, t);
     if (a->kind == ACTION_B || a->kind == ACTION_W) put_work(b, a->stage, STAGE_WEIGHTS, t);
   }
-  put_await_all_sent(b);
+  put(b, "%s", awaits_all_sent_text());
 }
 
 static bool sends_in_update(void)
@@ -290,7 +284,7 @@ static void put_batches(struct buffer *b)
     put(b, "  }\n");
   }
   put_phases(b, UPDATE, UPDATE, "t", 2);
-  if (sends_in_update()) put_await_all_sent(b);
+  if (sends_in_update()) put(b, "%s", awaits_all_sent_text());
 }
 
 /* Whether the operation, or one in it, makes the value. */

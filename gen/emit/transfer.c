@@ -1,11 +1,79 @@
 /* transfer.c: what moves from a stage of a pipeline to another one.
 
-   The ranks of the two stages are a group: those with the same other coordinates. A sender does not
-   wait: its value stays where it is until the slot of the micro-batch is taken anew, or the step
-   ends. */
+   A sender does not wait: its value stays where it is until the slot of the micro-batch is taken
+   anew, or the step ends. By MPI the ranks of the stages are a group, those with the same other
+   coordinates, and a tag tells what is sent, of which micro-batch. By NCCL two stages have a group
+   and a stream for each direction (an edge), whose members are 0, the sender, and 1; calls match by
+   their order. An event ends each call: of a send one for each slot. */
 #include "emit/emit.h"
 
 #include <inttypes.h>
+
+/* By library: $call$ begins COLLECTIVE or TRANSFER. */
+static const struct {
+  const char *send, *receive, *sent, *all_sent;
+} transfer_row[LIBRARIES] = {
+    [LIBRARY_MPI] =
+        {
+            .send = "$call$, send_to($value$, $n$, $type$, /* to */ $peer$, /* tag */ $tag$, "
+                    "$group$));",
+            .receive = "$call$, receive_from($value$, $n$, $type$, /* from */ $peer$, /* tag */ "
+                       "$tag$, $group$));",
+            .sent = "COLLECTIVE($line$, await_sent($value$));",
+            .all_sent = "  COLLECTIVE($line$, await_all_sent());\n",
+        },
+    [LIBRARY_NCCL] =
+        {
+            .send = "begin_on($stream$);\n"
+                    "  $call$, $stream$, ncclSend($value$, $n$, $type$, 1, $group$, $stream$));\n"
+                    "  end_on($stream$, $event$);",
+            .receive = "begin_on($stream$);\n"
+                       "  $call$, $stream$, ncclRecv($value$, $n$, $type$, 0, $group$, "
+                       "$stream$));\n"
+                       "  end_on($stream$, $event$);\n"
+                       "  await($event$);",
+            .sent = "await_sent($event$);",
+            .all_sent = "  await_all_sent();\n",
+        },
+};
+
+/* ---------------------------------------------------------------------------------------- events
+ */
+
+/* The stage whose micro-batches in flight each have the value in a slot, or NONE. */
+static int stage_of_slots(const struct op *op)
+{
+  return op->kind == OP_send ? allocation_of(op->in[0]).in_flight : NONE;
+}
+
+/* The events of the program before those of this operation; NULL: all. */
+static int events_before(const struct op *end)
+{
+  int n = graph->schedule->nevent;
+  for (int i = 0; i < graph->nfunction && target->edge_groups; i++)
+    for (int k = 0; k < graph->function[i].nop; k++) {
+      const struct op *op = &graph->op[graph->function[i].op[k]];
+      if (op == end) return n;
+      if (!is_transfer(op->kind)) continue;
+      n += stage_of_slots(op) == NONE ? 1 : graph->memory->slots[stage_of_slots(op)].n;
+    }
+  return n;
+}
+
+int program_events(void)
+{
+  return events_before(NULL);
+}
+
+static const char *event_text(const struct op *op)
+{
+  const int first = events_before(op), stage = stage_of_slots(op);
+  if (stage == NONE) return text("done[%d]", first);
+  return text("done[%d + %s / %" PRId64 "]", first, slot_variable(stage),
+              graph->memory->slots[stage].bytes);
+}
+
+/* ---------------------------------------------------------------------------------------- calls */
 
 /* Each micro-batch has its own: stages may send and receive them in different orders. */
 static char *tag_text(const struct op *op)
@@ -14,23 +82,36 @@ static char *tag_text(const struct op *op)
   return text(is_of_batch(op->phase) ? "%d + microbatch" : "%d", first);
 }
 
+/* "TRANSFER("1RECV_F", microbatch, .plan_line = 4": with the action's name, as a schedule has it.
+   What is sent once in a step is in no schedule. */
+static const char *call_text(const struct op *op)
+{
+  bool sends = op->kind == OP_send;
+  const char *line = plan_line_text(op->line);
+  if (!is_of_batch(op->phase)) return text("COLLECTIVE(%s", line);
+  return text("TRANSFER(\"%d%s_%c\", microbatch, %s", (int)op->number[sends ? 1 : 2],
+              sends ? "SEND" : "RECV", op->phase == FORWARD ? 'F' : 'B', line);
+}
+
 char *transfer_text(const struct op *op, int rank)
 {
   bool sends = op->kind == OP_send;
-  int value = sends ? op->in[0] : op->out;
+  int value = sends ? op->in[0] : op->out, edge = edge_of(op);
   int64_t n = elements(local_shape(value, rank));
-  int peer = coordinate_of_stage((int)op->number[sends ? 2 : 1]);
   if (!n) return "";
   check_count(op->line, n);
-  return text("COLLECTIVE(%s, %s(%s, %" PRId64 ", %s, /* %s */ %d, /* tag */ %s, %s));",
-              plan_line_text(op->line), sends ? "send_to" : "receive_from", c_name(value), n,
-              library_type(graph->value[value].type), sends ? "to" : "from", peer, tag_text(op),
-              group_name(add_group(1u << graph->stages->mesh_dim)));
+  int group = edge == NONE ? add_group(1u << graph->stages->mesh_dim) : edge;
+  return fill(sends ? transfer_row[target->library].send : transfer_row[target->library].receive,
+              "call", call_text(op), "value", c_name(value), "n", text("%" PRId64, n), "type",
+              library_type(graph->value[value].type), "peer",
+              text("%d", coordinate_of_stage((int)op->number[sends ? 2 : 1])), "tag", tag_text(op),
+              "group", group_name(group), "stream", edge == NONE ? "" : stream_name(edge), "event",
+              edge == NONE ? "" : event_text(op), NULL);
 }
 
 /* The forward takes a slot anew: what the stage has sent from there of an earlier micro-batch is
    awaited. */
-char *awaits_sent_text(const struct function *f)
+char *awaits_sent_text(const struct function *f, int rank)
 {
   struct buffer b = {0};
   put_text(&b, "", 0);
@@ -40,10 +121,19 @@ char *awaits_sent_text(const struct function *f)
     const struct function *other = &graph->function[i];
     for (int k = 0; k < other->nop && other->stage == f->stage; k++) {
       const struct op *op = &graph->op[other->op[k]];
-      if (op->kind == OP_send)
-        put(&b, "  COLLECTIVE(%s, await_sent(%s)); // of the slot's last micro-batch\n",
-            plan_line_text(op->line), arena_pointer(op->in[0], NULL, other->name));
+      if (op->kind != OP_send || !elements(local_shape(op->in[0], rank))) continue;
+      const char *sent =
+          fill(transfer_row[target->library].sent, "line", plan_line_text(op->line), "value",
+               target->edge_groups ? "" : arena_pointer(op->in[0], NULL, other->name), "event",
+               target->edge_groups ? event_text(op) : "", NULL);
+      put(&b, "  %s // of the slot's last micro-batch\n", sent);
     }
   }
   return b.text;
+}
+
+char *awaits_all_sent_text(void)
+{
+  return fill(transfer_row[target->library].all_sent, "line", plan_line_text(graph->stages->line),
+              NULL);
 }

@@ -36,8 +36,6 @@ static bool is_staged(const struct op *op)
 static void check_program(void)
 {
   const struct pipeline_stages *s = graph->stages;
-  if (target->library != LIBRARY_MPI)
-    plan_error(s->line, "pipeline: programs of stages are for the target cpu so far");
   if (plan_options->validates)
     plan_error(s->line,
                "pipeline: a program of stages has no validation so far: leave out validate");
@@ -235,6 +233,24 @@ static bool may_read_elsewhere(const struct op *op, int value)
   return op->phase == FORWARD || op->phase == BACKWARD || op->phase == GATHER;
 }
 
+/* By send, in the order of the receives: the operation that makes its value, or a later one that
+   makes the value of a send before it to the same stage. */
+static int *makers_in_order(const struct list *sends)
+{
+  int *maker = alloc((size_t)(sends->n + 1) * sizeof *maker);
+  int *place = alloc((size_t)(graph->nop + 1) * sizeof *place);
+  for (int at = 0; at < graph->norder; at++) place[graph->order[at]] = at;
+  for (int i = 0; i < sends->n; i++) {
+    const struct op *send = &graph->op[sends->at[i]];
+    maker[i] = graph->value[send->in[0]].op;
+    for (int k = 0; k < i && maker[i] != NONE; k++)
+      if (is_same_way(&graph->op[sends->at[k]], send) && maker[k] != NONE &&
+          graph->op[maker[k]].phase == send->phase && place[maker[k]] > place[maker[i]])
+        maker[i] = maker[k];
+  }
+  return maker;
+}
+
 static void connect(void)
 {
   int norder = graph->norder, *order = graph->order;
@@ -252,12 +268,10 @@ static void connect(void)
     graph->op[order[at]] = op;
     append_to_order(order[at]);
   }
-  /* Each send stands behind what makes its value. */
+  /* Each send stands behind what makes its value, and behind those before it to the same stage. */
   struct list *behind = alloc((size_t)(graph->nop + 1) * sizeof *behind), first = {0};
-  for (int i = 0; i < sends.n; i++) {
-    int maker = graph->value[graph->op[sends.at[i]].in[0]].op;
-    add(maker == NONE ? &first : &behind[maker], sends.at[i]);
-  }
+  int *maker = makers_in_order(&sends);
+  for (int i = 0; i < sends.n; i++) add(maker[i] == NONE ? &first : &behind[maker[i]], sends.at[i]);
   norder = graph->norder;
   order = graph->order;
   graph->order = NULL;

@@ -235,6 +235,14 @@ static void take_over(int *op, const int *better, int n)
     lives = now;
 }
 
+/* Whether it is a transfer behind another one between the same stages that has not run. */
+static bool follows_transfer(const int *op, const bool *gone, int n)
+{
+  for (int i = 0; i < n && is_transfer(graph->op[op[n]].kind); i++)
+    if (!gone[i] && is_same_way(&graph->op[op[i]], &graph->op[op[n]])) return true;
+  return false;
+}
+
 static void order_stretch(int *op, int n)
 {
   int *better = alloc((size_t)n * sizeof *better);
@@ -243,9 +251,9 @@ static void order_stretch(int *op, int n)
   for (int turn = 0; turn < n; turn++) {
     int best = NONE;
     int64_t least = 0;
-    bool follows = false; /* chunks keep their order */
+    bool follows = false; /* chunks keep their order, and so do transfers */
     for (int i = 0; i < n; i++) {
-      bool waits = follows && graph->op[op[i]].pieces;
+      bool waits = (follows && graph->op[op[i]].pieces) || follows_transfer(op, gone, i);
       follows |= !gone[i] && graph->op[op[i]].pieces;
       if (gone[i] || waits || !can_run(&graph->op[op[i]])) continue;
       int64_t grown = growth(&graph->op[op[i]]);

@@ -69,7 +69,8 @@ bool is_within(int mesh_dim)
 int add_ordered_group(int n, const int *dim)
 {
   for (int i = 0; i < graph->ngroup; i++)
-    if (graph->group[i].n == n && !memcmp(graph->group[i].dim, dim, (size_t)n * sizeof *dim))
+    if (!graph->group[i].is_edge && graph->group[i].n == n &&
+        !memcmp(graph->group[i].dim, dim, (size_t)n * sizeof *dim))
       return i;
   GROW(graph->group, graph->ngroup, graph->group_room);
   struct group *g = &graph->group[graph->ngroup];
@@ -94,6 +95,23 @@ int add_group(unsigned dims)
   for (int i = 0; i < graph->mesh.ndim; i++)
     if (dims >> i & 1) dim[n++] = i;
   return add_ordered_group(n, dim);
+}
+
+int add_edge(int from, int to)
+{
+  for (int i = 0; i < graph->ngroup; i++)
+    if (graph->group[i].is_edge && graph->group[i].from == from && graph->group[i].to == to)
+      return i;
+  int dim = graph->stages->mesh_dim;
+  GROW(graph->group, graph->ngroup, graph->group_room);
+  graph->group[graph->ngroup] = (struct group){.n = 1,
+                                               .dim = {dim},
+                                               .dims = 1u << dim,
+                                               .name = text("stage_%d_to_%d", from, to),
+                                               .is_edge = true,
+                                               .from = from,
+                                               .to = to};
+  return graph->ngroup++;
 }
 
 int store_op(struct op op)

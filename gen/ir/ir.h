@@ -106,6 +106,8 @@ void append_to_order(int op);
    another order. */
 int add_group(unsigned dims);
 int add_ordered_group(int n, const int *dim);
+/* The group of what stage `from` of a pipeline sends to stage `to`. */
+int add_edge(int from, int to);
 /* Whether the dimension of the mesh is the inner one of a dimension that was split. */
 bool is_within(int mesh_dim);
 /* Adds an operation and the value it makes, whose shape and type follow from the inputs and the
@@ -295,7 +297,8 @@ struct scheduled *schedule_of(int op);
    a loop's body issues it. */
 bool is_loop_carried(const struct op *op);
 bool is_issued_by_part(const struct op *op);
-/* Whether any collective of a group is overlapped: it runs on the group's stream. */
+/* Whether any collective of a group is overlapped, or it is an edge of which there is an end: it
+   runs on the group's stream. */
 bool has_stream(int group);
 /* The collective that this one is chained to, or NULL. */
 const struct op *predecessor_of(const struct op *op);
@@ -312,31 +315,6 @@ int shapes(const struct op *op, struct shape shape[MAX_OUTPUTS]);
 /* The type of the k-th of them. */
 enum type type_of(const struct op *op, int k);
 bool is_floating(enum type t);
-
-/* --------------------------------------------------------------------------- pipeline_stages.c */
-
-/* Until outline: the stage of an operation; NONE: all ranks compute it. And whether it is of that
-   part of a split backward. */
-void set_stage(int op, int stage);
-void set_of_weights(int op);
-/* As the other one, if that is of a stage; an operation gets another number, or, NONE, goes. */
-void set_stage_of(int op, int like);
-void move_stage(int op, int to);
-int stage_of(int op);
-bool is_of_weights(int op);
-enum stage_work stage_work(int op); /* of the forward or the backward */
-int coordinate_of_stage(int stage);
-/* Whether the graph's ranks compute it, and how many they compute. */
-bool is_stage_here(int stage);
-int stages_here(void);
-void add_stage_edge(struct stage_edge edge);
-/* The last stage of the same ranks that reads or makes what is kept with that one: itself mostly.
- */
-int last_stage_with(int stage);
-/* Whether the stages of a pipeline lie along that dimension of the mesh. */
-bool is_over_stages(int mesh_dim);
-/* Whether the graph is the program of that rank. */
-bool runs_here(int rank);
 
 /* ------------------------------------------------------------------------------------- types.c */
 

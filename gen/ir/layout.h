@@ -79,11 +79,14 @@ struct part {
 };
 
 /* The ranks that differ in the mesh dimensions `dim` alone form a group: "tp", "dp_tp". Its members
-   are in the order of these dimensions: ranks that differ in the last one are neighbours. */
+   are in the order of these dimensions: ranks that differ in the last one are neighbours. An edge
+   has two members: of stage `from` of a pipeline, which sends, and of stage `to`. */
 struct group {
   int n, dim[MAX_MESH];
   unsigned dims; /* a bit for each */
   const char *name;
+  bool is_edge;
+  int from, to;
 };
 
 /* The slowest link of the group. */

@@ -54,6 +54,12 @@ enum stage_work stage_work(int op)
   return is_of_weights(op) ? STAGE_WEIGHTS : STAGE_BACKWARD;
 }
 
+enum stage_work work_of_function(const struct function *f)
+{
+  if (f->phase == FORWARD) return STAGE_FORWARD;
+  return f->of_weights ? STAGE_WEIGHTS : STAGE_BACKWARD;
+}
+
 bool is_over_stages(int mesh_dim)
 {
   return graph->stages && graph->stages->mesh_dim == mesh_dim;
@@ -65,6 +71,31 @@ bool runs_here(int rank)
   coordinate_of(rank, at);
   const struct pipeline_stages *s = graph->stages;
   return !s || s->here == NONE || at[s->mesh_dim] == s->here;
+}
+
+bool is_transfer(enum op_kind kind)
+{
+  return kind == OP_send || kind == OP_receive;
+}
+
+bool is_same_way(const struct op *a, const struct op *b)
+{
+  return is_transfer(a->kind) && a->kind == b->kind && a->number[1] == b->number[1] &&
+         a->number[2] == b->number[2];
+}
+
+int edge_of(const struct op *op)
+{
+  if (!target->edge_groups) return NONE;
+  return add_edge((int)op->number[1], (int)op->number[2]);
+}
+
+void make_edges(void)
+{
+  for (int at = 0; at < graph->norder; at++) {
+    const struct op *op = &graph->op[graph->order[at]];
+    if (is_transfer(op->kind)) edge_of(op);
+  }
 }
 
 int coordinate_of_stage(int stage)

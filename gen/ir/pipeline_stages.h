@@ -5,6 +5,7 @@
 #include "ir/op.h"
 
 struct graph;
+struct function;
 
 /* What a stage computes for a micro-batch. Where its schedule splits the backward, STAGE_BACKWARD
    has what the gradient of the stage's input needs, and STAGE_WEIGHTS the rest. */
@@ -37,5 +38,39 @@ struct pipeline_stages {
     bool of_weights; /* see STAGE_WEIGHTS */
   } * of_op;         /* by operation, until outline */
 };
+
+/* --------------------------------------------------------------------------- pipeline_stages.c */
+
+/* Until outline: the stage of an operation; NONE: all ranks compute it. And whether it is of that
+   part of a split backward. */
+void set_stage(int op, int stage);
+void set_of_weights(int op);
+/* As the other one, if that one is of a stage. */
+void set_stage_of(int op, int like);
+/* The operation gets another number; NONE: it goes. */
+void move_stage(int op, int to);
+int stage_of(int op);
+bool is_of_weights(int op);
+enum stage_work stage_work(int op);                         /* of the forward or the backward */
+enum stage_work work_of_function(const struct function *f); /* the same of a stage's function */
+int coordinate_of_stage(int stage);
+/* Whether the graph's ranks compute it, and how many they compute. */
+bool is_stage_here(int stage);
+int stages_here(void);
+void add_stage_edge(struct stage_edge edge);
+/* The last stage of the same ranks that reads or makes what is kept with that one: itself mostly.
+ */
+int last_stage_with(int stage);
+/* What moves from one stage to another one: a send, or a receive. */
+bool is_transfer(enum op_kind kind);
+/* Whether both are sends, or receives, from one stage to one other. */
+bool is_same_way(const struct op *a, const struct op *b);
+/* The group over which it goes; NONE: that of all stages. */
+int edge_of(const struct op *transfer);
+void make_edges(void); /* adds those of all transfers */
+/* Whether the stages of a pipeline lie along that dimension of the mesh. */
+bool is_over_stages(int mesh_dim);
+/* Whether the graph is the program of that rank. */
+bool runs_here(int rank);
 
 #endif

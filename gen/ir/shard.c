@@ -265,6 +265,7 @@ bool is_cut_evenly(int value, int dim)
 int group_size(int group)
 {
   int n = 1;
+  if (graph->group[group].is_edge) return 2;
   for (int i = 0; i < graph->mesh.ndim; i++)
     if (graph->group[group].dims >> i & 1) n *= ranks_along(i);
   return n;
@@ -288,10 +289,27 @@ int place_in_group(int group, int rank)
   return place;
 }
 
+/* The rank of stage `from`, and that of stage `to`; none where this one is of neither. */
+static int edge_members(const struct group *g, int rank, int *members)
+{
+  const int *coordinate = graph->stages->coordinate;
+  const int ends[] = {coordinate[g->from], coordinate[g->to]};
+  int at[MAX_MESH], dim = g->dim[0];
+  coordinate_of(rank, at);
+  if (at[dim] != ends[0] && at[dim] != ends[1]) return 0;
+  for (int k = 0; k < 2; k++) {
+    at[dim] = ends[k];
+    members[k] = 0;
+    for (int i = 0; i < graph->mesh.ndim; i++) members[k] = members[k] * ranks_along(i) + at[i];
+  }
+  return 2;
+}
+
 int group_members(int group, int rank, int *members)
 {
   const struct group *g = &graph->group[group];
   int at[MAX_MESH], n = group_size(group);
+  if (g->is_edge) return edge_members(g, rank, members);
   coordinate_of(rank, at);
   for (int k = 0; k < n; k++) {
     int rest = k, id = 0;

@@ -98,7 +98,8 @@ static void add_argument(struct draft *k, int value, bool written)
     }
   const char *name = free_name(k, argument_word(value));
   GROW(k->argument, k->nargument, k->argument_room);
-  k->argument[k->nargument++] = (struct argument){.value = value, .written = written, .name = name};
+  k->argument[k->nargument++] = (struct argument){
+      .value = value, .type = graph->value[value].type, .written = written, .name = name};
 }
 
 const char *argument_if_any(const struct draft *k, int value)
@@ -147,7 +148,7 @@ char *parameters_text(const struct draft *k)
   const char *mark = forms()->no_alias;
   for (int i = 0; i < k->nargument; i++)
     put(&b, "%s%s%s *%s%s", i ? ", " : "", k->argument[i].written ? "" : "const ",
-        c_type(graph->value[k->argument[i].value].type), mark, k->argument[i].name);
+        c_type(k->argument[i].type), mark, k->argument[i].name);
   for (int i = 0; i < k->nextra; i++) {
     const char *comma = b.length ? ", " : "";
     const char *type = k->extra[i].type, *blank = type[strlen(type) - 1] == '*' ? "" : " ";

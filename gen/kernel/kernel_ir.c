@@ -220,7 +220,7 @@ char *signature_of(const struct draft *k, const struct code *c, bool sizes)
   struct signature s = {.sizes = sizes};
   put_text(&s.b, "", 0);
   for (int i = 0; i < k->nargument; i++) {
-    put(&s.b, "%s %d,", c_type(graph->value[k->argument[i].value].type), k->argument[i].written);
+    put(&s.b, "%s %d,", c_type(k->argument[i].type), k->argument[i].written);
     add_name(&s, k->argument[i].name);
   }
   for (int i = 0; i < k->nextra; i++) {

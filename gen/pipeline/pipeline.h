@@ -158,5 +158,7 @@ int slots_of_stage(const struct actions *actions, int stage, int *slot);
 const char *stages_wait(const struct pipeline *p);
 /* Sets graph->stages->spare_slots: the fewest with which no ranks do. */
 void find_spare_slots(const struct pipeline *p);
+/* What an action does. */
+bool does_work(enum action_kind kind, enum stage_work work);
 
 #endif

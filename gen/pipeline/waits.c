@@ -20,8 +20,7 @@ static bool has_run(const struct waiting *w, int stage, enum stage_work work, in
   return w->ran[work][microbatch_place(w->p, stage, microbatch)];
 }
 
-/* What an action does. */
-static bool does(enum action_kind kind, enum stage_work work)
+bool does_work(enum action_kind kind, enum stage_work work)
 {
   switch (work) {
   case STAGE_FORWARD:
@@ -38,7 +37,8 @@ static bool is_made(const struct waiting *w, const struct action *a)
   const struct pipeline_stages *s = graph->stages;
   for (int i = 0; i < s->nedge; i++) {
     const struct stage_edge *e = &s->edge[i];
-    if (e->to == a->stage && does(a->kind, e->read) && !has_run(w, e->from, e->made, a->microbatch))
+    if (e->to == a->stage && does_work(a->kind, e->read) &&
+        !has_run(w, e->from, e->made, a->microbatch))
       return false;
   }
   if (a->kind == ACTION_F) return true;
@@ -73,7 +73,8 @@ static bool run(struct waiting *w, int rank, int at)
   const struct action *a = &w->actions[rank].at[at];
   if (!is_made(w, a) || (a->kind == ACTION_F && !is_slot_free(w, rank, at))) return false;
   for (enum stage_work work = 0; work < STAGE_WORKS; work++)
-    if (does(a->kind, work)) w->ran[work][microbatch_place(w->p, a->stage, a->microbatch)] = true;
+    if (does_work(a->kind, work))
+      w->ran[work][microbatch_place(w->p, a->stage, a->microbatch)] = true;
   return true;
 }
 

@@ -132,6 +132,13 @@ void report_pipeline(struct buffer *b);
 /* The stage, where there is a pipeline, and what it sends and receives. */
 void put_pipeline(struct buffer *b);
 
+/* ----------------------------------------------------------------------------- pipeline_trace.c */
+
+/* Keeps the simulated times of the stages whose program the graph is. */
+void note_stage_times(void);
+/* The file trace.json with all ranks of a pipeline, if --trace asks for it. */
+void add_pipeline_trace(void);
+
 /* --------------------------------------------------------------------------------- plan_text.c */
 
 /* The head of a step file: mesh, parameters, communication, a line each. */

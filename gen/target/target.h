@@ -38,6 +38,7 @@ struct loops {
 /* A pointer parameter of the kernel. */
 struct argument {
   int value;
+  enum type type;
   bool written;
   bool in_place;    /* its first read sees another value, or the same one from before the kernel */
   const char *name; /* within the kernel */

@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # A step of a Llama on this machine, tpgen's (CPU, MPI) beside PyTorch's (CPU, gloo): from the same
 # weights, on the same tokens, in turn, some rounds; in float32 and in bfloat16, by one process and by two,
-# tensor parallel, data parallel with copies (DDP), and fully sharded (FSDP). Medians of the steps' seconds,
-# the peak memory of the largest process (a rank), and the last step's loss, which must agree.
+# tensor parallel, data parallel with copies (DDP), fully sharded (FSDP), and as two stages of a pipeline (1F1B,
+# a micro-batch a sequence). Medians of the steps' seconds, the peak memory of the largest process (a rank), and
+# the last step's loss, which must agree.
 #   PYTHON   a python with torch   (python3)
 #   TPGEN    the compiler          (build/tpgen)
 #   ROUNDS   (3)
 #   STEPS    in a run, of which the first two are not counted   (8)
+#   BATCH    sequences in a batch   (4)
 #   ONLY     a regular expression: these rows alone, as in fsdp or bf16   (all)
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -15,6 +17,7 @@ TPGEN=${TPGEN:-$root/build/tpgen}
 PYTHON=${PYTHON:-python3}
 rounds=${ROUNDS:-3}
 steps=${STEPS:-8}
+export BATCH=${BATCH:-4}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 "$PYTHON" -c 'import torch' 2> /dev/null || { echo "llama.sh: $PYTHON has no torch; set PYTHON" >&2; exit 1; }
@@ -25,11 +28,12 @@ all_rows=(
   "tp             2  tp        tp=2"
   "ddp            2  ddp       dp_replicate=2"
   "fsdp           2  fsdp      dp_shard=2"
+  "pp             2  pp        pp=2 microbatches=$BATCH schedule=1f1b"
   "one_bf16       1  compiled  tp=1"
   "tp_bf16        2  tp        tp=2"
   "fsdp_bf16      2  fsdp      dp_shard=2"
 )
-declare -A meaning=([one]="one process" [tp]="tensor parallel" [ddp]="data parallel, copies" [fsdp]="fully sharded")
+declare -A meaning=([one]="one process" [tp]="tensor parallel" [ddp]="data parallel, copies" [fsdp]="fully sharded" [pp]="two stages")
 rows=()
 for row in "${all_rows[@]}"; do
   read -r name _ <<< "$row"
@@ -37,13 +41,14 @@ for row in "${all_rows[@]}"; do
 done
 type_of() { case $1 in *_bf16) echo bfloat16 ;; *) echo float32 ;; esac; }
 
-sizes=(dim=512 n_layers=8 n_heads=8 n_kv_heads=4 hidden=1408 vocab=8192 seq=256 batch=4 theta=10000 eps=1e-5
+sizes=(dim=512 n_layers=8 n_heads=8 n_kv_heads=4 hidden=1408 vocab=8192 seq=256 batch=$BATCH theta=10000 eps=1e-5
   lr=1e-3 beta1=0.9 beta2=0.95 weight_decay=0.1 clip=1.0)
 weights=$work/weights.safetensors data=$work/tokens.uint16
 "$PYTHON" "$here/llama_torch.py" write "$weights" "$data"
 for row in "${rows[@]}"; do
-  read -r name _ _ setting <<< "$row"
-  (cd "$root" && "$TPGEN" plans/llama3.lua "${sizes[@]/#/-D}" "-D$setting" "-Ddtype=$(type_of "$name")" -o "$work/$name")
+  read -r name _ _ settings <<< "$row"
+  read -ra settings <<< "$settings"
+  (cd "$root" && "$TPGEN" plans/llama3.lua "${sizes[@]/#/-D}" "${settings[@]/#/-D}" "-Ddtype=$(type_of "$name")" -o "$work/$name")
   "$work/$name/run.sh" --steps 1 --weights "$weights" --data "$data" > /dev/null 2>&1
 done
 

@@ -5,7 +5,9 @@
 #                                                          N steps; each step's loss and seconds as a line of
 #                                                          JSON in the file LINES. HOW: eager or compiled, in
 #                                                          one process; over gloo, under torchrun: tp (tensor
-#                                                          parallel), ddp, fsdp (fully_shard of each layer)
+#                                                          parallel), ddp, fsdp (fully_shard of each layer), pp
+#                                                          (stages of a pipeline, 1F1B, a micro-batch a sequence)
+# BATCH in the environment: sequences in a batch (4).
 #   llama_torch.py peak FILE COMMAND...                    runs it; the MiB of its largest process
 import json
 import os
@@ -21,7 +23,8 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-DIM, LAYERS, HEADS, KV_HEADS, HIDDEN, VOCAB, SEQ, BATCH = 512, 8, 8, 4, 1408, 8192, 256, 4
+DIM, LAYERS, HEADS, KV_HEADS, HIDDEN, VOCAB, SEQ = 512, 8, 8, 4, 1408, 8192, 256
+BATCH = int(os.environ.get("BATCH", "4"))
 LR, BETAS, WEIGHT_DECAY, CLIP, THETA, EPS = 1e-3, (0.9, 0.95), 0.1, 1.0, 10000.0, 1e-5
 HEAD = DIM // HEADS
 
@@ -229,6 +232,67 @@ def train(how, dtype, weights, tokens, steps, lines):
         torch.distributed.destroy_process_group()
 
 
+# The layers that a stage has; the first one has the embedding, too, and the last one the output.
+class Stage(nn.Module):
+    def __init__(self, whole, rank, ranks):
+        super().__init__()
+        first, end = rank * LAYERS // ranks, (rank + 1) * LAYERS // ranks
+        self.tok_embeddings = whole.tok_embeddings if rank == 0 else None
+        self.layers = whole.layers[first:end]
+        self.norm, self.output = (whole.norm, whole.output) if end == LAYERS else (None, None)
+        self.cos, self.sin = whole.cos, whole.sin
+
+    def forward(self, x):
+        if self.tok_embeddings is not None:
+            x = self.tok_embeddings(x)
+        for layer in self.layers:
+            x = layer(x, self.cos, self.sin)
+        return x if self.norm is None else self.output(self.norm(x))
+
+
+def loss_of(logits, target):
+    return F.cross_entropy(logits.flatten(0, 1).float(), target.flatten())
+
+
+# clip_grad_norm_ of parameters that several ranks have.
+def clip_over_stages(model):
+    square = sum(p.grad.square().sum() for p in model.parameters())
+    torch.distributed.all_reduce(square)
+    factor = (CLIP / (square.sqrt() + 1e-6)).clamp(max=1)
+    for p in model.parameters():
+        p.grad.mul_(factor)
+
+
+def train_stages(weights, tokens, steps, lines):
+    from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+
+    torch.distributed.init_process_group("gloo")
+    rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
+    whole = Llama().train()
+    whole.load_state_dict(read_safetensors(weights))
+    model = Stage(whole, rank, ranks)
+    schedule = Schedule1F1B(
+        PipelineStage(model, rank, ranks, torch.device("cpu")), n_microbatches=BATCH, loss_fn=loss_of
+    )
+    tokens = torch.from_numpy(np.fromfile(tokens, np.uint16).astype(np.int64))
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=LR, betas=BETAS, weight_decay=WEIGHT_DECAY, fused=True
+    )
+    out = open(lines if rank == 0 else os.devnull, "w")
+    for i in range(steps):
+        begin = time.perf_counter()
+        input, target = batch(tokens, i)
+        losses = []
+        optimizer.zero_grad()
+        schedule.step(*([input] if rank == 0 else []), target=target, losses=losses)
+        clip_over_stages(model)
+        optimizer.step()
+        loss = torch.stack(losses).mean().detach() if losses else torch.zeros(())
+        torch.distributed.all_reduce(loss)
+        print(f'{{"loss":{loss.item():.9g},"seconds":{time.perf_counter() - begin:.6f}}}', file=out, flush=True)
+    torch.distributed.destroy_process_group()
+
+
 def peak(file, command):
     status = subprocess.run(command).returncode
     with open(file, "w") as out:
@@ -241,5 +305,7 @@ if __name__ == "__main__":
         write(*sys.argv[2:])
     elif sys.argv[1] == "peak":
         peak(sys.argv[2], sys.argv[3:])
+    elif sys.argv[1] == "pp":
+        train_stages(*sys.argv[3:5], int(sys.argv[5]), sys.argv[6])
     else:
         train(*sys.argv[1:5], int(sys.argv[5]), sys.argv[6])

@@ -3,8 +3,10 @@
 // Before every common operation the ranks exchange notices about it, over an MPI communicator that
 // serves nothing else and that all NCCL communicators share. So notices arrive in the order of the
 // calls, and a rank that is in another collective, or in one of another communicator, count, type
-// or operation, is detected at once. A rank that never comes is detected after CUDA_ON_CPU_DEADLINE
-// seconds (60 unless set).
+// or operation, is detected at once. Notices of a send or a receive outside of groups, on a
+// communicator that is a part of another one, have a tag of that part: two ranks may have several
+// such communicators, and use each in an order of its own. A rank that never comes is detected
+// after CUDA_ON_CPU_DEADLINE seconds (60 unless set).
 #include "nccl_inside.h"
 
 #include <cstdio>
@@ -229,6 +231,7 @@ void wait_all(const char *call, std::vector<MPI_Request> &requests, const std::v
       for (int r : missing) text += (text.empty() ? "" : ", ") + std::to_string(r);
       fail(call, "waited %ld s in vain for rank(s) %s", deadline, text.c_str());
     }
+    push_sends();
     sched_yield();
   }
 }

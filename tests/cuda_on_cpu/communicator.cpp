@@ -126,6 +126,7 @@ void split(ncclComm_t comm, int color, int key, ncclComm_t *newcomm)
   char name[sizeof comm->name];
   snprintf(name, sizeof name, "%.24s/split %u, color %d", comm->name, number, color);
   *newcomm = new_comm(mpi, mix(mix(comm->id, number), (uint64_t)(unsigned)color), name);
+  (*newcomm)->part = (int)number;
 }
 
 void check_alive(const char *call, ncclComm_t comm)

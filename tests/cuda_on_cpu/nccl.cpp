@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <climits>
 #include <cstdio>
+#include <memory>
 
 using namespace cuda_on_cpu;
 
@@ -103,13 +104,73 @@ void start_transfers(const std::vector<transfer> &all)
   });
 }
 
+// ---- outside of groups
+
+// A send that is under way, until its stream, or one that waits for it, has further work.
+struct sending {
+  notice mine;
+  std::vector<char> data; // a copy, for which nobody else waits
+  std::vector<MPI_Request> requests;
+  std::vector<int> peers;
+};
+std::vector<std::shared_ptr<sending>> under_way;
+
+void start_send(const transfer &t)
+{
+  on_stream("ncclSend", t.stream, [t] {
+    const type_row &type = find_type("ncclSend", t.type);
+    const char *from = static_cast<const char *>(t.data);
+    auto s = std::make_shared<sending>();
+    reads(from, t.count * type.bytes);
+    const int peer = t.comm->world[(size_t)t.peer];
+    *s = {notice_of(t),
+          {from, from + t.count * type.bytes},
+          std::vector<MPI_Request>(2),
+          {peer, peer}};
+    MPI_Isend(&s->mine, sizeof(notice), MPI_BYTE, peer, t.comm->part, notice_channel(),
+              &s->requests[0]);
+    MPI_Issend(s->data.data(), mpi_count("ncclSend", t.count), type.mpi, t.peer, DATA_TAG,
+               t.comm->mpi, &s->requests[1]);
+    under_way.push_back(s);
+    over_when([s] {
+      under_way.erase(std::find(under_way.begin(), under_way.end(), s));
+      wait_all("ncclSend", s->requests, s->peers, [](size_t) {});
+    });
+  });
+}
+
+void start_receive(const transfer &t)
+{
+  on_stream("ncclRecv", t.stream, [t] {
+    const type_row &type = find_type("ncclRecv", t.type);
+    const notice mine = notice_of(t);
+    notice theirs = {};
+    std::vector<MPI_Request> request(1);
+    const std::vector<int> peer = {t.comm->world[(size_t)t.peer]};
+    writes(t.data, t.count * type.bytes);
+    MPI_Irecv(&theirs, sizeof(notice), MPI_BYTE, peer[0], t.comm->part, notice_channel(),
+              &request[0]);
+    wait_all("ncclRecv", request, peer, [&](size_t) {
+      if (agree(mine, theirs)) return;
+      notice receive = mine;
+      snprintf(receive.call, sizeof receive.call, "ncclRecv");
+      report_mismatch(receive, theirs, peer[0]);
+    });
+    MPI_Irecv(t.data, mpi_count("ncclRecv", t.count), type.mpi, t.peer, DATA_TAG, t.comm->mpi,
+              &request[0]);
+    wait_all("ncclRecv", request, peer, [](size_t) {});
+  });
+}
+
 ncclResult_t add_transfer(const transfer &t)
 {
   check_transfer(t);
   if (group_depth)
     transfers.push_back(t);
+  else if (t.send)
+    start_send(t);
   else
-    start_transfers({t});
+    start_receive(t);
   return ncclSuccess;
 }
 
@@ -185,6 +246,15 @@ void finish_average(const collective &c, void *data)
 }
 
 } // namespace
+
+void cuda_on_cpu::push_sends()
+{
+  for (const auto &s : under_way)
+    for (MPI_Request &request : s->requests) {
+      int flag;
+      if (request != MPI_REQUEST_NULL) MPI_Test(&request, &flag, MPI_STATUS_IGNORE);
+    }
+}
 
 void cuda_on_cpu::in_group(const std::function<void()> &work)
 {

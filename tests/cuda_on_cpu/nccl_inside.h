@@ -19,6 +19,7 @@ struct ncclComm {
   std::vector<int> world; // each member's rank in MPI_COMM_WORLD
   uint64_t calls;         // made on it so far
   unsigned splits;
+  int part; // of which split of its parent it is, from 1 on; 0: of none
   bool blocking;
   int answers_open; // ncclInProgress, so often, before ncclCommGetAsyncError says ncclSuccess
 };
@@ -86,6 +87,9 @@ void agree_all(ncclComm_t comm, const notice &mine);
 void check_comm(const char *call, ncclComm_t comm);
 
 // ---- nccl.cpp
+
+// Sends that nothing has waited for go on.
+void push_sends();
 
 // Does the work at the end of the group, or at once where there is none.
 void in_group(const std::function<void()> &work);

@@ -38,6 +38,7 @@ struct later {
   std::function<void()> work;
 };
 std::deque<later> at_host;
+std::deque<later> not_over; // operations that have begun
 
 bool is_over(const clocks &when, uint32_t actor, uint32_t count)
 {
@@ -185,8 +186,28 @@ static void deliver(const clocks &done)
   }
 }
 
+// Ends what must be over before what has this clock.
+static void finish(const clocks &before)
+{
+  for (size_t i = 0; i < not_over.size();) {
+    if (!is_over(before, not_over[i].actor, not_over[i].count)) {
+      i++;
+      continue;
+    }
+    const std::function<void()> work = not_over[i].work;
+    not_over.erase(not_over.begin() + (ptrdiff_t)i);
+    work();
+  }
+}
+
+void over_when(const std::function<void()> &work)
+{
+  not_over.push_back({operations[now].actor, operations[now].count, work});
+}
+
 void host_waits(const clocks &done)
 {
+  finish(done);
   join(host, done);
   deliver(host);
 }
@@ -199,6 +220,7 @@ void when_host_knows(const std::function<void()> &work)
 void run_operation(const char *call, unsigned actor, clocks &clock,
                    const std::function<void()> &work)
 {
+  finish(clock);
   if (clock.size() <= actor) clock.resize(actor + 1);
   const uint32_t count = ++clock[actor];
   if (operations.size() == OUTSIDE) fail(call, "too many operations");

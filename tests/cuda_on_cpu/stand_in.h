@@ -141,6 +141,10 @@ void host_waits_for_this();
 void when_host_knows(const std::function<void()> &work);
 void arrived(); // what the host would have, had it waited for all before the operation, is there
 
+// Within an operation: it is over when `work` is done, which waits. That is done before the next
+// operation, or the host, that comes after this one.
+void over_when(const std::function<void()> &work);
+
 // Nobody may touch these bytes, of whole cells.
 void close_cells(const void *p, size_t bytes);
 

@@ -38,8 +38,8 @@ struct exchange {
 static struct exchange begin(const char *call, MPI_Comm of)
 {
   struct exchange e = {.call = call, .comm = ranks_comm(call, of)};
-  if (ranks_open_requests() > 0)
-    ranks_misuse(call, "messages are not over", ranks_open_requests(), 0);
+  if (ranks_open_requests(e.comm) > 0)
+    ranks_misuse(call, "messages are not over", ranks_open_requests(e.comm), 0);
   return e;
 }
 

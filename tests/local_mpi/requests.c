@@ -34,9 +34,13 @@ static struct request *new_request(MPI_Request *number)
   return &requests[i];
 }
 
-int ranks_open_requests(void)
+int ranks_open_requests(const struct comm *with)
 {
-  return nopen;
+  int n = 0;
+  for (int i = 0; i < nrequests; i++)
+    for (int m = 0; m < with->n && requests[i].open; m++)
+      n += with->world[m] == requests[i].transfer.peer;
+  return n;
 }
 
 static int start(int which, const void *from, void *to, int n, MPI_Datatype type, int peer, int tag,
