@@ -798,7 +798,7 @@ static struct map map_of(const char *shape, const struct placement *list, int n)
   return m;
 }
 
-static const struct edge *edge_of(const struct map *m, int from, int to)
+static const struct edge *known_edge(const struct map *m, int from, int to)
 {
   return &m->edge[from * m->l.n + to];
 }
@@ -831,16 +831,16 @@ static void check_against(const struct map *m, int a, int b, const struct moves 
   const struct edge *step[3];
   double time = p->time - 1e-11 * (1 + p->n);
   for (int x = 0; x < m->l.n; x++) {
-    step[0] = edge_of(m, a, x);
+    step[0] = known_edge(m, a, x);
     if (!step[0]->is || step[0]->time >= time || !is_between(m, x, a, b)) continue;
     must(x != b || received(step, 1) > limit, "%s: %s -> %s: %g s in one step, not %g: %s",
          shape_text(m->whole), layout_text(m->l.at[a]), layout_text(m->l.at[b]), step[0]->time,
          p->time, moves_text(p->move, p->n));
     for (int y = 0; y < m->l.n && x != b; y++) {
-      step[1] = edge_of(m, x, y);
+      step[1] = known_edge(m, x, y);
       double so_far = step[0]->time + step[1]->time;
       if (!step[1]->is || so_far >= time || !is_between(m, y, a, b)) continue;
-      step[2] = edge_of(m, y, b);
+      step[2] = known_edge(m, y, b);
       int n = y == b ? 2 : 3;
       if (n == 3 && (!step[2]->is || so_far + step[2]->time >= time)) continue;
       must(received(step, n) > limit, "%s: %s -> %s: %g s by %s, %s, not %g: %s",
