@@ -94,6 +94,8 @@ with_nvcc links llama plans/llama3.lua tp=2 clip=1 accumulate=2
 with_nvcc links llama_bf16 plans/llama3.lua dp=2 tp=2 dtype=bfloat16 clip=1
 with_nvcc compiles llama_tf32 plans/llama3.lua tp=4 dtype=tf32 checkpoint=layer
 for plan in gpt2 qwen gemma phi3 gpt_neox falcon bert vit resnet; do with_nvcc compiles $plan plans/$plan.lua dp=2 tp=2; done
+with_nvcc compiles moe plans/moe.lua dp=2 ep=2 tp=2
+with_nvcc links pipeline plans/llama3.lua pp=2 microbatches=4
 with_nvcc compiles generate plans/generate.lua tp=2 cache_dtype=bfloat16
 with_nvcc compiles torch_export plans/torch_export.lua model="$golden/torch_export/llama.pt2" tp=2
 # The families whose kernels are more than plain loops over elements.
@@ -105,6 +107,6 @@ with_nvcc compiles moves1 tests/redistributions/pairs.lua mesh=3 shape=7x5
 with_nvcc compiles moves2 tests/redistributions/pairs.lua mesh=2x2 shape=4x6 every=17 through=bfloat16
 with_nvcc compiles bfloat16 tests/equal/bfloat16.lua dp=2 tp=2
 all_are_done
-[ "$(ls plans/*.lua | wc -l)" -eq 15 ] || fail "there are other plans in plans/ than this script compiles"
+[ "$(ls plans/*.lua | wc -l)" -eq 16 ] || fail "there are other plans in plans/ than this script compiles"
 cat "$WORK"/*.log
 finish "every plan for $((${#all[@]} / 2)) architectures, $(wc -w <<< "$families") families of operators, and moves, with $nvcc"
