@@ -142,9 +142,12 @@ static void put_tree(struct buffer *b, const struct leaf *leaf, int n, const cha
 
 static char *tree_text(const struct leaf *leaf, int n, const char *path, int indent)
 {
+  enum { OUTERMOST = 2 };
   struct buffer b = {0};
   put_text(&b, "", 0);
-  put_tree(&b, leaf, n, path, indent);
+  /* The model itself may be a list. */
+  if (indent != OUTERMOST || !put_array(&b, leaf, n, path, "modules", indent))
+    put_tree(&b, leaf, n, path, indent);
   return b.text;
 }
 
