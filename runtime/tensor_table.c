@@ -1,5 +1,6 @@
 // The members of the program's families, with their names written out.
 #include "tensor_table.h"
+#include "safetensors_set.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,9 +30,9 @@ static void write_stack(struct members *members, const char *name, long count, s
                         char **to)
 {
   for (long i = 0; i < count; i++) {
-    const char *hole = strstr(name, "{}");
     members->names[members->nnames++] = (struct called){*to, member};
-    *to += sprintf(*to, "%.*s%ld%s", (int)(hole - name), name, i, hole + 2) + 1;
+    stacked_name(name, i, *to, strlen(name) + DIGITS);
+    *to += strlen(*to) + 1;
   }
 }
 

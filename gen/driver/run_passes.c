@@ -72,8 +72,9 @@ static void run_stages(struct graph *whole, void (*finish)(void))
   int places = whole->mesh.size[whole->stages->mesh_dim];
   uint64_t *hash = alloc((size_t)places * sizeof *hash);
   struct graph *finished = NULL;
+  struct stage_room room = {0};
   for (int place = 0; place < places; place++) {
-    graph = program_of_stages(whole, place);
+    graph = program_of_stages(whole, place, &room);
     int other = equal_place(place, hash);
     if (other != NONE) {
       note_equal_stage(other);

@@ -198,7 +198,7 @@ char *comment_text(const struct op *op)
   if (op->kind == OP_loop)
     return text("%s, %d modules", printable(graph->module[op->module].path),
                 graph->function[op->function].count);
-  if (op->kind == OP_send || op->kind == OP_receive) return transfer_comment(op);
+  if (is_transfer(op->kind)) return transfer_comment(op);
   if (op->kind == OP_await) return await_comment(&graph->op[op->awaits]);
   if (op->kind == OP_round) return round_comment(op);
   const char *again = is_again(op) ? "again: " : "";

@@ -167,8 +167,13 @@ void split_backwards(void);
 
 /* ------------------------------------------------------------------------------ stage_program.c */
 
+/* Room for a copy of the whole program, which serves one stage after the other: most of it is of
+   other stages. Empty at first. */
+struct stage_room {
+  void *values, *ops;
+};
 /* The program of the ranks at that coordinate of a pipeline: a graph of its own. */
-struct graph *program_of_stages(struct graph *whole, int coordinate);
+struct graph *program_of_stages(struct graph *whole, int coordinate, struct stage_room *room);
 /* Of the flat program but for the names and numbers of what it works on: equal layers have one. */
 uint64_t hash_of_program(void);
 

@@ -331,8 +331,7 @@ void attention_grad(int g)
   struct op op =
       like_forward(OP_attention_back, ROW_INPUTS,
                    (int[]){g, in[0], in[1], in[2], forward_op->out, forward_op->out + 1});
-  memmove(op.number + 4, op.number + 5, 3 * sizeof *op.number); /* it has no sinks */
-  op.number[7] = 0;
+  copy_numbers(&op, forward_op);
   const char *further = forward_op->equation;
   for (int i = 0; further && i < QKV; i++) further = strchr(further, ',') + 1;
   int length = further ? (int)(strstr(further, "->") - further) : 0;

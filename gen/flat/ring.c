@@ -173,26 +173,24 @@ static const char *rule_of_block(const struct op *op)
 }
 
 /* The sinks count once: they are an input of the first step alone. */
-static void leave_out_sinks(struct op *op, int sinks)
+static void leave_out_sinks(struct op *op)
 {
   const char *end = strstr(op->equation, ",(gr)->");
   op->equation = text("%.*s%s", (int)(end - op->equation), op->equation, end + strlen(",(gr)"));
-  op->number[sinks] = 0;
+  set_number(op, "sinks", 0);
   op->nin--;
 }
 
 /* The operation on the current block; its first output. */
 static int step_of(const struct ring *r, int step)
 {
-  enum { SINKS = 4, RING = 6 }; /* the numbers' places in the rows; attention has sinks */
-  int ring = RING + (r->op.kind == OP_attention);
   struct op op = r->op;
   struct shape shape[MAX_OUTPUTS];
   struct layout layout[MAX_OUTPUTS];
   op.equation = rule_of_block(&op);
-  op.number[ring] = -op.number[ring];
+  set_number(&op, "ring", -number_of(&op, "ring"));
   memcpy(op.in, r->block, sizeof op.in);
-  if (op.kind == OP_attention && step > 0 && number_of(&op, "sinks")) leave_out_sinks(&op, SINKS);
+  if (step > 0 && number_if_any(&op, "sinks")) leave_out_sinks(&op);
   for (int k = 0; k < op.nout; k++) {
     shape[k] = graph->value[r->op.out + k].shape;
     layout[k] = graph->value[r->op.out + k].layout;
@@ -294,7 +292,7 @@ static void go_around(const struct op *op, int *stands_for)
 
 static bool is_ring(const struct op *op)
 {
-  return (op->kind == OP_attention || op->kind == OP_attention_back) && number_of(op, "ring") > 0;
+  return number_if_any(op, "ring") > 0;
 }
 
 /* What was gathered for attention alone is read no more. */

@@ -30,12 +30,10 @@ static void leave_squares(struct op *op)
   op->nbody = n;
 }
 
-/* A copy in room that serves one stage after the other: most of it is of other stages. */
-static void *copied_for_now(void **room, int *has, const void *array, int n, size_t size)
+static void *copied_for_now(void **room, const void *array, int n, size_t size)
 {
-  if (*has < n) *room = alloc((size_t)(*has = n) * size);
-  memcpy(*room, array, (size_t)n * size);
-  return *room;
+  if (!*room) *room = alloc((size_t)n * size);
+  return memcpy(*room, array, (size_t)n * size);
 }
 
 /* Leaves what its operations use, in arrays of that size. */
@@ -48,17 +46,12 @@ static void leave_own(struct graph *g)
   g->value_room = g->nvalue, g->op_room = g->nop;
 }
 
-struct graph *program_of_stages(struct graph *whole, int coordinate)
+struct graph *program_of_stages(struct graph *whole, int coordinate, struct stage_room *room)
 {
-  static void *values, *ops;
-  static int nvalues, nops;
-  static const struct graph *of;
   struct graph *g = alloc(sizeof *g);
-  if (of != whole) nvalues = nops = 0;
-  of = whole;
   *g = *whole;
-  g->value = copied_for_now(&values, &nvalues, whole->value, whole->nvalue, sizeof *g->value);
-  g->op = copied_for_now(&ops, &nops, whole->op, whole->nop, sizeof *g->op);
+  g->value = copied_for_now(&room->values, whole->value, whole->nvalue, sizeof *g->value);
+  g->op = copied_for_now(&room->ops, whole->op, whole->nop, sizeof *g->op);
   g->order = copied(whole->order, whole->norder, sizeof *g->order);
   g->module = copied(whole->module, whole->nmodule, sizeof *g->module);
   g->group = copied(whole->group, whole->ngroup, sizeof *g->group);
@@ -113,9 +106,8 @@ static uint64_t hash_value(uint64_t h, const struct value *v)
 /* What moves between stages has the numbers of its stages, which do not count. */
 static uint64_t hash_op(uint64_t h, const struct op *op)
 {
-  bool moves = op->kind == OP_send || op->kind == OP_receive;
   h = hash_int(hash_int(hash_int(h, op->kind), op->phase), op->line);
-  for (int i = 0; i < MAX_NUMBERS && !moves; i++) h = hash_int(h, op->number[i]);
+  for (int i = 0; i < MAX_NUMBERS && !is_transfer(op->kind); i++) h = hash_int(h, op->number[i]);
   for (const char *c = op->equation; c && *c; c++) h = hash_int(h, *c);
   h = hash_int(hash_int(h, op->group), op->exchange);
   h = hash_int(hash_int(h, op->dim), op->dim_to);

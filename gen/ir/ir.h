@@ -225,6 +225,12 @@ const char *rule_of(const struct op *op);
 const char *linear_of(const struct op *op);
 /* The attribute of that name, which the row has. */
 int64_t number_of(const struct op *op, const char *name);
+int64_t number_if_any(const struct op *op, const char *name); /* 0: its row has none of that name */
+void set_number(struct op *op, const char *name, int64_t number);
+/* Copies those that the rows of both have by the same names; the others become 0. */
+void copy_numbers(struct op *op, const struct op *from);
+/* Whether it moves a value between stages of a pipeline. */
+bool is_transfer(enum op_kind kind);
 /* Whether an operation updates parameters, or needs random numbers. */
 bool is_update(const struct op *op);
 bool is_random(const struct op *op);

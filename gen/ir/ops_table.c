@@ -66,30 +66,6 @@ bool is_attention(const struct op *op)
          op->kind == OP_attention_back_bias;
 }
 
-bool is_causal(const struct op *op)
-{
-  return number_of(op, "causal") ||
-         (op->kind != OP_attention_back_bias && number_of(op, "places") == 1);
-}
-
-int64_t reach_of(const struct op *op)
-{
-  int64_t window = number_of(op, "window");
-  return window || op->kind == OP_attention_back_bias ? window : number_of(op, "reach");
-}
-
-bool goes_around(const struct op *op, int mesh_dim)
-{
-  bool may = op->kind == OP_attention || op->kind == OP_attention_back;
-  return may && number_of(op, "ring") == mesh_dim + 1;
-}
-
-bool is_block_of_keys(const struct op *op)
-{
-  bool may = op->kind == OP_attention || op->kind == OP_attention_back;
-  return may && number_of(op, "ring") < 0;
-}
-
 const char *rule_of(const struct op *op)
 {
   if (op->kind == OP_custom) return graph->custom[op->custom].rule;
@@ -101,16 +77,72 @@ const char *linear_of(const struct op *op)
   return op->kind == OP_custom ? graph->custom[op->custom].linear : op_row[op->kind].linear;
 }
 
-int64_t number_of(const struct op *op, const char *name)
+/* The place, among the numbers of such an operation, of the one with this name; or NONE. */
+static int place_of_number(enum op_kind kind, const char *name, size_t length)
 {
-  size_t length = strlen(name);
-  const char *c = op_row[op->kind].numbers;
+  const char *c = op_row[kind].numbers;
   for (int i = 0; *c; i++, c += strspn(c, " ")) {
     size_t n = strcspn(c, " ");
-    if (n == length && !strncmp(c, name, n)) return op->number[i];
+    if (n == length && !strncmp(c, name, n)) return i;
     c += n;
   }
-  bug("ops", "%s has no number '%s'", op_row[op->kind].name, name);
+  return NONE;
+}
+
+int64_t number_if_any(const struct op *op, const char *name)
+{
+  int i = place_of_number(op->kind, name, strlen(name));
+  return i == NONE ? 0 : op->number[i];
+}
+
+static int known_number(const struct op *op, const char *name)
+{
+  int i = place_of_number(op->kind, name, strlen(name));
+  if (i == NONE) bug("ops", "%s has no number '%s'", op_row[op->kind].name, name);
+  return i;
+}
+
+int64_t number_of(const struct op *op, const char *name)
+{
+  return op->number[known_number(op, name)];
+}
+
+void set_number(struct op *op, const char *name, int64_t number)
+{
+  op->number[known_number(op, name)] = number;
+}
+
+void copy_numbers(struct op *op, const struct op *from)
+{
+  const char *c = op_row[op->kind].numbers;
+  memset(op->number, 0, sizeof op->number);
+  for (int i = 0; *c; i++, c += strspn(c, " ")) {
+    size_t n = strcspn(c, " ");
+    int k = place_of_number(from->kind, c, n);
+    if (k != NONE) op->number[i] = from->number[k];
+    c += n;
+  }
+}
+
+bool is_causal(const struct op *op)
+{
+  return number_of(op, "causal") || number_if_any(op, "places") == 1;
+}
+
+int64_t reach_of(const struct op *op)
+{
+  int64_t window = number_of(op, "window");
+  return window ? window : number_if_any(op, "reach");
+}
+
+bool goes_around(const struct op *op, int mesh_dim)
+{
+  return number_if_any(op, "ring") == mesh_dim + 1;
+}
+
+bool is_block_of_keys(const struct op *op)
+{
+  return number_if_any(op, "ring") < 0;
 }
 
 static bool is_mean(const struct op *op)
@@ -143,6 +175,11 @@ const char *op_name(const struct op *op)
 bool is_copy(enum op_kind k)
 {
   return op_row[k].copies;
+}
+
+bool is_transfer(enum op_kind kind)
+{
+  return kind == OP_send || kind == OP_receive;
 }
 
 bool is_update(const struct op *op)

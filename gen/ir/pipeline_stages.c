@@ -73,11 +73,6 @@ bool runs_here(int rank)
   return !s || s->here == NONE || at[s->mesh_dim] == s->here;
 }
 
-bool is_transfer(enum op_kind kind)
-{
-  return kind == OP_send || kind == OP_receive;
-}
-
 bool is_same_way(const struct op *a, const struct op *b)
 {
   return is_transfer(a->kind) && a->kind == b->kind && a->number[1] == b->number[1] &&
@@ -96,6 +91,7 @@ void make_edges(void)
     const struct op *op = &graph->op[graph->order[at]];
     if (is_transfer(op->kind)) edge_of(op);
   }
+  graph->stages->ends = alloc((size_t)(graph->ngroup + 1) * sizeof *graph->stages->ends);
 }
 
 int coordinate_of_stage(int stage)

@@ -17,6 +17,13 @@ struct stage_edge {
   enum stage_work made, read;
 };
 
+/* What the two ends of a group that is an edge do in a step, as the places of a pipeline are
+   planned one by one: in order, each tag behind its micro-batch. */
+struct edge_ends {
+  bool known[2];
+  struct list did[2]; /* sends, receives */
+};
+
 /* A stage is a part of the model, by depth. The ranks at one coordinate of a dimension of the mesh
    compute it: what it makes is At(coordinate) there. */
 struct pipeline_stages {
@@ -30,6 +37,7 @@ struct pipeline_stages {
   int spare_slots; /* of each stage, beyond its micro-batches in flight: pipeline/waits.c */
   int nedge, edge_room;
   struct stage_edge *edge; /* between stages, without repeats */
+  struct edge_ends *ends;  /* by group: match_transfers.c */
   struct graph *program;   /* of all stages */
   int here;                /* the coordinate whose program the graph is; NONE: it has all */
   int room;
@@ -61,8 +69,6 @@ void add_stage_edge(struct stage_edge edge);
 /* The last stage of the same ranks that reads or makes what is kept with that one: itself mostly.
  */
 int last_stage_with(int stage);
-/* What moves from one stage to another one: a send, or a receive. */
-bool is_transfer(enum op_kind kind);
 /* Whether both are sends, or receives, from one stage to one other. */
 bool is_same_way(const struct op *a, const struct op *b);
 /* The group over which it goes; NONE: that of all stages. */

@@ -51,8 +51,7 @@ bool is_issued_by_part(const struct op *op)
 /* Whether it is a transfer over that edge. */
 static bool goes_over(const struct op *op, const struct group *g)
 {
-  return (op->kind == OP_send || op->kind == OP_receive) && g->is_edge &&
-         op->number[1] == g->from && op->number[2] == g->to;
+  return is_transfer(op->kind) && g->is_edge && op->number[1] == g->from && op->number[2] == g->to;
 }
 
 bool has_stream(int group)

@@ -52,16 +52,19 @@ const char *weights_include(void)
   static const char *const products[] = {"linear_of_bf16", "linear_of_bf16_turned",
                                          "linear_of_int8", "linear_of_int8_turned"};
   static const char *const groups[] = {"rows_of_places", "grouped_nt", "grouped_nn", "grouped_tn"};
-  bool blocks = false;
+  bool by_groups = false, stored = false, blocks = false;
   for (int i = 0; i < nkernels; i++) {
     for (size_t k = 0; k < sizeof groups / sizeof *groups; k++)
-      if (target->language == LANGUAGE_C && has_word(kernels[i].definition, groups[k]))
-        return "#include \"cpu_groups.h\"\n";
+      by_groups |= has_word(kernels[i].definition, groups[k]);
     for (size_t k = 0; k < sizeof products / sizeof *products; k++)
-      if (has_word(kernels[i].definition, products[k])) return "#include \"cpu_weights.h\"\n";
+      stored |= has_word(kernels[i].definition, products[k]);
     blocks |= has_word(kernels[i].definition, "weight_block");
   }
-  return blocks ? "#include \"weight_blocks.h\"\n" : "";
+  by_groups &= target->language == LANGUAGE_C;
+  const char *of_stored = stored   ? "#include \"cpu_weights.h\"\n"
+                          : blocks ? "#include \"weight_blocks.h\"\n"
+                                   : "";
+  return text("%s%s", by_groups ? "#include \"cpu_groups.h\"\n" : "", of_stored);
 }
 
 char *kernel_prototypes(void)

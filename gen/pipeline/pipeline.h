@@ -84,6 +84,7 @@ struct pipeline_cost {
   int64_t time, *busy; /* of all, and of each rank */
   double idle;         /* the part of all ranks' time in which they do nothing */
   int *in_flight;      /* the most micro-batches of a stage that a rank holds */
+  int64_t **begin;     /* when each action of each rank begins */
 };
 /* An order's times in units: F, I and W take one, B two, an overlap three; sends are free. */
 struct pipeline_cost pipeline_cost(const struct pipeline *p);

@@ -306,14 +306,17 @@ struct pipeline_cost pipeline_cost_of(const struct pipeline *p, const struct sta
   e.to_next = alloc(ranks * sizeof(int64_t));
   e.to_before = alloc(ranks * sizeof(int64_t));
   struct pipeline_cost cost = {.busy = alloc(ranks * sizeof *cost.busy),
-                               .in_flight = alloc(ranks * sizeof *cost.in_flight)};
+                               .in_flight = alloc(ranks * sizeof *cost.in_flight),
+                               .begin = alloc(ranks * sizeof *cost.begin)};
   int64_t *time = alloc(ranks * sizeof *time), busy = 0;
   int *at = alloc(ranks * sizeof *at);
+  for (int r = 0; r < p->ranks; r++)
+    cost.begin[r] = alloc((size_t)(p->order[r].n + 1) * sizeof *cost.begin[r]);
   for (bool moves = true; moves;) {
     moves = false;
     for (int r = 0; r < p->ranks; r++)
-      while (at[r] < p->order[r].n && runs(&e, &p->order[r].at[at[r]], &time[r])) {
-        at[r]++;
+      for (const struct action *a; (a = turn_of(p, at, r)) && runs(&e, a, &time[r]); at[r]++) {
+        cost.begin[r][at[r]] = time[r] - time_of(&e, a);
         moves = true;
       }
   }

@@ -150,7 +150,7 @@ static char *split_text(void)
 
 /* ----------------------------------------------------------------------------------- the step */
 
-static struct stage_times *times_of_stages(const struct pipeline *p)
+struct stage_times *times_of_stages(const struct pipeline *p)
 {
   struct stage_times *times = alloc((size_t)p->stages * sizeof *times);
   int dim = graph->stages->mesh_dim;

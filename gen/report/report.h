@@ -124,7 +124,8 @@ void report_json(struct buffer *b);
 void note_stage(void);
 /* The graph's ranks run the same program as those at another place, for other layers. */
 void note_equal_stage(int other);
-/* plan.txt of a pipeline, when each stage is noted. */
+/* When each stage is noted: their times, in picoseconds; and plan.txt of the pipeline. */
+struct stage_times *times_of_stages(const struct pipeline *p);
 void report_pipeline(struct buffer *b);
 
 /* ------------------------------------------------------------------------------ pipeline_text.c */
@@ -134,9 +135,8 @@ void put_pipeline(struct buffer *b);
 
 /* ----------------------------------------------------------------------------- pipeline_trace.c */
 
-/* Keeps the simulated times of the stages whose program the graph is. */
-void note_stage_times(void);
-/* The file trace.json with all ranks of a pipeline, if --trace asks for it. */
+/* The file trace.json with all ranks of a pipeline, if --trace asks for it; when each stage is
+   noted. */
 void add_pipeline_trace(void);
 
 /* --------------------------------------------------------------------------------- plan_text.c */

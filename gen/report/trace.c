@@ -53,7 +53,6 @@ void add_trace(void)
     if (has_stream(g)) put_thread(&b, g + 1, printable(graph->group[g].name));
   for (int i = 0; i < s->n; i++) put_event(&b, &s->ran[i]);
   put(&b, "\n]}\n");
-  if (graph->stages) note_stage_times();
   const char *stage = graph->stages ? text("_stage%d", graph->stages->here) : "";
   add_file(text("trace%s.json", stage), b.text, b.length, false);
 }

@@ -182,7 +182,7 @@ int64_t sending_time(int64_t bytes, int mesh_dim)
 
 int64_t time_taken(const struct op *op)
 {
-  if (op->kind == OP_send || op->kind == OP_receive) return picoseconds(KERNEL_SECONDS);
+  if (is_transfer(op->kind)) return picoseconds(KERNEL_SECONDS);
   if (is_collective(op->kind)) return lesser(collective_time(op), LONGEST_TIME);
   return op_row[op->kind].idle ? 0 : lesser(arithmetic_time(op), LONGEST_TIME);
 }

@@ -243,9 +243,8 @@ static void put_attention(const struct op *op, struct array *in)
   in[5] = zeros(in[5].shape);
   struct array given[MAX_INPUTS] = {in[1], in[2], in[3]};
   for (int i = 6; i < op->nin; i++) given[i - 3] = in[i];
-  memmove(forward.number + 5, forward.number + 4, 3 * sizeof *forward.number);
-  forward.number[4] = 0;                                         /* the backward knows no sinks */
-  if (op->kind == OP_attention_back_bias) forward.number[2] = 1; /* biased */
+  copy_numbers(&forward, op);
+  if (op->kind == OP_attention_back_bias) set_number(&forward, "biased", 1);
   must(run_attention(&forward, given, in + 4, &none), "attention does not fit");
 }
 

@@ -15,7 +15,8 @@ static void compile(void)
   options.ndefinition = sizeof list / sizeof *list;
   graph_open();
   run_until(PASS_REDISTRIBUTE);
-  graph = program_of_stages(graph, 1);
+  struct stage_room room = {0};
+  graph = program_of_stages(graph, 1, &room);
   run_passes(PASS_REDISTRIBUTE + 1, PASS_LAST);
 }
 
