@@ -1,0 +1,94 @@
+#!/usr/bin/env bash
+# Every token goes to the expert that its router names, whatever it names: experts at random, one alone for all tokens,
+# none for some experts, one for each sequence. Losses and weights are those of a program without rows, in which every
+# expert takes every token (experts/forced.lua), on one rank and on meshes; ranks may have no tokens, or no experts. And
+# a gradient of experts that is too large by a factor shows on each of them.
+. "$(dirname "$0")/common.sh"
+local_mpi=yes
+. "$root/tests/programs.sh"
+optimized=-O1
+export OMP_NUM_THREADS=1
+
+# routers EXPERTS: a file of 12 batches of 5 sequences of 4 tokens: each token's numbers, and the experts at its three
+# places.
+routers() {
+  awk -v experts="$1" '
+    function bytes(n, width) { for (n %= 2 ^ 32; width > 0; width--) { printf "%c", n % 256; n = int(n / 256) } }
+    function random(n) { seed = (seed * 16807) % 2147483647; return int(seed / 64) % n }
+    function named(step, sample) {
+      if (step % 6 == 2) return step % experts
+      if (step % 6 == 3) return random(int((experts + 1) / 2))
+      if (step % 6 == 4) return sample % experts
+      if (step % 6 == 5) return random(experts) < 1 ? 1 : experts - 1
+      return random(experts)
+    }
+    BEGIN {
+      seed = 7
+      head = "{\"ids\":{\"dtype\":\"I32\",\"shape\":[60,4,3],\"data_offsets\":[0,2880]}," \
+        "\"numbers\":{\"dtype\":\"I32\",\"shape\":[60,4,6],\"data_offsets\":[2880,8640]}}"
+      bytes(length(head), 8)
+      printf "%s", head
+      for (i = 0; i < 720; i++) bytes(named(int(i / 60), int(i / 12)), 4)
+      for (i = 0; i < 1440; i++) bytes(2 ^ 32 + random(101) - 50, 4)
+    }' > "$WORK/routers$1.safetensors"
+}
+
+# run DIRECTORY EXPERTS
+run() { start "$WORK/$1" "$WORK/$1" --data "$WORK/routers$2.safetensors" || { fail "$1: no run"; return 1; }; }
+
+# is_dense NAME EXPERTS: whether it has the losses and weights of the program without rows.
+is_dense() (
+  failures=0
+  same_losses "$1" "$WORK/$1.losses" "$WORK/dense$2.losses" 2e-6
+  "$TOOLS/compare_safetensors" "$WORK/dense$2.saved/model.safetensors" "$WORK/$1.saved/model.safetensors" 2e-5 || exit 1
+  [ $failures -eq 0 ]
+)
+
+# wrong NAME EXPERTS ARGUMENTS...: the program with one gradient of experts ep times as large, or twice, must not pass.
+wrong() {
+  local to=$WORK/$1.wrong factor
+  factor=$(sed -n 's/.*\bep=\([0-9]\).*/\1/p' <<< "${*:3}")
+  cp -r "$WORK/$1" "$to"
+  rm -f "$to/ranks" "$to/kernels.o"
+  sed -i -E "0,/grouped_tn\(/s/^( *)grouped_tn\(.*, ([0-9]+), ([0-9]+), ([0-9]+)\);\$/&\\n\\1for (long i = 0; i < \\2 * \\3 * \\4; i++) out[i] *= ${factor:-2};/" \
+    "$to/kernels.c"
+  ! cmp -s "$to/kernels.c" "$WORK/$1/kernels.c" || { fail "$1: no gradient to change"; return; }
+  make_ranks "$to" plain && run "$1.wrong" "$2" || { fail "$1: no wrong program"; return; }
+  ! is_dense "$1.wrong" "$2" > "$to.noticed" 2>&1 || fail "$1: a gradient that is ${factor:-2} times as large is not noticed"
+}
+
+# check NAME KIND EXPERTS ARGUMENTS...
+check() {
+  local name=$1 kind=$2 experts=$3
+  make "$name" "$kind" tests/experts/forced.lua -D experts="$experts" "${@:4}" && run "$name" "$experts" || return 0
+  is_dense "$name" "$experts" || { fail "$name: other losses or weights"; return; }
+  [ "$kind" != plain ] || wrong "$name" "$experts" "${@:4}"
+}
+
+make_runtimes plain sanitized cuda
+for experts in 7 2; do
+  routers $experts
+  make dense$experts plain tests/experts/forced.lua -D experts=$experts -D how=dense && run dense$experts $experts
+done
+while read -r name kind experts arguments; do
+  # shellcheck disable=SC2086
+  beside "$WORK/$name.log" check "$name" "$kind" "$experts" $arguments
+done << 'END'
+one plain 7
+ep2 plain 7 -D ep=2
+ep3 plain 7 -D ep=3
+ep4 plain 7 -D ep=4
+tp3 plain 7 -D tp=3
+ep2_dp2 plain 7 -D ep=2 -D dp=2
+ep2_sharded plain 7 -D ep=2 -D dp=2 -D sharded=true
+ep2_tp2 plain 7 -D ep=2 -D tp=2
+none plain 2 -D ep=3
+ep3_sanitized sanitized 7 -D ep=3
+one_cuda cuda 7
+ep2_cuda cuda 7 -D ep=2
+ep3_cuda cuda 7 -D ep=3
+none_cuda cuda 2 -D ep=3
+END
+all_are_done
+cat "$WORK"/*.log
+finish "tokens reach the experts that are named, on each mesh"
