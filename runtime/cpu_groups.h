@@ -33,6 +33,11 @@ static inline long first_row(const int *counts, int group)
   return n;
 }
 
+static inline int all_rows(const int *counts, int groups)
+{
+  return (int)first_row(counts, groups);
+}
+
 // c[rows, n] = a[rows, k] b[k, n] of the group; b_is 't': b is stored transposed, [n, k].
 static inline void grouped_rows(char b_is, float *c, const float *a, const float *b,
                                 const int *counts, int groups, int n, int k)

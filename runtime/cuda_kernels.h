@@ -93,6 +93,14 @@ template <int THREADS = 256, class T> __device__ static inline T block_min(T x)
   return over_block<THREADS, T, less<T>>(x);
 }
 
+// How many rows there are in all groups: for all threads of a warp.
+__device__ static inline int all_rows(const int *counts, int groups)
+{
+  int rows = 0;
+  for (int i = (int)threadIdx.x % 32; i < groups; i += 32) rows += counts[i];
+  return warp_sum(rows);
+}
+
 // For a block of 32 warps: the sum over the warps of the threads in the same lane, in each thread
 // of the first warp.
 __device__ static inline float columns_sum(float x)

@@ -89,7 +89,7 @@ static bool is_made(int value, const bool *made)
 static void run(int id, bool *made)
 {
   const struct op *op = &graph->op[id];
-  for (int i = 0; i < op->nin && !op->nbody; i++)
+  for (int i = 0; i < op->nin && (!op->nbody || op->kind == OP_fused); i++)
     require(is_made(op->in[i], made), id, "it reads a value not made yet");
   for (int k = 0; k < op->nbody && is_collective(op->kind); k++)
     require(is_made(graph->op[op->body[k]].in[0], made), id, "a member reads a value not made yet");

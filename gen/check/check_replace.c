@@ -93,6 +93,7 @@ bool kernel_may_replace(const struct op *kernel, int out, bool (*overlaps)(int v
   int w = 0, last[MOST_IN_KERNEL];
   while (w < kernel->nbody && graph->op[kernel->body[w]].out != out) w++;
   if (w == kernel->nbody || kernel->stages->task[w].of_row) return false;
+  if (kernel->nin && overlaps(kernel->in[0], out)) return false; /* the count of its rows */
   if (is_reduce(graph->op[kernel->body[w]].kind)) return false;
   find_ends(kernel, last);
   for (int k = 0; k < kernel->nbody; k++) {

@@ -163,6 +163,8 @@ static void check_body(const struct op *op)
   }
   const struct stages *s = op->stages;
   if (op->kind == OP_fused) need(s && s->n == op->nbody && s->space != NONE, "it has no stages");
+  if (op->kind == OP_fused)
+    need(op->nin <= 1 && (!op->nin || graph->value[s->space].counts != NONE), "it counts no rows");
   if (!s) return;
   need(s->rows >= NONE && s->rows <= MAX_DIMS && s->count >= 1 && s->count <= MOST_IN_KERNEL,
        "its kernel has no such rows");

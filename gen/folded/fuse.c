@@ -4,7 +4,7 @@
    Leaves  operations that one kernel can run (row_passes.c) as one fused operation, in which each
            comes after those whose values it reads. A value that only the kernel reads is not
            stored. Updates of parameters that are adjacent in memory are one operation, too. A value
-           is marked `stored` if it takes memory.
+           is marked `stored` if it takes memory. A kernel over rows by expert takes their count.
 
    Operations over the same row may read the sum over a row in the same kernel. Every other sum is
    complete only when its kernel ends: a reader of it begins another kernel. So does a reader of
@@ -218,6 +218,30 @@ static int kernel_of(const struct bundle *u)
   return id;
 }
 
+/* The count of the rows that the kernel goes over: what an operation of the function on rows in the
+   same layout takes, if it is made before. Ranks with all experts have a row at each place. */
+static int counts_before(const struct fusing *p, const struct function *f, int at)
+{
+  int space = graph->op[f->op[at]].stages->space;
+  const struct value *v = &graph->value[space];
+  if (v->counts == NONE || !is_cut(space, 0)) return NONE;
+  for (int i = 0; i < f->nop; i++) {
+    int counts = counts_taken(&graph->op[f->op[i]], v->counts, v->layout);
+    if (counts != NONE && (p->maker[counts] == NONE || p->place[p->maker[counts]] < at))
+      return counts;
+  }
+  return NONE;
+}
+
+static void count_rows(const struct fusing *p, const struct function *f)
+{
+  for (int i = 0; i < f->nop; i++) {
+    struct op *op = &graph->op[f->op[i]];
+    int counts = op->kind == OP_fused ? counts_before(p, f, i) : NONE;
+    if (counts != NONE) op->in[op->nin++] = counts;
+  }
+}
+
 static void fuse_elements(struct fusing *p, struct function *f)
 {
   p->bundle = alloc((size_t)(f->nop + 1) * sizeof *p->bundle);
@@ -229,6 +253,7 @@ static void fuse_elements(struct fusing *p, struct function *f)
   f->nop = 0;
   for (int i = 0; i < p->nbundle; i++)
     f->op[f->nop++] = p->bundle[i]->element ? kernel_of(p->bundle[i]) : p->bundle[i]->op[0];
+  count_rows(p, f);
 }
 
 /* -------------------------------------------------------------------------------------- updates */

@@ -107,6 +107,7 @@ static bool read_in_step(const struct memory_plan *plan, const struct op *op, in
 
 static bool kernel_overwrites(const struct memory_plan *plan, const struct op *op, int in, int out)
 {
+  if (in == counts_of_kernel(op)) return false;
   for (int k = 0; k < op->nbody; k++) {
     const struct op *inner = &graph->op[op->body[k]];
     if (inner->out == out) return !is_reduce(inner->kind) && read_in_step(plan, op, k, in);

@@ -72,6 +72,7 @@ int op_reads(const struct op *op, int *list)
   int n = 0;
   if (op->kind == OP_await) return await_reads(&graph->op[op->awaits], list);
   meet_none_yet();
+  if (counts_of_kernel(op) != NONE && meet(counts_of_kernel(op))) list[n++] = counts_of_kernel(op);
   for (int i = 0; i < op->nin && !op->nbody; i++)
     if (meet(op->in[i])) list[n++] = op->in[i];
   for (int k = 0; k < op->nbody; k++) {

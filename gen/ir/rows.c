@@ -49,13 +49,10 @@ static bool is_counted(const struct rule_operand *o, const struct rule_operand *
   return has_letter(o, count->dimension[0].term[0].name);
 }
 
-/* The dimensions by rows: e, b, s and k. */
-enum { ROW_DIMS = 4 };
-
 /* Whether an operation keeps rows: the inputs have the same, or are equal for all of them. */
 static bool keeps_rows(const struct op *op, int counts, struct shape space)
 {
-  if (is_reduce(op->kind)) return !(op->dims & ((1u << ROW_DIMS) - 1));
+  if (is_reduce(op->kind) || op->kind == OP_expand) return !(op->dims & ((1u << ROW_DIMS) - 1));
   if (op->equation && !strcmp(op->equation, identity_equation(space.ndim))) return true;
   if (!is_broadcast(op->kind) || !is_pointwise(op->kind)) return false;
   for (int i = 0; i < op->nin; i++) {
@@ -142,4 +139,22 @@ int counts_of(const struct op *op, int k)
                "others of the same rows, sums along the last dimension, and those for experts",
                printable(op_name(op)), shape_text(space));
   return counts;
+}
+
+int counts_of_kernel(const struct op *op)
+{
+  return op->kind == OP_fused && op->nin ? op->in[0] : NONE;
+}
+
+int counts_taken(const struct op *op, int counts, struct layout layout)
+{
+  const struct rule *rule = *rule_of(op) ? scanned_rule(rule_of(op)) : NULL;
+  bool has_rows = false;
+  for (int i = 0; i < operand_count(op); i++) {
+    const struct value *v = &graph->value[nth_operand(op, i)];
+    has_rows |= v->counts == counts && same_layout(v->layout, layout);
+  }
+  for (int i = 0; rule && has_rows && i < rule->nin; i++)
+    if (*rule->in[i].summed) return op->in[i];
+  return NONE;
 }

@@ -4,11 +4,19 @@
 
 #include "ir/op.h"
 
+/* The dimensions by rows: e, b, s and k. */
+enum { ROW_DIMS = 4 };
 /* Tests of rules and gradients look at whole tensors: without it no value stands by rows. */
 extern bool counts_rows;
 /* The value that counts the rows of the k-th value that the operation makes, if that stands by
    rows; else NONE. */
 int counts_of(const struct op *op, int k);
+/* A fused operation whose space stands by rows, of which ranks have fewer than there is room for,
+   takes their count: that value, or NONE. */
+int counts_of_kernel(const struct op *op);
+/* Of the operands of an operation that stand by rows in this layout, the count that it takes; or
+   NONE. */
+int counts_taken(const struct op *op, int counts, struct layout layout);
 /* Whether a count is pending over the dimension of the mesh because this dimension of what it
    counts is cut there. */
 bool is_counted_along(int value, int mesh_dim, int place);

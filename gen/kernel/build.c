@@ -157,9 +157,24 @@ static void add_reductions_of_threads(struct code *c, struct draft *k, const boo
 
 /* ------------------------------------------------------------------------------------ all kinds */
 
+/* A kernel of elements, or by rows, ends behind the last row that there is. */
+static void declare_rows(struct code *c, struct draft *k)
+{
+  struct loops *loops = &k->loops;
+  enum kernel_scheme scheme = k->form->scheme;
+  if (!loops->of_row || (scheme != ELEMENT_BY_ELEMENT && scheme != ROW_BY_ROW)) return;
+  int counts = counts_of_kernel(k->group);
+  loops->rows = free_name(k, "rows");
+  name_temporary(k, NONE, loops->rows);
+  add_declaration(c, text("const %s", loops->type), loops->rows,
+                  text("all_rows(%s, %" PRId64 ")", argument_name(k, counts),
+                       elements(local_shape(counts, k->rank))));
+}
+
 struct code *kernel_code(struct draft *k)
 {
   struct code *c = new_code();
+  declare_rows(c, k);
   const struct kernel_form *f = k->form;
   bool all[MOST_IN_KERNEL], warps = has_blocks() && f->scheme == ROW_BY_ROW && f->threads == WARP;
   for (int n = 0; n < MOST_IN_KERNEL; n++) all[n] = true;

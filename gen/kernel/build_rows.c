@@ -225,7 +225,8 @@ static struct code *open_rows_of_blocks(struct code *c, const struct draft *k)
   const struct loops *loops = &k->loops;
   const struct kernel_form *f = k->form;
   const char *row = count_variable(loops), *rows = text("%" PRId64, f->rows);
-  bool ends = f->threads == WARP && f->rows % (BLOCK / WARP);
+  bool ends = (f->threads == WARP && f->rows % (BLOCK / WARP)) || loops->rows;
+  if (loops->rows) rows = counted_text(loops, f->rows / loops->size[0] * loops->of_row);
   if (f->columns) {
     struct statement *n = add_for(c, loops->type, row, group_text(k), rows);
     n->step = text("%" PRId64, f->parts);

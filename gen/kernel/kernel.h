@@ -173,6 +173,8 @@ struct code *open_shared_loops(struct code *c, const struct loops *loops, int n)
 /* The loops from `from` on, the innermost vectorized; shared by threads if no loop is around them.
  */
 struct code *open_inner_loops(struct code *c, const struct loops *loops, int from, bool shared);
+/* Where rows are counted: "rows * 96", so many for each row. */
+const char *counted_text(const struct loops *loops, int64_t of_row);
 /* The number of parts in which threads share the outermost loop; the loop over the parts, and the
    outermost loop within a part. */
 int64_t thread_parts(const struct loops *loops);

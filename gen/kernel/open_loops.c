@@ -12,10 +12,20 @@ bool has_blocks(void)
 
 /* ----------------------------------------------------------------------------------- loops in C */
 
+const char *counted_text(const struct loops *loops, int64_t of_row)
+{
+  return of_row == 1 ? loops->rows : text("%s * %" PRId64, loops->rows, of_row);
+}
+
+/* The end of the n-th loop. */
+static const char *end_text(const struct loops *loops, int n)
+{
+  return n || !loops->rows ? text("%" PRId64, loops->size[n]) : counted_text(loops, loops->of_row);
+}
+
 static struct statement *add_loop(struct code *c, const struct loops *loops, int n)
 {
-  return add_for(c, loops->type, variable_text(loops, loops->last[n]), "0",
-                 text("%" PRId64, loops->size[n]));
+  return add_for(c, loops->type, variable_text(loops, loops->last[n]), "0", end_text(loops, n));
 }
 
 struct code *open_loops(struct code *c, const struct loops *loops, int from, int to)
@@ -82,13 +92,14 @@ void add_thread(struct code *c, const struct loops *loops, int width)
 {
   int64_t all = count_of(loops, false);
   char *number = thread_number(loops->type, BLOCK);
-  bool one = loops->n == 1, ends = all / width % BLOCK;
+  bool one = loops->n == 1, ends = all / width % BLOCK || loops->rows;
   const char *variable = one ? variable_text(loops, loops->last[0]) : "n";
+  const char *end = text("%" PRId64, one ? all : all / width), *at = variable;
+  if (loops->rows) end = counted_text(loops, all / loops->size[0] * loops->of_row);
+  if (loops->rows && !one && width > 1) at = text("n * %d", width);
   if (one && width > 1) number = text("(%s) * %d", number, width);
   if (loops->n || ends) add_declaration(c, text("const %s", loops->type), variable, number);
-  if (ends)
-    add_statement(add_condition(c, text("%s >= %" PRId64, variable, one ? all : all / width)),
-                  "return");
+  if (ends) add_statement(add_condition(c, text("%s >= %s", at, end)), "return");
   if (!one) declare_variables(c, loops, false, "n", width, false);
 }
 

@@ -51,7 +51,8 @@ const char *weights_include(void)
 {
   static const char *const products[] = {"linear_of_bf16", "linear_of_bf16_turned",
                                          "linear_of_int8", "linear_of_int8_turned"};
-  static const char *const groups[] = {"rows_of_places", "grouped_nt", "grouped_nn", "grouped_tn"};
+  static const char *const groups[] = {"rows_of_places", "all_rows", "grouped_nt", "grouped_nn",
+                                       "grouped_tn"};
   bool by_groups = false, stored = false, blocks = false;
   for (int i = 0; i < nkernels; i++) {
     for (size_t k = 0; k < sizeof groups / sizeof *groups; k++)

@@ -219,6 +219,21 @@ static struct loops kept_first(const struct loops *loops)
   return sorted;
 }
 
+/* Rows that are counted have one loop, the outermost. */
+static int64_t find_counted(const struct draft *k)
+{
+  const struct loops *loops = &k->loops;
+  int64_t bound = 1, all = 1;
+  if (counts_of_kernel(k->group) == NONE || !loops->n || loops->reduced[0]) return 0;
+  for (int d = 0; d < ROW_DIMS; d++) bound *= loops->space.size[d];
+  for (int at = 0; at < loops->space.ndim; at++)
+    if (loops->order[at] != at) return 0;
+  for (int d = 0; d <= loops->last[0]; d++) all *= loops->space.size[d];
+  bool covers = all == loops->size[0] && all % bound == 0 && all >= bound;
+  for (int d = loops->last[0] + 1; d < ROW_DIMS; d++) covers &= loops->space.size[d] == 1;
+  return covers ? all / bound : 0;
+}
+
 /* On the CPU a value that is rounded when it is stored can only be stored once. */
 void find_loops(struct draft *k)
 {
@@ -251,6 +266,7 @@ void find_loops(struct draft *k)
   }
   bool by_rows = k->stages.rows != NONE;
   if (!target->thread_grids && !by_rows && rounds_results(k->group)) *loops = kept_first(loops);
+  loops->of_row = find_counted(k);
 }
 
 int loop_that_ends(const struct loops *loops, int dim)

@@ -32,6 +32,8 @@ struct loops {
   int first[MAX_DIMS], last[MAX_DIMS]; /* the dimensions that it runs over */
   bool reduced[MAX_DIMS];              /* or, by rows, within a row */
   const char *type;  /* of indices: "int" if it can count all elements, else "long" */
+  int64_t of_row;    /* the iterations of the outermost loop for each row that is counted, or 0 */
+  const char *rows;  /* with these: the variable that has the number of rows */
   const char *inner; /* the innermost loop's variable, if it is not the usual one: "j + v" */
 };
 
