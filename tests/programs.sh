@@ -126,7 +126,7 @@ make_runtimes() {
 
 # compile_runtime KIND DIRECTORY
 compile_runtime() {
-  local kind=$1 to=$2 sources cu way=() without='cpu_shared[a-z_]*\.c\|cpu_without_mpi\.c\|cpu_beside_mpi\.c' talk=(mpi.c requests.c rings.c)
+  local kind=$1 to=$2 sources cu way=() without='cpu_shared[a-z_]*\.c\|cpu_without_mpi\.c\|cpu_beside_mpi\.c' talk=(mpi.c requests.c messages.c rings.c)
   local without_heads=yes
   ! is_shared "$kind" || without='cpu_memory\.c\|cpu_collectives\.c\|cpu_beside_mpi\.c\|cpu_stages\.c' talk=(shared.c)
   ! is_local || way=(-Dmain=main_of_rank)

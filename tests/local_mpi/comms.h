@@ -16,7 +16,4 @@ struct comm {
 struct comm *ranks_comm(const char *call, MPI_Comm comm);
 size_t ranks_bytes_of(MPI_Datatype type);
 
-/* Of requests.c: how many messages with its members are not over. */
-int ranks_open_requests(const struct comm *with);
-
 #endif

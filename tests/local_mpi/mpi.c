@@ -1,4 +1,5 @@
-/* A collective is a list of transfers, which progress side by side until all are done. */
+/* A collective is a list of parts that are sent and received, which progress side by side until all
+   are over. */
 #include "mpi.h"
 
 #include <sched.h>
@@ -10,6 +11,7 @@
 #include <unistd.h>
 
 #include "comms.h"
+#include "messages.h"
 #include "rings.h"
 
 enum { MOST_COMMS = 256, MOST_OPS = 16 };
@@ -18,7 +20,7 @@ static int ncomm;
 static struct comm comms[MOST_COMMS];
 static MPI_User_function *op_functions[MOST_OPS];
 
-/* ---- transfers ------------------------------------------------------------------------------- */
+/* ---- exchanges ------------------------------------------------------------------------------- */
 
 struct comm *ranks_comm(const char *call, MPI_Comm comm)
 {
@@ -27,57 +29,69 @@ struct comm *ranks_comm(const char *call, MPI_Comm comm)
   return &comms[comm];
 }
 
-enum { MOST_TRANSFERS = 2 * MOST_RANKS };
+enum { MOST_PARTS = 2 * MOST_RANKS };
 struct exchange {
   const char *call;
   struct comm *comm;
   int n;
-  struct transfer transfer[MOST_TRANSFERS];
+  struct message part[MOST_PARTS];
 };
 
 static struct exchange begin(const char *call, MPI_Comm of)
 {
-  struct exchange e = {.call = call, .comm = ranks_comm(call, of)};
-  if (ranks_open_requests(e.comm) > 0)
-    ranks_misuse(call, "messages are not over", ranks_open_requests(e.comm), 0);
-  return e;
+  return (struct exchange){.call = call, .comm = ranks_comm(call, of)};
 }
 
-static void add(struct exchange *e, int place, const void *from, void *to, size_t bytes)
+static void add(struct exchange *e, int place, bool sends, const void *from, void *to, size_t bytes)
 {
-  e->transfer[e->n++] = ranks_transfer(e->call + strlen("MPI_"), e->comm->context,
-                                       e->comm->world[place], from, to, bytes);
+  struct message *m = &e->part[e->n++];
+  *m = (struct message){.is_part = true,
+                        .sends = sends,
+                        .context = e->comm->context,
+                        .peer = e->comm->world[place],
+                        .bytes = bytes,
+                        .from = from,
+                        .to = to};
+  strncpy(m->call, e->call + strlen("MPI_"), sizeof m->call - 1);
 }
 
 /* A send to the rank itself is a copy. */
 static void add_send(struct exchange *e, int place, const void *from, size_t bytes)
 {
-  static const char none;
-  if (place != e->comm->me) add(e, place, from ? from : &none, NULL, bytes);
+  if (place != e->comm->me) add(e, place, true, from, NULL, bytes);
 }
 
 static void add_receive(struct exchange *e, int place, void *to, size_t bytes)
 {
-  if (place != e->comm->me) add(e, place, NULL, to, bytes);
+  if (place != e->comm->me) add(e, place, false, NULL, to, bytes);
+}
+
+/* One of the parts that are not over, those of ranks that have ended first; or NULL. */
+static const struct message *awaited(const struct exchange *e)
+{
+  const struct message *one = NULL;
+  for (int i = 0; i < e->n; i++)
+    if (!e->part[i].over && (!one || ranks_has_ended(e->part[i].peer))) one = &e->part[i];
+  return one;
 }
 
 static int finish(struct exchange *e)
 {
   enum { YIELDS = 50 };
-  int left = e->n;
-  for (int idle = 0; left > 0; idle++) {
+  const struct message *m;
+  for (int i = 0; i < e->n; i++) ranks_begin_message(&e->part[i]);
+  for (int idle = 0; (m = awaited(e)); idle++) {
     const uint32_t heard = ranks_news();
-    for (int i = 0; i < e->n; i++) {
-      struct transfer *t = &e->transfer[i];
-      if (ranks_is_over(t)) continue;
-      if (ranks_move(t, e->call)) idle = -1;
-      if (ranks_is_over(t)) left--;
+    const bool had_ended = ranks_has_ended(m->peer);
+    if (ranks_progress()) {
+      idle = -1;
+      continue;
     }
-    if (left == 0 || idle < 0) continue;
+    ranks_expect(e->call, m, had_ended);
     if (idle < YIELDS)
       sched_yield();
     else
-      ranks_sleep(heard);
+      ranks_wait_for_news(e->call, heard);
   }
   return MPI_SUCCESS;
 }
@@ -214,12 +228,14 @@ int MPI_Finalized(int *has)
   return MPI_SUCCESS;
 }
 
-/* All meet: none takes another's end for its loss. */
+/* All meet: none takes another's end for its loss. Then all that was sent is there. */
 int MPI_Finalize(void)
 {
   has_ended_all = true;
   char none = 0, from[MOST_RANKS];
-  return MPI_Allgather(&none, 1, MPI_CHAR, from, 1, MPI_CHAR, MPI_COMM_WORLD);
+  MPI_Allgather(&none, 1, MPI_CHAR, from, 1, MPI_CHAR, MPI_COMM_WORLD);
+  ranks_expect_no_messages("MPI_Finalize");
+  return MPI_SUCCESS;
 }
 
 int MPI_Abort(MPI_Comm comm, int status)

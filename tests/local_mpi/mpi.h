@@ -1,7 +1,8 @@
 /* A small MPI for tests: the ranks of a program are processes that one program has forked, and talk
    through memory that they share. It has what the runtime and generated programs call, with MPI's
    names and meaning. Two ranks that call different collectives, or one with sizes that do not fit,
-   end the job with a message: a real MPI may take that for good. */
+   end the job with a message: a real MPI may take that for good. So do ranks that all wait, and a
+   message that nobody has received when the program ends. */
 #ifndef LOCAL_MPI_H
 #define LOCAL_MPI_H
 
@@ -84,8 +85,8 @@ int MPI_Sendrecv(const void *in, int n, MPI_Datatype type, int to, int tag, void
                  MPI_Datatype type_out, int from, int tag_from, MPI_Comm comm, MPI_Status *status);
 int MPI_Reduce_local(const void *in, void *inout, int n, MPI_Datatype type, MPI_Op op);
 
-/* Messages between two ranks are received in the order in which they are sent. All are to be over
-   before the next collective. */
+/* Messages of one tag are received in the order in which they are sent, those of other tags in any.
+   A send is over when it is received. A message has as many bytes as its receive. */
 int MPI_Isend(const void *from, int n, MPI_Datatype type, int peer, int tag, MPI_Comm comm,
               MPI_Request *request);
 int MPI_Issend(const void *from, int n, MPI_Datatype type, int peer, int tag, MPI_Comm comm,

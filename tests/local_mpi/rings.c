@@ -24,7 +24,8 @@ struct ring {
 /* Of a rank: it is rung after each move of bytes to or from it. */
 struct bell {
   _Alignas(64) _Atomic uint32_t rings;
-  _Atomic int sleeps; /* whether it must be woken */
+  _Atomic int sleeps;     /* whether it must be woken */
+  _Atomic uint32_t heard; /* what it has seen of its rings before it fell asleep */
 };
 
 struct shared {
@@ -89,47 +90,31 @@ uint32_t ranks_news(void)
   return shared->bell[ranks_me].rings;
 }
 
-void ranks_sleep(uint32_t heard)
+/* Whether each rank that has not ended sleeps, and has seen all that was done for it. */
+static bool all_sleep(void)
 {
+  for (int i = 0; i < ranks_in_all; i++) {
+    struct bell *bell = &shared->bell[i];
+    if (!shared->lost[i] && !(bell->sleeps && bell->heard == bell->rings)) return false;
+  }
+  return true;
+}
+
+bool ranks_sleep(uint32_t heard)
+{
+  enum { TIMES = 20 }; /* two seconds */
   static const struct timespec limit = {.tv_nsec = 100 * 1000 * 1000};
+  static int stuck;
   struct bell *bell = &shared->bell[ranks_me];
+  bell->heard = heard;
   bell->sleeps = 1;
   futex(&bell->rings, FUTEX_WAIT, heard, &limit);
+  stuck = all_sleep() ? stuck + 1 : 0;
   bell->sleeps = 0;
+  return stuck >= TIMES;
 }
 
-/* ---- transfers ------------------------------------------------------------------------------- */
-
-struct transfer ranks_transfer(const char *call, int context, int peer, const void *from, void *to,
-                               size_t bytes)
-{
-  struct transfer t = {.sends = from != NULL, .peer = peer, .from = from, .to = to};
-  t.head.context = context;
-  t.head.bytes = bytes;
-  strncpy(t.head.call, call, sizeof t.head.call - 1);
-  return t;
-}
-
-bool ranks_is_over(const struct transfer *t)
-{
-  return t->done == sizeof t->head + t->head.bytes;
-}
-
-static struct ring *ring_of(const struct transfer *t)
-{
-  return &shared->ring[t->sends ? ranks_me * ranks_in_all + t->peer
-                                : t->peer * ranks_in_all + ranks_me];
-}
-
-size_t ranks_written(int peer)
-{
-  return shared->ring[ranks_me * ranks_in_all + peer].written;
-}
-
-size_t ranks_read(int peer)
-{
-  return shared->ring[ranks_me * ranks_in_all + peer].read;
-}
+/* ---- bytes ----------------------------------------------------------------------------------- */
 
 static size_t least(size_t a, size_t b)
 {
@@ -142,66 +127,42 @@ static size_t in_one_piece(size_t at, size_t n)
   return least(n, RING - at % RING);
 }
 
-static bool sends_some(struct transfer *t, struct ring *r)
+static void tell(int peer)
 {
-  const size_t all = sizeof t->head + t->head.bytes, before = t->done;
-  for (;;) {
+  if (peer != ranks_me) ring(peer);
+}
+
+size_t ranks_write(int peer, const void *from, size_t bytes)
+{
+  struct ring *r = &shared->ring[ranks_me * ranks_in_all + peer];
+  size_t done = 0;
+  for (size_t n;; done += n) {
     const size_t at = r->written, room = RING - (at - r->read);
-    const bool of_head = t->done < sizeof t->head;
-    const char *from =
-        of_head ? (const char *)&t->head + t->done : t->from + (t->done - sizeof t->head);
-    const size_t left = of_head ? sizeof t->head - t->done : all - t->done;
-    const size_t n = in_one_piece(at, least(left, room));
-    if (n == 0) return t->done > before;
-    memcpy(r->bytes + at % RING, from, n);
+    n = in_one_piece(at, least(bytes - done, room));
+    if (n == 0) break;
+    memcpy(r->bytes + at % RING, (const char *)from + done, n);
     r->written = at + n;
-    t->done += n;
   }
+  if (done > 0) tell(peer);
+  return done;
 }
 
-static void compare_heads(const struct transfer *t)
+size_t ranks_read(int peer, void *to, size_t bytes)
 {
-  const struct head *a = &t->head, *b = &t->heard;
-  if (strncmp(a->call, b->call, sizeof a->call) == 0 && a->context == b->context &&
-      a->bytes == b->bytes)
-    return;
-  fprintf(
-      stderr,
-      "local MPI: rank %d: MPI_%s on group %d has %zu bytes from rank %d, which calls MPI_%s on "
-      "group %d with %zu bytes\n",
-      ranks_me, a->call, a->context, a->bytes, t->peer, b->call, b->context, b->bytes);
-  _exit(EXIT_FAILURE);
-}
-
-static bool receives_some(struct transfer *t, struct ring *r)
-{
-  const size_t all = sizeof t->head + t->head.bytes, before = t->done;
-  for (;;) {
-    const size_t at = r->read, there = r->written - at;
-    const bool of_head = t->done < sizeof t->head;
-    char *to = of_head ? (char *)&t->heard + t->done : t->to + (t->done - sizeof t->head);
-    const size_t left = of_head ? sizeof t->head - t->done : all - t->done;
-    const size_t n = in_one_piece(at, least(left, there));
-    if (n == 0) return t->done > before;
-    memcpy(to, r->bytes + at % RING, n);
+  struct ring *r = &shared->ring[peer * ranks_in_all + ranks_me];
+  size_t done = 0;
+  for (size_t n;; done += n) {
+    const size_t at = r->read;
+    n = in_one_piece(at, least(bytes - done, r->written - at));
+    if (n == 0) break;
+    memcpy((char *)to + done, r->bytes + at % RING, n);
     r->read = at + n;
-    t->done += n;
-    if (of_head && t->done == sizeof t->head) compare_heads(t);
   }
+  if (done > 0) tell(peer);
+  return done;
 }
 
 bool ranks_has_ended(int peer)
 {
   return shared->lost[peer];
-}
-
-bool ranks_move(struct transfer *t, const char *call)
-{
-  const bool was_lost = ranks_has_ended(t->peer); /* asked first: it may have sent all and ended */
-  if (t->sends ? sends_some(t, ring_of(t)) : receives_some(t, ring_of(t))) {
-    if (t->peer != ranks_me) ring(t->peer);
-    return true;
-  }
-  if (was_lost) ranks_misuse(call, "a rank has ended", t->peer, 0);
-  return false;
 }
