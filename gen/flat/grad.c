@@ -170,7 +170,8 @@ static int share_of_loss(int batch)
 }
 
 /* In a step of several batches the loss is their mean: each batch adds its part to the sum of
-   those before it, and each micro-batch its term. If the loss is pending over ranks, the sum is
+   those before it, and each micro-batch its term. In a pipeline the stage that makes the loss adds
+   it, and the others nothing. If the loss is pending over ranks, the sum is
    reduced in the update: *later is the operation that does it, else NONE. Returns the loss of one
    batch, or micro-batch. */
 static int average_loss(int *later)
@@ -219,7 +220,7 @@ void grad(void)
   struct backward run = {0}, *b = &run;
   if (graph->loss == NONE) return;
   int loss = graph->loss, later = NONE;
-  if (runs_in_step() > 1) loss = average_loss(&later);
+  if (adds_up_loss()) loss = average_loss(&later);
   int known = graph->nvalue, norder = graph->norder;
   b->gradient = alloc((size_t)known * sizeof *b->gradient);
   b->has_gradient = alloc((size_t)known * sizeof *b->has_gradient);

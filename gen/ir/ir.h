@@ -346,6 +346,9 @@ bool notes_indices(void);
 bool is_of_batch(enum phase phase);
 /* How often a step runs the forward and the backward: for each of its batches, or micro-batches. */
 int runs_in_step(void);
+/* Whether its loss is a sum that they add to: in a pipeline also that of one run, which one stage
+   adds to. */
+bool adds_up_loss(void);
 /* By value: how many operations read it, in kernels and buckets and out of them; of a family's
    first value also those that read the others'. */
 int *count_readers(void);

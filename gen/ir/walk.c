@@ -9,6 +9,11 @@ int runs_in_step(void)
   return plan_options->accumulate * microbatches();
 }
 
+bool adds_up_loss(void)
+{
+  return runs_in_step() > 1 || graph->stages;
+}
+
 bool is_of_batch(enum phase phase)
 {
   return phase == FORWARD || phase == BACKWARD || phase == DECODE;
