@@ -8,31 +8,48 @@
 
 static int *readers; /* by value: how many operations read it */
 
+static void set_as_sum(int value, const struct summand *s)
+{
+  struct value *v = &graph->value[value];
+  v->role = s->role;
+  v->of = s->of;
+  v->name = s->name;
+  v->layout = over_time(graph->value[s->value].layout);
+  v->placed = true;
+}
+
+/* An operation that adds it to the sum `before`. */
+static int add_behind(int before, const struct summand *s)
+{
+  struct op sum = {.kind = OP_add, .nin = 2, .phase = s->phase, .line = s->line};
+  sum.module = outside_scans(graph->value[s->value].module);
+  sum.in[0] = before;
+  sum.in[1] = s->value;
+  int id = make_op(sum);
+  set_as_sum(graph->op[id].out, s);
+  return id;
+}
+
 int add_to_sum(const struct summand *s)
 {
   struct value v = graph->value[s->value];
-  int module = outside_scans(v.module);
-  struct op sum = {.kind = OP_add, .nin = 2, .phase = s->phase, .module = module, .line = s->line};
-  sum.in[0] = add_value(s->role, s->name, v.type, v.shape, module, s->line);
-  sum.in[1] = s->value;
-  int id = make_op(sum), both[] = {sum.in[0], graph->op[id].out};
-  for (int i = 0; i < 2; i++) {
-    struct value *w = &graph->value[both[i]];
-    w->role = s->role;
-    w->of = s->of;
-    w->name = s->name;
-    w->layout = over_time(v.layout);
-    w->placed = true;
-  }
-  return id;
+  int before = add_value(s->role, s->name, v.type, v.shape, outside_scans(v.module), s->line);
+  set_as_sum(before, s);
+  return add_behind(before, s);
+}
+
+static struct summand gradient_of(int gradient, int of, enum role role)
+{
+  struct summand s = {.value = gradient, .of = of, .role = role, .phase = BACKWARD};
+  s.name = text("d_%s", graph->value[of].name);
+  s.line = graph->value[gradient].line;
+  return s;
 }
 
 /* An operation that adds this batch's gradient to the sum of the batches before. */
 static int added_up(int gradient, int of, enum role role)
 {
-  struct summand s = {.value = gradient, .of = of, .role = role, .phase = BACKWARD};
-  s.name = text("d_%s", graph->value[of].name);
-  s.line = graph->value[gradient].line;
+  struct summand s = gradient_of(gradient, of, role);
   return add_to_sum(&s);
 }
 
@@ -173,8 +190,8 @@ static bool find_terms(int value, struct list *terms, struct list *additions)
   return stage != NONE;
 }
 
-/* A gradient that several stages make: each accumulates its own term. In the update the others send
-   their sums to the stage that has the parameter. */
+/* A gradient that several stages make: the stages of a rank accumulate their terms in one sum. In
+   the update the others send their sums to the stage that has the parameter. */
 struct shared_gradient {
   int of, home;
   enum type type;
@@ -183,27 +200,46 @@ struct shared_gradient {
   const struct op *end;
 };
 
-/* The sum of one of its terms over the micro-batches. */
-static int sum_of_term(const struct shared_gradient *g, int term, struct list *order)
+static int coordinate_of_term(const struct shared_gradient *g, int term)
 {
-  int stage = made_by_stage(term), first = graph->nop;
-  bool whole = stage == g->home && same_local_shape(g->between, g->to);
-  int value = moved_to(as_term(g->between), cast_to(g->type, term, g->end, order), g->end, order);
-  int sum = added_up(value, g->of, whole ? GRADIENT : SUMS);
+  return coordinate_of_stage(made_by_stage(g->terms.at[term]));
+}
+
+/* One of its terms added to the sum of the micro-batches, behind the term of the stage `before`, if
+   there is one. */
+static int sum_of_term(const struct shared_gradient *g, int term, int before, struct list *order)
+{
+  int stage = made_by_stage(g->terms.at[term]), first = graph->nop;
+  bool is_home = coordinate_of_term(g, term) == coordinate_of_stage(g->home);
+  int value = cast_to(g->type, g->terms.at[term], g->end, order);
+  value = moved_to(as_term(g->between), value, g->end, order);
+  struct summand s =
+      gradient_of(value, g->of, is_home && same_local_shape(g->between, g->to) ? GRADIENT : SUMS);
+  int sum = before == NONE ? add_to_sum(&s) : add_behind(before, &s);
   add(order, sum);
   for (int id = first; id < graph->nop; id++) set_stage(id, stage);
   return graph->op[sum].out;
 }
 
+/* The sum of the terms that ranks at this coordinate make, those of later stages first, as the
+   backward goes; or NONE. */
+static int sum_at(const struct shared_gradient *g, int coordinate, struct list *order)
+{
+  int sum = NONE;
+  for (int stage = graph->stages->n; stage-- > 0;)
+    for (int i = 0; i < g->terms.n; i++)
+      if (made_by_stage(g->terms.at[i]) == stage && coordinate_of_term(g, i) == coordinate)
+        sum = sum_of_term(g, i, sum, order);
+  return sum;
+}
+
 /* The sum of all terms, which the update makes. */
 static int sum_of_terms(const struct shared_gradient *g, struct list *order, struct list *later)
 {
-  int sum = NONE;
-  for (int i = 0; i < g->terms.n; i++)
-    if (made_by_stage(g->terms.at[i]) == g->home) sum = sum_of_term(g, g->terms.at[i], order);
-  for (int i = 0; i < g->terms.n; i++) {
-    if (made_by_stage(g->terms.at[i]) == g->home) continue;
-    int other = sum_of_term(g, g->terms.at[i], order);
+  int home = coordinate_of_stage(g->home), sum = sum_at(g, home, order);
+  for (int c = 0; c < graph->mesh.size[graph->stages->mesh_dim]; c++) {
+    int other = c == home ? NONE : sum_at(g, c, order);
+    if (other == NONE) continue;
     struct op op = {.kind = OP_add, .nin = 2, .phase = UPDATE, .module = NONE};
     op.line = g->end->line;
     op.in[0] = sum;
