@@ -7,14 +7,15 @@
 /* ------------------------------------------------------------------------------ classes of ranks
  */
 
-/* The shapes and layouts that occur, each once: what has equal parts on a rank has equal parts
- * there. */
+/* The shapes and layouts that occur here, each once: what has equal parts on a rank has equal parts
+   there. */
 static struct list distinct_values(void)
 {
   struct memo memo = {0};
   struct query q = {0};
   struct list distinct = {0};
   for (int i = 0; i < graph->nvalue; i++) {
+    if (graph->value[i].elsewhere) continue; /* no rank here has a part */
     begin_query(&q);
     ask_value(&q, &graph->value[i]);
     ask_layout(&q, &graph->value[i].layout);
