@@ -94,7 +94,7 @@ local Falcon = nn.module("Falcon", function(self)
   self.ln_f = nn.LayerNorm(dim, {eps = eps})
   self.lm_head = tied and attention.Tied() or linear(dim, vocab)
   function self:forward(ids)
-    local cos, sin = F.rotary_tables(seq, head_dim, theta, known.scaling)
+    local cos, sin = F.rotary_tables(ids:positions(), head_dim, theta, known.scaling)
     local x = self.word_embeddings(ids)
     for _, layer in ipairs(self.h) do x = layer(x, cos, sin) end
     x = self.ln_f(x)
@@ -117,6 +117,7 @@ local model = parallelize(Falcon(), p.mesh.tp, {
     ["self_attention.dense|mlp.dense_4h_to_h"] = Rowwise{output_layouts = Shard(1)},
   },
 }, {async_tp = setting("async_tp")})
+p.context(model)
 p.shard(model, model.word_embeddings, model.h, {model.ln_f, model.lm_head})
 
 return train(training.next_token(of, p, model, vocab, seq,

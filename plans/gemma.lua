@@ -108,7 +108,7 @@ local Gemma = nn.module("Gemma", function(self)
   self.norm = Norm()
   self.lm_head = tied and attention.Tied() or linear(dim, vocab)
   function self:forward(ids)
-    local cos, sin = F.rotary_tables(seq, head_dim, theta, known.scaling)
+    local cos, sin = F.rotary_tables(ids:positions(), head_dim, theta, known.scaling)
     local x = attention.padded(self.embed_tokens(ids), ids, setting("pad")) * dim ^ 0.5
     for _, layer in ipairs(self.layers) do x = layer(x, cos, sin) end
     x = self.norm(x)
@@ -133,6 +133,7 @@ local model = parallelize(Gemma(), p.mesh.tp, {
     ["mlp.down_proj"] = Rowwise{output_layouts = Shard(1)},
   },
 }, {async_tp = setting("async_tp")})
+p.context(model)
 p.shard(model, model.embed_tokens, model.layers, {model.norm, model.lm_head})
 
 return train(training.next_token(of, p, model, vocab, seq,

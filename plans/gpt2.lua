@@ -74,7 +74,7 @@ local GPT2 = nn.module("GPT2", function(self)
   self.ln_f = nn.LayerNorm(dim, {eps = eps})
   self.lm_head = tied and attention.Tied() or nn.Linear(dim, vocab, {bias = false})
   function self:forward(ids)
-    local x = self.drop(self.wte(ids) + self.wpe(F.arange(seq)))
+    local x = self.drop(self.wte(ids) + self.wpe(ids:positions()))
     for _, block in ipairs(self.h) do x = block(x) end
     x = self.ln_f(x)
     if tied then return self.lm_head(x, self.wte.weight) end
@@ -92,6 +92,7 @@ local model = parallelize(GPT2(), p.mesh.tp, {
     ["mlp.c_fc"] = Colwise(), ["mlp.c_proj"] = Rowwise(),
   },
 })
+p.context(model)
 p.shard(model, {model.wte, model.wpe}, model.h, {model.ln_f, model.lm_head})
 
 return train(training.next_token(of, p, model, vocab, seq,

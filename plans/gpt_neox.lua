@@ -73,7 +73,7 @@ local NeoX = nn.module("NeoX", function(self)
   self.embed_out = tied and attention.Tied() or linear(dim, vocab, false)
   function self:forward(ids)
     local rotated = math.floor(head_dim * setting("rotated", 0.25))
-    local cos, sin = F.rotary_tables(seq, rotated, theta, known.scaling)
+    local cos, sin = F.rotary_tables(ids:positions(), rotated, theta, known.scaling)
     local x = self.embed_in(ids)
     for _, layer in ipairs(self.layers) do x = layer(x, cos, sin) end
     x = self.final_layer_norm(x)
@@ -95,6 +95,7 @@ local model = parallelize(NeoX(), p.mesh.tp, {
     ["attention.dense|mlp.dense_4h_to_h"] = Rowwise{output_layouts = Shard(1)},
   },
 }, {async_tp = setting("async_tp")})
+p.context(model)
 p.shard(model, model.embed_in, model.layers, {model.final_layer_norm, model.embed_out})
 
 return train(training.next_token(of, p, model, vocab, seq,

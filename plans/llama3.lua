@@ -16,7 +16,7 @@
 --   tpgen plans/llama3.lua -o out/ -D tp=2 -D async_tp=true      what tp gathers and reduces travels in
 --                                                                pieces, beside the products
 --   tpgen plans/llama3.lua -o out/ -D cp=4 -D context=ring -D balance=headtail   sequences cut over 4 ranks;
---                                                                also context=allgather, ulysses
+--                                                                also context=allgather, ulysses; ulysses=2: a ring of pairs that exchange heads
 --   tpgen plans/llama3.lua -o out/ -D documents=2                token 2 ends a document: no token sees
 --                                                                another document
 --   tpgen plans/llama3.lua -o out/ -D preset=8b -D tp=8          Llama 3.1's: 8b, 70b, 405b

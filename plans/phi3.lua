@@ -86,7 +86,7 @@ local Phi3 = nn.module("Phi3", function(self)
   self.lm_head = tied and attention.Tied() or linear(dim, vocab)
   function self:forward(ids)
     local rotated = math.floor(head_dim * (known.rotated or 1))
-    local cos, sin = F.rotary_tables(seq, rotated, theta, known.scaling)
+    local cos, sin = F.rotary_tables(ids:positions(), rotated, theta, known.scaling)
     local x = attention.padded(self.embed_tokens(ids), ids, setting("pad"))
     for _, layer in ipairs(self.layers) do x = layer(x, cos, sin) end
     x = self.norm(x)
@@ -110,6 +110,7 @@ local model = parallelize(Phi3(), p.mesh.tp, {
     ["self_attn.o_proj|mlp.down_proj"] = Rowwise{output_layouts = Shard(1)},
   },
 }, {async_tp = setting("async_tp")})
+p.context(model)
 p.shard(model, model.embed_tokens, model.layers, {model.norm, model.lm_head})
 
 return train(training.next_token(of, p, model, vocab, seq,

@@ -89,7 +89,7 @@ local Qwen = nn.module("Qwen", function(self)
   self.norm = nn.RMSNorm(dim, {eps = eps})
   self.lm_head = tied and attention.Tied() or linear(dim, vocab)
   function self:forward(ids)
-    local cos, sin = F.rotary_tables(seq, head_dim, theta, known.scaling)
+    local cos, sin = F.rotary_tables(ids:positions(), head_dim, theta, known.scaling)
     local x = attention.padded(self.embed_tokens(ids), ids, setting("pad"))
     for _, layer in ipairs(self.layers) do x = layer(x, cos, sin) end
     x = self.norm(x)
@@ -117,6 +117,7 @@ local model = parallelize(Qwen(), p.mesh.tp, {
     ["mlp.down_proj"] = Rowwise{output_layouts = Shard(1)},
   },
 }, {async_tp = setting("async_tp")})
+p.context(model)
 p.shard(model, model.embed_tokens, model.layers, {model.norm, model.lm_head})
 
 return train(training.next_token(of, p, model, vocab, seq,

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Sequences that are cut over ranks: plans/llama3.lua with -D cp has PyTorch's losses and norms of gradients
-# (tests/golden/llama), by each method, with and without balance, with tensor parallel, fully sharded, and on stages; on
-# the CPU, on the stand-in for CUDA and in bfloat16. Packed documents are those of tests/golden/documents. The order of
-# balanced sequences is PyTorch's (tests/golden/context). Under a ring no rank has keys of a whole sequence, and what travels has the closed form. What does
-# not go with it is refused.
+# (tests/golden/llama), by each method, by a ring of groups that exchange heads, with and without balance, with tensor
+# parallel, fully sharded, and on stages; on the CPU, on the stand-in for CUDA and in bfloat16. Packed documents are
+# those of tests/golden/documents. Each option of attention is kept or refused. The order of balanced sequences is
+# PyTorch's (tests/golden/context). Under a ring no rank has keys of a whole sequence, and what travels has the closed
+# form. What does not go with it is refused.
 . "$(dirname "$0")/common.sh"
 local_mpi=yes
 . "$root/tests/programs.sh"
@@ -14,10 +15,44 @@ export OMP_NUM_THREADS=1
 # context KIND NAME ARGUMENTS...
 context() { check_golden "$@"; }
 
-# One rank's losses within 5e-7.
+# In bfloat16 losses are float32's but for its roundings.
+bfloat16() {
+  within=(1e-2 1e-2)
+  check_golden "$@" -D dtype=bfloat16
+}
+
+# as_one_rank ONE NAMES...: the losses of that program, which runs on one rank, within 5e-7.
 as_one_rank() {
-  local name
-  for name; do same_losses "$name, one rank" "$WORK/$name.losses" "$WORK/one.losses" 5e-7; done
+  local name one=$1
+  shift
+  for name; do same_losses "$name, one rank" "$WORK/$name.losses" "$WORK/$one.losses" 5e-7; done
+}
+
+# options NAME HOW DEFINITIONS...: tests/context/options.lua.
+options() {
+  local name=$1 how=$2 given=() each
+  shift 2
+  for each; do given+=(-D "$each"); done
+  make "$name" plain tests/context/options.lua -D how="$how" "${given[@]}" && start "$WORK/$name" "$WORK/$name" ||
+    fail "$name: no losses"
+}
+
+# other NAME PLAN DEFINITIONS...: another plan, from its initial weights, on the Llama's text.
+other() {
+  local name=$1 plan=$2
+  shift 2
+  make "$name" plain "plans/$plan.lua" "$@" && start "$WORK/$name" "$WORK/$name" --data "$llama/text.txt" --steps "$steps" ||
+    fail "$name: no losses"
+}
+
+# not_kept HOW WORDS DEFINITIONS...: that it does not go with what the words say is an error of the plan.
+not_kept() {
+  local how=$1 words=$2 given=() each
+  shift 2
+  for each; do given+=(-D "$each"); done
+  ! "$TPGEN" tests/context/options.lua -o "$WORK/refused" -D cp=2 -D how="$how" "${given[@]}" 2> "$WORK/refused.err" &&
+    grep -q "does not go with context_parallel's $words" "$WORK/refused.err" ||
+    fail "$how with $* is not refused: $(cat "$WORK/refused.err")"
 }
 
 # order RANKS: the rows of the table for so many ranks, each of another length; by one program.
@@ -39,9 +74,10 @@ order() {
 facts=$root/tests/golden/documents/losses.json
 pytorch() { sed "s/.*\"losses\": \\[\\([^]]*\\)\\].*/\\1/" "$facts" | tr -d ' ' | tr , '\n' | sed -n "1,$1p"; }
 documents() {
-  local name=$1 to=$WORK/$1
-  shift
-  "$TPGEN" plans/llama3.lua -o "$to" "${golden_shape[@]}" -D documents=10 "$@" && make_ranks "$to" plain ||
+  local kind=$1 name=$2 to=$WORK/$2
+  shift 2
+  [ "$kind" != cuda ] || set -- --target cuda "$@"
+  "$TPGEN" plans/llama3.lua -o "$to" "${golden_shape[@]}" -D documents=10 "$@" && make_ranks "$to" "$kind" ||
     fail "$name: no program"
   from_golden "$to" || fail "$name: it ended with status $?"
   same_losses "$name" "$to.losses" <(pytorch "$steps") 2e-6
@@ -89,17 +125,49 @@ beside "$WORK/ring_tp.log" context plain ring_tp -D cp=2 -D tp=2 -D balance=head
 beside "$WORK/ulysses_tp.log" context plain ulysses_tp -D cp=2 -D tp=2 -D context=ulysses
 beside "$WORK/ring_fsdp.log" context plain ring_fsdp -D cp=2 -D dp_shard=2
 
+beside "$WORK/ring_pp.log" context plain ring_pp -D cp=2 -D pp=2 -D microbatches=2 -D balance=headtail
+beside "$WORK/both4.log" context plain both4 -D cp=4 -D ulysses=2 -D balance=headtail
+beside "$WORK/both6.log" context plain both6 -D cp=6 -D ulysses=3
+beside "$WORK/gather_heads.log" context plain gather_heads -D cp=4 -D ulysses=2 -D context=allgather -D tp=2
+beside "$WORK/bf16_one.log" bfloat16 plain bf16_one
+beside "$WORK/bf16_ring.log" bfloat16 plain bf16_ring -D cp=2 -D balance=headtail
+
 beside "$WORK/ring_cuda.log" context cuda ring_cuda -D cp=2 -D balance=headtail
-beside "$WORK/documents_ring.log" documents documents_ring -D cp=3
-beside "$WORK/documents_balanced.log" documents documents_balanced -D cp=2 -D balance=headtail
-beside "$WORK/documents_ulysses.log" documents documents_ulysses -D cp=2 -D context=ulysses -D balance=headtail
+beside "$WORK/documents_ring.log" documents plain documents_ring -D cp=3
+beside "$WORK/documents_balanced.log" documents plain documents_balanced -D cp=2 -D balance=headtail
+beside "$WORK/documents_ulysses.log" documents plain documents_ulysses -D cp=2 -D context=ulysses -D balance=headtail
+beside "$WORK/documents_cuda.log" documents cuda documents_cuda -D cp=2 -D balance=headtail
 beside "$WORK/memory.log" check_memory
+for how in kept scores; do beside "$WORK/${how}_one.log" options ${how}_one $how cp=1; done
+for method in ring allgather ulysses; do
+  beside "$WORK/kept_$method.log" options kept_$method kept cp=3 context=$method
+  beside "$WORK/kept_${method}_balanced.log" options kept_${method}_balanced kept cp=2 context=$method balance=headtail
+  [ $method = ring ] || beside "$WORK/scores_$method.log" options scores_$method scores cp=3 context=$method
+done
+beside "$WORK/kept_both.log" options kept_both kept cp=2 heads=3
+beside "$WORK/kept_both_balanced.log" options kept_both_balanced kept cp=2 heads=2 balance=headtail
+for plan in gpt2 qwen gemma ${SOAK:+falcon gpt_neox phi3}; do
+  beside "$WORK/${plan}_one.log" other ${plan}_one $plan
+  beside "$WORK/${plan}_cp.log" other ${plan}_cp $plan -D cp=3 -D balance=headtail
+done
 for ranks in $(cut -f2 "$golden/context/head_tail.tsv" | grep -v '#\|ranks' | sort -nu); do
   beside "$WORK/order$ranks.log" order "$ranks"
 done
 all_are_done
 cat "$WORK"/*.log
-as_one_rank ring2 ring3 ring4 allgather2 allgather3 ulysses2 ulysses3 ring2_balanced ring3_balanced ring_tp ulysses_tp ring_fsdp
+as_one_rank one ring2 ring3 ring4 allgather2 allgather3 ulysses2 ulysses3 ring2_balanced ring3_balanced ring_tp ulysses_tp \
+  ring_fsdp ring_pp both4 both6 gather_heads
+same_losses "bf16_ring, one rank" "$WORK/bf16_ring.losses" "$WORK/bf16_one.losses" 2e-4
+as_one_rank kept_one kept_{ring,allgather,ulysses,both}{,_balanced}
+as_one_rank scores_one scores_{allgather,ulysses}
+for plan in gpt2 qwen gemma ${SOAK:+falcon gpt_neox phi3}; do as_one_rank ${plan}_one ${plan}_cp; done
+for how in bias dropout; do
+  not_kept $how 'method = "ring"' context=ring
+  not_kept $how 'method = "ring"' context=ring balance=headtail
+  not_kept $how 'method = "ring"' context=ring heads=2
+  not_kept $how balance context=allgather balance=headtail
+  not_kept $how balance context=ulysses balance=headtail
+done
 refused 'method is "ring", "allgather" or "ulysses"' << 'END'
 context_parallel(nn.Linear(4, 4), device_mesh{ {"cp", 2} }.cp, {method = "spiral"})
 END

@@ -12,7 +12,7 @@
    it begins with the last block of the forward, one step back. The gradients of a block travel
    along with it, and are complete when it is at home.
 
-   Steps that no query needs, because of a causal window, are left out. */
+   Steps whose block no rank needs, because of a window, are left out. */
 #include "flat/flat.h"
 
 #include <string.h>
@@ -20,12 +20,13 @@
 /* An operation that becomes steps. */
 struct ring {
   struct op op; /* with its inputs as they are now */
-  int mesh_dim, ranks, steps, group;
-  bool travels[MAX_INPUTS]; /* the inputs of which a rank has a block */
-  int along[MAX_INPUTS];    /* and their dimension of the keys */
-  int own[MAX_INPUTS];      /* the inputs, of which the rank's own block */
-  int block[MAX_INPUTS];    /* the inputs of the current step */
-  int *stands_for;          /* by value: what takes its place */
+  int mesh_dim, ranks, group;
+  int step[MAX_SHIFT + 1], steps; /* those that are taken: the block is from so many ranks before */
+  bool travels[MAX_INPUTS];       /* the inputs of which a rank has a block */
+  int along[MAX_INPUTS];          /* and their dimension of the keys */
+  int own[MAX_INPUTS];            /* the inputs, of which the rank's own block */
+  int block[MAX_INPUTS];          /* the inputs of the current step */
+  int *stands_for;                /* by value: what takes its place */
 };
 
 /* --------------------------------------------------------------------------- adding operations */
@@ -142,21 +143,44 @@ static void find_blocks(struct ring *r)
   }
 }
 
-static void pass_blocks_on(struct ring *r, int step)
+/* To those of the step, the n-th that is taken. */
+static void pass_blocks_on(struct ring *r, int n)
 {
   for (int i = 0; i < r->op.nin; i++)
-    if (r->travels[i]) r->block[i] = step ? passed_on(r, r->block[i], step) : r->own[i];
+    if (r->travels[i]) r->block[i] = n ? passed_on(r, r->block[i], r->step[n]) : r->own[i];
 }
 
-/* How many blocks a rank's queries need. The first query of a part sees the keys less than a window
-   away: those of parts before it. */
-static int steps_needed(const struct ring *r, int64_t keys)
+/* Whether other dimensions of the mesh cut the sequence of the queries before the ring's one does:
+   then a rank's queries are not of the block that its keys are of. */
+static bool is_cut_before(const struct ring *r, int queries)
+{
+  struct layout l = graph->value[queries].layout;
+  struct placement own = l.on[r->mesh_dim];
+  for (int d = 0; d < graph->mesh.ndim; d++) {
+    struct placement p = l.on[d];
+    bool first = p.turn < own.turn || (p.turn == own.turn && d < r->mesh_dim);
+    if (p.kind == SHARD && p.dim == own.dim && first && graph->mesh.size[d] > 1) return true;
+  }
+  return false;
+}
+
+/* Whether a query sees a key of the block so many blocks away: both lie in a sequence of parts. */
+static bool reaches(const struct ring *r, int64_t keys, int blocks)
 {
   int64_t window = number_of(&r->op, "window"), part = chunk_size(keys, r->ranks, 0);
-  if (!window || !number_of(&r->op, "causal") || number_of(&r->op, "places")) return r->ranks;
-  int steps = 1;
-  while (steps < r->ranks && (steps - 1) * part + 1 < window) steps++;
-  return steps;
+  return blocks == 0 || !window || (blocks - 1) * part + 1 < window;
+}
+
+/* The steps whose block some rank needs. It is so many blocks before the rank's own one, or, around
+   the ring, so many behind it. */
+static void find_steps(struct ring *r, int queries, int64_t keys)
+{
+  bool causal = number_of(&r->op, "causal");
+  bool any = number_of(&r->op, "places") || is_cut_before(r, queries);
+  r->steps = 0;
+  for (int step = 0; step < r->ranks; step++)
+    if (any || reaches(r, keys, step) || (!causal && reaches(r, keys, r->ranks - step)))
+      r->step[r->steps++] = step;
 }
 
 /* ------------------------------------------------------------------------------------- the steps
@@ -182,7 +206,7 @@ static void leave_out_sinks(struct op *op)
 }
 
 /* The operation on the current block; its first output. */
-static int step_of(const struct ring *r, int step)
+static int step_of(const struct ring *r, int n)
 {
   struct op op = r->op;
   struct shape shape[MAX_OUTPUTS];
@@ -190,7 +214,7 @@ static int step_of(const struct ring *r, int step)
   op.equation = rule_of_block(&op);
   set_number(&op, "ring", -number_of(&op, "ring"));
   memcpy(op.in, r->block, sizeof op.in);
-  if (step > 0 && number_if_any(&op, "sinks")) leave_out_sinks(&op);
+  if (n > 0 && number_if_any(&op, "sinks")) leave_out_sinks(&op);
   for (int k = 0; k < op.nout; k++) {
     shape[k] = graph->value[r->op.out + k].shape;
     layout[k] = graph->value[r->op.out + k].layout;
@@ -221,12 +245,12 @@ static void go_forward(struct ring *r)
 {
   enum type type = graph->value[r->op.out].type;
   int out = NONE, logs = NONE, next[MAX_INPUTS];
-  for (int step = 0; step < r->steps; step++) {
+  for (int n = 0; n < r->steps; n++) {
     struct ring ahead = *r;
-    if (step + 1 < r->steps) pass_blocks_on(&ahead, step + 1);
+    if (n + 1 < r->steps) pass_blocks_on(&ahead, n + 1);
     memcpy(next, ahead.block, sizeof next);
-    int made = step_of(r, step), part = cast_to(r, made, F32);
-    if (step == 0) {
+    int made = step_of(r, n), part = cast_to(r, made, F32);
+    if (n == 0) {
       out = r->steps > 1 ? part : made;
       logs = made + 1;
     } else {
@@ -249,14 +273,14 @@ static void go_backward(struct ring *r)
 {
   int sum[3] = {NONE, NONE, NONE}; /* the gradients of q, k and v */
   pass_blocks_on(r, r->steps - 1);
-  for (int step = r->steps - 1; step >= 0; step--) {
+  for (int n = r->steps - 1; n >= 0; n--) {
     struct ring ahead = *r;
-    if (step > 0) pass_blocks_on(&ahead, step - 1);
-    int made = step_of(r, step);
+    if (n > 0) pass_blocks_on(&ahead, n - 1);
+    int made = step_of(r, n);
     for (int k = 0; k < 3; k++) {
       int part = r->steps > 1 ? cast_to(r, made + k, F32) : made + k;
       sum[k] = sum[k] == NONE ? part : binary(r, OP_add, sum[k], part);
-      if (k > 0 && step > 0) sum[k] = passed_on(r, sum[k], step - 1);
+      if (k > 0 && n > 0) sum[k] = passed_on(r, sum[k], r->step[n - 1]);
     }
     memcpy(r->block, ahead.block, sizeof ahead.block);
   }
@@ -281,7 +305,7 @@ static void go_around(const struct op *op, int *stands_for)
     plan_error(op->line,
                "a ring over %s needs queries that are cut along their sequence there, not %s",
                printable(graph->mesh.name[r.mesh_dim]), layout_text(graph->value[q].layout));
-  r.steps = steps_needed(&r, graph->value[k].shape.size[2]);
+  find_steps(&r, q, graph->value[k].shape.size[2]);
   r.group = add_ordered_group(1, &r.mesh_dim);
   find_blocks(&r);
   if (back)

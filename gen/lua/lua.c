@@ -362,6 +362,7 @@ static void push_bindings(lua_State *L)
   set_model_bindings(L);
   set_tensor_bindings(L);
   set_range_bindings(L);
+  set_order_bindings(L);
   set_training_bindings(L);
   set_recipe_bindings(L);
   set_json_bindings(L);

@@ -353,6 +353,11 @@ void forbid_surplus(struct lua_State *L, const char *what, int function, int ski
 /* Adds the tensor functions to the table at the top of the stack. */
 void set_tensor_bindings(struct lua_State *L);
 
+/* ------------------------------------------------------------------------------- token_order.c */
+
+/* Adds the function that asks for the order of tokens to the table at the top of the stack. */
+void set_order_bindings(struct lua_State *L);
+
 /* ----------------------------------------------------------------------------------- recipes.c */
 
 /* Adds the functions of optimizers to the table at the top of the stack. */

@@ -3,7 +3,7 @@
 
 local M = {}
 
--- Settings pp, schedule, microbatches, stages (of a rank), dp, dp_replicate, dp_shard, ep, cp, context, balance, tp,
+-- Settings pp, schedule, microbatches, stages (of a rank), dp, dp_replicate, dp_shard, ep, cp, context, ulysses, balance, tp,
 -- batch, reshard_after_forward, zero, dtype, device.
 function M.open(of)
   local setting, whole = of.setting, of.whole
@@ -25,6 +25,10 @@ function M.open(of)
   if p.dp % p.ep ~= 0 then error("dp = " .. p.dp .. " ranks do not divide into groups of ep = " .. p.ep) end
   if p.ep > 1 and (p.dp_replicate > 1 or p.cp > 1) then error("ep is not taken together with dp_replicate or cp") end
   p.batch = whole("batch", p.dp)
+  -- Of the cp ranks of a sequence, so many neighbours exchange heads; `context` says how attention gets to the keys of
+  -- other groups.
+  p.ulysses = whole("ulysses", 1)
+  if p.cp % p.ulysses ~= 0 then error("cp = " .. p.cp .. " ranks do not divide into groups of ulysses = " .. p.ulysses) end
 
   -- Whether what is gathered of the parameters is given up after the forward, and gathered again for
   -- the backward: always, never, or by default in the layers, but not at the end of the model, whose
@@ -73,24 +77,28 @@ function M.open(of)
   else
     add("dp", p.dp, p.cp * p.tp)
   end
-  if p.cp > 1 then add("cp", p.cp, p.tp) end
+  if p.cp > 1 then add("cp", p.cp // p.ulysses, p.ulysses * p.tp) end
+  if p.ulysses > 1 then add("ulysses", p.ulysses, p.tp) end
   add("tp", p.tp, 1)
   dimensions.device = device
   p.mesh = device_mesh(dimensions)
   p.data = p.hybrid and p.mesh{"dp_replicate", "dp_shard"} or p.borrows and p.mesh{"efsdp", "ep"} or p.mesh.dp
 
+  p.sequences = p.ulysses > 1 and p.mesh{"cp", "ulysses"} or p.cp > 1 and p.mesh.cp or nil
+
   -- The batch, cut in its first dimension, and its sequences.
   function p.distribute(inputs)
     if p.cp > 1 and not p.cuts_sequences then error("this plan cuts no sequences: leave out cp") end
     distribute(inputs, p.data, (p.hybrid or p.borrows) and {Shard(0), Shard(0)} or Shard(0))
-    return p.cp > 1 and distribute(inputs, p.mesh.cp, Shard(1)) or inputs
+    return p.cp > 1 and distribute(inputs, p.sequences, p.ulysses > 1 and {Shard(1), Shard(1)} or Shard(1)) or inputs
   end
 
   -- How attention gets to the keys of sequences that are cut over cp.
   local method, balance = setting("context", "ring"), setting("balance")
   function p.context(model)
     p.cuts_sequences = true
-    if p.cp > 1 then context_parallel(model, p.mesh.cp, {method = method, balance = balance}) end
+    local methods = p.ulysses > 1 and {method, "ulysses"} or method
+    if p.cp > 1 then context_parallel(model, p.sequences, {method = methods, balance = balance}) end
   end
 
   -- The stages of a pipeline, if there are ranks for one.
@@ -111,7 +119,7 @@ function M.open(of)
       replicate(model, p.data, {zero = p.zero})
     elseif p.dp_shard > 1 or (p.cp > 1 and p.dp_replicate == 1) then
       -- The ranks that have the sequences in parts, or the experts.
-      local also, over = p.cp > 1 and p.mesh.cp or p.borrows and p.mesh.ep or nil, p.borrows and p.mesh.efsdp or p.data
+      local also, over = p.cp > 1 and p.sequences or p.borrows and p.mesh.ep or nil, p.borrows and p.mesh.efsdp or p.data
       local at_once = {reshard_after_forward = p.reshard == "always", also = also}
       local inside = {reshard_after_forward = math.tointeger(p.reshard) or p.reshard ~= "never", also = also}
       if first then fully_shard(first, over, inside) end

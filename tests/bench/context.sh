@@ -1,28 +1,58 @@
 #!/usr/bin/env bash
-# Attention of one sequence, causal, forward and backward, on this machine: tpgen's ring on two ranks beside PyTorch's
-# over gloo, and both beside one process. Medians of the steps' seconds, without the first.
+# Attention of one sequence, causal, forward and backward, on this machine: tpgen's methods on two ranks beside PyTorch's
+# ring over gloo, and both beside one process. Medians of steps' seconds, in turn; of several steps without the first.
 #   PYTHON  a python with torch (python3)   TPGEN  the compiler (build/tpgen)
-#   SEQ (32768)   HEADS (8)   SIZE (64)   STEPS (3)
+#   SEQ (32768)   HEADS (8)   SIZE (64)   ROUNDS (3)   STEPS (1), of a round
+#   WAYS    which: one ring balanced gather ulysses torch_one torch_ring
+#   BUILT   a folder for the programs, which a later run finds there; with ROUNDS=0 it only builds
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
-TPGEN=${TPGEN:-$root/build/tpgen} PYTHON=${PYTHON:-python3} seq=${SEQ:-32768} heads=${HEADS:-8} size=${SIZE:-64} steps=${STEPS:-3}
-work=$(mktemp -d)
+TPGEN=${TPGEN:-$root/build/tpgen} PYTHON=${PYTHON:-python3} seq=${SEQ:-32768} heads=${HEADS:-8} size=${SIZE:-64}
+rounds=${ROUNDS:-3} steps=${STEPS:-1} ways=${WAYS:-one ring balanced gather ulysses torch_one torch_ring}
+work=$(mktemp -d) threads=$(nproc)
 trap 'rm -rf "$work"' EXIT
-median() { sed -n 's/.*"\(seconds\|step_seconds\)": *\([-+.e0-9]*\).*/\2/p' "$1" | tail -n +2 | sort -g | awk '{ a[NR] = $1 } END { print (a[int((NR + 1) / 2)] + a[int(NR / 2) + 1]) / 2 }'; }
-tell() { printf '%-34s %8.3f s\n' "$1" "$(median "$2")"; }
-threads=$(nproc)
-for ways in "one:cp=1" "ring:cp=2" "balanced:cp=2 balance=headtail" "gather:cp=2 context=allgather" "ulysses:cp=2 context=ulysses"; do
-  name=${ways%%:*} given=()
-  for d in ${ways#*:}; do given+=(-D "$d"); done
-  (cd "$root" && "$TPGEN" tests/bench/context.lua -o "$work/$name" -D seq="$seq" -D heads="$heads" -D size="$size" "${given[@]}")
-  each=$threads
-  [ "$name" = one ] || each=$(((threads + 1) / 2))
-  OMP_NUM_THREADS=$each "$work/$name/run.sh" --steps "$steps" --metrics "$work/$name.jsonl" > "$work/$name.log" 2>&1 || { tail "$work/$name.log" >&2; exit 1; }
-  tell "tpgen, $name" "$work/$name.jsonl"
+built=${BUILT:-$work}
+
+# definitions WAY: of tests/bench/context.lua.
+definitions() {
+  case $1 in
+  one) echo cp=1 ;;
+  ring) echo cp=2 ;;
+  balanced) echo cp=2 balance=headtail ;;
+  gather) echo cp=2 context=allgather ;;
+  ulysses) echo cp=2 context=ulysses ;;
+  esac
+}
+
+# run WAY STEPS: seconds of each step are added to $work/WAY.
+run() {
+  local way=$1 n=$2 each=$threads log=$work/$1.log
+  case $way in
+  torch_one) "$PYTHON" "$here/context_torch.py" "$n" "$seq" "$heads" "$size" > "$log" 2> "$log.err" || return ;;
+  torch_ring)
+    "$PYTHON" -m torch.distributed.run --standalone --nproc-per-node=2 "$here/context_torch.py" "$n" "$seq" "$heads" "$size" \
+      > "$log" 2> "$log.err" || return
+    ;;
+  *)
+    [ "$way" = one ] || each=$(((threads + 1) / 2))
+    OMP_NUM_THREADS=$each "$built/$way/run.sh" --steps "$n" --metrics "$log" > "$log.err" 2>&1 || return
+    ;;
+  esac
+  sed -n 's/.*"\(seconds\|step_seconds\)": *\([-+.e0-9]*\).*/\2/p' "$log" | tail -n +$((n > 1 ? 2 : 1)) >> "$work/$way"
+}
+
+for way in $ways; do
+  given=()
+  for d in $(definitions "$way"); do given+=(-D "$d"); done
+  [ ${#given[@]} -gt 0 ] || continue
+  (cd "$root" && "$TPGEN" tests/bench/context.lua -o "$built/$way" -D seq="$seq" -D heads="$heads" -D size="$size" "${given[@]}")
+  "$built/$way/run.sh" --steps 0 > "$work/build.log" 2>&1 || { tail "$work/build.log" >&2; exit 1; }
 done
-"$PYTHON" "$here/context_torch.py" "$steps" "$seq" "$heads" "$size" > "$work/torch1" 2> "$work/torch.log"
-tell "PyTorch, one process" "$work/torch1"
-"$PYTHON" -m torch.distributed.run --standalone --nproc-per-node=2 "$here/context_torch.py" "$steps" "$seq" "$heads" "$size" > "$work/torch2" 2> "$work/torch.log" ||
-  { tail "$work/torch.log" >&2; exit 1; }
-tell "PyTorch's ring over gloo, 2 ranks" "$work/torch2"
+for ((round = 0; round < rounds; round++)); do
+  for way in $ways; do run "$way" "$steps" || { tail "$work/$way.log.err" >&2; exit 1; }; done
+done
+[ "$rounds" -gt 0 ] || exit 0
+for way in $ways; do
+  sort -g "$work/$way" | awk -v way="$way" '{ a[NR] = $1 } END { printf "%-12s %8.3f s\n", way, (a[int((NR + 1) / 2)] + a[int(NR / 2) + 1]) / 2 }'
+done

@@ -130,7 +130,7 @@ end
 
 -- What goes by places of queries and keys does not go with a ring, nor with another order of the sequence.
 local function refuse_in_parts(cut, what)
-  if cut and (cut.ring or cut.order) then
+  if cut and (cut.ring or cut.balanced) then
     misfit('%s does not go with context_parallel\'s %s: take method = "allgather" or "ulysses" without balance', what,
       cut.ring and 'method = "ring"' or "balance")
   end
@@ -149,6 +149,12 @@ local function whole_attention(q, k, v, how)
   local inputs, rules, mask = {q, k, v}, {}, how.mask
   local of_queries, of_keys
   if how.documents then of_queries, of_keys = how.documents[1], how.documents[2] end
+  if cut and of_queries then
+    cut.must_follow(of_queries, "its documents are")
+    cut.must_follow(of_keys, "its documents are")
+  elseif cut and mask ~= nil then
+    cut.must_follow(mask, "its mask is")
+  end
   if mask ~= nil and not of_queries then
     of_queries, of_keys = as_documents(mask, q)
     if of_queries then mask = nil end

@@ -8,31 +8,69 @@ local METHODS = {ring = true, allgather = true, ulysses = true}
 
 local asked -- what the plan's call says
 
+-- The method of each dimension: of a list, or one for the one dimension.
+local function methods_of(method, dims)
+  local list = base.kind(method) == "table" and method or {method}
+  local seen = {}
+  for i = 1, #dims do
+    local m = rawget(list, i)
+    if base.kind(m) ~= "string" or not METHODS[m] then
+      fail('context_parallel\'s method is "ring", "allgather" or "ulysses"%s, not %s',
+        #dims > 1 and ", one for each dimension of the mesh" or "", base.a(m))
+    end
+    if seen[m] then fail('context_parallel takes the method "%s" for one dimension of the mesh, not for two', m) end
+    seen[m] = dims[i]
+  end
+  if #list > #dims then fail("context_parallel is given %d methods for %d dimensions of the mesh", #list, #dims) end
+  return seen
+end
+
+-- In so many parts the order of the tokens deals the sequence out: Ulysses cuts each of them further.
+local function parts_of(dims, methods)
+  local parts = 1
+  for _, dim in ipairs(dims) do
+    if dim ~= methods.ulysses or #dims == 1 then parts = parts * base.ranks_along(dim) end
+  end
+  return parts
+end
+
 -- context_parallel(model, mesh.cp, {method = "ring", balance = "headtail", sequence = 1}): the model's
--- attention, where the sequences of its inputs are cut over the dimension: dimension `sequence` of each.
+-- attention, where the sequences of its inputs are cut over the dimension: dimension `sequence` of each. Over
+-- several dimensions, mesh{"cp", "node"}, each has its method: {"ring", "ulysses"}.
 plan.context_parallel = core.unwatched(function(module, mesh, options)
   base.expect(module, "module", "the first argument of context_parallel")
   if base.begun then fail("context_parallel comes before train and infer") end
   if asked then fail("context_parallel is called twice: line %d has cut the sequences", asked.line) end
-  local dim, ranks = base.one_dimension(mesh, "context_parallel")
+  local dims = base.mesh_dimensions(mesh, "context_parallel")
   options = base.options(options or {}, "context_parallel", OPTIONS)
   local method, balance = options.method, options.balance
-  if method == nil then method = "ring" end
-  if base.kind(method) ~= "string" or not METHODS[method] then
-    fail('context_parallel\'s method is "ring", "allgather" or "ulysses", not %s', base.a(method))
-  end
+  if method == nil and #dims == 1 then method = "ring" end
+  local methods, ranks = methods_of(method, dims), 1
+  for _, dim in ipairs(dims) do ranks = ranks * base.ranks_along(dim) end
   if balance ~= nil and balance ~= "headtail" then
     fail('context_parallel\'s balance is "headtail", or it is left out; it is not %s', base.a(balance))
   end
-  if method == "ring" and ranks > 256 then fail("a ring has at most 256 ranks, and this dimension has %d", ranks) end
+  if methods.ring and base.ranks_along(methods.ring) > 256 then
+    fail("a ring has at most 256 ranks, and this dimension has %d", base.ranks_along(methods.ring))
+  end
   local sequence = base.integer(options.sequence or 1, "context_parallel's sequence", 0, 7)
-  asked = {dim = dim, ranks = ranks, method = method, balance = balance and ranks > 1, sequence = sequence,
-    line = core.line(), orders = {}, natural = setmetatable({}, {__mode = "k"})}
+  local parts = parts_of(dims, methods)
+  for name, dim in pairs(methods) do methods[name] = base.ranks_along(dim) > 1 and dim or nil end
+  asked = {dims = dims, ranks = ranks, methods = methods, parts = parts, balance = balance and parts > 1,
+    sequence = sequence, line = core.line(), orders = {}, natural = setmetatable({}, {__mode = "k"})}
   return module
 end)
 
-local function over(x, placement, why)
-  return core.redistribute(x, base.placed_in_graph{[asked.dim] = placement}, nil, nil, why)
+local WHOLE = core.Replicate()
+
+-- Placed along each of the dimensions: by a method of its own, or as `other`.
+local function over(x, other, why, own)
+  local placed = {}
+  for _, dim in ipairs(asked.dims) do placed[dim] = other end
+  for method, placement in pairs(own or {}) do
+    if asked.methods[method] then placed[asked.methods[method]] = placement end
+  end
+  return core.redistribute(x, base.placed_in_graph(placed), nil, nil, why)
 end
 
 local function reordered(x, dim, order) return core.append("index_select", {x, order}, {dims = {dim}}) end
@@ -57,26 +95,38 @@ local function head_and_tail(n, ranks)
   return raw.cat(places, 0)
 end
 
+local function is_placed_there(placed)
+  local is = false
+  for _, dim in ipairs(asked.dims) do is = is or placed[dim] ~= nil end
+  return is
+end
+
 -- Whether this input of the batch, placed so, gets its order when it is read: then it is placed without the
--- sequence's dimension of the mesh first.
+-- sequence's dimensions of the mesh first.
 function base.is_reordered(shape, placed)
-  return asked and asked.balance and placed[asked.dim] and #shape > asked.sequence
+  return asked and asked.balance and #shape > asked.sequence and is_placed_there(placed)
+end
+
+-- Its placements along the sequence's dimensions of the mesh, and the others.
+function base.context_of(placed)
+  local own = {}
+  for _, dim in ipairs(asked.dims) do own[dim] = placed[dim] end
+  return own
 end
 
 function base.without_context(placed)
   local rest = {}
-  for dim, placement in pairs(placed) do rest[dim] = dim ~= asked.dim and placement or nil end
+  for dim, placement in pairs(placed) do rest[dim] = placement end
+  for _, dim in ipairs(asked.dims) do rest[dim] = nil end
   return rest
 end
 
-function base.context_of(placed) return placed[asked.dim] end
-
--- An input of the batch in the new order, cut.
-function base.in_order(x, placement)
-  local dim = asked.sequence
+-- An input of the batch in the new order, placed so.
+function base.in_order(x, placed)
+  local dim, why = asked.sequence, "the order of the sequence"
   local n = core.shape(x)[dim + 1]
-  asked.orders[n] = asked.orders[n] or over(head_and_tail(n, asked.ranks), base.shard(0), "the order of the sequence")
-  local there = over(reordered(x, dim, asked.orders[n]), placement, "the order of the sequence")
+  asked.orders[n] = asked.orders[n] or over(head_and_tail(n, asked.parts), base.shard(0), why)
+  local there = core.redistribute(reordered(x, dim, asked.orders[n]), base.placed_in_graph(placed), nil, nil, why)
   asked.natural[there] = x
   return there
 end
@@ -101,13 +151,13 @@ end)
 
 -- ------------------------------------------------------------------------------------------ attention
 
-local WHOLE, SEQUENCE, HEADS = core.Replicate(), 2, 1
+local SEQUENCE, HEADS = 2, 1
 
 -- So often keys and values are repeated that their heads divide, if they can.
 local function times(heads, groups)
-  local least = heads // groups
+  local least, ranks = heads // groups, base.ranks_along(asked.methods.ulysses)
   for n = 1, least do
-    if least % n == 0 and groups * n % asked.ranks == 0 then return n end
+    if least % n == 0 and groups * n % ranks == 0 then return n end
   end
   return least
 end
@@ -119,26 +169,47 @@ local function repeated(x, n)
   return base.view(x, {s[1], s[2] * n, s[3], s[4]})
 end
 
+-- The names of the methods, as a plan writes them.
+local function methods_text()
+  local list = {}
+  for _, method in ipairs{"ring", "allgather", "ulysses"} do
+    if asked.methods[method] then list[#list + 1] = method end
+  end
+  return table.concat(list, " and ")
+end
+
+-- What goes by keys, gathered; a ring has its blocks before that.
+local function gathered(x, dim, why, ulysses)
+  if asked.methods.ring then x = over(x, WHOLE, why, {ring = base.shard(dim), ulysses = ulysses}) end
+  return over(x, WHOLE, why, {ulysses = ulysses})
+end
+
 -- Attention of queries and keys that are cut: nil where no sequence is; else a table with functions that place what
 -- goes by queries and what goes by keys, along their dimension of the sequence; with the places, if the order
 -- is not that of the sequence; and with the dimension of a ring.
 function base.cut_attention(q, k, how)
   if not asked or asked.ranks == 1 then return nil end
-  local why, c = "attention over " .. asked.method, {}
-  local n, whole = core.shape(q)[3], asked.method == "ulysses"
-  local function queries(x, dim) return over(x, whole and WHOLE or base.shard(dim), why) end
-  local function keys(x, dim)
-    if asked.method == "ring" then x = over(x, base.shard(dim), why) end -- its blocks
-    return over(x, WHOLE, why)
-  end
-  c.queries, c.keys = queries, keys
+  local why, c = "attention over " .. methods_text(), {balanced = asked.balance}
+  local n = core.shape(q)[3]
+  -- Turn 1: other dimensions of the mesh cut heads first.
+  local by_heads = base.shard(HEADS, base.has_other_dimensions(asked.dims) and 1 or 0)
+  function c.queries(x, dim) return over(x, base.shard(dim), why, {ulysses = WHOLE}) end
+  function c.keys(x, dim) return gathered(x, dim, why, WHOLE) end
   function c.heads(q, k, v)
-    if not whole then return queries(q, SEQUENCE), keys(k, SEQUENCE), keys(v, SEQUENCE) end
-    local by_heads = base.shard(HEADS, 1)
-    local more = times(core.shape(q)[2], core.shape(k)[2])
-    return over(q, by_heads, why), over(repeated(k, more), by_heads, why), over(repeated(v, more), by_heads, why)
+    local more = asked.methods.ulysses and times(core.shape(q)[2], core.shape(k)[2]) or 1
+    return over(q, base.shard(SEQUENCE), why, {ulysses = by_heads}),
+      gathered(repeated(k, more), SEQUENCE, why, by_heads), gathered(repeated(v, more), SEQUENCE, why, by_heads)
   end
   function c.back(y) return over(y, base.shard(SEQUENCE), why) end
+  -- Fails if x, along its last dimension, is in the order of the sequence, and its tokens are not.
+  function c.must_follow(x, what)
+    local s = core.shape(x)
+    local order = asked.balance and asked.orders[s[#s]]
+    local name = order and core.in_sequence(x, order, s[#s])
+    if not name then return end
+    misfit("%s made of '%s', whose %d elements are in the order of the sequence; that of the tokens is context_parallel's "
+      .. "balance: make it of inputs of the batch that are cut as the tokens are, or leave out balance", what, name, s[#s])
+  end
   if asked.balance and (how.causal or how.window) then
     c.order = asked.orders[n]
     if not c.order or core.shape(k)[3] ~= n then
@@ -146,7 +217,7 @@ function base.cut_attention(q, k, how)
         .. "there: leave out balance", asked.line, n)
     end
   end
-  c.ring = asked.method == "ring" and base.dims_in_graph{asked.dim}[1] + 1 or nil
+  c.ring = asked.methods.ring and base.dims_in_graph{asked.methods.ring}[1] + 1 or nil
   if c.ring and core.shape(k)[3] ~= n then misfit("a ring goes around with the keys of the queries: %d, not %d", n, core.shape(k)[3]) end
   return c
 end

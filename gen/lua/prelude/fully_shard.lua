@@ -121,13 +121,14 @@ local function set_policies(modules, options, who)
   end
 end
 
--- One more dimension that shards.
-local function further(also, mesh)
-  local dim = base.one_dimension(also, "fully_shard's also")
-  for _, d in ipairs((base.mesh_dimensions(mesh, "fully_shard"))) do
-    if d == dim then fail("fully_shard: also is a dimension that the mesh given to it has already") end
+-- Adds the further dimensions that shard.
+local function add_further(shards, also, mesh)
+  for _, dim in ipairs((base.mesh_dimensions(also, "fully_shard's also"))) do
+    for _, d in ipairs((base.mesh_dimensions(mesh, "fully_shard"))) do
+      if d == dim then fail("fully_shard: also is a dimension that the mesh given to it has already") end
+    end
+    shards[#shards + 1] = dim
   end
-  return dim
 end
 
 -- fully_shard(module or {modules}, mesh.dp, {...}): returns its first argument.
@@ -140,7 +141,7 @@ plan.fully_shard = core.unwatched(function(what, mesh, options)
   call.shards, call.copies = mesh_of(mesh, "fully_shard")
   call.reshards = resharding(options, call.shards[1])
   call.dim = dim_option(options, "fully_shard")
-  if options.also ~= nil then call.shards[#call.shards + 1] = further(options.also, mesh) end
+  if options.also ~= nil then add_further(call.shards, options.also, mesh) end
   make_unit(modules, call)
   set_policies(modules, options, "fully_shard")
   return what

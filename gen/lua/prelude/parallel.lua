@@ -286,6 +286,11 @@ function base.one_dimension(mesh, who)
   return dim, sizes[dim + 1]
 end
 
+function base.ranks_along(dim) return sizes[dim + 1] end
+
+-- Whether the mesh has dimensions besides these.
+function base.has_other_dimensions(dims) return #names > #dims end
+
 -- ------------------------------------------------------------------------------------- placements
 
 -- Shard(0), or Shard(0, turn): if several mesh dimensions shard the same dimension of a tensor, the

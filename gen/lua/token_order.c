@@ -1,0 +1,47 @@
+/* token_order.c: which tensors are in the order of the sequence, where context_parallel deals its
+   tokens out in another one. */
+#include "lua/lua.h"
+
+#include <lauxlib.h>
+#include <lua.h>
+#include <string.h>
+
+/* Whether the value, which nothing is made of before, has elements in the order of n tokens. */
+static bool goes_by_tokens(int value, int64_t n)
+{
+  const struct value *v = &graph->value[value];
+  bool counts = v->op != NONE && graph->op[v->op].kind == OP_index;
+  if (v->role != BATCH && !counts) return false;
+  for (int d = 0; d < v->shape.ndim; d++)
+    if (v->shape.size[d] == n) return true;
+  return false;
+}
+
+/* in_sequence(tensor, order, n): the name of something with n elements in the order of the sequence
+   that the tensor is made of, other than by an index_select with `order`; or nil. */
+static int in_sequence(lua_State *L)
+{
+  int value = argument_operand(L, 1), order = argument_operand(L, 2);
+  int64_t n = (int64_t)luaL_checkinteger(L, 3);
+  bool *is_read = alloc((size_t)value + 1);
+  memset(is_read, 0, (size_t)value + 1);
+  is_read[value] = true;
+  for (int i = value; i >= 0; i--) {
+    if (!is_read[i] || i == order) continue;
+    if (goes_by_tokens(i, n)) {
+      lua_pushstring(L, value_name(i));
+      return 1;
+    }
+    if (graph->value[i].op == NONE) continue;
+    const struct op *op = &graph->op[graph->value[i].op];
+    if (op->kind == OP_index_select && op->in[1] == order) continue;
+    for (int k = 0; k < op->nin; k++) is_read[op->in[k]] = true;
+  }
+  return 0;
+}
+
+void set_order_bindings(lua_State *L)
+{
+  static const luaL_Reg functions[] = {{"in_sequence", in_sequence}, {NULL, NULL}};
+  luaL_setfuncs(L, functions, 0);
+}
