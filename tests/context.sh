@@ -109,6 +109,14 @@ refused() {
     fail "not refused with '$words': $(cat "$WORK/refused.err")"
 }
 
+# told WORDS: the plan, which is read here, is taken, with a note that has the words.
+told() {
+  local words=$1
+  cat > "$WORK/told.lua"
+  "$TPGEN" "$WORK/told.lua" -o "$WORK/told" 2> "$WORK/told.err" && grep -q "note: .*$words" "$WORK/told.err" ||
+    fail "no note with '$words': $(cat "$WORK/told.err")"
+}
+
 runtime_plan=tests/pipeline/plan.lua make_runtimes plain
 make_runtimes cuda
 beside "$WORK/one.log" context plain one
@@ -176,5 +184,24 @@ local mesh = device_mesh{ {"cp", 2} }
 local M = nn.module("M", function(self)
   function self:forward(x) return F.scaled_dot_product_attention(x, x, x, {attn_mask = F.zeros{8, 8}}) end end)
 return infer{model = context_parallel(M(), mesh.cp), batch = distribute({input = randn{1, 2, 8, 4}}, mesh.cp, Shard(2))}
+END
+told "'places' has 8 elements along dimension 1, and is not cut as the tokens are" << 'END'
+local mesh = device_mesh{ {"cp", 2} }
+local M = nn.module("M", function(self)
+  function self:forward(x) return F.scaled_dot_product_attention(x, x, x, {is_causal = true}) end end)
+return infer{model = context_parallel(M(), mesh.cp, {balance = "headtail"}),
+  batch = {input = distribute(randn{1, 8, 4}, mesh.cp, Shard(1)), places = randint(0, 8){1, 8}},
+  outputs = function(model, batch) return {y = model(batch.input:unsqueeze(1)), z = batch.places} end}
+END
+told "queries or keys are made of 'index', whose 8 elements are in the order of the sequence" << 'END'
+local mesh = device_mesh{ {"cp", 2} }
+local M = nn.module("M", function(self)
+  function self:forward(x)
+    local q = x:rotary(F.rotary_tables(8, 4))
+    return F.scaled_dot_product_attention(q, q, x, {is_causal = true})
+  end end)
+return infer{model = context_parallel(M(), mesh.cp, {balance = "headtail"}),
+  batch = {input = distribute(randn{1, 8, 4}, mesh.cp, Shard(1))},
+  outputs = function(model, batch) return {y = model(batch.input:unsqueeze(1))} end}
 END
 finish "sequences in parts train as whole ones"

@@ -35,7 +35,8 @@ static int in_sequence(lua_State *L)
     if (graph->value[i].op == NONE) continue;
     const struct op *op = &graph->op[graph->value[i].op];
     if (op->kind == OP_index_select && op->in[1] == order) continue;
-    for (int k = 0; k < op->nin; k++) is_read[op->in[k]] = true;
+    int first = op->kind == OP_embedding; /* a table is not in the order of tokens */
+    for (int k = first; k < op->nin; k++) is_read[op->in[k]] = true;
   }
   return 0;
 }

@@ -145,7 +145,11 @@ local function whole_attention(q, k, v, how)
   end
   local cut = base.cut_attention(q, k, how)
   local places = cut and cut.order
-  if cut then q, k, v = cut.heads(q, k, v) end
+  if cut then
+    cut.tell_of_order(q)
+    cut.tell_of_order(k)
+    q, k, v = cut.heads(q, k, v)
+  end
   local inputs, rules, mask = {q, k, v}, {}, how.mask
   local of_queries, of_keys
   if how.documents then of_queries, of_keys = how.documents[1], how.documents[2] end

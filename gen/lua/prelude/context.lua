@@ -61,6 +61,13 @@ plan.context_parallel = core.unwatched(function(module, mesh, options)
   return module
 end)
 
+-- An error if sequences are cut: `who` has caches of whole ones.
+function base.refuse_context(who)
+  if asked and asked.ranks > 1 then
+    fail("%s has caches of whole sequences, and line %d cuts them: leave out context_parallel", who, asked.line)
+  end
+end
+
 local WHOLE = core.Replicate()
 
 -- Placed along each of the dimensions: by a method of its own, or as `other`.
@@ -112,6 +119,16 @@ function base.context_of(placed)
   local own = {}
   for _, dim in ipairs(asked.dims) do own[dim] = placed[dim] end
   return own
+end
+
+-- Tells of an input that stays in the order of the sequence, and has as many elements along it as inputs that do not.
+function base.tell_of_order(name, shape, placed)
+  if not asked or not asked.balance or is_placed_there(placed) then return end
+  local n = shape[asked.sequence + 1]
+  if n and asked.orders[n] then
+    core.note(string.format("the batch's '%s' has %d elements along dimension %d, and is not cut as the tokens are: it stays in "
+      .. "the order of the sequence, and theirs is context_parallel's balance", name, n, asked.sequence))
+  end
 end
 
 function base.without_context(placed)
@@ -201,6 +218,14 @@ function base.cut_attention(q, k, how)
       gathered(repeated(k, more), SEQUENCE, why, by_heads), gathered(repeated(v, more), SEQUENCE, why, by_heads)
   end
   function c.back(y) return over(y, base.shard(SEQUENCE), why) end
+  -- Tells of queries or keys that positions in the order of the sequence are in.
+  function c.tell_of_order(x)
+    local order = asked.balance and asked.orders[core.shape(x)[SEQUENCE + 1]]
+    local name = order and core.in_sequence(x, order, core.shape(x)[SEQUENCE + 1])
+    if not name then return end
+    core.note(string.format("queries or keys are made of '%s', whose %d elements are in the order of the sequence; that of the tokens is "
+      .. "context_parallel's balance: tokens:positions() has positions in it", name, core.shape(x)[SEQUENCE + 1]))
+  end
   -- Fails if x, along its last dimension, is in the order of the sequence, and its tokens are not.
   function c.must_follow(x, what)
     local s = core.shape(x)

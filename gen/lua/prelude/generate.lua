@@ -83,6 +83,7 @@ function plan.generate(options)
   base.options(options, "generate", {"model", "vocab", "context", "slots", "prefill", "cache_dtype", "forward",
     "weight_dtype", "names", "seed", "planner", "expect", "matmul_precision"})
   base.refuse_units("generate")
+  base.refuse_context("generate")
   local function count(name, default, least, most)
     local n = options[name] == nil and default or options[name]
     if n == nil then fail("generate needs %s", name) end

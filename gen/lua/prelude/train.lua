@@ -104,6 +104,10 @@ local function take_batch(batch, who)
       ends[tensors[name]] = eos
     end
   end
+  for name, description in pairs(batch) do
+    local d = base.described(description)
+    base.tell_of_order(name, d.shape, d.placed)
+  end
   return core.forbid_absent(tensors, "the batch")
 end
 
