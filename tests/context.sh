@@ -102,6 +102,15 @@ check_memory() {
   echo "  memory           as 1 / cp, and bytes by the closed form"
 }
 
+# The places of balanced tokens are computed by each rank: nothing of them is sent, neither around a ring nor gathered.
+check_places() {
+  local method
+  for method in ring allgather ulysses; do
+    ! "$TPGEN" plans/llama3.lua --dump=redistribute "${golden_shape[@]}" -D cp=3 -D context=$method -D balance=headtail |
+      grep -E ' = (all_gather|all_to_all|exchange|reduce_scatter|all_reduce)\(.* i32\[64\]' || fail "$method sends places"
+  done
+}
+
 refused() {
   local words=$1
   cat > "$WORK/refused.lua"
@@ -146,6 +155,7 @@ beside "$WORK/documents_balanced.log" documents plain documents_balanced -D cp=2
 beside "$WORK/documents_ulysses.log" documents plain documents_ulysses -D cp=2 -D context=ulysses -D balance=headtail
 beside "$WORK/documents_cuda.log" documents cuda documents_cuda -D cp=2 -D balance=headtail
 beside "$WORK/memory.log" check_memory
+beside "$WORK/places.log" check_places
 for how in kept scores; do beside "$WORK/${how}_one.log" options ${how}_one $how cp=1; done
 for method in ring allgather ulysses; do
   beside "$WORK/kept_$method.log" options kept_$method kept cp=3 context=$method

@@ -23,6 +23,7 @@ struct ring {
   int mesh_dim, ranks, group;
   int step[MAX_SHIFT + 1], steps; /* those that are taken: the block is from so many ranks before */
   bool travels[MAX_INPUTS];       /* the inputs of which a rank has a block */
+  bool is_whole[MAX_INPUTS];      /* those of which every rank has all, and none is sent */
   int along[MAX_INPUTS];          /* and their dimension of the keys */
   int own[MAX_INPUTS];            /* the inputs, of which the rank's own block */
   int block[MAX_INPUTS];          /* the inputs of the current step */
@@ -69,6 +70,19 @@ static int binary(const struct ring *r, enum op_kind kind, int a, int b)
   return placed(append_op(op), graph->value[a].layout, a);
 }
 
+static int placed_as(const struct ring *r, int from, struct layout want)
+{
+  if (same_layout(graph->value[from].layout, want)) return from;
+  struct op op = like(r, OP_redistribute);
+  op.nin = 1;
+  op.in[0] = from;
+  op.type = op.backward_type = graph->value[from].type;
+  op.to = want;
+  op.asked = dimensions_of_ranks();
+  op.why = "a block of the ring";
+  return placed(append_op(op), want, from);
+}
+
 /* The block that the rank holds in a step: that of the rank so many places before it. */
 static int passed_on(const struct ring *r, int value, int step)
 {
@@ -113,22 +127,17 @@ static int before_gather(const struct ring *r, int value, struct placement cut)
   }
 }
 
-/* The rank's own block of what was gathered. */
-static int own_block(const struct ring *r, int value, int dim)
+/* The block of the rank so many places before it, of what was gathered; or of what is whole, as
+   places that every rank computes: then nothing is sent. */
+static int block_of(const struct ring *r, int value, int dim, int step, bool *is_whole)
 {
   struct layout want = graph->value[value].layout;
   want.on[r->mesh_dim] = (struct placement){.kind = SHARD, .dim = dim};
   want = usual_turns(want);
   int from = before_gather(r, value, want.on[r->mesh_dim]);
-  if (same_layout(graph->value[from].layout, want)) return from;
-  struct op op = like(r, OP_redistribute);
-  op.nin = 1;
-  op.in[0] = from;
-  op.type = op.backward_type = graph->value[from].type;
-  op.to = want;
-  op.asked = dimensions_of_ranks();
-  op.why = "a block of the ring";
-  return placed(append_op(op), want, from);
+  *is_whole = graph->value[from].layout.on[r->mesh_dim].kind == REPLICATE;
+  if (*is_whole) want.on[r->mesh_dim].shift = (unsigned)step;
+  return placed_as(r, from, want);
 }
 
 static void find_blocks(struct ring *r)
@@ -138,7 +147,8 @@ static void find_blocks(struct ring *r)
   for (int i = 0; i < r->op.nin; i++) {
     r->along[i] = dimension_of(&r->op, &l, i, 'k');
     r->travels[i] = r->along[i] != NONE;
-    r->own[i] = r->travels[i] ? own_block(r, r->op.in[i], r->along[i]) : r->op.in[i];
+    r->own[i] = r->op.in[i];
+    if (r->travels[i]) r->own[i] = block_of(r, r->op.in[i], r->along[i], 0, &r->is_whole[i]);
     r->block[i] = r->own[i];
   }
 }
@@ -146,8 +156,13 @@ static void find_blocks(struct ring *r)
 /* To those of the step, the n-th that is taken. */
 static void pass_blocks_on(struct ring *r, int n)
 {
-  for (int i = 0; i < r->op.nin; i++)
-    if (r->travels[i]) r->block[i] = n ? passed_on(r, r->block[i], r->step[n]) : r->own[i];
+  for (int i = 0; i < r->op.nin; i++) {
+    if (!r->travels[i]) continue;
+    r->block[i] = n == 0 ? r->own[i]
+                  : r->is_whole[i]
+                      ? block_of(r, r->op.in[i], r->along[i], r->step[n], &r->is_whole[i])
+                      : passed_on(r, r->block[i], r->step[n]);
+  }
 }
 
 /* Whether other dimensions of the mesh cut the sequence of the queries before the ring's one does:

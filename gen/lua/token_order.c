@@ -17,17 +17,21 @@ static bool goes_by_tokens(int value, int64_t n)
   return false;
 }
 
-/* in_sequence(tensor, order, n): the name of something with n elements in the order of the sequence
-   that the tensor is made of, other than by an index_select with `order`; or nil. */
+/* in_sequence(tensor, n, order, ...): the name of something with n elements in the order of the
+   sequence that the tensor is made of, other than by the new order: by `order`, what follows it, of
+   the same numbers, or an index_select with `order`; or nil. */
 static int in_sequence(lua_State *L)
 {
-  int value = argument_operand(L, 1), order = argument_operand(L, 2);
-  int64_t n = (int64_t)luaL_checkinteger(L, 3);
+  int value = argument_operand(L, 1), order = argument_operand(L, 3);
+  int64_t n = (int64_t)luaL_checkinteger(L, 2);
   bool *is_read = alloc((size_t)value + 1);
   memset(is_read, 0, (size_t)value + 1);
   is_read[value] = true;
+  bool *is_new = alloc((size_t)graph->nvalue);
+  memset(is_new, 0, (size_t)graph->nvalue);
+  for (int at = 3; at <= lua_gettop(L); at++) is_new[argument_operand(L, at)] = true;
   for (int i = value; i >= 0; i--) {
-    if (!is_read[i] || i == order) continue;
+    if (!is_read[i] || is_new[i]) continue;
     if (goes_by_tokens(i, n)) {
       lua_pushstring(L, value_name(i));
       return 1;

@@ -111,7 +111,7 @@ static void add_attention(const struct job *job)
     int x =
         add_root(BATCH, I32, shape, (struct layout){0}, numbers_of(shape, (int)t, draw_below(2)));
     op.in[op.nin++] = placed(x, job->ring, S(0));
-    op.in[op.nin++] = keys_of(x, job, 0);
+    op.in[op.nin++] = draw_below(2) ? x : keys_of(x, job, 0); /* x: nothing is sent */
     put_rule(&rule, "q,k");
   }
   if (sinks) {

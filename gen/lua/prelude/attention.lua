@@ -144,7 +144,7 @@ local function whole_attention(q, k, v, how)
     q, k, v = base.wide(q), base.wide(k), base.wide(v)
   end
   local cut = base.cut_attention(q, k, how)
-  local places = cut and cut.order
+  local places = cut and cut.places
   if cut then
     cut.tell_of_order(q)
     cut.tell_of_order(k)
@@ -174,8 +174,8 @@ local function whole_attention(q, k, v, how)
     append_to(inputs, rules, cut and cut.keys(of_keys, 1) or of_keys, "bk")
   end
   if places then
-    append_to(inputs, rules, cut.queries(places, 0), "q")
-    append_to(inputs, rules, cut.keys(places, 0), "k")
+    append_to(inputs, rules, places, "q")
+    append_to(inputs, rules, cut.key_places, "k")
   end
   if how.sinks ~= nil then append_to(inputs, rules, base.wide(how.sinks), "(gr)") end
   local further = table.concat(rules, ",")

@@ -57,7 +57,7 @@ plan.context_parallel = core.unwatched(function(module, mesh, options)
   local parts = parts_of(dims, methods)
   for name, dim in pairs(methods) do methods[name] = base.ranks_along(dim) > 1 and dim or nil end
   asked = {dims = dims, ranks = ranks, methods = methods, parts = parts, balance = balance and parts > 1,
-    sequence = sequence, line = core.line(), orders = {}, natural = setmetatable({}, {__mode = "k"})}
+    sequence = sequence, line = core.line(), orders = {}, of_queries = {}, of_keys = {}, natural = setmetatable({}, {__mode = "k"})}
   return module
 end)
 
@@ -88,18 +88,14 @@ local function reordered(x, dim, order) return core.append("index_select", {x, o
 -- part the halves next to these, and so on: with a causal mask all ranks then do as much. The tokens in
 -- their new order, as torch.chunk cuts it: the n numbers of their places.
 local function head_and_tail(n, ranks)
-  local part, head, tail, places = (n + ranks - 1) // ranks, 0, n, {}
-  local function run(first, size)
-    if size > 0 then places[#places + 1] = raw.add(base.index_row(size), first) end
-  end
-  for rank = 0, ranks - 1 do
-    local size = math.max(0, math.min(part, n - rank * part))
-    local first = (size + 1) // 2
-    run(head, first)
-    head, tail = head + first, tail - (size - first)
-    run(tail, size - first)
-  end
-  return raw.cat(places, 0)
+  local part, i = (n + ranks - 1) // ranks, base.index_row(n)
+  local first = (part + 1) // 2 -- at the head
+  -- Of part p `first` tokens lie behind those of the parts before it, and the others ahead of theirs. The last part has
+  -- those that are left in the middle, if it has fewer.
+  local p = core.append("div", {i, raw.full({}, part)}) -- whole
+  local at = raw.sub(i, raw.mul(p, part))
+  local head, tail = raw.add(raw.mul(p, first), at), raw.sub(raw.add(at, n - part), raw.mul(p, part - first))
+  return raw.where(raw.logical_or(raw.lt(at, first), raw.ge(p, n // part)), head, tail)
 end
 
 local function is_placed_there(placed)
@@ -142,7 +138,12 @@ end
 function base.in_order(x, placed)
   local dim, why = asked.sequence, "the order of the sequence"
   local n = core.shape(x)[dim + 1]
-  asked.orders[n] = asked.orders[n] or over(head_and_tail(n, asked.parts), base.shard(0), why)
+  if not asked.orders[n] then
+    -- Each is computed as it is wanted: of one for all, ranks would compute parts, and send them to each other.
+    asked.orders[n] = over(head_and_tail(n, asked.parts), base.shard(0), why)
+    asked.of_queries[n] = over(head_and_tail(n, asked.parts), base.shard(0), why, {ulysses = WHOLE})
+    asked.of_keys[n] = over(head_and_tail(n, asked.parts), WHOLE, why)
+  end
   local there = core.redistribute(reordered(x, dim, asked.orders[n]), base.placed_in_graph(placed), nil, nil, why)
   asked.natural[there] = x
   return there
@@ -202,8 +203,8 @@ local function gathered(x, dim, why, ulysses)
 end
 
 -- Attention of queries and keys that are cut: nil where no sequence is; else a table with functions that place what
--- goes by queries and what goes by keys, along their dimension of the sequence; with the places, if the order
--- is not that of the sequence; and with the dimension of a ring.
+-- goes by queries and what goes by keys, along their dimension of the sequence; with the places of queries
+-- and of keys, if the order is not that of the sequence; and with the dimension of a ring.
 function base.cut_attention(q, k, how)
   if not asked or asked.ranks == 1 then return nil end
   local why, c = "attention over " .. methods_text(), {balanced = asked.balance}
@@ -218,26 +219,30 @@ function base.cut_attention(q, k, how)
       gathered(repeated(k, more), SEQUENCE, why, by_heads), gathered(repeated(v, more), SEQUENCE, why, by_heads)
   end
   function c.back(y) return over(y, base.shard(SEQUENCE), why) end
-  -- Tells of queries or keys that positions in the order of the sequence are in.
-  function c.tell_of_order(x)
-    local order = asked.balance and asked.orders[core.shape(x)[SEQUENCE + 1]]
-    local name = order and core.in_sequence(x, order, core.shape(x)[SEQUENCE + 1])
-    if not name then return end
-    core.note(string.format("queries or keys are made of '%s', whose %d elements are in the order of the sequence; that of the tokens is "
-      .. "context_parallel's balance: tokens:positions() has positions in it", name, core.shape(x)[SEQUENCE + 1]))
+  -- The name of what x is made of that goes by tokens in the order of the sequence, and its tokens do not; or nil.
+  local function in_sequence(x, tokens)
+    local order = asked.balance and asked.orders[tokens]
+    return order and core.in_sequence(x, tokens, order, asked.of_queries[tokens], asked.of_keys[tokens])
   end
-  -- Fails if x, along its last dimension, is in the order of the sequence, and its tokens are not.
+  function c.tell_of_order(x)
+    local tokens = core.shape(x)[SEQUENCE + 1]
+    local name = in_sequence(x, tokens)
+    if not name then return end
+    core.note(string.format("queries or keys are made of '%s', whose %d elements are in the order of the sequence; that of the tokens "
+      .. "is context_parallel's balance: tokens:positions() has positions in it", name, tokens))
+  end
+  -- Fails if x goes by tokens along its last dimension.
   function c.must_follow(x, what)
-    local s = core.shape(x)
-    local order = asked.balance and asked.orders[s[#s]]
-    local name = order and core.in_sequence(x, order, s[#s])
+    local shape = core.shape(x)
+    local tokens = shape[#shape]
+    local name = in_sequence(x, tokens)
     if not name then return end
     misfit("%s made of '%s', whose %d elements are in the order of the sequence; that of the tokens is context_parallel's "
-      .. "balance: make it of inputs of the batch that are cut as the tokens are, or leave out balance", what, name, s[#s])
+      .. "balance: make it of inputs of the batch that are cut as the tokens are, or leave out balance", what, name, tokens)
   end
   if asked.balance and (how.causal or how.window) then
-    c.order = asked.orders[n]
-    if not c.order or core.shape(k)[3] ~= n then
+    c.places, c.key_places = asked.of_queries[n], asked.of_keys[n]
+    if not c.places or core.shape(k)[3] ~= n then
       misfit("the sequences of line %d are in another order, and no input of the batch has %d tokens that are cut "
         .. "there: leave out balance", asked.line, n)
     end
