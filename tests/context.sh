@@ -106,8 +106,10 @@ check_memory() {
 check_places() {
   local method
   for method in ring allgather ulysses; do
-    ! "$TPGEN" plans/llama3.lua --dump=redistribute "${golden_shape[@]}" -D cp=3 -D context=$method -D balance=headtail |
-      grep -E ' = (all_gather|all_to_all|exchange|reduce_scatter|all_reduce)\(.* i32\[64\]' || fail "$method sends places"
+    "$TPGEN" plans/llama3.lua --dump=redistribute "${golden_shape[@]}" -D cp=3 -D context=$method -D balance=headtail \
+      > "$WORK/$method.places" || fail "$method: no dump"
+    ! grep -E ' = (all_gather|all_to_all|exchange|reduce_scatter|all_reduce)\(.* i32\[64\]' "$WORK/$method.places" ||
+      fail "$method sends places"
   done
 }
 
@@ -149,6 +151,7 @@ beside "$WORK/gather_heads.log" context plain gather_heads -D cp=4 -D ulysses=2 
 beside "$WORK/bf16_one.log" bfloat16 plain bf16_one
 beside "$WORK/bf16_ring.log" bfloat16 plain bf16_ring -D cp=2 -D balance=headtail
 
+beside "$WORK/bf16_cuda.log" bfloat16 cuda bf16_cuda -D cp=3
 beside "$WORK/ring_cuda.log" context cuda ring_cuda -D cp=2 -D balance=headtail
 beside "$WORK/documents_ring.log" documents plain documents_ring -D cp=3
 beside "$WORK/documents_balanced.log" documents plain documents_balanced -D cp=2 -D balance=headtail
@@ -175,7 +178,7 @@ all_are_done
 cat "$WORK"/*.log
 as_one_rank one ring2 ring3 ring4 allgather2 allgather3 ulysses2 ulysses3 ring2_balanced ring3_balanced ring_tp ulysses_tp \
   ring_fsdp ring_pp both4 both6 gather_heads
-same_losses "bf16_ring, one rank" "$WORK/bf16_ring.losses" "$WORK/bf16_one.losses" 2e-4
+for name in bf16_ring bf16_cuda; do same_losses "$name, one rank" "$WORK/$name.losses" "$WORK/bf16_one.losses" 2e-4; done
 as_one_rank kept_one kept_{ring,allgather,ulysses,both}{,_balanced}
 as_one_rank scores_one scores_{allgather,ulysses}
 for plan in gpt2 qwen gemma ${SOAK:+falcon gpt_neox phi3}; do as_one_rank ${plan}_one ${plan}_cp; done
