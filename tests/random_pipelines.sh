@@ -28,7 +28,7 @@ run() {
 check_model() {
   local one=$1.one within=5e-7 weights=2e-5 trial name
   run "$one" -D model="$1" || return 0
-  ! grep -q bfloat16 "$WORK/$one/plan.txt" || within=0.0039 weights=
+  ! grep -q ' bf16,' "$WORK/$one/plan.txt" || { within=0.0039 weights=; echo "  in bfloat16"; }
   for trial in ${PIPELINE_ONLY:-$(seq "$trials")}; do
     name=$1.$trial
     run "$name" -D model="$1" -D trial=$trial || continue

@@ -5,16 +5,17 @@
 
 -- ---------------------------------------------------------------------------------------- chance
 
--- A generator: below(n) is one of 0 ... n - 1, of(list) one of the list.
+-- A generator (splitmix64): below(n) is one of 0 ... n - 1, of(list) one of the list.
 local function chance(seed)
-  local c, state = {}, seed * 0x2545F4914F6CDD1D
+  local c, state = {}, seed
   function c.below(n)
-    state = state * 6364136223846793005 + 1442695040888963407
-    return (state >> 33) % n
+    state = state + 0x9e3779b97f4a7c15
+    local z = (state ~ (state >> 30)) * 0xbf58476d1ce4e5b9
+    z = (z ~ (z >> 27)) * 0x94d049bb133111eb
+    return ((z ~ (z >> 31)) >> 1) % n
   end
   function c.of(list) return list[c.below(#list) + 1] end
   function c.one_in(n) return c.below(n) == 0 end
-  for _ = 1, 4 do c.below(2) end
   return c
 end
 
