@@ -5,7 +5,7 @@ local Model = nn.module("Model", function(self)
   function self:forward(x) return self.layers[2](self.layers[1](x):relu()) end
 end)
 return train{
-  model = pipeline(Model(), mesh.pp, {schedule = "gpipe", microbatches = 2}),
+  model = pipeline(Model(), mesh.pp, {schedule = args.schedule or "gpipe", microbatches = args.microbatches or 2}),
   batch = {input = randn{4, 4}, target = randn{4, 4}}, optimizer = SGD{lr = 0.1}, steps = 1,
   loss = function(y, batch) return F.mse_loss(y, batch.target) end,
 }
