@@ -54,13 +54,26 @@ beside "$WORK/dual.log" check dual plain -D pp=3 -D stages=2 -D schedule=dualpip
 beside "$WORK/zb_fsdp.log" check zb_fsdp plain -D pp=2 -D dp_shard=2 -D stages=2 -D schedule=zbv_zero_bubble \
   -D microbatches=4
 beside "$WORK/csv.log" check csv plain -D pp=2 -D schedule="$WORK/mine.csv"
+# like_one NAME ONE ARGUMENTS...: it trains like the program ONE, of one rank.
+like_one() {
+  if [ "$2" = pp1 ]; then
+    check "$1" plain "${@:3}"
+  else
+    make "$1" plain "${@:3}"
+    start "$WORK/$1" "$WORK/$1" --data "$text" --steps "$steps" || fail "$1: no run"
+  fi
+  same_losses "$1" "$WORK/$1.losses" "$WORK/$2.losses" 5e-7
+}
 if [ -n "${SOAK:-}" ]; then
+  make tied1 plain -D tied=true && start "$WORK/tied1" "$WORK/tied1" --data "$text" --steps "$steps" || fail "tied1: no run"
+  all_are_done # pp1
   for pp in 2 3 4; do
     for schedule in gpipe:1 1f1b:1 interleaved_1f1b:1 interleaved_1f1b:2 looped_bfs:1 looped_bfs:2 \
       interleaved_zero_bubble:1 interleaved_zero_bubble:2 zbv_zero_bubble:2 dualpipe_v:2; do
       name=soak.$pp.$schedule
-      beside "$WORK/$name.log" check "$name" plain -D pp=$pp -D schedule="${schedule%:*}" -D stages="${schedule#*:}" \
-        -D microbatches=8
+      with=(-D pp=$pp -D schedule="${schedule%:*}" -D stages="${schedule#*:}" -D microbatches=8)
+      beside "$WORK/$name.log" like_one "$name" pp1 "${with[@]}"
+      beside "$WORK/$name.tied.log" like_one "$name.tied" tied1 "${with[@]}" -D tied=true
     done
   done
 fi
