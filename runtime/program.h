@@ -266,6 +266,17 @@ static inline long part_size(long n, int parts, int index)
   return part_first(n, parts, index + 1) - part_first(n, parts, index);
 }
 
+// Micro-batches of n samples, cut like torch.tensor_split: none has two more than another.
+static inline long split_first(long n, int parts, int index)
+{
+  const long rest = n % parts;
+  return n / parts * index + (index < rest ? index : rest);
+}
+static inline long split_size(long n, int parts, int index)
+{
+  return n / parts + (index < n % parts);
+}
+
 // A collective in the program's text, and its line of the plan; 0: the runtime's own. A send or a
 // receive of a pipeline's stage has the name of its action, as in a schedule: "1RECV_F", and then
 // the micro-batch; else NULL.

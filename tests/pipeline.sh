@@ -97,13 +97,26 @@ all_are_done
 equal() {
   local name=$1 within=$2 pp
   for pp in 1 2; do
-    make "$name.$pp" plain "${@:3}" -D pp=$pp -D microbatches=4
+    make "$name.$pp" plain -D microbatches=4 "${@:3}" -D pp=$pp
     start "$WORK/$name.$pp" "$WORK/$name.$pp" --data "$text" --steps "$steps" || fail "$name: no run"
   done
   same_losses "$name" "$WORK/$name.2.losses" "$WORK/$name.1.losses" "$within"
 }
 beside "$WORK/tied.log" equal tied 2e-6 -D tied=true
 beside "$WORK/bf16.log" equal bf16 2e-4 -D dtype=bfloat16
+# Micro-batches of 2, 2, 1, 1 and 1 samples; with copies, of 2, 1 and 1, and of 1, 1 and 1.
+uneven() {
+  make uneven.1 plain -D batch=7 -D microbatches=1
+  start "$WORK/uneven.1" "$WORK/uneven.1" --data "$text" --steps "$steps" || fail "uneven: no run"
+  local name
+  for name in "uneven.pp -D pp=2 -D microbatches=5" "uneven.dp -D pp=2 -D dp=2 -D microbatches=3"; do
+    # shellcheck disable=SC2086
+    make ${name%% *} plain -D batch=7 ${name#* }
+    start "$WORK/${name%% *}" "$WORK/${name%% *}" --data "$text" --steps "$steps" || fail "${name%% *}: no run"
+    same_losses "${name%% *}" "$WORK/${name%% *}.losses" "$WORK/uneven.1.losses" 5e-7
+  done
+}
+beside "$WORK/uneven.log" uneven
 beside "$WORK/documents.log" equal documents 2e-6 -D documents=10
 all_are_done
 cat "$WORK"/*.log
@@ -146,7 +159,7 @@ refused 'has rows for 2 ranks; there are 3' -D pp=3 -D schedule="$WORK/mine.csv"
 refused 'cannot read' -D pp=2 -D schedule="$WORK/none.csv"
 refused 'no validation so far' -D pp=2 -D validate_every=2
 refused 'no library' -D pp=2 --emit library
-refused 'make no equal parts' -D pp=2 -D microbatches=3
+refused 'a micro-batch has one or more' -D pp=2 -D dp=2 -D microbatches=5
 
 # The command that a user types: with ranks that share memory, and with those that the real mpirun starts.
 for transport in shared mpi; do

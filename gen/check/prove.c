@@ -28,6 +28,7 @@ static struct counts_of {
   const struct counted **of; /* by the first rank of the group; alone: by rank */
 } * counted;                 /* by operation */
 static const struct graph *counted_of;
+static int counted_in; /* of that micro-batch */
 
 struct counts {
   int n;
@@ -82,6 +83,7 @@ static void ask_counts(struct query *q, int id, bool alone, int rank)
   const struct op *op = &graph->op[id];
   begin_query(q);
   ask_number(q, id);
+  ask_number(q, graph->mesh.now);
   ask_number(q, op->kind == OP_exchange ? rank : first_member(op->group, rank));
   if (!alone || op->kind == OP_exchange) return;
   ask_size(q, op->in[0], rank);
@@ -108,8 +110,10 @@ static const struct counted *count_for(int id, int rank)
   static struct memo memo;
   static struct query q;
   const struct op *op = &graph->op[id];
-  if (counted_of != graph) counted = alloc((size_t)graph->nop * sizeof *counted);
+  if (counted_of != graph || counted_in != graph->mesh.now)
+    counted = alloc((size_t)graph->nop * sizeof *counted);
   counted_of = graph;
+  counted_in = graph->mesh.now;
   struct counts_of *known = &counted[id];
   if (!known->of) {
     known->of = alloc((size_t)world_size() * sizeof *known->of);
@@ -373,5 +377,11 @@ static void prove_stages(void)
 void prove(void)
 {
   if (graph->stages) prove_stages();
-  for (int i = 0; i < graph->nfunction; i++) prove_function(&graph->function[i]);
+  const struct list sizes = microbatch_sizes();
+  for (int k = 0; k < sizes.n; k++) {
+    graph->mesh.now = sizes.at[k];
+    for (int i = 0; i < graph->nfunction; i++)
+      if (!k || is_of_batch(graph->function[i].phase)) prove_function(&graph->function[i]);
+  }
+  graph->mesh.now = 0;
 }

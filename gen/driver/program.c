@@ -296,7 +296,12 @@ static uint64_t signature(int rank)
 {
   const int *class = &graph->kernel_forms->ranks.of[rank];
   uint64_t h = hash_bytes(HASH_START, class, sizeof *class);
-  for (int i = 0; i < graph->nfunction; i++) h = hash_issued(h, &graph->function[i], rank);
+  const struct list *sizes = &graph->kernel_forms->ranks.sizes;
+  for (int k = 0; k < sizes->n; k++) {
+    graph->mesh.now = sizes->at[k];
+    for (int i = 0; i < graph->nfunction; i++) h = hash_issued(h, &graph->function[i], rank);
+  }
+  graph->mesh.now = 0;
   return h;
 }
 
@@ -410,7 +415,12 @@ static void add_class(int class, int first, const int *class_of)
   if (!class) add_library_files(&tensors);
   add_tensors(&names, first, &tensors); /* while names belong to no function */
   add_step(&names, first, ranks_text(class_of, class), &tensors);
-  if (target->streams) check_issued(first, statements());
+  const struct list *sizes = &graph->kernel_forms->ranks.sizes;
+  for (int k = 0; target->streams && k < sizes->n; k++) {
+    graph->mesh.now = sizes->at[k];
+    check_issued(first, statements(k));
+  }
+  graph->mesh.now = 0;
 }
 
 /* Uneven ranks have programs of their own. The first few tell how many there is room for. */

@@ -386,7 +386,7 @@ static void put_kernel_forms(void)
         forms->ranks.first[c]);
     for (int i = 0; i < forms->nkernel; i++) {
       const struct op *op = &graph->op[forms->op[i]];
-      const struct kernel_form *f = &forms->of[c].form[i];
+      const struct kernel_form *f = &forms->of[c]->form[i];
       put(&d.b, "-- v%d %s", graph->op[op->body[0]].out, scheme[f->scheme]);
       put_LONG("width", f->width, 1);
       put_LONG("threads", f->threads, 0);

@@ -176,10 +176,11 @@ static char *piece_text(const struct op *op)
 static char *transfer_comment(const struct op *op)
 {
   int value = op->kind == OP_send ? op->in[0] : op->out;
+  const int64_t bytes = elements(local_shape(value, 0)) * type_bytes(graph->value[value].type);
   return text("%s: At(%d) -> At(%d) over %s, %s bytes: to stage %d, %s",
               printable(value_name(value)), coordinate_of_stage((int)op->number[1]),
               coordinate_of_stage((int)op->number[2]),
-              printable(graph->mesh.name[graph->stages->mesh_dim]), grouped(largest_bytes(value)),
+              printable(graph->mesh.name[graph->stages->mesh_dim]), grouped(bytes),
               (int)op->number[2], where(op->line));
 }
 

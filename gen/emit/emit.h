@@ -83,7 +83,7 @@ const char *called(const struct op *op, const char *(*name)(int value));
 
 /* All functions of a step, down to `step` itself; by operation, its statement in them. */
 char *functions_text(int rank);
-const char *const *statements(void);
+const char *const *statements(int size);
 /* Whether the forward alone leaves the loss: else it is whole only in the update. */
 bool can_validate(void);
 /* Whether it has work before the first step. */

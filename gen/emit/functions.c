@@ -24,12 +24,20 @@ static bool takes_step(const struct function *f)
   return false;
 }
 
-/* By operation, its statement in the functions that were written last. */
-static const char **statement;
+/* By size of micro-batches and operation, its statement in the functions that were written last. */
+static const char ***statements_of;
+static const char **statement; /* of the size that is written */
 
-const char *const *statements(void)
+const char *const *statements(int size)
 {
-  return statement;
+  return statements_of[size];
+}
+
+/* The function's name: where micro-batches have several sizes, there is a function for each. */
+static const char *function_name(const struct function *f)
+{
+  const int from = graph->mesh.now;
+  return from && is_of_batch(f->phase) ? text("%s_from_%d", f->name, from) : f->name;
 }
 
 static char *stated(int op, int rank)
@@ -50,7 +58,8 @@ static char *loop_text(const struct function *f)
 {
   const char *from = f->upward ? "0" : text("%d", f->count - 1);
   const char *next = f->upward ? text("l < %d; l++", f->count) : "l >= 0; l--";
-  return text("for (int l = %s; %s) %s(l%s);", from, next, f->name, takes_step(f) ? ", t" : "");
+  return text("for (int l = %s; %s) %s(l%s);", from, next, function_name(f),
+              takes_step(f) ? ", t" : "");
 }
 
 /* "if (l < 3) layers_forward_ahead(l + 1);", or the part's only statement, if it is the same for
@@ -59,14 +68,14 @@ static char *round_text(const struct op *op, int rank)
 {
   const struct function *f = &graph->function[op->function], *body = &graph->function[f->body];
   if (op->iteration == IN_LAST_ITERATION)
-    return text("if (l == %d) %s();", body->upward ? body->count - 1 : 0, f->name);
+    return text("if (l == %d) %s();", body->upward ? body->count - 1 : 0, function_name(f));
   bool next = op->iteration == NEXT_ITERATION, above = next == f->upward;
   int far = next ? op->ahead : 1;
   const char *limit = above ? text("l < %d", f->count - far) : text("l > %d", far - 1);
   bool outside = op->iteration == FIRST_ITERATION || op->iteration == LAST_ITERATION;
   const char *module = outside ? text("%d", module_of_iteration(f, iteration_called(op, 0)))
                                : text("l %s %d", above ? "+" : "-", far);
-  char *call = text("%s(%s%s);", f->name, module, takes_step(f) ? ", t" : "");
+  char *call = text("%s(%s%s);", function_name(f), module, takes_step(f) ? ", t" : "");
   if (is_await_alone(f)) call = stated(f->op[0], rank);
   return outside || !*call ? call : text("if (%s) %s", limit, call);
 }
@@ -164,10 +173,13 @@ static char *function_text(const struct function *f, int rank)
   /* A rank that has no part of any operand has nothing to do. */
   const char *l = f->count > 1 && !has_word(code.text, "l") ? "  (void)l;\n" : "";
   const char *t = takes_step(f) && !has_word(code.text, "t") ? "  (void)t;\n" : "";
-  const char *range = fill(forms()->open_function, "name", f->name, NULL);
+  const char *range = fill(forms()->open_function, "name", function_name(f), NULL);
   char *sent = awaits_sent_text(f, rank);
-  return text("static void %s(%s)\n{\n%s%s%s%s%s%s}\n\n", f->name, function_parameters(f), range, l,
-              t, sent, *sent ? "\n" : "", body.text);
+  const char *whose = graph->mesh.now ? text("// Of micro-batches from %d on, which are smaller.\n",
+                                             graph->mesh.now)
+                                      : "";
+  return text("%sstatic void %s(%s)\n{\n%s%s%s%s%s%s}\n\n", whose, function_name(f),
+              function_parameters(f), range, l, t, sent, *sent ? "\n" : "", body.text);
 }
 
 /* Calls the functions of some phases, in order; `t`: the text for the number of the step, or of
@@ -177,7 +189,7 @@ static void put_phases(struct buffer *b, enum phase from, enum phase to, const c
   for (int i = 0; i < graph->nfunction; i++) {
     const struct function *f = &graph->function[i];
     if (!is_phase(f) || f->phase < from || f->phase > to) continue;
-    put(b, "%*s%s(%s);\n", indent, "", f->name, takes_step(f) ? t : "");
+    put(b, "%*s%s(%s);\n", indent, "", function_name(f), takes_step(f) ? t : "");
   }
 }
 
@@ -187,14 +199,40 @@ static void put_zero(struct buffer *b, const char *what)
   put(b, "%s", fill(forms()->zero_member, "member", what, NULL));
 }
 
-/* The head of the loop over a step's batches, or over its micro-batches, and what it begins with.
- */
+static const struct list *sizes(void)
+{
+  return &graph->kernel_forms->ranks.sizes;
+}
+
+/* Goes to the first micro-batch of a size. */
+static void go_to_size(int size)
+{
+  graph->mesh.now = size < sizes()->n ? sizes()->at[size] : 0;
+}
+
+static void go_to_size_of(int microbatch)
+{
+  int size = sizes()->n - 1;
+  while (sizes()->at[size] > microbatch) size--;
+  go_to_size(size);
+}
+
+/* The phases for each micro-batch: a loop for each size. */
+static void put_microbatches(struct buffer *b, enum phase from, enum phase to, const char *t)
+{
+  for (int size = 0; size < sizes()->n; size++) {
+    const int end = size + 1 < sizes()->n ? sizes()->at[size + 1] : microbatches();
+    go_to_size(size);
+    put(b, "  for (microbatch = %d; microbatch < %d; microbatch++) {\n", graph->mesh.now, end);
+    put_phases(b, from, to, t, 4);
+    put(b, "  }\n");
+  }
+  go_to_size(0);
+}
+
+/* The head of the loop over a step's batches, and what it begins with. */
 static void open_loop(struct buffer *b)
 {
-  if (microbatches() > 1) {
-    put(b, "  for (microbatch = 0; microbatch < %d; microbatch++) {\n", microbatches());
-    return;
-  }
   put(b, "  %s\n", fill(forms()->batches, "n", text("%d", plan_options->accumulate), NULL));
   if (keeps_batches() && has_some_of(BATCH))
     put(b, "    %s",
@@ -217,7 +255,7 @@ static void put_work(struct buffer *b, int stage, enum stage_work work, const ch
     const struct function *f = &graph->function[i];
     if (!is_phase(f) || !is_of_batch(f->phase) || f->stage != stage) continue;
     if (work_of_function(f) != work) continue;
-    put(b, "  %s(%s);\n", f->name, takes_step(f) ? t : "");
+    put(b, "  %s(%s);\n", function_name(f), takes_step(f) ? t : "");
   }
 }
 
@@ -250,10 +288,12 @@ static void put_actions(struct buffer *b)
   for (int i = 0; i < actions.n; i++) {
     const struct action *a = &actions.at[i];
     put_begin(b, a, i, slot);
+    go_to_size_of(a->microbatch);
     if (a->kind == ACTION_F) put_work(b, a->stage, STAGE_FORWARD, t);
     if (a->kind == ACTION_B || a->kind == ACTION_I) put_work(b, a->stage, STAGE_BACKWARD, t);
     if (a->kind == ACTION_B || a->kind == ACTION_W) put_work(b, a->stage, STAGE_WEIGHTS, t);
   }
+  go_to_size(0);
   put(b, "%s", awaits_all_sent_text());
 }
 
@@ -278,6 +318,8 @@ static void put_batches(struct buffer *b)
   put_phases(b, GATHER, GATHER, "t", 2);
   if (graph->stages) {
     put_actions(b);
+  } else if (microbatches() > 1) {
+    put_microbatches(b, FORWARD, BACKWARD, batch_number());
   } else {
     open_loop(b);
     put_phases(b, FORWARD, BACKWARD, batch_number(), 4);
@@ -322,13 +364,10 @@ static char *validate_text(void)
   if (step_has(is_random) && target->steps_in_memory) put_zero(&b, "m->now");
   if (runs_in_step() > 1) put_zero(&b, "m->loss");
   put_phases(&b, GATHER, GATHER, step_of_validation(), 2);
-  if (microbatches() > 1) {
-    open_loop(&b);
-    put_phases(&b, FORWARD, FORWARD, step_of_validation(), 4);
-    put(&b, "  }\n");
-  } else {
+  if (microbatches() > 1)
+    put_microbatches(&b, FORWARD, FORWARD, step_of_validation());
+  else
     put_phases(&b, FORWARD, FORWARD, step_of_validation(), 2);
-  }
   const char *dropped = step_has(is_random) ? " It is step 0, in which nothing is dropped." : "";
   const char *part =
       plan_options->accumulate > 1 ? ", as the part that a batch has of a step's" : "";
@@ -407,17 +446,29 @@ static char *step_text(void)
   return text("static void step(%s)\n{\n%s%s}\n", forms()->step_parameters, step.text, unused);
 }
 
+/* Those that micro-batches of a size run; with those of the first size, all others. */
+static void put_functions(struct buffer *b, int size, int rank)
+{
+  statement = statements_of[size] = alloc((size_t)(graph->nop + 1) * sizeof *statement);
+  if (size) memcpy(statement, statements_of[0], (size_t)graph->nop * sizeof *statement);
+  go_to_size(size);
+  for (int others = 0; others < 2; others++) /* a part comes before the body that calls it */
+    for (int i = 0; i < graph->nfunction; i++) {
+      const struct function *f = &graph->function[i];
+      if (f->is_part == others || is_await_alone(f)) continue;
+      if (size && !is_of_batch(f->phase)) continue;
+      const char *function = function_text(f, rank);
+      put_text(b, function, strlen(function));
+    }
+  go_to_size(0);
+}
+
 char *functions_text(int rank)
 {
   struct buffer b = {0};
   forget_products();
-  statement = alloc((size_t)(graph->nop + 1) * sizeof *statement);
-  for (int others = 0; others < 2; others++) /* a part comes before the body that calls it */
-    for (int i = 0; i < graph->nfunction; i++)
-      if (graph->function[i].is_part != others && !is_await_alone(&graph->function[i])) {
-        const char *function = function_text(&graph->function[i], rank);
-        put_text(&b, function, strlen(function));
-      }
+  statements_of = alloc((size_t)sizes()->n * sizeof *statements_of);
+  for (int size = 0; size < sizes()->n; size++) put_functions(&b, size, rank);
   const char *steps = plan_options->generate.slots ? entries_text(rank) : step_text();
   put(&b, "%s%s%s%s", constants_entry(), prepare_text(), steps, validate_text());
   return b.text;

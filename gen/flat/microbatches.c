@@ -16,10 +16,12 @@ void check_microbatches(void)
     if (v->role != BATCH || !v->shape.ndim) continue;
     for (int rank = 0; rank < world_size(); rank++) {
       int64_t has = local_shape(i, rank).size[0];
-      if (has % microbatches())
-        plan_error(plan_options->train_line,
-                   "microbatches = %d: rank %d has %lld samples of %s, which make no equal parts",
-                   microbatches(), rank, (long long)has, printable(v->name));
+      if (has < microbatches())
+        plan_error(
+            plan_options->train_line,
+            "microbatches = %d: rank %d has %lld samples of %s, and a micro-batch has one or "
+            "more",
+            microbatches(), rank, (long long)has, printable(v->name));
     }
   }
 }

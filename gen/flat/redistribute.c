@@ -129,6 +129,12 @@ static int moved_flat(struct lowering *w, struct op op, int value, struct shape 
 
 static int run_exchange(struct lowering *w, struct op op, int value, const struct move *m)
 {
+  if (!is_even_in_time(value))
+    plan_error(op.line,
+               "%s goes from %s to %s in pieces, which differ from micro-batch to micro-batch: "
+               "microbatches = %d makes no equal parts of the samples that each rank has",
+               printable(value_name(value)), layout_text(m->from), layout_text(m->to),
+               microbatches());
   struct exchange e = {graph->value[value].shape, graph->value[value].type, *m, op.group};
   op.exchange = add_exchange(e);
   if (!gives_runs(m, e.whole)) {

@@ -50,7 +50,13 @@ void kernel_forms(void)
   forms->of = alloc((size_t)forms->ranks.n * sizeof *forms->of);
   list_kernels(forms);
   for (int c = 0; c < forms->ranks.n; c++) {
-    if (vectors) forms->of[c].alignment = find_alignments(plan, forms->ranks.first[c]);
-    decide_forms(&forms->of[c], forms->ranks.first[c]);
+    const struct list *sizes = &forms->ranks.sizes;
+    forms->of[c] = alloc((size_t)sizes->n * sizeof *forms->of[c]);
+    for (int k = 0; k < sizes->n; k++) {
+      graph->mesh.now = sizes->at[k];
+      if (vectors) forms->of[c][k].alignment = find_alignments(plan, forms->ranks.first[c]);
+      decide_forms(&forms->of[c][k], forms->ranks.first[c]);
+    }
+    graph->mesh.now = 0;
   }
 }

@@ -24,13 +24,17 @@ static struct list distinct_values(void)
   return distinct;
 }
 
-static uint64_t hash_of_parts(const struct list *distinct, int rank)
+static uint64_t hash_of_parts(const struct list *distinct, const struct list *sizes, int rank)
 {
   uint64_t h = HASH_START;
-  for (int i = 0; i < distinct->n; i++) {
-    struct shape here = local_shape(distinct->at[i], rank);
-    h = hash_bytes(h, here.size, (size_t)here.ndim * sizeof *here.size);
+  for (int k = 0; k < sizes->n; k++) {
+    graph->mesh.now = sizes->at[k];
+    for (int i = 0; i < distinct->n; i++) {
+      struct shape here = local_shape(distinct->at[i], rank);
+      h = hash_bytes(h, here.size, (size_t)here.ndim * sizeof *here.size);
+    }
   }
+  graph->mesh.now = 0;
   return h;
 }
 
@@ -39,12 +43,13 @@ struct rank_classes find_rank_classes(int first, int last)
   int world = world_size();
   struct list distinct = distinct_values();
   struct rank_classes c = {.of = alloc((size_t)world * sizeof *c.of),
-                           .first = alloc((size_t)world * sizeof *c.first)};
+                           .first = alloc((size_t)world * sizeof *c.first),
+                           .sizes = microbatch_sizes()};
   uint64_t *seen = alloc((size_t)world * sizeof *seen);
   for (int r = 0; r < world; r++) {
     c.of[r] = NONE;
     if (r && (r < first || r > last)) continue;
-    uint64_t mine = hash_of_parts(&distinct, r);
+    uint64_t mine = hash_of_parts(&distinct, &c.sizes, r);
     int class = 0;
     while (class < c.n && seen[class] != mine) class ++;
     if (class == c.n) c.first[c.n++] = r;
@@ -57,12 +62,20 @@ struct rank_classes find_rank_classes(int first, int last)
 /* ----------------------------------------------------------------------------------------- forms
  */
 
-static const struct class_forms *forms_on(int rank)
+static int class_of(int rank)
 {
   const struct kernel_forms *f = graph->kernel_forms;
   int class = f && rank >= 0 && rank < world_size() ? f->ranks.of[rank] : NONE;
   if (class == NONE) bug("kernel_forms", "nothing is decided for rank %d", rank);
-  return &f->of[class];
+  return class;
+}
+
+static const struct class_forms *forms_on(int rank)
+{
+  const struct kernel_forms *f = graph->kernel_forms;
+  int class = class_of(rank), size = f->ranks.sizes.n - 1;
+  while (f->ranks.sizes.at[size] > graph->mesh.now) size--;
+  return &f->of[class][size];
 }
 
 const struct kernel_form *kernel_form(const struct op *op, int rank)
@@ -77,7 +90,11 @@ const struct kernel_form *kernel_form(const struct op *op, int rank)
 
 int64_t kernel_scratch(int rank)
 {
-  return graph->kernel_forms ? forms_on(rank)->scratch : 0;
+  const struct kernel_forms *f = graph->kernel_forms;
+  int64_t most = 0;
+  for (int k = 0; f && k < f->ranks.sizes.n; k++)
+    if (most < f->of[class_of(rank)][k].scratch) most = f->of[class_of(rank)][k].scratch;
+  return most;
 }
 
 int64_t alignment_of(int value, int rank)

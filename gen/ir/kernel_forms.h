@@ -3,8 +3,7 @@
 #ifndef TPGEN_IR_KERNEL_FORMS_H
 #define TPGEN_IR_KERNEL_FORMS_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "base/base.h"
 
 struct op;
 
@@ -35,11 +34,12 @@ struct kernel_form {
   bool columns;      /* places in the rows are summed over all rows */
 };
 
-/* Ranks whose parts of all values are equal are a class. */
+/* Ranks whose parts of all values are equal, in each micro-batch, are a class. */
 struct rank_classes {
   int n;
-  int *of;    /* by rank: its class, or NONE where it was not asked for */
-  int *first; /* by class: its first rank */
+  int *of;           /* by rank: its class, or NONE where it was not asked for */
+  int *first;        /* by class: its first rank */
+  struct list sizes; /* microbatch_sizes() */
 };
 
 struct kernel_forms {
@@ -51,7 +51,7 @@ struct kernel_forms {
     unsigned char *alignment; /* by value: the power of two, up to 64, that divides its address;
                                  NULL: the target has no vectors, and nothing depends on it */
     int64_t scratch;          /* the most floats that a kernel needs: they run one by one */
-  } * of;                     /* by class */
+  } * *of;                    /* by class, and size of micro-batches */
 };
 
 /* ------------------------------------------------------------------------------ kernel_forms.c */

@@ -25,6 +25,7 @@ struct mesh {
   /* A dimension in time: each rank goes through its coordinates one after the other. They are the
      micro-batches of a step. */
   bool in_time[MAX_MESH];
+  int now;        /* in time: the micro-batch whose parts are asked for; 0 has the largest */
   int64_t memory; /* bytes of a rank; 0: not given */
   struct device device;
   int line;
@@ -34,12 +35,12 @@ enum placement_kind { REPLICATE, SHARD, PARTIAL };
 enum reduction { SUM, MAX, MIN };
 
 /* The placement on one dimension of the mesh. SHARD: the ranks along it hold consecutive parts
-   of dimension `dim`, cut as torch.chunk does. With `outer` more than 1 the shard is strided:
-   the dimension is seen as [outer, size / outer], and the second factor is cut. Such a shard
-   results when a cut dimension is merged with one outside it. With a `shift` the part that a rank
-   holds is that of the rank so many places before it, around the ring. PARTIAL: the value is the
-   `reduction` of the ranks' values. A placement has eight bytes, since every value and operation
-   holds six of them. */
+   of dimension `dim`, cut as torch.chunk does; micro-batches, as torch.tensor_split. With `outer`
+   more than 1 the shard is strided: the dimension is seen as [outer, size / outer], and the second
+   factor is cut. Such a shard results when a cut dimension is merged with one outside it. With a
+   `shift` the part that a rank holds is that of the rank so many places before it, around the ring.
+   PARTIAL: the value is the `reduction` of the ranks' values. A placement has eight bytes, since
+   every value and operation holds six of them. */
 enum { MAX_SHIFT = 255 };
 struct placement {
   enum placement_kind kind : 2;

@@ -54,9 +54,18 @@ int world_size(void)
 void coordinate_of(int rank, int coordinate[MAX_MESH])
 {
   for (int i = graph->mesh.ndim - 1; i >= 0; i--) {
-    coordinate[i] = rank % ranks_along(i);
+    coordinate[i] = graph->mesh.in_time[i] ? graph->mesh.now : rank % ranks_along(i);
     rank /= ranks_along(i);
   }
+}
+
+/* The rank at that place, whatever the micro-batch. */
+static int rank_at(const int coordinate[MAX_MESH])
+{
+  int rank = 0;
+  for (int i = 0; i < graph->mesh.ndim; i++)
+    if (!graph->mesh.in_time[i]) rank = rank * graph->mesh.size[i] + coordinate[i];
+  return rank;
 }
 
 int64_t shard_stride(struct placement p)
@@ -75,6 +84,21 @@ int64_t chunk_size(int64_t n, int parts, int index)
 {
   int64_t chunk = (n + parts - 1) / parts, first = chunk * index;
   return first >= n ? 0 : first + chunk < n ? chunk : n - first;
+}
+
+int64_t cut_first(const struct mesh *mesh, int mesh_dim, int64_t n, int index)
+{
+  int parts = mesh->size[mesh_dim];
+  int64_t chunk = (n + parts - 1) / parts, first = chunk * index;
+  if (mesh->in_time[mesh_dim]) return n / parts * index + (index < n % parts ? index : n % parts);
+  return first < n ? first : n;
+}
+
+int64_t cut_size(const struct mesh *mesh, int mesh_dim, int64_t n, int index)
+{
+  int parts = mesh->size[mesh_dim];
+  if (mesh->in_time[mesh_dim]) return n / parts + (index < n % parts);
+  return chunk_size(n, parts, index);
 }
 
 int cuts_of(const struct mesh *mesh, struct layout layout, int dim, int cut[MAX_MESH])
@@ -132,8 +156,7 @@ static int64_t strided_size(const struct mesh *mesh, struct layout layout, int d
     int64_t factor = factor_of(mesh, layout, dim, size, stride), n = factor;
     for (int k = i; k < ncut; k++) {
       if (shard_stride(layout.on[cut[k]]) != stride) continue;
-      n = chunk_size(n, mesh->size[cut[k]],
-                     part_held(mesh, layout.on[cut[k]], cut[k], coordinate[cut[k]]));
+      n = cut_size(mesh, cut[k], n, part_held(mesh, layout.on[cut[k]], cut[k], coordinate[cut[k]]));
       done |= 1u << k;
     }
     product = product / factor * n;
@@ -146,12 +169,9 @@ static void cut_along(const struct mesh *mesh, struct placement cut, int mesh_di
 {
   int dim = cut.dim, index = part_held(mesh, cut, mesh_dim, coordinate[mesh_dim]);
   int64_t n = p->shape.size[dim];
-  int64_t chunk = (n + mesh->size[mesh_dim] - 1) / mesh->size[mesh_dim];
-  int64_t first = chunk * index < n ? chunk * index : n;
-  int64_t last = first + chunk < n ? first + chunk : n;
-  p->shape.size[dim] = last - first;
-  p->first[dim] += first;
-  if (last == first) p->first[dim] = whole;
+  p->shape.size[dim] = cut_size(mesh, mesh_dim, n, index);
+  p->first[dim] += cut_first(mesh, mesh_dim, n, index);
+  if (!p->shape.size[dim]) p->first[dim] = whole;
 }
 
 static void cut_plainly(const struct mesh *mesh, struct layout layout, int dim, int64_t whole,
@@ -203,7 +223,7 @@ static struct shape shape_of_part(int value, int rank)
   struct shape shape = v->shape;
   int coordinate[MAX_MESH] = {0};
   unsigned cut = 0;
-  if (rank) coordinate_of(rank, coordinate);
+  if (rank || mesh->now) coordinate_of(rank, coordinate);
   if (v->elsewhere) return no_part(shape);
   /* Mostly each dimension is cut once at most, and plainly: passes ask this all the time. */
   for (int i = 0; i < mesh->ndim; i++) {
@@ -213,7 +233,7 @@ static struct shape shape_of_part(int value, int rank)
       return local_part(mesh, v->shape, v->layout, coordinate).shape;
     cut |= 1u << p->dim;
     shape.size[p->dim] =
-        chunk_size(shape.size[p->dim], mesh->size[i], part_held(mesh, *p, i, coordinate[i]));
+        cut_size(mesh, i, shape.size[p->dim], part_held(mesh, *p, i, coordinate[i]));
   }
   return shape;
 }
@@ -249,17 +269,71 @@ static struct shape unshifted_shape(int value, int rank)
   return local_part(&graph->mesh, v->shape, without_shifts(v->layout), coordinate).shape;
 }
 
+/* The same in that micro-batch. */
+static struct shape shape_in(int microbatch, int value, int rank)
+{
+  const int now = graph->mesh.now;
+  graph->mesh.now = microbatch;
+  struct shape shape = unshifted_shape(value, rank);
+  graph->mesh.now = now;
+  return shape;
+}
+
 /* torch.chunk gives the largest parts to the first ranks, so rank 0's part is the largest, where
    none is shifted. */
 int64_t largest_bytes(int value)
 {
-  return elements(unshifted_shape(value, 0)) * type_bytes(graph->value[value].type);
+  return elements(shape_in(0, value, 0)) * type_bytes(graph->value[value].type);
 }
 
 bool is_cut_evenly(int value, int dim)
 {
-  int last = world_size() - 1;
-  return unshifted_shape(value, 0).size[dim] == unshifted_shape(value, last).size[dim];
+  struct shape least = shape_in(microbatches() - 1, value, world_size() - 1);
+  return shape_in(0, value, 0).size[dim] == least.size[dim];
+}
+
+bool is_even_in_time(int value)
+{
+  const struct value *v = &graph->value[value];
+  const int dim = time_dimension();
+  if (dim == NONE || v->layout.on[dim].kind != SHARD) return true;
+  int cut[MAX_MESH], ncut = cuts_of(&graph->mesh, v->layout, v->layout.on[dim].dim, cut);
+  int64_t n = v->shape.size[v->layout.on[dim].dim];
+  for (int i = 0; i < ncut; i++) {
+    if (n % graph->mesh.size[cut[i]]) return false;
+    n /= graph->mesh.size[cut[i]];
+  }
+  return true;
+}
+
+/* The parts that ranks have of these values in a micro-batch. */
+static uint64_t hash_parts_in(int microbatch, const struct list *values)
+{
+  uint64_t h = HASH_START;
+  graph->mesh.now = microbatch;
+  for (int r = 0; r < world_size(); r++)
+    for (int i = 0; i < values->n; i++) {
+      struct shape here = local_shape(values->at[i], r);
+      h = hash_bytes(h, here.size, (size_t)here.ndim * sizeof *here.size);
+    }
+  graph->mesh.now = 0;
+  return h;
+}
+
+struct list microbatch_sizes(void)
+{
+  struct list first = {0}, uneven = {0};
+  add(&first, 0);
+  for (int i = 0; i < graph->nvalue && microbatches() > 1; i++)
+    if (!is_even_in_time(i)) add(&uneven, i);
+  if (!uneven.n) return first;
+  uint64_t before = hash_parts_in(0, &uneven);
+  for (int k = 1; k < microbatches(); k++) {
+    const uint64_t h = hash_parts_in(k, &uneven);
+    if (h != before) add(&first, k);
+    before = h;
+  }
+  return first;
 }
 
 int group_size(int group)
@@ -273,11 +347,11 @@ int group_size(int group)
 
 int first_member(int group, int rank)
 {
-  int at[MAX_MESH], id = 0;
+  int at[MAX_MESH];
   coordinate_of(rank, at);
   for (int i = 0; i < graph->mesh.ndim; i++)
-    id = id * ranks_along(i) + (graph->group[group].dims >> i & 1 ? 0 : at[i]);
-  return id;
+    if (graph->group[group].dims >> i & 1) at[i] = 0;
+  return rank_at(at);
 }
 
 int place_in_group(int group, int rank)
@@ -299,8 +373,7 @@ static int edge_members(const struct group *g, int rank, int *members)
   if (at[dim] != ends[0] && at[dim] != ends[1]) return 0;
   for (int k = 0; k < 2; k++) {
     at[dim] = ends[k];
-    members[k] = 0;
-    for (int i = 0; i < graph->mesh.ndim; i++) members[k] = members[k] * ranks_along(i) + at[i];
+    members[k] = rank_at(at);
   }
   return 2;
 }
@@ -312,13 +385,12 @@ int group_members(int group, int rank, int *members)
   if (g->is_edge) return edge_members(g, rank, members);
   coordinate_of(rank, at);
   for (int k = 0; k < n; k++) {
-    int rest = k, id = 0;
+    int rest = k;
     for (int i = g->n - 1; i >= 0; i--) {
       at[g->dim[i]] = rest % ranks_along(g->dim[i]);
       rest /= ranks_along(g->dim[i]);
     }
-    for (int i = 0; i < graph->mesh.ndim; i++) id = id * ranks_along(i) + at[i];
-    members[k] = id;
+    members[k] = rank_at(at);
   }
   return n;
 }

@@ -16,6 +16,11 @@ int microbatches(void);
 struct layout over_time(struct layout layout);
 /* Whether each micro-batch has a value of its own: its part of the whole, or its term of a sum. */
 bool is_of_microbatch(int value);
+/* Whether the parts of ranks, and of their micro-batches, are equal in a value that is cut in time.
+ */
+bool is_even_in_time(int value);
+/* The micro-batches in which ranks have other parts than in the one before them; the first is 0. */
+struct list microbatch_sizes(void);
 void coordinate_of(int rank, int coordinate[MAX_MESH]);
 /* The outer factor of a shard: 1 for a plain one. */
 int64_t shard_stride(struct placement p);
@@ -25,6 +30,11 @@ int cuts_of(const struct mesh *mesh, struct layout layout, int dim, int cut[MAX_
 bool is_reordered(const struct mesh *mesh, struct layout layout, int dim);
 /* The size of part `index` of n, cut as torch.chunk does. */
 int64_t chunk_size(int64_t n, int parts, int index);
+/* Where part `index` of n begins along a dimension of the mesh, and its size: of ranks as
+   torch.chunk cuts, in time as torch.tensor_split, so that no micro-batch has two samples more than
+   another. */
+int64_t cut_first(const struct mesh *mesh, int mesh_dim, int64_t n, int index);
+int64_t cut_size(const struct mesh *mesh, int mesh_dim, int64_t n, int index);
 /* Whether the layout has a strided shard in the dimension. */
 bool is_strided(const struct mesh *mesh, struct layout layout, int dim);
 /* The part of `whole` that the rank at `coordinate` holds. For a dimension with a strided shard,

@@ -107,16 +107,18 @@ char *begin_text(const struct layout *layout, const int *cut, int ncut, int64_t 
     int parts = graph->mesh.size[cut[i]];
     int64_t chunk = (n + parts - 1) / parts;
     const char *part = held_text(layout->on[cut[i]], cut[i]);
+    const char *split = graph->mesh.in_time[cut[i]] ? "split" : "part";
+    bool is_even = n % parts == 0;
     if (b.length) put(&b, " + ");
-    if (!size && (n % parts == 0 || i + 1 == ncut)) {
+    if (!size && (is_even || (i + 1 == ncut && !graph->mesh.in_time[cut[i]]))) {
       put(&b, "%" PRId64 "L * %s", chunk * factor, part);
       n = chunk;
       continue;
     }
     if (!size) size = text("%" PRId64, n);
     if (factor != 1) put(&b, "%" PRId64 " * ", factor);
-    put(&b, "part_first(%s, %d, %s)", size, parts, part);
-    size = text("part_size(%s, %d, %s)", size, parts, part);
+    put(&b, "%s_first(%s, %d, %s)", split, size, parts, part);
+    size = text("%s_size(%s, %d, %s)", split, size, parts, part);
   }
   return b.text ? b.text : "0";
 }

@@ -40,9 +40,9 @@ void cut_box(const struct cut_list *c, struct shape whole, const int coordinate[
     int64_t *first = &box->first[c->at[k].dim], *last = &box->last[c->at[k].dim];
     int parts = world.mesh.size[c->at[k].by];
     int index = (coordinate[c->at[k].by] + parts - c->at[k].shift % parts) % parts;
-    int64_t chunk = (*last - *first + parts - 1) / parts;
-    *first = lesser(*first + chunk * index, *last);
-    *last = lesser(*first + chunk, *last);
+    int64_t n = *last - *first;
+    *first += cut_first(&world.mesh, c->at[k].by, n, index);
+    *last = *first + cut_size(&world.mesh, c->at[k].by, n, index);
   }
 }
 

@@ -188,7 +188,7 @@ static int64_t letter_part(const struct letters *l, int letter, const struct cho
   int cut[MAX_MESH], ncut = cuts_of(&graph->mesh, layout, dim, cut);
   for (int i = 0; i < ncut; i++)
     if (list[pick[cut[i]]].letter == letter)
-      n = chunk_size(n, graph->mesh.size[cut[i]], coordinate[cut[i]]);
+      n = cut_size(&graph->mesh, cut[i], n, coordinate[cut[i]]);
   return n;
 }
 

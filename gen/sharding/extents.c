@@ -57,11 +57,17 @@ static void measure(struct ruler *r)
   for (packed_cuts cuts = r->cuts; cuts; cuts >>= 4) {
     int by = (int)(cuts & 15) - 1;
     int64_t parts = world.mesh.size[by], length = -1, chunk = 0;
+    bool in_time = world.mesh.in_time[by];
     for (int k = 0; k < world.sampled_ranks; k++) {
       struct extent *e = &r->extent[k];
       if (e->last - e->first != length) {
         length = e->last - e->first;
         chunk = (length + parts - 1) / parts;
+      }
+      if (in_time) {
+        e->first += cut_first(&world.mesh, by, length, world.coordinate[k][by]);
+        e->last = e->first + cut_size(&world.mesh, by, length, world.coordinate[k][by]);
+        continue;
       }
       e->first = lesser(e->first + chunk * world.coordinate[k][by], e->last);
       e->last = lesser(e->first + chunk, e->last);

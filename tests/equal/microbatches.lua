@@ -10,6 +10,9 @@
 -- mesh: microbatches=2 dp=2 tp=2 sharded=1
 -- cuda: microbatches=2 dp=2 tp=2 sharded=1
 -- mesh: microbatches=12
+-- mesh: microbatches=5 dp=2 tp=2
+-- sanitized: microbatches=5 dp=2 tp=2
+-- cuda: microbatches=5 dp=2 tp=2
 local mesh = device_mesh{ {"dp", args.dp or 1}, {"tp", args.tp or 1} }
 local WORDS, WIDTH, HIDDEN, LENGTH, HEADS = 11, 12, 14, 6, 4
 
