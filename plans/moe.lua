@@ -8,7 +8,8 @@
 --   tpgen plans/moe.lua -o out/ -D config=Mixtral-8x7B-v0.1/config.json -D dp=8 -D ep=8
 --   out/run.sh --weights Mixtral-8x7B-v0.1 --data text.txt
 --
--- aux_loss=0.02 adds the load balancing loss, times this. Settings of the model are below, those of the mesh and
+-- aux_loss=0.02 adds the load balancing loss, times this. The metrics have the fullest expert's places over the mean,
+-- and with places=true those of each expert of each layer. Settings of the model are below, those of the mesh and
 -- of training in lib/.
 
 local settings, parallel, training, attention = require "lib.settings", require "lib.parallel",
@@ -115,9 +116,10 @@ local Layer = nn.module("Layer", function(self)
   end
 end)
 
--- The mean load of all layers: see nn.MoE.
+-- The mean load of all layers, and the places of each: see nn.MoE.
 local function add_load(sum, load)
   for i = 1, 2 do sum[i] = sum[i] and sum[i] + load[i] / n_layers or load[i] / n_layers end
+  sum.places[#sum.places + 1] = load[1]
 end
 
 local Model = nn.module("Model", function(self)
@@ -127,14 +129,14 @@ local Model = nn.module("Model", function(self)
   self.lm_head = tied and attention.Tied() or linear(dim, vocab)
   function self:forward(ids)
     local cos, sin = F.rotary_tables(seq, head_dim, theta, known.scaling)
-    local x, sum, load = attention.padded(self.embed_tokens(ids), ids, setting("pad")), {}, nil
+    local x, sum, load = attention.padded(self.embed_tokens(ids), ids, setting("pad")), {places = {}}, nil
     for _, layer in ipairs(self.layers) do
       x, load = layer(x, cos, sin)
       add_load(sum, load)
     end
     x = self.norm(x)
     if tied then x = self.lm_head(x, self.embed_tokens.weight) else x = self.lm_head(x) end
-    return {logits = x, balance = F.load_balancing_loss(sum[1], sum[2])}
+    return {logits = x, balance = F.load_balancing_loss(sum[1], sum[2]), places = sum.places}
   end
 end)
 
@@ -174,6 +176,14 @@ for _, name in ipairs{"gate_proj", "up_proj", "down_proj"} do
   names["layers.*.mlp.experts." .. name] = "model.layers.*." .. known.files.experts .. known.files[name]
 end
 
+-- The fullest expert's places over the mean, of the layer where that is worst; and the places of all.
+local function report(output)
+  local places, all = F.stack(output.places, 0), {}
+  all.expert_load = places:amax() * (whole("experts") / whole("top_k"))
+  if flag("places", false) then all.places = places * (p.batch * seq) end
+  return all
+end
+
 return train(training.options(of, p, {
   model = model,
   batch = p.distribute{
@@ -184,5 +194,6 @@ return train(training.options(of, p, {
     if aux_loss == 0 then return loss end
     return loss + output.balance * aux_loss
   end,
+  metrics = p.pp == 1 and not setting("microbatches") and report or nil,
   names = names,
 }))

@@ -157,6 +157,23 @@ static size_t peak_memory(double time)
   return run.memory = target_peak();
 }
 
+// The plan's own metrics, one after the other: calls `tell` with the name, the elements and their
+// number.
+static void each_own(void (*tell)(const char *name, const float *x, long n))
+{
+  for (int i = 0; i < program->ntensors; i++) {
+    const struct tensor *t = &program->tensors[i];
+    if (t->role != OUTPUT) continue;
+    long n = 1;
+    for (int d = 0; d < t->ndim; d++) n *= t->of[d];
+    float *x = malloc((size_t)n * sizeof *x);
+    if (!x) continue; // it is left out
+    target_get(x, (const char *)rank_memory + t->offset, (size_t)n * sizeof *x);
+    tell(t->name.name, x, n);
+    free(x);
+  }
+}
+
 static struct step_metrics measure(int t)
 {
   struct step_metrics step = {.step = t, .loss = get_float(program->loss)};
@@ -185,6 +202,12 @@ static void print_float(const char *name, float x)
   printf(small ? "  %s: %.4e" : "  %s: %.4f", name, (double)shown(x));
 }
 
+// Several numbers are for readers of the file.
+static void print_own(const char *name, const float *x, long n)
+{
+  if (n == 1) print_float(name, *x);
+}
+
 static void print_metrics(const struct step_metrics *step)
 {
   char number[32];
@@ -198,6 +221,7 @@ static void print_metrics(const struct step_metrics *step)
     printf(step->tflops < 0.1 ? "  tflops: %.2g" : "  tflops: %.2f", step->tflops);
   if (program->flops > 0 && step->mfu > 0) printf("  mfu: %.2f%%", step->mfu);
   if (program->learning_rate) printf("  lr: %.4e", step->lr);
+  each_own(print_own);
   printf("\n");
 }
 
@@ -233,6 +257,21 @@ static void write_number(const char *name, double x)
   if (run.events) events_number(name, x);
 }
 
+static void write_own(const char *name, const float *x, long n)
+{
+  if (n == 1) {
+    write_number(name, (double)*x);
+  } else if (run.file) {
+    fprintf(run.file, ",\"%s\":", name);
+    for (long i = 0; i < n; i++) {
+      fputc(i ? ',' : '[', run.file);
+      if (isfinite(x[i])) fprintf(run.file, "%.9g", (double)x[i]);
+      if (!isfinite(x[i])) fprintf(run.file, "null");
+    }
+    fputc(']', run.file);
+  }
+}
+
 static void end_numbers(void)
 {
   if (run.file) fprintf(run.file, "}\n");
@@ -254,6 +293,7 @@ static void write_metrics(const struct step_metrics *step)
   if (run.file) fprintf(run.file, ",\"memory\":%zu", step->memory);
   if (run.events) events_number("memory", (double)step->memory);
   if (program->learning_rate) write_number("lr", step->lr);
+  each_own(write_own);
   end_numbers();
 }
 

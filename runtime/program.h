@@ -50,7 +50,8 @@ enum { MAX_MESH = 6 };
 // weight_blocks.h, and that before it counts blocks: in files these two are one, of numbers.
 enum type { F32, BF16, I32, I64, BOOL, INT8_BLOCKS };
 
-// The role of a tensor. A file of weights must hold every PARAMETER, a file of data every BATCH.
+// The role of a tensor. A file of weights must hold every PARAMETER, a file of data every BATCH. An
+// OUTPUT of a program that trains is a metric of the plan's: F32, and whole on every rank.
 enum role { PARAMETER, STATE, BATCH, OUTPUT };
 
 // How a tensor is filled if no file has it: by Philox, with the element's global index as counter,

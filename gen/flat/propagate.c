@@ -426,7 +426,9 @@ void propagate(void)
   }
   for (int i = 0, n = graph->nvalue; i < n; i++) {
     if (!graph->value[i].is_output) continue;
-    int out = finish(i, false, "an output is written without pending sums");
+    bool whole = graph->loss != NONE;
+    int out = finish(i, whole,
+                     whole ? "a metric on every rank" : "an output is written without pending sums");
     graph->value[i].is_output = false;
     graph->value[out].is_output = true;
     graph->value[out].name = graph->value[i].name;

@@ -6,11 +6,11 @@
 #include <lua.h>
 #include <string.h>
 
-/* The value, or a copy if it is an input, a parameter, or an output already. */
+/* The value, or a copy if it is an input, a parameter, the loss, or an output already. */
 static int own_value(int value)
 {
   const struct value *v = &graph->value[value];
-  if (v->role == ACTIVATION && !v->is_output) return value;
+  if (v->role == ACTIVATION && !v->is_output && value != graph->loss) return value;
   struct op copy = {.kind = OP_scale, .nin = 1, .in = {value}, .scalar = 1};
   if (!is_floating(v->type))
     copy = (struct op){.kind = OP_cast, .nin = 1, .in = {value}, .type = v->type};

@@ -389,6 +389,32 @@ local function take_validation(options)
     base.integer(v.steps or 0, who .. "'s steps", 0, MAX_STEPS))
 end
 
+local REPORTED = {step = true, loss = true, grad_norm = true, seconds = true, tps = true,
+  tokens_per_second = true, tflops = true, mfu = true, memory = true, lr = true}
+
+-- metrics = function(output, batch) return {name = a tensor, ...}: numbers of each step beside the loss.
+local function take_metrics(metrics, output, batch)
+  if metrics == nil then return end
+  local all = base.expect(base.one("metrics", metrics(output, batch)), "table", "what train's metrics gives")
+  if base.time or base.microbatches_of_pipeline() then
+    fail("train's metrics are of a whole step: they do not go with microbatches, nor with a pipeline")
+  end
+  local names = {}
+  for name in pairs(all) do
+    base.expect(name, "string", "the name of a metric")
+    if not string.find(name, "^%a[%w_]*$") or REPORTED[name] then
+      fail("train's metrics: '%.80s' cannot be a metric's name: these are letters, digits and _, and not those of "
+        .. "numbers that all programs report", name)
+    end
+    names[#names + 1] = name
+  end
+  table.sort(names)
+  for _, name in ipairs(names) do
+    local tensor = base.expect(all[name], "tensor", "the metric '" .. name .. "'")
+    core.set_output(name, base.raw.detach(base.raw.to(tensor, "float32")))
+  end
+end
+
 -- emit = "library": a library besides the program, called library_name.
 local function take_library(options, who)
   local emit, name = options.emit, options.library_name
@@ -403,7 +429,7 @@ end
 --       forward = function(model, batch), planner =, checkpoint =, names =, schedule =, clip =,
 --       grad_norm =, accumulate =, reduce_each_batch =, expect =, matmul_precision =,
 --       bucketing =, bucket_mb =, prefetch =, shuffle =, drop_last =, validate =, emit =,
---       library_name =, microbatches =}: steps that reduce the loss.
+--       library_name =, microbatches =, metrics =}: steps that reduce the loss.
 --   names       the names of parameters in foreign files (files.lua)
 --   schedule    of the learning rate, or a function of the step that gives a factor; by default it is
 --               constant
@@ -418,6 +444,8 @@ end
 --               accumulated until then
 --   microbatches  a step goes through its batch in so many parts: the same loss and gradients, and less
 --               memory for activations
+--   metrics     function(output, batch) that gives a table of tensors by name: the metrics have these
+--               numbers, too, of the last batch of a step
 --   reduce_each_batch  true: gradients are reduced after each batch, and the parts accumulated: less
 --               memory, and a reduction for each batch
 --   expect      the most collectives of a step by kind, such as {all_reduce = 1}: more are an error
@@ -439,12 +467,13 @@ function plan.train(options)
      "checkpoint", "names", "schedule", "clip", "grad_norm", "accumulate",
      "reduce_each_batch", "expect", "matmul_precision",
      "bucketing", "bucket_mb", "prefetch", "shuffle", "drop_last", "validate", "groups",
-     "clip_value", "ema", "emit", "library_name", "microbatches"})
+     "clip_value", "ema", "emit", "library_name", "microbatches", "metrics"})
   local loss = need(options, "train", "loss", "function")
   local how = need(options, "train", "optimizer", "optimizer")
   if options.steps == nil then fail("train needs steps") end
   local steps = base.integer(options.steps, "train's steps", 1, MAX_STEPS)
   local forward = optional(options, "train", "forward", "function") or model_of_input
+  local metrics = optional(options, "train", "metrics", "function")
   local checkpoint = has_checkpoints(options)
   local how_trained = training(options, steps)
 
@@ -454,6 +483,7 @@ function plan.train(options)
   local result = base.one("the loss", loss(output, batch))
   base.check_adapters()
   core.set_loss(base.expect(result, "tensor", "what the loss gives"))
+  take_metrics(metrics, output, batch)
   take_optimizers(how, options, steps)
   core.set_checkpoint(checkpoint)
   core.set_training(how_trained)

@@ -1,0 +1,8 @@
+return train{
+  model = nn.Linear(4, 4),
+  batch = {input = randn{4, 4}},
+  loss = function(output) return output:mean() end,
+  optimizer = SGD{},
+  steps = 1,
+  metrics = function(output) return {largest = 3} end,
+}
