@@ -243,6 +243,8 @@ void grad(void)
       write_scan_gradient(&op, b->gradient[op.out]);
     else if (is_reached(b, &op) && !(op.kind == OP_redistribute && !b->has_gradient[op.in[0]]))
       write_gradient(&op, finished(b, op.out), b->has_gradient, b->gradient);
+    else if (op.kind == OP_running)
+      write_gradient(&op, NONE, b->has_gradient, b->gradient);
     leave(b, &op);
     for (int id = first; id < graph->nop; id++) set_stage_of(id, forward);
   }

@@ -11,9 +11,15 @@
 --   groups, top_groups    the experts lie in so many groups; a token's are in the best of these, by
 --                         the sum of a group's two best
 --   shared = 0            the hidden size of a network that takes every token
+--   bias_balance = 1e-3   experts are chosen by their scores plus a bias, a buffer. Each step it grows
+--                         by this where an expert had fewer tokens than the mean, and shrinks where it
+--                         had more. 0: it stays
+--   capacity = 1.25       in each sequence an expert takes at most so many times the mean of places,
+--                         the first ones; the others are dropped: the token gets nothing of that
+--                         expert. All sizes are static. Without it no place is dropped
 --
 -- load: for F.load_balancing_loss. load[1] has the places of each expert, load[2] its probabilities,
--- both [experts] and means over the tokens.
+-- both [experts] and means over the tokens. With `capacity` load[3] is how many places were dropped.
 local core, base, plan = ...
 local fail = base.fail
 local nn = plan.nn
@@ -36,8 +42,12 @@ nn.Experts = base.own_class("Experts", {"gate_proj", "up_proj", "down_proj"},
     return {gate_proj = weight(hidden, dim), up_proj = weight(hidden, dim),
       down_proj = weight(dim, hidden)}
   end,
-  function(self, _, rows, counts)
-    local function linear(x, weight) return of.grouped_linear(x, of.to(weight, "float32"), counts) end
+  function(self, _, rows, counts) -- without counts: rows [batch, experts, capacity, dim]
+    local function linear(x, weight)
+      weight = of.to(weight, "float32")
+      if not counts then return of.einsum("becd,end->becn", x, weight) end
+      return of.grouped_linear(x, weight, counts)
+    end
     local h = of.silu(linear(rows, self.gate_proj)) * linear(rows, self.up_proj)
     return linear(h, self.down_proj)
   end)
@@ -45,20 +55,28 @@ base.Experts = nn.Experts
 
 -- ---------------------------------------------------------------------------------------- routing
 
--- The scores of the experts outside of the best groups become 0.
+-- The scores of the experts outside of the best groups become too small for any choice.
 local function in_best_groups(scores, groups, top)
   local by_group = of.unflatten(scores, -1, {groups, -1})
   local best = of.sum((of.topk(by_group, 2, -1)), -1)
   local _, chosen = of.topk(best, top, -1)
   local is_chosen = of.sum(of.one_hot(chosen, groups), -2)
-  return of.flatten(of.where(of.gt(of.unsqueeze(is_chosen, -1), 0), by_group, 0.0), -2)
+  return of.flatten(of.where(of.gt(of.unsqueeze(is_chosen, -1), 0), by_group, -math.huge), -2)
+end
+
+-- What becomes of the bias behind a step: torchtitan's rule, whose changes add up to nothing.
+local function followed(bias, rate, counts, mean)
+  local places = of.to(counts, "float32")
+  local change = of.where(of.lt(places, mean), rate, 0.0) - of.where(of.gt(places, mean), rate, 0.0)
+  core.append("running", {of.detach(bias) + (change - of.mean(change, 0, true)), bias}, {scalar = 1})
 end
 
 -- The experts of each token, [batch, sequence, k], and their weights.
-local function routed(how, scores)
-  local choice = scores
+local function routed(how, scores, bias)
+  local choice = of.detach(scores)
+  if bias then choice = choice + of.detach(bias) end
   if how.groups > 1 then choice = in_best_groups(choice, how.groups, how.top_groups) end
-  local _, ids = of.topk(of.detach(choice), how.top_k, -1)
+  local _, ids = of.topk(choice, how.top_k, -1)
   local weights = of.gather(scores, -1, ids)
   if how.normalize then
     local sum = of.sum(weights, -1, true)
@@ -69,11 +87,59 @@ local function routed(how, scores)
   return ids, weights
 end
 
+-- ------------------------------------------------------------------------------------- capacity
+
+-- How many places an expert takes of a sequence.
+local function capacity_of(how, length)
+  return math.max(1, math.ceil(how.capacity * length * how.top_k / how.experts))
+end
+
+-- For each place of a sequence its slot, [batch, sequence * k], and whether it has one. An expert's
+-- slots follow each other.
+local function slots_of(how, ids, capacity)
+  ids = of.flatten(ids, 1)
+  local is_sent = of.to(of.one_hot(ids, how.experts), "float32")
+  local turn = of.to(of.sum(is_sent * of.cumsum(is_sent, 1), -1), "int32") - 1
+  return ids * capacity + turn, of.lt(turn, capacity)
+end
+
+-- A row for each slot, [batch, experts, capacity, dim]. An empty one has the first token's, which nobody
+-- takes.
+local function rows_of_slots(how, x, slots, fits, capacity)
+  local shape, n = core.shape(x), how.experts * capacity
+  local token = of.expand(of.view(of.arange(shape[2], {dtype = "float32"}), {1, shape[2], 1}),
+    {shape[1], shape[2], how.top_k})
+  local tokens = of.scatter(of.zeros({shape[1], n + 1}), 1, of.where(fits, slots, n), of.flatten(token, 1))
+  local index = of.to(of.narrow(tokens, 1, 0, n), "int32")
+  local rows = of.gather(x, 1, of.expand(of.unsqueeze(index, -1), {shape[1], n, shape[3]}))
+  return of.unflatten(rows, 1, {how.experts, capacity})
+end
+
+-- What the experts make of x, and how many places were dropped.
+local function within_capacity(how, experts, x, ids, weights)
+  local shape = core.shape(x)
+  local capacity = capacity_of(how, shape[2])
+  local slots, fits = slots_of(how, ids, capacity)
+  local y = of.flatten(experts(rows_of_slots(how, of.to(x, "float32"), slots, fits, capacity)), 1, 2)
+  local index = of.unsqueeze(of.where(fits, slots, 0), -1)
+  local rows = of.gather(y, 1, of.expand(index, {shape[1], shape[2] * how.top_k, shape[3]}))
+  rows = rows * of.unsqueeze(of.where(fits, of.flatten(weights, 1), 0.0), -1)
+  local dropped = of.sum(of.where(fits, 0.0, 1.0))
+  return of.sum(of.unflatten(rows, 1, {shape[2], how.top_k}), 2), dropped
+end
+
+-- The same without a bound.
+local function of_all(how, experts, x, ids, weights, counts)
+  local shape = core.shape(x)
+  local rows = of.dispatch(x, ids, of.full({shape[1], shape[2], how.top_k}, 1.0), counts)
+  return of.combine(experts(rows, counts), ids, weights, counts)
+end
+
 -- -------------------------------------------------------------------------------------- the layer
 
 local function options_of(options)
   local o = base.options(options, "nn.MoE", {"experts", "top_k", "hidden", "router", "normalize",
-    "scale", "groups", "top_groups", "shared", "init"})
+    "scale", "groups", "top_groups", "shared", "bias_balance", "capacity", "init"})
   local how = {router = o.router == nil and "softmax" or o.router}
   if how.router ~= "softmax" and how.router ~= "sigmoid" then
     fail("nn.MoE's router is softmax or sigmoid, not %s", base.a(how.router))
@@ -90,6 +156,13 @@ local function options_of(options)
     fail("nn.MoE: %d experts do not lie in %d groups of two or more", how.experts, how.groups)
   end
   how.shared = base.integer(o.shared == nil and 0 or o.shared, "nn.MoE's shared", 0, LARGEST)
+  if o.bias_balance ~= nil then
+    how.bias_balance = base.number(o.bias_balance, "nn.MoE's bias_balance", 0, 1)
+  end
+  if o.capacity ~= nil then
+    how.capacity = base.number(o.capacity, "nn.MoE's capacity", 0, how.experts)
+    if how.capacity == 0 then fail("nn.MoE's capacity must be more than 0") end
+  end
   how.init = o.init
   return how
 end
@@ -107,6 +180,9 @@ nn.MoE = nn.module("MoE", function(self, dim, options)
   self.gate = nn.Linear(dim, how.experts, {bias = false, init = how.init})
   self.experts = nn.Experts(how.experts, dim, how.hidden, how.init)
   if how.shared > 0 then self.shared_experts = SharedExperts(dim, how.shared, how.init) end
+  if how.bias_balance then
+    self.e_score_correction_bias = base.filled_parameter("MoE", {how.experts}, 0.0)
+  end
 
   function self:forward(x)
     local shape = core.shape(x)
@@ -115,14 +191,22 @@ nn.MoE = nn.module("MoE", function(self, dim, options)
     end
     local logits = of.to(self.gate(x), "float32")
     local scores = how.router == "softmax" and of.softmax(logits, -1) or of.sigmoid(logits)
-    local ids, weights = routed(how, scores)
+    local bias, tokens = self.e_score_correction_bias, shape[1] * shape[2]
+    local ids, weights = routed(how, scores, bias)
     local counts = of.count_places(ids, {sizes = {e = how.experts}})
-    local ones = of.full({shape[1], shape[2], how.top_k}, 1.0)
-    local rows = of.dispatch(x, ids, ones, counts)
-    local y = of.to(of.combine(self.experts(rows, counts), ids, weights, counts), core.type(x))
+    if bias and base.training then
+      followed(bias, how.bias_balance, counts, tokens * how.top_k / how.experts)
+    end
+    local load = {of.to(counts, "float32") / tokens, of.mean(scores, {0, 1})}
+    local y
+    if how.capacity then
+      y, load[3] = within_capacity(how, self.experts, x, ids, weights)
+    else
+      y = of_all(how, self.experts, x, ids, weights, counts)
+    end
+    y = of.to(y, core.type(x))
     if self.shared_experts then y = y + self.shared_experts(x) end
-    local tokens = shape[1] * shape[2]
-    return y, {of.to(counts, "float32") / tokens, of.mean(scores, {0, 1})}
+    return y, load
   end
 end)
 
