@@ -361,23 +361,59 @@ end
 
 local LLAMA3 = {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}
 
--- scaling: {rope_type = "llama3", factor = 8, ...} or {rope_type = "linear", factor = 2}, under the
--- names of Hugging Face's config.json.
-local function stretched(turn, scaling)
+local YARN = {"factor", "original_max_position_embeddings"}
+local FACTORS_OF_YARN = {"attention_factor", "mscale", "mscale_all_dim"} -- may be left out, or 0
+
+-- YaRN's: pairs that turn often within the original length keep their angle, those that turn less than
+-- once in it have one lower by `factor`, with a line between. The second result multiplies cosines and
+-- sines.
+local function stretched_as_yarn(turn, s, theta)
+  local half = core.shape(turn)[1]
+  local function pair_of(turns_in_all) -- the pair that turns so often, as a number with a fraction
+    return half * math.log(s.original_max_position_embeddings / (turns_in_all * 2 * PI)) / math.log(theta)
+  end
+  local low = math.max(math.floor(pair_of(s.beta_fast)), 0)
+  local high = math.min(math.ceil(pair_of(s.beta_slow)), 2 * half - 1)
+  local width = low == high and 0.001 or high - low
+  local place = raw.to(base.index_row(half), "float32")
+  local slow = raw.clamp(append("div", {raw.sub(place, low), raw.full({}, width + 0.0)}), 0, 1)
+  local slower = append("div", {turn, raw.full({}, s.factor)})
+  local function logarithmic(times) return s.factor <= 1 and 1 or 0.1 * times * math.log(s.factor) + 1 end
+  local times = s.attention_factor
+    or s.mscale and s.mscale_all_dim and logarithmic(s.mscale) / logarithmic(s.mscale_all_dim) or logarithmic(1)
+  return raw.add(raw.mul(slower, slow), raw.mul(turn, raw.sub(1.0, slow))), times
+end
+
+local NUMBERS = {llama3 = LLAMA3, linear = {"factor"}, yarn = YARN, default = {}}
+
+-- scaling: {rope_type = "llama3", factor = 8, ...}, {rope_type = "yarn", ...} or {rope_type = "linear",
+-- factor = 2}, under the names of Hugging Face's config.json.
+local function stretched(turn, scaling, theta)
   if base.kind(scaling) ~= "table" then
     misfit("scaling must be a table such as {rope_type = 'linear', factor = 2}, not %s",
       base.a(scaling))
   end
   local kind, known, s = rawget(scaling, "rope_type"), {"rope_type"}, {}
-  if kind ~= "llama3" and kind ~= "linear" and kind ~= "default" then
-    misfit("rope_type must be 'llama3', 'linear' or 'default', not %s", base.a(kind))
+  if not NUMBERS[kind] then
+    misfit("rope_type must be 'llama3', 'yarn', 'linear' or 'default', not %s", base.a(kind))
   end
-  local numbers = kind == "llama3" and LLAMA3 or kind == "linear" and {"factor"} or {}
-  for _, name in ipairs(numbers) do
+  local function take(name, usual)
+    local value = rawget(scaling, name)
     known[#known + 1] = name
-    s[name] = positive(rawget(scaling, name), "scaling's " .. name)
+    if value == nil then value = usual end
+    s[name] = positive(value, "scaling's " .. name)
+  end
+  for _, name in ipairs(NUMBERS[kind]) do take(name) end
+  if kind == "yarn" then
+    take("beta_fast", 32)
+    take("beta_slow", 1)
+    for _, name in ipairs(FACTORS_OF_YARN) do
+      local value = rawget(scaling, name)
+      if value == nil or value == 0 then known[#known + 1] = name else take(name) end
+    end
   end
   base.options_of(scaling, known)
+  if kind == "yarn" then return stretched_as_yarn(turn, s, theta) end
   if kind == "llama3" then return stretched_as_llama3(turn, s) end
   if kind == "linear" then return append("div", {turn, raw.full({}, s.factor)}) end
   return turn
@@ -390,11 +426,14 @@ define("rotary_tables", function(length, size, theta, scaling)
   if not places then length = base.whole(length, "the sequence's length", 1, 2^31 - 1 | 0) end
   size = base.whole(size, "the size of a head", 2, 2^31 - 1 | 0)
   if size % 2 ~= 0 then misfit("the size of a head must be even, not %d", size) end
-  local turn = turns(size, positive(theta == nil and 10000 or theta, "theta"))
-  if scaling ~= nil then turn = stretched(turn, scaling) end
+  theta = positive(theta == nil and 10000 or theta, "theta")
+  local turn, times = turns(size, theta), nil
+  if scaling ~= nil then turn, times = stretched(turn, scaling, theta) end
   local place = base.floating(places or base.index_row(length))
   local angle = raw.mul(raw.unsqueeze(place, -1), turn)
-  return raw.cos(angle), raw.sin(angle)
+  local cos, sin = raw.cos(angle), raw.sin(angle)
+  if times and times ~= 1 then return raw.mul(cos, times), raw.mul(sin, times) end
+  return cos, sin
 end, false)
 
 -- Cosines or sines must broadcast to half of x without broadcasting x.

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# What moe.sh and deepseek.sh share: runs of plans/moe.lua on the small models of tests/golden/moe, five steps (SOAK=1:
+# twenty).
+. "$(dirname "$0")/common.sh"
+local_mpi=yes
+. "$root/tests/programs.sh"
+optimized=-O1
+moe=$golden/moe
+steps=${SOAK:+20}
+steps=${steps:-5}
+export OMP_NUM_THREADS=1
+
+# array MODEL SECTION KEY: its numbers of each step, one a line.
+array() {
+  sed -n "/^ \"$2\": {/,/^ }/p" "$moe/$1/losses.json" | sed -n "/\"$3\": \[/,/\]/p" | grep -o '[-+.0-9e]*[0-9]\b' |
+    sed -n "1,${steps}p"
+}
+
+# check_dropped NAME MODEL: each step drops as many places as there.
+check_dropped() {
+  numbers dropped "$WORK/$1.jsonl" > "$WORK/$1.dropped"
+  diff <(array "$2" capacity dropped) "$WORK/$1.dropped" || fail "$1: drops other places"
+}
+
+# check_places NAME MODEL: in the first step each expert has as many places as there, and the load is that of the fullest.
+check_places() {
+  local to=$WORK/$1 steps=1
+  sed -n '/"tokens_per_expert_step1"/,/^ \]/p' "$moe/$2/losses.json" | tr -d ' \n' | sed 's/.*"://;s/,$//' > "$to.golden_places"
+  sed -n '1s/.*"places":\[\([^]]*\)\].*/\1/p' "$to.jsonl" > "$to.places"
+  diff <(tr -d '[]\n' < "$to.golden_places") <(tr -d '\n' < "$to.places") || fail "$1: other experts"
+  numbers expert_load "$to.jsonl" | sed 1q > "$to.load"
+  sed 's/^\[*//;s/\]\],*$//;s/\],\[/\n/g' "$to.golden_places" | awk -F, '
+    { most = sum = 0; for (i = 1; i <= NF; i++) { sum += $i; if ($i > most) most = $i }
+      if (most * NF / sum > worst) worst = most * NF / sum }
+    END { print worst }' > "$to.golden_load"
+  within=(1e-5 1e-5)
+  near "$1 load" "$to.load" "$to.golden_load"
+}
+
+# train_moe NAME KIND MODEL SECTION ARGUMENTS...: it has the losses, the norms of gradients and the experts of that
+# section of losses.json.
+train_moe() {
+  local name=$1 kind=$2 model=$3 section=$4 to=$WORK/$1 aux=0
+  shift 4
+  [ "$section" != with_aux ] || aux=$(sed -n 's/.*"router_aux_loss_coef": \([0-9.]*\).*/\1/p' "$moe/$model/config.json")
+  make "$name" "$kind" plans/moe.lua -D config="$moe/$model/config.json" -D seq=32 -D batch=4 -D lr=1e-3 -D weight_decay=0.1 \
+    -D clip=1.0 -D places=true -D aux_loss="$aux" "$@" || return 0
+  start "$to" "$to" --weights "$moe/$model" --data "$llama/text.txt" --steps "$steps" || { fail "$name: no run"; return 0; }
+  numbers loss "$to.jsonl" > "$to.loss"
+  numbers grad_norm "$to.jsonl" > "$to.grad_norm"
+  array "$model" "$section" losses > "$to.golden_loss"
+  array "$model" "$section" grad_norms > "$to.golden_norm"
+  within=(2e-4 2e-4)
+  near "$name" "$to.loss" "$to.golden_loss"
+  near "$name norm" "$to.grad_norm" "$to.golden_norm"
+  if [ "$section" = capacity ]; then check_dropped "$name" "$model"; else check_places "$name" "$model"; fi
+}
+
+# same_as_one NAME ONE: it has the losses of that program of one rank.
+same_as_one() {
+  within=(5e-7 5e-7)
+  near "$1, one rank" "$WORK/$1.loss" "$WORK/$2.loss"
+}
