@@ -427,8 +427,9 @@ void propagate(void)
   for (int i = 0, n = graph->nvalue; i < n; i++) {
     if (!graph->value[i].is_output) continue;
     bool whole = graph->loss != NONE;
-    int out = finish(i, whole,
-                     whole ? "a metric on every rank" : "an output is written without pending sums");
+    const char *why =
+        whole ? "a metric on every rank" : "an output is written without pending sums";
+    int out = finish(i, whole, why);
     graph->value[i].is_output = false;
     graph->value[out].is_output = true;
     graph->value[out].name = graph->value[i].name;

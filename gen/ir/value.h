@@ -33,7 +33,7 @@ struct value {
   enum type used_as : 8;    /* PARAMETER: the model's compute type */
   enum type reduced_as : 8; /* PARAMETER: the type in which its gradient moves between ranks */
   bool placed;              /* the layout is known */
-  bool is_output; /* of an inference program: written to a file; else a metric of the plan's */
+  bool is_output;           /* of an inference program: written to a file; or a metric */
   bool stored;              /* it is in memory: false inside a fused kernel */
   bool apart;
   bool elsewhere;       /* of a parameter that only ranks of other stages have */
