@@ -7,6 +7,7 @@
 
 /* Identifiers in the statements of generated functions and kernels. */
 static const char *const spoken[] = {"abs",
+                                     "all_rows",
                                      "await",
                                      "b",
                                      "backward",

@@ -25,6 +25,7 @@ static struct root {
 } root[MOST];
 static int nroot;
 static const char *tried; /* what is tried, in words */
+static int result[2];     /* copies of what attention gives */
 
 static int add_root(enum role role, enum type type, struct shape shape, struct layout layout,
                     struct array whole)
@@ -76,6 +77,7 @@ static void put_rule(struct buffer *b, const char *further)
   put(b, ",%s", further);
 }
 
+/* Adds attention and a loss of it. */
 static void add_attention(const struct job *job)
 {
   int64_t b = 1 + draw_below(2), g = 1 + draw_below(3), r = 1 + draw_below(2),
@@ -129,10 +131,6 @@ static void add_attention(const struct job *job)
                causal ? "causal" : "all", window, layout_text(others));
   struct shape made[] = {{4, {b, g * r, t, 3}}, {3, {b, g * r, t}}};
   int out = append_op_outputs(op, made, 2);
-  for (int n = 0; n < 2; n++) {
-    graph->value[out + n].is_output = true;
-    graph->value[out + n].name = text("y%d", n);
-  }
   int weights = add_root(BATCH, F32, made[0], (struct layout){0}, random_array(made[0]));
   int product = append_op(
       (struct op){.kind = OP_mul, .nin = 2, .in = {out, weights}, .module = NONE, .line = 4});
@@ -143,6 +141,11 @@ static void add_attention(const struct job *job)
                                       .dims = 15,
                                       .module = NONE,
                                       .line = 4});
+  for (int n = 0; n < 2; n++) {
+    result[n] = append_op((struct op){
+        .kind = OP_scale, .nin = 1, .in = {out + n}, .scalar = 1, .module = NONE, .line = 4});
+    graph->value[result[n]].name = text("y%d", n);
+  }
 }
 
 static struct array expected_of(const struct array *whole, int known, const char *name)
@@ -179,6 +182,8 @@ static void try_job(const void *with)
   nroot = 0;
   add_attention(job);
   propagate();
+  /* Not before: outputs of a program with a loss are metrics, which are whole. */
+  for (int n = 0; n < 2; n++) graph->value[result[n]].is_output = true;
   check(PASS_PROPAGATE);
   grad();
   check(PASS_GRAD);
