@@ -91,15 +91,17 @@ local Layer = nn.module("Layer", function(self, i)
   end
 end)
 
--- The mean load of all layers, the places of each, and how many were dropped in all: see nn.MoE.
-local function add_load(sum, load)
-  if not load then return end
-  for i = 1, 2 do
-    local share = load[i] / (n_layers - dense)
-    sum[i] = sum[i] and sum[i] + share or share
-  end
-  sum.places[#sum.places + 1] = load[1]
-  sum.dropped = sum.dropped and sum.dropped + load[3] or load[3]
+-- Of the loads of all layers (see nn.MoE), one part: a row a layer; and the mean of the rows. These come behind the
+-- last layer: what goes from layer to layer beside the tokens would make the layers unlike each other, and no loop.
+local function of_layers(loads, part)
+  local rows = {}
+  for i, load in ipairs(loads) do rows[i] = load[part] end
+  return F.stack(rows, 0)
+end
+local function mean_of_layers(loads, part)
+  local sum = loads[1][part]
+  for i = 2, #loads do sum = sum + loads[i][part] end
+  return sum / #loads
 end
 
 local Model = nn.module("Model", function(self)
@@ -109,15 +111,14 @@ local Model = nn.module("Model", function(self)
   self.lm_head = tied and attention.Tied() or linear(dim, vocab)
   function self:forward(ids)
     local cos, sin = F.rotary_tables(seq, rotated, theta, known.scaling)
-    local x, sum, load = attention.padded(self.embed_tokens(ids), ids, setting("pad")), {places = {}}, nil
+    local x, loads, load = attention.padded(self.embed_tokens(ids), ids, setting("pad")), {}, nil
     for _, layer in ipairs(self.layers) do
       x, load = layer(x, cos, sin)
-      add_load(sum, load)
+      loads[#loads + 1] = load
     end
     x = self.norm(x)
     if tied then x = self.lm_head(x, self.embed_tokens.weight) else x = self.lm_head(x) end
-    return {logits = x, balance = F.load_balancing_loss(sum[1], sum[2]), places = sum.places,
-      dropped = sum.dropped}
+    return {logits = x, loads = loads}
   end
 end)
 
@@ -186,9 +187,9 @@ end
 -- The fullest expert's places over the mean, of the layer where that is worst; the places that were dropped; and the
 -- places of all experts.
 local function report(output)
-  local places, all = F.stack(output.places, 0), {}
+  local places, all = of_layers(output.loads, 1), {}
   all.expert_load = places:amax() * (whole("experts") / whole("top_k"))
-  all.dropped = output.dropped
+  if setting("capacity") then all.dropped = of_layers(output.loads, 3):sum() end
   if flag("places", false) then all.places = places * (p.batch * seq) end
   return all
 end
@@ -201,7 +202,7 @@ return train(training.options(of, p, {
   loss = function(output, batch)
     local loss = training.next_token_loss(output.logits, batch)
     if aux_loss == 0 then return loss end
-    return loss + output.balance * aux_loss
+    return loss + F.load_balancing_loss(mean_of_layers(output.loads, 1), mean_of_layers(output.loads, 2)) * aux_loss
   end,
   metrics = p.pp == 1 and not setting("microbatches") and report or nil,
   names = names,

@@ -26,4 +26,14 @@ ep2_tp2 plain qwen3_moe without_aux -D dp=2 -D ep=2 -D tp=2
 ep2_tp2m plain mixtral with_aux -D dp=2 -D ep=2 -D tp=2
 cuda_ep2 cuda mixtral with_aux -D dp=2 -D ep=2
 END
+
+# The layers are a loop, also with the load balancing loss, metrics and a capacity: the text does not grow with them.
+for how in "-D aux_loss=0.01" "-D aux_loss=0.01 -D dp=2 -D ep=2" "-D capacity=1.25 -D dp=2 -D ep=2"; do
+  for layers in 8 16; do
+    # shellcheck disable=SC2086
+    "$TPGEN" plans/moe.lua -o "$WORK/deep$layers" -D n_layers=$layers $how || fail "$how: no program of $layers layers"
+  done
+  shorter=$(wc -l < "$WORK/deep8/step.c") longer=$(wc -l < "$WORK/deep16/step.c")
+  ((longer < shorter + shorter / 10)) || fail "$how: $shorter lines for 8 layers, $longer for 16"
+done
 finish "the losses of Mixtral and Qwen3-MoE"
