@@ -41,6 +41,7 @@ static struct {
   double begun; // when the run began, and the first step since the last line
   double since;
   double paused; // when other work began
+  float *own;    // the plan's own metrics of the step, one behind the other
   size_t memory;
   double looked; // when memory was last read
   double flushed, drawn;
@@ -157,21 +158,25 @@ static size_t peak_memory(double time)
   return run.memory = target_peak();
 }
 
-// The plan's own metrics, one after the other: calls `tell` with the name, the elements and their
-// number.
-static void each_own(void (*tell)(const char *name, const float *x, long n))
+// The plan's own metrics, one behind the other: calls `tell` with each, its elements and their
+// number. Returns how many elements all have.
+static long each_own(void (*tell)(const struct tensor *t, float *x, long n))
 {
+  long all = 0;
   for (int i = 0; i < program->ntensors; i++) {
     const struct tensor *t = &program->tensors[i];
     if (t->role != OUTPUT) continue;
     long n = 1;
     for (int d = 0; d < t->ndim; d++) n *= t->of[d];
-    float *x = malloc((size_t)n * sizeof *x);
-    if (!x) continue; // it is left out
-    target_get(x, (const char *)rank_memory + t->offset, (size_t)n * sizeof *x);
-    tell(t->name.name, x, n);
-    free(x);
+    if (tell) tell(t, run.own + all, n);
+    all += n;
   }
+  return all;
+}
+
+static void read_own(const struct tensor *t, float *x, long n)
+{
+  target_get(x, (const char *)rank_memory + t->offset, (size_t)n * sizeof *x);
 }
 
 static struct step_metrics measure(int t)
@@ -186,6 +191,7 @@ static struct step_metrics measure(int t)
   step.tflops = program->flops / step.seconds / program->world * 1e-12;
   if (run.peak_tflops > 0) step.mfu = 100 * step.tflops / run.peak_tflops;
   if (program->learning_rate) step.lr = program->learning_rate(t);
+  if (run.own) each_own(read_own);
   return step;
 }
 
@@ -203,9 +209,9 @@ static void print_float(const char *name, float x)
 }
 
 // Several numbers are for readers of the file.
-static void print_own(const char *name, const float *x, long n)
+static void print_own(const struct tensor *t, float *x, long n)
 {
-  if (n == 1) print_float(name, *x);
+  if (n == 1) print_float(t->name.name, *x);
 }
 
 static void print_metrics(const struct step_metrics *step)
@@ -221,7 +227,7 @@ static void print_metrics(const struct step_metrics *step)
     printf(step->tflops < 0.1 ? "  tflops: %.2g" : "  tflops: %.2f", step->tflops);
   if (program->flops > 0 && step->mfu > 0) printf("  mfu: %.2f%%", step->mfu);
   if (program->learning_rate) printf("  lr: %.4e", step->lr);
-  each_own(print_own);
+  if (run.own) each_own(print_own);
   printf("\n");
 }
 
@@ -257,12 +263,12 @@ static void write_number(const char *name, double x)
   if (run.events) events_number(name, x);
 }
 
-static void write_own(const char *name, const float *x, long n)
+static void write_own(const struct tensor *t, float *x, long n)
 {
   if (n == 1) {
-    write_number(name, (double)*x);
+    write_number(t->name.name, (double)*x);
   } else if (run.file) {
-    fprintf(run.file, ",\"%s\":", name);
+    fprintf(run.file, ",\"%s\":", t->name.name);
     for (long i = 0; i < n; i++) {
       fputc(i ? ',' : '[', run.file);
       if (isfinite(x[i])) fprintf(run.file, "%.9g", (double)x[i]);
@@ -293,7 +299,7 @@ static void write_metrics(const struct step_metrics *step)
   if (run.file) fprintf(run.file, ",\"memory\":%zu", step->memory);
   if (run.events) events_number("memory", (double)step->memory);
   if (program->learning_rate) write_number("lr", step->lr);
-  each_own(write_own);
+  if (run.own) each_own(write_own);
   end_numbers();
 }
 
@@ -402,6 +408,9 @@ bool metrics_open(const struct options *o, int first, int last, struct failure *
   if (o->metrics && !(run.file = create_stream(o->metrics, why))) return false;
   if (o->tensorboard && !(run.events = events_open(o->tensorboard, run.events_name, why)))
     return false;
+  const long own = program->loss < 0 ? 0 : each_own(NULL); // else outputs go to a file
+  if (own && !(run.own = malloc((size_t)own * sizeof *run.own)))
+    return failed(why, "out of memory for the plan's own metrics");
   run.peak_tflops = o->peak_tflops > 0 ? o->peak_tflops : target_peak_tflops();
   find_terminal();
   print_what_runs();
@@ -484,6 +493,8 @@ bool metrics_close(struct failure *why)
   run.file = NULL;
   if (run.events && fclose(run.events) != 0) lose(run.events_name, run.last);
   run.events = NULL;
+  free(run.own);
+  run.own = NULL;
   return !*run.lost.text ||
          failed(why, "%.500s: what was to be saved is saved, but not all was reported",
                 run.lost.text);

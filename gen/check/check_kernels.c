@@ -255,11 +255,7 @@ static void check_forms_of(void *unused, int id, int times)
   const struct rank_classes *c = &graph->kernel_forms->ranks;
   (void)unused, (void)times;
   for (int i = 0; i < c->n && graph->op[id].kind == OP_fused; i++)
-    for (int k = 0; k < c->sizes.n; k++) {
-      graph->mesh.now = c->sizes.at[k];
-      check_form(id, c->first[i]);
-    }
-  graph->mesh.now = 0;
+    for (int size = NONE; next_size(&c->sizes, &size);) check_form(id, c->first[i]);
 }
 
 /* For a graph from a dump the forms are decided after the check of that graph. */

@@ -378,10 +378,7 @@ void prove(void)
 {
   if (graph->stages) prove_stages();
   const struct list sizes = microbatch_sizes();
-  for (int k = 0; k < sizes.n; k++) {
-    graph->mesh.now = sizes.at[k];
+  for (int size = NONE; next_size(&sizes, &size);)
     for (int i = 0; i < graph->nfunction; i++)
-      if (!k || is_of_batch(graph->function[i].phase)) prove_function(&graph->function[i]);
-  }
-  graph->mesh.now = 0;
+      if (!size || is_of_batch(graph->function[i].phase)) prove_function(&graph->function[i]);
 }

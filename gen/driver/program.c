@@ -297,11 +297,8 @@ static uint64_t signature(int rank)
   const int *class = &graph->kernel_forms->ranks.of[rank];
   uint64_t h = hash_bytes(HASH_START, class, sizeof *class);
   const struct list *sizes = &graph->kernel_forms->ranks.sizes;
-  for (int k = 0; k < sizes->n; k++) {
-    graph->mesh.now = sizes->at[k];
+  for (int size = NONE; next_size(sizes, &size);)
     for (int i = 0; i < graph->nfunction; i++) h = hash_issued(h, &graph->function[i], rank);
-  }
-  graph->mesh.now = 0;
   return h;
 }
 
@@ -416,11 +413,8 @@ static void add_class(int class, int first, const int *class_of)
   add_tensors(&names, first, &tensors); /* while names belong to no function */
   add_step(&names, first, ranks_text(class_of, class), &tensors);
   const struct list *sizes = &graph->kernel_forms->ranks.sizes;
-  for (int k = 0; target->streams && k < sizes->n; k++) {
-    graph->mesh.now = sizes->at[k];
-    check_issued(first, statements(k));
-  }
-  graph->mesh.now = 0;
+  for (int size = NONE; target->streams && next_size(sizes, &size);)
+    check_issued(first, statements(size));
 }
 
 /* Uneven ranks have programs of their own. The first few tell how many there is room for. */

@@ -204,30 +204,15 @@ static const struct list *sizes(void)
   return &graph->kernel_forms->ranks.sizes;
 }
 
-/* Goes to the first micro-batch of a size. */
-static void go_to_size(int size)
-{
-  graph->mesh.now = size < sizes()->n ? sizes()->at[size] : 0;
-}
-
-static void go_to_size_of(int microbatch)
-{
-  int size = sizes()->n - 1;
-  while (sizes()->at[size] > microbatch) size--;
-  go_to_size(size);
-}
-
 /* The phases for each micro-batch: a loop for each size. */
 static void put_microbatches(struct buffer *b, enum phase from, enum phase to, const char *t)
 {
-  for (int size = 0; size < sizes()->n; size++) {
+  for (int size = NONE; next_size(sizes(), &size);) {
     const int end = size + 1 < sizes()->n ? sizes()->at[size + 1] : microbatches();
-    go_to_size(size);
     put(b, "  for (microbatch = %d; microbatch < %d; microbatch++) {\n", graph->mesh.now, end);
     put_phases(b, from, to, t, 4);
     put(b, "  }\n");
   }
-  go_to_size(0);
 }
 
 /* The head of the loop over a step's batches, and what it begins with. */
@@ -288,12 +273,12 @@ static void put_actions(struct buffer *b)
   for (int i = 0; i < actions.n; i++) {
     const struct action *a = &actions.at[i];
     put_begin(b, a, i, slot);
-    go_to_size_of(a->microbatch);
+    graph->mesh.now = sizes()->at[size_of_microbatch(sizes(), a->microbatch)];
     if (a->kind == ACTION_F) put_work(b, a->stage, STAGE_FORWARD, t);
     if (a->kind == ACTION_B || a->kind == ACTION_I) put_work(b, a->stage, STAGE_BACKWARD, t);
     if (a->kind == ACTION_B || a->kind == ACTION_W) put_work(b, a->stage, STAGE_WEIGHTS, t);
   }
-  go_to_size(0);
+  graph->mesh.now = 0;
   put(b, "%s", awaits_all_sent_text());
 }
 
@@ -451,7 +436,6 @@ static void put_functions(struct buffer *b, int size, int rank)
 {
   statement = statements_of[size] = alloc((size_t)(graph->nop + 1) * sizeof *statement);
   if (size) memcpy(statement, statements_of[0], (size_t)graph->nop * sizeof *statement);
-  go_to_size(size);
   for (int others = 0; others < 2; others++) /* a part comes before the body that calls it */
     for (int i = 0; i < graph->nfunction; i++) {
       const struct function *f = &graph->function[i];
@@ -460,7 +444,6 @@ static void put_functions(struct buffer *b, int size, int rank)
       const char *function = function_text(f, rank);
       put_text(b, function, strlen(function));
     }
-  go_to_size(0);
 }
 
 char *functions_text(int rank)
@@ -468,7 +451,7 @@ char *functions_text(int rank)
   struct buffer b = {0};
   forget_products();
   statements_of = alloc((size_t)sizes()->n * sizeof *statements_of);
-  for (int size = 0; size < sizes()->n; size++) put_functions(&b, size, rank);
+  for (int size = NONE; next_size(sizes(), &size);) put_functions(&b, size, rank);
   const char *steps = plan_options->generate.slots ? entries_text(rank) : step_text();
   put(&b, "%s%s%s%s", constants_entry(), prepare_text(), steps, validate_text());
   return b.text;

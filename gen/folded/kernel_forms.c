@@ -52,11 +52,10 @@ void kernel_forms(void)
   for (int c = 0; c < forms->ranks.n; c++) {
     const struct list *sizes = &forms->ranks.sizes;
     forms->of[c] = alloc((size_t)sizes->n * sizeof *forms->of[c]);
-    for (int k = 0; k < sizes->n; k++) {
-      graph->mesh.now = sizes->at[k];
-      if (vectors) forms->of[c][k].alignment = find_alignments(plan, forms->ranks.first[c]);
-      decide_forms(&forms->of[c][k], forms->ranks.first[c]);
+    for (int size = NONE; next_size(sizes, &size);) {
+      struct class_forms *made = &forms->of[c][size];
+      if (vectors) made->alignment = find_alignments(plan, forms->ranks.first[c]);
+      decide_forms(made, forms->ranks.first[c]);
     }
-    graph->mesh.now = 0;
   }
 }

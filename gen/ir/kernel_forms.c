@@ -27,14 +27,11 @@ static struct list distinct_values(void)
 static uint64_t hash_of_parts(const struct list *distinct, const struct list *sizes, int rank)
 {
   uint64_t h = HASH_START;
-  for (int k = 0; k < sizes->n; k++) {
-    graph->mesh.now = sizes->at[k];
+  for (int size = NONE; next_size(sizes, &size);)
     for (int i = 0; i < distinct->n; i++) {
       struct shape here = local_shape(distinct->at[i], rank);
       h = hash_bytes(h, here.size, (size_t)here.ndim * sizeof *here.size);
     }
-  }
-  graph->mesh.now = 0;
   return h;
 }
 
@@ -73,9 +70,7 @@ static int class_of(int rank)
 static const struct class_forms *forms_on(int rank)
 {
   const struct kernel_forms *f = graph->kernel_forms;
-  int class = class_of(rank), size = f->ranks.sizes.n - 1;
-  while (f->ranks.sizes.at[size] > graph->mesh.now) size--;
-  return &f->of[class][size];
+  return &f->of[class_of(rank)][size_of_microbatch(&f->ranks.sizes, graph->mesh.now)];
 }
 
 const struct kernel_form *kernel_form(const struct op *op, int rank)

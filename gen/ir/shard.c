@@ -336,6 +336,20 @@ struct list microbatch_sizes(void)
   return first;
 }
 
+bool next_size(const struct list *sizes, int *size)
+{
+  const bool is_one = ++*size < sizes->n;
+  graph->mesh.now = is_one ? sizes->at[*size] : 0;
+  return is_one;
+}
+
+int size_of_microbatch(const struct list *sizes, int microbatch)
+{
+  int size = sizes->n - 1;
+  while (sizes->at[size] > microbatch) size--;
+  return size;
+}
+
 int group_size(int group)
 {
   int n = 1;
