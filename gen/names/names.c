@@ -113,6 +113,12 @@ static const char *address(int value)
   return own_address(value);
 }
 
+/* The storage of a family's value is that of module 0's, whichever module it is of. */
+static bool is_of_same_module(const struct value *v, const struct value *storage)
+{
+  return v->family == NONE || storage->family == NONE || v->index == storage->index;
+}
+
 /* "// [2, 64], in place of x": what a reader of the function needs; the arena's table has the
    rest. */
 static void put_local(struct buffer *b, int value)
@@ -126,7 +132,8 @@ static void put_local(struct buffer *b, int value)
         graph->module[graph->value[v->family].list].steps ? "step" : "layer");
   else if (allocation_of(value).slice)
     put(&about, ", of this step");
-  else if (storage != value && local[storage] && local[storage] != local[value])
+  else if (storage != value && local[storage] && local[storage] != local[value] &&
+           is_of_same_module(v, &graph->value[storage]))
     put(&about, ", in%s %s", is_buffer(storage) ? "" : " place of", local[storage]);
   if (v->wide != NONE && v->row < v->pitch)
     put(&about, ", rows of %" PRId64 ", %" PRId64 " apart", v->row, v->pitch);
