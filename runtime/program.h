@@ -66,14 +66,14 @@ struct init {
   double a, b;
 };
 
-// A tensor's name in files. For a family, whose tensors belong to the modules of a list: the text
+// A tensor's name in files. For a stack, whose tensors belong to the modules of a list: the text
 // before the module's number and after it, as in "layers.0.wq.weight".
 struct file_name {
   const char *name; // NULL: none
-  const char *rest; // of a family
+  const char *rest; // of a stack
 };
 
-// A tensor, or a family of `count` tensors that differ in names and offsets only.
+// A tensor, or a stack of `count` tensors that differ in names and offsets only.
 struct tensor {
   struct file_name name;
   struct file_name alias; // a name used by others, such as Hugging Face's
@@ -81,7 +81,7 @@ struct tensor {
   enum role role;
   enum type type;
   size_t offset; // of its shard, in bytes from the start of the rank's memory
-  size_t stride; // between the tensors of a family
+  size_t stride; // between the tensors of a stack
   int ndim;
   long of[MAX_DIMS];   // the whole tensor's shape
   long here[MAX_DIMS]; // this rank's shard's shape; a size may be 0

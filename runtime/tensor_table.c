@@ -1,4 +1,4 @@
-// The members of the program's families, with their names written out.
+// The members of the program's stacks, with their names written out.
 #include "tensor_table.h"
 #include "safetensors_set.h"
 

@@ -1,4 +1,4 @@
-// The program's table of tensors, with the members of families listed one by one.
+// The program's table of tensors, with the members of stacks listed one by one.
 #ifndef TENSOR_TABLE_H
 #define TENSOR_TABLE_H
 
@@ -23,7 +23,7 @@ static inline struct type_row table_type(enum type type)
   return rows[type];
 }
 
-// This rank's part of a tensor, or of each tensor of a family, as the program has it.
+// This rank's part of a tensor, or of each tensor of a stack, as the program has it.
 static inline struct slice table_slice(int row)
 {
   const struct tensor *t = &program->tensors[row];
@@ -49,7 +49,7 @@ static inline void table_numbers(int row, struct numbers_slice *to)
   to->slice = (struct slice){(size_t)ndim, to->of, to->here, to->first};
 }
 
-// One tensor: member `k` of the family in a row of the program's table. Members of one name are
+// One tensor: member `k` of the stack in a row of the program's table. Members of one name are
 // parts of one tensor in files; they have its shape, and each has a place of its own in it.
 struct member {
   int row, k;
@@ -72,7 +72,7 @@ struct called {
 };
 
 struct members {
-  struct member *all; // in the order of the table; a family's by their numbers
+  struct member *all; // in the order of the table; a stack's by their numbers
   size_t count;
   struct called *names; // all names and aliases, ascending; of a tensor in parts those of the first
   size_t nnames;

@@ -75,14 +75,14 @@ static void sane_run(int id)
 
 /* ---------------------------------------------------------------------- facts about the program */
 
-/* The loop makes the values of a family. A carried value is made where its initial value is. Values
+/* The loop makes the values of a stack. A carried value is made where its initial value is. Values
    without an operation are marked from the start: see check_values. */
 static bool is_made(int value, const bool *made)
 {
   if (made[value]) return true;
   const struct value *v = &graph->value[value];
   if (v->step) return is_made(v->initial, made);
-  return v->family != NONE && made[v->family];
+  return v->stack != NONE && made[v->stack];
 }
 
 /* Asserts that the inputs of `op` are made, and marks its outputs. */

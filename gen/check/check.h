@@ -29,14 +29,14 @@ struct sequence {
    in this way. */
 enum { LIES_IN_NO_WAY = 1, IS_STEP = 2, IS_MOVE = 4, IS_COPIED = 8 };
 
-/* A value, and its index in its family. */
+/* A value, and its index in its stack. */
 struct one {
   int value, index; /* index NONE: it belongs to a module that is left out */
 };
 
 /* What is known of a value. Most values need nothing here. */
 struct known {
-  int modules;        /* of a family's first value: the size of the family */
+  int modules;        /* of a stack's first value: the size of the stack */
   int *members;       /* if these have storage of their own: they, by module that is run */
   int own, grad, sum; /* own storage of the value, its gradient, its gradient sum; or NONE */
   int left;           /* where the numbers begin that were left for it; NONE */
@@ -50,7 +50,7 @@ struct place {
 };
 
 /* The pieces of a value, first up to last, that an operation (NULL: none) touches. In a chunked
-   family, values other than `one` are touched as a whole. */
+   stack, values other than `one` are touched as a whole. */
 struct pieces {
   int first, end, all;
 };
@@ -120,8 +120,8 @@ void check_issued(int rank, const char *const *statement);
 
 /* ------------------------------------------------------------------------------ check_places.c */
 
-/* check_places.c. From begin_run to end_run the program has fewer rounds of long loops. Returns the
-   most rounds of any loop. Modules are numbered among those that are run. */
+/* check_places.c. From begin_run to end_run the program has fewer iterations of long loops. Returns
+   the most iterations of any loop. Modules are numbered among those that are run. */
 int begin_run(void);
 void end_run(void);
 /* The value and index that `value` refers to while `module` runs; NONE: outside of loops. */
@@ -132,8 +132,8 @@ struct known *known_of(int value);
 struct place place_of(int value, int module);
 struct place piece_of(struct place p, int k, int n);
 bool lies_within(struct place inner, struct place outer);
-/* How many modules are run of those that have a value of the family. */
-int modules_run(int family);
+/* How many modules are run of those that have a value of the stack. */
+int modules_run(int stack);
 struct pieces pieces_of(const struct op *op, int value, struct one one);
 void open_bytes(struct bytes *b, int width);
 /* The intervals of a storage. cut: intervals are split at its ends; else they may reach beyond

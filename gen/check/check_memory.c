@@ -34,7 +34,7 @@ static struct {
     int whole;               /* the number of what it was made a slice of, or 0 */
   } * at;
 } mark; /* by number */
-static int most_rounds;
+static int most_iterations;
 
 static int *number_for(struct one one, int piece)
 {
@@ -43,7 +43,7 @@ static int *number_for(struct one one, int piece)
   struct known *k = known_of(one.value);
   if (k->left == NONE) {
     k->left = left.n;
-    for (int n = pieces * (v->family == NONE ? 1 : most_rounds); n--;) add(&left, 0);
+    for (int n = pieces * (v->stack == NONE ? 1 : most_iterations); n--;) add(&left, 0);
   }
   return &left.at[k->left + one.index * pieces + piece];
 }
@@ -214,11 +214,11 @@ static bool shows(const struct op *op)
 /* What the steps of a scan have put together: each slice has its step's number. */
 static void join_slices(const struct op *op)
 {
-  int family = op->in[0], steps = modules_run(family);
+  int stack = op->in[0], steps = modules_run(stack);
   for (int step = 0; step < steps; step++) {
-    int number = *number_for((struct one){family, step}, 0);
-    struct place slice = place_of(family, step);
-    if (!graph->value[family].stored || number == LEFT_OUT) continue;
+    int number = *number_for((struct one){stack, step}, 0);
+    struct place slice = place_of(stack, step);
+    if (!graph->value[stack].stored || number == LEFT_OUT) continue;
     require(number && all_hold(intervals_of(&bytes, slice, false), number), now.id,
             "a slice of it is not there any more");
     require(lies_within(slice, place_of(op->out, NONE)), now.id, "a slice lies outside of it");
@@ -277,7 +277,7 @@ static void run_op(void *unused, int id, int module)
 
 static void begin_check(void)
 {
-  most_rounds = begin_run();
+  most_iterations = begin_run();
   open_bytes(&bytes, 1);
   memset(&left, 0, sizeof left);
   memset(&mark, 0, sizeof mark);

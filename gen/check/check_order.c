@@ -6,22 +6,22 @@
            later waits for the other: both run on one stream, or events and waits lead from the one
            to the other.
 
-   The check issues the step as a rank does, with check_places.c's rounds of each loop, without the
-   arithmetic. It numbers what is issued to each stream (`stream`, and those of groups). A stream's
-   clock holds, for each stream, the number up to which all is done before its next operation. An
-   overlapped collective joins the clock of `stream` to its group's, as begin_on does, or the clock
-   of the event that begin_behind waits for. An await joins its event's clock to that of `stream`.
-   Each byte keeps its last writer, and its last reader since then on each stream. These must be
-   done by the clock of whatever touches the byte next. So the check uses neither live ranges nor
-   the reasons for a wait: it does not rely on the passes schedule and memory.
+   The check issues the step as a rank does, with check_places.c's iterations of each loop, without
+   the arithmetic. It numbers what is issued to each stream (`stream`, and those of groups). A
+   stream's clock holds, for each stream, the number up to which all is done before its next
+   operation. An overlapped collective joins the clock of `stream` to its group's, as begin_on does,
+   or the clock of the event that begin_behind waits for. An await joins its event's clock to that
+   of `stream`. Each byte keeps its last writer, and its last reader since then on each stream.
+   These must be done by the clock of whatever touches the byte next. So the check uses neither live
+   ranges nor the reasons for a wait: it does not rely on the passes schedule and memory.
 
    A group's communicator counts as a byte that all of its collectives write: they have one order on
    the device, as ranks call them in one order.
 
    Each overlapped collective is awaited exactly once: later in its function, or, if it is pending
-   between the rounds of a loop, in another round or after the loop. Its event belongs to no other
-   pending collective. So at the end of a phase `stream` has waited for all other streams, and each
-   phase can be checked by itself.
+   between the iterations of a loop, in another iteration or after the loop. Its event belongs to no
+   other pending collective. So at the end of a phase `stream` has waited for all other streams, and
+   each phase can be checked by itself.
 
    All this is checked on the graph, as if each rank had a part of every value. A rank without a
    part issues less, and loses the order that such an operation gives others. So for each class of
@@ -434,18 +434,18 @@ static void check_round_end(void)
   }
 }
 
-static void run_function(const struct function *f, int round)
+static void run_function(const struct function *f, int iteration)
 {
-  int module = f->count > 1 ? module_of_iteration(f, round) : NONE;
+  int module = f->count > 1 ? module_of_iteration(f, iteration) : NONE;
   for (int i = 0; i < f->nop; i++) {
     const struct op *op = &graph->op[f->op[i]];
     const struct function *called = &graph->function[op->function];
     if (op->kind == OP_loop)
       for (int r = 0; r < called->count; r++) run_function(called, r), check_round_end();
-    else if (op->kind != OP_round)
+    else if (op->kind != OP_iteration)
       run_op(f->op[i], module);
-    else if (iteration_called(op, round) != NONE)
-      run_function(called, iteration_called(op, round));
+    else if (iteration_called(op, iteration) != NONE)
+      run_function(called, iteration_called(op, iteration));
   }
 }
 

@@ -109,9 +109,9 @@ struct known *known_of(int value)
   return &known.at[known.n - 1];
 }
 
-static int modules_of(int family)
+static int modules_of(int stack)
 {
-  return known_of(family)->modules;
+  return known_of(stack)->modules;
 }
 
 bool lies_within(struct place inner, struct place outer)
@@ -120,7 +120,7 @@ bool lies_within(struct place inner, struct place outer)
 }
 
 /* The offsets of a list repeat after this many modules, except for values that each module keeps;
-   and the most rounds by which one reaches into others. */
+   and the most iterations by which one reaches into others. */
 static int period, ahead;
 
 /* The number of modules that are run of a list with `count`. */
@@ -131,15 +131,15 @@ static int run_of(int count)
   return few < count ? few : count;
 }
 
-int modules_run(int family)
+int modules_run(int stack)
 {
-  return run_of(modules_of(family));
+  return run_of(modules_of(stack));
 }
 
 /* The index of a module of the list among those that are run; NONE: it is left out. */
-static int index_in_run(int family, int index)
+static int index_in_run(int stack, int index)
 {
-  int all = modules_of(family), few = run_of(all), last = few - few / 2;
+  int all = modules_of(stack), few = run_of(all), last = few - few / 2;
   if (index < few / 2) return index;
   return index < all - last ? NONE : index - (all - few);
 }
@@ -163,7 +163,7 @@ static void find_period(void)
     const struct value *v = &graph->value[i];
     struct allocation a = allocation_of(i);
     if (a.depth == 1 || a.storage != i) continue;
-    if (v->family == NONE || a.depth == modules_of(v->family)) continue;
+    if (v->stack == NONE || a.depth == modules_of(v->stack)) continue;
     period = least_common_multiple(period, a.depth);
     if (period > LONGEST) period = INT16_MAX;
   }
@@ -181,17 +181,17 @@ static bool has_own_place(int value)
 }
 
 /* As many as the loop that makes it goes through: the graph does not keep most of their values
-   (drop.c). It keeps those of a family that no loop makes. */
+   (drop.c). It keeps those of a stack that no loop makes. */
 static void count_modules(void)
 {
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
-    if (v->family == NONE || v->step) continue;
-    struct known *family = known_of(v->family);
-    int maker = allocation_of(v->family).made_by;
-    if (maker != NONE && family->modules < graph->function[maker].count)
-      family->modules = graph->function[maker].count;
-    if (family->modules <= v->index) family->modules = v->index + 1;
+    if (v->stack == NONE || v->step) continue;
+    struct known *stack = known_of(v->stack);
+    int maker = allocation_of(v->stack).made_by;
+    if (maker != NONE && stack->modules < graph->function[maker].count)
+      stack->modules = graph->function[maker].count;
+    if (stack->modules <= v->index) stack->modules = v->index + 1;
   }
 }
 
@@ -199,11 +199,11 @@ static void find_members(void)
 {
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
-    if (v->family == NONE || v->step || !has_own_place(i)) continue;
-    struct known *family = known_of(v->family);
-    int runs = run_of(family->modules), index = index_in_run(v->family, v->index);
-    if (!family->members) family->members = alloc((size_t)runs * sizeof *family->members);
-    if (index != NONE) family->members[index] = i;
+    if (v->stack == NONE || v->step || !has_own_place(i)) continue;
+    struct known *stack = known_of(v->stack);
+    int runs = run_of(stack->modules), index = index_in_run(v->stack, v->index);
+    if (!stack->members) stack->members = alloc((size_t)runs * sizeof *stack->members);
+    if (index != NONE) stack->members[index] = i;
   }
 }
 
@@ -212,14 +212,14 @@ static void find_members(void)
 struct one one_of(int value, int module)
 {
   const struct value *v = &graph->value[value];
-  if (v->family == NONE) return (struct one){value, 0};
+  if (v->stack == NONE) return (struct one){value, 0};
   if (v->step) {
     int index = module + v->step;
-    bool in_list = index >= 0 && index < run_of(modules_of(v->family));
-    return in_list ? (struct one){v->family, index} : one_of(v->initial, NONE);
+    bool in_list = index >= 0 && index < run_of(modules_of(v->stack));
+    return in_list ? (struct one){v->stack, index} : one_of(v->initial, NONE);
   }
-  bool moves = v->family == value && module != NONE;
-  return (struct one){v->family, moves ? module : index_in_run(v->family, v->index)};
+  bool moves = v->stack == value && module != NONE;
+  return (struct one){v->stack, moves ? module : index_in_run(v->stack, v->index)};
 }
 
 static struct {
@@ -255,9 +255,9 @@ static struct place outside(int value, int module)
 {
   int where = has_own_place(value) ? value : storage_of(value), index = NONE;
   const struct value *w = &graph->value[where];
-  if (w->family != NONE)
-    index = w->family == where && module != NONE ? module : index_in_run(w->family, w->index);
-  return own_place(index == NONE ? where : known_of(w->family)->members[index]);
+  if (w->stack != NONE)
+    index = w->stack == where && module != NONE ? module : index_in_run(w->stack, w->index);
+  return own_place(index == NONE ? where : known_of(w->stack)->members[index]);
 }
 
 /* A slice of what a scan goes over, or puts together. The last one before the steps that are left
@@ -271,7 +271,7 @@ static struct place slice_of(int value, int module)
   p.from += a.offset;
   p.bytes = largest_bytes(value);
   p.to = p.from + p.bytes;
-  if (module == NONE || v->family != value) return p;
+  if (module == NONE || v->stack != value) return p;
   int all = modules_of(value), few = run_of(all), left_out = all - few;
   int64_t bytes = (module < few / 2 ? module : module + left_out) * a.slice;
   p.from += bytes;
@@ -287,7 +287,7 @@ static struct place inside(int value, int module)
   struct allocation a = allocation_of(value);
   struct place p = {.from = a.offset + bytes_before(value), .bytes = largest_bytes(value)};
   p.to = p.from + p.bytes;
-  if (module == NONE || v->family != value || a.depth == 1) return p;
+  if (module == NONE || v->stack != value || a.depth == 1) return p;
   int all = modules_of(value), few = run_of(all), left_out = all - few;
   int64_t stride = arena_stride(a.storage);
   int64_t bytes = (module < few / 2 ? module : module + left_out) % a.depth * stride;
@@ -302,7 +302,7 @@ struct place place_of(int value, int module)
   const struct value *v = &graph->value[value];
   if (v->step) {
     struct one one = one_of(value, module);
-    bool in_list = module + v->step == one.index && one.value == v->family;
+    bool in_list = module + v->step == one.index && one.value == v->stack;
     return in_list ? place_of(one.value, one.index) : place_of(v->initial, NONE);
   }
   if (allocation_of(value).slice && !has_own_place(value)) return slice_of(value, module);

@@ -28,7 +28,7 @@ static void touch(int function, int id, int value)
   const struct value *v = &graph->value[value];
   if (v->step) {
     touch(function, id, v->initial);
-    value = v->family;
+    value = v->stack;
   }
   const struct allocation a = allocation_of(value);
   const struct value *place = &graph->value[a.storage];

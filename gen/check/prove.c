@@ -9,8 +9,9 @@
    An interval of operations without a call is run by itself. All ranks run the same intervals in
    the same order and equally often: a function differs from rank to rank only in counts. So if
    every interval ends on all ranks once all enter it, the program ends too. A body needs only one
-   round of its loop; operations for other rounds are intervals as well. The proof runs every rank's
-   sequence with the counts of its program; ranks with equal counts share one sequence in memory. */
+   iteration of its loop; operations for other iterations are intervals as well. The proof runs
+   every rank's sequence with the counts of its program; ranks with equal counts share one sequence
+   in memory. */
 #include "check/check.h"
 
 #include <inttypes.h>

@@ -29,7 +29,7 @@ const char *model_library(void);
 /* What the build of the program gets for it: text of CMake, or "". */
 char *library_build(void);
 /* Its files, except the runtime's; tensors: those of a class whose names are known. */
-void add_library_files(const struct families *tensors);
+void add_library_files(const struct stacks *tensors);
 
 /* ----------------------------------------------------------------------------------- program.c */
 

@@ -54,17 +54,17 @@ static char *upper(const char *name)
 }
 
 /* "input F32[20, 10]" */
-static char *tensor_text(const struct family *f)
+static char *tensor_text(const struct stack *f)
 {
   static const char *const type[] = {
       [F32] = "F32", [BF16] = "BF16", [I32] = "I32", [I64] = "I64", [BOOL] = "BOOL"};
   const struct value *v = &graph->value[f->member.at[0]];
   const char *sizes = v->shape.ndim ? sizes_text(v->shape) : "";
-  return text("%s %s[%s]", printable(family_text(f)), type[v->type], sizes);
+  return text("%s %s[%s]", printable(stack_text(f)), type[v->type], sizes);
 }
 
 /* "The inputs, in their order:", and a line for each; *n: how many. */
-static char *list_of(const char *what, const struct families *tensors, bool inputs, int *n)
+static char *list_of(const char *what, const struct stacks *tensors, bool inputs, int *n)
 {
   struct buffer b = {0};
   *n = 0;
@@ -85,7 +85,7 @@ static char *list_of(const char *what, const struct families *tensors, bool inpu
   return b.text;
 }
 
-static void add_filled(const char *file, const char *template, const struct families *tensors)
+static void add_filled(const char *file, const char *template, const struct stacks *tensors)
 {
   const char *name = model_library();
   int inputs, outputs, world = world_size();
@@ -116,7 +116,7 @@ char *library_build(void)
               embedded_text(text("templates/library/%s.cmake", target->name)), NULL);
 }
 
-void add_library_files(const struct families *tensors)
+void add_library_files(const struct stacks *tensors)
 {
   const char *name = model_library();
   if (!name) return;

@@ -154,7 +154,7 @@ static char *adapter_text(void)
 
 /* What the runtime must know of the program, and the text for streams, tables and recorded
    steps. */
-static char *program_text(const char *step, const struct families *tensors)
+static char *program_text(const char *step, const struct stacks *tensors)
 {
   const char *products =
       text("static const struct products products = {\n%s};\n\n", product_list());
@@ -248,7 +248,7 @@ static struct class_files files_of(int class)
 
 /* The step's files, except the table of tensors. */
 static void add_step(const struct class_files *names, int rank, const char *ranks,
-                     const struct families *tensors)
+                     const struct stacks *tensors)
 {
   reserve_kernel_names(rank);
   char *functions = functions_text(rank);
@@ -269,7 +269,7 @@ static void add_step(const struct class_files *names, int rank, const char *rank
                 "arena", text("%s%s", slots_text(own_static()), activation_table()), NULL));
 }
 
-static void add_tensors(const struct class_files *names, int rank, const struct families *tensors)
+static void add_tensors(const struct class_files *names, int rank, const struct stacks *tensors)
 {
   add_text(names->tensors, fill(embedded_text("templates/tensors.h"), "version", TPGEN_VERSION,
                                 "plan", plan_shown(), "hash", plan_options->hash, "states",
@@ -401,10 +401,10 @@ static void add_class(int class, int first, const int *class_of)
 {
   struct class_files names = files_of(class);
   name_values(first);
-  struct families tensors = find_tensors();
+  struct stacks tensors = find_tensors();
   const int *states = find_state_rows(&tensors, first);
   const char **shown = alloc((size_t)(tensors.n + 1) * sizeof *shown);
-  for (int i = 0; i < tensors.n; i++) shown[i] = printable(family_text(&tensors.at[i]));
+  for (int i = 0; i < tensors.n; i++) shown[i] = printable(stack_text(&tensors.at[i]));
   for (int r = 0; r < world_size(); r++)
     if (class_of[r] == class)
       add_text(text("rank%d.%s", r, target->source),

@@ -1,5 +1,5 @@
 /* bearers.c: which values a dump calls by a name: a value that is the only one so far with this
-   name, or with this place in a family. All others are called by their numbers. */
+   name, or with this place in a stack. All others are called by their numbers. */
 #include "dump/dump.h"
 
 static struct bearer *answer(struct memo *known, const struct query *q)
@@ -18,11 +18,11 @@ struct bearer *bearer_of(struct bearers *known, const char *name)
   return answer(&known->names, &q);
 }
 
-struct bearer *relative_of(struct bearers *known, int family, int step, int which)
+struct bearer *relative_of(struct bearers *known, int stack, int step, int which)
 {
   static struct query q;
   begin_query(&q);
-  ask_number(&q, family);
+  ask_number(&q, stack);
   ask_number(&q, step);
   ask_number(&q, which);
   return answer(&known->relatives, &q);
@@ -31,8 +31,8 @@ struct bearer *relative_of(struct bearers *known, int family, int step, int whic
 struct bearer *bearer_of_value(struct bearers *known, const struct value *v)
 {
   if (v->role != ACTIVATION) return bearer_of(known, v->name);
-  if (v->family == NONE || (!v->step && !v->index)) return NULL;
-  return relative_of(known, v->family, v->step, v->step ? v->initial : v->index);
+  if (v->stack == NONE || (!v->step && !v->index)) return NULL;
+  return relative_of(known, v->stack, v->step, v->step ? v->initial : v->index);
 }
 
 void note_bearer(struct bearers *known, int value)

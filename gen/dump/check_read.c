@@ -64,7 +64,7 @@ static bool ends(int value, int (*next)(int value))
 static int carried_from(int value)
 {
   const struct value *v = &graph->value[value];
-  return v->step ? v->initial : v->family == value ? NONE : v->family;
+  return v->step ? v->initial : v->stack == value ? NONE : v->stack;
 }
 
 static int stored_in(int value)
@@ -75,14 +75,14 @@ static int stored_in(int value)
 
 static const int *modules_in; /* by module: how many are called by it */
 
-static void check_family(int value)
+static void check_stack(int value)
 {
   const struct value *v = &graph->value[value];
-  need(v->step >= -1 && v->step <= 1 && v->index >= 0 && (!v->step || v->family != NONE),
-       "a family has no such value");
-  need(v->family == NONE || graph->value[v->family].family == v->family,
-       "the family is that of no value of the first module");
-  need(v->family == NONE || v->step || v->index < modules_in[v->list],
+  need(v->step >= -1 && v->step <= 1 && v->index >= 0 && (!v->step || v->stack != NONE),
+       "a stack has no such value");
+  need(v->stack == NONE || graph->value[v->stack].stack == v->stack,
+       "the stack is that of no value of the first module");
+  need(v->stack == NONE || v->step || v->index < modules_in[v->list],
        "its list has no such module");
   need(!v->step || v->initial != NONE, "what is carried begins with nothing");
   need(ends(value, carried_from), "what is carried begins with itself");
@@ -123,7 +123,7 @@ static void check_value(int value)
   need(is_index(v->style, graph->nstyle), "there is no such style");
   need(v->pieces >= 0 && v->pieces <= 64, "a value has no such pieces");
   need(v->list >= 0 && (v->list < graph->nmodule || v->list == 0), "there is no such list");
-  check_family(value);
+  check_stack(value);
   check_wide(v);
   if (graph->memory) check_allocation(value);
 }
@@ -183,10 +183,10 @@ static void check_call(const struct op *op, const struct function *in)
   if (!op_row[op->kind].calls) return;
   need(in && op->function != NONE, "a call stands where nothing runs, or calls nothing");
   const struct function *f = &graph->function[op->function];
-  need(rank_of(f) < rank_of(in) && f->is_part == (op->kind == OP_round),
+  need(rank_of(f) < rank_of(in) && f->is_part == (op->kind == OP_iteration),
        "it calls what it may not");
   need(op->first >= 0 && op->first < 1 << 16 && op->ahead >= 0 && op->ahead < 1 << 16,
-       "there is no such round");
+       "there is no such iteration");
 }
 
 static bool moves(enum op_kind kind)

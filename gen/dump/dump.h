@@ -29,7 +29,7 @@ struct writing {
   bool *made;              /* by value: the line of an operation states it */
   bool *op_kept;
   bool *has_line; /* by operation */
-  int *sibling;   /* by value: that of module 1 in its family */
+  int *sibling;   /* by value: that of module 1 in its stack */
   int *label;     /* by operation: at least 1 if another line refers to it */
   struct bearers bearers;
 };
@@ -53,9 +53,9 @@ extern struct reading r;
 
 /* ----------------------------------------------------------------------------------- bearers.c */
 
-/* The values with a name; those of a family that are carried, or of another module (step 0). */
+/* The values with a name; those of a stack that are carried, or of another module (step 0). */
 struct bearer *bearer_of(struct bearers *known, const char *name);
-struct bearer *relative_of(struct bearers *known, int family, int step, int which);
+struct bearer *relative_of(struct bearers *known, int stack, int step, int which);
 /* The values with the same name as this one; NULL if it is called by its number. */
 struct bearer *bearer_of_value(struct bearers *known, const struct value *v);
 void note_bearer(struct bearers *known, int value);
@@ -132,9 +132,9 @@ void return_to(const char *place);
 /* Records with usual values. maker: NULL if no operation makes the value. */
 struct op usual_op(enum op_kind kind, enum phase phase);
 struct value usual_value(const struct op *maker, enum type type, enum pass after);
-/* Whether the value belongs to a family and to a module after the first. The operation that makes
+/* Whether the value belongs to a stack and to a module after the first. The operation that makes
    the first module's value makes it too. The value of module 1 is the first one's sibling. */
-bool is_other_of_family(const struct value *v);
+bool is_other_of_stack(const struct value *v);
 /* Whether a name that its operation gives is no name of its own. */
 bool takes_usual_name(const struct value *v);
 struct module usual_module(const char *path, int index);

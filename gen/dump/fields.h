@@ -242,7 +242,7 @@
   FIELD(LONG,      row,           "rows_of") \
   FIELD(LONG,      pitch,         "rows_apart") \
   FIELD(VALUE,     counts,        "counted_by") \
-  FIELD(VALUE,     family,        "family") \
+  FIELD(VALUE,     stack,        "stack") \
   FIELD(INT,       index,         "index")  \
   FIELD(MODULE,    list,          "list")   \
   FIELD(VALUE,     sibling,       "sibling") \

@@ -423,14 +423,14 @@ static void move_op(const int *to, struct op *op)
   if (op->nbody) op->body = body;
 }
 
-/* Sets what follows from the families. */
-static void give_families(void)
+/* Sets what follows from the stacks. */
+static void give_stacks(void)
 {
   for (int i = 0; i < graph->nvalue; i++) {
     struct value *v = &graph->value[i];
-    if (!is_other_of_family(v) || !r.value_line[i]) continue;
-    if (v->op == NONE) v->op = graph->value[v->family].op;
-    if (v->index == 1) graph->value[v->family].sibling = i;
+    if (!is_other_of_stack(v) || !r.value_line[i]) continue;
+    if (v->op == NONE) v->op = graph->value[v->stack].op;
+    if (v->index == 1) graph->value[v->stack].sibling = i;
   }
 }
 
@@ -462,7 +462,7 @@ static void number_ops(void)
     move_op(to, &graph->op[i]);
   }
   for (int i = 0; i < graph->nvalue; i++) graph->value[i].op = moved(to, graph->value[i].op);
-  give_families();
+  give_stacks();
   give_schedule(at, to);
   move_list(to, graph->order, graph->norder);
   for (int i = 0; i < graph->nfunction; i++)

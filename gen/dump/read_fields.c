@@ -38,7 +38,7 @@ bool is_value_number(void)
 }
 
 /* After `v29`: [-1]|v23 or [2]. */
-static int read_relative(int family)
+static int read_relative(int stack)
 {
   static int depth;
   need_sign('[');
@@ -49,8 +49,8 @@ static int read_relative(int family)
   if (++depth > MOST_CARRIED) unexpected("a value that is carried less often");
   int value = carried ? read_VALUE() : n;
   depth--;
-  struct bearer *bearer = relative_of(&r.bearers, family, carried ? n : 0, value);
-  if (bearer->n != 1) dump_error(token_line(), "v%d has no such relative above", family);
+  struct bearer *bearer = relative_of(&r.bearers, stack, carried ? n : 0, value);
+  if (bearer->n != 1) dump_error(token_line(), "v%d has no such relative above", stack);
   return bearer->value;
 }
 

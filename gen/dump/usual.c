@@ -33,15 +33,15 @@ struct value usual_value(const struct op *maker, enum type type, enum pass after
                         .line = maker ? maker->line : 0,
                         .style = NONE,
                         .unit = NONE,
-                        .family = NONE,
+                        .stack = NONE,
                         .sibling = NONE,
                         .wide = NONE,
                         .counts = NONE};
 }
 
-bool is_other_of_family(const struct value *v)
+bool is_other_of_stack(const struct value *v)
 {
-  return v->family != NONE && v->index > 0 && !v->step;
+  return v->stack != NONE && v->index > 0 && !v->step;
 }
 
 bool takes_usual_name(const struct value *v)

@@ -13,10 +13,10 @@
 
 /* --------------------------------------------------------------------------------------- values */
 
-/* The operation that makes the family's values of modules after the first; else NONE. */
-static int maker_by_family(const struct value *v)
+/* The operation that makes the stack's values of modules after the first; else NONE. */
+static int maker_by_stack(const struct value *v)
 {
-  return is_other_of_family(v) ? graph->value[v->family].op : NONE;
+  return is_other_of_stack(v) ? graph->value[v->stack].op : NONE;
 }
 
 /* The role, the type, the shape, the layout, and the unusual fields of a value. */
@@ -26,7 +26,7 @@ static void put_kind(int value, const struct op *maker)
   const struct value *v = &graph->value[value];
   struct value usual = usual_value(maker, v->type, d.after);
   struct allocation a = allocation_of(value), own = no_place(value);
-  usual.op = maker ? (int)(maker - graph->op) : maker_by_family(v);
+  usual.op = maker ? (int)(maker - graph->op) : maker_by_stack(v);
   usual.sibling = d.sibling[value];
   if (v->role != ACTIVATION || !maker) put(&d.b, " %s", role[v->role]);
   put(&d.b, " %s", type_name(v->type));
@@ -427,7 +427,7 @@ static void keep_what_it_speaks_of(struct list *todo, int value)
 {
   const struct value *v = &graph->value[value];
   keep_op(todo, v->op);
-  keep_value(todo, v->family);
+  keep_value(todo, v->stack);
   keep_value(todo, v->sibling);
   keep_value(todo, v->of);
   keep_value(todo, v->wide);
@@ -448,7 +448,7 @@ static void find_siblings(void)
   for (int i = 0; i < graph->nvalue; i++) d.sibling[i] = NONE;
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
-    if (d.kept[i] && is_other_of_family(v) && v->index == 1) d.sibling[v->family] = i;
+    if (d.kept[i] && is_other_of_stack(v) && v->index == 1) d.sibling[v->stack] = i;
   }
 }
 
@@ -507,7 +507,7 @@ static void find_labels(void)
 {
   struct list l = lines();
   int n = 0, *maker = alloc((size_t)(graph->nvalue + 1) * sizeof *maker);
-  for (int i = 0; i < graph->nvalue; i++) maker[i] = maker_by_family(&graph->value[i]);
+  for (int i = 0; i < graph->nvalue; i++) maker[i] = maker_by_stack(&graph->value[i]);
   for (int i = 0; i < graph->nvalue; i++)
     if (d.made[i]) maker[i] = NONE;
   for (int i = 0; i < l.n; i++) note_maker(maker, l.at[i]);

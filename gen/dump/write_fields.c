@@ -47,7 +47,7 @@ void put_name(const char *s)
    2. */
 static void put_relative(const struct value *v)
 {
-  put(&d.b, v->step ? "v%d[%+d]" : "v%d[%d]", v->family, v->step ? v->step : v->index);
+  put(&d.b, v->step ? "v%d[%+d]" : "v%d[%d]", v->stack, v->step ? v->step : v->index);
   if (v->step) put(&d.b, "|");
   if (v->step) put_value(v->initial);
 }

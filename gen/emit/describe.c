@@ -137,7 +137,7 @@ static char *await_comment(const struct op *begun)
 }
 
 /* "up.weight, ahead for the module that follows", "d_up.weight of the module before". */
-static char *round_comment(const struct op *op)
+static char *iteration_comment(const struct op *op)
 {
   static const char *const nth[MOST_PREFETCHED] = {"first", "second", "third", "fourth"};
   const struct function *part = &graph->function[op->function];
@@ -201,7 +201,7 @@ char *comment_text(const struct op *op)
                 graph->function[op->function].count);
   if (is_transfer(op->kind)) return transfer_comment(op);
   if (op->kind == OP_await) return await_comment(&graph->op[op->awaits]);
-  if (op->kind == OP_round) return round_comment(op);
+  if (op->kind == OP_iteration) return iteration_comment(op);
   const char *again = is_again(op) ? "again: " : "";
   if (!op->why || op->kind == OP_view)
     return text("%s%s%s    %s    %s", piece_text(op), again, expression_text(op), lines_of(op),
@@ -232,7 +232,7 @@ static int place_in(const struct function *f, int id)
   for (int k = 0; k < f->nop; k++) {
     const struct op *op = &graph->op[f->op[k]];
     if (f->op[k] == id) return k;
-    if (op->kind == OP_round && place_in(&graph->function[op->function], id) != NONE) return k;
+    if (op->kind == OP_iteration && place_in(&graph->function[op->function], id) != NONE) return k;
   }
   return NONE;
 }
@@ -241,7 +241,7 @@ static int place_in(const struct function *f, int id)
    does. */
 static bool awaits(const struct op *op, int id)
 {
-  if (op->kind == OP_round) op = &graph->op[graph->function[op->function].op[0]];
+  if (op->kind == OP_iteration) op = &graph->op[graph->function[op->function].op[0]];
   if (op->kind != OP_await) return false;
   return op->awaits == id || scheduled(&graph->op[op->awaits])->chained_to == id;
 }

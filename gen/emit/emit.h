@@ -153,8 +153,8 @@ char *step_number_arguments(const struct optimizer *o);
 
 /* rank<N>.c of a rank. `step`: its program, "step_1"; `shown`: the tensors' names in comments;
    `states`: see find_state_rows. */
-char *rank_text(int rank, const char *step, const struct families *tensors,
-                const char *const *shown, const int *states);
+char *rank_text(int rank, const char *step, const struct stacks *tensors, const char *const *shown,
+                const int *states);
 
 /* --------------------------------------------------------------------------------- statement.c */
 
@@ -170,19 +170,19 @@ char *statement_text(const struct op *op, int rank);
 
 /* The tensors that the runtime fills, reads and writes, for the class of ranks whose names are
    known, in the order of its table. */
-struct families find_tensors(void);
+struct stacks find_tensors(void);
 /* The shape of the tensor that holds the value in files, and where the rank's part begins in it:
    a state lies as its parameter does. */
 struct shape file_shape(int value);
 struct shape file_start(int value, const int coordinate[MAX_MESH]);
-char *tensors_text(const struct families *tensors, int rank);
+char *tensors_text(const struct stacks *tensors, int rank);
 /* By tensor, how many states that begin there share one row, those of a parameter; 0: it has its
    own. */
-const int *find_state_rows(const struct families *tensors, int rank);
+const int *find_state_rows(const struct stacks *tensors, int rank);
 /* The macros that its rows of the optimizer's states are written with. */
-char *states_macro(const struct families *tensors);
+char *states_macro(const struct stacks *tensors);
 /* The table of index uses: the numbers that are used as indices; "" if there are none. */
-char *index_uses_text(const struct families *tensors);
+char *index_uses_text(const struct stacks *tensors);
 /* A name as it stands in files, as a C string: bytes that are not plain are escaped. */
 char *string_text(const char *s);
 /* "2, 64"; of a scalar "1". */

@@ -64,7 +64,7 @@ static char *loop_text(const struct function *f)
 
 /* "if (l < 3) layers_forward_ahead(l + 1);", or the part's only statement, if it is the same for
    every module: "if (l < 3) await(done[0]);". */
-static char *round_text(const struct op *op, int rank)
+static char *iteration_text(const struct op *op, int rank)
 {
   const struct function *f = &graph->function[op->function], *body = &graph->function[f->body];
   if (op->iteration == IN_LAST_ITERATION)
@@ -157,9 +157,9 @@ static char *function_text(const struct function *f, int rank)
   size_t numbers_at = SIZE_MAX; /* where the numbers of the step are declared */
   for (int k = 0; k < f->nop; k++) {
     const struct op *op = &graph->op[f->op[k]];
-    char *does = op->kind == OP_loop    ? loop_text(&graph->function[op->function])
-                 : op->kind == OP_round ? round_text(op, rank)
-                                        : stated(f->op[k], rank);
+    char *does = op->kind == OP_loop        ? loop_text(&graph->function[op->function])
+                 : op->kind == OP_iteration ? iteration_text(op, rank)
+                                            : stated(f->op[k], rank);
     if (!*does) continue;
     if (options.check_finite) does = text("%s%s", does, checks_text(f, op, rank));
     if (takes_numbers(op) && numbers_at == SIZE_MAX && !target->steps_in_memory)

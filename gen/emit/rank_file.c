@@ -71,8 +71,8 @@ static const char *after_kind(const char *state)
   return strchr(strchr(state, '.') + 1, '.') + 1;
 }
 
-char *rank_text(int rank, const char *step, const struct families *tensors,
-                const char *const *shown, const int *states)
+char *rank_text(int rank, const char *step, const struct stacks *tensors, const char *const *shown,
+                const int *states)
 {
   int coordinate[MAX_MESH];
   coordinate_of(rank, coordinate);

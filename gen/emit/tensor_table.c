@@ -17,8 +17,8 @@ static size_t before_number(const char *first, const char *at, int number)
   return strtol(at + n, &rest, 10) == number && !strcmp(rest, first + n + 1) ? n : 0;
 }
 
-/* Whether the value follows the family's others in memory at the same stride. */
-static bool lies_behind(const struct family *f, int value)
+/* Whether the value follows the stack's others in memory at the same stride. */
+static bool lies_behind(const struct stack *f, int value)
 {
   if (graph->stages) return false; /* the ranks of all stages have the same rows */
   const char *first = c_name(f->member.at[0]), *at = c_name(value);
@@ -28,7 +28,7 @@ static bool lies_behind(const struct family *f, int value)
 
 /* The tensors that the runtime fills, reads and writes, in this order, for the class of ranks
    whose names are known. */
-struct families find_tensors(void)
+struct stacks find_tensors(void)
 {
   int n = 0, *list = alloc((size_t)(graph->nvalue + 1) * sizeof *list);
   static const enum role order[] = {PARAMETER, STATE, BATCH, ACTIVATION};
@@ -37,7 +37,7 @@ struct families find_tensors(void)
       const struct value *v = &graph->value[i];
       if (v->role == order[k] && (v->role != ACTIVATION || v->is_output)) list[n++] = i;
     }
-  return find_families(n, list, lies_behind);
+  return find_stacks(n, list, lies_behind);
 }
 
 /* A name as it stands in files, as a C string: bytes that are not plain are escaped. */
@@ -69,15 +69,15 @@ static char *name_text(const char *name, const char *rest)
   return text("{%s, %s}", string_text(name), rest ? string_text(rest) : "NULL");
 }
 
-static char *alias_text(const struct family *f)
+static char *alias_text(const struct stack *f)
 {
   const char *name, *rest;
-  family_alias(f, &name, &rest);
+  stack_alias(f, &name, &rest);
   return name ? name_text(name, rest) : copy_text("{NULL, NULL}");
 }
 
-/* Where the family begins in memory, and its stride. */
-static char *tensor_place_text(const struct family *f)
+/* Where the stack begins in memory, and its stride. */
+static char *tensor_place_text(const struct stack *f)
 {
   const char *first = c_name(f->member.at[0]), *member = first ? first + strlen("m->") : NULL;
   if (!first) return "0, 0";
@@ -116,7 +116,7 @@ struct shape file_start(int value, const int coordinate[MAX_MESH])
   return at;
 }
 
-static char *full_row(const struct family *f, int rank)
+static char *full_row(const struct stack *f, int rank)
 {
   static const char *const role[] = {
       [PARAMETER] = "PARAMETER", [STATE] = "STATE", [BATCH] = "BATCH", [ACTIVATION] = "OUTPUT"};
@@ -139,11 +139,11 @@ static char *full_row(const struct family *f, int rank)
 
 /* "exp_avg" for a state whose name, place and initial value the macro STATE_ROW gives; else
    NULL. */
-static const char *state_kind(const struct family *f)
+static const char *state_kind(const struct stack *f)
 {
   const struct value *v = &graph->value[f->member.at[0]];
   const char *at = c_name(f->member.at[0]), *name, *rest;
-  family_alias(f, &name, &rest);
+  stack_alias(f, &name, &rest);
   if (v->role != STATE || is_apart(f->member.at[0]) || v->type != F32 || name || !at ||
       !graph->value[v->of].name)
     return NULL;
@@ -154,7 +154,7 @@ static const char *state_kind(const struct family *f)
 }
 
 /* The arguments of STATE_ROW besides the kind: equal for all states of a parameter. */
-static char *state_arguments(const struct family *f, const char *kind, int rank)
+static char *state_arguments(const struct stack *f, const char *kind, int rank)
 {
   const char *at = c_name(f->member.at[0]) + strlen("m->") + strlen(kind) + 1;
   struct shape here = local_shape(f->member.at[0], rank);
@@ -172,12 +172,11 @@ static char *state_arguments(const struct family *f, const char *kind, int rank)
 }
 
 /* How many states from the i-th tensor on belong to one parameter, with the kinds that all have. */
-static int states_at(const struct families *tensors, int i, int rank, const char *const *kind,
-                     int n)
+static int states_at(const struct stacks *tensors, int i, int rank, const char *const *kind, int n)
 {
   const char *first = NULL;
   for (int k = 0; k < n; k++) {
-    const struct family *f = &tensors->at[i + k];
+    const struct stack *f = &tensors->at[i + k];
     const char *its = i + k < tensors->n ? state_kind(f) : NULL;
     if (!its || strcmp(its, kind[k])) return 0;
     const char *arguments = state_arguments(f, its, rank);
@@ -188,11 +187,11 @@ static int states_at(const struct families *tensors, int i, int rank, const char
 }
 
 /* The kinds of the states of the first parameter that has any. */
-static int find_kinds(const struct families *tensors, const char **kind)
+static int find_kinds(const struct stacks *tensors, const char **kind)
 {
   int n = 0, of = NONE;
   for (int i = 0; i < tensors->n; i++) {
-    const struct family *f = &tensors->at[i];
+    const struct stack *f = &tensors->at[i];
     const char *its = state_kind(f);
     if (!its) continue;
     if (of == NONE) of = graph->value[f->member.at[0]].of;
@@ -202,7 +201,7 @@ static int find_kinds(const struct families *tensors, const char **kind)
   return n;
 }
 
-const int *find_state_rows(const struct families *tensors, int rank)
+const int *find_state_rows(const struct stacks *tensors, int rank)
 {
   const char **kind = alloc((size_t)(tensors->n + 1) * sizeof *kind);
   int nkind = find_kinds(tensors, kind), *states = alloc((size_t)(tensors->n + 1) * sizeof *states);
@@ -211,7 +210,7 @@ const int *find_state_rows(const struct families *tensors, int rank)
   return states;
 }
 
-char *tensors_text(const struct families *tensors, int rank)
+char *tensors_text(const struct stacks *tensors, int rank)
 {
   struct buffer b = {0};
   const char **kind = alloc((size_t)(tensors->n + 1) * sizeof *kind);
@@ -230,7 +229,7 @@ char *tensors_text(const struct families *tensors, int rank)
 }
 
 /* The macro STATES, of these kinds; "" if there are none. */
-char *states_macro(const struct families *tensors)
+char *states_macro(const struct stacks *tensors)
 {
   struct buffer rows = {0};
   const char **kind = alloc((size_t)(tensors->n + 1) * sizeof *kind);
@@ -240,14 +239,14 @@ char *states_macro(const struct families *tensors)
 }
 
 /* The index of the value among the tensors. */
-static int row_of_tensor(const struct families *tensors, int value)
+static int row_of_tensor(const struct stacks *tensors, int value)
 {
   for (int i = 0; i < tensors->n; i++)
     if (tensors->at[i].member.at[0] == value) return i;
   return NONE;
 }
 
-char *index_uses_text(const struct families *tensors)
+char *index_uses_text(const struct stacks *tensors)
 {
   struct buffer b = {0};
   if (!graph->nindex_use) return "";

@@ -263,13 +263,13 @@ static int find_loop(const struct sum *s, int from, int *count)
 {
   const struct value *first = parameter_at(s, from);
   int period = 0, to = from, varied = 0;
-  if (first->family == NONE || first->index != 0) return 0;
+  if (first->stack == NONE || first->index != 0) return 0;
   for (; to < s->op->nbody; to++) {
     const struct value *p = parameter_at(s, to);
-    if (p->family == NONE || p->list != first->list) break;
+    if (p->stack == NONE || p->list != first->list) break;
     if (p->index == 0) period++;
     int same = from + (to - from) % period;
-    if (p->index != (to - from) / period || p->family != graph->value[gradient_at(s, same)].of)
+    if (p->index != (to - from) / period || p->stack != graph->value[gradient_at(s, same)].of)
       break;
     varied |= copies_at(s, to) != copies_at(s, from);
   }

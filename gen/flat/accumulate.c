@@ -410,7 +410,7 @@ static bool add_to_step_before(struct function *f, const struct op *add)
   if (add->kind != OP_add || add->nout != 1) return false;
   int sum = add->in[0], product = product_for_one(f, add->in[1]);
   const struct value *v = &graph->value[sum];
-  if (product == NONE || !v->step || v->family != add->out || readers[sum] != 1) return false;
+  if (product == NONE || !v->step || v->stack != add->out || readers[sum] != 1) return false;
   struct op *op = &graph->op[f->op[product]];
   if (op->nin != 2 || !have_equal_places(sum, add->out) || !have_equal_places(add->in[1], add->out))
     return false;

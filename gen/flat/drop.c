@@ -50,15 +50,15 @@ static void give_makers(void)
 {
   for (int i = 0; i < graph->nvalue; i++) {
     struct value *v = &graph->value[i];
-    if (v->role == ACTIVATION && v->family != NONE && v->index > 0)
-      v->op = graph->value[v->family].op;
+    if (v->role == ACTIVATION && v->stack != NONE && v->index > 0)
+      v->op = graph->value[v->stack].op;
   }
 }
 
 static void keep_what_it_speaks_of(struct dropping *d, const struct value *v)
 {
   keep_op(d, v->op);
-  keep_value(d, v->family);
+  keep_value(d, v->stack);
   keep_value(d, v->sibling);
   keep_value(d, v->of);
   keep_value(d, v->counts);
@@ -97,7 +97,7 @@ static void move_values(struct dropping *d, int left)
     struct value *v = &graph->value[d->values.number[i]];
     *v = graph->value[i];
     v->op = renumbered(&d->ops, v->op);
-    v->family = renumbered(&d->values, v->family);
+    v->stack = renumbered(&d->values, v->stack);
     v->sibling = renumbered(&d->values, v->sibling);
     v->of = renumbered(&d->values, v->of);
     v->counts = renumbered(&d->values, v->counts);

@@ -9,7 +9,7 @@
    Modules of a list are equal if their operations are, one by one: kind, attributes, shapes,
    layouts, and the source of each input. Dropouts differ in their streams of random numbers, by an
    equal step from each module to the next. The operations of module 0 then stand for all of them,
-   and its values for families: a value of module i has `family` and `index` i. The sources of an
+   and its values for stacks: a value of module i has `stack` and `index` i. The sources of an
    input:
 
      from within            an operation of the same module makes it
@@ -198,7 +198,7 @@ static int parameter_of(int value)
   const struct value *v = &graph->value[value];
   if (is_of_module(v)) return value;
   if (v->role == STATE) return v->of;
-  return is_gradient(value) && v->family == NONE && !is_accumulated(v) ? v->of : NONE;
+  return is_gradient(value) && v->stack == NONE && !is_accumulated(v) ? v->of : NONE;
 }
 
 static bool is_own_parameter(const struct region *r, int index, int value, int first)
@@ -210,29 +210,28 @@ static bool is_own_parameter(const struct region *r, int index, int value, int f
   return a && b && !strcmp(a, b) && same_value_kind(first, value);
 }
 
-/* The representative of a family and the value's index in it; false if it belongs to none, or to
+/* The representative of a stack and the value's index in it; false if it belongs to none, or to
    one of another list. In the current region, the value that run i makes at k belongs to the
-   family of the one that run 0 makes there. */
-static bool family_of(struct outlining *o, const struct region *r, int value, int *family,
-                      int *index)
+   stack of the one that run 0 makes there. */
+static bool stack_of(struct outlining *o, const struct region *r, int value, int *stack, int *index)
 {
   const struct value *v = &graph->value[value];
-  if (v->family != NONE) {
-    *family = v->family;
+  if (v->stack != NONE) {
+    *stack = v->stack;
     *index = v->index;
     return v->list == r->list;
   }
   if (!made_by_region(o, r, value)) return false;
   int run = index_at(o->place_of[v->op], &r->of), k = made_in(o, r, run, value);
   *index = module_of_run(r, run);
-  *family = op_at(r, 0, k)->out + (value - op_at(r, run, k)->out);
+  *stack = op_at(r, 0, k)->out + (value - op_at(r, run, k)->out);
   return true;
 }
 
 /* What the body reads for input j of its k-th operation. */
 struct source {
-  int value;                 /* the value itself, unless it is carried */
-  int family, step, initial; /* carried: from the neighbour at index + step */
+  int value;                /* the value itself, unless it is carried */
+  int stack, step, initial; /* carried: from the neighbour at index + step */
 };
 
 /* One value for all modules. It must not be module 0's own: in the body that would mean each
@@ -244,10 +243,10 @@ static bool all_same(struct outlining *o, const struct region *r, int k, int j)
   for (int i = 0; i < r->count; i++)
     if (op_at(r, i, k)->in[j] != value) return false;
   bool of_list = parameter_of(value) != NONE && element_within(v->module, r->list) != NONE;
-  return !of_list && v->family != value && !made_by_region(o, r, value);
+  return !of_list && v->stack != value && !made_by_region(o, r, value);
 }
 
-/* If an earlier loop numbers them by the modules of another list, they are no family of this
+/* If an earlier loop numbers them by the modules of another list, they are no stack of this
    one. An update that is a kernel alone stays outside: with its neighbours it is one. */
 static bool all_parameters(const struct region *r, int k, int j)
 {
@@ -255,46 +254,46 @@ static bool all_parameters(const struct region *r, int k, int j)
   if (graph->value[op->in[j]].role == STATE && is_kernel_alone(op)) return false;
   for (int i = 0; i < r->count; i++) {
     const struct value *v = &graph->value[op_at(r, i, k)->in[j]];
-    if (v->family != NONE && v->list != r->list) return false;
+    if (v->stack != NONE && v->list != r->list) return false;
     if (!is_own_parameter(r, i, op_at(r, i, k)->in[j], op_at(r, 0, k)->in[j])) return false;
   }
   return true;
 }
 
-/* Whether every run, except one at the end, reads the same family at its own index + `step`. */
-static bool all_family(struct outlining *o, const struct region *r, int k, int j, int step,
-                       int *family)
+/* Whether every run, except one at the end, reads the same stack at its own index + `step`. */
+static bool all_stack(struct outlining *o, const struct region *r, int k, int j, int step,
+                      int *stack)
 {
-  *family = NONE;
+  *stack = NONE;
   for (int i = 0; i < r->count; i++) {
     int f, index;
     if (i + step < 0 || i + step >= r->count) continue;
-    if (!family_of(o, r, op_at(r, i, k)->in[j], &f, &index)) return false;
+    if (!stack_of(o, r, op_at(r, i, k)->in[j], &f, &index)) return false;
     if (index != module_of_run(r, i + step)) return false;
-    if (*family != NONE && f != *family) return false;
-    *family = f;
+    if (*stack != NONE && f != *stack) return false;
+    *stack = f;
   }
-  return *family != NONE;
+  return *stack != NONE;
 }
 
 static bool find_source(struct outlining *o, const struct region *r, int k, int j, struct source *s)
 {
-  *s = (struct source){.value = op_at(r, 0, k)->in[j], .family = NONE};
-  int family;
-  if (all_family(o, r, k, j, 0, &family)) {
-    s->value = family;
+  *s = (struct source){.value = op_at(r, 0, k)->in[j], .stack = NONE};
+  int stack;
+  if (all_stack(o, r, k, j, 0, &stack)) {
+    s->value = stack;
     return true;
   }
   if (all_same(o, r, k, j) || all_parameters(r, k, j)) return true;
   for (int step = -1; step <= 1; step += 2) {
     int end = step < 0 ? 0 : r->count - 1;
-    if (!all_family(o, r, k, j, step, &family)) continue;
+    if (!all_stack(o, r, k, j, step, &stack)) continue;
     /* A carried value of this loop must come from the module that ran before. */
-    if (made_in(o, r, 0, family) != NONE && (step < 0) != r->upward) continue;
+    if (made_in(o, r, 0, stack) != NONE && (step < 0) != r->upward) continue;
     int initial = op_at(r, end, k)->in[j], f, index;
-    if (family_of(o, r, initial, &f, &index) && f == family) continue;
-    if (!same_value_kind(initial, family) || made_by_region(o, r, initial)) continue;
-    *s = (struct source){.family = family, .step = step, .initial = initial};
+    if (stack_of(o, r, initial, &f, &index) && f == stack) continue;
+    if (!same_value_kind(initial, stack) || made_by_region(o, r, initial)) continue;
+    *s = (struct source){.stack = stack, .step = step, .initial = initial};
     return true;
   }
   return false;
@@ -311,7 +310,7 @@ static int new_carried(const struct source *s)
   v->layout = from.layout;
   v->order = from.order;
   v->placed = true;
-  v->family = s->family;
+  v->stack = s->stack;
   v->step = s->step;
   v->initial = s->initial;
   return c;
@@ -323,7 +322,7 @@ static int carried_value(const struct source *s)
   static struct query q;
   bool is_new;
   begin_query(&q);
-  ask_number(&q, s->family);
+  ask_number(&q, s->stack);
   ask_number(&q, s->step);
   ask_number(&q, s->initial);
   int *value = answer_to(&carried, &q, sizeof *value, &is_new);
@@ -360,7 +359,7 @@ static struct source *find_sources(struct outlining *o, const struct region *r)
 static void join(const struct region *r, int of, int first, int run)
 {
   struct value *v = &graph->value[of];
-  v->family = first;
+  v->stack = first;
   v->index = module_of_run(r, run);
   v->list = r->list;
   if (v->index == 1) graph->value[first].sibling = of;
@@ -372,9 +371,9 @@ static void fold(struct region *r, const struct source *source)
     struct op *op = &graph->op[graph->order[r->run[0].first + k]];
     for (int j = 0; j < op->nin; j++) {
       const struct source *s = &source[k * MAX_INPUTS + j];
-      if (s->family == NONE && all_parameters(r, k, j))
+      if (s->stack == NONE && all_parameters(r, k, j))
         for (int i = r->count; i-- > 0;) join(r, op_at(r, i, k)->in[j], op->in[j], i);
-      op->in[j] = s->family == NONE ? s->value : carried_value(s);
+      op->in[j] = s->stack == NONE ? s->value : carried_value(s);
     }
     for (int i = 0; i < r->count; i++)
       for (int o = 0; o < op->nout; o++) join(r, op_at(r, i, k)->out + o, op->out + o, i);

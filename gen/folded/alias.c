@@ -47,29 +47,29 @@ static bool can_show(const struct lifetimes *l, int in, int out, int function)
 {
   const struct value *a = &graph->value[in], *b = &graph->value[out];
   if (!a->stored || !in_arena(out)) return false;
-  bool outside = !in_arena(family_representative(l->plan, in));
-  if (outside && b->family != NONE && l->note[out].by_own_name) return false;
-  if (a->family == NONE) return true;
-  if (is_loop_body(function)) return a->family == in && b->family == out;
-  return !outside && b->family == NONE;
+  bool outside = !in_arena(stack_representative(l->plan, in));
+  if (outside && b->stack != NONE && l->note[out].by_own_name) return false;
+  if (a->stack == NONE) return true;
+  if (is_loop_body(function)) return a->stack == in && b->stack == out;
+  return !outside && b->stack == NONE;
 }
 
-/* The bytes of one slice, if the value lies in a whole one with others of its family; or 0. */
+/* The bytes of one slice, if the value lies in a whole one with others of its stack; or 0. */
 static int64_t slice_bytes(const struct lifetimes *l, int value)
 {
-  int family = graph->value[value].step ? NONE : graph->value[value].family;
-  return l->plan->of[family == NONE ? value : family].slice;
+  int stack = graph->value[value].step ? NONE : graph->value[value].stack;
+  return l->plan->of[stack == NONE ? value : stack].slice;
 }
 
 static void show(struct lifetimes *l, int in, int out)
 {
   l->plan->of[out].slice = slice_bytes(l, in);
   const struct value *a = &graph->value[in], *b = &graph->value[out];
-  bool alone = a->family != NONE && b->family == NONE;
+  bool alone = a->stack != NONE && b->stack == NONE;
   l->note[out].slot = alone ? a->index : l->note[in].slot;
-  int storage = family_representative(l->plan, in), depth = l->plan->of[out].depth;
+  int storage = stack_representative(l->plan, in), depth = l->plan->of[out].depth;
   struct allocation *shown = &l->plan->of[storage];
-  if (graph->value[storage].family != NONE && shown->depth < depth) shown->depth = depth;
+  if (graph->value[storage].stack != NONE && shown->depth < depth) shown->depth = depth;
   l->plan->of[out].storage = storage;
 }
 
@@ -86,11 +86,11 @@ static void share_views(struct lifetimes *l)
  */
 
 /* The steps' values are slices of the whole value. */
-static void lay_slices(struct lifetimes *l, int family, int whole)
+static void lay_slices(struct lifetimes *l, int stack, int whole)
 {
-  struct allocation *a = &l->plan->of[family];
+  struct allocation *a = &l->plan->of[stack];
   a->storage = root(l, whole);
-  a->slice = largest_bytes(family);
+  a->slice = largest_bytes(stack);
 }
 
 /* What a scan goes over has its slices where they are, and what its steps put together is made
@@ -100,7 +100,7 @@ static void share_slices(struct lifetimes *l)
   for (int at = 0; at < l->op.n; at++) {
     const struct op *op = op_at(l, at);
     int body = function_running_at(l, at);
-    if (op->kind == OP_scan_take && graph->value[op->in[0]].family == NONE && is_loop_body(body))
+    if (op->kind == OP_scan_take && graph->value[op->in[0]].stack == NONE && is_loop_body(body))
       lay_slices(l, op->out, op->in[0]);
     if (op->kind != OP_scan_stack) continue;
     int slices = op->in[0], maker = l->plan->of[slices].made_by;
@@ -112,7 +112,7 @@ static void share_slices(struct lifetimes *l)
     if (op->kind != OP_scan_put) continue;
     int in = op->in[0], out = op->out;
     struct allocation *a = &l->plan->of[in];
-    bool made_here = a->made_by == function_running_at(l, at) && graph->value[in].family == in;
+    bool made_here = a->made_by == function_running_at(l, at) && graph->value[in].stack == in;
     if (!made_here || !in_arena(in) || a->storage != in || !have_same_parts(in, out)) continue;
     a->storage = root(l, out);
     a->slice = l->plan->of[out].slice;
@@ -126,8 +126,8 @@ static void share_sums_of_steps(struct lifetimes *l)
   for (int k = 0; k < l->value.n; k++) {
     const struct value *v = &graph->value[l->value.at[k]];
     if (!l->note[l->value.at[k]].sums_up) continue;
-    l->plan->of[v->initial].storage = v->family;
-    l->note[v->family].is_sum = true;
+    l->plan->of[v->initial].storage = v->stack;
+    l->note[v->stack].is_sum = true;
   }
 }
 
@@ -219,8 +219,8 @@ static void share_gradient(struct lifetimes *l, int in, int out)
 {
   const struct value *a = &graph->value[in], *b = &graph->value[out];
   int storage = root(l, in);
-  if (a->family != in || b->family != out || b->role != GRADIENT || !in_arena(storage)) return;
-  if (graph->value[storage].family == storage) l->plan->of[storage].storage = out;
+  if (a->stack != in || b->stack != out || b->role != GRADIENT || !in_arena(storage)) return;
+  if (graph->value[storage].stack == storage) l->plan->of[storage].storage = out;
 }
 
 /* Whether it alone sums a gradient of a list's module that the loop makes: others of the list may
@@ -261,10 +261,10 @@ static void share_inputs(struct lifetimes *l, const struct op *op, int at)
     int taken = NONE;
     for (int i = 0; i < nin && taken == NONE; i++)
       if (may_overwrite(l->plan, op, in[i], out[k]) && share(l, in[i], out[k], at))
-        taken = family_representative(l->plan, in[i]);
+        taken = stack_representative(l->plan, in[i]);
     int left = 0;
     for (int i = 0; i < nin; i++)
-      if (family_representative(l->plan, in[i]) != taken) in[left++] = in[i];
+      if (stack_representative(l->plan, in[i]) != taken) in[left++] = in[i];
     nin = left;
   }
 }
@@ -300,7 +300,7 @@ static bool is_free(const struct lifetimes *l, const struct op *member)
 {
   int storage = root(l, member->in[0]);
   return in_arena(storage) && storage == root(l, member->out) &&
-         graph->value[storage].family == NONE && l->plan->of[storage].depth == 1 &&
+         graph->value[storage].stack == NONE && l->plan->of[storage].depth == 1 &&
          equal_on_all_ranks(storage) && largest_bytes(storage) == largest_bytes(member->out);
 }
 

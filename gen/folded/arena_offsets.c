@@ -13,7 +13,7 @@
 bool in_arena(int value)
 {
   const struct value *v = &graph->value[value];
-  bool stands_for_itself = v->family == NONE || v->family == value;
+  bool stands_for_itself = v->stack == NONE || v->stack == value;
   return v->stored && v->role == ACTIVATION && !v->is_output && v->op != NONE && stands_for_itself;
 }
 

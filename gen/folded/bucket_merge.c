@@ -18,8 +18,8 @@
 
 int alias_root(int value)
 {
-  int family = graph->value[value].family;
-  return family == NONE ? value : family;
+  int stack = graph->value[value].stack;
+  return stack == NONE ? value : stack;
 }
 
 typedef void visitor(void *to, int value, bool writes);
@@ -50,7 +50,7 @@ static void visit_op(const struct op *op, visitor *visit, void *to)
 struct touched {
   int read, written;
 };
-static struct touched *touched; /* by value; one member of a family represents all */
+static struct touched *touched; /* by value; one member of a stack represents all */
 static int touched_room, pass_now;
 static bool found;
 
@@ -99,7 +99,7 @@ struct running {
 static struct running *running; /* by operation */
 static int running_room;
 
-/* How many operations read a value, or a member of its family; how many of them unpack it; and
+/* How many operations read a value, or a member of its stack; how many of them unpack it; and
    the sum of their numbers: with one reader, its number. */
 struct readers {
   int count, unpacks;

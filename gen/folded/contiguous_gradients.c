@@ -89,10 +89,10 @@ static int64_t time_of(const struct op *op)
   if (is_collective(op->kind)) return 0;
   if (op->kind != OP_loop) return time_taken(op);
   const struct function *body = &graph->function[op->function];
-  int64_t round = 0;
+  int64_t iteration = 0;
   for (int i = 0; i < body->nop; i++)
-    round = plus_times(round, 1, time_of(&graph->op[body->op[i]]));
-  return round > LONGEST_TIME / body->count ? LONGEST_TIME : round * body->count;
+    iteration = plus_times(iteration, 1, time_of(&graph->op[body->op[i]]));
+  return iteration > LONGEST_TIME / body->count ? LONGEST_TIME : iteration * body->count;
 }
 
 int64_t *times_in(const struct function *f)
@@ -159,7 +159,7 @@ static struct runs best_runs(const struct function *f, const int *sum)
 /* ------------------------------------------------------------------------------------- the sums */
 
 /* Those of the modules of a list, which can be copied together, are adjacent. */
-static int by_family(const void *a, const void *b)
+static int by_stack(const void *a, const void *b)
 {
   int p = parameter_of(a), q = parameter_of(b), x = alias_root(p), y = alias_root(q);
   if (x != y) return x < y ? -1 : 1;
@@ -169,7 +169,7 @@ static int by_family(const void *a, const void *b)
 /* The small ones of one kind, packed into as few buckets as their bytes allow. */
 static void pack_runs(struct function *f, struct run *run, int n)
 {
-  qsort(run, (size_t)n, sizeof *run, by_family);
+  qsort(run, (size_t)n, sizeof *run, by_stack);
   for (int first = 0, next; first < n; first = next) {
     struct list member = {0};
     int64_t bytes = 0;

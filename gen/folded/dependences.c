@@ -32,7 +32,7 @@ int alias_class(int value)
   if (v->role == GRADIENT) return graph->nvalue + v->of;
   if (v->role == SUMS) return 2 * graph->nvalue + v->of;
   if (v->role == LOSS) return 3 * graph->nvalue;
-  if (v->family != NONE && v->family != value) return alias_class(v->family);
+  if (v->stack != NONE && v->stack != value) return alias_class(v->stack);
   return has_no_bytes(value) ? alias_class(graph->op[v->op].in[0]) : value;
 }
 
@@ -42,7 +42,7 @@ static void find_alias_classes(struct overlap *o)
   o->alias_class = alloc((size_t)(graph->nvalue + 1) * sizeof *o->alias_class);
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
-    bool is_view = has_no_bytes(i) && (v->family == NONE || v->family == i);
+    bool is_view = has_no_bytes(i) && (v->stack == NONE || v->stack == i);
     int of = is_view ? graph->op[v->op].in[0] : i;
     o->alias_class[i] = of < i ? o->alias_class[of] : alias_class(i);
   }
@@ -246,12 +246,12 @@ static void make_node(const struct overlap *o, struct op_node *n, int id)
     make_carried(n, is_from_last_iteration(op) ? AWAITS_EARLIER : PREFETCHES, op->awaits);
   else if (collective && scheduled(op)->awaited_next_iteration)
     make_carried(n, AWAITED_NEXT, id);
-  else if (op->kind == OP_round)
+  else if (op->kind == OP_iteration)
     make_carried(n, op->iteration == FIRST_ITERATION ? ISSUES_FIRST : AWAITS_EARLIER,
                  collective_of(op));
   else
     n->time = loop ? time_of_loop(o, op->function) : time_taken(op);
-  if (op->kind == OP_round)
+  if (op->kind == OP_iteration)
     *(n->carried == AWAITS_EARLIER ? &n->time_after : &n->time_before) += time_apart(op);
   if (collective && !n->carried) find_copies(n, op);
 }

@@ -125,13 +125,13 @@ void bucket(void);
 
 /* ------------------------------------------------------------------------------ bucket_merge.c */
 
-/* What stands for the value in a loop: one of a family speaks for all of it. */
+/* What stands for the value in a loop: one of a stack speaks for all of it. */
 int alias_root(int value);
 /* Finds what the functions run, and what that reads: before the first of those below, and after
    functions were changed by others. */
 void find_running(void);
 /* Whether this function runs the operation, which may be NONE; how often operations that run read
-   the value, or one of its family. */
+   the value, or one of its stack. */
 bool runs_in(const struct function *f, int id);
 int readers_of(int value);
 /* From here on the function runs the operation, too; the operation reads this value first. */
@@ -181,7 +181,7 @@ void bucket_gradients(struct function *f);
 /* ------------------------------------------------------------------------------- dependences.c */
 
 /* The number of the set of values whose bytes are, or may be, the same: that of the first value of
-   a family or of what a view shows. A gradient, what micro-steps add up and the loss have numbers
+   a stack or of what a view shows. A gradient, what micro-steps add up and the loss have numbers
    from nvalue to 3 nvalue. */
 int alias_class(int value);
 /* Whether the operation, a collective, can start when the other one ends, whatever else runs: it
@@ -267,7 +267,7 @@ bool is_worth_it(const struct op *op);
 /* Orders the operations of each function of a batch, so that little is alive at once; gives what
    lives then at most, in bytes. */
 int64_t order_functions(void);
-bool is_of_family(int value, int of);
+bool is_of_stack(int value, int of);
 
 /* ------------------------------------------------------------------------------ loop_carried.c */
 
@@ -352,7 +352,7 @@ struct widening {
 
 /* Reads the program, before the first question. */
 void find_all_readers(void);
-/* How many operations read the value, or one of its family. */
+/* How many operations read the value, or one of its stack. */
 int times_read(int value);
 /* The function of an operation, or of the kernel that it is in, and its place there; and for a new
    one that these are known. */

@@ -15,7 +15,7 @@
 
 /* The state of the pass. */
 struct fusing {
-  bool *in_memory;        /* by value, at the representative of a family: others than kernels read
+  bool *in_memory;        /* by value, at the representative of a stack: others than kernels read
                                   it */
   struct bundle **bundle; /* of a function, in the order in which they run */
   int nbundle;
@@ -45,11 +45,11 @@ static int fused(const int *run, int n)
   return store_op(op);
 }
 
-/* The representative of its family, or the value itself. */
-static int family_of(int value)
+/* The representative of its stack, or the value itself. */
+static int stack_of(int value)
 {
   const struct value *v = &graph->value[value];
-  return v->family == NONE ? value : v->family;
+  return v->stack == NONE ? value : v->stack;
 }
 
 /* A constant of one element needs no kernel: readers write the number itself (program.c). */
@@ -57,7 +57,7 @@ static bool is_literal(struct fusing *p, const struct op *op)
 {
   return op->kind == OP_full && elements(graph->value[op->out].shape) == 1 &&
          graph->value[op->out].role == ACTIVATION && !graph->value[op->out].is_output &&
-         !p->in_memory[family_of(op->out)];
+         !p->in_memory[stack_of(op->out)];
 }
 
 /* Operands of collectives, matmuls and copies must be in memory, and what is carried. */
@@ -71,8 +71,8 @@ static void find_in_memory(struct fusing *p)
       int *list = alloc((size_t)op_width(op) * sizeof *list);
       for (int n = op_reads(op, list); n--;) {
         if (graph->value[list[n]].step)
-          p->in_memory[family_of(graph->value[list[n]].initial)] = true;
-        if (!by_element) p->in_memory[family_of(list[n])] = true;
+          p->in_memory[stack_of(graph->value[list[n]].initial)] = true;
+        if (!by_element) p->in_memory[stack_of(list[n])] = true;
       }
     }
 }
@@ -290,14 +290,14 @@ static void fuse_updates(struct function *f)
   f->nop = kept;
 }
 
-/* Values that are read are stored, and results of kernel files: the representative of a family,
+/* Values that are read are stored, and results of kernel files: the representative of a stack,
    and the initial value of a carried one. */
 static void store(struct fusing *p, int value)
 {
   struct value *v = &graph->value[value];
   if (v->op != NONE && is_literal(p, &graph->op[v->op])) return;
   v->stored = true;
-  if (v->family != NONE) graph->value[v->family].stored = true;
+  if (v->stack != NONE) graph->value[v->stack].stored = true;
   if (v->step) store(p, v->initial);
 }
 

@@ -66,18 +66,18 @@ static bool may_leave(const struct function *body, int id)
 {
   const struct op *op = &graph->op[id];
   if (!is_gradient_sum(op)) return false;
-  if (graph->value[op->in[0]].family != op->in[0] || graph->value[op->out].family != op->out)
+  if (graph->value[op->in[0]].stack != op->in[0] || graph->value[op->out].stack != op->out)
     return false;
   for (int i = 0; i < body->nop; i++) {
     const struct op *reader = &graph->op[body->op[i]];
     for (int k = 0; k < reader->nin; k++)
-      if (graph->value[reader->in[k]].family == op->out) return false;
+      if (graph->value[reader->in[k]].stack == op->out) return false;
   }
   return true;
 }
 
 /* What an iteration of the loop sums of this kind. */
-static int64_t bytes_of_round(const struct function *body, int like)
+static int64_t bytes_of_iteration(const struct function *body, int like)
 {
   int64_t bytes = 0;
   for (int i = 0; i < body->nop; i++)
@@ -89,9 +89,9 @@ static int64_t bytes_of_round(const struct function *body, int like)
 /* Adds the operations that the other modules of the list have for it. */
 static void add_members(struct list *list, int id)
 {
-  int family = graph->op[id].out;
+  int stack = graph->op[id].out;
   for (int v = 0; v < graph->nvalue; v++)
-    if (graph->value[v].family == family && graph->value[v].role == GRADIENT)
+    if (graph->value[v].stack == stack && graph->value[v].role == GRADIENT)
       add(list, graph->value[v].op);
 }
 
@@ -100,7 +100,7 @@ static void bring_out(struct function *body, struct list *order)
   int *op = alloc((size_t)(body->nop + 1) * sizeof *op), n = 0;
   for (int i = 0; i < body->nop; i++) {
     int id = body->op[i];
-    if (may_leave(body, id) && is_small(graph->op[id].group, bytes_of_round(body, id)))
+    if (may_leave(body, id) && is_small(graph->op[id].group, bytes_of_iteration(body, id)))
       add_members(order, id);
     else
       op[n++] = id;

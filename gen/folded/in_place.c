@@ -92,10 +92,10 @@ static const struct outer_reads *outer_reads_of(const struct op *kernel)
 static bool read_in_step(const struct memory_plan *plan, const struct op *op, int k, int value)
 {
   const struct outer_reads *reads = outer_reads_of(op);
-  int now = op->stages->task[k].stage, storage = family_representative(plan, value);
+  int now = op->stages->task[k].stage, storage = stack_representative(plan, value);
   if (op->stages->task[k].of_row) return false;
   for (const struct outer_read *r = reads->at; r < reads->at + reads->n; r++) {
-    if (family_representative(plan, r->value) != storage || lie_apart(plan, r->value, value))
+    if (stack_representative(plan, r->value) != storage || lie_apart(plan, r->value, value))
       continue;
     if (!have_same_parts(r->value, value)) return false;
     if (r->ends_with_row && r->last < now) continue;

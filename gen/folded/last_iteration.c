@@ -49,7 +49,7 @@ static bool needs_no_loop(const struct function *f, int loop, const struct op *o
   for (int i = 0; i < n; i++) {
     const struct value *v = &graph->value[read[i]];
     if (is_of_module(v) || v->role == BATCH) continue;
-    if (v->step || v->family != NONE || v->role != ACTIVATION || v->is_output) return false;
+    if (v->step || v->stack != NONE || v->role != ACTIVATION || v->is_output) return false;
     int at = maker_of(f, read[i]);
     if (at == NONE) return false;
     if (at < loop) continue;
@@ -71,7 +71,7 @@ static int place_in_body(const struct function *body, int group)
   for (int k = 0; k < body->nop; k++) {
     const struct op *op = &graph->op[body->op[k]];
     bool among = is_collective(op->kind) && op->group == group && !scheduled(op)->overlapped;
-    bool next = op->kind == OP_round && op->iteration == NEXT_ITERATION && op->group == group;
+    bool next = op->kind == OP_iteration && op->iteration == NEXT_ITERATION && op->group == group;
     if (among || next) place = k + 1;
   }
   return place;

@@ -1,4 +1,4 @@
-/* lifetimes.c: the lifetimes of values, and how many of a family are kept.
+/* lifetimes.c: the lifetimes of values, and how many of a stack are kept.
 
    A program point is the index of an operation in the order of each_op. A value lives from the
    point that makes it to the last one that reads it. A value that a loop reads but does not make
@@ -141,10 +141,10 @@ static void note_reader(struct lifetimes *l, int value, int at)
 {
   l->note[value].reads++;
   l->note[value].read_at = at;
-  int family = graph->value[value].family;
-  if (family == NONE) return;
-  if (family != value || !is_loop_body(function_running_at(l, at)))
-    l->note[family].by_own_name = true;
+  int stack = graph->value[value].stack;
+  if (stack == NONE) return;
+  if (stack != value || !is_loop_body(function_running_at(l, at)))
+    l->note[stack].by_own_name = true;
 }
 
 /* ---------------------------------------------------------------------- how many are kept at once
@@ -163,7 +163,7 @@ static int prefetch_distance_of(int part)
   return scheduled(&graph->op[f->op[f->nop - 1]])->prefetch_distance;
 }
 
-/* How many values of a family a reader needs: only this module's, the neighbour's too, or all.
+/* How many values of a stack a reader needs: only this module's, the neighbour's too, or all.
    Outside the loop the last module's value exists without keeping more. */
 static int depth_for(int value, int maker, int reader, bool sums_up)
 {
@@ -181,11 +181,11 @@ static int depth_for(int value, int maker, int reader, bool sums_up)
 static void widen(struct lifetimes *l, int value, int reader)
 {
   const struct value *v = &graph->value[value];
-  if (v->family == NONE) return;
-  struct allocation *family = &l->plan->of[v->family];
-  l->plan->of[value].made_by = family->made_by;
-  int depth = depth_for(value, family->made_by, reader, l->note[value].sums_up);
-  if (family->depth < depth) family->depth = depth;
+  if (v->stack == NONE) return;
+  struct allocation *stack = &l->plan->of[v->stack];
+  l->plan->of[value].made_by = stack->made_by;
+  int depth = depth_for(value, stack->made_by, reader, l->note[value].sums_up);
+  if (stack->depth < depth) stack->depth = depth;
   if (v->step) widen(l, v->initial, reader);
 }
 
@@ -199,7 +199,7 @@ static void widen_at(struct lifetimes *l, int value, int at)
   struct allocation *a = &l->plan->of[value];
   if (!ahead)
     widen(l, value, function_running_at(l, at));
-  else if (graph->value[value].family == value &&
+  else if (graph->value[value].stack == value &&
            is_part_of(a->made_by, function_running_at(l, at)) && a->depth < ahead)
     a->depth = ahead;
 }
@@ -234,7 +234,7 @@ static int until_end(const struct lifetimes *l, int kept, int reader, bool is_se
 static void read_at(struct lifetimes *l, int value, int at)
 {
   const struct value *v = &graph->value[value];
-  int reader = function_running_at(l, at), kept = v->family == NONE ? value : v->family;
+  int reader = function_running_at(l, at), kept = v->stack == NONE ? value : v->stack;
   if (v->step) read_at(l, v->initial, at);
   struct allocation *a = &l->plan->of[kept];
   bool own = graph->value[kept].op != NONE && a->made_by == reader && !v->step;
@@ -273,11 +273,11 @@ static bool sums_up(const struct lifetimes *l, int value)
   if (!v->step || l->note[value].reads != 1) return false;
   const struct value *initial = &graph->value[v->initial];
   const struct op *adds = op_at(l, l->note[value].read_at);
-  if (l->plan->of[v->family].made != l->note[value].read_at) return false;
+  if (l->plan->of[v->stack].made != l->note[value].read_at) return false;
   if (initial->op == NONE || graph->op[initial->op].kind != OP_full || !in_arena(v->initial))
     return false;
-  return initial->family == NONE && !l->note[v->initial].reads &&
-         may_overwrite(NULL, adds, value, v->family);
+  return initial->stack == NONE && !l->note[v->initial].reads &&
+         may_overwrite(NULL, adds, value, v->stack);
 }
 
 static void find_sums(struct lifetimes *l)
@@ -293,10 +293,11 @@ void find_lifetimes(struct lifetimes *l)
   each_read(l, widen_at);
   each_read(l, read_at);
   for (int at = 0; at < l->op.n; at++)
-    if (op_at(l, at)->kind == OP_round) run_part_at(l, op_at(l, at)->function, at);
+    if (op_at(l, at)->kind == OP_iteration) run_part_at(l, op_at(l, at)->function, at);
 }
 
-/* ------------------------------------------------------------------------- across a loop's rounds
+/* ------------------------------------------------------------------------- across a loop's
+ * iterations
  */
 
 static void hold_from_loop(struct lifetimes *l, int value, int body)

@@ -296,7 +296,7 @@ static void find_reading(void)
       for (int n = op_reads(op, read_list); n--;) {
         const struct value *v = &graph->value[read_list[n]];
         note_reading(read_list[n], i, false);
-        if (v->family != NONE) note_reading(v->family, i, v->step != 0);
+        if (v->stack != NONE) note_reading(v->stack, i, v->step != 0);
       }
     }
 }
@@ -323,7 +323,7 @@ static void mark_leaving(const struct function *mine)
       for (int n = op_reads(op, read_list); n--;) {
         const struct value *v = &graph->value[read_list[n]];
         if (f != mine) leaves[shown[read_list[n]]] = true;
-        if ((f != mine || v->step) && v->family != NONE) leaves[shown[v->family]] = true;
+        if ((f != mine || v->step) && v->stack != NONE) leaves[shown[v->stack]] = true;
       }
     }
   }
@@ -357,9 +357,9 @@ static void find_read(void)
       const struct op *op = &graph->op[graph->function[i].op[k]];
       widen_lists(op);
       for (int n = op_reads(op, read_list); n--;) {
-        int family = graph->value[read_list[n]].family;
+        int stack = graph->value[read_list[n]].stack;
         is_read[shown[read_list[n]]] = true;
-        if (family != NONE) is_read[shown[family]] = true;
+        if (stack != NONE) is_read[shown[stack]] = true;
       }
     }
 }
@@ -386,10 +386,10 @@ int64_t order_functions(void)
   return lives;
 }
 
-bool is_of_family(int value, int of)
+bool is_of_stack(int value, int of)
 {
   const struct value *v = &graph->value[value], *w = &graph->value[of];
-  return value == of || (w->family != NONE && v->family == w->family);
+  return value == of || (w->stack != NONE && v->stack == w->stack);
 }
 
 bool is_worth_it(const struct op *op)
@@ -402,7 +402,7 @@ bool is_worth_it(const struct op *op)
    which the reduction is chained, which is awaited with it. */
 bool touches_gradients_of(const struct op *op, const struct op *reduction)
 {
-  if (op->kind == OP_round) {
+  if (op->kind == OP_iteration) {
     const struct function *part = &graph->function[op->function];
     for (int k = 0; k < part->nop; k++)
       if (touches_gradients_of(&graph->op[part->op[k]], reduction)) return true;
@@ -418,9 +418,9 @@ bool touches_gradients_of(const struct op *op, const struct op *reduction)
   for (int m = op_makes(reduction, write_list); m--;)
     for (int i = 0; i < n; i++) {
       const struct value *v = &graph->value[touched[i]], *w = &graph->value[write_list[m]];
-      if (is_of_family(touched[i], write_list[m])) return true;
+      if (is_of_stack(touched[i], write_list[m])) return true;
       if (v->role != GRADIENT || w->role != GRADIENT) continue;
-      if (v->of == w->of || is_of_family(v->of, w->of)) return true;
+      if (v->of == w->of || is_of_stack(v->of, w->of)) return true;
     }
   return false;
 }

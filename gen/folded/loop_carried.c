@@ -42,7 +42,7 @@ struct carried_list {
 
 /* ------------------------------------------------------------------------- which of them can be */
 
-/* How many operations of the program read the value in memory, or a member of its family. */
+/* How many operations of the program read the value in memory, or a member of its stack. */
 static int reads_in_memory(int value)
 {
   int count = 0;
@@ -50,7 +50,7 @@ static int reads_in_memory(int value)
     for (int k = 0; k < graph->function[i].nop; k++) {
       const struct op *op = &graph->op[graph->function[i].op[k]];
       widen_lists(op);
-      for (int n = op_reads(op, read_list); n--;) count += is_of_family(read_list[n], value);
+      for (int n = op_reads(op, read_list); n--;) count += is_of_stack(read_list[n], value);
     }
   return count;
 }
@@ -73,7 +73,7 @@ static int maker_in(const struct function *f, int value, bool *alone)
 static bool is_kept_for_all(const struct function *f, int value)
 {
   const struct value *v = &graph->value[value];
-  if (v->family != value || v->step || v->role != ACTIVATION || v->op == NONE) return false;
+  if (v->stack != value || v->step || v->role != ACTIVATION || v->op == NONE) return false;
   for (int i = 0; i < graph->nfunction; i++) {
     const struct function *maker = &graph->function[i];
     bool alone;
@@ -117,7 +117,7 @@ static bool touches(const struct op *op, int value)
     int touched = r < reads ? read_list[r] : write_list[r - reads];
     const struct value *w = &graph->value[touched];
     if (v->role == GRADIENT && w->role == GRADIENT && w->of == v->of) return true;
-    if (v->role == ACTIVATION && is_of_family(touched, value)) return true;
+    if (v->role == ACTIVATION && is_of_stack(touched, value)) return true;
   }
   return false;
 }
@@ -149,7 +149,7 @@ static bool adds_up(const struct function *f, const struct op *op, const struct 
   n = op_makes(op, list);
   for (int i = 0; i < n; i++) {
     const struct value *v = &graph->value[list[i]];
-    if (v->role != GRADIENT || v->family != list[i]) return false;
+    if (v->role != GRADIENT || v->stack != list[i]) return false;
   }
   return op->kind == OP_fused && n && alone_touches(f, op, list, n);
 }
@@ -179,7 +179,7 @@ static bool serves_no_iteration(const struct function *f, const struct op *op, i
     const struct value *v = &graph->value[writes[i]];
     if (op->packed && writes[i] == op->buffer) continue;
     bool has_places = v->role == GRADIENT || (v->role == ACTIVATION && !v->is_output && !v->step);
-    if (!has_places || v->family != writes[i]) return false;
+    if (!has_places || v->stack != writes[i]) return false;
     for (int k = 0; k < f->nop; k++) {
       const struct op *other = &graph->op[f->op[k]];
       if (other == op || f->op[k] == successor || !touches(other, writes[i])) continue;
@@ -266,7 +266,8 @@ static int place_of_first_issue(const struct function *f, int loop, int iteratio
   while (at > 0 && !is_loop(f->op[at - 1])) at--;
   for (; at < loop; at++) {
     const struct op *op = &graph->op[f->op[at]];
-    if (op->kind != OP_round || (op->iteration == FIRST_ITERATION && op->first > iteration)) break;
+    if (op->kind != OP_iteration || (op->iteration == FIRST_ITERATION && op->first > iteration))
+      break;
   }
   return at;
 }
@@ -295,7 +296,7 @@ static int prefetch_distance(int body)
 static void stack_buffer(const struct op *op)
 {
   if (!op->packed) return;
-  graph->value[op->buffer].family = scheduled(op)->prefetch_distance > 1 ? op->buffer : NONE;
+  graph->value[op->buffer].stack = scheduled(op)->prefetch_distance > 1 ? op->buffer : NONE;
   graph->value[op->buffer].index = 0;
 }
 

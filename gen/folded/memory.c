@@ -6,7 +6,7 @@
            with overlapping lifetimes overlap; the same on every rank (sizes are those of the
            largest shard, on rank 0). Values that alias share bytes (alias.c): a result those of an
            input that it overwrites, a view those of its input. Parameters, gradients, states,
-           batch, loss and outputs have places of their own. A family of equal modules' values has
+           batch, loss and outputs have places of their own. A stack of equal modules' values has
            one place for all, two if a neighbour reads it, or one for each if the backward does.
            arena_offsets.c finds the ranges.
 
@@ -42,7 +42,7 @@ static void touch(struct lifetimes *l, int value)
 {
   const struct value *v = &graph->value[value];
   l->note[value].touched = true;
-  if (v->family != NONE) l->note[v->family].touched = true;
+  if (v->stack != NONE) l->note[v->stack].touched = true;
   if (v->wide != NONE) l->note[v->wide].touched = true;
   if (v->step) touch(l, v->initial);
 }
@@ -104,19 +104,19 @@ bool can_live_in(int64_t bytes)
 /* ---------------------------------------------------------------------------------------- the pass
  */
 
-/* By family: the gradients in it, by index. */
-static int **gradients_of_families(void)
+/* By stack: the gradients in it, by index. */
+static int **gradients_of_stacks(void)
 {
   int *count = alloc((size_t)(graph->nvalue + 1) * sizeof *count);
   int **gradient = alloc((size_t)(graph->nvalue + 1) * sizeof *gradient);
   for (int pass = 0; pass < 2; pass++)
     for (int i = 0; i < graph->nvalue; i++) {
       const struct value *v = &graph->value[i];
-      if (v->role != GRADIENT || v->family == NONE) continue;
-      if (!pass && v->index >= count[v->family]) count[v->family] = v->index + 1;
-      if (pass && !gradient[v->family])
-        gradient[v->family] = alloc((size_t)count[v->family] * sizeof **gradient);
-      if (pass) gradient[v->family][v->index] = i;
+      if (v->role != GRADIENT || v->stack == NONE) continue;
+      if (!pass && v->index >= count[v->stack]) count[v->stack] = v->index + 1;
+      if (pass && !gradient[v->stack])
+        gradient[v->stack] = alloc((size_t)count[v->stack] * sizeof **gradient);
+      if (pass) gradient[v->stack][v->index] = i;
     }
   return gradient;
 }
@@ -126,23 +126,23 @@ static void find_place(struct lifetimes *l, int value, int *const *gradient)
 {
   const struct value *v = &graph->value[value];
   struct allocation *a = &l->plan->of[value];
-  bool is_one = v->family != NONE && !v->step && v->role == ACTIVATION;
-  int storage = family_representative(l->plan, value),
+  bool is_one = v->stack != NONE && !v->step && v->role == ACTIVATION;
+  int storage = stack_representative(l->plan, value),
       slot = is_one ? v->index : l->note[value].slot;
   const struct value *place = &graph->value[storage];
-  if (is_one && place->role == GRADIENT && place->family == storage) {
+  if (is_one && place->role == GRADIENT && place->stack == storage) {
     a->storage = gradient[storage][v->index];
     a->offset = 0;
     a->depth = 1;
     return;
   }
   if (l->note[value].sums_up) {
-    find_place(l, v->family, gradient);
-    *a = l->plan->of[v->family];
+    find_place(l, v->stack, gradient);
+    *a = l->plan->of[v->stack];
     return;
   }
-  int64_t inside = offset_within(l, is_one ? v->family : value);
-  a->slice = l->plan->of[is_one ? v->family : value].slice;
+  int64_t inside = offset_within(l, is_one ? v->stack : value);
+  a->slice = l->plan->of[is_one ? v->stack : value].slice;
   l->note[value].within = inside;
   a->storage = storage;
   a->in_flight = l->plan->of[storage].in_flight;
@@ -166,7 +166,7 @@ static struct trial *find_all_storages(void)
 static struct memory_plan *finished_plan(struct lifetimes *l)
 {
   struct memory_plan *plan = l->plan;
-  int *const *gradient = gradients_of_families();
+  int *const *gradient = gradients_of_stacks();
   for (int i = 0; i < graph->nvalue; i++) find_place(l, i, gradient);
   l->plan = NULL; /* the next query makes one of its own */
   return plan;
@@ -220,9 +220,9 @@ static void touch_place(const struct lifetimes *l, struct touched *touched, int 
   const struct value *v = &graph->value[value];
   if (v->step) {
     touch_place(l, touched, v->initial, at);
-    value = v->family;
+    value = v->stack;
   }
-  touch_storage(&touched[family_representative(l->plan, value)], function_running_at(l, at),
+  touch_storage(&touched[stack_representative(l->plan, value)], function_running_at(l, at),
                 op_at(l, at)->kind == OP_send);
 }
 

@@ -6,11 +6,11 @@
 
 /* Facts about a value for the search of values that share bytes. */
 struct value_note {
-  int slot;           /* a view of a family's value, made outside the loop: the value's index */
+  int slot;           /* a view of a stack's value, made outside the loop: the value's index */
   int gradient;       /* PARAMETER: the value whose place all its gradients share, or NONE */
   int sum;            /* PARAMETER: the same for its SUMS */
   int64_t within;     /* its offset in its bucket */
-  bool by_own_name;   /* a member of its family is read by its own name, not as the module's */
+  bool by_own_name;   /* a member of its stack is read by its own name, not as the module's */
   bool loop_carried;  /* a loop-carried collective reads or writes its bytes */
   bool added_up;      /* PARAMETER: batches accumulate its gradient in place */
   bool taken;         /* a member of the current bucket has its bytes */
@@ -59,9 +59,9 @@ int64_t offset_within(const struct lifetimes *l, int value);
 
 /* ----------------------------------------------------------------------------- arena_offsets.c */
 
-/* Whether the value's bytes are in the arena, and its own and not another's of its family. */
+/* Whether the value's bytes are in the arena, and its own and not another's of its stack. */
 bool in_arena(int value);
-/* The bytes of its whole family there. */
+/* The bytes of its whole stack there. */
 int64_t arena_size(const struct memory_plan *plan, int value);
 /* Takes these storages. The largest sum of their live bytes. An offset for each, below the bound if
    possible; returns the end of the last one. */

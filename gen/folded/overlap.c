@@ -403,7 +403,7 @@ static void order_function(struct search *t, const int *op, int n)
 static bool has_collectives(const int *op, int n)
 {
   for (int i = 0; i < n; i++)
-    if (is_collective(graph->op[op[i]].kind) || graph->op[op[i]].kind == OP_round) return true;
+    if (is_collective(graph->op[op[i]].kind) || graph->op[op[i]].kind == OP_iteration) return true;
   return false;
 }
 

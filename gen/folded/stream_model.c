@@ -320,8 +320,8 @@ static bool is_left_in_flight(const struct span *s, int at, int group)
     const struct op_node *n = &s->node[s->order[k]];
     if (n->carried != AWAITS_EARLIER || !uses_stream(n->collective, group)) continue;
     const struct op *call = &graph->op[n->op];
-    int body = call->kind == OP_round ? graph->function[call->function].body
-                                      : find_left(s->program, n->collective)->body;
+    int body = call->kind == OP_iteration ? graph->function[call->function].body
+                                          : find_left(s->program, n->collective)->body;
     for (int before = 0; before < at; before++)
       if (s->node[s->order[before]].body == body) return true;
   }

@@ -8,11 +8,11 @@
 
 #include <string.h>
 
-static struct list *readers; /* by value, or its family: the operations that read it */
+static struct list *readers; /* by value, or its stack: the operations that read it */
 static int *place_of;        /* by operation, likewise: its place in the function */
 static int *function_of;     /* by operation of a function, or of a kernel in it */
 static bool *is_tight;    /* by operation: it stands in an epilogue, whose operands have no gaps */
-static bool *by_own_name; /* by family: a member is read by its own name, or as that of another
+static bool *by_own_name; /* by stack: a member is read by its own name, or as that of another
                             module */
 
 /* ---------------------------------------------------------------------------------- who reads what
@@ -29,12 +29,12 @@ static void note_reads(int id, int function, int place)
   }
   for (int i = 0; i < op->nin && !op->nbody; i++) {
     const struct value *v = &graph->value[op->in[i]];
-    int family = v->family == NONE ? op->in[i] : v->family;
-    add(&readers[family], id);
-    if (v->family != NONE && (v->family != op->in[i] || graph->function[function].count == 1))
-      by_own_name[family] = true;
-    if (v->step && graph->value[v->initial].family != NONE)
-      by_own_name[graph->value[v->initial].family] = true;
+    int stack = v->stack == NONE ? op->in[i] : v->stack;
+    add(&readers[stack], id);
+    if (v->stack != NONE && (v->stack != op->in[i] || graph->function[function].count == 1))
+      by_own_name[stack] = true;
+    if (v->step && graph->value[v->initial].stack != NONE)
+      by_own_name[graph->value[v->initial].stack] = true;
     if (v->step) add(&readers[v->initial], id);
   }
 }
@@ -163,8 +163,8 @@ static bool makes_rows(int value, int function, int64_t row)
   const struct value *v = &graph->value[value];
   if (v->role != ACTIVATION || v->is_output || !v->stored || v->op == NONE || v->wide != NONE)
     return false;
-  if (v->step || v->pieces || v->apart || (v->family != NONE && v->family != value)) return false;
-  if (v->family != NONE && by_own_name[value]) return false;
+  if (v->step || v->pieces || v->apart || (v->stack != NONE && v->stack != value)) return false;
+  if (v->stack != NONE && by_own_name[value]) return false;
   return function_of[v->op] == function && parts_are_equal(value) && has_rows_of(value, row);
 }
 
@@ -266,7 +266,7 @@ bool are_parts(int n, const int *value)
   return at == first->pitch;
 }
 
-static int like_value(int value, int family)
+static int like_value(int value, int stack)
 {
   const struct value v = graph->value[value];
   const char *name = text("%s.wide", v.name);
@@ -274,7 +274,7 @@ static int like_value(int value, int family)
   name = graph->value[made].name;
   graph->value[made] = v;
   graph->value[made].name = name;
-  if (v.family != NONE) graph->value[made].family = family == NONE ? made : family;
+  if (v.stack != NONE) graph->value[made].stack = stack == NONE ? made : stack;
   return made;
 }
 

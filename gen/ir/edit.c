@@ -18,7 +18,7 @@ int await_of(int collective)
 
 int call_for(int function, enum iteration iteration, int distance, const struct op *c)
 {
-  return store_op((struct op){.kind = OP_round,
+  return store_op((struct op){.kind = OP_iteration,
                               .out = NONE,
                               .function = function,
                               .iteration = iteration,

@@ -31,7 +31,7 @@ static int add_value_named(enum role role, const char *name, enum type type, str
                       .line = line,
                       .style = NONE,
                       .unit = NONE,
-                      .family = NONE,
+                      .stack = NONE,
                       .sibling = NONE,
                       .wide = NONE,
                       .counts = NONE};

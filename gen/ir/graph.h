@@ -189,13 +189,13 @@ struct product_sizes {
 
 /* Values that are listed as one: a member's name is `name`, a number from 0 on, `rest`. For a
    single value `name` is the whole name, and `rest` NULL. */
-struct family {
+struct stack {
   const char *name, *rest;
   struct list member;
 };
-struct families {
+struct stacks {
   int n;
-  struct family *at;
+  struct stack *at;
 };
 
 enum pass {

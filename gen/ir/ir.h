@@ -165,10 +165,10 @@ struct allocation no_place(int value);
 int storage_of(int value);
 int64_t arena_bytes(void);
 int64_t arena_stride(int value);
-/* The value that represents all values sharing these bytes; for a value of a family, the member
-   that represents all those the family keeps. plan NULL: no values share bytes. */
+/* The value that represents all values sharing these bytes; for a value of a stack, the member
+   that represents all those the stack keeps. plan NULL: no values share bytes. */
 int representative(const struct memory_plan *plan, int value);
-int family_representative(const struct memory_plan *plan, int value);
+int stack_representative(const struct memory_plan *plan, int value);
 
 /* -------------------------------------------------------------------------------------- mesh.c */
 
@@ -178,16 +178,15 @@ struct link link_of(int group);
 
 /* ------------------------------------------------------------------------------- name_groups.c */
 
-/* The n values as families, each at its first member's place. `fits` says whether a value may
-   join a family. */
-struct families find_families(int n, const int *value,
-                              bool (*fits)(const struct family *f, int value));
+/* The n values as stacks, each at its first member's place. `fits` says whether a value may
+   join a stack. */
+struct stacks find_stacks(int n, const int *value, bool (*fits)(const struct stack *f, int value));
 /* "layers.0-31.wq.weight" */
-char *family_text(const struct family *f);
+char *stack_text(const struct stack *f);
 /* The name in files of others, taken apart in the same way; name is NULL where there is none. */
-void family_alias(const struct family *f, const char **name, const char **rest);
-/* Whether the value's alias continues the aliases of the family that it would join. */
-bool alias_goes_on(const struct family *f, int value);
+void stack_alias(const struct stack *f, const char **name, const char **rest);
+/* Whether the value's alias continues the aliases of the stack that it would join. */
+bool alias_goes_on(const struct stack *f, int value);
 /* Whether two tensors are equal in all but names and places. */
 bool same_tensor(int a, int b);
 
@@ -287,9 +286,9 @@ int *count_modules_of_lists(void);
 /* "layers.3" for a module in it, or NONE; the number before `ends` in the text, or NONE. */
 int element_within(int module, int list);
 int leading_number(char ends, const char *s, const char **rest);
-/* Its index in its list, by its name, or NONE; that with which the loop of this family begins. */
+/* Its index in its list, by its name, or NONE; that with which the loop of this stack begins. */
 int place_in_list(int module);
-int first_of_loop(int family);
+int first_of_loop(int stack);
 
 /* ---------------------------------------------------------------------------------- schedule.c */
 
@@ -349,7 +348,7 @@ int runs_in_step(void);
 /* Whether its loss is a sum that they add to: in a pipeline also that of one run, which one stage
    adds to. */
 bool adds_up_loss(void);
-/* By value: how many operations read it, in kernels and buckets and out of them; of a family's
+/* By value: how many operations read it, in kernels and buckets and out of them; of a stack's
    first value also those that read the others'. */
 int *count_readers(void);
 /* By operation: the function that runs it, or NONE. And of a function: the body of a loop that it

@@ -26,9 +26,9 @@ int place_in_list(int module)
   return leading_number(0, graph->module[module].name, &rest);
 }
 
-int first_of_loop(int family)
+int first_of_loop(int stack)
 {
-  const struct value *first = &graph->value[family];
+  const struct value *first = &graph->value[stack];
   int next = first->sibling == NONE ? NONE : graph->value[first->sibling].module;
   int element = next == NONE ? NONE : element_within(next, first->list);
   return element == NONE ? 0 : place_in_list(element) - 1;

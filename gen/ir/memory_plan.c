@@ -55,9 +55,9 @@ int representative(const struct memory_plan *plan, int value)
   return value;
 }
 
-int family_representative(const struct memory_plan *plan, int value)
+int stack_representative(const struct memory_plan *plan, int value)
 {
   const struct value *v = &graph->value[value];
-  bool is_one = v->family != NONE && !v->step && v->role == ACTIVATION;
-  return representative(plan, is_one ? v->family : value);
+  bool is_one = v->stack != NONE && !v->step && v->role == ACTIVATION;
+  return representative(plan, is_one ? v->stack : value);
 }

@@ -1,5 +1,5 @@
 /* name_groups.c: groups equal tensors of a list of modules under one name: "layers.0.wq.weight",
-   "layers.1.wq.weight" and so on are the family "layers.", ".wq.weight". So tables and reports are
+   "layers.1.wq.weight" and so on are the stack "layers.", ".wq.weight". So tables and reports are
    as long for a hundred layers as for two. */
 #include "ir/ir.h"
 
@@ -34,15 +34,15 @@ static struct parts parts_of(const char *name)
   return p;
 }
 
-/* Whether the name is the next member's in the family. */
-static bool goes_on(const struct family *f, const struct parts *p)
+/* Whether the name is the next member's in the stack. */
+static bool goes_on(const struct stack *f, const struct parts *p)
 {
   return f->rest && p->number == f->member.n && strlen(f->name) == p->before &&
          !memcmp(f->name, p->name, p->before) && !strcmp(f->rest, p->rest);
 }
 
-/* Whether the value is the same part of its tensor in files as the family's values are. */
-static bool same_file_part(const struct family *f, int value)
+/* Whether the value is the same part of its tensor in files as the stack's values are. */
+static bool same_file_part(const struct stack *f, int value)
 {
   int first = f->member.at[0];
   const struct value *v = &graph->value[first], *w = &graph->value[value];
@@ -51,11 +51,11 @@ static bool same_file_part(const struct family *f, int value)
          v->file_size == w->file_size;
 }
 
-/* A family of one name, which others may join. */
-static struct family begin(const struct parts *p)
+/* A stack of one name, which others may join. */
+static struct stack begin(const struct parts *p)
 {
-  if (!p->rest || p->number) return (struct family){.name = p->name};
-  return (struct family){.name = text("%.*s", (int)p->before, p->name), .rest = p->rest};
+  if (!p->rest || p->number) return (struct stack){.name = p->name};
+  return (struct stack){.name = text("%.*s", (int)p->before, p->name), .rest = p->rest};
 }
 
 /* Families by the hash of their names: the last one at each place, and the one before it. */
@@ -75,10 +75,9 @@ static struct index new_index(int n)
   return index;
 }
 
-struct families find_families(int n, const int *value,
-                              bool (*fits)(const struct family *f, int value))
+struct stacks find_stacks(int n, const int *value, bool (*fits)(const struct stack *f, int value))
 {
-  struct families all = {.at = alloc((size_t)(n + 1) * sizeof *all.at)};
+  struct stacks all = {.at = alloc((size_t)(n + 1) * sizeof *all.at)};
   struct index index = new_index(n);
   for (int i = 0; i < n; i++) {
     struct parts p = parts_of(graph->value[value[i]].name);
@@ -99,7 +98,7 @@ struct families find_families(int n, const int *value,
   return all;
 }
 
-void family_alias(const struct family *f, const char **name, const char **rest)
+void stack_alias(const struct stack *f, const char **name, const char **rest)
 {
   *name = graph->value[f->member.at[0]].alias;
   *rest = NULL;
@@ -109,7 +108,7 @@ void family_alias(const struct family *f, const char **name, const char **rest)
   *name = text("%.*s", (int)p.before, p.name);
 }
 
-bool alias_goes_on(const struct family *f, int value)
+bool alias_goes_on(const struct stack *f, int value)
 {
   const char *first = graph->value[f->member.at[0]].alias, *next = graph->value[value].alias;
   if (!first || !next) return first == next;
@@ -118,7 +117,7 @@ bool alias_goes_on(const struct family *f, int value)
          !memcmp(first, next, a.before) && !strcmp(a.rest, b.rest);
 }
 
-char *family_text(const struct family *f)
+char *stack_text(const struct stack *f)
 {
   return f->rest ? text("%s0-%d%s", f->name, f->member.n - 1, f->rest) : copy_text(f->name);
 }

@@ -41,7 +41,7 @@ struct op {
   enum type type : 8; /* cast, redistribute, operations without inputs: of the result */
   enum type backward_type : 8;  /* redistribute: the type in which its gradient is moved */
   enum reduction reduction : 8; /* all_reduce, reduce_scatter, to_partial */
-  enum iteration iteration : 8; /* round: its iteration; see also `first` and `ahead` */
+  enum iteration iteration : 8; /* iteration: which; see also `first` and `ahead` */
   bool of_unit;   /* redistribute and its lowered operations: of a unit's parameters */
   bool typed;     /* `type` is the type of the result, which otherwise follows from the inputs */
   bool constant;  /* no gradient flows through it */
@@ -64,7 +64,7 @@ struct op {
   int64_t number[MAX_NUMBERS]; /* in the order of the row's names */
   int custom;                  /* custom: which of graph->custom */
   int unit;                    /* of_unit: see unit_of */
-  int group;    /* collectives, pack, unpack: the ranks; round, await: those of their collective */
+  int group; /* collectives, pack, unpack: the ranks; iteration, await: those of their collective */
   int exchange; /* exchange, pack_pieces, unpack_pieces: which of graph->exchange */
   const int *body;
   const struct stages *stages; /* fused: how its kernel runs the body: row_passes.c */
@@ -72,7 +72,7 @@ struct op {
   const char *part_of; /* "rms_norm": the plan's function that made it, or NULL */
   int nbody;           /* fused, epilogue, bucket of collectives: the number of operations in it */
   int buffer;
-  int function;      /* loop, round: the function that it calls */
+  int function;      /* loop, iteration: the function that it calls */
   int awaits;        /* await: the collective */
   int first;         /* FIRST_ITERATION: which of the first, from 0 */
   int ahead;         /* NEXT_ITERATION: the number of iterations */

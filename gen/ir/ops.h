@@ -387,8 +387,8 @@ OP(receive,   "", "", no_grad, "number from to", "", "", .type = "given", .cheap
 OP(loop,      "", "", no_grad, "", "", "", .calls = true)
 /* What follows runs when a collective that runs beside what is between them is done: overlap.c. */
 OP(await,     "", "", no_grad, "", "", "", .idle = true)
-/* Calls a function for the module of one round of a loop, from elsewhere: loop_carried.c. */
-OP(round,     "", "", no_grad, "", "", "", .calls = true, .idle = true)
+/* Calls a function for the module of one iteration of a loop, from elsewhere: loop_carried.c. */
+OP(iteration, "", "", no_grad, "", "", "", .calls = true, .idle = true)
 /* A product of matrices and what it does to its result before it stores it: epilogue.c. */
 OP(epilogue,       "",                     "",             no_grad,            "", "", "",
    .composed = true)

@@ -44,9 +44,9 @@ struct value {
   int module;           /* that made it */
   unsigned order; /* the memory order of its dimensions: see assign_dim_order.c; 0: row-major */
   int of;         /* the value whose gradient, sums or optimizer's state it is, or NONE */
-  /* The equal values of a list's modules are a family. In the loop's body, the one of module 0
+  /* The equal values of a list's modules are a stack. In the loop's body, the one of module 0
      stands for all of them. */
-  int family, index;  /* the value of module 0, or NONE; the index of its module */
+  int stack, index;   /* the value of module 0, or NONE; the index of its module */
   struct shape shape; /* whole */
   struct layout layout;
   const char *name;  /* the model's: "in_proj.weight"; of an activation its module's path  */
@@ -55,7 +55,7 @@ struct value {
   int optimizer;     /* PARAMETER: which of plan_options->optimizer */
   int style;         /* that placed this parameter, or NONE */
   int list, sibling; /* of module 0's: the list of modules, and the value of module 1 */
-  /* Loop-carried: in each iteration it is the value of `family` of the module at distance `step`, 1
+  /* Loop-carried: in each iteration it is the value of `stack` of the module at distance `step`, 1
      or -1; if there is no such module, `initial`. 0: it is not carried. */
   int initial;
   int pieces;        /* the number of its pieces, or 0; apart: each piece is contiguous */
@@ -77,8 +77,8 @@ struct value {
    each_op. */
 struct allocation {
   int storage;    /* the value whose bytes it shares: mostly itself */
-  int depth;      /* the number of values of its family that are kept: index i has slot i % depth */
-  int64_t offset; /* ACTIVATION: in the arena; in a family, that of module 0's value */
+  int depth;      /* the number of values of its stack that are kept: index i has slot i % depth */
+  int64_t offset; /* ACTIVATION: in the arena; in a stack, that of module 0's value */
   int in_flight;  /* the stage of a pipeline of whose micro-batches each in flight has one: its
                      offset is within the first one's slot; else NONE */
   int64_t slice;  /* the slices of a scan lie in the storage, one after the other: the bytes of one;

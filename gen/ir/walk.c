@@ -23,9 +23,9 @@ static void count_reads(const struct op *op, int *readers)
 {
   for (int i = 0; i < op->nin && !op->nbody; i++) {
     readers[op->in[i]]++;
-    if (!graph->nfunction) continue; /* there are no families yet */
-    int family = graph->value[op->in[i]].family;
-    if (family != NONE && family != op->in[i]) readers[family]++;
+    if (!graph->nfunction) continue; /* there are no stacks yet */
+    int stack = graph->value[op->in[i]].stack;
+    if (stack != NONE && stack != op->in[i]) readers[stack]++;
   }
   for (int k = 0; k < op->nbody; k++) count_reads(&graph->op[op->body[k]], readers);
 }
@@ -65,9 +65,9 @@ bool is_phase(const struct function *f)
   return f->count == 1 && !f->is_part;
 }
 
-int module_of_iteration(const struct function *f, int round)
+int module_of_iteration(const struct function *f, int iteration)
 {
-  return f->upward ? round : f->count - 1 - round;
+  return f->upward ? iteration : f->count - 1 - iteration;
 }
 
 int iteration_called(const struct op *op, int from)
@@ -87,14 +87,16 @@ int iteration_called(const struct op *op, int from)
   }
 }
 
-static void run_function(const struct function *f, int round,
+static void run_function(const struct function *f, int iteration,
                          void (*visit)(void *to, int op, int module), void *to)
 {
-  int module = f->count > 1 ? module_of_iteration(f, round) : NONE;
+  int module = f->count > 1 ? module_of_iteration(f, iteration) : NONE;
   for (int k = 0; k < f->nop; k++) {
     const struct op *op = &graph->op[f->op[k]];
     visit(to, f->op[k], module);
-    int first = op->kind == OP_loop ? 0 : op->kind == OP_round ? iteration_called(op, round) : NONE;
+    int first = op->kind == OP_loop        ? 0
+                : op->kind == OP_iteration ? iteration_called(op, iteration)
+                                           : NONE;
     int last = op->kind == OP_loop ? graph->function[op->function].count - 1 : first;
     for (int r = first; first != NONE && r <= last; r++)
       run_function(&graph->function[op->function], r, visit, to);
@@ -111,7 +113,7 @@ void each_run_of(const struct function *f, void (*visit)(void *to, int op, int m
 static bool is_visited_in(const struct op *call)
 {
   if (call->kind == OP_loop) return true;
-  if (call->kind != OP_round) return false;
+  if (call->kind != OP_iteration) return false;
   bool first = call->iteration == FIRST_ITERATION && !call->first;
   return first || call->iteration == LAST_ITERATION || call->iteration == IN_LAST_ITERATION;
 }

@@ -20,7 +20,7 @@
 /* --------------------------------------------------------------------------- without reductions */
 
 /* Each thread computes its row's values for itself; the row's first thread stores them. */
-static void add_flat(struct code *c, struct draft *k)
+static void add_flat(struct code *c, struct kernel_builder *k)
 {
   struct loops every = k->loops;
   struct buffer first = {0};
@@ -46,7 +46,7 @@ static void add_flat(struct code *c, struct draft *k)
 
 /* ----------------------------------------------------------------------------------- reductions */
 
-static void add_parts_of_blocks(struct code *c, struct draft *k, int64_t parts)
+static void add_parts_of_blocks(struct code *c, struct kernel_builder *k, int64_t parts)
 {
   for (int n = 0; n < k->group->nbody; n++)
     if (ends_in_parts(k, n))
@@ -54,7 +54,7 @@ static void add_parts_of_blocks(struct code *c, struct draft *k, int64_t parts)
 }
 
 /* The kept loops, or the block that has one result or a part of it. */
-static struct code *open_kept(struct code *c, struct draft *k)
+static struct code *open_kept(struct code *c, struct kernel_builder *k)
 {
   if (!has_blocks()) return open_shared_loops(c, &k->loops, kept_outside(&k->loops));
   const char *number =
@@ -63,7 +63,7 @@ static struct code *open_kept(struct code *c, struct draft *k)
   return c;
 }
 
-static void add_inner_reductions(struct code *c, struct draft *k, const bool *all)
+static void add_inner_reductions(struct code *c, struct kernel_builder *k, const bool *all)
 {
   int64_t parts = k->form->parts;
   c = open_kept(c, k);
@@ -86,7 +86,7 @@ static void add_inner_reductions(struct code *c, struct draft *k, const bool *al
 }
 
 /* Reduces all to one number: first each part. */
-static void add_reductions_in_parts(struct code *c, struct draft *k, const bool *all)
+static void add_reductions_in_parts(struct code *c, struct kernel_builder *k, const bool *all)
 {
   const struct loops *loops = &k->loops;
   bool sums[MOST_IN_KERNEL];
@@ -104,7 +104,7 @@ static void add_reductions_in_parts(struct code *c, struct draft *k, const bool 
   add_results(c, k, sums);
 }
 
-static void add_reductions_in_place(struct code *c, struct draft *k, const bool *all)
+static void add_reductions_in_place(struct code *c, struct kernel_builder *k, const bool *all)
 {
   const struct loops *loops = &k->loops;
   int64_t count = count_of(loops, false);
@@ -120,14 +120,14 @@ static void add_reductions_in_place(struct code *c, struct draft *k, const bool 
 }
 
 /* The variable of a thread's results. */
-static const char *thread_result(struct draft *k, int n)
+static const char *thread_result(struct kernel_builder *k, int n)
 {
   return text("%s%s", result_name(k, n), k->vectors.width > 1 ? "[v]" : "");
 }
 
 /* A thread for each vector of results; each row of blocks has its part of the outermost reduced
    loop. */
-static void add_reductions_of_threads(struct code *c, struct draft *k, const bool *all)
+static void add_reductions_of_threads(struct code *c, struct kernel_builder *k, const bool *all)
 {
   const struct loops *loops = &k->loops;
   int threads = k->form->threads;
@@ -158,7 +158,7 @@ static void add_reductions_of_threads(struct code *c, struct draft *k, const boo
 /* ------------------------------------------------------------------------------------ all kinds */
 
 /* A kernel of elements, or by rows, ends behind the last row that there is. */
-static void declare_rows(struct code *c, struct draft *k)
+static void declare_rows(struct code *c, struct kernel_builder *k)
 {
   struct loops *loops = &k->loops;
   enum kernel_scheme scheme = k->form->scheme;
@@ -171,7 +171,7 @@ static void declare_rows(struct code *c, struct draft *k)
                        elements(local_shape(counts, k->rank))));
 }
 
-struct code *kernel_code(struct draft *k)
+struct code *kernel_code(struct kernel_builder *k)
 {
   struct code *c = new_code();
   declare_rows(c, k);

@@ -43,13 +43,13 @@ static const char *times(const char *number, int factor)
 }
 
 /* The variables of the row's loops, computed from the one that counts over its elements. */
-static void declare_row_variables(struct code *c, const struct draft *k)
+static void declare_row_variables(struct code *c, const struct kernel_builder *k)
 {
   if (*row_variable(&k->loops) == 'n') declare_variables(c, &k->loops, true, "n", 1, true);
 }
 
 /* The start of a thread's part. */
-static void declare_row_index(struct code *c, const struct draft *k)
+static void declare_row_index(struct code *c, const struct kernel_builder *k)
 {
   const struct kernel_form *f = k->form;
   const char *number = thread_text(f);
@@ -60,7 +60,7 @@ static void declare_row_index(struct code *c, const struct draft *k)
   declare_row_variables(c, k);
 }
 
-static struct code *open_row_of_threads(struct code *c, const struct draft *k)
+static struct code *open_row_of_threads(struct code *c, const struct kernel_builder *k)
 {
   const struct kernel_form *f = k->form;
   const char *variable = row_variable(&k->loops), *row = text("%" PRId64, f->row);
@@ -84,7 +84,7 @@ static struct code *open_row_of_threads(struct code *c, const struct draft *k)
 
 /* The accumulator of a column: on the CPU the output, or an element of the part; on a GPU the
    thread's own, "sum_of[part][v]". */
-static const char *column_place(struct draft *k, int n)
+static const char *column_place(struct kernel_builder *k, int n)
 {
   const struct kernel_form *f = k->form;
   if (has_blocks())
@@ -93,7 +93,7 @@ static const char *column_place(struct draft *k, int n)
   return k->parted ? part_text(k, n, row_index_text(&k->loops)) : output_place(k, n);
 }
 
-static void start_columns(struct code *c, struct draft *k, const bool *columns)
+static void start_columns(struct code *c, struct kernel_builder *k, const bool *columns)
 {
   c = open_loops(c, &k->loops, kept_outside(&k->loops), k->loops.n);
   for (int n = 0; n < k->group->nbody; n++)
@@ -103,7 +103,7 @@ static void start_columns(struct code *c, struct draft *k, const bool *columns)
 /* ------------------------------------------------------------------------------------------ a row
  */
 
-static void add_row(struct code *c, struct draft *k, const bool *made, const bool *sums)
+static void add_row(struct code *c, struct kernel_builder *k, const bool *made, const bool *sums)
 {
   const struct loops *loops = &k->loops;
   int kept = kept_outside(loops), known = k->ntemporary;
@@ -121,7 +121,7 @@ static void add_row(struct code *c, struct draft *k, const bool *made, const boo
   if (has_blocks() || within != c) k->ntemporary = known; /* they are the loop's own */
 }
 
-static void add_stages_once(struct code *c, struct draft *k)
+static void add_stages_once(struct code *c, struct kernel_builder *k)
 {
   bool made[MOST_IN_KERNEL], these[MOST_IN_KERNEL];
   for (int stage = 0; stage < k->stages.count; stage++) {
@@ -143,10 +143,10 @@ static void add_stages_once(struct code *c, struct draft *k)
 }
 
 /* A first run, into code that is dropped, finds the vectors that several stages use. */
-static void add_stages(struct code *c, struct draft *k)
+static void add_stages(struct code *c, struct kernel_builder *k)
 {
   if (has_blocks()) {
-    struct draft before = *k;
+    struct kernel_builder before = *k;
     k->vectors.kept = true;
     add_stages_once(new_code(), k);
     bool kept = fits_in_registers(k, k->form);
@@ -160,7 +160,7 @@ static void add_stages(struct code *c, struct draft *k)
 /* -------------------------------------------------------------------------------- all rows in C */
 
 /* With sums over the rows, in parts that threads share. */
-static void add_rows_in_parts(struct code *c, struct draft *k, const bool *rows,
+static void add_rows_in_parts(struct code *c, struct kernel_builder *k, const bool *rows,
                               const bool *columns)
 {
   const struct loops *loops = &k->loops;
@@ -183,7 +183,7 @@ static void add_rows_in_parts(struct code *c, struct draft *k, const bool *rows,
   add_results(c, k, columns);
 }
 
-static void add_rows_in_loops(struct code *c, struct draft *k)
+static void add_rows_in_loops(struct code *c, struct kernel_builder *k)
 {
   const struct loops *loops = &k->loops;
   int kept = kept_outside(loops);
@@ -205,7 +205,7 @@ static void add_rows_in_loops(struct code *c, struct draft *k)
  */
 
 /* The number of this block, or warp. */
-static char *group_text(const struct draft *k)
+static char *group_text(const struct kernel_builder *k)
 {
   const char *type = k->loops.type;
   if (k->form->threads != WARP) return text("(%s)blockIdx.x", type);
@@ -220,7 +220,7 @@ static const char *count_variable(const struct loops *loops)
 }
 
 /* A row for each block, or warp; with columns, many of them. */
-static struct code *open_rows_of_blocks(struct code *c, const struct draft *k)
+static struct code *open_rows_of_blocks(struct code *c, const struct kernel_builder *k)
 {
   const struct loops *loops = &k->loops;
   const struct kernel_form *f = k->form;
@@ -239,7 +239,7 @@ static struct code *open_rows_of_blocks(struct code *c, const struct draft *k)
   return c;
 }
 
-static void store_columns(struct code *c, struct draft *k, const bool *columns)
+static void store_columns(struct code *c, struct kernel_builder *k, const bool *columns)
 {
   const struct kernel_form *f = k->form;
   char *group = group_text(k);
@@ -252,7 +252,7 @@ static void store_columns(struct code *c, struct draft *k, const bool *columns)
   }
 }
 
-static void add_rows_in_blocks(struct code *c, struct draft *k)
+static void add_rows_in_blocks(struct code *c, struct kernel_builder *k)
 {
   const struct kernel_form *f = k->form;
   bool columns[MOST_IN_KERNEL];
@@ -268,7 +268,7 @@ static void add_rows_in_blocks(struct code *c, struct draft *k)
   if (f->columns) store_columns(c, k, columns);
 }
 
-void add_rows(struct code *c, struct draft *k)
+void add_rows(struct code *c, struct kernel_builder *k)
 {
   if (has_blocks())
     add_rows_in_blocks(c, k);

@@ -74,7 +74,7 @@ static char *converted(char *s, enum type from, enum type to)
 
 /* An operation's expression under construction. */
 struct writing {
-  struct draft *k;
+  struct kernel_builder *k;
   const struct op *op;
   struct letters l;
   enum type type;      /* in which it computes */
@@ -187,7 +187,7 @@ static char *element_of(const struct writing *w, int i, int dim, const char *at)
   return typed_element(w, i, s);
 }
 
-char *output_text(struct draft *k, const struct op *op)
+char *output_text(struct kernel_builder *k, const struct op *op)
 {
   struct letters l;
   struct operand operand;
@@ -332,7 +332,7 @@ static bool is_read_at_once(const struct writing *w, int i, int dim, const char 
   struct operand operand;
   if (!loops->inner || has_word(index, innermost_variable(loops)) || has_word(index, "v"))
     return false; /* another in each of its elements */
-  const struct draft *k = w->k;
+  const struct kernel_builder *k = w->k;
   for (int t = k->vectors.temporaries; t < k->ntemporary; t++)
     if (has_word(index, k->temporary[t].name)) return false; /* it is valid in their loop alone */
   find_operand(w->op, &w->l, i, w->k->rank, &operand);
@@ -451,7 +451,7 @@ static char *rotary_text(struct writing *w)
   return text("%s ? %s * %s - %s * %s : %s * %s + %s * %s", first, x, c, y, s, x, c, y, s);
 }
 
-char *element_text(struct code *before, struct draft *k, const struct op *op)
+char *element_text(struct code *before, struct kernel_builder *k, const struct op *op)
 {
   struct writing w = {.k = k, .op = op, .type = type_of_computing(op), .before = before};
   struct buffer b = {0};

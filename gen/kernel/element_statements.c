@@ -12,7 +12,7 @@ static bool reads(const struct op *op, int value)
 }
 
 /* Where rows are empty nothing reads the values that only their elements need. */
-bool is_read_by_rows(const struct draft *k, int value)
+bool is_read_by_rows(const struct kernel_builder *k, int value)
 {
   bool empty = !row_elements(&k->loops), live[MOST_IN_KERNEL] = {false};
   for (int n = k->group->nbody; n-- > 0;) {
@@ -28,7 +28,7 @@ bool is_read_by_rows(const struct draft *k, int value)
 }
 
 /* Whether one of the operations that are made with it reads it. */
-static bool is_read(const struct draft *k, int value, const bool *made)
+static bool is_read(const struct kernel_builder *k, int value, const bool *made)
 {
   for (int n = 0; n < k->group->nbody; n++)
     if (made[n] && reads(&graph->op[k->group->body[n]], value)) return true;
@@ -69,7 +69,8 @@ static int signs(const char *s)
 
 /* Whether body[n]'s element is put, without a name, into the one expression that reads it: it is
    short and its operands are still valid there. */
-static bool is_read_in_place(const struct draft *k, int n, const bool *made, const char *element)
+static bool is_read_in_place(const struct kernel_builder *k, int n, const bool *made,
+                             const char *element)
 {
   enum { MOST_SIGNS = 4, LONGEST = 100 };
   const struct op *op = &graph->op[k->group->body[n]];
@@ -96,7 +97,8 @@ static bool is_read_in_place(const struct draft *k, int n, const bool *made, con
 
 /* The variable has the operation's name; if the element becomes one of a parameter, the
    parameter's. */
-const char *named_element(struct code *c, struct draft *k, const struct op *op, const char *element)
+const char *named_element(struct code *c, struct kernel_builder *k, const struct op *op,
+                          const char *element)
 {
   if (is_plain(element)) {
     name_temporary(k, op->out, element);
@@ -111,7 +113,7 @@ const char *named_element(struct code *c, struct draft *k, const struct op *op, 
   return name;
 }
 
-void add_elements(struct code *c, struct draft *k, const bool *made)
+void add_elements(struct code *c, struct kernel_builder *k, const bool *made)
 {
   for (int n = 0; n < k->group->nbody; n++) {
     const struct op *op = body_op(k->group, n);

@@ -68,7 +68,7 @@ static int name_parts(const struct op *group, const char **word)
   return n;
 }
 
-static bool is_in_place(const struct draft *k)
+static bool is_in_place(const struct kernel_builder *k)
 {
   for (int i = 0; i < k->nargument; i++)
     if (k->argument[i].in_place) return true;
@@ -177,12 +177,12 @@ static char *empty_call(const struct op *group, int rank)
 
 /* The entry for a kernel with this code, apart from the names within it, and these parameters: 0,
    or one more than the number of the kernel. */
-static int *known_kernel(const struct draft *k, const char *name, const struct code *body)
+static int *known_kernel(const struct kernel_builder *k, const char *name, const struct code *body)
 {
   return planned(text("%s %d %s", name, k->launch->threads, signature_of(k, body, true)));
 }
 
-static const char *fused_kernel(struct draft *k, const struct code *body)
+static const char *fused_kernel(struct kernel_builder *k, const struct code *body)
 {
   struct buffer b = {0};
   k->words = kernel_words(k->group);
@@ -193,9 +193,9 @@ static const char *fused_kernel(struct draft *k, const struct code *body)
   print_code(&b, body, 2);
   name = add_function(name, parameters_text(k), kernel_comment(k->group), b.text, k->launch);
   if (nkernels > before) {
-    struct draft *kept = alloc(sizeof *kept);
+    struct kernel_builder *kept = alloc(sizeof *kept);
     *kept = *k;
-    kernels[nkernels - 1].draft = kept;
+    kernels[nkernels - 1].builder = kept;
     kernels[nkernels - 1].code = body;
     *known = nkernels;
   }
@@ -217,12 +217,12 @@ void reserve_fused_name(const struct op *group, int rank)
 char *fused_call(const struct op *group, int rank)
 {
   struct launch launch = {0};
-  struct draft k = {.group = group,
-                    .rank = rank,
-                    .stages = *group->stages,
-                    .form = kernel_form(group, rank),
-                    .guard = "",
-                    .launch = &launch};
+  struct kernel_builder k = {.group = group,
+                             .rank = rank,
+                             .stages = *group->stages,
+                             .form = kernel_form(group, rank),
+                             .guard = "",
+                             .launch = &launch};
   if (k.form->scheme == NO_KERNEL) return empty_call(group, rank);
   find_loops(&k);
   find_arguments(&k);

@@ -18,29 +18,29 @@ struct launch {
 /* ------------------------------------------------------------------------------------- build.c */
 
 /* The code of the kernel; sets its launch, too. */
-struct code *kernel_code(struct draft *k);
+struct code *kernel_code(struct kernel_builder *k);
 
 /* -------------------------------------------------------------------------------- build_rows.c */
 
 /* The code of a kernel by rows. */
-void add_rows(struct code *c, struct draft *k);
+void add_rows(struct code *c, struct kernel_builder *k);
 
 /* ----------------------------------------------------------------------------------- element.c */
 
 /* The element of the operation's output: "relu[i * 16 + j]". */
-char *output_text(struct draft *k, const struct op *op);
+char *output_text(struct kernel_builder *k, const struct op *op);
 /* An operation's element in C. The statements that it needs before go into `before`. */
-char *element_text(struct code *before, struct draft *k, const struct op *op);
+char *element_text(struct code *before, struct kernel_builder *k, const struct op *op);
 
 /* ------------------------------------------------------------------------- element_statements.c */
 
 /* A statement for each pointwise operation of those that are `made`; of elements, or of rows. */
-void add_elements(struct code *c, struct draft *k, const bool *made);
+void add_elements(struct code *c, struct kernel_builder *k, const bool *made);
 /* Whether anything in the kernel reads the per-row value. */
-bool is_read_by_rows(const struct draft *k, int value);
+bool is_read_by_rows(const struct kernel_builder *k, int value);
 /* The name of an operation's element from here on: its own, or that of a variable, which this
    function declares. */
-const char *named_element(struct code *c, struct draft *k, const struct op *op,
+const char *named_element(struct code *c, struct kernel_builder *k, const struct op *op,
                           const char *element);
 
 /* -------------------------------------------------------------------------------- index_text.c */
@@ -82,24 +82,25 @@ char *kernel_call_text(const char *name, const char *blocks, int threads, const 
 
 /* -------------------------------------------------------------------------- kernel_arguments.c */
 
-void find_arguments(struct draft *k);
+void find_arguments(struct kernel_builder *k);
 /* Removes the arguments that the body does not name: indices into values of which this rank has no
    part. */
-void drop_unused(struct draft *k, const struct code *body);
-const char *argument_name(const struct draft *k, int value);
-const char *argument_if_any(const struct draft *k, int value); /* or NULL */
+void drop_unused(struct kernel_builder *k, const struct code *body);
+const char *argument_name(const struct kernel_builder *k, int value);
+const char *argument_if_any(const struct kernel_builder *k, int value); /* or NULL */
 /* The text between the parentheses of the prototype and of the call; the latter comes last. */
-char *parameters_text(const struct draft *k);
-char *arguments_text(const struct draft *k);
+char *parameters_text(const struct kernel_builder *k);
+char *arguments_text(const struct kernel_builder *k);
 /* A parameter that is no pointer; equal `call`s share one. */
-const char *add_extra(struct draft *k, const char *type, const char *preferred, const char *call);
+const char *add_extra(struct kernel_builder *k, const char *type, const char *preferred,
+                      const char *call);
 /* A name that is unique within the kernel. */
-const char *free_name(const struct draft *k, const char *preferred);
+const char *free_name(const struct kernel_builder *k, const char *preferred);
 /* The name of an inner value's element, or NULL; gives it the name `name`; gives it a name of its
    own, like `preferred`. value NONE: an index. */
-const char *temporary_of(const struct draft *k, int value);
-void name_temporary(struct draft *k, int value, const char *name);
-const char *new_temporary(struct draft *k, int value, const char *preferred);
+const char *temporary_of(const struct kernel_builder *k, int value);
+void name_temporary(struct kernel_builder *k, int value, const char *name);
+const char *new_temporary(struct kernel_builder *k, int value, const char *preferred);
 
 /* ------------------------------------------------------------------------------- kernel_file.c */
 
@@ -159,7 +160,7 @@ enum token { WORD_TOKEN, SIZE_TOKEN, SIGN_TOKEN };
 const char *next_token(const char *c, enum token *token);
 /* A text that is equal for kernels that differ only in the names within them and, without sizes, in
    the whole numbers in their expressions. */
-char *signature_of(const struct draft *k, const struct code *c, bool sizes);
+char *signature_of(const struct kernel_builder *k, const struct code *c, bool sizes);
 
 /* -------------------------------------------------------------------------------- open_loops.c */
 
@@ -187,17 +188,17 @@ void add_thread(struct code *c, const struct loops *loops, int width);
 /* A loop in which the threads of a block, or of all blocks, share the iterations of all reduced
    loops; the reduced loops, of which the outermost takes every `parts`-th iteration, from the
    block's row on. */
-struct code *open_block_loop(struct code *c, const struct draft *k, int64_t parts);
+struct code *open_block_loop(struct code *c, const struct kernel_builder *k, int64_t parts);
 struct code *open_block_part(struct code *c, const struct loops *loops, int64_t parts);
 
 /* ------------------------------------------------------------------------------ partial_sums.c */
 
 /* Adds a parameter for `parts` parts of each element of body[n]'s sum; returns its name. */
-const char *add_parts(struct draft *k, int n, int64_t parts);
+const char *add_parts(struct kernel_builder *k, int n, int64_t parts);
 /* Stores a part of the current element of body[n]'s sum, or of a vector of neighbours; the part
    begins at the index `start` of `parts`. */
-void store_part(struct code *c, struct draft *k, int n, const char *parts, const char *start,
-                const char *sum);
+void store_part(struct code *c, struct kernel_builder *k, int n, const char *parts,
+                const char *start, const char *sum);
 
 /* ------------------------------------------------------------------------------ print_kernel.c */
 
@@ -211,27 +212,28 @@ const char *neutral_text(const struct op *op);
 /* The type and the variable of a reduction in progress: "double", "sum_of"; the stored form of the
    result `name`. */
 const char *accumulator_type(const struct op *op);
-const char *result_name(struct draft *k, int n);
+const char *result_name(struct kernel_builder *k, int n);
 char *result_text(const struct op *op, const char *name);
 /* Before the loops: "double sum_of = 0;", or a vector for neighbouring results, `several` of them;
    in the loops: "sum_of += x[i];"; after them: "sum[j] = (float)sum_of;". A result that the kernel
    reads gets a name there. */
-void add_starts(struct code *c, struct draft *k, const bool *these);
-void add_vector_starts(struct code *c, struct draft *k, const bool *these, int64_t several);
-typedef const char *place_of_term(struct draft *k, int n);
-void add_terms(struct code *c, struct draft *k, const bool *these, place_of_term *place);
-void add_results(struct code *c, struct draft *k, const bool *these);
+void add_starts(struct code *c, struct kernel_builder *k, const bool *these);
+void add_vector_starts(struct code *c, struct kernel_builder *k, const bool *these,
+                       int64_t several);
+typedef const char *place_of_term(struct kernel_builder *k, int n);
+void add_terms(struct code *c, struct kernel_builder *k, const bool *these, place_of_term *place);
+void add_results(struct code *c, struct kernel_builder *k, const bool *these);
 /* The output element of a term: "sum[j]". */
-const char *output_place(struct draft *k, int n);
+const char *output_place(struct kernel_builder *k, int n);
 /* Reduces the numbers of the threads of a block, or of a warp, to one: "block_sum(sum_of)". */
-void add_combines(struct code *c, struct draft *k, const bool *these, int threads);
+void add_combines(struct code *c, struct kernel_builder *k, const bool *these, int threads);
 /* The result of each part of the loops: "sum_part[part]", or for columns a row of results,
    "[part][j]"; then the sum of the parts, in their order. */
-const char *part_text(struct draft *k, int n, const char *index);
-void declare_parts(struct code *c, struct draft *k, const bool *these, int64_t parts,
+const char *part_text(struct kernel_builder *k, int n, const char *index);
+void declare_parts(struct code *c, struct kernel_builder *k, const bool *these, int64_t parts,
                    int64_t columns);
-void add_part_results(struct code *c, struct draft *k, const bool *these);
-void combine_parts(struct code *c, struct draft *k, const bool *these, int64_t parts,
+void add_part_results(struct code *c, struct kernel_builder *k, const bool *these);
+void combine_parts(struct code *c, struct kernel_builder *k, const bool *these, int64_t parts,
                    const char *index);
 
 /* ------------------------------------------------------------------------------ share_bodies.c */
@@ -243,24 +245,26 @@ void share_bodies(void);
 
 /* An element of a vector, "in_v[v]", if the current statement is in the loop over a vector and the
    operand is contiguous along it; else NULL. */
-char *vector_element(struct draft *k, int value, const struct operand *operand, bool written);
+char *vector_element(struct kernel_builder *k, int value, const struct operand *operand,
+                     bool written);
 /* Whether an operand can be read as a vector in dimension dim at a computed index; that element, at
    the index `at`, which is the same for the whole vector or is that of its first element; `where`:
    the condition under which it exists. */
-bool reads_vector_at(const struct draft *k, int value, const struct operand *operand, int dim);
-char *indexed_vector(struct draft *k, int value, const struct operand *operand, int dim,
+bool reads_vector_at(const struct kernel_builder *k, int value, const struct operand *operand,
+                     int dim);
+char *indexed_vector(struct kernel_builder *k, int value, const struct operand *operand, int dim,
                      const char *at, const char *where);
 /* The code between the two is the loop over the elements of vectors: end_vector puts the loop
    around it, loads before it and stores after it. Vectors of one element have no loop. begin_vector
    returns the code to fill. */
-struct code *begin_vector(struct draft *k);
-void end_vector(struct code *c, struct draft *k, const struct code *body);
+struct code *begin_vector(struct kernel_builder *k);
+void end_vector(struct code *c, struct kernel_builder *k, const struct code *body);
 /* The variables of vectors that are kept from one stage to the next. */
-void declare_kept_vectors(struct code *c, const struct draft *k, int64_t parts);
+void declare_kept_vectors(struct code *c, const struct kernel_builder *k, int64_t parts);
 /* "in + i * 4", "in" */
 char *place_text(const char *base, const char *index);
 /* "vec<float, 4>" */
-char *vector_type(const struct draft *k, const char *type);
+char *vector_type(const struct kernel_builder *k, const char *type);
 
 /* ------------------------------------------------------------------------------------- zeros.c */
 

@@ -46,7 +46,7 @@ static void take_number(struct numbers *n, const char *name)
   if (!*rest && number > 1 && number < most) n->taken[number] = true;
 }
 
-static void take_numbers(struct numbers *n, const struct draft *k)
+static void take_numbers(struct numbers *n, const struct kernel_builder *k)
 {
   for (int i = 0; i < k->vectors.n; i++) take_number(n, k->vectors.list[i].name);
   for (int i = 0; i < k->nargument; i++) take_number(n, k->argument[i].name);
@@ -54,7 +54,7 @@ static void take_numbers(struct numbers *n, const struct draft *k)
   for (int i = 0; i < k->ntemporary; i++) take_number(n, k->temporary[i].name);
 }
 
-const char *free_name(const struct draft *k, const char *preferred)
+const char *free_name(const struct kernel_builder *k, const char *preferred)
 {
   struct numbers n = {.preferred = spared_name(preferred)};
   n.length = strlen(n.preferred);
@@ -88,7 +88,7 @@ static char *argument_word(int value)
 }
 
 /* One pointer for each place in memory. */
-static void add_argument(struct draft *k, int value, bool written)
+static void add_argument(struct kernel_builder *k, int value, bool written)
 {
   if (!elements(local_shape(value, k->rank))) return;
   for (int i = 0; i < k->nargument; i++)
@@ -102,21 +102,21 @@ static void add_argument(struct draft *k, int value, bool written)
       .value = value, .type = graph->value[value].type, .written = written, .name = name};
 }
 
-const char *argument_if_any(const struct draft *k, int value)
+const char *argument_if_any(const struct kernel_builder *k, int value)
 {
   for (int i = 0; i < k->nargument; i++)
     if (same_place(k->argument[i].value, value)) return k->argument[i].name;
   return NULL;
 }
 
-const char *argument_name(const struct draft *k, int value)
+const char *argument_name(const struct kernel_builder *k, int value)
 {
   const char *name = argument_if_any(k, value);
   if (!name) bug_at("emit", graph->value[value].op, "its kernel has no argument for it");
   return name;
 }
 
-void find_arguments(struct draft *k)
+void find_arguments(struct kernel_builder *k)
 {
   int *list = alloc((size_t)op_width(k->group) * sizeof *list);
   for (int i = 0, n = op_writes(k->group, list); i < n; i++) add_argument(k, list[i], true);
@@ -124,7 +124,7 @@ void find_arguments(struct draft *k)
     if (graph->value[list[i]].stored) add_argument(k, list[i], false);
 }
 
-void drop_unused(struct draft *k, const struct code *body)
+void drop_unused(struct kernel_builder *k, const struct code *body)
 {
   int kept = 0;
   for (int i = 0; i < k->nargument; i++)
@@ -132,7 +132,8 @@ void drop_unused(struct draft *k, const struct code *body)
   k->nargument = kept;
 }
 
-const char *add_extra(struct draft *k, const char *type, const char *preferred, const char *call)
+const char *add_extra(struct kernel_builder *k, const char *type, const char *preferred,
+                      const char *call)
 {
   for (int i = 0; i < k->nextra; i++)
     if (!strcmp(k->extra[i].call, call)) return k->extra[i].name;
@@ -142,7 +143,7 @@ const char *add_extra(struct draft *k, const char *type, const char *preferred, 
   return name;
 }
 
-char *parameters_text(const struct draft *k)
+char *parameters_text(const struct kernel_builder *k)
 {
   struct buffer b = {0};
   const char *mark = forms()->no_alias;
@@ -157,7 +158,7 @@ char *parameters_text(const struct draft *k)
   return b.text;
 }
 
-char *arguments_text(const struct draft *k)
+char *arguments_text(const struct kernel_builder *k)
 {
   struct buffer b = {0};
   for (int i = 0; i < k->nargument; i++)
@@ -172,20 +173,20 @@ char *arguments_text(const struct draft *k)
 
 /* ------------------------------------------------------------------------------ inner values */
 
-const char *temporary_of(const struct draft *k, int value)
+const char *temporary_of(const struct kernel_builder *k, int value)
 {
   for (int i = 0; i < k->ntemporary; i++)
     if (k->temporary[i].value == value) return k->temporary[i].name;
   return NULL;
 }
 
-void name_temporary(struct draft *k, int value, const char *name)
+void name_temporary(struct kernel_builder *k, int value, const char *name)
 {
   GROW(k->temporary, k->ntemporary, k->temporary_room);
   k->temporary[k->ntemporary++] = (struct temporary){value, name};
 }
 
-const char *new_temporary(struct draft *k, int value, const char *preferred)
+const char *new_temporary(struct kernel_builder *k, int value, const char *preferred)
 {
   const char *name = free_name(k, preferred);
   name_temporary(k, value, name);

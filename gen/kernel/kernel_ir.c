@@ -215,7 +215,7 @@ static void put_code(struct signature *s, const struct code *c)
   }
 }
 
-char *signature_of(const struct draft *k, const struct code *c, bool sizes)
+char *signature_of(const struct kernel_builder *k, const struct code *c, bool sizes)
 {
   struct signature s = {.sizes = sizes};
   put_text(&s.b, "", 0);

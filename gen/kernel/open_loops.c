@@ -103,7 +103,7 @@ void add_thread(struct code *c, const struct loops *loops, int width)
   if (!one) declare_variables(c, loops, false, "n", width, false);
 }
 
-struct code *open_block_loop(struct code *c, const struct draft *k, int64_t parts)
+struct code *open_block_loop(struct code *c, const struct kernel_builder *k, int64_t parts)
 {
   const struct loops *loops = &k->loops;
   const char *type = loops->type;

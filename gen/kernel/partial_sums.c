@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* The statement that adds the parts, and its kernel. */
-static char *adding_call(const struct draft *k, int n, int64_t parts, const char *from)
+static char *adding_call(const struct kernel_builder *k, int n, int64_t parts, const char *from)
 {
   const struct op *op = &graph->op[k->group->body[n]];
   int64_t sums = partial_sums_of(k, n);
@@ -28,7 +28,7 @@ static char *adding_call(const struct draft *k, int n, int64_t parts, const char
               c_name(op->out), from);
 }
 
-const char *add_parts(struct draft *k, int n, int64_t parts)
+const char *add_parts(struct kernel_builder *k, int n, int64_t parts)
 {
   struct launch *launch = k->launch;
   int64_t before = 0;
@@ -42,13 +42,14 @@ const char *add_parts(struct draft *k, int n, int64_t parts)
 }
 
 /* The place of the current sum in a part, which begins at `start`. */
-static char *place_in_part(const struct draft *k, const struct operand *operand, const char *start)
+static char *place_in_part(const struct kernel_builder *k, const struct operand *operand,
+                           const char *start)
 {
   return place_text(start, index_text(&k->loops, operand, NONE, NULL));
 }
 
-void store_part(struct code *c, struct draft *k, int n, const char *parts, const char *start,
-                const char *sum)
+void store_part(struct code *c, struct kernel_builder *k, int n, const char *parts,
+                const char *start, const char *sum)
 {
   struct operand operand = sum_operand(k, n);
   int width = k->vectors.width, last = innermost_loop(&k->loops);

@@ -23,7 +23,7 @@ const char *neutral_text(const struct op *op)
 
 /* "mean_sum", "d_weight_sum", after the value made from it; "sum_of" if that name says so already.
  */
-static const char *accumulator(const struct draft *k, int n)
+static const char *accumulator(const struct kernel_builder *k, int n)
 {
   static const char *const word[] = {[SUM] = "sum", [MAX] = "max", [MIN] = "min"};
   const struct op *op = body_op(k->group, n);
@@ -32,7 +32,7 @@ static const char *accumulator(const struct draft *k, int n)
   return strstr(what, how) ? text("%s_of", what) : text("%s_%s", what, how);
 }
 
-const char *result_name(struct draft *k, int n)
+const char *result_name(struct kernel_builder *k, int n)
 {
   const char *name = accumulator(k, n);
   int before = 0;
@@ -49,7 +49,7 @@ const char *accumulator_type(const struct op *op)
   return type == BOOL ? "int" : is_floating(type) ? "float" : c_type(type);
 }
 
-void add_starts(struct code *c, struct draft *k, const bool *these)
+void add_starts(struct code *c, struct kernel_builder *k, const bool *these)
 {
   for (int n = 0; n < k->group->nbody; n++) {
     const struct op *op = body_op(k->group, n);
@@ -58,7 +58,7 @@ void add_starts(struct code *c, struct draft *k, const bool *these)
   }
 }
 
-void add_vector_starts(struct code *c, struct draft *k, const bool *these, int64_t several)
+void add_vector_starts(struct code *c, struct kernel_builder *k, const bool *these, int64_t several)
 {
   bool vector = k->vectors.width > 1;
   const char *many = several > 1 ? text("[%d]", (int)several) : "";
@@ -68,12 +68,12 @@ void add_vector_starts(struct code *c, struct draft *k, const bool *these, int64
                       text("%s%s", result_name(k, n), many), vector || *many ? "{}" : "0");
 }
 
-const char *output_place(struct draft *k, int n)
+const char *output_place(struct kernel_builder *k, int n)
 {
   return output_text(k, body_op(k->group, n));
 }
 
-void add_terms(struct code *c, struct draft *k, const bool *these, place_of_term *place)
+void add_terms(struct code *c, struct kernel_builder *k, const bool *these, place_of_term *place)
 {
   for (int n = 0; n < k->group->nbody; n++) {
     const struct op *op = body_op(k->group, n);
@@ -85,7 +85,7 @@ void add_terms(struct code *c, struct draft *k, const bool *these, place_of_term
   }
 }
 
-void add_combines(struct code *c, struct draft *k, const bool *these, int threads)
+void add_combines(struct code *c, struct kernel_builder *k, const bool *these, int threads)
 {
   for (int n = 0; n < k->group->nbody; n++) {
     const struct op *op = body_op(k->group, n);
@@ -95,13 +95,13 @@ void add_combines(struct code *c, struct draft *k, const bool *these, int thread
 
 /* ---------------------------------------------------------------- parts that threads go through */
 
-const char *part_text(struct draft *k, int n, const char *index)
+const char *part_text(struct kernel_builder *k, int n, const char *index)
 {
   const char *name = free_name(k, text("%s_part", result_name(k, n)));
   return text("%s[part]%s", name, *index ? text("[%s]", index) : "");
 }
 
-void declare_parts(struct code *c, struct draft *k, const bool *these, int64_t parts,
+void declare_parts(struct code *c, struct kernel_builder *k, const bool *these, int64_t parts,
                    int64_t columns)
 {
   const char *many = columns ? text("[%d]", (int)columns) : "";
@@ -113,13 +113,13 @@ void declare_parts(struct code *c, struct draft *k, const bool *these, int64_t p
   }
 }
 
-void add_part_results(struct code *c, struct draft *k, const bool *these)
+void add_part_results(struct code *c, struct kernel_builder *k, const bool *these)
 {
   for (int n = 0; n < k->group->nbody; n++)
     if (these[n]) add_assignment(c, part_text(k, n, ""), result_name(k, n));
 }
 
-void combine_parts(struct code *c, struct draft *k, const bool *these, int64_t parts,
+void combine_parts(struct code *c, struct kernel_builder *k, const bool *these, int64_t parts,
                    const char *index)
 {
   add_starts(c, k, these);
@@ -150,7 +150,7 @@ char *result_text(const struct op *op, const char *name)
   return type == BF16 ? text("float_to_bf16(%s)", result) : result;
 }
 
-void add_results(struct code *c, struct draft *k, const bool *these)
+void add_results(struct code *c, struct kernel_builder *k, const bool *these)
 {
   for (int n = 0; n < k->group->nbody; n++) {
     const struct op *op = body_op(k->group, n);

@@ -84,7 +84,7 @@ static const char *parameter_name(struct template *t, const char *name, const in
 static int64_t *loop_sizes(const struct template *t, int loop)
 {
   int64_t *size = alloc((size_t)t->n * sizeof *size);
-  for (int m = 0; m < t->n; m++) size[m] = t->member[m]->draft->loops.size[loop];
+  for (int m = 0; m < t->n; m++) size[m] = t->member[m]->builder->loops.size[loop];
   return size;
 }
 
@@ -93,7 +93,7 @@ static bool is_product(const struct template *t, const int64_t *number, int from
                        int divisor)
 {
   for (int m = 0; m < t->n; m++) {
-    const struct loops *loops = &t->member[m]->draft->loops;
+    const struct loops *loops = &t->member[m]->builder->loops;
     int64_t product = 1;
     for (int n = from; n <= to; n++) product *= loops->size[n];
     if (product != number[m] * divisor) return false;
@@ -119,7 +119,7 @@ static const char *product_text(struct template *t, int from, int to, int diviso
 /* The text for a number that differs between the kernels. */
 static const char *size_as_text(struct template *t, const int64_t *number)
 {
-  const struct draft *k = t->member[0]->draft;
+  const struct kernel_builder *k = t->member[0]->builder;
   for (int by_vector = 0; by_vector < 1 + (k->vectors.width > 1); by_vector++)
     for (int length = 0; length < k->loops.n; length++)
       for (int from = 0; from + length < k->loops.n; from++) {
@@ -157,7 +157,7 @@ static void replace_numbers(const char **expression, void *with)
 
 static char *template_text(const struct template *t, const char *name, const struct code *code)
 {
-  const struct draft *k = t->member[0]->draft;
+  const struct kernel_builder *k = t->member[0]->builder;
   struct buffer head = {0}, body = {0};
   put_text(&head, "", 0);
   for (int i = 0; i < t->nparameter; i++)
@@ -173,7 +173,7 @@ static char *template_text(const struct template *t, const char *name, const str
 /* "  add_of_sizes<64, 128>(out, a, b);" */
 static char *instance_call(const struct template *t, int member, const char *name)
 {
-  const struct draft *k = t->member[member]->draft;
+  const struct kernel_builder *k = t->member[member]->builder;
   struct buffer b = {0};
   put(&b, "  %s", name);
   for (int i = 0; i < t->nparameter; i++)
@@ -198,7 +198,7 @@ static char *template_comment(const struct template *t)
 /* Whether a name in the kernel equals that of a parameter. */
 static bool clashes(const struct template *t, const struct code *code)
 {
-  const struct draft *k = t->member[0]->draft;
+  const struct kernel_builder *k = t->member[0]->builder;
   for (int i = 0; i < t->nparameter; i++) {
     const char *name = t->parameter[i].name;
     if (strcmp(free_name(k, name), name) || code_names(code, name)) return true;
@@ -232,7 +232,7 @@ static void share_body(struct kernel *const *member, int n)
   struct code *code = copy_code(member[0]->code);
   each_expression(code, replace_numbers, &t);
   if (t.fails || clashes(&t, member[0]->code)) return;
-  const char *name = body_name(member[0]->draft->words);
+  const char *name = body_name(member[0]->builder->words);
   char *body = template_text(&t, name, code);
   for (int m = 0; m < n; m++) {
     const char *head = member[m]->definition, *begin = strstr(head, "\n{\n") + 3;
@@ -254,8 +254,8 @@ static struct same_code *same_code_as(const struct kernel *k)
   static struct query q;
   bool is_new;
   begin_query(&q);
-  ask_text(&q, k->draft->words);
-  ask_text(&q, signature_of(k->draft, k->code, false));
+  ask_text(&q, k->builder->words);
+  ask_text(&q, signature_of(k->builder, k->code, false));
   return answer_to(&codes, &q, sizeof(struct same_code), &is_new);
 }
 

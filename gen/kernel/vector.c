@@ -14,7 +14,7 @@
 
 /* ------------------------------------------------------------------------------------- elements */
 
-char *vector_type(const struct draft *k, const char *type)
+char *vector_type(const struct kernel_builder *k, const char *type)
 {
   return text("vec<%s, %d>", type, k->vectors.width);
 }
@@ -26,8 +26,8 @@ char *place_text(const char *base, const char *index)
 
 /* A place in memory has one vector in each stage, or one for all stages if vectors are kept; if an
    index names the place, one in each stage. A result stored over an input is "new_add_v". */
-static struct vector *find_vector(struct draft *k, int value, const char *first, bool indexed,
-                                  bool written)
+static struct vector *find_vector(struct kernel_builder *k, int value, const char *first,
+                                  bool indexed, bool written)
 {
   struct vectors *all = &k->vectors;
   for (int i = 0; i < all->n; i++) {
@@ -57,7 +57,8 @@ static char *spoken_element(const struct vectors *all, struct vector *v)
 }
 
 /* The index of the vector's first element, valid outside the loop over its elements. */
-static char *first_index(struct draft *k, const struct operand *operand, int dim, const char *at)
+static char *first_index(struct kernel_builder *k, const struct operand *operand, int dim,
+                         const char *at)
 {
   const char *inner = k->loops.inner;
   k->loops.inner = NULL;
@@ -66,7 +67,8 @@ static char *first_index(struct draft *k, const struct operand *operand, int dim
   return index;
 }
 
-char *vector_element(struct draft *k, int value, const struct operand *operand, bool written)
+char *vector_element(struct kernel_builder *k, int value, const struct operand *operand,
+                     bool written)
 {
   struct vectors *all = &k->vectors;
   if (!all->inside || !is_vector(k, value, operand)) return NULL;
@@ -76,7 +78,8 @@ char *vector_element(struct draft *k, int value, const struct operand *operand, 
   return spoken_element(all, v);
 }
 
-bool reads_vector_at(const struct draft *k, int value, const struct operand *operand, int dim)
+bool reads_vector_at(const struct kernel_builder *k, int value, const struct operand *operand,
+                     int dim)
 {
   const struct vectors *all = &k->vectors;
   if (!all->inside) return false;
@@ -85,7 +88,7 @@ bool reads_vector_at(const struct draft *k, int value, const struct operand *ope
          (along || operand->stride[dim] % all->width == 0);
 }
 
-char *indexed_vector(struct draft *k, int value, const struct operand *operand, int dim,
+char *indexed_vector(struct kernel_builder *k, int value, const struct operand *operand, int dim,
                      const char *at, const char *where)
 {
   const char *first = place_text(argument_name(k, value), first_index(k, operand, dim, at));
@@ -96,7 +99,7 @@ char *indexed_vector(struct draft *k, int value, const struct operand *operand, 
 
 /* --------------------------------------------------------------------------------- around loops */
 
-static void add_load(struct code *c, const struct draft *k, const struct vector *v)
+static void add_load(struct code *c, const struct kernel_builder *k, const struct vector *v)
 {
   const struct vectors *all = &k->vectors;
   const char *type = vector_type(k, c_type(graph->value[v->value].type));
@@ -114,7 +117,7 @@ static bool is_made(const struct vectors *all, const struct vector *v)
   return v->written && v->from == all->stage;
 }
 
-struct code *begin_vector(struct draft *k)
+struct code *begin_vector(struct kernel_builder *k)
 {
   int n = innermost_loop(&k->loops);
   if (k->vectors.width > 1) {
@@ -126,7 +129,7 @@ struct code *begin_vector(struct draft *k)
   return new_code();
 }
 
-void end_vector(struct code *c, struct draft *k, const struct code *body)
+void end_vector(struct code *c, struct kernel_builder *k, const struct code *body)
 {
   struct vectors *all = &k->vectors;
   all->inside = false;
@@ -159,7 +162,7 @@ void end_vector(struct code *c, struct draft *k, const struct code *body)
 
 /* ----------------------------------------------------------------------------------------- kept */
 
-void declare_kept_vectors(struct code *c, const struct draft *k, int64_t parts)
+void declare_kept_vectors(struct code *c, const struct kernel_builder *k, int64_t parts)
 {
   const char *many = k->vectors.several ? text("[%" PRId64 "]", parts) : "";
   for (int i = 0; k->vectors.declared && i < k->vectors.n; i++) {

@@ -9,8 +9,8 @@
 #include <string.h>
 
 struct row {
-  int value;     /* of a family: that of module 0 */
-  int count;     /* modules that have one; 1: no family */
+  int value;     /* of a stack: that of module 0 */
+  int count;     /* modules that have one; 1: no stack */
   int64_t bytes; /* bytes of one */
   struct allocation at;
   int64_t stride;               /* stride from one slot to the next */
@@ -21,7 +21,7 @@ struct row {
 static struct row *row;
 static int nrow, row_room;
 static int *row_of;     /* by value: its row, from 1 on; 0: none yet */
-static int *modules_of; /* by family: how many modules have one */
+static int *modules_of; /* by stack: how many modules have one */
 static struct scope row_names;
 
 /* The functions of phases, in their order, each with the program point at which it ends. */
@@ -61,8 +61,7 @@ static void count_modules(void)
   }
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
-    if (v->family != NONE && v->index >= modules_of[v->family])
-      modules_of[v->family] = v->index + 1;
+    if (v->stack != NONE && v->index >= modules_of[v->stack]) modules_of[v->stack] = v->index + 1;
   }
 }
 
@@ -91,14 +90,14 @@ static int slots(const struct row *r)
   return r->at.depth < r->count ? r->at.depth : r->count;
 }
 
-/* Whether the value is where the row of its family says that its module's is. */
-static bool is_in_family_row(int value)
+/* Whether the value is where the row of its stack says that its module's is. */
+static bool is_in_stack_row(int value)
 {
   const struct value *v = &graph->value[value];
-  if (v->family == NONE || v->family == value || !is_activation(v->family)) return false;
-  struct allocation a = allocation_of(v->family);
+  if (v->stack == NONE || v->stack == value || !is_activation(v->stack)) return false;
+  struct allocation a = allocation_of(v->stack);
   int64_t at = a.offset + v->index % a.depth * arena_stride(a.storage);
-  return v->type == graph->value[v->family].type && allocation_of(value).offset == at;
+  return v->type == graph->value[v->stack].type && allocation_of(value).offset == at;
 }
 
 /* "layers_attention_wq": the list, and the module's name for it; for a bucket, which has no
@@ -107,7 +106,7 @@ static const char *row_name(int value, const char *function)
 {
   const struct value *v = &graph->value[value];
   const struct op *op = v->op == NONE ? NULL : &graph->op[v->op];
-  const char *list = v->family == value && v->sibling != NONE ? graph->module[v->list].path : "";
+  const char *list = v->stack == value && v->sibling != NONE ? graph->module[v->list].path : "";
   const char *name = identifier(text("%s%s%s", list, *list ? "." : "", name_in_list(value)));
   const char *again = op && op->again ? "_again" : "";
   if (is_buffer(value)) return text("%s_%s", function, name);
@@ -128,11 +127,11 @@ static const struct row *same_row(const struct row *new)
 
 static const struct row *row_for(int value, const char *function)
 {
-  if (is_in_family_row(value)) value = graph->value[value].family;
+  if (is_in_stack_row(value)) value = graph->value[value].stack;
   if (row_of[value]) return &row[row_of[value] - 1];
   const struct value *v = &graph->value[value];
   struct row new = {.value = value, .count = 1, .at = allocation_of(value), .function = function};
-  if (v->family == value && new.at.depth > 1) new.count = modules_of[value];
+  if (v->stack == value && new.at.depth > 1) new.count = modules_of[value];
   new.bytes = elements(local_shape(value, named_rank)) * type_bytes(v->type);
   new.stride = arena_stride(new.at.storage);
   new.preferred = row_name(value, function);
@@ -156,7 +155,7 @@ static const char *slice_pointer(int value, const char *module, const char *func
   if (strchr(step, ' ')) step = text("(%s)", step);
   if (largest_bytes(a.storage) > INT32_MAX) step = text("(size_t)%s", step);
   int64_t bytes = type_bytes(v->type), inside = a.offset - whole.offset;
-  if (v->family != value) inside -= v->index * a.slice;
+  if (v->stack != value) inside -= v->index * a.slice;
   const char *at =
       is_activation(a.storage) ? arena_pointer(a.storage, NULL, function) : memory_name[a.storage];
   if (inside) at = text("%s + %lld", at, (long long)(inside / bytes));

@@ -28,15 +28,15 @@ int viewed_value(int value)
 static const char *name_in_module(int value, bool in_loop)
 {
   const struct value *v = &graph->value[value];
-  const struct value *first = v->family == NONE ? NULL : &graph->value[v->family];
-  if (!in_loop || !first || (v->family != value && !v->step) || first->sibling == NONE)
+  const struct value *first = v->stack == NONE ? NULL : &graph->value[v->stack];
+  if (!in_loop || !first || (v->stack != value && !v->step) || first->sibling == NONE)
     return value_name(value);
   const char *name = value_name(first->sibling), *mark = strncmp(name, "d_", 2) ? "" : "d_";
   const char *list = graph->module[first->list].path;
   char *prefix = text("%s%s%s", mark, list, *list ? "." : "");
   if (strncmp(name, prefix, strlen(prefix))) return value_name(value);
   char *rest;
-  long number = strtol(name + strlen(prefix), &rest, 10) - first_of_loop(v->family) - 1 + v->step;
+  long number = strtol(name + strlen(prefix), &rest, 10) - first_of_loop(v->stack) - 1 + v->step;
   if (*rest == '.' && number == 0) return text("%s%s", mark, rest + 1);
   if ((*rest == 0 || *rest == '_') && (number == 0 || number == -1))
     return text("%s%s%s", mark, number ? "in" : "out", rest);
@@ -62,7 +62,7 @@ const char *model_name(int value, bool in_loop)
 const char *name_in_list(int value)
 {
   const struct value *v = &graph->value[value];
-  return model_name(value, v->family == value && v->sibling != NONE);
+  return model_name(value, v->stack == value && v->sibling != NONE);
 }
 
 const char *moved_suffix(int value)

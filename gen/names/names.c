@@ -87,36 +87,36 @@ void name_values(int of_rank)
 
 /* ---------------------------------------------------------------------------------- activations */
 
-/* The pointer to one particular value, of any family. */
+/* The pointer to one particular value, of any stack. */
 static const char *own_address(int value)
 {
   if (!is_activation(value)) return memory_name[memory_name[value] ? value : storage_of(value)];
   return arena_pointer(value, NULL, speaking->name);
 }
 
-/* A carried value: the family's value of the module before, or after, in the loop. */
+/* A carried value: the stack's value of the module before, or after, in the loop. */
 static char *carried_address(const struct value *v)
 {
   const char *module = v->step < 0 ? "l - 1" : "l + 1";
   const char *condition = v->step < 0 ? "l > 0" : text("l < %d", speaking->count - 1);
-  const char *from = arena_pointer(v->family, module, speaking->name);
+  const char *from = arena_pointer(v->stack, module, speaking->name);
   return text("%s ? %s : %s", condition, from, own_address(v->initial));
 }
 
 static const char *address(int value)
 {
   const struct value *v = &graph->value[value];
-  if (v->step && same_place(value, v->family)) return address(v->family);
+  if (v->step && same_place(value, v->stack)) return address(v->stack);
   if (v->step) return carried_address(v);
-  if (loops() && v->family == value && is_activation(value))
+  if (loops() && v->stack == value && is_activation(value))
     return arena_pointer(value, "l", speaking->name);
   return own_address(value);
 }
 
-/* The storage of a family's value is that of module 0's, whichever module it is of. */
+/* The storage of a stack's value is that of module 0's, whichever module it is of. */
 static bool is_of_same_module(const struct value *v, const struct value *storage)
 {
-  return v->family == NONE || storage->family == NONE || v->index == storage->index;
+  return v->stack == NONE || storage->stack == NONE || v->index == storage->index;
 }
 
 /* "// [2, 64], in place of x": what a reader of the function needs; the arena's table has the
@@ -129,7 +129,7 @@ static void put_local(struct buffer *b, int value)
   put(&about, "// %s", shape_text(local_shape(value, named_rank)));
   if (v->step)
     put(&about, ", of the %s %s", v->step < 0 ? "previous" : "next",
-        graph->module[graph->value[v->family].list].steps ? "step" : "layer");
+        graph->module[graph->value[v->stack].list].steps ? "step" : "layer");
   else if (allocation_of(value).slice)
     put(&about, ", of this step");
   else if (storage != value && local[storage] && local[storage] != local[value] &&

@@ -27,7 +27,7 @@ struct kernel {
   const char *prototypes, *definition;             /* before `$name$` is filled in */
   const char *given_prototypes, *given_definition; /* with the hole `$name$` */
   /* Of a fused operation, the code that the definition was printed from, or NULL. */
-  const struct draft *draft;
+  const struct kernel_builder *builder;
   const struct code *code;
 };
 
@@ -35,7 +35,7 @@ struct kernel {
 
 /* Whether the value is in the arena, in its own bytes or another's. */
 bool is_activation(int value);
-/* The call that points to such a value, "at_layers_wq(l)": for a family, `module`'s, or, with
+/* The call that points to such a value, "at_layers_wq(l)": for a stack, `module`'s, or, with
    NULL, its own. `function`: the one that asks. */
 const char *arena_pointer(int value, const char *module, const char *function);
 /* The variable with the place of the slot that the stage's micro-batch has in the arena. */

@@ -40,7 +40,7 @@ static bool *find_updated(void)
     if (graph->op[i].kind == OP_update && !graph->op[i].nbody) updated[graph->op[i].in[0]] = true;
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
-    if (v->role == PARAMETER && v->family != NONE) updated[i] |= updated[v->family];
+    if (v->role == PARAMETER && v->stack != NONE) updated[i] |= updated[v->stack];
   }
   return updated;
 }

@@ -20,7 +20,7 @@ static void end_line(struct line *line)
 }
 
 /* The iterations of a loop for which another one issues it. */
-static char *round_words(const struct op *call)
+static char *iteration_words(const struct op *call)
 {
   switch (call->iteration) {
   case NEXT_ITERATION:
@@ -39,8 +39,8 @@ static void put_function(struct line *line, const struct function *f, const char
 {
   for (int k = 0; k < f->nop; k++) {
     const struct op *op = &graph->op[f->op[k]];
-    if (op->kind == OP_round) {
-      put_function(line, &graph->function[op->function], round_words(op));
+    if (op->kind == OP_iteration) {
+      put_function(line, &graph->function[op->function], iteration_words(op));
     } else if (op->kind == OP_loop) {
       const struct function *body = &graph->function[op->function];
       end_line(line);

@@ -142,12 +142,12 @@ static json_t *json_parts(int value)
 static json_t *json_parameters(void)
 {
   json_t *list = json_array();
-  struct families parameters = find_parameters();
+  struct stacks parameters = find_parameters();
   for (int i = 0; i < parameters.n; i++) {
-    const struct family *f = &parameters.at[i];
+    const struct stack *f = &parameters.at[i];
     const struct value *v = &graph->value[f->member.at[0]];
     json_t *row =
-        json_pack("{s:s, s:i, s:s, s:o, s:o, s:o}", "name", printable(family_text(f)), "count",
+        json_pack("{s:s, s:i, s:s, s:o, s:o, s:o}", "name", printable(stack_text(f)), "count",
                   f->member.n, "type", type_name(v->type), "shape", json_shape(v->shape),
                   "placement", json_layout(v->layout), "local", json_parts(f->member.at[0]));
     if (v->frozen) json_member(row, "frozen", json_true());

@@ -107,8 +107,8 @@ static int unit_line(int parameter)
   return unit == NONE ? 0 : graph->unit[unit].line;
 }
 
-/* Whether the parameter's row would equal that of the family. */
-static bool has_equal_row(const struct family *f, int value)
+/* Whether the parameter's row would equal that of the stack. */
+static bool has_equal_row(const struct stack *f, int value)
 {
   int first = f->member.at[0], a = graph->value[first].style, b = graph->value[value].style;
   if (!same_tensor(first, value) || trained[first] != trained[value]) return false;
@@ -118,13 +118,13 @@ static bool has_equal_row(const struct family *f, int value)
          !strcmp(graph->style[a].name, graph->style[b].name);
 }
 
-struct families find_parameters(void)
+struct stacks find_parameters(void)
 {
   int n = 0, *list = alloc((size_t)(graph->nvalue + 1) * sizeof *list);
   find_trained();
   for (int i = 0; i < graph->nvalue; i++)
     if (graph->value[i].role == PARAMETER) list[n++] = i;
-  return find_families(n, list, has_equal_row);
+  return find_stacks(n, list, has_equal_row);
 }
 
 /* A row of a table; its last column is on a line of its own if the row would be too wide. */
@@ -138,11 +138,11 @@ static void put_row(struct buffer *b, const struct buffer *row, const char *last
 }
 
 /* "h.0-11.c_attn.weight", or of a part of a tensor in files "h.0-11.c_attn.weight[:, 64:128]". */
-static char *parameter_text(const struct family *f)
+static char *parameter_text(const struct stack *f)
 {
   const struct value *v = &graph->value[f->member.at[0]];
   struct buffer b = {0};
-  put(&b, "%s", printable(family_text(f)));
+  put(&b, "%s", printable(stack_text(f)));
   if (!v->file_size) return b.text;
   for (int d = 0; d < v->file_dim; d++) put(&b, d ? ", :" : "[:");
   put(&b, v->file_dim ? ", %lld:%lld]" : "[%lld:%lld]", (long long)v->file_first,
@@ -152,7 +152,7 @@ static char *parameter_text(const struct family *f)
 
 static void put_parameters(struct buffer *b)
 {
-  struct families parameters = find_parameters();
+  struct stacks parameters = find_parameters();
   int width = 26;
   for (int i = 0; i < parameters.n; i++) {
     int length = (int)strlen(parameter_text(&parameters.at[i]));

@@ -146,8 +146,8 @@ char *summary_text(int rank);
 /* plan.txt; its first lines. */
 void report_text(struct buffer *b);
 void put_plan_head(struct buffer *b);
-/* The parameters; those with equal rows are a family. */
-struct families find_parameters(void);
+/* The parameters; those with equal rows are a stack. */
+struct stacks find_parameters(void);
 char *asked_by(int value);
 
 /* ---------------------------------------------------------------------------------- simulate.c */

@@ -315,7 +315,7 @@ static void put_whole(struct buffer *b)
   const char **name = alloc((size_t)graph->nop * sizeof *name);
   for (int i = 0; i < s->n; i++) {
     const struct ran *r = &s->ran[i];
-    bool is_named = loop_at[r->op] != NONE && name[r->op]; /* round by round the same */
+    bool is_named = loop_at[r->op] != NONE && name[r->op]; /* the same in each iteration */
     if (!is_named) name[r->op] = name_in_step(r);
     put_in_row(i, name[r->op]);
   }
@@ -344,7 +344,7 @@ static void find_window(int function)
   if (chart.end <= chart.begin || chart.end == INT64_MAX) chart.end = end;
 }
 
-static void put_round(struct buffer *b, int function)
+static void put_iteration(struct buffer *b, int function)
 {
   const struct simulated *s = simulated();
   const struct function *f = &graph->function[function];
@@ -369,5 +369,5 @@ void put_step(struct buffer *b)
   put(b, "  %-12s %12s   # arithmetic, = a collective, . less than half of the time\n", "bars", "");
   put_whole(b);
   for (int i = 0; i < graph->nfunction; i++)
-    if (graph->function[i].count > 1 && !graph->function[i].is_part) put_round(b, i);
+    if (graph->function[i].count > 1 && !graph->function[i].is_part) put_iteration(b, i);
 }

@@ -18,7 +18,7 @@ struct places {
   const struct memory_plan *plan;
   int rank;
   int64_t *begin;                 /* by value that is a member of a struct: its offset in it */
-  unsigned char *least[NORM + 1]; /* by role and family: the smallest alignment of its members */
+  unsigned char *least[NORM + 1]; /* by role and stack: the smallest alignment of its members */
 };
 
 static int64_t power_in(int64_t bytes)
@@ -81,8 +81,8 @@ static void find_least(struct places *p)
   for (int role = 0; role <= NORM; role++) p->least[role] = memset(alloc(n), MOST_ALIGNED, n);
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
-    if (v->family == NONE) continue;
-    unsigned char *least = &p->least[v->role][v->family];
+    if (v->stack == NONE) continue;
+    unsigned char *least = &p->least[v->role][v->stack];
     int64_t own = own_alignment(p, i);
     if (own < *least) *least = (unsigned char)own;
   }
@@ -93,14 +93,14 @@ static int64_t of_member(const struct places *p, int value)
   const struct value *v = &graph->value[value];
   if (v->role == LOSS || v->role == NORM) return type_bytes(v->type);
   if (v->role == GRADIENT || (v->role == STATE && !is_apart(value))) return of_member(p, v->of);
-  return v->family == NONE ? own_alignment(p, value) : p->least[v->role][v->family];
+  return v->stack == NONE ? own_alignment(p, value) : p->least[v->role][v->stack];
 }
 
 static int64_t alignment_at(const struct places *p, int value)
 {
   const struct value *v = &graph->value[value];
   if (v->step) {
-    int64_t here = alignment_at(p, v->family), first = alignment_at(p, v->initial);
+    int64_t here = alignment_at(p, v->stack), first = alignment_at(p, v->initial);
     return here < first ? here : first;
   }
   const struct allocation *a = &p->plan->of[value];

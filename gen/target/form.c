@@ -31,18 +31,18 @@ bool is_float_sum(const struct op *op)
   return is_reduce(op->kind) && reduction_of(op) == SUM && is_floating(type_reduced(op));
 }
 
-int64_t partial_sums_of(const struct draft *k, int n)
+int64_t partial_sums_of(const struct kernel_builder *k, int n)
 {
   return elements(local_shape(graph->op[k->group->body[n]].out, k->rank));
 }
 
-bool ends_in_parts(const struct draft *k, int n)
+bool ends_in_parts(const struct kernel_builder *k, int n)
 {
   enum reach reach = k->stages.task[n].reach;
   return reach == OVER_COLUMN || reach == OVER_SOME;
 }
 
-struct operand sum_operand(const struct draft *k, int n)
+struct operand sum_operand(const struct kernel_builder *k, int n)
 {
   const struct op *op = &graph->op[k->group->body[n]];
   struct letters l;
@@ -58,7 +58,7 @@ int64_t sum_room(int64_t sums, int64_t parts)
 }
 
 /* The floats that a kernel stores for so many parts. */
-static int64_t room_of_parts(const struct draft *k, int64_t parts)
+static int64_t room_of_parts(const struct kernel_builder *k, int64_t parts)
 {
   int64_t room = 0;
   for (int n = 0; n < k->group->nbody; n++)
@@ -66,14 +66,15 @@ static int64_t room_of_parts(const struct draft *k, int64_t parts)
   return room;
 }
 
-bool is_vector(const struct draft *k, int value, const struct operand *operand)
+bool is_vector(const struct kernel_builder *k, int value, const struct operand *operand)
 {
   const struct value *v = &graph->value[value];
   return v->stored && elements(local_shape(value, k->rank)) &&
          stride_along(&k->loops, operand, innermost_loop(&k->loops)) == 1;
 }
 
-bool fits_vector(const struct draft *k, int value, const struct operand *operand, int width)
+bool fits_vector(const struct kernel_builder *k, int value, const struct operand *operand,
+                 int width)
 {
   int64_t bytes = width * type_bytes(graph->value[value].type);
   for (int n = 0; n < innermost_loop(&k->loops); n++)
@@ -82,8 +83,9 @@ bool fits_vector(const struct draft *k, int value, const struct operand *operand
 }
 
 /* Calls `each` for every operand of the operations on elements that is read at its own index. */
-static void each_operand(const struct draft *k, int *width,
-                         void (*each)(const struct draft *, int, const struct operand *, int *))
+static void each_operand(const struct kernel_builder *k, int *width,
+                         void (*each)(const struct kernel_builder *, int, const struct operand *,
+                                      int *))
 {
   for (int n = 0; n < k->group->nbody; n++) {
     const struct op *op = &graph->op[k->group->body[n]];
@@ -102,19 +104,21 @@ static void each_operand(const struct draft *k, int *width,
 }
 
 /* 16 bytes of the smallest elements, except those of one byte. */
-static void find_widest(const struct draft *k, int value, const struct operand *operand, int *width)
+static void find_widest(const struct kernel_builder *k, int value, const struct operand *operand,
+                        int *width)
 {
   (void)k, (void)operand;
   int here = type_bytes(graph->value[value].type) == 2 ? 8 : 4;
   if (*width < here) *width = here;
 }
 
-static void narrow(const struct draft *k, int value, const struct operand *operand, int *width)
+static void narrow(const struct kernel_builder *k, int value, const struct operand *operand,
+                   int *width)
 {
   while (*width > 1 && !fits_vector(k, value, operand, *width)) *width /= 2;
 }
 
-static int vector_width(const struct draft *k)
+static int vector_width(const struct kernel_builder *k)
 {
   int width = 1, n = innermost_loop(&k->loops);
   if (n == NONE) return 1;
@@ -130,7 +134,7 @@ bool is_kept_in_vector(const struct vector *v)
 }
 
 /* The floats that a thread keeps from one stage to the next. */
-static int64_t kept_elements(const struct draft *k)
+static int64_t kept_elements(const struct kernel_builder *k)
 {
   int64_t n = 0;
   for (int i = 0; i < k->vectors.n; i++)
@@ -142,7 +146,7 @@ static int64_t kept_elements(const struct draft *k)
    part. */
 enum { ENOUGH_THREADS = 1 << 17, ENOUGH_BLOCKS = 512, MOST_PARTS = 1024, LEAST_ROWS = 8 };
 
-static bool only_float_sums(const struct draft *k)
+static bool only_float_sums(const struct kernel_builder *k)
 {
   for (int n = 0; n < k->group->nbody; n++) {
     const struct op *op = &graph->op[k->group->body[n]];
@@ -156,7 +160,7 @@ static bool is_inner_reduction(const struct loops *loops)
   return count_of(loops, true) > 1 && kept_outside(loops) != NONE;
 }
 
-static int64_t plain_parts(const struct draft *k)
+static int64_t plain_parts(const struct kernel_builder *k)
 {
   const struct loops *loops = &k->loops;
   int64_t kept = count_of(loops, false), reduced = count_of(loops, true), parts = 1;
@@ -174,7 +178,7 @@ static int64_t plain_parts(const struct draft *k)
   return parts < 4 ? 1 : parts;
 }
 
-bool find_row_sums(const struct draft *k, enum reach reach, int stage, bool *these)
+bool find_row_sums(const struct kernel_builder *k, enum reach reach, int stage, bool *these)
 {
   bool any = false;
   for (int n = 0; n < k->group->nbody; n++) {
@@ -185,7 +189,7 @@ bool find_row_sums(const struct draft *k, enum reach reach, int stage, bool *the
   return any;
 }
 
-static int count_columns(const struct draft *k)
+static int count_columns(const struct kernel_builder *k)
 {
   bool columns[MOST_IN_KERNEL];
   int n = 0;
@@ -199,7 +203,7 @@ static int count_columns(const struct draft *k)
 
 /* Whether a vector spans several rows: rows have one element each, and the kernel computes per-row
    values. */
-static bool is_vector_of_rows(const struct draft *k)
+static bool is_vector_of_rows(const struct kernel_builder *k)
 {
   int last = innermost_loop(&k->loops);
   if (last == NONE || k->loops.reduced[last]) return false;
@@ -214,14 +218,14 @@ static int64_t divided(int64_t n, int64_t by)
 }
 
 /* Blocks of threads; each thread has a vector of the elements. */
-static void spread_elements(const struct draft *k, struct kernel_form *f)
+static void spread_elements(const struct kernel_builder *k, struct kernel_form *f)
 {
   f->width = is_vector_of_rows(k) ? 1 : vector_width(k);
   f->blocks = divided(count_of(&k->loops, false) * count_of(&k->loops, true) / f->width, BLOCK);
 }
 
 /* Rows are distributed over blocks, or over warps if a row is short. */
-static void spread_rows(const struct draft *k, struct kernel_form *f)
+static void spread_rows(const struct kernel_builder *k, struct kernel_form *f)
 {
   int last = innermost_loop(&k->loops);
   f->width = last != NONE && k->loops.reduced[last] ? vector_width(k) : 1;
@@ -244,7 +248,7 @@ static void spread_rows(const struct draft *k, struct kernel_form *f)
 }
 
 /* A block for each result; if there is only one result, for each part of it. */
-static void spread_results(const struct draft *k, struct kernel_form *f)
+static void spread_results(const struct kernel_builder *k, struct kernel_form *f)
 {
   int64_t results = count_of(&k->loops, false);
   f->width = vector_width(k);
@@ -254,7 +258,7 @@ static void spread_results(const struct draft *k, struct kernel_form *f)
 }
 
 /* A thread for each vector of results; a row of blocks for each part of the sums. */
-static void spread_results_by_thread(const struct draft *k, struct kernel_form *f)
+static void spread_results_by_thread(const struct kernel_builder *k, struct kernel_form *f)
 {
   f->parts = plain_parts(k);
   bool along = f->parts > 1 && !k->loops.reduced[innermost_loop(&k->loops)];
@@ -266,14 +270,14 @@ static void spread_results_by_thread(const struct draft *k, struct kernel_form *
   if (f->parts > 1) f->scratch = room_of_parts(k, f->parts);
 }
 
-static bool reduces_rows(const struct draft *k)
+static bool reduces_rows(const struct kernel_builder *k)
 {
   for (int n = 0; n < k->group->nbody; n++)
     if (k->stages.task[n].reach != NO_REDUCTION) return true;
   return false;
 }
 
-static enum kernel_scheme scheme_in_blocks(const struct draft *k)
+static enum kernel_scheme scheme_in_blocks(const struct kernel_builder *k)
 {
   bool by_rows = k->stages.rows != NONE && (reduces_rows(k) || !row_elements(&k->loops));
   if (by_rows) return ROW_BY_ROW;
@@ -281,7 +285,7 @@ static enum kernel_scheme scheme_in_blocks(const struct draft *k)
   return is_inner_reduction(&k->loops) ? RESULT_BY_RESULT : RESULTS_SIDE_BY_SIDE;
 }
 
-static enum kernel_scheme scheme_in_loops(const struct draft *k)
+static enum kernel_scheme scheme_in_loops(const struct kernel_builder *k)
 {
   int kept = kept_outside(&k->loops);
   if (k->stages.rows != NONE) return ROW_BY_ROW;
@@ -292,7 +296,7 @@ static enum kernel_scheme scheme_in_loops(const struct draft *k)
 
 struct kernel_form form_of(const struct op *group, int rank)
 {
-  struct draft k = {.group = group, .rank = rank, .stages = *group->stages, .guard = ""};
+  struct kernel_builder k = {.group = group, .rank = rank, .stages = *group->stages, .guard = ""};
   struct kernel_form f = {.scheme = NO_KERNEL,
                           .width = 1,
                           .threads = target->thread_grids ? BLOCK : 0,
@@ -309,13 +313,13 @@ struct kernel_form form_of(const struct op *group, int rank)
   return f;
 }
 
-void find_sums_of_rows(const struct draft *k, int stage, bool *these)
+void find_sums_of_rows(const struct kernel_builder *k, int stage, bool *these)
 {
   for (int n = 0; n < k->group->nbody; n++)
     these[n] = k->stages.task[n].of_row && k->stages.task[n].stage == stage;
 }
 
-bool fits_in_registers(const struct draft *k, const struct kernel_form *f)
+bool fits_in_registers(const struct kernel_builder *k, const struct kernel_form *f)
 {
   int64_t sums = count_columns(k) * f->width, room = f->threads < 512      ? 96
                                                      : f->threads < WIDEST ? 64

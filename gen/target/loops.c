@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* Rows may have no elements, but the values that are reduced over them are still read. */
-bool has_rows(const struct draft *k)
+bool has_rows(const struct kernel_builder *k)
 {
   struct shape here = local_shape(k->stages.space, k->rank);
   for (int d = 0; d < here.ndim; d++)
@@ -76,14 +76,14 @@ int space_dimension(const struct op *op, const struct letters *l, char name)
 typedef bool borders[MAX_DIMS + 1];
 
 /* Whether the value has exactly the elements of the kernel's space. */
-static bool fills(const struct draft *k, int value)
+static bool fills(const struct kernel_builder *k, int value)
 {
   return same_shape(local_shape(value, k->rank), k->loops.space);
 }
 
 /* The value whose order in memory the loops follow: one that is written, else one that is read;
    NONE if nothing has the shape of the space. */
-static int value_followed(const struct draft *k)
+static int value_followed(const struct kernel_builder *k)
 {
   int *list = alloc((size_t)op_width(k->group) * sizeof *list);
   for (int i = 0, n = op_writes(k->group, list); i < n; i++)
@@ -95,7 +95,7 @@ static int value_followed(const struct draft *k)
 
 /* The number of pieces in which the operation reads the value: a product reads an operand without
    the dimension in pieces as a whole. */
-static void find_order(struct draft *k)
+static void find_order(struct kernel_builder *k)
 {
   int value = value_followed(k), n = 0, ndim = k->loops.space.ndim;
   for (int within = 0; within < 2; within++)
@@ -107,7 +107,7 @@ static void find_order(struct draft *k)
 }
 
 /* The dimensions that do not share a loop with others: a row's, or those that are reduced. */
-static unsigned marked_dims(const struct draft *k)
+static unsigned marked_dims(const struct kernel_builder *k)
 {
   unsigned dims = 0;
   for (int d = 0; d < k->loops.space.ndim; d++)
@@ -159,7 +159,7 @@ static void part_at_cuts(const struct loops *loops, int value, borders apart)
   }
 }
 
-static void part_at(const struct draft *k, const struct op *op, borders apart)
+static void part_at(const struct kernel_builder *k, const struct op *op, borders apart)
 {
   struct letters l;
   op_letters(op, &l);
@@ -179,7 +179,7 @@ static bool is_whole_counted(const struct op *op)
 }
 
 /* The largest index. */
-static int64_t farthest(const struct draft *k)
+static int64_t farthest(const struct kernel_builder *k)
 {
   int64_t most = 0;
   for (int n = 0; n < k->group->nbody; n++) {
@@ -220,7 +220,7 @@ static struct loops kept_first(const struct loops *loops)
 }
 
 /* Rows that are counted have one loop, the outermost. */
-static int64_t find_counted(const struct draft *k)
+static int64_t find_counted(const struct kernel_builder *k)
 {
   const struct loops *loops = &k->loops;
   int64_t bound = 1, all = 1;
@@ -235,7 +235,7 @@ static int64_t find_counted(const struct draft *k)
 }
 
 /* On the CPU a value that is rounded when it is stored can only be stored once. */
-void find_loops(struct draft *k)
+void find_loops(struct kernel_builder *k)
 {
   struct loops *loops = &k->loops;
   borders apart = {false};

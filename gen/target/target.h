@@ -79,7 +79,7 @@ struct vectors {
 };
 
 /* A kernel under construction. */
-struct draft {
+struct kernel_builder {
   const struct op *group;
   int rank;
   const char *words; /* of the kernel's name, without sizes: "add_relu" */
@@ -207,23 +207,24 @@ bool has_reductions(const struct op *group);
 /* Whether a reduction adds up floats. */
 bool is_float_sum(const struct op *op);
 /* Whether body[n] is a sum that ends with the kernel; if any is in parts, all these are. */
-bool ends_in_parts(const struct draft *k, int n);
+bool ends_in_parts(const struct kernel_builder *k, int n);
 /* The k-th operation of a kernel. */
 const struct op *body_op(const struct op *group, int k);
 enum reduction reduction_of(const struct op *op);
 enum type type_reduced(const struct op *op);
-int64_t partial_sums_of(const struct draft *k, int n);
-struct operand sum_operand(const struct draft *k, int n);
+int64_t partial_sums_of(const struct kernel_builder *k, int n);
+struct operand sum_operand(const struct kernel_builder *k, int n);
 /* The floats that so many parts of sums take: each part begins at 16 bytes. */
 int64_t sum_room(int64_t sums, int64_t parts);
-bool is_vector(const struct draft *k, int value, const struct operand *operand);
+bool is_vector(const struct kernel_builder *k, int value, const struct operand *operand);
 /* Whether `width` elements are always contiguous, whatever the other loops' indices are. */
-bool fits_vector(const struct draft *k, int value, const struct operand *operand, int width);
+bool fits_vector(const struct kernel_builder *k, int value, const struct operand *operand,
+                 int width);
 bool is_kept_in_vector(const struct vector *v);
-bool find_row_sums(const struct draft *k, enum reach reach, int stage, bool *these);
-void find_sums_of_rows(const struct draft *k, int stage, bool *these);
+bool find_row_sums(const struct kernel_builder *k, enum reach reach, int stage, bool *these);
+void find_sums_of_rows(const struct kernel_builder *k, int stage, bool *these);
 /* Whether the vectors that several stages use fit in registers. */
-bool fits_in_registers(const struct draft *k, const struct kernel_form *f);
+bool fits_in_registers(const struct kernel_builder *k, const struct kernel_form *f);
 
 /* -------------------------------------------------------------------------------- gemm_shape.c */
 
@@ -262,7 +263,7 @@ const char *kernel_parameter(const struct op *op, const char *file, int i);
 /* Input i of an operation, or its output: i == op->nin. */
 void find_operand(const struct op *op, const struct letters *l, int i, int rank,
                   struct operand *operand);
-void find_loops(struct draft *k);
+void find_loops(struct kernel_builder *k);
 /* The dimension of an operation's space that has the letter of this name, or NONE: of size 1. */
 int space_dimension(const struct op *op, const struct letters *l, char name);
 /* Whether a name in a row's expression, behind its `$`, is a letter of the rule. */
@@ -275,7 +276,7 @@ int64_t stride_along(const struct loops *loops, const struct operand *operand, i
 /* Whether a dimension is cut. */
 bool is_cut(int value, int dim);
 /* Whether this rank has work. */
-bool has_rows(const struct draft *k);
+bool has_rows(const struct kernel_builder *k);
 /* The number of loops outside all reduced ones, or NONE if a reduced loop is around a kept one. */
 int kept_outside(const struct loops *loops);
 /* The product of the sizes of the reduced, or the kept, loops. */

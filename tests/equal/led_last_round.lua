@@ -1,4 +1,4 @@
--- What a list's last round leaves pending: gradients of which one is summed on behind the others'
+-- What a list's last iteration leaves pending: gradients of which one is summed on behind the others'
 -- reduction, which are awaited with it.
 -- mesh: a=2 b=2 c=2
 -- cuda: a=2 b=2 c=2

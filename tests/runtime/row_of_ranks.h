@@ -1,4 +1,4 @@
-// A program of eight tensors and families over a row of ranks, for tests of what fills and saves
+// A program of eight tensors and stacks over a row of ranks, for tests of what fills and saves
 // it.
 #ifndef ROW_OF_RANKS_H
 #define ROW_OF_RANKS_H
@@ -20,7 +20,7 @@
 #include "tensors.h"
 
 enum { WEIGHT, BIAS, NORMED, LAYERS, MOMENT, MOMENTS, IDS, SEEN, RESULT, TENSORS };
-enum { MEMORY = 8192, MOST_RANKS = 8, FAMILY = 12 };
+enum { MEMORY = 8192, MOST_RANKS = 8, STACK = 12 };
 
 static struct tensor tensors[TENSORS] = {
     [WEIGHT] = {{"weight", NULL},
@@ -49,7 +49,7 @@ static struct tensor tensors[TENSORS] = {
                 {NORMAL, 1, 2}},
     [LAYERS] = {{"layers.", ".w"},
                 {"model.h.", ".weight"},
-                FAMILY,
+                STACK,
                 PARAMETER,
                 F32,
                 2304,
@@ -71,7 +71,7 @@ static struct tensor tensors[TENSORS] = {
                 {CONSTANT, 0, 0}},
     [MOMENTS] = {{"optim.exp_avg.layers.", ".w"},
                  {NULL, NULL},
-                 FAMILY,
+                 STACK,
                  STATE,
                  F32,
                  4096,

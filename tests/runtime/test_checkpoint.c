@@ -169,7 +169,7 @@ static void saved_metadata(void **state)
   fill(2, NULL);
   save(2, 42);
   assert_true(safetensors_open(&file, saved, &why));
-  assert_int_equal(file.count, 4 + 2 * FAMILY); // PARAMETER and STATE
+  assert_int_equal(file.count, 4 + 2 * STACK); // PARAMETER and STATE
   assert_string_equal(safetensors_metadata(&file, "step"), "42");
   assert_string_equal(safetensors_metadata(&file, "plan_hash"), program->hash);
   assert_null(safetensors_find(&file, "tokens"));
@@ -197,9 +197,9 @@ static void shards_have_their_size(void **state)
   assert_non_null(strstr(text_of(index_path), "\"model-00001-of-00014.safetensors\""));
   assert_non_null(strstr(text_of(index_path), "\"total_size\": 1312"));
   save_shards(2, 2, 1); // each its own
-  assert_int_equal(count_files(), 4 + 2 * FAMILY + 1);
+  assert_int_equal(count_files(), 4 + 2 * STACK + 1);
   save_shards(2, 3, 1); // the names of the last ones are not free
-  assert_int_equal(count_files(), 4 + 2 * FAMILY + 1);
+  assert_int_equal(count_files(), 4 + 2 * STACK + 1);
   assert_non_null(strstr(text_of(index_path), "\"model-2-00001-of-00028.safetensors\""));
   save_shards(2, 4, 1 << 20);
   assert_int_equal(count_files(), 1);

@@ -95,20 +95,20 @@ static void bf16_is_drawn(void **state)
   for (int i = 0; i < 15; i++) assert_int_equal(rounded[i], float_to_bf16(drawn[i]));
 }
 
-// Each of a family is drawn by its own whole name, as a tensor alone would be.
-static void families_are_drawn_by_name(void **state)
+// Each of a stack is drawn by its own whole name, as a tensor alone would be.
+static void stacks_are_drawn_by_name(void **state)
 {
   (void)state;
-  float drawn[FAMILY][12], alone[12];
+  float drawn[STACK][12], alone[12];
   fill(1, NULL);
-  for (int k = 0; k < FAMILY; k++)
+  for (int k = 0; k < STACK; k++)
     memcpy(drawn[k], memories[0] + tensors[LAYERS].offset + 48 * k, sizeof drawn[k]);
-  const struct tensor family = tensors[LAYERS];
+  const struct tensor stack = tensors[LAYERS];
   tensors[LAYERS].count = 1;
   tensors[LAYERS].name = (struct file_name){"layers.11.w", NULL};
   fill(1, NULL);
-  memcpy(alone, memories[0] + family.offset, sizeof alone);
-  tensors[LAYERS] = family;
+  memcpy(alone, memories[0] + stack.offset, sizeof alone);
+  tensors[LAYERS] = stack;
   assert_memory_equal(alone, drawn[11], sizeof alone);
   assert_memory_not_equal(drawn[1], drawn[11], sizeof alone);
 }
@@ -186,15 +186,15 @@ static void narrow_floats_are_widened(void **state)
 static void aliases_are_known(void **state)
 {
   (void)state;
-  float before[FAMILY][12];
+  float before[STACK][12];
   struct safetensors file;
   struct failure why = {""};
   fill(2, NULL);
-  for (int k = 0; k < FAMILY; k++)
+  for (int k = 0; k < STACK; k++)
     for (long i = 0; i < 12; i++) before[k][i] = element(LAYERS, k, 2, i);
   save_as(2, &(struct saving){directory, EXPORT, 1, 0, TOKEN_HERE, &folder});
   assert_true(safetensors_open(&file, saved, &why));
-  assert_int_equal(file.count, 3 + FAMILY);
+  assert_int_equal(file.count, 3 + STACK);
   assert_non_null(safetensors_find(&file, "model.h.11.weight"));
   assert_non_null(safetensors_find(&file, "w.weight"));
   assert_non_null(safetensors_find(&file, "bias"));
@@ -203,7 +203,7 @@ static void aliases_are_known(void **state)
   safetensors_close(&file);
   for (int ranks = 1; ranks <= MOST_RANKS; ranks++) {
     assert_int_equal(fill_from(ranks, &(struct origins){.weights = directory}), 0);
-    for (int k = 0; k < FAMILY; k++)
+    for (int k = 0; k < STACK; k++)
       for (long i = 0; i < 12; i++) {
         float got = element(LAYERS, k, ranks, i);
         assert_memory_equal(&got, &before[k][i], sizeof got);
@@ -260,13 +260,13 @@ static void misfits(void **state)
   tensors[RESULT].role = OUTPUT;
   tensors[LAYERS].count = 10;
   not_loaded("it holds layers.10.w, which the program does not know");
-  tensors[LAYERS].count = FAMILY;
+  tensors[LAYERS].count = STACK;
   assert_int_equal(fill(2, saved), 1);
 
-  tensors[LAYERS].count = FAMILY + 3;
+  tensors[LAYERS].count = STACK + 3;
   refused(&(struct origins){.weights = saved},
           "it has no layers.12.w (model.h.12.weight) and 2 more, which the program needs");
-  tensors[LAYERS].count = FAMILY;
+  tensors[LAYERS].count = STACK;
   save_as(2, &(struct saving){directory, EXPORT, 1, 0, TOKEN_HERE, &folder});
   not_loaded("it has no optim.exp_avg.weight and 12 more, which the program needs");
   for (int row = 0; row < TENSORS; row++)
@@ -298,7 +298,7 @@ int main(void)
       cmocka_unit_test(bf16_is_to_nearest),
       cmocka_unit_test(uniform_stays_below_its_limit),
       cmocka_unit_test(bf16_is_drawn),
-      cmocka_unit_test(families_are_drawn_by_name),
+      cmocka_unit_test(stacks_are_drawn_by_name),
       cmocka_unit_test(narrow_floats_are_widened),
       cmocka_unit_test(aliases_are_known),
       cmocka_unit_test(misfits),

@@ -47,11 +47,11 @@ static struct function *named(const char *name)
 
 static bool calls(const struct op *op, const char *part, enum iteration iteration)
 {
-  return op->kind == OP_round && op->iteration == iteration &&
+  return op->kind == OP_iteration && op->iteration == iteration &&
          !strcmp(graph->function[op->function].name, part);
 }
 
-/* Where the function calls the part for this round. */
+/* Where the function calls the part for this iteration. */
 static int call_in(const char *function, const char *part, enum iteration iteration)
 {
   const struct function *f = named(function);
@@ -87,7 +87,7 @@ static bool reads(const struct op *op, int value)
 
 /* --------------------------------------------------------------------------------- the schedule */
 
-/* A round awaits its own weights before it reads them, and begins the next one's at once. */
+/* A iteration awaits its own weights before it reads them, and begins the next one's at once. */
 static void gathered_ahead(const void *with)
 {
   (void)with;
@@ -101,7 +101,7 @@ static void gathered_ahead(const void *with)
   must(&graph->op[op_in("layers_forward", next - 1)->awaits] == gather, "another one is awaited");
   must(reads(op_in("layers_forward", next + 1), gather->out), "what awaits it comes later");
   must(call_in("forward", "layers_forward_ahead", FIRST_ITERATION) < loop_in("forward"),
-       "the first round's is begun late");
+       "the first iteration's is begun late");
   must(graph->memory->of[gather->out].depth == 2, "%d of it are kept",
        graph->memory->of[gather->out].depth);
   must(scheduled(gather)->exposed < scheduled(gather)->time / 8, "it is waited for");
@@ -164,7 +164,8 @@ static void count_late(void *to, int id, int times)
   if (scheduled(&graph->op[id])->issued_in_last_iteration) *(int *)to += times;
 }
 
-/* What follows the layers is gathered in the last layer's round, and takes memory from there on. */
+/* What follows the layers is gathered in the last layer's iteration, and takes memory from there
+ * on. */
 static void gathered_in_the_last_round(const void *with)
 {
   (void)with;
@@ -174,11 +175,11 @@ static void gathered_in_the_last_round(const void *with)
            scheduled(gather)->overlapped,
        "it is not begun late");
   must(late_in_forward() > call_in("layers_forward", "layers_forward_ahead", NEXT_ITERATION),
-       "it is begun before the rounds' own");
+       "it is begun before the iterations' own");
   call = op_in("layers_forward", late_in_forward());
-  for (int round = 0; round < LAYERS; round++)
-    must((iteration_called(call, round) != NONE) == (round == LAYERS - 1), "round %d begins it",
-         round);
+  for (int iteration = 0; iteration < LAYERS; iteration++)
+    must((iteration_called(call, iteration) != NONE) == (iteration == LAYERS - 1),
+         "iteration %d begins it", iteration);
   must(await_in("forward", gather) > loop_in("forward"), "it is awaited in the loop");
   int times = 0, made = graph->memory->of[gather->out].first;
   each_op(count_late, &times);
@@ -186,9 +187,9 @@ static void gathered_in_the_last_round(const void *with)
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
     const struct allocation *a = &graph->memory->of[i];
-    bool kept = v->stored && v->role == ACTIVATION && a->depth == LAYERS && v->family == i;
+    bool kept = v->stored && v->role == ACTIVATION && a->depth == LAYERS && v->stack == i;
     if (!kept || &graph->function[a->made_by] != named("layers_forward")) continue;
-    must(a->first < made, "what a module keeps is said to live from the last round on");
+    must(a->first < made, "what a module keeps is said to live from the last iteration on");
   }
   check_order();
 }
@@ -206,7 +207,7 @@ static void reduced_behind(const void *with)
        "it is awaited too soon, or too late");
   must(op_in("layers_backward", before + 2) == sum, "it is not begun where it can be");
   must(call_in("backward", "layers_backward_behind", LAST_ITERATION) > loop_in("backward"),
-       "the last round's is awaited in the loop");
+       "the last iteration's is awaited in the loop");
   must(graph->memory->of[sum->in[0]].depth == 1, "a gradient is kept twice");
 }
 
@@ -226,7 +227,7 @@ static void in_buckets(const void *with)
   int before = call_in("layers_backward", "layers_backward_behind", PREVIOUS_ITERATION);
   must(sum->packed && scheduled(sum)->awaited_next_iteration,
        "two gradients are not reduced together");
-  must(op_in("layers_backward", before + 1) == sum, "the round before is awaited too soon");
+  must(op_in("layers_backward", before + 1) == sum, "the iteration before is awaited too soon");
   int loop = loop_in("backward"),
       end = call_in("backward", "layers_backward_behind", LAST_ITERATION);
   struct allocation buffer = allocation_of(storage_of(sum->buffer));
@@ -236,7 +237,7 @@ static void in_buckets(const void *with)
 }
 
 /* Where each batch of a step reduces its gradients, what is reduced is added to those of the
-   batches before when it is awaited: in the next round, too. */
+   batches before when it is awaited: in the next iteration, too. */
 static void added_up_behind(const void *with)
 {
   bucketing = with;
@@ -301,7 +302,7 @@ static void compile_llama(void)
   run_passes(PASS_SCHEDULE + 1, PASS_LAST);
 }
 
-/* Where the function reads one of the value's family. */
+/* Where the function reads one of the value's stack. */
 static int reader_in(const char *function, int value)
 {
   const struct function *f = named(function);
@@ -309,12 +310,12 @@ static int reader_in(const char *function, int value)
     const struct op *op = &graph->op[f->op[k]];
     int *list = alloc((size_t)op_width(op) * sizeof *list);
     for (int n = op_reads(op, list); n--;)
-      if (graph->value[list[n]].family == value) return k;
+      if (graph->value[list[n]].stack == value) return k;
   }
   return NONE;
 }
 
-/* What becomes a gradient behind the loop is there when the last round's is awaited. */
+/* What becomes a gradient behind the loop is there when the last iteration's is awaited. */
 static void what_is_summed_later(const void *with)
 {
   (void)with;

@@ -155,7 +155,7 @@ static void add_writes(int t, int stream, const struct op *op)
 static void add_all_touches(int t)
 {
   const struct op *op = at_time(t), *begun = op->kind == OP_await ? &graph->op[op->awaits] : op;
-  if (op->kind == OP_loop || op->kind == OP_round) return;
+  if (op->kind == OP_loop || op->kind == OP_iteration) return;
   if (begun != op) {
     if (begun->packed) add_touches(t, MAIN, false, 1, &begun->buffer), add_writes(t, MAIN, begun);
     return;
@@ -313,9 +313,9 @@ enum { FAULT_KINDS = sizeof kinds / sizeof *kinds };
 
 /* For each pair of values of which memory.c says that they are there at once: what if it were
    wrong? That is found, unless memory.c is too careful and all is in order still: what the first
-   round alone reads is there in the others too, and who awaits a collective has waited for those
-   before it on its stream. only_parts: of what is done for another round alone. Gives which kinds
-   of fault were found. */
+   iteration alone reads is there in the others too, and who awaits a collective has waited for
+   those before it on its stream. only_parts: of what is done for another round alone. Gives which
+   kinds of fault were found. */
 struct sweep {
   struct plan plan;
   bool only_parts;
@@ -396,7 +396,7 @@ static bool is_kept_twice(const struct value *v)
 static bool is_kept_for_each(const struct value *v)
 {
   int value = (int)(v - graph->value);
-  return graph->memory->of[value].depth > 2 && is_placed(value) && v->family != NONE;
+  return graph->memory->of[value].depth > 2 && is_placed(value) && v->stack != NONE;
 }
 
 static void keep_one_less(int value)
@@ -419,7 +419,7 @@ static void last_module_over_the_first(void)
   keep_one_less(value);
   /* What outside of the loops reads of a single module is where it was. */
   for (int i = 0; i < graph->nvalue; i++) {
-    if (graph->value[i].family == value)
+    if (graph->value[i].stack == value)
       graph->memory->of[i].offset = graph->memory->of[value].offset;
   }
 }
@@ -569,7 +569,7 @@ static void await_each_late(const void *with)
       const int *op = graph->function[i].op + k;
       enum op_kind next = graph->op[op[1]].kind;
       if (graph->op[op[0]].kind != OP_await || next == OP_await || next == OP_view) continue;
-      if (next == OP_loop || next == OP_round) continue;
+      if (next == OP_loop || next == OP_iteration) continue;
       awaits++;
       found += run_child(await_late, &(struct late){i, k}).status == -SIGABRT;
     }

@@ -30,7 +30,8 @@ static const char **statements_of(int rank)
     name_locals(f);
     for (int k = 0; k < f->nop; k++) {
       const struct op *op = &graph->op[f->op[k]];
-      if (op->kind != OP_loop && op->kind != OP_round) list[f->op[k]] = statement_text(op, rank);
+      if (op->kind != OP_loop && op->kind != OP_iteration)
+        list[f->op[k]] = statement_text(op, rank);
     }
   }
   return list;

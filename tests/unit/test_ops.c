@@ -436,7 +436,7 @@ static void test_rows_fit_together(void **state)
     const struct op_row *row = &op_row[kind];
     enum op_kind k = (enum op_kind)kind;
     bool own = !strcmp(row->rule, "equation");
-    int nin = own ? MAX_INPUTS : inputs_of(row->rule), families = 0;
+    int nin = own ? MAX_INPUTS : inputs_of(row->rule), stacks = 0;
     unsigned used = operands(row->element, nin);
     must(!(used & (used + 1)), "%s leaves out an operand", row->name);
     /* The buffer of `running` is read in its gradient alone. */
@@ -446,11 +446,11 @@ static void test_rows_fit_together(void **state)
     must(*row->rule || (!*row->linear && !*row->element), "%s has no rule", row->name);
     check_words(row);
     check_linear(row, nin);
-    families += is_pointwise(k);
-    families += is_reduce(k);
-    families += has_kernel(k);
-    families += k == OP_matmul || k == OP_cat || op_row[k].shows;
-    must(families == (*row->rule != 0), "%s is of %d families", row->name, families);
+    stacks += is_pointwise(k);
+    stacks += is_reduce(k);
+    stacks += has_kernel(k);
+    stacks += k == OP_matmul || k == OP_cat || op_row[k].shows;
+    must(stacks == (*row->rule != 0), "%s is of %d stacks", row->name, stacks);
     for (int other = 0; other < kind; other++)
       must(strcmp(row->name, op_row[other].name), "two rows are is_called %s", row->name);
   }

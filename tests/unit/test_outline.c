@@ -97,15 +97,15 @@ static void equal_layers(const void *with)
   int y = apply(OP_scale, x, NONE, root, 2), z = apply(OP_add, y, made[1][0], root, 1);
   becomes(z, "layers_forward x3 up: matmul tanh; forward x1 up: exp loop scale add");
   for (int l = 0; l < LAYERS; l++) {
-    must(graph->value[weight[l]].family == weight[0] && graph->value[weight[l]].index == l,
+    must(graph->value[weight[l]].stack == weight[0] && graph->value[weight[l]].index == l,
          "weights");
     for (int k = 0; k < 2; k++)
-      must(graph->value[made[l][k]].family == made[0][k] && graph->value[made[l][k]].index == l,
+      must(graph->value[made[l][k]].stack == made[0][k] && graph->value[made[l][k]].index == l,
            "values");
   }
   const struct op *product = op_in("layers_forward", 0);
   const struct value *carried = &graph->value[product->in[0]];
-  must(carried->step == -1 && carried->family == made[0][1] && carried->initial == start,
+  must(carried->step == -1 && carried->stack == made[0][1] && carried->initial == start,
        "the layer before is not carried");
   must(product->in[1] == weight[0] && product->out == made[0][0], "the body is not module 0's");
   must(op_in("layers_forward", 1)->in[0] == made[0][0], "the body reads another");
@@ -143,7 +143,7 @@ static void downward(const void *with)
   becomes(x, "layers_forward x3 up: matmul; forward x1 up: exp loop neg; "
              "layers_backward x3 down: mul; backward x1 up: loop neg");
   const struct op *op = op_in("layers_backward", 0);
-  must(graph->value[op->in[0]].step == 1 && graph->value[op->in[1]].family == made[0],
+  must(graph->value[op->in[0]].step == 1 && graph->value[op->in[1]].stack == made[0],
        "other inputs");
 }
 
@@ -160,7 +160,7 @@ static void two_walks(const void *with)
              "forward x1 up: exp loop neg loop neg");
 }
 
-/* Two values of one operation are two families. */
+/* Two values of one operation are two stacks. */
 static void several_outputs(const void *with)
 {
   (void)with;
@@ -182,9 +182,9 @@ static void several_outputs(const void *with)
              "layers_backward x3 down: mul; backward x1 up: loop neg");
   for (int l = 0; l < LAYERS; l++)
     for (int k = 0; k < 2; k++)
-      must(graph->value[made[l] + k].family == made[0] + k && graph->value[made[l] + k].index == l,
-           "the outputs of layer %d are families %d and %d", l, graph->value[made[l]].family,
-           graph->value[made[l] + 1].family);
+      must(graph->value[made[l] + k].stack == made[0] + k && graph->value[made[l] + k].index == l,
+           "the outputs of layer %d are stacks %d and %d", l, graph->value[made[l]].stack,
+           graph->value[made[l] + 1].stack);
   const struct op *sub = op_in("layers_forward", 1);
   must(sub->in[0] == made[0] && sub->in[1] == made[0] + 1, "the body reads another output");
   must(op_in("layers_backward", 0)->in[1] == made[0] + 1, "the backward reads another output");

@@ -433,16 +433,16 @@ static void make_memory(void)
   }
 }
 
-/* The member of a value's family at a module; the value itself if it has none. */
-static int member(int family, int index)
+/* The member of a value's stack at a module; the value itself if it has none. */
+static int member(int stack, int index)
 {
   for (int i = 0; i < graph->nvalue; i++)
-    if (graph->value[i].family == family && graph->value[i].index == index && !graph->value[i].step)
+    if (graph->value[i].stack == stack && graph->value[i].index == index && !graph->value[i].step)
       return i;
-  return family;
+  return stack;
 }
 
-/* The arena at the value of a family that a module makes; `value` is the first module's. */
+/* The arena at the value of a stack that a module makes; `value` is the first module's. */
 static double *slot(int rank, int value, int index)
 {
   struct allocation a = allocation_of(value);
@@ -462,14 +462,14 @@ static double *address(int rank, int value, const struct function *f, int l)
       if (!in_arena(first.storage)) return own[rank][first.storage];
       return arena[rank] + first.offset / 4;
     }
-    return slot(rank, v->family, neighbour);
+    return slot(rank, v->stack, neighbour);
   }
-  bool each = in_loop && v->family == value;
+  bool each = in_loop && v->stack == value;
   struct allocation a = allocation_of(value);
   if (in_arena(a.storage)) return each ? slot(rank, value, l) : arena[rank] + a.offset / 4;
   int place = a.storage;
   if (each)
-    place = member(graph->value[place].family == NONE ? place : graph->value[place].family, l);
+    place = member(graph->value[place].stack == NONE ? place : graph->value[place].stack, l);
   must(own[rank][place], "v%d has no place", value);
   return own[rank][place];
 }
