@@ -121,7 +121,7 @@ test)
 ci)
   install_packages "${packages[@]}" "${test_packages[@]}"
   build all
-  run_tests -C ci
+  CASES=all run_tests -C ci
   ;;
 soak)
   install_packages "${packages[@]}" "${test_packages[@]}"

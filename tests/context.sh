@@ -15,6 +15,13 @@ export OMP_NUM_THREADS=1
 # context KIND NAME ARGUMENTS...
 context() { check_golden "$@"; }
 
+# with NAME ARGUMENTS...: such a program beside others, to be compared with one rank's.
+names=()
+with() {
+  names+=("$1")
+  beside "$WORK/$1.log" context plain "$@"
+}
+
 # In bfloat16 losses are float32's but for its roundings.
 bfloat16() {
   within=(1e-2 1e-2)
@@ -130,33 +137,34 @@ told() {
 
 runtime_plan=tests/pipeline/plan.lua make_runtimes plain
 make_runtimes cuda
-beside "$WORK/one.log" context plain one
+with one
 for cp in 2 3 4; do
   for method in ring allgather ulysses; do
     balance=(-D balance=headtail)
     [ $(((cp + ${#method}) % 2)) -eq 0 ] || balance=()
-    beside "$WORK/$method$cp.log" context plain $method$cp -D cp=$cp -D context=$method "${balance[@]}"
+    [ $cp$method = 3ring ] || [ $cp$method = 3allgather ] || [ $cp$method = 2ulysses ] || all_cases || continue
+    with $method$cp -D cp=$cp -D context=$method "${balance[@]}"
   done
 done
-beside "$WORK/ring2_balanced.log" context plain ring2_balanced -D cp=2 -D balance=headtail
-beside "$WORK/ring3_balanced.log" context plain ring3_balanced -D cp=3 -D balance=headtail
-beside "$WORK/ring_tp.log" context plain ring_tp -D cp=2 -D tp=2 -D balance=headtail
-beside "$WORK/ulysses_tp.log" context plain ulysses_tp -D cp=2 -D tp=2 -D context=ulysses
-beside "$WORK/ring_fsdp.log" context plain ring_fsdp -D cp=2 -D dp_shard=2
+with ring2_balanced -D cp=2 -D balance=headtail
+more with ring3_balanced -D cp=3 -D balance=headtail
+with ring_tp -D cp=2 -D tp=2 -D balance=headtail
+more with ulysses_tp -D cp=2 -D tp=2 -D context=ulysses
+with ring_fsdp -D cp=2 -D dp_shard=2
 
-beside "$WORK/ring_pp.log" context plain ring_pp -D cp=2 -D pp=2 -D microbatches=2 -D balance=headtail
-beside "$WORK/both4.log" context plain both4 -D cp=4 -D ulysses=2 -D balance=headtail
-beside "$WORK/both6.log" context plain both6 -D cp=6 -D ulysses=3
-beside "$WORK/gather_heads.log" context plain gather_heads -D cp=4 -D ulysses=2 -D context=allgather -D tp=2
+with ring_pp -D cp=2 -D pp=2 -D microbatches=2 -D balance=headtail
+with both4 -D cp=4 -D ulysses=2 -D balance=headtail
+more with both6 -D cp=6 -D ulysses=3
+more with gather_heads -D cp=4 -D ulysses=2 -D context=allgather -D tp=2
 beside "$WORK/bf16_one.log" bfloat16 plain bf16_one
 beside "$WORK/bf16_ring.log" bfloat16 plain bf16_ring -D cp=2 -D balance=headtail
 
-beside "$WORK/bf16_cuda.log" bfloat16 cuda bf16_cuda -D cp=3
+more beside "$WORK/bf16_cuda.log" bfloat16 cuda bf16_cuda -D cp=3
 beside "$WORK/ring_cuda.log" context cuda ring_cuda -D cp=2 -D balance=headtail
 beside "$WORK/documents_ring.log" documents plain documents_ring -D cp=3
-beside "$WORK/documents_balanced.log" documents plain documents_balanced -D cp=2 -D balance=headtail
-beside "$WORK/documents_ulysses.log" documents plain documents_ulysses -D cp=2 -D context=ulysses -D balance=headtail
-beside "$WORK/documents_cuda.log" documents cuda documents_cuda -D cp=2 -D balance=headtail
+more beside "$WORK/documents_balanced.log" documents plain documents_balanced -D cp=2 -D balance=headtail
+more beside "$WORK/documents_ulysses.log" documents plain documents_ulysses -D cp=2 -D context=ulysses -D balance=headtail
+more beside "$WORK/documents_cuda.log" documents cuda documents_cuda -D cp=2 -D balance=headtail
 beside "$WORK/memory.log" check_memory
 beside "$WORK/places.log" check_places
 for how in kept scores; do beside "$WORK/${how}_one.log" options ${how}_one $how cp=1; done
@@ -166,8 +174,9 @@ for method in ring allgather ulysses; do
   [ $method = ring ] || beside "$WORK/scores_$method.log" options scores_$method scores cp=3 context=$method
 done
 beside "$WORK/kept_both.log" options kept_both kept cp=2 heads=3
-beside "$WORK/kept_both_balanced.log" options kept_both_balanced kept cp=2 heads=2 balance=headtail
-for plan in gpt2 qwen gemma ${SOAK:+falcon gpt_neox phi3}; do
+more beside "$WORK/kept_both_balanced.log" options kept_both_balanced kept cp=2 heads=2 balance=headtail
+other_plans="gpt2 $(more echo qwen gemma) ${SOAK:+falcon gpt_neox phi3}"
+for plan in $other_plans; do
   beside "$WORK/${plan}_one.log" other ${plan}_one $plan
   beside "$WORK/${plan}_cp.log" other ${plan}_cp $plan -D cp=3 -D balance=headtail
 done
@@ -176,12 +185,11 @@ for ranks in $(cut -f2 "$golden/context/head_tail.tsv" | grep -v '#\|ranks' | so
 done
 all_are_done
 cat "$WORK"/*.log
-as_one_rank one ring2 ring3 ring4 allgather2 allgather3 ulysses2 ulysses3 ring2_balanced ring3_balanced ring_tp ulysses_tp \
-  ring_fsdp ring_pp both4 both6 gather_heads
-for name in bf16_ring bf16_cuda; do same_losses "$name, one rank" "$WORK/$name.losses" "$WORK/bf16_one.losses" 2e-4; done
-as_one_rank kept_one kept_{ring,allgather,ulysses,both}{,_balanced}
+as_one_rank "${names[@]}"
+for name in bf16_ring $(more echo bf16_cuda); do same_losses "$name, one rank" "$WORK/$name.losses" "$WORK/bf16_one.losses" 2e-4; done
+as_one_rank kept_one kept_{ring,allgather,ulysses}{,_balanced} kept_both $(more echo kept_both_balanced)
 as_one_rank scores_one scores_{allgather,ulysses}
-for plan in gpt2 qwen gemma ${SOAK:+falcon gpt_neox phi3}; do as_one_rank ${plan}_one ${plan}_cp; done
+for plan in $other_plans; do as_one_rank ${plan}_one ${plan}_cp; done
 for how in bias dropout; do
   not_kept $how 'method = "ring"' context=ring
   not_kept $how 'method = "ring"' context=ring balance=headtail

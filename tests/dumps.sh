@@ -2,7 +2,7 @@
 # --dump prints all that later passes need: for the plans of plans/ and tests/equal, each on one of its meshes,
 # and every pass, `--from=PASS` reads the dump, prints the same bytes again, ends with the same final dump as
 # the plan itself, and writes the same program except for its hash. DUMPS_PLANS="mlp deep": these plans alone;
-# else a few, and with SOAK=1 all.
+# else a few, and with CASES=all all.
 . "$(dirname "$0")/common.sh"
 
 passes=$("$TPGEN" --help | sed -n '/^  --dump=PASS/,/--explain/p' | sed '1d;$d')
@@ -34,7 +34,7 @@ try_program() {
 }
 
 targets=(cpu cuda)
-[ -n "${SOAK:-}" ] || DUMPS_PLANS=${DUMPS_PLANS:-toy llama3 mlp deep data layers pieces chain late_cast}
+all_cases || DUMPS_PLANS=${DUMPS_PLANS:-toy llama3 mlp deep data layers pieces chain late_cast}
 for plan in plans/*.lua tests/equal/*.lua; do
   name=$(basename "$plan" .lua)
   [[ -z ${DUMPS_PLANS:-} || " $DUMPS_PLANS " == *" $name "* ]] || continue

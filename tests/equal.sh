@@ -6,13 +6,12 @@
 # plan has either. A random plan may ask for what cannot be computed in parts: such refusals are counted, and
 # must be rare.
 #   EQUAL_PLANS="mlp deep"   these plans alone; "" for none
-#   EQUAL_RANDOM=200         so many plans from random_plan, not 8
+#   EQUAL_RANDOM=200         so many plans from random_plan, not 3 (CASES=all: 8)
 #   EQUAL_SEED=1000          the first of them
 #   EQUAL_SANITIZE=all       all pairs also run under the sanitizers, not only a few; none for none
 #   EQUAL_CUDA=all           all pairs also run on the stand-in, not only a few; none for none
-#   EQUAL_MESHES=all         every mesh. Else of each plan the second, which mostly divides nothing evenly, or its
-#                            only one, and those with another kind of program; `others`: the other ones, which
-#                            CI runs
+#   CASES=all                every mesh, as in CI. Else of each plan the second, which mostly divides nothing evenly,
+#                            or its only one
 #   EQUAL_TRANSPORT=shared   ranks of the CPU talk through the runtime's shared memory
 #   EQUAL_KEEP=1             the programs stay in the work directory; else only those that differ
 . "$(dirname "$0")/common.sh"
@@ -27,8 +26,6 @@ transport=${EQUAL_TRANSPORT:-mpi}
 tensor_tolerance=2e-5
 # The stand-in tracks the memory accesses of kernels that are compiled so: no two streams race.
 following=(-fsanitize=thread)
-# The kernels of one mesh of each plan are optimized.
-[ "${EQUAL_MESHES:-}" = others ] || optimized=-O1
 
 # is_refused PLAN: whether it is a random plan whose log has one of the allowed refusals.
 is_refused() {
@@ -98,25 +95,26 @@ runs_as() {
 
 # meshes_of PLAN: those that are asked for, one a line.
 meshes_of() {
-  local meshes mesh
+  local meshes
   mapfile -t meshes < <(sed -n 's/^-- mesh: *//p' "$1")
-  for mesh in "${meshes[@]}"; do
-    case ${EQUAL_MESHES:-}$([ "$mesh" = "${meshes[1]:-$mesh}" ] || echo +)$(grep -cE -- "^-- (sanitized|cuda): *$mesh\$" "$1") in
-    all* | [0-9] | +[1-9] | others+0) echo "$mesh" ;;
-    esac
-  done
+  all_cases || [ ${#meshes[@]} -lt 2 ] || meshes=("${meshes[1]}")
+  [ ${#meshes[@]} -eq 0 ] || printf '%s\n' "${meshes[@]}"
 }
 
 # check_plan PLAN: its meshes against one rank. Its status is 0 if they are all equal.
 check_plan() {
-  local plan=$1 stem base mesh name kind rounds
+  local plan=$1 stem base mesh name kind rounds second optimized=-O0
   stem=$(basename "$plan" .lua)
   rounds=$(sed -n 's/^-- rounds: *//p' "$plan")
   [ -n "$(meshes_of "$plan")" ] || return 0
+  second=$(CASES= meshes_of "$plan")
   base=$stem.one
-  optimized=-O0 make_and_run "$plan" "$base" plain || { [ "$failures" -eq 0 ]; return; }
+  make_and_run "$plan" "$base" plain || { [ "$failures" -eq 0 ]; return; }
   while read -ra mesh; do
     name=$(IFS=,; echo "${mesh[*]}")
+    # In CI the kernels of one mesh of each plan are optimized.
+    optimized=-O0
+    ! all_cases || [ "${mesh[*]}" != "$second" ] || optimized=-O1
     for kind in plain sanitized cuda; do
       runs_as $kind "$plan" "${mesh[*]}" || continue
       make_and_run "$plan" "$stem.$name.$kind" $kind "${mesh[@]}" &&
@@ -132,7 +130,8 @@ for plan in tests/equal/*.lua; do
   [[ -n ${EQUAL_PLANS+set} && " $EQUAL_PLANS " != *" $(basename "$plan" .lua) "* ]] || plans+=("$plan")
 done
 seed=${EQUAL_SEED:-1}
-for ((i = seed; i < seed + ${EQUAL_RANDOM:-8}; i++)); do
+count=${EQUAL_RANDOM:-$(all_cases && echo 8 || echo 3)}
+for ((i = seed; i < seed + count; i++)); do
   "$TOOLS/random_plan" $i 8 > "$WORK/random$i.lua"
   plans+=("$WORK/random$i.lua")
   case $i in *5) kind=sanitized ;; *0) kind=cuda ;; *) continue ;; esac

@@ -57,35 +57,35 @@ with() {
 optimized=-O1 with greedy llama plain llama prefill=8 slots=1
 with greedy llama_tp2 plain llama prefill=16 slots=6 tp=2
 with greedy llama_tp3 plain llama prefill=7 slots=2 tp=3
-with greedy llama_tp4 plain llama prefill=64 slots=3 tp=4
+more with greedy llama_tp4 plain llama prefill=64 slots=3 tp=4
 optimized=-O1 with greedy gpt2 plain gpt2 prefill=64 slots=1
-with greedy gpt2_tp2 plain gpt2 prefill=8 slots=2 tp=2
+more with greedy gpt2_tp2 plain gpt2 prefill=8 slots=2 tp=2
 with greedy gpt2_tp3 plain gpt2 prefill=8 slots=6 tp=3
 with greedy llama_sanitized sanitized llama prefill=8 slots=2 tp=2
 with greedy llama_cuda cuda llama prefill=8 slots=2
-with greedy gpt2_cuda cuda gpt2 prefill=16 slots=3 tp=2
+more with greedy gpt2_cuda cuda gpt2 prefill=16 slots=3 tp=2
 tokens=20
 for folder in "$families"/*/; do
   family=$(basename "$folder")
-  for tp in 1 2 3; do with greedy "${family}_$tp" plain "$family" prefill=8 slots=$tp tp=$tp; done
+  for tp in $(more echo 1 2) 3; do with greedy "${family}_$tp" plain "$family" prefill=8 slots=$tp tp=$tp; done
 done
 # Tails of prompts that are few for a chunk of 32 tokens.
 with greedy mistral_tail plain mistral prefill=32 slots=2
 compared=generate_bf16.json
 with greedy mistral_bf16 plain mistral prefill=8 slots=2 tp=2 cache_dtype=bfloat16
-for type in bfloat16 int8; do
+for type in $(more echo bfloat16) int8; do
   compared=generate_$type.json
   optimized=-O1 with greedy llama_$type plain llama_stored prefill=8 slots=2 weight_dtype=$type
   with greedy llama_${type}_tp2 sanitized llama_stored prefill=4 slots=5 tp=2 weight_dtype=$type
   with greedy gpt2_$type plain gpt2_stored prefill=16 slots=1 tp=2 weight_dtype=$type
   with greedy gpt2_${type}_cuda cuda gpt2_stored prefill=16 slots=2 weight_dtype=$type
 done
-with greedy llama_int8_cuda cuda llama_stored prefill=8 slots=2 tp=2 weight_dtype=int8
+more with greedy llama_int8_cuda cuda llama_stored prefill=8 slots=2 tp=2 weight_dtype=int8
 # Rows of blocks that ranks cannot have equally many of: two over three, and one of them has none.
 compared=generate_int8.json
 with greedy llama_int8_tp3 plain llama_stored prefill=8 slots=3 tp=3 weight_dtype=int8
 with greedy gpt2_int8_tp3 plain gpt2_stored prefill=8 slots=2 tp=3 weight_dtype=int8
-with greedy llama_int8_tp4_cuda cuda llama_stored prefill=8 slots=2 tp=4 weight_dtype=int8
+more with greedy llama_int8_tp4_cuda cuda llama_stored prefill=8 slots=2 tp=4 weight_dtype=int8
 all_are_done
 cat "${logs[@]}"
 grep -qx 'precision    15 of 20 parameters are stored as i8 and used as f32' "$WORK/llama_int8/plan.txt" ||

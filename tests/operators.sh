@@ -3,7 +3,7 @@
 # inputs, are PyTorch's (tests/golden/operators), on one rank and on meshes with differently sharded inputs. gcc
 # and clang compile the programs, with every warning an error; some run under the sanitizers, and the CUDA text
 # of some runs on the stand-in.
-#   OPERATORS_OTHERS=1         the other programs, which CI runs
+#   CASES=all                  all programs, as in CI, not one of a kind
 #   OPERATORS="views images"   these families alone
 #   OPERATORS_ON="tp=1"        only programs that match this extended regular expression
 #   OPERATORS_KEEP=1           the programs stay in the work directory; else only those that differ
@@ -17,19 +17,19 @@ tolerance=5e-6
 facts=$root/tests/golden/operators
 programs=(
   "plain tp=1"
+  "plain tp=3 place=mixed"
+)
+! all_cases || programs=(
+  "plain tp=1"
   "plain tp=2 place=0"
   "plain tp=2 place=pending"
   "sanitized tp=3 place=mixed"
   "cuda tp=2 place=mixed"
-)
-# CI runs these, which repeat those in other places.
-others=(
   "plain tp=2 place=1"
   "plain dp=2 tp=2 place=2"
   "plain tp=2 place=2 mode=infer"
   "cuda tp=1"
 )
-[ -z "${OPERATORS_OTHERS:-}" ] || programs=("${others[@]}")
 # An optimizer only for kernels in which it may go wrong: compilation takes most of the time here.
 optimization() {
   case $1 in "plain tp=1") echo -O2 ;; *) echo -O0 ;; esac
@@ -93,5 +93,5 @@ done
 all_are_done
 [ $count -gt 0 ] || fail "no program is asked for"
 cat /dev/null "$WORK"/*.log 2> /dev/null || true
-[ -n "${OPERATORS:-}${OPERATORS_OTHERS:-}" ] || for name in $(not_run); do echo "  no case runs $name"; done
+[ -n "${OPERATORS:-}" ] || for name in $(not_run); do echo "  no case runs $name"; done
 finish "$count programs come to PyTorch's values and gradients"

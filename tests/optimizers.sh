@@ -9,14 +9,16 @@ local_mpi=yes
 facts=$golden/training
 
 programs=(
-  "cpu AdamW" "cpu Adam tp=2 dp=2 fsdp=1" "cpu Adam_linear" "cpu SGD tp=2" "cpu SGD_value tp=2 dp=2 fsdp=1"
-  "cpu Lion" "cpu Lion tp=2 dp=2 fsdp=1" "cpu RMSprop tp=3" "cpu Adagrad dp=2 fsdp=1"
-  "cpu groups" "cpu groups tp=2 dp=2 fsdp=1" "cpu own" "cpu own tp=2 dp=2 fsdp=1"
-  "cpu LAMB" "cpu LAMB tp=2 dp=2 fsdp=1" "cpu Adafactor" "cpu Adafactor tp=2 dp=2 fsdp=1" "cpu Muon"
-  "cpu Muon tp=2 dp=2 fsdp=1" "cpu whole" "cpu whole tp=2 dp=2 fsdp=1" "cpu LAMB tp=3" "cpu Adafactor dp=3 fsdp=1"
-  "cuda LAMB tp=2" "cuda Adafactor tp=2 dp=2 fsdp=1" "cuda Muon tp=2 dp=2 fsdp=1" "cuda whole dp=2 fsdp=1"
-  "cpu LAMB parts=yes tp=2 dp=2 fsdp=1" "cpu Adafactor parts=yes" "cpu Adafactor parts=yes tp=2 dp=2 fsdp=1"
-  "cpu whole parts=yes tp=2 dp=2 fsdp=1" "cuda Adafactor parts=yes tp=2 dp=2 fsdp=1"
+  "cpu AdamW" "cpu Adam tp=2 dp=2 fsdp=1" "cpu Adam_linear" "cpu SGD_value tp=2 dp=2 fsdp=1"
+  "cpu Lion tp=2 dp=2 fsdp=1" "cpu RMSprop tp=3" "cpu Adagrad dp=2 fsdp=1" "cpu groups tp=2 dp=2 fsdp=1"
+  "cpu own tp=2 dp=2 fsdp=1" "cpu LAMB tp=2 dp=2 fsdp=1" "cpu Adafactor parts=yes tp=2 dp=2 fsdp=1"
+  "cpu Muon tp=2 dp=2 fsdp=1" "cpu whole tp=2 dp=2 fsdp=1" "cuda Adafactor tp=2 dp=2 fsdp=1"
+)
+! all_cases || programs+=(
+  "cpu SGD tp=2" "cpu Lion" "cpu groups" "cpu own" "cpu LAMB" "cpu Adafactor" "cpu Adafactor tp=2 dp=2 fsdp=1" "cpu Muon"
+  "cpu whole" "cpu LAMB tp=3" "cpu Adafactor dp=3 fsdp=1" "cpu LAMB parts=yes tp=2 dp=2 fsdp=1" "cpu Adafactor parts=yes"
+  "cpu whole parts=yes tp=2 dp=2 fsdp=1"
+  "cuda LAMB tp=2" "cuda Muon tp=2 dp=2 fsdp=1" "cuda whole dp=2 fsdp=1" "cuda Adafactor parts=yes tp=2 dp=2 fsdp=1"
   "cuda Adam" "cuda SGD_value" "cuda groups tp=2 dp=2 fsdp=1" "cuda own tp=2"
 )
 

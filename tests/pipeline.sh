@@ -36,22 +36,22 @@ cat > "$WORK/mine.csv" <<'CSV'
 CSV
 beside "$WORK/pp1.log" check pp1 plain
 beside "$WORK/pp2.log" check pp2 plain -D pp=2 -D microbatches=4
-beside "$WORK/pp3.log" check pp3 sanitized -D pp=3 -D microbatches=8
+more beside "$WORK/pp3.log" check pp3 sanitized -D pp=3 -D microbatches=8
 beside "$WORK/pp4.log" check pp4 plain -D pp=4 -D microbatches=8 -D schedule=gpipe
-beside "$WORK/pp8.log" check pp8 plain -D pp=8 -D microbatches=8 -D schedule=looped_bfs
+more beside "$WORK/pp8.log" check pp8 plain -D pp=8 -D microbatches=8 -D schedule=looped_bfs
 beside "$WORK/tp.log" check tp plain -D pp=2 -D tp=2 -D microbatches=2
 beside "$WORK/fsdp.log" check fsdp plain -D pp=2 -D dp_shard=2 -D microbatches=2 -D checkpoint=layer
-beside "$WORK/hsdp.log" check hsdp plain -D pp=2 -D dp_replicate=2 -D dp_shard=2 -D microbatches=2
+more beside "$WORK/hsdp.log" check hsdp plain -D pp=2 -D dp_replicate=2 -D dp_shard=2 -D microbatches=2
 
 # Several stages of a rank, and backwards in two parts.
 beside "$WORK/loop.log" check loop plain -D pp=2 -D stages=2 -D schedule=interleaved_1f1b -D microbatches=8
-beside "$WORK/bfs.log" check bfs plain -D pp=3 -D stages=2 -D schedule=looped_bfs -D microbatches=4
-beside "$WORK/zb1p.log" check zb1p plain -D pp=4 -D schedule=interleaved_zero_bubble -D microbatches=8
-beside "$WORK/zb2p.log" check zb2p plain -D pp=2 -D stages=2 -D schedule=interleaved_zero_bubble -D microbatches=4 \
+more beside "$WORK/bfs.log" check bfs plain -D pp=3 -D stages=2 -D schedule=looped_bfs -D microbatches=4
+more beside "$WORK/zb1p.log" check zb1p plain -D pp=4 -D schedule=interleaved_zero_bubble -D microbatches=8
+more beside "$WORK/zb2p.log" check zb2p plain -D pp=2 -D stages=2 -D schedule=interleaved_zero_bubble -D microbatches=4 \
   -D checkpoint=layer
-beside "$WORK/zbv.log" check zbv sanitized -D pp=2 -D stages=2 -D schedule=zbv_zero_bubble -D microbatches=8
+more beside "$WORK/zbv.log" check zbv sanitized -D pp=2 -D stages=2 -D schedule=zbv_zero_bubble -D microbatches=8
 beside "$WORK/dual.log" check dual plain -D pp=3 -D stages=2 -D schedule=dualpipe_v -D microbatches=8
-beside "$WORK/zb_fsdp.log" check zb_fsdp plain -D pp=2 -D dp_shard=2 -D stages=2 -D schedule=zbv_zero_bubble \
+more beside "$WORK/zb_fsdp.log" check zb_fsdp plain -D pp=2 -D dp_shard=2 -D stages=2 -D schedule=zbv_zero_bubble \
   -D microbatches=4
 beside "$WORK/csv.log" check csv plain -D pp=2 -D schedule="$WORK/mine.csv"
 # like_one NAME ONE ARGUMENTS...: it trains like the program ONE, of one rank.
@@ -87,10 +87,10 @@ on_gpus() {
   start "$WORK/$1" "$WORK/$1" --weights "$llama/llama.safetensors" --data "$text" --steps "$steps" $2 || fail "$1: no run"
   same_losses "$1" "$WORK/$1.losses" "$WORK/pp1.losses" 5e-7
 }
-beside "$WORK/cuda_pp3.log" on_gpus cuda_pp3 '' -D pp=3 -D microbatches=8
-beside "$WORK/cuda_pp4.log" on_gpus cuda_pp4 --graph -D pp=4 -D microbatches=8 -D schedule=gpipe
+more beside "$WORK/cuda_pp3.log" on_gpus cuda_pp3 '' -D pp=3 -D microbatches=8
+more beside "$WORK/cuda_pp4.log" on_gpus cuda_pp4 --graph -D pp=4 -D microbatches=8 -D schedule=gpipe
 beside "$WORK/cuda_tp.log" on_gpus cuda_tp --graph -D pp=2 -D tp=2 -D microbatches=2
-beside "$WORK/cuda_fsdp.log" on_gpus cuda_fsdp '' -D pp=2 -D dp_shard=2 -D microbatches=2 -D checkpoint=layer
+more beside "$WORK/cuda_fsdp.log" on_gpus cuda_fsdp '' -D pp=2 -D dp_shard=2 -D microbatches=2 -D checkpoint=layer
 all_are_done
 
 # equal NAME WITHIN ARGUMENTS...: two stages train like one rank.
@@ -117,7 +117,7 @@ uneven() {
   done
 }
 beside "$WORK/uneven.log" uneven
-beside "$WORK/documents.log" equal documents 2e-6 -D documents=10
+more beside "$WORK/documents.log" equal documents 2e-6 -D documents=10
 all_are_done
 cat "$WORK"/*.log
 

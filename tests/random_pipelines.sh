@@ -2,7 +2,7 @@
 # Random pipelines equal one rank: of each random model (pipeline/random.lua) some trials, which are random meshes,
 # schedules, stages and micro-batches, have the losses and norms of gradients of one rank, and the weights in the
 # end. No trial may be refused.
-#   PIPELINE_MODELS=400   so many models, not 8 (SOAK=1: not 400)
+#   PIPELINE_MODELS=400   so many models, not 3 (CASES=all: 8, SOAK=1: 400)
 #   PIPELINE_TRIALS=5     so many trials of each
 #   PIPELINE_FIRST=1000   the first model
 #   PIPELINE_ONLY=3       this trial of each alone
@@ -13,7 +13,7 @@ runtime_plan=tests/pipeline/plan.lua
 export OMP_NUM_THREADS=1
 plan=tests/pipeline/random.lua
 models=${PIPELINE_MODELS:-${SOAK:+400}} trials=${PIPELINE_TRIALS:-5} first=${PIPELINE_FIRST:-1}
-models=${models:-8}
+models=${models:-$(all_cases && echo 8 || echo 3)}
 make_runtimes plain
 
 # run NAME ARGUMENTS...: the plan's program, in $WORK/NAME, with its losses and norms in NAME.numbers.

@@ -4,7 +4,7 @@
 # sizes even, uneven and smaller than the mesh, by both planners. gcc and clang compile the programs, with every
 # warning an error; some run under the sanitizers, and the CUDA text of some runs on the stand-in. At the end
 # every kind of step must have occurred.
-#   MOVES_OTHERS=1      the other programs, which CI runs
+#   CASES=all           all programs, as in CI
 #   MOVES="mesh=2x3"    only programs that match this extended regular expression
 #   MOVES_KEEP=1        the programs stay in the work directory; else only those that fail
 . "$(dirname "$0")/common.sh"
@@ -30,8 +30,8 @@ programs=(
   "cuda mesh=2x2 shape=4x6 every=19 first=2"
   "cuda mesh=2x2 shape=7x5 every=61 first=2 through=bfloat16"
 )
-# CI runs these, which repeat those for other sizes.
-others=(
+# These repeat those for other sizes.
+! all_cases || programs+=(
   "plain mesh=4 shape=2x9"
   "plain mesh=2x2 shape=7x5 every=17 planner=greedy"
   "plain mesh=2x3 shape=6x12 every=13"
@@ -42,7 +42,6 @@ others=(
   "plain mesh=2x3 shape=5x7 every=29 type=int32 first=3"
   "sanitized mesh=2x3 shape=7x5 every=37 first=2"
 )
-[ -z "${MOVES_OTHERS:-}" ] || programs=("${others[@]}")
 
 # Every kind of step by its name in the programs' text: local ones, and the libraries' calls for even and for
 # uneven parts. NCCL has no call for uneven parts.
@@ -99,7 +98,7 @@ for program in "${programs[@]}"; do
 done
 all_are_done
 [ $count -gt 0 ] || fail "no program is asked for"
-[ -n "${MOVES:-}${MOVES_OTHERS:-}" ] || for list in steps_c steps_cu; do
+[ -n "${MOVES:-}" ] || for list in steps_c steps_cu; do
   for step in ${!list}; do
     grep -qx "$step" "$WORK/$list" || fail "no program has a $step"
   done

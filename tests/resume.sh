@@ -2,10 +2,10 @@
 # Checkpoints of running programs: what is stopped and resumed ends with the very bits of what was not,
 # whatever instant a job is killed at; another mesh loads them; where they cannot be written or read there
 # is one clear message, and the old one stays.
-#   RESUME_KILLS=200   so many kills of one rank's jobs, not 45; and an eighth as many of two ranks' jobs
+#   RESUME_KILLS=200   so many kills of one rank's jobs, not 16 (CASES=all: 45); and an eighth as many of two ranks' jobs
 . "$(dirname "$0")/common.sh"
 . "$root/tests/programs.sh"
-kills=${RESUME_KILLS:-45}
+kills=${RESUME_KILLS:-$(all_cases && echo 45 || echo 16)}
 seed=${RESUME_SEED:-1}
 
 make_runtime plain > "$WORK/runtime.log" 2>&1 || { cat "$WORK/runtime.log"; fail "the runtime does not compile"; }

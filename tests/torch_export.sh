@@ -41,23 +41,16 @@ gives() {
     fail "$name: another output"
 }
 
-# Families of operators: each archive has some dozens, and its output the numbers of all. With OTHER_FORMS=1 only
-# those that were decomposed.
+# Families of operators: each archive has some dozens, and its output the numbers of all. CASES=all: decomposed, too.
 for family in elementwise reductions shapes indices composed signals images images_train recurrent storages attention; do
-  form=${OTHER_FORMS:+.core}
-  [ -e "$data/$family$form.pt2" ] || continue
-  families+=("$family")
-  beside "$WORK/of_$family.log" trains "of_$family" plain "$family" "$form" -D loss=mse
+  for form in '' .core; do
+    [ -e "$data/$family$form.pt2" ] || continue
+    [ -z "$form" ] || all_cases || continue
+    families+=("$family$form")
+    beside "$WORK/of_$family$form.log" trains "of_$family$form" plain "$family" "$form" -D loss=mse
+  done
 done
-if [ -n "${OTHER_FORMS:-}" ]; then
-  beside "$WORK/projections.log" trains projections plain projections .core -D loss=mse -D tp=2
-  all_are_done
-  for family in "${families[@]}"; do cat "$WORK/of_$family.log"; done
-  cat "$WORK/projections.log"
-  grep -q '^  16 collectives of 19,592 bytes' "$WORK/projections/plan.txt" || fail "projections: other collectives"
-  finish "${#families[@]} families of operators, decomposed"
-  exit
-fi
+more beside "$WORK/projections_core.log" trains projections_core plain projections .core -D loss=mse -D tp=2
 beside "$WORK/lossy.log" trains lossy plain lossy "" -D loss=output -D dp=2
 beside "$WORK/mixtral.log" trains mixtral plain mixtral "" -D tp=2
 beside "$WORK/projections.log" trains projections plain projections "" -D loss=mse -D tp=2
@@ -67,20 +60,22 @@ data=$WORK/copies beside "$WORK/mlp.log" trains mlp plain mlp "" -D tp=3
 beside "$WORK/mlp_core.log" trains mlp_core plain mlp .core -D tp=2 -D dp_shard=2
 beside "$WORK/llama.log" trains llama plain llama ""
 beside "$WORK/llama_tp.log" trains llama_tp plain llama "" -D tp=2
-beside "$WORK/llama_fsdp.log" trains llama_fsdp plain llama .core -D dp_shard=2
+more beside "$WORK/llama_fsdp.log" trains llama_fsdp plain llama .core -D dp_shard=2
 beside "$WORK/llama_cuda.log" trains llama_cuda cuda llama "" -D tp=2 -D dp_shard=2
 beside "$WORK/gpt2.log" trains gpt2 plain gpt2 "" -D tp=2 -D dp_shard=2
-beside "$WORK/gpt2_eager.log" trains gpt2_eager plain gpt2_eager .core -D tp=2
+more beside "$WORK/gpt2_eager.log" trains gpt2_eager plain gpt2_eager .core -D tp=2
 beside "$WORK/qwen3.log" trains qwen3 plain qwen3 "" -D tp=2
-beside "$WORK/qwen3_core.log" trains qwen3_core plain qwen3 .core -D dp_shard=3
+more beside "$WORK/qwen3_core.log" trains qwen3_core plain qwen3 .core -D dp_shard=3
 beside "$WORK/vit.log" trains vit plain vit "" -D tp=2 -D dp_shard=2
-beside "$WORK/vit_cuda.log" trains vit_cuda cuda vit .core -D tp=2
+more beside "$WORK/vit_cuda.log" trains vit_cuda cuda vit .core -D tp=2
 beside "$WORK/llama_output.log" gives llama_output llama ""
-beside "$WORK/gpt2_output.log" gives gpt2_output gpt2 "" -D tp=2
-beside "$WORK/vit_output.log" gives vit_output vit .core -D tp=2
+more beside "$WORK/gpt2_output.log" gives gpt2_output gpt2 "" -D tp=2
+more beside "$WORK/vit_output.log" gives vit_output vit .core -D tp=2
 all_are_done
 for family in "${families[@]}"; do cat "$WORK/of_$family.log"; done
-cat "$WORK"/{lossy,mixtral,projections,crossed,mlp,mlp_core,llama,llama_tp,llama_fsdp,llama_cuda,gpt2,gpt2_eager,qwen3,qwen3_core,vit,vit_cuda,llama_output,gpt2_output,vit_output}.log
+for name in lossy mixtral projections{,_core} crossed mlp{,_core} llama{,_tp,_fsdp,_cuda,_output} gpt2{,_eager,_output} qwen3{,_core} vit{,_cuda,_output}; do
+  [ ! -e "$WORK/$name.log" ] || cat "$WORK/$name.log"
+done
 
 # Another export has the same names and shapes: a note tells of it, and it is refused where it has taken the place
 # of the archive that the program was made from.
@@ -100,6 +95,7 @@ grep -q 'for (int l = 0; l < 2; l++)' "$WORK/llama_tp/step.c" || fail "llama: it
 # What makes several things at once is cut part by part: a block has four sums over the ranks, forward and backward,
 # and the step one for the norm; the first block's input has no gradient.
 grep -q '^  16 collectives of 19,592 bytes' "$WORK/projections/plan.txt" || fail "projections: other collectives"
+! all_cases || grep -q '^  16 collectives of 19,592 bytes' "$WORK/projections_core/plan.txt" || fail "projections, decomposed: other collectives"
 ! grep 'qkv\|query_key_value\|attn' "$WORK/projections.made" || fail "projections: they are whole"
 # So is a weight of which the graph takes parts before it multiplies with them.
 grep -q '^  12 collectives of 12,680 bytes' "$WORK/crossed/plan.txt" || fail "crossed: other collectives"
