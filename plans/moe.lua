@@ -8,7 +8,10 @@
 --   tpgen plans/moe.lua -o out/ -D config=Mixtral-8x7B-v0.1/config.json -D dp=8 -D ep=8
 --   out/run.sh --weights Mixtral-8x7B-v0.1 --data text.txt
 --
--- aux_loss=0.02 adds the load balancing loss, times this. bias_balance=0.001 balances by a bias of the choice, as in
+-- pp=2 makes stages, with lib/parallel.lua's schedule=, stages= and microbatches=.
+--
+-- aux_loss=0.02 adds the load balancing loss, times this. Its means are over all samples of the step, as Hugging Face's
+-- are over those of a forward; in micro-batches over a rank's samples of one; with aux_batch=4 over each 4. bias_balance=0.001 balances by a bias of the choice, as in
 -- DeepSeek-V3. capacity=1.25 drops what exceeds so many times an expert's mean share of a sequence. The metrics have
 -- the fullest expert's places over the mean, what was dropped, and with places=true the places of each expert of
 -- each layer. Settings of the model are here and in lib/moe_shapes.lua, those of the mesh and of training in lib/.
@@ -30,6 +33,18 @@ local dense = known.dense or 0 -- so many layers come first that have a plain ne
 local theta, eps, tied = setting("theta", 10000), setting("eps", 1e-5), flag("tied", false)
 local norms, window, aux_loss = setting("norms"), setting("window"), setting("aux_loss", 0)
 local p = parallel.open(of)
+
+-- Over how many samples the load balancing loss takes its means: nil, all of the step. A step in micro-batches cannot
+-- read what all make together: there a rank's samples of a micro-batch.
+local function samples_of_load()
+  local parts = p.microbatches()
+  if aux_loss == 0 or setting("aux_batch") or parts == 1 then return setting("aux_batch") end
+  if not parts or p.batch % (p.dp * parts) ~= 0 then
+    error("aux_loss in micro-batches that are not of one size: say aux_batch, the samples of which it takes means")
+  end
+  return p.batch // (p.dp * parts)
+end
+local aux_batch = samples_of_load()
 local queries, keys, times = attention.layouts(p, n_heads, n_kv_heads)
 
 -- --------------------------------------------------------------------------------------- the model
@@ -76,7 +91,7 @@ local function experts_of_layer()
   return nn.MoE(dim, {experts = whole("experts"), top_k = whole("top_k"), hidden = whole("hidden"),
     normalize = flag("normalize", true), router = known.router, scale = known.weight_scale, groups = known.groups,
     top_groups = known.top_groups, shared = known.shared, bias_balance = setting("bias_balance"),
-    capacity = setting("capacity"), init = INIT})
+    capacity = setting("capacity"), load_batch = aux_batch, init = INIT})
 end
 
 local Layer = nn.module("Layer", function(self, i)
@@ -168,6 +183,8 @@ for i, layer in ipairs(model.layers) do
     if p.borrows and p.dp_shard > 1 then fully_shard(layer.mlp.experts, p.mesh.efsdp) end
   end
 end
+p.pipeline(model)
+
 p.shard(model, model.embed_tokens, model.layers, {model.norm, model.lm_head})
 
 -- ------------------------------------------------------------------------------------ the training
@@ -185,12 +202,14 @@ if setting("bias_balance") then
 end
 
 -- The fullest expert's places over the mean, of the layer where that is worst; the places that were dropped; and the
--- places of all experts.
+-- places of all experts. A step of stages or in micro-batches has no metrics of its own.
+local has_places = flag("places", false)
 local function report(output)
   local places, all = of_layers(output.loads, 1), {}
+  if aux_batch then places = places:mean(1) end
   all.expert_load = places:amax() * (whole("experts") / whole("top_k"))
   if setting("capacity") then all.dropped = of_layers(output.loads, 3):sum() end
-  if flag("places", false) then all.places = places * (p.batch * seq) end
+  if has_places then all.places = places * (p.batch * seq) end
   return all
 end
 
@@ -204,6 +223,6 @@ return train(training.options(of, p, {
     if aux_loss == 0 then return loss end
     return loss + F.load_balancing_loss(mean_of_layers(output.loads, 1), mean_of_layers(output.loads, 2)) * aux_loss
   end,
-  metrics = p.pp == 1 and not setting("microbatches") and report or nil,
+  metrics = p.pp == 1 and p.microbatches() == 1 and report or nil,
   names = names,
 }))

@@ -125,9 +125,15 @@ static bool is_all_to_all(const struct step *s)
          all_cuts_equal(&s->from, &s->to, both);
 }
 
-/* Between the first dimension and one of the places, whichever cuts it the last. */
-static bool is_exchange_rows(const struct step *s)
+/* Between the first dimension and one of the places, whichever cuts it the last. A micro-batch of
+   experts' rows is that of all members, whose parts of the tokens it cuts: it is innermost. */
+static bool is_exchange_rows(const struct step *whole)
 {
+  struct step in_parts = *whole, *s = &in_parts;
+  int time = time_dimension();
+  if (time != NONE && !same_placement(s->from.on[time], s->to.on[time])) return false;
+  s->from = over_time(s->from);
+  s->to = over_time(s->to);
   int dim = s->op->dim, to = s->op->dim_to;
   if (s->op->nin != 2 || s->in->counts == NONE || s->out->counts == NONE) return false;
   if (dim > 3 || to > 3 || (dim == 0) == (to == 0)) return false;

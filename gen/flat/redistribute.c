@@ -351,6 +351,18 @@ static unsigned dims_of_rows(struct layout from, struct layout to, bool to_exper
   return dims;
 }
 
+/* Micro-batches of rows: those of experts have the tokens of one micro-batch of each rank, and
+   their bound is right if all are equal. */
+static void require_even_parts(const struct op *why, int tokens)
+{
+  if (!is_even_in_time(tokens))
+    plan_error(
+        why->line,
+        "%s: rows by expert travel between ranks, and microbatches = %d makes no equal parts "
+        "of the samples that each rank has",
+        why_text(why), microbatches());
+}
+
 /* What moves along those dimensions: rows between the ranks that have their tokens, whose counts
    are of their own rows, and those that have their experts. Its further results are room: for the
    rows by rank on the experts' side (and where the host does not know how many there are also on
@@ -389,6 +401,7 @@ static int exchange_rows(struct lowering *w, const struct op *why, int value, st
   graph->value[out].layout = usual_turns(next);
   graph->value[out].placed = true;
   graph->value[out].name = value_name(value);
+  require_even_parts(why, to_experts ? value : out);
   int64_t experts = chunk_size(v.shape.size[0], ranks, 0);
   int64_t slot = elements(local_shape(to_experts ? value : out, 0));
   set_room(out + ROOM, v.type, (target->streams ? 2 : 1) * ranks * slot);
@@ -420,6 +433,11 @@ static int lower(struct lowering *w, const struct op *op)
   bool moves = !same_layout_but_units(in.layout, to);
   int last = moves ? narrowest(op->in[0]) : op->in[0];
   if (last == op->in[0]) last = cast_to(w, op, last, moves && is_floating(type) ? op->type : type);
+  if (in.counts == NONE && moves_in_time(in.layout, to))
+    plan_error(op->line,
+               "%s: %s -> %s: samples would go from one micro-batch to another: in a step of "
+               "micro-batches ranks cannot gather or exchange the samples that they have",
+               why_text(op), layout_text(in.layout), layout_text(to));
   if (in.counts != NONE) {
     if (!can_move_rows(in.layout, to))
       plan_error(op->line,

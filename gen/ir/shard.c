@@ -292,6 +292,20 @@ bool is_cut_evenly(int value, int dim)
   return shape_in(0, value, 0).size[dim] == least.size[dim];
 }
 
+bool moves_in_time(struct layout from, struct layout to)
+{
+  const int dim = time_dimension();
+  if (dim == NONE || from.on[dim].kind != SHARD || !same_placement(from.on[dim], to.on[dim]))
+    return false;
+  int a[MAX_MESH], b[MAX_MESH], of = from.on[dim].dim;
+  cuts_of(&graph->mesh, from, of, a);
+  cuts_of(&graph->mesh, to, of, b);
+  for (int i = 0;; i++) {
+    if (a[i] != b[i]) return true;
+    if (a[i] == dim) return false;
+  }
+}
+
 bool is_even_in_time(int value)
 {
   const struct value *v = &graph->value[value];

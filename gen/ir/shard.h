@@ -16,6 +16,9 @@ int microbatches(void);
 struct layout over_time(struct layout layout);
 /* Whether each micro-batch has a value of its own: its part of the whole, or its term of a sum. */
 bool is_of_microbatch(int value);
+/* Whether samples would go from one micro-batch to another: what cuts a dimension before its cut in
+   time differs. */
+bool moves_in_time(struct layout from, struct layout to);
 /* Whether the parts of ranks, and of their micro-batches, are equal in a value that is cut in time.
  */
 bool is_even_in_time(int value);

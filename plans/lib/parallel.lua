@@ -101,14 +101,19 @@ function M.open(of)
     if p.cp > 1 then context_parallel(model, p.sequences, {method = methods, balance = balance}) end
   end
 
+  -- How many micro-batches a step has; nil: the schedule's file says it.
+  function p.microbatches()
+    if p.pp == 1 then return setting("microbatches") and whole("microbatches") or 1 end
+    return not setting("schedule", "1f1b"):find("%.csv$") and whole("microbatches", p.pp) or nil
+  end
+
   -- The stages of a pipeline, if there are ranks for one.
   function p.pipeline(model)
     if p.pp == 1 then return end
     local schedule = setting("schedule", "1f1b")
-    local of_file = schedule:find("%.csv$") -- which says the rest
-    pipeline(model, p.mesh.pp, {
-      schedule = schedule, microbatches = not of_file and whole("microbatches", p.pp) or nil,
-      stages = not of_file and p.pp * whole("stages", 1) or nil,
+    local microbatches = p.microbatches()
+    pipeline(model, p.mesh.pp, { -- a file says the rest
+      schedule = schedule, microbatches = microbatches, stages = microbatches and p.pp * whole("stages", 1) or nil,
     })
   end
 

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <string.h>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,7 @@ const clocks *known; // the clock of all before it
 struct later {
   uint32_t actor, count;
   std::function<void()> work;
+  const char *call;
 };
 std::deque<later> at_host;
 std::deque<later> not_over; // operations that have begun
@@ -186,11 +188,15 @@ static void deliver(const clocks &done)
   }
 }
 
-// Ends what must be over before what has this clock.
-static void finish(const clocks &before)
+// Ends what must be over before what has this clock, except for this call of this actor: calls that
+// go on stand in line.
+static void finish(const clocks &before, unsigned actor, const char *call)
 {
+  const auto stands_in_line = [&](const later &l) {
+    return l.actor == actor && !strcmp(l.call, call);
+  };
   for (size_t i = 0; i < not_over.size();) {
-    if (!is_over(before, not_over[i].actor, not_over[i].count)) {
+    if (!is_over(before, not_over[i].actor, not_over[i].count) || stands_in_line(not_over[i])) {
       i++;
       continue;
     }
@@ -202,25 +208,25 @@ static void finish(const clocks &before)
 
 void over_when(const std::function<void()> &work)
 {
-  not_over.push_back({operations[now].actor, operations[now].count, work});
+  not_over.push_back({operations[now].actor, operations[now].count, work, operations[now].call});
 }
 
 void host_waits(const clocks &done)
 {
-  finish(done);
+  finish(done, 0, "");
   join(host, done);
   deliver(host);
 }
 
 void when_host_knows(const std::function<void()> &work)
 {
-  at_host.push_back({operations[now].actor, operations[now].count, work});
+  at_host.push_back({operations[now].actor, operations[now].count, work, operations[now].call});
 }
 
 void run_operation(const char *call, unsigned actor, clocks &clock,
                    const std::function<void()> &work)
 {
-  finish(clock);
+  finish(clock, actor, call);
   if (clock.size() <= actor) clock.resize(actor + 1);
   const uint32_t count = ++clock[actor];
   if (operations.size() == OUTSIDE) fail(call, "too many operations");

@@ -191,6 +191,28 @@ static void test_plain_send(ncclComm_t comm)
   }
 }
 
+// Two ranks send two things each before either receives one: on a device only the sends' streams
+// wait.
+static void test_sends_in_line(ncclComm_t comm)
+{
+  cudaStream_t receives;
+  ncclComm_t back;
+  OK(ncclCommSplit(comm, 0, rank, &back, NULL));
+  CHECK(cudaStreamCreateWithFlags(&receives, cudaStreamNonBlocking) == cudaSuccess);
+  on_device<int> x(elements<int>(rank, 8)), y(elements<int>(rank + 2, 8));
+  on_device<int> first(elements<int>(9, 8)), second(elements<int>(9, 8));
+  for (int i = 0; i < 2 && rank < 2; i++)
+    OK(ncclSend(i ? y.at : x.at, 8, ncclInt, 1 - rank, rank ? back : comm, stream));
+  for (int i = 0; i < 2 && rank < 2; i++)
+    OK(ncclRecv(i ? second.at : first.at, 8, ncclInt, 1 - rank, rank ? comm : back, receives));
+  CHECK(cudaStreamSynchronize(receives) == cudaSuccess);
+  if (rank < 2)
+    CHECK(first.read()[3] == element(1 - rank, 3) && second.read()[3] == element(3 - rank, 3));
+  CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
+  CHECK(cudaStreamDestroy(receives) == cudaSuccess);
+  OK(ncclCommDestroy(back));
+}
+
 // Rank 0 alone, the others together, in reverse order; then one that leaves rank 1 out.
 static void test_splits(ncclComm_t comm)
 {
@@ -289,6 +311,7 @@ static int test_as_rank(const char *path)
   test_type<bf16>(comm);
   test_groups(comm);
   test_plain_send(comm);
+  test_sends_in_line(comm);
   test_splits(comm);
   test_rest(comm);
   OK(ncclCommDestroy(comm));

@@ -17,6 +17,8 @@
 --   capacity = 1.25       in each sequence an expert takes at most so many times the mean of places,
 --                         the first ones; the others are dropped: the token gets nothing of that
 --                         expert. All sizes are static. Without it no place is dropped
+--   load_batch = 4        load is of groups of so many samples, one after the other: [groups, experts].
+--                         A step in micro-batches cannot read what all samples make together
 --
 -- load: for F.load_balancing_loss. load[1] has the places of each expert, load[2] its probabilities,
 -- both [experts] and means over the tokens. With `capacity` load[3] is how many places were dropped.
@@ -135,11 +137,25 @@ local function of_all(how, experts, x, ids, weights, counts)
   return of.combine(experts(rows, counts), ids, weights, counts)
 end
 
+-- The places of each expert and its probabilities: means over all tokens, or of each group of samples.
+local function load_of(how, ids, scores, counts)
+  local samples, length = table.unpack(core.shape(ids))
+  if not how.load_batch then
+    return {of.to(counts, "float32") / (samples * length), of.mean(scores, {0, 1})}
+  end
+  if samples % how.load_batch ~= 0 then
+    fail("nn.MoE: %d samples do not lie in groups of load_batch = %d", samples, how.load_batch)
+  end
+  local function mean(x) return of.mean(of.unflatten(x, 0, {-1, how.load_batch}), 1) end
+  local places = of.sum(of.to(of.one_hot(ids, how.experts), "float32"), {1, 2})
+  return {mean(places / length), mean(of.mean(scores, 1))}
+end
+
 -- -------------------------------------------------------------------------------------- the layer
 
 local function options_of(options)
   local o = base.options(options, "nn.MoE", {"experts", "top_k", "hidden", "router", "normalize",
-    "scale", "groups", "top_groups", "shared", "bias_balance", "capacity", "init"})
+    "scale", "groups", "top_groups", "shared", "bias_balance", "capacity", "load_batch", "init"})
   local how = {router = o.router == nil and "softmax" or o.router}
   if how.router ~= "softmax" and how.router ~= "sigmoid" then
     fail("nn.MoE's router is softmax or sigmoid, not %s", base.a(how.router))
@@ -163,6 +179,7 @@ local function options_of(options)
     how.capacity = base.number(o.capacity, "nn.MoE's capacity", 0, how.experts)
     if how.capacity == 0 then fail("nn.MoE's capacity must be more than 0") end
   end
+  if o.load_batch ~= nil then how.load_batch = base.integer(o.load_batch, "nn.MoE's load_batch", 1, LARGEST) end
   how.init = o.init
   return how
 end
@@ -197,7 +214,7 @@ nn.MoE = nn.module("MoE", function(self, dim, options)
     if bias and base.training then
       followed(bias, how.bias_balance, counts, tokens * how.top_k / how.experts)
     end
-    local load = {of.to(counts, "float32") / tokens, of.mean(scores, {0, 1})}
+    local load = load_of(how, ids, scores, counts)
     local y
     if how.capacity then
       y, load[3] = within_capacity(how, self.experts, x, ids, weights)
@@ -211,8 +228,9 @@ nn.MoE = nn.module("MoE", function(self, dim, options)
 end)
 
 -- load_balancing_loss(load): experts * sum(places * probabilities), which is k when all experts have
--- as many tokens. Of several layers: the means of their loads.
+-- as many tokens; of groups of samples the mean. Of several layers: the means of their loads.
 base.method("load_balancing_loss", function(places, probabilities)
-  local experts = core.shape(base.tensor(places, "the places"))[1]
-  return of.sum(of.detach(places) * probabilities) * experts
+  local shape = core.shape(base.tensor(places, "the places"))
+  local groups = #shape == 2 and shape[1] or 1
+  return of.sum(of.detach(places) * probabilities) * (shape[#shape] / groups)
 end)

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Trains small models of Hugging Face: deepseek_v3/ and olmoe/. Each folder gets config.json, model.safetensors and
-losses.json, as README.md says. Usage: python make.py (transformers 5.23, PyTorch 2.13)."""
+losses.json, as README.md says; and mixtral/ in micro-batches: micro_batches.json.
+Usage: python make.py [deepseek_v3|olmoe|micro_batches ...] (transformers 5.23, PyTorch 2.13)."""
 
 import copy
 import json
 import math
 import pathlib
+import sys
 
 import torch
 import transformers
@@ -144,6 +146,32 @@ def make(name, config):
     (folder / "losses.json").write_text(json.dumps(all_of, indent=1) + "\n")
 
 
+def micro_batches():
+    """Mixtral with its load balancing loss, a forward for each so many samples: the mean of the forwards' losses."""
+    all_of = {"samples": [1, 2]}
+    for samples in all_of["samples"]:
+        model = AutoModelForCausalLM.from_pretrained(HERE / "mixtral", attn_implementation="eager").float()
+        adam = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
+        result = all_of[f"with_aux_of_{samples}"] = {"losses": [], "grad_norms": []}
+        for step in range(STEPS):
+            inputs, targets = batch(step)
+            adam.zero_grad()
+            losses = []
+            for part, target in zip(inputs.split(samples), targets.split(samples)):
+                output = model(input_ids=part, use_cache=False, output_router_logits=True)
+                loss = torch.nn.functional.cross_entropy(output.logits.flatten(0, 1), target.flatten())
+                loss = (loss + model.config.router_aux_loss_coef * output.aux_loss) * samples / BATCH
+                loss.backward()
+                losses.append(loss.item())
+            result["losses"].append(sum(losses))
+            result["grad_norms"].append(torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0).item())
+            adam.step()
+    (HERE / "mixtral/micro_batches.json").write_text(json.dumps(all_of, indent=1) + "\n")
+
+
 torch.set_num_threads(1)
-for each, of in CONFIGS.items():
-    make(each, of)
+for each in sys.argv[1:] or [*CONFIGS, "micro_batches"]:
+    if each == "micro_batches":
+        micro_batches()
+    else:
+        make(each, CONFIGS[each])

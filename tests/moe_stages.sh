@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# plans/moe.lua in stages of a pipeline and in micro-batches, beside ep, tp and fully sharded data parallel: the losses and
+# norms of gradients of Hugging Face's models (tests/golden/moe), and those of one rank. The load balancing loss takes its
+# means over the samples of a micro-batch of a rank, as Hugging Face's over those of a forward; one rank does so with
+# aux_batch.
+runtime_plan=tests/pipeline/plan.lua
+. "$(dirname "$0")/moe_runs.sh"
+
+make_runtimes plain cuda
+train_moe none plain mixtral without_aux
+train_moe aux4 plain mixtral with_aux -D aux_batch=4
+train_moe aux2 plain mixtral with_aux_of_2 -D aux_batch=2
+train_moe aux1 plain mixtral with_aux_of_1 -D aux_batch=1
+train_moe qwen plain qwen3_moe without_aux
+
+# compare ONE NAME KIND MODEL SECTION ARGUMENTS...: ONE is of one rank.
+compare() {
+  train_moe "${@:2}"
+  same_as_one "$2" "$1"
+  within=(2e-6 2e-6)
+  near "$2 norm, one rank" "$WORK/$2.grad_norm" "$WORK/$1.grad_norm"
+}
+while read -r one name kind model section arguments; do
+  # shellcheck disable=SC2086
+  beside "$WORK/$name.log" compare "$one" "$name" "$kind" "$model" "$section" $arguments
+done << 'END'
+none pp2 plain mixtral without_aux -D pp=2 -D schedule=gpipe -D microbatches=4
+aux2 pp2_aux plain mixtral with_aux_of_2 -D pp=2
+none pp2_ep2 plain mixtral without_aux -D pp=2 -D dp=2 -D ep=2
+aux1 pp2_ep2_aux plain mixtral with_aux_of_1 -D pp=2 -D dp=2 -D ep=2
+qwen pp2_ep2_tp2 plain qwen3_moe without_aux -D pp=2 -D dp=2 -D ep=2 -D tp=2
+none pp2_fsdp2 plain mixtral without_aux -D pp=2 -D dp_shard=2 -D microbatches=2
+aux1 ep2_parts plain mixtral with_aux_of_1 -D dp=2 -D ep=2 -D microbatches=2
+aux1 zero_bubble plain mixtral with_aux_of_1 -D pp=2 -D dp=2 -D ep=2 -D schedule=interleaved_zero_bubble
+aux1 cuda_pp2_ep2 cuda mixtral with_aux_of_1 -D pp=2 -D dp=2 -D ep=2
+none cuda_ep2_parts cuda mixtral without_aux -D dp=2 -D ep=2 -D microbatches=2
+END
+all_are_done
+cat "$WORK"/*.log
+
+# refused MESSAGE ARGUMENTS...
+refused() {
+  ! "$TPGEN" plans/moe.lua -o "$WORK/refused" "${@:2}" 2> "$WORK/refused.log" || fail "${*:2}: taken"
+  grep -qF "$1" "$WORK/refused.log" || { cat "$WORK/refused.log"; fail "${*:2}: another message"; }
+}
+refused 'say aux_batch' -D pp=2 -D batch=3 -D aux_loss=0.01
+refused 'makes no equal parts of the samples' -D pp=2 -D dp=2 -D ep=2 -D batch=6
+refused 'do not lie in groups of load_batch = 3' -D batch=4 -D aux_loss=0.01 -D aux_batch=3
+finish "stages and micro-batches of mixtures of experts"
