@@ -181,7 +181,7 @@ static bool has_own_place(int value)
 }
 
 /* As many as the loop that makes it goes through: the graph does not keep most of their values
-   (drop.c). It keeps those of a stack that no loop makes. */
+   (remove_unused.c). It keeps those of a stack that no loop makes. */
 static void count_modules(void)
 {
   for (int i = 0; i < graph->nvalue; i++) {

@@ -51,7 +51,7 @@ struct reading {
 };
 extern struct reading r;
 
-/* ----------------------------------------------------------------------------------- bearers.c */
+/* ------------------------------------------------------------------------------ named_values.c */
 
 /* The values with a name; those of a stack that are carried, or of another module (step 0). */
 struct bearer *bearer_of(struct bearers *known, const char *name);
@@ -127,7 +127,7 @@ int take_word_of(const char *const *words, int n); /* or NONE */
 const char *token_place(void);
 void return_to(const char *place);
 
-/* ------------------------------------------------------------------------------------- usual.c */
+/* ----------------------------------------------------------------------------- dump_defaults.c */
 
 /* Records with usual values. maker: NULL if no operation makes the value. */
 struct op usual_op(enum op_kind kind, enum phase phase);

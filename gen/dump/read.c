@@ -1,5 +1,5 @@
 /* read.c: reads what write.c prints: `tpgen --from=PASS FILE` continues after the pass. The words
-   of fields are rows of fields.h; a usual field (usual.c) is left out.
+   of fields are rows of fields.h; a usual field (dump_defaults.c) is left out.
 
      file     = "after" PASS "plan" TEXT "for" ("cpu" | "cuda") { line }
      line     = "file" TEXT                           that the plan requires: lines of file n are

@@ -20,8 +20,8 @@
    with it all that have to agree. A minimum cut then selects, among the values still moved to the
    front, those that save most: the price of a cut is that of the packings that stay, and of kernels
    that read or write out of memory order. Without a gain nothing is moved to the front. Operations
-   at the same place in equal modules are twins and get one decision, so that outline.c can fold
-   them.
+   at the same place in equal modules are counterparts and get one decision, so that outline.c can
+   fold them.
 
    Costs are bytes read and written. A kernel that does not walk along an operand's rows is charged
    a whole cache line for each element. */
@@ -34,14 +34,14 @@
 
 /* The state of the pass. */
 struct ordering {
-  unsigned *requested; /* by value: its requested order, or 0 */
-  struct list *users;  /* by value: the operations that read or make it */
-  int *next_twin;      /* by operation: a ring */
-  double *plain_calls; /* by operation, a matmul: its products if nothing is moved to the front */
-  struct cut *choice;  /* near: moved to the front */
-  int *node_of;        /* by value: its node; twins share one */
-  int *same_as;        /* by value: an earlier one of the same node, or itself */
-  int64_t twins;
+  unsigned *requested;   /* by value: its requested order, or 0 */
+  struct list *users;    /* by value: the operations that read or make it */
+  int *next_counterpart; /* by operation: a ring */
+  double *plain_calls;   /* by operation, a matmul: its products if nothing is moved to the front */
+  struct cut *choice;    /* near: moved to the front */
+  int *node_of;          /* by value: its node; counterparts share one */
+  int *same_as;          /* by value: an earlier one of the same node, or itself */
+  int64_t counterparts;
 };
 
 /* ----------------------------------------------------------------------------- orders in memory */
@@ -329,12 +329,12 @@ static void lower(struct list *lowered, int value)
   add(lowered, value);
 }
 
-/* Lowers the values in the place of `value` in the operation's twins. */
-static void lower_twins(struct ordering *o, struct list *lowered, int id, int value)
+/* Lowers the values in the place of `value` in the operation's counterparts. */
+static void lower_counterparts(struct ordering *o, struct list *lowered, int id, int value)
 {
   for (int i = 0; i < operand_count(&graph->op[id]); i++) {
     if (nth_operand(&graph->op[id], i) != value) continue;
-    for (int t = o->next_twin[id]; t != id; t = o->next_twin[t])
+    for (int t = o->next_counterpart[id]; t != id; t = o->next_counterpart[t])
       lower(lowered, nth_operand(&graph->op[t], i));
   }
 }
@@ -352,7 +352,7 @@ static void settle(struct ordering *o, struct list *lowered, int from)
   for (int i = from; i < lowered->n; i++) {
     int value = lowered->at[i];
     for (int k = 0; k < o->users[value].n; k++) {
-      lower_twins(o, lowered, o->users[value].at[k], value);
+      lower_counterparts(o, lowered, o->users[value].at[k], value);
       settle_op(o, lowered, o->users[value].at[k]);
     }
   }
@@ -362,10 +362,10 @@ static void lower_impossible(struct ordering *o)
 {
   struct list lowered = {0};
   for (int k = 0; k < graph->norder; k++) {
-    int id = graph->order[k], twin = o->next_twin[id];
+    int id = graph->order[k], counterpart = o->next_counterpart[id];
     settle_op(o, &lowered, id);
     for (int i = 0; i < operand_count(&graph->op[id]); i++) {
-      int a = nth_operand(&graph->op[id], i), b = nth_operand(&graph->op[twin], i);
+      int a = nth_operand(&graph->op[id], i), b = nth_operand(&graph->op[counterpart], i);
       if (graph->value[a].order == graph->value[b].order) continue;
       lower(&lowered, a);
       lower(&lowered, b);
@@ -397,15 +397,16 @@ static void find_nodes(struct ordering *o)
   for (int v = 0; v < graph->nvalue; v++) o->same_as[v] = v;
   for (int k = 0; k < graph->norder; k++) {
     const struct op *op = &graph->op[graph->order[k]];
-    const struct op *twin = &graph->op[o->next_twin[graph->order[k]]];
-    for (int i = 0; i < operand_count(op); i++) unite(o, nth_operand(op, i), nth_operand(twin, i));
+    const struct op *counterpart = &graph->op[o->next_counterpart[graph->order[k]]];
+    for (int i = 0; i < operand_count(op); i++)
+      unite(o, nth_operand(op, i), nth_operand(counterpart, i));
   }
   o->choice = new_cut();
   for (int v = 0; v < graph->nvalue; v++)
     o->node_of[v] = o->same_as[v] == v ? add_node(o->choice) : o->node_of[first_of(o, v)];
 }
 
-/* The number of operations priced at once: an operation and its twins, which share nodes. */
+/* The number of operations priced at once: an operation and its counterparts, which share nodes. */
 
 /* The waste if the space, and operand i, are moved to the front or not. */
 static int64_t waste_if(const struct op *op, const struct letters *l, int space, int i,
@@ -430,15 +431,16 @@ static void price_operand(struct ordering *o, const struct op *op, const struct 
           second = waste_if(op, l, space, i, false, true),
           both = waste_if(op, l, space, i, true, true);
   if (o->node_of[a] == o->node_of[b]) {
-    add_own_price(o->choice, o->node_of[a], o->twins * (both - none));
+    add_own_price(o->choice, o->node_of[a], o->counterparts * (both - none));
   } else if (!lies_in_other_order(b)) {
-    add_own_price(o->choice, o->node_of[a], o->twins * (first - none));
+    add_own_price(o->choice, o->node_of[a], o->counterparts * (first - none));
   } else if (!lies_in_other_order(a)) {
-    add_own_price(o->choice, o->node_of[b], o->twins * (second - none));
+    add_own_price(o->choice, o->node_of[b], o->counterparts * (second - none));
   } else {
-    add_own_price(o->choice, o->node_of[a], o->twins * (first - none));
-    add_own_price(o->choice, o->node_of[b], o->twins * (both - first));
-    add_price(o->choice, o->node_of[b], o->node_of[a], o->twins * (first + second - none - both));
+    add_own_price(o->choice, o->node_of[a], o->counterparts * (first - none));
+    add_own_price(o->choice, o->node_of[b], o->counterparts * (both - first));
+    add_price(o->choice, o->node_of[b], o->node_of[a],
+              o->counterparts * (first + second - none - both));
   }
 }
 
@@ -459,7 +461,7 @@ static void price_packing(struct ordering *o, const struct op *op)
 {
   if (!is_needless(op)) return;
   int spared = add_node(o->choice);
-  add_own_price(o->choice, spared, -2 * o->twins * largest_bytes(op->out));
+  add_own_price(o->choice, spared, -2 * o->counterparts * largest_bytes(op->out));
   add_price(o->choice, spared, o->node_of[op->in[0]], NEVER);
   add_price(o->choice, spared, o->node_of[op->out], NEVER);
 }
@@ -487,8 +489,9 @@ static void choose(struct ordering *o)
   for (int k = 0; k < graph->norder; k++) {
     const struct op *op = &graph->op[graph->order[k]];
     if (priced[graph->order[k]] || !takes_other_orders(op, NONE)) continue;
-    o->twins = 0;
-    for (int t = graph->order[k]; !priced[t]; t = o->next_twin[t], o->twins++) priced[t] = true;
+    o->counterparts = 0;
+    for (int t = graph->order[k]; !priced[t]; t = o->next_counterpart[t], o->counterparts++)
+      priced[t] = true;
     tie_operands(o, graph->order[k]);
     if (is_packing(op)) price_packing(o, op);
     if (is_pointwise(op->kind) || is_reduce(op->kind)) price_kernel(o, op);
@@ -544,7 +547,7 @@ void assign_dim_order(void)
   struct ordering run = {0}, *o = &run;
   if (has_work()) {
     find_users(o);
-    o->next_twin = find_twins();
+    o->next_counterpart = find_counterparts();
     raise_all(o);
     lower_impossible(o);
     choose(o);

@@ -32,7 +32,7 @@ void add_products_in_place(void);
 
 void assign_dim_order(void);
 
-/* -------------------------------------------------------------------------------------- drop.c */
+/* ----------------------------------------------------------------------------- remove_unused.c */
 
 /* Removes from the order what no result needs. */
 void leave_out_dead(void);
@@ -256,9 +256,9 @@ bool is_in_scan(void);
 bool takes_part_in_scan(enum op_kind kind);
 void write_scan_gradient(const struct op *op, int g);
 
-/* ------------------------------------------------------------------------------------- twins.c */
+/* ------------------------------------------------------------------------------ counterparts.c */
 
-/* By operation the next of its twins, which equal modules have in its place: a ring. */
-int *find_twins(void);
+/* By operation the next of its counterparts, which equal modules have in its place: a ring. */
+int *find_counterparts(void);
 
 #endif

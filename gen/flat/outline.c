@@ -4,7 +4,7 @@
    Leaves  a function for each phase that has work, and one for each run of equal modules of a list
            (layers.0, layers.1, ...), which the phase's function calls in a loop. Later passes see
            each distinct layer once. What neither the loss, nor an output, nor an update needs is
-           removed (drop.c), and graph->order is empty. Steps of a scan must be equal.
+           removed (remove_unused.c), and graph->order is empty. Steps of a scan must be equal.
 
    Modules of a list are equal if their operations are, one by one: kind, attributes, shapes,
    layouts, and the source of each input. Dropouts differ in their streams of random numbers, by an

@@ -315,7 +315,7 @@ void leave_in_flight(struct overlap *o, int collective, int body, int64_t time);
 
 void merge_products(void);
 
-/* ------------------------------------------------------------------------------------ travel.c */
+/* ------------------------------------------------------------------------------ bucket_kinds.c */
 
 /* Whether it sums a gradient over ranks in the gradient's place. */
 bool is_gradient_sum(const struct op *op);

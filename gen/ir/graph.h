@@ -128,7 +128,8 @@ struct graph {
   int nvalue, value_room;
   struct value *value;
   int nop, op_room;
-  struct op *op; /* all operations ever made, except those that drop.c removes: append only */
+  struct op
+      *op; /* all operations ever made, except those that remove_unused.c removes: append only */
   int norder, order_room;
   int *order; /* the flat program, until outline: these operations in this order; then empty */
   int nmodule, module_room;

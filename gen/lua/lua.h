@@ -339,7 +339,7 @@ bool in_step(int *call_around);
 /* Moves the operation that was appended last to before the scan. */
 void put_before_scan(void);
 
-/* ----------------------------------------------------------------------------------- surplus.c */
+/* ------------------------------------------------------------------------- surplus_arguments.c */
 
 /* Adds the functions that refuse surplus arguments to the table at the top of the stack. */
 void set_surplus_bindings(struct lua_State *L);

@@ -134,7 +134,7 @@ const struct op *taken_next(const struct op *op);
 /* The surroundings of the operation that is decided now. */
 extern const struct surroundings *decision_around;
 
-/* ------------------------------------------------------------------------------------- share.c */
+/* ------------------------------------------------------------------------- collective_counts.c */
 
 int64_t elements_sent(enum op_kind kind, const struct share *s);
 int64_t elements_received(enum op_kind kind, const struct share *s);

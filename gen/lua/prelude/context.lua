@@ -139,7 +139,7 @@ function base.in_order(x, placed)
   local dim, why = asked.sequence, "the order of the sequence"
   local n = core.shape(x)[dim + 1]
   if not asked.orders[n] then
-    -- Each is computed as it is wanted: of one for all, ranks would compute parts, and send them to each other.
+    -- Each is computed as it is needed: of one for all, ranks would compute parts, and send them to each other.
     asked.orders[n] = over(head_and_tail(n, asked.parts), base.shard(0), why)
     asked.of_queries[n] = over(head_and_tail(n, asked.parts), base.shard(0), why, {ulysses = WHOLE})
     asked.of_keys[n] = over(head_and_tail(n, asked.parts), WHOLE, why)

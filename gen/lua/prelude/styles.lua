@@ -21,9 +21,9 @@ local REPLICATE = core.Replicate()
 -- nil), and a list of other requests, each {"input" or "output", index, placement}.
 local asked = {}
 
-local function style(name, wishes)
+local function style(name, requests)
   local s = base.make("style", base.named(name))
-  asked[s] = {name = name, line = core.line(), wishes = wishes}
+  asked[s] = {name = name, line = core.line(), requests = requests}
   return s
 end
 
@@ -152,9 +152,9 @@ local function linear_style(name, known, input, output, keys)
     local s = style(name, function(class, module)
       local places = places_of(class, module, name, known)
       local is_embedding = class == base.Embedding
-      local wishes = {{"input", 0, is_embedding and REPLICATE or input}, {"output", 0, result}}
-      if parts ~= nil then wishes[2] = nil end
-      return places, wishes
+      local requests = {{"input", 0, is_embedding and REPLICATE or input}, {"output", 0, result}}
+      if parts ~= nil then requests[2] = nil end
+      return places, requests
     end)
     if parts ~= nil then
       asked[s].prepare = function(module) set_parts(module, parts, name) end
@@ -230,7 +230,7 @@ end
 local function prepared(options, name, side, use_local)
   local given, desired = side .. "_layouts", "desired_" .. side .. "_layouts"
   if options[desired] == nil then fail("%s needs %s", name, desired) end
-  local to, wishes = layouts(options[desired], name .. "'s " .. desired), {}
+  local to, requests = layouts(options[desired], name .. "'s " .. desired), {}
   if options[given] ~= nil then
     local from = layouts(options[given], name .. "'s " .. given)
     if #from ~= #to then
@@ -239,9 +239,9 @@ local function prepared(options, name, side, use_local)
   end
   check_local(options[use_local], use_local, name, to)
   for i = 1, #to do
-    if to[i] then wishes[#wishes + 1] = {side, i - 1, to[i]} end
+    if to[i] then requests[#requests + 1] = {side, i - 1, to[i]} end
   end
-  return wishes
+  return requests
 end
 
 local OPTIONS = {
@@ -268,13 +268,13 @@ local function prepare(name, sides)
   return function(options)
     forbid_named_arguments(options, name)
     options = base.options(options, name, allowed)
-    local wishes = {}
+    local requests = {}
     for side, use_local in pairs(sides) do
-      for _, wish in ipairs(prepared(options, name, side, use_local)) do
-        wishes[#wishes + 1] = wish
+      for _, request in ipairs(prepared(options, name, side, use_local)) do
+        requests[#requests + 1] = request
       end
     end
-    return style(name, function() return nil, wishes end)
+    return style(name, function() return nil, requests end)
   end
 end
 

@@ -1,4 +1,5 @@
-/* share.c: how many elements a member of a group sends and receives in a collective, by the row. */
+/* collective_counts.c: how many elements a member of a group sends and receives in a collective, by
+ * the row. */
 #include "sharding/sharding.h"
 
 int64_t elements_sent(enum op_kind kind, const struct share *s)

@@ -1,5 +1,5 @@
-/* drop.c: the end of the pass `outline`: removes what the program no longer uses from the graph.
-   And a part of its beginning: removes what no result needs from the flat program.
+/* remove_unused.c: the end of the pass `outline`: removes what the program no longer uses from the
+   graph. And a part of its beginning: removes what no result needs from the flat program.
 
    Takes   functions, and all operations of the flat program that they were made of: for a list of a
            hundred modules, a hundred times the operations of the loop's body.

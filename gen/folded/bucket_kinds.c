@@ -1,4 +1,5 @@
-/* travel.c: which collectives are of one kind, and which are small: what may share a bucket. */
+/* bucket_kinds.c: which collectives are of one kind, and which are small: what may share a bucket.
+ */
 #include "folded/folded.h"
 
 /* Whether, in a step of several batches, the value is the sum over some ranks of a gradient

@@ -1,5 +1,5 @@
-/* twins.c: finds twins, the operations at the same place of a phase in equal modules. Passes decide
-   them together, so that outline.c can fold the modules afterwards. */
+/* counterparts.c: finds counterparts, the operations at the same place of a phase in equal modules.
+   Passes decide them together, so that outline.c can fold the modules afterwards. */
 #include "flat/flat.h"
 
 #include <string.h>
@@ -26,7 +26,7 @@ static int class_of_path(struct memo *classes, const char *path)
   return numbered ? number_of_query(classes, &q) : NONE;
 }
 
-static bool are_twins(const struct op *a, const struct op *b)
+static bool are_counterparts(const struct op *a, const struct op *b)
 {
   if (a->kind != b->kind || a->nin != b->nin || a->nout != b->nout || a->dim != b->dim ||
       !a->equation != !b->equation || (a->equation && strcmp(a->equation, b->equation)))
@@ -55,7 +55,7 @@ static int find_spots(struct spot *spot)
   return classes.n;
 }
 
-/* The last operation met in this spot: the twin of the next one, if they are equal. */
+/* The last operation met in this spot: the counterpart of the next one, if they are equal. */
 static int *last_in(struct list *places, const struct spot *s)
 {
   struct list *list = &places[s->class * PHASES + s->phase];
@@ -63,21 +63,21 @@ static int *last_in(struct list *places, const struct spot *s)
   return &list->at[s->place];
 }
 
-int *find_twins(void)
+int *find_counterparts(void)
 {
-  int *next_twin = alloc((size_t)(graph->nop + 1) * sizeof *next_twin);
+  int *next_counterpart = alloc((size_t)(graph->nop + 1) * sizeof *next_counterpart);
   struct spot *spot = alloc((size_t)(graph->nop + 1) * sizeof *spot);
-  for (int i = 0; i < graph->nop; i++) next_twin[i] = i;
+  for (int i = 0; i < graph->nop; i++) next_counterpart[i] = i;
   int classes = find_spots(spot);
   struct list *places = alloc((size_t)(classes + 1) * PHASES * sizeof *places);
   for (int i = 0; i < graph->nop; i++) {
     if (spot[i].class == NONE) continue;
     int *last = last_in(places, &spot[i]);
-    if (*last != NONE && are_twins(&graph->op[*last], &graph->op[i])) {
-      next_twin[i] = next_twin[*last];
-      next_twin[*last] = i;
+    if (*last != NONE && are_counterparts(&graph->op[*last], &graph->op[i])) {
+      next_counterpart[i] = next_counterpart[*last];
+      next_counterpart[*last] = i;
     }
     *last = i;
   }
-  return next_twin;
+  return next_counterpart;
 }

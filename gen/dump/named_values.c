@@ -1,5 +1,5 @@
-/* bearers.c: which values a dump calls by a name: a value that is the only one so far with this
-   name, or with this place in a stack. All others are called by their numbers. */
+/* named_values.c: which values a dump calls by a name: a value that is the only one so far with
+   this name, or with this place in a stack. All others are called by their numbers. */
 #include "dump/dump.h"
 
 static struct bearer *answer(struct memo *known, const struct query *q)

@@ -1,4 +1,5 @@
-/* usual.c: usual records: a dump leaves their fields out, and its reader starts with them. */
+/* dump_defaults.c: usual records: a dump leaves their fields out, and its reader starts with them.
+ */
 #include "dump/dump.h"
 
 #include <string.h>
