@@ -150,7 +150,7 @@ end
 function base.style_adapter(module, dim, style)
   local adapter, class = adapter_of[module], base.class(module)
   if not adapter then return end
-  local places = style.wishes(class, module)
+  local places = style.requests(class, module)
   local place = type(places) == "table" and places.weight
   local which = place and adapter.kind.cuts[tostring(place)]
   if not which then return end

@@ -431,7 +431,7 @@ local styled = {}        -- {modules, dimension, style} of each
 local function apply(modules, dim, s)
   local style = base.style(s)
   styled[#styled + 1] = {modules, dim, style}
-  core.apply_style(modules, dim, style.name, style.line, style.wishes)
+  core.apply_style(modules, dim, style.name, style.line, style.requests)
   for _, module in ipairs(style.prepare and modules or {}) do style.prepare(module) end
 end
 
