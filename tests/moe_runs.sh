@@ -6,6 +6,7 @@ local_mpi=yes
 . "$root/tests/programs.sh"
 optimized=-O1
 moe=$golden/moe
+apart=2e-4 # how far losses and norms may be from the golden ones
 steps=${SOAK:+20}
 steps=${steps:-5}
 export OMP_NUM_THREADS=1
@@ -52,10 +53,11 @@ train_moe() {
   numbers grad_norm "$to.jsonl" > "$to.grad_norm"
   array "$model" "$section" losses > "$to.golden_loss"
   array "$model" "$section" grad_norms > "$to.golden_norm"
-  within=(2e-4 2e-4)
+  within=("$apart" "$apart")
   near "$name" "$to.loss" "$to.golden_loss"
   near "$name norm" "$to.grad_norm" "$to.golden_norm"
   case "$section $*" in
+  *bfloat16*) ;; # which experts are best may hang on a rounding
   *microbatches=* | *pp=*) ;; # such a step has no metrics of the plan's own
   capacity*) check_dropped "$name" "$model" ;;
   *) check_places "$name" "$model" ;;

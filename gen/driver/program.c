@@ -337,7 +337,7 @@ static void add_runtime(void)
     if (strstr(e->name, "library") && !model_library()) continue;
     if (!graph->stages && strstr(e->name, "_stages.")) continue;
     bool of_rows =
-        strstr(e->name, text("/%s_rows.", target->name)) || strstr(e->name, "/cpu_groups.");
+        strstr(e->name, text("/%s_rows.", target->name)) || strstr(e->name, "/cpu_groups");
     if (of_rows && !rows) continue;
     if (onednn || strcmp(e->name, "runtime/cpu_onednn.c"))
       add_file(e->name, (const char *)e->text, e->size, false);

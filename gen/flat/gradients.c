@@ -380,10 +380,12 @@ void conv2d_back_input_grad(int g)
                                             shape_of(w)));
 }
 
-/* Of dispatch and combine, each the gradient of the other. */
+/* Of dispatch and combine, each the gradient of the other. Rows travel in their type. */
 static void give_sent(int g, enum op_kind kind)
 {
   const int *in = forward_op->in;
+  enum type rows = graph->value[in[0]].type;
+  if (kind == OP_dispatch && graph->value[g].type != rows) g = backward_cast(g, rows);
   struct op op = like_forward(kind, 4, (int[]){g, in[1], in[2], in[3]});
   if (needs_gradient(0)) give_gradient(0, append_backward(op));
 }

@@ -7,9 +7,10 @@
 /* How many places each expert has. */
 OP(count_places,   "bsk->e@:i32",          "",             no_grad,            "", "", "")
 /* The token's elements, times the place's weight c, to the row of each of its places; and the sum
-   over a token's places of its rows, times their weights. Each is the other's gradient. */
+   over a token's places of its rows, times their weights, in float32. Each is the other's
+   gradient. */
 OP(dispatch,       "bsd,bsk,bsk,e+bsk->e@bskd", "a|c",          dispatch_grad,      "", "", "",
-   .type = "f32")
+   .type = "a")
 OP(combine,        "e@bskd,bsk,bsk,e+bsk->bsd", "a|c",          combine_grad,       "", "", "",
    .type = "f32")
 /* The product of each place's row with its token's a: the gradient of the weights. */
@@ -17,8 +18,8 @@ OP(combine_back,   "bsd,bsk,e@bskd,e+bsk->bsk", "a|c",          no_grad,        
    .type = "f32")
 /* The product of each row with its expert's matrix, of [out, in]; and its gradients. */
 OP(grouped_linear, "ebskd,end,e+bsk->ebskn", "a|b", grouped_linear_grad, "", "", "bskdn",
-   .type = "f32")
+   .type = "a")
 OP(grouped_linear_back_input, "ebskn,end,e+bsk->ebskd", "a|b", no_grad, "", "", "bskdn",
-   .type = "f32")
+   .type = "a")
 OP(grouped_linear_back_weight, "ebskn,ebskd,e+bsk->end", "a|b", no_grad, "", "", "bskdn",
-   .type = "f32")
+   .type = "a")

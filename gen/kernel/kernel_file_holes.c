@@ -276,6 +276,10 @@ static const char *hole_text(const char *name)
   if (i != NONE) return c_type(graph->value[file_operand(i)].type);
   i = operand_of_hole(name, "float_");
   if (i != NONE) return is_bf16(i) ? "bf16_to_float" : "";
+  i = operand_of_hole(name, "from_float_");
+  if (i != NONE) return is_bf16(i) ? "float_to_bf16" : "";
+  i = operand_of_hole(name, "suffix_");
+  if (i != NONE) return is_bf16(i) ? "_bf16" : "";
   const char *of_tiles =
       attention_hole(file_kernel.op, file_kernel.rank, name, product_of('d', file_kernel.local),
                      product_of('e', file_kernel.local));
@@ -308,13 +312,14 @@ static void put_filled(struct buffer *b, const char *c, const char *end)
     size_t n = word_length(c + 1);
     if (n == 0 || c[n + 1] != '$')
       fault(text("a '$' begins no hole: '%s'", printable(text("%.20s", c))));
-    const char *value = hole_text(text("%.*s", (int)n, c + 1));
+    const char *name = text("%.*s", (int)n, c + 1), *value = hole_text(name);
+    bool converts = strstr(name, "float_");
     if (!value)
       fault(text("it has a hole $%.*s$, which is no letter of the rule %s and no number", (int)n,
                  c + 1, printable(rule_of(file_kernel.op))));
     put(b, "%s", value);
     c += n + 2;
-    const char *close = *value || *c != '(' ? NULL : closing(c);
+    const char *close = !converts || *value || *c != '(' ? NULL : closing(c);
     if (!close) continue; /* a float element needs no conversion, and so no brackets */
     put_filled(b, c + 1, close);
     c = close + 1;

@@ -53,19 +53,25 @@ const char *weights_include(void)
                                          "linear_of_int8", "linear_of_int8_turned"};
   static const char *const groups[] = {"rows_of_places", "all_rows", "grouped_nt", "grouped_nn",
                                        "grouped_tn"};
-  bool by_groups = false, stored = false, blocks = false;
+  static const char *const narrow[] = {"grouped_nt_bf16", "grouped_nn_bf16", "grouped_tn_bf16"};
+  bool by_groups = false, in_bf16 = false, stored = false, blocks = false;
   for (int i = 0; i < nkernels; i++) {
     for (size_t k = 0; k < sizeof groups / sizeof *groups; k++)
       by_groups |= has_word(kernels[i].definition, groups[k]);
+    for (size_t k = 0; k < sizeof narrow / sizeof *narrow; k++)
+      in_bf16 |= has_word(kernels[i].definition, narrow[k]);
     for (size_t k = 0; k < sizeof products / sizeof *products; k++)
       stored |= has_word(kernels[i].definition, products[k]);
     blocks |= has_word(kernels[i].definition, "weight_block");
   }
-  by_groups &= target->language == LANGUAGE_C;
+  const char *of_groups = target->language != LANGUAGE_C ? ""
+                          : in_bf16                      ? "#include \"cpu_groups_bf16.h\"\n"
+                          : by_groups                    ? "#include \"cpu_groups.h\"\n"
+                                                         : "";
   const char *of_stored = stored   ? "#include \"cpu_weights.h\"\n"
                           : blocks ? "#include \"weight_blocks.h\"\n"
                                    : "";
-  return text("%s%s", by_groups ? "#include \"cpu_groups.h\"\n" : "", of_stored);
+  return text("%s%s", of_groups, of_stored);
 }
 
 char *kernel_prototypes(void)

@@ -2,7 +2,7 @@
 // the first expert come first, each expert's in the order of the tokens. A block for each expert
 // looks for its places among 256 at once.
 // launch: $e$, 256
-__global__ void $name$(float *__restrict__ out, const $type_a$ *__restrict__ a,
+__global__ void $name$($type_out$ *__restrict__ out, const $type_a$ *__restrict__ a,
                        const int *__restrict__ expert, const $type_weight$ *__restrict__ weight,
                        const int *__restrict__ counts, long first_e)
 {
@@ -21,7 +21,7 @@ __global__ void $name$(float *__restrict__ out, const $type_a$ *__restrict__ a,
         const long i = from + 32 * w + __ffs((int)rest) - 1;
         const float by = $float_weight$(weight[i]);
         for (long j = t; j < width; j += 256)
-          out[row * width + j] = by * $float_a$(a[i / places * width + j]);
+          out[row * width + j] = $from_float_out$(by * $float_a$(a[i / places * width + j]));
       }
     }
     __syncthreads();

@@ -1,6 +1,6 @@
 // Each expert's rows times its matrix of [out, in], transposed.
-void $name$(float *restrict out, const float *restrict a, const float *restrict weight,
-            const int *restrict counts)
+void $name$($type_out$ *restrict out, const $type_a$ *restrict a,
+            const $type_weight$ *restrict weight, const int *restrict counts)
 {
-  grouped_nn(out, a, weight, counts, $e$, $d$, $n$);
+  grouped_nn$suffix_a$(out, a, weight, counts, $e$, $d$, $n$);
 }

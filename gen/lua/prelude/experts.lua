@@ -46,7 +46,6 @@ nn.Experts = base.own_class("Experts", {"gate_proj", "up_proj", "down_proj"},
   end,
   function(self, _, rows, counts) -- without counts: rows [batch, experts, capacity, dim]
     local function linear(x, weight)
-      weight = of.to(weight, "float32")
       if not counts then return of.einsum("becd,end->becn", x, weight) end
       return of.grouped_linear(x, weight, counts)
     end
@@ -122,10 +121,10 @@ local function within_capacity(how, experts, x, ids, weights)
   local shape = core.shape(x)
   local capacity = capacity_of(how, shape[2])
   local slots, fits = slots_of(how, ids, capacity)
-  local y = of.flatten(experts(rows_of_slots(how, of.to(x, "float32"), slots, fits, capacity)), 1, 2)
+  local y = of.flatten(experts(rows_of_slots(how, x, slots, fits, capacity)), 1, 2)
   local index = of.unsqueeze(of.where(fits, slots, 0), -1)
   local rows = of.gather(y, 1, of.expand(index, {shape[1], shape[2] * how.top_k, shape[3]}))
-  rows = rows * of.unsqueeze(of.where(fits, of.flatten(weights, 1), 0.0), -1)
+  rows = of.to(rows, "float32") * of.unsqueeze(of.where(fits, of.flatten(weights, 1), 0.0), -1)
   local dropped = of.sum(of.where(fits, 0.0, 1.0))
   return of.sum(of.unflatten(rows, 1, {shape[2], how.top_k}), 2), dropped
 end
@@ -152,6 +151,11 @@ local function load_of(how, ids, scores, counts)
 end
 
 -- -------------------------------------------------------------------------------------- the layer
+
+-- The router's product, in float32 whatever its operands are.
+local function in_float32(gate, x)
+  return of.linear(of.to(x, "float32"), of.to(gate.weight, "float32"))
+end
 
 local function options_of(options)
   local o = base.options(options, "nn.MoE", {"experts", "top_k", "hidden", "router", "normalize",
@@ -195,6 +199,7 @@ end)
 nn.MoE = nn.module("MoE", function(self, dim, options)
   local how = options_of(options)
   self.gate = nn.Linear(dim, how.experts, {bias = false, init = how.init})
+  base.set_adapter(self.gate, in_float32)
   self.experts = nn.Experts(how.experts, dim, how.hidden, how.init)
   if how.shared > 0 then self.shared_experts = SharedExperts(dim, how.shared, how.init) end
   if how.bias_balance then

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# plans/moe.lua in bfloat16: Mixtral's and Qwen3-MoE's losses and norms of gradients in float32 (tests/golden/moe) within 2
+# percent, on one rank and with experts cut over ranks. Rows, and products of experts, are bfloat16; the router is not.
+runtime_plan=tests/pipeline/plan.lua
+. "$(dirname "$0")/moe_runs.sh"
+apart=2e-2
+make_runtimes plain sanitized cuda
+
+# of_bfloat16 NAME: its rows and products of experts are bfloat16, and its router's product is float32.
+of_bfloat16() {
+  local kernels=$WORK/$1/kernels.c name
+  [ -e "$kernels" ] || kernels=$WORK/$1/kernels.cu
+  for name in dispatch grouped_linear grouped_linear_back_input grouped_linear_back_weight; do
+    grep -A2 "void ${name}_[0-9]" "$kernels" | tr -d '\n' | grep "bf16 \*[_]*restrict[_]* out" > /dev/null || fail "$1: $name is not of bfloat16"
+  done
+}
+while read -r name kind model section arguments; do
+  # shellcheck disable=SC2086
+  beside "$WORK/$name.log" train_moe "$name" "$kind" "$model" "$section" -D dtype=bfloat16 $arguments
+done << 'END'
+mixtral plain mixtral with_aux
+qwen3_moe plain qwen3_moe without_aux
+tp2 plain mixtral without_aux -D tp=2
+ep2 plain mixtral with_aux -D dp=2 -D ep=2
+ep3 sanitized mixtral without_aux -D dp=3 -D ep=3
+ep2_fsdp2 plain qwen3_moe with_aux -D dp=4 -D ep=2
+ep2_tp2 plain qwen3_moe without_aux -D dp=2 -D ep=2 -D tp=2
+pp2_ep2 plain mixtral without_aux -D pp=2 -D dp=2 -D ep=2
+cuda1 cuda mixtral with_aux
+cuda_ep2 cuda mixtral with_aux -D dp=2 -D ep=2
+END
+beside "$WORK/capacity.log" train_moe capacity plain deepseek_v3 capacity -D bias_balance=0 -D capacity=1.0 -D dtype=bfloat16
+all_are_done
+cat "$WORK"/*.log
+for name in mixtral ep2 cuda_ep2; do of_bfloat16 $name; done
+finish "the losses of Mixtral and Qwen3-MoE in bfloat16"
