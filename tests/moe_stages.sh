@@ -2,7 +2,7 @@
 # plans/moe.lua in stages of a pipeline and in micro-batches, beside ep, tp and fully sharded data parallel: the losses and
 # norms of gradients of Hugging Face's models (tests/golden/moe), and those of one rank. The load balancing loss takes its
 # means over the samples of a micro-batch of a rank, as Hugging Face's over those of a forward; one rank does so with
-# aux_batch.
+# aux_batch. A bias that balances the load takes the places of all micro-batches, or of all batches of a step.
 runtime_plan=tests/pipeline/plan.lua
 . "$(dirname "$0")/moe_runs.sh"
 
@@ -12,6 +12,7 @@ train_moe aux4 plain mixtral with_aux -D aux_batch=4
 train_moe aux2 plain mixtral with_aux_of_2 -D aux_batch=2
 train_moe aux1 plain mixtral with_aux_of_1 -D aux_batch=1
 train_moe qwen plain qwen3_moe without_aux
+train_moe balanced plain deepseek_v3 balanced -D bias_balance=0.01
 
 # compare ONE NAME KIND MODEL SECTION ARGUMENTS...: ONE is of one rank.
 compare() {
@@ -34,6 +35,11 @@ aux1 ep2_parts plain mixtral with_aux_of_1 -D dp=2 -D ep=2 -D microbatches=2
 aux1 zero_bubble plain mixtral with_aux_of_1 -D pp=2 -D dp=2 -D ep=2 -D schedule=interleaved_zero_bubble
 aux1 cuda_pp2_ep2 cuda mixtral with_aux_of_1 -D pp=2 -D dp=2 -D ep=2
 none cuda_ep2_parts cuda mixtral without_aux -D dp=2 -D ep=2 -D microbatches=2
+balanced balanced_parts plain deepseek_v3 balanced -D bias_balance=0.01 -D dp=2 -D ep=2 -D microbatches=2
+balanced balanced_twice plain deepseek_v3 balanced -D bias_balance=0.01 -D batch=2 -D accumulate=2 -D tp=2
+balanced balanced_fsdp2 plain deepseek_v3 balanced -D bias_balance=0.01 -D dp_shard=2 -D microbatches=2
+balanced balanced_pp2 plain deepseek_v3 balanced -D bias_balance=0.01 -D pp=2 -D dp=2 -D ep=2
+balanced cuda_balanced cuda deepseek_v3 balanced -D bias_balance=0.01 -D pp=2
 END
 all_are_done
 cat "$WORK"/*.log

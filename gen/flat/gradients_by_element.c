@@ -17,13 +17,16 @@ void sub_grad(int g)
   if (needs_gradient(1)) give_gradient(1, backward_unary(OP_neg, g));
 }
 
-/* The buffer gets no derivative, but the amount that the update subtracts from it, also where the
-   loss does not depend on what it follows: then g is NONE. */
+/* The buffer gets no derivative, but the amount that the update subtracts from it, or the counts by
+   which it balances, also where the loss does not depend on what it follows: then g is NONE. */
 void running_grad(int g)
 {
   int value = forward_op->in[0], buffer = forward_op->in[1];
   if (g != NONE && needs_gradient(0)) give_gradient(0, g);
-  if (needs_gradient(1))
+  if (!needs_gradient(1)) return;
+  if (number_of(forward_op, "balances"))
+    give_gradient(1, backward_scale(value, 1));
+  else
     give_gradient(1, backward_scale(backward_binary(OP_sub, buffer, value), forward_op->scalar));
 }
 

@@ -82,27 +82,28 @@ static void find_norm(const int *gradient, int known)
 
 /* ----------------------------------------------------------------------------------- the update */
 
-/* Which parameters are buffers: what the forward holds as `running`. */
-static bool *find_buffers(int known)
+/* By parameter: the operation `running` by which the forward has it as a buffer, or NONE. */
+static int *find_buffers(int known)
 {
-  bool *is_buffer = alloc((size_t)known * sizeof *is_buffer);
-  for (int i = 0; i < known; i++) is_buffer[i] = false;
+  int *buffer_of = alloc((size_t)known * sizeof *buffer_of);
+  for (int i = 0; i < known; i++) buffer_of[i] = NONE;
   for (int i = 0; i < graph->norder; i++) {
     const struct op *op = &graph->op[graph->order[i]];
     if (op->kind != OP_running || op->phase != FORWARD) continue;
     int buffer = op->in[1];
     while (graph->value[buffer].op != NONE) buffer = graph->op[graph->value[buffer].op].in[0];
-    is_buffer[buffer] = true;
-    if (runs_in_step() > 1)
+    buffer_of[buffer] = graph->order[i];
+    if (runs_in_step() > 1 && !number_of(op, "balances"))
       plan_error(op->line, "%s follows the batches of a step: it does not go with %s",
                  printable(graph->value[buffer].name),
                  plan_options->accumulate > 1 ? "accumulate" : "microbatches");
   }
-  return is_buffer;
+  return buffer_of;
 }
 
-static void update_buffer(int buffer, int gradient)
+static void update_buffer(int buffer, int gradient, const struct op *running)
 {
+  if (number_of(running, "balances")) gradient = way_back_to_balance(buffer, gradient, running);
   struct op op = in_update(OP_buffer);
   op.module = graph->value[buffer].module;
   op.in[op.nin++] = buffer;
@@ -174,7 +175,7 @@ static void update_together(struct list parameters, const int *gradient)
 /* First the updates that are kernels alone, of which neighbours become one; then the others, with
    their operations; those of several layers together come last, so that those of a layer are not
    apart. */
-static void update_all(const int *gradient, const int *of_buffer, int known)
+static void update_all(const int *gradient, const int *of_buffer, const int *buffer_of, int known)
 {
   bool any = false;
   for (int i = 0; i < known; i++) {
@@ -182,10 +183,18 @@ static void update_all(const int *gradient, const int *of_buffer, int known)
       any = true;
     else if (gradient[i] != NONE)
       append_update(update_of(i, gradient[i]));
-    if (of_buffer[i] != NONE) update_buffer(i, of_buffer[i]);
+    if (of_buffer[i] != NONE && !number_of(&graph->op[buffer_of[i]], "balances"))
+      update_buffer(i, of_buffer[i], &graph->op[buffer_of[i]]);
   }
-  if (!any) return;
   int first = graph->norder;
+  for (int i = 0; i < known; i++) {
+    if (of_buffer[i] == NONE || !number_of(&graph->op[buffer_of[i]], "balances")) continue;
+    const struct op running = graph->op[buffer_of[i]];
+    update_buffer(i, of_buffer[i], &running);
+  }
+  if (graph->norder > first) propagate_from(first);
+  if (!any) return;
+  first = graph->norder;
   begin_update_operations();
   find_together_at_home(gradient);
   for (int several = 0; several < 2; several++)
@@ -207,13 +216,13 @@ void optimize(void)
   for (int i = 0; i < known; i++) gradient[i] = NONE;
   for (int i = 0; i < known; i++)
     if (graph->value[i].role == GRADIENT) gradient[graph->value[i].of] = i;
-  const bool *is_buffer = find_buffers(known);
+  const int *buffer_of = find_buffers(known);
   int *of_buffer = alloc((size_t)known * sizeof *of_buffer);
-  for (int i = 0; i < known; i++) {
-    of_buffer[i] = is_buffer[i] ? gradient[i] : NONE;
-    if (is_buffer[i]) gradient[i] = NONE;
-  }
   if (runs_in_step() > 1) accumulate_gradients(gradient);
+  for (int i = 0; i < known; i++) {
+    of_buffer[i] = buffer_of[i] != NONE ? gradient[i] : NONE;
+    if (buffer_of[i] != NONE) gradient[i] = NONE;
+  }
   if (plan_options->wants_norm) find_norm(gradient, known);
-  update_all(gradient, of_buffer, known);
+  update_all(gradient, of_buffer, buffer_of, known);
 }

@@ -15,6 +15,11 @@ struct operands {
   bool stacked;
 };
 
+/* --------------------------------------------------------------------------- balance_buffers.c */
+
+/* Appends what the update of the buffer subtracts from it, by the counts of all batches. */
+int way_back_to_balance(int buffer, int counts, const struct op *running);
+
 /* ------------------------------------------------------------------------- update_operations.c */
 
 /* Before the first update of a graph. */

@@ -65,11 +65,10 @@ local function in_best_groups(scores, groups, top)
   return of.flatten(of.where(of.gt(of.unsqueeze(is_chosen, -1), 0), by_group, -math.huge), -2)
 end
 
--- What becomes of the bias behind a step: torchtitan's rule, whose changes add up to nothing.
-local function followed(bias, rate, counts, mean)
-  local places = of.to(counts, "float32")
-  local change = of.where(of.lt(places, mean), rate, 0.0) - of.where(of.gt(places, mean), rate, 0.0)
-  core.append("running", {of.detach(bias) + (change - of.mean(change, 0, true)), bias}, {scalar = 1})
+-- What becomes of the bias behind a step: torchtitan's rule, whose changes add up to nothing. The places are
+-- those of all batches of the step.
+local function followed(bias, rate, counts)
+  core.append("running", {of.to(counts, "float32"), bias}, {scalar = rate, balances = 1})
 end
 
 -- The experts of each token, [batch, sequence, k], and their weights.
@@ -213,11 +212,11 @@ nn.MoE = nn.module("MoE", function(self, dim, options)
     end
     local logits = of.to(self.gate(x), "float32")
     local scores = how.router == "softmax" and of.softmax(logits, -1) or of.sigmoid(logits)
-    local bias, tokens = self.e_score_correction_bias, shape[1] * shape[2]
+    local bias = self.e_score_correction_bias
     local ids, weights = routed(how, scores, bias)
     local counts = of.count_places(ids, {sizes = {e = how.experts}})
     if bias and base.training then
-      followed(bias, how.bias_balance, counts, tokens * how.top_k / how.experts)
+      followed(bias, how.bias_balance, counts)
     end
     local load = load_of(how, ids, scores, counts)
     local y
