@@ -1,5 +1,7 @@
-/* balance_buffers.c: what becomes of a buffer that balances counts (`running` in ops.h), behind the
-   last batch of a step: operations of the phase UPDATE, which propagate places. */
+/* balance_buffers.c: what becomes of a buffer that balances counts (`running` in ops.h) by a rate.
+   Their sum over the batches of a step is its gradient. Behind the last batch it grows by the rate
+   where the sum is below the mean of all sums, and shrinks where it is above; its own mean stays.
+   These are operations of the phase UPDATE, which propagate places. */
 #include "flat/flat.h"
 
 /* A buffer, and the operation `running` that has it. */
