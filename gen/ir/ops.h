@@ -182,8 +182,7 @@ OP(logical_or,     "...,...->...:bool",    "",             no_grad,            "
 OP(logical_not,    "...->...:bool",        "",             no_grad,            "", "!$a", "")
 OP(cast,           "...->...",             "a|a:max|a:min", cast_grad,         "", "$a", "",
    .type = "given", .elements = ALL_OF_FIRST)
-/* The values a. Each step takes the buffer b $s of the way to them, by what is its gradient; or it
-   `balances` the counts a: flat/balance_buffers.c. */
+/* The values a. A step takes buffer b $s of the way to them, or `balances`: balance_buffers.c. */
 OP(running,        "...,...->...",         "a|a:max|a:min", running_grad,      "balances", "$a", "",
    .type = "a")
 OP(dropout,        "...@->...@",           "a|a:max|a:min", dropout_grad,      "stream",
