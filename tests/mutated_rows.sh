@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every word of a row is tested: rows of gen/ir/ops.h are broken on purpose, one at a time, and the exhaustive
+# Every word of a row is tested: rows of gen/ir/ops.h and row_ops.h are broken on purpose, one at a time, and the exhaustive
 # tests must notice: test_rule, that a sharding which a row allows is wrong, or test_offers, that a correct
 # sharding is not offered. unit.rule and unit.offers show that both pass for the rows as they are.
 . "$(dirname "$0")/common.sh"
@@ -53,6 +53,17 @@ conv2d_back_input  (go)           (og)
 conv2d_back_weight "a|b"          "ab"
 max_pool2d         "a:max"        "a"
 max_pool2d_back    x!             x
+count_places       e@             e
+dispatch           e@             e
+dispatch           "a|c"          "ac"
+combine            e@             e
+combine            "a|c"          "ac"
+combine_back       e@             e
+combine_back       "a|c"          "ac"
+grouped_linear     "a|b"          "ab"
+grouped_linear_back_input  "a|b"  "ab"
+grouped_linear_back_weight "a|b"  "ab"
+grouped_linear_back_weight ->end  ->dne
 '
 
 cc=${CC:-cc}
@@ -68,9 +79,16 @@ mkdir "$WORK/ir"
 cp gen/ir/ops_table.c "$WORK"
 compile_rows() { "$cc" "${flags[@]}" -I"$WORK" -Igen -c "$WORK/ops_table.c" -o "$WORK/ops_table.o"; }
 
-# break_row ROW FROM TO: gen/ir/ops.h with one row changed, as $WORK/ir/ops.h; false if FROM is not in it.
+# break_row ROW FROM TO: gen/ir/ops.h and row_ops.h with one row changed, in $WORK/ir; false if FROM is not in it.
 # A "-" stands for nothing.
 break_row() {
+  local done=1 file
+  for file in ops.h row_ops.h; do ! break_row_of $file "$@" || done=0; done
+  return $done
+}
+break_row_of() {
+  local file=$1
+  shift
   awk -v row="OP($1," -v from="$2" -v to="${3/#-/}" '
     index($0, row) == 1 { inside = 1 }
     inside {
@@ -84,7 +102,7 @@ break_row() {
       $0 = line $0
     }
     { print }
-    END { exit !done }' gen/ir/ops.h > "$WORK/ir/ops.h"
+    END { exit !done }' "gen/ir/$file" > "$WORK/ir/$file"
 }
 
 # The test that notices the broken row.

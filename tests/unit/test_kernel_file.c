@@ -325,20 +325,34 @@ static struct trial *add_trial(const struct op *op)
   return t;
 }
 
-/* Of every third operation all floating inputs are bfloat16; what it makes is float. */
-static void narrow_somehow(const struct op *op)
+/* Whether its rule counts rows by expert. */
+static bool counts_rows_of(const struct op *op)
+{
+  return strchr(rule_of(op), '+') || op->kind == OP_count_places;
+}
+
+/* Of every third operation all floating inputs are bfloat16; what it makes is float, except for
+   rows by expert and what is made of them, which are bfloat16, too. */
+static bool narrow_somehow(const struct op *op)
 {
   bool is_other = is_attention(op) || op_row[op->kind].takes_stored;
-  if (is_other || draw_below(3)) return;
+  if (is_other || draw_below(3)) return false;
   for (int i = 0; i < op->nin; i++)
     if (graph->value[op->in[i]].type == F32) graph->value[op->in[i]].type = BF16;
+  bool rounds = counts_rows_of(op) && op_row[op->kind].type && !strcmp(op_row[op->kind].type, "a");
+  if (rounds) graph->value[op->out].type = BF16;
+  return rounds;
 }
 
 static void add_instance(const struct instance *instance, const int64_t *size)
 {
   const struct op *op = instantiate(instance, size);
-  narrow_somehow(op);
+  for (int i = 0; i < op->nin && strchr(rule_of(op), '+'); i++)
+    if (graph->value[op->in[i]].shape.ndim > ROW_DIMS)
+      graph->value[op->in[i]].counts = op->in[op->nin - 1];
+  bool rounds = narrow_somehow(op);
   struct trial *t = add_trial(op);
+  if (rounds) t->rounding = 0x1p-7;
   suitable_inputs(op, t->in);
   if (is_attention(op) && op->kind != OP_attention) put_attention(op, t->in);
   cut_somehow(op);
@@ -504,7 +518,6 @@ static void add_trials(void)
   unit_seed = 11;
   for (int i = 0; i < INSTANCES; i++) {
     if (!has_kernel(instances[i].kind) || instances[i].kind == OP_custom) continue;
-    if (strchr(op_row[instances[i].kind].rule, '+')) continue; /* by rows: tests/moe.sh */
     for (int s = 0; s < SIZE_LISTS; s++)
       if (!is_for_cuda() || s == i % SIZE_LISTS) add_instance(&instances[i], size_lists[s]);
   }
@@ -632,8 +645,10 @@ static void write_program(const char *directory)
 /* One library for each rank: all have the same names. */
 static const char build_c[] = "cc=\"${CC:-cc} -std=c11 -O0 -fopenmp -I$PWD/runtime\" && cd $1 && "
                               "cc=\"$cc -Wall -Wextra -Wconversion -Wshadow -Werror -fPIC\" && "
-                              "$cc -c kernels.c && for rank in rank*.c; do "
-                              "$cc -shared -o $1/${rank%.c}.so $rank kernels.o -lm || exit 1; done";
+                              "blas=$(pkg-config --cflags openblas | sed s/-I/-isystem/) && "
+                              "$cc $blas -c kernels.c && for rank in rank*.c; do "
+                              "$cc -shared -o $1/${rank%.c}.so $rank kernels.o "
+                              "$(pkg-config --libs openblas) -lm || exit 1; done";
 static const char build_cuda[] =
     "cxx=\"${MPICXX:-mpicxx} -std=c++17 -O0 -fPIC -Itests/cuda_on_cpu "
     "-Itests/cuda_on_cpu/include\" && "
@@ -729,6 +744,84 @@ static struct array get_array(const struct program *p, int value, int rank, stru
   return a;
 }
 
+/* ---- rows by expert: whole arrays have every expert at every place, memory the rows that there
+ * are */
+
+static bool is_by_rows(int value)
+{
+  return graph->value[value].counts != NONE;
+}
+
+/* By place of the rank, the expert to which it goes, of the rank's own, or NONE: by the indices
+   that the operation takes, or by any. */
+struct sent {
+  int64_t n, experts;
+  int64_t to[1024];
+};
+
+static struct sent sent_here(const struct op *op, int rank, const struct array *in)
+{
+  struct letters l;
+  struct layout in_layout[MAX_INPUTS], out_layout[MAX_OUTPUTS];
+  for (int i = 0; i < op->nin; i++) in_layout[i] = graph->value[op->in[i]].layout;
+  for (int k = 0; k < op->nout; k++) out_layout[k] = graph->value[op->out + k].layout;
+  op_letters(op, &l);
+  struct places at = places_at(op, &l, in_layout, out_layout, rank);
+  const struct indices *of = op->kind == OP_dispatch  ? &at.out[0]
+                             : op->kind == OP_combine ? &at.in[0]
+                                                      : &at.in[2];
+  bool has_indices = op->nin == 4;
+  struct sent s = {.experts = in[op->nin - 1].shape.size[0]};
+  struct shape rows = in[0].shape;
+  s.n = has_indices ? elements(in[1].shape) : rows.size[1] * rows.size[2] * rows.size[3];
+  must(s.n <= 1024, "too many places");
+  for (int64_t i = 0; i < s.n; i++) {
+    int64_t e = has_indices ? (int64_t)in[1].at[i] - of->first[0]
+                            : (i * 5 + rank + i / 3) % (s.experts + 1) - 1;
+    s.to[i] = e < 0 || e >= s.experts ? NONE : e;
+  }
+  return s;
+}
+
+/* Copies the rows of a whole array to those in memory, one after the other, or back; the whole one
+   becomes zero at places that other experts have. */
+static void copy_rows(const struct sent *s, struct array whole, struct array memory, bool back)
+{
+  int64_t width = whole.shape.size[whole.shape.ndim - 1], row = 0;
+  for (int64_t e = 0; e < s->experts; e++)
+    for (int64_t i = 0; i < s->n; i++) {
+      double *here = whole.at + (e * s->n + i) * width;
+      double *there = memory.at + row * width;
+      bool is_sent = s->to[i] == e;
+      for (int64_t j = 0; j < width; j++) {
+        if (is_sent && !back) there[j] = here[j];
+        here[j] = !is_sent ? 0 : back ? there[j] : here[j];
+      }
+      row += is_sent;
+    }
+}
+
+/* The input as memory has it. */
+static struct array in_memory(const struct op *op, int i, int rank, const struct sent *s,
+                              struct array whole)
+{
+  if (i == op->nin - 1)
+    for (int64_t e = 0; e < s->experts; e++) {
+      whole.at[e] = 0;
+      for (int64_t k = 0; k < s->n; k++) whole.at[e] += s->to[k] == e;
+    }
+  if (!is_by_rows(op->in[i])) return whole;
+  bool half = graph->value[op->in[i]].type == BF16;
+  for (int64_t k = 0; k < elements(whole.shape); k++)
+    if (half)
+      narrow(&whole.at[k]);
+    else
+      whole.at[k] = (float)whole.at[k];
+  struct array memory = zeros(local_shape(op->in[i], rank));
+  if (elements(whole.shape)) copy_rows(s, whole, memory, false);
+  return memory;
+}
+
 static bool is_same(double a, double b, double far)
 {
   return (isnan(a) && isnan(b)) || is_near(a, b, 2e-4) || fabs(a - b) <= far;
@@ -761,7 +854,9 @@ static void want(const struct trial *t, int rank, const struct array *in, struct
   for (int i = 0; i < op->nin; i++) in_layout[i] = graph->value[op->in[i]].layout;
   for (int k = 0; k < op->nout; k++) {
     out_layout[k] = graph->value[op->out + k].layout;
-    out[k] = t->expected[0].at ? t->expected[k] : zeros(local_shape(op->out + k, rank));
+    struct shape here = local_shape(op->out + k, rank);
+    if (is_by_rows(op->out + k)) here.size[0] = in[op->nin - 1].shape.size[0];
+    out[k] = t->expected[0].at ? t->expected[k] : zeros(here);
   }
   if (t->expected[0].at) return;
   op_letters(op, &l);
@@ -806,17 +901,31 @@ static void run_trial(const struct program *p, int which, int rank, uint64_t *ha
   const struct trial *t = &trials[which];
   const struct op *op = t->op;
   struct array in[MAX_INPUTS], out[MAX_OUTPUTS];
+  bool by_rows = strchr(rule_of(op), '+');
   for (int i = 0; i < op->nin; i++) {
     in[i] = cut(t->in[i], graph->value[op->in[i]].layout, rank);
-    put_array(p, op->in[i], rank, in[i]);
+    if (!by_rows) put_array(p, op->in[i], rank, in[i]);
   }
+  struct sent sent = {0};
+  if (by_rows) sent = sent_here(op, rank, in);
+  for (int i = 0; i < op->nin && by_rows; i++)
+    put_array(p, op->in[i], rank, in_memory(op, i, rank, &sent, in[i]));
   want(t, rank, in, out);
   for (int k = 0; k < op->nout; k++) fill_behind(p, op->out + k, rank);
   p->run(which);
   for (int k = 0; k < op->nout; k++) {
     must(is_filled_behind(p, op->out + k, rank), "rank %d: %s: it writes behind output %d", rank,
          described(op), k);
-    struct array made = get_array(p, op->out + k, rank, out[k].shape, hash);
+    bool rows = is_by_rows(op->out + k);
+    struct shape here = rows ? local_shape(op->out + k, rank) : out[k].shape;
+    struct array made = get_array(p, op->out + k, rank, here, hash);
+    if (rows) {
+      struct array memory = made;
+      made = zeros(out[k].shape);
+      if (elements(here)) copy_rows(&sent, made, memory, true);
+      for (int64_t i = 0; i < elements(made.shape) && !elements(here); i++)
+        made.at[i] = out[k].at[i];
+    }
     double far = t->rounding * greatest_in(out[k]);
     for (int64_t i = 0, n = elements(made.shape); i < n; i++)
       must(is_same(made.at[i], out[k].at[i], far),
