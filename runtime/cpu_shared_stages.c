@@ -4,6 +4,8 @@
 #include "cpu_shared_names.h"
 #include "cpu_stages.h"
 
+#include <stdlib.h>
+
 static struct letter_box *own_box(void)
 {
   return shared_box(shared_machine, shared_place_in(shared_machine));
@@ -97,6 +99,37 @@ static struct letter *find_letter(struct letter_box *box, int from, int tag, uin
     if (!is_mine && n == passed[from] + 1) passed[from] = n;
   }
   return NULL;
+}
+
+// Receives that are posted: the letters that this rank is to take.
+static struct receiving {
+  void *value;
+  MPI_Datatype type;
+  MPI_Comm group;
+  int n, from, tag;
+} * receiving;
+static int nreceiving, receiving_room;
+
+int post_receive(void *value, int n, MPI_Datatype type, int from, int tag, MPI_Comm group)
+{
+  if (nreceiving == receiving_room) {
+    receiving_room = receiving_room ? 2 * receiving_room : 8;
+    struct receiving *more = realloc(receiving, (size_t)receiving_room * sizeof *more);
+    if (!more) fail_call(__FILE__, __LINE__, "realloc", "no memory");
+    receiving = more;
+  }
+  receiving[nreceiving++] = (struct receiving){value, type, group, n, from, tag};
+  return MPI_SUCCESS;
+}
+
+int await_received(const void *value)
+{
+  int i = 0;
+  while (i < nreceiving && receiving[i].value != value) i++;
+  if (i == nreceiving) fail_call(__FILE__, __LINE__, "await_received", "no receive was posted");
+  const struct receiving p = receiving[i];
+  receiving[i] = receiving[--nreceiving];
+  return receive_from(p.value, p.n, p.type, p.from, p.tag, p.group);
 }
 
 int receive_from(void *value, int n, MPI_Datatype type, int from, int tag, MPI_Comm group)

@@ -15,7 +15,17 @@ struct sending {
   int microbatch;
 };
 static _Thread_local struct sending *sending;
-static _Thread_local int nsending, room;
+static _Thread_local int nsending, sending_room;
+
+// A list of n, with room for one more.
+static void *room_for_one(void *list, int n, int *room_of, size_t bytes)
+{
+  if (n < *room_of) return list;
+  *room_of = *room_of ? 2 * *room_of : 8;
+  void *more = realloc(list, (size_t)*room_of * bytes);
+  if (!more) fail_call(__FILE__, __LINE__, "realloc", "no memory");
+  return more;
+}
 
 // Whether the i-th has ended; then the last one is at its place.
 static int test(int i, bool *ended)
@@ -47,16 +57,16 @@ static const struct sending *find(const void *value)
 
 static int await(const void *value)
 {
-  const struct place *own = pending, *told = NULL;
+  const struct place *own = pending, *named = NULL;
   const int of = pending_microbatch;
-  int error = MPI_SUCCESS, told_of = -1;
+  int error = MPI_SUCCESS, named_of = -1;
   for (const struct sending *s; error == MPI_SUCCESS && (s = find(value)); error = test_all()) {
-    if (s->at == told && s->microbatch == told_of) continue;
-    told = s->at;
-    told_of = s->microbatch;
-    begin_action_of(told, told_of);
+    if (s->at == named && s->microbatch == named_of) continue;
+    named = s->at;
+    named_of = s->microbatch;
+    begin_action_of(named, named_of);
   }
-  if (told) begin_action_of(own, of);
+  if (named) begin_action_of(own, of);
   return error;
 }
 
@@ -74,12 +84,7 @@ int send_to(const void *value, int n, MPI_Datatype type, int to, int tag, MPI_Co
 {
   int error = await_sent(value);
   if (error != MPI_SUCCESS) return error;
-  if (nsending == room) {
-    room = room ? 2 * room : 8;
-    struct sending *more = realloc(sending, (size_t)room * sizeof *more);
-    if (!more) fail_call(__FILE__, __LINE__, "realloc", "no memory");
-    sending = more;
-  }
+  sending = room_for_one(sending, nsending, &sending_room, sizeof *sending);
   struct sending *s = &sending[nsending++];
   s->value = value;
   s->at = pending;
@@ -87,14 +92,37 @@ int send_to(const void *value, int n, MPI_Datatype type, int to, int tag, MPI_Co
   return MPI_Isend(value, n, type, to, tag, group, &s->request);
 }
 
-int receive_from(void *value, int n, MPI_Datatype type, int from, int tag, MPI_Comm group)
-{
+// What has been posted and not awaited.
+struct receiving {
+  const void *value;
   MPI_Request request;
-  int there = 0;
-  int error = MPI_Irecv(value, n, type, from, tag, group, &request);
+};
+static _Thread_local struct receiving *receiving;
+static _Thread_local int nreceiving, receiving_room;
+
+int post_receive(void *value, int n, MPI_Datatype type, int from, int tag, MPI_Comm group)
+{
+  receiving = room_for_one(receiving, nreceiving, &receiving_room, sizeof *receiving);
+  struct receiving *r = &receiving[nreceiving++];
+  r->value = value;
+  return MPI_Irecv(value, n, type, from, tag, group, &r->request);
+}
+
+int await_received(const void *value)
+{
+  int i = 0, there = 0, error = MPI_SUCCESS;
+  while (i < nreceiving && receiving[i].value != value) i++;
+  if (i == nreceiving) fail_call(__FILE__, __LINE__, "await_received", "no receive was posted");
   while (error == MPI_SUCCESS && !there) {
-    error = MPI_Test(&request, &there, MPI_STATUS_IGNORE);
+    error = MPI_Test(&receiving[i].request, &there, MPI_STATUS_IGNORE);
     if (error == MPI_SUCCESS && !there) error = test_all();
   }
+  receiving[i] = receiving[--nreceiving];
   return error;
+}
+
+int receive_from(void *value, int n, MPI_Datatype type, int from, int tag, MPI_Comm group)
+{
+  int error = post_receive(value, n, type, from, tag, group);
+  return error == MPI_SUCCESS ? await_received(value) : error;
 }

@@ -12,6 +12,11 @@ int await_sent(const void *value);
 // Waits for all that has been sent.
 int await_all_sent(void);
 
+// Begins to receive n elements of a rank of the group, to a place that nothing touches until
+// await_received(value) returns.
+int post_receive(void *value, int n, MPI_Datatype type, int from, int tag, MPI_Comm group);
+int await_received(const void *value);
+
 // Waits for n elements of a rank of the group.
 int receive_from(void *value, int n, MPI_Datatype type, int from, int tag, MPI_Comm group);
 

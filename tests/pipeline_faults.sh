@@ -32,27 +32,29 @@ planted() {
   fi
 }
 
-receive='/TRANSFER\("1RECV_F"/,/;$/'
-action='( *begin_action[^\n]*// NAME\n[^\n]*\n)'
-swapped="s#${action/NAME/1B0}${action/NAME/1F1}#\\2\\1#"
+action='( *begin_action[^\n]*// NAME[^\n]*\n[^\n]*\n)'
+swapped="s#${action/NAME/1F0}${action/NAME/1B0}#\\2\\1#"
 beside "$WORK/1.log" planted right swapped '' step_stage1.c -z "$swapped"
-beside "$WORK/2.log" planted right no_receive 'it sends a message, tag 0, .* to rank 1' step_stage1.c "$receive d"
-beside "$WORK/3.log" planted right no_send 'it waits for a message, tag 0, .* from rank 0' step_stage0.c \
+beside "$WORK/2.log" planted right no_post 'await_received.*no receive was posted' step_stage1.c 's/post_forward\(i,/if (i) &/'
+beside "$WORK/3.log" planted right no_await '' step_stage1.c '/TRANSFER\("1RECV_F".*await_received/ d'
+beside "$WORK/4.log" planted right no_send 'it waits for a message, tag 0, .* from rank 0' step_stage0.c \
   '/TRANSFER\("0SEND_F"/,/;$/ d'
-beside "$WORK/4.log" planted right other_tag \
+beside "$WORK/5.log" planted right other_tag \
   'it waits for a message, tag 2, .* from rank 0 .*; it has not asked for a message, tag 0, .* from rank 0' \
-  step_stage1.c "$receive s/(tag .\/) 0/\1 1/"
-beside "$WORK/5.log" planted right other_count 'has 8 bytes from rank 0, which calls MPI_message .* with 16 bytes' \
-  step_stage1.c "$receive s/, 4, MPI_FLOAT/, 2, MPI_FLOAT/"
-beside "$WORK/6.log" planted right other_microbatch 'it has not asked for a message, tag 1, .* from rank 0' step_stage1.c \
-  's/begin_action\(1, (.*\/\/ 1F1)/begin_action(0, \1/'
-beside "$WORK/7.log" planted right other_action 'it waits for a message, tag 4, .* from rank 1' step_stage0.c -z \
+  step_stage1.c 's/(\/\* tag \*\/) 0 \+/\1 1 +/'
+beside "$WORK/6.log" planted right other_count 'has 8 bytes from rank 0, which calls MPI_message .* with 16 bytes' \
+  step_stage1.c 's/post_receive\((\w+), 4,/post_receive(\1, 2,/'
+beside "$WORK/7.log" planted right other_microbatch 'it has not asked for a message, tag 1, .* from rank 0' step_stage1.c \
+  's/post_forward\(i,/post_forward(0,/'
+beside "$WORK/8.log" planted right other_action 'it waits for a message, tag 4, .* from rank 1' step_stage0.c -z \
   's#(// 0F0\n *)forward#\1backward#'
-beside "$WORK/8.log" planted on_gpu gpu_swapped 'which ncclSend .* reads; nothing orders' step_stage1.cu -z "$swapped"
-beside "$WORK/9.log" planted on_gpu gpu_no_receive 'it has not asked for a message|in vain for rank' step_stage1.cu \
+# The forward of a micro-batch ahead of the backward of the one before, which has the same slot.
+beside "$WORK/9.log" planted on_gpu gpu_swapped 'which ncclSend .* reads; nothing orders' step_stage1.cu -z \
+  's#(  for [^\n]*\n)( *)begin_action\(i, 0\);([^\n]*)\n *forward\(\);\n#  begin_action(0, 0);\n  forward();\n\1\2if (i < 3) {\n\2  begin_action(i + 1, 0);\3\n\2  forward();\n\2}\n#'
+beside "$WORK/10.log" planted on_gpu gpu_no_receive 'it has not asked for a message|in vain for rank' step_stage1.cu \
   '/begin_on\(stage_0_to_1_stream/,/await\(/ d'
-beside "$WORK/10.log" planted on_gpu gpu_other_count 'the ranks disagree' step_stage1.cu \
+beside "$WORK/11.log" planted on_gpu gpu_other_count 'the ranks disagree' step_stage1.cu \
   '/TRANSFER\("1RECV_F"/,/;$/ s/, 4, ncclFloat/, 2, ncclFloat/'
 all_are_done
 cat "$WORK"/*.log
-finish "10 planted faults"
+finish "11 planted faults"

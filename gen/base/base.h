@@ -89,21 +89,23 @@ struct target {
   const char *device;          /* the device if the plan names none; NULL: flat figures: device.c */
   enum language language;
   enum library library;
-  int64_t most_counted;    /* most elements in one collective */
-  bool streams;            /* a collective can overlap with arithmetic, on its group's stream */
-  bool edge_groups;        /* what stages of a pipeline send has no tag, and waits for its receive:
-                              two stages have a group of their own for each direction */
-  bool moves_segments;     /* a collective can write each value of a bucket to its place */
-  bool steps_in_memory;    /* the host writes what changes by step (its number, its batches) into
-                              memory; else a step takes its number as an argument */
-  bool thread_grids;       /* a kernel is a grid of threads that share rows and add up partial
-                              sums; else it is loops */
-  bool tensor_cores;       /* attention may use them */
-  int widest_vector;       /* elements that a thread loads at once */
-  int most_shared;         /* bytes of a block's shared memory */
-  int member_alignment;    /* alignment of a member of struct memory, in bytes; 0: its type's */
-  bool epilogues;          /* a product can have an epilogue: epilogue.c */
-  bool product_table;      /* products are listed in a table for the runtime: gemm_table.c */
+  int64_t most_counted; /* most elements in one collective */
+  bool streams;         /* a collective can overlap with arithmetic, on its group's stream */
+  bool edge_groups;     /* what stages of a pipeline send has no tag, and waits for its receive:
+                           two stages have a group of their own for each direction */
+  bool posts_receives;  /* a stage of a pipeline has its receives posted when their places are free;
+                           else when it needs what they bring */
+  bool moves_segments;  /* a collective can write each value of a bucket to its place */
+  bool steps_in_memory; /* the host writes what changes by step (its number, its batches) into
+                           memory; else a step takes its number as an argument */
+  bool thread_grids;    /* a kernel is a grid of threads that share rows and add up partial
+                           sums; else it is loops */
+  bool tensor_cores;    /* attention may use them */
+  int widest_vector;    /* elements that a thread loads at once */
+  int most_shared;      /* bytes of a block's shared memory */
+  int member_alignment; /* alignment of a member of struct memory, in bytes; 0: its type's */
+  bool epilogues;       /* a product can have an epilogue: epilogue.c */
+  bool product_table;   /* products are listed in a table for the runtime: gemm_table.c */
   int64_t most_workspace;  /* workspace of a product, in bytes */
   const char *libraries;   /* libraries that allocate memory of their own; NULL: none */
   int64_t library_reserve; /* how many bytes they allocate */

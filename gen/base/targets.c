@@ -14,6 +14,7 @@ const struct target targets[TARGETS] = {
             .language = LANGUAGE_C,
             .library = LIBRARY_MPI,
             .most_counted = INT32_MAX,
+            .posts_receives = true,
             .moves_segments = true,
             .widest_vector = 1,
         },

@@ -250,16 +250,36 @@ static void show(const struct op *op)
   for (int k = 0; k < pieces; k++) *number_for(to, k) = number;
 }
 
-static void run_op(void *unused, int id, int module)
+static void begin_op(const struct op *op, int id, int module)
 {
-  const struct op *op = &graph->op[id];
-  (void)unused;
-  if (op_row[op->kind].calls) return;
   now.op = op;
   now.id = id;
   now.module = module;
   now.replaces = false;
   make_room(op);
+}
+
+/* What a posted receive brings may be there from the beginning of the batch on. */
+static void receive_early(void *unused, int id, int times)
+{
+  const struct op *op = &graph->op[id];
+  (void)unused;
+  (void)times;
+  if (!is_posted(op)) return;
+  begin_op(op, id, NONE);
+  each_piece(op->out, write_piece);
+}
+
+static void run_op(void *unused, int id, int module)
+{
+  const struct op *op = &graph->op[id];
+  (void)unused;
+  if (op_row[op->kind].calls) return;
+  begin_op(op, id, module);
+  if (is_posted(op)) {
+    each_piece(op->out, read_piece);
+    return;
+  }
   if (op->kind == OP_scan_stack) {
     join_slices(op);
     return;
@@ -297,6 +317,7 @@ static void run_phases(bool of_batch, enum phase first, enum phase last)
 /* The stages of a pipeline may put off what their backwards do for weights. */
 static void run_batch(bool puts_off)
 {
+  each_op(receive_early, NULL);
   for (int late = 0; late <= puts_off; late++)
     for (int i = 0; i < graph->nfunction; i++) {
       const struct function *f = &graph->function[i];

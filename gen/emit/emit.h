@@ -17,6 +17,14 @@ struct library_words {
   const char *count;    /* the type of a count */
 };
 
+/* ----------------------------------------------------------------------------- function_head.c */
+
+/* A function's name in the program, for the size of micro-batches at hand. */
+const char *function_name(const struct function *f);
+/* Whether an operation's statement may have numbers of the step; whether a function takes it. */
+bool takes_numbers(const struct op *op);
+bool takes_step(const struct function *f);
+
 /* ----------------------------------------------------------------------------- stage_actions.c */
 
 /* In a pipeline: whether functions of the stage touch what is in flight with that one. */
@@ -27,10 +35,22 @@ const char *begin_action_name(int stage);
 char *begin_actions_text(void);
 char *slots_text(const char *own_static);
 
+/* What a step does in a pipeline: the actions of the rank's schedule, and the receives that are
+   posted ahead of them. */
+char *actions_text(void);
+/* The numbers of samples of which a step has micro-batches, by the first micro-batch. */
+const struct list *sizes_of_step(void);
+/* Whether a stage's function has receives that are posted ahead, and the function that does so. */
+bool has_posts(const struct function *f);
+const char *post_name(const struct function *f);
+/* What begin_action takes, each behind its type: "int of, int slot"; without: "of, slot". */
+char *action_parameters(int stage, const char *type);
+
 /* ---------------------------------------------------------------------------------- transfer.c */
 
-/* The text of a send or a receive. */
+/* The text of a send or a receive; and that which posts a receive ahead. */
 char *transfer_text(const struct op *op, int rank);
+char *post_text(const struct op *op, int rank);
 /* What a forward waits for before it takes a slot of the arena anew; and a step before its update.
  */
 char *awaits_sent_text(const struct function *f, int rank);

@@ -6,24 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Whether its statement may have numbers of the step. */
-static bool takes_numbers(const struct op *op)
-{
-  return is_update(op) || op->kind == OP_step_number;
-}
-
-/* The learning rate depends on the number of the step, and so do random numbers: with several
-   batches in a step, on the batch's number. On a GPU both are in memory. */
-static bool takes_step(const struct function *f)
-{
-  for (int k = 0; k < f->nop; k++) {
-    const struct op *op = &graph->op[f->op[k]];
-    bool of_step = is_random(op) || (takes_numbers(op) && !target->steps_in_memory);
-    if (op_row[op->kind].calls ? takes_step(&graph->function[op->function]) : of_step) return true;
-  }
-  return false;
-}
-
 /* By size of micro-batches and operation, its statement in the functions that were written last. */
 static const char ***statements_of;
 static const char **statement; /* of the size that is written */
@@ -31,13 +13,6 @@ static const char **statement; /* of the size that is written */
 const char *const *statements(int size)
 {
   return statements_of[size];
-}
-
-/* The function's name: where micro-batches have several sizes, there is a function for each. */
-static const char *function_name(const struct function *f)
-{
-  const int from = graph->mesh.now;
-  return from && is_of_batch(f->phase) ? text("%s_from_%d", f->name, from) : f->name;
 }
 
 static char *stated(int op, int rank)
@@ -182,6 +157,21 @@ static char *function_text(const struct function *f, int rank)
               function_parameters(f), range, l, t, sent, *sent ? "\n" : "", body.text);
 }
 
+/* Posts what a stage's function receives. */
+static char *post_function_text(const struct function *f, int rank)
+{
+  struct buffer body = {0};
+  name_locals(f);
+  for (int k = 0; k < f->nop; k++) {
+    const struct op *op = &graph->op[f->op[k]];
+    const char *does = is_posted(op) ? post_text(op, rank) : "";
+    if (*does) put(&body, "%s%s", local_declarations(does), statement_lines(does));
+  }
+  return text("static void %s(%s)\n{\n  %s(%s);\n%s}\n\n", post_name(f),
+              action_parameters(f->stage, "int "), begin_action_name(f->stage),
+              action_parameters(f->stage, ""), body.text ? body.text : "");
+}
+
 /* Calls the functions of some phases, in order; `t`: the text for the number of the step, or of
    the batch. */
 static void put_phases(struct buffer *b, enum phase from, enum phase to, const char *t, int indent)
@@ -199,16 +189,11 @@ static void put_zero(struct buffer *b, const char *what)
   put(b, "%s", fill(forms()->zero_member, "member", what, NULL));
 }
 
-static const struct list *sizes(void)
-{
-  return &graph->kernel_forms->ranks.sizes;
-}
-
 /* The phases for each micro-batch: a loop for each size. */
 static void put_microbatches(struct buffer *b, enum phase from, enum phase to, const char *t)
 {
-  for (int size = NONE; next_size(sizes(), &size);) {
-    const int end = size + 1 < sizes()->n ? sizes()->at[size + 1] : microbatches();
+  for (int size = NONE; next_size(sizes_of_step(), &size);) {
+    const int end = size + 1 < sizes_of_step()->n ? sizes_of_step()->at[size + 1] : microbatches();
     put(b, "  for (microbatch = %d; microbatch < %d; microbatch++) {\n", graph->mesh.now, end);
     put_phases(b, from, to, t, 4);
     put(b, "  }\n");
@@ -233,55 +218,6 @@ static void put_next_batch(struct buffer *b)
   if (takes_batches() && !target->steps_in_memory) put(b, "  next_batch(t - 1);\n");
 }
 
-/* Calls a function of the stage. */
-static void put_work(struct buffer *b, int stage, enum stage_work work, const char *t)
-{
-  for (int i = 0; i < graph->nfunction; i++) {
-    const struct function *f = &graph->function[i];
-    if (!is_phase(f) || !is_of_batch(f->phase) || f->stage != stage) continue;
-    if (work_of_function(f) != work) continue;
-    put(b, "  %s(%s);\n", function_name(f), takes_step(f) ? t : "");
-  }
-}
-
-/* "begin_action(3, 1); // 2F3": the micro-batch, and its slots that the stage's functions touch. */
-static void put_begin(struct buffer *b, const struct action *a, int i, int *const *slot)
-{
-  put(b, "  %s(%d", begin_action_name(a->stage), a->microbatch);
-  for (int s = a->stage; s >= 0; s--)
-    if (touches_slots(a->stage, s)) put(b, ", %d", slot[s][i]);
-  put(b, "); // %s\n", action_text(a));
-}
-
-/* By stage and action, the slot of the action's micro-batch. */
-static int **slots_of_all(const struct actions *actions)
-{
-  int n = graph->stages->n, **slot = alloc((size_t)n * sizeof *slot);
-  for (int s = 0; s < n; s++) {
-    slot[s] = alloc((size_t)(actions->n + 1) * sizeof *slot[s]);
-    if (is_stage_here(s)) slots_of_stage(actions, s, slot[s]);
-  }
-  return slot;
-}
-
-/* The schedule's actions. */
-static void put_actions(struct buffer *b)
-{
-  struct actions actions = actions_here();
-  int **slot = slots_of_all(&actions);
-  const char *t = batch_number();
-  for (int i = 0; i < actions.n; i++) {
-    const struct action *a = &actions.at[i];
-    put_begin(b, a, i, slot);
-    graph->mesh.now = sizes()->at[size_of_microbatch(sizes(), a->microbatch)];
-    if (a->kind == ACTION_F) put_work(b, a->stage, STAGE_FORWARD, t);
-    if (a->kind == ACTION_B || a->kind == ACTION_I) put_work(b, a->stage, STAGE_BACKWARD, t);
-    if (a->kind == ACTION_B || a->kind == ACTION_W) put_work(b, a->stage, STAGE_WEIGHTS, t);
-  }
-  graph->mesh.now = 0;
-  put(b, "%s", awaits_all_sent_text());
-}
-
 static bool sends_in_update(void)
 {
   for (int i = 0; i < graph->nfunction; i++)
@@ -302,7 +238,7 @@ static void put_batches(struct buffer *b)
   put_zero(b, "m->loss");
   put_phases(b, GATHER, GATHER, "t", 2);
   if (graph->stages) {
-    put_actions(b);
+    put(b, "%s", actions_text());
   } else if (microbatches() > 1) {
     put_microbatches(b, FORWARD, BACKWARD, batch_number());
   } else {
@@ -443,6 +379,7 @@ static void put_functions(struct buffer *b, int size, int rank)
       if (size && !is_of_batch(f->phase)) continue;
       const char *function = function_text(f, rank);
       put_text(b, function, strlen(function));
+      if (has_posts(f)) put(b, "%s", post_function_text(f, rank));
     }
 }
 
@@ -450,8 +387,8 @@ char *functions_text(int rank)
 {
   struct buffer b = {0};
   forget_products();
-  statements_of = alloc((size_t)sizes()->n * sizeof *statements_of);
-  for (int size = NONE; next_size(sizes(), &size);) put_functions(&b, size, rank);
+  statements_of = alloc((size_t)sizes_of_step()->n * sizeof *statements_of);
+  for (int size = NONE; next_size(sizes_of_step(), &size);) put_functions(&b, size, rank);
   const char *steps = plan_options->generate.slots ? entries_text(rank) : step_text();
   put(&b, "%s%s%s%s", constants_entry(), prepare_text(), steps, validate_text());
   return b.text;

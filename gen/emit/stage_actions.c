@@ -1,6 +1,10 @@
-/* stage_actions.c: what begins an action of a pipeline: the number of its micro-batch, and where
-   the slots of the arena begin that its functions touch. */
+/* stage_actions.c: the actions of a pipeline in a step: what begins one (the number of its
+   micro-batch, and where the slots of the arena begin that its functions touch), the receives that
+   are posted ahead, and the list of all. What repeats there for micro-batches one after the other,
+   as the steady state of a schedule does, is a loop. */
 #include "emit/emit.h"
+
+#include <string.h>
 
 bool touches_slots(int stage, int of)
 {
@@ -22,19 +26,30 @@ char *slots_text(const char *own_static)
   return b.text;
 }
 
+/* Of the slot in flight with a stage, as an action of one has it. */
+static const char *slot_parameter(int of)
+{
+  return stages_here() == 1 ? "slot" : text("slot_stage%d", of);
+}
+
+char *action_parameters(int stage, const char *type)
+{
+  struct buffer b = {0};
+  put(&b, "%sof", type);
+  for (int s = stage; s >= 0; s--)
+    if (touches_slots(stage, s)) put(&b, ", %s%s", type, slot_parameter(s));
+  return b.text;
+}
+
 static void put_begin_action(struct buffer *b, int stage)
 {
-  bool one = stages_here() == 1;
-  struct buffer body = {0};
-  put(b, "static void %s(int of", begin_action_name(stage));
-  for (int s = stage; s >= 0; s--) {
-    if (!touches_slots(stage, s)) continue;
-    const char *slot = one ? "slot" : text("slot_stage%d", s);
-    put(b, ", int %s", slot);
-    put(&body, "  %s = %s * %lldL;\n", slot_variable(s), slot,
-        (long long)graph->memory->slots[s].bytes);
-  }
-  put(b, ")\n{\n  microbatch = of;\n%s}\n\n", body.text);
+  put(b, "static void %s(%s)\n{\n  microbatch = of;\n", begin_action_name(stage),
+      action_parameters(stage, "int "));
+  for (int s = stage; s >= 0; s--)
+    if (touches_slots(stage, s))
+      put(b, "  %s = %s * %lldL;\n", slot_variable(s), slot_parameter(s),
+          (long long)graph->memory->slots[s].bytes);
+  put(b, "}\n\n");
 }
 
 char *begin_actions_text(void)
@@ -45,5 +60,249 @@ char *begin_actions_text(void)
       "// from its forward to its backward.\n");
   for (int s = 0; s < graph->stages->n; s++)
     if (is_stage_here(s)) put_begin_action(&b, s);
+  return b.text;
+}
+
+/* -------------------------------------------------------------------------------- the list of a
+ * step */
+
+/* One line of a step or some: an action, or the post of what it receives. */
+struct item {
+  const struct action *action;
+  int at; /* its place among the actions */
+  bool is_post;
+};
+
+struct items {
+  int n, room;
+  struct item *at;
+  int **slot; /* by stage and action, the slot of the action's micro-batch */
+};
+
+const struct list *sizes_of_step(void)
+{
+  return &graph->kernel_forms->ranks.sizes;
+}
+
+static int size_of_action(const struct action *a)
+{
+  return sizes_of_step()->at[size_of_microbatch(sizes_of_step(), a->microbatch)];
+}
+
+static bool does_action(const struct function *f, const struct action *a)
+{
+  return is_phase(f) && is_of_batch(f->phase) && f->stage == a->stage &&
+         does_work(a->kind, work_of_function(f));
+}
+
+bool has_posts(const struct function *f)
+{
+  for (int k = 0; k < f->nop; k++)
+    if (is_posted(&graph->op[f->op[k]])) return true;
+  return false;
+}
+
+const char *post_name(const struct function *f)
+{
+  return text("post_%s", function_name(f));
+}
+
+/* Whether an action uses the place to which the receive leads in the one at `i`. */
+static bool uses_place(const struct items *items, const struct actions *actions, int j, int i,
+                       const struct op *receive)
+{
+  const struct action *a = &actions->at[j], *b = &actions->at[i];
+  int of = allocation_of(receive->out).in_flight;
+  if (of == NONE) return a->stage == b->stage && a->kind == b->kind;
+  return items->slot[of][j] == items->slot[of][i] && a->microbatch != b->microbatch;
+}
+
+/* The place among the actions from which on nothing is in the way of what the one at `i` receives;
+   NONE: it receives nothing. */
+static int place_of_post(const struct items *items, const struct actions *actions, int i)
+{
+  int place = NONE;
+  for (int n = 0; n < graph->nfunction; n++) {
+    const struct function *f = &graph->function[n];
+    for (int k = 0; k < f->nop && does_action(f, &actions->at[i]); k++) {
+      const struct op *op = &graph->op[f->op[k]];
+      if (!is_posted(op)) continue;
+      int last = i;
+      while (last > 0 && !uses_place(items, actions, last - 1, i, op)) last--;
+      if (place < last) place = last;
+    }
+  }
+  return place;
+}
+
+static void add_item(struct items *items, struct item item)
+{
+  GROW(items->at, items->n, items->room);
+  items->at[items->n++] = item;
+}
+
+static struct items items_of(const struct actions *actions)
+{
+  int n = graph->stages->n;
+  struct items items = {.slot = alloc((size_t)n * sizeof *items.slot)};
+  int *post = alloc((size_t)(actions->n + 1) * sizeof *post);
+  for (int s = 0; s < n; s++) {
+    items.slot[s] = alloc((size_t)(actions->n + 1) * sizeof *items.slot[s]);
+    if (is_stage_here(s)) slots_of_stage(actions, s, items.slot[s]);
+  }
+  for (int i = 0; i < actions->n; i++) post[i] = place_of_post(&items, actions, i);
+  for (int i = 0; i < actions->n; i++) {
+    for (int k = i; k < actions->n; k++)
+      if (post[k] == i) add_item(&items, (struct item){&actions->at[k], k, true});
+    add_item(&items, (struct item){&actions->at[i], i, false});
+  }
+  return items;
+}
+
+/* Calls the functions of an action, or those that post their receives. */
+static void put_work(struct buffer *b, const struct item *item, const char *arguments, int indent)
+{
+  const char *t = batch_number();
+  for (int i = 0; i < graph->nfunction; i++) {
+    const struct function *f = &graph->function[i];
+    if (!does_action(f, item->action)) continue;
+    if (!item->is_post)
+      put(b, "%*s%s(%s);\n", indent, "", function_name(f), takes_step(f) ? t : "");
+    else if (has_posts(f))
+      put(b, "%*s%s(%s);", indent, "", post_name(f), arguments);
+  }
+}
+
+/* "3, 1": the micro-batch, and its slots; or, in a loop over `i`, "i + 3, (i + 3) % 2". */
+static char *arguments_of(const struct items *items, const struct item *item, bool in_loop, int by)
+{
+  struct buffer b = {0};
+  const struct action *a = item->action;
+  const char *number = text(by == 1 ? "i" : "%d * i", by), *whole = number;
+  if (a->microbatch) whole = text("%s + %d", number, a->microbatch);
+  put(&b, "%s", in_loop ? whole : text("%d", a->microbatch));
+  for (int s = a->stage; s >= 0; s--) {
+    if (!touches_slots(a->stage, s)) continue;
+    int n = graph->memory->slots[s].n;
+    if (!in_loop)
+      put(&b, ", %d", items->slot[s][item->at]);
+    else if (n == microbatches())
+      put(&b, ", %s", whole);
+    else
+      put(&b, n == 1 ? ", 0" : strpbrk(whole, "+*") ? ", (%s) %% %d" : ", %s %% %d", whole, n);
+  }
+  return b.text;
+}
+
+/* "2F3"; of a post "2RECV_F3". */
+static const char *item_text(const struct item *item)
+{
+  const struct action *a = item->action;
+  if (!item->is_post) return action_text(a);
+  return text("%dRECV_%c%d", a->stage, a->kind == ACTION_F ? 'F' : 'B', a->microbatch);
+}
+
+/* "begin_action(3, 1); // 2F3" and the calls; in a loop the comment has the first and the last. */
+static void put_item(struct buffer *b, const struct items *items, const struct item *item,
+                     const struct item *last, int by)
+{
+  const bool in_loop = last != item;
+  const int indent = in_loop ? 4 : 2;
+  const char *arguments = arguments_of(items, item, in_loop, by);
+  const char *comment = item_text(item);
+  if (in_loop) comment = text("%s ... %s", comment, item_text(last));
+  graph->mesh.now = size_of_action(item->action);
+  if (item->is_post) {
+    put_work(b, item, arguments, indent);
+    put(b, " // %s\n", comment);
+  } else {
+    put(b, "%*s%s(%s); // %s\n", indent, "", begin_action_name(item->action->stage), arguments,
+        comment);
+    put_work(b, item, arguments, indent);
+  }
+  graph->mesh.now = 0;
+}
+
+/* ------------------------------------------------------------------------------------------- loops
+ */
+
+/* Items that repeat: `each` of them, `times`, with micro-batches that grow by `by`. */
+struct repeats {
+  int each, times, by;
+};
+
+enum { MOST_REPEATED = 64, LEAST_TIMES = 3 };
+
+/* Whether an item's slots follow from its micro-batch. */
+static bool has_usual_slots(const struct items *items, const struct item *item)
+{
+  const struct action *a = item->action;
+  for (int s = a->stage; s >= 0; s--)
+    if (touches_slots(a->stage, s) &&
+        items->slot[s][item->at] != a->microbatch % graph->memory->slots[s].n)
+      return false;
+  return true;
+}
+
+static bool is_alike(const struct item *a, const struct item *b, int by)
+{
+  return a->is_post == b->is_post && a->action->kind == b->action->kind &&
+         a->action->stage == b->action->stage &&
+         b->action->microbatch == a->action->microbatch + by &&
+         size_of_action(a->action) == size_of_action(b->action);
+}
+
+static int times_of(const struct items *items, int from, int each, int by)
+{
+  int n = from;
+  while (n < from + each && has_usual_slots(items, &items->at[n])) n++;
+  if (n < from + each) return 1;
+  while (n < items->n && has_usual_slots(items, &items->at[n]) &&
+         is_alike(&items->at[n - each], &items->at[n], by))
+    n++;
+  return (n - from) / each;
+}
+
+/* The most that repeats from there on. */
+static struct repeats repeats_from(const struct items *items, int from)
+{
+  struct repeats best = {1, 1, 0};
+  for (int each = 1; each <= MOST_REPEATED && from + LEAST_TIMES * each <= items->n; each++) {
+    const struct action *a = items->at[from].action, *b = items->at[from + each].action;
+    int by = b->microbatch - a->microbatch;
+    int times = by > 0 ? times_of(items, from, each, by) : 1;
+    if (times >= LEAST_TIMES && each * times > best.each * best.times)
+      best = (struct repeats){each, times, by};
+  }
+  return best;
+}
+
+/* A loop of forwards leaves its last one to a loop of forwards and backwards behind it, which then
+   begins with a forward. */
+static struct repeats next_repeats(const struct items *items, int from)
+{
+  struct repeats now = repeats_from(items, from);
+  int end = from + now.each * now.times;
+  if (now.times == 1 || end >= items->n) return now;
+  struct repeats behind = repeats_from(items, end), before = repeats_from(items, end - now.each);
+  if (before.each > now.each && before.each * before.times >= behind.each * behind.times)
+    now.times--;
+  return now.times < LEAST_TIMES ? (struct repeats){1, 1, 0} : now;
+}
+
+char *actions_text(void)
+{
+  struct buffer b = {0};
+  const struct actions actions = actions_here();
+  const struct items items = items_of(&actions);
+  for (int i = 0; i < items.n;) {
+    const struct repeats r = next_repeats(&items, i);
+    if (r.times > 1) put(&b, "  for (int i = 0; i < %d; i++) {\n", r.times);
+    for (int k = i; k < i + r.each; k++)
+      put_item(&b, &items, &items.at[k], &items.at[k + r.each * (r.times - 1)], r.by);
+    if (r.times > 1) put(&b, "  }\n");
+    i += r.each * r.times;
+  }
+  put(&b, "%s", awaits_all_sent_text());
   return b.text;
 }

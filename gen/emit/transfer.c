@@ -1,22 +1,26 @@
 /* transfer.c: what moves from a stage of a pipeline to another one.
 
    A sender does not wait: its value stays where it is until the slot of the micro-batch is taken
-   anew, or the step ends. By MPI the ranks of the stages are a group, those with the same other
-   coordinates, and a tag tells what is sent, of which micro-batch. By NCCL two stages have a group
-   and a stream for each direction (an edge), whose members are 0, the sender, and 1; calls match by
-   their order. An event ends each call: of a send one for each slot. */
+   anew, or the step ends. A receive of a micro-batch by MPI is posted ahead, and awaited here. By
+   MPI the ranks of the stages are a group, those with the same other coordinates, and a tag tells
+   what is sent, of which micro-batch. By NCCL two stages have a group and a stream for each
+   direction (an edge), whose members are 0, the sender, and 1; calls match by their order. An event
+   ends each call: of a send one for each slot. */
 #include "emit/emit.h"
 
 #include <inttypes.h>
 
 /* By library: $call$ begins COLLECTIVE or TRANSFER. */
 static const struct {
-  const char *send, *receive, *sent, *all_sent;
+  const char *send, *post, *posted, *receive, *sent, *all_sent;
 } transfer_row[LIBRARIES] = {
     [LIBRARY_MPI] =
         {
             .send = "$call$, send_to($value$, $n$, $type$, /* to */ $peer$, /* tag */ $tag$, "
                     "$group$));",
+            .post = "$call$, post_receive($value$, $n$, $type$, /* from */ $peer$, /* tag */ "
+                    "$tag$, $group$));",
+            .posted = "$call$, await_received($value$));",
             .receive = "$call$, receive_from($value$, $n$, $type$, /* from */ $peer$, /* tag */ "
                        "$tag$, $group$));",
             .sent = "COLLECTIVE($line$, await_sent($value$));",
@@ -93,7 +97,8 @@ static const char *call_text(const struct op *op)
               sends ? "SEND" : "RECV", op->phase == FORWARD ? 'F' : 'B', line);
 }
 
-char *transfer_text(const struct op *op, int rank)
+/* The text of a row for this transfer; "" where the rank has no part of it. */
+static char *call_of(const struct op *op, int rank, const char *row)
 {
   bool sends = op->kind == OP_send;
   int value = sends ? op->in[0] : op->out, edge = edge_of(op);
@@ -101,12 +106,24 @@ char *transfer_text(const struct op *op, int rank)
   if (!n) return "";
   check_count(op->line, n);
   int group = edge == NONE ? add_group(1u << graph->stages->mesh_dim) : edge;
-  return fill(sends ? transfer_row[target->library].send : transfer_row[target->library].receive,
-              "call", call_text(op), "value", c_name(value), "n", text("%" PRId64, n), "type",
+  return fill(row, "call", call_text(op), "value", c_name(value), "n", text("%" PRId64, n), "type",
               library_type(graph->value[value].type), "peer",
               text("%d", coordinate_of_stage((int)op->number[sends ? 2 : 1])), "tag", tag_text(op),
               "group", group_name(group), "stream", edge == NONE ? "" : stream_name(edge), "event",
               edge == NONE ? "" : event_text(op), NULL);
+}
+
+char *transfer_text(const struct op *op, int rank)
+{
+  if (op->kind == OP_send) return call_of(op, rank, transfer_row[target->library].send);
+  return call_of(op, rank,
+                 is_posted(op) ? transfer_row[target->library].posted
+                               : transfer_row[target->library].receive);
+}
+
+char *post_text(const struct op *op, int rank)
+{
+  return call_of(op, rank, transfer_row[target->library].post);
 }
 
 /* The forward takes a slot anew: what the stage has sent from there of an earlier micro-batch is

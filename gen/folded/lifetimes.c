@@ -135,6 +135,9 @@ static void make_at(struct lifetimes *l, int value, int at)
   if (graph->value[value].pieces && a->first != NONE) return;
   a->made = a->first = at;
   a->made_by = function_running_at(l, at);
+  if (!is_posted(op_at(l, at))) return;
+  a->first = 0;
+  a->last = l->end_of_batches;
 }
 
 static void note_reader(struct lifetimes *l, int value, int at)

@@ -60,6 +60,11 @@ enum stage_work work_of_function(const struct function *f)
   return f->of_weights ? STAGE_WEIGHTS : STAGE_BACKWARD;
 }
 
+bool is_posted(const struct op *op)
+{
+  return op->kind == OP_receive && is_of_batch(op->phase) && target->posts_receives;
+}
+
 bool is_over_stages(int mesh_dim)
 {
   return graph->stages && graph->stages->mesh_dim == mesh_dim;

@@ -74,6 +74,8 @@ bool is_same_way(const struct op *a, const struct op *b);
 /* The group over which it goes; NONE: that of all stages. */
 int edge_of(const struct op *transfer);
 void make_edges(void); /* adds those of all transfers */
+/* Whether it is a receive that is posted ahead of the action that reads it. */
+bool is_posted(const struct op *op);
 /* Whether the stages of a pipeline lie along that dimension of the mesh. */
 bool is_over_stages(int mesh_dim);
 /* Whether the graph is the program of that rank. */

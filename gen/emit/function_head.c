@@ -1,0 +1,26 @@
+/* function_head.c: what a function of a step is called, and what it takes. */
+#include "emit/emit.h"
+
+/* The function's name: where micro-batches have several sizes, there is a function for each. */
+const char *function_name(const struct function *f)
+{
+  const int from = graph->mesh.now;
+  return from && is_of_batch(f->phase) ? text("%s_from_%d", f->name, from) : f->name;
+}
+
+bool takes_numbers(const struct op *op)
+{
+  return is_update(op) || op->kind == OP_step_number;
+}
+
+/* The learning rate depends on the number of the step, and so do random numbers: with several
+   batches in a step, on the batch's number. On a GPU both are in memory. */
+bool takes_step(const struct function *f)
+{
+  for (int k = 0; k < f->nop; k++) {
+    const struct op *op = &graph->op[f->op[k]];
+    bool of_step = is_random(op) || (takes_numbers(op) && !target->steps_in_memory);
+    if (op_row[op->kind].calls ? takes_step(&graph->function[op->function]) : of_step) return true;
+  }
+  return false;
+}
