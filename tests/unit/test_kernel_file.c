@@ -519,7 +519,8 @@ static void add_trials(void)
   for (int i = 0; i < INSTANCES; i++) {
     if (!has_kernel(instances[i].kind) || instances[i].kind == OP_custom) continue;
     for (int s = 0; s < SIZE_LISTS; s++)
-      if (!is_for_cuda() || s == i % SIZE_LISTS) add_instance(&instances[i], size_lists[s]);
+      if (!is_for_cuda() || s == i % SIZE_LISTS || strchr(op_row[instances[i].kind].rule, '+'))
+        add_instance(&instances[i], size_lists[s]);
   }
   for (size_t i = 0; i < sizeof large / sizeof *large; i++)
     add_instance(&large[i].instance, large[i].size);
