@@ -104,6 +104,19 @@ equal() {
 }
 beside "$WORK/tied.log" equal tied 2e-6 -D tied=true
 beside "$WORK/bf16.log" equal bf16 2e-4 -D dtype=bfloat16
+# validates NAME KIND ARGUMENTS...: its losses of a validation are in NAME.validated.
+validates() {
+  local local_mpi=${local_mpi:-}
+  [ "$2" != cuda ] || local_mpi=yes
+  make "$1" "$2" -D microbatches=5 -D batch=7 -D tied=true -D validate_every=2 "${@:3}"
+  start "$WORK/$1" "$WORK/$1" --data "$text" --steps 4 --validate "$text" --validate-steps 3 || fail "$1: no run"
+  numbers validation_loss "$WORK/$1.jsonl" > "$WORK/$1.validated"
+}
+beside "$WORK/val1.log" validates val1 plain
+beside "$WORK/val2.log" validates val2 plain -D pp=2 -D tp=2
+more beside "$WORK/val_v.log" validates val_v plain -D pp=2 -D stages=2 -D schedule=zbv_zero_bubble
+more beside "$WORK/val_fsdp.log" validates val_fsdp plain -D pp=2 -D dp_shard=2 -D microbatches=3
+beside "$WORK/val_cuda.log" validates val_cuda cuda -D pp=2
 # Micro-batches of 2, 2, 1, 1 and 1 samples; with copies, of 2, 1 and 1, and of 1, 1 and 1.
 uneven() {
   make uneven.1 plain -D batch=7 -D microbatches=1
@@ -120,6 +133,9 @@ beside "$WORK/uneven.log" uneven
 more beside "$WORK/documents.log" equal documents 2e-6 -D documents=10
 all_are_done
 cat "$WORK"/*.log
+for name in val2 val_cuda $(more echo val_v val_fsdp); do
+  same_losses "$name, validated" "$WORK/$name.validated" "$WORK/val1.validated" 5e-7
+done
 
 from=pp1
 for name in pp2 pp4 tp fsdp pp1; do
@@ -157,7 +173,6 @@ refused 'waits.csv: its ranks wait for each other: rank 0 for what 0B0 needs, ra
   -D pp=2 -D schedule="$WORK/waits.csv"
 refused 'has rows for 2 ranks; there are 3' -D pp=3 -D schedule="$WORK/mine.csv"
 refused 'cannot read' -D pp=2 -D schedule="$WORK/none.csv"
-refused 'no validation so far' -D pp=2 -D validate_every=2
 refused 'no library' -D pp=2 --emit library
 refused 'a micro-batch has one or more' -D pp=2 -D dp=2 -D microbatches=5
 

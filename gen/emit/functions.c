@@ -261,7 +261,7 @@ static bool makes(const struct op *op, int value)
 
 bool can_validate(void)
 {
-  if (graph->stages) return false;
+  if (graph->stages) return graph->loss != NONE;
   for (int i = 0; i < graph->nfunction && graph->loss != NONE; i++) {
     const struct function *f = &graph->function[i];
     for (int k = 0; k < f->nop && is_phase(f) && f->phase == FORWARD; k++)
@@ -277,15 +277,44 @@ static const char *step_of_validation(void)
   return plan_options->accumulate > 1 ? "m->now.batch" : batch_number();
 }
 
+/* What the update does for the loss alone: the sums over ranks that make it whole. */
+static char *loss_in_update_text(int rank)
+{
+  struct buffer b = {0};
+  bool *needed = alloc((size_t)(graph->nvalue + 1) * sizeof *needed);
+  put_text(&b, "", 0);
+  needed[graph->loss] = true;
+  for (int i = graph->nfunction; i-- > 0;) {
+    const struct function *f = &graph->function[i];
+    if (!is_phase(f) || f->phase != UPDATE) continue;
+    struct list ops = {0};
+    for (int k = f->nop; k-- > 0;) {
+      const struct op *op = &graph->op[f->op[k]];
+      const struct op *made = op->kind == OP_await ? &graph->op[op->awaits] : op;
+      if (made->out == NONE || !needed[made->out]) continue;
+      for (int n = 0; n < made->nin; n++) needed[made->in[n]] = true;
+      add(&ops, f->op[k]);
+    }
+    name_locals(f);
+    for (int k = ops.n; k-- > 0;) {
+      const char *does = stated(ops.at[k], rank);
+      if (*does) put(&b, "%s%s", local_declarations(does), statement_lines(does));
+    }
+  }
+  return b.text;
+}
+
 /* The forward alone. Of a step of several batches it adds the loss of the one batch to 0. */
-static char *validate_text(void)
+static char *validate_text(int rank)
 {
   struct buffer b = {0};
   if (!can_validate()) return "";
   if (step_has(is_random) && target->steps_in_memory) put_zero(&b, "m->now");
-  if (runs_in_step() > 1) put_zero(&b, "m->loss");
+  if (runs_in_step() > 1 || graph->stages) put_zero(&b, "m->loss");
   put_phases(&b, GATHER, GATHER, step_of_validation(), 2);
-  if (microbatches() > 1)
+  if (graph->stages)
+    put(&b, "%s%s", forwards_text(), loss_in_update_text(rank));
+  else if (microbatches() > 1)
     put_microbatches(&b, FORWARD, FORWARD, step_of_validation());
   else
     put_phases(&b, FORWARD, FORWARD, step_of_validation(), 2);
@@ -390,6 +419,6 @@ char *functions_text(int rank)
   statements_of = alloc((size_t)sizes_of_step()->n * sizeof *statements_of);
   for (int size = NONE; next_size(sizes_of_step(), &size);) put_functions(&b, size, rank);
   const char *steps = plan_options->generate.slots ? entries_text(rank) : step_text();
-  put(&b, "%s%s%s%s", constants_entry(), prepare_text(), steps, validate_text());
+  put(&b, "%s%s%s%s", constants_entry(), prepare_text(), steps, validate_text(rank));
   return b.text;
 }

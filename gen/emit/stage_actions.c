@@ -141,15 +141,24 @@ static void add_item(struct items *items, struct item item)
   items->at[items->n++] = item;
 }
 
-static struct items items_of(const struct actions *actions)
+/* The schedule's slots; of forwards alone each micro-batch has the next one. */
+static int **slots_of(const struct actions *actions, bool forwards)
 {
-  int n = graph->stages->n;
-  struct items items = {.slot = alloc((size_t)n * sizeof *items.slot)};
-  int *post = alloc((size_t)(actions->n + 1) * sizeof *post);
+  int n = graph->stages->n, **slot = alloc((size_t)n * sizeof *slot);
   for (int s = 0; s < n; s++) {
-    items.slot[s] = alloc((size_t)(actions->n + 1) * sizeof *items.slot[s]);
-    if (is_stage_here(s)) slots_of_stage(actions, s, items.slot[s]);
+    slot[s] = alloc((size_t)(actions->n + 1) * sizeof *slot[s]);
+    if (!is_stage_here(s)) continue;
+    if (!forwards) slots_of_stage(actions, s, slot[s]);
+    for (int i = 0; i < actions->n && forwards; i++)
+      slot[s][i] = actions->at[i].microbatch % graph->memory->slots[s].n;
   }
+  return slot;
+}
+
+static struct items items_of(const struct actions *actions, bool forwards)
+{
+  struct items items = {.slot = slots_of(actions, forwards)};
+  int *post = alloc((size_t)(actions->n + 1) * sizeof *post);
   for (int i = 0; i < actions->n; i++) post[i] = place_of_post(&items, actions, i);
   for (int i = 0; i < actions->n; i++) {
     for (int k = i; k < actions->n; k++)
@@ -290,11 +299,10 @@ static struct repeats next_repeats(const struct items *items, int from)
   return now.times < LEAST_TIMES ? (struct repeats){1, 1, 0} : now;
 }
 
-char *actions_text(void)
+static char *text_of_actions(const struct actions *actions, bool forwards)
 {
   struct buffer b = {0};
-  const struct actions actions = actions_here();
-  const struct items items = items_of(&actions);
+  const struct items items = items_of(actions, forwards);
   for (int i = 0; i < items.n;) {
     const struct repeats r = next_repeats(&items, i);
     if (r.times > 1) put(&b, "  for (int i = 0; i < %d; i++) {\n", r.times);
@@ -305,4 +313,21 @@ char *actions_text(void)
   }
   put(&b, "%s", awaits_all_sent_text());
   return b.text;
+}
+
+char *actions_text(void)
+{
+  const struct actions actions = actions_here();
+  return text_of_actions(&actions, false);
+}
+
+/* By micro-batches, and of each by stages: an order in which all that is sent goes forward. */
+char *forwards_text(void)
+{
+  struct actions actions = {0};
+  for (int m = 0; m < microbatches(); m++)
+    for (int s = 0; s < graph->stages->n; s++)
+      if (is_stage_here(s))
+        put_action(&actions, (struct action){.kind = ACTION_F, .stage = s, .microbatch = m});
+  return text_of_actions(&actions, true);
 }

@@ -36,9 +36,6 @@ static bool is_staged(const struct op *op)
 static void check_program(void)
 {
   const struct pipeline_stages *s = graph->stages;
-  if (plan_options->validates)
-    plan_error(s->line,
-               "pipeline: a program of stages has no validation so far: leave out validate");
   if (plan_options->emits_library || options.emit)
     plan_error(s->line, "pipeline: there is no library of a program of stages so far");
 }
