@@ -63,8 +63,7 @@ char *begin_actions_text(void)
   return b.text;
 }
 
-/* -------------------------------------------------------------------------------- the list of a
- * step */
+/* ---------------------------------------------------------------------- the list of a step */
 
 /* One line of a step or some: an action, or the post of what it receives. */
 struct item {
@@ -158,11 +157,16 @@ static int **slots_of(const struct actions *actions, bool forwards)
 static struct items items_of(const struct actions *actions, bool forwards)
 {
   struct items items = {.slot = slots_of(actions, forwards)};
-  int *post = alloc((size_t)(actions->n + 1) * sizeof *post);
-  for (int i = 0; i < actions->n; i++) post[i] = place_of_post(&items, actions, i);
+  struct list *posts = alloc((size_t)(actions->n + 1) * sizeof *posts); /* by place */
   for (int i = 0; i < actions->n; i++) {
-    for (int k = i; k < actions->n; k++)
-      if (post[k] == i) add_item(&items, (struct item){&actions->at[k], k, true});
+    int place = place_of_post(&items, actions, i);
+    if (place != NONE) add(&posts[place], i);
+  }
+  for (int i = 0; i < actions->n; i++) {
+    for (int k = 0; k < posts[i].n; k++) {
+      int of = posts[i].at[k];
+      add_item(&items, (struct item){&actions->at[of], of, true});
+    }
     add_item(&items, (struct item){&actions->at[i], i, false});
   }
   return items;
@@ -232,8 +236,7 @@ static void put_item(struct buffer *b, const struct items *items, const struct i
   graph->mesh.now = 0;
 }
 
-/* ------------------------------------------------------------------------------------------- loops
- */
+/* ----------------------------------------------------------------------------------- loops */
 
 /* Items that repeat: `each` of them, `times`, with micro-batches that grow by `by`. */
 struct repeats {
