@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# A layer of experts, forward and backward in float32, on this machine: tpgen's beside Hugging Face's Mixtral block in
+# PyTorch, by each of its implementations for CPUs, on as many threads, in turn; and its products alone, by PyTorch's
+# library, of rows in balance. The least of the steps' seconds, and the ratios: the last line is the most that any
+# program with these products can gain.
+#   PYTHON  a python with torch and transformers (python3)   TPGEN  the compiler (build/tpgen)
+#   EXPERTS (8)   TOP_K (2)   DIM (512)   HIDDEN (1792)   TOKENS (4096)   ROUNDS (3)   STEPS (4), of a round
+#   WAYS    which implementations (eager grouped_mm); batched_mm copies the weights of each place, 90 GB at these sizes
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+TPGEN=${TPGEN:-$root/build/tpgen} PYTHON=${PYTHON:-python3}
+experts=${EXPERTS:-8} top_k=${TOP_K:-2} dim=${DIM:-512} hidden=${HIDDEN:-1792} tokens=${TOKENS:-4096}
+rounds=${ROUNDS:-3} steps=${STEPS:-4} ways=${WAYS:-eager grouped_mm}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+"$PYTHON" -c 'import torch, transformers' 2> /dev/null ||
+  { echo "moe.sh: $PYTHON has no torch, or no transformers; set PYTHON" >&2; exit 1; }
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(nproc)}
+
+# run WAY: seconds of each step are added to $work/WAY.
+run() {
+  local log=$work/$1.log
+  if [ "$1" = tpgen ]; then
+    "$work/program/run.sh" --steps "$steps" --metrics "$log" > "$log.err" 2>&1
+  else
+    "$PYTHON" "$here/moe_torch.py" "$1" "$steps" "$experts" "$top_k" "$dim" "$hidden" "$tokens" > "$log" 2> "$log.err"
+  fi || { tail "$log.err" >&2; exit 1; }
+  sed -n 's/.*"seconds": *\([-+.e0-9]*\).*/\1/p' "$log" >> "$work/$1"
+}
+
+(cd "$root" && "$TPGEN" tests/bench/moe.lua -o "$work/program" -D experts="$experts" -D top_k="$top_k" -D dim="$dim" \
+  -D hidden="$hidden" -D tokens="$tokens")
+"$work/program/run.sh" --steps 0 > "$work/build.log" 2>&1 || { tail "$work/build.log" >&2; exit 1; }
+for ((round = 0; round < rounds; round++)); do
+  for way in tpgen $ways products; do run "$way"; done
+done
+for way in tpgen products $ways; do echo "$way $(sort -g "$work/$way" | head -n 1)"; done | awk '
+  { least[$1] = $2; printf "%-12s %8.3f s\n", $1, $2 }
+  $1 != "tpgen" && $1 != "products" && (!best || $2 < best) { best = $2 }
+  END {
+    printf "PyTorch, its best, over tpgen: %.2f; products over tpgen: %.2f\n", best / least["tpgen"], least["products"] / least["tpgen"]
+    printf "PyTorch, its best, over products: %.2f\n", best / least["products"]
+  }'
