@@ -24,7 +24,7 @@ static bool is_index(int i, int n)
 
 static void check_shape(const struct shape *s)
 {
-  const int64_t most = (int64_t)1 << 40;
+  const int64_t most = (int64_t)1 << 50;
   int64_t n = 1;
   for (int d = 0; d < s->ndim; d++) {
     need(s->size[d] >= 0, "a size is negative");

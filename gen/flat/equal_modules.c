@@ -70,21 +70,6 @@ static bool are_equal(const char *path, const struct list *a, const struct list 
   return true;
 }
 
-bool are_array_here(const struct list *inner, int list, int count)
-{
-  struct list here = {0};
-  for (int k = 0; k < inner->n; k++)
-    if (!graph->value[inner->at[k]].elsewhere) add(&here, inner->at[k]);
-  const struct list *of = by_place(&here, list, 0, count);
-  int first = NONE;
-  for (int m = 0; m < count; m++) {
-    if (!of[m].n) continue;
-    if (first == NONE) first = m;
-    if (!are_equal(graph->module[list].path, &of[first], &of[m])) return false;
-  }
-  return true;
-}
-
 const struct list *equal_parameters(const struct list *inner, int list, int first, int count)
 {
   const struct list *of = by_place(inner, list, first, count);
@@ -92,4 +77,13 @@ const struct list *equal_parameters(const struct list *inner, int list, int firs
   for (int m = 1; m < count; m++)
     if (!are_equal(path, &of[0], &of[m])) return NULL;
   return of;
+}
+
+int count_equal(const struct list *inner, int list, int first, int count)
+{
+  const struct list *of = by_place(inner, list, first, count);
+  const char *path = graph->module[list].path;
+  int n = 1;
+  while (n < count && are_equal(path, &of[0], &of[n])) n++;
+  return n;
 }

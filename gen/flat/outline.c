@@ -30,7 +30,8 @@ struct run {
   int first, length;
 };
 
-/* Modules of a list that may be folded: all, or, in a pipeline, those of a stage. */
+/* Modules of a list that may be folded: a run of those with equal parameters; in a pipeline, of
+   those of a stage. */
 struct span {
   int list, stage;
   int first, count;
@@ -74,7 +75,8 @@ static int index_at(int place, const struct span *of)
   int id = graph->order[place], module = graph->op[id].module;
   int element = module == NONE ? NONE : element_within(module, of->list);
   if (element == NONE || !is_of_span(id, of)) return NONE;
-  return place_in_list(element) - of->first;
+  int index = place_in_list(element) - of->first;
+  return index >= 0 && index < of->count ? index : NONE;
 }
 
 /* The runs of all modules of the span, from `place` on, in either direction, without a loop.
@@ -451,10 +453,12 @@ static struct span span_of(struct outlining *o, int list, int count, int stage)
 
 static void find_regions_of_list(struct outlining *o, const struct list *inner, int list, int count)
 {
-  if (!are_array_here(inner, list, count)) return;
   for (int stage = NONE; stage < (graph->stages ? graph->stages->n : 0); stage++) {
-    struct span s = span_of(o, list, count, stage);
-    if (s.count > 1 && equal_parameters(inner, list, s.first, s.count)) find_regions_of(o, &s);
+    struct span all = span_of(o, list, count, stage), run = all;
+    for (; run.first < all.first + all.count; run.first += run.count) {
+      run.count = count_equal(inner, list, run.first, all.first + all.count - run.first);
+      if (run.count > 1) find_regions_of(o, &run);
+    }
   }
 }
 

@@ -186,6 +186,7 @@ void find_together_at_home(const int *gradient)
     if (counts[list] < 2 || graph->module[list].steps) continue;
     for (int first = 0, count; first < counts[list]; first += count) {
       count = of_one_stage(&inner[list], list, first, counts[list], stage);
+      count = count_equal(&inner[list], list, first, count);
       const struct list *of = equal_parameters(&inner[list], list, first, count);
       for (int k = 0; count > 1 && of && k < of->n; k++) join(list, count, of, k, gradient);
     }

@@ -5,7 +5,9 @@
 #include <lua.h>
 #include <string.h>
 
-static const int64_t MAX_ELEMENTS = (int64_t)1 << 40;
+/* Of one size, and of a tensor over all ranks: what a rank has of it is far less, as rows by expert
+   have at each place one expert of all. */
+static const int64_t MAX_SIZE = (int64_t)1 << 40, MAX_ELEMENTS = (int64_t)1 << 50;
 
 struct recording recording = {.call = NONE, .phase = FORWARD};
 
@@ -135,7 +137,7 @@ int64_t check_tensor_size(lua_State *L, const char *what)
   lua_Integer n = lua_tointegerx(L, -1, &is_integer);
   if (!is_integer)
     plan_fails("%s: a size must be a whole number, not %s", what, lua_tostring(L, -1));
-  if (n < 1 || n > MAX_ELEMENTS)
+  if (n < 1 || n > MAX_SIZE)
     plan_fails("%s: a size must be at least 1 and at most 2^40, not %lld", what, (long long)n);
   return n;
 }
@@ -145,7 +147,7 @@ void check_elements(const char *what, struct shape s)
   int64_t n = 1;
   for (int i = 0; i < s.ndim; i++)
     if (__builtin_mul_overflow(n, s.size[i], &n) || n > MAX_ELEMENTS)
-      plan_fails("%s: a tensor of shape %s has more than 2^40 elements", what, shape_text(s));
+      plan_fails("%s: a tensor of shape %s has more than 2^50 elements", what, shape_text(s));
 }
 
 struct shape argument_shape(lua_State *L, int at, const char *what)

@@ -80,31 +80,36 @@ static bool same_leaves(const struct leaf *a, const struct leaf *b, int n)
   return true;
 }
 
-/* Whether the leaves are those of `count` children called 0, 1, ..., m each, with the same
-   members. In a pipeline a rank has some of a list's modules. */
-static bool is_list(const struct leaf *leaf, const int *begin, int count)
+/* The child's number in its list; NONE if it is in none. */
+static int number_of_child(const struct leaf *child)
 {
-  int m = begin[1] - begin[0];
-  for (int i = 0; i < count; i++) {
-    const struct leaf *child = &leaf[begin[i]];
-    char number[16];
-    snprintf(number, sizeof number, "%d.", graph->stages ? atoi(child->rest) : i);
-    if (begin[i + 1] - begin[i] != m || strncmp(child->rest, number, strlen(number)) ||
-        !same_leaves(leaf, child, m))
-      return false;
-  }
-  return true;
+  const char *rest;
+  return child->rest[first_word(child->rest)] ? leading_number('.', child->rest, &rest) : NONE;
 }
+
+/* How many of `count` children, from the first on, are a list: called i, i + 1, ... and with the
+   same members. In a pipeline a rank has some of a list's modules. */
+static int count_list(const struct leaf *leaf, const int *begin, int count)
+{
+  int m = begin[1] - begin[0], first = number_of_child(&leaf[begin[0]]), n = 1;
+  if (first == NONE) return 1;
+  for (; n < count; n++) {
+    const struct leaf *child = &leaf[begin[n]];
+    int number = number_of_child(child);
+    if (number == NONE || (number != first + n && !graph->stages)) break;
+    if (begin[n + 1] - begin[n] != m || !same_leaves(&leaf[begin[0]], child, m)) break;
+  }
+  return n;
+}
+
 static char *tree_text(const struct leaf *leaf, int n, const char *path, int indent);
 
-/* A list of modules called 0, 1, ... with the same members: an array of structs. False if it is
-   none. */
-static bool put_array(struct buffer *b, const struct leaf *leaf, int n, const char *path,
+/* The children, n leaves, which have the same members: an array of structs. False if it has none.
+ */
+static bool put_array(struct buffer *b, const struct leaf *leaf, int n, int count, const char *path,
                       const char *name, int indent)
 {
-  int *begin = alloc((size_t)(n + 1) * sizeof *begin), count = children(leaf, n, begin);
-  if (count < 2 || !is_list(leaf, begin, count)) return false;
-  int m = begin[1];
+  int m = n / count;
   const char *first = text("%s%s[0].", path, name);
   char *members = tree_text(below(leaf, m), m, first, indent + 2);
   if (!*members) return false;
@@ -117,14 +122,36 @@ static bool put_array(struct buffer *b, const struct leaf *leaf, int n, const ch
   return true;
 }
 
+/* The same of all leaves, if they are a list from its first module on, or in a pipeline of some. */
+static bool put_list(struct buffer *b, const struct leaf *leaf, int n, const char *path,
+                     const char *name, int indent)
+{
+  int *begin = alloc((size_t)(n + 1) * sizeof *begin), count = children(leaf, n, begin);
+  bool from_start = graph->stages || number_of_child(leaf) == 0;
+  return count > 1 && from_start && count_list(leaf, begin, count) == count &&
+         put_array(b, leaf, n, count, path, name, indent);
+}
+
+/* "n3_to_60": a run of modules with the same members, in a list where others have other ones. */
+static char *run_name(const struct leaf *first, const struct leaf *last)
+{
+  return identifier(text("%d_to_%d", number_of_child(first), number_of_child(last)));
+}
+
 /* The members for leaf[0 .. n-1], which are in the order of the tree. */
 static void put_tree(struct buffer *b, const struct leaf *leaf, int n, const char *path, int indent)
 {
   int *begin = alloc((size_t)(n + 1) * sizeof *begin), count = children(leaf, n, begin);
   struct scope scope = {0};
-  for (int i = 0; i < count; i++) {
+  for (int i = 0, run; i < count; i += run) {
     const struct leaf *child = &leaf[begin[i]];
     int m = begin[i + 1] - begin[i];
+    run = count_list(leaf, begin + i, count - i);
+    if (run > 1) {
+      const char *name = unique_name(&scope, run_name(child, &leaf[begin[i + run - 1]]));
+      put_array(b, child, begin[i + run] - begin[i], run, path, name, indent);
+      continue;
+    }
     size_t word = first_word(child->rest);
     const char *name = unique_name(&scope, identifier(text("%.*s", (int)word, child->rest)));
     if (child->rest[word] == 0) {
@@ -134,7 +161,7 @@ static void put_tree(struct buffer *b, const struct leaf *leaf, int n, const cha
       continue;
     }
     struct leaf *inner = below(child, m);
-    if (put_array(b, inner, m, path, name, indent)) continue;
+    if (put_list(b, inner, m, path, name, indent)) continue;
     char *members = tree_text(inner, m, text("%s%s.", path, name), indent + 2);
     if (*members) put(b, "%*sstruct {\n%s%*s} %s;\n", indent, "", members, indent, "", name);
   }
@@ -146,7 +173,7 @@ static char *tree_text(const struct leaf *leaf, int n, const char *path, int ind
   struct buffer b = {0};
   put_text(&b, "", 0);
   /* The model itself may be a list. */
-  if (indent != OUTERMOST || !put_array(&b, leaf, n, path, "modules", indent))
+  if (indent != OUTERMOST || !put_list(&b, leaf, n, path, "modules", indent))
     put_tree(&b, leaf, n, path, indent);
   return b.text;
 }
