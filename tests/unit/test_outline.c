@@ -285,6 +285,23 @@ static void lists_in_lists(const void *with)
              "backward x1 up: matmul matmul neg");
 }
 
+/* Modules whose parameters are the next one's are a loop, also behind one that has others. */
+static void run_of_modules(const void *with)
+{
+  (void)with;
+  model();
+  int more = given(PARAMETER, "layers.0.b", parse_shape("4"), (struct layout){0}), x = start;
+  graph->value[more].module = layer[0];
+  for (int l = 0; l < LAYERS; l++) {
+    x = multiply(x, weight[l], layer[l]);
+    if (l == 0) x = apply(OP_add, x, more, layer[0], 1);
+  }
+  becomes(apply(OP_neg, x, NONE, root, 1),
+          "layers_forward x2 up: matmul; forward x1 up: exp matmul add loop neg");
+  must(graph->value[weight[2]].stack == weight[1] && graph->value[weight[2]].index == 1,
+       "the second module of the run is not its stack's second");
+}
+
 static void test_what_is_folded(void **state)
 {
   (void)state;
@@ -401,23 +418,6 @@ static void unlike_parameters(const void *with)
   for (int l = 0; l < LAYERS; l++) x = multiply(x, weight[l], layer[l]);
   x = apply(OP_add, x, more, root, 1);
   becomes(x, "forward x1 up: exp matmul matmul matmul add");
-}
-
-/* Modules whose parameters are the next one's are a loop, also behind one that has others. */
-static void run_of_modules(const void *with)
-{
-  (void)with;
-  model();
-  int more = given(PARAMETER, "layers.0.b", parse_shape("4"), (struct layout){0}), x = start;
-  graph->value[more].module = layer[0];
-  for (int l = 0; l < LAYERS; l++) {
-    x = multiply(x, weight[l], layer[l]);
-    if (l == 0) x = apply(OP_add, x, more, layer[0], 1);
-  }
-  becomes(apply(OP_neg, x, NONE, root, 1),
-          "layers_forward x2 up: matmul; forward x1 up: exp matmul add loop neg");
-  must(graph->value[weight[2]].stack == weight[1] && graph->value[weight[2]].index == 1,
-       "the second module of the run is not its stack's second");
 }
 
 static void other_names(const void *with)
