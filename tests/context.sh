@@ -90,9 +90,13 @@ documents() {
   same_losses "$name" "$to.losses" <(pytorch "$steps") 2e-6
 }
 
+# blocks DIRECTORY: how many blocks its ranks send in all of its exchanges, each of which several steps share.
+blocks() { cat "$1"/rank*.c | grep -c '^static const counted give_[0-9]*\[\] = {[1-9]'; }
+
 # Under a ring what is in memory for one layer is as much as one rank has, over the ranks: no rank has all keys. And
-# what travels is the block of keys and that of values, in the forward and in the backward, and their gradients, from
-# each rank to the next but from the last.
+# what travels is the block of keys and that of values, in the forward and in the backward, and their gradients. With a
+# causal mask a block goes to later ranks alone: in step s, and in the exchange that takes its gradients home, from
+# cp - s ranks. With a balance from all.
 check_memory() {
   local cp bytes whole=0 each to=$WORK/memory
   for cp in 1 2 4 8; do
@@ -105,6 +109,10 @@ check_memory() {
     "$TOOLS/collectives" "$to/plan.json" traffic | awk -v each=$each -v n=$((6 * (cp - 1))) '
       $1 == "permute" { times += $3; wrong += $5 != each || $6 != each }
       END { exit !(times == n && !wrong) }' || fail "a ring of $cp moves other bytes than 6 ($cp - 1) times $each"
+    [ "$(blocks "$to")" = $((cp * (cp - 1))) ] || fail "a ring of $cp sends $(blocks "$to") blocks, not $cp ($cp - 1)"
+    [ $cp = 4 ] || continue
+    "$TPGEN" plans/llama3.lua -o "$to" -D seq=65536 -D batch=1 -D n_layers=1 -D cp=$cp -D balance=headtail || fail "no balance"
+    [ "$(blocks "$to")" -gt $((cp * (cp - 1))) ] || fail "with a balance only $(blocks "$to") blocks are sent"
   done
   echo "  memory           as 1 / cp, and bytes by the closed form"
 }

@@ -220,6 +220,19 @@ static bool is_complete(const struct exchange *e)
   return true;
 }
 
+/* Whether members are idle only around a ring, whose blocks they would get from behind its end. */
+static bool has_right_idle(const struct exchange *e, const struct runs *r)
+{
+  const struct move *m = &e->move;
+  if (!m->idle_first && !m->idle_last) return true;
+  struct placement from = m->from.on[m->dim[0]], to = m->to.on[m->dim[0]];
+  bool around = m->n == 1 && from.kind == SHARD && to.kind == SHARD && from.dim == to.dim;
+  int most_first = to.shift > from.shift ? (int)to.shift : 0;
+  int most_last = to.shift == 0 ? (int)from.shift : 0;
+  return around && r->given && r->got && m->idle_first >= 0 && m->idle_first <= most_first &&
+         m->idle_last >= 0 && m->idle_last <= most_last;
+}
+
 static bool is_exchange(const struct step *s)
 {
   if (s->op->exchange < 0 || s->op->exchange >= graph->nexchange) return false;
@@ -227,7 +240,7 @@ static bool is_exchange(const struct step *s)
   const struct move *m = &e->move;
   const struct group *g = &graph->group[e->group];
   if (g->n != m->n || memcmp(g->dim, m->dim, (size_t)g->n * sizeof *g->dim)) return false;
-  if (!is_complete(e)) return false;
+  if (!is_complete(e) || !has_right_idle(e, runs_of(s->op->exchange))) return false;
   bool packed = !runs_of(s->op->exchange)->given, unpacked = !runs_of(s->op->exchange)->got;
   switch (s->op->kind) {
   case OP_pack_pieces:

@@ -64,7 +64,9 @@
 
 #define MOVE_FIELDS(FIELD)                  \
   FIELD(LAYOUT,    from,          "from")   \
-  FIELD(LAYOUT,    to,            "to")
+  FIELD(LAYOUT,    to,            "to")     \
+  FIELD(INT,       idle_first,    "idle_first") \
+  FIELD(INT,       idle_last,     "idle_last")
 
 #define ASYNC_FIELDS(FIELD)                 \
   FIELD(MODULE,    module,        "on")     \

@@ -44,9 +44,10 @@ static const char *pointer(int value)
 /* ------------------------------------------------------------------------------------ exchanges */
 
 /* By library. $x is the rank's table. $in_at and $out_at are where the one piece begins that it
-   sends, or receives; $kept_in and $kept_out where the piece begins that stays. */
+   sends, or receives; $kept_in and $kept_out where the piece begins that stays. $all_bytes$: of the
+   rank's whole part, after it. */
 static const struct {
-  const char *all, *permutation, *kept;
+  const char *all, *permutation, *kept, *idle;
 } exchange_row[LIBRARIES] = {
     {"COLLECTIVE($line$, MPI_Alltoallv($in$, $x$.give, $x$.give_at, $type$, $out$, $x$.get, "
      "$x$.get_at, "
@@ -54,7 +55,8 @@ static const struct {
      "COLLECTIVE($line$, MPI_Sendrecv($in_at$, $x$.give[0], $type$, $x$.to, 0, $out_at$, "
      "$x$.get[0], "
      "$type$, $x$.from, 0, $group$, MPI_STATUS_IGNORE));",
-     "if ($x$.give[1] > 0)\n    memcpy($kept_out$, $kept_in$, (size_t)$x$.give[1] * $bytes$);"},
+     "if ($x$.give[1] > 0)\n    memcpy($kept_out$, $kept_in$, (size_t)$x$.give[1] * $bytes$);",
+     "if ($x$.from == NOBODY) memset($out$, 0, $all_bytes$); // it needs no block"},
     {"CHECK_NCCL(ncclGroupStart());\n"
      "  for (int r = 0; r < $ranks$; r++) {\n"
      "    if ($x$.give[r] > 0)\n"
@@ -74,7 +76,9 @@ static const struct {
      "  COLLECTIVE($line$, $stream$, ncclGroupEnd());",
      "if ($x$.give[1] > 0)\n"
      "    CHECK_CUDA(cudaMemcpyAsync($kept_out$, $kept_in$, $x$.give[1] * $bytes$, "
-     "cudaMemcpyDeviceToDevice, $stream$));"}};
+     "cudaMemcpyDeviceToDevice, $stream$));",
+     "if ($x$.from == NOBODY) // it needs no block\n"
+     "    CHECK_CUDA(cudaMemsetAsync($out$, 0, $all_bytes$, $stream$));"}};
 
 /* Whether some rank keeps a piece of its part. */
 static bool is_kept(const struct exchange *x)
@@ -94,7 +98,7 @@ static const char *advanced(int value, const char *x, const char *by)
   return c_name(value) ? text("%s + %s.%s", c_name(value), x, by) : pointer(value);
 }
 
-static char *exchange_text(const struct op *op)
+static char *exchange_text(const struct op *op, int rank)
 {
   const struct exchange *x = exchange_of(op);
   const char *table = text("rank->exchange[%d]", op->exchange);
@@ -104,13 +108,16 @@ static char *exchange_text(const struct op *op)
   int in = op->in[0], out = op->out;
   if (permutes && is_kept(x) && c_name(in) && c_name(out))
     form = text("%s\n  %s", form, exchange_row[target->library].kept);
+  int64_t bytes = elements_of_rank(out, rank) * type_bytes(x->type);
+  if ((x->move.idle_first || x->move.idle_last) && bytes)
+    form = text("%s\n  %s", form, exchange_row[target->library].idle);
   return fill(form, "x", table, "in", pointer(in), "out", pointer(out), "in_at",
               advanced(in, table, "give_at[0]"), "out_at", advanced(out, table, "get_at[0]"),
               "kept_in", advanced(in, table, "give_at[1]"), "kept_out",
               advanced(out, table, "get_at[1]"), "type", library_type(x->type), "bytes",
-              text("%" PRId64, type_bytes(x->type)), "group", group_name(op->group), "ranks",
-              text("%d", group_size(op->group)), "line", plan_line_text(op->line), "stream",
-              collective_stream(op), NULL);
+              text("%" PRId64, type_bytes(x->type)), "all_bytes", text("%" PRId64, bytes), "group",
+              group_name(op->group), "ranks", text("%d", group_size(op->group)), "line",
+              plan_line_text(op->line), "stream", collective_stream(op), NULL);
 }
 
 /* ----------------------------------------------------------- the tables of exchanges in rank<N> */
@@ -346,7 +353,7 @@ static bool moves_nothing(const struct op *op, int rank)
 
 static char *call_text(const struct op *op, int rank)
 {
-  if (op->kind == OP_exchange) return exchange_text(op);
+  if (op->kind == OP_exchange) return exchange_text(op, rank);
   if (op->kind == OP_exchange_rows) return row_exchange_text(op, rank);
   const struct calls *calls = calls_of(op->kind);
   int ranks = group_size(op->group);

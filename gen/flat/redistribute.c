@@ -92,7 +92,8 @@ static struct op asked_for_by(const struct op *op)
 static bool same_exchange(const struct exchange *a, const struct exchange *b)
 {
   return a->type == b->type && a->group == b->group && same_shape(a->whole, b->whole) &&
-         same_layout(a->move.from, b->move.from) && same_layout(a->move.to, b->move.to);
+         same_layout(a->move.from, b->move.from) && same_layout(a->move.to, b->move.to) &&
+         a->move.idle_first == b->move.idle_first && a->move.idle_last == b->move.idle_last;
 }
 
 /* Equal exchanges share one entry, so that equal modules stay equal. */

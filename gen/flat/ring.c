@@ -12,7 +12,11 @@
    it begins with the last block of the forward, one step back. The gradients of a block travel
    along with it, and are complete when it is at home.
 
-   Steps whose block no rank needs, because of a window, are left out. */
+   Steps whose block no rank needs, because of a window, are left out. Where no query sees a key
+   behind it, no rank needs the block of a later rank. Then a block goes from rank to rank up to the
+   last one, and not on to the first: ranks that need none are idle in the exchange. In the backward
+   blocks go the same way as in the forward, and each rank sends home the gradients that it has of
+   a block. */
 #include "flat/flat.h"
 
 #include <string.h>
@@ -22,6 +26,7 @@ struct ring {
   struct op op; /* with its inputs as they are now */
   int mesh_dim, ranks, group;
   int step[MAX_SHIFT + 1], steps; /* those that are taken: the block is from so many ranks before */
+  bool one_way;                   /* no rank needs the block of a later rank */
   bool travels[MAX_INPUTS];       /* the inputs of which a rank has a block */
   bool is_whole[MAX_INPUTS];      /* those of which every rank has all, and none is sent */
   int along[MAX_INPUTS];          /* and their dimension of the keys */
@@ -83,8 +88,8 @@ static int placed_as(const struct ring *r, int from, struct layout want)
   return placed(append_op(op), want, from);
 }
 
-/* The block that the rank holds in a step: that of the rank so many places before it. */
-static int passed_on(const struct ring *r, int value, int step)
+/* From each rank to the one that has, or wants, the block of the rank so many places before it. */
+static int sent(const struct ring *r, int value, int step, int idle_first, int idle_last)
 {
   const struct value v = graph->value[value];
   struct layout to = v.layout;
@@ -94,13 +99,27 @@ static int passed_on(const struct ring *r, int value, int step)
   e.move = (struct move){.kind = OP_exchange, .n = 1, .dim = {r->mesh_dim}};
   e.move.from = v.layout;
   e.move.to = to;
+  e.move.idle_first = idle_first;
+  e.move.idle_last = idle_last;
   struct op op = like(r, OP_exchange);
   op.nin = 1;
   op.in[0] = value;
   op.group = r->group;
   op.exchange = add_exchange(e);
-  op.why = "the next block of the ring";
+  op.why = step ? "the next block of the ring" : "the gradients of a block go home";
   return placed(append_op_shaped(op, v.shape), to, value);
+}
+
+/* The block that the rank holds in a step: that of the rank so many places before it. */
+static int passed_on(const struct ring *r, int value, int step)
+{
+  return sent(r, value, step, r->one_way ? step : 0, 0);
+}
+
+/* The gradients that the rank so many places behind has of this rank's block. */
+static int sent_home(const struct ring *r, int value, int step)
+{
+  return sent(r, value, 0, 0, step);
 }
 
 /* ------------------------------------------------------------------------------------ the blocks
@@ -193,6 +212,7 @@ static void find_steps(struct ring *r, int queries, int64_t keys)
   bool causal = number_of(&r->op, "causal");
   bool any = number_of(&r->op, "places") || is_cut_before(r, queries);
   r->steps = 0;
+  r->one_way = causal && !any;
   for (int step = 0; step < r->ranks; step++)
     if (any || reaches(r, keys, step) || (!causal && reaches(r, keys, r->ranks - step)))
       r->step[r->steps++] = step;
@@ -284,21 +304,52 @@ static void go_forward(struct ring *r)
   r->stands_for[r->op.out + 1] = logs;
 }
 
-static void go_backward(struct ring *r)
+/* A sum so far, or NONE, and what a step adds to it; of several steps in float32. */
+static int added(const struct ring *r, int sum, int part)
 {
-  int sum[3] = {NONE, NONE, NONE}; /* the gradients of q, k and v */
+  if (r->steps > 1) part = cast_to(r, part, F32);
+  return sum == NONE ? part : binary(r, OP_add, sum, part);
+}
+
+/* All blocks go to every rank. */
+static void go_backward_around(struct ring *r, int *sum)
+{
   pass_blocks_on(r, r->steps - 1);
   for (int n = r->steps - 1; n >= 0; n--) {
     struct ring ahead = *r;
     if (n > 0) pass_blocks_on(&ahead, n - 1);
     int made = step_of(r, n);
     for (int k = 0; k < 3; k++) {
-      int part = r->steps > 1 ? cast_to(r, made + k, F32) : made + k;
-      sum[k] = sum[k] == NONE ? part : binary(r, OP_add, sum[k], part);
+      sum[k] = added(r, sum[k], made + k);
       if (k > 0 && n > 0) sum[k] = passed_on(r, sum[k], r->step[n - 1]);
     }
     memcpy(r->block, ahead.block, sizeof ahead.block);
   }
+}
+
+/* Blocks go to later ranks alone. */
+static void go_backward_one_way(struct ring *r, int *sum)
+{
+  for (int n = 0; n < r->steps; n++) {
+    struct ring ahead = *r;
+    if (n + 1 < r->steps) pass_blocks_on(&ahead, n + 1);
+    int made = step_of(r, n);
+    for (int k = 0; k < 3; k++) {
+      int part = r->steps > 1 ? cast_to(r, made + k, F32) : made + k;
+      if (k > 0) part = sent_home(r, part, r->step[n]);
+      sum[k] = added(r, sum[k], part);
+    }
+    memcpy(r->block, ahead.block, sizeof ahead.block);
+  }
+}
+
+static void go_backward(struct ring *r)
+{
+  int sum[3] = {NONE, NONE, NONE}; /* the gradients of q, k and v */
+  if (r->one_way)
+    go_backward_one_way(r, sum);
+  else
+    go_backward_around(r, sum);
   for (int k = 0; k < 3; k++)
     r->stands_for[r->op.out + k] = cast_to(r, sum[k], graph->value[r->op.out + k].type);
 }

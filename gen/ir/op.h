@@ -94,11 +94,14 @@ struct op {
      all_gather      S(d), the last cuts of d in the order of the group -> R
      all_to_all      S(d), the last cuts of d in the order of the group -> S(e), cut last, the same
      exchange        any R and S -> any other: each rank gets each piece that it lacks from a rank
-                     that has it; pending reductions over other dimensions stay pending */
+                     that has it; pending reductions over other dimensions stay pending. So many
+                     of the first members, and of the last, are idle: they get no pieces, and have
+                     zeros instead */
 struct move {
   enum op_kind kind;
   int n, dim[MAX_MESH]; /* in the order of the group's members */
   struct layout from, to;
+  int idle_first, idle_last;
 };
 
 /* An exchange of the program. */

@@ -64,12 +64,18 @@ static void give(struct deal *d, int from, int to, int64_t n)
   d->one_to_one = d->one_to_one && !a->gives++ && !b->gets_from++;
 }
 
+bool is_idle_member(const struct move_step *s, int member)
+{
+  return member < s->idle_first || member >= members(s) - s->idle_last;
+}
+
 void deal_out(struct deal *d, const struct compact_layout *from, const struct compact_layout *to)
 {
   d->gives_runs = d->gets_runs = d->one_to_one = true;
   find_group_members(d, from, to);
   for (int k = 0; k < d->n; k++) {
     const struct member *m = &d->member[k];
+    if (is_idle_member(d->step, k)) continue;
     for (int first = 0; first < d->n; first++) {
       const struct member *f = &d->member[first];
       int64_t n = f->cell == first ? box_overlap(&f->has, &m->gets) : 0;
@@ -141,6 +147,12 @@ static struct shape shared_part(const struct move *m, struct shape whole, const 
   return local_part(&graph->mesh, whole, layout, coordinate).shape;
 }
 
+static bool same_step(const struct move_step *a, const struct move_step *b)
+{
+  return a->n == b->n && a->idle_first == b->idle_first && a->idle_last == b->idle_last &&
+         !memcmp(a->dim, b->dim, (size_t)a->n * sizeof *a->dim);
+}
+
 static const struct kept *deal_of(const struct move *m, struct shape whole, const int *coordinate)
 {
   enum { BUCKETS = 256 };
@@ -150,17 +162,16 @@ static const struct kept *deal_of(const struct move *m, struct shape whole, cons
   struct fixed_part u = fixed_part_of(m->from, m->to);
   enter_context(whole, F32, &u, coordinate, false);
   struct kept q = {.mesh = graph->mesh, .whole = shared_part(m, whole, coordinate)};
-  q.step = (struct move_step){.kind = OP_exchange, .n = m->n};
-  memcpy(q.step.dim, m->dim, (size_t)m->n * sizeof *m->dim);
+  q.step = step_of_move(m);
   q.from = of_group(&q.step, compact_of(m->from, &u));
   q.to = of_group(&q.step, compact_of(m->to, &u));
   uint64_t hash = hash_bytes(HASH_START, &q.from, sizeof q.from);
   hash = hash_bytes(hash, q.whole.size, sizeof q.whole.size);
   q.next = bucket[hash % BUCKETS];
   for (struct kept *k = q.next; k; k = k->next)
-    if (same_compact(&k->from, &q.from) && same_compact(&k->to, &q.to) && k->step.n == m->n &&
-        !memcmp(k->step.dim, m->dim, (size_t)m->n * sizeof *m->dim) &&
-        same_shape(k->whole, q.whole) && same_mesh(&k->mesh, &q.mesh))
+    if (same_compact(&k->from, &q.from) && same_compact(&k->to, &q.to) &&
+        same_step(&k->step, &q.step) && same_shape(k->whole, q.whole) &&
+        same_mesh(&k->mesh, &q.mesh))
       return k;
   return bucket[hash % BUCKETS] = make_deal(q);
 }

@@ -67,7 +67,8 @@ struct fixed_part {
 
 struct move_step {
   enum op_kind kind;
-  int n, dim[MAX_MESH]; /* in the order of the group */
+  int n, dim[MAX_MESH];      /* in the order of the group */
+  int idle_first, idle_last; /* as of struct move */
 };
 
 /* A step along one dimension of the mesh. */

@@ -84,6 +84,8 @@ bool gets_runs(const struct move *m, struct shape whole);
 /* Whether no rank sends to, or receives from, more than one other. */
 bool is_permutation(const struct move *m, struct shape whole);
 /* Finds the sends and receives. The caller sets step, whole, n and listed; the rest is empty. */
+/* Whether nothing is sent to the member. */
+bool is_idle_member(const struct move_step *s, int member);
 void deal_out(struct deal *d, const struct compact_layout *from, const struct compact_layout *to);
 
 /* ----------------------------------------------------------------------------------- extents.c */
@@ -165,6 +167,7 @@ bool step_between(const struct compact_layout *a, const struct compact_layout *b
    changes or nothing does. */
 bool exchange_between(const struct compact_layout *a, const struct compact_layout *b,
                       struct move_step *s);
+struct move_step step_of_move(const struct move *m);
 struct move move_of(const struct move_step *s, const struct compact_layout *from,
                     const struct compact_layout *to, const struct fixed_part *u);
 void walk_to(struct walk *w, int i, int at);

@@ -209,6 +209,14 @@ bool exchange_between(const struct compact_layout *a, const struct compact_layou
   return s->n > 0;
 }
 
+struct move_step step_of_move(const struct move *m)
+{
+  struct move_step s = {
+      .kind = m->kind, .n = m->n, .idle_first = m->idle_first, .idle_last = m->idle_last};
+  memcpy(s.dim, m->dim, sizeof s.dim);
+  return s;
+}
+
 struct move move_of(const struct move_step *s, const struct compact_layout *from,
                     const struct compact_layout *to, const struct fixed_part *u)
 {

@@ -217,6 +217,7 @@ static void add_exchange(const struct stage *g, bool planning, struct traffic *t
   t->one_to_one = all.one_to_one;
   for (int k = 0; k < world.sampled_ranks; k++) {
     int64_t gets = volume(&g->gets[k]), kept = box_overlap(&g->has[k], &g->gets[k]);
+    if (is_idle_member(g->step, member_at(g->step, world.coordinate[k]))) kept = gets;
     t->received[k] = gets - kept;
     t->copied[k] = kept;
     if (!all.gives_runs) t->copied[k] += sent_by(t, k) + kept;
@@ -291,8 +292,7 @@ struct traffic traffic_of_move(const struct move *m, const struct fixed_part *u,
   static struct scratch room;
   struct box *has = scratch_alloc(&room, (size_t)world.sampled_ranks * 2 * sizeof *has),
              *gets = has + world.sampled_ranks;
-  struct move_step s = {.kind = m->kind, .n = m->n};
-  memcpy(s.dim, m->dim, sizeof s.dim);
+  struct move_step s = step_of_move(m);
   struct compact_layout from = compact_of(m->from, u), to = compact_of(m->to, u);
   find_boxes(&from, has);
   find_boxes(&to, gets);

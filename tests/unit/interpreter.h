@@ -177,9 +177,11 @@ static void run_exchange(struct machine *m, const struct op *op, const int *memb
 {
   const struct exchange *e = &graph->exchange[op->exchange];
   bool packed = !gives_runs(&e->move, e->whole), packs = !gets_runs(&e->move, e->whole);
-  struct array out = unwritten(local_shape(op->out, rank));
-  struct piece_list mine = list_pieces(op, rank, false, packs);
   int me = place_among(member, n, rank);
+  bool idle = me < e->move.idle_first || me >= n - e->move.idle_last;
+  struct array out = (idle ? zeros : unwritten)(local_shape(op->out, rank));
+  struct piece_list mine = list_pieces(op, rank, false, packs);
+  must(!idle || !mine.n, "exchange: rank %d is idle, and awaits pieces", rank);
   for (int k = 0; k < n; k++) {
     struct array in = m->part[member[k]][op->in[0]];
     struct piece_list theirs = list_pieces(op, member[k], true, packed);
