@@ -83,9 +83,9 @@ bool gives_runs(const struct move *m, struct shape whole);
 bool gets_runs(const struct move *m, struct shape whole);
 /* Whether no rank sends to, or receives from, more than one other. */
 bool is_permutation(const struct move *m, struct shape whole);
-/* Finds the sends and receives. The caller sets step, whole, n and listed; the rest is empty. */
 /* Whether nothing is sent to the member. */
 bool is_idle_member(const struct move_step *s, int member);
+/* Finds the sends and receives. The caller sets step, whole, n and listed; the rest is empty. */
 void deal_out(struct deal *d, const struct compact_layout *from, const struct compact_layout *to);
 
 /* ----------------------------------------------------------------------------------- extents.c */
