@@ -1,7 +1,7 @@
 -- Continues texts with a model of Hugging Face: llama, mistral, qwen2, qwen3 or gpt2, by config.json's
 -- model_type.
 --
---   tpgen plans/generate.lua -o out/ -D config=Llama-3.2-1B/config.json [-D tp=2 -D context=8192 -D slots=4]
+--   tpgen plans/generate.lua -o out/ -D config=Llama-3.2-1B/config.json [-D tp=2 -D cp=2 -D context=8192 -D slots=4]
 --   out/run.sh --weights Llama-3.2-1B --prompts prompts.jsonl --tokens 100
 --
 -- Settings are below.
@@ -17,18 +17,19 @@ local family = require(learned and "lib.gpt2_decoder" or "lib.decoder")
 local c = args.config and family.settings(args.config) or tiny
 
 local of = settings.of(c)
-local tp = of.whole("tp", 1)
+local tp, cp = of.whole("tp", 1), of.whole("cp", 1) -- cp ranks share the context of the caches
 local context = of.whole("context", math.min(c.positions, 8192))
 if context > c.positions and c.learned then
   error("the model has " .. c.positions .. " positions: context = " .. context .. " is too long")
 end
-local mesh = device_mesh{ {"tp", tp} }
+local mesh = device_mesh(cp > 1 and { {"cp", cp}, {"tp", tp} } or { {"tp", tp} })
 local model, names = family.open(c, {mesh = mesh, tp = tp, dp = 1, batch = 1})
 
 return generate{
   model = model,
   vocab = c.vocab,
   context = context,
+  context_over = cp > 1 and mesh.cp or nil,
   slots = of.whole("slots", 1),
   prefill = of.whole("prefill", 128),
   cache_dtype = of.setting("cache_dtype", "float32"),

@@ -58,6 +58,14 @@ optimized=-O1 with greedy llama plain llama prefill=8 slots=1
 with greedy llama_tp2 plain llama prefill=16 slots=6 tp=2
 with greedy llama_tp3 plain llama prefill=7 slots=2 tp=3
 more with greedy llama_tp4 plain llama prefill=64 slots=3 tp=4
+# Ranks that share the context of the caches: also parts that are unequal, windows, and heads cut beside.
+with greedy llama_cp3 plain llama prefill=7 slots=2 cp=3
+more with greedy llama_cp2 plain llama prefill=7 slots=2 cp=2
+with greedy llama_cp2_tp2 plain llama prefill=64 slots=3 cp=2 tp=2
+more with greedy llama_cp2_sanitized sanitized llama prefill=8 slots=1 cp=2
+more with greedy llama_cp3_cuda cuda llama prefill=16 slots=2 cp=3
+more with greedy gpt2_cp2 plain gpt2 prefill=16 slots=6 cp=2
+tokens=20 more with greedy mistral_cp3 plain mistral prefill=8 slots=2 cp=3
 optimized=-O1 with greedy gpt2 plain gpt2 prefill=64 slots=1
 more with greedy gpt2_tp2 plain gpt2 prefill=8 slots=2 tp=2
 with greedy gpt2_tp3 plain gpt2 prefill=8 slots=6 tp=3

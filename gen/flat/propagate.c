@@ -214,17 +214,19 @@ static int as_layout(int value, struct layout to, const struct op *user)
   return out;
 }
 
-/* A cache's heads lie as those that are written to it first. */
+/* A cache's heads lie as those that are written to it first. The plan may cut it further. */
 static void place_caches(const struct op *op)
 {
-  enum { HEADS = 1, FROM_CACHE_TO_WRITTEN = -2 };
+  enum { HEADS = 1, HEADS_FROM_END = 3, FROM_CACHE_TO_WRITTEN = -2 };
   for (int i = 0; i < op->nin; i++) {
     struct value *v = &graph->value[op->in[i]];
     if (v->role != CACHE || v->placed) continue;
-    v->layout = graph->value[op->in[i + FROM_CACHE_TO_WRITTEN]].layout;
+    struct layout written = graph->value[op->in[i + FROM_CACHE_TO_WRITTEN]].layout;
     for (int d = 0; d < graph->mesh.ndim; d++) {
-      const struct placement *p = &v->layout.on[d];
-      if (p->kind != SHARD || p->dim != HEADS) v->layout.on[d] = (struct placement){0};
+      struct placement p = written.on[d];
+      if (v->layout.on[d].kind != REPLICATE || p.kind != SHARD || p.dim != HEADS) continue;
+      p.dim = v->shape.ndim - HEADS_FROM_END;
+      v->layout.on[d] = p;
     }
     v->placed = true;
   }

@@ -299,6 +299,12 @@ OP(merge_logs,     "...,...->...",         "a:max|b:max|a:min|b:min", no_grad, "
    last `window` if that is not 0. $s is the scale. */
 OP(cached_attention, "b!grt!d!,bgt!d!,bgt!e!,n!gc!d!,n!gc!e!,b!,b!->b!grt!e!", "", no_grad,
    "window", "", "bgrtcd bgrtce", .type = "f32", .cheap = COSTLY)
+/* The same over caches in p parts of the sequence, which ranks share: of each part the attention
+   over its keys, and the logarithm of its rows' sums, -INFINITY where a row sees none. A pair for
+   each part; maxima and sums along p merge them. */
+OP(cached_attention_parts,
+   "b!grt!d!,bgt!d!,bgt!e!,n!p@gc!d!,n!p@gc!e!,b!,b!->pb!grt!e!:f32,pb!grt!:f32", "", no_grad,
+   "window", "", "bgrtpcd bgrtpce", .cheap = COSTLY)
 /* Products with weights that are only read: stored as bfloat16, or as blocks of 32 numbers of 8
    bits behind a scale (runtime/weight_blocks.h). The weight of a `turned` one is [in, out]. */
 OP(linear_bf16,        "abk,nk->abn",           "a", no_grad, "", "", "*", .type = "f32",

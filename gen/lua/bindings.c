@@ -320,7 +320,8 @@ static int add_batch(lua_State *L)
   return 1;
 }
 
-/* add_cache(name, shape, type): the tensor, of the module that runs now; zeros at first. */
+/* add_cache(name, shape, type, {[mesh dimension] = placement}): the tensor, of the module that runs
+   now; zeros at first. */
 static int add_cache(lua_State *L)
 {
   const char *name = check_name(L, 1, "a cache's name");
@@ -329,7 +330,11 @@ static int add_cache(lua_State *L)
   const char *path = graph->module[module].path;
   name = text("%s%s%s", path, *path ? "." : "", name);
   call_is_unlike();
-  push_tensor(L, add_value(CACHE, name, argument_type(L, 3), s, module, sandbox->line));
+  int value = add_value(CACHE, name, argument_type(L, 3), s, module, sandbox->line);
+  struct asked a = {.line = sandbox->line, .who = text("the cache '%s'", printable(name))};
+  read_layout(L, 4, s, &a);
+  graph->value[value].layout = a.to;
+  push_tensor(L, value);
   return 1;
 }
 

@@ -1173,6 +1173,49 @@ static bool run_cached_attention(const struct op *op, const struct array *in, st
   return true;
 }
 
+/* An element of a cache in parts. */
+static double at5(struct array t, int64_t slot, int64_t part, int64_t head, int64_t c, int64_t d)
+{
+  const int64_t *n = t.shape.size;
+  return t.at[(((slot * n[1] + part) * n[2] + head) * n[3] + c) * n[4] + d];
+}
+
+/* The same inputs, with caches in parts; of each part the attention over its keys, and the
+   logarithm of the sum. */
+static bool run_cached_attention_parts(const struct op *op, const struct array *in,
+                                       struct array *out, const struct places *at)
+{
+  const struct shape s = in[0].shape, cache = in[3].shape, v = in[2].shape;
+  const int64_t window = number_of(op, "window"), r = s.size[2], tokens = s.size[3];
+  const int64_t parts = cache.size[1], length = cache.size[3], width = v.size[3];
+  const int64_t heads = s.size[1] * r, first_part = at->in[3].first[1];
+  struct shape made = {6, {parts, s.size[0], s.size[1], r, tokens, width}};
+  if (!same_shape(made, out[0].shape)) return false;
+  for (int64_t i = 0, n = parts * s.size[0] * heads * tokens; i < n; i++) {
+    const int64_t t = i % tokens, head = i / tokens % heads, b = i / tokens / heads % s.size[0];
+    const int64_t part = i / tokens / heads / s.size[0], row = i % (s.size[0] * heads * tokens);
+    const int64_t slot = (int64_t)in[5].at[b], start = (int64_t)in[6].at[b], newest = start + t;
+    double sum = 0;
+    for (int64_t c = 0; c < length && slot >= 0; c++) {
+      const int64_t j = (first_part + part) * length + c;
+      const bool fresh = j >= start;
+      if (j > newest || (window && j <= newest - window)) continue;
+      double product = 0;
+      for (int64_t d = 0; d < s.size[4]; d++)
+        product += in[0].at[row * s.size[4] + d] * (fresh ? at4(in[1], b, head / r, j - start, d)
+                                                          : at5(in[3], slot, part, head / r, c, d));
+      const double weight = exp(op->scalar * product);
+      sum += weight;
+      for (int64_t e = 0; e < width; e++)
+        out[0].at[i * width + e] += weight * (fresh ? at4(in[2], b, head / r, j - start, e)
+                                                    : at5(in[4], slot, part, head / r, c, e));
+    }
+    for (int64_t e = 0; e < width && sum > 0; e++) out[0].at[i * width + e] /= sum;
+    out[1].at[i] = log(sum);
+  }
+  return true;
+}
+
 /* Inputs: the output's gradient, q, k, v, the output, the logarithms of the rows' sums. With the
    weights w = exp(score - log of the sum): dv = w g; ds = w (g v - g y); dq = ds k; dk = ds q. */
 static void attend_back(const struct op *op, const struct heads *h, const struct array *in,
@@ -1531,6 +1574,8 @@ static reference *reference_of(enum op_kind kind)
     return run_attention_back;
   case OP_cached_attention:
     return run_cached_attention;
+  case OP_cached_attention_parts:
+    return run_cached_attention_parts;
   case OP_conv2d:
   case OP_conv2d_back_input:
   case OP_conv2d_back_weight:

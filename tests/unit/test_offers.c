@@ -74,6 +74,10 @@ static const struct left_out {
      "R,R,P(sum),R,P(sum),R,R -> P(sum); R,R,S(3),R,S(3),R,R -> S(4); "
      "S(0),S(0),S(0),R,R,S(0),S(0) -> S(0)",
      "a cache is neither pending nor cut in width, and ranks with all slots write them all"},
+    {"cached_attention_parts",
+     "R,R,P(sum),R,P(sum),R,R -> P(sum),R; R,R,S(3),R,S(4),R,R -> S(5),R; "
+     "S(0),S(0),S(0),R,R,S(0),S(0) -> S(1),S(1)",
+     "a cache is neither pending nor cut in width, and ranks with all slots write them all"},
     {"attention_back",
      "R,R,R,P(sum),P(sum),R -> P(sum),P(sum),R; S(3),R,R,S(3),S(3),R -> P(sum),P(sum),S(3); "
      "R,R,R,P(sum),P(sum),R,R,R -> P(sum),P(sum),R; "

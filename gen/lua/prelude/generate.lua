@@ -1,17 +1,40 @@
 -- generate.lua: generate, a program that continues texts, and the caches of its attention.
 local core, base, plan = ...
 local fail = base.fail
-local nn, F = plan.nn, base.F
+local nn, F, raw = plan.nn, base.F, base.raw
 
 local attention, minimum, unsqueeze = F.scaled_dot_product_attention, F.minimum, F.unsqueeze
 local MOST = 1 << 20
 
--- Of the entry that is traced now: {slots =, context =, type =, slot =, start =}; nil outside of
--- generate.
+-- Of the entry that is traced now: {slots =, context =, type =, slot =, start =, over =}; nil outside of
+-- generate. over: the dimension of the mesh whose ranks share the context; nil: each has all of it.
 local entry
 
 -- By instance: its caches, {k =, v =}.
 local caches = {}
+
+-- The shape of a cache of so many heads, and its layout: in parts of the context, where ranks share it.
+local function cache_shape(heads, size)
+  if not entry.over then return {entry.slots, heads, entry.context, size}, {} end
+  local parts = base.ranks_along(entry.over)
+  local length = (entry.context + parts - 1) // parts
+  return {entry.slots, parts, heads, length, size}, base.placed_in_graph{[entry.over] = core.Shard(1)}
+end
+
+local LEAST, SMALL = -3.4028234663852886e38, 1e-37
+
+-- Of attention over parts of the keys, [parts, ..., size], and the logarithms of its rows' sums, [parts, ...]:
+-- attention over all. A row that sees no key is zeros.
+local function merged(y, logs)
+  local most = raw.maximum(core.append("amax", {logs}, {dims = {0}}), LEAST)
+  local weight = raw.exp(raw.sub(logs, most))
+  local function sum(x)
+    return core.redistribute(core.append("sum", {x}, {dims = {0}, scalar = 1.0}),
+      base.placed_in_graph{[entry.over] = core.Replicate()}, nil, nil, "attention over all parts of the context")
+  end
+  local total = raw.maximum(sum(weight), SMALL)
+  return raw.div(sum(raw.mul(y, unsqueeze(weight, -1))), unsqueeze(total, -1))
+end
 
 -- nn.KVCache(): attention that remembers. In generate its forward(q, k, v) writes the keys and
 -- values of the new tokens into the module's caches, behind those of the sequence's earlier ones,
@@ -27,7 +50,8 @@ nn.KVCache = base.own_class("KVCache", {}, function() return {}, {} end,
     local kept = caches[self]
     if not kept then
       local function cache(name, size)
-        return core.add_cache(name, {entry.slots, shape[2], entry.context, size}, entry.type)
+        local whole, placed = cache_shape(shape[2], size)
+        return core.add_cache(name, whole, entry.type, placed)
       end
       kept = {k = cache("k", shape[4]), v = cache("v", values[4])}
       caches[self] = kept
@@ -41,8 +65,16 @@ nn.KVCache = base.own_class("KVCache", {}, function() return {}, {} end,
       fail("KVCache's forward: %d heads of queries cannot share %d of keys and values", s[2], groups)
     end
     local grouped = base.view(q, {s[1], groups, each, s[3], s[4]})
-    local y = core.append("cached_attention", {grouped, k, v, kept.k, kept.v, entry.slot, entry.start},
-      {scalar = scale, window = window, shapes = {{s[1], groups, each, s[3], values[4]}}})
+    local inputs = {grouped, k, v, kept.k, kept.v, entry.slot, entry.start}
+    local rows, y = {s[1], groups, each, s[3]}, nil
+    if entry.over then
+      local parts = base.ranks_along(entry.over)
+      y = merged(core.append("cached_attention_parts", inputs, {scalar = scale, window = window,
+        shapes = {{parts, rows[1], rows[2], rows[3], rows[4], values[4]}, {parts, rows[1], rows[2], rows[3], rows[4]}}}))
+    else
+      y = core.append("cached_attention", inputs, {scalar = scale, window = window,
+        shapes = {{rows[1], rows[2], rows[3], rows[4], values[4]}}})
+    end
     return base.view(base.narrowed(y, v), {s[1], s[2], s[3], values[4]})
   end)
 
@@ -63,13 +95,17 @@ local function check_logits(logits, name, sequences)
     fail("generate's forward must give the logits of one token of each sequence, [%d, 1, vocabulary]; in %s "
       .. "it gives %s: take token `last`, as in x:index_select(1, last)", sequences, name, base.shape_text(shape))
   end
-  return core.type(logits) == "float32" and logits or base.wide(logits)
+  logits = core.type(logits) == "float32" and logits or base.wide(logits)
+  if not entry.over then return logits end
+  return core.redistribute(logits, base.placed_in_graph{[entry.over] = core.Replicate()}, nil, nil, "the logits of every sequence")
 end
 
--- generate{model =, vocab =, context =, slots =, prefill =, cache_dtype =, weight_dtype =, forward =, names =,
+-- generate{model =, vocab =, context =, context_over =, slots =, prefill =, cache_dtype =, weight_dtype =, forward =, names =,
 --          seed =, planner =, expect =, matmul_precision =}: a program that continues texts.
 --   vocab        the number of tokens that the model knows
 --   context      the most tokens of a sequence, the prompt's included
+--   context_over the dimension of the mesh whose ranks share the caches, each with a part of the context; nil: each
+--                rank has all of it
 --   slots        so many sequences are generated side by side
 --   prefill      so many tokens of a prompt are taken by one call
 --   cache_dtype  "float32" or "bfloat16"
@@ -81,7 +117,7 @@ end
 function plan.generate(options)
   base.expect(options, "table", "what generate is given")
   base.options(options, "generate", {"model", "vocab", "context", "slots", "prefill", "cache_dtype", "forward",
-    "weight_dtype", "names", "seed", "planner", "expect", "matmul_precision"})
+    "weight_dtype", "names", "context_over", "seed", "planner", "expect", "matmul_precision"})
   base.refuse_units("generate")
   base.refuse_context("generate")
   local function count(name, default, least, most)
@@ -96,6 +132,13 @@ function plan.generate(options)
   if not TYPES[type] then fail('generate\'s cache_dtype is "float32" or "bfloat16", not %s', base.a(type)) end
   local forward = options.forward == nil and function(model, ...) return model(...) end
     or base.expect(options.forward, "function", "generate's forward")
+
+  local over
+  if options.context_over ~= nil then
+    local dims = base.mesh_dimensions(options.context_over, "generate's context_over")
+    if #dims ~= 1 then fail("generate's context_over is one dimension of the mesh, not %d", #dims) end
+    over = base.ranks_along(dims[1]) > 1 and dims[1] or nil
+  end
 
   local batch = {}
   local function input(name, below, shape) batch[name] = plan.randint(0, below)(shape) end
@@ -112,7 +155,7 @@ function plan.generate(options)
   core.set_generation(slots, context, prefill)
 
   local function trace(name, sequences, tokens, last)
-    entry = {slots = slots, context = context, type = type, slot = inputs[name .. ".slot"],
+    entry = {slots = slots, context = context, type = type, over = over, slot = inputs[name .. ".slot"],
       start = inputs[name .. ".start"]}
     local positions = positions_of(entry.start, tokens, context)
     local logits = base.one("generate's forward", forward(model, inputs[name .. ".tokens"], positions, last))
