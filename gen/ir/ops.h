@@ -292,30 +292,7 @@ OP(merge,          "...,...,...,...->...", "ac|a:max|c:max|a:min|c:min", no_grad
    "$d > -3e38f ? $a + ($c - $a) / (1 + expf($b - $d)) : $a", "")
 OP(merge_logs,     "...,...->...",         "a:max|b:max|a:min|b:min", no_grad, "",
    "$a > $b ? $a + log1pf(expf($b - $a)) : $b > -3e38f ? $b + log1pf(expf($a - $b)) : $b", "")
-/* Attention of tokens that go on where a cache ends, of r queries for each cached head: a rank may
-   have any heads. b sequences have t new tokens each: the first is number `start` of sequence b,
-   whose slot of the caches is the last input but one; -1: none, and the output is zero. Writes k
-   and v into the caches, in place; then each token sees all tokens of its slot up to itself, of the
-   last `window` if that is not 0. $s is the scale. */
-OP(cached_attention, "b!grt!d!,bgt!d!,bgt!e!,n!gc!d!,n!gc!e!,b!,b!->b!grt!e!", "", no_grad,
-   "window", "", "bgrtcd bgrtce", .type = "f32", .cheap = COSTLY)
-/* The same over caches in p parts of the sequence, which ranks share: of each part the attention
-   over its keys, and the logarithm of its rows' sums, -INFINITY where a row sees none. A pair for
-   each part; maxima and sums along p merge them. */
-OP(cached_attention_parts,
-   "b!grt!d!,bgt!d!,bgt!e!,n!p@gc!d!,n!p@gc!e!,b!,b!->pb!grt!e!:f32,pb!grt!:f32", "", no_grad,
-   "window", "", "bgrtpcd bgrtpce", .cheap = COSTLY)
-/* Products with weights that are only read: stored as bfloat16, or as blocks of 32 numbers of 8
-   bits behind a scale (runtime/weight_blocks.h). The weight of a `turned` one is [in, out]. */
-OP(linear_bf16,        "abk,nk->abn",           "a", no_grad, "", "", "*", .type = "f32",
-   .takes_stored = true)
-OP(linear_bf16_turned, "abk,kn->abn",           "a", no_grad, "", "", "*", .type = "f32",
-   .takes_stored = true)
-OP(linear_int8,        "abgs32!,ngq!->abn",     "a", no_grad, "", "", "abgsn", .type = "f32",
-   .takes_stored = true)
-OP(linear_int8_turned, "abk,kgq!->abgs32!",     "a", no_grad, "", "", "abkgs", .type = "f32",
-   .takes_stored = true)
-OP(embedding_int8, "v@gq!,ab->abgs32!:f32", "", no_grad, "", "", "", .takes_stored = true)
+#include "ir/generate_ops.h"
 OP(conv2d,         "n(gc)y!x!,(go)ck!l!->n(go)p!q!", "a|b", conv2d_grad,
    "stride_y stride_x pad_y pad_x dilation_y dilation_x", "", "ngocklpq", .type = "f32")
 /* Also a transposed convolution, of the plan's. */

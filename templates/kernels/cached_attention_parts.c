@@ -24,9 +24,9 @@ static void $name$_weigh(float (*restrict score)[$name$_ROWS], int rows, int key
 }
 
 void $name$(float *restrict out, float *restrict logs, const $type_q$ *restrict q,
-            const $type_k$ *restrict k, const $type_v$ *restrict v, $type_k_cache$ *restrict k_cache,
-            $type_v_cache$ *restrict v_cache, const int *restrict slot, const int *restrict start,
-            long first_p)
+            const $type_k$ *restrict k, const $type_v$ *restrict v,
+            $type_k_cache$ *restrict k_cache, $type_v_cache$ *restrict v_cache,
+            const int *restrict slot, const int *restrict start, long first_p)
 {
   enum { ROWS = $name$_ROWS, KEYS = $name$_KEYS, DEPTH = $d$, WIDTH = $e$ };
   const long parts = $p$, tokens = $t$, length = $c$, window = $window$, rows = tokens * $r$;
