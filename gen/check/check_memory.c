@@ -344,8 +344,10 @@ void check_memory(void)
 {
   begin_check();
   run_phases(false, CONSTANTS, CONSTANTS);
-  run_phases(false, GATHER, GATHER);
-  for (int batch = 0; batch < (runs_in_step() > 1 ? 2 : 1); batch++) run_batch(batch);
+  for (int batch = 0; batch < (runs_in_step() > 1 ? 2 : 1); batch++) {
+    if (!batch || gathers_each_batch()) run_phases(false, GATHER, GATHER);
+    run_batch(batch);
+  }
   run_phases(false, UPDATE, UPDATE);
   run_phases(true, DECODE, DECODE);
   check_ends();

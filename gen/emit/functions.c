@@ -218,6 +218,20 @@ static void put_next_batch(struct buffer *b)
   if (takes_batches() && !target->steps_in_memory) put(b, "  next_batch(t - 1);\n");
 }
 
+/* Each line behind so many spaces more. */
+static char *indented(const char *lines, int by)
+{
+  struct buffer b = {0};
+  put_text(&b, "", 0);
+  while (*lines) {
+    size_t n = strcspn(lines, "\n");
+    if (n) put(&b, "%*s%.*s", by, "", (int)n, lines);
+    lines += n;
+    if (*lines) put_text(&b, lines++, 1);
+  }
+  return b.text;
+}
+
 static bool sends_in_update(void)
 {
   for (int i = 0; i < graph->nfunction; i++)
@@ -228,24 +242,34 @@ static bool sends_in_update(void)
   return false;
 }
 
+/* What a batch runs: all actions of a pipeline, or the forward and the backward. */
+static char *batch_text(int indent)
+{
+  struct buffer b = {0};
+  put_text(&b, "", 0);
+  if (gathers_each_batch()) put_phases(&b, GATHER, GATHER, "t", 2);
+  if (graph->stages)
+    put(&b, "%s", actions_text());
+  else if (microbatches() > 1)
+    put_microbatches(&b, FORWARD, BACKWARD, batch_number());
+  else
+    put_phases(&b, FORWARD, BACKWARD, batch_number(), 2);
+  return indented(b.text, indent);
+}
+
 /* In a step of several batches, mean loss and gradients are accumulated, then there is an
    update. */
 static void put_batches(struct buffer *b)
 {
-  if (microbatches() > 1) put_next_batch(b);
+  const bool loops = plan_options->accumulate > 1;
+  if (!loops) put_next_batch(b);
   if (has_some_of(GRADIENT)) put_zero(b, "m->grad");
   if (has_some_of(SUMS)) put_zero(b, "m->sum");
   put_zero(b, "m->loss");
-  put_phases(b, GATHER, GATHER, "t", 2);
-  if (graph->stages) {
-    put(b, "%s", actions_text());
-  } else if (microbatches() > 1) {
-    put_microbatches(b, FORWARD, BACKWARD, batch_number());
-  } else {
-    open_loop(b);
-    put_phases(b, FORWARD, BACKWARD, batch_number(), 4);
-    put(b, "  }\n");
-  }
+  if (!gathers_each_batch()) put_phases(b, GATHER, GATHER, "t", 2);
+  if (loops) open_loop(b);
+  put(b, "%s", batch_text(loops ? 2 : 0));
+  if (loops) put(b, "  }\n");
   put_phases(b, UPDATE, UPDATE, "t", 2);
   if (sends_in_update()) put(b, "%s", awaits_all_sent_text());
 }

@@ -186,12 +186,18 @@ static void put_work(struct buffer *b, const struct item *item, const char *argu
   }
 }
 
+/* What a loop over micro-batches counts: `i`, unless the loop around it over batches does. */
+static const char *counter(void)
+{
+  return plan_options->accumulate > 1 ? "k" : "i";
+}
+
 /* "3, 1": the micro-batch, and its slots; or, in a loop over `i`, "i + 3, (i + 3) % 2". */
 static char *arguments_of(const struct items *items, const struct item *item, bool in_loop, int by)
 {
   struct buffer b = {0};
   const struct action *a = item->action;
-  const char *number = text(by == 1 ? "i" : "%d * i", by), *whole = number;
+  const char *number = by == 1 ? counter() : text("%d * %s", by, counter()), *whole = number;
   if (a->microbatch) whole = text("%s + %d", number, a->microbatch);
   put(&b, "%s", in_loop ? whole : text("%d", a->microbatch));
   for (int s = a->stage; s >= 0; s--) {
@@ -308,7 +314,8 @@ static char *text_of_actions(const struct actions *actions, bool forwards)
   const struct items items = items_of(actions, forwards);
   for (int i = 0; i < items.n;) {
     const struct repeats r = next_repeats(&items, i);
-    if (r.times > 1) put(&b, "  for (int i = 0; i < %d; i++) {\n", r.times);
+    if (r.times > 1)
+      put(&b, "  for (int %s = 0; %s < %d; %s++) {\n", counter(), counter(), r.times, counter());
     for (int k = i; k < i + r.each; k++)
       put_item(&b, &items, &items.at[k], &items.at[k + r.each * (r.times - 1)], r.by);
     if (r.times > 1) put(&b, "  }\n");

@@ -17,11 +17,11 @@ void check_microbatches(void)
     for (int rank = 0; rank < world_size(); rank++) {
       int64_t has = local_shape(i, rank).size[0];
       if (has < microbatches())
-        plan_error(
-            plan_options->train_line,
-            "microbatches = %d: rank %d has %lld samples of %s, and a micro-batch has one or "
-            "more",
-            microbatches(), rank, (long long)has, printable(v->name));
+        plan_error(plan_options->train_line,
+                   "microbatches = %d: rank %d has %lld sample%s of a batch's %s, and each of %d "
+                   "micro-batches needs one: say %lld or fewer, or make the batch larger",
+                   microbatches(), rank, (long long)has, has == 1 ? "" : "s", printable(v->name),
+                   microbatches(), (long long)(has ? has : 1));
     }
   }
 }

@@ -348,6 +348,8 @@ int runs_in_step(void);
 /* Whether its loss is a sum that they add to: in a pipeline also that of one run, which one stage
    adds to. */
 bool adds_up_loss(void);
+/* Whether what a step gathers depends on its inputs: each of several batches gathers it anew. */
+bool gathers_each_batch(void);
 /* By value: how many operations read it, in kernels and buckets and out of them; of a stack's
    first value also those that read the others'. */
 int *count_readers(void);

@@ -14,6 +14,20 @@ bool adds_up_loss(void)
   return runs_in_step() > 1 || graph->stages;
 }
 
+bool gathers_each_batch(void)
+{
+  for (int i = 0; i < graph->nfunction && plan_options->accumulate > 1; i++) {
+    const struct function *f = &graph->function[i];
+    for (int k = 0; k < f->nop && f->phase == GATHER; k++) {
+      const struct op *op = &graph->op[f->op[k]];
+      int *read = alloc((size_t)op_width(op) * sizeof *read);
+      for (int n = op_reads(op, read); n--;)
+        if (graph->value[read[n]].role == BATCH) return true;
+    }
+  }
+  return false;
+}
+
 bool is_of_batch(enum phase phase)
 {
   return phase == FORWARD || phase == BACKWARD || phase == DECODE;

@@ -216,7 +216,8 @@ static double mean_exposed(int ranks)
 
 static void put_times(struct buffer *b, const struct pipeline *p, const struct pipeline_cost *cost)
 {
-  double pipeline = (double)cost->time * 1e-12, update = around(p->ranks), step = pipeline + update;
+  double pipeline = (double)cost->time * 1e-12 * plan_options->accumulate,
+         update = around(p->ranks), step = pipeline + update;
   double each = step_flops() / world_size() / step;
   put_machine(b);
   put(b, "  %-12s %12s", "in all", duration_text(step));
@@ -241,9 +242,10 @@ void report_pipeline(struct buffer *b)
   struct pipeline_cost units = pipeline_cost(p), cost = pipeline_cost_of(p, times_of_stages(p));
   put_plan_head(b);
   put(b,
-      "\npipeline     %d stages over %s, schedule %s, %d micro-batches; idle %.1f %%, if all "
+      "\npipeline     %d stages over %s, schedule %s, %d micro-batches%s; idle %.1f %%, if all "
       "stages take the same\n",
       s->n, printable(graph->mesh.name[s->mesh_dim]), printable(s->schedule), microbatches(),
+      plan_options->accumulate > 1 ? text(" of each of %d batches", plan_options->accumulate) : "",
       100 * units.idle);
   put(b, "             %s\n", split_text());
   put_schedule(b, p);

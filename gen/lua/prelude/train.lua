@@ -353,11 +353,7 @@ local function training(options, steps)
   t.norm = (asked or t.clip > 0) and 1 or 0
   t.accumulate = base.integer(options.accumulate or 1, "train's accumulate", 1,
     math.min(4096, MAX_STEPS // steps))
-  local microbatches, piped = microbatches_of(options, "train")
-  if t.accumulate > 1 and (microbatches > 1 or piped) then
-    fail("train's accumulate = %d and microbatches = %d both part a step: make the batch %d times as large, "
-      .. "and take %d micro-batches", t.accumulate, microbatches, t.accumulate, t.accumulate * microbatches)
-  end
+  local microbatches = microbatches_of(options, "train")
   local each = base.boolean(options.reduce_each_batch or false, "train's reduce_each_batch")
   if each and t.accumulate == 1 and microbatches == 1 then
     fail("train's reduce_each_batch is for steps of several batches: say accumulate = 2, or more")
