@@ -117,6 +117,23 @@ beside "$WORK/val2.log" validates val2 plain -D pp=2 -D tp=2
 more beside "$WORK/val_v.log" validates val_v plain -D pp=2 -D stages=2 -D schedule=zbv_zero_bubble
 more beside "$WORK/val_fsdp.log" validates val_fsdp plain -D pp=2 -D dp_shard=2 -D microbatches=3
 beside "$WORK/val_cuda.log" validates val_cuda cuda -D pp=2
+# accumulates NAME KIND ARGUMENTS...: steps of three batches, with ignored targets, which each batch counts anew.
+accumulates() {
+  local local_mpi=${local_mpi:-}
+  [ "$2" != cuda ] || local_mpi=yes
+  make "$1" "$2" -D accumulate=3 -D documents=10 -D tied=true -D validate_every=2 "${@:3}"
+  # shellcheck disable=SC2086
+  start "$WORK/$1" "$WORK/$1" --data "$text" --steps 4 --validate "$text" --validate-steps 3 ${graph:-} || fail "$1: no run"
+  numbers validation_loss "$WORK/$1.jsonl" > "$WORK/$1.validated"
+}
+beside "$WORK/acc1.log" accumulates acc1 plain
+beside "$WORK/acc_pp.log" accumulates acc_pp plain -D pp=2 -D tp=2 -D microbatches=4
+more beside "$WORK/acc_parts.log" accumulates acc_parts plain -D microbatches=4
+more beside "$WORK/acc_v.log" accumulates acc_v sanitized -D pp=2 -D stages=2 -D schedule=zbv_zero_bubble -D microbatches=5
+more beside "$WORK/acc_fsdp.log" accumulates acc_fsdp plain -D pp=2 -D dp_shard=2 -D microbatches=2
+graph=--graph more beside "$WORK/acc_cuda.log" accumulates acc_cuda cuda -D pp=2 -D microbatches=4
+# A pipeline of one micro-batch reads its batches, too.
+beside "$WORK/whole.log" check whole plain -D pp=2 -D microbatches=1 -D schedule=gpipe
 # Micro-batches of 2, 2, 1, 1 and 1 samples; with copies, of 2, 1 and 1, and of 1, 1 and 1.
 uneven() {
   make uneven.1 plain -D batch=7 -D microbatches=1
@@ -135,6 +152,10 @@ all_are_done
 cat "$WORK"/*.log
 for name in val2 val_cuda $(more echo val_v val_fsdp); do
   same_losses "$name, validated" "$WORK/$name.validated" "$WORK/val1.validated" 5e-7
+done
+for name in acc_pp $(more echo acc_parts acc_v acc_fsdp acc_cuda); do
+  same_losses "$name" "$WORK/$name.losses" "$WORK/acc1.losses" 5e-7
+  same_losses "$name, validated" "$WORK/$name.validated" "$WORK/acc1.validated" 5e-7
 done
 
 from=pp1
@@ -174,7 +195,8 @@ refused 'waits.csv: its ranks wait for each other: rank 0 for what 0B0 needs, ra
 refused 'has rows for 2 ranks; there are 3' -D pp=3 -D schedule="$WORK/mine.csv"
 refused 'cannot read' -D pp=2 -D schedule="$WORK/none.csv"
 refused 'no library' -D pp=2 --emit library
-refused 'a micro-batch has one or more' -D pp=2 -D dp=2 -D microbatches=5
+refused 'rank 0 has 4 samples of a batch'"'"'s input, and each of 5 micro-batches needs one: say 4 or fewer' \
+  -D pp=2 -D dp=2 -D microbatches=5
 
 # The command that a user types: with ranks that share memory, and with those that the real mpirun starts.
 for transport in shared mpi; do

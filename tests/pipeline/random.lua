@@ -167,4 +167,5 @@ return train{
   end,
   optimizer = of_model.of{SGD{lr = 0.1}, SGD{lr = 0.05, momentum = 0.9}, AdamW{lr = 0.01, eps = 1e-2}},
   clip = of_model.of{0.5, 100}, checkpoint = t.checkpoint, steps = 3, seed = number,
+  accumulate = of_model.one_in(3) and 2 or nil,
 }
