@@ -81,8 +81,8 @@ static void run_stages(struct graph *whole, void (*finish)(void))
       continue;
     }
     finished = graph;
-    run_passes(PASS_REDISTRIBUTE + 1, PASS_LAST);
-    finish();
+    run_passes(PASS_REDISTRIBUTE + 1, options.dump ? pass_of(options.dump) : PASS_LAST);
+    if (!options.dump) finish();
   }
   graph = finished;
 }
@@ -114,6 +114,7 @@ void run_all(void (*finish)(void))
   check(pass);
   if (pass >= PASS_KERNEL_FORMS) kernel_forms(); /* a dump has them as comments */
   bugs_are_of(options.plan, NULL, 0);            /* operations are numbered anew */
+  continue_stages(pass);
   dump(pass);
   run_rest(pass, finish);
 }

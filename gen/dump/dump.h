@@ -6,7 +6,13 @@
 #include "ir/ir.h"
 #include "dump/fields.h"
 
-enum { MOST_VALUES = 1 << 20, MOST_RANKS_READ = 1 << 20, MOST_CARRIED = 8 };
+enum {
+  MOST_VALUES = 1 << 20,
+  MOST_RANKS_READ = 1 << 20,
+  MOST_CARRIED = 8,
+  MOST_STAGES_READ = 4096,
+  MOST_SLOTS_READ = 65536
+};
 
 /* A label of an operation, until all lines are read: below all numbers. */
 #define LABEL(n)    (-2 - (n))
@@ -47,6 +53,8 @@ struct reading {
   struct list labels, label_lines; /* by label the operation; the line that refers to it */
   struct schedule schedule;
   int schedule_room;
+  struct work_of_stage *work; /* by operation */
+  int nwork, work_room, nstage;
   int gap; /* the operation of values that no longer exist */
 };
 extern struct reading r;
@@ -59,6 +67,19 @@ struct bearer *relative_of(struct bearers *known, int stack, int step, int which
 /* The values with the same name as this one; NULL if it is called by its number. */
 struct bearer *bearer_of_value(struct bearers *known, const struct value *v);
 void note_bearer(struct bearers *known, int value);
+
+/* ---------------------------------------------------------------------------- pipeline_lines.c */
+
+/* Whether operations have stages after the pass, and not functions. */
+bool has_work_of_stages(enum pass after);
+void put_pipeline_lines(void);
+void put_work_of_stage(int op);
+void read_pipeline(void);
+void read_stage(void);
+void read_stage_edge(void);
+void note_work(struct work_of_stage work); /* of the next operation */
+void give_work(const int *at);             /* at: by operation, the number it was noted with */
+void check_pipeline(void);                 /* ends tpgen with the file's error */
 
 /* -------------------------------------------------------------------------------- check_read.c */
 

@@ -157,6 +157,17 @@
   FIELD(LONG,      most,          "after")  \
   FIELD(TEXT,      unit,          "unit")
 
+#define PIPELINE_FIELDS(FIELD)              \
+  FIELD(TEXT,      schedule,      "schedule") \
+  FIELD(TEXT,      csv,           "csv")    \
+  FIELD(INT,       spare_slots,   "spare_slots") \
+  FIELD(INT,       here,          "here")   \
+  FIELD(INT,       line,          "line")
+
+#define WORK_OF_STAGE_FIELDS(FIELD)         \
+  FIELD(INT,       stage,         "stage")  \
+  FIELD(FLAG,      of_weights,    "of_weights")
+
 #define FUNCTION_FIELDS(FIELD)              \
   FIELD(PHASE,     phase,         "phase")  \
   FIELD(INT,       count,         "modules") \
@@ -289,6 +300,7 @@
 #define LAST_BATCH_WORDS "not_given", "smaller", "dropped"
 #define PREFETCH_WORDS  "where_it_pays", "nothing", "all"
 #define BUCKETING_WORDS "by_unit", "greedy", "none"
+#define WORK_WORDS      "forward", "backward", "weights"
 #define REACH_WORDS     "none", "some", "row", "column", "rows", "unfit"
 
 /* RECORD(name, type, rows) of each. */
@@ -311,6 +323,8 @@
   RECORD(arena,      struct memory_plan,     ARENA_FIELDS)        \
   RECORD(function,   struct function,        FUNCTION_FIELDS)     \
   RECORD(op,         struct op,              OP_FIELDS)           \
+  RECORD(pipeline,   struct pipeline_stages, PIPELINE_FIELDS)     \
+  RECORD(work_of_stage, struct work_of_stage, WORK_OF_STAGE_FIELDS) \
   RECORD(scheduled,  struct scheduled,       SCHEDULED_FIELDS)    \
   RECORD(stages,     struct stages,          STAGES_FIELDS)       \
   RECORD(task,       struct task,            TASK_FIELDS)         \

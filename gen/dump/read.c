@@ -9,6 +9,9 @@
               | "group" "over" NAME {"," NAME}        of ranks
               | "module" PATH fields                  parents first
               | "unit" NAME fields
+              | "pipeline" STAGES "over" NAME fields {"may_begin" PATH}
+              | "stage" "at" N ["split"] ["begins" PATH]      of each stage of it, in order
+              | "stage_edge" N N WORK WORK          what the one makes and the other one reads
               | "operator" NAME "backward" NUMBER {"," NUMBER} fields
               | "exchange" TYPE SHAPE "over" GROUP "by" KIND {"among" NAME} fields
               | "function" NAME fields                its operations come below
@@ -350,6 +353,9 @@ static void read_line(void)
                {"group", read_group},
                {"module", read_module},
                {"unit", read_unit},
+               {"pipeline", read_pipeline},
+               {"stage", read_stage},
+               {"stage_edge", read_stage_edge},
                {"operator", read_operator},
                {"exchange", read_exchange},
                {"function", read_function},
@@ -464,6 +470,7 @@ static void number_ops(void)
   for (int i = 0; i < graph->nvalue; i++) graph->value[i].op = moved(to, graph->value[i].op);
   give_stacks();
   give_schedule(at, to);
+  give_work(at);
   move_list(to, graph->order, graph->norder);
   for (int i = 0; i < graph->nfunction; i++)
     move_list(to, graph->function[i].op, graph->function[i].nop);
@@ -517,6 +524,7 @@ static void open_reader(enum pass after)
   r.gap = store_op((struct op){.kind = OP_view, .out = NONE, .module = NONE});
   add(&r.op_line, 0);
   note_scheduled((struct scheduled){.chained_to = NONE});
+  note_work((struct work_of_stage){.stage = NONE});
 }
 
 void read_dump(const char *path, const char *dump, enum pass after)
@@ -529,6 +537,7 @@ void read_dump(const char *path, const char *dump, enum pass after)
     to_next_line();
   }
   check_references();
+  check_pipeline();
   number_ops();
   place_values();
   check_dump(r.op_line.at, r.value_line);

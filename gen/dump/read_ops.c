@@ -207,12 +207,15 @@ static int read_op(enum phase phase, struct task *task)
   op.out = out;
   read_inputs(&op);
   struct scheduled decided = {.chained_to = NONE};
+  struct work_of_stage work = {.stage = NONE};
   while (read_op_field(&op) || read_other_field(&op) || read_scheduled_field(&decided) ||
+         (has_work_of_stages(r.after) && read_work_of_stage_field(&work)) ||
          (task && read_task_field(task)))
     continue;
   int id = store_op(op);
   add(&r.op_line, line);
   note_scheduled(decided);
+  note_work(work);
   if (label) r.labels.at[label] = id;
   read_outputs_kinds(id);
   if (take_sign('{')) read_body(id);

@@ -129,6 +129,7 @@ static void put_op(int id, enum phase phase, int indent, const struct task *task
   if (!op->nout && op->out != NONE) put(&d.b, " out v%d", op->out);
   put_op_fields(op, &usual);
   put_scheduled_fields(scheduled(op), &(struct scheduled){.chained_to = NONE});
+  put_work_of_stage(id);
   put_requested(op);
   put_numbers(op);
   if (task) put_task_fields(task, &(struct task){0});
@@ -194,8 +195,6 @@ static void put_mesh(void)
     put_TEXT("whole", m->whole[i], NULL);
     put(&d.b, "%s\n", m->in_time[i] ? " in_time" : "");
   }
-  if (graph->stages) /* no dump of it is read back */
-    put(&d.b, "pipeline of %d stages\n", graph->stages->n);
   if (!device->name) return;
   put(&d.b, "device ");
   put_name(device->name);
@@ -557,6 +556,7 @@ const char *dump_text(enum pass after)
   put_mesh();
   put_groups();
   put_modules();
+  put_pipeline_lines();
   put_units();
   put_customs();
   put_exchanges();
@@ -578,6 +578,8 @@ const char *dump_text(enum pass after)
 void dump(enum pass after)
 {
   if (!options.dump || strcmp(options.dump, pass_name[after])) return;
+  const struct pipeline_stages *s = graph->stages;
   fputs(dump_text(after), stdout);
+  if (s && s->here != NONE && s->here + 1 < graph->mesh.size[s->mesh_dim]) return;
   end_printing();
 }

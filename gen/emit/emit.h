@@ -39,7 +39,7 @@ char *slots_text(const char *own_static);
    posted ahead of them. */
 char *actions_text(void);
 /* In a validation: the forwards of all micro-batches. */
-char *forwards_text(void);
+char *forwards_text(const char *t);
 /* The numbers of samples of which a step has micro-batches, by the first micro-batch. */
 const struct list *sizes_of_step(void);
 /* Whether a stage's function has receives that are posted ahead, and the function that does so. */

@@ -337,7 +337,7 @@ static char *validate_text(int rank)
   if (runs_in_step() > 1 || graph->stages) put_zero(&b, "m->loss");
   put_phases(&b, GATHER, GATHER, step_of_validation(), 2);
   if (graph->stages)
-    put(&b, "%s%s", forwards_text(), loss_in_update_text(rank));
+    put(&b, "%s%s", forwards_text(step_of_validation()), loss_in_update_text(rank));
   else if (microbatches() > 1)
     put_microbatches(&b, FORWARD, FORWARD, step_of_validation());
   else

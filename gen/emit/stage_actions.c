@@ -75,7 +75,8 @@ struct item {
 struct items {
   int n, room;
   struct item *at;
-  int **slot; /* by stage and action, the slot of the action's micro-batch */
+  const char *t; /* the step's number, in the words of the target */
+  int **slot;    /* by stage and action, the slot of the action's micro-batch */
 };
 
 const struct list *sizes_of_step(void)
@@ -154,9 +155,9 @@ static int **slots_of(const struct actions *actions, bool forwards)
   return slot;
 }
 
-static struct items items_of(const struct actions *actions, bool forwards)
+static struct items items_of(const struct actions *actions, bool forwards, const char *t)
 {
-  struct items items = {.slot = slots_of(actions, forwards)};
+  struct items items = {.t = t, .slot = slots_of(actions, forwards)};
   struct list *posts = alloc((size_t)(actions->n + 1) * sizeof *posts); /* by place */
   for (int i = 0; i < actions->n; i++) {
     int place = place_of_post(&items, actions, i);
@@ -173,14 +174,14 @@ static struct items items_of(const struct actions *actions, bool forwards)
 }
 
 /* Calls the functions of an action, or those that post their receives. */
-static void put_work(struct buffer *b, const struct item *item, const char *arguments, int indent)
+static void put_work(struct buffer *b, const struct items *items, const struct item *item,
+                     const char *arguments, int indent)
 {
-  const char *t = batch_number();
   for (int i = 0; i < graph->nfunction; i++) {
     const struct function *f = &graph->function[i];
     if (!does_action(f, item->action)) continue;
     if (!item->is_post)
-      put(b, "%*s%s(%s);\n", indent, "", function_name(f), takes_step(f) ? t : "");
+      put(b, "%*s%s(%s);\n", indent, "", function_name(f), takes_step(f) ? items->t : "");
     else if (has_posts(f))
       put(b, "%*s%s(%s);", indent, "", post_name(f), arguments);
   }
@@ -232,12 +233,12 @@ static void put_item(struct buffer *b, const struct items *items, const struct i
   if (in_loop) comment = text("%s ... %s", comment, item_text(last));
   graph->mesh.now = size_of_action(item->action);
   if (item->is_post) {
-    put_work(b, item, arguments, indent);
+    put_work(b, items, item, arguments, indent);
     put(b, " // %s\n", comment);
   } else {
     put(b, "%*s%s(%s); // %s\n", indent, "", begin_action_name(item->action->stage), arguments,
         comment);
-    put_work(b, item, arguments, indent);
+    put_work(b, items, item, arguments, indent);
   }
   graph->mesh.now = 0;
 }
@@ -308,10 +309,10 @@ static struct repeats next_repeats(const struct items *items, int from)
   return now.times < LEAST_TIMES ? (struct repeats){1, 1, 0} : now;
 }
 
-static char *text_of_actions(const struct actions *actions, bool forwards)
+static char *text_of_actions(const struct actions *actions, bool forwards, const char *t)
 {
   struct buffer b = {0};
-  const struct items items = items_of(actions, forwards);
+  const struct items items = items_of(actions, forwards, t);
   for (int i = 0; i < items.n;) {
     const struct repeats r = next_repeats(&items, i);
     if (r.times > 1)
@@ -328,16 +329,16 @@ static char *text_of_actions(const struct actions *actions, bool forwards)
 char *actions_text(void)
 {
   const struct actions actions = actions_here();
-  return text_of_actions(&actions, false);
+  return text_of_actions(&actions, false, batch_number());
 }
 
 /* By micro-batches, and of each by stages: an order in which all that is sent goes forward. */
-char *forwards_text(void)
+char *forwards_text(const char *t)
 {
   struct actions actions = {0};
   for (int m = 0; m < microbatches(); m++)
     for (int s = 0; s < graph->stages->n; s++)
       if (is_stage_here(s))
         put_action(&actions, (struct action){.kind = ACTION_F, .stage = s, .microbatch = m});
-  return text_of_actions(&actions, true);
+  return text_of_actions(&actions, true, t);
 }

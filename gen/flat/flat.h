@@ -158,6 +158,8 @@ int *stages_of_parameters(void);
 void stages(void);
 /* The stage that has the parameter, or that of which the value is; or NONE. */
 int home_of(int value);
+/* What passes keep beside the graph, of one that was read after the pass. */
+void continue_stages(enum pass after);
 
 /* ---------------------------------------------------------------------------- split_backward.c */
 

@@ -306,6 +306,23 @@ static void share_loss(void)
   graph->loss = out;
 }
 
+void continue_stages(enum pass after)
+{
+  const struct pipeline_stages *s = graph->stages;
+  const char *why;
+  if (!s || after == PASS_LUA) return;
+  const struct pipeline *p = pipeline_here(&why);
+  if (!p) plan_error(s->line, "pipeline: %s", why);
+  if (p->stages != s->n || p->ranks != graph->mesh.size[s->mesh_dim])
+    plan_error(s->line, "pipeline: the schedule has %d stages on %d ranks, and the dump %d on %d",
+               p->stages, p->ranks, s->n, graph->mesh.size[s->mesh_dim]);
+  for (int i = 0; i < s->n; i++)
+    if (p->rank_of[i] != s->coordinate[i])
+      plan_error(s->line, "pipeline: stage %d is at %d by the schedule, and at %d by the dump", i,
+                 p->rank_of[i], s->coordinate[i]);
+  if (after >= PASS_STAGES) find_homes();
+}
+
 void stages(void)
 {
   const char *why;

@@ -14,17 +14,25 @@ bool adds_up_loss(void)
   return runs_in_step() > 1 || graph->stages;
 }
 
+static bool gathers_inputs(const struct graph *of, const int *ops, int n)
+{
+  for (int k = 0; k < n; k++) {
+    const struct op *op = &of->op[ops[k]];
+    for (int i = 0; i < op->nin && op->phase == GATHER; i++)
+      if (of->value[op->in[i]].role == BATCH) return true;
+    if (op->phase == GATHER && gathers_inputs(of, op->body, op->nbody)) return true;
+  }
+  return false;
+}
+
+/* All stages answer alike: what one of them gathers, another one sends. */
 bool gathers_each_batch(void)
 {
-  for (int i = 0; i < graph->nfunction && plan_options->accumulate > 1; i++) {
-    const struct function *f = &graph->function[i];
-    for (int k = 0; k < f->nop && f->phase == GATHER; k++) {
-      const struct op *op = &graph->op[f->op[k]];
-      int *read = alloc((size_t)op_width(op) * sizeof *read);
-      for (int n = op_reads(op, read); n--;)
-        if (graph->value[read[n]].role == BATCH) return true;
-    }
-  }
+  const struct graph *of = graph->stages ? graph->stages->program : graph;
+  if (plan_options->accumulate == 1) return false;
+  if (gathers_inputs(of, of->order, of->norder)) return true;
+  for (int i = 0; i < of->nfunction; i++)
+    if (gathers_inputs(of, of->function[i].op, of->function[i].nop)) return true;
   return false;
 }
 
