@@ -9,7 +9,7 @@ usage: ./setup.sh build    install what is missing, build the compiler: build/tp
        ./setup.sh quick    and run the quick tests, for a minute or two
        ./setup.sh test     and run all tests but the long ones
        ./setup.sh ci       and those, and builds by other compilers and under sanitizers: what CI runs
-       ./setup.sh soak     and run the long ones: many more cases, for hours
+       ./setup.sh soak     and run all cases of all tests, and the long ones, for hours
 EOF
 }
 
@@ -121,12 +121,12 @@ test)
 ci)
   install_packages "${packages[@]}" "${test_packages[@]}"
   build all
-  CASES=all run_tests -C ci
+  run_tests -C ci
   ;;
 soak)
   install_packages "${packages[@]}" "${test_packages[@]}"
   build all
-  run_tests -C soak -L soak
+  CASES=all run_tests -C soak
   ;;
 -h | --help) usage ;;
 *) usage >&2; exit 2 ;;

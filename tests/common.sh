@@ -15,7 +15,7 @@ rm -rf "$WORK"
 mkdir -p "$WORK"
 cd "$root"
 
-# Beyond one case of each kind, cases run only where CASES=all, in CI and in soaks: `more beside LOG COMMAND...`.
+# Beyond one case of each kind, cases run only where CASES=all, as in ./setup.sh soak: `more beside LOG COMMAND...`.
 [ -z "${SOAK:-}" ] || export CASES=all
 all_cases() { [ "${CASES:-}" = all ]; }
 more() { ! all_cases || "$@"; }

@@ -10,7 +10,7 @@
 #   EQUAL_SEED=1000          the first of them
 #   EQUAL_SANITIZE=all       all pairs also run under the sanitizers, not only a few; none for none
 #   EQUAL_CUDA=all           all pairs also run on the stand-in, not only a few; none for none
-#   CASES=all                every mesh, as in CI. Else of each plan the second, which mostly divides nothing evenly,
+#   CASES=all                every mesh, as in a soak. Else of each plan the second, which mostly divides nothing evenly,
 #                            or its only one
 #   EQUAL_TRANSPORT=shared   ranks of the CPU talk through the runtime's shared memory
 #   EQUAL_KEEP=1             the programs stay in the work directory; else only those that differ
@@ -112,7 +112,7 @@ check_plan() {
   make_and_run "$plan" "$base" plain || { [ "$failures" -eq 0 ]; return; }
   while read -ra mesh; do
     name=$(IFS=,; echo "${mesh[*]}")
-    # In CI the kernels of one mesh of each plan are optimized.
+    # With all cases the kernels of one mesh of each plan are optimized.
     optimized=-O0
     ! all_cases || [ "${mesh[*]}" != "$second" ] || optimized=-O1
     for kind in plain sanitized cuda; do

@@ -3,7 +3,7 @@
 # inputs, are PyTorch's (tests/golden/operators), on one rank and on meshes with differently sharded inputs. gcc
 # and clang compile the programs, with every warning an error; some run under the sanitizers, and the CUDA text
 # of some runs on the stand-in.
-#   CASES=all                  all programs, as in CI, not one of a kind
+#   CASES=all                  all programs, as in a soak, not one of a kind
 #   OPERATORS="views images"   these families alone
 #   OPERATORS_ON="tp=1"        only programs that match this extended regular expression
 #   OPERATORS_KEEP=1           the programs stay in the work directory; else only those that differ

@@ -134,6 +134,12 @@ more beside "$WORK/acc_fsdp.log" accumulates acc_fsdp plain -D pp=2 -D dp_shard=
 graph=--graph more beside "$WORK/acc_cuda.log" accumulates acc_cuda cuda -D pp=2 -D microbatches=4
 # A pipeline of one micro-batch reads its batches, too.
 beside "$WORK/whole.log" check whole plain -D pp=2 -D microbatches=1 -D schedule=gpipe
+# Values with the names of what a program calls, and rows by expert on the first stage alone.
+names() {
+  "$TPGEN" tests/equal/called_names.lua -o "$WORK/names" -D pp=2 && make_ranks "$WORK/names" plain &&
+    start "$WORK/names" "$WORK/names" || fail "names of functions"
+}
+beside "$WORK/names.log" names
 # Micro-batches of 2, 2, 1, 1 and 1 samples; with copies, of 2, 1 and 1, and of 1, 1 and 1.
 uneven() {
   make uneven.1 plain -D batch=7 -D microbatches=1

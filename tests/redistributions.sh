@@ -4,7 +4,7 @@
 # sizes even, uneven and smaller than the mesh, by both planners. gcc and clang compile the programs, with every
 # warning an error; some run under the sanitizers, and the CUDA text of some runs on the stand-in. At the end
 # every kind of step must have occurred.
-#   CASES=all           all programs, as in CI
+#   CASES=all           all programs, as in a soak
 #   MOVES="mesh=2x3"    only programs that match this extended regular expression
 #   MOVES_KEEP=1        the programs stay in the work directory; else only those that fail
 . "$(dirname "$0")/common.sh"

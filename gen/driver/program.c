@@ -326,11 +326,21 @@ static bool is_of_other_target(const char *file)
   return false;
 }
 
+/* Whether the program has it, in a pipeline at any stage. */
+static bool has_somewhere(bool (*has)(void))
+{
+  struct graph *here = graph;
+  if (graph->stages && graph->stages->program) graph = graph->stages->program;
+  bool somewhere = has();
+  graph = here;
+  return somewhere;
+}
+
 /* Files of another target stay behind, and so do those for oneDNN if no product uses it, and those
    of programs that generate, and those of a library. */
 static void add_runtime(void)
 {
-  bool onednn = multiplies_by_onednn(), rows = has_values_by_rows();
+  bool onednn = has_somewhere(multiplies_by_onednn), rows = has_somewhere(has_values_by_rows);
   for (const struct embedded *e = embedded; e->name; e++) {
     if (strncmp(e->name, "runtime/", 8) || is_of_other_target(e->name)) continue;
     if (!plan_options->generate.slots && !strncmp(e->name, "runtime/text_", 13)) continue;

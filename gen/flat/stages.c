@@ -10,6 +10,8 @@
    where it is read first; another stage that reads it gets it before the first micro-batch. */
 #include "flat/flat.h"
 
+#include <string.h>
+
 /* By module: the stage that begins with it or with what it is in; 0: none does. */
 static int *stages_of_modules(void)
 {
@@ -36,7 +38,7 @@ static bool is_staged(const struct op *op)
 static void check_program(void)
 {
   const struct pipeline_stages *s = graph->stages;
-  if (plan_options->emits_library || options.emit)
+  if (options.emit ? !strcmp(options.emit, "library") : plan_options->emits_library)
     plan_error(s->line, "pipeline: there is no library of a program of stages so far");
 }
 
