@@ -148,7 +148,7 @@ echo "mine" > "$out/notes.txt"
 [ -e "$out/notes.txt" ] || fail "a file that is not tpgen's was taken away"
 
 # A note names a mesh dimension that shards nothing, unless it has a single rank.
-"$TPGEN" tests/dump/idle.lua -o "$WORK/idle" -D tp=2 2>&1 | grep -q 'idle.lua:3: note: nothing is sharded along tp' ||
+"$TPGEN" tests/dump/idle.lua -o "$WORK/idle" -D tp=2 2>&1 | finds 'idle.lua:3: note: nothing is sharded along tp' ||
   fail "there is no note of a mesh dimension that shards nothing"
 [ -z "$("$TPGEN" tests/dump/idle.lua -o "$WORK/idle" -D tp=1 2>&1)" ] || fail "there is a note without a reason"
 

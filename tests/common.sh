@@ -35,7 +35,11 @@ plan_args() { sed -n '1s/^-- args: *//p' "$1"; }
 
 # The messages, one a line, that may refuse a random plan, and whether a log has one of them.
 random_refusals=$root/tests/random/refusals.txt
-is_random_refusal() { grep -F ': error: ' "$1" | grep -qFf "$random_refusals"; }
+is_random_refusal() { grep -F ': error: ' "$1" | finds -Ff "$random_refusals"; }
+
+# finds ARGUMENTS...: whether grep finds it in standard input. Unlike grep -q it reads all of it: under pipefail,
+# the signal that ends the writer where nobody reads on would count as not found.
+finds() { grep "$@" > /dev/null; }
 
 # A hash of all names and contents under a directory.
 hash_of() {

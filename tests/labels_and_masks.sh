@@ -115,7 +115,7 @@ out_of_range() {
   start "$WORK/$name" "$WORK/$name" --data "$WORK/right.safetensors" || fail "$name: right indices"
   # The head of the step lists the checks in the program.
   words=
-  for word in index_uses noted; do ! sed '/^#include/q' "$WORK/$name"/step.c* | grep -qF "$word[]" || words+=" $word"; done
+  for word in index_uses noted; do ! sed '/^#include/q' "$WORK/$name"/step.c* | finds -F "$word[]" || words+=" $word"; done
   [ "$words" = " index_uses$([ "$how" = given ] || echo " noted")" ] || fail "$name: the head of the step speaks of$words"
   for function in ${functions:-${indices[*]}}; do
     for value in 5 -1 5000000000; do

@@ -25,7 +25,7 @@ runs() {
     [ "$least" -gt $most ] || break
   done
   [ "$status" -eq "$expected" ] || fail "$plan $*: status $status: $(head -c 200 "$WORK/said")"
-  [ -z "$message" ] || grep -qF -- "$message" "$WORK/said" || fail "$plan $*: $(head -c 200 "$WORK/said")"
+  [ -z "$message" ] || finds -F -- "$message" "$WORK/said" || fail "$plan $*: $(head -c 200 "$WORK/said")"
   [ "$least" -le $most ] || fail "$plan $*: $least ms"
   [ "$kib" -le 524288 ] || [ $most -gt 6000 ] || fail "$plan $*: $kib KiB"
   [ "$least" -le $longest ] || longest=$least

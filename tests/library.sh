@@ -60,7 +60,7 @@ grep -q Thread_local "$WORK/ocean/memory.h" && ! grep -q Thread_local "$WORK/oce
 cd "$WORK"
 # shellcheck disable=SC2046
 gcc "${strict[@]}" "${sanitizers[@]}" "-I$prefix/include" "${includes[@]}" -o driver "$root/tests/library/driver.c" \
-  "$prefix"/lib/lib{model,ocean,pond}.a $(! ldconfig -p | grep -q libdnnl || echo -ldnnl) "${libraries[@]}" ||
+  "$prefix"/lib/lib{model,ocean,pond}.a $(! ldconfig -p | finds libdnnl || echo -ldnnl) "${libraries[@]}" ||
   { fail "the driver does not link"; finish; }
 mkdir -p data/model data/ocean
 (cd data && ../driver data) || fail "the driver writes no data"
@@ -118,7 +118,7 @@ fi
 
 # shellcheck disable=SC2046
 gcc "${strict[@]}" "${sanitizers[@]}" -Iarchive/prefix/include "${includes[@]}" -o of_archive "$root/tests/library/example.c" \
-  archive/prefix/lib/libmodel.a $(! ldconfig -p | grep -q libdnnl || echo -ldnnl) "${libraries[@]}" &&
+  archive/prefix/lib/libmodel.a $(! ldconfig -p | finds libdnnl || echo -ldnnl) "${libraries[@]}" &&
   "${launch[@]}" -n 2 ./of_archive > archive.c 2> log || { cat log; fail "the example with an exported model"; }
 start "$WORK/archive_program" "$WORK/archive"
 same "the example with an exported model" archive.losses archive.c

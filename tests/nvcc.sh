@@ -25,7 +25,7 @@ by_cmake() {
   }
   [ -e "$WORK/toy/build/libmodel.a" ] || fail "no library"
   for rank in 0 1; do
-    find "$WORK/toy/build" -type f -executable -name "*rank$rank" | grep -q . || fail "no binary for rank $rank"
+    find "$WORK/toy/build" -type f -executable -name "*rank$rank" | finds . || fail "no binary for rank $rank"
   done
 }
 

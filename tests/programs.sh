@@ -33,7 +33,7 @@ libraries+=("${local_libraries[@]}" -Wl,--export-dynamic-symbol=sched_yield) # i
 export ASAN_OPTIONS=detect_leaks=0 OPENBLAS_NUM_THREADS=1 OMP_WAIT_POLICY=passive
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 launch=(mpirun)
-if mpirun --version 2>&1 | grep -q 'Open MPI'; then
+if mpirun --version 2>&1 | finds 'Open MPI'; then
   launch+=(--quiet --oversubscribe --bind-to none --mca mpi_yield_when_idle 1 --mca pml ob1)
 fi
 
@@ -218,7 +218,7 @@ as_built() {
   local build=$1/build launcher='' kind=none
   if [ "$transport" = mpi ]; then
     build+=/mpi launcher=$(command -v mpirun) kind=other
-    ! mpirun --version | grep -q 'Open MPI' || kind=openmpi
+    ! mpirun --version | finds 'Open MPI' || kind=openmpi
   fi
   mkdir -p "$build" && ln "$1"/rank[0-9] "$build" && printf '%s\n' "$launcher" > "$build/launcher" &&
     printf '%s\n' "from $1" "args ${CMAKE_ARGS:-}" "launcher $launcher" "kind $kind" > "$build/.built" &&

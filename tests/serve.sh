@@ -92,7 +92,7 @@ bearer=(-H 'Authorization: Bearer secret')
 ask() { curl -sS --max-time 60 -H 'Content-Type: application/json' "${bearer[@]}" -d "$2" "${@:3}" "$at$1"; }
 complete() { ask /v1/completions "{\"prompt\": \"$1\", \"max_tokens\": 12$2}"; }
 [ "$(curl -sS "$at/health")" = '{"status":"ok"}' ] || fail "/health"
-curl -sS "${bearer[@]}" "$at/v1/models" | grep -q '"object":"list","data":\[{"id":"serve"' || fail "/v1/models"
+curl -sS "${bearer[@]}" "$at/v1/models" | finds '"object":"list","data":\[{"id":"serve"' || fail "/v1/models"
 complete Hello '' > "$WORK/got"
 [ "$(text_of < "$WORK/got")" = "$hello" ] || { cat "$WORK/got"; fail "a completion is not '$hello'"; }
 grep -q '"finish_reason":"length"}\],"usage":{"prompt_tokens":5,"completion_tokens":12,"total_tokens":17}}' "$WORK/got" ||
@@ -132,7 +132,7 @@ refused 401 'wants its token' /v1/models '{}' -H 'Authorization: Bearer secrets'
 refused 401 'wants its token' /v1/models '{}' -H 'Authorization: Bearer '
 refused 404 'there are /v1/completions' /v2 '{}' "${with[@]}"
 refused 405 'another method' /v1/models '{}' "${with[@]}"
-curl -sS "${with[@]}" -H 'Content-Type: text/plain' -d '{"prompt": "a"}' "$at/v1/completions" | grep -q 'is to be JSON' ||
+curl -sS "${with[@]}" -H 'Content-Type: text/plain' -d '{"prompt": "a"}' "$at/v1/completions" | finds 'is to be JSON' ||
   fail "text/plain is taken"
 refused 400 'prompt' /v1/completions '{}' "${with[@]}"
 refused 400 'JSON object' /v1/completions '[]' "${with[@]}"

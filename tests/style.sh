@@ -17,6 +17,9 @@ while read -r lines file; do
   [ "$lines" -le $most ] || fail "$file has $lines lines, more than $most"
 done < <(wc -l gen/*/*.c gen/*/*.h | grep -v ' total$')
 
+# Under pipefail grep -q, which stops reading, makes a pipe fail now and then.
+piped=$(grep -nE '\| *grep -[a-zA-Z]*q' tests/*.sh tests/*/*.sh) && fail "finds, not grep -q, at the end of a pipe:" "$piped"
+
 case $(clang-format --version 2> /dev/null) in
 *"version 14."*) clang-format --dry-run -Werror "${files[@]}" || fail "clang-format -i lays these out anew" ;;
 *)

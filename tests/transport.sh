@@ -31,12 +31,12 @@ beside "$WORK/collectives.sanitized.log" collectives sanitized 3
 without_mpi() {
   generate toy -D tp=2
   CMAKE_ARGS=-DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON train_golden toy
-  ! ldd "$WORK/toy/build/rank0" | grep -q libmpi || fail "a program without MPI is linked with it"
+  ! ldd "$WORK/toy/build/rank0" | finds libmpi || fail "a program without MPI is linked with it"
 }
 by_mpi() {
   generate toy_mpi -D tp=2
   train_golden toy_mpi --transport mpi
-  ldd "$WORK/toy_mpi/build/mpi/rank0" | grep -q libmpi || fail "a program with MPI is not linked with it"
+  ldd "$WORK/toy_mpi/build/mpi/rank0" | finds libmpi || fail "a program with MPI is not linked with it"
 }
 beside "$WORK/toy.messages" without_mpi
 beside "$WORK/toy_mpi.messages" by_mpi
