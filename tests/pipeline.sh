@@ -54,6 +54,17 @@ beside "$WORK/dual.log" check dual plain -D pp=3 -D stages=2 -D schedule=dualpip
 more beside "$WORK/zb_fsdp.log" check zb_fsdp plain -D pp=2 -D dp_shard=2 -D stages=2 -D schedule=zbv_zero_bubble \
   -D microbatches=4
 beside "$WORK/csv.log" check csv plain -D pp=2 -D schedule="$WORK/mine.csv"
+# equal NAME WITHIN ARGUMENTS...: two stages train like one rank.
+equal() {
+  local name=$1 within=$2 pp
+  for pp in 1 2; do
+    make "$name.$pp" plain -D microbatches=4 "${@:3}" -D pp=$pp
+    start "$WORK/$name.$pp" "$WORK/$name.$pp" --data "$text" --steps "$steps" || fail "$name: no run"
+  done
+  same_losses "$name" "$WORK/$name.2.losses" "$WORK/$name.1.losses" "$within"
+}
+beside "$WORK/tied.log" equal tied 2e-6 -D tied=true
+beside "$WORK/bf16.log" equal bf16 2e-4 -D dtype=bfloat16
 # like_one NAME ONE ARGUMENTS...: it trains like the program ONE, of one rank.
 like_one() {
   if [ "$2" = pp1 ]; then
@@ -79,31 +90,23 @@ if [ -n "${SOAK:-}" ]; then
 fi
 all_are_done
 
-# on_gpus NAME OPTION ARGUMENTS...: on the stand-in it trains like one rank of the CPU. OPTION: --graph, or nothing.
+# on_gpus NAME ONE WITHIN OPTION ARGUMENTS...: on the stand-in it trains like the program ONE, of one rank of the CPU.
+# OPTION: --graph, or nothing.
 on_gpus() {
-  local local_mpi=yes
-  make "$1" cuda "${@:3}"
+  local local_mpi=yes from=()
+  [ "$2" != pp1 ] || from=(--weights "$llama/llama.safetensors")
+  make "$1" cuda "${@:5}"
   # shellcheck disable=SC2086
-  start "$WORK/$1" "$WORK/$1" --weights "$llama/llama.safetensors" --data "$text" --steps "$steps" $2 || fail "$1: no run"
-  same_losses "$1" "$WORK/$1.losses" "$WORK/pp1.losses" 5e-7
+  start "$WORK/$1" "$WORK/$1" "${from[@]}" --data "$text" --steps "$steps" $4 || fail "$1: no run"
+  same_losses "$1" "$WORK/$1.losses" "$WORK/$2.losses" "$3"
 }
-more beside "$WORK/cuda_pp3.log" on_gpus cuda_pp3 '' -D pp=3 -D microbatches=8
-more beside "$WORK/cuda_pp4.log" on_gpus cuda_pp4 --graph -D pp=4 -D microbatches=8 -D schedule=gpipe
-beside "$WORK/cuda_tp.log" on_gpus cuda_tp --graph -D pp=2 -D tp=2 -D microbatches=2
-more beside "$WORK/cuda_fsdp.log" on_gpus cuda_fsdp '' -D pp=2 -D dp_shard=2 -D microbatches=2 -D checkpoint=layer
-all_are_done
-
-# equal NAME WITHIN ARGUMENTS...: two stages train like one rank.
-equal() {
-  local name=$1 within=$2 pp
-  for pp in 1 2; do
-    make "$name.$pp" plain -D microbatches=4 "${@:3}" -D pp=$pp
-    start "$WORK/$name.$pp" "$WORK/$name.$pp" --data "$text" --steps "$steps" || fail "$name: no run"
-  done
-  same_losses "$name" "$WORK/$name.2.losses" "$WORK/$name.1.losses" "$within"
-}
-beside "$WORK/tied.log" equal tied 2e-6 -D tied=true
-beside "$WORK/bf16.log" equal bf16 2e-4 -D dtype=bfloat16
+more beside "$WORK/cuda_pp3.log" on_gpus cuda_pp3 pp1 5e-7 '' -D pp=3 -D microbatches=8
+more beside "$WORK/cuda_pp4.log" on_gpus cuda_pp4 pp1 5e-7 --graph -D pp=4 -D microbatches=8 -D schedule=gpipe
+beside "$WORK/cuda_tp.log" on_gpus cuda_tp pp1 5e-7 --graph -D pp=2 -D tp=2 -D microbatches=2
+more beside "$WORK/cuda_fsdp.log" on_gpus cuda_fsdp pp1 5e-7 '' -D pp=2 -D dp_shard=2 -D microbatches=2 -D checkpoint=layer
+more beside "$WORK/cuda_csv.log" on_gpus cuda_csv pp1 5e-7 --graph -D pp=2 -D schedule="$WORK/mine.csv"
+more beside "$WORK/cuda_tied.log" on_gpus cuda_tied tied.1 5e-7 --graph -D pp=2 -D microbatches=4 -D tied=true
+beside "$WORK/cuda_bf16.log" on_gpus cuda_bf16 bf16.1 2e-4 --graph -D pp=2 -D microbatches=4 -D dtype=bfloat16
 # validates NAME KIND ARGUMENTS...: its losses of a validation are in NAME.validated.
 validates() {
   local local_mpi=${local_mpi:-}
