@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # --dump prints all that later passes need: for the plans of plans/ and tests/equal, each on one of its meshes,
 # and every pass, `--from=PASS` reads the dump, prints the same bytes again, ends with the same final dump as
-# the plan itself, and writes the same program except for its hash. DUMPS_PLANS="mlp deep": these plans alone;
-# else a few, and with CASES=all all.
+# the plan itself, and writes the same program except for its hash. Likewise for plans with a pipeline, `stages`, up
+# to redistribute. DUMPS_PLANS="mlp deep": these plans alone; else a few, and with CASES=all all.
 . "$(dirname "$0")/common.sh"
 
 passes=$("$TPGEN" --help | sed -n '/^  --dump=PASS/,/--explain/p' | sed '1d;$d')
@@ -33,20 +33,49 @@ try_program() {
   diff -r "$WORK/$1" "$WORK/out" > "$WORK/difference" || fail "$1: from $2 on another program: $(head -n 5 "$WORK/difference")"
 }
 
+# try_plan NAME PLAN ARGUMENTS...: from each of its passes on, programs from some.
+try_plan() {
+  local name=$1 pass
+  if ! "$TPGEN" "${@:2}" -o "$WORK/$name" 2> "$WORK/message"; then
+    finds 'error: args' "$WORK/message" || { cat "$WORK/message"; fail "$name: no program"; }
+    return 0
+  fi
+  hashless "$WORK/$name"
+  for pass in $passes; do "$TPGEN" "${@:2}" --dump="$pass" > "$WORK/$name.$pass"; done
+  for pass in $read; do try_pass "$name" "$pass"; done
+  for pass in lua redistribute outline "$last"; do
+    [[ " $read " != *" $pass "* ]] || try_program "$name" "$pass"
+  done
+  rm -rf "$WORK/$name" "$WORK/$name".*
+}
+
 targets=(cpu cuda)
-all_cases || DUMPS_PLANS=${DUMPS_PLANS:-toy llama3 mlp deep data layers pieces chain late_cast}
+all_cases || DUMPS_PLANS=${DUMPS_PLANS:-toy llama3 mlp deep data layers pieces chain late_cast stages}
+tries() { [[ -z ${DUMPS_PLANS:-} || " $DUMPS_PLANS " == *" $1 "* ]]; }
+read=$passes
 for plan in plans/*.lua tests/equal/*.lua; do
   name=$(basename "$plan" .lua)
-  [[ -z ${DUMPS_PLANS:-} || " $DUMPS_PLANS " == *" $name "* ]] || continue
+  tries "$name" || continue
   read -ra mesh < <(sed -n 's/^-- mesh: *//p' "$plan") || true
   args=(--target "${targets[tried / 16 % 2]}")
   for size in "${mesh[@]}"; do args+=(-D "$size"); done
-  "$TPGEN" "$plan" "${args[@]}" -o "$WORK/$name" 2> "$WORK/message" || continue # it wants arguments
-  hashless "$WORK/$name"
-  for pass in $passes; do "$TPGEN" "$plan" "${args[@]}" --dump="$pass" > "$WORK/$name.$pass"; done
-  for pass in $passes; do try_pass "$name" "$pass"; done
-  for pass in lua redistribute outline "$last"; do try_program "$name" "$pass"; done
-  rm -rf "$WORK/$name" "$WORK/$name".*
+  try_plan "$name" "$plan" "${args[@]}"
 done
+
+# In a pipeline each place has a program of its own behind redistribute: a dump is read up to there.
+read=$(echo $passes)
+read=${read%redistribute *}redistribute
+of_stages=$tried
+if tries stages; then
+  try_plan v plans/llama3.lua -D pp=2 -D tp=2 -D stages=2 -D schedule=zbv_zero_bubble -D n_layers=4 -D tied=true \
+    -D batch=8 -D microbatches=4 -D checkpoint=layer
+  printf '0F0,0F1,0B0,0B1\n1F0,1I0,1W0,1F1,1B1\n' > "$WORK/mine.csv"
+  more try_plan csv plans/llama3.lua --target cuda -D pp=2 -D schedule="$WORK/mine.csv" -D n_layers=3 -D dtype=bfloat16
+  more try_plan uneven plans/llama3.lua -D pp=3 -D dp_shard=2 -D n_layers=3 -D microbatches=3 \
+    -D batch=7 -D accumulate=2 -D documents=10
+  more try_plan experts plans/moe.lua -D pp=2 -D dp_shard=2 -D ep=2 -D microbatches=2
+  for model in $(more seq 6); do try_plan "$model" tests/pipeline/random.lua -D model="$model" -D trial=1; done
+  [ "$tried" -gt "$of_stages" ] || fail "no pipeline was tried"
+fi
 [ "$tried" -gt 0 ] || fail "no plan was tried"
 finish "$tried dumps are read back, and lead to the same end"

@@ -456,11 +456,17 @@ static const struct promise {
   enum pass first, last;
   void (*check)(void);
 } promises[] = {
-    {PASS_LUA, PASS_LUA, check_parameter_order}, {PASS_LUA, PASS_LUA, check_training},
-    {PASS_LUA, PASS_LUA, check_units},           {PASS_RECOMPUTE, PASS_RECOMPUTE, check_recomputed},
-    {PASS_ASYNC_TP, PASS_LAST, check_in_pieces}, {PASS_FUSE, PASS_LAST, check_kernels},
-    {PASS_KERNEL_FORMS, PASS_LAST, check_forms}, {PASS_MEMORY, PASS_MEMORY, check_order},
-    {PASS_MEMORY, PASS_MEMORY, check_memory},    {PASS_MEMORY, PASS_MEMORY, check_slots},
+    {PASS_LUA, PASS_LUA, check_parameter_order},
+    {PASS_LUA, PASS_LUA, check_training},
+    {PASS_LUA, PASS_LUA, check_units},
+    {PASS_RECOMPUTE, PASS_RECOMPUTE, check_recomputed},
+    {PASS_STAGES, PASS_REDISTRIBUTE, check_transfers},
+    {PASS_ASYNC_TP, PASS_LAST, check_in_pieces},
+    {PASS_FUSE, PASS_LAST, check_kernels},
+    {PASS_KERNEL_FORMS, PASS_LAST, check_forms},
+    {PASS_MEMORY, PASS_MEMORY, check_order},
+    {PASS_MEMORY, PASS_MEMORY, check_memory},
+    {PASS_MEMORY, PASS_MEMORY, check_slots},
 };
 
 void check(enum pass after)

@@ -192,6 +192,11 @@ void prove(void);
 
 void check_slots(void);
 
+/* --------------------------------------------------------------------------- check_transfers.c */
+
+/* Checks what the stages of a pipeline take from each other. */
+void check_transfers(void);
+
 /* --------------------------------------------------------------------------- match_transfers.c */
 
 /* Where sends and receives match by their order: which stages, of those whose programs have been

@@ -1,0 +1,88 @@
+/* check_transfers.c: a part of check.c: in a pipeline, what the stages take from each other.
+
+   Takes   the program of all stages, from the pass `stages` up to `redistribute`.
+   Holds   the number of a send is that of one receive, of the same stages, which takes the same
+           tensor later on; an operation reads nothing of a stage that other ranks have; and an edge
+           of the pipeline says so of all that one stage makes and another one reads. */
+#include "check/check.h"
+
+enum { RECEIVED = -2 };
+
+/* On the same ranks the work of a stage for a micro-batch, forward, backward and what weights need,
+   comes in this order, so an edge to the first that reads is enough. */
+static bool has_edge(int from, enum stage_work made, int to, enum stage_work read)
+{
+  bool same_ranks = coordinate_of_stage(from) == coordinate_of_stage(to);
+  for (int i = 0; i < graph->stages->nedge; i++) {
+    const struct stage_edge *e = &graph->stages->edge[i];
+    if (e->from != from || e->to != to || e->made != made) continue;
+    if (e->read == read || (same_ranks && e->read < read)) return true;
+  }
+  return false;
+}
+
+/* What one operation makes and another one reads. */
+static void check_edge(int maker, int reader)
+{
+  int from = stage_of(maker), to = stage_of(reader);
+  if (from == NONE || to == NONE || from == to) return;
+  if (!is_of_batch(graph->op[maker].phase) || !is_of_batch(graph->op[reader].phase)) return;
+  require(has_edge(from, stage_work(maker), to, stage_work(reader)), reader,
+          "no edge of the pipeline says that its stage reads that");
+}
+
+static void check_inputs(int id)
+{
+  const struct op *op = &graph->op[id];
+  for (int i = 0; i < op->nin; i++) {
+    int maker = graph->value[op->in[i]].op;
+    if (maker == NONE || stage_of(maker) == NONE || stage_of(id) == NONE) continue;
+    require(coordinate_of_stage(stage_of(maker)) == coordinate_of_stage(stage_of(id)), id,
+            "it reads what ranks of another stage have");
+    check_edge(maker, id);
+  }
+}
+
+static bool is_same_tensor(int a, int b)
+{
+  const struct value *v = &graph->value[a], *w = &graph->value[b];
+  return v->type == w->type && same_shape(v->shape, w->shape) && same_layout(v->layout, w->layout);
+}
+
+/* `send` has the sends above it, by their numbers. */
+static void check_receive(int id, int *send)
+{
+  const struct op *op = &graph->op[id];
+  int mate = send[op->number[0]];
+  require(mate >= 0, id, "nothing is sent with its number, or it is received twice");
+  const struct op *from = &graph->op[mate];
+  require(from->number[1] == op->number[1] && from->number[2] == op->number[2], id,
+          "what is sent with its number goes elsewhere");
+  require(is_same_tensor(from->in[0], op->out), id,
+          "what is sent with its number is another tensor");
+  require(is_of_batch(from->phase) == is_of_batch(op->phase), id,
+          "a send for each micro-batch has a receive for each, and no other one has");
+  check_edge(mate, id);
+  send[op->number[0]] = RECEIVED;
+}
+
+void check_transfers(void)
+{
+  if (!graph->stages || graph->stages->here != NONE) return;
+  /* By number, of which there are fewer than operations: the send, until it is received. */
+  int n = graph->nop, *send = alloc((size_t)(n + 1) * sizeof *send);
+  for (int i = 0; i < n; i++) send[i] = NONE;
+  for (int at = 0; at < graph->norder; at++) {
+    int id = graph->order[at];
+    const struct op *op = &graph->op[id];
+    if (is_transfer(op->kind))
+      require(op->number[0] >= 0 && op->number[0] < n, id, "its number is that of no transfer");
+    if (op->kind == OP_send) {
+      require(send[op->number[0]] == NONE, id, "another send has its number");
+      send[op->number[0]] = id;
+    }
+    if (op->kind == OP_receive) check_receive(id, send);
+    check_inputs(id);
+  }
+  for (int i = 0; i < n; i++) require(send[i] < 0, send[i], "nobody receives what it sends");
+}
