@@ -202,14 +202,15 @@ if setting("bias_balance") then
 end
 
 -- The fullest expert's places over the mean, of the layer where that is worst; the places that were dropped; and the
--- places of all experts. A step of stages or in micro-batches has no metrics of its own.
-local has_places = flag("places", false)
+-- places of all experts: of a whole step. With accumulate a metric is the mean of the batches.
+local has_places, batches = flag("places", false), whole("accumulate", 1)
 local function report(output)
-  local places, all = of_layers(output.loads, 1), {}
+  local tokens, places, all = batches * p.batch * seq, of_layers(output.loads, 1), {}
   if aux_batch then places = places:mean(1) end
-  all.expert_load = places:amax() * (whole("experts") / whole("top_k"))
-  if setting("capacity") then all.dropped = of_layers(output.loads, 3):sum() end
-  if has_places then all.places = places * (p.batch * seq) end
+  places = places * tokens
+  all.expert_load = places:amax() * (whole("experts") / (whole("top_k") * tokens))
+  if setting("capacity") then all.dropped = of_layers(output.loads, 3):sum() * batches end
+  if has_places then all.places = places end
   return all
 end
 
@@ -223,6 +224,6 @@ return train(training.options(of, p, {
     if aux_loss == 0 then return loss end
     return loss + F.load_balancing_loss(mean_of_layers(output.loads, 1), mean_of_layers(output.loads, 2)) * aux_loss
   end,
-  metrics = p.pp == 1 and p.microbatches() == 1 and report or nil,
+  metrics = report,
   names = names,
 }))

@@ -50,7 +50,7 @@ try_plan() {
 }
 
 targets=(cpu cuda)
-all_cases || DUMPS_PLANS=${DUMPS_PLANS:-toy llama3 mlp deep data layers pieces chain late_cast stages}
+all_cases || DUMPS_PLANS=${DUMPS_PLANS:-toy llama3 mlp deep data layers pieces chain late_cast metrics stages}
 tries() { [[ -z ${DUMPS_PLANS:-} || " $DUMPS_PLANS " == *" $1 "* ]]; }
 read=$passes
 for plan in plans/*.lua tests/equal/*.lua; do

@@ -16,6 +16,7 @@
 #   EQUAL_KEEP=1             the programs stay in the work directory; else only those that differ
 . "$(dirname "$0")/common.sh"
 local_mpi=yes
+runtime_plan=tests/pipeline/plan.lua
 transport=${EQUAL_TRANSPORT:-mpi}
 . "$root/tests/programs.sh"
 
@@ -72,12 +73,18 @@ same_tensors() {
   return 1
 }
 
+# own_metrics FILE: the numbers of the plan's own metrics, one a line.
+own_metrics() { sed 's/.*"lr":[^,}]*//' "$1" | tr -c '0-9.e+\n-' '\n' | grep '[0-9]'; }
+
 # compare NAME BASE: compares the results of two runs.
 compare() {
   local file=outputs.safetensors
   if [ -f "$WORK/$2.saved/model.safetensors" ]; then
     file=model.safetensors
     same_losses "$1" "$WORK/$1.losses" "$WORK/$2.losses" ${rounds:+0.0039}
+    own_metrics "$WORK/$1.jsonl" > "$WORK/$1.own"
+    own_metrics "$WORK/$2.jsonl" > "$WORK/$2.own"
+    [ ! -s "$WORK/$2.own" ] || same_losses "$1 metrics" "$WORK/$1.own" "$WORK/$2.own"
   fi
   same_tensors "$1" "$2" $file || fail "$1: other tensors"
 }

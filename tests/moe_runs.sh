@@ -31,13 +31,20 @@ check_places() {
   sed -n '/"tokens_per_expert_step1"/,/^ \]/p' "$moe/$2/losses.json" | tr -d ' \n' | sed 's/.*"://;s/,$//' > "$to.golden_places"
   sed -n '1s/.*"places":\[\([^]]*\)\].*/\1/p' "$to.jsonl" > "$to.places"
   diff <(tr -d '[]\n' < "$to.golden_places") <(tr -d '\n' < "$to.places") || fail "$1: other experts"
-  numbers expert_load "$to.jsonl" | sed 1q > "$to.load"
+  sed 1q "$to.load" > "$to.first_load"
   sed 's/^\[*//;s/\]\],*$//;s/\],\[/\n/g' "$to.golden_places" | awk -F, '
     { most = sum = 0; for (i = 1; i <= NF; i++) { sum += $i; if ($i > most) most = $i }
       if (most * NF / sum > worst) worst = most * NF / sum }
     END { print worst }' > "$to.golden_load"
   within=(1e-5 1e-5)
-  near "$1 load" "$to.load" "$to.golden_load"
+  near "$1 load" "$to.first_load" "$to.golden_load"
+}
+
+# metrics NAME: the load of each step, and what was counted: the places of each expert, and those dropped.
+metrics() {
+  numbers expert_load "$WORK/$1.jsonl" > "$WORK/$1.load"
+  sed 's/.*\("places":\[[0-9.e,+-]*\).*/\1/' "$WORK/$1.jsonl" > "$WORK/$1.counted"
+  numbers dropped "$WORK/$1.jsonl" >> "$WORK/$1.counted"
 }
 
 # train_moe NAME KIND MODEL SECTION ARGUMENTS...: it has the losses, the norms of gradients and the experts of that
@@ -51,6 +58,7 @@ train_moe() {
   start "$to" "$to" --weights "$moe/$model" --data "$llama/text.txt" --steps "$steps" || { fail "$name: no run"; return 0; }
   numbers loss "$to.jsonl" > "$to.loss"
   numbers grad_norm "$to.jsonl" > "$to.grad_norm"
+  metrics "$name"
   array "$model" "$section" losses > "$to.golden_loss"
   array "$model" "$section" grad_norms > "$to.golden_norm"
   within=("$apart" "$apart")
@@ -58,14 +66,16 @@ train_moe() {
   near "$name norm" "$to.grad_norm" "$to.golden_norm"
   case "$section $*" in
   *bfloat16*) ;; # which experts are best may hang on a rounding
-  *microbatches=* | *pp=* | *accumulate=*) ;; # such a step has no metrics of the plan's own
   capacity*) check_dropped "$name" "$model" ;;
   *) check_places "$name" "$model" ;;
   esac
 }
 
-# same_as_one NAME ONE: it has the losses of that program of one rank.
+# same_as_one NAME ONE: it has the losses and the metrics of that program of one rank.
 same_as_one() {
   within=(5e-7 5e-7)
   near "$1, one rank" "$WORK/$1.loss" "$WORK/$2.loss"
+  near "$1 load, one rank" "$WORK/$1.load" "$WORK/$2.load"
+  [ "$(wc -l < "$WORK/$1.counted")" -ge "$steps" ] || fail "$1: counts nothing"
+  diff "$WORK/$1.counted" "$WORK/$2.counted" || fail "$1: counts other places than one rank"
 }

@@ -12,6 +12,7 @@ train_moe aux4 plain mixtral with_aux -D aux_batch=4
 train_moe aux2 plain mixtral with_aux_of_2 -D aux_batch=2
 train_moe aux1 plain mixtral with_aux_of_1 -D aux_batch=1
 train_moe qwen plain qwen3_moe without_aux
+train_moe dropped plain deepseek_v3 capacity -D bias_balance=0 -D capacity=1.0
 train_moe balanced plain deepseek_v3 balanced -D bias_balance=0.01
 
 # compare ONE NAME KIND MODEL SECTION ARGUMENTS...: ONE is of one rank.
@@ -33,6 +34,11 @@ qwen pp2_ep2_tp2 plain qwen3_moe without_aux -D pp=2 -D dp=2 -D ep=2 -D tp=2
 none pp2_fsdp2 plain mixtral without_aux -D pp=2 -D dp_shard=2 -D microbatches=2
 aux1 ep2_parts plain mixtral with_aux_of_1 -D dp=2 -D ep=2 -D microbatches=2
 aux1 zero_bubble plain mixtral with_aux_of_1 -D pp=2 -D dp=2 -D ep=2 -D schedule=interleaved_zero_bubble
+none parts4 plain mixtral without_aux -D microbatches=4
+none accumulated plain mixtral without_aux -D batch=2 -D accumulate=2
+none accumulated_pp2 plain mixtral without_aux -D batch=2 -D accumulate=2 -D pp=2 -D microbatches=2
+dropped dropped_parts plain deepseek_v3 capacity -D bias_balance=0 -D capacity=1.0 -D dp=2 -D microbatches=2
+dropped dropped_pp2 plain deepseek_v3 capacity -D bias_balance=0 -D capacity=1.0 -D pp=2 -D tp=2
 aux1 cuda_pp2_ep2 cuda mixtral with_aux_of_1 -D pp=2 -D dp=2 -D ep=2
 none cuda_ep2_parts cuda mixtral without_aux -D dp=2 -D ep=2 -D microbatches=2
 balanced balanced_parts plain deepseek_v3 balanced -D bias_balance=0.01 -D dp=2 -D ep=2 -D microbatches=2

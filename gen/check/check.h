@@ -202,5 +202,7 @@ void check_transfers(void);
 /* Where sends and receives match by their order: which stages, of those whose programs have been
    asked about, have them in another order than their other end; or NULL. */
 const char *unlike_ends(void);
+/* The same of collectives of several stages' ranks: whether the programs have others. */
+const char *unlike_joins(void);
 
 #endif

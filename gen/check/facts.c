@@ -38,7 +38,8 @@ static struct placement lies(const struct op *op, int value, int d)
   const struct value *v = &graph->value[value];
   bool sum = is_gradient(value) || v->role == LOSS;
   bool of_stages = graph->stages && d == graph->stages->mesh_dim;
-  if (of_stages && v->role == LOSS && op->phase != UPDATE) return (struct placement){0};
+  if (of_stages && (v->role == LOSS || is_of_metric(value)) && op->phase != UPDATE)
+    return (struct placement){0};
   if (!graph->mesh.in_time[d] || !sum || op->phase == UPDATE) return v->layout.on[d];
   return (struct placement){.kind = PARTIAL, .reduction = SUM};
 }

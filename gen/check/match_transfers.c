@@ -1,5 +1,5 @@
 /* match_transfers.c: proves that what stages of a pipeline send matches what others receive, where
-   calls match by their order. */
+   calls match by their order; and that all issue the same collectives of several stages' ranks. */
 #include "check/check.h"
 
 #include <string.h>
@@ -57,4 +57,29 @@ const char *unlike_ends(void)
                   edge->from, edge->to);
   }
   return NULL;
+}
+
+/* What a collective of several stages is for all of its members. */
+static void note_joined(void *to, int id, int times)
+{
+  const struct op *op = &graph->op[id];
+  if (!joins_stages(op)) return;
+  for (int i = 0; i < times; i++) {
+    add(to, (int)op->kind);
+    add(to, (int)graph->group[op->group].dims);
+    add(to, (int)op->reduction);
+    add(to, (int)moved_type(op));
+    add(to, (int)(op->packed ? largest_bytes(op->buffer) : largest_bytes(op->in[0])));
+  }
+}
+
+const char *unlike_joins(void)
+{
+  struct list here = {0};
+  struct edge_ends *joins = graph->stages->joins;
+  each_op(note_joined, &here);
+  if (!joins->known[0]) joins->did[0] = here;
+  joins->known[0] = true;
+  if (is_same_list(&joins->did[0], &here)) return NULL;
+  return "the ranks of two stages join in other collectives, or in another order";
 }

@@ -372,6 +372,7 @@ static void prove_stages(void)
   const struct pipeline *p = pipeline_here(&why);
   why = stages_wait(p);
   if (!why) why = unlike_ends();
+  if (!why) why = unlike_joins();
   if (why) plan_error(s->line, "pipeline: the schedule %s: %s", printable(s->schedule), why);
 }
 

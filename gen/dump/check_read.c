@@ -115,7 +115,8 @@ static void check_value(int value)
   check_shape(&v->shape);
   if (v->placed) check_layout(&v->layout, &v->shape);
   need(is_order(v->order, v->shape.ndim), "the order names a dimension twice, or not at all");
-  need(!belongs || (v->of != NONE && graph->value[v->of].role == PARAMETER),
+  need(!belongs ||
+           (v->of != NONE && (graph->value[v->of].role == PARAMETER || is_of_metric(value))),
        "it belongs to no parameter");
   need(is_index(v->unit, graph->nunit), "there is no such unit");
   need(v->optimizer >= 0 && (!v->optimizer || v->optimizer < plan_options->noptimizer),

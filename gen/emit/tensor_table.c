@@ -26,17 +26,24 @@ static bool lies_behind(const struct stack *f, int value)
   return first && at ? before_number(first, at, f->member.n) > 0 : first == at;
 }
 
+static int by_name(const void *a, const void *b)
+{
+  return strcmp(graph->value[*(const int *)a].name, graph->value[*(const int *)b].name);
+}
+
 /* The tensors that the runtime fills, reads and writes, in this order, for the class of ranks
    whose names are known. */
 struct stacks find_tensors(void)
 {
   int n = 0, *list = alloc((size_t)(graph->nvalue + 1) * sizeof *list);
-  static const enum role order[] = {PARAMETER, STATE, BATCH, ACTIVATION};
+  static const enum role order[] = {PARAMETER, STATE, BATCH};
   for (size_t k = 0; k < sizeof order / sizeof *order; k++)
-    for (int i = 0; i < graph->nvalue; i++) {
-      const struct value *v = &graph->value[i];
-      if (v->role == order[k] && (v->role != ACTIVATION || v->is_output)) list[n++] = i;
-    }
+    for (int i = 0; i < graph->nvalue; i++)
+      if (graph->value[i].role == order[k]) list[n++] = i;
+  int first = n; /* of the outputs */
+  for (int i = 0; i < graph->nvalue; i++)
+    if (graph->value[i].role == ACTIVATION && graph->value[i].is_output) list[n++] = i;
+  qsort(list + first, (size_t)(n - first), sizeof *list, by_name);
   return find_stacks(n, list, lies_behind);
 }
 

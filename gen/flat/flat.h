@@ -129,6 +129,12 @@ const struct list *equal_parameters(const struct list *inner, int list, int firs
 /* How many of these, from the first on, are the same: a run. */
 int count_equal(const struct list *inner, int list, int first, int count);
 
+/* ----------------------------------------------------------------------------------- metrics.c */
+
+/* In a step of several batches, of micro-batches or of stages: metrics are of what all of them
+   make together. */
+void defer_metrics(void);
+
 /* ------------------------------------------------------------------------------ microbatches.c */
 
 /* The plan's error if the samples of a batch make no equal micro-batches. */

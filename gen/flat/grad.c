@@ -215,10 +215,25 @@ static int begin(int loss)
   return append_op_shaped(op, v->shape);
 }
 
+/* Takes what metrics do once a step out of the order: it comes after the backward. */
+static struct list taken_updates(void)
+{
+  struct list updates = {0};
+  int kept = 0;
+  for (int at = 0; at < graph->norder; at++)
+    if (graph->op[graph->order[at]].phase == UPDATE)
+      add(&updates, graph->order[at]);
+    else
+      graph->order[kept++] = graph->order[at];
+  graph->norder = kept;
+  return updates;
+}
+
 void grad(void)
 {
   struct backward run = {0}, *b = &run;
   if (graph->loss == NONE) return;
+  struct list updates = taken_updates();
   int loss = graph->loss, later = NONE;
   if (adds_up_loss()) loss = average_loss(&later);
   int known = graph->nvalue, norder = graph->norder;
@@ -252,4 +267,5 @@ void grad(void)
   give_zeros_to_parts(b, known);
   propagate_from(norder);
   if (later != NONE) append_to_order(later);
+  for (int i = 0; i < updates.n; i++) append_to_order(updates.at[i]);
 }

@@ -164,8 +164,18 @@ static enum phase phase_before(int value, const struct op *user)
 
 static int as_layout(int value, struct layout to, const struct op *user);
 
+/* Whether what each rank has of it is a part of what it has now. */
+static bool takes_part(struct layout from, struct layout to)
+{
+  bool takes = true;
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    takes &= from.on[d].kind == REPLICATE || same_placement(from.on[d], to.on[d]);
+  return takes;
+}
+
 /* The value as the operation takes it along the dimension of the mesh in time: the part of a
-   micro-batch, or what all of them have. */
+   micro-batch, or what all of them have. Where ranks take their parts, too, those of a micro-batch
+   are of these. */
 static int as_in_time(int value, struct layout to, const struct op *user)
 {
   int dim = time_dimension();
@@ -176,6 +186,7 @@ static int as_in_time(int value, struct layout to, const struct op *user)
     return value;
   }
   struct layout part = graph->value[value].layout;
+  if (to.on[dim].kind == SHARD && takes_part(part, to)) return value;
   part.on[dim] = to.on[dim];
   return as_layout(value, usual_turns(part), user);
 }
@@ -232,6 +243,24 @@ static void place_caches(const struct op *op)
   }
 }
 
+/* Of a metric each batch adds a term, which lies as it is made, to the sum of those before. */
+static void place_sum_of_metric(struct op *op)
+{
+  int term = op->in[1], time = time_dimension();
+  struct layout to = graph->value[term].layout;
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (to.on[d].kind == PARTIAL && to.on[d].reduction != SUM) to.on[d] = (struct placement){0};
+  if (time != NONE && to.on[time].kind == SHARD)
+    plan_error(op->line,
+               "metrics: %s has elements for each sample, and a step in micro-batches has none "
+               "with all of them: take a sum or a mean over the samples",
+               printable(value_name(term)));
+  if (time != NONE) to.on[time] = (struct placement){.kind = PARTIAL, .reduction = SUM};
+  if (!same_layout(graph->value[term].layout, to)) op->in[1] = as_layout(term, to, op);
+  graph->value[op->in[0]].layout = graph->value[op->out].layout = over_time(to);
+  graph->value[op->in[0]].placed = graph->value[op->out].placed = true;
+}
+
 /* A constant of zeros, which a scan carries: zeros are zeros in any layout. */
 static bool has_given_layout(const struct op *op)
 {
@@ -242,6 +271,10 @@ static void place(struct op *op)
 {
   place_caches(op);
   if (op->kind == OP_scan_hold) return;
+  if (op->nout && is_of_metric(op->out)) {
+    place_sum_of_metric(op);
+    return;
+  }
   if (has_given_layout(op)) {
     graph->value[op->out].layout = op->to;
     graph->value[op->out].placed = true;
@@ -297,6 +330,7 @@ static void lay_out(const int *order, int first, int norder)
     const struct op *op = &graph->op[order[at]];
     if (op->kind == OP_scan_hold) continue;
     note_taken(op);
+    if (op->nout && is_of_metric(op->out)) continue; /* it takes any layout */
     int *first_of = op->kind == OP_redistribute ? around.asked_of : around.taken_by;
     for (int i = 0; i < op->nin; i++)
       if (first_of[op->in[i]] == NONE) first_of[op->in[i]] = order[at];
@@ -419,6 +453,7 @@ static int finish(int value, bool whole, const char *why)
 
 void propagate(void)
 {
+  defer_metrics();
   for (int i = 0; i < graph->nvalue; i++)
     graph->value[i].layout = usual_turns(graph->value[i].layout);
   propagate_from(0);

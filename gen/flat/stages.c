@@ -146,6 +146,7 @@ static void set_by_inputs(int id)
 {
   const struct op *op = &graph->op[id];
   int stage = NONE;
+  if (op->kind == OP_all_reduce && is_of_metric(op->in[0])) return; /* all ranks take part */
   for (int i = 0; i < op->nin; i++)
     if (stage_with(op->in[i]) > stage) stage = stage_with(op->in[i]);
   if (stage != NONE) set_stage(id, stage);
@@ -282,30 +283,63 @@ static void connect(void)
   }
 }
 
-/* All ranks have the loss: those that compute none add nothing to it. */
-static void share_loss(void)
+/* The value on all ranks: those that compute none add nothing to it. */
+static int summed_over_stages(int value, enum role role, const char *why)
 {
-  int dim = graph->stages->mesh_dim;
-  const struct value v = graph->value[graph->loss];
-  for (int i = 0; i < graph->nvalue; i++)
-    if (graph->value[i].role == LOSS)
-      graph->value[i].layout.on[dim] = (struct placement){.kind = PARTIAL, .reduction = SUM};
+  const struct value v = graph->value[value];
   struct op op = {.kind = OP_all_reduce,
                   .nin = 1,
-                  .in = {graph->loss},
+                  .in = {value},
                   .phase = UPDATE,
                   .module = NONE,
                   .line = graph->stages->line,
                   .group = add_group(1u << graph->stages->mesh_dim),
                   .reduction = SUM,
-                  .why = "the loss on every rank"};
+                  .why = why};
   int out = append_op_shaped(op, v.shape);
-  graph->value[out].role = LOSS;
+  graph->value[out].role = role;
   graph->value[out].type = v.type;
   graph->value[out].layout = v.layout;
   graph->value[out].placed = true;
+  graph->value[out].name = v.name;
+  return out;
+}
+
+static void share_loss(void)
+{
+  int dim = graph->stages->mesh_dim;
+  const struct layout layout = graph->value[graph->loss].layout;
+  int out = summed_over_stages(graph->loss, LOSS, "the loss on every rank");
+  for (int i = 0; i < graph->nvalue; i++)
+    if (graph->value[i].role == LOSS)
+      graph->value[i].layout.on[dim] = (struct placement){.kind = PARTIAL, .reduction = SUM};
+  graph->value[out].layout = layout;
   graph->value[out].name = "loss";
   graph->loss = out;
+}
+
+/* What metrics are made of: a stage adds to each sum, the others nothing, and all ranks have the
+   sum of all. */
+static void share_sums_of_metrics(void)
+{
+  const int norder = graph->norder, *const order = graph->order, dim = graph->stages->mesh_dim;
+  int *shared = alloc((size_t)(graph->nvalue + 1) * sizeof *shared);
+  for (int i = 0, n = graph->nvalue; i < n; i++) shared[i] = NONE;
+  graph->order = NULL;
+  graph->norder = graph->order_room = 0;
+  for (int at = 0; at < norder; at++) {
+    struct op op = graph->op[order[at]]; /* a copy: adding operations moves the array */
+    for (int i = 0; i < op.nin && op.phase == UPDATE; i++) {
+      if (!is_of_metric(op.in[i])) continue;
+      int *is = &shared[op.in[i]];
+      if (*is == NONE) *is = summed_over_stages(op.in[i], ACTIVATION, "metrics on every rank");
+      graph->op[order[at]].in[i] = *is;
+    }
+    append_to_order(order[at]);
+  }
+  for (int i = 0; i < graph->nvalue; i++)
+    if (is_of_metric(i))
+      graph->value[i].layout.on[dim] = (struct placement){.kind = PARTIAL, .reduction = SUM};
 }
 
 void continue_stages(enum pass after)
@@ -329,11 +363,18 @@ void stages(void)
 {
   const char *why;
   if (!graph->stages) return;
+  share_sums_of_metrics();
   set_moves();
   for (int times = 0; times < 2; times++) { /* then what reads a parameter has its stage */
     find_homes();
     for (int at = 0; at < graph->norder; at++)
       if (stage_of(graph->order[at]) == NONE) set_by_inputs(graph->order[at]);
+  }
+  for (int at = 0; at < graph->norder; at++) { /* what all stages could add to it one does */
+    const struct op *op = &graph->op[graph->order[at]];
+    bool adds = op->phase != UPDATE && op->nout && is_of_metric(op->out);
+    if (adds && stage_of(graph->order[at]) == NONE)
+      set_stage(graph->order[at], graph->stages->n - 1);
   }
   connect();
   split_backwards();

@@ -33,7 +33,8 @@ static void share_sums(struct lifetimes *l)
 static bool is_added_up(const struct lifetimes *l, int value)
 {
   const struct value *v = &graph->value[value];
-  if (v->role == LOSS) return adds_up_loss();
+  if (v->role == LOSS || is_of_metric(value)) return adds_up_loss();
+  if (v->is_output) return false; /* the update makes it */
   return runs_in_step() > 1 && !(v->role == GRADIENT && !l->note[v->of].added_up);
 }
 

@@ -34,7 +34,8 @@ static int64_t moved_bytes(const struct op *op)
 
 static bool is_bucketable(const struct function *f, int id)
 {
-  return collective_row[graph->op[id].kind].buckets && is_mergeable(f, id);
+  return collective_row[graph->op[id].kind].buckets && is_mergeable(f, id) &&
+         !joins_stages(&graph->op[id]);
 }
 
 /* Gathers and reductions of units. contiguous_gradients.c handles gradients that are reduced in
@@ -179,11 +180,12 @@ static void bucket_greedily(struct function *f)
 
 /* --------------------------------------------------------------------------------- small values */
 
+/* The program of each stage is planned by itself, and all have the same calls of several stages. */
 static bool is_small_sum(int id)
 {
   const struct op *op = &graph->op[id];
   return op->kind == OP_all_reduce && !op->nbody && !is_gradient_sum(op) && unit_of(op) == NONE &&
-         is_small(op->group, largest_bytes(op->out));
+         !joins_stages(op) && is_small(op->group, largest_bytes(op->out));
 }
 
 /* The members that can be merged with the first, up to the first that cannot; the place of the

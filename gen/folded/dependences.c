@@ -155,11 +155,11 @@ static void depend_on_await(struct span *s, int n)
       add_dependence(s, i, n);
 }
 
-/* The calls at both ends may match by their order. */
-static void depend_on_transfers(struct span *s, int n)
+/* The calls of several stages may match by their order. */
+static void depend_on_turn(struct span *s, int n)
 {
   for (int i = 0; i < n; i++)
-    if (is_same_way(&graph->op[s->node[i].op], &graph->op[s->node[n].op])) add_dependence(s, n, i);
+    if (keeps_turn(&graph->op[s->node[i].op], &graph->op[s->node[n].op])) add_dependence(s, n, i);
 }
 
 static void find_dependences(struct span *s)
@@ -172,7 +172,7 @@ static void find_dependences(struct span *s)
     if (n->carried == PREFETCHES) note_accesses(s, i, &graph->op[n->next], true);
     if (n->body != NONE) depend_on_group(s, i);
     if (n->carried == AWAITS_EARLIER) depend_on_await(s, i);
-    if (is_transfer(graph->op[n->op].kind)) depend_on_transfers(s, i);
+    if (is_transfer(graph->op[n->op].kind) || joins_stages(&graph->op[n->op])) depend_on_turn(s, i);
   }
 }
 

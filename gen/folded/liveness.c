@@ -235,11 +235,12 @@ static void take_over(int *op, const int *better, int n)
     lives = now;
 }
 
-/* Whether it is a transfer behind another one between the same stages that has not run. */
-static bool follows_transfer(const int *op, const bool *gone, int n)
+/* Whether one behind which it stays has not run. */
+static bool waits_for_turn(const int *op, const bool *gone, int n)
 {
-  for (int i = 0; i < n && is_transfer(graph->op[op[n]].kind); i++)
-    if (!gone[i] && is_same_way(&graph->op[op[i]], &graph->op[op[n]])) return true;
+  const struct op *it = &graph->op[op[n]];
+  for (int i = 0; i < n && (is_transfer(it->kind) || joins_stages(it)); i++)
+    if (!gone[i] && keeps_turn(&graph->op[op[i]], it)) return true;
   return false;
 }
 
@@ -251,9 +252,9 @@ static void order_stretch(int *op, int n)
   for (int turn = 0; turn < n; turn++) {
     int best = NONE;
     int64_t least = 0;
-    bool follows = false; /* chunks keep their order, and so do transfers */
+    bool follows = false; /* chunks keep their order, and so do calls of several stages */
     for (int i = 0; i < n; i++) {
-      bool waits = (follows && graph->op[op[i]].pieces) || follows_transfer(op, gone, i);
+      bool waits = (follows && graph->op[op[i]].pieces) || waits_for_turn(op, gone, i);
       follows |= !gone[i] && graph->op[op[i]].pieces;
       if (gone[i] || waits || !can_run(&graph->op[op[i]])) continue;
       int64_t grown = growth(&graph->op[op[i]]);

@@ -13,6 +13,12 @@ bool is_gradient(int value)
   return graph->value[value].role == GRADIENT || graph->value[value].role == SUMS;
 }
 
+bool is_of_metric(int value)
+{
+  const struct value *v = &graph->value[value];
+  return v->role == SUMS && graph->value[v->of].role == SUMS;
+}
+
 /* The caller keeps the name. */
 static int add_value_named(enum role role, const char *name, enum type type, struct shape shape,
                            int module, int line)

@@ -128,6 +128,8 @@ int append_update(struct op op);
 bool is_of_module(const struct value *v);
 /* Whether the value has the role of a parameter's gradient, or of its sum over batches. */
 bool is_gradient(int value);
+/* Whether it is a sum over the batches of a step of what a metric is made of. */
+bool is_of_metric(int value);
 /* Whether a value shares the bytes of its operation's input; and the value that this one is a
    moved, reshaped, reordered or cast form of, where it has no name of its own. */
 bool has_name_of_op(int value);

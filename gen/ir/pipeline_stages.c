@@ -84,6 +84,17 @@ bool is_same_way(const struct op *a, const struct op *b)
          a->number[2] == b->number[2];
 }
 
+bool joins_stages(const struct op *op)
+{
+  return graph->stages && is_collective(op->kind) &&
+         graph->group[op->group].dims >> graph->stages->mesh_dim & 1;
+}
+
+bool keeps_turn(const struct op *a, const struct op *b)
+{
+  return is_same_way(a, b) || (joins_stages(a) && joins_stages(b));
+}
+
 int edge_of(const struct op *op)
 {
   if (!target->edge_groups) return NONE;
@@ -97,6 +108,7 @@ void make_edges(void)
     if (is_transfer(op->kind)) edge_of(op);
   }
   graph->stages->ends = alloc((size_t)(graph->ngroup + 1) * sizeof *graph->stages->ends);
+  graph->stages->joins = alloc(sizeof *graph->stages->joins);
 }
 
 int coordinate_of_stage(int stage)

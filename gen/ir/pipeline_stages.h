@@ -38,6 +38,7 @@ struct pipeline_stages {
   int nedge, edge_room;
   struct stage_edge *edge; /* between stages, without repeats */
   struct edge_ends *ends;  /* by group: match_transfers.c */
+  struct edge_ends *joins; /* did[0]: the collectives of several stages' ranks */
   struct graph *program;   /* of all stages */
   int here;                /* the coordinate whose program the graph is; NONE: it has all */
   int room;
@@ -71,6 +72,11 @@ void add_stage_edge(struct stage_edge edge);
 int last_stage_with(int stage);
 /* Whether both are sends, or receives, from one stage to one other. */
 bool is_same_way(const struct op *a, const struct op *b);
+/* Whether ranks of several stages join in it, each by the program of its own. */
+bool joins_stages(const struct op *op);
+/* Whether the later one stays behind the earlier one, as in the programs of other stages: both are
+   of the same way, or both join stages. */
+bool keeps_turn(const struct op *a, const struct op *b);
 /* The group over which it goes; NONE: that of all stages. */
 int edge_of(const struct op *transfer);
 void make_edges(void); /* adds those of all transfers */

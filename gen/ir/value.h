@@ -9,8 +9,9 @@ enum role {
   PARAMETER,  /* trained, or read from a file of weights                            */
   GRADIENT, /* of the parameter `of`, in its layout. An accumulator over micro-steps with shards of
                the same size, but perhaps pending, has the role too, and is at its place */
-  SUMS,     /* an accumulator over micro-steps whose shards are larger than the gradient's: it is
-               reduced once, in the update */
+  SUMS,     /* an accumulator over micro-steps, which is reduced once, in the update: of a gradient
+               where its shards are larger than the gradient's; or of what a metric is made of, and
+               then `of` is the value with which it begins */
   STATE,    /* the optimizer's, of the parameter `of`                             */
   BATCH,    /* an input of the step                                               */
   CACHE,    /* kept from call to call, and written in place: the keys of earlier tokens   */

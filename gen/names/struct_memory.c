@@ -247,7 +247,8 @@ static void put_states_apart(struct buffer *b, struct buffer *members, const cha
   }
 }
 
-/* Sums over batches have a struct of their own if they are larger than the gradients. */
+/* Sums over batches have a struct of their own: those of gradients that are larger than these, and
+   those of metrics. */
 static bool put_sums(struct buffer *b)
 {
   const int *first = sums_by_parameter();
@@ -261,8 +262,8 @@ static bool put_sums(struct buffer *b)
   char *members = n ? tree_text(leaf, n, "m->sum.", 2) : "";
   if (!*members) return false;
   put(b,
-      "// Sums of gradients over the batches of a step, before they are reduced.\nstruct sums "
-      "{\n%s};\n\n",
+      "// Sums over the batches of a step, of gradients or for metrics, before they are "
+      "reduced.\nstruct sums {\n%s};\n\n",
       members);
   for (int i = 0; i < graph->nvalue; i++)
     if (graph->value[i].role == SUMS) memory_name[i] = memory_name[first[graph->value[i].of]];

@@ -34,15 +34,13 @@ static struct placement beside(const struct op *op, int dim)
   return (struct placement){0};
 }
 
-/* Of choices that ask the same the one whose output lies as what it meets comes first. */
-int choice_in_time(const struct op *op, const struct choice *list, int n)
+int choice_of_time(const struct op *op, const struct placement *in, struct placement like,
+                   const struct choice *list, int n)
 {
-  int dim = time_dimension(), best = 0, least = 2 * NEVER * MAX_INPUTS;
-  struct placement like = beside(op, dim);
+  int best = 0, least = 2 * NEVER * MAX_INPUTS;
   for (int c = 0; c < n; c++) {
     int sum = 0;
-    for (int i = 0; i < op->nin; i++)
-      sum += 2 * effort(graph->value[op->in[i]].layout.on[dim], list[c].in[i]);
+    for (int i = 0; i < op->nin; i++) sum += 2 * effort(in[i], list[c].in[i]);
     sum += op->nout && !same_placement(list[c].out[0], like);
     if (sum < least) {
       least = sum;
@@ -50,4 +48,12 @@ int choice_in_time(const struct op *op, const struct choice *list, int n)
     }
   }
   return best;
+}
+
+int choice_in_time(const struct op *op, const struct choice *list, int n)
+{
+  struct placement in[MAX_INPUTS];
+  int dim = time_dimension();
+  for (int i = 0; i < op->nin; i++) in[i] = graph->value[op->in[i]].layout.on[dim];
+  return choice_of_time(op, in, beside(op, dim), list, n);
 }

@@ -43,6 +43,10 @@ bool reductions_agree(struct layout layout);
 
 /* Which of the operation's n choices it takes along the dimension of the mesh that is in time. */
 int choice_in_time(const struct op *op, const struct choice *list, int n);
+/* Which it takes where its inputs lie so: of choices that ask the same, the one whose output lies
+   as `like` comes first. */
+int choice_of_time(const struct op *op, const struct placement *in, struct placement like,
+                   const struct choice *list, int n);
 
 /* ----------------------------------------------------------------------------------- combine.c */
 

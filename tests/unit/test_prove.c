@@ -466,6 +466,44 @@ static void test_stages_that_wait(void **state)
   says(stages_wait(p), "rank 0 in 0B2");
 }
 
+/* ------------------------------------------------ collectives that ranks of several stages join */
+
+/* The program of a place, with sums over stages and within one; which of the shapes each sums. */
+static const char *joins(struct pipeline_stages *s, const char *first, const char *second)
+{
+  static const char *const reduced[] = {"P R", "R P"};
+  new_graph(2, (int[]){2, 3});
+  graph->stages = s;
+  struct function *f = graph->function = alloc(sizeof *f);
+  graph->nfunction = 1;
+  *f = (struct function){.name = "update", .phase = UPDATE, .count = 1, .upward = true};
+  f->op = alloc(8 * sizeof *f->op);
+  const char *const shape[] = {first, second};
+  for (int k = 0; k < 2; k++) {
+    collective(f, OP_all_reduce, 2, reduced[1], "R R", 0, 0);
+    if (!shape[k]) continue;
+    collective(f, OP_all_reduce, 1, reduced[0], "R R", 0, 0);
+    graph->value[graph->op[graph->nop - 1].in[0]].shape = parse_shape(shape[k]);
+  }
+  return unlike_joins();
+}
+
+static void test_what_stages_join_in(void **state)
+{
+  (void)state;
+  for (int wrong = 0; wrong < 4; wrong++) {
+    struct pipeline_stages s = {.n = 2, .here = NONE};
+    s.joins = alloc(sizeof *s.joins);
+    assert_null(joins(&s, "7x5", "3"));
+    assert_null(joins(&s, "7x5", "3"));
+    if (wrong == 0) says(joins(&s, "3", "7x5"), "in another order");
+    if (wrong == 1) says(joins(&s, "7x5", NULL), "other collectives");
+    if (wrong == 2) says(joins(&s, "7x5", "4"), "other collectives");
+    if (wrong == 3) says(joins(&s, NULL, NULL), "other collectives");
+  }
+  graph->stages = NULL;
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -484,6 +522,7 @@ int main(void)
       cmocka_unit_test(test_strangers_may_differ),
       cmocka_unit_test(test_stages_end),
       cmocka_unit_test(test_stages_that_wait),
+      cmocka_unit_test(test_what_stages_join_in),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -392,9 +392,6 @@ local REPORTED = {step = true, loss = true, grad_norm = true, seconds = true, tp
 local function take_metrics(metrics, output, batch)
   if metrics == nil then return end
   local all = base.expect(base.one("metrics", metrics(output, batch)), "table", "what train's metrics gives")
-  if base.time or base.microbatches_of_pipeline() then
-    fail("train's metrics are of a whole step: they do not go with microbatches, nor with a pipeline")
-  end
   local names = {}
   for name in pairs(all) do
     base.expect(name, "string", "the name of a metric")
@@ -441,7 +438,9 @@ end
 --   microbatches  a step goes through its batch in so many parts: the same loss and gradients, and less
 --               memory for activations
 --   metrics     function(output, batch) that gives a table of tensors by name: the metrics have these
---               numbers, too, of the last batch of a step
+--               numbers, too. Of a step in micro-batches they are what they are without; with accumulate
+--               the mean of the batches. Of sums and means over samples that is so before anything
+--               else is made of them, a maximum, say
 --   reduce_each_batch  true: gradients are reduced after each batch, and the parts accumulated: less
 --               memory, and a reduction for each batch
 --   expect      the most collectives of a step by kind, such as {all_reduce = 1}: more are an error

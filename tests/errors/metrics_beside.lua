@@ -1,0 +1,9 @@
+return train{
+  model = nn.Linear(4, 4),
+  batch = {input = randn{4, 4}},
+  loss = function(output) return output:mean() end,
+  optimizer = SGD{},
+  steps = 1,
+  microbatches = 2,
+  metrics = function(output) return {apart = (output:mean(-1) - output:mean():sqrt()):mean()} end,
+}
