@@ -5,6 +5,7 @@
 #   OPTIMIZERS="Lion"     only programs that this matches (an extended regular expression)
 . "$(dirname "$0")/common.sh"
 local_mpi=yes
+runtime_plan=tests/pipeline/plan.lua
 . "$root/tests/programs.sh"
 facts=$golden/training
 
@@ -13,6 +14,7 @@ programs=(
   "cpu Lion tp=2 dp=2 fsdp=1" "cpu RMSprop tp=3" "cpu Adagrad dp=2 fsdp=1" "cpu groups tp=2 dp=2 fsdp=1"
   "cpu own tp=2 dp=2 fsdp=1" "cpu LAMB tp=2 dp=2 fsdp=1" "cpu Adafactor parts=yes tp=2 dp=2 fsdp=1"
   "cpu Muon tp=2 dp=2 fsdp=1" "cpu whole tp=2 dp=2 fsdp=1" "cuda Adafactor tp=2 dp=2 fsdp=1"
+  "cpu Muon pp=2 tp=2"
 )
 ! all_cases || programs+=(
   "cpu SGD tp=2" "cpu Lion" "cpu groups" "cpu own" "cpu LAMB" "cpu Adafactor" "cpu Adafactor tp=2 dp=2 fsdp=1" "cpu Muon"
@@ -20,6 +22,8 @@ programs=(
   "cpu whole parts=yes tp=2 dp=2 fsdp=1"
   "cuda LAMB tp=2" "cuda Muon tp=2 dp=2 fsdp=1" "cuda whole dp=2 fsdp=1" "cuda Adafactor parts=yes tp=2 dp=2 fsdp=1"
   "cuda Adam" "cuda SGD_value" "cuda groups tp=2 dp=2 fsdp=1" "cuda own tp=2"
+  "cpu Muon pp=2 dp=2 fsdp=1" "cpu whole pp=2 tp=2" "cpu Adafactor pp=2 tp=2"
+  "cpu LAMB pp=2 dp=2 fsdp=1" "cuda Muon pp=2 tp=2"
 )
 
 field() { sed -n "s/.*\"$1\": *\([-+.0-9eE]*\)[,}].*/\1/p" "$2"; }

@@ -121,7 +121,7 @@ void check_issued(int rank, const char *const *statement);
 /* ------------------------------------------------------------------------------ check_places.c */
 
 /* check_places.c. From begin_run to end_run the program has fewer iterations of long loops. Returns
-   the most iterations of any loop. Modules are numbered among those that are run. */
+   the most modules of any loop or stack. Modules are numbered among those that are run. */
 int begin_run(void);
 void end_run(void);
 /* The value and index that `value` refers to while `module` runs; NONE: outside of loops. */

@@ -345,6 +345,9 @@ int begin_run(void)
     if (counts[i] > 1) graph->function[i].count = run_of(counts[i]);
     if (graph->function[i].count > most) most = graph->function[i].count;
   }
+  /* A stack may be of no loop that is left: buckets make one collective of all iterations. */
+  for (int i = 0; i < known.n; i++)
+    if (run_of(known.at[i].modules) > most) most = run_of(known.at[i].modules);
   return most;
 }
 

@@ -187,12 +187,6 @@ static const char *name_within(const struct region *r, int index, int value)
   return leading_number('.', name + n, &rest) == r->of.first + index ? rest : NULL;
 }
 
-/* Whether the value is a sum that each of a step's batches adds to: it is one place, in no loop. */
-static bool is_accumulated(const struct value *v)
-{
-  return runs_in_step() > 1 && v->op != NONE && graph->op[v->op].phase != UPDATE;
-}
-
 /* The parameter or cache that it is, or whose state, sum of gradients, or gradient that no loop
    makes it is; or NONE. */
 static int parameter_of(int value)
@@ -200,7 +194,7 @@ static int parameter_of(int value)
   const struct value *v = &graph->value[value];
   if (is_of_module(v)) return value;
   if (v->role == STATE) return v->of;
-  return is_gradient(value) && v->stack == NONE && !is_accumulated(v) ? v->of : NONE;
+  return is_gradient(value) && v->stack == NONE ? v->of : NONE;
 }
 
 static bool is_own_parameter(const struct region *r, int index, int value, int first)

@@ -13,19 +13,32 @@ static int root(const struct lifetimes *l, int value)
 /* ------------------------------------------------------------------------------------------- sums
  */
 
-/* An accumulator over several batches, a parameter's gradient or the loss, is one place. */
+/* Where the place of an accumulator is noted: of all losses, or of a parameter's gradients or sums;
+   NULL: it is none. */
+static int *place_of_sums(struct lifetimes *l, int value, int *loss)
+{
+  const struct value *v = &graph->value[value];
+  if (v->role == LOSS) return loss;
+  if (!is_gradient(value)) return NULL;
+  return v->role == SUMS ? &l->note[v->of].sum : &l->note[v->of].gradient;
+}
+
+/* An accumulator over several batches, a parameter's gradient or the loss, is one place: that of
+   the first value that is in a stack, by whose modules loops find it; if none is, of the first. */
 static void share_sums(struct lifetimes *l)
 {
-  int loss = NONE; /* the first one */
+  int loss = NONE;
+  for (int k = 0; k < l->value.n; k++) {
+    int value = l->value.at[k], *first = place_of_sums(l, value, &loss);
+    const struct value *v = &graph->value[value];
+    if (!first) continue;
+    if (v->role == GRADIENT && v->op == NONE) l->note[v->of].added_up = true;
+    if (*first == NONE || (graph->value[*first].stack == NONE && v->stack != NONE)) *first = value;
+  }
   for (int k = 0; k < l->value.n; k++) {
     int value = l->value.at[k];
-    const struct value *v = &graph->value[value];
-    if (!is_gradient(value) && v->role != LOSS) continue;
-    struct value_note *of = v->role == LOSS ? NULL : &l->note[v->of];
-    if (v->role == GRADIENT && v->op == NONE) of->added_up = true;
-    int *first = !of ? &loss : v->role == SUMS ? &of->sum : &of->gradient;
-    if (*first == NONE) *first = value;
-    l->plan->of[value].storage = *first;
+    const int *first = place_of_sums(l, value, &loss);
+    if (first) l->plan->of[value].storage = *first;
   }
 }
 

@@ -1,6 +1,7 @@
 -- Updates whose matrices are whole on home ranks: more layers than an operation has inputs, one of which is unlike
 -- the others; operations before, at home and behind; a matrix alone; a projection in parts, each with a home.
 -- mesh: tp=2 dp=2
+-- mesh: tp=2 microbatches=3
 -- mesh: tp=2 dp=2 microbatches=3
 -- sanitized: tp=2 dp=2
 -- cuda: tp=2 dp=2
@@ -29,16 +30,18 @@ local Model = nn.module("Model", function(self)
   end
 end)
 
--- At home: lengths of rows and columns, and a product; behind: the length of what came back.
+-- At home: lengths of rows and columns, and a product; behind: the length of what came back. Its number of the step
+-- has a name that the kernel of an update has itself.
 local Balanced = optimizer{
-  name = "Balanced", defaults = {lr = 0.02}, state = {"average"},
+  name = "Balanced", defaults = {lr = 0.04}, state = {"average"},
   update = function(p, g, state, o)
-    if p:dim() ~= 2 then return p - o.lr * g, {} end
+    local rate = o.named("clip", o.lr / 2)
+    if p:dim() ~= 2 then return p - rate * g, {} end
     local average = state.average:lerp(g, 0.5)
     local x = (average * 2):home()
     local rows, columns = x:norm(2, -1, true) + 1e-2, (x * x):sum(0):sqrt() + 1e-2
     local to = (x / rows / columns + x:matmul(x:t()):matmul(x) / x:norm():maximum(1)):cut()
-    return p - o.lr * to / to:norm():maximum(0.1), {average = average}
+    return p - rate * to / to:norm():maximum(0.1), {average = average}
   end,
 }
 

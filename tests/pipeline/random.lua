@@ -157,6 +157,11 @@ if t.sharded then
 end
 if half then mixed_precision(model, {param_dtype = "bfloat16", reduce_dtype = "float32"}) end
 
+local optimizers = {SGD{lr = 0.1}, SGD{lr = 0.05, momentum = 0.9}, AdamW{lr = 0.01, eps = 1e-2},
+  Muon{lr = 0.02, dtype = "float32"}}
+local which = 1 + of_model.below(#optimizers)
+local others = {match = "**.bias|**norm.weight|words.*|places.*|output.*", optimizer = optimizers[1]}
+
 return train{
   model = model,
   batch = distribute({input = randint(WORDS){BATCH, LENGTH}, target = randint(WORDS){BATCH, LENGTH}}, mesh.dp, Shard(0)),
@@ -165,7 +170,7 @@ return train{
     local loss = F.cross_entropy(half and output:to("float32") or output, target, {dim = -1})
     return penalty and loss + model.norm.weight:square():sum() * 1e-2 or loss
   end,
-  optimizer = of_model.of{SGD{lr = 0.1}, SGD{lr = 0.05, momentum = 0.9}, AdamW{lr = 0.01, eps = 1e-2}},
+  optimizer = optimizers[which], groups = which == 4 and {others} or nil,
   clip = of_model.of{0.5, 100}, checkpoint = t.checkpoint, steps = 3, seed = number,
   accumulate = of_model.one_in(3) and 2 or nil,
 }

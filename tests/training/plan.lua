@@ -3,7 +3,7 @@
 -- PyTorch makes of each.
 local how = args.how or "adamw"
 local accumulate, batch_size = args.accumulate or 1, args.batch or 4
-local mesh = device_mesh{ {"dp", args.dp or 1}, {"wide", args.wide or 1}, {"tp", args.tp or 1} }
+local mesh = device_mesh{ {"pp", args.pp or 1}, {"dp", args.dp or 1}, {"wide", args.wide or 1}, {"tp", args.tp or 1} }
 local plain = {bias = false}
 local WORDS, WIDTH, HIDDEN, LENGTH = 128, 12, 14, 6
 
@@ -45,6 +45,8 @@ if args.fsdp then
   for _, layer in ipairs(model.layers) do fully_shard(layer, mesh.dp) end
   fully_shard(model, mesh.dp)
 end
+
+if args.pp then pipeline(model, mesh.pp, {microbatches = args.microbatches or 2, schedule = args.schedule}) end
 
 local ways = {
   adamw = {

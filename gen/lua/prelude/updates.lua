@@ -304,15 +304,18 @@ local function is_identifier(name)
 end
 base.is_identifier = is_identifier
 
+-- Names that the kernel of an update has itself: emit/recipe.c.
+local OF_KERNEL = {i = true, e = true, now = true, norm = true, clip = true, factor = true}
+
 -- The numbers of an update, in the order of their first use: constants and those of the step.
 local function number_of(traced, v)
   local key = base.is_scalar(v) and base.scalar_text(v) or v + 0.0
   if traced.number[key] then return traced.number[key] end
   local entry = {value = key}
   if type(key) == "string" then
-    local preferred = traced.names[key] or key == "$lr$" and "rate" or "factor"
+    local preferred = traced.names[key] or key == "$lr$" and "rate" or "scale"
     local name, again = preferred, 1
-    while traced.given[name] do again = again + 1; name = preferred .. "_" .. again end
+    while OF_KERNEL[name] or traced.given[name] do again = again + 1; name = preferred .. "_" .. again end
     traced.given[name] = true
     entry = {name = name, text = key}
   end
