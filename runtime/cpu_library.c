@@ -3,6 +3,9 @@
 #include <string.h>
 #include "cpu.h"
 #include "cpu_math.h"
+#ifdef TPGEN_STAGES
+#include "cpu_stages.h"
+#endif
 #include "library_target.h"
 
 bool target_join(MPI_Comm everyone, struct failure *why)
@@ -22,6 +25,9 @@ struct ranks *target_ranks(void)
 void target_use(const struct ranks *its)
 {
   cpu_use(its);
+#ifdef TPGEN_STAGES
+  forget_transfers(); // of a call of another model that failed
+#endif
   if (rank_memory) program->set_memory(rank_memory);
   if (program->ngroups > 0) program->set_communicators(rank_communicators);
 }

@@ -77,7 +77,11 @@ int await_sent(const void *value)
 
 int await_all_sent(void)
 {
-  return await(NULL);
+  int error = await(NULL);
+#ifdef TPGEN_LIBRARY
+  forget_transfers(); // the thread may end before the model
+#endif
+  return error;
 }
 
 int send_to(const void *value, int n, MPI_Datatype type, int to, int tag, MPI_Comm group)
@@ -125,4 +129,13 @@ int receive_from(void *value, int n, MPI_Datatype type, int from, int tag, MPI_C
 {
   int error = post_receive(value, n, type, from, tag, group);
   return error == MPI_SUCCESS ? await_received(value) : error;
+}
+
+void forget_transfers(void)
+{
+  free(sending);
+  free(receiving);
+  sending = NULL;
+  receiving = NULL;
+  nsending = sending_room = nreceiving = receiving_room = 0;
 }

@@ -2,7 +2,7 @@
 # Models as libraries: three of them in one program, which trains, saves, loads and fails (library/driver.c),
 # under the sanitizers, has the losses and outputs of the programs of the same plans, to the bit, and leaves no
 # memory; and so have the examples in C and Fortran, which find the installed library by CMake, and that in C with a
-# model that torch.export saved. A library has no other symbols than the functions of its header.
+# model that torch.export saved, and with the stages of a pipeline. A library has no other symbols than the functions of its header.
 local_mpi=yes
 . "$(dirname "$0")/common.sh"
 . "$root/tests/programs.sh"
@@ -13,11 +13,11 @@ prefix=$WORK/prefix
 flags=(-DCMAKE_BUILD_TYPE= "-DCMAKE_C_FLAGS=${sanitizers[*]} -O1" -DCMAKE_INSTALL_LIBDIR=lib)
 ! command -v ninja > /dev/null || flags+=(-G Ninja)
 
-# library NAME PLAN ARGUMENTS...: tpgen's folder $WORK/NAME, built and installed. `archive` is called `model`, too, and
-# stands elsewhere.
+# library NAME PLAN ARGUMENTS...: tpgen's folder $WORK/NAME, built and installed. `archive` and `stages` are called
+# `model`, too, and stand elsewhere.
 library() {
   local to=$WORK/$1 name=$1 prefix=$prefix
-  [ "$name" != archive ] || name=model prefix=$WORK/archive/prefix
+  [[ $name != archive && $name != stages ]] || name=model prefix=$to/prefix
   "$TPGEN" "${@:2}" -o "$to" && cmake -S "$to" -B "$to/build" "${flags[@]}" "-DCMAKE_INSTALL_PREFIX=$prefix" &&
     cmake --build "$to/build" --parallel 2 && cmake --install "$to/build" || return
   local others
@@ -26,8 +26,11 @@ library() {
   [ ! -e "$to/build/rank0" ] || { echo "the program was built, too"; return 1; }
 }
 export=(plans/torch_export.lua -D "model=$golden/torch_export/mlp.pt2" -D loss=mse -D tp=2)
+pipeline=(plans/llama3.lua -D pp=2 -D microbatches=3 -D batch=4 -D n_layers=3 -D dim=16 -D n_heads=2 -D n_kv_heads=1
+  -D hidden=20 -D vocab=16 -D seq=8 -D clip=1 -D tied=true -D lr=0.01)
 for one in 'model plans/toy.lua -D tp=2 --emit library' 'ocean tests/library/ocean.lua' \
-  'pond tests/equal/outputs.lua -D tp=2 --emit library --library-name pond' "archive ${export[*]} --emit library"; do
+  'pond tests/equal/outputs.lua -D tp=2 --emit library --library-name pond' "archive ${export[*]} --emit library" \
+  "stages ${pipeline[*]} --emit library"; do
   library $one > "$WORK/log" 2>&1 || {
     tail -n 40 "$WORK/log"
     fail "no library of $one"
@@ -49,7 +52,8 @@ grep -q 'a plan that generates makes a program, and no library' "$WORK/log" || f
 
 # ---- the programs of the same plans -----------------------------------------------------------------
 
-make_runtimes plain
+runtime_plan=tests/pipeline/plan.lua make_runtimes plain
+make stages_program plain "${pipeline[@]}"
 make model_program plain plans/toy.lua -D tp=2
 make ocean_program plain tests/library/ocean.lua --emit program
 make pond_program plain tests/equal/outputs.lua -D tp=2
@@ -116,11 +120,17 @@ else
   echo "library: no Fortran compiler: the example in Fortran was not tried"
 fi
 
-# shellcheck disable=SC2046
-gcc "${strict[@]}" "${sanitizers[@]}" -Iarchive/prefix/include "${includes[@]}" -o of_archive "$root/tests/library/example.c" \
-  archive/prefix/lib/libmodel.a $(! ldconfig -p | finds libdnnl || echo -ldnnl) "${libraries[@]}" &&
-  "${launch[@]}" -n 2 ./of_archive > archive.c 2> log || { cat log; fail "the example with an exported model"; }
-start "$WORK/archive_program" "$WORK/archive"
-same "the example with an exported model" archive.losses archive.c
+# like_program NAME WHAT: the example with the model of $WORK/NAME; it saves its checkpoint there.
+like_program() {
+  # shellcheck disable=SC2046
+  gcc "${strict[@]}" "${sanitizers[@]}" "-I$1/prefix/include" "${includes[@]}" -o "of_$1" "$root/tests/library/example.c" \
+    "$1/prefix/lib/libmodel.a" $(! ldconfig -p | finds libdnnl || echo -ldnnl) "${libraries[@]}" &&
+    "${launch[@]}" -n 2 "./of_$1" "$1.checkpoint" > "$1.c" 2> log || { cat log; fail "the example with $2"; }
+  start "$WORK/$1_program" "$WORK/$1" --steps 10
+  same "the example with $2" "$1.losses" "$1.c"
+}
+like_program archive "an exported model"
+like_program stages "stages of a pipeline"
+"$TOOLS/compare_safetensors" stages.saved/model.safetensors stages.checkpoint/model.safetensors 0 || fail "stages: another checkpoint"
 
-finish "three libraries in one program; the examples in $ways; an exported model"
+finish "three libraries in one program; the examples in $ways; an exported model; stages of a pipeline"

@@ -203,7 +203,6 @@ refused 'waits.csv: its ranks wait for each other: rank 0 for what 0B0 needs, ra
   -D pp=2 -D schedule="$WORK/waits.csv"
 refused 'has rows for 2 ranks; there are 3' -D pp=3 -D schedule="$WORK/mine.csv"
 refused 'cannot read' -D pp=2 -D schedule="$WORK/none.csv"
-refused 'no library' -D pp=2 --emit library
 refused 'rank 0 has 4 samples of a batch'"'"'s input, and each of 5 micro-batches needs one: say 4 or fewer' \
   -D pp=2 -D dp=2 -D microbatches=5
 

@@ -10,8 +10,6 @@
    where it is read first; another stage that reads it gets it before the first micro-batch. */
 #include "flat/flat.h"
 
-#include <string.h>
-
 /* By module: the stage that begins with it or with what it is in; 0: none does. */
 static int *stages_of_modules(void)
 {
@@ -34,14 +32,6 @@ static bool is_staged(const struct op *op)
   return false;
 }
 
-/* What a program with a pipeline cannot be yet. */
-static void check_program(void)
-{
-  const struct pipeline_stages *s = graph->stages;
-  if (options.emit ? !strcmp(options.emit, "library") : plan_options->emits_library)
-    plan_error(s->line, "pipeline: there is no library of a program of stages so far");
-}
-
 /* The schedule says at which coordinate a stage is, and whether its backward is split. */
 static void place_stages(void)
 {
@@ -49,7 +39,6 @@ static void place_stages(void)
   const char *why;
   const struct pipeline *p = pipeline_here(&why);
   if (!p) plan_error(s->line, "pipeline: %s", why);
-  check_program();
   for (int i = 0; i < s->n; i++) s->coordinate[i] = p->rank_of[i];
   for (int rank = 0; rank < p->ranks; rank++)
     for (int i = 0; i < p->order[rank].n; i++)
