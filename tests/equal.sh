@@ -74,7 +74,7 @@ same_tensors() {
 }
 
 # own_metrics FILE: the numbers of the plan's own metrics, one a line.
-own_metrics() { sed 's/.*"lr":[^,}]*//' "$1" | tr -c '0-9.e+\n-' '\n' | grep '[0-9]'; }
+own_metrics() { sed 's/.*"lr":[^,}]*//' "$1" | tr -c '0-9.e+\n-' '\n' | sed -n '/[0-9]/p'; }
 
 # compare NAME BASE: compares the results of two runs.
 compare() {

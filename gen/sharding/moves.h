@@ -56,9 +56,9 @@ struct compact_layout {
   uint8_t shift[MAX_MESH];
 };
 
-/* What compact layouts leave out: the reductions of PENDING and OTHER, and the cuts of strided
-   dimensions, which stay. There the compact layout has WHOLE, and such a mesh dimension counts as
-   one rank. */
+/* What compact layouts leave out: the reductions of PENDING and OTHER; and the cuts of strided
+   dimensions, and sums in time, which stay. There the compact layout has WHOLE, and such a mesh
+   dimension counts as one rank. */
 struct fixed_part {
   enum reduction pending, other;
   unsigned fixed, fixed_dims; /* a bit for each dimension of the mesh, and of the tensor */

@@ -36,10 +36,10 @@ void put_at(struct compact_layout *b, int i, int at)
   b->at[i] = (int8_t)at;
 }
 
-static int first_pending(struct layout layout)
+static int first_pending(struct layout layout, unsigned fixed)
 {
   for (int i = 0; i < graph->mesh.ndim; i++)
-    if (layout.on[i].kind == PARTIAL) return i;
+    if (layout.on[i].kind == PARTIAL && !(fixed >> i & 1)) return i;
   return NONE;
 }
 
@@ -54,22 +54,24 @@ static unsigned strided_dims(struct layout layout)
 }
 
 /* A value that is whole along the stages of a pipeline is on one of them alone, and none moves in
-   time: neither is a way to send anything. */
-static bool is_no_way(int mesh_dim)
+   time: neither is a way to send anything. Nor are sums that stay pending there. */
+static bool is_no_way(int mesh_dim, struct placement from, struct placement to)
 {
-  return graph->mesh.size[mesh_dim] > 1 &&
+  return graph->mesh.size[mesh_dim] > 1 && from.kind != SHARD && same_placement(from, to) &&
          (graph->mesh.in_time[mesh_dim] || is_over_stages(mesh_dim));
 }
 
 struct fixed_part fixed_part_of(struct layout from, struct layout to)
 {
-  int a = first_pending(from), b = first_pending(to);
-  struct fixed_part u = {.other = b == NONE ? SUM : to.on[b].reduction};
+  struct fixed_part u = {.fixed_dims = strided_dims(from) | strided_dims(to)};
+  for (int i = 0; i < graph->mesh.ndim; i++) {
+    if (!is_no_way(i, from.on[i], to.on[i])) continue;
+    u.fixed |= 1u << i;
+    u.layout.on[i] = from.on[i];
+  }
+  int a = first_pending(from, u.fixed), b = first_pending(to, u.fixed);
+  u.other = b == NONE ? SUM : to.on[b].reduction;
   u.pending = a == NONE ? u.other : from.on[a].reduction;
-  u.fixed_dims = strided_dims(from) | strided_dims(to);
-  for (int i = 0; i < graph->mesh.ndim; i++)
-    if (is_no_way(i) && from.on[i].kind == REPLICATE && to.on[i].kind == REPLICATE)
-      u.fixed |= 1u << i;
   for (int i = 0; u.fixed_dims && i < graph->mesh.ndim; i++) {
     if (from.on[i].kind != SHARD || !(u.fixed_dims >> from.on[i].dim & 1)) continue;
     u.fixed |= 1u << i;
@@ -89,8 +91,9 @@ struct compact_layout compact_of(struct layout layout, const struct fixed_part *
   memset(b.shift, 0, sizeof b.shift);
   for (int i = 0; i < graph->mesh.ndim; i++) {
     struct placement p = layout.on[i];
+    if (u->fixed >> i & 1) continue;
     if (p.kind == PARTIAL) b.at[i] = p.reduction == u->pending ? PENDING : OTHER;
-    if (p.kind != SHARD || b.at[i] != WHOLE || u->fixed >> i & 1) continue;
+    if (p.kind != SHARD || b.at[i] != WHOLE) continue;
     int cut[MAX_MESH], n = cuts_of(&graph->mesh, layout, p.dim, cut);
     for (int k = 0; k < n; k++) {
       b.at[cut[k]] = (int8_t)p.dim;

@@ -1124,6 +1124,23 @@ static void test_big_meshes(void **state)
   }
 }
 
+/* Sums that stay pending from micro-batch to micro-batch do not travel there, however quick its
+   links seem: a gradient that is reduced in each of them is reduced over the ranks alone. */
+static void test_nothing_moves_in_time(void **state)
+{
+  (void)state;
+  mesh("8x4x8");
+  graph->mesh.in_time[1] = true;
+  links(0, 50e9, 3e-5);
+  links(1, 100e9, 1e-5);
+  links(2, 450e9, 1e-5);
+  struct layout from = parse_layout("P P S(0)"), to = parse_layout("S(0) P S(0)");
+  to.on[0].turn = 1;
+  const struct moves *p = plan_moves(parse_shape("128256x16384"), F32, from, to);
+  assert_int_equal(p->n, 1);
+  assert_true(p->move[0].kind == OP_reduce_scatter && p->move[0].n == 1 && p->move[0].dim[0] == 0);
+}
+
 /* Each rank's pieces of an exchange among many, as a program asks for them. */
 static void test_pieces_are_quick(void **state)
 {
@@ -1163,6 +1180,7 @@ int main(void)
       cmocka_unit_test(test_plans_are_remembered),
       cmocka_unit_test(test_plans_are_quick),
       cmocka_unit_test(test_big_meshes),
+      cmocka_unit_test(test_nothing_moves_in_time),
       cmocka_unit_test(test_pieces_are_quick),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
