@@ -7,11 +7,14 @@
 #ifndef CUDA_MMA_H
 #define CUDA_MMA_H
 
-// A loop with a known trip count, unrolled, so that arrays stay in registers.
+// A loop with a known trip count, unrolled, so that arrays stay in registers; and one that is not,
+// which takes fewer of them.
 #ifdef __CUDACC__
 #define UNROLL_FOR _Pragma("unroll") for
+#define ROLLED_FOR _Pragma("unroll 1") for
 #else
 #define UNROLL_FOR for
+#define ROLLED_FOR for
 #endif
 
 #ifdef __CUDACC__

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # plans/moe.lua in bfloat16: Mixtral's and Qwen3-MoE's losses and norms of gradients in float32 (tests/golden/moe) within 2
-# percent, on one rank and with experts cut over ranks. Rows, and products of experts, are bfloat16; the router is not.
+# percent, on one rank and with experts cut over ranks. Rows, and products of experts, are bfloat16; the router is not. On the
+# stand-in a model in whose sizes products of experts are on the tensor cores, in all three directions.
 runtime_plan=tests/pipeline/plan.lua
 . "$(dirname "$0")/moe_runs.sh"
 apart=2e-2
@@ -14,6 +15,16 @@ of_bfloat16() {
     grep -A2 "void ${name}_[0-9]" "$kernels" | tr -d '\n' | grep "bf16 \*[_]*restrict[_]* out" > /dev/null || fail "$1: $name is not of bfloat16"
   done
 }
+
+# small NAME KIND ARGUMENTS...: the plan's own small model, whose sizes tensor cores take.
+small() {
+  make "$1" "$2" plans/moe.lua -D seq=32 -D batch=4 -D lr=1e-3 "${@:3}" || return 0
+  start "$WORK/$1" "$WORK/$1" --data "$llama/text.txt" --steps "$steps" || fail "$1: no run"
+  numbers loss "$WORK/$1.jsonl" > "$WORK/$1.loss"
+}
+small float32 plain
+beside "$WORK/small_bf16.log" small small_bf16 plain -D dtype=bfloat16
+beside "$WORK/small_cuda.log" small small_cuda cuda -D dtype=bfloat16 -D dp=2 -D ep=2 -D aux_loss=0
 while read -r name kind model section arguments; do
   # shellcheck disable=SC2086
   beside "$WORK/$name.log" train_moe "$name" "$kind" "$model" "$section" -D dtype=bfloat16 $arguments
@@ -32,5 +43,12 @@ END
 beside "$WORK/capacity.log" train_moe capacity plain deepseek_v3 capacity -D bias_balance=0 -D capacity=1.0 -D dtype=bfloat16
 all_are_done
 cat "$WORK"/*.log
-for name in mixtral ep2 cuda_ep2; do of_bfloat16 $name; done
+for name in mixtral ep2 cuda_ep2 small_cuda; do of_bfloat16 $name; done
+within=("$apart" "$apart")
+near "small, float32" "$WORK/small_cuda.loss" "$WORK/float32.loss"
+within=(2e-4 2e-4) # sums of products are float32 on both, in another order
+near "small, the CPU" "$WORK/small_cuda.loss" "$WORK/small_bf16.loss"
+for product in 'false, false' 'false, true' 'true, true'; do
+  grep -q "multiply_tile<$product>" "$WORK/small_cuda/kernels.cu" || fail "no product <$product> on tensor cores"
+done
 finish "the losses of Mixtral and Qwen3-MoE in bfloat16"

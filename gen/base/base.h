@@ -100,7 +100,7 @@ struct target {
                            memory; else a step takes its number as an argument */
   bool thread_grids;    /* a kernel is a grid of threads that share rows and add up partial
                            sums; else it is loops */
-  bool tensor_cores;    /* attention may use them */
+  bool tensor_cores;    /* attention and products of experts may use them */
   int widest_vector;    /* elements that a thread loads at once */
   int most_shared;      /* bytes of a block's shared memory */
   int member_alignment; /* alignment of a member of struct memory, in bytes; 0: its type's */

@@ -346,8 +346,7 @@ static void add_runtime(void)
     if (!plan_options->generate.slots && !strncmp(e->name, "runtime/text_", 13)) continue;
     if (strstr(e->name, "library") && !model_library()) continue;
     if (!graph->stages && strstr(e->name, "_stages.")) continue;
-    bool of_rows =
-        strstr(e->name, text("/%s_rows.", target->name)) || strstr(e->name, "/cpu_groups");
+    bool of_rows = strstr(e->name, text("/%s_rows.", target->name)) || strstr(e->name, "_groups");
     if (of_rows && !rows) continue;
     if (onednn || strcmp(e->name, "runtime/cpu_onednn.c"))
       add_file(e->name, (const char *)e->text, e->size, false);

@@ -18,7 +18,7 @@ _Noreturn void fault(const char *what)
 {
   if (file_kernel.op->kind != OP_custom)
     bug("emit", "templates/kernels/%s%s.%s: %s", op_row[file_kernel.op->kind].name,
-        attention_variant(file_kernel.op, file_kernel.rank), target->source, what);
+        kernel_variant(file_kernel.op, file_kernel.rank), target->source, what);
   const struct custom *custom = &graph->custom[file_kernel.op->custom];
   plan_error(custom->line, "operator %s: its %s kernel: %s", printable(custom->name),
              language_name[target->language], what);

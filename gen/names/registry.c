@@ -54,20 +54,22 @@ const char *weights_include(void)
   static const char *const groups[] = {"rows_of_places", "all_rows", "grouped_nt", "grouped_nn",
                                        "grouped_tn"};
   static const char *const narrow[] = {"grouped_nt_bf16", "grouped_nn_bf16", "grouped_tn_bf16"};
-  bool by_groups = false, in_bf16 = false, stored = false, blocks = false;
+  bool by_groups = false, in_bf16 = false, tiles = false, stored = false, blocks = false;
   for (int i = 0; i < nkernels; i++) {
     for (size_t k = 0; k < sizeof groups / sizeof *groups; k++)
       by_groups |= has_word(kernels[i].definition, groups[k]);
     for (size_t k = 0; k < sizeof narrow / sizeof *narrow; k++)
       in_bf16 |= has_word(kernels[i].definition, narrow[k]);
+    tiles |= has_word(kernels[i].definition, "multiply_tile");
     for (size_t k = 0; k < sizeof products / sizeof *products; k++)
       stored |= has_word(kernels[i].definition, products[k]);
     blocks |= has_word(kernels[i].definition, "weight_block");
   }
-  const char *of_groups = target->language != LANGUAGE_C ? ""
-                          : in_bf16                      ? "#include \"cpu_groups_bf16.h\"\n"
-                          : by_groups                    ? "#include \"cpu_groups.h\"\n"
-                                                         : "";
+  const char *of_groups = tiles                            ? "#include \"cuda_groups.h\"\n"
+                          : target->language != LANGUAGE_C ? ""
+                          : in_bf16                        ? "#include \"cpu_groups_bf16.h\"\n"
+                          : by_groups                      ? "#include \"cpu_groups.h\"\n"
+                                                           : "";
   const char *of_stored = stored   ? "#include \"cpu_weights.h\"\n"
                           : blocks ? "#include \"weight_blocks.h\"\n"
                                    : "";

@@ -82,12 +82,35 @@ static const char *made_text_for_options(const struct op *of, const char *file)
   return made[n++].text;
 }
 
+/* Whether it multiplies rows by expert on the tensor cores: of bfloat16, rows are copied in chunks
+   of 16 bytes, which begin at multiples of 16. */
+static bool multiplies_groups_on_tensor_cores(const struct op *of, int rank)
+{
+  enum { UNIT = 8 };
+  bool is_grouped = of->kind == OP_grouped_linear || of->kind == OP_grouped_linear_back_input ||
+                    of->kind == OP_grouped_linear_back_weight;
+  if (!is_grouped || !target->tensor_cores) return false;
+  const int operand[] = {of->in[0], of->in[1], of->out};
+  for (int i = 0; i < 3; i++) {
+    struct shape here = local_shape(operand[i], rank == NONE ? 0 : rank);
+    if (graph->value[operand[i]].type != BF16 || here.size[here.ndim - 1] % UNIT ||
+        alignment_of(operand[i], rank) < UNIT * type_bytes(BF16))
+      return false;
+  }
+  return true;
+}
+
+const char *kernel_variant(const struct op *of, int rank)
+{
+  return multiplies_groups_on_tensor_cores(of, rank) ? "_mma" : attention_variant(of, rank);
+}
+
 /* The file's text, or NULL if the plan names none. */
 const char *kernel_file(const struct op *of, int rank)
 {
   if (of->kind == OP_custom) return graph->custom[of->custom].kernel[target->language];
   const char *file = embedded_text(text("templates/kernels/%s%s.%s", op_row[of->kind].name,
-                                        attention_variant(of, rank), target->source));
+                                        kernel_variant(of, rank), target->source));
   return strstr(file, "#if $") ? made_text_for_options(of, file) : file;
 }
 

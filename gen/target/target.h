@@ -159,7 +159,7 @@ unsigned char *find_alignments(const struct memory_plan *plan, int rank);
 
 /* --------------------------------------------------------------------------- attention_tiles.c */
 
-/* The file of a kernel of attention on the rank ("_mma": NAME_mma.cu); and the text for a hole for
+/* The variant of a kernel of attention on the rank: see kernel_variant; and the text for a hole for
    the sizes of its tiles, or NULL. For other operations "" and NULL. rank NONE: a rank with
    well-aligned values. */
 const char *attention_variant(const struct op *op, int rank);
@@ -252,8 +252,10 @@ void choose_products(struct product *p, const struct op *op, struct op *first, i
 /* Whether the operation's kernel takes strides of operand i, and so any order of dimensions in
    which the last is innermost. */
 bool takes_steps(const struct op *op, int i);
-/* The text of the operation's kernel file, or NULL if the plan names none; the operand of its n-th
-   parameter; the name of operand i's parameter in the file. */
+/* Which of an operator's files its kernel is made from ("_mma": NAME_mma.cu, "": NAME.cu); the text
+   of that file, or NULL if the plan names none; the operand of its n-th parameter; the name of
+   operand i's parameter in the file. */
+const char *kernel_variant(const struct op *op, int rank);
 const char *kernel_file(const struct op *op, int rank);
 int operand_of_parameter(const struct op *op, int n);
 const char *kernel_parameter(const struct op *op, const char *file, int i);

@@ -219,6 +219,22 @@ static const struct {
      {1, 136, 5, 33}},
 };
 
+/* Products of rows by expert in sizes that the tensor cores take: several tiles of an expert's
+   rows, of the result's lines and of its columns, which are full, or not; more terms than are
+   copied at once; experts without a row; and in odd sizes, which they do not take. */
+static const struct {
+  struct instance instance;
+  int64_t size[SIZES];
+} narrow_groups[] = {
+    {{OP_grouped_linear, .in = {"cab2(d8)", "c(b8)(d8)", "#c"}}, {3, 70, 3, 5}},
+    {{OP_grouped_linear, .in = {"cab2(d8)", "c(38)(d8)", "#c"}}, {1, 200, 2, 17}},
+    {{OP_grouped_linear_back_input, .in = {"cab2(d8)", "c(d8)(38)", "#c"}}, {1, 200, 2, 17}},
+    {{OP_grouped_linear_back_input, .in = {"cab2(d8)", "c(d8)(982)", "#c"}}, {3, 40, 5, 3}},
+    {{OP_grouped_linear_back_weight, .in = {"cab2(d8)", "cab2(38)", "#c"}}, {1, 200, 2, 17}},
+    {{OP_grouped_linear_back_weight, .in = {"cab2(d8)", "cab2(98)", "#c"}}, {3, 20, 5, 1}},
+    {{OP_grouped_linear, .in = {"cab2d", "c(38)d", "#c"}}, {1, 20, 2, 12}},
+};
+
 /* The upper half of the nearest float whose lower half is 0: a bfloat16, and it as a number. */
 static uint16_t narrow(double *x)
 {
@@ -337,12 +353,10 @@ static bool counts_rows_of(const struct op *op)
   return strchr(rule_of(op), '+') || op->kind == OP_count_places;
 }
 
-/* Of every third operation all floating inputs are bfloat16; what it makes is float, except for
-   rows by expert and what is made of them, which are bfloat16, too. */
-static bool narrow_somehow(const struct op *op)
+/* All floating inputs are bfloat16; what it makes is float, except for rows by expert and what is
+   made of them, which are bfloat16, too. */
+static bool narrow_inputs(const struct op *op)
 {
-  bool is_other = is_attention(op) || op_row[op->kind].takes_stored;
-  if (is_other || draw_below(3)) return false;
   for (int i = 0; i < op->nin; i++)
     if (graph->value[op->in[i]].type == F32) graph->value[op->in[i]].type = BF16;
   bool rounds = counts_rows_of(op) && op_row[op->kind].type && !strcmp(op_row[op->kind].type, "a");
@@ -350,13 +364,20 @@ static bool narrow_somehow(const struct op *op)
   return rounds;
 }
 
-static void add_instance(const struct instance *instance, const int64_t *size)
+/* Of every third operation; or of those where it is asked for. */
+static bool narrow_somehow(const struct op *op, bool asked)
+{
+  bool is_other = is_attention(op) || op_row[op->kind].takes_stored;
+  return !is_other && (asked || !draw_below(3)) && narrow_inputs(op);
+}
+
+static void add_instance(const struct instance *instance, const int64_t *size, bool narrows)
 {
   const struct op *op = instantiate(instance, size);
   for (int i = 0; i < op->nin && strchr(rule_of(op), '+'); i++)
     if (graph->value[op->in[i]].shape.ndim > ROW_DIMS)
       graph->value[op->in[i]].counts = op->in[op->nin - 1];
-  bool rounds = narrow_somehow(op);
+  bool rounds = narrow_somehow(op, narrows);
   struct trial *t = add_trial(op);
   if (rounds) t->rounding = 0x1p-7;
   suitable_inputs(op, t->in);
@@ -526,10 +547,13 @@ static void add_trials(void)
     if (!has_kernel(instances[i].kind) || instances[i].kind == OP_custom) continue;
     for (int s = 0; s < SIZE_LISTS; s++)
       if (!is_for_cuda() || s == i % SIZE_LISTS || strchr(op_row[instances[i].kind].rule, '+'))
-        add_instance(&instances[i], size_lists[s]);
+        add_instance(&instances[i], size_lists[s], false);
   }
   for (size_t i = 0; i < sizeof large / sizeof *large; i++)
-    add_instance(&large[i].instance, large[i].size);
+    add_instance(&large[i].instance, large[i].size, false);
+  for (size_t i = 0; i < sizeof narrow_groups / sizeof *narrow_groups; i++)
+    for (int times = 0; times < 2; times++)
+      add_instance(&narrow_groups[i].instance, narrow_groups[i].size, true);
   for (int i = 0; i < (int)(sizeof narrow_attention / sizeof *narrow_attention); i++) {
     add_narrow_attention(i, false, cut_somehow);
     if (narrow_attention[i].instance.number[0]) add_narrow_attention(i, false, cut_queries);
@@ -642,8 +666,12 @@ static void write_program(const char *directory)
   write_text(
       directory, text("kernels.%s", suffix),
       filled_template(text("templates/kernels.%s", suffix), "kernels", kernel_definitions()));
-  must(!is_for_cuda() || strstr(kernel_definitions(), "add_product_of_sums"),
-       "nothing is multiplied on tensor cores");
+  static const char *const on_tensor_cores[] = {
+      "add_product_of_sums", "multiply_tile<false, false>", "multiply_tile<false, true>",
+      "multiply_tile<true, true>"};
+  for (int i = 0; i < 4; i++)
+    must(!is_for_cuda() || strstr(kernel_definitions(), on_tensor_cores[i]),
+         "nothing is multiplied by %s on tensor cores", on_tensor_cores[i]);
   write_text(directory, "kernels.h",
              filled_template(is_for_cuda() ? "templates/kernels.cuh" : "templates/kernels.h",
                              "prototypes", kernel_prototypes()));
