@@ -209,7 +209,8 @@ static const char *const spoken[] = {"abs",
                                      "unpack_segments",
                                      "unpack_segments_on",
                                      "update",
-                                     "validate"};
+                                     "validate",
+                                     NULL};
 
 /* By name: whether a kernel has it, or will have it. */
 static bool *reserved(const char *name, size_t length)

@@ -394,8 +394,7 @@ static struct label assess(const struct walk *w, int64_t *busiest)
   struct label l = {.state = NONE};
   for (int i = 0; i < w->n; i++) {
     const struct move *m = &w->move[i];
-    struct move_step s = {.kind = m->kind, .n = m->n};
-    memcpy(s.dim, m->dim, sizeof s.dim);
+    struct move_step s = step_of_move(m);
     struct traffic t = traffic_of_move(m, w->fixed_part, true);
     l.time += traffic_time(&s, &t);
     l.strangeness += strangeness(&s, t.one_to_one);

@@ -164,7 +164,7 @@ bool step_between(const struct compact_layout *a, const struct compact_layout *b
                   struct move_step *s)
 {
   static const int8_t in_order_of_mesh[MAX_MESH];
-  s->n = 0;
+  *s = (struct move_step){.n = 0};
   for (int i = 0; i < graph->mesh.ndim; i++) {
     if (a->at[i] == b->at[i]) {
       if (a->turn[i] != b->turn[i]) return false;
