@@ -115,7 +115,7 @@ for tp in 1 2 4; do
   [ $tp = 2 ] || all_cases || continue
   steps=$((tp == 2 ? 20 : steps)) beside "$WORK/tp$tp.log" check_golden cuda tp$tp -D tp=$tp
   beside "$WORK/bf$tp.log" bfloat16 bf$tp -D tp=$tp
-  beside "$WORK/toy$tp.log" toy toy$tp -D tp=$tp
+  more beside "$WORK/toy$tp.log" toy toy$tp -D tp=$tp
 done
 beside "$WORK/run_sh.log" by_run_sh
 more beside "$WORK/toy_dp2_tp2.log" toy toy_dp2_tp2 -D dp=2 -D tp=2

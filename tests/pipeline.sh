@@ -37,14 +37,14 @@ CSV
 beside "$WORK/pp1.log" check pp1 plain
 beside "$WORK/pp2.log" check pp2 plain -D pp=2 -D microbatches=4
 more beside "$WORK/pp3.log" check pp3 sanitized -D pp=3 -D microbatches=8
-beside "$WORK/pp4.log" check pp4 plain -D pp=4 -D microbatches=8 -D schedule=gpipe
+more beside "$WORK/pp4.log" check pp4 plain -D pp=4 -D microbatches=8 -D schedule=gpipe
 more beside "$WORK/pp8.log" check pp8 plain -D pp=8 -D microbatches=8 -D schedule=looped_bfs
 beside "$WORK/tp.log" check tp plain -D pp=2 -D tp=2 -D microbatches=2
 beside "$WORK/fsdp.log" check fsdp plain -D pp=2 -D dp_shard=2 -D microbatches=2 -D checkpoint=layer
 more beside "$WORK/hsdp.log" check hsdp plain -D pp=2 -D dp_replicate=2 -D dp_shard=2 -D microbatches=2
 
 # Several stages of a rank, and backwards in two parts.
-beside "$WORK/loop.log" check loop plain -D pp=2 -D stages=2 -D schedule=interleaved_1f1b -D microbatches=8
+more beside "$WORK/loop.log" check loop plain -D pp=2 -D stages=2 -D schedule=interleaved_1f1b -D microbatches=8
 more beside "$WORK/bfs.log" check bfs plain -D pp=3 -D stages=2 -D schedule=looped_bfs -D microbatches=4
 more beside "$WORK/zb1p.log" check zb1p plain -D pp=4 -D schedule=interleaved_zero_bubble -D microbatches=8
 more beside "$WORK/zb2p.log" check zb2p plain -D pp=2 -D stages=2 -D schedule=interleaved_zero_bubble -D microbatches=4 \
@@ -119,7 +119,7 @@ beside "$WORK/val1.log" validates val1 plain
 beside "$WORK/val2.log" validates val2 plain -D pp=2 -D tp=2
 more beside "$WORK/val_v.log" validates val_v plain -D pp=2 -D stages=2 -D schedule=zbv_zero_bubble
 more beside "$WORK/val_fsdp.log" validates val_fsdp plain -D pp=2 -D dp_shard=2 -D microbatches=3
-beside "$WORK/val_cuda.log" validates val_cuda cuda -D pp=2
+more beside "$WORK/val_cuda.log" validates val_cuda cuda -D pp=2
 # accumulates NAME KIND ARGUMENTS...: steps of three batches, with ignored targets, which each batch counts anew.
 accumulates() {
   local local_mpi=${local_mpi:-}
@@ -159,7 +159,7 @@ beside "$WORK/uneven.log" uneven
 more beside "$WORK/documents.log" equal documents 2e-6 -D documents=10
 all_are_done
 cat "$WORK"/*.log
-for name in val2 val_cuda $(more echo val_v val_fsdp); do
+for name in val2 $(more echo val_cuda val_v val_fsdp); do
   same_losses "$name, validated" "$WORK/$name.validated" "$WORK/val1.validated" 5e-7
 done
 for name in acc_pp $(more echo acc_parts acc_v acc_fsdp acc_cuda); do
@@ -168,7 +168,7 @@ for name in acc_pp $(more echo acc_parts acc_v acc_fsdp acc_cuda); do
 done
 
 from=pp1
-for name in pp2 pp4 tp fsdp pp1; do
+for name in pp2 $(more echo pp4) tp fsdp pp1; do
   start "$WORK/$name" "$WORK/moved_$name" --load "$WORK/$from.saved" --data "$text" --steps "$steps" &&
     "$TOOLS/compare_safetensors" "$WORK/moved_$name.saved/model.safetensors" "$WORK/pp1.saved/model.safetensors" 0 ||
     fail "from $from to $name: another checkpoint"

@@ -21,8 +21,8 @@ cmake --preset sanitize -B "$build" > "$WORK/log" 2>&1 &&
   finish
 }
 # In that build: the cmocka programs, but for those that mostly compile what was generated or try what another
-# tries, the pairs of plans and dumps, fewer of the mutants, and all plans of tests/equal on all meshes, for the two
-# targets in turn (SOAK=1: each for both).
+# tries, the pairs of plans and dumps, fewer of the mutants, and each plan of tests/equal on one of its meshes
+# (CASES=all: on all), for the two targets in turn (SOAK=1: for both).
 # Those that try every operator by force try some of every sort.
 rows="matmul add maximum where cast dropout tril rotary sum amax expand permute view cat narrow pad gather
   scatter_add index_select embedding cumsum argsort attention attention_back conv2d max_pool2d custom"
@@ -73,13 +73,14 @@ for plan in plans/*.lua; do
   [ "$plan" != plans/torch_export.lua ] || arguments=(-D "model=$golden/torch_export/gpt2.pt2" -D tp=2)
   generate_for "cpu cuda" "$plan" "${arguments[@]}"
 done
-both=(cpu cuda)
+both=(cpu cuda) turn=0
 for plan in tests/equal/*.lua; do
   mapfile -t meshes < <(sed -n 's/^-- mesh: *//p' "$plan")
+  all_cases || [ ${#meshes[@]} -lt 2 ] || meshes=("${meshes[turn % ${#meshes[@]}]}")
   for i in "${!meshes[@]}"; do
     read -ra mesh <<< "${meshes[i]}"
-    targets=${both[i % 2]}
-    [ -z "${SOAK:-}" ] && [ ${#meshes[@]} -gt 1 ] || targets=${both[*]}
+    targets=${both[turn++ % 2]}
+    [ -z "${SOAK:-}" ] || targets=${both[*]}
     generate_for "$targets" "$plan" "${mesh[@]/#/-D}"
   done
 done
