@@ -37,7 +37,7 @@ run_units -E "$by_force|$apart"
 run_units -R "$by_force"
 unset TPGEN_ROWS
 mutants=${SOAK:+1000}
-MUTANTS=${mutants:-200} ctest --test-dir "$build" --output-on-failure -R '^(pairs|mutate)$' > "$WORK/log" 2>&1 || {
+MUTANTS=${mutants:-200} ctest --test-dir "$build" -C ci --output-on-failure -R '^(pairs|mutate)$' > "$WORK/log" 2>&1 || {
   cat "$WORK/log"
   fail "scripts"
 }
