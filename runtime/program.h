@@ -210,6 +210,20 @@ struct own_part {
   bool saves;
 };
 
+// Rows of a rank's table of parts, one or as many as the name says: of tensors of other stages of a
+// pipeline, of which the rank has none.
+#define ELSEWHERE_1    {{0}, false},
+#define ELSEWHERE_2    ELSEWHERE_1 ELSEWHERE_1
+#define ELSEWHERE_4    ELSEWHERE_2 ELSEWHERE_2
+#define ELSEWHERE_8    ELSEWHERE_4 ELSEWHERE_4
+#define ELSEWHERE_16   ELSEWHERE_8 ELSEWHERE_8
+#define ELSEWHERE_32   ELSEWHERE_16 ELSEWHERE_16
+#define ELSEWHERE_64   ELSEWHERE_32 ELSEWHERE_32
+#define ELSEWHERE_128  ELSEWHERE_64 ELSEWHERE_64
+#define ELSEWHERE_256  ELSEWHERE_128 ELSEWHERE_128
+#define ELSEWHERE_512  ELSEWHERE_256 ELSEWHERE_256
+#define ELSEWHERE_1024 ELSEWHERE_512 ELSEWHERE_512
+
 struct rank {
   int id;
   const struct program *program;   // of its step file

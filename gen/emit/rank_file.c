@@ -71,23 +71,53 @@ static const char *after_kind(const char *state)
   return strchr(strchr(state, '.') + 1, '.') + 1;
 }
 
-char *rank_text(int rank, const char *step, const struct stacks *tensors, const char *const *shown,
-                const int *states)
+/* How many tensors from the i-th on are of other stages. */
+static int elsewhere_from(const struct stacks *tensors, int i)
+{
+  int n = 0;
+  while (i + n < tensors->n && graph->value[tensors->at[i + n].member.at[0]].elsewhere) n++;
+  return n;
+}
+
+/* So many rows of tensors that are of other stages, by the macros of program.h. */
+static void put_elsewhere(struct buffer *parts, int n, const char *first, const char *last)
+{
+  enum { MOST = 1024 };
+  const char *to = n > 1 ? text(" to %s", last) : "";
+  put(parts, "%s\n   ", wrapped(text("    // %s%s: of other stages", first, to), " ", "    // "));
+  for (int some = MOST; n; n -= some) {
+    while (some > n) some /= 2;
+    put(parts, " ELSEWHERE_%d", some);
+  }
+  put(parts, "\n");
+}
+
+/* The row of a tensor, or of the states of a parameter. */
+static void put_part(struct buffer *parts, int value, int rank, bool are_states, const char *shown)
 {
   int coordinate[MAX_MESH];
   coordinate_of(rank, coordinate);
+  struct shape at = file_start(value, coordinate);
+  if (!at.ndim) at = (struct shape){.ndim = 1};
+  const char *row = text("{%s}, %s", sizes_text(at), saves(value, rank) ? "true" : "false");
+  put(parts, "    %-22s // %s\n", text(are_states ? "STATES(%s)" : "{%s},", row), shown);
+}
+
+char *rank_text(int rank, const char *step, const struct stacks *tensors, const char *const *shown,
+                const int *states)
+{
   struct buffer parts = {0};
-  int kinds = 0, shown_for = 0; /* how many tensors the rows so far are for */
-  for (int i = 0; i < tensors->n; i++) {
-    int value = tensors->at[i].member.at[0];
-    struct shape at = file_start(value, coordinate);
-    if (!at.ndim) at = (struct shape){.ndim = 1};
+  int kinds = 0;
+  for (int i = 0, rows; i < tensors->n; i += rows) {
+    rows = elsewhere_from(tensors, i);
+    if (rows) {
+      put_elsewhere(&parts, rows, shown[i], shown[i + rows - 1]);
+      continue;
+    }
     if (states[i]) kinds = states[i];
-    if (i < shown_for) continue;
-    const char *row = text("{%s}, %s", sizes_text(at), saves(value, rank) ? "true" : "false");
-    put(&parts, "    %-22s // %s\n", text(states[i] ? "STATES(%s)" : "{%s},", row),
-        states[i] ? after_kind(shown[i]) : shown[i]);
-    shown_for = i + (states[i] ? states[i] : 1);
+    put_part(&parts, tensors->at[i].member.at[0], rank, states[i],
+             states[i] ? after_kind(shown[i]) : shown[i]);
+    rows = states[i] ? states[i] : 1;
   }
   if (!tensors->n) put(&parts, "    {{0}, false},\n");
   return fill(embedded_text("templates/rank.c"), "version", TPGEN_VERSION, "plan", plan_shown(),
