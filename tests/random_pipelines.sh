@@ -44,6 +44,8 @@ check_model() {
 for ((model = first; model < first + models; model++)); do
   beside "$WORK/$model.log" check_model $model
 done
+# One more: backwards whole and in two parts, with receives whose place is in no slot.
+[ "$first" != 1 ] || PIPELINE_ONLY=2 beside "$WORK/114.log" check_model 114
 all_are_done
 grep -h -B 2 -A 4 FAILED "$WORK"/*.log || true
 finish "$((models * trials)) pipelines of $models models, at most $(sed -n 's/.* at most \(.*\) apart/\1/p' \

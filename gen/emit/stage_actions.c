@@ -107,13 +107,14 @@ const char *post_name(const struct function *f)
   return text("post_%s", function_name(f));
 }
 
-/* Whether an action uses the place to which the receive leads in the one at `i`. */
+/* Whether an action uses the place to which the receive of that function leads in the one at `i`.
+   Outside of slots that is the function's own: a B and an I run it. */
 static bool uses_place(const struct items *items, const struct actions *actions, int j, int i,
-                       const struct op *receive)
+                       const struct function *f, const struct op *receive)
 {
   const struct action *a = &actions->at[j], *b = &actions->at[i];
   int of = allocation_of(receive->out).in_flight;
-  if (of == NONE) return a->stage == b->stage && a->kind == b->kind;
+  if (of == NONE) return does_action(f, a);
   return items->slot[of][j] == items->slot[of][i] && a->microbatch != b->microbatch;
 }
 
@@ -128,7 +129,7 @@ static int place_of_post(const struct items *items, const struct actions *action
       const struct op *op = &graph->op[f->op[k]];
       if (!is_posted(op)) continue;
       int last = i;
-      while (last > 0 && !uses_place(items, actions, last - 1, i, op)) last--;
+      while (last > 0 && !uses_place(items, actions, last - 1, i, f, op)) last--;
       if (place < last) place = last;
     }
   }
