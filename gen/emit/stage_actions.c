@@ -156,6 +156,42 @@ static int **slots_of(const struct actions *actions, bool forwards)
   return slot;
 }
 
+/* "2F3"; of a post "2RECV_F3". */
+static const char *item_text(const struct item *item)
+{
+  const struct action *a = item->action;
+  if (!item->is_post) return action_text(a);
+  return text("%dRECV_%c%d", a->stage, a->kind == ACTION_F ? 'F' : 'B', a->microbatch);
+}
+
+/* That the place of a receive is free when it is posted, and taken by its own action next. */
+static void check_places(const struct items *items, const struct function *f,
+                         const struct op *receive)
+{
+  int of = allocation_of(receive->out).in_flight, n = of == NONE ? 1 : graph->memory->slots[of].n;
+  int *posted = alloc((size_t)n * sizeof *posted); /* by slot: the micro-batch, or NONE */
+  for (int i = 0; i < n; i++) posted[i] = NONE;
+  for (int i = 0; i < items->n; i++) {
+    const struct item *item = &items->at[i];
+    if (!does_action(f, item->action)) continue;
+    int *there = &posted[of == NONE ? 0 : items->slot[of][item->at]];
+    int microbatch = item->action->microbatch, expected = item->is_post ? NONE : microbatch;
+    if (*there != expected)
+      bug("emit", "%s: micro-batch %d is received where %d is expected", item_text(item), *there,
+          expected);
+    *there = item->is_post ? microbatch : NONE;
+  }
+}
+
+static void check_posts(const struct items *items)
+{
+  for (int n = 0; n < graph->nfunction; n++) {
+    const struct function *f = &graph->function[n];
+    for (int k = 0; k < f->nop && is_phase(f) && is_of_batch(f->phase); k++)
+      if (is_posted(&graph->op[f->op[k]])) check_places(items, f, &graph->op[f->op[k]]);
+  }
+}
+
 static struct items items_of(const struct actions *actions, bool forwards, const char *t)
 {
   struct items items = {.t = t, .slot = slots_of(actions, forwards)};
@@ -171,6 +207,7 @@ static struct items items_of(const struct actions *actions, bool forwards, const
     }
     add_item(&items, (struct item){&actions->at[i], i, false});
   }
+  check_posts(&items);
   return items;
 }
 
@@ -213,14 +250,6 @@ static char *arguments_of(const struct items *items, const struct item *item, bo
       put(&b, n == 1 ? ", 0" : strpbrk(whole, "+*") ? ", (%s) %% %d" : ", %s %% %d", whole, n);
   }
   return b.text;
-}
-
-/* "2F3"; of a post "2RECV_F3". */
-static const char *item_text(const struct item *item)
-{
-  const struct action *a = item->action;
-  if (!item->is_post) return action_text(a);
-  return text("%dRECV_%c%d", a->stage, a->kind == ACTION_F ? 'F' : 'B', a->microbatch);
 }
 
 /* "begin_action(3, 1); // 2F3" and the calls; in a loop the comment has the first and the last. */
