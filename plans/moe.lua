@@ -91,7 +91,7 @@ local function experts_of_layer()
   return nn.MoE(dim, {experts = whole("experts"), top_k = whole("top_k"), hidden = whole("hidden"),
     normalize = flag("normalize", true), router = known.router, scale = known.weight_scale, groups = known.groups,
     top_groups = known.top_groups, shared = known.shared, bias_balance = setting("bias_balance"),
-    capacity = setting("capacity"), load_batch = aux_batch, init = INIT})
+    capacity = setting("capacity"), bound = setting("bound"), load_batch = aux_batch, init = INIT})
 end
 
 local Layer = nn.module("Layer", function(self, i)

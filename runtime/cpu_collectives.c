@@ -9,6 +9,7 @@
 #define reduce_scatter  reduce_scatter_by_mpi
 #define gather_segments gather_segments_by_mpi
 #define reduce_segments reduce_segments_by_mpi
+#define alltoall_rows   alltoall_rows_by_mpi
 #endif
 
 // The bytes that are moved at a time: they are still in a core's cache when they are added. Ranks
@@ -132,5 +133,20 @@ int reduce_segments(void *room, void *own, int n, const struct segment *p, MPI_D
     error = reduce_parts(of, parts_at(&p[k], room), (char *)own + p[k].place * bytes,
                          (int)(p[k].rows * p[k].run), bytes, type, op);
   }
+  return error;
+}
+
+// ---- rows ---------------------------------------------------------------------------------------
+
+int alltoall_rows(const void *in, const int *n, const int *first, void *out, const int *n_out,
+                  const int *first_out, long bytes, MPI_Comm group)
+{
+  MPI_Datatype row;
+  int error = MPI_Type_contiguous((int)bytes, MPI_BYTE, &row);
+  if (error != MPI_SUCCESS) return error;
+  error = MPI_Type_commit(&row);
+  if (error == MPI_SUCCESS)
+    error = MPI_Alltoallv(in, n, first, row, out, n_out, first_out, row, group);
+  MPI_Type_free(&row);
   return error;
 }

@@ -8,14 +8,17 @@
 #include <string.h>
 
 // The row of each place: a place names a group, and has the next of its rows. -1: the group is none
-// of these, which begin at `first`.
-static inline void rows_of_places(long *row, long *next, const int *group, long places,
+// of these, which begin at `first`, or has no more rows. next, end: by group.
+static inline void rows_of_places(long *row, long *next, long *end, const int *group, long places,
                                   const int *counts, long groups, long first)
 {
-  for (long g = 0, n = 0; g < groups; n += counts[g++]) next[g] = n;
+  for (long g = 0, n = 0; g < groups; g++) {
+    next[g] = n;
+    end[g] = n += counts[g];
+  }
   for (long i = 0; i < places; i++) {
     const long g = group[i] - first;
-    row[i] = g < 0 || g >= groups ? -1 : next[g]++;
+    row[i] = g < 0 || g >= groups || next[g] == end[g] ? -1 : next[g]++;
   }
 }
 

@@ -171,11 +171,10 @@ static int misfit(struct shared_group *group, int m, uint64_t given, uint64_t ta
                       (unsigned long long)taken);
 }
 
-int shared_alltoall(const void *in, struct shared_parts give, void *out, struct shared_parts get,
-                    enum shared_type type, struct shared_group *group)
+static int exchange_parts(const void *in, struct shared_parts give, void *out,
+                          struct shared_parts get, size_t each, char *room,
+                          struct shared_group *group)
 {
-  const size_t each = shared_size(type);
-  char *room = begin(group, call_of(SHARED_ALLTOALL, type, 0), 0);
   struct share share;
   size_t end = 0;
   for (int m = 0; m < group->n; m++) {
@@ -198,6 +197,20 @@ int shared_alltoall(const void *in, struct shared_parts give, void *out, struct 
   }
   shared_part(group);
   return 0;
+}
+
+int shared_alltoall(const void *in, struct shared_parts give, void *out, struct shared_parts get,
+                    enum shared_type type, struct shared_group *group)
+{
+  char *room = begin(group, call_of(SHARED_ALLTOALL, type, 0), 0);
+  return exchange_parts(in, give, out, get, shared_size(type), room, group);
+}
+
+int shared_alltoall_rows(const void *in, struct shared_parts give, void *out,
+                         struct shared_parts get, long bytes, struct shared_group *group)
+{
+  char *room = begin(group, call_of(SHARED_ALLTOALL, SHARED_CHAR, 0), 0);
+  return exchange_parts(in, give, out, get, (size_t)bytes, room, group);
 }
 
 int shared_sendrecv(const void *in, void *out, struct shared_pair pair, enum shared_type type,

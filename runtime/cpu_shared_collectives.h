@@ -58,6 +58,9 @@ int shared_allgather(const void *in, void *out, struct shared_parts parts, enum 
 
 int shared_alltoall(const void *in, struct shared_parts give, void *out, struct shared_parts get,
                     enum shared_type type, struct shared_group *group);
+// The same of elements of so many bytes.
+int shared_alltoall_rows(const void *in, struct shared_parts give, void *out,
+                         struct shared_parts get, long bytes, struct shared_group *group);
 
 // Whom a rank gives its elements, and whose it takes; NOBODY: -1.
 struct shared_pair {

@@ -127,3 +127,10 @@ OURS(reduce_segments,
      comm, type, op,
      ((void)room, shared_reduce_segments(own, n, p, shared_type_of(type), shared_op_of(op), near)),
      (room, own, n, p, type, op, comm))
+
+OURS(alltoall_rows,
+     (const void *in, const int *n, const int *first, void *out, const int *n_out,
+      const int *first_out, long bytes, MPI_Comm comm),
+     comm, MPI_BYTE, NO_OP,
+     shared_alltoall_rows(in, PARTS(n, first), out, PARTS(n_out, first_out), bytes, near),
+     (in, n, first, out, n_out, first_out, bytes, comm))

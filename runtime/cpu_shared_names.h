@@ -23,6 +23,8 @@ int gather_segments_by_mpi(const void *own, void *room, int n, const struct segm
                            MPI_Datatype type, MPI_Comm group);
 int reduce_segments_by_mpi(void *room, void *own, int n, const struct segment *p, MPI_Datatype type,
                            MPI_Op op, MPI_Comm group);
+int alltoall_rows_by_mpi(const void *in, const int *n, const int *first, void *out,
+                         const int *n_out, const int *first_out, long bytes, MPI_Comm group);
 #endif
 
 #endif

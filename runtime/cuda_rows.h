@@ -1,15 +1,27 @@
 // Rows by expert between ranks that have some tokens and ranks that have some experts: what
 // cpu_rows.h does. The host does not know how many rows there are, so each pair of ranks exchanges
-// the most that there can be: a slot of so many rows for each rank.
+// a slot of so many rows: the most that there can be, or with a bound so many times those in
+// balance. A rank notes that it had more for another rank, whom those beyond do not reach; the step
+// goes on, with numbers of no meaning, and the runtime ends the job.
 #ifndef CUDA_ROWS_H
 #define CUDA_ROWS_H
 
 #include "program.h"
+#include "row_bounds.h"
+
+// What an exchange is about: how many rows of `bytes` bytes a slot has; this rank's experts; the
+// first expert of each rank; for how many rows it has room as one with experts.
+struct row_slots {
+  int ranks, here;
+  const int *first;
+  long most, bytes, room;
+  struct row_note note;
+};
 
 // Each slot, of `most` rows, has a rank's rows by expert; in `rows` they stand by expert, and of
 // each by rank. table: [ranks, here], how many rows there are. A block for each row of a slot.
 __global__ static void sort_rows(unsigned short *slots, unsigned short *rows, const int *table,
-                                 int ranks, int here, long most, long units, bool back)
+                                 int ranks, int here, long most, long room, long units, bool back)
 {
   const long rank = (long)blockIdx.x / most, row = (long)blockIdx.x % most;
   const int *const own = table + rank * here;
@@ -20,6 +32,7 @@ __global__ static void sort_rows(unsigned short *slots, unsigned short *rows, co
   for (long r = 0; r < ranks; r++)
     for (int i = 0; i <= e; i++)
       if (i < e || r < rank) to += table[r * here + i];
+  if (to + row - before >= room) return;
   unsigned short *const slot = slots + (long)blockIdx.x * units;
   unsigned short *const place = rows + (to + row - before) * units;
   for (long i = (long)threadIdx.x; i < units; i += 256) {
@@ -33,7 +46,8 @@ __global__ static void sort_rows(unsigned short *slots, unsigned short *rows, co
 // Copies the rows of this rank's tokens, by expert, to a slot for each rank with experts, `each` of
 // them, or back.
 __global__ static void cut_rows(unsigned short *slots, unsigned short *rows, const int *counts,
-                                int experts, int each, long most, long units, bool back)
+                                int experts, int each, long most, long units, bool back,
+                                struct row_note note)
 {
   const long rank = (long)blockIdx.x / most, row = (long)blockIdx.x % most;
   long before = 0, has = 0;
@@ -42,6 +56,7 @@ __global__ static void cut_rows(unsigned short *slots, unsigned short *rows, con
       before += counts[e];
     else
       has += counts[e];
+  if (row == 0 && has > most && threadIdx.x == 0) note_rows(note, has);
   if (row >= has) return;
   unsigned short *const slot = slots + (long)blockIdx.x * units;
   unsigned short *const place = rows + (before + row) * units;
@@ -52,14 +67,6 @@ __global__ static void cut_rows(unsigned short *slots, unsigned short *rows, con
       slot[i] = place[i];
   }
 }
-
-// What an exchange is about: how many rows of `bytes` bytes a slot has; this rank's experts; the
-// first expert of each rank.
-struct row_slots {
-  int ranks, here;
-  const int *first;
-  long most, bytes;
-};
 
 static inline ncclResult_t exchange_counts(const struct row_slots &x, const int *counts, int *table,
                                            ncclComm_t group, cudaStream_t on)
@@ -101,12 +108,12 @@ static inline ncclResult_t rows_to_experts(void *out, void *room, int *table, co
   if (error != ncclSuccess) return error;
   LAUNCH(cut_rows, slots, 256, on)
   ((unsigned short *)sent, (unsigned short *)in, counts, x.first[x.ranks], x.first[1], x.most,
-   x.bytes / 2, false);
+   x.bytes / 2, false, x.note);
   error = exchange_slots(x, sent, got, true, group, on);
   if (error != ncclSuccess || !x.here) return error;
   LAUNCH(sort_rows, slots, 256, on)
-  ((unsigned short *)got, (unsigned short *)out, table, x.ranks, x.here, x.most, x.bytes / 2,
-   false);
+  ((unsigned short *)got, (unsigned short *)out, table, x.ranks, x.here, x.most, x.room,
+   x.bytes / 2, false);
   return error;
 }
 
@@ -119,13 +126,33 @@ static inline ncclResult_t rows_to_tokens(void *out, void *room, int *table, con
   ncclResult_t error = exchange_counts(x, counts, table, group, on);
   if (error != ncclSuccess) return error;
   if (x.here) LAUNCH(sort_rows, slots, 256, on)
-  ((unsigned short *)sent, (unsigned short *)in, table, x.ranks, x.here, x.most, x.bytes / 2, true);
+  ((unsigned short *)sent, (unsigned short *)in, table, x.ranks, x.here, x.most, x.room,
+   x.bytes / 2, true);
   error = exchange_slots(x, sent, got, false, group, on);
   if (error != ncclSuccess) return error;
   LAUNCH(cut_rows, slots, 256, on)
   ((unsigned short *)got, (unsigned short *)out, counts, x.first[x.ranks], x.first[1], x.most,
-   x.bytes / 2, true);
+   x.bytes / 2, true, x.note);
   return error;
+}
+
+// The count of a rank's rows by expert, as far as there is room for them.
+__global__ static void held_rows(int *out, const int *counts, int experts, long room,
+                                 struct row_note note)
+{
+  long rows = 0, left = room;
+  for (int e = 0; e < experts; e++) {
+    rows += counts[e];
+    out[e] = counts[e] < left ? counts[e] : (int)left;
+    left -= out[e];
+  }
+  if (rows > room) note_rows(note, rows);
+}
+
+static inline void hold_rows(int *out, const int *counts, int experts, long room,
+                             struct row_note noted, cudaStream_t on)
+{
+  LAUNCH(held_rows, 1, 1, on)(out, counts, experts, room, noted);
 }
 
 #endif

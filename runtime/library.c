@@ -13,6 +13,7 @@
 #endif
 #include "batches.h"
 #include "integer_inputs.h"
+#include "row_bounds.h"
 #include "target.h"
 #include "together.h"
 #include "tokens.h"
@@ -392,6 +393,15 @@ static bool computed_well(int t)
   return false;
 }
 
+// Whether all rows by expert had room; else forgets that.
+static bool rows_fitted(const char *when, const char *then)
+{
+  struct failure why = {""};
+  if (!program->row_bounds || all_ok(rows_have_room(when, then, &why), &why)) return true;
+  forget_rows();
+  return false;
+}
+
 static bool forward(struct library *m, void *with)
 {
   const struct run_of *r = with;
@@ -409,7 +419,7 @@ static bool forward(struct library *m, void *with)
   else
     target_step(1);
   target_wait();
-  if (!computed_well(1)) return false;
+  if (!computed_well(1) || !rows_fitted("in this forward", "")) return false;
   if (!r->out) return true;
   if (trains && r->out[0])
     *(float *)r->out[0] = read_float(program->loss) * (float)program->batches;
@@ -436,8 +446,9 @@ static bool step(struct library *m, void *with)
   m->batch = r->in;
   target_step(m->step + 1);
   m->batch = NULL;
+  if (step_has_ended_early()) return rows_fitted("in this step", "; the model is as it was before");
   m->step++;
-  if (!computed_well(m->step)) {
+  if (!computed_well(m->step) || !rows_fitted("in this step", "")) {
     m->broken = true; // the update has used them
     return false;
   }

@@ -18,6 +18,7 @@
 #include "integer_inputs.h"
 #include "options.h"
 #include "program.h"
+#include "row_bounds.h"
 #include "target.h"
 #include "tensors.h"
 #include "together.h"
@@ -180,6 +181,35 @@ static bool indices_are_right(int t)
   return program->noted < 0 || all_ok(numbers_computed(t, &why), &why);
 }
 
+// Collective if the program has bounds of rows by expert: whether they held up to step t. If not,
+// what the steps since then have made is lost.
+static bool rows_are_within(int t)
+{
+  struct failure why = {""};
+  char when[40];
+  snprintf(when, sizeof when, "by step %d", t);
+  return !program->row_bounds ||
+         all_ok(rows_have_room(when, "; nothing is saved since then", &why), &why);
+}
+
+static bool numbers_are_right(int t)
+{
+  return indices_are_right(t) && rows_are_within(t);
+}
+
+// Collective. Step t has ended before its update: saves what the steps before it have made.
+static void end_before_update(const struct options *o, int t, int first, int saved)
+{
+  struct failure why = {""};
+  char when[40], then[PATH_MAX + 100] = "";
+  snprintf(when, sizeof when, "in step %d", t);
+  const bool saves = o->save && t > first && saved != t - 1;
+  if (saves && !save_checkpoint(o, t - 1)) return;
+  if (t > first && o->save)
+    snprintf(then, sizeof then, "; %s has the checkpoint of step %d", o->save, t - 1);
+  all_ok(rows_have_room(when, then, &why), &why);
+}
+
 // The work after a step, apart from reports.
 struct turn {
   bool tells, validates, saves, ends;
@@ -234,13 +264,18 @@ static bool run_steps(const struct options *o, int first, int *saved, int *last)
     struct turn turn = turn_of(o, t);
     watch_step(t);
     target_step(t);
-    if ((turn.saves || turn.tells || turn.validates) && !indices_are_right(t)) return false;
+    if (step_has_ended_early()) {
+      end_before_update(o, t, first, *saved);
+      return false;
+    }
+    if ((turn.saves || turn.tells || turn.validates) && !numbers_are_right(t)) return false;
     if (turn.tells) tell_not_finite(t);
     metrics_step(t);
     *last = t;
     if (!turn.validates && !turn.saves) continue;
     metrics_pause();
     if (turn.validates) validate(o, t, &turn);
+    if (turn.validates && !rows_are_within(t)) return false;
     if (turn.saves && !save_checkpoint(o, t)) return false;
     if (turn.saves) *saved = t;
     metrics_resume();
@@ -330,7 +365,7 @@ static bool run(const struct options *o)
   if (prepared && program->generation) return program->generation->run(o, all_ok);
   if (prepared && o->dry_run) {
     dry_run(o, step);
-    return indices_are_right(step);
+    return numbers_are_right(step);
   }
   if (!prepared || !all_ok(metrics_open(o, step + 1, o->steps, &why), &why)) return false;
   int last = step;

@@ -100,6 +100,19 @@ struct index_use {
   long first[MAX_DIMS], part[MAX_DIMS]; // of an input: the start of this part; its shape
 };
 
+// Rows by expert for which a rank has less room than there can be.
+struct row_bound {
+  const char *name; // the module: "layers.*.mlp" of a list
+  int line;         // of the plan
+  double bound;     // for so many times the rows in balance there is room
+  long room;        // in rows
+  bool for_one;     // of the rows that go to one rank; else of all that this rank's experts get
+};
+struct row_bounds {
+  const struct row_bound *list; // NULL: of this rank there are none
+  ptrdiff_t noted; // offset of the note (row_bounds.h) that one of them did not hold
+};
+
 // The ranks of a collective: one or more dimensions of the mesh, in the group's own order.
 struct group {
   const char *name; // "tp", "dp_tp"
@@ -181,6 +194,7 @@ struct program {
   int nindex_uses;
   ptrdiff_t noted; // offset of a note (indices.h) for each of these, 0: none yet; or -1 if the step
                    // computes none
+  const struct row_bounds *row_bounds; // NULL: no rank has any
   const struct group *groups;
   int ngroups;
 #ifdef TPGEN_CUDA
@@ -345,6 +359,11 @@ int gather_segments(const void *own, void *room, int n, const struct segment *p,
                     MPI_Comm group);
 int reduce_segments(void *room, void *own, int n, const struct segment *p, MPI_Datatype type,
                     MPI_Op op, MPI_Comm group);
+
+// MPI_Alltoallv of rows of so many bytes, by the number of rows: elements may be more than an int
+// counts.
+int alltoall_rows(const void *in, const int *n, const int *first, void *out, const int *n_out,
+                  const int *first_out, long bytes, MPI_Comm group);
 #endif
 
 #ifdef __cplusplus

@@ -34,6 +34,7 @@ $adapter$    .generation = $generation$,
     .index_uses = $index_list$,
     .nindex_uses = $nindex_uses$,
     .noted = $noted$,
+    .row_bounds = $row_bounds$,
     .groups = groups,
     .ngroups = $ngroups$,
 $events$$product_list$};

@@ -2,7 +2,8 @@
 # Every token goes to the expert that its router names, whatever it names: experts at random, one alone for all tokens,
 # none for some experts, one for each sequence. Losses and weights are those of a program without rows, in which every
 # expert takes every token (experts/forced.lua), on one rank and on meshes; ranks may have no tokens, or no experts. And
-# a gradient of experts that is too large by a factor shows on each of them.
+# a gradient of experts that is too large by a factor shows on each of them. With a bound the step that passes it ends the
+# job with one message, and what the steps before have made is saved.
 . "$(dirname "$0")/common.sh"
 local_mpi=yes
 . "$root/tests/programs.sh"
@@ -66,12 +67,27 @@ check() {
   [ "$kind" != plain ] || wrong "$name" "$experts" "${@:4}"
 }
 
+# beyond NAME KIND BOUND ARGUMENTS...: in the third step all tokens go to one expert, which is more than the bound.
+beyond() {
+  local name=$1 kind=$2 to=$WORK/$1 had="had [^:]* rows in step 3, and bound = $3 has room for [0-9]*: [^;]*" then
+  then='; .* has the checkpoint of step 2'
+  make "$name" "$kind" tests/experts/forced.lua -D bound="$3" "${@:4}" || return 0
+  grep -q hold_rows "$to"/step.c* || { fail "$name: no bound"; return; }
+  [ "$kind" != cuda ] || had=${had/in step 3/by step [34]} then='; nothing is saved since then'
+  ! start "$to" "$to" --data "$WORK/routers7.safetensors" --save-every 2 > "$to.ended" || { fail "$name: no end"; return; }
+  [ "$(grep -c error: "$to.out")" = 1 ] && grep -q "rank [0-9]*: error: tests/experts/forced.lua:[0-9]*: [a-z_]*: .*$had$then" "$to.out" ||
+    { cat "$to.out"; fail "$name: another message, or several"; }
+  "$TOOLS/compare_safetensors" "$WORK/dense7_2.saved/model.safetensors" "$to.saved/model.safetensors" 2e-5 ||
+    fail "$name: not saved as the second step left it"
+}
+
 make_runtimes plain sanitized cuda
 for experts in 7 2; do
   routers $experts
   make dense$experts plain tests/experts/forced.lua -D experts=$experts -D how=dense && run dense$experts $experts
 done
 make dense_own plain tests/experts/forced.lua -D how=dense -D own=true && run dense_own 7
+start "$WORK/dense7" "$WORK/dense7_2" --data "$WORK/routers7.safetensors" --steps 2 || fail "dense7: no run of two steps"
 while read -r name kind experts arguments; do
   case $name in one | ep3 | ep2_sharded | none | own_ep3 | ep3_cuda) ;; *) all_cases || continue ;; esac
   # shellcheck disable=SC2086
@@ -95,6 +111,17 @@ one_cuda cuda 7
 ep2_cuda cuda 7 -D ep=2
 ep3_cuda cuda 7 -D ep=3
 none_cuda cuda 2 -D ep=3
+END
+while read -r name kind arguments; do
+  case $name in beyond | beyond_cuda) ;; *) all_cases || continue ;; esac
+  # shellcheck disable=SC2086
+  beside "$WORK/$name.log" beyond "$name" "$kind" $arguments
+done << 'END'
+beyond sanitized 1.75 -D ep=3
+beyond_gathered sanitized 1.5 -D ep=2 -D dp=4
+beyond_sharded plain 1.25 -D ep=2 -D dp=2 -D sharded=true
+beyond_cuda cuda 2 -D ep=3
+beyond_gathered_cuda cuda 1.5 -D ep=2 -D dp=4
 END
 all_are_done
 cat "$WORK"/*.log

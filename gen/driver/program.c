@@ -169,7 +169,9 @@ static char *program_text(const char *step, const struct stacks *tensors)
       "set_communicators", graph->ngroup ? "set_communicators" : "NULL", "hash", plan_options->hash,
       "ntensors", text("%d", tensors->n), "index_list", graph->nindex_use ? "index_uses" : "NULL",
       "nindex_uses", text("%d", graph->nindex_use), "noted",
-      notes_indices() ? "offsetof(struct memory, noted)" : "-1", "groups", groups_text(), "ngroups",
+      notes_indices() ? "offsetof(struct memory, noted)" : "-1", "row_bounds",
+      has_row_bounds() ? "&row_bounds" : "NULL",
+      "groups", groups_text(), "ngroups",
       text("%d", graph->ngroup), "products", target->product_table ? products : "", "product_list",
       target->product_table ? "    .products = &products,\n" : "", "prepare",
       target->steps_in_memory ? prepare : "", "events", target->streams ? events : "", "world",
@@ -205,9 +207,9 @@ static const char *indices_legend(void)
               wrapped(text("// %s%s", inputs, notes_indices() ? computed : ""), " ", "// "));
 }
 
-static bool exchanges_rows(const struct op *op)
+static bool moves_rows(const struct op *op)
 {
-  return op->kind == OP_exchange_rows;
+  return op->kind == OP_exchange_rows || op->kind == OP_hold_rows;
 }
 
 /* What some programs include. */
@@ -215,7 +217,7 @@ static const char *includes_text(void)
 {
   const char *stages = text("#include \"%s_stages.h\"\n", target->runtime);
   return text("%s%s%s", graph->stages ? stages : "",
-              step_has(exchanges_rows) ? text("#include \"%s_rows.h\"\n", target->name) : "",
+              step_has(moves_rows) || ends_early() ? text("#include \"%s_rows.h\"\n", target->name) : "",
               options.check_finite ? "#include \"finite.h\"\n" : "");
 }
 
@@ -274,7 +276,9 @@ static void add_tensors(const struct class_files *names, int rank, const struct 
   add_text(names->tensors, fill(embedded_text("templates/tensors.h"), "version", TPGEN_VERSION,
                                 "plan", plan_shown(), "hash", plan_options->hash, "states",
                                 states_macro(tensors), "tensors", tensors_text(tensors, rank),
-                                "index_uses", index_uses_text(tensors), NULL));
+                                "index_uses",
+                                text("%s%s", index_uses_text(tensors), row_bounds_text(rank)),
+                                NULL));
 }
 
 /* What the rank moves in a function, except in exchanges: those are in the rank's own file. */

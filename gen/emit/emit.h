@@ -21,6 +21,9 @@ struct library_words {
 
 /* A function's name in the program, for the size of micro-batches at hand. */
 const char *function_name(const struct function *f);
+/* Whether a step ends before its update where rows by expert have too little room, on any rank. With
+   streams the host does not know. */
+bool ends_early(void);
 /* Whether an operation's statement may have numbers of the step; whether a function takes it. */
 bool takes_numbers(const struct op *op);
 bool takes_step(const struct function *f);
@@ -75,8 +78,10 @@ char *list_text(const char *type, const char *name, const int64_t *n, int ranks,
 
 /* ------------------------------------------------------------------------------ row_exchange.c */
 
-/* The call of an exchange of rows by expert. */
+/* The call of an exchange of rows by expert, and that of OP_hold_rows; the table row_bounds[]. */
 char *row_exchange_text(const struct op *op, int rank);
+char *hold_rows_text(const struct op *op, int rank);
+char *row_bounds_text(int rank);
 
 /* ------------------------------------------------------------------------------------ copies.c */
 

@@ -257,6 +257,17 @@ static char *batch_text(int indent)
   return indented(b.text, indent);
 }
 
+bool ends_early(void)
+{
+  return graph->loss != NONE && !target->streams && has_row_bounds();
+}
+
+static void put_update(struct buffer *b, const char *t)
+{
+  if (ends_early()) put(b, "  if (!all_rows_have_room()) return;\n");
+  put_phases(b, UPDATE, UPDATE, t, 2);
+}
+
 /* In a step of several batches, mean loss and gradients are accumulated, then there is an
    update. */
 static void put_batches(struct buffer *b)
@@ -270,7 +281,7 @@ static void put_batches(struct buffer *b)
   if (loops) open_loop(b);
   put(b, "%s", batch_text(loops ? 2 : 0));
   if (loops) put(b, "  }\n");
-  put_phases(b, UPDATE, UPDATE, "t", 2);
+  put_update(b, "t");
   if (sends_in_update()) put(b, "%s", awaits_all_sent_text());
 }
 
@@ -414,7 +425,8 @@ static char *step_text(void)
     put_batches(&step);
   } else {
     put_next_batch(&step);
-    put_phases(&step, FORWARD, UPDATE, batch_number(), 2);
+    put_phases(&step, FORWARD, BACKWARD, batch_number(), 2);
+    put_update(&step, batch_number());
   }
   const char *unused = target->steps_in_memory || has_word(step.text, "t") ? "" : "  (void)t;\n";
   return text("static void step(%s)\n{\n%s%s}\n", forms()->step_parameters, step.text, unused);

@@ -1,21 +1,125 @@
-/* row_exchange.c: the call of a collective that moves rows by expert (ir/rows.c). How many rows
-   there are is known when it runs; the text has the experts of each rank, and the sizes of a row.
- */
+/* row_exchange.c: the calls for rows by expert (ir/rows.c): the collective that moves them, and the
+   count that holds them within their room. How many rows there are is known when they run; the text
+   has the experts of each rank, the sizes of a row, and where more rows than there is room for are
+   noted: row_bound[]. */
 #include "emit/emit.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 /* By library. Without streams the library counts the rows for each rank; else the host does not
-   know them, and each pair of ranks exchanges the most that there can be. */
+   know them, and each pair of ranks exchanges a slot of a size that is known now. */
 static const char *const form[LIBRARIES] = {
-    [LIBRARY_MPI] = "{\n    static const int first[] = {$first$};\n"
-                    "    COLLECTIVE($line$, $call$($out$, $room$, $work$, $in$, $counts$, first, "
-                    "$width$, $type$, $group$));\n  }",
-    [LIBRARY_NCCL] =
-        "{\n    static const int first[] = {$first$};\n"
-        "    const struct row_slots slots = {$ranks$, $here$, first, $most$, $width$ * $bytes$};\n"
-        "    COLLECTIVE($line$, $stream$, $call$($out$, $room$, $work$, $in$, $counts$, slots, "
-        "$group$, $stream$));\n  }"};
+    [LIBRARY_MPI] = "{\n    static const int first[] = {$first$};\n$rooms$"
+                    "    const struct row_ranks ranks = {first, $limits$};\n"
+                    "    COLLECTIVE($line$, $call$($out$, $room$, $work$, $in$, $counts$, &ranks, "
+                    "$width$ * $bytes$, $group$));\n  }",
+    [LIBRARY_NCCL] = "{\n    static const int first[] = {$first$};\n"
+                     "    const struct row_slots slots = {$ranks$, $here$, first, $most$, "
+                     "$width$ * $bytes$, $rows$, $limits$};\n"
+                     "    COLLECTIVE($line$, $stream$, $call$($out$, $room$, $work$, $in$, "
+                     "$counts$, slots, $group$, $stream$));\n  }"};
+
+/* ---------------------------------------------------------------------------------- what is noted */
+
+/* The list of modules for which the operation's function runs, or NONE. */
+static int list_around(const struct op *op)
+{
+  for (int i = 0; i < graph->nfunction; i++) {
+    const struct function *f = &graph->function[i];
+    if (f->count == 1 || runs_at(f, (int)(op - graph->op)) == NONE) continue;
+    int loop = loop_of(i);
+    for (int k = 0; k < graph->nop; k++)
+      if (graph->op[k].kind == OP_loop && graph->op[k].function == loop) return graph->op[k].module;
+  }
+  return NONE;
+}
+
+/* The number of the module in its list, in the function: "l + 3" where the loop begins with 3. */
+static const char *module_number(const struct op *op)
+{
+  int list = list_around(op), first = list == NONE ? NONE : element_within(op->module, list);
+  if (first == NONE) return "0";
+  return place_in_list(first) ? text("l + %d", place_in_list(first)) : "l";
+}
+
+/* "layers.*.mlp", of all modules for which it runs; in the root module its count's name. */
+static const char *path_of_all(const struct op *op)
+{
+  int list = list_around(op), first = list == NONE ? NONE : element_within(op->module, list);
+  const char *path = graph->module[op->module].path;
+  if (!*path) return value_name(op->in[1]);
+  if (first == NONE) return path;
+  return text("%.*s*%s", (int)(strlen(graph->module[first].path) -
+                               strlen(graph->module[first].name)),
+              path, path + strlen(graph->module[first].path));
+}
+
+/* "{&m->noted_rows, 2, l}": where the operation notes rows, as which bound, and of which module.
+   What goes back to the tokens has been noted on its way to the experts. */
+static const char *note_text(const struct op *op)
+{
+  struct list notes = row_notes();
+  for (int i = 0; i < notes.n; i++)
+    if (notes.at[i] == (int)(op - graph->op))
+      return text("{&m->noted_rows, %d, %s}", i, module_number(op));
+  return bound_of_rows(op->in[0]) > 0 ? "{&m->noted_rows, 0, 0}" : "{NULL, 0, 0}";
+}
+
+/* For how many rows the rank has room as one with experts. */
+static int64_t room_of_experts(const struct op *exchange, int rank)
+{
+  struct shape here = local_shape(exchange->dim_to == 0 ? exchange->out : exchange->in[0], rank);
+  return here.size[here.ndim - 1] ? elements(here) / here.size[here.ndim - 1] : 0;
+}
+
+static bool is_of_slot(const struct op *op)
+{
+  return op->kind == OP_exchange_rows && target->streams;
+}
+
+static int64_t noted_room(const struct op *op, int rank)
+{
+  if (op->kind == OP_hold_rows) return room_of_count(op, rank);
+  return is_of_slot(op) ? rows_of_slot(op->in[0], group_size(op->group))
+                        : room_of_experts(op, rank);
+}
+
+char *row_bounds_text(int rank)
+{
+  struct buffer b = {0};
+  struct list notes = row_notes();
+  if (!has_row_bounds()) return "";
+  if (!notes.n) return "\nstatic const struct row_bounds row_bounds = {NULL, -1};\n";
+  put(&b, "\n// Rows of experts for which there is less room than there can be. A row: the module, "
+          "its line in\n"
+          "// the plan, the bound, the rows for which there is room, and whether they are those "
+          "for one\n"
+          "// rank, or all of this rank.\n"
+          "static const struct row_bound row_bound[] = {\n");
+  for (int i = 0; i < notes.n; i++) {
+    const struct op *op = &graph->op[notes.at[i]];
+    int made = op->kind == OP_hold_rows ? op->in[1] : graph->value[op->in[0]].counts;
+    put(&b, "    {%s, %d, %s, %" PRId64 ", %s},\n", string_text(path_of_all(op)),
+        graph->op[graph->value[made].op].line, double_text(bound_of_count(made)),
+        noted_room(op, rank), is_of_slot(op) ? "true" : "false");
+  }
+  put(&b, "};\nstatic const struct row_bounds row_bounds = {row_bound, "
+          "offsetof(struct memory, noted_rows)};\n");
+  return b.text;
+}
+
+char *hold_rows_text(const struct op *op, int rank)
+{
+  if (!c_name(op->out)) return "";
+  return text("{\n    const struct row_note noted = %s;\n"
+              "    hold_rows(%s, %s, %" PRId64 ", %" PRId64 ", noted%s);\n  }",
+              note_text(op), c_name(op->out), c_name(op->in[0]),
+              local_shape(op->out, rank).size[0], room_of_count(op, rank),
+              target->streams ? ", stream" : "");
+}
+
+/* ------------------------------------------------------------------------------- the collective */
 
 /* The first expert of each member, and how many there are in all. */
 static char *first_experts(const struct op *op, int64_t experts)
@@ -35,22 +139,50 @@ static const char *pointer(int value)
   return name ? name : "NULL";
 }
 
+/* "static const long room[] = {20, 20};", where each member has a bound. */
+static const char *rooms_text(const struct op *op, int rank)
+{
+  struct buffer b = {0};
+  int n = group_size(op->group), *member = alloc((size_t)n * sizeof *member);
+  if (bound_of_rows(op->in[0]) == 0) return "";
+  group_members(op->group, rank, member);
+  for (int r = 0; r < n; r++)
+    put(&b, "%s%" PRId64, r ? ", " : "", room_of_experts(op, member[r]));
+  return text("    static const long room[] = {%s};\n", b.text);
+}
+
+/* Rows are counted by an int, and so are the bytes of one. */
+static void check_rows(const struct op *op, int tokens)
+{
+  struct shape here = local_shape(tokens, 0);
+  int64_t bytes = here.size[here.ndim - 1] * type_bytes(graph->value[tokens].type);
+  int64_t rows = group_size(op->group);
+  for (int d = 0; d < ROW_DIMS; d++) rows *= here.size[d];
+  if (rows > INT32_MAX || bytes > INT32_MAX)
+    plan_error(op->line,
+               "%" PRId64 " rows by expert may come to a rank, of %" PRId64
+               " bytes each: more of either than %d cannot be counted",
+               rows, bytes, INT32_MAX);
+}
+
 char *row_exchange_text(const struct op *op, int rank)
 {
   const struct value *in = &graph->value[op->in[0]];
   bool to_experts = op->dim_to == 0;
   int tokens = to_experts ? op->in[0] : op->out, ranks = group_size(op->group);
-  int64_t experts = in->shape.size[0], most = elements(local_shape(tokens, 0));
+  int64_t experts = in->shape.size[0];
   struct shape here = local_shape(tokens, rank);
   int64_t width = here.size[here.ndim - 1];
-  check_count(op->line, ranks * most);
+  const char *rooms = rooms_text(op, rank), *note = note_text(op);
+  check_rows(op, tokens);
   return fill(form[target->library], "first", first_experts(op, experts), "call",
               to_experts ? "rows_to_experts" : "rows_to_tokens", "out", pointer(op->out), "room",
               pointer(op->out + 1), "work", pointer(op->out + 2), "in", pointer(op->in[0]),
               "counts", pointer(op->in[1]), "width", text("%" PRId64, width), "bytes",
-              text("%" PRId64, type_bytes(in->type)), "type", library_type(in->type), "ranks",
-              text("%d", ranks), "here",
+              text("%" PRId64, type_bytes(in->type)), "ranks", text("%d", ranks), "here",
               text("%" PRId64, chunk_size(experts, ranks, place_in_group(op->group, rank))), "most",
-              text("%" PRId64, most / width), "group", group_name(op->group), "line",
-              plan_line_text(op->line), "stream", collective_stream(op), NULL);
+              text("%" PRId64, rows_of_slot(tokens, ranks)), "rows",
+              text("%" PRId64, room_of_experts(op, rank)), "rooms", rooms, "limits",
+              target->streams ? note : text("%s, %s", *rooms ? "room" : "NULL", note), "group",
+              group_name(op->group), "line", plan_line_text(op->line), "stream", collective_stream(op), NULL);
 }

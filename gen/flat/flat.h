@@ -45,6 +45,10 @@ void drop_idle(void);
 
 void fold_upcasts(void);
 
+/* --------------------------------------------------------------------------------- hold_rows.c */
+
+void hold_rows(void);
+
 /* -------------------------------------------------------------------------------- fsdp_units.c */
 
 /* Questions and actions of fsdp_units.c for the other passes. */

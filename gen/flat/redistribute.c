@@ -366,8 +366,9 @@ static void require_even_parts(const struct op *why, int tokens)
 
 /* What moves along those dimensions: rows between the ranks that have their tokens, whose counts
    are of their own rows, and those that have their experts. Its further results are room: for the
-   rows by rank on the experts' side (and where the host does not know how many there are also on
-   the other side), and for the counts by rank and expert, and four numbers of each rank. */
+   rows by rank on the experts' side, or where the host does not know how many there are for a slot
+   of each rank on both sides; and for the counts by rank and expert, and four numbers of each rank.
+ */
 static int exchange_rows(struct lowering *w, const struct op *why, int value, struct layout to,
                          bool to_experts)
 {
@@ -403,10 +404,12 @@ static int exchange_rows(struct lowering *w, const struct op *why, int value, st
   graph->value[out].placed = true;
   graph->value[out].name = value_name(value);
   require_even_parts(why, to_experts ? value : out);
-  int64_t experts = chunk_size(v.shape.size[0], ranks, 0);
-  int64_t slot = elements(local_shape(to_experts ? value : out, 0));
-  set_room(out + ROOM, v.type, (target->streams ? 2 : 1) * ranks * slot);
-  set_room(out + COUNTS, I32, ranks * (experts + 4));
+  int tokens = to_experts ? value : out;
+  int64_t width = local_shape(tokens, 0).size[v.shape.ndim - 1];
+  int64_t slots = 2 * ranks * rows_of_slot(tokens, ranks) * width;
+  int64_t rows = elements(local_shape(to_experts ? out : value, 0));
+  set_room(out + ROOM, v.type, target->streams ? slots : rows);
+  set_room(out + COUNTS, I32, ranks * (v.shape.size[0] + 4));
   graph->value[out + ROOM].name = graph->value[out + COUNTS].name = graph->value[out].name;
   add(&w->new_order, graph->value[out].op);
   return out;

@@ -347,6 +347,9 @@ OP(redistribute,   "",                     "",             redistribute_grad,  "
 #define COLLECTIVE(name, ...) OP(name, "", "", no_grad, "", "", "")
 #include "ir/collectives.h"
 #undef COLLECTIVE
+/* A count of places, a, of no more rows than the rank has room for; b: the count as it was made. */
+OP(hold_rows,      "",                     "",             no_grad,            "", "", "",
+   .suffix = "_held")
 /* slice: this rank's part. to_partial: a whole value, or a part, as a sum of which one rank has
    each element. pack, unpack: reorder a value so that the parts along `dim` that the members of the
    group hold in the layout `to` lie one after the other, and back. pack_pieces, unpack_pieces: from

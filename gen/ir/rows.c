@@ -4,8 +4,9 @@
    the expert to which the place's token is sent. Its layout is that of the whole tensor: cut along
    e, a rank has the rows of some experts; along b or s, those of some tokens. In memory the rows
    that there are stand one after the other, those of the first e first, and of one e in the order
-   of the places. There is room for a row at each place of the rank's part, which is the bound; what
-   lies behind the last row has no meaning.
+   of the places. There is room for a row at each place of the rank's part, which no routing can
+   pass; or, where the count has a bound, for so many times the rows that the part's experts have in
+   balance. What lies behind the last row has no meaning.
 
    The value `counts`, [e], says how many rows each e has. It is a sum over all places: where b, s
    or k is cut it is pending, and so each rank has the count of its own rows. Operators with such an
@@ -13,13 +14,18 @@
    keep them so. No other operator takes one. */
 #include "ir/ir.h"
 
+#include <math.h>
 #include <string.h>
 
-/* Past moves: the count of the ranks that have the tokens. */
-static int made_count(int value)
+static bool moves_count(const struct op *op)
 {
-  while (graph->value[value].op != NONE &&
-         graph->op[graph->value[value].op].kind == OP_redistribute)
+  bool moves = op->kind == OP_redistribute || is_collective(op->kind);
+  return op->nin && (moves || op->kind == OP_hold_rows || op_row[op->kind].step != NO_LOCAL_STEP);
+}
+
+int made_count(int value)
+{
+  while (graph->value[value].op != NONE && moves_count(&graph->op[graph->value[value].op]))
     value = graph->op[graph->value[value].op].in[0];
   return value;
 }
@@ -120,6 +126,64 @@ bool has_values_by_rows(void)
   return false;
 }
 
+double bound_of_count(int made)
+{
+  int maker = graph->value[made].op;
+  return maker != NONE && graph->op[maker].kind == OP_count_places ? graph->op[maker].scalar : 0;
+}
+
+double bound_of_rows(int value)
+{
+  return graph->value[value].counts == NONE ? 0 : bound_of_count(graph->value[value].counts);
+}
+
+/* Room for rows of some of all experts: in balance each has as many. */
+static int64_t rows_within(double bound, int64_t places, int64_t experts, int64_t all)
+{
+  double room = ceil(bound * (double)places * (double)experts / (double)all);
+  return bound > 0 && room < (double)places ? (int64_t)room : places;
+}
+
+static int64_t places_of(struct shape part)
+{
+  int64_t n = 1;
+  for (int d = 1; d < ROW_DIMS; d++) n *= part.size[d];
+  return n;
+}
+
+struct shape room_by_rows(int value, struct shape part)
+{
+  int64_t experts = part.size[0], all = graph->value[value].shape.size[0];
+  int64_t places = places_of(part), room = places;
+  if (experts > 0) room = rows_within(bound_of_rows(value), places, experts, all);
+  if (experts > 1) part.size[0] = 1;
+  if (room < places) part.size[1] = part.size[2] = 1, part.size[3] = room;
+  return part;
+}
+
+/* The places are those that the count's ranks have: where it is pending, as the experts' names are
+   cut that it counts. */
+int64_t room_of_count(const struct op *hold, int rank)
+{
+  const struct value *of = &graph->value[hold->in[0]];
+  const struct value *names = &graph->value[graph->op[graph->value[hold->in[1]].op].in[0]];
+  struct layout layout = {0};
+  int coordinate[MAX_MESH];
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (of->layout.on[d].kind == PARTIAL) layout.on[d] = names->layout.on[d];
+  coordinate_of(rank, coordinate);
+  int64_t places = elements(local_part(&graph->mesh, names->shape, layout, coordinate).shape);
+  return rows_within(bound_of_count(hold->in[1]), places, local_shape(hold->out, rank).size[0],
+                     of->shape.size[0]);
+}
+
+int64_t rows_of_slot(int tokens, int ranks)
+{
+  int64_t all = graph->value[tokens].shape.size[0];
+  return rows_within(bound_of_rows(tokens), places_of(local_shape(tokens, 0)),
+                     chunk_size(all, ranks, 0), all);
+}
+
 bool counts_rows = true;
 
 int counts_of(const struct op *op, int k)
@@ -141,6 +205,48 @@ int counts_of(const struct op *op, int k)
   return counts;
 }
 
+bool notes_rows(const struct op *op)
+{
+  if (op->kind == OP_hold_rows) return true;
+  return op->kind == OP_exchange_rows && op->dim_to == 0 && bound_of_rows(op->in[0]) > 0;
+}
+
+struct list row_notes(void)
+{
+  struct list notes = {0};
+  for (int i = 0; i < graph->nfunction; i++)
+    for (int k = 0; k < graph->function[i].nop; k++)
+      if (notes_rows(&graph->op[graph->function[i].op[k]])) add(&notes, graph->function[i].op[k]);
+  return notes;
+}
+
+static bool has_bounded_value(void)
+{
+  for (int i = 0; i < graph->nvalue; i++)
+    for (int d = 0; d < graph->mesh.ndim && bound_of_rows(i) > 0; d++) {
+      struct placement p = graph->value[i].layout.on[d];
+      if (p.kind == SHARD && p.dim == 0 && ranks_along(d) > 1) return true;
+    }
+  return false;
+}
+
+bool has_row_bounds(void)
+{
+  struct graph *here = graph;
+  if (graph->stages && graph->stages->program) graph = graph->stages->program;
+  bool has = has_bounded_value();
+  graph = here;
+  return has;
+}
+
+int counted_operand(const struct op *op)
+{
+  const struct rule *rule = *rule_of(op) ? scanned_rule(rule_of(op)) : NULL;
+  for (int i = 0; rule && i < rule->nin; i++)
+    if (*rule->in[i].summed) return i;
+  return NONE;
+}
+
 int counts_of_kernel(const struct op *op)
 {
   return op->kind == OP_fused && op->nin ? op->in[0] : NONE;
@@ -148,13 +254,11 @@ int counts_of_kernel(const struct op *op)
 
 int counts_taken(const struct op *op, int counts, struct layout layout)
 {
-  const struct rule *rule = *rule_of(op) ? scanned_rule(rule_of(op)) : NULL;
+  int counted = counted_operand(op);
   bool has_rows = false;
   for (int i = 0; i < operand_count(op); i++) {
     const struct value *v = &graph->value[nth_operand(op, i)];
     has_rows |= v->counts == counts && same_layout(v->layout, layout);
   }
-  for (int i = 0; rule && has_rows && i < rule->nin; i++)
-    if (*rule->in[i].summed) return op->in[i];
-  return NONE;
+  return has_rows && counted != NONE ? op->in[counted] : NONE;
 }

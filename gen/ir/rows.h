@@ -3,6 +3,7 @@
 #define TPGEN_IR_ROWS_H
 
 #include "ir/op.h"
+#include "ir/value.h"
 
 /* The dimensions by rows: e, b, s and k. */
 enum { ROW_DIMS = 4 };
@@ -20,6 +21,26 @@ int counts_taken(const struct op *op, int counts, struct layout layout);
 /* Whether a count is pending over the dimension of the mesh because this dimension of what it
    counts is cut there. */
 bool is_counted_along(int value, int mesh_dim, int place);
+/* Past moves: the count as it was made, by the ranks that have the tokens. */
+int made_count(int value);
+/* Which input of the operation is a count of places (`+` in its rule), or NONE. */
+int counted_operand(const struct op *op);
+/* Of a count as it was made, and of a value by rows: how many times the rows in balance there is room for; 0: for all that there can be. */
+double bound_of_count(int made);
+double bound_of_rows(int value);
+/* The room that a rank has for its part of a value by rows, of that shape: a row of one expert for
+   each place, or fewer, which are one dimension then. */
+struct shape room_by_rows(int value, struct shape part);
+/* The same of the rows that OP_hold_rows holds. */
+int64_t room_of_count(const struct op *hold, int rank);
+/* Whether the operation notes that there were more rows than there is room for; all that do; and
+   whether a rank may have more, in a pipeline of any stage. */
+bool notes_rows(const struct op *op);
+struct list row_notes(void);
+bool has_row_bounds(void);
+/* Of the rows that ranks with tokens send to ranks with experts, where the host does not know how
+   many there are: how many may travel between two ranks. */
+int64_t rows_of_slot(int tokens, int ranks);
 /* Whether any value stands by rows. */
 bool has_values_by_rows(void);
 /* Whether rows travel, along a dimension of the mesh, from ranks with some tokens to ranks with

@@ -238,12 +238,17 @@ static struct shape shape_of_part(int value, int rank)
   return shape;
 }
 
-/* By rows each place takes the room of one expert. */
 struct shape local_shape(int value, int rank)
 {
   struct shape shape = shape_of_part(value, rank);
-  if (graph->value[value].counts != NONE && shape.size[0] > 1) shape.size[0] = 1;
-  return shape;
+  return graph->value[value].counts == NONE ? shape : room_by_rows(value, shape);
+}
+
+double elements_in_balance(int value, int rank)
+{
+  const struct value *v = &graph->value[value];
+  double all = (double)elements(shape_of_part(value, rank));
+  return v->counts == NONE ? all : all / (double)v->shape.size[0];
 }
 
 static struct layout without_shifts(struct layout layout)

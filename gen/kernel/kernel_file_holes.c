@@ -105,13 +105,23 @@ static void learn_uncut(void)
       }
 }
 
+/* By rows the letters of places are those of the part, be there room for fewer rows. */
+static struct shape sizes_of_letters(int value, int rank)
+{
+  const struct value *v = &graph->value[value];
+  int coordinate[MAX_MESH];
+  if (v->counts == NONE) return local_shape(value, rank);
+  coordinate_of(rank, coordinate);
+  return local_part(&graph->mesh, v->shape, v->layout, coordinate).shape;
+}
+
 void find_local_sizes(void)
 {
   for (int k = 0; k < file_kernel.letters.n; k++)
     file_kernel.local[k] = file_kernel.letters.size[k] == 1 ? 1 : NONE;
   for (int round = 0; round < 4; round++) {
     for (int i = 0; i < file_operands(); i++) {
-      struct shape here = local_shape(file_operand(i), file_kernel.rank);
+      struct shape here = sizes_of_letters(file_operand(i), file_kernel.rank);
       for (int d = 0; d < here.ndim; d++) {
         const struct axis *axis = &file_axes(i)[d];
         if (d == 0 && graph->value[file_operand(i)].counts != NONE) continue; /* by rows */

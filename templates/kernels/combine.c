@@ -3,10 +3,10 @@
 void $name$(float *restrict out, const $type_a$ *restrict a, const int *restrict expert,
             const $type_weight$ *restrict weight, const int *restrict counts, long first_e)
 {
-  static _Thread_local long space[$b$ * $s$ * $k$], next[$e$];
+  static _Thread_local long space[$b$ * $s$ * $k$], next[$e$], end[$e$];
   const long tokens = $b$ * $s$, places = $k$, width = $d$, experts = $e$;
   long *const row = space;
-  rows_of_places(row, next, expert, tokens * places, counts, experts, first_e);
+  rows_of_places(row, next, end, expert, tokens * places, counts, experts, first_e);
 #pragma omp parallel for schedule(static) if (tokens * places * width >= 16384)
   for (long t = 0; t < tokens; t++) {
     float *const to = out + t * width;

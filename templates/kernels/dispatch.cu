@@ -11,13 +11,14 @@ __global__ void $name$($type_out$ *__restrict__ out, const $type_a$ *__restrict_
   const long e = (long)blockIdx.x, t = (long)threadIdx.x;
   long row = 0;
   for (long i = 0; i < e; i++) row += counts[i];
+  const long end = row + counts[e];
   for (long from = 0; from < tokens * places; from += 256) {
     const bool mine = from + t < tokens * places && expert[from + t] == e + first_e;
     const unsigned bits = __ballot_sync(0xffffffffu, mine);
     if (t % 32 == 0) found[t / 32] = bits;
     __syncthreads();
     for (int w = 0; w < 8; w++) {
-      for (unsigned rest = found[w]; rest; rest &= rest - 1, row++) {
+      for (unsigned rest = found[w]; rest && row < end; rest &= rest - 1, row++) {
         const long i = from + 32 * w + __ffs((int)rest) - 1;
         const float by = $float_weight$(weight[i]);
         for (long j = t; j < width; j += 256)

@@ -27,7 +27,7 @@ endfunction()
 
 set(library_runtime library.c library_data.c library_watch.c program.c together.c adapters.c
   file_elements.c tensors.c checkpoint.c safetensors_set.c safetensors.c torch_archive.c
-  tensor_table.c philox.c integer_inputs.c crc32c.c save_folder.c json_memory.c save_layout.c
+  tensor_table.c philox.c integer_inputs.c row_bounds.c crc32c.c save_folder.c json_memory.c save_layout.c
   checksums.c open_input.c validation_results.c)
 list(TRANSFORM library_runtime PREPEND runtime/)
 set_source_files_properties(runtime/library.c PROPERTIES COMPILE_OPTIONS -fvisibility=default)

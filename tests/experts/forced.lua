@@ -41,7 +41,7 @@ local function dense(experts, x, ids, weights)
 end
 
 local function by_rows(experts, x, ids, weights)
-  local counts = F.count_places(ids, {sizes = {e = EXPERTS}})
+  local counts = F.count_places(ids, {sizes = {e = EXPERTS}, scalar = args.bound})
   local rows = F.dispatch(x, ids, F.full({BATCH, LENGTH, PLACES}, 1.0), counts)
   local y = F.combine(experts(rows, counts), ids, weights, counts)
   return y, (counts * F.square(F.arange(EXPERTS) + 1)):sum():to("float32")

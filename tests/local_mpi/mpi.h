@@ -48,6 +48,9 @@ int MPI_Finalize(void);
 int MPI_Abort(MPI_Comm comm, int status) __attribute__((noreturn));
 int MPI_Error_string(int error, char *text, int *length);
 int MPI_Type_size(MPI_Datatype type, int *bytes);
+int MPI_Type_contiguous(int n, MPI_Datatype of, MPI_Datatype *made);
+int MPI_Type_commit(MPI_Datatype *type);
+int MPI_Type_free(MPI_Datatype *type);
 int MPI_Op_create(MPI_User_function *function, int commutes, MPI_Op *op);
 int MPI_Op_free(MPI_Op *op);
 

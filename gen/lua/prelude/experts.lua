@@ -17,6 +17,8 @@
 --   capacity = 1.25       in each sequence an expert takes at most so many times the mean of places,
 --                         the first ones; the others are dropped: the token gets nothing of that
 --                         expert. All sizes are static. Without it no place is dropped
+--   bound = 2             of experts that are cut over ranks: a rank has room for so many times the rows that its
+--                         experts get in balance; more end the job. Without it there is room for all
 --   load_batch = 4        load is of groups of so many samples, one after the other: [groups, experts].
 --                         A step in micro-batches cannot read what all samples make together
 --
@@ -158,7 +160,7 @@ end
 
 local function options_of(options)
   local o = base.options(options, "nn.MoE", {"experts", "top_k", "hidden", "router", "normalize",
-    "scale", "groups", "top_groups", "shared", "bias_balance", "capacity", "load_batch", "init"})
+    "scale", "groups", "top_groups", "shared", "bias_balance", "capacity", "bound", "load_batch", "init"})
   local how = {router = o.router == nil and "softmax" or o.router}
   if how.router ~= "softmax" and how.router ~= "sigmoid" then
     fail("nn.MoE's router is softmax or sigmoid, not %s", base.a(how.router))
@@ -181,6 +183,10 @@ local function options_of(options)
   if o.capacity ~= nil then
     how.capacity = base.number(o.capacity, "nn.MoE's capacity", 0, how.experts)
     if how.capacity == 0 then fail("nn.MoE's capacity must be more than 0") end
+  end
+  if o.bound ~= nil then
+    how.bound = base.number(o.bound, "nn.MoE's bound", 1, how.experts)
+    if how.capacity then fail("nn.MoE takes a capacity, which drops places, or a bound, which drops none") end
   end
   if o.load_batch ~= nil then how.load_batch = base.integer(o.load_batch, "nn.MoE's load_batch", 1, LARGEST) end
   how.init = o.init
@@ -214,7 +220,7 @@ nn.MoE = nn.module("MoE", function(self, dim, options)
     local scores = how.router == "softmax" and of.softmax(logits, -1) or of.sigmoid(logits)
     local bias = self.e_score_correction_bias
     local ids, weights = routed(how, scores, bias)
-    local counts = of.count_places(ids, {sizes = {e = how.experts}})
+    local counts = of.count_places(ids, {sizes = {e = how.experts}, scalar = how.bound})
     if bias and base.training then
       followed(bias, how.bias_balance, counts)
     end
