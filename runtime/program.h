@@ -110,7 +110,7 @@ struct row_bound {
 };
 struct row_bounds {
   const struct row_bound *list; // NULL: of this rank there are none
-  ptrdiff_t noted; // offset of the note (row_bounds.h) that one of them did not hold
+  ptrdiff_t noted;              // offset of the note (row_bounds.h) that one of them did not hold
 };
 
 // The ranks of a collective: one or more dimensions of the mesh, in the group's own order.

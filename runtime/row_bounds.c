@@ -11,7 +11,7 @@
 
 static OF_MODEL bool ended;
 
-static unsigned long long note(void)
+static unsigned long long note_here(void)
 {
   unsigned long long its = 0;
   if (program->row_bounds && program->row_bounds->list)
@@ -21,7 +21,7 @@ static unsigned long long note(void)
 
 bool all_rows_have_room(void)
 {
-  ended = target_first_failure(note() == 0) >= 0;
+  ended = target_first_failure(note_here() == 0) >= 0;
   return !ended;
 }
 
@@ -32,7 +32,7 @@ bool step_has_ended_early(void)
 
 bool rows_have_room(const char *when, const char *then, struct failure *why)
 {
-  const unsigned long long its = note();
+  const unsigned long long its = note_here();
   const long rows = (long)(its >> ROWS_AT);
   if (rows == 0) return true;
   const struct row_bound *of = &program->row_bounds->list[its & NOTED_BITS];
@@ -43,13 +43,13 @@ bool rows_have_room(const char *when, const char *then, struct failure *why)
   snprintf(name, sizeof name, "%.*s", before, of->name);
   if (star) snprintf(name, sizeof name, "%.*s%d%s", before, of->name, module, star + 1);
   const double needed = of->bound * (double)rows / (double)of->room;
-  return failed(why,
-                "%s:%d: %s: %s %ld rows %s, and bound = %g has room for %ld: say a bound of %.10g or "
-                "more, or none%s",
-                plan_file(program->plan, of->line), plan_line(of->line), name,
-                of->for_one ? "this rank had for the experts of one rank"
-                            : "this rank's experts had",
-                rows, when, of->bound, of->room, (double)((long)(100 * needed) + 1) / 100, then);
+  return failed(
+      why,
+      "%s:%d: %s: %s %ld rows %s, and bound = %g has room for %ld: say a bound of %.10g or "
+      "more, or none%s",
+      plan_file(program->plan, of->line), plan_line(of->line), name,
+      of->for_one ? "this rank had for the experts of one rank" : "this rank's experts had", rows,
+      when, of->bound, of->room, (double)((long)(100 * needed) + 1) / 100, then);
 }
 
 void forget_rows(void)

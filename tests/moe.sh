@@ -19,12 +19,12 @@ fsdp3 plain qwen3_moe with_aux -D dp_shard=3
 tp2 plain mixtral without_aux -D tp=2
 tp3 plain qwen3_moe without_aux -D tp=3
 ep2 plain mixtral with_aux -D dp_replicate=1 -D dp=2 -D ep=2
-ep4 plain qwen3_moe with_aux -D dp=4 -D ep=4
+ep4 plain qwen3_moe with_aux -D dp=4 -D ep=4 -D bound=3.3
 ep3 plain mixtral without_aux -D dp=3 -D ep=3
 ep2_fsdp2 plain mixtral with_aux -D dp=4 -D ep=2
 ep2_tp2 plain qwen3_moe without_aux -D dp=2 -D ep=2 -D tp=2
 ep2_tp2m plain mixtral with_aux -D dp=2 -D ep=2 -D tp=2
-cuda_ep2 cuda mixtral with_aux -D dp=2 -D ep=2
+cuda_ep2 cuda qwen3_moe with_aux -D dp=2 -D ep=2 -D bound=1.9
 END
 
 # The layers are a loop, also with the load balancing loss, metrics and a capacity: the text does not grow with them.

@@ -179,6 +179,9 @@ static void exchange(int n, MPI_Datatype type)
   fill(in, given, place, type);
   CHECK_MPI(MPI_Alltoallv(in, give, give_at, type, out, get, get_at, type, group));
   check(same(out, (size_t)got * each), "uneven all-to-all", n);
+  memset(out, 0, (size_t)got * each);
+  CHECK_MPI(alltoall_rows(in, give, give_at, out, get, get_at, (long)each, group));
+  check(same(out, (size_t)got * each), "all-to-all of rows", n);
 
   next();
   for (int m = 0; m < ranks; m++)

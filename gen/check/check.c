@@ -467,6 +467,7 @@ static const struct promise {
     {PASS_MEMORY, PASS_MEMORY, check_order},
     {PASS_MEMORY, PASS_MEMORY, check_memory},
     {PASS_MEMORY, PASS_MEMORY, check_slots},
+    {PASS_HOLD_ROWS, PASS_LAST, check_rows},
 };
 
 void check(enum pass after)

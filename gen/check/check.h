@@ -188,6 +188,10 @@ struct sequence issued_by(const int *op, int n, int rank);
 const char *prove_order(const struct sequence *of_rank);
 void prove(void);
 
+/* ------------------------------------------------------------------------------- check_rows.c */
+
+void check_rows(void);
+
 /* ------------------------------------------------------------------------------ check_slots.c */
 
 void check_slots(void);

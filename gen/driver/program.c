@@ -170,8 +170,7 @@ static char *program_text(const char *step, const struct stacks *tensors)
       "ntensors", text("%d", tensors->n), "index_list", graph->nindex_use ? "index_uses" : "NULL",
       "nindex_uses", text("%d", graph->nindex_use), "noted",
       notes_indices() ? "offsetof(struct memory, noted)" : "-1", "row_bounds",
-      has_row_bounds() ? "&row_bounds" : "NULL",
-      "groups", groups_text(), "ngroups",
+      has_row_bounds() ? "&row_bounds" : "NULL", "groups", groups_text(), "ngroups",
       text("%d", graph->ngroup), "products", target->product_table ? products : "", "product_list",
       target->product_table ? "    .products = &products,\n" : "", "prepare",
       target->steps_in_memory ? prepare : "", "events", target->streams ? events : "", "world",
@@ -217,7 +216,8 @@ static const char *includes_text(void)
 {
   const char *stages = text("#include \"%s_stages.h\"\n", target->runtime);
   return text("%s%s%s", graph->stages ? stages : "",
-              step_has(moves_rows) || ends_early() ? text("#include \"%s_rows.h\"\n", target->name) : "",
+              step_has(moves_rows) || ends_early() ? text("#include \"%s_rows.h\"\n", target->name)
+                                                   : "",
               options.check_finite ? "#include \"finite.h\"\n" : "");
 }
 
@@ -273,12 +273,11 @@ static void add_step(const struct class_files *names, int rank, const char *rank
 
 static void add_tensors(const struct class_files *names, int rank, const struct stacks *tensors)
 {
-  add_text(names->tensors, fill(embedded_text("templates/tensors.h"), "version", TPGEN_VERSION,
-                                "plan", plan_shown(), "hash", plan_options->hash, "states",
-                                states_macro(tensors), "tensors", tensors_text(tensors, rank),
-                                "index_uses",
-                                text("%s%s", index_uses_text(tensors), row_bounds_text(rank)),
-                                NULL));
+  add_text(names->tensors,
+           fill(embedded_text("templates/tensors.h"), "version", TPGEN_VERSION, "plan",
+                plan_shown(), "hash", plan_options->hash, "states", states_macro(tensors),
+                "tensors", tensors_text(tensors, rank), "index_uses",
+                text("%s%s", index_uses_text(tensors), row_bounds_text(rank)), NULL));
 }
 
 /* What the rank moves in a function, except in exchanges: those are in the rank's own file. */

@@ -21,8 +21,8 @@ struct library_words {
 
 /* A function's name in the program, for the size of micro-batches at hand. */
 const char *function_name(const struct function *f);
-/* Whether a step ends before its update where rows by expert have too little room, on any rank. With
-   streams the host does not know. */
+/* Whether a step ends before its update where rows by expert have too little room, on any rank.
+   With streams the host does not know. */
 bool ends_early(void);
 /* Whether an operation's statement may have numbers of the step; whether a function takes it. */
 bool takes_numbers(const struct op *op);

@@ -20,7 +20,8 @@ static const char *const form[LIBRARIES] = {
                      "    COLLECTIVE($line$, $stream$, $call$($out$, $room$, $work$, $in$, "
                      "$counts$, slots, $group$, $stream$));\n  }"};
 
-/* ---------------------------------------------------------------------------------- what is noted */
+/* ---------------------------------------------------------------------------------- what is noted
+ */
 
 /* The list of modules for which the operation's function runs, or NONE. */
 static int list_around(const struct op *op)
@@ -50,9 +51,9 @@ static const char *path_of_all(const struct op *op)
   const char *path = graph->module[op->module].path;
   if (!*path) return value_name(op->in[1]);
   if (first == NONE) return path;
-  return text("%.*s*%s", (int)(strlen(graph->module[first].path) -
-                               strlen(graph->module[first].name)),
-              path, path + strlen(graph->module[first].path));
+  return text("%.*s*%s",
+              (int)(strlen(graph->module[first].path) - strlen(graph->module[first].name)), path,
+              path + strlen(graph->module[first].path));
 }
 
 /* "{&m->noted_rows, 2, l}": where the operation notes rows, as which bound, and of which module.
@@ -114,9 +115,8 @@ char *hold_rows_text(const struct op *op, int rank)
   if (!c_name(op->out)) return "";
   return text("{\n    const struct row_note noted = %s;\n"
               "    hold_rows(%s, %s, %" PRId64 ", %" PRId64 ", noted%s);\n  }",
-              note_text(op), c_name(op->out), c_name(op->in[0]),
-              local_shape(op->out, rank).size[0], room_of_count(op, rank),
-              target->streams ? ", stream" : "");
+              note_text(op), c_name(op->out), c_name(op->in[0]), local_shape(op->out, rank).size[0],
+              room_of_count(op, rank), target->streams ? ", stream" : "");
 }
 
 /* ------------------------------------------------------------------------------- the collective */
@@ -146,8 +146,7 @@ static const char *rooms_text(const struct op *op, int rank)
   int n = group_size(op->group), *member = alloc((size_t)n * sizeof *member);
   if (bound_of_rows(op->in[0]) == 0) return "";
   group_members(op->group, rank, member);
-  for (int r = 0; r < n; r++)
-    put(&b, "%s%" PRId64, r ? ", " : "", room_of_experts(op, member[r]));
+  for (int r = 0; r < n; r++) put(&b, "%s%" PRId64, r ? ", " : "", room_of_experts(op, member[r]));
   return text("    static const long room[] = {%s};\n", b.text);
 }
 
@@ -184,5 +183,6 @@ char *row_exchange_text(const struct op *op, int rank)
               text("%" PRId64, rows_of_slot(tokens, ranks)), "rows",
               text("%" PRId64, room_of_experts(op, rank)), "rooms", rooms, "limits",
               target->streams ? note : text("%s, %s", *rooms ? "room" : "NULL", note), "group",
-              group_name(op->group), "line", plan_line_text(op->line), "stream", collective_stream(op), NULL);
+              group_name(op->group), "line", plan_line_text(op->line), "stream",
+              collective_stream(op), NULL);
 }

@@ -1,8 +1,8 @@
 /* hold_rows.c: the pass `hold_rows`: no rank goes beyond the room that it has for rows by expert.
 
    Takes   the flat local program.
-   Leaves  where experts are cut, and the count of their rows has a bound (ir/rows.c): every operator
-           that takes this count takes a held one instead, of no more rows than there is room for.
+   Leaves  where experts are cut, and the count of their rows has a bound (ir/rows.c): every
+   operator that takes this count takes a held one instead, of no more rows than there is room for.
            Rows beyond it belong to no expert, as if their places named one of another rank.
            OP_hold_rows makes the held count and notes that there were more, which ends the job. */
 #include "flat/flat.h"

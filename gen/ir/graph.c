@@ -188,7 +188,8 @@ static int make_op_shaped(struct op op, const struct shape *shape, int nout)
 
 int make_op_outputs(struct op op, const struct shape *shape, int nout)
 {
-  return graph->op[make_op_shaped(op, shape, nout)].out;
+  int i = make_op_shaped(op, shape, nout); /* which may move graph->op */
+  return graph->op[i].out;
 }
 
 int make_op(struct op op)

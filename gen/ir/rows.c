@@ -14,7 +14,6 @@
    keep them so. No other operator takes one. */
 #include "ir/ir.h"
 
-#include <math.h>
 #include <string.h>
 
 static bool moves_count(const struct op *op)
@@ -126,41 +125,6 @@ bool has_values_by_rows(void)
   return false;
 }
 
-double bound_of_count(int made)
-{
-  int maker = graph->value[made].op;
-  return maker != NONE && graph->op[maker].kind == OP_count_places ? graph->op[maker].scalar : 0;
-}
-
-double bound_of_rows(int value)
-{
-  return graph->value[value].counts == NONE ? 0 : bound_of_count(graph->value[value].counts);
-}
-
-/* Room for rows of some of all experts: in balance each has as many. */
-static int64_t rows_within(double bound, int64_t places, int64_t experts, int64_t all)
-{
-  double room = ceil(bound * (double)places * (double)experts / (double)all);
-  return bound > 0 && room < (double)places ? (int64_t)room : places;
-}
-
-static int64_t places_of(struct shape part)
-{
-  int64_t n = 1;
-  for (int d = 1; d < ROW_DIMS; d++) n *= part.size[d];
-  return n;
-}
-
-struct shape room_by_rows(int value, struct shape part)
-{
-  int64_t experts = part.size[0], all = graph->value[value].shape.size[0];
-  int64_t places = places_of(part), room = places;
-  if (experts > 0) room = rows_within(bound_of_rows(value), places, experts, all);
-  if (experts > 1) part.size[0] = 1;
-  if (room < places) part.size[1] = part.size[2] = 1, part.size[3] = room;
-  return part;
-}
-
 /* The places are those that the count's ranks have: where it is pending, as the experts' names are
    cut that it counts. */
 int64_t room_of_count(const struct op *hold, int rank)
@@ -180,7 +144,7 @@ int64_t room_of_count(const struct op *hold, int rank)
 int64_t rows_of_slot(int tokens, int ranks)
 {
   int64_t all = graph->value[tokens].shape.size[0];
-  return rows_within(bound_of_rows(tokens), places_of(local_shape(tokens, 0)),
+  return rows_within(bound_of_rows(tokens), places_of_part(local_shape(tokens, 0)),
                      chunk_size(all, ranks, 0), all);
 }
 

@@ -1,4 +1,4 @@
-/* rows.h: values that stand by rows (rows.c). */
+/* rows.h: values that stand by rows (rows.c, row_room.c). */
 #ifndef TPGEN_IR_ROWS_H
 #define TPGEN_IR_ROWS_H
 
@@ -25,13 +25,7 @@ bool is_counted_along(int value, int mesh_dim, int place);
 int made_count(int value);
 /* Which input of the operation is a count of places (`+` in its rule), or NONE. */
 int counted_operand(const struct op *op);
-/* Of a count as it was made, and of a value by rows: how many times the rows in balance there is room for; 0: for all that there can be. */
-double bound_of_count(int made);
-double bound_of_rows(int value);
-/* The room that a rank has for its part of a value by rows, of that shape: a row of one expert for
-   each place, or fewer, which are one dimension then. */
-struct shape room_by_rows(int value, struct shape part);
-/* The same of the rows that OP_hold_rows holds. */
+/* For how many rows the rank has room that OP_hold_rows holds. */
 int64_t room_of_count(const struct op *hold, int rank);
 /* Whether the operation notes that there were more rows than there is room for; all that do; and
    whether a rank may have more, in a pipeline of any stage. */
@@ -47,5 +41,19 @@ bool has_values_by_rows(void);
    some experts, or back; and whether a value by rows can go from one layout to the other at all. */
 bool is_row_exchange(struct placement from, struct placement to);
 bool can_move_rows(struct layout from, struct layout to);
+
+/* --------------------------------------------------------------------------------- row_room.c */
+
+/* Of a count as it was made, and of a value by rows: how many times the rows in balance there is
+   room for; 0: for all that there can be. */
+double bound_of_count(int made);
+double bound_of_rows(int value);
+/* The places of a part by rows; and room for rows of some of all experts, who in balance have as
+   many each. */
+int64_t places_of_part(struct shape part);
+int64_t rows_within(double bound, int64_t places, int64_t experts, int64_t all);
+/* The room that a rank has for its part of a value by rows, of that shape: a row of one expert for
+   each place, or fewer, which are one dimension then. */
+struct shape room_by_rows(int value, struct shape part);
 
 #endif

@@ -50,7 +50,8 @@ bool is_strided(const struct mesh *mesh, struct layout layout, int dim);
 struct part local_part(const struct mesh *mesh, struct shape whole, struct layout layout,
                        const int coordinate[MAX_MESH]);
 struct shape local_shape(int value, int rank);
-/* How many elements the rank's part has; by rows those that there are if all experts have as many. */
+/* How many elements the rank's part has; by rows those that there are if all experts have as many.
+ */
 double elements_in_balance(int value, int rank);
 /* Whether the ranks' parts have equal length in a dimension: rank 0 has the longest, and the
    last rank's is as long only if all are equal. */

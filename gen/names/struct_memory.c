@@ -308,7 +308,8 @@ void declare_memory(void)
         "  unsigned long long noted[%d]; // a value of index_uses[i] out of range, or 0\n",
         graph->nindex_use);
   if (row_notes().n)
-    put(&members, "  unsigned long long noted_rows; // than one of row_bound[] has room for, or 0\n");
+    put(&members,
+        "  unsigned long long noted_rows; // than one of row_bound[] has room for, or 0\n");
   if (kernel_scratch(named_rank))
     put(&members, "  alignas(64) float parts[%lld];\n", (long long)kernel_scratch(named_rank));
   if (arena_bytes())

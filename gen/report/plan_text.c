@@ -354,6 +354,7 @@ void report_text(struct buffer *b)
   if (target->streams) put_streams(b);
   put_constants(b);
   put_memory(b);
+  put_rows_by_expert(b);
   put_early_ends(b);
   put_order(b);
 }

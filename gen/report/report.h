@@ -159,6 +159,11 @@ void simulated_mean(int op, int64_t *takes, int64_t *waited);
 /* The share of a rank's peak that it reaches, by step_flops; 0: not known. */
 double step_mfu(void);
 
+/* --------------------------------------------------------------------------------- rows_text.c */
+
+/* Adds to plan.txt the rows by expert of a rank. */
+void put_rows_by_expert(struct buffer *b);
+
 /* ----------------------------------------------------------------------------------- streams.c */
 
 /* Adds to plan.txt on which stream each collective runs, and what overlaps with it. */

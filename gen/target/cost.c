@@ -4,7 +4,7 @@
    The plan's device (device.c) has a rate of arithmetic and a memory bandwidth; a kernel takes the
    longer of the two times, and kernels run one after the other. A collective takes the links'
    latency and bandwidth (traffic.c), and sends what its kind sends in a ring with equal parts.
-   Sizes are those of rank 0. */
+   Sizes are those of rank 0. All experts have as many rows. */
 #include "target/target.h"
 
 #include <math.h>
@@ -16,7 +16,7 @@ static const double KERNEL_SECONDS = 3e-6, EVENTS_SECONDS = 4e-6;
 
 static double local_size(int value)
 {
-  return (double)elements(local_shape(value, 0));
+  return elements_in_balance(value, 0);
 }
 
 static double local_bytes(int value)
@@ -149,9 +149,20 @@ static int64_t arithmetic_time(const struct op *op)
   return picoseconds(KERNEL_SECONDS) + greater(picoseconds(computing_seconds(op)), moving);
 }
 
+/* What travels of rows by expert: the rows, or a slot for each other rank. */
+static double bytes_of_rows(const struct op *op, int n)
+{
+  int tokens = op->dim_to == 0 ? op->in[0] : op->out;
+  struct shape here = local_shape(tokens, 0);
+  double row = (double)here.size[here.ndim - 1] * (double)type_bytes(graph->value[tokens].type);
+  double all = target->streams ? (double)rows_of_slot(tokens, n) * row * n : local_bytes(tokens);
+  return all * (n - 1) / n;
+}
+
 /* The bytes that a rank of n sends, or receives, of the whole value after or before. */
 static double bytes_sent(const struct op *op, double n)
 {
+  if (op->kind == OP_exchange_rows) return bytes_of_rows(op, (int)n);
   if (op->kind == OP_exchange) return local_bytes(op->in[0]);
   double bytes = op->packed ? local_bytes(op->buffer) : (double)collective_bytes(op, 0);
   if (op->packed) return collective_row[op->kind].passes * bytes * (n - 1) / n;

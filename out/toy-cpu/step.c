@@ -155,6 +155,7 @@ const struct program step_program = {
     .index_uses = NULL,
     .nindex_uses = 0,
     .noted = -1,
+    .row_bounds = NULL,
     .groups = groups,
     .ngroups = 1,
 };

@@ -1,6 +1,6 @@
 // The row of a place: those of earlier experts, and of earlier places of its own, come before it.
-// -1: this rank does not have the expert, or no row for the place. All threads of a block of 256 get
-// it.
+// -1: this rank does not have the expert, or no row for the place. All threads of a block of 256
+// get it.
 __device__ static inline long $name$_row(const int *expert, const int *counts, long place,
                                          long first_e)
 {

@@ -1,0 +1,49 @@
+/* check_rows.c: rows by expert stay within the room that a rank has for them: what goes over them
+   by their count takes one that is held to just this room, wherever there can be more rows. */
+#include "check/check.h"
+
+/* For how many rows of the value the rank has room, and how many there can be. */
+static void rows_of(int value, int rank, int64_t *room, int64_t *most)
+{
+  const struct value *v = &graph->value[value];
+  struct shape here = local_shape(value, rank);
+  int coordinate[MAX_MESH];
+  coordinate_of(rank, coordinate);
+  struct shape part = local_part(&graph->mesh, v->shape, v->layout, coordinate).shape;
+  *room = *most = part.size[0] > 0;
+  for (int d = 1; d < ROW_DIMS; d++) *room *= here.size[d], *most *= part.size[d];
+}
+
+static void check_value(int id, int value, int counts)
+{
+  if (graph->value[value].counts == NONE) return;
+  for (int rank = 0; rank<world_size(); rank += world_size()> 1 ? world_size() - 1 : 1) {
+    int64_t room, most;
+    rows_of(value, rank, &room, &most);
+    if (room == most) continue;
+    int maker = graph->value[counts].op;
+    require(maker != NONE && graph->op[maker].kind == OP_hold_rows, id,
+            "it goes over rows that there may be no room for");
+    require(room_of_count(&graph->op[maker], rank) == room, id,
+            "its rows are held to another room than they have");
+  }
+}
+
+static void check_op_of_rows(int id)
+{
+  const struct op *op = &graph->op[id];
+  int counted = counted_operand(op), counts = counts_of_kernel(op);
+  if (counted != NONE) counts = op->in[counted];
+  if (counts == NONE) return;
+  if (op->kind == OP_fused) check_value(id, op->stages->space, counts);
+  for (int i = 0; i < operand_count(op) && op->kind != OP_fused; i++)
+    check_value(id, nth_operand(op, i), counts);
+}
+
+void check_rows(void)
+{
+  if (!has_row_bounds()) return;
+  for (int at = 0; at < graph->norder; at++) check_op_of_rows(graph->order[at]);
+  for (int i = 0; i < graph->nfunction; i++)
+    for (int k = 0; k < graph->function[i].nop; k++) check_op_of_rows(graph->function[i].op[k]);
+}
