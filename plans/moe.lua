@@ -4,7 +4,10 @@
 --
 --   tpgen plans/moe.lua -o out/ -D ep=2 -D dp=2                     a small one, to try it
 --   tpgen plans/moe.lua -o out/ -D dp_shard=4 -D ep=2 -D tp=2       experts over 2 ranks, and fully sharded over 2
---   tpgen plans/moe.lua -o out/ -D preset=30b-a3b -D dp_shard=64 -D ep=8 -D device=H100 --ranks 0-7
+--   tpgen plans/moe.lua -o out/ -D preset=30b-a3b -D dp_shard=64 -D ep=8 -D dtype=bfloat16 -D checkpoint=layer
+--     -D device=H100 --target cuda --ranks 0-7
+--   tpgen plans/moe.lua -o out/ -D preset=deepseek-v3 -D dp_shard=256 -D ep=64 -D dtype=bfloat16 -D checkpoint=layer
+--     -D device=H100 --target cuda --ranks 0-7                      62 GB a rank: fewer ranks of 80 GB are too few
 --   tpgen plans/moe.lua -o out/ -D config=Mixtral-8x7B-v0.1/config.json -D dp=8 -D ep=8
 --   out/run.sh --weights Mixtral-8x7B-v0.1 --data text.txt
 --
@@ -12,7 +15,9 @@
 --
 -- aux_loss=0.02 adds the load balancing loss, times this. Its means are over all samples of the step, as Hugging Face's
 -- are over those of a forward; in micro-batches over a rank's samples of one; with aux_batch=4 over each 4. bias_balance=0.001 balances by a bias of the choice, as in
--- DeepSeek-V3. capacity=1.25 drops what exceeds so many times an expert's mean share of a sequence. The metrics have
+-- DeepSeek-V3. capacity=1.25 drops what exceeds so many times an expert's mean share of a sequence. bound=2 drops
+-- nothing: a rank has room for so many times the rows that its experts get in balance, and more end the job; without it,
+-- or with bound=false, there is room for all that there can be. The metrics have
 -- the fullest expert's places over the mean, what was dropped, and with places=true the places of each expert of
 -- each layer. Settings of the model are here and in lib/moe_shapes.lua, those of the mesh and of training in lib/.
 
@@ -45,6 +50,9 @@ local function samples_of_load()
   return p.batch // (p.dp * parts)
 end
 local aux_batch = samples_of_load()
+-- A capacity takes the place of a preset's bound.
+local bound = setting("bound") or nil
+if setting("capacity") and args.bound == nil then bound = nil end
 local queries, keys, times = attention.layouts(p, n_heads, n_kv_heads)
 
 -- --------------------------------------------------------------------------------------- the model
@@ -91,7 +99,7 @@ local function experts_of_layer()
   return nn.MoE(dim, {experts = whole("experts"), top_k = whole("top_k"), hidden = whole("hidden"),
     normalize = flag("normalize", true), router = known.router, scale = known.weight_scale, groups = known.groups,
     top_groups = known.top_groups, shared = known.shared, bias_balance = setting("bias_balance"),
-    capacity = setting("capacity"), bound = setting("bound"), load_batch = aux_batch, init = INIT})
+    capacity = setting("capacity"), bound = bound, load_batch = aux_batch, init = INIT})
 end
 
 local Layer = nn.module("Layer", function(self, i)

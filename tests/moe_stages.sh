@@ -41,10 +41,10 @@ dropped dropped_parts plain deepseek_v3 capacity -D bias_balance=0 -D capacity=1
 dropped dropped_pp2 plain deepseek_v3 capacity -D bias_balance=0 -D capacity=1.0 -D pp=2 -D tp=2
 aux1 cuda_pp2_ep2 cuda mixtral with_aux_of_1 -D pp=2 -D dp=2 -D ep=2
 none cuda_ep2_parts cuda mixtral without_aux -D dp=2 -D ep=2 -D microbatches=2
-balanced balanced_parts plain deepseek_v3 balanced -D bias_balance=0.01 -D dp=2 -D ep=2 -D microbatches=2
+balanced balanced_parts plain deepseek_v3 balanced -D bias_balance=0.01 -D dp=2 -D ep=2 -D microbatches=2 -D bound=1.9
 balanced balanced_twice plain deepseek_v3 balanced -D bias_balance=0.01 -D batch=2 -D accumulate=2 -D tp=2
 balanced balanced_fsdp2 plain deepseek_v3 balanced -D bias_balance=0.01 -D dp_shard=2 -D microbatches=2
-balanced balanced_pp2 plain deepseek_v3 balanced -D bias_balance=0.01 -D pp=2 -D dp=2 -D ep=2
+balanced balanced_pp2 plain deepseek_v3 balanced -D bias_balance=0.01 -D pp=2 -D dp=2 -D ep=2 -D bound=1.9
 balanced cuda_balanced cuda deepseek_v3 balanced -D bias_balance=0.01 -D pp=2
 END
 all_are_done

@@ -10,15 +10,16 @@ local MIXTRAL = {gate = "block_sparse_moe.gate.weight", experts = "block_sparse_
 local QWEN = {gate = "mlp.gate.weight", experts = "mlp.experts.{}.", gate_proj = "gate_proj.weight",
   up_proj = "up_proj.weight", down_proj = "down_proj.weight"}
 
+-- bound: of those of which a rank has several experts of each layer.
 local presets = {
   debug = {dim = 64, n_layers = 2, n_heads = 4, n_kv_heads = 2, experts = 8, top_k = 2, hidden = 96, vocab = 256,
     seq = 64, batch = 4, files = MIXTRAL},
   ["8x7b"] = {dim = 4096, n_layers = 32, n_heads = 32, n_kv_heads = 8, experts = 8, top_k = 2, hidden = 14336,
     vocab = 32000, theta = 1e6, seq = 4096, files = MIXTRAL},
   ["30b-a3b"] = {dim = 2048, n_layers = 48, n_heads = 32, n_kv_heads = 4, head_dim = 128, experts = 128, top_k = 8,
-    hidden = 768, vocab = 151936, theta = 1e6, eps = 1e-6, norms = "heads", seq = 4096, files = QWEN},
+    hidden = 768, vocab = 151936, theta = 1e6, eps = 1e-6, norms = "heads", seq = 4096, bound = 2, files = QWEN},
   ["deepseek-v3"] = {dim = 7168, n_layers = 61, n_heads = 128, experts = 256, top_k = 8, hidden = 2048, vocab = 129280,
-    theta = 10000, eps = 1e-6, seq = 4096, files = QWEN, router = "sigmoid", groups = 8, top_groups = 4,
+    theta = 10000, eps = 1e-6, seq = 4096, bound = 2, files = QWEN, router = "sigmoid", groups = 8, top_groups = 4,
     weight_scale = 2.5, bias_balance = 1e-3, shared = 2048, dense = 3, dense_hidden = 18432,
     scaling = {rope_type = "yarn", factor = 40, beta_fast = 32, beta_slow = 1, mscale = 1, mscale_all_dim = 1,
       original_max_position_embeddings = 4096},

@@ -185,7 +185,7 @@ local function options_of(options)
     if how.capacity == 0 then fail("nn.MoE's capacity must be more than 0") end
   end
   if o.bound ~= nil then
-    how.bound = base.number(o.bound, "nn.MoE's bound", 1, how.experts)
+    how.bound = base.number(o.bound, "nn.MoE's bound", 1, math.huge)
     if how.capacity then fail("nn.MoE takes a capacity, which drops places, or a bound, which drops none") end
   end
   if o.load_batch ~= nil then how.load_batch = base.integer(o.load_batch, "nn.MoE's load_batch", 1, LARGEST) end
