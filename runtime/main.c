@@ -189,7 +189,7 @@ static bool rows_are_within(int t)
   char when[40];
   snprintf(when, sizeof when, "by step %d", t);
   return !program->row_bounds ||
-         all_ok(rows_have_room(when, "; nothing is saved since then", &why), &why);
+         all_ok(rows_have_room(when, "; nothing computed since then is saved", &why), &why);
 }
 
 static bool numbers_are_right(int t)

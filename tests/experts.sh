@@ -73,7 +73,7 @@ beyond() {
   then='; .* has the checkpoint of step 2'
   make "$name" "$kind" tests/experts/forced.lua -D bound="$3" "${@:4}" || return 0
   grep -q hold_rows "$to"/step.c* || { fail "$name: no bound"; return; }
-  [ "$kind" != cuda ] || had=${had/in step 3/by step [34]} then='; nothing is saved since then'
+  [ "$kind" != cuda ] || had=${had/in step 3/by step [34]} then='; nothing computed since then is saved'
   ! start "$to" "$to" --data "$WORK/routers7.safetensors" --save-every 2 > "$to.ended" || { fail "$name: no end"; return; }
   [ "$(grep -c error: "$to.out")" = 1 ] && grep -q "rank [0-9]*: error: tests/experts/forced.lua:[0-9]*: [a-z_]*: .*$had$then" "$to.out" ||
     { cat "$to.out"; fail "$name: another message, or several"; }
