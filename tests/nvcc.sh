@@ -96,7 +96,7 @@ with_nvcc links llama_bf16 plans/llama3.lua dp=2 tp=2 dtype=bfloat16 clip=1
 with_nvcc compiles llama_tf32 plans/llama3.lua tp=4 dtype=tf32 checkpoint=layer
 for plan in gpt2 gemma bert resnet $(more echo qwen phi3 gpt_neox falcon vit); do with_nvcc compiles $plan plans/$plan.lua dp=2 tp=2; done
 more with_nvcc compiles moe plans/moe.lua dp=2 ep=2 tp=2
-with_nvcc compiles moe_bf16 plans/moe.lua dp=2 ep=2 dtype=bfloat16
+with_nvcc compiles moe_bf16 plans/moe.lua dp=2 ep=2 dtype=bfloat16 bound=1.5
 with_nvcc links pipeline plans/llama3.lua pp=2 microbatches=4
 with_nvcc compiles ring plans/llama3.lua cp=2 dtype=bfloat16 documents=2 balance=headtail
 with_nvcc compiles generate plans/generate.lua tp=2 cache_dtype=bfloat16
