@@ -191,6 +191,22 @@ static int64_t batch(void)
   return product == NONE ? 1 : product;
 }
 
+/* Of the first operand by rows; without one, all places that the count counts. */
+static int64_t room(void)
+{
+  int64_t rows = 1;
+  int i = 0, counted = counted_operand(file_kernel.op);
+  while (i < file_operands() && graph->value[file_operand(i)].counts == NONE) i++;
+  if (i < file_operands()) {
+    struct shape here = local_shape(file_operand(i), file_kernel.rank);
+    for (int d = 0; d < ROW_DIMS; d++) rows *= here.size[d];
+    return rows;
+  }
+  for (int k = 0; k < file_kernel.letters.n && counted != NONE; k++)
+    if (file_kernel.letters.summed[counted] >> k & 1) rows *= file_kernel.local[k];
+  return rows;
+}
+
 static int64_t size_around(bool after)
 {
   int64_t around[3] = {batch(), 1, 1};
@@ -274,6 +290,7 @@ static const char *hole_text(const char *name)
   int64_t size = NONE;
   if (!strcmp(name, "name")) return "$name$";
   if (!strcmp(name, "batch")) return int_text(batch());
+  if (!strcmp(name, "room")) return int_text(room());
   if (!strcmp(name, "before")) return int_text(size_around(false));
   if (!strcmp(name, "after")) return int_text(size_around(true));
   if (strlen(name) == 1 && *name != '.') size = product_of(*name, file_kernel.local);

@@ -1,6 +1,6 @@
 // Each expert's rows times its matrix of [out, in], on the tensor cores. A block for each tile of
 // an expert's rows and of the result's columns.
-// launch: ($b$ * $s$ * $k$ / 128 + $e$) * (($n$ + 127) / 128), 256, 61440
+// launch: ($room$ / 128 + $e$) * (($n$ + 127) / 128), 256, 61440
 __global__ void $name$($type_out$ *__restrict__ out, const $type_a$ *__restrict__ a,
                        const $type_weight$ *__restrict__ weight, const int *__restrict__ counts)
 {
