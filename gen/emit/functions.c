@@ -25,8 +25,9 @@ static char *stated(int op, int rank)
 /* Whether a part only awaits a collective: then it is no function. */
 static bool is_await_alone(const struct function *f)
 {
+  if (!f->is_part || f->nop != 1) return false;
   const struct op *op = &graph->op[f->op[0]];
-  return f->is_part && f->nop == 1 && op->kind == OP_await && !awaits_copies(op);
+  return op->kind == OP_await && !awaits_copies(op);
 }
 
 static char *loop_text(const struct function *f)
