@@ -30,6 +30,13 @@ static bool is_await_alone(const struct function *f)
   return op->kind == OP_await && !awaits_copies(op);
 }
 
+/* What kernels have taken in leaves a phase before the forward without operations: it is no
+   function. */
+static bool is_nothing(const struct function *f)
+{
+  return !f->nop && is_phase(f) && (f->phase == GATHER || f->phase == CONSTANTS);
+}
+
 static char *loop_text(const struct function *f)
 {
   const char *from = f->upward ? "0" : text("%d", f->count - 1);
@@ -179,7 +186,7 @@ static void put_phases(struct buffer *b, enum phase from, enum phase to, const c
 {
   for (int i = 0; i < graph->nfunction; i++) {
     const struct function *f = &graph->function[i];
-    if (!is_phase(f) || f->phase < from || f->phase > to) continue;
+    if (!is_phase(f) || is_nothing(f) || f->phase < from || f->phase > to) continue;
     put(b, "%*s%s(%s);\n", indent, "", function_name(f), takes_step(f) ? t : "");
   }
 }
@@ -441,7 +448,7 @@ static void put_functions(struct buffer *b, int size, int rank)
   for (int others = 0; others < 2; others++) /* a part comes before the body that calls it */
     for (int i = 0; i < graph->nfunction; i++) {
       const struct function *f = &graph->function[i];
-      if (f->is_part == others || is_await_alone(f)) continue;
+      if (f->is_part == others || is_await_alone(f) || is_nothing(f)) continue;
       if (size && !is_of_batch(f->phase)) continue;
       const char *function = function_text(f, rank);
       put_text(b, function, strlen(function));

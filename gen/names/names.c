@@ -174,6 +174,7 @@ static void find_used(const struct function *f)
     use(list, op_reads(op, list));
     use(list, op_writes(op, list));
   }
+  if (!used_values.n) return;
   qsort(used_values.at, (size_t)used_values.n, sizeof *used_values.at, by_number);
 }
 
