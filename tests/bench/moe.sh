@@ -6,6 +6,7 @@
 #   PYTHON  a python with torch and transformers (python3)   TPGEN  the compiler (build/tpgen)
 #   EXPERTS (8)   TOP_K (2)   DIM (512)   HIDDEN (1792)   TOKENS (4096)   ROUNDS (3)   STEPS (4), of a round
 #   WAYS    which implementations (eager grouped_mm); batched_mm copies the weights of each place, 90 GB at these sizes
+#   ONE_THREAD=1  processor seconds of a step instead, on one thread: for machines on which other programs run, too
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -17,10 +18,11 @@ trap 'rm -rf "$work"' EXIT
 "$PYTHON" -c 'import torch, transformers' 2> /dev/null ||
   { echo "moe.sh: $PYTHON has no torch, or no transformers; set PYTHON" >&2; exit 1; }
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(nproc)}
+[ -z "${ONE_THREAD:-}" ] || OMP_NUM_THREADS=1
 
-# run WAY: seconds of each step are added to $work/WAY.
+# run WAY [STEPS]: seconds of each step are added to $work/WAY.
 run() {
-  local log=$work/$1.log
+  local log=$work/$1.log steps=${2:-$steps}
   if [ "$1" = tpgen ]; then
     "$work/program/run.sh" --steps "$steps" --metrics "$log" > "$log.err" 2>&1
   else
@@ -32,10 +34,20 @@ run() {
 (cd "$root" && "$TPGEN" tests/bench/moe.lua -o "$work/program" -D experts="$experts" -D top_k="$top_k" -D dim="$dim" \
   -D hidden="$hidden" -D tokens="$tokens")
 "$work/program/run.sh" --steps 0 > "$work/build.log" 2>&1 || { tail "$work/build.log" >&2; exit 1; }
+# spent WAY STEPS: the processor seconds of a run.
+spent() { (TIMEFORMAT='%U %S'; { time run "$@"; } 2>&1) | awk '{ print $1 + $2 }'; }
+# step_of WAY: the processor seconds of a step are added to $work/WAY: what a run with so many more takes, but for the first one's.
+step_of() {
+  local one all
+  one=$(spent "$1" 1) all=$(spent "$1" $((steps + 1)))
+  awk -v one="$one" -v all="$all" -v steps="$steps" 'BEGIN { print (all - one) / steps }' >> "$work/$1.spent"
+}
+measure=run in=
+[ -z "${ONE_THREAD:-}" ] || measure=step_of in=.spent
 for ((round = 0; round < rounds; round++)); do
-  for way in tpgen $ways products; do run "$way"; done
+  for way in tpgen $ways products; do $measure "$way"; done
 done
-for way in tpgen products $ways; do echo "$way $(sort -g "$work/$way" | head -n 1)"; done | awk '
+for way in tpgen products $ways; do echo "$way $(sort -g "$work/$way$in" | head -n 1)"; done | awk '
   { least[$1] = $2; printf "%-12s %8.3f s\n", $1, $2 }
   $1 != "tpgen" && $1 != "products" && (!best || $2 < best) { best = $2 }
   END {
