@@ -6,7 +6,7 @@
 # plan has either. A random plan may ask for what cannot be computed in parts: such refusals are counted, and
 # must be rare.
 #   EQUAL_PLANS="mlp deep"   these plans alone; "" for none
-#   EQUAL_RANDOM=200         so many plans from random_plan, not 3 (CASES=all: 8)
+#   EQUAL_RANDOM=200         so many plans from random_plan, not 2 (CASES=all: 8)
 #   EQUAL_SEED=1000          the first of them
 #   EQUAL_SANITIZE=all       all pairs also run under the sanitizers, not only a few; none for none
 #   EQUAL_CUDA=all           all pairs also run on the stand-in, not only a few; none for none
@@ -137,7 +137,7 @@ for plan in tests/equal/*.lua; do
   [[ -n ${EQUAL_PLANS+set} && " $EQUAL_PLANS " != *" $(basename "$plan" .lua) "* ]] || plans+=("$plan")
 done
 seed=${EQUAL_SEED:-1}
-count=${EQUAL_RANDOM:-$(all_cases && echo 8 || echo 3)}
+count=${EQUAL_RANDOM:-$(all_cases && echo 8 || echo 2)}
 for ((i = seed; i < seed + count; i++)); do
   "$TOOLS/random_plan" $i 8 > "$WORK/random$i.lua"
   plans+=("$WORK/random$i.lua")

@@ -12,7 +12,7 @@ TPGEN=${TPGEN:-$root/build/tpgen} PYTHON=${PYTHON:-python3} seq=${SEQ:-32768} he
 rounds=${ROUNDS:-3} steps=${STEPS:-1} ways=${WAYS:-one ring balanced gather ulysses torch_one torch_ring}
 work=$(mktemp -d) threads=$(nproc)
 trap 'rm -rf "$work"' EXIT
-built=${BUILT:-$work}
+built=${BUILT:-$work/built}
 
 # definitions WAY: of tests/bench/context.lua.
 definitions() {
