@@ -130,17 +130,10 @@ static inline int rows_to_tokens(void *out, void *room, int *work, void *in, con
   return alltoall_rows(room, x.give, x.give_at, out, x.get, x.get_at, bytes, group);
 }
 
-// The count of a rank's rows by expert, as far as there is room for them.
 static inline void hold_rows(int *out, const int *counts, int experts, long room,
                              struct row_note note)
 {
-  long rows = 0, left = room;
-  for (int e = 0; e < experts; e++) {
-    rows += counts[e];
-    out[e] = counts[e] < left ? counts[e] : (int)left;
-    left -= out[e];
-  }
-  if (rows > room) note_rows(note, rows);
+  held_counts(out, counts, experts, room, note);
 }
 
 #endif

@@ -136,17 +136,10 @@ static inline ncclResult_t rows_to_tokens(void *out, void *room, int *table, con
   return error;
 }
 
-// The count of a rank's rows by expert, as far as there is room for them.
 __global__ static void held_rows(int *out, const int *counts, int experts, long room,
                                  struct row_note note)
 {
-  long rows = 0, left = room;
-  for (int e = 0; e < experts; e++) {
-    rows += counts[e];
-    out[e] = counts[e] < left ? counts[e] : (int)left;
-    left -= out[e];
-  }
-  if (rows > room) note_rows(note, rows);
+  held_counts(out, counts, experts, room, note);
 }
 
 static inline void hold_rows(int *out, const int *counts, int experts, long room,

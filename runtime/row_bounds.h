@@ -37,6 +37,19 @@ IN_ROW_KERNELS void note_rows(struct row_note n, long rows)
                   (unsigned)n.bound);
 }
 
+// The count of a rank's rows by expert, as far as there is room for them.
+IN_ROW_KERNELS void held_counts(int *out, const int *counts, int experts, long room,
+                                struct row_note note)
+{
+  long rows = 0, left = room;
+  for (int e = 0; e < experts; e++) {
+    rows += counts[e];
+    out[e] = counts[e] < left ? counts[e] : (int)left;
+    left -= out[e];
+  }
+  if (rows > room) note_rows(note, rows);
+}
+
 #ifdef __cplusplus
 extern "C" {
 #endif

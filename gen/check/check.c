@@ -461,13 +461,13 @@ static const struct promise {
     {PASS_LUA, PASS_LUA, check_units},
     {PASS_RECOMPUTE, PASS_RECOMPUTE, check_recomputed},
     {PASS_STAGES, PASS_REDISTRIBUTE, check_transfers},
+    {PASS_HOLD_ROWS, PASS_LAST, check_rows},
     {PASS_ASYNC_TP, PASS_LAST, check_in_pieces},
     {PASS_FUSE, PASS_LAST, check_kernels},
     {PASS_KERNEL_FORMS, PASS_LAST, check_forms},
     {PASS_MEMORY, PASS_MEMORY, check_order},
     {PASS_MEMORY, PASS_MEMORY, check_memory},
     {PASS_MEMORY, PASS_MEMORY, check_slots},
-    {PASS_HOLD_ROWS, PASS_LAST, check_rows},
 };
 
 void check(enum pass after)

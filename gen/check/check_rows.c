@@ -5,11 +5,7 @@
 /* For how many rows of the value the rank has room, and how many there can be. */
 static void rows_of(int value, int rank, int64_t *room, int64_t *most)
 {
-  const struct value *v = &graph->value[value];
-  struct shape here = local_shape(value, rank);
-  int coordinate[MAX_MESH];
-  coordinate_of(rank, coordinate);
-  struct shape part = local_part(&graph->mesh, v->shape, v->layout, coordinate).shape;
+  struct shape here = local_shape(value, rank), part = shape_of_part(value, rank);
   *room = *most = part.size[0] > 0;
   for (int d = 1; d < ROW_DIMS; d++) *room *= here.size[d], *most *= part.size[d];
 }
@@ -17,8 +13,10 @@ static void rows_of(int value, int rank, int64_t *room, int64_t *most)
 static void check_value(int id, int value, int counts)
 {
   if (graph->value[value].counts == NONE) return;
-  for (int rank = 0; rank<world_size(); rank += world_size()> 1 ? world_size() - 1 : 1) {
+  const int ends[] = {0, world_size() - 1};
+  for (int i = 0; i < 2; i++) {
     int64_t room, most;
+    int rank = ends[i];
     rows_of(value, rank, &room, &most);
     if (room == most) continue;
     int maker = graph->value[counts].op;

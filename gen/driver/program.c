@@ -421,8 +421,8 @@ static void add_class(int class, int first, const int *class_of)
     if (class_of[r] == class)
       add_text(text("rank%d.%s", r, target->source),
                rank_text(r, names.name, &tensors, shown, states));
-  bool all_come_later = class || (graph->stages && graph->stages->here);
-  if (!all_come_later) add_library_files(&tensors);
+  bool is_first = !class && !(graph->stages && graph->stages->here);
+  if (is_first) add_library_files(&tensors);
   add_tensors(&names, first, &tensors); /* while names belong to no function */
   add_step(&names, first, ranks_text(class_of, class), &tensors);
   const struct list *sizes = &graph->kernel_forms->ranks.sizes;

@@ -70,8 +70,7 @@ static const char *note_text(const struct op *op)
 /* For how many rows the rank has room as one with experts. */
 static int64_t room_of_experts(const struct op *exchange, int rank)
 {
-  struct shape here = local_shape(exchange->dim_to == 0 ? exchange->out : exchange->in[0], rank);
-  return here.size[here.ndim - 1] ? elements(here) / here.size[here.ndim - 1] : 0;
+  return room_for_rows(exchange->dim_to == 0 ? exchange->out : exchange->in[0], rank);
 }
 
 static bool is_of_slot(const struct op *op)
@@ -155,8 +154,7 @@ static void check_rows(const struct op *op, int tokens)
 {
   struct shape here = local_shape(tokens, 0);
   int64_t bytes = here.size[here.ndim - 1] * type_bytes(graph->value[tokens].type);
-  int64_t rows = group_size(op->group);
-  for (int d = 0; d < ROW_DIMS; d++) rows *= here.size[d];
+  int64_t rows = group_size(op->group) * room_for_rows(tokens, 0);
   if (rows > INT32_MAX || bytes > INT32_MAX)
     plan_error(op->line,
                "%" PRId64 " rows by expert may come to a rank, of %" PRId64

@@ -141,6 +141,12 @@ int64_t room_of_count(const struct op *hold, int rank)
                      of->shape.size[0]);
 }
 
+int64_t room_for_rows(int value, int rank)
+{
+  struct shape here = local_shape(value, rank);
+  return here.size[0] * places_of_part(here);
+}
+
 int64_t rows_of_slot(int tokens, int ranks)
 {
   int64_t all = graph->value[tokens].shape.size[0];

@@ -25,7 +25,8 @@ bool is_counted_along(int value, int mesh_dim, int place);
 int made_count(int value);
 /* Which input of the operation is a count of places (`+` in its rule), or NONE. */
 int counted_operand(const struct op *op);
-/* For how many rows the rank has room that OP_hold_rows holds. */
+/* For how many rows of a value by rows the rank has room; and of those that OP_hold_rows holds. */
+int64_t room_for_rows(int value, int rank);
 int64_t room_of_count(const struct op *hold, int rank);
 /* Whether the operation notes that there were more rows than there is room for; all that do; and
    whether a rank may have more, in a pipeline of any stage. */

@@ -216,7 +216,7 @@ static struct shape no_part(struct shape shape)
   return shape;
 }
 
-static struct shape shape_of_part(int value, int rank)
+struct shape shape_of_part(int value, int rank)
 {
   const struct value *v = &graph->value[value];
   const struct mesh *mesh = &graph->mesh;

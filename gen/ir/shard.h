@@ -49,6 +49,9 @@ bool is_strided(const struct mesh *mesh, struct layout layout, int dim);
    `first` has no meaning. */
 struct part local_part(const struct mesh *mesh, struct shape whole, struct layout layout,
                        const int coordinate[MAX_MESH]);
+/* The shape of the rank's part of the value; and of what the rank has room for, which differs where
+   it stands by rows. */
+struct shape shape_of_part(int value, int rank);
 struct shape local_shape(int value, int rank);
 /* How many elements the rank's part has; by rows those that there are if all experts have as many.
  */

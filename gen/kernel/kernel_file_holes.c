@@ -108,11 +108,8 @@ static void learn_uncut(void)
 /* By rows the letters of places are those of the part, be there room for fewer rows. */
 static struct shape sizes_of_letters(int value, int rank)
 {
-  const struct value *v = &graph->value[value];
-  int coordinate[MAX_MESH];
-  if (v->counts == NONE) return local_shape(value, rank);
-  coordinate_of(rank, coordinate);
-  return local_part(&graph->mesh, v->shape, v->layout, coordinate).shape;
+  bool by_rows = graph->value[value].counts != NONE;
+  return by_rows ? shape_of_part(value, rank) : local_shape(value, rank);
 }
 
 void find_local_sizes(void)
@@ -197,11 +194,7 @@ static int64_t room(void)
   int64_t rows = 1;
   int i = 0, counted = counted_operand(file_kernel.op);
   while (i < file_operands() && graph->value[file_operand(i)].counts == NONE) i++;
-  if (i < file_operands()) {
-    struct shape here = local_shape(file_operand(i), file_kernel.rank);
-    for (int d = 0; d < ROW_DIMS; d++) rows *= here.size[d];
-    return rows;
-  }
+  if (i < file_operands()) return room_for_rows(file_operand(i), file_kernel.rank);
   for (int k = 0; k < file_kernel.letters.n && counted != NONE; k++)
     if (file_kernel.letters.summed[counted] >> k & 1) rows *= file_kernel.local[k];
   return rows;

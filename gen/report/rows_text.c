@@ -21,12 +21,6 @@ static int64_t width_of(int value)
   return here.size[here.ndim - 1] * type_bytes(graph->value[value].type);
 }
 
-static int64_t rows_in(int value)
-{
-  struct shape here = local_shape(value, 0);
-  return elements(here) / (here.size[here.ndim - 1] ? here.size[here.ndim - 1] : 1);
-}
-
 /* The entry of the count of this value. */
 static struct rows_of_count *entry(struct rows_of_counts *all, int value)
 {
@@ -50,7 +44,7 @@ static void add_rows_of(void *to, int id, int times)
     if (op->kind != OP_exchange_rows || op->dim_to != 0 || !target->streams) continue;
     of->ranks = group_size(op->group);
     of->slots = rows_of_slot(op->in[0], (int)of->ranks);
-    of->tokens = rows_in(op->in[0]);
+    of->tokens = room_for_rows(op->in[0], 0);
   }
 }
 
@@ -63,18 +57,16 @@ static void put_line(struct buffer *b, const char *what, double balance, int64_t
 
 static void put_rows_of(struct buffer *b, const struct rows_of_count *of)
 {
-  struct value v = graph->value[of->widest];
-  int coordinate[MAX_MESH];
-  coordinate_of(0, coordinate);
-  struct shape part = local_part(&graph->mesh, v.shape, v.layout, coordinate).shape;
-  int64_t worst = part.size[1] * part.size[2] * part.size[3], row = width_of(of->widest);
-  double last = (double)local_shape(of->widest, 0).size[v.shape.ndim - 1];
+  struct shape part = shape_of_part(of->widest, 0);
+  int64_t room = room_for_rows(of->widest, 0), worst = places_of_part(part);
+  int64_t row = width_of(of->widest);
+  double last = (double)part.size[part.ndim - 1];
   double balance = elements_in_balance(of->widest, 0) / (last > 0 ? last : 1);
   double bound = bound_of_count(of->counts);
   put_line(b, text("%s%s", shown_name(of->counts), bound > 0 ? text(", bound = %g", bound) : ""),
-           balance, rows_in(of->widest), worst);
-  put_line(b, text("  bytes of %s", shown_name(of->widest)), balance * (double)row,
-           rows_in(of->widest) * row, worst * row);
+           balance, room, worst);
+  put_line(b, text("  bytes of %s", shown_name(of->widest)), balance * (double)row, room * row,
+           worst * row);
   if (of->slots)
     put_line(b, text("  bytes of slots for %lld ranks, both ways", (long long)of->ranks),
              2 * (double)of->tokens * (double)row, 2 * of->ranks * of->slots * row,
