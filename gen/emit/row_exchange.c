@@ -11,12 +11,13 @@
    know them, and each pair of ranks exchanges a slot of a size that is known now. */
 static const char *const form[LIBRARIES] = {
     [LIBRARY_MPI] = "{\n    static const int first[] = {$first$};\n$rooms$"
-                    "    const struct row_ranks ranks = {first, $limits$};\n"
+                    "    const struct row_ranks ranks = {.first = first, $limits$};\n"
                     "    COLLECTIVE($line$, $call$($out$, $room$, $work$, $in$, $counts$, &ranks, "
                     "$width$ * $bytes$, $group$));\n  }",
     [LIBRARY_NCCL] = "{\n    static const int first[] = {$first$};\n"
-                     "    const struct row_slots slots = {$ranks$, $here$, first, $most$, "
-                     "$width$ * $bytes$, $rows$, $limits$};\n"
+                     "    const struct row_slots slots = {.ranks = $ranks$, .here = $here$, "
+                     ".first = first, .most = $most$, .bytes = $width$ * $bytes$, "
+                     ".room = $rows$, $limits$};\n"
                      "    COLLECTIVE($line$, $stream$, $call$($out$, $room$, $work$, $in$, "
                      "$counts$, slots, $group$, $stream$));\n  }"};
 
@@ -56,15 +57,17 @@ static const char *path_of_all(const struct op *op)
               path + strlen(graph->module[first].path));
 }
 
-/* "{&m->noted_rows, 2, l}": where the operation notes rows, as which bound, and of which module.
-   What goes back to the tokens has been noted on its way to the experts. */
+/* "{.at = &m->noted_rows, .bound = 2, .module = l}": where the operation notes rows, as which
+   bound, and of which module. What goes back to the tokens has been noted on its way to the
+   experts. */
 static const char *note_text(const struct op *op)
 {
   struct list notes = row_notes();
   for (int i = 0; i < notes.n; i++)
     if (notes.at[i] == (int)(op - graph->op))
-      return text("{&m->noted_rows, %d, %s}", i, module_number(op));
-  return bound_of_rows(op->in[0]) > 0 ? "{&m->noted_rows, 0, 0}" : "{NULL, 0, 0}";
+      return text("{.at = &m->noted_rows, .bound = %d, .module = %s}", i, module_number(op));
+  return text("{.at = %s, .bound = 0, .module = 0}",
+              bound_of_rows(op->in[0]) > 0 ? "&m->noted_rows" : "NULL");
 }
 
 /* For how many rows the rank has room as one with experts. */
@@ -113,7 +116,8 @@ char *hold_rows_text(const struct op *op, int rank)
 {
   if (!c_name(op->out)) return "";
   return text("{\n    const struct row_note noted = %s;\n"
-              "    hold_rows(%s, %s, %" PRId64 ", %" PRId64 ", noted%s);\n  }",
+              "    hold_rows(%s, %s, /* experts */ %" PRId64 ", /* room */ %" PRId64
+              ", noted%s);\n  }",
               note_text(op), c_name(op->out), c_name(op->in[0]), local_shape(op->out, rank).size[0],
               room_of_count(op, rank), target->streams ? ", stream" : "");
 }
@@ -180,7 +184,7 @@ char *row_exchange_text(const struct op *op, int rank)
               text("%" PRId64, chunk_size(experts, ranks, place_in_group(op->group, rank))), "most",
               text("%" PRId64, rows_of_slot(tokens, ranks)), "rows",
               text("%" PRId64, room_of_experts(op, rank)), "rooms", rooms, "limits",
-              target->streams ? note : text("%s, %s", *rooms ? "room" : "NULL", note), "group",
-              group_name(op->group), "line", plan_line_text(op->line), "stream",
+              text("%s.note = %s", *rooms && !target->streams ? ".room = room, " : "", note),
+              "group", group_name(op->group), "line", plan_line_text(op->line), "stream",
               collective_stream(op), NULL);
 }
