@@ -329,16 +329,6 @@ static bool is_of_other_target(const char *file)
   return false;
 }
 
-/* Whether the program has it, in a pipeline at any stage. */
-static bool has_somewhere(bool (*has)(void))
-{
-  struct graph *here = graph;
-  if (graph->stages && graph->stages->program) graph = graph->stages->program;
-  bool somewhere = has();
-  graph = here;
-  return somewhere;
-}
-
 /* Files of another target stay behind, and so do those for oneDNN if no product uses it, and those
    of programs that generate, and those of a library. */
 static void add_runtime(void)
@@ -349,7 +339,8 @@ static void add_runtime(void)
     if (!plan_options->generate.slots && !strncmp(e->name, "runtime/text_", 13)) continue;
     if (strstr(e->name, "library") && !model_library()) continue;
     if (!graph->stages && strstr(e->name, "_stages.")) continue;
-    bool of_rows = strstr(e->name, text("/%s_rows.", target->name)) || strstr(e->name, "_groups");
+    bool of_rows = strstr(e->name, text("/%s_rows.", target->name)) || strstr(e->name, "_groups") ||
+                   strstr(e->name, "_places.");
     if (of_rows && !rows) continue;
     if (onednn || strcmp(e->name, "runtime/cpu_onednn.c"))
       add_file(e->name, (const char *)e->text, e->size, false);
@@ -378,7 +369,7 @@ static void add_kernels(void)
   share_bodies();
   add_text(text("kernels.%s", suffix),
            fill(c, common[0], common[1], common[2], common[3], common[4], common[5], "kernels",
-                kernel_definitions(), "plan_string", plan_string(), "weights", weights_include(),
+                kernel_definitions(), "plan_string", plan_string(), "weights", runtime_includes(),
                 NULL));
   add_text("kernels.h", fill(h, common[0], common[1], common[2], common[3], common[4], common[5],
                              "includes", kernel_includes(), "constants", constants_text(),

@@ -11,6 +11,15 @@ bool is_other_graph(const struct graph **of)
   return other;
 }
 
+bool has_somewhere(bool (*has)(void))
+{
+  struct graph *here = graph;
+  if (graph->stages && graph->stages->program) graph = graph->stages->program;
+  bool somewhere = has();
+  graph = here;
+  return somewhere;
+}
+
 int *kept_room(struct kept_list *list, int n)
 {
   if (is_other_graph(&list->of)) list->room = 0;

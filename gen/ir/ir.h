@@ -146,6 +146,8 @@ extern struct plan_options *plan_options;
 /* Whether there is another graph than when this was asked last with the same `of`: what a file
    keeps from call to call is of that one, and is to be forgotten. */
 bool is_other_graph(const struct graph **of);
+/* Whether the program has it, in a pipeline at any stage. */
+bool has_somewhere(bool (*has)(void));
 /* A list that serves from call to call, with room for n numbers. */
 struct kept_list {
   const struct graph *of;

@@ -202,11 +202,7 @@ static bool has_bounded_value(void)
 
 bool has_row_bounds(void)
 {
-  struct graph *here = graph;
-  if (graph->stages && graph->stages->program) graph = graph->stages->program;
-  bool has = has_bounded_value();
-  graph = here;
-  return has;
+  return has_somewhere(has_bounded_value);
 }
 
 int counted_operand(const struct op *op)

@@ -165,8 +165,8 @@ const char *add_kernel(const char *preferred, const char *prototypes, const char
 char *kernel_definitions(void);
 char *kernel_prototypes(void);
 const char *kernel_includes(void);
-/* The line of the kernels' own file for those that read weights as they are stored; or "". */
-const char *weights_include(void);
+/* The lines that include what they need of the runtime in their own file; or "". */
+const char *runtime_includes(void);
 /* The kernels of the program, in the order in which they were added. */
 extern struct kernel *kernels;
 extern int nkernels, kernel_room;

@@ -47,33 +47,45 @@ const char *kernel_includes(void)
               indices ? "#include \"indices.h\"\n" : "", elements || indices ? "\n" : "");
 }
 
-const char *weights_include(void)
+static bool is_in_kernels(const char *word)
 {
-  static const char *const products[] = {"linear_of_bf16", "linear_of_bf16_turned",
-                                         "linear_of_int8", "linear_of_int8_turned"};
-  static const char *const groups[] = {"rows_of_places", "all_rows", "grouped_nt", "grouped_nn",
-                                       "grouped_tn"};
-  static const char *const narrow[] = {"grouped_nt_bf16", "grouped_nn_bf16", "grouped_tn_bf16"};
-  bool by_groups = false, in_bf16 = false, tiles = false, stored = false, blocks = false;
-  for (int i = 0; i < nkernels; i++) {
-    for (size_t k = 0; k < sizeof groups / sizeof *groups; k++)
-      by_groups |= has_word(kernels[i].definition, groups[k]);
-    for (size_t k = 0; k < sizeof narrow / sizeof *narrow; k++)
-      in_bf16 |= has_word(kernels[i].definition, narrow[k]);
-    tiles |= has_word(kernels[i].definition, "multiply_tile");
-    for (size_t k = 0; k < sizeof products / sizeof *products; k++)
-      stored |= has_word(kernels[i].definition, products[k]);
-    blocks |= has_word(kernels[i].definition, "weight_block");
+  for (int i = 0; i < nkernels; i++)
+    if (has_word(kernels[i].definition, word)) return true;
+  return false;
+}
+
+/* What kernels call, or name, of a header of the runtime, in the order of the headers. */
+static const struct {
+  const char *word, *header;
+  enum language language; /* LANGUAGES: any */
+} used[] = {{"multiply_tile", "cuda_groups.h", LANGUAGE_CUDA},
+            {"row_of_place", "cuda_places.h", LANGUAGE_CUDA},
+            {"grouped_nt_bf16", "cpu_groups_bf16.h", LANGUAGE_C},
+            {"grouped_nn_bf16", "cpu_groups_bf16.h", LANGUAGE_C},
+            {"grouped_tn_bf16", "cpu_groups_bf16.h", LANGUAGE_C},
+            {"rows_of_places", "cpu_groups.h", LANGUAGE_C},
+            {"all_rows", "cpu_groups.h", LANGUAGE_C},
+            {"grouped_nt", "cpu_groups.h", LANGUAGE_C},
+            {"grouped_nn", "cpu_groups.h", LANGUAGE_C},
+            {"grouped_tn", "cpu_groups.h", LANGUAGE_C},
+            {"linear_of_bf16", "cpu_weights.h", LANGUAGE_C},
+            {"linear_of_bf16_turned", "cpu_weights.h", LANGUAGE_C},
+            {"linear_of_int8", "cpu_weights.h", LANGUAGE_C},
+            {"linear_of_int8_turned", "cpu_weights.h", LANGUAGE_C},
+            {"weight_block", "weight_blocks.h", LANGUAGES}};
+
+const char *runtime_includes(void)
+{
+  struct buffer b = {0};
+  const char *last = "";
+  put_text(&b, "", 0);
+  for (size_t i = 0; i < sizeof used / sizeof *used; i++) {
+    bool is_ours = used[i].language == LANGUAGES || used[i].language == target->language;
+    if (!is_ours || !strcmp(used[i].header, last) || !is_in_kernels(used[i].word)) continue;
+    put(&b, "#include \"%s\"\n", used[i].header);
+    last = used[i].header;
   }
-  const char *of_groups = tiles                            ? "#include \"cuda_groups.h\"\n"
-                          : target->language != LANGUAGE_C ? ""
-                          : in_bf16                        ? "#include \"cpu_groups_bf16.h\"\n"
-                          : by_groups                      ? "#include \"cpu_groups.h\"\n"
-                                                           : "";
-  const char *of_stored = stored   ? "#include \"cpu_weights.h\"\n"
-                          : blocks ? "#include \"weight_blocks.h\"\n"
-                                   : "";
-  return text("%s%s", of_groups, of_stored);
+  return b.text;
 }
 
 char *kernel_prototypes(void)

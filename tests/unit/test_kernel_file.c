@@ -654,7 +654,7 @@ static char *program_of(int rank)
 static char *filled_template(const char *name, const char *hole, const char *with)
 {
   return fill(embedded_text(name), "version", "", "plan", "", "hash", "", "plan_string", "\"\"",
-              "constants", "", "includes", kernel_includes(), "weights", weights_include(), hole,
+              "constants", "", "includes", kernel_includes(), "weights", runtime_includes(), hole,
               with, NULL);
 }
 

@@ -18,7 +18,7 @@
 --                         the first ones; the others are dropped: the token gets nothing of that
 --                         expert. All sizes are static. Without it no place is dropped
 --   bound = 2             of experts that are cut over ranks: a rank has room for so many times the rows that its
---                         experts get in balance; more end the job. Without it there is room for all
+--                         experts get in balance; more rows end the job. Without it there is room for all
 --   load_batch = 4        load is of groups of so many samples, one after the other: [groups, experts].
 --                         A step in micro-batches cannot read what all samples make together
 --
