@@ -338,7 +338,7 @@ void check_places(const char *call, const product &p)
 // The sums of one product of the batch, without gaps.
 std::vector<float> sums_of(const product &p, int of, float alpha, float beta)
 {
-  const bool tf32 = p.is.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+  const bool tf32 = p.is.compute == CUBLAS_COMPUTE_32F_FAST_TF32 && rounds_to_tf32();
   std::vector<float> a = p.a.widened(of, tf32), b = p.b.widened(of, tf32);
   std::vector<float> sums((size_t)p.m * (size_t)p.n);
   if (beta != 0) sums = p.d.widened(of, false);

@@ -52,4 +52,9 @@ long setting(const char *name, long otherwise)
     fail(name, "the environment says '%s'; a whole number is expected", text);
   return value;
 }
+
+bool rounds_to_tf32()
+{
+  return setting("NVIDIA_TF32_OVERRIDE", 1);
+}
 } // namespace cuda_on_cpu

@@ -69,7 +69,8 @@ void multiply_bf16(void *const *lanes)
 // Tensor cores ignore the 13 lowest bits of a float.
 float tf32_of(unsigned bits)
 {
-  if (bits & 0x1fff) fail("mma_tf32", "%a is not rounded: to_tf32 does it", (double)as_float(bits));
+  if (rounds_to_tf32() && bits & 0x1fff)
+    fail("mma_tf32", "%a is not rounded: to_tf32 does it", (double)as_float(bits));
   return as_float(bits);
 }
 
@@ -184,6 +185,7 @@ unsigned bf16_pair(float low, float high)
 unsigned to_tf32(float x)
 {
   const unsigned bits = as_bits(x);
+  if (!rounds_to_tf32()) return bits;
   if (x != x) return 0x7fffe000u;
   return (bits & 0x7f800000u) == 0x7f800000u ? bits : (bits + 0x1000) & ~0x1fffu;
 }

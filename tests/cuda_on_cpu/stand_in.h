@@ -21,6 +21,9 @@ namespace cuda_on_cpu
 // The whole number that an environment variable holds, or `otherwise` where it is not set.
 long setting(const char *name, long otherwise);
 
+// Whether products that may round their operands to TF32 do so: NVIDIA_TF32_OVERRIDE is not 0.
+bool rounds_to_tf32();
+
 // ---- launch.cpp
 
 // Whether a kernel runs now; if so, `where` gets its name, block and thread.

@@ -4,8 +4,8 @@
 -- form=N, then=N: of these one alone.
 -- mesh: dp=2
 -- cuda: dp=2
--- mesh: dp=3
--- cuda: dp=3
+-- mesh: dp=3 precision=tf32
+-- cuda: dp=3 precision=tf32
 local mesh = device_mesh{ {"dp", args.dp or 1}, {"tp", args.tp or 1} }
 
 -- The shape of a weight w, how long the rows are of its product with x [2, 3, 8], and the product.
@@ -93,5 +93,5 @@ return train{
   batch = distribute({input = randn{2, 3, 8}}, mesh.dp, Shard(0)),
   loss = function(output) return output end,
   optimizer = AdamW{lr = 0.02, eps = 1e-3},
-  steps = 3, seed = 4,
+  steps = 3, seed = 4, matmul_precision = args.precision,
 }

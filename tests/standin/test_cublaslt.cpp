@@ -242,13 +242,15 @@ static void test_interleaved()
           some((size_t)(heads * wide * rows), 3));
 }
 
-// 1 + 2^-11 is 1 in TF32, and is not in float32.
+// 1 + 2^-11 is 1 in TF32, and is not in float32, nor where the environment forbids TF32.
 static void test_tf32()
 {
   shape s = plain(false, false, 1, 1, 1, 0);
   const floats a = {1 + 1.0f / 2048}, one = {1};
-  for (int tf32 = 0; tf32 < 2; tf32++) {
-    s.tf32 = tf32;
+  for (int i = 0; i < 3; i++) {
+    const bool tf32 = i == 1;
+    s.tf32 = i > 0;
+    setenv("NVIDIA_TF32_OVERRIDE", i == 2 ? "0" : "1", 1);
     prepared p = prepare(s, nullptr, nullptr, 4);
     device x(a, false), y(one, false), z(one, false);
     run(p, 1, x.at, y.at, 0, z.at);

@@ -170,9 +170,23 @@ static void test_conversions()
   CHECK((out.read() == std::vector<unsigned>{0xc0003f80u, 0x3f802000u, 0x3f804000u, 1024, 1}));
 }
 
-// ---- what only the stand-in shows: bytes that nobody has waited for are not there
+// ---- what only the stand-in shows
 
 #ifndef __CUDACC__
+// Of numbers that TF32 would round: the sums are float32's where the environment forbids TF32.
+static void test_products_of_float32()
+{
+  std::vector<float> a(16 * 8), b(8 * 8, 0);
+  for (size_t i = 0; i < a.size(); i++) a[i] = 1 + (float)i * 0x1p-20f;
+  for (size_t i = 0; i < 8; i++) b[i * 8 + i] = 1;
+  setenv("NVIDIA_TF32_OVERRIDE", "0", 1);
+  on_device<float> to(std::vector<float>(16 * 8)), left(a), right(b);
+  LAUNCH(product_tf32, 1, 32, 0)(to.at, left.at, right.at);
+  CHECK(to.read() == a);
+  unsetenv("NVIDIA_TF32_OVERRIDE");
+}
+
+// Bytes that nobody has waited for are not there.
 __global__ static void impatient(float *out, const float *in)
 {
   DYNAMIC_SHARED(float, stage);
@@ -193,6 +207,10 @@ static void test_what_is_not_waited_for()
   CHECK(y[0] == 1 && y[1] != y[1]);
 }
 #else
+static void test_products_of_float32()
+{
+}
+
 static void test_what_is_not_waited_for()
 {
 }
@@ -206,6 +224,7 @@ int main()
     test_loads();
     test_copies();
     test_conversions();
+    test_products_of_float32();
     test_what_is_not_waited_for();
   }
   puts("mma: ok");
