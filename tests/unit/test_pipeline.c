@@ -1,10 +1,11 @@
-/* Schedules of pipelines: the orders of PyTorch's classes, what they are lowered to, and their
-   costs, for every case of the golden table (TPGEN_GOLDEN, or tests/golden); for many sizes, that
-   each micro-batch is computed once, in its turn, and that no send can hang. Then faults are
-   planted. */
+/* Schedules of pipelines: every row of the golden table (TPGEN_GOLDEN, or tests/golden), which
+   PyTorch's classes made: stages, orders, what they are lowered to, what PyTorch runs, and costs.
+   For many sizes, that each micro-batch is computed once, in its turn, and that no send can hang.
+   Then faults are planted. */
 #include "pipeline/pipeline.h"
 #include "unit.h"
 
+#include <math.h>
 #include <stdio.h>
 
 static const char *const names[] = {
@@ -35,11 +36,13 @@ struct case_of {
   char about[128], name[64];
   int ranks, stages, microbatches;
   struct pipeline *order, *all;
+  struct buffer deferred, executed; /* the rows of all ranks so far, as a file has them */
 };
 
 static void read_case(struct case_of *c, const char *line)
 {
   const char *why;
+  *c = (struct case_of){0};
   snprintf(c->about, sizeof c->about, "%.100s", line);
   must(sscanf(line, "case %63s ranks=%d local=%d microbatches=%d", c->name, &c->ranks, &c->stages,
               &c->microbatches) == 4,
@@ -48,18 +51,34 @@ static void read_case(struct case_of *c, const char *line)
   c->all = c->order ? lowered_of(c->order) : NULL;
 }
 
-/* The row of a rank against "order 3: 0F0,,0B0". */
+/* What stands behind the rank in a row such as "order 3: 0F0,,0B0". */
+static const char *row_of(const struct case_of *c, const char *line, int *rank)
+{
+  int after = 0;
+  must(c->order && sscanf(line, "%*s %d:%n", rank, &after) == 1 && *rank < c->ranks, "%s: %s",
+       c->about, line);
+  return line + after + (line[after] == ' ');
+}
+
 static void same_row(const struct case_of *c, const struct pipeline *p, const char *line)
 {
-  struct pipeline row = {.ranks = 1};
-  int rank = 0, after = 0;
-  must(p && sscanf(line, "%*s %d:%n", &rank, &after) == 1 && rank < p->ranks, "%s: %s", c->about,
-       line);
-  line += after + (line[after] == ' ');
-  row.order = &p->order[rank];
-  const char *got = pipeline_csv(&row);
-  must(strncmp(got, line, strlen(line)) == 0 && got[strlen(line)] == '\n',
-       "%s, rank %d:\n%s is not\n%s", c->about, rank, got, line);
+  int rank;
+  const char *row = row_of(c, line, &rank);
+  const char *got = pipeline_csv(&(struct pipeline){.ranks = 1, .order = &p->order[rank]});
+  must(strcmp(got, text("%s\n", row)) == 0, "%s, rank %d:\n%s is not\n%s", c->about, rank, got,
+       row);
+}
+
+/* "stages 1: 1,6" */
+static void same_stages(const struct case_of *c, const char *line)
+{
+  int rank;
+  const char *row = row_of(c, line, &rank);
+  struct buffer b = {0};
+  for (int s = 0; s < c->order->stages; s++)
+    if (c->order->rank_of[s] == rank) put(&b, "%s%d", b.length ? "," : "", s);
+  must(b.text && strcmp(b.text, row) == 0, "%s, rank %d: its stages are %s, not %s", c->about, rank,
+       b.text, row);
 }
 
 static void same_cost(const struct case_of *c, const char *line)
@@ -73,20 +92,101 @@ static void same_cost(const struct case_of *c, const char *line)
   must(strcmp(b.text, line) == 0, "%s: %s is not %s", c->about, b.text, line);
 }
 
+/* "[0SEND_F1+0RECV_B0] wait[0RECV_B0] 0B0": a send stands where it is posted, a receive where it is
+   waited for. */
+static void add_executed(struct buffer *rows, const char *row)
+{
+  struct buffer b = {0};
+  const char *word = row;
+  for (bool posts = false, waits = false; *word;) {
+    const size_t n = strcspn(word, "[+] ");
+    if (n == 4 && !strncmp(word, "wait", n)) {
+      waits = true;
+    } else if (n) {
+      const bool receives = strstr(text("%.*s", (int)n, word), "RECV");
+      if (posts || waits ? receives == waits : true)
+        put(&b, "%s%.*s", b.length ? "," : "", (int)n, word);
+    }
+    word += n;
+    if (*word == '[') posts = !waits;
+    if (*word == ']') posts = waits = false;
+    word += *word != 0;
+  }
+  put(rows, "%s\n", b.text);
+}
+
+/* What a plan takes of a file, without idle steps. */
+static const char *computed(const char *about, const char *csv)
+{
+  const char *why;
+  struct pipeline *p = schedule_of_csv("schedule.csv", csv, &why);
+  must(p, "%s: %s", about, why);
+  for (int r = 0; r < p->ranks; r++) {
+    const struct actions with_idle = p->order[r];
+    p->order[r] = (struct actions){0};
+    for (int k = 0; k < with_idle.n; k++)
+      if (with_idle.at[k].kind != ACTION_IDLE) put_action(&p->order[r], with_idle.at[k]);
+  }
+  return pipeline_csv(p);
+}
+
+/* PyTorch's lists whose receives stand late, and those of its own loops: as files, a plan takes
+   them, and they compute what the order does. */
+static void same_computation(const struct case_of *c)
+{
+  const struct buffer *const lists[] = {&c->deferred, &c->executed};
+  for (int i = 0; i < 2; i++) {
+    if (!lists[i]->text) continue;
+    const char *got = computed(c->about, lists[i]->text), *order = pipeline_csv(c->order);
+    must(strcmp(got, computed(c->about, order)) == 0, "%s: %s is not %s", c->about, got, order);
+  }
+}
+
+static bool begins(const char *line, const char *kind)
+{
+  return strncmp(line, kind, strlen(kind)) == 0;
+}
+
+static void compare_line(struct case_of *c, const char *line)
+{
+  int rank;
+  if (begins(line, "error ")) {
+    must(!c->order, "%s is refused by PyTorch", c->about);
+  } else if (begins(line, "stages ")) {
+    same_stages(c, line);
+  } else if (begins(line, "order ")) {
+    same_row(c, c->order, line);
+  } else if (begins(line, "lowered ")) {
+    same_row(c, c->all, line);
+  } else if (begins(line, "deferred ")) {
+    put(&c->deferred, "%s\n", row_of(c, line, &rank));
+  } else if (begins(line, "executed ")) {
+    add_executed(&c->executed, row_of(c, line, &rank));
+  } else if (begins(line, "cost ")) {
+    same_cost(c, line);
+  } else {
+    give_up("no test reads the row: %.100s", line);
+  }
+}
+
 static void compare(const void *file)
 {
   static char line[1 << 20];
   struct case_of c = {0};
-  int rows = 0;
+  int cases = 0;
   while (fgets(line, sizeof line, (FILE *)(uintptr_t)file)) {
     line[strcspn(line, "\n")] = 0;
-    if (strncmp(line, "case ", 5) == 0) read_case(&c, line);
-    if (strncmp(line, "error ", 6) == 0) must(!c.order, "%s is refused by PyTorch", c.about);
-    if (strncmp(line, "order ", 6) == 0) same_row(&c, c.order, line);
-    if (strncmp(line, "lowered ", 8) == 0) same_row(&c, c.all, line), rows++;
-    if (strncmp(line, "cost ", 5) == 0) same_cost(&c, line);
+    if (!line[0] || line[0] == '#') continue;
+    if (!begins(line, "case ")) {
+      compare_line(&c, line);
+      continue;
+    }
+    same_computation(&c);
+    read_case(&c, line);
+    cases++;
   }
-  must(rows > 100, "only %d rows", rows);
+  same_computation(&c);
+  must(cases > 30, "only %d cases", cases);
 }
 
 static void golden(void **state)
@@ -157,10 +257,50 @@ static void costs(const void *unused)
     }
 }
 
+/* Of the smaller and of the larger pipeline: the idle time in thousandths of the time in which
+   ranks compute, and the most micro-batches, of a rank's share of the layers, that the first rank
+   holds, and the last one. A rank computes the two of a pair one after the other. */
+static void costs_in_numbers(const void *unused)
+{
+  static const struct {
+    int ranks, microbatches;
+  } size[] = {{4, 8}, {8, 32}};
+  static const struct {
+    const char *name;
+    int stages;
+    struct {
+      int idle;
+      double first, last;
+    } of[2];
+  } row[] = {{"gpipe", 1, {{375, 8, 8}, {219, 32, 32}}},
+             {"1f1b", 1, {{375, 4, 1}, {219, 8, 1}}},
+             {"looped_bfs", 2, {{188, 8, 8}, {109, 32, 32}}},
+             {"interleaved_1f1b", 2, {{188, 5.5, 2.5}, {109, 11.5, 4.5}}},
+             {"interleaved_zero_bubble", 1, {{125, 4, 4}, {73, 8, 8}}},
+             {"interleaved_zero_bubble", 2, {{63, 4, 4}, {36, 8, 8}}},
+             {"zbv_zero_bubble", 2, {{63, 4, 4}, {36, 8, 8}}},
+             {"dualpipe_v", 2, {{63, 4.5, 4.5}, {36, 8.5, 8.5}}}};
+  (void)unused;
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+    for (int k = 0; k < 2; k++) {
+      const int ranks = size[k].ranks, stages = row[i].stages;
+      struct pipeline *p = order_of(row[i].name, ranks, stages, size[k].microbatches);
+      const int *held = pipeline_cost(p).in_flight;
+      const double first = (double)held[0] / stages, last = (double)held[ranks - 1] / stages;
+      for (int r = 0; r < ranks; r++) p->order[r] = actions_of(p, r);
+      const double busy = 3. * stages * size[k].microbatches;
+      const int idle = (int)lround(1000 * ((double)pipeline_cost(p).time / busy - 1));
+      must(idle == row[i].of[k].idle && first == row[i].of[k].first && last == row[i].of[k].last,
+           "%s on %d ranks with %d stages: idle %d, in flight %g ... %g", row[i].name, ranks,
+           stages, idle, first, last);
+    }
+}
+
 static void bubbles(void **state)
 {
   (void)state;
   passes(costs, NULL);
+  passes(costs_in_numbers, NULL);
 }
 
 /* ------------------------------------------------------------------------------- planted faults */
