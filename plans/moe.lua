@@ -19,14 +19,16 @@
 -- nothing: a rank has room for so many times the rows that its experts get in balance, and more end the job; without it,
 -- or with bound=false, there is room for all that there can be. The metrics have
 -- the fullest expert's places over the mean, what was dropped, and with places=true the places of each expert of
--- each layer. Settings of the model are here and in lib/moe_shapes.lua, those of the mesh and of training in lib/.
+-- each layer. files=fused: files hold the experts of a layer as one tensor, as transformers does in memory, gate and up
+-- in one; else a tensor for each expert. Settings of the model are here and in lib/moe_shapes.lua, those of the mesh and of training in lib/.
 
 local settings, parallel, training, attention, latent_attention = require "lib.settings", require "lib.parallel",
   require "lib.training", require "lib.attention", require "lib.latent_attention"
 
 -- ---------------------------------------------------------------------------------------- settings
 
-local known = require("lib.moe_shapes").of(args.config, args.preset)
+local shapes = require "lib.moe_shapes"
+local known = shapes.of(args.config, args.preset, args.files)
 local of = settings.of(known)
 local setting, whole, flag = of.setting, of.whole, of.flag
 local dim, n_layers, n_heads = whole("dim"), whole("n_layers"), whole("n_heads")
@@ -201,7 +203,7 @@ local names = training.prefixed("model.", {"embed_tokens.weight", "layers.*.self
   "layers.*.input_layernorm.weight", "layers.*.post_attention_layernorm.weight", "norm.weight"})
 names["layers.*.mlp.gate.weight"] = "model.layers.*." .. known.files.gate
 for _, name in ipairs{"gate_proj", "up_proj", "down_proj"} do
-  names["layers.*.mlp.experts." .. name] = "model.layers.*." .. known.files.experts .. known.files[name]
+  names["layers.*.mlp.experts." .. name] = shapes.of_experts(known.files, name)
 end
 if known.shared then names["layers.*.mlp.shared_experts.**"] = "model.layers.*.mlp.shared_experts.**" end
 if dense > 0 then names["layers.*.mlp.*_proj.weight"] = "model.layers.*.mlp.*_proj.weight" end

@@ -100,7 +100,9 @@ static bool write_tensor(const struct save *s, size_t k, const struct member *m,
 {
   const struct entry *e = &s->entries[k];
   struct checksum sum = {0};
-  struct slice slice = table_slice(m->row);
+  struct numbers_slice numbers;
+  table_numbers(m->row, s->what.kind == CHECKPOINT ? OWN_NAME : ALIAS, &numbers);
+  struct slice slice = numbers.slice;
   size_t size = table_type(program->tensors[m->row].type).bytes;
   const char *memory = table_memory(m);
   if (s->index[k] >= 0) {
@@ -134,7 +136,7 @@ static bool write_part(const struct save *s, size_t i, void *stage, struct failu
                   path, strerror(errno));
   bool ok = true;
   for (size_t k = p->first; k < p->first + p->count; k++)
-    for (const struct member *m = s->saved[k]; ok && m; m = m->next)
+    for (const struct member *m = s->saved[k]; ok && m; m = save_next(s, m))
       if (rank->parts[m->row].saves)
         ok = write_tensor(s, k, m, p->length + s->entries[k].begin, fd, path, stage, why);
   return finish(fd, ok, path, why);
@@ -143,7 +145,7 @@ static bool write_part(const struct save *s, size_t i, void *stage, struct failu
 static bool has_some(const struct save *s, const struct part *p)
 {
   for (size_t k = p->first; k < p->first + p->count; k++)
-    for (const struct member *m = s->saved[k]; m; m = m->next)
+    for (const struct member *m = s->saved[k]; m; m = save_next(s, m))
       if (rank->parts[m->row].saves) return true;
   return false;
 }

@@ -90,7 +90,8 @@ static bool fits(const struct kept *kept, const struct tensor *t, struct failure
   bool same = elements_take(t, e->dtype) && e->ndim == (size_t)t->ndim;
   for (int d = 1; same && d < t->ndim; d++) same = e->shape[d] == t->of[d];
   if (same && t->ndim == 0) return true;
-  return (same && e->shape[0] > 0) || elements_misfit(kept, t, why);
+  const struct slice slice = table_slice((int)(t - program->tensors));
+  return (same && e->shape[0] > 0) || elements_misfit(kept, t, &slice, why);
 }
 
 static bool add_part(struct set_input *input, const struct kept *kept, struct failure *why)

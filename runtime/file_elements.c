@@ -39,14 +39,13 @@ static void shape_text(size_t ndim, const long *shape, char *to, size_t size)
   if (used < size) snprintf(to + used, size - used, "]");
 }
 
-bool elements_misfit(const struct kept *kept, const struct tensor *t, struct failure *why)
+bool elements_misfit(const struct kept *kept, const struct tensor *t, const struct slice *slice,
+                     struct failure *why)
 {
   const struct entry *e = kept->entry;
   char there[200], here[200];
-  struct numbers_slice numbers;
-  table_numbers((int)(t - program->tensors), &numbers);
   shape_text(e->ndim, e->shape, there, sizeof there);
-  shape_text(numbers.slice.ndim, numbers.of, here, sizeof here);
+  shape_text(slice->ndim, slice->of, here, sizeof here);
   return failed(why, "%s: %s is %s %s in the file, but %s %s in the program", kept->file->path,
                 e->name, e->dtype, there, table_type(elements_type(t)).name, here);
 }

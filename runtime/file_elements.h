@@ -16,8 +16,10 @@ enum type elements_type(const struct tensor *t);
 // input of integers or booleans, or to a parameter or an input of float32 that holds them exactly.
 bool elements_take(const struct tensor *t, const char *dtype);
 
-// The message that it does not, or that shapes differ. Returns false.
-bool elements_misfit(const struct kept *kept, const struct tensor *t, struct failure *why);
+// The message that it does not, or that the shape is not that of the whole tensor that `slice` is
+// of. Returns false.
+bool elements_misfit(const struct kept *kept, const struct tensor *t, const struct slice *slice,
+                     struct failure *why);
 
 // Bytes of an element in the file or in memory, whichever is wider. kept: its file; NULL: none.
 size_t elements_staged(const struct kept *kept, const struct tensor *t);

@@ -306,7 +306,7 @@ static bool find_named(struct library *m, void *with)
   if (!found && program->loss >= 0 && strcmp(s->name, "loss") == 0) return describe_loss(s->to);
   if (!found) found = table_find(&m->members, s->name);
   if (!found) return failed(&m->error, "the model has no tensor %s", s->name);
-  if (found->next)
+  if (strcmp(found->name, s->name) == 0 ? found->next : found->alias_next)
     return failed(&m->error, "%s is kept in parts: go through all tensors by their numbers",
                   s->name);
   return describe(found, s->to);

@@ -88,6 +88,14 @@ struct tensor {
   struct init init;
 };
 
+// A tensor, or each of a stack, that files of others hold as a part of a larger one, under its
+// alias.
+struct joined {
+  int row;           // of the tensor; -1: behind the last of the list
+  long at[MAX_DIMS]; // where it begins in the larger one
+  long of[MAX_DIMS]; // that one's shape
+};
+
 // Integers that are used as indices: each is at least 0 and less than `below`, or `ignored`.
 struct index_use {
   const char *what; // "embedding"
@@ -190,6 +198,7 @@ struct program {
   ptrdiff_t grad_norm; // offset of the float32 norm of all gradients in memory, or -1 if unused
   const struct tensor *tensors;
   int ntensors;
+  const struct joined *joined; // ends with a row of -1; NULL: there are none
   const struct index_use *index_uses;
   int nindex_uses;
   ptrdiff_t noted; // offset of a note (indices.h) for each of these, 0: none yet; or -1 if the step

@@ -70,17 +70,29 @@ static bool is_saved(const struct save *s, const struct member *m)
   return program->loss < 0 ? t->role == OUTPUT : t->role == PARAMETER || t->role == STATE;
 }
 
+// Whether the file has it under its alias.
+static bool is_by_alias(const struct save *s, const struct member *m)
+{
+  return s->what.kind != CHECKPOINT && m->alias;
+}
+
+const struct member *save_next(const struct save *s, const struct member *m)
+{
+  return is_by_alias(s, m) ? m->alias_next : m->next;
+}
+
 // index: see struct save.
 static void add_entry(struct save *s, const struct member *m, const char *name, long index)
 {
   const struct tensor *t = &program->tensors[m->row];
+  const struct joined *joined = is_by_alias(s, m) ? table_joined(m->row) : NULL;
   const int without = index >= 0;
   s->saved[s->count] = m;
   s->index[s->count] = index;
   s->entries[s->count++] = (struct entry){.name = name,
                                           .dtype = table_type(t->type).name,
                                           .ndim = (size_t)(t->ndim - without),
-                                          .shape = t->of + without,
+                                          .shape = (joined ? joined->of : t->of) + without,
                                           .has_crc = s->has_crcs};
 }
 
@@ -96,9 +108,10 @@ static bool list_saved(struct save *s, struct failure *why)
     return failed(why, "out of memory for saving");
   for (size_t i = 0; i < s->members.count; i++) {
     const struct member *m = &s->members.all[i];
-    const char *name = s->what.kind != CHECKPOINT && m->alias ? m->alias : m->name;
-    if (!is_saved(s, m) || m->of != m) continue;
-    const long stacked = name == m->alias ? table_stacked(m) : 0;
+    const bool by_alias = is_by_alias(s, m);
+    const char *name = by_alias ? m->alias : m->name;
+    if (!is_saved(s, m) || (by_alias ? m->alias_of : m->of) != m) continue;
+    const long stacked = by_alias ? table_stacked(m) : 0;
     for (long k = 0; k < stacked; k++) {
       name += strlen(name) + 1; // the names of a stack follow its alias
       add_entry(s, m, name, k);
@@ -108,10 +121,10 @@ static bool list_saved(struct save *s, struct failure *why)
   return true;
 }
 
-static uint64_t whole_bytes(const struct tensor *t)
+static uint64_t whole_bytes(const struct entry *e)
 {
-  uint64_t bytes = table_type(t->type).bytes;
-  for (int d = 0; d < t->ndim; d++) bytes *= (uint64_t)t->of[d];
+  uint64_t bytes = safetensors_bits(e->dtype) / 8;
+  for (size_t d = 0; d < e->ndim; d++) bytes *= (uint64_t)e->shape[d];
   return bytes;
 }
 
@@ -123,8 +136,7 @@ static bool cut_into_parts(struct save *s, struct failure *why)
   bool cuts = s->what.shard_bytes > 0 && strcmp(single_name(s), SINGLE) == 0;
   struct part *part = &s->parts[s->nparts++];
   for (size_t i = 0; i < s->count; i++) {
-    uint64_t bytes = whole_bytes(&program->tensors[s->saved[i]->row]);
-    if (s->index[i] >= 0) bytes /= (uint64_t)program->tensors[s->saved[i]->row].of[0];
+    uint64_t bytes = whole_bytes(&s->entries[i]);
     if (cuts && part->count > 0 && part->bytes + bytes > s->what.shard_bytes) {
       part = &s->parts[s->nparts++];
       part->first = i;

@@ -37,6 +37,9 @@ struct save {
   uint32_t of_all; // the checksum of them all
 };
 
+// The next part of the tensor of an entry, or NULL.
+const struct member *save_next(const struct save *s, const struct member *m);
+
 // NULL, and why.
 struct save *save_layout(const struct saving *what, struct failure *why);
 

@@ -58,9 +58,10 @@ static void write_members(struct members *members)
     for (int k = 0; k < t->count; k++) {
       size_t i = members->count++;
       const char *name = write_name(&t->name, k, &text), *alias = write_name(&t->alias, k, &text);
-      members->all[i] = (struct member){row, k, name, alias, NULL, &members->all[i]};
+      struct member *m = &members->all[i];
+      *m = (struct member){row, k, name, alias, NULL, m, NULL, m};
       members->names[members->nnames++] = (struct called){name, i};
-      if (table_stacked(&members->all[i]))
+      if (table_stacked(m))
         write_stack(members, alias, t->of[0], i, &text);
       else if (alias)
         members->names[members->nnames++] = (struct called){alias, i};
@@ -76,23 +77,33 @@ static int by_name(const void *a, const void *b)
   return order ? order : (x->member > y->member) - (x->member < y->member);
 }
 
-// Chains the parts of each tensor, which have one name, and leaves the names of the first one.
+// Of the parts of a tensor the last one so far, and the name that it was listed under.
+struct last_part {
+  struct member *member;
+  const char *name; // NULL: there is none
+};
+
+// Whether the member is a further part of that tensor. An output may have a parameter's name.
+static bool goes_on(const struct last_part *last, const struct member *m, const char *name)
+{
+  return last->name && strcmp(last->name, name) == 0 &&
+         program->tensors[last->member->row].role == program->tensors[m->row].role;
+}
+
+// Chains the parts of each tensor, which have one name or one alias, and leaves that of the first.
 static void join_parts(struct members *members)
 {
   size_t n = 0;
-  struct member *last = NULL;
-  const char *before = NULL;
+  struct last_part own = {NULL, NULL}, other = {NULL, NULL};
   for (size_t i = 0; i < members->nnames; i++) {
     const struct called c = members->names[i];
     struct member *m = &members->all[c.member];
-    // An output may have a parameter's name.
-    const bool follows = last && last != m && strcmp(before, c.name) == 0 &&
-                         strcmp(last->name, m->name) == 0 &&
-                         program->tensors[last->row].role == program->tensors[m->row].role;
-    if (follows && m->of == m) last->next = m, m->of = last->of;
-    if (m->of == m) members->names[n++] = c;
-    last = m;
-    before = c.name;
+    const bool is_own = c.name == m->name;
+    if (is_own && goes_on(&own, m, c.name)) own.member->next = m, m->of = own.member->of;
+    if (!is_own && goes_on(&other, m, c.name))
+      other.member->alias_next = m, m->alias_of = other.member->alias_of;
+    if ((is_own ? m->of : m->alias_of) == m) members->names[n++] = c;
+    *(is_own ? &own : &other) = (struct last_part){m, c.name};
   }
   members->nnames = n;
 }

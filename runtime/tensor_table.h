@@ -30,33 +30,47 @@ static inline struct slice table_slice(int row)
   return (struct slice){(size_t)t->ndim, t->of, t->here, rank->parts[row].first};
 }
 
-// The same in numbers, as files have it: of INT8_BLOCKS.
+// Which tensor of a file: that of the program's own name, or that of the alias.
+enum naming { OWN_NAME, ALIAS };
+
+// Where it lies in the tensor of its alias; NULL: it is that tensor.
+static inline const struct joined *table_joined(int row)
+{
+  const struct joined *j = program->joined;
+  while (j && j->row >= 0 && j->row != row) j++;
+  return j && j->row >= 0 ? j : NULL;
+}
+
+// The same in numbers, as files have it: of INT8_BLOCKS; and within the tensor of the alias.
 struct numbers_slice {
   long of[MAX_DIMS], here[MAX_DIMS], first[MAX_DIMS];
   struct slice slice; // of these
 };
-static inline void table_numbers(int row, struct numbers_slice *to)
+static inline void table_numbers(int row, enum naming naming, struct numbers_slice *to)
 {
+  const struct joined *joined = naming == ALIAS ? table_joined(row) : NULL;
   const struct tensor *t = &program->tensors[row];
   const bool in_blocks = t->type == INT8_BLOCKS;
   const int ndim = t->ndim - in_blocks;
   for (int d = 0; d < ndim; d++) {
     const long numbers = in_blocks && d == ndim - 1 ? BLOCK_NUMBERS : 1;
-    to->of[d] = t->of[d] * numbers;
+    to->of[d] = joined ? joined->of[d] : t->of[d] * numbers;
     to->here[d] = t->here[d] * numbers;
-    to->first[d] = rank->parts[row].first[d] * numbers;
+    to->first[d] = rank->parts[row].first[d] * numbers + (joined ? joined->at[d] : 0);
   }
   to->slice = (struct slice){(size_t)ndim, to->of, to->here, to->first};
 }
 
 // One tensor: member `k` of the stack in a row of the program's table. Members of one name are
-// parts of one tensor in files; they have its shape, and each has a place of its own in it.
+// parts of one tensor in files; they have its shape, and each has a place of its own in it. Those
+// of one alias are parts of one tensor in files of others.
 struct member {
   int row, k;
   const char *name;
-  const char *alias;   // NULL: none
-  struct member *next; // the next part of the tensor, or NULL
-  struct member *of;   // its first part: mostly the member itself
+  const char *alias;                    // NULL: none
+  struct member *next;                  // the next part of the tensor, or NULL
+  struct member *of;                    // its first part: mostly the member itself
+  struct member *alias_next, *alias_of; // likewise of the tensor of the alias
 };
 
 // The address of this rank's shard of it.
@@ -74,7 +88,7 @@ struct called {
 struct members {
   struct member *all; // in the order of the table; a stack's by their numbers
   size_t count;
-  struct called *names; // all names and aliases, ascending; of a tensor in parts those of the first
+  struct called *names; // all names and aliases, ascending; of a tensor in parts that of the first
   size_t nnames;
   char *text; // storage of the names
 };

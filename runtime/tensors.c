@@ -91,6 +91,12 @@ static void draw(const struct member *m, uint64_t first, size_t count, void *to)
 
 // ---- piece by piece ----------------------------------------------------------------------------
 
+// The name by which a file has the member; NULL, of no file: its own.
+static enum naming naming_in(const struct kept *kept, const struct member *m)
+{
+  return kept && m->alias && strcmp(kept->entry->name, m->alias) == 0 ? ALIAS : OWN_NAME;
+}
+
 // Makes the shard's own elements from .. from + count - 1 in `to`: reads them and adds them to the
 // checksum, if `kept` is not NULL; else draws them.
 static bool make_piece(const struct kept *kept, const struct member *m, size_t from, size_t count,
@@ -98,7 +104,7 @@ static bool make_piece(const struct kept *kept, const struct member *m, size_t f
 {
   const struct tensor *t = &program->tensors[m->row];
   struct numbers_slice numbers;
-  table_numbers(m->row, &numbers);
+  table_numbers(m->row, naming_in(kept, m), &numbers);
   const struct slice *slice = &numbers.slice;
   if (kept && !elements_read(kept, m, slice, from, count, to, sum, why)) return false;
   size_t size = table_type(elements_type(t)).bytes;
@@ -138,7 +144,7 @@ static bool fill_tensor(const struct kept *kept, const struct member *m, void *s
   struct checksum sum = {0};
   const struct tensor *t = &program->tensors[m->row];
   struct numbers_slice numbers;
-  table_numbers(m->row, &numbers);
+  table_numbers(m->row, OWN_NAME, &numbers);
   size_t elements = slice_elements(&numbers.slice);
   char *memory = table_memory(m);
   for (size_t from = 0; from < elements;) {
@@ -173,15 +179,16 @@ struct filling {
   bool goes_on; // from a checkpoint, which has everything
 };
 
-static bool fits(const struct kept *kept, const struct tensor *t, struct failure *why)
+static bool fits(const struct kept *kept, const struct member *m, struct failure *why)
 {
+  const struct tensor *t = &program->tensors[m->row];
   const struct entry *e = kept->entry;
   struct numbers_slice numbers;
-  table_numbers((int)(t - program->tensors), &numbers);
+  table_numbers(m->row, naming_in(kept, m), &numbers);
   const size_t ndim = numbers.slice.ndim;
   return (elements_take(t, e->dtype) && e->ndim == ndim &&
           memcmp(e->shape, numbers.of, ndim * sizeof *numbers.of) == 0) ||
-         elements_misfit(kept, t, why);
+         elements_misfit(kept, t, &numbers.slice, why);
 }
 
 // Finds a tensor by its name or its alias; NULL where the archive has neither.
@@ -218,7 +225,7 @@ static bool take(struct filling *f, struct archive *archive, enum role role, str
     const struct tensor *t = &program->tensors[m->row];
     if (t->role != role) continue;
     if (!look_up(archive, m, &f->from[i], why)) return false;
-    if (f->from[i] && !fits(f->from[i], t, why)) return false;
+    if (f->from[i] && !fits(f->from[i], m, why)) return false;
     if (f->from[i] ||
         (archive == &f->weights && role == PARAMETER && !f->goes_on && adapters_have(m->name)))
       continue;
@@ -334,7 +341,7 @@ static bool take_adapter(struct filling *f, const char *path, struct failure *wh
     if (!adapters_have(m->name) || program->tensors[m->row].role != PARAMETER) continue;
     if (!look_up(&f->adapter, m, &f->from[i], why)) return false;
     if (!f->from[i]) return missing(&f->adapter, m, 0, why);
-    if (!fits(f->from[i], &program->tensors[m->row], why)) return false;
+    if (!fits(f->from[i], m, why)) return false;
   }
   return true;
 }
@@ -434,12 +441,13 @@ static bool fill_all(const struct filling *f, struct failure *why)
   for (size_t i = 0; ok && i < f->members.count; i++) {
     const struct member *m = &f->members.all[i];
     enum role role = program->tensors[m->row].role;
-    uint32_t *share = is_checked(f, i) ? &f->checks->shares[m->of - f->members.all] : NULL;
+    const struct member *first = naming_in(f->from[i], m) == ALIAS ? m->alias_of : m->of;
+    uint32_t *share = is_checked(f, i) ? &f->checks->shares[first - f->members.all] : NULL;
     const bool is_there = !f->from[i] && is_zero(&program->tensors[m->row]);
     const bool comes_later = role == BATCH && f->without_inputs;
     if (role != OUTPUT && !is_there && !comes_later)
       ok = fill_tensor(f->from[i], m, stage, share, why);
-    if (ok && f->checks && f->from[i] && role != BATCH && m->of == m)
+    if (ok && f->checks && f->from[i] && role != BATCH && first == m)
       ok = checks_expect(f->checks, i, f->from[i], why);
   }
   free(stage);

@@ -48,14 +48,14 @@ metrics() {
 }
 
 # train_moe NAME KIND MODEL SECTION ARGUMENTS...: it has the losses, the norms of gradients and the experts of that
-# section of losses.json.
+# section of losses.json. `weights`, where it is set, is the file of weights.
 train_moe() {
   local name=$1 kind=$2 model=$3 section=$4 to=$WORK/$1 aux=0
   shift 4
   [[ $section != with_aux* ]] || aux=$(sed -n 's/.*"router_aux_loss_coef": \([0-9.]*\).*/\1/p' "$moe/$model/config.json")
   make "$name" "$kind" plans/moe.lua -D config="$moe/$model/config.json" -D seq=32 -D lr=1e-3 -D weight_decay=0.1 \
     -D batch=4 -D clip=1.0 -D places=true -D aux_loss="$aux" "$@" || return 0
-  start "$to" "$to" --weights "$moe/$model" --data "$llama/text.txt" --steps "$steps" || { fail "$name: no run"; return 0; }
+  start "$to" "$to" --weights "${weights:-$moe/$model}" --data "$llama/text.txt" --steps "$steps" || { fail "$name: no run"; return 0; }
   numbers loss "$to.jsonl" > "$to.loss"
   numbers grad_norm "$to.jsonl" > "$to.grad_norm"
   metrics "$name"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Fused projections cut part by part (equal/projections.lua): files hold each weight whole, under its one name.
 # Initial weights are the same bits with parts and without, on each mesh. A checkpoint goes from each mesh to the next
-# without a changed bit, on the CPU and on the stand-in, and its checksums hold; a changed byte is noticed. Steps with
+# without a changed bit, on the CPU and on the stand-in, and its checksums hold; a changed byte is noticed. Files of
+# others, in which some weights are parts of one tensor, are the same from each mesh, and each reads them. Steps with
 # parts and without give the same numbers, also by optimizers that look at the whole weight.
 . "$(dirname "$0")/common.sh"
 local_mpi=yes
@@ -31,9 +32,14 @@ same() {
   "$TOOLS/compare_safetensors" "$2.saved/model.safetensors" "$3.saved/model.safetensors" 0 || fail "$1: other tensors"
 }
 for name in whole one tp3 fsdp2_tp2 cuda_tp2; do
-  start "$WORK/$name" "$WORK/$name.new" --steps 0 || fail "$name"
+  start "$WORK/$name" "$WORK/$name.new" --steps 0 --export "$WORK/$name.hf" || fail "$name"
   same "$name, new" "$WORK/$name.new" "$WORK/whole.new"
+  "$TOOLS/compare_safetensors" "$WORK/$name.hf/model.safetensors" "$WORK/whole.hf/model.safetensors" 0 ||
+    fail "$name: another file for others"
+  start "$WORK/$name" "$WORK/$name.read" --steps 0 --weights "$WORK/whole.hf" || fail "$name, from a file of others"
+  same "$name, from a file of others" "$WORK/$name.read" "$WORK/whole.new"
 done
+tr ',' '\n' < "$WORK/whole.hf/model.safetensors" | tr -d '\0' | finds -a '"blocks.1.wide":' || fail "no tensor of two weights"
 start "$WORK/one" "$WORK/first" --steps 2 || fail "two steps"
 start "$WORK/whole" "$WORK/first_whole" --steps 2 || fail "two steps without parts"
 "$TOOLS/compare_safetensors" "$WORK/first.saved/model.safetensors" "$WORK/first_whole.saved/model.safetensors" 1e-5 ||

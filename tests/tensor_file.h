@@ -71,7 +71,7 @@ static struct elements elements_of(const struct file *f, json_t *tensor)
   return e;
 }
 
-static double number(const struct elements *e, size_t i)
+static inline double number(const struct elements *e, size_t i)
 {
   float f;
   uint32_t f32;

@@ -183,7 +183,8 @@ static char *program_text(const char *step, const struct stacks *tensors)
       "weights", plan_options->weights ? string_text(plan_options->weights) : "NULL", "exported",
       plan_options->exported ? text("\"%s\"", plan_options->exported) : "NULL", "every",
       text("%d", plan_options->validate_every), "validate_steps",
-      text("%d", plan_options->validate_steps), "adapter", adapter_text(), "generation",
+      text("%d", plan_options->validate_steps), "adapter", adapter_text(), "joined",
+      *joined_text(tensors) ? "joined" : "NULL", "generation",
       plan_options->generate.slots ? "&generation" : "NULL", "step",
       plan_options->generate.slots ? "NULL" : "step", "flops", double_text(step_flops()),
       "arithmetic", arithmetic_name[step_arithmetic()], "rate",
@@ -273,11 +274,13 @@ static void add_step(const struct class_files *names, int rank, const char *rank
 
 static void add_tensors(const struct class_files *names, int rank, const struct stacks *tensors)
 {
-  add_text(names->tensors,
-           fill(embedded_text("templates/tensors.h"), "version", TPGEN_VERSION, "plan",
-                plan_shown(), "hash", plan_options->hash, "states", states_macro(tensors),
-                "tensors", tensors_text(tensors, rank), "index_uses",
-                text("%s%s", index_uses_text(tensors), row_bounds_text(rank)), NULL));
+  add_text(
+      names->tensors,
+      fill(embedded_text("templates/tensors.h"), "version", TPGEN_VERSION, "plan", plan_shown(),
+           "hash", plan_options->hash, "states", states_macro(tensors), "tensors",
+           tensors_text(tensors, rank), "index_uses",
+           text("%s%s%s", joined_text(tensors), index_uses_text(tensors), row_bounds_text(rank)),
+           NULL));
 }
 
 /* What the rank moves in a function, except in exchanges: those are in the rank's own file. */

@@ -108,6 +108,15 @@ static void check_wide(const struct value *v)
        "a part lies outside of its wide value");
 }
 
+/* A part of a tensor in files begins and ends within it; without a tensor there is no part. */
+static void check_file_part(const struct value *v, int dim, int64_t first, int64_t all)
+{
+  int64_t size = dim >= 0 && dim < v->shape.ndim ? v->shape.size[dim] : 0;
+  need(all ? dim >= 0 && dim < v->shape.ndim && first >= 0 && size <= all && first <= all - size
+           : !dim && !first,
+       "a part lies outside of its tensor in files");
+}
+
 static void check_value(int value)
 {
   const struct value *v = &graph->value[value];
@@ -126,6 +135,9 @@ static void check_value(int value)
   need(v->list >= 0 && (v->list < graph->nmodule || v->list == 0), "there is no such list");
   check_stack(value);
   check_wide(v);
+  check_file_part(v, v->file_dim, v->file_first, v->file_size);
+  check_file_part(v, v->alias_dim, v->alias_first, v->alias_size);
+  need(!v->alias_size || v->alias, "a tensor in files of others has no name");
   if (graph->memory) check_allocation(value);
 }
 

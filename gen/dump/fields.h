@@ -265,6 +265,9 @@
   FIELD(INT,       file_dim,      "file_dim") \
   FIELD(LONG,      file_first,    "file_first") \
   FIELD(LONG,      file_size,     "file_size") \
+  FIELD(INT,       alias_dim,     "alias_dim") \
+  FIELD(LONG,      alias_first,   "alias_first") \
+  FIELD(LONG,      alias_size,    "alias_size") \
   FIELD(INIT,      init.kind,     "init")   \
   FIELD(REAL,      init.a,        "init_a") \
   FIELD(REAL,      init.b,        "init_b") \

@@ -245,6 +245,34 @@ char *states_macro(const struct stacks *tensors)
   return n ? fill(embedded_text("templates/state_rows.h"), "rows", rows.text, NULL) : "";
 }
 
+/* In numbers, as files have them, also where the program has blocks. */
+static char *joined_row(int row, const struct stack *f)
+{
+  const int value = f->member.at[0];
+  const struct value *v = &graph->value[value];
+  struct shape of = file_shape(value), at = {.ndim = of.ndim};
+  if (v->type == I8) of.size[--of.ndim - 1] *= BLOCK_NUMBERS;
+  of.size[v->alias_dim] = v->alias_size;
+  at.ndim = of.ndim;
+  at.size[v->alias_dim] = v->alias_first;
+  return text("    {%d, {%s}, {%s}}, // %s\n", row, sizes_text(at), sizes_text(of),
+              printable(stack_text(f)));
+}
+
+char *joined_text(const struct stacks *tensors)
+{
+  struct buffer b = {0};
+  for (int i = 0; i < tensors->n; i++)
+    if (graph->value[tensors->at[i].member.at[0]].alias_size)
+      put(&b, "%s", joined_row(i, &tensors->at[i]));
+  if (!b.text) return "";
+  return text("\n// Tensors that files of others hold as parts of larger ones. A row: the row in "
+              "tensors[]; where\n"
+              "// it begins in the larger tensor, and the shape of that. Behind the last one: -1.\n"
+              "static const struct joined joined[] = {\n%s    {-1, {0}, {0}},\n};\n",
+              b.text);
+}
+
 /* The index of the value among the tensors. */
 static int row_of_tensor(const struct stacks *tensors, int value)
 {

@@ -110,8 +110,12 @@ void stack_alias(const struct stack *f, const char **name, const char **rest)
 
 bool alias_goes_on(const struct stack *f, int value)
 {
-  const char *first = graph->value[f->member.at[0]].alias, *next = graph->value[value].alias;
+  const struct value *v = &graph->value[f->member.at[0]], *w = &graph->value[value];
+  const char *first = v->alias, *next = w->alias;
   if (!first || !next) return first == next;
+  if (v->alias_dim != w->alias_dim || v->alias_first != w->alias_first ||
+      v->alias_size != w->alias_size)
+    return false;
   struct parts a = parts_of(first), b = parts_of(next);
   return a.rest && b.rest && a.number == 0 && b.number == f->member.n && a.before == b.before &&
          !memcmp(first, next, a.before) && !strcmp(a.rest, b.rest);

@@ -37,12 +37,13 @@ struct value {
   bool is_output;           /* of an inference program: written to a file; or a metric */
   bool stored;              /* it is in memory: false inside a fused kernel */
   bool apart;
-  bool elsewhere;       /* of a parameter that only ranks of other stages have */
-  bool frozen;          /* PARAMETER: not trained: it has no gradient and no state */
-  signed char step;     /* see `initial` */
-  signed char file_dim; /* see `file_first` */
-  int op;               /* that makes it, or NONE */
-  int module;           /* that made it */
+  bool elsewhere;        /* of a parameter that only ranks of other stages have */
+  bool frozen;           /* PARAMETER: not trained: it has no gradient and no state */
+  signed char step;      /* see `initial` */
+  signed char file_dim;  /* see `file_first` */
+  signed char alias_dim; /* see `alias_first` */
+  int op;                /* that makes it, or NONE */
+  int module;            /* that made it */
   unsigned order; /* the memory order of its dimensions: see assign_dim_order.c; 0: row-major */
   int of;         /* the value whose gradient, sums or optimizer's state it is, or NONE */
   /* The equal values of a list's modules are a stack. In the loop's body, the one of module 0
@@ -65,6 +66,10 @@ struct value {
      part begins at `file_first` of `file_size`; 0: it is the whole tensor. A parameter with
      file_first above 0 follows the one before it, which is the part before it. */
   int64_t file_first, file_size;
+  /* PARAMETER: files of others hold it as a part of a larger tensor, which `alias` names: along
+     `alias_dim` it begins at `alias_first` of `alias_size`, with all its own parts; 0: that is the
+     whole tensor. */
+  int64_t alias_first, alias_size;
   struct init init;
   /* ACTIVATION: it is a part of a wide value, which is a place in the arena: after each `row`
      elements of a rank's part those of the other parts lie, `pitch` in all; it begins behind

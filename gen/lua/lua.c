@@ -360,6 +360,7 @@ static void push_bindings(lua_State *L)
   set_scan_bindings(L);
   set_name_bindings(L);
   set_model_bindings(L);
+  set_file_name_bindings(L);
   set_tensor_bindings(L);
   set_range_bindings(L);
   set_order_bindings(L);

@@ -199,6 +199,11 @@ void push_keys(struct lua_State *L, int table);
 /* Adds the name functions to the table at the top of the stack. */
 void set_name_bindings(struct lua_State *L);
 
+/* -------------------------------------------------------------------------------- file_names.c */
+
+/* Adds this file's functions to the table at the top of the stack. */
+void set_file_name_bindings(struct lua_State *L);
+
 /* ------------------------------------------------------------------------------------- files.c */
 
 /* Reads a file of at most `most` bytes into the arena, with a zero after it. On failure NULL, and

@@ -192,103 +192,6 @@ static int take_up(lua_State *L)
   return 0;
 }
 
-/* Whether it is a part of a tensor in files, and not the first one. */
-static bool is_further_part(int value)
-{
-  return graph->value[value].file_first > 0;
-}
-
-/* parameters(): the names of all the graph's values so far, in order; these are the parameters. One
-   that is kept in parts has one name. */
-static int parameters(lua_State *L)
-{
-  lua_createtable(L, graph->nvalue, 0);
-  for (int i = 0; i < graph->nvalue; i++) {
-    if (is_further_part(i)) continue;
-    lua_pushstring(L, graph->value[i].name);
-    lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
-  }
-  return 1;
-}
-
-/* Pushes the text with its stars replaced. A star that matches no part also drops its dot. */
-static void push_replaced(lua_State *L, const char *pattern, const struct starred *part, int n)
-{
-  luaL_Buffer b;
-  luaL_buffinit(L, &b);
-  for (int k = 0; k < n; k++) {
-    size_t before = strcspn(pattern, "*");
-    luaL_addlstring(&b, pattern, before);
-    pattern += before;
-    bool deep = pattern[0] == '*' && pattern[1] == '*';
-    if (*pattern) pattern += 1 + deep;
-    luaL_addlstring(&b, part[k].at, part[k].n);
-    if (deep && part[k].n == 0 && *pattern == '.') pattern++;
-  }
-  luaL_addstring(&b, pattern);
-  luaL_pushresult(&b);
-}
-
-/* The letters with which each name ends that fits the pattern, "" where there are none. */
-static const char *common_end(const char *pattern)
-{
-  const char *end = pattern + strlen(pattern);
-  while (end > pattern && !strchr("*?[]|", end[-1])) end--;
-  bool of_any = end > pattern && end[-1] == '*'; /* the dot of "**." may stand for nothing */
-  return strchr(pattern, '|') ? "" : of_any && *end == '.' ? end + 1 : end;
-}
-
-static bool ends_with(const char *name, const char *end, size_t length)
-{
-  size_t all = strlen(name);
-  return all >= length && !memcmp(name + all - length, end, length);
-}
-
-#define ALIAS_NAME "a parameter's other name"
-
-/* set_aliases(who, pattern, other, given, taken): gives the parameters that match the pattern their
-   names in foreign files; `other` has as many stars. given: by parameter name the pattern that
-   named it; taken: by foreign name the parameter that has it. Returns how many match. */
-static int set_aliases(lua_State *L)
-{
-  enum { WHO = 1, PATTERN, OTHER, GIVEN, TAKEN, PATH, ALIAS };
-  const char *who = luaL_checkstring(L, WHO), *pattern = luaL_checkstring(L, PATTERN);
-  struct starred part[MOST_STARS];
-  int found = 0, n;
-  if (strlen(lua_tostring(L, OTHER)) != lua_rawlen(L, OTHER)) check_name(L, OTHER, ALIAS_NAME);
-  bool is_text = strlen(pattern) == lua_rawlen(L, PATTERN); /* else no name can match */
-  const char *end = common_end(pattern);
-  const size_t length = strlen(end);
-  for (int i = 0; is_text && i < graph->nvalue; i++, lua_settop(L, TAKEN)) {
-    struct value *v = &graph->value[i];
-    if (!ends_with(v->name, end, length) || !fits_pattern(v->name, pattern, part, &n)) continue;
-    if (is_further_part(i)) {
-      v->alias = graph->value[i - 1].alias;
-      continue;
-    }
-    found++;
-    lua_pushstring(L, v->name);
-    push_replaced(L, lua_tostring(L, OTHER), part, n);
-    lua_pushvalue(L, PATH);
-    if (lua_rawget(L, GIVEN) != LUA_TNIL)
-      plan_fails("%s's names: '%.80s' and '%.80s' both name %s", who, lua_tostring(L, -1), pattern,
-                 v->name);
-    lua_pushvalue(L, ALIAS);
-    if (lua_rawget(L, TAKEN) != LUA_TNIL && !lua_rawequal(L, -1, PATH))
-      plan_fails("%s's names: %s and %s would both be called '%.80s'", who, lua_tostring(L, -1),
-                 v->name, lua_tostring(L, ALIAS));
-    v->alias = copy_text(check_name(L, ALIAS, ALIAS_NAME));
-    lua_pushvalue(L, PATH);
-    lua_pushvalue(L, PATTERN);
-    lua_rawset(L, GIVEN);
-    lua_pushvalue(L, ALIAS);
-    lua_pushvalue(L, PATH);
-    lua_rawset(L, TAKEN);
-  }
-  lua_pushinteger(L, found);
-  return 1;
-}
-
 /* ------------------------------------------------------------------------------------- adapters */
 
 /* The weight of the module at `at`, which is part of the graph. */
@@ -325,6 +228,12 @@ static int name_adapter(lua_State *L)
   const char *path = path_of_weight(L, MODULE), *dot = *path ? "." : "";
   const struct tensor *t = argument_tensor(L, PARAMETER_AT);
   const char *name = text("base_model.model.%s%s%s", path, dot, luaL_checkstring(L, KEY));
+  const struct value *weight = weight_of(L, MODULE);
+  if (weight->alias_size)
+    plan_fails(
+        "lora: %s is a part of '%.80s' in files of others, and PEFT has no adapter of a part: "
+        "leave it out of names",
+        weight->name, weight->alias);
   for (int k = 0; k < (t->nparts ? t->nparts : 1); k++) graph->value[t->value + k].alias = name;
   return 0;
 }
@@ -581,8 +490,6 @@ void set_model_bindings(lua_State *L)
 {
   static const luaL_Reg functions[] = {{"add_unit", add_unit},
                                        {"take_up", take_up},
-                                       {"parameters", parameters},
-                                       {"set_aliases", set_aliases},
                                        {"weight_path", weight_path},
                                        {"name_adapter", name_adapter},
                                        {"add_turned", add_turned},

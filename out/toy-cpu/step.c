@@ -152,6 +152,7 @@ const struct program step_program = {
     .grad_norm = -1,
     .tensors = tensors,
     .ntensors = 14,
+    .joined = NULL,
     .index_uses = NULL,
     .nindex_uses = 0,
     .noted = -1,

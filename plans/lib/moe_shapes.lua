@@ -9,6 +9,10 @@ local MIXTRAL = {gate = "block_sparse_moe.gate.weight", experts = "block_sparse_
   gate_proj = "w1.weight", up_proj = "w3.weight", down_proj = "w2.weight"}
 local QWEN = {gate = "mlp.gate.weight", experts = "mlp.experts.{}.", gate_proj = "gate_proj.weight",
   up_proj = "up_proj.weight", down_proj = "down_proj.weight"}
+-- As transformers has them in memory: one tensor of all experts, in which a gate's rows stand before those of `up`.
+local FUSED = {gate = "mlp.gate.weight", experts = "mlp.experts.", down_proj = "down_proj",
+  gate_proj = {tensor = "gate_up_proj", dim = 1, part = 1, of = 2},
+  up_proj = {tensor = "gate_up_proj", dim = 1, part = 2, of = 2}}
 
 -- bound: of those of which a rank has several experts of each layer.
 local presets = {
@@ -74,12 +78,25 @@ local function from_config(path)
   return known
 end
 
--- Of a config.json, a preset, or the small one.
-function M.of(config, preset)
-  if config and preset then error("-D config and -D preset both say the model's shape") end
-  if config then return from_config(config) end
+local function of_preset(preset)
   return presets[preset or "debug"]
     or error("there is no preset '" .. tostring(preset) .. "': say 8x7b, 30b-a3b, deepseek-v3 or debug")
+end
+
+-- Of a config.json, a preset, or the small one. files: "fused", or nil: a tensor for each expert.
+function M.of(config, preset, files)
+  if config and preset then error("-D config and -D preset both say the model's shape") end
+  if files ~= nil and files ~= "fused" then error("-D files=" .. tostring(files) .. ": say fused, or leave it out") end
+  local known = config and from_config(config) or of_preset(preset)
+  if files then known.files = FUSED end
+  return known
+end
+
+-- What files call a layer's parameter of its experts: a name, or a part of a tensor.
+function M.of_experts(files, name)
+  local prefix, file = "model.layers.*." .. files.experts, files[name]
+  if type(file) == "string" then return prefix .. file end
+  return {tensor = prefix .. file.tensor, dim = file.dim, part = file.part, of = file.of}
 end
 
 return M

@@ -1,4 +1,5 @@
 -- Two layers with a bias whose sizes no mesh divides; more ranks than hidden units or rows.
+-- In files of others the biases are one tensor.
 -- mesh: tp=2
 -- mesh: tp=3
 -- mesh: tp=4
@@ -21,4 +22,6 @@ return train{
   loss = function(output, batch) return (output - batch.target):var() end,
   optimizer = SGD{lr = 0.3},
   steps = 5, seed = 1,
+  names = {["up.bias"] = {tensor = "biases", dim = 0, part = 2, of = 2},
+    ["down.bias"] = {tensor = "biases", dim = 0, part = 1, of = 2}},
 }

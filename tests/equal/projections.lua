@@ -1,7 +1,7 @@
 -- Fused projections: q, k and v, or gate and up, side by side in one weight, cut part by part: equal parts in
 -- GPT-2's layout [in, out], parts of several sizes for grouped queries, without a bias, parts that the model
 -- takes by views, a projection that it takes as a whole, one that two modules share, and one of which a part is for
--- nothing. Weights of attention are dropped, the same on every mesh. Some of the optimizers look at the whole weight.
+-- nothing. In files of others some of these weights are parts of one tensor, beside weights without parts. Weights of attention are dropped, the same on every mesh. Some of the optimizers look at the whole weight.
 -- mesh: tp=2
 -- mesh: tp=3
 -- mesh: dp=2 tp=2
@@ -109,4 +109,12 @@ return train{
   },
   clip = 1.0,
   steps = 5,
+  names = {
+    ["h.*.mlp.gate_up_proj.weight"] = {tensor = "blocks.*.wide", dim = 0, part = 2, of = 2},
+    ["h.*.half.weight"] = {tensor = "blocks.*.wide", dim = 0, part = 1, of = 2},
+    ["h.*.whole.weight"] = {tensor = "blocks.*.square", dim = 1, part = 3, of = 3},
+    ["h.*.grouped.o_proj.weight"] = {tensor = "blocks.*.square", dim = 1, part = 1, of = 3},
+    ["h.*.attention.c_proj.weight"] = {tensor = "blocks.*.square", dim = 1, part = 2, of = 3},
+    ["h.*.attention.c_attn.*"] = "blocks.*.c_attn.*",
+  },
 }

@@ -39,14 +39,32 @@ end
 
 local MOST_NEAREST = 2000
 
-local MOST_STARS = 16
+local MOST_STARS, MOST_PARTS = 16, 1024
 
 -- How many stars a pattern has; ** is one.
 local function stars(s) return select(2, string.gsub(s, "%*%*?", "")) end
 
-local function check_pair(who, pattern, other)
+local PART = {"tensor", "dim", "part", "of"}
+
+-- What names give for a pattern: the name, and of a part of a tensor also {dim =, part =, of =}.
+local function name_and_part(who, pattern, other)
   base.expect(pattern, "string", "a key of " .. who .. "'s names")
-  base.expect(other, "string", string.format("what %s's names give for '%.80s'", who, pattern))
+  local what = string.format("what %s's names give for '%.80s'", who, pattern)
+  if type(other) == "string" then return other end
+  if type(other) ~= "table" or base.kind(other) ~= "table" then
+    fail("%s must be a string, or a table {tensor =, dim =, part =, of =}, not %s", what, base.a(other))
+  end
+  local given = base.options(other, what, PART)
+  base.expect(given.tensor, "string", what .. ": tensor")
+  local of = base.integer(given.of, what .. ": of", 2, MOST_PARTS)
+  local dim, part = base.integer(given.dim, what .. ": dim", 0, 7), base.integer(given.part, what .. ": part", 1, of)
+  if dim == 0 and string.find(given.tensor, "{}", 1, true) then
+    fail("%s: {} in '%.80s' is the index of dimension 0, so no part is along it", what, given.tensor)
+  end
+  return given.tensor, {dim = dim, part = part, of = of}
+end
+
+local function check_stars(who, pattern, other)
   for one in string.gmatch(pattern, "[^|]+") do
     local n = stars(one)
     if n > MOST_STARS then fail("%s's names: '%.80s' has more than %d *", who, one, MOST_STARS) end
@@ -64,18 +82,60 @@ local function matches_nothing(who, pattern, paths)
     table.concat(list, ", "))
 end
 
+-- Notes that the parameter is a part of the tensor of that name, of which `all` has the other parts.
+local function claim(who, all, name, path, value, part)
+  local tensor = all[name]
+  if not tensor then
+    tensor = {name = name, dim = part.dim, of = part.of, path = path, paths = {}, values = {}}
+    all[name], all[#all + 1] = tensor, tensor
+  end
+  if tensor.of ~= part.of or tensor.dim ~= part.dim then
+    fail("%s's names: '%.80s' has %d parts along dimension %d by %s, and %d along dimension %d by %s", who, name,
+      tensor.of, tensor.dim, tensor.path, part.of, part.dim, path)
+  end
+  if tensor.paths[part.part] then
+    fail("%s's names: %s and %s would both be part %d of '%.80s'", who, tensor.paths[part.part], path, part.part, name)
+  end
+  tensor.paths[part.part], tensor.values[part.part] = path, value
+end
+
+-- Each of these tensors has a parameter for each part.
+local function join(who, all)
+  for _, tensor in ipairs(all) do
+    for i = 1, tensor.of do
+      if not tensor.values[i] then
+        fail("%s's names: '%.80s' has %d parts, and no parameter is part %d: give each part's name in names, with "
+          .. "part = %d", who, tensor.name, tensor.of, i, i)
+      end
+    end
+    core.join(who, tensor.dim, tensor.values)
+  end
+end
+
 -- names = {["layers.*.wq.weight"] = "model.layers.*.self_attn.q_proj.weight", ...}: the names of
 -- parameters in foreign files: a * stands for what the pattern's * matches (patterns.c). No two
--- parameters may get one name.
+-- parameters may get one name, except as parts of one tensor: {tensor = "model.layers.*.qkv.weight",
+-- dim = 0, part = 1, of = 3}, which lie side by side along the dimension.
 base.set_names = core.unwatched(function(who, names)
   if names == nil then return end
   base.expect(names, "table", who .. "'s names")
-  local paths, given, taken = core.parameters(), {}, {}
+  local paths, given, taken, joined = core.parameters(), {}, {}, {}
   for _, path in ipairs(paths) do taken[path] = path end
   for pattern, other in pairs(names) do
-    check_pair(who, pattern, other)
-    if core.set_aliases(who, pattern, other, given, taken) == 0 then
-      matches_nothing(who, pattern, paths)
+    local name, part = name_and_part(who, pattern, other)
+    check_stars(who, pattern, name)
+    local found = core.set_aliases(pattern, name)
+    if #found == 0 then matches_nothing(who, pattern, paths) end
+    for i = 1, #found, 3 do
+      local path, alias = found[i], found[i + 1]
+      if given[path] then fail("%s's names: '%.80s' and '%.80s' both name %s", who, given[path], pattern, path) end
+      local is_free = not taken[alias] or (part and joined[alias]) or (not part and taken[alias] == path)
+      if not is_free then
+        fail("%s's names: %s and %s would both be called '%.80s'", who, taken[alias], path, alias)
+      end
+      given[path], taken[alias] = pattern, path
+      if part then claim(who, joined, alias, path, found[i + 2], part) end
     end
   end
+  join(who, joined)
 end)
