@@ -18,7 +18,7 @@
 --   tpgen plans/llama3.lua -o out/ -D cp=4 -D context=ring -D balance=headtail   sequences cut over 4 ranks;
 --                                                                also context=allgather, ulysses; ulysses=2: a ring of pairs that exchange heads
 --   tpgen plans/llama3.lua -o out/ -D documents=2                token 2 ends a document: no token sees
---                                                                another document
+--                                                                another document; longest=4096: none has more tokens
 --   tpgen plans/llama3.lua -o out/ -D preset=8b -D tp=8          Llama 3.1's: 8b, 70b, 405b
 --   tpgen plans/llama3.lua -o out/ -D config=Llama-3.1-8B/config.json -D tp=8
 --   out/run.sh --weights Llama-3.1-8B --data text.txt --steps 100
@@ -77,6 +77,7 @@ local theta, eps, tied = setting("theta", 10000), setting("eps", 1e-5), flag("ti
 local loss_parallel = flag("loss_parallel", true)
 local eos = setting("documents") -- the token that ends a document; nil: the text is one
 if eos then eos = whole("documents") end
+local longest = setting("longest") -- the tokens of the longest document, if known
 
 local p = parallel.open(of)
 local mesh, tp, dp, batch_size = p.mesh, p.tp, p.dp, p.batch
@@ -235,8 +236,8 @@ p.shard(model, model.tok_embeddings, model.layers, {model.norm, model.output})
 return train(training.options(of, p, {
   model = model,
   batch = p.distribute{
-    input = tokens(vocab, {documents = eos}){batch_size, seq},
-    target = tokens(vocab, {shift = 1, documents = eos}){batch_size, seq},
+    input = tokens(vocab, {documents = eos, longest = longest}){batch_size, seq},
+    target = tokens(vocab, {shift = 1, documents = eos, longest = longest}){batch_size, seq},
   },
   loss = training.next_token_loss,
   -- What a Hugging Face model's files call the weights.

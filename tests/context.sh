@@ -128,6 +128,27 @@ check_places() {
   done
 }
 
+# longest TOKENS KIND NAME ARGUMENTS...: trains on documents of at most so many tokens.
+longest() {
+  local lines=$WORK/lines$1.txt kind=$2 name=$3 to=$WORK/$3
+  shift 3
+  make "$name" "$kind" plans/llama3.lua "${golden_shape[@]}" -D documents=10 "$@" &&
+    start "$to" "$to" --data "$lines" --steps "$steps" || fail "$name: no losses"
+}
+# sends_less NAME ARGUMENTS...: its program sends fewer blocks than without a longest document.
+sends_less() {
+  local to=$WORK/$1 all=$WORK/$1.all
+  "$TPGEN" plans/llama3.lua -o "$all" "${golden_shape[@]}" -D documents=10 "${@:2}" || fail "$1: no program"
+  [ "$(blocks "$to")" -gt 0 ] && [ "$(blocks "$to")" -lt "$(blocks "$all")" ] || fail "$1 sends $(blocks "$to") of $(blocks "$all") blocks"
+}
+# too_long KIND NAME ARGUMENTS...: a document of 20 tokens ends it.
+too_long() {
+  local kind=$1 name=$2 to=$WORK/$2
+  make "$name" "$kind" plans/llama3.lua "${golden_shape[@]}" -D documents=10 -D longest=19 "${@:3}"
+  ! start "$to" "$to" --data "$WORK/lines20.txt" --steps 2 > /dev/null &&
+    grep -qF 'documents (longest = 19) takes indices from 0 to 18, but by step 1 it was given 19' "$to.out" || fail "$name: no end"
+}
+
 refused() {
   local words=$1
   cat > "$WORK/refused.lua"
@@ -173,6 +194,16 @@ beside "$WORK/documents_ring.log" documents plain documents_ring -D cp=3
 more beside "$WORK/documents_balanced.log" documents plain documents_balanced -D cp=2 -D balance=headtail
 more beside "$WORK/documents_ulysses.log" documents plain documents_ulysses -D cp=2 -D context=ulysses -D balance=headtail
 more beside "$WORK/documents_cuda.log" documents cuda documents_cuda -D cp=2 -D balance=headtail
+for n in 8 20; do
+  fold -w $((n - 1)) "$llama/text.txt" > "$WORK/lines$n.txt"
+  beside "$WORK/longest_one$n.log" longest $n plain longest_one$n
+done
+beside "$WORK/longest20.log" longest 20 plain longest20 -D cp=3 -D longest=20
+beside "$WORK/longest8_balanced.log" longest 8 plain longest8_balanced -D cp=4 -D longest=8 -D balance=headtail
+more beside "$WORK/longest20_cuda.log" longest 20 cuda longest20_cuda -D cp=3 -D longest=20
+more beside "$WORK/longest20_tp.log" longest 20 plain longest20_tp -D tp=2 -D longest=20
+beside "$WORK/too_long.log" too_long plain too_long -D cp=3
+more beside "$WORK/too_long_cuda.log" too_long cuda too_long_cuda
 beside "$WORK/memory.log" check_memory
 beside "$WORK/places.log" check_places
 for how in kept scores; do beside "$WORK/${how}_one.log" options ${how}_one $how cp=1; done
@@ -194,6 +225,11 @@ done
 all_are_done
 cat "$WORK"/*.log
 as_one_rank "${names[@]}"
+for n in 8 20; do
+  for name in longest${n}{,_cuda,_balanced,_tp}; do [ ! -e "$WORK/$name" ] || same_losses "$name" "$WORK/$name.losses" "$WORK/longest_one$n.losses" 5e-7; done
+done
+sends_less longest20 -D cp=3
+sends_less longest8_balanced -D cp=4 -D balance=headtail
 for name in bf16_ring $(more echo bf16_cuda); do same_losses "$name, one rank" "$WORK/$name.losses" "$WORK/bf16_one.losses" 2e-4; done
 as_one_rank kept_one kept_{ring,allgather,ulysses}{,_balanced} kept_both $(more echo kept_both_balanced)
 as_one_rank scores_one scores_{allgather,ulysses}
@@ -205,6 +241,9 @@ for how in bias dropout; do
   not_kept $how balance context=allgather balance=headtail
   not_kept $how balance context=ulysses balance=headtail
 done
+refused "say which token ends one" << 'END'
+return tokens(8, {longest = 4}){2, 4}
+END
 refused 'method is "ring", "allgather" or "ulysses"' << 'END'
 context_parallel(nn.Linear(4, 4), device_mesh{ {"cp", 2} }.cp, {method = "spiral"})
 END

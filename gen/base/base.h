@@ -18,7 +18,7 @@ enum {
   MAX_MESH = 6,
   MAX_INPUTS = 12,
   MAX_OUTPUTS = 3,
-  MAX_NUMBERS = 8,
+  MAX_NUMBERS = 9,
   MAX_LETTERS = 32,
   MAX_CAPS = 16
 };

@@ -19,6 +19,7 @@
    a block. */
 #include "flat/flat.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* An operation that becomes steps. */
@@ -198,24 +199,49 @@ static bool is_cut_before(const struct ring *r, int queries)
   return false;
 }
 
-/* Whether a query sees a key of the block so many blocks away: both lie in a sequence of parts. */
-static bool reaches(const struct ring *r, int64_t keys, int blocks)
+/* Whether a query sees a key so many parts away, of a sequence in so many parts. */
+static bool reaches(const struct ring *r, int64_t keys, int parts, int away)
 {
-  int64_t window = number_of(&r->op, "window"), part = chunk_size(keys, r->ranks, 0);
-  return blocks == 0 || !window || (blocks - 1) * part + 1 < window;
+  int64_t reach = reach_of(&r->op), part = chunk_size(keys, parts, 0);
+  return away == 0 || !reach || (away - 1) * part + 1 < reach;
 }
 
-/* The steps whose block some rank needs. It is so many blocks before the rank's own one, or, around
-   the ring, so many behind it. */
+/* Whether the rank's queries see a key of the block of the rank so many places before it. In
+   head-tail order each has a part at the head of the sequence and one at its tail. */
+static bool sees_balanced(const struct ring *r, int64_t keys, int rank, int step)
+{
+  int parts = 2 * r->ranks, before = (rank - step + r->ranks) % r->ranks;
+  int query[] = {rank, parts - 1 - rank}, key[] = {before, parts - 1 - before};
+  for (int i = 0; i < 4; i++) {
+    int away = query[i / 2] - key[i % 2];
+    bool hidden = away < 0 && number_of(&r->op, "places") == 1;
+    if (!hidden && reaches(r, keys, parts, abs(away))) return true;
+  }
+  return false;
+}
+
+/* Whether some rank needs the block of the rank so many places before it; around the ring, that is
+   as well so many behind it. */
+static bool is_needed(const struct ring *r, int64_t keys, int step)
+{
+  if (!number_of(&r->op, "headtail"))
+    return reaches(r, keys, r->ranks, step) ||
+           (!number_of(&r->op, "causal") && reaches(r, keys, r->ranks, r->ranks - step));
+  for (int rank = 0; rank < r->ranks; rank++)
+    if (sees_balanced(r, keys, rank, step)) return true;
+  return false;
+}
+
+/* The steps whose block some rank needs; all, where places are in an unknown order, or in head-tail
+   order with parts of several sizes. */
 static void find_steps(struct ring *r, int queries, int64_t keys)
 {
-  bool causal = number_of(&r->op, "causal");
-  bool any = number_of(&r->op, "places") || is_cut_before(r, queries);
+  bool ordered = !number_of(&r->op, "places"), headtail = number_of(&r->op, "headtail");
+  bool any = is_cut_before(r, queries) || !(ordered || (headtail && keys % (2 * r->ranks) == 0));
   r->steps = 0;
-  r->one_way = causal && !any;
+  r->one_way = number_of(&r->op, "causal") && !any;
   for (int step = 0; step < r->ranks; step++)
-    if (any || reaches(r, keys, step) || (!causal && reaches(r, keys, r->ranks - step)))
-      r->step[r->steps++] = step;
+    if (any || is_needed(r, keys, step)) r->step[r->steps++] = step;
 }
 
 /* ------------------------------------------------------------------------------------- the steps

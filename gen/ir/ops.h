@@ -274,14 +274,16 @@ OP(documents,      "...D!->...D!:i32,...D!:i32", "",       no_grad,            "
      places     Two further inputs, q and k: places in the sequence. 1: a query sees the keys up to
                 its own, 2: all; less than `reach` places away, 0: at any place.
      ring       Around the dimension ring - 1 of the mesh: ring.c. Below 0: a step of that.
+     headtail   The places are in head-tail order over that dimension: a rank's block is a part at
+                the head of the sequence and one at its tail.
      sinks      A further input, (gr): a score that counts in the sum of each row, and has no value.
    Such an operation has a rule of its own: the row's, with the further inputs behind the others. */
 OP(attention,      "b(gr)q@d!,bgk!d!,bgk!e!->b(gr)qe!,b(gr)q:f32", "", attention_grad,
-   "causal window biased documents sinks places reach ring", "", "bgrqkd bgrqke")
+   "causal window biased documents sinks places reach ring headtail", "", "bgrqkd bgrqke")
 /* Takes the output's gradient, q, k, v, the output and the logarithms; makes q's, k's and v's. The
    bias, the documents and the places are further inputs. */
 OP(attention_back, "b(gr)q@e!,b(gr)qd!,bgk@d!,bgke!,b(gr)qe!,b(gr)q->b(gr)qd!,bgkd!,bgke!", "a",
-   no_grad, "causal window biased documents places reach ring", "",
+   no_grad, "causal window biased documents places reach ring headtail", "",
    "bgrqkd bgrqkd bgrqkd bgrqke bgrqke")
 /* Takes the same, and the bias; makes the bias's gradient. */
 OP(attention_back_bias, "b(gr)q@e!,b(gr)qd!,bgk@d!,bgke!,b(gr)qe!,b(gr)q,b(gr)qk->b(gr)qk:f32", "a",

@@ -72,6 +72,20 @@ static struct array numbers_of(struct shape shape, int below, bool rises)
   return x;
 }
 
+/* The places of tokens in head-tail order over so many ranks: each has as many at the head of the
+   sequence as at its tail, or one more. */
+static struct array headtail_places(int64_t n, int ranks)
+{
+  struct array x = zeros((struct shape){1, {n}});
+  int64_t part = (n + ranks - 1) / ranks, first = (part + 1) / 2;
+  for (int64_t i = 0; i < n; i++) {
+    int64_t p = i / part, at = i % part;
+    bool head = at < first || p >= n / part;
+    x.at[i] = (double)(head ? p * first + at : n - part + at - p * (part - first));
+  }
+  return x;
+}
+
 static void put_rule(struct buffer *b, const char *further)
 {
   put(b, ",%s", further);
@@ -80,12 +94,14 @@ static void put_rule(struct buffer *b, const char *further)
 /* Adds attention and a loss of it. */
 static void add_attention(const struct job *job)
 {
+  int ranks = graph->mesh.size[job->ring];
+  bool headtail = draw_below(4) == 0;
   int64_t b = 1 + draw_below(2), g = 1 + draw_below(3), r = 1 + draw_below(2),
-          t = 2 + draw_below(8);
+          t = headtail && draw_below(2) ? 2 * ranks * (1 + draw_below(3)) : 2 + draw_below(8);
   struct shape q = {4, {b, g * r, t, 2}}, k = {4, {b, g, t, 2}}, v = {4, {b, g, t, 3}};
   struct layout others = {0};
   bool causal = draw_below(2), documents = draw_below(2), sinks = draw_below(3) == 0;
-  bool places = draw_below(2);
+  bool places = headtail || draw_below(2);
   int window = draw_below(2) ? 1 + draw_below(6) : 0;
   for (int d = 0; d < graph->mesh.ndim; d++)
     if (d != job->ring && draw_below(2)) others.on[d] = S(0);
@@ -111,7 +127,8 @@ static void add_attention(const struct job *job)
   if (places) {
     struct shape shape = {1, {t}};
     int x =
-        add_root(BATCH, I32, shape, (struct layout){0}, numbers_of(shape, (int)t, draw_below(2)));
+        add_root(BATCH, I32, shape, (struct layout){0},
+                 headtail ? headtail_places(t, ranks) : numbers_of(shape, (int)t, draw_below(2)));
     op.in[op.nin++] = placed(x, job->ring, S(0));
     op.in[op.nin++] = draw_below(2) ? x : keys_of(x, job, 0); /* x: nothing is sent */
     put_rule(&rule, "q,k");
@@ -123,8 +140,8 @@ static void add_attention(const struct job *job)
   }
   put(&rule, "->b(gr)qe!,b(gr)q:f32");
   const int64_t number[] = {
-      causal && !places,   places ? 0 : window, 0, documents, sinks, places ? 2 - causal : 0,
-      places ? window : 0, job->ring + 1};
+      causal && !places,   places ? 0 : window, 0,       documents, sinks, places ? 2 - causal : 0,
+      places ? window : 0, job->ring + 1,       headtail};
   memcpy(op.number, number, sizeof number);
   op.equation = op.nin > 3 ? rule.text : NULL;
   tried = text("%s of %" PRId64 " tokens, %s, window %d, others %s", rule.text, t,

@@ -183,7 +183,7 @@ local function whole_attention(q, k, v, how)
     window = not places and how.window or 0, softcap = how.softcap or 0, biased = mask ~= nil and 1 or 0,
     documents = of_queries and 1 or 0, sinks = how.sinks ~= nil and 1 or 0,
     places = not places and 0 or how.causal and 1 or 2, reach = places and how.window or 0,
-    ring = cut and cut.ring or 0,
+    ring = cut and cut.ring or 0, headtail = places and 1 or 0,
     equation = #rules > 0 and string.format("b(gr)q@d!,bgk!d!,bgk!e!,%s->b(gr)qe!,b(gr)q:f32", further) or nil,
     shapes = {{s[1], s[2], s[3], core.shape(v)[4]}, {s[1], s[2], s[3]}}})
   return cut and cut.back(y) or y
@@ -229,6 +229,16 @@ local function flag(value, what)
     misfit("%s must be true or false, not %s", what, base.a(value))
   end
   return value
+end
+
+-- By tensor of the documents' numbers: how many tokens a document has at most.
+local longest_of = setmetatable({}, {__mode = "k"})
+
+-- A document of at most so many tokens has no key further away from a query.
+local function window_in_documents(window, documents)
+  local pair = base.kind(documents) == "table" and documents or {documents, documents}
+  local longest = documents ~= nil and pair[1] == pair[2] and longest_of[pair[1]]
+  return longest and math.min(window or longest, longest) or window
 end
 
 -- The numbers of the documents of the queries and of the keys; one tensor stands for both.
@@ -293,6 +303,7 @@ method("scaled_dot_product_attention", function(query, key, value, attn_mask, dr
     check_sinks(sinks, q)
     if dropout ~= 0 then misfit("sinks do not go with dropout_p") end
   end
+  window = window_in_documents(window, documents)
   local how = {mask = mask, scale = scale, causal = causal, window = window, softcap = softcap, sinks = sinks,
     dropout = dropout, documents = checked_documents(documents, q, k)}
   if dropout == 0 then return whole_attention(q, k, v, how) end
@@ -303,22 +314,30 @@ method("scaled_dot_product_attention", function(query, key, value, attn_mask, dr
   return cut.back(attention_of_scores(q, k, v, how))
 end)
 
--- x:documents(eos): of tokens [batch, sequence] that are documents one behind the other, each ended by a
+-- x:documents(eos, longest): of tokens [batch, sequence] that are documents one behind the other, each ended by a
 -- token eos: the number of each token's document, counted from 0 in each row, and its place in it, for
--- the option `documents` of attention and for its positions. Of tokens(words, {documents = eos}) eos is
--- known.
-method("documents", function(input, eos)
+-- the option `documents` of attention and for its positions. Of tokens(words, {documents = eos, longest = n}) they are
+-- known. longest: no document has more tokens in a row, which the program checks; attention needs no keys further away.
+method("documents", function(input, eos, longest)
   base.tensor(input, "the tokens")
   local kind, shape = core.type(input), core.shape(input)
   if (kind ~= "int32" and kind ~= "int64") or #shape == 0 then
     misfit("it takes tokens, whole numbers [batch, sequence], not %s of shape %s", kind, shape_text(shape))
   end
-  if eos == nil then eos = base.end_of_documents(input) end
+  local known = base.documents_in(input)
+  eos, longest = eos == nil and known.eos or eos, longest == nil and known.longest or longest
   if eos == nil then misfit("say which token ends a document: x:documents(2)") end
   base.whole(eos, "the token that ends a document", 0, (1 << 31) - 1)
-  local tokens, reorder = base.natural_order(input)
+  if longest ~= nil then base.whole(longest, "the tokens of the longest document", 1, (1 << 31) - 1) end
+  local tokens, reorder = base.whole_sequences(input)
   local number, place = append("documents", {raw.to(tokens, "int32")}, {dims = {#shape - 1}, eos = eos})
-  if reorder then return reorder(number), reorder(place) end
+  if longest and longest < shape[#shape] then
+    -- What is beyond the longest is noted, and of no document.
+    place = base.indices(place, "the place in a document", longest, nil, string.format("documents (longest = %d)", longest))
+    number = raw.where(raw.lt(place, 0), -1, number)
+  end
+  if reorder then number, place = reorder(number), reorder(place) end
+  longest_of[number] = longest
   return number, place
 end)
 

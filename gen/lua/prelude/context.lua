@@ -149,11 +149,11 @@ function base.in_order(x, placed)
   return there
 end
 
--- Of tokens in a new order: the tokens as they were, and a function that gives what is made of them that order;
--- else the tokens, and no function.
-function base.natural_order(x)
+-- The tokens of whole sequences, in their own order, on each rank; and, of tokens in a new order, a function that gives
+-- what is made of them that order.
+function base.whole_sequences(x)
   local natural = asked and asked.natural[x]
-  if not natural then return x end
+  if not natural then return asked and over(x, WHOLE, "whole sequences") or x end
   local dim = asked.sequence
   local order = asked.orders[core.shape(x)[dim + 1]]
   return natural, function(y) return over(reordered(y, dim, order), base.shard(dim), "the order of the sequence") end

@@ -167,21 +167,26 @@ end
 -- next so many in every step; tokens(words, 1): each one token further, which is the target of a
 -- language model. Their numbers are below `words`. tokens(words, {shift = 1, documents = eos}): a
 -- token eos ends a document. x:documents() then knows it, and a target behind the end of a document,
--- which is of the next one, becomes -100, which a loss leaves out.
+-- which is of the next one, becomes -100, which a loss leaves out. longest = n: no document has more
+-- tokens than that within a row; a program that reads one ends.
 function plan.tokens(words, shift)
   words = base.integer(words, "the number of words that tokens is given", 1, (1 << 31) - 1)
-  local eos
+  local eos, longest
   if base.kind(shift) == "table" then
-    local options = base.options_of(shift, {"shift", "documents"})
-    shift, eos = options.shift, options.documents
+    local options = base.options_of(shift, {"shift", "documents", "longest"})
+    shift, eos, longest = options.shift, options.documents, options.longest
   end
   shift = base.integer(shift == nil and 0 or shift, "the shift that tokens is given", 0, 1 << 20)
   if eos ~= nil then eos = base.integer(eos, "the token that ends a document", 0, words - 1) end
+  if longest ~= nil then
+    if eos == nil then fail("longest is of documents: say which token ends one, as in {documents = 2, longest = %s}", longest) end
+    longest = base.integer(longest, "the tokens of the longest document", 1, (1 << 31) - 1)
+  end
   local make = describe("tokens", "tokens", words + 0.0, shift + 0.0, {"int32"})
   if eos == nil then return make end
   return function(sizes)
     local d = make(sizes)
-    if described[d] then described[d].eos = eos end
+    if described[d] then described[d].eos, described[d].longest = eos, longest end
     return d
   end
 end

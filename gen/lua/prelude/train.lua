@@ -28,9 +28,10 @@ local function check_tokens(name, d, first)
   return first or {name = name, n = n}
 end
 
-local ends = setmetatable({}, {__mode = "k"}) -- by tensor of tokens: the token that ends a document
+-- By tensor of tokens: {eos =, longest =}, the token that ends a document, and how many tokens one has at most.
+local packed = setmetatable({}, {__mode = "k"})
 
-function base.end_of_documents(tensor) return ends[tensor] end
+function base.documents_in(tensor) return packed[tensor] or {} end
 
 local IGNORED = -100 -- what cross_entropy and nll_loss leave out
 
@@ -38,7 +39,7 @@ local IGNORED = -100 -- what cross_entropy and nll_loss leave out
 local function within_documents(batch, tensors)
   for name, description in pairs(batch) do
     local d = base.described(description)
-    if d.eos then ends[tensors[name]] = d.eos end
+    if d.eos then packed[tensors[name]] = {eos = d.eos, longest = d.longest} end
   end
   local targets = {}
   for name, description in pairs(batch) do
@@ -99,9 +100,9 @@ local function take_batch(batch, who)
   for name, description in pairs(batch) do
     local d = base.described(description)
     if base.is_reordered(d.shape, d.placed) then
-      local eos = ends[tensors[name]]
+      local documents = packed[tensors[name]]
       tensors[name] = base.in_order(tensors[name], base.context_of(d.placed))
-      ends[tensors[name]] = eos
+      packed[tensors[name]] = documents
     end
   end
   for name, description in pairs(batch) do
