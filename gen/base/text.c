@@ -188,12 +188,13 @@ char *fill(const char *template, ...)
     }
     va_end(list);
     if (value) {
-      put(&b, "%s", value);
+      put_text(&b, value, strlen(value));
       c += n + 2;
     } else {
       put_text(&b, c++, 1);
     }
   }
+  arena_widen(b.text, b.room, b.length + 1); /* gives back what is left, which is still zero */
   return b.text;
 }
 

@@ -21,7 +21,7 @@ struct issue {
   int line;
 };
 struct sequence {
-  int n, room;
+  int n;
   struct issue *issue;
 };
 

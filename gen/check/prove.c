@@ -146,11 +146,11 @@ static struct issue issue_of(int id, int rank)
 struct sequence issued_by(const int *op, int n, int rank)
 {
   struct sequence s = {0};
-  for (int k = 0; k < n; k++) {
-    if (!is_collective(graph->op[op[k]].kind)) continue;
-    GROW(s.issue, s.n, s.room);
-    s.issue[s.n++] = issue_of(op[k], rank);
-  }
+  int collectives = 0;
+  for (int k = 0; k < n; k++) collectives += is_collective(graph->op[op[k]].kind);
+  s.issue = alloc((size_t)collectives * sizeof *s.issue);
+  for (int k = 0; k < n; k++)
+    if (is_collective(graph->op[op[k]].kind)) s.issue[s.n++] = issue_of(op[k], rank);
   return s;
 }
 

@@ -36,14 +36,17 @@ static void *copied_for_now(void **room, const void *array, int n, size_t size)
   return memcpy(*room, array, (size_t)n * size);
 }
 
-/* Leaves what its operations use, in arrays of that size. */
+/* Leaves what its operations use, with room for what passes usually add: an array that grows takes
+   its memory three times. */
 static void leave_own(struct graph *g)
 {
   leave_out_dead();
   drop_idle();
-  g->value = copied(g->value, g->nvalue, sizeof *g->value);
-  g->op = copied(g->op, g->nop, sizeof *g->op);
-  g->value_room = g->nvalue, g->op_room = g->nop;
+  g->value_room = g->nvalue + g->nvalue / 3, g->op_room = g->nop + g->nop / 3;
+  struct value *value = alloc((size_t)g->value_room * sizeof *value);
+  struct op *op = alloc((size_t)g->op_room * sizeof *op);
+  g->value = memcpy(value, g->value, (size_t)g->nvalue * sizeof *value);
+  g->op = memcpy(op, g->op, (size_t)g->nop * sizeof *op);
 }
 
 struct graph *program_of_stages(struct graph *whole, int coordinate, struct stage_room *room)

@@ -6,6 +6,7 @@
 
 struct graph;
 struct function;
+struct pipeline;
 
 /* What a stage computes for a micro-batch. Where its schedule splits the backward, STAGE_BACKWARD
    has what the gradient of the stage's input needs, and STAGE_WEIGHTS the rest. */
@@ -28,12 +29,13 @@ struct edge_ends {
    compute it: what it makes is At(coordinate) there. */
 struct pipeline_stages {
   int n, mesh_dim, line;
-  int *coordinate;            /* by stage: of the ranks that compute it */
-  bool *is_split;             /* by stage: its backward is in two parts */
-  const char *schedule;       /* its name: pipeline/orders.c; or that of a file */
-  const char *csv;            /* the text of that file, or NULL */
-  int *first_module;          /* by stage, from 1 on: the module with which it begins */
-  int nmay_begin, *may_begin; /* if the plan does not say: the modules with which one may begin */
+  int *coordinate;              /* by stage: of the ranks that compute it */
+  bool *is_split;               /* by stage: its backward is in two parts */
+  const char *schedule;         /* its name: pipeline/orders.c; or that of a file */
+  const char *csv;              /* the text of that file, or NULL */
+  const struct pipeline *order; /* the schedule, once pipeline_here() has made it */
+  int *first_module;            /* by stage, from 1 on: the module with which it begins */
+  int nmay_begin, *may_begin;   /* if the plan does not say: the modules with which one may begin */
   int spare_slots; /* of each stage, beyond its micro-batches in flight: pipeline/waits.c */
   int nedge, edge_room;
   struct stage_edge *edge; /* between stages, without repeats */

@@ -1,12 +1,16 @@
 /* actions_here.c: the schedule of the graph's pipeline, and what its ranks compute in a step. */
 #include "pipeline/pipeline.h"
 
-struct pipeline *pipeline_here(const char **why)
+const struct pipeline *pipeline_here(const char **why)
 {
-  const struct pipeline_stages *s = graph->stages;
-  if (s->csv) return schedule_of_csv(s->schedule, s->csv, why);
-  int ranks = graph->mesh.size[s->mesh_dim];
-  return pipeline_order(s->schedule, ranks, s->n / ranks, microbatches(), why);
+  struct pipeline_stages *s = graph->stages;
+  const int ranks = graph->mesh.size[s->mesh_dim];
+  if (s->order) return s->order;
+  if (s->csv)
+    s->order = schedule_of_csv(s->schedule, s->csv, why);
+  else
+    s->order = pipeline_order(s->schedule, ranks, s->n / ranks, microbatches(), why);
+  return s->order;
 }
 
 struct actions actions_of(const struct pipeline *p, int rank)

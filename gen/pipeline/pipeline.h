@@ -136,7 +136,7 @@ struct pipeline *schedule_of_csv(const char *name, const char *csv, const char *
  */
 
 /* The schedule of the graph's pipeline. NULL: it cannot be so, and *why says why. */
-struct pipeline *pipeline_here(const char **why);
+const struct pipeline *pipeline_here(const char **why);
 /* What a rank computes in a step: without idle steps, and of an overlap first the B, which frees
    what the F may take, then the F. And what those of the graph do, which is of one place of a
    pipeline. */
