@@ -51,6 +51,11 @@ done
 compile sharded 126 -D tp=8 -D dp=8
 # Stages of a pipeline: their layers are loops, and equal stages are planned once.
 compile pipeline 126 -D pp=16 -D tp=8 -D dp=8 -D microbatches=64 -D batch=512 --ranks 0-7
+if "$TPGEN" plans/llama3.lua -o "$WORK/all" -D preset=405b -D pp=16 -D tp=8 -D dp=8 -D zero=1 -D stages=4 -D microbatches=64 \
+  -D batch=512 -D schedule=interleaved_1f1b --target cuda -D dtype=bfloat16 -D checkpoint=layer 2> "$WORK/all.err"; then
+  fail "all: there is room for the programs of 1,024 ranks"
+fi
+grep -q 'each takes [0-9]* of [0-9]* MiB; say which ranks to write, as in --ranks 0-7' "$WORK/all.err" || fail "all: $(head -c 200 "$WORK/all.err")"
 grep -q 'layers_forward(l)' "$WORK/pipeline/step_stage0.c" || fail "pipeline: the layers of a stage are no loop"
 read -r _ staged <<< "$(least "$WORK/pipeline.took")"
 read -r some _ <<< "$(least "$WORK/plain32.took")"

@@ -66,6 +66,32 @@ static int equal_place(int place, uint64_t *hash)
   return NONE;
 }
 
+/* At how many places behind this one there are ranks for which files are written. */
+static int written_behind(const struct graph *whole, int place)
+{
+  const int dim = whole->stages->mesh_dim;
+  bool *is_written = alloc((size_t)whole->mesh.size[dim] * sizeof *is_written);
+  int coordinate[MAX_MESH], n = 0;
+  for (int r = options.first_rank; r < world_size() && r <= options.last_rank; r++) {
+    coordinate_of(r, coordinate);
+    is_written[coordinate[dim]] = true;
+  }
+  for (int other = place + 1; other < whole->mesh.size[dim]; other++) n += is_written[other];
+  return n;
+}
+
+/* Places take about as much memory each, which stays taken. */
+static void check_room(const struct graph *whole, int place, size_t before)
+{
+  const double each = (double)(arena_used() - before), left = written_behind(whole, place);
+  if (place && are_written() && (double)arena_used() + each * left > (double)arena_room())
+    plan_error(
+        0,
+        "there is no room for the programs of all places of the pipeline: each takes %.0f of "
+        "%zu MiB; say which ranks to write, as in --ranks 0-7",
+        each / (1 << 20), arena_room() >> 20);
+}
+
 /* The passes behind `redistribute`, for the ranks at each place of the pipeline. */
 static void run_stages(struct graph *whole, void (*finish)(void))
 {
@@ -74,6 +100,7 @@ static void run_stages(struct graph *whole, void (*finish)(void))
   struct graph *finished = NULL;
   struct stage_room room = {0};
   for (int place = 0; place < places; place++) {
+    const size_t before = arena_used();
     graph = program_of_stages(whole, place, &room);
     int other = equal_place(place, hash);
     if (other != NONE) {
@@ -82,7 +109,9 @@ static void run_stages(struct graph *whole, void (*finish)(void))
     }
     finished = graph;
     run_passes(PASS_REDISTRIBUTE + 1, options.dump ? pass_of(options.dump) : PASS_LAST);
-    if (!options.dump) finish();
+    if (options.dump) continue;
+    finish();
+    check_room(whole, place, before);
   }
   graph = finished;
 }
