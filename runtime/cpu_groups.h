@@ -22,13 +22,6 @@ static inline void rows_of_places(long *row, long *next, long *end, const int *g
   }
 }
 
-// Threads go through the groups, each of which takes its own time. With few groups for each thread
-// the threads share every product instead.
-static inline bool is_shared(int groups, long products)
-{
-  return groups < 4 * threads_for(products);
-}
-
 static inline long first_row(const int *counts, int group)
 {
   long n = 0;
@@ -41,23 +34,85 @@ static inline int all_rows(const int *counts, int groups)
   return (int)first_row(counts, groups);
 }
 
+// Threads go through the groups, and through parts of those that have many rows: of the rows of the
+// result, or, of a sum over a group's rows, of its lines. With few of these for each thread the
+// threads share every product instead. A part is as large as a whole product is fast, and small
+// beside what a thread does in all, so threads end at about the same time.
+struct group_parts {
+  const int *counts;
+  int each, n; // so many rows make a part; the parts of all groups
+};
+
+static inline int parts_of_group(const struct group_parts *p, int group)
+{
+  const int parts = (p->counts[group] + p->each / 2) / p->each;
+  return parts > 1 ? parts : 1;
+}
+
+static inline struct group_parts parts_of_groups(const int *counts, int groups, long products)
+{
+  enum { LEAST = 256, FOR_EACH_THREAD = 4 };
+  const int threads = threads_for(products), all = all_rows(counts, groups);
+  struct group_parts p = {counts, threads == 1 ? all : all / (FOR_EACH_THREAD * threads), 0};
+  if (p.each < LEAST) p.each = LEAST;
+  for (int g = 0; g < groups; g++) p.n += parts_of_group(&p, g);
+  if (p.n < 2 * threads) p.n = 0; // they share every product
+  return p;
+}
+
+// A group's part, which is the i-th of all: `of` in all, `part` is its number.
+struct group_part {
+  int group, part, of;
+  long row; // the group's first
+};
+
+static inline struct group_part nth_part(const struct group_parts *p, int i)
+{
+  struct group_part at = {0, 0, parts_of_group(p, 0), 0};
+  while (i >= at.of) {
+    i -= at.of;
+    at.row += p->counts[at.group++];
+    at.of = parts_of_group(p, at.group);
+  }
+  at.part = i;
+  return at;
+}
+
+// All of a group, for all threads.
+static inline struct group_part whole_group(const struct group_parts *p, int group)
+{
+  return (struct group_part){group, 0, 1, first_row(p->counts, group)};
+}
+
+// One part's product: by all threads, or by this one. The rows of b are ldb apart; those of the
+// others have no gaps, but for a turned a.
+static inline void product_of_part(char a_is, char b_is, float *c, const float *a, int lda,
+                                   const float *b, int ldb, int m, int n, int k, bool by_all)
+{
+  if (m <= 0) return;
+  if (!k)
+    memset(c, 0, (size_t)m * (size_t)n * sizeof *c);
+  else if (by_all)
+    (gemm)(a_is, b_is, c, n, a, lda, b, ldb, m, n, k, false);
+  else
+    gemm_on_one_thread(a_is, b_is, c, n, a, lda, b, ldb, m, n, k, false);
+}
+
 // c[rows, n] = a[rows, k] b[k, n] of the group; b_is 't': b is stored transposed, [n, k].
 static inline void grouped_rows(char b_is, float *c, const float *a, const float *b,
                                 const int *counts, int groups, int n, int k)
 {
-  const int ldb = b_is == 't' ? k : n;
   const long products = first_row(counts, groups) * n * k, size = (long)n * k;
-  if (is_shared(groups, products)) {
-    for (int g = 0; g < groups; c += (long)counts[g] * n, a += (long)counts[g] * k, g++)
-      if (counts[g]) (gemm)('n', b_is, c, n, a, k, b + g * size, ldb, counts[g], n, k, false);
-    return;
-  }
-#pragma omp parallel for schedule(dynamic) if (threads_for(products) > 1)
-  for (int g = 0; g < groups; g++) {
-    const long row = first_row(counts, g);
-    if (counts[g])
-      gemm_on_one_thread('n', b_is, c + row * n, n, a + row * k, k, b + g * size, ldb, counts[g], n,
-                         k, false);
+  const struct group_parts parts = parts_of_groups(counts, groups, products);
+  const bool shared = !parts.n;
+#pragma omp parallel for schedule(dynamic) if (!shared && threads_for(products) > 1)
+  for (int i = 0; i < (shared ? groups : parts.n); i++) {
+    const struct group_part p = shared ? whole_group(&parts, i) : nth_part(&parts, i);
+    const int begin = part_begin(counts[p.group], p.of, p.part);
+    const int rows = part_begin(counts[p.group], p.of, p.part + 1) - begin;
+    const long row = p.row + begin;
+    product_of_part('n', b_is, c + row * n, a + row * k, k, b + p.group * size, b_is == 't' ? k : n,
+                    rows, n, k, shared);
   }
 }
 
@@ -78,17 +133,15 @@ static inline void grouped_tn(float *c, const float *a, const float *b, const in
                               int groups, int m, int n)
 {
   const long products = first_row(counts, groups) * m * n, size = (long)m * n;
-  const bool shared = is_shared(groups, products);
+  const struct group_parts parts = parts_of_groups(counts, groups, products);
+  const bool shared = !parts.n;
 #pragma omp parallel for schedule(dynamic) if (!shared && threads_for(products) > 1)
-  for (int g = 0; g < groups; g++) {
-    const long row = first_row(counts, g);
-    float *const to = c + g * size;
-    if (!counts[g])
-      memset(to, 0, (size_t)size * sizeof *to);
-    else if (shared)
-      (gemm)('t', 'n', to, n, a + row * m, m, b + row * n, n, m, n, counts[g], false);
-    else
-      gemm_on_one_thread('t', 'n', to, n, a + row * m, m, b + row * n, n, m, n, counts[g], false);
+  for (int i = 0; i < (shared ? groups : parts.n); i++) {
+    const struct group_part p = shared ? whole_group(&parts, i) : nth_part(&parts, i);
+    const int line = part_begin(m, p.of, p.part);
+    product_of_part('t', 'n', c + p.group * size + (long)line * n, a + p.row * m + line, m,
+                    b + p.row * n, n, part_begin(m, p.of, p.part + 1) - line, n, counts[p.group],
+                    shared);
   }
 }
 

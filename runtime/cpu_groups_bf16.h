@@ -4,10 +4,22 @@
 
 #include "cpu_groups.h" // and through it cpu_bf16.h
 
-// One group's product: by all threads, or by this one.
-static inline void product_of_group(const struct bf16_product *p, bool by_all)
+// With few groups the threads share every product: so does oneDNN, which is quicker than parts
+// where the processor has bfloat16 instructions, but computes one product at a time.
+static inline struct group_parts bf16_parts_of_groups(const int *counts, int groups, long products)
 {
-  if (by_all)
+  struct group_parts p = parts_of_groups(counts, groups, products);
+  if (groups < 4 * threads_for(products)) p.n = 0;
+  return p;
+}
+
+// One part's product: by all threads, or by this one; zeros without terms.
+static inline void bf16_product_of_part(const struct bf16_product *p, bool by_all)
+{
+  if (p->m <= 0) return;
+  if (!p->k)
+    memset(p->c, 0, (size_t)p->m * (size_t)p->n * sizeof *p->c);
+  else if (by_all)
     multiply_bf16(p);
   else
     bf16_part(p, 0, 0, 0, p->m, p->n);
@@ -18,23 +30,27 @@ static inline void grouped_rows_bf16(char b_is, bf16 *c, const bf16 *a, const bf
                                      const int *counts, int groups, int n, int k)
 {
   const long products = first_row(counts, groups) * n * k, size = (long)n * k;
-  const bool shared = is_shared(groups, products);
+  const struct group_parts parts = bf16_parts_of_groups(counts, groups, products);
+  const bool shared = !parts.n;
 #pragma omp parallel for schedule(dynamic) if (!shared && threads_for(products) > 1)
-  for (int g = 0; g < groups; g++) {
-    const long row = first_row(counts, g);
+  for (int i = 0; i < (shared ? groups : parts.n); i++) {
+    const struct group_part part = shared ? whole_group(&parts, i) : nth_part(&parts, i);
+    const int begin = part_begin(counts[part.group], part.of, part.part);
+    const long row = part.row + begin;
     const struct bf16_product p = {.a_is = 'n',
                                    .b_is = b_is,
                                    .a = a + row * k,
-                                   .b = b + g * size,
+                                   .b = b + part.group * size,
                                    .c = c + row * n,
                                    .lda = k,
                                    .ldb = b_is == 't' ? k : n,
                                    .ldc = n,
-                                   .m = counts[g],
+                                   .m = part_begin(counts[part.group], part.of, part.part + 1) -
+                                        begin,
                                    .n = n,
                                    .k = k,
                                    .batch = 1};
-    if (counts[g]) product_of_group(&p, shared);
+    bf16_product_of_part(&p, shared);
   }
 }
 
@@ -55,26 +71,25 @@ static inline void grouped_tn_bf16(bf16 *c, const bf16 *a, const bf16 *b, const 
                                    int groups, int m, int n)
 {
   const long products = first_row(counts, groups) * m * n, size = (long)m * n;
-  const bool shared = is_shared(groups, products);
+  const struct group_parts parts = bf16_parts_of_groups(counts, groups, products);
+  const bool shared = !parts.n;
 #pragma omp parallel for schedule(dynamic) if (!shared && threads_for(products) > 1)
-  for (int g = 0; g < groups; g++) {
-    const long row = first_row(counts, g);
+  for (int i = 0; i < (shared ? groups : parts.n); i++) {
+    const struct group_part part = shared ? whole_group(&parts, i) : nth_part(&parts, i);
+    const int line = part_begin(m, part.of, part.part);
     const struct bf16_product p = {.a_is = 't',
                                    .b_is = 'n',
-                                   .a = a + row * m,
-                                   .b = b + row * n,
-                                   .c = c + g * size,
+                                   .a = a + part.row * m + line,
+                                   .b = b + part.row * n,
+                                   .c = c + part.group * size + (long)line * n,
                                    .lda = m,
                                    .ldb = n,
                                    .ldc = n,
-                                   .m = m,
+                                   .m = part_begin(m, part.of, part.part + 1) - line,
                                    .n = n,
-                                   .k = counts[g],
+                                   .k = counts[part.group],
                                    .batch = 1};
-    if (counts[g])
-      product_of_group(&p, shared);
-    else
-      memset(p.c, 0, (size_t)size * sizeof *p.c);
+    bf16_product_of_part(&p, shared);
   }
 }
 
