@@ -89,7 +89,7 @@ done
 make dense_own plain tests/experts/forced.lua -D how=dense -D own=true && run dense_own 7
 start "$WORK/dense7" "$WORK/dense7_2" --data "$WORK/routers7.safetensors" --steps 2 || fail "dense7: no run of two steps"
 while read -r name kind experts arguments; do
-  case $name in one | ep3 | ep2_sharded | none | own_ep3 | ep3_cuda) ;; *) all_cases || continue ;; esac
+  case $name in one | ep3 | ep2_sharded | ep2_parts | none | own_ep3 | ep3_cuda) ;; *) all_cases || continue ;; esac
   # shellcheck disable=SC2086
   beside "$WORK/$name.log" check "$name" "$kind" "$experts" $arguments
 done << 'END'
@@ -101,6 +101,8 @@ tp3 plain 7 -D tp=3
 ep2_dp2 plain 7 -D ep=2 -D dp=2
 ep2_sharded plain 7 -D ep=2 -D dp=2 -D sharded=true
 ep2_tp2 plain 7 -D ep=2 -D tp=2
+ep2_parts sanitized 7 -D ep=2 -D microbatches=2
+ep2_tp2_parts sanitized 7 -D ep=2 -D tp=2 -D microbatches=2
 none plain 2 -D ep=3
 ep3_sanitized sanitized 7 -D ep=3
 own plain 7 -D own=true
@@ -110,6 +112,7 @@ own_cuda cuda 7 -D own=true -D ep=3
 one_cuda cuda 7
 ep2_cuda cuda 7 -D ep=2
 ep3_cuda cuda 7 -D ep=3
+ep2_parts_cuda cuda 7 -D ep=2 -D microbatches=2
 none_cuda cuda 2 -D ep=3
 END
 while read -r name kind arguments; do
@@ -121,6 +124,8 @@ beyond sanitized 1.75 -D ep=3
 beyond_gathered sanitized 1.5 -D ep=2 -D dp=4
 beyond_sharded plain 1.25 -D ep=2 -D dp=2 -D sharded=true
 beyond_cuda cuda 2 -D ep=3
+beyond_parts sanitized 1.7 -D ep=2 -D microbatches=2
+beyond_parts_cuda cuda 1.7 -D ep=2 -D microbatches=2
 beyond_gathered_cuda cuda 1.5 -D ep=2 -D dp=4
 END
 all_are_done

@@ -143,12 +143,13 @@ names() {
     start "$WORK/names" "$WORK/names" || fail "names of functions"
 }
 beside "$WORK/names.log" names
-# Micro-batches of 2, 2, 1, 1 and 1 samples; with copies, of 2, 1 and 1, and of 1, 1 and 1.
+# Micro-batches of 2, 2, 1, 1 and 1 samples; with copies, of 2, 1 and 1, and of 1, 1 and 1; with all-to-alls, of 4 and 3.
 uneven() {
   make uneven.1 plain -D batch=7 -D microbatches=1
   start "$WORK/uneven.1" "$WORK/uneven.1" --data "$text" --steps "$steps" || fail "uneven: no run"
   local name
-  for name in "uneven.pp -D pp=2 -D microbatches=5" "uneven.dp -D pp=2 -D dp=2 -D microbatches=3"; do
+  for name in "uneven.pp -D pp=2 -D microbatches=5" "uneven.dp -D pp=2 -D dp=2 -D microbatches=3" \
+    "uneven.exchange -D cp=2 -D context=ulysses -D microbatches=2"; do
     # shellcheck disable=SC2086
     make ${name%% *} plain -D batch=7 ${name#* }
     start "$WORK/${name%% *}" "$WORK/${name%% *}" --data "$text" --steps "$steps" || fail "${name%% *}: no run"

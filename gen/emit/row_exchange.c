@@ -58,14 +58,16 @@ static const char *path_of_all(const struct op *op)
 }
 
 /* "{.at = &m->noted_rows, .bound = 2, .module = l}": where the operation notes rows, as which
-   bound, and of which module. What goes back to the tokens has been noted on its way to the
-   experts. */
+   bound, of the micro-batches of now, and of which module. What goes back to the tokens has been
+   noted on its way to the experts. */
 static const char *note_text(const struct op *op)
 {
   struct list notes = row_notes();
+  int first = notes.n * size_of_microbatch(sizes_of_step(), graph->mesh.now);
   for (int i = 0; i < notes.n; i++)
     if (notes.at[i] == (int)(op - graph->op))
-      return text("{.at = &m->noted_rows, .bound = %d, .module = %s}", i, module_number(op));
+      return text("{.at = &m->noted_rows, .bound = %d, .module = %s}", first + i,
+                  module_number(op));
   return text("{.at = %s, .bound = 0, .module = 0}",
               bound_of_rows(op->in[0]) > 0 ? "&m->noted_rows" : "NULL");
 }
@@ -88,6 +90,14 @@ static int64_t noted_room(const struct op *op, int rank)
                         : room_of_experts(op, rank);
 }
 
+static void put_row_bound(struct buffer *b, const struct op *op, int rank)
+{
+  int made = op->kind == OP_hold_rows ? op->in[1] : graph->value[op->in[0]].counts;
+  put(b, "    {%s, %d, %s, %" PRId64 ", %s},\n", string_text(path_of_all(op)),
+      graph->op[graph->value[made].op].line, double_text(bound_of_count(made)),
+      noted_room(op, rank), is_of_slot(op) ? "true" : "false");
+}
+
 char *row_bounds_text(int rank)
 {
   struct buffer b = {0};
@@ -100,13 +110,8 @@ char *row_bounds_text(int rank)
           "for one\n"
           "// rank, or all of this rank.\n"
           "static const struct row_bound row_bound[] = {\n");
-  for (int i = 0; i < notes.n; i++) {
-    const struct op *op = &graph->op[notes.at[i]];
-    int made = op->kind == OP_hold_rows ? op->in[1] : graph->value[op->in[0]].counts;
-    put(&b, "    {%s, %d, %s, %" PRId64 ", %s},\n", string_text(path_of_all(op)),
-        graph->op[graph->value[made].op].line, double_text(bound_of_count(made)),
-        noted_room(op, rank), is_of_slot(op) ? "true" : "false");
-  }
+  for (int size = NONE; next_size(sizes_of_step(), &size);)
+    for (int i = 0; i < notes.n; i++) put_row_bound(&b, &graph->op[notes.at[i]], rank);
   put(&b, "};\nstatic const struct row_bounds row_bounds = {row_bound, "
           "offsetof(struct memory, noted_rows)};\n");
   return b.text;

@@ -352,18 +352,6 @@ static unsigned dims_of_rows(struct layout from, struct layout to, bool to_exper
   return dims;
 }
 
-/* Micro-batches of rows: those of experts have the tokens of one micro-batch of each rank, and
-   their bound is right if all are equal. */
-static void require_even_parts(const struct op *why, int tokens)
-{
-  if (!is_even_in_time(tokens))
-    plan_error(
-        why->line,
-        "%s: rows by expert travel between ranks, and microbatches = %d makes no equal parts "
-        "of the samples that each rank has",
-        why_text(why), microbatches());
-}
-
 /* What moves along those dimensions: rows between the ranks that have their tokens, whose counts
    are of their own rows, and those that have their experts. Its further results are room: for the
    rows by rank on the experts' side, or where the host does not know how many there are for a slot
@@ -403,7 +391,6 @@ static int exchange_rows(struct lowering *w, const struct op *why, int value, st
   graph->value[out].layout = usual_turns(next);
   graph->value[out].placed = true;
   graph->value[out].name = value_name(value);
-  require_even_parts(why, to_experts ? value : out);
   int tokens = to_experts ? value : out;
   int64_t width = local_shape(tokens, 0).size[v.shape.ndim - 1];
   int64_t slots = 2 * ranks * rows_of_slot(tokens, ranks) * width;

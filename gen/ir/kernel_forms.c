@@ -24,14 +24,21 @@ static struct list distinct_values(void)
   return distinct;
 }
 
+/* The members of an exchange of rows know each other's room, which hangs on the places of all. */
+static uint64_t hash_part(uint64_t h, int value, int rank)
+{
+  struct shape here = local_shape(value, rank);
+  h = hash_bytes(h, here.size, (size_t)here.ndim * sizeof *here.size);
+  if (graph->value[value].counts == NONE) return h;
+  int64_t places = places_here(value, rank, shape_of_part(value, rank));
+  return hash_bytes(h, &places, sizeof places);
+}
+
 static uint64_t hash_of_parts(const struct list *distinct, const struct list *sizes, int rank)
 {
   uint64_t h = HASH_START;
   for (int size = NONE; next_size(sizes, &size);)
-    for (int i = 0; i < distinct->n; i++) {
-      struct shape here = local_shape(distinct->at[i], rank);
-      h = hash_bytes(h, here.size, (size_t)here.ndim * sizeof *here.size);
-    }
+    for (int i = 0; i < distinct->n; i++) h = hash_part(h, distinct->at[i], rank);
   return h;
 }
 

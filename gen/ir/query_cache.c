@@ -50,10 +50,20 @@ void ask_layout(struct query *q, const struct layout *layout)
   }
 }
 
+/* What the room for rows hangs on: the bound, and who has the tokens. */
+static void ask_room(struct query *q, int counts)
+{
+  double bound = bound_of_count(counts);
+  int names = names_counted(counts);
+  ask_piece(q, (const char *)&bound, sizeof bound);
+  if (names != NONE) ask_layout(q, &graph->value[names].layout);
+}
+
 void ask_value(struct query *q, const struct value *v)
 {
   ask_number(q, (int64_t)v->type | v->shape.ndim << 4 | (v->counts != NONE) << 12);
   for (int d = 0; d < v->shape.ndim; d++) ask_number(q, v->shape.size[d]);
+  if (v->counts != NONE) ask_room(q, v->counts);
 }
 
 void ask_rule(struct query *q, const struct op *op)

@@ -3,10 +3,24 @@
 
 #include <math.h>
 
-double bound_of_count(int made)
+/* What made a count, or NULL. */
+static const struct op *maker_of(int made)
 {
   int maker = graph->value[made].op;
-  return maker != NONE && graph->op[maker].kind == OP_count_places ? graph->op[maker].scalar : 0;
+  bool counts = maker != NONE && graph->op[maker].kind == OP_count_places;
+  return counts ? &graph->op[maker] : NULL;
+}
+
+int names_counted(int made)
+{
+  const struct op *maker = maker_of(made);
+  return maker ? maker->in[0] : NONE;
+}
+
+double bound_of_count(int made)
+{
+  const struct op *maker = maker_of(made);
+  return maker ? maker->scalar : 0;
 }
 
 double bound_of_rows(int value)
@@ -27,12 +41,54 @@ int64_t places_of_part(struct shape part)
   return n;
 }
 
-struct shape room_by_rows(int value, struct shape part)
+/* Over all ranks along these dimensions of the mesh. */
+static int64_t sum_of_places(const struct value *names, unsigned dims, int at[MAX_MESH])
+{
+  int d = 0;
+  int64_t n = 0;
+  while (d < graph->mesh.ndim && !(dims >> d & 1)) d++;
+  if (d == graph->mesh.ndim)
+    return elements(local_part(&graph->mesh, names->shape, names->layout, at).shape);
+  for (at[d] = 0; at[d] < ranks_along(d); at[d]++)
+    n += sum_of_places(names, dims & ~(1u << d), at);
+  return n;
+}
+
+int64_t places_along(int counts, unsigned dims, int rank)
+{
+  const struct value *names = &graph->value[names_counted(counts)];
+  int at[MAX_MESH];
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (names->layout.on[d].kind != SHARD) dims &= ~(1u << d); /* all have the same */
+  coordinate_of(rank, at);
+  return sum_of_places(names, dims, at);
+}
+
+/* Along which dimensions of the mesh the rows of some experts come from ranks with other tokens. */
+static unsigned dims_of_tokens(const struct value *v)
+{
+  unsigned dims = 0;
+  int names = names_counted(v->counts);
+  for (int d = 0; d < graph->mesh.ndim && names != NONE; d++)
+    if (ranks_along(d) > 1 && v->layout.on[d].kind == SHARD && v->layout.on[d].dim == 0 &&
+        graph->value[names].layout.on[d].kind == SHARD)
+      dims |= 1u << d;
+  return dims;
+}
+
+int64_t places_here(int value, int rank, struct shape part)
+{
+  const struct value *v = &graph->value[value];
+  unsigned dims = v->elsewhere ? 0 : dims_of_tokens(v);
+  return dims ? places_along(v->counts, dims, rank) : places_of_part(part);
+}
+
+struct shape room_by_rows(int value, int rank, struct shape part)
 {
   int64_t experts = part.size[0], all = graph->value[value].shape.size[0];
-  int64_t places = places_of_part(part), room = places;
+  int64_t places = places_here(value, rank, part), room = places;
   if (experts > 0) room = rows_within(bound_of_rows(value), places, experts, all);
   if (experts > 1) part.size[0] = 1;
-  if (room < places) part.size[1] = part.size[2] = 1, part.size[3] = room;
+  if (room != places_of_part(part)) part.size[1] = part.size[2] = 1, part.size[3] = room;
   return part;
 }

@@ -125,20 +125,15 @@ bool has_values_by_rows(void)
   return false;
 }
 
-/* The places are those that the count's ranks have: where it is pending, as the experts' names are
-   cut that it counts. */
+/* The places are those of all ranks over which the count is summed up. */
 int64_t room_of_count(const struct op *hold, int rank)
 {
   const struct value *of = &graph->value[hold->in[0]];
-  const struct value *names = &graph->value[graph->op[graph->value[hold->in[1]].op].in[0]];
-  struct layout layout = {0};
-  int coordinate[MAX_MESH];
+  unsigned dims = 0;
   for (int d = 0; d < graph->mesh.ndim; d++)
-    if (of->layout.on[d].kind == PARTIAL) layout.on[d] = names->layout.on[d];
-  coordinate_of(rank, coordinate);
-  int64_t places = elements(local_part(&graph->mesh, names->shape, layout, coordinate).shape);
-  return rows_within(bound_of_count(hold->in[1]), places, local_shape(hold->out, rank).size[0],
-                     of->shape.size[0]);
+    if (ranks_along(d) > 1 && of->layout.on[d].kind != PARTIAL) dims |= 1u << d;
+  return rows_within(bound_of_count(hold->in[1]), places_along(hold->in[1], dims, rank),
+                     local_shape(hold->out, rank).size[0], of->shape.size[0]);
 }
 
 int64_t room_for_rows(int value, int rank)

@@ -45,6 +45,8 @@ bool can_move_rows(struct layout from, struct layout to);
 
 /* --------------------------------------------------------------------------------- row_room.c */
 
+/* Of what a count was made: the names of experts, [b, s, k]; NONE if no operation counted. */
+int names_counted(int made);
 /* Of a count as it was made, and of a value by rows: how many times the rows in balance there is
    room for; 0: for all that there can be. */
 double bound_of_count(int made);
@@ -53,8 +55,15 @@ double bound_of_rows(int value);
    many each. */
 int64_t places_of_part(struct shape part);
 int64_t rows_within(double bound, int64_t places, int64_t experts, int64_t all);
+/* How many places the ranks along these dimensions of the mesh have together of those that a count
+   counts, as it was made. */
+int64_t places_along(int counts, unsigned dims, int rank);
+/* How many places can name the experts of the rank's part of a value by rows, which has that shape.
+   Where the rows come from ranks with other tokens these are the tokens of all: of parts, and of
+   micro-batches of parts, that may differ in size. */
+int64_t places_here(int value, int rank, struct shape part);
 /* The room that a rank has for its part of a value by rows, of that shape: a row of one expert for
-   each place, or fewer, which are one dimension then. */
-struct shape room_by_rows(int value, struct shape part);
+   each place, or fewer. Where that is not the part's shape they are one dimension. */
+struct shape room_by_rows(int value, int rank, struct shape part);
 
 #endif

@@ -241,14 +241,17 @@ struct shape shape_of_part(int value, int rank)
 struct shape local_shape(int value, int rank)
 {
   struct shape shape = shape_of_part(value, rank);
-  return graph->value[value].counts == NONE ? shape : room_by_rows(value, shape);
+  return graph->value[value].counts == NONE ? shape : room_by_rows(value, rank, shape);
 }
 
 double elements_in_balance(int value, int rank)
 {
   const struct value *v = &graph->value[value];
-  double all = (double)elements(shape_of_part(value, rank));
-  return v->counts == NONE ? all : all / (double)v->shape.size[0];
+  struct shape part = shape_of_part(value, rank);
+  int64_t all = elements(part);
+  if (v->counts == NONE || all == 0) return (double)all;
+  double places = (double)places_here(value, rank, part) / (double)places_of_part(part);
+  return (double)all * places / (double)v->shape.size[0];
 }
 
 static struct layout without_shifts(struct layout layout)
@@ -313,8 +316,10 @@ bool moves_in_time(struct layout from, struct layout to)
 
 bool is_even_in_time(int value)
 {
+  const int dim = time_dimension(), counts = graph->value[value].counts;
+  /* Rows of experts are of the micro-batches of all that have their tokens. */
+  if (counts != NONE && names_counted(counts) != NONE) value = names_counted(counts);
   const struct value *v = &graph->value[value];
-  const int dim = time_dimension();
   if (dim == NONE || v->layout.on[dim].kind != SHARD) return true;
   int cut[MAX_MESH], ncut = cuts_of(&graph->mesh, v->layout, v->layout.on[dim].dim, cut);
   int64_t n = v->shape.size[v->layout.on[dim].dim];

@@ -72,9 +72,10 @@ int64_t elements_of_rank(int value, int rank)
   return elements(local_shape(value, rank));
 }
 
-/* The elements of a value's part by rank, or its size along a dimension; cached. */
+/* The elements of a value's part by rank, or its size along a dimension, in the micro-batches of
+   now; cached. */
 struct known_sizes {
-  int value, dim;
+  int value, dim, now;
   int64_t *size;
 };
 
@@ -85,14 +86,15 @@ static const int64_t *sizes_by_rank(int value, int dim)
   static const struct graph *of;
   if (is_other_graph(&of)) n = room = 0;
   for (int i = 0; i < n; i++)
-    if (known[i].value == value && known[i].dim == dim) return known[i].size;
+    if (known[i].value == value && known[i].dim == dim && known[i].now == graph->mesh.now)
+      return known[i].size;
   int64_t *size = alloc((size_t)world_size() * sizeof *size);
   for (int r = 0; r < world_size(); r++) {
     struct shape here = local_shape(value, r);
     size[r] = dim == NONE ? elements(here) : here.size[dim];
   }
   GROW(known, n, room);
-  known[n++] = (struct known_sizes){value, dim, size};
+  known[n++] = (struct known_sizes){value, dim, graph->mesh.now, size};
   return size;
 }
 
