@@ -40,15 +40,17 @@ check_places() {
   near "$1 load" "$to.first_load" "$to.golden_load"
 }
 
-# metrics NAME: the load of each step, and what was counted: the places of each expert, and those dropped.
+# metrics NAME: the load of each step, and what was counted: the places of each expert, and those dropped. Places are
+# made of means, which are rounded where the tokens are no power of two.
 metrics() {
   numbers expert_load "$WORK/$1.jsonl" > "$WORK/$1.load"
-  sed 's/.*\("places":\[[0-9.e,+-]*\).*/\1/' "$WORK/$1.jsonl" > "$WORK/$1.counted"
+  sed 's/.*"places":\(\[[][0-9.e,+-]*\).*/\1/;s/[][]/ /g' "$WORK/$1.jsonl" | awk -F, '
+    { for (i = 1; i <= NF; i++) printf "%.0f%s", $i, i < NF ? "," : "\n" }' > "$WORK/$1.counted"
   numbers dropped "$WORK/$1.jsonl" >> "$WORK/$1.counted"
 }
 
 # train_moe NAME KIND MODEL SECTION ARGUMENTS...: it has the losses, the norms of gradients and the experts of that
-# section of losses.json. `weights`, where it is set, is the file of weights.
+# section of losses.json; or of none, where the section is another batch. `weights`, where it is set, is the file of weights.
 train_moe() {
   local name=$1 kind=$2 model=$3 section=$4 to=$WORK/$1 aux=0
   shift 4
@@ -59,6 +61,7 @@ train_moe() {
   numbers loss "$to.jsonl" > "$to.loss"
   numbers grad_norm "$to.jsonl" > "$to.grad_norm"
   metrics "$name"
+  [[ $section != batch_* ]] || return 0
   array "$model" "$section" losses > "$to.golden_loss"
   array "$model" "$section" grad_norms > "$to.golden_norm"
   within=("$apart" "$apart")

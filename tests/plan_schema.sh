@@ -20,11 +20,24 @@ fulfils plans/llama3.lua -D tp=2 -D async_tp=2
 fulfils plans/reshard.lua
 fulfils tests/dump/streams.lua
 fulfils tests/dump/async_tp.lua
+rows=$n
+fulfils plans/moe.lua -D dp=2 -D ep=2 -D bound=1.5
+more fulfils plans/moe.lua -D dp=3 -D ep=3 -D batch=8 -D microbatches=2
 
-# refused NAME SED: the check must detect this change of the first plan.json.
+# Rows by expert have the numbers of plan.txt.
+for i in $rows $((rows + 1)); do
+  sed -n '/^rows by expert/,/^$/p' "$WORK/$i/plan.txt" | sed 1d | grep -o ' [0-9,]\+ \+[0-9,]\+ \+[0-9,]\+$' | tr -d , | tr -s ' ' > "$WORK/$i.text"
+  tr -d '\n' < "$WORK/$i/plan.json" | grep -o '"rows_by_expert": \[.*' | sed 's/"files": .*//' |
+    grep -o '"in_balance": [0-9]*, *"room": [0-9]*, *"at_worst": [0-9]*' | sed 's/[^0-9 ]//g' | tr -s ' ' > "$WORK/$i.json"
+  [ "$(wc -l < "$WORK/$i.text")" -ge 2 ] && diff <(sort "$WORK/$i.text") <(sort "$WORK/$i.json") ||
+    fail "plan.json has other rows by expert than plan.txt"
+done
+
+# refused NAME SED [NUMBER]: the check must detect this change of the first plan.json, or of that one.
 refused() {
-  sed "$2" "$WORK/0/plan.json" > "$WORK/$1.json"
-  ! cmp -s "$WORK/0/plan.json" "$WORK/$1.json" || fail "$1: nothing is changed"
+  local of=${3:-0}
+  sed "$2" "$WORK/$of/plan.json" > "$WORK/$1.json"
+  ! cmp -s "$WORK/$of/plan.json" "$WORK/$1.json" || fail "$1: nothing is changed"
   ! "$TOOLS/check_schema" $schema "$WORK/$1.json" 2> "$WORK/$1.said" || fail "$1 is not seen"
   [ "$(wc -l < "$WORK/$1.said")" -ge 1 ] || fail "$1: no word"
 }
@@ -34,4 +47,5 @@ refused type 's/"ranks": 2,/"ranks": "2",/'
 refused version 's/"version": 1/"version": 2/'
 refused kind 's/"all_reduce"/"all_rdeuce"/'
 refused negative 's/"bytes": 400/"bytes": -400/'
-finish "$n plans fulfil the schema, and six faults are seen"
+refused room '/"at_worst":/d;s/\("room": [0-9]*\),/\1/' "$rows"
+finish "$n plans fulfil the schema, and seven faults are seen"

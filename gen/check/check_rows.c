@@ -6,8 +6,8 @@
 static void rows_of(int value, int rank, int64_t *room, int64_t *most)
 {
   struct shape here = local_shape(value, rank), part = shape_of_part(value, rank);
-  *room = *most = part.size[0] > 0;
-  for (int d = 1; d < ROW_DIMS; d++) *room *= here.size[d], *most *= part.size[d];
+  *room = part.size[0] > 0 ? places_of_part(here) : 0;
+  *most = part.size[0] > 0 ? places_here(value, rank, part) : 0;
 }
 
 static void check_value(int id, int value, int counts)

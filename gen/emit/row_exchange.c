@@ -69,13 +69,13 @@ static const char *note_text(const struct op *op)
       return text("{.at = &m->noted_rows, .bound = %d, .module = %s}", first + i,
                   module_number(op));
   return text("{.at = %s, .bound = 0, .module = 0}",
-              bound_of_rows(op->in[0]) > 0 ? "&m->noted_rows" : "NULL");
+              has_less_room(rows_of_experts(op)) ? "&m->noted_rows" : "NULL");
 }
 
 /* For how many rows the rank has room as one with experts. */
 static int64_t room_of_experts(const struct op *exchange, int rank)
 {
-  return room_for_rows(exchange->dim_to == 0 ? exchange->out : exchange->in[0], rank);
+  return room_for_rows(rows_of_experts(exchange), rank);
 }
 
 static bool is_of_slot(const struct op *op)
@@ -147,12 +147,13 @@ static const char *pointer(int value)
   return name ? name : "NULL";
 }
 
-/* "static const long room[] = {20, 20};", where each member has a bound. */
+/* "static const long room[] = {20, 20};", where some member has less room than there can be rows.
+ */
 static const char *rooms_text(const struct op *op, int rank)
 {
   struct buffer b = {0};
   int n = group_size(op->group), *member = alloc((size_t)n * sizeof *member);
-  if (bound_of_rows(op->in[0]) == 0) return "";
+  if (!has_less_room(rows_of_experts(op))) return "";
   group_members(op->group, rank, member);
   for (int r = 0; r < n; r++) put(&b, "%s%" PRId64, r ? ", " : "", room_of_experts(op, member[r]));
   return text("    static const long room[] = {%s};\n", b.text);

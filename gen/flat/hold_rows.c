@@ -1,9 +1,9 @@
 /* hold_rows.c: the pass `hold_rows`: no rank goes beyond the room that it has for rows by expert.
 
    Takes   the flat local program.
-   Leaves  where experts are cut, and the count of their rows has a bound (ir/rows.c): every
-   operator that takes this count takes a held one instead, of no more rows than there is room for.
-           Rows beyond it belong to no expert, as if their places named one of another rank.
+   Leaves  where experts are cut, and ranks have less room than there can be rows (ir/rows.c): every
+           operator that takes their count takes a held one instead, of no more than there is room
+           for. Rows beyond it belong to no expert, as if their places named one of another rank.
            OP_hold_rows makes the held count and notes that there were more, which ends the job. */
 #include "flat/flat.h"
 
@@ -17,8 +17,7 @@ struct holding {
 static void want_held(struct holding *h, const struct op *op)
 {
   int i = counted_operand(op);
-  if (i != NONE && is_cut(op->in[i], 0) && bound_of_count(made_count(op->in[i])) > 0)
-    h->wanted[op->in[i]] = true;
+  if (i != NONE && has_less_room(op->in[i])) h->wanted[op->in[i]] = true;
 }
 
 static int hold(struct holding *h, int counts)

@@ -31,7 +31,26 @@ double bound_of_rows(int value)
 int64_t rows_within(double bound, int64_t places, int64_t experts, int64_t all)
 {
   double room = ceil(bound * (double)places * (double)experts / (double)all);
-  return bound > 0 && room < (double)places ? (int64_t)room : places;
+  bool holds = bound > 0 && experts < all && room < (double)places;
+  return holds ? (int64_t)room : places;
+}
+
+/* The smallest part of n that is not empty. */
+static int64_t least_part(int64_t n, const int *cut, int ncut)
+{
+  if (!ncut) return n;
+  int64_t chunk = chunk_size(n, graph->mesh.size[*cut], 0), last = n - (n - 1) / chunk * chunk;
+  int64_t a = least_part(chunk, cut + 1, ncut - 1), b = least_part(last, cut + 1, ncut - 1);
+  return a < b ? a : b;
+}
+
+bool has_less_room(int value)
+{
+  const struct value *v = &graph->value[value];
+  double bound = bound_of_count(v->counts == NONE ? made_count(value) : v->counts);
+  int cut[MAX_MESH], ncut = cuts_of(&graph->mesh, v->layout, 0, cut);
+  int64_t all = v->shape.size[0], least = least_part(all, cut, ncut);
+  return bound > 0 && least < all && bound * (double)least < (double)all;
 }
 
 int64_t places_of_part(struct shape part)
@@ -49,8 +68,7 @@ static int64_t sum_of_places(const struct value *names, unsigned dims, int at[MA
   while (d < graph->mesh.ndim && !(dims >> d & 1)) d++;
   if (d == graph->mesh.ndim)
     return elements(local_part(&graph->mesh, names->shape, names->layout, at).shape);
-  for (at[d] = 0; at[d] < ranks_along(d); at[d]++)
-    n += sum_of_places(names, dims & ~(1u << d), at);
+  for (at[d] = 0; at[d] < ranks_along(d); at[d]++) n += sum_of_places(names, dims & ~(1u << d), at);
   return n;
 }
 

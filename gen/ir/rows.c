@@ -170,10 +170,15 @@ int counts_of(const struct op *op, int k)
   return counts;
 }
 
+int rows_of_experts(const struct op *exchange)
+{
+  return exchange->dim_to == 0 ? exchange->out : exchange->in[0];
+}
+
 bool notes_rows(const struct op *op)
 {
   if (op->kind == OP_hold_rows) return true;
-  return op->kind == OP_exchange_rows && op->dim_to == 0 && bound_of_rows(op->in[0]) > 0;
+  return op->kind == OP_exchange_rows && op->dim_to == 0 && has_less_room(rows_of_experts(op));
 }
 
 struct list row_notes(void)
@@ -188,10 +193,7 @@ struct list row_notes(void)
 static bool has_bounded_value(void)
 {
   for (int i = 0; i < graph->nvalue; i++)
-    for (int d = 0; d < graph->mesh.ndim && bound_of_rows(i) > 0; d++) {
-      struct placement p = graph->value[i].layout.on[d];
-      if (p.kind == SHARD && p.dim == 0 && ranks_along(d) > 1) return true;
-    }
+    if (graph->value[i].counts != NONE && has_less_room(i)) return true;
   return false;
 }
 

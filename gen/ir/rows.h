@@ -28,6 +28,8 @@ int counted_operand(const struct op *op);
 /* For how many rows of a value by rows the rank has room; and of those that OP_hold_rows holds. */
 int64_t room_for_rows(int value, int rank);
 int64_t room_of_count(const struct op *hold, int rank);
+/* Of those that an exchange takes and makes, the rows on ranks with some experts. */
+int rows_of_experts(const struct op *exchange);
 /* Whether the operation notes that there were more rows than there is room for; all that do; and
    whether a rank may have more, in a pipeline of any stage. */
 bool notes_rows(const struct op *op);
@@ -55,6 +57,9 @@ double bound_of_rows(int value);
    many each. */
 int64_t places_of_part(struct shape part);
 int64_t rows_within(double bound, int64_t places, int64_t experts, int64_t all);
+/* Of a value by rows or a count, as they are cut: whether some rank has less room than there can be
+   rows. */
+bool has_less_room(int value);
 /* How many places the ranks along these dimensions of the mesh have together of those that a count
    counts, as it was made. */
 int64_t places_along(int counts, unsigned dims, int rank);

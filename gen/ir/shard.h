@@ -1,4 +1,5 @@
-/* shard.h: which part of a tensor a rank holds, and which ranks form a group (shard.c). */
+/* shard.h: which part of a tensor a rank holds, and which ranks form a group (shard.c,
+   local_shape.c). */
 #ifndef TPGEN_IR_SHARD_H
 #define TPGEN_IR_SHARD_H
 
@@ -19,16 +20,6 @@ bool is_of_microbatch(int value);
 /* Whether samples would go from one micro-batch to another: what cuts a dimension before its cut in
    time differs. */
 bool moves_in_time(struct layout from, struct layout to);
-/* Whether the parts of ranks, and of their micro-batches, are equal in a value that is cut in time.
- */
-bool is_even_in_time(int value);
-/* The micro-batches in which ranks have other parts than in the one before them; the first is 0. */
-struct list microbatch_sizes(void);
-/* Goes to the next of them, from *size, NONE at first: local_shape() gives the parts of these
-   micro-batches. false behind the last one, where it gives those of micro-batch 0 again. */
-bool next_size(const struct list *sizes, int *size);
-/* The place in the list of the size that a micro-batch has. */
-int size_of_microbatch(const struct list *sizes, int microbatch);
 void coordinate_of(int rank, int coordinate[MAX_MESH]);
 /* The outer factor of a shard: 1 for a plain one. */
 int64_t shard_stride(struct placement p);
@@ -49,18 +40,8 @@ bool is_strided(const struct mesh *mesh, struct layout layout, int dim);
    `first` has no meaning. */
 struct part local_part(const struct mesh *mesh, struct shape whole, struct layout layout,
                        const int coordinate[MAX_MESH]);
-/* The shape of the rank's part of the value; and of what the rank has room for, which differs where
-   it stands by rows. */
+/* The shape of the rank's part of the value. */
 struct shape shape_of_part(int value, int rank);
-struct shape local_shape(int value, int rank);
-/* How many elements the rank's part has; by rows those that there are if all experts have as many.
- */
-double elements_in_balance(int value, int rank);
-/* Whether the ranks' parts have equal length in a dimension: rank 0 has the longest, and the
-   last rank's is as long only if all are equal. */
-bool is_cut_evenly(int value, int dim);
-/* The largest local shard of any rank, in bytes. */
-int64_t largest_bytes(int value);
 /* The ranks that meet `rank` in a group, in the group's order; returns how many. */
 int group_members(int group, int rank, int *members);
 int first_member(int group, int rank);
@@ -83,5 +64,28 @@ bool same_local_shape(struct layout a, struct layout b);
 char *layout_text(struct layout layout);
 char *placement_text(struct placement p);
 char *shape_text(struct shape s); /* "[20, 10]" */
+
+/* ------------------------------------------------------------------------------ local_shape.c */
+
+/* The shape of what the rank has room for: of its part, but where it stands by rows. */
+struct shape local_shape(int value, int rank);
+/* How many elements the rank's part has; by rows those that there are if all experts have as many.
+ */
+double elements_in_balance(int value, int rank);
+/* Whether the ranks' parts have equal length in a dimension: rank 0 has the longest, and the
+   last rank's is as long only if all are equal. */
+bool is_cut_evenly(int value, int dim);
+/* The largest local shard of any rank, in bytes. */
+int64_t largest_bytes(int value);
+/* Whether the parts of ranks, and of their micro-batches, are equal in a value that is cut in time.
+ */
+bool is_even_in_time(int value);
+/* The micro-batches in which ranks have other parts than in the one before them; the first is 0. */
+struct list microbatch_sizes(void);
+/* Goes to the next of them, from *size, NONE at first: local_shape() gives the parts of these
+   micro-batches. false behind the last one, where it gives those of micro-batch 0 again. */
+bool next_size(const struct list *sizes, int *size);
+/* The place in the list of the size that a micro-batch has. */
+int size_of_microbatch(const struct list *sizes, int microbatch);
 
 #endif

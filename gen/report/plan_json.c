@@ -198,12 +198,13 @@ void report_json(struct buffer *b)
     json_append(mesh, json_pack("{s:s, s:i}", "name", printable(graph->mesh.name[d]), "size",
                                 graph->mesh.size[d]));
   each_op(add_collective, collectives);
-  json_t *memory = json_memory();
+  json_t *memory = json_memory(), *rows = json_rows_by_expert();
   json_t *whole = json_pack(
       "{s:i, s:s, s:s, s:s, s:s, s:i, s:o, s:o, s:o, s:o, s:o}", "version", PLAN_VERSION, "tpgen",
       TPGEN_VERSION, "plan", plan_shown(), "hash", plan_options->hash, "target", target->name,
       "ranks", world_size(), "mesh", mesh, "parameters", json_parameters(), "collectives",
       collectives, "redistributions", json_chains(), "memory_of_rank", memory);
+  if (json_array_size(rows)) json_member(whole, "rows_by_expert", rows);
   if (plan_files()) json_member(whole, "files", json_files());
   if (graph->nended) json_member(whole, "ended_early", json_early_ends());
   if (plan_options->nasync) json_member(whole, "async_tp", json_async_tp());

@@ -163,6 +163,8 @@ double step_mfu(void);
 
 /* Adds to plan.txt the rows by expert of a rank. */
 void put_rows_by_expert(struct buffer *b);
+/* The same for plan.json; empty where no experts are cut. */
+json_t *json_rows_by_expert(void);
 
 /* ----------------------------------------------------------------------------------- streams.c */
 

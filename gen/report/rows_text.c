@@ -1,6 +1,11 @@
-/* rows_text.c: rows by expert in plan.txt: how many a rank has in balance, has room for, and would
-   have if all places named its experts; and the bytes of what takes most. */
+/* rows_text.c: rows by expert in plan.txt and plan.json: how many a rank has in balance, has room
+   for, and would have if all places named its experts; and the bytes of what takes most. */
 #include "report/report.h"
+
+/* Of rows, or of bytes. */
+struct room_of_rows {
+  int64_t balance, room, worst;
+};
 
 struct rows_of_count {
   int counts;     /* the value that counts them */
@@ -48,36 +53,87 @@ static void add_rows_of(void *to, int id, int times)
   }
 }
 
-static void put_line(struct buffer *b, const char *what, double balance, int64_t room,
-                     int64_t worst)
+static struct rows_of_counts find_rows(void)
 {
-  put(b, "  %-44s %18s %18s %18s\n", what, grouped((int64_t)balance), grouped(room),
-      grouped(worst));
+  struct rows_of_counts all = {0};
+  each_op(add_rows_of, &all);
+  return all;
+}
+
+static struct room_of_rows rows_of(const struct rows_of_count *of)
+{
+  struct shape part = shape_of_part(of->widest, 0);
+  double last = (double)part.size[part.ndim - 1];
+  return (struct room_of_rows){
+      .balance = (int64_t)(elements_in_balance(of->widest, 0) / (last > 0 ? last : 1)),
+      .room = room_for_rows(of->widest, 0),
+      .worst = places_here(of->widest, 0, part)};
+}
+
+static struct room_of_rows bytes_of(const struct rows_of_count *of)
+{
+  struct room_of_rows rows = rows_of(of);
+  int64_t row = width_of(of->widest);
+  return (struct room_of_rows){rows.balance * row, rows.room * row, rows.worst * row};
+}
+
+/* Of the slots, both ways. */
+static struct room_of_rows slots_of(const struct rows_of_count *of)
+{
+  int64_t row = 2 * width_of(of->widest);
+  return (struct room_of_rows){of->tokens * row, of->ranks * of->slots * row,
+                               of->ranks * of->tokens * row};
+}
+
+static void put_line(struct buffer *b, const char *what, struct room_of_rows its)
+{
+  put(b, "  %-44s %18s %18s %18s\n", what, grouped(its.balance), grouped(its.room),
+      grouped(its.worst));
 }
 
 static void put_rows_of(struct buffer *b, const struct rows_of_count *of)
 {
-  struct shape part = shape_of_part(of->widest, 0);
-  int64_t room = room_for_rows(of->widest, 0), worst = places_of_part(part);
-  int64_t row = width_of(of->widest);
-  double last = (double)part.size[part.ndim - 1];
-  double balance = elements_in_balance(of->widest, 0) / (last > 0 ? last : 1);
   double bound = bound_of_count(of->counts);
-  put_line(b, text("%s%s", shown_name(of->counts), bound > 0 ? text(", bound = %g", bound) : ""),
-           balance, room, worst);
-  put_line(b, text("  bytes of %s", shown_name(of->widest)), balance * (double)row, room * row,
-           worst * row);
+  const char *held = bound > 0 ? text(", bound = %g", bound) : "";
+  put_line(b, text("%s%s", shown_name(of->counts), held), rows_of(of));
+  put_line(b, text("  bytes of %s", shown_name(of->widest)), bytes_of(of));
   if (of->slots)
     put_line(b, text("  bytes of slots for %lld ranks, both ways", (long long)of->ranks),
-             2 * (double)of->tokens * (double)row, 2 * of->ranks * of->slots * row,
-             2 * of->ranks * of->tokens * row);
+             slots_of(of));
 }
 
 void put_rows_by_expert(struct buffer *b)
 {
-  struct rows_of_counts all = {0};
-  each_op(add_rows_of, &all);
+  struct rows_of_counts all = find_rows();
   if (!all.n) return;
   put(b, "\n%-46s %18s %18s %18s\n", "rows by expert of a rank", "in balance", "room", "at worst");
   for (int i = 0; i < all.n; i++) put_rows_of(b, &all.at[i]);
+}
+
+static json_t *json_room(struct room_of_rows its)
+{
+  return json_pack("{s:I, s:I, s:I}", "in_balance", (json_int_t)its.balance, "room",
+                   (json_int_t)its.room, "at_worst", (json_int_t)its.worst);
+}
+
+static json_t *json_rows_of(const struct rows_of_count *of)
+{
+  double bound = bound_of_count(of->counts);
+  json_t *object = json_pack("{s:s, s:o, s:s, s:o}", "counts", shown_name(of->counts), "rows",
+                             json_room(rows_of(of)), "largest", shown_name(of->widest), "bytes",
+                             json_room(bytes_of(of)));
+  if (bound > 0) json_member(object, "bound", json_real(bound));
+  if (of->slots) {
+    json_member(object, "slots_for_ranks", json_integer(of->ranks));
+    json_member(object, "slot_bytes", json_room(slots_of(of)));
+  }
+  return object;
+}
+
+json_t *json_rows_by_expert(void)
+{
+  struct rows_of_counts all = find_rows();
+  json_t *list = json_array();
+  for (int i = 0; i < all.n; i++) json_append(list, json_rows_of(&all.at[i]));
+  return list;
 }

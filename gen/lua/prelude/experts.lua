@@ -46,11 +46,8 @@ nn.Experts = base.own_class("Experts", {"gate_proj", "up_proj", "down_proj"},
     return {gate_proj = weight(hidden, dim), up_proj = weight(hidden, dim),
       down_proj = weight(dim, hidden)}
   end,
-  function(self, _, rows, counts) -- without counts: rows [batch, experts, capacity, dim]
-    local function linear(x, weight)
-      if not counts then return of.einsum("becd,end->becn", x, weight) end
-      return of.grouped_linear(x, weight, counts)
-    end
+  function(self, _, rows, counts)
+    local function linear(x, weight) return of.grouped_linear(x, weight, counts) end
     local h = of.silu(linear(rows, self.gate_proj)) * linear(rows, self.up_proj)
     return linear(h, self.down_proj)
   end)
@@ -96,45 +93,27 @@ local function capacity_of(how, length)
   return math.max(1, math.ceil(how.capacity * length * how.top_k / how.experts))
 end
 
--- For each place of a sequence its slot, [batch, sequence * k], and whether it has one. An expert's
--- slots follow each other.
-local function slots_of(how, ids, capacity)
-  ids = of.flatten(ids, 1)
-  local is_sent = of.to(of.one_hot(ids, how.experts), "float32")
-  local turn = of.to(of.sum(is_sent * of.cumsum(is_sent, 1), -1), "int32") - 1
-  return ids * capacity + turn, of.lt(turn, capacity)
+-- The experts that take each place: of a sequence the first ones that name it, at most `capacity`;
+-- the others name no expert. And how many are dropped.
+local function within_capacity(how, ids, capacity)
+  local shape = core.shape(ids)
+  local named = of.flatten(ids, 1)
+  local is_sent = of.to(of.one_hot(named, how.experts), "float32")
+  local fits = of.le(of.sum(is_sent * of.cumsum(is_sent, 1), -1), capacity)
+  local kept = of.unflatten(of.where(fits, named, -1), 1, {shape[2], shape[3]})
+  return kept, of.sum(of.where(fits, 0.0, 1.0))
 end
 
--- A row for each slot, [batch, experts, capacity, dim]. An empty one has the first token's, which nobody
--- takes.
-local function rows_of_slots(how, x, slots, fits, capacity)
-  local shape, n = core.shape(x), how.experts * capacity
-  local token = of.expand(of.view(of.arange(shape[2], {dtype = "float32"}), {1, shape[2], 1}),
-    {shape[1], shape[2], how.top_k})
-  local tokens = of.scatter(of.zeros({shape[1], n + 1}), 1, of.where(fits, slots, n), of.flatten(token, 1))
-  local index = of.to(of.narrow(tokens, 1, 0, n), "int32")
-  local rows = of.gather(x, 1, of.expand(of.unsqueeze(index, -1), {shape[1], n, shape[3]}))
-  return of.unflatten(rows, 1, {how.experts, capacity})
-end
-
--- What the experts make of x, and how many places were dropped.
-local function within_capacity(how, experts, x, ids, weights)
-  local shape = core.shape(x)
-  local capacity = capacity_of(how, shape[2])
-  local slots, fits = slots_of(how, ids, capacity)
-  local y = of.flatten(experts(rows_of_slots(how, x, slots, fits, capacity)), 1, 2)
-  local index = of.unsqueeze(of.where(fits, slots, 0), -1)
-  local rows = of.gather(y, 1, of.expand(index, {shape[1], shape[2] * how.top_k, shape[3]}))
-  rows = of.to(rows, "float32") * of.unsqueeze(of.where(fits, of.flatten(weights, 1), 0.0), -1)
-  local dropped = of.sum(of.where(fits, 0.0, 1.0))
-  return of.sum(of.unflatten(rows, 1, {shape[2], how.top_k}), 2), dropped
-end
-
--- The same without a bound.
-local function of_all(how, experts, x, ids, weights, counts)
+-- What the experts make of x. A rank has room for the rows that the bound allows.
+local function of_experts(how, experts, x, ids, weights, counts)
   local shape = core.shape(x)
   local rows = of.dispatch(x, ids, of.full({shape[1], shape[2], how.top_k}, 1.0), counts)
   return of.combine(experts(rows, counts), ids, weights, counts)
+end
+
+-- How many places each expert has.
+local function counted(how, ids, bound)
+  return of.count_places(ids, {sizes = {e = how.experts}, scalar = bound})
 end
 
 -- The places of each expert and its probabilities: means over all tokens, or of each group of samples.
@@ -220,18 +199,17 @@ nn.MoE = nn.module("MoE", function(self, dim, options)
     local scores = how.router == "softmax" and of.softmax(logits, -1) or of.sigmoid(logits)
     local bias = self.e_score_correction_bias
     local ids, weights = routed(how, scores, bias)
-    local counts = of.count_places(ids, {sizes = {e = how.experts}, scalar = how.bound})
+    local counts = counted(how, ids, how.bound)
     if bias and base.training then
       followed(bias, how.bias_balance, counts)
     end
     local load = load_of(how, ids, scores, counts)
-    local y
-    if how.capacity then
-      y, load[3] = within_capacity(how, self.experts, x, ids, weights)
-    else
-      y = of_all(how, self.experts, x, ids, weights, counts)
+    if how.capacity then -- which is a bound that no routing passes
+      local capacity = capacity_of(how, shape[2])
+      ids, load[3] = within_capacity(how, ids, capacity)
+      counts = counted(how, ids, capacity * how.experts / (shape[2] * how.top_k))
     end
-    y = of.to(y, core.type(x))
+    local y = of.to(of_experts(how, self.experts, x, ids, weights, counts), core.type(x))
     if self.shared_experts then y = y + self.shared_experts(x) end
     return y, load
   end
