@@ -81,6 +81,19 @@ beyond() {
     fail "$name: not saved as the second step left it"
 }
 
+# text DIRECTORY: of the program that does not say of which plan it is.
+text() { sed 's/[0-9a-f]\{16\}//g' "$1"/*.[ch]*; }
+
+# A bound that no rank's rows can pass leaves the program as it is without one; a smaller one does not.
+for kind in cpu cuda; do
+  for bound in false 7 6.9; do
+    "$TPGEN" tests/experts/forced.lua -o "$WORK/$kind$bound" --target $kind -D ep=3 $([ $bound = false ] || echo -D bound=$bound) ||
+      fail "no program with bound = $bound"
+  done
+  cmp <(text "$WORK/${kind}false") <(text "$WORK/${kind}7") || fail "$kind: a bound of all rows changes the program"
+  text "$WORK/${kind}6.9" | finds 'hold_rows(' || fail "$kind: a bound that one rank can pass is not held"
+done
+
 make_runtimes plain sanitized cuda
 for experts in 7 2; do
   routers $experts

@@ -44,7 +44,7 @@ check_places() {
 # made of means, which are rounded where the tokens are no power of two.
 metrics() {
   numbers expert_load "$WORK/$1.jsonl" > "$WORK/$1.load"
-  sed 's/.*"places":\(\[[][0-9.e,+-]*\).*/\1/;s/[][]/ /g' "$WORK/$1.jsonl" | awk -F, '
+  sed -n 's/.*"places":\(\[[][0-9.e,+-]*\).*/\1/p' "$WORK/$1.jsonl" | tr '[]' '  ' | awk -F, '
     { for (i = 1; i <= NF; i++) printf "%.0f%s", $i, i < NF ? "," : "\n" }' > "$WORK/$1.counted"
   numbers dropped "$WORK/$1.jsonl" >> "$WORK/$1.counted"
 }

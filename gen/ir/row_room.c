@@ -3,6 +3,19 @@
 
 #include <math.h>
 
+static bool moves_count(const struct op *op)
+{
+  bool moves = op->kind == OP_redistribute || is_collective(op->kind);
+  return op->nin && (moves || op->kind == OP_hold_rows || op_row[op->kind].step != NO_LOCAL_STEP);
+}
+
+int made_count(int value)
+{
+  while (graph->value[value].op != NONE && moves_count(&graph->op[graph->value[value].op]))
+    value = graph->op[graph->value[value].op].in[0];
+  return value;
+}
+
 /* What made a count, or NULL. */
 static const struct op *maker_of(int made)
 {

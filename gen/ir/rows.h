@@ -21,8 +21,6 @@ int counts_taken(const struct op *op, int counts, struct layout layout);
 /* Whether a count is pending over the dimension of the mesh because this dimension of what it
    counts is cut there. */
 bool is_counted_along(int value, int mesh_dim, int place);
-/* Past moves: the count as it was made, by the ranks that have the tokens. */
-int made_count(int value);
 /* Which input of the operation is a count of places (`+` in its rule), or NONE. */
 int counted_operand(const struct op *op);
 /* For how many rows of a value by rows the rank has room; and of those that OP_hold_rows holds. */
@@ -47,6 +45,8 @@ bool can_move_rows(struct layout from, struct layout to);
 
 /* --------------------------------------------------------------------------------- row_room.c */
 
+/* Past moves: the count as it was made, by the ranks that have the tokens. */
+int made_count(int value);
 /* Of what a count was made: the names of experts, [b, s, k]; NONE if no operation counted. */
 int names_counted(int made);
 /* Of a count as it was made, and of a value by rows: how many times the rows in balance there is

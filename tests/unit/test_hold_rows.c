@@ -7,26 +7,38 @@
 struct mesh_case {
   const char *dp, *ep, *experts, *bound;
   int64_t room[4]; /* of the first ranks, for rows of their experts */
+  bool is_free;    /* no rank's rows can pass the bound */
+  const char *microbatches;
+  int64_t later[4]; /* the room of the second micro-batch */
 };
 
-/* 5 sequences of 4 tokens of 3 places, so at most 60 rows over all ranks. */
+/* 5 sequences of 4 tokens of 3 places, so at most 60 rows over all ranks. In two micro-batches of
+   two ranks there are 2 and 1 sequences, then one of each. */
 static const struct mesh_case cases[] = {
-    {"1", "3", "7", "1.25", {33, 33, 11}}, {"1", "3", "7", "2", {52, 52, 18}},
-    {"1", "3", "7", "2.5", {60, 60, 22}},  {"1", "3", "2", "1", {30, 30, 0}},
-    {"1", "1", "7", "1.25", {60}},         {"2", "2", "7", "1.25", {26, 20, 18, 13}},
-    {"2", "1", "7", "1.25", {36, 24}},
+    {"1", "3", "7", "1.25", .room = {33, 33, 11}},
+    {"1", "3", "7", "2", .room = {52, 52, 18}},
+    {"1", "3", "7", "2.5", .room = {60, 60, 22}},
+    {"1", "3", "2", "1", .room = {30, 30, 0}},
+    {"1", "1", "7", "1.25", .room = {60}},
+    {"2", "2", "7", "1.25", .room = {26, 20, 18, 13}},
+    {"2", "1", "7", "1.25", .room = {36, 24}},
+    {"1", "3", "7", "7", .room = {60, 60, 60}, .is_free = true},
+    {"1", "2", "7", "1.25", .room = {26, 20}, .microbatches = "2", .later = {18, 13}},
+    {"1", "2", "7", "2.4", .room = {36, 36}, .is_free = true, .microbatches = "2",
+     .later = {24, 24}},
 };
 
 static void compile(const struct mesh_case *c)
 {
-  static struct definition list[4];
+  static struct definition list[5];
   list[0] = (struct definition){"dp", c->dp};
   list[1] = (struct definition){"ep", c->ep};
   list[2] = (struct definition){"experts", c->experts};
   list[3] = (struct definition){"bound", c->bound};
+  list[4] = (struct definition){"microbatches", c->microbatches};
   options.plan = "tests/experts/forced.lua";
   options.definition = list;
-  options.ndefinition = sizeof list / sizeof *list;
+  options.ndefinition = c->microbatches ? 5 : 4;
   graph_open();
   run_until(PASS_REDISTRIBUTE);
 }
@@ -57,13 +69,13 @@ static int count_takers(int *held)
   return n;
 }
 
-static void check_room(const struct mesh_case *c, int value)
+static void check_room(const struct mesh_case *c, const int64_t *room, int value)
 {
   for (int rank = 0; rank < world_size() && rank < 4; rank++) {
     struct shape here = local_shape(value, rank);
     int64_t rows = here.size[0] * here.size[1] * here.size[2] * here.size[3];
-    must(rows == c->room[rank], "dp=%s ep=%s: rank %d has room for %" PRId64 " rows, not %" PRId64,
-         c->dp, c->ep, rank, rows, c->room[rank]);
+    must(rows == room[rank], "dp=%s ep=%s: rank %d has room for %" PRId64 " rows, not %" PRId64,
+         c->dp, c->ep, rank, rows, room[rank]);
   }
 }
 
@@ -71,17 +83,22 @@ static void check_case(const void *which)
 {
   const struct mesh_case *c = which;
   compile(c);
-  const bool cut = strcmp(c->ep, "1");
+  const bool cut = strcmp(c->ep, "1"), held_now = cut && !c->is_free;
   int held, takers = count_takers(&held), checked = 0, before = graph->norder;
   must(!held && (takers > 3) == cut, "%d operations take the count of cut experts", takers);
   hold_rows();
   check(PASS_HOLD_ROWS);
-  must(count_takers(&held) == takers && held == takers, "%d of %d take a held count", held, takers);
-  must((graph->norder > before) == cut && has_row_bounds() == cut, "holds where nothing is cut");
+  must(count_takers(&held) == takers && held == (held_now ? takers : 0),
+       "%d of %d take a held count", held, takers);
+  must((graph->norder > before) == held_now && has_row_bounds() == held_now,
+       "holds where nothing is cut, or no rank can pass the bound");
   for (int at = 0; at < graph->norder; at++) {
     const struct op *op = &graph->op[graph->order[at]];
     if (op->kind != OP_grouped_linear) continue;
-    check_room(c, op->out);
+    check_room(c, c->room, op->out);
+    graph->mesh.now = 1;
+    if (c->microbatches) check_room(c, c->later, op->out);
+    graph->mesh.now = 0;
     checked++;
   }
   must(checked == 3, "%d products of experts", checked);
@@ -143,7 +160,9 @@ static void check_balance(const void *which)
   for (int at = 0; at < graph->norder; at++) {
     const struct op *op = &graph->op[graph->order[at]];
     if (op->kind != OP_grouped_linear) continue;
-    for (int rank = 0; rank < world_size(); rank++) all += elements_in_balance(op->out, rank);
+    for (graph->mesh.now = 0; graph->mesh.now < microbatches(); graph->mesh.now++)
+      for (int rank = 0; rank < world_size(); rank++) all += elements_in_balance(op->out, rank);
+    graph->mesh.now = 0;
   }
   must(fabs(all - 60 * (10 + 10 + 6)) < 1e-6, "there are %g elements", all);
 }
