@@ -16,7 +16,7 @@
 --                         had more. 0: it stays
 --   capacity = 1.25       in each sequence an expert takes at most so many times the mean of places,
 --                         the first ones; the others are dropped: the token gets nothing of that
---                         expert. All sizes are static. Without it no place is dropped
+--                         expert. A rank has room for the rest alone. Without it no place is dropped
 --   bound = 2             of experts that are cut over ranks: a rank has room for so many times the rows that its
 --                         experts get in balance; more rows end the job. Without it there is room for all
 --   load_batch = 4        load is of groups of so many samples, one after the other: [groups, experts].
