@@ -40,7 +40,7 @@ run() { start "$WORK/$1" "$WORK/$1" --data "$WORK/routers$2.safetensors" || { fa
 # is_dense NAME EXPERTS: whether it has the losses and weights of the program without rows.
 is_dense() (
   failures=0 dense=$WORK/dense$2
-  case $1 in own*) dense=$WORK/dense_own ;; esac
+  case $1 in own*) dense=$WORK/dense_own ;; *parts*) dense=$WORK/dense_of6 ;; esac
   same_losses "$1" "$WORK/$1.losses" "$dense.losses" 2e-6
   "$TOOLS/compare_safetensors" "$dense.saved/model.safetensors" "$WORK/$1.saved/model.safetensors" 2e-5 || exit 1
   [ $failures -eq 0 ]
@@ -100,6 +100,7 @@ for experts in 7 2; do
   make dense$experts plain tests/experts/forced.lua -D experts=$experts -D how=dense && run dense$experts $experts
 done
 make dense_own plain tests/experts/forced.lua -D how=dense -D own=true && run dense_own 7
+make dense_of6 plain tests/experts/forced.lua -D how=dense -D batch=6 && run dense_of6 7
 start "$WORK/dense7" "$WORK/dense7_2" --data "$WORK/routers7.safetensors" --steps 2 || fail "dense7: no run of two steps"
 while read -r name kind experts arguments; do
   case $name in one | ep3 | ep2_sharded | ep2_parts | none | own_ep3 | ep3_cuda) ;; *) all_cases || continue ;; esac
@@ -114,8 +115,8 @@ tp3 plain 7 -D tp=3
 ep2_dp2 plain 7 -D ep=2 -D dp=2
 ep2_sharded plain 7 -D ep=2 -D dp=2 -D sharded=true
 ep2_tp2 plain 7 -D ep=2 -D tp=2
-ep2_parts sanitized 7 -D ep=2 -D microbatches=2
-ep2_tp2_parts sanitized 7 -D ep=2 -D tp=2 -D microbatches=2
+ep2_parts sanitized 7 -D ep=2 -D batch=6 -D microbatches=2
+ep2_tp2_parts sanitized 7 -D ep=2 -D tp=2 -D batch=6 -D microbatches=2
 none plain 2 -D ep=3
 ep3_sanitized sanitized 7 -D ep=3
 own plain 7 -D own=true
@@ -125,7 +126,7 @@ own_cuda cuda 7 -D own=true -D ep=3
 one_cuda cuda 7
 ep2_cuda cuda 7 -D ep=2
 ep3_cuda cuda 7 -D ep=3
-ep2_parts_cuda cuda 7 -D ep=2 -D microbatches=2
+ep2_parts_cuda cuda 7 -D ep=2 -D batch=6 -D microbatches=2
 none_cuda cuda 2 -D ep=3
 END
 while read -r name kind arguments; do

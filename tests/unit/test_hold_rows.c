@@ -23,22 +23,23 @@ static const struct mesh_case cases[] = {
     {"2", "2", "7", "1.25", .room = {26, 20, 18, 13}},
     {"2", "1", "7", "1.25", .room = {36, 24}},
     {"1", "3", "7", "7", .room = {60, 60, 60}, .is_free = true},
-    {"1", "2", "7", "1.25", .room = {26, 20}, .microbatches = "2", .later = {18, 13}},
-    {"1", "2", "7", "2.4", .room = {36, 36}, .is_free = true, .microbatches = "2",
+    {"1", "2", "7", "1.25", .room = {35, 26}, .microbatches = "2", .later = {18, 13}},
+    {"1", "2", "7", "2.4", .room = {48, 48}, .is_free = true, .microbatches = "2",
      .later = {24, 24}},
 };
 
 static void compile(const struct mesh_case *c)
 {
-  static struct definition list[5];
+  static struct definition list[6];
   list[0] = (struct definition){"dp", c->dp};
   list[1] = (struct definition){"ep", c->ep};
   list[2] = (struct definition){"experts", c->experts};
   list[3] = (struct definition){"bound", c->bound};
   list[4] = (struct definition){"microbatches", c->microbatches};
+  list[5] = (struct definition){"batch", "6"};
   options.plan = "tests/experts/forced.lua";
   options.definition = list;
-  options.ndefinition = c->microbatches ? 5 : 4;
+  options.ndefinition = c->microbatches ? 6 : 4;
   graph_open();
   run_until(PASS_REDISTRIBUTE);
 }
@@ -164,7 +165,8 @@ static void check_balance(const void *which)
       for (int rank = 0; rank < world_size(); rank++) all += elements_in_balance(op->out, rank);
     graph->mesh.now = 0;
   }
-  must(fabs(all - 60 * (10 + 10 + 6)) < 1e-6, "there are %g elements", all);
+  must(fabs(all - (c->microbatches ? 72 : 60) * (10 + 10 + 6)) < 1e-6, "there are %g elements",
+       all);
 }
 
 static void test_balance(void **state)
