@@ -12,8 +12,8 @@ struct mesh_case {
   int64_t later[4]; /* the room of the second micro-batch */
 };
 
-/* 5 sequences of 4 tokens of 3 places, so at most 60 rows over all ranks. In two micro-batches of
-   two ranks there are 2 and 1 sequences, then one of each. */
+/* 5 sequences of 4 tokens of 3 places, so at most 60 rows over all ranks. With micro-batches 6
+   sequences: two ranks have two each in the first one, then one each. */
 static const struct mesh_case cases[] = {
     {"1", "3", "7", "1.25", .room = {33, 33, 11}},
     {"1", "3", "7", "2", .room = {52, 52, 18}},
