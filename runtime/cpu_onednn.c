@@ -5,7 +5,8 @@
 // on others the parts of cpu_bf16.h are faster. It computes those of float32 if the processor has
 // AVX-512. TPGEN_ONEDNN=1 in the environment selects oneDNN wherever it has optimised code (for
 // bfloat16 from AVX-512 on), TPGEN_ONEDNN=0 never. Primitives for bfloat16 are created at the first
-// product of some sizes, and kept; oneDNN's threads are OpenMP's, like all of the program's.
+// product of some sizes, and kept, but no more than MOST: rows of experts have other sizes in every
+// step. oneDNN's threads are OpenMP's, like all of the program's.
 #include <dnnl.h>
 #include <dnnl_debug.h>
 #include <stdlib.h>
@@ -29,12 +30,13 @@ struct method {
   struct method *next;
 };
 
-enum { SLOTS = 512 };
+enum { SLOTS = 512, MOST = 256 };
 
 // A library has them for each thread: a method holds the addresses of the product in work.
 static OF_MODEL dnnl_engine_t engine;
 static OF_MODEL dnnl_stream_t stream;
 static OF_MODEL struct method *known[SLOTS];
+static OF_MODEL int nknown;
 static OF_MODEL enum { UNKNOWN, USED, UNUSED } use;
 
 // ---- where its versions 2 and 3 differ ----------------------------------------------------------
@@ -147,6 +149,19 @@ static void make_method(struct method *m)
   while (n-- > 0) forget(&d[n]);
 }
 
+static void forget_methods(void)
+{
+  for (int i = 0; i < SLOTS; i++)
+    while (known[i]) {
+      struct method *m = known[i];
+      known[i] = m->next;
+      for (int n = 0; n < MATRICES; n++) dnnl_memory_destroy(m->memory[n]);
+      dnnl_primitive_destroy(m->primitive);
+      free(m);
+    }
+  nknown = 0;
+}
+
 // NULL if there is none.
 static const struct method *method_for(struct kind kind)
 {
@@ -156,7 +171,9 @@ static const struct method *method_for(struct kind kind)
     hash = ((hash ^ (uint64_t)of[i]) * UINT64_C(0x9e3779b97f4a7c15)) ^ hash >> 29;
   struct method **slot = &known[hash % SLOTS], *m = *slot;
   while (m && memcmp(&m->kind, &kind, sizeof kind) != 0) m = m->next;
+  if (!m && nknown == MOST) forget_methods();
   if (!m && (m = calloc(1, sizeof *m))) {
+    nknown++;
     m->kind = kind;
     make_method(m);
     m->next = *slot;
@@ -178,6 +195,9 @@ static bool has_instructions(unsigned instructions)
 static bool is_used(void)
 {
   if (use != UNKNOWN) return use == USED;
+#ifndef TPGEN_LIBRARY
+  dnnl_set_primitive_cache_capacity(0); // it would keep what is forgotten
+#endif
   use = has_instructions(dnnl_cpu_isa_avx512_core_bf16) &&
                 dnnl_engine_create(&engine, dnnl_cpu, 0) == dnnl_success &&
                 dnnl_stream_create(&stream, engine, dnnl_stream_default_flags) == dnnl_success
@@ -189,14 +209,7 @@ static bool is_used(void)
 // Frees what this thread has.
 void forget_onednn(void)
 {
-  for (int i = 0; i < SLOTS; i++)
-    while (known[i]) {
-      struct method *m = known[i];
-      known[i] = m->next;
-      for (int n = 0; n < MATRICES; n++) dnnl_memory_destroy(m->memory[n]);
-      dnnl_primitive_destroy(m->primitive);
-      free(m);
-    }
+  forget_methods();
   dnnl_stream_destroy(stream);
   dnnl_engine_destroy(engine);
   stream = NULL;

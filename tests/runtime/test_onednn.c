@@ -212,9 +212,56 @@ static void it_can_be_turned_off(void **state)
   assert_int_equal(status, 0);
 }
 
+/* Bytes of this process in memory. */
+static long resident(void)
+{
+  long all = 0, here = 0;
+  FILE *f = fopen("/proc/self/statm", "r");
+  if (!f || fscanf(f, "%ld %ld", &all, &here) != 2) here = 0;
+  if (f) fclose(f);
+  return here * sysconf(_SC_PAGESIZE);
+}
+
+/* Rows of experts: of another number in each product. */
+static bool multiply_rows(int first, int end)
+{
+  for (int m = first; m < end; m++) {
+    const struct bf16_product p = {.a_is = 'n',
+                                   .b_is = 't',
+                                   .a = a,
+                                   .b = b,
+                                   .c = narrow,
+                                   .lda = 16,
+                                   .ldb = 16,
+                                   .ldc = 8,
+                                   .m = m,
+                                   .n = 8,
+                                   .k = 16,
+                                   .batch = 1};
+    if (!multiply_by_onednn(&p)) return false;
+  }
+  return true;
+}
+
+/* A primitive has more than 100 KB. */
+static void memory_does_not_grow_with_sizes(void **state)
+{
+  (void)state;
+  int status;
+  const pid_t child = fork();
+  if (child == 0) {
+    if (!multiply_rows(1, 600)) _exit(0); /* not on this processor */
+    const long before = resident();
+    _exit(!multiply_rows(600, 1500) || resident() > before + (32 << 20));
+  }
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_int_equal(status, 0);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(memory_does_not_grow_with_sizes),
       cmocka_unit_test(it_can_be_turned_off),
       cmocka_unit_test(both_are_right),
       cmocka_unit_test(nothing_is_no_product),
