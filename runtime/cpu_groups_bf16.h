@@ -17,8 +17,11 @@ static inline struct group_parts bf16_parts_of_groups(const int *counts, int gro
 static inline void bf16_product_of_part(const struct bf16_product *p, bool by_all)
 {
   if (p->m <= 0) return;
-  if (!p->k)
-    memset(p->c, 0, (size_t)p->m * (size_t)p->n * sizeof *p->c);
+  const size_t size = (size_t)p->m * (size_t)p->n;
+  if (!p->k && p->c)
+    memset(p->c, 0, size * sizeof *p->c);
+  else if (!p->k)
+    memset(p->wide, 0, size * sizeof *p->wide);
   else if (by_all)
     multiply_bf16(p);
   else
@@ -66,9 +69,10 @@ static inline void grouped_nn_bf16(bf16 *c, const bf16 *a, const bf16 *b, const 
   grouped_rows_bf16('n', c, a, b, counts, groups, n, k);
 }
 
-// c[m, n] = the transpose of a[rows, m] times b[rows, n], of each group; zeros without rows.
-static inline void grouped_tn_bf16(bf16 *c, const bf16 *a, const bf16 *b, const int *counts,
-                                   int groups, int m, int n)
+// c[m, n], or wide where c is NULL, = the transpose of a[rows, m] times b[rows, n], of each group;
+// zeros without rows.
+static inline void grouped_sums_bf16(bf16 *c, float *wide, const bf16 *a, const bf16 *b,
+                                     const int *counts, int groups, int m, int n)
 {
   const long products = first_row(counts, groups) * m * n, size = (long)m * n;
   const struct group_parts parts = bf16_parts_of_groups(counts, groups, products);
@@ -77,11 +81,13 @@ static inline void grouped_tn_bf16(bf16 *c, const bf16 *a, const bf16 *b, const 
   for (int i = 0; i < (shared ? groups : parts.n); i++) {
     const struct group_part part = shared ? whole_group(&parts, i) : nth_part(&parts, i);
     const int line = part_begin(m, part.of, part.part);
+    const long at = part.group * size + (long)line * n;
     const struct bf16_product p = {.a_is = 't',
                                    .b_is = 'n',
                                    .a = a + part.row * m + line,
                                    .b = b + part.row * n,
-                                   .c = c + part.group * size + (long)line * n,
+                                   .c = c ? c + at : NULL,
+                                   .wide = c ? NULL : wide + at,
                                    .lda = m,
                                    .ldb = n,
                                    .ldc = n,
@@ -91,6 +97,19 @@ static inline void grouped_tn_bf16(bf16 *c, const bf16 *a, const bf16 *b, const 
                                    .batch = 1};
     bf16_product_of_part(&p, shared);
   }
+}
+
+static inline void grouped_tn_bf16(float *c, const bf16 *a, const bf16 *b, const int *counts,
+                                   int groups, int m, int n)
+{
+  grouped_sums_bf16(NULL, c, a, b, counts, groups, m, n);
+}
+
+// The same with a bfloat16 result.
+static inline void grouped_tn_bf16_bf16(bf16 *c, const bf16 *a, const bf16 *b, const int *counts,
+                                        int groups, int m, int n)
+{
+  grouped_sums_bf16(c, NULL, a, b, counts, groups, m, n);
 }
 
 #endif

@@ -111,8 +111,8 @@ __device__ static inline void multiply_stage(float (&sum)[GROUP_STRIPS][GROUP_CO
 
 // A tile of the result: the sums over the terms of products of the left operand's lines and the
 // right one's. There are GROUP_THREADS threads, and GROUP_BYTES of shared memory.
-template <bool LEFT_TURNED, bool RIGHT_TURNED>
-__device__ static inline void multiply_tile(bf16 *out, int step, const group_operand &left,
+template <bool LEFT_TURNED, bool RIGHT_TURNED, class OUT>
+__device__ static inline void multiply_tile(OUT *out, int step, const group_operand &left,
                                             const group_operand &right, bf16 *shared)
 {
   constexpr int ROOM = GROUP_ROOM<LEFT_TURNED> + GROUP_ROOM<RIGHT_TURNED>;

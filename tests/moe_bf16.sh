@@ -7,12 +7,15 @@ runtime_plan=tests/pipeline/plan.lua
 apart=2e-2
 make_runtimes plain sanitized cuda
 
-# of_bfloat16 NAME: its rows and products of experts are bfloat16, and its router's product is float32.
+# of_bfloat16 NAME: its rows and products of experts are bfloat16, the sums of their weights' gradients float32.
 of_bfloat16() {
-  local kernels=$WORK/$1/kernels.c name
+  local kernels=$WORK/$1/kernels.c name out
   [ -e "$kernels" ] || kernels=$WORK/$1/kernels.cu
   for name in dispatch grouped_linear grouped_linear_back_input grouped_linear_back_weight; do
-    grep -A2 "void ${name}_[0-9]" "$kernels" | tr -d '\n' | grep "bf16 \*[_]*restrict[_]* out" > /dev/null || fail "$1: $name is not of bfloat16"
+    out=bf16
+    [[ $name != *weight ]] || out=float
+    grep -A2 "void ${name}_[0-9]" "$kernels" | tr -d '\n' | grep "$out \*[_]*restrict[_]* out, *const bf16 " > /dev/null ||
+      fail "$1: $name is not of bfloat16, or its result is not $out"
   done
 }
 

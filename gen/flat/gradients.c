@@ -73,6 +73,13 @@ static const char *as_operand(int *g, const char *letters)
   return text("%c", letter);
 }
 
+/* Sums of a gradient are of its type before they are stored, whatever the terms are. */
+static void set_type_of_gradient(struct op *product, int of)
+{
+  product->type = gradient_type(of);
+  product->typed = product->type != graph->value[product->in[0]].type;
+}
+
 /* C = A B under "A,B->C": the gradient of A is "C,B->A", of B "C,A->B". A letter of A that neither
    B nor C has was summed: the gradient is constant along it. */
 static int matmul_side(int g, const char *const part[3], int i)
@@ -89,8 +96,7 @@ static int matmul_side(int g, const char *const part[3], int i)
       expanded.dims |= 1u << d;
   }
   product.equation = text("%s,%s->%s", c, part[1 - i], left);
-  product.type = gradient_type(forward_op->in[i]);
-  product.typed = product.type != graph->value[g].type;
+  set_type_of_gradient(&product, forward_op->in[i]);
   expanded.in[0] = append_backward(product);
   return expanded.dims ? append_backward_shaped(expanded, shape_of(forward_op->in[i]))
                        : expanded.in[0];
@@ -415,9 +421,10 @@ void grouped_linear_grad(int g)
   if (needs_gradient(0))
     give_gradient(
         0, append_backward(like_forward(OP_grouped_linear_back_input, 3, (int[]){g, w, counts})));
-  if (needs_gradient(1))
-    give_gradient(
-        1, append_backward(like_forward(OP_grouped_linear_back_weight, 3, (int[]){g, x, counts})));
+  if (!needs_gradient(1)) return;
+  struct op product = like_forward(OP_grouped_linear_back_weight, 3, (int[]){g, x, counts});
+  set_type_of_gradient(&product, w);
+  give_gradient(1, append_backward(product));
 }
 
 void max_pool2d_grad(int g)

@@ -63,6 +63,7 @@ static const struct {
             {"grouped_nt_bf16", "cpu_groups_bf16.h", LANGUAGE_C},
             {"grouped_nn_bf16", "cpu_groups_bf16.h", LANGUAGE_C},
             {"grouped_tn_bf16", "cpu_groups_bf16.h", LANGUAGE_C},
+            {"grouped_tn_bf16_bf16", "cpu_groups_bf16.h", LANGUAGE_C},
             {"rows_of_places", "cpu_groups.h", LANGUAGE_C},
             {"all_rows", "cpu_groups.h", LANGUAGE_C},
             {"grouped_nt", "cpu_groups.h", LANGUAGE_C},

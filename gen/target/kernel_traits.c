@@ -93,7 +93,8 @@ static bool multiplies_groups_on_tensor_cores(const struct op *of, int rank)
   const int operand[] = {of->in[0], of->in[1], of->out};
   for (int i = 0; i < 3; i++) {
     struct shape here = local_shape(operand[i], rank == NONE ? 0 : rank);
-    if (graph->value[operand[i]].type != BF16 || here.size[here.ndim - 1] % UNIT ||
+    bool is_sum = i == 2 && of->kind == OP_grouped_linear_back_weight; /* it may be float32 */
+    if ((!is_sum && graph->value[operand[i]].type != BF16) || here.size[here.ndim - 1] % UNIT ||
         alignment_of(operand[i], rank) < UNIT * type_bytes(BF16))
       return false;
   }

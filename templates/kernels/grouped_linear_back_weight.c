@@ -2,5 +2,5 @@
 void $name$($type_out$ *restrict out, const $type_a$ *restrict a, const $type_b$ *restrict b,
             const int *restrict counts)
 {
-  grouped_tn$suffix_a$(out, a, b, counts, $e$, $n$, $d$);
+  grouped_tn$suffix_a$$suffix_out$(out, a, b, counts, $e$, $n$, $d$);
 }

@@ -80,9 +80,11 @@ static void check_sums(const int *counts, int groups, int m, int n)
 {
   const long rows = all_rows(counts, groups);
   struct numbers a = random_numbers(rows * m), b = random_numbers(rows * n),
-                 c = random_numbers((long)groups * m * n);
+                 c = random_numbers((long)groups * m * n),
+                 of_narrow = random_numbers((long)groups * m * n);
   grouped_tn(c.wide, a.wide, b.wide, counts, groups, m, n);
-  grouped_tn_bf16(c.narrow, a.narrow, b.narrow, counts, groups, m, n);
+  grouped_tn_bf16_bf16(c.narrow, a.narrow, b.narrow, counts, groups, m, n);
+  grouped_tn_bf16(of_narrow.wide, a.narrow, b.narrow, counts, groups, m, n);
   for (int g = 0; g < groups; g++)
     for (int i = 0; i < m; i++)
       for (int j = i % 3; j < n; j += 3) {
@@ -90,7 +92,9 @@ static void check_sums(const int *counts, int groups, int m, int n)
         for (long row = first_row(counts, g); row < first_row(counts, g + 1); row++)
           sum += (double)a.wide[row * m + i] * (double)b.wide[row * n + j];
         check(&c, ((long)g * m + i) * n + j, sum);
+        assert_true(of_narrow.wide[((long)g * m + i) * n + j] == (float)sum);
       }
+  forget(of_narrow);
   forget(a);
   forget(b);
   forget(c);
