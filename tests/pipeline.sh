@@ -3,9 +3,11 @@
 # several meshes, by all schedules, with tensor parallelism, fully sharded, and with layers that are computed
 # again. With a tied output, and in bfloat16, it equals the program without stages. A checkpoint moves between
 # pipelines without a changed bit. What cannot be is the plan's error.
+local_mpi=yes
 . "$(dirname "$0")/common.sh"
 runtime_plan=tests/pipeline/plan.lua
 . "$root/tests/programs.sh"
+optimized=-O1 # attention takes longer than the optimizer
 steps=${SOAK:+20}
 steps=${steps:-5}
 export OMP_NUM_THREADS=1
@@ -13,8 +15,7 @@ text=$golden/llama/text.txt
 llama=$golden/llama8 within=(2e-6 2e-6)
 model=(-D dim=64 -D n_layers=8 -D n_heads=8 -D n_kv_heads=4 -D hidden=176 -D vocab=256 -D seq=32 -D batch=8
   -D theta=10000 -D eps=1e-5 -D lr=1e-3 -D beta1=0.9 -D beta2=0.95 -D weight_decay=0.1 -D clip=1)
-make_runtimes plain sanitized
-local_mpi=yes make_runtimes cuda
+make_runtimes plain sanitized cuda
 
 # make NAME KIND ARGUMENTS...
 make() {
@@ -34,6 +35,14 @@ cat > "$WORK/mine.csv" <<'CSV'
 0F0,0F1,3F0,,0F2,3I0,3F1,0F3,3W0,0I0,3B1,3F2,0B1,3B2,3F3,0W0,3B3,0B2,0B3
 ,1F0,1F1,2F0,2F1,1F2,,2I0,1I0,2B1,1B1,2W0,2F2,1W0,1F3,2F3,2B2,1B2,2B3,1B3
 CSV
+# by_mpirun NAME ARGUMENTS...: with the machine's MPI, whose ranks are programs of their own.
+by_mpirun() {
+  local local_mpi='' WORK=$WORK/mpi
+  mkdir "$WORK"
+  make_runtimes plain
+  check "$1" plain "${@:2}"
+}
+beside "$WORK/mpirun.log" by_mpirun dual -D pp=2 -D tp=2 -D stages=2 -D schedule=dualpipe_v -D microbatches=8
 beside "$WORK/pp1.log" check pp1 plain
 beside "$WORK/pp2.log" check pp2 plain -D pp=2 -D microbatches=4
 more beside "$WORK/pp3.log" check pp3 sanitized -D pp=3 -D microbatches=8
@@ -93,7 +102,7 @@ all_are_done
 # on_gpus NAME ONE WITHIN OPTION ARGUMENTS...: on the stand-in it trains like the program ONE, of one rank of the CPU.
 # OPTION: --graph, or nothing.
 on_gpus() {
-  local local_mpi=yes from=()
+  local from=()
   [ "$2" != pp1 ] || from=(--weights "$llama/llama.safetensors")
   make "$1" cuda "${@:5}"
   # shellcheck disable=SC2086
@@ -109,8 +118,6 @@ more beside "$WORK/cuda_tied.log" on_gpus cuda_tied tied.1 5e-7 --graph -D pp=2 
 beside "$WORK/cuda_bf16.log" on_gpus cuda_bf16 bf16.1 2e-4 --graph -D pp=2 -D microbatches=4 -D dtype=bfloat16
 # validates NAME KIND ARGUMENTS...: its losses of a validation are in NAME.validated.
 validates() {
-  local local_mpi=${local_mpi:-}
-  [ "$2" != cuda ] || local_mpi=yes
   make "$1" "$2" -D microbatches=5 -D batch=7 -D tied=true -D validate_every=2 "${@:3}"
   start "$WORK/$1" "$WORK/$1" --data "$text" --steps 4 --validate "$text" --validate-steps 3 || fail "$1: no run"
   numbers validation_loss "$WORK/$1.jsonl" > "$WORK/$1.validated"
@@ -122,8 +129,6 @@ more beside "$WORK/val_fsdp.log" validates val_fsdp plain -D pp=2 -D dp_shard=2 
 more beside "$WORK/val_cuda.log" validates val_cuda cuda -D pp=2
 # accumulates NAME KIND ARGUMENTS...: steps of three batches, with ignored targets, which each batch counts anew.
 accumulates() {
-  local local_mpi=${local_mpi:-}
-  [ "$2" != cuda ] || local_mpi=yes
   make "$1" "$2" -D accumulate=3 -D documents=10 -D tied=true -D validate_every=2 "${@:3}"
   # shellcheck disable=SC2086
   start "$WORK/$1" "$WORK/$1" --data "$text" --steps 4 --validate "$text" --validate-steps 3 ${graph:-} || fail "$1: no run"
