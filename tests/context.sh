@@ -164,7 +164,7 @@ told() {
     fail "no note with '$words': $(cat "$WORK/told.err")"
 }
 
-runtime_plan=tests/pipeline/plan.lua make_runtimes plain
+make_runtimes plain
 make_runtimes cuda
 with one
 for cp in 2 3 4; do

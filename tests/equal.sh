@@ -16,7 +16,6 @@
 #   EQUAL_KEEP=1             the programs stay in the work directory; else only those that differ
 . "$(dirname "$0")/common.sh"
 local_mpi=yes
-runtime_plan=tests/pipeline/plan.lua
 transport=${EQUAL_TRANSPORT:-mpi}
 . "$root/tests/programs.sh"
 

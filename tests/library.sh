@@ -52,7 +52,7 @@ grep -q 'a plan that generates makes a program, and no library' "$WORK/log" || f
 
 # ---- the programs of the same plans -----------------------------------------------------------------
 
-runtime_plan=tests/pipeline/plan.lua make_runtimes plain
+make_runtimes plain
 make stages_program plain "${pipeline[@]}"
 make model_program plain plans/toy.lua -D tp=2
 make ocean_program plain tests/library/ocean.lua --emit program

@@ -13,7 +13,6 @@
 #   LOST_TRANSPORT=shared  ranks that share memory, without MPI
 . "$(dirname "$0")/common.sh"
 transport=${LOST_TRANSPORT:-mpi}
-runtime_plan=tests/pipeline/plan.lua
 . "$root/tests/programs.sh"
 optimized=-O1
 every=7

@@ -2,7 +2,6 @@
 # plans/moe.lua in bfloat16: Mixtral's and Qwen3-MoE's losses and norms of gradients in float32 (tests/golden/moe) within 2
 # percent, on one rank and with experts cut over ranks. Rows, and products of experts, are bfloat16; the router is not. On the
 # stand-in a model in whose sizes products of experts are on the tensor cores, in all three directions.
-runtime_plan=tests/pipeline/plan.lua
 . "$(dirname "$0")/moe_runs.sh"
 apart=2e-2
 make_runtimes plain sanitized cuda

@@ -4,7 +4,6 @@
 # may differ in size. The load balancing loss takes its
 # means over the samples of a micro-batch of a rank, as Hugging Face's over those of a forward; one rank does so with
 # aux_batch. A bias that balances the load takes the places of all micro-batches, or of all batches of a step.
-runtime_plan=tests/pipeline/plan.lua
 . "$(dirname "$0")/moe_runs.sh"
 
 make_runtimes plain cuda

@@ -5,7 +5,6 @@
 #   OPTIMIZERS="Lion"     only programs that this matches (an extended regular expression)
 . "$(dirname "$0")/common.sh"
 local_mpi=yes
-runtime_plan=tests/pipeline/plan.lua
 . "$root/tests/programs.sh"
 facts=$golden/training
 

@@ -3,7 +3,6 @@
 # or gives other losses. None hangs. (unit/test_prove.c plants faults in the lists that tpgen proves before it writes.)
 . "$(dirname "$0")/common.sh"
 local_mpi=yes
-runtime_plan=tests/pipeline/plan.lua
 . "$root/tests/programs.sh"
 export OMP_NUM_THREADS=1 CUDA_ON_CPU_DEADLINE=5
 patience=60

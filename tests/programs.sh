@@ -5,7 +5,7 @@
 # `runtime_plan` is a plan whose program has all the files of the runtime that the script's programs need.
 local_mpi=${local_mpi:-}
 transport=${transport:-mpi}
-runtime_plan=${runtime_plan:-plans/toy.lua}
+runtime_plan=${runtime_plan:-tests/pipeline/plan.lua}
 strict=(-std=c11 -D_GNU_SOURCE -DTPGEN_TORCH_ARCHIVE -DTPGEN_HTTP -fopenmp -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror)
 # How far kernels are optimized. Small programs run for a moment only, and the optimizer takes longer than all
 # else, so most scripts do without it. Some need it: it shows where a kernel's promises (restrict) do not hold.
@@ -89,12 +89,12 @@ make_runtime() {
   [ "$kind" != cuda ] || target=cuda
   ! is_local || name+=_local stand_in+=_local
   ! is_shared "$kind" || name+=_shared
-  [ "$runtime_plan" = plans/toy.lua ] || name+=_$(basename "$runtime_plan" .lua)
-  "$TPGEN" "$runtime_plan" -o "$WORK/toy" --target $target || return
+  [ "$runtime_plan" = tests/pipeline/plan.lua ] || name+=_$(basename "$runtime_plan" .lua)
+  "$TPGEN" "$runtime_plan" -o "$WORK/of_runtime" --target $target || return
   key=$({
     gcc --version
     echo "${strict[*]}, ${plain[*]}, ${sanitizers[*]}, ${cuda[*]}, ${includes[*]}"
-    cat tests/programs.sh tests/idle_ranks.c tests/local_mpi/* "$WORK"/toy/runtime/*
+    cat tests/programs.sh tests/idle_ranks.c tests/local_mpi/* "$WORK"/of_runtime/runtime/*
     find tests/cuda_on_cpu/include -type f -exec cat {} +
   } | sha256sum)
   made=$TOOLS/runtimes/$name.${key:0:16}
@@ -103,12 +103,12 @@ make_runtime() {
     flock 8 || exit
     if [ ! -d "$made" ]; then
       rm -rf "$TOOLS/runtimes/$name".*/
-      compile_runtime "$kind" "$WORK/toy/runtime" && mv "$WORK/toy/runtime" "$made.part" &&
+      compile_runtime "$kind" "$WORK/of_runtime/runtime" && mv "$WORK/of_runtime/runtime" "$made.part" &&
         mv "$made.part" "$made" || exit
     fi
     cp -r "$made" "$to"
   ) 8> "$TOOLS/runtimes/$name.lock" || return
-  rm -r "$WORK/toy"
+  rm -r "$WORK/of_runtime"
   ! has_heads "$kind" || make_heads "$kind" || return
   [ "$kind" != cuda ] || ln -s "$TOOLS/lib$stand_in.a" "$to/stand_in.a"
 }

@@ -8,7 +8,6 @@
 #   PIPELINE_ONLY=3       this trial of each alone
 . "$(dirname "$0")/common.sh"
 local_mpi=yes
-runtime_plan=tests/pipeline/plan.lua
 . "$root/tests/programs.sh"
 export OMP_NUM_THREADS=1
 plan=tests/pipeline/random.lua

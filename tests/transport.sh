@@ -8,7 +8,8 @@ local_mpi=yes transport=shared
 . "$(dirname "$0")/common.sh"
 runtime_plan=plans/generate.lua
 . "$root/tests/programs.sh"
-unset CMAKE_ARGS CC
+unset CC
+export CMAKE_ARGS=-DCMAKE_C_FLAGS=-O0 # toy.sh has the release's
 
 # ---- collectives ----------------------------------------------------------------------------------
 
@@ -28,9 +29,10 @@ beside "$WORK/collectives.sanitized.log" collectives sanitized 3
 # ---- the toy, as a user runs it --------------------------------------------------------------------
 
 # Without MPI: neither CMake nor run.sh finds one.
+alone="$CMAKE_ARGS -DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON"
 without_mpi() {
   generate toy -D tp=2
-  CMAKE_ARGS=-DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON train_golden toy
+  CMAKE_ARGS=$alone train_golden toy
   ! ldd "$WORK/toy/build/rank0" | finds libmpi || fail "a program without MPI is linked with it"
 }
 by_mpi() {
@@ -43,10 +45,10 @@ beside "$WORK/toy_mpi.messages" by_mpi
 all_are_done
 same_losses transports "$WORK/toy.losses" "$WORK/toy_mpi.losses" 5e-7
 for again in 1 2; do
-  "$WORK/toy/run.sh" --steps 20 --save "$WORK/saved$again" > "$WORK/again.log" 2>&1 < /dev/null || fail "the toy, once more"
+  CMAKE_ARGS=$alone "$WORK/toy/run.sh" --steps 20 --save "$WORK/saved$again" > "$WORK/again.log" 2>&1 < /dev/null || fail "the toy, once more"
 done
 cmp "$WORK"/saved[12]/model.safetensors || fail "two runs have different bits"
-"$WORK/toy/run.sh" --steps 300 2> "$WORK/unread" | head -n 1 > /dev/null
+CMAKE_ARGS=$alone "$WORK/toy/run.sh" --steps 300 2> "$WORK/unread" | head -n 1 > /dev/null
 [ "${PIPESTATUS[0]}" = 0 ] || fail "nobody reads standard output: $(< "$WORK/unread")"
 
 # ---- ranks of several machines ---------------------------------------------------------------------
