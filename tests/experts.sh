@@ -94,6 +94,10 @@ for kind in cpu cuda; do
   text "$WORK/${kind}6.9" | finds 'hold_rows(' || fail "$kind: a bound that one rank can pass is not held"
 done
 
+# Where another dimension cuts the tokens of a rank within ep's cut, its ranks would have experts' rows of other tokens.
+! "$TPGEN" tests/experts/forced.lua -o "$WORK/outer6" -D ep=2 -D dp=2 -D outer=true -D batch=6 2> "$WORK/outer6.said" &&
+  finds 'let it come behind the others in device_mesh' "$WORK/outer6.said" || fail "ep that cuts first: $(cat "$WORK/outer6.said")"
+
 make_runtimes plain sanitized cuda
 for experts in 7 2; do
   routers $experts

@@ -125,37 +125,20 @@ static bool is_all_to_all(const struct step *s)
          all_cuts_equal(&s->from, &s->to, both);
 }
 
-/* Whether the cuts of a dimension are those of `rest` and, wherever among them, those of the group.
- */
-static bool has_cuts_beside(struct layout layout, int dim, const struct group *g,
-                            struct layout rest)
+/* Between the first dimension and one of the places, whichever cuts it the last. A micro-batch of
+   experts' rows is that of all members, whose parts of the tokens it cuts: it is innermost. */
+static bool is_exchange_rows(const struct step *whole)
 {
-  int cut[MAX_MESH], other[MAX_MESH], n = cuts_of(&graph->mesh, layout, dim, cut);
-  int left = 0, more = cuts_of(&graph->mesh, rest, dim, other);
-  for (int i = 0; i < n; i++)
-    if (!(g->dims >> cut[i] & 1)) {
-      if (left == more || other[left] != cut[i]) return false;
-      left++;
-    }
-  return left == more && n == more + g->n;
-}
-
-/* Between the first dimension and one of the places. What a rank with experts gets is of the tokens
-   of all members, whichever these are: their cuts may come before others', in time, say. */
-static bool is_exchange_rows(const struct step *s)
-{
-  int dim = s->op->dim, to = s->op->dim_to, time = time_dimension();
-  bool to_experts = to == 0;
-  const struct layout *tokens = to_experts ? &s->from : &s->to,
-                      *experts = to_experts ? &s->to : &s->from;
+  struct step in_parts = *whole, *s = &in_parts;
+  int time = time_dimension();
+  if (time != NONE && !same_placement(s->from.on[time], s->to.on[time])) return false;
+  s->from = over_time(s->from);
+  s->to = over_time(s->to);
+  int dim = s->op->dim, to = s->op->dim_to;
   if (s->op->nin != 2 || s->in->counts == NONE || s->out->counts == NONE) return false;
   if (dim > 3 || to > 3 || (dim == 0) == (to == 0)) return false;
-  if (time != NONE && !same_placement(s->from.on[time], s->to.on[time])) return false;
   struct layout counted = graph->value[s->op->in[1]].layout;
-  return changed(s) == s->group->dims && all_on(counted, s->group->dims, PARTIAL, SUM) &&
-         ends_with(*experts, 0, s->group, *tokens) &&
-         has_cuts_beside(*tokens, to_experts ? dim : to, s->group, *experts) &&
-         all_cuts_equal(&s->from, &s->to, 1u << dim | 1u << to);
+  return is_all_to_all(s) && all_on(counted, s->group->dims, PARTIAL, SUM);
 }
 
 static bool is_slice(const struct step *s)

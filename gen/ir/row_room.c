@@ -95,23 +95,22 @@ int64_t places_along(int counts, unsigned dims, int rank)
   return sum_of_places(names, dims, at);
 }
 
-/* Along which dimensions of the mesh the rows of some experts come from ranks with other tokens. */
-static unsigned dims_of_tokens(const struct value *v)
+/* The dimensions of ranks by which the value's layout cuts no places. */
+static unsigned dims_without_places(const struct value *v)
 {
-  unsigned dims = 0;
-  int names = names_counted(v->counts);
-  for (int d = 0; d < graph->mesh.ndim && names != NONE; d++)
-    if (ranks_along(d) > 1 && v->layout.on[d].kind == SHARD && v->layout.on[d].dim == 0 &&
-        graph->value[names].layout.on[d].kind == SHARD)
-      dims |= 1u << d;
+  unsigned dims = dimensions_of_ranks();
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (v->layout.on[d].kind == SHARD && v->layout.on[d].dim > 0) dims &= ~(1u << d);
   return dims;
 }
 
+/* In micro-batches the part's shape says nothing: those of ranks are parts of what each has, and
+   not of what all have. */
 int64_t places_here(int value, int rank, struct shape part)
 {
   const struct value *v = &graph->value[value];
-  unsigned dims = v->elsewhere ? 0 : dims_of_tokens(v);
-  return dims ? places_along(v->counts, dims, rank) : places_of_part(part);
+  bool by_shape = v->elsewhere || names_counted(v->counts) == NONE || time_dimension() == NONE;
+  return by_shape ? places_of_part(part) : places_along(v->counts, dims_without_places(v), rank);
 }
 
 struct shape room_by_rows(int value, int rank, struct shape part)

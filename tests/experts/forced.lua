@@ -1,10 +1,10 @@
 -- Experts of tokens that the data sends to them: each place's expert is an input, so routing is whatever a file says.
 -- -D how=dense computes the same without rows: every expert takes every token, and a token adds up those that its
 -- places name. -D ep, -D tp, -D dp (ranks with the same experts), -D sharded (which cut the parameters of each),
--- -D experts, -D batch, -D microbatches, -D own: experts of the plan's own, which norm each row. The loss also takes how many
--- places each has.
+-- -D outer (ep cuts before dp), -D experts, -D batch, -D microbatches, -D own: experts of the plan's own, which norm each
+-- row. The loss also takes how many places each has.
 local dp, ep, tp = args.dp or 1, args.ep or 1, args.tp or 1
-local mesh = device_mesh{ {"dp", dp}, {"ep", ep}, {"tp", tp} }
+local mesh = args.outer and device_mesh{ {"ep", ep}, {"dp", dp}, {"tp", tp} } or device_mesh{ {"dp", dp}, {"ep", ep}, {"tp", tp} }
 local BATCH, LENGTH, PLACES, WIDTH, HIDDEN, EXPERTS = args.batch or 5, 4, 3, 6, 10, args.experts or 7
 
 local function normed(x) return x * F.rsqrt(F.square(x):mean(-1, true) + 0.1) end
@@ -68,7 +68,7 @@ return train{
   model = model,
   batch = distribute({
     numbers = randint(-50, 51){BATCH, LENGTH, WIDTH}, ids = randint(EXPERTS){BATCH, LENGTH, PLACES},
-  }, mesh{"dp", "ep"}, {Shard(0), Shard(0)}),
+  }, mesh(args.outer and {"ep", "dp"} or {"dp", "ep"}), {Shard(0), Shard(0)}),
   forward = function(model, batch) return model(batch.numbers, batch.ids) end,
   loss = function(output, batch)
     local target = batch.numbers:to("float32") / 20
