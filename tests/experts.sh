@@ -3,7 +3,8 @@
 # none for some experts, one for each sequence. Losses and weights are those of a program without rows, in which every
 # expert takes every token (experts/forced.lua), on one rank and on meshes; ranks may have no tokens, or no experts. And
 # a gradient of experts that is too large by a factor shows on each of them. With a bound the step that passes it ends the
-# job with one message, and what the steps before have made is saved.
+# job with one message, and what the steps before have made is saved. A capacity drops the same places where sequences
+# are cut; what cannot go back to its tokens is refused.
 . "$(dirname "$0")/common.sh"
 local_mpi=yes
 . "$root/tests/programs.sh"
@@ -146,8 +147,27 @@ beyond_parts sanitized 1.7 -D ep=2 -D microbatches=2
 beyond_parts_cuda cuda 1.7 -D ep=2 -D microbatches=2
 beyond_gathered_cuda cuda 1.5 -D ep=2 -D dp=4
 END
+# capacity NAME KIND ARGUMENTS...: tests/experts/capacity.lua.
+capacity() {
+  make "$1" "$2" tests/experts/capacity.lua "${@:3}" && start "$WORK/$1" "$WORK/$1" || fail "$1: no losses"
+}
+beside "$WORK/capacity_one.log" capacity capacity_one plain
+beside "$WORK/capacity_ep2_sp2.log" capacity capacity_ep2_sp2 sanitized -D ep=2 -D sp=2
+more beside "$WORK/capacity_tp2.log" capacity capacity_tp2 sanitized -D ep=2 -D sp=2 -D tp=2
+more beside "$WORK/capacity_cuda.log" capacity capacity_cuda cuda -D ep=2 -D sp=2
 all_are_done
 cat "$WORK"/*.log
+for name in ep2_sp2 $(more echo tp2 cuda); do
+  same_losses "capacity, $name" "$WORK/capacity_$name.losses" "$WORK/capacity_one.losses" 2e-6
+done
+
+# Rows go back to the ranks with their tokens: none has all of one sequence that is cut.
+for arguments in "-D batch=1" "-D cut=1"; do
+  # shellcheck disable=SC2086
+  ! "$TPGEN" tests/experts/capacity.lua -o "$WORK/refused" -D ep=2 $arguments 2> "$WORK/refused.err" &&
+    grep -q 'capacity.lua:[0-9]*: error: .* another one is where they are counted' "$WORK/refused.err" ||
+    fail "$arguments is not refused: $(cat "$WORK/refused.err")"
+done
 
 # Kernels of a rank's experts end behind their last row, be there room for more: all but those of whole experts.
 for name in ep3 own_ep3; do

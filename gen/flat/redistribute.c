@@ -352,6 +352,42 @@ static unsigned dims_of_rows(struct layout from, struct layout to, bool to_exper
   return dims;
 }
 
+static int run_legs(struct lowering *w, const struct op *op, int value, struct layout to)
+{
+  struct layout stop[MAX_STOPS];
+  struct value v = graph->value[value];
+  int n = find_stops(v.shape, v.layout, to, stop);
+  for (int i = 1; i < n; i++) value = run_leg(w, op, value, stop[i]);
+  return value;
+}
+
+/* The count of the rows that a rank has whose tokens are placed so: of its own places where these
+   are cut, else of all. */
+static int count_of_tokens(struct lowering *w, const struct op *why, int counts,
+                           struct layout tokens)
+{
+  counts = w->stands_for[counts];
+  struct layout to = graph->value[counts].layout;
+  for (int d = 0; d < graph->mesh.ndim; d++) {
+    struct placement own = to.on[d], at = tokens.on[d];
+    if (ranks_along(d) == 1 || (at.kind == SHARD && at.dim == 0)) continue;
+    bool cut = at.kind == SHARD && at.dim < ROW_DIMS;
+    if (cut && own.kind != PARTIAL)
+      plan_error(why->line,
+                 "%s: rows by expert travel over %s, where their count is %s: the count "
+                 "must be made of the same experts of places as the rows",
+                 why_text(why), printable(graph->mesh.name[d]), placement_text(own));
+    if (cut && !is_counted_along(counts, d, at.dim - 1))
+      plan_error(why->line,
+                 "%s: over %s rows by expert would go to ranks among which dimension %d of the "
+                 "tokens is cut, and another one is where they are counted: cut dimension 0 of "
+                 "the experts' input there, with a sample or more for each rank",
+                 why_text(why), printable(graph->mesh.name[d]), at.dim - 1);
+    if (!cut && own.kind == PARTIAL) to.on[d] = (struct placement){0};
+  }
+  return run_legs(w, why, counts, to);
+}
+
 /* What moves along those dimensions: rows between the ranks that have their tokens, whose counts
    are of their own rows, and those that have their experts. Its further results are room: for the
    rows by rank on the experts' side, or where the host does not know how many there are for a slot
@@ -363,21 +399,16 @@ static int exchange_rows(struct lowering *w, const struct op *why, int value, st
   enum { ROWS, ROOM, COUNTS };
   struct value v = graph->value[value];
   unsigned dims = dims_of_rows(v.layout, to, to_experts);
-  int counts = w->stands_for[v.counts], ranks = 1, dim = NONE;
+  int ranks = 1, dim = NONE;
   struct layout next = v.layout;
   for (int d = 0; d < graph->mesh.ndim; d++) {
     if (!(dims >> d & 1)) continue;
-    struct placement own = graph->value[counts].layout.on[d];
     ranks *= ranks_along(d);
     next.on[d] = to.on[d];
-    if (own.kind != PARTIAL)
-      plan_error(why->line,
-                 "%s: rows by expert travel over %s, where their count is %s: the count "
-                 "must be made of the same experts of places as the rows",
-                 why_text(why), printable(graph->mesh.name[d]), placement_text(own));
     dim = d;
   }
   if (dim == NONE) return value;
+  int counts = count_of_tokens(w, why, v.counts, to_experts ? v.layout : next);
   struct op op = asked_for_by(why);
   op.kind = OP_exchange_rows;
   op.dim = v.layout.on[dim].dim;
@@ -400,15 +431,6 @@ static int exchange_rows(struct lowering *w, const struct op *why, int value, st
   graph->value[out + ROOM].name = graph->value[out + COUNTS].name = graph->value[out].name;
   add(&w->new_order, graph->value[out].op);
   return out;
-}
-
-static int run_legs(struct lowering *w, const struct op *op, int value, struct layout to)
-{
-  struct layout stop[MAX_STOPS];
-  struct value v = graph->value[value];
-  int n = find_stops(v.shape, v.layout, to, stop);
-  for (int i = 1; i < n; i++) value = run_leg(w, op, value, stop[i]);
-  return value;
 }
 
 /* Returns the replacement of the redistribution's value: moved in the operation's type, if

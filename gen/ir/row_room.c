@@ -30,10 +30,20 @@ int names_counted(int made)
   return maker ? maker->in[0] : NONE;
 }
 
+/* Whether ranks have parts of what the bound is of: then one can have more than its share. */
+static bool is_bound_cut(const struct op *maker)
+{
+  const struct layout *l = &graph->value[maker->in[0]].layout;
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (ranks_along(d) > 1 && l->on[d].kind == SHARD && (maker->dims >> l->on[d].dim & 1))
+      return true;
+  return false;
+}
+
 double bound_of_count(int made)
 {
   const struct op *maker = maker_of(made);
-  return maker ? maker->scalar : 0;
+  return maker && !is_bound_cut(maker) ? maker->scalar : 0;
 }
 
 double bound_of_rows(int value)

@@ -111,9 +111,10 @@ local function of_experts(how, experts, x, ids, weights, counts)
   return of.combine(experts(rows, counts), ids, weights, counts)
 end
 
--- How many places each expert has.
-local function counted(how, ids, bound)
-  return of.count_places(ids, {sizes = {e = how.experts}, scalar = bound})
+-- How many places each expert has. dims: those of the places that the bound is of, together: where they
+-- are cut, it does not hold of a rank's part.
+local function counted(how, ids, bound, dims)
+  return of.count_places(ids, {sizes = {e = how.experts}, scalar = bound, dims = dims})
 end
 
 -- The places of each expert and its probabilities: means over all tokens, or of each group of samples.
@@ -207,7 +208,7 @@ nn.MoE = nn.module("MoE", function(self, dim, options)
     if how.capacity then -- which is a bound that no routing passes
       local capacity = capacity_of(how, shape[2])
       ids, load[3] = within_capacity(how, ids, capacity)
-      counts = counted(how, ids, capacity * how.experts / (shape[2] * how.top_k))
+      counts = counted(how, ids, capacity * how.experts / (shape[2] * how.top_k), {1, 2})
     end
     local y = of.to(of_experts(how, self.experts, x, ids, weights, counts), core.type(x))
     if self.shared_experts then y = y + self.shared_experts(x) end
