@@ -457,7 +457,7 @@ static int lower(struct lowering *w, const struct op *op)
                  "%s: %s -> %s: rows by expert can go from ranks with some tokens to ranks "
                  "with some experts and back, no other way",
                  why_text(op), layout_text(in.layout), layout_text(to));
-    if (is_cut_within_rows(in.layout, to))
+    if (is_cut_within_rows(op->in[0], to))
       plan_error(op->line,
                  "%s: %s -> %s: rows by expert travel over a dimension of the mesh that cuts the "
                  "tokens before another one does: let it come behind the others in device_mesh",

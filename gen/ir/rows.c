@@ -85,25 +85,28 @@ static bool is_mixed(struct layout from, struct layout to)
   return (there && back) || ((there || back) && cut);
 }
 
-/* Whether another dimension of the mesh, not in time, cuts what ranks have of the tokens along a
-   dimension by which rows travel. Without this one the former makes other parts, so the ranks with
+/* Whether another dimension of ranks, along which no rows travel, cuts tokens of this layout within
+   the cut of one along which they do. Without this cut the former makes other parts, so ranks with
    experts would have rows of other tokens than what their layout says. */
-static bool is_cut_within(struct layout tokens, struct layout experts, int travels)
+static bool is_cut_within(struct layout tokens, struct layout from, struct layout to, int travels)
 {
-  int cut[MAX_MESH], n = cuts_of(&graph->mesh, tokens, tokens.on[travels].dim, cut), at = 0;
+  int cut[MAX_MESH], n, at = 0;
+  if (tokens.on[travels].kind != SHARD) return false;
+  n = cuts_of(&graph->mesh, tokens, tokens.on[travels].dim, cut);
   while (cut[at] != travels) at++;
   for (int i = at + 1; i < n; i++)
-    if (ranks_along(cut[i]) > 1 && !is_row_exchange(tokens.on[cut[i]], experts.on[cut[i]]))
-      return true;
+    if (ranks_along(cut[i]) > 1 && !is_row_exchange(from.on[cut[i]], to.on[cut[i]])) return true;
   return false;
 }
 
-bool is_cut_within_rows(struct layout from, struct layout to)
+bool is_cut_within_rows(int value, struct layout to)
 {
+  struct layout from = graph->value[value].layout;
+  int names = names_counted(graph->value[value].counts);
   for (int d = 0; d < graph->mesh.ndim; d++) {
     if (ranks_along(d) == 1 || !is_row_exchange(from.on[d], to.on[d])) continue;
-    bool to_experts = to.on[d].dim == 0;
-    if (is_cut_within(to_experts ? from : to, to_experts ? to : from, d)) return true;
+    if (is_cut_within(to.on[d].dim == 0 ? from : to, from, to, d)) return true;
+    if (names != NONE && is_cut_within(graph->value[names].layout, from, to, d)) return true;
   }
   return false;
 }

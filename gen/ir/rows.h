@@ -42,8 +42,9 @@ bool has_values_by_rows(void);
    some experts, or back; and whether a value by rows can go from one layout to the other at all. */
 bool is_row_exchange(struct placement from, struct placement to);
 bool can_move_rows(struct layout from, struct layout to);
-/* Whether another dimension of ranks cuts the tokens within the cut along which rows travel. */
-bool is_cut_within_rows(struct layout from, struct layout to);
+/* Whether another dimension of ranks cuts the tokens, or the names of their experts, within the cut
+   along which the value's rows travel. */
+bool is_cut_within_rows(int value, struct layout to);
 
 /* --------------------------------------------------------------------------------- row_room.c */
 
