@@ -14,13 +14,14 @@
 -- pp=2 makes stages, with lib/parallel.lua's schedule=, stages= and microbatches=.
 --
 -- aux_loss=0.02 adds the load balancing loss, times this. Its means are over all samples of the step, as Hugging Face's
--- are over those of a forward; in micro-batches over a rank's samples of one; with aux_batch=4 over each 4. bias_balance=0.001 balances by a bias of the choice, as in
--- DeepSeek-V3. capacity=1.25 drops what exceeds so many times an expert's mean share of a sequence. bound=2 drops
--- nothing: a rank has room for so many times the rows that its experts get in balance, and more end the job; without it,
--- or with bound=false, there is room for all that there can be. The metrics have
--- the fullest expert's places over the mean, what was dropped, and with places=true the places of each expert of
--- each layer. files=fused: files hold the experts of a layer as one tensor, as transformers does in memory, gate and up
--- in one; else a tensor for each expert. Settings of the model are here and in lib/moe_shapes.lua, those of the mesh and of training in lib/.
+-- are over those of a forward; in micro-batches over a rank's samples of one; with aux_batch=4 over each 4.
+-- bias_balance=0.001 balances by a bias of the choice, as in DeepSeek-V3. capacity=1.25 drops what exceeds so many
+-- times an expert's mean share of a sequence. bound=2 drops nothing: a rank has room for so many times the rows that
+-- its experts get in balance, and more end the job; without it, or with bound=false, there is room for all that there
+-- can be. The metrics have the fullest expert's places over the mean, what was dropped, and with places=true the places
+-- of each expert of each layer. files=fused: files hold the experts of a layer as one tensor, as transformers does in
+-- memory, gate and up in one; else a tensor for each expert. Settings of the model are here and in lib/moe_shapes.lua,
+-- those of the mesh and of training in lib/.
 
 local settings, parallel, training, attention, latent_attention = require "lib.settings", require "lib.parallel",
   require "lib.training", require "lib.attention", require "lib.latent_attention"

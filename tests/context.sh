@@ -80,12 +80,10 @@ order() {
 
 facts=$root/tests/golden/documents/losses.json
 pytorch() { sed "s/.*\"losses\": \\[\\([^]]*\\)\\].*/\\1/" "$facts" | tr -d ' ' | tr , '\n' | sed -n "1,$1p"; }
+of_documents() { make "$1" "$2" plans/llama3.lua "${golden_shape[@]}" -D documents=10 "${@:3}"; }
 documents() {
   local kind=$1 name=$2 to=$WORK/$2
-  shift 2
-  [ "$kind" != cuda ] || set -- --target cuda "$@"
-  "$TPGEN" plans/llama3.lua -o "$to" "${golden_shape[@]}" -D documents=10 "$@" && make_ranks "$to" "$kind" ||
-    fail "$name: no program"
+  of_documents "$name" "$kind" "${@:3}"
   from_golden "$to" || fail "$name: it ended with status $?"
   same_losses "$name" "$to.losses" <(pytorch "$steps") 2e-6
 }
@@ -132,7 +130,7 @@ check_places() {
 longest() {
   local lines=$WORK/lines$1.txt kind=$2 name=$3 to=$WORK/$3
   shift 3
-  make "$name" "$kind" plans/llama3.lua "${golden_shape[@]}" -D documents=10 "$@" &&
+  of_documents "$name" "$kind" "$@" &&
     start "$to" "$to" --data "$lines" --steps "$steps" || fail "$name: no losses"
 }
 # sends_less NAME ARGUMENTS...: its program sends fewer blocks than without a longest document.
@@ -144,7 +142,7 @@ sends_less() {
 # too_long KIND NAME ARGUMENTS...: a document of 20 tokens ends it.
 too_long() {
   local kind=$1 name=$2 to=$WORK/$2
-  make "$name" "$kind" plans/llama3.lua "${golden_shape[@]}" -D documents=10 -D longest=19 "${@:3}"
+  of_documents "$name" "$kind" -D longest=19 "${@:3}"
   ! start "$to" "$to" --data "$WORK/lines20.txt" --steps 2 > /dev/null &&
     grep -qF 'documents (longest = 19) takes indices from 0 to 18, but by step 1 it was given 19' "$to.out" || fail "$name: no end"
 }
@@ -227,6 +225,11 @@ cat "$WORK"/*.log
 as_one_rank "${names[@]}"
 for n in 8 20; do
   for name in longest${n}{,_cuda,_balanced,_tp}; do [ ! -e "$WORK/$name" ] || same_losses "$name" "$WORK/$name.losses" "$WORK/longest_one$n.losses" 5e-7; done
+done
+# A document may be as long as the sequence: that changes nothing.
+for longest in 64 100; do
+  "$TPGEN" plans/llama3.lua -o "$WORK/whole" "${golden_shape[@]}" -D documents=10 -D cp=3 -D longest=$longest &&
+    cmp <(sed 's/[0-9a-f]\{16\}//g' "$WORK/whole/step.c") <(sed 's/[0-9a-f]\{16\}//g' "$WORK/documents_ring/step.c") || fail "longest = $longest"
 done
 sends_less longest20 -D cp=3
 sends_less longest8_balanced -D cp=4 -D balance=headtail

@@ -167,7 +167,7 @@ done
 for arguments in "-D batch=1" "-D cut=1"; do
   # shellcheck disable=SC2086
   ! "$TPGEN" tests/experts/capacity.lua -o "$WORK/refused" -D ep=2 $arguments 2> "$WORK/refused.err" &&
-    grep -q 'capacity.lua:[0-9]*: error: .* another one is where they are counted' "$WORK/refused.err" ||
+    grep -q 'capacity.lua:[0-9]*: error: .* their counts are of other parts: cut the experts. input along dimension 0' "$WORK/refused.err" ||
     fail "$arguments is not refused: $(cat "$WORK/refused.err")"
 done
 

@@ -8,9 +8,8 @@ transport=${transport:-mpi}
 runtime_plan=${runtime_plan:-tests/pipeline/plan.lua}
 strict=(-std=c11 -D_GNU_SOURCE -DTPGEN_TORCH_ARCHIVE -DTPGEN_HTTP -fopenmp -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror)
 # How far kernels are optimized. Small programs run for a moment only, and the optimizer takes longer than all
-# else, so most scripts do without it. Some need it: it shows where a kernel's promises (restrict) do not hold.
-# equal.sh, llama.sh, dp.sh, cuda.sh, lost.sh and parts of generate.sh set -O1. toy.sh, checkpoint.sh and a part of
-# operators.sh set -O2. checkpoint.sh also has programs with a release's flags.
+# else, so most scripts do without it. Some set -O1 or -O2, where kernels run for longer, and because it shows where a
+# kernel's promises (restrict) do not hold. checkpoint.sh also has programs with a release's flags.
 plain=(-O0)
 optimized=-O0
 sanitizers=(-g -fsanitize=address,undefined -fno-sanitize-recover=undefined)

@@ -184,7 +184,7 @@ static char *program_text(const char *step, const struct stacks *tensors)
       plan_options->exported ? text("\"%s\"", plan_options->exported) : "NULL", "every",
       text("%d", plan_options->validate_every), "validate_steps",
       text("%d", plan_options->validate_steps), "adapter", adapter_text(), "joined",
-      *joined_text(tensors) ? "joined" : "NULL", "generation",
+      has_joined(tensors) ? "joined" : "NULL", "generation",
       plan_options->generate.slots ? "&generation" : "NULL", "step",
       plan_options->generate.slots ? "NULL" : "step", "flops", double_text(step_flops()),
       "arithmetic", arithmetic_name[step_arithmetic()], "rate",

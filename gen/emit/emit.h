@@ -210,7 +210,9 @@ const int *find_state_rows(const struct stacks *tensors, int rank);
 char *states_macro(const struct stacks *tensors);
 /* The table of index uses: the numbers that are used as indices; "" if there are none. */
 char *index_uses_text(const struct stacks *tensors);
-/* Likewise the table of the tensors that are parts of larger ones in files of others. */
+/* Whether some tensors are parts of larger ones in files of others; and the table of these, or "".
+ */
+bool has_joined(const struct stacks *tensors);
 char *joined_text(const struct stacks *tensors);
 /* A name as it stands in files, as a C string: bytes that are not plain are escaped. */
 char *string_text(const char *s);

@@ -259,18 +259,30 @@ static char *joined_row(int row, const struct stack *f)
               printable(stack_text(f)));
 }
 
+static bool is_joined(const struct stack *f)
+{
+  return graph->value[f->member.at[0]].alias_size > 0;
+}
+
+bool has_joined(const struct stacks *tensors)
+{
+  for (int i = 0; i < tensors->n; i++)
+    if (is_joined(&tensors->at[i])) return true;
+  return false;
+}
+
 char *joined_text(const struct stacks *tensors)
 {
   struct buffer b = {0};
+  if (!has_joined(tensors)) return "";
+  put(&b, "\n// Tensors that files of others hold as parts of larger ones. A row: the row in "
+          "tensors[]; where\n"
+          "// it begins in the larger tensor, and the shape of that. Behind the last one: -1.\n"
+          "static const struct joined joined[] = {\n");
   for (int i = 0; i < tensors->n; i++)
-    if (graph->value[tensors->at[i].member.at[0]].alias_size)
-      put(&b, "%s", joined_row(i, &tensors->at[i]));
-  if (!b.text) return "";
-  return text("\n// Tensors that files of others hold as parts of larger ones. A row: the row in "
-              "tensors[]; where\n"
-              "// it begins in the larger tensor, and the shape of that. Behind the last one: -1.\n"
-              "static const struct joined joined[] = {\n%s    {-1, {0}, {0}},\n};\n",
-              b.text);
+    if (is_joined(&tensors->at[i])) put(&b, "%s", joined_row(i, &tensors->at[i]));
+  put(&b, "    {-1, {0}, {0}},\n};\n");
+  return b.text;
 }
 
 /* The index of the value among the tensors. */

@@ -379,9 +379,9 @@ static int count_of_tokens(struct lowering *w, const struct op *why, int counts,
                  why_text(why), printable(graph->mesh.name[d]), placement_text(own));
     if (cut && !is_counted_along(counts, d, at.dim - 1))
       plan_error(why->line,
-                 "%s: over %s rows by expert would go to ranks among which dimension %d of the "
-                 "tokens is cut, and another one is where they are counted: cut dimension 0 of "
-                 "the experts' input there, with a sample or more for each rank",
+                 "%s: over %s the rows are those of parts of the tokens along dimension %d, and "
+                 "their counts are of other parts: cut the experts' input along dimension 0 "
+                 "there, with at least one sample for each rank",
                  why_text(why), printable(graph->mesh.name[d]), at.dim - 1);
     if (!cut && own.kind == PARTIAL) to.on[d] = (struct placement){0};
   }

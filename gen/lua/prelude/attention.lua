@@ -331,13 +331,14 @@ method("documents", function(input, eos, longest)
   if longest ~= nil then base.whole(longest, "the tokens of the longest document", 1, (1 << 31) - 1) end
   local tokens, reorder = base.whole_sequences(input)
   local number, place = append("documents", {raw.to(tokens, "int32")}, {dims = {#shape - 1}, eos = eos})
-  if longest and longest < shape[#shape] then
+  local is_bound = longest and longest < shape[#shape] -- else any row is short enough
+  if is_bound then
     -- What is beyond the longest is noted, and of no document.
     place = base.indices(place, "the place in a document", longest, nil, string.format("documents (longest = %d)", longest))
     number = raw.where(raw.lt(place, 0), -1, number)
   end
   if reorder then number, place = reorder(number), reorder(place) end
-  longest_of[number] = longest
+  longest_of[number] = is_bound and longest or nil
   return number, place
 end)
 
