@@ -79,7 +79,8 @@ refused() {
 waited=' in ncclAllReduce \(step\.cu:[0-9]+\), which plans/toy.lua:25 asks for, step [0-9]+'
 beside "$WORK/killed.log" losing killed mpi KILL "while it waited$waited; rank 1 is gone$"
 beside "$WORK/graph.log" losing graph mpi KILL "while it waited$waited; rank 1 is gone$" --graph
-beside "$WORK/stopped.log" losing stopped mpi STOP "nothing has moved for [0-9]+ s$waited; rank 1 is stopped$" --deadline 5
+# Ranks have to have started within the deadline, too, beside other tests.
+beside "$WORK/stopped.log" losing stopped mpi STOP "nothing has moved for [0-9]+ s$waited; rank 1 is stopped$" --deadline 12
 CUDA_ON_CPU_REMOTE_ERROR=$WORK/broken beside "$WORK/remote.log" losing remote mpi STOP \
   "NCCL says: remote process exited or there was a network error, while it waited$waited; rank 1 is stopped$"
 export MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 10000))
