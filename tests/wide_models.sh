@@ -41,8 +41,9 @@ runs() {
 }
 
 runs 0 linears   1000 -D dp=2 -D tp=2
-[ $fewer -gt 1 ] || grep -A1 '^ended early' "$WORK/out/plan.txt" | finds 'check .* after 4,096 operations' ||
-  fail "plan.txt does not say what ended early"
+for bound in 'check .* 4,096 operations' 'merge_products .* 512 operations' 'schedule .* 512 operations'; do
+  [ $fewer -gt 1 ] || sed -n '/^ended early/,/^$/p' "$WORK/out/plan.txt" | finds "$bound" || fail "plan.txt: not ended early: $bound"
+done
 runs 0 residual   700 -D dp=2 -D tp=2
 runs 0 norms      900 -D dp=2
 runs 0 unlike     900 -D dp=2

@@ -4,11 +4,10 @@
 
 #include "base/base.h"
 #include "ir/ir.h"
+#include "pipeline/pipeline.h"
 #include "sharding/sharding.h"
 #include "target/target.h"
-#include "flat/flat.h"
-#include "folded/folded.h"
-#include "emit/emit.h"
+#include "names/names.h"
 
 /* One collective as one rank issues it. */
 struct issue {
@@ -171,13 +170,6 @@ int choice_taken(const struct op *op, const struct choice *list, int n, int d);
 uint64_t mark_of_value(const struct value *v, bool laid_out);
 uint64_t mark_of_op(const struct op *op, bool are_steps);
 void make_marks(void);
-
-/* ------------------------------------------------------------------------------------ limits.c */
-
-/* The plan's error if a step has more collectives than the plan expects. limits.c. */
-void expect(void);
-/* The plan's error if a rank needs more memory than device_mesh gives it. limits.c. */
-void fit(void);
 
 /* ------------------------------------------------------------------------------------- prove.c */
 

@@ -225,6 +225,7 @@ void balance_stages(const struct pipeline *p)
                "where stages begin, as in split = {\"layers.2\"}",
                s->n, b.n);
   if ((int64_t)s->n * b.n * b.n > MOST_TRIED) {
+    ended_early("stages", "where stages begin", MOST_TRIED, "cuts");
     cut_by_share(&b, s->n, begin);
   } else {
     b.longest = (int64_t)best_cuts(&b, s->n, by_time, false, begin);

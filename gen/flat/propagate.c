@@ -420,6 +420,7 @@ void propagate_from(int first)
     if (!is_new) return;
     forget_layouts(&b, order, first, norder);
   }
+  ended_early("propagate", "layouts that scans keep", MOST_TIMES, "times");
   lay_out(order, first, norder);
 }
 

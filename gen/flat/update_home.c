@@ -154,9 +154,11 @@ static void join(int list, int count, const struct list *of, int k, const int *g
     if (gradient[p] == NONE || graph->value[p].optimizer != optimizer || together[p].parameter.n)
       return;
   }
-  if (!works_at_home(&plan_options->optimizer[optimizer]) || !can_be_stacked(first, count) ||
-      ntogether == MOST_TOGETHER)
+  if (!works_at_home(&plan_options->optimizer[optimizer]) || !can_be_stacked(first, count)) return;
+  if (ntogether == MOST_TOGETHER) {
+    ended_early("optimize", "matrices updated at home", MOST_TOGETHER, "stacks");
     return;
+  }
   ntogether++;
   struct together all = {.list = list};
   for (int m = 0; m < count; m++) add(&all.parameter, of[m].at[k]);

@@ -346,6 +346,8 @@ static void order_function(struct function *f)
   for (int first = 0; first < f->nop;) {
     int n = 0;
     while (first + n < f->nop && n < LONGEST && graph->op[f->op[first + n]].kind != OP_loop) n++;
+    if (n == LONGEST && first + n < f->nop)
+      ended_early("schedule", "an order of a long function", LONGEST, "operations at a time");
     if (n) order_stretch(f->op + first, n);
     first += n ? n : 1;
   }

@@ -325,6 +325,14 @@ static bool merge_bunch(struct function *f, struct bunch *b)
   return true;
 }
 
+/* Whether the search from `at` goes on to k. */
+static bool is_searched(const struct function *f, int at, int k)
+{
+  if (k < f->nop && k == at + FARTHEST)
+    ended_early("merge_products", "products of one input", FARTHEST, "operations further on");
+  return k < f->nop && k < at + FARTHEST;
+}
+
 /* The products behind this one that read the same input, or make gradients by the same one. */
 static struct bunch bunch_at(const struct function *f, int at, int form)
 {
@@ -332,7 +340,7 @@ static struct bunch bunch_at(const struct function *f, int at, int form)
   const struct op *first = &graph->op[f->op[at]];
   struct bunch b = {
       .form = form, .n = 1, .op = {f->op[at]}, .at = {at}, .result = NONE, .adder = NONE};
-  for (int k = at + 1; k < f->nop && k < at + FARTHEST && b.n < MOST_TOGETHER; k++) {
+  for (int k = at + 1; b.n < MOST_TOGETHER && is_searched(f, at, k); k++) {
     const struct op *op = &graph->op[f->op[k]];
     if (!is_single(op) || op->nin != first->nin || op->in[same] != first->in[same]) continue;
     if (strcmp(op->equation, first->equation)) continue;
@@ -347,7 +355,7 @@ static struct bunch bunch_at(const struct function *f, int at, int form)
 static struct bunch summed(const struct function *f, int at)
 {
   struct bunch b = {.form = OF_ONE_SUM, .n = 1, .op = {f->op[at]}, .at = {at}, .adder = NONE};
-  for (int k = at + 1; k < f->nop && k < at + FARTHEST && b.n < MOST_TOGETHER; k++) {
+  for (int k = at + 1; b.n < MOST_TOGETHER && is_searched(f, at, k); k++) {
     const struct op *op = &graph->op[f->op[k]];
     int before = graph->op[b.op[b.n - 1]].out;
     if (!is_single(op) || op->nin != 3 || op->in[2] != before || times_read(before) != 1) continue;

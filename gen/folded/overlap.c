@@ -266,6 +266,8 @@ static bool give_work(struct search *t, int c, int64_t most)
       t->barred[s->order[best.from]] = true;
     }
     time = simulate_span(s);
+    if (n + 1 == MOST_MOVES && node->exposed)
+      ended_early("schedule", "work beside a collective", MOST_MOVES, "moves");
   }
   if (time < was && peak_now(t) <= most && fits(t)) return true;
   node->async = async;

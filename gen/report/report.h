@@ -103,6 +103,13 @@ int64_t bytes_brought(const struct op *op);
 char *idle_text(int dim);
 void tell_notes(void);
 
+/* ------------------------------------------------------------------------------------ limits.c */
+
+/* The plan's error if a step has more collectives than the plan expects. */
+void expect(void);
+/* The plan's error if a rank needs more memory than device_mesh gives it. */
+void fit(void);
+
 /* ------------------------------------------------------------------------------------- order.c */
 
 /* Adds to plan.txt the order in which collectives are issued. */

@@ -88,13 +88,12 @@ static void shorten(const struct op *op, const struct choice *list, int d, int m
     price[at] = p;
     s->pick[d][at] = i;
   }
-  if (s->n[d] > most) s->n[d] = most;
+  s->n[d] = most;
   /* Back in rule.c's order, which breaks ties. */
-  for (int i = 1; i < s->n[d]; i++)
-    for (int k = i; k > 0 && s->pick[d][k] < s->pick[d][k - 1]; k--) {
-      int swap = s->pick[d][k];
+  for (int i = 1; i < most; i++)
+    for (int k = i, pick = s->pick[d][i]; k > 0 && pick < s->pick[d][k - 1]; k--) {
       s->pick[d][k] = s->pick[d][k - 1];
-      s->pick[d][k - 1] = swap;
+      s->pick[d][k - 1] = pick;
     }
 }
 
@@ -156,12 +155,10 @@ static struct shortlist shortlist_of(const struct op *op, const struct letters *
   for (int d = 0; d < graph->mesh.ndim; d++) {
     s.n[d] = graph->mesh.size[d] > 1 ? n : 1;
     for (int i = 0; i < n; i++) s.pick[d][i] = i;
-    if (runs && list[lies[d]].letter != NONE) {
-      s.n[d] = 1;
-      s.pick[d][0] = lies[d];
-    }
-    int only = only_choice(op, list, n, d);
-    if (only != NONE) s.n[d] = 1, s.pick[d][0] = only;
+    int only = only_choice(op, list, n, d), as_it_lies = runs ? lies[d] : NONE;
+    if (as_it_lies != NONE && list[as_it_lies].letter == NONE) as_it_lies = NONE;
+    int pick = only != NONE ? only : as_it_lies;
+    if (pick != NONE) s.n[d] = 1, s.pick[d][0] = pick;
     if (only != NONE) continue;
     if (s.n[d] > most && combinations == MOST_COMBINATIONS)
       ended_early("propagate", "the cheapest way of an operation", combinations, "combinations");
@@ -411,7 +408,9 @@ static bool each_combination(const struct combinations *c, double most, visitor 
 
 const struct op *op_ahead(const struct op *op)
 {
-  return most_choices(MOST_AHEAD) < FEWEST_AHEAD ? NULL : taken_next(op);
+  if (most_choices(MOST_AHEAD) >= FEWEST_AHEAD) return taken_next(op);
+  ended_early("propagate", "ways that suit the next operation", MOST_AHEAD, "combinations");
+  return NULL;
 }
 
 static bool share_an_input(const struct op *a, const struct op *b)

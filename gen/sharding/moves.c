@@ -160,6 +160,7 @@ static void find_states(unsigned fixed_dims)
     else
       add_mixtures(whole, 0, first < world.whole.ndim ? first : WHOLE);
     if (way.states <= MAX_STATES) return;
+    ended_early("redistribute", "quicker moves over other layouts", MAX_STATES, "layouts");
   }
   way.states = MAX_STATES;
 }
@@ -302,7 +303,11 @@ static void consider(int before, int state, const struct move_step *s)
   l.least = l.time + from->rest + way.shortest * (to->far - from->far);
   if (is_hopeless(&l)) return;
   l.least = greater(l.least, l.time + know(state)->rest);
-  if (is_hopeless(&l) || search.n == MAX_LABELS) return;
+  if (is_hopeless(&l)) return;
+  if (search.n == MAX_LABELS) {
+    ended_early("redistribute", "quicker moves", MAX_LABELS, "ways");
+    return;
+  }
   int64_t *got = search.got[search.n];
   bool rough = s->kind == OP_exchange && state != TARGET;
   if (!(rough ? guess(&l, got) : finish(&l, got)) || is_hopeless(&l)) return;

@@ -4,6 +4,7 @@
    system's compilers (the CUDA text for the stand-in) and run; their results must equal the
    reference's. Without a compiler there is no test. */
 #include "check/check.h"
+#include "emit/emit.h"
 #include "../../runtime/philox4x32.h"
 #include "build_files.h"
 #include "instances.h"

@@ -4,6 +4,7 @@
    outputs must equal the references' for the same parts. Without a compiler there is no test. */
 #include "lua/lua.h"
 #include "check/check.h"
+#include "emit/emit.h"
 #include "build_files.h"
 #include "instances.h"
 

@@ -4,6 +4,7 @@
    whole. */
 #include "lua/lua.h"
 #include "check/check.h"
+#include "emit/emit.h"
 #include "interpreter.h"
 
 /* ------------------------------------------------------------------------- every pair, by force */

@@ -3,7 +3,7 @@
 
    Takes   the finished graph.
    Leaves  the graph unchanged. */
-#include "check/check.h"
+#include "report/report.h"
 
 #include <string.h>
 
