@@ -79,7 +79,7 @@ static bool decide_last(struct source *s, enum purpose purpose, struct failure *
                   "present{%llu}; or say drop_last = true",
                   path, samples, samples / batch, batch, left, batch);
   return order_has_batches(o) ||
-         failed(why, "%s: %llu samples are no batch of %llu", path, samples, batch);
+         failed(why, "%s: %llu samples are not a batch of %llu", path, samples, batch);
 }
 
 // ---- opening -----------------------------------------------------------------------------------

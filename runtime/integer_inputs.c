@@ -107,8 +107,8 @@ static bool misfit(const struct kept *kept, const struct member *m, const struct
                 number,
                 type == F32    ? "which float32 does not hold exactly"
                 : type == BOOL ? "but the program takes a truth there, 0 or 1"
-                : type == I32  ? "which is no int32, as the program takes it"
-                               : "which is no int64, as the program takes it");
+                : type == I32  ? "which is not an int32, as the program takes it"
+                               : "which is not an int64, as the program takes it");
 }
 
 bool numbers_read(const struct kept *kept, const struct member *m, const struct slice *slice,

@@ -542,10 +542,10 @@ static json_t *make_header(const struct entry *entries, size_t count,
     ok = json_object_set_new(strings, metadata[i][0], json_string(metadata[i][1])) == 0 && ok;
   ok = add_checksums(strings, entries, count) && ok;
   ok = json_object_set_new(header, METADATA, strings) == 0 && ok;
-  if (!ok) failed(why, "the file's metadata is no UTF-8, or memory ended");
+  if (!ok) failed(why, "the file's metadata is not UTF-8, or memory ended");
   for (size_t i = 0; ok && i < count; i++) {
     ok = json_object_set_new(header, entries[i].name, describe(&entries[i])) == 0;
-    if (!ok) failed(why, "%s: its name is no UTF-8, or memory ended", entries[i].name);
+    if (!ok) failed(why, "%s: its name is not UTF-8, or memory ended", entries[i].name);
   }
   if (ok && json_object_size(header) != count + 1)
     ok = failed(why, "two tensors of the file would have one name, or it is %s", METADATA);

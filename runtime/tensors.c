@@ -333,7 +333,7 @@ static bool take_adapter(struct filling *f, const char *path, struct failure *wh
     const struct member *m = table_find(&f->members, name);
     if (is_base_layer(name)) return refuse_base_layer(&f->adapter, name, why);
     if (!m || !adapters_have(m->name))
-      return failed(why, "%s: it holds %s, which is no adapter of the program", f->adapter.path,
+      return failed(why, "%s: it holds %s, which is not an adapter of the program", f->adapter.path,
                     name);
   }
   for (size_t i = 0; i < f->members.count; i++) {
@@ -389,7 +389,7 @@ static bool take_validations(const struct archive *checkpoint, struct failure *w
   validations.best_step = (int)step;
   validations.without = (int)without;
   return (end != best && !*end) ||
-         failed(why, "%s: its best_validation_loss \"%s\" is no number", checkpoint->path, best);
+         failed(why, "%s: its best_validation_loss \"%s\" is not a number", checkpoint->path, best);
 }
 
 // Exactly the parameters, the state and the step.

@@ -151,7 +151,7 @@ static bool read_vocabulary(struct bpe *b, const json_t *vocab, const char *path
   const char *text;
   json_t *id;
   if (!json_is_object(vocab) || json_object_size(vocab) == 0)
-    return failed(why, "%s: model.vocab is no table of tokens", path);
+    return failed(why, "%s: model.vocab is not a table of tokens", path);
   json_object_foreach((json_t *)vocab, text, id)
   {
     if (!json_is_integer(id)) return failed(why, "%s: the token '%.40s' has no id", path, text);
@@ -196,7 +196,7 @@ static bool read_merge(struct bpe *b, const json_t *merge, int rank, const char 
 static bool read_merges(struct bpe *b, const json_t *merges, const char *path, struct failure *why)
 {
   const size_t n = json_array_size(merges);
-  if (!json_is_array(merges)) return failed(why, "%s: model.merges is no list", path);
+  if (!json_is_array(merges)) return failed(why, "%s: model.merges is not a list", path);
   b->merges = power_above(n);
   b->merge = malloc(b->merges * sizeof *b->merge);
   if (!b->merge) return failed(why, "%s: out of memory", path);

@@ -33,7 +33,8 @@ static bool add_prompt(struct prompts *p, const int *ids, size_t count, const ch
                   where, count, context);
   for (size_t i = 0; i < count; i++)
     if (ids[i] < 0 || ids[i] >= vocabulary())
-      return failed(why, "%s: %d is no token: they are 0 to %ld", where, ids[i], vocabulary() - 1);
+      return failed(why, "%s: %d is not a token: they are 0 to %ld", where, ids[i],
+                    vocabulary() - 1);
   struct prompt *all = realloc(p->all, (p->count + 1) * sizeof *all);
   int *own = calloc((size_t)context, sizeof *own);
   if (all) p->all = all;
@@ -72,7 +73,7 @@ static bool add_ids(struct prompts *p, const json_t *list, const char *where, st
     ids[i] = json_is_integer(id) && number >= 0 && number < vocabulary() ? (int)number : -1;
     if (ids[i] < 0) {
       free(ids);
-      return failed(why, "%s: element %zu of \"ids\" is no token: they are 0 to %ld", where, i,
+      return failed(why, "%s: element %zu of \"ids\" is not a token: they are 0 to %ld", where, i,
                     vocabulary() - 1);
     }
   }

@@ -47,7 +47,7 @@ static bool add_end(struct text_settings *s, const json_t *id, const char *path,
 {
   const json_int_t number = json_integer_value(id);
   if (!json_is_integer(id) || number < 0 || number > INT_MAX)
-    return failed(why, "%s: eos_token_id is no token", path);
+    return failed(why, "%s: eos_token_id is not a token", path);
   int *end = realloc(s->end, (s->nend + 1) * sizeof *end);
   if (!end) return failed(why, "out of memory for %s", path);
   s->end = end;
@@ -62,7 +62,7 @@ static bool take_ends(struct text_settings *s, const json_t *object, const char 
   const json_t *ids = json_object_get(object, "eos_token_id");
   if (json_is_integer(ids)) return add_end(s, ids, path, why);
   if (ids && !json_is_null(ids) && !json_is_array(ids))
-    return failed(why, "%s: eos_token_id is no token", path);
+    return failed(why, "%s: eos_token_id is not a token", path);
   for (size_t i = 0; i < json_array_size(ids); i++)
     if (!add_end(s, json_array_get(ids, i), path, why)) return false;
   return true;

@@ -10,7 +10,7 @@ static bool take_text(struct step *s, const json_t *object, const char *name, co
                       const char *path, struct failure *why)
 {
   const json_t *text = json_object_get(object, name);
-  if (text && !json_is_string(text)) return failed(why, "%s: \"%s\" is no text", path, name);
+  if (text && !json_is_string(text)) return failed(why, "%s: \"%s\" is not text", path, name);
   if (!text && !otherwise) return failed(why, "%s: a step has no \"%s\"", path, name);
   const char *from = text ? json_string_value(text) : otherwise;
   add_bytes(&s->text, from, text ? json_string_length(text) : strlen(from));
@@ -170,7 +170,8 @@ static bool read_steps(struct steps *s, const json_t *object, const char *of, co
   if (!type || strcmp(type, "Sequence") != 0) return read_step(s, object, of, path, why);
   for (size_t i = 0; i < sizeof lists / sizeof *lists && !list; i++)
     list = json_object_get(object, lists[i]);
-  if (!json_is_array(list) || depth > 8) return failed(why, "%s: the %s is no sequence", path, of);
+  if (!json_is_array(list) || depth > 8)
+    return failed(why, "%s: the %s is not a sequence", path, of);
   for (size_t i = 0; i < json_array_size(list); i++)
     if (!read_steps(s, json_array_get(list, i), of, path, depth + 1, why)) return false;
   return true;

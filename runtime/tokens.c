@@ -137,7 +137,7 @@ static bool read_llmc(struct token_file *f, uint64_t size, struct failure *why)
   uint64_t count = number_at(header + 8, 4);
   if (!(magic == OF_UINT16 && version == 1) && !(magic == OF_UINT32 && version == 7))
     return failed(why,
-                  "%s: it begins with %u, %u, which is no header of llm.c's .bin (%d, 1 or %d, "
+                  "%s: it begins with %u, %u, which is not a header of llm.c's .bin (%d, 1 or %d, "
                   "7): is it flat? then say --tokens uint16 or uint32",
                   f->path, magic, version, OF_UINT16, OF_UINT32);
   f->form = &forms[magic == OF_UINT16 ? UINT16 : UINT32];

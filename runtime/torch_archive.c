@@ -246,7 +246,7 @@ bool torch_archive_open(struct safetensors *file, const char *path, struct failu
   zip.fd = file->fd;
   zip.size = size;
   if (ok) zip.file = unzOpen64(path);
-  if (ok && !zip.file) ok = damaged(file, "it is no ZIP", why);
+  if (ok && !zip.file) ok = damaged(file, "it is not a ZIP file", why);
   ok = ok && find_root(&zip, file, why) && read_entries(&zip, file, why);
   struct zip_entry exported;
   if (ok && find_entry(&zip, "", ZIP_PROGRAM, &exported))

@@ -14,5 +14,8 @@
 
 // Below each: its shape, its placement, and the phases in which it lives. Before and after, others
 // may have its bytes. The order is that of the program, function by function.
+//   rows of 64, 128 apart    each 64 elements are contiguous; the next 64 begin 128 elements later
+//   dimension 1 outermost    in memory, dimension 1 comes first, and then the others in order
+//   a bucket                 what several values share in one collective
 
 $rows$

@@ -6,6 +6,6 @@ $weights$
 #include <stddef.h>
 #include <string.h>
 
-const char plan_$hash$[] = $plan_string$;
+const char plan_$hash$[] =$plan_string$;
 
 $kernels$

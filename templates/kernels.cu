@@ -3,6 +3,6 @@
 
 #include "cuda_kernels.h"
 $weights$
-const char plan_$hash$[] = $plan_string$;
+const char plan_$hash$[] =$plan_string$;
 
 $kernels$

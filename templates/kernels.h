@@ -2,8 +2,8 @@
 #ifndef KERNELS_H
 #define KERNELS_H
 
-// The plan's path. Its name has the plan's hash, so that files of different plans do not link.
-$includes$
+$includes$// The plan's path, and those of the files that it reads, each ended by a zero. The name has the
+// plan's hash, so that files of different plans do not link.
 extern const char plan_$hash$[];
 
 $prototypes$

@@ -2,7 +2,8 @@
 //
 // All memory of a rank (ranks $ranks$): structs that mirror the model's modules for what is kept
 // from step to step, and an arena for what lives within a step. Comments give the shape of the
-// rank's part, the whole shape where it differs, and the placement.
+// rank's part, the whole shape where it differs, and the placement, as the head of $step$
+// explains it.
 #ifndef MEMORY_H
 #define MEMORY_H
 
@@ -14,6 +15,7 @@
 #include <stdalign.h>
 #endif
 
+// Does not compile with another plan's kernels.h: that has no such name.
 static_assert(sizeof &plan_$hash$ > 0, "kernels.h is of the same plan");
 
 $memory$

@@ -3,18 +3,18 @@
 // The constants of rank $rank$. Its program is in $step$.
 #include "program.h"
 
-// Defined in the kernels: files of different plans do not link.
+// Defined with the kernels. The name has the plan's hash: files of two plans do not link.
 extern const char plan_$hash$[];
 
 extern const struct program $step_name$_program;
 
 static const int coordinate[] = {$coordinate$}; // $mesh$
 
-// The ranks of its groups, each list ended by -1.
+// The ranks of each group that this rank is in. -1 ends a list.
 $members$
 $exchanges$
-// By row of tensors[]: where its part begins in the whole tensor, and whether it saves the part
-// (of ranks with the same part, one does).
+// For each row of tensors[]: where this rank's part begins in the whole tensor, and whether this
+// rank saves it. If several ranks have the same part, one of them does.
 $states$static const struct own_part parts[] = {
 $parts$};
 

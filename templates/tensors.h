@@ -7,6 +7,7 @@
 #ifndef TENSORS_H
 #define TENSORS_H
 
+// Does not compile with another plan's kernels.h: that has no such name.
 static_assert(sizeof &plan_$hash$ > 0, "kernels.h is of the same plan");
 
 $states$static const struct tensor tensors[] = {

@@ -121,7 +121,7 @@ out_of_range() {
     for value in 5 -1 5000000000; do
       [ "$value" = 5 ] || [ "$function" = gather ] || [ "$function" = nll_loss ] || continue
       if [ "$function" = gather ] && [ "$value" = 5000000000 ]; then
-        words=": gather[4, 1] (sample 4) is 5000000000, which is no int32"
+        words=": gather[4, 1] (sample 4) is 5000000000, which is not an int32"
       elif [ "$how" = computed ]; then
         words=": $function takes indices from 0 to 4"
         [[ $function != @(nll_loss|cross_entropy) ]] || words+=", or -100"

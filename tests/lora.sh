@@ -119,7 +119,7 @@ make other plain -D how=lora -D alpha=3
 refuses "its lora_alpha is 6, and the program's is 3" other --weights "$data/model.safetensors" --adapter "$data/adapter"
 refuses "this program has no adapters" bias --adapter "$data/adapter"
 refuses "this program has no adapters" bias --export-adapter "$WORK/none"
-refuses "which is no adapter of the program" adapters --adapter "$data/model.safetensors"
+refuses "which is not an adapter of the program" adapters --adapter "$data/model.safetensors"
 # with_base FROM TO: a copy whose first name is one of a layer that PEFT has wrapped.
 with_base() {
   python3 - "$@" << 'END'

@@ -183,9 +183,9 @@ refuses() {
   [ ! -e "$WORK/refused" ] || fail "$1: it left a program"
 }
 head -c 20000 "$data/llama.pt2" > "$WORK/short.pt2"
-refuses short "$WORK/short.pt2" 'is no archive'
+refuses short "$WORK/short.pt2" 'is not an archive'
 cp "$data/llama.tsv" "$WORK/text.pt2"
-refuses text "$WORK/text.pt2" 'is no archive'
+refuses text "$WORK/text.pt2" 'is not an archive'
 : > "$WORK/empty.pt2"
 refuses empty "$WORK/empty.pt2" 'it is empty'
 sed 's/"major":8/"major":9/; s/"major": 8/"major": 9/' "$data/mlp.pt2" > "$WORK/version.pt2"

@@ -147,8 +147,10 @@ static const struct file *list_of_files(bool meanwhile)
 {
   struct buffer b = {0};
   put(&b, LIST_HEAD " %s from %s (%s). Do not edit.\n", TPGEN_VERSION, shown_plan, plan_hash);
-  put(&b, "These files tpgen wrote, with a hash of each. It writes over no others, and takes away\n"
-          "those of them that a plan has no longer, unless somebody has changed them.\n\n");
+  put(&b,
+      "The files that tpgen wrote here, each with a hash of its text. tpgen overwrites no other\n"
+      "file. It removes those that the plan no longer needs, unless somebody has changed "
+      "them.\n\n");
   for (int i = 0; i < nfile; i++) put_entry(&b, file[i].hash, file[i].name);
   for (int i = 0; meanwhile && i < nentry; i++) put_entry(&b, entry[i].hash, entry[i].name);
   struct file *list = alloc(sizeof *list);
@@ -173,7 +175,7 @@ static void compare(const struct file *f)
   bool is_there = look_at_output(f->name, &about);
   if (is_there && is_current(f, &about)) return;
   if (is_there && !S_ISREG(about.st_mode))
-    usage_error(3, "%s/%s is in the way: it is no file, or a link", options.out, f->name);
+    usage_error(3, "%s/%s is in the way: it is a link, or not a file", options.out, f->name);
   if (is_there && !is_listed(f->name))
     usage_error(3, "%s/%s is in the way: tpgen did not write it; give another folder, or remove it",
                 options.out, f->name);

@@ -58,10 +58,10 @@ static void sane_op(int id)
   const struct op *op = &graph->op[id];
   require(op->kind < OP_COUNT, NONE, "an operation of no kind");
   require(op->nin >= 0 && op->nin <= MAX_INPUTS, id, "too many inputs");
-  for (int i = 0; i < op->nin; i++) require(is_value(op->in[i]), id, "an input is no value");
+  for (int i = 0; i < op->nin; i++) require(is_value(op->in[i]), id, "an input is not a value");
   require(op->nout >= 0 && op->nout <= MAX_OUTPUTS, id, "too many outputs");
   require((op->out == NONE) == (op->nout == 0), id, "it counts its outputs wrongly");
-  for (int k = 0; k < op->nout; k++) require(is_value(op->out + k), id, "an output is no value");
+  for (int k = 0; k < op->nout; k++) require(is_value(op->out + k), id, "an output is not a value");
   require(op->module >= NONE && op->module < graph->nmodule, id, "it lies in no module");
 }
 

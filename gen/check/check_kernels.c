@@ -137,7 +137,7 @@ static void check_fused(int id, const struct op *kernel)
     require(is_pointwise(m.op->kind) || is_reduce(m.op->kind), id, "no kernel runs its members");
     require(is_row_kernel(s) || !m.task->of_row, id, "its kernel has no rows");
     require(is_reduce(m.op->kind) == (m.task->reach != NO_REDUCTION), id,
-            "what its kernel reduces is no reduction");
+            "what its kernel reduces is not a reduction");
     check_space(&m);
     if (is_reduce(m.op->kind)) check_reduction(&m, &some);
     check_member(&m, k);
@@ -208,7 +208,7 @@ static void check_products(int id, const struct op *op)
   for (int k = 1; k < op->nbody; k++) {
     const struct op *before = &graph->op[op->body[k - 1]], *product = &graph->op[op->body[k]];
     require(!is_sum || (product->nin == 3 && product->in[2] == before->out), id,
-            "its products are no sum");
+            "its products are not a sum");
     require(is_sum || product->nin == first->nin, id,
             "some of its products add, and others do not");
     for (int o = 0; o < (is_sum ? 2 : 3); o++) {

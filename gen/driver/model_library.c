@@ -31,7 +31,7 @@ static void check_library_name(const char *name)
   if (!plain || strlen(name) > LONGEST || strcmp(identifier(name), name) || is_of_program(name))
     plan_error(plan_options->train_line,
                "a library cannot be called '%s': its name is at most %d small letters, digits and "
-               "_, begins with a letter, and is no word of C or of a program",
+               "_, begins with a letter, and is not a word of C or of a program",
                printable(name), LONGEST);
 }
 

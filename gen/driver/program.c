@@ -49,8 +49,8 @@ static const char *own_static(void)
 static char *microbatch_text(void)
 {
   if (microbatches() == 1 && !graph->stages) return "";
-  char *number =
-      text("%s int microbatch; // which of the step's %d runs\n\n", own_static(), microbatches());
+  char *number = text("%s int microbatch; // which of the step's %d micro-batches runs\n\n",
+                      own_static(), microbatches());
   if (!graph->stages) return number;
   return text("%s%s", number, begin_actions_text());
 }
@@ -74,7 +74,7 @@ static char *communicators_text(void)
   b = (struct buffer){0};
   put_text(&b, "", 0);
   if (graph->ngroup)
-    put(&b, "// The runtime creates them from the members in rank<N>.\n%s\n%s", list,
+    put(&b, "// The runtime creates them from members[] in the file of the rank.\n%s\n%s", list,
         set_communicators_text());
   if (target->streams) declare_streams(&b);
   return b.text;
@@ -267,9 +267,10 @@ static void add_step(const struct class_files *names, int rank, const char *rank
   const char *on_device = forms()->memory_is;
   add_text(names->memory,
            fill(embedded_text("templates/memory.h"), "version", TPGEN_VERSION, "plan", plan_shown(),
-                "hash", plan_options->hash, "ranks", ranks, "memory", memory_declaration(),
-                "asserts", member_run_asserts(), "static", own_static(), "on_device", on_device,
-                "arena", text("%s%s", slots_text(own_static()), activation_table()), NULL));
+                "hash", plan_options->hash, "ranks", ranks, "step", names->step, "memory",
+                memory_declaration(), "asserts", member_run_asserts(), "static", own_static(),
+                "on_device", on_device, "arena",
+                text("%s%s", slots_text(own_static()), activation_table()), NULL));
 }
 
 static void add_tensors(const struct class_files *names, int rank, const struct stacks *tensors)
@@ -350,13 +351,14 @@ static void add_runtime(void)
   }
 }
 
-/* The plan's path, and behind it those of the files that it requires, each with a zero. */
+/* The plan's path, and behind it those of the files that it requires, each with a zero and on a
+   line of its own. */
 static char *plan_string(void)
 {
   struct buffer b = {0};
-  put(&b, "%s", string_text(plan_shown()));
+  put(&b, "%s%s", plan_files() ? "\n    " : " ", string_text(plan_shown()));
   for (int i = 1; i <= plan_files(); i++)
-    put(&b, " \"\\0\" %s", string_text(file_shown(i * LINES_OF_FILE)));
+    put(&b, " \"\\0\"\n    %s", string_text(file_shown(i * LINES_OF_FILE)));
   if (plan_files()) put(&b, " \"\\0\"");
   return b.text;
 }

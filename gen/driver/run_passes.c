@@ -41,7 +41,7 @@ static const char *dump_file(const char *path)
   size_t length;
   const char *why, *dump = read_file(path, most, &length, &why);
   if (!dump) usage_error(3, "cannot read %s: %s", path, why);
-  if (strlen(dump) != length) usage_error(3, "%s: it has a byte 0, and is no text", path);
+  if (strlen(dump) != length) usage_error(3, "%s: it has a byte 0, and is not text", path);
   return dump;
 }
 

@@ -14,7 +14,7 @@ static struct pipeline *of_file(const char *name)
         2, "--schedule %s: the file says how many ranks, stages and micro-batches there are", name);
   const char *csv = read_file(name, most, &length, &why);
   if (!csv) usage_error(3, "%s: %s", name, why);
-  if (strlen(csv) != length) usage_error(1, "%s: it has a byte 0, and is no text", name);
+  if (strlen(csv) != length) usage_error(1, "%s: it has a byte 0, and is not text", name);
   struct pipeline *p = read_csv(name, csv, &why);
   if (!p) usage_error(1, "%s", why);
   return p;

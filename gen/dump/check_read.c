@@ -236,7 +236,8 @@ static int chained_before(int id)
 static void check_scheduled(int id)
 {
   const struct scheduled *s = scheduled(&graph->op[id]);
-  need(!s->overlapped || is_collective(graph->op[id].kind), "what is overlapped is no collective");
+  need(!s->overlapped || is_collective(graph->op[id].kind),
+       "what is overlapped is not a collective");
   need(s->prefetch_distance >= 0 && s->prefetch_distance <= MOST_PREFETCHED,
        "it is issued too far ahead");
   need(s->time >= 0 && s->exposed >= 0, "it takes no such time");

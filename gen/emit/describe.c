@@ -133,7 +133,7 @@ static char *stream_text(const struct op *op)
 static char *await_comment(const struct op *begun)
 {
   const char *what = begun->nbody ? reduced_text(begun) : shown_operand(begun->out);
-  return text("%s: from %s's stream", what, printable(graph->group[begun->group].name));
+  return text("%s: wait for %s's stream", what, printable(graph->group[begun->group].name));
 }
 
 /* "up.weight, ahead for the module that follows", "d_up.weight of the module before". */
@@ -150,7 +150,7 @@ static char *iteration_comment(const struct op *op)
   case FIRST_ITERATION:
     return text("%s of module %d, for the %s iteration", what, module, nth[op->first]);
   case LAST_ITERATION:
-    return text("%s of module %d, of the last iteration: from %s's stream", what, module,
+    return text("%s of module %d, of the last iteration: wait for %s's stream", what, module,
                 printable(graph->group[c->group].name));
   case IN_LAST_ITERATION:
     return text("%s of what follows the loop, in its last iteration", what);
@@ -160,7 +160,7 @@ static char *iteration_comment(const struct op *op)
                   op->ahead, op->ahead);
     return text("%s of the next module, one iteration ahead", what);
   default:
-    return text("%s of the module before: from %s's stream", what,
+    return text("%s of the module before: wait for %s's stream", what,
                 printable(graph->group[c->group].name));
   }
 }
@@ -204,8 +204,9 @@ char *comment_text(const struct op *op)
   if (op->kind == OP_iteration) return iteration_comment(op);
   const char *again = is_again(op) ? "again: " : "";
   if (!op->why || op->kind == OP_view)
-    return text("%s%s%s    %s    %s", piece_text(op), again, expression_text(op), lines_of(op),
-                layouts_text(op));
+    return text("%s%s%s%s    %s    %s", piece_text(op), again, expression_text(op),
+                op->kind == OP_products ? "    one product: the operands are adjacent" : "",
+                lines_of(op), layouts_text(op));
   struct buffer b = {0};
   const char *what = shown_operand(op->kind == OP_unpack_pieces ? op->out : op->in[0]);
   put(&b, "%s%s%s: %s", is_collective(op->kind) ? piece_text(op) : "", again,

@@ -305,6 +305,7 @@ char *epilogue_text(const struct op *op, int rank)
   choose_product(p, product, rank);
   check_sizes(p);
   p->then = &then;
-  if (!takes_epilogue(p, &then)) bug_at("epilogue", op->body[0], "the product is no single call");
+  if (!takes_epilogue(p, &then))
+    bug_at("epilogue", op->body[0], "the product is not a single call");
   return table_call_text(p);
 }

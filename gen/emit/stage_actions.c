@@ -56,8 +56,10 @@ char *begin_actions_text(void)
 {
   struct buffer b = {0};
   put(&b,
-      "// Begins an action of the schedule for a micro-batch, which has that slot of the arena\n"
-      "// from its forward to its backward.\n");
+      "// Begins an action of the schedule for micro-batch `of`, which has this slot of the arena\n"
+      "// from its forward to its backward. Comments name actions as PyTorch does: 0F1 is the "
+      "forward\n"
+      "// of stage 0 for micro-batch 1; B, a backward.\n");
   for (int s = 0; s < graph->stages->n; s++)
     if (is_stage_here(s)) put_begin_action(&b, s);
   return b.text;

@@ -413,7 +413,7 @@ static _Noreturn void refuse_steps(int at)
   const struct module *scan = &graph->module[scan_around(op->module)];
   plan_error(
       op->line,
-      "%s: the steps of the scan of line %d differ here, so that they are no loop: make them "
+      "%s: the steps of the scan of line %d differ here, so they cannot be a loop: make them "
       "equal, or say F.scan(f, carry, xs, dim, true), which writes them one after the other",
       printable(op_name(op)), scan->line);
 }
@@ -426,7 +426,7 @@ static void require_loops(struct outlining *o)
     if (o->inside[at]) continue;
     if (scan_around(op->module) != NONE) refuse_steps(at);
     if (op->kind == OP_scan_put)
-      plan_error(op->line, "%s: the updates of equal modules differ here, so that they are no loop",
+      plan_error(op->line, "%s: the updates of equal modules differ here, so they cannot be a loop",
                  printable(op_name(op)));
   }
 }

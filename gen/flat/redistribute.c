@@ -203,7 +203,7 @@ static int run_move(struct lowering *w, const struct op *why, int value, struct 
     return run_exchange(w, op, value, &m);
   default:
     if (is_collective(m.kind)) return run_collective(w, op, value, &m);
-    bug("redistribute", "%s is no step of a redistribution", op_row[m.kind].name);
+    bug("redistribute", "%s is not a step of a redistribution", op_row[m.kind].name);
   }
 }
 

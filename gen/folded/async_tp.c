@@ -319,7 +319,7 @@ static bool decompose_gather(struct decomposing *d, int id, const struct async *
   const struct op *op = &graph->op[id];
   struct line l = {.collective = id, .value = op->out, .asked = asked};
   bool *needed = alloc((size_t)d->f->nop + 1);
-  if (!is_plain(op->out)) return refuse(d, "it is no value of a step alone");
+  if (!is_plain(op->out)) return refuse(d, "it is not a value of a step alone");
   if (!has_outer_parts(d, op->out, op->in[0], op->dim)) return false;
   find_products(d, &l, needed);
   if (!l.nproduct) return refuse(d, "no product reads it row by row");
@@ -414,10 +414,10 @@ static bool decompose_scatter(struct decomposing *d, int id, const struct async 
   const struct op *op = &graph->op[id];
   struct line l = {.collective = id, .value = op->in[0], .asked = asked};
   bool *gone = alloc((size_t)d->f->nop + 1);
-  if (op->nbody || !is_plain(op->out)) return refuse(d, "it is no value of a step alone");
+  if (op->nbody || !is_plain(op->out)) return refuse(d, "it is not a value of a step alone");
   if (!has_outer_parts(d, op->in[0], op->out, op->dim)) return false;
   if (!find_terms(d, &l, op->in[0], op->dim, gone))
-    return refuse(d, "it is no sum of products alone");
+    return refuse(d, "it is not a sum of products alone");
   time_others(d, &l, gone);
   if (!choose_pieces(d, &l, p)) return false;
   if (p->pieces) write_scatter(d, &l, p->pieces, gone);

@@ -249,7 +249,7 @@ static int find_loop(int body, int *caller)
       *caller = i;
       return k;
     }
-  bug(pass_name[PASS_SCHEDULE], "%s is no loop's body", graph->function[body].name);
+  bug(pass_name[PASS_SCHEDULE], "%s is not a loop's body", graph->function[body].name);
 }
 
 static bool is_loop(int op)

@@ -33,7 +33,7 @@ static const struct rule *parsed_rule(const struct op *op)
 static struct reading read_rule(const struct op *op)
 {
   const struct rule *r = parsed_rule(op);
-  if (!r) bug("rule", "%s: '%s' is no rule", op_name(op), rule_of(op));
+  if (!r) bug("rule", "%s: '%s' is not a rule", op_name(op), rule_of(op));
   struct reading reading = {.rule = r};
   for (int i = 0; i < r->nin; i++) {
     int times = r->in[i].repeated ? op->nin - r->nin + 1 : 1;

@@ -76,7 +76,7 @@ static void learn_merged(const struct axis *axis, int64_t size)
   }
   if (unknown != NONE) file_kernel.local[unknown] = size / known;
   if (size % known || (unknown == NONE && size != known))
-    bug("emit", "%s: a part of %" PRId64 " is no multiple of %" PRId64, op_name(file_kernel.op),
+    bug("emit", "%s: a part of %" PRId64 " is not a multiple of %" PRId64, op_name(file_kernel.op),
         size, known);
 }
 
@@ -335,8 +335,8 @@ static void put_filled(struct buffer *b, const char *c, const char *end)
     const char *name = text("%.*s", (int)n, c + 1), *value = hole_text(name);
     bool converts = strstr(name, "float_");
     if (!value)
-      fault(text("it has a hole $%.*s$, which is no letter of the rule %s and no number", (int)n,
-                 c + 1, printable(rule_of(file_kernel.op))));
+      fault(text("it has a hole $%.*s$, which is neither a letter of the rule %s nor a number",
+                 (int)n, c + 1, printable(rule_of(file_kernel.op))));
     put(b, "%s", value);
     c += n + 2;
     const char *close = !converts || *value || *c != '(' ? NULL : closing(c);

@@ -27,7 +27,7 @@ static int nknown;
 _Noreturn static void no_archive(const struct archive *a, const char *why)
 {
   plan_fails(
-      "torch_export: %s is no archive of torch.export: %s. Save it by torch.export.save with "
+      "torch_export: %s is not an archive of torch.export: %s. Save it by torch.export.save with "
       "PyTorch 2.8 or later",
       a->path, why);
 }
@@ -100,7 +100,7 @@ static void open_zip(struct archive *a)
                               .zclose_file = close_mapping,
                               .opaque = a};
   a->zip = unzOpen2_64(a, &file);
-  if (!a->zip) no_archive(a, "it is no ZIP");
+  if (!a->zip) no_archive(a, "it is not a ZIP file");
   find_root(a);
 }
 
@@ -108,7 +108,7 @@ static struct archive *archive_at(lua_State *L, int at)
 {
   size_t length;
   const char *path = luaL_checklstring(L, at, &length);
-  if (!length || strlen(path) != length) plan_fails("torch_export: that is no path of a file");
+  if (!length || strlen(path) != length) plan_fails("torch_export: that is not a path of a file");
   for (int i = 0; i < nknown; i++)
     if (!strcmp(known[i].path, path)) return &known[i];
   struct archive *a = &known[nknown];
@@ -168,7 +168,7 @@ static int archive_json(lua_State *L)
   json_error_t error;
   json_t *json = json_loadb(at, size, JSON_REJECT_DUPLICATES, &error);
   if (!json)
-    no_archive(a, text("line %d of entry %s is no JSON: %s", error.line, name, error.text));
+    no_archive(a, text("line %d of entry %s is not JSON: %s", error.line, name, error.text));
   push_json(L, text("torch_export: %s", a->path), json, MAX_DEPTH);
   json_decref(json);
   return 1;

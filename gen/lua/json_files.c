@@ -93,11 +93,11 @@ static int read_json(lua_State *L)
 {
   size_t length;
   const char *path = luaL_checklstring(L, 1, &length);
-  if (!length || strlen(path) != length) plan_fails("read_json: that is no path of a file");
+  if (!length || strlen(path) != length) plan_fails("read_json: that is not a path of a file");
   const char *file = requested_text(BY_READ_JSON, path, &length);
   json_error_t error;
   json_t *json = json_loadb(file, length, JSON_REJECT_DUPLICATES, &error);
-  if (!json) plan_fails("read_json: %s:%d is no JSON: %s", path, error.line, error.text);
+  if (!json) plan_fails("read_json: %s:%d is not JSON: %s", path, error.line, error.text);
   const struct reading r = {.L = L,
                             .path = text("read_json: %s", path),
                             .most_depth = MAX_DEPTH,

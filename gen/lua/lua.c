@@ -93,7 +93,7 @@ static const char *kernel_text(const struct custom *c, const char *name)
     at = read_file(path, MAX_KERNEL, &length, &why);
   if (at && strlen(at) != length) {
     at = NULL;
-    why = "it is no text";
+    why = "it is not text";
   }
   if (!at) plan_error(c->line, "operator '%s': cannot read %s: %s", c->name, name, why);
   return at;

@@ -125,7 +125,7 @@ struct made *argument_module(lua_State *L, int at)
 {
   luaL_checktype(L, at, LUA_TTABLE);
   struct made *m = made_of(L, at);
-  if (!m) bug("lua", "a table that is no module");
+  if (!m) bug("lua", "a table that is not a module");
   return m;
 }
 
@@ -204,7 +204,7 @@ _Noreturn static void refuse_key(lua_State *L, const struct made *m, int key)
 {
   push_text(L, key);
   if (lua_type(L, key) != LUA_TSTRING)
-    plan_fails("the %s of line %d holds a module or parameter under a key that is no name: %s",
+    plan_fails("the %s of line %d holds a module or parameter under a key that is not a name: %s",
                m->class_name, m->line, lua_tostring(L, -1));
   plan_fails("the %s of line %d: a name must not hold a dot: '%s'", m->class_name, m->line,
              lua_tostring(L, -1));

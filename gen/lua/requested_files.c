@@ -42,7 +42,7 @@ static bool is_defined(const char *path)
 /* A text that Lua can read, without bytes that are no text. */
 static const char *why_no_text(const char *at, size_t length)
 {
-  if (memchr(at, 0, length) || memchr(at, '\x1b', length)) return "it is no text";
+  if (memchr(at, 0, length) || memchr(at, '\x1b', length)) return "it is not text";
   return NULL;
 }
 

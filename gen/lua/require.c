@@ -20,7 +20,7 @@ static int required(lua_State *L)
   size_t length;
   const char *name = luaL_checklstring(L, 1, &length), *path = path_of_name(name, length);
   if (!path)
-    plan_fails("require: '%.80s' is no name of a file below the plan's folder: write "
+    plan_fails("require: '%.80s' is not a name of a file below the plan's folder: write "
                "\"lib.model\" for lib/model.lua",
                name);
   const char *file = requested_text(BY_REQUIRE, path, &length);

@@ -5,11 +5,11 @@
 #include <ctype.h>
 #include <string.h>
 
-/* Where the next "; a = b" of a list of assignments begins, or the end. */
+/* Where the next "; a = b" or "; a += b" of a list of assignments begins, or the end. */
 static const char *next_assignment(const char *s)
 {
   for (const char *at = s; (at = strstr(at, "; ")); at++) {
-    const char *sign = strstr(at, " = "), *next = strstr(at + 1, "; ");
+    const char *sign = strstr(at, "= "), *next = strstr(at + 1, "; ");
     if (sign && (!next || sign < next)) return at;
   }
   return s + strlen(s);

@@ -127,15 +127,52 @@ static char *nested_text(const struct op *op)
   return b.text;
 }
 
-/* "x @ w    ak,nk->an", or "d_w + (x @ y)    ab,ac->bc" if the product adds to its output. */
-static char *product_text(const struct op *op)
+/* The factors of a product that adds to its third operand. */
+static struct op factors_of(const struct op *op)
 {
   struct op two = *op;
-  struct buffer b = {0};
   two.nin = 2;
-  if (op->nin == two.nin) return text("%s    %s", nested_text(op), op->equation);
-  put(&b, "%s + ", shown_operand(op->in[2]));
-  put_nested(&b, op, &two, true);
+  return two;
+}
+
+/* Whether the operation adds to a value in place: to a sum of the batches before, say, which has
+   the name of its terms. */
+static bool adds_in_place(const struct op *op)
+{
+  int sum = op->kind == OP_add && op->nin == 2      ? op->in[0]
+            : op->kind == OP_matmul && op->nin == 3 ? op->in[2]
+                                                    : NONE;
+  return sum != NONE && sum != op->out && same_place(sum, op->out) &&
+         !strcmp(shown_operand(sum), shown_operand(op->out));
+}
+
+/* "d_w += x @ y", "d_w += d_w of this micro-batch" */
+static void put_in_place_sum(struct buffer *b, const struct op *group, const struct op *op)
+{
+  struct op two = factors_of(op);
+  put(b, "%s += ", shown_operand(op->out));
+  if (op->kind == OP_matmul) {
+    put_nested(b, group, &two, false);
+    return;
+  }
+  put_operand(b, group, op->in[1], false);
+  bool is_stored = !inner_maker(group, op->in[1]);
+  if (is_stored && !strcmp(shown_operand(op->in[1]), shown_operand(op->out)))
+    put(b, " of this %s", microbatches() > 1 ? "micro-batch" : "batch");
+}
+
+/* "x @ w    ak,nk->an", or "d_w += x @ y    ab,ac->bc" if the product adds to its output. */
+static char *product_text(const struct op *op)
+{
+  struct op two = factors_of(op);
+  struct buffer b = {0};
+  if (op->nin == 2) return text("%s    %s", nested_text(op), op->equation);
+  if (adds_in_place(op)) {
+    put_in_place_sum(&b, op, op);
+  } else {
+    put(&b, "%s + ", shown_operand(op->in[2]));
+    put_nested(&b, op, &two, true);
+  }
   put(&b, "    %s", op->equation);
   return b.text;
 }
@@ -146,8 +183,7 @@ static char *sum_of_products(const struct op *op)
   struct buffer b = {0};
   put(&b, "%s = ", shown_operand(graph->op[op->body[op->nbody - 1]].out));
   for (int k = 0; k < op->nbody; k++) {
-    struct op two = graph->op[op->body[k]];
-    two.nin = 2;
+    struct op two = factors_of(&graph->op[op->body[k]]);
     put(&b, "%s%s", k ? " + " : "", nested_text(&two));
   }
   return b.text;
@@ -168,7 +204,12 @@ char *expression_text(const struct op *op)
     const struct op *inner = &graph->op[op->body[k]];
     if (!graph->value[inner->out].stored) continue;
     left = MOST;
-    put(&b, "%s%s = ", b.length ? "; " : "", shown_operand(inner->out));
+    if (b.length) put(&b, "; ");
+    if (adds_in_place(inner)) {
+      put_in_place_sum(&b, op, inner);
+      continue;
+    }
+    put(&b, "%s = ", shown_operand(inner->out));
     put_nested(&b, op, inner, false);
   }
   return b.text;

@@ -56,7 +56,8 @@ static const struct forms rows[TARGETS] = {
             .batch_number = "&m->now.batch[i]",
             .batches = "for (int i = 0; i < $n$; i++) {",
             .open_function = "  const range shown(\"$name$\");\n",
-            .declares = "extern const struct $struct$ $name$; // C++'s constants are static else\n",
+            .declares =
+                "extern const struct $struct$ $name$; // without it, a const of C++ is static\n",
             .own_static = "static",
             .library_data = "on the device: copy with cudaMemcpy between calls",
             .memory_is = " // on the device: never read here, only pointed into",

@@ -16,13 +16,16 @@ void forget_member_runs(void)
 
 char *member_run_asserts(void)
 {
-  return asserts.text;
+  if (!asserts.length) return asserts.text;
+  return text("\n// Between members that are used as one array there is no padding.\n%s",
+              asserts.text);
 }
 
 static void assert_once(const char *condition, const char *why)
 {
-  const char *line = text("static_assert(%s, \"%s\");", condition, why);
-  if (!strchr(line, '\n')) line = wrapped(line, " == ", "    ");
+  bool several = strchr(condition, '\n') != NULL;
+  const char *line = text("static_assert(%s,%s\"%s\");", condition, several ? "\n    " : " ", why);
+  if (!several) line = wrapped(line, " == ", "    ");
   if (!strstr(asserts.text, line)) put(&asserts, "%s\n", line);
 }
 
@@ -136,8 +139,8 @@ const char *member_run(int value, const char *shown, int64_t n)
   }
   int last = last_of_run(value, member, n);
   if (last == NONE) bug_at("emit", value, "a run of %" PRId64 " elements ends in no member", n);
-  assert_once(text("offsetof(struct memory, %s) + sizeof %s -\n"
-                   "        offsetof(struct memory, %s) == %" PRId64 " * sizeof(%s)",
+  assert_once(text("offsetof(struct memory, %s) +\n        sizeof %s -\n"
+                   "        offsetof(struct memory, %s) ==\n        %" PRId64 " * sizeof(%s)",
                    memory_name[last] + 3, memory_name[last], name + 3, n, type),
               "no padding");
   return text("(%s *)run_from(%s)", type, shown);

@@ -39,7 +39,7 @@ static const char *with_index(int value)
   int at = 0;
   while (name[at] && name[at] == memory_name[sibling][at]) at++;
   while (at && name[at - 1] != '[') at--;
-  if (!at) bug("emit", "%s and its like are no array", name);
+  if (!at) bug("emit", "%s and its like are not an array", name);
   char *rest;
   long first = strtol(name + at, &rest, 10);
   return text("%.*sl%s%s", at, name, first ? text(" + %ld", first) : "", rest);

@@ -68,7 +68,7 @@ static struct action read_action(struct place *at, const char *field)
   const char *end = field;
   if (!*field) return a;
   if (!(*field == '(' ? read_overlap(&end, &a) : read_simple(&end, &a)) || *end)
-    wrong(at, text("'%s' is no action: as in 2F0, 1B3, 0SEND_F2, (0F4;7B1)OVERLAP_F_B",
+    wrong(at, text("'%s' is not an action: as in 2F0, 1B3, 0SEND_F2, (0F4;7B1)OVERLAP_F_B",
                    printable(field)));
   return a;
 }

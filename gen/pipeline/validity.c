@@ -27,7 +27,7 @@ static const char *wrong_action(const struct done *d, int rank, const struct act
 {
   const struct pipeline *p = d->p;
   const char *of = text("%s of rank %d", action_text(a), rank);
-  if (a->kind > ACTION_W) return text("%s: it is no computation", of);
+  if (a->kind > ACTION_W) return text("%s: it is not a computation", of);
   if (a->stage < 0 || a->stage >= p->stages) return text("%s: there are %d stages", of, p->stages);
   if (a->microbatch < 0 || a->microbatch >= p->microbatches)
     return text("%s: there are %d micro-batches", of, p->microbatches);

@@ -58,8 +58,10 @@ static void put_function(struct line *line, const struct function *f, const char
 void put_order(struct buffer *b)
 {
   size_t before;
-  put(b, "\norder        of the collectives on every rank, with the bytes that it brings; ");
-  put(b, "proved free of deadlock on %d ranks:\n", world_size());
+  put(b, "\norder        of the collectives on every rank, with the bytes that a rank hands to "
+         "each;\n");
+  put(b, "             proved free of deadlock on %d rank%s\n", world_size(),
+      world_size() == 1 ? "" : "s");
   before = b->length;
   for (int i = 0; i < graph->nfunction; i++) {
     const struct function *f = &graph->function[i];

@@ -142,7 +142,8 @@ static char *split_text(void)
 {
   const struct pipeline_stages *s = graph->stages;
   struct buffer names = {0};
-  put(&names, "those behind the first one begin with ");
+  put(&names, "%s",
+      s->n == 2 ? "stage 1 begins with " : text("stages 1 to %d begin with ", s->n - 1));
   for (int i = 1; i < s->n; i++)
     put(&names, "%s%s", i > 1 ? ", " : "", printable(graph->module[s->first_module[i]].path));
   return wrapped(names.text, ", ", "             ");
@@ -184,7 +185,7 @@ static void put_stages(struct buffer *b, const struct pipeline *p, const struct 
   if (device()) put(b, " %11s %11s %10s", "forward", "backward", "idle");
   put(b, " %15s %15s %9s %20s\n", "sends forward", "sends back", "in flight", "memory of a rank");
   for (int i = 0; i < p->stages; i++) put_stage(b, i, p->rank_of[i], cost);
-  put(b, "  at: on %s; the bytes that it sends%s are of a micro-batch%s\n",
+  put(b, "  at: its coordinate on %s; sends%s: for a micro-batch; in flight: micro-batches%s\n",
       printable(graph->mesh.name[graph->stages->mesh_dim]),
       device() ? ", forward and backward" : "",
       p->stages > p->ranks ? "; a rank has the memory of all its stages" : "");
@@ -222,9 +223,9 @@ static void put_times(struct buffer *b, const struct pipeline *p, const struct p
   put_machine(b);
   put(b, "  %-12s %12s", "in all", duration_text(step));
   if (step_tokens() > 0)
-    put(b, "   %s tokens a second, %s on each rank;", grouped((int64_t)(step_tokens() / step)),
-        grouped((int64_t)(step_tokens() / step / world_size())));
-  put(b, " %s a rank, %.1f %% of the peak (MFU)\n", scaled_text(each, "FLOP/s"),
+    put(b, "   %s tokens a second, %s on each rank\n%27s", grouped((int64_t)(step_tokens() / step)),
+        grouped((int64_t)(step_tokens() / step / world_size())), "");
+  put(b, "   %s a rank, %.1f %% of the peak (MFU)\n", scaled_text(each, "FLOP/s"),
       100 * each / device()->flops[step_arithmetic()]);
   put_share(b, "pipeline", pipeline, step);
   put_share(b, "idle", cost->idle * pipeline, step);
@@ -243,7 +244,7 @@ void report_pipeline(struct buffer *b)
   put_plan_head(b);
   put(b,
       "\npipeline     %d stages over %s, schedule %s, %d micro-batches%s; idle %.1f %%, if all "
-      "stages take the same\n",
+      "stages take the same time\n",
       s->n, printable(graph->mesh.name[s->mesh_dim]), printable(s->schedule), microbatches(),
       plan_options->accumulate > 1 ? text(" of each of %d batches", plan_options->accumulate) : "",
       100 * units.idle);

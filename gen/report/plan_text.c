@@ -290,7 +290,10 @@ static void put_chains(struct buffer *b)
   put(b, "  %d collective%s of %s bytes\n  the busiest rank sends %s bytes and receives %s\n",
       t.collectives, t.collectives == 1 ? "" : "s", grouped(t.bytes), grouped(most.sent),
       grouped(most.received));
-  if (n) put(b, "  sent, received: bytes, the maximum over ranks\n");
+  if (n)
+    put(b, "  sent, received: bytes, the maximum over ranks; lower bound: what some rank must "
+           "receive, "
+           "for one value;\n  bytes of a collective: what a rank hands to it\n");
 }
 
 static void put_memory(struct buffer *b)
@@ -305,8 +308,8 @@ static void put_memory(struct buffer *b)
                     grouped(frozen_bytes()));
     if (bytes) put(b, "  %-12s %16s B%s\n", memory_part[i].name, grouped(bytes), shares);
   }
-  put(b, "  %-12s %16s B   %.3f of the lower bound: the most that lives at once\n", "activations",
-      grouped(arena_bytes()),
+  put(b, "  %-12s %16s B   %.3f times the lower bound, the most that lives at once\n",
+      "activations", grouped(arena_bytes()),
       graph->memory->live_bytes ? (double)arena_bytes() / (double)graph->memory->live_bytes : 1.0);
   if (parts_bytes())
     put(b, "  %-12s %16s B   of the sums in kernels\n", "partial sums", grouped(parts_bytes()));
@@ -332,8 +335,9 @@ static void put_early_ends(struct buffer *b)
 
 void put_plan_head(struct buffer *b)
 {
-  put(b, "tpgen %s   %s (%s)   target %s\n\nmesh         %s: %d ranks\n", TPGEN_VERSION,
-      plan_shown(), plan_options->hash, target->name, mesh_text(), world_size());
+  put(b, "tpgen %s   %s (%s)   target %s\n\nmesh         %s: %d rank%s\n", TPGEN_VERSION,
+      plan_shown(), plan_options->hash, target->name, mesh_text(), world_size(),
+      world_size() == 1 ? "" : "s");
   for (int i = 1; i <= plan_files(); i++)
     put(b, "%s%s\n", i > 1 ? "             " : "with         ", file_shown(i * LINES_OF_FILE));
   for (int d = 0; d < graph->mesh.ndim; d++)

@@ -53,7 +53,7 @@ static void put_figures(struct buffer *b)
     put(b, "   %s tokens a second, %s on each rank", grouped((int64_t)(step_tokens() / s->step)),
         grouped((int64_t)(step_tokens() / s->step / world_size())));
   if (step_mfu() > 0 && !graph->stages)
-    put(b, "%s %s a rank, %.1f %% of the peak (MFU)", step_tokens() > 0 ? ";" : "  ",
+    put(b, "%s%s a rank, %.1f %% of the peak (MFU)", step_tokens() > 0 ? text("\n%30s", "") : "   ",
         scaled_text(step_flops() / world_size() / s->step, "FLOP/s"), 100 * step_mfu());
   put(b, "\n  %-12s %12s   %s of the step\n", "arithmetic", duration_text(s->computing),
       share_text(s->computing, s->step));

@@ -7,6 +7,7 @@
 #ifndef TENSORS_H
 #define TENSORS_H
 
+// Does not compile with another plan's kernels.h: that has no such name.
 static_assert(sizeof &plan_3aee6ce511a501db > 0, "kernels.h is of the same plan");
 
 // The optimizer's states of a parameter have its name, shape and place. They begin as 0.

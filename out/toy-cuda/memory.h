@@ -2,7 +2,8 @@
 //
 // All memory of a rank (ranks 0-1): structs that mirror the model's modules for what is kept
 // from step to step, and an arena for what lives within a step. Comments give the shape of the
-// rank's part, the whole shape where it differs, and the placement.
+// rank's part, the whole shape where it differs, and the placement, as the head of step.cu
+// explains it.
 #ifndef MEMORY_H
 #define MEMORY_H
 
@@ -14,6 +15,7 @@
 #include <stdalign.h>
 #endif
 
+// Does not compile with another plan's kernels.h: that has no such name.
 static_assert(sizeof &plan_0b905dc2cd22d2d6 > 0, "kernels.h is of the same plan");
 
 struct parameters {
@@ -55,6 +57,8 @@ static inline void *run_from(void *first)
 {
   return (char *)m + ((char *)first - (char *)m);
 }
+
+// Between members that are used as one array there is no padding.
 static_assert(sizeof m->w == 261 * sizeof(float), "no padding");
 static_assert(sizeof m->grad == 261 * sizeof(float), "no padding");
 static_assert(sizeof m->exp_avg == 261 * sizeof(float), "no padding");
@@ -75,6 +79,9 @@ static_assert(sizeof m->exp_avg_sq == 261 * sizeof(float), "no padding");
 
 // Below each: its shape, its placement, and the phases in which it lives. Before and after, others
 // may have its bytes. The order is that of the program, function by function.
+//   rows of 64, 128 apart    each 64 elements are contiguous; the next 64 begin 128 elements later
+//   dimension 1 outermost    in memory, dimension 1 comes first, and then the others in order
+//   a bucket                 what several values share in one collective
 
 // ---- forward
 ACTIVATION(float, relu, 0)

@@ -3,19 +3,19 @@
 // The constants of rank 1. Its program is in step.cu.
 #include "program.h"
 
-// Defined in the kernels: files of different plans do not link.
+// Defined with the kernels. The name has the plan's hash: files of two plans do not link.
 extern const char plan_0b905dc2cd22d2d6[];
 
 extern const struct program step_program;
 
 static const int coordinate[] = {0, 1}; // dp, tp
 
-// The ranks of its groups, each list ended by -1.
+// The ranks of each group that this rank is in. -1 ends a list.
 static const int over_tp[] = {0, 1, -1};
 static const int *const members[] = {over_tp, NULL};
 
-// By row of tensors[]: where its part begins in the whole tensor, and whether it saves the part
-// (of ranks with the same part, one does).
+// For each row of tensors[]: where this rank's part begins in the whole tensor, and whether this
+// rank saves it. If several ranks have the same part, one of them does.
 // The optimizer's states of a parameter have parts like its own.
 #define STATES(...) {__VA_ARGS__}, {__VA_ARGS__},
 static const struct own_part parts[] = {
@@ -31,7 +31,7 @@ static const struct own_part parts[] = {
     {{0, 0}, false},       // target
 };
 
-extern const struct rank this_rank; // C++'s constants are static else
+extern const struct rank this_rank; // without it, a const of C++ is static
 const struct rank this_rank = {
     .id = 1,
     .program = &step_program,

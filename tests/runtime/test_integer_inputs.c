@@ -138,13 +138,13 @@ static void what_does_not_fit(void **state)
 {
   (void)state;
   write_file("narrow", "I64", 8, (const int64_t[]){1, 2, 3, INT64_C(1) << 32, 5, 6});
-  take(NARROW, NULL, "narrow[1, 1] (sample 1) is 4294967296, which is no int32");
+  take(NARROW, NULL, "narrow[1, 1] (sample 1) is 4294967296, which is not an int32");
   write_file("narrow", "I64", 8, (const int64_t[]){INT64_MIN, 2, 3, 4, 5, 6});
-  take(NARROW, NULL, "narrow[0, 0] (sample 0) is -9223372036854775808, which is no int32");
+  take(NARROW, NULL, "narrow[0, 0] (sample 0) is -9223372036854775808, which is not an int32");
   write_file("narrow", "U32", 4, (const int64_t[]){1, 2, 3, 4, INT64_C(1) << 31, 6});
-  take(NARROW, NULL, "narrow[2, 0] (sample 2) is 2147483648, which is no int32");
+  take(NARROW, NULL, "narrow[2, 0] (sample 2) is 2147483648, which is not an int32");
   write_file("wide", "U64", 8, (const int64_t[]){1, 2, 3, 4, 5, -1});
-  take(WIDE, NULL, "wide[2, 1] (sample 2) is 18446744073709551615, which is no int64");
+  take(WIDE, NULL, "wide[2, 1] (sample 2) is 18446744073709551615, which is not an int64");
   write_file("truth", "BOOL", 1, (const int64_t[]){1, 0, 7, 0, 1, 0});
   take(TRUTH, NULL, "truth[1, 0] (sample 1) is 7, but the program takes a truth there, 0 or 1");
 }

@@ -326,11 +326,11 @@ static void bad_files(void **state)
   write_tokens("t.bin", 4, 102, 0, 0, 0);
   refused(NULL, "too few for the header of llm.c's .bin");
   write_tokens("t.bin", 4, 1024, 0, 0, 0);
-  refused(NULL, "it begins with 3, 10, which is no header of llm.c's .bin");
+  refused(NULL, "it begins with 3, 10, which is not a header of llm.c's .bin");
   write_tokens("t.bin", 2, 100, 20240520, 2, 100);
-  refused(NULL, "it begins with 20240520, 2, which is no header");
+  refused(NULL, "it begins with 20240520, 2, which is not a header");
   write_tokens("t.bin", 2, 100, 20240801, 1, 100);
-  refused(NULL, "is no header");
+  refused(NULL, "is not a header");
   write_tokens("t.bin", 2, 100, 20240520, 1, 101);
   refused(NULL, "its header says 101 tokens, which take 202 bytes, but 200 follow it: the file is "
                 "cut short");

@@ -97,7 +97,7 @@ static void test_is_refused(void **state)
 
   refuse("kernel = 'none.c'", "operator 'twice': cannot read none.c: No such file");
   refuse("kernel = 'large.c'", "it has 262145 bytes; at most 262144 are read");
-  refuse("kernel = 'zero.c'", "it is no text");
+  refuse("kernel = 'zero.c'", "it is not text");
   refuse("kernel = 'pipe.c'", "it is not a file");
   refuse("kernel = 'folder.c'", "it is not a file");
   refuse("kernel = 'out.c'", "it lies elsewhere than the plan");

@@ -410,10 +410,10 @@ static void wrong_files(void **state)
 {
   (void)state;
   refused(reads, "", 1, "it has no row", NULL);
-  refused(reads, "0F0,0B0\n0X1\n", 1, ":2: field 1: '0X1' is no action", NULL);
-  refused(reads, "0F0,0B0,0F\n", 1, "'0F' is no action", NULL);
-  refused(reads, "0F0,99999F0\n", 1, "'99999F0' is no action", NULL);
-  refused(reads, "(0F0;0B0OVERLAP_F_B\n", 1, "is no action", NULL);
+  refused(reads, "0F0,0B0\n0X1\n", 1, ":2: field 1: '0X1' is not an action", NULL);
+  refused(reads, "0F0,0B0,0F\n", 1, "'0F' is not an action", NULL);
+  refused(reads, "0F0,99999F0\n", 1, "'99999F0' is not an action", NULL);
+  refused(reads, "(0F0;0B0OVERLAP_F_B\n", 1, "is not an action", NULL);
   refused(reads, "0F0,2F0,0B0,2B0\n", 1, "stage 1 of 3 has no forward", NULL);
   refused(reads, "0F0,0B0,0B0\n", 1, "0B0 of rank 0 stands twice", NULL);
   refused(reads, "4095F65535\n", 1, "more than tpgen takes", NULL);

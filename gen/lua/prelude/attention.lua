@@ -200,7 +200,7 @@ local function check_heads(q, k, v)
       shape_text(c))
   end
   if a[2] % b[2] ~= 0 then
-    misfit("the %d heads of the queries %s are no multiple of the %d heads of the keys %s", a[2],
+    misfit("the %d heads of the queries %s are not a multiple of the %d heads of the keys %s", a[2],
       shape_text(a), b[2], shape_text(b))
   end
 end

@@ -352,7 +352,7 @@ define("einsum", function(equation, ...)
   local first, second, out = string.match(text, "^([a-z]+),?([a-z]*)%->([a-z]*)$")
   local two = string.find(text, ",", 1, true)
   if not first or (second == "") == (two ~= nil) then
-    misfit("'%.40s' is no equation of one or two tensors, such as 'mk,kn->mn'", equation)
+    misfit("'%.40s' is not an equation of one or two tensors, such as 'mk,kn->mn'", equation)
   end
   base.tensor(a, "the first operand")
   if not two and b ~= nil then misfit("'%.40s' is of one tensor, and two are given", equation) end

@@ -191,7 +191,7 @@ end)
 -- one_hot(indices, classes): [..., classes], whole numbers.
 method("one_hot", function(input, num_classes)
   if num_classes == nil or num_classes == -1 then
-    misfit("say num_classes: the largest index is no size that a plan knows")
+    misfit("say num_classes: the largest index is not a size that a plan knows")
   end
   local ids, n = input, num_classes
   n = base.whole(n, "the number of classes", 1, 2^31 - 1 | 0)

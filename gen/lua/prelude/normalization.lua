@@ -150,7 +150,7 @@ end)
 -- bincount(x, weights, minlength): how often each number from 0 to minlength - 1 is among x.
 method("bincount", function(input, weights, minlength)
   if minlength == nil or minlength == 0 then
-    misfit("say minlength: the largest number is no size that a plan knows; numbers are below it")
+    misfit("say minlength: the largest number is not a size that a plan knows; numbers are below it")
   end
   local n = base.whole(minlength, "minlength", 1, 2^31 - 1 | 0)
   local ids = base.indices(input, "the numbers", n)

@@ -449,7 +449,7 @@ end
 define("where", function(condition, input, other)
   need_bool(condition, "the condition")
   if input == nil and other == nil then
-    misfit("say input and other: how many places a condition holds at is no size that a plan knows")
+    misfit("say input and other: how many places a condition holds at is not a size that a plan knows")
   end
   check_operand(input)
   check_operand(other)
@@ -535,7 +535,7 @@ define("full", function(size, fill_value, dtype, layout, device, requires_grad, 
   name = name == nil and own or type_name(name)
   if name == "bool" and value ~= 0 then value = 1 end
   if RANK[name] < math.min(RANK[own], RANK.bfloat16) and name ~= "bool" then
-    misfit("the value %s is no %s", value, name)
+    misfit("the value %s does not fit %s", value, name)
   end
   return full(value, name, base.given_sizes(sizes))
 end)

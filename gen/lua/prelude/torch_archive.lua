@@ -63,7 +63,7 @@ local KINDS = {
 
 -- The only key of a union, and what it holds.
 local function union(u, path)
-  if type(u) ~= "table" then fail("torch_export: %s is damaged: an argument is no object", path) end
+  if type(u) ~= "table" then fail("torch_export: %s is damaged: an argument is not an object", path) end
   local kind, held
   for key, v in pairs(u) do
     if kind ~= nil then damaged(path, "an argument of two kinds") end

@@ -102,7 +102,7 @@ local function sizes_of(meta, path)
   local sizes = {}
   for i, s in ipairs(field(meta, "sizes", "table", path)) do
     sizes[i] = type(s) == "table" and math.type(s.as_int) == "integer" and s.as_int
-      or fail("torch_export: %s is damaged: a parameter's size is no number", path)
+      or fail("torch_export: %s is damaged: a parameter's size is not a number", path)
   end
   return sizes
 end
