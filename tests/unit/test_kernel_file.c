@@ -1064,7 +1064,7 @@ static const struct bad bads[] = {
     {"a->a", HEAD BODY HEAD BODY, NULL, "two functions"},
     {"a->a", HEAD ");\n", NULL, "no body"},
     {"a->a", HEAD ")\n{\n  y[0] = $foo$;\n}\n", NULL, "$foo$"},
-    {"a->a", HEAD ")\n{\n  y[0] = $b$;\n}\n", NULL, "no letter of the rule a->a"},
+    {"a->a", HEAD ")\n{\n  y[0] = $b$;\n}\n", NULL, "neither a letter of the rule a->a"},
     {"a->a", HEAD ", long first_a" BODY, NULL, "first_a"},
     {"a@->a@", HEAD ", int first_a" BODY, NULL, "int first_a"},
     {"a@->a@", HEAD ", long first_b" BODY, NULL, "first_b"},
