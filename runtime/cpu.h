@@ -5,7 +5,7 @@
 #include "program.h"
 #include "target.h"
 
-// Of the model that runs.
+// The ranks of the model that runs.
 struct ranks {
   MPI_Comm everyone;
   int here, size; // this rank, and the number of ranks, in MPI

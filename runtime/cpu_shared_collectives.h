@@ -97,9 +97,9 @@ int shared_start(const struct shared_ranks *ranks);
 // All ranks of the machine.
 extern struct shared_group *const shared_machine;
 
-// Of members of the machine, `ranks` being their numbers there, in order. All ranks of the machine
-// make all their groups in the same order, as many as any other; groups that are made together have
-// no rank in common. NULL: no room.
+// Makes a group of ranks of this machine; `ranks` are their numbers on it, in order. All ranks of
+// the machine make equally many groups, in the same order. Groups that are made at the same time
+// have no rank in common. NULL: no room.
 struct shared_group *shared_make_group(int n, const int *ranks);
 void shared_free_group(struct shared_group *group);
 int shared_members(const struct shared_group *group);  // how many

@@ -30,7 +30,7 @@
   THROUGH_MEMORY(name, parameters, comm, type, op, through_memory)
 #endif
 
-// Of a collective that does not compute.
+// The operation of a collective that does not compute.
 #define NO_OP MPI_SUM
 
 #define EACH(count)        ((struct shared_parts){.each = (count)})

@@ -11,7 +11,7 @@ int send_to(const void *value, int n, MPI_Datatype type, int to, int tag, MPI_Co
 int await_sent(const void *value);
 // Waits for all that has been sent.
 int await_all_sent(void);
-// Of a library: nothing is under way any more, or a call has failed.
+// For a library: no transfer is under way any more, or a call has failed.
 void forget_transfers(void);
 
 // Begins to receive n elements of a rank of the group, to a place that nothing touches until

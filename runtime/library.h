@@ -25,7 +25,7 @@ struct watch {
   pthread_mutex_t lock;
   pthread_cond_t wake;
   bool runs, stopping;
-  // Of the thread in a function of the model; NULL: none is.
+  // The thread that is in a function of the model sets these; NULL: none is.
   const struct place *const *pending;
   const unsigned long *collectives;
   int patience; // deadlines

@@ -98,7 +98,7 @@ bool library_inputs_hold(struct library *m, const void *const *whole, long batch
   return !any || all_ok(ok, &why);
 }
 
-// Of the ranks with the same part one contributes it, and all others zeros.
+// One of the ranks with the same part contributes it, and the others contribute zeros.
 void library_gather(struct library *m, const struct member *output, void *whole)
 {
   enum { AT_ONCE = 1 << 28 };

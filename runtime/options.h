@@ -28,7 +28,7 @@ struct options {
   bool graph;                         // runs each step as one graph on the GPU
   bool dry_run;                       // reports what the job takes, and does not train
   bool help;
-  // Of a program that generates.
+  // Options of a program that generates.
   const char *prompt, *prompts, *output, *encode, *tokenizer;
   int make;                                             // tokens for each prompt; 0: as many as fit
   double temperature, top_p, min_p, repetition_penalty; // negative: not given

@@ -160,7 +160,7 @@ struct program {
   unsigned long long seed;
   int steps;           // the last step, unless --steps is given; an inference program has 1
   void (*begin)(void); // before the first step: computes what is the same in all steps; or NULL
-  // Of step t, counted from 1. On a GPU `prepare` copies the host's data for the step to memory
+  // Runs step t, counted from 1. On a GPU `prepare` copies the host's data for the step to memory
   // (NULL: none), and `step` only issues work, the same at every step.
   void (*prepare)(int t);
 #ifdef TPGEN_CUDA

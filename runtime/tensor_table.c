@@ -77,7 +77,7 @@ static int by_name(const void *a, const void *b)
   return order ? order : (x->member > y->member) - (x->member < y->member);
 }
 
-// Of the parts of a tensor the last one so far, and the name that it was listed under.
+// The last part so far of a tensor that is in parts, and the name under which it was listed.
 struct last_part {
   struct member *member;
   const char *name; // NULL: there is none

@@ -101,8 +101,8 @@ static const char *made_name(const struct function *f, int value)
   return list ? text("%s%s*.%s", list, *list ? "." : "", name) : name;
 }
 
-/* Behind a statement that computes: CHECK_FINITE(relu, 320, l, "layers.*.relu", 14); of
-   each number in memory that it makes. */
+/* CHECK_FINITE(relu, 320, l, "layers.*.relu", 14); for each value in memory that the statement
+   before makes. */
 static char *checks_text(const struct function *f, const struct op *op, int rank)
 {
   struct buffer b = {0};
@@ -392,7 +392,7 @@ struct weights_read {
   int64_t bytes;
 };
 
-/* Of a table of embeddings a token takes a row. */
+/* Adds the weights that an operation reads. A token reads one row of a table of embeddings. */
 static void add_weights_read(void *to, int op, int times)
 {
   struct weights_read *read = to;

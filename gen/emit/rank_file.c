@@ -41,8 +41,8 @@ static char *mesh_names(void)
   return b.text;
 }
 
-/* Of the ranks that hold the same part, the first one saves it. A state that is the same for all
-   parts of a parameter is saved with the first one. */
+/* Whether the rank saves its part: the first rank that holds this part does. A state that is the
+   same for all parts of a parameter is saved with the first one. */
 static bool saves(int value, int rank)
 {
   int coordinate[MAX_MESH];

@@ -26,7 +26,7 @@ char *slots_text(const char *own_static)
   return b.text;
 }
 
-/* Of the slot in flight with a stage, as an action of one has it. */
+/* The parameter of an action that gives the slot of its micro-batch in that stage. */
 static const char *slot_parameter(int of)
 {
   return stages_here() == 1 ? "slot" : text("slot_stage%d", of);
@@ -120,8 +120,8 @@ static bool uses_place(const struct items *items, const struct actions *actions,
   return items->slot[of][j] == items->slot[of][i] && a->microbatch != b->microbatch;
 }
 
-/* The place among the actions from which on nothing is in the way of what the one at `i` receives;
-   NONE: it receives nothing. */
+/* The first place among the actions from which on nothing uses the bytes of what action `i`
+   receives; NONE: it receives nothing. */
 static int place_of_post(const struct items *items, const struct actions *actions, int i)
 {
   int place = NONE;

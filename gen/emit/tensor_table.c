@@ -160,7 +160,7 @@ static const char *state_kind(const struct stack *f)
   return strncmp(f->name, start, strlen(start)) ? NULL : kind;
 }
 
-/* The arguments of STATE_ROW besides the kind: equal for all states of a parameter. */
+/* The arguments of STATE_ROW after the kind: equal for all states of a parameter. */
 static char *state_arguments(const struct stack *f, const char *kind, int rank)
 {
   const char *at = c_name(f->member.at[0]) + strlen("m->") + strlen(kind) + 1;

@@ -185,7 +185,8 @@ struct stage_room {
 };
 /* The program of the ranks at that coordinate of a pipeline: a graph of its own. */
 struct graph *program_of_stages(struct graph *whole, int coordinate, struct stage_room *room);
-/* Of the flat program but for the names and numbers of what it works on: equal layers have one. */
+/* The hash of the flat program without the names and numbers of its values: equal stages have equal
+   hashes. */
 uint64_t hash_of_program(void);
 
 /* ---------------------------------------------------------------------------- stage_functions.c */

@@ -386,7 +386,7 @@ void conv2d_back_input_grad(int g)
                                             shape_of(w)));
 }
 
-/* Of dispatch and combine, each the gradient of the other. Rows travel in their type. */
+/* For dispatch and combine: each is the gradient of the other. Rows travel in their type. */
 static void give_sent(int g, enum op_kind kind)
 {
   const int *in = forward_op->in;

@@ -16,10 +16,10 @@
 /* The state of the search. */
 struct deferring {
   struct placement *lies; /* by value: along the samples */
-  bool *serves_loss;      /* by operation: the loss needs it, or it does more than to make values */
-  int *sum_of;            /* by value: the sum of all batches' values, or NONE */
-  int known;              /* how many values there were */
-  struct list later;      /* what goes to the end of the order */
+  bool *serves_loss; /* by operation: the loss needs it, or it has effects other than its values */
+  int *sum_of;       /* by value: the sum of all batches' values, or NONE */
+  int known;         /* how many values there were */
+  struct list later; /* what goes to the end of the order */
 };
 
 static bool is_later(int value)

@@ -243,7 +243,8 @@ static void place_caches(const struct op *op)
   }
 }
 
-/* Of a metric each batch adds a term, which lies as it is made, to the sum of those before. */
+/* Each batch adds its term of a metric to the sum of the batches before. The sum has the layout in
+   which the term is made. */
 static void place_sum_of_metric(struct op *op)
 {
   int term = op->in[1], time = time_dimension();

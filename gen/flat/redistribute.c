@@ -301,11 +301,12 @@ static int cast_to(struct lowering *w, const struct op *why, int value, enum typ
 static void refuse_mixed(const struct op *op, struct layout layout)
 {
   if (!reductions_agree(layout))
-    plan_error(op->line,
-               "%s: %s -> %s: in %s values of two kinds are pending, and nobody says which is "
-               "reduced first: make one of them Replicate() before the other becomes pending",
-               why_text(op), layout_text(graph->value[op->in[0]].layout),
-               layout_text(graph->value[op->out].layout), layout_text(layout));
+    plan_error(
+        op->line,
+        "%s: %s -> %s: in %s values of two kinds are pending, and the plan does not say which is "
+        "reduced first: make one of them Replicate() before the other becomes pending",
+        why_text(op), layout_text(graph->value[op->in[0]].layout),
+        layout_text(graph->value[op->out].layout), layout_text(layout));
 }
 
 /* The narrow value that this one was cast from, if nothing is pending: it has half the bytes to

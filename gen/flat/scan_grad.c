@@ -224,7 +224,7 @@ void write_scan_gradient(const struct op *op, int g)
 {
   begin_gradient(op, has_gradient, gradient);
   if (op->kind == OP_scan_stack) {
-    /* Of what each step puts in: the gradient of the whole, of which its step takes a slice. */
+    /* What a step puts in has the gradient of the whole: the backward of its step takes a slice. */
     for (int i = 0; i < op->nin; i++) gradient[op->in[i]] = g;
   } else if (op->kind == OP_scan_put) {
     give_gradient(

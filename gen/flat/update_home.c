@@ -117,7 +117,7 @@ static bool leaves_home(const struct optimizer *o, const enum when *when, int op
 
 /* ---------------------------------------------------------------------------- updated together */
 
-/* Of the whole job, or of a stage. */
+/* How many ranks the job has, or a stage of its pipeline. */
 static int ranks_together(void)
 {
   return graph->stages ? world_size() / graph->mesh.size[graph->stages->mesh_dim] : world_size();

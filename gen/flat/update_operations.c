@@ -88,7 +88,7 @@ int value_of_operand(const struct operands *of, int operand, enum type type)
   return append_of_update(op, number, of, "number");
 }
 
-/* The floating type of what a step takes besides numbers. */
+/* The floating type of the inputs of a step that are not numbers. */
 static enum type type_beside(const struct operands *of, const struct update_step *step)
 {
   for (int i = 0; i < inputs_of_step(step->kind); i++)

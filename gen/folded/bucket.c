@@ -25,7 +25,7 @@
 
 /* -------------------------------------------------------------------------------- plain choices */
 
-/* Of the larger of input and output; on the rank that has most. */
+/* The bytes of the larger of input and output, on the rank that has most. */
 static int64_t moved_bytes(const struct op *op)
 {
   int value = whole_value(op);
@@ -156,8 +156,8 @@ static void bucket_units(struct function *f)
   merge_all(f, &found, &op);
 }
 
-/* Of one kind, chosen after the kinds before were merged: what needs a member of a bucket
-   through another bucket cannot join it. */
+/* Buckets of one kind. They are chosen after other kinds were merged: what needs a member of a
+   bucket through another bucket cannot join it. */
 static void bucket_kind_greedily(struct function *f, enum op_kind kind, const struct caps *caps)
 {
   struct list all = find_singles(f, is_bucketable), op = {0};

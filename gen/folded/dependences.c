@@ -310,8 +310,8 @@ static bool can_precede(const struct span *s, int m, int n)
   return true;
 }
 
-/* Of the collectives that another iteration awaits, loop_carried.c has chosen which are chained.
-   The predecessor then depends on everything that the successor depends on. */
+/* loop_carried.c has chosen which collectives that another iteration awaits are chained. The
+   predecessor then depends on everything that the successor depends on. */
 static void find_predecessor(struct span *s, int n)
 {
   const struct op_node *second = &s->node[n];

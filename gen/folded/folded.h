@@ -166,7 +166,7 @@ bool is_mergeable(const struct function *f, int id);
 bool travels_like(const struct single *a, const struct single *b);
 /* How much goes into the bucket of this number, from 0 on. */
 int64_t cap_of(const struct caps *caps, int bucket);
-/* Of those that follow one another; and of all that move in one way. */
+/* Buckets of collectives that follow one another; of all that move in one way. */
 struct buckets choose_in_order(const struct single *s, int n, const struct caps *caps);
 struct buckets choose_of_one_kind(const struct single *s, int n, const struct caps *caps);
 
@@ -175,7 +175,7 @@ struct buckets choose_of_one_kind(const struct single *s, int n, const struct ca
 /* By operation of the function, when what stands up to it has been computed, by the
    model of cost.c; without collectives, in picoseconds. It serves until it is asked again. */
 int64_t *times_in(const struct function *f);
-/* Of the function's gradients that are summed where they lie. */
+/* Makes buckets of the function's gradients that are summed in place. */
 void bucket_gradients(struct function *f);
 
 /* ------------------------------------------------------------------------------- dependences.c */

@@ -21,7 +21,7 @@ static int64_t workspace_for(const struct op *op)
   return bytes < LEAST ? LEAST : bytes;
 }
 
-/* Of a product that makes what several would. */
+/* The workspace of a product that is several in one. */
 static int64_t workspace_of_all(const struct op *op)
 {
   int64_t bytes = 0;

@@ -201,7 +201,8 @@ static void add_bundle(struct fusing *p, int op)
   const struct op *o = &graph->op[op];
   *u = (struct bundle){.element = is_elementwise(o), .n = 1, .op = {op}};
   p->place[op] = p->nbundle;
-  /* Of chunks the first: all chunks of a value make and read the same, and stay in their order. */
+  /* The first of the chunks counts: all chunks of a value make and read the same, in their order.
+   */
   for (int k = 0; k < o->nout && !is_later_piece(o); k++) p->maker[o->out + k] = op;
   for (int k = 0; k < o->nbody; k++)
     if (graph->op[o->body[k]].out != NONE) p->maker[graph->op[o->body[k]].out] = op;

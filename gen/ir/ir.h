@@ -9,7 +9,7 @@
 
 /* ------------------------------------------------------------------------------------ access.c */
 
-/* Of operand i: see op.h. */
+/* The axes of operand i: see op.h. */
 const struct axis *operand_axes(const struct op *op, const struct letters *l, int i);
 /* The values that an operation reads and writes in memory, including those of its body. A fused
    kernel's inner values are neither read nor written. They return how many; list has room for
@@ -64,7 +64,8 @@ unsigned moved_to_front(int dim, int ndim);
 const char *order_text(const struct value *v);
 /* By dimension: its stride in elements, in the rank's part. */
 void local_strides(int value, int rank, int64_t stride[MAX_DIMS]);
-/* Of a part of a wide value: how much further on it would begin if each part were contiguous. */
+/* For a part of a wide value: how many more bytes would be before it if each part were contiguous.
+ */
 int64_t bytes_before(int value);
 /* Whether two values have the same bytes: one storage, one offset in the arena. */
 bool same_place(int a, int b);
@@ -164,7 +165,7 @@ struct memory_plan *new_memory_plan(void);
 void clear_memory_plan(struct memory_plan *plan);
 /* From the pass `memory`; before it, from such a plan. */
 struct allocation allocation_of(int value);
-/* Of a value that lies nowhere yet. */
+/* The allocation of a value that has no place in memory yet. */
 struct allocation no_place(int value);
 int storage_of(int value);
 int64_t arena_bytes(void);

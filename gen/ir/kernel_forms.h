@@ -18,7 +18,7 @@ enum kernel_scheme {
   ONE_RESULT            /* on the CPU: all becomes one number, in parts that threads share */
 };
 
-/* Of one kernel on one rank. On the CPU: the scheme alone. */
+/* The form of one kernel on one rank. On the CPU it is the scheme alone. */
 struct kernel_form {
   enum kernel_scheme scheme;
   int width;   /* elements of a vector along the innermost loop; 1: no vectors */

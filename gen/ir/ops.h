@@ -258,7 +258,7 @@ OP(cumsum,         "...D!->...D!",         "a",            cumsum_grad,        "
 OP(argsort,        "...D!->...D!:i32",     "",             no_grad,            "descending", "",
    "")
 OP(argmax,         "...D!->...:i32",       "",             no_grad,            "", "", "")
-/* Of tokens: the number of each one's document, counted from 0 in each row, and its place in it. A
+/* For each token: the number of its document, counted from 0 in each row, and its place in it. A
    token $eos ends a document. */
 OP(documents,      "...D!->...D!:i32,...D!:i32", "",       no_grad,            "eos", "", "")
 

@@ -15,26 +15,25 @@ int counts_of(const struct op *op, int k);
 /* A fused operation whose space stands by rows, of which ranks have fewer than there is room for,
    takes their count: that value, or NONE. */
 int counts_of_kernel(const struct op *op);
-/* Of the operands of an operation that stand by rows in this layout, the count that it takes; or
-   NONE. */
+/* The count that the operation takes if its operands stand by rows in this layout; or NONE. */
 int counts_taken(const struct op *op, int counts, struct layout layout);
 /* Whether a count is pending over the dimension of the mesh because this dimension of what it
    counts is cut there. */
 bool is_counted_along(int value, int mesh_dim, int place);
 /* Which input of the operation is a count of places (`+` in its rule), or NONE. */
 int counted_operand(const struct op *op);
-/* For how many rows of a value by rows the rank has room; and of those that OP_hold_rows holds. */
+/* For how many rows the rank has room: of a value by rows; of those that OP_hold_rows holds. */
 int64_t room_for_rows(int value, int rank);
 int64_t room_of_count(const struct op *hold, int rank);
-/* Of those that an exchange takes and makes, the rows on ranks with some experts. */
+/* The input or output of an exchange that has the rows on ranks with some experts. */
 int rows_of_experts(const struct op *exchange);
 /* Whether the operation notes that there were more rows than there is room for; all that do; and
    whether a rank may have more, in a pipeline of any stage. */
 bool notes_rows(const struct op *op);
 struct list row_notes(void);
 bool has_row_bounds(void);
-/* Of the rows that ranks with tokens send to ranks with experts, where the host does not know how
-   many there are: how many may travel between two ranks. */
+/* How many rows may travel from a rank with tokens to a rank with experts, where the host does not
+   know how many there are. */
 int64_t rows_of_slot(int tokens, int ranks);
 /* Whether any value stands by rows. */
 bool has_values_by_rows(void);
@@ -50,18 +49,18 @@ bool is_cut_within_rows(int value, struct layout to);
 
 /* Past moves: the count as it was made, by the ranks that have the tokens. */
 int made_count(int value);
-/* Of what a count was made: the names of experts, [b, s, k]; NONE if no operation counted. */
+/* What was counted: the names of experts, [b, s, k]; NONE if no operation counted. */
 int names_counted(int made);
-/* Of a count as it was made, and of a value by rows: how many times the rows in balance there is
-   room for; 0: for all that there can be. */
+/* The bound of a count as it was made, or of a value by rows: for how many times the rows in
+   balance there is room; 0: for all that there can be. */
 double bound_of_count(int made);
 double bound_of_rows(int value);
 /* The places of a part by rows; and room for rows of some of all experts, who in balance have as
    many each. */
 int64_t places_of_part(struct shape part);
 int64_t rows_within(double bound, int64_t places, int64_t experts, int64_t all);
-/* Of a value by rows or a count, as they are cut: whether some rank has less room than there can be
-   rows. */
+/* Whether some rank has room for fewer rows than there can be: of a value by rows, or a count, as
+   it is cut. */
 bool has_less_room(int value);
 /* How many places the ranks along these dimensions of the mesh have together of those that a count
    counts, as it was made. */

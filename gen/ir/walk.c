@@ -25,7 +25,7 @@ static bool gathers_inputs(const struct graph *of, const int *ops, int n)
   return false;
 }
 
-/* All stages answer alike: what one of them gathers, another one sends. */
+/* The answer is the same for all stages: what one of them gathers, another one sends. */
 bool gathers_each_batch(void)
 {
   const struct graph *of = graph->stages ? graph->stages->program : graph;

@@ -188,7 +188,7 @@ static int64_t batch(void)
   return product == NONE ? 1 : product;
 }
 
-/* Of the first operand by rows; without one, all places that the count counts. */
+/* The room for rows of the first operand by rows. Without one: all places that the count counts. */
 static int64_t room(void)
 {
   int64_t rows = 1;

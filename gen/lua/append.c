@@ -5,8 +5,8 @@
 #include <lua.h>
 #include <string.h>
 
-/* Of one size, and of a tensor over all ranks: what a rank has of it is far less, as rows by expert
-   have at each place one expert of all. */
+/* The largest size, and the most elements of a tensor over all ranks. A rank may have far fewer:
+   rows by expert have one expert of all at each place. */
 static const int64_t MAX_SIZE = (int64_t)1 << 40, MAX_ELEMENTS = (int64_t)1 << 50;
 
 struct recording recording = {.call = NONE, .phase = FORWARD};

@@ -299,7 +299,8 @@ bool is_pattern(const char *text);
 void set_node(const char *target, const char *stack);
 /* The plan's error, at its current line. */
 _Noreturn void plan_fails(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* Of a function's source, as Lua tells it: 0 the plan, the number of a required file, or NONE. */
+/* The file of a function, by Lua's name of its source: 0 for the plan, the number of a required
+   file, or NONE. */
 int required_number(const char *source);
 /* Creates the stack of frames. Must be called before a plan runs. */
 void open_frames(void);

@@ -26,7 +26,7 @@ struct kernel {
   const char *name, *comment;
   const char *prototypes, *definition;             /* before `$name$` is filled in */
   const char *given_prototypes, *given_definition; /* with the hole `$name$` */
-  /* Of a fused operation, the code that the definition was printed from, or NULL. */
+  /* The code of a fused operation, from which the definition was printed; or NULL. */
   const struct kernel_builder *builder;
   const struct code *code;
 };

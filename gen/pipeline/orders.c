@@ -267,7 +267,7 @@ static void dualpipe_v(const struct order_shape *s, int rank, struct actions *li
     put_overlap(&t, 1);
   }
   for (int k = 0; k < after; k++) put_b(&t, 1), put_overlap(&t, 1);
-  /* Of the last backwards the second half is split. */
+  /* The second half of the last backwards is split. */
   const int first_split = (rank + 1) / 2 * 2 + (rank % 2 == 0);
   for (int k = 0; k < 2 * (rank + 1); k++) put_backward(&t, k % 2 == 0, k >= first_split);
   for (int k = 0; k < after; k++) {

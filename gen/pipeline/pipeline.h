@@ -154,10 +154,10 @@ int slots_of_stage(const struct actions *actions, int stage, int *slot);
 /* --------------------------------------------------------------------------------------- waits.c
  */
 
-/* Of a pipeline with the edges of the graph's: the actions in which ranks wait for each other
-   forever, or NULL. */
+/* The actions in which ranks would wait for each other forever, or NULL. The pipeline has the edges
+   of the graph's. */
 const char *stages_wait(const struct pipeline *p);
-/* Sets graph->stages->spare_slots: the fewest with which no ranks do. */
+/* Sets graph->stages->spare_slots: the fewest with which no ranks wait so. */
 void find_spare_slots(const struct pipeline *p);
 /* What an action does. */
 bool does_work(enum action_kind kind, enum stage_work work);

@@ -11,14 +11,14 @@
 
 #include <string.h>
 
-/* Of a stage, for a micro-batch. */
+/* The figures of a stage, for a micro-batch. */
 struct stage_figures {
   int64_t forward, backward, weights; /* picoseconds; weights: of the second part of a backward */
   int64_t forward_bytes, backward_bytes; /* that it sends */
   struct slots slots;
 };
 
-/* Of the ranks at one place of the pipeline, in a step. */
+/* The figures of the ranks at one place of the pipeline, for a step. */
 struct place_figures {
   int64_t gather, update, exposed; /* picoseconds; exposed: of collectives */
   int64_t memory;

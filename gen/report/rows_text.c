@@ -2,7 +2,7 @@
    for, and would have if all places named its experts; and the bytes of what takes most. */
 #include "report/report.h"
 
-/* Of rows, or of bytes. */
+/* Counts of rows, or of bytes. */
 struct room_of_rows {
   int64_t balance, room, worst;
 };
@@ -77,7 +77,7 @@ static struct room_of_rows bytes_of(const struct rows_of_count *of)
   return (struct room_of_rows){rows.balance * row, rows.room * row, rows.worst * row};
 }
 
-/* Of the slots, both ways. */
+/* The bytes of the slots, there and back. */
 static struct room_of_rows slots_of(const struct rows_of_count *of)
 {
   int64_t row = 2 * width_of(of->widest);

@@ -251,7 +251,7 @@ bool reductions_agree(struct layout layout)
   return true;
 }
 
-/* Of several turns with the same meaning, only one is offered. */
+/* Whether the turns are the usual ones: only one of several with the same meaning is offered. */
 static bool has_usual_turns(struct layout layout)
 {
   struct layout usual = usual_turns(layout);

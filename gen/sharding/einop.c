@@ -227,7 +227,7 @@ static int64_t cost(const struct reading *r, char letter, int mesh_dim)
   return sum;
 }
 
-/* Of the letters that a mesh dimension shards the costliest keeps it, the first of equals. */
+/* If a mesh dimension shards several letters, the costliest keeps it, the first of equals. */
 static void keep_costliest(struct reading *r, int mesh_dim)
 {
   const char *seen = r->seen[mesh_dim];

@@ -55,8 +55,7 @@ static double gathered_again(const struct op *op, enum placement_kind kind, stru
   return bytes;
 }
 
-/* Of the places of a value by rows one expert has each: so much less than the whole tensor moves.
- */
+/* Each place of a value by rows has one expert: so much less than the whole tensor moves. */
 static double bytes_to_move(const struct value *v, struct layout from, struct layout to)
 {
   if (v->counts == NONE && moves_in_time(from, to)) return HUGE_VAL;

@@ -237,7 +237,7 @@ struct busiest busiest_of(const struct op *op);
 void *counts_room(int what, int n, size_t size);
 /* The ranks of `rank`'s group, itself included: valid until the next call. */
 const int *members_of(int group, int rank);
-/* Of a value. */
+/* How many elements of a value the rank has. */
 int64_t elements_of_rank(int value, int rank);
 const struct traits *traits_of(const struct exchange *x);
 /* By member of the group the elements that `rank` sends, or receives, in an exchange, and their

@@ -46,7 +46,7 @@ static void add_flops(void *to, int id, int times)
   flops[graph->value[op->in[0]].type == BF16] += flops_of(op) * times / microbatches();
 }
 
-/* Of all stages of a pipeline: of the flat program. */
+/* Adds those of all stages of a pipeline, from the flat program. */
 static void add_flops_of_stages(double forward[2])
 {
   static const struct graph *known;

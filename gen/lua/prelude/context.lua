@@ -90,8 +90,8 @@ local function reordered(x, dim, order) return core.append("index_select", {x, o
 local function head_and_tail(n, ranks)
   local part, i = (n + ranks - 1) // ranks, base.index_row(n)
   local first = (part + 1) // 2 -- at the head
-  -- Of part p `first` tokens lie behind those of the parts before it, and the others ahead of theirs. The last part has
-  -- those that are left in the middle, if it has fewer.
+  -- `first` tokens of part p follow those of the parts before it, and its other tokens precede theirs. The last part
+  -- has the tokens that are left in the middle, if it has fewer.
   local p = core.append("div", {i, raw.full({}, part)}) -- whole
   local at = raw.sub(i, raw.mul(p, part))
   local head, tail = raw.add(raw.mul(p, first), at), raw.sub(raw.add(at, n - part), raw.mul(p, part - first))

@@ -6,7 +6,7 @@ local nn, F, raw = plan.nn, base.F, base.raw
 local attention, minimum, unsqueeze = F.scaled_dot_product_attention, F.minimum, F.unsqueeze
 local MOST = 1 << 20
 
--- Of the entry that is traced now: {slots =, context =, type =, slot =, start =, over =}; nil outside of
+-- Facts of the entry that is traced now: {slots =, context =, type =, slot =, start =, over =}; nil outside of
 -- generate. over: the dimension of the mesh whose ranks share the context; nil: each has all of it.
 local entry
 
@@ -23,8 +23,8 @@ end
 
 local LEAST, SMALL = -3.4028234663852886e38, 1e-37
 
--- Of attention over parts of the keys, [parts, ..., size], and the logarithms of its rows' sums, [parts, ...]:
--- attention over all. A row that sees no key is zeros.
+-- Attention over all keys, from attention over parts of them, [parts, ..., size], and the logarithms of its
+-- rows' sums, [parts, ...]. A row that sees no key is zeros.
 local function merged(y, logs)
   local most = raw.maximum(core.append("amax", {logs}, {dims = {0}}), LEAST)
   local weight = raw.exp(raw.sub(logs, most))

@@ -42,7 +42,7 @@ end
 
 -- ------------------------------------------------------------------------------------ convolutions
 
--- Of n dimensions: x [batch, channels, ...] or [channels, ...], weight [out, in / groups, ...].
+-- For n dimensions: x [batch, channels, ...] or [channels, ...], weight [out, in / groups, ...].
 local function check_conv(x, weight, groups, n)
   base.need_floating(base.tensor(weight, "the weight"))
   local s, t = core.shape(base.need_floating(x)), core.shape(weight)

@@ -32,7 +32,7 @@ local function convolution(who, n, inputs, outputs, kernel_size, groups, bias, t
   local kernel, taps = sizes_of(kernel_size, n, who .. "'s kernel"), 1
   groups = base.integer(groups == nil and 1 or groups, who .. "'s groups", 1, LARGEST)
   if inputs % groups ~= 0 or outputs % groups ~= 0 then
-    fail("%s: %d channels in and %d out do not part into %d groups", who, inputs, outputs, groups)
+    fail("%s: %d channels in and %d out cannot be divided into %d groups", who, inputs, outputs, groups)
   end
   local from, into = outputs, inputs
   if turned then from, into = inputs, outputs end
@@ -114,7 +114,7 @@ nn.GroupNorm = own_class("GroupNorm", {"weight", "bias"},
     local groups = base.integer(num_groups, "GroupNorm's number of groups", 1, LARGEST)
     local channels = base.integer(num_channels, "GroupNorm's number of channels", 1, LARGEST)
     if channels % groups ~= 0 then
-      fail("GroupNorm: %d channels do not part into %d groups", channels, groups)
+      fail("GroupNorm: %d channels cannot be divided into %d groups", channels, groups)
     end
     local self = {}
     if flag(affine, "GroupNorm's affine") then

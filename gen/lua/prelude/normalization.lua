@@ -46,7 +46,7 @@ end
 local function group_norm(input, groups, weight, bias, eps)
   local shape = need_channels(input)
   if shape[2] % groups ~= 0 then
-    misfit("%d channels do not part into %d groups; the shape is %s", shape[2], groups, shape_text(shape))
+    misfit("%d channels cannot be divided into %d groups; the shape is %s", shape[2], groups, shape_text(shape))
   end
   local split, dims, n = {shape[1], groups, shape[2] // groups}, {}, 1
   for d = 3, #shape do split[#split + 1] = shape[d] end

@@ -186,7 +186,7 @@ function base.split(dim, n, what)
     fail("%s = %d does not divide the %d ranks of %s", what, n, size, name)
   end
   if before and before.ranks ~= n then
-    fail("%s = %d: line %d has parted %s in groups of %d; all of its groups are of one size", what, n,
+    fail("%s = %d: line %d has divided %s into groups of %d; all of its groups are of one size", what, n,
       before.line, name, before.ranks)
   end
   groups[dim] = before or {ranks = n, line = core.line()}
@@ -235,12 +235,12 @@ function base.split_mesh()
     local g, name = groups[dim], names[dim + 1]
     if g then
       if #base.dims_in_graph(every_dimension()) > MAX_DIMS then
-        fail("line %d parts %s in groups of %d: that makes one more dimension than a mesh can have, %d",
+        fail("line %d divides %s into groups of %d: that makes one more dimension than a mesh can have, %d",
           g.line, name, g.ranks, MAX_DIMS)
       end
       for _, other in ipairs(names) do
         if other == name .. "_across" or other == name .. "_within" then
-          fail("line %d parts %s in groups, whose dimensions would be %s_across and %s_within: the "
+          fail("line %d divides %s into groups, whose dimensions would be %s_across and %s_within: the "
             .. "mesh has a %s already", g.line, name, name, name, other)
         end
       end
@@ -288,7 +288,7 @@ end
 
 function base.ranks_along(dim) return sizes[dim + 1] end
 
--- Whether the mesh has dimensions besides these.
+-- Whether the mesh has other dimensions than these.
 function base.has_other_dimensions(dims) return #names > #dims end
 
 -- ------------------------------------------------------------------------------------- placements

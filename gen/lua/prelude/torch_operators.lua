@@ -154,8 +154,7 @@ operators.masked_fill = function(a) return raw.masked_fill(a.self, a.mask, a.val
 
 -- ---------------------------------------------------------------------------------------- products
 
--- Of what each view of views is one: the way back leads there, without a view. And of what each
--- transposed matrix is that.
+-- By view: the tensor that it is a view of, through all views between. By transposed matrix: the matrix.
 local origin, turned = setmetatable({}, {__mode = "k"}), setmetatable({}, {__mode = "k"})
 
 operators.linear = calls("linear", "input", "weight", "bias")
@@ -215,7 +214,7 @@ local function four(x)
   return base.view(x, {lead, n > 2 and shape[n - 2] or 1, shape[n - 1], shape[n]})
 end
 
--- Of a mask that is known, only what it forbids: nothing, or the keys behind a query, or far from it.
+-- A mask that is known becomes what it forbids: nothing, the keys behind a query, or those far from it.
 operators.scaled_dot_product_attention = function(a)
   local mask, causal, window = a.attn_mask, a.is_causal, nil
   if constants.is(mask) then

@@ -35,7 +35,7 @@ function base.documents_in(tensor) return packed[tensor] or {} end
 
 local IGNORED = -100 -- what cross_entropy and nll_loss leave out
 
--- Of tokens in documents, those that follow the end of a document are no target: they are of the next.
+-- A token that follows the end of a document is not a target: it belongs to the next document.
 local function within_documents(batch, tensors)
   for name, description in pairs(batch) do
     local d = base.described(description)
@@ -250,7 +250,7 @@ end
 
 -- -------------------------------------------------------------------------------- the two programs
 
--- What an update does besides: clipping by value, the moving average of the weights.
+-- What else an update does: clipping by value, the moving average of the weights.
 local function ways_of_update(options)
   local way = {}
   if options.clip_value ~= nil then
@@ -409,7 +409,7 @@ local function take_metrics(metrics, output, batch)
   end
 end
 
--- emit = "library": a library besides the program, called library_name.
+-- emit = "library": a library in addition to the program, called library_name.
 local function take_library(options, who)
   local emit, name = options.emit, options.library_name
   if emit ~= nil and base.expect(emit, "string", who .. "'s emit") ~= "program" and emit ~= "library" then

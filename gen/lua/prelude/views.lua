@@ -11,8 +11,8 @@ local function ones(n)
   return list
 end
 
--- Of a join whose parts are known: {list = the parts, dim = the dimension along which they lie}.
--- What takes a part of it takes it of these, and a join that nobody reads is not computed.
+-- By join whose parts are known: {list = the parts, dim = the dimension along which they are joined}. A view of
+-- the join is taken of these parts, and a join that nothing reads is not computed.
 local joins = setmetatable({}, {__mode = "k"})
 
 local function join_of(list, d)
