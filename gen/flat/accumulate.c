@@ -6,7 +6,11 @@
    the parts. */
 #include "flat/flat.h"
 
-static int *readers; /* by value: how many operations read it */
+/* The state of accumulate_gradients. */
+struct accumulating {
+  const int *readers; /* by value: how many operations read it */
+  bool *unused;       /* by operation: nothing needs it any more */
+};
 
 static void set_as_sum(int value, const struct summand *s)
 {
@@ -54,20 +58,20 @@ static int added_up(int gradient, int of, enum role role)
 }
 
 /* Whether an operation of the backward makes the value, for one reader only. */
-static const struct op *made_for_one(int value)
+static const struct op *made_for_one(struct accumulating *a, int value)
 {
   const struct value *v = &graph->value[value];
   const struct op *op = v->op == NONE ? NULL : &graph->op[v->op];
-  return op && op->phase == BACKWARD && readers[value] == 1 && v->role == ACTIVATION ? op : NULL;
+  return op && op->phase == BACKWARD && a->readers[value] == 1 && v->role == ACTIVATION ? op : NULL;
 }
 
 /* The value that the backward makes before it is moved for no other use than as the gradient.
    Consecutive redistributions count as one move, with the casts between them. The operations of
    the move are listed. */
-static int unmoved(int value, struct list *way)
+static int unmoved(struct accumulating *a, int value, struct list *way)
 {
   int from = value, nway = 0;
-  for (const struct op *op; (op = made_for_one(value));) {
+  for (const struct op *op; (op = made_for_one(a, value));) {
     if (op->kind != OP_redistribute && op->kind != OP_cast) break;
     add(way, graph->value[op->out].op);
     value = op->in[0];
@@ -145,11 +149,9 @@ static int moved_to(struct layout to, int gradient, const struct op *like, struc
   return out;
 }
 
-static bool *unused; /* by operation: nothing needs it any more */
-
-static void leave_out(const struct list *way)
+static void leave_out(struct accumulating *a, const struct list *way)
 {
-  for (int i = 0; i < way->n; i++) unused[way->at[i]] = true;
+  for (int i = 0; i < way->n; i++) a->unused[way->at[i]] = true;
 }
 
 /* The operation brings the sum of all batches to the parameter's layout, in the update. */
@@ -176,12 +178,13 @@ static int made_by_stage(int value)
 
 /* The terms of a gradient that several stages make together, one of each stage; and the additions.
    False: it is of one stage, or its terms are mixed otherwise. */
-static bool find_terms(int value, struct list *terms, struct list *additions)
+static bool find_terms(struct accumulating *a, int value, struct list *terms,
+                       struct list *additions)
 {
-  const struct op *op = made_for_one(value);
+  const struct op *op = made_for_one(a, value);
   if (op && op->kind == OP_add) {
     add(additions, graph->value[value].op);
-    return find_terms(op->in[0], terms, additions) && find_terms(op->in[1], terms, additions);
+    return find_terms(a, op->in[0], terms, additions) && find_terms(a, op->in[1], terms, additions);
   }
   int stage = made_by_stage(value);
   for (int i = 0; i < terms->n; i++)
@@ -258,9 +261,11 @@ static int sum_of_terms(const struct shared_gradient *g, struct list *order, str
   return sum;
 }
 
-static bool is_shared(struct shared_gradient *g, int gradient, struct list *additions)
+static bool is_shared(struct accumulating *a, struct shared_gradient *g, int gradient,
+                      struct list *additions)
 {
-  if (!graph->stages || !find_terms(gradient, &g->terms, additions) || g->terms.n < 2) return false;
+  if (!graph->stages || !find_terms(a, gradient, &g->terms, additions) || g->terms.n < 2)
+    return false;
   g->home = stages_of_parameters()[g->of];
   for (int i = 0; i < g->terms.n; i++)
     if (made_by_stage(g->terms.at[i]) == g->home) return true;
@@ -270,21 +275,21 @@ static bool is_shared(struct shared_gradient *g, int gradient, struct list *addi
 /* Operation `id` brings a gradient to its parameter's layout. Its reductions over ranks move to
    the update, and apply to the sum of the batches. Its cuts stay before the accumulation, unless
    they shall wait. Returns the parameter's gradient. */
-static int accumulate(int id, struct list *order, struct list *later)
+static int accumulate(struct accumulating *a, int id, struct list *order, struct list *later)
 {
   const struct op end = graph->op[id];
   int of = graph->value[end.out].of;
   struct list way = {0};
-  int in = unmoved(end.in[0], &way);
+  int in = unmoved(a, end.in[0], &way);
   enum type type = graph->value[end.out].type;
   struct layout from = over_time(graph->value[in].layout);
   struct layout to = over_time(graph->value[end.out].layout);
   struct layout between = while_added(from, to, waits_over(of));
   struct shared_gradient shared = {of, NONE, type, to, between, {0}, &end};
   struct list additions = {0};
-  if (is_shared(&shared, in, &additions)) {
-    leave_out(&way);
-    leave_out(&additions);
+  if (is_shared(a, &shared, in, &additions)) {
+    leave_out(a, &way);
+    leave_out(a, &additions);
     int sum = sum_of_terms(&shared, order, later);
     if (!same_layout_but_units(between, to)) return updated_to(id, sum, to, later);
     graph->value[end.out].role = ACTIVATION;
@@ -293,7 +298,7 @@ static int accumulate(int id, struct list *order, struct list *later)
   if (same_layout_but_units(between, to)) {
     bool stays = same_layout_but_units(from, to) && graph->value[in].type == type;
     if (stays)
-      leave_out(&way);
+      leave_out(a, &way);
     else
       add(order, id);
     int sum = added_up(stays ? in : end.out, of, GRADIENT);
@@ -301,7 +306,7 @@ static int accumulate(int id, struct list *order, struct list *later)
     graph->value[end.out].role = ACTIVATION;
     return graph->op[sum].out;
   }
-  leave_out(&way);
+  leave_out(a, &way);
   in = moved_to(as_term(between), cast_to(type, in, &end, order), &end, order);
   int sum = added_up(in, of, same_local_shape(between, to) ? GRADIENT : SUMS);
   add(order, sum);
@@ -311,8 +316,7 @@ static int accumulate(int id, struct list *order, struct list *later)
 void accumulate_gradients(int *gradient)
 {
   struct list order = {0}, later = {0};
-  readers = count_readers();
-  unused = alloc((size_t)graph->nop + 1);
+  struct accumulating run = {count_readers(), alloc((size_t)graph->nop + 1)}, *a = &run;
   int nop = graph->nop;
   for (int i = 0; i < graph->norder; i++) {
     const struct op *op = &graph->op[graph->order[i]];
@@ -322,20 +326,20 @@ void accumulate_gradients(int *gradient)
     if (of == NONE)
       add(&order, graph->order[i]);
     else
-      gradient[of] = accumulate(graph->order[i], &order, &later);
+      gradient[of] = accumulate(a, graph->order[i], &order, &later);
   }
   graph->norder = 0;
   graph->order = NULL;
   graph->order_room = 0;
   for (int i = 0; i < order.n; i++)
-    if (order.at[i] >= nop || !unused[order.at[i]]) append_to_order(order.at[i]);
+    if (order.at[i] >= nop || !a->unused[order.at[i]]) append_to_order(order.at[i]);
   for (int i = 0; i < later.n; i++) append_to_order(later.at[i]);
 }
 
 /* ---------------------------------------------------------------------- products add themselves */
 
 /* The product that only this addition reads, and that is made directly before it; or NONE. */
-static int product_added_by(const struct function *f, const struct op *add)
+static int product_added_by(const int *readers, const struct function *f, const struct op *add)
 {
   if (add->kind != OP_add || !is_gradient(add->out)) return NONE;
   const struct value *before = &graph->value[add->in[0]], *part = &graph->value[add->in[1]];
@@ -348,12 +352,12 @@ static int product_added_by(const struct function *f, const struct op *add)
   return NONE;
 }
 
-static void add_products_of(struct function *f)
+static void add_products_of(const int *readers, struct function *f)
 {
   int kept = 0;
   for (int k = 0; k < f->nop; k++) {
     const struct op *add = &graph->op[f->op[k]];
-    int product = product_added_by(f, add);
+    int product = product_added_by(readers, f, add);
     if (product == NONE) {
       f->op[kept++] = f->op[k];
       continue;
@@ -368,7 +372,7 @@ static void add_products_of(struct function *f)
 
 /* The product that makes the value for one reader alone; or NONE. In bfloat16 a kernel that adds
    rounds less often. */
-static int product_for_one(const struct function *f, int value)
+static int product_for_one(const int *readers, const struct function *f, int value)
 {
   const struct value *v = &graph->value[value];
   if (v->op == NONE || readers[value] != 1 || v->role != ACTIVATION || v->is_output) return NONE;
@@ -387,10 +391,11 @@ static bool have_equal_places(int a, int b)
 
 /* In a sum of two products the later one adds itself to the earlier one: of a gradient of an input
    of several products, mostly. */
-static bool add_to_earlier(struct function *f, const struct op *add)
+static bool add_to_earlier(const int *readers, struct function *f, const struct op *add)
 {
   if (add->kind != OP_add || graph->value[add->out].role != ACTIVATION) return false;
-  int earlier = product_for_one(f, add->in[0]), later = product_for_one(f, add->in[1]);
+  int earlier = product_for_one(readers, f, add->in[0]),
+      later = product_for_one(readers, f, add->in[1]);
   if (earlier == NONE || later == NONE || earlier == later) return false;
   if (!have_equal_places(add->in[0], add->in[1]) || !have_equal_places(add->in[0], add->out))
     return false;
@@ -405,10 +410,10 @@ static bool add_to_earlier(struct function *f, const struct op *add)
 }
 
 /* In a scan, the product adds itself to the sum of the steps before. */
-static bool add_to_step_before(struct function *f, const struct op *add)
+static bool add_to_step_before(const int *readers, struct function *f, const struct op *add)
 {
   if (add->kind != OP_add || add->nout != 1) return false;
-  int sum = add->in[0], product = product_for_one(f, add->in[1]);
+  int sum = add->in[0], product = product_for_one(readers, f, add->in[1]);
   const struct value *v = &graph->value[sum];
   if (product == NONE || !v->step || v->stack != add->out || readers[sum] != 1) return false;
   struct op *op = &graph->op[f->op[product]];
@@ -420,20 +425,21 @@ static bool add_to_step_before(struct function *f, const struct op *add)
   return true;
 }
 
-static void add_products_to_products(struct function *f)
+static void add_products_to_products(const int *readers, struct function *f)
 {
   int kept = 0;
   for (int k = 0; k < f->nop; k++)
-    if (!add_to_earlier(f, &graph->op[f->op[k]]) && !add_to_step_before(f, &graph->op[f->op[k]]))
+    if (!add_to_earlier(readers, f, &graph->op[f->op[k]]) &&
+        !add_to_step_before(readers, f, &graph->op[f->op[k]]))
       f->op[kept++] = f->op[k];
   f->nop = kept;
 }
 
 void add_products_in_place(void)
 {
-  readers = count_readers();
+  const int *readers = count_readers();
   for (int i = 0; i < graph->nfunction; i++) {
-    if (runs_in_step() > 1) add_products_of(&graph->function[i]);
-    add_products_to_products(&graph->function[i]);
+    if (runs_in_step() > 1) add_products_of(readers, &graph->function[i]);
+    add_products_to_products(readers, &graph->function[i]);
   }
 }

@@ -56,11 +56,18 @@ void hold_rows(void);
    next in the order; whether a value is a parameter that must be gathered before use; whether
    the operation casts one to the model's type; the parameter as its reader takes it, gathered:
    adds operations to the order if it is not gathered yet. */
-void place_units(void);
-void note_list(const struct op *op, const struct list *order);
+struct gathering {
+  int known;             /* the values when the pass began */
+  int *here, *elsewhere; /* by parameter: the gathered value that the unit's modules read, and the
+                            one that others read; or NONE */
+  const int *element;    /* by module: the module of the outermost list that contains it, or NONE */
+  int *began;            /* by list: where its modules' operations begin, or NONE */
+};
+struct gathering place_units(void);
+void note_list(struct gathering *g, const struct op *op, const struct list *order);
 bool is_kept_cut(int value);
 bool casts_for_use(const struct op *op);
-int gathered(int parameter, const struct op *reader, struct list *order);
+int gathered(struct gathering *g, int parameter, const struct op *reader, struct list *order);
 
 /* -------------------------------------------------------------------------------------- grad.c */
 
@@ -166,9 +173,9 @@ void assign_stages(void);
 /* By parameter, when they are set: the stage that reads it first. */
 int *stages_of_parameters(void);
 void stages(void);
-/* The stage that has the parameter, or that of which the value is; or NONE. */
-int home_of(int value);
-/* What passes keep beside the graph, of one that was read after the pass. */
+/* By value: the stage that has the parameter, or that of which the value is; or NONE. */
+int *stages_of_values(void);
+/* Of a dump that was read: the plan's error if its stages are not those of the schedule. */
 void continue_stages(enum pass after);
 
 /* ---------------------------------------------------------------------------- split_backward.c */
@@ -182,6 +189,7 @@ void split_backwards(void);
    other stages. Empty at first. */
 struct stage_room {
   void *values, *ops;
+  const int *home; /* by value: see stages_of_values */
 };
 /* The program of the ranks at that coordinate of a pipeline: a graph of its own. */
 struct graph *program_of_stages(struct graph *whole, int coordinate, struct stage_room *room);
@@ -236,8 +244,6 @@ void propagate_from(int first);
 /* --------------------------------------------------------------------------------- recompute.c */
 
 void recompute(void);
-/* By module: itself or its nearest ancestor that is in a list; or NONE. */
-const int *list_elements(void);
 /* Whether it gathers a unit's parameter for the forward, and frees it after the forward. */
 bool gathers(const struct op *op);
 bool reshards(const struct op *op);

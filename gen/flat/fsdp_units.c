@@ -106,39 +106,17 @@ static void place_parameter(int parameter)
 
 /* -------------------------------------------------------------------------------- the gathering */
 
-/* By parameter: the gathered value that the unit's modules read, and the one that others read;
-   or NONE. */
-static int *here, *elsewhere;
-static int *element_of; /* by module: the module of the outermost list that contains it, or NONE */
-static int *began;      /* by list: where its modules' operations begin, or NONE */
-static int known;
-
-static int element(int module)
+static int element(struct gathering *g, int module)
 {
-  return module == NONE ? NONE : element_of[module];
-}
-
-/* A module comes after the one that contains it. */
-static void find_elements(void)
-{
-  element_of = alloc((size_t)(graph->nmodule + 1) * sizeof *element_of);
-  began = alloc((size_t)(graph->nmodule + 1) * sizeof *began);
-  for (int m = 0; m < graph->nmodule; m++) {
-    int parent = graph->module[m].parent;
-    element_of[m] = element(parent);
-    if (element_of[m] == NONE && parent != NONE &&
-        !strcmp(graph->module[parent].class_name, "ModuleList"))
-      element_of[m] = m;
-    began[m] = NONE;
-  }
+  return module == NONE ? NONE : g->element[module];
 }
 
 /* Checks that some parameter of the unit has the dimension that the plan gives. */
-static void check_dimension(int unit)
+static void check_dimension(struct gathering *g, int unit)
 {
   const struct unit *u = &graph->unit[unit];
   int most = 0;
-  for (int i = 0; i < known; i++)
+  for (int i = 0; i < g->known; i++)
     if (graph->value[i].unit == unit && graph->value[i].shape.ndim > most)
       most = graph->value[i].shape.ndim;
   if (most && u->dim != ANY_DIM && (u->dim >= most || u->dim < -most))
@@ -146,25 +124,27 @@ static void check_dimension(int unit)
                u->who, unit_text(u), u->dim, most, most > 1 ? "s" : "");
 }
 
-void place_units(void)
+struct gathering place_units(void)
 {
-  known = graph->nvalue;
-  here = alloc((size_t)(known + 1) * sizeof *here);
-  elsewhere = alloc((size_t)(known + 1) * sizeof *elsewhere);
-  for (int i = 0; i < known; i++) {
-    here[i] = elsewhere[i] = NONE;
+  struct gathering run = {.known = graph->nvalue, .element = outermost_elements()}, *g = &run;
+  size_t lists = (size_t)graph->nmodule + 1;
+  g->here = alloc((size_t)(g->known + 1) * sizeof *g->here);
+  g->elsewhere = alloc((size_t)(g->known + 1) * sizeof *g->elsewhere);
+  for (int i = 0; i < g->known; i++) {
+    g->here[i] = g->elsewhere[i] = NONE;
     if (graph->value[i].unit != NONE) place_parameter(i);
   }
-  for (int u = 0; u < graph->nunit; u++) check_dimension(u);
-  find_elements();
+  for (int u = 0; u < graph->nunit; u++) check_dimension(g, u);
+  g->began = memset(alloc(lists * sizeof *g->began), NONE, lists * sizeof *g->began);
+  return run;
 }
 
-void note_list(const struct op *op, const struct list *order)
+void note_list(struct gathering *g, const struct op *op, const struct list *order)
 {
-  int at = element(op->module), list = at == NONE ? NONE : graph->module[at].parent;
-  if (list != NONE && began[list] == NONE) began[list] = order->n;
+  int at = element(g, op->module), list = at == NONE ? NONE : graph->module[at].parent;
+  if (list != NONE && g->began[list] == NONE) g->began[list] = order->n;
   int scan = scan_around(op->module);
-  if (scan != NONE && began[scan] == NONE) began[scan] = order->n;
+  if (scan != NONE && g->began[scan] == NONE) g->began[scan] = order->n;
 }
 
 bool is_kept_cut(int value)
@@ -184,22 +164,23 @@ bool casts_for_use(const struct op *op)
 }
 
 /* Whether a list of modules that does not contain the parameter reads it. */
-static bool is_from_outside(int parameter, int module)
+static bool is_from_outside(struct gathering *g, int parameter, int module)
 {
-  return element(module) != NONE && element(module) != element(graph->value[parameter].module);
+  return element(g, module) != NONE &&
+         element(g, module) != element(g, graph->value[parameter].module);
 }
 
 /* Adds the operation to the order: at the end, or before all operations of the modules of a
    list. */
-static void put_in(struct list *order, int id, int list)
+static void put_in(struct gathering *g, struct list *order, int id, int list)
 {
   add(order, id);
-  if (list == NONE || began[list] == NONE) return;
-  int at = began[list];
+  if (list == NONE || g->began[list] == NONE) return;
+  int at = g->began[list];
   memmove(&order->at[at + 1], &order->at[at], (size_t)(order->n - 1 - at) * sizeof *order->at);
   order->at[at] = id;
   for (int m = 0; m < graph->nmodule; m++)
-    if (began[m] >= at) began[m]++;
+    if (g->began[m] >= at) g->began[m]++;
 }
 
 static int cast_as_used(int parameter, struct op op)
@@ -230,16 +211,16 @@ static int whole_again(int value, int parameter, unsigned over, struct op op)
   return id;
 }
 
-int gathered(int parameter, const struct op *reader, struct list *order)
+int gathered(struct gathering *g, int parameter, const struct op *reader, struct list *order)
 {
   struct value v = graph->value[parameter];
   const struct unit *u = &graph->unit[v.unit];
   bool own = reader->module != NONE && graph->module[reader->module].unit == v.unit;
-  int *as = own || !u->again ? &here[parameter] : &elsewhere[parameter];
+  int *as = own || !u->again ? &g->here[parameter] : &g->elsewhere[parameter];
   if (*as != NONE) return *as;
-  bool outside = is_from_outside(parameter, reader->module);
+  bool outside = is_from_outside(g, parameter, reader->module);
   int scan = scan_around(reader->module), value = parameter;
-  int list = outside ? graph->module[element(reader->module)].parent : scan;
+  int list = outside ? graph->module[element(g, reader->module)].parent : scan;
   struct op op = {.nin = 1, .in = {parameter}, .line = u->line, .of_unit = true, .unit = v.unit};
   op.module = own            ? v.module
               : outside      ? 0
@@ -250,16 +231,16 @@ int gathered(int parameter, const struct op *reader, struct list *order)
   op.held = once != 0;
   if (v.used_as != v.type) {
     int cast = cast_as_used(parameter, op);
-    put_in(order, cast, list);
+    put_in(g, order, cast, list);
     value = graph->op[cast].out;
   }
   if (once) {
     int part = whole_again(value, parameter, once, op);
-    put_in(order, part, list);
+    put_in(g, order, part, list);
     value = graph->op[part].out;
   }
   op.held = false;
   int whole = whole_again(value, parameter, u->shards, op);
-  put_in(order, whole, list);
+  put_in(g, order, whole, list);
   return *as = graph->op[whole].out;
 }

@@ -73,6 +73,7 @@ struct placing {
   int *now;               /* the current replacement of each value */
   struct list *styles_of; /* by module */
   struct list new_order;
+  struct gathering gathering; /* of parameters of units: fsdp_units.c */
 };
 
 static int moved(struct placing *p, int value, const struct call *c, const struct style *s,
@@ -91,7 +92,7 @@ static int moved(struct placing *p, int value, const struct call *c, const struc
   op.why = text("%s's %s", s->name, side);
   int i = make_op(op);
   graph->value[graph->op[i].out].name = value_name(value);
-  note_list(&op, &p->new_order);
+  note_list(&p->gathering, &op, &p->new_order);
   add(&p->new_order, i);
   return graph->op[i].out;
 }
@@ -102,7 +103,7 @@ static int moved(struct placing *p, int value, const struct call *c, const struc
 static int current(struct placing *p, int value, int known, const struct op *reader)
 {
   if (value < known) value = p->now[value];
-  return is_kept_cut(value) ? gathered(value, reader, &p->new_order) : value;
+  return is_kept_cut(value) ? gathered(&p->gathering, value, reader, &p->new_order) : value;
 }
 
 static void wishes_of(struct placing *p, const struct call *c, int what, int known)
@@ -200,9 +201,9 @@ static void name_inner_values(void)
 static void take(struct placing *p, int id, int known)
 {
   struct op op = graph->op[id]; /* a copy: adding operations moves the array */
-  note_list(&op, &p->new_order);
+  note_list(&p->gathering, &op, &p->new_order);
   if (casts_for_use(&op)) {
-    p->now[op.out] = gathered(op.in[0], &op, &p->new_order);
+    p->now[op.out] = gathered(&p->gathering, op.in[0], &op, &p->new_order);
     return;
   }
   for (int i = 0; i < op.nin; i++) op.in[i] = current(p, op.in[i], known, &op);
@@ -215,7 +216,7 @@ void plan(void)
   struct placing run = {0}, *p = &run;
   check_microbatches();
   place_parameters();
-  place_units();
+  p->gathering = place_units();
   name_inner_values();
   int known = graph->nvalue;
   p->new_order = (struct list){0};

@@ -16,10 +16,21 @@
 
 #include <string.h>
 
-static struct surroundings around;
-static int value_room, op_room;
-static struct list new_order;
-static int first_new; /* in the order: earlier operations are done */
+/* The state of one layout of the program. */
+struct propagating {
+  struct surroundings around;
+  int value_room, op_room;
+  struct list new_order;
+  int first_new;      /* in the order: earlier operations are done */
+  const int *element; /* by module: the one of the outermost ModuleList that contains it, or NONE */
+  int *taken_in;      /* by value: the module of which operations read it, or NONE; SEVERAL */
+  int taken_room;
+  const bool *enters; /* by value: the first step of a scan reads it in the place of what a step
+                         hands on */
+  int scan_now;       /* the scan whose steps are laid out */
+  int scan_begins;    /* where they begin in the new order */
+};
+enum { SEVERAL = -2 };
 
 static int *wider(int *array, int *room, int least)
 {
@@ -32,35 +43,35 @@ static int *wider(int *array, int *room, int least)
   return at;
 }
 
-static void room_for_new(void)
+static void room_for_new(struct propagating *p)
 {
-  int asked = value_room, taken = value_room;
-  around.asked_of = wider(around.asked_of, &asked, graph->nvalue + 1);
-  around.taken_by = wider(around.taken_by, &taken, graph->nvalue + 1);
-  around.moved_to = wider(around.moved_to, &value_room, graph->nvalue + 1);
-  around.moved_before = wider(around.moved_before, &op_room, graph->nop + 1);
+  int asked = p->value_room, taken = p->value_room;
+  p->around.asked_of = wider(p->around.asked_of, &asked, graph->nvalue + 1);
+  p->around.taken_by = wider(p->around.taken_by, &taken, graph->nvalue + 1);
+  p->around.moved_to = wider(p->around.moved_to, &p->value_room, graph->nvalue + 1);
+  p->around.moved_before = wider(p->around.moved_before, &p->op_room, graph->nop + 1);
 }
 
-static void remember(int op)
+static void remember(struct propagating *p, int op)
 {
   int value = graph->op[op].in[0];
-  around.moved_before[op] = around.moved_to[value];
-  around.moved_to[value] = op;
+  p->around.moved_before[op] = p->around.moved_to[value];
+  p->around.moved_to[value] = op;
 }
 
-static void forget_moves(void)
+static void forget_moves(struct propagating *p)
 {
-  for (int i = 0; i < value_room; i++) around.moved_to[i] = NONE;
+  for (int i = 0; i < p->value_room; i++) p->around.moved_to[i] = NONE;
 }
 
 /* Whose request it is that `user` takes an input as `to`: the plan's, if it asks for this very
    layout of the operation's output (a sum that is reduced before the bias is added, say); else
    the operation's. */
-static void tell_why(struct op *op, const struct op *user)
+static void tell_why(struct propagating *p, struct op *op, const struct op *user)
 {
   op->line = user->line;
   op->why = text("%s's input layout", printable(op_name(user)));
-  int asked = user->nout == 1 ? around.asked_of[user->out] : NONE;
+  int asked = user->nout == 1 ? p->around.asked_of[user->out] : NONE;
   if (asked == NONE) return;
   const struct op *by = &graph->op[asked];
   if (!same_layout(layout_after(by, op->to), op->to)) return;
@@ -70,88 +81,64 @@ static void tell_why(struct op *op, const struct op *user)
 
 /* -------------------------------------------------------------------- what several modules take */
 
-/* By module: the one of the outermost ModuleList that contains it, or NONE. */
-static int *element_of;
-/* By value: the module of which operations read it, or NONE; SEVERAL. */
-enum { SEVERAL = -2 };
-static int *taken_in;
-static int taken_room;
-
-/* By value: the first step of a scan reads it in the place of what a step hands on. */
-static bool *enters;
-/* The scan whose steps are laid out, and where they begin in the new order. */
-static int scan_now, scan_begins;
-
-static void find_elements(void)
+static int element(struct propagating *p, int module)
 {
-  element_of = alloc((size_t)(graph->nmodule + 1) * sizeof *element_of);
-  for (int i = 0; i < graph->nmodule; i++) {
-    int parent = graph->module[i].parent;
-    bool of_list = parent != NONE && !strcmp(graph->module[parent].class_name, "ModuleList");
-    element_of[i] = parent != NONE && element_of[parent] != NONE ? element_of[parent]
-                    : of_list                                    ? i
-                                                                 : NONE;
-  }
+  return module == NONE || module >= graph->nmodule ? NONE : p->element[module];
 }
 
-static int element(int module)
+static void note_taken(struct propagating *p, const struct op *op)
 {
-  return module == NONE || module >= graph->nmodule ? NONE : element_of[module];
-}
-
-static void note_taken(const struct op *op)
-{
-  int here = element(op->module);
+  int here = element(p, op->module);
   for (int i = 0; i < op->nin && here != NONE; i++) {
-    int *in = &taken_in[op->in[i]];
+    int *in = &p->taken_in[op->in[i]];
     *in = *in == NONE || *in == here ? here : SEVERAL;
   }
 }
 
 /* Whether several modules of the list in which `user` runs read the value, and none of them
    makes it. */
-static bool is_from_outside(int value, const struct op *user)
+static bool is_from_outside(struct propagating *p, int value, const struct op *user)
 {
-  int here = element(user->module), there = element(graph->value[value].module);
-  if (here == NONE || taken_in[value] != SEVERAL) return false;
+  int here = element(p, user->module), there = element(p, graph->value[value].module);
+  if (here == NONE || p->taken_in[value] != SEVERAL) return false;
   return there == NONE || graph->module[there].parent != graph->module[here].parent;
 }
 
 /* Whether the step of a scan in which `user` runs reads the value as all steps do. */
-static bool is_outside_scan(int value, const struct op *user)
+static bool is_outside_scan(struct propagating *p, int value, const struct op *user)
 {
   int scan = user->module >= graph->nmodule ? NONE : scan_around(user->module);
   int maker = graph->value[value].op;
-  if (scan == NONE || enters[value]) return false;
+  if (scan == NONE || p->enters[value]) return false;
   return maker == NONE || scan_around(graph->op[maker].module) != scan;
 }
 
 /* Adds the operation to the order before the steps of the current scan. */
-static void add_before_scan(int i)
+static void add_before_scan(struct propagating *p, int i)
 {
-  add(&new_order, i);
-  memmove(&new_order.at[scan_begins + 1], &new_order.at[scan_begins],
-          (size_t)(new_order.n - 1 - scan_begins) * sizeof *new_order.at);
-  new_order.at[scan_begins++] = i;
+  add(&p->new_order, i);
+  memmove(&p->new_order.at[p->scan_begins + 1], &p->new_order.at[p->scan_begins],
+          (size_t)(p->new_order.n - 1 - p->scan_begins) * sizeof *p->new_order.at);
+  p->new_order.at[p->scan_begins++] = i;
 }
 
-static void note_scan(const struct op *op)
+static void note_scan(struct propagating *p, const struct op *op)
 {
   int scan = scan_around(op->module);
-  if (scan == scan_now) return;
-  scan_now = scan;
-  scan_begins = new_order.n;
+  if (scan == p->scan_now) return;
+  p->scan_now = scan;
+  p->scan_begins = p->new_order.n;
 }
 
 /* Adds the operation to the order directly after the one that makes its input. */
-static void add_ahead(int i, int value)
+static void add_ahead(struct propagating *p, int i, int value)
 {
-  add(&new_order, i);
-  int at = new_order.n - 1;
-  while (at > first_new && new_order.at[at - 1] != graph->value[value].op) at--;
-  memmove(&new_order.at[at + 1], &new_order.at[at],
-          (size_t)(new_order.n - 1 - at) * sizeof *new_order.at);
-  new_order.at[at] = i;
+  add(&p->new_order, i);
+  int at = p->new_order.n - 1;
+  while (at > p->first_new && p->new_order.at[at - 1] != graph->value[value].op) at--;
+  memmove(&p->new_order.at[at + 1], &p->new_order.at[at],
+          (size_t)(p->new_order.n - 1 - at) * sizeof *p->new_order.at);
+  p->new_order.at[at] = i;
 }
 
 /* What is of the whole batch moves before the first micro-batch. */
@@ -162,7 +149,7 @@ static enum phase phase_before(int value, const struct op *user)
   return gathered && time_dimension() != NONE && !graph->op[op].of_unit ? GATHER : user->phase;
 }
 
-static int as_layout(int value, struct layout to, const struct op *user);
+static int as_layout(struct propagating *p, int value, struct layout to, const struct op *user);
 
 /* Whether what each rank has of it is a part of what it has now. */
 static bool takes_part(struct layout from, struct layout to)
@@ -176,31 +163,31 @@ static bool takes_part(struct layout from, struct layout to)
 /* The value as the operation takes it along the dimension of the mesh in time: the part of a
    micro-batch, or what all of them have. Where ranks take their parts, too, those of a micro-batch
    are of these. */
-static int as_in_time(int value, struct layout to, const struct op *user)
+static int as_in_time(struct propagating *p, int value, struct layout to, const struct op *user)
 {
   int dim = time_dimension();
   if (dim == NONE || same_placement(graph->value[value].layout.on[dim], to.on[dim])) return value;
   if (to.on[dim].kind == REPLICATE) {
-    value = whole_batch(value, user, &new_order);
-    room_for_new();
+    value = whole_batch(value, user, &p->new_order);
+    room_for_new(p);
     return value;
   }
   struct layout part = graph->value[value].layout;
   if (to.on[dim].kind == SHARD && takes_part(part, to)) return value;
   part.on[dim] = to.on[dim];
-  return as_layout(value, usual_turns(part), user);
+  return as_layout(p, value, usual_turns(part), user);
 }
 
 /* `value` in layout `to`: by an earlier redistribution, or a new one. */
-static int as_layout(int value, struct layout to, const struct op *user)
+static int as_layout(struct propagating *p, int value, struct layout to, const struct op *user)
 {
-  int there = moved_before_to(&around, value, to);
+  int there = moved_before_to(&p->around, value, to);
   if (there != NONE) return there;
-  bool before_scan = is_outside_scan(value, user), ahead = is_from_outside(value, user);
+  bool before_scan = is_outside_scan(p, value, user), ahead = is_from_outside(p, value, user);
   struct op op = {.kind = OP_redistribute,
                   .nin = 1,
                   .in = {value},
-                  .module = before_scan ? graph->module[scan_now].parent
+                  .module = before_scan ? graph->module[p->scan_now].parent
                             : ahead     ? graph->value[value].module
                                         : user->module,
                   .phase = phase_before(value, user),
@@ -208,20 +195,20 @@ static int as_layout(int value, struct layout to, const struct op *user)
                   .backward_type = graph->value[value].type,
                   .to = to,
                   .asked = (1u << graph->mesh.ndim) - 1};
-  tell_why(&op, user);
+  tell_why(p, &op, user);
   int i = make_op(op);
   int out = graph->op[i].out;
   graph->value[out].name = value_name(value);
   graph->value[out].layout = to;
   graph->value[out].placed = true;
-  room_for_new();
-  remember(i);
+  room_for_new(p);
+  remember(p, i);
   if (before_scan)
-    add_before_scan(i);
+    add_before_scan(p, i);
   else if (ahead)
-    add_ahead(i, value);
+    add_ahead(p, i, value);
   else
-    add(&new_order, i);
+    add(&p->new_order, i);
   return out;
 }
 
@@ -245,7 +232,7 @@ static void place_caches(const struct op *op)
 
 /* Each batch adds its term of a metric to the sum of the batches before. The sum has the layout in
    which the term is made. */
-static void place_sum_of_metric(struct op *op)
+static void place_sum_of_metric(struct propagating *p, struct op *op)
 {
   int term = op->in[1], time = time_dimension();
   struct layout to = graph->value[term].layout;
@@ -257,7 +244,7 @@ static void place_sum_of_metric(struct op *op)
                "with all of them: take a sum or a mean over the samples",
                printable(value_name(term)));
   if (time != NONE) to.on[time] = (struct placement){.kind = PARTIAL, .reduction = SUM};
-  if (!same_layout(graph->value[term].layout, to)) op->in[1] = as_layout(term, to, op);
+  if (!same_layout(graph->value[term].layout, to)) op->in[1] = as_layout(p, term, to, op);
   graph->value[op->in[0]].layout = graph->value[op->out].layout = over_time(to);
   graph->value[op->in[0]].placed = graph->value[op->out].placed = true;
 }
@@ -268,12 +255,12 @@ static bool has_given_layout(const struct op *op)
   return op->kind == OP_full && op->asked;
 }
 
-static void place(struct op *op)
+static void place(struct propagating *p, struct op *op)
 {
   place_caches(op);
   if (op->kind == OP_scan_hold) return;
   if (op->nout && is_of_metric(op->out)) {
-    place_sum_of_metric(op);
+    place_sum_of_metric(p, op);
     return;
   }
   if (has_given_layout(op)) {
@@ -281,11 +268,11 @@ static void place(struct op *op)
     graph->value[op->out].placed = true;
     return;
   }
-  struct way way = best_way(&around, op);
+  struct way way = best_way(&p->around, op);
   for (int i = 0; i < op->nin; i++) {
-    op->in[i] = as_in_time(op->in[i], way.in[i], op);
+    op->in[i] = as_in_time(p, op->in[i], way.in[i], op);
     if (!same_layout(graph->value[op->in[i]].layout, way.in[i]))
-      op->in[i] = as_layout(op->in[i], way.in[i], op);
+      op->in[i] = as_layout(p, op->in[i], way.in[i], op);
   }
   for (int k = 0; k < op->nout; k++) {
     graph->value[op->out + k].layout = way.out[k];
@@ -295,70 +282,71 @@ static void place(struct op *op)
 
 /* Collects what the plan says of the operations from here on. Redistributions of outputs of the
    program serve that alone. */
-static void look_back(int first)
+static void look_back(struct propagating *p, int first)
 {
   forget_whole_batches();
-  around = (struct surroundings){0};
-  taken_in = NULL;
-  value_room = op_room = taken_room = 0;
-  room_for_new();
-  find_elements();
-  taken_in = wider(taken_in, &taken_room, graph->nvalue + 1);
-  scan_now = NONE;
+  room_for_new(p);
+  p->taken_in = wider(p->taken_in, &p->taken_room, graph->nvalue + 1);
   for (int at = 0; at < first; at++) {
     const struct op *op = &graph->op[graph->order[at]];
     bool leaves = op->nout && (op->out == graph->loss || graph->value[op->out].is_output);
-    note_taken(op);
-    if (op->kind == OP_redistribute && !leaves) remember(graph->order[at]);
+    note_taken(p, op);
+    if (op->kind == OP_redistribute && !leaves) remember(p, graph->order[at]);
   }
 }
 
 /* What the last step hands on is for it what it is for the steps before it: the next step takes it,
    as the first one takes what enters. So the last step decides as they do. */
-static void note_hold(const struct op *hold)
+static void note_hold(struct propagating *p, const struct op *hold)
 {
-  around.taken_by[hold->in[0]] = around.taken_by[hold->in[1]];
-  around.asked_of[hold->in[0]] = around.asked_of[hold->in[1]];
+  p->around.taken_by[hold->in[0]] = p->around.taken_by[hold->in[1]];
+  p->around.asked_of[hold->in[0]] = p->around.asked_of[hold->in[1]];
 }
 
 /* Lays out the operations order[first ... norder). */
-static void lay_out(const int *order, int first, int norder)
+static void lay_out(const bool *enters, const int *order, int first, int norder)
 {
-  new_order = (struct list){.n = first, .room = graph->order_room, .at = graph->order};
-  first_new = first;
-  look_back(first);
+  struct propagating run = {.new_order = {.n = first,
+                                          .room = graph->order_room,
+                                          .at = graph->order},
+                            .first_new = first,
+                            .element = outermost_elements(),
+                            .enters = enters,
+                            .scan_now = NONE},
+                     *p = &run;
+  look_back(p, first);
   for (int at = first; at < norder; at++) {
     const struct op *op = &graph->op[order[at]];
     if (op->kind == OP_scan_hold) continue;
-    note_taken(op);
+    note_taken(p, op);
     if (op->nout && is_of_metric(op->out)) continue; /* it takes any layout */
-    int *first_of = op->kind == OP_redistribute ? around.asked_of : around.taken_by;
+    int *first_of = op->kind == OP_redistribute ? p->around.asked_of : p->around.taken_by;
     for (int i = 0; i < op->nin; i++)
       if (first_of[op->in[i]] == NONE) first_of[op->in[i]] = order[at];
   }
   for (int at = first; at < norder; at++)
-    if (graph->op[order[at]].kind == OP_scan_hold) note_hold(&graph->op[order[at]]);
+    if (graph->op[order[at]].kind == OP_scan_hold) note_hold(p, &graph->op[order[at]]);
   enum phase entry = FORWARD;
   for (int at = first; at < norder; at++) {
     struct op op = graph->op[order[at]]; /* a copy: adding operations moves the array */
     if (op.phase == DECODE && entry != DECODE) {
-      forget_moves(); /* an entry runs without the others */
+      forget_moves(p); /* an entry runs without the others */
       entry = DECODE;
     }
-    note_scan(&op);
+    note_scan(p, &op);
     if (op.kind == OP_redistribute) {
       graph->value[op.out].layout = layout_after(&op, graph->value[op.in[0]].layout);
       graph->value[op.out].placed = true;
-      remember(order[at]);
+      remember(p, order[at]);
     } else if (!is_update(&op) && op.kind != OP_step_number) {
-      place(&op);
+      place(p, &op);
     }
     graph->op[order[at]] = op;
-    add(&new_order, order[at]);
+    add(&p->new_order, order[at]);
   }
-  graph->order = new_order.at;
-  graph->norder = new_order.n;
-  graph->order_room = new_order.room;
+  graph->order = p->new_order.at;
+  graph->norder = p->new_order.n;
+  graph->order_room = p->new_order.room;
 }
 
 /* ---------------------------------------------------------------------------- what scans carry */
@@ -409,20 +397,20 @@ void propagate_from(int first)
   struct list holds = {0};
   int *order = alloc((size_t)(norder + 1) * sizeof *order);
   if (norder) memcpy(order, graph->order, (size_t)norder * sizeof *order);
-  enters = entering_scans();
+  const bool *enters = entering_scans();
   for (int at = first; at < norder; at++)
     if (graph->op[order[at]].kind == OP_scan_hold) add(&holds, order[at]);
   struct before b = {0};
   if (holds.n) b = remembered(order, first, norder);
   for (int times = 0; times < MOST_TIMES; times++) {
     bool is_new = false;
-    lay_out(order, first, norder);
+    lay_out(enters, order, first, norder);
     for (int i = 0; i < holds.n; i++) is_new |= set_layout(&graph->op[holds.at[i]]);
     if (!is_new) return;
     forget_layouts(&b, order, first, norder);
   }
   ended_early("propagate", "layouts that scans keep", MOST_TIMES, "times");
-  lay_out(order, first, norder);
+  lay_out(enters, order, first, norder);
 }
 
 /* An output of the program must not be pending. */

@@ -34,42 +34,14 @@
 
 /* The state of the pass. */
 struct recomputing {
-  int known;          /* how many values there were before the first copy */
-  const int *element; /* by module: itself or its ancestor that is in a list; or NONE */
-  int *checkpoint;    /* the same for the outermost ModuleList */
-  bool *again;        /* by value: the backward makes it again */
-  int *copy;          /* by value: its copy, or NONE */
+  int known;             /* how many values there were before the first copy */
+  const int *element;    /* by module: itself or its ancestor that is in a list; or NONE */
+  const int *checkpoint; /* the same for the outermost ModuleList */
+  bool *again;           /* by value: the backward makes it again */
+  int *copy;             /* by value: its copy, or NONE */
 };
 
 /* --------------------------------------------------------------------------- modules and values */
-
-static bool is_number(const char *name)
-{
-  return *name && name[strspn(name, "0123456789")] == 0;
-}
-
-/* A module comes after the one that contains it. */
-const int *list_elements(void)
-{
-  int *of = alloc((size_t)(graph->nmodule + 1) * sizeof *of);
-  for (int m = 0; m < graph->nmodule; m++) {
-    int parent = graph->module[m].parent;
-    of[m] = parent == NONE ? NONE : is_number(graph->module[m].name) ? m : of[parent];
-  }
-  return of;
-}
-
-static void find_checkpoints(struct recomputing *r)
-{
-  r->checkpoint = alloc((size_t)(graph->nmodule + 1) * sizeof *r->checkpoint);
-  for (int m = 0; m < graph->nmodule; m++) {
-    int parent = graph->module[m].parent;
-    r->checkpoint[m] = NONE;
-    if (parent == NONE) continue;
-    bool of_list = !strcmp(graph->module[parent].class_name, "ModuleList");
-    r->checkpoint[m] = of_list && r->checkpoint[parent] == NONE ? m : r->checkpoint[parent];
-  }
-}
 
 static int place_in(const int *of, const struct op *op)
 {
@@ -361,7 +333,7 @@ void recompute(void)
   struct recomputing run = {0}, *r = &run;
   if (graph->loss == NONE) return;
   r->element = list_elements();
-  find_checkpoints(r);
+  r->checkpoint = outermost_elements();
   if (plan_options->checkpoint) write_checkpoints(r);
   write_cheap(r);
 }

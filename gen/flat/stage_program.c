@@ -52,6 +52,7 @@ static void leave_own(struct graph *g)
 struct graph *program_of_stages(struct graph *whole, int coordinate, struct stage_room *room)
 {
   struct graph *g = alloc(sizeof *g);
+  if (!room->home) room->home = stages_of_values();
   *g = *whole;
   g->value = copied_for_now(&room->values, whole->value, whole->nvalue, sizeof *g->value);
   g->op = copied_for_now(&room->ops, whole->op, whole->nop, sizeof *g->op);
@@ -79,7 +80,7 @@ struct graph *program_of_stages(struct graph *whole, int coordinate, struct stag
   }
   for (int i = 0; i < g->nvalue; i++) {
     struct value *v = &g->value[i];
-    int home = home_of(i);
+    int home = room->home[i];
     if (v->role != ACTIVATION && home != NONE)
       v->elsewhere = coordinate_of_stage(home) != coordinate;
     if (v->role == SUMS) v->elsewhere = !takes[i]; /* each stage sums what it makes of a gradient */

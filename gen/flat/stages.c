@@ -92,29 +92,16 @@ int *stages_of_parameters(void)
 
 /* ----------------------------------------------------------------------------------- the pass */
 
-static int *home; /* by parameter: the stage that has it */
-static int homes;
+/* The state of the pass. */
+struct staging {
+  int nvalue;    /* values when the pass began */
+  int *home;     /* by these: see stages_of_values */
+  int *received; /* by value and stage: the value received, or NONE */
+};
 
-int home_of(int value)
+int *stages_of_values(void)
 {
-  const struct value *v = &graph->value[value];
-  int of = v->role == ACTIVATION || v->of == NONE ? value : v->of;
-  return of < homes ? home[of] : NONE;
-}
-
-/* The stage that has the value; NONE: all ranks have it, or, of sums, each that adds to it. */
-static int stage_with(int value)
-{
-  int maker = graph->value[value].op;
-  if (maker == NONE && graph->value[value].role == SUMS) return NONE;
-  return maker != NONE && stage_of(maker) != NONE ? stage_of(maker) : home_of(value);
-}
-
-/* A parameter is where it is read first. */
-static void find_homes(void)
-{
-  homes = graph->nvalue;
-  home = alloc((size_t)(graph->nvalue + 1) * sizeof *home);
+  int *home = alloc((size_t)(graph->nvalue + 1) * sizeof *home);
   for (int i = 0; i < graph->nvalue; i++) home[i] = NONE;
   for (int at = 0; at < graph->norder; at++) {
     const struct op *op = &graph->op[graph->order[at]];
@@ -122,6 +109,21 @@ static void find_homes(void)
       if (graph->value[op->in[i]].role == PARAMETER && home[op->in[i]] == NONE)
         home[op->in[i]] = stage_of(graph->order[at]);
   }
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct value *v = &graph->value[i];
+    bool of_parameter = v->of != NONE && graph->value[v->of].role == PARAMETER;
+    if (of_parameter && v->role != ACTIVATION) home[i] = home[v->of];
+  }
+  return home;
+}
+
+/* The stage that has the value; NONE: all ranks have it, or, of sums, each that adds to it. */
+static int stage_with(struct staging *s, int value)
+{
+  int maker = graph->value[value].op;
+  if (maker == NONE && graph->value[value].role == SUMS) return NONE;
+  if (maker != NONE && stage_of(maker) != NONE) return stage_of(maker);
+  return value < s->nvalue ? s->home[value] : NONE;
 }
 
 static bool is_pending(int value)
@@ -131,13 +133,13 @@ static bool is_pending(int value)
   return false;
 }
 
-static void set_by_inputs(int id)
+static void set_by_inputs(struct staging *s, int id)
 {
   const struct op *op = &graph->op[id];
   int stage = NONE;
   if (op->kind == OP_all_reduce && is_of_metric(op->in[0])) return; /* all ranks take part */
   for (int i = 0; i < op->nin; i++)
-    if (stage_with(op->in[i]) > stage) stage = stage_with(op->in[i]);
+    if (stage_with(s, op->in[i]) > stage) stage = stage_with(s, op->in[i]);
   if (stage != NONE) set_stage(id, stage);
 }
 
@@ -156,12 +158,10 @@ static void set_moves(void)
   }
 }
 
-/* A value of one stage, as another one has it; by value and stage. */
-static int *received; /* the value received, or NONE */
-
-static int *received_as(int value, int stage)
+/* A value of one stage, as another one has it. */
+static int *received_as(struct staging *s, int value, int stage)
 {
-  return &received[(size_t)value * (size_t)graph->stages->n + (size_t)stage];
+  return &s->received[(size_t)value * (size_t)graph->stages->n + (size_t)stage];
 }
 
 static struct op transfer(enum op_kind kind, int value, const struct op *reader)
@@ -186,12 +186,13 @@ static int first_stage_at(int coordinate)
 }
 
 /* The value as the stage that reads it has it: adds a send and a receive if it has not. */
-static int brought(int value, int to, const struct op *reader, struct list *sends)
+static int brought(struct staging *s, int value, int to, const struct op *reader,
+                   struct list *sends)
 {
-  int from = stage_with(value);
+  int from = stage_with(s, value);
   if (from == NONE || coordinate_of_stage(from) == coordinate_of_stage(to)) return value;
   if (graph->value[value].role == PARAMETER) to = first_stage_at(coordinate_of_stage(to));
-  int *is = received_as(value, to);
+  int *is = received_as(s, value, to);
   if (*is != NONE) return *is;
   struct value v = graph->value[value];
   struct op send = transfer(OP_send, value, reader), receive = transfer(OP_receive, value, reader);
@@ -240,20 +241,20 @@ static int *makers_in_order(const struct list *sends)
   return maker;
 }
 
-static void connect(void)
+static void connect(struct staging *s)
 {
   int norder = graph->norder, *order = graph->order;
   struct list sends = {0};
   size_t n = (size_t)(graph->nvalue + 1) * (size_t)graph->stages->n;
-  received = alloc(n * sizeof *received);
-  for (size_t i = 0; i < n; i++) received[i] = NONE;
+  s->received = alloc(n * sizeof *s->received);
+  for (size_t i = 0; i < n; i++) s->received[i] = NONE;
   graph->order = NULL;
   graph->norder = graph->order_room = 0;
   for (int at = 0; at < norder; at++) {
     struct op op = graph->op[order[at]]; /* a copy: adding operations moves the array */
     int stage = stage_of(order[at]);
     for (int i = 0; i < op.nin && stage != NONE; i++)
-      if (may_read_elsewhere(&op, op.in[i])) op.in[i] = brought(op.in[i], stage, &op, &sends);
+      if (may_read_elsewhere(&op, op.in[i])) op.in[i] = brought(s, op.in[i], stage, &op, &sends);
     graph->op[order[at]] = op;
     append_to_order(order[at]);
   }
@@ -345,7 +346,6 @@ void continue_stages(enum pass after)
     if (p->rank_of[i] != s->coordinate[i])
       plan_error(s->line, "pipeline: stage %d is at %d by the schedule, and at %d by the dump", i,
                  p->rank_of[i], s->coordinate[i]);
-  if (after >= PASS_STAGES) find_homes();
 }
 
 void stages(void)
@@ -354,10 +354,11 @@ void stages(void)
   if (!graph->stages) return;
   share_sums_of_metrics();
   set_moves();
+  struct staging run = {.nvalue = graph->nvalue}, *s = &run;
   for (int times = 0; times < 2; times++) { /* then what reads a parameter has its stage */
-    find_homes();
+    s->home = stages_of_values();
     for (int at = 0; at < graph->norder; at++)
-      if (stage_of(graph->order[at]) == NONE) set_by_inputs(graph->order[at]);
+      if (stage_of(graph->order[at]) == NONE) set_by_inputs(s, graph->order[at]);
   }
   for (int at = 0; at < graph->norder; at++) { /* what all stages could add to it one does */
     const struct op *op = &graph->op[graph->order[at]];
@@ -365,7 +366,7 @@ void stages(void)
     if (adds && stage_of(graph->order[at]) == NONE)
       set_stage(graph->order[at], graph->stages->n - 1);
   }
-  connect();
+  connect(s);
   split_backwards();
   find_spare_slots(pipeline_here(&why));
   share_loss();

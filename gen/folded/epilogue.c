@@ -24,8 +24,6 @@
 
 #include <string.h>
 
-static int *readers; /* by value: the operations that read it, in kernels and out of them */
-
 /* ------------------------------------------------------------------------------- what can go so */
 
 static bool lies_as_written(int value)
@@ -76,7 +74,7 @@ static bool is_plain_piece(const struct op *op)
          matmul_is_one_call(op, 0);
 }
 
-static bool is_product(const struct op *op)
+static bool is_product(const int *readers, const struct op *op)
 {
   if (op->kind != OP_matmul || !is_linear(op) || !has_terms(op)) return false;
   if (op->pieces && !is_plain_piece(op)) return false;
@@ -210,13 +208,13 @@ static bool sums_up(const struct op *group)
 
 /* The product that the kernel at place `k` follows, the first piece of it: its place in the
    function, or NONE. */
-static int followed_by(const struct function *f, int k)
+static int followed_by(const int *readers, const struct function *f, int k)
 {
   const struct op *group = &graph->op[f->op[k]];
   if (group->kind != OP_fused) return NONE;
   for (int i = 0; i < k; i++) {
     const struct op *op = &graph->op[f->op[i]];
-    if (!is_product(op) || (op->pieces && sums_up(group))) continue;
+    if (!is_product(readers, op) || (op->pieces && sums_up(group))) continue;
     if (!follows_forward(group, op->out) && !follows_backward(group, op->out)) continue;
     return can_stay(f, i, group->body, group->nbody) ? i : NONE;
   }
@@ -273,14 +271,14 @@ static bool take_out(struct op *group, int n)
 }
 
 /* gelu's gradient alone goes from a kernel, that has more to do, to the product before it. */
-static void give_slopes(struct function *f, int k)
+static void give_slopes(const int *readers, struct function *f, int k)
 {
   struct op *group = &graph->op[f->op[k]];
   for (int n = 0; n < group->nbody; n++)
     for (int i = 0; i < k; i++) {
       const struct op *op = &graph->op[f->op[i]];
       int id = group->body[n];
-      if (!is_product(op) || !is_slope(&graph->op[id], op->out)) continue;
+      if (!is_product(readers, op) || !is_slope(&graph->op[id], op->out)) continue;
       if (!can_stay(f, i, &id, 1) || !take_out(group, n)) continue;
       graph->value[op->out].stored = false;
       do_in_place(f, i, 1, &id);
@@ -290,11 +288,11 @@ static void give_slopes(struct function *f, int k)
 
 /* A product goes to the place of its kernel: nothing else waits for it. Pieces stay where they are.
  */
-static void join_kernels(struct function *f)
+static void join_kernels(const int *readers, struct function *f)
 {
   for (int k = 0; k < f->nop; k++) {
-    int product = followed_by(f, k);
-    if (product == NONE && graph->op[f->op[k]].kind == OP_fused) give_slopes(f, k);
+    int product = followed_by(readers, f, k);
+    if (product == NONE && graph->op[f->op[k]].kind == OP_fused) give_slopes(readers, f, k);
     if (product == NONE) continue;
     const struct op group = graph->op[f->op[k]];
     bool pieces = graph->op[f->op[product]].pieces;
@@ -374,10 +372,10 @@ static void give_sums(struct function *f)
 void epilogue(void)
 {
   if (!target->epilogues) return;
-  readers = count_readers();
+  const int *readers = count_readers(); /* in kernels and out of them */
   for (int i = 0; i < graph->nfunction; i++) {
     give_sums(&graph->function[i]);
-    join_kernels(&graph->function[i]);
+    join_kernels(readers, &graph->function[i]);
   }
 }
 

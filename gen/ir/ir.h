@@ -294,6 +294,10 @@ int leading_number(char ends, const char *s, const char **rest);
 /* Its index in its list, by its name, or NONE; that with which the loop of this stack begins. */
 int place_in_list(int module);
 int first_of_loop(int stack);
+/* By module: itself or its nearest ancestor that has a number as its name; the same, the outermost
+   one of a ModuleList; or NONE. */
+const int *list_elements(void);
+const int *outermost_elements(void);
 
 /* ---------------------------------------------------------------------------------- schedule.c */
 

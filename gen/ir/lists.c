@@ -1,6 +1,8 @@
 /* lists.c: questions about lists of modules: layers.0, layers.1, ... */
 #include "ir/ir.h"
 
+#include <string.h>
+
 int element_within(int module, int list)
 {
   while (module != NONE && graph->module[module].parent != list)
@@ -32,4 +34,32 @@ int first_of_loop(int stack)
   int next = first->sibling == NONE ? NONE : graph->value[first->sibling].module;
   int element = next == NONE ? NONE : element_within(next, first->list);
   return element == NONE ? 0 : place_in_list(element) - 1;
+}
+
+static bool is_number(const char *name)
+{
+  return *name && name[strspn(name, "0123456789")] == 0;
+}
+
+/* A module comes after the one that contains it. */
+const int *list_elements(void)
+{
+  int *of = alloc((size_t)(graph->nmodule + 1) * sizeof *of);
+  for (int m = 0; m < graph->nmodule; m++) {
+    int parent = graph->module[m].parent;
+    of[m] = parent == NONE ? NONE : is_number(graph->module[m].name) ? m : of[parent];
+  }
+  return of;
+}
+
+const int *outermost_elements(void)
+{
+  int *of = alloc((size_t)(graph->nmodule + 1) * sizeof *of);
+  for (int m = 0; m < graph->nmodule; m++) {
+    int parent = graph->module[m].parent;
+    of[m] = parent == NONE ? NONE : of[parent];
+    if (parent == NONE || of[m] != NONE) continue;
+    if (!strcmp(graph->module[parent].class_name, "ModuleList")) of[m] = m;
+  }
+  return of;
 }

@@ -106,12 +106,8 @@ static int begin(lua_State *L)
    the whole. A join of joins comes after them. */
 static void drop_unread_joins(void)
 {
-  int *readers = alloc((size_t)(graph->nvalue + 1) * sizeof *readers), left = graph->norder;
+  int *readers = count_readers(), left = graph->norder;
   bool *dropped = alloc((size_t)(graph->norder + 1) * sizeof *dropped);
-  for (int i = 0; i < graph->norder; i++) {
-    const struct op *op = &graph->op[graph->order[i]];
-    for (int k = 0; k < op->nin; k++) readers[op->in[k]]++;
-  }
   for (int i = graph->norder - 1; i >= 0; i--) {
     const struct op *op = &graph->op[graph->order[i]];
     if (op->kind != OP_cat || readers[op->out]) continue;
