@@ -257,11 +257,10 @@ static void put_pieces(struct list *to, const struct line *l, int pieces)
 static bool mark_needed(struct decomposing *d, int id, int first, int except, bool *needed,
                         const bool *made)
 {
-  static struct kept_list kept;
-  int *list = kept_room(&kept, op_width(&graph->op[id]));
-  int n = op_reads(&graph->op[id], list), reads[MAX_INPUTS];
+  const struct list read = values_read(&graph->op[id]);
+  int n = read.n, reads[MAX_INPUTS];
   if (graph->op[id].kind == OP_loop || n > MAX_INPUTS) return false;
-  memcpy(reads, list, (size_t)n * sizeof *reads);
+  memcpy(reads, read.at, (size_t)n * sizeof *reads);
   for (int i = 0; i < n; i++) {
     int maker = graph->value[reads[i]].op;
     if (reads[i] == except || maker == NONE || d->place[maker] < first) continue;

@@ -26,16 +26,15 @@ typedef void visitor(void *to, int value, bool writes);
 
 static void visit_op(const struct op *op, visitor *visit, void *to)
 {
-  static struct kept_list kept;
   if (op->kind == OP_loop) {
     const struct function *body = &graph->function[op->function];
     for (int i = 0; i < body->nop; i++) visit_op(&graph->op[body->op[i]], visit, to);
     return;
   }
-  int *list = kept_room(&kept, op_width(op));
-  for (int n = op_reads(op, list); n--;) {
-    visit(to, alias_root(list[n]), false);
-    if (graph->value[list[n]].step) visit(to, alias_root(graph->value[list[n]].initial), false);
+  for (struct list in = values_read(op); in.n--;) {
+    const struct value *v = &graph->value[in.at[in.n]];
+    visit(to, alias_root(in.at[in.n]), false);
+    if (v->step) visit(to, alias_root(v->initial), false);
   }
   for (int k = 0; k < op->nout; k++) visit(to, alias_root(op->out + k), true);
   for (int k = 0; k < op->nbody; k++) {

@@ -321,19 +321,11 @@ static bool sums_terms_of(const struct op *op, int value)
          lies_as_written(op->in[1]) && lies_as_written(op->out) && v->shape.size[0] > 0;
 }
 
-static bool reads(int op, int value)
-{
-  int *list = alloc((size_t)op_width(&graph->op[op]) * sizeof *list);
-  for (int n = op_reads(&graph->op[op], list); n--;)
-    if (list[n] == value) return true;
-  return false;
-}
-
 /* The place of the product behind place `k` whose terms the sum is over, before anything reads the
    sum; or NONE. */
 static int product_for(const struct function *f, int k, const struct op *sum)
 {
-  for (int i = k + 1; i < f->nop && !reads(f->op[i], sum->out); i++) {
+  for (int i = k + 1; i < f->nop && !reads_value(&graph->op[f->op[i]], sum->out); i++) {
     const struct op *op = &graph->op[f->op[i]];
     if (op->kind == OP_loop) return NONE;
     if (sums_terms_of(op, sum->in[0]) && has_equal_parts(op->in[0]) && has_equal_parts(op->in[1]) &&

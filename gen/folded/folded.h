@@ -94,7 +94,9 @@ struct span {
 };
 
 /* What a run of `schedule` knows of the program's functions. */
+struct liveness; /* which values live when: liveness.c */
 struct overlap {
+  struct liveness *live;
   int64_t *time; /* by function: how long it takes, by the model */
   bool **blocks; /* by function and group: whether a collective of the group is not asynchronous */
   struct left_in_flight *left; /* collectives that are in flight when a loop ends */
@@ -244,19 +246,17 @@ void issue_in_last_iterations(struct overlap *o, int function, int64_t most_live
 
 /* ---------------------------------------------------------------------------------- liveness.c */
 
-/* Lists that are filled anew for each operation, and made wide enough for what it reads, or writes.
-   schedule.c. */
-extern int *read_list, *write_list;
-void widen_lists(const struct op *op);
+/* What is known of the program's values before its functions are ordered. */
+struct liveness *open_liveness(void);
 /* The most that is alive while some of a function's operations run in this order, over what was
    before it. */
-int64_t peak_of(const int *op, int n);
+int64_t peak_of(struct liveness *l, const int *op, int n);
 /* What lives at once is asked of one order after the other, and each time all of the program is
    gone through: whether it may be once more, where `of` counts the operations and `most` bounds
    them. */
 bool within_budget(int64_t *of, int64_t most);
 /* Prepares for this function's operations. */
-void enter_function(const struct function *f);
+void enter_function(struct liveness *l, const struct function *f);
 /* Whether the value is a view, which has no bytes of its own: it shows those of what it reads. */
 bool has_no_bytes(int value);
 /* Whether the operation touches the gradients that this one makes for any module of a list. */
@@ -266,7 +266,7 @@ bool touches_gradients_of(const struct op *op, const struct op *reduction);
 bool is_worth_it(const struct op *op);
 /* Orders the operations of each function of a batch, so that little is alive at once; gives what
    lives then at most, in bytes. */
-int64_t order_functions(void);
+int64_t order_functions(struct liveness *l);
 bool is_of_stack(int value, int of);
 
 /* ------------------------------------------------------------------------------ loop_carried.c */
@@ -280,7 +280,7 @@ void check_prefetch(void);
 /* ----------------------------------------------------------------------------------- overlap.c */
 
 /* Before the first function of the program. */
-struct overlap *open_overlap(void);
+struct overlap *open_overlap(struct liveness *live);
 /* Orders the function, so that its collectives run beside other operations. The functions that it
    calls come first. most_live: what may live in the program. Gives how long the function takes by
    the model. */

@@ -4,25 +4,35 @@
 
 #include <string.h>
 
-static int *readers;  /* by value: later operations that read its bytes */
-static int *missing;  /* by value: later operations that make it, or a chunk of it */
-static bool *leaves;  /* another function reads it: it does not die here */
-static int *shown;    /* the value whose bytes it shares: a view has none of its own */
-static bool *is_read; /* it has readers: a kernel's other outputs die at once */
+/* The bytes that an operation replaced when these of its inputs died, as last computed. */
+struct replaced {
+  bool known;
+  struct list dying;
+  int64_t bytes;
+};
 
-int *read_list, *write_list;
+/* Which functions read a value before functions are changed: one, or several; and whether another
+   iteration reads it. */
+struct reading {
+  enum { BY_NONE, BY_ONE, BY_SEVERAL } by;
+  int function;
+  bool steps;
+};
 
-void widen_lists(const struct op *op)
-{
-  static int list_room;
-  static const struct graph *of;
-  if (is_other_graph(&of)) list_room = 0;
-  while (list_room < op_width(op)) {
-    int room = list_room;
-    read_list = grow(read_list, 0, &room, sizeof *read_list);
-    write_list = grow(write_list, 0, &list_room, sizeof *write_list);
-  }
-}
+struct liveness {
+  int *readers;                   /* by value: later operations that read its bytes */
+  int *missing;                   /* by value: later operations that make it, or a chunk of it */
+  bool *leaves;                   /* another function reads it: it does not die here */
+  int *shown;                     /* the value whose bytes it shares: a view has none of its own */
+  bool *is_read;                  /* it has readers: a kernel's other outputs die at once */
+  int *met_in, met_now;           /* by value: the last call of reads_of that met it */
+  int64_t *weights;               /* by value, or NONE if nothing asked yet */
+  struct replaced *last_replaced; /* by operation */
+  int replaced_room;
+  struct reading *reading; /* by the value that owns the bytes */
+  int64_t lives;           /* live_bytes of the current program */
+  int64_t asked;           /* the operations visited in such queries */
+};
 
 bool within_budget(int64_t *of, int64_t most)
 {
@@ -43,116 +53,103 @@ static int shown_by(int value)
 }
 
 /* Values come in order, so the value that a view shares is mostly known already. */
-static void find_shown(void)
+static void find_shown(struct liveness *l)
 {
   for (int i = 0; i < graph->nvalue; i++) {
     int in = has_no_bytes(i) ? graph->op[graph->value[i].op].in[0] : NONE;
-    shown[i] = in == NONE ? i : in < i ? shown[in] : shown_by(in);
+    l->shown[i] = in == NONE ? i : in < i ? l->shown[in] : shown_by(in);
   }
 }
 
 /* The values whose bytes are needed until an operation is done. After an in-place reduction a value
    has only its new name. */
-static int needed_by(const struct op *op, int *list)
+static struct list needed_by(const struct op *op)
 {
   const struct op *begun = op->kind == OP_await ? &graph->op[op->awaits] : NULL;
-  return begun && begun->kind == OP_all_reduce ? op_writes(begun, list) : op_reads(op, list);
+  return begun && begun->kind == OP_all_reduce ? values_written(begun) : values_read(op);
 }
-
-static int *met_in, met_now; /* by value: the last call of reads_of that met it */
 
 /* The values that the operation reads, each once even if several views show it. */
-static int reads_of(const struct op *op)
+static struct list reads_of(struct liveness *l, const struct op *op)
 {
+  struct list read = needed_by(op);
   int n = 0;
-  met_now++;
-  for (int i = 0, all = needed_by(op, read_list); i < all; i++) {
-    int value = shown[read_list[i]];
-    if (met_in[value] == met_now) continue;
-    met_in[value] = met_now;
-    read_list[n++] = value;
+  l->met_now++;
+  for (int i = 0; i < read.n; i++) {
+    int value = l->shown[read.at[i]];
+    if (l->met_in[value] == l->met_now) continue;
+    l->met_in[value] = l->met_now;
+    read.at[n++] = value;
   }
-  return n;
+  read.n = n;
+  return read;
 }
 
-static int64_t *weights; /* by value, or NONE if nothing asked yet */
-
-static int64_t find_weight(int value)
+static int64_t find_weight(struct liveness *l, int value)
 {
   const struct value *v = &graph->value[value];
   bool in_step = v->stored && v->role == ACTIVATION && !v->is_output && v->op != NONE;
-  if (shown[value] != value) return 0;
+  if (l->shown[value] != value) return 0;
   return in_step ? arena_stride(value) : 0;
 }
 
-static int64_t weight(int value)
+static int64_t weight(struct liveness *l, int value)
 {
-  if (weights[value] == NONE) weights[value] = find_weight(value);
-  return weights[value];
+  if (l->weights[value] == NONE) l->weights[value] = find_weight(l, value);
+  return l->weights[value];
 }
 
 /* The live bytes that the operation adds by starting `value`: only the first of its chunks adds
    any. */
-static int64_t weight_made(const struct op *op, int value)
+static int64_t weight_made(struct liveness *l, const struct op *op, int value)
 {
   bool adds = op->nin && op->in[op->nin - 1] == value;
   bool begins = !op->pieces || (op->piece == 0 && !adds);
-  return begins ? weight(value) : 0;
+  return begins ? weight(l, value) : 0;
 }
 
 /* The live bytes that the operation would add. */
-static int64_t growth(const struct op *op)
+static int64_t growth(struct liveness *l, const struct op *op)
 {
-  widen_lists(op);
   int64_t sum = 0;
-  for (int n = op_writes(op, write_list); n--;)
-    if (is_read[write_list[n]]) sum += weight_made(op, write_list[n]);
-  for (int n = reads_of(op); n--;)
-    if (readers[read_list[n]] == 1 && !leaves[read_list[n]]) sum -= weight(read_list[n]);
+  for (struct list out = values_written(op); out.n--;)
+    if (l->is_read[out.at[out.n]]) sum += weight_made(l, op, out.at[out.n]);
+  for (struct list in = reads_of(l, op); in.n--;)
+    if (l->readers[in.at[in.n]] == 1 && !l->leaves[in.at[in.n]]) sum -= weight(l, in.at[in.n]);
   return sum;
 }
 
-static bool dies(int value)
+static bool dies(struct liveness *l, int value)
 {
-  return readers[shown[value]] == 1 && !leaves[shown[value]];
+  return l->readers[l->shown[value]] == 1 && !l->leaves[l->shown[value]];
 }
 
-/* The bytes of results that take the place of inputs read for the last time: of the first nin of
-   read_list. */
-static int64_t find_replaced(const struct op *op, int nin)
+/* The bytes of results that take the place of inputs that are read for the last time. */
+static int64_t find_replaced(struct liveness *l, const struct op *op, struct list read)
 {
   int64_t sum = 0;
-  for (int n = op_writes(op, write_list); n--;) {
-    int at = 0, out = write_list[n], in;
+  for (struct list made = values_written(op); made.n--;) {
+    int at = 0, out = made.at[made.n], in;
     if (!overwrites(op, out, &in)) continue;
-    while (at < nin && !((in == NONE || in == read_list[at]) && dies(read_list[at]) &&
-                         may_overwrite(graph->memory, op, read_list[at], out)))
+    while (at < read.n && !((in == NONE || in == read.at[at]) && dies(l, read.at[at]) &&
+                            may_overwrite(graph->memory, op, read.at[at], out)))
       at++;
-    if (at == nin || !weight(shown[read_list[at]])) continue;
-    sum += weight_made(op, out);
-    read_list[at] = read_list[--nin];
+    if (at == read.n || !weight(l, l->shown[read.at[at]])) continue;
+    sum += weight_made(l, op, out);
+    read.at[at] = read.at[--read.n];
   }
   return sum;
 }
 
-/* The bytes that an operation replaced when these of its inputs died, as last computed. */
-struct replaced {
-  bool known;
-  struct list dying;
-  int64_t bytes;
-};
-static struct replaced *last_replaced; /* by operation */
-static int replaced_room;
-
 /* Whether the same inputs die as last time; records them. */
-static bool die_as_before(struct replaced *last, int nin)
+static bool die_as_before(struct liveness *l, struct replaced *last, struct list read)
 {
   int n = 0;
   bool same = last->known;
-  for (int i = 0; i < nin; i++) {
-    if (!dies(read_list[i])) continue;
-    same &= n < last->dying.n && last->dying.at[n] == read_list[i];
-    if (!same) last->dying.n = n, add(&last->dying, read_list[i]);
+  for (int i = 0; i < read.n; i++) {
+    if (!dies(l, read.at[i])) continue;
+    same &= n < last->dying.n && last->dying.at[n] == read.at[i];
+    if (!same) last->dying.n = n, add(&last->dying, read.at[i]);
     n++;
   }
   same &= n == last->dying.n;
@@ -161,67 +158,62 @@ static bool die_as_before(struct replaced *last, int nin)
   return same;
 }
 
-static int64_t replaced(const struct op *op)
+static int64_t replaced(struct liveness *l, const struct op *op)
 {
-  while (replaced_room <= op - graph->op)
-    last_replaced = grow(last_replaced, replaced_room, &replaced_room, sizeof *last_replaced);
-  struct replaced *last = &last_replaced[op - graph->op];
-  widen_lists(op);
-  int nin = op_reads(op, read_list);
-  if (!die_as_before(last, nin)) last->bytes = find_replaced(op, nin);
+  while (l->replaced_room <= op - graph->op)
+    l->last_replaced =
+        grow(l->last_replaced, l->replaced_room, &l->replaced_room, sizeof *l->last_replaced);
+  struct replaced *last = &l->last_replaced[op - graph->op];
+  const struct list read = values_read(op);
+  if (!die_as_before(l, last, read)) last->bytes = find_replaced(l, op, read);
   return last->bytes;
 }
 
-static bool can_run(const struct op *op)
+static bool can_run(struct liveness *l, const struct op *op)
 {
-  widen_lists(op);
-  for (int n = op_reads(op, read_list); n--;)
-    if (missing[read_list[n]] && piece_touched(op, read_list[n]) == NONE) return false;
+  for (struct list in = values_read(op); in.n--;)
+    if (l->missing[in.at[in.n]] && piece_touched(op, in.at[in.n]) == NONE) return false;
   return true;
 }
 
-static int64_t run(const struct op *op)
+static int64_t run(struct liveness *l, const struct op *op)
 {
-  int64_t sum = growth(op);
-  for (int n = reads_of(op); n--;) readers[read_list[n]]--;
-  for (int n = op_writes(op, write_list); n--;) missing[write_list[n]]--;
+  int64_t sum = growth(l, op);
+  for (struct list in = reads_of(l, op); in.n--;) l->readers[in.at[in.n]]--;
+  for (struct list out = values_written(op); out.n--;) l->missing[out.at[out.n]]--;
   return sum;
 }
 
 /* Counts the readers in a section of operations; nothing that it makes is live yet. */
-static void begin(const int *op, int n)
+static void begin(struct liveness *l, const int *op, int n)
 {
   for (int i = 0; i < n; i++) {
-    widen_lists(&graph->op[op[i]]);
-    for (int k = reads_of(&graph->op[op[i]]); k--;) readers[read_list[k]]++;
-    for (int k = op_writes(&graph->op[op[i]], write_list); k--;) missing[write_list[k]]++;
+    for (struct list in = reads_of(l, &graph->op[op[i]]); in.n--;) l->readers[in.at[in.n]]++;
+    for (struct list out = values_written(&graph->op[op[i]]); out.n--;) l->missing[out.at[out.n]]++;
   }
 }
 
-int64_t peak_of(const int *op, int n)
+int64_t peak_of(struct liveness *l, const int *op, int n)
 {
   int64_t now = 0, peak = 0;
-  begin(op, n);
+  begin(l, op, n);
   for (int i = 0; i < n; i++) {
-    int64_t made = -replaced(&graph->op[op[i]]), grown = run(&graph->op[op[i]]);
-    for (int k = op_writes(&graph->op[op[i]], write_list); k--;)
-      made += weight_made(&graph->op[op[i]], write_list[k]);
+    int64_t made = -replaced(l, &graph->op[op[i]]), grown = run(l, &graph->op[op[i]]);
+    for (struct list out = values_written(&graph->op[op[i]]); out.n--;)
+      made += weight_made(l, &graph->op[op[i]], out.at[out.n]);
     if (now + made > peak) peak = now + made;
     now += grown;
   }
   return peak;
 }
 
-static int64_t lives; /* live_bytes of the current program */
-static int64_t asked; /* the operations visited in such queries */
-
 /* Takes the better order, unless it has more live bytes anywhere in the program: only memory.c
    knows which values share bytes. Each query walks the whole program, so a very long one keeps the
    rest of its order. */
-static void take_over(int *op, const int *better, int n)
+static void take_over(struct liveness *l, int *op, const int *better, int n)
 {
   enum { MOST_ASKED = 500000 };
-  if (!within_budget(&asked, MOST_ASKED)) {
+  if (!within_budget(&l->asked, MOST_ASKED)) {
     ended_early("schedule", "an order that keeps less", MOST_ASKED, "operations looked at");
     return;
   }
@@ -229,10 +221,10 @@ static void take_over(int *op, const int *better, int n)
   memcpy(before, op, (size_t)n * sizeof *op);
   memcpy(op, better, (size_t)n * sizeof *op);
   int64_t now = live_bytes();
-  if (now > lives)
+  if (now > l->lives)
     memcpy(op, before, (size_t)n * sizeof *op);
   else
-    lives = now;
+    l->lives = now;
 }
 
 /* Whether one behind which it stays has not run. */
@@ -244,11 +236,11 @@ static bool waits_for_turn(const int *op, const bool *gone, int n)
   return false;
 }
 
-static void order_stretch(int *op, int n)
+static void order_stretch(struct liveness *l, int *op, int n)
 {
   int *better = alloc((size_t)n * sizeof *better);
   bool *gone = alloc((size_t)n);
-  begin(op, n);
+  begin(l, op, n);
   for (int turn = 0; turn < n; turn++) {
     int best = NONE;
     int64_t least = 0;
@@ -256,137 +248,128 @@ static void order_stretch(int *op, int n)
     for (int i = 0; i < n; i++) {
       bool waits = (follows && graph->op[op[i]].pieces) || waits_for_turn(op, gone, i);
       follows |= !gone[i] && graph->op[op[i]].pieces;
-      if (gone[i] || waits || !can_run(&graph->op[op[i]])) continue;
-      int64_t grown = growth(&graph->op[op[i]]);
+      if (gone[i] || waits || !can_run(l, &graph->op[op[i]])) continue;
+      int64_t grown = growth(l, &graph->op[op[i]]);
       if (best != NONE && grown >= least) continue;
       best = i;
       least = grown;
     }
     gone[best] = true;
     better[turn] = op[best];
-    run(&graph->op[op[best]]);
+    run(l, &graph->op[op[best]]);
   }
-  if (peak_of(better, n) < peak_of(op, n)) take_over(op, better, n);
+  if (peak_of(l, better, n) < peak_of(l, op, n)) take_over(l, op, better, n);
 }
 
-/* Which functions read a value before functions are changed: one, or several; and whether another
-   iteration reads it. */
-struct reading {
-  enum { BY_NONE, BY_ONE, BY_SEVERAL } by;
-  int function;
-  bool steps;
-};
-static struct reading *reading; /* by the value that owns the bytes */
-
-static void note_reading(int value, int function, bool steps)
+static void note_reading(struct liveness *l, int value, int function, bool steps)
 {
-  struct reading *r = &reading[shown[value]];
+  struct reading *r = &l->reading[l->shown[value]];
   bool other = r->by != BY_NONE && r->function != function;
   r->by = other || r->by == BY_SEVERAL ? BY_SEVERAL : BY_ONE;
   r->function = function;
   r->steps |= steps;
 }
 
-static void find_reading(void)
+static void find_reading(struct liveness *l)
 {
-  reading = alloc((size_t)(graph->nvalue + 1) * sizeof *reading);
+  l->reading = alloc((size_t)(graph->nvalue + 1) * sizeof *l->reading);
   for (int i = 0; i < graph->nfunction; i++)
     for (int k = 0; k < graph->function[i].nop; k++) {
       const struct op *op = &graph->op[graph->function[i].op[k]];
-      widen_lists(op);
-      for (int n = op_reads(op, read_list); n--;) {
-        const struct value *v = &graph->value[read_list[n]];
-        note_reading(read_list[n], i, false);
-        if (v->stack != NONE) note_reading(v->stack, i, v->step != 0);
+      for (struct list in = values_read(op); in.n--;) {
+        const struct value *v = &graph->value[in.at[in.n]];
+        note_reading(l, in.at[in.n], i, false);
+        if (v->stack != NONE) note_reading(l, v->stack, i, v->step != 0);
       }
     }
 }
 
 /* Like mark_leaving, for functions as find_reading found them. */
-static void mark_leaving_in_order(int mine)
+static void mark_leaving_in_order(struct liveness *l, int mine)
 {
   for (int i = 0; i < graph->nvalue; i++) {
-    const struct reading *r = &reading[i];
-    leaves[i] = r->steps || r->by == BY_SEVERAL || (r->by == BY_ONE && r->function != mine);
+    const struct reading *r = &l->reading[i];
+    l->leaves[i] = r->steps || r->by == BY_SEVERAL || (r->by == BY_ONE && r->function != mine);
   }
 }
 
 /* Marks values that other functions than `mine` read: they outlive the function, or the iteration
    of a loop. */
-static void mark_leaving(const struct function *mine)
+static void mark_leaving(struct liveness *l, const struct function *mine)
 {
-  memset(leaves, 0, (size_t)graph->nvalue);
+  memset(l->leaves, 0, (size_t)graph->nvalue);
   for (int i = 0; i < graph->nfunction; i++) {
     const struct function *f = &graph->function[i];
     for (int k = 0; k < f->nop; k++) {
       const struct op *op = &graph->op[f->op[k]];
-      widen_lists(op);
-      for (int n = op_reads(op, read_list); n--;) {
-        const struct value *v = &graph->value[read_list[n]];
-        if (f != mine) leaves[shown[read_list[n]]] = true;
-        if ((f != mine || v->step) && v->stack != NONE) leaves[shown[v->stack]] = true;
+      for (struct list in = values_read(op); in.n--;) {
+        const struct value *v = &graph->value[in.at[in.n]];
+        if (f != mine) l->leaves[l->shown[in.at[in.n]]] = true;
+        if ((f != mine || v->step) && v->stack != NONE) l->leaves[l->shown[v->stack]] = true;
       }
     }
   }
 }
 
-void enter_function(const struct function *f)
+void enter_function(struct liveness *l, const struct function *f)
 {
-  mark_leaving(f);
+  mark_leaving(l, f);
   for (int i = 0; i < graph->nvalue; i++) {
-    readers[i] = 0;
-    missing[i] = 0;
+    l->readers[i] = 0;
+    l->missing[i] = 0;
   }
 }
 
-static void order_function(struct function *f)
+static void order_function(struct liveness *l, struct function *f)
 {
   enum { LONGEST = 512 }; /* the search is quadratic: longer functions are divided */
-  mark_leaving_in_order((int)(f - graph->function));
+  mark_leaving_in_order(l, (int)(f - graph->function));
   for (int first = 0; first < f->nop;) {
     int n = 0;
     while (first + n < f->nop && n < LONGEST && graph->op[f->op[first + n]].kind != OP_loop) n++;
     if (n == LONGEST && first + n < f->nop)
       ended_early("schedule", "an order of a long function", LONGEST, "operations at a time");
-    if (n) order_stretch(f->op + first, n);
+    if (n) order_stretch(l, f->op + first, n);
     first += n ? n : 1;
   }
 }
 
-static void find_read(void)
+static void find_read(struct liveness *l)
 {
   for (int i = 0; i < graph->nfunction; i++)
     for (int k = 0; k < graph->function[i].nop; k++) {
       const struct op *op = &graph->op[graph->function[i].op[k]];
-      widen_lists(op);
-      for (int n = op_reads(op, read_list); n--;) {
-        int stack = graph->value[read_list[n]].stack;
-        is_read[shown[read_list[n]]] = true;
-        if (stack != NONE) is_read[shown[stack]] = true;
+      for (struct list in = values_read(op); in.n--;) {
+        int stack = graph->value[in.at[in.n]].stack;
+        l->is_read[l->shown[in.at[in.n]]] = true;
+        if (stack != NONE) l->is_read[l->shown[stack]] = true;
       }
     }
 }
 
-int64_t order_functions(void)
+struct liveness *open_liveness(void)
 {
-  readers = alloc((size_t)graph->nvalue * sizeof *readers);
-  missing = alloc((size_t)graph->nvalue * sizeof *missing);
-  leaves = alloc((size_t)graph->nvalue);
-  shown = alloc((size_t)graph->nvalue * sizeof *shown);
-  weights = alloc((size_t)graph->nvalue * sizeof *weights);
-  for (int i = 0; i < graph->nvalue; i++) weights[i] = NONE;
-  find_shown();
-  met_in = alloc((size_t)graph->nvalue * sizeof *met_in);
-  last_replaced = NULL;
-  replaced_room = 0;
-  is_read = alloc((size_t)graph->nvalue);
-  find_read();
-  lives = live_bytes();
-  asked = 0;
-  find_reading();
+  struct liveness *l = alloc(sizeof *l);
+  l->readers = alloc((size_t)graph->nvalue * sizeof *l->readers);
+  l->missing = alloc((size_t)graph->nvalue * sizeof *l->missing);
+  l->leaves = alloc((size_t)graph->nvalue);
+  l->shown = alloc((size_t)graph->nvalue * sizeof *l->shown);
+  l->weights = alloc((size_t)graph->nvalue * sizeof *l->weights);
+  for (int i = 0; i < graph->nvalue; i++) l->weights[i] = NONE;
+  find_shown(l);
+  l->met_in = alloc((size_t)graph->nvalue * sizeof *l->met_in);
+  l->is_read = alloc((size_t)graph->nvalue);
+  find_read(l);
+  l->lives = live_bytes();
+  find_reading(l);
+  return l;
+}
+
+int64_t order_functions(struct liveness *l)
+{
   for (int i = 0; i < graph->nfunction; i++)
-    if (is_of_batch(graph->function[i].phase)) order_function(&graph->function[i]);
-  return lives;
+    if (is_of_batch(graph->function[i].phase)) order_function(l, &graph->function[i]);
+  return l->lives;
 }
 
 bool is_of_stack(int value, int of)
@@ -413,15 +396,12 @@ bool touches_gradients_of(const struct op *op, const struct op *reduction)
   }
   if (op->kind == OP_await) return touches_gradients_of(&graph->op[op->awaits], reduction);
   if (predecessor_of(reduction) && touches_gradients_of(op, predecessor_of(reduction))) return true;
-  widen_lists(op);
-  widen_lists(reduction);
-  int n = op_reads(op, read_list), *touched = alloc((size_t)(2 * op_width(op)) * sizeof *touched);
-  memcpy(touched, read_list, (size_t)n * sizeof *touched);
+  int *touched = alloc((size_t)(2 * op_width(op)) * sizeof *touched), n = op_reads(op, touched);
   n += op_makes(op, touched + n);
-  for (int m = op_makes(reduction, write_list); m--;)
+  for (struct list made = values_made(reduction); made.n--;)
     for (int i = 0; i < n; i++) {
-      const struct value *v = &graph->value[touched[i]], *w = &graph->value[write_list[m]];
-      if (is_of_stack(touched[i], write_list[m])) return true;
+      const struct value *v = &graph->value[touched[i]], *w = &graph->value[made.at[made.n]];
+      if (is_of_stack(touched[i], made.at[made.n])) return true;
       if (v->role != GRADIENT || w->role != GRADIENT) continue;
       if (v->of == w->of || is_of_stack(v->of, w->of)) return true;
     }

@@ -49,8 +49,7 @@ static int reads_in_memory(int value)
   for (int i = 0; i < graph->nfunction; i++)
     for (int k = 0; k < graph->function[i].nop; k++) {
       const struct op *op = &graph->op[graph->function[i].op[k]];
-      widen_lists(op);
-      for (int n = op_reads(op, read_list); n--;) count += is_of_stack(read_list[n], value);
+      for (struct list in = values_read(op); in.n--;) count += is_of_stack(in.at[in.n], value);
     }
   return count;
 }
@@ -59,12 +58,9 @@ static int reads_in_memory(int value)
 static int maker_in(const struct function *f, int value, bool *alone)
 {
   for (int k = 0; k < f->nop; k++) {
-    const struct op *op = &graph->op[f->op[k]];
-    widen_lists(op);
-    int n = op_makes(op, write_list);
-    *alone = n == 1;
-    while (n > 0 && write_list[n - 1] != value) n--;
-    if (n) return f->op[k];
+    const struct list made = values_made(&graph->op[f->op[k]]);
+    *alone = made.n == 1;
+    if (lists_number(made.at, made.n, value)) return f->op[k];
   }
   return NONE;
 }
@@ -88,9 +84,7 @@ static bool is_kept_for_all(const struct function *f, int value)
 static bool needs_no_iteration(const struct function *f, const struct op *op, struct list *before)
 {
   enum { FEW = 8 };
-  widen_lists(op);
-  int n = op_reads(op, read_list), *reads = alloc((size_t)(n + 1) * sizeof *reads);
-  memcpy(reads, read_list, (size_t)n * sizeof *reads);
+  int *reads = alloc((size_t)op_width(op) * sizeof *reads), n = op_reads(op, reads);
   for (int i = 0; i < n; i++) {
     const struct value *v = &graph->value[reads[i]];
     if (is_of_module(v) || v->role == BATCH || is_kept_for_all(f, reads[i])) continue;
@@ -111,10 +105,9 @@ static bool needs_no_iteration(const struct function *f, const struct op *op, st
 static bool touches(const struct op *op, int value)
 {
   const struct value *v = &graph->value[value];
-  widen_lists(op);
-  int reads = op_reads(op, read_list), made = op_makes(op, write_list);
-  for (int r = 0; r < reads + made; r++) {
-    int touched = r < reads ? read_list[r] : write_list[r - reads];
+  const struct list read = values_read(op), made = values_made(op);
+  for (int r = 0; r < read.n + made.n; r++) {
+    int touched = r < read.n ? read.at[r] : made.at[r - read.n];
     const struct value *w = &graph->value[touched];
     if (v->role == GRADIENT && w->role == GRADIENT && w->of == v->of) return true;
     if (v->role == ACTIVATION && is_of_stack(touched, value)) return true;
@@ -172,9 +165,7 @@ static void in_order(const struct function *f, struct list *list)
 static bool serves_no_iteration(const struct function *f, const struct op *op, int successor,
                                 struct list *after)
 {
-  widen_lists(op);
-  int n = op_makes(op, write_list), *writes = alloc((size_t)(n + 1) * sizeof *writes);
-  memcpy(writes, write_list, (size_t)n * sizeof *writes);
+  int *writes = alloc((size_t)op_width(op) * sizeof *writes), n = op_makes(op, writes);
   for (int i = 0; i < n; i++) {
     const struct value *v = &graph->value[writes[i]];
     if (op->packed && writes[i] == op->buffer) continue;
@@ -336,11 +327,9 @@ static int first_touch(const struct function *f, const struct carried_collective
   const struct op *end = &graph->op[await];
   int *held = alloc((size_t)op_width(end) * sizeof *held), n = op_reads(end, held);
   for (int k = 0; f->op[k] != first; k++) {
-    const struct op *op = &graph->op[f->op[k]];
-    widen_lists(op);
-    for (int m = op_makes(op, write_list); m--;)
+    for (struct list made = values_made(&graph->op[f->op[k]]); made.n--;)
       for (int i = 0; i < n; i++)
-        if (alias_class(held[i]) == alias_class(write_list[m])) return k;
+        if (alias_class(held[i]) == alias_class(made.at[made.n])) return k;
   }
   return runs_at(f, first);
 }

@@ -185,15 +185,6 @@ static bool is_single(const struct op *op)
   return op->kind == OP_matmul && !op->pieces && op->in[0] != op->in[1];
 }
 
-static bool reads(const struct op *op, int value)
-{
-  static struct kept_list kept;
-  int *list = kept_room(&kept, op_width(op));
-  for (int n = op_reads(op, list); n--;)
-    if (list[n] == value) return true;
-  return false;
-}
-
 /* Whether the value is made before the function runs this operation. */
 static bool made_before(const struct function *f, int value, int id)
 {
@@ -249,7 +240,7 @@ static int place_for(const struct function *f, struct bunch *b)
     for (int i = 0; i < 2; i++) early &= made_before(f, op->in[i], f->op[first]);
     for (int at = b->at[k] + 1; at <= last && late; at++) {
       const struct op *between = &graph->op[f->op[at]];
-      late = (b->form == OF_ONE_SUM && is_single(between)) || !reads(between, op->out);
+      late = (b->form == OF_ONE_SUM && is_single(between)) || !reads_value(between, op->out);
     }
   }
   if (early || late) return early ? first : last;

@@ -169,7 +169,7 @@ static void move(struct search *t, int from, int to)
 static int64_t peak_now(struct search *t)
 {
   t->program->visited += PEAK_VISITS * t->s->nnode;
-  return peak_of(t->op, write_order(t->s, t->op));
+  return peak_of(t->program->live, t->op, write_order(t->s, t->op));
 }
 
 /* Whether memory.c finds room for the program as it stands. The answer is no after too many
@@ -415,7 +415,7 @@ int64_t overlap_function(struct overlap *o, struct function *f, int64_t most_liv
   struct search t = {.program = o, .function = f, .more = most_live / 32};
   t.most_live = most_live + t.more;
   if (has_collectives(op, n) && is_of_batch(f->phase)) {
-    enter_function(f);
+    enter_function(o->live, f);
     for (int careful = 0; careful < 2; careful++) {
       t.asks_memory = careful;
       order_function(&t, op, n);
@@ -428,9 +428,10 @@ int64_t overlap_function(struct overlap *o, struct function *f, int64_t most_liv
 }
 
 /* Functions made later are parts of loops' bodies, and are not ordered. */
-struct overlap *open_overlap(void)
+struct overlap *open_overlap(struct liveness *live)
 {
   struct overlap *o = alloc(sizeof *o);
+  o->live = live;
   o->time = alloc((size_t)graph->nfunction * sizeof *o->time);
   o->blocks = alloc((size_t)graph->nfunction * sizeof *o->blocks);
   for (int i = 0; i < graph->nfunction; i++) o->blocks[i] = alloc((size_t)graph->ngroup + 1);

@@ -58,9 +58,9 @@ static void number_events(void)
 }
 
 /* The bodies of loops come before those that call them. */
-static void overlap_all(int64_t most_live)
+static void overlap_all(struct liveness *live, int64_t most_live)
 {
-  struct overlap *o = open_overlap();
+  struct overlap *o = open_overlap(live);
   for (int i = 0, n = graph->nfunction; i < n; i++)
     if (graph->function[i].count > 1) most_live = overlap_body(o, i, most_live);
   check_prefetch();
@@ -75,5 +75,6 @@ static void overlap_all(int64_t most_live)
 void schedule(void)
 {
   graph->schedule = new_schedule();
-  overlap_all(order_functions());
+  struct liveness *live = open_liveness();
+  overlap_all(live, order_functions(live));
 }

@@ -5,6 +5,19 @@
    many. */
 static int *met_in, met_room, call_now; /* by value: the last call that met it */
 
+/* A list that serves from call to call, with room for n numbers. */
+struct kept_list {
+  const struct graph *of;
+  int room, *at;
+};
+
+static int *kept_room(struct kept_list *list, int n)
+{
+  if (is_other_graph(&list->of)) list->room = 0;
+  if (list->room < n) list->at = alloc((size_t)(list->room = 2 * n) * sizeof *list->at);
+  return list->at;
+}
+
 static void meet_none_yet(void)
 {
   static const struct graph *of;
@@ -106,6 +119,33 @@ int op_makes(const struct op *op, int *list)
   if (op_row[op->kind].updates && !op->nbody && op->nin) list[n++] = op->in[0];
   if (op->packed) list[n++] = op->buffer;
   return n;
+}
+
+struct list values_read(const struct op *op)
+{
+  static struct kept_list kept;
+  int *list = kept_room(&kept, op_width(op));
+  return (struct list){.n = op_reads(op, list), .at = list};
+}
+
+struct list values_written(const struct op *op)
+{
+  static struct kept_list kept;
+  int *list = kept_room(&kept, op_width(op));
+  return (struct list){.n = op_writes(op, list), .at = list};
+}
+
+struct list values_made(const struct op *op)
+{
+  static struct kept_list kept;
+  int *list = kept_room(&kept, op_width(op));
+  return (struct list){.n = op_makes(op, list), .at = list};
+}
+
+bool reads_value(const struct op *op, int value)
+{
+  const struct list read = values_read(op);
+  return lists_number(read.at, read.n, value);
 }
 
 const int *sums_by_parameter(void)

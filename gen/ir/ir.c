@@ -20,13 +20,6 @@ bool has_somewhere(bool (*has)(void))
   return somewhere;
 }
 
-int *kept_room(struct kept_list *list, int n)
-{
-  if (is_other_graph(&list->of)) list->room = 0;
-  if (list->room < n) list->at = alloc((size_t)(list->room = 2 * n) * sizeof *list->at);
-  return list->at;
-}
-
 void graph_open(void)
 {
   arena_open(TABLE_ROOM * (sizeof(struct value) + sizeof(struct op)));

@@ -24,6 +24,11 @@ int op_width(const struct op *op);
 int pending_reads(const struct op *op, int *list);
 int pending_writes(const struct op *op, int *list);
 int op_makes(const struct op *op, int *list);
+/* The same; each list serves until its function is called again. */
+struct list values_read(const struct op *op);
+struct list values_written(const struct op *op);
+struct list values_made(const struct op *op);
+bool reads_value(const struct op *op, int value);
 /* Whether the await of a bucket copies its chunks to their places. */
 bool copies_late(const struct op *op);
 /* Which chunk of the value the operation touches; NONE: all of it. */
@@ -149,12 +154,6 @@ extern struct plan_options *plan_options;
 bool is_other_graph(const struct graph **of);
 /* Whether the program has it, in a pipeline at any stage. */
 bool has_somewhere(bool (*has)(void));
-/* A list that serves from call to call, with room for n numbers. */
-struct kept_list {
-  const struct graph *of;
-  int room, *at;
-};
-int *kept_room(struct kept_list *list, int n);
 /* Opens the arena and creates the empty graph and default options in it. */
 void graph_open(void);
 

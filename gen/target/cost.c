@@ -134,12 +134,11 @@ static double pieces_read(const struct op *op, int value)
 /* All that an operation reads and writes. */
 static double bytes_of(const struct op *op)
 {
-  static struct kept_list kept;
-  int *list = kept_room(&kept, op_width(op));
   double bytes = 0;
-  for (int n = op_reads(op, list); n--;) bytes += local_bytes(list[n]) / pieces_read(op, list[n]);
-  for (int n = op_writes(op, list); n--;)
-    bytes += local_bytes(list[n]) / (op->pieces ? op->pieces : 1);
+  for (struct list in = values_read(op); in.n--;)
+    bytes += local_bytes(in.at[in.n]) / pieces_read(op, in.at[in.n]);
+  for (struct list out = values_written(op); out.n--;)
+    bytes += local_bytes(out.at[out.n]) / (op->pieces ? op->pieces : 1);
   return bytes;
 }
 
