@@ -135,7 +135,7 @@ __device__ static inline void multiply_tile(OUT *out, int step, const group_oper
   ROLLED_FOR (int term = 0, stage = 0; term < left.terms; term += GROUP_TERMS) {
     const bf16 *const from = shared + stage * ROOM;
     wait_for_copies<GROUP_STAGES - 2>();
-    __syncthreads(); // nobody reads the stage before any more, which is copied to next
+    __syncthreads(); // no thread reads the previous stage any more: it is the next copy's place
     begin_copy(term + (GROUP_STAGES - 1) * GROUP_TERMS, stage == 0 ? GROUP_STAGES - 1 : stage - 1);
     stage = stage == GROUP_STAGES - 1 ? 0 : stage + 1;
     multiply_stage<LEFT_TURNED, RIGHT_TURNED>(sum, from + left_at,

@@ -41,7 +41,7 @@ static struct {
   double begun; // when the run began, and the first step since the last line
   double since;
   double paused; // when other work began
-  float *own;    // the plan's own metrics of the step, one behind the other
+  float *own;    // the plan's own metrics of the step, one after the other
   size_t memory;
   double looked; // when memory was last read
   double flushed, drawn;
@@ -158,7 +158,7 @@ static size_t peak_memory(double time)
   return run.memory = target_peak();
 }
 
-// The plan's own metrics, one behind the other: calls `tell` with each, its elements and their
+// The plan's own metrics, one after the other: calls `tell` with each, its elements and their
 // number. Returns how many elements all have.
 static long each_own(void (*tell)(const struct tensor *t, float *x, long n))
 {

@@ -91,7 +91,7 @@ struct tensor {
 // A tensor, or each of a stack, that files of others hold as a part of a larger one, under its
 // alias.
 struct joined {
-  int row;           // of the tensor; -1: behind the last of the list
+  int row;           // of the tensor; -1: after the last of the list
   long at[MAX_DIMS]; // where it begins in the larger one
   long of[MAX_DIMS]; // that one's shape
 };
@@ -154,7 +154,7 @@ struct generation {
 };
 
 struct program {
-  const char *plan; // the plan's path, as it was given; behind it those of the files it requires
+  const char *plan; // the plan's path, as it was given; after it those of the files it requires
   const char *hash; // of the plan and all other inputs of tpgen: 16 hexadecimal digits
   int world;        // ranks in the whole job
   unsigned long long seed;

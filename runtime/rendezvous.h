@@ -19,7 +19,7 @@ extern "C" {
 struct meeting {
   int size, rank;
   int *peers;   // sockets: on rank 0 one for each rank, elsewhere peers[0] alone
-  int patience; // the most seconds that an agreement waits for another rank; 0: for ever
+  int patience; // the most seconds that an agreement waits for another rank; 0: forever
 };
 
 // Collective. Waits at most `seconds` for the others. False, and why, if one is missing or of

@@ -1,6 +1,6 @@
 // What becomes of rows by expert for which there was too little room.
 //
-// Where the host knows the counts, on the CPU, all ranks agree behind a step's backward, and none
+// Where the host knows the counts, on the CPU, all ranks agree after a step's backward, and none
 // does the update: parameters, and what the optimizer keeps of them, stay those of the step before.
 // On a GPU the host reads the notes when it reports, validates or saves; steps until then have
 // updated with numbers of no meaning, and none of that is saved.

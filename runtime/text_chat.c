@@ -279,7 +279,7 @@ static void strip(const char **text, size_t *count)
   }
 }
 
-// Leaves what is behind the last "</think>" and the ends of lines that follow.
+// Leaves what is after the last "</think>" and the ends of lines that follow.
 static void leave_thoughts(const char **text, size_t *count)
 {
   static const char mark[] = "</think>";

@@ -170,7 +170,7 @@ static void remember(const struct turn *t)
 
 // ---- the choice --------------------------------------------------------------------------------
 
-// What each rank sends of its logits, for one turn; behind it its candidates.
+// What each rank sends of its logits, for one turn; after it its candidates.
 struct logits_part {
   uint32_t count, all; // candidates; whether it has no others
   float largest;

@@ -15,7 +15,7 @@ struct turn {
   int start;              // of the sequence's tokens, those that are in the slot's caches
   const int *ids;         // the next tokens
   int count;              // more than 1: of a prompt
-  bool asks;              // for the token behind them
+  bool asks;              // for the token after them
   struct sampling how;    // it is chosen
   uint32_t prompt;        // the number of the prompt, for draws
   int top;                // how many of the best candidates by the model's own logits to report

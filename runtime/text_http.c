@@ -31,7 +31,7 @@ struct call {
   struct MHD_Connection *connection;
   struct peer *peer;
   struct bytes body, out; // of events: what is not yet sent
-  size_t dropped;         // bytes behind the most
+  size_t dropped;         // bytes beyond the limit
   struct MHD_Response *response;
   unsigned status;
   void *of;

@@ -39,7 +39,7 @@ extern struct jobs_figures jobs_figures;
 
 bool jobs_open(struct failure *why);
 void jobs_close(void);
-void jobs_add(struct job *job);    // behind those that wait
+void jobs_add(struct job *job);    // after those that wait
 void jobs_cancel(struct job *job); // ends it at the next step
 // Gives free slots to those that wait, takes a chunk of each prompt, and makes a token of all other
 // sequences. False: there is nothing more to do.

@@ -32,7 +32,7 @@ bool conversation_ids(const struct chat *c, const struct tokenizer *tokenizer,
                       const struct turn_of_chat *turns, size_t count, struct ids *ids,
                       struct failure *why);
 
-// The bytes of a file, with a zero behind them; to be freed. NULL, and why, if it cannot be read.
+// The bytes of a file, with a zero after them; to be freed. NULL, and why, if it cannot be read.
 char *whole_file(const char *path, size_t *length, struct failure *why);
 
 // Calls `take` with each line of the file that is not empty; `where` names it. False, and why, if

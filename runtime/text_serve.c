@@ -60,7 +60,7 @@ static void answer_all(void)
   double busy = seconds_now();
   while (!asked_to_stop) {
     const bool works = jobs_step();
-    // The longer there was nothing to do, the longer nobody looks again.
+    // The longer there was nothing to do, the longer the pause before the next look.
     const double idle = 1e3 * (seconds_now() - busy) / SHARE;
     const int rest = idle < 1 ? 1 : idle < LONGEST ? (int)idle : LONGEST;
     if (works)

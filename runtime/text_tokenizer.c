@@ -13,7 +13,7 @@ struct added {
   int id;
   bool special, left, right; // white space on its left, or right, belongs to it
   bool alone;                // it is no part of a word
-  bool normalized;           // it is found behind the normalizer
+  bool normalized;           // it is found after the normalizer
 };
 
 struct tokenizer {

@@ -14,7 +14,7 @@ struct tokenizer *tokenizer_open(const char *path, struct failure *why);
 void tokenizer_close(struct tokenizer *t);
 
 // Adds the ids of a text; special: with what the post-processor puts around it. The text may hold
-// any bytes: what is no UTF-8 counts as U+FFFD. False, and why.
+// any bytes: what is not UTF-8 counts as U+FFFD. False, and why.
 bool tokenizer_encode(const struct tokenizer *t, const char *text, size_t count, bool special,
                       struct ids *ids, struct failure *why);
 

@@ -38,7 +38,7 @@ bool add_normalized(struct bytes *b, const char *text, size_t count, enum normal
 // Adds the text, which is UTF-8, with each letter in lower case.
 void add_lowercase(struct bytes *b, const char *text, size_t count);
 
-// The place behind a match from `first` to `end`, from which the next one is searched: at least a
+// The place after a match from `first` to `end`, from which the next one is searched: at least a
 // character on.
 size_t next_place(const struct bytes *text, size_t end, size_t first);
 

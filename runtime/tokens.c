@@ -186,7 +186,7 @@ static bool find_period(struct tokens *t, struct failure *why)
     return true;
   }
   return failed(why, "%s%s: it has %llu %s, but a batch of %llu needs at least %llu",
-                t->files[0].path, t->nfiles > 1 ? " with the files behind it" : "",
+                t->files[0].path, t->nfiles > 1 ? " with the files after it" : "",
                 (unsigned long long)t->length, t->form->tokens, (unsigned long long)batch,
                 (unsigned long long)(batch + shift));
 }

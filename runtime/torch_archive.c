@@ -124,7 +124,7 @@ static bool whole_number(const json_t *of, long *number)
 
 // How a tensor lies in its storage, in elements.
 struct place {
-  uint64_t first, behind; // its first element, and the one behind its last
+  uint64_t first, behind; // its first element, and the one after its last
   bool contiguous;        // in row-major order
 };
 

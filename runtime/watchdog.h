@@ -29,7 +29,7 @@ struct waiting waiting_in_call(void);
 // Starts the thread. deadline: in seconds, or 0 for none.
 void watch_start(int deadline);
 
-// The most seconds that a rank may be waited for now; 0: for ever.
+// The most seconds that a rank may be waited for now; 0: forever.
 int watch_limit(void);
 
 // From now on ranks may wait for each other for so many deadlines: 1, or more while they read and

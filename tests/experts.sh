@@ -98,7 +98,7 @@ done
 # Where another dimension cuts the tokens of a rank within ep's cut, its ranks would have experts' rows of other tokens.
 for batch in 6 12; do
   ! "$TPGEN" tests/experts/forced.lua -o "$WORK/outer" -D ep=2 -D dp=2 -D outer=true -D batch=$batch 2> "$WORK/outer.said" &&
-    finds 'let it come behind the others in device_mesh' "$WORK/outer.said" || fail "ep that cuts first: $(cat "$WORK/outer.said")"
+    finds 'let it come after the others in device_mesh' "$WORK/outer.said" || fail "ep that cuts first: $(cat "$WORK/outer.said")"
 done
 
 make_runtimes plain sanitized cuda

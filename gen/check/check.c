@@ -126,8 +126,8 @@ static bool is_zeros(const struct op *op)
   return op->kind == OP_full && op->scalar == 0;
 }
 
-/* Queries of a rank with a block of keys, which a ring brings: all that goes by queries is cut
-   alike, and all that goes by keys is. */
+/* Queries of a rank with a block of keys, which a ring brings: all operands with a dimension of
+   queries are cut in the same way, and so are all with a dimension of keys. */
 static bool is_block(const struct op *op)
 {
   struct placement at[2] = {{.kind = REPLICATE}, {.kind = REPLICATE}};

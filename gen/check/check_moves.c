@@ -220,7 +220,7 @@ static bool is_complete(const struct exchange *e)
   return true;
 }
 
-/* Whether members are idle only around a ring, whose blocks they would get from behind its end. */
+/* Whether members are idle only around a ring, whose blocks they would get from after its end. */
 static bool has_right_idle(const struct exchange *e, const struct runs *r)
 {
   const struct move *m = &e->move;

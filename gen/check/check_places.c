@@ -46,7 +46,7 @@ static int interval_at(const struct space *in, int64_t byte)
 }
 
 /* Moves the intervals from `first` on to `to`. */
-static void move_stretches(struct space *in, int first, int to)
+static void move_segments(struct space *in, int first, int to)
 {
   size_t n = (size_t)(in->n - first), row = (size_t)in->width * sizeof *in->row;
   memmove(in->from + to, in->from + first, n * sizeof *in->from);
@@ -64,7 +64,7 @@ static int begin_at(struct space *in, int64_t byte)
     in->from = grow(in->from, in->n, &room, sizeof *in->from);
     in->row = grow(in->row, in->n, &in->room, (size_t)in->width * sizeof *in->row);
   }
-  move_stretches(in, k, k + 1);
+  move_segments(in, k, k + 1);
   in->from[k + 1] = byte;
   return k + 1;
 }
@@ -89,7 +89,7 @@ int *row_of(struct intervals s, int k)
 
 void make_one(struct intervals s)
 {
-  if (s.n > 1) move_stretches(s.in, s.first + s.n, s.first + 1);
+  if (s.n > 1) move_segments(s.in, s.first + s.n, s.first + 1);
 }
 
 /* ----------------------------------------------------------------- fewer modules than there are */

@@ -53,7 +53,7 @@ void run_passes(enum pass first, enum pass last);
 void run_until(enum pass last);
 /* All passes: from the plan on or, with --from, after the pass whose dump is read. `finish` is
    called for the finished program; of a pipeline, for that of each of its places, which have a
-   graph each behind the pass `redistribute`. */
+   graph each after the pass `redistribute`. */
 void run_all(void (*finish)(void));
 
 #endif

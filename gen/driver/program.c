@@ -351,7 +351,7 @@ static void add_runtime(void)
   }
 }
 
-/* The plan's path, and behind it those of the files that it requires, each with a zero and on a
+/* The plan's path, and after it those of the files that it requires, each with a zero and on a
    line of its own. */
 static char *plan_string(void)
 {

@@ -92,7 +92,7 @@ static void check_room(const struct graph *whole, int place, size_t before)
         each / (1 << 20), arena_room() >> 20);
 }
 
-/* The passes behind `redistribute`, for the ranks at each place of the pipeline. */
+/* The passes after `redistribute`, for the ranks at each place of the pipeline. */
 static void run_stages(struct graph *whole, void (*finish)(void))
 {
   int places = whole->mesh.size[whole->stages->mesh_dim];
@@ -116,7 +116,7 @@ static void run_stages(struct graph *whole, void (*finish)(void))
   graph = finished;
 }
 
-/* The passes behind that one. */
+/* The passes after that one. */
 static void run_rest(enum pass last, void (*finish)(void))
 {
   struct graph *whole = graph;

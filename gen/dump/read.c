@@ -146,7 +146,7 @@ static void read_function(void)
   graph->function[graph->nfunction++] = f;
 }
 
-static void read_wish(struct style *s)
+static void read_request(struct style *s)
 {
   static const char *const words[] = {"parameter", "input", "output"};
   int what = take_word_of(words, 3);
@@ -172,7 +172,7 @@ static void read_style(void)
   to_next_line();
   while (!take_sign('}')) {
     if (tokens_end()) unexpected("}");
-    read_wish(&s);
+    read_request(&s);
     to_next_line();
   }
   GROW(graph->style, graph->nstyle, graph->style_room);

@@ -291,7 +291,7 @@ static void put_settings(void)
   put(&d.b, "\n");
 }
 
-static void put_wish(const struct layout_request *w)
+static void put_request(const struct layout_request *w)
 {
   put(&d.b, "  %s ",
       w->what == REQUEST_PARAMETER ? "parameter"
@@ -314,7 +314,7 @@ static void put_styles(void)
     put_name(s->name);
     put_style_fields(s, &(struct style){.module = NONE});
     put(&d.b, " {\n");
-    for (int k = 0; k < s->nrequest; k++) put_wish(&s->request[k]);
+    for (int k = 0; k < s->nrequest; k++) put_request(&s->request[k]);
     put(&d.b, "}\n");
   }
   for (int i = 0; i < plan_options->nasync; i++) {

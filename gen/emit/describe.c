@@ -189,7 +189,7 @@ char *comment_text(const struct op *op)
   if (op->kind == OP_buffer)
     return text("%d buffer%s at once, contiguous in memory", op->nbody, op->nbody > 1 ? "s" : "");
   if (is_update(op) && optimizer_of(op)->noperation)
-    return text("%s: what is behind its operations    %s", optimizer_of(op)->name,
+    return text("%s: the part that is computed by element    %s", optimizer_of(op)->name,
                 where(optimizer_of(op)->line));
   if (is_update(op))
     return text("%s over %d parameters at once, contiguous in memory    %s", optimizer_of(op)->name,

@@ -48,7 +48,7 @@ const struct list *sizes_of_step(void);
 /* Whether a stage's function has receives that are posted ahead, and the function that does so. */
 bool has_posts(const struct function *f);
 const char *post_name(const struct function *f);
-/* What begin_action takes, each behind its type: "int of, int slot"; without: "of, slot". */
+/* What begin_action takes, each after its type: "int of, int slot"; without: "of, slot". */
 char *action_parameters(int stage, const char *type);
 
 /* ---------------------------------------------------------------------------------- transfer.c */

@@ -226,7 +226,7 @@ static void put_next_batch(struct buffer *b)
   if (takes_batches() && !target->steps_in_memory) put(b, "  next_batch(t - 1);\n");
 }
 
-/* Each line behind so many spaces more. */
+/* The lines, indented by so many more spaces. */
 static char *indented(const char *lines, int by)
 {
   struct buffer b = {0};

@@ -20,7 +20,8 @@ char *slots_text(const char *own_static)
 {
   struct buffer b = {0};
   if (!graph->stages) return "";
-  put(&b, "\n// Where the slot of the micro-batch that runs begins, behind the first one.\n");
+  put(&b,
+      "\n// Where the slot of the micro-batch that runs begins, counted from the first slot.\n");
   for (int s = 0; s < graph->stages->n; s++)
     if (is_stage_here(s)) put(&b, "%s long %s;\n", own_static, slot_variable(s));
   return b.text;
@@ -328,7 +329,7 @@ static struct repeats repeats_from(const struct items *items, int from)
   return best;
 }
 
-/* A loop of forwards leaves its last one to a loop of forwards and backwards behind it, which then
+/* A loop of forwards leaves its last one to a loop of forwards and backwards after it, which then
    begins with a forward. */
 static struct repeats next_repeats(const struct items *items, int from)
 {

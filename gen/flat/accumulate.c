@@ -208,7 +208,7 @@ static int coordinate_of_term(const struct shared_gradient *g, int term)
   return coordinate_of_stage(made_by_stage(g->terms.at[term]));
 }
 
-/* One of its terms added to the sum of the micro-batches, behind the term of the stage `before`, if
+/* One of its terms added to the sum of the micro-batches, after the term of the stage `before`, if
    there is one. */
 static int sum_of_term(const struct shared_gradient *g, int term, int before, struct list *order)
 {

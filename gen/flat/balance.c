@@ -14,7 +14,7 @@
 
 #include <string.h>
 
-/* Piece i of the model lies before the i-th module with which a stage may begin, and behind the one
+/* Piece i of the model lies before the i-th module with which a stage may begin, and after the one
    before. */
 struct balance {
   int n, *first_module;    /* of piece i, from 1 on */

@@ -227,7 +227,7 @@ static void read_kept(struct hoisting *h, struct op *op)
     if (h->kept[op->in[i]]) op->in[i] = h->copy[h->equal[op->in[i]]];
 }
 
-/* The new operations come first: the step's behind them read what they make. */
+/* The new operations come first: those of the step follow, and read what they make. */
 static void write_order(struct hoisting *h, int norder)
 {
   int *order = alloc((size_t)(norder + h->made.n + 1) * sizeof *order), n = 0;

@@ -2,7 +2,7 @@
 
    Takes   the graph with its gradients.
    Leaves  for each parameter that has a gradient, the optimizer's state, in the layout of the
-           parameter, and an operation that updates both in place, behind those whose results it
+           parameter, and an operation that updates both in place, after those whose results it
    takes (update_operations.c); for a buffer, one that updates it alone. Before these, if the plan
    asks for it, the norm of all gradients together. In a step of several batches, their gradients
    are accumulated (accumulate.c). */

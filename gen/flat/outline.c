@@ -523,7 +523,7 @@ static int call_of(const struct region *r)
 }
 
 /* A function with the operations of that phase, from the place on, that are in one function.
-   Returns the place behind the last one. */
+   Returns the place after the last one. */
 static int add_function_from(struct outlining *o, int place)
 {
   int first = graph->order[place], i = place;
@@ -541,7 +541,7 @@ static int add_function_from(struct outlining *o, int place)
     if (!in_one_function(first, graph->order[i])) break;
     const struct region *r = o->region_at[i] ? &o->region[o->region_at[i] - 1] : NULL;
     if (op->kind == OP_scan_hold) continue;
-    if (op->kind == OP_scan_stack) op->nin = 1; /* behind the loop the slices are one value */
+    if (op->kind == OP_scan_stack) op->nin = 1; /* after the loop the slices are one value */
     f.op[f.nop++] = r ? call_of(r) : graph->order[i];
     if (r) i = r->last - 1;
   }

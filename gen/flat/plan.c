@@ -106,7 +106,7 @@ static int current(struct placing *p, int value, int known, const struct op *rea
   return is_kept_cut(value) ? gathered(&p->gathering, value, reader, &p->new_order) : value;
 }
 
-static void wishes_of(struct placing *p, const struct call *c, int what, int known)
+static void add_requests_of(struct placing *p, const struct call *c, int what, int known)
 {
   int n = what == REQUEST_INPUT ? c->nin : c->nout;
   const int *value = what == REQUEST_INPUT ? c->in : c->out;
@@ -232,12 +232,12 @@ void plan(void)
     struct call *c = next < graph->ncall ? &graph->call[next] : NULL;
     if (c && c->first == at && c->parent == open) {
       for (int i = 0; i < c->nin; i++) before[next][i] = p->now[c->in[i]];
-      wishes_of(p, c, REQUEST_INPUT, known);
+      add_requests_of(p, c, REQUEST_INPUT, known);
       open = next++;
     } else if (open != NONE && graph->call[open].last == at) {
       c = &graph->call[open];
       for (int i = 0; i < c->nin; i++) p->now[c->in[i]] = before[open][i];
-      wishes_of(p, c, REQUEST_OUTPUT, known);
+      add_requests_of(p, c, REQUEST_OUTPUT, known);
       open = c->parent;
     } else {
       if (at == norder) break;

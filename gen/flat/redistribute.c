@@ -461,7 +461,7 @@ static int lower(struct lowering *w, const struct op *op)
     if (is_cut_within_rows(op->in[0], to))
       plan_error(op->line,
                  "%s: %s -> %s: rows by expert travel over a dimension of the mesh that cuts the "
-                 "tokens before another one does: let it come behind the others in device_mesh",
+                 "tokens before another one does: let it come after the others in device_mesh",
                  why_text(op), layout_text(in.layout), layout_text(to));
     last = exchange_rows(w, op, last, to, true);
     last = exchange_rows(w, op, last, to, false);

@@ -1,19 +1,18 @@
 /* ring.c: the pass `ring`: attention that goes around a ring of ranks.
 
    Takes   attention, and its gradient, of which the plan wants a ring (ops.h: `ring`): queries are
-           cut along that dimension of the mesh, and keys, values, and what else goes by keys are
-           gathered over it.
-   Leaves  nothing gathered. Each rank has a block of the keys. A step is attention of the rank's
-           queries over one block; then blocks move on to the next rank. The result of a step is
-           attention over a part of the keys, and the logarithms of its rows' sums: a pair that is
-           pending under their merge (ops.h: `merge`), here over the steps. Sums are in float32.
+           cut along that dimension of the mesh, and keys, values, and what else has a dimension of
+   keys are gathered over it. Leaves  nothing gathered. Each rank has a block of the keys. A step is
+   attention of the rank's queries over one block; then blocks move on to the next rank. The result
+   of a step is attention over a part of the keys, and the logarithms of its rows' sums: a pair that
+   is pending under their merge (ops.h: `merge`), here over the steps. Sums are in float32.
 
    The backward needs the merged result alone, not that of each step. It goes the other way around:
    it begins with the last block of the forward, one step back. The gradients of a block travel
    along with it, and are complete when it is at home.
 
    Steps whose block no rank needs, because of a window, are left out. Where no query sees a key
-   behind it, no rank needs the block of a later rank. Then a block goes from rank to rank up to the
+   after it, no rank needs the block of a later rank. Then a block goes from rank to rank up to the
    last one, and not on to the first: ranks that need none are idle in the exchange. In the backward
    blocks go the same way as in the forward, and each rank sends home the gradients that it has of
    a block. */

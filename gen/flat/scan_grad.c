@@ -3,10 +3,10 @@
 
    The steps of the backward must be as equal as those of the forward. So before the last step
 
-     what is carried    has a gradient of zeros, if nothing behind the scan reads what the last step
+     what is carried    has a gradient of zeros, if nothing after the scan reads what the last step
                         hands on;
      what steps share   a value from outside that steps read, a weight mostly, has a gradient of
-                        zeros, to which each step adds; behind the scan it is added to the gradient
+                        zeros, to which each step adds; after the scan it is added to the gradient
                         that comes from elsewhere.
 
    The gradients of the slices that a scan goes over are put together, as the results of steps are.
@@ -137,7 +137,7 @@ static void begin_shared(int last)
   }
 }
 
-/* --------------------------------------------------------------------------- behind the first step
+/* --------------------------------------------------------------------------- after the first step
  */
 
 static void hold_both(int last, int first)

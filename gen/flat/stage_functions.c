@@ -3,7 +3,7 @@
 
    Takes   the flat program of the ranks at one place of the pipeline.
    Leaves  each operation of the forward and the backward in a stage, and those that a function will
-           have one behind the other: the forward of each stage, then from the last one on the
+           have one after the other: the forward of each stage, then from the last one on the
            backward of each, or its two parts. Each may run for another micro-batch, so what
            several need that depends on inputs and constants alone, each computes for itself. What
            the backward computes again, the two parts compute each if that is cheap; else the first

@@ -258,7 +258,7 @@ static void connect(struct staging *s)
     graph->op[order[at]] = op;
     append_to_order(order[at]);
   }
-  /* Each send stands behind what makes its value, and behind those before it to the same stage. */
+  /* Each send stands after what makes its value, and after those before it to the same stage. */
   struct list *behind = alloc((size_t)(graph->nop + 1) * sizeof *behind), first = {0};
   int *maker = makers_in_order(&sends);
   for (int i = 0; i < sends.n; i++) add(maker[i] == NONE ? &first : &behind[maker[i]], sends.at[i]);

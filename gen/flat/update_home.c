@@ -105,7 +105,7 @@ static int slice_of(const struct operands *of, int stack)
   return append_of_update(op, stack, of, "slice");
 }
 
-/* Whether an operand that is at home is needed behind it. */
+/* Whether an operand that is at home is needed after it. */
 static bool leaves_home(const struct optimizer *o, const enum when *when, int operand)
 {
   if (when_made(o, when, operand) != AT_HOME) return false;

@@ -42,7 +42,7 @@ static int along_of_inputs(const struct parts *p, const struct update_step *step
     if (is_number_operand(p->of->o, step->in[i]) || p->along[step->in[i]]) continue;
     const struct shape *s = shape_of_operand(p, step->in[i]);
     if (s->ndim + along >= 0 && s->size[s->ndim + along] != 1)
-      refuse(p, "an operation on it and a tensor as large that is in no parts");
+      refuse(p, "an operation on it and a tensor of its size that is not in parts");
   }
   return along;
 }

@@ -44,7 +44,7 @@ struct layout layout_in_update(const struct operands *of, int operand, struct sh
 struct operands operands_of_update(const struct op *update);
 /* Appends the update itself, with what it takes of the operations. */
 void append_update_taking(struct op *update, const struct operands *of);
-/* Append updates, behind their operations: of a parameter alone, and below of several together.
+/* Append updates, after their operations: of a parameter alone, and below of several together.
    Their inputs so far are the parameter, its gradient, its states and the norm; what they take of
    the operations is added. */
 void append_update_alone(struct op *update);

@@ -59,7 +59,7 @@ static bool has_terms(const struct op *op)
   return a->shape.size[last] > 0 && parts_of(op->in[0], last) == 1;
 }
 
-/* Whether every rank's part is as large: each has something to sum. */
+/* Whether every rank's part has the same size: each has something to sum. */
 static bool has_equal_parts(int value)
 {
   for (int d = 0; d < graph->value[value].shape.ndim; d++)
@@ -321,7 +321,7 @@ static bool sums_terms_of(const struct op *op, int value)
          lies_as_written(op->in[1]) && lies_as_written(op->out) && v->shape.size[0] > 0;
 }
 
-/* The place of the product behind place `k` whose terms the sum is over, before anything reads the
+/* The place of the product after place `k` whose terms the sum is over, before anything reads the
    sum; or NONE. */
 static int product_for(const struct function *f, int k, const struct op *sum)
 {

@@ -42,8 +42,8 @@ enum carried {
   PREFETCHES,     /* in the body: both: awaits what an earlier iteration issued, and issues what a
                      later one awaits */
   AWAITED_NEXT,   /* in the body: issues what the next iteration awaits */
-  AWAITS_EARLIER, /* in the body or behind the loop: awaits what the iteration before issued; in the
-                     body also: issues what is awaited behind the loop */
+  AWAITS_EARLIER, /* in the body or after the loop: awaits what the iteration before issued; in the
+                     body also: issues what is awaited after the loop */
   ISSUES_FIRST    /* before the loop: issues what one of the first iterations awaits */
 };
 
@@ -127,7 +127,7 @@ void bucket(void);
 
 /* ------------------------------------------------------------------------------ bucket_merge.c */
 
-/* What stands for the value in a loop: one of a stack speaks for all of it. */
+/* The value that represents this one in a loop: one of a stack represents all of it. */
 int alias_root(int value);
 /* Finds what the functions run, and what that reads: before the first of those below, and after
    functions were changed by others. */
@@ -139,7 +139,7 @@ int readers_of(int value);
 /* From here on the function runs the operation, too; the operation reads this value first. */
 void run_now(const struct function *f, int id);
 void read_instead(int id, int value);
-/* Puts the members in the order in which their parameters lie; those of none behind them. */
+/* Puts the members in the order in which their parameters lie; those of none after them. */
 void put_in_order(int *member, int n);
 /* Finds what each of a function's operations in the list, n singles, needs of the others. */
 void find_needs(const struct function *f, const int *op, struct single *s, int n);
@@ -240,7 +240,7 @@ void kernel_forms(void);
 
 /* ---------------------------------------------------------------------------- last_iteration.c */
 
-/* Issues what a phase's function gathers behind a loop in the loop's last iteration.
+/* Issues what a phase's function gathers after a loop in the loop's last iteration.
    most_live: what may live in the program. */
 void issue_in_last_iterations(struct overlap *o, int function, int64_t most_live);
 
@@ -306,7 +306,7 @@ int64_t simulate_span(struct span *s);
    many. */
 int write_order(struct span *s, int *op);
 /* Makes a collective asynchronous if one of its group is in flight where it is issued: it runs on
-   the same stream. Where it would be awaited at once it comes behind the other one's await. */
+   the same stream. Where it would be awaited at once it comes after the other one's await. */
 void queue_behind_in_flight(struct span *s);
 /* The collective is in flight when the loop ends, and takes so long from there. */
 void leave_in_flight(struct overlap *o, int collective, int body, int64_t time);
@@ -347,7 +347,7 @@ struct widening {
   bool leaves[MOST_TOGETHER];
   int wide; /* the value, when it is made */
   int ncopy,
-      copy[MOST_TOGETHER]; /* the operations that copy out of it: they come behind its maker */
+      copy[MOST_TOGETHER]; /* the operations that copy out of it: they come after its maker */
 };
 
 /* Reads the program, before the first question. */

@@ -6,7 +6,7 @@
            that makes them, where they can be merged with others. */
 #include "folded/folded.h"
 
-/* ------------------------------------------------------------- gradients that nobody else reads */
+/* --------------------------------------------------------------- gradients with no other reader */
 
 static int copy_of(int value, const struct op *reader)
 {

@@ -227,7 +227,7 @@ static void take_over(struct liveness *l, int *op, const int *better, int n)
     l->lives = now;
 }
 
-/* Whether one behind which it stays has not run. */
+/* Whether an operation that it must follow has not run. */
 static bool waits_for_turn(const int *op, const bool *gone, int n)
 {
   const struct op *it = &graph->op[op[n]];
@@ -236,7 +236,7 @@ static bool waits_for_turn(const int *op, const bool *gone, int n)
   return false;
 }
 
-static void order_stretch(struct liveness *l, int *op, int n)
+static void order_segment(struct liveness *l, int *op, int n)
 {
   int *better = alloc((size_t)n * sizeof *better);
   bool *gone = alloc((size_t)n);
@@ -329,7 +329,7 @@ static void order_function(struct liveness *l, struct function *f)
     while (first + n < f->nop && n < LONGEST && graph->op[f->op[first + n]].kind != OP_loop) n++;
     if (n == LONGEST && first + n < f->nop)
       ended_early("schedule", "an order of a long function", LONGEST, "operations at a time");
-    if (n) order_stretch(l, f->op + first, n);
+    if (n) order_segment(l, f->op + first, n);
     first += n ? n : 1;
   }
 }

@@ -263,7 +263,7 @@ static int64_t aligned(int64_t bytes)
   return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-/* The slots are behind what lives within a function, or for all micro-batches. */
+/* The slots are after what lives within a function, or for all micro-batches. */
 static void place_slots(struct trial *t)
 {
   struct memory_plan *plan = t->lifetimes.plan;

@@ -266,7 +266,7 @@ static void chain(const struct bunch *b)
 static struct list order; /* a function's operations from a place on, as they are to be */
 
 /* Puts the operation in the place of one of its products; before it what it needs to be there,
-   behind it what copies its results. */
+   after it what copies its results. */
 static void take_place(struct function *f, int id, int at, const struct bunch *b,
                        const struct widening *w)
 {
@@ -324,7 +324,7 @@ static bool is_searched(const struct function *f, int at, int k)
   return k < f->nop && k < at + FARTHEST;
 }
 
-/* The products behind this one that read the same input, or make gradients by the same one. */
+/* The products after this one that read the same input, or make gradients by the same one. */
 static struct bunch bunch_at(const struct function *f, int at, int form)
 {
   int same = form == OF_GRADIENTS;

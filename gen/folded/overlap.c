@@ -95,7 +95,7 @@ static bool is_barrier(const struct op_node *n)
   return n->body != NONE || n->carried == PREFETCHES || n->carried == ISSUES_FIRST;
 }
 
-/* Moves a collective right behind its predecessor, unless it depends on a node between them, or one
+/* Moves a collective right after its predecessor, unless it depends on a node between them, or one
    of these is a barrier. (The predecessor depends on all else that the collective depends on.) */
 static void close_up(struct span *s, int n)
 {

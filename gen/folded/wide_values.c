@@ -123,7 +123,7 @@ static bool copies_what_it_adds_to(const struct op *op)
   return op->nin > 2 && op->in[2] != op->out && graph->value[op->in[2]].stored;
 }
 
-/* Whether the operation takes any strides of its i-th operand; that behind the last is its result.
+/* Whether the operation takes any strides of its i-th operand; that after the last is its result.
    Of a reduction's results some kernels make all elements in turn, wherever they belong. */
 static bool takes_strides(const struct op *op, int i)
 {

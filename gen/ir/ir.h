@@ -241,7 +241,7 @@ bool is_random(const struct op *op);
 bool is_copy(enum op_kind k);
 /* Whether it is attention or its gradient: those may have options, and a rule of their own. */
 bool is_attention(const struct op *op);
-/* Whether a query sees no key behind its own place; how far it sees, 0: all; in any order. */
+/* Whether a query sees no key after its own place; how far it sees, 0: all; in any order. */
 bool is_causal(const struct op *op);
 int64_t reach_of(const struct op *op);
 /* Whether it is attention that goes around a ring along that dimension of the mesh. */

@@ -165,7 +165,7 @@ struct letters {
   char name[MAX_LETTERS];       /* its name in the rule; '.': one of the dimensions of `...` */
   bool whole[MAX_LETTERS];      /* marked `!`: never cut */
   bool gets_start[MAX_LETTERS]; /* marked `@`: the kernel gets the start of its part */
-  unsigned summed[MAX_INPUTS];  /* a bit for each letter behind the operand's `+` */
+  unsigned summed[MAX_INPUTS];  /* a bit for each letter after the operand's `+` */
   int ndim_in[MAX_INPUTS], ndim_out[MAX_OUTPUTS];
   struct axis in[MAX_INPUTS][MAX_DIMS], out[MAX_OUTPUTS][MAX_DIMS];
   int nout;

@@ -70,7 +70,7 @@
                          "counts", of bool int32. Else that of the first input that is a float,
                          or of the first.
               .cheap     CHEAP: the backward may compute it again rather than keep it; COSTLY: it
-                         may not. Else it may where it goes by elements.
+                         may not. Otherwise it may if it works by element.
               .compares  It finds whether its inputs are the very numbers that something was made
                          of: computed again, in another kernel, they may be others in the last bit.
               .copies    It moves bytes within a rank's memory, without arithmetic.
@@ -277,7 +277,7 @@ OP(documents,      "...D!->...D!:i32,...D!:i32", "",       no_grad,            "
      headtail   The places are in head-tail order over that dimension: a rank's block is a part at
                 the head of the sequence and one at its tail.
      sinks      A further input, (gr): a score that counts in the sum of each row, and has no value.
-   Such an operation has a rule of its own: the row's, with the further inputs behind the others. */
+   Such an operation has a rule of its own: the row's, with the further inputs after the others. */
 OP(attention,      "b(gr)q@d!,bgk!d!,bgk!e!->b(gr)qe!,b(gr)q:f32", "", attention_grad,
    "causal window biased documents sinks places reach ring headtail", "", "bgrqkd bgrqke")
 /* Takes the output's gradient, q, k, v, the output and the logarithms; makes q's, k's and v's. The
@@ -323,7 +323,7 @@ OP(scan_stack,     "...*->...D!",          "*|*:max|*:min", no_grad,           "
 
 /* ------------------------------------------------------------------------------- without a rule */
 
-/* Stands behind a scan for each value that it carries: a, of the last step, and b, which the first
+/* Stands after a scan for each value that it carries: a, of the last step, and b, which the first
    step reads where the others read a of the step before. They get one layout, and no step lacks an
    operation because nothing reads its result. */
 OP(scan_hold,      "",                     "",             no_grad,            "", "", "",

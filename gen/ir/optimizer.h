@@ -1,6 +1,6 @@
 /* optimizer.h: an optimizer: how each update makes a parameter and its states. The front end traces
    it from a function of Lua: to a list of operations on one element, which are one kernel; or,
-   where it looks at more than one, to operations on tensors and, behind them, those of the kernel.
+   where it looks at more than one, to operations on tensors and, after them, those of the kernel.
  */
 #ifndef TPGEN_IR_OPTIMIZER_H
 #define TPGEN_IR_OPTIMIZER_H
@@ -18,7 +18,7 @@ struct step_number {
 
 /* An operation of an update. Operands are numbered: the parameter, its gradient, the states, the
    numbers, the results of the operations before: see operand numbers in optimizers.c. The fields
-   behind `in` are of those that are no operations on one element. */
+   after `in` are of those that are no operations on one element. */
 struct update_step {
   enum op_kind kind;
   int in[3];

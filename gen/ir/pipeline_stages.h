@@ -19,7 +19,7 @@ struct stage_edge {
 };
 
 /* What the two ends of a group that is an edge do in a step, as the places of a pipeline are
-   planned one by one: in order, each tag behind its micro-batch. */
+   planned one by one: in order, each tag after its micro-batch. */
 struct edge_ends {
   bool known[2];
   struct list did[2]; /* sends, receives */

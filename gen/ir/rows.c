@@ -6,7 +6,7 @@
    that there are stand one after the other, those of the first e first, and of one e in the order
    of the places. There is room for a row at each place of the rank's part, which no routing can
    pass; or, where the count has a bound, for so many times the rows that the part's experts have in
-   balance. What lies behind the last row has no meaning.
+   balance. What lies after the last row has no meaning.
 
    The value `counts`, [e], says how many rows each e has. It is a sum over all places: where b, s
    or k is cut it is pending, and so each rank has the count of its own rows. Operators with such an

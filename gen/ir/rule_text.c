@@ -66,7 +66,7 @@ static const char *scan_word(const char *c, struct rule_operand *o)
   return NULL;
 }
 
-/* "tk", the letters behind a `+`. */
+/* "tk", the letters after a `+`. */
 static const char *scan_summed(const char *c, struct rule_operand *o)
 {
   size_t n = strspn(c, "abcdefghijklmnopqrstuvwxyz");

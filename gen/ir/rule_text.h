@@ -19,7 +19,7 @@ struct rule_operand {
   int n;
   struct rule_dimension dimension[MAX_DIMS + 1];
   bool repeated;
-  char summed[MAX_DIMS]; /* the letters behind a `+` */
+  char summed[MAX_DIMS]; /* the letters after a `+` */
   enum reduction reduction;
   int type;
 };

@@ -32,7 +32,7 @@ int shapes(const struct op *op, struct shape shape[MAX_OUTPUTS])
         int64_t size = l.size[axis->letter[i]];
         if (size == 0)
           plan_error(op->line,
-                     "%s: the rule %s says no size for the output's dimension %c: write it behind "
+                     "%s: the rule %s says no size for the output's dimension %c: write it after "
                      "the letter, as in %c16",
                      op_name(op), printable(rule_of(op)), l.name[axis->letter[i]],
                      l.name[axis->letter[i]]);

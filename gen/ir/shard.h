@@ -83,7 +83,7 @@ bool is_even_in_time(int value);
 /* The micro-batches in which ranks have other parts than in the one before them; the first is 0. */
 struct list microbatch_sizes(void);
 /* Goes to the next of them, from *size, NONE at first: local_shape() gives the parts of these
-   micro-batches. false behind the last one, where it gives those of micro-batch 0 again. */
+   micro-batches. false after the last one, where it gives those of micro-batch 0 again. */
 bool next_size(const struct list *sizes, int *size);
 /* The place in the list of the size that a micro-batch has. */
 int size_of_microbatch(const struct list *sizes, int microbatch);

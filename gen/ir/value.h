@@ -72,7 +72,7 @@ struct value {
   int64_t alias_first, alias_size;
   struct init init;
   /* ACTIVATION: it is a part of a wide value, which is a place in the arena: after each `row`
-     elements of a rank's part those of the other parts lie, `pitch` in all; it begins behind
+     elements of a rank's part those of the other parts lie, `pitch` in all; it begins after
      `first`. NONE: it is none. */
   int64_t row, pitch, first;
   int wide;

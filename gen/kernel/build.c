@@ -157,7 +157,7 @@ static void add_reductions_of_threads(struct code *c, struct kernel_builder *k, 
 
 /* ------------------------------------------------------------------------------------ all kinds */
 
-/* A kernel of elements, or by rows, ends behind the last row that there is. */
+/* A kernel of elements, or by rows, ends after the last row that there is. */
 static void declare_rows(struct code *c, struct kernel_builder *k)
 {
   struct loops *loops = &k->loops;

@@ -287,7 +287,7 @@ static void put_first(struct buffer *b, const char *parameter)
   static const char start[] = "long first_";
   const char *letter = parameter + strlen(start);
   if (strncmp(parameter, start, strlen(start)) || strlen(letter) != 1 || !gets_start(*letter))
-    fault(text("parameter '%s' is too much: behind %d outputs and %d inputs may only stand "
+    fault(text("parameter '%s' is too much: after %d outputs and %d inputs may only stand "
                "'long first_x' for a letter x that the rule %s marks with @",
                printable(parameter), file_kernel.op->nout, file_kernel.op->nin,
                printable(rule_of(file_kernel.op))));

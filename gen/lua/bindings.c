@@ -453,7 +453,7 @@ static struct list *styles_of(int module)
   return &of[module];
 }
 
-static void forbid_second_wish(const struct style *s)
+static void forbid_second_request(const struct style *s)
 {
   const struct list *styles = styles_of(s->module);
   for (int i = 0; i < styles->n; i++) {
@@ -465,7 +465,7 @@ static void forbid_second_wish(const struct style *s)
 
 void place_by_style(struct style s)
 {
-  forbid_second_wish(&s);
+  forbid_second_request(&s);
   add(styles_of(s.module), graph->nstyle);
   GROW(graph->style, graph->nstyle, graph->style_room);
   graph->style[graph->nstyle++] = s;

@@ -37,7 +37,7 @@
 #endif
 
 /* Limits of processor time, which a busy machine may give late, and of wall time, which ends a
-   process that waits for ever if there is no filter. */
+   process that waits forever if there is no filter. */
 enum { SECONDS = 1, WALL_SECONDS = 30 };
 
 struct sandbox *sandbox;

@@ -1,6 +1,6 @@
 /* idle.c: dimensions of the mesh along which nothing is cut: all ranks along one do the same work.
    That is correct but useless, and seldom intended. plan.txt says so, and so does tpgen at its end,
-   behind the notes of the front end.
+   after the notes of the front end.
  */
 #include "report/report.h"
 

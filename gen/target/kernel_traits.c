@@ -63,7 +63,7 @@ struct made_text {
   double softcap;
 };
 
-/* The same text has one address: joined_statements() goes by it. */
+/* The same text has one address: joined_statements() relies on that. */
 static const char *made_text_for_options(const struct op *of, const char *file)
 {
   static const struct graph *made_for;

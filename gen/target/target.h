@@ -269,7 +269,7 @@ void find_operand(const struct op *op, const struct letters *l, int i, int rank,
 void find_loops(struct kernel_builder *k);
 /* The dimension of an operation's space that has the letter of this name, or NONE: of size 1. */
 int space_dimension(const struct op *op, const struct letters *l, char name);
-/* Whether a name in a row's expression, behind its `$`, is a letter of the rule. */
+/* Whether a name in a row's expression, after its `$`, is a letter of the rule. */
 bool names_letter(const struct op *op, const char *name);
 /* By rows: the elements of a row on the rank. */
 int64_t row_elements(const struct loops *loops);

@@ -34,6 +34,7 @@ __global__ void $name$($type_q$ *__restrict__ out, float *__restrict__ lse,
   const float scale = $s$;
   const long head = (long)blockIdx.x / tiles;
   const long first = (tiles - 1 - (long)blockIdx.x % tiles) * SQUARE;
+  // b: a sample, g: a group of heads that share keys and values, r: a head of the group.
   const long b = head / ($g$ * $r$), g = head / $r$ % $g$, r = head % $r$;
   const int row = (int)threadIdx.x / 16 * 4, column = (int)threadIdx.x % 16 * 4;
   q += b * $step_q_b$ + g * $step_q_g$ + r * $step_q_r$ + first * $step_q_q$;

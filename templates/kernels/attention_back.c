@@ -50,6 +50,7 @@ void $name$(float *restrict dq, float *restrict dk, float *restrict dv, const fl
   const bool causal = $causal$;
 #pragma omp parallel for schedule(dynamic) if (groups * $r$ * queries * keys >= 16384)
   for (long group = 0; group < groups; group++) {
+    // b: a sample, g: a group of heads that share keys and values.
     const long b = group / $g$, g = group % $g$;
     const float *const group_k = k + b * $step_k_b$ + g * $step_k_g$;
     const float *const group_v = v + b * $step_v_b$ + g * $step_v_g$;

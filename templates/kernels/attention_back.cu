@@ -47,6 +47,7 @@ __global__ void $name$($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
   const bool causal = $causal$;
   const float scale = $s$;
   const long group = (long)blockIdx.x / tiles, first = (long)blockIdx.x % tiles * SQUARE;
+  // b: a sample, g: a group of heads that share keys and values.
   const long b = group / $g$, g = group % $g$;
   const int t = (int)threadIdx.x, row = t / 16 * 4, column = t % 16 * 4;
   (void)dq;

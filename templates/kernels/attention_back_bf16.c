@@ -204,6 +204,7 @@ void $name$(bf16 *restrict dq, bf16 *restrict dk, bf16 *restrict dv, const bf16 
 #pragma omp parallel for schedule(dynamic) if (heads * queries * keys >= 16384)
   for (long tile = 0; tile < groups * key_tiles; tile++) {
     const long group = tile / key_tiles, key = tile % key_tiles * KEYS;
+    // b: a sample, g: a group of heads that share keys and values.
     const long b = group / $g$, g = group % $g$;
     const int some = keys - key < KEYS ? (int)(keys - key) : KEYS;
     float sum_k[KEYS][DEPTH] = {{0}}, sum_v[KEYS][WIDTH] = {{0}};

@@ -29,6 +29,7 @@ __global__ void $name$($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
   typedef $type_q$ element;
   const long rows = (long)$b$ * $g$ * $r$ * $q$, row = (long)blockIdx.x * 32 + threadIdx.x / 8;
   const long at = row < rows ? row : rows - 1, head = at / $q$, n = at % $q$;
+  // b: a sample, g: a group of heads that share keys and values, r: a head of the group.
   const long b = head / ($g$ * $r$), g = head / $r$ % $g$, r = head % $r$;
   (void)dk, (void)dv, (void)q, (void)k, (void)v, (void)lse, (void)first_q, (void)first_k;
 #if $biased$

@@ -71,6 +71,7 @@ void $name$(bf16 *restrict out, float *restrict lse, const bf16 *restrict q, con
 #endif
 #pragma omp parallel for schedule(dynamic) if (heads * queries * keys >= 16384)
   for (long tile = 0; tile < heads * tiles; tile++) {
+    // b: a sample, g: a group of heads that share keys and values, r: a head of the group.
     const long head = tile / tiles, b = head / ($g$ * $r$), g = head / $r$ % $g$, r = head % $r$;
     const long first = tile % tiles * QUERIES;
     const int here = queries - first < QUERIES ? (int)(queries - first) : QUERIES;

@@ -46,6 +46,7 @@ __global__ void $name$($type_q$ *__restrict__ out, float *__restrict__ lse,
   const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
   constexpr int queries = $q$, keys = $k$, tiles = (queries + ROWS - 1) / ROWS;
   const int head = (int)blockIdx.x / tiles, first = (tiles - 1 - (int)blockIdx.x % tiles) * ROWS;
+  // b: a sample, g: a group of heads that share keys and values, r: a head of the group.
   const long b = head / ($g$ * $r$), g = head / $r$ % $g$, r = head % $r$;
   q += b * $step_q_b$ + g * $step_q_g$ + r * $step_q_r$ + (long)first * $step_q_q$;
   k += b * $step_k_b$ + g * $step_k_g$;

@@ -1,5 +1,5 @@
 // Attention of new tokens to the tokens of a cache and to each other. First the new keys and values
-// are written behind the cache's. Then a task has some rows of a group of heads that share keys and
+// are written after the cache's. Then a task has some rows of a group of heads that share keys and
 // values: a row is a new token of a head. It goes over the keys that they see, tile by tile. When
 // a row meets a larger score, its sums so far are rescaled. In a tile of scores the rows of one key
 // are contiguous.
@@ -32,6 +32,7 @@ void $name$(float *restrict out, const $type_q$ *restrict q, const $type_k$ *res
   const long groups = (long)$b$ * $g$, tiles = (rows + ROWS - 1) / ROWS;
 #pragma omp parallel for schedule(static)
   for (long at = 0; at < groups * tokens; at++) {
+    // b: a sequence, g: a group of heads that share keys and values.
     const long b = at / tokens / $g$, g = at / tokens % $g$, t = at % tokens;
     if (slot[b] < 0 || start[b] + t >= context) continue;
     const long place = ((long)slot[b] * $g$ + g) * context + start[b] + t;

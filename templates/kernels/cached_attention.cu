@@ -1,11 +1,12 @@
 // Attention of new tokens to the tokens of a cache and to each other. First the new keys and values
-// are written behind the cache's: a block for each token of a group of heads.
+// are written after the cache's: a block for each token of a group of heads.
 // launch: $b$ * $g$ * $t$, 128
 __global__ void $name$(float *__restrict__ out, const $type_q$ *__restrict__ q,
                        const $type_k$ *__restrict__ k, const $type_v$ *__restrict__ v,
                        $type_k_cache$ *__restrict__ k_cache, $type_v_cache$ *__restrict__ v_cache,
                        const int *__restrict__ slot, const int *__restrict__ start)
 {
+  // b: a sequence, g: a group of heads that share keys and values.
   const long b = (long)blockIdx.x / ($g$ * $t$), g = (long)blockIdx.x / $t$ % $g$;
   const long t = (long)blockIdx.x % $t$, context = $c$;
   (void)out, (void)q;

@@ -1,5 +1,5 @@
 // Attention of one new token of each sequence to the tokens of a cache and to itself. A task has a
-// group of heads that share keys and values. First it writes the new key and value behind the
+// group of heads that share keys and values. First it writes the new key and value after the
 // cache's. Then it goes over the keys that the token sees, some at a time. When a head meets a
 // larger score, its sums so far are rescaled.
 enum { $name$_KEYS = 64 };
@@ -45,6 +45,7 @@ void $name$(float *restrict out, const $type_q$ *restrict q, const $type_k$ *res
   const long context = $c$, window = $window$;
 #pragma omp parallel for schedule(static)
   for (long at = 0; at < (long)$b$ * $g$; at++) {
+    // b: a sequence, g: a group of heads that share keys and values.
     const long b = at / $g$, g = at % $g$, here = start[b];
     const long line = ((long)slot[b] * $g$ + g) * context;
     const long end = slot[b] < 0 ? 0 : here < context ? here + 1 : context;

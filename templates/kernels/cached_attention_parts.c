@@ -33,6 +33,7 @@ void $name$(float *restrict out, float *restrict logs, const $type_q$ *restrict 
   const long groups = (long)$b$ * $g$, tiles = (rows + ROWS - 1) / ROWS;
 #pragma omp parallel for schedule(static)
   for (long at = 0; at < groups * tokens; at++) {
+    // b: a sequence, g: a group of heads that share keys and values.
     const long b = at / tokens / $g$, g = at / tokens % $g$, t = at % tokens;
     const long token = start[b] + t, part = token / length - first_p;
     if (slot[b] < 0 || part < 0 || part >= parts) continue;

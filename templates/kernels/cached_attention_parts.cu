@@ -8,6 +8,7 @@ __global__ void $name$(float *__restrict__ out, float *__restrict__ logs,
                        $type_v_cache$ *__restrict__ v_cache, const int *__restrict__ slot,
                        const int *__restrict__ start, long first_p)
 {
+  // b: a sequence, g: a group of heads that share keys and values.
   const long b = (long)blockIdx.x / ($g$ * $t$), g = (long)blockIdx.x / $t$ % $g$;
   const long t = (long)blockIdx.x % $t$, parts = $p$, length = $c$;
   const long token = start[b] + t, part = token / length - first_p;

@@ -128,7 +128,7 @@ local function within_documents(bias, of_queries, of_keys)
   return raw.where(same, bias, -math.huge)
 end
 
--- What goes by places of queries and keys does not go with a ring, nor with another order of the sequence.
+-- What depends on places of queries and keys is refused with a ring, and with another order of the sequence.
 local function refuse_in_parts(cut, what)
   if cut and (cut.ring or cut.balanced) then
     misfit('%s does not go with context_parallel\'s %s: take method = "allgather" or "ulysses" without balance', what,
@@ -314,7 +314,7 @@ method("scaled_dot_product_attention", function(query, key, value, attn_mask, dr
   return cut.back(attention_of_scores(q, k, v, how))
 end)
 
--- x:documents(eos, longest): of tokens [batch, sequence] that are documents one behind the other, each ended by a
+-- x:documents(eos, longest): of tokens [batch, sequence] that are documents one after the other, each ended by a
 -- token eos: the number of each token's document, counted from 0 in each row, and its place in it, for
 -- the option `documents` of attention and for its positions. Of tokens(words, {documents = eos, longest = n}) they are
 -- known. longest: no document has more tokens in a row, which the program checks; attention needs no keys further away.

@@ -196,7 +196,7 @@ local function methods_text()
   return table.concat(list, " and ")
 end
 
--- What goes by keys, gathered; a ring has its blocks before that.
+-- An operand with a dimension of keys, gathered; a ring has taken its blocks before that.
 local function gathered(x, dim, why, ulysses)
   if asked.methods.ring then x = over(x, WHOLE, why, {ring = base.shard(dim), ulysses = ulysses}) end
   return over(x, WHOLE, why, {ulysses = ulysses})
@@ -219,7 +219,7 @@ function base.cut_attention(q, k, how)
       gathered(repeated(k, more), SEQUENCE, why, by_heads), gathered(repeated(v, more), SEQUENCE, why, by_heads)
   end
   function c.back(y) return over(y, base.shard(SEQUENCE), why) end
-  -- The name of what x is made of that goes by tokens in the order of the sequence, and its tokens do not; or nil.
+  -- The name of an input of x whose elements are in the order of the sequence, while x's tokens are not; or nil.
   local function in_sequence(x, tokens)
     local order = asked.balance and asked.orders[tokens]
     return order and core.in_sequence(x, tokens, order, asked.of_queries[tokens], asked.of_keys[tokens])
@@ -231,7 +231,7 @@ function base.cut_attention(q, k, how)
     core.note(string.format("queries or keys are made of '%s', whose %d elements are in the order of the sequence; that of the tokens "
       .. "is context_parallel's balance: tokens:positions() has positions in it", name, tokens))
   end
-  -- Fails if x goes by tokens along its last dimension.
+  -- Fails if the last dimension of x is that of the tokens.
   function c.must_follow(x, what)
     local shape = core.shape(x)
     local tokens = shape[#shape]

@@ -7,7 +7,7 @@
 --
 --   router = "softmax"    over all experts, or "sigmoid"
 --   normalize = true      a token's weights are divided by their sum
---   scale = 1             the weights' factor behind that
+--   scale = 1             the weights' factor after that
 --   groups, top_groups    the experts lie in so many groups; a token's are in the best of these, by
 --                         the sum of a group's two best
 --   shared = 0            the hidden size of a network that takes every token
@@ -64,7 +64,7 @@ local function in_best_groups(scores, groups, top)
   return of.flatten(of.where(of.gt(of.unsqueeze(is_chosen, -1), 0), by_group, -math.huge), -2)
 end
 
--- What becomes of the bias behind a step: torchtitan's rule, whose changes add up to nothing. The places are
+-- What becomes of the bias after a step: torchtitan's rule, whose changes add up to nothing. The places are
 -- those of all batches of the step.
 local function followed(bias, rate, counts)
   core.append("running", {of.to(counts, "float32"), bias}, {scalar = rate, balances = 1})

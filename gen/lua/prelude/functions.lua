@@ -331,7 +331,7 @@ end
 local function check_output(text, a, b)
   local seen = {}
   for letter in string.gmatch(text, ".") do
-    if seen[letter] then misfit("'%s' stands twice behind the arrow", letter) end
+    if seen[letter] then misfit("'%s' stands twice after the arrow", letter) end
     if not a[letter] and not b[letter] then misfit("no operand has the '%s'", letter) end
     seen[letter] = true
   end

@@ -37,7 +37,7 @@ local function merged(y, logs)
 end
 
 -- nn.KVCache(): attention that remembers. In generate its forward(q, k, v) writes the keys and
--- values of the new tokens into the module's caches, behind those of the sequence's earlier ones,
+-- values of the new tokens into the module's caches, after those of the sequence's earlier ones,
 -- and gives the attention of q to all of them. In train and infer it is causal attention.
 -- options: {scale =, window =}, as of scaled_dot_product_attention.
 nn.KVCache = base.own_class("KVCache", {}, function() return {}, {} end,

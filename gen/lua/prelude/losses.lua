@@ -320,7 +320,7 @@ end)
 method("rms_norm", function(input, normalized_shape, weight, eps)
   local x, given = wide(input), normalized_shape
   if base.is_tensor(given) then
-    if eps ~= nil then misfit("behind a weight stands eps alone") end
+    if eps ~= nil then misfit("after a weight only eps may follow") end
     given, weight, eps = core.shape(given), given, weight
   end
   local dims, n, sizes = last_dimensions(x, given)

@@ -166,7 +166,7 @@ end
 -- tokens(words){batch, sequence}: tokens of the text or the file that the program is given, the
 -- next so many in every step; tokens(words, 1): each one token further, which is the target of a
 -- language model. Their numbers are below `words`. tokens(words, {shift = 1, documents = eos}): a
--- token eos ends a document. x:documents() then knows it, and a target behind the end of a document,
+-- token eos ends a document. x:documents() then knows it, and a target after the end of a document,
 -- which is of the next one, becomes -100, which a loss leaves out. longest = n: no document has more
 -- tokens than that within a row; a program that reads one ends.
 function plan.tokens(words, shift)

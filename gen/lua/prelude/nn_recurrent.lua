@@ -74,7 +74,7 @@ local function sizes(who, input_size, hidden_size)
     base.integer(hidden_size, who .. "'s hidden size", 1, LARGEST)
 end
 
--- The parameters of one layer and direction; adds their names behind the suffix to the list.
+-- The parameters of one layer and direction; adds their names after the suffix to the list.
 local function add_parameters(self, keys, who, kind, inputs, hidden, bias, suffix)
   local bound = 1 / math.sqrt(hidden)
   local function add(name, shape)

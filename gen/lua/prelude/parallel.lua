@@ -173,7 +173,7 @@ end
 -- until they are passed to the graph.
 local groups = {}           -- by dimension: the size of its groups, and the line that requested them
 
--- The micro-batches of a step are a dimension of the graph's mesh, in time: the one behind this one of
+-- The micro-batches of a step are a dimension of the graph's mesh, in time: the one after this one of
 -- the plan's; nil: a step has one.
 local time_behind
 
@@ -249,7 +249,7 @@ function base.split_mesh()
   end
 end
 
--- Adds n micro-batches to the graph's mesh. They cut what the ranks have of the batch, so they come behind
+-- Adds n micro-batches to the graph's mesh. They cut what the ranks have of the batch, so they come after
 -- the last dimension over which an input is distributed.
 function base.add_microbatches(n, batch)
   local behind = -1

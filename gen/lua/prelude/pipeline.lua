@@ -73,12 +73,12 @@ plan.pipeline = core.unwatched(function(module, mesh, options)
   if not microbatches then fail("pipeline needs microbatches: into how many parts a batch is cut") end
   local stages = number("stages", in_file, MOST_STAGES) or ranks
   if not csv and stages % ranks ~= 0 then
-    fail("pipeline: %d stages are not as many for each of %d ranks", stages, ranks)
+    fail("pipeline: %d stages cannot be shared equally by %d ranks", stages, ranks)
   end
   local first = options.split and as_split(module, options.split) or may_begin(module, stages)
   if options.split and #first ~= stages - 1 then
-    fail("pipeline's split: %d stages take the names of %d modules, with which those behind the first begin; "
-      .. "it has %d", stages, stages - 1, #first)
+    fail("pipeline's split names the module with which each stage after the first begins: for %d stages %d, not %d",
+      stages, stages - 1, #first)
   end
   asked = {
     dim = dim, schedule = schedule, csv = csv, stages = stages, first = first, given = options.split ~= nil,

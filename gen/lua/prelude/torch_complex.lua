@@ -229,7 +229,7 @@ local function real_transform(x, dims, normalization, one_sided)
   return scaled(z, by)
 end
 
--- x with `size` elements along dimension d: its first ones, and zeros behind them.
+-- x with `size` elements along dimension d: its first ones, and zeros after them.
 local function sized(x, d, size)
   local n = shape_of(x)[d + 1]
   if is_complex(x) then return complex(sized(x.re, d, size), sized(x.im, d, size)) end

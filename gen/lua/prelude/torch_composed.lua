@@ -346,7 +346,7 @@ end
 
 operators.vdot = function(a) return raw.matmul(a.self, a.other) end
 
--- Three tensors and more: the first two, and so on. A letter stays as long as something behind has it.
+-- Three tensors and more: the first two, and so on. A letter stays as long as something after has it.
 operators.einsum = function(a)
   local list = table.move(a.tensors, 1, #a.tensors, 1, {})
   -- Capital letters are others than small ones.

@@ -22,7 +22,7 @@ end
 -- Floats from here on are whole numbers.
 local WHOLE = 2.0 ^ 23
 
--- Without what is behind the point. No gradient flows, as in PyTorch.
+-- Without the digits after the point. No gradient flows, as in PyTorch.
 local function trunc(x)
   if not is_tensor(x) then return x < 0 and math.ceil(x) or math.floor(x) end
   if not is_float(x) then return x end
@@ -804,7 +804,7 @@ end
 
 -- ------------------------------------------------------------------------------ constants, as they are
 
--- Of values that nobody has set.
+-- Tensors whose values are not set.
 for _, name in ipairs{"empty", "empty_strided", "empty_permuted", "new_empty"} do
   operators[name] = function(a) return constants.full(a.size, 0, a.dtype or "float32") end
 end

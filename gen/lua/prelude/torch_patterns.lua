@@ -1,7 +1,7 @@
 -- torch_patterns.lua: nodes of an exported program that together are one operator of ours: attention that
 -- was written, or decomposed, as two products with a softmax between; keys and values that are repeated
 -- for a group of heads; the rotary embedding; and linear layers that were decomposed to batches. Their
--- result gets one node in their place. What nobody reads then is left out.
+-- result gets one node in their place. What nothing reads then is left out.
 local _, base = ...
 local torch = base.torch
 local short, each_name = torch.short, torch.each_name

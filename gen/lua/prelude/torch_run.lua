@@ -203,7 +203,7 @@ local function run_node(node, values, path)
   end
 end
 
--- What styles may speak of: the first tensors that are no parameters.
+-- The inputs that styles can name: the first tensors that are not parameters.
 local MOST_TENSORS = 8
 
 local function tensors_among(names, values, parameters)

@@ -1,5 +1,5 @@
 -- updates.lua: the trace of an update: what an optimizer's function of a parameter, its gradient and its states
--- computes. It is run on things that stand for these. What goes by elements alone becomes a kernel. What looks
+-- computes. It is run on things that stand for these. An update that works by element becomes a kernel. What looks
 -- at more than one element (a norm, a mean, a product) becomes operations on tensors, before a kernel that
 -- does the rest.
 local core, base, plan = ...
@@ -280,7 +280,7 @@ function methods.home(x)
   return tensor_row("scan_stack", x, {home = true})
 end
 
--- What is at home, cut as the parameter again. So it is anyway where it meets what is not at home.
+-- What is at home, cut as the parameter again. That happens by itself where it meets what is not at home.
 function methods.cut(x)
   if not of_element(x, "cut").home then fail("cut of an update takes what is at home") end
   local e = tensor_row("scan_take", x, {})
@@ -441,7 +441,7 @@ end
 -- ------------------------------------------------------------------------ operations, and a kernel after them
 
 -- Which steps are operations, and which are of the kernel. The kernel goes over the elements of the parameter,
--- and reads single numbers. It has the steps behind the last operations. A step on elements alone, of what the
+-- and reads single numbers. It has the steps after the last operations. A step on elements alone, of what the
 -- kernel reads anyway, may be both: computed twice it takes no memory.
 local function parts_of(out, ones, states, shape)
   local cheap, taken = {}, {}

@@ -95,7 +95,7 @@ local function reshape(input, ...)
   return view(x, filled_sizes(base.elements(shape), "the shape " .. shape_text(shape), ...))
 end
 method("view", function(input, ...)
-  if type((...)) == "string" then misfit("a type's bytes are not seen as another's: x:to(%s) converts", (...)) end
+  if type((...)) == "string" then misfit("the bytes of one type cannot be viewed as another type: x:to(%s) converts", (...)) end
   return reshape(input, ...)
 end, "size")
 method("reshape", reshape, "shape")
