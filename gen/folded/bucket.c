@@ -32,31 +32,33 @@ static int64_t moved_bytes(const struct op *op)
   return elements(local_shape(value, 0)) * type_bytes(moved_type(op));
 }
 
-static bool is_bucketable(const struct function *f, int id)
+static bool is_bucketable(struct merging *m, const struct function *f, int id)
 {
-  return collective_row[graph->op[id].kind].buckets && is_mergeable(f, id) &&
+  return collective_row[graph->op[id].kind].buckets && is_mergeable(m, f, id) &&
          !joins_stages(&graph->op[id]);
 }
 
 /* Gathers and reductions of units. contiguous_gradients.c handles gradients that are reduced in
    place. */
-static bool is_of_unit(const struct function *f, int id)
+static bool is_of_unit(struct merging *m, const struct function *f, int id)
 {
   const struct op *op = &graph->op[id];
-  return is_bucketable(f, id) && unit_of(op) != NONE && !is_gradient_sum(op);
+  return is_bucketable(m, f, id) && unit_of(op) != NONE && !is_gradient_sum(op);
 }
 
 /* The collectives of this kind in a function, in its order. */
-static struct list find_singles(const struct function *f,
-                                bool (*is_such)(const struct function *f, int id))
+static struct list find_singles(struct merging *m, const struct function *f,
+                                bool (*is_such)(struct merging *m, const struct function *f,
+                                                int id))
 {
   struct list found = {0};
   for (int i = 0; i < f->nop; i++)
-    if (is_such(f, f->op[i])) add(&found, f->op[i]);
+    if (is_such(m, f, f->op[i])) add(&found, f->op[i]);
   return found;
 }
 
-static struct single *as_singles(const struct function *f, const struct list *op, bool in_units)
+static struct single *as_singles(struct merging *m, const struct function *f, const struct list *op,
+                                 bool in_units)
 {
   struct single *s = alloc((size_t)(op->n + 1) * sizeof *s);
   for (int i = 0; i < op->n; i++) {
@@ -68,7 +70,7 @@ static struct single *as_singles(const struct function *f, const struct list *op
                            .unit = in_units ? unit_of(o) : NONE,
                            .bytes = moved_bytes(o)};
   }
-  find_needs(f, op->at, s, op->n);
+  find_needs(m, f, op->at, s, op->n);
   return s;
 }
 
@@ -97,24 +99,26 @@ static void tell_split(int part, int n, int all)
 
 /* Merges them into one collective. If buckets made before conflict, into several, each of as
    many as can be merged. */
-static void merge_most(struct function *f, const struct list *numbers, const struct list *op)
+static void merge_most(struct merging *m, struct function *f, const struct list *numbers,
+                       const struct list *op)
 {
   struct list left = {0};
   for (int k = 0; k < numbers->n; k++) add(&left, op->at[numbers->at[k]]);
-  if (merge(f, left.at, left.n, !lie_side_by_side(left.at, left.n))) return;
+  if (merge(m, f, left.at, left.n, !lie_side_by_side(left.at, left.n))) return;
   while (left.n) {
     struct list member = {0}, rest = {0};
-    take_of_one_kind(f, &left, &member, &rest);
-    bool merged = merge(f, member.at, member.n, !lie_side_by_side(member.at, member.n));
+    take_of_one_kind(m, f, &left, &member, &rest);
+    bool merged = merge(m, f, member.at, member.n, !lie_side_by_side(member.at, member.n));
     int part = merged ? graph->nop - 1 : member.at[0];
     if (plan_options->bucketing == BUCKETS_GREEDY) tell_split(part, member.n, numbers->n);
     left = rest;
   }
 }
 
-static void merge_all(struct function *f, const struct buckets *found, const struct list *op)
+static void merge_all(struct merging *m, struct function *f, const struct buckets *found,
+                      const struct list *op)
 {
-  for (int i = 0; i < found->n; i++) merge_most(f, &found->at[i], op);
+  for (int i = 0; i < found->n; i++) merge_most(m, f, &found->at[i], op);
 }
 
 /* The bytes of a unit in collectives of this kind. */
@@ -145,37 +149,38 @@ static void join_small_units(struct single *s, const struct list *op, const int6
   }
 }
 
-static void bucket_units(struct function *f)
+static void bucket_units(struct merging *m, struct function *f)
 {
-  struct list op = find_singles(f, is_of_unit);
+  struct list op = find_singles(m, f, is_of_unit);
   if (op.n < 2) return;
-  struct single *s = as_singles(f, &op, true);
+  struct single *s = as_singles(m, f, &op, true);
   join_small_units(s, &op, times_in(f));
   struct buckets found =
       choose_of_one_kind(s, op.n, &(struct caps){plan_options->ncap, plan_options->cap});
-  merge_all(f, &found, &op);
+  merge_all(m, f, &found, &op);
 }
 
 /* Buckets of one kind. They are chosen after other kinds were merged: what needs a member of a
    bucket through another bucket cannot join it. */
-static void bucket_kind_greedily(struct function *f, enum op_kind kind, const struct caps *caps)
+static void bucket_kind_greedily(struct merging *m, struct function *f, enum op_kind kind,
+                                 const struct caps *caps)
 {
-  struct list all = find_singles(f, is_bucketable), op = {0};
+  struct list all = find_singles(m, f, is_bucketable), op = {0};
   for (int i = 0; i < all.n; i++)
     if (graph->op[all.at[i]].kind == kind) add(&op, all.at[i]);
   if (op.n < 2) return;
-  struct buckets found = choose_in_order(as_singles(f, &op, false), op.n, caps);
-  merge_all(f, &found, &op);
+  struct buckets found = choose_in_order(as_singles(m, f, &op, false), op.n, caps);
+  merge_all(m, f, &found, &op);
 }
 
 /* Without caps as in PyTorch: 2,000 MiB. */
-static void bucket_greedily(struct function *f)
+static void bucket_greedily(struct merging *m, struct function *f)
 {
   static const int64_t most = INT64_C(2000) << 20;
   struct caps caps = plan_options->ncap ? (struct caps){plan_options->ncap, plan_options->cap}
                                         : (struct caps){1, &most};
   for (int kind = 0; kind < OP_COUNT; kind++)
-    if (collective_row[kind].buckets) bucket_kind_greedily(f, (enum op_kind)kind, &caps);
+    if (collective_row[kind].buckets) bucket_kind_greedily(m, f, (enum op_kind)kind, &caps);
 }
 
 /* --------------------------------------------------------------------------------- small values */
@@ -190,50 +195,50 @@ static bool is_small_sum(int id)
 
 /* The members that can be merged with the first, up to the first that cannot; the place of the
    last. */
-static void gather_small(const struct function *f, int first, struct list *member)
+static void gather_small(struct merging *m, const struct function *f, int first,
+                         struct list *member)
 {
   int64_t bytes = 0;
-  begin_noting();
+  begin_noting(m);
   for (int i = first; i < f->nop; i++) {
     const struct op *op = &graph->op[f->op[i]];
     bool joins = is_small_sum(f->op[i]) && same_kind(f->op[first], f->op[i]);
     if (joins) bytes += largest_bytes(op->out);
-    if (joins && member->n && (bytes > most_of_small() || is_in_the_way(op, false))) return;
+    if (joins && member->n && (bytes > most_of_small() || is_in_the_way(m, op, false))) return;
     if (joins) add(member, f->op[i]);
-    if (joins || depends(op)) note_op(op);
+    if (joins || depends(m, op)) note_op(m, op);
   }
 }
 
-static void bucket_small(struct function *f)
+static void bucket_small(struct merging *m, struct function *f)
 {
   for (int i = 0; i < f->nop; i++) {
     struct list member = {0};
     if (!is_small_sum(f->op[i])) continue;
-    gather_small(f, i, &member);
+    gather_small(m, f, i, &member);
     if (member.n < 2) continue;
-    merge(f, member.at, member.n, true);
+    merge(m, f, member.at, member.n, true);
     i--;
   }
 }
 
 /* ------------------------------------------------------------------------------------- the pass */
 
-static void bucket_function(struct function *f)
+static void bucket_function(struct merging *m, struct function *f)
 {
   if (plan_options->bucketing == BUCKETS_NONE) return;
   if (plan_options->bucketing == BUCKETS_GREEDY) {
-    bucket_greedily(f);
+    bucket_greedily(m, f);
     return;
   }
-  bucket_units(f);
-  bucket_gradients(f);
-  bucket_small(f);
+  bucket_units(m, f);
+  bucket_gradients(m, f);
+  bucket_small(m, f);
 }
 
 void bucket(void)
 {
-  find_running();
-  prepare_gradients(plan_options->bucketing == BUCKETS_BY_UNIT);
-  find_running();
-  for (int i = 0; i < graph->nfunction; i++) bucket_function(&graph->function[i]);
+  prepare_gradients(find_running(), plan_options->bucketing == BUCKETS_BY_UNIT);
+  struct merging *m = find_running();
+  for (int i = 0; i < graph->nfunction; i++) bucket_function(m, &graph->function[i]);
 }

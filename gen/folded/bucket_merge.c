@@ -16,6 +16,39 @@
 
 /* ---------------------------------------------------------------------------------- dependences */
 
+/* The reads and writes of marked operations in one walk over a function: the number of the last
+   walk that recorded it. */
+struct touched {
+  int read, written;
+};
+
+/* The function that runs an operation, and its place there; NONE: none. */
+struct running {
+  int function, place;
+};
+
+/* How many operations read a value, or a member of its stack; how many of them unpack it; and
+   the sum of their numbers: with one reader, its number. */
+struct readers {
+  int count, unpacks;
+  int64_t sum;
+};
+
+struct merging {
+  struct touched *touched; /* by value; one member of a stack represents all */
+  int touched_room, pass_now;
+  bool found;              /* a look-up found that the operation depends on what was noted */
+  struct running *running; /* by operation */
+  int running_room;
+  struct readers *readers; /* by value */
+  int readers_room;
+  int *member_in; /* by operation: the last walk of which it is a member */
+  int member_room;
+  const uint64_t **sets; /* by value: see struct ancestry */
+  int set_room;
+  struct list beyond, order; /* serve from call to call */
+};
+
 int alias_root(int value)
 {
   int stack = graph->value[value].stack;
@@ -44,160 +77,128 @@ static void visit_op(const struct op *op, visitor *visit, void *to)
   if (op->out == NONE && op->nin) visit(to, alias_root(op->in[0]), true);
 }
 
-/* The reads and writes of marked operations in one walk over a function: the number of the last
-   walk that recorded it. */
-struct touched {
-  int read, written;
-};
-static struct touched *touched; /* by value; one member of a stack represents all */
-static int touched_room, pass_now;
-static bool found;
-
-void begin_noting(void)
+void begin_noting(struct merging *m)
 {
-  while (touched_room <= graph->nvalue)
-    touched = grow(touched, touched_room, &touched_room, sizeof *touched);
-  pass_now++;
+  while (m->touched_room <= graph->nvalue)
+    m->touched = grow(m->touched, m->touched_room, &m->touched_room, sizeof *m->touched);
+  m->pass_now++;
 }
 
 static void note(void *to, int value, bool writes)
 {
-  (void)to;
-  *(writes ? &touched[value].written : &touched[value].read) = pass_now;
+  struct merging *m = to;
+  *(writes ? &m->touched[value].written : &m->touched[value].read) = m->pass_now;
 }
 
 static void look_up(void *to, int value, bool writes)
 {
-  const struct touched *t = &touched[value];
-  (void)to;
-  found |= t->written == pass_now || (writes && t->read == pass_now);
+  struct merging *m = to;
+  const struct touched *t = &m->touched[value];
+  m->found |= t->written == m->pass_now || (writes && t->read == m->pass_now);
 }
 
-bool depends(const struct op *op)
+bool depends(struct merging *m, const struct op *op)
 {
-  found = false;
-  visit_op(op, look_up, NULL);
-  return found;
+  m->found = false;
+  visit_op(op, look_up, m);
+  return m->found;
 }
 
-void note_op(const struct op *op)
+void note_op(struct merging *m, const struct op *op)
 {
-  visit_op(op, note, NULL);
+  visit_op(op, note, m);
 }
 
-bool is_in_the_way(const struct op *op, bool back)
+bool is_in_the_way(struct merging *m, const struct op *op, bool back)
 {
-  return back ? touched[alias_root(op->out)].read == pass_now
-              : touched[alias_root(op->in[0])].written == pass_now;
+  return back ? m->touched[alias_root(op->out)].read == m->pass_now
+              : m->touched[alias_root(op->in[0])].written == m->pass_now;
 }
 
-/* The function that runs an operation, and its place there; NONE: none. */
-struct running {
-  int function, place;
-};
-static struct running *running; /* by operation */
-static int running_room;
-
-/* How many operations read a value, or a member of its stack; how many of them unpack it; and
-   the sum of their numbers: with one reader, its number. */
-struct readers {
-  int count, unpacks;
-  int64_t sum;
-};
-static struct readers *readers; /* by value */
-static int readers_room;
-
-static void widen_tables(void)
+static void widen_tables(struct merging *m)
 {
-  while (readers_room <= graph->nvalue)
-    readers = grow(readers, readers_room, &readers_room, sizeof *readers);
-  for (int known = running_room; known <= graph->nop; known = running_room) {
-    running = grow(running, known, &running_room, sizeof *running);
-    for (int i = known; i < running_room; i++) running[i] = (struct running){NONE, NONE};
+  while (m->readers_room <= graph->nvalue)
+    m->readers = grow(m->readers, m->readers_room, &m->readers_room, sizeof *m->readers);
+  for (int known = m->running_room; known <= graph->nop; known = m->running_room) {
+    m->running = grow(m->running, known, &m->running_room, sizeof *m->running);
+    for (int i = known; i < m->running_room; i++) m->running[i] = (struct running){NONE, NONE};
   }
 }
 
-static void count_reads(int id, int times)
+static void count_reads(struct merging *m, int id, int times)
 {
   const struct op *op = &graph->op[id];
   const int *body = op->nbody ? op->body : &id;
-  widen_tables();
+  widen_tables(m);
   for (int n = 0; n < (op->nbody ? op->nbody : 1); n++)
     for (int j = 0; j < graph->op[body[n]].nin; j++) {
-      struct readers *r = &readers[alias_root(graph->op[body[n]].in[j])];
+      struct readers *r = &m->readers[alias_root(graph->op[body[n]].in[j])];
       r->count += times;
       r->unpacks += op->kind == OP_unpack ? times : 0;
       r->sum += (int64_t)times * id;
     }
 }
 
-static void note_running(const struct function *f, int first)
+static void note_running(struct merging *m, const struct function *f, int first)
 {
-  widen_tables();
+  widen_tables(m);
   for (int k = first; k < f->nop; k++)
-    running[f->op[k]] = (struct running){(int)(f - graph->function), k};
+    m->running[f->op[k]] = (struct running){(int)(f - graph->function), k};
 }
 
-void find_running(void)
+struct merging *find_running(void)
 {
-  touched = NULL;
-  running = NULL;
-  readers = NULL;
-  touched_room = running_room = readers_room = 0;
+  struct merging *m = alloc(sizeof *m);
   for (int i = 0; i < graph->nfunction; i++) {
     const struct function *f = &graph->function[i];
-    note_running(f, 0);
-    for (int k = 0; k < f->nop; k++) count_reads(f->op[k], 1);
+    note_running(m, f, 0);
+    for (int k = 0; k < f->nop; k++) count_reads(m, f->op[k], 1);
   }
+  return m;
 }
 
-void run_now(const struct function *f, int id)
+void run_now(struct merging *m, const struct function *f, int id)
 {
-  count_reads(id, 1);
-  running[id] = (struct running){(int)(f - graph->function), NONE};
+  count_reads(m, id, 1);
+  m->running[id] = (struct running){(int)(f - graph->function), NONE};
 }
 
-void read_instead(int id, int value)
+void read_instead(struct merging *m, int id, int value)
 {
-  count_reads(id, -1);
+  count_reads(m, id, -1);
   graph->op[id].in[0] = value;
-  count_reads(id, 1);
+  count_reads(m, id, 1);
 }
 
-static void run_no_more(int id)
+static void run_no_more(struct merging *m, int id)
 {
-  count_reads(id, -1);
-  running[id] = (struct running){NONE, NONE};
+  count_reads(m, id, -1);
+  m->running[id] = (struct running){NONE, NONE};
 }
 
-bool runs_in(const struct function *f, int id)
+bool runs_in(struct merging *m, const struct function *f, int id)
 {
-  return id != NONE && running[id].function == f - graph->function;
+  return id != NONE && m->running[id].function == f - graph->function;
 }
 
-int readers_of(int value)
+int readers_of(struct merging *m, int value)
 {
-  return readers[alias_root(value)].count;
+  return m->readers[alias_root(value)].count;
 }
 
-/* By operation: the number of the last walk of which it is a member. */
-static bool is_member(const int *member_in, int id)
+static bool is_member(struct merging *m, int id)
 {
-  return member_in[id] == pass_now;
+  return m->member_in[id] == m->pass_now;
 }
 
-static const int *mark_members(const int *member, int n)
+static void mark_members(struct merging *m, const int *member, int n)
 {
-  static const struct running *of;
-  static int *member_in, room;
-  widen_tables();
-  if (of != running || room < running_room) {
-    of = running;
-    room = running_room;
-    member_in = alloc((size_t)room * sizeof *member_in);
+  widen_tables(m);
+  if (m->member_room < m->running_room) {
+    m->member_room = m->running_room;
+    m->member_in = alloc((size_t)m->member_room * sizeof *m->member_in);
   }
-  for (int k = 0; k < n; k++) member_in[member[k]] = pass_now;
-  return member_in;
+  for (int k = 0; k < n; k++) m->member_in[member[k]] = m->pass_now;
 }
 
 /* From the first of the members to the last. */
@@ -205,11 +206,11 @@ struct place_range {
   int first, last;
 };
 
-static struct place_range places_of(const int *member, int n)
+static struct place_range places_of(struct merging *m, const int *member, int n)
 {
-  struct place_range s = {running[member[0]].place, running[member[0]].place};
+  struct place_range s = {m->running[member[0]].place, m->running[member[0]].place};
   for (int k = 1; k < n; k++) {
-    int place = running[member[k]].place;
+    int place = m->running[member[k]].place;
     if (s.first > place) s.first = place;
     if (s.last < place) s.last = place;
   }
@@ -228,89 +229,76 @@ static void turn_around(struct list *list)
 /* Whether the members can be merged: at the place of the last or, for gathers, of the first.
    Operations between them that depend on the others, or on which the others depend, move to the
    other side. Leaves the order from the first member to the last, with one member for all. */
-static bool gather(const struct function *f, const int *member, int n, struct list *order)
+static bool gather(struct merging *m, const struct function *f, const int *member, int n,
+                   struct list *order)
 {
-  static struct list beyond;
-  static const struct running *of;
-  if (of != running) beyond = (struct list){0};
-  of = running;
-  begin_noting();
-  const int *member_in = mark_members(member, n);
-  struct place_range s = places_of(member, n);
+  begin_noting(m);
+  mark_members(m, member, n);
+  struct place_range s = places_of(m, member, n);
   bool back = gathers_shards(graph->op[member[0]].kind); /* from the last to the first */
   int left = n;
-  beyond.n = order->n = 0;
+  m->beyond.n = order->n = 0;
   for (int i = s.first; i <= s.last; i++) {
     int id = f->op[back ? s.last + s.first - i : i];
     const struct op *op = &graph->op[id];
-    bool mine = is_member(member_in, id);
-    if (mine && is_in_the_way(op, back)) return false;
-    bool goes_beyond = !mine && depends(op);
-    if (mine || goes_beyond) note_op(op);
+    bool mine = is_member(m, id);
+    if (mine && is_in_the_way(m, op, back)) return false;
+    bool goes_beyond = !mine && depends(m, op);
+    if (mine || goes_beyond) note_op(m, op);
     left -= mine;
     if (goes_beyond)
-      add(&beyond, id);
+      add(&m->beyond, id);
     else if (!mine || !left)
       add(order, id);
   }
-  for (int k = 0; k < beyond.n; k++) add(order, beyond.at[k]);
+  for (int k = 0; k < m->beyond.n; k++) add(order, m->beyond.at[k]);
   if (back) turn_around(order);
   return true;
 }
 
-/* The order that gather leaves, in memory that is reused. */
-static struct list *new_order(void)
+static bool can_merge(struct merging *m, const struct function *f, const int *member, int n)
 {
-  static struct list order;
-  static const struct running *of;
-  if (of != running) order = (struct list){0};
-  of = running;
-  return &order;
+  return gather(m, f, member, n, &m->order);
 }
 
-static bool can_merge(const struct function *f, const int *member, int n)
-{
-  return gather(f, member, n, new_order());
-}
-
-static void take_one_by_one(const struct function *f, const struct list *all, struct list *member,
-                            struct list *rest)
+static void take_one_by_one(struct merging *m, const struct function *f, const struct list *all,
+                            struct list *member, struct list *rest)
 {
   for (int k = 0; k < all->n; k++) {
     add(member, all->at[k]);
-    if (can_merge(f, member->at, member->n)) continue;
+    if (can_merge(m, f, member->at, member->n)) continue;
     member->n--;
     add(rest, all->at[k]);
   }
 }
 
 /* Like gather, but forwards, from the first of them. */
-static void take_in_order(const struct function *f, const struct list *all, struct list *member,
-                          struct list *rest)
+static void take_in_order(struct merging *m, const struct function *f, const struct list *all,
+                          struct list *member, struct list *rest)
 {
-  begin_noting();
-  const int *of_all = mark_members(all->at, all->n);
-  struct place_range s = places_of(all->at, all->n);
+  begin_noting(m);
+  mark_members(m, all->at, all->n);
+  struct place_range s = places_of(m, all->at, all->n);
   for (int i = s.first; i <= s.last; i++) {
     const struct op *op = &graph->op[f->op[i]];
-    bool one = is_member(of_all, f->op[i]), taken = one && !is_in_the_way(op, false);
+    bool one = is_member(m, f->op[i]), taken = one && !is_in_the_way(m, op, false);
     if (one) add(taken ? member : rest, f->op[i]);
-    if (taken || depends(op)) note_op(op);
+    if (taken || depends(m, op)) note_op(m, op);
   }
 }
 
-static bool stand_in_order(const struct list *list)
+static bool stand_in_order(struct merging *m, const struct list *list)
 {
   for (int k = 1; k < list->n; k++)
-    if (running[list->at[k]].place < running[list->at[k - 1]].place) return false;
+    if (m->running[list->at[k]].place < m->running[list->at[k - 1]].place) return false;
   return true;
 }
 
-void take_of_one_kind(const struct function *f, const struct list *all, struct list *member,
-                      struct list *rest)
+void take_of_one_kind(struct merging *m, const struct function *f, const struct list *all,
+                      struct list *member, struct list *rest)
 {
   bool forth = !gathers_shards(graph->op[all->at[0]].kind);
-  (forth && stand_in_order(all) ? take_in_order : take_one_by_one)(f, all, member, rest);
+  (forth && stand_in_order(m, all) ? take_in_order : take_one_by_one)(m, f, all, member, rest);
 }
 
 /* By value, the collectives that must come before it, a bit for each, NULL for none; the same
@@ -353,20 +341,16 @@ static void hand_on(void *ancestry, int value, bool writes)
   if (writes) a->of[value] = set_now(a);
 }
 
-void find_needs(const struct function *f, const int *op, struct single *s, int n)
+void find_needs(struct merging *m, const struct function *f, const int *op, struct single *s, int n)
 {
-  static const struct running *of;
-  static const uint64_t **sets;
-  static int room;
   struct ancestry a = {.words = n / 64 + 1};
-  widen_tables();
-  if (of != running || room <= graph->nvalue) {
-    room = readers_room;
-    sets = alloc((size_t)room * sizeof *sets);
+  widen_tables(m);
+  if (m->set_room <= graph->nvalue) {
+    m->set_room = m->readers_room;
+    m->sets = alloc((size_t)m->set_room * sizeof *m->sets);
   }
-  of = running;
-  memset(sets, 0, (size_t)room * sizeof *sets);
-  a.of = sets;
+  memset(m->sets, 0, (size_t)m->set_room * sizeof *m->sets);
+  a.of = m->sets;
   a.now = alloc((size_t)a.words * sizeof *a.now);
   for (int i = 0, k = 0; i < f->nop && k < n; i++) {
     memset(a.now, 0, (size_t)a.words * sizeof *a.now);
@@ -396,69 +380,69 @@ static bool keeps_order(const struct op *op)
 }
 
 /* The operation of this function that makes the collective's input, if it is of this kind. */
-static int maker_of(const struct function *f, int value, enum op_kind kind)
+static int maker_of(struct merging *m, const struct function *f, int value, enum op_kind kind)
 {
   int id = graph->value[value].op;
-  if (!runs_in(f, id) || graph->op[id].kind != kind || !keeps_order(&graph->op[id])) return NONE;
+  if (!runs_in(m, f, id) || graph->op[id].kind != kind || !keeps_order(&graph->op[id])) return NONE;
   return kind != OP_cast || is_cast(&graph->op[id]) ? id : NONE;
 }
 
 /* The only reader of the collective's result, if it is of this kind. */
-static int taker_of(const struct function *f, int value, enum op_kind kind)
+static int taker_of(struct merging *m, const struct function *f, int value, enum op_kind kind)
 {
   const struct value *v = &graph->value[value];
-  if (v->role != ACTIVATION || v->is_output || readers_of(value) != 1) return NONE;
-  int id = (int)readers[alias_root(value)].sum;
-  if (!runs_in(f, id) || graph->op[id].kind != kind || !keeps_order(&graph->op[id])) return NONE;
+  if (v->role != ACTIVATION || v->is_output || readers_of(m, value) != 1) return NONE;
+  int id = (int)m->readers[alias_root(value)].sum;
+  if (!runs_in(m, f, id) || graph->op[id].kind != kind || !keeps_order(&graph->op[id])) return NONE;
   return kind != OP_cast || is_cast(&graph->op[id]) ? id : NONE;
 }
 
-bool is_mergeable(const struct function *f, int id)
+bool is_mergeable(struct merging *m, const struct function *f, int id)
 {
   const struct op *op = &graph->op[id];
   int maker = graph->value[op->in[0]].op;
   if (op->nbody || op->pieces) return false;
-  if (scatters_sum(op->kind) && runs_in(f, maker) && graph->op[maker].kind == OP_pack)
-    return maker_of(f, op->in[0], OP_pack) != NONE;
+  if (scatters_sum(op->kind) && runs_in(m, f, maker) && graph->op[maker].kind == OP_pack)
+    return maker_of(m, f, op->in[0], OP_pack) != NONE;
   if (!gathers_shards(op->kind)) return true;
-  return !readers[alias_root(op->out)].unpacks || taker_of(f, op->out, OP_unpack) != NONE;
+  return !m->readers[alias_root(op->out)].unpacks || taker_of(m, f, op->out, OP_unpack) != NONE;
 }
 
 /* The collective as a member of a packed bucket, with the casts and packings around it. Those
    whose values have no other reader are added to `gone`. */
-static int with_surroundings(const struct function *f, int id, struct list *gone)
+static int with_surroundings(struct merging *m, const struct function *f, int id, struct list *gone)
 {
   struct op op = graph->op[id];
   if (scatters_sum(op.kind)) {
-    int pack = maker_of(f, op.in[0], OP_pack);
+    int pack = maker_of(m, f, op.in[0], OP_pack);
     if (pack != NONE) add(gone, pack), op.in[0] = graph->op[pack].in[0];
   }
-  int cast = maker_of(f, op.in[0], OP_cast);
+  int cast = maker_of(m, f, op.in[0], OP_cast);
   if (cast != NONE) add(gone, cast), op.in[0] = graph->op[cast].in[0];
-  int behind = taker_of(f, op.out, gathers_shards(op.kind) ? OP_unpack : OP_cast);
+  int behind = taker_of(m, f, op.out, gathers_shards(op.kind) ? OP_unpack : OP_cast);
   if (behind != NONE) add(gone, behind), op.out = graph->op[behind].out;
   if (op.in[0] == graph->op[id].in[0] && op.out == graph->op[id].out) return id;
   return graph->value[op.out].op = store_op(op);
 }
 
 /* Removes absorbed operations from the function, unless others read their values. */
-static void leave_out(struct function *f, const struct list *gone)
+static void leave_out(struct merging *m, struct function *f, const struct list *gone)
 {
   int first = f->nop;
   for (int i = 0; i < gone->n; i++) {
     const struct op *op = &graph->op[gone->at[i]];
     const struct value *v = &graph->value[op->out];
-    bool is_made_here = v->op == gone->at[i], is_gone = !runs_in(f, gone->at[i]);
-    if (is_gone || (is_made_here && (v->is_output || readers_of(op->out)))) continue;
-    if (first > running[gone->at[i]].place) first = running[gone->at[i]].place;
-    run_no_more(gone->at[i]);
+    bool is_made_here = v->op == gone->at[i], is_gone = !runs_in(m, f, gone->at[i]);
+    if (is_gone || (is_made_here && (v->is_output || readers_of(m, op->out)))) continue;
+    if (first > m->running[gone->at[i]].place) first = m->running[gone->at[i]].place;
+    run_no_more(m, gone->at[i]);
   }
   if (first == f->nop) return;
   int kept = first;
   for (int k = first; k < f->nop; k++)
-    if (runs_in(f, f->op[k])) f->op[kept++] = f->op[k];
+    if (runs_in(m, f, f->op[k])) f->op[kept++] = f->op[k];
   f->nop = kept;
-  note_running(f, first);
+  note_running(m, f, first);
 }
 
 /* ----------------------------------------------------------------------------------- the bucket */
@@ -564,23 +548,23 @@ static void replace_places(struct function *f, struct place_range s, const struc
   f->nop = end + behind;
 }
 
-bool merge(struct function *f, const int *member, int n, bool packed)
+bool merge(struct merging *m, struct function *f, const int *member, int n, bool packed)
 {
-  struct list *order = new_order(), body = {0}, gone = {0};
-  if (n < 2 || !gather(f, member, n, order)) return false;
-  struct place_range s = places_of(member, n);
+  struct list *order = &m->order, body = {0}, gone = {0};
+  if (n < 2 || !gather(m, f, member, n, order)) return false;
+  struct place_range s = places_of(m, member, n);
   int stands = f->op[gathers_shards(graph->op[member[0]].kind) ? s.first : s.last];
   enum type type = moved_type(&graph->op[member[0]]);
-  for (int k = 0; k < n; k++) run_no_more(member[k]);
+  for (int k = 0; k < n; k++) run_no_more(m, member[k]);
   for (int k = 0; k < n; k++)
-    add(&body, packed ? with_surroundings(f, member[k], &gone) : member[k]);
+    add(&body, packed ? with_surroundings(m, f, member[k], &gone) : member[k]);
   if (packed && graph->op[member[0]].kind != OP_all_reduce) put_in_order(body.at, n);
   int id = bucket_of(body.at, n, packed, type);
   for (int i = 0; i < order->n; i++)
     if (order->at[i] == stands) order->at[i] = id;
   replace_places(f, s, order);
-  count_reads(id, 1);
-  note_running(f, s.first);
-  leave_out(f, &gone);
+  count_reads(m, id, 1);
+  note_running(m, f, s.first);
+  leave_out(m, f, &gone);
   return true;
 }

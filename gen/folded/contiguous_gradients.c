@@ -167,7 +167,7 @@ static int by_stack(const void *a, const void *b)
 }
 
 /* The small ones of one kind, packed into as few buckets as their bytes allow. */
-static void pack_runs(struct function *f, struct run *run, int n)
+static void pack_runs(struct merging *m, struct function *f, struct run *run, int n)
 {
   qsort(run, (size_t)n, sizeof *run, by_stack);
   for (int first = 0, next; first < n; first = next) {
@@ -178,11 +178,11 @@ static void pack_runs(struct function *f, struct run *run, int n)
       bytes += run[next].bytes;
       for (int k = 0; k < run[next].n; k++) add(&member, run[next].member[k]);
     }
-    merge(f, member.at, member.n, next - first > 1);
+    merge(m, f, member.at, member.n, next - first > 1);
   }
 }
 
-void bucket_gradients(struct function *f)
+void bucket_gradients(struct merging *m, struct function *f)
 {
   const int *sum = sums_in(f);
   if (!sum) return;
@@ -198,9 +198,9 @@ void bucket_gradients(struct function *f)
       else if (is_small(graph->op[run.member[0]].group, run.bytes))
         small[nsmall++] = run;
       else
-        merge(f, run.member, run.n, false);
+        merge(m, f, run.member, run.n, false);
     }
-    pack_runs(f, small, nsmall);
+    pack_runs(m, f, small, nsmall);
     n = left;
   }
 }

@@ -129,38 +129,40 @@ void bucket(void);
 
 /* The value that represents this one in a loop: one of a stack represents all of it. */
 int alias_root(int value);
+struct merging;
 /* Finds what the functions run, and what that reads: before the first of those below, and after
    functions were changed by others. */
-void find_running(void);
+struct merging *find_running(void);
 /* Whether this function runs the operation, which may be NONE; how often operations that run read
    the value, or one of its stack. */
-bool runs_in(const struct function *f, int id);
-int readers_of(int value);
+bool runs_in(struct merging *m, const struct function *f, int id);
+int readers_of(struct merging *m, int value);
 /* From here on the function runs the operation, too; the operation reads this value first. */
-void run_now(const struct function *f, int id);
-void read_instead(int id, int value);
+void run_now(struct merging *m, const struct function *f, int id);
+void read_instead(struct merging *m, int id, int value);
 /* Puts the members in the order in which their parameters lie; those of none after them. */
 void put_in_order(int *member, int n);
 /* Finds what each of a function's operations in the list, n singles, needs of the others. */
-void find_needs(const struct function *f, const int *op, struct single *s, int n);
+void find_needs(struct merging *m, const struct function *f, const int *op, struct single *s,
+                int n);
 /* Goes through operations of a function: from here on what is noted, and all that depends on it, is
    noted; whether the operation and what is noted have to stay in their order; whether a collective
    cannot be a member with what is noted, as one of them needs the other. back: from the last
    operation to the first. */
-void begin_noting(void);
-void note_op(const struct op *op);
-bool depends(const struct op *op);
-bool is_in_the_way(const struct op *op, bool back);
+void begin_noting(struct merging *m);
+void note_op(struct merging *m, const struct op *op);
+bool depends(struct merging *m, const struct op *op);
+bool is_in_the_way(struct merging *m, const struct op *op, bool back);
 /* Those that can run as one with the first, in *member; the others in *rest. */
-void take_of_one_kind(const struct function *f, const struct list *all, struct list *member,
-                      struct list *rest);
+void take_of_one_kind(struct merging *m, const struct function *f, const struct list *all,
+                      struct list *member, struct list *rest);
 /* Makes one collective of the members, if there are several and they can run as one: where the
    first of them stood if they gather, else where the last did. packed: they travel in a buffer.
    Whether it did. */
-bool merge(struct function *f, const int *member, int n, bool packed);
+bool merge(struct merging *m, struct function *f, const int *member, int n, bool packed);
 /* Whether the collective can be a member: what lies as the parts do, and not as its dimensions, can
    be taken in. */
-bool is_mergeable(const struct function *f, int id);
+bool is_mergeable(struct merging *m, const struct function *f, int id);
 
 /* ----------------------------------------------------------------------------- bucket_select.c */
 
@@ -178,7 +180,7 @@ struct buckets choose_of_one_kind(const struct single *s, int n, const struct ca
    model of cost.c; without collectives, in picoseconds. It serves until it is asked again. */
 int64_t *times_in(const struct function *f);
 /* Makes buckets of the function's gradients that are summed in place. */
-void bucket_gradients(struct function *f);
+void bucket_gradients(struct merging *m, struct function *f);
 
 /* ------------------------------------------------------------------------------- dependences.c */
 
@@ -232,7 +234,7 @@ void fuse(void);
 
 /* Gives every gradient that is summed a value that may be summed in its place, and, if
    asked, brings small sums of gradients out of the loops over modules. */
-void prepare_gradients(bool out_of_loops);
+void prepare_gradients(struct merging *m, bool out_of_loops);
 
 /* ------------------------------------------------------------------------------ kernel_forms.c */
 

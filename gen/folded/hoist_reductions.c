@@ -27,33 +27,33 @@ static int copy_of(int value, const struct op *reader)
 
 /* Whether the value's bytes are made here and have one reader: they may be overwritten. A view
    has the bytes of its input. */
-static bool is_own(const struct function *f, int value)
+static bool is_own(struct merging *m, const struct function *f, int value)
 {
   const struct value *v = &graph->value[value];
   if (is_gradient(value)) return true; /* the sum over batches */
-  if (readers_of(value) > 1 || !runs_in(f, v->op)) return false;
+  if (readers_of(m, value) > 1 || !runs_in(m, f, v->op)) return false;
   if (v->role != ACTIVATION || v->is_output) return false;
   const struct op *op = &graph->op[v->op];
-  return op->kind != OP_view || is_own(f, op->in[0]);
+  return op->kind != OP_view || is_own(m, f, op->in[0]);
 }
 
 /* Parameters that are added to each other share one gradient, which may also flow on to earlier
    values. An in-place sum would corrupt it for the others: it gets a copy. */
-static void own_inputs(struct function *f)
+static void own_inputs(struct merging *m, struct function *f)
 {
   int *op = alloc((size_t)(2 * f->nop + 1) * sizeof *op), n = 0;
   struct list copies = {0};
   for (int i = 0; i < f->nop; i++) {
     int id = f->op[i], value = graph->op[id].nin ? graph->op[id].in[0] : NONE;
-    if (is_gradient_sum(&graph->op[id]) && !is_own(f, value)) {
+    if (is_gradient_sum(&graph->op[id]) && !is_own(m, f, value)) {
       int copy = copy_of(value, &graph->op[id]);
       add(&copies, copy);
       op[n++] = copy;
-      read_instead(id, graph->op[copy].out);
+      read_instead(m, id, graph->op[copy].out);
     }
     op[n++] = id;
   }
-  for (int i = 0; i < copies.n; i++) run_now(f, copies.at[i]);
+  for (int i = 0; i < copies.n; i++) run_now(m, f, copies.at[i]);
   f->op = op;
   f->nop = n;
 }
@@ -136,9 +136,9 @@ static void leave_out_empty_loops(void)
     if (graph->op[i].kind == OP_loop) graph->op[i].function = place[graph->op[i].function];
 }
 
-void prepare_gradients(bool out_of_loops)
+void prepare_gradients(struct merging *m, bool out_of_loops)
 {
-  for (int i = 0; i < graph->nfunction; i++) own_inputs(&graph->function[i]);
+  for (int i = 0; i < graph->nfunction; i++) own_inputs(m, &graph->function[i]);
   for (int i = 0; i < graph->nfunction && out_of_loops; i++)
     if (graph->function[i].count == 1) bring_out_of_loops(&graph->function[i]);
   leave_out_empty_loops();
