@@ -352,21 +352,25 @@ struct widening {
       copy[MOST_TOGETHER]; /* the operations that copy out of it: they come after its maker */
 };
 
-/* Reads the program, before the first question. */
-void find_all_readers(void);
-/* How many operations read the value, or one of its stack. */
-int times_read(int value);
-/* The function of an operation, or of the kernel that it is in, and its place there; and for a new
-   one that these are known. */
-int function_of_op(int op);
-int place_in_function(int op);
-void note_place(int op, int function, int place);
+/* Where the program's operations are, and what they read: the state of merge_products. */
+struct placed_ops {
+  struct list *readers; /* by value, or its stack: the operations that read it */
+  int *function_of;     /* by operation: the function that runs it, or the kernel that it is in */
+  int *place_of;        /* likewise: its place in the function */
+  bool *is_tight;       /* by operation: it is in an epilogue, whose operands have no gaps */
+  bool *by_own_name;    /* by stack: a member is read by its own name, or as that of another
+                           module */
+  struct list order;    /* a function's operations from a place on, in their new order */
+};
+struct placed_ops find_all_readers(void);
+/* Notes where a new operation is. */
+void note_place(struct placed_ops *p, int op, int function, int place);
 /* Whether the values, each with its parts along its dimension d, can be parts of a new one that the
    function makes; may_leave: those that live longer may be copied out of it. */
-bool can_widen(struct widening *w, int n, const int *value, const int *dim, int function,
-               bool may_leave);
+bool can_widen(struct placed_ops *p, struct widening *w, int n, const int *value, const int *dim,
+               int function, bool may_leave);
 /* Makes the wide value. Its operation is the caller's to note, and the place of the copies. */
-void make_wide(struct widening *w);
+void make_wide(struct placed_ops *p, struct widening *w);
 /* Whether the value has parts of one size on all ranks, with elements. */
 bool parts_are_equal(int value);
 /* Whether they are all parts of one wide value, from its first to its last. */

@@ -156,7 +156,8 @@ static bool have_equal_places(int n, const int *value, const int *dim)
 
 /* Whether the parts are side by side in both operands, or can be; makes what can be a wide value.
  */
-static bool lie_side_by_side(const struct bunch *b, int function, struct widening w[2])
+static bool lie_side_by_side(struct placed_ops *p, const struct bunch *b, int function,
+                             struct widening w[2])
 {
   int o[2], value[2][MOST_TOGETHER], dim[2][MOST_TOGETHER];
   char letter = letter_of(&graph->op[b->op[0]], b->form);
@@ -170,10 +171,10 @@ static bool lie_side_by_side(const struct bunch *b, int function, struct widenin
     w[s] = (struct widening){0};
     if (are_neighbours(b->n, value[s], dim[s]) || are_parts(b->n, value[s])) continue;
     bool is_result = b->form == OF_ONE_INPUT && o[s] == 2;
-    if (!can_widen(&w[s], b->n, value[s], dim[s], function, is_result)) return false;
+    if (!can_widen(p, &w[s], b->n, value[s], dim[s], function, is_result)) return false;
   }
   for (int s = 0; s < 2; s++)
-    if (w[s].n) make_wide(&w[s]);
+    if (w[s].n) make_wide(p, &w[s]);
   return true;
 }
 
@@ -186,11 +187,11 @@ static bool is_single(const struct op *op)
 }
 
 /* Whether the value is made before the function runs this operation. */
-static bool made_before(const struct function *f, int value, int id)
+static bool made_before(struct placed_ops *p, const struct function *f, int value, int id)
 {
   int op = graph->value[value].op;
-  bool here = op != NONE && function_of_op(op) == (int)(f - graph->function);
-  return !here || place_in_function(op) < place_in_function(id);
+  bool here = op != NONE && p->function_of[op] == (int)(f - graph->function);
+  return !here || p->place_of[op] < p->place_of[id];
 }
 
 static bool makes(const struct op *op, int value)
@@ -201,9 +202,10 @@ static bool makes(const struct op *op, int value)
 
 /* Whether what makes the value can run before the function's operation `first`: it is there
    already, or views and kernels make it, of what is. Marks these. */
-static bool can_come_before(const struct function *f, int first, int value, struct list *moves)
+static bool can_come_before(struct placed_ops *p, const struct function *f, int first, int value,
+                            struct list *moves)
 {
-  if (made_before(f, value, f->op[first])) return true;
+  if (made_before(p, f, value, f->op[first])) return true;
   int at = first + 1;
   while (at < f->nop && !makes(&graph->op[f->op[at]], value)) at++;
   const struct op *op = at < f->nop ? &graph->op[f->op[at]] : NULL;
@@ -214,21 +216,22 @@ static bool can_come_before(const struct function *f, int first, int value, stru
   for (int n = op_writes(op, list); n--;)
     if (graph->value[list[n]].role != ACTIVATION) return false;
   for (int n = op_reads(op, list); n--;)
-    if (!can_come_before(f, first, list[n], moves)) return false;
+    if (!can_come_before(p, f, first, list[n], moves)) return false;
   return true;
 }
 
-static bool can_all_come_before(const struct function *f, int first, struct bunch *b)
+static bool can_all_come_before(struct placed_ops *p, const struct function *f, int first,
+                                struct bunch *b)
 {
   b->moves = (struct list){0};
   for (int k = 0; k < b->n; k++)
     for (int i = 0; i < 2; i++)
-      if (!can_come_before(f, first, graph->op[b->op[k]].in[i], &b->moves)) return false;
+      if (!can_come_before(p, f, first, graph->op[b->op[k]].in[i], &b->moves)) return false;
   return true;
 }
 
 /* The place at which all of them can run: the first one's, or the last one's; or NONE. */
-static int place_for(const struct function *f, struct bunch *b)
+static int place_for(struct placed_ops *p, const struct function *f, struct bunch *b)
 {
   if (b->adder != NONE) return b->at[0];
   int first = b->at[0], last = b->at[b->n - 1];
@@ -237,14 +240,14 @@ static int place_for(const struct function *f, struct bunch *b)
     if (op_row[graph->op[f->op[at]].kind].calls) return NONE; /* that may read, or make, any */
   for (int k = 0; k < b->n; k++) {
     const struct op *op = &graph->op[b->op[k]];
-    for (int i = 0; i < 2; i++) early &= made_before(f, op->in[i], f->op[first]);
+    for (int i = 0; i < 2; i++) early &= made_before(p, f, op->in[i], f->op[first]);
     for (int at = b->at[k] + 1; at <= last && late; at++) {
       const struct op *between = &graph->op[f->op[at]];
       late = (b->form == OF_ONE_SUM && is_single(between)) || !reads_value(between, op->out);
     }
   }
   if (early || late) return early ? first : last;
-  return b->form == OF_ONE_INPUT && can_all_come_before(f, first, b) ? first : NONE;
+  return b->form == OF_ONE_INPUT && can_all_come_before(p, f, first, b) ? first : NONE;
 }
 
 /* A sum of products is added up in the order of its parts now. */
@@ -263,41 +266,39 @@ static void chain(const struct bunch *b)
   }
 }
 
-static struct list order; /* a function's operations from a place on, as they are to be */
-
 /* Puts the operation in the place of one of its products; before it what it needs to be there,
    after it what copies its results. */
-static void take_place(struct function *f, int id, int at, const struct bunch *b,
-                       const struct widening *w)
+static void take_place(struct placed_ops *p, struct function *f, int id, int at,
+                       const struct bunch *b, const struct widening *w)
 {
-  int function = (int)(f - graph->function), place = place_in_function(f->op[at]), stay = 0;
-  order.n = 0;
+  int function = (int)(f - graph->function), place = p->place_of[f->op[at]], stay = 0;
+  p->order.n = 0;
   for (int k = at; k < f->nop; k++)
-    if (lists_number(b->moves.at, b->moves.n, k)) add(&order, f->op[k]);
-  add(&order, id);
-  for (int k = 0; k < w->ncopy; k++) add(&order, w->copy[k]);
-  for (int k = 0; k < order.n; k++) note_place(order.at[k], function, place);
+    if (lists_number(b->moves.at, b->moves.n, k)) add(&p->order, f->op[k]);
+  add(&p->order, id);
+  for (int k = 0; k < w->ncopy; k++) add(&p->order, w->copy[k]);
+  for (int k = 0; k < p->order.n; k++) note_place(p, p->order.at[k], function, place);
   for (int k = at + 1; k < f->nop; k++)
     if (!lists_number(b->moves.at, b->moves.n, k) && !lists_number(b->op, b->n, f->op[k]))
-      add(&order, f->op[k]);
+      add(&p->order, f->op[k]);
   for (int k = 0; k < at; k++)
     if (!lists_number(b->op, b->n, f->op[k])) f->op[stay++] = f->op[k];
-  if (stay + order.n > f->nop) {
-    int *wider = alloc((size_t)(stay + order.n) * sizeof *wider);
+  if (stay + p->order.n > f->nop) {
+    int *wider = alloc((size_t)(stay + p->order.n) * sizeof *wider);
     memcpy(wider, f->op, (size_t)stay * sizeof *wider);
     f->op = wider;
   }
-  memcpy(f->op + stay, order.at, (size_t)order.n * sizeof *order.at);
-  f->nop = stay + order.n;
+  memcpy(f->op + stay, p->order.at, (size_t)p->order.n * sizeof *p->order.at);
+  f->nop = stay + p->order.n;
 }
 
-static bool merge_bunch(struct function *f, struct bunch *b)
+static bool merge_bunch(struct placed_ops *p, struct function *f, struct bunch *b)
 {
   struct widening w[2];
-  int at = b->n > 1 ? place_for(f, b) : NONE;
+  int at = b->n > 1 ? place_for(p, f, b) : NONE;
   if (at == NONE || !differ_in_two(b)) return false;
   sort(b);
-  if (!lie_side_by_side(b, (int)(f - graph->function), w)) return false;
+  if (!lie_side_by_side(p, b, (int)(f - graph->function), w)) return false;
   if (b->form == OF_ONE_SUM) chain(b);
   int *body = alloc((size_t)b->n * sizeof *body), stays = f->op[at];
   memcpy(body, b->op, (size_t)b->n * sizeof *body);
@@ -312,7 +313,7 @@ static bool merge_bunch(struct function *f, struct bunch *b)
                                 .line = last->line});
   for (int s = 0; s < 2; s++)
     if (w[s].n) graph->value[w[s].wide].op = id;
-  take_place(f, id, at, b, &w[1]);
+  take_place(p, f, id, at, b, &w[1]);
   return true;
 }
 
@@ -343,13 +344,14 @@ static struct bunch bunch_at(const struct function *f, int at, int form)
 }
 
 /* The products that add up to one value, from the first on. */
-static struct bunch summed(const struct function *f, int at)
+static struct bunch summed(struct placed_ops *p, const struct function *f, int at)
 {
   struct bunch b = {.form = OF_ONE_SUM, .n = 1, .op = {f->op[at]}, .at = {at}, .adder = NONE};
   for (int k = at + 1; b.n < MOST_TOGETHER && is_searched(f, at, k); k++) {
     const struct op *op = &graph->op[f->op[k]];
     int before = graph->op[b.op[b.n - 1]].out;
-    if (!is_single(op) || op->nin != 3 || op->in[2] != before || times_read(before) != 1) continue;
+    if (!is_single(op) || op->nin != 3 || op->in[2] != before || p->readers[before].n != 1)
+      continue;
     b.at[b.n] = k;
     b.op[b.n++] = f->op[k];
   }
@@ -359,7 +361,7 @@ static struct bunch summed(const struct function *f, int at)
 
 /* The products that a kernel adds up, if it does no more: in bfloat16 they do not add themselves.
  */
-static struct bunch added(const struct function *f, int at)
+static struct bunch added(struct placed_ops *p, const struct function *f, int at)
 {
   const struct op *kernel = &graph->op[f->op[at]];
   struct bunch none = {.n = 0, .result = NONE},
@@ -373,8 +375,8 @@ static struct bunch added(const struct function *f, int at)
       const struct value *v = &graph->value[add->in[i]];
       if (n && add->in[i] == graph->op[kernel->body[n - 1]].out) continue;
       const struct op *op = v->op == NONE ? NULL : &graph->op[v->op];
-      bool is_term = op && is_single(op) && op->nin == 2 && times_read(add->in[i]) == 1;
-      if (!is_term || function_of_op(v->op) != (int)(f - graph->function)) return none;
+      bool is_term = op && is_single(op) && op->nin == 2 && p->readers[add->in[i]].n == 1;
+      if (!is_term || p->function_of[v->op] != (int)(f - graph->function)) return none;
       if (b.n == MOST_TOGETHER) return none;
       if (!same_shape(v->shape, graph->value[add->out].shape)) return none;
       if (v->order != graph->value[add->out].order) return none;
@@ -384,35 +386,34 @@ static struct bunch added(const struct function *f, int at)
   return b;
 }
 
-static bool merge_at(struct function *f, int at)
+static bool merge_at(struct placed_ops *p, struct function *f, int at)
 {
   const struct op *op = &graph->op[f->op[at]];
   struct bunch b;
   if (op->kind == OP_fused) {
-    b = added(f, at);
-    return merge_bunch(f, &b);
+    b = added(p, f, at);
+    return merge_bunch(p, f, &b);
   }
   if (!is_single(op)) return false;
   bool gradient = graph->value[op->out].role == GRADIENT;
   if (gradient && op->nin == 3 && graph->value[op->in[2]].role != GRADIENT) return false;
   if (!gradient && op->nin != 2) return false;
   if (!gradient) {
-    b = summed(f, at);
-    if (merge_bunch(f, &b)) return true;
+    b = summed(p, f, at);
+    if (merge_bunch(p, f, &b)) return true;
     b = bunch_at(f, at, OF_ONE_INPUT);
-    if (merge_bunch(f, &b)) return true;
+    if (merge_bunch(p, f, &b)) return true;
     if (graph->value[op->out].of == NONE) return false;
   }
   b = bunch_at(f, at, OF_GRADIENTS);
-  return merge_bunch(f, &b);
+  return merge_bunch(p, f, &b);
 }
 
 void merge_products(void)
 {
   if (options.check_finite || graph->loss == NONE) return;
-  find_all_readers();
-  order = (struct list){0};
+  struct placed_ops run = find_all_readers(), *p = &run;
   for (int i = 0; i < graph->nfunction; i++)
     for (int k = 0; k < graph->function[i].nop; k++)
-      if (merge_at(&graph->function[i], k)) k--; /* there is another operation now */
+      if (merge_at(p, &graph->function[i], k)) k--; /* there is another operation now */
 }

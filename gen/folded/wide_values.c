@@ -8,83 +8,63 @@
 
 #include <string.h>
 
-static struct list *readers; /* by value, or its stack: the operations that read it */
-static int *place_of;        /* by operation, likewise: its place in the function */
-static int *function_of;     /* by operation of a function, or of a kernel in it */
-static bool *is_tight;    /* by operation: it stands in an epilogue, whose operands have no gaps */
-static bool *by_own_name; /* by stack: a member is read by its own name, or as that of another
-                            module */
-
 /* ---------------------------------------------------------------------------------- who reads what
  */
 
-static void note_reads(int id, int function, int place)
+static void note_reads(struct placed_ops *p, int id, int function, int place)
 {
   const struct op *op = &graph->op[id];
-  function_of[id] = function;
-  place_of[id] = place;
+  p->function_of[id] = function;
+  p->place_of[id] = place;
   for (int k = 0; k < op->nbody; k++) {
-    note_reads(op->body[k], function, place);
-    is_tight[op->body[k]] = op->kind == OP_epilogue;
+    note_reads(p, op->body[k], function, place);
+    p->is_tight[op->body[k]] = op->kind == OP_epilogue;
   }
   for (int i = 0; i < op->nin && !op->nbody; i++) {
     const struct value *v = &graph->value[op->in[i]];
     int stack = v->stack == NONE ? op->in[i] : v->stack;
-    add(&readers[stack], id);
+    add(&p->readers[stack], id);
     if (v->stack != NONE && (v->stack != op->in[i] || graph->function[function].count == 1))
-      by_own_name[stack] = true;
+      p->by_own_name[stack] = true;
     if (v->step && graph->value[v->initial].stack != NONE)
-      by_own_name[graph->value[v->initial].stack] = true;
-    if (v->step) add(&readers[v->initial], id);
+      p->by_own_name[graph->value[v->initial].stack] = true;
+    if (v->step) add(&p->readers[v->initial], id);
   }
 }
 
-void find_all_readers(void)
+struct placed_ops find_all_readers(void)
 {
+  struct placed_ops run = {0}, *p = &run;
   /* With room for new ones: of each product at most two values, and two operations. */
   size_t values = (size_t)graph->nvalue + 2 * (size_t)graph->nop + 1,
          ops = 3 * (size_t)graph->nop + 1;
-  readers = alloc(values * sizeof *readers);
-  by_own_name = alloc(values);
-  is_tight = alloc(ops);
-  function_of = alloc(ops * sizeof *function_of);
-  place_of = alloc(ops * sizeof *place_of);
-  for (size_t i = 0; i < ops; i++) function_of[i] = NONE;
+  p->readers = alloc(values * sizeof *p->readers);
+  p->by_own_name = alloc(values);
+  p->is_tight = alloc(ops);
+  p->function_of = alloc(ops * sizeof *p->function_of);
+  p->place_of = alloc(ops * sizeof *p->place_of);
+  for (size_t i = 0; i < ops; i++) p->function_of[i] = NONE;
   for (int i = 0; i < graph->nfunction; i++)
-    for (int k = 0; k < graph->function[i].nop; k++) note_reads(graph->function[i].op[k], i, k);
+    for (int k = 0; k < graph->function[i].nop; k++) note_reads(p, graph->function[i].op[k], i, k);
+  return run;
 }
 
-int times_read(int value)
+void note_place(struct placed_ops *p, int op, int function, int place)
 {
-  return readers[value].n;
-}
-
-int function_of_op(int op)
-{
-  return function_of[op];
-}
-
-int place_in_function(int op)
-{
-  return place_of[op];
-}
-
-void note_place(int op, int function, int place)
-{
-  function_of[op] = function;
-  place_of[op] = place;
+  p->function_of[op] = function;
+  p->place_of[op] = place;
 }
 
 /* --------------------------------------------------------------------------- parts of a wide value
  */
 
-static bool add_shown(struct shown *s, int value)
+static bool add_shown(struct placed_ops *p, struct shown *s, int value)
 {
   if (s->n == 2 * MOST_TOGETHER) return false;
   s->value[s->n++] = value;
-  for (int k = 0; k < readers[value].n; k++) {
-    const struct op *op = &graph->op[readers[value].at[k]];
-    if (op->kind == OP_view && !add_shown(s, op->out)) return false;
+  for (int k = 0; k < p->readers[value].n; k++) {
+    const struct op *op = &graph->op[p->readers[value].at[k]];
+    if (op->kind == OP_view && !add_shown(p, s, op->out)) return false;
   }
   return true;
 }
@@ -125,9 +105,9 @@ static bool copies_what_it_adds_to(const struct op *op)
 
 /* Whether the operation takes any strides of its i-th operand; that after the last is its result.
    Of a reduction's results some kernels make all elements in turn, wherever they belong. */
-static bool takes_strides(const struct op *op, int i)
+static bool takes_strides(struct placed_ops *p, const struct op *op, int i)
 {
-  if (is_tight[op - graph->op]) return false;
+  if (p->is_tight[op - graph->op]) return false;
   if (op->kind == OP_view) return !op->pieces;
   if (op->kind == OP_matmul) return !op->pieces && (i < 2 || !copies_what_it_adds_to(op));
   if (is_reduce(op->kind)) return i < op->nin;
@@ -135,62 +115,65 @@ static bool takes_strides(const struct op *op, int i)
   return has_kernel(op->kind) && takes_steps(op, i);
 }
 
-static bool all_take_strides(int value)
+static bool all_take_strides(struct placed_ops *p, int value)
 {
   const struct op *maker = &graph->op[graph->value[value].op];
   for (int k = 0; k < maker->nout; k++)
-    if (maker->out + k == value && !takes_strides(maker, maker->nin + k)) return false;
-  for (int k = 0; k < readers[value].n; k++) {
-    const struct op *op = &graph->op[readers[value].at[k]];
+    if (maker->out + k == value && !takes_strides(p, maker, maker->nin + k)) return false;
+  for (int k = 0; k < p->readers[value].n; k++) {
+    const struct op *op = &graph->op[p->readers[value].at[k]];
     for (int i = 0; i < op->nin; i++)
-      if (op->in[i] == value && !takes_strides(op, i)) return false;
+      if (op->in[i] == value && !takes_strides(p, op, i)) return false;
   }
   return true;
 }
 
 /* A sum over ranks takes place in the value, which is then where the sum is to lie. */
-static bool is_reduced_in_place(int value)
+static bool is_reduced_in_place(struct placed_ops *p, int value)
 {
   if (graph->op[graph->value[value].op].kind == OP_all_reduce) return true;
-  for (int k = 0; k < readers[value].n; k++)
-    if (graph->op[readers[value].at[k]].kind == OP_all_reduce) return true;
+  for (int k = 0; k < p->readers[value].n; k++)
+    if (graph->op[p->readers[value].at[k]].kind == OP_all_reduce) return true;
   return false;
 }
 
 /* Whether the function makes the value, with equal parts of whole rows, of `row` elements each. */
-static bool makes_rows(int value, int function, int64_t row)
+static bool makes_rows(struct placed_ops *p, int value, int function, int64_t row)
 {
   const struct value *v = &graph->value[value];
   if (v->role != ACTIVATION || v->is_output || !v->stored || v->op == NONE || v->wide != NONE)
     return false;
   if (v->step || v->pieces || v->apart || (v->stack != NONE && v->stack != value)) return false;
-  if (v->stack != NONE && by_own_name[value]) return false;
-  return function_of[v->op] == function && parts_are_equal(value) && has_rows_of(value, row);
+  if (v->stack != NONE && p->by_own_name[value]) return false;
+  return p->function_of[v->op] == function && parts_are_equal(value) && has_rows_of(value, row);
 }
 
 /* Whether the value can lie with its rows apart. */
-static bool can_be_part(int value, int function, int64_t row)
+static bool can_be_part(struct placed_ops *p, int value, int function, int64_t row)
 {
   bool is_whole = row == elements(local_shape(value, 0));
-  return makes_rows(value, function, row) && !is_reduced_in_place(value) &&
-         (is_whole || all_take_strides(value));
+  return makes_rows(p, value, function, row) && !is_reduced_in_place(p, value) &&
+         (is_whole || all_take_strides(p, value));
 }
 
 /* A bit for the function of an operation, and whether it is of what that computes again before the
-   rest; 0: there are too many. */
-static uint64_t time_of(int op)
+   rest; 0: there are too many functions. */
+static uint64_t time_of(struct placed_ops *p, int op)
 {
-  int function = function_of[op];
-  return function < 32 ? UINT64_C(1) << (2 * function + graph->op[op].again) : 0;
+  enum { MOST = 32 };
+  int function = p->function_of[op];
+  if (function < MOST) return UINT64_C(1) << (2 * function + graph->op[op].again);
+  ended_early("merge_products", "products of values side by side", MOST, "functions");
+  return 0;
 }
 
 /* When it is read, likewise. */
-static uint64_t times_of_reads(const struct shown *s)
+static uint64_t times_of_reads(struct placed_ops *p, const struct shown *s)
 {
   uint64_t times = 0;
   for (int i = 0; i < s->n; i++)
-    for (int r = 0; r < readers[s->value[i]].n; r++) {
-      uint64_t time = time_of(readers[s->value[i]].at[r]);
+    for (int r = 0; r < p->readers[s->value[i]].n; r++) {
+      uint64_t time = time_of(p, p->readers[s->value[i]].at[r]);
       if (!time) return 0;
       times |= time;
     }
@@ -207,12 +190,12 @@ static int64_t elements_from(int value, int d)
 
 /* Whether those that live longer than the others can leave the wide value; marks them. They are
    what products make, as they make it, and no more than half of all. */
-static bool find_leaving(struct widening *w, const int *value)
+static bool find_leaving(struct placed_ops *p, struct widening *w, const int *value)
 {
-  uint64_t now = time_of(graph->value[value[0]].op);
+  uint64_t now = time_of(p, graph->value[value[0]].op);
   int64_t all = 0, leaving = 0;
   for (int k = 0; k < w->n; k++) {
-    w->leaves[k] = times_of_reads(&w->shown[k]) != now;
+    w->leaves[k] = times_of_reads(p, &w->shown[k]) != now;
     if (w->leaves[k] && w->root[k] != value[k]) return false;
     all += w->row[k];
     leaving += w->leaves[k] ? w->row[k] : 0;
@@ -221,16 +204,16 @@ static bool find_leaving(struct widening *w, const int *value)
 }
 
 /* Whether all of them are read at the same times. */
-static bool have_equal_lifetimes(const struct widening *w)
+static bool have_equal_lifetimes(struct placed_ops *p, const struct widening *w)
 {
-  uint64_t first = times_of_reads(&w->shown[0]);
+  uint64_t first = times_of_reads(p, &w->shown[0]);
   for (int k = 1; k < w->n; k++)
-    if (times_of_reads(&w->shown[k]) != first) return false;
+    if (times_of_reads(p, &w->shown[k]) != first) return false;
   return first != 0;
 }
 
-bool can_widen(struct widening *w, int n, const int *value, const int *dim, int function,
-               bool may_leave)
+bool can_widen(struct placed_ops *p, struct widening *w, int n, const int *value, const int *dim,
+               int function, bool may_leave)
 {
   *w = (struct widening){.n = n};
   for (int k = 0; k < n; k++) {
@@ -242,13 +225,13 @@ bool can_widen(struct widening *w, int n, const int *value, const int *dim, int 
       return false;
     for (int i = 0; i < k; i++)
       if (w->root[i] == w->root[k]) return false;
-    if (!add_shown(&w->shown[k], w->root[k])) return false;
+    if (!add_shown(p, &w->shown[k], w->root[k])) return false;
   }
-  if (!have_equal_lifetimes(w) && !(may_leave && find_leaving(w, value))) return false;
+  if (!have_equal_lifetimes(p, w) && !(may_leave && find_leaving(p, w, value))) return false;
   for (int k = 0; k < n; k++) {
-    if (w->leaves[k] && !makes_rows(w->root[k], function, w->row[k])) return false;
+    if (w->leaves[k] && !makes_rows(p, w->root[k], function, w->row[k])) return false;
     for (int i = 0; i < w->shown[k].n && !w->leaves[k]; i++)
-      if (!can_be_part(w->shown[k].value[i], function, w->row[k])) return false;
+      if (!can_be_part(p, w->shown[k].value[i], function, w->row[k])) return false;
   }
   return true;
 }
@@ -289,7 +272,7 @@ static int value_before(int value)
 }
 
 /* The product makes a value before this one, which is given, and a kernel copies that. */
-static int leave(struct widening *w, int value)
+static int leave(struct placed_ops *p, struct widening *w, int value)
 {
   int before = value_before(value), product = graph->value[value].op;
   const struct op *op = &graph->op[product];
@@ -316,7 +299,7 @@ static int leave(struct widening *w, int value)
                      .module = op->module,
                      .line = op->line};
   w->copy[w->ncopy++] = store_op(copy);
-  add(&readers[before], id);
+  add(&p->readers[before], id);
   graph->op[product].out = before;
   for (int i = 0; i < graph->nvalue; i++)
     if (graph->value[i].op == product && i != before && i != graph->value[before].sibling)
@@ -324,7 +307,7 @@ static int leave(struct widening *w, int value)
   return before;
 }
 
-void make_wide(struct widening *w)
+void make_wide(struct placed_ops *p, struct widening *w)
 {
   const struct value first = graph->value[w->root[0]];
   int64_t pitch = 0, at = 0, rows = elements(local_shape(w->root[0], 0)) / w->row[0];
@@ -334,7 +317,7 @@ void make_wide(struct widening *w)
   graph->value[w->wide].placed = graph->value[w->wide].stored = true;
   for (int k = 0; k < w->n; at += w->row[k++]) {
     struct shown *s = &w->shown[k];
-    if (w->leaves[k]) *s = (struct shown){.n = 1, .value = {leave(w, w->root[k])}};
+    if (w->leaves[k]) *s = (struct shown){.n = 1, .value = {leave(p, w, w->root[k])}};
     for (int i = 0; i < s->n; i++) {
       struct value *v = &graph->value[s->value[i]];
       v->wide = w->wide;
