@@ -107,12 +107,10 @@ static void find_equal(struct hoisting *h, const struct op *op)
 
 static bool costs(const struct op *op)
 {
-  static const char *const function[] = {"expf(", "expm1f(", "logf(", "log1pf(", "sqrtf(", "sinf(",
-                                         "cosf(", "tanhf(",  "erff(", "powf(",   "slope("};
   if (op->kind == OP_view) return false;
   if (!is_pointwise(op->kind)) return true;
-  for (size_t i = 0; i < sizeof function / sizeof *function; i++)
-    if (strstr(op_row[op->kind].element, function[i])) return true;
+  for (const struct element_function *f = element_function; f->name; f++)
+    if (!f->cheap && has_word(op_row[op->kind].element, f->name)) return true;
   return false;
 }
 

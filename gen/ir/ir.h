@@ -215,6 +215,8 @@ _Noreturn void bug_at(const char *pass, int op, const char *format, ...)
 /* The operator's name. A sum that is divided by the number of its terms is called a mean. */
 const char *op_name(const struct op *op);
 extern const struct op_row op_row[OP_COUNT];
+/* The functions that elements may call; the last one has no name. */
+extern const struct element_function element_function[];
 /* How an operator is computed: each element of the output by an expression, or a reduction of such;
    by a kernel of its own, a file in templates/kernels or the plan's; or in a way of its own. */
 bool is_pointwise(enum op_kind k);

@@ -132,6 +132,14 @@ struct op_row {
   bool compares, copies, product, updates, takes_stored, calls, composed, idle, shows;
 };
 
+/* A row of element_functions.h. */
+enum function_header { MATH_H, ELEMENTS_H, INDICES_H };
+struct element_function {
+  const char *name;
+  enum function_header header;
+  bool cheap, whole;
+};
+
 /* The calls of a library for a collective; NULL: the library has none. */
 struct calls {
   const char *equal;    /* parts of one size */

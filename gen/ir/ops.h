@@ -44,8 +44,7 @@
    gradient   The function in flat/gradients*.c that writes the backward operations, or no_grad.
    numbers    Names of the operation's whole-number attributes, parted by blanks.
    element    How one element of the output comes about, in C; of a reduction: one of its terms. It
-              may call expf expm1f logf log1pf sqrtf sinf cosf tanhf fabsf erff powf; a further
-              function goes into known[] of tests/unit/test_ops.c and into names/reserved_names.c.
+              may call the functions of element_functions.h.
 
      $a $b ...  The inputs' elements at this place.
      $a(i)      The input's element at index i of the first letter that its operand names, elsewhere

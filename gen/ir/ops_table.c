@@ -30,6 +30,12 @@ const struct op_row op_row[OP_COUNT] = {
 #undef OP
 };
 
+const struct element_function element_function[] = {
+#define FUNCTION(called, where, ...) {.name = #called, .header = where, __VA_ARGS__},
+#include "ir/element_functions.h"
+#undef FUNCTION
+    {0}};
+
 static bool has_reduced_rule(enum op_kind k)
 {
   return *op_row[k].element && !strncmp(op_row[k].rule, "...D->...", strlen("...D->...")) &&

@@ -99,12 +99,14 @@ static bool counts(const struct op *op, int i)
   return false;
 }
 
-/* "expf(", "0.5f" */
+/* "expf($a)", "0.5f" */
 static bool is_float_row(const char *element)
 {
+  for (const struct element_function *f = element_function; f->name; f++)
+    if (!f->whole && has_word(element, f->name)) return true;
   for (const char *c = element; (c = strchr(c, 'f')); c++)
-    if (c > element && (c[1] == '(' || isdigit((unsigned char)c[-1]))) return true;
-  return strstr(element, "gelu_tanh_slope") || strstr(element, "$random");
+    if (c > element && isdigit((unsigned char)c[-1])) return true;
+  return strstr(element, "$random");
 }
 
 /* "$s", not "$start" */

@@ -18,14 +18,21 @@ char *kernel_definitions(void)
   return b.text;
 }
 
+static bool calls_function_of(enum function_header header, const struct kernel *k)
+{
+  for (const struct element_function *f = element_function; f->name; f++)
+    if (f->header == header && has_word(k->definition, f->name)) return true;
+  return false;
+}
+
 /* Whether a kernel uses something that runtime/elements.h defines. */
 static bool uses_elements(const struct kernel *k)
 {
-  static const char *const words[] = {"random_stream", "larger",  "smaller",  "gelu_tanh_slope",
-                                      "INT_MIN",       "INT_MAX", "LONG_MIN", "LONG_MAX"};
+  static const char *const words[] = {"random_stream", "larger",   "smaller", "INT_MIN",
+                                      "INT_MAX",       "LONG_MIN", "LONG_MAX"};
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
     if (has_word(k->definition, words[i])) return true;
-  return false;
+  return calls_function_of(ELEMENTS_H, k);
 }
 
 /* Whether anything in the program has the type that runtime/elements.h defines. */
@@ -41,7 +48,7 @@ const char *kernel_includes(void)
   bool elements = has_bf16(), indices = false;
   for (int i = 0; i < nkernels; i++) {
     elements |= uses_elements(&kernels[i]);
-    indices |= has_word(kernels[i].definition, "index_within");
+    indices |= calls_function_of(INDICES_H, &kernels[i]);
   }
   return text("%s%s%s", elements ? "#include \"elements.h\"\n" : "",
               indices ? "#include \"indices.h\"\n" : "", elements || indices ? "\n" : "");

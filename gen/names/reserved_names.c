@@ -5,7 +5,7 @@
 #include <ctype.h>
 #include <string.h>
 
-/* Identifiers in the statements of generated functions and kernels. */
+/* Identifiers in the statements of generated functions and kernels, beside element_function[]. */
 static const char *const spoken[] = {"abs",
                                      "all_rows",
                                      "all_rows_have_room",
@@ -36,27 +36,20 @@ static const char *const spoken[] = {"abs",
                                      "copy_panel",
                                      "copy_strip",
                                      "cos",
-                                     "cosf",
                                      "counted",
                                      "counts",
                                      "counts_in",
                                      "done",
-                                     "dropped",
                                      "edge_of",
                                      "end_on",
-                                     "erff",
                                      "exp",
-                                     "expf",
                                      "expm1",
-                                     "expm1f",
-                                     "fabsf",
                                      "few_rows_product",
                                      "fill",
                                      "first",
                                      "float_to_bf16",
                                      "forward",
                                      "gather_segments",
-                                     "gelu_tanh_slope",
                                      "gemm",
                                      "gemm_batch",
                                      "gemm_batch_bf16",
@@ -73,7 +66,6 @@ static const char *const spoken[] = {"abs",
                                      "in_flight",
                                      "index_use",
                                      "index_uses",
-                                     "index_within",
                                      "is_reading",
                                      "j",
                                      "k",
@@ -87,8 +79,6 @@ static const char *const spoken[] = {"abs",
                                      "load_lanes",
                                      "log",
                                      "log1p",
-                                     "log1pf",
-                                     "logf",
                                      "lr",
                                      "m",
                                      "matmul",
@@ -146,7 +136,6 @@ static const char *const spoken[] = {"abs",
                                      "plus_product",
                                      "post_receive",
                                      "pow",
-                                     "powf",
                                      "prepare",
                                      "product",
                                      "product_of_rows",
@@ -179,7 +168,6 @@ static const char *const spoken[] = {"abs",
                                      "send_to",
                                      "shown",
                                      "sin",
-                                     "sinf",
                                      "size",
                                      "slice_box",
                                      "slice_rows",
@@ -187,7 +175,6 @@ static const char *const spoken[] = {"abs",
                                      "slots",
                                      "smaller",
                                      "sqrt",
-                                     "sqrtf",
                                      "starts",
                                      "starts_in",
                                      "step",
@@ -199,7 +186,6 @@ static const char *const spoken[] = {"abs",
                                      "strip_of",
                                      "sum_of_lanes",
                                      "t",
-                                     "tanhf",
                                      "tensors",
                                      "threadIdx",
                                      "threads_for",
@@ -258,7 +244,14 @@ static bool is_of_a_group(const char *name)
   return false;
 }
 
+static bool is_element_function(const char *name)
+{
+  for (const struct element_function *f = element_function; f->name; f++)
+    if (!strcmp(name, f->name)) return true;
+  return false;
+}
+
 bool is_spoken(const char *name)
 {
-  return is_of_a_group(name) || is_word_of(spoken, name);
+  return is_of_a_group(name) || is_word_of(spoken, name) || is_element_function(name);
 }

@@ -410,6 +410,26 @@ static void check_words(const struct op_row *row)
   }
 }
 
+static bool is_element_function(const char *name, size_t n)
+{
+  for (const struct element_function *f = element_function; f->name; f++)
+    if (strlen(f->name) == n && !strncmp(f->name, name, n)) return true;
+  return false;
+}
+
+/* The functions that an element calls. */
+static void check_calls(const struct op_row *row)
+{
+  for (const char *end = row->element; (end = strchr(end, '(')); end++) {
+    const char *name = end;
+    while (name > row->element && (isalnum((unsigned char)name[-1]) || name[-1] == '_')) name--;
+    bool is_operand = name > row->element && name[-1] == '$';
+    must(name == end || is_operand || is_element_function(name, (size_t)(end - name)),
+         "%s calls %.*s, which has no row in element_functions.h", row->name, (int)(end - name),
+         name);
+  }
+}
+
 /* Alternatives of inputs that there are, each at most once, and `:max` or `:min`. */
 static void check_linear(const struct op_row *row, int nin)
 {
@@ -445,6 +465,7 @@ static void test_rows_fit_together(void **state)
          row->name);
     must(*row->rule || (!*row->linear && !*row->element), "%s has no rule", row->name);
     check_words(row);
+    check_calls(row);
     check_linear(row, nin);
     stacks += is_pointwise(k);
     stacks += is_reduce(k);
