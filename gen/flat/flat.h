@@ -28,10 +28,6 @@ void accumulate_gradients(int *gradient);
    third input. */
 void add_products_in_place(void);
 
-/* -------------------------------------------------------------------------- assign_dim_order.c */
-
-void assign_dim_order(void);
-
 /* ----------------------------------------------------------------------------- remove_unused.c */
 
 /* Removes from the order what no result needs. */
@@ -40,14 +36,6 @@ void leave_out_dead(void);
 void drop_rest(void);
 /* Removes the operations that neither a function nor the order runs, and what only they use. */
 void drop_idle(void);
-
-/* ------------------------------------------------------------------------------ fold_upcasts.c */
-
-void fold_upcasts(void);
-
-/* --------------------------------------------------------------------------------- hold_rows.c */
-
-void hold_rows(void);
 
 /* -------------------------------------------------------------------------------- fsdp_units.c */
 
@@ -68,10 +56,6 @@ void note_list(struct gathering *g, const struct op *op, const struct list *orde
 bool is_kept_cut(int value);
 bool casts_for_use(const struct op *op);
 int gathered(struct gathering *g, int parameter, const struct op *reader, struct list *order);
-
-/* -------------------------------------------------------------------------------------- grad.c */
-
-void grad(void);
 
 /* ----------------------------------------------------------------------------- gradient_parts.c */
 
@@ -117,10 +101,6 @@ void write_gradient(const struct op *op, int g, const bool *has_gradient, int *g
 bool stays(const struct op *op);
 extern int *stays_at;
 
-/* --------------------------------------------------------------------------- hoist_constants.c */
-
-void hoist_constants(void);
-
 /* ----------------------------------------------------------------------------- equal_modules.c */
 
 /* By module: how many children it has with the names 0, 1, ... in this order; 0 if it has
@@ -157,10 +137,6 @@ int whole_batch(int value, const struct op *user, struct list *order);
 /* Before another sweep over the program. */
 void forget_whole_batches(void);
 
-/* ---------------------------------------------------------------------------------- optimize.c */
-
-void optimize(void);
-
 /* ----------------------------------------------------------------------------------- balance.c */
 
 /* Finds the modules with which the pipeline's stages begin. */
@@ -172,7 +148,6 @@ void balance_stages(const struct pipeline *p);
 void assign_stages(void);
 /* By parameter, when they are set: the stage that reads it first. */
 int *stages_of_parameters(void);
-void stages(void);
 /* By value: the stage that has the parameter, or that of which the value is; or NONE. */
 int *stages_of_values(void);
 /* Of a dump that was read: the plan's error if its stages are not those of the schedule. */
@@ -207,7 +182,6 @@ void divide_in_functions(void);
 
 /* ----------------------------------------------------------------------------------- outline.c */
 
-void outline(void);
 /* Its second part: makes the functions, and leaves graph->order and all else unchanged. */
 void fold_modules(void);
 
@@ -231,32 +205,21 @@ bool is_same_bytes(const struct op *view);
 /* The letters of a value's dimensions in the order in which they lie in memory; gives how many. */
 int letters_in_memory(const struct axis *axis, int value, int *letter);
 
-/* -------------------------------------------------------------------------------------- plan.c */
-
-void plan(void);
-
 /* --------------------------------------------------------------------------------- propagate.c */
 
-void propagate(void);
 /* Gives layouts to the values that operations order[first...] make, adding redistributions. */
 void propagate_from(int first);
 
 /* --------------------------------------------------------------------------------- recompute.c */
 
-void recompute(void);
 /* Whether it gathers a unit's parameter for the forward, and frees it after the forward. */
 bool gathers(const struct op *op);
 bool reshards(const struct op *op);
 /* Whether the backward may always run the operation again in order to keep less. */
 bool is_cheap(const struct op *op);
 
-/* -------------------------------------------------------------------------------------- ring.c */
-
-void ring(void);
-
 /* ------------------------------------------------------------------------------ redistribute.c */
 
-void redistribute(void);
 /* The number of the exchange: equal ones share an entry. */
 int add_exchange(struct exchange e);
 

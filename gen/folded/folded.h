@@ -117,14 +117,6 @@ extern const struct memory_part {
   enum role role;
 } memory_part[MEMORY_PARTS];
 
-/* ---------------------------------------------------------------------------------- async_tp.c */
-
-void async_tp(void);
-
-/* ------------------------------------------------------------------------------------ bucket.c */
-
-void bucket(void);
-
 /* ------------------------------------------------------------------------------ bucket_merge.c */
 
 /* The value that represents this one in a loop: one of a stack represents all of it. */
@@ -200,7 +192,6 @@ void add_dependence(struct span *s, int later, int earlier);
 
 /* ---------------------------------------------------------------------------------- epilogue.c */
 
-void epilogue(void);
 struct epilogue epilogue_of(const struct op *op);
 
 /* --------------------------------------------------------------------------------- footprint.c */
@@ -226,19 +217,11 @@ extern int64_t held_bytes[NORM + 1];
 void find_held(void);
 int64_t held_in_all(void);
 
-/* -------------------------------------------------------------------------------------- fuse.c */
-
-void fuse(void);
-
 /* -------------------------------------------------------------------------- hoist_reductions.c */
 
 /* Gives every gradient that is summed a value that may be summed in its place, and, if
    asked, brings small sums of gradients out of the loops over modules. */
 void prepare_gradients(struct merging *m, bool out_of_loops);
-
-/* ------------------------------------------------------------------------------ kernel_forms.c */
-
-void kernel_forms(void);
 
 /* ---------------------------------------------------------------------------- last_iteration.c */
 
@@ -288,10 +271,6 @@ struct overlap *open_overlap(struct liveness *live);
    the model. */
 int64_t overlap_function(struct overlap *o, struct function *f, int64_t most_live);
 
-/* ---------------------------------------------------------------------------------- schedule.c */
-
-void schedule(void);
-
 /* ------------------------------------------------------------------------------- stream_model.c */
 
 /* Prepares the streams of a span, and makes an await for each of its collectives. */
@@ -312,10 +291,6 @@ int write_order(struct span *s, int *op);
 void queue_behind_in_flight(struct span *s);
 /* The collective is in flight when the loop ends, and takes so long from there. */
 void leave_in_flight(struct overlap *o, int collective, int body, int64_t time);
-
-/* ---------------------------------------------------------------------------- merge_products.c */
-
-void merge_products(void);
 
 /* ------------------------------------------------------------------------------ bucket_kinds.c */
 

@@ -106,7 +106,6 @@ bool ends_at(const struct lifetimes *l, int value, int at);
 
 /* ------------------------------------------------------------------------------------ memory.c */
 
-void memory(void);
 /* A plan with all but the offsets in the arena: the values that share bytes, and each value's
    offset in its storage. */
 struct memory_plan *find_shared_bytes(void);

@@ -1,5 +1,5 @@
-/* passes.h: the passes in the order in which they run; every other list of them expands from here.
-   To add a pass: a row here, its function's prototype in its folder's header, and its file.
+/* passes.h: the passes in the order in which they run; every other list of them expands from here,
+   and so do the prototypes of their functions (ir.h). To add a pass: a row here, and its file.
 
      PASS(NAME, name)
 

@@ -245,8 +245,6 @@ void set_keyword_bindings(struct lua_State *L);
 
 /* --------------------------------------------------------------------------------------- lua.c */
 
-/* Evaluates the plan in its sandbox: leaves the global graph, its modules, calls and styles. */
-void lua(void);
 /* Ends tpgen if --ranks names ranks that the mesh does not have, or requests more programs than
    tpgen writes at once: before anything is planned. */
 void check_ranks(void);
