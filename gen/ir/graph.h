@@ -206,6 +206,10 @@ enum pass {
   PASS_COUNT,
   PASS_LAST = PASS_COUNT - 1
 };
+/* The passes, each in a file of its name in a folder above. */
+#define PASS(NAME, name) void name(void);
+#include "ir/passes.h"
+#undef PASS
 
 /* A copy of the program's functions and the schedule, to go back to: a new order is a new list.
    Operations added since then stay in the graph, and nothing runs them. */

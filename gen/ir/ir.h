@@ -255,10 +255,6 @@ bool step_has(bool (*such)(const struct op *op));
 /* ------------------------------------------------------------------------------------ passes.c */
 
 extern const char *const pass_name[PASS_COUNT];
-/* The passes, each in a file of its name in a folder above. */
-#define PASS(NAME, name) void name(void);
-#include "ir/passes.h"
-#undef PASS
 
 /* ------------------------------------------------------------------------------- query_cache.c */
 

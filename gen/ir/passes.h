@@ -1,5 +1,5 @@
 /* passes.h: the passes in the order in which they run; every other list of them expands from here,
-   and so do the prototypes of their functions (ir.h). To add a pass: a row here, and its file.
+   and so do the prototypes of their functions (graph.h). To add a pass: a row here, and its file.
 
      PASS(NAME, name)
 
