@@ -1,3 +1,4 @@
+// The groups of ranks, in the order of members[] in the file of the rank.
 static const struct group groups[] = {
 $groups$};
 

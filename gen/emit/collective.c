@@ -232,7 +232,7 @@ char *exchanges_text(int rank)
 {
   struct buffer b = {0}, rows = {0};
   if (!graph->nexchange) return "";
-  put(&b, "\n// What it sends and receives in exchanges, for each member of the group: ");
+  put(&b, "\n// What this rank sends and receives in exchanges, for each member of the group: ");
   put(&b, "how many elements,\n// and where they begin; and the boxes of ");
   put(&b, "its parts before and after.\n");
   for (int k = 0; k < graph->nexchange; k++) put(&rows, "%s", put_exchange(&b, k, rank));

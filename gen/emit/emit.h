@@ -21,6 +21,7 @@ struct library_words {
 
 /* A function's name in the program, for the size of micro-batches at hand. */
 const char *function_name(const struct function *f);
+const char *part_comment(const struct function *f);
 /* Whether a step ends before its update where rows by expert have too little room, on any rank.
    With streams the host does not know. */
 bool ends_early(void);

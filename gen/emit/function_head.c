@@ -8,6 +8,15 @@ const char *function_name(const struct function *f)
   return from && is_of_batch(f->phase) ? text("%s_from_%d", f->name, from) : f->name;
 }
 
+/* The comment above a part of a loop's body that runs for another iteration. */
+const char *part_comment(const struct function *f)
+{
+  if (!f->is_part) return "";
+  return graph->op[f->op[0]].kind == OP_await
+             ? "// Awaits a collective that another iteration has issued.\n"
+             : "// Issues a collective that another iteration, or what follows the loop, awaits.\n";
+}
+
 bool takes_numbers(const struct op *op)
 {
   return is_update(op) || op->kind == OP_step_number;

@@ -158,11 +158,13 @@ static char *function_text(const struct function *f, int rank)
   const char *t = takes_step(f) && !has_word(code.text, "t") ? "  (void)t;\n" : "";
   const char *range = fill(forms()->open_function, "name", function_name(f), NULL);
   char *sent = awaits_sent_text(f, rank);
-  const char *whose = graph->mesh.now ? text("// Of micro-batches from %d on, which are smaller.\n",
-                                             graph->mesh.now)
-                                      : "";
-  return text("%sstatic void %s(%s)\n{\n%s%s%s%s%s%s}\n\n", whose, function_name(f),
-              function_parameters(f), range, l, t, sent, *sent ? "\n" : "", body.text);
+  const char *whose =
+      graph->mesh.now
+          ? text("// For micro-batches from %d on, which are smaller.\n", graph->mesh.now)
+          : "";
+  return text("%s%sstatic void %s(%s)\n{\n%s%s%s%s%s%s}\n\n", part_comment(f), whose,
+              function_name(f), function_parameters(f), range, l, t, sent, *sent ? "\n" : "",
+              body.text);
 }
 
 /* Posts what a stage's function receives. */

@@ -104,7 +104,7 @@ char *row_bounds_text(int rank)
   struct list notes = row_notes();
   if (!has_row_bounds()) return "";
   if (!notes.n) return "\nstatic const struct row_bounds row_bounds = {NULL, -1};\n";
-  put(&b, "\n// Rows of experts for which there is less room than there can be. A row: the module, "
+  put(&b, "\n// Where a rank may get more rows of experts than it has room for. A row: the module, "
           "its line in\n"
           "// the plan, the bound, the rows for which there is room, and whether they are those "
           "for one\n"

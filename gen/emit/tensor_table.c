@@ -277,7 +277,7 @@ char *joined_text(const struct stacks *tensors)
   if (!has_joined(tensors)) return "";
   put(&b, "\n// Tensors that files of others hold as parts of larger ones. A row: the row in "
           "tensors[]; where\n"
-          "// it begins in the larger tensor, and the shape of that. Behind the last one: -1.\n"
+          "// it begins in the larger tensor, and the shape of that. -1 ends the list.\n"
           "static const struct joined joined[] = {\n");
   for (int i = 0; i < tensors->n; i++)
     if (is_joined(&tensors->at[i])) put(&b, "%s", joined_row(i, &tensors->at[i]));

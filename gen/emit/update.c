@@ -147,7 +147,7 @@ char *update_call(const struct op *op, int rank)
   /* The template is a whole function: its head up to the brace is the prototype. */
   size_t head = strcspn(definition, "{");
   while (head && (definition[head - 1] == '\n' || definition[head - 1] == ' ')) head--;
-  const char *about = op->kind == OP_buffer ? "// A buffer, less how far it is to go back."
+  const char *about = op->kind == OP_buffer ? "// Subtracts a change from a buffer."
                                             : text("// %s: %s", optimizer_of(op)->name,
                                                    optimizer_text(optimizer_of(op)));
   const char *comment = wrapped(about, " ", "// ");

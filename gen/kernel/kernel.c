@@ -157,8 +157,9 @@ static char *neutral_call(const struct op *op, int rank)
   } else {
     put(&body, "  for (%s i = 0; i < %" PRId64 "; i++) y[i] = %s;\n", counter, n, neutral);
   }
-  const char *name = add_function(text("%s_of_none_%" PRId64, op_name(op), n), text("%s *y", type),
-                                  text("// %s of no element\n", op_name(op)), body.text, &launch);
+  const char *name =
+      add_function(text("%s_of_none_%" PRId64, op_name(op), n), text("%s *y", type),
+                   text("// %s over no elements\n", op_name(op)), body.text, &launch);
   return call_text(name, &launch, c_name(op->out));
 }
 
