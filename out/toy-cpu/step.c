@@ -116,6 +116,7 @@ static void validate(void)
   forward();
 }
 
+// The groups of ranks, in the order of members[] in the file of the rank.
 static const struct group groups[] = {
     {"tp"},
 };
