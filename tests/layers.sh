@@ -26,6 +26,12 @@ asked=$(awk '$1 ~ /^check\// && $2 ~ /^(flat|folded|target)\// && $3 != "takes_s
   print $1 " asks " $3 " of " $2 }' "$WORK/uses")
 [ -z "$asked" ] || fail "$(head -n 8 <<< "$asked")"
 
+# A pass hands its state along: its files have no variables, except those of the gradients' functions, which
+# all rows share. (A function's own, NAME.NUMBER, keeps room or answers from call to call.)
+variables=$(cd "$objects" && nm -A flat/*.c.o folded/*.c.o | sed 's/:/ /' |
+  awk '$3 ~ /^[bBC]$/ && $4 !~ /\.[0-9]+$/ && $1 !~ /^flat\/(gradient_parts|gradients|scan_grad)\.c/ { print $1 " has the variable " $4 }')
+[ -z "$variables" ] || fail "$(head -n 8 <<< "$variables")"
+
 awk '{ print $1, NR }' gen/LAYERS > "$WORK/floors"
 for file in gen/*/*.c gen/*/*.h; do
   folder=${file#gen/} folder=${folder%%/*}

@@ -131,11 +131,10 @@ void defer_metrics(void);
 /* The plan's error if the samples of a batch make no equal micro-batches. */
 void check_microbatches(void);
 /* The value for the whole batch, which `user` needs before the last micro-batch has run: adds
-   operations before the micro-batches to the order. The plan's error if it depends on parameters.
+   operations before the micro-batches to the order. whole: by value, the same of the whole batch,
+   or NONE, as far as it is known. The plan's error if it depends on parameters.
  */
-int whole_batch(int value, const struct op *user, struct list *order);
-/* Before another sweep over the program. */
-void forget_whole_batches(void);
+int whole_batch(struct list *whole, int value, const struct op *user, struct list *order);
 
 /* ----------------------------------------------------------------------------------- balance.c */
 

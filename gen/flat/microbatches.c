@@ -26,27 +26,12 @@ void check_microbatches(void)
   }
 }
 
-static int *whole_of; /* by value: the same of the whole batch, or NONE */
-static int whole_room;
-
-void forget_whole_batches(void)
-{
-  whole_of = NULL;
-  whole_room = 0;
-}
-
-static void room_for_whole(int value)
-{
-  int before = whole_room;
-  while (value >= whole_room) whole_of = grow(whole_of, whole_room, &whole_room, sizeof *whole_of);
-  for (int i = before; i < whole_room; i++) whole_of[i] = NONE;
-}
-
 /* What needs which value, and where the operations that make it go. */
 struct need {
   const struct op *user;
   int value;
   struct list *order;
+  struct list *whole; /* by value: the same of the whole batch, or NONE */
 };
 
 static _Noreturn void refuse(const struct need *n)
@@ -101,15 +86,15 @@ static int made_whole(int value, const struct need *n)
     make_before(value, n);
     return value;
   }
-  room_for_whole(value);
-  if (whole_of[value] == NONE) {
+  while (n->whole->n <= value) add(n->whole, NONE);
+  if (n->whole->at[value] == NONE) {
     int whole = computed_whole(value, n); /* it may move the table */
-    whole_of[value] = whole;
+    n->whole->at[value] = whole;
   }
-  return whole_of[value];
+  return n->whole->at[value];
 }
 
-int whole_batch(int value, const struct op *user, struct list *order)
+int whole_batch(struct list *whole, int value, const struct op *user, struct list *order)
 {
-  return made_whole(value, &(struct need){user, value, order});
+  return made_whole(value, &(struct need){user, value, order, whole});
 }

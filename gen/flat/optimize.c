@@ -146,30 +146,30 @@ static struct list parts_of(int parameter)
   return l;
 }
 
-static struct list updated_together(int parameter)
+static struct list updated_together(const struct updating *u, int parameter)
 {
   struct list l = parts_of(parameter);
-  if (!l.n) l = updated_at_home_with(parameter);
+  if (!l.n) l = updated_at_home_with(u, parameter);
   if (!l.n) add(&l, parameter);
   return l;
 }
 
-static void append_updates(struct op *update, int n)
+static void append_updates(const struct updating *u, struct op *update, int n)
 {
   if (n == 1)
-    append_update_alone(update);
+    append_update_alone(u, update);
   else if (graph->value[update->in[0]].file_size && !optimizer_of(update)->by_part)
-    append_updates_of_parts(update, n);
+    append_updates_of_parts(u, update, n);
   else
-    append_updates_at_home(update, n);
+    append_updates_at_home(u, update, n);
 }
 
-static void update_together(struct list parameters, const int *gradient)
+static void update_together(const struct updating *u, struct list parameters, const int *gradient)
 {
   struct op *op = alloc((size_t)parameters.n * sizeof *op);
   for (int i = 0; i < parameters.n; i++)
     op[i] = update_of(parameters.at[i], gradient[parameters.at[i]]);
-  append_updates(op, parameters.n);
+  append_updates(u, op, parameters.n);
 }
 
 /* First the updates that are kernels alone, of which neighbours become one; then the others, with
@@ -195,15 +195,17 @@ static void update_all(const int *gradient, const int *of_buffer, const int *buf
   if (graph->norder > first) propagate_from(first);
   if (!any) return;
   first = graph->norder;
-  begin_update_operations();
-  find_together_at_home(gradient);
+  struct updating run = {.numbers =
+                             alloc((size_t)(plan_options->noptimizer + 1) * sizeof *run.numbers)},
+                  *u = &run;
+  find_together_at_home(u, gradient);
   for (int several = 0; several < 2; several++)
     for (int i = 0; i < known; i++) {
       if (gradient[i] == NONE || !has_operations(i)) continue;
-      struct list together = updated_together(i);
+      struct list together = updated_together(u, i);
       bool is_first = together.at[0] == i;
-      bool at_home = updated_at_home_with(i).n > 1;
-      if (is_first && at_home == several) update_together(together, gradient);
+      bool at_home = updated_at_home_with(u, i).n > 1;
+      if (is_first && at_home == several) update_together(u, together, gradient);
     }
   propagate_from(first);
 }

@@ -25,6 +25,7 @@ struct propagating {
   const int *element; /* by module: the one of the outermost ModuleList that contains it, or NONE */
   int *taken_in;      /* by value: the module of which operations read it, or NONE; SEVERAL */
   int taken_room;
+  struct list whole;  /* see whole_batch */
   const bool *enters; /* by value: the first step of a scan reads it in the place of what a step
                          hands on */
   int scan_now;       /* the scan whose steps are laid out */
@@ -168,7 +169,7 @@ static int as_in_time(struct propagating *p, int value, struct layout to, const 
   int dim = time_dimension();
   if (dim == NONE || same_placement(graph->value[value].layout.on[dim], to.on[dim])) return value;
   if (to.on[dim].kind == REPLICATE) {
-    value = whole_batch(value, user, &p->new_order);
+    value = whole_batch(&p->whole, value, user, &p->new_order);
     room_for_new(p);
     return value;
   }
@@ -284,7 +285,6 @@ static void place(struct propagating *p, struct op *op)
    program serve that alone. */
 static void look_back(struct propagating *p, int first)
 {
-  forget_whole_batches();
   room_for_new(p);
   p->taken_in = wider(p->taken_in, &p->taken_room, graph->nvalue + 1);
   for (int at = 0; at < first; at++) {

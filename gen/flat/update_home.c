@@ -10,7 +10,6 @@ struct together {
   struct list parameter;
   int list;
 };
-static struct together *together;
 
 /* ------------------------------------------------------------------------------------- at home */
 
@@ -142,27 +141,27 @@ static bool can_be_stacked(int parameter, int n)
 
 /* So many loops are in an update at most: other matrices are whole on every rank. */
 enum { MOST_TOGETHER = 128 };
-static int ntogether;
 
 /* The parameters of one name in the modules of a list, if all are updated alike, and none is
    together with others. */
-static void join(int list, int count, const struct list *of, int k, const int *gradient)
+static void join(struct updating *u, int list, int count, const struct list *of, int k,
+                 const int *gradient)
 {
   int first = of[0].at[k], optimizer = graph->value[first].optimizer;
   for (int m = 0; m < count; m++) {
     int p = of[m].at[k];
-    if (gradient[p] == NONE || graph->value[p].optimizer != optimizer || together[p].parameter.n)
+    if (gradient[p] == NONE || graph->value[p].optimizer != optimizer || u->home[p].parameter.n)
       return;
   }
   if (!works_at_home(&plan_options->optimizer[optimizer]) || !can_be_stacked(first, count)) return;
-  if (ntogether == MOST_TOGETHER) {
+  if (u->nhome == MOST_TOGETHER) {
     ended_early("optimize", "matrices updated at home", MOST_TOGETHER, "stacks");
     return;
   }
-  ntogether++;
+  u->nhome++;
   struct together all = {.list = list};
   for (int m = 0; m < count; m++) add(&all.parameter, of[m].at[k]);
-  for (int m = 0; m < count; m++) together[of[m].at[k]] = all;
+  for (int m = 0; m < count; m++) u->home[of[m].at[k]] = all;
 }
 
 /* How many of the list's modules, from that one on, are of its stage: all but in a pipeline. */
@@ -177,12 +176,11 @@ static int of_one_stage(const struct list *inner, int list, int first, int all, 
   return end - first;
 }
 
-void find_together_at_home(const int *gradient)
+void find_together_at_home(struct updating *u, const int *gradient)
 {
   const int *counts = count_elements();
   const struct list *inner = parameters_of_lists(counts);
-  together = alloc((size_t)(graph->nvalue + 1) * sizeof *together);
-  ntogether = 0;
+  u->home = alloc((size_t)(graph->nvalue + 1) * sizeof *u->home);
   const int *stage = graph->stages ? stages_of_parameters() : NULL;
   for (int list = 0; list < graph->nmodule; list++) {
     if (counts[list] < 2 || graph->module[list].steps) continue;
@@ -190,14 +188,14 @@ void find_together_at_home(const int *gradient)
       count = of_one_stage(&inner[list], list, first, counts[list], stage);
       count = count_equal(&inner[list], list, first, count);
       const struct list *of = equal_parameters(&inner[list], list, first, count);
-      for (int k = 0; count > 1 && of && k < of->n; k++) join(list, count, of, k, gradient);
+      for (int k = 0; count > 1 && of && k < of->n; k++) join(u, list, count, of, k, gradient);
     }
   }
 }
 
-struct list updated_at_home_with(int parameter)
+struct list updated_at_home_with(const struct updating *u, int parameter)
 {
-  return together[parameter].parameter;
+  return u->home[parameter].parameter;
 }
 
 /* --------------------------------------------------------------------------------- the updates */
@@ -211,10 +209,10 @@ static void run(const struct operands *of, const enum when *when, enum when now)
 }
 
 /* The operands of the stack of these. */
-static struct operands operands_of_stack(const struct operands *each)
+static struct operands operands_of_stack(const struct updating *u, const struct operands *each)
 {
   struct operands of = *each;
-  int list = together[of.parameter].list;
+  int list = u->home[of.parameter].list;
   const char *path = graph->module[list].path;
   of.stacked = true;
   of.module = list;
@@ -232,10 +230,11 @@ static void make_numbers(const struct operands *of)
         value_of_operand(of, of->o->step[s].in[i], F32);
 }
 
-static void work_at_home(const struct operands *each, int n, const enum when *when)
+static void work_at_home(const struct updating *u, const struct operands *each, int n,
+                         const enum when *when)
 {
   const struct optimizer *o = each->o;
-  struct operands of = operands_of_stack(each);
+  struct operands of = operands_of_stack(u, each);
   int first = first_step_operand(o);
   for (int s = 0; s < o->noperation; s++) {
     if (when[s] != AT_HOME) continue;
@@ -250,14 +249,14 @@ static void work_at_home(const struct operands *each, int n, const enum when *wh
   }
 }
 
-void append_updates_at_home(struct op *update, int n)
+void append_updates_at_home(const struct updating *u, struct op *update, int n)
 {
   const struct optimizer *o = optimizer_of(update);
   const enum when *when = find_when(o);
   struct operands *each = alloc((size_t)n * sizeof *each);
   int first = first_step_operand(o);
   for (int i = 0; i < n; i++) {
-    each[i] = operands_of_update(&update[i]);
+    each[i] = operands_of_update(u, &update[i]);
     if (i == 0) make_numbers(each);
     run(&each[i], when, BEFORE);
     for (int s = 0; s < o->noperation; s++)
@@ -265,7 +264,7 @@ void append_updates_at_home(struct op *update, int n)
         each[i].value[first + s] = append_of_update(
             op_of_update(OP_scan_put, &each[i]), each[i].value[o->step[s].in[0]], &each[i], "part");
   }
-  work_at_home(each, n, when);
+  work_at_home(u, each, n, when);
   for (int i = 0; i < n; i++) {
     for (int k = first; k < first + o->noperation; k++)
       if (leaves_home(o, when, k)) each[i].value[k] = slice_of(&each[i], each[i].value[k]);

@@ -5,8 +5,6 @@
    update_home.c what is done at home. */
 #include "flat/flat.h"
 
-static struct list *known_numbers; /* by optimizer: the values of its numbers, or NONE */
-
 struct op op_of_update(enum op_kind kind, const struct operands *of)
 {
   return (struct op){.kind = kind, .phase = UPDATE, .module = of->module, .line = of->o->line};
@@ -44,9 +42,10 @@ static int constant(double x, enum type type, const struct operands *of)
 }
 
 /* A number that the host computes once a step: one value for all updates of the optimizer. */
-static int number_of_step(int optimizer, int number)
+static int number_of_step(const struct operands *of, int number)
 {
-  struct list *known = &known_numbers[optimizer];
+  const int optimizer = graph->value[of->parameter].optimizer;
+  struct list *known = of->numbers;
   while (known->n <= number) add(known, NONE);
   if (known->at[number] != NONE) return known->at[number];
   const struct optimizer *o = &plan_options->optimizer[optimizer];
@@ -80,8 +79,7 @@ int value_of_operand(const struct operands *of, int operand, enum type type)
   if (!is_number_operand(o, operand)) return of->value[operand];
   const struct step_number *n = &o->number[operand - first_number_operand(o)];
   if (!n->text) return constant(n->value, type, of);
-  int number =
-      number_of_step(graph->value[of->parameter].optimizer, operand - first_number_operand(o));
+  int number = number_of_step(of, operand - first_number_operand(o));
   if (type == F32) return number;
   struct op op = op_of_update(OP_cast, of);
   op.type = type;
@@ -121,9 +119,8 @@ static const char *stacked_equation(const char *equation)
    stack. */
 static void stack(struct op *op)
 {
-  bool reduces = op->kind == OP_sum || op->kind == OP_amax || op->kind == OP_amin;
   op->dims <<= 1;
-  op->keep |= reduces;
+  op->keep |= is_reduce(op->kind);
   if (op->equation) op->equation = stacked_equation(op->equation);
 }
 
@@ -210,17 +207,13 @@ static int taken(const struct operands *of, int operand)
 
 /* --------------------------------------------------------------------------------- the updates */
 
-void begin_update_operations(void)
-{
-  known_numbers = alloc((size_t)(plan_options->noptimizer + 1) * sizeof *known_numbers);
-}
-
-struct operands operands_of_update(const struct op *update)
+struct operands operands_of_update(const struct updating *u, const struct op *update)
 {
   const struct optimizer *o = optimizer_of(update);
   const struct value *p = &graph->value[update->in[0]];
   int n = first_step_operand(o) + o->nstep;
   struct operands of = {.o = o,
+                        .numbers = &u->numbers[p->optimizer],
                         .parameter = update->in[0],
                         .module = p->module,
                         .name = p->name,
@@ -242,9 +235,9 @@ void append_update_taking(struct op *update, const struct operands *of)
   append_update(*update);
 }
 
-void append_update_alone(struct op *update)
+void append_update_alone(const struct updating *u, struct op *update)
 {
-  struct operands of = operands_of_update(update);
+  struct operands of = operands_of_update(u, update);
   for (int s = 0; s < of.o->noperation; s++)
     of.value[first_step_operand(of.o) + s] = append_step_of_update(&of, &of.o->step[s]);
   append_update_taking(update, &of);

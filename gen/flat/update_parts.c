@@ -62,17 +62,12 @@ static void join(const struct parts *p, const struct update_step *step, int oper
   for (int k = 0; k < p->n; k++) p->of[k].value[operand] = all;
 }
 
-static bool is_reduction(enum op_kind kind)
-{
-  return kind == OP_sum || kind == OP_amax || kind == OP_amin;
-}
-
 /* Where the parts of the result lie, if those of the input lie `along`; 0: nowhere. */
 static int along_of_result(const struct parts *p, const struct update_step *step, int along)
 {
   int ndim = shape_of_operand(p, step->in[0])->ndim;
   if (step->kind == OP_permute) return -3 - along;
-  if (!is_reduction(step->kind)) return along;
+  if (!is_reduce(step->kind)) return along;
   if (step->dims >> (ndim + along) & 1) return 0;
   for (int d = ndim - 1; d > ndim + along && !step->keep; d--) along += step->dims >> d & 1;
   return along;
@@ -103,11 +98,11 @@ static void check_taken(const struct parts *p)
   }
 }
 
-static struct parts begin(const struct op *update, int n)
+static struct parts begin(const struct updating *u, const struct op *update, int n)
 {
   const struct value *v = &graph->value[update->in[0]];
   struct parts p = {.of = alloc((size_t)n * sizeof *p.of), .n = n};
-  for (int k = 0; k < n; k++) p.of[k] = operands_of_update(&update[k]);
+  for (int k = 0; k < n; k++) p.of[k] = operands_of_update(u, &update[k]);
   const struct optimizer *o = p.of->o;
   p.along = alloc((size_t)(first_step_operand(o) + o->nstep) * sizeof *p.along);
   for (int i = 0; i < first_number_operand(o); i++) {
@@ -117,9 +112,9 @@ static struct parts begin(const struct op *update, int n)
   return p;
 }
 
-void append_updates_of_parts(struct op *update, int n)
+void append_updates_of_parts(const struct updating *u, struct op *update, int n)
 {
-  struct parts p = begin(update, n);
+  struct parts p = begin(u, update, n);
   for (int s = 0; s < p.of->o->noperation; s++) do_step(&p, s);
   check_taken(&p);
   for (int k = 0; k < n; k++) append_update_taking(&update[k], &p.of[k]);

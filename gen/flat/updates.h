@@ -6,10 +6,19 @@
 
 #include "ir/ir.h"
 
+/* The state of the updates of a program. */
+struct updating {
+  struct list *numbers;  /* by optimizer: the values of its numbers, or NONE */
+  struct together *home; /* by parameter: see update_home.c */
+  int nhome;
+};
+
 /* What the operations of an update are made for, and the values of its operands, as far as they are
    made. Of a stack: the first of its parameters. */
 struct operands {
   const struct optimizer *o;
+  struct list
+      *numbers; /* the values of the optimizer's numbers, or NONE: one for all its updates */
   int parameter, module, *value;
   const char *name;
   bool stacked;
@@ -22,8 +31,6 @@ int way_back_to_balance(int buffer, int counts, const struct op *running);
 
 /* ------------------------------------------------------------------------- update_operations.c */
 
-/* Before the first update of a graph. */
-void begin_update_operations(void);
 struct op op_of_update(enum op_kind kind, const struct operands *of);
 /* Names the value "parameter.what", and returns it. */
 int name_of_update(int value, const struct operands *of, const char *what);
@@ -41,27 +48,27 @@ int append_step_of_update(const struct operands *of, const struct update_step *s
    becomes, or whole. `of` has the states. */
 struct layout layout_in_update(const struct operands *of, int operand, struct shape shape);
 /* The operands that an update begins with: the parameter, its gradient as it is clipped, states. */
-struct operands operands_of_update(const struct op *update);
+struct operands operands_of_update(const struct updating *u, const struct op *update);
 /* Appends the update itself, with what it takes of the operations. */
 void append_update_taking(struct op *update, const struct operands *of);
 /* Append updates, after their operations: of a parameter alone, and below of several together.
    Their inputs so far are the parameter, its gradient, its states and the norm; what they take of
    the operations is added. */
-void append_update_alone(struct op *update);
+void append_update_alone(const struct updating *u, struct op *update);
 /* A state of the parameter: which of the optimizer's. */
 int add_state(int parameter, const struct optimizer *o, int state);
 
 /* ------------------------------------------------------------------------------- update_home.c */
 
 /* Before the first update: which parameters are updated together at home. */
-void find_together_at_home(const int *gradient);
+void find_together_at_home(struct updating *u, const int *gradient);
 /* Those that are updated together with it; none where it is updated alone. */
-struct list updated_at_home_with(int parameter);
-void append_updates_at_home(struct op *update, int n);
+struct list updated_at_home_with(const struct updating *u, int parameter);
+void append_updates_at_home(const struct updating *u, struct op *update, int n);
 
 /* ------------------------------------------------------------------------------ update_parts.c */
 
 /* The updates of all parts of a parameter, in their order. */
-void append_updates_of_parts(struct op *update, int n);
+void append_updates_of_parts(const struct updating *u, struct op *update, int n);
 
 #endif

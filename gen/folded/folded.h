@@ -212,10 +212,6 @@ char *size_text(int64_t bytes);
 int64_t held_elements(enum role role, int rank);
 /* The bytes of the parameters on rank 0 that are not trained. */
 int64_t frozen_bytes(void);
-/* Bytes of rank 0's values by role, of outputs for ACTIVATION. */
-extern int64_t held_bytes[NORM + 1];
-void find_held(void);
-int64_t held_in_all(void);
 
 /* -------------------------------------------------------------------------- hoist_reductions.c */
 

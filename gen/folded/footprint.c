@@ -62,47 +62,35 @@ int64_t frozen_bytes(void)
   return sum;
 }
 
-int64_t held_bytes[NORM + 1];
-
-void find_held(void)
+const int64_t *memory_by_role(void)
 {
-  memset(held_bytes, 0, sizeof held_bytes);
+  int64_t *bytes = alloc((NORM + 1) * sizeof *bytes);
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
     if (v->role == ACTIVATION && !v->is_output) continue;
     if (is_gradient(i) && storage_of(i) != i) continue; /* accumulated in its own place */
-    held_bytes[v->role == SUMS ? GRADIENT : v->role] +=
+    bytes[v->role == SUMS ? GRADIENT : v->role] +=
         elements(local_shape(i, 0)) * type_bytes(v->type);
   }
-  if (keeps_batches()) held_bytes[BATCH] *= 1 + plan_options->accumulate;
+  if (keeps_batches()) bytes[BATCH] *= 1 + plan_options->accumulate;
+  return bytes;
 }
 
 const struct memory_part memory_part[MEMORY_PARTS] = {
     {"parameters", PARAMETER}, {"gradients", GRADIENT}, {"optimizer", STATE},
     {"batch", BATCH},          {"cache", CACHE},        {"outputs", ACTIVATION}};
 
-int64_t held_in_all(void)
+int64_t memory_of_rank(void)
 {
+  const int64_t *held = memory_by_role();
   int64_t bytes = arena_bytes() + parts_bytes() + product_workspace();
-  for (int i = 0; i < MEMORY_PARTS; i++) bytes += held_bytes[memory_part[i].role];
+  for (int i = 0; i < MEMORY_PARTS; i++) bytes += held[memory_part[i].role];
   return bytes;
-}
-
-const int64_t *memory_by_role(void)
-{
-  find_held();
-  return held_bytes;
 }
 
 int64_t memory_of_role(enum role role)
 {
   return memory_by_role()[role];
-}
-
-int64_t memory_of_rank(void)
-{
-  find_held();
-  return held_in_all();
 }
 
 int64_t library_reserve(void)

@@ -298,10 +298,10 @@ static void put_chains(struct buffer *b)
 
 static void put_memory(struct buffer *b)
 {
-  find_held();
+  const int64_t *held = memory_by_role();
   put(b, "\nmemory of a rank\n");
   for (int i = 0; i < MEMORY_PARTS; i++) {
-    int64_t bytes = held_bytes[memory_part[i].role];
+    int64_t bytes = held[memory_part[i].role];
     const char *shares = "";
     if (memory_part[i].role == PARAMETER && frozen_bytes())
       shares = text("   %s trained, %s frozen", grouped(bytes - frozen_bytes()),
@@ -315,7 +315,7 @@ static void put_memory(struct buffer *b)
     put(b, "  %-12s %16s B   of the sums in kernels\n", "partial sums", grouped(parts_bytes()));
   if (product_workspace())
     put(b, "  %-12s %16s B   of matrix products\n", "workspace", grouped(product_workspace()));
-  put(b, "  %-12s %16s B\n", "in all", grouped(held_in_all()));
+  put(b, "  %-12s %16s B\n", "in all", grouped(memory_of_rank()));
   if (target->libraries)
     put(b, "  %-12s %16s B   an allowance for %s\n", "libraries", grouped(library_reserve()),
         target->libraries);
