@@ -18,7 +18,7 @@ die() { printf 'setup.sh: %s\n' "$*" >&2; exit 1; }
 
 packages=(gcc g++ make cmake ninja-build pkg-config liblua5.4-dev libjansson-dev libminizip-dev zlib1g-dev libcmocka-dev
   libopenblas-dev libdnnl-dev libpcre2-dev libutf8proc-dev libmicrohttpd-dev)
-test_packages=(libopenmpi-dev openmpi-bin clang clang-format libomp-dev gfortran curl)
+test_packages=(libopenmpi-dev openmpi-bin clang clang-format libomp-dev gfortran curl ccache)
 
 # The packages of the arguments that are not installed.
 missing() {
@@ -121,7 +121,7 @@ test)
 ci)
   install_packages "${packages[@]}" "${test_packages[@]}"
   build all
-  run_tests -C ci
+  CASES=ci run_tests -C ci
   ;;
 soak)
   install_packages "${packages[@]}" "${test_packages[@]}"

@@ -16,9 +16,19 @@ mkdir -p "$WORK"
 cd "$root"
 
 # Beyond one case of each kind, cases run only where CASES=all, as in ./setup.sh soak: `more beside LOG COMMAND...`.
+# Those that repeat a case in another way (clang, a sanitizer) run where CASES=ci, too, as in ./setup.sh ci.
 [ -z "${SOAK:-}" ] || export CASES=all
 all_cases() { [ "${CASES:-}" = all ]; }
+ci_cases() { [ -n "${CASES:-}" ]; }
 more() { ! all_cases || "$@"; }
+in_ci() { ! ci_cases || "$@"; }
+
+# run.sh builds the runtime into each program: ccache compiles equal text once for all scripts of a build. Its files
+# are this machine's (-march=native).
+if command -v ccache > /dev/null; then
+  export CMAKE_C_COMPILER_LAUNCHER=ccache CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_NOHASHDIR=1
+  export CCACHE_DIR=$TOOLS/ccache CCACHE_BASEDIR=$WORK CCACHE_COMPILERCHECK=content
+fi
 
 failures=0
 fail() {

@@ -2,7 +2,7 @@
 # Parallel equals dense: each plan of tests/equal, and some random plans, on each mesh that a line such as
 # `-- mesh: dp=2 tp=3` names, has the losses, weights and optimizer's state, or the outputs, of one rank. gcc and
 # clang compile the programs, with every warning an error. A line `-- sanitized: dp=2 tp=3` also runs that mesh
-# under the sanitizers, and a line `-- cuda: dp=2 tp=3` runs the CUDA text, on the stand-in; every tenth random
+# under the sanitizers (in CI), and a line `-- cuda: dp=2 tp=3` runs the CUDA text, on the stand-in; every tenth random
 # plan has either. A random plan may ask for what cannot be computed in parts: such refusals are counted, and
 # must be rare.
 #   EQUAL_PLANS="mlp deep"   these plans alone; "" for none
@@ -101,6 +101,7 @@ runs_as() {
   case $1$asked in
   plain | *all) ;;
   *none) return 1 ;;
+  sanitized) ci_cases && grep -qx -- "-- $1: *$3" "$2" ;;
   *) grep -qx -- "-- $1: *$3" "$2" ;;
   esac
 }

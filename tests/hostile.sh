@@ -34,6 +34,7 @@ for target in cpu cuda; do
 done
 
 cd "$WORK"
+export CMAKE_ARGS=-DCMAKE_C_FLAGS=-O0 # toy.sh has a release's
 for name in plain hostile; do
   mv "$name-cpu" $name
   train $name

@@ -68,7 +68,7 @@ run adapts parts plain projections
 run adapts parts_tp plain projections -D tp=2
 run adapts parts_tp3 plain projections -D tp=3 -D first=true -D rows=true
 run adapts parts_dp_tp plain projections -D dp=2 -D tp=2 -D rows=true
-run adapts parts_cuda cuda projections -D dp=2 -D tp=2 -D first=true
+in_ci run adapts parts_cuda cuda projections -D dp=2 -D tp=2 -D first=true
 plan=tests/lora/plan.lua from=$data
 run trains bias plain bias -D how=bias
 run trains bias_dp_tp plain bias -D how=bias -D dp=2 -D tp=2

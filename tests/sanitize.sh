@@ -14,6 +14,7 @@ targets() {
   echo tpgen mutate mutate_dump fuzz_archive fuzz_archive_reader fuzz_text
 }
 
+unset CMAKE_C_COMPILER_LAUNCHER CMAKE_CXX_COMPILER_LAUNCHER # nothing is compiled twice
 cmake --preset sanitize -B "$build" > "$WORK/log" 2>&1 &&
   cmake --build "$build" --parallel 2 --target $(targets) >> "$WORK/log" 2>&1 || {
   tail -n 60 "$WORK/log"
