@@ -68,25 +68,29 @@ awk -F '\t' -v OFS='\t' '
   grep -E "^[^	]*(${SIGNATURES:-.*})" > "$WORK/calls" || true
 [ ! -s "$WORK/missing" ] || fail "$(sort -u "$WORK/missing")"
 
-# What becomes of call number $1: the graph's hash, or the error without its place.
-try() {
-  local plan=$WORK/$1.lua
-  { cat tests/signatures/plan.lua; sed -n "$1{s/^[^	]*	[^	]*	[^	]*	//p}" "$WORK/calls"; } > "$plan"
-  if "$TPGEN" "$plan" --dump=lua > "$WORK/$1.out" 2> "$WORK/$1.err"; then
-    tail -n +2 "$WORK/$1.out" | sha256sum | cut -c1-16 > "$WORK/$1.result"
-  else
-    sed -n '1s/^.*: error: /error: /p' "$WORK/$1.err" > "$WORK/$1.result"
-    [ -s "$WORK/$1.result" ] || echo "no message" > "$WORK/$1.result"
-  fi
-  rm -f "$plan" "$WORK/$1.out" "$WORK/$1.err"
-}
+# Each call in a plan of its own. What becomes of it: a hash of the graph, or the error without its place.
 count=$(wc -l < "$WORK/calls")
+awk -F '\t' -v to="$WORK" '
+  NR == FNR { frame = frame $0 "\n"; next }
+  { plan = to "/" FNR ".lua"; printf "%s%s\n", frame, $4 > plan; close(plan) }
+' tests/signatures/plan.lua "$WORK/calls"
 workers=$(nproc)
 for ((worker = 0; worker < workers; worker++)); do
-  for ((i = worker + 1; i <= count; i += workers)); do try $i; done &
+  for ((i = worker + 1; i <= count; i += workers)); do
+    "$TPGEN" "$WORK/$i.lua" --dump=lua > "$WORK/$i.out" 2> "$WORK/$i.err" || : > "$WORK/$i.out"
+  done &
 done
 wait
-for ((i = 1; i <= count; i++)); do cat "$WORK/$i.result"; done > "$WORK/results"
+# The first line names the plan.
+(cd "$WORK" && sed -si 1d ./*.out && seq -f %.0f.out "$count" | xargs sha256sum) | cut -c1-16 > "$WORK/hashes"
+i=0
+while read -r hash; do
+  i=$((i + 1)) error=
+  [ -s "$WORK/$i.out" ] || { read -r error < "$WORK/$i.err" || true; hash="error: ${error##*: error: }"; }
+  [ "$error" ] || [ -s "$WORK/$i.out" ] || hash="no message"
+  printf '%s\n' "$hash"
+done < "$WORK/hashes" > "$WORK/results"
+rm "$WORK"/*.lua "$WORK"/*.out "$WORK"/*.err
 cut -f1-3 "$WORK/calls" | paste - "$WORK/results" > "$WORK/table"
 
 # A refused argument is named by its error, wherever it stands; the others agree.
