@@ -175,6 +175,15 @@ static bool is_token(const char *given)
   return !differs;
 }
 
+// Whether a body of this length is refused before it comes. A client that does not wait for that
+// sends it anyway, and would see a broken connection in the place of the answer: what is not far
+// too large is read (take_body drops it).
+static bool is_refused_at_once(struct call *c, unsigned long long length)
+{
+  const bool waits = MHD_lookup_connection_value(c->connection, MHD_HEADER_KIND, "Expect");
+  return length > (waits ? MOST_BODY : 2ULL * MOST_BODY);
+}
+
 static void check_head(struct call *c, const char *url, const char *method)
 {
   const char *given = MHD_lookup_connection_value(c->connection, MHD_HEADER_KIND, "Authorization"),
@@ -184,7 +193,7 @@ static void check_head(struct call *c, const char *url, const char *method)
   if (http.how->token && strcmp(url, "/health") != 0 && !is_token(given))
     call_refuse(c, MHD_HTTP_UNAUTHORIZED, "invalid_request_error", NULL,
                 "this server wants its token: Authorization: Bearer TOKEN");
-  else if (length && strtoull(length, NULL, 10) > MOST_BODY)
+  else if (length && is_refused_at_once(c, strtoull(length, NULL, 10)))
     call_refuse(c, MHD_HTTP_CONTENT_TOO_LARGE, "invalid_request_error", NULL,
                 "the body is too large");
   else if (strcmp(method, "POST") == 0 && (!type || strncasecmp(type, "application/json", 16) != 0))

@@ -187,7 +187,7 @@ beside "$WORK/bf16_one.log" bfloat16 plain bf16_one
 beside "$WORK/bf16_ring.log" bfloat16 plain bf16_ring -D cp=2 -D balance=headtail
 
 more beside "$WORK/bf16_cuda.log" bfloat16 cuda bf16_cuda -D cp=3
-beside "$WORK/ring_cuda.log" context cuda ring_cuda -D cp=2 -D balance=headtail
+optimized=-O1 beside "$WORK/ring_cuda.log" context cuda ring_cuda -D cp=2 -D balance=headtail
 beside "$WORK/documents_ring.log" documents plain documents_ring -D cp=3
 more beside "$WORK/documents_balanced.log" documents plain documents_balanced -D cp=2 -D balance=headtail
 more beside "$WORK/documents_ulysses.log" documents plain documents_ulysses -D cp=2 -D context=ulysses -D balance=headtail

@@ -8,7 +8,7 @@
 . "$(dirname "$0")/common.sh"
 local_mpi=yes
 . "$root/tests/programs.sh"
-optimized=-O1
+optimized=-O0
 export OMP_NUM_THREADS=1
 
 # routers EXPERTS: a file of 12 batches of 5 sequences of 4 tokens: each token's numbers, and the experts at its three

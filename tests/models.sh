@@ -32,7 +32,7 @@ trains() {
 }
 
 # on_meshes MODEL PLAN ARGUMENTS...: on those in `meshes`.
-all=(tp=1 tp=2 dp=2 dp=2,tp=2)
+all=(tp=1 $(in_ci echo tp=2 dp=2) dp=2,tp=2)
 few=(dp=2,tp=2) # of models whose plan another one tries on all
 on_meshes() {
   local mesh

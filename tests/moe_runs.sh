@@ -4,7 +4,7 @@
 . "$(dirname "$0")/common.sh"
 local_mpi=yes
 . "$root/tests/programs.sh"
-optimized=-O1
+optimized=-O0
 moe=$golden/moe
 apart=2e-4 # how far losses and norms may be from the golden ones
 steps=${SOAK:+20}
