@@ -132,9 +132,10 @@ compile_runtime() {
   # All but the target's own file, the rendezvous, which only CUDA programs use, and the other transport.
   mapfile -t sources < <(cd "$to" && ls -- *.c | grep -vx "cpu\.c\|rendezvous\.c\|$without")
   if [ "$kind" = cuda ]; then
+    local transport=mpi # also for what it has in C
     mapfile -t cu < <(cd "$to" && ls -- *.cu)
     ! is_local || make_heads cuda || return
-    objects "$to" cuda "${cu[@]}" && transport=mpi objects "$to" plain -DTPGEN_MPI "${way[@]}" "${sources[@]}" rendezvous.c || return
+    objects "$to" cuda "${cu[@]}" && objects "$to" plain -DTPGEN_MPI "${way[@]}" "${sources[@]}" rendezvous.c || return
   else
     objects "$to" "$kind" "${way[@]}" "${sources[@]}" cpu.c || return
   fi
