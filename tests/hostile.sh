@@ -34,7 +34,7 @@ for target in cpu cuda; do
 done
 
 cd "$WORK"
-export CMAKE_ARGS=-DCMAKE_C_FLAGS=-O0 # toy.sh has a release's
+export CMAKE_ARGS=-DCMAKE_C_FLAGS=-O0 # toy.sh builds with a release's flags
 for name in plain hostile; do
   mv "$name-cpu" $name
   train $name

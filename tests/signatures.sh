@@ -85,10 +85,12 @@ wait
 (cd "$WORK" && sed -si 1d ./*.out && seq -f %.0f.out "$count" | xargs sha256sum) | cut -c1-16 > "$WORK/hashes"
 i=0
 while read -r hash; do
-  i=$((i + 1)) error=
-  [ -s "$WORK/$i.out" ] || { read -r error < "$WORK/$i.err" || true; hash="error: ${error##*: error: }"; }
-  [ "$error" ] || [ -s "$WORK/$i.out" ] || hash="no message"
-  printf '%s\n' "$hash"
+  i=$((i + 1))
+  if [ ! -s "$WORK/$i.out" ]; then
+    read -r error < "$WORK/$i.err" || true
+    hash=${error:+error: ${error##*: error: }}
+  fi
+  printf '%s\n' "${hash:-no message}"
 done < "$WORK/hashes" > "$WORK/results"
 rm "$WORK"/*.lua "$WORK"/*.out "$WORK"/*.err
 cut -f1-3 "$WORK/calls" | paste - "$WORK/results" > "$WORK/table"

@@ -9,7 +9,7 @@ local_mpi=yes transport=shared
 runtime_plan=plans/generate.lua
 . "$root/tests/programs.sh"
 unset CC
-export CMAKE_ARGS=-DCMAKE_C_FLAGS=-O0 # toy.sh has the release's
+export CMAKE_ARGS=-DCMAKE_C_FLAGS=-O0 # toy.sh builds with a release's flags
 
 # ---- collectives ----------------------------------------------------------------------------------
 
