@@ -149,6 +149,10 @@ refused 400 "no messages" /v1/chat/completions '{"messages": []}' "${with[@]}"
 { printf '{"prompt": "'; head -c 4194304 /dev/zero | tr '\0' x; printf '"}'; } > "$WORK/large"
 refused 413 'too large' /v1/completions @"$WORK/large" "${with[@]}" -H 'Expect:'
 refused 413 'too large' /v1/completions @"$WORK/large" "${with[@]}" -H 'Expect:' -H 'Transfer-Encoding: chunked'
+# A client that asks first sends nothing of it.
+sent=$(curl -sS -o /dev/null -w '%{http_code} %{size_upload}' "${with[@]}" -H 'Content-Type: application/json' -H 'Expect: 100-continue' \
+  --data-binary @"$WORK/large" "$at/v1/completions")
+[ "$sent" = '413 0' ] || fail "a body that is too large, asked for: $sent"
 status=$(curl -sS -o /dev/null -w '%{http_code}' -H "X: $(head -c 20000 /dev/zero | tr '\0' x)" "$at/health") || true
 [[ $status =~ ^(413|431)$ ]] || fail "20,000 bytes of headers: status $status"
 
