@@ -157,23 +157,6 @@ static bool lies_in_no_way(const struct op *op)
          is_block(op);
 }
 
-/* One way of the rule takes the inputs in their layouts and leaves the outputs in theirs. */
-static void check_placed(int id)
-{
-  const struct op *op = &graph->op[id];
-  struct letters l;
-  struct choice list[MAX_CHOICES];
-  int pick[MAX_MESH] = {0};
-  op_letters(op, &l);
-  int n = choices(op, &l, list);
-  for (int d = 0; d < graph->mesh.ndim; d++) {
-    pick[d] = choice_taken(op, list, n, d);
-    require(pick[d] != NONE, id, "it does not run on its inputs as they lie");
-  }
-  require(fits_together(&l, op->nin, list, pick), id,
-          "its merged dimensions are not where they seem");
-}
-
 /* ---------------------------------------------------------------------------------- the layouts */
 
 /* summed: the micro-batches' terms are added up. */
@@ -259,7 +242,7 @@ static void check_laid_out(enum pass after, int id)
     require(graph->value[op->out + k].placed, id, "its value is not placed");
   bool in_no_way = lies_in_no_way(op);
   if (is_known(op, (in_no_way ? LIES_IN_NO_WAY : 0) | (are_steps ? IS_STEP : 0))) return;
-  if (!in_no_way) check_placed(id);
+  if (!in_no_way) check_way(id);
   if (are_steps) add(&marks.changed, id);
 }
 

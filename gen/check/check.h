@@ -165,8 +165,8 @@ bool is_known(const struct op *op, int way);
 bool shows_bytes(const struct op *op);
 /* Constants of one element are literals: fuse.c drops the operations that make them. */
 void mark_constants(bool *made);
-/* The choice by which the operation runs on one dimension of the mesh, or NONE. */
-int choice_taken(const struct op *op, const struct choice *list, int n, int d);
+/* The placement of an operand on one dimension of the mesh. */
+struct placement placement_in(const struct op *op, int value, int d);
 uint64_t mark_of_value(const struct value *v, bool laid_out);
 uint64_t mark_of_op(const struct op *op, bool are_steps);
 void make_marks(void);
@@ -192,6 +192,11 @@ void check_slots(void);
 
 /* Checks what the stages of a pipeline take from each other. */
 void check_transfers(void);
+
+/* ------------------------------------------------------------------------------- check_ways.c */
+
+/* Asserts that the operation runs on its operands as they lie. */
+void check_way(int id);
 
 /* --------------------------------------------------------------------------- match_transfers.c */
 

@@ -31,9 +31,9 @@ void mark_constants(bool *made)
     if (graph->op[i].kind == OP_full) made[graph->op[i].out] = true;
 }
 
-/* The placement of an operand. A sum to which the micro-batches add is whole after the last one,
-   and pending in time for what adds to it. */
-static struct placement lies(const struct op *op, int value, int d)
+/* A sum to which the micro-batches add is whole after the last one, and pending in time for what
+   adds to it. */
+struct placement placement_in(const struct op *op, int value, int d)
 {
   const struct value *v = &graph->value[value];
   bool sum = is_gradient(value) || v->role == LOSS;
@@ -42,19 +42,6 @@ static struct placement lies(const struct op *op, int value, int d)
     return (struct placement){0};
   if (!graph->mesh.in_time[d] || !sum || op->phase == UPDATE) return v->layout.on[d];
   return (struct placement){.kind = PARTIAL, .reduction = SUM};
-}
-
-int choice_taken(const struct op *op, const struct choice *list, int n, int d)
-{
-  for (int c = 0; c < n; c++) {
-    bool taken = true;
-    for (int i = 0; i < op->nin; i++)
-      taken &= same_placement(list[c].in[i], lies(op, op->in[i], d));
-    for (int k = 0; k < op->nout; k++)
-      taken &= same_placement(list[c].out[k], lies(op, op->out + k, d));
-    if (taken) return c;
-  }
-  return NONE;
 }
 
 /* The numbers of a list are the coefficients of a polynomial, evaluated at the factor: one
