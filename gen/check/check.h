@@ -91,6 +91,12 @@ void check(enum pass after);
 /* Checks values that are made in pieces. */
 void check_in_pieces(void);
 
+/* ------------------------------------------------------------------------------ check_counts.c */
+
+/* Asserts that the counts which the rank's program states are those of its members' parts. */
+void check_counts(const struct op *op, int rank, const int64_t *give, const int64_t *get,
+                  bool equal);
+
 /* ----------------------------------------------------------------------------- check_kernels.c */
 
 /* Checks that the kernels of fused operations, and the calls of products, compute what these do. */

@@ -62,13 +62,22 @@ static const int64_t *shared_counts(const int64_t *count, int n)
   return l->count;
 }
 
+/* What the rank has of all that is summed. */
+static int64_t terms_of(const struct op *op, int rank)
+{
+  int64_t sum = 0;
+  for (int k = 0; k < op->nbody; k++)
+    sum += elements(local_shape(graph->op[op->body[k]].out, rank));
+  return op->nbody ? sum : elements(local_shape(op->out, rank));
+}
+
 /* A member of an all-reduce states only its own part. The first rank has the largest part, the last
    one the smallest. */
 static bool counts_alone(const struct op *op)
 {
   const struct collective_row *row = &collective_row[op->kind];
   if (row->pairwise || moves_shards(op->kind)) return row->pairwise;
-  return collective_bytes(op, 0) != collective_bytes(op, world_size() - 1);
+  return terms_of(op, 0) != terms_of(op, world_size() - 1);
 }
 
 /* The size of a rank's part of a value. */
@@ -103,7 +112,9 @@ static struct counted count(const struct op *op, int rank)
     room = n;
   }
   collective_counts(op, rank, give, get);
-  return (struct counted){shared_counts(give, n), shared_counts(get, n), equal_parts(op, rank)};
+  bool equal = equal_parts(op, rank);
+  check_counts(op, rank, give, get, equal);
+  return (struct counted){shared_counts(give, n), shared_counts(get, n), equal};
 }
 
 static const struct counted *count_for(int id, int rank)

@@ -1,0 +1,193 @@
+/* check_counts.c: a part of prove.c: the counts of a collective are those of the parts that its
+   members have.
+
+   Takes   a collective, and the counts that a rank's program states in it.
+   Holds   what one member sends to another one is what the part of the one, before, and that of the
+           other, after, have in common. Of a bucket it is the sum over its members, or room for the
+           largest of each. In an exchange a rank gets each element of its part once, from a member
+           that has it. Who makes the call for equal counts has equal ones.
+
+   volume.c and exchange.c find the counts in other ways: by the row of the collective, and by lists
+   of pieces. Rows by expert that are exchanged are counted when the program runs. */
+#include "check/check.h"
+
+/* Of pairs so many ranks are looked at, and the last one, which has the smallest parts. */
+enum { LOOKED_AT = 16 };
+
+static void require_count(bool fact, const struct op *op, const char *what)
+{
+  if (!fact) bug_at("prove", (int)(op - graph->op), "%s", what);
+}
+
+/* A tensor, cut so. */
+struct cut_tensor {
+  struct shape whole;
+  struct layout layout;
+};
+
+static struct part part_on(const struct cut_tensor *t, int rank)
+{
+  int coordinate[MAX_MESH] = {0};
+  coordinate_of(rank, coordinate);
+  return local_part(&graph->mesh, t->whole, t->layout, coordinate);
+}
+
+/* Along a dimension that is cut in strides both are cut alike: check_moves.c. */
+static int64_t common_along(const struct cut_tensor *t, const struct part *a, const struct part *b,
+                            int d)
+{
+  int64_t first = a->first[d], end = first + a->shape.size[d];
+  int64_t other = b->first[d], other_end = other + b->shape.size[d];
+  if (is_strided(&graph->mesh, t->layout, d)) return a->shape.size[d];
+  if (first < other) first = other;
+  if (end > other_end) end = other_end;
+  return end > first ? end - first : 0;
+}
+
+static int64_t common(const struct cut_tensor *t, int rank, const struct cut_tensor *u, int other)
+{
+  struct part a = part_on(t, rank), b = part_on(u, other);
+  int64_t n = 1;
+  for (int d = 0; d < t->whole.ndim; d++) n *= common_along(t, &a, &b, d);
+  return n;
+}
+
+/* What a rank's part of a value, and another's of another value of that shape, have in common. Rows
+   by expert are as many as there is room for. */
+static int64_t common_of_values(int value, int rank, int result, int other)
+{
+  const struct value *v = &graph->value[value], *w = &graph->value[result];
+  const struct cut_tensor t = {v->shape, v->layout}, u = {w->shape, w->layout};
+  if (v->elsewhere || w->elsewhere) return 0;
+  if (v->counts == NONE) return common(&t, rank, &u, other);
+  struct shape room = local_shape(value, rank);
+  struct part a = part_on(&t, rank), b = part_on(&u, other);
+  int64_t n = 1;
+  for (int d = 0; d < room.ndim; d++) n *= d < 4 ? room.size[d] : common_along(&t, &a, &b, d);
+  return n;
+}
+
+/* What `from` has for `to`, of a collective that is no bucket, or of a bucket's member. */
+static int64_t sent(const struct op *op, int from, int to)
+{
+  return common_of_values(op->in[0], from, op->out, to);
+}
+
+/* ------------------------------------------------------------------------------ kinds of counts */
+
+static void check_pairs(const struct op *op, int rank, const int *member, int n,
+                        const int64_t *give, const int64_t *get)
+{
+  for (int m = 0; m < n; m++)
+    require_count(give[m] == sent(op, rank, member[m]) && get[m] == sent(op, member[m], rank), op,
+                  "a rank sends another one not what their parts have in common");
+}
+
+/* Each states the counts of all: of what each has, or gets; or of its own sum. */
+static void check_parts(const struct op *op, int rank, const int *member, int n,
+                        const int64_t *give)
+{
+  const struct collective_row *row = &collective_row[op->kind];
+  const int64_t pieces = op->pieces ? op->pieces : 1;
+  for (int m = 0; m < n; m++) {
+    int from = row->from == SHARD ? member[m] : rank, to = row->to == SHARD ? member[m] : rank;
+    int64_t sum = 0;
+    for (int k = 0; k < op->nbody; k++) sum += sent(&graph->op[op->body[k]], from, to);
+    if (!op->nbody) sum = sent(op, from, to);
+    require_count(give[m] * pieces == sum, op, "its counts are not those of its members' parts");
+  }
+}
+
+/* The buffer has room for a chunk of each member of the group, and the chunk for its parts. */
+static void check_chunk(const struct op *op, const int *member, int n, const int64_t *give)
+{
+  const int64_t room = elements(graph->value[op->buffer].shape);
+  bool gathers = collective_row[op->kind].from == SHARD;
+  const int ends[] = {member[0], member[n - 1]};
+  for (int m = 0; m < n; m++)
+    require_count(give[m] * n == room, op, "its chunks are not the buffer");
+  for (int i = 0; i < 2; i++) {
+    int64_t sum = 0;
+    for (int k = 0; k < op->nbody; k++) {
+      const struct op *part = &graph->op[op->body[k]];
+      sum += elements(local_shape(gathers ? part->in[0] : part->out, ends[i]));
+    }
+    require_count(sum <= give[0], op, "its chunks have no room for the parts of a rank");
+  }
+}
+
+static int place_among(const int *member, int n, int rank)
+{
+  int place = 0;
+  while (place < n && member[place] != rank) place++;
+  return place;
+}
+
+static bool same_box(const struct part *a, const struct part *b)
+{
+  for (int d = 0; d < a->shape.ndim; d++)
+    if (a->first[d] != b->first[d] || a->shape.size[d] != b->shape.size[d]) return false;
+  return true;
+}
+
+/* Who sends is not looked at: any member that has it may. That two send the same would show in the
+   sum, unless another piece of just this size were left out: so the first pieces are compared. */
+static void check_exchange(const struct op *op, int rank, const int *member, int n,
+                           const int64_t *give, const int64_t *get)
+{
+  const struct exchange *e = &graph->exchange[op->exchange];
+  const struct cut_tensor from = {e->whole, e->move.from}, to = {e->whole, e->move.to};
+  struct part got[LOOKED_AT];
+  int me = place_among(member, n, rank), pieces = 0;
+  bool is_idle = me < e->move.idle_first || me >= n - e->move.idle_last;
+  int64_t sum = 0;
+  for (int m = 0; m < n; m++) {
+    sum += get[m];
+    require_count(!give[m] || give[m] == common(&from, rank, &to, member[m]), op,
+                  "a rank sends another one not what their parts have in common");
+    if (!get[m]) continue;
+    require_count(get[m] == common(&from, member[m], &to, rank), op,
+                  "a rank gets not what its part and the sender's have in common");
+    struct part part = part_on(&from, member[m]);
+    for (int k = 0; k < pieces; k++)
+      require_count(!same_box(&part, &got[k]), op, "a rank gets a piece twice");
+    if (pieces < LOOKED_AT) got[pieces++] = part;
+  }
+  struct part whole = part_on(&to, rank);
+  require_count(sum == (is_idle ? 0 : elements(whole.shape)), op,
+                "a rank gets more or less than its part");
+}
+
+/* Those of the rank's own part are equal to its others, or it sends to one other and gets from one
+   other. */
+static bool is_equal(const struct op *op, int me, int n, const int64_t *give, const int64_t *get)
+{
+  int sends = 0, gets = 0;
+  for (int m = 0; m < n; m++) {
+    if (op->kind != OP_exchange && (give[m] != give[0] || get[m] != get[0])) return false;
+    sends += m != me && give[m];
+    gets += m != me && get[m];
+  }
+  return op->kind != OP_exchange || (sends <= 1 && gets <= 1);
+}
+
+void check_counts(const struct op *op, int rank, const int64_t *give, const int64_t *get,
+                  bool equal)
+{
+  static int *member, room;
+  bool pairs = collective_row[op->kind].pairwise;
+  if (op->kind == OP_exchange_rows) return;
+  if (pairs && rank >= LOOKED_AT && rank != world_size() - 1) return;
+  while (room < group_size(op->group)) member = grow(member, 0, &room, sizeof *member);
+  int n = group_members(op->group, rank, member);
+  if (op->kind == OP_exchange)
+    check_exchange(op, rank, member, n, give, get);
+  else if (pairs)
+    check_pairs(op, rank, member, n, give, get);
+  else if (op->packed && moves_shards(op->kind))
+    check_chunk(op, member, n, give);
+  else
+    check_parts(op, rank, member, n, give);
+  require_count(!equal || is_equal(op, place_among(member, n, rank), n, give, get), op,
+                "its call is for equal counts, and they are not equal");
+}
