@@ -69,6 +69,18 @@ struct intervals {
   int first, n;
 };
 
+/* A tensor, cut so. */
+struct cut_tensor {
+  struct shape whole;
+  struct layout layout;
+};
+
+/* Whether all pieces of an exchange are contiguous in the parts of who sends them, and of who gets
+   them. `all`: all pairs of ranks have been looked at. */
+struct piece_runs {
+  bool given, got, all;
+};
+
 /* A hash by value of its form, and by operation of itself and its operands' forms, from the last
    check. Between two passes most stay the same, and so do the facts about them. Hashes have 64
    bits: equal hashes count as equal things. The facts required of values change once they have
@@ -185,6 +197,15 @@ struct sequence issued_by(const int *op, int n, int rank);
    that says what would hang. */
 const char *prove_order(const struct sequence *of_rank);
 void prove(void);
+
+/* ------------------------------------------------------------------------------- check_runs.c */
+
+struct piece_runs piece_runs_of(const struct exchange *e);
+/* A rank's part; how many elements it and another one's part of such a tensor have in common, and
+   how many indices along a dimension. */
+struct part part_on(const struct cut_tensor *t, int rank);
+int64_t common_part(const struct cut_tensor *t, int rank, const struct cut_tensor *u, int other);
+int64_t common_along(const struct cut_tensor *t, const struct part *a, const struct part *b, int d);
 
 /* ------------------------------------------------------------------------------- check_rows.c */
 

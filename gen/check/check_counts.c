@@ -19,39 +19,6 @@ static void require_count(bool fact, const struct op *op, const char *what)
   if (!fact) bug_at("prove", (int)(op - graph->op), "%s", what);
 }
 
-/* A tensor, cut so. */
-struct cut_tensor {
-  struct shape whole;
-  struct layout layout;
-};
-
-static struct part part_on(const struct cut_tensor *t, int rank)
-{
-  int coordinate[MAX_MESH] = {0};
-  coordinate_of(rank, coordinate);
-  return local_part(&graph->mesh, t->whole, t->layout, coordinate);
-}
-
-/* Along a dimension that is cut in strides both are cut alike: check_moves.c. */
-static int64_t common_along(const struct cut_tensor *t, const struct part *a, const struct part *b,
-                            int d)
-{
-  int64_t first = a->first[d], end = first + a->shape.size[d];
-  int64_t other = b->first[d], other_end = other + b->shape.size[d];
-  if (is_strided(&graph->mesh, t->layout, d)) return a->shape.size[d];
-  if (first < other) first = other;
-  if (end > other_end) end = other_end;
-  return end > first ? end - first : 0;
-}
-
-static int64_t common(const struct cut_tensor *t, int rank, const struct cut_tensor *u, int other)
-{
-  struct part a = part_on(t, rank), b = part_on(u, other);
-  int64_t n = 1;
-  for (int d = 0; d < t->whole.ndim; d++) n *= common_along(t, &a, &b, d);
-  return n;
-}
-
 /* What a rank's part of a value, and another's of another value of that shape, have in common. Rows
    by expert are as many as there is room for. */
 static int64_t common_of_values(int value, int rank, int result, int other)
@@ -59,7 +26,7 @@ static int64_t common_of_values(int value, int rank, int result, int other)
   const struct value *v = &graph->value[value], *w = &graph->value[result];
   const struct cut_tensor t = {v->shape, v->layout}, u = {w->shape, w->layout};
   if (v->elsewhere || w->elsewhere) return 0;
-  if (v->counts == NONE) return common(&t, rank, &u, other);
+  if (v->counts == NONE) return common_part(&t, rank, &u, other);
   struct shape room = local_shape(value, rank);
   struct part a = part_on(&t, rank), b = part_on(&u, other);
   int64_t n = 1;
@@ -143,10 +110,10 @@ static void check_exchange(const struct op *op, int rank, const int *member, int
   int64_t sum = 0;
   for (int m = 0; m < n; m++) {
     sum += get[m];
-    require_count(!give[m] || give[m] == common(&from, rank, &to, member[m]), op,
+    require_count(!give[m] || give[m] == common_part(&from, rank, &to, member[m]), op,
                   "a rank sends another one not what their parts have in common");
     if (!get[m]) continue;
-    require_count(get[m] == common(&from, member[m], &to, rank), op,
+    require_count(get[m] == common_part(&from, member[m], &to, rank), op,
                   "a rank gets not what its part and the sender's have in common");
     struct part part = part_on(&from, member[m]);
     for (int k = 0; k < pieces; k++)

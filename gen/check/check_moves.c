@@ -165,19 +165,17 @@ static bool is_packing(const struct step *s)
          ends_with(s->op->to, s->op->dim, s->group, rest);
 }
 
-/* Whether the pieces of each exchange are contiguous for sender and receiver; found once a
-   check. */
-static struct runs {
-  bool known, given, got;
-} * runs;
+/* Found once a check. */
+static struct known_runs {
+  bool known;
+  struct piece_runs runs;
+} * known_runs;
 
-static const struct runs *runs_of(int exchange)
+static const struct piece_runs *runs_of(int exchange)
 {
-  const struct exchange *e = &graph->exchange[exchange];
-  struct runs *r = &runs[exchange];
-  if (!r->known)
-    *r = (struct runs){true, gives_runs(&e->move, e->whole), gets_runs(&e->move, e->whole)};
-  return r;
+  struct known_runs *k = &known_runs[exchange];
+  if (!k->known) *k = (struct known_runs){true, piece_runs_of(&graph->exchange[exchange])};
+  return &k->runs;
 }
 
 static bool is_flat(const struct value *v)
@@ -185,13 +183,20 @@ static bool is_flat(const struct value *v)
   return v->shape.ndim == 1 && same_layout(v->layout, (struct layout){0});
 }
 
-/* Whether the value has the exchange's layout on this side, or is a flat buffer because the pieces
-   are not contiguous. */
-static bool is_side(const struct exchange *e, const struct value *v, struct layout side, bool runs)
+/* Whether the value has the exchange's layout on this side; packed: it is a flat buffer. */
+static bool is_side(const struct exchange *e, const struct value *v, struct layout side,
+                    bool packed)
 {
   if (v->type != e->type) return false;
-  if (!runs) return is_flat(v);
+  if (packed) return is_flat(v);
   return same_shape(v->shape, e->whole) && same_layout(v->layout, side);
+}
+
+/* A side of the exchange itself: packed where pieces are not contiguous, and only there. */
+static bool is_end(const struct exchange *e, const struct value *v, struct layout side, bool runs,
+                   bool all)
+{
+  return runs ? is_side(e, v, side, false) || (!all && is_flat(v)) : is_side(e, v, side, true);
 }
 
 /* Whether the members of a group together have everything that any of them receives: in every
@@ -221,7 +226,7 @@ static bool is_complete(const struct exchange *e)
 }
 
 /* Whether members are idle only around a ring, whose blocks they would get from after its end. */
-static bool has_right_idle(const struct exchange *e, const struct runs *r)
+static bool has_right_idle(const struct exchange *e, const struct piece_runs *r)
 {
   const struct move *m = &e->move;
   if (!m->idle_first && !m->idle_last) return true;
@@ -241,15 +246,17 @@ static bool is_exchange(const struct step *s)
   const struct group *g = &graph->group[e->group];
   if (g->n != m->n || memcmp(g->dim, m->dim, (size_t)g->n * sizeof *g->dim)) return false;
   if (!is_complete(e) || !has_right_idle(e, runs_of(s->op->exchange))) return false;
-  bool packed = !runs_of(s->op->exchange)->given, unpacked = !runs_of(s->op->exchange)->got;
+  const struct piece_runs *r = runs_of(s->op->exchange);
   switch (s->op->kind) {
   case OP_pack_pieces:
-    return packed && is_side(e, s->in, m->from, true) && is_side(e, s->out, m->from, false);
+    return !(r->given && r->all) && is_side(e, s->in, m->from, false) &&
+           is_side(e, s->out, m->from, true);
   case OP_unpack_pieces:
-    return unpacked && is_side(e, s->in, m->to, false) && is_side(e, s->out, m->to, true);
+    return !(r->got && r->all) && is_side(e, s->in, m->to, true) &&
+           is_side(e, s->out, m->to, false);
   default:
-    return s->op->group == e->group && is_side(e, s->in, m->from, !packed) &&
-           is_side(e, s->out, m->to, !unpacked);
+    return s->op->group == e->group && is_end(e, s->in, m->from, r->given, r->all) &&
+           is_end(e, s->out, m->to, r->got, r->all);
   }
 }
 
@@ -288,12 +295,16 @@ static bool is_copied_as(enum type type, enum type travels)
   return type == travels || ((type == F32 || type == BF16) && (travels == F32 || travels == BF16));
 }
 
-/* No rank has a larger part of any value than rank 0. */
+/* Of what is sent at once: of what is summed, or of the shards. No rank has a larger part of any
+   value than rank 0. */
 static int64_t largest_sum(const struct op *bucket)
 {
   int64_t sum = 0;
-  for (int k = 0; k < bucket->nbody; k++)
-    sum += elements(local_shape(graph->op[bucket->body[k]].out, 0));
+  bool gathers = collective_row[bucket->kind].from == SHARD;
+  for (int k = 0; k < bucket->nbody; k++) {
+    const struct op *member = &graph->op[bucket->body[k]];
+    sum += elements(local_shape(gathers ? member->in[0] : member->out, 0));
+  }
   return sum;
 }
 
@@ -336,9 +347,8 @@ static void check_bucket(int id)
   int64_t room = elements(graph->value[op->buffer].shape);
   require(graph->value[op->buffer].role == ACTIVATION && graph->value[op->buffer].op == id, id,
           "its buffer is another's");
-  require(room == (op->kind == OP_all_reduce ? largest_sum(op)
-                                             : group_size(op->group) * bucket_chunk(op, op->nbody)),
-          id, "its buffer does not fit its members");
+  require(room == largest_sum(op) * (op->kind == OP_all_reduce ? 1 : group_size(op->group)), id,
+          "its buffer does not fit its members");
 }
 
 /* ------------------------------------------------------------------------------------ in memory */
@@ -393,6 +403,19 @@ static bool has_parts_in_turn(int value, int dim)
   return here.size[dim] <= 1 || stride[dim] * here.size[dim] == elements(here);
 }
 
+/* Whether the kernel's file has the steps of the operand's parameter. The parameters of its
+   function are the outputs and then the inputs, each a type and a name. */
+static bool asks_steps(const struct op *op, int i)
+{
+  const char *file = kernel_file(op, 0), *c = file ? strstr(file, "$name$(") : NULL;
+  int at = i < op->nin ? op->nout + i : i - op->nin;
+  if (!c) return false;
+  for (c += strlen("$name$("); at > 0; at--) c += strcspn(c, ",)") + 1;
+  size_t n = strcspn(c, ",)"), begin = n;
+  while (begin > 0 && !strchr(" *\n", c[begin - 1])) begin--;
+  return strstr(file, text("$step_%.*s_", (int)(n - begin), c + begin)) != NULL;
+}
+
 /* Whether the operation takes its operands' orders in memory. Generated kernels and products use
    strides. Kernels from files use strides only if they ask for them, and then along neighbours. A
    move keeps the order. */
@@ -408,7 +431,7 @@ static bool takes_orders(const struct op *op)
     int64_t stride[MAX_DIMS];
     if (!graph->value[value].order) continue;
     local_strides(value, 0, stride);
-    if (!takes_steps(op, i) || stride[last] != 1) return false;
+    if (!asks_steps(op, i) || stride[last] != 1) return false;
   }
   if (has_kernel(op->kind)) return true;
   bool moves = is_collective(op->kind) || op_row[op->kind].step != NO_LOCAL_STEP;
@@ -451,5 +474,5 @@ void check_moves_of(int id)
 
 void begin_moves(void)
 {
-  runs = alloc((size_t)(graph->nexchange + 1) * sizeof *runs);
+  known_runs = alloc((size_t)(graph->nexchange + 1) * sizeof *known_runs);
 }
