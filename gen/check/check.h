@@ -98,6 +98,16 @@ extern struct marks marks;
 /* Asserts what the pass promises to leave; else calls bug(). */
 void check(enum pass after);
 
+/* ----------------------------------------------------------------------------- check_buffers.c */
+
+/* Whether a bucket in this module needs a copy of its members into its buffer, and out of it; or
+   has them in the buffer. */
+bool needs_copy_in(const struct op *op, int module);
+bool needs_copy_out(const struct op *op, int module);
+bool is_in_buffer(const struct op *op, int module);
+/* Asserts that the program makes just these copies. */
+void check_copies(int id, int module);
+
 /* ------------------------------------------------------------------------------ check_chunks.c */
 
 /* Checks values that are made in pieces. */

@@ -143,7 +143,7 @@ static bool may_replace(const struct op *op, int in, int out)
 {
   const struct value *v = &graph->value[in], *w = &graph->value[out];
   bool adds = v->op == NONE && v->role == w->role && (is_gradient(in) || v->role == LOSS);
-  if (op->packed) return out != op->buffer || lies_in_buffer(op);
+  if (op->packed) return out != op->buffer || is_in_buffer(op, now.module);
   if (op->kind == OP_await) return false;
   if (!is_same_place(place_of(in, now.module), place_of(out, now.module))) return false;
   return adds || product_may_replace(op, in, out, overlap) || move_may_replace(op, in, out) ||
@@ -160,7 +160,8 @@ static void check_replaced(int value, int *number, struct place p)
 
 static void check_written(int value, int *number, struct place p)
 {
-  bool holds_members = now.op->packed && value == now.op->buffer && lies_in_buffer(now.op);
+  bool holds_members =
+      now.op->packed && value == now.op->buffer && is_in_buffer(now.op, now.module);
   require(holds_members || all_hold(intervals_of(&bytes, p, false), *number), now.id,
           "two values that it makes overlap");
 }
@@ -179,7 +180,8 @@ static int reads_of(const struct op *op, int *read)
 {
   if (op->kind != OP_await) return op_reads(op, read);
   const struct op *begun = &graph->op[op->awaits];
-  if (!is_copied_out(begun) || scheduled(begun)->has_chained || !copies_late(begun)) return 0;
+  if (!needs_copy_out(begun, now.module) || scheduled(begun)->has_chained || !copies_late(begun))
+    return 0;
   read[0] = begun->buffer;
   return 1;
 }
@@ -190,7 +192,7 @@ static int writes_of(const struct op *op, int *written)
 {
   int n = scheduled(op)->overlapped ? pending_writes(op, written) : op_writes(op, written);
   bool is_late = copies_late(op) && scatters_sum(op->kind);
-  if (!is_late || scheduled(op)->has_chained || !is_copied_out(op)) return n;
+  if (!is_late || scheduled(op)->has_chained || !needs_copy_out(op, now.module)) return n;
   written[0] = op->buffer;
   return 1;
 }
@@ -288,6 +290,7 @@ static void run_op(void *unused, int id, int module)
     show(op);
     return;
   }
+  if (op->packed) check_copies(id, module);
   for (int n = reads_of(op, list); n--;) each_piece(list[n], read_piece);
   int written = writes_of(op, list);
   for (int n = written; n--;) each_piece(list[n], write_piece); /* a buffer, then its members */

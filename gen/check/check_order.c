@@ -183,7 +183,7 @@ static int members_out(const struct op *op, int *to)
 
 static void copy_in(const struct op *op)
 {
-  if (!is_copied_in(op)) return;
+  if (!needs_copy_in(op, now.module)) return;
   issue_to(MAIN);
   read_all(members_in, op);
   touch(op->buffer, true);
@@ -191,7 +191,7 @@ static void copy_in(const struct op *op)
 
 static void copy_out(const struct op *op, int stream)
 {
-  if (!is_copied_out(op)) return;
+  if (!needs_copy_out(op, now.module)) return;
   issue_to(stream);
   touch(op->buffer, false);
   write_all(members_out, op);
@@ -212,10 +212,10 @@ static void call_it(const struct op *op, int stream)
     write_all(op_makes, op);
     return;
   }
-  if (!is_copied_in(op)) read_all(members_in, op);
+  if (!needs_copy_in(op, now.module)) read_all(members_in, op);
   touch(op->buffer, false);
   touch(op->buffer, true);
-  if (!is_copied_out(op)) write_all(members_out, op);
+  if (!needs_copy_out(op, now.module)) write_all(members_out, op);
 }
 
 /* A pending collective, and its module. */

@@ -1,0 +1,83 @@
+/* check_buffers.c: a part of check_memory.c and check_order.c: whether a packed bucket is copied
+   into its buffer, and out of it.
+
+   Takes   the program with storage for every value, between begin_run and end_run.
+   Holds   the program copies members that are elsewhere, and no others.
+
+   A sum is made in place if the bytes of all members, before and after, are in the buffer. Shards
+   need no copy where they are parameters, or gradients of these, of the buffer's type, which follow
+   each other in memory and have equal parts on all ranks: the call takes them for the buffer. */
+#include "check/check.h"
+
+static bool is_left_out(int value, int module)
+{
+  return one_of(value, module).index == NONE;
+}
+
+static bool is_in(int value, int module, struct place buffer)
+{
+  return lies_within(place_of(value, module), buffer);
+}
+
+/* Members of modules that are left out count by their storage. */
+static bool is_summed_in_place(const struct op *op, int module)
+{
+  if (moves_shards(op->kind)) return false;
+  for (int k = 0; k < op->nbody; k++) {
+    const struct op *m = &graph->op[op->body[k]];
+    if (is_left_out(m->in[0], module) || is_left_out(m->out, module) ||
+        is_left_out(op->buffer, module)) {
+      if (storage_of(m->in[0]) != op->buffer || storage_of(m->out) != op->buffer) return false;
+      continue;
+    }
+    struct place buffer = place_of(op->buffer, module);
+    if (!is_in(m->in[0], module, buffer) || !is_in(m->out, module, buffer)) return false;
+    if (place_of(m->in[0], module).from != place_of(m->out, module).from) return false;
+  }
+  return true;
+}
+
+/* By the order of the parameters in a rank's memory. */
+static bool are_side_by_side(const struct op *op, enum role role)
+{
+  int before = NONE, last = world_size() - 1;
+  for (int k = 0; k < op->nbody; k++) {
+    const struct op *m = &graph->op[op->body[k]];
+    int shard = role == PARAMETER ? m->in[0] : m->out;
+    const struct value *v = &graph->value[shard];
+    if (v->role != role || v->type != graph->value[op->buffer].type) return false;
+    if (elements(local_shape(shard, 0)) != elements(local_shape(shard, last))) return false;
+    int parameter = role == PARAMETER ? shard : v->of;
+    if (before != NONE && !is_next_parameter(before, parameter)) return false;
+    before = parameter;
+  }
+  return true;
+}
+
+bool needs_copy_in(const struct op *op, int module)
+{
+  if (!op->packed || is_summed_in_place(op, module)) return false;
+  bool gathers = collective_row[op->kind].from == SHARD;
+  return !gathers || !are_side_by_side(op, PARAMETER);
+}
+
+bool needs_copy_out(const struct op *op, int module)
+{
+  if (!op->packed || is_summed_in_place(op, module)) return false;
+  bool scatters = collective_row[op->kind].to == SHARD;
+  return !scatters || !are_side_by_side(op, GRADIENT);
+}
+
+bool is_in_buffer(const struct op *op, int module)
+{
+  return op->packed && is_summed_in_place(op, module);
+}
+
+void check_copies(int id, int module)
+{
+  const struct op *op = &graph->op[id];
+  require(is_copied_in(op) == needs_copy_in(op, module), id,
+          "it copies into its buffer what is there, or does not copy what is elsewhere");
+  require(is_copied_out(op) == needs_copy_out(op, module), id,
+          "it copies out of its buffer what is there, or does not copy what is elsewhere");
+}
