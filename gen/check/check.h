@@ -230,6 +230,13 @@ void check_slots(void);
 /* Checks what the stages of a pipeline take from each other. */
 void check_transfers(void);
 
+/* ------------------------------------------------------------------------------ check_waits.c */
+
+/* Whether an action does that work of its stage. */
+bool action_does(enum action_kind kind, enum stage_work work);
+/* Which actions of a pipeline's ranks wait for each other forever, or NULL. */
+const char *waits_forever(const struct pipeline *p);
+
 /* ------------------------------------------------------------------------------- check_ways.c */
 
 /* Asserts that the operation runs on its operands as they lie. */

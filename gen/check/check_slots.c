@@ -3,7 +3,8 @@
    Takes   the program of the ranks at one place, with storage for every value.
    Holds   what a function leaves for another one, or sends, is in a slot; the slot is that of the
            micro-batch from the stage's forward to the last action that touches it, and no other
-           micro-batch takes it between. Within a slot, check_memory.c finds values. */
+           micro-batch takes it between. Within a slot, check_memory.c finds values. The actions do
+           the work of a stage once for each micro-batch. */
 #include "check/check.h"
 
 /* Whether functions of stage `by` touch what is in flight with stage `of`: by * n + of. */
@@ -56,6 +57,23 @@ static void touch_all(void)
   }
 }
 
+/* The most micro-batches in flight at once: from the stage's forward to the last action that
+   touches what it has in flight. */
+static int most_in_flight(const struct actions *actions, int stage)
+{
+  int *last = alloc((size_t)(microbatches() + 1) * sizeof *last), now = 0, most = 0;
+  for (int i = 0; i < actions->n; i++)
+    if (*touches_of(actions->at[i].stage, stage)) last[actions->at[i].microbatch] = i;
+  for (int i = 0; i < actions->n; i++) {
+    const struct action *a = &actions->at[i];
+    if (!*touches_of(a->stage, stage)) continue;
+    now += a->kind == ACTION_F && a->stage == stage;
+    if (now > most) most = now;
+    now -= last[a->microbatch] == i;
+  }
+  return most;
+}
+
 /* Whether an action from `from` on touches what the micro-batch has in flight with the stage. */
 static bool is_touched_from(const struct actions *actions, int from, int stage, int microbatch)
 {
@@ -70,6 +88,8 @@ static void check_slots_of(const struct actions *actions, int stage)
   const struct slots *of = &graph->memory->slots[stage];
   int *slot = alloc((size_t)(actions->n + 1) * sizeof *slot);
   int *has = alloc((size_t)(of->n + 1) * sizeof *has); /* by slot: the micro-batch in it */
+  require(most_in_flight(actions, stage) <= of->n, NONE,
+          "more micro-batches are in flight than slots");
   slots_of_stage(actions, stage, slot);
   for (int k = 0; k < of->n; k++) has[k] = NONE;
   for (int i = 0; i < actions->n; i++) {
@@ -85,6 +105,18 @@ static void check_slots_of(const struct actions *actions, int stage)
   }
 }
 
+/* Each function of a stage runs once for each micro-batch, by what the program says of actions. */
+static void check_work(const struct actions *actions, const struct function *f)
+{
+  int n = microbatches(), *runs = alloc((size_t)(n + 1) * sizeof *runs);
+  enum stage_work work = work_of_function(f);
+  for (int i = 0; i < actions->n; i++)
+    if (actions->at[i].stage == f->stage && does_work(actions->at[i].kind, work))
+      runs[actions->at[i].microbatch]++;
+  for (int m = 0; m < n; m++)
+    require(runs[m] == 1, NONE, "a stage does not do its work once for each micro-batch");
+}
+
 void check_slots(void)
 {
   if (!graph->stages) return;
@@ -94,6 +126,10 @@ void check_slots(void)
   first_touched = alloc((size_t)(graph->nvalue + 1) * sizeof *first_touched);
   for (int i = 0; i < graph->nvalue; i++) first_touched[i] = NONE;
   touch_all();
+  for (int i = 0; i < graph->nfunction; i++) {
+    const struct function *f = &graph->function[i];
+    if (is_phase(f) && is_of_batch(f->phase) && is_stage_here(f->stage)) check_work(&actions, f);
+  }
   for (int s = 0; s < n; s++)
     if (is_stage_here(s)) check_slots_of(&actions, s);
 }

@@ -30,7 +30,7 @@ static void note_step(void)
     for (int k = 0; k < graph->nfunction; k++) {
       const struct function *f = &graph->function[k];
       if (!is_phase(f) || !is_of_batch(f->phase) || f->stage != a->stage) continue;
-      if (does_work(a->kind, work_of_function(f))) note_transfers(f, a->microbatch);
+      if (action_does(a->kind, work_of_function(f))) note_transfers(f, a->microbatch);
     }
   }
   note_phase(UPDATE);

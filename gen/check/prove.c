@@ -381,7 +381,7 @@ static void prove_stages(void)
   const struct pipeline_stages *s = graph->stages;
   const char *why;
   const struct pipeline *p = pipeline_here(&why);
-  why = stages_wait(p);
+  why = waits_forever(p);
   if (!why) why = unlike_ends();
   if (!why) why = unlike_joins();
   if (why) plan_error(s->line, "pipeline: the schedule %s: %s", printable(s->schedule), why);
