@@ -106,7 +106,7 @@ bool needs_copy_in(const struct op *op, int module);
 bool needs_copy_out(const struct op *op, int module);
 bool is_in_buffer(const struct op *op, int module);
 /* Asserts that the program makes just these copies. */
-void check_copies(int id, int module);
+void check_bucket_copies(int id, int module);
 
 /* ------------------------------------------------------------------------------ check_chunks.c */
 

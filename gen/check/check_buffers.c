@@ -73,7 +73,7 @@ bool is_in_buffer(const struct op *op, int module)
   return op->packed && is_summed_in_place(op, module);
 }
 
-void check_copies(int id, int module)
+void check_bucket_copies(int id, int module)
 {
   const struct op *op = &graph->op[id];
   require(is_copied_in(op) == needs_copy_in(op, module), id,

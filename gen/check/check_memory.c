@@ -290,7 +290,7 @@ static void run_op(void *unused, int id, int module)
     show(op);
     return;
   }
-  if (op->packed) check_copies(id, module);
+  if (op->packed) check_bucket_copies(id, module);
   for (int n = reads_of(op, list); n--;) each_piece(list[n], read_piece);
   int written = writes_of(op, list);
   for (int n = written; n--;) each_piece(list[n], write_piece); /* a buffer, then its members */

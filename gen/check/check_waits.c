@@ -23,6 +23,7 @@ struct wait {
 
 struct waits {
   const struct pipeline *p;
+  struct actions *of_rank;
   int n, nwait, room;
   struct waiting_action *at;
   struct wait *wait;
@@ -60,9 +61,9 @@ static void add_actions(struct waits *w)
     for (int i = 0; i < places; i++) w->done_by[work][i] = NONE;
   }
   for (int r = 0; r < p->ranks; r++) {
-    struct actions actions = actions_of(p, r);
-    for (int i = 0; i < actions.n; i++) {
-      const struct action *a = &actions.at[i];
+    w->of_rank[r] = actions_of(p, r);
+    for (int i = 0; i < w->of_rank[r].n; i++) {
+      const struct action *a = &w->of_rank[r].at[i];
       GROW(w->at, w->n, room);
       for (enum stage_work work = 0; work < STAGE_WORKS; work++)
         if (action_does(a->kind, work))
@@ -99,13 +100,13 @@ static void add_receivers(struct waits *w, int at, int had)
 /* `first` is the first of the rank's actions. */
 static void add_slots(struct waits *w, int stage, int first)
 {
-  struct actions actions = actions_of(w->p, w->p->rank_of[stage]);
-  int *slot = alloc((size_t)(actions.n + 1) * sizeof *slot);
-  int *has = alloc((size_t)(actions.n + 1) * sizeof *has); /* by slot: its micro-batch, or NONE */
-  slots_of_stage(&actions, stage, slot);
-  for (int i = 0; i < actions.n; i++) has[i] = NONE;
-  for (int i = 0; i < actions.n; i++) {
-    const struct action *a = &actions.at[i];
+  const struct actions *actions = &w->of_rank[w->p->rank_of[stage]];
+  int *slot = alloc((size_t)(actions->n + 1) * sizeof *slot), n = w->p->microbatches;
+  int *has = alloc((size_t)(n + 1) * sizeof *has); /* by slot: its micro-batch, or NONE */
+  slots_of_stage(actions, stage, slot);
+  for (int i = 0; i < n; i++) has[i] = NONE;
+  for (int i = 0; i < actions->n; i++) {
+    const struct action *a = &actions->at[i];
     if (a->kind != ACTION_F || a->stage != stage) continue;
     if (has[slot[i]] != NONE) add_receivers(w, first + i, has[slot[i]]);
     has[slot[i]] = a->microbatch;
@@ -126,7 +127,7 @@ static void run_all(struct waits *w)
 /* The first action of each rank that never runs. */
 const char *waits_forever(const struct pipeline *p)
 {
-  struct waits w = {.p = p};
+  struct waits w = {.p = p, .of_rank = alloc((size_t)p->ranks * sizeof *w.of_rank)};
   struct buffer b = {0};
   int *first = alloc((size_t)(p->ranks + 1) * sizeof *first);
   add_actions(&w);
