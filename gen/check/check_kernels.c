@@ -185,8 +185,9 @@ static bool follows(int before, int value, int d)
   local_strides(value, 0, b);
   for (int i = 0; i < v->shape.ndim; i++)
     if (v->shape.ndim != w->shape.ndim || a[i] != b[i]) return false;
-  if (v->wide != NONE && w->wide != NONE)
-    return v->wide == w->wide && w->first == v->first + local_shape(before, 0).size[d] * a[d];
+  const struct wide_part *p = wide_part(before), *q = wide_part(value);
+  if (p->wide != NONE && q->wide != NONE)
+    return p->wide == q->wide && q->first == p->first + local_shape(before, 0).size[d] * a[d];
   bool gradients = v->role == GRADIENT;
   return v->role == w->role && (gradients || v->role == PARAMETER) && d == 0 &&
          is_next_parameter(gradients ? v->of : before, gradients ? w->of : value);

@@ -291,7 +291,7 @@ static struct place inside(int value, int module)
   int all = modules_of(value), few = run_of(all), left_out = all - few;
   int64_t stride = arena_stride(a.storage);
   int64_t bytes = (module < few / 2 ? module : module + left_out) % a.depth * stride;
-  bool widens = module == few / 2 - 1 && a.depth == all && v->wide == NONE;
+  bool widens = module == few / 2 - 1 && a.depth == all && wide_part(value)->wide == NONE;
   p.from += bytes;
   p.to += bytes + (widens ? left_out * stride : 0);
   return p;

@@ -98,13 +98,14 @@ static void check_allocation(int value)
 }
 
 /* A part of a wide value has whole rows, and lies within those of the wide one. */
-static void check_wide(const struct value *v)
+static void check_wide(int value)
 {
-  int64_t all = elements(v->shape);
-  if (v->wide == NONE) return;
-  need(v->role == ACTIVATION && graph->value[v->wide].wide == NONE, "it can be no part of a value");
-  need(v->row > 0 && v->row <= all && v->first >= 0 && v->first <= MOST_BYTES &&
-           v->pitch >= v->first + v->row && v->pitch <= MOST_BYTES,
+  const struct wide_part *w = wide_part(value);
+  const struct value *v = &graph->value[value];
+  if (w->wide == NONE) return;
+  need(v->role == ACTIVATION && wide_part(w->wide)->wide == NONE, "it can be no part of a value");
+  need(w->row > 0 && w->row <= elements(v->shape) && w->first >= 0 && w->first <= MOST_BYTES &&
+           w->pitch >= w->first + w->row && w->pitch <= MOST_BYTES,
        "a part lies outside of its wide value");
 }
 
@@ -134,7 +135,7 @@ static void check_value(int value)
   need(v->pieces >= 0 && v->pieces <= 64, "a value has no such pieces");
   need(v->list >= 0 && (v->list < graph->nmodule || v->list == 0), "there is no such list");
   check_stack(value);
-  check_wide(v);
+  check_wide(value);
   check_file_part(v, v->file_dim, v->file_first, v->file_size);
   check_file_part(v, v->alias_dim, v->alias_first, v->alias_size);
   need(!v->alias_size || v->alias, "a tensor in files of others has no name");

@@ -47,8 +47,9 @@ struct reading {
   int *value_line, *referring_line; /* by value: line that states it; line that refers to it */
   struct list op_line;              /* by operation */
   const char **stated_name;         /* by value: its name in its line */
-  struct allocation *allocation;
-  struct memory_plan arena; /* only its sizes */
+  struct wide_part *wide_part;
+  struct allocation *allocation; /* by value */
+  struct memory_plan arena;      /* only its sizes */
   struct bearers bearers;
   struct list labels, label_lines; /* by label the operation; the line that refers to it */
   struct schedule schedule;

@@ -36,7 +36,6 @@ struct value usual_value(const struct op *maker, enum type type, enum pass after
                         .unit = NONE,
                         .stack = NONE,
                         .sibling = NONE,
-                        .wide = NONE,
                         .counts = NONE};
 }
 

@@ -250,17 +250,7 @@
   FIELD(FLAG,      apart,         "apart")  \
   FIELD(FLAG,      frozen,        "frozen") \
   FIELD(INT,       pieces,        "in_pieces") \
-  FIELD(VALUE,     wide,          "part_of_wide") \
-  FIELD(LONG,      first,         "begins_at") \
-  FIELD(LONG,      row,           "rows_of") \
-  FIELD(LONG,      pitch,         "rows_apart") \
   FIELD(VALUE,     counts,        "counted_by") \
-  FIELD(VALUE,     stack,        "stack") \
-  FIELD(INT,       index,         "index")  \
-  FIELD(MODULE,    list,          "list")   \
-  FIELD(VALUE,     sibling,       "sibling") \
-  FIELD(INT,       step,          "step")   \
-  FIELD(VALUE,     initial,       "initial") \
   FIELD(TEXT,      alias,         "alias")  \
   FIELD(INT,       file_dim,      "file_dim") \
   FIELD(LONG,      file_first,    "file_first") \
@@ -276,7 +266,19 @@
   FIELD(INT,       style,         "style")  \
   FIELD(OP,        op,            "made_by") \
   FIELD(INT,       line,          "line") \
-  FIELD(MODULE,    module,        "in")
+  FIELD(MODULE,    module,        "in") \
+  FIELD(VALUE,     stack,        "stack") \
+  FIELD(INT,       index,         "index")  \
+  FIELD(MODULE,    list,          "list")   \
+  FIELD(VALUE,     sibling,       "sibling") \
+  FIELD(INT,       step,          "step")   \
+  FIELD(VALUE,     initial,       "initial")
+
+#define WIDE_PART_FIELDS(FIELD)             \
+  FIELD(VALUE,     wide,          "part_of_wide") \
+  FIELD(LONG,      first,         "begins_at") \
+  FIELD(LONG,      row,           "rows_of") \
+  FIELD(LONG,      pitch,         "rows_apart")
 
 #define ALLOCATION_FIELDS(FIELD)            \
   FIELD(VALUE,     storage,       "in_place_of") \
@@ -332,6 +334,7 @@
   RECORD(stages,     struct stages,          STAGES_FIELDS)       \
   RECORD(task,       struct task,            TASK_FIELDS)         \
   RECORD(value,      struct value,           VALUE_FIELDS)        \
+  RECORD(wide_part,  struct wide_part,       WIDE_PART_FIELDS)    \
   RECORD(allocation, struct allocation,      ALLOCATION_FIELDS)
 
 #endif

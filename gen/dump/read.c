@@ -487,6 +487,15 @@ static void name_values(void)
       graph->value[i].name = r.stated_name[i];
 }
 
+/* What passes decided about values. */
+static void decide_values(void)
+{
+  for (int i = 0; i < graph->nvalue; i++) {
+    if (!r.value_line[i]) continue;
+    if (r.wide_part[i].wide != NONE) make_wide_part(i, r.wide_part[i]);
+  }
+}
+
 static void place_values(void)
 {
   if (r.after != PASS_MEMORY) return;
@@ -520,6 +529,7 @@ static void open_reader(enum pass after)
   r.value_line = alloc(MOST_VALUES * sizeof *r.value_line);
   r.referring_line = alloc(MOST_VALUES * sizeof *r.referring_line);
   r.stated_name = alloc(MOST_VALUES * sizeof *r.stated_name);
+  r.wide_part = alloc(MOST_VALUES * sizeof *r.wide_part);
   r.allocation = alloc(MOST_VALUES * sizeof *r.allocation);
   r.gap = store_op((struct op){.kind = OP_view, .out = NONE, .module = NONE});
   add(&r.op_line, 0);
@@ -539,6 +549,7 @@ void read_dump(const char *path, const char *dump, enum pass after)
   check_references();
   check_pipeline();
   number_ops();
+  decide_values();
   place_values();
   check_dump(r.op_line.at, r.value_line);
   bugs_are_of(path, r.op_line.at, r.op_line.n);

@@ -61,7 +61,15 @@ static void begin_value(int value)
     dump_error(token_line(), "v%d is stated in line %d, too", value, r.value_line[value]);
   reach_value(value);
   r.value_line[value] = token_line();
+  r.wide_part[value] = no_wide_part;
   r.allocation[value] = no_place(value);
+}
+
+/* A field of the value, or of what passes decided about it, if it is next. */
+static bool read_field_of(int value)
+{
+  return read_value_field(&graph->value[value]) || read_wide_part_field(&r.wide_part[value]) ||
+         read_allocation_field(&r.allocation[value]);
 }
 
 void read_value_line(void)
@@ -73,8 +81,7 @@ void read_value_line(void)
   if (!read_kind(value, NULL)) unexpected("a role, a type and a shape");
   graph->value[value].name = r.stated_name[value];
   while (!at_line_end())
-    if (!read_value_field(&graph->value[value]) && !read_allocation_field(&r.allocation[value]))
-      unexpected("a field of a value, or the line's end");
+    if (!read_field_of(value)) unexpected("a field of a value, or the line's end");
   note_bearer(&r.bearers, value);
 }
 
@@ -179,9 +186,8 @@ static void read_outputs_kinds(int id)
   for (int value = op->out; value < op->out + op->nout; value++) {
     if (r.value_line[value] != token_line() || !r.stated_name[value]) continue;
     if (!read_kind(value, op)) unexpected("a field of the operation, or the type of what it makes");
-    struct value *v = &graph->value[value];
-    v->op = id;
-    while (read_value_field(v) || read_allocation_field(&r.allocation[value])) continue;
+    graph->value[value].op = id;
+    while (read_field_of(value)) continue;
   }
 }
 

@@ -34,6 +34,7 @@ static void put_kind(int value, const struct op *maker)
   if (v->placed) put(&d.b, graph->mesh.ndim ? " " : "");
   if (v->placed) put_layout(&v->layout);
   put_value_fields(v, &usual);
+  put_wide_part_fields(wide_part(value), &no_wide_part);
   if (d.after == PASS_MEMORY) put_allocation_fields(&a, &own);
 }
 
@@ -429,7 +430,7 @@ static void keep_what_it_speaks_of(struct list *todo, int value)
   keep_value(todo, v->stack);
   keep_value(todo, v->sibling);
   keep_value(todo, v->of);
-  keep_value(todo, v->wide);
+  keep_value(todo, wide_part(value)->wide);
   keep_value(todo, v->counts);
   if (v->step) keep_value(todo, v->initial);
   if (graph->memory) keep_value(todo, storage_of(value));

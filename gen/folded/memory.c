@@ -41,9 +41,10 @@ struct trial {
 static void touch(struct lifetimes *l, int value)
 {
   const struct value *v = &graph->value[value];
+  int wide = wide_part(value)->wide;
   l->note[value].touched = true;
   if (v->stack != NONE) l->note[v->stack].touched = true;
-  if (v->wide != NONE) l->note[v->wide].touched = true;
+  if (wide != NONE) l->note[wide].touched = true;
   if (v->step) touch(l, v->initial);
 }
 

@@ -141,8 +141,8 @@ static bool is_reduced_in_place(struct placed_ops *p, int value)
 static bool makes_rows(struct placed_ops *p, int value, int function, int64_t row)
 {
   const struct value *v = &graph->value[value];
-  if (v->role != ACTIVATION || v->is_output || !v->stored || v->op == NONE || v->wide != NONE)
-    return false;
+  if (v->role != ACTIVATION || v->is_output || !v->stored || v->op == NONE) return false;
+  if (wide_part(value)->wide != NONE) return false;
   if (v->step || v->pieces || v->apart || (v->stack != NONE && v->stack != value)) return false;
   if (v->stack != NONE && p->by_own_name[value]) return false;
   return p->function_of[v->op] == function && parts_are_equal(value) && has_rows_of(value, row);
@@ -238,13 +238,13 @@ bool can_widen(struct placed_ops *p, struct widening *w, int n, const int *value
 
 bool are_parts(int n, const int *value)
 {
-  const struct value *first = &graph->value[value[0]];
+  const struct wide_part *first = wide_part(value[0]);
   int64_t at = 0;
   if (first->wide == NONE) return false;
   for (int k = 0; k < n; k++) {
-    const struct value *v = &graph->value[value[k]];
-    if (v->wide != first->wide || v->first != at) return false;
-    at += v->row;
+    const struct wide_part *w = wide_part(value[k]);
+    if (w->wide != first->wide || w->first != at) return false;
+    at += w->row;
   }
   return at == first->pitch;
 }
@@ -318,12 +318,7 @@ void make_wide(struct placed_ops *p, struct widening *w)
   for (int k = 0; k < w->n; at += w->row[k++]) {
     struct shown *s = &w->shown[k];
     if (w->leaves[k]) *s = (struct shown){.n = 1, .value = {leave(p, w, w->root[k])}};
-    for (int i = 0; i < s->n; i++) {
-      struct value *v = &graph->value[s->value[i]];
-      v->wide = w->wide;
-      v->row = w->row[k];
-      v->pitch = pitch;
-      v->first = at;
-    }
+    struct wide_part part = {.wide = w->wide, .row = w->row[k], .pitch = pitch, .first = at};
+    for (int i = 0; i < s->n; i++) make_wide_part(s->value[i], part);
   }
 }

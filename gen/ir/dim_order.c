@@ -41,26 +41,26 @@ const char *order_text(const struct value *v)
 
 void local_strides(int value, int rank, int64_t stride[MAX_DIMS])
 {
-  const struct value *v = &graph->value[value];
+  const struct wide_part *w = wide_part(value);
   struct shape here = local_shape(value, rank);
   int64_t inside = 1;
-  bool apart = v->wide == NONE;
+  bool apart = w->wide == NONE;
   for (int at = here.ndim; at-- > 0;) {
     int d = dimension_at(value, at);
     stride[d] = inside;
     inside *= here.size[d];
-    if (apart || inside != v->row) continue;
-    inside = v->pitch;
+    if (apart || inside != w->row) continue;
+    inside = w->pitch;
     apart = true;
   }
 }
 
 int64_t bytes_before(int value)
 {
-  const struct value *v = &graph->value[value];
-  if (v->wide == NONE) return 0;
-  int64_t rows = elements(local_shape(value, 0)) / v->row;
-  return rows < 1 ? 0 : (rows - 1) * v->first * type_bytes(v->type);
+  const struct wide_part *w = wide_part(value);
+  if (w->wide == NONE) return 0;
+  int64_t rows = elements(local_shape(value, 0)) / w->row;
+  return rows < 1 ? 0 : (rows - 1) * w->first * type_bytes(graph->value[value].type);
 }
 
 bool same_place(int a, int b)

@@ -39,7 +39,6 @@ static int add_value_named(enum role role, const char *name, enum type type, str
                       .unit = NONE,
                       .stack = NONE,
                       .sibling = NONE,
-                      .wide = NONE,
                       .counts = NONE};
   return graph->nvalue++;
 }

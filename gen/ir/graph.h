@@ -5,7 +5,8 @@
    of it a rank holds. Shapes stay whole afterwards too; a rank's part is always a function of the
    whole shape, the layout and the rank's coordinates (shard.c), so that one graph serves all ranks.
 
-   Each subject has a header of its own: layout.h, value.h, op.h, schedule.h, plan_options.h.
+   Each subject has a header of its own: layout.h, value.h, op.h, schedule.h, wide_parts.h,
+   plan_options.h.
    Nothing is freed: tpgen lives for some milliseconds. */
 #ifndef TPGEN_GRAPH_H
 #define TPGEN_GRAPH_H
@@ -17,6 +18,7 @@
 #include "ir/schedule.h"
 #include "ir/pipeline_stages.h"
 #include "ir/value.h"
+#include "ir/wide_parts.h"
 
 /* The module tree. A module's path is its dotted name from the root, "" for the root itself. */
 struct module {
@@ -157,6 +159,7 @@ struct graph {
   struct pipeline_stages *stages; /* of a pipeline; NULL: there is none */
   int loss;                       /* the loss, or NONE: a forward-only program */
   int norm;                       /* the value, or NONE */
+  struct wide_parts *wide_parts;  /* of wide values; NULL: there are none */
   struct schedule *schedule;      /* decisions about collectives; NULL before the pass `schedule` */
   struct kernel_forms *kernel_forms; /* of fused operations; NULL before the pass `kernel_forms` */
   struct memory_plan *memory;        /* where values are in memory; NULL before the pass `memory` */

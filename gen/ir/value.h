@@ -71,11 +71,6 @@ struct value {
      whole tensor. */
   int64_t alias_first, alias_size;
   struct init init;
-  /* ACTIVATION: it is a part of a wide value, which is a place in the arena: after each `row`
-     elements of a rank's part those of the other parts lie, `pitch` in all; it begins after
-     `first`. NONE: it is none. */
-  int64_t row, pitch, first;
-  int wide;
   int counts; /* it stands by rows: the value that counts them (rows.c); or NONE */
 };
 

@@ -210,6 +210,7 @@ static void put_reused(struct buffer *b, const struct row *r)
 static char *about(const struct row *r)
 {
   const struct value *v = &graph->value[r->value];
+  const struct wide_part *w = wide_part(r->value);
   struct shape here = local_shape(r->value, named_rank);
   struct buffer b = {0};
   int storage = r->at.storage;
@@ -220,9 +221,9 @@ static char *about(const struct row *r)
       : holds_pieces(r->value) ? "pieces of an exchange"
                                : layout_text(v->layout));
   if (v->order) put(&b, ", %s", order_text(v));
-  if (v->wide != NONE)
-    put(&b, ", rows of %lld, %lld apart", (long long)v->row, (long long)v->pitch);
-  put(&b, "  %s", lifetime(v->wide == NONE ? storage : r->value));
+  if (w->wide != NONE)
+    put(&b, ", rows of %lld, %lld apart", (long long)w->row, (long long)w->pitch);
+  put(&b, "  %s", lifetime(w->wide == NONE ? storage : r->value));
   if (storage == r->value)
     put_reused(&b, r);
   else if (row_of[storage])

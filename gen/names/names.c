@@ -124,6 +124,7 @@ static bool is_of_same_module(const struct value *v, const struct value *storage
 static void put_local(struct buffer *b, int value)
 {
   const struct value *v = &graph->value[value];
+  const struct wide_part *w = wide_part(value);
   int storage = storage_of(value);
   struct buffer about = {0};
   put(&about, "// %s", shape_text(local_shape(value, named_rank)));
@@ -135,8 +136,8 @@ static void put_local(struct buffer *b, int value)
   else if (storage != value && local[storage] && local[storage] != local[value] &&
            is_of_same_module(v, &graph->value[storage]))
     put(&about, ", in%s %s", is_buffer(storage) ? "" : " place of", local[storage]);
-  if (v->wide != NONE && v->row < v->pitch)
-    put(&about, ", rows of %" PRId64 ", %" PRId64 " apart", v->row, v->pitch);
+  if (w->wide != NONE && w->row < w->pitch)
+    put(&about, ", rows of %" PRId64 ", %" PRId64 " apart", w->row, w->pitch);
   char *left = text("  %s *const %s =", c_type(v->type), local[value]);
   char *line = text("%s %s;", left, address(value));
   enum { COLUMNS = 100 };
