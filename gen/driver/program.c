@@ -398,7 +398,8 @@ static void add_launcher(const char *ranks)
                 plan_options->weights ? embedded_text("templates/torch_archive.txt") : "",
                 "generate",
                 plan_options->generate.slots ? embedded_text("templates/generate.txt") : "",
-                "library", library_build(), NULL));
+                "runtime_files", embedded_text("templates/runtime_files.txt"), "library",
+                library_build(), NULL));
   char *run = fill(embedded_text("templates/run.sh"), "plan", plan_shown(), "world", world, "hash",
                    plan_options->hash, "transport", transport_text(), NULL);
   add_file("run.sh", run, strlen(run), true);
