@@ -2,7 +2,7 @@
 static const struct group groups[] = {
 $groups$};
 
-$products$// program.h explains the fields.
+$products$// program.h explains the fields.$unnamed$
 $declaration$const struct program $name$_program = {
     .plan = plan_$hash$,
     .hash = "$hash$",

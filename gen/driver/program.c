@@ -152,6 +152,25 @@ static char *adapter_text(void)
   return b.text;
 }
 
+/* The text without the lines of fields that are 0, NULL or false: so they are if not named. */
+static char *without_zero_fields(const char *text)
+{
+  struct buffer b = {0};
+  while (*text) {
+    int n = (int)strcspn(text, "\n") + 1;
+    const char *value = strstr(text, " = ");
+    bool is_field = !strncmp(text, "    .", 5) && value && value < text + n;
+    size_t length = is_field ? (size_t)(text + n - value) : 0;
+    bool is_zero = false;
+    static const char *const zero[] = {" = 0,\n", " = 0u,\n", " = NULL,\n", " = false,\n"};
+    for (size_t i = 0; i < sizeof zero / sizeof *zero; i++)
+      is_zero |= length == strlen(zero[i]) && !strncmp(value, zero[i], length);
+    if (!is_zero) put(&b, "%.*s", n, text);
+    text += n;
+  }
+  return b.text;
+}
+
 /* What the runtime must know of the program, and the text for streams, tables and recorded
    steps. */
 static char *program_text(const char *step, const struct stacks *tensors)
@@ -163,7 +182,7 @@ static char *program_text(const char *step, const struct stacks *tensors)
   const int nevents = target->streams ? program_events() : 0;
   const char *events =
       text("    .events = %s,\n    .nevents = %d,\n", nevents ? "done" : "NULL", nevents);
-  return fill(
+  char *all = fill(
       embedded_text("templates/step_program.c"), "name", step, "declaration",
       fill(forms()->declares, "struct", "program", "name", text("%s_program", step), NULL),
       "set_communicators", graph->ngroup ? "set_communicators" : "NULL", "hash", plan_options->hash,
@@ -190,7 +209,9 @@ static char *program_text(const char *step, const struct stacks *tensors)
       "arithmetic", arithmetic_name[step_arithmetic()], "rate",
       graph->loss == NONE ? "NULL" : "learning_rate", "loss",
       graph->loss == NONE ? "-1" : "offsetof(struct memory, loss)", "norm",
-      graph->norm == NONE ? "-1" : "offsetof(struct memory, grad_norm)", NULL);
+      graph->norm == NONE ? "-1" : "offsetof(struct memory, grad_norm)", "unnamed",
+      forms()->names_zeros ? "" : " Those that are not named are 0, NULL or false.", NULL);
+  return forms()->names_zeros ? all : without_zero_fields(all);
 }
 
 /* The end of a step file's head: the text for numbers that are used as indices. */

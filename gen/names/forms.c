@@ -58,6 +58,7 @@ static const struct forms rows[TARGETS] = {
             .open_function = "  const range shown(\"$name$\");\n",
             .declares =
                 "extern const struct $struct$ $name$; // without it, a const of C++ is static\n",
+            .names_zeros = true,
             .own_static = "static",
             .library_data = "on the device: copy with cudaMemcpy between calls",
             .memory_is = " // on the device: never read here, only pointed into",

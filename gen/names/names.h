@@ -55,6 +55,7 @@ struct forms {
   const char *zero_member;   /* of struct memory: $member$ */
   const char *copy_member;   /* steps_in_memory: $to$, $from$, $batch$ */
   const char *declares;      /* before a constant of other files: $struct$, $name$ */
+  bool names_zeros;          /* compilers warn of a struct's field that is not named */
   const char *own_static;    /* of a model's state in a library */
   const char *library_data;  /* where it is: the end of a comment */
   const char *fill_value;    /* with the variable `least`: $at$, $n$ */

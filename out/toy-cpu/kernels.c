@@ -81,12 +81,14 @@ void relu_back_sum_20x16_inplace(float *restrict d_in_proj, float *restrict d_bi
 
 // AdamW: lr 0.05, betas 0.9 0.999, eps 1e-08, weight decay 0.01
 void adamw_261(float *restrict w, const float *restrict g, float *restrict exp_avg,
-    float *restrict exp_avg_sq, float keep, float rate, float root)
+    float *restrict exp_avg_sq, float weight_decay_factor, float step_size,
+    float inv_bias_correction2_sqrt)
 {
   for (int i = 0; i < 261; i++) {
     const float new_exp_avg = 0.9f * exp_avg[i] + 0.1f * g[i];
     const float new_exp_avg_sq = 0.999f * exp_avg_sq[i] + 0.001f * g[i] * g[i];
-    w[i] = keep * w[i] - rate * new_exp_avg / (root * sqrtf(new_exp_avg_sq) + 1e-08f);
+    w[i] = weight_decay_factor * w[i] -
+        step_size * new_exp_avg / (inv_bias_correction2_sqrt * sqrtf(new_exp_avg_sq) + 1e-08f);
     exp_avg[i] = new_exp_avg;
     exp_avg_sq[i] = new_exp_avg_sq;
   }

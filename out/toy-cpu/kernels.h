@@ -15,6 +15,7 @@ void mul_scale_sum_20x5_inplace(float *restrict d_sub, float *restrict d_bias);
 void relu_back_sum_20x16_inplace(float *restrict d_in_proj, float *restrict d_bias,
     const float *restrict relu);
 void adamw_261(float *restrict w, const float *restrict g, float *restrict exp_avg,
-    float *restrict exp_avg_sq, float keep, float rate, float root);
+    float *restrict exp_avg_sq, float weight_decay_factor, float step_size,
+    float inv_bias_correction2_sqrt);
 
 #endif

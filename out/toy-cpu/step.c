@@ -93,13 +93,13 @@ static void backward(void)
 static void update(int t)
 {
   const double lr = learning_rate(t);
-  const float keep = (float)(1 - lr * 0.01);
-  const float rate = (float)(lr / (1 - pow(0.9, t)));
-  const float root = (float)(1 / sqrt(1 - pow(0.999, t)));
+  const float weight_decay_factor = (float)(1 - lr * 0.01);
+  const float step_size = (float)(lr / (1 - pow(0.9, t)));
+  const float inv_bias_correction2_sqrt = (float)(1 / sqrt(1 - pow(0.999, t)));
 
   // AdamW over 4 parameters at once, contiguous in memory    plans/toy.lua:35
-  adamw_261((float *)&m->w, (float *)&m->grad, (float *)&m->exp_avg, (float *)&m->exp_avg_sq, keep,
-      rate, root);
+  adamw_261((float *)&m->w, (float *)&m->grad, (float *)&m->exp_avg, (float *)&m->exp_avg_sq,
+      weight_decay_factor, step_size, inv_bias_correction2_sqrt);
 }
 
 static void step(int t)
@@ -121,29 +121,17 @@ static const struct group groups[] = {
     {"tp"},
 };
 
-// program.h explains the fields.
+// program.h explains the fields. Those that are not named are 0, NULL or false.
 const struct program step_program = {
     .plan = plan_3aee6ce511a501db,
     .hash = "3aee6ce511a501db",
     .world = 2,
     .seed = 45u,
     .steps = 10,
-    .begin = NULL,
     .step = step,
     .batches = 1,
-    .shuffles = false,
-    .shuffle = 0u,
     .last_batch = LAST_NOT_GIVEN,
     .validate = validate,
-    .validation_data = NULL,
-    .weights = NULL,
-    .exported = NULL,
-    .validate_every = 0,
-    .validate_steps = 0,
-    .adapter = NULL,
-    .adapter_scale = 0,
-    .turned = NULL,
-    .generation = NULL,
     .flops = 57600,
     .arithmetic = FLOAT32,
     .learning_rate = learning_rate,
@@ -154,11 +142,7 @@ const struct program step_program = {
     .grad_norm = -1,
     .tensors = tensors,
     .ntensors = 14,
-    .joined = NULL,
-    .index_uses = NULL,
-    .nindex_uses = 0,
     .noted = -1,
-    .row_bounds = NULL,
     .groups = groups,
     .ngroups = 1,
 };

@@ -81,7 +81,8 @@ void adamw_261(float *__restrict__ w, const float *__restrict__ g, float *__rest
 {
   const int i = (int)blockIdx.x * 256 + (int)threadIdx.x;
   if (i >= 261) return;
-  const float keep = now->keep, rate = now->rate, root = now->root;
+  const float weight_decay_factor = now->weight_decay_factor, step_size = now->step_size,
+      inv_bias_correction2_sqrt = now->inv_bias_correction2_sqrt;
   vec<float, 1> w_v = load<1>(w + i);
   const vec<float, 1> g_v = load<1>(g + i);
   vec<float, 1> exp_avg_v = load<1>(exp_avg + i);
@@ -90,7 +91,8 @@ void adamw_261(float *__restrict__ w, const float *__restrict__ g, float *__rest
   for (int e = 0; e < 1; e++) {
     const float new_exp_avg = 0.9f * exp_avg_v[e] + 0.1f * g_v[e];
     const float new_exp_avg_sq = 0.999f * exp_avg_sq_v[e] + 0.001f * g_v[e] * g_v[e];
-    w_v[e] = keep * w_v[e] - rate * new_exp_avg / (root * sqrtf(new_exp_avg_sq) + 1e-08f);
+    w_v[e] = weight_decay_factor * w_v[e] -
+        step_size * new_exp_avg / (inv_bias_correction2_sqrt * sqrtf(new_exp_avg_sq) + 1e-08f);
     exp_avg_v[e] = new_exp_avg;
     exp_avg_sq_v[e] = new_exp_avg_sq;
   }

@@ -10,7 +10,7 @@ extern const char plan_0b905dc2cd22d2d6[];
 
 // What changes from step to step: the host writes it before each step.
 struct constants {
-  float keep, rate, root;
+  float weight_decay_factor, step_size, inv_bias_correction2_sqrt;
 };
 
 __global__ void add_sub_mean_20x5_inplace(float *__restrict__ sub, float *__restrict__ mean,

@@ -119,9 +119,9 @@ static void prepare(int t)
   next_batch(t - 1);
   struct constants now;
   const double lr = learning_rate(t);
-  now.keep = (float)(1 - lr * 0.01);
-  now.rate = (float)(lr / (1 - pow(0.9, t)));
-  now.root = (float)(1 / sqrt(1 - pow(0.999, t)));
+  now.weight_decay_factor = (float)(1 - lr * 0.01);
+  now.step_size = (float)(lr / (1 - pow(0.9, t)));
+  now.inv_bias_correction2_sqrt = (float)(1 / sqrt(1 - pow(0.999, t)));
   target_put(&m->now, &now, sizeof now);
 }
 

@@ -118,8 +118,8 @@ end
 -- p less Adam's step; keep: what weight decay leaves of p.
 local function adam(p, g, state, o, keep)
   local beta1, beta2 = o.betas[1], o.betas[2]
-  local rate = o.named("rate", o.lr / (1 - beta1 ^ o.step))
-  local root = o.named("root", 1 / math.sqrt(1 - beta2 ^ o.step))
+  local step_size = o.named("step_size", o.lr / (1 - beta1 ^ o.step))
+  local root = o.named("inv_bias_correction2_sqrt", 1 / math.sqrt(1 - beta2 ^ o.step))
   local m = beta1 * state.exp_avg + (1 - beta1) * g
   local v = beta2 * state.exp_avg_sq + (1 - beta2) * g * g
   local new, most = {exp_avg = m, exp_avg_sq = v}, v
@@ -127,7 +127,7 @@ local function adam(p, g, state, o, keep)
     most = state.max_exp_avg_sq:maximum(v)
     new.max_exp_avg_sq = most
   end
-  return keep * p - rate * m / (root * most:sqrt() + o.eps), new
+  return keep * p - step_size * m / (root * most:sqrt() + o.eps), new
 end
 
 local function adam_states(o)
@@ -142,7 +142,7 @@ plan.AdamW = plan.optimizer{
   state = adam_states,
   update = function(p, g, state, o)
     if o.maximize then g = -g end
-    return adam(p, g, state, o, o.named("keep", 1 - o.lr * o.weight_decay))
+    return adam(p, g, state, o, o.named("weight_decay_factor", 1 - o.lr * o.weight_decay))
   end,
 }
 
@@ -185,7 +185,7 @@ plan.Lion = plan.optimizer{
   update = function(p, g, state, o)
     local beta1, beta2, m = o.betas[1], o.betas[2], state.exp_avg
     local to = beta1 * m + (1 - beta1) * g
-    return o.named("keep", 1 - o.lr * o.weight_decay) * p - o.lr * to:sign(),
+    return o.named("weight_decay_factor", 1 - o.lr * o.weight_decay) * p - o.lr * to:sign(),
       {exp_avg = beta2 * m + (1 - beta2) * g}
   end,
 }
@@ -246,7 +246,7 @@ plan.LAMB = plan.optimizer{
   update = function(p, g, state, o)
     local beta1, beta2 = o.betas[1], o.betas[2]
     local scale = o.named("scale", 1 / (1 - beta1 ^ o.step))
-    local root = o.named("root", 1 / math.sqrt(1 - beta2 ^ o.step))
+    local root = o.named("inv_bias_correction2_sqrt", 1 / math.sqrt(1 - beta2 ^ o.step))
     local m = beta1 * state.exp_avg + (1 - beta1) * g
     local v = beta2 * state.exp_avg_sq + (1 - beta2) * g * g
     local to = scale * m / (root * v:sqrt() + o.eps)
@@ -286,7 +286,7 @@ plan.Adafactor = plan.optimizer{
     end
     local to = estimate:maximum(o.eps[1] * o.eps[1]):rsqrt() * g
     local most = (to:norm() / (math.sqrt(p:numel()) * o.d)):maximum(1)
-    if o.weight_decay ~= 0 then p = o.named("keep", 1 - o.lr * o.weight_decay) * p end
+    if o.weight_decay ~= 0 then p = o.named("weight_decay_factor", 1 - o.lr * o.weight_decay) * p end
     return p - alpha / most * to, new
   end,
 }
@@ -326,6 +326,6 @@ plan.Muon = plan.optimizer{
     local rows, columns = p:size(0), p:size(1)
     local times = math.sqrt(math.max(1, rows / columns))
     if o.adjust_lr_fn == "match_rms_adamw" then times = 0.2 * math.sqrt(math.max(rows, columns)) end
-    return o.named("keep", 1 - o.lr * o.weight_decay) * p - o.lr * times * to, {momentum_buffer = m}
+    return o.named("weight_decay_factor", 1 - o.lr * o.weight_decay) * p - o.lr * times * to, {momentum_buffer = m}
   end,
 }
