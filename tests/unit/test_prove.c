@@ -101,6 +101,53 @@ static void test_what_is_issued(void **state)
   assert_memory_equal(of_rank[4].issue[0].give, both, sizeof both);
 }
 
+/* Counts as a rank's program states them, of which one is another. */
+struct stated {
+  int op, rank;
+  int64_t give[6], get[6];
+  bool equal;
+};
+
+static void state_counts(const void *with)
+{
+  const struct stated *s = with;
+  check_counts(&graph->op[s->op], s->rank, s->give, s->get, s->equal);
+}
+
+/* All ranks could agree on counts that are those of no parts. */
+static void test_counts_are_those_of_parts(void **state)
+{
+  (void)state;
+  good_program();
+  const struct function *f = &graph->function[0];
+  int faults = 0;
+  for (int k = 0; k < f->nop; k++)
+    for (int rank = 0; rank < 6; rank += 4) {
+      const struct op *op = &graph->op[f->op[k]];
+      struct stated right = {.op = f->op[k], .rank = rank};
+      int n = group_size(op->group);
+      collective_counts(op, rank, right.give, right.get);
+      right.equal = equal_parts(op, rank);
+      passes(state_counts, &right);
+      for (int m = 0; m < n; m++) {
+        struct stated wrong = right;
+        wrong.give[m]++;
+        refused(state_counts, &wrong, -SIGABRT, "prove", "parts", NULL);
+        if (!collective_row[op->kind].pairwise) continue;
+        wrong = right;
+        wrong.get[m]++;
+        refused(state_counts, &wrong, -SIGABRT, "prove", "have in common", NULL);
+        faults++;
+      }
+      struct stated wrong = right;
+      wrong.equal = true;
+      bool tells = op->kind != OP_exchange; /* a rank of an exchange may have equal ones alone */
+      if (!right.equal && tells)
+        refused(state_counts, &wrong, -SIGABRT, "they are not equal", NULL), faults++;
+    }
+  assert_true(faults > 30);
+}
+
 static void test_no_collectives(void **state)
 {
   (void)state;
@@ -524,6 +571,7 @@ int main(void)
       cmocka_unit_test(test_what_is_issued),
       cmocka_unit_test(test_what_an_exchange_issues),
       cmocka_unit_test(test_groups_of_two_orders),
+      cmocka_unit_test(test_counts_are_those_of_parts),
       cmocka_unit_test(test_no_collectives),
       cmocka_unit_test(test_every_fault_is_refused),
       cmocka_unit_test(test_messages),
