@@ -412,12 +412,16 @@ static char *turn_text(struct layout layout, int mesh_dim)
   return text("[%d]", turn);
 }
 
+char *placement_over(struct layout layout, int mesh_dim)
+{
+  return text("%s%s", placement_text(layout.on[mesh_dim]), turn_text(layout, mesh_dim));
+}
+
 char *layout_text(struct layout layout)
 {
   struct buffer b = {0};
   for (int i = 0; i < graph->mesh.ndim; i++)
-    if (graph->mesh.size[i] > 1)
-      put(&b, "%s%s%s", b.length ? " " : "", placement_text(layout.on[i]), turn_text(layout, i));
+    if (graph->mesh.size[i] > 1) put(&b, "%s%s", b.length ? " " : "", placement_over(layout, i));
   if (!b.length) put(&b, "R");
   return b.text;
 }

@@ -62,6 +62,8 @@ bool same_local_shape(struct layout a, struct layout b);
 /* "R S(0)": for each mesh dimension larger than 1; "S(0/4)" is strided, with outer factor 4;
    "S(0)[1] S(0)[0]" shows the turns where the second dimension cuts first. */
 char *layout_text(struct layout layout);
+/* The part of it for one mesh dimension, and of a placement alone, without its turn. */
+char *placement_over(struct layout layout, int mesh_dim);
 char *placement_text(struct placement p);
 char *shape_text(struct shape s); /* "[20, 10]" */
 

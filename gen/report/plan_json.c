@@ -15,7 +15,7 @@ static json_t *json_layout(struct layout layout)
 {
   json_t *object = json_object();
   for (int d = 0; d < graph->mesh.ndim; d++)
-    json_member(object, printable(graph->mesh.name[d]), json_string(placement_text(layout.on[d])));
+    json_member(object, printable(graph->mesh.name[d]), json_string(placement_over(layout, d)));
   return object;
 }
 

@@ -160,7 +160,7 @@ static void put_parameters(struct buffer *b)
   }
   struct buffer head = {0};
   put(&head, "%-*s %-14s %-14s ", width + 2, "parameters", "here", "of");
-  for (int d = 0; d < graph->mesh.ndim; d++) put(&head, "%-6s ", printable(graph->mesh.name[d]));
+  for (int d = 0; d < graph->mesh.ndim; d++) put(&head, "%-7s ", printable(graph->mesh.name[d]));
   put(b, "\n");
   put_row(b, &head, "requested by, line of the plan");
   for (int i = 0; i < parameters.n; i++) {
@@ -169,7 +169,7 @@ static void put_parameters(struct buffer *b)
     struct buffer row = {0};
     put(&row, "  %-*s %-14s %-14s ", width, parameter_text(&parameters.at[i]),
         shape_text(local_shape(first, 0)), shape_text(v->shape));
-    for (int d = 0; d < graph->mesh.ndim; d++) put(&row, "%-6s ", placement_text(v->layout.on[d]));
+    for (int d = 0; d < graph->mesh.ndim; d++) put(&row, "%-7s ", placement_over(v->layout, d));
     bool lost = graph->loss != NONE && !trained[first];
     put_row(b, &row,
             text("%s%s", without_plan(asked_by(first)),
