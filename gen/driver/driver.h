@@ -37,6 +37,8 @@ void add_library_files(const struct stacks *tensors);
    all ranks share. */
 void emit_steps(struct buffer *programs);
 void emit_rest(const struct buffer *programs);
+/* Whether the program, in a pipeline that of any place, has a product for which oneDNN pays. */
+bool multiplies_by_onednn(void);
 
 /* ---------------------------------------------------------------------------- schedule_query.c */
 

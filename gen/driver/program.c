@@ -332,8 +332,9 @@ static uint64_t signature(int rank)
 
 /* Whether there is a product for which loading oneDNN pays: that takes a hundredth of a second,
    and some MiB. */
-static bool multiplies_by_onednn(void)
+bool multiplies_by_onednn(void)
 {
+  if (all_stages()) return all_stages()->multiplies_by_onednn;
   const double worth_it = 256. * 256 * 256;
   for (int i = 0; i < graph->nop; i++) {
     const struct op *op = &graph->op[i];
@@ -358,7 +359,7 @@ static bool is_of_other_target(const char *file)
    of programs that generate, and those of a library. */
 static void add_runtime(void)
 {
-  bool onednn = has_somewhere(multiplies_by_onednn), rows = has_somewhere(has_values_by_rows);
+  bool onednn = multiplies_by_onednn(), rows = has_values_by_rows();
   for (const struct embedded *e = embedded; e->name; e++) {
     if (strncmp(e->name, "runtime/", 8) || is_of_other_target(e->name)) continue;
     if (!plan_options->generate.slots && !strncmp(e->name, "runtime/text_", 13)) continue;

@@ -67,23 +67,24 @@ static int equal_place(int place, uint64_t *hash)
 }
 
 /* At how many places behind this one there are ranks for which files are written. */
-static int written_behind(const struct graph *whole, int place)
+static int written_behind(int place)
 {
-  const int dim = whole->stages->mesh_dim;
-  bool *is_written = alloc((size_t)whole->mesh.size[dim] * sizeof *is_written);
+  const int dim = graph->stages->mesh_dim;
+  bool *is_written = alloc((size_t)graph->mesh.size[dim] * sizeof *is_written);
   int coordinate[MAX_MESH], n = 0;
   for (int r = options.first_rank; r < world_size() && r <= options.last_rank; r++) {
     coordinate_of(r, coordinate);
     is_written[coordinate[dim]] = true;
   }
-  for (int other = place + 1; other < whole->mesh.size[dim]; other++) n += is_written[other];
+  for (int other = place + 1; other < graph->mesh.size[dim]; other++) n += is_written[other];
   return n;
 }
 
 /* Places take about as much memory each, which stays taken. */
-static void check_room(const struct graph *whole, int place, size_t before)
+static void check_room(size_t before)
 {
-  const double each = (double)(arena_used() - before), left = written_behind(whole, place);
+  const int place = graph->stages->here;
+  const double each = (double)(arena_used() - before), left = written_behind(place);
   if (place && are_written() && (double)arena_used() + each * left > (double)arena_room())
     plan_error(
         0,
@@ -92,8 +93,29 @@ static void check_room(const struct graph *whole, int place, size_t before)
         each / (1 << 20), arena_room() >> 20);
 }
 
+/* The passes from this one on, for the ranks at one place. */
+static void run_place(enum pass first, size_t before, void (*finish)(void))
+{
+  run_passes(first, options.dump ? pass_of(options.dump) : PASS_LAST);
+  if (options.dump) return;
+  finish();
+  check_room(before);
+}
+
+/* What the programs of places need to know about all stages. */
+static void note_all_stages(void)
+{
+  struct all_stages *all = alloc(sizeof *all);
+  forward_flops(all->flops);
+  all->gathers_each_batch = gathers_each_batch();
+  all->has_row_bounds = has_row_bounds();
+  all->has_values_by_rows = has_values_by_rows();
+  all->multiplies_by_onednn = multiplies_by_onednn();
+  graph->stages->all = all;
+}
+
 /* The passes after `redistribute`, for the ranks at each place of the pipeline. */
-static void run_stages(struct graph *whole, void (*finish)(void))
+static void run_places(struct graph *whole, void (*finish)(void))
 {
   int places = whole->mesh.size[whole->stages->mesh_dim];
   uint64_t *hash = alloc((size_t)places * sizeof *hash);
@@ -108,10 +130,7 @@ static void run_stages(struct graph *whole, void (*finish)(void))
       continue;
     }
     finished = graph;
-    run_passes(PASS_REDISTRIBUTE + 1, options.dump ? pass_of(options.dump) : PASS_LAST);
-    if (options.dump) continue;
-    finish();
-    check_room(whole, place, before);
+    run_place(PASS_REDISTRIBUTE + 1, before, finish);
   }
   graph = finished;
 }
@@ -127,7 +146,55 @@ static void run_rest(enum pass last, void (*finish)(void))
   }
   if (last < PASS_REDISTRIBUTE) run_passes(last + 1, PASS_REDISTRIBUTE);
   make_edges();
-  run_stages(whole, finish);
+  note_all_stages();
+  run_places(whole, finish);
+}
+
+/* The graphs of a dump, and the options that each one states. */
+struct graphs {
+  int n, room;
+  struct {
+    struct graph *graph;
+    struct plan_options *options;
+  } * at;
+};
+
+static struct graphs read_graphs(enum pass pass)
+{
+  struct graphs all = {0};
+  open_dump_file(options.plan, dump_file(options.plan), pass);
+  while (read_graph()) {
+    if (!all.n) check_ranks();
+    continue_stages(pass);
+    check(pass);
+    if (pass >= PASS_KERNEL_FORMS) kernel_forms(); /* a dump has them as comments */
+    GROW(all.at, all.n, all.room);
+    all.at[all.n].graph = graph;
+    all.at[all.n++].options = plan_options;
+  }
+  bugs_are_of(options.plan, NULL, 0); /* operations are numbered anew */
+  return all;
+}
+
+/* async_tp notes in the options what it met at this place or one before. */
+static void keep_met(const struct plan_options *before)
+{
+  for (int i = 0; i < plan_options->nasync && i < before->nasync; i++)
+    plan_options->async[i].met |= before->async[i].met;
+}
+
+/* The passes after that one, for each graph of a dump. */
+static void continue_places(const struct graphs *read, enum pass pass, void (*finish)(void))
+{
+  for (int i = 0; i < read->n; i++) {
+    const size_t before = arena_used();
+    const struct plan_options *last = plan_options;
+    graph = read->at[i].graph;
+    plan_options = read->at[i].options;
+    if (i) keep_met(last);
+    dump(pass);
+    run_place(pass + 1, before, finish);
+  }
 }
 
 void run_all(void (*finish)(void))
@@ -138,12 +205,11 @@ void run_all(void (*finish)(void))
     return;
   }
   enum pass pass = pass_of(options.from);
-  read_dump(options.plan, dump_file(options.plan), pass);
-  check_ranks();
-  check(pass);
-  if (pass >= PASS_KERNEL_FORMS) kernel_forms(); /* a dump has them as comments */
-  bugs_are_of(options.plan, NULL, 0);            /* operations are numbered anew */
-  continue_stages(pass);
+  const struct graphs read = read_graphs(pass);
+  if (graph->stages && pass > PASS_REDISTRIBUTE) {
+    continue_places(&read, pass, finish);
+    return;
+  }
   dump(pass);
   run_rest(pass, finish);
 }

@@ -13,6 +13,8 @@ enum {
   MOST_STAGES_READ = 4096,
   MOST_SLOTS_READ = 65536
 };
+static const double MOST_FLOPS = 1e40;
+static const int64_t MOST_SLOT_BYTES = INT64_C(1) << 56;
 
 /* A label of an operation, until all lines are read: below all numbers. */
 #define LABEL(n)    (-2 - (n))
@@ -41,9 +43,11 @@ struct writing {
 };
 extern struct writing d;
 
-/* The state while a dump is read. */
+/* The state while a graph of a dump is read. */
 struct reading {
   enum pass after;
+  int head;  /* the graph's first line */
+  int place; /* of a pipeline: that of the graph; the graphs above have those before */
   int *value_line, *referring_line; /* by value: line that states it; line that refers to it */
   struct list op_line;              /* by operation */
   const char **stated_name;         /* by value: its name in its line */
@@ -56,6 +60,7 @@ struct reading {
   int schedule_room;
   struct work_of_stage *work; /* by operation */
   int nwork, work_room, nstage;
+  struct slots *slots; /* by stage */
   int gap; /* the operation of values that no longer exist */
 };
 extern struct reading r;
@@ -73,11 +78,12 @@ void note_bearer(struct bearers *known, int value);
 
 /* Whether operations have stages after the pass, and not functions. */
 bool has_work_of_stages(enum pass after);
-void put_pipeline_lines(void);
+void put_pipeline_lines(int usual_place);
 void put_work_of_stage(int op);
 void read_pipeline(void);
 void read_stage(void);
 void read_stage_edge(void);
+void read_edge(void); /* a group */
 void note_work(struct work_of_stage work); /* of the next operation */
 void give_work(const int *at);             /* at: by operation, the number it was noted with */
 void check_pipeline(void);                 /* ends tpgen with the file's error */
@@ -90,8 +96,11 @@ void check_dump(const int *op_line, const int *value_line);
 
 /* -------------------------------------------------------------------------------------- read.c */
 
-/* The graph after the pass, from the text of the file `dump`. */
-void read_dump(const char *path, const char *dump, enum pass after);
+/* Opens the text of the file `dump`, of graphs after the pass. */
+void open_dump_file(const char *path, const char *dump, enum pass after);
+/* Reads the next one; false: there is none. In a pipeline, after the pass `redistribute`, each place
+   has one; else there is one alone. */
+bool read_graph(void);
 
 /* ------------------------------------------------------------------------------- read_fields.c */
 
@@ -116,6 +125,10 @@ int function_named(const char *name); /* or NONE */
 bool is_value_number(void);
 int take_value_number(void);
 void reach_value(int value);
+
+/* --------------------------------------------------------------------------- read_optimizers.c */
+
+void read_optimizer(void);
 
 /* ---------------------------------------------------------------------------------- read_ops.c */
 
@@ -164,6 +177,8 @@ struct graph usual_graph(void);
 
 /* ------------------------------------------------------------------------------------- write.c */
 
+/* What the dumps of all places of a pipeline state alike. */
+const char *text_of_all_places(void);
 /* The text of the graph after this pass. */
 const char *dump_text(enum pass after);
 /* If --dump asks for this pass: prints it, and ends tpgen. */
@@ -189,6 +204,10 @@ void put_VALUE(const char *word, int x, int usual);
 void put_GROUP(const char *word, int x, int usual);
 void put_MESH_DIM(const char *word, int x, int usual);
 void put_SHAPE(const char *word, struct shape x, struct shape usual);
+
+/* ------------------------------------------------------------------------ write_kernel_forms.c */
+
+void put_kernel_forms(void);
 
 /* -------------------------------------------------------------------------- write_optimizers.c */
 

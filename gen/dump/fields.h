@@ -164,6 +164,19 @@
   FIELD(INT,       here,          "here")   \
   FIELD(INT,       line,          "line")
 
+/* Of the program of one place. */
+#define ALL_STAGES_FIELDS(FIELD)            \
+  FIELD(REAL,      flops[0],      "flops")  \
+  FIELD(REAL,      flops[1],      "bfloat16_flops") \
+  FIELD(FLAG,      gathers_each_batch, "gathers_each_batch") \
+  FIELD(FLAG,      has_row_bounds, "has_row_bounds") \
+  FIELD(FLAG,      has_values_by_rows, "has_values_by_rows") \
+  FIELD(FLAG,      multiplies_by_onednn, "multiplies_by_onednn")
+
+#define SLOTS_FIELDS(FIELD)                 \
+  FIELD(INT,       n,             "slots")  \
+  FIELD(LONG,      bytes,         "slot_bytes")
+
 #define WORK_OF_STAGE_FIELDS(FIELD)         \
   FIELD(INT,       stage,         "stage")  \
   FIELD(FLAG,      of_weights,    "of_weights")
@@ -249,6 +262,7 @@
   FIELD(FLAG,      stored,        "stored") \
   FIELD(FLAG,      apart,         "apart")  \
   FIELD(FLAG,      frozen,        "frozen") \
+  FIELD(FLAG,      elsewhere,     "elsewhere") \
   FIELD(INT,       pieces,        "in_pieces") \
   FIELD(VALUE,     counts,        "counted_by") \
   FIELD(TEXT,      alias,         "alias")  \
@@ -283,6 +297,7 @@
 #define ALLOCATION_FIELDS(FIELD)            \
   FIELD(VALUE,     storage,       "in_place_of") \
   FIELD(LONG,      offset,        "at")     \
+  FIELD(INT,       in_flight,     "in_flight") \
   FIELD(INT,       first,         "lives_from") \
   FIELD(INT,       last,          "to_point") \
   FIELD(LONG,      slice,         "slices_of") \
@@ -329,6 +344,8 @@
   RECORD(function,   struct function,        FUNCTION_FIELDS)     \
   RECORD(op,         struct op,              OP_FIELDS)           \
   RECORD(pipeline,   struct pipeline_stages, PIPELINE_FIELDS)     \
+  RECORD(all_stages, struct all_stages,      ALL_STAGES_FIELDS)   \
+  RECORD(slots,      struct slots,           SLOTS_FIELDS)        \
   RECORD(work_of_stage, struct work_of_stage, WORK_OF_STAGE_FIELDS) \
   RECORD(scheduled,  struct scheduled,       SCHEDULED_FIELDS)    \
   RECORD(stages,     struct stages,          STAGES_FIELDS)       \

@@ -1,12 +1,13 @@
-/* pipeline_lines.c: the lines of a pipeline in a dump, up to the pass after which each place of it
-   has a program of its own; read.c has the grammar. */
+/* pipeline_lines.c: the lines of a pipeline in a dump; read.c has the grammar. After the pass
+   `redistribute` each place of the pipeline has a program of its own, and the dump has all of them:
+   what is the same in all each one states. */
 #include "dump/dump.h"
 
 #include <string.h>
 
 bool has_work_of_stages(enum pass after)
 {
-  return graph->stages && after <= PASS_REDISTRIBUTE;
+  return graph->stages && after < PASS_OUTLINE;
 }
 
 /* ---------------------------------------------------------------------------------------- writing
@@ -18,17 +19,19 @@ static void put_stage(const struct pipeline_stages *s, int stage)
   put(&d.b, s->is_split[stage] ? " split" : "");
   put(&d.b, stage ? " begins " : "");
   if (stage) put_module(s->first_module[stage]);
+  if (d.after == PASS_MEMORY) put_slots_fields(&graph->memory->slots[stage], &(struct slots){0});
   put(&d.b, "\n");
 }
 
-void put_pipeline_lines(void)
+void put_pipeline_lines(int usual_place)
 {
   const struct pipeline_stages *s = graph->stages;
   static const char *const work[] = {WORK_WORDS};
   if (!s) return;
   put(&d.b, "pipeline %d over ", s->n);
   put_name(graph->mesh.name[s->mesh_dim]);
-  put_pipeline_fields(s, &(struct pipeline_stages){.here = NONE});
+  put_pipeline_fields(s, &(struct pipeline_stages){.here = usual_place});
+  if (s->here != NONE) put_all_stages_fields(s->all, &(struct all_stages){0});
   for (int i = 0; i < s->nmay_begin; i++) {
     put(&d.b, " may_begin ");
     put_module(s->may_begin[i]);
@@ -50,6 +53,28 @@ void put_work_of_stage(int op)
 /* ---------------------------------------------------------------------------------------- reading
  */
 
+/* The graph is that of all places up to `redistribute`, and behind it that of the next place. */
+static void check_place(const struct pipeline_stages *s)
+{
+  const int line = token_line(), here = s->here, next = r.place;
+  const char *last = pass_name[PASS_REDISTRIBUTE];
+  if (r.after <= PASS_REDISTRIBUTE && here != NONE)
+    dump_error(line, "up to %s the graph is that of all places of a pipeline, and of none alone",
+               last);
+  if (r.after <= PASS_REDISTRIBUTE) return;
+  if (here == NONE)
+    dump_error(line, "behind %s each place of a pipeline has a graph of its own: here is missing",
+               last);
+  if (here < 0 || here >= graph->mesh.size[s->mesh_dim])
+    dump_error(line, "here %d: there is no such place of the pipeline", here);
+  if (here < next) dump_error(line, "place %d of the pipeline stands above, too", here);
+  if (here > next)
+    dump_error(line, "here %d: place %d of the pipeline is missing before it", here, next);
+  const double *flops = s->all->flops;
+  for (int i = 0; i < 2; i++)
+    if (!(flops[i] >= 0 && flops[i] <= MOST_FLOPS)) dump_error(line, "a step takes no such flops");
+}
+
 void read_pipeline(void)
 {
   if (graph->stages) dump_error(token_line(), "there is a pipeline above");
@@ -58,18 +83,15 @@ void read_pipeline(void)
   int n = (int)token_number(1, MOST_STAGES_READ);
   if (!take_word("over")) unexpected("over");
   *s = (struct pipeline_stages){.n = n, .mesh_dim = read_MESH_DIM(), .here = NONE};
+  s->all = alloc(sizeof *s->all);
   while (!at_line_end())
     if (take_word("may_begin"))
       add(&may_begin, read_MODULE());
-    else if (!read_pipeline_field(s))
+    else if (!read_pipeline_field(s) && !read_all_stages_field(s->all))
       unexpected("a field of a pipeline, or the line's end");
   if (!s->schedule) dump_error(token_line(), "the pipeline has no schedule");
-  if (s->here != NONE || r.after > PASS_REDISTRIBUTE)
-    dump_error(
-        token_line(),
-        "this dump has the ranks at one place of a pipeline alone: tpgen reads one after %s, "
-        "or after a pass before it",
-        pass_name[PASS_REDISTRIBUTE]);
+  check_place(s);
+  r.slots = alloc((size_t)n * sizeof *r.slots);
   s->first_module = alloc((size_t)n * sizeof *s->first_module);
   s->coordinate = alloc((size_t)n * sizeof *s->coordinate);
   s->is_split = alloc((size_t)n);
@@ -93,11 +115,20 @@ void read_stage(void)
   s->coordinate[stage] = (int)token_number(0, graph->mesh.size[s->mesh_dim] - 1);
   s->is_split[stage] = take_word("split");
   if (stage && take_word("begins")) s->first_module[stage] = read_MODULE();
+  while (r.after == PASS_MEMORY && read_slots_field(&r.slots[stage])) continue;
 }
 
 static int read_stage_number(void)
 {
   return (int)token_number(0, graph->stages->n - 1);
+}
+
+void read_edge(void)
+{
+  pipeline_above();
+  int from = read_stage_number();
+  if (!take_word("to")) unexpected("to");
+  add_edge(from, read_stage_number());
 }
 
 static enum stage_work read_work(void)
@@ -138,18 +169,49 @@ static void check_work(int op)
   const struct op *o = &graph->op[op];
   const int n = graph->stages->n, stage = r.work[op].stage;
   if (stage < NONE || stage >= n) dump_error(r.op_line.at[op], "there is no such stage");
-  if (!is_transfer(o->kind) || r.after > PASS_REDISTRIBUTE) return;
+  if (!is_transfer(o->kind)) return;
   bool known = true;
   for (int k = 1; k <= 2; k++) known &= o->number[k] >= 0 && o->number[k] < n;
-  if (!known || stage != o->number[o->kind == OP_send ? 1 : 2] || o->number[0] < 0)
+  const int own = (int)o->number[o->kind == OP_send ? 1 : 2];
+  const bool is_own = has_work_of_stages(r.after) ? stage == own : is_stage_here(own);
+  if (!known || !is_own || o->number[0] < 0 || o->number[0] > MOST_VALUES)
     dump_error(r.op_line.at[op], "its numbers say another stage");
   if (coordinate_of_stage((int)o->number[1]) == coordinate_of_stage((int)o->number[2]))
     dump_error(r.op_line.at[op], "the same ranks have both stages");
+  const int before = graph->ngroup;
+  if (graph->stages->here != NONE && edge_of(o) == before)
+    dump_error(r.op_line.at[op], "there is no group from its one stage to the other");
+}
+
+/* A stage's functions, and what is in flight with a stage, are at its place. */
+static bool is_here(int stage)
+{
+  return stage >= 0 && stage < graph->stages->n && is_stage_here(stage);
+}
+
+static void check_folded(void)
+{
+  enum { MOST_SLOTS = 1 << 20 };
+  for (int i = 0; i < graph->nfunction; i++) {
+    const struct function *f = &graph->function[i];
+    if (is_of_batch(f->phase) ? !is_here(f->stage) : f->stage != NONE)
+      dump_error(0, "%s: it is of a stage that is not at this place", f->name);
+  }
+  if (r.after != PASS_MEMORY) return;
+  for (int i = 0; i < graph->nvalue; i++)
+    if (r.value_line[i] && r.allocation[i].in_flight != NONE && !is_here(r.allocation[i].in_flight))
+      dump_error(r.value_line[i], "it is in flight with a stage that is not at this place");
+  for (int s = 0; s < graph->stages->n; s++) {
+    const struct slots *of = &r.slots[s];
+    if (of->n < is_here(s) || of->n > MOST_SLOTS || of->bytes < 0 || of->bytes > MOST_SLOT_BYTES)
+      dump_error(0, "stage %d has no such slots", s);
+  }
 }
 
 void check_pipeline(void)
 {
   const struct pipeline_stages *s = graph->stages;
+  if (!s && r.place) dump_error(0, "a graph is of no place of a pipeline, and the first one is");
   if (!s) return;
   if (r.nstage != s->n)
     dump_error(0, "the pipeline has %d stages, and lines for %d", s->n, r.nstage);
@@ -160,4 +222,5 @@ void check_pipeline(void)
   if (s->spare_slots < 0 || s->spare_slots > MOST_SLOTS_READ)
     dump_error(0, "the stages have no such number of slots to spare");
   for (int i = 0; i < r.nwork; i++) check_work(i);
+  if (r.after >= PASS_OUTLINE) check_folded();
 }

@@ -1,16 +1,17 @@
 /* read.c: reads what write.c prints: `tpgen --from=PASS FILE` continues after the pass. The words
    of fields are rows of fields.h; a usual field (dump_defaults.c) is left out.
 
-     file     = "after" PASS "plan" TEXT "for" ("cpu" | "cuda") { line }
+     file     = graph { graph }      one, or of a pipeline behind `redistribute` one for each place
+     graph    = "after" PASS "plan" TEXT "for" ("cpu" | "cuda") { line }
      line     = "file" TEXT                           that the plan requires: lines of file n are
                                                       counted from 10000000 n on
               | "mesh" NAME SIZE fields               a dimension of the mesh
               | "device" NAME fields
-              | "group" "over" NAME {"," NAME}        of ranks
+              | "group" ("over" NAME {"," NAME} | "from" N "to" N)      of ranks; of two stages
               | "module" PATH fields                  parents first
               | "unit" NAME fields
               | "pipeline" STAGES "over" NAME fields {"may_begin" PATH}
-              | "stage" "at" N ["split"] ["begins" PATH]      of each stage of it, in order
+              | "stage" "at" N ["split"] ["begins" PATH] fields         of each stage, in order
               | "stage_edge" N N WORK WORK          what the one makes and the other one reads
               | "operator" NAME "backward" NUMBER {"," NUMBER} fields
               | "exchange" TYPE SHAPE "over" GROUP "by" KIND {"among" NAME} fields
@@ -85,7 +86,11 @@ static void read_device(void)
 
 static void read_group(void)
 {
-  if (!take_word("over")) unexpected("over");
+  if (take_word("from")) {
+    read_edge();
+    return;
+  }
+  if (!take_word("over")) unexpected("over, or from");
   read_GROUP();
 }
 
@@ -228,63 +233,6 @@ static void read_program(void)
       unexpected("a field of the program");
     plan_options->cap[plan_options->ncap++] = read_LONG();
   }
-}
-
-static void read_step_of_update(struct optimizer *o, bool of_tensors)
-{
-  if (o->nstep == MOST_STEPS_OF_UPDATE) unexpected("no further step");
-  if (of_tensors && o->noperation++ != o->nstep) unexpected("operations before all steps");
-  struct update_step *s = &o->step[o->nstep++];
-  *s = (struct update_step){.kind = read_op_kind()};
-  int n = of_tensors ? inputs_of_step(s->kind) : inputs_of_row(s->kind);
-  if (!n) unexpected("an operation of an update");
-  for (int i = 0; i < n; i++) {
-    if (i) need_sign(',');
-    s->in[i] = (int)token_number(0, first_step_operand(o) + o->nstep - 2);
-  }
-  while (of_tensors && !at_line_end() && read_update_step_field(s)) continue;
-}
-
-static void read_state_of_update(struct optimizer *o)
-{
-  if (o->nstate == MAX_OPTIMIZER_STATES || o->nnumber || o->nstep) unexpected("no further state");
-  o->state[o->nstate++] = token_name();
-  if (!at_line_end() && take_word("ones")) o->ones[o->nstate - 1] = (unsigned)token_bits();
-}
-
-/* A part of what an update computes, if it is next. */
-static bool read_recipe(struct optimizer *o, int *nout)
-{
-  bool is_constant = take_word("constant"), is_number = !is_constant && take_word("number");
-  if (is_constant || is_number) {
-    if (o->nnumber == MOST_STEP_NUMBERS || o->nstep) unexpected("no further number");
-    struct step_number *n = &o->number[o->nnumber++];
-    *n = (struct step_number){0};
-    if (is_constant) return n->value = token_real(), true;
-    n->name = token_name();
-    return n->text = token_text(), true;
-  }
-  if (take_word("state")) return read_state_of_update(o), true;
-  if (take_word("operation")) return read_step_of_update(o, true), true;
-  if (take_word("step")) return read_step_of_update(o, false), true;
-  if (*nout > o->nstate || !take_word("out")) return false;
-  return o->out[(*nout)++] = (int)token_number(0, first_step_operand(o) + o->nstep - 1), true;
-}
-
-static void read_optimizer(void)
-{
-  static int room;
-  if (!plan_options->noptimizer) room = 0;
-  GROW(plan_options->optimizer, plan_options->noptimizer, room);
-  struct optimizer *o = &plan_options->optimizer[plan_options->noptimizer++];
-  *o = (struct optimizer){.name = token_name(), .settings = "", .schedule = ""};
-  o->number = alloc(MOST_STEP_NUMBERS * sizeof *o->number);
-  o->step = alloc(MOST_STEPS_OF_UPDATE * sizeof *o->step);
-  int nout = 0;
-  while (!at_line_end())
-    if (!read_recipe(o, &nout) && !read_optimizer_field(o))
-      unexpected("a field, or the line's end");
-  if (nout != 1 + o->nstate) unexpected("an out for the parameter and for each state");
 }
 
 static void read_expect(void)
@@ -503,12 +451,14 @@ static void place_values(void)
   graph->memory = memcpy(alloc(sizeof r.arena), &r.arena, sizeof r.arena);
   graph->memory->of = of;
   graph->memory->placed = true;
+  graph->memory->slots = r.slots;
   for (int i = 0; i < graph->nvalue; i++)
     if (r.value_line[i]) graph->memory->of[i] = r.allocation[i];
 }
 
 static void read_head(enum pass after)
 {
+  r.head = token_line();
   if (!take_word("after")) unexpected("after");
   if (!take_word(pass_name[after]))
     unexpected(text("%s, the pass of --from=%s,", pass_name[after], pass_name[after]));
@@ -522,27 +472,90 @@ static void read_head(enum pass after)
   to_next_line();
 }
 
-static void open_reader(enum pass after)
+/* The file, and what all of its graphs state alike. */
+static struct {
+  const char *path, *hash, *alike;
+  const struct pipeline_stages *first; /* those of the first graph */
+  enum pass after;
+  int ngraph;
+} file;
+
+void open_dump_file(const char *path, const char *dump, enum pass after)
 {
+  memset(&file, 0, sizeof file);
+  file.path = path;
+  file.after = after;
+  file.hash = text("%016llx", (unsigned long long)hash_bytes(HASH_START, dump, strlen(dump)));
+  open_tokens(path, dump);
   memset(&r, 0, sizeof r);
-  r.after = after;
   r.value_line = alloc(MOST_VALUES * sizeof *r.value_line);
   r.referring_line = alloc(MOST_VALUES * sizeof *r.referring_line);
   r.stated_name = alloc(MOST_VALUES * sizeof *r.stated_name);
   r.wide_part = alloc(MOST_VALUES * sizeof *r.wide_part);
   r.allocation = alloc(MOST_VALUES * sizeof *r.allocation);
+}
+
+/* The tables by value serve one graph after the other. */
+static void begin_graph(void)
+{
+  const struct reading last = r;
+  const size_t n = (size_t)graph->nvalue;
+  errors_are_of(file.path);
+  r = (struct reading){.after = file.after,
+                       .place = file.ngraph,
+                       .value_line = last.value_line,
+                       .referring_line = last.referring_line,
+                       .stated_name = last.stated_name,
+                       .allocation = last.allocation};
+  if (file.ngraph++) {
+    memset(r.value_line, 0, n * sizeof *r.value_line);
+    memset(r.referring_line, 0, n * sizeof *r.referring_line);
+    memset(r.stated_name, 0, n * sizeof *r.stated_name);
+    another_graph();
+    forget_plan_files();
+  }
   r.gap = store_op((struct op){.kind = OP_view, .out = NONE, .module = NONE});
   add(&r.op_line, 0);
   note_scheduled((struct scheduled){.chained_to = NONE});
   note_work((struct work_of_stage){.stage = NONE});
 }
 
-void read_dump(const char *path, const char *dump, enum pass after)
+/* Whether the graph of the next place begins. */
+static bool at_next_graph(void)
 {
-  open_tokens(path, dump);
-  open_reader(after);
-  read_head(after);
-  while (!tokens_end()) {
+  const char *place = token_place();
+  bool is = graph->stages && graph->stages->here != NONE && take_word("after");
+  is = is && *token_place() != '{';
+  return_to(place);
+  return is;
+}
+
+/* The graphs of places belong together, and share what is noted of all stages. */
+static void check_alike(void)
+{
+  struct pipeline_stages *s = graph->stages;
+  if (!s || s->here == NONE) return;
+  const char *alike = text_of_all_places();
+  if (!s->here) {
+    make_edges();
+    file.alike = alike;
+    file.first = s;
+  }
+  if (strcmp(alike, file.alike))
+    dump_error(r.head, "the graph of place %d is of another program than that of place 0", s->here);
+  s->all = file.first->all;
+  s->ends = file.first->ends;
+  s->joins = file.first->joins;
+  if (tokens_end() && s->here + 1 < graph->mesh.size[s->mesh_dim])
+    dump_error(token_line(), "place %d of the pipeline is missing", s->here + 1);
+}
+
+bool read_graph(void)
+{
+  if (file.ngraph && tokens_end()) return false;
+  begin_graph();
+  read_head(file.after);
+  while (!tokens_end() && !at_next_graph()) {
     read_line();
     to_next_line();
   }
@@ -552,9 +565,10 @@ void read_dump(const char *path, const char *dump, enum pass after)
   decide_values();
   place_values();
   check_dump(r.op_line.at, r.value_line);
-  bugs_are_of(path, r.op_line.at, r.op_line.n);
+  bugs_are_of(file.path, r.op_line.at, r.op_line.n);
   name_values();
-  plan_options->hash =
-      text("%016llx", (unsigned long long)hash_bytes(HASH_START, dump, strlen(dump)));
+  check_alike();
+  plan_options->hash = file.hash;
   errors_are_of(plan_options->path);
+  return true;
 }

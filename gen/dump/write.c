@@ -225,13 +225,15 @@ static void put_units(void)
   }
 }
 
-static void put_groups(void)
+static void put_group(int i)
 {
-  for (int i = 0; i < graph->ngroup; i++) {
-    put(&d.b, "group");
+  const struct group *g = &graph->group[i];
+  put(&d.b, "group");
+  if (g->is_edge)
+    put(&d.b, " from %d to %d", g->from, g->to);
+  else
     put_GROUP("over", i, NONE);
-    put(&d.b, "\n");
-  }
+  put(&d.b, "\n");
 }
 
 static void put_exchanges(void)
@@ -274,14 +276,9 @@ static void put_index_uses(void)
   }
 }
 
-static void put_settings(void)
+static void put_options(void)
 {
-  struct graph usual = usual_graph();
-  put(&d.b, "program");
-  put_graph_fields(graph, &usual);
   put_options_fields(plan_options, &(struct plan_options){.accumulate = 1});
-  if (graph->memory) put_arena_fields(graph->memory, &(struct memory_plan){0});
-  if (graph->schedule) put_LONG("events", graph->schedule->nevent, 0);
   for (int i = 0; i < plan_options->ncap; i++) put_LONG("bucket", plan_options->cap[i], -1);
   put(&d.b, "\n");
   put_optimizers();
@@ -290,6 +287,16 @@ static void put_settings(void)
   put_LONG("line", plan_options->expected.line, 0);
   for (int k = 0; k < OP_COUNT; k++) put_LONG(op_row[k].name, plan_options->expected.most[k], 0);
   put(&d.b, "\n");
+}
+
+static void put_settings(void)
+{
+  struct graph usual = usual_graph();
+  put(&d.b, "program");
+  put_graph_fields(graph, &usual);
+  if (graph->memory) put_arena_fields(graph->memory, &(struct memory_plan){0});
+  if (graph->schedule) put_LONG("events", graph->schedule->nevent, 0);
+  put_options();
 }
 
 static void put_request(const struct layout_request *w)
@@ -365,37 +372,6 @@ static void put_results(void)
     put(&d.b, "cut");
     put_result_fields(&graph->async_tp_result[i], &(struct async_tp_result){.op = NONE});
     put(&d.b, "\n");
-  }
-}
-
-/* For readers, not for read.c: a comment line for each kernel and class of ranks. */
-static void put_kernel_forms(void)
-{
-  static const char *const scheme[] = {
-      [NO_KERNEL] = "nothing",
-      [ELEMENT_BY_ELEMENT] = "element_by_element",
-      [ROW_BY_ROW] = "row_by_row",
-      [RESULT_BY_RESULT] = "result_by_result",
-      [RESULTS_SIDE_BY_SIDE] = "results_side_by_side",
-      [RESULTS_IN_PLACE] = "results_in_place",
-      [ONE_RESULT] = "one_result",
-  };
-  const struct kernel_forms *forms = graph->kernel_forms;
-  for (int c = 0; d.after == PASS_KERNEL_FORMS && c < forms->ranks.n; c++) {
-    put(&d.b, "-- kernels of rank %d, and of those with parts of the same shapes\n",
-        forms->ranks.first[c]);
-    for (int i = 0; i < forms->nkernel; i++) {
-      const struct op *op = &graph->op[forms->op[i]];
-      const struct kernel_form *f = &forms->of[c]->form[i];
-      put(&d.b, "-- v%d %s", graph->op[op->body[0]].out, scheme[f->scheme]);
-      put_LONG("width", f->width, 1);
-      put_LONG("threads", f->threads, 0);
-      put_LONG("blocks", f->blocks, 0);
-      put_LONG("rows_of_blocks", f->block_rows, 1);
-      put_LONG("parts", f->parts, 1);
-      put_LONG("scratch", f->scratch, 0);
-      put(&d.b, "\n");
-    }
   }
 }
 
@@ -538,9 +514,9 @@ static void open_dump(enum pass after)
   find_labels();
 }
 
-static void put_head(void)
+static void put_plan(void)
 {
-  put(&d.b, "after %s plan ", pass_name[d.after]);
+  put(&d.b, " plan ");
   put_quoted(plan_options->path ? plan_options->path : "");
   put(&d.b, " for %s\n", target->name);
   for (int i = 1; i <= plan_files(); i++) {
@@ -550,14 +526,28 @@ static void put_head(void)
   }
 }
 
+const char *text_of_all_places(void)
+{
+  int n = graph->ngroup;
+  memset(&d, 0, sizeof d);
+  put_plan();
+  put_mesh();
+  put_pipeline_lines(graph->stages->here);
+  while (n && !graph->group[n - 1].is_edge) n--;
+  for (int i = 0; i < n; i++) put_group(i);
+  put_options();
+  return d.b.text;
+}
+
 const char *dump_text(enum pass after)
 {
   open_dump(after);
-  put_head();
+  put(&d.b, "after %s", pass_name[d.after]);
+  put_plan();
   put_mesh();
-  put_groups();
   put_modules();
-  put_pipeline_lines();
+  put_pipeline_lines(NONE);
+  for (int i = 0; i < graph->ngroup; i++) put_group(i);
   put_units();
   put_customs();
   put_exchanges();

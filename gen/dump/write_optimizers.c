@@ -1,4 +1,4 @@
-/* write_optimizers.c: a dump's lines of optimizers, which read.c reads. */
+/* write_optimizers.c: a dump's lines of optimizers, which read_optimizers.c reads. */
 #include "dump/dump.h"
 
 /* What an update computes, at the end of the optimizer's line. */

@@ -64,7 +64,6 @@ struct graph *program_of_stages(struct graph *whole, int coordinate, struct stag
   g->stages = copied(whole->stages, 1, sizeof *g->stages);
   g->stages->of_op = copied(whole->stages->of_op, whole->stages->room, sizeof *g->stages->of_op);
   g->stages->here = coordinate;
-  g->stages->program = whole;
   g->order_room = g->norder;
   g->module_room = g->nmodule, g->group_room = g->ngroup, g->exchange_room = g->nexchange;
   g->index_use_room = g->nindex_use;

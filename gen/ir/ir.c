@@ -11,22 +11,18 @@ bool is_other_graph(const struct graph **of)
   return other;
 }
 
-bool has_somewhere(bool (*has)(void))
+void another_graph(void)
 {
-  struct graph *here = graph;
-  if (graph->stages && graph->stages->program) graph = graph->stages->program;
-  bool somewhere = has();
-  graph = here;
-  return somewhere;
+  graph = alloc(sizeof *graph);
+  plan_options = alloc(sizeof *plan_options);
+  graph->loss = graph->norm = NONE;
+  plan_options->accumulate = 1;
 }
 
 void graph_open(void)
 {
   arena_open(TABLE_ROOM * (sizeof(struct value) + sizeof(struct op)));
-  graph = alloc(sizeof *graph);
-  plan_options = alloc(sizeof *plan_options);
-  graph->loss = graph->norm = NONE;
-  plan_options->accumulate = 1;
+  another_graph();
   graph->value = arena_table(sizeof *graph->value, &graph->nvalue);
   graph->op = arena_table(sizeof *graph->op, &graph->nop);
   graph->value_room = graph->op_room = TABLE_ROOM;

@@ -152,10 +152,10 @@ extern struct plan_options *plan_options;
 /* Whether there is another graph than when this was asked last with the same `of`: what a file
    keeps from call to call is of that one, and is to be forgotten. */
 bool is_other_graph(const struct graph **of);
-/* Whether the program has it, in a pipeline at any stage. */
-bool has_somewhere(bool (*has)(void));
 /* Opens the arena and creates the empty graph and default options in it. */
 void graph_open(void);
+/* Another empty graph, with default options. */
+void another_graph(void);
 
 /* ------------------------------------------------------------------------------- memory_plan.c */
 

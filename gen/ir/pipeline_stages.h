@@ -25,6 +25,13 @@ struct edge_ends {
   struct list did[2]; /* sends, receives */
 };
 
+/* Facts about the program of all stages, for the programs of single places. */
+struct all_stages {
+  double flops[2];         /* see forward_flops() */
+  bool gathers_each_batch; /* see the functions of these names */
+  bool has_row_bounds, has_values_by_rows, multiplies_by_onednn;
+};
+
 /* A stage is a part of the model, by depth. The ranks at one coordinate of a dimension of the mesh
    compute it: what it makes is At(coordinate) there. */
 struct pipeline_stages {
@@ -41,7 +48,7 @@ struct pipeline_stages {
   struct stage_edge *edge; /* between stages, without repeats */
   struct edge_ends *ends;  /* by group: match_transfers.c */
   struct edge_ends *joins; /* did[0]: the collectives of several stages' ranks */
-  struct graph *program;   /* of all stages */
+  struct all_stages *all;  /* one record for the graphs of all places */
   int here;                /* the coordinate whose program the graph is; NONE: it has all */
   int room;
   struct work_of_stage {
@@ -72,6 +79,8 @@ void add_stage_edge(struct stage_edge edge);
 /* The last stage of the same ranks that reads or makes what is kept with that one: itself mostly.
  */
 int last_stage_with(int stage);
+/* If the graph is the program of one place: the facts about all stages; else NULL. */
+const struct all_stages *all_stages(void);
 /* Whether both are sends, or receives, from one stage to one other. */
 bool is_same_way(const struct op *a, const struct op *b);
 /* Whether ranks of several stages join in it, each by the program of its own. */

@@ -133,6 +133,7 @@ static int counts_by_rule(const struct op *op, int k)
 
 bool has_values_by_rows(void)
 {
+  if (all_stages()) return all_stages()->has_values_by_rows;
   for (int i = 0; i < graph->nvalue; i++)
     if (graph->value[i].counts != NONE) return true;
   return false;
@@ -203,16 +204,12 @@ struct list row_notes(void)
   return notes;
 }
 
-static bool has_bounded_value(void)
+bool has_row_bounds(void)
 {
+  if (all_stages()) return all_stages()->has_row_bounds;
   for (int i = 0; i < graph->nvalue; i++)
     if (graph->value[i].counts != NONE && has_less_room(i)) return true;
   return false;
-}
-
-bool has_row_bounds(void)
-{
-  return has_somewhere(has_bounded_value);
 }
 
 int counted_operand(const struct op *op)

@@ -14,13 +14,13 @@ bool adds_up_loss(void)
   return runs_in_step() > 1 || graph->stages;
 }
 
-static bool gathers_inputs(const struct graph *of, const int *ops, int n)
+static bool gathers_inputs(const int *ops, int n)
 {
   for (int k = 0; k < n; k++) {
-    const struct op *op = &of->op[ops[k]];
+    const struct op *op = &graph->op[ops[k]];
     for (int i = 0; i < op->nin && op->phase == GATHER; i++)
-      if (of->value[op->in[i]].role == BATCH) return true;
-    if (op->phase == GATHER && gathers_inputs(of, op->body, op->nbody)) return true;
+      if (graph->value[op->in[i]].role == BATCH) return true;
+    if (op->phase == GATHER && gathers_inputs(op->body, op->nbody)) return true;
   }
   return false;
 }
@@ -28,11 +28,11 @@ static bool gathers_inputs(const struct graph *of, const int *ops, int n)
 /* The answer is the same for all stages: what one of them gathers, another one sends. */
 bool gathers_each_batch(void)
 {
-  const struct graph *of = graph->stages ? graph->stages->program : graph;
+  if (all_stages()) return all_stages()->gathers_each_batch;
   if (plan_options->accumulate == 1) return false;
-  if (gathers_inputs(of, of->order, of->norder)) return true;
-  for (int i = 0; i < of->nfunction; i++)
-    if (gathers_inputs(of, of->function[i].op, of->function[i].nop)) return true;
+  if (gathers_inputs(graph->order, graph->norder)) return true;
+  for (int i = 0; i < graph->nfunction; i++)
+    if (gathers_inputs(graph->function[i].op, graph->function[i].nop)) return true;
   return false;
 }
 

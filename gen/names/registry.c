@@ -133,10 +133,11 @@ static struct named *named(const char *name)
    each with memory of its own. */
 static void forget_other_graphs(void)
 {
-  static const struct graph *of, *program;
+  static const struct graph *of;
+  static const void *program;
   if (of == graph) return;
   of = graph;
-  const struct graph *now = graph->stages ? graph->stages->program : graph;
+  const void *now = graph->stages ? (const void *)graph->stages->all : graph;
   if (now != program) nkernels = kernel_room = 0;
   program = now;
   for (int i = 0; i < nkernels; i++) named(kernels[i].name)->kernel = i + 1;

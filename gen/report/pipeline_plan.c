@@ -38,10 +38,10 @@ static void add_sent(void *to, int id, int times)
 
 static void begin_notes(void)
 {
-  static const struct graph *of;
+  static const struct all_stages *of;
   const struct pipeline_stages *s = graph->stages;
-  if (of == s->program) return;
-  of = s->program;
+  if (of == s->all) return;
+  of = s->all;
   of_stage = alloc((size_t)s->n * sizeof *of_stage);
   of_place = alloc((size_t)graph->mesh.size[s->mesh_dim] * sizeof *of_place);
 }

@@ -46,41 +46,26 @@ static void add_flops(void *to, int id, int times)
   flops[graph->value[op->in[0]].type == BF16] += flops_of(op) * times / microbatches();
 }
 
-/* Adds those of all stages of a pipeline, from the flat program. */
-static void add_flops_of_stages(double forward[2])
+void forward_flops(double forward[2])
 {
-  static const struct graph *known;
-  static double flops[2];
-  struct graph *here = graph;
-  if (known != here->stages->program) {
-    known = graph = here->stages->program;
-    flops[0] = flops[1] = 0;
-    for (int at = 0; at < graph->norder; at++) add_flops(flops, graph->order[at], runs_in_step());
-    graph = here;
-  }
-  for (int i = 0; i < 2; i++) forward[i] += flops[i];
-}
-
-static void add_forward(double forward[2])
-{
-  if (graph->stages)
-    add_flops_of_stages(forward);
-  else
-    each_op(add_flops, forward);
+  for (int i = 0; i < 2; i++) forward[i] = all_stages() ? all_stages()->flops[i] : 0;
+  if (all_stages()) return;
+  for (int at = 0; at < graph->norder; at++) add_flops(forward, graph->order[at], runs_in_step());
+  each_op(add_flops, forward);
 }
 
 double step_flops(void)
 {
-  double forward[2] = {0};
-  add_forward(forward);
+  double forward[2];
+  forward_flops(forward);
   double all = forward[0] + forward[1];
   return graph->loss == NONE ? all : 3 * all;
 }
 
 enum arithmetic step_arithmetic(void)
 {
-  double forward[2] = {0};
-  add_forward(forward);
+  double forward[2];
+  forward_flops(forward);
   if (forward[1] > forward[0]) return IN_BFLOAT16;
   return plan_options->tf32 ? IN_TFLOAT32 : IN_FLOAT32;
 }

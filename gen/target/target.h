@@ -191,6 +191,8 @@ int64_t copies_out_time(const struct op *op);
    product of two numbers. Attention counts as if nothing were masked, but
    for the keys beyond a window. */
 double flops_of(const struct op *op);
+/* Those of a step's forward, of all ranks together: of products in float32, and in bfloat16. */
+void forward_flops(double forward[2]);
 /* The floating-point operations of the products of a step, of all ranks together: in training,
    three times those of the forward. */
 double step_flops(void);
