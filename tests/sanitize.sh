@@ -42,7 +42,7 @@ MUTANTS=${mutants:-200} ctest --test-dir "$build" -C ci --output-on-failure -R '
   cat "$WORK/log"
   fail "scripts"
 }
-# 34 times as many dumps: after each pass of two plans.
+# Many times as many dumps: after each pass of three plans.
 dumps=${SOAK:+300}
 TPGEN="$build/tpgen" TOOLS="$build/tests" WORK="$WORK/dumps" MUTANTS=${dumps:-5} bash tests/mutated_dumps.sh > "$WORK/log" 2>&1 || {
   cat "$WORK/log"

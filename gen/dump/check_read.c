@@ -4,9 +4,6 @@
 
 #include <string.h>
 
-/* No offset in the arena is larger: sums of a few do not overflow. */
-static const int64_t MOST_BYTES = INT64_C(1) << 56;
-
 static int line; /* of the current record */
 
 static void need(bool fact, const char *what)
@@ -92,7 +89,7 @@ static void check_allocation(int value)
 {
   const struct allocation *a = &graph->memory->of[value];
   need(a->storage != NONE && ends(value, stored_in), "a value lies in the place of itself");
-  need(a->depth >= 1 && a->depth <= 1 << 20 && a->offset >= 0 && a->offset <= MOST_BYTES,
+  need(a->depth >= 1 && a->depth <= 1 << 20 && a->offset >= 0 && a->offset <= MOST_ARENA_BYTES,
        "a value lies nowhere");
   need(a->made >= NONE && a->first >= NONE && a->last >= NONE, "a value lives at no point");
 }
@@ -104,8 +101,9 @@ static void check_wide(int value)
   const struct value *v = &graph->value[value];
   if (w->wide == NONE) return;
   need(v->role == ACTIVATION && wide_part(w->wide)->wide == NONE, "it can be no part of a value");
-  need(w->row > 0 && w->row <= elements(v->shape) && w->first >= 0 && w->first <= MOST_BYTES &&
-           w->pitch >= w->first + w->row && w->pitch <= MOST_BYTES,
+  need(w->row > 0 && w->row <= elements(v->shape) && w->first >= 0 &&
+           w->first <= MOST_ARENA_BYTES && w->pitch >= w->first + w->row &&
+           w->pitch <= MOST_ARENA_BYTES,
        "a part lies outside of its wide value");
 }
 

@@ -14,7 +14,8 @@ enum {
   MOST_SLOTS_READ = 65536
 };
 static const double MOST_FLOPS = 1e40;
-static const int64_t MOST_SLOT_BYTES = INT64_C(1) << 56;
+/* No offset in the arena is larger: sums of a few do not overflow. */
+static const int64_t MOST_ARENA_BYTES = INT64_C(1) << 56;
 
 /* A label of an operation, until all lines are read: below all numbers. */
 #define LABEL(n)    (-2 - (n))
@@ -61,7 +62,7 @@ struct reading {
   struct work_of_stage *work; /* by operation */
   int nwork, work_room, nstage;
   struct slots *slots; /* by stage */
-  int gap; /* the operation of values that no longer exist */
+  int gap;             /* the operation of values that no longer exist */
 };
 extern struct reading r;
 
@@ -83,7 +84,7 @@ void put_work_of_stage(int op);
 void read_pipeline(void);
 void read_stage(void);
 void read_stage_edge(void);
-void read_edge(void); /* a group */
+void read_edge(void);                      /* a group */
 void note_work(struct work_of_stage work); /* of the next operation */
 void give_work(const int *at);             /* at: by operation, the number it was noted with */
 void check_pipeline(void);                 /* ends tpgen with the file's error */
@@ -98,8 +99,8 @@ void check_dump(const int *op_line, const int *value_line);
 
 /* Opens the text of the file `dump`, of graphs after the pass. */
 void open_dump_file(const char *path, const char *dump, enum pass after);
-/* Reads the next one; false: there is none. In a pipeline, after the pass `redistribute`, each place
-   has one; else there is one alone. */
+/* Reads the next one; false: there is none. In a pipeline, after the pass `redistribute`, each
+   place has one; else there is one alone. */
 bool read_graph(void);
 
 /* ------------------------------------------------------------------------------- read_fields.c */

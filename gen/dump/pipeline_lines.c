@@ -53,7 +53,7 @@ void put_work_of_stage(int op)
 /* ---------------------------------------------------------------------------------------- reading
  */
 
-/* The graph is that of all places up to `redistribute`, and behind it that of the next place. */
+/* Up to `redistribute` the graph is that of all places, and after it that of the next place. */
 static void check_place(const struct pipeline_stages *s)
 {
   const int line = token_line(), here = s->here, next = r.place;
@@ -63,7 +63,7 @@ static void check_place(const struct pipeline_stages *s)
                last);
   if (r.after <= PASS_REDISTRIBUTE) return;
   if (here == NONE)
-    dump_error(line, "behind %s each place of a pipeline has a graph of its own: here is missing",
+    dump_error(line, "after %s each place of a pipeline has a graph of its own: here is missing",
                last);
   if (here < 0 || here >= graph->mesh.size[s->mesh_dim])
     dump_error(line, "here %d: there is no such place of the pipeline", here);
@@ -163,30 +163,30 @@ void give_work(const int *at)
   }
 }
 
+/* Whether there is such a stage, and the graph's ranks have it. */
+static bool is_here(int64_t stage)
+{
+  const struct pipeline_stages *s = graph->stages;
+  return stage >= 0 && stage < s->n && (s->here == NONE || is_stage_here((int)stage));
+}
+
 /* What moves between stages is done by the one that its numbers say. */
 static void check_work(int op)
 {
   const struct op *o = &graph->op[op];
-  const int n = graph->stages->n, stage = r.work[op].stage;
-  if (stage < NONE || stage >= n) dump_error(r.op_line.at[op], "there is no such stage");
+  const int n = graph->stages->n, stage = r.work[op].stage, line = r.op_line.at[op];
+  if (stage != NONE && !is_here(stage)) dump_error(line, "there is no such stage at its place");
   if (!is_transfer(o->kind)) return;
-  bool known = true;
+  bool known = o->number[0] >= 0 && o->number[0] <= MOST_VALUES;
   for (int k = 1; k <= 2; k++) known &= o->number[k] >= 0 && o->number[k] < n;
-  const int own = (int)o->number[o->kind == OP_send ? 1 : 2];
-  const bool is_own = has_work_of_stages(r.after) ? stage == own : is_stage_here(own);
-  if (!known || !is_own || o->number[0] < 0 || o->number[0] > MOST_VALUES)
-    dump_error(r.op_line.at[op], "its numbers say another stage");
+  const int64_t own = o->number[o->kind == OP_send ? 1 : 2];
+  if (!known || !is_here(own) || (has_work_of_stages(r.after) && stage != own))
+    dump_error(line, "its numbers say another stage");
   if (coordinate_of_stage((int)o->number[1]) == coordinate_of_stage((int)o->number[2]))
-    dump_error(r.op_line.at[op], "the same ranks have both stages");
+    dump_error(line, "the same ranks have both stages");
   const int before = graph->ngroup;
   if (graph->stages->here != NONE && edge_of(o) == before)
-    dump_error(r.op_line.at[op], "there is no group from its one stage to the other");
-}
-
-/* A stage's functions, and what is in flight with a stage, are at its place. */
-static bool is_here(int stage)
-{
-  return stage >= 0 && stage < graph->stages->n && is_stage_here(stage);
+    dump_error(line, "there is no group from its one stage to the other");
 }
 
 static void check_folded(void)
@@ -203,7 +203,7 @@ static void check_folded(void)
       dump_error(r.value_line[i], "it is in flight with a stage that is not at this place");
   for (int s = 0; s < graph->stages->n; s++) {
     const struct slots *of = &r.slots[s];
-    if (of->n < is_here(s) || of->n > MOST_SLOTS || of->bytes < 0 || of->bytes > MOST_SLOT_BYTES)
+    if (of->n < is_here(s) || of->n > MOST_SLOTS || of->bytes < 0 || of->bytes > MOST_ARENA_BYTES)
       dump_error(0, "stage %d has no such slots", s);
   }
 }

@@ -1,7 +1,7 @@
 /* read.c: reads what write.c prints: `tpgen --from=PASS FILE` continues after the pass. The words
    of fields are rows of fields.h; a usual field (dump_defaults.c) is left out.
 
-     file     = graph { graph }      one, or of a pipeline behind `redistribute` one for each place
+     file     = graph { graph }      one; in a pipeline, after `redistribute`, one for each place
      graph    = "after" PASS "plan" TEXT "for" ("cpu" | "cuda") { line }
      line     = "file" TEXT                           that the plan requires: lines of file n are
                                                       counted from 10000000 n on
