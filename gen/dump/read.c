@@ -506,6 +506,7 @@ static void begin_graph(void)
                        .value_line = last.value_line,
                        .referring_line = last.referring_line,
                        .stated_name = last.stated_name,
+                       .wide_part = last.wide_part,
                        .allocation = last.allocation};
   if (file.ngraph++) {
     memset(r.value_line, 0, n * sizeof *r.value_line);

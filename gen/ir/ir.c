@@ -11,6 +11,12 @@ bool is_other_graph(const struct graph **of)
   return other;
 }
 
+const struct all_stages *all_stages(void)
+{
+  const struct pipeline_stages *s = graph->stages;
+  return s && s->here != NONE ? s->all : NULL;
+}
+
 void another_graph(void)
 {
   graph = alloc(sizeof *graph);

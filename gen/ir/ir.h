@@ -152,6 +152,8 @@ extern struct plan_options *plan_options;
 /* Whether there is another graph than when this was asked last with the same `of`: what a file
    keeps from call to call is of that one, and is to be forgotten. */
 bool is_other_graph(const struct graph **of);
+/* If the graph is that of one place of a pipeline: the facts about all stages; else NULL. */
+const struct all_stages *all_stages(void);
 /* Opens the arena and creates the empty graph and default options in it. */
 void graph_open(void);
 /* Another empty graph, with default options. */

@@ -60,12 +60,6 @@ enum stage_work work_of_function(const struct function *f)
   return f->of_weights ? STAGE_WEIGHTS : STAGE_BACKWARD;
 }
 
-const struct all_stages *all_stages(void)
-{
-  const struct pipeline_stages *s = graph->stages;
-  return s && s->here != NONE ? s->all : NULL;
-}
-
 bool is_posted(const struct op *op)
 {
   return op->kind == OP_receive && is_of_batch(op->phase) && target->posts_receives;

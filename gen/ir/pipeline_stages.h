@@ -79,8 +79,6 @@ void add_stage_edge(struct stage_edge edge);
 /* The last stage of the same ranks that reads or makes what is kept with that one: itself mostly.
  */
 int last_stage_with(int stage);
-/* If the graph is the program of one place: the facts about all stages; else NULL. */
-const struct all_stages *all_stages(void);
 /* Whether both are sends, or receives, from one stage to one other. */
 bool is_same_way(const struct op *a, const struct op *b);
 /* Whether ranks of several stages join in it, each by the program of its own. */
