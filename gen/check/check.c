@@ -80,9 +80,9 @@ static void sane_run(int id)
 static bool is_made(int value, const bool *made)
 {
   if (made[value]) return true;
-  const struct value *v = &graph->value[value];
-  if (v->step) return is_made(v->initial, made);
-  return v->stack != NONE && made[v->stack];
+  const struct in_loop *loop = in_loop(value);
+  if (loop->step) return is_made(loop->initial, made);
+  return loop->stack != NONE && made[loop->stack];
 }
 
 /* Asserts that the inputs of `op` are made, and marks its outputs. */
@@ -216,7 +216,7 @@ static void check_values(enum pass after, bool *made, struct list *ends)
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
     sane_links(v);
-    made[i] = v->op == NONE && !v->step;
+    made[i] = v->op == NONE && !in_loop(i)->step;
     uint64_t mark = mark_of_value(v, laid_out);
     if (marks.value[i] != mark) {
       marks.value[i] = mark;

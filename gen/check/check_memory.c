@@ -43,7 +43,8 @@ static int *number_for(struct one one, int piece)
   struct known *k = known_of(one.value);
   if (k->left == NONE) {
     k->left = left.n;
-    for (int n = pieces * (v->stack == NONE ? 1 : most_iterations); n--;) add(&left, 0);
+    for (int n = pieces * (in_loop(one.value)->stack == NONE ? 1 : most_iterations); n--;)
+      add(&left, 0);
   }
   return &left.at[k->left + one.index * pieces + piece];
 }

@@ -160,10 +160,10 @@ static void find_period(void)
   enum { LONGEST = 60 }; /* a multiple of 1, 2, ... MOST_PREFETCHED + 1 */
   period = ahead = 1;
   for (int i = 0; i < graph->nvalue; i++) {
-    const struct value *v = &graph->value[i];
+    const struct in_loop *loop = in_loop(i);
     struct allocation a = allocation_of(i);
     if (a.depth == 1 || a.storage != i) continue;
-    if (v->stack == NONE || a.depth == modules_of(v->stack)) continue;
+    if (loop->stack == NONE || a.depth == modules_of(loop->stack)) continue;
     period = least_common_multiple(period, a.depth);
     if (period > LONGEST) period = INT16_MAX;
   }
@@ -177,7 +177,7 @@ static void find_period(void)
 static bool has_own_place(int value)
 {
   const struct value *v = &graph->value[value];
-  return v->role != ACTIVATION || v->is_output || (v->op == NONE && !v->step);
+  return v->role != ACTIVATION || v->is_output || (v->op == NONE && !in_loop(value)->step);
 }
 
 /* As many as the loop that makes it goes through: the graph does not keep most of their values
@@ -185,23 +185,23 @@ static bool has_own_place(int value)
 static void count_modules(void)
 {
   for (int i = 0; i < graph->nvalue; i++) {
-    const struct value *v = &graph->value[i];
-    if (v->stack == NONE || v->step) continue;
-    struct known *stack = known_of(v->stack);
-    int maker = allocation_of(v->stack).made_by;
+    const struct in_loop *loop = in_loop(i);
+    if (loop->stack == NONE || loop->step) continue;
+    struct known *stack = known_of(loop->stack);
+    int maker = allocation_of(loop->stack).made_by;
     if (maker != NONE && stack->modules < graph->function[maker].count)
       stack->modules = graph->function[maker].count;
-    if (stack->modules <= v->index) stack->modules = v->index + 1;
+    if (stack->modules <= loop->index) stack->modules = loop->index + 1;
   }
 }
 
 static void find_members(void)
 {
   for (int i = 0; i < graph->nvalue; i++) {
-    const struct value *v = &graph->value[i];
-    if (v->stack == NONE || v->step || !has_own_place(i)) continue;
-    struct known *stack = known_of(v->stack);
-    int runs = run_of(stack->modules), index = index_in_run(v->stack, v->index);
+    const struct in_loop *loop = in_loop(i);
+    if (loop->stack == NONE || loop->step || !has_own_place(i)) continue;
+    struct known *stack = known_of(loop->stack);
+    int runs = run_of(stack->modules), index = index_in_run(loop->stack, loop->index);
     if (!stack->members) stack->members = alloc((size_t)runs * sizeof *stack->members);
     if (index != NONE) stack->members[index] = i;
   }
@@ -211,15 +211,15 @@ static void find_members(void)
 
 struct one one_of(int value, int module)
 {
-  const struct value *v = &graph->value[value];
-  if (v->stack == NONE) return (struct one){value, 0};
-  if (v->step) {
-    int index = module + v->step;
-    bool in_list = index >= 0 && index < run_of(modules_of(v->stack));
-    return in_list ? (struct one){v->stack, index} : one_of(v->initial, NONE);
+  const struct in_loop *loop = in_loop(value);
+  if (loop->stack == NONE) return (struct one){value, 0};
+  if (loop->step) {
+    int index = module + loop->step;
+    bool in_list = index >= 0 && index < run_of(modules_of(loop->stack));
+    return in_list ? (struct one){loop->stack, index} : one_of(loop->initial, NONE);
   }
-  bool moves = v->stack == value && module != NONE;
-  return (struct one){v->stack, moves ? module : index_in_run(v->stack, v->index)};
+  bool moves = loop->stack == value && module != NONE;
+  return (struct one){loop->stack, moves ? module : index_in_run(loop->stack, loop->index)};
 }
 
 static struct {
@@ -254,24 +254,24 @@ static struct place own_place(int value)
 static struct place outside(int value, int module)
 {
   int where = has_own_place(value) ? value : storage_of(value), index = NONE;
-  const struct value *w = &graph->value[where];
-  if (w->stack != NONE)
-    index = w->stack == where && module != NONE ? module : index_in_run(w->stack, w->index);
-  return own_place(index == NONE ? where : known_of(w->stack)->members[index]);
+  const struct in_loop *loop = in_loop(where);
+  if (loop->stack != NONE)
+    index =
+        loop->stack == where && module != NONE ? module : index_in_run(loop->stack, loop->index);
+  return own_place(index == NONE ? where : known_of(loop->stack)->members[index]);
 }
 
 /* A slice of what a scan goes over, or puts together. The last one before the steps that are left
    out also has their bytes. */
 static struct place slice_of(int value, int module)
 {
-  const struct value *v = &graph->value[value];
   struct allocation a = allocation_of(value);
   bool outside = has_own_place(a.storage);
   struct place p = outside ? own_place(a.storage) : (struct place){.from = 0};
   p.from += a.offset;
   p.bytes = largest_bytes(value);
   p.to = p.from + p.bytes;
-  if (module == NONE || v->stack != value) return p;
+  if (module == NONE || in_loop(value)->stack != value) return p;
   int all = modules_of(value), few = run_of(all), left_out = all - few;
   int64_t bytes = (module < few / 2 ? module : module + left_out) * a.slice;
   p.from += bytes;
@@ -283,11 +283,10 @@ static struct place slice_of(int value, int module)
    but for parts of a wide value, which alternate from module to module. */
 static struct place inside(int value, int module)
 {
-  const struct value *v = &graph->value[value];
   struct allocation a = allocation_of(value);
   struct place p = {.from = a.offset + bytes_before(value), .bytes = largest_bytes(value)};
   p.to = p.from + p.bytes;
-  if (module == NONE || v->stack != value || a.depth == 1) return p;
+  if (module == NONE || in_loop(value)->stack != value || a.depth == 1) return p;
   int all = modules_of(value), few = run_of(all), left_out = all - few;
   int64_t stride = arena_stride(a.storage);
   int64_t bytes = (module < few / 2 ? module : module + left_out) % a.depth * stride;
@@ -300,10 +299,11 @@ static struct place inside(int value, int module)
 struct place place_of(int value, int module)
 {
   const struct value *v = &graph->value[value];
-  if (v->step) {
+  const struct in_loop *loop = in_loop(value);
+  if (loop->step) {
     struct one one = one_of(value, module);
-    bool in_list = module + v->step == one.index && one.value == v->stack;
-    return in_list ? place_of(one.value, one.index) : place_of(v->initial, NONE);
+    bool in_list = module + loop->step == one.index && one.value == loop->stack;
+    return in_list ? place_of(one.value, one.index) : place_of(loop->initial, NONE);
   }
   if (allocation_of(value).slice && !has_own_place(value)) return slice_of(value, module);
   if (has_own_place(value) || has_own_place(storage_of(value))) return outside(value, module);

@@ -27,9 +27,10 @@ static bool is_of_same_work(int a, int b)
 static void touch(int function, int id, int value)
 {
   const struct value *v = &graph->value[value];
-  if (v->step) {
-    touch(function, id, v->initial);
-    value = v->stack;
+  const struct in_loop *loop = in_loop(value);
+  if (loop->step) {
+    touch(function, id, loop->initial);
+    value = loop->stack;
   }
   const struct allocation a = allocation_of(value);
   const struct value *place = &graph->value[a.storage];

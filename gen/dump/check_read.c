@@ -60,8 +60,8 @@ static bool ends(int value, int (*next)(int value))
 
 static int carried_from(int value)
 {
-  const struct value *v = &graph->value[value];
-  return v->step ? v->initial : v->stack == value ? NONE : v->stack;
+  const struct in_loop *loop = in_loop(value);
+  return loop->step ? loop->initial : loop->stack == value ? NONE : loop->stack;
 }
 
 static int stored_in(int value)
@@ -74,14 +74,15 @@ static const int *modules_in; /* by module: how many are called by it */
 
 static void check_stack(int value)
 {
-  const struct value *v = &graph->value[value];
-  need(v->step >= -1 && v->step <= 1 && v->index >= 0 && (!v->step || v->stack != NONE),
+  const struct in_loop *loop = in_loop(value);
+  need(loop->step >= -1 && loop->step <= 1 && loop->index >= 0 &&
+           (!loop->step || loop->stack != NONE),
        "a stack has no such value");
-  need(v->stack == NONE || graph->value[v->stack].stack == v->stack,
+  need(loop->stack == NONE || in_loop(loop->stack)->stack == loop->stack,
        "the stack is that of no value of the first module");
-  need(v->stack == NONE || v->step || v->index < modules_in[v->list],
+  need(loop->stack == NONE || loop->step || loop->index < modules_in[loop->list],
        "its list has no such module");
-  need(!v->step || v->initial != NONE, "what is carried begins with nothing");
+  need(!loop->step || loop->initial != NONE, "what is carried begins with nothing");
   need(ends(value, carried_from), "what is carried begins with itself");
 }
 
@@ -119,6 +120,7 @@ static void check_file_part(const struct value *v, int dim, int64_t first, int64
 static void check_value(int value)
 {
   const struct value *v = &graph->value[value];
+  const struct in_loop *loop = in_loop(value);
   bool belongs = v->role == GRADIENT || v->role == SUMS || v->role == STATE;
   check_shape(&v->shape);
   if (v->placed) check_layout(&v->layout, &v->shape);
@@ -131,7 +133,8 @@ static void check_value(int value)
        "there is no such optimizer");
   need(is_index(v->style, graph->nstyle), "there is no such style");
   need(v->pieces >= 0 && v->pieces <= 64, "a value has no such pieces");
-  need(v->list >= 0 && (v->list < graph->nmodule || v->list == 0), "there is no such list");
+  need(loop->list >= 0 && (loop->list < graph->nmodule || loop->list == 0),
+       "there is no such list");
   check_stack(value);
   check_wide(value);
   check_file_part(v, v->file_dim, v->file_first, v->file_size);

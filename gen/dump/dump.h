@@ -53,8 +53,8 @@ struct reading {
   struct list op_line;              /* by operation */
   const char **stated_name;         /* by value: its name in its line */
   struct wide_part *wide_part;
-  struct allocation *allocation; /* by value */
-  struct memory_plan arena;      /* only its sizes */
+  struct allocation *allocation;
+  struct memory_plan arena; /* only its sizes */
   struct bearers bearers;
   struct list labels, label_lines; /* by label the operation; the line that refers to it */
   struct schedule schedule;
@@ -72,7 +72,7 @@ extern struct reading r;
 struct bearer *bearer_of(struct bearers *known, const char *name);
 struct bearer *relative_of(struct bearers *known, int stack, int step, int which);
 /* The values with the same name as this one; NULL if it is called by its number. */
-struct bearer *bearer_of_value(struct bearers *known, const struct value *v);
+struct bearer *bearer_of_value(struct bearers *known, int value);
 void note_bearer(struct bearers *known, int value);
 
 /* ---------------------------------------------------------------------------- pipeline_lines.c */
@@ -170,7 +170,7 @@ struct op usual_op(enum op_kind kind, enum phase phase);
 struct value usual_value(const struct op *maker, enum type type, enum pass after);
 /* Whether the value belongs to a stack and to a module after the first. The operation that makes
    the first module's value makes it too. The value of module 1 is the first one's sibling. */
-bool is_other_of_stack(const struct value *v);
+bool is_other_of_stack(int value);
 /* Whether a name that its operation gives is no name of its own. */
 bool takes_usual_name(const struct value *v);
 struct module usual_module(const char *path, int index);

@@ -34,14 +34,13 @@ struct value usual_value(const struct op *maker, enum type type, enum pass after
                         .line = maker ? maker->line : 0,
                         .style = NONE,
                         .unit = NONE,
-                        .stack = NONE,
-                        .sibling = NONE,
                         .counts = NONE};
 }
 
-bool is_other_of_stack(const struct value *v)
+bool is_other_of_stack(int value)
 {
-  return v->stack != NONE && v->index > 0 && !v->step;
+  const struct in_loop *loop = in_loop(value);
+  return loop->stack != NONE && loop->index > 0 && !loop->step;
 }
 
 bool takes_usual_name(const struct value *v)

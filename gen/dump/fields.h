@@ -280,7 +280,9 @@
   FIELD(INT,       style,         "style")  \
   FIELD(OP,        op,            "made_by") \
   FIELD(INT,       line,          "line") \
-  FIELD(MODULE,    module,        "in") \
+  FIELD(MODULE,    module,        "in")
+
+#define IN_LOOP_FIELDS(FIELD)               \
   FIELD(VALUE,     stack,        "stack") \
   FIELD(INT,       index,         "index")  \
   FIELD(MODULE,    list,          "list")   \
@@ -351,6 +353,7 @@
   RECORD(stages,     struct stages,          STAGES_FIELDS)       \
   RECORD(task,       struct task,            TASK_FIELDS)         \
   RECORD(value,      struct value,           VALUE_FIELDS)        \
+  RECORD(in_loop,    struct in_loop,         IN_LOOP_FIELDS)      \
   RECORD(wide_part,  struct wide_part,       WIDE_PART_FIELDS)    \
   RECORD(allocation, struct allocation,      ALLOCATION_FIELDS)
 

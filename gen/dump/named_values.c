@@ -28,15 +28,17 @@ struct bearer *relative_of(struct bearers *known, int stack, int step, int which
   return answer(&known->relatives, &q);
 }
 
-struct bearer *bearer_of_value(struct bearers *known, const struct value *v)
+struct bearer *bearer_of_value(struct bearers *known, int value)
 {
+  const struct value *v = &graph->value[value];
+  const struct in_loop *loop = in_loop(value);
   if (v->role != ACTIVATION) return bearer_of(known, v->name);
-  if (v->stack == NONE || (!v->step && !v->index)) return NULL;
-  return relative_of(known, v->stack, v->step, v->step ? v->initial : v->index);
+  if (loop->stack == NONE || (!loop->step && !loop->index)) return NULL;
+  return relative_of(known, loop->stack, loop->step, loop->step ? loop->initial : loop->index);
 }
 
 void note_bearer(struct bearers *known, int value)
 {
-  struct bearer *bearer = bearer_of_value(known, &graph->value[value]);
+  struct bearer *bearer = bearer_of_value(known, value);
   if (bearer) *bearer = (struct bearer){bearer->n + 1, value};
 }

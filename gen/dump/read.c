@@ -382,9 +382,10 @@ static void give_stacks(void)
 {
   for (int i = 0; i < graph->nvalue; i++) {
     struct value *v = &graph->value[i];
-    if (!is_other_of_stack(v) || !r.value_line[i]) continue;
-    if (v->op == NONE) v->op = graph->value[v->stack].op;
-    if (v->index == 1) graph->value[v->stack].sibling = i;
+    const struct in_loop *loop = in_loop(i);
+    if (!is_other_of_stack(i) || !r.value_line[i]) continue;
+    if (v->op == NONE) v->op = graph->value[loop->stack].op;
+    if (loop->index == 1) row_in_loop(loop->stack)->sibling = i;
   }
 }
 
@@ -562,8 +563,8 @@ bool read_graph(void)
   }
   check_references();
   check_pipeline();
-  number_ops();
   decide_values();
+  number_ops();
   place_values();
   check_dump(r.op_line.at, r.value_line);
   bugs_are_of(file.path, r.op_line.at, r.op_line.n);

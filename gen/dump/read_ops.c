@@ -65,11 +65,12 @@ static void begin_value(int value)
   r.allocation[value] = no_place(value);
 }
 
-/* A field of the value, or of what passes decided about it, if it is next. */
+/* A field of the value, or of what passes decided about it, if it is next. Later lines call a value
+   by its place in a stack. */
 static bool read_field_of(int value)
 {
-  return read_value_field(&graph->value[value]) || read_wide_part_field(&r.wide_part[value]) ||
-         read_allocation_field(&r.allocation[value]);
+  return read_value_field(&graph->value[value]) || read_in_loop_field(row_in_loop(value)) ||
+         read_wide_part_field(&r.wide_part[value]) || read_allocation_field(&r.allocation[value]);
 }
 
 void read_value_line(void)

@@ -14,9 +14,9 @@
 /* --------------------------------------------------------------------------------------- values */
 
 /* The operation that makes the stack's values of modules after the first; else NONE. */
-static int maker_by_stack(const struct value *v)
+static int maker_by_stack(int value)
 {
-  return is_other_of_stack(v) ? graph->value[v->stack].op : NONE;
+  return is_other_of_stack(value) ? graph->value[in_loop(value)->stack].op : NONE;
 }
 
 /* The role, the type, the shape, the layout, and the unusual fields of a value. */
@@ -25,15 +25,17 @@ static void put_kind(int value, const struct op *maker)
   static const char *const role[] = {ROLE_WORDS};
   const struct value *v = &graph->value[value];
   struct value usual = usual_value(maker, v->type, d.after);
+  struct in_loop usual_loop = in_no_loop;
   struct allocation a = allocation_of(value), own = no_place(value);
-  usual.op = maker ? (int)(maker - graph->op) : maker_by_stack(v);
-  usual.sibling = d.sibling[value];
+  usual.op = maker ? (int)(maker - graph->op) : maker_by_stack(value);
+  usual_loop.sibling = d.sibling[value];
   if (v->role != ACTIVATION || !maker) put(&d.b, " %s", role[v->role]);
   put(&d.b, " %s", type_name(v->type));
   put_shape(&v->shape);
   if (v->placed) put(&d.b, graph->mesh.ndim ? " " : "");
   if (v->placed) put_layout(&v->layout);
   put_value_fields(v, &usual);
+  put_in_loop_fields(in_loop(value), &usual_loop);
   put_wide_part_fields(wide_part(value), &no_wide_part);
   if (d.after == PASS_MEMORY) put_allocation_fields(&a, &own);
 }
@@ -402,13 +404,14 @@ static void keep_op(struct list *todo, int id)
 static void keep_what_it_speaks_of(struct list *todo, int value)
 {
   const struct value *v = &graph->value[value];
+  const struct in_loop *loop = in_loop(value);
   keep_op(todo, v->op);
-  keep_value(todo, v->stack);
-  keep_value(todo, v->sibling);
+  keep_value(todo, loop->stack);
+  keep_value(todo, loop->sibling);
   keep_value(todo, v->of);
   keep_value(todo, wide_part(value)->wide);
   keep_value(todo, v->counts);
-  if (v->step) keep_value(todo, v->initial);
+  if (loop->step) keep_value(todo, loop->initial);
   if (graph->memory) keep_value(todo, storage_of(value));
 }
 
@@ -423,8 +426,8 @@ static void find_siblings(void)
 {
   for (int i = 0; i < graph->nvalue; i++) d.sibling[i] = NONE;
   for (int i = 0; i < graph->nvalue; i++) {
-    const struct value *v = &graph->value[i];
-    if (d.kept[i] && is_other_of_stack(v) && v->index == 1) d.sibling[v->stack] = i;
+    const struct in_loop *loop = in_loop(i);
+    if (d.kept[i] && is_other_of_stack(i) && loop->index == 1) d.sibling[loop->stack] = i;
   }
 }
 
@@ -483,7 +486,7 @@ static void find_labels(void)
 {
   struct list l = lines();
   int n = 0, *maker = alloc((size_t)(graph->nvalue + 1) * sizeof *maker);
-  for (int i = 0; i < graph->nvalue; i++) maker[i] = maker_by_stack(&graph->value[i]);
+  for (int i = 0; i < graph->nvalue; i++) maker[i] = maker_by_stack(i);
   for (int i = 0; i < graph->nvalue; i++)
     if (d.made[i]) maker[i] = NONE;
   for (int i = 0; i < l.n; i++) note_maker(maker, l.at[i]);

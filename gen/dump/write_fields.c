@@ -45,7 +45,7 @@ void put_name(const char *s)
 
 /* `v29[-1]|v23`: carried from the module before, with the initial value v23; `v79[2]`: of module
    2. */
-static void put_relative(const struct value *v)
+static void put_relative(const struct in_loop *v)
 {
   put(&d.b, v->step ? "v%d[%+d]" : "v%d[%d]", v->stack, v->step ? v->step : v->index);
   if (v->step) put(&d.b, "|");
@@ -55,12 +55,13 @@ static void put_relative(const struct value *v)
 void put_value(int value)
 {
   const struct value *v = value == NONE ? NULL : &graph->value[value];
-  const struct bearer *bearer = v && d.is_written[value] ? bearer_of_value(&d.bearers, v) : NULL;
+  const struct bearer *bearer =
+      v && d.is_written[value] ? bearer_of_value(&d.bearers, value) : NULL;
   if (bearer && (bearer->n != 1 || bearer->value != value)) bearer = NULL;
   if (!v)
     put(&d.b, "nothing");
   else if (bearer && v->role == ACTIVATION)
-    put_relative(v);
+    put_relative(in_loop(value));
   else if (bearer && *v->name)
     put_name(v->name);
   else

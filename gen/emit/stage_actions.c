@@ -235,17 +235,17 @@ static const char *counter(void)
 }
 
 /* "3, 1": the micro-batch, and its slots; or, in a loop over `i`, "i + 3, (i + 3) % 2". */
-static char *arguments_of(const struct items *items, const struct item *item, bool in_loop, int by)
+static char *arguments_of(const struct items *items, const struct item *item, bool repeated, int by)
 {
   struct buffer b = {0};
   const struct action *a = item->action;
   const char *number = by == 1 ? counter() : text("%d * %s", by, counter()), *whole = number;
   if (a->microbatch) whole = text("%s + %d", number, a->microbatch);
-  put(&b, "%s", in_loop ? whole : text("%d", a->microbatch));
+  put(&b, "%s", repeated ? whole : text("%d", a->microbatch));
   for (int s = a->stage; s >= 0; s--) {
     if (!touches_slots(a->stage, s)) continue;
     int n = graph->memory->slots[s].n;
-    if (!in_loop)
+    if (!repeated)
       put(&b, ", %d", items->slot[s][item->at]);
     else if (n == microbatches())
       put(&b, ", %s", whole);
@@ -259,11 +259,11 @@ static char *arguments_of(const struct items *items, const struct item *item, bo
 static void put_item(struct buffer *b, const struct items *items, const struct item *item,
                      const struct item *last, int by)
 {
-  const bool in_loop = last != item;
-  const int indent = in_loop ? 4 : 2;
-  const char *arguments = arguments_of(items, item, in_loop, by);
+  const bool repeated = last != item;
+  const int indent = repeated ? 4 : 2;
+  const char *arguments = arguments_of(items, item, repeated, by);
   const char *comment = item_text(item);
-  if (in_loop) comment = text("%s ... %s", comment, item_text(last));
+  if (repeated) comment = text("%s ... %s", comment, item_text(last));
   graph->mesh.now = size_of_action(item->action);
   if (item->is_post) {
     put_work(b, items, item, arguments, indent);

@@ -221,9 +221,9 @@ static int gradient_at(const struct sum *s, int k)
   return graph->op[s->op->body[k]].in[0];
 }
 
-static const struct value *parameter_at(const struct sum *s, int k)
+static int parameter_at(const struct sum *s, int k)
 {
-  return &graph->value[graph->value[gradient_at(s, k)].of];
+  return graph->value[gradient_at(s, k)].of;
 }
 
 static int copies_at(const struct sum *s, int k)
@@ -261,16 +261,15 @@ static void add_gradient(struct sum *s, int k, int period, int indent)
    present on equally many ranks: how many a module has, and how many modules in *count; else 0. */
 static int find_loop(const struct sum *s, int from, int *count)
 {
-  const struct value *first = parameter_at(s, from);
+  const struct in_loop *first = in_loop(parameter_at(s, from));
   int period = 0, to = from, varied = 0;
   if (first->stack == NONE || first->index != 0) return 0;
   for (; to < s->op->nbody; to++) {
-    const struct value *p = parameter_at(s, to);
+    const struct in_loop *p = in_loop(parameter_at(s, to));
     if (p->stack == NONE || p->list != first->list) break;
     if (p->index == 0) period++;
     int same = from + (to - from) % period;
-    if (p->index != (to - from) / period || p->stack != graph->value[gradient_at(s, same)].of)
-      break;
+    if (p->index != (to - from) / period || p->stack != parameter_at(s, same)) break;
     varied |= copies_at(s, to) != copies_at(s, from);
   }
   *count = (to - from) / period;

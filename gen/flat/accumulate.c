@@ -414,8 +414,8 @@ static bool add_to_step_before(const int *readers, struct function *f, const str
 {
   if (add->kind != OP_add || add->nout != 1) return false;
   int sum = add->in[0], product = product_for_one(readers, f, add->in[1]);
-  const struct value *v = &graph->value[sum];
-  if (product == NONE || !v->step || v->stack != add->out || readers[sum] != 1) return false;
+  const struct in_loop *loop = in_loop(sum);
+  if (product == NONE || !loop->step || loop->stack != add->out || readers[sum] != 1) return false;
   struct op *op = &graph->op[f->op[product]];
   if (op->nin != 2 || !have_equal_places(sum, add->out) || !have_equal_places(add->in[1], add->out))
     return false;

@@ -194,7 +194,7 @@ static int parameter_of(int value)
   const struct value *v = &graph->value[value];
   if (is_of_module(v)) return value;
   if (v->role == STATE) return v->of;
-  return is_gradient(value) && v->stack == NONE ? v->of : NONE;
+  return is_gradient(value) && in_loop(value)->stack == NONE ? v->of : NONE;
 }
 
 static bool is_own_parameter(const struct region *r, int index, int value, int first)
@@ -212,10 +212,11 @@ static bool is_own_parameter(const struct region *r, int index, int value, int f
 static bool stack_of(struct outlining *o, const struct region *r, int value, int *stack, int *index)
 {
   const struct value *v = &graph->value[value];
-  if (v->stack != NONE) {
-    *stack = v->stack;
-    *index = v->index;
-    return v->list == r->list;
+  const struct in_loop *loop = in_loop(value);
+  if (loop->stack != NONE) {
+    *stack = loop->stack;
+    *index = loop->index;
+    return loop->list == r->list;
   }
   if (!made_by_region(o, r, value)) return false;
   int run = index_at(o->place_of[v->op], &r->of), k = made_in(o, r, run, value);
@@ -239,7 +240,7 @@ static bool all_same(struct outlining *o, const struct region *r, int k, int j)
   for (int i = 0; i < r->count; i++)
     if (op_at(r, i, k)->in[j] != value) return false;
   bool of_list = parameter_of(value) != NONE && element_within(v->module, r->list) != NONE;
-  return !of_list && v->stack != value && !made_by_region(o, r, value);
+  return !of_list && in_loop(value)->stack != value && !made_by_region(o, r, value);
 }
 
 /* If an earlier loop numbers them by the modules of another list, they are no stack of this
@@ -249,9 +250,10 @@ static bool all_parameters(const struct region *r, int k, int j)
   const struct op *op = op_at(r, 0, k);
   if (graph->value[op->in[j]].role == STATE && is_kernel_alone(op)) return false;
   for (int i = 0; i < r->count; i++) {
-    const struct value *v = &graph->value[op_at(r, i, k)->in[j]];
-    if (v->stack != NONE && v->list != r->list) return false;
-    if (!is_own_parameter(r, i, op_at(r, i, k)->in[j], op_at(r, 0, k)->in[j])) return false;
+    int value = op_at(r, i, k)->in[j];
+    const struct in_loop *loop = in_loop(value);
+    if (loop->stack != NONE && loop->list != r->list) return false;
+    if (!is_own_parameter(r, i, value, op->in[j])) return false;
   }
   return true;
 }
@@ -306,9 +308,10 @@ static int new_carried(const struct source *s)
   v->layout = from.layout;
   v->order = from.order;
   v->placed = true;
-  v->stack = s->stack;
-  v->step = s->step;
-  v->initial = s->initial;
+  struct in_loop *loop = row_in_loop(c);
+  loop->stack = s->stack;
+  loop->step = s->step;
+  loop->initial = s->initial;
   return c;
 }
 
@@ -354,11 +357,11 @@ static struct source *find_sources(struct outlining *o, const struct region *r)
 /* Value `of` is for the module of that run what `first` is for module 0. */
 static void join(const struct region *r, int of, int first, int run)
 {
-  struct value *v = &graph->value[of];
-  v->stack = first;
-  v->index = module_of_run(r, run);
-  v->list = r->list;
-  if (v->index == 1) graph->value[first].sibling = of;
+  struct in_loop *loop = row_in_loop(of);
+  loop->stack = first;
+  loop->index = module_of_run(r, run);
+  loop->list = r->list;
+  if (loop->index == 1) row_in_loop(first)->sibling = of;
 }
 
 static void fold(struct region *r, const struct source *source)

@@ -50,19 +50,22 @@ static void give_makers(void)
 {
   for (int i = 0; i < graph->nvalue; i++) {
     struct value *v = &graph->value[i];
-    if (v->role == ACTIVATION && v->stack != NONE && v->index > 0)
-      v->op = graph->value[v->stack].op;
+    const struct in_loop *loop = in_loop(i);
+    if (v->role == ACTIVATION && loop->stack != NONE && loop->index > 0)
+      v->op = graph->value[loop->stack].op;
   }
 }
 
-static void keep_what_it_speaks_of(struct dropping *d, const struct value *v)
+static void keep_what_it_speaks_of(struct dropping *d, int value)
 {
+  const struct value *v = &graph->value[value];
+  const struct in_loop *loop = in_loop(value);
   keep_op(d, v->op);
-  keep_value(d, v->stack);
-  keep_value(d, v->sibling);
+  keep_value(d, loop->stack);
+  keep_value(d, loop->sibling);
   keep_value(d, v->of);
   keep_value(d, v->counts);
-  if (v->step) keep_value(d, v->initial);
+  if (loop->step) keep_value(d, loop->initial);
 }
 
 static void find_kept(struct dropping *d)
@@ -73,7 +76,7 @@ static void find_kept(struct dropping *d)
     for (int k = 0; k < graph->function[i].nop; k++) keep_op(d, graph->function[i].op[k]);
   for (int i = 0; i < graph->nvalue; i++)
     if (graph->value[i].role != ACTIVATION || graph->value[i].is_output) keep_value(d, i);
-  while (d->todo.n) keep_what_it_speaks_of(d, &graph->value[d->todo.at[--d->todo.n]]);
+  while (d->todo.n) keep_what_it_speaks_of(d, d->todo.at[--d->todo.n]);
 }
 
 /* Numbers what stays, from 0; returns how many there are. */
@@ -90,6 +93,21 @@ static int renumbered(const struct renumbered *r, int i)
   return i == NONE ? NONE : r->number[i];
 }
 
+static void move_in_loops(struct dropping *d)
+{
+  struct values_in_loops *l = graph->in_loops;
+  int left = 0;
+  for (int i = 0; l && i < l->nvalue; i++) {
+    if (d->values.number[i] == NONE) continue;
+    struct in_loop *to = &l->of[left++];
+    *to = l->of[i];
+    to->stack = renumbered(&d->values, to->stack);
+    to->sibling = renumbered(&d->values, to->sibling);
+    if (to->step) to->initial = d->values.number[to->initial];
+  }
+  if (l) l->nvalue = left;
+}
+
 static void move_values(struct dropping *d, int left)
 {
   for (int i = 0; i < graph->nvalue; i++) {
@@ -97,11 +115,8 @@ static void move_values(struct dropping *d, int left)
     struct value *v = &graph->value[d->values.number[i]];
     *v = graph->value[i];
     v->op = renumbered(&d->ops, v->op);
-    v->stack = renumbered(&d->values, v->stack);
-    v->sibling = renumbered(&d->values, v->sibling);
     v->of = renumbered(&d->values, v->of);
     v->counts = renumbered(&d->values, v->counts);
-    if (v->step) v->initial = d->values.number[v->initial];
   }
   graph->nvalue = left;
 }
@@ -140,6 +155,7 @@ void drop_idle(void)
   graph->loss = renumbered(&d->values, graph->loss);
   graph->norm = renumbered(&d->values, graph->norm);
   for (int at = 0; at < graph->norder; at++) graph->order[at] = d->ops.number[graph->order[at]];
+  move_in_loops(d);
   move_values(d, nvalue);
   move_ops(d, nop);
 }

@@ -33,7 +33,8 @@ static void share_sums(struct lifetimes *l)
     const struct value *v = &graph->value[value];
     if (!first) continue;
     if (v->role == GRADIENT && v->op == NONE) l->note[v->of].added_up = true;
-    if (*first == NONE || (graph->value[*first].stack == NONE && v->stack != NONE)) *first = value;
+    if (*first == NONE || (in_loop(*first)->stack == NONE && in_loop(value)->stack != NONE))
+      *first = value;
   }
   for (int k = 0; k < l->value.n; k++) {
     int value = l->value.at[k];
@@ -59,8 +60,8 @@ static bool is_added_up(const struct lifetimes *l, int value)
    by module index. */
 static bool can_show(const struct lifetimes *l, int in, int out, int function)
 {
-  const struct value *a = &graph->value[in], *b = &graph->value[out];
-  if (!a->stored || !in_arena(out)) return false;
+  const struct in_loop *a = in_loop(in), *b = in_loop(out);
+  if (!graph->value[in].stored || !in_arena(out)) return false;
   bool outside = !in_arena(stack_representative(l->plan, in));
   if (outside && b->stack != NONE && l->note[out].by_own_name) return false;
   if (a->stack == NONE) return true;
@@ -71,19 +72,19 @@ static bool can_show(const struct lifetimes *l, int in, int out, int function)
 /* The bytes of one slice, if the value lies in a whole one with others of its stack; or 0. */
 static int64_t slice_bytes(const struct lifetimes *l, int value)
 {
-  int stack = graph->value[value].step ? NONE : graph->value[value].stack;
+  int stack = in_loop(value)->step ? NONE : in_loop(value)->stack;
   return l->plan->of[stack == NONE ? value : stack].slice;
 }
 
 static void show(struct lifetimes *l, int in, int out)
 {
   l->plan->of[out].slice = slice_bytes(l, in);
-  const struct value *a = &graph->value[in], *b = &graph->value[out];
-  bool alone = a->stack != NONE && b->stack == NONE;
+  const struct in_loop *a = in_loop(in);
+  bool alone = a->stack != NONE && in_loop(out)->stack == NONE;
   l->note[out].slot = alone ? a->index : l->note[in].slot;
   int storage = stack_representative(l->plan, in), depth = l->plan->of[out].depth;
   struct allocation *shown = &l->plan->of[storage];
-  if (graph->value[storage].stack != NONE && shown->depth < depth) shown->depth = depth;
+  if (in_loop(storage)->stack != NONE && shown->depth < depth) shown->depth = depth;
   l->plan->of[out].storage = storage;
 }
 
@@ -114,7 +115,7 @@ static void share_slices(struct lifetimes *l)
   for (int at = 0; at < l->op.n; at++) {
     const struct op *op = op_at(l, at);
     int body = function_running_at(l, at);
-    if (op->kind == OP_scan_take && graph->value[op->in[0]].stack == NONE && is_loop_body(body))
+    if (op->kind == OP_scan_take && in_loop(op->in[0])->stack == NONE && is_loop_body(body))
       lay_slices(l, op->out, op->in[0]);
     if (op->kind != OP_scan_stack) continue;
     int slices = op->in[0], maker = l->plan->of[slices].made_by;
@@ -126,7 +127,7 @@ static void share_slices(struct lifetimes *l)
     if (op->kind != OP_scan_put) continue;
     int in = op->in[0], out = op->out;
     struct allocation *a = &l->plan->of[in];
-    bool made_here = a->made_by == function_running_at(l, at) && graph->value[in].stack == in;
+    bool made_here = a->made_by == function_running_at(l, at) && in_loop(in)->stack == in;
     if (!made_here || !in_arena(in) || a->storage != in || !have_same_parts(in, out)) continue;
     a->storage = root(l, out);
     a->slice = l->plan->of[out].slice;
@@ -138,10 +139,10 @@ static void share_slices(struct lifetimes *l)
 static void share_sums_of_steps(struct lifetimes *l)
 {
   for (int k = 0; k < l->value.n; k++) {
-    const struct value *v = &graph->value[l->value.at[k]];
+    const struct in_loop *loop = in_loop(l->value.at[k]);
     if (!l->note[l->value.at[k]].sums_up) continue;
-    l->plan->of[v->initial].storage = v->stack;
-    l->note[v->stack].is_sum = true;
+    l->plan->of[loop->initial].storage = loop->stack;
+    l->note[loop->stack].is_sum = true;
   }
 }
 
@@ -231,10 +232,10 @@ static bool share(struct lifetimes *l, int in, int out, int at)
    nothing else reads it. */
 static void share_gradient(struct lifetimes *l, int in, int out)
 {
-  const struct value *a = &graph->value[in], *b = &graph->value[out];
   int storage = root(l, in);
-  if (a->stack != in || b->stack != out || b->role != GRADIENT || !in_arena(storage)) return;
-  if (graph->value[storage].stack == storage) l->plan->of[storage].storage = out;
+  if (in_loop(in)->stack != in || in_loop(out)->stack != out) return;
+  if (graph->value[out].role != GRADIENT || !in_arena(storage)) return;
+  if (in_loop(storage)->stack == storage) l->plan->of[storage].storage = out;
 }
 
 /* Whether it alone sums a gradient of a list's module that the loop makes: others of the list may
@@ -313,9 +314,9 @@ static bool equal_on_all_ranks(int value)
 static bool is_free(const struct lifetimes *l, const struct op *member)
 {
   int storage = root(l, member->in[0]);
-  return in_arena(storage) && storage == root(l, member->out) &&
-         graph->value[storage].stack == NONE && l->plan->of[storage].depth == 1 &&
-         equal_on_all_ranks(storage) && largest_bytes(storage) == largest_bytes(member->out);
+  return in_arena(storage) && storage == root(l, member->out) && in_loop(storage)->stack == NONE &&
+         l->plan->of[storage].depth == 1 && equal_on_all_ranks(storage) &&
+         largest_bytes(storage) == largest_bytes(member->out);
 }
 
 static bool are_free(struct lifetimes *l, const struct op *op)

@@ -13,7 +13,8 @@
 bool in_arena(int value)
 {
   const struct value *v = &graph->value[value];
-  bool stands_for_itself = v->stack == NONE || v->stack == value;
+  const struct in_loop *loop = in_loop(value);
+  bool stands_for_itself = loop->stack == NONE || loop->stack == value;
   return v->stored && v->role == ACTIVATION && !v->is_output && v->op != NONE && stands_for_itself;
 }
 

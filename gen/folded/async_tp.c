@@ -101,7 +101,7 @@ static bool has_outer_parts(struct decomposing *d, int whole, int part, int dim)
 static bool is_plain(int value)
 {
   const struct value *v = &graph->value[value];
-  return v->role == ACTIVATION && !v->is_output && !v->step && !v->pieces;
+  return v->role == ACTIVATION && !v->is_output && !in_loop(value)->step && !v->pieces;
 }
 
 /* The letter of dimension `dim` of input i in the equation, if it is one of the rows or columns

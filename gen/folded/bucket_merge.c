@@ -51,7 +51,7 @@ struct merging {
 
 int alias_root(int value)
 {
-  int stack = graph->value[value].stack;
+  int stack = in_loop(value)->stack;
   return stack == NONE ? value : stack;
 }
 
@@ -65,9 +65,9 @@ static void visit_op(const struct op *op, visitor *visit, void *to)
     return;
   }
   for (struct list in = values_read(op); in.n--;) {
-    const struct value *v = &graph->value[in.at[in.n]];
+    const struct in_loop *loop = in_loop(in.at[in.n]);
     visit(to, alias_root(in.at[in.n]), false);
-    if (v->step) visit(to, alias_root(v->initial), false);
+    if (loop->step) visit(to, alias_root(loop->initial), false);
   }
   for (int k = 0; k < op->nout; k++) visit(to, alias_root(op->out + k), true);
   for (int k = 0; k < op->nbody; k++) {

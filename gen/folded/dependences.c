@@ -29,10 +29,11 @@ struct accesses {
 int alias_class(int value)
 {
   const struct value *v = &graph->value[value];
+  const struct in_loop *loop = in_loop(value);
   if (v->role == GRADIENT) return graph->nvalue + v->of;
   if (v->role == SUMS) return 2 * graph->nvalue + v->of;
   if (v->role == LOSS) return 3 * graph->nvalue;
-  if (v->stack != NONE && v->stack != value) return alias_class(v->stack);
+  if (loop->stack != NONE && loop->stack != value) return alias_class(loop->stack);
   return has_no_bytes(value) ? alias_class(graph->op[v->op].in[0]) : value;
 }
 
@@ -42,7 +43,8 @@ static void find_alias_classes(struct overlap *o)
   o->alias_class = alloc((size_t)(graph->nvalue + 1) * sizeof *o->alias_class);
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
-    bool is_view = has_no_bytes(i) && (v->stack == NONE || v->stack == i);
+    const struct in_loop *loop = in_loop(i);
+    bool is_view = has_no_bytes(i) && (loop->stack == NONE || loop->stack == i);
     int of = is_view ? graph->op[v->op].in[0] : i;
     o->alias_class[i] = of < i ? o->alias_class[of] : alias_class(i);
   }
@@ -85,7 +87,7 @@ static void depend_on_all(struct span *s, int n, const struct list *list, int va
 static void note_read(struct span *s, int n, int value)
 {
   struct accesses *a = accesses_to(s, value);
-  if (graph->value[value].step) note_read(s, n, graph->value[value].initial);
+  if (in_loop(value)->step) note_read(s, n, in_loop(value)->initial);
   add_dependence(s, n, a->writer);
   depend_on_all(s, n, &a->piece_writers, value);
   if (!a->readers.n || a->readers.at[a->readers.n - 1] != n) add(&a->readers, n);

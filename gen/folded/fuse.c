@@ -48,8 +48,8 @@ static int fused(const int *run, int n)
 /* The representative of its stack, or the value itself. */
 static int stack_of(int value)
 {
-  const struct value *v = &graph->value[value];
-  return v->stack == NONE ? value : v->stack;
+  const struct in_loop *loop = in_loop(value);
+  return loop->stack == NONE ? value : loop->stack;
 }
 
 /* A constant of one element needs no kernel: readers write the number itself (program.c). */
@@ -70,8 +70,7 @@ static void find_in_memory(struct fusing *p)
       bool by_element = is_elementwise(op);
       int *list = alloc((size_t)op_width(op) * sizeof *list);
       for (int n = op_reads(op, list); n--;) {
-        if (graph->value[list[n]].step)
-          p->in_memory[stack_of(graph->value[list[n]].initial)] = true;
+        if (in_loop(list[n])->step) p->in_memory[stack_of(in_loop(list[n])->initial)] = true;
         if (!by_element) p->in_memory[stack_of(list[n])] = true;
       }
     }
@@ -296,10 +295,11 @@ static void fuse_updates(struct function *f)
 static void store(struct fusing *p, int value)
 {
   struct value *v = &graph->value[value];
+  const struct in_loop *loop = in_loop(value);
   if (v->op != NONE && is_literal(p, &graph->op[v->op])) return;
   v->stored = true;
-  if (v->stack != NONE) graph->value[v->stack].stored = true;
-  if (v->step) store(p, v->initial);
+  if (loop->stack != NONE) graph->value[loop->stack].stored = true;
+  if (loop->step) store(p, loop->initial);
 }
 
 static void mark_stored(struct fusing *p)

@@ -66,12 +66,11 @@ static bool may_leave(const struct function *body, int id)
 {
   const struct op *op = &graph->op[id];
   if (!is_gradient_sum(op)) return false;
-  if (graph->value[op->in[0]].stack != op->in[0] || graph->value[op->out].stack != op->out)
-    return false;
+  if (in_loop(op->in[0])->stack != op->in[0] || in_loop(op->out)->stack != op->out) return false;
   for (int i = 0; i < body->nop; i++) {
     const struct op *reader = &graph->op[body->op[i]];
     for (int k = 0; k < reader->nin; k++)
-      if (graph->value[reader->in[k]].stack == op->out) return false;
+      if (in_loop(reader->in[k])->stack == op->out) return false;
   }
   return true;
 }
@@ -91,7 +90,7 @@ static void add_members(struct list *list, int id)
 {
   int stack = graph->op[id].out;
   for (int v = 0; v < graph->nvalue; v++)
-    if (graph->value[v].stack == stack && graph->value[v].role == GRADIENT)
+    if (in_loop(v)->stack == stack && graph->value[v].role == GRADIENT)
       add(list, graph->value[v].op);
 }
 

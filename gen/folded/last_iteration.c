@@ -48,8 +48,9 @@ static bool needs_no_loop(const struct function *f, int loop, const struct op *o
   int *read = alloc((size_t)op_width(op) * sizeof *read), n = op_reads(op, read);
   for (int i = 0; i < n; i++) {
     const struct value *v = &graph->value[read[i]];
+    const struct in_loop *own = in_loop(read[i]);
     if (is_of_module(v) || v->role == BATCH) continue;
-    if (v->step || v->stack != NONE || v->role != ACTIVATION || v->is_output) return false;
+    if (own->step || own->stack != NONE || v->role != ACTIVATION || v->is_output) return false;
     int at = maker_of(f, read[i]);
     if (at == NONE) return false;
     if (at < loop) continue;

@@ -144,7 +144,7 @@ static void note_reader(struct lifetimes *l, int value, int at)
 {
   l->note[value].reads++;
   l->note[value].read_at = at;
-  int stack = graph->value[value].stack;
+  int stack = in_loop(value)->stack;
   if (stack == NONE) return;
   if (stack != value || !is_loop_body(function_running_at(l, at)))
     l->note[stack].by_own_name = true;
@@ -170,26 +170,26 @@ static int prefetch_distance_of(int part)
    Outside the loop the last module's value exists without keeping more. */
 static int depth_for(int value, int maker, int reader, bool sums_up)
 {
-  const struct value *v = &graph->value[value];
+  const struct in_loop *loop = in_loop(value);
   if (maker == NONE) return 1;
   int count = graph->function[maker].count;
-  if (v->step) return reader != maker ? count : sums_up ? 1 : 2;
+  if (loop->step) return reader != maker ? count : sums_up ? 1 : 2;
   if (reader == maker || is_part_of(reader, maker)) return 1;
   /* A value issued for later iterations is written while this iteration's is read. */
   if (is_part_of(maker, reader)) return 1 + prefetch_distance_of(maker);
   int last = graph->function[maker].upward ? count - 1 : 0;
-  return !is_loop_body(reader) && v->index == last ? 1 : count;
+  return !is_loop_body(reader) && loop->index == last ? 1 : count;
 }
 
 static void widen(struct lifetimes *l, int value, int reader)
 {
-  const struct value *v = &graph->value[value];
-  if (v->stack == NONE) return;
-  struct allocation *stack = &l->plan->of[v->stack];
+  const struct in_loop *loop = in_loop(value);
+  if (loop->stack == NONE) return;
+  struct allocation *stack = &l->plan->of[loop->stack];
   l->plan->of[value].made_by = stack->made_by;
   int depth = depth_for(value, stack->made_by, reader, l->note[value].sums_up);
   if (stack->depth < depth) stack->depth = depth;
-  if (v->step) widen(l, v->initial, reader);
+  if (loop->step) widen(l, loop->initial, reader);
 }
 
 /* A collective may be issued for a later iteration, and awaited there. Its input needs no second
@@ -202,8 +202,8 @@ static void widen_at(struct lifetimes *l, int value, int at)
   struct allocation *a = &l->plan->of[value];
   if (!ahead)
     widen(l, value, function_running_at(l, at));
-  else if (graph->value[value].stack == value &&
-           is_part_of(a->made_by, function_running_at(l, at)) && a->depth < ahead)
+  else if (in_loop(value)->stack == value && is_part_of(a->made_by, function_running_at(l, at)) &&
+           a->depth < ahead)
     a->depth = ahead;
 }
 
@@ -236,11 +236,11 @@ static int until_end(const struct lifetimes *l, int kept, int reader, bool is_se
 /* Each iteration of a loop reads what the loop did not make: that lives until the last one. */
 static void read_at(struct lifetimes *l, int value, int at)
 {
-  const struct value *v = &graph->value[value];
-  int reader = function_running_at(l, at), kept = v->stack == NONE ? value : v->stack;
-  if (v->step) read_at(l, v->initial, at);
+  const struct in_loop *loop = in_loop(value);
+  int reader = function_running_at(l, at), kept = loop->stack == NONE ? value : loop->stack;
+  if (loop->step) read_at(l, loop->initial, at);
   struct allocation *a = &l->plan->of[kept];
-  bool own = graph->value[kept].op != NONE && a->made_by == reader && !v->step;
+  bool own = graph->value[kept].op != NONE && a->made_by == reader && !loop->step;
   int until = is_loop_body(reader) && !own ? l->loop_last[reader] : at;
   int end = until_end(l, kept, reader, op_at(l, at)->kind == OP_send);
   if (until < end) until = end;
@@ -272,15 +272,15 @@ static void run_part_at(struct lifetimes *l, int part, int at)
    to it, in place, and if it begins with zeros that nothing else reads. */
 static bool sums_up(const struct lifetimes *l, int value)
 {
-  const struct value *v = &graph->value[value];
-  if (!v->step || l->note[value].reads != 1) return false;
-  const struct value *initial = &graph->value[v->initial];
+  const struct in_loop *loop = in_loop(value);
+  if (!loop->step || l->note[value].reads != 1) return false;
+  const struct value *initial = &graph->value[loop->initial];
   const struct op *adds = op_at(l, l->note[value].read_at);
-  if (l->plan->of[v->stack].made != l->note[value].read_at) return false;
-  if (initial->op == NONE || graph->op[initial->op].kind != OP_full || !in_arena(v->initial))
+  if (l->plan->of[loop->stack].made != l->note[value].read_at) return false;
+  if (initial->op == NONE || graph->op[initial->op].kind != OP_full || !in_arena(loop->initial))
     return false;
-  return initial->stack == NONE && !l->note[v->initial].reads &&
-         may_overwrite(NULL, adds, value, v->stack);
+  return in_loop(loop->initial)->stack == NONE && !l->note[loop->initial].reads &&
+         may_overwrite(NULL, adds, value, loop->stack);
 }
 
 static void find_sums(struct lifetimes *l)

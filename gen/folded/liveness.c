@@ -277,9 +277,9 @@ static void find_reading(struct liveness *l)
     for (int k = 0; k < graph->function[i].nop; k++) {
       const struct op *op = &graph->op[graph->function[i].op[k]];
       for (struct list in = values_read(op); in.n--;) {
-        const struct value *v = &graph->value[in.at[in.n]];
+        const struct in_loop *loop = in_loop(in.at[in.n]);
         note_reading(l, in.at[in.n], i, false);
-        if (v->stack != NONE) note_reading(l, v->stack, i, v->step != 0);
+        if (loop->stack != NONE) note_reading(l, loop->stack, i, loop->step != 0);
       }
     }
 }
@@ -303,9 +303,10 @@ static void mark_leaving(struct liveness *l, const struct function *mine)
     for (int k = 0; k < f->nop; k++) {
       const struct op *op = &graph->op[f->op[k]];
       for (struct list in = values_read(op); in.n--;) {
-        const struct value *v = &graph->value[in.at[in.n]];
+        const struct in_loop *loop = in_loop(in.at[in.n]);
         if (f != mine) l->leaves[l->shown[in.at[in.n]]] = true;
-        if ((f != mine || v->step) && v->stack != NONE) l->leaves[l->shown[v->stack]] = true;
+        if ((f != mine || loop->step) && loop->stack != NONE)
+          l->leaves[l->shown[loop->stack]] = true;
       }
     }
   }
@@ -340,7 +341,7 @@ static void find_read(struct liveness *l)
     for (int k = 0; k < graph->function[i].nop; k++) {
       const struct op *op = &graph->op[graph->function[i].op[k]];
       for (struct list in = values_read(op); in.n--;) {
-        int stack = graph->value[in.at[in.n]].stack;
+        int stack = in_loop(in.at[in.n])->stack;
         l->is_read[l->shown[in.at[in.n]]] = true;
         if (stack != NONE) l->is_read[l->shown[stack]] = true;
       }
@@ -374,8 +375,8 @@ int64_t order_functions(struct liveness *l)
 
 bool is_of_stack(int value, int of)
 {
-  const struct value *v = &graph->value[value], *w = &graph->value[of];
-  return value == of || (w->stack != NONE && v->stack == w->stack);
+  int stack = in_loop(of)->stack;
+  return value == of || (stack != NONE && in_loop(value)->stack == stack);
 }
 
 bool is_worth_it(const struct op *op)

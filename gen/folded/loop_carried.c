@@ -69,7 +69,8 @@ static int maker_in(const struct function *f, int value, bool *alone)
 static bool is_kept_for_all(const struct function *f, int value)
 {
   const struct value *v = &graph->value[value];
-  if (v->stack != value || v->step || v->role != ACTIVATION || v->op == NONE) return false;
+  const struct in_loop *loop = in_loop(value);
+  if (loop->stack != value || loop->step || v->role != ACTIVATION || v->op == NONE) return false;
   for (int i = 0; i < graph->nfunction; i++) {
     const struct function *maker = &graph->function[i];
     bool alone;
@@ -88,7 +89,8 @@ static bool needs_no_iteration(const struct function *f, const struct op *op, st
   for (int i = 0; i < n; i++) {
     const struct value *v = &graph->value[reads[i]];
     if (is_of_module(v) || v->role == BATCH || is_kept_for_all(f, reads[i])) continue;
-    if (v->step || v->role != ACTIVATION || v->is_output || v->op == NONE) return false;
+    if (in_loop(reads[i])->step || v->role != ACTIVATION || v->is_output || v->op == NONE)
+      return false;
     bool alone;
     int id = maker_in(f, reads[i], &alone);
     if (id == NONE || !alone || before->n == FEW) return false;
@@ -141,8 +143,8 @@ static bool adds_up(const struct function *f, const struct op *op, const struct 
   }
   n = op_makes(op, list);
   for (int i = 0; i < n; i++) {
-    const struct value *v = &graph->value[list[i]];
-    if (v->role != GRADIENT || v->stack != list[i]) return false;
+    bool is_of_gradient = graph->value[list[i]].role == GRADIENT;
+    if (!is_of_gradient || in_loop(list[i])->stack != list[i]) return false;
   }
   return op->kind == OP_fused && n && alone_touches(f, op, list, n);
 }
@@ -168,9 +170,11 @@ static bool serves_no_iteration(const struct function *f, const struct op *op, i
   int *writes = alloc((size_t)op_width(op) * sizeof *writes), n = op_makes(op, writes);
   for (int i = 0; i < n; i++) {
     const struct value *v = &graph->value[writes[i]];
+    const struct in_loop *loop = in_loop(writes[i]);
     if (op->packed && writes[i] == op->buffer) continue;
-    bool has_places = v->role == GRADIENT || (v->role == ACTIVATION && !v->is_output && !v->step);
-    if (!has_places || v->stack != writes[i]) return false;
+    bool has_places =
+        v->role == GRADIENT || (v->role == ACTIVATION && !v->is_output && !loop->step);
+    if (!has_places || loop->stack != writes[i]) return false;
     for (int k = 0; k < f->nop; k++) {
       const struct op *other = &graph->op[f->op[k]];
       if (other == op || f->op[k] == successor || !touches(other, writes[i])) continue;
@@ -287,8 +291,8 @@ static int prefetch_distance(int body)
 static void stack_buffer(const struct op *op)
 {
   if (!op->packed) return;
-  graph->value[op->buffer].stack = scheduled(op)->prefetch_distance > 1 ? op->buffer : NONE;
-  graph->value[op->buffer].index = 0;
+  bool several = scheduled(op)->prefetch_distance > 1;
+  row_in_loop(op->buffer)->stack = several ? op->buffer : NONE;
 }
 
 static void prefetch_in(int body, const struct carried_collective *c)
@@ -393,12 +397,6 @@ static void apply(int body, const struct carried_list *all)
       prefetch_in(body, &all->at[i]);
 }
 
-static void take_back(const struct edit_state *before, const struct carried_list *all)
-{
-  go_back(before);
-  for (int i = 0; i < all->n; i++) stack_buffer(&graph->op[all->at[i].op]);
-}
-
 static int64_t overlap(struct overlap *o, int body, int64_t most_live)
 {
   return overlap_function(o, &graph->function[body], most_live);
@@ -451,7 +449,7 @@ static int64_t try_carried(struct overlap *o, int body, const struct carried_lis
   apply(body, some);
   int64_t lives = live_bytes();
   if (lives <= room && (overlap(o, body, lives) < time || asked)) return lives;
-  take_back(&before, some);
+  go_back(&before);
   return NONE;
 }
 

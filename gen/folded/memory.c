@@ -40,12 +40,12 @@ struct trial {
 
 static void touch(struct lifetimes *l, int value)
 {
-  const struct value *v = &graph->value[value];
+  const struct in_loop *loop = in_loop(value);
   int wide = wide_part(value)->wide;
   l->note[value].touched = true;
-  if (v->stack != NONE) l->note[v->stack].touched = true;
+  if (loop->stack != NONE) l->note[loop->stack].touched = true;
   if (wide != NONE) l->note[wide].touched = true;
-  if (v->step) touch(l, v->initial);
+  if (loop->step) touch(l, loop->initial);
 }
 
 static void touch_values_of(void *to, int id, int times)
@@ -113,11 +113,12 @@ static int **gradients_of_stacks(void)
   for (int pass = 0; pass < 2; pass++)
     for (int i = 0; i < graph->nvalue; i++) {
       const struct value *v = &graph->value[i];
-      if (v->role != GRADIENT || v->stack == NONE) continue;
-      if (!pass && v->index >= count[v->stack]) count[v->stack] = v->index + 1;
-      if (pass && !gradient[v->stack])
-        gradient[v->stack] = alloc((size_t)count[v->stack] * sizeof **gradient);
-      if (pass) gradient[v->stack][v->index] = i;
+      const struct in_loop *loop = in_loop(i);
+      if (v->role != GRADIENT || loop->stack == NONE) continue;
+      if (!pass && loop->index >= count[loop->stack]) count[loop->stack] = loop->index + 1;
+      if (pass && !gradient[loop->stack])
+        gradient[loop->stack] = alloc((size_t)count[loop->stack] * sizeof **gradient);
+      if (pass) gradient[loop->stack][loop->index] = i;
     }
   return gradient;
 }
@@ -126,24 +127,25 @@ static int **gradients_of_stacks(void)
 static void find_place(struct lifetimes *l, int value, int *const *gradient)
 {
   const struct value *v = &graph->value[value];
+  const struct in_loop *loop = in_loop(value);
   struct allocation *a = &l->plan->of[value];
-  bool is_one = v->stack != NONE && !v->step && v->role == ACTIVATION;
+  bool is_one = loop->stack != NONE && !loop->step && v->role == ACTIVATION;
   int storage = stack_representative(l->plan, value),
-      slot = is_one ? v->index : l->note[value].slot;
+      slot = is_one ? loop->index : l->note[value].slot;
   const struct value *place = &graph->value[storage];
-  if (is_one && place->role == GRADIENT && place->stack == storage) {
-    a->storage = gradient[storage][v->index];
+  if (is_one && place->role == GRADIENT && in_loop(storage)->stack == storage) {
+    a->storage = gradient[storage][loop->index];
     a->offset = 0;
     a->depth = 1;
     return;
   }
   if (l->note[value].sums_up) {
-    find_place(l, v->stack, gradient);
-    *a = l->plan->of[v->stack];
+    find_place(l, loop->stack, gradient);
+    *a = l->plan->of[loop->stack];
     return;
   }
-  int64_t inside = offset_within(l, is_one ? v->stack : value);
-  a->slice = l->plan->of[is_one ? v->stack : value].slice;
+  int64_t inside = offset_within(l, is_one ? loop->stack : value);
+  a->slice = l->plan->of[is_one ? loop->stack : value].slice;
   l->note[value].within = inside;
   a->storage = storage;
   a->in_flight = l->plan->of[storage].in_flight;
@@ -218,10 +220,10 @@ static void touch_storage(struct touched *t, int function, bool is_sent)
 /* A carried value is another one in each iteration. */
 static void touch_place(const struct lifetimes *l, struct touched *touched, int value, int at)
 {
-  const struct value *v = &graph->value[value];
-  if (v->step) {
-    touch_place(l, touched, v->initial, at);
-    value = v->stack;
+  const struct in_loop *loop = in_loop(value);
+  if (loop->step) {
+    touch_place(l, touched, loop->initial, at);
+    value = loop->stack;
   }
   touch_storage(&touched[stack_representative(l->plan, value)], function_running_at(l, at),
                 op_at(l, at)->kind == OP_send);

@@ -21,14 +21,14 @@ static void note_reads(struct placed_ops *p, int id, int function, int place)
     p->is_tight[op->body[k]] = op->kind == OP_epilogue;
   }
   for (int i = 0; i < op->nin && !op->nbody; i++) {
-    const struct value *v = &graph->value[op->in[i]];
-    int stack = v->stack == NONE ? op->in[i] : v->stack;
+    const struct in_loop *loop = in_loop(op->in[i]);
+    int stack = loop->stack == NONE ? op->in[i] : loop->stack;
     add(&p->readers[stack], id);
-    if (v->stack != NONE && (v->stack != op->in[i] || graph->function[function].count == 1))
+    if (loop->stack != NONE && (loop->stack != op->in[i] || graph->function[function].count == 1))
       p->by_own_name[stack] = true;
-    if (v->step && graph->value[v->initial].stack != NONE)
-      p->by_own_name[graph->value[v->initial].stack] = true;
-    if (v->step) add(&p->readers[v->initial], id);
+    if (loop->step && in_loop(loop->initial)->stack != NONE)
+      p->by_own_name[in_loop(loop->initial)->stack] = true;
+    if (loop->step) add(&p->readers[loop->initial], id);
   }
 }
 
@@ -141,10 +141,12 @@ static bool is_reduced_in_place(struct placed_ops *p, int value)
 static bool makes_rows(struct placed_ops *p, int value, int function, int64_t row)
 {
   const struct value *v = &graph->value[value];
+  const struct in_loop *loop = in_loop(value);
   if (v->role != ACTIVATION || v->is_output || !v->stored || v->op == NONE) return false;
   if (wide_part(value)->wide != NONE) return false;
-  if (v->step || v->pieces || v->apart || (v->stack != NONE && v->stack != value)) return false;
-  if (v->stack != NONE && p->by_own_name[value]) return false;
+  if (loop->step || v->pieces || v->apart || (loop->stack != NONE && loop->stack != value))
+    return false;
+  if (loop->stack != NONE && p->by_own_name[value]) return false;
   return p->function_of[v->op] == function && parts_are_equal(value) && has_rows_of(value, row);
 }
 
@@ -257,17 +259,20 @@ static int like_value(int value, int stack)
   name = graph->value[made].name;
   graph->value[made] = v;
   graph->value[made].name = name;
-  if (v.stack != NONE) graph->value[made].stack = stack == NONE ? made : stack;
+  struct in_loop loop = *in_loop(value);
+  if (loop.stack == NONE) return made;
+  loop.stack = stack == NONE ? made : stack;
+  *row_in_loop(made) = loop;
   return made;
 }
 
 /* A value like this one; also like that of module 1, by which values are named in a loop. */
 static int value_before(int value)
 {
-  int before = like_value(value, NONE), sibling = graph->value[value].sibling;
+  int before = like_value(value, NONE), sibling = in_loop(value)->sibling;
   if (sibling == NONE) return before;
   sibling = like_value(sibling, before);
-  graph->value[before].sibling = sibling;
+  row_in_loop(before)->sibling = sibling;
   return before;
 }
 
@@ -302,7 +307,7 @@ static int leave(struct placed_ops *p, struct widening *w, int value)
   add(&p->readers[before], id);
   graph->op[product].out = before;
   for (int i = 0; i < graph->nvalue; i++)
-    if (graph->value[i].op == product && i != before && i != graph->value[before].sibling)
+    if (graph->value[i].op == product && i != before && i != in_loop(before)->sibling)
       graph->value[i].op = id;
   return before;
 }

@@ -78,6 +78,10 @@ struct edit_state remember_program(void)
   struct edit_state s = {.nfunction = graph->nfunction};
   s.function = alloc((size_t)s.nfunction * sizeof *s.function);
   memcpy(s.function, graph->function, (size_t)s.nfunction * sizeof *s.function);
+  if (graph->in_loops) s.in_loops = *graph->in_loops;
+  s.in_loops.of = alloc((size_t)(s.in_loops.nvalue + 1) * sizeof *s.in_loops.of);
+  if (graph->in_loops)
+    memcpy(s.in_loops.of, graph->in_loops->of, (size_t)s.in_loops.nvalue * sizeof *s.in_loops.of);
   if (!graph->schedule) return s;
   s.schedule = *graph->schedule;
   s.schedule.of = alloc((size_t)(s.schedule.nop + 1) * sizeof *s.schedule.of);
@@ -89,6 +93,11 @@ void go_back(const struct edit_state *s)
 {
   graph->nfunction = s->nfunction;
   memcpy(graph->function, s->function, (size_t)s->nfunction * sizeof *s->function);
+  if (graph->in_loops) {
+    graph->in_loops->nvalue = s->in_loops.nvalue;
+    memcpy(graph->in_loops->of, s->in_loops.of,
+           (size_t)s->in_loops.nvalue * sizeof *s->in_loops.of);
+  }
   if (!graph->schedule) return;
   graph->schedule->nevent = s->schedule.nevent;
   memcpy(graph->schedule->of, s->schedule.of, (size_t)s->schedule.nop * sizeof *s->schedule.of);

@@ -37,8 +37,6 @@ static int add_value_named(enum role role, const char *name, enum type type, str
                       .line = line,
                       .style = NONE,
                       .unit = NONE,
-                      .stack = NONE,
-                      .sibling = NONE,
                       .counts = NONE};
   return graph->nvalue++;
 }

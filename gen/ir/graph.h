@@ -5,14 +5,15 @@
    of it a rank holds. Shapes stay whole afterwards too; a rank's part is always a function of the
    whole shape, the layout and the rank's coordinates (shard.c), so that one graph serves all ranks.
 
-   Each subject has a header of its own: layout.h, value.h, op.h, schedule.h, wide_parts.h,
-   plan_options.h.
+   Each subject has a header of its own: layout.h, value.h, op.h, loops.h, wide_parts.h,
+   schedule.h, plan_options.h.
    Nothing is freed: tpgen lives for some milliseconds. */
 #ifndef TPGEN_GRAPH_H
 #define TPGEN_GRAPH_H
 
 #include "ir/kernel_forms.h"
 #include "ir/layout.h"
+#include "ir/loops.h"
 #include "ir/op.h"
 #include "ir/plan_options.h"
 #include "ir/schedule.h"
@@ -155,12 +156,13 @@ struct graph {
   int nasync_tp_result, async_tp_result_room;
   struct async_tp_result *async_tp_result; /* in the order of the functions */
   int nended, ended_room;
-  struct early_end *ended;        /* in the order in which they occurred, without repeats */
-  struct pipeline_stages *stages; /* of a pipeline; NULL: there is none */
-  int loss;                       /* the loss, or NONE: a forward-only program */
-  int norm;                       /* the value, or NONE */
-  struct wide_parts *wide_parts;  /* of wide values; NULL: there are none */
-  struct schedule *schedule;      /* decisions about collectives; NULL before the pass `schedule` */
+  struct early_end *ended;          /* in the order in which they occurred, without repeats */
+  struct pipeline_stages *stages;   /* of a pipeline; NULL: there is none */
+  int loss;                         /* the loss, or NONE: a forward-only program */
+  int norm;                         /* the value, or NONE */
+  struct values_in_loops *in_loops; /* NULL: there are no loops */
+  struct wide_parts *wide_parts;    /* of wide values; NULL: there are none */
+  struct schedule *schedule; /* decisions about collectives; NULL before the pass `schedule` */
   struct kernel_forms *kernel_forms; /* of fused operations; NULL before the pass `kernel_forms` */
   struct memory_plan *memory;        /* where values are in memory; NULL before the pass `memory` */
 };
@@ -214,11 +216,13 @@ enum pass {
 #include "ir/passes.h"
 #undef PASS
 
-/* A copy of the program's functions and the schedule, to go back to: a new order is a new list.
+/* A copy of the program's functions, its values in loops and the schedule, to go back to: a new
+   order is a new list.
    Operations added since then stay in the graph, and nothing runs them. */
 struct edit_state {
   int nfunction;
   struct function *function;
+  struct values_in_loops in_loops;
   struct schedule schedule;
 };
 

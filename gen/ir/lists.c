@@ -30,9 +30,9 @@ int place_in_list(int module)
 
 int first_of_loop(int stack)
 {
-  const struct value *first = &graph->value[stack];
-  int next = first->sibling == NONE ? NONE : graph->value[first->sibling].module;
-  int element = next == NONE ? NONE : element_within(next, first->list);
+  const struct in_loop *loop = in_loop(stack);
+  int next = loop->sibling == NONE ? NONE : graph->value[loop->sibling].module;
+  int element = next == NONE ? NONE : element_within(next, loop->list);
   return element == NONE ? 0 : place_in_list(element) - 1;
 }
 

@@ -58,6 +58,7 @@ int representative(const struct memory_plan *plan, int value)
 int stack_representative(const struct memory_plan *plan, int value)
 {
   const struct value *v = &graph->value[value];
-  bool is_one = v->stack != NONE && !v->step && v->role == ACTIVATION;
-  return representative(plan, is_one ? v->stack : value);
+  const struct in_loop *loop = in_loop(value);
+  bool is_one = loop->stack != NONE && !loop->step && v->role == ACTIVATION;
+  return representative(plan, is_one ? loop->stack : value);
 }

@@ -39,16 +39,12 @@ struct value {
   bool apart;
   bool elsewhere;        /* of a parameter that only ranks of other stages have */
   bool frozen;           /* PARAMETER: not trained: it has no gradient and no state */
-  signed char step;      /* see `initial` */
   signed char file_dim;  /* see `file_first` */
   signed char alias_dim; /* see `alias_first` */
   int op;                /* that makes it, or NONE */
   int module;            /* that made it */
-  unsigned order; /* the memory order of its dimensions: see assign_dim_order.c; 0: row-major */
-  int of;         /* the value whose gradient, sums or optimizer's state it is, or NONE */
-  /* The equal values of a list's modules are a stack. In the loop's body, the one of module 0
-     stands for all of them. */
-  int stack, index;   /* the value of module 0, or NONE; the index of its module */
+  unsigned order;     /* the memory order of its dimensions: see assign_dim_order.c; 0: row-major */
+  int of;             /* the value whose gradient, sums or optimizer's state it is, or NONE */
   struct shape shape; /* whole */
   struct layout layout;
   const char *name;  /* the model's: "in_proj.weight"; of an activation its module's path  */
@@ -56,10 +52,6 @@ struct value {
   int unit;          /* PARAMETER: its unit, or NONE */
   int optimizer;     /* PARAMETER: which of plan_options->optimizer */
   int style;         /* that placed this parameter, or NONE */
-  int list, sibling; /* of module 0's: the list of modules, and the value of module 1 */
-  /* Loop-carried: in each iteration it is the value of `stack` of the module at distance `step`, 1
-     or -1; if there is no such module, `initial`. 0: it is not carried. */
-  int initial;
   int pieces;        /* the number of its pieces, or 0; apart: each piece is contiguous */
   const char *alias; /* PARAMETER: its name in files of others, or NULL */
   /* PARAMETER, STATE: files hold it as a part of a larger tensor of its name: along `file_dim` the

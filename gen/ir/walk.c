@@ -46,7 +46,7 @@ static void count_reads(const struct op *op, int *readers)
   for (int i = 0; i < op->nin && !op->nbody; i++) {
     readers[op->in[i]]++;
     if (!graph->nfunction) continue; /* there are no stacks yet */
-    int stack = graph->value[op->in[i]].stack;
+    int stack = in_loop(op->in[i])->stack;
     if (stack != NONE && stack != op->in[i]) readers[stack]++;
   }
   for (int k = 0; k < op->nbody; k++) count_reads(&graph->op[op->body[k]], readers);

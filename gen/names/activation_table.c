@@ -60,8 +60,9 @@ static void count_modules(void)
     modules_of[i] = maker == NONE ? 1 : graph->function[maker].count;
   }
   for (int i = 0; i < graph->nvalue; i++) {
-    const struct value *v = &graph->value[i];
-    if (v->stack != NONE && v->index >= modules_of[v->stack]) modules_of[v->stack] = v->index + 1;
+    const struct in_loop *loop = in_loop(i);
+    if (loop->stack != NONE && loop->index >= modules_of[loop->stack])
+      modules_of[loop->stack] = loop->index + 1;
   }
 }
 
@@ -77,7 +78,7 @@ void forget_activations(void)
 bool is_activation(int value)
 {
   const struct value *v = &graph->value[value], *place = &graph->value[storage_of(value)];
-  if (v->step) return v->stored;
+  if (in_loop(value)->step) return v->stored;
   if (!v->stored || v->op == NONE) return false;
   if (allocation_of(value).slice) return v->role == ACTIVATION && !v->is_output;
   return place->role == ACTIVATION && !place->is_output;
@@ -94,10 +95,11 @@ static int slots(const struct row *r)
 static bool is_in_stack_row(int value)
 {
   const struct value *v = &graph->value[value];
-  if (v->stack == NONE || v->stack == value || !is_activation(v->stack)) return false;
-  struct allocation a = allocation_of(v->stack);
-  int64_t at = a.offset + v->index % a.depth * arena_stride(a.storage);
-  return v->type == graph->value[v->stack].type && allocation_of(value).offset == at;
+  const struct in_loop *loop = in_loop(value);
+  if (loop->stack == NONE || loop->stack == value || !is_activation(loop->stack)) return false;
+  struct allocation a = allocation_of(loop->stack);
+  int64_t at = a.offset + loop->index % a.depth * arena_stride(a.storage);
+  return v->type == graph->value[loop->stack].type && allocation_of(value).offset == at;
 }
 
 /* "layers_attention_wq": the list, and the module's name for it; for a bucket, which has no
@@ -105,8 +107,10 @@ static bool is_in_stack_row(int value)
 static const char *row_name(int value, const char *function)
 {
   const struct value *v = &graph->value[value];
+  const struct in_loop *loop = in_loop(value);
   const struct op *op = v->op == NONE ? NULL : &graph->op[v->op];
-  const char *list = v->stack == value && v->sibling != NONE ? graph->module[v->list].path : "";
+  const char *list =
+      loop->stack == value && loop->sibling != NONE ? graph->module[loop->list].path : "";
   const char *name = identifier(text("%s%s%s", list, *list ? "." : "", name_in_list(value)));
   const char *again = op && op->again ? "_again" : "";
   if (is_buffer(value)) return text("%s_%s", function, name);
@@ -127,11 +131,11 @@ static const struct row *same_row(const struct row *new)
 
 static const struct row *row_for(int value, const char *function)
 {
-  if (is_in_stack_row(value)) value = graph->value[value].stack;
+  if (is_in_stack_row(value)) value = in_loop(value)->stack;
   if (row_of[value]) return &row[row_of[value] - 1];
   const struct value *v = &graph->value[value];
   struct row new = {.value = value, .count = 1, .at = allocation_of(value), .function = function};
-  if (v->stack == value && new.at.depth > 1) new.count = modules_of[value];
+  if (in_loop(value)->stack == value && new.at.depth > 1) new.count = modules_of[value];
   new.bytes = elements(local_shape(value, named_rank)) * type_bytes(v->type);
   new.stride = arena_stride(new.at.storage);
   new.preferred = row_name(value, function);
@@ -150,12 +154,13 @@ static const struct row *row_for(int value, const char *function)
 static const char *slice_pointer(int value, const char *module, const char *function)
 {
   const struct value *v = &graph->value[value];
+  const struct in_loop *loop = in_loop(value);
   struct allocation a = allocation_of(value), whole = allocation_of(a.storage);
-  const char *step = module ? module : text("%d", v->index);
+  const char *step = module ? module : text("%d", loop->index);
   if (strchr(step, ' ')) step = text("(%s)", step);
   if (largest_bytes(a.storage) > INT32_MAX) step = text("(size_t)%s", step);
   int64_t bytes = type_bytes(v->type), inside = a.offset - whole.offset;
-  if (v->stack != value) inside -= v->index * a.slice;
+  if (loop->stack != value) inside -= loop->index * a.slice;
   const char *at =
       is_activation(a.storage) ? arena_pointer(a.storage, NULL, function) : memory_name[a.storage];
   if (inside) at = text("%s + %lld", at, (long long)(inside / bytes));
@@ -167,7 +172,7 @@ const char *arena_pointer(int value, const char *module, const char *function)
   if (allocation_of(value).slice) return slice_pointer(value, module, function);
   const struct row *r = row_for(value, function);
   if (r->count == 1) return text("at_%s()", r->name);
-  return text("at_%s(%s)", r->name, module ? module : text("%d", graph->value[value].index));
+  return text("at_%s(%s)", r->name, module ? module : text("%d", in_loop(value)->index));
 }
 
 /* ---------------------------------------------------------------------------------------- about */

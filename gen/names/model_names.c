@@ -25,18 +25,19 @@ int viewed_value(int value)
 
 /* The name of a value in its loop's body: relative to the module. "layers.1.wq", with "layers"
    the list, is "wq"; the module's output is "out", and its input "in". */
-static const char *name_in_module(int value, bool in_loop)
+static const char *name_in_module(int value, bool in_body)
 {
-  const struct value *v = &graph->value[value];
-  const struct value *first = v->stack == NONE ? NULL : &graph->value[v->stack];
-  if (!in_loop || !first || (v->stack != value && !v->step) || first->sibling == NONE)
+  const struct in_loop *loop = in_loop(value);
+  const struct in_loop *first = loop->stack == NONE ? NULL : in_loop(loop->stack);
+  if (!in_body || !first || (loop->stack != value && !loop->step) || first->sibling == NONE)
     return value_name(value);
   const char *name = value_name(first->sibling), *mark = strncmp(name, "d_", 2) ? "" : "d_";
   const char *list = graph->module[first->list].path;
   char *prefix = text("%s%s%s", mark, list, *list ? "." : "");
   if (strncmp(name, prefix, strlen(prefix))) return value_name(value);
   char *rest;
-  long number = strtol(name + strlen(prefix), &rest, 10) - first_of_loop(v->stack) - 1 + v->step;
+  long number =
+      strtol(name + strlen(prefix), &rest, 10) - first_of_loop(loop->stack) - 1 + loop->step;
   if (*rest == '.' && number == 0) return text("%s%s", mark, rest + 1);
   if ((*rest == 0 || *rest == '_') && (number == 0 || number == -1))
     return text("%s%s%s", mark, number ? "in" : "out", rest);
@@ -51,18 +52,18 @@ static bool is_on_the_way(const struct value *v)
          !strcmp(v->name, graph->module[op->module].path);
 }
 
-const char *model_name(int value, bool in_loop)
+const char *model_name(int value, bool in_body)
 {
   while (viewed_value(value) != NONE) value = viewed_value(value);
   const struct value *v = &graph->value[value];
-  const char *name = name_in_module(value, in_loop);
+  const char *name = name_in_module(value, in_body);
   return is_on_the_way(v) ? text("%s.%s", name, op_name(&graph->op[v->op])) : name;
 }
 
 const char *name_in_list(int value)
 {
-  const struct value *v = &graph->value[value];
-  return model_name(value, v->stack == value && v->sibling != NONE);
+  const struct in_loop *loop = in_loop(value);
+  return model_name(value, loop->stack == value && loop->sibling != NONE);
 }
 
 const char *moved_suffix(int value)

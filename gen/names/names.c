@@ -34,7 +34,7 @@ const char *local_name(int value)
 static const char *with_index(int value)
 {
   const char *name = memory_name[value];
-  int sibling = graph->value[value].sibling;
+  int sibling = in_loop(value)->sibling;
   if (!name || sibling == NONE || !memory_name[sibling]) return name;
   int at = 0;
   while (name[at] && name[at] == memory_name[sibling][at]) at++;
@@ -95,28 +95,29 @@ static const char *own_address(int value)
 }
 
 /* A carried value: the stack's value of the module before, or after, in the loop. */
-static char *carried_address(const struct value *v)
+static char *carried_address(const struct in_loop *carried)
 {
-  const char *module = v->step < 0 ? "l - 1" : "l + 1";
-  const char *condition = v->step < 0 ? "l > 0" : text("l < %d", speaking->count - 1);
-  const char *from = arena_pointer(v->stack, module, speaking->name);
-  return text("%s ? %s : %s", condition, from, own_address(v->initial));
+  const char *module = carried->step < 0 ? "l - 1" : "l + 1";
+  const char *condition = carried->step < 0 ? "l > 0" : text("l < %d", speaking->count - 1);
+  const char *from = arena_pointer(carried->stack, module, speaking->name);
+  return text("%s ? %s : %s", condition, from, own_address(carried->initial));
 }
 
 static const char *address(int value)
 {
-  const struct value *v = &graph->value[value];
-  if (v->step && same_place(value, v->stack)) return address(v->stack);
-  if (v->step) return carried_address(v);
-  if (loops() && v->stack == value && is_activation(value))
+  const struct in_loop *loop = in_loop(value);
+  if (loop->step && same_place(value, loop->stack)) return address(loop->stack);
+  if (loop->step) return carried_address(loop);
+  if (loops() && loop->stack == value && is_activation(value))
     return arena_pointer(value, "l", speaking->name);
   return own_address(value);
 }
 
 /* The storage of a stack's value is that of module 0's, whichever module it is of. */
-static bool is_of_same_module(const struct value *v, const struct value *storage)
+static bool is_of_same_module(int value, int storage)
 {
-  return v->stack == NONE || storage->stack == NONE || v->index == storage->index;
+  const struct in_loop *a = in_loop(value), *b = in_loop(storage);
+  return a->stack == NONE || b->stack == NONE || a->index == b->index;
 }
 
 /* "// [2, 64], in place of x": what a reader of the function needs; the arena's table has the
@@ -124,17 +125,18 @@ static bool is_of_same_module(const struct value *v, const struct value *storage
 static void put_local(struct buffer *b, int value)
 {
   const struct value *v = &graph->value[value];
+  const struct in_loop *loop = in_loop(value);
   const struct wide_part *w = wide_part(value);
   int storage = storage_of(value);
   struct buffer about = {0};
   put(&about, "// %s", shape_text(local_shape(value, named_rank)));
-  if (v->step)
-    put(&about, ", of the %s %s", v->step < 0 ? "previous" : "next",
-        graph->module[graph->value[v->stack].list].steps ? "step" : "layer");
+  if (loop->step)
+    put(&about, ", of the %s %s", loop->step < 0 ? "previous" : "next",
+        graph->module[in_loop(loop->stack)->list].steps ? "step" : "layer");
   else if (allocation_of(value).slice)
     put(&about, ", of this step");
   else if (storage != value && local[storage] && local[storage] != local[value] &&
-           is_of_same_module(v, &graph->value[storage]))
+           is_of_same_module(value, storage))
     put(&about, ", in%s %s", is_buffer(storage) ? "" : " place of", local[storage]);
   if (w->wide != NONE && w->row < w->pitch)
     put(&about, ", rows of %" PRId64 ", %" PRId64 " apart", w->row, w->pitch);
@@ -200,7 +202,7 @@ static void forget_locals(void)
 static bool is_same_variable(int a, int b)
 {
   const struct value *v = &graph->value[a], *w = &graph->value[b];
-  return same_place(a, b) && v->type == w->type && !v->step && !w->step &&
+  return same_place(a, b) && v->type == w->type && !in_loop(a)->step && !in_loop(b)->step &&
          allocation_of(a).depth == allocation_of(b).depth;
 }
 

@@ -126,7 +126,7 @@ void forget_member_runs(void);
 /* ------------------------------------------------------------------------------- model_names.c */
 
 /* The name of a value; in a loop's body relative to the module. */
-const char *model_name(int value, bool in_loop);
+const char *model_name(int value, bool in_body);
 /* Its name among those of all functions: in a list without a number. */
 const char *name_in_list(int value);
 /* What tells a moved value from the value of the same name that it was. */

@@ -40,7 +40,8 @@ static bool *find_updated(void)
     if (graph->op[i].kind == OP_update && !graph->op[i].nbody) updated[graph->op[i].in[0]] = true;
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
-    if (v->role == PARAMETER && v->stack != NONE) updated[i] |= updated[v->stack];
+    const struct in_loop *loop = in_loop(i);
+    if (v->role == PARAMETER && loop->stack != NONE) updated[i] |= updated[loop->stack];
   }
   return updated;
 }

@@ -81,8 +81,9 @@ static void find_least(struct places *p)
   for (int role = 0; role <= NORM; role++) p->least[role] = memset(alloc(n), MOST_ALIGNED, n);
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
-    if (v->stack == NONE) continue;
-    unsigned char *least = &p->least[v->role][v->stack];
+    const struct in_loop *loop = in_loop(i);
+    if (loop->stack == NONE) continue;
+    unsigned char *least = &p->least[v->role][loop->stack];
     int64_t own = own_alignment(p, i);
     if (own < *least) *least = (unsigned char)own;
   }
@@ -91,16 +92,17 @@ static void find_least(struct places *p)
 static int64_t of_member(const struct places *p, int value)
 {
   const struct value *v = &graph->value[value];
+  const struct in_loop *loop = in_loop(value);
   if (v->role == LOSS || v->role == NORM) return type_bytes(v->type);
   if (v->role == GRADIENT || (v->role == STATE && !is_apart(value))) return of_member(p, v->of);
-  return v->stack == NONE ? own_alignment(p, value) : p->least[v->role][v->stack];
+  return loop->stack == NONE ? own_alignment(p, value) : p->least[v->role][loop->stack];
 }
 
 static int64_t alignment_at(const struct places *p, int value)
 {
-  const struct value *v = &graph->value[value];
-  if (v->step) {
-    int64_t here = alignment_at(p, v->stack), first = alignment_at(p, v->initial);
+  const struct in_loop *loop = in_loop(value);
+  if (loop->step) {
+    int64_t here = alignment_at(p, loop->stack), first = alignment_at(p, loop->initial);
     return here < first ? here : first;
   }
   const struct allocation *a = &p->plan->of[value];

@@ -187,7 +187,7 @@ static void gathered_in_the_last_round(const void *with)
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
     const struct allocation *a = &graph->memory->of[i];
-    bool kept = v->stored && v->role == ACTIVATION && a->depth == LAYERS && v->stack == i;
+    bool kept = v->stored && v->role == ACTIVATION && a->depth == LAYERS && in_loop(i)->stack == i;
     if (!kept || &graph->function[a->made_by] != named("layers_forward")) continue;
     must(a->first < made, "what a module keeps is said to live from the last iteration on");
   }
@@ -310,7 +310,7 @@ static int reader_in(const char *function, int value)
     const struct op *op = &graph->op[f->op[k]];
     int *list = alloc((size_t)op_width(op) * sizeof *list);
     for (int n = op_reads(op, list); n--;)
-      if (graph->value[list[n]].stack == value) return k;
+      if (in_loop(list[n])->stack == value) return k;
   }
   return NONE;
 }

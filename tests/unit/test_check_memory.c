@@ -396,7 +396,7 @@ static bool is_kept_twice(const struct value *v)
 static bool is_kept_for_each(const struct value *v)
 {
   int value = (int)(v - graph->value);
-  return graph->memory->of[value].depth > 2 && is_placed(value) && v->stack != NONE;
+  return graph->memory->of[value].depth > 2 && is_placed(value) && in_loop(value)->stack != NONE;
 }
 
 static void keep_one_less(int value)
@@ -419,8 +419,7 @@ static void last_module_over_the_first(void)
   keep_one_less(value);
   /* What outside of the loops reads of a single module is where it was. */
   for (int i = 0; i < graph->nvalue; i++) {
-    if (graph->value[i].stack == value)
-      graph->memory->of[i].offset = graph->memory->of[value].offset;
+    if (in_loop(i)->stack == value) graph->memory->of[i].offset = graph->memory->of[value].offset;
   }
 }
 

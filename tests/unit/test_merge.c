@@ -288,7 +288,7 @@ static void split_in_two(const void *with)
   int slice = step((struct op){.kind = OP_slice}, first, FORWARD, "S(0)");
   run_in_phase((struct op){.kind = OP_add, .nin = 2, .in = {slice, place}, .phase = FORWARD});
   int anew = step((struct op){.kind = OP_neg}, some_part(), FORWARD, "S(0)");
-  graph->value[anew].stack = place;
+  row_in_loop(anew)->stack = place;
   int third = step(gathering(), anew, FORWARD, "R");
   int fourth = step(gathering(), anew, FORWARD, "R");
   int made[] = {first, second, third, fourth};

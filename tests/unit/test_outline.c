@@ -97,14 +97,12 @@ static void equal_layers(const void *with)
   int y = apply(OP_scale, x, NONE, root, 2), z = apply(OP_add, y, made[1][0], root, 1);
   becomes(z, "layers_forward x3 up: matmul tanh; forward x1 up: exp loop scale add");
   for (int l = 0; l < LAYERS; l++) {
-    must(graph->value[weight[l]].stack == weight[0] && graph->value[weight[l]].index == l,
-         "weights");
+    must(in_loop(weight[l])->stack == weight[0] && in_loop(weight[l])->index == l, "weights");
     for (int k = 0; k < 2; k++)
-      must(graph->value[made[l][k]].stack == made[0][k] && graph->value[made[l][k]].index == l,
-           "values");
+      must(in_loop(made[l][k])->stack == made[0][k] && in_loop(made[l][k])->index == l, "values");
   }
   const struct op *product = op_in("layers_forward", 0);
-  const struct value *carried = &graph->value[product->in[0]];
+  const struct in_loop *carried = in_loop(product->in[0]);
   must(carried->step == -1 && carried->stack == made[0][1] && carried->initial == start,
        "the layer before is not carried");
   must(product->in[1] == weight[0] && product->out == made[0][0], "the body is not module 0's");
@@ -143,8 +141,7 @@ static void downward(const void *with)
   becomes(x, "layers_forward x3 up: matmul; forward x1 up: exp loop neg; "
              "layers_backward x3 down: mul; backward x1 up: loop neg");
   const struct op *op = op_in("layers_backward", 0);
-  must(graph->value[op->in[0]].step == 1 && graph->value[op->in[1]].stack == made[0],
-       "other inputs");
+  must(in_loop(op->in[0])->step == 1 && in_loop(op->in[1])->stack == made[0], "other inputs");
 }
 
 static void two_walks(const void *with)
@@ -182,9 +179,9 @@ static void several_outputs(const void *with)
              "layers_backward x3 down: mul; backward x1 up: loop neg");
   for (int l = 0; l < LAYERS; l++)
     for (int k = 0; k < 2; k++)
-      must(graph->value[made[l] + k].stack == made[0] + k && graph->value[made[l] + k].index == l,
-           "the outputs of layer %d are stacks %d and %d", l, graph->value[made[l]].stack,
-           graph->value[made[l] + 1].stack);
+      must(in_loop(made[l] + k)->stack == made[0] + k && in_loop(made[l] + k)->index == l,
+           "the outputs of layer %d are stacks %d and %d", l, in_loop(made[l])->stack,
+           in_loop(made[l] + 1)->stack);
   const struct op *sub = op_in("layers_forward", 1);
   must(sub->in[0] == made[0] && sub->in[1] == made[0] + 1, "the body reads another output");
   must(op_in("layers_backward", 0)->in[1] == made[0] + 1, "the backward reads another output");
@@ -298,7 +295,7 @@ static void run_of_modules(const void *with)
   }
   becomes(apply(OP_neg, x, NONE, root, 1),
           "layers_forward x2 up: matmul; forward x1 up: exp matmul add loop neg");
-  must(graph->value[weight[2]].stack == weight[1] && graph->value[weight[2]].index == 1,
+  must(in_loop(weight[2])->stack == weight[1] && in_loop(weight[2])->index == 1,
        "the second module of the run is not its stack's second");
 }
 

@@ -437,8 +437,7 @@ static void make_memory(void)
 static int member(int stack, int index)
 {
   for (int i = 0; i < graph->nvalue; i++)
-    if (graph->value[i].stack == stack && graph->value[i].index == index && !graph->value[i].step)
-      return i;
+    if (in_loop(i)->stack == stack && in_loop(i)->index == index && !in_loop(i)->step) return i;
   return stack;
 }
 
@@ -449,27 +448,24 @@ static double *slot(int rank, int value, int index)
   return arena[rank] + (a.offset + index % a.depth * arena_stride(a.storage)) / 4;
 }
 
-/* Where a value lies for a rank in the function f, in the round of module l: tpgen.h, struct
-   value. */
+/* Where a value lies for a rank in the function f, in the round of module l: ir/loops.h. */
 static double *address(int rank, int value, const struct function *f, int l)
 {
-  const struct value *v = &graph->value[value];
-  bool in_loop = f->count > 1;
-  if (v->step) {
-    int neighbour = l + v->step;
+  const struct in_loop *loop = in_loop(value);
+  if (loop->step) {
+    int neighbour = l + loop->step;
     if (neighbour < 0 || neighbour >= f->count) {
-      struct allocation first = allocation_of(v->initial);
+      struct allocation first = allocation_of(loop->initial);
       if (!in_arena(first.storage)) return own[rank][first.storage];
       return arena[rank] + first.offset / 4;
     }
-    return slot(rank, v->stack, neighbour);
+    return slot(rank, loop->stack, neighbour);
   }
-  bool each = in_loop && v->stack == value;
+  bool each = f->count > 1 && loop->stack == value;
   struct allocation a = allocation_of(value);
   if (in_arena(a.storage)) return each ? slot(rank, value, l) : arena[rank] + a.offset / 4;
   int place = a.storage;
-  if (each)
-    place = member(graph->value[place].stack == NONE ? place : graph->value[place].stack, l);
+  if (each) place = member(in_loop(place)->stack == NONE ? place : in_loop(place)->stack, l);
   must(own[rank][place], "v%d has no place", value);
   return own[rank][place];
 }
