@@ -45,6 +45,7 @@ struct value {
   int module;            /* that made it */
   unsigned order;     /* the memory order of its dimensions: see assign_dim_order.c; 0: row-major */
   int of;             /* the value whose gradient, sums or optimizer's state it is, or NONE */
+  int counts;         /* it stands by rows: the value that counts them (rows.c); or NONE */
   struct shape shape; /* whole */
   struct layout layout;
   const char *name;  /* the model's: "in_proj.weight"; of an activation its module's path  */
@@ -63,7 +64,6 @@ struct value {
      whole tensor. */
   int64_t alias_first, alias_size;
   struct init init;
-  int counts; /* it stands by rows: the value that counts them (rows.c); or NONE */
 };
 
 /* A value's place and lifetime. A program point is the index of an operation in the order of
