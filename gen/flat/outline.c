@@ -127,6 +127,13 @@ static bool same_numbers(const struct op *a, const struct op *b)
          a->custom == b->custom;
 }
 
+/* Whether one loop may make both. What a loop of an outer list reads by its modules is in that
+   loop's stack: it can be in no other one. */
+static bool may_stack(int a, int b)
+{
+  return same_value_kind(a, b) && in_loop(a)->stack == NONE && in_loop(b)->stack == NONE;
+}
+
 static bool same_op(const struct op *a, const struct op *b)
 {
   if (a->kind != b->kind || a->nin != b->nin || a->line != b->line || a->again != b->again)
@@ -141,7 +148,7 @@ static bool same_op(const struct op *a, const struct op *b)
   if (a->dim != b->dim || a->dim_to != b->dim_to || !same_layout(a->to, b->to)) return false;
   if (a->nout != b->nout || !same_numbers(a, b)) return false;
   for (int o = 0; o < a->nout; o++)
-    if (!same_value_kind(a->out + o, b->out + o)) return false;
+    if (!may_stack(a->out + o, b->out + o)) return false;
   return true;
 }
 
