@@ -176,9 +176,10 @@ static void choose(struct hoisting *h)
 {
   for (int at = graph->norder; at-- > 0;) {
     int id = graph->order[at];
-    const struct op *op = &graph->op[id];
     h->of_step[id] = !h->invariant[id];
-    for (int k = 0; k < op->nout && h->invariant[id]; k++) {
+    if (!h->invariant[id]) continue; /* most do not: their operations are not even looked at */
+    const struct op *op = &graph->op[id];
+    for (int k = 0; k < op->nout; k++) {
       int value = op->out + k;
       h->kept[value] = pays(h, value);
       if (!h->kept[value] && is_read_in_step(h, value)) h->of_step[id] = true;
@@ -219,10 +220,13 @@ static void make(struct hoisting *h, int value)
   append_copy(h, op);
 }
 
-static void read_kept(struct hoisting *h, struct op *op)
+/* The step's readers of the value read what is computed once instead. */
+static void read_copy(struct hoisting *h, int value)
 {
-  for (int i = 0; i < op->nin; i++)
-    if (h->kept[op->in[i]]) op->in[i] = h->copy[h->equal[op->in[i]]];
+  const struct list *readers = &h->readers[value];
+  for (int k = 0; k < readers->n; k += 2)
+    if (h->of_step[readers->at[k]])
+      graph->op[readers->at[k]].in[readers->at[k + 1]] = h->copy[h->equal[value]];
 }
 
 /* The new operations come first: those of the step follow, and read what they make. */
@@ -244,12 +248,14 @@ static void move_constants(struct hoisting *h)
   for (int v = 0; v < known; v++) h->copy[v] = NONE;
   h->made = (struct list){0};
   for (int at = 0; at < norder; at++) {
-    int id = graph->order[at], first = graph->op[id].out;
-    for (int k = 0; k < graph->op[id].nout; k++)
+    int id = graph->order[at];
+    if (!h->invariant[id]) continue;
+    int first = graph->op[id].out, n = graph->op[id].nout;
+    for (int k = 0; k < n; k++)
       if (h->kept[first + k]) make(h, first + k);
   }
-  for (int at = 0; at < norder; at++)
-    if (h->of_step[graph->order[at]]) read_kept(h, &graph->op[graph->order[at]]);
+  for (int v = 0; v < known; v++)
+    if (h->kept[v]) read_copy(h, v);
   if (h->made.n) write_order(h, norder);
 }
 

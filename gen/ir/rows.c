@@ -131,12 +131,35 @@ static int counts_by_rule(const struct op *op, int k)
   return NONE - 1; /* the rule has no count */
 }
 
+static bool is_by_rows(int value)
+{
+  return graph->value[value].counts != NONE;
+}
+
+/* Whether such a value is made by any of these operations, or by those of their bodies. */
+static bool any_makes(bool (*such)(int value), const int *op, int n)
+{
+  for (int k = 0; k < n; k++) {
+    const struct op *o = &graph->op[op[k]];
+    for (int i = 0; i < o->nout; i++)
+      if (such(o->out + i)) return true;
+    if (o->nbody && any_makes(such, o->body, o->nbody)) return true;
+  }
+  return false;
+}
+
+/* Whether the program makes such a value. */
+static bool makes_value(bool (*such)(int value))
+{
+  bool makes = any_makes(such, graph->order, graph->norder);
+  for (int i = 0; i < graph->nfunction && !makes; i++)
+    makes = any_makes(such, graph->function[i].op, graph->function[i].nop);
+  return makes;
+}
+
 bool has_values_by_rows(void)
 {
-  if (all_stages()) return all_stages()->has_values_by_rows;
-  for (int i = 0; i < graph->nvalue; i++)
-    if (graph->value[i].counts != NONE) return true;
-  return false;
+  return all_stages() ? all_stages()->has_values_by_rows : makes_value(is_by_rows);
 }
 
 /* The places are those of all ranks over which the count is summed up. */
@@ -204,12 +227,14 @@ struct list row_notes(void)
   return notes;
 }
 
+static bool is_bounded(int value)
+{
+  return is_by_rows(value) && has_less_room(value);
+}
+
 bool has_row_bounds(void)
 {
-  if (all_stages()) return all_stages()->has_row_bounds;
-  for (int i = 0; i < graph->nvalue; i++)
-    if (graph->value[i].counts != NONE && has_less_room(i)) return true;
-  return false;
+  return all_stages() ? all_stages()->has_row_bounds : makes_value(is_bounded);
 }
 
 int counted_operand(const struct op *op)
