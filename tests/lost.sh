@@ -126,8 +126,9 @@ for who in 0 1; do
   none='^run\.sh: a rank was killed by signal 9 \(KILL\)$'
   for where in load init met end exit $([ $who = 0 ] || echo 1 3 $before); do
     pattern=$other
-    # The other rank may not have begun, or may have ended.
+    # The other rank may not have begun, or may have ended; or it is leaving, and waits for nobody.
     [ $where != load ] && [ $where != exit ] && [ "$where$transport" != initshared ] || pattern="$other|$none"
+    [ $where != exit ] || pattern+="|^rank $((1 - who)): error: the job was ended; rank $who is gone$"
     beside "$WORK/early.kill.$who.$where.log" early "early.kill.$who.$where" "kill:$who:$where" "$pattern"
   done
 done
