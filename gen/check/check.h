@@ -115,6 +115,9 @@ void check_in_pieces(void);
 
 /* ------------------------------------------------------------------------------ check_counts.c */
 
+/* How many elements the rank has of what a collective sums or of its shards; of a bucket, all of
+   its members'. */
+int64_t elements_together(const struct op *op, int rank);
 /* Asserts that the counts which the rank's program states are those of its members' parts. */
 void check_counts(const struct op *op, int rank, const int64_t *give, const int64_t *get,
                   bool equal);

@@ -40,6 +40,15 @@ static int64_t sent(const struct op *op, int from, int to)
   return common_of_values(op->in[0], from, op->out, to);
 }
 
+int64_t elements_together(const struct op *op, int rank)
+{
+  bool gathers = collective_row[op->kind].from == SHARD;
+  int64_t sum = 0;
+  if (!op->nbody) return elements(local_shape(gathers ? op->in[0] : op->out, rank));
+  for (int k = 0; k < op->nbody; k++) sum += elements_together(&graph->op[op->body[k]], rank);
+  return sum;
+}
+
 /* ------------------------------------------------------------------------------ kinds of counts */
 
 static void check_pairs(const struct op *op, int rank, const int *member, int n,
@@ -69,25 +78,12 @@ static void check_parts(const struct op *op, int rank, const int *member, int n,
 static void check_chunk(const struct op *op, const int *member, int n, const int64_t *give)
 {
   const int64_t room = elements(graph->value[op->buffer].shape);
-  bool gathers = collective_row[op->kind].from == SHARD;
   const int ends[] = {member[0], member[n - 1]};
   for (int m = 0; m < n; m++)
     require_count(give[m] * n == room, op, "its chunks are not the buffer");
-  for (int i = 0; i < 2; i++) {
-    int64_t sum = 0;
-    for (int k = 0; k < op->nbody; k++) {
-      const struct op *part = &graph->op[op->body[k]];
-      sum += elements(local_shape(gathers ? part->in[0] : part->out, ends[i]));
-    }
-    require_count(sum <= give[0], op, "its chunks have no room for the parts of a rank");
-  }
-}
-
-static int place_among(const int *member, int n, int rank)
-{
-  int place = 0;
-  while (place < n && member[place] != rank) place++;
-  return place;
+  for (int i = 0; i < 2; i++)
+    require_count(elements_together(op, ends[i]) <= give[0], op,
+                  "its chunks have no room for the parts of a rank");
 }
 
 static bool same_box(const struct part *a, const struct part *b)
@@ -105,7 +101,7 @@ static void check_exchange(const struct op *op, int rank, const int *member, int
   const struct exchange *e = &graph->exchange[op->exchange];
   const struct cut_tensor from = {e->whole, e->move.from}, to = {e->whole, e->move.to};
   struct part got[LOOKED_AT];
-  int me = place_among(member, n, rank), pieces = 0;
+  int me = place_in_group(op->group, rank), pieces = 0;
   bool is_idle = me < e->move.idle_first || me >= n - e->move.idle_last;
   int64_t sum = 0;
   for (int m = 0; m < n; m++) {
@@ -155,6 +151,6 @@ void check_counts(const struct op *op, int rank, const int64_t *give, const int6
     check_chunk(op, member, n, give);
   else
     check_parts(op, rank, member, n, give);
-  require_count(!equal || is_equal(op, place_among(member, n, rank), n, give, get), op,
+  require_count(!equal || is_equal(op, place_in_group(op->group, rank), n, give, get), op,
                 "its call is for equal counts, and they are not equal");
 }

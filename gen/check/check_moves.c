@@ -295,19 +295,6 @@ static bool is_copied_as(enum type type, enum type travels)
   return type == travels || ((type == F32 || type == BF16) && (travels == F32 || travels == BF16));
 }
 
-/* Of what is sent at once: of what is summed, or of the shards. No rank has a larger part of any
-   value than rank 0. */
-static int64_t largest_sum(const struct op *bucket)
-{
-  int64_t sum = 0;
-  bool gathers = collective_row[bucket->kind].from == SHARD;
-  for (int k = 0; k < bucket->nbody; k++) {
-    const struct op *member = &graph->op[bucket->body[k]];
-    sum += elements(local_shape(gathers ? member->in[0] : member->out, 0));
-  }
-  return sum;
-}
-
 static int buckets; /* number of buckets checked */
 
 /* By value: the last checked bucket with a member that makes it. */
@@ -347,8 +334,10 @@ static void check_bucket(int id)
   int64_t room = elements(graph->value[op->buffer].shape);
   require(graph->value[op->buffer].role == ACTIVATION && graph->value[op->buffer].op == id, id,
           "its buffer is another's");
-  require(room == largest_sum(op) * (op->kind == OP_all_reduce ? 1 : group_size(op->group)), id,
-          "its buffer does not fit its members");
+  /* No rank has a larger part of any value than rank 0. */
+  require(room ==
+              elements_together(op, 0) * (op->kind == OP_all_reduce ? 1 : group_size(op->group)),
+          id, "its buffer does not fit its members");
 }
 
 /* ------------------------------------------------------------------------------------ in memory */

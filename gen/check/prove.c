@@ -62,22 +62,13 @@ static const int64_t *shared_counts(const int64_t *count, int n)
   return l->count;
 }
 
-/* What the rank has of all that is summed. */
-static int64_t terms_of(const struct op *op, int rank)
-{
-  int64_t sum = 0;
-  for (int k = 0; k < op->nbody; k++)
-    sum += elements(local_shape(graph->op[op->body[k]].out, rank));
-  return op->nbody ? sum : elements(local_shape(op->out, rank));
-}
-
 /* A member of an all-reduce states only its own part. The first rank has the largest part, the last
    one the smallest. */
 static bool counts_alone(const struct op *op)
 {
   const struct collective_row *row = &collective_row[op->kind];
   if (row->pairwise || moves_shards(op->kind)) return row->pairwise;
-  return terms_of(op, 0) != terms_of(op, world_size() - 1);
+  return elements_together(op, 0) != elements_together(op, world_size() - 1);
 }
 
 /* The size of a rank's part of a value. */
