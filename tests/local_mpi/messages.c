@@ -261,30 +261,36 @@ bool ranks_progress(void)
   return moved;
 }
 
-static void tell(const char *what, const struct message *m)
+static void tell(FILE *to, const char *what, const struct message *m)
 {
   if (m->is_part)
-    fprintf(stderr, "; it %s MPI_%s of rank %d on group %d", what, m->call, m->peer, m->context);
+    fprintf(to, "; it %s MPI_%s of rank %d on group %d", what, m->call, m->peer, m->context);
   else
-    fprintf(stderr, "; it %s a message, tag %d, %zu bytes, %s rank %d on group %d", what, m->tag,
+    fprintf(to, "; it %s a message, tag %d, %zu bytes, %s rank %d on group %d", what, m->tag,
             m->bytes, m->sends ? "to" : "from", m->peer, m->context);
 }
 
-static void tell_all(const char *what, const struct list *list)
+static void tell_all(FILE *to, const char *what, const struct list *list)
 {
-  for (const struct message *m = list->first; m; m = m->next) tell(what, m);
+  for (const struct message *m = list->first; m; m = m->next) tell(to, what, m);
 }
 
-/* Ends the rank with all that it sends and receives. */
+/* Ends the rank with all that it sends and receives: one write, so that the lines of several ranks
+   do not mix. */
 static _Noreturn void end_with_messages(const char *call, const char *why)
 {
-  fprintf(stderr, "local MPI: rank %d: %s: %s", ranks_me, call, why);
+  char *text = NULL;
+  size_t size = 0;
+  FILE *to = open_memstream(&text, &size);
+  if (!to) _exit(EXIT_FAILURE);
+  fprintf(to, "local MPI: rank %d: %s: %s", ranks_me, call, why);
   for (int i = 0; i < ranks_in_all; i++) {
-    tell_all("waits for", &peers[i].posted);
-    tell_all("sends", &peers[i].sends);
-    tell_all("has not asked for", &peers[i].early);
+    tell_all(to, "waits for", &peers[i].posted);
+    tell_all(to, "sends", &peers[i].sends);
+    tell_all(to, "has not asked for", &peers[i].early);
   }
-  fprintf(stderr, "\n");
+  fputc('\n', to);
+  if (fclose(to) == 0) (void)!write(STDERR_FILENO, text, size);
   _exit(EXIT_FAILURE);
 }
 
