@@ -56,7 +56,7 @@ static void check_pairs(const struct op *op, int rank, const int *member, int n,
 {
   for (int m = 0; m < n; m++)
     require_count(give[m] == sent(op, rank, member[m]) && get[m] == sent(op, member[m], rank), op,
-                  "a rank sends another one not what their parts have in common");
+                  "a rank does not send another one just what their parts have in common");
 }
 
 /* Each states the counts of all: of what each has, or gets; or of its own sum. */
@@ -107,10 +107,10 @@ static void check_exchange(const struct op *op, int rank, const int *member, int
   for (int m = 0; m < n; m++) {
     sum += get[m];
     require_count(!give[m] || give[m] == common_part(&from, rank, &to, member[m]), op,
-                  "a rank sends another one not what their parts have in common");
+                  "a rank does not send another one just what their parts have in common");
     if (!get[m]) continue;
     require_count(get[m] == common_part(&from, member[m], &to, rank), op,
-                  "a rank gets not what its part and the sender's have in common");
+                  "a rank does not get just what its part and the sender's have in common");
     struct part part = part_on(&from, member[m]);
     for (int k = 0; k < pieces; k++)
       require_count(!same_box(&part, &got[k]), op, "a rank gets a piece twice");

@@ -72,7 +72,8 @@ static void check_place(const struct pipeline_stages *s)
     dump_error(line, "here %d: place %d of the pipeline is missing before it", here, next);
   const double *flops = s->all->flops;
   for (int i = 0; i < 2; i++)
-    if (!(flops[i] >= 0 && flops[i] <= MOST_FLOPS)) dump_error(line, "a step takes no such flops");
+    if (!(flops[i] >= 0 && flops[i] <= MOST_FLOPS))
+      dump_error(line, "the flops of a step are between 0 and %g", MOST_FLOPS);
 }
 
 void read_pipeline(void)
