@@ -20,6 +20,8 @@ fulfils plans/llama3.lua -D tp=2 -D async_tp=2
 fulfils plans/reshard.lua
 fulfils tests/dump/streams.lua
 fulfils tests/dump/async_tp.lua
+fulfils tests/dump/turns.lua
+grep -q '"dp": "S(0)\[1\]"' "$WORK/$((n - 1))/plan.json" || fail "plan.json does not tell which dimension of the mesh cuts first"
 rows=$n
 fulfils plans/moe.lua -D dp=2 -D ep=2 -D bound=1.5
 more fulfils plans/moe.lua -D dp=3 -D ep=3 -D batch=8 -D microbatches=2

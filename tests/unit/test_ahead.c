@@ -455,6 +455,34 @@ static struct op *gather(void)
   return &graph->op[named("layers_forward_ahead")->op[0]];
 }
 
+/* A trial that is given up leaves nothing behind. */
+static void tried_and_given_up(const void *with)
+{
+  (void)with;
+  set_target("cuda");
+  schedule_with(NULL, NULL);
+  const int op = (int)(gather() - graph->op), value = gather()->out, stack = in_loop(value)->stack;
+  const int distance = scheduled(gather())->prefetch_distance, rows = graph->in_loops->nvalue;
+  const int nop = named("layers_forward")->nop, nfunction = graph->nfunction;
+  const struct edit_state before = remember_program();
+  row_in_loop(value)->stack = stack == NONE ? value : NONE;
+  row_in_loop(rows)->stack = value;
+  schedule_of(op)->prefetch_distance++;
+  add_part((int)(named("layers_forward") - graph->function), "of_trial", &(struct list){0});
+  leave_out_of(named("layers_forward"), named("layers_forward")->op[0]);
+  go_back(&before);
+  must(in_loop(value)->stack == stack && in_loop(rows)->stack == NONE, "a value is in a stack");
+  must(scheduled(gather())->prefetch_distance == distance, "a gather is issued for another layer");
+  must(named("layers_forward")->nop == nop, "a function lacks an operation");
+  must(graph->nfunction == nfunction, "there is a function more");
+}
+
+static void test_trial(void **state)
+{
+  (void)state;
+  passes(tried_and_given_up, NULL);
+}
+
 static void put_nothing(void)
 {
 }
@@ -654,6 +682,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_schedule),
+      cmocka_unit_test(test_trial),
       cmocka_unit_test(test_faults),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
