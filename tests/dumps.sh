@@ -59,10 +59,11 @@ for plan in plans/*.lua tests/equal/*.lua; do
   try_plan "$name" "$plan" "${args[@]}"
 done
 
-# refuses MESSAGE FILE...: a dump of outline made of these graphs.
+# refuses MESSAGE FILE...: a dump of outline, or of $from, made of these graphs.
+from=outline
 refuses() {
   cat "${@:2}" > "$WORK/places"
-  if "$TPGEN" --from=outline "$WORK/places" --dump=memory > /dev/null 2> "$WORK/message"; then fail "taken, and not: $1"; fi
+  if "$TPGEN" --from=$from "$WORK/places" --dump=memory > /dev/null 2> "$WORK/message"; then fail "taken, and not: $1"; fi
   finds "places:[0-9]*: error: $1" "$WORK/message" || fail "$(cat "$WORK/message"), and not: $1"
 }
 
@@ -78,17 +79,19 @@ if tries stages; then
   refuses 'place 0 of the pipeline stands above, too' "$WORK/of_2.0" "$WORK/of_2.0"
   refuses 'place 1 of the pipeline stands above, too' "$WORK"/of_2.[01] "$WORK/of_2.1"
   refuses 'the graph of place 1 is of another program' "$WORK/of_2.0" "$WORK/of_4.1"
+  "$TPGEN" tests/pipeline/plan.lua --dump=lua | sed '0,/^v[0-9]* /s/^v\([0-9]*\) .*/& stack v\1/' > "$WORK/of_loop"
+  from=lua refuses 'before outline no value is in a loop$' "$WORK/of_loop"
   sed 's/ here 1//' "$WORK/of_2.1" > "$WORK/of_none"
   refuses 'after redistribute each place of a pipeline has a graph of its own' "$WORK/of_2.0" "$WORK/of_none"
-  try_plan v plans/llama3.lua -D pp=2 -D tp=2 -D stages=2 -D schedule=zbv_zero_bubble -D n_layers=4 -D tied=true \
+  try_plan v plans/llama3.lua -D pp=2 -D tp=2 -D stages=2 -D schedule=zbv_zero_bubble -D n_layers=4 -D dim=512 -D tied=true \
     -D batch=8 -D microbatches=4 -D checkpoint=layer
   printf '0F0,0F1,0B0,0B1\n1F0,1I0,1W0,1F1,1B1\n' > "$WORK/mine.csv"
-  more try_plan csv plans/llama3.lua --target cuda -D pp=2 -D schedule="$WORK/mine.csv" -D n_layers=3 -D dtype=bfloat16
+  try_plan csv plans/llama3.lua --target cuda -D pp=2 -D schedule="$WORK/mine.csv" -D n_layers=3 -D dtype=bfloat16
   more try_plan uneven plans/llama3.lua -D pp=3 -D dp_shard=2 -D n_layers=3 -D microbatches=3 \
     -D batch=7 -D accumulate=2 -D documents=10
   more try_plan async plans/llama3.lua --target cuda -D pp=2 -D tp=2 -D async_tp=true -D n_layers=4 -D batch=4 \
     -D microbatches=4
-  more try_plan experts plans/moe.lua -D pp=2 -D dp_shard=2 -D ep=2 -D microbatches=2
+  more try_plan experts plans/moe.lua -D pp=2 -D dp_shard=2 -D ep=2 -D microbatches=2 -D bound=1.5
   for model in $(more seq 6); do try_plan "$model" tests/pipeline/random.lua -D model="$model" -D trial=1; done
   [ "$tried" -gt "$of_stages" ] || fail "no pipeline was tried"
 fi

@@ -436,9 +436,22 @@ static void name_values(void)
       graph->value[i].name = r.stated_name[i];
 }
 
+/* Before the pass `outline` no value is in a loop: there is no table, as places of a pipeline would
+   share it. */
+static void leave_no_loops(void)
+{
+  const struct values_in_loops *l = graph->in_loops;
+  if (r.after >= PASS_OUTLINE || !l) return;
+  for (int i = 0; i < l->nvalue; i++)
+    if (memcmp(&l->of[i], &in_no_loop, sizeof in_no_loop))
+      dump_error(r.value_line[i], "before %s no value is in a loop", pass_name[PASS_OUTLINE]);
+  graph->in_loops = NULL;
+}
+
 /* What passes decided about values. */
 static void decide_values(void)
 {
+  leave_no_loops();
   for (int i = 0; i < graph->nvalue; i++) {
     if (!r.value_line[i]) continue;
     if (r.wide_part[i].wide != NONE) make_wide_part(i, r.wide_part[i]);
