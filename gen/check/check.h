@@ -154,6 +154,8 @@ void check_issued(int rank, const char *const *statement);
    the most modules of any loop or stack. Modules are numbered among those that are run. */
 int begin_run(void);
 void end_run(void);
+/* The sizes of micro-batches in the run, as microbatch_sizes() gives them. */
+const struct list *sizes_in_run(void);
 /* The value and index that `value` refers to while `module` runs; NONE: outside of loops. */
 struct one one_of(int value, int module);
 struct known *known_of(int value);

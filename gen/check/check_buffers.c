@@ -19,21 +19,46 @@ static bool is_in(int value, int module, struct place buffer)
   return lies_within(place_of(value, module), buffer);
 }
 
+/* The call takes as many elements from the beginning of the buffer as the members have. So each
+   member must begin where the one before ends: in every size of a micro-batch, on the rank with the
+   largest parts and on that with the smallest ones. */
+static bool are_adjacent(const struct op *op, int module)
+{
+  const struct list *sizes = sizes_in_run();
+  const int64_t buffer = place_of(op->buffer, module).from;
+  bool adjacent = true;
+  for (int size = NONE; next_size(sizes, &size);) {
+    int64_t largest = 0, smallest = 0;
+    for (int k = 0; k < op->nbody; k++) {
+      const int out = graph->op[op->body[k]].out, bytes = type_bytes(graph->value[out].type);
+      const int64_t at = place_of(out, module).from - buffer;
+      adjacent &= at == largest && at == smallest;
+      largest += elements(local_shape(out, 0)) * bytes;
+      smallest += elements(local_shape(out, world_size() - 1)) * bytes;
+    }
+  }
+  return adjacent;
+}
+
 /* Members of modules that are left out count by their storage. */
 static bool is_summed_in_place(const struct op *op, int module)
 {
+  bool is_run = !is_left_out(op->buffer, module);
   if (moves_shards(op->kind)) return false;
   for (int k = 0; k < op->nbody; k++) {
     const struct op *m = &graph->op[op->body[k]];
     if (is_left_out(m->in[0], module) || is_left_out(m->out, module) ||
         is_left_out(op->buffer, module)) {
       if (storage_of(m->in[0]) != op->buffer || storage_of(m->out) != op->buffer) return false;
+      is_run = false;
       continue;
     }
     struct place buffer = place_of(op->buffer, module);
     if (!is_in(m->in[0], module, buffer) || !is_in(m->out, module, buffer)) return false;
     if (place_of(m->in[0], module).from != place_of(m->out, module).from) return false;
   }
+  require(!is_run || are_adjacent(op, module), (int)(op - graph->op),
+          "a member of a bucket is not where the call expects it, in a micro-batch of some size");
   return true;
 }
 

@@ -328,7 +328,13 @@ struct pieces pieces_of(const struct op *op, int value, struct one one)
 
 /* -------------------------------------------------------------------------------------- the run */
 
-static int *counts; /* by function: the original counts */
+static int *counts;       /* by function: the original counts */
+static struct list sizes; /* of micro-batches */
+
+const struct list *sizes_in_run(void)
+{
+  return &sizes;
+}
 
 int begin_run(void)
 {
@@ -339,6 +345,7 @@ int begin_run(void)
   count_modules();
   find_period();
   find_members();
+  sizes = microbatch_sizes();
   counts = alloc((size_t)(graph->nfunction + 1) * sizeof *counts);
   for (int i = 0; i < graph->nfunction; i++) {
     counts[i] = graph->function[i].count;

@@ -301,8 +301,11 @@ static void share_in_place(struct lifetimes *l, const struct op *op, int at)
 /* ---------------------------------------------------------------------------------------- buckets
  */
 
-static bool equal_on_all_ranks(int value)
+/* The address of a member is one for all ranks and all micro-batches, so the members before it must
+   have one size on all of them. */
+static bool has_one_size(int value)
 {
+  if (!is_even_in_time(value)) return false;
   int64_t n = elements(local_shape(value, 0));
   for (int r = 1; r < world_size(); r++)
     if (elements(local_shape(value, r)) != n) return false;
@@ -315,7 +318,7 @@ static bool is_free(const struct lifetimes *l, const struct op *member)
 {
   int storage = root(l, member->in[0]);
   return in_arena(storage) && storage == root(l, member->out) && in_loop(storage)->stack == NONE &&
-         l->plan->of[storage].depth == 1 && equal_on_all_ranks(storage) &&
+         l->plan->of[storage].depth == 1 && has_one_size(storage) &&
          largest_bytes(storage) == largest_bytes(member->out);
 }
 
