@@ -50,6 +50,20 @@ static void check_space(const struct looked_at *m)
     require(own.size[d] == 1, m->id, "what is fused in it has more than one element for a row");
 }
 
+/* A loop goes over every dimension of an operand that has several elements on a rank: the rule
+   gives it a letter. */
+static void check_letters(const struct looked_at *m)
+{
+  struct letters l;
+  op_letters(m->op, &l);
+  for (int i = 0; i <= m->op->nin; i++) {
+    struct shape here = local_shape(i < m->op->nin ? m->op->in[i] : m->op->out, 0);
+    const struct axis *axis = i < m->op->nin ? l.in[i] : l.out[0];
+    for (int d = 0; d < here.ndim; d++)
+      require(axis[d].n > 0 || here.size[d] <= 1, m->id, "no loop goes over one of its dimensions");
+  }
+}
+
 static unsigned bits(int first, int end)
 {
   return (1u << end) - (1u << first);
@@ -139,6 +153,7 @@ static void check_fused(int id, const struct op *kernel)
     require(is_reduce(m.op->kind) == (m.task->reach != NO_REDUCTION), id,
             "what its kernel reduces is not a reduction");
     check_space(&m);
+    check_letters(&m);
     if (is_reduce(m.op->kind)) check_reduction(&m, &some);
     check_member(&m, k);
   }

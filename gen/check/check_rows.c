@@ -1,5 +1,6 @@
 /* check_rows.c: rows by expert stay within the room that a rank has for them: what goes over them
-   by their count takes one that is held to just this room, wherever there can be more rows. */
+   by their count takes one that is held to just this room, wherever there can be more rows. And
+   what an operation reads and writes by one count has one room. */
 #include "check/check.h"
 
 /* For how many rows of the value the rank has room, and how many there can be. */
@@ -27,6 +28,31 @@ static void check_value(int id, int value, int counts)
   }
 }
 
+/* Collectives move rows to other ranks, and a view, an exchange's packing and the like have them in
+   another form. */
+static bool keeps_rows(const struct op *op)
+{
+  return counted_operand(op) != NONE || *op_row[op->kind].element;
+}
+
+static void check_one_room(int id)
+{
+  const struct op *op = &graph->op[id];
+  const int ends[] = {0, world_size() - 1};
+  for (int k = 0; k < op->nbody; k++) check_one_room(op->body[k]);
+  for (int i = 0; i < 2 && keeps_rows(op); i++) {
+    int first = NONE;
+    for (int k = 0; k < operand_count(op); k++) {
+      int value = nth_operand(op, k);
+      if (graph->value[value].counts == NONE) continue;
+      if (first == NONE) first = value;
+      struct shape a = local_shape(first, ends[i]), b = local_shape(value, ends[i]);
+      require(a.size[0] * places_of_part(a) == b.size[0] * places_of_part(b), id,
+              "what it reads and writes has room for other numbers of rows");
+    }
+  }
+}
+
 static void check_op_of_rows(int id)
 {
   const struct op *op = &graph->op[id];
@@ -38,8 +64,25 @@ static void check_op_of_rows(int id)
     check_value(id, nth_operand(op, i), counts);
 }
 
+static bool has_rows_by_expert(void)
+{
+  for (int i = 0; i < graph->nvalue; i++)
+    if (graph->value[i].counts != NONE) return true;
+  return false;
+}
+
+static void check_one_room_in_program(void *unused, int id, int times)
+{
+  (void)unused, (void)times;
+  check_one_room(id);
+}
+
 void check_rows(void)
 {
+  if (has_rows_by_expert()) {
+    for (int at = 0; at < graph->norder; at++) check_one_room(graph->order[at]);
+    each_op(check_one_room_in_program, NULL);
+  }
   if (!has_row_bounds()) return;
   for (int at = 0; at < graph->norder; at++) check_op_of_rows(graph->order[at]);
   for (int i = 0; i < graph->nfunction; i++)

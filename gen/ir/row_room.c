@@ -110,7 +110,8 @@ static unsigned dims_without_places(const struct value *v)
 {
   unsigned dims = dimensions_of_ranks();
   for (int d = 0; d < graph->mesh.ndim; d++)
-    if (v->layout.on[d].kind == SHARD && v->layout.on[d].dim > 0) dims &= ~(1u << d);
+    if (v->layout.on[d].kind == SHARD && v->layout.on[d].dim > 0 && v->layout.on[d].dim < ROW_DIMS)
+      dims &= ~(1u << d);
   return dims;
 }
 
@@ -123,12 +124,24 @@ int64_t places_here(int value, int rank, struct shape part)
   return by_shape ? places_of_part(part) : places_along(v->counts, dims_without_places(v), rank);
 }
 
+/* The innermost dimension of places that has more than one: a rule gives no letter to others, so
+   kernels have no loop over them. */
+static int dimension_of_room(const struct shape *whole)
+{
+  int d = ROW_DIMS - 1;
+  while (d > 1 && whole->size[d] == 1) d--;
+  return d;
+}
+
 struct shape room_by_rows(int value, int rank, struct shape part)
 {
-  int64_t experts = part.size[0], all = graph->value[value].shape.size[0];
+  const struct shape *whole = &graph->value[value].shape;
+  int64_t experts = part.size[0], all = whole->size[0];
   int64_t places = places_here(value, rank, part), room = places;
   if (experts > 0) room = rows_within(bound_of_rows(value), places, experts, all);
   if (experts > 1) part.size[0] = 1;
-  if (room != places_of_part(part)) part.size[1] = part.size[2] = 1, part.size[3] = room;
+  if (room == places_of_part(part)) return part;
+  for (int d = 1; d < ROW_DIMS; d++) part.size[d] = 1;
+  part.size[dimension_of_room(whole)] = room;
   return part;
 }
