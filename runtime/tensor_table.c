@@ -1,5 +1,6 @@
 // The members of the program's stacks, with their names written out.
 #include "tensor_table.h"
+#include "crc32c.h"
 #include "safetensors_set.h"
 
 #include <stdlib.h>
@@ -138,6 +139,30 @@ void table_free(struct members *members)
   free(members->names);
   free(members->text);
   *members = (struct members){0};
+}
+
+uint32_t table_sum(const struct members *members)
+{
+  struct checksum sum = {0};
+  uint64_t at = 0;
+  for (size_t i = 0; i < members->count; i++) {
+    const struct member *m = &members->all[i];
+    const struct tensor *t = &program->tensors[m->row];
+    const char *alias = m->alias ? m->alias : "";
+    const long about[] = {t->role, t->type, t->ndim};
+    const struct {
+      const void *bytes;
+      size_t count;
+    } part[] = {{m->name, strlen(m->name) + 1},
+                {alias, strlen(alias) + 1},
+                {about, sizeof about},
+                {t->of, (size_t)t->ndim * sizeof *t->of}};
+    for (size_t k = 0; k < sizeof part / sizeof *part; k++) {
+      checksum_add(&sum, at, part[k].bytes, part[k].count);
+      at += part[k].count;
+    }
+  }
+  return checksum_share(&sum, at);
 }
 
 const struct member *table_find(const struct members *members, const char *name)

@@ -97,6 +97,9 @@ struct members {
 bool table_members(struct members *members, struct failure *why);
 void table_free(struct members *members);
 
+// A checksum of names, roles, types and whole shapes, in the order of the table.
+uint32_t table_sum(const struct members *members);
+
 // How many tensors a member is under its alias, one for each index of its first dimension: the
 // alias has "{}" for that. 0: one.
 long table_stacked(const struct member *m);

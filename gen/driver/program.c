@@ -432,18 +432,18 @@ static void add_class(int class, int first, const int *class_of)
 {
   struct class_files names = files_of(class);
   name_values(first);
-  struct stacks tensors = find_tensors();
-  const int *states = find_state_rows(&tensors, first);
-  const char **shown = alloc((size_t)(tensors.n + 1) * sizeof *shown);
-  for (int i = 0; i < tensors.n; i++) shown[i] = printable(stack_text(&tensors.at[i]));
+  const struct stacks *tensors = find_tensors();
+  const int *states = find_state_rows(tensors, first);
+  const char **shown = alloc((size_t)(tensors->n + 1) * sizeof *shown);
+  for (int i = 0; i < tensors->n; i++) shown[i] = printable(stack_text(&tensors->at[i]));
   for (int r = 0; r < world_size(); r++)
     if (class_of[r] == class)
       add_text(text("rank%d.%s", r, target->source),
-               rank_text(r, names.name, &tensors, shown, states));
+               rank_text(r, names.name, tensors, shown, states));
   bool is_first = !class && !(graph->stages && graph->stages->here);
-  if (is_first) add_library_files(&tensors);
-  add_tensors(&names, first, &tensors); /* while names belong to no function */
-  add_step(&names, first, ranks_text(class_of, class), &tensors);
+  if (is_first) add_library_files(tensors);
+  add_tensors(&names, first, tensors); /* while names belong to no function */
+  add_step(&names, first, ranks_text(class_of, class), tensors);
   const struct list *sizes = &graph->kernel_forms->ranks.sizes;
   for (int size = NONE; target->streams && next_size(sizes, &size);)
     check_issued(first, statements(size));

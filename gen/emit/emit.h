@@ -196,9 +196,9 @@ char *statement_text(const struct op *op, int rank);
 
 /* ------------------------------------------------------------------------------ tensor_table.c */
 
-/* The tensors that the runtime fills, reads and writes, for the class of ranks whose names are
-   known, in the order of its table. */
-struct stacks find_tensors(void);
+/* The tensors that the runtime fills, reads and writes, in the order of its table, which is one for
+   all ranks. */
+const struct stacks *find_tensors(void);
 /* The shape of the tensor that holds the value in files, and where the rank's part begins in it:
    a state lies as its parameter does. */
 struct shape file_shape(int value);

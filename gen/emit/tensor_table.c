@@ -17,13 +17,22 @@ static size_t before_number(const char *first, const char *at, int number)
   return strtol(at + n, &rest, 10) == number && !strcmp(rest, first + n + 1) ? n : 0;
 }
 
-/* Whether the value follows the stack's others in memory at the same stride. */
+static const char *const *name_on_all_ranks; /* by value */
+
+static const char *name_in_memory(int value)
+{
+  while (!name_on_all_ranks[value] && storage_of(value) != value) value = storage_of(value);
+  return name_on_all_ranks[value];
+}
+
+/* Whether the value follows the stack's others in memory at the same stride, on all ranks that have
+   a part of them. */
 static bool lies_behind(const struct stack *f, int value)
 {
   if (graph->stages) return false; /* the ranks of all stages have the same rows */
-  const char *first = c_name(f->member.at[0]), *at = c_name(value);
+  const char *first = name_in_memory(f->member.at[0]), *at = name_in_memory(value);
   if (!same_tensor(f->member.at[0], value) || !alias_goes_on(f, value)) return false;
-  return first && at ? before_number(first, at, f->member.n) > 0 : first == at;
+  return first && at && before_number(first, at, f->member.n) > 0;
 }
 
 static int by_name(const void *a, const void *b)
@@ -31,12 +40,15 @@ static int by_name(const void *a, const void *b)
   return strcmp(graph->value[*(const int *)a].name, graph->value[*(const int *)b].name);
 }
 
-/* The tensors that the runtime fills, reads and writes, in this order, for the class of ranks
-   whose names are known. */
-struct stacks find_tensors(void)
+/* The tensors that the runtime fills, reads and writes. Their order is one for all ranks: that of a
+   file follows from it. A rank may have no part of some. */
+const struct stacks *find_tensors(void)
 {
-  int n = 0, *list = alloc((size_t)(graph->nvalue + 1) * sizeof *list);
+  static const struct graph *of;
+  static struct stacks tensors;
   static const enum role order[] = {PARAMETER, STATE, BATCH};
+  if (!is_other_graph(&of)) return &tensors;
+  int n = 0, *list = alloc((size_t)(graph->nvalue + 1) * sizeof *list);
   for (size_t k = 0; k < sizeof order / sizeof *order; k++)
     for (int i = 0; i < graph->nvalue; i++)
       if (graph->value[i].role == order[k]) list[n++] = i;
@@ -44,7 +56,9 @@ struct stacks find_tensors(void)
   for (int i = 0; i < graph->nvalue; i++)
     if (graph->value[i].role == ACTIVATION && graph->value[i].is_output) list[n++] = i;
   qsort(list + first, (size_t)(n - first), sizeof *list, by_name);
-  return find_stacks(n, list, lies_behind);
+  name_on_all_ranks = names_on_all_ranks();
+  tensors = find_stacks(n, list, lies_behind);
+  return &tensors;
 }
 
 /* A name as it stands in files, as a C string: bytes that are not plain are escaped. */

@@ -210,6 +210,9 @@ extern const char **memory_name;
 bool has_part(int value);
 /* Makes the declarations, and the names of members. */
 void declare_memory(void);
+/* By value, the name that its member has on each rank that has a part of it: what does not depend on
+   a rank is decided by these. */
+const char *const *names_on_all_ranks(void);
 
 /* ------------------------------------------------------------------------------ update_rates.c */
 

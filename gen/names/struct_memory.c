@@ -7,6 +7,7 @@
 int named_rank;
 const char **memory_name; /* by value */
 static struct buffer declaration;
+static bool leaves_none_out; /* values that the rank has no part of have members, too */
 
 /* "20 * 16" */
 static char *product_text(struct shape s)
@@ -26,7 +27,7 @@ struct leaf {
 
 bool has_part(int value)
 {
-  return elements(local_shape(value, named_rank)) > 0;
+  return leaves_none_out || elements(local_shape(value, named_rank)) > 0;
 }
 
 static void put_member(struct buffer *b, const char *type, const char *name, int value, int indent)
@@ -270,29 +271,51 @@ static bool put_sums(struct buffer *b)
   return true;
 }
 
+/* The structs of all values by their roles, and the members that they are. */
+static void put_structs(struct buffer *members)
+{
+  const char *aligned =
+      target->member_alignment ? text("alignas(%d) ", target->member_alignment) : "";
+  if (put_struct(&declaration, "parameters", PARAMETER, false, "m->w.")) {
+    put(members, "  %sstruct parameters w", aligned);
+    name_followers(members);
+    put(members, ";\n");
+  }
+  put_states_apart(&declaration, members, aligned);
+  if (put_struct(&declaration, "frozen", PARAMETER, true, "m->frozen."))
+    put(members, "  %sstruct frozen frozen; // parameters that are not trained\n", aligned);
+  if (put_sums(&declaration)) put(members, "  %sstruct sums sum;\n", aligned);
+  if (put_struct(&declaration, "batch", BATCH, false, "m->batch."))
+    put(members, "  %sstruct batch batch%s;\n", aligned,
+        keeps_batches() ? text(", batches[%d]", plan_options->accumulate) : "");
+  if (put_struct(&declaration, "cache", CACHE, false, "m->cache."))
+    put(members, "  %sstruct cache cache; // kept from call to call\n", aligned);
+  if (put_struct(&declaration, "outputs", ACTIVATION, false, "m->outputs."))
+    put(members, "  %sstruct outputs outputs;\n", aligned);
+}
+
+const char *const *names_on_all_ranks(void)
+{
+  struct buffer members = {0};
+  const char **of_rank = memory_name;
+  const struct buffer declared = declaration;
+  declaration = (struct buffer){0};
+  memory_name = alloc((size_t)(graph->nvalue + 1) * sizeof *memory_name);
+  leaves_none_out = true;
+  put_structs(&members);
+  leaves_none_out = false;
+  const char *const *names = memory_name;
+  memory_name = of_rank;
+  declaration = declared;
+  return names;
+}
+
 void declare_memory(void)
 {
   declaration = (struct buffer){0};
   struct buffer members = {0};
-  const char *aligned =
-      target->member_alignment ? text("alignas(%d) ", target->member_alignment) : "";
   put_text(&members, "", 0);
-  if (put_struct(&declaration, "parameters", PARAMETER, false, "m->w.")) {
-    put(&members, "  %sstruct parameters w", aligned);
-    name_followers(&members);
-    put(&members, ";\n");
-  }
-  put_states_apart(&declaration, &members, aligned);
-  if (put_struct(&declaration, "frozen", PARAMETER, true, "m->frozen."))
-    put(&members, "  %sstruct frozen frozen; // parameters that are not trained\n", aligned);
-  if (put_sums(&declaration)) put(&members, "  %sstruct sums sum;\n", aligned);
-  if (put_struct(&declaration, "batch", BATCH, false, "m->batch."))
-    put(&members, "  %sstruct batch batch%s;\n", aligned,
-        keeps_batches() ? text(", batches[%d]", plan_options->accumulate) : "");
-  if (put_struct(&declaration, "cache", CACHE, false, "m->cache."))
-    put(&members, "  %sstruct cache cache; // kept from call to call\n", aligned);
-  if (put_struct(&declaration, "outputs", ACTIVATION, false, "m->outputs."))
-    put(&members, "  %sstruct outputs outputs;\n", aligned);
+  put_structs(&members);
   if (*constants_text()) put(&members, "  struct constants now;\n");
   if (graph->loss != NONE) {
     put(&members, "  float loss;\n");
