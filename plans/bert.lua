@@ -135,7 +135,7 @@ return train(training.options(of, p, {
   forward = function(model, b) return model(b.input_ids, b.token_type_ids, b.attention_mask) end,
   loss = function(logits, b)
     if classes then return F.cross_entropy(logits, b.labels) end
-    return F.cross_entropy(logits:flatten(0, 1), b.labels:flatten(0, 1))
+    return F.cross_entropy(logits, b.labels, {dim = -1})
   end,
   names = names,
 }))

@@ -92,6 +92,7 @@ compare() {
     [ ! -s "$WORK/$2.own" ] || same_losses "$1 metrics" "$WORK/$1.own" "$WORK/$2.own"
   fi
   same_tensors "$1" "$2" $file || fail "$1: other tensors"
+  [ $file != model.safetensors ] || same_files "$1" "$2"
 }
 
 # runs_as KIND PLAN MESH: whether this mesh of the plan is also run as KIND.

@@ -252,6 +252,25 @@ start() {
   [ ! -f "$result.jsonl" ] || losses_of "$result.jsonl" > "$result.losses"
 }
 
+# same_files MANY ONE ARGUMENTS...: what the program MANY has saved, in MANY.saved, is read back there and by the program ONE, on
+# another mesh, and written again: the same numbers, and checksums that fit; what both export is the same, too.
+same_files() {
+  local name program steps
+  steps=$(numbers step "$WORK/$1.jsonl" | tail -n 1)
+  for name in "$1" "$2"; do
+    program=$WORK/$name
+    rm -rf "$WORK/$1.exported.$name" "$WORK/$1.again"
+    timeout "$patience" "$program/ranks" --load "$WORK/$1.saved" --steps "$steps" "${@:3}" --save "$WORK/$1.again" \
+      --export "$WORK/$1.exported.$name" < /dev/null > "$WORK/$1.again.out" 2>&1 ||
+      { tail -n 5 "$WORK/$1.again.out"; fail "$name cannot read what $1 has saved"; return 1; }
+    "$TOOLS/compare_safetensors" "$WORK/$1.saved/model.safetensors" "$WORK/$1.again/model.safetensors" 0 > "$WORK/$1.again.out" ||
+      { fail "$name writes other numbers than $1"; return 1; }
+  done
+  "$TOOLS/compare_safetensors" "$WORK/$1.exported.$1/model.safetensors" "$WORK/$1.exported.$2/model.safetensors" 0 \
+    > "$WORK/$1.again.out" || { fail "$1 exports other numbers than $2"; return 1; }
+  rm -rf "$WORK/$1.exported".* "$WORK/$1.again" "$WORK/$1.again.out"
+}
+
 # ---- the Llama with PyTorch's losses and norms of gradients (tests/golden/llama) -------------------
 
 llama=$golden/llama

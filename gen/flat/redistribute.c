@@ -447,7 +447,7 @@ static int lower(struct lowering *w, const struct op *op)
   bool moves = !same_layout_but_units(in.layout, to);
   int last = moves ? narrowest(op->in[0]) : op->in[0];
   if (last == op->in[0]) last = cast_to(w, op, last, moves && is_floating(type) ? op->type : type);
-  if (in.counts == NONE && moves_in_time(in.layout, to))
+  if (in.counts == NONE && moves_in_time(in.shape, in.layout, to))
     plan_error(op->line,
                "%s: %s -> %s: samples would go from one micro-batch to another: in a step of "
                "micro-batches ranks cannot gather or exchange the samples that they have",

@@ -238,18 +238,36 @@ struct shape shape_of_part(int value, int rank)
   return shape;
 }
 
-bool moves_in_time(struct layout from, struct layout to)
+/* Whether a factor of `a` elements, and one of `b`, are cut at the same places by the first n of
+   these cuts. */
+static bool are_cut_alike(int64_t a, int64_t b, const int *cut, int n)
+{
+  if (!n) return true;
+  const int parts = graph->mesh.size[*cut];
+  if (a % parts == 0 && b % parts == 0) return are_cut_alike(a / parts, b / parts, cut + 1, n - 1);
+  for (int k = 0; k < parts; k++) {
+    int64_t x = cut_size(&graph->mesh, *cut, a, k), y = cut_size(&graph->mesh, *cut, b, k);
+    if (x * b != y * a || !are_cut_alike(x, y, cut + 1, n - 1)) return false;
+  }
+  return true;
+}
+
+bool moves_in_time(struct shape whole, struct layout from, struct layout to)
 {
   const int dim = time_dimension();
   if (dim == NONE || from.on[dim].kind != SHARD || !same_placement(from.on[dim], to.on[dim]))
     return false;
-  int a[MAX_MESH], b[MAX_MESH], of = from.on[dim].dim;
+  int a[MAX_MESH], b[MAX_MESH], of = from.on[dim].dim, n = 0;
+  const int64_t size = whole.size[of], stride = shard_stride(from.on[dim]);
   cuts_of(&graph->mesh, from, of, a);
   cuts_of(&graph->mesh, to, of, b);
-  for (int i = 0;; i++) {
-    if (a[i] != b[i]) return true;
-    if (a[i] == dim) return false;
-  }
+  do {
+    if (a[n] != b[n]) return true;
+  } while (a[n++] != dim);
+  /* Another cut may be within another factor of the dimension. */
+  const int64_t x = factor_of(&graph->mesh, from, of, size, stride);
+  const int64_t y = factor_of(&graph->mesh, to, of, size, stride);
+  return x != y && !are_cut_alike(x, y, a, n);
 }
 
 int group_size(int group)

@@ -18,8 +18,9 @@ struct layout over_time(struct layout layout);
 /* Whether each micro-batch has a value of its own: its part of the whole, or its term of a sum. */
 bool is_of_microbatch(int value);
 /* Whether samples would go from one micro-batch to another: what cuts a dimension before its cut in
-   time differs. */
-bool moves_in_time(struct layout from, struct layout to);
+   time differs, or the factor of the dimension that the micro-batches cut, if they have unlike
+   parts of it. */
+bool moves_in_time(struct shape whole, struct layout from, struct layout to);
 void coordinate_of(int rank, int coordinate[MAX_MESH]);
 /* The outer factor of a shard: 1 for a plain one. */
 int64_t shard_stride(struct placement p);

@@ -481,6 +481,7 @@ static struct outlook look_ahead(struct ahead *a, const struct op *op, const str
   a->again = true;
   bool left_out = each_combination(c, most, take_least, &least);
   struct outlook o = {.price = least.candidate.price};
+  if (!least.found && !left_out) o.price.bytes = HUGE_VAL; /* it cannot run after that */
   o.is_more = !least.found && left_out;
   if (o.is_more) o.price.bytes = most;
   return o;
@@ -582,6 +583,17 @@ static void weigh_with_ahead(struct search *s, const struct candidate *cheapest_
   }
 }
 
+/* Everything whole is a way of any operation, but in time. */
+static _Noreturn void refuse_unlike_microbatches(const struct op *op)
+{
+  plan_error(
+      op->line,
+      "%s merges a dimension that micro-batches of unlike sizes cut with others, and no part "
+      "of the result begins where a micro-batch does: let microbatches = %d divide the "
+      "samples, or leave their dimension alone",
+      printable(op_name(op)), microbatches());
+}
+
 struct way cheapest(const struct op *op, const struct letters *l)
 {
   static struct search s;
@@ -591,8 +603,10 @@ struct way cheapest(const struct op *op, const struct letters *l)
   int at[MAX_MESH];
   begin_combinations(&s.combinations, op, l, MOST_COMBINATIONS, false);
   each_combination(&s.combinations, INFINITY, take_least, &least);
+  const bool is_possible = least.found && isfinite(least.candidate.price.bytes);
+  if (!least.found || (!is_possible && op->kind == OP_view)) refuse_unlike_microbatches(op);
   s.best = least.candidate;
-  s.ahead.op = op_ahead(op);
+  s.ahead.op = is_possible ? op_ahead(op) : NULL;
   if (s.ahead.op) weigh_with_ahead(&s, &least.candidate);
   find_places(&s.combinations, s.best.number, at);
   return way_at(&s.combinations, at);

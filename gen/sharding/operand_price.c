@@ -58,7 +58,7 @@ static double gathered_again(const struct op *op, enum placement_kind kind, stru
 /* Each place of a value by rows has one expert: so much less than the whole tensor moves. */
 static double bytes_to_move(const struct value *v, struct layout from, struct layout to)
 {
-  if (v->counts == NONE && moves_in_time(from, to)) return HUGE_VAL;
+  if (v->counts == NONE && moves_in_time(v->shape, from, to)) return HUGE_VAL;
   double bytes = move_cost(v->shape, v->type, from, to);
   if (v->counts == NONE) return bytes;
   return can_move_rows(from, to) ? bytes / (double)v->shape.size[0] : HUGE_VAL;
