@@ -152,6 +152,8 @@ void drop_idle(void)
   for (int i = 0; i < graph->nfunction; i++)
     for (int k = 0; k < graph->function[i].nop; k++)
       graph->function[i].op[k] = d->ops.number[graph->function[i].op[k]];
+  for (int i = 0; i < graph->nindex_use; i++)
+    graph->index_use[i].input = renumbered(&d->values, graph->index_use[i].input);
   graph->loss = renumbered(&d->values, graph->loss);
   graph->norm = renumbered(&d->values, graph->norm);
   for (int at = 0; at < graph->norder; at++) graph->order[at] = d->ops.number[graph->order[at]];
