@@ -234,41 +234,39 @@ static bool is_held(const struct source *s, enum purpose purpose, const struct s
          held.of.count == of->count && (held.of.epoch == of->epoch || !s->order.shuffles);
 }
 
-static bool fill_in_order(struct source *s, const struct sample_range *of, long *labels,
-                          struct failure *why)
+static bool fill_in_order(struct source *s, const struct sample_range *of, struct failure *why)
 {
   if (!fill_present(of->count, why)) return false;
-  return s->of_set ? data_set_fill(&s->set, &s->order, of, labels, why)
+  return s->of_set ? data_set_fill(&s->set, &s->order, of, why)
                    : tokens_fill_windows(&s->tokens, &s->order, of, why);
 }
 
-bool batches_fill(enum purpose purpose, long i, long *weight, struct failure *why)
+bool batches_fill(enum purpose purpose, long i, uint64_t *samples, struct failure *why)
 {
   struct source *s = &sources[purpose];
-  long labels = 0;
-  *weight = 0;
+  *samples = 0;
   if (!s->in_order) {
     held.is_known = false;
     return tokens_fill(&s->tokens, token_of_batch(i), why);
   }
   const struct sample_range of = order_batch(&s->order, i);
+  *samples = of.count;
   if (purpose == TRAINING && is_held(s, purpose, &of)) return true;
   held.is_known = false;
-  if (!fill_in_order(s, &of, &labels, why)) return false;
+  if (!fill_in_order(s, &of, why)) return false;
   held.is_known = true;
   held.purpose = purpose;
   held.of = of;
-  *weight = s->of_set && ignores_labels() ? labels : rank->id == 0 ? (long)of.count : 0;
   return true;
 }
 
 void next_batch(long i)
 {
   struct failure why;
-  long weight;
+  uint64_t samples;
   bool ok = true;
   if (batches_are_open(TRAINING))
-    ok = batches_fill(TRAINING, i, &weight, &why);
+    ok = batches_fill(TRAINING, i, &samples, &why);
   else if (held.is_known) // after a validation: restores the drawn inputs
     ok = tensors_draw_inputs(&why);
   if (!ok) fail_call(__FILE__, __LINE__, "next_batch", why.text);

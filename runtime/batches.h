@@ -32,11 +32,9 @@ bool batches_check(enum purpose purpose, long first, long last, struct failure *
 // The number of batches in the whole validation data.
 long batches_of_validation(void);
 
-// Fills this rank's part of the inputs with batch number i, counted from 0. *weight: the number of
-// labels of the batch that are not ignored, as counted by this rank; if no labels are ignored, the
-// number of samples, which rank 0 alone counts. The sum over the ranks is the batch's weight in a
-// mean. False, and why.
-bool batches_fill(enum purpose purpose, long i, long *weight, struct failure *why);
+// Fills this rank's part of the inputs with batch number i, counted from 0. *samples: how many the
+// batch has; 0 of a stream of tokens. False, and why.
+bool batches_fill(enum purpose purpose, long i, uint64_t *samples, struct failure *why);
 
 // The start of a training batch: the number of tokens before it, over all passes through the text;
 // or an epoch and a sample of it.

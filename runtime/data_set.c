@@ -342,20 +342,11 @@ void rows_pad(int row, long first, void *stage)
     target_put(to, stage, some = bytes < room ? bytes : room);
 }
 
-struct placing {
-  char *memory; // destination of the rows
-  long *labels;
-};
-
-static void put_piece(const struct read *piece, void *to)
+// memory: the destination of the rows.
+static void put_piece(const struct read *piece, void *memory)
 {
-  const struct placing *p = to;
-  const int row = piece->input->row;
-  const size_t size = table_type(program->tensors[row].type).bytes;
-  target_put(p->memory + piece->from * size, piece->elements, piece->count * size);
-  if (p->labels && rank->parts[row].saves)
-    *p->labels += numbers_counted(row, &piece->slice, piece->shift, piece->from, piece->count,
-                                  piece->elements);
+  const size_t size = table_type(program->tensors[piece->input->row].type).bytes;
+  target_put((char *)memory + piece->from * size, piece->elements, piece->count * size);
 }
 
 // The rows of an input from row `first` on, before `end`, that are contiguous in a file.
@@ -379,12 +370,12 @@ static bool fill_fixed(const struct data_set *set, const struct set_input *input
   const struct slice own = table_slice(input->row);
   const uint64_t first = own.ndim > 0 ? (uint64_t)own.first[0] : 0;
   const struct rows rows = {first, own.ndim > 0 ? (uint64_t)own.here[0] : 1, (long)first, own};
-  struct placing to = {(char *)rank_memory + tensor_of(input)->offset, NULL};
-  return rows.count == 0 || read_rows(set, input, &rows, put_piece, &to, why);
+  char *to = (char *)rank_memory + tensor_of(input)->offset;
+  return rows.count == 0 || read_rows(set, input, &rows, put_piece, to, why);
 }
 
 static bool fill_input(const struct data_set *set, const struct set_input *input,
-                       const struct order *order, const struct sample_range *of, long *labels,
+                       const struct order *order, const struct sample_range *of,
                        struct failure *why)
 {
   const struct tensor *t = tensor_of(input);
@@ -394,8 +385,8 @@ static bool fill_input(const struct data_set *set, const struct set_input *input
   for (long row = begin; row < end;) {
     const struct rows rows = next_rows(input, order, of, row, end);
     const size_t skipped = (size_t)(row - begin) * row_bytes(input->row);
-    struct placing to = {(char *)rank_memory + t->offset + skipped, labels};
-    if (!read_rows(set, input, &rows, put_piece, &to, why)) return false;
+    char *to = (char *)rank_memory + t->offset + skipped;
+    if (!read_rows(set, input, &rows, put_piece, to, why)) return false;
     row += (long)rows.count;
   }
   rows_pad(input->row, (long)of->count, set->stage);
@@ -403,9 +394,9 @@ static bool fill_input(const struct data_set *set, const struct set_input *input
 }
 
 bool data_set_fill(const struct data_set *set, const struct order *order,
-                   const struct sample_range *of, long *labels, struct failure *why)
+                   const struct sample_range *of, struct failure *why)
 {
   for (size_t i = 0; i < set->ninputs; i++)
-    if (!fill_input(set, &set->inputs[i], order, of, labels, why)) return false;
+    if (!fill_input(set, &set->inputs[i], order, of, why)) return false;
   return true;
 }

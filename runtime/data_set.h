@@ -34,10 +34,9 @@ void data_set_close(struct data_set *set);
 bool data_set_check(const struct data_set *set, uint64_t first, uint64_t last, struct failure *why);
 
 // Fills this rank's part of all inputs with a range of samples. If that is shorter than a
-// batch, the rest is zeros and ignored labels. Adds to *labels the number of this rank's labels
-// that are not ignored. False, and why.
+// batch, the rest is zeros and ignored labels. False, and why.
 bool data_set_fill(const struct data_set *set, const struct order *order,
-                   const struct sample_range *of, long *labels, struct failure *why);
+                   const struct sample_range *of, struct failure *why);
 
 // Pads all rows of an input in a batch from row `first` on: zeros, and ignored labels. `stage` has
 // room for STAGED_BYTES.

@@ -189,7 +189,7 @@ static bool hold_use(const struct kept *kept, const struct member *m, const stru
                      long shift, size_t from, size_t count, const void *elements,
                      const struct index_use *use, struct failure *why)
 {
-  for (size_t i = 0; i < count; i++) {
+  for (size_t i = 0; i < count && use->below > 0; i++) {
     const int64_t x = element_at(program->tensors[m->row].type, elements, i);
     if ((x >= 0 && x < use->below) || (use->ignores && x == use->ignored)) continue;
     char place[300], taken[80];
@@ -226,20 +226,6 @@ const struct index_use *numbers_ignoring(int row)
     if (program->index_uses[i].input == row && program->index_uses[i].ignores)
       return &program->index_uses[i];
   return NULL;
-}
-
-long numbers_counted(int row, const struct slice *slice, long shift, size_t from, size_t count,
-                     const void *elements)
-{
-  const struct index_use *use = numbers_ignoring(row);
-  long labels = 0, at[MAX_DIMS];
-  for (size_t i = 0; use && i < count; i++) {
-    if (element_at(program->tensors[row].type, elements, i) == use->ignored) continue;
-    find_place(slice, from + i, at);
-    at[0] -= shift;
-    labels += is_in_part(use, at, slice->ndim);
-  }
-  return labels;
 }
 
 // ---- in steps -----------------------------------------------------------------------------------

@@ -31,11 +31,6 @@ bool numbers_hold(const struct kept *kept, const struct member *m, const struct 
 // value can pad a batch that lacks samples.
 const struct index_use *numbers_ignoring(int row);
 
-// The number of the slice's own elements from .. from + count - 1 that this use does not ignore; 0
-// if there is no such use. `shift` is as above.
-long numbers_counted(int row, const struct slice *slice, long shift, size_t from, size_t count,
-                     const void *elements);
-
 // Checks the indices that the steps up to t have computed. False, and why, if one was invalid.
 bool numbers_computed(int t, struct failure *why);
 

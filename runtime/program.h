@@ -100,7 +100,7 @@ struct joined {
 struct index_use {
   const char *what; // "embedding"
   int line;         // of the plan: see plan_file
-  long below;
+  long below;       // 0: of an input from which labels are computed: `ignored` pads it, and no more
   bool ignores;
   long ignored;
   int input; // their tensor, checked when it is filled; or -1: the step computes them, and records
@@ -195,6 +195,8 @@ struct program {
   void (*set_communicators)(const communicator *made); // NULL: there are no groups
   size_t bytes;        // of the memory, which is zeroed at the start
   ptrdiff_t loss;      // offset of the float32 loss in memory, or -1: an inference program
+  ptrdiff_t labels;    // offset of the float32 number of labels whose mean the loss is, or -1: it is
+                       // no such mean, or all labels count
   ptrdiff_t grad_norm; // offset of the float32 norm of all gradients in memory, or -1 if unused
   const struct tensor *tensors;
   int ntensors;

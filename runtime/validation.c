@@ -1,9 +1,8 @@
 // Batches of validation data; each is weighted by its number of labels or samples that count.
+// The program counts the labels, as its loss does: so it is one count, whatever the plan makes of them.
 #include "validation.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 #include "batches.h"
 #include "program.h"
 #include "target.h"
@@ -42,47 +41,26 @@ bool validation_is_due(const struct options *o, int t, bool is_last)
 
 // ---- the mean ----------------------------------------------------------------------------------
 
-// Collective. Sums each rank's numbers for some batches over the ranks.
-static void add_up(uint32_t *weight, long count)
+static float number_of_step(ptrdiff_t offset)
 {
-  const size_t ranks = (size_t)program->world, each = (size_t)count;
-  uint32_t *all = calloc(ranks * each, sizeof *all);
-  if (!all) fail_call(__FILE__, __LINE__, "calloc", "out of memory for a validation");
-  memcpy(all + (size_t)rank->id * each, weight, each * sizeof *weight);
-  target_combine(all, ranks * each);
-  for (size_t i = 0; i < each; i++)
-    for (size_t r = weight[i] = 0; r < ranks; r++) weight[i] += all[r * each + i];
-  free(all);
+  float x;
+  target_get(&x, (const char *)rank_memory + offset, sizeof x);
+  return x * (float)program->batches;
 }
 
-static float loss_of_batch(long i, uint32_t *weight)
-{
-  struct failure why;
-  long counts = 0;
-  float loss;
-  if (!batches_fill(VALIDATION, i, &counts, &why))
-    fail_call(__FILE__, __LINE__, "batches_fill", why.text);
-  *weight = (uint32_t)counts;
-  target_run(program->validate);
-  target_get(&loss, (const char *)rank_memory + program->loss, sizeof loss);
-  return loss * (float)program->batches;
-}
-
-// Collective. The same number on all ranks: losses and weights are the same on all.
+// The same number on all ranks: so are the losses and the labels of a batch.
 static double mean_loss(void)
 {
-  enum { AT_ONCE = 64 };
   double sum = 0, weights = 0;
-  for (long first = 0; first < batches; first += AT_ONCE) {
-    const long count = batches - first < AT_ONCE ? batches - first : AT_ONCE;
-    uint32_t weight[AT_ONCE];
-    float loss[AT_ONCE];
-    for (long i = 0; i < count; i++) loss[i] = loss_of_batch(first + i, &weight[i]);
-    add_up(weight, count);
-    for (long i = 0; i < count; i++) {
-      weights += weight[i];
-      if (weight[i] > 0) sum += weight[i] * (double)loss[i];
-    }
+  for (long i = 0; i < batches; i++) {
+    struct failure why;
+    uint64_t samples;
+    if (!batches_fill(VALIDATION, i, &samples, &why))
+      fail_call(__FILE__, __LINE__, "batches_fill", why.text);
+    target_run(program->validate);
+    const double weight = program->labels < 0 ? (double)samples : number_of_step(program->labels);
+    weights += weight;
+    if (weight > 0) sum += weight * (double)number_of_step(program->loss);
   }
   return weights > 0 ? sum / weights : NAN;
 }

@@ -173,6 +173,12 @@ static char *without_zero_fields(const char *text)
 
 /* What the runtime must know of the program, and the text for streams, tables and recorded
    steps. */
+static const char *labels_text(void)
+{
+  const char *name = labels_output() == NONE ? NULL : c_name(labels_output());
+  return name ? text("offsetof(struct memory, %s)", name + strlen("m->")) : "-1";
+}
+
 static char *program_text(const char *step, const struct stacks *tensors)
 {
   const char *products =
@@ -208,7 +214,7 @@ static char *program_text(const char *step, const struct stacks *tensors)
       plan_options->generate.slots ? "NULL" : "step", "flops", double_text(step_flops()),
       "arithmetic", arithmetic_name[step_arithmetic()], "rate",
       graph->loss == NONE ? "NULL" : "learning_rate", "loss",
-      graph->loss == NONE ? "-1" : "offsetof(struct memory, loss)", "norm",
+      graph->loss == NONE ? "-1" : "offsetof(struct memory, loss)", "labels", labels_text(), "norm",
       graph->norm == NONE ? "-1" : "offsetof(struct memory, grad_norm)", "unnamed",
       forms()->names_zeros ? "" : " Those that are not named are 0, NULL or false.", NULL);
   return forms()->names_zeros ? all : without_zero_fields(all);

@@ -322,13 +322,15 @@ static const char *step_of_validation(void)
   return plan_options->accumulate > 1 ? "m->now.batch" : batch_number();
 }
 
-/* What the update does for the loss alone: the sums over ranks that make it whole. */
+/* What the update does for the loss, and the number of its labels: the sums over ranks that make
+   them whole. */
 static char *loss_in_update_text(int rank)
 {
   struct buffer b = {0};
   bool *needed = alloc((size_t)(graph->nvalue + 1) * sizeof *needed);
   put_text(&b, "", 0);
   needed[graph->loss] = true;
+  if (labels_output() != NONE) needed[labels_output()] = true;
   for (int i = graph->nfunction; i-- > 0;) {
     const struct function *f = &graph->function[i];
     if (!is_phase(f) || f->phase != UPDATE) continue;
@@ -355,14 +357,16 @@ static char *validate_text(int rank)
   struct buffer b = {0};
   if (!can_validate()) return "";
   if (step_has(is_random) && target->steps_in_memory) put_zero(&b, "m->now");
-  if (runs_in_step() > 1 || graph->stages) put_zero(&b, "m->loss");
+  if (adds_up_loss()) put_zero(&b, "m->loss");
+  if (adds_up_loss() && labels_output() != NONE && has_some_of(SUMS)) put_zero(&b, "m->sum");
   put_phases(&b, GATHER, GATHER, step_of_validation(), 2);
   if (graph->stages)
-    put(&b, "%s%s", forwards_text(step_of_validation()), loss_in_update_text(rank));
+    put(&b, "%s", forwards_text(step_of_validation()));
   else if (microbatches() > 1)
     put_microbatches(&b, FORWARD, FORWARD, step_of_validation());
   else
     put_phases(&b, FORWARD, FORWARD, step_of_validation(), 2);
+  put(&b, "%s", loss_in_update_text(rank));
   const char *dropped = step_has(is_random) ? " It is step 0, in which nothing is dropped." : "";
   const char *part =
       plan_options->accumulate > 1 ? ", as the part that a batch has of a step's" : "";

@@ -53,8 +53,10 @@ const struct stacks *find_tensors(void)
     for (int i = 0; i < graph->nvalue; i++)
       if (graph->value[i].role == order[k]) list[n++] = i;
   int first = n; /* of the outputs */
+  const int labels = labels_output(); /* for the runtime alone */
   for (int i = 0; i < graph->nvalue; i++)
-    if (graph->value[i].role == ACTIVATION && graph->value[i].is_output) list[n++] = i;
+    if (graph->value[i].role == ACTIVATION && graph->value[i].is_output && i != labels)
+      list[n++] = i;
   qsort(list + first, (size_t)(n - first), sizeof *list, by_name);
   name_on_all_ranks = names_on_all_ranks();
   tensors = find_stacks(n, list, lies_behind);

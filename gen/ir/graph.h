@@ -88,7 +88,8 @@ struct async_tp_result {
 };
 
 /* Whole numbers that the plan uses as indices and that may be out of range, as far as tpgen
-   knows: each must be at least 0 and less than `below`, or equal `ignored`. */
+   knows: each must be at least 0 and less than `below`, or equal `ignored`. below 0: labels are
+   computed from this input, which `ignored` pads where a batch lacks samples; it is not checked. */
 struct index_use {
   const char *what; /* "embedding": the function that the plan calls */
   int line;         /* of the plan */

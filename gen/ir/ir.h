@@ -353,6 +353,10 @@ const char *identity_equation(int ndim);
 struct list kept_constants(void);
 /* Whether any operation of the step checks indices. */
 bool notes_indices(void);
+/* The output that is the number of labels whose mean the loss is, by its name; NONE: it is no such
+   mean, or all labels count. By it the losses of batches have their weights. */
+#define LABELS_OUTPUT "loss.labels"
+int labels_output(void);
 /* Whether it runs once for each batch of a step. */
 bool is_of_batch(enum phase phase);
 /* How often a step runs the forward and the backward: for each of its batches, or micro-batches. */

@@ -3,6 +3,7 @@
 #include "ir/ir.h"
 
 #include <math.h>
+#include <string.h>
 
 int runs_in_step(void)
 {
@@ -184,6 +185,13 @@ bool notes_indices(void)
   for (int i = 0; i < graph->nindex_use; i++)
     if (graph->index_use[i].input == NONE) return true;
   return false;
+}
+
+int labels_output(void)
+{
+  for (int i = 0; i < graph->nvalue && graph->loss != NONE; i++)
+    if (graph->value[i].is_output && !strcmp(graph->value[i].name, LABELS_OUTPUT)) return i;
+  return NONE;
 }
 
 bool reads_tokens(void)

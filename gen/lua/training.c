@@ -64,6 +64,13 @@ static int set_output(lua_State *L)
   return 0;
 }
 
+/* labels_output(): the name of the output that is the number of labels that count. */
+static int labels_output_name(lua_State *L)
+{
+  lua_pushstring(L, LABELS_OUTPUT);
+  return 1;
+}
+
 /* collectives(): their names. */
 static int collectives(lua_State *L)
 {
@@ -322,6 +329,7 @@ void set_training_bindings(lua_State *L)
 {
   static const luaL_Reg functions[] = {{"set_loss", set_loss},
                                        {"set_output", set_output},
+                                       {"labels_output", labels_output_name},
                                        {"collectives", collectives},
                                        {"set_expected", set_expected},
                                        {"set_tf32", set_tf32},

@@ -229,11 +229,45 @@ static bool find_input(int value, struct index_use *use)
   return graph->value[value].role == BATCH && !is_floating(graph->value[value].type);
 }
 
-/* Whether the runtime may put a number that labels ignore where a smaller batch has no samples. */
-static bool is_filled_up(int value)
+static bool is_always(int value, int64_t number)
 {
-  struct index_use use = {0};
-  return plan_options->last_batch == LAST_SMALLER && find_input(value, &use);
+  struct range r = range_of(value);
+  return r.uniform && r.low == number && r.high == number;
+}
+
+/* The input of whole numbers from which the value takes its elements, in any order, unless it has
+   `number` in their place: where a sample of the input has that number alone, so has the value.
+   NONE: there is none. */
+static int input_filled_with(int value, int64_t number)
+{
+  for (int op; (op = graph->value[value].op) != NONE;) {
+    const struct op *o = &graph->op[op];
+    switch (o->kind) {
+    case OP_view:
+    case OP_permute:
+    case OP_expand:
+    case OP_narrow:
+    case OP_redistribute:
+    case OP_cast:
+    case OP_index_select:
+      value = o->in[0];
+      break;
+    case OP_where:
+      if (!is_always(o->in[1], number) && !is_always(o->in[2], number)) return NONE;
+      value = o->in[is_always(o->in[1], number) ? 2 : 1];
+      break;
+    default:
+      return NONE;
+    }
+    if (is_floating(graph->value[value].type)) return NONE;
+  }
+  return graph->value[value].role == BATCH ? value : NONE;
+}
+
+/* Whether the runtime may put a number that labels ignore where a smaller batch has no samples. */
+static bool is_filled_up(int value, int64_t number)
+{
+  return plan_options->last_batch == LAST_SMALLER && input_filled_with(value, number) != NONE;
 }
 
 /* may_be(integer tensor, number that labels ignore): whether an element may be it, as far as is
@@ -243,7 +277,7 @@ static int may_be(lua_State *L)
   struct range r = range_of(argument_value(L, 1));
   int64_t number = luaL_checkinteger(L, 2);
   call_is_unlike();
-  lua_pushboolean(L, (number >= r.low && number <= r.high) || is_filled_up(argument_value(L, 1)));
+  lua_pushboolean(L, (number >= r.low && number <= r.high) || is_filled_up(argument_value(L, 1), number));
   return 1;
 }
 
@@ -263,6 +297,17 @@ static int number_of_use(const struct index_use *use)
   return graph->nindex_use++;
 }
 
+/* Labels that are computed: the input that a smaller batch pads with the ignored number. */
+static void note_padding(int value, const struct index_use *of)
+{
+  struct index_use use = *of;
+  use.input = input_filled_with(value, use.ignored);
+  use.below = 0;
+  if (use.input == NONE) return;
+  use.part = graph->value[use.input].shape;
+  number_of_use(&use);
+}
+
 /* index_use(tensor, below, ignored or nil, the function): its elements are used as indices. Returns
    the number of the use if index_within has to check them in the step; else nothing. */
 static int index_use(lua_State *L)
@@ -273,12 +318,14 @@ static int index_use(lua_State *L)
   use.ignored = use.ignores ? luaL_checkinteger(L, 3) : 0;
   struct range r = range_of(value);
   call_is_unlike();
-  if (r.low >= 0 && r.high < use.below && !(use.ignores && is_filled_up(value))) return 0;
+  if (r.low >= 0 && r.high < use.below && !(use.ignores && is_filled_up(value, use.ignored)))
+    return 0;
   use.what = copy_text(luaL_checkstring(L, 4));
   if (!find_input(value, &use)) {
     use.input = NONE;
     use.part = (struct shape){0};
     memset(use.first, 0, sizeof use.first);
+    if (use.ignores) note_padding(value, &use);
   }
   int number = number_of_use(&use);
   if (use.input != NONE) return 0;

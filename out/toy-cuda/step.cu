@@ -182,6 +182,7 @@ const struct program step_program = {
     .set_communicators = set_communicators,
     .bytes = sizeof(struct memory),
     .loss = offsetof(struct memory, loss),
+    .labels = -1,
     .grad_norm = -1,
     .tensors = tensors,
     .ntensors = 14,

@@ -131,7 +131,9 @@ local function lost(x, targets, how, ignored, weights)
   end
   if how == "none" then return without(x, #core.shape(x) - 1) end
   if how == "sum" or not counts then return finished(x, how) end
-  return raw.div(raw.sum(x), raw.sum(counts))
+  local count = raw.sum(counts)
+  base.counted = base.counted or count
+  return raw.div(raw.sum(x), count)
 end
 
 -- The element of each target's class: [..., 1].

@@ -476,9 +476,11 @@ function plan.train(options)
   local model, batch = begin("train", options, steps)
   take_data(options, options.seed or 0)
   local output = base.one("forward", forward(model, batch))
+  base.counted = nil
   local result = base.one("the loss", loss(output, batch))
   base.check_adapters()
   core.set_loss(base.expect(result, "tensor", "what the loss gives"))
+  if base.counted then core.set_output(core.labels_output(), base.raw.detach(base.counted)) end
   take_metrics(metrics, output, batch)
   take_optimizers(how, options, steps)
   core.set_checkpoint(checkpoint)
