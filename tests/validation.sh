@@ -34,13 +34,15 @@ beside "$WORK/square.log" validates square plain square -D last=smaller -D shuff
 beside "$WORK/large.log" validates large plain large -D last=smaller -D batch=30 -D dp=2
 beside "$WORK/accumulated.log" validates accumulated plain accumulated -D last=smaller -D shuffle=5 -D accumulate=2 \
   -D dp=2 -D every=7
+beside "$WORK/means.log" validates means plain accumulated_means -D last=smaller -D shuffle=5 -D accumulate=2 \
+  -D mean=batches -D dp=3 -D every=7
 beside "$WORK/on_stand_in.log" validates on_stand_in cuda shuffled -D last=smaller -D shuffle=5 -D dp=2
 beside "$WORK/accumulated_cuda.log" validates accumulated_cuda cuda accumulated -D last=smaller -D shuffle=5 \
   -D accumulate=2 -D tp=2 -D every=7
 more=(--graph)
 beside "$WORK/graph.log" validates graph cuda shuffled -D last=smaller -D shuffle=5 -D tp=2
 all_are_done
-cat "$WORK"/{one,mesh,uneven,square,large,accumulated,on_stand_in,accumulated_cuda,graph}.log
+cat "$WORK"/{one,mesh,uneven,square,large,accumulated,means,on_stand_in,accumulated_cuda,graph}.log
 
 # The plan tells it all; a command line tells it otherwise.
 make by_plan plain $plan -D last=smaller -D every=6 -D validation="$data/validation.safetensors" -D batches=1

@@ -348,6 +348,7 @@ void check_memory(void)
 {
   begin_check();
   run_phases(false, CONSTANTS, CONSTANTS);
+  for (int batch = 0; batch < 2; batch++) run_phases(false, COUNT, COUNT);
   for (int batch = 0; batch < (runs_in_step() > 1 ? 2 : 1); batch++) {
     if (!batch || gathers_each_batch()) run_phases(false, GATHER, GATHER);
     run_batch(batch);

@@ -32,11 +32,12 @@ void mark_constants(bool *made)
 }
 
 /* A sum to which the micro-batches add is whole after the last one, and pending in time for what
-   adds to it. */
+   adds to it. What is counted before them is whole. */
 struct placement placement_in(const struct op *op, int value, int d)
 {
   const struct value *v = &graph->value[value];
-  bool sum = is_gradient(value) || v->role == LOSS;
+  bool counted = op->phase == COUNT || (v->op != NONE && graph->op[v->op].phase == COUNT);
+  bool sum = !counted && (is_gradient(value) || v->role == LOSS);
   bool of_stages = graph->stages && d == graph->stages->mesh_dim;
   if (of_stages && (v->role == LOSS || is_of_metric(value)) && op->phase != UPDATE)
     return (struct placement){0};

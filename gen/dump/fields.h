@@ -315,7 +315,7 @@
 #define ROLE_WORDS                                                                                 \
   "activation", "parameter", "gradient", "sums", "state", "batch", "cache", "loss", "norm"
 #define TYPE_WORDS      "f32", "bf16", "i32", "i64", "bool", "i8", "f64"
-#define PHASE_WORDS     "forward", "backward", "update", "gather", "decode", "constants"
+#define PHASE_WORDS     "forward", "backward", "update", "gather", "decode", "constants", "count"
 #define REDUCTION_WORDS "sum", "max", "min"
 #define ITERATION_WORDS "first", "last", "next", "previous", "in_last"
 #define INIT_WORDS      "constant", "uniform", "normal", "tokens", "present"

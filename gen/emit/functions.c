@@ -34,7 +34,7 @@ static bool is_await_alone(const struct function *f)
    function. */
 static bool is_nothing(const struct function *f)
 {
-  return !f->nop && is_phase(f) && (f->phase == GATHER || f->phase == CONSTANTS);
+  return !f->nop && is_phase(f) && (f->phase == GATHER || f->phase == CONSTANTS || f->phase == COUNT);
 }
 
 static char *loop_text(const struct function *f)
@@ -222,6 +222,13 @@ static void open_loop(struct buffer *b)
     put(b, "    next_batch(i);\n");
 }
 
+static bool has_phase(enum phase phase)
+{
+  for (int i = 0; i < graph->nfunction; i++)
+    if (is_phase(&graph->function[i]) && graph->function[i].phase == phase) return true;
+  return false;
+}
+
 /* Its inputs are read at once, as those of a step of one batch. */
 static void put_next_batch(struct buffer *b)
 {
@@ -287,6 +294,11 @@ static void put_batches(struct buffer *b)
   if (has_some_of(GRADIENT)) put_zero(b, "m->grad");
   if (has_some_of(SUMS)) put_zero(b, "m->sum");
   put_zero(b, "m->loss");
+  if (has_phase(COUNT)) {
+    open_loop(b);
+    put_phases(b, COUNT, COUNT, batch_number(), 4);
+    put(b, "  }\n");
+  }
   if (!gathers_each_batch()) put_phases(b, GATHER, GATHER, "t", 2);
   if (loops) open_loop(b);
   put(b, "%s", batch_text(loops ? 2 : 0));
@@ -359,6 +371,12 @@ static char *validate_text(int rank)
   if (step_has(is_random) && target->steps_in_memory) put_zero(&b, "m->now");
   if (adds_up_loss()) put_zero(&b, "m->loss");
   if (adds_up_loss() && labels_output() != NONE && has_some_of(SUMS)) put_zero(&b, "m->sum");
+  if (has_phase(COUNT)) {
+    put(&b, "  for (int i = 0; i < %d; i++) { // as if all batches had as many\n",
+        plan_options->accumulate);
+    put_phases(&b, COUNT, COUNT, step_of_validation(), 4);
+    put(&b, "  }\n");
+  }
   put_phases(&b, GATHER, GATHER, step_of_validation(), 2);
   if (graph->stages)
     put(&b, "%s", forwards_text(step_of_validation()));

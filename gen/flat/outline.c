@@ -565,14 +565,16 @@ static void add_phase(struct outlining *o, enum phase phase)
     i = graph->op[graph->order[i]].phase == phase ? add_function_from(o, i) : i + 1;
 }
 
-/* Moves what is gathered for all batches of a step to the front: it was at its first use, so that
-   its gradient is made at its last use. */
+/* Moves what is counted and gathered for all batches of a step to the front: it was at its first
+   use, so that its gradient is made at its last use. */
 static void bring_ahead(void)
 {
   int *order = alloc((size_t)(graph->norder + 1) * sizeof *order), n = 0;
-  for (int others = 0; others < 2; others++)
-    for (int at = 0; at < graph->norder; at++)
-      if ((graph->op[graph->order[at]].phase != GATHER) == others) order[n++] = graph->order[at];
+  for (int turn = 0; turn < 3; turn++)
+    for (int at = 0; at < graph->norder; at++) {
+      enum phase phase = graph->op[graph->order[at]].phase;
+      if (turn == (phase == COUNT ? 0 : phase == GATHER ? 1 : 2)) order[n++] = graph->order[at];
+    }
   memcpy(graph->order, order, (size_t)n * sizeof *order);
 }
 
@@ -586,7 +588,7 @@ void fold_modules(void)
   for (int i = 0; i < graph->nop; i++) o->place_of[i] = NONE;
   for (int i = 0; i < graph->norder; i++) o->place_of[graph->order[i]] = i;
   find_regions(o);
-  static const enum phase phases[] = {CONSTANTS, GATHER, FORWARD, BACKWARD, UPDATE, DECODE};
+  static const enum phase phases[] = {CONSTANTS, COUNT, GATHER, FORWARD, BACKWARD, UPDATE, DECODE};
   for (size_t i = 0; i < sizeof phases / sizeof *phases; i++) add_phase(o, phases[i]);
 }
 

@@ -235,7 +235,7 @@ static void place_caches(const struct op *op)
    which the term is made. */
 static void place_sum_of_metric(struct propagating *p, struct op *op)
 {
-  int term = op->in[1], time = time_dimension();
+  int term = op->in[1], time = op->phase == COUNT ? NONE : time_dimension();
   struct layout to = graph->value[term].layout;
   for (int d = 0; d < graph->mesh.ndim; d++)
     if (to.on[d].kind == PARTIAL && to.on[d].reduction != SUM) to.on[d] = (struct placement){0};

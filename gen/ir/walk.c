@@ -154,7 +154,9 @@ static void visit_function(const struct function *f, int runs,
 void each_op_of(const struct function *f, void (*visit)(void *to, int op, int times), void *to)
 {
   if (!is_phase(f)) return;
-  visit_function(f, is_of_batch(f->phase) ? runs_in_step() : 1, visit, to);
+  int runs = is_of_batch(f->phase) ? runs_in_step() : 1;
+  if (f->phase == COUNT) runs = plan_options->accumulate;
+  visit_function(f, runs, visit, to);
 }
 
 void each_op(void (*visit)(void *to, int op, int times), void *to)
@@ -214,4 +216,5 @@ bool keeps_batches(void)
 }
 
 const char *const phase_name[] = {"forward", "backward", "update",
-                                  "gather",  "decode",   "prepare_constants"};
+                                  "gather",  "decode",   "prepare_constants",
+                                  "count"};

@@ -372,6 +372,11 @@ void set_recipe_bindings(struct lua_State *L);
 /* Adds the training functions to the table at the top of the stack. */
 void set_training_bindings(struct lua_State *L);
 
+/* --------------------------------------------------------------------------------- step_mean.c */
+
+/* step_mean(tensor, batches): its mean over the batches of a step. */
+int step_mean(struct lua_State *L);
+
 /* ------------------------------------------------------------------------------- value_range.c */
 
 /* Adds the functions for ranges of values to the table at the top. */

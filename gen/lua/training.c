@@ -330,6 +330,7 @@ void set_training_bindings(lua_State *L)
   static const luaL_Reg functions[] = {{"set_loss", set_loss},
                                        {"set_output", set_output},
                                        {"labels_output", labels_output_name},
+                                       {"step_mean", step_mean},
                                        {"collectives", collectives},
                                        {"set_expected", set_expected},
                                        {"set_tf32", set_tf32},

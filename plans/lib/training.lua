@@ -15,7 +15,7 @@ function M.options(of, p, options, adamw)
     },
     clip = setting("clip"),
     schedule = warmup and WarmupCosine{warmup = warmup, least = setting("least", 0)} or nil,
-    accumulate = setting("accumulate"),
+    accumulate = setting("accumulate"), accumulate_mean = setting("accumulate_mean"),
     microbatches = p.pp == 1 and setting("microbatches") or nil,
     reduce_each_batch = setting("reduce_each_batch"),
     checkpoint = setting("checkpoint"),

@@ -1,6 +1,6 @@
 -- A classifier over a data set that a file gives: -D loss=ce with labels, of which some are -100;
 -- loss=mse with an input that says which samples are there. -D shuffle=SEED, -D last=smaller or
--- dropped, -D declared (no label is -100), -D batch=4, -D accumulate, -D drop (dropout),
+-- dropped, -D declared (no label is -100), -D batch=4, -D accumulate, -D mean=batches, -D drop (dropout),
 -- -D ema (part of the moving average that stays), -D zero (ZeRO's stage; 3: fully sharded), -D dp, -D tp.
 local mesh = device_mesh{ {"dp", args.dp or 1}, {"tp", args.tp or 1} }
 local BATCH, WIDTH, HIDDEN, CLASSES = args.batch or 4, 6, 8, 5
@@ -37,6 +37,6 @@ return train{
   model = model, batch = distribute(batch, mesh.dp, Shard(0)),
   loss = args.loss == "mse" and mean_square or cross_entropy,
   optimizer = AdamW{lr = 0.01}, steps = 18, seed = 11,
-  shuffle = args.shuffle, drop_last = last, accumulate = args.accumulate, ema = args.ema,
+  shuffle = args.shuffle, drop_last = last, accumulate = args.accumulate, accumulate_mean = args.mean, ema = args.ema,
   validate = args.every and {every = args.every, data = args.validation, steps = args.batches},
 }

@@ -120,6 +120,9 @@ local function weights_of(targets, weight, classes)
   return base.view(found, across)
 end
 
+-- The batches of a step whose labels one mean goes over.
+base.batches_of_mean = 1
+
 -- The loss of each target, x [..., 1], reduced: an ignored class has no loss and does not count.
 -- Other targets all count; each by its weight.
 local function lost(x, targets, how, ignored, weights)
@@ -133,6 +136,7 @@ local function lost(x, targets, how, ignored, weights)
   if how == "sum" or not counts then return finished(x, how) end
   local count = raw.sum(counts)
   base.counted = base.counted or count
+  if base.batches_of_mean > 1 then count = core.step_mean(count, base.batches_of_mean) end
   return raw.div(raw.sum(x), count)
 end
 

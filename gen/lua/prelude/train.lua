@@ -363,6 +363,16 @@ local function training(options, steps)
   return t
 end
 
+-- accumulate_mean = "labels": a mean over labels goes over those of all batches of a step; "batches": the mean of
+-- the batches' means.
+local function is_mean_over_labels(options)
+  local mean = options.accumulate_mean
+  if mean ~= nil and mean ~= "labels" and mean ~= "batches" then
+    fail('train\'s accumulate_mean is "labels" or "batches", not %s', base.a(mean))
+  end
+  return mean ~= "batches"
+end
+
 -- shuffle = a seed, or true: by the seed of train; drop_last = true or false: whether a data set's
 -- last samples are dropped if they do not fill a batch.
 local function take_data(options, seed)
@@ -423,7 +433,7 @@ end
 --       forward = function(model, batch), planner =, checkpoint =, names =, schedule =, clip =,
 --       grad_norm =, accumulate =, reduce_each_batch =, expect =, matmul_precision =,
 --       bucketing =, bucket_mb =, prefetch =, shuffle =, drop_last =, validate =, emit =,
---       library_name =, microbatches =, metrics =}: steps that reduce the loss.
+--       library_name =, microbatches =, metrics =, accumulate_mean =}: steps that reduce the loss.
 --   names       the names of parameters in foreign files (files.lua)
 --   schedule    of the learning rate, or a function of the step that gives a factor; by default it is
 --               constant
@@ -433,7 +443,8 @@ end
 --   clip_value  bounds each element of a gradient
 --   ema         a state `ema`: the moving average of the weights, of which each step keeps this part
 --   grad_norm   true: the metrics show the norm even without clipping
---   accumulate  so many batches a step: their mean loss and gradient. Ranks reduce the gradients once,
+--   accumulate  so many batches a step: their mean loss and gradient; where the loss is a mean over labels that
+--               count, that over those of all of them (accumulate_mean = "batches": the mean of their means). Ranks reduce the gradients once,
 --               after the last batch: where fully_shard shards the parameters, whole gradients are
 --               accumulated until then
 --   microbatches  a step goes through its batch in so many parts: the same loss and gradients, and less
@@ -463,7 +474,7 @@ function plan.train(options)
      "checkpoint", "names", "schedule", "clip", "grad_norm", "accumulate",
      "reduce_each_batch", "expect", "matmul_precision",
      "bucketing", "bucket_mb", "prefetch", "shuffle", "drop_last", "validate", "groups",
-     "clip_value", "ema", "emit", "library_name", "microbatches", "metrics"})
+     "clip_value", "ema", "emit", "library_name", "microbatches", "metrics", "accumulate_mean"})
   local loss = need(options, "train", "loss", "function")
   local how = need(options, "train", "optimizer", "optimizer")
   if options.steps == nil then fail("train needs steps") end
@@ -472,6 +483,7 @@ function plan.train(options)
   local metrics = optional(options, "train", "metrics", "function")
   local checkpoint = has_checkpoints(options)
   local how_trained = training(options, steps)
+  base.batches_of_mean = is_mean_over_labels(options) and how_trained.accumulate or 1
 
   local model, batch = begin("train", options, steps)
   take_data(options, options.seed or 0)

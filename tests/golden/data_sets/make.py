@@ -78,7 +78,8 @@ def batches(data, batch, seed, drop_last):
         epoch += 1
 
 
-def train(data, more, start, kind, batch, seed, drop_last, accumulate):
+def train(data, more, start, kind, batch, seed, drop_last, accumulate, mean="labels"):
+    """mean: the loss of a step of several batches is that over all of their labels, or the mean of the batches' means."""
     model = Model()
     model.load_state_dict(start)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
@@ -86,8 +87,10 @@ def train(data, more, start, kind, batch, seed, drop_last, accumulate):
     for step in range(1, STEPS + 1):
         optimizer.zero_grad()
         total = 0
-        for _ in range(accumulate):
-            loss = loss_of(kind, model, *next(source)) / accumulate
+        taken = [next(source) for _ in range(accumulate)]
+        counts = [(labels >= 0).sum().item() if mean == "labels" else 1 for _, labels, _ in taken]
+        for one, count in zip(taken, counts):
+            loss = loss_of(kind, model, *one) * count / sum(counts)
             loss.backward()
             total += loss.item()
         optimizer.step()
@@ -115,6 +118,7 @@ ways = {
     "shuffled": ("ce", 4, 5, False, 1),
     "shuffled_dropped": ("ce", 4, 5, True, 1),
     "accumulated": ("ce", 4, 5, False, 2),
+    "accumulated_means": ("ce", 4, 5, False, 2, "batches"),
     "square": ("mse", 4, 5, False, 1),
     "large": ("ce", 30, None, False, 1),
 }
