@@ -252,6 +252,41 @@ start() {
   [ ! -f "$result.jsonl" ] || losses_of "$result.jsonl" > "$result.losses"
 }
 
+# ---- equal to one rank -----------------------------------------------------------------------------
+
+# Relative to a tensor's largest element: float32 sums in another order, of at most some hundred terms and over five
+# steps. `inputs`: the arguments of runs that give their data.
+tensor_tolerance=2e-5
+inputs=()
+
+# Runs one rank from weights with a rounding error, and with sums in another order, unless that was done. A gradient
+# that is 0 but for the rounding of its sum, as of a number that softmax ignores, may be the same with all weights.
+other_order="-O3 -fassociative-math -fno-signed-zeros -fno-trapping-math"
+perturbed_runs() {
+  local base=$WORK/$1 optimized=$other_order watched=() i
+  [ ! -d "$base.like1.saved" ] || return 0
+  start "$base" "$base.zero" --steps 0 "${inputs[@]}"
+  for i in 1 2 3; do
+    "$TOOLS/perturb_weights" "$base.zero.saved/model.safetensors" "$base.zero.saved/$i" $i ${rounds:-}
+    start "$base" "$base.like$i" --weights "$base.zero.saved/$i" --no-verify "${inputs[@]}"
+  done
+  cp -r "$base" "$base.like4"
+  make_ranks "$base.like4" plain && start "$base.like4" "$base.like4" "${inputs[@]}"
+}
+
+# same_tensors NAME BASE FILE: compares their saved tensors. Some gradients are sums of terms that cancel nearly
+# or fully: if they exceed the tolerance, the growth of a rounding error is measured.
+same_tensors() {
+  local files=("$WORK/$2.saved/$3" "$WORK/$1.saved/$3")
+  "$TOOLS/compare_safetensors" "${files[@]}" $tensor_tolerance 2> "$WORK/$1.difference" && return
+  if [ "$3" = model.safetensors ] && [ -f "${files[1]}" ] && perturbed_runs "$2"; then
+    "$TOOLS/compare_safetensors" "${files[@]}" $tensor_tolerance \
+      "$WORK/$2".like[1-4].saved/model.safetensors && return
+  fi
+  cat "$WORK/$1.difference"
+  return 1
+}
+
 # same_files MANY ONE ARGUMENTS...: what the program MANY has saved, in MANY.saved, is read back there and by the program ONE, on
 # another mesh, and written again: the same numbers, and checksums that fit; what both export is the same, too.
 same_files() {

@@ -1,0 +1,112 @@
+#!/usr/bin/env bash
+# Plans that combine features: rows of covering/features.txt that have every pair of two features' values, each as a plan that
+# really runs and equals one rank: losses, norms of gradients, validations, metrics, saved weights and states, and what is
+# loaded, saved and exported again. A combination may be refused, by a message with the plan's line.
+#   CASES=ci            the first 60 rows, always the same; without it the first 16; CASES=all: all pairs
+#   SOAK=1              and triples, COVERING_ROWS of them, with a seed of the day
+#   COVERING_ROWS=200   so many rows
+#   COVERING_SEED=7     of these rows
+#   COVERING_STRENGTH=3 triples
+#   COVERING_FILE=FILE  the rows of this file
+#   COVERING_KIND=sanitized   all as this kind: plain, cuda or sanitized
+#   COVERING_RESULTS=FILE     what was tried before, with which rows are chosen, and to which this adds
+. "$(dirname "$0")/common.sh"
+local_mpi=yes
+. "$root/tests/programs.sh"
+export OMP_NUM_THREADS=1 NVIDIA_TF32_OVERRIDE=0
+plan=tests/covering/plan.lua features=tests/covering/features.txt
+cover=$TOOLS/cover
+strength=${COVERING_STRENGTH:-2} seed=${COVERING_SEED:-1}
+results=${COVERING_RESULTS:-$WORK/results}
+touch "$results"
+"$TOOLS/samples" "$WORK"
+# The two transports have runtimes of their own.
+for transport in mpi shared; do
+  (WORK=$WORK/$transport && mkdir -p "$WORK" && make_runtimes plain sanitized cuda)
+done
+
+value_in() { # FEATURE ROW...
+  local word
+  for word in "${@:2}"; do [ "${word%%=*}" != "$1" ] || { echo "${word#*=}"; return; }; done
+}
+
+# A refusal names a line of the plan.
+is_refusal() { grep -q "^$plan:[0-9]*: error: " "$1"; }
+
+# try NUMBER ROW...: prints "ok", "refused" or "failed", the row, and a message.
+try() {
+  local name=$1 kind transport of files arguments=() word WORK=$WORK
+  shift
+  kind=${COVERING_KIND:-$(value_in kind "$@")} transport=$(value_in transport "$@") files=$(value_in files "$@")
+  kind=${kind:-plain} transport=${transport:-mpi}
+  [ "$kind" != cuda ] || transport=mpi
+  WORK=$WORK/$transport
+  for word; do arguments+=(-D "$word"); done
+  case $(value_in loss "$@") in mse) of=mse ;; ignored) of=ignored ;; *) of=labels ;; esac
+  inputs=()
+  [ -z "$files" ] || inputs=(--data "$WORK/../$of.train.safetensors")
+  [ -z "$(value_in validate "$@")" ] || inputs+=(--validate "$WORK/../$of.valid.safetensors")
+  local one=$WORK/$name.one many=$WORK/$name why
+  if why=$(compare_row "$name" "$kind" 2>&1); then
+    printf 'ok\t%s\t\n' "$*"
+    rm -rf "$one"* "$many".* "$many"
+  elif [ -e "$many.refused" ] && is_refusal "$many.refused"; then
+    printf 'refused\t%s\t%s\n' "$*" "$(grep -m 1 'error: ' "$many.refused")"
+    rm -rf "$one"* "$many"
+  else
+    printf 'failed\t%s\t%s\n' "$*" "$(tail -n 3 <<< "$why" | tr '\t\n' '  ')"
+    printf '%s: FAILED: %s\n%s\n' "$script" "$*" "$why" > "$many.why"
+  fi
+}
+
+# The numbers of a run that ranks must have as one rank has them.
+told_by() {
+  local key
+  for key in loss grad_norm validation_loss spread most; do numbers $key "$1.jsonl"; done
+}
+
+compare_row() {
+  local name=$1 kind=$2 within=1e-5 rounds='' tensor_tolerance=$tensor_tolerance watched=() optimized=-O0
+  "$TPGEN" $plan -o "$one" "${arguments[@]}" -D one=1 > "$many.refused" 2>&1 || { cat "$many.refused"; return 1; }
+  if [ "$kind" = cuda ]; then
+    "$TPGEN" $plan -o "$many" "${arguments[@]}" --target cuda > "$many.refused" 2>&1 || { cat "$many.refused"; return 1; }
+    watched=(-fsanitize=thread)
+  else
+    "$TPGEN" $plan -o "$many" "${arguments[@]}" > "$many.refused" 2>&1 || { cat "$many.refused"; return 1; }
+  fi
+  rm "$many.refused"
+  make_ranks "$many" "$kind" || { echo "it does not compile"; return 1; }
+  watched=()
+  make_ranks "$one" plain || { echo "one rank does not compile"; return 1; }
+  start "$one" "$one" "${inputs[@]}" || { echo "one rank does not run"; return 1; }
+  start "$many" "$many" "${inputs[@]}" || { echo "it does not run"; return 1; }
+  [[ " ${arguments[*]} " != *" precision=bf16 "* ]] || within=0.02 rounds=bfloat16
+  told_by "$one" > "$one.told"
+  told_by "$many" > "$many.told"
+  failures=0
+  same_losses "$name" "$many.told" "$one.told" "$within"
+  [ -n "$rounds" ] || same_tensors "$name" "$name.one" model.safetensors || fail "other tensors"
+  same_files "$name" "$name.one" "${inputs[@]}"
+  [ "$failures" -eq 0 ]
+}
+
+rows=${COVERING_ROWS:-}
+if [ -z "$rows" ] && ! all_cases; then rows=$(ci_cases && echo 60 || echo 16); fi
+if [ -n "${COVERING_FILE:-}" ]; then
+  cp "$COVERING_FILE" "$WORK/rows"
+else
+  "$cover" $features rows "$strength" "$seed" "$results" > "$WORK/rows"
+fi
+number=0
+while read -r -a row && { [ -z "$rows" ] || [ $number -lt "$rows" ]; }; do
+  number=$((number + 1))
+  beside "$WORK/$number.result" try $number "${row[@]}"
+done < "$WORK/rows"
+all_are_done
+for ((i = 1; i <= number; i++)); do cat "$WORK/$i.result"; done >> "$results"
+cat "$WORK"/{mpi,shared}/*.why 2> /dev/null || true
+"$cover" $features tell "$strength" "$results" > "$WORK/told"
+if all_cases; then cat "$WORK/told"; else head -n 1 "$WORK/told"; fi
+failed=$(grep -c '^failed' "$results") || true
+[ "$failed" -eq 0 ] || fail "$failed rows"
+finish "$number rows: $(grep -c '^ok' "$results") equal one rank, $(grep -c '^refused' "$results" || true) are refused"
