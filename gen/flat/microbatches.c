@@ -69,15 +69,17 @@ static int computed_whole(int value, const struct need *n)
   if (moves && same_layout(graph->value[op.in[0]].layout, over_time(graph->value[value].layout)))
     return op.in[0];
   op.phase = GATHER;
-  int id = make_op(op);
+  struct shape shape[MAX_OUTPUTS]; /* whole shapes are those of the whole batch */
+  for (int k = 0; k < op.nout; k++) shape[k] = graph->value[before + k].shape;
+  int first = make_op_outputs(op, shape, op.nout);
   for (int k = 0; k < op.nout; k++) {
-    struct value *v = &graph->value[graph->op[id].out + k];
+    struct value *v = &graph->value[first + k];
     v->layout = over_time(graph->value[before + k].layout);
     v->name = graph->value[before + k].name;
     v->placed = true;
   }
-  add(n->order, id);
-  return graph->op[id].out + (value - before);
+  add(n->order, graph->value[first].op);
+  return first + (value - before);
 }
 
 static int made_whole(int value, const struct need *n)

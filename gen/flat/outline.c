@@ -54,6 +54,7 @@ struct outlining {
   int *region_at;      /* by place: the region that begins there, and 1, or 0 */
   bool *inside;        /* by place: of a region */
   struct list *places; /* by module that is a list: the operations of its modules, in order */
+  bool *is_read_by_all; /* by value: a loop reads it as one value for all of its modules */
   int64_t compared;
 };
 
@@ -127,14 +128,15 @@ static bool same_numbers(const struct op *a, const struct op *b)
          a->custom == b->custom;
 }
 
-/* Whether one loop may make both. What a loop of an outer list reads by its modules is in that
-   loop's stack: it can be in no other one. */
-static bool may_stack(int a, int b)
+/* Whether one loop may make both, `a` for module 0. What a loop of an outer list reads by its modules
+   is in that loop's stack: it can be in no other one. */
+static bool may_stack(struct outlining *o, int a, int b)
 {
-  return same_value_kind(a, b) && in_loop(a)->stack == NONE && in_loop(b)->stack == NONE;
+  return same_value_kind(a, b) && in_loop(a)->stack == NONE && in_loop(b)->stack == NONE &&
+         !o->is_read_by_all[a];
 }
 
-static bool same_op(const struct op *a, const struct op *b)
+static bool same_op(struct outlining *o, const struct op *a, const struct op *b)
 {
   if (a->kind != b->kind || a->nin != b->nin || a->line != b->line || a->again != b->again)
     return false;
@@ -147,8 +149,8 @@ static bool same_op(const struct op *a, const struct op *b)
     return false;
   if (a->dim != b->dim || a->dim_to != b->dim_to || !same_layout(a->to, b->to)) return false;
   if (a->nout != b->nout || !same_numbers(a, b)) return false;
-  for (int o = 0; o < a->nout; o++)
-    if (!may_stack(a->out + o, b->out + o)) return false;
+  for (int k = 0; k < a->nout; k++)
+    if (!may_stack(o, a->out + k, b->out + k)) return false;
   return true;
 }
 
@@ -251,10 +253,12 @@ static bool all_same(struct outlining *o, const struct region *r, int k, int j)
 }
 
 /* If an earlier loop numbers them by the modules of another list, they are no stack of this
-   one. An update that is a kernel alone stays outside: with its neighbours it is one. */
-static bool all_parameters(const struct region *r, int k, int j)
+   one; nor if the loop of another list, as that of a scan in module 0, reads module 0's at each of
+   its own modules. An update that is a kernel alone stays outside: with its neighbours it is one. */
+static bool all_parameters(struct outlining *o, const struct region *r, int k, int j)
 {
   const struct op *op = op_at(r, 0, k);
+  if (o->is_read_by_all[op->in[j]]) return false;
   if (graph->value[op->in[j]].role == STATE && is_kernel_alone(op)) return false;
   for (int i = 0; i < r->count; i++) {
     int value = op_at(r, i, k)->in[j];
@@ -289,7 +293,7 @@ static bool find_source(struct outlining *o, const struct region *r, int k, int 
     s->value = stack;
     return true;
   }
-  if (all_same(o, r, k, j) || all_parameters(r, k, j)) return true;
+  if (all_same(o, r, k, j) || all_parameters(o, r, k, j)) return true;
   for (int step = -1; step <= 1; step += 2) {
     int end = step < 0 ? 0 : r->count - 1;
     if (!all_stack(o, r, k, j, step, &stack)) continue;
@@ -341,7 +345,7 @@ static bool same_ops(struct outlining *o, const struct region *r)
 {
   for (int i = 1; i < r->count; i++)
     for (int k = 0; k < r->run[0].length; k++, o->compared++)
-      if (!same_op(op_at(r, 0, k), op_at(r, i, k))) return false;
+      if (!same_op(o, op_at(r, 0, k), op_at(r, i, k))) return false;
   return true;
 }
 
@@ -371,18 +375,19 @@ static void join(const struct region *r, int of, int first, int run)
   if (loop->index == 1) row_in_loop(first)->sibling = of;
 }
 
-static void fold(struct region *r, const struct source *source)
+static void fold(struct outlining *o, struct region *r, const struct source *source)
 {
   for (int k = 0; k < r->run[0].length; k++) {
     struct op *op = &graph->op[graph->order[r->run[0].first + k]];
     for (int j = 0; j < op->nin; j++) {
       const struct source *s = &source[k * MAX_INPUTS + j];
-      if (s->stack == NONE && all_parameters(r, k, j))
+      if (s->stack == NONE && all_parameters(o, r, k, j))
         for (int i = r->count; i-- > 0;) join(r, op_at(r, i, k)->in[j], op->in[j], i);
       op->in[j] = s->stack == NONE ? s->value : carried_value(s);
+      if (s->stack == NONE && in_loop(s->value)->stack == NONE) o->is_read_by_all[s->value] = true;
     }
     for (int i = 0; i < r->count; i++)
-      for (int o = 0; o < op->nout; o++) join(r, op_at(r, i, k)->out + o, op->out + o, i);
+      for (int out = 0; out < op->nout; out++) join(r, op_at(r, i, k)->out + out, op->out + out, i);
     int64_t growth;
     if (find_growth(r, k, &growth) && op->kind == OP_dropout) op->stream_growth = growth;
   }
@@ -411,7 +416,7 @@ static void find_regions_of(struct outlining *o, const struct span *of)
     if (o->inside[place] || !find_region(o, place, of, &r)) continue;
     const struct source *source = find_sources(o, &r);
     if (!source) continue;
-    fold(&r, source);
+    fold(o, &r, source);
     add_region(o, r);
   }
 }
@@ -474,6 +479,7 @@ static void find_regions(struct outlining *o)
   o->region_at = alloc((size_t)(graph->norder + 1) * sizeof *o->region_at);
   o->inside = alloc((size_t)graph->norder + 1);
   o->places = alloc((size_t)(graph->nmodule + 1) * sizeof *o->places);
+  o->is_read_by_all = alloc((size_t)graph->nvalue + 1);
   for (int i = 0; i < graph->norder; i++)
     add_to_lists(o->places, counts, graph->op[graph->order[i]].module, i);
   const struct list *inner = parameters_of_lists(counts);

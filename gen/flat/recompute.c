@@ -124,12 +124,43 @@ static void mark_with_inputs(struct recomputing *r, int value)
     if (in_one_checkpoint(r, op->in[i], op)) mark_with_inputs(r, op->in[i]);
 }
 
+/* By step of a scan, which is a module: the operations of its forward that make something. */
+static struct list *find_steps(void)
+{
+  struct list *step = alloc((size_t)(graph->nmodule + 1) * sizeof *step);
+  for (int at = 0; at < graph->norder; at++) {
+    const struct op *op = &graph->op[graph->order[at]];
+    int scan = op->phase == FORWARD && op->nout ? scan_around(op->module) : NONE;
+    if (scan != NONE) add(&step[element_within(op->module, scan)], graph->order[at]);
+  }
+  return step;
+}
+
+/* One loop makes the steps of a scan again: what one of them makes again, all do, also the last one,
+   of which nothing reads what it hands on. Whether this adds to what is made again. */
+static bool even_out(struct recomputing *r, const struct list *step)
+{
+  bool adds = false;
+  for (int m = 0, first = NONE; m < graph->nmodule; m++) {
+    if (!step[m].n) continue;
+    if (place_in_list(m) == 0) first = m;
+    if (first == NONE || graph->module[first].parent != graph->module[m].parent ||
+        step[first].n != step[m].n)
+      continue; /* they are no loop: outline.c says so */
+    for (int k = 0; k < step[m].n; k++) {
+      int a = graph->op[step[first].at[k]].out, b = graph->op[step[m].at[k]].out;
+      adds |= r->again[a] != r->again[b];
+      if (r->again[a]) mark_with_inputs(r, b);
+      if (r->again[b]) mark_with_inputs(r, a);
+    }
+  }
+  return adds;
+}
+
 /* Where the steps of a scan run again, the last one also hands on what nothing reads. */
 static bool holds_again(struct recomputing *r, const struct op *op)
 {
-  if (op->kind != OP_scan_hold || place_in(r->checkpoint, op) == NONE) return false;
-  int last = op->in[0];
-  return r->again[last] || r->again[maker(last)->in[0]];
+  return op->kind == OP_scan_hold && place_in(r->checkpoint, op) != NONE && r->again[op->in[0]];
 }
 
 /* By module under a checkpoint: the operations of its forward that run again, in order. */
@@ -141,9 +172,8 @@ static struct list *find_runs(struct recomputing *r)
     for (int i = 0; i < op->nin && op->phase == BACKWARD; i++)
       if (in_one_checkpoint(r, op->in[i], op)) mark_with_inputs(r, op->in[i]);
   }
-  for (int at = 0; at < graph->norder; at++)
-    if (holds_again(r, &graph->op[graph->order[at]]))
-      mark_with_inputs(r, graph->op[graph->order[at]].in[0]);
+  const struct list *step = find_steps();
+  while (even_out(r, step)) continue;
   for (int at = 0; at < graph->norder; at++) {
     const struct op *op = &graph->op[graph->order[at]];
     bool held = op->phase == FORWARD && holds_again(r, op);

@@ -127,12 +127,18 @@ static void ask_op(struct query *q, const struct op *op)
   }
 }
 
-/* The same for the next operation. */
+/* The same for the next operation. Along the dimension in time more is looked at. */
 static void ask_with_ahead(struct query *q, const struct op *op)
 {
   const struct op *ahead = op_ahead(op);
+  int time = time_dimension();
   begin_query(q);
   ask_op(q, op);
+  if (time != NONE) {
+    struct layout suits = {0};
+    suits.on[time] = suits_in_time(op);
+    ask_layout(q, &suits);
+  }
   if (!ahead) return;
   ask_op(q, ahead);
   for (int i = 0; i < ahead->nin; i++) {

@@ -18,10 +18,9 @@ static int effort(struct placement from, struct placement to)
   return to.kind == SHARD ? TAKES_PART : GIVES_TERM;
 }
 
-/* The output lies best as what it is the gradient of; or as what the next operation takes beside
-   it, if that is of the same shape. */
-static struct placement beside(const struct op *op, int dim)
+struct placement suits_in_time(const struct op *op)
 {
+  int dim = time_dimension();
   const struct op *next = taken_next(op);
   int of = op->nout ? graph->value[op->out].of : NONE;
   if (of != NONE && graph->value[of].layout.on[dim].kind == SHARD)
@@ -55,5 +54,5 @@ int choice_in_time(const struct op *op, const struct choice *list, int n)
   struct placement in[MAX_INPUTS];
   int dim = time_dimension();
   for (int i = 0; i < op->nin; i++) in[i] = graph->value[op->in[i]].layout.on[dim];
-  return choice_of_time(op, in, beside(op, dim), list, n);
+  return choice_of_time(op, in, suits_in_time(op), list, n);
 }

@@ -41,7 +41,10 @@ bool reductions_agree(struct layout layout);
 
 /* ----------------------------------------------------------------------------------- in_time.c */
 
-/* Which of the operation's n choices it takes along the dimension of the mesh that is in time. */
+/* How the output lies best along the dimension of the mesh that is in time: as what it is the
+   gradient of; or as what the next operation takes beside it, if that is of the same shape. */
+struct placement suits_in_time(const struct op *op);
+/* Which of the operation's n choices it takes along this dimension. */
 int choice_in_time(const struct op *op, const struct choice *list, int n);
 /* Which it takes where its inputs lie so: of choices that ask the same, the one whose output lies
    as `like` comes first. */
