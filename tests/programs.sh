@@ -179,7 +179,7 @@ link_ranks() (
   sanitized) link=(gcc "${sanitizers[@]}") ;;
   cuda) link=(g++) ;;
   esac
-  entries=$(sed -n 's/^set(RANKS \(.*\))$/\1/p' CMakeLists.txt)
+  entries=$(sed -n 's/^set(RANKS \(.*\))$/\1/p' CMakeLists.txt | tr ' ' '\n' | sort -V) # stages may have them in turn
   if is_local; then
     link_together || exit 1
     exit

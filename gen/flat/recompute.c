@@ -39,6 +39,8 @@ struct recomputing {
   const int *checkpoint; /* the same for the outermost ModuleList */
   bool *again;           /* by value: the backward makes it again */
   int *copy;             /* by value: its copy, or NONE */
+  int *next_step;        /* by value of a step of a scan: that of the next step, and of the last step
+                            that of the first; or NONE */
 };
 
 /* --------------------------------------------------------------------------- modules and values */
@@ -61,12 +63,39 @@ static bool is_kept(struct recomputing *r, int value)
   return maker(value)->phase != CONSTANTS;
 }
 
+/* Joins what the steps make, op by op, in the forward or where it runs again. Steps of which one does
+   more than another are no loop: outline.c says so. */
+static void join_steps(struct recomputing *r, bool again)
+{
+  struct list *made = alloc((size_t)(graph->nmodule + 1) * sizeof *made); /* by step, a module */
+  for (int at = 0; at < graph->norder; at++) {
+    const struct op *op = &graph->op[graph->order[at]];
+    int scan = scan_around(op->module);
+    bool runs = op->nout && (again ? op->again : op->phase == FORWARD);
+    for (int k = 0; runs && scan != NONE && k < op->nout; k++)
+      add(&made[element_within(op->module, scan)], op->out + k);
+  }
+  for (int m = 0, first = NONE, last = NONE; m < graph->nmodule; m++) {
+    if (!made[m].n) continue;
+    bool begins = first == NONE || graph->module[first].parent != graph->module[m].parent;
+    if (begins) first = last = m;
+    if (begins || made[m].n != made[first].n) continue;
+    for (int k = 0; k < made[m].n; k++) {
+      r->next_step[made[last].at[k]] = made[m].at[k];
+      r->next_step[made[m].at[k]] = made[first].at[k];
+    }
+    last = m;
+  }
+}
+
 static void begin(struct recomputing *r)
 {
   r->known = graph->nvalue;
   r->again = alloc((size_t)r->known);
   r->copy = alloc((size_t)r->known * sizeof *r->copy);
-  for (int v = 0; v < r->known; v++) r->copy[v] = NONE;
+  r->next_step = alloc((size_t)r->known * sizeof *r->next_step);
+  for (int v = 0; v < r->known; v++) r->copy[v] = r->next_step[v] = NONE;
+  for (int again = 0; again < 2; again++) join_steps(r, again);
 }
 
 /* ----------------------------------------------------------------------------------- the copies */
@@ -124,35 +153,16 @@ static void mark_with_inputs(struct recomputing *r, int value)
     if (in_one_checkpoint(r, op->in[i], op)) mark_with_inputs(r, op->in[i]);
 }
 
-/* By step of a scan, which is a module: the operations of its forward that make something. */
-static struct list *find_steps(void)
-{
-  struct list *step = alloc((size_t)(graph->nmodule + 1) * sizeof *step);
-  for (int at = 0; at < graph->norder; at++) {
-    const struct op *op = &graph->op[graph->order[at]];
-    int scan = op->phase == FORWARD && op->nout ? scan_around(op->module) : NONE;
-    if (scan != NONE) add(&step[element_within(op->module, scan)], graph->order[at]);
-  }
-  return step;
-}
-
 /* One loop makes the steps of a scan again: what one of them makes again, all do, also the last one,
    of which nothing reads what it hands on. Whether this adds to what is made again. */
-static bool even_out(struct recomputing *r, const struct list *step)
+static bool even_out(struct recomputing *r)
 {
   bool adds = false;
-  for (int m = 0, first = NONE; m < graph->nmodule; m++) {
-    if (!step[m].n) continue;
-    if (place_in_list(m) == 0) first = m;
-    if (first == NONE || graph->module[first].parent != graph->module[m].parent ||
-        step[first].n != step[m].n)
-      continue; /* they are no loop: outline.c says so */
-    for (int k = 0; k < step[m].n; k++) {
-      int a = graph->op[step[first].at[k]].out, b = graph->op[step[m].at[k]].out;
-      adds |= r->again[a] != r->again[b];
-      if (r->again[a]) mark_with_inputs(r, b);
-      if (r->again[b]) mark_with_inputs(r, a);
-    }
+  for (int v = 0; v < r->known; v++) {
+    int like = r->next_step[v];
+    if (like == NONE || !r->again[v] || r->again[like]) continue;
+    mark_with_inputs(r, like);
+    adds = true;
   }
   return adds;
 }
@@ -172,8 +182,7 @@ static struct list *find_runs(struct recomputing *r)
     for (int i = 0; i < op->nin && op->phase == BACKWARD; i++)
       if (in_one_checkpoint(r, op->in[i], op)) mark_with_inputs(r, op->in[i]);
   }
-  const struct list *step = find_steps();
-  while (even_out(r, step)) continue;
+  while (even_out(r)) continue;
   for (int at = 0; at < graph->norder; at++) {
     const struct op *op = &graph->op[graph->order[at]];
     bool held = op->phase == FORWARD && holds_again(r, op);
@@ -311,6 +320,13 @@ static void set_prices(struct recomputing *r, struct need *n, int value)
     if (is_choice(r, op->in[i])) add_price(n->cut, made, needed(n, op->in[i]), NEVER);
 }
 
+/* The steps of a scan make the same again. */
+static void join_prices(struct recomputing *r, struct need *n, int value)
+{
+  int like = r->next_step[value];
+  if (like != NONE) add_price(n->cut, n->node[value] + 1, needed(n, like) + 1, NEVER);
+}
+
 static void mark_cheap(struct recomputing *r)
 {
   struct need n = {.cut = new_cut()};
@@ -324,7 +340,10 @@ static void mark_cheap(struct recomputing *r)
       if (is_choice(r, op->in[i]) && n.node[op->in[i]] == NONE)
         add_own_price(n.cut, needed(&n, op->in[i]), -NEVER);
   }
-  for (int k = 0; k < n.list.n; k++) set_prices(r, &n, n.list.at[k]);
+  for (int k = 0; k < n.list.n; k++) {
+    set_prices(r, &n, n.list.at[k]);
+    join_prices(r, &n, n.list.at[k]);
+  }
   const bool *near = near_side(n.cut);
   for (int k = 0; k < n.list.n; k++) r->again[n.list.at[k]] = near[n.node[n.list.at[k]] + 1];
 }

@@ -133,12 +133,25 @@ static bool is_pending(int value)
   return false;
 }
 
+/* The first stage whose gradients it takes, as gradients come from later stages; or NONE. */
+static int stage_of_gradients(struct staging *s, const struct op *op)
+{
+  int stage = NONE;
+  for (int i = 0; i < op->nin && op->phase == BACKWARD; i++) {
+    int maker = graph->value[op->in[i]].op, with = stage_with(s, op->in[i]);
+    if (maker == NONE || graph->op[maker].phase != BACKWARD || with == NONE) continue;
+    if (stage == NONE || with < stage) stage = with;
+  }
+  return stage;
+}
+
+/* The last stage whose values it takes; in the backward, the first one. */
 static void set_by_inputs(struct staging *s, int id)
 {
   const struct op *op = &graph->op[id];
-  int stage = NONE;
+  int stage = stage_of_gradients(s, op);
   if (op->kind == OP_all_reduce && is_of_metric(op->in[0])) return; /* all ranks take part */
-  for (int i = 0; i < op->nin; i++)
+  for (int i = 0, last = stage == NONE; i < op->nin && last; i++)
     if (stage_with(s, op->in[i]) > stage) stage = stage_with(s, op->in[i]);
   if (stage != NONE) set_stage(id, stage);
 }
