@@ -171,7 +171,8 @@
   FIELD(FLAG,      gathers_each_batch, "gathers_each_batch") \
   FIELD(FLAG,      has_row_bounds, "has_row_bounds") \
   FIELD(FLAG,      has_values_by_rows, "has_values_by_rows") \
-  FIELD(FLAG,      multiplies_by_onednn, "multiplies_by_onednn")
+  FIELD(FLAG,      multiplies_by_onednn, "multiplies_by_onednn") \
+  FIELD(FLAG,      draws_random_numbers, "draws_random_numbers")
 
 #define SLOTS_FIELDS(FIELD)                 \
   FIELD(INT,       n,             "slots")  \

@@ -4,7 +4,8 @@
 
 static void put_constants(struct buffer *b)
 {
-  put(b, "  struct constants now;\n");
+  /* other stages may have more of them */
+  put(b, "  struct constants now%s;\n", graph->stages ? " = {}" : "");
   if (step_has(is_update)) put(b, "%s", update_constants(NULL));
   if (step_has(is_random) && plan_options->accumulate > 1)
     put(b, "  for (int i = 0; i < %d; i++) now.batch[i] = %d * (t - 1) + i + 1;\n",
@@ -34,7 +35,7 @@ char *prepare_text(void)
   put_text(&b, "", 0);
   if (!target->steps_in_memory) return b.text;
   if (takes_batches()) put_next_batches(&b);
-  if (*constants_text()) put_constants(&b);
+  if (has_step_constants()) put_constants(&b);
   if (!b.length) return b.text;
   return text("// Runs on the host before step t. The device's work is the same at every "
               "step.\nstatic void prepare(int t)\n{\n%s}\n\n",

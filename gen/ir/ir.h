@@ -253,6 +253,8 @@ bool goes_around(const struct op *op, int mesh_dim);
 /* Whether it is a step of a ring: attention of a rank's queries over one block of keys. */
 bool is_block_of_keys(const struct op *op);
 bool step_has(bool (*such)(const struct op *op));
+/* Whether an operation of the program, or of that of all stages, needs random numbers. */
+bool draws_random_numbers(void);
 
 /* ------------------------------------------------------------------------------------ passes.c */
 

@@ -200,6 +200,15 @@ bool is_random(const struct op *op)
   return random;
 }
 
+/* Before outline the order has the operations, after it the functions. */
+bool draws_random_numbers(void)
+{
+  if (all_stages()) return all_stages()->draws_random_numbers;
+  bool draws = step_has(is_random);
+  for (int at = 0; at < graph->norder && !draws; at++) draws = is_random(&graph->op[graph->order[at]]);
+  return draws;
+}
+
 bool step_has(bool (*such)(const struct op *op))
 {
   for (int i = 0; i < graph->nfunction; i++)

@@ -194,9 +194,11 @@ const char *unique_name(struct scope *s, const char *preferred);
 
 /* ---------------------------------------------------------------------------- step_constants.c */
 
-/* The number of the step, or batch, for random numbers, or where it is stored; the struct of
-   what changes from step to step, "" if a program needs none. */
+/* The number of the step, or batch, for random numbers, or where it is stored; whether the program, or
+   that of a stage, reads from memory what changes from step to step; the struct of this, "" if none
+   does. */
 const char *batch_number(void);
+bool has_step_constants(void);
 char *constants_text(void);
 
 /* ----------------------------------------------------------------------------- struct_memory.c */
@@ -220,7 +222,9 @@ const char *const *names_on_all_ranks(void);
    the learning rate. Of `code`, only what it has of them; NULL: all. */
 char *update_constants(const char *code);
 char *learning_rate_text(void);
-/* The members of struct constants that have these numbers. */
+/* Whether updates of the step have such numbers; the members of struct constants that have those of
+   all stages. */
+bool updates_have_numbers(void);
 char *step_number_members(void);
 /* What a step's number of an optimizer is called there, and the kernel; whether it has such
    numbers. */

@@ -8,15 +8,21 @@ const char *batch_number(void)
   return plan_options->accumulate > 1 ? forms()->batch_number : forms()->step_number;
 }
 
+bool has_step_constants(void)
+{
+  return target->steps_in_memory && (updates_have_numbers() || step_has(is_random));
+}
+
+/* kernels.h has it, which the programs of all stages share. */
 char *constants_text(void)
 {
   struct buffer b = {0};
   put_text(&b, "", 0);
   if (!target->steps_in_memory) return b.text;
   put(&b, "%s", step_number_members());
-  if (step_has(is_random) && plan_options->accumulate > 1)
+  if (draws_random_numbers() && plan_options->accumulate > 1)
     put(&b, "  int batch[%d]; // the numbers of its batches\n", plan_options->accumulate);
-  else if (step_has(is_random))
+  else if (draws_random_numbers())
     put(&b, "  int step; // its number\n");
   if (!b.length) return b.text;
   return text("// What changes from step to step: the host writes it before each step.\n"

@@ -316,7 +316,7 @@ void declare_memory(void)
   struct buffer members = {0};
   put_text(&members, "", 0);
   put_structs(&members);
-  if (*constants_text()) put(&members, "  struct constants now;\n");
+  if (has_step_constants()) put(&members, "  struct constants now;\n");
   if (graph->loss != NONE) {
     put(&members, "  float loss;\n");
     for (int i = 0; i < graph->nvalue; i++)

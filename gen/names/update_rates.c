@@ -26,14 +26,6 @@ static const char *name_in(const char *name, int optimizer)
   return optimizer ? text("%s_group%d", name, optimizer) : name;
 }
 
-/* The first optimizer with the same learning rate. */
-static int first_of_rate(int optimizer)
-{
-  int i = 0;
-  while (strcmp(plan_options->optimizer[i].rate, plan_options->optimizer[optimizer].rate) != 0) i++;
-  return i;
-}
-
 const char *step_number_name(const struct optimizer *o, int number)
 {
   return name_in(spared_name(o->number[number].name), (int)(o - plan_options->optimizer));
@@ -62,6 +54,16 @@ static bool is_used(int optimizer)
   for (int i = 0; i < graph->nop; i++)
     if (graph->op[i].kind == OP_update && graph->op[i].number[0] == optimizer) return true;
   return false;
+}
+
+/* The first optimizer with the same learning rate that has a function for it: the one of all others,
+   or one that the step uses. */
+static int first_of_rate(int optimizer)
+{
+  int i = 0;
+  const struct optimizer *o = plan_options->optimizer;
+  while (strcmp(o[i].rate, o[optimizer].rate) != 0 || (i && !is_used(i))) i++;
+  return i;
 }
 
 /* Whether the code, or with NULL any, has this number of the step. */
@@ -98,6 +100,15 @@ char *update_constants(const char *code)
   return b.text;
 }
 
+bool updates_have_numbers(void)
+{
+  bool have = false;
+  for (int i = 0; i < plan_options->noptimizer; i++)
+    have |= is_used(i) && has_step_numbers(&plan_options->optimizer[i]);
+  return have;
+}
+
+/* The program of one stage knows the updates of no other. */
 char *step_number_members(void)
 {
   struct buffer b = {0};
@@ -105,7 +116,7 @@ char *step_number_members(void)
   for (int i = 0; i < plan_options->noptimizer; i++) {
     const struct optimizer *o = &plan_options->optimizer[i];
     const char *sign = "  float ";
-    if (!is_used(i) || !has_step_numbers(o)) continue;
+    if ((!graph->stages && !is_used(i)) || !has_step_numbers(o)) continue;
     for (int k = 0; k < o->nnumber; k++) {
       if (!o->number[k].text) continue;
       put(&b, "%s%s", sign, step_number_name(o, k));
@@ -121,7 +132,7 @@ char *learning_rate_text(void)
   struct buffer b = {0};
   for (int i = 0; i < plan_options->noptimizer; i++) {
     const struct optimizer *o = &plan_options->optimizer[i];
-    if (first_of_rate(i) != i || (i && !is_used(i))) continue;
+    if ((i && !is_used(i)) || first_of_rate(i) != i) continue;
     const char *of = o->match ? text(" of %s", printable(o->match)) : "";
     const char *head = text("// The learning rate%s%s.", of, o->schedule);
     put(&b, "%s%s", b.length ? "\n" : "",
