@@ -187,7 +187,7 @@ struct update_lines lines_of_update(const struct op *update, int width)
   const char *gradient = kernel_has_array(o, 1) ? add_array(&w, "g", false, width) : NULL;
   for (int k = 0; k < o->nstate; k++)
     if (kernel_has_array(o, 2 + k))
-      w.text[2 + k] = add_array(&w, o->state[k], o->out[1 + k] != 2 + k, width);
+      w.text[2 + k] = add_array(&w, identifier(o->state[k]), o->out[1 + k] != 2 + k, width);
   if (gradient) add_gradient_operand(&w, gradient);
   add_made(&w, update, width);
   add_numbers(&w);

@@ -79,6 +79,25 @@ const struct list *equal_parameters(const struct list *inner, int list, int firs
   return of;
 }
 
+bool have_equal_states(int state, int list, int first, int count)
+{
+  struct list like = states_like(state), inner = {0};
+  for (int k = 0; k < like.n; k++)
+    if (element_within(graph->value[like.at[k]].module, list) != NONE) add(&inner, like.at[k]);
+  const struct list *of = by_place(&inner, list, first, count);
+  const char *path = graph->module[list].path;
+  for (int m = 1; m < count; m++) {
+    if (of[m].n != of[0].n) return false;
+    for (int k = 0; k < of[0].n; k++) {
+      int a = of[0].at[k], b = of[m].at[k];
+      const char *x = behind_number(path, graph->value[graph->value[a].of].name);
+      const char *y = behind_number(path, graph->value[graph->value[b].of].name);
+      if (strcmp(x, y) || !same_value_kind(a, b)) return false;
+    }
+  }
+  return true;
+}
+
 int count_equal(const struct list *inner, int list, int first, int count)
 {
   const struct list *of = by_place(inner, list, first, count);

@@ -252,6 +252,12 @@ static bool all_same(struct outlining *o, const struct region *r, int k, int j)
   return !of_list && in_loop(value)->stack != value && !made_by_region(o, r, value);
 }
 
+/* Whether the struct that has states of this kind alone has an array for these modules. */
+static bool is_array_of_states(const struct region *r, int state)
+{
+  return !is_apart(state) || have_equal_states(state, r->list, r->of.first, r->count);
+}
+
 /* If an earlier loop numbers them by the modules of another list, they are no stack of this
    one; nor if the loop of another list, as that of a scan in module 0, reads module 0's at each of
    its own modules. An update that is a kernel alone stays outside: with its neighbours it is one. */
@@ -259,7 +265,8 @@ static bool all_parameters(struct outlining *o, const struct region *r, int k, i
 {
   const struct op *op = op_at(r, 0, k);
   if (o->is_read_by_all[op->in[j]]) return false;
-  if (graph->value[op->in[j]].role == STATE && is_kernel_alone(op)) return false;
+  bool is_state = graph->value[op->in[j]].role == STATE;
+  if (is_state && (is_kernel_alone(op) || !is_array_of_states(r, op->in[j]))) return false;
   for (int i = 0; i < r->count; i++) {
     int value = op_at(r, i, k)->in[j];
     const struct in_loop *loop = in_loop(value);

@@ -179,11 +179,38 @@ static char *tree_text(const struct leaf *leaf, int n, const char *path, int ind
   return b.text;
 }
 
-/* "exp_avg" of "optim.exp_avg.in_proj.weight". */
-static const char *state_kind(int value)
+/* Members of struct memory that are no states. */
+static const char *const other_members[] = {
+    "w",   "grad", "frozen",    "sum",   "batch",      "batches", "cache", "outputs",
+    "now", "loss", "grad_norm", "noted", "noted_rows", "parts",   "arena", "workspace"};
+
+/* The members of struct memory with the states of each kind, by the kind's name. */
+struct kinds {
+  struct scope members;
+  int n, room;
+  struct {
+    const char *kind, *member;
+  } * at;
+};
+
+static struct kinds no_kinds(void)
+{
+  struct kinds k = {0};
+  for (size_t i = 0; i < sizeof other_members / sizeof *other_members; i++)
+    unique_name(&k.members, other_members[i]);
+  return k;
+}
+
+/* "exp_avg" of "optim.exp_avg.in_proj.weight"; "sum_2" where it is the name of another member. */
+static const char *state_member(struct kinds *k, int value)
 {
   const char *kind = strchr(graph->value[value].name, '.') + 1;
-  return text("%.*s", (int)first_word(kind), kind);
+  kind = text("%.*s", (int)first_word(kind), kind);
+  for (int i = 0; i < k->n; i++)
+    if (!strcmp(k->at[i].kind, kind)) return k->at[i].member;
+  GROW(k->at, k->n, k->room);
+  k->at[k->n].kind = kind;
+  return k->at[k->n++].member = unique_name(&k->members, identifier(kind));
 }
 
 static bool is_role(int value, enum role role)
@@ -213,38 +240,39 @@ static bool put_struct(struct buffer *b, const char *name, enum role role, bool 
 
 /* The gradients and states of a parameter have the same place in their structs as it has in its
    own. */
-static void name_followers(struct buffer *members)
+static void name_followers(struct kinds *kinds, struct buffer *members)
 {
-  struct scope kinds = {0};
+  struct scope given = {0};
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
     if (v->role != GRADIENT && v->role != STATE) continue;
     const char *parameter = memory_name[v->of];
     if (!parameter || (v->role == STATE && is_apart(i))) continue;
-    const char *kind = v->role == STATE ? state_kind(i) : "grad";
-    memory_name[i] = text("m->%s.%s", kind, parameter + strlen("m->w."));
-    if (!is_name_given(&kinds, kind)) put(members, ", %s", unique_name(&kinds, kind));
+    const char *member = v->role == STATE ? state_member(kinds, i) : "grad";
+    memory_name[i] = text("m->%s.%s", member, parameter + strlen("m->w."));
+    if (!is_name_given(&given, member)) put(members, ", %s", unique_name(&given, member));
   }
 }
 
 /* States that not every parameter has, or that have another shape, have a struct for each kind. */
-static void put_states_apart(struct buffer *b, struct buffer *members, const char *aligned)
+static void put_states_apart(struct kinds *kinds, struct buffer *b, struct buffer *members,
+                             const char *aligned)
 {
   for (int i = 0; i < graph->nvalue; i++) {
     if (graph->value[i].role != STATE || !is_apart(i)) continue;
     struct list like = states_like(i);
     struct leaf *leaf = alloc((size_t)like.n * sizeof *leaf);
-    const char *kind = state_kind(i);
+    const char *member = state_member(kinds, i);
     if (like.at[0] != i) continue;
     int n = 0;
     for (int k = 0; k < like.n; k++)
       if (!graph->value[like.at[k]].elsewhere)
         leaf[n++] = (struct leaf){like.at[k], graph->value[graph->value[like.at[k]].of].name};
     if (!n) continue;
-    char *tree = tree_text(leaf, n, text("m->%s.", kind), 2);
+    char *tree = tree_text(leaf, n, text("m->%s.", member), 2);
     if (!*tree) continue;
-    put(b, "struct %s_states {\n%s};\n\n", kind, tree);
-    put(members, "  %sstruct %s_states %s;\n", aligned, kind, kind);
+    put(b, "struct %s_states {\n%s};\n\n", member, tree);
+    put(members, "  %sstruct %s_states %s;\n", aligned, member, member);
   }
 }
 
@@ -274,14 +302,15 @@ static bool put_sums(struct buffer *b)
 /* The structs of all values by their roles, and the members that they are. */
 static void put_structs(struct buffer *members)
 {
+  struct kinds kinds = no_kinds();
   const char *aligned =
       target->member_alignment ? text("alignas(%d) ", target->member_alignment) : "";
   if (put_struct(&declaration, "parameters", PARAMETER, false, "m->w.")) {
     put(members, "  %sstruct parameters w", aligned);
-    name_followers(members);
+    name_followers(&kinds, members);
     put(members, ";\n");
   }
-  put_states_apart(&declaration, members, aligned);
+  put_states_apart(&kinds, &declaration, members, aligned);
   if (put_struct(&declaration, "frozen", PARAMETER, true, "m->frozen."))
     put(members, "  %sstruct frozen frozen; // parameters that are not trained\n", aligned);
   if (put_sums(&declaration)) put(members, "  %sstruct sums sum;\n", aligned);
