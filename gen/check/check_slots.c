@@ -24,6 +24,18 @@ static bool is_of_same_work(int a, int b)
   return f->phase == g->phase && f->stage == g->stage && f->of_weights == g->of_weights;
 }
 
+/* Whether each micro-batch has its own, as a function of the batch makes it. A view of what is gathered
+   before the first one is the same bytes for all of them. */
+static bool is_made_each_time(int value)
+{
+  int maker = graph->value[value].op;
+  if (maker == NONE || !is_of_batch(graph->op[maker].phase)) return false;
+  const struct op *op = &graph->op[maker];
+  if (op->nin != 1 || op->nout != 1 || !shows_bytes(op)) return true;
+  return allocation_of(value).storage != allocation_of(op->in[0]).storage ||
+         is_made_each_time(op->in[0]);
+}
+
 static void touch(int function, int id, int value)
 {
   const struct value *v = &graph->value[value];
@@ -39,9 +51,7 @@ static void touch(int function, int id, int value)
   int *first = &first_touched[value];
   if (*first == NONE) *first = function;
   bool leaves = !is_of_same_work(*first, function) || graph->op[id].kind == OP_send;
-  int maker = graph->value[value].op;
-  bool is_of_step = maker != NONE && is_of_batch(graph->op[maker].phase);
-  require(!leaves || !is_of_step || a.in_flight != NONE, id,
+  require(!leaves || a.in_flight != NONE || !is_made_each_time(value), id,
           "a function leaves it for another one, and it is in no slot");
 }
 

@@ -177,20 +177,26 @@ static int *received_as(struct staging *s, int value, int stage)
   return &s->received[(size_t)value * (size_t)graph->stages->n + (size_t)stage];
 }
 
+/* Whether it is there before the first micro-batch: a parameter, or what is gathered of it. */
+static bool is_of_step(int value)
+{
+  int maker = graph->value[value].op;
+  return maker == NONE ? graph->value[value].role == PARAMETER : graph->op[maker].phase == GATHER;
+}
+
 static struct op transfer(enum op_kind kind, int value, const struct op *reader)
 {
   const struct value *v = &graph->value[value];
-  bool weight = v->role == PARAMETER;
   return (struct op){.kind = kind,
                      .type = v->type,
                      .typed = true,
                      .module =
                          0, /* of no layer: a layer that is computed again does not receive again */
                      .line = reader->line,
-                     .phase = weight ? GATHER : reader->phase};
+                     .phase = is_of_step(value) ? GATHER : reader->phase};
 }
 
-/* Ranks get a parameter once, whatever number of their stages reads it. */
+/* Ranks get what is of the step once, whatever number of their stages reads it. */
 static int first_stage_at(int coordinate)
 {
   int stage = 0;
@@ -204,7 +210,7 @@ static int brought(struct staging *s, int value, int to, const struct op *reader
 {
   int from = stage_with(s, value);
   if (from == NONE || coordinate_of_stage(from) == coordinate_of_stage(to)) return value;
-  if (graph->value[value].role == PARAMETER) to = first_stage_at(coordinate_of_stage(to));
+  if (is_of_step(value)) to = first_stage_at(coordinate_of_stage(to));
   int *is = received_as(s, value, to);
   if (*is != NONE) return *is;
   struct value v = graph->value[value];

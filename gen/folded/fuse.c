@@ -302,6 +302,20 @@ static void store(struct fusing *p, int value)
   if (loop->step) store(p, loop->initial);
 }
 
+/* What a kernel adds to a gradient several times, it writes once: all these sums have one place. */
+static void leave_out_early_sums(const struct op *kernel)
+{
+  for (int k = 0; k < kernel->nbody; k++) {
+    const struct op *op = &graph->op[kernel->body[k]];
+    const struct value *to = op->nout == 1 ? &graph->value[op->out] : NULL;
+    for (int i = 0; i < op->nin && to && is_gradient(op->out); i++) {
+      struct value *v = &graph->value[op->in[i]];
+      if (v->role == to->role && v->of == to->of && lists_number(kernel->body, k, v->op))
+        v->stored = false;
+    }
+  }
+}
+
 static void mark_stored(struct fusing *p)
 {
   int *list = NULL, room = 0;
@@ -309,6 +323,9 @@ static void mark_stored(struct fusing *p)
     const struct value *v = &graph->value[i];
     graph->value[i].stored = v->role != ACTIVATION || v->is_output;
   }
+  for (int i = 0; i < graph->nfunction; i++)
+    for (int k = 0; k < graph->function[i].nop; k++)
+      leave_out_early_sums(&graph->op[graph->function[i].op[k]]);
   for (int i = 0; i < graph->nfunction; i++) {
     const struct function *f = &graph->function[i];
     for (int k = 0; k < f->nop; k++) {
