@@ -44,7 +44,7 @@ done
 ends 0 ",1F0,1B0" "$TPGEN" --schedule 1F1B --ranks-pp 2 --microbatches 2
 ends 0 "0SEND_F0" "$TPGEN" --schedule gpipe --ranks-pp 2 --microbatches 2 --lowered
 ends 2 "the schedules are gpipe, 1f1b" "$TPGEN" --schedule none --ranks-pp 2 --microbatches 2
-ends 2 "at least as many micro-batches as stages: 4, not 2" "$TPGEN" --schedule 1f1b --ranks-pp 4 --microbatches 2
+ends 2 "at least as many micro-batches as stages: 8, not 2" "$TPGEN" --schedule dualpipe_v --ranks-pp 4 --microbatches 2
 ends 2 "say how large it is" "$TPGEN" --schedule 1f1b
 ends 2 "a number from 1 on" "$TPGEN" --schedule 1f1b --ranks-pp 0x
 ends 2 "more than 4096 stages" "$TPGEN" --schedule gpipe --ranks-pp 9999 --microbatches 1

@@ -196,10 +196,9 @@ refused() {
   grep -qF "$1" "$WORK/refused.log" || { cat "$WORK/refused.log"; fail "${*:2}: another message"; }
   [ ! -e "$WORK/refused" ] || fail "${*:2}: something is written"
 }
-refused 'at least as many micro-batches as stages: 4, not 2' -D pp=4 -D microbatches=2
 refused '16 stages of 8 layers' -D pp=16 -D microbatches=16
 refused 'the schedules are gpipe' -D pp=2 -D schedule=fastest
-refused 'it has two stages on each rank, not 1' -D pp=2 -D schedule=zbv_zero_bubble
+refused 'it has two stages on each rank, not 1' -D pp=2 -D stages=1 -D schedule=zbv_zero_bubble
 refused 'at least as many micro-batches as stages: 4, not 2' -D pp=2 -D stages=2 -D schedule=dualpipe_v
 printf '0F0,0B0\n1F0,1F1,1B0,1B1\n' > "$WORK/short.csv"
 refused 'short.csv: the forward of micro-batch 1 on stage 0 is missing' -D pp=2 -D schedule="$WORK/short.csv"

@@ -23,7 +23,7 @@ static struct pipeline *of_file(const char *name)
 static struct pipeline *of_name(const char *name)
 {
   const char *why;
-  const int stages = options.stages ? options.stages : 1;
+  const int stages = options.stages ? options.stages : stages_implied(name);
   if (!options.ranks_pp || !options.microbatches)
     usage_error(2, "--schedule %s: say how large it is: --ranks-pp 4 --microbatches 8", name);
   if ((int64_t)options.ranks_pp * stages > MAX_STAGES)

@@ -371,6 +371,7 @@ void stages(void)
 {
   const char *why;
   if (!graph->stages) return;
+  leave_out_dead(); /* nobody would receive what it needs */
   share_sums_of_metrics();
   set_moves();
   struct staging run = {.nvalue = graph->nvalue}, *s = &run;

@@ -196,6 +196,12 @@ static int read_schedule(lua_State *L)
   return 4;
 }
 
+static int read_stages_implied(lua_State *L)
+{
+  lua_pushinteger(L, stages_implied(luaL_checkstring(L, 1)));
+  return 1;
+}
+
 /* The numbers of the modules in the list at that place of the stack. */
 static int *modules_at(lua_State *L, int place, int *n)
 {
@@ -337,6 +343,7 @@ void set_training_bindings(lua_State *L)
                                        {"set_checkpoint", set_checkpoint},
                                        {"set_training", set_training},
                                        {"read_schedule", read_schedule},
+                                       {"stages_implied", read_stages_implied},
                                        {"set_pipeline", set_pipeline},
                                        {"set_data", set_data},
                                        {"set_validation", set_validation},

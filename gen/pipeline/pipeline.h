@@ -53,6 +53,8 @@ struct pipeline {
 
 /* The names of the schedules, for messages. */
 const char *pipeline_names(void);
+/* How many stages each rank has by a schedule of that name, if nobody says. */
+int stages_implied(const char *name);
 
 /* What the ranks compute, by time: an idle step is an action, too. `stages` is a rank's number of
    stages. NULL: this schedule cannot be so, and *why says why. */

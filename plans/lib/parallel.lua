@@ -113,7 +113,7 @@ function M.open(of)
     local schedule = setting("schedule", "1f1b")
     local microbatches = p.microbatches()
     pipeline(model, p.mesh.pp, { -- a file says the rest
-      schedule = schedule, microbatches = microbatches, stages = microbatches and p.pp * whole("stages", 1) or nil,
+      schedule = schedule, microbatches = microbatches, stages = microbatches and setting("stages") and p.pp * whole("stages") or nil,
     })
   end
 

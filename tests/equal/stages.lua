@@ -1,10 +1,10 @@
 -- Stages that differ: the first one alone has a dropout and a group of parameters; a later one reads what the embedding
 -- made, so a sum of gradients comes from two stages, and with tp from moves that no stage has asked for.
 -- mesh: pp=2 tp=2 microbatches=2
--- mesh: pp=2 tp=2 microbatches=4 schedule=dualpipe_v stages=4
--- cuda: pp=2 tp=2 microbatches=4 schedule=dualpipe_v stages=4
+-- mesh: pp=2 tp=2 microbatches=4 schedule=dualpipe_v
+-- cuda: pp=2 tp=2 microbatches=4 schedule=dualpipe_v
 -- mesh: pp=4 microbatches=4 schedule=gpipe
--- mesh: pp=2 tp=2 microbatches=4 schedule=zbv_zero_bubble stages=4
+-- mesh: pp=2 tp=2 microbatches=4 schedule=zbv_zero_bubble
 local mesh = device_mesh{ {"tp", args.tp or 1}, {"pp", args.pp or 1} }
 local WORDS, WIDTH, LENGTH = 8, 8, 4
 
@@ -31,7 +31,7 @@ local model = parallelize(Model(), mesh.tp, {
   ["layers.*.up"] = Colwise(), ["layers.*.down"] = Rowwise{output_layouts = Shard(1)},
 })
 if args.pp then
-  pipeline(model, mesh.pp, {microbatches = args.microbatches, schedule = args.schedule, stages = args.stages})
+  pipeline(model, mesh.pp, {microbatches = args.microbatches, schedule = args.schedule})
 end
 
 return train{

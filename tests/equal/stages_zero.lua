@@ -4,6 +4,7 @@
 -- mesh: pp=4 dp=2 zero=1 microbatches=4
 -- cuda: pp=4 dp=2 zero=1 microbatches=4
 -- mesh: pp=4 microbatches=4
+-- mesh: pp=4 dp=2 zero=1 microbatches=2
 -- mesh: pp=2 dp=2 zero=1 microbatches=2 accumulate=2
 local mesh = device_mesh{ {"pp", args.pp or 1}, {"dp", args.dp or 1} }
 local WORDS, WIDTH, LENGTH = 8, 6, 5

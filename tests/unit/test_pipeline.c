@@ -147,11 +147,17 @@ static bool begins(const char *line, const char *kind)
   return strncmp(line, kind, strlen(kind)) == 0;
 }
 
+/* Beyond PyTorch: every_size_runs looks at these orders. */
+static bool takes_fewer_microbatches(const struct case_of *c)
+{
+  return !strcmp(c->name, "1F1B") && c->stages == 1 && c->microbatches < c->ranks;
+}
+
 static void compare_line(struct case_of *c, const char *line)
 {
   int rank;
   if (begins(line, "error ")) {
-    must(!c->order, "%s is refused by PyTorch", c->about);
+    must(!c->order == !takes_fewer_microbatches(c), "%s is refused by PyTorch", c->about);
   } else if (begins(line, "stages ")) {
     same_stages(c, line);
   } else if (begins(line, "order ")) {

@@ -71,7 +71,7 @@ plan.pipeline = core.unwatched(function(module, mesh, options)
   end
   local microbatches = number("microbatches", parts, MOST_MICROBATCHES)
   if not microbatches then fail("pipeline needs microbatches: into how many parts a batch is cut") end
-  local stages = number("stages", in_file, MOST_STAGES) or ranks
+  local stages = number("stages", in_file, MOST_STAGES) or core.stages_implied(schedule) * ranks
   if not csv and stages % ranks ~= 0 then
     fail("pipeline: %d stages cannot be shared equally by %d ranks", stages, ranks)
   end
