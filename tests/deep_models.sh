@@ -51,6 +51,7 @@ done
 compile sharded 126 -D tp=8 -D dp=8
 # Stages of a pipeline: their layers are loops, and equal stages are planned once.
 compile pipeline 126 -D pp=16 -D tp=8 -D dp=8 -D microbatches=64 -D batch=512 --ranks 0-7
+"$TPGEN" plans/llama3.lua -o "$WORK/many" -D n_layers=128 -D pp=128 -D microbatches=128 -D batch=128 --ranks 0 || fail "no room for 128 stages"
 if "$TPGEN" plans/llama3.lua -o "$WORK/all" -D preset=405b -D pp=16 -D tp=8 -D dp=8 -D zero=1 -D stages=4 -D microbatches=64 \
   -D batch=512 -D schedule=interleaved_1f1b --target cuda -D dtype=bfloat16 -D checkpoint=layer 2> "$WORK/all.err"; then
   fail "all: there is room for the programs of 1,024 ranks"

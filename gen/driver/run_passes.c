@@ -55,10 +55,8 @@ static bool are_written(void)
 
 /* A place before this one, whose ranks run the same program for other layers, with as many
    micro-batches in flight or more: nothing is to be found out about this one. */
-static int equal_place(int place, uint64_t *hash)
+static int equal_place(int place, uint64_t *hash, const int *in_flight)
 {
-  const char *why;
-  const int *in_flight = pipeline_cost(pipeline_here(&why)).in_flight;
   hash[place] = hash_of_program();
   if (options.dump || options.explain || are_written()) return NONE;
   for (int other = 0; other < place; other++)
@@ -122,14 +120,17 @@ static void run_places(struct graph *whole, void (*finish)(void))
   uint64_t *hash = alloc((size_t)places * sizeof *hash);
   struct graph *finished = NULL;
   struct stage_room room = {0};
+  const char *why;
+  const int *in_flight = pipeline_cost(pipeline_here(&why)).in_flight;
   for (int place = 0; place < places; place++) {
     const size_t before = arena_used();
     graph = program_of_stages(whole, place, &room);
-    int other = equal_place(place, hash);
+    int other = equal_place(place, hash, in_flight);
     if (other != NONE) {
       note_equal_stage(other);
       continue;
     }
+    own_program_of_stages();
     finished = graph;
     run_place(PASS_REDISTRIBUTE + 1, before, finish);
   }

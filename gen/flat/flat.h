@@ -164,11 +164,14 @@ void split_backwards(void);
 /* Room for a copy of the whole program, which serves one stage after the other: most of it is of
    other stages. Empty at first. */
 struct stage_room {
-  void *values, *ops;
+  void *values, *ops, *order;
+  bool *runs, *takes;
   const int *home; /* by value: see stages_of_values */
 };
-/* The program of the ranks at that coordinate of a pipeline: a graph of its own. */
+/* The program of the ranks at that coordinate of a pipeline, to look at: its memory serves the next
+   one, too. Then, for the passes, that graph with memory of its own. */
 struct graph *program_of_stages(struct graph *whole, int coordinate, struct stage_room *room);
+void own_program_of_stages(void);
 /* The hash of the flat program without the names and numbers of its values: equal stages have equal
    hashes. */
 uint64_t hash_of_program(void);

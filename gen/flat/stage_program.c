@@ -36,17 +36,31 @@ static void *copied_for_now(void **room, const void *array, int n, size_t size)
   return memcpy(*room, array, (size_t)n * size);
 }
 
-/* Leaves what its operations use, with room for what passes usually add: an array that grows takes
-   its memory three times. */
-static void leave_own(struct graph *g)
+void own_program_of_stages(void)
 {
-  leave_out_dead();
+  struct graph *g = graph;
+  g->order = copied(g->order, g->norder, sizeof *g->order);
+  g->module = copied(g->module, g->nmodule, sizeof *g->module);
+  g->group = copied(g->group, g->ngroup, sizeof *g->group);
+  g->exchange = copied(g->exchange, g->nexchange, sizeof *g->exchange);
+  g->index_use = copied(g->index_use, g->nindex_use, sizeof *g->index_use);
+  g->stages->of_op = copied(g->stages->of_op, g->stages->room, sizeof *g->stages->of_op);
+  g->order_room = g->norder;
+  g->module_room = g->nmodule, g->group_room = g->ngroup, g->exchange_room = g->nexchange;
+  g->index_use_room = g->nindex_use;
   drop_idle();
+  /* with room for what passes usually add: an array that grows takes its memory three times */
   g->value_room = g->nvalue + g->nvalue / 3, g->op_room = g->nop + g->nop / 3;
   struct value *value = alloc((size_t)g->value_room * sizeof *value);
   struct op *op = alloc((size_t)g->op_room * sizeof *op);
   g->value = memcpy(value, g->value, (size_t)g->nvalue * sizeof *value);
   g->op = memcpy(op, g->op, (size_t)g->nop * sizeof *op);
+}
+
+static bool *emptied(bool **room, int n)
+{
+  if (!*room) *room = alloc((size_t)n);
+  return memset(*room, 0, (size_t)n);
 }
 
 struct graph *program_of_stages(struct graph *whole, int coordinate, struct stage_room *room)
@@ -56,22 +70,14 @@ struct graph *program_of_stages(struct graph *whole, int coordinate, struct stag
   *g = *whole;
   g->value = copied_for_now(&room->values, whole->value, whole->nvalue, sizeof *g->value);
   g->op = copied_for_now(&room->ops, whole->op, whole->nop, sizeof *g->op);
-  g->order = copied(whole->order, whole->norder, sizeof *g->order);
-  g->module = copied(whole->module, whole->nmodule, sizeof *g->module);
-  g->group = copied(whole->group, whole->ngroup, sizeof *g->group);
-  g->exchange = copied(whole->exchange, whole->nexchange, sizeof *g->exchange);
-  g->index_use = copied(whole->index_use, whole->nindex_use, sizeof *g->index_use);
+  g->order = copied_for_now(&room->order, whole->order, whole->norder, sizeof *g->order);
   g->stages = copied(whole->stages, 1, sizeof *g->stages);
-  g->stages->of_op = copied(whole->stages->of_op, whole->stages->room, sizeof *g->stages->of_op);
   g->stages->here = coordinate;
-  g->order_room = g->norder;
-  g->module_room = g->nmodule, g->group_room = g->ngroup, g->exchange_room = g->nexchange;
-  g->index_use_room = g->nindex_use;
   graph = g;
   g->norder = 0;
   for (int at = 0; at < whole->norder; at++)
     if (is_of(stage_of(whole->order[at]), coordinate)) g->order[g->norder++] = whole->order[at];
-  bool *runs = alloc((size_t)g->nop + 1), *takes = alloc((size_t)g->nvalue + 1);
+  bool *runs = emptied(&room->runs, g->nop + 1), *takes = emptied(&room->takes, g->nvalue + 1);
   for (int at = 0; at < g->norder; at++) {
     const struct op *op = &g->op[g->order[at]];
     runs[g->order[at]] = true;
@@ -87,7 +93,7 @@ struct graph *program_of_stages(struct graph *whole, int coordinate, struct stag
   }
   for (int at = 0; at < g->norder; at++)
     if (g->op[g->order[at]].kind == OP_squares) leave_squares(&g->op[g->order[at]]);
-  leave_own(g);
+  leave_out_dead();
   return g;
 }
 

@@ -17,6 +17,7 @@ static void compile(void)
   run_until(PASS_REDISTRIBUTE);
   struct stage_room room = {0};
   graph = program_of_stages(graph, 1, &room);
+  own_program_of_stages();
   run_passes(PASS_REDISTRIBUTE + 1, PASS_LAST);
 }
 
