@@ -270,6 +270,15 @@ static bool take_out(struct op *group, int n)
   return true;
 }
 
+/* Whether the kernel itself makes what its body[n] takes: gelu's input, where that is computed again. */
+static bool makes_input_of(const struct op *group, int n)
+{
+  const struct op *op = &graph->op[group->body[n]];
+  for (int i = 0; i < op->nin; i++)
+    if (lists_number(group->body, group->nbody, graph->value[op->in[i]].op)) return true;
+  return false;
+}
+
 /* gelu's gradient alone goes from a kernel, that has more to do, to the product before it. */
 static void give_slopes(const int *readers, struct function *f, int k)
 {
@@ -279,7 +288,7 @@ static void give_slopes(const int *readers, struct function *f, int k)
       const struct op *op = &graph->op[f->op[i]];
       int id = group->body[n];
       if (!is_product(readers, op) || !is_slope(&graph->op[id], op->out)) continue;
-      if (!can_stay(f, i, &id, 1) || !take_out(group, n)) continue;
+      if (makes_input_of(group, n) || !have_inputs(f, i, &id, 1) || !take_out(group, n)) continue;
       graph->value[op->out].stored = false;
       do_in_place(f, i, 1, &id);
       return;

@@ -1,7 +1,10 @@
 -- Linear layers with what a product may do to its result: a bias; relu and gelu after it, trained and
 -- not; the gradients of gelu and of biases. Rows of 8, or not; in layers, and alone; with micro-steps.
--- With pieces=2 what the layers gather over tp, and their products, are cut.
+-- With pieces=2 what the layers gather over tp, and their products, are cut. With checkpoint=layer the kernel that has gelu's
+-- gradient makes its input again.
 -- mesh: tp=2
+-- mesh: dp=2 checkpoint=layer
+-- cuda: dp=2 checkpoint=layer
 -- mesh: dp=2
 -- mesh: dp=2 tp=2
 -- cuda: dp=2 tp=2
@@ -43,5 +46,5 @@ return train{
   model = model, batch = batch,
   loss = function(output, batch) return F.mse_loss(output, batch.target) end,
   optimizer = AdamW{lr = 0.02, eps = 1e-3},
-  steps = 5, seed = 4,
+  steps = 5, seed = 4, checkpoint = args.checkpoint,
 }
