@@ -232,17 +232,23 @@ struct move move_of(const struct move_step *s, const struct compact_layout *from
 
 /* --------------------------------------------------------------------------- the greedy planner */
 
-void walk_to(struct walk *w, int i, int at)
+static void walk_to_shifted(struct walk *w, int i, int at, int shift)
 {
   struct compact_layout before = w->now;
   if (before.at[i] == at) return;
   put_at(&w->now, i, at);
+  w->now.shift[i] = (uint8_t)shift;
   if (!w->move) {
     w->leap[w->n++] = (struct leap){kind_of(before.at[i], at), i, before.at[i], w->now};
     return;
   }
   struct move_step s = {.kind = kind_of(before.at[i], at), .n = 1, .dim = {i}};
   w->move[w->n++] = move_of(&s, &before, &w->now, w->fixed_part);
+}
+
+void walk_to(struct walk *w, int i, int at)
+{
+  walk_to_shifted(w, i, at, 0);
 }
 
 /* Whether both layouts cut dimension `dim` by the same mesh dimensions before `end`. */
@@ -277,13 +283,26 @@ static unsigned differing_dims(const struct compact_layout *a, const struct comp
   return dims;
 }
 
-/* DTensor knows only the order of the mesh, and one reduction. A dimension that either layout
-   cuts in another order is made whole before and cut after. A value to be pending with another
-   reduction is reduced before. */
+/* The dimensions whose parts a layout has shifted, and the other one has not so. */
+static unsigned shifted_dims(const struct compact_layout *a, const struct compact_layout *b)
+{
+  unsigned dims = 0;
+  for (int i = 0; i < graph->mesh.ndim; i++) {
+    if (a->at[i] == b->at[i] && a->shift[i] == b->shift[i]) continue;
+    if (a->at[i] >= 0 && a->shift[i]) dims |= 1u << a->at[i];
+    if (b->at[i] >= 0 && b->shift[i]) dims |= 1u << b->at[i];
+  }
+  return dims;
+}
+
+/* DTensor knows only the order of the mesh, no shifts, and one reduction. A dimension that either
+   layout cuts in another order, or shifts, is made whole before and cut after. A value to be pending
+   with another reduction is reduced before. */
 void walk_greedily(struct walk *w, const struct compact_layout *to)
 {
   struct compact_layout nearly = *to;
   unsigned odd = differing_dims(&w->now, to) & (reordered_dims(&w->now) | reordered_dims(to));
+  odd |= shifted_dims(&w->now, to);
   for (int i = 0; i < graph->mesh.ndim; i++)
     if (w->now.at[i] == PENDING && is_any(to, OTHER)) walk_to(w, i, WHOLE);
   for (int dim = 0; dim < MAX_DIMS; dim++) {
@@ -295,7 +314,7 @@ void walk_greedily(struct walk *w, const struct compact_layout *to)
   walk_plainly(w, &nearly);
   for (int dim = 0; dim < MAX_DIMS; dim++)
     for (int turn = 0; odd >> dim & 1 && turn < cuts(to, dim); turn++)
-      walk_to(w, cut_at(to, dim, turn), dim);
+      walk_to_shifted(w, cut_at(to, dim, turn), dim, to->shift[cut_at(to, dim, turn)]);
 }
 
 int greedy_moves(struct layout from, struct layout to, struct move *move)
