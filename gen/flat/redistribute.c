@@ -434,6 +434,22 @@ static int exchange_rows(struct lowering *w, const struct op *why, int value, st
   return out;
 }
 
+/* What is cut in time, and becomes a term of the sum over the micro-batches, goes there by itself, as
+   no piece of a micro-batch may go to another one: with zeros around it. What ranks cut within a
+   micro-batch is gathered before. The rest moves between ranks. */
+static int as_term_in_time(struct lowering *w, const struct op *op, int value, struct layout to)
+{
+  const int dim = time_dimension();
+  struct layout next = graph->value[value].layout;
+  int cut[MAX_MESH];
+  if (dim == NONE || next.on[dim].kind != SHARD || to.on[dim].kind != PARTIAL) return value;
+  int n = cuts_of(&graph->mesh, next, next.on[dim].dim, cut);
+  while (cut[n - 1] != dim) next.on[cut[--n]] = (struct placement){0};
+  value = run_legs(w, op, value, usual_turns(next));
+  next.on[dim] = to.on[dim];
+  return run_legs(w, op, value, usual_turns(next));
+}
+
 /* Returns the replacement of the redistribution's value: moved in the operation's type, if
    anything moves, and cast to the value's. */
 static int lower(struct lowering *w, const struct op *op)
@@ -466,6 +482,7 @@ static int lower(struct lowering *w, const struct op *op)
     last = exchange_rows(w, op, last, to, true);
     last = exchange_rows(w, op, last, to, false);
   }
+  last = as_term_in_time(w, op, last, to);
   last = run_legs(w, op, last, scattered_first(op, graph->value[last].layout, to));
   last = run_legs(w, op, last, to);
   return take_over(w, op, cast_to(w, op, last, type));
