@@ -46,11 +46,12 @@ static const char *const files[] = {
 static const char *const files_of_archives[] = {
     "gen/lua/prelude/torch_archive.lua",   "gen/lua/prelude/torch_constants.lua",
     "gen/lua/prelude/torch_operators.lua", "gen/lua/prelude/torch_core.lua",
-    "gen/lua/prelude/torch_composed.lua",  "gen/lua/prelude/torch_complex.lua",
-    "gen/lua/prelude/torch_modules.lua",   "gen/lua/prelude/torch_nodes.lua",
+    "gen/lua/prelude/torch_composed.lua",  "gen/lua/prelude/torch_elements.lua",
+    "gen/lua/prelude/torch_complex.lua",   "gen/lua/prelude/torch_modules.lua",
+    "gen/lua/prelude/torch_views.lua",     "gen/lua/prelude/torch_nodes.lua",
     "gen/lua/prelude/torch_patterns.lua",  "gen/lua/prelude/torch_parts.lua",
-    "gen/lua/prelude/torch_run.lua",       "gen/lua/prelude/torch_sizes.lua",
-    "gen/lua/prelude/torch_export.lua"};
+    "gen/lua/prelude/torch_changes.lua",   "gen/lua/prelude/torch_run.lua",
+    "gen/lua/prelude/torch_sizes.lua",     "gen/lua/prelude/torch_export.lua"};
 
 static char *plan_text;
 static size_t plan_length;

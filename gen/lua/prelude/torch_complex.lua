@@ -35,7 +35,7 @@ function torch.of_complex(name, a)
   return f(a)
 end
 
-torch.is_complex = is_complex
+torch.is_complex, torch.complex = is_complex, complex
 
 -- The arguments with the part of each complex one: a real tensor's imaginary part is `otherwise`, or itself.
 local function arguments(a, part)
@@ -58,7 +58,9 @@ end
 for name in string.gmatch("view reshape _unsafe_view flatten unflatten unsqueeze squeeze permute transpose t numpy_T mT "
   .. "expand stack cat split split_with_sizes chunk unbind select slice narrow flip roll contiguous clone alias detach "
   .. "lift_fresh_copy repeat index_select index movedim swapaxes sum mean cumsum diff tril triu neg broadcast_to "
-  .. "constant_pad_nd select_scatter slice_scatter", "%S+") do
+  .. "constant_pad_nd select_scatter slice_scatter view_as reshape_as expand_as swapdims moveaxis positive ravel unfold "
+  .. "diagonal linalg_diagonal diagonal_scatter tensor_split hsplit vsplit dsplit as_strided unsafe_split unsafe_chunk "
+  .. "unsafe_split_with_sizes _reshape_alias lift_fresh atleast_1d atleast_2d atleast_3d zero", "%S+") do
   local f = operators[name]
   on_complex[name] = function(a)
     for _, v in ipairs(a.tensors or {}) do
@@ -96,6 +98,10 @@ for name, second in pairs{matmul = "other", mm = "mat2", bmm = "mat2"} do
 end
 
 local function conjugate(z) return complex(z.re, raw.neg(z.im)) end
+torch.conjugate = conjugate
+for _, name in ipairs{"mH", "matrix_H", "adjoint"} do
+  on_complex[name] = function(a) return conjugate(on_complex.mT(a)) end
+end
 on_complex.div = function(a)
   local x, y = a.self, a.other
   if not is_complex(y) then return complex(raw.div(x.re, y), raw.div(x.im, y)) end
@@ -125,6 +131,16 @@ end
 -- -------------------------------------------------------------------------------- from and to floats
 
 local function zeros_of(x) return raw.full(core.shape(x), 0, core.type(x)) end
+
+for name, key in pairs{fill = "value", copy = "src"} do
+  local f = operators[name]
+  on_complex[name] = function(a)
+    local v = a[key]
+    if not is_complex(a.self) then fail("a real tensor cannot take complex numbers") end
+    if not is_complex(v) then return complex(f{self = a.self.re, [key] = v}, zeros_of(a.self.im)) end
+    return complex(f{self = a.self.re, [key] = v.re}, f{self = a.self.im, [key] = v.im})
+  end
+end
 
 operators.complex = function(a) return complex(a.real, a.imag) end
 operators.polar = function(a)

@@ -427,8 +427,8 @@ operators.narrow = calls("narrow", "self", "dim", "start", "length")
 operators.mT = function(a) return raw.transpose(a.self, -2, -1) end
 operators.swapaxes = function(a) return raw.transpose(a.self, a.axis0, a.axis1) end
 operators.swapdims = operators.transpose
-operators.movedim = function(a)
-  local shape = core.shape(a.self)
+-- For each dimension of the moved tensor that of its own.
+function torch.moved_dimensions(a, shape)
   local function list(v) return type(v) == "table" and v or {v} end
   local from, to, order, taken = list(a.source), list(a.destination), {}, {}
   for i, d in ipairs(from) do
@@ -442,8 +442,9 @@ operators.movedim = function(a)
       order[i], next_free = next_free, next_free + 1
     end
   end
-  return raw.permute(a.self, order)
+  return order
 end
+operators.movedim = function(a) return raw.permute(a.self, torch.moved_dimensions(a, core.shape(a.self))) end
 
 -- The elements whose indices along two dimensions differ by `offset`; as the last dimension.
 operators.diagonal = function(a)
@@ -461,28 +462,6 @@ operators.diagonal = function(a)
   x = raw.flatten(x, #shape - 2, #shape - 1)
   return operators.slice{self = x, dim = #shape - 2, start = first, ["end"] = first + (count - 1) * (m + 1) + 1,
     step = m + 1}
-end
-
--- Another view of the tensor's elements, where it is one by shapes and orders of dimensions.
-operators.as_strided = function(a)
-  local x, order, sizes, count = a.self, {}, {}, 1
-  for i = 1, #a.size do order[i] = i end
-  table.sort(order, function(i, j)
-    if a.stride[i] ~= a.stride[j] then return a.stride[i] > a.stride[j] end
-    return a.size[i] > a.size[j] or a.size[i] == a.size[j] and i < j
-  end)
-  local fits = (a.storage_offset or 0) == 0
-  for k = #order, 1, -1 do
-    local i = order[k]
-    fits, sizes[k] = fits and (a.size[i] == 1 or a.stride[i] == count), a.size[i]
-    count = count * a.size[i]
-  end
-  if not fits or count ~= base.elements(core.shape(x)) then
-    fail("as_strided is there where it is a view of all elements in another order alone")
-  end
-  local back = {}
-  for k, i in ipairs(order) do back[i] = k - 1 end
-  return raw.permute(base.view(x, sizes), back)
 end
 
 -- `whole` with `part` in the place of its elements first .. first + count - 1 of dimension d.
@@ -504,9 +483,7 @@ operators.slice_scatter = function(a)
   local shape = core.shape(a.self)
   local d = base.dimension(shape, a.dim or 0)
   local first, count = torch.slice_of(shape[d + 1], a.start, a["end"])
-  if a.step ~= nil and a.step ~= 1 then fail("slice_scatter of every %s-th element is not there", tostring(a.step)) end
-  if count == 0 then return a.self end
-  return put_back(a.self, a.src, d, first, count)
+  return torch.put_every(a.self, a.src, d, first, count, a.step or 1)
 end
 
 -- -------------------------------------------------------------------------------------- by indices

@@ -95,6 +95,7 @@ function base.torch_export(path, sizes)
   local about = {inputs = torch.described(program, inputs, symbols),
     outputs = torch.described(program, outputs, symbols), modules = torch.listed_modules(root, parts)}
   core.weights_of(path)
+  local twins, layout = torch.inputs_in_one_memory(program), torch.layouts_by_name(program, symbols)
   local modules = {}
   local self = torch.build(root, modules, "")
   about.lists = torch.lists_of(modules)
@@ -122,12 +123,14 @@ function base.torch_export(path, sizes)
     if given.n ~= n then
       fail("torch_export: the model of %s takes %d inputs, not %d", path, n, given.n)
     end
-    if torch.changes_in_place(graph.nodes) then values[torch.SHARED] = {view_of = {}, version = {}, parameters = paths} end
+    local shared = torch.changes_in_place(graph.nodes) and torch.new_changes{path = path, layout = layout, parameters = paths,
+      twins = twins, needs_gradient = base.training and torch.trained_parameters(program) or {}}
+    values[torch.SHARED], values[torch.LAYOUT] = shared or nil, layout
     torch.run_call(calls, modules, parameters, values, path)
     core.at_node()
     local results = {}
     for i, name in ipairs(outputs) do
-      if values[torch.SHARED] then torch.up_to_date(name, values, values[torch.SHARED]) end
+      if shared then torch.before_read(name, values, shared) end
       local v = values[name]
       results[i] = constants.is(v) and constants.tensor(v) or v
     end

@@ -265,6 +265,44 @@ local function take_inputs(program, root, used)
   return values, others
 end
 
+-- By the graph's name: the parameters that require a gradient.
+local function trained_parameters(program)
+  local trained = {}
+  for _, spec in ipairs(program.signature.input_specs) do
+    local s = spec.parameter
+    local entry = s and program.weights[s.parameter_name]
+    if entry and entry.tensor_meta.requires_grad ~= false then trained[s.arg.name] = true end
+  end
+  return trained
+end
+
+-- Inputs of the graph that share elements in memory: by the graph's name another one's name in the model.
+local function inputs_in_one_memory(program)
+  local by_file, twins = {}, {}
+  for _, spec in ipairs(program.signature.input_specs) do
+    for _, kind in ipairs{"parameter", "buffer", "tensor_constant"} do
+      local s = spec[kind]
+      local name = s and s[kind .. "_name"]
+      local entry = name and (program.weights[name] or program.constants[name])
+      if entry then
+        local meta, extent = entry.tensor_meta, 1
+        for d, size in ipairs(meta.sizes) do extent = extent + (size.as_int - 1) * meta.strides[d].as_int end
+        local own = {name = name, arg = s.arg.name, first = meta.storage_offset.as_int, extent = extent}
+        local file = entry.path_name
+        by_file[file] = by_file[file] or {}
+        for _, other in ipairs(by_file[file]) do
+          if own.first < other.first + other.extent and other.first < own.first + own.extent then
+            twins[own.arg], twins[other.arg] = other.name, own.name
+          end
+        end
+        table.insert(by_file[file], own)
+      end
+    end
+  end
+  return twins
+end
+
+torch.trained_parameters, torch.inputs_in_one_memory = trained_parameters, inputs_in_one_memory
 torch.stack_of, torch.new_node, torch.node_at, torch.build = stack_of, new_node, node_at, build
 torch.name_linear_layers = name_linear_layers
 torch.last_part, torch.user_inputs, torch.take_inputs = last_part, user_inputs, take_inputs

@@ -4,22 +4,15 @@ local _, base = ...
 local fail, operators, torch = base.fail, base.torch_operators, base.torch
 local field, stack_of = torch.field, torch.stack_of
 
--- "torch.ops.aten.add.Tensor" -> "add", "_operator.mul" stays.
-local function short(target)
-  local name = string.match(target, "^torch%.ops%.aten%.([^.]+)%.[^.]+$")
-  return name or target
-end
+local short = torch.short
 
-local IN_PLACE = {}
-
+-- The operator that gives the results of a target, or nil: one that changes a tensor in place gives its new value.
 local function operator_of(target)
   local name = short(target)
+  if name ~= target and string.match(target, "[._]out$") or torch.NO_FORM[name] then return nil end
   if operators[name] then return name end
-  local base_name = string.match(name, "^(.-[^_])_$")
-  if base_name and operators[base_name] then
-    IN_PLACE[name] = base_name ~= "detach" or nil -- which changes no number
-    return base_name
-  end
+  local base_name = torch.is_in_place(name) and string.match(name, "^(.-[^_])_$")
+  return base_name and operators[base_name] and base_name or nil
 end
 
 -- The names of values that an argument mentions.
@@ -82,18 +75,21 @@ local function renamed_all(list, names)
   return new
 end
 
+local GRAD_MODE = "torch.ops.higher_order.wrap_with_set_grad_enabled"
+
 -- A node of a call's graph as one of the graph that calls it: `here` has the new names.
 local function moved_node(node, call, here)
-  local inputs = {}
+  local inputs, is_no_grad = {}, node.is_no_grad
   for i, input in ipairs(node.inputs) do inputs[i] = {name = input.name, arg = renamed(input.arg, here)} end
-  return {target = node.target, inputs = inputs, outputs = renamed_all(node.outputs, here),
+  if is_no_grad == nil and call.target == GRAD_MODE and call.inputs[1] then is_no_grad = not call.inputs[1].arg.as_bool end
+  return {target = node.target, inputs = inputs, outputs = renamed_all(node.outputs, here), is_no_grad = is_no_grad,
     metadata = node.metadata and node.metadata.nn_module_stack and node.metadata or call.metadata}
 end
 
 -- What a call does to the results of its graph: no gradient flows out of torch.no_grad().
 local function way_out(call, path)
   local first = call.inputs[1] and call.inputs[1].arg.as_bool
-  if call.target == "torch.ops.higher_order.wrap_with_set_grad_enabled" then
+  if call.target == GRAD_MODE then
     return first and "torch.ops.aten.alias.default" or "torch.ops.aten.detach.default"
   end
   local enabled = call.inputs[3] and call.inputs[3].arg.as_bool
@@ -158,14 +154,13 @@ function inlined(graph, metas, path)
   return list
 end
 
--- The nodes whose results are read, or that change a value in place.
+-- The nodes whose results are read, or that may change a value in place.
 local function live(nodes, outputs)
   local read, kept = {}, {}
   for _, name in ipairs(outputs) do read[name] = true end
   for i = #nodes, 1, -1 do
     local node = nodes[i]
-    operator_of(node.target)
-    local is_read = IN_PLACE[short(node.target)] or false
+    local is_read = torch.changes(node)
     for _, out in ipairs(node.outputs) do each_name(out, function(name) is_read = is_read or read[name] end) end
     if is_read then
       each_input(node, function(name) read[name] = true end)
@@ -282,7 +277,7 @@ local function find_edges(root, outputs)
   edges(root)
 end
 
-torch.short, torch.operator_of, torch.IN_PLACE = short, operator_of, IN_PLACE
+torch.operator_of = operator_of
 torch.each_name, torch.each_input, torch.inlined, torch.live = each_name, each_input, inlined, live
 torch.check_operators, torch.report_missing = check_operators, report_missing
 torch.nest, torch.find_edges = nest, find_edges

@@ -319,6 +319,10 @@ operators.cumsum = function(a) return raw.cumsum(a.self, a.dim) end
 -- ------------------------------------------------------------------------------------ shapes, parts
 
 operators.view = function(a)
+  if a.dtype ~= nil then
+    if a.dtype == core.type(a.self) then return a.self end
+    fail("the bytes of one type cannot be viewed as another type")
+  end
   local y = raw.reshape(a.self, a.size or a.shape)
   local first = origin[a.self] or a.self
   if base.same_shape(core.shape(first), core.shape(y)) then return first end
@@ -423,7 +427,10 @@ operators.gather = calls("gather", "self", "dim", "index")
 
 -- ------------------------------------------------------------------------------- types; no change
 
-operators.to = function(a) return a.dtype and raw.to(a.self, a.dtype) or a.self end
+operators.to = function(a)
+  local kind = a.dtype or a.other ~= nil and core.type(a.other)
+  return kind and raw.to(a.self, kind) or a.self
+end
 operators._to_copy = operators.to
 local function same(a) return a.self end
 for _, name in ipairs{"alias", "contiguous", "clone", "lift_fresh_copy", "detach"} do
@@ -556,8 +563,8 @@ c.cumsum = function(a) return constants.cumsum(a.self, a.dim) end
 c.any = function(a) return a.dim and constants.any(a.self, a.dim, a.keepdim) end
 c.index = function(a) return constants.index(a.self, a.indices) end
 c.to = function(a)
-  if not a.dtype then return a.self end
-  return constants.to(a.self, a.dtype)
+  local kind = a.dtype or a.other ~= nil and a.other.type
+  return kind and constants.to(a.self, kind) or not kind and a.self or nil
 end
 c._to_copy = c.to
 for _, name in ipairs{"alias", "contiguous", "clone", "lift_fresh_copy", "detach"} do c[name] = same end

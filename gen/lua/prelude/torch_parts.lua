@@ -93,7 +93,7 @@ function Search:follow(name, d, unit, cuts)
   if not readers or self.is_output[name] then return false end
   for _, node in ipairs(readers) do
     local operator = short(node.target)
-    if tensor(node, "self") ~= name or torch.IN_PLACE[operator] then return false end
+    if tensor(node, "self") ~= name or torch.changes(node) then return false end
     local to, by = nil, 1
     if CUTS[operator] then
       if not self:cut(node, d, unit, shape, cuts) then return false end

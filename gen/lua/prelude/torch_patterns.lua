@@ -15,19 +15,20 @@ Graph.__index = Graph
 
 local SEEN_THROUGH = {view = true, reshape = true, _unsafe_view = true, clone = true, contiguous = true,
   alias = true, expand = true, to = true, _to_copy = true, flatten = true, unsqueeze = true, squeeze = true}
-local SHARES = {view = true, reshape = true, alias = true, expand = true, flatten = true, unsqueeze = true,
-  squeeze = true, contiguous = true, transpose = true, permute = true, t = true, select = true, slice = true,
-  detach = true, to = true, split = true, chunk = true}
-
 local function new_graph(nodes, shape_of, type_of)
-  local g = setmetatable({nodes = nodes, def = {}, shape_of = shape_of, type_of = type_of, changed = {},
-    before = {}, after = {}, count = 0}, Graph)
+  local g = setmetatable({nodes = nodes, def = {}, shape_of = shape_of, type_of = type_of, place = {},
+    changed = {}, before = {}, after = {}, count = 0}, Graph)
   for _, node in ipairs(nodes) do
-    for _, out in ipairs(node.outputs) do each_name(out, function(name) g.def[name] = node end) end
+    local i = 0
+    for _, out in ipairs(node.outputs) do
+      each_name(out, function(name)
+        i = i + 1
+        g.def[name], g.place[name] = node, i
+      end)
+    end
   end
   for _, node in ipairs(nodes) do
-    torch.operator_of(node.target)
-    if torch.IN_PLACE[short(node.target)] then g.changed[g:storage(g:tensor(node, 1) or "")] = true end
+    for _, name in ipairs(torch.changed_values(node)) do g.changed[g:storage(name)] = true end
   end
   return g
 end
@@ -45,20 +46,22 @@ function Graph:tensor(node, key)
   return arg and arg.as_tensor and arg.as_tensor.name
 end
 
--- The value whose storage this one shares, as far as nodes tell.
+-- The value whose storage this one may share.
 function Graph:storage(name)
   while true do
-    local node = self.def[name]
-    local from = node and (SHARES[short(node.target)] or torch.IN_PLACE[short(node.target)]) and self:tensor(node, 1)
+    local from = self.def[name] and torch.may_share(self.def[name], self.place[name])
     if not from then return name end
     name = from
   end
 end
 
+-- Whether something changes the value in place.
+function Graph:is_changed(name) return self.changed[self:storage(name)] == true end
+
 -- The node that makes the value, if it is one of these operators and nothing changes the value later.
 function Graph:made_by(name, ...)
   local node = name and self.def[name]
-  if not node or self.changed[self:storage(name)] then return nil end
+  if not node or self:is_changed(name) then return nil end
   local operator = short(node.target)
   for _, expected in ipairs{...} do
     if operator == expected then return node end
@@ -88,7 +91,7 @@ local function elements(shape) return base.elements(shape) end
 -- The value before a node that changes no number, order or type of it; and that node.
 function Graph:before_view(name)
   local node = self.def[name]
-  if not node or not SEEN_THROUGH[short(node.target)] or self.changed[self:storage(name)] then return nil end
+  if not node or not SEEN_THROUGH[short(node.target)] or self:is_changed(name) then return nil end
   local from = self:tensor(node, "self")
   if not from then return nil end
   if self.type_of(from) ~= self.type_of(name) then return nil end
@@ -115,7 +118,7 @@ function Graph:find_softmax(name)
   local dropout = 0.0
   for _ = 1, 12 do
     local node = self.def[name]
-    if not node or self.changed[self:storage(name)] then return nil end
+    if not node or self:is_changed(name) then return nil end
     local operator = short(node.target)
     if operator == "softmax" or operator == "_softmax" or operator == "_safe_softmax" then
       local dim, dtype = self:number(node, "dim"), self:argument(node, "dtype")
@@ -193,7 +196,7 @@ function Graph:find_scores(name)
   local scale, mask = 1.0, nil
   for _ = 1, 12 do
     local node = self.def[name]
-    if not node or self.changed[self:storage(name)] then return nil end
+    if not node or self:is_changed(name) then return nil end
     local operator = short(node.target)
     local by = (operator == "mul" or operator == "div") and self:number(node, "other")
     local found, before = self:masked_by(node, name)
@@ -249,7 +252,7 @@ end
 -- The value with its last two dimensions changed: that from which it came so, or a new one.
 function Graph:turned(list, like, name)
   local node, n = self.def[name], #self.shape_of(name)
-  local operator = node and not self.changed[self:storage(name)] and short(node.target)
+  local operator = node and not self:is_changed(name) and short(node.target)
   if operator == "transpose" then
     local a, b = self:number(node, "dim0"), self:number(node, "dim1")
     local dims = {[(a or 0) % n] = true, [(b or 0) % n] = true}
@@ -327,6 +330,9 @@ function Graph:take_attention(node)
   local scores, dropout = self:find_softmax(weights)
   local found = scores and self:find_scores(scores)
   if not found or not found.query or not found.key then return false end
+  for _, name in ipairs{found.query, found.key, values, found.mask and found.mask.name} do
+    if self:is_changed(name) then return false end
+  end
   local w, list = self.shape_of(weights), {}
   local t, s = w[#w - 1], w[#w]
   local sizes = self.shape_of(found.query)
@@ -422,7 +428,7 @@ end
 function Graph:has_equal_halves(name)
   for _ = 1, 12 do
     local node = self.def[name]
-    if not node or self.changed[self:storage(name)] then return false end
+    if not node or self:is_changed(name) then return false end
     local operator, n = short(node.target), #self.shape_of(name)
     if operator == "cat" then
       local parts, dim = self:argument(node, "tensors"), self:number(node, "dim") or 0
@@ -529,9 +535,10 @@ function Graph:take_layer(node)
   local matrix = product and self:repeated_matrix(self:tensor(product, "mat2") or "")
   local made = matrix and self:made_by(matrix, "permute", "t", "transpose")
   local weight = made and self:tensor(made, "self")
-  if not weight or not self:is_turn(made) then return false end
+  local input = weight and self:tensor(product, "self")
+  if not input or self:is_changed(input) or not self:is_turn(made) then return false end
   local sizes = self.shape_of(weight)
-  local inputs = {{name = "input", arg = tensor_argument(self:before_same(self:tensor(product, "self")))},
+  local inputs = {{name = "input", arg = tensor_argument(self:before_same(input))},
     {name = "weight", arg = tensor_argument(weight)}}
   if bias then
     if not base.same_shape(self.shape_of(bias), {sizes[1]}) then return false end
@@ -553,7 +560,7 @@ function Graph:take_split(node)
   local d = n > 0 and (self:number(cat, "dim") or 0) % n
   if not d or (self:number(node, "dim") or 0) % n ~= d then return false end
   for i, part in ipairs(parts) do
-    if not base.same_shape(self.shape_of(part.name), self.shape_of(names[i])) then return false end
+    if self:is_changed(part.name) or not base.same_shape(self.shape_of(part.name), self.shape_of(names[i])) then return false end
     list[i] = {target = "torch.ops.aten.alias.default", inputs = {{name = "self", arg = tensor_argument(part.name)}},
       outputs = {tensor_argument(names[i])}, metadata = node.metadata}
   end

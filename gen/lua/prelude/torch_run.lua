@@ -3,8 +3,7 @@ local core, base = ...
 local fail, raw, constants, torch = base.fail, base.raw, base.constants, base.torch
 local operators, on_constants = base.torch_operators, base.torch_on_constants
 local TYPES, damaged, union = torch.TYPES, torch.damaged, torch.union
-local short, operator_of, IN_PLACE = torch.short, torch.operator_of, torch.IN_PLACE
-local each_name, each_input, put_back = torch.each_name, torch.each_input, torch.put_back
+local operator_of, each_name, each_input = torch.operator_of, torch.each_name, torch.each_input
 
 local NON_FINITE = {Infinity = math.huge, ["-Infinity"] = -math.huge, NaN = 0 / 0}
 
@@ -83,20 +82,27 @@ local function as_tensors(a)
   end
 end
 
--- The key of what a graph with operators in place knows of its views: view_of and version by name.
-local SHARED = {}
+-- The keys of what a graph with operators in place knows of its values (torch_changes.lua), and of layout(name).
+local SHARED, LAYOUT = {}, {}
 
 local function changes_in_place(nodes)
   for _, node in ipairs(nodes) do
-    operator_of(node.target)
-    if IN_PLACE[short(node.target)] then return true end
+    if torch.changes(node) then return true end
   end
   return false
 end
 
-local function results_of(node, values, path)
-  local a, name = {}, operator_of(node.target)
+local function arguments_of(node, values, path)
+  local a = {}
   for _, input in ipairs(node.inputs) do a[input.name] = decode(input.arg, values, path) end
+  if operator_of(node.target) == "as_strided" then
+    a.layout = function() return values[LAYOUT](torch.argument(node, "self").as_tensor.name) end
+  end
+  return a
+end
+
+local function results_of(node, values, path)
+  local a, name = arguments_of(node, values, path), operator_of(node.target)
   local constant, tensor = kinds_of(a)
   if torch.has_complex(a) then
     as_tensors(a)
@@ -110,105 +116,45 @@ local function results_of(node, values, path)
   return operators[name](a)
 end
 
--- Operators whose result shares its storage with `self`; and how a change of the result changes that.
-local function inverse_by_shape(whole, part) return base.view(part, core.shape(whole)) end
-
-local VIEWS = {
-  view = inverse_by_shape, reshape = inverse_by_shape, unsqueeze = inverse_by_shape,
-  squeeze = inverse_by_shape, flatten = inverse_by_shape, unflatten = inverse_by_shape,
-  alias = inverse_by_shape, detach = inverse_by_shape, lift_fresh_copy = inverse_by_shape,
-  contiguous = inverse_by_shape,
-  transpose = function(_, part, a) return raw.transpose(part, a.dim0, a.dim1) end,
-  t = function(_, part) return raw.t(part) end,
-  permute = function(whole, part, a)
-    local back, shape = {}, core.shape(whole)
-    for i, d in ipairs(a.dims) do back[base.dimension(shape, d) + 1] = i - 1 end
-    return raw.permute(part, back)
-  end,
-  select = function(whole, part, a)
-    local shape = core.shape(whole)
-    local d = base.dimension(shape, a.dim)
-    local index = a.index < 0 and a.index + shape[d + 1] or a.index
-    return put_back(whole, raw.unsqueeze(part, d), d, index, 1)
-  end,
-  slice = function(whole, part, a)
-    if a.step and a.step ~= 1 then fail("a change of every %d-th element is not there", a.step) end
-    local shape = core.shape(whole)
-    local d = base.dimension(shape, a.dim or 0)
-    local first = a.start or 0
-    if first < 0 then first = math.max(first + shape[d + 1], 0) end
-    return put_back(whole, part, d, first, core.shape(part)[d + 1])
-  end,
-}
-
-local function tensor_of(v) return constants.is(v) and constants.tensor(v) or v end
-
--- A value whose storage changed after it was read is made anew where it is read again.
-local function up_to_date(name, values, shared)
-  local view = shared.view_of[name]
-  if not view then return end
-  up_to_date(view.parent, values, shared)
-  local version = shared.version[view.parent] or 0
-  if view.version == version then return end
-  view.version = version
-  shared.version[name] = (shared.version[name] or 0) + 1
-  values[name] = view.make(values[view.parent])
-end
-
--- The value has changed: so has what it is a view of.
-local function change(name, new, values, shared, path)
-  local view, parameter = shared.view_of[name], shared.parameters[name]
-  if parameter then
-    fail("torch_export: %s changes its parameter %s in place, as it goes forward, which is not there", path, parameter)
-  end
-  values[name] = new
-  shared.version[name] = (shared.version[name] or 0) + 1
-  if not view then return end
-  if not view.inverse then
-    fail("torch_export: %s changes a view in place by a way that is not there: %s", path, view.target)
-  end
-  local whole = tensor_of(values[view.parent])
-  if torch.is_complex(whole) or torch.is_complex(new) then
-    fail("torch_export: %s changes complex numbers in place, which is not there", path)
-  end
-  change(view.parent, raw.to(view.inverse(whole, tensor_of(new), view.arguments), core.type(whole)),
-    values, shared, path)
-  view.version = shared.version[view.parent]
+-- A change of no elements changes nothing.
+local function is_change_of_none(node, values)
+  local first = torch.changed_values(node)[1]
+  local v = first and values[first]
+  return constants.is(v) and base.elements(v.shape) == 0
 end
 
 local function run_node(node, values, path)
   local shared, name, trace = values[SHARED], operator_of(node.target), node.metadata and node.metadata.stack_trace
   core.at_node(node.target, type(trace) == "string" and trace or nil)
-  if shared then each_input(node, function(read) up_to_date(read, values, shared) end) end
-  local results = table.pack(results_of(node, values, path))
-  local at, first = 0, nil
-  local function set(out)
-    at = at + 1
-    values[out] = results[at]
-    first = first or out
+  if shared then each_input(node, function(read) torch.before_read(read, values, shared) end) end
+  local results, arguments = nil, shared and arguments_of(node, values, path)
+  if shared and is_change_of_none(node, values) then
+    results = {values[torch.changed_values(node)[1]]}
+  else
+    results = table.pack(results_of(node, values, path))
   end
-  for _, out in ipairs(node.outputs) do each_name(out, set) end
-  local of = shared and node.inputs[1] and node.inputs[1].arg.as_tensor
-  if not of then return end
-  if IN_PLACE[short(node.target)] then
-    change(of.name, results[1], values, shared, path)
-    shared.view_of[first] = {parent = of.name, version = shared.version[of.name],
-      inverse = inverse_by_shape, make = function(v) return v end, target = node.target}
-  elseif VIEWS[name] and node.inputs[1].name == "self" and at == 1 then
-    local arguments = {}
-    for _, input in ipairs(node.inputs) do arguments[input.name] = decode(input.arg, values, path) end
-    shared.view_of[first] = {parent = of.name, version = shared.version[of.name] or 0,
-      inverse = VIEWS[name], arguments = arguments, target = node.target,
-      make = function() return (results_of(node, values, path)) end}
+  local outputs = {}
+  for _, out in ipairs(node.outputs) do
+    each_name(out, function(own)
+      outputs[#outputs + 1] = own
+      values[own] = results[#outputs]
+    end)
   end
+  if not shared then return end
+  torch.follow(node, name, arguments, outputs, values, shared, function(i)
+    return (select(i, results_of(node, values, path)))
+  end)
 end
 
 -- The inputs that styles can name: the first tensors that are not parameters.
 local MOST_TENSORS = 8
 
 local function tensors_among(names, values, parameters)
-  local list = {}
+  local list, shared = {}, values[SHARED]
   for _, name in ipairs(names) do
+    if shared and values[name] ~= nil and not shared.renamed[name] and not shared.stale[name] then
+      torch.before_read(name, values, shared)
+    end
     local v = values[name]
     if core.is_tensor(v) and not parameters[name] and #list < MOST_TENSORS then list[#list + 1] = v end
   end
@@ -228,4 +174,4 @@ local function run_call(call, modules, parameters, values, path)
   if module then core.leave(table.unpack(tensors_among(call.gives, values, parameters))) end
 end
 
-torch.SHARED, torch.changes_in_place, torch.up_to_date, torch.run_call = SHARED, changes_in_place, up_to_date, run_call
+torch.SHARED, torch.LAYOUT, torch.changes_in_place, torch.run_call = SHARED, LAYOUT, changes_in_place, run_call

@@ -189,6 +189,22 @@ local function types_by_name(program)
   return function(name) return meta_of(program, name).dtype end
 end
 
-torch.sizes_by_name, torch.types_by_name = sizes_by_name, types_by_name
+-- What the archive says of the memory of a value, by its name: {sizes =, strides =, offset =, type =}; nil: nothing, as of a
+-- value that is none of the archive's.
+local function layouts_by_name(program, symbols)
+  local path = program.path
+  return function(name)
+    local meta = program.graph.tensor_values[name]
+    if type(meta) ~= "table" or type(meta.strides) ~= "table" or type(meta.sizes) ~= "table" then return nil end
+    local layout = {sizes = {}, strides = {}, offset = 0, type = meta.dtype}
+    for d, s in ipairs(meta.sizes) do layout.sizes[d] = size_of(s, symbols, path) end
+    for d, s in ipairs(meta.strides) do layout.strides[d] = size_of(s, symbols, path) end
+    if #layout.sizes ~= #layout.strides then return nil end
+    if meta.storage_offset ~= nil then layout.offset = size_of(meta.storage_offset, symbols, path) end
+    return layout
+  end
+end
+
+torch.sizes_by_name, torch.types_by_name, torch.layouts_by_name = sizes_by_name, types_by_name, layouts_by_name
 torch.find_symbols, torch.described = find_symbols, described
 torch.listed_modules, torch.lists_of = listed_modules, lists_of
