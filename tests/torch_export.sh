@@ -42,7 +42,7 @@ gives() {
 }
 
 # Families of operators: each archive has some dozens, and its output the numbers of all. CASES=all: decomposed, too.
-for family in elementwise reductions shapes indices composed signals images images_train recurrent storages attention; do
+for family in elementwise reductions shapes indices composed signals images images_train recurrent storages attention views places; do
   for form in '' .core; do
     [ -e "$data/$family$form.pt2" ] || continue
     [ -z "$form" ] || all_cases || continue
@@ -71,9 +71,11 @@ more beside "$WORK/vit_cuda.log" trains vit_cuda cuda vit .core -D tp=2
 beside "$WORK/llama_output.log" gives llama_output llama ""
 more beside "$WORK/gpt2_output.log" gives gpt2_output gpt2 "" -D tp=2
 more beside "$WORK/vit_output.log" gives vit_output vit .core -D tp=2
+beside "$WORK/unplaced.log" trains unplaced plain unplaced "" -D loss=mse -D tp=2
+beside "$WORK/own_changes.log" gives own_changes own_changes ""
 all_are_done
 for family in "${families[@]}"; do cat "$WORK/of_$family.log"; done
-for name in lossy mixtral projections{,_core} crossed mlp{,_core} llama{,_tp,_fsdp,_cuda,_output} gpt2{,_eager,_output} qwen3{,_core} vit{,_cuda,_output}; do
+for name in lossy mixtral projections{,_core} crossed mlp{,_core} llama{,_tp,_fsdp,_cuda,_output} gpt2{,_eager,_output} qwen3{,_core} vit{,_cuda,_output} own_changes unplaced; do
   [ ! -e "$WORK/$name.log" ] || cat "$WORK/$name.log"
 done
 
@@ -198,6 +200,10 @@ printf '\273' | dd of="$WORK/length.pt2" bs=1 seek=408482 conv=notrunc status=no
 printf '\207' | dd of="$WORK/length.pt2" bs=1 seek=408940 conv=notrunc status=none
 refuses length "$WORK/length.pt2" 'has no models/model.json'
 refuses changed "$data/changed.pt2" 'changes its parameter a.weight in place'
+refuses changed_einsum "$data/changed_einsum.pt2" 'changes in place what .*einsum.* gave, and it cannot be known'
+refuses changed_windows "$data/changed_windows.pt2" 'changes in place a view by .*unfold.* several elements are one in memory'
+refuses changed_each "$data/changed_each.pt2" 'needs operators that are not there: .*_foreach_add_'
+refuses renormed "$data/own_changes.pt2" 'scales rows of its parameter words.weight .*max_norm'
 # Mutants: tpgen makes a program of each or refuses it in one line, and so does the runtime that reads it.
 mutants=${MUTANTS:-${SOAK:+100000}}
 for archive in storages mlp; do

@@ -74,6 +74,8 @@ struct placing {
   struct list *styles_of; /* by module */
   struct list new_order;
   struct gathering gathering; /* of parameters of units: fsdp_units.c */
+  bool *is_aside;             /* by value: nothing reads it, and no operation of the order makes it */
+  struct list parts, before;  /* of inputs of open calls: values, and their replacements before */
 };
 
 static int moved(struct placing *p, int value, const struct call *c, const struct style *s,
@@ -106,6 +108,26 @@ static int current(struct placing *p, int value, int known, const struct op *rea
   return is_kept_cut(value) ? gathered(&p->gathering, value, reader, &p->new_order) : value;
 }
 
+/* Moves the value to the layout. What is read of a join in the parts that it was made of is these, and
+   the join is not made. */
+static void move_value(struct placing *p, int v, const struct call *c, const struct style *s,
+                       const struct layout_request *w, int known)
+{
+  bool is_input = w->what == REQUEST_INPUT;
+  if (v < known && p->is_aside[v]) {
+    struct op op = graph->op[graph->value[v].op];
+    for (int i = 0; op.kind == OP_cat && i < op.nin; i++) {
+      if (is_input) add(&p->parts, op.in[i]);
+      if (is_input) add(&p->before, p->now[op.in[i]]);
+      move_value(p, op.in[i], c, s, w, known);
+    }
+    return;
+  }
+  struct op reader = {.module = c->within};
+  p->now[v] = moved(p, current(p, v, known, &reader), c, s, w,
+                    is_input ? "input layout" : "output layout");
+}
+
 static void add_requests_of(struct placing *p, const struct call *c, int what, int known)
 {
   int n = what == REQUEST_INPUT ? c->nin : c->nout;
@@ -120,10 +142,7 @@ static void add_requests_of(struct placing *p, const struct call *c, int what, i
         plan_error(s->line, "%s asks for %s %d of %s, which has %d", s->name,
                    what == REQUEST_INPUT ? "input" : "output", w->index,
                    printable(graph->module[c->module].path), n);
-      int v = value[w->index];
-      struct op reader = {.module = c->within};
-      p->now[v] = moved(p, current(p, v, known, &reader), c, s, w,
-                        what == REQUEST_INPUT ? "input layout" : "output layout");
+      move_value(p, value[w->index], c, s, w, known);
     }
   }
 }
@@ -222,21 +241,33 @@ void plan(void)
   p->new_order = (struct list){0};
   p->now = alloc((size_t)known * sizeof *p->now);
   for (int i = 0; i < known; i++) p->now[i] = i;
+  p->is_aside = alloc((size_t)known * sizeof *p->is_aside);
+  for (int i = 0; i < known; i++) p->is_aside[i] = graph->value[i].op != NONE;
+  for (int at = 0; at < graph->norder; at++) {
+    const struct op *op = &graph->op[graph->order[at]];
+    for (int v = op->out; v < op->out + op->nout; v++) p->is_aside[v] = false;
+  }
   p->styles_of = alloc((size_t)(graph->nmodule + 1) * sizeof *p->styles_of);
   for (int i = 0; i < graph->nstyle; i++) add(&p->styles_of[graph->style[i].module], i);
 
   /* The open calls, and the replacements of their inputs before they began. */
   int(*before)[MAX_INPUTS] = alloc((size_t)(graph->ncall + 1) * sizeof *before);
+  int *nparts = alloc((size_t)(graph->ncall + 1) * sizeof *nparts);
   int open = NONE, next = 0, norder = graph->norder;
   for (int at = 0; at <= norder;) {
     struct call *c = next < graph->ncall ? &graph->call[next] : NULL;
     if (c && c->first == at && c->parent == open) {
       for (int i = 0; i < c->nin; i++) before[next][i] = p->now[c->in[i]];
+      nparts[next] = p->parts.n;
       add_requests_of(p, c, REQUEST_INPUT, known);
       open = next++;
     } else if (open != NONE && graph->call[open].last == at) {
       c = &graph->call[open];
       for (int i = 0; i < c->nin; i++) p->now[c->in[i]] = before[open][i];
+      while (p->parts.n > nparts[open]) {
+        p->parts.n--;
+        p->now[p->parts.at[p->parts.n]] = p->before.at[--p->before.n];
+      }
       add_requests_of(p, c, REQUEST_OUTPUT, known);
       open = c->parent;
     } else {

@@ -106,6 +106,7 @@ for name in string.gmatch("view reshape _unsafe_view flatten unflatten unsqueeze
   .. "atleast_3d real conj _conj", "%S+") do
   WRITE[name] = same_elements
 end
+WRITE._neg_view = function(_, part) return raw.neg(part) end
 for name in string.gmatch("split split_with_sizes chunk tensor_split unsafe_split unsafe_split_with_sizes unsafe_chunk", "%S+") do
   WRITE[name] = one_of_parts(along_dim)
 end
@@ -150,8 +151,16 @@ end
 -- of a value's memory, parameters = by name the paths of those that are parameters, twins = of inputs that share memory the
 -- others' names, needs_gradient = the parameters that are trained}.
 function torch.new_changes(about)
-  for _, key in ipairs{"view_of", "version", "stale", "renamed", "is_conjugate"} do about[key] = {} end
+  for _, key in ipairs{"view_of", "version", "stale", "renamed", "is_conjugate", "is_negative"} do about[key] = {} end
   return about
+end
+
+-- `new`, through which the gradient flows to `old` as if nothing had changed: so PyTorch's autograd sees a change under
+-- torch.no_grad(), and one of a detached tensor.
+local function unseen(old, new)
+  if is_complex(old) then return torch.complex(unseen(old.re, new.re), unseen(old.im, new.im)) end
+  if not FLOATS[core.type(old)] then return new end
+  return raw.add(raw.detach(new), raw.sub(old, raw.detach(old)))
 end
 
 -- A value whose storage changed after it was read is made anew where it is read again.
@@ -170,7 +179,10 @@ local function up_to_date(name, values, shared)
   end
   view.version = version
   shared.version[name] = (shared.version[name] or 0) + 1
-  values[name] = view.make()
+  local made = view.make()
+  -- Autograd knows a detached tensor by what has changed it itself.
+  local has_own_gradient = view.operator == "detach" and shared.needs_gradient[name]
+  values[name] = has_own_gradient and unseen(tensor_of(values[name]), tensor_of(made)) or made
 end
 
 -- Before a node, or the caller, reads the value.
@@ -180,14 +192,6 @@ function torch.before_read(name, values, shared)
       shared.renamed[name])
   end
   up_to_date(name, values, shared)
-end
-
--- `new`, through which the gradient flows to `old` as if nothing had changed: so PyTorch's autograd sees a change under
--- torch.no_grad(), and one of a detached tensor.
-local function unseen(old, new)
-  if is_complex(old) then return torch.complex(unseen(old.re, new.re), unseen(old.im, new.im)) end
-  if not FLOATS[core.type(old)] then return new end
-  return raw.add(raw.detach(new), raw.sub(old, raw.detach(old)))
 end
 
 local function without_gradient(v)
@@ -262,12 +266,24 @@ end
 local MAKES_EQUAL = {zero_ = true, fill_ = true}
 local CONJUGATES = {conj = true, _conj = true, mH = true, matrix_H = true, adjoint = true}
 
+-- Notes whether the view is stored as its conjugate or its negative; and whether the operator, which gives a tensor that is
+-- stored as it is, has to make a copy for that.
+local function copies_stored(operator, from, out, values, shared)
+  local is_conjugate = shared.is_conjugate[from] or false
+  local is_negative = (shared.is_negative[from] or false) ~= (operator == "_neg_view" or operator == "imag" and is_conjugate)
+  if CONJUGATES[operator] and is_complex(values[from]) then is_conjugate = not is_conjugate end
+  if operator == "imag" or operator == "real" then is_conjugate = false end
+  if operator == "resolve_conj" and is_conjugate or operator == "resolve_neg" and is_negative then return true end
+  shared.is_conjugate[out], shared.is_negative[out] = is_conjugate, is_negative
+  return false
+end
+
 -- The first tensor is changed, and the result is it.
 local function change_first(of, out, node, operator, values, shared)
   change(of, values[out], values, shared, {is_unseen = node.is_no_grad or false, needs_gradient = shared.needs_gradient[out],
     makes_equal = MAKES_EQUAL[short(node.target)] or false, renorms = operator == "embedding_renorm"})
   values[out], shared.needs_gradient[out] = values[of], shared.needs_gradient[of]
-  shared.is_conjugate[out] = shared.is_conjugate[of]
+  shared.is_conjugate[out], shared.is_negative[out] = shared.is_conjugate[of], shared.is_negative[of]
   shared.view_of[out] = {parent = of, version = shared.version[of], operator = "alias", target = node.target,
     make = function() return values[of] end}
 end
@@ -278,23 +294,16 @@ local function note_views(outputs, node, operator, arguments, values, shared, ag
     local v = values[out]
     parts[i] = is_complex(v) and core.shape(v.re) or constants.is(v) and v.shape or core.is_tensor(v) and core.shape(v) or {}
     local from, is_unknown = torch.shares(node, i, shared.layout, out)
-    if from and values[from] ~= nil and v ~= nil then
-      local turns = CONJUGATES[operator] and is_complex(values[from]) or false
-      shared.is_conjugate[out] = (shared.is_conjugate[from] or false) ~= turns
-      -- A copy is made of what is stored as its conjugate.
-      local copies = operator == "resolve_conj" and shared.is_conjugate[out]
-      if copies then
-        shared.is_conjugate[out] = false
-      else
-        shared.view_of[out] = {parent = from, version = shared.version[from] or 0, operator = operator, arguments = arguments,
-          place = i, parts = parts, target = node.target, is_unknown = is_unknown, make = function() return again(i) end}
-      end
+    if from and values[from] ~= nil and v ~= nil and not copies_stored(operator, from, out, values, shared) then
+      shared.view_of[out] = {parent = from, version = shared.version[from] or 0, operator = operator, arguments = arguments,
+        place = i, parts = parts, target = node.target, is_unknown = is_unknown, make = function() return again(i) end}
     end
   end
 end
 
 -- A node has given its results, whose names are `outputs`: notes the views among them, and changes what it changes.
--- again(i): computes the i-th one anew.
+-- again(i): computes the i-th one anew. Under torch.no_grad() no gradient flows into what is made, but still to what is
+-- changed.
 function torch.follow(node, operator, arguments, outputs, values, shared, again)
   local reads_gradient = false
   torch.each_input(node, function(input) reads_gradient = reads_gradient or shared.needs_gradient[input] or false end)
@@ -307,6 +316,13 @@ function torch.follow(node, operator, arguments, outputs, values, shared, again)
     return change_first(changed[1], outputs[1], node, operator, values, shared)
   else
     for _, name in ipairs(changed) do shared.stale[name] = node.target end
+  end
+  if node.is_no_grad and base.training then
+    local made = again
+    again = function(i) return without_gradient(made(i)) end
+    for _, out in ipairs(outputs) do
+      if core.is_tensor(values[out]) or is_complex(values[out]) then values[out] = without_gradient(values[out]) end
+    end
   end
   note_views(outputs, node, operator, arguments, values, shared, again)
 end

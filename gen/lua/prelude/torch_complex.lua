@@ -132,6 +132,19 @@ end
 
 local function zeros_of(x) return raw.full(core.shape(x), 0, core.type(x)) end
 
+-- Tensors of one number.
+for name in string.gmatch("full zeros ones empty new_full new_zeros new_ones new_empty full_like zeros_like ones_like empty_like "
+  .. "empty_strided empty_permuted scalar_tensor", "%S+") do
+  local f = operators[name]
+  local function of_complex(a)
+    if a.dtype ~= nil and a.dtype ~= "complex64" then return f(arguments(a, "re")) end
+    local re = constants.tensor(f(setmetatable({dtype = "float32"}, {__index = arguments(a, "re")})))
+    return complex(re, zeros_of(re))
+  end
+  on_complex[name] = of_complex
+  operators[name] = function(a) return a.dtype == "complex64" and of_complex(a) or f(a) end
+end
+
 for name, key in pairs{fill = "value", copy = "src"} do
   local f = operators[name]
   on_complex[name] = function(a)

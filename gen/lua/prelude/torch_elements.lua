@@ -197,6 +197,31 @@ function torch.put_strided(whole, part, a)
   return base.view(new, core.shape(whole))
 end
 
+-- ------------------------------------------------------------------------------------------ by indices
+
+-- Whole slices along a dimension, at places that are one vector.
+operators.index_copy = function(a)
+  local indices = {}
+  for i = 1, base.dimension(core.shape(a.self), a.dim) do indices[i] = false end
+  indices[#indices + 1] = a.index
+  return operators.index_put{self = a.self, indices = indices, values = a.source}
+end
+operators.index_fill = function(a)
+  local shape, sizes = core.shape(a.self), {}
+  local d = base.dimension(shape, a.dim)
+  for i = 1, #shape do sizes[i] = i == d + 1 and shape[i] or 1 end
+  local n = base.elements(core.shape(a.index))
+  local at = raw.eq(base.view(raw.to(a.index, "int32"), {n, 1}), base.view(raw.arange(shape[d + 1]), {1, shape[d + 1]}))
+  local is_named = raw.gt(raw.amax(raw.to(at, "int32"), 0), 0)
+  return operators.where{condition = base.view(is_named, sizes), self = operators.fill{self = a.self, value = a.value}, other = a.self}
+end
+operators.fill_diagonal = function(a)
+  local shape = core.shape(a.self)
+  if #shape ~= 2 or a.wrap then fail("fill_diagonal is there of matrices alone, without wrap") end
+  local n = math.min(shape[1], shape[2])
+  return torch.put_diagonal(a.self, raw.full({n}, a.fill_value, core.type(a.self)), {})
+end
+
 -- ------------------------------------------------------------------------------------------ embeddings
 
 -- The rows that the indices name, where they are longer than max_norm, have that length.

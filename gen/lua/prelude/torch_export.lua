@@ -47,6 +47,7 @@ local function flat_graph(program, outputs, sizes)
   local metas, path = {}, program.path
   local graph = {outputs = program.graph.outputs, inputs = program.graph.inputs, tensor_values = metas}
   local nodes = torch.inlined(program.graph, metas, path)
+  torch.fill_stacks(nodes)
   program.graph = graph
   local symbols = torch.find_symbols(program, torch.user_inputs(program), sizes)
   local shape_of, type_of = torch.sizes_by_name(program, symbols), torch.types_by_name(program)

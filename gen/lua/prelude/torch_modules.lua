@@ -21,6 +21,31 @@ local function stack_of(node)
   return list
 end
 
+-- A node without the text is of the module of its neighbours: of what both of them belong to, or of the one that has it.
+local function fill_stacks(nodes)
+  local function has(node) return node.metadata and type(node.metadata.nn_module_stack) == "string" end
+  local behind, last = {}, nil
+  for i = #nodes, 1, -1 do
+    if has(nodes[i]) then last = nodes[i].metadata.nn_module_stack end
+    behind[i] = last
+  end
+  local before
+  for i, node in ipairs(nodes) do
+    if has(node) then
+      before = node.metadata.nn_module_stack
+    elseif before or behind[i] then
+      local a, b, common = before or behind[i], behind[i] or before, {}
+      local other = string.gmatch(b, "[^;]+")
+      for entry in string.gmatch(a, "[^;]+") do
+        if entry ~= other() then break end
+        common[#common + 1] = entry
+      end
+      local metadata = {nn_module_stack = table.concat(common, ";")}
+      node.metadata = setmetatable(metadata, {__index = node.metadata})
+    end
+  end
+end
+
 local function split_path(path)
   local parts = {}
   for part in string.gmatch(path, "[^.]+") do parts[#parts + 1] = part end
@@ -303,6 +328,7 @@ local function inputs_in_one_memory(program)
 end
 
 torch.trained_parameters, torch.inputs_in_one_memory = trained_parameters, inputs_in_one_memory
+torch.fill_stacks = fill_stacks
 torch.stack_of, torch.new_node, torch.node_at, torch.build = stack_of, new_node, node_at, build
 torch.name_linear_layers = name_linear_layers
 torch.last_part, torch.user_inputs, torch.take_inputs = last_part, user_inputs, take_inputs

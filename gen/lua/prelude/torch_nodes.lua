@@ -86,11 +86,26 @@ local function moved_node(node, call, here)
     metadata = node.metadata and node.metadata.nn_module_stack and node.metadata or call.metadata}
 end
 
--- What a call does to the results of its graph: no gradient flows out of torch.no_grad().
-local function way_out(call, path)
+-- Whether the value is one from outside of the nodes, perhaps after a change in place.
+local function is_outer(nodes, name)
+  for i = #nodes, 1, -1 do
+    local makes = false
+    for _, out in ipairs(nodes[i].outputs) do each_name(out, function(own) makes = makes or own == name end) end
+    if makes then
+      local target = short(nodes[i].target)
+      if not torch.is_in_place(target) and target ~= "alias" or torch.RENAMED[target] then return false end
+      name = nodes[i].inputs[1] and nodes[i].inputs[1].arg.as_tensor and nodes[i].inputs[1].arg.as_tensor.name
+    end
+  end
+  return true
+end
+
+-- What a call does to a result of its graph: no gradient flows out of torch.no_grad() to what is made there.
+local function way_out(call, nodes, result, path)
   local first = call.inputs[1] and call.inputs[1].arg.as_bool
   if call.target == GRAD_MODE then
-    return first and "torch.ops.aten.alias.default" or "torch.ops.aten.detach.default"
+    local keeps = first or result.as_tensor and is_outer(nodes, result.as_tensor.name)
+    return keeps and "torch.ops.aten.alias.default" or "torch.ops.aten.detach.default"
   end
   local enabled = call.inputs[3] and call.inputs[3].arg.as_bool
   if enabled then
@@ -128,10 +143,9 @@ local function add_call(list, call, number, metas, path)
     end
     list[#list + 1] = moved_node(node, call, names)
   end
-  local target = way_out(call, path)
   for i, out in ipairs(call.outputs) do
     local from = graph.outputs[i] or torch.damaged(path, "a call with too few results")
-    list[#list + 1] = {target = target, inputs = {{name = "self", arg = renamed(from, names)}}, outputs = {out},
+    list[#list + 1] = {target = way_out(call, nodes, from, path), inputs = {{name = "self", arg = renamed(from, names)}}, outputs = {out},
       metadata = call.metadata}
   end
 end

@@ -140,6 +140,7 @@ operators.copy = function(a)
 end
 operators.fill = function(a)
   local v = a.value
+  if type(v) == "boolean" then v = v and 1 or 0 end
   if not is_tensor(v) then return raw.full(core.shape(a.self), v, core.type(a.self)) end
   return raw.to(raw.expand(base.view(v, {}), core.shape(a.self)), core.type(a.self))
 end

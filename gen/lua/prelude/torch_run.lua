@@ -127,12 +127,8 @@ local function run_node(node, values, path)
   local shared, name, trace = values[SHARED], operator_of(node.target), node.metadata and node.metadata.stack_trace
   core.at_node(node.target, type(trace) == "string" and trace or nil)
   if shared then each_input(node, function(read) torch.before_read(read, values, shared) end) end
-  local results, arguments = nil, shared and arguments_of(node, values, path)
-  if shared and is_change_of_none(node, values) then
-    results = {values[torch.changed_values(node)[1]]}
-  else
-    results = table.pack(results_of(node, values, path))
-  end
+  local changes_none = shared and is_change_of_none(node, values)
+  local results = changes_none and {values[torch.changed_values(node)[1]]} or table.pack(results_of(node, values, path))
   local outputs = {}
   for _, out in ipairs(node.outputs) do
     each_name(out, function(own)
@@ -140,8 +136,8 @@ local function run_node(node, values, path)
       values[own] = results[#outputs]
     end)
   end
-  if not shared then return end
-  torch.follow(node, name, arguments, outputs, values, shared, function(i)
+  if not shared or changes_none then return end
+  torch.follow(node, name, arguments_of(node, values, path), outputs, values, shared, function(i)
     return (select(i, results_of(node, values, path)))
   end)
 end

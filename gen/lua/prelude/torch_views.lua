@@ -23,7 +23,7 @@ end
 local VIEWS = set_of("view view_as unflatten unsqueeze squeeze alias detach transpose swapaxes swapdims t numpy_T mT mH matrix_H "
   .. "adjoint permute movedim moveaxis select slice narrow expand expand_as broadcast_to split split_with_sizes "
   .. "unsafe_split unsafe_split_with_sizes unsafe_chunk chunk tensor_split hsplit vsplit dsplit unbind diagonal linalg_diagonal "
-  .. "unfold as_strided view_as_complex view_as_real real imag conj _conj _neg_view positive lift_fresh _reshape_alias "
+  .. "unfold as_strided view_as_complex view_as_real real imag conj _conj resolve_conj _neg_view resolve_neg positive lift_fresh _reshape_alias "
   .. "_unsafe_view atleast_1d atleast_2d atleast_3d broadcast_tensors meshgrid _autocast_to_full_precision "
   .. "_autocast_to_reduced_precision _fw_primal _grad_sum_to_size _indices indices _make_dual _ncf_unsqueeze _ncf_view "
   .. "_nested_get_values _nested_view_from_buffer _nested_view_from_jagged _sparse_broadcast_to "

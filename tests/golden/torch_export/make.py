@@ -21,9 +21,9 @@ here = os.path.dirname(os.path.abspath(__file__))
 models = {}
 
 
-def model(forms=("", ".core"), train=False):
+def model(forms=("", ".core"), train=False, trains=True):
     def add(f):
-        models[f.__name__] = (f, forms, train)
+        models[f.__name__] = (f, forms, train, trains)
         return f
     return add
 
@@ -240,6 +240,11 @@ def crossed():
     return Crossed(), (torch.randn(2, 6, 24), torch.randn(2, 5, 24))
 
 
+@model(forms=("",))
+def unplaced():
+    return nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 8, batch_first=True), 2, enable_nested_tensor=False), (torch.randn(2, 3, 8),)
+
+
 class Images(nn.Module):
     def __init__(self):
         super().__init__()
@@ -363,6 +368,161 @@ def changed():
     return Changed(), (torch.randn(4, 3),)
 
 
+VIEWS = [
+    lambda y: y.T, lambda y: y.mT, lambda y: y.swapaxes(0, 1), lambda y: y.swapdims(0, -1), lambda y: y.movedim(0, 1),
+    lambda y: y.moveaxis(1, 0), lambda y: y.narrow(1, 1, 2), lambda y: y.view_as(y + 1), lambda y: y.reshape_as(y + 1),
+    lambda y: y.diagonal(1), lambda y: y.diagonal(-2), lambda y: y.unfold(1, 2, 3), lambda y: y.expand(1, 4, 6),
+    lambda y: y.expand_as(y + 1), lambda y: y.broadcast_to(4, 6), lambda y: y[:, 1::2], lambda y: y[1::2, ::3],
+    lambda y: y.flatten(), lambda y: y.unflatten(1, (2, 3)), lambda y: y[:, :1].squeeze(1), lambda y: y.unsqueeze(1),
+    lambda y: y.detach(), lambda y: y.float(), lambda y: y.contiguous(), lambda y: torch.positive(y), lambda y: torch.real(y),
+    lambda y: y.ravel(), lambda y: y.T.ravel(), lambda y: y.type_as(y + 1), lambda y: F.dropout(y, 0.5, False),
+    lambda y: y.T.reshape(24), lambda y: y.T.reshape(3, 2, 4), lambda y: y.T.contiguous(), lambda y: y[:, 1:3].contiguous(),
+    lambda y: y.as_strided((6, 4), (1, 6)), lambda y: y.as_strided((2, 3), (6, 2), 1), lambda y: torch.adjoint(y),
+    lambda y: torch.view_as_complex(y.view(4, 3, 2)).real, lambda y: torch.view_as_complex(y.view(4, 3, 2)).conj().imag,
+    lambda y: torch.view_as_real(torch.view_as_complex(y.view(4, 3, 2))), lambda y: torch.atleast_3d(y),
+    lambda y: y.view(2, 2, 6).transpose(0, 2)[1:4].movedim(0, 2).diagonal(), lambda y: y.to(torch.float32, copy=True),
+    lambda y: y.double().float(),
+]
+
+
+class Views(nn.Module):
+    """Each kind of view, or copy: it is changed in place, then what it is a view of; both are read."""
+
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(6, 6)
+        self.register_buffer("table", torch.randn(4, 6))
+
+    def forward(self, input):
+        x = self.a(input)
+        out = x
+        for view in VIEWS:
+            y = x.clone()
+            v = view(y)
+            v.mul_(1.5)
+            y.sub_(0.25)
+            out = out * 0.9 + y + v.mean()
+        return out
+
+
+@model(forms=("",))
+def views():
+    return Views(), (torch.randn(4, 6),)
+
+
+class Places(Views):
+    """Changes in place of all kinds, in turn, beside each other, and of which autograd sees nothing."""
+
+    def forward(self, input):
+        x, out = self.a(input), []
+
+        def new():
+            out.append(x.clone())
+            return out[-1]
+        y = new()
+        y[..., 0::2] = x[..., :3].sin()
+        y[..., 1::2] = x[..., 3:].cos()
+        y[4:] = 1.0
+        y = new()
+        y.unfold(1, 3, 1).fill_(0.5)
+        y = new()
+        for i in range(3):
+            y.T[i].mul_(i + 1)
+            y[i].add_(y.diagonal()[i].clone())
+        with torch.no_grad():
+            new().mul_(2)
+            new().T[1:3].mul_(2)
+        new().detach()[1].mul_(3)
+        y = new()
+        y.t_()
+        y[0].zero_()
+        z = torch.view_as_complex(new().view(4, 3, 2))
+        z.conj()[0].add_(torch.complex(self.table[0, :3], self.table[1, 3:]))
+        z.conj().conj().resolve_conj().mul_(2)
+        z.mH[1].mul_(torch.complex(self.table[1, :4], self.table[2, :4]))
+        z[:, 0] = 1.0
+        y = new()
+        y.T.index_fill_(0, torch.tensor([1, 3]), 2.0)
+        y.fill_diagonal_(0.5)
+        y.T.masked_fill_(self.table.T > 0.5, -1.0)
+        y = new()
+        q, k, v = (y.view(1, 4, 6) * i for i in (1, 2, 3))
+        p = (q @ k.mT).softmax(-1)
+        v.mul_(2)
+        out.append((p @ v).view(4, 6))
+        c, t = self.table.clone(), self.table.clone().view(2, 2, 6)
+        first, second = c.chunk(2, 1)
+        first.add_(second)
+        torch.tensor_split(c, 4, 1)[1].mul_(3)
+        t.unbind(1)[1].zero_()
+        torch.dsplit(t, 2)[1].add_(1)
+        torch.diagonal(t, 0, 0, 2).copy_(c[:2, :2])
+        m = c > 0
+        m.T[0].fill_(True)
+        n = torch.arange(24).view(4, 6)
+        n.T[1].add_(5)
+        n.diagonal().zero_()
+        out.append(x * c * m * n + t.view(4, 6))
+        return torch.cat([y.flatten() for y in out]).unsqueeze(0)
+
+
+@model(forms=("",))
+def places():
+    return Places(), (torch.randn(4, 6),)
+
+
+class Renormed(nn.Module):
+    """Buffers, an input and rows of an embedding change; tpgen has them as in the file in each step."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(7, 6, max_norm=1.0)
+        self.register_buffer("table", torch.randn(4, 6))
+        self.register_buffer("steps", torch.zeros((), dtype=torch.long))
+
+    def forward(self, input):
+        x = self.words(torch.tensor([[0, 1], [3, 1]])).view(4, 6)
+        with torch.no_grad():
+            self.table.T[1].mul_(0.9).add_(x.sum(1))
+        self.table[:-1] = self.table[1:].clone()
+        self.steps.add_(3)
+        input.diagonal().add_(1)
+        return x * self.table * self.steps + input
+
+
+@model(forms=("",), trains=False)
+def own_changes():
+    return Renormed(), (torch.randn(4, 6),)
+
+
+class Unknown(nn.Module):
+    """A change in place of what may be a view or not, and of a view whose elements are one; both are refused."""
+
+    def __init__(self, change):
+        super().__init__()
+        self.a, self.change = nn.Linear(3, 2), change
+
+    def forward(self, input):
+        y = self.a(input).clone()
+        self.change(y)
+        return y
+
+
+@model(forms=("",), trains=False)
+def changed_einsum():
+    return Unknown(lambda y: torch.einsum("ij->ji", y).mul_(2)), (torch.randn(4, 3),)
+
+
+@model(forms=("",), trains=False)
+def changed_windows():
+    return Unknown(lambda y: y.unfold(0, 2, 1).mul_(2)), (torch.randn(4, 3),)
+
+
+@model(forms=("",), trains=False)
+def changed_each():
+    return Unknown(lambda y: torch._foreach_add_([y], 1.0)), (torch.randn(4, 3),)
+
+
 class Lossy(nn.Module):
     def __init__(self):
         super().__init__()
@@ -417,6 +577,17 @@ def without_stacks(program):
     return program
 
 
+UNPLACED = (4, 20, 40)
+
+
+def without_module(program, places):
+    """Such a node as passes over a graph make: it has no text that says of which module it is."""
+    for i, node in enumerate(n for n in program.graph.nodes if n.op == "call_function"):
+        if i in places:
+            node.meta.pop("nn_module_stack")
+    return program
+
+
 def steps_of(m, x, target, classes):
     optimizer = torch.optim.AdamW(m.parameters(), lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
     for _ in range(10):
@@ -433,7 +604,7 @@ def steps_of(m, x, target, classes):
 
 
 def write(name):
-    make, forms, train = models[name]
+    make, forms, train, trains = models[name]
     torch.manual_seed(20)
     m, x, *classes = make()
     m.train(train)
@@ -446,20 +617,23 @@ def write(name):
         program = torch.export.export(m, x, strict=False)
         if form:
             program = program.run_decompositions()
+        if name == "unplaced":
+            without_module(program, UNPLACED)
         torch.export.save(without_stacks(program), path + form + ".pt2")
     inputs = dict(zip(("input", "second"), x))
     start = {key: value.clone() for key, value in m.state_dict().items()}
-    y = m(*x)
+    y = m(*(v.clone() for v in x))
     y = (y[1] if isinstance(y, tuple) else y).detach()
     m.load_state_dict(start)
     target = torch.randint(0, classes[0], y.shape[:-1]) if classes else torch.randn_like(y)
     save_file(inputs, path + ".input.safetensors")
     save_file({"output": y.contiguous()}, path + ".output.safetensors")
     save_file({**inputs, "target": target}, path + ".batch.safetensors")
-    with open(path + ".tsv", "w") as file:
-        file.write("loss\tgrad_norm\n")
-        for loss, norm in steps_of(m, x, target, classes):
-            file.write(f"{loss:.9g}\t{norm:.9g}\n")
+    if trains:
+        with open(path + ".tsv", "w") as file:
+            file.write("loss\tgrad_norm\n")
+            for loss, norm in steps_of(m, x, target, classes):
+                file.write(f"{loss:.9g}\t{norm:.9g}\n")
     sizes = [os.path.getsize(path + form + ".pt2") for form in forms]
     print(name, len(y.flatten()), "outputs; bytes", *sizes, flush=True)
 
