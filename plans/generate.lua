@@ -12,7 +12,7 @@ local settings = require "lib.settings"
 local tiny = {dim = 64, n_layers = 2, n_heads = 4, n_kv_heads = 2, head_dim = 16, hidden = 176, vocab = 256,
   theta = 10000, eps = 1e-6, tied = false, positions = 256}
 
-local learned = args.config and read_json(args.config).model_type == "gpt2"
+local learned = args.config and settings.model_type(args.config) == "gpt2"
 local family = require(learned and "lib.gpt2_decoder" or "lib.decoder")
 local c = args.config and family.settings(args.config) or tiny
 
