@@ -74,8 +74,8 @@ struct placing {
   struct list *styles_of; /* by module */
   struct list new_order;
   struct gathering gathering; /* of parameters of units: fsdp_units.c */
-  bool *is_aside;             /* by value: nothing reads it, and no operation of the order makes it */
-  struct list parts, before;  /* of inputs of open calls: values, and their replacements before */
+  bool *is_aside; /* by value: nothing reads it, and no operation of the order makes it */
+  struct list parts, before; /* of inputs of open calls: values, and their replacements before */
 };
 
 static int moved(struct placing *p, int value, const struct call *c, const struct style *s,
@@ -108,8 +108,8 @@ static int current(struct placing *p, int value, int known, const struct op *rea
   return is_kept_cut(value) ? gathered(&p->gathering, value, reader, &p->new_order) : value;
 }
 
-/* Moves the value to the layout. What is read of a join in the parts that it was made of is these, and
-   the join is not made. */
+/* Moves the value to the layout. What is read of a join in the parts that it was made of is these,
+   and the join is not made. */
 static void move_value(struct placing *p, int v, const struct call *c, const struct style *s,
                        const struct layout_request *w, int known)
 {
@@ -124,8 +124,8 @@ static void move_value(struct placing *p, int v, const struct call *c, const str
     return;
   }
   struct op reader = {.module = c->within};
-  p->now[v] = moved(p, current(p, v, known, &reader), c, s, w,
-                    is_input ? "input layout" : "output layout");
+  p->now[v] =
+      moved(p, current(p, v, known, &reader), c, s, w, is_input ? "input layout" : "output layout");
 }
 
 static void add_requests_of(struct placing *p, const struct call *c, int what, int known)

@@ -98,12 +98,20 @@ int64_t least_elements(const struct compact_layout *a, const struct compact_layo
   return greater(worst, (least_in_all(a, b, has, wants) + world.ranks - 1) / world.ranks);
 }
 
+/* Whether all ranks are looked at, each in all micro-batches. */
+static bool has_few_places(void)
+{
+  int64_t n = 1;
+  for (int i = 0; i < graph->mesh.ndim; i++) n *= graph->mesh.size[i];
+  return n <= MANY_RANKS;
+}
+
 int64_t least_bytes(struct shape whole, enum type type, struct layout from, struct layout to)
 {
   static struct scratch room;
   static const int origin[MAX_MESH];
   struct fixed_part u = fixed_part_of(from, to);
-  enter_context(whole, type, &u, origin, world_size() <= MANY_RANKS);
+  enter_context(whole, type, &u, origin, has_few_places());
   struct compact_layout a = compact_of(from, &u), b = compact_of(to, &u);
   if (!is_any(&a, PENDING) && !is_any(&b, PENDING) && !is_any(&b, OTHER))
     return world.bytes * most_lacking(&a, &b);
