@@ -584,14 +584,14 @@ static void weigh_with_ahead(struct search *s, const struct candidate *cheapest_
 }
 
 /* Everything whole is a way of any operation, but in time. */
-static _Noreturn void refuse_unlike_microbatches(const struct op *op)
+static _Noreturn void refuse_divided_samples(const struct op *op)
 {
-  plan_error(
-      op->line,
-      "%s merges a dimension that micro-batches of unlike sizes cut with others, and no part "
-      "of the result begins where a micro-batch does: let microbatches = %d divide the "
-      "samples, or leave their dimension alone",
-      printable(op_name(op)), microbatches());
+  plan_error(op->line,
+             "%s merges a dimension that microbatches = %d cut with others, and no part of the "
+             "result begins where a micro-batch does on each rank: let each of them have whole "
+             "groups of samples, as nn.MoE's load_batch or unflatten takes them together, by "
+             "another number of micro-batches or of samples",
+             printable(op_name(op)), microbatches());
 }
 
 struct way cheapest(const struct op *op, const struct letters *l)
@@ -604,7 +604,7 @@ struct way cheapest(const struct op *op, const struct letters *l)
   begin_combinations(&s.combinations, op, l, MOST_COMBINATIONS, false);
   each_combination(&s.combinations, INFINITY, take_least, &least);
   const bool is_possible = least.found && isfinite(least.candidate.price.bytes);
-  if (!least.found || (!is_possible && op->kind == OP_view)) refuse_unlike_microbatches(op);
+  if (!least.found || (!is_possible && op->kind == OP_view)) refuse_divided_samples(op);
   s.best = least.candidate;
   s.ahead.op = is_possible ? op_ahead(op) : NULL;
   if (s.ahead.op) weigh_with_ahead(&s, &least.candidate);
