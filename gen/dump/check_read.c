@@ -2,6 +2,7 @@
    shapes fit. check.c checks what a pass promises beyond that. */
 #include "dump/dump.h"
 
+#include <ctype.h>
 #include <string.h>
 
 static int line; /* of the current record */
@@ -117,6 +118,14 @@ static void check_file_part(const struct value *v, int dim, int64_t first, int64
        "a part lies outside of its tensor in files");
 }
 
+/* "optim.exp_avg.in_proj.weight": names in programs, and of files, are made of its parts. */
+static bool is_name_of_state(const char *name)
+{
+  const char *kind = strncmp(name, "optim.", 6) ? "" : name + 6;
+  const char *dot = strchr(kind, '.');
+  return dot && dot > kind && dot[1] && (isalpha((unsigned char)*kind) || *kind == '_');
+}
+
 static void check_value(int value)
 {
   const struct value *v = &graph->value[value];
@@ -128,6 +137,8 @@ static void check_value(int value)
   need(!belongs ||
            (v->of != NONE && (graph->value[v->of].role == PARAMETER || is_of_metric(value))),
        "it belongs to no parameter");
+  need(v->role != STATE || is_of_metric(value) || (v->name && is_name_of_state(v->name)),
+       "a state is called optim., a kind, and what it belongs to");
   need(is_index(v->unit, graph->nunit), "there is no such unit");
   need(v->optimizer >= 0 && (!v->optimizer || v->optimizer < plan_options->noptimizer),
        "there is no such optimizer");
@@ -264,6 +275,7 @@ static void check_op(int id)
             op->piece_dim < graph->value[op->out].shape.ndim),
        "the product has no such pieces");
   check_scheduled(id);
+  need(!is_update(op) || op->phase == UPDATE, "an update stands in another phase than update");
   need(op->unit >= -2 && op->unit <= graph->nunit, "there is no such unit");
   need(!op->packed || op->buffer != NONE, "its buffer is missing");
   check_body(op);

@@ -75,6 +75,8 @@ static void read_mesh(void)
     else
       break;
   m->ndim++;
+  if (m->in_time[i] && m->size[i] > MOST_MICROBATCHES_READ)
+    dump_error(token_line(), "a step has at most %d micro-batches", MOST_MICROBATCHES_READ);
   if (world_size() > MOST_RANKS_READ) dump_error(token_line(), "the mesh has too many ranks");
 }
 

@@ -25,18 +25,18 @@ enum fit { UNKNOWN, FITS, DOES_NOT_FIT };
 
 /* The state of the pass. */
 struct hoisting {
-  bool *enters;          /* by value: a scan begins with it */
-  bool *invariant;       /* by operation: it makes the same in every step */
-  bool *of_step;         /* by operation: the step runs it */
-  bool *kept;            /* by value: it is computed once */
-  int *equal;            /* by value: the first one that is equal to it */
-  int *copy;             /* by the first of equal values: what CONSTANTS makes for it, or NONE */
-  const int *element;    /* by module: itself or its ancestor that is in a list, or NONE */
-  struct memo constants; /* the operations of constants */
-  struct list made;      /* the operations of the new phase */
-  int64_t room;          /* bytes that may still be kept */
-  enum fit *fits;        /* by the first of equal values: whether there is room for it */
-  struct list *readers;  /* by value: each operation that reads it, and the input's index */
+  struct entering enters; /* a scan begins with it */
+  bool *invariant;        /* by operation: it makes the same in every step */
+  bool *of_step;          /* by operation: the step runs it */
+  bool *kept;             /* by value: it is computed once */
+  int *equal;             /* by value: the first one that is equal to it */
+  int *copy;              /* by the first of equal values: what CONSTANTS makes for it, or NONE */
+  const int *element;     /* by module: itself or its ancestor that is in a list, or NONE */
+  struct memo constants;  /* the operations of constants */
+  struct list made;       /* the operations of the new phase */
+  int64_t room;           /* bytes that may still be kept */
+  enum fit *fits;         /* by the first of equal values: whether there is room for it */
+  struct list *readers;   /* by value: each operation that reads it, and the input's index */
 };
 
 /* ------------------------------------------------------------------------------- what never varies
@@ -65,7 +65,8 @@ static bool is_invariant(struct hoisting *h, const struct op *op)
     int maker = graph->value[op->in[i]].op;
     if (maker == NONE || !h->invariant[maker]) return false;
   }
-  if (!is_function(op) || h->enters[op->out] || scan_around(op->module) != NONE) return false;
+  if (!is_function(op) || enters_scan(&h->enters, op->out) || scan_around(op->module) != NONE)
+    return false;
   for (int k = 0; k < op->nout; k++)
     if (!is_own(op->out + k) || is_of_microbatch(op->out + k)) return false;
   return true;

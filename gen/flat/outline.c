@@ -588,7 +588,7 @@ static void bring_ahead(void)
       enum phase phase = graph->op[graph->order[at]].phase;
       if (turn == (phase == COUNT ? 0 : phase == GATHER ? 1 : 2)) order[n++] = graph->order[at];
     }
-  memcpy(graph->order, order, (size_t)n * sizeof *order);
+  if (n) memcpy(graph->order, order, (size_t)n * sizeof *order);
 }
 
 void fold_modules(void)

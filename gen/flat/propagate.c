@@ -25,11 +25,11 @@ struct propagating {
   const int *element; /* by module: the one of the outermost ModuleList that contains it, or NONE */
   int *taken_in;      /* by value: the module of which operations read it, or NONE; SEVERAL */
   int taken_room;
-  struct list whole;  /* see whole_batch */
-  const bool *enters; /* by value: the first step of a scan reads it in the place of what a step
+  struct list whole;      /* see whole_batch */
+  struct entering enters; /* the first step of a scan reads it in the place of what a step
                          hands on */
-  int scan_now;       /* the scan whose steps are laid out */
-  int scan_begins;    /* where they begin in the new order */
+  int scan_now;           /* the scan whose steps are laid out */
+  int scan_begins;        /* where they begin in the new order */
 };
 enum { SEVERAL = -2 };
 
@@ -110,7 +110,7 @@ static bool is_outside_scan(struct propagating *p, int value, const struct op *u
 {
   int scan = user->module >= graph->nmodule ? NONE : scan_around(user->module);
   int maker = graph->value[value].op;
-  if (scan == NONE || p->enters[value]) return false;
+  if (scan == NONE || enters_scan(&p->enters, value)) return false;
   return maker == NONE || scan_around(graph->op[maker].module) != scan;
 }
 
@@ -304,7 +304,7 @@ static void note_hold(struct propagating *p, const struct op *hold)
 }
 
 /* Lays out the operations order[first ... norder). */
-static void lay_out(const bool *enters, const int *order, int first, int norder)
+static void lay_out(struct entering enters, const int *order, int first, int norder)
 {
   struct propagating run = {.new_order = {.n = first,
                                           .room = graph->order_room,
@@ -397,7 +397,7 @@ void propagate_from(int first)
   struct list holds = {0};
   int *order = alloc((size_t)(norder + 1) * sizeof *order);
   if (norder) memcpy(order, graph->order, (size_t)norder * sizeof *order);
-  const bool *enters = entering_scans();
+  const struct entering enters = entering_scans();
   for (int at = first; at < norder; at++)
     if (graph->op[order[at]].kind == OP_scan_hold) add(&holds, order[at]);
   struct before b = {0};

@@ -24,8 +24,8 @@ struct lowering {
   int *stands_for; /* the current replacement of each value */
   struct list new_order;
   int first_step; /* no operation before this one is a step of the redistribution under work */
-  bool *enters;   /* by value: the first step of a scan reads it for what is carried */
-  int *readers, *reader; /* by value: how many operations read it, and the last of them */
+  struct entering enters; /* the first step of a scan reads it for what is carried */
+  int *readers, *reader;  /* by value: how many operations read it, and the last of them */
 };
 
 /* ------------------------------------------------------------------------------------- the pass */
@@ -271,7 +271,8 @@ static int take_over(struct lowering *w, const struct op *op, int last)
   struct value *made = &graph->value[op->out], *v = &graph->value[last];
   bool leaves = made->role != ACTIVATION || made->is_output;
   bool taken = v->role != ACTIVATION || v->is_output || v->op == NONE;
-  if ((leaves && (taken || is_equal_in_steps(last))) || (w->enters[op->out] && taken)) {
+  if ((leaves && (taken || is_equal_in_steps(last))) ||
+      (enters_scan(&w->enters, op->out) && taken)) {
     last = copy_of(w, op, last);
     made = &graph->value[op->out];
     v = &graph->value[last];

@@ -288,7 +288,13 @@ int rule_type(const struct op *op, int k);
 /* The module's scan, or NONE; the module around it. A scan begins with it. A list's modules. */
 int scan_around(int module);
 int outside_scans(int module);
-bool *entering_scans(void);
+/* With which values scans begin, of those that there were when it was asked. */
+struct entering {
+  int n;
+  const bool *at;
+};
+struct entering entering_scans(void);
+bool enters_scan(const struct entering *e, int value);
 int *count_modules_of_lists(void);
 
 /* ------------------------------------------------------------------------------------- lists.c */

@@ -17,14 +17,19 @@ int outside_scans(int module)
   return scan == NONE ? module : graph->module[scan].parent;
 }
 
-bool *entering_scans(void)
+struct entering entering_scans(void)
 {
   bool *enters = alloc((size_t)graph->nvalue + 1);
   for (int at = 0; at < graph->norder; at++) {
     const struct op *op = &graph->op[graph->order[at]];
     if (op->kind == OP_scan_hold) enters[op->in[1]] = true;
   }
-  return enters;
+  return (struct entering){graph->nvalue, enters};
+}
+
+bool enters_scan(const struct entering *e, int value)
+{
+  return value < e->n && e->at[value];
 }
 
 int *count_modules_of_lists(void)

@@ -98,33 +98,54 @@ static bool runs_as_it_lies(const struct op *op, struct way *way)
 /* The question is everything that a decision depends on. The answer is the decision. */
 static struct memo memo;
 
+/* How the rows by expert lie whose count the value has: by what they are counted. */
+static void ask_counted(struct query *q, const struct value *v)
+{
+  if (v->counts == NONE) return;
+  int maker = graph->value[made_count((int)(v - graph->value))].op;
+  ask_number(q, maker == NONE);
+  if (maker != NONE) ask_layout(q, &graph->value[graph->op[maker].in[0]].layout);
+}
+
 /* An input, and its earlier redistributions; and whether two inputs are the same value. */
 static void ask_input(struct query *q, const struct op *op, int i)
 {
   const struct value *v = &graph->value[op->in[i]];
   ask_value(q, v);
   ask_layout(q, &v->layout);
+  ask_counted(q, v);
+  ask_number(q, v->role == CACHE);
   for (int k = 0; k < i; k++) ask_number(q, op->in[k] == op->in[i]);
   for (int m = decision_around->moved_to[op->in[i]]; m != NONE;
        m = decision_around->moved_before[m])
-    ask_layout(q, &graph->value[graph->op[m].out].layout);
+    if (is_plain_move(&graph->op[m])) ask_layout(q, &graph->value[graph->op[m].out].layout);
   ask_number(q, NONE);
+}
+
+/* An output, what the plan asks of it, and what it is the gradient of. */
+static void ask_output(struct query *q, int value)
+{
+  const struct value *v = &graph->value[value];
+  ask_value(q, v);
+  for (int r = decision_around->asked_of[value]; r != NONE;
+       r = decision_around->asked_of[graph->op[r].out]) {
+    ask_number(q, (int64_t)graph->op[r].asked << 1 | graph->op[r].finishes);
+    ask_number(q, (int64_t)graph->value[graph->op[r].out].type);
+    ask_layout(q, &graph->op[r].to);
+  }
+  ask_number(q, NONE);
+  ask_number(q, v->of != NONE);
+  if (v->of != NONE) ask_layout(q, &graph->value[v->of].layout);
 }
 
 static void ask_op(struct query *q, const struct op *op)
 {
   ask_rule(q, op);
+  /* What the forward cuts, the backward gathers. */
+  ask_number(q, op->phase == FORWARD);
+  ask_number(q, (int64_t)number_if_any(op, "ring"));
   for (int i = 0; i < op->nin; i++) ask_input(q, op, i);
-  for (int k = 0; k < op->nout; k++) {
-    ask_value(q, &graph->value[op->out + k]);
-    for (int r = decision_around->asked_of[op->out + k]; r != NONE;
-         r = decision_around->asked_of[graph->op[r].out]) {
-      ask_number(q, graph->op[r].asked);
-      ask_number(q, (int64_t)graph->value[graph->op[r].out].type);
-      ask_layout(q, &graph->op[r].to);
-    }
-    ask_number(q, NONE);
-  }
+  for (int k = 0; k < op->nout; k++) ask_output(q, op->out + k);
 }
 
 /* The same for the next operation. Along the dimension in time more is looked at. */

@@ -20,8 +20,7 @@ bool leads_to(struct placement from, struct placement to)
   return to.kind != PARTIAL || same_placement(from, to) || from.kind == REPLICATE;
 }
 
-/* A redistribution that changes no type, neither of the value nor of its gradient. */
-static bool is_plain_move(const struct op *op)
+bool is_plain_move(const struct op *op)
 {
   enum type type = graph->value[op->in[0]].type;
   return !is_floating(type) || (op->type == type && op->backward_type == type);

@@ -131,6 +131,8 @@ int64_t greedy_bytes(struct shape whole, enum type type, struct layout from, str
 
 /* The layout after a redistribute. */
 struct layout layout_after(const struct op *op, struct layout now);
+/* A redistribution that changes no type, neither of the value nor of its gradient. */
+bool is_plain_move(const struct op *op);
 /* The value after its earlier redistribution to this layout, or NONE. */
 int moved_before_to(const struct surroundings *around, int value, struct layout to);
 /* The cost of a layout for operand o of the operation: an input, or output o - nin. */
