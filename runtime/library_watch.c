@@ -49,7 +49,7 @@ static void *watch(void *of)
   pthread_mutex_lock(&w->lock);
   while (!w->stopping) {
     struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
+    clock_gettime(CLOCK_MONOTONIC, &until); // of `wake`: the wall clock may be set meanwhile
     until.tv_nsec += TICK;
     until.tv_sec += until.tv_nsec / SECOND;
     until.tv_nsec %= SECOND;
@@ -69,12 +69,21 @@ static void *watch(void *of)
   return NULL;
 }
 
+static bool make_wake(pthread_cond_t *wake)
+{
+  pthread_condattr_t by;
+  if (pthread_condattr_init(&by) != 0) return false;
+  const bool made = pthread_condattr_setclock(&by, CLOCK_MONOTONIC) == 0 &&
+                    pthread_cond_init(wake, &by) == 0;
+  pthread_condattr_destroy(&by);
+  return made;
+}
+
 bool library_watch_start(struct library *m)
 {
   struct watch *w = &m->watch;
   if (m->options.deadline <= 0) return true;
-  if (pthread_mutex_init(&w->lock, NULL) != 0 || pthread_cond_init(&w->wake, NULL) != 0)
-    return false;
+  if (pthread_mutex_init(&w->lock, NULL) != 0 || !make_wake(&w->wake)) return false;
   w->patience = 1;
   w->runs = pthread_create(&w->thread, NULL, watch, m) == 0;
   return w->runs;

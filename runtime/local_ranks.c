@@ -10,12 +10,12 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { HUSH = 0x74706765 }; // sent with SIGURG, which others may send, too
+enum { HUSH = 0x74706765, ASK }; // sent with SIGURG, which others may send, too
 
 static struct identity me;
 static struct neighbour *neighbours; // as the ranks have sent them to each other
 static int nneighbour;
-static volatile sig_atomic_t hushed;
+static volatile sig_atomic_t hushed, asked;
 
 // ---- by their environments ---------------------------------------------------------------------
 
@@ -126,12 +126,14 @@ enum state neighbour_state(const struct neighbour *n)
   return end[2] == 'Z' || end[2] == 'X' ? GONE : end[2] == 'T' ? STOPPED : RUNS;
 }
 
-// ---- one message -------------------------------------------------------------------------------
+// ---- what they tell each other -----------------------------------------------------------------
 
 static void on_signal(int number, siginfo_t *info, void *context)
 {
   (void)number, (void)context;
-  if (info->si_code == SI_QUEUE && info->si_value.sival_int == HUSH) hushed = 1;
+  if (info->si_code != SI_QUEUE) return;
+  if (info->si_value.sival_int == HUSH) hushed = 1;
+  if (info->si_value.sival_int == ASK) asked = 1;
 }
 
 void neighbours_start(const struct identity *identity)
@@ -155,6 +157,21 @@ void neighbours_hush(void)
   if (run && atol(run) > 1) kill((pid_t)atol(run), SIGURG);
   free(list);
   neighbours_reported();
+}
+
+void neighbours_ask_first(void)
+{
+  struct neighbour *list = NULL;
+  const int n = neighbours_list(&list);
+  for (int i = 0; i < n; i++)
+    if (list[i].rank == 0 && list[i].pid > 0)
+      sigqueue(list[i].pid, SIGURG, (union sigval){.sival_int = ASK});
+  free(list);
+}
+
+bool neighbours_asked(void)
+{
+  return asked;
 }
 
 void neighbours_reported(void)

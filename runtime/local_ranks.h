@@ -33,6 +33,12 @@ enum state neighbour_state(const struct neighbour *n);
 // failure has one message. Stopped ranks end when they continue.
 void neighbours_hush(void);
 
+// Asks rank 0, if it runs on this machine, to end what the job does.
+void neighbours_ask_first(void);
+
+// Whether a rank has asked so.
+bool neighbours_asked(void);
+
 // Records for this rank alone that the failure has been reported.
 void neighbours_reported(void);
 

@@ -1,27 +1,25 @@
 // A server.
 #include "text_serve.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include "local_ranks.h"
 #include "text_api.h"
 #include "text_engine.h"
 #include "text_jobs.h"
 #include "text_prompts.h"
+#include "watchdog.h"
 
-static volatile sig_atomic_t asked_to_stop;
+static bool asked_to_stop;
 
-static void on_signal(int number)
+static void stop(void)
 {
-  (void)number;
-  asked_to_stop = 1;
+  __atomic_store_n(&asked_to_stop, true, __ATOMIC_RELAXED);
 }
 
 void serve_signals(bool leads)
 {
-  const struct sigaction action = {.sa_handler = leads ? on_signal : SIG_IGN};
-  sigaction(SIGTERM, &action, NULL);
-  sigaction(SIGINT, &action, NULL);
+  watch_serves(leads ? stop : neighbours_ask_first);
 }
 
 #ifdef TPGEN_HTTP
@@ -58,7 +56,7 @@ static void answer_all(void)
 {
   enum { LONGEST = 100, SHARE = 8, LAST = 25, TURN = 20 }; // milliseconds, but for SHARE
   double busy = seconds_now();
-  while (!asked_to_stop) {
+  while (!__atomic_load_n(&asked_to_stop, __ATOMIC_RELAXED) && !neighbours_asked()) {
     const bool works = jobs_step();
     // The longer there was nothing to do, the longer the pause before the next look.
     const double idle = 1e3 * (seconds_now() - busy) / SHARE;

@@ -6,8 +6,8 @@
 #include "options.h"
 #include "text_settings.h"
 
-// Before a server runs, on every rank: signals that end it are for rank 0, which then ends the
-// others.
+// Before a server runs, on every rank: a signal that ends it is for rank 0, which then ends the
+// others; they pass it on.
 void serve_signals(bool leads);
 
 // Rank 0, while the others follow: answers requests until SIGTERM or SIGINT. False, and why, if it

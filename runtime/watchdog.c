@@ -16,7 +16,8 @@
 
 static int deadline, step, patience = 1;
 static bool watching, stopping, parting;
-static volatile sig_atomic_t ended; // by SIGTERM
+static volatile sig_atomic_t ended, interrupted; // how often by SIGTERM, by SIGINT
+static void (*stop_serving)(void);               // of a server, else NULL
 static sem_t wake;
 static pthread_t thread;
 
@@ -40,6 +41,16 @@ static void put_those(FILE *to, const struct neighbour *list, int n, enum state 
   for (int i = 0, k = 0; i < n && k < some; i++)
     if (neighbour_state(&list[i]) == state) fprintf(to, "%s %d", k++ ? "," : "", list[i].rank);
   fprintf(to, " %s %s", some > 1 ? "are" : "is", what);
+}
+
+static bool any_neighbour_is(enum state state)
+{
+  struct neighbour *list = NULL;
+  const int n = neighbours_list(&list);
+  bool any = false;
+  for (int i = 0; i < n; i++) any |= neighbour_state(&list[i]) == state;
+  free(list);
+  return any;
 }
 
 // The number of lower ranks of this machine that run.
@@ -91,6 +102,11 @@ static void tell(const char *what, const struct waiting *w)
   neighbours_hush();
 }
 
+static bool serves(void)
+{
+  return __atomic_load_n(&stop_serving, __ATOMIC_ACQUIRE) != NULL;
+}
+
 static void nap(long milliseconds)
 {
   nanosleep(&(struct timespec){milliseconds / 1000, milliseconds % 1000 * 1000000}, NULL);
@@ -108,10 +124,22 @@ static struct waiting waits(void)
   return parting ? waiting_in_call() : target_waiting();
 }
 
+// What this rank waits for. A rank of a server that rests does so in a moment.
+static struct waiting waits_soon(void)
+{
+  enum { TICK = 20, TICKS = 10 };
+  struct waiting w = waits();
+  for (int ticks = 0; serves() && !w.at && ticks < TICKS; ticks++) {
+    nap(TICK);
+    w = waits();
+  }
+  return w;
+}
+
 static void end_by_signal(void)
 {
   enum { TICK = 20, TICKS = 10 };
-  const struct waiting w = waits();
+  const struct waiting w = waits_soon();
   // A lower rank reports, unless it was too early for that, or got no SIGTERM.
   int ticks = 0;
   nap(TICK); // a rank that was stopped now receives the others' signals
@@ -143,7 +171,10 @@ static void end_by_deadline(const struct waiting *w, double waited)
   char what[64];
   // A lower rank that also waits reports first.
   for (int lower = lower_ranks(); lower > 0 && !neighbours_hushed(); lower--) nap(TURN);
-  snprintf(what, sizeof what, "nothing has moved for %.0f s", floor(waited));
+  if (waited < 1)
+    snprintf(what, sizeof what, "nothing moves");
+  else
+    snprintf(what, sizeof what, "nothing has moved for %.0f s", floor(waited));
   if (!neighbours_hushed()) tell(what, w);
   leave();
 }
@@ -165,23 +196,60 @@ static double now(void)
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+// What ends all processes of a job gives a rank two signals, one of them through the launcher: those
+// that come together count once.
 static void on_signal(int number)
 {
-  (void)number;
-  ended = 1;
+  static double last[2];
+  const int is_interrupt = number != SIGTERM;
+  if (last[is_interrupt] == 0 || now() - last[is_interrupt] > 0.3) {
+    if (is_interrupt)
+      interrupted++;
+    else
+      ended++;
+  }
+  last[is_interrupt] = now();
   sem_post(&wake);
 }
 
-// Until the end of the tick, or until there is something to do.
+// Until the end of the tick, or until there is something to do. The wall clock may be set meanwhile.
 static void doze(void)
 {
-  enum { TICK = 250000000, SECOND = 1000000000 };
+  enum { TICK = 250 };
+#if defined __GLIBC__ && __GLIBC_PREREQ(2, 30)
+  enum { MILLION = 1000000, SECOND = 1000000000 };
   struct timespec until;
-  clock_gettime(CLOCK_REALTIME, &until);
-  until.tv_nsec += TICK;
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  until.tv_nsec += TICK * MILLION;
   until.tv_sec += until.tv_nsec / SECOND;
   until.tv_nsec %= SECOND;
-  while (sem_timedwait(&wake, &until) != 0 && errno == EINTR) continue;
+  while (sem_clockwait(&wake, CLOCK_MONOTONIC, &until) != 0 && errno == EINTR) continue;
+#else
+  enum { PART = 10 };
+  for (int passed = 0; passed < TICK && sem_trywait(&wake) != 0; passed += PART) nap(PART);
+#endif
+}
+
+// Whether a signal ends this rank now. A server first ends what is under way, unless a rank is lost,
+// or nothing moves; a second signal ends it at once.
+static bool ends_by_signal(double waited)
+{
+  enum { LONGEST = 2 };
+  static bool asked;
+  const bool first = ended + interrupted > 0 && !asked;
+  if (!serves()) return ended > 0;
+  if (ended > 1 || interrupted > 1) return true;
+  if (ended > 0 && !parting && any_neighbour_is(GONE)) return true;
+  if (first) stop_serving();
+  asked |= first;
+  return asked && waited > LONGEST;
+}
+
+// A server's ranks wait for each other for a moment only: whether one is lost, as it seems.
+static bool server_has_lost_one(double waited)
+{
+  return serves() && !parting && deadline > 0 && waited > 0.5 &&
+         (any_neighbour_is(STOPPED) || any_neighbour_is(GONE));
 }
 
 static void *watch(void *unused)
@@ -191,17 +259,18 @@ static void *watch(void *unused)
   (void)unused;
   while (!__atomic_load_n(&stopping, __ATOMIC_ACQUIRE)) {
     doze();
-    if (ended) end_by_signal();
     const struct waiting w = waits();
     struct failure trouble;
-    if (w.at && !parting && target_trouble(&trouble)) end_by_trouble(&trouble, &w);
     if (!w.at || w.moved != seen) {
       seen = w.moved;
       since = now();
-    } else if (deadline &&
-               now() - since > (double)deadline * __atomic_load_n(&patience, __ATOMIC_RELAXED)) {
-      end_by_deadline(&w, now() - since);
     }
+    const double waited = now() - since;
+    if (ends_by_signal(waited)) end_by_signal();
+    if (w.at && !parting && target_trouble(&trouble)) end_by_trouble(&trouble, &w);
+    if ((deadline && waited > (double)deadline * __atomic_load_n(&patience, __ATOMIC_RELAXED)) ||
+        server_has_lost_one(waited))
+      end_by_deadline(&w, waited);
   }
   return NULL;
 }
@@ -224,6 +293,15 @@ int watch_limit(void)
 void watch_patience(int deadlines)
 {
   __atomic_store_n(&patience, deadlines, __ATOMIC_RELAXED);
+}
+
+void watch_serves(void (*stop)(void))
+{
+  struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+  if (!watching) return;
+  if (rank->id != 0) action.sa_handler = SIG_IGN; // rank 0 tells the others
+  __atomic_store_n(&stop_serving, stop, __ATOMIC_RELEASE);
+  sigaction(SIGINT, &action, NULL);
 }
 
 void watch_step(int t)

@@ -36,6 +36,11 @@ int watch_limit(void);
 // write files.
 void watch_patience(int deadlines);
 
+// This program is a server from now on: a first SIGTERM, or SIGINT of rank 0, calls `stop` from the
+// watchdog's thread. A second one ends the job at once, and so does the first where a rank is lost.
+// A rank that is gone or stopped is missed after half a second, unless there is no deadline.
+void watch_serves(void (*stop)(void));
+
 // The current step of the program.
 void watch_step(int t);
 

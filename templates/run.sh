@@ -231,16 +231,20 @@ status_of() { # process
   return "${status}"
 }
 
-# Ends processes, also stopped ones: by SIGTERM, and after five seconds by SIGKILL.
+# Ends processes, also stopped ones: by SIGTERM, and after five seconds by SIGKILL. A second signal is
+# passed on: a server ends by it, though its answers are not made.
 end_them() { # processes
   local i
+  ending=("$@")
+  trap 'kill -TERM "${ending[@]}" 2>/dev/null' INT TERM HUP
   kill -TERM "$@" 2>/dev/null
   kill -CONT "$@" 2>/dev/null
   for ((i = 0; i < 50; i++)); do
-    kill -0 "$@" 2>/dev/null || return 0 # true as long as one of them runs
+    kill -0 "$@" 2>/dev/null || break # true as long as one of them runs
     sleep 0.1
   done
-  kill -KILL "$@" 2>/dev/null
+  trap '' INT TERM HUP
+  ((i < 50)) || kill -KILL "$@" 2>/dev/null
 }
 
 # A killed rank prints nothing. Another rank reports it, unless that had not started yet.
@@ -313,20 +317,20 @@ children_of() { # process
 stays() {
   local silent=4
   if ! children_of "${child}" || ((${#children[@]} > 0)); then
-    seen=1 last=${SECONDS}
+    seen=1 last=${now}
   fi
-  [[ -n ${reported}${asked} ]] || since=${SECONDS}
-  ((SECONDS - since <= 20)) || return 0 # the job is over, but a process does not end
+  [[ -n ${reported}${asked} ]] || since=${now}
+  ((now - since <= 20)) || return 0 # the job is over, but a process does not end
   [[ -n ${seen} ]] || silent=30 # it may be about to start them
-  [[ ${kind} == openmpi ]] && ((SECONDS - last > silent))
+  [[ ${kind} == openmpi ]] && ((now - last > silent))
 }
 
 # Runs a launcher to its end, and passes on signals that ask it to stop. Ends it if it outlives its
 # ranks. Reports a killed rank if nothing else has: mpirun would, but it runs with --quiet, because
 # it prints just as much after an ordinary error.
 watch() {
-  local child='' status children=() seen='' asked='' looked=''
-  local last=${SECONDS} since=${SECONDS}
+  local child='' status children=() seen='' asked=''
+  local ticks=0 now=0 last=0 since=0
   listen
   trap 'asked=1; [[ -z ${child} ]] || kill -TERM "${child}" 2>/dev/null' INT TERM HUP
   "${with[@]}" "$@" <&0 8>&- &
@@ -334,8 +338,8 @@ watch() {
   [[ -z ${asked} ]] || kill -TERM "${child}" 2>/dev/null
   while kill -0 "${child}" 2>/dev/null; do
     doze
-    [[ ${SECONDS} != "${looked}" ]] || continue
-    looked=${SECONDS}
+    ((++ticks % 50 == 0)) || continue
+    ((now++)) # seconds, or somewhat more: the wall clock may be set meanwhile
     stays || continue
     [[ -n ${reported}${asked} ]] ||
       echo "run.sh: ${1##*/} stayed when the ranks were gone: a rank was killed as it started" >&2
