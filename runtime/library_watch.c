@@ -73,8 +73,8 @@ static bool make_wake(pthread_cond_t *wake)
 {
   pthread_condattr_t by;
   if (pthread_condattr_init(&by) != 0) return false;
-  const bool made = pthread_condattr_setclock(&by, CLOCK_MONOTONIC) == 0 &&
-                    pthread_cond_init(wake, &by) == 0;
+  const bool made =
+      pthread_condattr_setclock(&by, CLOCK_MONOTONIC) == 0 && pthread_cond_init(wake, &by) == 0;
   pthread_condattr_destroy(&by);
   return made;
 }

@@ -172,7 +172,7 @@ static void end_by_deadline(const struct waiting *w, double waited)
   // A lower rank that also waits reports first.
   for (int lower = lower_ranks(); lower > 0 && !neighbours_hushed(); lower--) nap(TURN);
   if (waited < 1)
-    snprintf(what, sizeof what, "nothing moves");
+    snprintf(what, sizeof what, w->at ? "nothing moves" : "the server cannot go on");
   else
     snprintf(what, sizeof what, "nothing has moved for %.0f s", floor(waited));
   if (!neighbours_hushed()) tell(what, w);
@@ -196,8 +196,8 @@ static double now(void)
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-// What ends all processes of a job gives a rank two signals, one of them through the launcher: those
-// that come together count once.
+// What ends all processes of a job gives a rank two signals, one of them through the launcher:
+// those that come together count once.
 static void on_signal(int number)
 {
   static double last[2];
@@ -212,7 +212,8 @@ static void on_signal(int number)
   sem_post(&wake);
 }
 
-// Until the end of the tick, or until there is something to do. The wall clock may be set meanwhile.
+// Until the end of the tick, or until there is something to do. The wall clock may be set
+// meanwhile.
 static void doze(void)
 {
   enum { TICK = 250 };
@@ -230,8 +231,8 @@ static void doze(void)
 #endif
 }
 
-// Whether a signal ends this rank now. A server first ends what is under way, unless a rank is lost,
-// or nothing moves; a second signal ends it at once.
+// Whether a signal ends this rank now. A server first ends what is under way, unless a rank is
+// lost, or nothing moves; a second signal ends it at once.
 static bool ends_by_signal(double waited)
 {
   enum { LONGEST = 2 };
@@ -245,15 +246,33 @@ static bool ends_by_signal(double waited)
   return asked && waited > LONGEST;
 }
 
-// A server's ranks wait for each other for a moment only: whether one is lost, as it seems.
-static bool server_has_lost_one(double waited)
+// Whether a rank of this machine is gone or stopped: the lowest looks at all, the others at that
+// one.
+static bool one_is_missed(void)
 {
-  return serves() && !parting && deadline > 0 && waited > 0.5 &&
-         (any_neighbour_is(STOPPED) || any_neighbour_is(GONE));
+  struct neighbour *list = NULL;
+  const int n = neighbours_list(&list);
+  bool missed = false;
+  for (int i = 0; i < n && (i == 0 || list[0].rank == rank->id); i++)
+    missed |= neighbour_state(&list[i]) != RUNS;
+  free(list);
+  return missed;
+}
+
+// For how long a rank of a server has been missed. It may be that none waits for it.
+static double missed_for(void)
+{
+  static double since;
+  if (!serves() || parting || deadline == 0 || !one_is_missed())
+    since = 0;
+  else if (since == 0)
+    since = now();
+  return since == 0 ? 0 : now() - since;
 }
 
 static void *watch(void *unused)
 {
+  static const double MISSED = 0.45; // two ticks
   unsigned long seen = 0;
   double since = now();
   (void)unused;
@@ -269,7 +288,7 @@ static void *watch(void *unused)
     if (ends_by_signal(waited)) end_by_signal();
     if (w.at && !parting && target_trouble(&trouble)) end_by_trouble(&trouble, &w);
     if ((deadline && waited > (double)deadline * __atomic_load_n(&patience, __ATOMIC_RELAXED)) ||
-        server_has_lost_one(waited))
+        missed_for() > MISSED)
       end_by_deadline(&w, waited);
   }
   return NULL;
