@@ -1,11 +1,9 @@
 // Requests of OpenAI's kind.
 #include "text_api.h"
 
-#ifdef TPGEN_HTTP
 #include <jansson.h>
 #include <limits.h>
 #include <math.h>
-#include <microhttpd.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -130,7 +128,7 @@ static void send_answer(struct request *r)
     choices = choice_of(r, "text", text);
   json_t *whole = answer_of(r, r->chats ? "chat.completion" : "text_completion", choices);
   json_object_set_new(whole, "usage", usage_of(r));
-  call_answer(r->call, MHD_HTTP_OK, dumped(whole));
+  call_answer(r->call, HTTP_OK, dumped(whole));
 }
 
 static void free_request(struct request *r)
@@ -169,9 +167,9 @@ static void ended(struct job *job)
     job->why = why;
     end_events(r);
   } else if (r->call && r->text.failed) {
-    call_answer(r->call, MHD_HTTP_INTERNAL_SERVER_ERROR, NULL);
+    call_answer(r->call, HTTP_INTERNAL_SERVER_ERROR, NULL);
   } else if (r->call && job->why == CANCELLED && job->count == job->prompt_count) {
-    call_refuse(r->call, MHD_HTTP_SERVICE_UNAVAILABLE, "server_error", NULL,
+    call_refuse(r->call, HTTP_SERVICE_UNAVAILABLE, "server_error", NULL,
                 "the server is about to stop");
   } else if (r->call) {
     send_answer(r);
@@ -199,7 +197,7 @@ void api_end(void)
 
 static bool refuse(struct call *call, const char *param, const char *message)
 {
-  call_refuse(call, MHD_HTTP_BAD_REQUEST, "invalid_request_error", param, message);
+  call_refuse(call, HTTP_BAD_REQUEST, "invalid_request_error", param, message);
   return false;
 }
 
@@ -421,7 +419,7 @@ static bool read_tokens(struct call *call, struct request *r)
       ok = refuse(call, of, "the tokenizer has a token that the model does not know");
   r->job.ids = ok ? calloc((size_t)context, sizeof *r->job.ids) : NULL;
   if (ok && (ids.failed || !r->job.ids)) {
-    call_answer(call, MHD_HTTP_INTERNAL_SERVER_ERROR, NULL);
+    call_answer(call, HTTP_INTERNAL_SERVER_ERROR, NULL);
     ok = false;
   }
   if (ok) memcpy(r->job.ids, ids.at, ids.count * sizeof *ids.at);
@@ -474,7 +472,7 @@ static void complete(struct call *call, bool chats, const char *body, size_t cou
 {
   json_error_t error;
   if (api.stops || api.count >= api.how->queue + program->generation->slots) {
-    call_refuse(call, MHD_HTTP_SERVICE_UNAVAILABLE, "server_error", NULL,
+    call_refuse(call, HTTP_SERVICE_UNAVAILABLE, "server_error", NULL,
                 api.stops ? "the server is about to stop"
                           : "too many requests wait: try again later");
     return;
@@ -482,7 +480,7 @@ static void complete(struct call *call, bool chats, const char *body, size_t cou
   struct request *r = calloc(1, sizeof *r);
   if (r) r->body = json_loadb(body, count, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
   if (!r || json_memory_ended()) {
-    call_answer(call, MHD_HTTP_INTERNAL_SERVER_ERROR, NULL);
+    call_answer(call, HTTP_INTERNAL_SERVER_ERROR, NULL);
   } else if (!json_is_object(r->body)) {
     refuse(call, NULL, r->body ? "the body is to be a JSON object" : error.text);
   } else {
@@ -499,7 +497,7 @@ static void tell_models(struct call *call)
 {
   json_t *model = json_pack("{sssssIss}", "id", api.how->model, "object", "model", "created",
                             (json_int_t)0, "owned_by", "tpgen");
-  call_answer(call, MHD_HTTP_OK, dumped(json_pack("{sss[o]}", "object", "list", "data", model)));
+  call_answer(call, HTTP_OK, dumped(json_pack("{sss[o]}", "object", "list", "data", model)));
 }
 
 void api_take(struct call *call, const char *method, const char *path, const char *body,
@@ -514,16 +512,15 @@ void api_take(struct call *call, const char *method, const char *path, const cha
   size_t i = 0;
   while (i < 4 && strcmp(path, known[i].path) != 0) i++;
   if (i == 4)
-    call_refuse(call, MHD_HTTP_NOT_FOUND, "invalid_request_error", NULL,
+    call_refuse(call, HTTP_NOT_FOUND, "invalid_request_error", NULL,
                 "there are /v1/completions, /v1/chat/completions, /v1/models and /health");
   else if (strcmp(method, known[i].method) != 0)
-    call_refuse(call, MHD_HTTP_METHOD_NOT_ALLOWED, "invalid_request_error", NULL,
+    call_refuse(call, HTTP_METHOD_NOT_ALLOWED, "invalid_request_error", NULL,
                 "it takes another method");
   else if (i == 0)
-    call_answer(call, MHD_HTTP_OK, strdup("{\"status\":\"ok\"}"));
+    call_answer(call, HTTP_OK, strdup("{\"status\":\"ok\"}"));
   else if (i == 1)
     tell_models(call);
   else
     complete(call, i == 3, body, count);
 }
-#endif

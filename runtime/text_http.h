@@ -9,6 +9,19 @@
 
 enum { MOST_BODY = 4 << 20 };
 
+enum {
+  HTTP_OK = 200,
+  HTTP_BAD_REQUEST = 400,
+  HTTP_UNAUTHORIZED = 401,
+  HTTP_NOT_FOUND = 404,
+  HTTP_METHOD_NOT_ALLOWED = 405,
+  HTTP_CONTENT_TOO_LARGE = 413,
+  HTTP_UNSUPPORTED_MEDIA_TYPE = 415,
+  HTTP_HEAD_TOO_LARGE = 431,
+  HTTP_INTERNAL_SERVER_ERROR = 500,
+  HTTP_SERVICE_UNAVAILABLE = 503,
+};
+
 // A request, until its answer is sent or its client has gone.
 struct call;
 

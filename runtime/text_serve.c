@@ -22,7 +22,6 @@ void serve_signals(bool leads)
   watch_serves(leads ? stop : neighbours_ask_first);
 }
 
-#ifdef TPGEN_HTTP
 // The token of --token-file or the environment, to be freed; "": none. NULL, and why.
 static char *read_token(const struct options *o, struct failure *why)
 {
@@ -107,15 +106,3 @@ bool serve(const struct options *o, const struct text_settings *settings,
   free(model);
   return ok;
 }
-#else
-bool serve(const struct options *o, const struct text_settings *settings,
-           const struct tokenizer *tokenizer, struct failure *why)
-{
-  (void)o;
-  (void)settings;
-  (void)tokenizer;
-  return failed(why, "this program was built without libmicrohttpd, and cannot serve: install "
-                     "libmicrohttpd-dev, and "
-                     "remove its build folder");
-}
-#endif

@@ -1,4 +1,4 @@
-// Clients of a program that serves, for tests/serve.sh.
+// Clients of a program that serves, for tests/serve.sh and serve_faults.sh.
 //
 //   fuzz_http requests PORT COUNT TOKEN TEXT   so many requests: good ones, mutants, cut ones, slow
 //   ones, huge
@@ -7,7 +7,13 @@
 //                                              is a good one, of which the answer must be TEXT.
 //                                              Prints how many had which status
 //   fuzz_http hold PORT BODY TOKEN             asks /v1/completions again and again, until it is
-//   killed
+//                                              killed
+//   fuzz_http raw PORT whole|half|slow         sends its input, and prints the statuses of what is
+//                                              answered and whether the connection is "closed" then
+//                                              or "open". half: closes its side after it. slow: by
+//                                              a byte at a time
+//   fuzz_http silent PORT COUNT                so many connections that say nothing, until it is
+//                                              killed
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
@@ -236,10 +242,47 @@ static _Noreturn void hold(const char *body)
   }
 }
 
+static int raw(const char *how)
+{
+  enum { SILENCE = 300, ANSWERS = 1 << 20 }; // milliseconds, bytes
+  static char text[MOST], answers[ANSWERS + 1];
+  const size_t count = fread(text, 1, MOST, stdin);
+  const int fd = connected();
+  struct pollfd in = {.fd = fd, .events = POLLIN};
+  size_t got = 0;
+  ssize_t n = 1;
+  if (strcmp(how, "slow") == 0) {
+    for (size_t i = 0; i < count && send_all(fd, text + i, 1); i++) usleep(200);
+  } else {
+    send_all(fd, text, count);
+  }
+  const bool half = strcmp(how, "half") == 0;
+  if (half) shutdown(fd, SHUT_WR);
+  while (n > 0 && got < ANSWERS && poll(&in, 1, got && !half ? SILENCE : PATIENCE) > 0) {
+    n = recv(fd, answers + got, ANSWERS - got, 0);
+    if (n > 0) got += (size_t)n;
+  }
+  for (const char *at = answers; (at = strstr(at, "HTTP/1.1 ")); at++) printf("%.3s ", at + 9);
+  puts(n > 0 ? "open" : "closed");
+  close(fd);
+  return 0;
+}
+
+static _Noreturn void be_silent(int count)
+{
+  for (int i = 0; i < count; i++) connected();
+  puts("connected");
+  fflush(stdout);
+  for (;;) pause();
+}
+
 int main(int argc, char **argv)
 {
-  if (argc < 5) return 2;
+  if (argc < 4) return 2;
   port = atoi(argv[2]);
+  if (strcmp(argv[1], "raw") == 0) return raw(argv[3]);
+  if (strcmp(argv[1], "silent") == 0) be_silent(atoi(argv[3]));
+  if (argc < 5) return 2;
   if (strcmp(argv[1], "hold") == 0) {
     token = argv[4];
     hold(argv[3]);

@@ -3,6 +3,9 @@
 #   lost      a rank is killed or stopped, idle and with answers under way: the job ends at once with one message, which
 #             names the rank and what waits for it
 #   signals   SIGTERM of run.sh, or of any rank alone, ends the server when its answers are made; a second one ends it at once
+#   framing   requests that a proxy might read otherwise are refused, and the connection closed (RFC 9112); runtime.text_head
+#             has more of them
+#   silent    a client that says nothing more gets its answer; those that say nothing at all keep no other out
 . "$(dirname "$0")/common.sh"
 command -v curl > /dev/null || { echo "serve_faults: SKIPPED: there is no curl"; exit 77; }
 transport=${SERVE_TRANSPORT:-shared}
@@ -24,6 +27,7 @@ serves() {
   local tried i
   for tried in 1 2 3 4 5; do
     port=$((20000 + (RANDOM + $$ + tried) % 12000)) at=http://127.0.0.1:$port
+    : > "$WORK/served.log"
     "$WORK/served/run.sh" --transport $transport --weights "$WORK" --serve $port "$@" < /dev/null > "$WORK/served.out" 2> "$WORK/served.log" &
     server=$!
     for ((i = 0; i < 600; i++)); do
@@ -118,6 +122,74 @@ sleep 2.5
 kill -0 "$server" 2> /dev/null || fail "a stopped rank, without a deadline, ends the job"
 kill -CONT "${ranks[1]}"
 curl -sS --max-time 10 "$at/health" > "$WORK/got" || fail "a rank that goes on"
+
+# ---- framing of requests ------------------------------------------------------------------------
+
+# asks EXPECTED HOW HEADERS BODY: after it a second request; the statuses of all answers, and how the connection is then. In
+# HEADERS and BODY \\r, \\n and others stand for themselves.
+second='GET /v1/models HTTP/1.1\r\nHost: a\r\n\r\n'
+asks() {
+  local got
+  got=$(printf "POST /v1/completions HTTP/1.1\r\nContent-Type: application/json\r\n$3\r\n\r\n$4${second/a/b}" |
+    "$TOOLS/fuzz_http" raw $port "$2") || got="no answer"
+  [ "$got" = "$1" ] || fail "framing: $2 $3: $got, not $1"
+}
+body='{"prompt": "Hello", "max_tokens": 2}' n=36
+[ ${#body} = $n ] || fail "the body's length"
+length="Host: a\r\nContent-Length: $n" chunked='Host: a\r\nTransfer-Encoding: chunked'
+chunks="10\r\n${body:0:16}\r\n14;x=y\r\n${body:16}\r\n0\r\nTrailer: x\r\n\r\n"
+for how in whole slow half; do
+  state=open
+  [ $how != half ] || state=closed
+  asks "200 200 $state" $how "$length" "$body"
+  asks "200 200 $state" $how "$chunked" "$chunks"
+done
+asks '200 closed' whole "$length\r\nConnection: close" "$body"
+asks '100 200 200 open' slow "$length\r\nExpect: 100-continue" "$body"
+smuggled="0\r\n\r\n$second"
+for headers in "$length\r\nContent-Length: 5" "$length\r\nContent-Length: $n" "$length\r\nTransfer-Encoding: chunked" \
+  "$chunked\r\nContent-Length: 5" "Host: a\r\nTransfer-Encoding : chunked" "$length\r\nTransfer-Encoding : chunked" \
+  "Host: a\r\nContent-Length: +5" "Host: a\r\nContent-Length: 5, 5" "Host: a\r\nContent-Length: 0x5" "Host: a\r\nContent-Length: -5" \
+  "Host: a\r\nContent-Length:" "$chunked, chunked" "$chunked\r\nTransfer-Encoding: chunked" "Host: a\r\nTransfer-Encoding: identity" \
+  "Host: a\r\nTransfer-Encoding: xchunked" "Content-Length: 5" "$length\r\nHost: a" "$length\r\nX: a\rTransfer-Encoding: chunked" \
+  "$length\r\nX: a\r\n Transfer-Encoding: chunked" "$length\r\nX: a\\000b" "$length\nX: a" " $length" "$length\r\nX a" "$length\r\n: a" \
+  "Host: a b\r\nContent-Length: $n"; do
+  asks '400 closed' whole "$headers" "$smuggled"
+done
+asks '413 closed' whole 'Host: a\r\nContent-Length: 99999999999999999999999' "$smuggled"
+asks '501 closed' whole 'Host: a\r\nTransfer-Encoding: gzip, chunked' "$smuggled"
+asks '417 closed' whole "$length\r\nExpect: tea" "$smuggled"
+for bad in 'x\r\n' '5\nabcde\r\n0\r\n\r\n' '5\r\nabcdef\r\n0\r\n\r\n' '-5\r\n' '0x5\r\nabcde\r\n' '10000000000000005\r\n' '5 \r\nabcde\r\n' ';\r\n' \
+  '5;a\rb\r\nabcde\r\n' '0\r\nX: \001\r\n\r\n' '0\r\nX: a\n\r\n\r\n'; do
+  asks '400 closed' whole "$chunked" "$bad$second"
+done
+
+# ---- silent clients -----------------------------------------------------------------------------
+
+for stream in false true; do
+  asked="{\"prompt\": \"Hello\", \"max_tokens\": 1900, \"stream\": $stream}"
+  got=$(printf "POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: ${#asked}\r\n\r\n$asked" |
+    "$TOOLS/fuzz_http" raw $port half)
+  [ "$got" = '200 closed' ] || fail "a client that closes its side, streamed: $stream: $got"
+done
+# Those that are gone free their slots, though they had asked for a whole answer.
+for i in 1 2 3 4 5 6 7 8; do
+  curl -sS --max-time 0.2 -H 'Content-Type: application/json' -d '{"prompt": "Hello", "max_tokens": 1900}' "$at/v1/completions" > "$WORK/gone" 2>&1 || true
+done
+began=${EPOCHREALTIME/./}
+curl -sS --max-time 60 -H 'Content-Type: application/json' -d '{"prompt": "Hello", "max_tokens": 2}' "$at/v1/completions" | finds text || fail "clients that are gone"
+printf '  clients that are gone     %d/100 s\n' $(((${EPOCHREALTIME/./} - began) / 10000))
+"$TOOLS/fuzz_http" silent $port 400 > "$WORK/silent" 2>&1 & silent=$!
+for ((i = 0; i < 100; i++)); do
+  [ ! -s "$WORK/silent" ] || break
+  sleep 0.05
+done
+grep -q connected "$WORK/silent" || fail "silent clients"
+curl -sS --max-time 2 "$at/health" | finds ok || fail "silent clients keep others out"
+curl -sS --max-time 5 -H 'Content-Type: application/json' -d '{"prompt": "Hello", "max_tokens": 2}' "$at/v1/completions" | finds text ||
+  fail "silent clients keep a request out"
+kill $silent
+wait $silent 2> /dev/null || true
 
 # ---- signals ------------------------------------------------------------------------------------
 
