@@ -105,6 +105,7 @@ static inline void grouped_rows(char b_is, float *c, const float *a, const float
   const long products = first_row(counts, groups) * n * k, size = (long)n * k;
   const struct group_parts parts = parts_of_groups(counts, groups, products);
   const bool shared = !parts.n;
+  ask_for_blas_memory();
 #pragma omp parallel for schedule(dynamic) if (!shared && threads_for(products) > 1)
   for (int i = 0; i < (shared ? groups : parts.n); i++) {
     const struct group_part p = shared ? whole_group(&parts, i) : nth_part(&parts, i);
@@ -135,6 +136,7 @@ static inline void grouped_tn(float *c, const float *a, const float *b, const in
   const long products = first_row(counts, groups) * m * n, size = (long)m * n;
   const struct group_parts parts = parts_of_groups(counts, groups, products);
   const bool shared = !parts.n;
+  ask_for_blas_memory();
 #pragma omp parallel for schedule(dynamic) if (!shared && threads_for(products) > 1)
   for (int i = 0; i < (shared ? groups : parts.n); i++) {
     const struct group_part p = shared ? whole_group(&parts, i) : nth_part(&parts, i);

@@ -13,8 +13,9 @@ void fail_call(const char *file, int line, const char *call, const char *why)
   char text[MPI_MAX_ERROR_STRING] = "";
   const char *base = strrchr(file, '/');
   if (!why) why = cpu_last_error(text);
-  fprintf(stderr, "rank %d: %s failed at %s:%d%s%s\n", rank->id, call, base ? base + 1 : file, line,
-          why ? ": " : "", why ? why : "");
+  if (neighbours_want_report(rank->id))
+    fprintf(stderr, "rank %d: %s failed at %s:%d%s%s\n", rank->id, call, base ? base + 1 : file,
+            line, why ? ": " : "", why ? why : "");
   fflush(NULL);
   neighbours_hush();
   MPI_Abort(MPI_COMM_WORLD, 1);

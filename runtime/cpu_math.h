@@ -20,6 +20,9 @@ bool multiply_floats_by_onednn(char a_is, char b_is, float *c, int ldc, const fl
                                const float *b, int ldb, int m, int n, int k, bool add);
 #endif
 
+// Ends the job if BLAS would find no memory. Called before the threads of a product begin.
+void ask_for_blas_memory(void);
+
 static inline void gemm_on_one_thread(char a_is, char b_is, float *c, int ldc, const float *a,
                                       int lda, const float *b, int ldb, int m, int n, int k,
                                       bool add)
@@ -79,6 +82,7 @@ static inline void gemm(char a_is, char b_is, float *c, int ldc, const float *a,
     few_rows_product(c, ldc, a, lda, b, ldb, m, n, k, add);
     return;
   }
+  ask_for_blas_memory();
   const int threads = threads_for((long)m * n * k), rows = parts_of_rows(m, n, threads);
   const int columns = threads / rows;
 #pragma omp parallel for schedule(static) if (threads > 1)
@@ -98,6 +102,7 @@ static inline void gemm_batch(char a_is, char b_is, float *c, int ldc, long step
                               int lda, long step_a, const float *b, int ldb, long step_b, int m,
                               int n, int k, int batch, bool add)
 {
+  ask_for_blas_memory();
   const int threads = threads_for((long)m * n * k * batch);
   if (batch < threads) {
     for (int i = 0; i < batch; i++)

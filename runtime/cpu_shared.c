@@ -6,6 +6,7 @@
 #include "cpu_shared.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <sched.h>
@@ -70,6 +71,13 @@ int shared_error(const char *format, ...)
 const char *shared_error_text(void)
 {
   return error_text;
+}
+
+// Why memory to share can't be had, by errno.
+static const char *shared_memory_reason(void)
+{
+  return errno == EFBIG ? "a file may not be so large, and shared memory counts as one (ulimit -f)"
+                        : strerror(errno);
 }
 
 // ---- waiting ------------------------------------------------------------------------------------
@@ -239,7 +247,9 @@ static char *add_block(size_t bytes)
   if (file >= 0 && fallocate(file, 0, 0, (off_t)bytes) == 0)
     at = map_file(file, bytes, PROT_READ | PROT_WRITE);
   if (!at) {
+    const int error = errno;
     if (file >= 0) close(file);
+    errno = error;
     return NULL;
   }
 #ifdef MADV_COLLAPSE
@@ -274,7 +284,7 @@ location shared_place(const void *bytes, size_t n, char **copy)
     const size_t twice = 2 * has;
     has = ((n > twice ? n : twice) + SMALL_PAGE - 1) / SMALL_PAGE * SMALL_PAGE;
     room = add_block(has);
-    if (!room) fail_call(__FILE__, __LINE__, "memfd_create", "no shared memory for an operand");
+    if (!room) fail_call(__FILE__, __LINE__, "memfd_create", shared_memory_reason());
   }
   memcpy(room, bytes, n);
   if (copy) *copy = room;
@@ -324,7 +334,10 @@ const char *shared_read(struct shared_group *group, int member)
 void *target_allocate(size_t bytes, struct failure *why)
 {
   void *memory = machine.n == 1 ? own_memory(bytes) : add_block(bytes ? bytes : 1);
-  if (!memory) failed(why, "no memory for the program's %zu bytes", bytes);
+  if (!memory) {
+    if (machine.n == 1) errno = ENOMEM;
+    failed(why, "no memory for the program's %zu bytes: %s", bytes, shared_memory_reason());
+  }
   return memory;
 }
 
@@ -368,10 +381,12 @@ static int find_job(const struct shared_ranks *ranks, size_t bytes)
   return -1;
 }
 
-// The file of the slots: the first rank makes it, and the others wait for it. -1: it cannot be had.
+// The file of the slots: the first rank makes it, and the others wait for it. -1: it cannot be had,
+// or one rank needs none.
 static int open_job(const struct shared_ranks *ranks, size_t bytes)
 {
   char name[128];
+  if (ranks->n == 1) return -1; // nobody looks for it
   if (ranks->me == 0) {
     const int file = memfd_create(file_name(ranks->job, name), MFD_CLOEXEC);
     return file >= 0 && ftruncate(file, (off_t)bytes) == 0 ? file : -1;
@@ -401,8 +416,10 @@ int shared_start(const struct shared_ranks *ranks)
   for (int r = 0; r < machine.n; r++) machine.ranks[r] = r;
   const size_t bytes = job_bytes(machine.n);
   const int file = open_job(ranks, bytes);
-  if (file < 0) return shared_error("no shared memory");
-  job = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (file < 0 && machine.n > 1)
+    return shared_error("no shared memory: %s", shared_memory_reason());
+  job = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | (file < 0 ? MAP_ANONYMOUS : 0), file,
+             0);
   if (job == MAP_FAILED) return shared_error("no memory to share");
   idle = ranks->idle;
   job->process[machine.me] = (int)getpid();

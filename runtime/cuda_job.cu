@@ -11,8 +11,9 @@ void fail_call(const char *file, int line, const char *call, const char *why)
 {
   static bool failing;
   const char *base = strrchr(file, '/');
-  fprintf(stderr, "rank %d: %s failed at %s:%d%s%s\n", rank->id, call, base ? base + 1 : file, line,
-          why ? ": " : "", why ? why : "");
+  if (neighbours_want_report(rank->id))
+    fprintf(stderr, "rank %d: %s failed at %s:%d%s%s\n", rank->id, call, base ? base + 1 : file,
+            line, why ? ": " : "", why ? why : "");
   fflush(NULL);
   neighbours_hush();
   if (!failing) {

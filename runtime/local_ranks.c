@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { HUSH = 0x74706765, ASK }; // sent with SIGURG, which others may send, too
@@ -15,7 +16,7 @@ enum { HUSH = 0x74706765, ASK }; // sent with SIGURG, which others may send, too
 static struct identity me;
 static struct neighbour *neighbours; // as the ranks have sent them to each other
 static int nneighbour;
-static volatile sig_atomic_t hushed, asked;
+static volatile sig_atomic_t hushed, asked, failing;
 
 // ---- by their environments ---------------------------------------------------------------------
 
@@ -159,6 +160,15 @@ void neighbours_hush(void)
   neighbours_reported();
 }
 
+bool neighbours_want_report(int rank)
+{
+  enum { TICK = 10000000, TICKS = 10 };
+  failing = true; // what ends it meanwhile is no other failure
+  for (int i = 0; rank > 0 && i < TICKS && !hushed; i++)
+    nanosleep(&(struct timespec){0, TICK}, NULL);
+  return !hushed;
+}
+
 void neighbours_ask_first(void)
 {
   struct neighbour *list = NULL;
@@ -181,5 +191,5 @@ void neighbours_reported(void)
 
 bool neighbours_hushed(void)
 {
-  return hushed;
+  return hushed || failing;
 }

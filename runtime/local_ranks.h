@@ -33,6 +33,10 @@ enum state neighbour_state(const struct neighbour *n);
 // failure has one message. Stopped ranks end when they continue.
 void neighbours_hush(void);
 
+// Whether a failure of this rank is still to be reported. Where several ranks fail at once, the
+// lowest does so: a higher one waits for a moment.
+bool neighbours_want_report(int rank);
+
 // Asks rank 0, if it runs on this machine, to end what the job does.
 void neighbours_ask_first(void);
 

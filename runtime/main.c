@@ -4,7 +4,9 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #ifdef __SSE__
 #include <immintrin.h>
 #endif
@@ -426,6 +428,16 @@ static void meet_neighbours(void)
   free(list);
 }
 
+// Threads have what the limit says, and kernels have their blocks there.
+static bool has_stack(struct failure *why)
+{
+  enum { LEAST = 256 }; // KiB
+  struct rlimit stack;
+  if (getrlimit(RLIMIT_STACK, &stack) != 0 || stack.rlim_cur >= LEAST << 10) return true;
+  return failed(why, "a stack may have %ld KiB only, and a rank needs %d: say ulimit -s 8192",
+                (long)(stack.rlim_cur >> 10), LEAST);
+}
+
 int main(int argc, char **argv)
 {
   struct options options;
@@ -457,8 +469,9 @@ int main(int argc, char **argv)
   }
   if (known) neighbours_start(&me);
   if (known) watch_start(options.deadline);
-  if (!known || !target_start(&me, &why)) {
-    complain(&why);
+  if (!known || !has_stack(&why) || !target_start(&me, &why)) {
+    nanosleep(&(struct timespec){0, 100000000}, NULL); // others may not yet hear that it's reported
+    if (neighbours_want_report(me.rank)) complain(&why);
     return EXIT_FAILURE;
   }
   meet_neighbours();

@@ -42,6 +42,13 @@ is_of_one_plan() {
     die "CMakeLists.txt and run.sh are of two plans: generate all files again"
 }
 
+# What this script itself needs of the system: no message of it would show what is missing.
+check_system() {
+  [[ -e /proc/$$/fd ]] || die "there is no /proc: ranks find each other there, so mount it"
+  { : 8</dev/null; } 2>/dev/null ||
+    die "a process may have too few open files: say ulimit -n 1024"
+}
+
 # ---- the transport ------------------------------------------------------------------------------
 
 # Did the scheduler give this job several machines? mpirun then knows them.
@@ -165,19 +172,15 @@ share_cores() { # ranks on this machine
 # The rank that a launcher gave this process, and of how many; empty where nothing started it.
 rank='' size='' size_variable=''
 find_rank() {
-  local rank_variable
-  while read -r rank_variable size_variable; do
+  local pair rank_variable
+  for pair in "RANK WORLD_SIZE" "OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE" "PMI_RANK PMI_SIZE" \
+    "PMIX_RANK SLURM_NTASKS" "SLURM_PROCID SLURM_NTASKS"; do
+    rank_variable=${pair% *} size_variable=${pair#* }
     rank=${!rank_variable:-} size=${!size_variable:-}
     # A batch script is process 0 of its job, but of no step of srun: it is not a rank.
     [[ ${rank_variable} != SLURM_PROCID || -n ${SLURM_STEP_ID:-${SLURM_STEPID:-}} ]] || rank=''
     [[ -z ${rank} ]] || return 0
-  done <<'END'
-RANK WORLD_SIZE
-OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE
-PMI_RANK PMI_SIZE
-PMIX_RANK SLURM_NTASKS
-SLURM_PROCID SLURM_NTASKS
-END
+  done
 }
 
 be_one_rank() {
@@ -262,7 +265,8 @@ start_without_mpi() {
   export MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 12000))
   export WORLD_SIZE=${world} LOCAL_WORLD_SIZE=${world}
   # A process that does not know it is not one of the ranks.
-  [[ -n ${TPGEN_TOKEN:-} ]] || read -r TPGEN_TOKEN </proc/sys/kernel/random/uuid
+  [[ -n ${TPGEN_TOKEN:-} ]] || read -r TPGEN_TOKEN </proc/sys/kernel/random/uuid ||
+    die "there is no /proc/sys/kernel/random/uuid: set TPGEN_TOKEN to a secret of this job"
   export TPGEN_TOKEN
   exec 6<&0 7>&2 2>/dev/null # bash would print messages about signals
   listen
@@ -414,6 +418,7 @@ choose_transport "${asked}"
 [[ ${transport} != mpi && ${transport} != mixed ]] || build+=/${transport}
 stamp=${build}/.built
 is_of_one_plan
+check_system
 fresh || build_all
 # Tokens of texts need no ranks, and any rank's program has the tokenizer.
 for argument in "$@"; do

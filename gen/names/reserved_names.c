@@ -9,6 +9,7 @@
 static const char *const spoken[] = {"abs",
                                      "all_rows",
                                      "all_rows_have_room",
+                                     "ask_for_blas_memory",
                                      "await",
                                      "await_all_sent",
                                      "await_received",

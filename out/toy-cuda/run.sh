@@ -42,6 +42,13 @@ is_of_one_plan() {
     die "CMakeLists.txt and run.sh are of two plans: generate all files again"
 }
 
+# What this script itself needs of the system: no message of it would show what is missing.
+check_system() {
+  [[ -e /proc/$$/fd ]] || die "there is no /proc: ranks find each other there, so mount it"
+  { : 8</dev/null; } 2>/dev/null ||
+    die "a process may have too few open files: say ulimit -n 1024"
+}
+
 # ---- the transport ------------------------------------------------------------------------------
 
 # Did the scheduler give this job several machines? mpirun then knows them.
@@ -165,19 +172,15 @@ share_cores() { # ranks on this machine
 # The rank that a launcher gave this process, and of how many; empty where nothing started it.
 rank='' size='' size_variable=''
 find_rank() {
-  local rank_variable
-  while read -r rank_variable size_variable; do
+  local pair rank_variable
+  for pair in "RANK WORLD_SIZE" "OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE" "PMI_RANK PMI_SIZE" \
+    "PMIX_RANK SLURM_NTASKS" "SLURM_PROCID SLURM_NTASKS"; do
+    rank_variable=${pair% *} size_variable=${pair#* }
     rank=${!rank_variable:-} size=${!size_variable:-}
     # A batch script is process 0 of its job, but of no step of srun: it is not a rank.
     [[ ${rank_variable} != SLURM_PROCID || -n ${SLURM_STEP_ID:-${SLURM_STEPID:-}} ]] || rank=''
     [[ -z ${rank} ]] || return 0
-  done <<'END'
-RANK WORLD_SIZE
-OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE
-PMI_RANK PMI_SIZE
-PMIX_RANK SLURM_NTASKS
-SLURM_PROCID SLURM_NTASKS
-END
+  done
 }
 
 be_one_rank() {
@@ -231,16 +234,20 @@ status_of() { # process
   return "${status}"
 }
 
-# Ends processes, also stopped ones: by SIGTERM, and after five seconds by SIGKILL.
+# Ends processes, also stopped ones: by SIGTERM, and after five seconds by SIGKILL. A second signal is
+# passed on: a server ends by it, though its answers are not made.
 end_them() { # processes
   local i
+  ending=("$@")
+  trap 'kill -TERM "${ending[@]}" 2>/dev/null' INT TERM HUP
   kill -TERM "$@" 2>/dev/null
   kill -CONT "$@" 2>/dev/null
   for ((i = 0; i < 50; i++)); do
-    kill -0 "$@" 2>/dev/null || return 0 # true as long as one of them runs
+    kill -0 "$@" 2>/dev/null || break # true as long as one of them runs
     sleep 0.1
   done
-  kill -KILL "$@" 2>/dev/null
+  trap '' INT TERM HUP
+  ((i < 50)) || kill -KILL "$@" 2>/dev/null
 }
 
 # A killed rank prints nothing. Another rank reports it, unless that had not started yet.
@@ -258,7 +265,8 @@ start_without_mpi() {
   export MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 12000))
   export WORLD_SIZE=${world} LOCAL_WORLD_SIZE=${world}
   # A process that does not know it is not one of the ranks.
-  [[ -n ${TPGEN_TOKEN:-} ]] || read -r TPGEN_TOKEN </proc/sys/kernel/random/uuid
+  [[ -n ${TPGEN_TOKEN:-} ]] || read -r TPGEN_TOKEN </proc/sys/kernel/random/uuid ||
+    die "there is no /proc/sys/kernel/random/uuid: set TPGEN_TOKEN to a secret of this job"
   export TPGEN_TOKEN
   exec 6<&0 7>&2 2>/dev/null # bash would print messages about signals
   listen
@@ -313,20 +321,20 @@ children_of() { # process
 stays() {
   local silent=4
   if ! children_of "${child}" || ((${#children[@]} > 0)); then
-    seen=1 last=${SECONDS}
+    seen=1 last=${now}
   fi
-  [[ -n ${reported}${asked} ]] || since=${SECONDS}
-  ((SECONDS - since <= 20)) || return 0 # the job is over, but a process does not end
+  [[ -n ${reported}${asked} ]] || since=${now}
+  ((now - since <= 20)) || return 0 # the job is over, but a process does not end
   [[ -n ${seen} ]] || silent=30 # it may be about to start them
-  [[ ${kind} == openmpi ]] && ((SECONDS - last > silent))
+  [[ ${kind} == openmpi ]] && ((now - last > silent))
 }
 
 # Runs a launcher to its end, and passes on signals that ask it to stop. Ends it if it outlives its
 # ranks. Reports a killed rank if nothing else has: mpirun would, but it runs with --quiet, because
 # it prints just as much after an ordinary error.
 watch() {
-  local child='' status children=() seen='' asked='' looked=''
-  local last=${SECONDS} since=${SECONDS}
+  local child='' status children=() seen='' asked=''
+  local ticks=0 now=0 last=0 since=0
   listen
   trap 'asked=1; [[ -z ${child} ]] || kill -TERM "${child}" 2>/dev/null' INT TERM HUP
   "${with[@]}" "$@" <&0 8>&- &
@@ -334,8 +342,8 @@ watch() {
   [[ -z ${asked} ]] || kill -TERM "${child}" 2>/dev/null
   while kill -0 "${child}" 2>/dev/null; do
     doze
-    [[ ${SECONDS} != "${looked}" ]] || continue
-    looked=${SECONDS}
+    ((++ticks % 50 == 0)) || continue
+    ((now++)) # seconds, or somewhat more: the wall clock may be set meanwhile
     stays || continue
     [[ -n ${reported}${asked} ]] ||
       echo "run.sh: ${1##*/} stayed when the ranks were gone: a rank was killed as it started" >&2
@@ -410,6 +418,7 @@ choose_transport "${asked}"
 [[ ${transport} != mpi && ${transport} != mixed ]] || build+=/${transport}
 stamp=${build}/.built
 is_of_one_plan
+check_system
 fresh || build_all
 # Tokens of texts need no ranks, and any rank's program has the tokenizer.
 for argument in "$@"; do

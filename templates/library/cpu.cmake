@@ -2,8 +2,8 @@ set(library_language C)
 set(library_cxx "")
 set(library_definitions "")
 set(library_dependencies "")
-list(APPEND library_runtime runtime/cpu.c runtime/cpu_library.c runtime/cpu_memory.c
-  runtime/cpu_collectives.c runtime/cpu_finite.c)
+list(APPEND library_runtime runtime/cpu.c runtime/cpu_blas.c runtime/cpu_library.c
+  runtime/cpu_memory.c runtime/cpu_collectives.c runtime/cpu_finite.c)
 if(ONEDNN_LIBRARY AND ONEDNN_INCLUDE AND EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/runtime/cpu_onednn.c)
   list(APPEND library_runtime runtime/cpu_onednn.c)
 endif()
