@@ -33,15 +33,23 @@ static const char *value_in(const char *text, size_t size, const char *name)
   return NULL;
 }
 
-// The contents of /proc/PID/environ, zero-terminated; NULL if it cannot be read.
+// The contents of /proc/PID/environ, zero-terminated; NULL if it cannot be read. There may be little
+// memory left.
 static char *read_environment(const char *pid, size_t *size)
 {
   enum { MOST = 4 << 20 };
   char path[64];
   snprintf(path, sizeof path, "/proc/%.20s/environ", pid);
   FILE *file = fopen(path, "re");
-  char *text = file ? malloc(MOST + 1) : NULL;
-  *size = text ? fread(text, 1, MOST, file) : 0;
+  char *text = NULL;
+  *size = 0;
+  for (size_t room = 1 << 14, had = 0; file && room <= MOST; room *= 2, had = *size) {
+    char *more = realloc(text, room + 1);
+    if (!more) break;
+    text = more;
+    *size += fread(text + *size, 1, room - *size, file);
+    if (*size == had || *size < room) break;
+  }
   if (text) text[*size] = 0;
   if (file) fclose(file);
   return text;
