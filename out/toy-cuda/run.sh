@@ -259,7 +259,7 @@ tell_killed() { # status
 # Starts all ranks without MPI, as torchrun would, and ends all when one fails. Rank 0 has standard
 # input. On a CPU it also makes the shared memory in which ranks find each other.
 start_without_mpi() {
-  local r pid status=0 pids=() left still
+  local r pid status=0 pids=() left still ticks=0
   export TPGEN_RANK0=''
   # The system gives out no port below 32768.
   export MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 12000))
@@ -293,10 +293,13 @@ start_without_mpi() {
       fi
     done
     left=("${still[@]}")
+    # Ranks leave together: one that stays behind is stopped, say.
+    ((${#left[@]} == world || ++ticks < 1500)) || status=1 stays=1
   done
   ((status == 0)) || end_them "${pids[@]}"
   pids=()
   exec 2>&7
+  [[ -z ${stays:-} ]] || echo "run.sh: a rank stayed when the others had ended: it was ended, too" >&2
   tell_killed "${status}"
   exit "${status}"
 }
@@ -323,6 +326,9 @@ stays() {
   if ! children_of "${child}" || ((${#children[@]} > 0)); then
     seen=1 last=${now}
   fi
+  # Ranks leave together: one that stays behind is stopped, say.
+  ((${#children[@]} == 0 || ${#children[@]} >= world)) && behind=${now}
+  ((now - behind <= 30)) || return 0
   [[ -n ${reported}${asked} ]] || since=${now}
   ((now - since <= 20)) || return 0 # the job is over, but a process does not end
   [[ -n ${seen} ]] || silent=30 # it may be about to start them
@@ -334,7 +340,7 @@ stays() {
 # it prints just as much after an ordinary error.
 watch() {
   local child='' status children=() seen='' asked=''
-  local ticks=0 now=0 last=0 since=0
+  local ticks=0 now=0 last=0 since=0 behind=0
   listen
   trap 'asked=1; [[ -z ${child} ]] || kill -TERM "${child}" 2>/dev/null' INT TERM HUP
   "${with[@]}" "$@" <&0 8>&- &
@@ -346,7 +352,7 @@ watch() {
     ((now++)) # seconds, or somewhat more: the wall clock may be set meanwhile
     stays || continue
     [[ -n ${reported}${asked} ]] ||
-      echo "run.sh: ${1##*/} stayed when the ranks were gone: a rank was killed as it started" >&2
+      echo "run.sh: ${1##*/} stayed when ranks were gone: one was killed as it started, or stopped as it ended" >&2
     end_them "${child}" "${children[@]}"
     exit 1
   done
