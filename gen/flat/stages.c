@@ -109,6 +109,9 @@ int *stages_of_values(void)
       if (graph->value[op->in[i]].role == PARAMETER && home[op->in[i]] == NONE)
         home[op->in[i]] = stage_of(graph->order[at]);
   }
+  /* One stage saves what no stage reads, too. */
+  for (int i = 0; i < graph->nvalue; i++)
+    if (graph->value[i].role == PARAMETER && home[i] == NONE) home[i] = 0;
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
     bool of_parameter = v->of != NONE && graph->value[v->of].role == PARAMETER;

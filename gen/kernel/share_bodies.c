@@ -239,7 +239,7 @@ static void share_body(struct kernel *const *member, int n)
     member[m]->definition = text("%.*s%s}\n", (int)(begin - head), head,
                                  wrapped_lines(instance_call(&t, m, name), true));
   }
-  member[0]->comment = text("%s%s\n%s", template_comment(&t), body, member[0]->comment);
+  member[0]->shared = text("%s%s\n", template_comment(&t), body);
 }
 
 /* By the code without sizes: the kernels that have it. */

@@ -26,6 +26,7 @@ struct kernel {
   const char *name, *comment;
   const char *prototypes, *definition;             /* before `$name$` is filled in */
   const char *given_prototypes, *given_definition; /* with the hole `$name$` */
+  const char *shared; /* the body, with its comment, that it shares with others; the first has it */
   /* The code of a fused operation, from which the definition was printed; or NULL. */
   const struct kernel_builder *builder;
   const struct code *code;

@@ -13,15 +13,22 @@ char *kernel_definitions(void)
   struct buffer b = {0};
   put_text(&b, "", 0);
   for (int i = 0; i < nkernels; i++)
-    put(&b, "%s%s%s", i ? "\n" : "", kernels[i].comment, kernels[i].definition);
+    put(&b, "%s%s%s%s", i ? "\n" : "", kernels[i].shared ? kernels[i].shared : "",
+        kernels[i].comment, kernels[i].definition);
   if (b.length) b.text[b.length - 1] = 0; /* the template has the end of the line */
   return b.text;
+}
+
+/* Whether the kernel's code, or what it shares with others, has the word. */
+static bool names_word(const struct kernel *k, const char *word)
+{
+  return has_word(k->definition, word) || (k->shared && has_word(k->shared, word));
 }
 
 static bool calls_function_of(enum function_header header, const struct kernel *k)
 {
   for (const struct element_function *f = element_function; f->name; f++)
-    if (f->header == header && has_word(k->definition, f->name)) return true;
+    if (f->header == header && names_word(k, f->name)) return true;
   return false;
 }
 
@@ -31,7 +38,7 @@ static bool uses_elements(const struct kernel *k)
   static const char *const words[] = {"random_stream", "larger",   "smaller", "INT_MIN",
                                       "INT_MAX",       "LONG_MIN", "LONG_MAX"};
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-    if (has_word(k->definition, words[i])) return true;
+    if (names_word(k, words[i])) return true;
   return calls_function_of(ELEMENTS_H, k);
 }
 
@@ -57,7 +64,7 @@ const char *kernel_includes(void)
 static bool is_in_kernels(const char *word)
 {
   for (int i = 0; i < nkernels; i++)
-    if (has_word(kernels[i].definition, word)) return true;
+    if (names_word(&kernels[i], word)) return true;
   return false;
 }
 

@@ -18,18 +18,20 @@ enum type moved_type(const struct op *op)
   return graph->value[op->nbody ? graph->op[op->body[0]].out : op->in[0]].type;
 }
 
-/* Where each member begins: computed once for a bucket, whose members are asked in turn. */
+/* Where each member begins: computed once for a bucket, whose members are asked in turn, in one
+   size of micro-batches. */
 static const int64_t *chunk_begins(const struct op *op)
 {
   static const struct graph *of;
   static const int *body;
   static int64_t *begin;
-  static int room;
+  static int room, microbatch;
   bool other = is_other_graph(&of);
-  if (!other && body == op->body) return begin;
+  if (!other && body == op->body && microbatch == graph->mesh.now) return begin;
   if (other) room = 0;
   while (room <= op->nbody) begin = grow(begin, 0, &room, sizeof *begin);
   body = op->body;
+  microbatch = graph->mesh.now;
   begin[0] = 0;
   for (int k = 0; k < op->nbody; k++) {
     const struct op *member = &graph->op[op->body[k]];
