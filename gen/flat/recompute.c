@@ -108,7 +108,7 @@ static void write_again(struct recomputing *r, int id, const int *in)
   for (int i = 0; i < op.nin; i++) op.in[i] = in[i];
   if (op.kind == OP_scan_hold) {
     op.phase = BACKWARD;
-    append_update(op);
+    set_stage_of(append_update(op), graph->value[graph->op[id].in[0]].op);
     return;
   }
   for (int k = 0; k < op.nout; k++) shape[k] = graph->value[op.out + k].shape;

@@ -7,7 +7,7 @@
            backward of each, or its two parts. Each may run for another micro-batch, so what
            several need that depends on inputs and constants alone, each computes for itself. What
            the backward computes again, the two parts compute each if that is cheap; else the first
-           one does. */
+           one does, and so for scans, as their steps must stay equal. */
 #include "flat/flat.h"
 
 #include <string.h>
@@ -107,7 +107,7 @@ static void find_halves(struct dividing *d)
     if (is_without_stage(id)) {
       if (!d->needed_by[id].n)
         add_half_once(&d->needed_by[id], (struct half){.stage = any_stage_here()});
-      if (!is_cheap(op)) leave_to_first(&d->needed_by[id]);
+      if (!is_cheap(op) || scan_around(op->module) != NONE) leave_to_first(&d->needed_by[id]);
       of = d->needed_by[id];
     }
     for (int i = 0; i < op->nin; i++) {

@@ -5,6 +5,7 @@
 -- sanitized: dp=2 microbatches=2 checkpoint=layer
 -- mesh: microbatches=3 sharded=1 dp=2 checkpoint=layer
 -- mesh: pp=2 dp=2 microbatches=2
+-- mesh: pp=2 microbatches=4 schedule=zbv_zero_bubble checkpoint=layer
 local mesh = device_mesh{ {"pp", args.pp or 1}, {"dp", args.dp or 1} }
 local WIDTH, LENGTH = 6, 5
 
@@ -45,7 +46,10 @@ for _, list in ipairs{model.layers, model.others} do
   end
 end
 if args.sharded then fully_shard(model, mesh.dp) end
-if args.pp then pipeline(model, mesh.pp, {microbatches = args.microbatches, split = {"others"}}) end
+if args.pp then
+  local split = args.schedule and {"layers.1", "others", "others.1"} or {"others"}
+  pipeline(model, mesh.pp, {microbatches = args.microbatches, schedule = args.schedule, split = split})
+end
 
 return train{
   model = model,
