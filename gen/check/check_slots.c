@@ -24,8 +24,8 @@ static bool is_of_same_work(int a, int b)
   return f->phase == g->phase && f->stage == g->stage && f->of_weights == g->of_weights;
 }
 
-/* Whether each micro-batch has its own, as a function of the batch makes it. A view of what is gathered
-   before the first one is the same bytes for all of them. */
+/* Whether each micro-batch has its own, as a function of the batch makes it. A view of what is
+   gathered before the first one is the same bytes for all of them. */
 static bool is_made_each_time(int value)
 {
   int maker = graph->value[value].op;

@@ -81,6 +81,7 @@ const struct list *equal_parameters(const struct list *inner, int list, int firs
 
 bool have_equal_states(int state, int list, int first, int count)
 {
+  if (!is_apart(state)) return true;
   struct list like = states_like(state), inner = {0};
   for (int k = 0; k < like.n; k++)
     if (element_within(graph->value[like.at[k]].module, list) != NONE) add(&inner, like.at[k]);

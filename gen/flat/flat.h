@@ -117,7 +117,8 @@ struct list *parameters_of_lists(const int *counts);
 /* Those of each of `count` of the list's modules, if they are the same: then they are an array of
    structs in C. NULL if they are not. inner: all of the list. */
 const struct list *equal_parameters(const struct list *inner, int list, int first, int count);
-/* Whether these modules have states of that kind for the same parameters. */
+/* Whether the states of that kind are arrays, too, as these modules have them for the same
+   parameters. */
 bool have_equal_states(int state, int list, int first, int count);
 /* How many of these, from the first on, are the same: a run. */
 int count_equal(const struct list *inner, int list, int first, int count);

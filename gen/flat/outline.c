@@ -50,10 +50,10 @@ struct region {
 struct outlining {
   struct region *region;
   int nregion, region_room;
-  int *place_of;       /* by operation: its place in graph->order */
-  int *region_at;      /* by place: the region that begins there, and 1, or 0 */
-  bool *inside;        /* by place: of a region */
-  struct list *places; /* by module that is a list: the operations of its modules, in order */
+  int *place_of;        /* by operation: its place in graph->order */
+  int *region_at;       /* by place: the region that begins there, and 1, or 0 */
+  bool *inside;         /* by place: of a region */
+  struct list *places;  /* by module that is a list: the operations of its modules, in order */
   bool *is_read_by_all; /* by value: a loop reads it as one value for all of its modules */
   int64_t compared;
 };
@@ -128,8 +128,8 @@ static bool same_numbers(const struct op *a, const struct op *b)
          a->custom == b->custom;
 }
 
-/* Whether one loop may make both, `a` for module 0. What a loop of an outer list reads by its modules
-   is in that loop's stack: it can be in no other one. */
+/* Whether one loop may make both, `a` for module 0. What a loop of an outer list reads by its
+   modules is in that loop's stack: it can be in no other one. */
 static bool may_stack(struct outlining *o, int a, int b)
 {
   return same_value_kind(a, b) && in_loop(a)->stack == NONE && in_loop(b)->stack == NONE &&
@@ -252,21 +252,16 @@ static bool all_same(struct outlining *o, const struct region *r, int k, int j)
   return !of_list && in_loop(value)->stack != value && !made_by_region(o, r, value);
 }
 
-/* Whether the struct that has states of this kind alone has an array for these modules. */
-static bool is_array_of_states(const struct region *r, int state)
-{
-  return !is_apart(state) || have_equal_states(state, r->list, r->of.first, r->count);
-}
-
-/* If an earlier loop numbers them by the modules of another list, they are no stack of this
-   one; nor if the loop of another list, as that of a scan in module 0, reads module 0's at each of
-   its own modules. An update that is a kernel alone stays outside: with its neighbours it is one. */
+/* If an earlier loop numbers them by the modules of another list, or reads module 0's at each of
+   those, as that of a scan, they are no stack of this one. An update that is a kernel alone stays
+   outside: with its neighbours it is one. */
 static bool all_parameters(struct outlining *o, const struct region *r, int k, int j)
 {
   const struct op *op = op_at(r, 0, k);
   if (o->is_read_by_all[op->in[j]]) return false;
   bool is_state = graph->value[op->in[j]].role == STATE;
-  if (is_state && (is_kernel_alone(op) || !is_array_of_states(r, op->in[j]))) return false;
+  if (is_state && is_kernel_alone(op)) return false;
+  if (is_state && !have_equal_states(op->in[j], r->list, r->of.first, r->count)) return false;
   for (int i = 0; i < r->count; i++) {
     int value = op_at(r, i, k)->in[j];
     const struct in_loop *loop = in_loop(value);

@@ -39,8 +39,8 @@ struct recomputing {
   const int *checkpoint; /* the same for the outermost ModuleList */
   bool *again;           /* by value: the backward makes it again */
   int *copy;             /* by value: its copy, or NONE */
-  int *next_step;        /* by value of a step of a scan: that of the next step, and of the last step
-                            that of the first; or NONE */
+  int *next_step; /* by value of a step of a scan: that of the next step, and of the last step
+                     that of the first; or NONE */
 };
 
 /* --------------------------------------------------------------------------- modules and values */
@@ -63,8 +63,8 @@ static bool is_kept(struct recomputing *r, int value)
   return maker(value)->phase != CONSTANTS;
 }
 
-/* Joins what the steps make, op by op, in the forward or where it runs again. Steps of which one does
-   more than another are no loop: outline.c says so. */
+/* Joins what the steps make, op by op, in the forward or where it runs again. Steps of which one
+   does more than another are no loop: outline.c says so. */
 static void join_steps(struct recomputing *r, bool again)
 {
   struct list *made = alloc((size_t)(graph->nmodule + 1) * sizeof *made); /* by step, a module */
@@ -153,8 +153,8 @@ static void mark_with_inputs(struct recomputing *r, int value)
     if (in_one_checkpoint(r, op->in[i], op)) mark_with_inputs(r, op->in[i]);
 }
 
-/* One loop makes the steps of a scan again: what one of them makes again, all do, also the last one,
-   of which nothing reads what it hands on. Whether this adds to what is made again. */
+/* One loop makes the steps of a scan again: what one of them makes again, all do, also the last
+   one, of which nothing reads what it hands on. Whether this adds to what is made again. */
 static bool even_out(struct recomputing *r)
 {
   bool adds = false;

@@ -435,8 +435,8 @@ static int exchange_rows(struct lowering *w, const struct op *why, int value, st
   return out;
 }
 
-/* What is cut in time, and becomes a term of the sum over the micro-batches, goes there by itself, as
-   no piece of a micro-batch may go to another one: with zeros around it. What ranks cut within a
+/* What is cut in time, and becomes a term of the sum over the micro-batches, goes there by itself,
+   as no piece of a micro-batch may go to another one: with zeros around it. What ranks cut within a
    micro-batch is gathered before. The rest moves between ranks. */
 static int as_term_in_time(struct lowering *w, const struct op *op, int value, struct layout to)
 {

@@ -270,7 +270,8 @@ static bool take_out(struct op *group, int n)
   return true;
 }
 
-/* Whether the kernel itself makes what its body[n] takes: gelu's input, where that is computed again. */
+/* Whether the kernel itself makes what its body[n] takes: gelu's input, where that is computed
+ * again. */
 static bool makes_input_of(const struct op *group, int n)
 {
   const struct op *op = &graph->op[group->body[n]];

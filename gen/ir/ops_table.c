@@ -205,7 +205,8 @@ bool draws_random_numbers(void)
 {
   if (all_stages()) return all_stages()->draws_random_numbers;
   bool draws = step_has(is_random);
-  for (int at = 0; at < graph->norder && !draws; at++) draws = is_random(&graph->op[graph->order[at]]);
+  for (int at = 0; at < graph->norder && !draws; at++)
+    draws = is_random(&graph->op[graph->order[at]]);
   return draws;
 }
 

@@ -195,9 +195,9 @@ const char *unique_name(struct scope *s, const char *preferred);
 
 /* ---------------------------------------------------------------------------- step_constants.c */
 
-/* The number of the step, or batch, for random numbers, or where it is stored; whether the program, or
-   that of a stage, reads from memory what changes from step to step; the struct of this, "" if none
-   does. */
+/* The number of the step, or batch, for random numbers, or where it is stored; whether the program,
+   or that of a stage, reads from memory what changes from step to step; the struct of this, "" if
+   none does. */
 const char *batch_number(void);
 bool has_step_constants(void);
 char *constants_text(void);
@@ -213,8 +213,8 @@ extern const char **memory_name;
 bool has_part(int value);
 /* Makes the declarations, and the names of members. */
 void declare_memory(void);
-/* By value, the name that its member has on each rank that has a part of it: what does not depend on
-   a rank is decided by these. */
+/* By value, the name that its member has on each rank that has a part of it: what does not depend
+   on a rank is decided by these. */
 const char *const *names_on_all_ranks(void);
 
 /* ------------------------------------------------------------------------------ update_rates.c */

@@ -56,8 +56,8 @@ static bool is_used(int optimizer)
   return false;
 }
 
-/* The first optimizer with the same learning rate that has a function for it: the one of all others,
-   or one that the step uses. */
+/* The first optimizer with the same learning rate that has a function for it: the one of all
+   others, or one that the step uses. */
 static int first_of_rate(int optimizer)
 {
   int i = 0;

@@ -50,7 +50,8 @@ static void gpipe(const struct order_shape *s, int rank, struct actions *list)
   for (int m = 0; m < s->n; m++) put_one(list, ACTION_B, rank, m);
 }
 
-/* With fewer micro-batches than ranks, which PyTorch refuses, the first ranks have no such round. */
+/* With fewer micro-batches than ranks, which PyTorch refuses, the first ranks have no such round.
+ */
 static void one_f_one_b(const struct order_shape *s, int rank, struct actions *list)
 {
   const int behind = s->ranks - 1 - rank, ahead = behind < s->n ? behind : s->n;

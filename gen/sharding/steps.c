@@ -296,8 +296,8 @@ static unsigned shifted_dims(const struct compact_layout *a, const struct compac
 }
 
 /* DTensor knows only the order of the mesh, no shifts, and one reduction. A dimension that either
-   layout cuts in another order, or shifts, is made whole before and cut after. A value to be pending
-   with another reduction is reduced before. */
+   layout cuts in another order, or shifts, is made whole before and cut after. A value to be
+   pending with another reduction is reduced before. */
 void walk_greedily(struct walk *w, const struct compact_layout *to)
 {
   struct compact_layout nearly = *to;
