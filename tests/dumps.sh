@@ -48,7 +48,7 @@ try_plan() {
 }
 
 targets=(cpu cuda)
-all_cases || DUMPS_PLANS=${DUMPS_PLANS:-toy llama3 mlp deep data layers pieces chain late_cast metrics stages}
+all_cases || DUMPS_PLANS=${DUMPS_PLANS:-toy llama3 mlp deep data layers pieces chain late_cast metrics ring decided_alike stages}
 tries() { [[ -z ${DUMPS_PLANS:-} || " $DUMPS_PLANS " == *" $1 "* ]]; }
 for plan in plans/*.lua tests/equal/*.lua; do
   name=$(basename "$plan" .lua)
@@ -66,6 +66,25 @@ refuses() {
   if "$TPGEN" --from=$from "$WORK/places" --dump=memory > /dev/null 2> "$WORK/message"; then fail "taken, and not: $1"; fi
   finds "places:[0-9]*: error: $1" "$WORK/message" || fail "$(cat "$WORK/message"), and not: $1"
 }
+
+# Exchanges of a ring in which some ranks need no block; decisions that an equal operation in another phase made.
+if tries ring; then try_plan ring plans/llama3.lua -D cp=3 -D n_layers=1 -D dim=64 -D seq=24 -D batch=2; fi
+if tries decided_alike; then try_plan decided_alike tests/dump/decided_alike.lua; fi
+
+# What names and kernels are made of.
+if tries toy; then
+  from=redistribute
+  "$TPGEN" plans/toy.lua --dump=redistribute > "$WORK/of_toy"
+  sed 's/optim\.exp_avg\.in_proj\.bias/x/' "$WORK/of_toy" > "$WORK/of_state"
+  refuses 'a state is called optim\., a kind, and what it belongs to' "$WORK/of_state"
+  awk '/^}$/ { end = 1; next } /^update {$/ { end = 0; next } end { print "}"; end = 0 } { print } END { if (end) print "}" }' \
+    "$WORK/of_toy" > "$WORK/of_update"
+  refuses 'an update stands in another phase than update' "$WORK/of_update"
+  from=lua
+  sed 's/^mesh tp 2/mesh microbatch 1000000 in_time/' <("$TPGEN" plans/toy.lua --dump=lua) > "$WORK/of_parts"
+  refuses 'a step has at most 4096 micro-batches' "$WORK/of_parts"
+  from=outline
+fi
 
 # In a pipeline each place has a graph of its own after redistribute, and a dump has all of them.
 of_stages=$tried

@@ -247,7 +247,8 @@ static void put_exchanges(void)
     put_GROUP("over", e->group, NONE);
     put(&d.b, " by %s", op_row[e->move.kind].name);
     for (int k = 0; k < e->move.n; k++) put_MESH_DIM("among", e->move.dim[k], NONE);
-    put_move_fields(&e->move, &e->move);
+    const struct move usual = {.from = e->move.from, .to = e->move.to};
+    put_move_fields(&e->move, &usual);
     put(&d.b, "\n");
   }
 }
