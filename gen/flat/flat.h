@@ -32,6 +32,9 @@ void add_products_in_place(void);
 
 /* Removes from the order what no result needs. */
 void leave_out_dead(void);
+/* Moves what is counted and gathered for all batches of a step to the front: it was at its first
+   use, so that its gradient is made at its last use. */
+void bring_ahead(void);
 /* Removes what no function runs from the graph. */
 void drop_rest(void);
 /* Removes the operations that neither a function nor the order runs, and what only they use. */

@@ -573,19 +573,6 @@ static void add_phase(struct outlining *o, enum phase phase)
     i = graph->op[graph->order[i]].phase == phase ? add_function_from(o, i) : i + 1;
 }
 
-/* Moves what is counted and gathered for all batches of a step to the front: it was at its first
-   use, so that its gradient is made at its last use. */
-static void bring_ahead(void)
-{
-  int *order = alloc((size_t)(graph->norder + 1) * sizeof *order), n = 0;
-  for (int turn = 0; turn < 3; turn++)
-    for (int at = 0; at < graph->norder; at++) {
-      enum phase phase = graph->op[graph->order[at]].phase;
-      if (turn == (phase == COUNT ? 0 : phase == GATHER ? 1 : 2)) order[n++] = graph->order[at];
-    }
-  if (n) memcpy(graph->order, order, (size_t)n * sizeof *order);
-}
-
 void fold_modules(void)
 {
   struct outlining run = {0}, *o = &run;

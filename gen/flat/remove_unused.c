@@ -1,5 +1,6 @@
 /* remove_unused.c: the end of the pass `outline`: removes what the program no longer uses from the
-   graph. And a part of its beginning: removes what no result needs from the flat program.
+   graph. And parts of its beginning: removes what no result needs from the flat program, and
+   brings ahead what runs before the first batch.
 
    Takes   functions, and all operations of the flat program that they were made of: for a list of a
            hundred modules, a hundred times the operations of the loop's body.
@@ -9,6 +10,8 @@
            and by operation, and walk them often. graph->order and the calls are empty from here
            on. */
 #include "flat/flat.h"
+
+#include <string.h>
 
 /* New numbers by old ones; NONE while it is not known whether the thing stays. */
 struct renumbered {
@@ -193,4 +196,15 @@ void leave_out_dead(void)
   for (int at = 0; at < graph->norder; at++)
     if (lives[at]) graph->order[kept++] = graph->order[at];
   graph->norder = kept;
+}
+
+void bring_ahead(void)
+{
+  int *order = alloc((size_t)(graph->norder + 1) * sizeof *order), n = 0;
+  for (int turn = 0; turn < 3; turn++)
+    for (int at = 0; at < graph->norder; at++) {
+      enum phase phase = graph->op[graph->order[at]].phase;
+      if (turn == (phase == COUNT ? 0 : phase == GATHER ? 1 : 2)) order[n++] = graph->order[at];
+    }
+  if (n) memcpy(graph->order, order, (size_t)n * sizeof *order);
 }
