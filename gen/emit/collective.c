@@ -92,6 +92,54 @@ static bool is_kept(const struct exchange *x)
   return false;
 }
 
+/* Whether all ranks have the parts, before and after, that they have in micro-batch 0. */
+static bool has_first_parts(const struct exchange *x, int microbatch)
+{
+  for (int rank = 0; rank < world_size(); rank++)
+    for (int after = 0; after < 2; after++) {
+      const struct layout *layout = after ? &x->move.to : &x->move.from;
+      int coordinate[MAX_MESH];
+      graph->mesh.now = 0;
+      coordinate_of(rank, coordinate);
+      struct shape first = local_part(&graph->mesh, x->whole, *layout, coordinate).shape;
+      graph->mesh.now = microbatch;
+      coordinate_of(rank, coordinate);
+      struct shape here = local_part(&graph->mesh, x->whole, *layout, coordinate).shape;
+      if (!same_shape(first, here)) return false;
+    }
+  return true;
+}
+
+/* The rows of a rank's table of exchanges: one for each exchange, and behind these one for each in
+   which micro-batches of a later size have other parts. */
+static struct {
+  int n;
+  int *row; /* by size and exchange */
+} exchange_rows;
+
+static void find_exchange_rows(void)
+{
+  static const struct graph *of;
+  const int now = graph->mesh.now, sizes = sizes_of_step()->n;
+  if (!is_other_graph(&of)) return;
+  exchange_rows.row = alloc((size_t)(sizes * graph->nexchange + 1) * sizeof *exchange_rows.row);
+  exchange_rows.n = graph->nexchange;
+  for (int size = 0; size < sizes; size++)
+    for (int k = 0; k < graph->nexchange; k++) {
+      const int microbatch = sizes_of_step()->at[size];
+      bool is_first = !size || has_first_parts(&graph->exchange[k], microbatch);
+      exchange_rows.row[size * graph->nexchange + k] = is_first ? k : exchange_rows.n++;
+    }
+  graph->mesh.now = now;
+}
+
+const char *exchange_row_text(const struct op *op)
+{
+  find_exchange_rows();
+  const int size = size_of_microbatch(sizes_of_step(), graph->mesh.now);
+  return text("rank->exchange[%d]", exchange_rows.row[size * graph->nexchange + op->exchange]);
+}
+
 /* "x + rank->exchange[0].give_at[1]"; no pointer into an empty part. */
 static const char *advanced(int value, const char *x, const char *by)
 {
@@ -101,7 +149,7 @@ static const char *advanced(int value, const char *x, const char *by)
 static char *exchange_text(const struct op *op, int rank)
 {
   const struct exchange *x = exchange_of(op);
-  const char *table = text("rank->exchange[%d]", op->exchange);
+  const char *table = exchange_row_text(op);
   bool permutes = traits_of(x)->permutes;
   const char *form =
       permutes ? exchange_row[target->library].permutation : exchange_row[target->library].all;
@@ -197,9 +245,9 @@ static int line_of(int k)
 }
 
 /* One exchange's tables, and its row in the table of all. */
-static char *put_exchange(struct buffer *b, int k, int rank)
+static char *put_exchange(struct buffer *b, int exchange, int k, int rank)
 {
-  const struct exchange *x = &graph->exchange[k];
+  const struct exchange *x = &graph->exchange[exchange];
   int n = group_size(x->group), own = place_in_group(x->group, rank), to = NONE, from = NONE;
   size_t room = (size_t)(n < 2 ? 2 : n) * sizeof(int64_t);
   int64_t *give = alloc(room), *give_at = alloc(room), *get = alloc(room), *get_at = alloc(room);
@@ -207,12 +255,13 @@ static char *put_exchange(struct buffer *b, int k, int rank)
   count_pieces(x, rank, false, get, get_at);
   int64_t given = 0, got = 0;
   for (int r = 0; r < n; r++) given += give[r], got += get[r];
-  check_count(line_of(k), given > got ? given : got);
+  check_count(line_of(exchange), given > got ? given : got);
   bool permutes = traits_of(x)->permutes;
-  const char *title = text("// Exchange %d, of %s%s over %s: %s -> %s.%s", k, type_name(x->type),
-                           shape_text(x->whole), printable(graph->group[x->group].name),
-                           layout_text(x->move.from), layout_text(x->move.to),
-                           permutes ? " For one other rank each, and for what stays." : "");
+  const char *title =
+      text("// Exchange %d, of %s%s over %s: %s -> %s.%s%s", k, type_name(x->type),
+           shape_text(x->whole), printable(graph->group[x->group].name), layout_text(x->move.from),
+           layout_text(x->move.to), permutes ? " For one other rank each, and for what stays." : "",
+           graph->mesh.now ? text(" For micro-batches from %d on.", graph->mesh.now) : "");
   put(b, "\n%s\n", wrapped(title, " ", "// "));
   if (permutes) {
     to = two_of(give, give_at, n, own);
@@ -235,7 +284,11 @@ char *exchanges_text(int rank)
   put(&b, "\n// What this rank sends and receives in exchanges, for each member of the group: ");
   put(&b, "how many elements,\n// and where they begin; and the boxes of ");
   put(&b, "its parts before and after.\n");
-  for (int k = 0; k < graph->nexchange; k++) put(&rows, "%s", put_exchange(&b, k, rank));
+  find_exchange_rows();
+  for (int size = NONE, n = 0; next_size(sizes_of_step(), &size);)
+    for (int k = 0; k < graph->nexchange; k++)
+      if (exchange_rows.row[size * graph->nexchange + k] == n)
+        put(&rows, "%s", put_exchange(&b, k, n++, rank));
   put(&b, "\nstatic const struct exchange exchange[] = {\n%s};\n", rows.text);
   return b.text;
 }

@@ -197,9 +197,9 @@ static char *pieces_text(const struct op *op)
 {
   bool packs = op->kind == OP_pack_pieces;
   if (!c_name(op->out) || !c_name(op->in[0])) return "";
-  return text("%s(%s, %s, %" PRId64 ", &rank->exchange[%d].%s);", op_row[op->kind].name,
-              c_name(op->out), c_name(op->in[0]), type_bytes(graph->value[op->out].type),
-              op->exchange, packs ? "pack" : "unpack");
+  return text("%s(%s, %s, %" PRId64 ", &%s.%s);", op_row[op->kind].name, c_name(op->out),
+              c_name(op->in[0]), type_bytes(graph->value[op->out].type), exchange_row_text(op),
+              packs ? "pack" : "unpack");
 }
 
 /* ---------------------------------------------------------------------------------------------- */

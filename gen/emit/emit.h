@@ -73,6 +73,9 @@ char *await_text(const struct op *op, int rank);
 bool awaits_copies(const struct op *op);
 /* The tables of a rank's exchanges. */
 char *exchanges_text(int rank);
+/* "rank->exchange[0]": the row of that table for an exchange in micro-batches of the size that is
+   written. */
+const char *exchange_row_text(const struct op *op);
 /* The definition of an array in the program: by member a count, or, with `starts`, an offset.
    Members with nothing at the end of the list are left out: C makes them 0. */
 char *list_text(const char *type, const char *name, const int64_t *n, int ranks, bool starts);
