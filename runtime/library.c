@@ -402,6 +402,7 @@ static bool rows_fitted(const char *when, const char *then)
   return false;
 }
 
+// The outputs: of a model that trains the loss, and behind it the plan's metrics.
 static bool forward(struct library *m, void *with)
 {
   const struct run_of *r = with;
@@ -412,6 +413,11 @@ static bool forward(struct library *m, void *with)
         &m->error,
         "the loss is whole after the last batch of a step alone: say validate = {} in the "
         "plan");
+  for (int i = 0; trains && program->batches > 1 && r->out && library_output(m, i); i++)
+    if (r->out[i + 1])
+      return failed(&m->error, "metrics of a step of %ld batches are made by a step, not by a "
+                               "forward: give NULL for them",
+                    program->batches);
   if (!are_given(m, r->in, 1) || !library_inputs_hold(m, r->in, 1)) return false;
   put_inputs(m, r->in);
   if (trains)
@@ -424,7 +430,7 @@ static bool forward(struct library *m, void *with)
   if (trains && r->out[0])
     *(float *)r->out[0] = read_float(program->loss) * (float)program->batches;
   for (int i = 0; (output = library_output(m, i)); i++)
-    if (r->out[i]) library_gather(m, output, r->out[i]);
+    if (r->out[i + trains]) library_gather(m, output, r->out[i + trains]);
   return true;
 }
 

@@ -13,11 +13,11 @@ prefix=$WORK/prefix
 flags=(-DCMAKE_BUILD_TYPE= "-DCMAKE_C_FLAGS=${sanitizers[*]} -O1" -DCMAKE_INSTALL_LIBDIR=lib)
 ! command -v ninja > /dev/null || flags+=(-G Ninja)
 
-# library NAME PLAN ARGUMENTS...: tpgen's folder $WORK/NAME, built and installed. `archive` and `stages` are called
+# library NAME PLAN ARGUMENTS...: tpgen's folder $WORK/NAME, built and installed. `archive`, `stages` and `metrics` are called
 # `model`, too, and stand elsewhere.
 library() {
   local to=$WORK/$1 name=$1 prefix=$prefix
-  [[ $name != archive && $name != stages ]] || name=model prefix=$to/prefix
+  [[ $name != archive && $name != stages && $name != metrics ]] || name=model prefix=$to/prefix
   "$TPGEN" "${@:2}" -o "$to" && cmake -S "$to" -B "$to/build" "${flags[@]}" "-DCMAKE_INSTALL_PREFIX=$prefix" &&
     cmake --build "$to/build" --parallel 2 && cmake --install "$to/build" || return
   local others
@@ -30,7 +30,7 @@ pipeline=(plans/llama3.lua -D pp=2 -D microbatches=3 -D batch=4 -D n_layers=3 -D
   -D hidden=20 -D vocab=16 -D seq=8 -D clip=1 -D tied=true -D lr=0.01)
 for one in 'model plans/toy.lua -D tp=2 --emit library' 'ocean tests/library/ocean.lua' \
   'pond tests/equal/outputs.lua -D tp=2 --emit library --library-name pond' "archive ${export[*]} --emit library" \
-  "stages ${pipeline[*]} --emit library"; do
+  "stages ${pipeline[*]} --emit library" 'metrics tests/library/metrics.lua'; do
   library $one > "$WORK/log" 2>&1 || {
     tail -n 40 "$WORK/log"
     fail "no library of $one"
@@ -132,5 +132,10 @@ like_program() {
 like_program archive "an exported model"
 like_program stages "stages of a pipeline"
 "$TOOLS/compare_safetensors" stages.saved/model.safetensors stages.checkpoint/model.safetensors 0 || fail "stages: another checkpoint"
+
+# shellcheck disable=SC2046
+gcc "${strict[@]}" "${sanitizers[@]}" "-Imetrics/prefix/include" "${includes[@]}" -o of_metrics "$root/tests/library/metrics.c" \
+  metrics/prefix/lib/libmodel.a $(! ldconfig -p | finds libdnnl || echo -ldnnl) "${libraries[@]}" &&
+  "${launch[@]}" -n 2 ./of_metrics > log 2>&1 || { cat log; fail "the outputs of a model with metrics"; }
 
 finish "three libraries in one program; the examples in $ways; an exported model; stages of a pipeline"

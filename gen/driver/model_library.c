@@ -69,6 +69,10 @@ static char *list_of(const char *what, const struct stacks *tensors, bool inputs
   struct buffer b = {0};
   *n = 0;
   put(&b, "// %s, in their order:", what);
+  if (!inputs && graph->loss != NONE) {
+    put(&b, "\n//   loss F32[]");
+    ++*n;
+  }
   for (int i = 0; i < tensors->n; i++) {
     const struct value *v = &graph->value[tensors->at[i].member.at[0]];
     if (inputs ? v->role != BATCH || v->init.kind == INIT_PRESENT
@@ -76,10 +80,6 @@ static char *list_of(const char *what, const struct stacks *tensors, bool inputs
       continue;
     put(&b, "\n//   %s", tensor_text(&tensors->at[i]));
     *n += tensors->at[i].member.n;
-  }
-  if (!inputs && graph->loss != NONE) {
-    put(&b, "\n//   loss F32[]");
-    ++*n;
   }
   if (!*n) put(&b, " none");
   return b.text;

@@ -334,15 +334,15 @@ static const char *step_of_validation(void)
   return plan_options->accumulate > 1 ? "m->now.batch" : batch_number();
 }
 
-/* What the update does for the loss, and the number of its labels: the sums over ranks that make
-   them whole. */
+/* What the update does for the loss, the number of its labels, and metrics: the sums over ranks that
+   make them whole, and what is made of these. */
 static char *loss_in_update_text(int rank)
 {
   struct buffer b = {0};
   bool *needed = alloc((size_t)(graph->nvalue + 1) * sizeof *needed);
   put_text(&b, "", 0);
   needed[graph->loss] = true;
-  if (labels_output() != NONE) needed[labels_output()] = true;
+  for (int i = 0; i < graph->nvalue; i++) needed[i] |= graph->value[i].is_output;
   for (int i = graph->nfunction; i-- > 0;) {
     const struct function *f = &graph->function[i];
     if (!is_phase(f) || f->phase != UPDATE) continue;
@@ -370,7 +370,7 @@ static char *validate_text(int rank)
   if (!can_validate()) return "";
   if (step_has(is_random) && target->steps_in_memory) put_zero(&b, "m->now");
   if (adds_up_loss()) put_zero(&b, "m->loss");
-  if (adds_up_loss() && labels_output() != NONE && has_some_of(SUMS)) put_zero(&b, "m->sum");
+  if (adds_up_loss() && has_some_of(SUMS)) put_zero(&b, "m->sum");
   if (has_phase(COUNT)) {
     put(&b, "  for (int i = 0; i < %d; i++) { // as if all batches had as many\n",
         plan_options->accumulate);
