@@ -71,13 +71,17 @@ more beside "$WORK/vit_cuda.log" trains vit_cuda cuda vit .core -D tp=2
 beside "$WORK/llama_output.log" gives llama_output llama ""
 more beside "$WORK/gpt2_output.log" gives gpt2_output gpt2 "" -D tp=2
 more beside "$WORK/vit_output.log" gives vit_output vit .core -D tp=2
+beside "$WORK/norm_twice.log" trains norm_twice plain norm_twice "" -D loss=mse
 beside "$WORK/unplaced.log" trains unplaced plain unplaced "" -D loss=mse -D tp=2
 beside "$WORK/own_changes.log" gives own_changes own_changes ""
 all_are_done
 for family in "${families[@]}"; do cat "$WORK/of_$family.log"; done
-for name in lossy mixtral projections{,_core} crossed mlp{,_core} llama{,_tp,_fsdp,_cuda,_output} gpt2{,_eager,_output} qwen3{,_core} vit{,_cuda,_output} own_changes unplaced; do
+for name in lossy mixtral projections{,_core} crossed mlp{,_core} llama{,_tp,_fsdp,_cuda,_output} gpt2{,_eager,_output} qwen3{,_core} vit{,_cuda,_output} own_changes unplaced norm_twice; do
   [ ! -e "$WORK/$name.log" ] || cat "$WORK/$name.log"
 done
+
+"$TOOLS/compare_safetensors" "$data/norm_twice.saved.safetensors" "$(find "$WORK/norm_twice.saved" -name '*.safetensors')" 1e-5 ||
+  fail "norm_twice: other statistics"
 
 # Another export has the same names and shapes: a note tells of it, and it is refused where it has taken the place
 # of the archive that the program was made from.

@@ -126,7 +126,12 @@ end
 local function run_node(node, values, path)
   local shared, name, trace = values[SHARED], operator_of(node.target), node.metadata and node.metadata.stack_trace
   core.at_node(node.target, type(trace) == "string" and trace or nil)
-  if shared then each_input(node, function(read) torch.before_read(read, values, shared) end) end
+  if shared then
+    local follows = torch.follows_statistics(node)
+    each_input(node, function(read)
+      if not follows[read] then torch.before_read(read, values, shared) end
+    end)
+  end
   local changes_none = shared and is_change_of_none(node, values)
   local results = changes_none and {values[torch.changed_values(node)[1]]} or table.pack(results_of(node, values, path))
   local outputs = {}

@@ -181,6 +181,15 @@ function torch.changed_values(node)
   return names
 end
 
+-- By name: the statistics that a batch norm in training updates, and does not read.
+function torch.follows_statistics(node)
+  local follows = {}
+  if CHANGED[short(node.target)] == NORMS then
+    for _, name in ipairs(torch.changed_values(node)) do follows[name] = true end
+  end
+  return follows
+end
+
 -- The name of the value whose storage the i-th result may share, or nil.
 function torch.may_share(node, i)
   local name = short(node.target)

@@ -275,6 +275,22 @@ def images_train():
     return Images(), (torch.randn(4, 3, 16, 16),)
 
 
+class Twice(nn.Module):
+    """One batch norm that runs twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.line = nn.BatchNorm1d(6, momentum=0.3), nn.Linear(6, 6, bias=False)
+
+    def forward(self, input):
+        return self.norm(self.line(self.norm(input)) * 2 + 1)
+
+
+@model(forms=("",), train=True)
+def norm_twice():
+    return Twice(), (torch.randn(8, 6),)
+
+
 class Recurrent(nn.Module):
     def __init__(self):
         super().__init__()
@@ -600,7 +616,7 @@ def steps_of(m, x, target, classes):
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(m.parameters(), 1.0)
         optimizer.step()
-        yield loss.item(), norm.item()
+        yield loss.item(), norm.item(), optimizer
 
 
 def write(name):
@@ -632,8 +648,14 @@ def write(name):
     if trains:
         with open(path + ".tsv", "w") as file:
             file.write("loss\tgrad_norm\n")
-            for loss, norm in steps_of(m, x, target, classes):
+            for loss, norm, optimizer in steps_of(m, x, target, classes):
                 file.write(f"{loss:.9g}\t{norm:.9g}\n")
+    if name == "norm_twice":
+        state = {key: value for key, value in m.state_dict().items() if value.is_floating_point()}
+        for key, p in m.named_parameters():
+            for kind in ("exp_avg", "exp_avg_sq"):
+                state[f"optim.{kind}.{key}"] = optimizer.state[p][kind]
+        save_file(state, path + ".saved.safetensors")
     sizes = [os.path.getsize(path + form + ".pt2") for form in forms]
     print(name, len(y.flatten()), "outputs; bytes", *sizes, flush=True)
 
