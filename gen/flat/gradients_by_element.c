@@ -17,6 +17,25 @@ void sub_grad(int g)
   if (needs_gradient(1)) give_gradient(1, backward_unary(OP_neg, g));
 }
 
+static int root_of_buffer(int buffer)
+{
+  while (graph->value[buffer].op != NONE) buffer = graph->op[graph->value[buffer].op].in[0];
+  return buffer;
+}
+
+/* What later ones of the step, with the same buffer, keep of what this one adds to it. */
+static double kept_by_later(const struct op *running)
+{
+  double kept = 1;
+  for (int at = graph->norder - 1; at >= 0; at--) {
+    const struct op *op = &graph->op[graph->order[at]];
+    if (op->kind != OP_running || op->phase != FORWARD) continue;
+    if (op->out == running->out) break;
+    if (root_of_buffer(op->in[1]) == root_of_buffer(running->in[1])) kept *= 1 - op->scalar;
+  }
+  return kept;
+}
+
 /* The buffer gets no derivative, but the amount that the update subtracts from it, or the counts by
    which it balances, also where the loss does not depend on what it follows: then g is NONE. */
 void running_grad(int g)
@@ -27,7 +46,8 @@ void running_grad(int g)
   if (number_of(forward_op, "balances"))
     give_gradient(1, backward_scale(value, 1));
   else
-    give_gradient(1, backward_scale(backward_binary(OP_sub, buffer, value), forward_op->scalar));
+    give_gradient(1, backward_scale(backward_binary(OP_sub, buffer, value),
+                                    forward_op->scalar * kept_by_later(forward_op)));
 }
 
 void mul_grad(int g)

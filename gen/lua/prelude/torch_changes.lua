@@ -185,23 +185,6 @@ local function up_to_date(name, values, shared)
   values[name] = has_own_gradient and unseen(tensor_of(values[name]), tensor_of(made)) or made
 end
 
--- A batch norm that runs several times in training follows its statistics each time. The step adds all changes to what they
--- were before it: so each counts less by what the later ones keep of it.
-function torch.weigh_statistics(nodes)
-  local kept = {}
-  for i = #nodes, 1, -1 do
-    local momentum = torch.argument(nodes[i], "momentum")
-    local names = momentum and math.type(momentum.as_float) and torch.changed_values(nodes[i]) or {}
-    local own = momentum and momentum.as_float
-    if #names > 0 and kept[names[1]] then
-      for _, input in ipairs(nodes[i].inputs) do
-        if input.name == "momentum" then input.arg = {as_float = own * kept[names[1]]} end
-      end
-    end
-    for _, name in ipairs(names) do kept[name] = (kept[name] or 1) * (1 - own) end
-  end
-end
-
 -- Before a node, or the caller, reads the value.
 function torch.before_read(name, values, shared)
   if shared.renamed[name] then

@@ -54,7 +54,6 @@ local function flat_graph(program, outputs, sizes)
   nodes = torch.live(torch.with_layers(torch.live(nodes, outputs), shape_of, type_of), outputs)
   local parts, linear = torch.find_parts(nodes, outputs, parameter_paths(program), shape_of)
   graph.nodes = torch.live(torch.with_patterns(nodes, shape_of, type_of), outputs)
-  torch.weigh_statistics(graph.nodes)
   return graph, symbols, parts, linear
 end
 
