@@ -33,8 +33,8 @@ static const char *value_in(const char *text, size_t size, const char *name)
   return NULL;
 }
 
-// The contents of /proc/PID/environ, zero-terminated; NULL if it cannot be read. There may be little
-// memory left.
+// The contents of /proc/PID/environ, zero-terminated; NULL if it cannot be read. There may be
+// little memory left.
 static char *read_environment(const char *pid, size_t *size)
 {
   enum { MOST = 4 << 20 };

@@ -77,7 +77,7 @@ static int open_at(int directory, const char *path, int flags, mode_t mode)
   {                                                                                                \
     va_list arguments;                                                                             \
     va_start(arguments, flags);                                                                    \
-    const mode_t mode = flags & O_CREAT ? va_arg(arguments, mode_t) : 0;             \
+    const mode_t mode = flags & O_CREAT ? va_arg(arguments, mode_t) : 0;                           \
     va_end(arguments);                                                                             \
     return open_at(AT_FDCWD, path, flags, mode);                                                   \
   }
@@ -89,7 +89,7 @@ OPEN(open64)
   {                                                                                                \
     va_list arguments;                                                                             \
     va_start(arguments, flags);                                                                    \
-    const mode_t mode = flags & O_CREAT ? va_arg(arguments, mode_t) : 0;             \
+    const mode_t mode = flags & O_CREAT ? va_arg(arguments, mode_t) : 0;                           \
     va_end(arguments);                                                                             \
     return open_at(directory, path, flags, mode);                                                  \
   }
