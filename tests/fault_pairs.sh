@@ -20,7 +20,7 @@ head -c 700 LICENSE > "$WORK/validate.txt"
 factors() {
   cat << 'END'
 fault kill stop term disk metrics write openat rename fsync close clock files memory size none
-shape tp pp ep
+shape tp pp ep library
 transport shared mpi mixed
 keep last every some best
 begin fresh resumed
@@ -36,6 +36,18 @@ END
 impossible() {
   cat << 'END'
 keep=best validates=no  the best checkpoint is that of a validation
+shape=library transport=shared  a library talks by its caller's MPI
+shape=library transport=mixed  a library talks by its caller's MPI
+shape=library keep=some  a library has no such function
+shape=library keep=best  a library has no such function
+shape=library metrics=file  a library has no such function
+shape=library metrics=board  a library has no such function
+shape=library fault=metrics  a library has no such function
+shape=library fault=files  Open MPI fails by itself, in words of its own
+shape=library fault=memory  Open MPI fails by itself, in words of its own
+shape=library validates=yes  a library has no such function
+shape=library data=shuffled  batches are the caller's
+shape=library parts=yes  a library has no such function
 fault=metrics metrics=none  there are no metrics to lose
 fault=files transport=mpi  Open MPI fails by itself, in words of its own
 fault=memory transport=mpi  Open MPI fails by itself, in words of its own
@@ -102,16 +114,39 @@ draw() {
 # program SHAPE DATA: $program, its folder; built for each transport when it is first used.
 program() {
   program=$WORK/program.$1.$2
+  [ "$1" != library ] || verifier=$WORK/program.tp.text/run.sh
   [ ! -d "$program" ] || return 0
   local shuffle=()
   [ "$2" = text ] || shuffle=(-D shuffle=3)
+  if [ "$1" = library ]; then
+    program tp text
+    program=$WORK/program.$1.$2
+    make_library > "$WORK/library.log" 2>&1 || { cat "$WORK/library.log"; fail "no library"; exit 1; }
+    return
+  fi
   "$TPGEN" tests/faults/plan.lua -o "$program" -D shape="$1" "${shuffle[@]}" || { fail "no program"; exit 1; }
+}
+
+# A program with the model as a library.
+make_library() {
+  local flags=()
+  ! command -v ninja > /dev/null || flags=(-G Ninja)
+  "$TPGEN" tests/faults/plan.lua -o "$program.model" --emit library && cmake -S "$program.model" -B "$program.model/build" "${flags[@]}" &&
+    cmake --build "$program.model/build" --parallel 2 && cmake --install "$program.model/build" --prefix "$program.model/prefix" && mkdir "$program" &&
+    cp tests/faults/library_job.c "$program" || return
+  printf '%s\n' 'cmake_minimum_required(VERSION 3.18)' 'project(job LANGUAGES C)' 'find_package(model REQUIRED)' 'add_executable(rank01 library_job.c)' \
+    'target_link_libraries(rank01 PRIVATE model::model)' > "$program/CMakeLists.txt"
+  cmake -S "$program" -B "$program/build" "${flags[@]}" "-DCMAKE_PREFIX_PATH=$program.model/prefix" && cmake --build "$program/build"
 }
 
 # job TRANSPORT ARGUMENTS...: runs it.
 job() {
   local transport=$1 started=(bash -c "ulimit ${FAULT_LIMIT:-}"' && exec "$@"' limited "$program/run.sh")
   shift
+  if [ -x "$program/build/rank01" ]; then
+    "${launch[@]}" -n 2 bash -c "ulimit ${FAULT_LIMIT:--S}"' > /dev/null && exec "$@"' limited "$program/build/rank01" "$@"
+    return
+  fi
   # mpirun itself has no limit.
   if [ -n "${FAULT_LIMIT:-}" ] && [ "$transport" != shared ]; then
     [ "$transport" = mpi ] && started+=(--transport mpi) || started+=(--transport shared)
@@ -152,12 +187,23 @@ try_again() { # its arguments
 
 random() { number=$(((number * 16807) % 2147483647)); drawn=$((number / 8 % $1)); }
 
-ranks_of() { pgrep -f "^$program/build/[a-z/]*rank${2:-[01]} .*--save $1/" || true; }
+# The processes of rank R, or of both. Those of a library have one program.
+ranks_of() {
+  local pid
+  if [ -x "$program/build/rank01" ]; then
+    for pid in $(pgrep -f "^$program/build/rank01 .*--save $1/"); do
+      [ $# -eq 1 ] || finds -z "^OMPI_COMM_WORLD_RANK=$2$" < "/proc/$pid/environ" || continue
+      echo "$pid"
+    done 2> /dev/null
+    return 0
+  fi
+  pgrep -f "^$program/build/[a-z/]*rank${2:-[01]} .*--save $1/" || true
+}
 
 # row N FAULT SHAPE TRANSPORT KEEP BEGIN METRICS VALIDATES DATA EXPORT PARTS
 row() {
   local n=$1 fault=$2 shape=$3 transport=$4 keep=$5 begin=$6 metrics=$7 validates=$8 data=$9 export=${10} parts=${11}
-  local at=$WORK/row.$n options=() status=0 who pid job i limit='' environment=() messages long right early program last kept before=''
+  local at=$WORK/row.$n options=() status=0 who pid job i limit='' environment=() messages long right early program verifier='' last kept before=''
   local shown="row $n: ${*:2}" into
   number=$((seed * 7919 + n * 104729))
   random 9; random 9
@@ -205,6 +251,7 @@ row() {
 
   # ---- with the fault
   local began=${EPOCHREALTIME/./}
+  : > "$at/out"
   {
     (
       exec 3<&-
@@ -220,6 +267,12 @@ row() {
   case $fault in
   kill | stop | term | clock)
     random $(((long + 50) * span / 1000 + 5))
+    # Before that, a library has no part in it.
+    for ((i = 0; i < 1000; i++)); do
+      [ "$shape" != library ] || [ "$fault" = kill ] || [ "$fault" = term ] || ! kill -0 $job 2> /dev/null || finds opened < "$at/out" || { sleep 0.01; continue; }
+      break
+    done
+    [ "$shape" != library ] || drawn=$((drawn % 100))
     sleep "$(printf '%d.%03d' $((drawn / 1000)) $((drawn % 1000)))"
     for ((i = 0; i < 100; i++)); do
       pid=$(ranks_of "$into" $who)
@@ -236,6 +289,12 @@ row() {
   for ((i = 0; i < 600; i++)); do
     kill -0 $job 2> /dev/null || break
     sleep 0.05
+    # A library tells of it, and cannot end the wait. Its caller may be at the end.
+    [ "$shape" != library ] || [ -z "${pid:-}" ] || [ $i != 260 ] || {
+      grep -q 'nothing has moved for [0-9]* s in MPI_' "$at/out" || grep -aq "\"step\": *\"$steps\"" "$into/ck/model.safetensors" ||
+        fail "$shown: the library does not tell of it"
+      kill -CONT "$pid" 2> /dev/null || true
+    }
   done
   # A launcher waits for a rank that is stopped as it leaves.
   if [ $i = 600 ] && [ "$transport" != shared ] && [ -n "${pid:-}" ] && finds '^steps: ' < "$at/out"; then
@@ -254,7 +313,7 @@ row() {
 
   case $fault in
   kill | stop | term | write | openat | rename | fsync | close | clock)
-    if [ "$status" = 0 ] && [ $tries -lt 6 ]; then
+    if [ "$status" = 0 ] && [ $tries -lt 6 ] && [[ $shape != library || ! $fault =~ ^(stop|clock)$ ]]; then
       try_again "$@"
       return
     fi
@@ -264,6 +323,10 @@ row() {
   # ---- what it says
   messages=$(grep -E 'error:|^run\.sh:|failed at' "$at/out" | grep -vc '^run.sh: building' || true)
   printf '  %-76s %5d ms, status %3d  %s\n' "$shown" $took $status "$(grep -m 1 -E 'error:|^run.sh: a|failed at' "$at/out" | sed "s|$WORK/||g" | cut -c1-150)"
+  if [ "$shape" = library ]; then
+    messages=$((status != 0)) # its caller's and MPI's
+    [ "$status" != 0 ] || messages=0
+  fi
   if [ $status -eq 0 ]; then
     [ "$messages" = 0 ] || { fail "$shown: status 0 and a message"; cat "$at/out"; }
     [ "$export" = no ] || same_weights "$into/out" || fail "$shown: status 0 and other weights"
@@ -279,7 +342,7 @@ row() {
     [ ! -e "$last/model.safetensors" ] && [ ! -e "$last/model.safetensors.index.json" ] || kept+=("$last")
   done
   for last in "${kept[@]}"; do
-    "$program/run.sh" --verify "$last" > "$at/verify" 2>&1 < /dev/null || { fail "$shown: $last is damaged"; cat "$at/verify"; }
+    "${verifier:-$program/run.sh}" --verify "$last" > "$at/verify" 2>&1 < /dev/null || { fail "$shown: $last is damaged"; cat "$at/verify"; }
   done
   if [ "$begin" = resumed ] && [ -z "$before" ] && [ "${kept[0]:-}" != "$into/ck" ]; then fail "$shown: the checkpoint is lost"; fi
   [ $status -ne 0 ] || [ "${kept[0]:-}" = "$into/ck" ] || fail "$shown: status 0 and no checkpoint"
