@@ -423,8 +423,8 @@ find_rank
 choose_transport "${asked}"
 [[ ${transport} != mpi && ${transport} != mixed ]] || build+=/${transport}
 stamp=${build}/.built
-is_of_one_plan
 check_system
+is_of_one_plan
 fresh || build_all
 # Tokens of texts need no ranks, and any rank's program has the tokenizer.
 for argument in "$@"; do
