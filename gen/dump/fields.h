@@ -126,6 +126,7 @@
   FIELD(SEED,      seed,          "seed")   \
   FIELD(REAL,      clip,          "clip")   \
   FIELD(FLAG,      wants_norm,    "wants_norm") \
+  FIELD(FLAG,      norm_of_largest, "norm_of_largest") \
   FIELD(INT,       accumulate,    "accumulate") \
   FIELD(FLAG,      reduce_each_batch, "reduce_each_batch") \
   FIELD(FLAG,      shuffles,      "shuffles") \

@@ -107,6 +107,8 @@ static char *bytes_text(const struct op *op)
 
 static char *squares_comment(const struct op *op)
 {
+  if (plan_options->norm_of_largest)
+    return text("the largest element of all %d gradients, by its amount", op->nbody);
   bool whole = same_layout(graph->value[op->out].layout, (struct layout){0});
   return text("the squares of all %d gradients, summed%s", op->nbody,
               whole ? "" : "; elements that several ranks hold count once");

@@ -8,8 +8,15 @@ char *kernel_call(const struct op *op, int rank)
 
 void reserve_kernel_names(int rank)
 {
-  static const char *const words[] = {
-      "fill", "add_parts", "assign", "sum_of_squares", "add_to_sum_of_squares", "square_root"};
+  static const char *const words[] = {"fill",
+                                      "add_parts",
+                                      "assign",
+                                      "sum_of_squares",
+                                      "add_to_sum_of_squares",
+                                      "square_root",
+                                      "largest_of",
+                                      "add_to_largest_of",
+                                      "largest_norm"};
   for (size_t i = 0; i < sizeof words / sizeof *words; i++) reserve_kernel_name(words[i]);
   for (int i = 0; i < graph->nfunction; i++)
     for (int k = 0; k < graph->function[i].nop; k++) {

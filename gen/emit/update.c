@@ -204,13 +204,15 @@ static void put_run(struct sum *s, int indent)
   struct buffer *b = &s->text;
   const char *from = run->n ? member_run(run->value, run->name, run->n) : NULL;
   const char *share = run->copies > 1 ? text("1.0 / %d", run->copies) : "1";
+  const bool of_largest = plan_options->norm_of_largest;
   enum { MOST = 1024 };
   int64_t blocks = (run->n / s->width + BLOCK - 1) / BLOCK;
   if (blocks > MOST) blocks = MOST;
   if (run->n)
     put(b, "\n%*s%s", indent, "",
-        fill(forms()->add_squares, "squares", c_name(s->op->out), "kernel", s->kernel, "gradients",
-             from, "n", text("%" PRId64, run->n), "blocks", text("%" PRId64, blocks), "threads",
+        fill(of_largest ? forms()->add_largest : forms()->add_squares, "squares",
+             c_name(s->op->out), "kernel", s->kernel, "gradients", from, "n",
+             text("%" PRId64, run->n), "blocks", text("%" PRId64, blocks), "threads",
              text("%d", BLOCK), "weight", share, "divided",
              run->copies > 1 ? text(" / %d", run->copies) : "", NULL));
   run->n = 0;
@@ -226,8 +228,10 @@ static int parameter_at(const struct sum *s, int k)
   return graph->value[gradient_at(s, k)].of;
 }
 
+/* A largest element may count more than once. */
 static int copies_at(const struct sum *s, int k)
 {
+  if (plan_options->norm_of_largest) return 1;
   return copies_of(gradient_at(s, k), graph->value[s->op->out].layout);
 }
 
@@ -313,7 +317,9 @@ char *squares_text(const struct op *op, int rank)
   struct sum s = {.op = op, .rank = rank, .width = width_of_all(op, rank)};
   const char *squares = c_name(op->out);
   int count = 0;
-  s.kernel = add_template("sum_of_squares", forms()->squares_head, s.width);
+  s.kernel = plan_options->norm_of_largest
+                 ? add_template("largest_of", forms()->largest_head, s.width)
+                 : add_template("sum_of_squares", forms()->squares_head, s.width);
   put(&s.text, "%s", fill(forms()->clear_squares, "squares", squares, NULL));
   for (int k = 0; k < op->nbody;) {
     int period = find_loop(&s, k, &count);
@@ -333,7 +339,10 @@ char *squares_text(const struct op *op, int rank)
 char *norm_text(const struct op *op)
 {
   const char *norm = c_name(op->out), *squares = c_name(op->in[0]);
-  if (forms()->norm_kernel) add_template(forms()->norm_kernel, forms()->norm_head, 1);
-  return fill(forms()->norm, "norm", norm, "number", norm + strspn(norm, "&"), "squares", squares,
-              NULL);
+  const struct forms *f = forms();
+  const bool of_largest = plan_options->norm_of_largest;
+  const char *kernel = of_largest ? f->largest_norm_kernel : f->norm_kernel;
+  if (kernel) add_template(kernel, of_largest ? f->largest_norm_head : f->norm_head, 1);
+  return fill(of_largest ? f->largest_norm : f->norm, "norm", norm, "number",
+              norm + strspn(norm, "&"), "squares", squares, NULL);
 }

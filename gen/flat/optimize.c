@@ -42,20 +42,22 @@ static int number(struct op op, enum role role, const char *name, struct layout 
   return out;
 }
 
-static int sum_over(unsigned dims, int value)
+static int reduced_over(unsigned dims, int value, enum reduction reduction)
 {
   struct op op = in_update(OP_all_reduce);
   op.nin = 1;
   op.in[0] = value;
   op.group = add_group(dims);
-  op.reduction = SUM;
+  op.reduction = reduction;
   op.why = "the norm of all gradients";
-  return number(op, ACTIVATION, "squares", (struct layout){0});
+  return number(op, ACTIVATION, value_name(value), (struct layout){0});
 }
 
 static void find_norm(const int *gradient, int known)
 {
   struct list body = {0};
+  const enum reduction reduction = plan_options->norm_of_largest ? MAX : SUM;
+  const char *name = plan_options->norm_of_largest ? "largest" : "squares";
   for (int i = 0; i < known; i++) {
     if (gradient[i] == NONE) continue;
     struct op inner = in_update(OP_squares);
@@ -68,12 +70,12 @@ static void find_norm(const int *gradient, int known)
   if (graph->stages) dims |= 1u << graph->stages->mesh_dim;
   struct layout pending = {0};
   for (int d = 0; d < graph->mesh.ndim; d++)
-    if (dims >> d & 1) pending.on[d] = (struct placement){.kind = PARTIAL, .reduction = SUM};
+    if (dims >> d & 1) pending.on[d] = (struct placement){.kind = PARTIAL, .reduction = reduction};
   struct op squares = in_update(OP_squares);
   squares.nbody = body.n;
   squares.body = body.at;
-  int sum = number(squares, ACTIVATION, "squares", pending);
-  if (dims) sum = sum_over(dims, sum);
+  int sum = number(squares, ACTIVATION, name, pending);
+  if (dims) sum = reduced_over(dims, sum, reduction);
   struct op norm = in_update(OP_norm);
   norm.nin = 1;
   norm.in[0] = sum;

@@ -52,7 +52,9 @@ struct plan_options {
   struct optimizer *optimizer;
   double clip;     /* gradients are scaled so that their norm is at most this; 0: they are not */
   bool wants_norm; /* the norm is computed */
-  int accumulate;  /* a step's gradients are the mean over so many batches */
+  bool norm_of_largest; /* it is the largest element's, of order infinity; else the root of squares
+                         */
+  int accumulate;       /* a step's gradients are the mean over so many batches */
   bool
       reduce_each_batch; /* gradients that end up sharded are reduced before they are accumulated */
   bool shuffles;         /* each epoch of a data set has an order of its own */

@@ -15,7 +15,10 @@ static const struct forms rows[TARGETS] = {
             .clear_squares = "*$squares$ = 0;",
             .add_squares = "*$squares$ += $kernel$($gradients$, $n$)$divided$;",
             .squares_head = "double $name$(const float *g, long n)",
+            .add_largest = "*$squares$ = $kernel$($gradients$, $n$, *$squares$);",
+            .largest_head = "double $name$(const float *g, long n, double most)",
             .norm = "$number$ = (float)sqrt(*$squares$);",
+            .largest_norm = "$number$ = (float)*$squares$;",
             .step_parameter = "int t",
             .step_parameters = "int t",
             .step_number = "t",
@@ -47,6 +50,13 @@ static const struct forms rows[TARGETS] = {
             .squares_head = "__global__ void add_to_$name$(const float *__restrict__ g, long n, "
                             "double weight)\n"
                             "__global__ void $name$(double *squares)",
+            .add_largest =
+                "LAUNCH(add_to_$kernel$, $blocks$, $threads$, stream)($gradients$, $n$);",
+            .largest_head = "__global__ void add_to_$name$(const float *__restrict__ g, long n)\n"
+                            "__global__ void $name$(double *largest)",
+            .largest_norm = "LAUNCH(largest_norm, 1, 1, stream)($norm$, $squares$);",
+            .largest_norm_kernel = "largest_norm",
+            .largest_norm_head = "__global__ void largest_norm(float *norm, const double *largest)",
             .norm = "LAUNCH(square_root, 1, 1, stream)($norm$, $squares$);",
             .norm_kernel = "square_root",
             .norm_head = "__global__ void square_root(float *norm, const double *squares)",

@@ -66,7 +66,9 @@ struct forms {
                                                             $blocks$, $threads$; $divided$, or
                                                             $weight$; NULL: there is none */
   const char *squares_head;
+  const char *add_largest, *largest_head;     /* the same of the largest element */
   const char *norm, *norm_kernel, *norm_head; /* $norm$: the pointer, $number$: its value */
+  const char *largest_norm, *largest_norm_kernel, *largest_norm_head;
   /* The functions of a step. */
   const char *step_parameter;             /* its number, as functions take it */
   const char *step_parameters;            /* of the step itself */

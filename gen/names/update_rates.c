@@ -9,7 +9,8 @@ char *optimizer_text(const struct optimizer *o)
   struct buffer b = {0};
   put(&b, "%s", o->settings);
   if (plan_options->clip > 0)
-    put(&b, ", gradients clipped to norm %s", double_text(plan_options->clip));
+    put(&b, ", gradients clipped to %snorm %s", plan_options->norm_of_largest ? "infinity " : "",
+        double_text(plan_options->clip));
   return b.text;
 }
 

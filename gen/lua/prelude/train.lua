@@ -352,6 +352,12 @@ local function training(options, steps)
   if options.clip and t.clip == 0 then fail("train's clip must be more than 0") end
   local asked = base.boolean(options.grad_norm or false, "train's grad_norm")
   t.norm = (asked or t.clip > 0) and 1 or 0
+  local order = options.norm_type
+  if order ~= nil and order ~= 2 and order ~= HUGE and order ~= "inf" then
+    fail('train\'s norm_type is 2, or "inf" for the largest element, not %s', base.a(order))
+  end
+  if order ~= nil and t.norm == 0 then fail("train's norm_type goes with clip or grad_norm") end
+  t.of_largest = (order == HUGE or order == "inf") and 1 or 0
   t.accumulate = base.integer(options.accumulate or 1, "train's accumulate", 1,
     math.min(4096, MAX_STEPS // steps))
   local microbatches = microbatches_of(options, "train")
@@ -440,6 +446,7 @@ end
 --   groups      {{match = a pattern of names, then settings, schedule =, optimizer =}, ...}: parameters
 --               that are updated otherwise; the first group that fits has a parameter
 --   clip        scales the gradients so that the norm of them all is at most this
+--   norm_type   "inf": that norm is the largest element; 2: the root of the sum of squares
 --   clip_value  bounds each element of a gradient
 --   ema         a state `ema`: the moving average of the weights, of which each step keeps this part
 --   grad_norm   true: the metrics show the norm even without clipping
@@ -471,7 +478,7 @@ function plan.train(options)
   base.expect(options, "table", "what train is given")
   base.options(options, "train",
     {"model", "batch", "loss", "optimizer", "steps", "seed", "forward", "planner",
-     "checkpoint", "names", "schedule", "clip", "grad_norm", "accumulate",
+     "checkpoint", "names", "schedule", "clip", "norm_type", "grad_norm", "accumulate",
      "reduce_each_batch", "expect", "matmul_precision",
      "bucketing", "bucket_mb", "prefetch", "shuffle", "drop_last", "validate", "groups",
      "clip_value", "ema", "emit", "library_name", "microbatches", "metrics", "accumulate_mean"})

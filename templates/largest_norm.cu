@@ -1,0 +1,4 @@
+__global__ void largest_norm(float *norm, const double *largest)
+{
+  *norm = (float)*largest;
+}
