@@ -83,7 +83,7 @@ static const struct index_use *strictest_use(void)
   for (int i = 0; i < program->nindex_uses; i++) {
     const struct index_use *use = &program->index_uses[i];
     if (use->input < 0 || !is_tokens(&program->tensors[use->input])) continue;
-    if ((double)use->below >= least) continue;
+    if (use->below <= 0 || (double)use->below >= least) continue; // 0: no limit
     strictest = use;
     least = (double)use->below;
   }

@@ -354,7 +354,7 @@ local function training(options, steps)
   t.norm = (asked or t.clip > 0) and 1 or 0
   local order = options.norm_type
   if order ~= nil and order ~= 2 and order ~= HUGE and order ~= "inf" then
-    fail('train\'s norm_type is 2, or "inf" for the largest element, not %s', base.a(order))
+    fail('train\'s norm_type is 2, or "inf" for the largest element, not %s', tostring(order))
   end
   if order ~= nil and t.norm == 0 then fail("train's norm_type goes with clip or grad_norm") end
   t.of_largest = (order == HUGE or order == "inf") and 1 or 0
