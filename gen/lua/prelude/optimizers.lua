@@ -292,17 +292,20 @@ plan.Adafactor = plan.optimizer{
 }
 
 -- The nearest orthogonal matrix, nearly, by steps of Newton and Schulz: each is a X + (b A + c A A) X, with A = X X^T.
+-- Of a stack each matrix, where it lies: ranks mostly have some of them.
 local function orthogonal(x, o)
-  local turned = x:size(0) > x:size(1)
+  local is_stack, turned = x:dim() == 3, x:size(-2) > x:size(-1)
   local a, b, c = table.unpack(o.ns_coefficients)
-  x = x:to(o.dtype):home()
-  if turned then x = x:t() end
-  x = x / x:norm():maximum(o.eps)
+  x = x:to(o.dtype)
+  if not is_stack then x = x:home() end
+  if turned then x = x:mT() end
+  x = x / (is_stack and x:norm(2, {-2, -1}, true) or x:norm()):maximum(o.eps)
   for _ = 1, o.ns_steps do
-    local gram = x:matmul(x:t())
+    local gram = x:matmul(x:mT())
     x = a * x + (b * gram + c * gram:matmul(gram)):matmul(x)
   end
-  return (turned and x:t() or x):cut():to("float32")
+  if turned then x = x:mT() end
+  return (is_stack and x or x:cut()):to("float32")
 end
 
 plan.Muon = plan.optimizer{
@@ -317,13 +320,13 @@ plan.Muon = plan.optimizer{
     base.integer(o.ns_steps, "Muon's ns_steps", 0, 20)
   end,
   update = function(p, g, state, o)
-    if p:dim() ~= 2 then
-      fail("Muon trains matrices, and %s has %d dimension%s: give it another optimizer in train's groups",
+    if p:dim() ~= 2 and p:dim() ~= 3 then
+      fail("Muon trains matrices, and stacks of them, and %s has %d dimension%s: give it another optimizer in train's groups",
         base.update_of, p:dim(), p:dim() == 1 and "" or "s")
     end
     local m = state.momentum_buffer:lerp(g, 1 - o.momentum)
     local to = orthogonal(o.nesterov and g:lerp(m, o.momentum) or m, o)
-    local rows, columns = p:size(0), p:size(1)
+    local rows, columns = p:size(-2), p:size(-1)
     local times = math.sqrt(math.max(1, rows / columns))
     if o.adjust_lr_fn == "match_rms_adamw" then times = 0.2 * math.sqrt(math.max(rows, columns)) end
     return o.named("weight_decay_factor", 1 - o.lr * o.weight_decay) * p - o.lr * times * to, {momentum_buffer = m}

@@ -17,7 +17,7 @@ for _, row in ipairs{
   {"copy", "true false", "a tensor never changes, so that a copy is the tensor"},
   {"_stacklevel", "1 2 3 4 5", "it is of Python's warnings"},
   {"max_norm", "", "rows are not scaled as they are read: scale the weight with F.norm"},
-  {"norm_type", "1 2 inf", "it goes with max_norm, which is not taken; train has one"},
+  {"norm_type", "1 2 inf", "it goes with max_norm, which is not taken"},
   {"scale_grad_by_freq", "false", "a row's gradient is the sum over its uses"},
   {"sparse", "false", "gradients are dense"},
   {"sparse_grad", "false", "gradients are dense"},

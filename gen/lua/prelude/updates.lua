@@ -229,32 +229,51 @@ function methods.norm(x, p, dim, keepdim)
   return methods.sqrt(reduced("sum", operation("square", x), dim, keepdim, "norm"))
 end
 
--- The operand's letters, `rows` and `columns`, and the tensor: of a transposed one that which it is made of.
+-- The operand's letters, `rows` and `columns`, and the tensor: of a transposed one that which it is made of. A stack
+-- of matrices has a letter before these.
 local function operand_of_product(x, rows, columns)
   local d = of_element(x, "matmul")
-  if #d.shape ~= 2 then fail("matmul of an update takes matrices, not the shape %s", shape_text(d.shape)) end
-  if d.row ~= "permute" then return x, rows .. columns end
-  return d.inputs[1], columns .. rows
+  local stack = #d.shape == 3 and "e" or ""
+  if d.row ~= "permute" then return x, stack .. rows .. columns end
+  return d.inputs[1], stack .. columns .. rows
+end
+
+local function need_matrices(d, who)
+  if #d.shape ~= 2 and #d.shape ~= 3 then
+    fail("%s of an update takes matrices or stacks of them, not the shape %s", who, shape_text(d.shape))
+  end
 end
 
 function methods.matmul(x, y)
   local a, b = of_element(x, "matmul"), of_element(y, "matmul")
-  if #a.shape == 2 and #b.shape == 2 and a.shape[2] ~= b.shape[1] then
+  need_matrices(a, "matmul")
+  need_matrices(b, "matmul")
+  local n, stacks = #a.shape, #a.shape == 3
+  if n ~= #b.shape or a.shape[n] ~= b.shape[n - 1] or (stacks and a.shape[1] ~= b.shape[1]) then
     fail("matmul: shapes %s and %s do not fit", shape_text(a.shape), shape_text(b.shape))
   end
   local kind = common_type{x, y}
   local left, l = operand_of_product(cast(x, kind), "m", "k")
   local right, r = operand_of_product(cast(y, kind), "k", "n")
   trace.whole = true
-  return recorded{row = "matmul", inputs = {left, right}, equation = l .. "," .. r .. "->mn",
-    shape = {a.shape[1], b.shape[2]}, type = kind}
+  return recorded{row = "matmul", inputs = {left, right}, equation = l .. "," .. r .. (stacks and "->emn" or "->mn"),
+    shape = stacks and {a.shape[1], a.shape[2], b.shape[3]} or {a.shape[1], b.shape[2]}, type = kind}
 end
 methods.mm = methods.matmul
+
+-- The last two dimensions, in the other order.
+function methods.mT(x)
+  local d = of_element(x, "mT")
+  need_matrices(d, "mT")
+  local n, shape = #d.shape, table.move(d.shape, 1, #d.shape, 1, {})
+  shape[n - 1], shape[n] = d.shape[n], d.shape[n - 1]
+  return tensor_row("permute", x, {equation = n == 3 and "eab->eba" or "ab->ba", shape = shape})
+end
 
 function methods.t(x)
   local d = of_element(x, "t")
   if #d.shape ~= 2 then fail("t of an update takes a matrix, not the shape %s", shape_text(d.shape)) end
-  return tensor_row("permute", x, {equation = "ab->ba", shape = {d.shape[2], d.shape[1]}})
+  return methods.mT(x)
 end
 
 function methods.to(x, type)
