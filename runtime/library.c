@@ -415,8 +415,9 @@ static bool forward(struct library *m, void *with)
         "plan");
   for (int i = 0; trains && program->batches > 1 && r->out && library_output(m, i); i++)
     if (r->out[i + 1])
-      return failed(&m->error, "metrics of a step of %ld batches are made by a step, not by a "
-                               "forward: give NULL for them",
+      return failed(&m->error,
+                    "metrics of a step of %ld batches are made by a step, not by a "
+                    "forward: give NULL for them",
                     program->batches);
   if (!are_given(m, r->in, 1) || !library_inputs_hold(m, r->in, 1)) return false;
   put_inputs(m, r->in);

@@ -193,10 +193,10 @@ struct program {
   // Sets the program's pointer to its memory, and its communicators: one for each group.
   void (*set_memory)(void *memory);
   void (*set_communicators)(const communicator *made); // NULL: there are no groups
-  size_t bytes;        // of the memory, which is zeroed at the start
-  ptrdiff_t loss;      // offset of the float32 loss in memory, or -1: an inference program
-  ptrdiff_t labels;    // offset of the float32 number of labels whose mean the loss is, or -1: it is
-                       // no such mean, or all labels count
+  size_t bytes;     // of the memory, which is zeroed at the start
+  ptrdiff_t loss;   // offset of the float32 loss in memory, or -1: an inference program
+  ptrdiff_t labels; // offset of the float32 number of labels whose mean the loss is, or -1: it is
+                    // no such mean, or all labels count
   ptrdiff_t grad_norm; // offset of the float32 norm of all gradients in memory, or -1 if unused
   const struct tensor *tensors;
   int ntensors;

@@ -1,5 +1,6 @@
 // Batches of validation data; each is weighted by its number of labels or samples that count.
-// The program counts the labels, as its loss does: so it is one count, whatever the plan makes of them.
+// The program counts the labels, as its loss does: so it is one count, whatever the plan makes of
+// them.
 #include "validation.h"
 
 #include <math.h>

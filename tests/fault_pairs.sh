@@ -291,7 +291,7 @@ row() {
     sleep 0.05
     # A library tells of it, and cannot end the wait. Its caller may be at the end.
     [ "$shape" != library ] || [ -z "${pid:-}" ] || [ $i != 260 ] || {
-      grep -q 'nothing has moved for [0-9]* s in MPI_' "$at/out" || grep -aq "\"step\": *\"$steps\"" "$into/ck/model.safetensors" ||
+      grep -q 'nothing has moved for [0-9]* s in MPI_' "$at/out" || finds -a "\"step\": *\"$steps\"" "$into/ck/model.safetensors" ||
         fail "$shown: the library does not tell of it"
       kill -CONT "$pid" 2> /dev/null || true
     }

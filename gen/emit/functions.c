@@ -34,7 +34,8 @@ static bool is_await_alone(const struct function *f)
    function. */
 static bool is_nothing(const struct function *f)
 {
-  return !f->nop && is_phase(f) && (f->phase == GATHER || f->phase == CONSTANTS || f->phase == COUNT);
+  return !f->nop && is_phase(f) &&
+         (f->phase == GATHER || f->phase == CONSTANTS || f->phase == COUNT);
 }
 
 static char *loop_text(const struct function *f)
@@ -334,8 +335,8 @@ static const char *step_of_validation(void)
   return plan_options->accumulate > 1 ? "m->now.batch" : batch_number();
 }
 
-/* What the update does for the loss, the number of its labels, and metrics: the sums over ranks that
-   make them whole, and what is made of these. */
+/* What the update does for the loss, the number of its labels, and metrics: the sums over ranks
+   that make them whole, and what is made of these. */
 static char *loss_in_update_text(int rank)
 {
   struct buffer b = {0};

@@ -52,7 +52,7 @@ const struct stacks *find_tensors(void)
   for (size_t k = 0; k < sizeof order / sizeof *order; k++)
     for (int i = 0; i < graph->nvalue; i++)
       if (graph->value[i].role == order[k]) list[n++] = i;
-  int first = n; /* of the outputs */
+  int first = n;                      /* of the outputs */
   const int labels = labels_output(); /* for the runtime alone */
   for (int i = 0; i < graph->nvalue; i++)
     if (graph->value[i].role == ACTIVATION && graph->value[i].is_output && i != labels)

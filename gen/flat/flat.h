@@ -126,6 +126,11 @@ bool have_equal_states(int state, int list, int first, int count);
 /* How many of these, from the first on, are the same: a run. */
 int count_equal(const struct list *inner, int list, int first, int count);
 
+/* ---------------------------------------------------------------------------- sequence_order.c */
+
+/* Refuses what goes along a sequence whose tokens are in another order. */
+void check_sequence_order(void);
+
 /* ----------------------------------------------------------------------------------- metrics.c */
 
 /* In a step of several batches, of micro-batches or of stages: metrics are of what all of them

@@ -194,17 +194,6 @@ struct product_sizes {
   double count, rows, columns, terms;
 };
 
-/* Values that are listed as one: a member's name is `name`, a number from 0 on, `rest`. For a
-   single value `name` is the whole name, and `rest` NULL. */
-struct stack {
-  const char *name, *rest;
-  struct list member;
-};
-struct stacks {
-  int n;
-  struct stack *at;
-};
-
 enum pass {
 #define PASS(NAME, name) PASS_##NAME,
 #include "ir/passes.h"

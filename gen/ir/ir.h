@@ -3,6 +3,7 @@
 #define TPGEN_IR_H
 
 #include "ir/graph.h"
+#include "ir/name_groups.h"
 #include "ir/shard.h"
 #include "ir/rows.h"
 #include "ir/rule_text.h"
@@ -181,20 +182,6 @@ int stack_representative(const struct memory_plan *plan, int value);
 double link_bandwidth(int mesh_dim);
 double link_latency(int mesh_dim);
 struct link link_of(int group);
-
-/* ------------------------------------------------------------------------------- name_groups.c */
-
-/* The n values as stacks, each at its first member's place. `fits` says whether a value may
-   join a stack. */
-struct stacks find_stacks(int n, const int *value, bool (*fits)(const struct stack *f, int value));
-/* "layers.0-31.wq.weight" */
-char *stack_text(const struct stack *f);
-/* The name in files of others, taken apart in the same way; name is NULL where there is none. */
-void stack_alias(const struct stack *f, const char **name, const char **rest);
-/* Whether the value's alias continues the aliases of the stack that it would join. */
-bool alias_goes_on(const struct stack *f, int value);
-/* Whether two tensors are equal in all but names and places. */
-bool same_tensor(int a, int b);
 
 /* ---------------------------------------------------------------------------------- operands.c */
 

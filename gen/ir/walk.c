@@ -215,6 +215,5 @@ bool keeps_batches(void)
   return target->steps_in_memory && plan_options->accumulate > 1 && takes_batches();
 }
 
-const char *const phase_name[] = {"forward", "backward", "update",
-                                  "gather",  "decode",   "prepare_constants",
-                                  "count"};
+const char *const phase_name[] = {"forward", "backward",          "update", "gather",
+                                  "decode",  "prepare_constants", "count"};

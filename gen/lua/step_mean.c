@@ -84,8 +84,8 @@ int step_mean(lua_State *L)
   const int share = append_counted((struct op){
       .kind = OP_scale, .nin = 1, .in = {whole}, .scalar = 1.0 / batches, .line = line});
   const int before = add_value(SUMS, "labels", F32, graph->value[share].shape, NONE, line);
-  const int after = append_counted(
-      (struct op){.kind = OP_add, .nin = 2, .in = {before, share}, .line = line});
+  const int after =
+      append_counted((struct op){.kind = OP_add, .nin = 2, .in = {before, share}, .line = line});
   graph->value[after].role = SUMS;
   graph->value[after].name = "labels";
   graph->value[before].of = graph->value[after].of = before;

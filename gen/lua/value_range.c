@@ -277,7 +277,8 @@ static int may_be(lua_State *L)
   struct range r = range_of(argument_value(L, 1));
   int64_t number = luaL_checkinteger(L, 2);
   call_is_unlike();
-  lua_pushboolean(L, (number >= r.low && number <= r.high) || is_filled_up(argument_value(L, 1), number));
+  lua_pushboolean(L, (number >= r.low && number <= r.high) ||
+                         is_filled_up(argument_value(L, 1), number));
   return 1;
 }
 

@@ -1,18 +1,17 @@
 /* cover: rows of features for tests/covering.sh, and what they have covered.
 
      cover FEATURES rows STRENGTH SEED [RESULTS]
-         rows, such as "layer=attention tp=2 ...", one a line, that cover every pair (STRENGTH 2) or triple
-         (3) of values that no row of RESULTS has covered. A value is left out where it is the plain one.
-     cover FEATURES alone RESULTS
-         a row for each pair that RESULTS has not covered: these two values, and all others plain.
-     cover FEATURES tell STRENGTH RESULTS
-         how many there are, have no meaning, were tried, were refused in each row, and were never tried;
-         and those that were refused, with the message.
+         rows, such as "layer=attention tp=2 ...", one a line, that cover every pair (STRENGTH 2) or
+   triple (3) of values that no row of RESULTS has covered. A value is left out where it is the
+   plain one. cover FEATURES alone RESULTS a row for each pair that RESULTS has not covered: these
+   two values, and all others plain. cover FEATURES tell STRENGTH RESULTS how many there are, have
+   no meaning, were tried, were refused in each row, and were never tried; and those that were
+   refused, with the message.
 
-   RESULTS has a line for each row that was tried: "ok", "refused" or "failed", a tab, the row, a tab, and
-   a message. A row covers its pairs if it is "ok" or "failed". Rows are made greedily: each begins with a
-   pair that is not covered, and takes for each other feature the value that covers most. The same
-   arguments give the same rows. */
+   RESULTS has a line for each row that was tried: "ok", "refused" or "failed", a tab, the row, a
+   tab, and a message. A row covers its pairs if it is "ok" or "failed". Rows are made greedily:
+   each begins with a pair that is not covered, and takes for each other feature the value that
+   covers most. The same arguments give the same rows. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -90,14 +89,16 @@ static bool have_meaning(int a, int b)
   return true;
 }
 
-/* ------------------------------------------------------------------------------------ what is covered */
+/* ------------------------------------------------------------------------------------ what is
+ * covered */
 
 static int strength;
 static unsigned char *covered; /* by two or three values, ascending */
 
 static size_t place(int a, int b, int c)
 {
-  return strength == 2 ? (size_t)a * MOST + (size_t)b : ((size_t)a * MOST + (size_t)b) * MOST + (size_t)c;
+  return strength == 2 ? (size_t)a * MOST + (size_t)b
+                       : ((size_t)a * MOST + (size_t)b) * MOST + (size_t)c;
 }
 
 /* A row: a value for each feature, or -1. */
@@ -153,7 +154,8 @@ static struct row read_row(char *text)
 enum { NEVER, REFUSED, TRIED };
 
 /* The line's row; false: there is no more. */
-static bool next_result(FILE *f, char *line, size_t room, bool *refused, struct row *r, char **message)
+static bool next_result(FILE *f, char *line, size_t room, bool *refused, struct row *r,
+                        char **message)
 {
   char *save;
   if (!fgets(line, (int)room, f)) return false;
@@ -178,7 +180,8 @@ static void read_results(const char *path, bool refused_too)
   fclose(f);
 }
 
-/* -------------------------------------------------------------------------------------------- the rows */
+/* -------------------------------------------------------------------------------------------- the
+ * rows */
 
 static uint64_t state;
 
@@ -246,7 +249,9 @@ static bool begin_row(struct row *r, bool *set)
       if (a >= b || values.feature[a] == values.feature[b] || !have_meaning(a, b)) continue;
       for (int c = strength == 2 ? values.n - 1 : b + 1; c < values.n; c++) {
         bool third = strength == 3;
-        if (third && (values.feature[c] == values.feature[b] || !have_meaning(a, c) || !have_meaning(b, c))) continue;
+        if (third &&
+            (values.feature[c] == values.feature[b] || !have_meaning(a, c) || !have_meaning(b, c)))
+          continue;
         if (covered[place(a, b, c)]) continue;
         memset(set, 0, MOST_FEATURES * sizeof *set);
         r->value[values.feature[a]] = a;
@@ -284,7 +289,8 @@ static void print_alone(void)
   struct row r;
   for (int a = 0; a < values.n; a++)
     for (int b = a + 1; b < values.n; b++) {
-      if (values.feature[a] == values.feature[b] || !have_meaning(a, b) || covered[place(a, b, 0)]) continue;
+      if (values.feature[a] == values.feature[b] || !have_meaning(a, b) || covered[place(a, b, 0)])
+        continue;
       for (int k = 0; k < features.n; k++) r.value[k] = features.at[k].first;
       r.value[values.feature[a]] = a;
       r.value[values.feature[b]] = b;
@@ -293,7 +299,8 @@ static void print_alone(void)
     }
 }
 
-/* --------------------------------------------------------------------------------------------- the report */
+/* --------------------------------------------------------------------------------------------- the
+ * report */
 
 static void tell(const char *results)
 {
@@ -313,7 +320,8 @@ static void tell(const char *results)
         refused += means && is == REFUSED;
       }
     }
-  printf("%s of %d values of %d features: %ld; without a meaning %ld; tried %ld; refused wherever they were tried %ld; never tried %ld\n",
+  printf("%s of %d values of %d features: %ld; without a meaning %ld; tried %ld; refused wherever "
+         "they were tried %ld; never tried %ld\n",
          strength == 2 ? "pairs" : "triples", values.n, features.n, all, without, tried, refused,
          all - without - tried - refused);
   /* Those that are refused, by the shortest row that was. */
@@ -331,8 +339,8 @@ static void tell(const char *results)
           unsigned char *at = &covered[place(r.value[i], r.value[k], 0)];
           if (*at != REFUSED || !have_meaning(r.value[i], r.value[k])) continue;
           *at = TRIED; /* told */
-          printf("  refused: %s=%s %s=%s: %s\n", features.at[i].name, values.name[r.value[i]], features.at[k].name,
-                 values.name[r.value[k]], message ? message : "");
+          printf("  refused: %s=%s %s=%s: %s\n", features.at[i].name, values.name[r.value[i]],
+                 features.at[k].name, values.name[r.value[k]], message ? message : "");
         }
     }
   if (f) fclose(f);
@@ -340,7 +348,9 @@ static void tell(const char *results)
 
 int main(int argc, char **argv)
 {
-  if (argc < 4) give_up("usage", "cover FEATURES rows STRENGTH SEED [RESULTS] | alone RESULTS | tell STRENGTH RESULTS");
+  if (argc < 4)
+    give_up("usage",
+            "cover FEATURES rows STRENGTH SEED [RESULTS] | alone RESULTS | tell STRENGTH RESULTS");
   read_features(argv[1]);
   bool alone = !strcmp(argv[2], "alone"), tells = !strcmp(argv[2], "tell");
   strength = alone ? 2 : atoi(argv[3]);

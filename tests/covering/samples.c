@@ -1,5 +1,6 @@
-/* samples DIRECTORY: data sets for tests/covering/plan.lua, as safetensors: labels, ignored and mse, each with 31 samples, and
-   17 more for validations. Some samples of `ignored` have no label that counts, and some have all. */
+/* samples DIRECTORY: data sets for tests/covering/plan.lua, as safetensors: labels, ignored and
+   mse, each with 31 samples, and 17 more for validations. Some samples of `ignored` have no label
+   that counts, and some have all. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,15 +22,16 @@ static void write_file(const char *directory, const char *kind, const char *of, 
 {
   char path[4096], header[1024];
   int is_mse = !strcmp(kind, "mse"), ignores = !strcmp(kind, "ignored");
-  size_t inputs = (size_t)samples * LENGTH * 8, targets = is_mse ? (size_t)samples * LENGTH * WORDS * 4 : inputs;
+  size_t inputs = (size_t)samples * LENGTH * 8,
+         targets = is_mse ? (size_t)samples * LENGTH * WORDS * 4 : inputs;
   snprintf(path, sizeof path, "%s/%s.%s.safetensors", directory, kind, of);
   FILE *f = fopen(path, "wb");
   if (!f) exit(1);
   int n = snprintf(header, sizeof header,
                    "{\"input\":{\"dtype\":\"I64\",\"shape\":[%d,%d],\"data_offsets\":[0,%zu]},"
                    "\"target\":{\"dtype\":\"%s\",\"shape\":[%d,%d%s],\"data_offsets\":[%zu,%zu]}}",
-                   samples, LENGTH, inputs, is_mse ? "F32" : "I64", samples, LENGTH, is_mse ? ",11" : "", inputs,
-                   inputs + targets);
+                   samples, LENGTH, inputs, is_mse ? "F32" : "I64", samples, LENGTH,
+                   is_mse ? ",11" : "", inputs, inputs + targets);
   uint64_t length = (uint64_t)(n + 7) / 8 * 8;
   fwrite(&length, 8, 1, f);
   fprintf(f, "%-*s", (int)length, header);

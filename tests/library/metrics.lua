@@ -9,5 +9,5 @@ return train{
   model = parallelize(Model(), mesh.tp, {up = Colwise(), down = Rowwise()}),
   batch = {input = randn{5, 6}, target = randn{5, 3}}, loss = loss,
   metrics = function(output, batch) return {half = loss(output, batch) * 0.5, another = loss(output, batch) * 4} end,
-  optimizer = SGD{lr = 0.1}, steps = 3, seed = 2, microbatches = 2, emit = "library",
+  optimizer = SGD{lr = 0.1}, steps = 3, seed = 2, microbatches = 2, emit = "library", validate = {},
 }
