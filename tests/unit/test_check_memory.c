@@ -444,7 +444,7 @@ static void batch_over_what_all_read(void)
 
 static bool is_before_batch(const struct value *v)
 {
-  return v->role == SUMS && v->op == NONE;
+  return v->role == SUMS && v->op == NONE && !is_of_metric((int)(v - graph->value));
 }
 
 static void batch_over_its_sums(void)

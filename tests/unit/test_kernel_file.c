@@ -679,11 +679,12 @@ static void write_program(const char *directory)
 }
 
 /* One library for each rank: all have the same names. */
-static const char build_c[] = "cc=\"${CC:-cc} -std=c11 -O0 -fopenmp -I$PWD/runtime\" && cd $1 && "
+static const char build_c[] = "blas_memory=$PWD/tests/unit/no_blas_memory.c && cc=\"${CC:-cc} "
+                              "-std=c11 -O0 -fopenmp -I$PWD/runtime\" && cd $1 && "
                               "cc=\"$cc -Wall -Wextra -Wconversion -Wshadow -Werror -fPIC\" && "
                               "blas=$(pkg-config --cflags openblas | sed s/-I/-isystem/) && "
                               "$cc $blas -c kernels.c && for rank in rank*.c; do "
-                              "$cc -shared -o $1/${rank%.c}.so $rank kernels.o "
+                              "$cc -shared -o $1/${rank%.c}.so $rank kernels.o $blas_memory "
                               "$(pkg-config --libs openblas) -lm || exit 1; done";
 static const char build_cuda[] =
     "cxx=\"${MPICXX:-mpicxx} -std=c++17 -O0 -fPIC -Itests/cuda_on_cpu "

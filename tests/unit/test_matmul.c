@@ -549,7 +549,7 @@ static void shell(const char *command)
 static const char cpu_compiler[] =
     "${CC:-cc} -std=c11 -O1 -fopenmp -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror"
     " -Iruntime -Itests/unit $(pkg-config --cflags openblas) -o $directory$/program"
-    " $directory$/program.c $(pkg-config --libs openblas) -lm";
+    " $directory$/program.c tests/unit/no_blas_memory.c $(pkg-config --libs openblas) -lm";
 
 static const char cuda_compiler[] =
     "${MPICXX:-mpicxx} -std=c++20 -Wall -Wextra -Werror -DTPGEN_CUDA -Iruntime -Itests/unit"
