@@ -4,6 +4,7 @@
 
 #include <limits.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 #ifdef __cplusplus
@@ -82,6 +83,11 @@ typedef const int *step_number; // in the rank's memory: a launch need not know 
 typedef int step_number;
 #define NUMBER_OF(step) (step)
 #endif
+// Step 0 is a validation.
+ELEMENT bool is_training(step_number step)
+{
+  return NUMBER_OF(step) != 0;
+}
 struct random_stream {
   uint32_t key[2]; // the seed, low word first
   uint32_t number;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Validations, against PyTorch: the mean loss over all labels that count, on meshes and on the stand-in, where the
-# last batch is smaller and where a step takes several; without dropout; the best checkpoint and others kept; an end
-# when nothing gets better, also behind a checkpoint.
+# last batch is smaller and where a step takes several; without dropout, and by the running statistics of a batch
+# norm; the best checkpoint and others kept; an end when nothing gets better, also behind a checkpoint.
 . "$(dirname "$0")/common.sh"
 local_mpi=yes
 . "$root/tests/programs.sh"
@@ -9,6 +9,7 @@ plan=tests/data_sets/plan.lua
 data=$golden/data_sets
 make_runtimes plain cuda
 given=(--weights "$data/model.safetensors" --data "$data/data.safetensors")
+normed=(--weights "$data/normed.safetensors" --data "$data/data.safetensors")
 held=(--validate "$data/validation.safetensors")
 
 # Every line of metrics is JSON.
@@ -18,7 +19,9 @@ validated() { sed -n 's/.*"validation_loss": *\([-+.0-9eE]*\),.*/\1/p' "$1.jsonl
 validates() {
   local name=$1 kind=$2 way=$3
   make "$name" "$kind" $plan "${@:4}" || return
-  start "$WORK/$name" "$WORK/$name" "${given[@]}" "${held[@]}" --validate-every 4 "${more[@]}" || { fail "$name"; return; }
+  local of=("${given[@]}")
+  [ "$way" != normed ] || of=("${normed[@]}")
+  start "$WORK/$name" "$WORK/$name" "${of[@]}" "${held[@]}" --validate-every 4 "${more[@]}" || { fail "$name"; return; }
   golden_line "$data/losses.tsv" "$way" > "$WORK/$name.golden"
   same_losses "$name" "$WORK/$name.losses" "$WORK/$name.golden" 1e-5
   golden_line "$data/validation.tsv" "$way" > "$WORK/$name.golden"
@@ -39,10 +42,16 @@ beside "$WORK/means.log" validates means plain accumulated_means -D last=smaller
 beside "$WORK/on_stand_in.log" validates on_stand_in cuda shuffled -D last=smaller -D shuffle=5 -D dp=2
 beside "$WORK/accumulated_cuda.log" validates accumulated_cuda cuda accumulated -D last=smaller -D shuffle=5 \
   -D accumulate=2 -D tp=2 -D every=7
+# A batch norm: by what its buffers hold, and they stay as they are.
+beside "$WORK/normed.log" validates normed plain normed -D last=dropped -D shuffle=5 -D norm=1
+beside "$WORK/normed_dp.log" validates normed_dp plain normed -D last=dropped -D shuffle=5 -D norm=1 -D dp=2
+beside "$WORK/normed_mesh.log" validates normed_mesh plain normed -D last=dropped -D shuffle=5 -D norm=1 -D dp=2 -D tp=2
+beside "$WORK/normed_sharded.log" validates normed_sharded plain normed -D last=dropped -D shuffle=5 -D norm=1 -D dp=2 -D zero=3
+beside "$WORK/normed_cuda.log" validates normed_cuda cuda normed -D last=dropped -D shuffle=5 -D norm=1 -D dp=2
 more=(--graph)
 beside "$WORK/graph.log" validates graph cuda shuffled -D last=smaller -D shuffle=5 -D tp=2
 all_are_done
-cat "$WORK"/{one,mesh,uneven,square,large,accumulated,means,on_stand_in,accumulated_cuda,graph}.log
+cat "$WORK"/{one,mesh,uneven,square,large,accumulated,means,on_stand_in,accumulated_cuda,normed,normed_dp,normed_mesh,normed_sharded,normed_cuda,graph}.log
 
 # The plan tells it all; a command line tells it otherwise.
 make by_plan plain $plan -D last=smaller -D every=6 -D validation="$data/validation.safetensors" -D batches=1
@@ -68,6 +77,13 @@ for kind in plain cuda; do
   start "$WORK/wet$kind" "$WORK/plain$kind" "${given[@]}" || fail "wet$kind"
   cmp "$WORK/trained$kind.losses" "$WORK/plain$kind.losses" || fail "wet$kind: a validation changes the training"
   cmp -s "$WORK/wet$kind.losses" "$WORK/one.losses" && fail "wet$kind drops nothing"
+done
+# Nor do the buffers of a batch norm.
+for name in normed normed_sharded normed_cuda; do
+  start "$WORK/$name" "$WORK/$name.alone" "${normed[@]}" || fail "$name alone"
+  cmp "$WORK/$name.losses" "$WORK/$name.alone.losses" || fail "$name: a validation changes the training"
+  "$TOOLS/compare_safetensors" "$WORK/$name.saved/model.safetensors" "$WORK/$name.alone.saved/model.safetensors" 0 ||
+    fail "$name: a validation changes what is saved"
 done
 # Inputs that no file gives come back behind it.
 start "$WORK/dryplain" "$WORK/random" "${held[@]}" --validate-every 3 || fail random

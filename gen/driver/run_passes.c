@@ -109,7 +109,7 @@ static void note_all_stages(void)
   all->has_row_bounds = has_row_bounds();
   all->has_values_by_rows = has_values_by_rows();
   all->multiplies_by_onednn = multiplies_by_onednn();
-  all->draws_random_numbers = draws_random_numbers();
+  all->has_step_number = has_step_number();
   graph->stages->all = all;
 }
 

@@ -173,7 +173,7 @@
   FIELD(FLAG,      has_row_bounds, "has_row_bounds") \
   FIELD(FLAG,      has_values_by_rows, "has_values_by_rows") \
   FIELD(FLAG,      multiplies_by_onednn, "multiplies_by_onednn") \
-  FIELD(FLAG,      draws_random_numbers, "draws_random_numbers")
+  FIELD(FLAG,      has_step_number, "has_step_number")
 
 #define SLOTS_FIELDS(FIELD)                 \
   FIELD(INT,       n,             "slots")  \

@@ -28,7 +28,7 @@ bool takes_step(const struct function *f)
 {
   for (int k = 0; k < f->nop; k++) {
     const struct op *op = &graph->op[f->op[k]];
-    bool of_step = is_random(op) || (takes_numbers(op) && !target->steps_in_memory);
+    bool of_step = knows_step(op) || (takes_numbers(op) && !target->steps_in_memory);
     if (op_row[op->kind].calls ? takes_step(&graph->function[op->function]) : of_step) return true;
   }
   return false;

@@ -369,7 +369,7 @@ static char *validate_text(int rank)
 {
   struct buffer b = {0};
   if (!can_validate()) return "";
-  if (step_has(is_random) && target->steps_in_memory) put_zero(&b, "m->now");
+  if (step_has(knows_step) && target->steps_in_memory) put_zero(&b, "m->now");
   if (adds_up_loss()) put_zero(&b, "m->loss");
   if (adds_up_loss() && has_some_of(SUMS)) put_zero(&b, "m->sum");
   if (has_phase(COUNT)) {
@@ -386,12 +386,13 @@ static char *validate_text(int rank)
   else
     put_phases(&b, FORWARD, FORWARD, step_of_validation(), 2);
   put(&b, "%s", loss_in_update_text(rank));
-  const char *dropped = step_has(is_random) ? " It is step 0, in which nothing is dropped." : "";
+  const char *as_step =
+      step_has(knows_step) ? " It is step 0, by which dropouts and batch norms know it." : "";
   const char *part =
       plan_options->accumulate > 1 ? ", as the part that a batch has of a step's" : "";
   return text("\n// A validation: the loss of the inputs%s.%s\n"
               "static void validate(void)\n{\n%s}\n",
-              part, dropped, b.text);
+              part, as_step, b.text);
 }
 
 bool has_constants(void)

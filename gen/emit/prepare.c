@@ -7,10 +7,10 @@ static void put_constants(struct buffer *b)
   /* other stages may have more of them */
   put(b, "  struct constants now%s;\n", graph->stages ? " = {}" : "");
   if (step_has(is_update)) put(b, "%s", update_constants(NULL));
-  if (step_has(is_random) && plan_options->accumulate > 1)
+  if (step_has(knows_step) && plan_options->accumulate > 1)
     put(b, "  for (int i = 0; i < %d; i++) now.batch[i] = %d * (t - 1) + i + 1;\n",
         plan_options->accumulate, plan_options->accumulate);
-  else if (step_has(is_random))
+  else if (step_has(knows_step))
     put(b, "  now.step = t;\n");
   put(b, "  target_put(&m->now, &now, sizeof now);\n");
 }

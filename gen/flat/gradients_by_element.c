@@ -50,6 +50,12 @@ void running_grad(int g)
                                     forward_op->scalar * kept_by_later(forward_op)));
 }
 
+/* There is no backward in a validation. */
+void in_training_grad(int g)
+{
+  if (needs_gradient(0)) give_gradient(0, g);
+}
+
 void mul_grad(int g)
 {
   for (int i = 0; i < 2; i++)

@@ -52,7 +52,7 @@ static bool is_own(int value)
 static bool is_function(const struct op *op)
 {
   const struct op_row *row = &op_row[op->kind];
-  if (is_random(op) || row->updates || is_collective(op->kind) || op->of_unit) return false;
+  if (knows_step(op) || row->updates || is_collective(op->kind) || op->of_unit) return false;
   if (op->kind == OP_index_within || op->kind == OP_running || op->kind == OP_custom) return false;
   if (op->kind == OP_pack || op->kind == OP_unpack || row->step == PIECES_PACKING) return false;
   return op->nout && (*rule_of(op) || row->step == LOCAL_STEP);

@@ -225,9 +225,10 @@ void set_number(struct op *op, const char *name, int64_t number);
 void copy_numbers(struct op *op, const struct op *from);
 /* Whether it moves a value between stages of a pipeline. */
 bool is_transfer(enum op_kind kind);
-/* Whether an operation updates parameters, or needs random numbers. */
+/* Whether an operation updates parameters, or depends on the step's number, as random numbers do.
+ */
 bool is_update(const struct op *op);
-bool is_random(const struct op *op);
+bool knows_step(const struct op *op);
 /* Whether such an operation moves bytes within a rank's memory. */
 bool is_copy(enum op_kind k);
 /* Whether it is attention or its gradient: those may have options, and a rule of their own. */
@@ -240,8 +241,8 @@ bool goes_around(const struct op *op, int mesh_dim);
 /* Whether it is a step of a ring: attention of a rank's queries over one block of keys. */
 bool is_block_of_keys(const struct op *op);
 bool step_has(bool (*such)(const struct op *op));
-/* Whether an operation of the program, or of that of all stages, needs random numbers. */
-bool draws_random_numbers(void);
+/* Whether an operation of the program, or of that of all stages, depends on the step's number. */
+bool has_step_number(void);
 
 /* ------------------------------------------------------------------------------------ passes.c */
 

@@ -54,6 +54,7 @@
      $noted     Where a number that is no index is noted for the use of indices `$use` of the plan.
      $random    A number in [0, 1) that depends on the seed, the step, $stream and the place in the
                 whole tensor alone; 1 where the step is 0: in a validation.
+     $now       The step's number, as functions of elements.h take it; 0 in a validation.
 
               ""  with a rule: the operator has kernels of its own, templates/kernels/NAME.c and .cu
               (kernel_file.c says how they are written), unless it is a copy or a product.
@@ -184,6 +185,9 @@ OP(cast,           "...->...",             "a|a:max|a:min", cast_grad,         "
 /* The values a. A step takes buffer b $s of the way to them, or `balances`: balance_buffers.c. */
 OP(running,        "...,...->...",         "a|a:max|a:min", running_grad,      "balances", "$a", "",
    .type = "a")
+/* The values a; in a validation the buffer b. */
+OP(in_training,    "...,...->...",         "",             in_training_grad,   "",
+   "is_training($now) ? $a : $b", "", .type = "a")
 OP(dropout,        "...@->...@",           "a|a:max|a:min", dropout_grad,      "stream",
    "dropped($a, $random, $s)", "")
 OP(tril,           "...y@x@->...y@x@",     "a|a:max|a:min", tril_grad,         "diagonal",

@@ -193,21 +193,21 @@ bool is_update(const struct op *op)
   return op_row[op->kind].updates;
 }
 
-bool is_random(const struct op *op)
+bool knows_step(const struct op *op)
 {
-  bool random = op->kind != OP_custom && strstr(op_row[op->kind].element, "$random");
-  for (int k = 0; k < op->nbody; k++) random |= is_random(&graph->op[op->body[k]]);
-  return random;
+  const char *element = op->kind == OP_custom ? "" : op_row[op->kind].element;
+  bool knows = strstr(element, "$random") || strstr(element, "$now");
+  for (int k = 0; k < op->nbody; k++) knows |= knows_step(&graph->op[op->body[k]]);
+  return knows;
 }
 
 /* Before outline the order has the operations, after it the functions. */
-bool draws_random_numbers(void)
+bool has_step_number(void)
 {
-  if (all_stages()) return all_stages()->draws_random_numbers;
-  bool draws = step_has(is_random);
-  for (int at = 0; at < graph->norder && !draws; at++)
-    draws = is_random(&graph->op[graph->order[at]]);
-  return draws;
+  if (all_stages()) return all_stages()->has_step_number;
+  bool has = step_has(knows_step);
+  for (int at = 0; at < graph->norder && !has; at++) has = knows_step(&graph->op[graph->order[at]]);
+  return has;
 }
 
 bool step_has(bool (*such)(const struct op *op))

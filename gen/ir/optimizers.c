@@ -83,7 +83,8 @@ int inputs_of_row(enum op_kind kind)
 {
   static const char *const rules[] = {"...->...", "...,...->...", "...,...,...->..."};
   const struct op_row *row = &op_row[kind];
-  if (!*row->element || *row->numbers || strstr(row->element, "$s") || kind == OP_running) return 0;
+  if (!*row->element || *row->numbers || strstr(row->element, "$s")) return 0;
+  if (kind == OP_running || kind == OP_in_training) return 0;
   if (row->type && !strncmp(row->type, "given", 5)) return 0;
   for (int n = 0; n < 3; n++)
     if (!strncmp(row->rule, rules[n], strlen(rules[n]))) return n + 1;

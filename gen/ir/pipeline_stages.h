@@ -29,7 +29,7 @@ struct edge_ends {
 struct all_stages {
   double flops[2];         /* see forward_flops() */
   bool gathers_each_batch; /* see the functions of these names */
-  bool has_row_bounds, has_values_by_rows, multiplies_by_onednn, draws_random_numbers;
+  bool has_row_bounds, has_values_by_rows, multiplies_by_onednn, has_step_number;
 };
 
 /* A stage is a part of the model, by depth. The ranks at one coordinate of a dimension of the mesh

@@ -410,6 +410,8 @@ static const char *put_name(struct buffer *b, struct writing *w, const char *c)
     if (!strcmp(end, " * $a") && is_float(w->type) && is_one(w->op, 0)) end += strlen(end);
   } else if (!strcmp(name, "random")) {
     s = random_text(w);
+  } else if (!strcmp(name, "now")) {
+    s = copy_text(add_extra(w->k, "step_number", "now", "t"));
   } else if (!strcmp(name, "noted")) {
     s = copy_text(add_extra(w->k, "unsigned long long *", "noted",
                             text("&m->noted[%" PRId64 "]", number_of(w->op, "use"))));

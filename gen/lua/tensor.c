@@ -201,7 +201,7 @@ static void read_inputs(lua_State *L, struct op *op)
   for (; op->nin < (int)n; op->nin++) {
     lua_rawgeti(L, 2, op->nin + 1);
     bool table = op->nin == 0 && picks_rows(op->kind);
-    bool buffer = op->nin == 1 && op->kind == OP_running;
+    bool buffer = op->nin == 1 && (op->kind == OP_running || op->kind == OP_in_training);
     op->in[op->nin] = buffer                                   ? buffer_value(L)
                       : table || op_row[op->kind].takes_stored ? argument_value(L, -1)
                                                                : argument_operand(L, -1);

@@ -10,7 +10,7 @@ const char *batch_number(void)
 
 bool has_step_constants(void)
 {
-  return target->steps_in_memory && (updates_have_numbers() || step_has(is_random));
+  return target->steps_in_memory && (updates_have_numbers() || step_has(knows_step));
 }
 
 /* kernels.h has it, which the programs of all stages share. */
@@ -20,9 +20,9 @@ char *constants_text(void)
   put_text(&b, "", 0);
   if (!target->steps_in_memory) return b.text;
   put(&b, "%s", step_number_members());
-  if (draws_random_numbers() && plan_options->accumulate > 1)
+  if (has_step_number() && plan_options->accumulate > 1)
     put(&b, "  int batch[%d]; // the numbers of its batches\n", plan_options->accumulate);
-  else if (draws_random_numbers())
+  else if (has_step_number())
     put(&b, "  int step; // its number\n");
   if (!b.length) return b.text;
   return text("// What changes from step to step: the host writes it before each step.\n"

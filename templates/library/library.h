@@ -88,8 +88,9 @@ int $name$_tensor_at(struct $name$ *model, int i, struct $name$_tensor *tensor);
 // Collective. Computes the outputs of the inputs. in: for each input the whole tensor, the same on
 // all ranks that read it; NULL: the inputs are where $name$_tensor says. out: for each output where
 // the whole tensor goes, on every rank; NULL, or NULL for one: it stays where $name$_tensor says. Of
-// a model that trains the first output is the loss, as in a validation: nothing is dropped out. The
-// plan's metrics stand behind it; a step of several batches makes them, and no forward.
+// a model that trains the first output is the loss, as in a validation: nothing is dropped out, and
+// batch norms normalize by their running statistics. The plan's metrics stand behind it; a step of
+// several batches makes them, and no forward.
 int $name$_forward(struct $name$ *model, const void *const in[], void *const out[]);
 
 // Collective. A training step: forward, backward, update. batch: whole tensors as for

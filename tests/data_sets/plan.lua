@@ -1,14 +1,19 @@
 -- A classifier over a data set that a file gives: -D loss=ce with labels, of which some are -100;
 -- loss=mse with an input that says which samples are there. -D shuffle=SEED, -D last=smaller or
 -- dropped, -D declared (no label is -100), -D batch=4, -D accumulate, -D mean=batches, -D drop (dropout),
--- -D ema (part of the moving average that stays), -D zero (ZeRO's stage; 3: fully sharded), -D dp, -D tp.
+-- -D norm (a batch norm), -D ema (part of the moving average that stays), -D zero (ZeRO's stage; 3: fully sharded), -D dp, -D tp.
 local mesh = device_mesh{ {"dp", args.dp or 1}, {"tp", args.tp or 1} }
 local BATCH, WIDTH, HIDDEN, CLASSES = args.batch or 4, 6, 8, 5
 
 local Model = nn.module("Model", function(self)
   self.up, self.down = nn.Linear(WIDTH, HIDDEN), nn.Linear(HIDDEN, CLASSES)
   self.drop = nn.Dropout(args.drop or 0)
-  function self:forward(x) return self.down(self.drop(F.gelu(self.up(x)))) end
+  if args.norm then self.norm = nn.BatchNorm1d(HIDDEN) end
+  function self:forward(x)
+    x = self.drop(F.gelu(self.up(x)))
+    if self.norm then x = self.norm(x) end
+    return self.down(x)
+  end
 end)
 local model = parallelize(Model(), mesh.tp, {up = Colwise(), down = Rowwise()})
 if args.zero == 3 then

@@ -78,6 +78,7 @@ static const struct instance instances[] = {
     {OP_add, .in = {"#ab", "#ab"}},
     BINARY(OP_sub),
     BINARY(OP_running),
+    BINARY(OP_in_training),
     BINARY(OP_mul),
     BINARY(OP_div),
     BINARY(OP_maximum),

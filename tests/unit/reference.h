@@ -105,6 +105,7 @@ static bool arithmetic(enum op_kind kind, const double *x, double s, double *y)
     *y = x[0] - x[1];
     return true;
   case OP_running:
+  case OP_in_training:
     *y = x[0];
     return true;
   case OP_mul:

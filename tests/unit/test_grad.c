@@ -295,6 +295,7 @@ static const struct trial others[] = {
     {.kind = OP_where, .in = {"?2x3", "2x1", "~2x3"}},
     {.kind = OP_running, .in = {"2x3", "~2x3"}, .scalar = 0.1},
     {.kind = OP_running, .in = {"3", "~3"}, .scalar = 0.1},
+    {.kind = OP_in_training, .in = {"2x3", "~2x3"}},
     {.kind = OP_dropout, .in = {"4x5"}, .scalar = 0.4, .number = {3}},
     {.kind = OP_dropout, .in = {"4x5"}, .scalar = 0.4, .number = {4}},
     {.kind = OP_tril, .in = {"3x4"}},

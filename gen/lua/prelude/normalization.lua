@@ -82,27 +82,28 @@ local function beside_channels(shape)
   return dims, n
 end
 
--- v [1, channels, 1, ...] of the whole batch, and the update of its buffer, if there is one: after
--- the step the buffer is (1 - momentum) buffer + momentum times v.
+-- v [1, channels, 1, ...] of the whole batch; in a validation, what its buffer holds, if there is one: after the
+-- step that is (1 - momentum) buffer + momentum times v.
 local function followed(v, buffer, momentum, times, what)
   if buffer == nil then return v end
   local shape = core.shape(v)
   across(buffer, what, shape)
   local value = core.finish(view(v, {shape[2]}), what)
-  if times ~= 1 then value = raw.mul(value, times) end
-  value = append("running", {value, buffer}, {scalar = momentum})
-  return view(times ~= 1 and raw.mul(value, 1 / times) or value, shape)
+  append("running", {times == 1 and value or raw.mul(value, times), buffer}, {scalar = momentum})
+  return view(append("in_training", {value, buffer}), shape)
 end
 
--- x normalized by its own mean and variance over the batch.
+-- x normalized by its own mean and variance over the batch. A sum of many numbers that are far from zero is rounded,
+-- so what is left of the mean is found from what is left of x.
 local function by_batch(x, shape, running_mean, running_var, momentum, eps)
   local dims, n = beside_channels(shape)
   if n < 2 then misfit("one element for each channel has no variance; the shape is %s", shape_text(shape)) end
-  local mean = reduced("sum", x, dims, true, 1 / n)
-  local y = raw.sub(x, followed(mean, running_mean, momentum, 1, "running_mean"))
-  local variance = reduced("sum", raw.square(y), dims, true, 1 / n)
-  variance = followed(variance, running_var, momentum, n / (n - 1), "running_var")
-  return raw.mul(y, raw.rsqrt(raw.add(variance, eps)))
+  local about = raw.detach(reduced("sum", x, dims, true, 1 / n))
+  local y = raw.sub(x, about)
+  local rest, squares = reduced("sum", y, dims, true, 1 / n), reduced("sum", raw.square(y), dims, true, 1 / n)
+  local mean = followed(raw.add(about, rest), running_mean, momentum, 1, "running_mean")
+  local variance = followed(raw.sub(squares, raw.square(rest)), running_var, momentum, n / (n - 1), "running_var")
+  return raw.mul(raw.sub(x, mean), raw.rsqrt(raw.add(variance, eps)))
 end
 
 -- batch_norm(x, running_mean, running_var, weight, bias, training, momentum, eps): x [n, channels,

@@ -4,6 +4,7 @@
   python3 tests/golden/data_sets/make.py
 
   model.safetensors          the weights that training begins with
+  normed.safetensors         those of a model with a batch norm
   data.safetensors           22 samples; input_0.npy, input_1.npy, labels.npy and target.npy have the same
   validation.safetensors     10 more
   losses.tsv                 for each way of training, a line: its name, and the losses of its steps
@@ -26,13 +27,14 @@ torch.set_num_threads(1)
 
 
 class Model(torch.nn.Module):
-    def __init__(self):
+    def __init__(self, norm=False):
         super().__init__()
         self.up, self.down = torch.nn.Linear(WIDTH, HIDDEN), torch.nn.Linear(HIDDEN, CLASSES)
         self.drop = torch.nn.Dropout(0)
+        self.norm = torch.nn.BatchNorm1d(HIDDEN) if norm else torch.nn.Identity()
 
     def forward(self, x):
-        return self.down(self.drop(torch.nn.functional.gelu(self.up(x))))
+        return self.down(self.norm(self.drop(torch.nn.functional.gelu(self.up(x)))))
 
 
 def save(path, tensors):
@@ -80,7 +82,7 @@ def batches(data, batch, seed, drop_last):
 
 def train(data, more, start, kind, batch, seed, drop_last, accumulate, mean="labels"):
     """mean: the loss of a step of several batches is that over all of their labels, or the mean of the batches' means."""
-    model = Model()
+    model = Model("norm.weight" in start)
     model.load_state_dict(start)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     losses, validations, source = [], [], batches(data, batch, seed, drop_last)
@@ -111,6 +113,13 @@ numpy.save("input_0.npy", wide[:9])
 numpy.save("input_1.npy", wide[9:])
 numpy.save("labels.npy", data["labels"].numpy())
 numpy.save("target.npy", data["target"].numpy())
+normed = Model(True).state_dict()
+del normed["norm.num_batches_tracked"]
+for name in "weight", "bias", "running_mean":
+    normed["norm." + name] = torch.randn(HIDDEN)
+normed["norm.running_var"] = 0.3 + torch.rand(HIDDEN)
+save("normed.safetensors", normed)
+normed["norm.num_batches_tracked"] = torch.tensor(0)
 
 ways = {
     "smaller": ("ce", 4, None, False, 1),
@@ -121,9 +130,10 @@ ways = {
     "accumulated_means": ("ce", 4, 5, False, 2, "batches"),
     "square": ("mse", 4, 5, False, 1),
     "large": ("ce", 30, None, False, 1),
+    "normed": ("ce", 4, 5, True, 1),
 }
 with open("losses.tsv", "w") as losses, open("validation.tsv", "w") as validations:
     for name, way in ways.items():
-        reported, seen = train(data, more, start, *way)
+        reported, seen = train(data, more, normed if name == "normed" else start, *way)
         losses.write("\t".join([name] + ["%.9g" % x for x in reported]) + "\n")
         validations.write("\t".join([name] + ["%.9g" % x for x in seen]) + "\n")
