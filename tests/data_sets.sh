@@ -56,6 +56,70 @@ for name in smaller declared; do
 done
 same_losses declared.classes "$WORK/declared.classes.losses" "$WORK/smaller.classes.losses" 1e-6
 
+# ---- metrics of a smaller batch --------------------------------------------------------------------------------
+
+# They are those of the samples that are there; of several batches, the mean of theirs.
+python3 - "$WORK" << 'PY'
+import json, random, struct, sys
+random.seed(1)
+rows = [[random.gauss(0.5, 1) for _ in range(6)] for _ in range(22)]
+def write(name, descr, shape, form, values):
+    head = "{'descr': '%s', 'fortran_order': False, 'shape': %s, }" % (descr, shape)
+    with open(sys.argv[1] + "/" + name, "wb") as file:
+        file.write(b"\x93NUMPY\1\0v\0" + head.ljust(117).encode() + b"\n" + struct.pack("<%d%s" % (len(values), form), *values))
+write("input.npy", "<f4", "(22, 6)", "f", [x for row in rows for x in row])
+write("labels.npy", "<i8", "(22,)", "q", [i * 3 % 5 for i in range(22)])
+def of(batch):
+    n, every = len(batch), [x for row in batch for x in row]
+    means = [sum(column) / n for column in zip(*batch)]
+    squares = sum(x * x for x in every) / len(every)
+    spread = sum(sum((row[k] - means[k]) ** 2 for row in batch) / (n - 1) for k in range(6)) / 6
+    return {"ones": 1, "samples": n, "whole": 1, "merged": 1, "first": squares, "root": squares, "right": 1, "all": [1] * 4,
+            "product": sum(every), "spread": spread, "most": max(every), "least": min(every), "count": len(every), "both": 1}
+batches = [of(rows[at:at + 4]) for at in range(0, 22, 4)]
+def mean(one, other):
+    return [(a + b) / 2 for a, b in zip(one, other)] if isinstance(one, list) else (one + other) / 2
+for accumulate in 1, 2:
+    with open("%s/metrics.%d" % (sys.argv[1], accumulate), "w") as file:
+        for step in range(12):
+            many = [batches[(step * accumulate + k) % 6] for k in range(accumulate)]
+            now = many[0] if accumulate == 1 else {key: mean(many[0][key], many[1][key]) for key in many[0]}
+            now = dict(now, root=now["root"] ** 0.5)
+            file.write(json.dumps(now) + "\n")
+PY
+# measures NAME KIND BATCHES ARGUMENTS...: the metrics of each step; the loss again is the loss.
+measures() {
+  make "$1" "$2" tests/data_sets/metrics.lua "${@:4}" || return
+  start "$WORK/$1" "$WORK/$1" --data "$WORK/input.npy" --data "$WORK/labels.npy" || { fail "$1"; return; }
+  python3 - "$WORK/$1.jsonl" "$WORK/metrics.$3" << 'PY' || fail "$1: other metrics"
+import json, sys
+got, wanted = ([json.loads(line) for line in open(name)] for name in sys.argv[1:])
+got = [one for one in got if "loss" in one]
+flat = lambda x: x if isinstance(x, list) else [x]
+bad = len(got) != len(wanted)
+for step, (one, right) in enumerate(zip(got, wanted), 1):
+    right["again"] = one["loss"]
+    missing = [key for key in ("ones", "samples", "all", "again") if key not in one]
+    for key in [key for key in right if key in one]:
+        near = len(flat(one[key])) == len(flat(right[key])) and all(
+            abs(a - b) <= 2e-5 * max(1, abs(b)) for a, b in zip(flat(one[key]), flat(right[key])))
+        if not near or missing:
+            bad = True
+            print("step", step, key, one[key], "not", right[key], *missing)
+sys.exit(bad)
+PY
+}
+measured="measured measured_mesh measured_parts measured_stages measured_present measured_batches measured_cuda"
+beside "$WORK/measured.log" measures measured plain 1 -D whole=true
+beside "$WORK/measured_mesh.log" measures measured_mesh plain 1 -D whole=true -D dp=3 -D tp=2
+beside "$WORK/measured_parts.log" measures measured_parts plain 1 -D microbatches=2 -D dp=2
+beside "$WORK/measured_stages.log" measures measured_stages plain 1 -D pp=2 -D microbatches=2 -D dp=2
+beside "$WORK/measured_present.log" measures measured_present plain 1 -D loss=present -D whole=true -D dp=2
+beside "$WORK/measured_batches.log" measures measured_batches plain 2 -D accumulate=2 -D microbatches=4
+beside "$WORK/measured_cuda.log" measures measured_cuda cuda 1 -D pp=2 -D dp=2
+all_are_done
+for name in $measured; do cat "$WORK/$name.log"; done
+
 # ---- bytes of images ----------------------------------------------------------------------------------------
 
 # An input of floats takes uint8, int8 and bool as numbers: the losses are those of the same numbers as floats.

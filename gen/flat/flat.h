@@ -134,8 +134,15 @@ void check_sequence_order(void);
 /* ----------------------------------------------------------------------------------- metrics.c */
 
 /* In a step of several batches, of micro-batches or of stages: metrics are of what all of them
-   make together. */
-void defer_metrics(void);
+   make together. whole: an input that all of them have as a whole, or NONE. */
+void defer_metrics(int whole);
+/* By operation: the loss needs it, or it has effects other than its values. */
+bool *what_serves_loss(void);
+
+/* ----------------------------------------------------------------------------- smaller_batch.c */
+
+/* Metrics do not count what fills a smaller last batch up. The input that it adds, or NONE. */
+int mask_metrics(void);
 
 /* ------------------------------------------------------------------------------ microbatches.c */
 

@@ -16,7 +16,7 @@
 /* The state of the search. */
 struct deferring {
   struct placement *lies; /* by value: along the samples */
-  bool *serves_loss; /* by operation: the loss needs it, or it has effects other than its values */
+  const bool *serves_loss; /* by operation */
   int *sum_of;       /* by value: the sum of all batches' values, or NONE */
   int known;         /* how many values there were */
   struct list later; /* what goes to the end of the order */
@@ -28,17 +28,19 @@ static bool is_later(int value)
   return maker != NONE && graph->op[maker].phase == UPDATE;
 }
 
-static void find_what_serves_loss(struct deferring *d)
+bool *what_serves_loss(void)
 {
-  bool *needed = alloc((size_t)graph->nvalue + 1);
+  bool *needed = alloc((size_t)graph->nvalue + 1), *serves_loss = alloc((size_t)graph->nop + 1);
   needed[graph->loss] = true;
+  if (labels_output() != NONE) needed[labels_output()] = true;
   for (int at = graph->norder; at-- > 0;) {
     const struct op *op = &graph->op[graph->order[at]];
     bool serves = op->nout == 0 || op->kind == OP_running;
     for (int k = 0; k < op->nout; k++) serves |= needed[op->out + k];
     for (int i = 0; i < op->nin && serves; i++) needed[op->in[i]] = true;
-    d->serves_loss[graph->order[at]] = serves;
+    serves_loss[graph->order[at]] = serves;
   }
+  return serves_loss;
 }
 
 /* ------------------------------------------------------------------------------- along samples */
@@ -206,20 +208,19 @@ static bool has_metrics(void)
   return false;
 }
 
-void defer_metrics(void)
+void defer_metrics(int whole)
 {
   struct deferring run = {.known = graph->nvalue}, *d = &run;
   struct list order = {0};
   if (!has_metrics()) return;
   d->lies = alloc((size_t)d->known * sizeof *d->lies);
   d->sum_of = alloc((size_t)d->known * sizeof *d->sum_of);
-  d->serves_loss = alloc((size_t)graph->nop + 1);
   for (int i = 0; i < d->known; i++) {
     const struct value *v = &graph->value[i];
     d->sum_of[i] = NONE;
-    if (v->role == BATCH && v->shape.ndim) d->lies[i].kind = SHARD;
+    if (v->role == BATCH && v->shape.ndim && i != whole) d->lies[i].kind = SHARD;
   }
-  find_what_serves_loss(d);
+  d->serves_loss = what_serves_loss();
   for (int at = 0; at < graph->norder; at++) look_at(d, graph->order[at], &order);
   for (int i = 0; i < d->known; i++)
     if (graph->value[i].is_output) finish_metric(d, i);

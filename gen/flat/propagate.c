@@ -444,7 +444,7 @@ static int finish(int value, bool whole, const char *why)
 void propagate(void)
 {
   check_sequence_order();
-  defer_metrics();
+  defer_metrics(mask_metrics());
   for (int i = 0; i < graph->nvalue; i++)
     graph->value[i].layout = usual_turns(graph->value[i].layout);
   propagate_from(0);
