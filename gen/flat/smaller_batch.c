@@ -119,10 +119,10 @@ static void add_input(struct masking *m)
   m->present = m->here = add_value(BATCH, name, F32, shape, 0, line);
   graph->value[m->present].init = (struct init){.kind = INIT_PRESENT, .a = 1};
   graph->value[m->present].placed = true;
-  struct op count = {.kind = OP_sum, .nin = 1, .in = {m->present}, .scalar = 1, .dims = 1};
-  count.module = NONE;
-  count.line = line;
-  m->count = add_simple(&m->first, count);
+  struct op all = {.kind = OP_sum, .nin = 1, .in = {m->present}, .scalar = 1, .dims = 1};
+  all.module = NONE;
+  all.line = line;
+  m->count = add_simple(&m->first, all);
   for (int i = 0; i < m->known && m->here == m->present; i++)
     if (m->rows[i] == IN_ONE && graph->value[i].role == BATCH) place_as(m, i);
 }
@@ -145,7 +145,7 @@ static int constant_of(struct masking *m, const struct op *op, double number, en
 static int mask(struct masking *m, const struct op *op, struct shape s, int d)
 {
   const int64_t each = s.size[d] / m->samples;
-  int here = m->here;
+  int here = op->phase == FORWARD ? m->here : m->present; /* labels are counted by the batch */
   if (each > 1) {
     struct op rows = beside(op, OP_expand);
     rows.nin = 1;
@@ -202,6 +202,18 @@ static int64_t reduced_elements(const struct op *op)
   return n;
 }
 
+/* How many samples are there, known in the operation's phase. */
+static int count_before(struct masking *m, const struct op *op)
+{
+  struct op all = beside(op, OP_sum);
+  if (op->phase == FORWARD) return m->count;
+  all.nin = 1;
+  all.in[0] = m->present;
+  all.scalar = 1;
+  all.dims = 1;
+  return add_simple(&m->order, all);
+}
+
 /* A sum with the factor 1 / (n - c), a mean or a variance, becomes a plain sum, divided by what n - c
    is of the samples that are there. */
 static void divide_by_count(struct masking *m, int id)
@@ -211,10 +223,10 @@ static void divide_by_count(struct masking *m, int id)
   struct op plain = sum, each = beside(&sum, OP_scale), rest = beside(&sum, OP_sub);
   plain.scalar = 1;
   each.nin = 1;
-  each.in[0] = m->count;
+  each.in[0] = count_before(m, &sum);
   each.scalar = n / (double)m->samples;
   rest.nin = 2;
-  rest.in[0] = each.scalar == 1 ? m->count : add_simple(&m->order, each);
+  rest.in[0] = each.scalar == 1 ? each.in[0] : add_simple(&m->order, each);
   if (fabs(less) > 1e-6 * n) {
     rest.in[1] = constant_of(m, &sum, less, F32);
     rest.in[0] = add_simple(&m->order, rest);
