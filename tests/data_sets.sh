@@ -75,7 +75,7 @@ def of(batch):
     squares = sum(x * x for x in every) / len(every)
     spread = sum(sum((row[k] - means[k]) ** 2 for row in batch) / (n - 1) for k in range(6)) / 6
     return {"ones": 1, "samples": n, "whole": 1, "merged": 1, "first": squares, "root": squares, "right": 1, "all": [1] * 4,
-            "product": sum(every), "spread": spread, "most": max(every), "least": min(every), "count": len(every), "both": 1}
+            "product": sum(every), "spread": spread, "most": max(every), "least": min(every), "count": len(every), "both": 1, "two": min(n - 1, 2)}
 batches = [of(rows[at:at + 4]) for at in range(0, 22, 4)]
 def mean(one, other):
     return [(a + b) / 2 for a, b in zip(one, other)] if isinstance(one, list) else (one + other) / 2
@@ -98,7 +98,7 @@ got = [one for one in got if "loss" in one]
 flat = lambda x: x if isinstance(x, list) else [x]
 bad = len(got) != len(wanted)
 for step, (one, right) in enumerate(zip(got, wanted), 1):
-    right["again"] = one["loss"]
+    right["again"] = right["again_both"] = one["loss"]
     missing = [key for key in ("ones", "samples", "all", "again") if key not in one]
     for key in [key for key in right if key in one]:
         near = len(flat(one[key])) == len(flat(right[key])) and all(

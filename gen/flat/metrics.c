@@ -15,11 +15,11 @@
 
 /* The state of the search. */
 struct deferring {
-  struct placement *lies; /* by value: along the samples */
+  struct placement *lies;  /* by value: along the samples */
   const bool *serves_loss; /* by operation */
-  int *sum_of;       /* by value: the sum of all batches' values, or NONE */
-  int known;         /* how many values there were */
-  struct list later; /* what goes to the end of the order */
+  int *sum_of;             /* by value: the sum of all batches' values, or NONE */
+  int known;               /* how many values there were */
+  struct list later;       /* what goes to the end of the order */
 };
 
 static bool is_later(int value)

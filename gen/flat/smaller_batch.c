@@ -21,12 +21,12 @@ enum rows { NO_ROWS, IN_ONE, UNKNOWN };
 
 /* The state of the walk. */
 struct masking {
-  int known;               /* how many values there were */
-  int64_t samples;         /* of a batch */
-  enum rows *rows;         /* by value */
-  int *dim;                /* by value: the dimension of its rows, if that is one */
-  bool *masked;            /* by value: the plan made it of its own input `present`, for metrics */
-  const bool *serves_loss; /* by operation */
+  int known;                /* how many values there were */
+  int64_t samples;          /* of a batch */
+  enum rows *rows;          /* by value */
+  int *dim;                 /* by value: the dimension of its rows, if that is one */
+  bool *masked;             /* by value: the plan made it of its own input `present`, for metrics */
+  const bool *serves_loss;  /* by operation */
   int present, here, count; /* an input; of a micro-batch; how many are there: or NONE */
   struct list order, first;
 };
@@ -86,7 +86,8 @@ static bool is_taken(const char *name)
   return false;
 }
 
-/* Each rank has those samples that it has of the other input, and a micro-batch its own of these. */
+/* Each rank has those samples that it has of the other input, and a micro-batch its own of these.
+ */
 static void place_as(struct masking *m, int input)
 {
   struct op part = {.kind = OP_redistribute, .nin = 1, .in = {m->here}, .module = NONE};
@@ -184,13 +185,14 @@ static int without_fill(struct masking *m, const struct op *op, int value, doubl
 
 /* ------------------------------------------------------------------------------ what sees rows */
 
-static _Noreturn void refuse(const struct op *op, const char *what)
+static _Noreturn void refuse(const struct op *op, const char *what, int64_t samples)
 {
-  plan_error(op->line,
-             "metrics: %s %s, and with drop_last = false some of these may be missing in the last "
-             "batch of an epoch: make a sum, a mean, a maximum or a minimum over the samples, or "
-             "multiply by an input present{batch}; or say drop_last = true",
-             printable(op_name(op)), what);
+  plan_error(
+      op->line,
+      "metrics: %s %s, and with drop_last = false samples may be missing in the last batch of "
+      "an epoch: take a sum, a mean, a maximum or a minimum over the samples, multiply what "
+      "it takes by an input present{%lld}, or say drop_last = true",
+      printable(op_name(op)), what, (long long)samples);
 }
 
 static int64_t reduced_elements(const struct op *op)
@@ -214,8 +216,8 @@ static int count_before(struct masking *m, const struct op *op)
   return add_simple(&m->order, all);
 }
 
-/* A sum with the factor 1 / (n - c), a mean or a variance, becomes a plain sum, divided by what n - c
-   is of the samples that are there. */
+/* A sum with the factor 1 / (n - c), a mean or a variance, becomes a plain sum, divided by what n -
+   c is of the samples that are there. */
 static void divide_by_count(struct masking *m, int id)
 {
   const struct op sum = graph->op[id];
@@ -261,9 +263,9 @@ static double largest_of(int value)
 static void leave_out_fill(struct masking *m, int id)
 {
   struct op op = graph->op[id]; /* a copy: adding operations moves the array */
-  const bool is_known = op.kind == OP_sum || op.kind == OP_matmul || op.kind == OP_amax ||
-                        op.kind == OP_amin;
-  if (!is_known) refuse(&op, "makes one value of several samples");
+  const bool is_known =
+      op.kind == OP_sum || op.kind == OP_matmul || op.kind == OP_amax || op.kind == OP_amin;
+  if (!is_known) refuse(&op, "joins samples", m->samples);
   add_input(m);
   for (int i = 0; i < op.nin; i++) {
     if (m->rows[op.in[i]] != IN_ONE) continue;
@@ -301,15 +303,13 @@ static bool follow_rows(struct masking *m, const struct op *op)
     c = &list[choice_of_time(op, in, (struct placement){0}, list, choices(op, &l, list))];
   }
   for (int i = 0; i < op->nin && c; i++)
-    follows &= same_placement(in[i], c->in[i]) ||
-               (in[i].kind == REPLICATE && c->in[i].kind != PARTIAL);
+    follows &=
+        same_placement(in[i], c->in[i]) || (in[i].kind == REPLICATE && c->in[i].kind != PARTIAL);
   for (int k = 0; k < op->nout; k++) {
     const struct shape *s = &graph->value[op->out + k].shape;
     const struct placement out = c && follows ? c->out[k] : (struct placement){0};
-    bool fits = out.kind != SHARD || s->size[out.dim] % m->samples == 0;
-    m->rows[op->out + k] = !c || !follows || !fits ? UNKNOWN
-                           : out.kind == SHARD     ? IN_ONE
-                                                   : NO_ROWS;
+    bool fits = out.kind != SHARD || (out.outer <= 1 && s->size[out.dim] % m->samples == 0);
+    m->rows[op->out + k] = !c || !follows || !fits ? UNKNOWN : out.kind == SHARD ? IN_ONE : NO_ROWS;
     m->dim[op->out + k] = out.dim;
     joins |= out.kind == PARTIAL;
   }
@@ -338,7 +338,7 @@ static void look_at(struct masking *m, int id)
   for (int k = 0; k < op.nout; k++) m->masked[op.out + k] = is_masked;
   const bool joins = takes && follow_rows(m, &op);
   if (takes && for_metrics && !is_masked && may_have && m->rows[op.out] == UNKNOWN)
-    refuse(&op, "makes a value of several samples, or of some of them");
+    refuse(&op, "compares, reorders, regroups or picks samples", m->samples);
   if (joins && for_metrics && !(is_masked && op.kind != OP_sum)) leave_out_fill(m, id);
   add(&m->order, id);
 }
@@ -346,12 +346,13 @@ static void look_at(struct masking *m, int id)
 static void check_output(const struct masking *m, int value)
 {
   const struct value *v = &graph->value[value];
+  const struct op *op = v->op == NONE ? NULL : &graph->op[v->op];
   if (!v->is_output || m->masked[value] || !may_have_rows(m, value)) return;
-  plan_error(v->line,
-             "metrics: %s has elements for each sample, and with drop_last = false some of these "
-             "may be missing in the last batch of an epoch: take a sum or a mean over the samples, "
-             "or multiply by an input present{batch}; or say drop_last = true",
-             printable(value_name(value)));
+  plan_error(op && op->nin ? graph->value[op->in[0]].line : v->line,
+             "metrics: %s has elements for each sample, and with drop_last = false samples may be "
+             "missing in the last batch of an epoch: take a sum or a mean over the samples, "
+             "multiply by an input present{%lld}, or say drop_last = true",
+             printable(value_name(value)), (long long)m->samples);
 }
 
 int mask_metrics(void)
@@ -373,7 +374,8 @@ int mask_metrics(void)
   if (m->present == NONE) return NONE;
   struct list all = {0};
   int at = 0;
-  while (at < m->order.n && graph->op[m->order.at[at]].phase != FORWARD) add(&all, m->order.at[at++]);
+  while (at < m->order.n && graph->op[m->order.at[at]].phase != FORWARD)
+    add(&all, m->order.at[at++]);
   for (int k = 0; k < m->first.n; k++) add(&all, m->first.at[k]);
   while (at < m->order.n) add(&all, m->order.at[at++]);
   graph->order = all.at;

@@ -51,7 +51,11 @@ return train{
       result.spread, result.most, result.least = x:var(0):mean(), x:amax(), x:amin()
       result.count = x:ge(-1e9):sum():to("float32")
     end
-    if args.loss == "present" then result.both = (ones * batch.here):sum() / batch.here:sum() end
+    if args.loss == "present" then
+      result.both = (ones * batch.here):sum() / batch.here:sum()
+      result.again_both = (each(output, batch) * batch.here):sum() / batch.here:sum()
+      result.two = (ones * batch.here):replicate():narrow(0, 1, 2):sum()
+    end
     return result
   end,
   optimizer = SGD{lr = 0.01}, steps = 12, seed = 3, drop_last = false, accumulate = args.accumulate,
