@@ -458,8 +458,9 @@ end
 --               memory for activations
 --   metrics     function(output, batch) that gives a table of tensors by name: the metrics have these
 --               numbers, too. Of a step in micro-batches they are what they are without; with accumulate
---               the mean of the batches. Of sums and means over samples that is so before anything
---               else is made of them, a maximum, say
+--               the mean of the batches; of a smaller last batch they count the samples that are there.
+--               Of sums and means over samples that is so before anything else is made of them, a
+--               maximum, say
 --   reduce_each_batch  true: gradients are reduced after each batch, and the parts accumulated: less
 --               memory, and a reduction for each batch
 --   expect      the most collectives of a step by kind, such as {all_reduce = 1}: more are an error
