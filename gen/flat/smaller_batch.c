@@ -26,7 +26,7 @@ struct masking {
   enum rows *rows;          /* by value */
   int *dim;                 /* by value: the dimension of its rows, if that is one */
   bool *masked;             /* by value: the plan made it of its own input `present`, for metrics */
-  const bool *serves_loss;  /* by operation */
+  const bool *for_metrics;  /* by operation: only metrics need it */
   int present, here, count; /* an input; of a micro-batch; how many are there: or NONE */
   struct list order, first;
 };
@@ -52,6 +52,22 @@ static bool has_own_metrics(void)
   for (int i = 0; i < graph->nvalue; i++)
     if (graph->value[i].is_output && i != labels_output()) return true;
   return false;
+}
+
+static bool *what_only_metrics_need(void)
+{
+  bool *needed = alloc((size_t)graph->nvalue + 1), *only = alloc((size_t)graph->nop + 1);
+  const bool *serves_loss = what_serves_loss();
+  for (int i = 0; i < graph->nvalue; i++)
+    needed[i] = graph->value[i].is_output && i != labels_output();
+  for (int at = graph->norder; at-- > 0;) {
+    const struct op *op = &graph->op[graph->order[at]];
+    bool serves = false;
+    for (int k = 0; k < op->nout; k++) serves |= needed[op->out + k];
+    for (int i = 0; i < op->nin && serves; i++) needed[op->in[i]] = true;
+    only[graph->order[at]] = serves && !serves_loss[graph->order[at]];
+  }
+  return only;
 }
 
 static bool may_have_rows(const struct masking *m, int value)
@@ -326,7 +342,7 @@ static bool takes_rows(const struct masking *m, const struct op *op)
 static void look_at(struct masking *m, int id)
 {
   const struct op op = graph->op[id]; /* a copy: adding operations moves the array */
-  const bool takes = takes_rows(m, &op), for_metrics = !m->serves_loss[id];
+  const bool takes = takes_rows(m, &op), for_metrics = m->for_metrics[id];
   bool is_masked = false, may_have = false;
   for (int i = 0; i < op.nin; i++) {
     const struct value *v = &graph->value[op.in[i]];
@@ -363,7 +379,7 @@ int mask_metrics(void)
   m->rows = alloc((size_t)m->known * sizeof *m->rows);
   m->dim = alloc((size_t)m->known * sizeof *m->dim);
   m->masked = alloc((size_t)m->known);
-  m->serves_loss = what_serves_loss();
+  m->for_metrics = what_only_metrics_need();
   for (int i = 0; i < m->known; i++) {
     const struct value *v = &graph->value[i];
     if (v->role == BATCH && v->shape.ndim && v->shape.size[0] == samples) m->rows[i] = IN_ONE;
