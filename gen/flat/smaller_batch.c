@@ -15,16 +15,13 @@
 #include <math.h>
 #include <string.h>
 
-/* How the rows of the samples lie in a value: in none of its dimensions, in one of them, or not
-   known. */
-enum rows { NO_ROWS, IN_ONE, UNKNOWN };
-
 /* The state of the walk. */
 struct masking {
   int known;                /* how many values there were */
   int64_t samples;          /* of a batch */
-  enum rows *rows;          /* by value */
-  int *dim;                 /* by value: the dimension of its rows, if that is one */
+  struct placement *lies;   /* by value: cut, the samples are rows of a dimension; pending, it is a
+                               sum over them */
+  bool *unknown;            /* by value: it has samples, and how is not known */
   bool *masked;             /* by value: the plan made it of its own input `present`, for metrics */
   const bool *for_metrics;  /* by operation: only metrics need it */
   int present, here, count; /* an input; of a micro-batch; how many are there: or NONE */
@@ -73,9 +70,8 @@ static bool *what_only_metrics_need(void)
 static bool may_have_rows(const struct masking *m, int value)
 {
   const struct shape *s = &graph->value[value].shape;
-  bool may_have = m->rows[value] == IN_ONE;
-  for (int d = 0; d < s->ndim && m->rows[value] == UNKNOWN; d++)
-    may_have |= s->size[d] % m->samples == 0;
+  bool may_have = m->lies[value].kind == SHARD;
+  for (int d = 0; d < s->ndim && m->unknown[value]; d++) may_have |= s->size[d] % m->samples == 0;
   return may_have;
 }
 
@@ -141,7 +137,7 @@ static void add_input(struct masking *m)
   all.line = line;
   m->count = add_simple(&m->first, all);
   for (int i = 0; i < m->known && m->here == m->present; i++)
-    if (m->rows[i] == IN_ONE && graph->value[i].role == BATCH) place_as(m, i);
+    if (m->lies[i].kind == SHARD && graph->value[i].role == BATCH) place_as(m, i);
 }
 
 static struct op beside(const struct op *op, enum op_kind kind)
@@ -191,7 +187,7 @@ static int without_fill(struct masking *m, const struct op *op, int value, doubl
   const enum type type = graph->value[value].type;
   struct op chosen = beside(op, OP_where);
   chosen.nin = 3;
-  chosen.in[0] = mask(m, op, s, m->dim[value]);
+  chosen.in[0] = mask(m, op, s, m->lies[value].dim);
   chosen.in[1] = value;
   chosen.in[2] = constant_of(m, op, number, type);
   int made = add_simple(&m->order, chosen);
@@ -281,10 +277,12 @@ static void leave_out_fill(struct masking *m, int id)
   struct op op = graph->op[id]; /* a copy: adding operations moves the array */
   const bool is_known =
       op.kind == OP_sum || op.kind == OP_matmul || op.kind == OP_amax || op.kind == OP_amin;
-  if (!is_known) refuse(&op, "joins samples", m->samples);
+  bool by_rows = false; /* rows of experts are not in the samples' order */
+  for (int i = 0; i < op.nin; i++) by_rows |= graph->value[op.in[i]].counts != NONE;
+  if (!is_known || by_rows) refuse(&op, "joins samples", m->samples);
   add_input(m);
   for (int i = 0; i < op.nin; i++) {
-    if (m->rows[op.in[i]] != IN_ONE) continue;
+    if (m->lies[op.in[i]].kind != SHARD) continue;
     double neutral = op.kind == OP_amax   ? least_of(op.in[i])
                      : op.kind == OP_amin ? largest_of(op.in[i])
                                           : 0;
@@ -294,40 +292,53 @@ static void leave_out_fill(struct masking *m, int id)
   if (op.kind == OP_sum && op.scalar != 1) divide_by_count(m, id);
 }
 
+/* Sets where the rows lie in what the operation makes of inputs that lie so. Whether it can run so.
+ */
+static bool runs_on(struct masking *m, const struct op *op, const struct placement *in)
+{
+  struct letters l;
+  struct choice list[MAX_CHOICES];
+  if (!*rule_of(op)) return false;
+  op_letters(op, &l);
+  const struct choice *c =
+      &list[choice_of_time(op, in, (struct placement){0}, list, choices(op, &l, list))];
+  for (int i = 0; i < op->nin; i++)
+    if (!same_placement(in[i], c->in[i]) && in[i].kind != REPLICATE) return false;
+  for (int k = 0; k < op->nout; k++) {
+    const struct shape *s = &graph->value[op->out + k].shape;
+    const struct placement out = c->out[k];
+    if (out.kind == SHARD && (out.outer > 1 || s->size[out.dim] % m->samples)) return false;
+    m->lies[op->out + k] = out;
+  }
+  return true;
+}
+
 /* Finds where the rows lie in what the operation makes. Whether it makes a value of several
-   samples. */
+   samples. What is a sum over them is followed as such, as a count of rows by expert is; or it is
+   whole for an operation that needs it so. */
 static bool follow_rows(struct masking *m, const struct op *op)
 {
   struct placement in[MAX_INPUTS] = {{0}};
-  struct letters l;
-  struct choice list[MAX_CHOICES];
-  bool follows = true, joins = false;
+  bool is_known = true, has_rows = false, joins = false;
   for (int i = 0; i < op->nin; i++) {
-    if (m->rows[op->in[i]] == UNKNOWN) follows = false;
-    if (m->rows[op->in[i]] != IN_ONE) continue;
-    in[i].kind = SHARD;
-    in[i].dim = (signed char)m->dim[op->in[i]];
+    in[i] = m->lies[op->in[i]];
+    is_known &= !m->unknown[op->in[i]];
+    has_rows |= in[i].kind == SHARD;
   }
   if (op->kind == OP_redistribute) {
-    m->rows[op->out] = m->rows[op->in[0]];
-    m->dim[op->out] = m->dim[op->in[0]];
+    m->lies[op->out] = in[0];
+    m->unknown[op->out] = !is_known;
     return false;
   }
-  const struct choice *c = NULL;
-  if (follows && *rule_of(op)) {
-    op_letters(op, &l);
-    c = &list[choice_of_time(op, in, (struct placement){0}, list, choices(op, &l, list))];
+  if (is_known && !runs_on(m, op, in)) {
+    for (int i = 0; i < op->nin; i++)
+      if (in[i].kind == PARTIAL) in[i] = (struct placement){0};
+    is_known = !has_rows || runs_on(m, op, in);
   }
-  for (int i = 0; i < op->nin && c; i++)
-    follows &=
-        same_placement(in[i], c->in[i]) || (in[i].kind == REPLICATE && c->in[i].kind != PARTIAL);
   for (int k = 0; k < op->nout; k++) {
-    const struct shape *s = &graph->value[op->out + k].shape;
-    const struct placement out = c && follows ? c->out[k] : (struct placement){0};
-    bool fits = out.kind != SHARD || (out.outer <= 1 && s->size[out.dim] % m->samples == 0);
-    m->rows[op->out + k] = !c || !follows || !fits ? UNKNOWN : out.kind == SHARD ? IN_ONE : NO_ROWS;
-    m->dim[op->out + k] = out.dim;
-    joins |= out.kind == PARTIAL;
+    m->unknown[op->out + k] = !is_known;
+    joins |= is_known && has_rows && m->lies[op->out + k].kind == PARTIAL;
+    if (!is_known) m->lies[op->out + k] = (struct placement){0};
   }
   return joins;
 }
@@ -335,7 +346,8 @@ static bool follow_rows(struct masking *m, const struct op *op)
 static bool takes_rows(const struct masking *m, const struct op *op)
 {
   bool takes = false;
-  for (int i = 0; i < op->nin; i++) takes |= m->rows[op->in[i]] != NO_ROWS;
+  for (int i = 0; i < op->nin; i++)
+    takes |= m->unknown[op->in[i]] || m->lies[op->in[i]].kind != REPLICATE;
   return takes;
 }
 
@@ -353,9 +365,11 @@ static void look_at(struct masking *m, int id)
   is_masked &= for_metrics || op.kind == OP_redistribute;
   for (int k = 0; k < op.nout; k++) m->masked[op.out + k] = is_masked;
   const bool joins = takes && follow_rows(m, &op);
-  if (takes && for_metrics && !is_masked && may_have && m->rows[op.out] == UNKNOWN)
+  if (takes && for_metrics && !is_masked && may_have && m->unknown[op.out])
     refuse(&op, "compares, reorders, regroups or picks samples", m->samples);
   if (joins && for_metrics && !(is_masked && op.kind != OP_sum)) leave_out_fill(m, id);
+  for (int k = 0; k < op.nout && joins && for_metrics; k++)
+    m->lies[op.out + k] = (struct placement){0};
   add(&m->order, id);
 }
 
@@ -376,13 +390,13 @@ int mask_metrics(void)
   const int64_t samples = samples_of_smaller();
   if (samples < 2 || !has_own_metrics()) return NONE;
   struct masking run = {.known = graph->nvalue, .samples = samples, .present = NONE}, *m = &run;
-  m->rows = alloc((size_t)m->known * sizeof *m->rows);
-  m->dim = alloc((size_t)m->known * sizeof *m->dim);
+  m->lies = alloc((size_t)m->known * sizeof *m->lies);
+  m->unknown = alloc((size_t)m->known);
   m->masked = alloc((size_t)m->known);
   m->for_metrics = what_only_metrics_need();
   for (int i = 0; i < m->known; i++) {
     const struct value *v = &graph->value[i];
-    if (v->role == BATCH && v->shape.ndim && v->shape.size[0] == samples) m->rows[i] = IN_ONE;
+    if (v->role == BATCH && v->shape.ndim && v->shape.size[0] == samples) m->lies[i].kind = SHARD;
   }
   const int before = graph->norder;
   for (int at = 0; at < before; at++) look_at(m, graph->order[at]);
