@@ -360,6 +360,8 @@ static void look_at(struct masking *m, int id)
     const struct value *v = &graph->value[op.in[i]];
     const bool is_present = v->role == BATCH && v->init.kind == INIT_PRESENT;
     is_masked |= m->masked[op.in[i]] || is_present;
+    if (for_metrics && v->op != NONE && graph->op[v->op].kind == OP_count_places)
+      refuse(&op, "takes how many places experts have in all samples", m->samples);
     may_have |= may_have_rows(m, op.in[i]);
   }
   is_masked &= for_metrics || op.kind == OP_redistribute;
