@@ -53,6 +53,9 @@ try() {
   elif [ -e "$many.refused" ] && is_refusal "$many.refused"; then
     printf 'refused\t%s\t%s\n' "$*" "$(grep -m 1 'error: ' "$many.refused")"
     rm -rf "$one"* "$many"
+  elif grep -q 'local MPI: .* ranks, at most' <<< "$why"; then
+    printf 'refused\t%s\t%s\n' "$*" "the tests' MPI has 64 ranks at most"
+    rm -rf "$one"* "$many".* "$many"
   elif is_open "$kind" "$@"; then
     printf 'open\t%s\t%s\n' "$*" "an order of streams is missing"
     rm -rf "$one"* "$many".* "$many"

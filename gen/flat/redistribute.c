@@ -451,6 +451,30 @@ static int as_term_in_time(struct lowering *w, const struct op *op, int value, s
   return run_legs(w, op, value, usual_turns(next));
 }
 
+/* What all micro-batches have, and ranks have parts of that go to others, is cut in time by itself:
+   first the cuts before that, then the one in time, which moves nothing. The rest moves between
+   ranks. */
+static int as_part_in_time(struct lowering *w, const struct op *op, int value, struct layout to)
+{
+  const int dim = time_dimension();
+  struct layout next = graph->value[value].layout;
+  int cut[MAX_MESH];
+  bool moves = false;
+  if (dim == NONE || next.on[dim].kind != REPLICATE || to.on[dim].kind != SHARD) return value;
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    moves |= next.on[d].kind != REPLICATE && !same_placement(next.on[d], to.on[d]);
+  int n = cuts_of(&graph->mesh, to, to.on[dim].dim, cut);
+  while (cut[--n] != dim) moves |= next.on[cut[n]].kind == SHARD; /* it cuts what time has left */
+  if (!moves) return value;
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (next.on[d].kind == SHARD && next.on[d].dim == to.on[dim].dim)
+      next.on[d] = (struct placement){0};
+  for (int i = 0; cut[i] != dim; i++) next.on[cut[i]] = to.on[cut[i]];
+  value = run_legs(w, op, value, usual_turns(next));
+  next.on[dim] = to.on[dim];
+  return run_legs(w, op, value, usual_turns(next));
+}
+
 /* Returns the replacement of the redistribution's value: moved in the operation's type, if
    anything moves, and cast to the value's. */
 static int lower(struct lowering *w, const struct op *op)
@@ -484,6 +508,7 @@ static int lower(struct lowering *w, const struct op *op)
     last = exchange_rows(w, op, last, to, false);
   }
   last = as_term_in_time(w, op, last, to);
+  last = as_part_in_time(w, op, last, to);
   last = run_legs(w, op, last, scattered_first(op, graph->value[last].layout, to));
   last = run_legs(w, op, last, to);
   return take_over(w, op, cast_to(w, op, last, type));

@@ -192,11 +192,15 @@ if policy then mixed_precision(model, policy) end
 
 local schedules = {interleaved = "interleaved_1f1b", zbv = "zbv_zero_bubble", zero_bubble = "interleaved_zero_bubble",
   dualpipe = "dualpipe_v"}
-local least = BATCH // (size.dp * size.fs * size.ep) -- samples of a rank
-local parts = one and 1 or math.max(1, math.min(f.parts or 1, staged and least - 1 or least))
+local least = BATCH -- samples of the rank with fewest
+for _, dim in ipairs{"dp", "fs", "ep"} do
+  local n = size[dim]
+  least = math.min((least + n - 1) // n, math.max(0, least - (least + n - 1) // n * (n - 1)))
+end
+local parts = one and 1 or math.max(1, math.min(f.parts or 1, least))
 if staged then
   local twice = staged == "interleaved" or staged == "zbv" or staged == "zero_bubble" or staged == "dualpipe"
-  pipeline(model, mesh.pp, {schedule = schedules[staged] or staged, stages = twice and 4 or 2, microbatches = parts + 1})
+  pipeline(model, mesh.pp, {schedule = schedules[staged] or staged, stages = twice and 4 or 2, microbatches = math.max(1, math.min(parts + 1, least))})
 end
 
 -- --------------------------------------------------------------------------------------- training
@@ -212,10 +216,11 @@ local optimizers = {sgd = SGD{lr = 0.1}, momentum = SGD{lr = 0.05, momentum = 0.
   adagrad = Adagrad{lr = 0.02, eps = 1e-2}, rmsprop = RMSprop{lr = 0.01, eps = 1e-2}, lion = Lion{lr = 1e-3},
   adafactor = Adafactor{lr = 1e-2}, lamb = LAMB{lr = 1e-2, eps = 1e-2}, muon = SGD{lr = 0.1}, own = Own{}}
 local groups
-if is("optimizer", "muon") then groups = {{match = "words.weight", optimizer = Muon{lr = 0.02, dtype = "float32"}}} end
+local has_words = not is("frozen", "embedding") and not is("lora", "all")
+if is("optimizer", "muon") and has_words then groups = {{match = "words.weight", optimizer = Muon{lr = 0.02, dtype = "float32"}}} end
 if is("groups", "two") then
   groups = groups or {}
-  if #groups == 0 and not is("frozen", "embedding") then groups[1] = {match = "words.*", lr = 0.03} end
+  if #groups == 0 and has_words then groups[1] = {match = "words.*", lr = 0.03} end
   if not is("norm", "none") then groups[#groups + 1] = {match = "**norm.*", optimizer = SGD{lr = 0.02}} end
 end
 
@@ -223,7 +228,7 @@ local function loss(output, b)
   if is("precision", "bf16") then output = output:to("float32") end
   if is("loss", "mse") then
     local each = (output - b.target):square():mean(-1)
-    if b.here then return (each * b.here:unsqueeze(-1)):sum() / (b.here:sum() * LENGTH) end
+    if is("files", "smaller") then return (each * b.here:unsqueeze(-1)):sum() / (b.here:sum() * LENGTH) end
     return each:mean()
   end
   local target = b.target
