@@ -112,7 +112,7 @@ END
   start "$WORK/config" "$WORK/config" --weights "$hf" --data "$llama/text.txt" --steps "$steps" || fail "config: no run"
   cmp "$WORK/config.losses" "$WORK/tp2.losses" || fail "the model of config.json is another"
   ends "has no 'hidden_size'" '{"model_type": "llama"}'
-  ends "hidden_act is gelu" '{"model_type": "llama", "hidden_act": "gelu"}'
+  ends "hidden_act is 'gelu'" '{"model_type": "llama", "hidden_act": "gelu"}'
   ends "is not JSON" '{"model_type": '
   sed 's/"default"/"dynamic"/' "$hf/config.json" > "$WORK/dynamic.json"
   ends "rope_type must be" "$(cat "$WORK/dynamic.json")"
