@@ -44,6 +44,12 @@ static const struct left_out {
      "P(max),P(min) -> P(max); P(min),P(sum) -> P(min); P(min),P(max) -> P(min); P(min),P(min) -> "
      "P(min); S(0),P(sum) -> S(0); S(0),P(max) -> S(0); S(0),P(min) -> S(0)",
      "a buffer is never pending"},
+    {"in_training",
+     "R,P(sum) -> R; R,P(max) -> R; R,P(min) -> R; P(sum),P(sum) -> P(sum); P(sum),P(max) -> "
+     "P(sum); P(sum),P(min) -> P(sum); P(max),P(sum) -> P(max); P(max),P(max) -> P(max); "
+     "P(max),P(min) -> P(max); P(min),P(sum) -> P(min); P(min),P(max) -> P(min); P(min),P(min) -> "
+     "P(min); S(0),P(sum) -> S(0); S(0),P(max) -> S(0); S(0),P(min) -> S(0)",
+     "a buffer is never pending"},
     {"log1p_back", "R,P(min) -> P(max); P(max),R -> P(max); P(min),R -> P(min)", EXTREMES},
     {"lt", "R,P(max) -> P(max); R,P(min) -> P(min); P(max),R -> P(min); P(min),R -> P(max)",
      TRUTHS},
