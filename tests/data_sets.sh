@@ -50,11 +50,14 @@ with open(sys.argv[1], "wb") as file:
     file.write(b"\x93NUMPY\1\0v\0" + head.ljust(117).encode() + b"\n" + struct.pack("<22q", *(i * 3 % 5 for i in range(22))))
 END
 make declared plain $plan -D last=smaller -D declared=true -D dp=2
-for name in smaller declared; do
+make taken plain $plan -D last=smaller -D declared=true -D taken=true
+for name in smaller declared taken; do
   start "$WORK/$name" "$WORK/$name.classes" --weights "$data/model.safetensors" --data "input=$data/input_[01].npy" \
     --data "labels=$WORK/classes.npy" || fail "$name.classes"
 done
-same_losses declared.classes "$WORK/declared.classes.losses" "$WORK/smaller.classes.losses" 1e-6
+for name in declared taken; do
+  same_losses $name.classes "$WORK/$name.classes.losses" "$WORK/smaller.classes.losses" 1e-6
+done
 
 # ---- metrics of a smaller batch --------------------------------------------------------------------------------
 

@@ -126,8 +126,19 @@ char *post_text(const struct op *op, int rank)
   return call_of(op, rank, transfer_row[target->library].post);
 }
 
-/* The forward takes a slot anew: what the stage has sent from there of an earlier micro-batch is
-   awaited. */
+/* Whether the rank sends some of the value in micro-batches of any size. */
+static bool is_sent_of_any_size(int value, int rank)
+{
+  const int now = graph->mesh.now;
+  bool is_sent = false;
+  for (int size = NONE; next_size(sizes_of_step(), &size);)
+    is_sent |= elements(local_shape(value, rank)) > 0;
+  graph->mesh.now = now;
+  return is_sent;
+}
+
+/* The forward takes a slot anew: what has been sent from there of an earlier micro-batch, which may
+   be of another size, is awaited. */
 char *awaits_sent_text(const struct function *f, int rank)
 {
   struct buffer b = {0};
@@ -136,9 +147,9 @@ char *awaits_sent_text(const struct function *f, int rank)
   if (graph->memory->slots[f->stage].n == microbatches()) return b.text;
   for (int i = 0; i < graph->nfunction; i++) {
     const struct function *other = &graph->function[i];
-    for (int k = 0; k < other->nop && other->stage == f->stage; k++) {
+    for (int k = 0; k < other->nop; k++) {
       const struct op *op = &graph->op[other->op[k]];
-      if (op->kind != OP_send || !elements(local_shape(op->in[0], rank))) continue;
+      if (stage_of_slots(op) != f->stage || !is_sent_of_any_size(op->in[0], rank)) continue;
       const char *sent =
           fill(transfer_row[target->library].sent, "line", plan_line_text(op->line), "value",
                target->edge_groups ? "" : arena_pointer(op->in[0], NULL, other->name), "event",

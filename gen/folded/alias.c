@@ -203,6 +203,14 @@ static bool may_give_way(const struct lifetimes *l, int in, int out, int to)
   return from->depth == (in_arena(to) ? b->depth : 1);
 }
 
+/* Whether the two are in stacks of different lists: steps of a scan find no gradient of a list of
+   modules by the number of the step. */
+static bool are_of_two_lists(int in, int out)
+{
+  int a = in_loop(in)->stack, b = in_loop(out)->stack;
+  return a != NONE && b != NONE && in_loop(a)->list != in_loop(b)->list;
+}
+
 /* Lets `out`, made at `at`, take the bytes of `in`, of the same size, which nothing reads later.
    Values outside the arena keep their place. */
 static bool share(struct lifetimes *l, int in, int out, int at)
@@ -218,7 +226,9 @@ static bool share(struct lifetimes *l, int in, int out, int at)
   if (!in_arena(from) || !may_give_way(l, in, out, to)) return false;
   struct allocation *place = &l->plan->of[from];
   if (!in_arena(to)) {
-    place->storage = to;
+    const bool leaves = are_of_two_lists(from, to); /* `in` alone is made where `out` is */
+    if (leaves && (in == from || are_of_two_lists(in, to))) return false;
+    l->plan->of[leaves ? in : from].storage = to;
     return true;
   }
   l->plan->of[to].storage = from;
@@ -235,6 +245,7 @@ static void share_gradient(struct lifetimes *l, int in, int out)
   int storage = root(l, in);
   if (in_loop(in)->stack != in || in_loop(out)->stack != out) return;
   if (graph->value[out].role != GRADIENT || !in_arena(storage)) return;
+  if (are_of_two_lists(storage, out)) return;
   if (in_loop(storage)->stack == storage) l->plan->of[storage].storage = out;
 }
 

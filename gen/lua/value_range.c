@@ -235,33 +235,38 @@ static bool is_always(int value, int64_t number)
   return r.uniform && r.low == number && r.high == number;
 }
 
+static int input_filled_with(int value, int64_t number);
+
+/* The one input of which these operands take their elements, where all others have `number` alone;
+   or NONE. */
+static int input_of_all(const int *in, int nin, int64_t number)
+{
+  int found = NONE;
+  for (int k = 0; k < nin; k++) {
+    if (is_always(in[k], number)) continue;
+    const int input = input_filled_with(in[k], number);
+    if (input == NONE || (found != NONE && found != input)) return NONE;
+    found = input;
+  }
+  return found;
+}
+
 /* The input of whole numbers from which the value takes its elements, in any order, unless it has
    `number` in their place: where a sample of the input has that number alone, so has the value.
    NONE: there is none. */
 static int input_filled_with(int value, int64_t number)
 {
-  for (int op; (op = graph->value[value].op) != NONE;) {
-    const struct op *o = &graph->op[op];
-    switch (o->kind) {
-    case OP_view:
-    case OP_permute:
-    case OP_expand:
-    case OP_narrow:
-    case OP_redistribute:
-    case OP_cast:
-    case OP_index_select:
-      value = o->in[0];
-      break;
-    case OP_where:
-      if (!is_always(o->in[1], number) && !is_always(o->in[2], number)) return NONE;
-      value = o->in[is_always(o->in[1], number) ? 2 : 1];
-      break;
-    default:
-      return NONE;
-    }
-    if (is_floating(graph->value[value].type)) return NONE;
-  }
-  return graph->value[value].role == BATCH ? value : NONE;
+  const struct value *v = &graph->value[value];
+  if (is_floating(v->type)) return NONE;
+  if (v->op == NONE) return v->role == BATCH ? value : NONE;
+  const struct op *op = &graph->op[v->op];
+  const enum elements elements = op_row[op->kind].elements;
+  if (op->kind == OP_where) return input_of_all(op->in + 1, op->nin - 1, number);
+  if (op->kind == OP_cat) return input_of_all(op->in, op->nin, number);
+  /* A number that is out of range ends the program. */
+  const bool takes = elements == ALL_OF_FIRST || elements == SOME_OF_FIRST ||
+                     (op->kind == OP_expand && op->scalar == 1) || op->kind == OP_index_within;
+  return takes ? input_filled_with(op->in[0], number) : NONE;
 }
 
 /* Whether the runtime may put a number that labels ignore where a smaller batch has no samples. */

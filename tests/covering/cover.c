@@ -8,7 +8,7 @@
    no meaning, were tried, were refused in each row, and were never tried; and those that were
    refused, with the message.
 
-   RESULTS has a line for each row that was tried: "ok", "refused", "failed" or "open", a tab, the
+   RESULTS has a line for each row that was tried: "ok", "refused" or "failed", a tab, the
    row, a tab, and a message. A row covers its pairs if it is "ok" or "failed". Rows are made
    greedily: each begins with a pair that is not covered, and takes for each other feature the value
    that covers most. The same arguments give the same rows. */

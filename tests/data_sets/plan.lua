@@ -1,6 +1,6 @@
 -- A classifier over a data set that a file gives: -D loss=ce with labels, of which some are -100;
 -- loss=mse with an input that says which samples are there. -D shuffle=SEED, -D last=smaller or
--- dropped, -D declared (no label is -100), -D batch=4, -D accumulate, -D mean=batches, -D drop (dropout),
+-- dropped, -D declared (no label is -100), -D taken (outputs and labels in reverse, by computed indices), -D batch=4, -D accumulate, -D mean=batches, -D drop (dropout),
 -- -D norm (a batch norm), -D ema (part of the moving average that stays), -D zero (ZeRO's stage; 3: fully sharded), -D dp, -D tp.
 local mesh = device_mesh{ {"dp", args.dp or 1}, {"tp", args.tp or 1} }
 local BATCH, WIDTH, HIDDEN, CLASSES = args.batch or 4, 6, 8, 5
@@ -34,7 +34,15 @@ local function mean_square(output, batch)
   local each = (output - batch.target):square():mean(1)
   return (each * batch.here):sum() / batch.here:sum()
 end
-local function cross_entropy(output, batch) return F.cross_entropy(output, batch.labels) end
+local function cross_entropy(output, batch)
+  local labels = batch.labels
+  if args.taken then
+    local order = BATCH - 1 - F.arange(BATCH)
+    output, labels = output:index_select(0, order), labels:index_select(0, order)
+    labels = F.cat({labels, F.full({1}, -100, "int64")}, 0):narrow(0, 0, BATCH)
+  end
+  return F.cross_entropy(output, labels)
+end
 
 local last
 if args.last then last = args.last == "dropped" end
