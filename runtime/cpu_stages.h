@@ -6,7 +6,7 @@
 #include "program.h"
 
 // Sends n elements to a rank of the group, and does not wait. The value must stay until
-// await_sent(value) returns; sending it again waits as well. Both return an error of MPI.
+// await_sent(value) returns; it may be sent to several. Both return an error of MPI.
 int send_to(const void *value, int n, MPI_Datatype type, int to, int tag, MPI_Comm group);
 int await_sent(const void *value);
 // Waits for all that has been sent.

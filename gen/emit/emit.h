@@ -44,8 +44,6 @@ char *slots_text(const char *own_static);
 char *actions_text(void);
 /* In a validation: the forwards of all micro-batches. */
 char *forwards_text(const char *t);
-/* The numbers of samples of which a step has micro-batches, by the first micro-batch. */
-const struct list *sizes_of_step(void);
 /* Whether a stage's function has receives that are posted ahead, and the function that does so. */
 bool has_posts(const struct function *f);
 const char *post_name(const struct function *f);

@@ -82,11 +82,6 @@ struct items {
   int **slot;    /* by stage and action, the slot of the action's micro-batch */
 };
 
-const struct list *sizes_of_step(void)
-{
-  return &graph->kernel_forms->ranks.sizes;
-}
-
 static int size_of_action(const struct action *a)
 {
   return sizes_of_step()->at[size_of_microbatch(sizes_of_step(), a->microbatch)];

@@ -159,18 +159,40 @@ static void set_by_inputs(struct staging *s, int id)
   if (stage != NONE) set_stage(id, stage);
 }
 
+/* By value: whether it is made of inputs and constants alone, so that any stage can make it. */
+static bool *made_anywhere(void)
+{
+  bool *is = alloc((size_t)(graph->nvalue + 1) * sizeof *is);
+  for (int i = 0; i < graph->nvalue; i++)
+    is[i] = graph->value[i].op == NONE && graph->value[i].role == BATCH;
+  for (int at = 0; at < graph->norder; at++) {
+    const struct op *op = &graph->op[graph->order[at]];
+    bool all = stage_of(graph->order[at]) == NONE && op->phase == FORWARD;
+    for (int i = 0; i < op->nin; i++) all &= is[op->in[i]];
+    for (int k = 0; k < op->nout; k++) is[op->out + k] = all;
+  }
+  return is;
+}
+
 /* What `propagate` has added: a pending sum is reduced where it was made; what moves otherwise
-   moves where it is read. */
+   moves where it is read, and in each stage if several read it and can make it. */
 static void set_moves(void)
 {
-  int *reader = alloc((size_t)(graph->nvalue + 1) * sizeof *reader);
+  int *reader = alloc((size_t)(graph->nvalue + 1) * sizeof *reader); /* the first stage of them */
+  bool *several = alloc((size_t)(graph->nvalue + 1) * sizeof *several), *anywhere = made_anywhere();
   for (int i = 0; i < graph->nvalue; i++) reader[i] = NONE;
   for (int at = graph->norder; at-- > 0;) {
     int id = graph->order[at];
     const struct op *op = &graph->op[id];
     bool moves = op->kind == OP_redistribute && stage_of(id) == NONE && op->phase != UPDATE;
-    if (moves && !is_pending(op->in[0]) && reader[op->out] != NONE) set_stage(id, reader[op->out]);
-    for (int i = 0; i < op->nin; i++) reader[op->in[i]] = stage_of(id);
+    bool stays = moves && anywhere[op->in[0]] && several[op->out];
+    if (moves && !stays && !is_pending(op->in[0]) && reader[op->out] != NONE)
+      set_stage(id, reader[op->out]);
+    for (int i = 0; i < op->nin; i++) {
+      int in = op->in[i];
+      several[in] |= stays || (reader[in] != NONE && reader[in] != stage_of(id));
+      reader[in] = stage_of(id);
+    }
   }
 }
 

@@ -106,12 +106,23 @@ static bool reads_after(struct fusing *p, const struct bundle *u, int first)
   return false;
 }
 
+/* Whether a call of several stages at `at` stays behind one that is marked, from `first` on. */
+static bool keeps_turn_after(const struct fusing *p, int at, int first)
+{
+  const struct op *op = &graph->op[p->bundle[at]->op[0]];
+  if (!is_transfer(op->kind) && !joins_stages(op)) return false;
+  for (int i = first; i < at; i++)
+    if (p->after[i] && keeps_turn(&graph->op[p->bundle[i]->op[0]], op)) return true;
+  return false;
+}
+
 /* Whether the operations between two bundles can move before or after both. */
 static bool can_meet(struct fusing *p, int a, int b)
 {
   p->after[a] = true;
   for (int at = a + 1; at <= b; at++) p->after[at] = false;
-  for (int at = a + 1; at < b; at++) p->after[at] = reads_after(p, p->bundle[at], a);
+  for (int at = a + 1; at < b; at++)
+    p->after[at] = reads_after(p, p->bundle[at], a) || keeps_turn_after(p, at, a);
   p->after[a] = false;
   return !reads_after(p, p->bundle[b], a);
 }

@@ -74,10 +74,15 @@ static int class_of(int rank)
   return class;
 }
 
+const struct list *sizes_of_step(void)
+{
+  return &graph->kernel_forms->ranks.sizes;
+}
+
 static const struct class_forms *forms_on(int rank)
 {
   const struct kernel_forms *f = graph->kernel_forms;
-  return &f->of[class_of(rank)][size_of_microbatch(&f->ranks.sizes, graph->mesh.now)];
+  return &f->of[class_of(rank)][size_of_microbatch(sizes_of_step(), graph->mesh.now)];
 }
 
 const struct kernel_form *kernel_form(const struct op *op, int rank)

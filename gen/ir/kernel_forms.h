@@ -59,6 +59,8 @@ struct kernel_forms {
 /* The classes of rank 0 and of the ranks from the first to the last, by the shapes of their parts.
  */
 struct rank_classes find_rank_classes(int first, int last);
+/* The first micro-batch of each number of samples that a step's micro-batches have. */
+const struct list *sizes_of_step(void);
 /* What is decided about a fused operation's kernel on a rank. */
 const struct kernel_form *kernel_form(const struct op *op, int rank);
 /* How many floats the kernels of a rank need for parts of sums: those of one at a time. */

@@ -284,6 +284,14 @@ static void print_rows(void)
   }
 }
 
+/* A plain value that has no meaning beside a or b makes way for the next one. */
+static void leave_plain(struct row *r, int feature, int a, int b)
+{
+  if (feature == values.feature[a] || feature == values.feature[b]) return;
+  int *value = &r->value[feature], end = features.at[feature].first + features.at[feature].n;
+  while (*value < end - 1 && !(have_meaning(*value, a) && have_meaning(*value, b))) ++*value;
+}
+
 static void print_alone(void)
 {
   struct row r;
@@ -294,6 +302,7 @@ static void print_alone(void)
       for (int k = 0; k < features.n; k++) r.value[k] = features.at[k].first;
       r.value[values.feature[a]] = a;
       r.value[values.feature[b]] = b;
+      for (int k = 0; k < features.n; k++) leave_plain(&r, k, a, b);
       print_row(&r);
       mark_row(&r, TRIED);
     }
