@@ -212,12 +212,19 @@ static void on_signal(int number)
   sem_post(&wake);
 }
 
+// An older glibc, and other libraries, wait by the wall clock alone.
+#ifdef __GLIBC__
+#if __GLIBC_PREREQ(2, 30)
+#define HAS_SEM_CLOCKWAIT
+#endif
+#endif
+
 // Until the end of the tick, or until there is something to do. The wall clock may be set
 // meanwhile.
 static void doze(void)
 {
   enum { TICK = 250 };
-#if defined __GLIBC__ && __GLIBC_PREREQ(2, 30)
+#ifdef HAS_SEM_CLOCKWAIT
   enum { MILLION = 1000000, SECOND = 1000000000 };
   struct timespec until;
   clock_gettime(CLOCK_MONOTONIC, &until);

@@ -120,6 +120,18 @@ static void place_as(struct masking *m, int input)
   m->here = add_simple(&m->first, part);
 }
 
+/* The number of samples that are there. */
+static struct op sum_of_present(const struct masking *m, struct op beside_it)
+{
+  struct op all = beside_it;
+  all.kind = OP_sum;
+  all.nin = 1;
+  all.in[0] = m->present;
+  all.scalar = 1;
+  all.dims = 1;
+  return all;
+}
+
 /* The input is whole on each rank, and in each micro-batch: so all know how many samples there
    are. */
 static void add_input(struct masking *m)
@@ -132,10 +144,7 @@ static void add_input(struct masking *m)
   m->present = m->here = add_value(BATCH, name, F32, shape, 0, line);
   graph->value[m->present].init = (struct init){.kind = INIT_PRESENT, .a = 1};
   graph->value[m->present].placed = true;
-  struct op all = {.kind = OP_sum, .nin = 1, .in = {m->present}, .scalar = 1, .dims = 1};
-  all.module = NONE;
-  all.line = line;
-  m->count = add_simple(&m->first, all);
+  m->count = add_simple(&m->first, sum_of_present(m, (struct op){.module = NONE, .line = line}));
   for (int i = 0; i < m->known && m->here == m->present; i++)
     if (m->lies[i].kind == SHARD && graph->value[i].role == BATCH) place_as(m, i);
 }
@@ -219,13 +228,8 @@ static int64_t reduced_elements(const struct op *op)
 /* How many samples are there, known in the operation's phase. */
 static int count_before(struct masking *m, const struct op *op)
 {
-  struct op all = beside(op, OP_sum);
   if (op->phase == FORWARD) return m->count;
-  all.nin = 1;
-  all.in[0] = m->present;
-  all.scalar = 1;
-  all.dims = 1;
-  return add_simple(&m->order, all);
+  return add_simple(&m->order, sum_of_present(m, beside(op, OP_sum)));
 }
 
 /* A sum with the factor 1 / (n - c), a mean or a variance, becomes a plain sum, divided by what n -

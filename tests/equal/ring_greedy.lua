@@ -1,7 +1,8 @@
 -- A causal ring over sequences in head-tail order, by the greedy planner: what a rank knows of the places of a block is that
--- of another rank's part, a shifted one.
+-- of another rank's part, a shifted one. Ranks with fewer heads have blocks whose smaller micro-batches leave no room for what is too much.
 -- mesh: cp=2 tp=2 balance=headtail microbatches=2
 -- mesh: cp=3 balance=headtail
+-- mesh: cp=2 tp=3 microbatches=3
 -- cuda: cp=3 balance=headtail
 local mesh = device_mesh{ {"cp", args.cp or 1}, {"tp", args.tp or 1} }
 local WORDS, WIDTH, LENGTH = 5, 8, 12
