@@ -1,5 +1,5 @@
 -- A causal ring over sequences in head-tail order, by the greedy planner: what a rank knows of the places of a block is that
--- of another rank's part, a shifted one. Ranks with fewer heads have blocks whose smaller micro-batches leave no room for what is too much.
+-- of another rank's part, a shifted one. Of ranks with fewer heads a smaller micro-batch has smaller blocks, and no room for more.
 -- mesh: cp=2 tp=2 balance=headtail microbatches=2
 -- mesh: cp=3 balance=headtail
 -- mesh: cp=2 tp=3 microbatches=3
