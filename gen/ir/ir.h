@@ -357,6 +357,8 @@ int labels_output(void);
 bool is_of_batch(enum phase phase);
 /* How often a step runs the forward and the backward: for each of its batches, or micro-batches. */
 int runs_in_step(void);
+/* How often a step runs a function of the phase. */
+int runs_of_phase(enum phase phase);
 /* Whether its loss is a sum that they add to: in a pipeline also that of one run, which one stage
    adds to. */
 bool adds_up_loss(void);

@@ -151,12 +151,16 @@ static void visit_function(const struct function *f, int runs,
   }
 }
 
+int runs_of_phase(enum phase phase)
+{
+  if (is_of_batch(phase)) return runs_in_step();
+  const bool is_each_batch = phase == COUNT || (phase == GATHER && gathers_each_batch());
+  return is_each_batch ? plan_options->accumulate : 1;
+}
+
 void each_op_of(const struct function *f, void (*visit)(void *to, int op, int times), void *to)
 {
-  if (!is_phase(f)) return;
-  int runs = is_of_batch(f->phase) ? runs_in_step() : 1;
-  if (f->phase == COUNT) runs = plan_options->accumulate;
-  visit_function(f, runs, visit, to);
+  if (is_phase(f)) visit_function(f, runs_of_phase(f->phase), visit, to);
 }
 
 void each_op(void (*visit)(void *to, int op, int times), void *to)

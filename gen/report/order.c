@@ -66,8 +66,8 @@ void put_order(struct buffer *b)
   for (int i = 0; i < graph->nfunction; i++) {
     const struct function *f = &graph->function[i];
     if (!is_phase(f)) continue;
-    bool again = is_of_batch(f->phase) && runs_in_step() > 1;
-    const char *batches = again ? text(", %d times", runs_in_step()) : "";
+    const int runs = runs_of_phase(f->phase);
+    const char *batches = runs > 1 ? text(", %d times", runs) : "";
     struct line line = {.to = b, .label = text("  %s%s ", f->name, batches)};
     put_function(&line, f, "");
     end_line(&line);

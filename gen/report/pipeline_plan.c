@@ -48,7 +48,7 @@ static void begin_notes(void)
 
 static void note_function(const struct function *f, int64_t took, struct place_figures *place)
 {
-  if (f->phase == GATHER) place->gather += took;
+  if (f->phase == GATHER) place->gather = plus_times(place->gather, runs_of_phase(GATHER), took);
   if (f->phase == UPDATE) place->update += took;
   if (f->stage == NONE || !is_of_batch(f->phase)) return;
   struct stage_figures *s = &of_stage[f->stage];
@@ -67,7 +67,7 @@ void note_stage(void)
   for (int i = 0; i < graph->nfunction; i++)
     if (is_phase(&graph->function[i])) note_function(&graph->function[i], t->took[i], place);
   for (int phase = 0; phase < PHASES; phase++) {
-    int64_t times = is_of_batch((enum phase)phase) ? runs_in_step() : 1;
+    int64_t times = runs_of_phase((enum phase)phase);
     if (phase != CONSTANTS) place->exposed = plus_times(place->exposed, times, t->waited[phase]);
   }
   each_op(add_sent, NULL);

@@ -132,20 +132,17 @@ static void run_op(void *unused, int id, int module)
 }
 
 /* With several batches in a step, its forward and backward run as often. */
-static void add_up(int64_t of_batch)
+static void add_up(double picoseconds)
 {
   struct simulated *t = &run.result;
-  double busy[2] = {0}, batch[2] = {0}; /* picoseconds of arithmetic, of collectives */
+  double busy[2] = {0}; /* picoseconds of arithmetic, of collectives */
   for (int i = 0; i < t->n; i++) {
     const struct ran *r = &t->ran[i];
-    double time = (double)(r->end - r->begin);
-    busy[r->what == MOVES] += time;
-    if (is_of_batch(graph->op[r->op].phase)) batch[r->what == MOVES] += time;
+    busy[r->what == MOVES] += runs_of_phase(graph->op[r->op].phase) * (double)(r->end - r->begin);
   }
-  double more = runs_in_step() - 1;
-  t->step = ((double)run.now + more * (double)of_batch) * 1e-12;
-  t->computing = (busy[false] + more * batch[false]) * 1e-12;
-  t->moving = (busy[true] + more * batch[true]) * 1e-12;
+  t->step = picoseconds * 1e-12;
+  t->computing = busy[false] * 1e-12;
+  t->moving = busy[true] * 1e-12;
   t->waiting = t->step - t->computing;
 }
 
@@ -162,16 +159,16 @@ const struct simulated *simulated(void)
   run.times = alloc((size_t)graph->nop * sizeof *run.times);
   run.cost = alloc((size_t)graph->nop * sizeof *run.cost);
   for (int i = 0; i < graph->nop * MOST_PREFETCHED; i++) run.pending[i] = NONE;
-  int64_t of_batch = 0;
+  double picoseconds = 0;
   for (int i = 0; i < graph->nfunction; i++) {
     const struct function *f = &graph->function[i];
     if (!is_phase(f) || f->phase == CONSTANTS) continue;
     int64_t began = run.now;
     each_run_of(f, run_op, NULL);
     run.result.took[i] = run.now - began;
-    if (is_of_batch(f->phase)) of_batch += run.now - began;
+    picoseconds += runs_of_phase(f->phase) * (double)run.result.took[i];
   }
-  add_up(of_batch);
+  add_up(picoseconds);
   return &run.result;
 }
 
