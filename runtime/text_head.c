@@ -92,9 +92,9 @@ static struct refusal read_target(struct head *head, char *target)
     target = strstr(target, "//") + 2;
     if (*target == '/' || *target == '?' || !*target) return wrong;
     target += strcspn(target, "/?");
-    if (*target != '/') target = *target ? target - 1 : target, *target = '/';
+    if (*target != '/') *--target = '/'; // no path: in place of the host's last character
   }
-  if (*target != '/' && strcmp(target, "*") != 0 && *target) return wrong;
+  if (*target != '/' && strcmp(target, "*") != 0) return wrong;
   target[strcspn(target, "?")] = 0;
   if (!decode(target)) return wrong;
   head->path = target;

@@ -235,6 +235,14 @@ static bool is_refused_at_once(const struct head *h)
   return h->length > (h->waits ? MOST_BODY : 2ULL * MOST_BODY);
 }
 
+// "application/json", perhaps with parameters.
+static bool is_json(const char *type)
+{
+  static const char json[] = "application/json";
+  return type && strncasecmp(type, json, sizeof json - 1) == 0 &&
+         strchr("; \t", type[sizeof json - 1]);
+}
+
 static void begin_body(struct call *c)
 {
   const struct head *h = &c->head;
@@ -248,8 +256,7 @@ static void begin_body(struct call *c)
                 "this server wants its token: Authorization: Bearer TOKEN");
   } else if (is_refused_at_once(h)) {
     refuse_at_once(c, HTTP_CONTENT_TOO_LARGE, "the body is too large");
-  } else if (strcmp(h->method, "POST") == 0 &&
-             (!h->content_type || strncasecmp(h->content_type, "application/json", 16) != 0)) {
+  } else if (strcmp(h->method, "POST") == 0 && !is_json(h->content_type)) {
     c->closes |= h->has_body;
     call_refuse(c, HTTP_UNSUPPORTED_MEDIA_TYPE, "invalid_request_error", NULL,
                 "the body is to be JSON: Content-Type: application/json");

@@ -143,6 +143,22 @@ static void test_parts_of_a_head(void **state)
   assert_true(head.closes && head.waits && head.has_body);
 }
 
+static void test_targets(void **state)
+{
+  static const char *const paths[][2] = {{"/", "/"},          {"/v1/models?x=/y", "/v1/models"},
+                                         {"*", "*"},          {"http://a", "/"},
+                                         {"http://a?x", "/"}, {"HTTPS://a:1/?x", "/"},
+                                         {"//a/x", "//a/x"},  {"/%2e%2E/x", "/../x"}};
+  (void)state;
+  for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+    char text[128];
+    struct head head;
+    const int n = snprintf(text, sizeof text, "GET %s HTTP/1.1\r\nHost: a\r\n\r\n", paths[i][0]);
+    assert_int_equal(head_read(&head, text, (size_t)n).status, 0);
+    assert_string_equal(head.path, paths[i][1]);
+  }
+}
+
 static void test_unfinished_lines(void **state)
 {
   (void)state;
@@ -237,11 +253,9 @@ static void test_long_lines_of_chunks(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_heads),
-      cmocka_unit_test(test_parts_of_a_head),
-      cmocka_unit_test(test_unfinished_lines),
-      cmocka_unit_test(test_chunks),
-      cmocka_unit_test(test_long_lines_of_chunks),
+      cmocka_unit_test(test_heads),   cmocka_unit_test(test_parts_of_a_head),
+      cmocka_unit_test(test_targets), cmocka_unit_test(test_unfinished_lines),
+      cmocka_unit_test(test_chunks),  cmocka_unit_test(test_long_lines_of_chunks),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
