@@ -21,20 +21,20 @@ upward=$(awk 'NR == FNR { if (NF) floor[$1] = NR; next }
     if (floor[b[1]] > floor[a[1]]) print $1 " needs " $2 }' gen/LAYERS "$WORK/needs")
 [ -z "$upward" ] || fail "$(head -n 8 <<< "$upward")"
 
-# The checks decide nothing as the passes do that they check. What they call above ir/ and base/ is listed:
+# The checks decide nothing as the passes do that they check. What they call above ir/ and util/ is listed:
 # what a program says, which they compare with an answer of their own (counts, copies, slots, work), and
 # plain data: the actions of a schedule, names, a kernel's file, the type that a bucket has.
 allowed='collective_counts equal_parts is_copied_in is_copied_out slots_of_stage does_work
   actions_here actions_of pipeline_here action_text stream_name kernel_file moved_type'
 asked=$(awk -v allowed="$allowed" 'BEGIN { n = split(allowed, a); for (i = 1; i <= n; i++) may[a[i]] = 1 }
-  $1 ~ /^check\// && $2 !~ /^(base|ir|check)\// { called[$3] = 1; if (!($3 in may)) print $1 " asks " $3 " of " $2 }
+  $1 ~ /^check\// && $2 !~ /^(util|ir|check)\// { called[$3] = 1; if (!($3 in may)) print $1 " asks " $3 " of " $2 }
   END { for (f in may) if (!(f in called)) print "no check asks " f }' "$WORK/uses")
 [ -z "$asked" ] || fail "$(head -n 8 <<< "$asked")"
 
 # A pass hands its state along: its files have no variables, except those of the gradients' functions, which
 # all rows share. (A function's own, NAME.NUMBER, keeps room or answers from call to call.)
-variables=$(cd "$objects" && nm -A flat/*.c.o folded/*.c.o | sed 's/:/ /' |
-  awk '$3 ~ /^[bBC]$/ && $4 !~ /\.[0-9]+$/ && $1 !~ /^flat\/(gradient_parts|gradients|scan_grad)\.c/ { print $1 " has the variable " $4 }')
+variables=$(cd "$objects" && nm -A graph_passes/*.c.o function_passes/*.c.o | sed 's/:/ /' |
+  awk '$3 ~ /^[bBC]$/ && $4 !~ /\.[0-9]+$/ && $1 !~ /^graph_passes\/(gradient_parts|gradients|scan_grad)\.c/ { print $1 " has the variable " $4 }')
 [ -z "$variables" ] || fail "$(head -n 8 <<< "$variables")"
 
 awk '{ print $1, NR }' gen/LAYERS > "$WORK/floors"

@@ -2,12 +2,12 @@
 #ifndef TPGEN_CHECK_H
 #define TPGEN_CHECK_H
 
-#include "base/base.h"
+#include "util/util.h"
 #include "ir/ir.h"
 #include "pipeline/pipeline.h"
 #include "sharding/sharding.h"
 #include "target/target.h"
-#include "names/names.h"
+#include "naming/naming.h"
 
 /* One collective as one rank issues it. */
 struct issue {

@@ -1,6 +1,6 @@
 /* check_replace.c: a part of check_memory.c: whether an operation may write a result over its
-   input. The pass `memory` has rules of its own for that (folded/in_place.c). The rules here share
-   nothing with them, and follow from how a kernel runs.
+   input. The pass `memory` has rules of its own for that (function_passes/in_place.c). The rules
+   here share nothing with them, and follow from how a kernel runs.
 
    A kernel goes through the elements or the rows of its space one or several times: in stages.
    Threads do elements, or rows, in any order. The thread that writes must have read the overwritten

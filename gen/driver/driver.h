@@ -2,16 +2,16 @@
 #ifndef TPGEN_DRIVER_H
 #define TPGEN_DRIVER_H
 
-#include "base/base.h"
+#include "util/util.h"
 #include "ir/ir.h"
 #include "dump/dump.h"
 #include "pipeline/pipeline.h"
 #include "sharding/sharding.h"
 #include "target/target.h"
 #include "lua/lua.h"
-#include "flat/flat.h"
-#include "folded/folded.h"
-#include "names/names.h"
+#include "graph_passes/graph_passes.h"
+#include "function_passes/function_passes.h"
+#include "naming/naming.h"
 #include "emit/emit.h"
 #include "report/report.h"
 #include "check/check.h"

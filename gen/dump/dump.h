@@ -2,7 +2,7 @@
 #ifndef TPGEN_DUMP_H
 #define TPGEN_DUMP_H
 
-#include "base/base.h"
+#include "util/util.h"
 #include "ir/ir.h"
 #include "dump/fields.h"
 

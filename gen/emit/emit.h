@@ -2,12 +2,12 @@
 #ifndef TPGEN_EMIT_H
 #define TPGEN_EMIT_H
 
-#include "base/base.h"
+#include "util/util.h"
 #include "ir/ir.h"
 #include "sharding/sharding.h"
 #include "target/target.h"
-#include "folded/folded.h"
-#include "names/names.h"
+#include "function_passes/function_passes.h"
+#include "naming/naming.h"
 #include "kernel/kernel.h"
 
 /* A library's names of types and reductions. */

@@ -353,11 +353,9 @@ bool notes_indices(void);
    mean, or all labels count. By it the losses of batches have their weights. */
 #define LABELS_OUTPUT "loss.labels"
 int labels_output(void);
-/* Whether it runs once for each batch of a step. */
+/* Whether it runs for each batch, or micro-batch, of a step. How often those run, and others. */
 bool is_of_batch(enum phase phase);
-/* How often a step runs the forward and the backward: for each of its batches, or micro-batches. */
 int runs_in_step(void);
-/* How often a step runs a function of the phase. */
 int runs_of_phase(enum phase phase);
 /* Whether its loss is a sum that they add to: in a pipeline also that of one run, which one stage
    adds to. */

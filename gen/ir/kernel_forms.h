@@ -3,7 +3,7 @@
 #ifndef TPGEN_IR_KERNEL_FORMS_H
 #define TPGEN_IR_KERNEL_FORMS_H
 
-#include "base/base.h"
+#include "util/util.h"
 
 struct op;
 

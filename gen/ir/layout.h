@@ -2,7 +2,7 @@
 #ifndef TPGEN_IR_LAYOUT_H
 #define TPGEN_IR_LAYOUT_H
 
-#include "base/base.h"
+#include "util/util.h"
 
 /* The rates of a device: device.c. */
 enum arithmetic { IN_FLOAT32, IN_TFLOAT32, IN_BFLOAT16 };

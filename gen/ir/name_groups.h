@@ -2,7 +2,7 @@
 #ifndef TPGEN_IR_NAME_GROUPS_H
 #define TPGEN_IR_NAME_GROUPS_H
 
-#include "base/base.h"
+#include "util/util.h"
 
 /* Values that are listed as one: a member's name is `name`, a number from 0 on, `rest`. For a
    single value `name` is the whole name, and `rest` NULL. */

@@ -120,7 +120,7 @@ struct custom {
   int line;
 };
 
-/* A row of ops.h; its gradient's function is in flat/gradients*.c. */
+/* A row of ops.h; its gradient's function is in graph_passes/gradients*.c. */
 enum cheap { BY_ELEMENT, CHEAP, COSTLY };
 enum local_step { NO_LOCAL_STEP, LOCAL_STEP, PACKING, PIECES_PACKING };
 enum elements { COMPUTED, ALL_OF_FIRST, SOME_OF_FIRST, SOME_OR_ZERO };

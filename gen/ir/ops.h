@@ -1,8 +1,8 @@
 /* clang-format off */
 /* ops.h: the table of operators, whose columns are kept by hand. One row for each; every other list
    expands from here. To add an operator: a row here, its element's expression in the row or a pair
-   of kernel files, a function in flat/gradients*.c for its gradient, and for the tests a reference
-   (tests/unit/reference.h) and sizes (instances.h, and test_grad.c for a gradient).
+   of kernel files, a function in graph_passes/gradients*.c for its gradient, and for the tests a
+   reference (tests/unit/reference.h) and sizes (instances.h, and test_grad.c for a gradient).
 
      OP(name, rule, linear, gradient, numbers, element, flops, fields)
 
@@ -41,7 +41,8 @@
               "|"; each names inputs (a is the first; * means all) that are pending together while
               the others are replicated. "ab": f(x1 + x2, y1 + y2) = f(x1, y1) + f(x2, y2). "a|b":
               in either, not in both. "a:max": the same of pending maxima.
-   gradient   The function in flat/gradients*.c that writes the backward operations, or no_grad.
+   gradient   The function in graph_passes/gradients*.c that writes the backward operations, or
+              no_grad.
    numbers    Names of the operation's whole-number attributes, parted by blanks.
    element    How one element of the output comes about, in C; of a reduction: one of its terms. It
               may call the functions of element_functions.h.

@@ -2,10 +2,10 @@
 #ifndef TPGEN_KERNEL_H
 #define TPGEN_KERNEL_H
 
-#include "base/base.h"
+#include "util/util.h"
 #include "ir/ir.h"
 #include "target/target.h"
-#include "names/names.h"
+#include "naming/naming.h"
 #include "kernel/kernel_ir.h"
 
 /* How a CUDA kernel is launched, and the statements that complete it. */

@@ -2,7 +2,7 @@
 #ifndef TPGEN_LUA_H
 #define TPGEN_LUA_H
 
-#include "base/base.h"
+#include "util/util.h"
 #include "ir/ir.h"
 #include "pipeline/pipeline.h"
 #include "sharding/sharding.h"

@@ -4,7 +4,7 @@
 #ifndef TPGEN_PIPELINE_H
 #define TPGEN_PIPELINE_H
 
-#include "base/base.h"
+#include "util/util.h"
 #include "ir/ir.h"
 
 /* The letters of a row are PyTorch's: 2F0 is the forward of stage 2 for micro-batch 0. A SEND names

@@ -2,13 +2,13 @@
 #ifndef TPGEN_REPORT_H
 #define TPGEN_REPORT_H
 
-#include "base/base.h"
+#include "util/util.h"
 #include "ir/ir.h"
 #include "sharding/sharding.h"
 #include "target/target.h"
-#include "flat/flat.h"
-#include "folded/folded.h"
-#include "names/names.h"
+#include "graph_passes/graph_passes.h"
+#include "function_passes/function_passes.h"
+#include "naming/naming.h"
 #include "emit/emit.h"
 
 #include <jansson.h>

@@ -4,8 +4,8 @@
    Values do not move in time. What is whole, all micro-batches have: each may take its part of it,
    or the first one give it as its term of a sum. What is cut or pending becomes whole after the
    last micro-batch. An operation that needs it before is computed for the whole batch at once, if
-   it can be (flat/microbatches.c). So the choice is by what it asks of the inputs, and not by
-   bytes. */
+   it can be (graph_passes/microbatches.c). So the choice is by what it asks of the inputs, and not
+   by bytes. */
 #include "sharding/sharding.h"
 
 enum { TAKES_PART = 1, GIVES_TERM = 4, NEEDS_WHOLE = 1 << 8, NEVER = 1 << 16 };

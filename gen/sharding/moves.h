@@ -3,7 +3,7 @@
 #ifndef TPGEN_SHARDING_MOVES_H
 #define TPGEN_SHARDING_MOVES_H
 
-#include "base/base.h"
+#include "util/util.h"
 #include "ir/ir.h"
 
 enum { MAX_MOVES = 2 * MAX_MESH };

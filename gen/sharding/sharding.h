@@ -3,7 +3,7 @@
 #ifndef TPGEN_SHARDING_H
 #define TPGEN_SHARDING_H
 
-#include "base/base.h"
+#include "util/util.h"
 #include "ir/ir.h"
 #include "sharding/moves.h"
 #include "sharding/ways.h"

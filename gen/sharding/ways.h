@@ -2,7 +2,7 @@
 #ifndef TPGEN_SHARDING_WAYS_H
 #define TPGEN_SHARDING_WAYS_H
 
-#include "base/base.h"
+#include "util/util.h"
 #include "ir/ir.h"
 
 /* One way in which an operation may run on one dimension of the mesh. */

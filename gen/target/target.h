@@ -2,7 +2,7 @@
 #ifndef TPGEN_TARGET_H
 #define TPGEN_TARGET_H
 
-#include "base/base.h"
+#include "util/util.h"
 #include "ir/ir.h"
 #include "sharding/sharding.h"
 

@@ -3,8 +3,8 @@
    version takes the texts instead: see lua.c.
 
    compile OUTPUT DIRECTORY FILE...: writes OUTPUT, a C file with the table `compiled` of
-   base/base.h: of the files in DIRECTORY. */
-#include "base/base.h"
+   util/util.h: of the files in DIRECTORY. */
+#include "util/util.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -55,8 +55,8 @@ int main(int argc, char **argv)
   if (argc < 4 || !L) give_up("arguments", "OUTPUT DIRECTORY FILE...");
   out = fopen(argv[1], "w");
   if (!out) give_up(argv[1], "cannot be written");
-  fprintf(out,
-          "/* Made by gen/tools/compile.c from gen/lua/prelude/. */\n#include \"base/base.h\"\n\n");
+  fprintf(out, "/* Made by gen/tools/compile.c from gen/lua/prelude/ and gen/lua/torch_export/. "
+               "*/\n#include \"util/util.h\"\n\n");
   for (int i = 3; i < argc; i++) compile(L, i, argv[2], argv[i]);
   fprintf(out, "const char compiled_by[] = {");
   column = 0;

@@ -1,5 +1,5 @@
 # Writes OUTPUT, a C file that holds the text of FILES (relative to SOURCE_DIR, sorted) as the table
-# `embedded` of base/base.h. Each text is followed by a zero that its size does not count.
+# `embedded` of util/util.h. Each text is followed by a zero that its size does not count.
 set(arrays "")
 set(rows "")
 set(n 0)
@@ -13,6 +13,6 @@ foreach(name IN LISTS FILES)
   math(EXPR n "${n} + 1")
 endforeach()
 file(WRITE ${OUTPUT} "/* Made by gen/tools/embed.cmake from templates/, runtime/ and gen/. */\n"
-  "#include \"base/base.h\"\n\n${arrays}"
+  "#include \"util/util.h\"\n\n${arrays}"
   "const struct embedded embedded[] = {\n${rows}  {NULL, NULL, 0},\n};\n"
   "const int nembedded = ${n};\n")

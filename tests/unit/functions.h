@@ -3,7 +3,7 @@
 #ifndef FUNCTIONS_H
 #define FUNCTIONS_H
 
-#include "folded/folded.h"
+#include "function_passes/function_passes.h"
 #include "unit.h"
 
 /* The function of a phase, made when it is first asked for. */

@@ -3,7 +3,7 @@
 #ifndef INSTANCES_H
 #define INSTANCES_H
 
-#include "base/base.h"
+#include "util/util.h"
 #include "ir/ir.h"
 #include "interpreter.h"
 

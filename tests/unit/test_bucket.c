@@ -1,6 +1,6 @@
 /* The bytes and the size of a bucket. tests/passes/NAME.bucket.in test which sums share a bucket,
    and its place in the program. */
-#include "folded/folded.h"
+#include "function_passes/function_passes.h"
 #include "functions.h"
 
 static int parameter(const char *shape, const char *layout)

@@ -2,7 +2,7 @@
    buckets.txt; or TPGEN_GOLDEN's): the members of every bucket and the order of the buckets.
    PyTorch uses the first bucket's cap for all. */
 
-#include "folded/folded.h"
+#include "function_passes/function_passes.h"
 #include "unit.h"
 
 /* A node of a case: an input, a sum, or a collective that is started and waited for. */

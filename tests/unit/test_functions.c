@@ -2,7 +2,7 @@
    values (values.lua, run by the references of reference.h, against values.tsv), and their messages
    for misuse (misuse.tsv). */
 #include "lua/lua.h"
-#include "flat/flat.h"
+#include "graph_passes/graph_passes.h"
 #include "unit.h"
 
 #include "interpreter.h"

@@ -1,7 +1,7 @@
 /* The arena: random programs are run with a mark on every four bytes that names the owner. A value
    must find its own marks at every read, in the order in which a kernel reads and writes. The test
    looks at nothing else that memory.c decides: lifetimes, in-place sharing or offsets. */
-#include "folded/folded.h"
+#include "function_passes/function_passes.h"
 #include "functions.h"
 
 #include <string.h>

@@ -3,7 +3,7 @@
    (redistribute_bytes.tsv), the lower bound, the greedy one, and all possible step sequences on
    small meshes. The test computes the meaning, the bytes and the time of a step itself, from the
    definitions. */
-#include "flat/flat.h"
+#include "graph_passes/graph_passes.h"
 #include "unit.h"
 
 #include <time.h>

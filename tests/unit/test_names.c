@@ -2,7 +2,7 @@
    number. */
 #include "unit.h"
 
-#include "names/names.h"
+#include "naming/naming.h"
 
 static void test_variables_spare_kernels(void **state)
 {

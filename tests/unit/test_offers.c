@@ -9,7 +9,7 @@
    Then the same on a mesh of two dimensions, which both cut or reduce in the same way, but in
    either order: a sharding that is correct in the order opposite to the mesh's is offered, too, to
    inputs in that order. */
-#include "folded/folded.h"
+#include "function_passes/function_passes.h"
 #include "force.h"
 
 /* ----------------------------------------------------------------------------- what is left out */

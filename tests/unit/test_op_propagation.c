@@ -10,7 +10,7 @@
 
    The operators are a plan's: op_propagation.lua. The backward's are rows of the table. */
 #include "lua/lua.h"
-#include "flat/flat.h"
+#include "graph_passes/graph_passes.h"
 #include "unit.h"
 
 #include <fnmatch.h>

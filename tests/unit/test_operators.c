@@ -1,6 +1,6 @@
 /* The plan's own operators: which files they may name, and how these are used. */
 #include "lua/lua.h"
-#include "flat/flat.h"
+#include "graph_passes/graph_passes.h"
 #include "unit.h"
 
 #include <sys/stat.h>

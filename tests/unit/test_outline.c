@@ -1,6 +1,6 @@
 /* Which modules of a list become one function called in a loop, what its body reads, and which
    modules stay separate. test_program.c tests that the folded programs compute the same. */
-#include "flat/flat.h"
+#include "graph_passes/graph_passes.h"
 #include "unit.h"
 
 /* A list of three layers; a test writes what each does. */

@@ -1,6 +1,6 @@
 /* The process that reads a plan: what it can still do, tested from inside. */
 #include "lua/lua.h"
-#include "folded/folded.h"
+#include "function_passes/function_passes.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>

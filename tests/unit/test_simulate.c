@@ -76,6 +76,20 @@ static void several_batches(const void *with)
   must(fabs(simulated()->moving - 3 * moving) < 1e-15, "nor are their collectives");
 }
 
+/* What is gathered of an input is gathered for each batch. */
+static void for_each_batch(const void *with)
+{
+  (void)with;
+  set_target("cuda");
+  two_products();
+  double one = simulated()->step;
+  two_products();
+  plan_options->accumulate = 3;
+  function_of_phase(FORWARD)->phase = GATHER;
+  for (int i = 0; i < graph->nop; i++) graph->op[i].phase = GATHER;
+  must(fabs(simulated()->step - 3 * one) < 1e-15, "a gather of an input is counted once");
+}
+
 /* What is gathered for all batches of a step runs once in it. */
 static void once_for_all_batches(const void *with)
 {
@@ -87,6 +101,8 @@ static void once_for_all_batches(const void *with)
   plan_options->accumulate = 3;
   function_of_phase(FORWARD)->phase = GATHER;
   for (int i = 0; i < graph->nop; i++) graph->op[i].phase = GATHER;
+  for (int i = 0; i < graph->nvalue; i++)
+    if (graph->value[i].role == BATCH) graph->value[i].role = PARAMETER;
   must(fabs(simulated()->step - one) < 1e-15, "it is counted for each batch");
   must(fabs(simulated()->moving - moving) < 1e-15, "its collectives are");
 }
@@ -122,6 +138,7 @@ static void test_what_is_waited_for(void **state)
   passes(sum_runs_beside, NULL);
   passes(nothing_beside_on_cpu, NULL);
   passes(several_batches, NULL);
+  passes(for_each_batch, NULL);
   passes(once_for_all_batches, NULL);
   passes(rounds_of_a_loop, NULL);
 }

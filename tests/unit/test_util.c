@@ -1,6 +1,6 @@
 /* Text from a plan in C and in messages, the arena, and the kinds of errors. */
 #include "lua/lua.h"
-#include "folded/folded.h"
+#include "function_passes/function_passes.h"
 #include "unit.h"
 
 #include <limits.h>

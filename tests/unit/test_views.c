@@ -6,7 +6,7 @@
 
    The test computes a rank's elements from the definition of placements in the header, not by
    shard.c, which is compared with it. */
-#include "flat/flat.h"
+#include "graph_passes/graph_passes.h"
 #include "unit.h"
 
 #include <sys/mman.h>

@@ -1,0 +1,367 @@
+/* fuse.c: the pass `fuse`: one kernel for operations on the same elements, and on the same rows.
+
+   Takes   functions whose pointwise and reduce operations are single.
+   Leaves  operations that one kernel can run (row_passes.c) as one fused operation, in which each
+           comes after those whose values it reads. A value that only the kernel reads is not
+           stored. Updates of parameters that are adjacent in memory are one operation, too. A value
+           is marked `stored` if it takes memory. A kernel over rows by expert takes their count.
+
+   Operations over the same row may read the sum over a row in the same kernel. Every other sum is
+   complete only when its kernel ends: a reader of it begins another kernel. So does a reader of
+   other elements of a value than the current one. */
+#include "function_passes/function_passes.h"
+
+#include <string.h>
+
+/* The state of the pass. */
+struct fusing {
+  bool *in_memory;        /* by value, at the representative of a stack: others than kernels read
+                                  it */
+  struct bundle **bundle; /* of a function, in the order in which they run */
+  int nbundle;
+  int *maker;  /* by value: the operation of this function that makes it, or NONE */
+  int *place;  /* by operation: the place of its bundle in the order */
+  bool *after; /* by place, while two bundles are compared: it must run after the first */
+  int *list, list_room;
+};
+
+static bool is_elementwise(const struct op *op)
+{
+  return is_pointwise(op->kind) || is_reduce(op->kind);
+}
+
+static int fused(const int *run, int n)
+{
+  int *body = alloc((size_t)n * sizeof *body);
+  memcpy(body, run, (size_t)n * sizeof *body);
+  const struct op *last = &graph->op[run[n - 1]];
+  struct op op = {.kind = OP_fused,
+                  .out = NONE,
+                  .nbody = n,
+                  .body = body,
+                  .phase = last->phase,
+                  .module = last->module,
+                  .line = last->line};
+  return store_op(op);
+}
+
+/* The representative of its stack, or the value itself. */
+static int stack_of(int value)
+{
+  const struct in_loop *loop = in_loop(value);
+  return loop->stack == NONE ? value : loop->stack;
+}
+
+/* A constant of one element needs no kernel: readers write the number itself (program.c). */
+static bool is_literal(struct fusing *p, const struct op *op)
+{
+  return op->kind == OP_full && elements(graph->value[op->out].shape) == 1 &&
+         graph->value[op->out].role == ACTIVATION && !graph->value[op->out].is_output &&
+         !p->in_memory[stack_of(op->out)];
+}
+
+/* Operands of collectives, matmuls and copies must be in memory, and what is carried. */
+static void find_in_memory(struct fusing *p)
+{
+  p->in_memory = alloc((size_t)(graph->nvalue + 1) * sizeof *p->in_memory);
+  for (int i = 0; i < graph->nfunction; i++)
+    for (int k = 0; k < graph->function[i].nop; k++) {
+      const struct op *op = &graph->op[graph->function[i].op[k]];
+      bool by_element = is_elementwise(op);
+      int *list = alloc((size_t)op_width(op) * sizeof *list);
+      for (int n = op_reads(op, list); n--;) {
+        if (in_loop(list[n])->step) p->in_memory[stack_of(in_loop(list[n])->initial)] = true;
+        if (!by_element) p->in_memory[stack_of(list[n])] = true;
+      }
+    }
+}
+
+/* ------------------------------------------------------------------------- which go together
+
+   A bundle is an operation by itself, or several that will be one kernel. One after the other, each
+   operation becomes a bundle after those before it, and is made one with a bundle that it shares a
+   value with, where one kernel can run both and nothing has to run between them. Of what stands
+   between the two, that which reads the first then stands after both, the rest before. */
+
+struct bundle {
+  bool element;
+  int n, op[MOST_IN_KERNEL];
+};
+
+static int reads_of(struct fusing *p, int op)
+{
+  while (p->list_room < op_width(&graph->op[op]))
+    p->list = grow(p->list, 0, &p->list_room, sizeof *p->list);
+  return op_reads(&graph->op[op], p->list);
+}
+
+/* Whether the bundle reads a value made at a marked place from `first` on. */
+static bool reads_after(struct fusing *p, const struct bundle *u, int first)
+{
+  for (int k = 0; k < u->n; k++)
+    for (int n = reads_of(p, u->op[k]); n--;) {
+      int op = p->maker[p->list[n]];
+      if (op != NONE && p->place[op] >= first && p->after[p->place[op]]) return true;
+    }
+  return false;
+}
+
+/* Whether a call of several stages at `at` stays behind one that is marked, from `first` on. */
+static bool keeps_turn_after(const struct fusing *p, int at, int first)
+{
+  const struct op *op = &graph->op[p->bundle[at]->op[0]];
+  if (!is_transfer(op->kind) && !joins_stages(op)) return false;
+  for (int i = first; i < at; i++)
+    if (p->after[i] && keeps_turn(&graph->op[p->bundle[i]->op[0]], op)) return true;
+  return false;
+}
+
+/* Whether the operations between two bundles can move before or after both. */
+static bool can_meet(struct fusing *p, int a, int b)
+{
+  p->after[a] = true;
+  for (int at = a + 1; at <= b; at++) p->after[at] = false;
+  for (int at = a + 1; at < b; at++)
+    p->after[at] = reads_after(p, p->bundle[at], a) || keeps_turn_after(p, at, a);
+  p->after[a] = false;
+  return !reads_after(p, p->bundle[b], a);
+}
+
+/* An operand of the operation that has the size of its space, and that the bundle has, too. */
+static bool shares_value(const struct bundle *a, const struct op *op)
+{
+  int64_t most = elements(graph->value[space_of(op)].shape);
+  for (int i = 0; i < op->nin; i++) {
+    int value = op->in[i];
+    for (int k = 0; k < a->n; k++) {
+      const struct op *other = &graph->op[a->op[k]];
+      if (other->out == value) return true;
+      for (int j = 0; j < other->nin; j++)
+        if (other->in[j] == value && elements(graph->value[value].shape) == most) return true;
+    }
+  }
+  return false;
+}
+
+static bool is_related(const struct bundle *a, const struct bundle *b)
+{
+  for (int k = 0; k < b->n; k++)
+    if (shares_value(a, &graph->op[b->op[k]])) return true;
+  return false;
+}
+
+static bool can_be_one(struct fusing *p, int a, int b)
+{
+  const struct bundle *u = p->bundle[a], *v = p->bundle[b];
+  int body[2 * MOST_IN_KERNEL], n = u->n + v->n;
+  struct stages stages;
+  if (!u->element || n > MOST_IN_KERNEL) return false;
+  if (graph->op[u->op[0]].phase != graph->op[v->op[0]].phase) return false;
+  bool related = is_related(u, v);
+  if (!related && a + 1 < b) return false;
+  memcpy(body, u->op, (size_t)u->n * sizeof *body);
+  memcpy(body + u->n, v->op, (size_t)v->n * sizeof *body);
+  if (!find_stages(body, n, &stages)) return false;
+  if (!related && stages.rows != NONE) return false;
+  return can_meet(p, a, b);
+}
+
+/* Merges the bundles at a and b, and returns the place of the result. */
+static int make_one(struct fusing *p, int a, int b)
+{
+  struct bundle *one = p->bundle[a], *gone = p->bundle[b],
+                **behind = alloc((size_t)(b - a) * sizeof *behind);
+  int at = a, n = 0;
+  memcpy(one->op + one->n, gone->op, (size_t)gone->n * sizeof *one->op);
+  one->n += gone->n;
+  for (int i = a + 1; i < b; i++)
+    if (p->after[i])
+      behind[n++] = p->bundle[i];
+    else
+      p->bundle[at++] = p->bundle[i];
+  int met = at;
+  p->bundle[at++] = one;
+  for (int i = 0; i < n; i++) p->bundle[at++] = behind[i];
+  for (int i = b + 1; i < p->nbundle; i++) p->bundle[at++] = p->bundle[i];
+  p->nbundle = at;
+  for (int i = a; i < p->nbundle; i++)
+    for (int k = 0; k < p->bundle[i]->n; k++) p->place[p->bundle[i]->op[k]] = i;
+  return met;
+}
+
+static void join_others(struct fusing *p, int b)
+{
+  enum { FARTHEST = 48 }; /* how far back the search goes */
+  for (int a = b - 1; a >= 0 && b - a <= FARTHEST; a--) {
+    if (graph->op[p->bundle[a]->op[0]].kind == OP_loop) return;
+    if (!can_be_one(p, a, b)) continue;
+    b = make_one(p, a, b);
+    a = b;
+  }
+}
+
+static bool is_later_piece(const struct op *op)
+{
+  return op->pieces && (op->piece || op->in[op->nin - 1] == op->out);
+}
+
+static void add_bundle(struct fusing *p, int op)
+{
+  struct bundle *u = alloc(sizeof *u);
+  const struct op *o = &graph->op[op];
+  *u = (struct bundle){.element = is_elementwise(o), .n = 1, .op = {op}};
+  p->place[op] = p->nbundle;
+  /* The first of the chunks counts: all chunks of a value make and read the same, in their order.
+   */
+  for (int k = 0; k < o->nout && !is_later_piece(o); k++) p->maker[o->out + k] = op;
+  for (int k = 0; k < o->nbody; k++)
+    if (graph->op[o->body[k]].out != NONE) p->maker[graph->op[o->body[k]].out] = op;
+  p->bundle[p->nbundle++] = u;
+  if (u->element) join_others(p, p->nbundle - 1);
+}
+
+static int kernel_of(const struct bundle *u)
+{
+  int id = fused(u->op, u->n);
+  struct stages *stages = alloc(sizeof *stages);
+  if (!find_stages(u->op, u->n, stages)) bug_at("fuse", u->op[0], "no kernel can run it");
+  graph->op[id].stages = stages;
+  return id;
+}
+
+/* The count of the rows that the kernel goes over: what an operation of the function on rows in the
+   same layout takes, if it is made before. Ranks with all experts have a row at each place. */
+static int counts_before(const struct fusing *p, const struct function *f, int at)
+{
+  int space = graph->op[f->op[at]].stages->space;
+  const struct value *v = &graph->value[space];
+  if (v->counts == NONE || !is_cut(space, 0)) return NONE;
+  for (int i = 0; i < f->nop; i++) {
+    int counts = counts_taken(&graph->op[f->op[i]], v->counts, v->layout);
+    if (counts != NONE && (p->maker[counts] == NONE || p->place[p->maker[counts]] < at))
+      return counts;
+  }
+  return NONE;
+}
+
+static void count_rows(const struct fusing *p, const struct function *f)
+{
+  for (int i = 0; i < f->nop; i++) {
+    struct op *op = &graph->op[f->op[i]];
+    int counts = op->kind == OP_fused ? counts_before(p, f, i) : NONE;
+    if (counts != NONE) op->in[op->nin++] = counts;
+  }
+}
+
+static void fuse_elements(struct fusing *p, struct function *f)
+{
+  p->bundle = alloc((size_t)(f->nop + 1) * sizeof *p->bundle);
+  p->after = alloc((size_t)(f->nop + 1) * sizeof *p->after);
+  p->nbundle = 0;
+  for (int i = 0; i < graph->nvalue; i++) p->maker[i] = NONE;
+  for (int i = 0; i < f->nop; i++)
+    if (!is_literal(p, &graph->op[f->op[i]])) add_bundle(p, f->op[i]);
+  f->nop = 0;
+  for (int i = 0; i < p->nbundle; i++)
+    f->op[f->nop++] = p->bundle[i]->element ? kernel_of(p->bundle[i]) : p->bundle[i]->op[0];
+  count_rows(p, f);
+}
+
+/* -------------------------------------------------------------------------------------- updates */
+
+/* Whether no parameter is between the two that `a` and `b` update. */
+static bool neighbours(const struct op *a, const struct op *b)
+{
+  if (!(a->kind == OP_buffer || is_kernel_alone(a)) || a->kind != b->kind ||
+      a->number[0] != b->number[0] || graph->value[a->in[0]].type != graph->value[b->in[0]].type)
+    return false;
+  for (int v = a->in[0] + 1; v < b->in[0]; v++)
+    if (graph->value[v].role == PARAMETER) return false;
+  return a->in[0] < b->in[0];
+}
+
+static void fuse_updates(struct function *f)
+{
+  int *run = alloc((size_t)(f->nop + 1) * sizeof *run), n = 0, kept = 0;
+  for (int i = 0; i <= f->nop; i++) {
+    const struct op *op = i < f->nop ? &graph->op[f->op[i]] : NULL;
+    bool joined = op && n && is_update(op) && neighbours(&graph->op[run[n - 1]], op);
+    if (n && !joined) {
+      int id = fused(run, n);
+      graph->op[id].kind = graph->op[run[0]].kind;
+      graph->op[id].number[0] = graph->op[run[0]].number[0];
+      f->op[kept++] = id;
+      n = 0;
+    }
+    if (op && is_update(op))
+      run[n++] = f->op[i];
+    else if (op)
+      f->op[kept++] = f->op[i];
+  }
+  f->nop = kept;
+}
+
+/* Values that are read are stored, and results of kernel files: the representative of a stack,
+   and the initial value of a carried one. */
+static void store(struct fusing *p, int value)
+{
+  struct value *v = &graph->value[value];
+  const struct in_loop *loop = in_loop(value);
+  if (v->op != NONE && is_literal(p, &graph->op[v->op])) return;
+  v->stored = true;
+  if (loop->stack != NONE) graph->value[loop->stack].stored = true;
+  if (loop->step) store(p, loop->initial);
+}
+
+/* What a kernel adds to a gradient several times, it writes once: all these sums have one place. */
+static void leave_out_early_sums(const struct op *kernel)
+{
+  for (int k = 0; k < kernel->nbody; k++) {
+    const struct op *op = &graph->op[kernel->body[k]];
+    const struct value *to = op->nout == 1 ? &graph->value[op->out] : NULL;
+    for (int i = 0; i < op->nin && to && is_gradient(op->out); i++) {
+      struct value *v = &graph->value[op->in[i]];
+      if (v->role == to->role && v->of == to->of && lists_number(kernel->body, k, v->op))
+        v->stored = false;
+    }
+  }
+}
+
+static void mark_stored(struct fusing *p)
+{
+  int *list = NULL, room = 0;
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct value *v = &graph->value[i];
+    graph->value[i].stored = v->role != ACTIVATION || v->is_output;
+  }
+  for (int i = 0; i < graph->nfunction; i++)
+    for (int k = 0; k < graph->function[i].nop; k++)
+      leave_out_early_sums(&graph->op[graph->function[i].op[k]]);
+  for (int i = 0; i < graph->nfunction; i++) {
+    const struct function *f = &graph->function[i];
+    for (int k = 0; k < f->nop; k++) {
+      const struct op *op = &graph->op[f->op[k]];
+      while (room < op_width(op)) list = grow(list, 0, &room, sizeof *list);
+      for (int n = op_reads(op, list); n--;) store(p, list[n]);
+      for (int j = 0; j < op->nout && op->nout > 1; j++) store(p, op->out + j);
+      if (op->packed) store(p, op->buffer);
+    }
+  }
+}
+
+void fuse(void)
+{
+  struct fusing run = {0}, *p = &run;
+  add_products_in_place();
+  find_in_memory(p);
+  p->list = NULL;
+  p->list_room = 0;
+  p->maker = alloc((size_t)(graph->nvalue + 1) * sizeof *p->maker);
+  p->place = alloc((size_t)(graph->nop + 1) * sizeof *p->place);
+  for (int i = 0; i < graph->nfunction; i++) {
+    struct function *f = &graph->function[i];
+    fuse_elements(p, f);
+    if (f->phase == UPDATE) fuse_updates(f);
+  }
+  mark_stored(p);
+}

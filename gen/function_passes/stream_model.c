@@ -1,0 +1,365 @@
+/* stream_model.c: a part of the pass `schedule`: when each operation of a span runs, on which
+   stream, and how long the main stream waits for collectives.
+
+   The main stream runs the arithmetic in program order. Each group has a stream, which runs the
+   group's collectives in the order in which they are issued. A collective starts when the main
+   stream has reached the place of its issue and the group's stream is free. An asynchronous one is
+   in flight until it is awaited: right before the first operation that depends on it, at the latest
+   at the span's end. A blocking one is awaited where it is issued. The time that an await takes
+   from the main stream is the collective's exposed time.
+
+   A chained collective starts when its predecessor ends. The two are adjacent, and one await serves
+   both.
+
+   memory.c reuses bytes when no later operation in program order needs them, and it knows no other
+   order. That is safe on every stream: a collective starts after the main stream has passed every
+   await that stands before it. A chained collective waits for its predecessor alone. That is safe
+   as well: everything that it depends on is awaited before the two, and the predecessor has waited
+   for it.
+
+   In the body of a loop some collectives are in flight from one iteration to another one
+   (loop_carried.c). So several iterations are simulated, and the last of them is measured. */
+#include "function_passes/function_passes.h"
+
+#include <string.h>
+
+/* A collective that is in flight when a loop ends. */
+struct left_in_flight {
+  int op, body;
+  int64_t time, end; /* how long it still takes then; when it ended in the last simulation */
+};
+
+bool is_chained(const struct span *s, int n)
+{
+  int p = s->node[n].predecessor;
+  return p != NONE && s->node[n].async && s->node[p].async && s->place[n] == s->place[p] + 1;
+}
+
+bool has_chained(const struct span *s, int n)
+{
+  return s->node[n].successor != NONE && is_chained(s, s->node[n].successor);
+}
+
+int first_dependent(const struct span *s, int n)
+{
+  const struct list *dependents = &s->node[n].dependents;
+  int first = s->nnode;
+  for (int i = 0; i < dependents->n; i++)
+    if (s->place[dependents->at[i]] < first) first = s->place[dependents->at[i]];
+  return first;
+}
+
+/* -------------------------------------------------------------------------- collectives in flight
+ */
+
+static void clear_in_flight(struct span *s)
+{
+  memset(s->streams.is_in_flight, 0, (size_t)s->nnode);
+  s->streams.in_flight.n = 0;
+}
+
+static void put_in_flight(struct span *s, int n)
+{
+  add(&s->streams.in_flight, n);
+  s->streams.is_in_flight[n] = true;
+}
+
+static bool depends_on_collective(const struct span *s, int n, int c)
+{
+  return s->depends_on[n][c] && !(c == s->node[n].predecessor && is_chained(s, n));
+}
+
+/* Whether the collective in flight has to be awaited before node n. n == nnode is the end. */
+static bool must_await(const struct span *s, int n, int c)
+{
+  return n == s->nnode || depends_on_collective(s, n, c) ||
+         (has_chained(s, n) && depends_on_collective(s, s->node[n].successor, c));
+}
+
+static bool any_in_flight(const struct span *s, const struct list *collectives)
+{
+  for (int i = 0; i < collectives->n; i++)
+    if (s->streams.is_in_flight[collectives->at[i]]) return true;
+  return false;
+}
+
+/* Whether the node may have to await anything: a quick test. */
+static bool may_await(const struct span *s, int n)
+{
+  if (n == s->nnode || any_in_flight(s, &s->node[n].collectives)) return true;
+  int successor = s->node[n].successor;
+  return successor != NONE && any_in_flight(s, &s->node[successor].collectives);
+}
+
+static void await(struct span *s, int n)
+{
+  struct streams *streams = &s->streams;
+  struct op_node *c = &s->node[n];
+  int64_t end = streams->end[n];
+  if (c->carried == PREFETCHES) {
+    end = c->nend ? c->end[0] : 0;
+    if (c->nend) memmove(c->end, c->end + 1, (size_t)--c->nend * sizeof end);
+  }
+  streams->end[n] = 0;
+  c->exposed = end > streams->now ? end - streams->now : 0;
+  if (end > streams->now) streams->now = end;
+  if (!has_chained(s, n)) streams->now += c->time_after;
+}
+
+/* Awaits what has to be awaited before node n. */
+static void await_before(struct span *s, int n)
+{
+  struct list *in_flight = &s->streams.in_flight;
+  int left = 0;
+  if (!may_await(s, n)) return;
+  for (int i = 0; i < in_flight->n; i++) {
+    int c = in_flight->at[i];
+    if (must_await(s, n, c))
+      await(s, c), s->streams.is_in_flight[c] = false;
+    else
+      in_flight->at[left++] = c;
+  }
+  in_flight->n = left;
+}
+
+/* ------------------------------------------------------------------------------------ simulation
+ */
+
+static void issue(struct span *s, int n)
+{
+  struct op_node *c = &s->node[n];
+  struct streams *streams = &s->streams;
+  int64_t *until = &streams->until[c->group];
+  int64_t start = *until > streams->now ? *until : streams->now;
+  if (is_chained(s, n) && start < streams->end[c->predecessor])
+    start = streams->end[c->predecessor];
+  *until = start + c->time + (c->async ? events_time() : 0);
+  if (has_chained(s, n)) *until += c->time_after;
+  streams->end[n] = *until;
+  if (c->carried == PREFETCHES && c->nend < MOST_PREFETCHED) c->end[c->nend++] = *until;
+}
+
+static void run_collective(struct span *s, int n)
+{
+  struct op_node *c = &s->node[n];
+  if (c->carried == PREFETCHES) await(s, n);
+  s->streams.now += c->time_before;
+  issue(s, n);
+  if (c->carried == PREFETCHES || c->carried == AWAITED_NEXT) return;
+  if (c->async)
+    put_in_flight(s, n);
+  else
+    await(s, n);
+}
+
+static struct left_in_flight *find_left(const struct overlap *o, int collective)
+{
+  for (int i = 0; i < o->nleft; i++)
+    if (o->left[i].op == collective) return &o->left[i];
+  return NULL;
+}
+
+void leave_in_flight(struct overlap *o, int collective, int body, int64_t time)
+{
+  struct left_in_flight *left = find_left(o, collective);
+  if (!left) {
+    GROW(o->left, o->nleft, o->left_room);
+    left = &o->left[o->nleft++];
+  }
+  *left = (struct left_in_flight){collective, body, time > 0 ? time : 0, 0};
+}
+
+/* The loop is done: its last collectives are still on their streams. */
+static void end_loop(struct span *s, int body)
+{
+  for (int i = 0; i < s->program->nleft; i++) {
+    struct left_in_flight *left = &s->program->left[i];
+    int64_t *until = &s->streams.until[graph->op[left->op].group];
+    if (left->body != body) continue;
+    left->end = s->streams.now + left->time;
+    if (*until < left->end) *until = left->end;
+  }
+}
+
+/* Awaits the collective of the iteration before, or of the last iteration of a loop. */
+static void await_earlier(struct span *s, int n)
+{
+  for (int m = 0; m < s->nnode; m++) {
+    if (s->node[m].carried != AWAITED_NEXT || s->node[m].op != s->node[n].collective) continue;
+    if (s->streams.end[m]) await(s, m);
+    return;
+  }
+  const struct left_in_flight *left = find_left(s->program, s->node[n].collective);
+  if (left && left->end > s->streams.now) s->streams.now = left->end;
+}
+
+static void run_iteration(struct span *s)
+{
+  for (int k = 0; k < s->nnode; k++) {
+    int n = s->order[k];
+    const struct op_node *node = &s->node[n];
+    await_before(s, n);
+    if (node->carried == AWAITS_EARLIER)
+      await_earlier(s, n), s->streams.now += node->time_after;
+    else if (node->group != NONE)
+      run_collective(s, n);
+    else
+      s->streams.now += node->time;
+    if (node->body != NONE) end_loop(s, node->body);
+  }
+  await_before(s, s->nnode);
+}
+
+/* Issues what is issued before the first iteration. */
+static void issue_first(struct span *s)
+{
+  for (int iteration = 0; iteration < s->most_ahead; iteration++)
+    for (int k = 0; k < s->nnode; k++) {
+      const struct op_node *n = &s->node[s->order[k]];
+      if (n->carried != PREFETCHES) continue;
+      const struct op *collective = &graph->op[n->collective];
+      if (iteration < scheduled(collective)->prefetch_distance) issue(s, s->order[k]);
+    }
+}
+
+int64_t simulate_span(struct span *s)
+{
+  struct streams *streams = &s->streams;
+  int iterations = s->most_ahead ? 2 + s->most_ahead : 1;
+  int64_t began = 0;
+  s->program->visited += s->nnode;
+  streams->now = 0;
+  clear_in_flight(s);
+  memset(streams->until, 0, (size_t)graph->ngroup * sizeof *streams->until);
+  memset(streams->end, 0, (size_t)s->nnode * sizeof *streams->end);
+  for (int n = 0; n < s->nnode && s->most_ahead; n++) s->node[n].nend = 0;
+  issue_first(s);
+  for (int i = 0; i < iterations; i++) {
+    began = streams->now;
+    run_iteration(s);
+  }
+  return streams->now - began;
+}
+
+/* ---------------------------------------------------------------------------- issues and awaits */
+
+/* Makes an await for each collective, whether or not it will be used. */
+static int *make_awaits(const struct span *s)
+{
+  int *await = alloc((size_t)s->nnode * sizeof *await);
+  for (int n = 0; n < s->nnode; n++) {
+    if (s->node[n].group != NONE) await[n] = await_of(s->node[n].op);
+  }
+  return await;
+}
+
+void open_streams(struct span *s)
+{
+  struct streams *streams = &s->streams;
+  streams->until = alloc((size_t)(graph->ngroup + 1) * sizeof *streams->until);
+  streams->end = alloc((size_t)(s->nnode + 1) * sizeof *streams->end);
+  streams->is_in_flight = alloc((size_t)s->nnode + 1);
+  s->await = make_awaits(s);
+}
+
+/* Whether the collective that is chained to c is awaited before node n, and c with it. */
+static bool is_awaited_by_successor(const struct span *s, int n, int c)
+{
+  int successor = s->node[c].successor;
+  if (!has_chained(s, c)) return false;
+  const struct list *in_flight = &s->streams.in_flight;
+  for (int i = 0; i < in_flight->n; i++)
+    if (in_flight->at[i] == successor)
+      return must_await(s, n, successor) || is_awaited_by_successor(s, n, successor);
+  return false;
+}
+
+int write_order(struct span *s, int *op)
+{
+  struct list *in_flight = &s->streams.in_flight;
+  int count = 0;
+  clear_in_flight(s);
+  for (int k = 0; k <= s->nnode; k++) {
+    int left = 0, n = k < s->nnode ? s->order[k] : s->nnode;
+    for (int i = 0; i < in_flight->n; i++) {
+      int c = in_flight->at[i];
+      if (is_awaited_by_successor(s, n, c)) continue;
+      if (must_await(s, n, c))
+        op[count++] = s->await[c];
+      else
+        in_flight->at[left++] = c;
+    }
+    in_flight->n = left;
+    if (n == s->nnode) break;
+    op[count++] = s->node[n].op;
+    if (s->node[n].carried == PREFETCHES) op[count++] = s->node[n].next;
+    if (s->node[n].async && !s->node[n].carried) put_in_flight(s, n);
+  }
+  return count;
+}
+
+static void depend_on_in_flight(struct span *s, int n)
+{
+  for (int i = 0; i < s->streams.in_flight.n; i++) {
+    int c = s->streams.in_flight.at[i];
+    if (s->node[c].group == s->node[n].group && !s->node[c].carried) add_dependence(s, n, c);
+  }
+}
+
+/* Whether the collective or its predecessor runs on the group's stream. */
+static bool uses_stream(int collective, int group)
+{
+  const struct op *op = &graph->op[collective], *predecessor = predecessor_of(op);
+  return op->group == group || (predecessor && predecessor->group == group);
+}
+
+/* Whether a collective of the group is in flight at this place that a loop before it has issued. */
+static bool is_left_in_flight(const struct span *s, int at, int group)
+{
+  for (int k = at + 1; k < s->nnode; k++) {
+    const struct op_node *n = &s->node[s->order[k]];
+    if (n->carried != AWAITS_EARLIER || !uses_stream(n->collective, group)) continue;
+    const struct op *call = &graph->op[n->op];
+    int body = call->kind == OP_iteration ? graph->function[call->function].body
+                                          : find_left(s->program, n->collective)->body;
+    for (int before = 0; before < at; before++)
+      if (s->node[s->order[before]].body == body) return true;
+  }
+  return false;
+}
+
+static bool is_group_in_flight(const struct span *s, int at, int group)
+{
+  for (int i = 0; i < s->streams.in_flight.n; i++)
+    if (s->node[s->streams.in_flight.at[i]].group == group) return true;
+  for (int n = 0; n < s->nnode; n++) {
+    const struct op_node *c = &s->node[n];
+    if (c->group == group && (c->carried == PREFETCHES || c->carried == AWAITED_NEXT)) return true;
+  }
+  return is_left_in_flight(s, at, group);
+}
+
+/* Gives whether a collective has become chained: its predecessor is then in flight for longer than
+   this pass assumed. */
+static bool queue_once(struct span *s)
+{
+  bool longer = false;
+  clear_in_flight(s);
+  for (int k = 0; k < s->nnode; k++) {
+    int n = s->order[k];
+    struct op_node *c = &s->node[n];
+    if (c->group != NONE && !c->async && first_dependent(s, n) == k + 1) depend_on_in_flight(s, n);
+    await_before(s, n);
+    if (c->group == NONE || c->carried == PREFETCHES || c->carried == AWAITED_NEXT) continue;
+    bool was_chained = is_chained(s, n);
+    c->async |= is_group_in_flight(s, k, c->group);
+    longer |= !was_chained && is_chained(s, n);
+    if (c->async) put_in_flight(s, n);
+  }
+  return longer;
+}
+
+void queue_behind_in_flight(struct span *s)
+{
+  while (queue_once(s)) continue;
+}

@@ -1,0 +1,62 @@
+/* hold_rows.c: the pass `hold_rows`: no rank goes beyond the room that it has for rows by expert.
+
+   Takes   the flat local program.
+   Leaves  where experts are cut, and ranks have less room than there can be rows (ir/rows.c): every
+           operator that takes their count takes a held one instead, of no more than there is room
+           for. Rows beyond it belong to no expert, as if their places named one of another rank.
+           OP_hold_rows makes the held count and notes that there were more, which ends the job. */
+#include "graph_passes/graph_passes.h"
+
+struct holding {
+  struct list order; /* the new one */
+  bool *wanted;      /* by value: a count that operators take, and of which a rank may have more
+                        than it has room for */
+  int *held;         /* by value: what they take instead, or NONE */
+};
+
+static void want_held(struct holding *h, const struct op *op)
+{
+  int i = counted_operand(op);
+  if (i != NONE && has_less_room(op->in[i])) h->wanted[op->in[i]] = true;
+}
+
+static int hold(struct holding *h, int counts)
+{
+  int maker = graph->value[counts].op;
+  const struct op *like = &graph->op[maker];
+  struct op op = {.kind = OP_hold_rows,
+                  .phase = like->phase,
+                  .module = like->module,
+                  .line = like->line,
+                  .nin = 2,
+                  .in = {counts, made_count(counts)}};
+  int first = graph->nop, held = make_op_outputs(op, &graph->value[counts].shape, 1);
+  graph->value[held].layout = graph->value[counts].layout;
+  graph->value[held].placed = true;
+  graph->value[held].name = value_name(counts);
+  add(&h->order, graph->value[held].op);
+  set_stage_of(first, maker);
+  return held;
+}
+
+void hold_rows(void)
+{
+  struct holding run = {0}, *h = &run;
+  bool any = false;
+  h->wanted = alloc((size_t)graph->nvalue + 1);
+  h->held = alloc((size_t)(graph->nvalue + 1) * sizeof *h->held);
+  for (int at = 0; at < graph->norder; at++) want_held(h, &graph->op[graph->order[at]]);
+  for (int v = 0; v < graph->nvalue; v++) h->held[v] = NONE, any |= h->wanted[v];
+  for (int at = 0; at < graph->norder && any; at++) {
+    struct op *op = &graph->op[graph->order[at]];
+    int i = counted_operand(op), out = op->out, nout = op->nout;
+    if (i != NONE && h->held[op->in[i]] != NONE) op->in[i] = h->held[op->in[i]];
+    add(&h->order, graph->order[at]);
+    for (int v = out; v < out + nout; v++)
+      if (h->wanted[v]) h->held[v] = hold(h, v);
+  }
+  if (!any) return;
+  graph->order = h->order.at;
+  graph->norder = h->order.n;
+  graph->order_room = h->order.room;
+}

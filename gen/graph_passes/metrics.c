@@ -1,0 +1,233 @@
+/* metrics.c: the plan's metrics in a step of several batches, of micro-batches or of stages: they
+   are those of the whole step, as the loss is.
+
+   What a batch has of a metric is a sum over its samples, or a mean, up to the first operation that
+   cannot run on the terms of a sum: a maximum over the experts of how many places each has, say.
+   The terms before it are added up, in a value with the role SUMS, and it runs once a step, in the
+   update, as does all that follows. Where there is none, the metric itself is the sum. So an
+   operation that the loss does not need runs on what all batches make together. Several batches of
+   a step have each its share of a metric, which is their mean, as the loss is. In a pipeline one
+   stage adds, and all ranks have the sums of all.
+
+   To know what is a sum over samples, the rules are asked how each operation runs along a dimension
+   of the mesh that cuts the samples in time, be there one or not. */
+#include "graph_passes/graph_passes.h"
+
+/* The state of the search. */
+struct deferring {
+  struct placement *lies;  /* by value: along the samples */
+  const bool *serves_loss; /* by operation */
+  int *sum_of;             /* by value: the sum of all batches' values, or NONE */
+  int known;               /* how many values there were */
+  struct list later;       /* what goes to the end of the order */
+};
+
+static bool is_later(int value)
+{
+  int maker = graph->value[value].op;
+  return maker != NONE && graph->op[maker].phase == UPDATE;
+}
+
+bool *what_serves_loss(void)
+{
+  bool *needed = alloc((size_t)graph->nvalue + 1), *serves_loss = alloc((size_t)graph->nop + 1);
+  needed[graph->loss] = true;
+  if (labels_output() != NONE) needed[labels_output()] = true;
+  for (int at = graph->norder; at-- > 0;) {
+    const struct op *op = &graph->op[graph->order[at]];
+    bool serves = op->nout == 0 || op->kind == OP_running;
+    for (int k = 0; k < op->nout; k++) serves |= needed[op->out + k];
+    for (int i = 0; i < op->nin && serves; i++) needed[op->in[i]] = true;
+    serves_loss[graph->order[at]] = serves;
+  }
+  return serves_loss;
+}
+
+/* ------------------------------------------------------------------------------- along samples */
+
+static bool is_pending(struct placement p)
+{
+  return p.kind == PARTIAL;
+}
+
+/* Sets how the outputs lie; whether a pending sum would have to be whole, and all else that is not
+   is, too. */
+static bool waits_for_sums(struct deferring *d, const struct op *op)
+{
+  struct placement in[MAX_INPUTS];
+  struct letters l;
+  struct choice list[MAX_CHOICES];
+  bool waits = false, has_samples = false, runs = true;
+  if (op->kind == OP_redistribute) {
+    d->lies[op->out] = d->lies[op->in[0]];
+    return false;
+  }
+  if (!op->nin || !*rule_of(op)) return false;
+  for (int i = 0; i < op->nin; i++) in[i] = d->lies[op->in[i]];
+  op_letters(op, &l);
+  const struct choice *c =
+      &list[choice_of_time(op, in, (struct placement){0}, list, choices(op, &l, list))];
+  for (int i = 0; i < op->nin; i++) {
+    waits |= is_pending(in[i]) && !is_pending(c->in[i]);
+    has_samples |= in[i].kind == SHARD;
+    runs &= same_placement(in[i], c->in[i]) || in[i].kind == REPLICATE;
+  }
+  for (int k = 0; k < op->nout && runs; k++) {
+    /* Each of several batches has a maximum of its own, and their mean counts. */
+    bool is_own = is_pending(c->out[k]) && c->out[k].reduction != SUM && time_dimension() == NONE;
+    if (!is_own) d->lies[op->out + k] = c->out[k];
+  }
+  return waits && !has_samples;
+}
+
+/* ------------------------------------------------------------------------------------- the sums */
+
+static int append_later(struct deferring *d, struct op op, enum phase phase, int input)
+{
+  op.phase = phase;
+  op.module = NONE;
+  op.line = graph->value[input].line;
+  op.nin = 1;
+  op.in[0] = input;
+  int id = make_op(op);
+  graph->value[graph->op[id].out].name = value_name(input);
+  add(&d->later, id);
+  return graph->op[id].out;
+}
+
+static _Noreturn void refuse(int value, const char *why)
+{
+  plan_error(graph->value[value].line, "metrics: %s %s", printable(value_name(value)), why);
+}
+
+/* A batch's term of the sum. */
+static int term_of(struct deferring *d, int value)
+{
+  if (!is_floating(graph->value[value].type))
+    refuse(value, "is of whole numbers, and is added up over the batches of a step: cast it "
+                  "before, with x:to(\"float32\")");
+  if (is_pending(d->lies[value]) && d->lies[value].reduction != SUM)
+    refuse(value, "is a maximum or a minimum over the samples of a micro-batch, and only sums of "
+                  "these are added up: take it of a sum or a mean over the samples");
+  if (plan_options->accumulate == 1) return value;
+  struct op share = {.kind = OP_scale, .scalar = 1.0 / plan_options->accumulate};
+  return append_later(d, share, FORWARD, value);
+}
+
+/* The sum of all batches, whole. */
+static int sum_of(struct deferring *d, int value)
+{
+  if (d->sum_of[value] != NONE) return d->sum_of[value];
+  struct summand s = {.value = term_of(d, value), .role = SUMS, .phase = FORWARD, .of = NONE};
+  s.name = value_name(value);
+  s.line = graph->value[value].line;
+  int id = add_to_sum(&s), before = graph->op[id].in[0], after = graph->op[id].out;
+  graph->op[id].module = NONE;
+  graph->value[before].module = graph->value[after].module = NONE;
+  graph->value[before].of = graph->value[after].of = before;
+  add(&d->later, id);
+  struct op whole = {.kind = OP_redistribute,
+                     .type = graph->value[value].type,
+                     .backward_type = graph->value[value].type,
+                     .asked = (1u << graph->mesh.ndim) - 1,
+                     .finishes = true,
+                     .why = "a metric on every rank"};
+  return d->sum_of[value] = append_later(d, whole, UPDATE, after);
+}
+
+/* The value as an operation of the update takes it: a constant again, all else summed up. */
+static int whole_of(struct deferring *d, int value, const struct op *op)
+{
+  int maker = graph->value[value].op;
+  if (value >= d->known || is_later(value)) return value;
+  if (d->lies[value].kind == SHARD)
+    plan_error(op->line,
+               "metrics: %s takes %s, which is of each batch's samples, beside what is whole only "
+               "after the last batch of the step: take a sum or a mean of it",
+               printable(op_name(op)), printable(value_name(value)));
+  if (maker == NONE || graph->op[maker].nin) return sum_of(d, value);
+  struct op constant = graph->op[maker];
+  constant.phase = UPDATE;
+  constant.module = NONE;
+  int again = make_op_outputs(constant, &graph->value[value].shape, 1);
+  graph->value[again].name = graph->value[value].name;
+  add(&d->later, graph->value[again].op);
+  return again;
+}
+
+static void defer(struct deferring *d, int id)
+{
+  struct op op = graph->op[id]; /* a copy: adding operations moves the array */
+  for (int i = 0; i < op.nin; i++) op.in[i] = whole_of(d, op.in[i], &op);
+  op.phase = UPDATE;
+  op.module = NONE;
+  for (int k = 0; k < op.nout; k++) graph->value[op.out + k].module = NONE;
+  graph->op[id] = op;
+  if (graph->stages) set_stage(id, NONE); /* all ranks run it */
+  add(&d->later, id);
+}
+
+/* -------------------------------------------------------------------------------- the operations
+ */
+
+static void look_at(struct deferring *d, int id, struct list *order)
+{
+  const struct op *op = &graph->op[id];
+  bool follows = false;
+  for (int i = 0; i < op->nin; i++) follows |= is_later(op->in[i]);
+  if (!follows) follows = waits_for_sums(d, op) && !d->serves_loss[id];
+  if (follows)
+    defer(d, id);
+  else
+    add(order, id);
+}
+
+/* What the value shows, whole. */
+static int shown(int value)
+{
+  const struct op *op = graph->value[value].op == NONE ? NULL : &graph->op[graph->value[value].op];
+  bool shows = op && op->kind == OP_view &&
+               same_shape(graph->value[op->in[0]].shape, graph->value[value].shape);
+  return shows ? shown(op->in[0]) : value;
+}
+
+static void finish_metric(struct deferring *d, int value)
+{
+  if (is_later(value)) return;
+  int whole = sum_of(d, shown(value));
+  graph->value[whole].name = graph->value[value].name;
+  graph->value[whole].is_output = true;
+  graph->value[value].is_output = false;
+}
+
+static bool has_metrics(void)
+{
+  if (graph->loss == NONE || !adds_up_loss()) return false;
+  for (int i = 0; i < graph->nvalue; i++)
+    if (graph->value[i].is_output) return true;
+  return false;
+}
+
+void defer_metrics(int whole)
+{
+  struct deferring run = {.known = graph->nvalue}, *d = &run;
+  struct list order = {0};
+  if (!has_metrics()) return;
+  d->lies = alloc((size_t)d->known * sizeof *d->lies);
+  d->sum_of = alloc((size_t)d->known * sizeof *d->sum_of);
+  for (int i = 0; i < d->known; i++) {
+    const struct value *v = &graph->value[i];
+    d->sum_of[i] = NONE;
+    if (v->role == BATCH && v->shape.ndim && i != whole) d->lies[i].kind = SHARD;
+  }
+  d->serves_loss = what_serves_loss();
+  for (int at = 0; at < graph->norder; at++) look_at(d, graph->order[at], &order);
+  for (int i = 0; i < d->known; i++)
+    if (graph->value[i].is_output) finish_metric(d, i);
+  for (int late = 0; late < 2; late++)
+    for (int k = 0; k < d->later.n; k++)
+      if ((graph->op[d->later.at[k]].phase == UPDATE) == late) add(&order, d->later.at[k]);
+  graph->order = order.at;
+  graph->norder = order.n;
+  graph->order_room = order.room;
+}

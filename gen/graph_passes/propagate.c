@@ -1,0 +1,465 @@
+/* propagate.c: the pass `propagate`: a layout for every value.
+
+   Takes   a graph whose parameters and inputs are placed, with the plan's redistribute operations.
+   Leaves  every value placed, with canonical turns, so that every operation can run on its inputs:
+           where it could not, there is a redistribute operation before it. decide.c decides how an
+           operation runs.
+
+   If several modules of a list read a value from outside of the list in a new layout, it is moved
+   once, before all of them: otherwise the first module would have one operation more. The same
+   holds for the steps of a scan.
+
+   What the first step of a scan takes gets the layout of what the last one hands on: each step then
+   reads it as the others do. That layout is known when the steps are laid out, so these are laid
+   out again with it, until it stays the same. */
+#include "graph_passes/graph_passes.h"
+
+#include <string.h>
+
+/* The state of one layout of the program. */
+struct propagating {
+  struct surroundings around;
+  int value_room, op_room;
+  struct list new_order;
+  int first_new;      /* in the order: earlier operations are done */
+  const int *element; /* by module: the one of the outermost ModuleList that contains it, or NONE */
+  int *taken_in;      /* by value: the module of which operations read it, or NONE; SEVERAL */
+  int taken_room;
+  struct list whole;      /* see whole_batch */
+  struct entering enters; /* the first step of a scan reads it in the place of what a step
+                         hands on */
+  int scan_now;           /* the scan whose steps are laid out */
+  int scan_begins;        /* where they begin in the new order */
+};
+enum { SEVERAL = -2 };
+
+static int *wider(int *array, int *room, int least)
+{
+  if (*room >= least) return array;
+  int before = *room, to = before ? 2 * least : least + least / 4;
+  int *at = alloc((size_t)to * sizeof *at);
+  if (before) memcpy(at, array, (size_t)before * sizeof *at);
+  for (int i = before; i < to; i++) at[i] = NONE;
+  *room = to;
+  return at;
+}
+
+static void room_for_new(struct propagating *p)
+{
+  int asked = p->value_room, taken = p->value_room;
+  p->around.asked_of = wider(p->around.asked_of, &asked, graph->nvalue + 1);
+  p->around.taken_by = wider(p->around.taken_by, &taken, graph->nvalue + 1);
+  p->around.moved_to = wider(p->around.moved_to, &p->value_room, graph->nvalue + 1);
+  p->around.moved_before = wider(p->around.moved_before, &p->op_room, graph->nop + 1);
+}
+
+static void remember(struct propagating *p, int op)
+{
+  int value = graph->op[op].in[0];
+  p->around.moved_before[op] = p->around.moved_to[value];
+  p->around.moved_to[value] = op;
+}
+
+static void forget_moves(struct propagating *p)
+{
+  for (int i = 0; i < p->value_room; i++) p->around.moved_to[i] = NONE;
+}
+
+/* Whose request it is that `user` takes an input as `to`: the plan's, if it asks for this very
+   layout of the operation's output (a sum that is reduced before the bias is added, say); else
+   the operation's. */
+static void tell_why(struct propagating *p, struct op *op, const struct op *user)
+{
+  op->line = user->line;
+  op->why = text("%s's input layout", printable(op_name(user)));
+  int asked = user->nout == 1 ? p->around.asked_of[user->out] : NONE;
+  if (asked == NONE) return;
+  const struct op *by = &graph->op[asked];
+  if (!same_layout(layout_after(by, op->to), op->to)) return;
+  op->line = by->line;
+  op->why = by->why;
+}
+
+/* -------------------------------------------------------------------- what several modules take */
+
+static int element(struct propagating *p, int module)
+{
+  return module == NONE || module >= graph->nmodule ? NONE : p->element[module];
+}
+
+static void note_taken(struct propagating *p, const struct op *op)
+{
+  int here = element(p, op->module);
+  for (int i = 0; i < op->nin && here != NONE; i++) {
+    int *in = &p->taken_in[op->in[i]];
+    *in = *in == NONE || *in == here ? here : SEVERAL;
+  }
+}
+
+/* Whether several modules of the list in which `user` runs read the value, and none of them
+   makes it. */
+static bool is_from_outside(struct propagating *p, int value, const struct op *user)
+{
+  int here = element(p, user->module), there = element(p, graph->value[value].module);
+  if (here == NONE || p->taken_in[value] != SEVERAL) return false;
+  return there == NONE || graph->module[there].parent != graph->module[here].parent;
+}
+
+/* Whether the step of a scan in which `user` runs reads the value as all steps do. */
+static bool is_outside_scan(struct propagating *p, int value, const struct op *user)
+{
+  int scan = user->module >= graph->nmodule ? NONE : scan_around(user->module);
+  int maker = graph->value[value].op;
+  if (scan == NONE || enters_scan(&p->enters, value)) return false;
+  return maker == NONE || scan_around(graph->op[maker].module) != scan;
+}
+
+/* Adds the operation to the order before the steps of the current scan. */
+static void add_before_scan(struct propagating *p, int i)
+{
+  add(&p->new_order, i);
+  memmove(&p->new_order.at[p->scan_begins + 1], &p->new_order.at[p->scan_begins],
+          (size_t)(p->new_order.n - 1 - p->scan_begins) * sizeof *p->new_order.at);
+  p->new_order.at[p->scan_begins++] = i;
+}
+
+static void note_scan(struct propagating *p, const struct op *op)
+{
+  int scan = scan_around(op->module);
+  if (scan == p->scan_now) return;
+  p->scan_now = scan;
+  p->scan_begins = p->new_order.n;
+}
+
+/* Adds the operation to the order directly after the one that makes its input. */
+static void add_ahead(struct propagating *p, int i, int value)
+{
+  add(&p->new_order, i);
+  int at = p->new_order.n - 1;
+  while (at > p->first_new && p->new_order.at[at - 1] != graph->value[value].op) at--;
+  memmove(&p->new_order.at[at + 1], &p->new_order.at[at],
+          (size_t)(p->new_order.n - 1 - at) * sizeof *p->new_order.at);
+  p->new_order.at[at] = i;
+}
+
+/* What is of the whole batch moves before the first micro-batch. */
+static enum phase phase_before(int value, const struct op *user)
+{
+  int op = graph->value[value].op;
+  bool gathered = op != NONE && graph->op[op].phase == GATHER && user->phase == FORWARD;
+  return gathered && time_dimension() != NONE && !graph->op[op].of_unit ? GATHER : user->phase;
+}
+
+static int as_layout(struct propagating *p, int value, struct layout to, const struct op *user);
+
+/* Whether what each rank has of it is a part of what it has now. */
+static bool takes_part(struct layout from, struct layout to)
+{
+  bool takes = true;
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    takes &= from.on[d].kind == REPLICATE || same_placement(from.on[d], to.on[d]);
+  return takes;
+}
+
+/* The value as the operation takes it along the dimension of the mesh in time: the part of a
+   micro-batch, or what all of them have. Where ranks take their parts, too, those of a micro-batch
+   are of these. */
+static int as_in_time(struct propagating *p, int value, struct layout to, const struct op *user)
+{
+  int dim = time_dimension();
+  if (dim == NONE || same_placement(graph->value[value].layout.on[dim], to.on[dim])) return value;
+  if (to.on[dim].kind == REPLICATE) {
+    value = whole_batch(&p->whole, value, user, &p->new_order);
+    room_for_new(p);
+    return value;
+  }
+  struct layout part = graph->value[value].layout;
+  if (to.on[dim].kind == SHARD && takes_part(part, to)) return value;
+  part.on[dim] = to.on[dim];
+  return as_layout(p, value, usual_turns(part), user);
+}
+
+/* `value` in layout `to`: by an earlier redistribution, or a new one. */
+static int as_layout(struct propagating *p, int value, struct layout to, const struct op *user)
+{
+  int there = moved_before_to(&p->around, value, to);
+  if (there != NONE) return there;
+  bool before_scan = is_outside_scan(p, value, user), ahead = is_from_outside(p, value, user);
+  struct op op = {.kind = OP_redistribute,
+                  .nin = 1,
+                  .in = {value},
+                  .module = before_scan ? graph->module[p->scan_now].parent
+                            : ahead     ? graph->value[value].module
+                                        : user->module,
+                  .phase = phase_before(value, user),
+                  .type = graph->value[value].type,
+                  .backward_type = graph->value[value].type,
+                  .to = to,
+                  .asked = (1u << graph->mesh.ndim) - 1};
+  tell_why(p, &op, user);
+  int i = make_op(op);
+  int out = graph->op[i].out;
+  graph->value[out].name = value_name(value);
+  graph->value[out].layout = to;
+  graph->value[out].placed = true;
+  room_for_new(p);
+  remember(p, i);
+  if (before_scan)
+    add_before_scan(p, i);
+  else if (ahead)
+    add_ahead(p, i, value);
+  else
+    add(&p->new_order, i);
+  return out;
+}
+
+/* A cache's heads lie as those that are written to it first. The plan may cut it further. */
+static void place_caches(const struct op *op)
+{
+  enum { HEADS = 1, HEADS_FROM_END = 3, FROM_CACHE_TO_WRITTEN = -2 };
+  for (int i = 0; i < op->nin; i++) {
+    struct value *v = &graph->value[op->in[i]];
+    if (v->role != CACHE || v->placed) continue;
+    struct layout written = graph->value[op->in[i + FROM_CACHE_TO_WRITTEN]].layout;
+    for (int d = 0; d < graph->mesh.ndim; d++) {
+      struct placement p = written.on[d];
+      if (v->layout.on[d].kind != REPLICATE || p.kind != SHARD || p.dim != HEADS) continue;
+      p.dim = v->shape.ndim - HEADS_FROM_END;
+      v->layout.on[d] = p;
+    }
+    v->placed = true;
+  }
+}
+
+/* Each batch adds its term of a metric to the sum of the batches before. The sum has the layout in
+   which the term is made. */
+static void place_sum_of_metric(struct propagating *p, struct op *op)
+{
+  int term = op->in[1], time = op->phase == COUNT ? NONE : time_dimension();
+  struct layout to = graph->value[term].layout;
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (to.on[d].kind == PARTIAL && to.on[d].reduction != SUM) to.on[d] = (struct placement){0};
+  if (time != NONE && to.on[time].kind == SHARD)
+    plan_error(op->line,
+               "metrics: %s has elements for each sample, and a step in micro-batches has none "
+               "with all of them: take a sum or a mean over the samples",
+               printable(value_name(term)));
+  if (time != NONE) to.on[time] = (struct placement){.kind = PARTIAL, .reduction = SUM};
+  if (!same_layout(graph->value[term].layout, to)) op->in[1] = as_layout(p, term, to, op);
+  graph->value[op->in[0]].layout = graph->value[op->out].layout = over_time(to);
+  graph->value[op->in[0]].placed = graph->value[op->out].placed = true;
+}
+
+/* A constant of zeros, which a scan carries: zeros are zeros in any layout. */
+static bool has_given_layout(const struct op *op)
+{
+  return op->kind == OP_full && op->asked;
+}
+
+static void place(struct propagating *p, struct op *op)
+{
+  place_caches(op);
+  if (op->kind == OP_scan_hold) return;
+  if (op->nout && is_of_metric(op->out)) {
+    place_sum_of_metric(p, op);
+    return;
+  }
+  if (has_given_layout(op)) {
+    graph->value[op->out].layout = op->to;
+    graph->value[op->out].placed = true;
+    return;
+  }
+  struct way way = best_way(&p->around, op);
+  for (int i = 0; i < op->nin; i++) {
+    op->in[i] = as_in_time(p, op->in[i], way.in[i], op);
+    if (!same_layout(graph->value[op->in[i]].layout, way.in[i]))
+      op->in[i] = as_layout(p, op->in[i], way.in[i], op);
+  }
+  for (int k = 0; k < op->nout; k++) {
+    graph->value[op->out + k].layout = way.out[k];
+    graph->value[op->out + k].placed = true;
+  }
+}
+
+/* Collects what the plan says of the operations from here on. Redistributions of outputs of the
+   program serve that alone. */
+static void look_back(struct propagating *p, int first)
+{
+  room_for_new(p);
+  p->taken_in = wider(p->taken_in, &p->taken_room, graph->nvalue + 1);
+  for (int at = 0; at < first; at++) {
+    const struct op *op = &graph->op[graph->order[at]];
+    bool leaves = op->nout && (op->out == graph->loss || graph->value[op->out].is_output);
+    note_taken(p, op);
+    if (op->kind == OP_redistribute && !leaves) remember(p, graph->order[at]);
+  }
+}
+
+/* What the last step hands on is for it what it is for the steps before it: the next step takes it,
+   as the first one takes what enters. So the last step decides as they do. */
+static void note_hold(struct propagating *p, const struct op *hold)
+{
+  p->around.taken_by[hold->in[0]] = p->around.taken_by[hold->in[1]];
+  p->around.asked_of[hold->in[0]] = p->around.asked_of[hold->in[1]];
+}
+
+/* Lays out the operations order[first ... norder). */
+static void lay_out(struct entering enters, const int *order, int first, int norder)
+{
+  struct propagating run = {.new_order = {.n = first,
+                                          .room = graph->order_room,
+                                          .at = graph->order},
+                            .first_new = first,
+                            .element = outermost_elements(),
+                            .enters = enters,
+                            .scan_now = NONE},
+                     *p = &run;
+  look_back(p, first);
+  for (int at = first; at < norder; at++) {
+    const struct op *op = &graph->op[order[at]];
+    if (op->kind == OP_scan_hold) continue;
+    note_taken(p, op);
+    if (op->nout && is_of_metric(op->out)) continue; /* it takes any layout */
+    int *first_of = op->kind == OP_redistribute ? p->around.asked_of : p->around.taken_by;
+    for (int i = 0; i < op->nin; i++)
+      if (first_of[op->in[i]] == NONE) first_of[op->in[i]] = order[at];
+  }
+  for (int at = first; at < norder; at++)
+    if (graph->op[order[at]].kind == OP_scan_hold) note_hold(p, &graph->op[order[at]]);
+  enum phase entry = FORWARD;
+  for (int at = first; at < norder; at++) {
+    struct op op = graph->op[order[at]]; /* a copy: adding operations moves the array */
+    if (op.phase == DECODE && entry != DECODE) {
+      forget_moves(p); /* an entry runs without the others */
+      entry = DECODE;
+    }
+    note_scan(p, &op);
+    if (op.kind == OP_redistribute) {
+      graph->value[op.out].layout = layout_after(&op, graph->value[op.in[0]].layout);
+      graph->value[op.out].placed = true;
+      remember(p, order[at]);
+    } else if (!is_update(&op) && op.kind != OP_step_number) {
+      place(p, &op);
+    }
+    graph->op[order[at]] = op;
+    add(&p->new_order, order[at]);
+  }
+  graph->order = p->new_order.at;
+  graph->norder = p->new_order.n;
+  graph->order_room = p->new_order.room;
+}
+
+/* ---------------------------------------------------------------------------- what scans carry */
+
+/* Tells what the first step takes to lie as what the last step hands on; whether it did not. */
+static bool set_layout(const struct op *hold)
+{
+  struct layout to = graph->value[hold->in[0]].layout;
+  struct op *by = &graph->op[graph->value[hold->in[1]].op];
+  if (same_layout(graph->value[by->out].layout, to)) return false;
+  by->to = to;
+  by->asked = (1u << graph->mesh.ndim) - 1;
+  return true;
+}
+
+/* The operations as they were before they were laid out. */
+struct before {
+  int nvalue, nop;
+  struct op *op;
+};
+
+static struct before remembered(const int *order, int first, int norder)
+{
+  struct before b = {graph->nvalue, graph->nop, alloc((size_t)(norder - first + 1) * sizeof *b.op)};
+  for (int at = first; at < norder; at++) b.op[at - first] = graph->op[order[at]];
+  return b;
+}
+
+/* Goes back to them, with the layouts that set_layout has set. */
+static void forget_layouts(const struct before *b, const int *order, int first, int norder)
+{
+  for (int at = first; at < norder; at++) {
+    struct op *op = &graph->op[order[at]];
+    struct layout to = op->to;
+    unsigned asked = op->asked;
+    *op = b->op[at - first];
+    op->to = to;
+    op->asked = asked;
+  }
+  graph->nvalue = b->nvalue;
+  graph->nop = b->nop;
+}
+
+void propagate_from(int first)
+{
+  enum { MOST_TIMES = 8 };
+  int norder = graph->norder;
+  struct list holds = {0};
+  int *order = alloc((size_t)(norder + 1) * sizeof *order);
+  if (norder) memcpy(order, graph->order, (size_t)norder * sizeof *order);
+  const struct entering enters = entering_scans();
+  for (int at = first; at < norder; at++)
+    if (graph->op[order[at]].kind == OP_scan_hold) add(&holds, order[at]);
+  struct before b = {0};
+  if (holds.n) b = remembered(order, first, norder);
+  for (int times = 0; times < MOST_TIMES; times++) {
+    bool is_new = false;
+    lay_out(enters, order, first, norder);
+    for (int i = 0; i < holds.n; i++) is_new |= set_layout(&graph->op[holds.at[i]]);
+    if (!is_new) return;
+    forget_layouts(&b, order, first, norder);
+  }
+  ended_early("propagate", "layouts that scans keep", MOST_TIMES, "times");
+  lay_out(enters, order, first, norder);
+}
+
+/* An output of the program must not be pending. */
+static int finish(int value, bool whole, const char *why)
+{
+  struct value v = graph->value[value];
+  struct op op = {.kind = OP_redistribute,
+                  .nin = 1,
+                  .in = {value},
+                  .module = outside_scans(v.module),
+                  .line = v.line,
+                  .phase = v.op == NONE ? FORWARD : graph->op[v.op].phase,
+                  .type = v.type,
+                  .backward_type = v.type,
+                  .to = v.layout,
+                  .asked = (1u << graph->mesh.ndim) - 1,
+                  .why = why};
+  for (int d = 0; d < graph->mesh.ndim; d++) {
+    if (graph->mesh.in_time[d]) continue; /* the micro-batches add to it */
+    if (whole || v.layout.on[d].kind == PARTIAL) op.to.on[d] = (struct placement){0};
+    op.to.on[d].outer = 0;
+  }
+  op.to = usual_turns(op.to);
+  int out = append_op(op);
+  graph->value[out].name = value_name(value);
+  graph->value[out].layout = op.to;
+  graph->value[out].placed = true;
+  return out;
+}
+
+void propagate(void)
+{
+  check_sequence_order();
+  defer_metrics(mask_metrics());
+  for (int i = 0; i < graph->nvalue; i++)
+    graph->value[i].layout = usual_turns(graph->value[i].layout);
+  propagate_from(0);
+  if (graph->loss != NONE) {
+    graph->loss = finish(graph->loss, true, "the loss on every rank");
+    graph->value[graph->loss].role = LOSS;
+  }
+  for (int i = 0, n = graph->nvalue; i < n; i++) {
+    if (!graph->value[i].is_output) continue;
+    bool whole = graph->loss != NONE;
+    const char *why =
+        whole ? "a metric on every rank" : "an output is written without pending sums";
+    int out = finish(i, whole, why);
+    graph->value[i].is_output = false;
+    graph->value[out].is_output = true;
+    graph->value[out].name = graph->value[i].name;
+  }
+}

@@ -1,0 +1,388 @@
+/* recompute.c: the pass `recompute`: what the backward computes again instead of keeping it.
+
+   Takes   the flat local program: collectives and the sizes of a rank's parts are known by now.
+           Later passes treat a copied operation like any other.
+   Leaves  the forward unchanged. In the backward there are copies of some of its operations, marked
+           `again`, and the backward reads their results instead of the forward's.
+
+   Cheap work is repeated wherever that keeps fewer bytes: pointwise operations, and those that move
+   nothing. Products, reductions, collectives and reads by an index are never repeated. A value that
+   the backward needs is either kept, at the price of its bytes, or made again, which needs all of
+   its inputs. The least price is that of a minimum cut; of equally cheap cuts, the one that makes
+   the fewest values again. Parameters and inputs of the step are free.
+
+   What the backward compares is kept, too: a number that another kernel makes again may differ in
+   its last bit, and then no element would equal the maximum of its row.
+
+   The modules of a list must stay equal (outline.c). So a value is made again only in the backward
+   of the module of the list that made it; what one module passes to the next is kept.
+
+   Gathered parameters of a unit are gathered again where the unit says so, and then not kept.
+   Otherwise they are kept, even if a checkpoint repeats everything around them.
+
+   With `checkpoint`, of a module of a ModuleList only what others read is kept, so its inputs.
+   Everything else that its backward reads, products and collectives included, is made again before
+   it. Then cheap work is handled as above, so that less is alive in the module's backward. The bits
+   are the same: operators give equal results for equal inputs, and a dropout's random numbers
+   depend only on its place in the program and in the tensor. */
+#include "graph_passes/graph_passes.h"
+
+#include <string.h>
+
+/* More than the price of all values of any program. */
+#define NEVER (INT64_MAX / 4)
+
+/* The state of the pass. */
+struct recomputing {
+  int known;             /* how many values there were before the first copy */
+  const int *element;    /* by module: itself or its ancestor that is in a list; or NONE */
+  const int *checkpoint; /* the same for the outermost ModuleList */
+  bool *again;           /* by value: the backward makes it again */
+  int *copy;             /* by value: its copy, or NONE */
+  int *next_step; /* by value of a step of a scan: that of the next step, and of the last step
+                     that of the first; or NONE */
+};
+
+/* --------------------------------------------------------------------------- modules and values */
+
+static int place_in(const int *of, const struct op *op)
+{
+  return op->module == NONE ? NONE : of[op->module];
+}
+
+static const struct op *maker(int value)
+{
+  return &graph->op[graph->value[value].op];
+}
+
+/* Whether it takes memory within a step, and is no copy. */
+static bool is_kept(struct recomputing *r, int value)
+{
+  const struct value *v = &graph->value[value];
+  if (value >= r->known || v->role != ACTIVATION || v->is_output || v->op == NONE) return false;
+  return maker(value)->phase != CONSTANTS;
+}
+
+/* Joins what the steps make, op by op, in the forward or where it runs again. Steps of which one
+   does more than another are no loop: outline.c says so. */
+static void join_steps(struct recomputing *r, bool again)
+{
+  struct list *made = alloc((size_t)(graph->nmodule + 1) * sizeof *made); /* by step, a module */
+  for (int at = 0; at < graph->norder; at++) {
+    const struct op *op = &graph->op[graph->order[at]];
+    int scan = scan_around(op->module);
+    bool runs = op->nout && (again ? op->again : op->phase == FORWARD);
+    for (int k = 0; runs && scan != NONE && k < op->nout; k++)
+      add(&made[element_within(op->module, scan)], op->out + k);
+  }
+  for (int m = 0, first = NONE, last = NONE; m < graph->nmodule; m++) {
+    if (!made[m].n) continue;
+    bool begins = first == NONE || graph->module[first].parent != graph->module[m].parent;
+    if (begins) first = last = m;
+    if (begins || made[m].n != made[first].n) continue;
+    for (int k = 0; k < made[m].n; k++) {
+      r->next_step[made[last].at[k]] = made[m].at[k];
+      r->next_step[made[m].at[k]] = made[first].at[k];
+    }
+    last = m;
+  }
+}
+
+static void begin(struct recomputing *r)
+{
+  r->known = graph->nvalue;
+  r->again = alloc((size_t)r->known);
+  r->copy = alloc((size_t)r->known * sizeof *r->copy);
+  r->next_step = alloc((size_t)r->known * sizeof *r->next_step);
+  for (int v = 0; v < r->known; v++) r->copy[v] = r->next_step[v] = NONE;
+  for (int again = 0; again < 2; again++) join_steps(r, again);
+}
+
+/* ----------------------------------------------------------------------------------- the copies */
+
+/* Writes the operation again, on its inputs' current copies. */
+static void write_again(struct recomputing *r, int id, const int *in)
+{
+  struct op op = graph->op[id];
+  struct shape shape[MAX_OUTPUTS] = {0};
+  for (int i = 0; i < op.nin; i++) op.in[i] = in[i];
+  if (op.kind == OP_scan_hold) {
+    op.phase = BACKWARD;
+    set_stage_of(append_update(op), graph->value[graph->op[id].in[0]].op);
+    return;
+  }
+  for (int k = 0; k < op.nout; k++) shape[k] = graph->value[op.out + k].shape;
+  op.phase = BACKWARD;
+  op.again = true;
+  int first = op.out, out = append_op_outputs(op, shape, op.nout);
+  for (int k = 0; k < op.nout; k++) {
+    struct value v = graph->value[first + k];
+    v.op = graph->value[out + k].op;
+    graph->value[out + k] = v;
+    r->copy[first + k] = out + k;
+  }
+}
+
+/* ---------------------------------------------------------------------------- under checkpoints */
+
+bool gathers(const struct op *op)
+{
+  return unit_of(op) != NONE && (op->phase == FORWARD || op->again);
+}
+
+bool reshards(const struct op *op)
+{
+  return graph->unit[unit_of(op)].again && !op->held;
+}
+
+/* Whether an operation of the backward reads a copy of this: both belong to one module. */
+static bool in_one_checkpoint(struct recomputing *r, int value, const struct op *reader)
+{
+  int at = place_in(r->checkpoint, reader);
+  if (at == NONE || !is_kept(r, value) || maker(value)->phase != FORWARD) return false;
+  if (gathers(maker(value)) && !reshards(maker(value))) return false;
+  return place_in(r->checkpoint, maker(value)) == at;
+}
+
+static void mark_with_inputs(struct recomputing *r, int value)
+{
+  const struct op *op = maker(value);
+  if (r->again[value]) return;
+  for (int k = 0; k < op->nout; k++) r->again[op->out + k] = true;
+  for (int i = 0; i < op->nin; i++)
+    if (in_one_checkpoint(r, op->in[i], op)) mark_with_inputs(r, op->in[i]);
+}
+
+/* One loop makes the steps of a scan again: what one of them makes again, all do, also the last
+   one, of which nothing reads what it hands on. Whether this adds to what is made again. */
+static bool even_out(struct recomputing *r)
+{
+  bool adds = false;
+  for (int v = 0; v < r->known; v++) {
+    int like = r->next_step[v];
+    if (like == NONE || !r->again[v] || r->again[like]) continue;
+    mark_with_inputs(r, like);
+    adds = true;
+  }
+  return adds;
+}
+
+/* Where the steps of a scan run again, the last one also hands on what nothing reads. */
+static bool holds_again(struct recomputing *r, const struct op *op)
+{
+  return op->kind == OP_scan_hold && place_in(r->checkpoint, op) != NONE && r->again[op->in[0]];
+}
+
+/* By module under a checkpoint: the operations of its forward that run again, in order. */
+static struct list *find_runs(struct recomputing *r)
+{
+  struct list *run = alloc((size_t)(graph->nmodule + 1) * sizeof *run);
+  for (int at = 0; at < graph->norder; at++) {
+    const struct op *op = &graph->op[graph->order[at]];
+    for (int i = 0; i < op->nin && op->phase == BACKWARD; i++)
+      if (in_one_checkpoint(r, op->in[i], op)) mark_with_inputs(r, op->in[i]);
+  }
+  while (even_out(r)) continue;
+  for (int at = 0; at < graph->norder; at++) {
+    const struct op *op = &graph->op[graph->order[at]];
+    bool held = op->phase == FORWARD && holds_again(r, op);
+    if (held || (op->phase == FORWARD && op->nout && r->again[op->out]))
+      add(&run[place_in(r->checkpoint, op)], graph->order[at]);
+  }
+  return run;
+}
+
+/* Makes the operation read the copies. */
+static void read_copies(struct recomputing *r, int id, int *in)
+{
+  const struct op *op = &graph->op[id];
+  for (int i = 0; i < op->nin; i++)
+    in[i] = in_one_checkpoint(r, op->in[i], op) ? r->copy[op->in[i]] : op->in[i];
+}
+
+static void need_a_list(struct recomputing *r)
+{
+  for (int m = 0; m < graph->nmodule; m++)
+    if (r->checkpoint[m] != NONE) return;
+  plan_error(plan_options->train_line,
+             "checkpoint = \"layer\" computes the modules of an nn.ModuleList "
+             "again, each before its backward; this model has no such list");
+}
+
+static void write_checkpoints(struct recomputing *r)
+{
+  need_a_list(r);
+  begin(r);
+  struct list *run = find_runs(r);
+  int norder = graph->norder, *order = graph->order, in[MAX_INPUTS];
+  graph->order = NULL;
+  graph->norder = graph->order_room = 0;
+  for (int at = 0; at < norder; at++) {
+    int module = place_in(r->checkpoint, &graph->op[order[at]]);
+    if (module != NONE && graph->op[order[at]].phase == BACKWARD) {
+      for (int k = 0; k < run[module].n; k++) {
+        read_copies(r, run[module].at[k], in);
+        write_again(r, run[module].at[k], in);
+      }
+      run[module].n = 0;
+      read_copies(r, order[at], graph->op[order[at]].in);
+    }
+    append_to_order(order[at]);
+  }
+}
+
+/* ----------------------------------------------------------------------------------- cheap work */
+
+bool is_cheap(const struct op *op)
+{
+  if (gathers(op) && reshards(op)) return true;
+  enum cheap cheap = op_row[op->kind].cheap;
+  return cheap == BY_ELEMENT ? is_pointwise(op->kind) : cheap == CHEAP;
+}
+
+/* The backward may make values of the forward again, and of what a checkpoint repeats. */
+static bool is_backward(const struct op *op)
+{
+  return op->phase == BACKWARD && !op->again;
+}
+
+static bool is_choice(struct recomputing *r, int value)
+{
+  return is_kept(r, value) && !is_backward(maker(value));
+}
+
+/* The cut: a value that the backward may need is a node, near if it needs it. A second node is
+   near if the value is made again. */
+struct need {
+  struct cut *cut;
+  int *node;        /* by value: its node, the next number is its second node; or NONE */
+  bool *leaves;     /* by value: it passes between modules of a list, or out of the list, or is
+                       compared */
+  struct list list; /* the values that have nodes */
+};
+
+static int needed(struct need *n, int value)
+{
+  if (n->node[value] == NONE) {
+    n->node[value] = add_node(n->cut);
+    add_node(n->cut);
+    add(&n->list, value);
+  }
+  return n->node[value];
+}
+
+static bool compares(const struct op *op)
+{
+  return strstr(rule_of(op), ":bool") || op_row[op->kind].compares;
+}
+
+/* Also marks values for which only the forward's own result will do. */
+static void find_leaving(struct recomputing *r, struct need *n)
+{
+  for (int at = 0; at < graph->norder; at++) {
+    const struct op *op = &graph->op[graph->order[at]];
+    if (op->phase == FORWARD && !is_cheap(op)) continue;
+    for (int i = 0; i < op->nin; i++)
+      if (is_choice(r, op->in[i]) &&
+          (place_in(r->element, maker(op->in[i])) != place_in(r->element, op) ||
+           (is_backward(op) && compares(op))))
+        n->leaves[op->in[i]] = true;
+  }
+}
+
+/* Constants are written where they are read. A view of a value that is kept costs nothing. */
+static int64_t price_of(int value)
+{
+  const struct op *op = maker(value);
+  if (op->kind == OP_full && elements(graph->value[value].shape) == 1) return 0;
+  if (op->kind == OP_view && graph->value[op->in[0]].role != ACTIVATION) return 0;
+  return largest_bytes(value);
+}
+
+/* A parameter that a checkpoint casts or gathers again is there for the module's backward: it is
+   not made again once more. */
+static bool is_at_hand(const struct op *op)
+{
+  return op->again &&
+         (gathers(op) || (op->kind == OP_cast && graph->value[op->in[0]].role == PARAMETER));
+}
+
+static void set_prices(struct recomputing *r, struct need *n, int value)
+{
+  const struct op *op = maker(value);
+  int node = n->node[value], made = node + 1;
+  add_price(n->cut, node, made, price_of(value));
+  if (n->leaves[value] || !is_cheap(op) || is_at_hand(op)) {
+    add_own_price(n->cut, made, NEVER);
+    return;
+  }
+  for (int i = 0; i < op->nin; i++)
+    if (is_choice(r, op->in[i])) add_price(n->cut, made, needed(n, op->in[i]), NEVER);
+}
+
+/* The steps of a scan make the same again. */
+static void join_prices(struct recomputing *r, struct need *n, int value)
+{
+  int like = r->next_step[value];
+  if (like != NONE) add_price(n->cut, n->node[value] + 1, needed(n, like) + 1, NEVER);
+}
+
+static void mark_cheap(struct recomputing *r)
+{
+  struct need n = {.cut = new_cut()};
+  n.node = alloc((size_t)r->known * sizeof *n.node);
+  n.leaves = alloc((size_t)r->known);
+  for (int v = 0; v < r->known; v++) n.node[v] = NONE;
+  find_leaving(r, &n);
+  for (int at = 0; at < graph->norder; at++) {
+    const struct op *op = &graph->op[graph->order[at]];
+    for (int i = 0; i < op->nin && is_backward(op); i++)
+      if (is_choice(r, op->in[i]) && n.node[op->in[i]] == NONE)
+        add_own_price(n.cut, needed(&n, op->in[i]), -NEVER);
+  }
+  for (int k = 0; k < n.list.n; k++) {
+    set_prices(r, &n, n.list.at[k]);
+    join_prices(r, &n, n.list.at[k]);
+  }
+  const bool *near = near_side(n.cut);
+  for (int k = 0; k < n.list.n; k++) r->again[n.list.at[k]] = near[n.node[n.list.at[k]] + 1];
+}
+
+/* The value for the backward to read. If it is made again: its copy, which is appended here with
+   the copies of its inputs, unless it exists. */
+static int bring(struct recomputing *r, int value)
+{
+  if (value >= r->known || !r->again[value]) return value;
+  if (r->copy[value] != NONE) return r->copy[value];
+  int id = graph->value[value].op, in[MAX_INPUTS];
+  for (int i = 0; i < graph->op[id].nin; i++) in[i] = bring(r, graph->op[id].in[i]);
+  write_again(r, id, in);
+  return r->copy[value];
+}
+
+static void write_cheap(struct recomputing *r)
+{
+  begin(r);
+  mark_cheap(r);
+  int norder = graph->norder, *order = graph->order;
+  graph->order = NULL;
+  graph->norder = graph->order_room = 0;
+  for (int at = 0; at < norder; at++) {
+    int nin = is_backward(&graph->op[order[at]]) ? graph->op[order[at]].nin : 0;
+    for (int i = 0; i < nin; i++) {
+      int value = bring(r, graph->op[order[at]].in[i]);
+      graph->op[order[at]].in[i] = value;
+    }
+    append_to_order(order[at]);
+  }
+}
+
+void recompute(void)
+{
+  struct recomputing run = {0}, *r = &run;
+  if (graph->loss == NONE) return;
+  r->element = list_elements();
+  r->checkpoint = outermost_elements();
+  if (plan_options->checkpoint) write_checkpoints(r);
+  write_cheap(r);
+}

@@ -1,0 +1,566 @@
+/* redistribute.c: the pass `redistribute`: from requests to collectives.
+
+   Takes   a graph in which every value is placed, with redistribute operations.
+   Leaves  none of them: in their place the steps that plan_moves (moves.c) chose, as collectives
+           over groups of ranks, local slices and packings; or nothing if nothing moves. A value
+           that changes its type is cast before it moves. Two consecutive redistributions in the
+           backward become one, unless the plan asked for the layout between them. From here on an
+           operation is what each rank does with its own parts.
+
+   Collectives take and leave the members' parts contiguously, in the order of the group. If parts
+   along a dimension are not contiguous, pack makes them so before, and unpack puts the result in
+   its place. An exchange's pieces are in flat buffers, by member, unless they are contiguous in the
+   value itself.
+
+   The planner knows plain shards only. If a dimension has strided shards, before or after, the
+   value is viewed with that dimension split at every outer factor: there each cut is plain, and a
+   view moves nothing. */
+#include "graph_passes/graph_passes.h"
+
+#include <inttypes.h>
+
+/* The state of the pass. */
+struct lowering {
+  int *stands_for; /* the current replacement of each value */
+  struct list new_order;
+  int first_step; /* no operation before this one is a step of the redistribution under work */
+  struct entering enters; /* the first step of a scan reads it for what is carried */
+  int *readers, *reader;  /* by value: how many operations read it, and the last of them */
+};
+
+/* ------------------------------------------------------------------------------------- the pass */
+
+/* Whether parts along dimension `dim` are contiguous in a contiguous value. No rank has a larger
+   part than the first. */
+static bool outermost(int value, int dim)
+{
+  struct shape here = local_shape(value, 0);
+  if (here.size[dim] <= 1 || elements(here) == 0) return true;
+  for (int d = 0; d < dim; d++)
+    if (here.size[d] > 1) return false;
+  return true;
+}
+
+/* Whether a step of this redistribution made the value. */
+static bool is_reached(struct lowering *w, int value)
+{
+  int maker = graph->value[value].op;
+  return maker >= w->first_step && graph->op[maker].kind != OP_cast;
+}
+
+/* Adds one local or collective operation on `value`, which leaves it in `layout`. */
+static int moved(struct lowering *w, struct op op, int value, struct layout layout)
+{
+  op.continues = op.kind != OP_cast && is_reached(w, value);
+  op.nin = 1;
+  op.in[0] = value;
+  int i = make_op(op);
+  struct value *out = &graph->value[graph->op[i].out];
+  out->layout = usual_turns(layout);
+  out->placed = true;
+  out->name = value_name(value);
+  add(&w->new_order, i);
+  return graph->op[i].out;
+}
+
+/* Packs `value` so that its parts along op.dim, as the group's members hold them under `parts`,
+   are contiguous; unpack is the reverse. */
+static int pack(struct lowering *w, struct op op, enum op_kind kind, int value, struct layout parts)
+{
+  if (outermost(value, op.dim)) return value;
+  op.kind = kind;
+  op.to = parts;
+  return moved(w, op, value, graph->value[value].layout);
+}
+
+static const char *why_text(const struct op *op)
+{
+  return op->why ? op->why : "a redistribution";
+}
+
+static struct op asked_for_by(const struct op *op)
+{
+  return (struct op){.module = op->module,
+                     .line = op->line,
+                     .phase = op->phase,
+                     .of_unit = op->of_unit,
+                     .unit = op->unit,
+                     .held = op->held,
+                     .why = op->why};
+}
+
+static bool same_exchange(const struct exchange *a, const struct exchange *b)
+{
+  return a->type == b->type && a->group == b->group && same_shape(a->whole, b->whole) &&
+         same_layout(a->move.from, b->move.from) && same_layout(a->move.to, b->move.to) &&
+         a->move.idle_first == b->move.idle_first && a->move.idle_last == b->move.idle_last;
+}
+
+/* Equal exchanges share one entry, so that equal modules stay equal. */
+int add_exchange(struct exchange e)
+{
+  for (int i = 0; i < graph->nexchange; i++)
+    if (same_exchange(&graph->exchange[i], &e)) return i;
+  GROW(graph->exchange, graph->nexchange, graph->exchange_room);
+  graph->exchange[graph->nexchange] = e;
+  return graph->nexchange++;
+}
+
+typedef int pieces(const struct move *m, struct shape whole, int rank, struct piece *list);
+
+/* Room for the pieces that any rank sends, or receives, one after the other. */
+static struct shape flat_shape(const struct exchange *e, pieces *of)
+{
+  struct piece *list = alloc((size_t)group_size(e->group) * sizeof *list);
+  struct shape most = {.ndim = 1};
+  for (int r = 0, world = world_size(); r < world; r++) {
+    int64_t sum = 0;
+    for (int n = of(&e->move, e->whole, r, list); n--;) sum += elements(list[n].part.shape);
+    if (sum > most.size[0]) most.size[0] = sum;
+  }
+  return most;
+}
+
+static int moved_flat(struct lowering *w, struct op op, int value, struct shape shape)
+{
+  int flat = moved(w, op, value, (struct layout){0});
+  graph->value[flat].shape = shape;
+  return flat;
+}
+
+static int run_exchange(struct lowering *w, struct op op, int value, const struct move *m)
+{
+  if (!is_even_in_time(value))
+    plan_error(op.line,
+               "%s goes from %s to %s in pieces, which differ from micro-batch to micro-batch: "
+               "microbatches = %d makes no equal parts of the samples that each rank has",
+               printable(value_name(value)), layout_text(m->from), layout_text(m->to),
+               microbatches());
+  struct exchange e = {graph->value[value].shape, graph->value[value].type, *m, op.group};
+  op.exchange = add_exchange(e);
+  if (!gives_runs(m, e.whole)) {
+    op.kind = OP_pack_pieces;
+    value = moved_flat(w, op, value, flat_shape(&e, pieces_given));
+  }
+  op.kind = OP_exchange;
+  if (!gets_runs(m, e.whole)) {
+    value = moved_flat(w, op, value, flat_shape(&e, pieces_got));
+    op.kind = OP_unpack_pieces;
+  }
+  int last = moved(w, op, value, m->to);
+  graph->value[last].shape = e.whole;
+  return last;
+}
+
+static bool keeps_order(const struct move *m)
+{
+  return !is_collective(m->kind) || (moves_shards(m->kind) && m->kind != OP_exchange);
+}
+
+/* If the members of a group may have any order, they get that of the mesh: one group then serves
+   more collectives. */
+static struct move in_order_of_mesh(struct move m)
+{
+  unsigned dims = 0;
+  for (int i = 0; i < m.n; i++) dims |= 1u << m.dim[i];
+  m.n = 0;
+  for (int i = 0; i < graph->mesh.ndim; i++)
+    if (dims >> i & 1) m.dim[m.n++] = i;
+  return m;
+}
+
+/* All mesh dimensions of the group have equal placements before, and equal ones after; not so in
+   a slice, a to_partial or an exchange. */
+static int run_collective(struct lowering *w, struct op op, int value, const struct move *m)
+{
+  struct placement from = m->from.on[m->dim[0]], to = m->to.on[m->dim[0]];
+  const struct collective_row *row = &collective_row[m->kind];
+  if (row->from == PARTIAL) op.reduction = from.reduction;
+  if (row->to == SHARD) {
+    op.dim = to.dim;
+    value = pack(w, op, OP_pack, value, m->to);
+  }
+  if (row->from == SHARD) op.dim = from.dim;
+  if (row->from == SHARD && row->to == SHARD) op.dim_to = to.dim;
+  value = moved(w, op, value, m->to);
+  op.dim_to = 0;
+  return row->from == SHARD ? pack(w, op, OP_unpack, value, m->from) : value;
+}
+
+static int run_move(struct lowering *w, const struct op *why, int value, struct move m)
+{
+  if (!keeps_order(&m)) m = in_order_of_mesh(m);
+  struct op op = asked_for_by(why);
+  op.kind = m.kind;
+  if (is_collective(m.kind)) op.group = add_ordered_group(m.n, m.dim);
+  switch (m.kind) {
+  case OP_slice:
+    return moved(w, op, value, m.to);
+  case OP_to_partial:
+    op.reduction = m.to.on[m.dim[0]].reduction;
+    return moved(w, op, value, m.to);
+  case OP_exchange:
+    return run_exchange(w, op, value, &m);
+  default:
+    if (is_collective(m.kind)) return run_collective(w, op, value, &m);
+    bug("redistribute", "%s is not a step of a redistribution", op_row[m.kind].name);
+  }
+}
+
+/* "(a4b3)c" for two factors of a dimension and another one; split, "a4b3c". */
+static void put_factors(struct buffer *b, const struct factors *f, bool apart)
+{
+  for (int i = 0; i < f->shape.ndim; i++) {
+    bool first = i == 0 || f->of[i - 1] != f->of[i];
+    bool last = i + 1 == f->shape.ndim || f->of[i + 1] != f->of[i];
+    put(b, "%s%c", first && !last && !apart ? "(" : "", 'a' + i);
+    if (!first || !last) put(b, "%" PRId64, f->shape.size[i]);
+    put(b, "%s", last && !first && !apart ? ")" : "");
+  }
+}
+
+/* The value with its dimensions split into factors, or merged again. */
+static int seen(struct lowering *w, const struct op *why, int value, const struct factors *f,
+                bool apart, struct layout layout)
+{
+  struct buffer equation = {0};
+  put_factors(&equation, f, !apart);
+  put(&equation, "->");
+  put_factors(&equation, f, apart);
+  struct op op = asked_for_by(why);
+  op.kind = OP_view;
+  op.equation = equation.text;
+  return moved(w, op, value, layout);
+}
+
+static int run_leg(struct lowering *w, const struct op *why, int value, struct layout to)
+{
+  struct value v = graph->value[value];
+  struct factors f;
+  if (!take_move_apart(v.shape, v.layout, to, &f))
+    plan_error(why->line,
+               "%s: %s, which is cut in strides, cannot be moved: taken apart at them it has %d "
+               "dimensions, more than %d",
+               why_text(why), shape_text(v.shape), f.shape.ndim, MAX_DIMS);
+  struct layout from_here = on_factors(&f, v.layout), to_here = on_factors(&f, to);
+  bool apart = f.shape.ndim > v.shape.ndim;
+  if (apart) value = seen(w, why, value, &f, true, from_here);
+  const struct moves *moves = plan_moves(f.shape, v.type, from_here, to_here);
+  for (int k = 0; k < moves->n; k++) value = run_move(w, why, value, moves->move[k]);
+  return apart ? seen(w, why, value, &f, false, to) : value;
+}
+
+static int copy_of(struct lowering *w, const struct op *why, int value)
+{
+  struct op op = {.kind = OP_view, .module = why->module, .line = why->line, .phase = why->phase};
+  op.equation = identity_equation(graph->value[value].shape.ndim);
+  return moved(w, op, value, graph->value[value].layout);
+}
+
+/* The values of a scan's steps must stay equal, and so must those that the first step reads in
+   their place. */
+static bool is_equal_in_steps(int value)
+{
+  int op = graph->value[value].op;
+  return op != NONE && scan_around(graph->op[op].module) != NONE;
+}
+
+/* The value `last` replaces the redistribution's own value. */
+static int take_over(struct lowering *w, const struct op *op, int last)
+{
+  struct value *made = &graph->value[op->out], *v = &graph->value[last];
+  bool leaves = made->role != ACTIVATION || made->is_output;
+  bool taken = v->role != ACTIVATION || v->is_output || v->op == NONE;
+  if ((leaves && (taken || is_equal_in_steps(last))) ||
+      (enters_scan(&w->enters, op->out) && taken)) {
+    last = copy_of(w, op, last);
+    made = &graph->value[op->out];
+    v = &graph->value[last];
+  }
+  if (leaves) {
+    v->role = made->role;
+    v->of = made->of;
+    v->is_output = made->is_output;
+    v->name = made->name;
+    if (graph->loss == op->out) graph->loss = last;
+    made->role = ACTIVATION;
+    made->is_output = false;
+  }
+  return last;
+}
+
+static int cast_to(struct lowering *w, const struct op *why, int value, enum type type)
+{
+  if (graph->value[value].type == type) return value;
+  struct op op = asked_for_by(why);
+  op.kind = OP_cast;
+  op.type = type;
+  op.why = NULL;
+  return moved(w, op, value, graph->value[value].layout);
+}
+
+static void refuse_mixed(const struct op *op, struct layout layout)
+{
+  if (!reductions_agree(layout))
+    plan_error(
+        op->line,
+        "%s: %s -> %s: in %s values of two kinds are pending, and the plan does not say which is "
+        "reduced first: make one of them Replicate() before the other becomes pending",
+        why_text(op), layout_text(graph->value[op->in[0]].layout),
+        layout_text(graph->value[op->out].layout), layout_text(layout));
+}
+
+/* The narrow value that this one was cast from, if nothing is pending: it has half the bytes to
+   move and gives the same result; else the value. */
+static int narrowest(int value)
+{
+  const struct value *v = &graph->value[value];
+  if (v->op == NONE || graph->op[v->op].kind != OP_cast || v->type != F32) return value;
+  int from = graph->op[v->op].in[0];
+  bool narrow =
+      graph->value[from].type == BF16 && same_layout(graph->value[from].layout, v->layout);
+  for (int d = 0; d < graph->mesh.ndim; d++) narrow &= v->layout.on[d].kind != PARTIAL;
+  return narrow ? from : value;
+}
+
+/* The layout in which the gradient of a unit's parameter is reduced: sums that become cut are
+   scattered, those that become whole are still pending. Then only the small parts are reduced.
+   One more collective costs little, since buckets merge them. */
+static struct layout scattered_first(const struct op *op, struct layout from, struct layout to)
+{
+  if (unit_of(op) == NONE || op->phase == FORWARD || op->phase == GATHER) return to;
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (from.on[d].kind == PARTIAL && to.on[d].kind == REPLICATE) to.on[d] = from.on[d];
+  return usual_turns(to);
+}
+
+/* Room for a step on every rank, of so many numbers. */
+static void set_room(int value, enum type type, int64_t n)
+{
+  struct value *v = &graph->value[value];
+  v->shape = (struct shape){.ndim = 1, .size = {n}};
+  v->type = type;
+  v->layout = (struct layout){0};
+  v->placed = true;
+  v->counts = NONE;
+}
+
+/* By which dimensions of the mesh rows travel to experts, or back. */
+static unsigned dims_of_rows(struct layout from, struct layout to, bool to_experts)
+{
+  unsigned dims = 0;
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (is_row_exchange(from.on[d], to.on[d]) && (to.on[d].dim == 0) == to_experts) dims |= 1u << d;
+  return dims;
+}
+
+static int run_legs(struct lowering *w, const struct op *op, int value, struct layout to)
+{
+  struct layout stop[MAX_STOPS];
+  struct value v = graph->value[value];
+  int n = find_stops(v.shape, v.layout, to, stop);
+  for (int i = 1; i < n; i++) value = run_leg(w, op, value, stop[i]);
+  return value;
+}
+
+/* The count of the rows that a rank has whose tokens are placed so: of its own places where these
+   are cut, else of all. */
+static int count_of_tokens(struct lowering *w, const struct op *why, int counts,
+                           struct layout tokens)
+{
+  counts = w->stands_for[counts];
+  struct layout to = graph->value[counts].layout;
+  for (int d = 0; d < graph->mesh.ndim; d++) {
+    struct placement own = to.on[d], at = tokens.on[d];
+    if (ranks_along(d) == 1 || (at.kind == SHARD && at.dim == 0)) continue;
+    bool cut = at.kind == SHARD && at.dim < ROW_DIMS;
+    if (cut && own.kind != PARTIAL)
+      plan_error(why->line,
+                 "%s: rows by expert travel over %s, where their count is %s: the count "
+                 "must be made of the same experts of places as the rows",
+                 why_text(why), printable(graph->mesh.name[d]), placement_text(own));
+    if (cut && !is_counted_along(counts, d, at.dim - 1))
+      plan_error(why->line,
+                 "%s: over %s the rows are those of parts of the tokens along dimension %d, and "
+                 "their counts are of other parts: cut the experts' input along dimension 0 "
+                 "there, with at least one sample for each rank",
+                 why_text(why), printable(graph->mesh.name[d]), at.dim - 1);
+    if (!cut && own.kind == PARTIAL) to.on[d] = (struct placement){0};
+  }
+  return run_legs(w, why, counts, to);
+}
+
+/* What moves along those dimensions: rows between the ranks that have their tokens, whose counts
+   are of their own rows, and those that have their experts. Its further results are room: for the
+   rows by rank on the experts' side, or where the host does not know how many there are for a slot
+   of each rank on both sides; and for the counts by rank and expert, and four numbers of each rank.
+ */
+static int exchange_rows(struct lowering *w, const struct op *why, int value, struct layout to,
+                         bool to_experts)
+{
+  enum { ROWS, ROOM, COUNTS };
+  struct value v = graph->value[value];
+  unsigned dims = dims_of_rows(v.layout, to, to_experts);
+  int ranks = 1, dim = NONE;
+  struct layout next = v.layout;
+  for (int d = 0; d < graph->mesh.ndim; d++) {
+    if (!(dims >> d & 1)) continue;
+    ranks *= ranks_along(d);
+    next.on[d] = to.on[d];
+    dim = d;
+  }
+  if (dim == NONE) return value;
+  int counts = count_of_tokens(w, why, v.counts, to_experts ? v.layout : next);
+  struct op op = asked_for_by(why);
+  op.kind = OP_exchange_rows;
+  op.dim = v.layout.on[dim].dim;
+  op.dim_to = to.on[dim].dim;
+  op.group = add_group(dims);
+  op.nin = 2;
+  op.in[0] = value;
+  op.in[1] = counts;
+  struct shape shapes[] = {v.shape, v.shape, v.shape};
+  int out = make_op_outputs(op, shapes, 3);
+  graph->value[out].layout = usual_turns(next);
+  graph->value[out].placed = true;
+  graph->value[out].name = value_name(value);
+  int tokens = to_experts ? value : out;
+  int64_t width = local_shape(tokens, 0).size[v.shape.ndim - 1];
+  int64_t slots = 2 * ranks * rows_of_slot(tokens, ranks) * width;
+  int64_t rows = elements(local_shape(to_experts ? out : value, 0));
+  set_room(out + ROOM, v.type, target->streams ? slots : rows);
+  set_room(out + COUNTS, I32, ranks * (v.shape.size[0] + 4));
+  graph->value[out + ROOM].name = graph->value[out + COUNTS].name = graph->value[out].name;
+  add(&w->new_order, graph->value[out].op);
+  return out;
+}
+
+/* What is cut in time, and becomes a term of the sum over the micro-batches, goes there by itself,
+   as no piece of a micro-batch may go to another one: with zeros around it. What ranks cut within a
+   micro-batch is gathered before. The rest moves between ranks. */
+static int as_term_in_time(struct lowering *w, const struct op *op, int value, struct layout to)
+{
+  const int dim = time_dimension();
+  struct layout next = graph->value[value].layout;
+  int cut[MAX_MESH];
+  if (dim == NONE || next.on[dim].kind != SHARD || to.on[dim].kind != PARTIAL) return value;
+  int n = cuts_of(&graph->mesh, next, next.on[dim].dim, cut);
+  while (cut[n - 1] != dim) next.on[cut[--n]] = (struct placement){0};
+  value = run_legs(w, op, value, usual_turns(next));
+  next.on[dim] = to.on[dim];
+  return run_legs(w, op, value, usual_turns(next));
+}
+
+/* What all micro-batches have, and ranks have parts of that go to others, is cut in time by itself:
+   first the cuts before that, then the one in time, which moves nothing. The rest moves between
+   ranks. */
+static int as_part_in_time(struct lowering *w, const struct op *op, int value, struct layout to)
+{
+  const int dim = time_dimension();
+  struct layout next = graph->value[value].layout;
+  int cut[MAX_MESH];
+  bool moves = false;
+  if (dim == NONE || next.on[dim].kind != REPLICATE || to.on[dim].kind != SHARD) return value;
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    moves |= next.on[d].kind != REPLICATE && !same_placement(next.on[d], to.on[d]);
+  int n = cuts_of(&graph->mesh, to, to.on[dim].dim, cut);
+  while (cut[--n] != dim) moves |= next.on[cut[n]].kind == SHARD; /* it cuts what time has left */
+  if (!moves) return value;
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (next.on[d].kind == SHARD && next.on[d].dim == to.on[dim].dim)
+      next.on[d] = (struct placement){0};
+  for (int i = 0; cut[i] != dim; i++) next.on[cut[i]] = to.on[cut[i]];
+  value = run_legs(w, op, value, usual_turns(next));
+  next.on[dim] = to.on[dim];
+  return run_legs(w, op, value, usual_turns(next));
+}
+
+/* Returns the replacement of the redistribution's value: moved in the operation's type, if
+   anything moves, and cast to the value's. */
+static int lower(struct lowering *w, const struct op *op)
+{
+  struct layout to = graph->value[op->out].layout;
+  w->first_step = graph->nop;
+  refuse_mixed(op, graph->value[op->in[0]].layout);
+  refuse_mixed(op, to);
+  struct value in = graph->value[op->in[0]];
+  enum type type = graph->value[op->out].type;
+  bool moves = !same_layout_but_units(in.layout, to);
+  int last = moves ? narrowest(op->in[0]) : op->in[0];
+  if (last == op->in[0]) last = cast_to(w, op, last, moves && is_floating(type) ? op->type : type);
+  if (in.counts == NONE && moves_in_time(in.shape, in.layout, to))
+    plan_error(op->line,
+               "%s: %s -> %s: samples would go from one micro-batch to another: in a step of "
+               "micro-batches ranks cannot gather or exchange the samples that they have",
+               why_text(op), layout_text(in.layout), layout_text(to));
+  if (in.counts != NONE) {
+    if (!can_move_rows(in.layout, to))
+      plan_error(op->line,
+                 "%s: %s -> %s: rows by expert can go from ranks with some tokens to ranks "
+                 "with some experts and back, no other way",
+                 why_text(op), layout_text(in.layout), layout_text(to));
+    if (is_cut_within_rows(op->in[0], to))
+      plan_error(op->line,
+                 "%s: %s -> %s: rows by expert travel over a dimension of the mesh that cuts the "
+                 "tokens before another one does: let it come after the others in device_mesh",
+                 why_text(op), layout_text(in.layout), layout_text(to));
+    last = exchange_rows(w, op, last, to, true);
+    last = exchange_rows(w, op, last, to, false);
+  }
+  last = as_term_in_time(w, op, last, to);
+  last = as_part_in_time(w, op, last, to);
+  last = run_legs(w, op, last, scattered_first(op, graph->value[last].layout, to));
+  last = run_legs(w, op, last, to);
+  return take_over(w, op, cast_to(w, op, last, type));
+}
+
+static void find_readers(struct lowering *w)
+{
+  w->reader = alloc((size_t)(graph->nvalue + 1) * sizeof *w->reader);
+  w->readers = count_readers();
+  for (int at = 0; at < graph->norder; at++) {
+    const struct op *op = &graph->op[graph->order[at]];
+    for (int i = 0; i < op->nin; i++) w->reader[op->in[i]] = graph->order[at];
+  }
+}
+
+/* Whether only another redistribution reads this one's result: in the backward, unless the plan
+   asked for the layout between, the two become one. */
+static bool is_stop_between(struct lowering *w, const struct op *op)
+{
+  const struct value *in = &graph->value[op->in[0]], *out = &graph->value[op->out];
+  if (op->phase != BACKWARD || w->readers[op->out] != 1 || in->type != out->type) return false;
+  const struct op *next = &graph->op[w->reader[op->out]];
+  return out->role == ACTIVATION && !out->is_output && next->kind == OP_redistribute &&
+         next->phase == BACKWARD;
+}
+
+void redistribute(void)
+{
+  struct lowering run = {0}, *w = &run;
+  int known = graph->nvalue;
+  w->stands_for = alloc((size_t)known * sizeof *w->stands_for);
+  w->new_order = (struct list){0};
+  for (int i = 0; i < known; i++) w->stands_for[i] = i;
+  find_readers(w);
+  w->enters = entering_scans();
+  for (int at = 0; at < graph->norder; at++) {
+    int id = graph->order[at];
+    struct op op = graph->op[id];
+    for (int i = 0; i < op.nin; i++) op.in[i] = w->stands_for[op.in[i]];
+    for (int k = 0; k < op.nbody; k++) {
+      int *in = &graph->op[op.body[k]].in[0]; /* of OP_squares */
+      *in = w->stands_for[*in];
+    }
+    graph->op[id] = op;
+    int first = graph->nop;
+    if (op.kind == OP_redistribute)
+      w->stands_for[op.out] = is_stop_between(w, &op) ? op.in[0] : lower(w, &op);
+    else
+      add(&w->new_order, id);
+    for (int step = first; step < graph->nop; step++) set_stage_of(step, id);
+  }
+  graph->order = w->new_order.at;
+  graph->norder = w->new_order.n;
+  graph->order_room = w->new_order.room;
+}

@@ -1,0 +1,274 @@
+/* update_home.c: what updates do at home: the matrices of equal modules are stacked, [modules,
+   rows, columns], and the stack is cut along its first dimension over all ranks. So each matrix is
+   whole on one rank, its home. The operations on it are those of the stack. Behind them the stack
+   is cut as the parameters are, and each module takes its slice. */
+#include "graph_passes/graph_passes.h"
+
+/* By parameter: those that are updated together with it, in the order of their modules; and the
+   list of these. n is 0 where it is updated alone. */
+struct together {
+  struct list parameter;
+  int list;
+};
+
+/* ------------------------------------------------------------------------------------- at home */
+
+/* When a step runs: for each parameter, then once for the stack, then for each parameter what needs
+   it. */
+enum when { BEFORE, AT_HOME, BEHIND };
+
+static enum when when_made(const struct optimizer *o, const enum when *of_step, int operand)
+{
+  return operand < first_step_operand(o) ? BEFORE : of_step[operand - first_step_operand(o)];
+}
+
+static const enum when *find_when(const struct optimizer *o)
+{
+  enum when *when = alloc(((size_t)o->nstep + 1) * sizeof *when);
+  for (int s = 0; s < o->noperation; s++) {
+    bool goes = o->step[s].kind == OP_scan_stack, any = goes;
+    bool all = o->step[s].kind != OP_scan_take;
+    for (int i = 0; i < inputs_of_step(o->step[s].kind) && !goes; i++)
+      if (!is_number_operand(o, o->step[s].in[i]))
+        all &= when_made(o, when, o->step[s].in[i]) == AT_HOME;
+    for (int i = 0; i < inputs_of_step(o->step[s].kind); i++)
+      any |= when_made(o, when, o->step[s].in[i]) != BEFORE;
+    when[s] = !any ? BEFORE : all ? AT_HOME : BEHIND;
+  }
+  return when;
+}
+
+/* Each matrix whole on one rank; in a pipeline, of those of its stage. */
+static struct layout home(void)
+{
+  struct layout l = {0};
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (ranks_along(d) > 1 && !is_over_stages(d)) l.on[d] = (struct placement){.kind = SHARD};
+  return usual_turns(l);
+}
+
+/* Operations have a bound of inputs: an operation that is no work holds what is beyond it. */
+static void hold(const struct operands *of, const struct operands *each, int n, int operand)
+{
+  for (int i = MAX_INPUTS; i < n;) {
+    struct op op = op_of_update(OP_scan_hold, of);
+    while (op.nin < MAX_INPUTS && i < n) op.in[op.nin++] = each[i++].value[operand];
+    if (op.nin == 1) op.in[op.nin++] = op.in[0];
+    append_update(op);
+  }
+}
+
+/* The slices of that step, put together, and taken home. */
+static int taken_home(const struct operands *of, const struct operands *each, int n, int step)
+{
+  int operand = first_step_operand(of->o) + step;
+  struct op op = op_of_update(OP_scan_stack, of);
+  struct shape shape = {.ndim = 3, .size = {n}};
+  for (int d = 0; d < 2; d++) shape.size[1 + d] = graph->value[each->value[operand]].shape.size[d];
+  op.dims = 1;
+  while (op.nin < n && op.nin < MAX_INPUTS) {
+    op.in[op.nin] = each[op.nin].value[operand];
+    op.nin++;
+  }
+  int whole = name_of_update(append_op_shaped(op, shape), of, "stack");
+  hold(of, each, n, operand);
+  return append_of_update(move_of_update(home(), whole, of, text("%s's home", of->o->name)), whole,
+                          of, "home");
+}
+
+/* The shape of one matrix of a stack. */
+static struct shape matrix_shape(const struct operands *of, int operand)
+{
+  struct shape shape = graph->value[of->value[operand]].shape;
+  for (int d = 0; d < shape.ndim - 1; d++) shape.size[d] = shape.size[d + 1];
+  shape.ndim--;
+  return shape;
+}
+
+/* The stack of an operand, cut as the update takes it. */
+static int brought_back(const struct operands *of, const struct operands *each, int operand)
+{
+  int value = of->value[operand];
+  struct layout to = layout_in_update(each, operand, matrix_shape(of, operand));
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (to.on[d].kind == SHARD) to.on[d].dim++;
+  return append_of_update(move_of_update(to, value, of, text("the update of %s", of->name)), value,
+                          of, "new");
+}
+
+/* A module's slice of a stack. */
+static int slice_of(const struct operands *of, int stack)
+{
+  struct op op = op_of_update(OP_scan_take, of);
+  op.dims = 1;
+  return append_of_update(op, stack, of, "slice");
+}
+
+/* Whether an operand that is at home is needed after it. */
+static bool leaves_home(const struct optimizer *o, const enum when *when, int operand)
+{
+  if (when_made(o, when, operand) != AT_HOME) return false;
+  for (int s = 0; s < o->noperation; s++)
+    for (int i = 0; i < inputs_of_step(o->step[s].kind) && when[s] == BEHIND; i++)
+      if (o->step[s].in[i] == operand) return true;
+  return update_takes(o, operand);
+}
+
+/* ---------------------------------------------------------------------------- updated together */
+
+/* How many ranks the job has, or a stage of its pipeline. */
+static int ranks_together(void)
+{
+  return graph->stages ? world_size() / graph->mesh.size[graph->stages->mesh_dim] : world_size();
+}
+
+static bool works_at_home(const struct optimizer *o)
+{
+  for (int s = 0; s < o->noperation; s++)
+    if (o->step[s].kind == OP_scan_stack) return ranks_together() > 1;
+  return false;
+}
+
+/* Whether the stack of n of them, cut as they are and at home, has a size that collectives count.
+ */
+static bool can_be_stacked(int parameter, int n)
+{
+  enum { MOST = 1 << 30 };
+  int64_t whole = elements(graph->value[parameter].shape);
+  int ranks = ranks_together(), at_home = (n + ranks - 1) / ranks;
+  return elements(local_shape(parameter, 0)) <= MOST / n && whole <= MOST / at_home;
+}
+
+/* So many loops are in an update at most: other matrices are whole on every rank. */
+enum { MOST_TOGETHER = 128 };
+
+/* The parameters of one name in the modules of a list, if all are updated alike, and none is
+   together with others. */
+static void join(struct updating *u, int list, int count, const struct list *of, int k,
+                 const int *gradient)
+{
+  int first = of[0].at[k], optimizer = graph->value[first].optimizer;
+  for (int m = 0; m < count; m++) {
+    int p = of[m].at[k];
+    if (gradient[p] == NONE || graph->value[p].optimizer != optimizer || u->home[p].parameter.n)
+      return;
+  }
+  if (!works_at_home(&plan_options->optimizer[optimizer]) || !can_be_stacked(first, count)) return;
+  if (u->nhome == MOST_TOGETHER) {
+    ended_early("optimize", "matrices updated at home", MOST_TOGETHER, "stacks");
+    return;
+  }
+  u->nhome++;
+  struct together all = {.list = list};
+  for (int m = 0; m < count; m++) add(&all.parameter, of[m].at[k]);
+  for (int m = 0; m < count; m++) u->home[of[m].at[k]] = all;
+}
+
+/* How many of the list's modules, from that one on, are of its stage: all but in a pipeline. */
+static int of_one_stage(const struct list *inner, int list, int first, int all, const int *stage)
+{
+  int of_first = NONE, end = all;
+  for (int k = 0; k < inner->n && stage; k++) {
+    int place = place_in_list(element_within(graph->value[inner->at[k]].module, list));
+    if (place == first) of_first = stage[inner->at[k]];
+    if (place > first && place < end && stage[inner->at[k]] != of_first) end = place;
+  }
+  return end - first;
+}
+
+void find_together_at_home(struct updating *u, const int *gradient)
+{
+  const int *counts = count_elements();
+  const struct list *inner = parameters_of_lists(counts);
+  u->home = alloc((size_t)(graph->nvalue + 1) * sizeof *u->home);
+  const int *stage = graph->stages ? stages_of_parameters() : NULL;
+  for (int list = 0; list < graph->nmodule; list++) {
+    if (counts[list] < 2 || graph->module[list].steps) continue;
+    for (int first = 0, count; first < counts[list]; first += count) {
+      count = of_one_stage(&inner[list], list, first, counts[list], stage);
+      count = count_equal(&inner[list], list, first, count);
+      const struct list *of = equal_parameters(&inner[list], list, first, count);
+      for (int k = 0; count > 1 && of && k < of->n; k++) join(u, list, count, of, k, gradient);
+    }
+  }
+}
+
+struct list updated_at_home_with(const struct updating *u, int parameter)
+{
+  return u->home[parameter].parameter;
+}
+
+/* --------------------------------------------------------------------------------- the updates */
+
+/* Runs the steps of that time. */
+static void run(const struct operands *of, const enum when *when, enum when now)
+{
+  for (int s = 0; s < of->o->noperation; s++)
+    if (when[s] == now)
+      of->value[first_step_operand(of->o) + s] = append_step_of_update(of, &of->o->step[s]);
+}
+
+/* The operands of the stack of these. */
+static struct operands operands_of_stack(const struct updating *u, const struct operands *each)
+{
+  struct operands of = *each;
+  int list = u->home[of.parameter].list;
+  const char *path = graph->module[list].path;
+  of.stacked = true;
+  of.module = list;
+  of.name = text("%s%s", path, behind_number(path, of.name) + !*path);
+  of.value = alloc((size_t)(first_step_operand(of.o) + of.o->nstep) * sizeof(int));
+  return of;
+}
+
+/* Makes the numbers of the step, so that the operations of equal modules are equal. */
+static void make_numbers(const struct operands *of)
+{
+  for (int s = 0; s < of->o->noperation; s++)
+    for (int i = 0; i < inputs_of_step(of->o->step[s].kind); i++)
+      if (is_number_operand(of->o, of->o->step[s].in[i]))
+        value_of_operand(of, of->o->step[s].in[i], F32);
+}
+
+static void work_at_home(const struct updating *u, const struct operands *each, int n,
+                         const enum when *when)
+{
+  const struct optimizer *o = each->o;
+  struct operands of = operands_of_stack(u, each);
+  int first = first_step_operand(o);
+  for (int s = 0; s < o->noperation; s++) {
+    if (when[s] != AT_HOME) continue;
+    bool goes = o->step[s].kind == OP_scan_stack;
+    of.value[first + s] =
+        goes ? taken_home(&of, each, n, s) : append_step_of_update(&of, &o->step[s]);
+  }
+  for (int k = first; k < first + o->noperation; k++) {
+    if (!leaves_home(o, when, k)) continue;
+    int back = brought_back(&of, each, k);
+    for (int i = 0; i < n; i++) each[i].value[k] = back;
+  }
+}
+
+void append_updates_at_home(const struct updating *u, struct op *update, int n)
+{
+  const struct optimizer *o = optimizer_of(update);
+  const enum when *when = find_when(o);
+  struct operands *each = alloc((size_t)n * sizeof *each);
+  int first = first_step_operand(o);
+  for (int i = 0; i < n; i++) {
+    each[i] = operands_of_update(u, &update[i]);
+    if (i == 0) make_numbers(each);
+    run(&each[i], when, BEFORE);
+    for (int s = 0; s < o->noperation; s++)
+      if (o->step[s].kind == OP_scan_stack)
+        each[i].value[first + s] = append_of_update(
+            op_of_update(OP_scan_put, &each[i]), each[i].value[o->step[s].in[0]], &each[i], "part");
+  }
+  work_at_home(u, each, n, when);
+  for (int i = 0; i < n; i++) {
+    for (int k = first; k < first + o->noperation; k++)
+      if (leaves_home(o, when, k)) each[i].value[k] = slice_of(&each[i], each[i].value[k]);
+    run(&each[i], when, BEHIND);
+    append_update_taking(&update[i], &each[i]);
+  }
+}

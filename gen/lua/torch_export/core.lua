@@ -1,0 +1,817 @@
+-- core.lua: more operators of exported programs: those of core ATen that are compositions of
+-- others, and those whose arguments have to be looked at.
+local core, base = ...
+local raw, constants, fail, torch = base.raw, base.constants, base.fail, base.torch
+local operators, on_constants = base.torch_operators, base.torch_on_constants
+local calls, is_tensor = torch.calls, core.is_tensor
+
+local FLOATS = {float32 = true, bfloat16 = true}
+
+local function type_of(x) return constants.is(x) and x.type or core.type(x) end
+local function is_float(x) return FLOATS[core.type(x)] or false end
+local function floats(x) return is_float(x) and x or raw.to(x, "float32") end
+
+-- f of the tensor as floats, in the tensor's own type.
+local function through_floats(x, f)
+  if is_float(x) then return f(x) end
+  return raw.to(f(raw.to(x, "float32")), core.type(x))
+end
+
+-- ------------------------------------------------------------------------------- element by element
+
+-- Floats from here on are whole numbers.
+local WHOLE = 2.0 ^ 23
+
+-- Without the digits after the point. No gradient flows, as in PyTorch.
+local function trunc(x)
+  if not is_tensor(x) then return x < 0 and math.ceil(x) or math.floor(x) end
+  if not is_float(x) then return x end
+  x = raw.detach(x)
+  local whole = raw.to(raw.to(raw.clamp(x, -WHOLE, WHOLE), "int32"), core.type(x))
+  return raw.where(raw.lt(raw.abs(x), WHOLE), whole, x)
+end
+
+local function floor(x)
+  if not is_tensor(x) then return math.floor(x) end
+  if not is_float(x) then return x end
+  local t = trunc(x)
+  return raw.sub(t, raw.to(raw.gt(t, x), core.type(x)))
+end
+
+operators.trunc, operators.fix = function(a) return trunc(a.self) end, function(a) return trunc(a.self) end
+operators.floor = function(a) return floor(a.self) end
+operators.ceil = function(a) return is_float(a.self) and raw.neg(floor(raw.neg(a.self))) or a.self end
+-- To the nearest, of two to the even one.
+operators.round = function(a)
+  local x = a.self
+  if a.decimals ~= nil and a.decimals ~= 0 then fail("round to decimals is not there") end
+  if not is_float(x) then return x end
+  local up = floor(raw.add(x, 0.5))
+  local odd = raw.ne(up, raw.mul(2, floor(raw.mul(up, 0.5))))
+  return raw.sub(up, raw.to(raw.logical_and(raw.eq(raw.sub(up, x), 0.5), odd), core.type(x)))
+end
+
+-- x / y, with the quotient as the mode has it: whole numbers below 2^24 are exact.
+local function quotient(x, y, mode)
+  if not is_tensor(x) and not is_tensor(y) then return mode == "floor" and x // y or trunc(x / y) end
+  local round = mode == "floor" and floor or mode == "trunc" and trunc
+    or fail("div with rounding_mode '%s' is not there", tostring(mode))
+  local whole = not (is_tensor(x) and is_float(x) or is_tensor(y) and is_float(y)
+    or math.type(x) == "float" or math.type(y) == "float")
+  local kind = core.type(is_tensor(x) and x or y)
+  local q = round(raw.div(is_tensor(x) and floats(x) or x, is_tensor(y) and floats(y) or y))
+  return whole and raw.to(q, kind) or q
+end
+
+local plain_div = operators.div
+operators.div = function(a)
+  if a.rounding_mode ~= nil then return quotient(a.self, a.other, a.rounding_mode) end
+  if not is_tensor(a.self) and not is_tensor(a.other) then return a.self / a.other end
+  return plain_div{self = is_tensor(a.self) and floats(a.self) or a.self,
+    other = is_tensor(a.other) and floats(a.other) or a.other}
+end
+operators.true_divide = operators.div
+operators.divide = operators.div
+operators.floor_divide = function(a) return quotient(a.self, a.other, "floor") end
+
+local function rest(mode)
+  return function(a)
+    local x, y = a.self, a.other
+    local kind = core.type(is_tensor(x) and x or y)
+    local of_floats = raw.sub(is_tensor(x) and floats(x) or x, raw.mul(
+      is_tensor(y) and floats(y) or y, quotient(is_tensor(x) and floats(x) or x + 0.0, y, mode)))
+    return FLOATS[kind] and of_floats or raw.to(of_floats, kind)
+  end
+end
+operators.remainder, operators.fmod = rest("floor"), rest("trunc")
+
+operators.sign = function(a)
+  local x = a.self
+  local kind = core.type(x)
+  return raw.sub(raw.to(raw.gt(x, 0), kind), raw.to(raw.lt(x, 0), kind))
+end
+operators.sgn = operators.sign
+operators.log2 = function(a) return raw.mul(raw.log(a.self), 1 / math.log(2)) end
+operators.log10 = function(a) return raw.mul(raw.log(a.self), 1 / math.log(10)) end
+operators.exp2 = function(a) return raw.exp(raw.mul(a.self, math.log(2))) end
+operators.tan = function(a) return raw.div(raw.sin(a.self), raw.cos(a.self)) end
+operators.sinh = function(a) return raw.mul(0.5, raw.sub(raw.expm1(a.self), raw.expm1(raw.neg(a.self)))) end
+operators.cosh = function(a) return raw.mul(0.5, raw.add(raw.exp(a.self), raw.exp(raw.neg(a.self)))) end
+-- Of |x|, with the sign of x: for a negative x the sum would lose its digits.
+operators.asinh = function(a)
+  local below = raw.lt(a.self, 0)
+  local x = raw.where(below, raw.neg(a.self), a.self)
+  local y = raw.log(raw.add(x, raw.sqrt(raw.add(raw.square(x), 1))))
+  return raw.where(below, raw.neg(y), y)
+end
+operators.acosh = function(a)
+  return raw.log(raw.add(a.self, raw.sqrt(raw.sub(raw.square(a.self), 1))))
+end
+operators.atanh = function(a)
+  return raw.mul(0.5, raw.sub(raw.log1p(a.self), raw.log1p(raw.neg(a.self))))
+end
+operators.erfc = function(a) return raw.sub(1, raw.erf(a.self)) end
+operators.nan_to_num = function(a)
+  local x = a.self
+  local most = 3.4028234663852886e38
+  x = raw.where(raw.ne(x, x), a.nan or 0.0, x)
+  x = raw.where(raw.eq(x, math.huge), a.posinf or most, x)
+  return raw.where(raw.eq(x, -math.huge), a.neginf or -most, x)
+end
+operators.elu = function(a)
+  local x, scale, steep = a.self, a.scale or 1, a.input_scale or 1
+  local below = raw.mul((a.alpha or 1) * scale, raw.expm1(raw.mul(raw.minimum(x, 0.0), steep)))
+  return raw.where(raw.gt(x, 0), raw.mul(x, scale), below)
+end
+for _, name in ipairs{"celu", "selu", "tanhshrink"} do operators[name] = calls(name, "self", "alpha") end
+operators.selu = calls("selu", "self")
+operators.logaddexp = calls("logaddexp", "self", "other")
+operators.addcmul = function(a) return raw.add(a.self, raw.mul(a.value or 1, raw.mul(a.tensor1, a.tensor2))) end
+operators.addcdiv = function(a) return raw.add(a.self, raw.mul(a.value or 1, raw.div(a.tensor1, a.tensor2))) end
+operators.lerp = function(a)
+  return raw.add(a.self, raw.mul(raw.sub(a["end"], a.self), a.weight))
+end
+
+local function exclusive(a)
+  for _, x in ipairs{a.self, a.other} do
+    if is_tensor(x) and core.type(x) ~= "bool" then
+      fail("exclusive or is there for tensors of bool alone")
+    end
+  end
+  return raw.ne(raw.to(a.self, "int32"), raw.to(a.other, "int32"))
+end
+for _, name in ipairs{"logical_xor", "bitwise_xor", "__xor__"} do operators[name] = exclusive end
+
+operators.clamp = function(a)
+  local x = a.self
+  if is_tensor(a.min) or is_tensor(a.max) then
+    if a.min ~= nil then x = raw.maximum(x, a.min) end
+    if a.max ~= nil then x = raw.minimum(x, a.max) end
+    return x
+  end
+  return through_floats(x, function(y) return raw.clamp(y, a.min, a.max) end)
+end
+operators.clamp_min = function(a) return operators.clamp{self = a.self, min = a.min} end
+operators.clamp_max = function(a) return operators.clamp{self = a.self, max = a.max} end
+operators.type_as = function(a) return raw.to(a.self, core.type(a.other)) end
+operators._safe_softmax = function(a)
+  local y = raw.softmax(a.self, a.dim)
+  local open = raw.to(raw.gt(a.self, -math.huge), "float32")
+  return raw.where(raw.gt(raw.amax(open, {a.dim}, true), 0), y, 0.0)
+end
+operators.native_dropout = function(a) return operators.dropout{input = a.input, p = a.p, train = a.train ~= false} end
+
+-- --------------------------------------------------------------------------------- along dimensions
+
+local plain_cumsum = operators.cumsum
+operators.cumsum = function(a)
+  local x = a.self
+  if core.type(x) == "bool" then x = raw.to(x, "int64") end
+  if a.dtype then x = raw.to(x, a.dtype) end
+  return through_floats(x, function(y) return plain_cumsum{self = y, dim = a.dim} end)
+end
+operators.cumprod = function(a)
+  local x = a.dtype and raw.to(a.self, a.dtype) or a.self
+  return through_floats(x, function(y) return raw.cumprod(y, a.dim) end)
+end
+operators.prod = function(a)
+  local x, d = a.dtype and raw.to(a.self, a.dtype) or a.self, a.dim
+  if d == nil then x, d = raw.flatten(x), 0 end
+  return through_floats(x, function(y)
+    local all = raw.cumprod(y, d)
+    local shape = core.shape(all)
+    local at = base.dimension(shape, d)
+    all = raw.narrow(all, at, shape[at + 1] - 1, 1)
+    return a.keepdim and a.dim ~= nil and all or base.without(all, at)
+  end)
+end
+
+-- The values and the indices of max, min, sort, topk: by floats, and in the tensor's own type.
+local function with_indices(f)
+  return function(a)
+    local x = a.self
+    local values, indices = f(floats(x), a)
+    if indices == nil then return is_float(x) and values or raw.to(values, core.type(x)) end
+    return is_float(x) and values or raw.to(values, core.type(x)), indices
+  end
+end
+for _, name in ipairs{"max", "min"} do
+  local f, of_two = raw[name], name == "max" and "maximum" or "minimum"
+  operators[name] = function(a)
+    if a.other ~= nil then return operators[of_two]{self = a.self, other = a.other} end
+    return with_indices(function(x) return f(x, a.dim, a.keepdim) end)(a)
+  end
+end
+-- A tensor of one dimension is sorted as a whole, however the batch is cut.
+local function sortable(x) return #core.shape(x) == 1 and raw.replicate(x) or x end
+operators.sort = with_indices(function(x, a) return raw.sort(sortable(x), a.dim, a.descending) end)
+operators.topk = with_indices(function(x, a) return raw.topk(x, a.k, a.dim, a.largest, a.sorted) end)
+operators.argsort = function(a) return raw.argsort(sortable(floats(a.self)), a.dim, a.descending) end
+operators.argmax = function(a) return raw.argmax(floats(a.self), a.dim, a.keepdim) end
+operators.argmin = function(a) return raw.argmin(floats(a.self), a.dim, a.keepdim) end
+operators.all = function(a)
+  local x = raw.to(raw.ne(a.self, 0), "int32")
+  return raw.ne(raw.amin(x, a.dim, a.keepdim), 0)
+end
+operators.std = function(a)
+  local correction = a.correction
+  if correction == nil then correction = a.unbiased == false and 0 or 1 end
+  return raw.std(a.self, a.dim, nil, a.keepdim, correction)
+end
+operators.var_mean = function(a) return operators.var(a), operators.mean(a) end
+operators._cdist_forward = function(a)
+  local x = raw.sub(raw.unsqueeze(a.x1, -2), raw.unsqueeze(a.x2, -3))
+  return raw.norm(x, a.p or 2, -1)
+end
+operators.cdist = operators._cdist_forward
+operators._pdist_forward = function(a)
+  local x, parts = a.self, {}
+  local n = core.shape(x)[1]
+  if n < 2 or n > 256 then fail("pdist is there of 2 to 256 points, not of %d", n) end
+  for i = 1, n - 1 do
+    parts[i] = raw.norm(raw.sub(raw.narrow(x, 0, i, n - i), raw.narrow(x, 0, i - 1, 1)), a.p or 2, 1)
+  end
+  return #parts == 1 and parts[1] or raw.cat(parts, 0)
+end
+operators.pdist = operators._pdist_forward
+operators.cosine_similarity = function(a)
+  local x, y, d, least = a.x1, a.x2, a.dim or 1, a.eps or 1e-8
+  local lengths = raw.mul(raw.maximum(raw.norm(x, 2, d, true), least), raw.maximum(raw.norm(y, 2, d, true), least))
+  return raw.sum(raw.mul(raw.div(x, lengths), y), d)
+end
+-- How many of the numbers lie in each of equal parts from min to max.
+operators.histc = function(a)
+  local bins, low, high = a.bins or 100, a.min or 0, a.max or 0
+  if low == high then fail("histc needs min and max") end
+  local x = raw.flatten(floats(a.self))
+  local part = floor(raw.mul(raw.sub(x, low), bins / (high - low)))
+  part = raw.where(raw.eq(x, high), bins - 1.0, part)
+  local n = core.shape(x)[1]
+  local hits = raw.eq(base.view(part, {n, 1}), raw.to(raw.arange(bins), "float32"))
+  local counts = raw.sum(raw.to(hits, "float32"), 0)
+  return is_float(a.self) and counts or raw.to(counts, core.type(a.self))
+end
+operators.bincount = function(a) return raw.bincount(a.self, a.weights, a.minlength) end
+
+operators.native_group_norm = function(a) return raw.group_norm(a.input, a.group, a.weight, a.bias, a.eps) end
+operators.instance_norm = function(a)
+  return raw.instance_norm(a.input, a.running_mean, a.running_var, a.weight, a.bias, a.use_input_stats,
+    a.momentum, a.eps)
+end
+operators._native_batch_norm_legit_functional = operators.batch_norm
+operators._native_batch_norm_legit = operators.batch_norm
+
+-- ---------------------------------------------------------------------------------------- products
+
+-- The rows offs[e - 1] .. offs[e] of x, times weight[e]. All products are made, and of each row one
+-- is taken.
+local function grouped_product(x, weight, offs)
+  if #core.shape(x) ~= 2 or #core.shape(weight) ~= 3 then
+    fail("a grouped product is there of [rows, k] and [groups, k, n] alone")
+  end
+  local rows, groups = core.shape(x)[1], core.shape(weight)[1]
+  local row = base.view(raw.arange(rows), {rows, 1})
+  local behind = raw.to(raw.ge(row, raw.to(offs, "int32")), "int32")
+  local group = base.view(raw.sum(behind, 1), {rows, 1})
+  local is_in = raw.eq(raw.to(group, "int32"), raw.arange(groups))
+  local all = base.product(x, weight, "sk,ekn->sen")
+  return raw.sum(raw.where(base.view(is_in, {rows, groups, 1}), all, 0.0), 1)
+end
+operators["torch.ops.transformers.grouped_mm_fallback.default"] = function(a)
+  return grouped_product(a.input, a.weight, a.offs)
+end
+operators._grouped_mm = function(a)
+  if a.bias ~= nil then fail("_grouped_mm with a bias is not there") end
+  return grouped_product(a.self, a.mat2, a.offs or fail("_grouped_mm without offs is not there"))
+end
+operators.mv = function(a) return raw.matmul(a.self, a.vec) end
+operators.dot = function(a) return raw.matmul(a.self, a.tensor) end
+operators.outer = function(a) return raw.mul(raw.unsqueeze(a.self, 1), raw.unsqueeze(a.vec2, 0)) end
+operators.bilinear = function(a)
+  -- [n, i] [o, i, j] [n, j]: by [n, i] -> [n, o, j], then with the other.
+  local left = base.product(a.input1, a.weight, "ni,oij->noj")
+  local y = raw.sum(raw.mul(left, raw.unsqueeze(a.input2, 1)), 2)
+  return a.bias and raw.add(y, a.bias) or y
+end
+
+operators._trilinear = function(a)
+  local x = {a.i1, a.i2, a.i3}
+  for i, dims in ipairs{a.expand1, a.expand2, a.expand3} do
+    for _, d in ipairs(dims) do x[i] = raw.unsqueeze(x[i], d) end
+  end
+  return raw.sum(raw.mul(raw.mul(x[1], x[2]), x[3]), a.sumdim)
+end
+-- v, with the lengths g along dimension d.
+local function weight_norm(a)
+  local dims, d = {}, base.dimension(core.shape(a.v), a.dim or 0)
+  for i = 0, #core.shape(a.v) - 1 do
+    if i ~= d then dims[#dims + 1] = i end
+  end
+  return raw.mul(a.v, raw.div(a.g, raw.norm(a.v, 2, dims, true)))
+end
+operators._weight_norm, operators._weight_norm_interface = weight_norm, weight_norm
+
+local function pair(v, n)
+  if type(v) ~= "table" then return v end
+  if #v == 1 and n == 2 then return {v[1], v[1]} end
+  return v
+end
+
+local function convolution(a)
+  local n = #core.shape(a.weight) - 2
+  if n ~= 1 and n ~= 2 then fail("a convolution over %d dimensions is not there", n) end
+  if a.transposed then
+    local f = n == 1 and raw.conv_transpose1d or raw.conv_transpose2d
+    return f(a.input, a.weight, a.bias, pair(a.stride, n), pair(a.padding, n), pair(a.output_padding, n), a.groups,
+      pair(a.dilation, n))
+  end
+  local f = n == 1 and raw.conv1d or raw.conv2d
+  return f(a.input, a.weight, a.bias, pair(a.stride, n), pair(a.padding, n), pair(a.dilation, n), a.groups)
+end
+operators.convolution = convolution
+for _, name in ipairs{"conv_transpose1d", "conv_transpose2d"} do
+  operators[name] = function(a)
+    a.transposed = true
+    return convolution(a)
+  end
+end
+
+-- ------------------------------------------------------------------------------------------ images
+
+operators.max_pool2d_with_indices = operators.max_pool2d
+operators.max_pool1d = calls("max_pool1d", "self", "kernel_size", "stride", "padding", "dilation", "ceil_mode")
+operators.avg_pool1d = calls("avg_pool1d", "self", "kernel_size", "stride", "padding", "ceil_mode",
+  "count_include_pad")
+operators.adaptive_avg_pool1d = calls("adaptive_avg_pool1d", "self", "output_size")
+
+-- The sizes are given, or are the input's times the factors, which then are the scales, too.
+local function resized(mode)
+  return function(a)
+    local x = a.input or a.self
+    local shape, scales, sizes = core.shape(x), a.scale_factors, a.output_size
+    if sizes == nil then
+      sizes = {}
+      for i, s in ipairs(scales or fail("an interpolation without a size is not there")) do
+        sizes[i] = math.floor(shape[i + 2] * s)
+      end
+    end
+    scales = scales or a.scales and {a.scales} or #shape == 4 and {a.scales_h or false, a.scales_w or false}
+      or {a.scales_d or false, a.scales_h or false, a.scales_w or false}
+    if #sizes ~= #shape - 2 or #shape > 5 then fail("an interpolation is there of [batch, channels, ...] alone") end
+    return base.resample(x, sizes, scales, mode, a.align_corners)
+  end
+end
+for name, mode in pairs{nearest1d = "nearest", nearest2d = "nearest", nearest3d = "nearest", linear1d = "linear",
+  bilinear2d = "bilinear", trilinear3d = "trilinear", bicubic2d = "bicubic"} do
+  operators["upsample_" .. name] = resized(mode)
+end
+for _, dims in ipairs{"1d", "2d", "3d"} do operators["_upsample_nearest_exact" .. dims] = resized("nearest-exact") end
+
+-- x with copies of its own elements before and after it along dimension d: those at distance 0 and on
+-- from the border, or reflected at it.
+local function bordered(x, d, before, after, reflects)
+  local size, parts = core.shape(x)[d + 1], {}
+  local function border(first, n)
+    if n <= 0 then return end
+    if not reflects then
+      local sizes = table.move(core.shape(x), 1, #core.shape(x), 1, {})
+      sizes[d + 1] = n
+      parts[#parts + 1] = raw.expand(raw.narrow(x, d, first, 1), sizes)
+    elseif n >= size then
+      fail("a reflection of %d elements of %d is not there", n, size)
+    else
+      parts[#parts + 1] = raw.flip(raw.narrow(x, d, first == 0 and 1 or size - 1 - n, n), {d})
+    end
+  end
+  if before < 0 or after < 0 then fail("a negative border is not there") end
+  border(0, before)
+  parts[#parts + 1] = x
+  border(size - 1, after)
+  return #parts == 1 and x or raw.cat(parts, d)
+end
+
+local function bordered_all(x, pad, reflects)
+  local n = #core.shape(x)
+  for i = 1, #pad // 2 do
+    x = bordered(x, n - i, pad[2 * i - 1], pad[2 * i], reflects)
+  end
+  return x
+end
+for _, name in ipairs{"1d", "2d", "3d"} do
+  operators["reflection_pad" .. name] = function(a) return bordered_all(a.self, a.padding, true) end
+  operators["replication_pad" .. name] = function(a) return bordered_all(a.self, a.padding, false) end
+end
+operators.pad = function(a)
+  if a.mode == "reflect" or a.mode == "replicate" then return bordered_all(a.self, a.pad, a.mode == "reflect") end
+  return raw.pad(a.self, a.pad, a.mode, a.value)
+end
+operators.pixel_shuffle = function(a)
+  local s, r = core.shape(a.self), a.upscale_factor
+  if #s ~= 4 or s[2] % (r * r) ~= 0 then fail("pixel_shuffle is there of [n, c r^2, y, x] alone") end
+  local c = s[2] // (r * r)
+  local x = raw.permute(base.view(a.self, {s[1], c, r, r, s[3], s[4]}), {0, 1, 4, 2, 5, 3})
+  return base.view(x, {s[1], c, s[3] * r, s[4] * r})
+end
+
+-- ---------------------------------------------------------------------------------- shapes and parts
+
+operators.repeat_interleave = function(a)
+  if is_tensor(a.repeats) then fail("repeat_interleave by a tensor gives a size that is not known") end
+  return raw.repeat_interleave(a.self, a.repeats, a.dim)
+end
+operators.broadcast_to = operators.expand
+operators.expand_as = function(a) return raw.expand(a.self, core.shape(a.other)) end
+operators.view_as = function(a) return base.view(a.self, core.shape(a.other)) end
+operators.reshape_as = operators.view_as
+operators.narrow = calls("narrow", "self", "dim", "start", "length")
+operators.mT = function(a) return raw.transpose(a.self, -2, -1) end
+operators.swapaxes = function(a) return raw.transpose(a.self, a.axis0, a.axis1) end
+operators.swapdims = operators.transpose
+-- For each dimension of the moved tensor that of its own.
+function torch.moved_dimensions(a, shape)
+  local function list(v) return type(v) == "table" and v or {v} end
+  local from, to, order, taken = list(a.source), list(a.destination), {}, {}
+  for i, d in ipairs(from) do
+    local at = base.dimension(shape, d)
+    order[base.dimension(shape, to[i]) + 1], taken[at] = at, true
+  end
+  local next_free = 0
+  for i = 1, #shape do
+    if not order[i] then
+      while taken[next_free] do next_free = next_free + 1 end
+      order[i], next_free = next_free, next_free + 1
+    end
+  end
+  return order
+end
+operators.movedim = function(a) return raw.permute(a.self, torch.moved_dimensions(a, core.shape(a.self))) end
+
+-- The elements whose indices along two dimensions differ by `offset`; as the last dimension.
+operators.diagonal = function(a)
+  local shape, order = core.shape(a.self), {}
+  local d1, d2 = base.dimension(shape, a.dim1 or 0), base.dimension(shape, a.dim2 or 1)
+  for i = 0, #shape - 1 do
+    if i ~= d1 and i ~= d2 then order[#order + 1] = i end
+  end
+  order[#order + 1], order[#order + 2] = d1, d2
+  local x, offset = raw.permute(a.self, order), a.offset or 0
+  local n, m = shape[d1 + 1], shape[d2 + 1]
+  local first, count = offset >= 0 and offset or -offset * m, offset >= 0 and math.min(n, m - offset)
+    or math.min(n + offset, m)
+  if count < 1 then fail("a diagonal of no elements is not there") end
+  x = raw.flatten(x, #shape - 2, #shape - 1)
+  return operators.slice{self = x, dim = #shape - 2, start = first, ["end"] = first + (count - 1) * (m + 1) + 1,
+    step = m + 1}
+end
+
+-- `whole` with `part` in the place of its elements first .. first + count - 1 of dimension d.
+local function put_back(whole, part, d, first, count)
+  local size, parts = core.shape(whole)[d + 1], {}
+  if first > 0 then parts[1] = raw.narrow(whole, d, 0, first) end
+  parts[#parts + 1] = part
+  if first + count < size then parts[#parts + 1] = raw.narrow(whole, d, first + count, size - first - count) end
+  return #parts == 1 and part or raw.cat(parts, d)
+end
+torch.put_back = put_back
+
+operators.select_scatter = function(a)
+  local shape = core.shape(a.self)
+  local d = base.dimension(shape, a.dim)
+  return put_back(a.self, raw.unsqueeze(a.src, d), d, a.index < 0 and a.index + shape[d + 1] or a.index, 1)
+end
+operators.slice_scatter = function(a)
+  local shape = core.shape(a.self)
+  local d = base.dimension(shape, a.dim or 0)
+  local first, count = torch.slice_of(shape[d + 1], a.start, a["end"])
+  return torch.put_every(a.self, a.src, d, first, count, a.step or 1)
+end
+
+-- -------------------------------------------------------------------------------------- by indices
+
+-- Indices of dimension `size` as one may write them: negative ones count from the end.
+local function from_start(index, size)
+  if not constants.is(index) then return index end
+  local low, high = constants.range(index)
+  if high and high < 0 then return constants.tensor(constants.add(index, size)) end
+  local x = constants.tensor(index)
+  return low and low < 0 and raw.where(raw.lt(x, 0), raw.add(x, size), x) or x
+end
+
+-- The tensors' shapes broadcast.
+local function broadcast(list)
+  local n, shape = 0, {}
+  for _, x in ipairs(list) do n = math.max(n, #core.shape(x)) end
+  for i = 1, n do
+    shape[i] = 1
+    for _, x in ipairs(list) do
+      local s = core.shape(x)
+      local size = s[#s - n + i]
+      if size and size ~= 1 then shape[i] = size end
+    end
+  end
+  return shape
+end
+
+operators.broadcast_tensors = function(a)
+  local shape, list = broadcast(a.tensors), {}
+  for i, x in ipairs(a.tensors) do list[i] = raw.expand(x, shape) end
+  return table.unpack(list)
+end
+
+-- What x[..., i, j, ...] takes: x with the indexed dimensions as one, where that stands, the indices
+-- into it, their shape, and the place of this shape's dimensions in the result.
+local function one_index(x, indices)
+  local shape, dims, list = core.shape(x), {}, {}
+  for i, index in pairs(indices) do
+    if index then
+      if type_of(index) == "bool" then
+        fail("an index by a mask gives a size that is not known")
+      end
+      dims[#dims + 1] = i - 1
+    end
+  end
+  table.sort(dims)
+  if #dims == 0 then fail("an index by no tensor is not there") end
+  for k, d in ipairs(dims) do list[k] = from_start(indices[d + 1], shape[d + 1]) end
+  local adjacent = dims[#dims] - dims[1] == #dims - 1
+  -- Dimensions that are not side by side come first.
+  local order, first = {}, adjacent and dims[1] or 0
+  local is_indexed = {}
+  for _, d in ipairs(dims) do is_indexed[d] = true end
+  for d = 0, #shape - 1 do
+    if not is_indexed[d] and #order == first then for _, at in ipairs(dims) do order[#order + 1] = at end end
+    if not is_indexed[d] then order[#order + 1] = d end
+  end
+  if #order < #shape then for _, at in ipairs(dims) do order[#order + 1] = at end end
+  local sizes, together, flat = {}, 1, nil
+  for k, d in ipairs(dims) do
+    together = together * shape[d + 1]
+    flat = flat and raw.add(raw.mul(flat, shape[d + 1]), raw.to(list[k], core.type(flat))) or list[k]
+  end
+  local index_shape = broadcast(list)
+  for k, d in ipairs(order) do
+    if not is_indexed[d] then sizes[#sizes + 1] = shape[d + 1] elseif k == first + 1 then sizes[#sizes + 1] = together end
+  end
+  return {order = order, sizes = sizes, dim = first, index = flat, shape = index_shape}
+end
+
+local function merged(x, at)
+  for i, d in ipairs(at.order) do
+    if d ~= i - 1 then
+      x = raw.permute(x, at.order)
+      break
+    end
+  end
+  return base.view(x, at.sizes)
+end
+
+-- The sizes with those of the indices in the place of the one dimension.
+local function with_indices_shape(at)
+  local sizes = {}
+  for i, size in ipairs(at.sizes) do
+    if i - 1 == at.dim then
+      for _, s in ipairs(at.shape) do sizes[#sizes + 1] = s end
+    else
+      sizes[#sizes + 1] = size
+    end
+  end
+  return sizes
+end
+
+local function flat_index(at)
+  return base.view(raw.expand(at.index, at.shape), {base.elements(at.shape)})
+end
+
+local function plain_tensor(v) return constants.is(v) and constants.tensor(v) or v end
+
+operators.index = function(a)
+  local x = plain_tensor(a.self)
+  local at = one_index(x, a.indices)
+  return base.view(raw.index_select(merged(x, at), at.dim, flat_index(at)), with_indices_shape(at))
+end
+operators._unsafe_index = operators.index
+
+local function put_by_mask(a, mask)
+  if a.accumulate then fail("index_put by a mask cannot accumulate here") end
+  local values = plain_tensor(a.values)
+  if base.elements(core.shape(values)) ~= 1 then
+    fail("index_put by a mask takes one value, not a tensor of them")
+  end
+  local sizes = {}
+  for i = 1, #core.shape(a.self) do sizes[i] = core.shape(mask)[i] or 1 end
+  return raw.where(base.view(mask, sizes), base.view(values, {}), a.self)
+end
+
+-- self with `values` at the places that the indices name.
+operators.index_put = function(a)
+  a.self = plain_tensor(a.self)
+  if not is_float(a.self) and not (a.indices[1] and type_of(a.indices[1]) == "bool") then
+    local of_floats = operators.index_put{self = floats(a.self), indices = a.indices, accumulate = a.accumulate,
+      values = floats(plain_tensor(a.values))}
+    return raw.to(of_floats, core.type(a.self))
+  end
+  local first = a.indices[1] and plain_tensor(a.indices[1])
+  if first and core.type(first) == "bool" and #a.indices == 1 then return put_by_mask(a, first) end
+  local at = one_index(a.self, a.indices)
+  local x = merged(a.self, at)
+  local values = raw.expand(plain_tensor(a.values), with_indices_shape(at))
+  local n, sizes = base.elements(at.shape), table.move(at.sizes, 1, #at.sizes, 1, {})
+  sizes[at.dim + 1] = n
+  values = base.view(values, sizes)
+  local y
+  if a.accumulate then
+    y = raw.index_add(x, at.dim, flat_index(at), values)
+  else
+    local column = {}
+    for i = 1, #sizes do column[i] = i == at.dim + 1 and n or 1 end
+    y = raw.scatter(x, at.dim, raw.expand(base.view(flat_index(at), column), sizes), values)
+  end
+  local shape, back = {}, {}
+  for i, d in ipairs(at.order) do shape[i], back[d + 1] = core.shape(a.self)[d + 1], i - 1 end
+  y = base.view(y, shape)
+  for i, d in ipairs(back) do
+    if d ~= i - 1 then return raw.permute(y, back) end
+  end
+  return y
+end
+operators._unsafe_index_put = operators.index_put
+
+operators.scatter = function(a)
+  local index = plain_tensor(a.index)
+  local src = a.src ~= nil and plain_tensor(a.src)
+    or raw.full(core.shape(index), a.value + 0.0, type_of(a.self))
+  local x = plain_tensor(a.self)
+  return raw.to(raw.scatter(floats(x), a.dim, index, floats(src)), core.type(x))
+end
+operators.scatter_add = calls("scatter_add", "self", "dim", "index", "src")
+operators.scatter_reduce = function(a)
+  if a.reduce ~= "sum" or a.include_self == false then
+    fail("scatter_reduce is there with reduce = 'sum' and include_self alone")
+  end
+  return raw.scatter_add(a.self, a.dim, a.index, a.src)
+end
+operators.index_add = function(a)
+  local src = a.alpha ~= nil and a.alpha ~= 1 and raw.mul(a.source, a.alpha) or a.source
+  return raw.index_add(a.self, a.dim, a.index, src)
+end
+operators.one_hot = function(a)
+  if not a.num_classes or a.num_classes < 1 then fail("one_hot needs num_classes") end
+  return raw.one_hot(a.self, a.num_classes)
+end
+
+-- Bags of equal size: the offsets count by it.
+operators._embedding_bag = function(a)
+  local n = core.shape(plain_tensor(a.indices))[1]
+  local size = constants.is(a.offsets) and constants.counted_by(a.offsets)
+  if size and a.offsets.shape[1] == 1 then size = n end
+  if not size or size * a.offsets.shape[1] ~= n or (a.padding_idx or -1) >= 0 then
+    fail("embedding_bag is there for bags of equal size alone")
+  end
+  local rows = raw.embedding(base.view(plain_tensor(a.indices), {a.offsets.shape[1], size}), a.weight)
+  if a.per_sample_weights ~= nil then
+    rows = raw.mul(rows, base.view(a.per_sample_weights, {a.offsets.shape[1], size, 1}))
+  end
+  if a.mode == 2 then return raw.amax(rows, 1) end
+  return a.mode == 1 and raw.mean(rows, 1) or raw.sum(rows, 1)
+end
+operators.embedding_bag = function(a)
+  if a.include_last_offset then fail("embedding_bag with the last offset is not there") end
+  return operators._embedding_bag(a)
+end
+operators._embedding_bag_forward_only = operators._embedding_bag
+
+-- --------------------------------------------------------------------------------------- recurrences
+
+-- One direction of a layer: x [steps, batch, width], and what it begins with. cell(gates of the input,
+-- state): the next state, whose first part is the output.
+local function in_turn(x, state, weights, cell, backwards)
+  local steps, list = core.shape(x)[1], {}
+  local all = raw.linear(x, weights.input, weights.input_bias)
+  for i = 1, steps do
+    local t = backwards and steps - i or i - 1
+    state = cell(raw.select(all, 0, t), state, weights)
+    list[t + 1] = state[1]
+  end
+  return raw.stack(list, 0), state
+end
+
+local function recurrence(cell)
+  return function(a)
+    local given = a.hx
+    local states = is_tensor(given) and {given} or given
+    if not a.input or a.batch_sizes ~= nil then fail("a recurrence over a packed sequence is not there") end
+    if a.train and a.dropout ~= 0 then fail("dropout between the layers of a recurrence is not there") end
+    local x = a.batch_first and raw.transpose(a.input, 0, 1) or a.input
+    if #core.shape(x) ~= 3 then fail("a recurrence is there of [steps, batch, width] alone") end
+    local each, directions, last = a.has_biases and 4 or 2, a.bidirectional and 2 or 1, {}
+    for layer = 0, a.num_layers - 1 do
+      local outputs = {}
+      for direction = 1, directions do
+        local k = layer * directions + direction - 1
+        local p, state = a.params, {}
+        if #p ~= each * directions * a.num_layers then fail("a recurrence with a projection is not there") end
+        for i, s in ipairs(states) do state[i] = raw.select(s, 0, k) end
+        local weights = {input = p[k * each + 1], hidden = p[k * each + 2], input_bias = a.has_biases and p[k * each + 3] or nil,
+          hidden_bias = a.has_biases and p[k * each + 4] or nil}
+        local ends
+        outputs[direction], ends = in_turn(x, state, weights, cell, direction == 2)
+        for i, s in ipairs(ends) do
+          last[i] = last[i] or {}
+          last[i][k + 1] = s
+        end
+      end
+      x = #outputs == 1 and outputs[1] or raw.cat(outputs, 2)
+    end
+    local results = {a.batch_first and raw.transpose(x, 0, 1) or x}
+    for i, list in ipairs(last) do results[i + 1] = raw.stack(list, 0) end
+    return table.unpack(results)
+  end
+end
+
+-- The sums of an LSTM's gates, and its memory: the next output and memory.
+function torch.lstm_step(gates, memory)
+  local i, f, c, o = raw.chunk(gates, 4, -1)
+  memory = raw.add(raw.mul(raw.sigmoid(f), memory), raw.mul(raw.sigmoid(i), raw.tanh(c)))
+  return raw.mul(raw.sigmoid(o), raw.tanh(memory)), memory
+end
+operators.lstm = recurrence(function(x, state, w)
+  return {torch.lstm_step(raw.add(x, raw.linear(state[1], w.hidden, w.hidden_bias)), state[2])}
+end)
+-- What a GRU's gates have of the input and of the last output, and that: the next output.
+function torch.gru_step(x, h, last)
+  local xr, xz, xn = raw.chunk(x, 3, -1)
+  local hr, hz, hn = raw.chunk(h, 3, -1)
+  local z = raw.sigmoid(raw.add(xz, hz))
+  local n = raw.tanh(raw.add(xn, raw.mul(raw.sigmoid(raw.add(xr, hr)), hn)))
+  return raw.add(n, raw.mul(z, raw.sub(last, n)))
+end
+operators.gru = recurrence(function(x, state, w)
+  return {torch.gru_step(x, raw.linear(state[1], w.hidden, w.hidden_bias), state[1])}
+end)
+local function plain_recurrence(name)
+  local f = raw[name]
+  return recurrence(function(x, state, w)
+    return {f(raw.add(x, raw.linear(state[1], w.hidden, w.hidden_bias)))}
+  end)
+end
+operators.rnn_tanh, operators.rnn_relu = plain_recurrence("tanh"), plain_recurrence("relu")
+
+-- ------------------------------------------------------------------------------------------ losses
+
+local REDUCTIONS = {[0] = "none", [1] = "mean", [2] = "sum"}
+
+local function reduction(a) return REDUCTIONS[a.reduction or 1] end
+operators.cross_entropy_loss = function(a)
+  return raw.cross_entropy(a.self, a.target, a.weight, nil, a.ignore_index, nil, reduction(a), a.label_smoothing)
+end
+operators.nll_loss = function(a)
+  return raw.nll_loss(a.self, a.target, a.weight, nil, a.ignore_index, nil, reduction(a))
+end
+operators.nll_loss_nd, operators.nll_loss2d = operators.nll_loss, operators.nll_loss
+operators.nll_loss_forward, operators.nll_loss2d_forward = operators.nll_loss, operators.nll_loss
+operators.mse_loss = function(a) return raw.mse_loss(a.self, a.target, nil, nil, reduction(a)) end
+operators.l1_loss = function(a) return raw.l1_loss(a.self, a.target, nil, nil, reduction(a)) end
+operators.huber_loss = function(a) return raw.huber_loss(a.self, a.target, reduction(a), a.delta) end
+operators.smooth_l1_loss = function(a)
+  return raw.smooth_l1_loss(a.self, a.target, nil, nil, reduction(a), a.beta)
+end
+operators.binary_cross_entropy_with_logits = function(a)
+  return raw.binary_cross_entropy_with_logits(a.self, a.target, a.weight, nil, nil, reduction(a), a.pos_weight)
+end
+
+-- ------------------------------------------------------------------------------ constants, as they are
+
+-- Tensors whose values are not set.
+for _, name in ipairs{"empty", "empty_strided", "empty_permuted", "new_empty"} do
+  operators[name] = function(a) return constants.full(a.size, 0, a.dtype or "float32") end
+end
+operators.empty_like = operators.zeros_like
+operators.sym_numel = function(a)
+  return base.elements(constants.is(a.self) and a.self.shape or core.shape(a.self))
+end
+operators._local_scalar_dense = function(a)
+  return constants.is(a.self) and constants.uniform(a.self)
+    or fail("a number that a tensor holds is not known when the program is made")
+end
+operators.item = operators._local_scalar_dense
+
+for _, name in ipairs{"index", "_unsafe_index", "index_put", "_unsafe_index_put", "scatter", "_embedding_bag",
+  "embedding_bag", "_embedding_bag_forward_only", "empty_like", "sym_numel", "_local_scalar_dense", "item"} do
+  base.torch_takes_constants[name] = true
+end
+
+local c = on_constants
+c.ones_like, c.zeros_like, c.full_like = operators.ones_like, operators.zeros_like, operators.full_like
+c.expand_as = function(a) return constants.expand(a.self, a.other.shape) end
+c.type_as = function(a) return constants.to(a.self, a.other.type) end
+c.floor_divide = function(a) return constants.floor_divide(a.self, a.other) end
+c.div = function(a)
+  if a.rounding_mode == "floor" then return constants.floor_divide(a.self, a.other) end
+end
+for _, name in ipairs{"min", "max", "minimum", "maximum"} do
+  c[name] = function(a)
+    return a.other ~= nil and constants.extreme(a.self, a.other, string.sub(name, 1, 3) == "min") or nil
+  end
+end
+c.minimum = c.min
+c.maximum = c.max

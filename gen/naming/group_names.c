@@ -1,0 +1,39 @@
+/* group_names.c: the names of a group's communicator and stream. */
+#include "naming/naming.h"
+
+#include <string.h>
+
+struct names_of_group {
+  const char *word, *communicator, *stream;
+};
+
+static struct names_of_group new_names(const struct names_of_group *earlier, int group)
+{
+  const char *word = identifier(graph->group[group].name), *own = word;
+  for (int i = 0; i < group && own == word; i++)
+    if (!strcmp(earlier[i].word, word)) own = text("%s_%d", word, group + 1);
+  return (struct names_of_group){word, text("over_%s", own), text("%s_stream", own)};
+}
+
+static const struct names_of_group *names_of(int group)
+{
+  static const struct graph *of;
+  static struct names_of_group *list;
+  static int n, room;
+  if (is_other_graph(&of)) n = room = 0;
+  for (; n <= group; n++) {
+    GROW(list, n, room);
+    list[n] = new_names(list, n);
+  }
+  return &list[group];
+}
+
+const char *group_name(int group)
+{
+  return names_of(group)->communicator;
+}
+
+const char *stream_name(int group)
+{
+  return names_of(group)->stream;
+}

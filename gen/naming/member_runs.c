@@ -1,0 +1,147 @@
+/* member_runs.c: adjacent members of a rank's memory as one array. A pointer to the first of them
+   would end with that member. So the call gets a pointer to the struct that contains them all or,
+   if there is none, a pointer into the whole memory. memory.h asserts that there are no gaps. */
+#include "naming/naming.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static struct buffer asserts;
+
+void forget_member_runs(void)
+{
+  asserts = (struct buffer){0};
+  put_text(&asserts, "", 0);
+}
+
+char *member_run_asserts(void)
+{
+  if (!asserts.length) return asserts.text;
+  return text("\n// Between members that are used as one array there is no padding.\n%s",
+              asserts.text);
+}
+
+static void assert_once(const char *condition, const char *why)
+{
+  bool several = strchr(condition, '\n') != NULL;
+  const char *line = text("static_assert(%s,%s\"%s\");", condition, several ? "\n    " : " ", why);
+  if (!several) line = wrapped(line, " == ", "    ");
+  if (!strstr(asserts.text, line)) put(&asserts, "%s\n", line);
+}
+
+/* The parameter that a member belongs to, or that it is. */
+static int parameter_of(int value)
+{
+  const struct value *v = &graph->value[value];
+  return v->role == PARAMETER ? value : v->of;
+}
+
+/* Whether its struct has not a member for each parameter, of the parameter's size. */
+static bool lies_apart(int value)
+{
+  enum role role = graph->value[value].role;
+  return role == SUMS || (role == STATE && is_apart(value));
+}
+
+/* A member has the size of its parameter, unless its struct is another. */
+static int64_t member_elements(int value)
+{
+  bool own = lies_apart(value);
+  return elements(local_shape(own ? value : parameter_of(value), named_rank));
+}
+
+/* The members of the value's struct, by parameter, whose order they have; or NONE. */
+static const int *struct_members(int value)
+{
+  int *member = alloc((size_t)(graph->nvalue + 1) * sizeof *member);
+  size_t length = strcspn(memory_name[value], ".") + 1;
+  for (int i = 0; i < graph->nvalue; i++) member[i] = NONE;
+  for (int i = 0; i < graph->nvalue; i++) {
+    if (!memory_name[i] || strncmp(memory_name[i], memory_name[value], length)) continue;
+    int of = parameter_of(i);
+    if (of != NONE && member[of] == NONE) member[of] = i;
+  }
+  return member;
+}
+
+static bool is_below(int value, const char *path, size_t length)
+{
+  return value != NONE && !strncmp(memory_name[value], path, length) &&
+         memory_name[value][length] == '.';
+}
+
+/* Whether the struct that ends there in a name has a member for this parameter. Gradients and
+   most states have one for each parameter, even an empty one; the sums do not. */
+static bool has_member(int value, int parameter, size_t length)
+{
+  const char *name = memory_name[value], *of = memory_name[parameter];
+  if (!of || graph->value[parameter].role != PARAMETER || lies_apart(value) ||
+      graph->value[parameter].frozen != graph->value[parameter_of(value)].frozen)
+    return false;
+  size_t from = strcspn(name, ".") + 1;
+  if (length < from) return true;
+  of += strcspn(of, ".") + 1;
+  return !strncmp(of, name + from, length - from) && of[length - from] == '.';
+}
+
+/* Where the struct that is exactly the run ends in a name; 0: there is none. */
+static size_t enclosing_struct(int value, const int *member, int64_t n)
+{
+  const char *name = memory_name[value];
+  for (size_t length = strlen(name); length-- > strlen("m->");) {
+    if (name[length] != '.') continue;
+    int64_t all = 0;
+    for (int i = 0; i < graph->nvalue; i++) {
+      if (member[i] == NONE && has_member(value, i, length)) return 0;
+      if (!is_below(member[i], name, length)) continue;
+      if (!all && i != parameter_of(value)) return 0;
+      all += member_elements(member[i]);
+    }
+    if (all >= n) return all == n ? length : 0;
+  }
+  return 0;
+}
+
+static int last_of_run(int value, const int *member, int64_t n)
+{
+  for (int i = parameter_of(value); i < graph->nvalue; i++) {
+    if (member[i] == NONE) continue;
+    n -= member_elements(member[i]);
+    if (n <= 0) return n ? NONE : member[i];
+  }
+  return NONE;
+}
+
+/* The end of the struct in a name with l for 0: "m->w.layers[l]" of "m->w.layers[0]". */
+static size_t same_end(const char *shown, const char *name, size_t length)
+{
+  int dots = 0;
+  for (size_t i = 0; i < length; i++) dots += name[i] == '.';
+  for (size_t i = 0; shown[i]; i++)
+    if (shown[i] == '.' && dots-- == 0) return i;
+  return strlen(shown);
+}
+
+const char *member_run(int value, const char *shown, int64_t n)
+{
+  const struct value *v = &graph->value[value];
+  const char *name = memory_name[value], *type = c_type(v->type);
+  if (!shown || strncmp(shown, "m->", 3) || !name) return shown;
+  if (parameter_of(value) == NONE || n <= member_elements(value)) return shown;
+  const int *member = struct_members(value);
+  size_t length = enclosing_struct(value, member, n);
+  if (length) {
+    size_t end = same_end(shown, name, length);
+    assert_once(
+        text("sizeof m->%.*s == %" PRId64 " * sizeof(%s)", (int)length - 3, name + 3, n, type),
+        "no padding");
+    return text("(%s *)&%.*s", type, (int)end, shown);
+  }
+  int last = last_of_run(value, member, n);
+  if (last == NONE) bug_at("emit", value, "a run of %" PRId64 " elements ends in no member", n);
+  assert_once(text("offsetof(struct memory, %s) +\n        sizeof %s -\n"
+                   "        offsetof(struct memory, %s) ==\n        %" PRId64 " * sizeof(%s)",
+                   memory_name[last] + 3, memory_name[last], name + 3, n, type),
+              "no padding");
+  return text("(%s *)run_from(%s)", type, shown);
+}

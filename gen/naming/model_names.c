@@ -1,0 +1,78 @@
+/* model_names.c: the model's name for a value, without the function that uses it: the name that its
+   module gives, and what tells it from others of that name. */
+#include "naming/naming.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool is_buffer(int value)
+{
+  const struct value *v = &graph->value[value];
+  return v->op != NONE && graph->op[v->op].packed && graph->op[v->op].buffer == value;
+}
+
+int viewed_value(int value)
+{
+  const struct value *v = &graph->value[value];
+  if (v->op == NONE) return NONE;
+  enum op_kind kind = graph->op[v->op].kind;
+  int storage = storage_of(value);
+  bool in_bucket = kind == OP_all_reduce && storage != value && is_buffer(storage);
+  if (kind != OP_view && !in_bucket) return NONE;
+  int in = graph->op[v->op].in[0];
+  return same_place(in, value) ? in : NONE;
+}
+
+/* The name of a value in its loop's body: relative to the module. "layers.1.wq", with "layers"
+   the list, is "wq"; the module's output is "out", and its input "in". */
+static const char *name_in_module(int value, bool in_body)
+{
+  const struct in_loop *loop = in_loop(value);
+  const struct in_loop *first = loop->stack == NONE ? NULL : in_loop(loop->stack);
+  if (!in_body || !first || (loop->stack != value && !loop->step) || first->sibling == NONE)
+    return value_name(value);
+  const char *name = value_name(first->sibling), *mark = strncmp(name, "d_", 2) ? "" : "d_";
+  const char *list = graph->module[first->list].path;
+  char *prefix = text("%s%s%s", mark, list, *list ? "." : "");
+  if (strncmp(name, prefix, strlen(prefix))) return value_name(value);
+  char *rest;
+  long number =
+      strtol(name + strlen(prefix), &rest, 10) - first_of_loop(loop->stack) - 1 + loop->step;
+  if (*rest == '.' && number == 0) return text("%s%s", mark, rest + 1);
+  if ((*rest == 0 || *rest == '_') && (number == 0 || number == -1))
+    return text("%s%s%s", mark, number ? "in" : "out", rest);
+  return value_name(value);
+}
+
+/* Whether it belongs to the making of a gradient and has only its module's name. */
+static bool is_on_the_way(const struct value *v)
+{
+  const struct op *op = v->op == NONE ? NULL : &graph->op[v->op];
+  return op && op->phase == BACKWARD && !op->again && op->module != NONE && *v->name &&
+         !strcmp(v->name, graph->module[op->module].path);
+}
+
+const char *model_name(int value, bool in_body)
+{
+  while (viewed_value(value) != NONE) value = viewed_value(value);
+  const struct value *v = &graph->value[value];
+  const char *name = name_in_module(value, in_body);
+  return is_on_the_way(v) ? text("%s.%s", name, op_name(&graph->op[v->op])) : name;
+}
+
+const char *name_in_list(int value)
+{
+  const struct in_loop *loop = in_loop(value);
+  return model_name(value, loop->stack == value && loop->sibling != NONE);
+}
+
+const char *moved_suffix(int value)
+{
+  const struct value *v = &graph->value[value];
+  if (v->op == NONE || is_buffer(value)) return "";
+  const struct op *op = &graph->op[v->op];
+  if (op->kind == OP_exchange && holds_pieces(value)) return "_pieces";
+  if (is_collective(op->kind)) return collective_row[op->kind].suffix;
+  if (op_row[op->kind].suffix) return op_row[op->kind].suffix;
+  return strcmp(op_name(op), "reorder") ? "" : "_reordered";
+}

@@ -1,0 +1,18 @@
+/* embedded.c: the files that tpgen carries with it, by name. */
+#include "util/util.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int compare_name(const void *name, const void *file)
+{
+  return strcmp(name, ((const struct embedded *)file)->name);
+}
+
+const char *embedded_text(const char *name)
+{
+  const struct embedded *file =
+      bsearch(name, embedded, (size_t)nembedded, sizeof *embedded, compare_name);
+  if (!file) bug("emit", "no embedded file is called %s", name);
+  return (const char *)file->text;
+}
