@@ -1,14 +1,10 @@
 #!/usr/bin/env bash
 # The kernel of AdamW that tpgen traces from Lua, beside a loop written by hand in C (adamw.c): the same compiler
 # and flags, in turn, in one process.
-#   TPGEN    the compiler   (build/tpgen)
 #   ROUNDS   (30)
 #   SIZES    (256 2048)     of the square matrices: in the cache, and beyond it
 set -euo pipefail
-root=$(cd "$(dirname "$0")/../.." && pwd)
-TPGEN=${TPGEN:-$root/build/tpgen}
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+. "$(dirname "$0")/common.sh"
 
 cat > "$work/plan.lua" << 'END'
 local mesh, n = device_mesh{ {"dp", 1} }, args.n
@@ -22,7 +18,7 @@ return train{
 }
 END
 
-for n in ${SIZES:-256 2048}; do
+for n in ${SIZES:-$(short_or 32 "256 2048")}; do
   "$TPGEN" "$work/plan.lua" -o "$work/$n" -D "n=$n"
   flags=$(sed -n 's/^set(CMAKE_C_FLAGS "\([^"]*\)".*/\1/p' "$work/$n/CMakeLists.txt")
   for file in "$work/$n/kernels.c" "$root/tests/bench/adamw.c"; do
@@ -31,5 +27,5 @@ for n in ${SIZES:-256 2048}; do
       -c "$file" -o "$work/$(basename "$file").o"
   done
   ${CC:-cc} -fopenmp "$work/kernels.c.o" "$work/adamw.c.o" -lm -o "$work/bench"
-  "$work/bench" "${ROUNDS:-30}"
+  "$work/bench" "${ROUNDS:-$(short_or 2 30)}"
 done

@@ -1,17 +1,15 @@
 #!/usr/bin/env bash
 # Attention of one sequence, causal, forward and backward, on this machine: tpgen's methods on two ranks beside PyTorch's
 # ring over gloo, and both beside one process. Medians of steps' seconds, in turn; of several steps without the first.
-#   PYTHON  a python with torch (python3)   TPGEN  the compiler (build/tpgen)
 #   SEQ (32768)   HEADS (8)   SIZE (64)   ROUNDS (3)   STEPS (1), of a round
 #   WAYS    which: one ring balanced gather ulysses torch_one torch_ring
 #   BUILT   a folder for the programs, which a later run finds there; with ROUNDS=0 it only builds
 set -euo pipefail
-here=$(cd "$(dirname "$0")" && pwd)
-root=$(cd "$here/../.." && pwd)
-TPGEN=${TPGEN:-$root/build/tpgen} PYTHON=${PYTHON:-python3} seq=${SEQ:-32768} heads=${HEADS:-8} size=${SIZE:-64}
-rounds=${ROUNDS:-3} steps=${STEPS:-1} ways=${WAYS:-one ring balanced gather ulysses torch_one torch_ring}
-work=$(mktemp -d) threads=$(nproc)
-trap 'rm -rf "$work"' EXIT
+shopt -s extglob
+. "$(dirname "$0")/common.sh"
+seq=${SEQ:-$(short_or 256 32768)} heads=${HEADS:-8} size=${SIZE:-64} threads=$(nproc)
+rounds=${ROUNDS:-$(short_or 1 3)} steps=${STEPS:-1} ways=${WAYS:-one ring balanced gather ulysses torch_one torch_ring}
+[[ $ways != *torch* ]] || has_modules torch || ways=${ways//torch_*([a-z])/}
 built=${BUILT:-$work/built}
 
 # definitions WAY: of tests/bench/context.lua.
@@ -54,5 +52,5 @@ for ((round = 0; round < rounds; round++)); do
 done
 [ "$rounds" -gt 0 ] || exit 0
 for way in $ways; do
-  sort -g "$work/$way" | awk -v way="$way" '{ a[NR] = $1 } END { printf "%-12s %8.3f s\n", way, (a[int((NR + 1) / 2)] + a[int(NR / 2) + 1]) / 2 }'
+  printf '%-12s %8.3f s\n' "$way" "$(median "$work/$way")"
 done

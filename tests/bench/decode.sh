@@ -2,8 +2,7 @@
 # A Llama of random weights on this machine, one prompt at a time: seconds of a prompt of 512 tokens, and of
 # the tokens after it; of tpgen's program and of llama.cpp, on the same weights, in turn, some rounds; beside
 # the bytes a second that a loop reaches which only reads. Weights are float32, bfloat16, and 8 bits (int8; q8_0).
-#   PYTHON   a python with llama_cpp, gguf and numpy: pip install llama-cpp-python gguf   (python3)
-#   TPGEN    the compiler   (build/tpgen)
+#   PYTHON   with llama_cpp, gguf and numpy: pip install llama-cpp-python gguf
 #   MODEL    a folder that has the model, or will have it   (a folder of its own, which is removed)
 #   SIZE     1b or 250m   (1b)
 #   ROUNDS   (3)
@@ -11,16 +10,10 @@
 #   THREADS  (as many as there are processors)
 #   ONLY     a regular expression: these types alone   (all)
 set -euo pipefail
-here=$(cd "$(dirname "$0")" && pwd)
-root=$(cd "$here/../.." && pwd)
-TPGEN=${TPGEN:-$root/build/tpgen}
-PYTHON=${PYTHON:-python3}
+. "$(dirname "$0")/common.sh"
 tokens=${TOKENS:-64} prompt=512
 export OMP_NUM_THREADS=${THREADS:-$(nproc)}
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-"$PYTHON" -c 'import llama_cpp, gguf' 2> /dev/null ||
-  { echo "decode.sh: $PYTHON has no llama_cpp or no gguf; set PYTHON" >&2; exit 1; }
+has_modules llama_cpp && has_modules gguf || exit 0 # they make the model
 model=${MODEL:-$work/model}
 [ -e "$model/Q8_0.gguf" ] || "$PYTHON" "$here/decode_llama_cpp.py" make "$model" "${SIZE:-1b}"
 

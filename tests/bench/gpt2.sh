@@ -4,17 +4,12 @@
 # llm.c's file, take the same tokens, and run in turn. The least seconds of a step, the processor's seconds of a
 # step (those of a longer run less those of a run of one step), and the losses, which must agree.
 #   LLMC     a checkout of llm.c: github.com/karpathy/llm.c
-#   TPGEN    the compiler   (build/tpgen)
 #   ROUNDS   (2)
 #   STEPS    of a run       (4)
 set -euo pipefail
-here=$(cd "$(dirname "$0")" && pwd)
-root=$(cd "$here/../.." && pwd)
-TPGEN=${TPGEN:-$root/build/tpgen}
-rounds=${ROUNDS:-2} steps=${STEPS:-4}
-[ -f "${LLMC:-}/train_gpt2.c" ] || { echo "gpt2.sh: LLMC=DIR names a checkout of llm.c" >&2; exit 1; }
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+. "$(dirname "$0")/common.sh"
+rounds=${ROUNDS:-$(short_or 1 2)} steps=${STEPS:-$(short_or 2 4)}
+has_peer "llm.c (LLMC=DIR names a checkout)" test -f "${LLMC:-}/train_gpt2.c" || exit 0
 OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(nproc)}
 export OMP_NUM_THREADS
 

@@ -4,23 +4,16 @@
 # tensor parallel, data parallel with copies (DDP), fully sharded (FSDP), and as two stages of a pipeline (1F1B,
 # a micro-batch a sequence). Medians of the steps' seconds, the peak memory of the largest process (a rank), and
 # the last step's loss, which must agree.
-#   PYTHON   a python with torch   (python3)
-#   TPGEN    the compiler          (build/tpgen)
 #   ROUNDS   (3)
 #   STEPS    in a run, of which the first two are not counted   (8)
 #   BATCH    sequences in a batch   (4)
 #   ONLY     a regular expression: these rows alone, as in fsdp or bf16   (all)
 set -euo pipefail
-here=$(cd "$(dirname "$0")" && pwd)
-root=$(cd "$here/../.." && pwd)
-TPGEN=${TPGEN:-$root/build/tpgen}
-PYTHON=${PYTHON:-python3}
-rounds=${ROUNDS:-3}
-steps=${STEPS:-8}
+. "$(dirname "$0")/common.sh"
+rounds=${ROUNDS:-$(short_or 1 3)}
+steps=${STEPS:-$(short_or 3 8)}
 export BATCH=${BATCH:-4}
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-"$PYTHON" -c 'import torch' 2> /dev/null || { echo "llama.sh: $PYTHON has no torch; set PYTHON" >&2; exit 1; }
+has_modules torch && peer=yes || peer=
 
 # name, ranks, what PyTorch is asked for, the plan's settings
 all_rows=(
@@ -37,27 +30,33 @@ declare -A meaning=([one]="one process" [tp]="tensor parallel" [ddp]="data paral
 rows=()
 for row in "${all_rows[@]}"; do
   read -r name _ <<< "$row"
-  [[ ! $name =~ ${ONLY:-.} ]] || rows+=("$row")
+  [[ ! $name =~ ${ONLY:-$(short_or "^(one|pp|tp_bf16)$" .)} ]] || rows+=("$row")
 done
 type_of() { case $1 in *_bf16) echo bfloat16 ;; *) echo float32 ;; esac; }
 
 sizes=(dim=512 n_layers=8 n_heads=8 n_kv_heads=4 hidden=1408 vocab=8192 seq=256 batch=$BATCH theta=10000 eps=1e-5
   lr=1e-3 beta1=0.9 beta2=0.95 weight_decay=0.1 clip=1.0)
 weights=$work/weights.safetensors data=$work/tokens.uint16
-"$PYTHON" "$here/llama_torch.py" write "$weights" "$data"
+start=(--weights "$weights" --data "$data")
+if [ -n "$peer" ]; then
+  "$PYTHON" "$here/llama_torch.py" write "$weights" "$data"
+else
+  start=() sizes+=(dim=64 n_layers=2 hidden=96 vocab=256 seq=32)
+fi
 for row in "${rows[@]}"; do
   read -r name _ _ settings <<< "$row"
   read -ra settings <<< "$settings"
   (cd "$root" && "$TPGEN" plans/llama3.lua "${sizes[@]/#/-D}" "${settings[@]/#/-D}" "-Ddtype=$(type_of "$name")" -o "$work/$name")
-  "$work/$name/run.sh" --steps 1 --weights "$weights" --data "$data" > /dev/null 2>&1
+  "$work/$name/run.sh" --steps 1 "${start[@]}" > /dev/null 2>&1
 done
 
 # run NAME RANKS COMMAND...: its memory in $work/memory, its steps' seconds and last loss beside the others'.
 run() {
   local name=$1 ranks=$2 threads=$(($(nproc) / $2))
   shift 2
-  OMP_NUM_THREADS=$((threads > 0 ? threads : 1)) "$PYTHON" "$here/llama_torch.py" peak "$work/memory" "$@" \
-    > "$work/output" 2>&1 || { cat "$work/output" >&2; exit 1; }
+  local measured=("$PYTHON" "$here/llama_torch.py" peak "$work/memory")
+  [ -n "$peer" ] || { measured=() && echo 0 > "$work/memory"; }
+  OMP_NUM_THREADS=$((threads > 0 ? threads : 1)) "${measured[@]}" "$@" > "$work/output" 2>&1 || { cat "$work/output" >&2; exit 1; }
   field seconds | tail -n +3 | tee -a "$work/$name.seconds" > "$work/now"
   cat "$work/memory" >> "$work/$name.memory"
   field loss | tail -n 1 > "$work/$name.loss"
@@ -69,16 +68,15 @@ run_torch() { # NAME RANKS HOW
   run "$1.$3" "$2" "${start[@]}" "$here/llama_torch.py" "$3" "$(type_of "$1")" "$weights" "$data" "$steps" "$work/lines"
 }
 run_tpgen() { # NAME RANKS
-  run "$1.tpgen" "$2" "$work/$1/run.sh" --weights "$weights" --data "$data" --steps "$steps" --metrics "$work/lines"
+  run "$1.tpgen" "$2" "$work/$1/run.sh" "${start[@]}" --steps "$steps" --metrics "$work/lines"
 }
 field() { sed -n "s/.*\"$1\": *\([-+.e0-9]*\).*/\1/p" "$work/lines"; }
-median() { sort -g "$1" | awk '{ a[NR] = $1 } END { print (a[int((NR + 1) / 2)] + a[int(NR / 2) + 1]) / 2 }'; }
 
 for ((round = 1; round <= rounds; round++)); do
   for row in "${rows[@]}"; do
     read -r name ranks how _ <<< "$row"
-    [ "$how" != compiled ] || run_torch "$name" "$ranks" eager
-    run_torch "$name" "$ranks" "$how"
+    [ -z "$peer" ] || [ "$how" != compiled ] || run_torch "$name" "$ranks" eager
+    [ -z "$peer" ] || run_torch "$name" "$ranks" "$how"
     run_tpgen "$name" "$ranks"
   done
 done
@@ -95,6 +93,7 @@ for row in "${rows[@]}"; do
   read -r name ranks how _ <<< "$row"
   label="$(type_of "$name"), ${meaning[${name%_bf16}]}"
   tell "$name" tpgen "tpgen, $label"
+  [ -n "$peer" ] || continue
   [ "$how" != compiled ] || tell "$name" eager "  PyTorch"
   tell "$name" "$how" "  PyTorch$([ "$how" != compiled ] || echo ", compiled")"
 done

@@ -3,20 +3,14 @@
 # PyTorch, by each of its implementations for CPUs, on as many threads, in turn; and its products alone, by PyTorch's
 # library, of rows in balance. The least of the steps' seconds, and the ratios: the last line is the most that any
 # program with these products can gain.
-#   PYTHON  a python with torch and transformers (python3)   TPGEN  the compiler (build/tpgen)
 #   EXPERTS (8)   TOP_K (2)   DIM (512)   HIDDEN (1792)   TOKENS (4096)   ROUNDS (3)   STEPS (4), of a round
 #   WAYS    which implementations (eager grouped_mm); batched_mm copies the weights of each place, 90 GB at these sizes
 #   ONE_THREAD=1  processor seconds of a step instead, on one thread: for machines on which other programs run, too
 set -euo pipefail
-here=$(cd "$(dirname "$0")" && pwd)
-root=$(cd "$here/../.." && pwd)
-TPGEN=${TPGEN:-$root/build/tpgen} PYTHON=${PYTHON:-python3}
-experts=${EXPERTS:-8} top_k=${TOP_K:-2} dim=${DIM:-512} hidden=${HIDDEN:-1792} tokens=${TOKENS:-4096}
-rounds=${ROUNDS:-3} steps=${STEPS:-4} ways=${WAYS:-eager grouped_mm}
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-"$PYTHON" -c 'import torch, transformers' 2> /dev/null ||
-  { echo "moe.sh: $PYTHON has no torch, or no transformers; set PYTHON" >&2; exit 1; }
+. "$(dirname "$0")/common.sh"
+experts=${EXPERTS:-8} top_k=${TOP_K:-2} dim=${DIM:-$(short_or 64 512)} hidden=${HIDDEN:-$(short_or 96 1792)} tokens=${TOKENS:-$(short_or 64 4096)}
+rounds=${ROUNDS:-$(short_or 1 3)} steps=${STEPS:-$(short_or 2 4)} ways=${WAYS:-eager grouped_mm} products=products
+has_modules torch && has_modules transformers || ways='' products=''
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(nproc)}
 [ -z "${ONE_THREAD:-}" ] || OMP_NUM_THREADS=1
 
@@ -45,12 +39,13 @@ step_of() {
 measure=run in=
 [ -z "${ONE_THREAD:-}" ] || measure=step_of in=.spent
 for ((round = 0; round < rounds; round++)); do
-  for way in tpgen $ways products; do $measure "$way"; done
+  for way in tpgen $ways $products; do $measure "$way"; done
 done
-for way in tpgen products $ways; do echo "$way $(sort -g "$work/$way$in" | head -n 1)"; done | awk '
+for way in tpgen $products $ways; do echo "$way $(sort -g "$work/$way$in" | head -n 1)"; done | awk '
   { least[$1] = $2; printf "%-12s %8.3f s\n", $1, $2 }
   $1 != "tpgen" && $1 != "products" && (!best || $2 < best) { best = $2 }
   END {
+    if (!best) exit
     printf "PyTorch, its best, over tpgen: %.2f; products over tpgen: %.2f\n", best / least["tpgen"], least["products"] / least["tpgen"]
     printf "PyTorch, its best, over products: %.2f\n", best / least["products"]
   }'

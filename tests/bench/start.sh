@@ -1,14 +1,10 @@
 #!/usr/bin/env bash
 # From start to the end of the first step of the toy on two ranks, beside a program of two ranks that
 # only starts MPI and stops it: what a generated program adds to the launcher's own time.
-#   TPGEN    the compiler   (build/tpgen)
 #   ROUNDS   (15)
 set -euo pipefail
-root=$(cd "$(dirname "$0")/../.." && pwd)
-TPGEN=${TPGEN:-$root/build/tpgen}
-rounds=${ROUNDS:-15}
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+. "$(dirname "$0")/common.sh"
+rounds=${ROUNDS:-$(short_or 1 15)}
 
 cat > "$work/hello.c" <<'C'
 #include <mpi.h>
@@ -22,7 +18,6 @@ int main(int argc, char **argv)
 C
 mpicc -O2 "$work/hello.c" -o "$work/hello"
 (cd "$root" && "$TPGEN" plans/toy.lua -o "$work/toy")
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 # Started as run.sh starts the toy.
 hello() {
   mpirun --quiet --oversubscribe --bind-to none --mca mpi_yield_when_idle 0 --mca pml ob1 \
@@ -37,7 +32,6 @@ milliseconds() {
   end=${EPOCHREALTIME/[.,]/}
   echo $(((end - begin) / 1000))
 }
-median() { sort -n "$1" | awk '{ a[NR] = $1 } END { print (a[int((NR + 1) / 2)] + a[int(NR / 2) + 1]) / 2 }'; }
 
 toy > /dev/null 2>&1
 hello

@@ -1,17 +1,12 @@
 #!/usr/bin/env bash
 # A step of a Llama that was exported beside one of plans/llama3.lua, both tpgen's (CPU): the same sizes, weights
 # and tokens, in turn. Tells the processor time of a run of each, the least of several, and their ratio.
-#   PYTHON   a python with torch and transformers   (python3)
-#   TPGEN    the compiler                           (build/tpgen)
 #   ROUNDS   (5)
 #   STEPS    in a run   (4)
 set -euo pipefail
-here=$(cd "$(dirname "$0")" && pwd)
-root=$(cd "$here/../.." && pwd)
-TPGEN=${TPGEN:-$root/build/tpgen}
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-"${PYTHON:-python3}" - "$work" << 'PROGRAM'
+. "$(dirname "$0")/common.sh"
+has_modules torch && has_modules transformers || exit 0 # they make the archive
+"$PYTHON" - "$work" << 'PROGRAM'
 import sys
 import numpy
 import torch
@@ -50,7 +45,7 @@ declare -A weights=([written]="$work/llama.safetensors" [exported]="$work/llama.
 for name in written exported; do
   "$work/$name/run.sh" --steps 1 --weights "${weights[$name]}" --data "$work/batch.safetensors" > /dev/null 2>&1
 done
-for ((round = 1; round <= ${ROUNDS:-5}; round++)); do
+for ((round = 1; round <= ${ROUNDS:-$(short_or 1 5)}; round++)); do
   for name in written exported; do
     TIMEFORMAT=%U
     { time OMP_NUM_THREADS=1 "$work/$name/run.sh" --steps "${STEPS:-4}" --weights "${weights[$name]}" --data "$work/batch.safetensors" \

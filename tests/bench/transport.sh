@@ -2,21 +2,17 @@
 # Ranks of one machine that share memory beside Open MPI's, in turn: an all-reduce of floats on two ranks
 # (transport.c), and a step of the toy at tp=2. Rank 0 is on the first core, rank 1 on the second, ahead of
 # other work (chrt) where that is allowed.
-#   TPGEN    the compiler   (build/tpgen)
 #   ROUNDS   (5)
 set -euo pipefail
-root=$(cd "$(dirname "$0")/../.." && pwd)
-TPGEN=${TPGEN:-$root/build/tpgen}
-rounds=${ROUNDS:-5}
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+. "$(dirname "$0")/common.sh"
+rounds=${ROUNDS:-$(short_or 1 5)} steps=$(short_or 100 20000)
 cd "$root"
 
-flags=(-std=c11 -D_GNU_SOURCE -O3 -march=native -fopenmp -Iruntime tests/bench/transport.c -lm)
+flags=(-std=c11 -D_GNU_SOURCE -O3 -march=native -fopenmp -Iruntime "-DSERIES=$(short_or 2 200)" tests/bench/transport.c -lm)
 gcc -DTPGEN_SHARED "${flags[@]}" runtime/cpu_shared*.c runtime/cpu_without_mpi.c -o "$work/shared"
 mpicc "${flags[@]}" runtime/cpu_memory.c -o "$work/mpi"
 "$TPGEN" plans/toy.lua -o "$work/toy" > /dev/null
-export OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 TPGEN_TOKEN=bench$$
+export OMP_NUM_THREADS=1 TPGEN_TOKEN=bench$$
 first=()
 ! chrt -f 10 true 2> "$work/no" || first=(chrt -f 10)
 exec_on() { exec taskset -c "$1" "${first[@]}" "${@:2}"; } # core, command
@@ -30,7 +26,7 @@ options=(--quiet --oversubscribe --bind-to none --mca mpi_yield_when_idle 0 --mc
 mpi() {
   mpirun "${options[@]}" -n 1 taskset -c 0 "${first[@]}" "$work/mpi" : -n 1 taskset -c 1 "${first[@]}" "$work/mpi"
 }
-toy() { "${first[@]}" "$work/toy/run.sh" --transport "$1" --steps 20000 --log-every 20000 2> "$work/toy.err" | sed -n 's/.*us_per_step: //p'; }
+toy() { "${first[@]}" "$work/toy/run.sh" --transport "$1" --steps "$steps" --log-every "$steps" 2> "$work/toy.err" | sed -n 's/.*us_per_step: //p'; }
 
 for transport in shared mpi; do toy $transport > "$work/first"; done
 for ((i = 0; i < rounds; i++)); do
