@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Low-rank adapters (LoRA): parameters NAME.lora_A.weight and NAME.lora_B.weight of a program,
 // which adds scale B A to NAME.weight as it computes. Their files are PEFT's:
 // adapter_model.safetensors, and adapter_config.json beside it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Chooses between streams of tokens, windows of tokens and samples.
 #include "batches.h"
 

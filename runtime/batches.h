@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Batches of a program's inputs, read from files of tokens or of samples. next_batch (program.h)
 // fills the inputs with the batches of the training.
 //

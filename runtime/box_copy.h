@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Boxes of arrays, and the copy of one from array to array; both targets use it.
 #ifndef BOX_COPY_H
 #define BOX_COPY_H

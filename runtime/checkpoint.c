@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Writes checkpoints by slices: no rank waits for another's data.
 #include "checkpoint.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Checkpoints and exports: written under other names, synced, then renamed. Whenever the job dies,
 // a folder holds either the old one or the new one, whole.
 //

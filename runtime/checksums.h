@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Verifies loaded data by the checksums of a checkpoint: of its tensors' bytes, of its headers
 // (thus of the step and the position in the data), and of all its files together.
 #ifndef CHECKSUMS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The CPU target: ranks communicate by MPI, or by cpu_shared_mpi.h, which has MPI's functions for
 // ranks of one machine. cpu_job.c has the start and the end of a program, cpu_memory.c its memory.
 #include <stdio.h>

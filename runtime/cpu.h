@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The ranks of a model on the CPU target.
 #ifndef CPU_H
 #define CPU_H

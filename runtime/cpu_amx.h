@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Products of floats and stored weights on AMX, a processor's matrix unit. It multiplies tiles of
 // bfloat16, many times as quick as vectors multiply floats, and sums floats. A float is exactly the
 // sum of three bfloat16, and a weight of a block of 8 bits that of two: so the products lose

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Ranks of several machines: those of one machine share memory, and MPI's names for them stand
 // before MPI's own functions. MPI starts and ends the ranks, and makes the groups.
 #include <stdio.h>

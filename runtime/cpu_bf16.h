@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Products of row-major bfloat16 matrices with float32 sums, for generated C.
 //
 // BLAS has no bfloat16, and converting operands to float32 before BLAS packs them would copy them

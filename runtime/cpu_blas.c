@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // OpenBLAS takes a buffer for each thread that multiplies, at its first product. Where it gets none
 // it tries for ever: this file asks for as much before that.
 #include <stdatomic.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Collectives of the CPU target that are faster than MPI's own for large data.
 #include <stdbool.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Copies within a rank's memory, for generated C.
 #ifndef CPU_COPIES_H
 #define CPU_COPIES_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Products of a few rows with a large matrix, which is read once, from memory: as when tokens are
 // generated one by one. Each element is summed in an order that depends on the number of terms
 // alone.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Records the first value that is not finite, on the CPU.
 #include "finite.h"
 

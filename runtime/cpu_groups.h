@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Products of row-major float32 matrices whose rows are in groups of sizes known at run time, a
 // matrix for each group: the experts of a mixture. The rows of the first group come first.
 #ifndef CPU_GROUPS_H

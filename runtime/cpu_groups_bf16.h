@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // cpu_groups.h for bfloat16, with float32 sums.
 #ifndef CPU_GROUPS_BF16_H
 #define CPU_GROUPS_BF16_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The CPU target of a program: it starts MPI, ends the job where a call fails, and ends MPI.
 #include <stdio.h>
 #include <stdlib.h>

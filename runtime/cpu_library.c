@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a library asks of the CPU target.
 #include <stdlib.h>
 #include <string.h>

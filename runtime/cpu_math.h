@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Products of row-major float32 matrices, for generated C; cpu_bf16.h has those of bfloat16.
 //
 // Each product is cut into parts for the threads of the kernels. BLAS, or oneDNN if it is faster,

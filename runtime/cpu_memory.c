@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The memory of a program whose ranks communicate by MPI: the process's own.
 #include "cpu_memory.h"
 #include "target.h"

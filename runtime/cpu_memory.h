@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Memory that a process has for itself.
 #ifndef CPU_MEMORY_H
 #define CPU_MEMORY_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Products by oneDNN, if it is installed: for programs that multiply bfloat16, or large matrices of
 // float32.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Products of large bfloat16 matrices on one thread, with float32 sums.
 //
 // Both operands are packed, a part at a time, in the order in which they are read, and converted to

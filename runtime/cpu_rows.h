@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Rows by expert between ranks that have some tokens and ranks that have some experts.
 //
 // The rows of a rank with tokens stand by expert, and so by the rank that has the expert; there

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Packs and unpacks the buffers of collectives, for generated C.
 #ifndef CPU_SEGMENTS_H
 #define CPU_SEGMENTS_H

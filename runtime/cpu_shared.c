@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The start and end of ranks that talk through shared memory, their memory, and how they meet.
 //
 // Nothing of it has a name in a file system: the first rank has the slots as an anonymous file

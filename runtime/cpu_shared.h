@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How ranks of one machine talk through memory: the inside of cpu_shared_collectives.h.
 //
 // Each rank has a slot for each group. In a collective a rank writes there what it calls, and where

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The collectives over shared memory.
 #include "cpu_shared.h"
 

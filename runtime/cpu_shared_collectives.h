@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Collectives of ranks that are processes of one machine: they talk through memory that they share,
 // and need no MPI. A rank reads the operands of the others where they are.
 //

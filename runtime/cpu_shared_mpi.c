@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // MPI's collectives, and the program's own, for ranks that share memory (see cpu_shared_names.h).
 #include "cpu_shared_names.h"
 

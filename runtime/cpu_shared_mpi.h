@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The functions of MPI that a program calls, for ranks that are processes of one machine: they talk
 // through memory that they share (cpu_shared_collectives.h), and no MPI is needed. Names and
 // meaning are MPI's.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // MPI's names for the collectives of cpu_shared_collectives.h. cpu_without_mpi.c answers where
 // there is no MPI, cpu_beside_mpi.c where ranks are on several machines (TPGEN_MIXED): there a
 // group whose ranks are all on one machine talks through its memory, and any other by MPI.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The collectives of packed values over shared memory: nothing is packed, for each rank reads and
 // writes the values where they are.
 #include <string.h>

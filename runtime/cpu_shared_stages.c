@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What stages of a pipeline send each other, through memory that they share: a sender writes into
 // its box where the value is, and goes on; the receiver takes it from there.
 #include "cpu_shared.h"

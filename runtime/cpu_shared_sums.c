@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Types and operations of the transport over shared memory.
 #include "cpu_shared.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What stages of a pipeline send each other, by MPI.
 #include "cpu_stages.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Values that move from a stage of a pipeline to another one, for generated C: by MPI
 // (cpu_stages.c) or through shared memory (cpu_shared_stages.c).
 #ifndef CPU_STAGES_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Products of small matrices, which are in the cache: for kernels that work tile by tile.
 #ifndef CPU_TILES_H
 #define CPU_TILES_H

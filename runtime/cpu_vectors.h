@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Declares glibc's vector versions of these functions, so that loops that call them are vectorised;
 // glibc's own headers declare them only under fast-math. They are accurate to 4 units in the last
 // place, and treat infinity and NaN like the scalar ones.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Products of a few rows of floats and a matrix of weights as they are stored: bfloat16, or blocks
 // of 8 bits. With few rows, as when tokens are generated one by one, the time is that of reading
 // the weights, once. More rows go to the processor's matrix unit where it has one (cpu_amx.h); else

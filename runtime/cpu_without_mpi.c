@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a program calls of MPI that is no collective, where there is no MPI: run.sh has started the
 // ranks, all on this machine (RANK, WORLD_SIZE, TPGEN_RANK0: the process of rank 0, TPGEN_TOKEN).
 #include <stdio.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // By the processor's instruction if it has one, else by tables for eight bytes at a time.
 //
 // A state is a polynomial over GF(2), its highest power in the lowest bit, modulo the Castagnoli

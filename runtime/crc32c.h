@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // CRC-32C (Castagnoli) of tensors whose slices several ranks read or write.
 //
 // The checksum is linear: that of a whole is the exclusive or of its slices' contributions. So a

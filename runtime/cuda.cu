@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The CUDA target: memory is a GPU's, ranks communicate by NCCL, and before that by MPI or over
 // TCP. cuda_job.cu has the start and the end of a program.
 #include <stdio.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Copies within a rank's device memory on the program's stream, for generated CUDA.
 #ifndef CUDA_COPIES_H
 #define CUDA_COPIES_H

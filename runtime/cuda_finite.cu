@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Records the first value that is not finite, on a GPU: in device memory.
 #include "finite.h"
 

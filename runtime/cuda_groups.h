@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Products of bfloat16 matrices whose rows are in groups of sizes known at run time, a matrix for
 // each group, on the tensor cores: the experts of a mixture. The rows of the first group come
 // first. All begin at multiples of 16 bytes, and so does each row.

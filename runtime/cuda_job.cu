@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The CUDA target of a program: its ranks meet, it ends the job where a call fails, and releases
 // all.
 #include <stdio.h>

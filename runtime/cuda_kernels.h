@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Shared by the generated kernels.
 #ifndef CUDA_KERNELS_H
 #define CUDA_KERNELS_H

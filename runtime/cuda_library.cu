@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a library asks of the CUDA target. Streams, graphs and kernels' scratch belong to the
 // process: it has one model of a library at a time.
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Products of matrices by cuBLASLt on the program's stream, for generated CUDA.
 #ifndef CUDA_MATH_H
 #define CUDA_MATH_H

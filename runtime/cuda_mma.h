@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The instructions by which a warp multiplies small matrices on the tensor cores, and those that
 // load their operands: one function each, with the place of every element in the registers of the
 // 32 lanes as in PTX's manual. All lanes of the warp must take part. Below, group = lane / 4 and in

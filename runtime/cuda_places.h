@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Which row a place of a token has, among rows by expert: what rows_of_places() of cpu_groups.h
 // finds.
 #ifndef CUDA_PLACES_H

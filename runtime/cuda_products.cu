@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The products of a CUDA program (cuda_math.h), by cuBLASLt.
 //
 // cuBLASLt is column-major: for row-major matrices it computes the transposed product, C^T = B^T

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The profile of a step: cuda_profile.h.
 #include "cuda_profile.h"
 

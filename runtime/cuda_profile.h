@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // --profile: the time of each part of a step, by the device's clock.
 //
 // note (program.h) marks the start of each piece of work on its stream; the piece ends at the next

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Ranges that a profiler shows above the kernels (Nsight Systems, by NVTX): the functions of a step
 // and, with the plan's line, its collectives. Without a profiler a range costs some nanoseconds; a
 // step that runs as a graph has none.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The ranks of a model on the CUDA target: what cuda.cu has for cuda_job.cu and cuda_library.cu.
 #ifndef CUDA_RANKS_H
 #define CUDA_RANKS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Rows by expert between ranks that have some tokens and ranks that have some experts: what
 // cpu_rows.h does. The host does not know how many rows there are, so each pair of ranks exchanges
 // a slot of so many rows: the most that there can be, or with a bound so many times those in

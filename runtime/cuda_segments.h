@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Packs and unpacks the buffers of collectives, for generated CUDA: all segments of a buffer in one
 // launch.
 #ifndef CUDA_SEGMENTS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Products of squares of 64 x 64 floats by a block of 256 threads, without tensor cores: for
 // kernels that work square by square. The sums are in registers: a thread has 4 rows and 4 columns,
 // those from 4 (t / 16) and from 4 (t % 16) on. In shared memory a square's rows are 68 floats

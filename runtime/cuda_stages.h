@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What stages of a pipeline send each other, for generated CUDA. Two stages have a communicator and
 // a stream for each direction, so that no call waits for one of another direction:
 //

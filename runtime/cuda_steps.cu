@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The steps of a CUDA program: copies to the GPU and back, a graph of a whole step, and the
 // position of the GPU in it.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The interface between cuda.cu and cuda_steps.cu.
 #ifndef CUDA_STEPS_H
 #define CUDA_STEPS_H

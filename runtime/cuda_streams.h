@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Collectives that overlap with arithmetic, on their group's stream: the calls around them in
 // generated CUDA.
 //

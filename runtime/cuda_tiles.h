@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Tiles of matrices in shared memory, and a warp's products of them on the tensor cores: of
 // bfloat16, or of float, computed as TF32. For kernels that work tile by tile.
 //

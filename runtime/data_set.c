@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Batches of samples: each rank reads its own rows of each input, adjacent rows in one read.
 #include "data_set.h"
 

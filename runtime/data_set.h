@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Samples for the inputs of a program, from safetensors and .npy files.
 //
 // In a file the first dimension of an input counts samples: an input [32, 28, 28] of the program is

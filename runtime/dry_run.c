@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "dry_run.h"
 
 #include <limits.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Reports the memory, time and files of a job without training.
 #ifndef DRY_RUN_H
 #define DRY_RUN_H

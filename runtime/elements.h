@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Operations on elements in generated kernels, for C and CUDA.
 #ifndef ELEMENTS_H
 #define ELEMENTS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Exchanges, piece by piece, this rank's parts of the weights and of their averages.
 #include "ema.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The moving average of the weights (train{ema =}) in the place of the weights: --ema.
 #ifndef EMA_H
 #define EMA_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Events of TensorBoard (event.proto, summary.proto), written byte by byte.
 #include "events.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Metrics for TensorBoard: the numbers of steps in a file of events.
 //
 // A file is records: a length, its checksum, an event as a protocol buffer, and its checksum.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One clear message for the user of the program.
 #ifndef FAILURE_H
 #define FAILURE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Conversions of file elements: 16 bits to floats, doubles to floats, integers to each other.
 #include "file_elements.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Converts elements of files to the types of the program's tensors.
 #ifndef FILE_ELEMENTS_H
 #define FILE_ELEMENTS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // For programs by tpgen --check-finite: finds the first value that is not finite.
 //
 // After each statement CHECK_FINITE checks its result for NaN and infinity. Minus infinity is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The meaning of the options. run.sh prints the text between the quotation marks.
 static const char HELP[] =
     "usage: run.sh [OPTION]...\n"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Checks the indices that a step computes, and records an invalid one for the runtime
 // (integer_inputs.h).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The files that --data and --validate name.
 #ifndef INPUT_FILES_H
 #define INPUT_FILES_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Integers of inputs: converts them from the types of files, and checks them against the plan.
 #include "integer_inputs.h"
 

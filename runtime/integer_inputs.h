@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The integers of a program's inputs: which file types are accepted, and whether the values are in
 // the range of the plan and of their uses as indices.
 #ifndef INTEGER_INPUTS_H

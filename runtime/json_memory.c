@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "json_memory.h"
 
 #include <jansson.h>

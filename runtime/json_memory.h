@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Memory of jansson, which does not always report that it ran out: it may drop a name or truncate a
 // text.
 #ifndef JSON_MEMORY_H

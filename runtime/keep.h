@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Checkpoints that are not replaced by the next save: the best, and some of the last.
 #ifndef KEEP_H
 #define KEEP_H

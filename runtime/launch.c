@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The rank's identity, by the launchers' variables in order of precedence.
 #include "launch.h"
 

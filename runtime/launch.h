@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The rank's identity, from the environment variables of its launcher.
 #ifndef LAUNCH_H
 #define LAUNCH_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The functions of a library's header: opening, steps, files, errors.
 #include "library.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A model as a library: what library.c and its helpers share. The caller's header is generated; in
 // this folder its names begin with library_ (library_names.h maps them).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A library's inputs and outputs: between the caller's whole tensors and the parts of the ranks.
 #include "library.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a library asks of a target beside target.h: cpu_library.c, cuda_library.cu.
 #ifndef LIBRARY_TARGET_H
 #define LIBRARY_TARGET_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Tells the caller of a library where a collective takes longer than the deadline.
 #include "library.h"
 

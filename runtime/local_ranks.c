@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Ranks of one machine see each other in /proc, and notify each other by a signal that is ignored
 // by default.
 #include "local_ranks.h"

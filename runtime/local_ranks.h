@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The state of the other ranks on this machine, and whether one has reported a failure.
 #ifndef LOCAL_RANKS_H
 #define LOCAL_RANKS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The main of every generated program: finds the identity, fills the tensors, runs the steps,
 // saves.
 #include <signal.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Loss, speed and memory of the steps in torchtitan's format, and one JSON object a line.
 #include "metrics.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Reports of a run: lines for people, JSON for programs, a progress bar on a terminal.
 #ifndef METRICS_H
 #define METRICS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The header of a .npy file: "\x93NUMPY", a version, a length, and a literal of Python's:
 //   {'descr': '<f4', 'fortran_order': False, 'shape': (60000, 28, 28), }
 #include "npy.h"

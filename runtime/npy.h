@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // NumPy's .npy files: one array each, read as a safetensors file of one tensor.
 #ifndef NPY_H
 #define NPY_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Opens paths of the command line without blocking: a path may lead to a FIFO or a device.
 #ifndef OPEN_INPUT_H
 #define OPEN_INPUT_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The command line: each option is a row of a table.
 #include "options.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The command line of every generated program.
 #ifndef OPTIONS_H
 #define OPTIONS_H

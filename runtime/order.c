@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Batches by division; shuffled orders by a Feistel network whose rounds are Philox.
 #include "order.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The order of a data set's samples: epoch by epoch, each sample once per epoch.
 //
 // The sample at a position is a function of the seed, the epoch and the position in it: every rank

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The numbers of a name, one block of four after the other.
 #include "philox.h"
 

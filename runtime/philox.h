@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Random numbers by Philox4x32-10: a function of seed, name and index, with no state.
 //
 // Key: the seed. Counter: the low half is the block, the high half is the FNV-1a hash of the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The state of the model that runs.
 #include "program.h"
 

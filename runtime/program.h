@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The interface between a generated program and the runtime.
 //
 // step.c    defines a struct program: the step, the table of tensors, the groups of its collectives

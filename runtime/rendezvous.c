@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The rendezvous of a job's ranks over TCP. Every message has a fixed size; a text in it is
 // zero-terminated.
 #include "rendezvous.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The rendezvous of a job's ranks over TCP, without MPI: a star around rank 0.
 //
 // Rank 0 listens at MASTER_ADDR on the port after MASTER_PORT (29500 + 1 if it is not set; the port

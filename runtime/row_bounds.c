@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What becomes of rows by expert for which there was too little room.
 //
 // Where the host knows the counts, on the CPU, all ranks agree after a step's backward, and none

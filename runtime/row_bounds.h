@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Rows by expert of which a rank has less room than there can be: that a count passes the room is
 // noted, and the rows beyond it are left out, so nothing is written there. The runtime ends the job
 // (row_bounds.c).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // safetensors files: a file is validated as a whole before any of it is used.
 #include "safetensors.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // safetensors files: a strict reader, and a writer by slices.
 //
 // A file is a little-endian u64 length, a JSON header of that many bytes, and the tensors' data:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One safetensors file or many, as one set of tensors.
 #include "safetensors_set.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Tensors in one safetensors file, or in several that an index lists.
 #ifndef SAFETENSORS_SET_H
 #define SAFETENSORS_SET_H

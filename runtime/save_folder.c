@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "save_folder.h"
 
 #include <ctype.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The folder of a job's saves: one job owns it, and replaces only files that such jobs wrote.
 //
 // Rank 0 holds a lock on the file .tpgen.lock of the folder, which names the holder. The system

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "save_layout.h"
 
 #include <ctype.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The layout of a save: its tensors, their files and names. Private to checkpoint.c.
 #ifndef SAVE_LAYOUT_H
 #define SAVE_LAYOUT_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The layout of packed segments in a collective's buffer, for the copies of both targets into it
 // and out of it.
 #ifndef SEGMENTS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The interface of a target. cpu.c implements it with MPI, cuda.cu with CUDA and NCCL.
 //
 // "Collective": every rank of the job calls it, in the same order. After target_start has

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The members of the program's stacks, with their names written out.
 #include "tensor_table.h"
 #include "crc32c.h"

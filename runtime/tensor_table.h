@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The program's table of tensors, with the members of stacks listed one by one.
 #ifndef TENSOR_TABLE_H
 #define TENSOR_TABLE_H

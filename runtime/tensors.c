@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Fills the program's tensors: from safetensors files by slices, else by Philox.
 #include "tensors.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The program's tensors: filled from files or by Philox.
 #ifndef TENSORS_H
 #define TENSORS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The text of an answer as its tokens come.
 #include "text_answer.h"
 

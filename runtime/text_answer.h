@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The text of an answer as its tokens come: characters whose bytes are not all there are held back.
 #ifndef TEXT_ANSWER_H
 #define TEXT_ANSWER_H

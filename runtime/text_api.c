@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Requests of OpenAI's kind.
 #include "text_api.h"
 

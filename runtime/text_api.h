@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Requests of OpenAI's kind: /v1/completions, /v1/chat/completions, /v1/models, /health.
 #ifndef TEXT_API_H
 #define TEXT_API_H

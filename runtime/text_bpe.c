@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Byte pair encoding.
 #include "text_bpe.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Byte pair encoding: a vocabulary, and the merges of its tokens.
 #ifndef TEXT_BPE_H
 #define TEXT_BPE_H

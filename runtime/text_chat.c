@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The text of a conversation.
 #include "text_chat.h"
 

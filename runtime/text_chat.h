@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The text of a conversation, as a model's chat template has it. Templates are programs of Jinja;
 // those of known families are recognised by what they have, and none is run.
 #ifndef TEXT_CHAT_H

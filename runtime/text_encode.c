@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Texts as tokens, without a run: --encode.
 #include <errno.h>
 #include <jansson.h>

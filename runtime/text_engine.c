@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The entries of a program that generates. Rank 0 tells the others each call: its turns and their
 // tokens; then all run it, and their best candidates meet.
 #include "text_engine.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The entries of a program that generates, for rank 0, which decides what is generated: it calls
 // engine_run, and the other ranks follow. Nothing but tokens, logits' best candidates and settings
 // travels between ranks.

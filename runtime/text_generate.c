@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The run of a program that generates: prompts of the command line, and their answers.
 #include "text_generate.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A program that generates: its run from the options of the command line.
 #ifndef TEXT_GENERATE_H
 #define TEXT_GENERATE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // See RFC 9112 (messages of HTTP/1.1) and RFC 9110 (fields).
 #include "text_head.h"
 

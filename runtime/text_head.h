@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The framing of HTTP requests, as RFC 9112 has it, and no other way: what a proxy in front might
 // read otherwise is refused, so that no request can hide in another one's body.
 #ifndef TEXT_HEAD_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // HTTP for a server, within http_run: no thread is started. A connection has one request at a time;
 // those that follow wait in its input.
 #include "text_http.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // HTTP for a server: requests come whole, and are answered at once, later, or piece by piece. All
 // happens in http_run, in the thread that calls it. Limits hold for each client: a body's and
 // headers' size, the time that a request takes to come, the number of connections.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Sequences that are generated side by side.
 #include "text_jobs.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Sequences that are generated side by side: each takes a slot as one comes free, goes through its
 // prompt, then grows by a token a call, until it ends. Rank 0's.
 #ifndef TEXT_JOBS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Prompts, and their answers.
 #include "text_prompts.h"
 

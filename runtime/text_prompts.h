@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Prompts that are read from a file or the command line, and the file of their answers.
 #ifndef TEXT_PROMPTS_H
 #define TEXT_PROMPTS_H

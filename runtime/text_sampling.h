@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The choice of the next token from its logits. Each rank has the logits of some tokens: its best
 // ones travel, the others stay. Temperature, top-k, top-p and min-p are those of Hugging Face's
 // transformers, in its order: each works on what the one before has left.

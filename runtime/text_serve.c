@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A server.
 #include "text_serve.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A server: --serve.
 #ifndef TEXT_SERVE_H
 #define TEXT_SERVE_H

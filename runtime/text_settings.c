@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How a program generates.
 #include "text_settings.h"
 

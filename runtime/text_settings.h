@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How a program generates: what the command line says, else the generation_config.json beside the
 // weights, else what their config.json says.
 #ifndef TEXT_SETTINGS_H

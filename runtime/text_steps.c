@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The steps of a tokenizer.json: normalizers and pre-tokenizers.
 #include "text_steps.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The steps of a tokenizer.json: its normalizer, pre-tokenizer and decoder are each one step, or a
 // sequence of them.
 #ifndef TEXT_STEPS_H

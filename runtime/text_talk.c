@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A conversation on a terminal.
 #include "text_talk.h"
 

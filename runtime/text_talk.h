@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A conversation on a terminal: --chat.
 #ifndef TEXT_TALK_H
 #define TEXT_TALK_H

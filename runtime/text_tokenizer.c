@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A tokenizer: texts to ids, and back.
 #include "text_tokenizer.h"
 

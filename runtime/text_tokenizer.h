@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A tokenizer of Hugging Face's tokenizer.json: byte pair encoding, of bytes (GPT-2, Llama 3, Qwen)
 // or of characters with byte fallback (Llama 2, Mistral).
 #ifndef TEXT_TOKENIZER_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Unicode for tokenizers.
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "text_unicode.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Unicode for tokenizers: UTF-8, white space, normal forms, and regular expressions by PCRE2.
 #ifndef TEXT_UNICODE_H
 #define TEXT_UNICODE_H

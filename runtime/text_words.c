@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Words: what pre-tokenizers cut a text in, and what decoders make of tokens.
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "together.h"
 
 #include "adapters.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What all ranks do together with files. Each part is "collective": every rank calls it, and all of
 // them succeed or none does.
 #ifndef TOGETHER_H

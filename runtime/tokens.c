@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Tokens: checked before the first step, then read batch by batch, each rank its own slices.
 #include "tokens.h"
 

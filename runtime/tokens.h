@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Tokens from files: a text, for a program's inputs of `tokens`.
 //
 // Several files are one text, in their order. It is read as a stream, or as windows.

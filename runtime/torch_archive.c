@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Archives of torch.export: a ZIP whose entries are stored as they are. All lie in one folder:
 //
 //   ROOT/data/weights/model_weights_config.json      {"config": {NAME: {"path_name": "weight_0",

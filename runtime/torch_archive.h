@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Archives of torch.export: their tensors, read like those of a safetensors file.
 #ifndef TORCH_ARCHIVE_H
 #define TORCH_ARCHIVE_H

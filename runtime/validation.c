@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Batches of validation data; each is weighted by its number of labels or samples that count.
 // The program counts the labels, as its loss does: so it is one count, whatever the plan makes of
 // them.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Validation: the loss on other data, with the current weights.
 #ifndef VALIDATION_H
 #define VALIDATION_H

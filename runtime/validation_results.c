@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "validation_results.h"
 
 OF_MODEL struct validations validations;

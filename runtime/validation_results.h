@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The results of a job's validations so far; saved in checkpoints.
 #ifndef VALIDATION_RESULTS_H
 #define VALIDATION_RESULTS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Watches the job from a thread of its own, so that a lost rank ends it with one clear message
 // instead of a hang.
 //

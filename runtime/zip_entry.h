@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Where an entry of a ZIP lies in its file, also in one of more than 4 GiB: the ZIP library finds
 // an entry by its name, but reads sizes and offsets of 32 bits alone.
 #ifndef ZIP_ENTRY_H

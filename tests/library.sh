@@ -102,7 +102,7 @@ cmp <(tail -c "$data" forward.saved/outputs.safetensors) <(cat $(outputs)) || fa
 
 # ---- the examples --------------------------------------------------------------------------------
 
-cmake -S "$root/tests/library" -B examples "${flags[@]}" "-DCMAKE_PREFIX_PATH=$prefix" \
+cmake -S "$root/examples/library" -B examples "${flags[@]}" "-DCMAKE_PREFIX_PATH=$prefix" \
   "-DCMAKE_Fortran_FLAGS=${sanitizers[*]}" > log 2>&1 && cmake --build examples >> log 2>&1 || {
   tail -n 40 log
   fail "the examples do not build"
@@ -123,7 +123,7 @@ fi
 # like_program NAME WHAT: the example with the model of $WORK/NAME; it saves its checkpoint there.
 like_program() {
   # shellcheck disable=SC2046
-  gcc "${strict[@]}" "${sanitizers[@]}" "-I$1/prefix/include" "${includes[@]}" -o "of_$1" "$root/tests/library/example.c" \
+  gcc "${strict[@]}" "${sanitizers[@]}" "-I$1/prefix/include" "${includes[@]}" -o "of_$1" "$root/examples/library/example.c" \
     "$1/prefix/lib/libmodel.a" $(! ldconfig -p | finds libdnnl || echo -ldnnl) "${libraries[@]}" &&
     "${launch[@]}" -n 2 "./of_$1" "$1.checkpoint" > "$1.c" 2> log || { cat log; fail "the example with $2"; }
   start "$WORK/$1_program" "$WORK/$1" --steps 10

@@ -26,4 +26,8 @@ case $(clang-format --version 2> /dev/null) in
   exit 77
   ;;
 esac
+# What is copied into users' programs names its licence.
+for file in runtime/*.[ch] runtime/*.cu; do
+  [ "$(head -n 1 "$file")" = '// SPDX-License-Identifier: MIT' ] || fail "$file does not begin with its licence"
+done
 finish "${#files[@]} files, as .clang-format has them"

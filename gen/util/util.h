@@ -10,7 +10,9 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
-#define TPGEN_VERSION "0.1.0"
+#ifndef TPGEN_VERSION
+#error "CMakeLists.txt says which version this is"
+#endif
 
 enum {
   NONE = -1,
