@@ -45,6 +45,34 @@ static char *factor_text(double factor)
 }
 static void put_operand(struct buffer *b, const struct op *group, int value, bool within);
 
+/* The number that the operation multiplies by, where its name does not show it. */
+static double factor_of(const struct op *op)
+{
+  bool has_factor = op->kind == OP_scale || op->kind == OP_expand ||
+                    (op->kind == OP_sum && !strcmp(op_name(op), "sum"));
+  return has_factor ? op->scalar : 1;
+}
+
+/* How strongly a sign binds its operands, as C's does; what is no sign binds most. */
+static int binding_of_sign(const char *sign)
+{
+  static const char *const signs[] = {" || ", " && ", " == != ", " < <= > >= ", " + - ", " * / @ "};
+  enum { N = sizeof signs / sizeof *signs };
+  for (int i = 0; i < N && sign; i++)
+    if (strstr(signs[i], sign)) return i;
+  return N;
+}
+
+/* How strongly the expression binds that is shown for the operand. */
+static int binding_of(const struct op *group, int value)
+{
+  const struct op *maker = inner_maker(group, value);
+  if (!maker) return binding_of_sign(NULL);
+  if (factor_of(maker) != 1) return binding_of_sign(" * ");
+  return maker->kind == OP_expand ? binding_of(group, maker->in[0])
+                                  : binding_of_sign(op_row[maker->kind].sign);
+}
+
 /* "a + b" for the operators that C writes between their operands, "relu(a)" for the others. */
 static void put_call(struct buffer *b, const struct op *group, const struct op *op, bool within)
 {
@@ -53,18 +81,11 @@ static void put_call(struct buffer *b, const struct op *group, const struct op *
   put(b, "%s%s", infix ? "" : op_name(op), infix && !within ? "" : "(");
   for (int i = 0; i < op->nin; i++) {
     put(b, "%s", !i ? "" : infix ? sign : ", ");
-    put_operand(b, group, op->in[i], infix && i > 0);
+    put_operand(b, group, op->in[i],
+                infix && (i > 0 || binding_of(group, op->in[i]) < binding_of_sign(sign)));
   }
   if (op->kind == OP_power) put(b, ", %s", double_text(op->scalar));
   put(b, "%s", infix && !within ? "" : ")");
-}
-
-/* The number that the operation multiplies by, where its name does not show it. */
-static double factor_of(const struct op *op)
-{
-  bool has_factor = op->kind == OP_scale || op->kind == OP_expand ||
-                    (op->kind == OP_sum && !strcmp(op_name(op), "sum"));
-  return has_factor ? op->scalar : 1;
 }
 
 static void put_nested(struct buffer *b, const struct op *group, const struct op *op, bool within)
@@ -94,7 +115,7 @@ static void put_operand(struct buffer *b, const struct op *group, int value, boo
     put_broadcast(b, group, maker, within);
   else if (maker)
     put_nested(b, group, maker, within);
-  else if (v->op != NONE && !v->stored)
+  else if (v->op != NONE && !v->stored && graph->op[v->op].kind == OP_full)
     put(b, "%g", graph->op[v->op].scalar);
   else
     put(b, "%s", shown_operand(value));
