@@ -68,16 +68,22 @@ told_by() {
   for key in "${@:2}"; do numbers "$key" "$1.jsonl"; done
 }
 
-# What a library has beside a program's losses and files: without dropout a forward has the numbers of the step that follows it
-# (where the library can tell them); and a second model that loads what the first has saved saves the same.
+# What a library has beside a program's losses and files: a forward has the numbers of the step that follows it, and a second
+# model that loads what the first has saved saves the same.
 same_calls() {
   local keys=(loss spread most)
-  if [ -z "$(value_in drop "${arguments[@]}")" ] && numbers forward_loss "$many.jsonl" | finds .; then
-    [[ " ${arguments[*]} " != *" accumulate="* ]] || keys=(loss)
+  ! [[ " ${arguments[*]} " == *" accumulate="* ]] || keys=(loss) # metrics are of a step then
+  if ! is_other_step && numbers forward_loss "$many.jsonl" | finds .; then
     same_losses "$name, forward" <(told_by "$many" "${keys[@]/#/forward_}") <(told_by "$many" "${keys[@]}") "$within"
   fi
   "$TOOLS/compare_safetensors" "$many.saved/model.safetensors" "$many.saved.second/model.safetensors" 0 ||
     fail "the second model saves other numbers"
+}
+
+# Whether a step's loss is another one than the mean of its batches' forwards: they drop nothing out, and count their own labels.
+is_other_step() {
+  local row=" ${arguments[*]} "
+  [[ $row == *" drop=dropout "* ]] || [[ $row == *" loss="@(ignored|computed)" "* && $row == *" accumulate="@(2|each)" "* ]]
 }
 
 compare_row() {

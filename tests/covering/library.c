@@ -34,7 +34,11 @@ static void check(int status, const struct model *model, const char *call)
 {
   if (status != MODEL_OK) give_up(call, model_error(model));
 }
-#define OK(model, call) check(call, model, #call)
+#define OK(model, call)                                                                            \
+  do {                                                                                             \
+    const int is_ = (call); /* before its text */                                                  \
+    check(is_, model, #call);                                                                      \
+  } while (0)
 
 static void *room_for(size_t bytes)
 {
@@ -185,8 +189,7 @@ static void forward(struct model *model, const void *const in[], FILE *to)
   for (int i = 1; MODEL_BATCHES == 1 && i < MODEL_OUTPUTS; i++) out[i] = &of[i];
   for (int b = 0; b < MODEL_BATCHES; b++) {
     const int status = model_forward(model, in ? in + b * MODEL_INPUTS : NULL, out);
-    if (status == MODEL_ERROR && MODEL_BATCHES > 1 &&
-        strstr(model_error(model), "say validate = {} in the plan"))
+    if (status == MODEL_ERROR && strstr(model_error(model), "say validate = {} in the plan"))
       return;
     check(status, model, "model_forward");
     same_on_all("the loss of a forward", of[0]);
