@@ -169,7 +169,8 @@ static bool open_model(struct library *m, void *unused)
     return false;
   watch_from(m, &pending);
   const char *weights = m->options.weights ? m->options.weights : program->weights;
-  return fill(m, &(struct origins){.weights = weights, .adapter = m->options.adapter});
+  return fill(m, &(struct origins){
+                     .weights = weights, .adapter = m->options.adapter, .checks_later = true});
 }
 
 // Whether a model can be opened on these ranks; makes the library's own communicator of them.

@@ -114,7 +114,16 @@ static bool make_piece(const struct kept *kept, const struct member *m, size_t f
     draw(m, run.first, run.count, (char *)to + drawn * size);
     drawn += run.count;
   }
-  return !numbers_are(t) || numbers_hold(kept, m, slice, 0, from, count, to, why);
+  return true;
+}
+
+static bool piece_holds(const struct kept *kept, const struct member *m, size_t from, size_t count,
+                        const void *piece, struct failure *why)
+{
+  struct numbers_slice numbers;
+  table_numbers(m->row, naming_in(kept, m), &numbers);
+  return !numbers_are(&program->tensors[m->row]) ||
+         numbers_hold(kept, m, &numbers.slice, 0, from, count, piece, why);
 }
 
 // Makes elements as they were read or drawn those that the program stores, in place. Returns their
@@ -140,7 +149,7 @@ static size_t pack_piece(const struct tensor *t, void *piece, size_t count)
 
 // *share: gets the contribution of this rank's slice to the tensor's checksum; NULL: not needed.
 static bool fill_tensor(const struct kept *kept, const struct member *m, void *stage,
-                        uint32_t *share, struct failure *why)
+                        uint32_t *share, bool checks, struct failure *why)
 {
   struct checksum sum = {0};
   const struct tensor *t = &program->tensors[m->row];
@@ -152,6 +161,7 @@ static bool fill_tensor(const struct kept *kept, const struct member *m, void *s
     size_t count = STAGED_BYTES / elements_staged(kept, t);
     if (count > elements - from) count = elements - from;
     if (!make_piece(kept, m, from, count, stage, share ? &sum : NULL, why)) return false;
+    if (checks && !piece_holds(kept, m, from, count, stage, why)) return false;
     size_t bytes = pack_piece(t, stage, count);
     target_put(memory, stage, bytes);
     memory += bytes;
@@ -176,7 +186,7 @@ struct filling {
   struct archive weights, adapter, data;
   struct checks *checks; // NULL: does not verify
   struct failure *note;
-  bool without_inputs;
+  bool without_inputs, checks_later;
   bool goes_on; // from a checkpoint, which has everything
 };
 
@@ -447,7 +457,7 @@ static bool fill_all(const struct filling *f, struct failure *why)
     const bool is_there = !f->from[i] && is_zero(&program->tensors[m->row]);
     const bool comes_later = role == BATCH && f->without_inputs;
     if (role != OUTPUT && !is_there && !comes_later)
-      ok = fill_tensor(f->from[i], m, stage, share, why);
+      ok = fill_tensor(f->from[i], m, stage, share, f->from[i] || !f->checks_later, why);
     if (ok && f->checks && f->from[i] && role != BATCH && first == m)
       ok = checks_expect(f->checks, i, f->from[i], why);
   }
@@ -460,6 +470,7 @@ bool tensors_fill(const struct origins *from, int *step, struct failure *why)
   struct filling f = {.checks = from->checks,
                       .note = from->note,
                       .without_inputs = from->without_inputs,
+                      .checks_later = from->checks_later,
                       .goes_on = from->load != NULL};
   *step = 0;
   if (!table_members(&f.members, why)) return false;
@@ -488,7 +499,7 @@ bool tensors_draw_inputs(struct failure *why)
   bool ok = table_members(&members, why);
   for (size_t i = 0; ok && i < members.count; i++)
     if (program->tensors[members.all[i].row].role == BATCH)
-      ok = fill_tensor(NULL, &members.all[i], stage, NULL, why);
+      ok = fill_tensor(NULL, &members.all[i], stage, NULL, true, why);
   table_free(&members);
   free(stage);
   return ok;

@@ -13,6 +13,7 @@ struct origins {
   const char *load;      // parameters and state, from a checkpoint
   const char *data;      // the inputs, of one batch
   bool without_inputs;   // they are filled later, batch by batch
+  bool checks_later;     // drawn integers are checked where they are used
   struct checks *checks; // verifies weights and load; NULL: does not
   struct failure *note;  // on rank 0, what is unusual about a file; NULL: no note
 };

@@ -8,7 +8,7 @@
 #   COVERING_SEED=7     of these rows
 #   COVERING_STRENGTH=3 triples
 #   COVERING_FILE=FILE  the rows of this file
-#   COVERING_KIND=sanitized   all as this kind: plain, cuda or sanitized
+#   COVERING_KIND=sanitized   all as this kind: plain, cuda or sanitized (or library, of rows that have a meaning then)
 #   COVERING_RESULTS=FILE     what was tried before, with which rows are chosen, and to which this adds
 . "$(dirname "$0")/common.sh"
 local_mpi=yes
@@ -22,7 +22,7 @@ touch "$results"
 "$TOOLS/samples" "$WORK"
 # The two transports have runtimes of their own.
 for transport in mpi shared; do
-  (WORK=$WORK/$transport && mkdir -p "$WORK" && make_runtimes plain sanitized cuda)
+  (WORK=$WORK/$transport && mkdir -p "$WORK" && make_runtimes plain sanitized cuda library)
 done
 
 value_in() { # FEATURE ROW...
@@ -39,7 +39,7 @@ try() {
   shift
   kind=${COVERING_KIND:-$(value_in kind "$@")} transport=$(value_in transport "$@") files=$(value_in files "$@")
   kind=${kind:-plain} transport=${transport:-mpi}
-  [ "$kind" != cuda ] || transport=mpi
+  [[ $kind != cuda && $kind != library ]] || transport=mpi
   WORK=$WORK/$transport
   for word; do arguments+=(-D "$word"); done
   case $(value_in loss "$@") in mse) of=mse ;; ignored) of=ignored ;; *) of=labels ;; esac
@@ -62,18 +62,39 @@ try() {
   fi
 }
 
-# The numbers of a run that ranks must have as one rank has them.
+# told_by RUN KEY...: these numbers of a run, which ranks must have as one rank has them.
 told_by() {
   local key
-  for key in loss grad_norm validation_loss spread most; do numbers $key "$1.jsonl"; done
+  for key in "${@:2}"; do numbers "$key" "$1.jsonl"; done
+}
+
+# What a library has beside a program's losses and files: a forward has the numbers of the step that follows it, and a second
+# model that loads what the first has saved saves the same.
+same_calls() {
+  local keys=(loss spread most)
+  ! [[ " ${arguments[*]} " == *" accumulate="* ]] || keys=(loss) # metrics are of a step then
+  if ! is_other_step && numbers forward_loss "$many.jsonl" | finds .; then
+    same_losses "$name, forward" <(told_by "$many" "${keys[@]/#/forward_}") <(told_by "$many" "${keys[@]}") "$within"
+  fi
+  "$TOOLS/compare_safetensors" "$many.saved/model.safetensors" "$many.saved.second/model.safetensors" 0 ||
+    fail "the second model saves other numbers"
+}
+
+# Whether a step's loss is another one than the mean of its batches' forwards: they drop nothing out, and count their own labels.
+is_other_step() {
+  local row=" ${arguments[*]} "
+  [[ $row == *" drop=dropout "* ]] || [[ $row == *" loss="@(ignored|computed)" "* && $row == *" accumulate="@(2|each)" "* ]]
 }
 
 compare_row() {
-  local name=$1 kind=$2 within=1e-5 rounds='' tensor_tolerance=$tensor_tolerance watched=() optimized=-O0
+  local name=$1 kind=$2 within=1e-5 keys=(loss grad_norm validation_loss spread most) rounds='' tensor_tolerance=$tensor_tolerance watched=() optimized=-O0
   "$TPGEN" $plan -o "$one" "${arguments[@]}" -D one=1 > "$many.refused" 2>&1 || { cat "$many.refused"; return 1; }
   if [ "$kind" = cuda ]; then
     "$TPGEN" $plan -o "$many" "${arguments[@]}" --target cuda > "$many.refused" 2>&1 || { cat "$many.refused"; return 1; }
     watched=(-fsanitize=thread)
+  elif [ "$kind" = library ]; then
+    "$TPGEN" $plan -o "$many" "${arguments[@]}" --emit library > "$many.refused" 2>&1 || { cat "$many.refused"; return 1; }
+    keys=(loss spread most)
   else
     "$TPGEN" $plan -o "$many" "${arguments[@]}" > "$many.refused" 2>&1 || { cat "$many.refused"; return 1; }
   fi
@@ -84,11 +105,12 @@ compare_row() {
   start "$one" "$one" "${inputs[@]}" || { echo "one rank does not run"; return 1; }
   start "$many" "$many" "${inputs[@]}" || { echo "it does not run"; return 1; }
   [[ " ${arguments[*]} " != *" precision=bf16 "* ]] || within=0.02 rounds=bfloat16
-  told_by "$one" > "$one.told"
-  told_by "$many" > "$many.told"
+  told_by "$one" "${keys[@]}" > "$one.told"
+  told_by "$many" "${keys[@]}" > "$many.told"
   failures=0
   same_losses "$name" "$many.told" "$one.told" "$within"
   [ -n "$rounds" ] || same_tensors "$name" "$name.one" model.safetensors || fail "other tensors"
+  [ "$kind" != library ] || same_calls
   same_files "$name" "$name.one" "${inputs[@]}"
   [ "$failures" -eq 0 ]
 }

@@ -1,5 +1,5 @@
 # Builds and runs generated programs, for scripts with many of them; sourced after common.sh. A program is of
-# one of three kinds: plain, sanitized, or cuda. If a script sets `local_mpi` first, programs are linked with the
+# one of three kinds: plain, sanitized, or cuda; or it is a library with a caller, tests/covering/library.c. If a script sets `local_mpi` first, programs are linked with the
 # small MPI of tests/local_mpi: all ranks are one program, ranks, which forks them. With `transport=shared` ranks
 # of the CPU talk through the runtime's shared memory instead.
 # `runtime_plan` is a plan whose program has all the files of the runtime that the script's programs need.
@@ -38,7 +38,7 @@ fi
 
 # is_local: whether a program has all its ranks in one; is_shared KIND: whether those of this kind share memory.
 is_local() { [ -n "$local_mpi" ]; }
-is_shared() { [ "$transport" = shared ] && [ "$1" != cuda ]; }
+is_shared() { [ "$transport" = shared ] && [ "$1" != cuda ] && [ "$1" != library ]; }
 
 # objects DIRECTORY KIND FLAGS AND SOURCES...: compiles them there.
 objects() (
@@ -48,6 +48,7 @@ objects() (
   common=(-I. -Iruntime "${includes[@]}" -c "$@")
   ! is_local || common=("-I$root/tests/local_mpi" "${common[@]}")
   ! is_shared "$kind" || common=(-DTPGEN_SHARED "${common[@]}")
+  [ "$kind" != library ] || { common=(-DTPGEN_LIBRARY -DTPGEN_STAGES "${common[@]}"); kind=plain; }
   ! has_heads "$kind" || common=(-include "$heads/$kind/heads.h" "${common[@]}")
   [ "$kind" != cuda ] || is_local || common=(-include cuda_runtime.h "${common[@]}")
   case $kind in
@@ -84,12 +85,13 @@ make_heads() (
 # The runtime's objects in $WORK/KIND: they are the same for all programs of a kind, and compiled once for all
 # scripts of a build, in $TOOLS/runtimes.
 make_runtime() {
-  local kind=$1 to=$WORK/$1 target=cpu name=$1 key made stand_in=cuda_on_cpu
+  local kind=$1 to=$WORK/$1 target=cpu name=$1 key made stand_in=cuda_on_cpu emits=program
   [ "$kind" != cuda ] || target=cuda
+  [ "$kind" != library ] || emits=library
   ! is_local || name+=_local stand_in+=_local
   ! is_shared "$kind" || name+=_shared
   [ "$runtime_plan" = tests/pipeline/plan.lua ] || name+=_$(basename "$runtime_plan" .lua)
-  "$TPGEN" "$runtime_plan" -o "$WORK/of_runtime" --target $target || return
+  "$TPGEN" "$runtime_plan" -o "$WORK/of_runtime" --target $target --emit $emits || return
   key=$({
     gcc --version
     echo "${strict[*]}, ${plain[*]}, ${sanitizers[*]}, ${cuda[*]}, ${includes[*]}"
@@ -108,7 +110,7 @@ make_runtime() {
     cp -r "$made" "$to"
   ) 8> "$TOOLS/runtimes/$name.lock" || return
   rm -r "$WORK/of_runtime"
-  ! has_heads "$kind" || make_heads "$kind" || return
+  ! has_heads "$kind" || make_heads "${kind/library/plain}" || return
   [ "$kind" != cuda ] || ln -s "$TOOLS/lib$stand_in.a" "$to/stand_in.a"
 }
 
@@ -136,6 +138,11 @@ compile_runtime() {
     mapfile -t cu < <(cd "$to" && ls -- *.cu)
     ! is_local || make_heads cuda || return
     objects "$to" cuda "${cu[@]}" && objects "$to" plain -DTPGEN_MPI "${way[@]}" "${sources[@]}" rendezvous.c || return
+  elif [ "$kind" = library ]; then
+    # But library*.c, which have the model's header.
+    mapfile -t sources < <(sed -n '/library_runtime /,/)/p' "$to/../CMakeLists.txt" | grep -o '[a-z0-9_]*\.c\>' | grep -v '^library' |
+      sort -u | (cd "$to" && xargs ls 2> /dev/null))
+    objects "$to" library "${sources[@]}" || return
   else
     objects "$to" "$kind" "${way[@]}" "${sources[@]}" cpu.c || return
   fi
@@ -156,7 +163,8 @@ own_name() {
 # In a program's directory, for its `entries` (rank:step): links `ranks`. `this_rank` of each rank is renamed,
 # for the table that ranks.c reads.
 link_together() {
-  local entry rank names=() rows=()
+  local entry rank names=() rows=() more=()
+  [ "$kind" != library ] || more=(library*.o caller.o)
   for entry in $entries; do
     rank=rank${entry%:*}
     own_name "$rank" this_rank "$rank" || return
@@ -167,7 +175,7 @@ link_together() {
     echo "const void *const all_ranks[] = {${rows[*]}};"
     echo "const int number_of_ranks = ${#rows[@]};"
   } > all_ranks
-  "${link[@]}" -o ranks -x c all_ranks -x none ./*.part.o step*.o kernels.o "../$kind"/*.[oa] "${local_libraries[@]}" &&
+  "${link[@]}" -o ranks -x c all_ranks -x none ./*.part.o step*.o kernels.o "${more[@]}" "../$kind"/*.[oa] "${local_libraries[@]}" &&
     rm all_ranks ./*.part.o
 }
 
@@ -199,7 +207,12 @@ make_ranks() (
   [ "$kind" != cuda ] || suffix=cu
   [ "$kind" != sanitized ] || optimized=-O0 # a sanitizer sees no less
   objects . "$kind" "${watched[@]}" rank*.$suffix step*.$suffix &&
-    objects . "$kind" "${watched[@]}" $optimized kernels.$suffix && link_ranks . "$kind" || exit 1
+    objects . "$kind" "${watched[@]}" $optimized kernels.$suffix || exit 1
+  if [ "$kind" = library ]; then
+    objects . library library_ranks.c runtime/library*.c &&
+      objects . library -Dmain=main_of_rank -o caller.o "$root/tests/covering/library.c" || exit 1
+  fi
+  link_ranks . "$kind" || exit 1
   # clang compiles every ninth: its warnings are the same for many.
   ! ci_cases || [ "$kind" != plain ] || (($(cksum <<< "$PWD" | cut -d ' ' -f 1) % 9)) || ! command -v clang > /dev/null ||
     clang "${strict[@]}" -fsyntax-only -I. -Iruntime "${includes[@]}" rank0.c step*.c kernels.c

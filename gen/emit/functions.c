@@ -335,6 +335,19 @@ static const char *step_of_validation(void)
   return plan_options->accumulate > 1 ? "m->now.batch" : batch_number();
 }
 
+/* Whether the operation, or one in it, makes a value that is needed; what it reads for that is
+   needed, then. Members of a bucket may be for something else, and the first, by whose values it is
+   known, too. */
+static bool is_needed(const struct op *op, bool *needed)
+{
+  bool of_body = false;
+  for (int k = op->nbody; k-- > 0;) of_body |= is_needed(&graph->op[op->body[k]], needed);
+  bool own = of_body && op->out == NONE;
+  for (int k = 0; op->out != NONE && k < op->nout; k++) own |= needed[op->out + k];
+  for (int k = 0; own && k < op->nin; k++) needed[op->in[k]] = true;
+  return own || of_body;
+}
+
 /* What the update does for the loss, the number of its labels, and metrics: the sums over ranks
    that make them whole, and what is made of these. */
 static char *loss_in_update_text(int rank)
@@ -351,8 +364,7 @@ static char *loss_in_update_text(int rank)
     for (int k = f->nop; k-- > 0;) {
       const struct op *op = &graph->op[f->op[k]];
       const struct op *made = op->kind == OP_await ? &graph->op[op->awaits] : op;
-      if (made->out == NONE || !needed[made->out]) continue;
-      for (int n = 0; n < made->nin; n++) needed[made->in[n]] = true;
+      if (!is_needed(made, needed)) continue;
       add(&ops, f->op[k]);
     }
     name_locals(f);

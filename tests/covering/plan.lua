@@ -158,7 +158,7 @@ if tp > 1 then
     end
     if layer.moe then styles[string.format("layers.%d.moe.experts", i - 1)] = ExpertTensorParallel() end
   end
-  parallelize(model, mesh.tp, styles)
+  parallelize(model, mesh.tp, styles, f.async and {async_tp = f.async} or nil)
 end
 local batch = {input = randint(WORDS){BATCH, LENGTH, dtype = "int64"}}
 if is("loss", "mse") then

@@ -176,6 +176,10 @@ int MPI_Reduce_local(const void *in, void *inout, int n, MPI_Datatype type, MPI_
     for (int i = 0; i < n; i++) ((uint32_t *)inout)[i] ^= a[i];
     return MPI_SUCCESS;
   }
+  if (op == MPI_BOR && type == MPI_BYTE) {
+    for (int i = 0; i < n; i++) ((unsigned char *)inout)[i] |= ((const unsigned char *)in)[i];
+    return MPI_SUCCESS;
+  }
   if (op < MPI_SUM || op > MPI_PROD) ranks_misuse("a reduction", "unknown operation", op, 0);
   switch (type) {
   case MPI_FLOAT:
@@ -376,6 +380,11 @@ int MPI_Comm_free(MPI_Comm *comm)
   comms[*comm].n = 0;
   *comm = MPI_COMM_NULL;
   return MPI_SUCCESS;
+}
+
+MPI_Comm MPI_Comm_f2c(MPI_Fint comm)
+{
+  return comm;
 }
 
 /* ---- collectives ----------------------------------------------------------------------------- */

@@ -36,7 +36,7 @@ enum {
   MPI_UINT8_T,
   MPI_UINT64_T
 };
-enum { MPI_SUM = 1, MPI_MAX, MPI_MIN, MPI_PROD, MPI_BXOR };
+enum { MPI_SUM = 1, MPI_MAX, MPI_MIN, MPI_PROD, MPI_BOR, MPI_BXOR };
 #define MPI_IN_PLACE      ((void *)1)
 #define MPI_STATUS_IGNORE ((MPI_Status *)0)
 
@@ -61,6 +61,7 @@ int MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info, MPI_Com
 int MPI_Comm_dup(MPI_Comm comm, MPI_Comm *made);
 int MPI_Comm_idup(MPI_Comm comm, MPI_Comm *made, MPI_Request *request);
 int MPI_Comm_free(MPI_Comm *comm);
+MPI_Comm MPI_Comm_f2c(MPI_Fint comm);
 int MPI_Comm_group(MPI_Comm comm, MPI_Group *group);
 int MPI_Group_translate_ranks(MPI_Group from, int n, const int *members, MPI_Group to, int *there);
 int MPI_Group_free(MPI_Group *group);
