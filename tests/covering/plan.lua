@@ -7,7 +7,7 @@ local f = {}
 for _, name in ipairs(names) do f[name] = args[name] end
 local one = args.one
 local function is(name, value) return f[name] == value end
-local WORDS, WIDTH, HIDDEN, LENGTH, LAYERS = 11, 12, 10, 6, 4
+local WORDS, WIDTH, HIDDEN, LENGTH, LAYERS = 11, 12, 10, 8, 4
 local BATCH = f.batch or 12
 
 -- ------------------------------------------------------------------------------------- the mesh

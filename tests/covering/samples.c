@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WORDS = 11, LENGTH = 6, SAMPLES = 31, MORE = 17 };
+enum { WORDS = 11, LENGTH = 8, SAMPLES = 31, MORE = 17 };
 
 static uint64_t state = 7;
 
