@@ -335,6 +335,18 @@ static const char *step_of_validation(void)
   return plan_options->accumulate > 1 ? "m->now.batch" : batch_number();
 }
 
+/* Whether the operation, or one in it, makes a needed value: then what it takes for that is needed,
+   too. What else a bucket or a kernel has is not. */
+static bool serves_needed(const struct op *op, bool *needed)
+{
+  bool serves = false;
+  for (int k = op->nbody; k-- > 0;) serves |= serves_needed(&graph->op[op->body[k]], needed);
+  if (op->nbody) return serves;
+  for (int k = 0; op->out != NONE && k < op->nout; k++) serves |= needed[op->out + k];
+  for (int i = 0; i < op->nin && serves; i++) needed[op->in[i]] = true;
+  return serves;
+}
+
 /* What the update does for the loss, the number of its labels, and metrics: the sums over ranks
    that make them whole, and what is made of these. */
 static char *loss_in_update_text(int rank)
@@ -351,9 +363,7 @@ static char *loss_in_update_text(int rank)
     for (int k = f->nop; k-- > 0;) {
       const struct op *op = &graph->op[f->op[k]];
       const struct op *made = op->kind == OP_await ? &graph->op[op->awaits] : op;
-      if (made->out == NONE || !needed[made->out]) continue;
-      for (int n = 0; n < made->nin; n++) needed[made->in[n]] = true;
-      add(&ops, f->op[k]);
+      if (serves_needed(made, needed)) add(&ops, f->op[k]);
     }
     name_locals(f);
     for (int k = ops.n; k-- > 0;) {
