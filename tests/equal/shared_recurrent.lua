@@ -1,8 +1,11 @@
--- A recurrent module that all stages share: terms of a weight's gradient that stages hand on are added up before a move that
--- the last scan needs, so one value has terms of two stages.
+-- A recurrent module that all stages share, and a scan that reads what the first stage makes. Weights, also gathered ones, are
+-- received before a scan, whose steps are alike. Terms of a weight's gradient that stages hand on are added up before a move
+-- that the last scan needs, so one value has terms of two stages.
 -- mesh: pp=2 tp=2 microbatches=2
 -- mesh: pp=3 tp=2 microbatches=3
 -- mesh: pp=2 dp=2 microbatches=2 zero=1
+-- mesh: pp=2 dp=2 microbatches=3 sharded=1
+-- cuda: pp=2 dp=2 microbatches=3 sharded=1
 local mesh = device_mesh{ {"pp", args.pp or 1}, {"dp", args.dp or 1}, {"tp", args.tp or 1} }
 local WIDTH, LENGTH = 6, 4
 
@@ -12,14 +15,20 @@ local Block = nn.module("Block", function(self)
 end)
 local Model = nn.module("Model", function(self)
   self.rnn = nn.LSTM(WIDTH, 3, 1, {batch_first = true, bidirectional = true})
+  self.scale = nn.Parameter(randn{WIDTH})
   self.layers = nn.ModuleList{Block(), Block(), Block()}
   function self:forward(x)
+    local first = x:mean(1) * self.scale
     for _, layer in ipairs(self.layers) do
       x = layer(x)
       local y = self.rnn(x)
       x = x + y
     end
-    return x
+    local _, y = F.scan(function(carried, at)
+      local next = (carried + at * first):tanh()
+      return next, next * first
+    end, first, x, 1)
+    return y
   end
 end)
 
@@ -28,6 +37,7 @@ local model = parallelize(Model(), mesh.tp, {
 })
 if args.pp then pipeline(model, mesh.pp, {microbatches = args.microbatches}) end
 if args.zero then replicate(model, mesh.dp, {zero = args.zero}) end
+if args.sharded then fully_shard(model, mesh.dp) end
 
 return train{
   model = model,
