@@ -51,13 +51,17 @@ with open(sys.argv[1], "wb") as file:
 END
 make declared plain $plan -D last=smaller -D declared=true -D dp=2
 make taken plain $plan -D last=smaller -D declared=true -D taken=true
-for name in smaller declared taken; do
+# Nor for a loss that ignores another number.
+make several plain $plan -D last=smaller -D declared=true -D several=losses -D dp=2 -D microbatches=2
+make several_spelled plain $plan -D last=smaller -D declared=true -D several=spelled
+for name in smaller declared taken several several_spelled; do
   start "$WORK/$name" "$WORK/$name.classes" --weights "$data/model.safetensors" --data "input=$data/input_[01].npy" \
     --data "labels=$WORK/classes.npy" || fail "$name.classes"
 done
 for name in declared taken; do
   same_losses $name.classes "$WORK/$name.classes.losses" "$WORK/smaller.classes.losses" 1e-6
 done
+same_losses several.classes "$WORK/several.classes.losses" "$WORK/several_spelled.classes.losses" 1e-6
 
 # ---- metrics of a smaller batch --------------------------------------------------------------------------------
 

@@ -32,6 +32,7 @@ validates() {
 more=()
 beside "$WORK/one.log" validates one plain smaller -D last=smaller
 beside "$WORK/mesh.log" validates mesh plain shuffled -D last=smaller -D shuffle=5 -D dp=2 -D tp=2
+beside "$WORK/measured.log" validates measured plain smaller -D last=smaller -D measured=true -D dp=2 -D microbatches=2 -D every=4
 beside "$WORK/uneven.log" validates uneven plain shuffled_dropped -D last=dropped -D shuffle=5 -D dp=3
 beside "$WORK/square.log" validates square plain square -D last=smaller -D shuffle=5 -D loss=mse -D dp=2
 beside "$WORK/large.log" validates large plain large -D last=smaller -D batch=30 -D dp=2
@@ -51,7 +52,7 @@ beside "$WORK/normed_cuda.log" validates normed_cuda cuda normed -D last=dropped
 more=(--graph)
 beside "$WORK/graph.log" validates graph cuda shuffled -D last=smaller -D shuffle=5 -D tp=2
 all_are_done
-cat "$WORK"/{one,mesh,uneven,square,large,accumulated,means,on_stand_in,accumulated_cuda,normed,normed_dp,normed_mesh,normed_sharded,normed_cuda,graph}.log
+cat "$WORK"/{one,mesh,measured,uneven,square,large,accumulated,means,on_stand_in,accumulated_cuda,normed,normed_dp,normed_mesh,normed_sharded,normed_cuda,graph}.log
 
 # The plan tells it all; a command line tells it otherwise.
 make by_plan plain $plan -D last=smaller -D every=6 -D validation="$data/validation.safetensors" -D batches=1

@@ -289,7 +289,7 @@ static void add_step(const struct class_files *names, int rank, const char *rank
       embedded_text(text("templates/step.%s", target->source)), "memory", names->memory, "tensors",
       names->tensors, "communicators", communicators_text(), "finite", includes_text(), "functions",
       text("%s%s", microbatch_text(), functions), "products", product_table(), "learning_rate",
-      graph->loss == NONE ? "" : text("%s\n", learning_rate_text()), NULL);
+      graph->loss == NONE ? "" : text("%s\n", learning_rate_text(functions)), NULL);
   add_text(names->step, text("%s%s%s", head, body, program_text(names->name, tensors)));
   const char *on_device = forms()->memory_is;
   add_text(names->memory,

@@ -168,12 +168,26 @@ static int updated_to(int id, int sum, struct layout to, struct list *later)
 /* ------------------------------------------------------------------ a parameter of several stages
  */
 
-/* The stage that makes the value; what `propagate` has added has none yet. */
+/* Whether one stage makes the value, and which one, if *stage is NONE; what `propagate` has added
+   has none yet, and is of those that make its inputs. */
+static bool is_of_one_stage(int value, int *stage)
+{
+  const int maker = graph->value[value].op, own = maker == NONE ? NONE : stage_of(maker);
+  if (maker == NONE) return true;
+  bool one = own == NONE || *stage == NONE || own == *stage;
+  if (own != NONE)
+    *stage = own;
+  else
+    for (int i = 0; i < graph->op[maker].nin; i++)
+      one &= is_of_one_stage(graph->op[maker].in[i], stage);
+  return one;
+}
+
+/* The stage; NONE if there is none, or several. */
 static int made_by_stage(int value)
 {
-  for (int op; (op = graph->value[value].op) != NONE; value = graph->op[op].in[0])
-    if (stage_of(op) != NONE || !graph->op[op].nin) return stage_of(op);
-  return NONE;
+  int stage = NONE;
+  return is_of_one_stage(value, &stage) ? stage : NONE;
 }
 
 /* The terms of a gradient that several stages make together, one of each stage; and the additions.

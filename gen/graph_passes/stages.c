@@ -10,6 +10,8 @@
    where it is read first; another stage that reads it gets it before the first micro-batch. */
 #include "graph_passes/graph_passes.h"
 
+#include <string.h>
+
 /* By module: the stage that begins with it or with what it is in; 0: none does. */
 static int *stages_of_modules(void)
 {
@@ -285,9 +287,22 @@ static int *makers_in_order(const struct list *sends)
   return maker;
 }
 
+/* Moves the operations from place `from` of the order on before those at `to`. Returns the place
+   behind them. */
+static int move_up(int from, int to)
+{
+  for (; from < graph->norder; from++, to++) {
+    const int id = graph->order[from];
+    memmove(&graph->order[to + 1], &graph->order[to], (size_t)(from - to) * sizeof id);
+    graph->order[to] = id;
+  }
+  return to;
+}
+
+/* What the steps of a scan read is received before the scan: its steps are alike. */
 static void connect(struct staging *s)
 {
-  int norder = graph->norder, *order = graph->order;
+  int norder = graph->norder, *order = graph->order, scan = NONE, scan_begins = 0;
   struct list sends = {0};
   size_t n = (size_t)(graph->nvalue + 1) * (size_t)graph->stages->n;
   s->received = alloc(n * sizeof *s->received);
@@ -296,9 +311,12 @@ static void connect(struct staging *s)
   graph->norder = graph->order_room = 0;
   for (int at = 0; at < norder; at++) {
     struct op op = graph->op[order[at]]; /* a copy: adding operations moves the array */
-    int stage = stage_of(order[at]);
+    int stage = stage_of(order[at]), before = graph->norder;
+    if (scan_around(op.module) != scan) scan_begins = before;
+    scan = scan_around(op.module);
     for (int i = 0; i < op.nin && stage != NONE; i++)
       if (may_read_elsewhere(&op, op.in[i])) op.in[i] = brought(s, op.in[i], stage, &op, &sends);
+    if (scan != NONE) scan_begins = move_up(before, scan_begins);
     graph->op[order[at]] = op;
     append_to_order(order[at]);
   }

@@ -70,14 +70,8 @@ bool is_even_in_time(int value)
   /* Rows of experts are of the micro-batches of all that have their tokens. */
   if (counts != NONE && names_counted(counts) != NONE) value = names_counted(counts);
   const struct value *v = &graph->value[value];
-  if (dim == NONE || v->layout.on[dim].kind != SHARD) return true;
-  int cut[MAX_MESH], ncut = cuts_of(&graph->mesh, v->layout, v->layout.on[dim].dim, cut);
-  int64_t n = v->shape.size[v->layout.on[dim].dim];
-  for (int i = 0; i < ncut; i++) {
-    if (n % graph->mesh.size[cut[i]]) return false;
-    n /= graph->mesh.size[cut[i]];
-  }
-  return true;
+  return dim == NONE || v->layout.on[dim].kind != SHARD ||
+         cuts_evenly(&graph->mesh, v->layout, dim, v->shape);
 }
 
 /* The parts that ranks have of these values in a micro-batch. */

@@ -143,6 +143,28 @@ static int64_t factor_of(const struct mesh *mesh, struct layout layout, int dim,
   return next / stride;
 }
 
+/* The mesh dimensions that cut the same factor of the dimension as `mesh_dim`, in their order. */
+static int cuts_of_factor(const struct mesh *mesh, struct layout layout, int mesh_dim,
+                          int cut[MAX_MESH])
+{
+  int n = cuts_of(mesh, layout, layout.on[mesh_dim].dim, cut), kept = 0;
+  for (int i = 0; i < n; i++)
+    if (shard_stride(layout.on[cut[i]]) == shard_stride(layout.on[mesh_dim])) cut[kept++] = cut[i];
+  return kept;
+}
+
+bool cuts_evenly(const struct mesh *mesh, struct layout layout, int mesh_dim, struct shape whole)
+{
+  const int dim = layout.on[mesh_dim].dim;
+  int cut[MAX_MESH], ncut = cuts_of_factor(mesh, layout, mesh_dim, cut);
+  int64_t n = factor_of(mesh, layout, dim, whole.size[dim], shard_stride(layout.on[mesh_dim]));
+  for (int i = 0; i < ncut; i++) {
+    if (n % mesh->size[cut[i]]) return false;
+    n /= mesh->size[cut[i]];
+  }
+  return true;
+}
+
 /* The local size of a strided dimension: the product of its factors' parts. */
 static int64_t strided_size(const struct mesh *mesh, struct layout layout, int dim, int64_t size,
                             const int coordinate[MAX_MESH])
@@ -259,8 +281,8 @@ bool moves_in_time(struct shape whole, struct layout from, struct layout to)
     return false;
   int a[MAX_MESH], b[MAX_MESH], of = from.on[dim].dim, n = 0;
   const int64_t size = whole.size[of], stride = shard_stride(from.on[dim]);
-  cuts_of(&graph->mesh, from, of, a);
-  cuts_of(&graph->mesh, to, of, b);
+  cuts_of_factor(&graph->mesh, from, dim, a);
+  cuts_of_factor(&graph->mesh, to, dim, b);
   do {
     if (a[n] != b[n]) return true;
   } while (a[n++] != dim);

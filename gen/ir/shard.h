@@ -37,6 +37,9 @@ int64_t cut_first(const struct mesh *mesh, int mesh_dim, int64_t n, int index);
 int64_t cut_size(const struct mesh *mesh, int mesh_dim, int64_t n, int index);
 /* Whether the layout has a strided shard in the dimension. */
 bool is_strided(const struct mesh *mesh, struct layout layout, int dim);
+/* Whether the dimension of the mesh, and those that cut the same factor of the same dimension, make
+   equal parts of it. */
+bool cuts_evenly(const struct mesh *mesh, struct layout layout, int mesh_dim, struct shape whole);
 /* The part of `whole` that the rank at `coordinate` holds. For a dimension with a strided shard,
    `first` has no meaning. */
 struct part local_part(const struct mesh *mesh, struct shape whole, struct layout layout,

@@ -235,16 +235,24 @@ static bool is_always(int value, int64_t number)
   return r.uniform && r.low == number && r.high == number;
 }
 
-static int input_filled_with(int value, int64_t number);
+/* What the runtime puts into labels, of which a loss ignores this number, where a batch lacks
+   samples. Where the plan says that batches may be smaller, it is one number for all losses, as
+   each may ignore another one of the same labels. */
+static int64_t filling_of(int64_t ignored)
+{
+  return plan_options->last_batch == LAST_SMALLER ? -100 : ignored;
+}
 
-/* The one input of which these operands take their elements, where all others have `number` alone;
-   or NONE. */
-static int input_of_all(const int *in, int nin, int64_t number)
+static int input_filled(int value, int64_t ignored);
+
+/* The one input of which these operands take their elements, where all others have `ignored` or
+   what fills them up alone; or NONE. */
+static int input_of_all(const int *in, int nin, int64_t ignored)
 {
   int found = NONE;
   for (int k = 0; k < nin; k++) {
-    if (is_always(in[k], number)) continue;
-    const int input = input_filled_with(in[k], number);
+    if (is_always(in[k], ignored) || is_always(in[k], filling_of(ignored))) continue;
+    const int input = input_filled(in[k], ignored);
     if (input == NONE || (found != NONE && found != input)) return NONE;
     found = input;
   }
@@ -252,27 +260,38 @@ static int input_of_all(const int *in, int nin, int64_t number)
 }
 
 /* The input of whole numbers from which the value takes its elements, in any order, unless it has
-   `number` in their place: where a sample of the input has that number alone, so has the value.
-   NONE: there is none. */
-static int input_filled_with(int value, int64_t number)
+   `ignored` or what fills labels up in their place: where a sample of the input has these alone, so
+   has the value. NONE: there is none. */
+static int input_filled(int value, int64_t ignored)
 {
   const struct value *v = &graph->value[value];
   if (is_floating(v->type)) return NONE;
   if (v->op == NONE) return v->role == BATCH ? value : NONE;
   const struct op *op = &graph->op[v->op];
   const enum elements elements = op_row[op->kind].elements;
-  if (op->kind == OP_where) return input_of_all(op->in + 1, op->nin - 1, number);
-  if (op->kind == OP_cat) return input_of_all(op->in, op->nin, number);
+  if (op->kind == OP_where) return input_of_all(op->in + 1, op->nin - 1, ignored);
+  if (op->kind == OP_cat) return input_of_all(op->in, op->nin, ignored);
   /* A number that is out of range ends the program. */
   const bool takes = elements == ALL_OF_FIRST || elements == SOME_OF_FIRST ||
                      (op->kind == OP_expand && op->scalar == 1) || op->kind == OP_index_within;
-  return takes ? input_filled_with(op->in[0], number) : NONE;
+  return takes ? input_filled(op->in[0], ignored) : NONE;
 }
 
-/* Whether the runtime may put a number that labels ignore where a smaller batch has no samples. */
-static bool is_filled_up(int value, int64_t number)
+/* Whether the runtime may fill the labels up where a smaller batch has no samples. */
+static bool is_filled_up(int value, int64_t ignored)
 {
-  return plan_options->last_batch == LAST_SMALLER && input_filled_with(value, number) != NONE;
+  return plan_options->last_batch == LAST_SMALLER && input_filled(value, ignored) != NONE;
+}
+
+/* filling(integer tensor, the number that labels ignore): what fills the labels up, if that is
+   another number; or nothing. */
+static int filling(lua_State *L)
+{
+  const int64_t ignored = luaL_checkinteger(L, 2), fills = filling_of(ignored);
+  call_is_unlike();
+  if (fills == ignored || !is_filled_up(argument_value(L, 1), ignored)) return 0;
+  lua_pushinteger(L, fills);
+  return 1;
 }
 
 /* may_be(integer tensor, number that labels ignore): whether an element may be it, as far as is
@@ -303,14 +322,16 @@ static int number_of_use(const struct index_use *use)
   return graph->nindex_use++;
 }
 
-/* Labels that are computed: the input that a smaller batch pads with the ignored number. */
+/* The input that a smaller batch pads, and with what. */
 static void note_padding(int value, const struct index_use *of)
 {
   struct index_use use = *of;
-  use.input = input_filled_with(value, use.ignored);
+  use.input = input_filled(value, use.ignored);
   use.below = 0;
   if (use.input == NONE) return;
+  use.ignored = filling_of(use.ignored);
   use.part = graph->value[use.input].shape;
+  memset(use.first, 0, sizeof use.first);
   number_of_use(&use);
 }
 
@@ -327,11 +348,13 @@ static int index_use(lua_State *L)
   if (r.low >= 0 && r.high < use.below && !(use.ignores && is_filled_up(value, use.ignored)))
     return 0;
   use.what = copy_text(luaL_checkstring(L, 4));
-  if (!find_input(value, &use)) {
+  const bool is_input = find_input(value, &use);
+  if (use.ignores && (!is_input || filling_of(use.ignored) != use.ignored))
+    note_padding(value, &use);
+  if (!is_input) {
     use.input = NONE;
     use.part = (struct shape){0};
     memset(use.first, 0, sizeof use.first);
-    if (use.ignores) note_padding(value, &use);
   }
   int number = number_of_use(&use);
   if (use.input != NONE) return 0;
@@ -341,7 +364,10 @@ static int index_use(lua_State *L)
 
 void set_range_bindings(lua_State *L)
 {
-  static const luaL_Reg functions[] = {
-      {"may_be", may_be}, {"numbers_taken", numbers_taken}, {"index_use", index_use}, {NULL, NULL}};
+  static const luaL_Reg functions[] = {{"may_be", may_be},
+                                       {"numbers_taken", numbers_taken},
+                                       {"index_use", index_use},
+                                       {"filling", filling},
+                                       {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
 }

@@ -221,10 +221,10 @@ const char *const *names_on_all_ranks(void);
 
 /* ------------------------------------------------------------------------------ update_rates.c */
 
-/* The lines that begin the update, or that compute the constants of a step; the function that gives
-   the learning rate. Of `code`, only what it has of them; NULL: all. */
+/* The lines that begin the update, or that compute the constants of a step; the functions that give
+   learning rates. Of `code`, only what it has of them; NULL: all. */
 char *update_constants(const char *code);
-char *learning_rate_text(void);
+char *learning_rate_text(const char *code);
 /* Whether updates of the step have such numbers; the members of struct constants that have those of
    all stages. */
 bool updates_have_numbers(void);

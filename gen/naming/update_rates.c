@@ -128,18 +128,19 @@ char *step_number_members(void)
   return b.text;
 }
 
-char *learning_rate_text(void)
+char *learning_rate_text(const char *code)
 {
   struct buffer b = {0};
   for (int i = 0; i < plan_options->noptimizer; i++) {
     const struct optimizer *o = &plan_options->optimizer[i];
-    if ((i && !is_used(i)) || first_of_rate(i) != i) continue;
+    const char *name = name_in("learning_rate", i);
+    if (i && !has_word(code, name)) continue;
     const char *of = o->match ? text(" of %s", printable(o->match)) : "";
     const char *head = text("// The learning rate%s%s.", of, o->schedule);
     put(&b, "%s%s", b.length ? "\n" : "",
         fill(embedded_text("templates/learning_rate.c"), "about", wrapped(head, " ", "// "), "name",
-             name_in("learning_rate", i), "unused", has_word(o->rate, "t") ? "" : "  (void)t;\n",
-             "rate", wrapped(text("  return %s;", o->rate), " : ", "      "), NULL));
+             name, "unused", has_word(o->rate, "t") ? "" : "  (void)t;\n", "rate",
+             wrapped(text("  return %s;", o->rate), " : ", "      "), NULL));
   }
   return b.text;
 }

@@ -1,6 +1,8 @@
 -- A classifier over a data set that a file gives: -D loss=ce with labels, of which some are -100;
 -- loss=mse with an input that says which samples are there. -D shuffle=SEED, -D last=smaller or
 -- dropped, -D declared (no label is -100), -D taken (outputs and labels in reverse, by computed indices), -D batch=4, -D accumulate, -D mean=batches, -D drop (dropout),
+-- -D several=losses (a second loss of the same labels ignores class 2), or spelled (the same, by an input that says which samples
+-- are there), -D measured (a metric that is made once a step), -D microbatches,
 -- -D norm (a batch norm), -D ema (part of the moving average that stays), -D zero (ZeRO's stage; 3: fully sharded), -D dp, -D tp.
 local mesh = device_mesh{ {"dp", args.dp or 1}, {"tp", args.tp or 1} }
 local BATCH, WIDTH, HIDDEN, CLASSES = args.batch or 4, 6, 8, 5
@@ -26,6 +28,7 @@ local batch = { input = randn{BATCH, WIDTH} }
 if args.loss == "mse" then
   batch.target, batch.here = randn{BATCH, CLASSES}, present{BATCH}
 else
+  if args.several == "spelled" then batch.here = present{BATCH} end
   batch.labels = args.declared and randint(0, CLASSES){BATCH, dtype = "int64"} or zeros{BATCH, dtype = "int64"}
 end
 
@@ -43,12 +46,26 @@ local function cross_entropy(output, batch)
   end
   return F.cross_entropy(output, labels)
 end
+local function several(output, batch)
+  local function loss(ignored) return F.nll_loss(output:log_softmax(-1), batch.labels, {ignore_index = ignored}) end
+  return cross_entropy(output, batch) + 0.5 * loss(2)
+end
+local function spelled(output, batch)
+  local each, here = F.cross_entropy(output, batch.labels, {reduction = "none"}), batch.here
+  local counts = here * batch.labels:ne(2):to("float32")
+  return (each * here):sum() / here:sum() + 0.5 * (each * counts):sum() / counts:sum()
+end
+local function measured(output, batch)
+  local counts = batch.labels:ne(1):to("float32")
+  return {of_others = (output:amax(-1) * counts):sum() / counts:sum()}
+end
 
 local last
 if args.last then last = args.last == "dropped" end
 return train{
   model = model, batch = distribute(batch, mesh.dp, Shard(0)),
-  loss = args.loss == "mse" and mean_square or cross_entropy,
+  loss = args.several == "losses" and several or args.several and spelled or args.loss == "mse" and mean_square or cross_entropy,
+  metrics = args.measured and measured, microbatches = args.microbatches,
   optimizer = AdamW{lr = 0.01}, steps = 18, seed = 11,
   shuffle = args.shuffle, drop_last = last, accumulate = args.accumulate, accumulate_mean = args.mean, ema = args.ema,
   validate = args.every and {every = args.every, data = args.validation, steps = args.batches},

@@ -114,10 +114,7 @@ local function weights_of(targets, weight, classes)
   if #shape ~= 1 or shape[1] ~= classes then
     misfit("a weight of shape %s does not fit %d classes", shape_text(shape), classes)
   end
-  local found = core.append("index_select", {wide(weight), raw.flatten(targets)}, {dims = {0}})
-  local across = core.shape(targets)
-  across[#across + 1] = 1
-  return base.view(found, across)
+  return core.append("embedding", {raw.unsqueeze(wide(weight), 1), targets})
 end
 
 -- The batches of a step whose labels one mean goes over.

@@ -207,12 +207,14 @@ local function check_taken(x, what, below, ignored)
 end
 
 -- Indices from 0 to below - 1, or `ignored`, if given. They are int32 everywhere: a dimension has
--- fewer elements. Computed ones that may be out of range are checked in the step. user: who takes them, in
--- messages; the function that is called.
+-- fewer elements. Computed ones that may be out of range are checked in the step. What fills a smaller batch up
+-- is ignored, too. user: who takes them, in messages; the function that is called.
 function base.indices(x, what, below, ignored, user)
   base.need_whole(x, what)
   check_taken(x, what, below, ignored)
   local use = core.index_use(x, below, ignored, user or core.called())
+  local filling = ignored and core.filling(x, ignored)
+  if filling then x = raw.where(raw.eq(x, filling), ignored, x) end
   if not use then return cast(x, "int32") end
   return append("index_within", {x}, {below = below, ignored = ignored or 0, use = use})
 end
