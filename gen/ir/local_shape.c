@@ -71,7 +71,7 @@ bool is_even_in_time(int value)
   if (counts != NONE && names_counted(counts) != NONE) value = names_counted(counts);
   const struct value *v = &graph->value[value];
   return dim == NONE || v->layout.on[dim].kind != SHARD ||
-         cuts_evenly(&graph->mesh, v->layout, dim, v->shape);
+         is_cut_evenly_in_time(&graph->mesh, v->layout, dim, v->shape);
 }
 
 /* The parts that ranks have of these values in a micro-batch. */

@@ -144,25 +144,33 @@ static int64_t factor_of(const struct mesh *mesh, struct layout layout, int dim,
 }
 
 /* The mesh dimensions that cut the same factor of the dimension as `mesh_dim`, in their order. */
-static int cuts_of_factor(const struct mesh *mesh, struct layout layout, int mesh_dim,
-                          int cut[MAX_MESH])
+static void cuts_of_factor(const struct mesh *mesh, struct layout layout, int mesh_dim,
+                           int cut[MAX_MESH])
 {
   int n = cuts_of(mesh, layout, layout.on[mesh_dim].dim, cut), kept = 0;
   for (int i = 0; i < n; i++)
     if (shard_stride(layout.on[cut[i]]) == shard_stride(layout.on[mesh_dim])) cut[kept++] = cut[i];
-  return kept;
 }
 
-bool cuts_evenly(const struct mesh *mesh, struct layout layout, int mesh_dim, struct shape whole)
+/* Whether the one in time of these cuts makes equal parts of each part of n that those before it
+   make. */
+static bool are_equal_in_time(const struct mesh *mesh, const int *cut, int64_t n)
 {
-  const int dim = layout.on[mesh_dim].dim;
-  int cut[MAX_MESH], ncut = cuts_of_factor(mesh, layout, mesh_dim, cut);
-  int64_t n = factor_of(mesh, layout, dim, whole.size[dim], shard_stride(layout.on[mesh_dim]));
-  for (int i = 0; i < ncut; i++) {
-    if (n % mesh->size[cut[i]]) return false;
-    n /= mesh->size[cut[i]];
-  }
-  return true;
+  bool equal = true;
+  if (mesh->in_time[*cut]) return n % mesh->size[*cut] == 0;
+  for (int k = 0; k < mesh->size[*cut] && equal; k++)
+    equal = are_equal_in_time(mesh, cut + 1, cut_size(mesh, *cut, n, k));
+  return equal;
+}
+
+bool is_cut_evenly_in_time(const struct mesh *mesh, struct layout layout, int mesh_dim,
+                           struct shape whole)
+{
+  const struct placement p = layout.on[mesh_dim];
+  int cut[MAX_MESH];
+  cuts_of_factor(mesh, layout, mesh_dim, cut);
+  return are_equal_in_time(mesh, cut,
+                           factor_of(mesh, layout, p.dim, whole.size[p.dim], shard_stride(p)));
 }
 
 /* The local size of a strided dimension: the product of its factors' parts. */

@@ -37,9 +37,10 @@ int64_t cut_first(const struct mesh *mesh, int mesh_dim, int64_t n, int index);
 int64_t cut_size(const struct mesh *mesh, int mesh_dim, int64_t n, int index);
 /* Whether the layout has a strided shard in the dimension. */
 bool is_strided(const struct mesh *mesh, struct layout layout, int dim);
-/* Whether the dimension of the mesh, and those that cut the same factor of the same dimension, make
-   equal parts of it. */
-bool cuts_evenly(const struct mesh *mesh, struct layout layout, int mesh_dim, struct shape whole);
+/* Whether the dimension in time makes equal parts of what each rank has of the dimension of `whole`
+   that it cuts. */
+bool is_cut_evenly_in_time(const struct mesh *mesh, struct layout layout, int mesh_dim,
+                           struct shape whole);
 /* The part of `whole` that the rank at `coordinate` holds. For a dimension with a strided shard,
    `first` has no meaning. */
 struct part local_part(const struct mesh *mesh, struct shape whole, struct layout layout,
@@ -83,8 +84,7 @@ double elements_in_balance(int value, int rank);
 bool is_cut_evenly(int value, int dim);
 /* The largest local shard of any rank, in bytes. */
 int64_t largest_bytes(int value);
-/* Whether the parts of ranks, and of their micro-batches, are equal in a value that is cut in time.
- */
+/* Whether each rank's parts of the value are of one size in all micro-batches. */
 bool is_even_in_time(int value);
 /* The micro-batches in which ranks have other parts than in the one before them; the first is 0. */
 struct list microbatch_sizes(void);
