@@ -69,22 +69,35 @@ static bool link_files(const char *folder, const char *to, struct failure *why)
   return ok;
 }
 
+// ".NAME.old" or ".NAME.new" in the folder.
+static const char *hidden_path(const char *folder, const char *name, const char *end,
+                               char to[PATH_MAX])
+{
+  char hidden[KEPT_NAME + 8];
+  snprintf(hidden, sizeof hidden, ".%s.%s", name, end);
+  return path_in(folder, hidden, to);
+}
+
+// Renames a kept checkpoint, if there is one: a job that is killed while its files are removed
+// leaves no folder that looks like a whole checkpoint.
+static bool hide_kept(const char *path, const char *old, struct failure *why)
+{
+  return rename(path, old) == 0 || errno == ENOENT ||
+         failed(why, "%s: cannot rename to %s: %s", path, old, strerror(errno));
+}
+
 // Renames the old checkpoint, gives its name to the new one, then removes the old one. If the job
 // is killed in between, one of the two exists, perhaps under a name that begins with a dot.
 bool keep_checkpoint(const char *folder, const char *name, struct failure *why)
 {
-  char hidden[KEPT_NAME + 8], new[PATH_MAX], old[PATH_MAX], path[PATH_MAX];
-  snprintf(hidden, sizeof hidden, ".%s.new", name);
-  path_in(folder, hidden, new);
-  snprintf(hidden, sizeof hidden, ".%s.old", name);
-  path_in(folder, hidden, old);
+  char new[PATH_MAX], old[PATH_MAX], path[PATH_MAX];
+  hidden_path(folder, name, "new", new);
+  hidden_path(folder, name, "old", old);
   path_in(folder, name, path);
   if (!is_ours(path, why) || !remove_kept(new, why) || !remove_kept(old, why)) return false;
   if (mkdir(new, 0777) != 0)
     return failed(why, "%s: cannot make the directory: %s", new, strerror(errno));
-  if (!link_files(folder, new, why)) return false;
-  if (rename(path, old) != 0 && errno != ENOENT)
-    return failed(why, "%s: cannot rename to %s: %s", path, old, strerror(errno));
+  if (!link_files(folder, new, why) || !hide_kept(path, old, why)) return false;
   if (rename(new, path) != 0)
     return failed(why, "%s: cannot rename to %s: %s", new, path, strerror(errno));
   return remove_kept(old, why);
@@ -119,10 +132,31 @@ static int count_kept(const char *folder, char least[KEPT_NAME])
   return count;
 }
 
+// What a job that was killed left of those that it removed.
+static void remove_hidden(const char *folder)
+{
+  char name[KEPT_NAME], path[PATH_MAX];
+  struct failure reason;
+  DIR *directory = opendir(folder);
+  for (struct dirent *d; directory && (d = readdir(directory));) {
+    const size_t count = strlen(d->d_name);
+    if (count < 6 || count - 5 >= sizeof name || strcmp(d->d_name + count - 4, ".old") != 0)
+      continue;
+    snprintf(name, count - 4, "%s", d->d_name + 1);
+    if (d->d_name[0] == '.' && is_kept_name(name))
+      remove_kept(path_in(folder, d->d_name, path), &reason);
+  }
+  if (directory) closedir(directory);
+}
+
 bool keep_last(const char *folder, int count, struct failure *why)
 {
-  char least[KEPT_NAME], path[PATH_MAX];
-  while (count_kept(folder, least) > count)
-    if (!remove_kept(path_in(folder, least, path), why)) return false;
+  char least[KEPT_NAME], path[PATH_MAX], old[PATH_MAX];
+  remove_hidden(folder);
+  while (count_kept(folder, least) > count) {
+    path_in(folder, least, path);
+    hidden_path(folder, least, "old", old);
+    if (!is_ours(path, why) || !hide_kept(path, old, why) || !remove_kept(old, why)) return false;
+  }
   return true;
 }

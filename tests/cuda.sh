@@ -36,7 +36,7 @@ by_run_sh() {
   losses_of "$WORK/run.jsonl" > "$WORK/run.losses"
   ci_cases || return 0
   cmake --build "$build" --target library > "$WORK/run.made" 2>&1 &&
-    gcc "${strict[@]}" "-I$WORK/run" "${includes[@]}" -c -o "$build/example.o" tests/library/example.c &&
+    gcc "${strict[@]}" "-I$WORK/run" "${includes[@]}" -c -o "$build/example.o" examples/library/example.c &&
     g++ -o "$build/example" "$build/example.o" "$build/libmodel.a" "${libraries[@]}" &&
     timeout "$patience" "${launch[@]}" -n 2 "$build/example" > "$WORK/run.library" 2> "$WORK/run.made" ||
     { tail -n 20 "$WORK/run.made"; fail "the toy as a library"; }

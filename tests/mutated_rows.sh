@@ -68,7 +68,7 @@ grouped_linear_back_weight ->end  ->dne
 
 cc=${CC:-cc}
 passes=$(dirname "$TPGEN")/libtpgen_passes.a
-read -ra flags <<< "-std=c11 -D_GNU_SOURCE $(pkg-config --cflags cmocka)"
+read -ra flags <<< "-std=c11 -D_GNU_SOURCE -DTPGEN_VERSION=\"\" $(pkg-config --cflags cmocka)"
 read -ra libraries <<< "$(pkg-config --libs cmocka jansson) -lm"
 
 # Only ops_table.c contains the table of rows: its order is the enumeration that the other files share.

@@ -364,8 +364,7 @@ static char *loss_in_update_text(int rank)
     for (int k = f->nop; k-- > 0;) {
       const struct op *op = &graph->op[f->op[k]];
       const struct op *made = op->kind == OP_await ? &graph->op[op->awaits] : op;
-      if (!is_needed(made, needed)) continue;
-      add(&ops, f->op[k]);
+      if (is_needed(made, needed)) add(&ops, f->op[k]);
     }
     name_locals(f);
     for (int k = ops.n; k-- > 0;) {
