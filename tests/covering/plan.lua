@@ -212,7 +212,7 @@ local Own = optimizer{
     return p - o.lr * sum, {sum = sum}
   end,
 }
-local optimizers = {sgd = SGD{lr = 0.05}, momentum = SGD{lr = 0.01, momentum = 0.9, nesterov = true}, adamw = AdamW{lr = 0.01, eps = 1e-2},
+local optimizers = {sgd = SGD{lr = is("loss", "mse") and 0.005 or 0.05}, momentum = SGD{lr = 0.01, momentum = 0.9, nesterov = true}, adamw = AdamW{lr = 0.01, eps = 1e-2},
   adagrad = Adagrad{lr = 0.02, eps = 1e-2}, rmsprop = RMSprop{lr = 0.01, eps = 1e-2}, lion = Lion{lr = 1e-3},
   adafactor = Adafactor{lr = 1e-2}, lamb = LAMB{lr = 1e-2, eps = 1e-2}, muon = SGD{lr = 0.1}, own = Own{}}
 local groups
