@@ -99,6 +99,18 @@ for pass in outline memory; do
   cmp <("$TPGEN" "$toy" --dump=$pass) <("$TPGEN" "$toy" --dump=$pass --explain=in_proj.weight) ||
     fail "--explain changes what $pass leaves"
 done
+# Operands have their names before kernels are fused, too.
+ends 0 "made by relu @ out_proj.weight" "$TPGEN" "$toy" --explain out_proj
+# Formulas in comments have the brackets that their signs need.
+cat > "$WORK/formula.lua" << 'END'
+local M = nn.module("M", function(self)
+  self.a, self.b = nn.Parameter(ones{4}), nn.Parameter(ones{4})
+  function self:forward(x) return (x - self.a) * self.b / ((x + self.b) - self.a) end
+end)
+return infer{model = M(), batch = {input = randn{3, 4}}}
+END
+"$TPGEN" "$WORK/formula.lua" -o "$WORK/formula" || fail "formula.lua: status $?"
+grep -qF '// output = (input - a) * b / (input + b - a) ' "$WORK/formula/step.c" || fail "the formula: $(grep -m 1 '// output = ' "$WORK/formula/step.c")"
 "$TPGEN" "$toy" --dump=fuse > "$WORK/fuse"
 "$TPGEN" "$toy" --dump=grad > "$WORK/grad"
 ends 0 "arena_bytes" "$TPGEN" --from=fuse "$WORK/fuse" --dump=memory
