@@ -8,7 +8,7 @@
 #define MEMORY_H
 
 #include "kernels.h"
-#include "program.h"
+#include "base/program.h"
 
 #include <assert.h>
 #ifndef __cplusplus

@@ -1,8 +1,8 @@
-#include "cpu_copies.h"
-#include "cpu_math.h"
-#include "cpu_segments.h"
+#include "cpu/kernels/copies.h"
+#include "cpu/kernels/math.h"
+#include "cpu/kernels/segments.h"
 #include "kernels.h"
-#include "program.h"
+#include "base/program.h"
 #include "$memory$"
 #include "$tensors$"
 $finite$

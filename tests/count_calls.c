@@ -9,8 +9,8 @@
            of one call, by the accounting of gen/sharding/traffic.c: brought is the value that the
            rank passes to the call; sent and received are the bytes that it exchanges with others,
            for an all-reduce like a reduce-scatter of torch.chunk's parts and an all-gather. */
-#include "segments.h"
-#include "program.h"
+#include "base/segments.h"
+#include "base/program.h"
 
 #include <stdbool.h>
 #include <stdint.h>

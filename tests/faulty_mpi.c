@@ -14,7 +14,7 @@
    REPLICAS=FILE           at the end FILE.<rank> has a hash of each parameter that is replicated
 
    In an undisturbed run, DISTURB=count writes the number of collectives to FILE.<rank>. */
-#include "program.h"
+#include "base/program.h"
 
 #include <signal.h>
 #include <stdint.h>

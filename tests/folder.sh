@@ -55,9 +55,9 @@ tpgen $toy -o out -D tp=2
 [ ! -e out/step_1.c ] || fail "a file of tp=3 is left"
 [ "$(tail -n 1 out/rank2.c)" = "// changed" ] || fail "a file that somebody changed is gone"
 tpgen $toy -o out -D tp=2 --target cuda
-[ ! -e out/runtime/cpu.c ] && [ ! -e out/step.c ] && [ -e out/runtime/mine.h ] || fail "cpu to cuda: $(ls out)"
-for name in CMakeLists.txt files.txt runtime/main.c; do
-  mkdir -p theirs/runtime
+[ ! -e out/runtime/cpu/cpu.c ] && [ ! -e out/step.c ] && [ -e out/runtime/mine.h ] || fail "cpu to cuda: $(ls out)"
+for name in CMakeLists.txt files.txt runtime/start/main.c; do
+  mkdir -p "$(dirname theirs/$name)"
   echo "somebody's" > theirs/$name
   before=$(state theirs)
   refused "theirs/$name" $toy -o theirs

@@ -1,8 +1,8 @@
 /* fuzz_archive_reader ARCHIVE PATH FIRST COUNT: mutants of an archive, whose tensors the runtime
    reads: all of each, or it says in one line why not. */
 #include "archive_mutants.h"
-#include "safetensors.h"
-#include "torch_archive.h"
+#include "formats/safetensors.h"
+#include "formats/torch_archive.h"
 
 #include <stdio.h>
 #include <stdlib.h>

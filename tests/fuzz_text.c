@@ -13,8 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "splitmix64.h"
-#include "text_chat.h"
-#include "text_tokenizer.h"
+#include "text/chat/chat.h"
+#include "text/tokenizer/tokenizer.h"
 
 enum { AT_ONCE = 100, SECONDS = 60, LARGE = 1 << 20 };
 

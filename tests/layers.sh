@@ -50,4 +50,44 @@ for file in gen/*/*.c gen/*/*.h; do
     esac
   done < <(sed -n 's/^#include "\(.*\)"$/\1/p' "$file")
 done
-finish "$(wc -l < "$WORK/needs") needs between $(cut -d ' ' -f 1 "$WORK/needs" | sort -u | wc -l) files, in no circle and all downward"
+# ---- the runtime
+
+# Includes go down in runtime/LAYERS. base/program.h has the types of each target's library.
+while read -r file included; do
+  case $file:$included in
+  base/program.h:cuda/ranges.h | base/program.h:cpu/shared_memory/mpi.h) continue ;;
+  esac
+  awk -v a="${file%/*}" -v b="${included%/*}" '{ floor[$1] = NR } END { exit !(a in floor && b in floor && floor[b] <= floor[a]) }' runtime/LAYERS ||
+    fail "runtime/$file includes $included, of a folder that is not below it"
+done < <(cd runtime && grep -r '^#include "[a-z_]*/' --include=*.[ch] --include=*.cu . | sed 's|^\./||; s|:#include "| |; s|".*||')
+
+# No circle of its files, by the objects' symbols. What base/target.h declares, or several files define, is an interface.
+"$TPGEN" plans/toy.lua -o "$WORK/library" --emit library > /dev/null
+flags=(-std=c11 -D_GNU_SOURCE -DTPGEN_TORCH_ARCHIVE -O0 -fopenmp -march=native -Iruntime "-I$WORK/library"
+  $(pkg-config --cflags jansson openblas minizip libpcre2-8) $(mpicc --showme:compile))
+compile_of_runtime() { # FILE
+  local way=()
+  case $1 in
+  runtime/cpu/onednn.c) return ;; # oneDNN may not be there
+  runtime/cpu/shared_memory/beside_mpi.c) way=(-DTPGEN_MIXED) ;;
+  runtime/cpu/shared_memory/*) way=(-DTPGEN_SHARED) ;;
+  runtime/library/*) way=(-DTPGEN_LIBRARY) ;;
+  esac
+  gcc "${flags[@]}" "${way[@]}" -c "$1" -o "$WORK/objects/${1#runtime/}.o" || fail "$1 does not compile"
+}
+compiled=0
+(cd runtime && find . -type d) | while read -r folder; do mkdir -p "$WORK/objects/$folder"; done
+for source in $(find runtime -name '*.c' | LC_ALL=C sort); do beside "$WORK/compiled.$((compiled += 1))" compile_of_runtime "$source"; done
+all_are_done
+cat "$WORK"/compiled.*
+(cd "$WORK/objects" && find . -name '*.o' | sed 's|^\./||' | LC_ALL=C sort | xargs nm -A) | sed 's/:/ /' |
+  awk 'NR == FNR { interface[$1] = 1; next }
+    $3 ~ /^[TDBRV]$/ { if ($4 in home) interface[$4] = 1; home[$4] = $1 } $2 == "U" { uses[$1 " " $3] }
+    END { for (u in uses) { split(u, p, " "); if (home[p[2]] != "" && home[p[2]] != p[1] && !(p[2] in interface)) print p[1], home[p[2]], p[2] } }' \
+    <(grep -o '\b[a-z_]*(' runtime/base/target.h | tr -d '(') - | LC_ALL=C sort -u > "$WORK/uses"
+cut -d ' ' -f 1,2 "$WORK/uses" | LC_ALL=C sort -u > "$WORK/runtime_needs"
+[ "$(wc -l < "$WORK/runtime_needs")" -gt 150 ] || fail "only $(wc -l < "$WORK/runtime_needs") needs were found in the runtime"
+tsort "$WORK/runtime_needs" > /dev/null 2> "$WORK/circles" || true
+[ ! -s "$WORK/circles" ] || fail "files of the runtime that need each other: $(head -n 4 "$WORK/circles" | sed 's/.*: //')"
+
+finish "$(wc -l < "$WORK/needs") needs between $(cut -d ' ' -f 1 "$WORK/needs" | sort -u | wc -l) files, in no circle and all downward; the runtime: $(wc -l < "$WORK/runtime_needs")"

@@ -46,9 +46,9 @@ linked+=(-lnccl -ljansson -lminizip -lgomp -lpthread ${NCCL_HOME:+"-L$NCCL_HOME/
 nvcc_runtime() (
   "$TPGEN" plans/toy.lua -o "$WORK/first" --target cuda && mkdir "$WORK/runtime" && cd "$WORK/first" || exit 1
   gcc "${strict[@]}" -O0 -DTPGEN_CUDA -I. -Iruntime "${includes[@]}" -isystem "${nvcc%/bin/nvcc}/include" \
-    ${NCCL_HOME:+-isystem "$NCCL_HOME/include"} -c runtime/*.c && mv ./*.o "$WORK/runtime" || exit 1
-  for file in runtime/*.cu; do
-    "$nvcc" "${flags[@]}" "${all[@]}" -c "$file" -o "$WORK/runtime/$(basename "$file" .cu).o" || exit 1
+    ${NCCL_HOME:+-isystem "$NCCL_HOME/include"} -c $(find runtime -name '*.c') && mv ./*.o "$WORK/runtime" || exit 1
+  for file in $(find runtime -name '*.cu'); do
+    "$nvcc" "${flags[@]}" "${all[@]}" -c "$file" -o "$WORK/runtime/cuda_$(basename "$file" .cu).o" || exit 1
   done
 )
 

@@ -95,8 +95,8 @@ make_runtime() {
   key=$({
     gcc --version
     echo "${strict[*]}, ${plain[*]}, ${sanitizers[*]}, ${cuda[*]}, ${includes[*]}"
-    cat tests/programs.sh tests/idle_ranks.c tests/local_mpi/* "$WORK"/of_runtime/runtime/*
-    find tests/cuda_on_cpu/include -type f -exec cat {} +
+    cat tests/programs.sh tests/idle_ranks.c tests/local_mpi/*
+    find "$WORK/of_runtime/runtime" tests/cuda_on_cpu/include -type f | LC_ALL=C sort | xargs cat
   } | sha256sum)
   made=$TOOLS/runtimes/$name.${key:0:16}
   mkdir -p "$TOOLS/runtimes"
@@ -127,24 +127,26 @@ make_runtimes() {
 
 # compile_runtime KIND DIRECTORY
 compile_runtime() {
-  local kind=$1 to=$2 sources cu way=() without='cpu_shared[a-z_]*\.c\|cpu_without_mpi\.c\|cpu_beside_mpi\.c' talk=(mpi.c requests.c messages.c rings.c)
+  local kind=$1 to=$2 sources cu way=() without='cpu_shared_memory_[a-z_]*\.c' talk=(mpi.c requests.c messages.c rings.c)
   local without_heads=yes
-  ! is_shared "$kind" || without='cpu_memory\.c\|cpu_collectives\.c\|cpu_beside_mpi\.c\|cpu_stages\.c' talk=(shared.c)
+  ! is_shared "$kind" || without='cpu_memory\.c\|cpu_collectives\.c\|cpu_shared_memory_beside_mpi\.c\|cpu_stages\.c' talk=(shared.c)
   ! is_local || way=(-Dmain=main_of_rank)
-  # All but the target's own file, the rendezvous, which only CUDA programs use, and the other transport.
-  mapfile -t sources < <(cd "$to" && ls -- *.c | grep -vx "cpu\.c\|rendezvous\.c\|$without")
+  # cpu/job.c as cpu_job.c, and so on: objects have names of their own.
+  (cd "$to" && find . -name '*.c' -o -name '*.cu' | sed 's|^\./||' | while read -r cu; do ln -s "$cu" "${cu//\//_}"; done)
+  # All but the other transport.
+  mapfile -t sources < <(cd "$to" && ls -- *.c | grep -vx "$without")
   if [ "$kind" = cuda ]; then
     local transport=mpi # also for what it has in C
     mapfile -t cu < <(cd "$to" && ls -- *.cu)
     ! is_local || make_heads cuda || return
-    objects "$to" cuda "${cu[@]}" && objects "$to" plain -DTPGEN_MPI "${way[@]}" "${sources[@]}" rendezvous.c || return
+    objects "$to" cuda "${cu[@]}" && objects "$to" plain -DTPGEN_MPI "${way[@]}" "${sources[@]}" || return
   elif [ "$kind" = library ]; then
-    # But library*.c, which have the model's header.
-    mapfile -t sources < <(sed -n '/library_runtime /,/)/p' "$to/../CMakeLists.txt" | grep -o '[a-z0-9_]*\.c\>' | grep -v '^library' |
-      sort -u | (cd "$to" && xargs ls 2> /dev/null))
-    objects "$to" library "${sources[@]}" || return
+    # But library/, which has the model's header.
+    mapfile -t sources < <(sed -n '/library_runtime\>/,/)/p' "$to/../CMakeLists.txt" | grep -o 'runtime/[a-z0-9_/]*\.c\>' |
+      sed 's|^runtime/||; s|/|_|g' | grep -v '^library_' | sort -u)
+    objects "$to" library "${sources[@]}" cpu_stages.c || return
   else
-    objects "$to" "$kind" "${way[@]}" "${sources[@]}" cpu.c || return
+    objects "$to" "$kind" "${way[@]}" "${sources[@]}" || return
   fi
   if is_local; then
     objects "$to" plain -O2 "${talk[@]/#/$root/tests/local_mpi/}" "$root/tests/local_mpi/ranks.c"
@@ -164,7 +166,7 @@ own_name() {
 # for the table that ranks.c reads.
 link_together() {
   local entry rank names=() rows=() more=()
-  [ "$kind" != library ] || more=(library*.o caller.o)
+  [ "$kind" != library ] || more=(library*.o data.o watch.o caller.o)
   for entry in $entries; do
     rank=rank${entry%:*}
     own_name "$rank" this_rank "$rank" || return
@@ -209,7 +211,7 @@ make_ranks() (
   objects . "$kind" "${watched[@]}" rank*.$suffix step*.$suffix &&
     objects . "$kind" "${watched[@]}" $optimized kernels.$suffix || exit 1
   if [ "$kind" = library ]; then
-    objects . library library_ranks.c runtime/library*.c &&
+    objects . library library_ranks.c runtime/library/*.c &&
       objects . library -Dmain=main_of_rank -o caller.o "$root/tests/covering/library.c" || exit 1
   fi
   link_ranks . "$kind" || exit 1

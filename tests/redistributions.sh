@@ -83,7 +83,7 @@ for kind in plain sanitized; do
   flags=()
   [ $kind = plain ] || flags=("${sanitizers[@]}")
   gcc "${strict[@]}" "${flags[@]}" "${includes[@]}" -Iruntime -o "$WORK/reduce_scatter.$kind" tests/reduce_scatter.c \
-    runtime/cpu_collectives.c "${libraries[@]}" || { fail "reduce_scatter.c does not compile"; continue; }
+    runtime/cpu/collectives.c "${libraries[@]}" || { fail "reduce_scatter.c does not compile"; continue; }
   for ranks in 2 3 4; do
     [ $kind = plain ] || [ $ranks = 3 ] || continue
     timeout 60 "${launch[@]}" -n $ranks "$WORK/reduce_scatter.$kind" || fail "reduce_scatter on $ranks ranks"

@@ -2,8 +2,8 @@
    several sizes by sum, maximum and minimum, out of place and in place; and repeats it, to the same
    bits. Then gathers and sums several values in one buffer's chunks, and compares with copies into
    and out of the buffer. The numbers are integers, whose sum does not depend on the order. */
-#include "cpu_segments.h"
-#include "program.h"
+#include "cpu/kernels/segments.h"
+#include "base/program.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -4,11 +4,11 @@
    at random. Sums must have the bits of a sum in the order of the group's members. Ranks send each
    other values, and receive them in the order of their tags. At last two ranks call different
    collectives, which must be an error on both. */
-#include "cpu_shared.h"
-#include "cpu_segments.h"
-#include "cpu_stages.h"
-#include "program.h"
-#include "target.h"
+#include "cpu/shared_memory/shared.h"
+#include "cpu/kernels/segments.h"
+#include "cpu/stages.h"
+#include "base/program.h"
+#include "base/target.h"
 
 #include <signal.h>
 #include <stdio.h>

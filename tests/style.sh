@@ -27,7 +27,7 @@ case $(clang-format --version 2> /dev/null) in
   ;;
 esac
 # What is copied into users' programs names its licence.
-for file in runtime/*.[ch] runtime/*.cu; do
+for file in $(find runtime -name '*.[ch]' -o -name '*.cu'); do
   [ "$(head -n 1 "$file")" = '// SPDX-License-Identifier: MIT' ] || fail "$file does not begin with its licence"
 done
 finish "${#files[@]} files, as .clang-format has them"

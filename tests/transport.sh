@@ -18,7 +18,7 @@ collectives() {
   shift
   [ "$kind" = plain ] || flags=("${sanitizers[@]}")
   gcc "${strict[@]}" "${flags[@]}" -DTPGEN_SHARED -Iruntime -o "$WORK/collectives.$kind" tests/shared_memory.c \
-    runtime/cpu_shared*.c runtime/cpu_without_mpi.c -lm || fail "shared_memory.c does not compile"
+    $(find runtime/cpu/shared_memory -name '*.c' ! -name beside_mpi.c) -lm || fail "shared_memory.c does not compile"
   for ranks; do
     OMP_NUM_THREADS=$((ranks % 2 + 1)) timeout 200 "$WORK/collectives.$kind" "$ranks" || fail "$kind: collectives on $ranks ranks"
   done

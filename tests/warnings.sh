@@ -10,15 +10,15 @@ read -ra blas <<< "$(pkg-config --cflags openblas | sed 's/-I/-isystem/g')"
 # transport_of FILE: what its transport needs.
 transport_of() {
   case $1 in
-  */cpu_without_mpi.c) echo -DTPGEN_SHARED ;;
-  */cpu_beside_mpi.c | */cpu_shared_mpi.c) echo -DTPGEN_MIXED ;;
+  */without_mpi.c) echo -DTPGEN_SHARED ;;
+  */beside_mpi.c | */shared_memory/mpi.c) echo -DTPGEN_MIXED ;;
   esac
 }
 for tp in 2 3; do
   generate tp$tp -D tp=$tp
   here=(-I"$WORK/tp$tp" -I"$WORK/tp$tp/runtime" "${libraries[@]}" "${blas[@]}")
   files=("$WORK/tp$tp"/*.c)
-  [ $tp = 3 ] || files+=("$WORK/tp$tp"/runtime/*.c) # they are the same for both
+  [ $tp = 3 ] || mapfile -t -O ${#files[@]} files < <(find "$WORK/tp$tp/runtime" -name '*.c' | LC_ALL=C sort) # they are the same for both
   for file in "${files[@]}"; do
     # shellcheck disable=SC2046
     gcc "${strict[@]}" -Wbidi-chars=any $(transport_of "$file") "${here[@]}" "$file" || fail "gcc: $file"
@@ -29,7 +29,7 @@ done
 # What multiplies bfloat16 is in programs that do so.
 echo '#include <dnnl.h>' | gcc -E - > /dev/null 2>&1 && for compiler in "gcc -fanalyzer" clang; do
   # shellcheck disable=SC2086
-  $compiler "${strict[@]}" -DTPGEN_ONEDNN "${here[@]}" runtime/cpu_onednn.c || fail "$compiler: cpu_onednn.c"
+  $compiler "${strict[@]}" -DTPGEN_ONEDNN "${here[@]}" runtime/cpu/onednn.c || fail "$compiler: cpu/onednn.c"
 done
 # The analyzer takes longest over main.c; one mesh will do.
 for file in "$WORK"/tp2/*.c; do

@@ -40,6 +40,11 @@ void emit_rest(const struct buffer *programs);
 /* Whether the program, in a pipeline that of any place, has a product for which oneDNN pays. */
 bool multiplies_by_onednn(void);
 
+/* ----------------------------------------------------------------------------- runtime_files.c */
+
+/* Adds those that the program uses, after all of its own. */
+void add_runtime(void);
+
 /* ---------------------------------------------------------------------------- schedule_query.c */
 
 /* --schedule: prints a pipeline's schedule as CSV, with --lowered what its ranks do; then ends

@@ -13,7 +13,6 @@ static bool is_of_program(const char *name)
     if (!strncmp(name, headers[i], strlen(headers[i]))) return true;
   for (const struct embedded *e = embedded; e->name; e++) {
     if (strncmp(e->name, "runtime/", 8)) continue;
-    if (!strcmp(e->name, text("runtime/%s.h", name))) return true;
     const char *at = (const char *)e->text, *tag = text("struct %s", name);
     for (size_t n = strlen(tag); (at = strstr(at, tag)); at += n)
       if (!isalnum((unsigned char)at[n]) && at[n] != '_') return true;

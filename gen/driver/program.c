@@ -242,11 +242,12 @@ static bool moves_rows(const struct op *op)
 /* What some programs include. */
 static const char *includes_text(void)
 {
-  const char *stages = text("#include \"%s_stages.h\"\n", target->runtime);
+  const char *stages = text("#include \"%s/stages.h\"\n", target->name);
   return text("%s%s%s", graph->stages ? stages : "",
-              step_has(moves_rows) || ends_early() ? text("#include \"%s_rows.h\"\n", target->name)
-                                                   : "",
-              options.check_finite ? "#include \"finite.h\"\n" : "");
+              step_has(moves_rows) || ends_early()
+                  ? text("#include \"%s/kernels/rows.h\"\n", target->name)
+                  : "",
+              options.check_finite ? "#include \"base/finite.h\"\n" : "");
 }
 
 /* "_stage1" of the files of a stage of a pipeline, "_2" of those of a class of ranks. */
@@ -350,35 +351,6 @@ bool multiplies_by_onednn(void)
   return false;
 }
 
-/* "runtime/cuda.cu": whether it begins with the name of another runtime than the target's. */
-static bool is_of_other_target(const char *file)
-{
-  for (int i = 0; i < TARGETS; i++) {
-    const char *other = text("runtime/%s", targets[i].runtime);
-    if (strcmp(targets[i].runtime, target->runtime) && !strncmp(file, other, strlen(other)))
-      return true;
-  }
-  return false;
-}
-
-/* Files of another target stay behind, and so do those for oneDNN if no product uses it, and those
-   of programs that generate, and those of a library. */
-static void add_runtime(void)
-{
-  bool onednn = multiplies_by_onednn(), rows = has_values_by_rows();
-  for (const struct embedded *e = embedded; e->name; e++) {
-    if (strncmp(e->name, "runtime/", 8) || is_of_other_target(e->name)) continue;
-    if (!plan_options->generate.slots && !strncmp(e->name, "runtime/text_", 13)) continue;
-    if (strstr(e->name, "library") && !model_library()) continue;
-    if (!graph->stages && strstr(e->name, "_stages.")) continue;
-    bool of_rows = strstr(e->name, text("/%s_rows.", target->name)) || strstr(e->name, "_groups") ||
-                   strstr(e->name, "_places.");
-    if (of_rows && !rows) continue;
-    if (onednn || strcmp(e->name, "runtime/cpu_onednn.c"))
-      add_file(e->name, (const char *)e->text, e->size, false);
-  }
-}
-
 /* The plan's path, and after it those of the files that it requires, each with a zero and on a
    line of its own. */
 static char *plan_string(void)
@@ -419,15 +391,15 @@ static void add_launcher(const char *ranks)
 {
   char *world = text("%d", world_size());
   const char *cmake = text("templates/CMakeLists.%s.txt", target->name);
-  add_text("CMakeLists.txt",
-           fill(embedded_text(cmake), "plan", plan_shown(), "hash", plan_options->hash, "ranks",
-                ranks, "world", world, "stages",
-                graph->stages ? embedded_text("templates/stages.txt") : "", "torch_archive",
-                plan_options->weights ? embedded_text("templates/torch_archive.txt") : "",
-                "generate",
-                plan_options->generate.slots ? embedded_text("templates/generate.txt") : "",
-                "runtime_files", embedded_text("templates/runtime_files.txt"), "library",
-                library_build(), NULL));
+  add_text(
+      "CMakeLists.txt",
+      fill(embedded_text(cmake), "plan", plan_shown(), "hash", plan_options->hash, "ranks", ranks,
+           "world", world, "stages", graph->stages ? embedded_text("templates/stages.txt") : "",
+           "torch_archive",
+           plan_options->weights ? embedded_text("templates/torch_archive.txt") : "", "generate",
+           plan_options->generate.slots ? embedded_text("templates/generate.txt") : "", "onednn",
+           multiplies_by_onednn() ? embedded_text("templates/onednn.txt") : "", "runtime_files",
+           embedded_text("templates/runtime_files.txt"), "library", library_build(), NULL));
   char *run = fill(embedded_text("templates/run.sh"), "plan", plan_shown(), "world", world, "hash",
                    plan_options->hash, "transport", transport_text(), NULL);
   add_file("run.sh", run, strlen(run), true);

@@ -1,9 +1,9 @@
 /* copies.c: the text of moves within a rank's memory.
 
    Takes   an operation that moves bytes within a rank, or packs them for a collective.
-   Leaves  its statement: calls of runtime/cpu_copies.h and runtime/cuda_copies.h, with sizes as
-           literals. Where a rank's part begins is an expression in its coordinates, the same text
-           for all ranks. */
+   Leaves  its statement: calls of runtime/cpu/kernels/copies.h and runtime/cuda/kernels/copies.h,
+   with sizes as literals. Where a rank's part begins is an expression in its coordinates, the same
+   text for all ranks. */
 #include "emit/emit.h"
 
 #include <inttypes.h>

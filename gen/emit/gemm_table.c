@@ -1,6 +1,6 @@
 /* gemm_table.c: the table of matrix products in a CUDA program, which the runtime prepares before
-   the first step (runtime/cuda_products.cu). Products that differ only in their operands share a
-   row, named by its form and sizes: nt_256x64x128. */
+   the first step (runtime/cuda/kernels/products.cu). Products that differ only in their operands
+   share a row, named by its form and sizes: nt_256x64x128. */
 #include "emit/emit.h"
 
 #include <string.h>

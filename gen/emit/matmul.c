@@ -142,7 +142,7 @@ static char *call_text(const struct product *p)
               address(p, w.a), address(p, w.b), sizes);
 }
 
-/* "BIAS_RELU": an enumerator of runtime/cuda_math.h. */
+/* "BIAS_RELU": an enumerator of runtime/cuda/kernels/math.h. */
 static const char *epilogue_name(const struct product *p, const struct written *w)
 {
   const struct epilogue *e = p->then;

@@ -1,9 +1,9 @@
 /* packing.c: the text of the copies into and out of the buffer of a packed collective.
 
    Takes   a packed collective (bucket.c), every value in its place.
-   Leaves  the statements around its call: tables of copies (runtime/segments.h), with sizes and
-           offsets as literals. Members that are adjacent in memory are one run; runs of the modules
-           of a list, all of one length, are the rows of one segment.
+   Leaves  the statements around its call: tables of copies (runtime/base/segments.h), with sizes
+   and offsets as literals. Members that are adjacent in memory are one run; runs of the modules of
+   a list, all of one length, are the rows of one segment.
 
    The buffer of a gather or a scatter has a chunk for each rank of the group. In a chunk the parts
    of the members follow one another, each with room for the largest part of any rank, so that
@@ -15,7 +15,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* One copy; see runtime/segments.h. */
+/* One copy; see runtime/base/segments.h. */
 struct segment {
   const char *at;
   enum type type;

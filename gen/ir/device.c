@@ -2,8 +2,8 @@
 
    The figures are those of NVIDIA's data sheets for SXM modules: multiplications and additions a
    second in dense matrix products, by the type of the operands (float32 without tensor cores, TF32,
-   bfloat16); bytes a second of the memory; the number of multiprocessors. runtime/cuda.cu has the
-   same peaks.
+   bfloat16); bytes a second of the memory; the number of multiprocessors. runtime/cuda/cuda.cu has
+   the same peaks.
 
    No operation reaches the peak. By measurements of cuBLAS on such GPUs a large product reaches
    four fifths of it, since clocks fall under the load. One multiprocessor computes a tile of the

@@ -1,12 +1,12 @@
 /* clang-format off */
 /* element_functions.h: the functions that elements of ops.h may call, in C and in CUDA. Every other
    list of them expands from here. To add one: a row here, its meaning in known[] of
-   tests/unit/test_ops.c and, where C has no such function, its text in runtime/elements.h.
+   tests/unit/test_ops.c and, where C has no such function, its text in runtime/base/elements.h.
 
      FUNCTION(name, header, fields)
 
-   header     Where a program finds it: MATH_H, of C; ELEMENTS_H, INDICES_H: of runtime/elements.h
-              and indices.h, which a program then includes.
+   header     Where a program finds it: MATH_H, of C; ELEMENTS_H, INDICES_H: of elements.h and
+              indices.h in runtime/base, which a program then includes.
    fields     .cheap  A kernel rather computes it again than reads what was computed once, before
                       the first step.
               .whole  Its result is a whole number. */

@@ -22,7 +22,7 @@ static bool is_float(enum type type)
   return type == F32 || type == BF16;
 }
 
-/* Like float_to_bf16 of runtime/elements.h. */
+/* Like float_to_bf16 of runtime/base/elements.h. */
 static double rounded_to_bf16(double x)
 {
   float f = (float)x;

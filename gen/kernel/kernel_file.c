@@ -11,7 +11,7 @@
             the same parameters, each after a line  // launch: BLOCKS, THREADS  of whole numbers,
             holes and + - * / % ( ); a third number, BYTES, is the dynamic shared memory of a
             block. They run in the order of the file. Static __device__ functions may be among
-            them. They may use cuda_kernels.h and cuda_tiles.h.
+            them. They may use cuda/kernels/kernels.h and cuda/kernels/tiles.h.
 
    The parameters are the outputs and then the inputs in the order of the rule, each the rank's
    part, contiguous, in row-major order:
@@ -24,13 +24,13 @@
    another order in memory, which saves copies; the last dimension is still innermost.
 
    Types are float, int or, for truth values, unsigned char, 0 or 1; bf16, with bf16_to_float and
-   float_to_bf16 of runtime/elements.h, if the kernel takes bfloat16. A parameter that may be float
-   or bf16 is declared const $type_a$ *restrict a, and its elements are read as $float_a$(a[i]);
-   our own kernels take every floating input so, and make floats, except attention. After these
-   parameters the kernel may have, for letters of the rule that are marked @, the index in the whole
-   tensor at which the rank's part begins: long first_x  for letter x. (Sizes differ between ranks
-   only if they must; the beginning of a part always differs, so it is no hole: most ranks share one
-   kernel.)
+   float_to_bf16 of runtime/base/elements.h, if the kernel takes bfloat16. A parameter that may be
+   float or bf16 is declared const $type_a$ *restrict a, and its elements are read as
+   $float_a$(a[i]); our own kernels take every floating input so, and make floats, except attention.
+   After these parameters the kernel may have, for letters of the rule that are marked @, the index
+   in the whole tensor at which the rank's part begins: long first_x  for letter x. (Sizes differ
+   between ranks only if they must; the beginning of a part always differs, so it is no hole: most
+   ranks share one kernel.)
 
    Holes, for the rule  ...x,...y->...xy :
 

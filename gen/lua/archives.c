@@ -11,7 +11,7 @@
 #include <lua.h>
 #include <string.h>
 #include <unzip.h>
-#include <zip_entry.h>
+#include <formats/zip_entry.h>
 #include <zlib.h>
 
 enum { MAX_ARCHIVES = 4, MAX_ENTRY = 1 << 26, MAX_NAME = 512, MAX_DEPTH = 64 };

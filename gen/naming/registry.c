@@ -32,7 +32,7 @@ static bool calls_function_of(enum function_header header, const struct kernel *
   return false;
 }
 
-/* Whether a kernel uses something that runtime/elements.h defines. */
+/* Whether a kernel uses something that runtime/base/elements.h defines. */
 static bool uses_elements(const struct kernel *k)
 {
   static const char *const words[] = {"random_stream", "larger",   "smaller", "INT_MIN",
@@ -42,7 +42,7 @@ static bool uses_elements(const struct kernel *k)
   return calls_function_of(ELEMENTS_H, k);
 }
 
-/* Whether anything in the program has the type that runtime/elements.h defines. */
+/* Whether anything in the program has the type that runtime/base/elements.h defines. */
 static bool has_bf16(void)
 {
   for (int i = 0; i < graph->nvalue; i++)
@@ -57,8 +57,8 @@ const char *kernel_includes(void)
     elements |= uses_elements(&kernels[i]);
     indices |= calls_function_of(INDICES_H, &kernels[i]);
   }
-  return text("%s%s%s", elements ? "#include \"elements.h\"\n" : "",
-              indices ? "#include \"indices.h\"\n" : "", elements || indices ? "\n" : "");
+  return text("%s%s%s", elements ? "#include \"base/elements.h\"\n" : "",
+              indices ? "#include \"base/indices.h\"\n" : "", elements || indices ? "\n" : "");
 }
 
 static bool is_in_kernels(const char *word)
@@ -72,22 +72,22 @@ static bool is_in_kernels(const char *word)
 static const struct {
   const char *word, *header;
   enum language language; /* LANGUAGES: any */
-} used[] = {{"multiply_tile", "cuda_groups.h", LANGUAGE_CUDA},
-            {"row_of_place", "cuda_places.h", LANGUAGE_CUDA},
-            {"grouped_nt_bf16", "cpu_groups_bf16.h", LANGUAGE_C},
-            {"grouped_nn_bf16", "cpu_groups_bf16.h", LANGUAGE_C},
-            {"grouped_tn_bf16", "cpu_groups_bf16.h", LANGUAGE_C},
-            {"grouped_tn_bf16_bf16", "cpu_groups_bf16.h", LANGUAGE_C},
-            {"rows_of_places", "cpu_groups.h", LANGUAGE_C},
-            {"all_rows", "cpu_groups.h", LANGUAGE_C},
-            {"grouped_nt", "cpu_groups.h", LANGUAGE_C},
-            {"grouped_nn", "cpu_groups.h", LANGUAGE_C},
-            {"grouped_tn", "cpu_groups.h", LANGUAGE_C},
-            {"linear_of_bf16", "cpu_weights.h", LANGUAGE_C},
-            {"linear_of_bf16_turned", "cpu_weights.h", LANGUAGE_C},
-            {"linear_of_int8", "cpu_weights.h", LANGUAGE_C},
-            {"linear_of_int8_turned", "cpu_weights.h", LANGUAGE_C},
-            {"weight_block", "weight_blocks.h", LANGUAGES}};
+} used[] = {{"multiply_tile", "cuda/kernels/groups.h", LANGUAGE_CUDA},
+            {"row_of_place", "cuda/places.h", LANGUAGE_CUDA},
+            {"grouped_nt_bf16", "cpu/kernels/groups_bf16.h", LANGUAGE_C},
+            {"grouped_nn_bf16", "cpu/kernels/groups_bf16.h", LANGUAGE_C},
+            {"grouped_tn_bf16", "cpu/kernels/groups_bf16.h", LANGUAGE_C},
+            {"grouped_tn_bf16_bf16", "cpu/kernels/groups_bf16.h", LANGUAGE_C},
+            {"rows_of_places", "cpu/kernels/groups.h", LANGUAGE_C},
+            {"all_rows", "cpu/kernels/groups.h", LANGUAGE_C},
+            {"grouped_nt", "cpu/kernels/groups.h", LANGUAGE_C},
+            {"grouped_nn", "cpu/kernels/groups.h", LANGUAGE_C},
+            {"grouped_tn", "cpu/kernels/groups.h", LANGUAGE_C},
+            {"linear_of_bf16", "cpu/kernels/weights.h", LANGUAGE_C},
+            {"linear_of_bf16_turned", "cpu/kernels/weights.h", LANGUAGE_C},
+            {"linear_of_int8", "cpu/kernels/weights.h", LANGUAGE_C},
+            {"linear_of_int8_turned", "cpu/kernels/weights.h", LANGUAGE_C},
+            {"weight_block", "base/weight_blocks.h", LANGUAGES}};
 
 const char *runtime_includes(void)
 {

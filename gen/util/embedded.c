@@ -9,10 +9,14 @@ static int compare_name(const void *name, const void *file)
   return strcmp(name, ((const struct embedded *)file)->name);
 }
 
+const struct embedded *find_embedded(const char *name)
+{
+  return bsearch(name, embedded, (size_t)nembedded, sizeof *embedded, compare_name);
+}
+
 const char *embedded_text(const char *name)
 {
-  const struct embedded *file =
-      bsearch(name, embedded, (size_t)nembedded, sizeof *embedded, compare_name);
+  const struct embedded *file = find_embedded(name);
   if (!file) bug("emit", "no embedded file is called %s", name);
   return (const char *)file->text;
 }

@@ -36,6 +36,23 @@ void add_file(const char *name, const char *contents, size_t size, bool executab
       (struct file){name, contents, size, executable, hash_contents(HASH_START, contents, size)};
 }
 
+int added_files(void)
+{
+  return nfile;
+}
+
+const struct file *added_file(int i)
+{
+  return &file[i];
+}
+
+const struct file *find_file(const char *name)
+{
+  for (int i = 0; i < nfile; i++)
+    if (!strcmp(file[i].name, name)) return &file[i];
+  return NULL;
+}
+
 /* ------------------------------------------------------------------------ what is in the folder */
 
 /* Hashes an open file up to its end; false if it cannot be read. */
@@ -81,11 +98,17 @@ struct entry {
 static struct entry *entry;
 static int nentry, entry_room;
 
-/* A name in the folder or in runtime/, and nowhere else. */
+/* A path in the folder, or below its runtime/, and nowhere else. */
 static bool is_name(const char *name)
 {
-  if (!strncmp(name, "runtime/", 8)) name += 8;
-  return *name && *name != '.' && !strchr(name, '/');
+  bool is_below = !strncmp(name, "runtime/", 8);
+  for (;; name++) {
+    size_t n = strcspn(name, "/");
+    if (!n || *name == '.') return false;
+    name += n;
+    if (!*name) return true;
+    if (!is_below) return false;
+  }
 }
 
 /* "0123456789abcdef  step.c" */
@@ -182,19 +205,12 @@ static void compare(const struct file *f)
   add_change(f->name, f, is_there);
 }
 
-static bool is_written(const char *name)
-{
-  for (int i = 0; i < nfile; i++)
-    if (!strcmp(file[i].name, name)) return true;
-  return false;
-}
-
 /* A file of the previous program that the plan no longer has. */
 static void compare_entry(const struct entry *e)
 {
   struct stat about;
   uint64_t hash;
-  if (is_written(e->name) || !look_at_output(e->name, &about) || !S_ISREG(about.st_mode)) return;
+  if (find_file(e->name) || !look_at_output(e->name, &about) || !S_ISREG(about.st_mode)) return;
   int fd = open_in_output(e->name);
   if (fd < 0 || !hash_file(fd, &hash))
     usage_error(3, "cannot read %s/%s: %s", options.out, e->name, strerror(errno));

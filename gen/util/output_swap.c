@@ -24,24 +24,29 @@
 #define NEW                                                                                        \
   ".tpgen-new" /* new/, old/, and the lists of files of before and of the time                     \
                   between */
-#define RUNTIME "runtime"
 
-/* A folder and the one in it. */
+/* A folder, and those below it that were asked for: all are open. */
 struct tree {
-  int top, runtime; /* open, or -1 */
+  int top; /* or -1 */
+  struct subfolder {
+    const char *path; /* "runtime/cpu/" */
+    int fd;
+    bool is_new;
+  } * below;
+  int nbelow, room;
 };
-static struct tree out = {-1, -1}, new = {-1, -1}, old = {-1, -1};
+static struct tree out = {.top = -1}, new = {.top = -1}, old = {.top = -1};
 static int waiting = -1; /* NEW, open */
 static bool is_locked, had_program, replaces;
 
 /* What was created, and is removed if tpgen fails. */
 static const char **made;
 static int nmade, made_room;
-static bool made_runtime, made_waiting;
+static bool made_waiting;
 
 /* What was renamed, in order. */
 struct moved {
-  const struct tree *from, *to;
+  struct tree *from, *to;
   const char *name;
 };
 static struct moved *moved;
@@ -59,13 +64,28 @@ static int open_folder(int at, const char *name, int flags)
   return openat(at, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | flags);
 }
 
-/* The subfolder that the file is in; the rest of the name follows it. */
-static int folder_of(const struct tree *t, const char **name)
+/* The folder that the file of that path is in; *last: what follows it. Links are not followed. If
+   the folder does not exist it is made, or with `make` false the result is -1. */
+static int folder_of(struct tree *t, const char *path, const char **last, bool make)
 {
-  size_t n = strlen(RUNTIME "/");
-  if (strncmp(*name, RUNTIME "/", n)) return t->top;
-  *name += n;
-  return t->runtime;
+  const char *slash = strrchr(path, '/');
+  *last = slash ? slash + 1 : path;
+  if (!slash) return t->top;
+  size_t n = (size_t)(*last - path);
+  for (int i = 0; i < t->nbelow; i++)
+    if (!strncmp(t->below[i].path, path, n) && !t->below[i].path[n]) return t->below[i].fd;
+  const char *name, *own = text("%.*s", (int)n - 1, path);
+  int above = folder_of(t, own, &name, make);
+  if (above < 0) return -1;
+  int fd = openat(above, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+  bool is_new = fd < 0 && errno == ENOENT && make;
+  if (fd < 0 && errno == ENOENT && !make) return -1;
+  if (is_new && !mkdirat(above, name, 0777))
+    fd = openat(above, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0) failed("open the folder", own);
+  GROW(t->below, t->nbelow, t->room);
+  t->below[t->nbelow++] = (struct subfolder){text("%s/", own), fd, is_new};
+  return fd;
 }
 
 /* ----------------------------------------------------------------------------------- the folder */
@@ -130,16 +150,14 @@ bool open_output(bool make)
     out.top = -1;
   }
   if (out.top < 0) failed("make the directory", NULL);
-  out.runtime = open_folder(out.top, RUNTIME, O_NOFOLLOW);
-  if (out.runtime < 0 && errno != ENOENT) failed("open the folder", RUNTIME);
   had_program = holds_program(out.top);
   return true;
 }
 
 bool look_at_output(const char *name, struct stat *about)
 {
-  const char *last = name;
-  int folder = folder_of(&out, &last);
+  const char *last;
+  int folder = folder_of(&out, name, &last, false);
   if (folder < 0) return false;
   if (!fstatat(folder, last, about, AT_SYMLINK_NOFOLLOW)) return true;
   if (errno != ENOENT) failed("look at", name);
@@ -148,8 +166,9 @@ bool look_at_output(const char *name, struct stat *about)
 
 int open_in_output(const char *name)
 {
-  int folder = folder_of(&out, &name);
-  return openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  const char *last;
+  int folder = folder_of(&out, name, &last, false);
+  return openat(folder, last, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 }
 
 /* What an earlier tpgen that was killed left, or this one. */
@@ -185,7 +204,7 @@ bool is_half_done(void)
 
 static bool remove_waiting(void)
 {
-  enum { DEPTH = 3 };
+  enum { DEPTH = 8 };
   return remove_tree(out.top, NEW, DEPTH);
 }
 
@@ -230,8 +249,8 @@ static void sync_written(int folder, const char *last)
 static void sync_all(const struct change *change, int n)
 {
   for (int i = 0; i < n; i++) {
-    const char *last = change[i].name;
-    int folder = folder_of(&new, &last);
+    const char *last;
+    int folder = folder_of(&new, change[i].name, &last, true);
     if (change[i].to) sync_written(folder, last);
   }
   sync_written(waiting, "meanwhile");
@@ -246,13 +265,6 @@ static int make_in(int at, const char *name)
   return fd;
 }
 
-static struct tree make_tree(const char *name)
-{
-  struct tree t = {.top = make_in(waiting, name), .runtime = -1};
-  t.runtime = make_in(t.top, RUNTIME);
-  return t;
-}
-
 static void make_waiting(void)
 {
   if (is_locked && !remove_waiting()) failed("remove", NEW);
@@ -264,23 +276,23 @@ static void make_waiting(void)
   made_waiting = true;
   waiting = open_folder(out.top, NEW, O_NOFOLLOW);
   if (waiting < 0) failed("open", NEW);
-  new = make_tree("new");
-  old = make_tree("old");
+  new.top = make_in(waiting, "new");
+  old.top = make_in(waiting, "old");
 }
 
 /* -------------------------------------------------------------------------------- putting there */
 
-static bool rename_to(const struct tree *from, const struct tree *to, const char *name)
+static bool rename_to(struct tree *from, struct tree *to, const char *name)
 {
-  const char *last = name;
-  int a = folder_of(from, &last), b = (last = name, folder_of(to, &last));
+  const char *last;
+  int a = folder_of(from, name, &last, true), b = folder_of(to, name, &last, true);
   int error;
   do error = renameat(a, last, b, last);
   while (error && errno == EINTR);
   return !error;
 }
 
-static void bring(const struct tree *from, const struct tree *to, const char *name)
+static void bring(struct tree *from, struct tree *to, const char *name)
 {
   if (!rename_to(from, to, name)) failed("put in place", name);
   moved[nmoved++] = (struct moved){from, to, name};
@@ -327,7 +339,7 @@ static void exchange_all(const struct change *change, int n, const struct lists 
   }
   if (!put_list("then")) failed("put in place", FILE_LIST);
   sync_file(out.top, ".");
-  sync_file(out.runtime, RUNTIME);
+  for (int i = 0; i < out.nbelow; i++) sync_file(out.below[i].fd, out.below[i].path);
 }
 
 /* Undoes all renames; false if one fails. run.sh is there only if the program is complete. A
@@ -338,13 +350,21 @@ static bool take_back(void)
   for (; nmoved; nmoved--) {
     const struct moved *m = &moved[nmoved - 1];
     if (!rename_to(m->to, m->from, m->name)) return false;
-    const char *last = m->name;
-    if (m->from == &out) utimensat(folder_of(&out, &last), last, NULL, AT_SYMLINK_NOFOLLOW);
+    const char *last;
+    int folder = folder_of(m->from, m->name, &last, true);
+    if (m->from == &out) utimensat(folder, last, NULL, AT_SYMLINK_NOFOLLOW);
   }
   const struct lists *lists = list_moved;
   list_moved = NULL;
   if (!lists) return true;
   return lists->before ? put_list("before") : !unlinkat(out.top, FILE_LIST, 0);
+}
+
+/* Removes folders below that have no file any more; with `added` only those that are new. */
+static void remove_empty(bool added)
+{
+  for (int i = out.nbelow; i-- > 0;) /* what is in a folder was opened after it */
+    if (!added || out.below[i].is_new) unlinkat(out.top, out.below[i].path, AT_REMOVEDIR);
 }
 
 void put_in_place(const struct change *change, int n, const struct lists *lists)
@@ -354,18 +374,16 @@ void put_in_place(const struct change *change, int n, const struct lists *lists)
   for (int i = 0; i < n; i++) replaces = replaces || change[i].is_there;
   make_waiting();
   for (int i = 0; i < n; i++) {
-    const char *last = change[i].name;
-    int folder = folder_of(&new, &last);
-    if (change[i].to) write_file(folder, last, change[i].to);
+    const char *last;
+    if (!change[i].to) continue;
+    int folder = folder_of(&new, change[i].name, &last, true);
+    write_file(folder, last, change[i].to);
+    folder_of(&out, change[i].name, &last, true);
   }
   if (lists->before) write_file(waiting, "before", lists->before);
   write_file(waiting, "meanwhile", lists->meanwhile);
   write_file(waiting, "then", lists->then);
   if (replaces) sync_all(change, n);
-  if (out.runtime < 0) {
-    out.runtime = make_in(out.top, RUNTIME);
-    made_runtime = true;
-  }
 
   /* A signal that asks tpgen to stop waits for some milliseconds. */
   sigset_t all, before;
@@ -374,7 +392,8 @@ void put_in_place(const struct change *change, int n, const struct lists *lists)
   exchange_all(change, n, lists);
   nmoved = nmade = 0;
   list_moved = NULL;
-  made_runtime = made_waiting = false;
+  made_waiting = false;
+  remove_empty(false);
   if (!remove_waiting())
     say("tpgen: %s is written, but %s in it cannot be removed: %s", options.out, NEW,
         strerror(errno));
@@ -386,7 +405,7 @@ void keep_output(void)
   if (!options.out || options.check) return;
   bool is_whole = take_back();
   if (is_whole && made_waiting) remove_waiting();
-  if (is_whole && made_runtime) unlinkat(out.top, RUNTIME, AT_REMOVEDIR);
+  if (is_whole) remove_empty(true);
   while (is_whole && nmade) rmdir(made[--nmade]);
   if (out.top < 0) {
     int top = open_folder(AT_FDCWD, options.out, 0);

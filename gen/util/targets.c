@@ -8,7 +8,6 @@ const struct target targets[TARGETS] = {
     [TARGET_CPU] =
         {
             .name = "cpu",
-            .runtime = "cpu",
             .source = "c",
             .header = "h",
             .language = LANGUAGE_C,
@@ -21,7 +20,6 @@ const struct target targets[TARGETS] = {
     [TARGET_CUDA] =
         {
             .name = "cuda",
-            .runtime = "cuda",
             .source = "cu",
             .header = "cuh",
             .device = "H100",

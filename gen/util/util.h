@@ -85,8 +85,8 @@ enum language { LANGUAGE_C, LANGUAGE_CUDA, LANGUAGES };
 /* A target: a row of targets.c. Passes ask for a fact by its name, never which target it is. */
 enum target_number { TARGET_CPU, TARGET_CUDA, TARGETS };
 struct target {
-  const char *name;            /* for --target; CMakeLists.NAME.txt is the template of its build */
-  const char *runtime;         /* its own files in runtime/ begin with it */
+  const char *name;            /* for --target; its build is templates/CMakeLists.NAME.txt, its part
+                                  of the runtime in runtime/NAME/ */
   const char *source, *header; /* suffixes of its templates: "cu", "cuh" */
   const char *device;          /* the device if the plan names none; NULL: flat figures: device.c */
   enum language language;
@@ -185,6 +185,7 @@ extern const struct embedded embedded[]; /* sorted by name */
 extern const int nembedded;
 extern const struct embedded compiled[];
 extern const char compiled_by[];
+const struct embedded *find_embedded(const char *name); /* or NULL */
 const char *embedded_text(const char *name);
 
 /* ------------------------------------------------------------------------------------- error.c */
@@ -274,6 +275,10 @@ extern struct options options;
 
 /* Collects the files of a program. write_files puts all of them on disk, or none. */
 void add_file(const char *name, const char *contents, size_t size, bool executable);
+/* How many there are, one of them, and the one of that name; NULL: none. */
+int added_files(void);
+const struct file *added_file(int i);
+const struct file *find_file(const char *name);
 void write_files(const char *plan, const char *hash);
 
 /* ------------------------------------------------------------------------------- output_swap.c */

@@ -17,7 +17,7 @@ build=${TPGEN_BUILD_DIR:-${here}/build}
 
 # Prints the strings of help.h, which the program prints for --help, too.
 usage() {
-  sed -n 's/^ *"\(.*\)\\n";*$/\1/p' "${here}/runtime/help.h"
+  sed -n 's/^ *"\(.*\)\\n";*$/\1/p' "${here}/runtime/base/help.h"
   cat <<'END'
   --transport shared|mpi  how ranks of the CPU talk: through memory, which is the default where
                           run.sh starts them and all are on this machine; or by MPI. Ranks of
@@ -90,7 +90,7 @@ fresh() {
   [[ ${from} == "from ${here}" && ${args} == "args ${CMAKE_ARGS:-}" ]] || return 1
   launcher=${launcher#launcher } kind=${kind#kind }
   for file in "${here}"/*.c "${here}"/*.cu "${here}"/*.h "${here}"/CMakeLists.txt \
-    "${here}"/runtime/*; do
+    "${here}"/runtime/*/* "${here}"/runtime/*/*/*; do
     [[ ${file} -nt ${stamp} ]] && return 1
   done
   return 0

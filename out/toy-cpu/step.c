@@ -12,11 +12,11 @@
 // two shard the same one, [0] cuts before [1]); P(sum), pending: the ranks' terms of a sum. The
 // bytes of a collective are those that a rank hands to it.
 // A pointer into the arena is declared where it is first used; memory.h lists them all.
-#include "cpu_copies.h"
-#include "cpu_math.h"
-#include "cpu_segments.h"
+#include "cpu/kernels/copies.h"
+#include "cpu/kernels/math.h"
+#include "cpu/kernels/segments.h"
 #include "kernels.h"
-#include "program.h"
+#include "base/program.h"
 #include "memory.h"
 #include "tensors.h"
 

@@ -12,13 +12,13 @@
 // two shard the same one, [0] cuts before [1]); P(sum), pending: the ranks' terms of a sum. The
 // bytes of a collective are those that a rank hands to it.
 // A pointer into the arena is declared where it is first used; memory.h lists them all.
-#include "cuda_copies.h"
-#include "cuda_math.h"
-#include "cuda_segments.h"
-#include "cuda_streams.h"
+#include "cuda/kernels/copies.h"
+#include "cuda/kernels/math.h"
+#include "cuda/kernels/segments.h"
+#include "cuda/streams.h"
 #include "kernels.h"
-#include "program.h"
-#include "target.h"
+#include "base/program.h"
+#include "base/target.h"
 #include "memory.h"
 #include "tensors.h"
 

@@ -1,4 +1,4 @@
-// Weights of bfloat16: see cpu_weights.h.
+// Weights of bfloat16: see cpu/kernels/weights.h.
 void $name$(float *restrict out, const float *restrict x, const $type_w$ *restrict w)
 {
   linear_of_bf16(out, x, w, (long)$a$ * $b$, $n$, $k$);

@@ -8,9 +8,9 @@ set(library_dependencies "")
 if(NOT TPGEN_CUDA_ON_CPU)
   set(library_dependencies "find_dependency(CUDAToolkit)\n")
 endif()
-list(APPEND library_runtime runtime/rendezvous.c)
-set(library_cuda runtime/cuda.cu runtime/cuda_library.cu runtime/cuda_products.cu
-  runtime/cuda_steps.cu runtime/cuda_finite.cu runtime/cuda_profile.cu)
+list(APPEND library_runtime runtime/cuda/rendezvous.c)
+set(library_cuda runtime/cuda/cuda.cu runtime/cuda/library.cu runtime/cuda/kernels/products.cu
+  runtime/cuda/steps.cu runtime/cuda/finite.cu runtime/cuda/profile.cu)
 set_source_files_properties(${library_cuda} library_ranks.cu PROPERTIES LANGUAGE ${cuda_language})
 add_part(library_runtime ${library_runtime} ${library_cuda})
 add_part(library_ranks library_ranks.cu)

@@ -25,12 +25,16 @@ function(add_part part)
   set(part_targets ${part_targets} ${part} PARENT_SCOPE)
 endfunction()
 
-set(library_runtime library.c library_data.c library_watch.c program.c together.c adapters.c
-  file_elements.c tensors.c checkpoint.c safetensors_set.c safetensors.c torch_archive.c
-  tensor_table.c philox.c integer_inputs.c row_bounds.c crc32c.c save_folder.c json_memory.c save_layout.c
-  checksums.c open_input.c validation_results.c)
-list(TRANSFORM library_runtime PREPEND runtime/)
-set_source_files_properties(runtime/library.c PROPERTIES COMPILE_OPTIONS -fvisibility=default)
+set(library_runtime
+  runtime/base/json_memory.c runtime/base/open_input.c runtime/base/philox.c runtime/base/program.c
+  runtime/checkpoint/across_ranks.c runtime/checkpoint/checkpoint.c runtime/checkpoint/save_folder.c
+  runtime/checkpoint/save_layout.c runtime/tensors/checksums.c runtime/formats/crc32c.c
+  runtime/formats/safetensors.c runtime/formats/safetensors_set.c runtime/formats/torch_archive.c
+  runtime/library/data.c runtime/library/library.c runtime/library/watch.c
+  runtime/metrics/validation_results.c runtime/tensors/adapters.c runtime/tensors/file_elements.c
+  runtime/tensors/integer_inputs.c runtime/tensors/row_bounds.c runtime/tensors/tensor_table.c
+  runtime/tensors/tensors.c)
+set_source_files_properties(runtime/library/library.c PROPERTIES COMPILE_OPTIONS -fvisibility=default)
 $target$
 foreach(entry IN LISTS RANKS)
   string(REPLACE ":" ";" entry ${entry})

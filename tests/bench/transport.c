@@ -2,8 +2,8 @@
    over shared memory with -DTPGEN_SHARED, else by MPI. Rank 0 prints a line for each size: bytes,
    and microseconds, the least average of many short series: a busy machine disturbs most of them.
  */
-#include "program.h"
-#include "target.h"
+#include "base/program.h"
+#include "base/target.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -9,8 +9,8 @@ rounds=${ROUNDS:-$(short_or 1 5)} steps=$(short_or 100 20000)
 cd "$root"
 
 flags=(-std=c11 -D_GNU_SOURCE -O3 -march=native -fopenmp -Iruntime "-DSERIES=$(short_or 2 200)" tests/bench/transport.c -lm)
-gcc -DTPGEN_SHARED "${flags[@]}" runtime/cpu_shared*.c runtime/cpu_without_mpi.c -o "$work/shared"
-mpicc "${flags[@]}" runtime/cpu_memory.c -o "$work/mpi"
+gcc -DTPGEN_SHARED "${flags[@]}" $(find runtime/cpu/shared_memory -name '*.c' ! -name beside_mpi.c) -o "$work/shared"
+mpicc "${flags[@]}" runtime/cpu/memory.c -o "$work/mpi"
 "$TPGEN" plans/toy.lua -o "$work/toy" > /dev/null
 export OMP_NUM_THREADS=1 TPGEN_TOKEN=bench$$
 first=()

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
-#include "cpu_weights.h"
+#include "cpu/kernels/weights.h"
 
 static double seconds(void)
 {

@@ -1,6 +1,7 @@
 // A stand-in for CUDA, for tests only: a warp's tensor cores, and asynchronous copies from global
 // to shared memory. Each lane passes its registers, and the last lane computes for all: the layouts
-// are those of PTX's manual (mma.m16n8k16, mma.m16n8k8, ldmatrix), as in runtime/cuda_mma.h.
+// are those of PTX's manual (mma.m16n8k16, mma.m16n8k8, ldmatrix), as in
+// runtime/cuda/kernels/mma.h.
 #include "stand_in.h"
 
 #include <cuda_bf16.h>

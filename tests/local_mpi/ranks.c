@@ -10,7 +10,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "program.h"
+#include "base/program.h"
 #include "ranks.h"
 
 /* The program sees a constant. It is made here, for each rank, before its own main begins. */

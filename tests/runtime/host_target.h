@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "program.h"
+#include "base/program.h"
 
 void target_put(void *to, const void *from, size_t bytes)
 {

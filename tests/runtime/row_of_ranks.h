@@ -11,13 +11,13 @@
 #include <string.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include "checkpoint.h"
+#include "checkpoint/checkpoint.h"
 #include "host_target.h"
-#include "save_folder.h"
-#include "program.h"
-#include "safetensors.h"
+#include "base/program.h"
+#include "checkpoint/save_folder.h"
+#include "formats/safetensors.h"
 #include "temporary.h"
-#include "tensors.h"
+#include "tensors/tensors.h"
 
 enum { WEIGHT, BIAS, NORMED, LAYERS, MOMENT, MOMENTS, IDS, SEEN, RESULT, TENSORS };
 enum { MEMORY = 8192, MOST_RANKS = 8, STACK = 12 };
@@ -144,6 +144,7 @@ static int make_paths(void **state)
 static bool fill_checked(int ranks, const struct origins *from, int *step, struct failure *why)
 {
   struct checks all = {0};
+  struct progress at = {0};
   bool ok = true;
   memset(memories, 0, sizeof memories);
   for (int id = 0; ok && id < ranks; id++) {
@@ -151,13 +152,14 @@ static bool fill_checked(int ranks, const struct origins *from, int *step, struc
     struct origins checked = *from;
     checked.checks = &own;
     become(id, ranks);
-    ok = tensors_fill(&checked, step, why);
+    ok = tensors_fill(&checked, &at, why);
     for (size_t i = 0; ok && id > 0 && i < all.count; i++) own.shares[i] ^= all.shares[i];
     checks_free(&all);
     all = own;
   }
   for (size_t i = 0; ok && i < all.count; i++) ok = checks_hold(&all, i, why);
   checks_free(&all);
+  *step = at.step;
   return ok;
 }
 

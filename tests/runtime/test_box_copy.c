@@ -1,7 +1,7 @@
 /* Boxes of arrays, by force: every box of small arrays is copied out, put back, and packed, and
    each element is where its index says. */
-#include "box_copy.h"
-#include "cpu_copies.h"
+#include "base/box_copy.h"
+#include "cpu/kernels/copies.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

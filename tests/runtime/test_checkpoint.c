@@ -100,7 +100,7 @@ static int note_unlink(const char *path)
 #define unlink(...)            (count_call(), note_unlink(__VA_ARGS__))
 #define posix_fallocate(...)   (count_call(), posix_fallocate(__VA_ARGS__))
 #define safetensors_write(...) (count_call(), note_write(fd), safetensors_write(__VA_ARGS__))
-#include "../../runtime/checkpoint.c"
+#include "../../runtime/checkpoint/checkpoint.c"
 #undef open
 #undef close
 #undef fsync
@@ -319,7 +319,7 @@ static void changed_bits(void **state)
 static void changed_tensor(void **state)
 {
   (void)state;
-  int step;
+  struct progress progress;
   struct failure why = {""};
   const char right = 'x';
   fill(2, NULL);
@@ -333,7 +333,7 @@ static void changed_tensor(void **state)
   close(fd);
   refused("model.safetensors: layers.7.w: its bytes have changed since they were saved");
   become(0, 2);
-  assert_true(tensors_fill(&(struct origins){.load = directory}, &step, &why));
+  assert_true(tensors_fill(&(struct origins){.load = directory}, &progress, &why));
 }
 
 // Parts of two saves of the same step.

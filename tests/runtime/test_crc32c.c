@@ -7,7 +7,7 @@
 #include <string.h>
 #include <cmocka.h>
 // As it is, for the tables that this machine may have no need of.
-#include "../../runtime/crc32c.c"
+#include "../../runtime/formats/crc32c.c"
 
 enum { MOST = 40000 };
 static unsigned char bytes[MOST];

@@ -11,8 +11,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "cpu_math.h"
-#include "program.h"
+#include "base/program.h"
+#include "cpu/kernels/math.h"
 
 void fail_call(const char *file, int line, const char *call, const char *why)
 {

@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#include "cpu_math.h"
-#include "cpu_groups.h"
-#include "cpu_groups_bf16.h"
-#include "program.h"
+#include "base/program.h"
+#include "cpu/kernels/groups.h"
+#include "cpu/kernels/groups_bf16.h"
+#include "cpu/kernels/math.h"
 
 void fail_call(const char *file, int line, const char *call, const char *why)
 {

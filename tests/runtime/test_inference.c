@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "checkpoint.h"
+#include "checkpoint/checkpoint.h"
 #include "host_target.h"
-#include "program.h"
-#include "tensor_table.h"
-#include "tensors.h"
+#include "base/program.h"
+#include "tensors/tensor_table.h"
+#include "tensors/tensors.h"
 #include "temporary.h"
 
 static const struct tensor tensors[] = {
@@ -71,20 +71,20 @@ static void write_file(const char *const *names)
 static void needless_tensors(void **state)
 {
   (void)state;
-  int step;
+  struct progress at;
   struct failure why = {""};
   write_file((const char *const[]){"optim.exp_avg.w", "w", "input", "target", NULL});
-  assert_false(tensors_fill(&(struct origins){.weights = path}, &step, &why));
+  assert_false(tensors_fill(&(struct origins){.weights = path}, &at, &why));
   assert_non_null(strstr(why.text, "it holds target, which the program does not know"));
-  assert_true(tensors_fill(&(struct origins){.weights = path, .data = path}, &step,
+  assert_true(tensors_fill(&(struct origins){.weights = path, .data = path}, &at,
                            &why)); // the data's file, too
-  assert_int_equal(step, 0);
+  assert_int_equal(at.step, 0);
   for (int i = 0; i < 4; i++) assert_int_equal((int)values[i], i + 3); // w, then input
 
   write_file((const char *const[]){"optim.exp_avg.w", "w", NULL});
-  assert_true(tensors_fill(&(struct origins){.weights = path}, &step, &why));
+  assert_true(tensors_fill(&(struct origins){.weights = path}, &at, &why));
   write_file((const char *const[]){"w", "output", NULL});
-  assert_false(tensors_fill(&(struct origins){.weights = path}, &step, &why));
+  assert_false(tensors_fill(&(struct origins){.weights = path}, &at, &why));
 }
 
 static void outputs(void **state)

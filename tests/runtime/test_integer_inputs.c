@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include "program.h"
+#include "base/program.h"
 #include "temporary.h"
 
 // ---- a program with inputs of every type
@@ -53,7 +53,7 @@ const struct program *program = &this_program;
 const struct rank *rank = &this_rank;
 
 // As it is, but for whose program it is.
-#include "../../runtime/integer_inputs.c"
+#include "../../runtime/tensors/integer_inputs.c"
 
 void target_get(void *to, const void *from, size_t bytes)
 {

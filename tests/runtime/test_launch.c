@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
-#include "launch.h"
+#include "base/launch.h"
 
 static const char *const known[] = {
     "RANK",

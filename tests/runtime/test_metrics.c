@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include "program.h"
+#include "base/program.h"
 #include "temporary.h"
 
 // ---- a program of two ranks --------------------------------------------------------------------
@@ -32,8 +32,8 @@ const struct program *program = &this_program;
 const struct rank *rank = &this_rank;
 
 // As it is, but for whose program it is.
-#include "../../runtime/metrics.c"
-#include "../../runtime/tensor_table.c"
+#include "../../runtime/metrics/metrics.c"
+#include "../../runtime/tensors/tensor_table.c"
 
 void target_get(void *to, const void *from, size_t bytes)
 {

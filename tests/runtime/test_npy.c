@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include "npy.h"
+#include "formats/npy.h"
 #include "temporary.h"
 
 // A file of this version, header and as many bytes of data.

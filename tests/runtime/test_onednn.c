@@ -14,8 +14,8 @@
 
 #ifdef TPGEN_ONEDNN
 #include <dnnl.h>
-#include "cpu_math.h"
-#include "program.h"
+#include "base/program.h"
+#include "cpu/kernels/math.h"
 
 void fail_call(const char *file, int line, const char *call, const char *why)
 {

@@ -11,9 +11,9 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
-#include "safetensors_set.h"
-#include "open_input.h"
-#include "safetensors.h"
+#include "base/open_input.h"
+#include "formats/safetensors.h"
+#include "formats/safetensors_set.h"
 
 static char folder[] = "/tmp/tpgen-files-XXXXXX";
 

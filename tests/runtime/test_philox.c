@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
-#include "philox.h"
+#include "base/philox.h"
 
 static void known_answers(void **state)
 {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#include "cpu_products.h"
+#include "cpu/kernels/products.h"
 
 static int below(int n)
 {

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <sys/wait.h>
-#include "../../runtime/rendezvous.c"
+#include "../../runtime/cuda/rendezvous.c"
 
 enum { SECONDS = 20 };
 static const char HASH[] = "0123456789abcdef";

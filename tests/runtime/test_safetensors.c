@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include "safetensors.h"
+#include "formats/safetensors.h"
 #include "safetensors_corpus.h"
 #include "temporary.h"
 

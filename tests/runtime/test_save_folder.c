@@ -28,7 +28,7 @@ static int name_host(char *to, size_t size)
 
 #define flock       lock_or_not
 #define gethostname name_host
-#include "../../runtime/save_folder.c"
+#include "../../runtime/checkpoint/save_folder.c"
 #undef flock
 #undef gethostname
 

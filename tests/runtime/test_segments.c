@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <cmocka.h>
-#include "cpu_segments.h"
+#include "cpu/kernels/segments.h"
 
 enum { RANKS = 5, MEMBERS = 4, MOST_SEGMENTS = 2 * RANKS * MEMBERS, CASES = 400, MARGIN = 3 };
 

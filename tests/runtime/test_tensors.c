@@ -1,7 +1,7 @@
 // Filling a program's tensors: by Philox, from checkpoints and from files of other programs.
 #include "row_of_ranks.h"
 // As it is, for what it keeps to itself.
-#include "../../runtime/tensors.c"
+#include "../../runtime/tensors/tensors.c"
 
 // ---- filling -----------------------------------------------------------------------------------
 
@@ -213,10 +213,10 @@ static void aliases_are_known(void **state)
 
 static void refused(const struct origins *from, const char *says)
 {
-  int step;
+  struct progress at;
   struct failure why = {""};
   become(0, 2);
-  if (tensors_fill(from, &step, &why)) fail_msg("taken, though: %s", says);
+  if (tensors_fill(from, &at, &why)) fail_msg("taken, though: %s", says);
   if (!strstr(why.text, says)) fail_msg("said: %s\nnot: %s", why.text, says);
 }
 

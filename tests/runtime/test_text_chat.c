@@ -8,7 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 #include <jansson.h>
-#include "text_chat.h"
+#include "text/chat/chat.h"
 
 enum { MOST_TURNS = 16 };
 

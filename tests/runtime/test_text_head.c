@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "text_head.h"
+#include "text/server/head.h"
 
 #define LINE    "POST /v1/completions HTTP/1.1\r\n"
 #define HOST    "Host: a\r\n"

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <cmocka.h>
 #include <jansson.h>
-#include "text_sampling.h"
+#include "text/chat/sampling.h"
 
 enum { MOST = 1024 };
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
-#include "text_tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 static const char *golden(const char *folder, const char *file)
 {

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <cmocka.h>
-#include "text_unicode.h"
+#include "text/tokenizer/unicode.h"
 
 static bool is_in_class(uint32_t code, const char *class)
 {

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "cpu_tiles.h"
+#include "cpu/kernels/tiles.h"
 
 enum { MOST = 70, TERMS = 5 };
 

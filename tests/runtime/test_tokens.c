@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include "program.h"
+#include "base/program.h"
 #include "temporary.h"
 
 // ---- a program that reads tokens, of ranks that the test can be --------------------------------
@@ -53,8 +53,8 @@ const struct program *program = &this_program;
 const struct rank *rank = &this_rank;
 
 // As it is, but for whose program it is.
-#include "../../runtime/input_files.c"
-#include "../../runtime/tokens.c"
+#include "../../runtime/data/input_files.c"
+#include "../../runtime/data/tokens.c"
 
 void target_put(void *to, const void *from, size_t bytes)
 {

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#include "cpu_weights.h"
+#include "cpu/kernels/weights.h"
 
 enum kind { OF_BF16, OF_BF16_TURNED, OF_INT8, OF_INT8_TURNED, KINDS };
 

@@ -1,8 +1,8 @@
-// The copies that generated CUDA makes within a device's memory (runtime/cuda_copies.h): boxes
-// taken out and put back, pieces and parts packed and unpacked, more of them than one launch takes,
-// in units of every width. Each is compared with a copy made element by element.
+// The copies that generated CUDA makes within a device's memory (runtime/cuda/kernels/copies.h):
+// boxes taken out and put back, pieces and parts packed and unpacked, more of them than one launch
+// takes, in units of every width. Each is compared with a copy made element by element.
 #define TPGEN_CUDA
-#include "../../runtime/cuda_copies.h"
+#include "../../runtime/cuda/kernels/copies.h"
 
 #include "check.h"
 #include "of_runtime.h"

@@ -4,7 +4,7 @@
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
-#include "../../runtime/cuda_mma.h"
+#include "../../runtime/cuda/kernels/mma.h"
 #include "check.h"
 #include "on_device.h"
 

@@ -1,9 +1,9 @@
-// The runtime's products of matrices (runtime/cuda_products.cu) with each epilogue: in both types,
-// with operands stored either way and memory that is aligned or not, they come to the same by
-// cuBLASLt's epilogues and by the runtime's own kernels, which stand in where the heuristics know
-// none.
+// The runtime's products of matrices (runtime/cuda/kernels/products.cu) with each epilogue: in both
+// types, with operands stored either way and memory that is aligned or not, they come to the same
+// by cuBLASLt's epilogues and by the runtime's own kernels, which stand in where the heuristics
+// know none.
 #define TPGEN_CUDA
-#include "../../runtime/cuda_products.cu"
+#include "../../runtime/cuda/kernels/products.cu"
 
 #include "check.h"
 #include "of_runtime.h"

@@ -1,9 +1,9 @@
 // The copies that generated CUDA makes into the buffers of collectives and out of them
-// (runtime/cuda_segments.h), against what runtime/segments.h says of each element: random segments,
-// of both types in either's buffer, that begin and end where vectors may or not; more of them than
-// one launch takes, and longer than a block's.
+// (runtime/cuda/kernels/segments.h), against what runtime/base/segments.h says of each element:
+// random segments, of both types in either's buffer, that begin and end where vectors may or not;
+// more of them than one launch takes, and longer than a block's.
 #define TPGEN_CUDA
-#include "../../runtime/cuda_segments.h"
+#include "../../runtime/cuda/kernels/segments.h"
 
 #include "check.h"
 #include "of_runtime.h"

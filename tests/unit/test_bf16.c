@@ -1,8 +1,8 @@
-/* bfloat16: the conversions of runtime/elements.h, on every bit pattern; and kernels that read and
-   write it, as C and as CUDA for the stand-in: on all roundings, NaN, infinities and denormals
+/* bfloat16: the conversions of runtime/base/elements.h, on every bit pattern; and kernels that read
+   and write it, as C and as CUDA for the stand-in: on all roundings, NaN, infinities and denormals
    their results equal the definition's to the bit. Without a compiler no kernel is run. */
 #include "emit/emit.h"
-#include "../../runtime/elements.h"
+#include "../../runtime/base/elements.h"
 #include "build_files.h"
 
 #include <dlfcn.h>
@@ -324,8 +324,8 @@ static const char c_memory[] = "static struct memory all, *const m = &all;\n"
                                "void begin(void)\n{\n}\n"
                                "void copy(void *to, const void *from, size_t n)\n"
                                "{\n  memcpy(to, from, n);\n}\n";
-static const char cuda_head[] = "#include \"program.h\"\n#include \"kernels.h\"\n"
-                                "#include \"cuda_kernels.h\"\n"
+static const char cuda_head[] = "#include \"base/program.h\"\n#include \"kernels.h\"\n"
+                                "#include \"cuda/kernels/kernels.h\"\n"
                                 "cudaStream_t stream;\nbool profiling;\n"
                                 "void note_work(const char *, cudaStream_t)\n{\n}\n"
                                 "void fail_call(const char *, int, const char *, const char *)\n"
@@ -673,7 +673,7 @@ static void call_own_operator(const void *with)
   GROW(graph->custom, graph->ncustom, graph->custom_room);
   graph->custom[graph->ncustom++] = twice;
   must(strstr(call_of(&op), "twice_3x4("), "it is not called");
-  must(strstr(kernel_includes(), "#include \"elements.h\""), "its types are not known");
+  must(strstr(kernel_includes(), "#include \"base/elements.h\""), "its types are not known");
 }
 
 static void test_own_operators_may_take_it(void **state)

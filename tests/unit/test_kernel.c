@@ -5,7 +5,7 @@
    reference's. Without a compiler there is no test. */
 #include "check/check.h"
 #include "emit/emit.h"
-#include "../../runtime/philox4x32.h"
+#include "../../runtime/base/philox4x32.h"
 #include "build_files.h"
 #include "instances.h"
 
@@ -437,13 +437,14 @@ static void program_of_long_rows(void)
 
 /* ------------------------------------------------------------------------- written and compiled */
 
-static const char c_head[] = "#include \"program.h\"\n#include \"kernels.h\"\n#include <math.h>\n"
-                             "#include <stdalign.h>\n#include <string.h>\n";
+static const char c_head[] =
+    "#include \"base/program.h\"\n#include \"kernels.h\"\n#include <math.h>\n"
+    "#include <stdalign.h>\n#include <string.h>\n";
 static const char c_memory[] = "static struct memory all, *const m = &all;\n"
                                "void copy(void *to, const void *from, size_t n)\n"
                                "{\n  memcpy(to, from, n);\n}\n"
                                "void begin(void)\n{\n}\n";
-static const char cuda_head[] = "#include \"program.h\"\n#include \"kernels.h\"\n"
+static const char cuda_head[] = "#include \"base/program.h\"\n#include \"kernels.h\"\n"
                                 "cudaStream_t stream;\nbool profiling;\n"
                                 "void note_work(const char *, cudaStream_t)\n{\n}\n"
                                 "void fail_call(const char *, int, const char *, const char *)\n"
@@ -509,10 +510,9 @@ static void compile_kernels(void)
              text("%s%s%s%s",
                   is_for_cuda() ? text("#include <cuda_runtime.h>\n%s", constants_text()) : "",
                   "#include <stddef.h>\n", kernel_includes(), kernel_prototypes()));
-  const char *head =
-      is_for_cuda()
-          ? "#include \"kernels.h\"\n#include \"cuda_kernels.h\"\n#include \"indices.h\"\n"
-          : "#include \"kernels.h\"\n#include \"cpu_vectors.h\"\n";
+  const char *head = is_for_cuda() ? "#include \"kernels.h\"\n#include "
+                                     "\"cuda/kernels/kernels.h\"\n#include \"base/indices.h\"\n"
+                                   : "#include \"kernels.h\"\n#include \"cpu/kernels/vectors.h\"\n";
   write_text(directory, is_for_cuda() ? "kernels.cu" : "kernels.c",
              text("%s%s\n", head, kernel_definitions()));
   if (!is_for_cuda()) {
@@ -658,7 +658,7 @@ static void compare(const struct loaded *p, int rank, const struct op *op, struc
   }
 }
 
-/* As runtime/elements.h has it, from its definition. */
+/* As runtime/base/elements.h has it, from its definition. */
 static void drop_elements(const struct op *op, const struct places *at, struct array in,
                           struct array out)
 {

@@ -7,7 +7,7 @@
 #include "emit/emit.h"
 #include "unit.h"
 
-#include "../../runtime/elements.h"
+#include "../../runtime/base/elements.h"
 
 enum { RANKS = 2, SIZES = 3, RANDOM_CASES = 480, MOST_TERMS = 12000 };
 
@@ -522,15 +522,15 @@ static char *program_of(int rank)
     put_place(&results, p->c, rank);
   }
   return fill("#include <stdalign.h>\n#include <stddef.h>\n#include <string.h>\n"
-              "#include \"$math$\"\n#include \"elements.h\"\n\n"
+              "#include \"$math$\"\n#include \"base/elements.h\"\n\n"
               "$memory$\nstatic struct memory *m;\n$products$\n"
               "static void run(void)\n{\n$code$}\n\n"
               "struct spot {\n  size_t at, n;\n};\n"
               "static const struct spot operands[] = {\n$operands$};\n"
               "static const struct spot results[] = {\n$results$};\n\n"
               "$list$#include \"run_products.h\"\n",
-              "math", is_for_cuda() ? "cuda_math.h" : "cpu_math.h", "memory", memory_declaration(),
-              "code", code.text, "products", product_table(), "list",
+              "math", is_for_cuda() ? "cuda/kernels/math.h" : "cpu/kernels/math.h", "memory",
+              memory_declaration(), "code", code.text, "products", product_table(), "list",
               is_for_cuda() ? text("static const struct products products = {%s};\n"
                                    "static const struct program its = [] {\n"
                                    "  struct program made = {};\n  made.products = &products;\n"
@@ -554,7 +554,7 @@ static const char cpu_compiler[] =
 static const char cuda_compiler[] =
     "${MPICXX:-mpicxx} -std=c++20 -Wall -Wextra -Werror -DTPGEN_CUDA -Iruntime -Itests/unit"
     " -Itests/cuda_on_cpu/include -o $directory$/program -x c++ $directory$/program.c"
-    " runtime/cuda_products.cu -x none " STAND_IN " $(pkg-config --libs openblas) -lm";
+    " runtime/cuda/kernels/products.cu -x none " STAND_IN " $(pkg-config --libs openblas) -lm";
 
 static FILE *open_file(const char *directory, const char *name, const char *mode)
 {

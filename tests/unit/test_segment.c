@@ -1,8 +1,8 @@
-/* The tables for the copies of packed segments: each rank's, read according to runtime/segments.h,
-   with elements that are the numbers of the elements of the whole. A gather from all chunks gives
-   the whole values, each element in its place; a scatter has each rank's chunk in its place, the
-   same on all ranks, with zeros as padding; sums return to their values. Parts are padded, empty,
-   or not contiguous in the whole. */
+/* The tables for the copies of packed segments: each rank's, read according to
+   runtime/base/segments.h, with elements that are the numbers of the elements of the whole. A
+   gather from all chunks gives the whole values, each element in its place; a scatter has each
+   rank's chunk in its place, the same on all ranks, with zeros as padding; sums return to their
+   values. Parts are padded, empty, or not contiguous in the whole. */
 #include "driver/driver.h"
 #include "unit.h"
 

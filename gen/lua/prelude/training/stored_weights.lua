@@ -1,5 +1,5 @@
 -- stored_weights.lua: weights of a program that only reads them, stored as bfloat16 or in blocks of 8 bits
--- (runtime/weight_blocks.h), and computed with as floats.
+-- (runtime/base/weight_blocks.h), and computed with as floats.
 local core, base = ...
 local append, fail, view = core.append, base.fail, base.view
 

@@ -1,5 +1,6 @@
-// A stand-in for CUDA that exists for tests only: the instructions of PTX that runtime/cuda_mma.h
-// wraps, with the same names and the same registers in each lane. Included by cuda_runtime.h.
+// A stand-in for CUDA that exists for tests only: the instructions of PTX that
+// runtime/cuda/kernels/mma.h wraps, with the same names and the same registers in each lane.
+// Included by cuda_runtime.h.
 #ifndef CUDA_ON_CPU_MMA_H
 #define CUDA_ON_CPU_MMA_H
 

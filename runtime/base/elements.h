@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+// Operations on elements in generated kernels, for C and CUDA.
+#ifndef ELEMENTS_H
+#define ELEMENTS_H
+
+#include <limits.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+#ifdef __cplusplus
+#include <cuda_bf16.h>
+#endif
+#include "base/philox4x32.h"
+
+#ifdef __CUDACC__
+#define ELEMENT __host__ __device__ static inline
+#else
+#define ELEMENT static inline
+#endif
+
+// bfloat16, the upper half of a float: stored as such, computed with as a float. Rounded to
+// nearest, ties to even; NaN stays NaN.
+#ifdef __cplusplus
+typedef __nv_bfloat16 bf16;
+ELEMENT float bf16_to_float(bf16 x)
+{
+  return __bfloat162float(x);
+}
+ELEMENT bf16 float_to_bf16(float x)
+{
+  return __float2bfloat16_rn(x);
+}
+#else
+typedef uint16_t bf16;
+ELEMENT float bf16_to_float(bf16 x)
+{
+  const uint32_t bits = (uint32_t)x << 16;
+  float y;
+  memcpy(&y, &bits, sizeof y);
+  return y;
+}
+ELEMENT bf16 float_to_bf16(float x)
+{
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  const uint32_t nearest = bits + 0x7fff + (bits >> 16 & 1), quiet = bits | 0x400000;
+  return (bf16)((x != x ? quiet : nearest) >> 16);
+}
+#endif
+
+// The maximum of two numbers; NaN if one of them is.
+ELEMENT float larger(float a, float b)
+{
+  return a > b || a != a ? a : b;
+}
+ELEMENT float smaller(float a, float b)
+{
+  return a < b || a != a ? a : b;
+}
+#if defined(_OPENMP) && !defined(__cplusplus)
+#pragma omp declare reduction(larger:float                                                         \
+                              : omp_out = larger(omp_out, omp_in))                                 \
+    initializer(omp_priv = -INFINITY)
+#pragma omp declare reduction(smaller:float                                                        \
+                              : omp_out = smaller(omp_out, omp_in))                                \
+    initializer(omp_priv = INFINITY)
+#endif
+
+// The derivative of x / 2 (1 + tanh(u)), u = sqrt(2 / pi) (x + 0.044715 x^3).
+ELEMENT float gelu_tanh_slope(float x)
+{
+  const float tanh_u = tanhf(0.79788456f * x * (1 + 0.044715f * x * x));
+  const float u_slope = 0.79788456f * (1 + 3 * 0.044715f * x * x);
+  return 0.5f * (1 + tanh_u) + 0.5f * x * (1 - tanh_u * tanh_u) * u_slope;
+}
+
+// Random numbers that depend only on the seed, a number of the stream, the step and an index: not
+// on the rank, nor on the order of the calls.
+#ifdef __cplusplus
+typedef const int *step_number; // in the rank's memory: a launch need not know it
+#define NUMBER_OF(step) (*(step))
+#else
+typedef int step_number;
+#define NUMBER_OF(step) (step)
+#endif
+// Step 0 is a validation.
+ELEMENT bool is_training(step_number step)
+{
+  return NUMBER_OF(step) != 0;
+}
+struct random_stream {
+  uint32_t key[2]; // the seed, low word first
+  uint32_t number;
+  step_number step;
+};
+ELEMENT struct random_stream stream_of(unsigned long long seed, long number, step_number step)
+{
+  struct random_stream s = {{(uint32_t)seed, (uint32_t)(seed >> 32)}, (uint32_t)number, step};
+  return s;
+}
+// 0 <= x < 1, in steps of 2^-24: the first word of the block numbered by the index. At step 0,
+// which is not a training step, it is 1: a validation drops nothing.
+ELEMENT float random_at(struct random_stream s, long index)
+{
+  if (NUMBER_OF(s.step) == 0) return 1;
+  const uint32_t counter[4] = {(uint32_t)index, (uint32_t)((uint64_t)index >> 32), s.number,
+                               (uint32_t)NUMBER_OF(s.step)};
+  uint32_t words[4];
+  philox4x32(counter, s.key, words);
+  return (float)(words[0] >> 8) * 5.9604645e-8f;
+}
+// An element after dropout, by its random number: 0 with the probability p; the others are scaled
+// so that the mean stays.
+ELEMENT float dropped(float x, float random, float p)
+{
+  return random < p ? 0 : random < 1 ? x / (1 - p) : x;
+}
+
+#endif

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+#include "checkpoint/across_ranks.h"
+
+#include "base/program.h"
+#include "base/target.h"
+#include "data/batches.h"
+#include "metrics/validation_results.h"
+#include "tensors/adapters.h"
+#include "tensors/checksums.h"
+#include "tensors/tensor_table.h"
+
+// Collective. Whether the table of this rank has the tensors of rank 0's, in their order: their
+// places in files follow from it.
+static bool table_is_one(struct failure *why)
+{
+  struct members members = {0};
+  const bool known = table_members(&members, why);
+  const uint32_t own = known ? table_sum(&members) : 0;
+  uint32_t first = own;
+  target_share(&first, sizeof first);
+  table_free(&members);
+  if (known && first != own)
+    return failed(why, "its table of tensors is not that of rank 0: write the programs of all "
+                       "ranks again, with one tpgen");
+  return known;
+}
+
+// ---- saving ------------------------------------------------------------------------------------
+
+// Collective. True.
+static bool combine_shares(struct save *s)
+{
+  size_t count;
+  uint32_t *shares = save_shares(s, &count);
+  if (count > 0) target_combine(shares, count);
+  return true;
+}
+
+// Collective. True.
+static bool combine_adapters(void)
+{
+  size_t count;
+  uint32_t *numbers = adapters_numbers(&count);
+  if (count > 0) target_combine(numbers, count);
+  return true;
+}
+
+bool save_together(const struct saving *what)
+{
+  struct failure why = {""};
+  bool first = rank->id == 0;
+  watch_patience(FILES);
+  if (!all_ok(table_is_one(&why), &why)) {
+    watch_patience(1);
+    return false;
+  }
+  struct save *s = save_plan(what, &why);
+  bool saved = all_ok(s && (!first || save_create(s, &why)) && save_merge(s, &why), &why) &&
+               combine_adapters() && all_ok(save_write(s, &why), &why) && combine_shares(s) &&
+               all_ok(!first || save_commit(s, &why), &why);
+  if (!saved && first && s) save_abandon(s);
+  save_end(s);
+  watch_patience(1);
+  return saved;
+}
+
+// ---- filling -----------------------------------------------------------------------------------
+
+// Whether the files are unchanged; all ranks have read their parts.
+static bool checks_pass(const struct checks *checks, struct failure *why)
+{
+  struct failure changed;
+  for (size_t i = 0; i < checks->count; i++)
+    if (!checks_hold(checks, i, &changed)) return verify_refuse(&changed, why);
+  return true;
+}
+
+// Data continues after what the checkpoint has read, whatever its batch size was; so do
+// validations.
+static void go_on(const struct progress *at)
+{
+  if (at->has_data)
+    batches_go_on((long)at->step * program->batches,
+                  &(struct position){.of_samples = at->of_samples,
+                                     .tokens = at->tokens,
+                                     .epoch = at->epoch,
+                                     .sample = at->sample});
+  if (at->has_validations) {
+    validations.best = at->best;
+    validations.best_step = at->best_step;
+    validations.without = at->without;
+  }
+}
+
+bool fill_together(struct origins *from, bool checked, int *step)
+{
+  struct failure why = {""};
+  struct progress at = {0};
+  struct checks checks = {0};
+  from->checks = checked ? &checks : NULL;
+  bool ok = all_ok(table_is_one(&why), &why) && all_ok(tensors_fill(from, &at, &why), &why);
+  if (ok && checked) {
+    target_combine(checks.shares, checks.count);
+    ok = all_ok(checks_pass(&checks, &why), &why);
+  }
+  checks_free(&checks);
+  if (ok) go_on(&at);
+  *step = at.step;
+  return ok;
+}

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT
+// What all ranks do together with files. Each part is "collective": every rank calls it, and all of
+// them succeed or none does.
+#ifndef TOGETHER_H
+#define TOGETHER_H
+
+#include "base/failure.h"
+#include "checkpoint/checkpoint.h"
+#include "tensors/tensors.h"
+
+enum { FILES = 10 }; // deadlines: some ranks may have much to read or write, and others nothing
+
+// True if all ranks are ok; else reports why the first that is not: in a program on standard error,
+// in a library as the error of the call. Defined by main.c and library.c.
+bool all_ok(bool ok, const struct failure *why);
+
+// Saves.
+bool save_together(const struct saving *what);
+
+// Fills the tensors as tensors_fill does, and verifies files that have checksums if `checked` is
+// true.
+bool fill_together(struct origins *from, bool checked, int *step);
+
+#endif

@@ -1,0 +1,491 @@
+// SPDX-License-Identifier: MIT
+// The main of every generated program: finds the identity, fills the tensors, runs the steps,
+// saves.
+#include <signal.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#ifdef __SSE__
+#include <immintrin.h>
+#endif
+#include "base/json_memory.h"
+#include "base/open_input.h"
+#include "base/options.h"
+#include "base/program.h"
+#include "base/target.h"
+#include "checkpoint/across_ranks.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/keep_checkpoints.h"
+#include "checkpoint/save_folder.h"
+#include "data/batches.h"
+#include "data/tokens.h"
+#include "metrics/metrics.h"
+#include "metrics/validation.h"
+#include "start/dry_run.h"
+#include "tensors/adapters.h"
+#include "tensors/checksums.h"
+#include "tensors/ema.h"
+#include "tensors/integer_inputs.h"
+#include "tensors/row_bounds.h"
+#include "tensors/tensors.h"
+
+enum { WRONG_USAGE = 2 };
+
+extern const struct rank this_rank; // of rank<N>.c
+
+static struct identity me;
+
+// ---- failing together --------------------------------------------------------------------------
+
+static void complain(const struct failure *why)
+{
+  if (!*why->text) return; // another rank reports it
+  fflush(stdout);
+  fprintf(stderr, "rank %d: error: %s\n", me.rank, why->text);
+  neighbours_hush();
+}
+
+// Collective. True if all ranks are ok; else the first that is not reports why. No rank returns
+// before that: the launcher ends the others when one exits.
+bool all_ok(bool ok, const struct failure *why)
+{
+  int first = target_first_failure(ok);
+  if (first < 0) return true;
+  if (first == me.rank) complain(why);
+  neighbours_reported();
+  target_first_failure(true);
+  return false;
+}
+
+// ---- saving ------------------------------------------------------------------------------------
+
+// Rank 0 holds them until the end, so that no other job writes there.
+static struct folder save_folder = {.fd = -1}, export_folder = {.fd = -1},
+                     adapter_folder = {.fd = -1};
+static char token[TOKEN];
+
+static bool keep(const struct options *o, int step, struct failure *why)
+{
+  char name[KEPT_NAME];
+  const bool is_best = o->keep_best && validations.best_step == step;
+  if (is_best && !keep_checkpoint(o->save, "best", why)) return false;
+  return !o->keep ||
+         (keep_checkpoint(o->save, keep_name(step, name), why) && keep_last(o->save, o->keep, why));
+}
+
+static bool save_checkpoint(const struct options *o, int step)
+{
+  struct failure why = {""};
+  return save_together(
+             &(struct saving){o->save, CHECKPOINT, step, o->shard_bytes, token, &save_folder}) &&
+         ((!o->keep && !o->keep_best) || all_ok(me.rank != 0 || keep(o, step, &why), &why));
+}
+
+static bool save_export(const struct options *o, int step)
+{
+  struct folder *folder = export_folder.path ? &export_folder : &save_folder;
+  return save_together(&(struct saving){o->export_to, EXPORT, step, o->shard_bytes, token, folder});
+}
+
+// Collective.
+static bool save_adapter(const struct options *o, int step)
+{
+  struct failure why = {""};
+  return save_together(
+             &(struct saving){o->export_adapter, ADAPTER, step, 0, token, &adapter_folder}) &&
+         all_ok(me.rank != 0 || adapters_describe(o->export_adapter, o->weights, token, &why),
+                &why);
+}
+
+// Collective. The last use of the weights.
+static bool export_all(const struct options *o, int step)
+{
+  ema_exchange(step);
+  return (!o->export_to || save_export(o, step)) && (!o->export_adapter || save_adapter(o, step));
+}
+
+static bool same_folder(const char *one, const char *other)
+{
+  struct stat a, b;
+  return one && other && stat(one, &a) == 0 && stat(other, &b) == 0 && a.st_dev == b.st_dev &&
+         a.st_ino == b.st_ino;
+}
+
+// The folder of --weights, which may be a file.
+static const char *weights_folder(const struct options *o, char to[PATH_MAX])
+{
+  struct stat about;
+  if (!o->weights || stat(o->weights, &about) != 0 || S_ISDIR(about.st_mode)) return o->weights;
+  const char *slash = strrchr(o->weights, '/');
+  snprintf(to, PATH_MAX, "%.*s", slash ? (int)(slash - o->weights) + 1 : 1,
+           slash ? o->weights : ".");
+  return to;
+}
+
+// Makes the folder at `path`, and takes it.
+static bool take_folder(struct folder *folder, const char *path, const char *weights, bool outputs,
+                        struct failure *why)
+{
+  struct failure note;
+  if (!path) return true;
+  if (!folder_make(path, why)) return false;
+  if (!outputs && same_folder(path, weights))
+    return failed(why, "%s: --weights come from this folder: save and export to another one", path);
+  if (!folder_is_ours(path, outputs, why) || !folder_take(folder, path, token, &note, why))
+    return false;
+  if (*note.text) fprintf(stderr, "note: %s\n", note.text);
+  return true;
+}
+
+// The folder of --export-adapter, one of its own.
+static bool take_adapter_folder(const struct options *o, struct failure *why)
+{
+  struct failure note, reason;
+  struct stat about;
+  char path[PATH_MAX];
+  const char *folder = o->export_adapter;
+  if (!folder) return true;
+  if (!folder_make(folder, why)) return false;
+  if (same_folder(folder, o->save) || same_folder(folder, o->export_to) ||
+      same_folder(folder, o->adapter))
+    return failed(why, "%s: --export-adapter wants a folder of its own", folder);
+  snprintf(path, sizeof path, "%s/%s", folder, ADAPTER_FILE);
+  if (stat(path, &about) == 0 && !folder_wrote(folder, ADAPTER_FILE, &reason))
+    return folder_refuses(folder, ADAPTER_FILE, &reason, why);
+  if (!folder_take(&adapter_folder, folder, token, &note, why)) return false;
+  if (*note.text) fprintf(stderr, "note: %s\n", note.text);
+  return true;
+}
+
+// Called before there is work to lose. An export in the checkpoint's folder would replace the
+// checkpoint; with outputs there is no conflict.
+static bool take_folders(const struct options *o, struct failure *why)
+{
+  char path[PATH_MAX];
+  const char *weights = weights_folder(o, path);
+  const bool outputs = program->loss < 0;
+  if (me.rank != 0) return true;
+  if (!take_folder(&save_folder, o->save, weights, outputs, why)) return false;
+  if (!take_adapter_folder(o, why)) return false;
+  if (!same_folder(o->save, o->export_to))
+    return take_folder(&export_folder, o->export_to, weights, false, why);
+  if (outputs) return folder_is_ours(o->export_to, false, why);
+  return failed(why, "%s: --save and --export want folders of their own", o->export_to);
+}
+
+// ---- the steps ---------------------------------------------------------------------------------
+
+// Collective if the program computes indices: whether all of the steps up to t were valid.
+static bool indices_are_right(int t)
+{
+  struct failure why = {""};
+  return program->noted < 0 || all_ok(numbers_computed(t, &why), &why);
+}
+
+// Collective if the program has bounds of rows by expert: whether they held up to step t. If not,
+// what the steps since then have made is lost.
+static bool rows_are_within(int t)
+{
+  struct failure why = {""};
+  char when[40];
+  snprintf(when, sizeof when, "by step %d", t);
+  return !program->row_bounds ||
+         all_ok(rows_have_room(when, "; nothing computed since then is saved", &why), &why);
+}
+
+static bool numbers_are_right(int t)
+{
+  return indices_are_right(t) && rows_are_within(t);
+}
+
+// Collective. Step t has ended before its update: saves what the steps before it have made.
+static void end_before_update(const struct options *o, int t, int first, int saved)
+{
+  struct failure why = {""};
+  char when[40], then[PATH_MAX + 100] = "";
+  snprintf(when, sizeof when, "in step %d", t);
+  const bool saves = o->save && t > first && saved != t - 1;
+  if (saves && !save_checkpoint(o, t - 1)) return;
+  if (t > first && o->save)
+    snprintf(then, sizeof then, "; %s has the checkpoint of step %d", o->save, t - 1);
+  all_ok(rows_have_room(when, then, &why), &why);
+}
+
+// The work after a step, apart from reports.
+struct turn {
+  bool tells, validates, saves, ends;
+};
+
+static struct turn turn_of(const struct options *o, int t)
+{
+  const bool is_last = t == o->steps;
+  return (struct turn){.tells = t % o->log_every == 0 || is_last,
+                       .validates = validation_is_due(o, t, is_last),
+                       .saves = o->save_every && t % o->save_every == 0};
+}
+
+// Collective. The result may end the training.
+static void validate(const struct options *o, int t, struct turn *turn)
+{
+  ema_exchange(t);
+  validation_run(t);
+  ema_exchange(t);
+  metrics_validation();
+  turn->saves |= o->keep_best && validations.best_step == t;
+  turn->ends = o->stop_after && validations.without >= o->stop_after;
+  if (turn->ends) metrics_stop(t);
+}
+
+// Reports it once, at the first such step or some steps later.
+static void tell_not_finite(int t)
+{
+  static bool reported;
+  struct not_finite first;
+  if (reported || !target_not_finite(&first)) return;
+  reported = true;
+  char name[200];
+  const char *star = strchr(first.name, '*');
+  const int before = star ? (int)(star - first.name) : (int)strlen(first.name);
+  snprintf(name, sizeof name, "%.*s", before, first.name);
+  if (star) snprintf(name, sizeof name, "%.*s%d%s", before, first.name, first.module, star + 1);
+  fflush(stdout);
+  fprintf(stderr,
+          "rank %d: warning: by step %d, %s (%s:%d) is %s at element %ld of this rank's part: the "
+          "first value that is not finite\n",
+          me.rank, t, name, plan_file(program->plan, first.line), plan_line(first.line),
+          first.is_nan ? "nan" : "infinite", first.at);
+}
+
+// Step `*saved` is already in the folder; *last is the last step that was run.
+static bool run_steps(const struct options *o, int first, int *saved, int *last)
+{
+  struct turn none = {0};
+  if (first > o->steps && validation_is_due(o, o->steps, true)) validate(o, o->steps, &none);
+  for (int t = first; t <= o->steps; t++) {
+    struct turn turn = turn_of(o, t);
+    watch_step(t);
+    target_step(t);
+    if (step_has_ended_early()) {
+      end_before_update(o, t, first, *saved);
+      return false;
+    }
+    if ((turn.saves || turn.tells || turn.validates) && !numbers_are_right(t)) return false;
+    if (turn.tells) tell_not_finite(t);
+    metrics_step(t);
+    *last = t;
+    if (!turn.validates && !turn.saves) continue;
+    metrics_pause();
+    if (turn.validates) validate(o, t, &turn);
+    if (turn.validates && !rows_are_within(t)) return false;
+    if (turn.saves && !save_checkpoint(o, t)) return false;
+    if (turn.saves) *saved = t;
+    metrics_resume();
+    if (turn.ends) break;
+  }
+  return true;
+}
+
+// ---- the whole ---------------------------------------------------------------------------------
+
+// An inference program has one batch, which is read with the weights.
+static bool is_of_one_batch(const struct options *o)
+{
+  const char *path = o->data[0];
+  const size_t length = path ? strlen(path) : 0;
+  const bool tokens = tokens_of_batch() > 0 &&
+                      (o->tokens || length < 12 || strcmp(path + length - 12, ".safetensors") != 0);
+  return program->loss < 0 && path && !tokens;
+}
+
+static bool open_data(const struct options *o, struct failure *why)
+{
+  if (o->tokens && tokens_of_batch() == 0)
+    return failed(why, "--tokens %s: this program reads no tokens", o->tokens);
+  if (is_of_one_batch(o) && o->data[1])
+    return failed(why, "%s: a program that only goes forward takes one file", o->data[1]);
+  if (o->data[0] && !is_of_one_batch(o) && !batches_open(TRAINING, o->data, o->tokens, why))
+    return false;
+  return validation_open(o, why);
+}
+
+// Whether there are steps to do after those of the checkpoint.
+static bool trains_on(const struct options *o, int step, struct failure *why)
+{
+  if (step <= o->steps || program->loss < 0) return true;
+  return failed(why,
+                "%s: its training has done step %d, and step %d is to be the last: say more "
+                "by --steps N",
+                o->load, step, o->steps);
+}
+
+// Collective.
+static bool fill(const struct options *o, int *step)
+{
+  struct failure note = {""}, why = {""};
+  struct origins from = {
+      .weights = o->weights, .adapter = o->adapter, .load = o->load, .note = &note};
+  if (is_of_one_batch(o)) from.data = o->data[0];
+  from.without_inputs = batches_give_all();
+  const bool ok = fill_together(&from, !o->no_verify && (o->weights || o->load), step);
+  if (*note.text) printf("note: %s\n", note.text);
+  return ok && all_ok(trains_on(o, *step, &why), &why);
+}
+
+static bool is_one_job(struct failure *why)
+{
+  return all_ok(launch_fits(&me, program->world, rank->id, why), why) &&
+         all_ok(target_same_program(why), why);
+}
+
+static bool prepare(const struct options *o, int *step)
+{
+  struct failure why = {""};
+  if (!is_one_job(&why)) return false;
+  target_groups();
+  rank_memory = target_allocate(program->bytes, &why);
+  if (!all_ok(rank_memory != NULL, &why)) return false;
+  program->set_memory(rank_memory);
+  target_begin();
+  if (me.rank == 0) folder_token(token);
+  target_share(token, sizeof token);
+  if (!o->dry_run && !all_ok(take_folders(o, &why), &why)) return false;
+  if (o->data[0] || o->weights || o->adapter || o->load) watch_patience(FILES);
+  return all_ok(open_data(o, &why) && (!o->ema || ema_open(&why)), &why) && fill(o, step) &&
+         all_ok(
+             batches_check(TRAINING, *step * program->batches, o->steps * program->batches, &why) &&
+                 validation_check(&why),
+             &why);
+}
+
+static bool run(const struct options *o)
+{
+  struct failure why = {""};
+  int step = 0, saved = -1;
+  bool prepared = prepare(o, &step);
+  watch_patience(1);
+  if (prepared && program->generation) return program->generation->run(o, all_ok);
+  if (prepared && o->dry_run) {
+    dry_run(o, step);
+    return numbers_are_right(step);
+  }
+  if (!prepared || !all_ok(metrics_open(o, step + 1, o->steps, &why), &why)) return false;
+  int last = step;
+  if (!run_steps(o, step + 1, &saved, &last)) return false;
+  metrics_end();
+  return (!o->save || saved == last || save_checkpoint(o, last)) && export_all(o, last) &&
+         all_ok(metrics_close(&why), &why);
+}
+
+// ---- looking at a checkpoint -------------------------------------------------------------------
+
+// Rank 0 reports all that is wrong, or that nothing is.
+static bool tell_of_checks(const struct archive *archive, const struct checks *checks, bool has)
+{
+  struct failure why;
+  const char *step = archive_metadata(archive, "step");
+  size_t wrong = 0;
+  for (size_t i = 0; has && i < checks->count; i++) {
+    if (checks_hold(checks, i, &why)) continue;
+    wrong++;
+    if (me.rank == 0) complain(&why);
+  }
+  if (me.rank != 0 || wrong > 0) return wrong == 0;
+  printf("%s: %zu tensors in %zu file%s%s%s: %s\n", archive->path, archive->count, archive->nfiles,
+         archive->nfiles == 1 ? "" : "s", step ? ", step " : "", step ? step : "",
+         has ? "as they were saved"
+             : "whole, but without checksums: nothing shows whether bytes have changed");
+  return fflush(stdout) == 0;
+}
+
+// Collective. Each rank reads its part of each tensor.
+static bool look_at(const char *path)
+{
+  struct failure why = {""};
+  struct archive archive = {0};
+  struct checks checks = {0};
+  bool has = false;
+  if (!is_one_job(&why)) return false;
+  target_groups(); // target_stop releases them
+  bool ok = all_ok(archive_open(&archive, path, &why) && verify_headers(&archive, &has, &why) &&
+                       checks_make(&checks, archive.count, &why) &&
+                       verify_read(&archive, me.rank, program->world, &checks, &why),
+                   &why);
+  if (ok) {
+    target_combine(checks.shares, checks.count);
+    ok = all_ok(tell_of_checks(&archive, &checks, has), &why);
+  }
+  checks_free(&checks);
+  archive_close(&archive);
+  return ok;
+}
+
+static void meet_neighbours(void)
+{
+  struct neighbour *list;
+  int n = target_neighbours(&list);
+  neighbours_are(list, n);
+  free(list);
+}
+
+// Threads have what the limit says, and kernels have their blocks there.
+static bool has_stack(struct failure *why)
+{
+  enum { LEAST = 256 }; // KiB
+  struct rlimit stack;
+  if (getrlimit(RLIMIT_STACK, &stack) != 0 || stack.rlim_cur >= LEAST << 10) return true;
+  return failed(why, "a stack may have %ld KiB only, and a rank needs %d: say ulimit -s 8192",
+                (long)(stack.rlim_cur >> 10), LEAST);
+}
+
+int main(int argc, char **argv)
+{
+  struct options options;
+  struct failure why = {""};
+  rank = &this_rank;
+  program = rank->program;
+#ifdef __SSE__
+  _mm_setcsr(_mm_getcsr() |
+             0x8040); // flush denormals to zero, and read them as zero: they are slow
+#endif
+  signal(SIGXFSZ, SIG_IGN); // a file above the limit is an error to report, not a reason to die
+  signal(SIGPIPE, SIG_IGN); // so is a pipe without a reader
+  json_memory_start();
+  bool known = launch_identity(&me, &why);
+  if (known && !options_read(&options, argc, argv, me.rank == 0)) return WRONG_USAGE;
+  if (known && options.help) {
+    if (me.rank == 0) options_help();
+    return EXIT_SUCCESS;
+  }
+  if (known && options.encode) {
+    bool done = program->generation->encode(&options, &why);
+    if (!done) complain(&why);
+    return done ? EXIT_SUCCESS : EXIT_FAILURE;
+  }
+  if (known &&
+      ((options.graph && !target_capture(&why)) || (options.profile && !target_profile(&why)))) {
+    if (me.rank == 0) complain(&why);
+    return WRONG_USAGE;
+  }
+  if (known) neighbours_start(&me);
+  if (known) watch_start(options.deadline);
+  if (!known || !has_stack(&why) || !target_start(&me, &why)) {
+    nanosleep(&(struct timespec){0, 100000000}, NULL); // others may not yet hear that it's reported
+    if (neighbours_want_report(me.rank)) complain(&why);
+    return EXIT_FAILURE;
+  }
+  meet_neighbours();
+  if (options.verify) watch_patience(FILES);
+  bool ok = options.verify ? look_at(options.verify) : run(&options);
+  watch_parting();
+  folder_release(&save_folder);
+  folder_release(&export_folder);
+  folder_release(&adapter_folder);
+  batches_close();
+  ema_close();
+  target_stop();
+  watch_stop();
+  return ok ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,508 @@
+// SPDX-License-Identifier: MIT
+// Fills the program's tensors: from safetensors files by slices, else by Philox.
+#include "tensors/tensors.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/elements.h"
+#include "base/philox.h"
+#include "base/program.h"
+#include "base/target.h"
+#include "formats/safetensors_set.h"
+#include "tensors/adapters.h"
+#include "tensors/file_elements.h"
+#include "tensors/integer_inputs.h"
+#include "tensors/tensor_table.h"
+
+// ---- by Philox ---------------------------------------------------------------------------------
+
+// The nearest float, or bfloat16, that is below the limit.
+static float below(enum type type, double x, double limit)
+{
+  float y = (float)x;
+  if (!((double)y < limit)) y = nextafterf((float)limit, -INFINITY);
+  if (type != BF16) return y;
+  bf16 half = float_to_bf16(y);
+  if ((double)bf16_to_float(half) < limit) return bf16_to_float(half);
+  bool zero = !(half & 0x7fff), negative = half & 0x8000;
+  return bf16_to_float((bf16)(zero ? 0x8001 : negative ? half + 1 : half - 1));
+}
+
+static void store(enum type type, float x, double exact, void *to, size_t i)
+{
+  switch (type) {
+  case F32:
+    ((float *)to)[i] = x;
+    break;
+  case BF16:
+    ((bf16 *)to)[i] = float_to_bf16(x);
+    break;
+  case I32:
+    ((int32_t *)to)[i] = (int32_t)floor(exact);
+    break;
+  case I64:
+    ((int64_t *)to)[i] = (int64_t)floor(exact);
+    break;
+  case BOOL:
+    ((unsigned char *)to)[i] = floor(exact) != 0;
+    break;
+  case INT8_BLOCKS: // drawn as floats
+    break;
+  }
+}
+
+enum { AT_ONCE = 512 };
+
+// Elements first .. first + count - 1 of the whole tensor, at most AT_ONCE.
+static void draw_some(const struct tensor *t, const struct philox *named, uint64_t first,
+                      size_t count, void *to, size_t at)
+{
+  double x[AT_ONCE] = {0};
+  struct init init = t->init;
+  if (init.how == TOKENS) init = (struct init){UNIFORM, 0, init.a};
+  if (init.how == UNIFORM) philox_uniform(named, first, count, x);
+  if (init.how == NORMAL) philox_normal(named, first, count, x);
+  for (size_t i = 0; i < count; i++) {
+    double value = init.how == CONSTANT || init.how == PRESENT ? init.a
+                   : init.how == UNIFORM                       ? init.a + (init.b - init.a) * x[i]
+                                                               : init.a + init.b * x[i];
+    float narrow = init.how == UNIFORM ? below(elements_type(t), value, init.b) : (float)value;
+    store(elements_type(t), narrow, value, to, at + i);
+  }
+}
+
+// Any number of elements. Each is a function of its index alone: threads may share the work.
+static void draw(const struct member *m, uint64_t first, size_t count, void *to)
+{
+  const struct tensor *t = &program->tensors[m->row];
+  const struct philox named = philox_named(program->seed, m->name);
+#ifdef _OPENMP
+#pragma omp parallel for if (count > 16 * AT_ONCE)
+#endif
+  for (size_t done = 0; done < count; done += AT_ONCE) {
+    size_t n = count - done < AT_ONCE ? count - done : AT_ONCE;
+    draw_some(t, &named, first + done, n, to, done);
+  }
+}
+
+// ---- piece by piece ----------------------------------------------------------------------------
+
+// The name by which a file has the member; NULL, of no file: its own.
+static enum naming naming_in(const struct kept *kept, const struct member *m)
+{
+  return kept && m->alias && strcmp(kept->entry->name, m->alias) == 0 ? ALIAS : OWN_NAME;
+}
+
+// Makes the shard's own elements from .. from + count - 1 in `to`: reads them and adds them to the
+// checksum, if `kept` is not NULL; else draws them.
+static bool make_piece(const struct kept *kept, const struct member *m, size_t from, size_t count,
+                       void *to, struct checksum *sum, struct failure *why)
+{
+  const struct tensor *t = &program->tensors[m->row];
+  struct numbers_slice numbers;
+  table_numbers(m->row, naming_in(kept, m), &numbers);
+  const struct slice *slice = &numbers.slice;
+  if (kept && !elements_read(kept, m, slice, from, count, to, sum, why)) return false;
+  size_t size = table_type(elements_type(t)).bytes;
+  for (size_t drawn = 0; !kept && drawn < count;) {
+    struct run run = slice_run(slice, from + drawn, count - drawn);
+    draw(m, run.first, run.count, (char *)to + drawn * size);
+    drawn += run.count;
+  }
+  return true;
+}
+
+static bool piece_holds(const struct kept *kept, const struct member *m, size_t from, size_t count,
+                        const void *piece, struct failure *why)
+{
+  struct numbers_slice numbers;
+  table_numbers(m->row, naming_in(kept, m), &numbers);
+  return !numbers_are(&program->tensors[m->row]) ||
+         numbers_hold(kept, m, &numbers.slice, 0, from, count, piece, why);
+}
+
+// Makes elements as they were read or drawn those that the program stores, in place. Returns their
+// bytes. Blocks are whole: `count` is a multiple of a block's numbers.
+static size_t pack_piece(const struct tensor *t, void *piece, size_t count)
+{
+  const float *from = piece;
+  if (elements_type(t) == t->type) return count * table_type(t->type).bytes;
+  if (t->type == BF16) {
+    for (size_t i = 0; i < count; i++) {
+      const bf16 narrow = float_to_bf16(from[i]);
+      memcpy((char *)piece + i * sizeof narrow, &narrow, sizeof narrow);
+    }
+    return count * sizeof(bf16);
+  }
+  for (size_t i = 0; i < count / BLOCK_NUMBERS; i++) {
+    struct weight_block block;
+    weight_block_pack(&block, from + i * BLOCK_NUMBERS);
+    memcpy((char *)piece + i * sizeof block, &block, sizeof block);
+  }
+  return count / BLOCK_NUMBERS * sizeof(struct weight_block);
+}
+
+// *share: gets the contribution of this rank's slice to the tensor's checksum; NULL: not needed.
+static bool fill_tensor(const struct kept *kept, const struct member *m, void *stage,
+                        uint32_t *share, bool checks, struct failure *why)
+{
+  struct checksum sum = {0};
+  const struct tensor *t = &program->tensors[m->row];
+  struct numbers_slice numbers;
+  table_numbers(m->row, OWN_NAME, &numbers);
+  size_t elements = slice_elements(&numbers.slice);
+  char *memory = table_memory(m);
+  for (size_t from = 0; from < elements;) {
+    size_t count = STAGED_BYTES / elements_staged(kept, t);
+    if (count > elements - from) count = elements - from;
+    if (!make_piece(kept, m, from, count, stage, share ? &sum : NULL, why)) return false;
+    if (checks && !piece_holds(kept, m, from, count, stage, why)) return false;
+    size_t bytes = pack_piece(t, stage, count);
+    target_put(memory, stage, bytes);
+    memory += bytes;
+    from += count;
+  }
+  if (share) *share ^= checksum_share(&sum, kept->entry->end - kept->entry->begin);
+  return true;
+}
+
+// ---- from files --------------------------------------------------------------------------------
+
+// Memory is zeroed at the start.
+static bool is_zero(const struct tensor *t)
+{
+  return t->init.how == CONSTANT && fpclassify(t->init.a) == FP_ZERO;
+}
+
+// The source of each member: NULL if it is drawn.
+struct filling {
+  struct members members;
+  const struct kept **from;
+  struct archive weights, adapter, data;
+  struct checks *checks; // NULL: does not verify
+  struct failure *note;
+  bool without_inputs, checks_later;
+  bool goes_on; // from a checkpoint, which has everything
+};
+
+static bool fits(const struct kept *kept, const struct member *m, struct failure *why)
+{
+  const struct tensor *t = &program->tensors[m->row];
+  const struct entry *e = kept->entry;
+  struct numbers_slice numbers;
+  table_numbers(m->row, naming_in(kept, m), &numbers);
+  const size_t ndim = numbers.slice.ndim;
+  return (elements_take(t, e->dtype) && e->ndim == ndim &&
+          memcmp(e->shape, numbers.of, ndim * sizeof *numbers.of) == 0) ||
+         elements_misfit(kept, t, &numbers.slice, why);
+}
+
+// Finds a tensor by its name or its alias; NULL where the archive has neither.
+static bool look_up(struct archive *archive, const struct member *m, const struct kept **found,
+                    struct failure *why)
+{
+  const struct kept *named = archive_find(archive, m->name), *other = NULL;
+  if (table_stacked(m)) {
+    if (!archive_stack(archive, m->alias, table_stacked(m), &other, why)) return false;
+  } else if (m->alias && strcmp(m->alias, m->name) != 0)
+    other = archive_find(archive, m->alias);
+  *found = named ? named : other;
+  if (!named || !other) return true;
+  return failed(why, "%s: it holds both %s and %s, which are one tensor of the program",
+                archive->path, m->name, m->alias);
+}
+
+static bool missing(const struct archive *archive, const struct member *m, size_t others,
+                    struct failure *why)
+{
+  char more[40] = "";
+  if (others > 0) snprintf(more, sizeof more, " and %zu more", others);
+  return failed(why, "%s: it has no %s%s%s%s%s, which the program needs", archive->path, m->name,
+                m->alias ? " (" : "", m->alias ? m->alias : "", m->alias ? ")" : "", more);
+}
+
+// Takes all tensors of a role from the archive; weights may lack the adapters.
+static bool take(struct filling *f, struct archive *archive, enum role role, struct failure *why)
+{
+  const struct member *lacked = NULL;
+  size_t others = 0;
+  for (size_t i = 0; i < f->members.count; i++) {
+    const struct member *m = &f->members.all[i];
+    const struct tensor *t = &program->tensors[m->row];
+    if (t->role != role) continue;
+    if (!look_up(archive, m, &f->from[i], why)) return false;
+    if (f->from[i] && !fits(f->from[i], m, why)) return false;
+    if (f->from[i] ||
+        (archive == &f->weights && role == PARAMETER && !f->goes_on && adapters_have(m->name)))
+      continue;
+    if (lacked)
+      others++;
+    else
+      lacked = m;
+  }
+  return !lacked || missing(archive, lacked, others, why);
+}
+
+static bool is_state(const char *name)
+{
+  return strncmp(name, "optim.", strlen("optim.")) == 0;
+}
+
+// PyTorch's count of the batches that a BatchNorm has seen: nothing that a program does depends on
+// it.
+static bool is_count_of_batches(const char *name)
+{
+  static const char end[] = "num_batches_tracked";
+  const size_t n = strlen(name), m = strlen(end);
+  return n >= m && !strcmp(name + n - m, end);
+}
+
+// A layer that a PEFT model has wrapped, in a file of all its tensors.
+static bool is_base_layer(const char *name)
+{
+  return strstr(name, ".base_layer.") != NULL;
+}
+
+static bool refuse_base_layer(const struct archive *archive, const char *name, struct failure *why)
+{
+  return failed(why,
+                "%s: it holds %s, the base layer of a PEFT model: save the base by "
+                "model.unload().save_pretrained, for --weights, and the adapters by "
+                "model.save_pretrained(folder, save_embedding_layers=False), for --adapter",
+                archive->path, name);
+}
+
+// Rejects any other tensor that the program does not know, instead of ignoring it.
+static bool takes_surplus(const struct archive *archive, const char *name, struct failure *why)
+{
+  if (is_count_of_batches(name)) return true;
+  if (is_base_layer(name)) return refuse_base_layer(archive, name, why);
+  return failed(why, "%s: it holds %s, which the program does not know", archive->path, name);
+}
+
+// If there are no checksums, says so with `note`.
+static bool check_headers(const struct filling *f, const char *note, struct failure *why)
+{
+  bool has = true;
+  struct failure changed;
+  if (!f->checks) return true;
+  if (!verify_headers(&f->weights, &has, &changed)) return verify_refuse(&changed, why);
+  if (!has && note && rank->id == 0 && f->note) failed(f->note, "%s %s", f->weights.path, note);
+  return true;
+}
+
+// Another export may have the same names and shapes. In the plan's own archive that is an error:
+// the file has changed since. Else `note` says it.
+static bool check_export(const struct filling *f, const char *path, struct failure *why)
+{
+  const char *exported = f->weights.nfiles == 1 ? f->weights.files[0].exported : "";
+  if (!program->exported || !*exported || strcmp(exported, program->exported) == 0) return true;
+  if (strcmp(path, program->weights) == 0)
+    return failed(why,
+                  "%s: it is another export than that which this program was made from: make the "
+                  "program again by tpgen, or give that export by --weights",
+                  path);
+  if (rank->id == 0 && f->note)
+    failed(f->note,
+           "%s is another export than that which this program was made from: its weights are "
+           "taken, its graph is not",
+           path);
+  return true;
+}
+
+// Parameters only. The file may also have the optimizer's state, and the inputs if it is also the
+// file of data.
+static bool take_weights(struct filling *f, const char *path, bool data_too, struct failure *why)
+{
+  if (!archive_open(&f->weights, path, why) || !check_headers(f, NULL, why) ||
+      !check_export(f, path, why))
+    return false;
+  for (size_t i = 0; i < f->weights.count; i++) {
+    const char *name = f->weights.all[i].entry->name;
+    const struct member *m = table_find(&f->members, name);
+    enum role role = m ? program->tensors[m->row].role : OUTPUT;
+    bool known = role != OUTPUT || is_state(name) || (data_too && program->loss < 0);
+    const bool surplus = !known && !f->weights.all[i].file->has_others;
+    if (surplus && !takes_surplus(&f->weights, name, why)) return false;
+  }
+  return take(f, &f->weights, PARAMETER, why);
+}
+
+// All adapters, and nothing else.
+static bool take_adapter(struct filling *f, const char *path, struct failure *why)
+{
+  char file[PATH_MAX];
+  if (!adapters_find_file(path, file, sizeof file, why) || !archive_open(&f->adapter, file, why))
+    return false;
+  for (size_t i = 0; i < f->adapter.count; i++) {
+    const char *name = f->adapter.all[i].entry->name;
+    const struct member *m = table_find(&f->members, name);
+    if (is_base_layer(name)) return refuse_base_layer(&f->adapter, name, why);
+    if (!m || !adapters_have(m->name))
+      return failed(why, "%s: it holds %s, which is not an adapter of the program", f->adapter.path,
+                    name);
+  }
+  for (size_t i = 0; i < f->members.count; i++) {
+    const struct member *m = &f->members.all[i];
+    if (!adapters_have(m->name) || program->tensors[m->row].role != PARAMETER) continue;
+    if (!look_up(&f->adapter, m, &f->from[i], why)) return false;
+    if (!f->from[i]) return missing(&f->adapter, m, 0, why);
+    if (!fits(f->from[i], m, why)) return false;
+  }
+  return true;
+}
+
+// An integer from 0 to `most` in the checkpoint's metadata. False, and why, if it is not one.
+static bool read_count(const struct archive *checkpoint, const char *key, long long most,
+                       long long *n, struct failure *why)
+{
+  const char *text = archive_metadata(checkpoint, key);
+  char *end;
+  errno = 0;
+  *n = strtoll(text, &end, 10);
+  if (!*end && end != text && errno == 0 && *n >= 0 && *n <= most) return true;
+  return failed(why, "%s: its %s \"%s\" is not a number of %ss", checkpoint->path, key, text, key);
+}
+
+// What the checkpoint has read of its data.
+static bool take_position(const struct archive *checkpoint, struct progress *at,
+                          struct failure *why)
+{
+  long long tokens = 0, epoch = 0, sample = 0;
+  at->of_samples = archive_metadata(checkpoint, "epoch") != NULL;
+  at->has_data = at->of_samples || archive_metadata(checkpoint, "tokens");
+  if (!at->has_data) return true;
+  if (at->of_samples ? !read_count(checkpoint, "epoch", INT64_MAX / 2, &epoch, why) ||
+                           !read_count(checkpoint, "sample", INT64_MAX / 2, &sample, why)
+                     : !read_count(checkpoint, "tokens", INT64_MAX / 2, &tokens, why))
+    return false;
+  at->tokens = (uint64_t)tokens;
+  at->epoch = (uint64_t)epoch;
+  at->sample = (uint64_t)sample;
+  return true;
+}
+
+// The results of its validations.
+static bool take_validations(const struct archive *checkpoint, struct progress *at,
+                             struct failure *why)
+{
+  const char *best = archive_metadata(checkpoint, "best_validation_loss");
+  long long step, without;
+  char *end;
+  at->has_validations = best != NULL;
+  if (!best) return true;
+  if (!read_count(checkpoint, "best_step", 1000000000, &step, why) ||
+      !read_count(checkpoint, "validations_without", 1000000000, &without, why))
+    return false;
+  at->best = strtod(best, &end);
+  at->best_step = (int)step;
+  at->without = (int)without;
+  return (end != best && !*end) ||
+         failed(why, "%s: its best_validation_loss \"%s\" is not a number", checkpoint->path, best);
+}
+
+// Exactly the parameters, the state and the step.
+static bool take_checkpoint(struct filling *f, const char *path, struct progress *at,
+                            struct failure *why)
+{
+  const char *note = "was saved without checksums: nothing shows whether it has changed since";
+  if (!archive_open(&f->weights, path, why) || !check_headers(f, note, why)) return false;
+  const char *exported = archive_metadata(&f->weights, "exported");
+  if (program->exported && exported && strcmp(exported, program->exported) != 0 && rank->id == 0 &&
+      f->note)
+    failed(f->note, "%s was saved by a program that was made from another export", path);
+  for (size_t i = 0; i < f->weights.count; i++) {
+    const char *name = f->weights.all[i].entry->name;
+    const struct member *m = table_find(&f->members, name);
+    enum role role = m ? program->tensors[m->row].role : OUTPUT;
+    if (role != PARAMETER && role != STATE && !takes_surplus(&f->weights, name, why)) return false;
+  }
+  if (!take(f, &f->weights, PARAMETER, why) || !take(f, &f->weights, STATE, why)) return false;
+  long long n;
+  if (!archive_metadata(&f->weights, "step"))
+    return failed(why,
+                  "%s: no checkpoint: it does not say which step it was saved after "
+                  "(--weights takes the parameters alone)",
+                  f->weights.path);
+  if (!read_count(&f->weights, "step", 1000000000, &n, why)) return false;
+  at->step = (int)n;
+  return take_position(&f->weights, at, why) && take_validations(&f->weights, at, why);
+}
+
+static bool take_data(struct filling *f, const char *path, struct failure *why)
+{
+  return archive_open(&f->data, path, why) && take(f, &f->data, BATCH, why);
+}
+
+// Each byte of a file counts once in its checksum: on the rank that would save it.
+static bool is_checked(const struct filling *f, size_t i)
+{
+  const struct kept *kept = f->from[i];
+  const int row = f->members.all[i].row;
+  return f->checks && kept && kept->entry->has_crc && program->tensors[row].role != BATCH &&
+         rank->parts[row].saves;
+}
+
+static bool fill_all(const struct filling *f, struct failure *why)
+{
+  void *stage = malloc(STAGED_BYTES);
+  if (!stage) return failed(why, "out of memory for reading");
+  bool ok = true;
+  for (size_t i = 0; ok && i < f->members.count; i++) {
+    const struct member *m = &f->members.all[i];
+    enum role role = program->tensors[m->row].role;
+    const struct member *first = naming_in(f->from[i], m) == ALIAS ? m->alias_of : m->of;
+    uint32_t *share = is_checked(f, i) ? &f->checks->shares[first - f->members.all] : NULL;
+    const bool is_there = !f->from[i] && is_zero(&program->tensors[m->row]);
+    const bool comes_later = role == BATCH && f->without_inputs;
+    if (role != OUTPUT && !is_there && !comes_later)
+      ok = fill_tensor(f->from[i], m, stage, share, f->from[i] || !f->checks_later, why);
+    if (ok && f->checks && f->from[i] && role != BATCH && first == m)
+      ok = checks_expect(f->checks, i, f->from[i], why);
+  }
+  free(stage);
+  return ok;
+}
+
+bool tensors_fill(const struct origins *from, struct progress *at, struct failure *why)
+{
+  struct filling f = {.checks = from->checks,
+                      .note = from->note,
+                      .without_inputs = from->without_inputs,
+                      .checks_later = from->checks_later,
+                      .goes_on = from->load != NULL};
+  *at = (struct progress){0};
+  if (!table_members(&f.members, why)) return false;
+  f.from = calloc(f.members.count + 1, sizeof *f.from);
+  bool ok = f.from || failed(why, "out of memory");
+  if (ok && f.checks) ok = checks_make(f.checks, f.members.count, why);
+  bool same = from->weights && from->data && strcmp(from->weights, from->data) == 0;
+  if (ok && from->weights) ok = take_weights(&f, from->weights, same, why);
+  if (ok && from->adapter) ok = take_adapter(&f, from->adapter, why);
+  if (ok && from->load) ok = take_checkpoint(&f, from->load, at, why);
+  if (ok && from->data) ok = take_data(&f, from->data, why);
+  ok = ok && fill_all(&f, why);
+  archive_close(&f.weights);
+  archive_close(&f.adapter);
+  archive_close(&f.data);
+  free(f.from);
+  table_free(&f.members);
+  return ok;
+}
+
+bool tensors_draw_inputs(struct failure *why)
+{
+  struct members members;
+  void *stage = malloc(STAGED_BYTES);
+  if (!stage) return failed(why, "out of memory for random inputs");
+  bool ok = table_members(&members, why);
+  for (size_t i = 0; ok && i < members.count; i++)
+    if (program->tensors[members.all[i].row].role == BATCH)
+      ok = fill_tensor(NULL, &members.all[i], stage, NULL, true, why);
+  table_free(&members);
+  free(stage);
+  return ok;
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+// The entries of a program that generates, for rank 0, which decides what is generated: it calls
+// engine_run, and the other ranks follow. Nothing but tokens, logits' best candidates and settings
+// travels between ranks.
+#ifndef TEXT_ENGINE_H
+#define TEXT_ENGINE_H
+
+#include "base/failure.h"
+#include "text/chat/sampling.h"
+
+enum { MOST_TOP = 64 };
+
+// What a slot does in a call: takes tokens, and asks for the next one.
+struct turn {
+  int slot;
+  int start;              // of the sequence's tokens, those that are in the slot's caches
+  const int *ids;         // the next tokens
+  int count;              // more than 1: of a prompt
+  bool asks;              // for the token after them
+  struct sampling how;    // it is chosen
+  uint32_t prompt;        // the number of the prompt, for draws
+  int top;                // how many of the best candidates by the model's own logits to report
+  int token;              // result
+  struct candidate *best; // result: `top` of them
+};
+
+// Finds the entries' tensors. False, and why, if out of memory.
+bool engine_open(struct failure *why);
+void engine_close(void);
+
+// Rank 0: runs the turns of different slots. A turn of several tokens is a prompt's, and runs
+// alone.
+void engine_run(struct turn *turns, int n);
+
+// The other ranks: follow until rank 0 calls engine_end.
+void engine_follow(void);
+void engine_end(void);
+
+// Rank 0, which has nothing to do: the others sleep so long instead of waiting for its next call.
+void engine_rest(int milliseconds);
+
+#endif

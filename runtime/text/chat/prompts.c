@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT
+// Prompts, and their answers.
+#include "text/chat/prompts.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/json_memory.h"
+#include "base/open_input.h"
+#include "base/program.h"
+#include "tensors/tensors.h"
+
+enum { MOST_BYTES = 1 << 30 };
+
+long vocabulary(void)
+{
+  for (int i = 0; i < program->ntensors; i++)
+    if (!program->tensors[i].name.rest &&
+        strcmp(program->tensors[i].name.name, "decode.tokens") == 0)
+      return (long)program->tensors[i].init.b;
+  return 0;
+}
+
+static bool add_prompt(struct prompts *p, const int *ids, size_t count, const char *where,
+                       struct failure *why)
+{
+  const int context = program->generation->context;
+  if (count == 0) return failed(why, "%s: a prompt has no tokens", where);
+  if (count >= (size_t)context)
+    return failed(why,
+                  "%s: the prompt has %zu tokens, and the context is %d, of which an answer "
+                  "needs one",
+                  where, count, context);
+  for (size_t i = 0; i < count; i++)
+    if (ids[i] < 0 || ids[i] >= vocabulary())
+      return failed(why, "%s: %d is not a token: they are 0 to %ld", where, ids[i],
+                    vocabulary() - 1);
+  struct prompt *all = realloc(p->all, (p->count + 1) * sizeof *all);
+  int *own = calloc((size_t)context, sizeof *own);
+  if (all) p->all = all;
+  if (!all || !own) {
+    free(own);
+    return failed(why, "out of memory for prompts");
+  }
+  memcpy(own, ids, count * sizeof *ids);
+  p->all[p->count++] = (struct prompt){own, (int)count};
+  return true;
+}
+
+static bool add_text(struct prompts *p, const char *text, size_t length,
+                     const struct tokenizer *tokenizer, const char *where, struct failure *why)
+{
+  struct ids ids = {0};
+  if (!tokenizer)
+    return failed(why,
+                  "%s: a text needs a tokenizer: say --tokenizer FILE, or --weights with a "
+                  "folder that has tokenizer.json; or give {\"ids\": [...]}",
+                  where);
+  const bool ok = tokenizer_encode(tokenizer, text, length, true, &ids, why) &&
+                  add_prompt(p, ids.at, ids.count, where, why);
+  free(ids.at);
+  return ok;
+}
+
+static bool add_ids(struct prompts *p, const json_t *list, const char *where, struct failure *why)
+{
+  const size_t n = json_array_size(list);
+  int *ids = calloc(n + 1, sizeof *ids);
+  if (!ids) return failed(why, "out of memory for prompts");
+  for (size_t i = 0; i < n; i++) {
+    const json_t *id = json_array_get(list, i);
+    const json_int_t number = json_integer_value(id);
+    ids[i] = json_is_integer(id) && number >= 0 && number < vocabulary() ? (int)number : -1;
+    if (ids[i] < 0) {
+      free(ids);
+      return failed(why, "%s: element %zu of \"ids\" is not a token: they are 0 to %ld", where, i,
+                    vocabulary() - 1);
+    }
+  }
+  const bool ok = add_prompt(p, ids, n, where, why);
+  free(ids);
+  return ok;
+}
+
+static bool add_json(struct prompts *p, const char *line, size_t length,
+                     const struct tokenizer *tokenizer, const char *where, struct failure *why)
+{
+  json_error_t error;
+  json_t *object = json_loadb(line, length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
+  const json_t *text = json_object_get(object, "text"), *ids = json_object_get(object, "ids");
+  bool ok;
+  if (json_memory_ended())
+    ok = failed(why, "out of memory for prompts");
+  else if (!object)
+    ok = failed(why, "%s: not JSON: %s", where, error.text);
+  else if (json_is_array(ids) && !text)
+    ok = add_ids(p, ids, where, why);
+  else if (json_is_string(text) && !ids)
+    ok = add_text(p, json_string_value(text), json_string_length(text), tokenizer, where, why);
+  else
+    ok = failed(why, "%s: a prompt is {\"text\": \"...\"} or {\"ids\": [...]}", where);
+  json_decref(object);
+  return ok;
+}
+
+bool conversation_ids(const struct chat *c, const struct tokenizer *tokenizer,
+                      const struct turn_of_chat *turns, size_t count, struct ids *ids,
+                      struct failure *why)
+{
+  struct bytes text = {0};
+  const bool ok = chat_text(c, turns, count, chat_date(), &text, why) &&
+                  tokenizer_encode(tokenizer, text.at ? text.at : "", text.count,
+                                   !chat_is_special(c), ids, why);
+  free_bytes(&text);
+  return ok;
+}
+
+char *whole_file(const char *path, size_t *length, struct failure *why)
+{
+  uint64_t size;
+  const int fd = open_regular(path, &size, why);
+  if (fd < 0) return NULL;
+  char *text = size <= MOST_BYTES ? malloc((size_t)size + 1) : NULL;
+  size_t done = 0;
+  for (ssize_t n = 1; text && n > 0 && done < size; done += (size_t)(n > 0 ? n : 0))
+    n = read(fd, text + done, (size_t)size - done);
+  close(fd);
+  if (text && done == size) {
+    text[done] = 0;
+    *length = done;
+    return text;
+  }
+  failed(why, text ? "%s: it cannot be read" : "%s: it is too large", path);
+  free(text);
+  return NULL;
+}
+
+bool each_line(const char *path,
+               bool (*take)(void *to, const char *line, size_t length, const char *where,
+                            struct failure *why),
+               void *to, struct failure *why)
+{
+  size_t length, number = 0;
+  char *text = whole_file(path, &length, why), where[300];
+  bool ok = text != NULL;
+  for (const char *line = text, *end = ok ? text + length : NULL; ok && line < end;) {
+    const char *stop = memchr(line, '\n', (size_t)(end - line));
+    if (!stop) stop = end;
+    size_t n = (size_t)(stop - line);
+    snprintf(where, sizeof where, "%.200s:%zu", path, ++number);
+    if (n > 0 && line[n - 1] == '\r') n--;
+    ok = n == 0 || take(to, line, n, where, why);
+    line = stop + 1;
+  }
+  free(text);
+  return ok;
+}
+
+struct reader {
+  struct prompts *to;
+  const struct tokenizer *tokenizer;
+};
+
+static bool take_line(void *to, const char *line, size_t length, const char *where,
+                      struct failure *why)
+{
+  const struct reader *r = to;
+  return (line[0] == '{' ? add_json : add_text)(r->to, line, length, r->tokenizer, where, why);
+}
+
+bool prompts_read(struct prompts *p, const struct options *o, const struct tokenizer *tokenizer,
+                  struct failure *why)
+{
+  if (o->prompt) return add_text(p, o->prompt, strlen(o->prompt), tokenizer, "--prompt", why);
+  struct reader reader = {p, tokenizer};
+  return each_line(o->prompts, take_line, &reader, why) &&
+         (p->count > 0 || failed(why, "%s: it has no prompts", o->prompts));
+}
+
+void prompts_free(struct prompts *p)
+{
+  for (size_t i = 0; i < p->count; i++) free(p->all[i].ids);
+  free(p->all);
+  *p = (struct prompts){0};
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+// Prompts that are read from a file or the command line, and the file of their answers.
+#ifndef TEXT_PROMPTS_H
+#define TEXT_PROMPTS_H
+
+#include "base/failure.h"
+#include "base/options.h"
+#include "text/chat/chat.h"
+#include "text/tokenizer/tokenizer.h"
+
+struct prompt {
+  int *ids; // room for the program's context
+  int count;
+};
+
+struct prompts {
+  struct prompt *all;
+  size_t count;
+};
+
+// Reads --prompts and --prompt: lines of text, or JSON objects {"text": ...} or {"ids": [...]}, one
+// a line. False, and why, if one is no prompt, is longer than the context, or is text and there is
+// no tokenizer (NULL).
+bool prompts_read(struct prompts *p, const struct options *o, const struct tokenizer *tokenizer,
+                  struct failure *why);
+void prompts_free(struct prompts *p);
+
+// The number of tokens that the model knows.
+long vocabulary(void);
+
+// Adds the ids of a conversation. False, and why.
+bool conversation_ids(const struct chat *c, const struct tokenizer *tokenizer,
+                      const struct turn_of_chat *turns, size_t count, struct ids *ids,
+                      struct failure *why);
+
+// The bytes of a file, with a zero after them; to be freed. NULL, and why, if it cannot be read.
+char *whole_file(const char *path, size_t *length, struct failure *why);
+
+// Calls `take` with each line of the file that is not empty; `where` names it. False, and why, if
+// that gave false or the file cannot be read.
+bool each_line(const char *path,
+               bool (*take)(void *to, const char *line, size_t length, const char *where,
+                            struct failure *why),
+               void *to, struct failure *why);
+
+#endif

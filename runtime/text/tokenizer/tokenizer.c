@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: MIT
+// A tokenizer: texts to ids, and back.
+#include "text/tokenizer/tokenizer.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include "base/json_memory.h"
+#include "text/tokenizer/normalizers.h"
+
+// A token that is found in the text before all else.
+struct added {
+  char *text;
+  size_t count;
+  int id;
+  bool special, left, right; // white space on its left, or right, belongs to it
+  bool alone;                // it is no part of a word
+  bool normalized;           // it is found after the normalizer
+};
+
+struct tokenizer {
+  struct bpe *bpe;
+  struct added *added;
+  size_t nadded;
+  struct steps normalizer, pre_tokenizer, decoder;
+  struct ids before, behind; // by the post-processor
+};
+
+// ---- reading -----------------------------------------------------------------------------------
+
+static bool read_added(struct tokenizer *t, const json_t *object, const char *path,
+                       struct failure *why)
+{
+  const json_t *content = json_object_get(object, "content"), *id = json_object_get(object, "id");
+  if (!json_is_string(content) || json_string_length(content) == 0 || !json_is_integer(id) ||
+      json_integer_value(id) < 0 || json_integer_value(id) > 1 << 24)
+    return failed(why, "%s: added_tokens has an entry without content or id", path);
+  struct added *all = realloc(t->added, (t->nadded + 1) * sizeof *all);
+  if (all) t->added = all;
+  const size_t count = json_string_length(content);
+  char *text = all ? malloc(count + 1) : NULL;
+  if (!text) return failed(why, "%s: out of memory", path);
+  memcpy(text, json_string_value(content), count + 1);
+  t->added[t->nadded++] =
+      (struct added){.text = text,
+                     .count = count,
+                     .id = (int)json_integer_value(id),
+                     .special = json_is_true(json_object_get(object, "special")),
+                     .left = json_is_true(json_object_get(object, "lstrip")),
+                     .right = json_is_true(json_object_get(object, "rstrip")),
+                     .alone = json_is_true(json_object_get(object, "single_word")),
+                     .normalized = json_is_true(json_object_get(object, "normalized"))};
+  return bpe_add(t->bpe, text, count, (int)json_integer_value(id), path, why);
+}
+
+static int by_length(const void *a, const void *b)
+{
+  const struct added *x = a, *y = b;
+  if (x->count != y->count) return x->count > y->count ? -1 : 1;
+  return (x->id > y->id) - (x->id < y->id);
+}
+
+static bool read_all_added(struct tokenizer *t, const json_t *list, const char *path,
+                           struct failure *why)
+{
+  for (size_t i = 0; i < json_array_size(list); i++)
+    if (!read_added(t, json_array_get(list, i), path, why)) return false;
+  if (t->nadded) qsort(t->added, t->nadded, sizeof *t->added, by_length);
+  return true;
+}
+
+// TemplateProcessing's template of one text: special tokens around it.
+static bool read_template(struct tokenizer *t, const json_t *object, const char *path,
+                          struct failure *why)
+{
+  const json_t *single = json_object_get(object, "single"),
+               *known = json_object_get(object, "special_tokens");
+  struct ids *to = &t->before;
+  for (size_t i = 0; i < json_array_size(single); i++) {
+    const json_t *part = json_array_get(single, i),
+                 *special = json_object_get(part, "SpecialToken");
+    if (!special) {
+      to = &t->behind;
+      continue;
+    }
+    const char *name = json_string_value(json_object_get(special, "id"));
+    const json_t *ids = name ? json_object_get(json_object_get(known, name), "ids") : NULL;
+    if (!json_is_array(ids))
+      return failed(why, "%s: the post_processor has a token without ids", path);
+    for (size_t k = 0; k < json_array_size(ids); k++) {
+      const json_int_t id = json_integer_value(json_array_get(ids, k));
+      if (id < 0 || id >= bpe_ids(t->bpe))
+        return failed(why, "%s: the post_processor has a token without ids", path);
+      add_id(to, (int)id);
+    }
+  }
+  return !(t->before.failed || t->behind.failed) || failed(why, "%s: out of memory", path);
+}
+
+static bool read_processor(struct tokenizer *t, const json_t *object, const char *path, int depth,
+                           struct failure *why)
+{
+  const char *type = json_string_value(json_object_get(object, "type"));
+  const json_t *list = json_object_get(object, "processors");
+  if (!object || json_is_null(object)) return true;
+  if (!type || depth > 8) return failed(why, "%s: the post_processor has no type", path);
+  if (strcmp(type, "ByteLevel") == 0) return true;
+  if (strcmp(type, "TemplateProcessing") == 0) return read_template(t, object, path, why);
+  if (strcmp(type, "Sequence") != 0)
+    return failed(why, "%s: its post_processor %.40s is not known to this program", path, type);
+  for (size_t i = 0; i < json_array_size(list); i++)
+    if (!read_processor(t, json_array_get(list, i), path, depth + 1, why)) return false;
+  return true;
+}
+
+static bool read_file(struct tokenizer *t, const json_t *file, const char *path,
+                      struct failure *why)
+{
+  t->bpe = bpe_open(json_object_get(file, "model"), path, why);
+  return t->bpe && read_all_added(t, json_object_get(file, "added_tokens"), path, why) &&
+         steps_read(&t->normalizer, file, "normalizer", path, why) &&
+         steps_read(&t->pre_tokenizer, file, "pre_tokenizer", path, why) &&
+         steps_read(&t->decoder, file, "decoder", path, why) &&
+         read_processor(t, json_object_get(file, "post_processor"), path, 0, why);
+}
+
+struct tokenizer *tokenizer_open(const char *path, struct failure *why)
+{
+  json_error_t error;
+  json_t *file = json_load_file(path, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
+  struct tokenizer *t = file ? calloc(1, sizeof *t) : NULL;
+  bool ok = false;
+  if (json_memory_ended() || (file && !t))
+    failed(why, "%s: out of memory", path);
+  else if (!file)
+    failed(why, "%s:%d: %s", path, error.line, error.text);
+  else
+    ok = read_file(t, file, path, why);
+  json_decref(file);
+  if (ok) return t;
+  tokenizer_close(t);
+  return NULL;
+}
+
+void tokenizer_close(struct tokenizer *t)
+{
+  if (!t) return;
+  bpe_close(t->bpe);
+  for (size_t i = 0; i < t->nadded; i++) free(t->added[i].text);
+  free(t->added);
+  steps_free(&t->normalizer);
+  steps_free(&t->pre_tokenizer);
+  steps_free(&t->decoder);
+  free(t->before.at);
+  free(t->behind.at);
+  free(t);
+}
+
+int tokenizer_id(const struct tokenizer *t, const char *token)
+{
+  return bpe_id(t->bpe, token, strlen(token));
+}
+
+// ---- encoding ----------------------------------------------------------------------------------
+
+// The character that ends before `at`; 0: none.
+static uint32_t code_before(const struct bytes *text, size_t at)
+{
+  uint32_t code = 0;
+  size_t first = at;
+  while (first > 0 && at - first < 4) {
+    first--;
+    if (((unsigned char)text->at[first] & 0xc0) != 0x80) break;
+  }
+  return first < at && utf8_at(text->at + first, at - first, &code) > 0 ? code : 0;
+}
+
+static bool is_of_word(uint32_t code)
+{
+  return code == '_' || (code >= '0' && code <= '9') ||
+         ((code | 32) >= 'a' && (code | 32) <= 'z') || code >= 0xaa;
+}
+
+// The added token at this place, the longest; or NULL.
+static const struct added *added_at(const struct tokenizer *t, const struct bytes *text, size_t at,
+                                    bool normalized)
+{
+  uint32_t code;
+  for (size_t i = 0; i < t->nadded; i++) {
+    const struct added *a = &t->added[i];
+    if (a->normalized != normalized || a->count > text->count - at || a->text[0] != text->at[at] ||
+        memcmp(a->text, text->at + at, a->count) != 0)
+      continue;
+    const size_t end = at + a->count;
+    if (a->alone && (is_of_word(code_before(text, at)) ||
+                     (end < text->count && utf8_at(text->at + end, text->count - end, &code) > 0 &&
+                      is_of_word(code))))
+      continue;
+    return a;
+  }
+  return NULL;
+}
+
+// The ids of a piece between added tokens, which is normalized.
+static bool encode_words(const struct tokenizer *t, const char *text, size_t count, bool starts,
+                         struct ids *ids, struct failure *why)
+{
+  struct words words = {0};
+  if (count == 0) return true;
+  add_text_as_word(&words, text, count);
+  bool ok = !words.text.failed && steps_cut(&t->pre_tokenizer, &words, starts, why);
+  for (size_t i = 0; i < words.count && ok; i++)
+    ok = bpe_encode(t->bpe, words.text.at + words.at[i].first, words.at[i].end - words.at[i].first,
+                    ids) ||
+         failed(why, "out of memory for a text");
+  words_free(&words);
+  return ok;
+}
+
+typedef bool (*encoder)(const struct tokenizer *t, const char *text, size_t count, bool starts,
+                        struct ids *ids, struct failure *why);
+
+// Cuts out the added tokens, and gives `rest` what is between them.
+static bool encode_around(const struct tokenizer *t, const char *from, size_t count, bool starts,
+                          bool normalized, encoder rest, struct ids *ids, struct failure *why)
+{
+  const struct bytes text = {.at = (char *)from, .count = count};
+  size_t begin = 0;
+  for (size_t at = 0; at < count;) {
+    const struct added *a = added_at(t, &text, at, normalized);
+    uint32_t code;
+    if (!a) {
+      at++;
+      continue;
+    }
+    size_t end = at, next = at + a->count;
+    while (a->left && end > begin && is_space(code_before(&text, end))) {
+      do end--;
+      while (end > begin && ((unsigned char)from[end] & 0xc0) == 0x80);
+    }
+    for (int n; a->right && next < count; next += (size_t)n) {
+      n = utf8_at(from + next, count - next, &code);
+      if (n < 0 || !is_space(code)) break;
+    }
+    if (!rest(t, from + begin, end - begin, starts && begin == 0, ids, why)) return false;
+    add_id(ids, a->id);
+    begin = at = next;
+  }
+  return rest(t, from + begin, count - begin, starts && begin == 0, ids, why);
+}
+
+static bool encode_normalized(const struct tokenizer *t, const char *from, size_t count,
+                              bool starts, struct ids *ids, struct failure *why)
+{
+  struct bytes text = {0};
+  add_bytes(&text, from, count);
+  const bool ok = !text.failed && (count == 0 || steps_normalize(&t->normalizer, &text, why)) &&
+                  encode_around(t, text.at, text.count, starts, true, encode_words, ids, why);
+  free_bytes(&text);
+  return ok;
+}
+
+static void add_ids(struct ids *to, const struct ids *from)
+{
+  for (size_t i = 0; i < from->count; i++) add_id(to, from->at[i]);
+}
+
+bool tokenizer_encode(const struct tokenizer *t, const char *text, size_t count, bool special,
+                      struct ids *ids, struct failure *why)
+{
+  struct bytes valid = {0};
+  add_bytes(&valid, "", 0);
+  add_lossy(&valid, text, count);
+  if (special) add_ids(ids, &t->before);
+  const bool ok = !valid.failed &&
+                  encode_around(t, valid.at, valid.count, true, false, encode_normalized, ids, why);
+  if (ok && special) add_ids(ids, &t->behind);
+  free_bytes(&valid);
+  return ok && (!ids->failed || failed(why, "out of memory for a text"));
+}
+
+// ---- decoding ----------------------------------------------------------------------------------
+
+static bool is_special(const struct tokenizer *t, int id)
+{
+  for (size_t i = 0; i < t->nadded; i++)
+    if (t->added[i].id == id) return t->added[i].special;
+  return false;
+}
+
+bool tokenizer_decode(const struct tokenizer *t, const int *ids, size_t count, bool skip,
+                      struct bytes *text, struct failure *why)
+{
+  struct words tokens = {0};
+  add_bytes(&tokens.text, "", 0);
+  for (size_t i = 0; i < count; i++) {
+    size_t length;
+    const char *token = bpe_text(t->bpe, ids[i], &length);
+    if (token && !(skip && is_special(t, ids[i]))) add_text_as_word(&tokens, token, length);
+  }
+  const bool ok = !tokens.text.failed && steps_decode(&t->decoder, &tokens, text, why);
+  if (tokens.text.failed) failed(why, "out of memory for a text");
+  words_free(&tokens);
+  return ok;
+}

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+// A tokenizer of Hugging Face's tokenizer.json: byte pair encoding, of bytes (GPT-2, Llama 3, Qwen)
+// or of characters with byte fallback (Llama 2, Mistral).
+#ifndef TEXT_TOKENIZER_H
+#define TEXT_TOKENIZER_H
+
+#include "base/failure.h"
+#include "text/tokenizer/bpe.h"
+#include "text/tokenizer/unicode.h"
+
+struct tokenizer;
+
+// Reads the file. NULL, and why, if it is damaged, or has a part that is not known here.
+struct tokenizer *tokenizer_open(const char *path, struct failure *why);
+void tokenizer_close(struct tokenizer *t);
+
+// Adds the ids of a text; special: with what the post-processor puts around it. The text may hold
+// any bytes: what is not UTF-8 counts as U+FFFD. False, and why.
+bool tokenizer_encode(const struct tokenizer *t, const char *text, size_t count, bool special,
+                      struct ids *ids, struct failure *why);
+
+// Adds the text of ids, which is UTF-8; skip: special tokens are left out. Ids that are unknown
+// give nothing. False, and why.
+bool tokenizer_decode(const struct tokenizer *t, const int *ids, size_t count, bool skip,
+                      struct bytes *text, struct failure *why);
+
+// The id of a token, or -1.
+int tokenizer_id(const struct tokenizer *t, const char *token);
+
+#endif
