@@ -38,7 +38,7 @@ flags=(-std=c++20 -Werror all-warnings -Xcompiler=-Wall,-Wextra,-Werror $unoptim
 one=(-arch=sm_90) all=()
 for sm in ${SOAK:+80} 90 ${SOAK:+100}; do all+=(-gencode "arch=compute_$sm,code=sm_$sm"); done
 # The libraries that a program's own CMakeLists.txt names.
-mapfile -t linked < <(sed -n 's/.*INTERFACE \(CUDA::.*\) \${NCCL.*/\1/p' templates/CMakeLists.cuda.txt |
+mapfile -t linked < <(sed -n 's/.*INTERFACE \(CUDA::.*\) \${NCCL.*/\1/p' templates/program/CMakeLists.cuda.txt |
   tr ' ' '\n' | sed 's/CUDA::/-l/')
 linked+=(-lnccl -ljansson -lminizip -lgomp -lpthread ${NCCL_HOME:+"-L$NCCL_HOME/lib"})
 

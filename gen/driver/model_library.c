@@ -95,14 +95,14 @@ static void add_filled(const char *file, const char *template, const struct stac
     put(&declarations, "extern const struct rank rank%d;\n", r);
     put(&ranks, "    &rank%d,\n", r);
   }
-  char *whole = fill(
-      embedded_text(text("templates/library/%s", template)), "version", TPGEN_VERSION, "plan",
-      plan_shown(), "hash", plan_options->hash, "name", name, "NAME", upper(name), "world",
-      text("%d", world), "ranks", ranks.text, "declarations", declarations.text, "many",
-      world == 1 ? "One rank" : text("%d ranks", world), "inputs", text("%d", inputs), "outputs",
-      text("%d", outputs), "batches", text("%d", takes_batches() ? plan_options->accumulate : 0),
-      "inputs_list", inputs_list, "outputs_list", outputs_list, "data", forms()->library_data,
-      "source", target->source, NULL);
+  char *whole = fill(embedded_template(template), "version", TPGEN_VERSION, "plan", plan_shown(),
+                     "hash", plan_options->hash, "name", name, "NAME", upper(name), "world",
+                     text("%d", world), "ranks", ranks.text, "declarations", declarations.text,
+                     "many", world == 1 ? "One rank" : text("%d ranks", world), "inputs",
+                     text("%d", inputs), "outputs", text("%d", outputs), "batches",
+                     text("%d", takes_batches() ? plan_options->accumulate : 0), "inputs_list",
+                     inputs_list, "outputs_list", outputs_list, "data", forms()->library_data,
+                     "source", target->source, NULL);
   add_file(file, whole, strlen(whole), false);
 }
 
@@ -110,9 +110,8 @@ char *library_build(void)
 {
   const char *name = model_library();
   if (!name) return "";
-  return fill(embedded_text("templates/library/library.cmake"), "name", name, "source",
-              target->source, "target",
-              embedded_text(text("templates/library/%s.cmake", target->name)), NULL);
+  return fill(embedded_template("library.cmake"), "name", name, "source", target->source, "target",
+              embedded_template(text("%s.cmake", target->name)), NULL);
 }
 
 void add_library_files(const struct stacks *tensors)

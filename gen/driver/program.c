@@ -189,7 +189,7 @@ static char *program_text(const char *step, const struct stacks *tensors)
   const char *events =
       text("    .events = %s,\n    .nevents = %d,\n", nevents ? "done" : "NULL", nevents);
   char *all = fill(
-      embedded_text("templates/step_program.c"), "name", step, "declaration",
+      embedded_template("step_program.c"), "name", step, "declaration",
       fill(forms()->declares, "struct", "program", "name", text("%s_program", step), NULL),
       "set_communicators", graph->ngroup ? "set_communicators" : "NULL", "hash", plan_options->hash,
       "ntensors", text("%d", tensors->n), "index_list", graph->nindex_use ? "index_uses" : "NULL",
@@ -283,18 +283,18 @@ static void add_step(const struct class_files *names, int rank, const char *rank
 {
   reserve_kernel_names(rank);
   char *functions = functions_text(rank);
-  char *head = fill(embedded_text("templates/step_head.c"), "version", TPGEN_VERSION, "plan",
+  char *head = fill(embedded_template("step_head.c"), "version", TPGEN_VERSION, "plan",
                     plan_shown(), "hash", plan_options->hash, "summary", summary_text(rank),
                     "ranks", ranks, "memory", names->memory, "indices", indices_legend(), NULL);
-  char *body = fill(
-      embedded_text(text("templates/step.%s", target->source)), "memory", names->memory, "tensors",
-      names->tensors, "communicators", communicators_text(), "finite", includes_text(), "functions",
-      text("%s%s", microbatch_text(), functions), "products", product_table(), "learning_rate",
-      graph->loss == NONE ? "" : text("%s\n", learning_rate_text(functions)), NULL);
+  char *body = fill(embedded_template(text("step.%s", target->source)), "memory", names->memory,
+                    "tensors", names->tensors, "communicators", communicators_text(), "finite",
+                    includes_text(), "functions", text("%s%s", microbatch_text(), functions),
+                    "products", product_table(), "learning_rate",
+                    graph->loss == NONE ? "" : text("%s\n", learning_rate_text(functions)), NULL);
   add_text(names->step, text("%s%s%s", head, body, program_text(names->name, tensors)));
   const char *on_device = forms()->memory_is;
   add_text(names->memory,
-           fill(embedded_text("templates/memory.h"), "version", TPGEN_VERSION, "plan", plan_shown(),
+           fill(embedded_template("memory.h"), "version", TPGEN_VERSION, "plan", plan_shown(),
                 "hash", plan_options->hash, "ranks", ranks, "step", names->step, "memory",
                 memory_declaration(), "asserts", member_run_asserts(), "static", own_static(),
                 "on_device", on_device, "arena",
@@ -305,8 +305,8 @@ static void add_tensors(const struct class_files *names, int rank, const struct 
 {
   add_text(
       names->tensors,
-      fill(embedded_text("templates/tensors.h"), "version", TPGEN_VERSION, "plan", plan_shown(),
-           "hash", plan_options->hash, "states", states_macro(tensors), "tensors",
+      fill(embedded_template("tensors.h"), "version", TPGEN_VERSION, "plan", plan_shown(), "hash",
+           plan_options->hash, "states", states_macro(tensors), "tensors",
            tensors_text(tensors, rank), "index_uses",
            text("%s%s%s", joined_text(tensors), index_uses_text(tensors), row_bounds_text(rank)),
            NULL));
@@ -369,8 +369,8 @@ static void add_kernels(void)
   char *common[] = {"version", TPGEN_VERSION,
                     "plan",    copy_text(plan_shown()),
                     "hash",    copy_text(plan_options->hash)};
-  const char *c = embedded_text(text("templates/kernels.%s", suffix));
-  const char *h = embedded_text(text("templates/kernels.%s", target->header));
+  const char *c = embedded_template(text("kernels.%s", suffix));
+  const char *h = embedded_template(text("kernels.%s", target->header));
   share_bodies();
   add_text(text("kernels.%s", suffix),
            fill(c, common[0], common[1], common[2], common[3], common[4], common[5], "kernels",
@@ -390,17 +390,16 @@ static const char *transport_text(void)
 static void add_launcher(const char *ranks)
 {
   char *world = text("%d", world_size());
-  const char *cmake = text("templates/CMakeLists.%s.txt", target->name);
-  add_text(
-      "CMakeLists.txt",
-      fill(embedded_text(cmake), "plan", plan_shown(), "hash", plan_options->hash, "ranks", ranks,
-           "world", world, "stages", graph->stages ? embedded_text("templates/stages.txt") : "",
-           "torch_archive",
-           plan_options->weights ? embedded_text("templates/torch_archive.txt") : "", "generate",
-           plan_options->generate.slots ? embedded_text("templates/generate.txt") : "", "onednn",
-           multiplies_by_onednn() ? embedded_text("templates/onednn.txt") : "", "runtime_files",
-           embedded_text("templates/runtime_files.txt"), "library", library_build(), NULL));
-  char *run = fill(embedded_text("templates/run.sh"), "plan", plan_shown(), "world", world, "hash",
+  const char *cmake = text("CMakeLists.%s.txt", target->name);
+  add_text("CMakeLists.txt",
+           fill(embedded_template(cmake), "plan", plan_shown(), "hash", plan_options->hash, "ranks",
+                ranks, "world", world, "stages",
+                graph->stages ? embedded_template("stages.txt") : "", "torch_archive",
+                plan_options->weights ? embedded_template("torch_archive.txt") : "", "generate",
+                plan_options->generate.slots ? embedded_template("generate.txt") : "", "onednn",
+                multiplies_by_onednn() ? embedded_template("onednn.txt") : "", "runtime_files",
+                embedded_template("runtime_files.txt"), "library", library_build(), NULL));
+  char *run = fill(embedded_template("run.sh"), "plan", plan_shown(), "world", world, "hash",
                    plan_options->hash, "transport", transport_text(), NULL);
   add_file("run.sh", run, strlen(run), true);
 }

@@ -120,11 +120,11 @@ char *rank_text(int rank, const char *step, const struct stacks *tensors, const 
     rows = states[i] ? states[i] : 1;
   }
   if (!tensors->n) put(&parts, "    {{0}, false},\n");
-  return fill(embedded_text("templates/rank.c"), "version", TPGEN_VERSION, "plan", plan_shown(),
-              "hash", plan_options->hash, "rank", text("%d", rank), "step_name", step,
-              "declaration", fill(forms()->declares, "struct", "rank", "name", "this_rank", NULL),
-              "step", text("%s.%s", step, target->source), "coordinate", coordinates_text(rank),
-              "mesh", mesh_names(), "members", members_text(rank), "states",
+  return fill(embedded_template("rank.c"), "version", TPGEN_VERSION, "plan", plan_shown(), "hash",
+              plan_options->hash, "rank", text("%d", rank), "step_name", step, "declaration",
+              fill(forms()->declares, "struct", "rank", "name", "this_rank", NULL), "step",
+              text("%s.%s", step, target->source), "coordinate", coordinates_text(rank), "mesh",
+              mesh_names(), "members", members_text(rank), "states",
               kinds ? states_macro_text(kinds) : "", "parts", parts.text, "exchanges",
               exchanges_text(rank), "exchange", graph->nexchange ? "exchange" : "NULL", NULL);
 }

@@ -113,8 +113,7 @@ static void add_gradient_operand(struct writing *w, const char *element)
   w->text[1] = element;
   if (plan_options->clip <= 0) return;
   w->l.parameters = text("%s, const float *norm", w->l.parameters);
-  w->l.clip =
-      fill(embedded_text("templates/clip.c"), "clip", number_text(plan_options->clip), NULL);
+  w->l.clip = fill(embedded_template("clip.c"), "clip", number_text(plan_options->clip), NULL);
   w->text[1] = text("clip * %s", element);
   if (w->uses[1] > 1) w->text[1] = variable(w, "d", w->text[1]);
 }

@@ -258,7 +258,7 @@ char *states_macro(const struct stacks *tensors)
   const char **kind = alloc((size_t)(tensors->n + 1) * sizeof *kind);
   int n = find_kinds(tensors, kind);
   for (int k = 0; k < n; k++) put(&rows, "%sSTATE_ROW(%s, __VA_ARGS__)", k ? " " : "", kind[k]);
-  return n ? fill(embedded_text("templates/state_rows.h"), "rows", rows.text, NULL) : "";
+  return n ? fill(embedded_template("state_rows.h"), "rows", rows.text, NULL) : "";
 }
 
 /* In numbers, as files have them, also where the program has blocks. */

@@ -1,6 +1,6 @@
-/* kernel_file.c: operators whose kernels are files: templates/kernels/NAME.c and NAME.cu, for the
-   rows of ops.h that have a rule and no element; and the files that a plan names for its own
-   operators. This comment is the manual for authors of such files.
+/* kernel_file.c: operators whose kernels are files: templates/kernels/SUBJECT/NAME.c and NAME.cu,
+   for the rows of ops.h that have a rule and no element; and the files that a plan names for its
+   own operators. This comment is the manual for authors of such files.
 
    A file is C or CUDA text with holes. The sizes of a rank's parts fill them, and the text becomes
    a part of the program's kernels; kernels with the same text are one.
@@ -361,10 +361,10 @@ static char *fill_text(int k)
                "%s: a rank has an empty part of its inputs; output %d must be f32 then",
                printable(op_name(file_kernel.op)), k);
   const char *least = file_kernel.letters.reduction[k] == MAX ? "-INFINITY" : "INFINITY";
-  const char *file = text("templates/kernels/fill.%s", target->source);
+  const char *file = text("fill.%s", target->source);
   char *size = text("%" PRId64, elements(local_shape(value, file_kernel.rank)));
   struct function_text list[MOST_FUNCTIONS];
-  const char *name = add_functions(fill(embedded_text(file), "n", size, "value", least, NULL),
+  const char *name = add_functions(fill(embedded_template(file), "n", size, "value", least, NULL),
                                    text("fill_%s", size), list, &n);
   return call_text(list, name, c_name(value));
 }

@@ -17,7 +17,7 @@ void begin_file_kernel(const struct op *op, int rank)
 _Noreturn void fault(const char *what)
 {
   if (file_kernel.op->kind != OP_custom)
-    bug("emit", "templates/kernels/%s%s.%s: %s", op_row[file_kernel.op->kind].name,
+    bug("emit", "template %s%s.%s: %s", op_row[file_kernel.op->kind].name,
         kernel_variant(file_kernel.op, file_kernel.rank), target->source, what);
   const struct custom *custom = &graph->custom[file_kernel.op->custom];
   plan_error(custom->line, "operator %s: its %s kernel: %s", printable(custom->name),

@@ -1,7 +1,7 @@
 /* partial_sums.c: sums that the blocks of a CUDA kernel make in parts.
 
    Blocks have no fixed order in which they could add to one number. So each stores its part of
-   every sum, part after part, and a second kernel, made from templates/add_parts.cu, adds them in
+   every sum, part after part, and a second kernel, made from add_parts.cu, adds them in
    the order of the parts. The parts are in scratch of struct memory, which every kernel reuses:
    kernels run one after the other. */
 #include "kernel/kernel.h"
@@ -15,7 +15,7 @@ static char *adding_call(const struct kernel_builder *k, int n, int64_t parts, c
   const struct op *op = &graph->op[k->group->body[n]];
   int64_t sums = partial_sums_of(k, n);
   const char *result = result_text(op, "sum"), *type = c_type(graph->value[op->out].type);
-  char *all = fill(embedded_text("templates/add_parts.cu"), "n", text("%" PRId64, sums), "parts",
+  char *all = fill(embedded_template("add_parts.cu"), "n", text("%" PRId64, sums), "parts",
                    text("%" PRId64, parts), "type", type, "result", result, "at",
                    sums == 1 ? "part" : text("part * %" PRId64 " + i", sums), NULL);
   const char *head = text("__global__ void $name$(%s *__restrict__ sums, const float "

@@ -259,5 +259,5 @@ char *activation_table(void)
     if (r->count > 1 && slots(r) < r->count) put(&b, ", %d", slots(r));
     put(&b, ")\n%s\n", wrapped(text("    %s", about(r)), "  ", "    //     "));
   }
-  return nrow ? fill(embedded_text("templates/arena.h"), "rows", b.text, NULL) : "";
+  return nrow ? fill(embedded_template("arena.h"), "rows", b.text, NULL) : "";
 }

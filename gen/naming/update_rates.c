@@ -16,7 +16,7 @@ char *optimizer_text(const struct optimizer *o)
 
 const char *update_template(const char *name)
 {
-  return embedded_text(text("templates/%s.%s", name, target->source));
+  return embedded_template(text("%s.%s", name, target->source));
 }
 
 /* ------------------------------------------------------------------------------- names by group */
@@ -138,8 +138,8 @@ char *learning_rate_text(const char *code)
     const char *of = o->match ? text(" of %s", printable(o->match)) : "";
     const char *head = text("// The learning rate%s%s.", of, o->schedule);
     put(&b, "%s%s", b.length ? "\n" : "",
-        fill(embedded_text("templates/learning_rate.c"), "about", wrapped(head, " ", "// "), "name",
-             name, "unused", has_word(o->rate, "t") ? "" : "  (void)t;\n", "rate",
+        fill(embedded_template("learning_rate.c"), "about", wrapped(head, " ", "// "), "name", name,
+             "unused", has_word(o->rate, "t") ? "" : "  (void)t;\n", "rate",
              wrapped(text("  return %s;", o->rate), " : ", "      "), NULL));
   }
   return b.text;

@@ -110,8 +110,8 @@ const char *kernel_variant(const struct op *of, int rank)
 const char *kernel_file(const struct op *of, int rank)
 {
   if (of->kind == OP_custom) return graph->custom[of->custom].kernel[target->language];
-  const char *file = embedded_text(text("templates/kernels/%s%s.%s", op_row[of->kind].name,
-                                        kernel_variant(of, rank), target->source));
+  const char *file = embedded_template(
+      text("%s%s.%s", op_row[of->kind].name, kernel_variant(of, rank), target->source));
   return strstr(file, "#if $") ? made_text_for_options(of, file) : file;
 }
 

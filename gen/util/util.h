@@ -85,8 +85,8 @@ enum language { LANGUAGE_C, LANGUAGE_CUDA, LANGUAGES };
 /* A target: a row of targets.c. Passes ask for a fact by its name, never which target it is. */
 enum target_number { TARGET_CPU, TARGET_CUDA, TARGETS };
 struct target {
-  const char *name;            /* for --target; its build is templates/CMakeLists.NAME.txt, its part
-                                  of the runtime in runtime/NAME/ */
+  const char *name; /* for --target; its build is CMakeLists.NAME.txt in templates/, its part
+                       of the runtime in runtime/NAME/ */
   const char *source, *header; /* suffixes of its templates: "cu", "cuh" */
   const char *device;          /* the device if the plan names none; NULL: flat figures: device.c */
   enum language language;
@@ -187,6 +187,8 @@ extern const struct embedded compiled[];
 extern const char compiled_by[];
 const struct embedded *find_embedded(const char *name); /* or NULL */
 const char *embedded_text(const char *name);
+/* The file of that name in any folder of templates/: no two have one name. */
+const char *embedded_template(const char *name);
 
 /* ------------------------------------------------------------------------------------- error.c */
 

@@ -654,7 +654,7 @@ static char *program_of(int rank)
 /* fill() with what both kinds of kernel files have. */
 static char *filled_template(const char *name, const char *hole, const char *with)
 {
-  return fill(embedded_text(name), "version", "", "plan", "", "hash", "", "plan_string", "\"\"",
+  return fill(embedded_template(name), "version", "", "plan", "", "hash", "", "plan_string", "\"\"",
               "constants", "", "includes", kernel_includes(), "weights", runtime_includes(), hole,
               with, NULL);
 }
@@ -664,9 +664,8 @@ static void write_program(const char *directory)
   const char *suffix = is_for_cuda() ? "cu" : "c";
   for (int rank = 0; rank < world_size(); rank++)
     write_text(directory, text("rank%d.%s", rank, suffix), program_of(rank));
-  write_text(
-      directory, text("kernels.%s", suffix),
-      filled_template(text("templates/kernels.%s", suffix), "kernels", kernel_definitions()));
+  write_text(directory, text("kernels.%s", suffix),
+             filled_template(text("kernels.%s", suffix), "kernels", kernel_definitions()));
   static const char *const on_tensor_cores[] = {
       "add_product_of_sums", "multiply_tile<false, false>", "multiply_tile<false, true>",
       "multiply_tile<true, true>"};
@@ -674,8 +673,8 @@ static void write_program(const char *directory)
     must(!is_for_cuda() || strstr(kernel_definitions(), on_tensor_cores[i]),
          "nothing is multiplied by %s on tensor cores", on_tensor_cores[i]);
   write_text(directory, "kernels.h",
-             filled_template(is_for_cuda() ? "templates/kernels.cuh" : "templates/kernels.h",
-                             "prototypes", kernel_prototypes()));
+             filled_template(is_for_cuda() ? "kernels.cuh" : "kernels.h", "prototypes",
+                             kernel_prototypes()));
 }
 
 /* One library for each rank: all have the same names. */
