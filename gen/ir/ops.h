@@ -57,7 +57,7 @@
                 whole tensor alone; 1 where the step is 0: in a validation.
      $now       The step's number, as functions of elements.h take it; 0 in a validation.
 
-              ""  with a rule: the operator has kernels of its own, NAME.c and .cu in templates/kernels
+              ""  with a rule: the operator has kernels of its own, NAME.c and .cu in templates
               (kernel_file.c says how they are written), unless it is a copy or a product.
 
    flops      How many numbers it multiplies and adds: products of the sizes of the rule's letters,

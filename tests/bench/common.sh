@@ -1,7 +1,7 @@
 # Common to the benches; each sources it first. From the environment:
 #   TPGEN    the compiler   (build/tpgen)
 #   PYTHON   a python with what the peer needs   (python3)
-#   SHORT    1: sizes of a second, one round: whether the bench runs at all (tests/benches.sh); its figures mean nothing
+#   SHORT    1: sizes of a second, one round: whether the bench runs at all (tests/scripts/programs/benches.sh); its figures mean nothing
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 TPGEN=${TPGEN:-$root/build/tpgen}

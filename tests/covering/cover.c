@@ -1,4 +1,4 @@
-/* cover: rows of features for tests/covering.sh, and what they have covered.
+/* cover: rows of features for covering.sh, and what they have covered.
 
      cover FEATURES rows STRENGTH SEED [RESULTS]
          rows, such as "layer=attention tp=2 ...", one a line, that cover every pair (STRENGTH 2) or

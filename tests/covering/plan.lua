@@ -1,4 +1,4 @@
--- A plan with the features that -D names (features.txt): tests/covering.sh combines them. -D one=1: the same for one rank, which
+-- A plan with the features that -D names (features.txt): tests/scripts/programs/covering.sh combines them. -D one=1: the same for one rank, which
 -- takes its batch at once.
 local names = {"layer", "norm", "act", "ops", "drop", "tied", "loss", "style", "tp", "data", "context", "ep", "stages", "parts",
   "accumulate", "batch", "checkpoint", "planner", "buckets", "async", "optimizer", "groups", "frozen", "lora", "ema", "clip",

@@ -1,5 +1,5 @@
 /* random_plan SEED [RANKS]: a plan that trains a random small model in a random way, or computes
-   with it, for tests/random.sh and tests/equal.sh, with the mesh to try it on in a line
+   with it, for random.sh and equal.sh, with the mesh to try it on in a line
    `-- mesh: a=2 b=3`: of at most 16 ranks, and 64 now and then. Where RANKS is given it has at most
    so many, and nothing is rounded to bfloat16: ranks can be compared with one. A line
    `-- rounds: bfloat16` says that something is.
@@ -10,7 +10,7 @@
    cancels and a wrong number shows.  */
 #include "random.h"
 
-#include "../splitmix64.h"
+#include "../tools/splitmix64.h"
 
 #include <stdint.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
--- What stands ahead of a call that tests/signatures.sh tries: the tensors that the samples name.
+-- What stands ahead of a call that tests/scripts/language/signatures.sh tries: the tensors that the samples name.
 local batch = {
   x = randn{4, 6}, y = randn{4, 6}, p = rand{4, 6}, w = randn{6, 3}, weight = randn{3, 6}, row = randn{6},
   p_row = rand{6}, bias3 = randn{3}, bias4 = randn{4}, bias2 = randn{2}, four = randn{4},

@@ -37,7 +37,7 @@ static void compile(const struct mesh_case *c)
   list[3] = (struct definition){"bound", c->bound};
   list[4] = (struct definition){"microbatches", c->microbatches};
   list[5] = (struct definition){"batch", "6"};
-  options.plan = "tests/experts/forced.lua";
+  options.plan = "tests/plans/experts/forced.lua";
   options.definition = list;
   options.ndefinition = c->microbatches ? 6 : 4;
   graph_open();

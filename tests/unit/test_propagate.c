@@ -257,7 +257,7 @@ static void choose(const void *with)
   int size[MAX_MESH], given_as[MAX_INPUTS];
   new_graph(parse_mesh(mesh[draw_below(4)], size), size);
   const struct instance *instance;
-  do /* what rows by expert may lie in depends on where they were counted: tests/moe.sh */
+  do /* what rows by expert may lie in depends on where they were counted: moe.sh */
     instance = &instances[draw_below(sizeof instances / sizeof *instances)];
   while (strchr(op_row[instance->kind].rule, '+'));
   struct op op = *instantiate(instance, sizes[draw_below(3)]);

@@ -1,6 +1,6 @@
 /* What the backward recomputes and what is kept for it: for SwiGLU, a norm, a dropout, for the
    sources of a value's views and casts; that recomputation never keeps more; and layers under
-   checkpoints. tests/checkpoint.sh tests that the results are the same bit by bit. */
+   checkpoints. checkpoint.sh tests that the results are the same bit by bit. */
 #include "check/check.h"
 #include "unit.h"
 

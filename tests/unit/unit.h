@@ -5,7 +5,7 @@
 #ifndef UNIT_H
 #define UNIT_H
 
-#include "../splitmix64.h"
+#include "../tools/splitmix64.h"
 #include "lua/lua.h"
 #include <errno.h>
 #include <inttypes.h>

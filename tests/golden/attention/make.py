@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes what tests/attention.sh compares with. Needs PyTorch (2.13 made it).
+"""Writes what tests/scripts/programs/attention.sh compares with. Needs PyTorch (2.13 made it).
 
-  WAY.safetensors     the weights of tests/attention/plan.lua with -D how=WAY
+  WAY.safetensors     the weights of tests/plans/attention/plan.lua with -D how=WAY
   data.safetensors    one batch
   losses.tsv          for each way 20 losses of AdamW, with attention written out: scores in a matrix, a softcap, what is
                       added, a mask, a column for the sinks, a softmax"""

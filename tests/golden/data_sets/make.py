@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes what PyTorch makes of tests/data_sets/plan.lua beside itself. Needs PyTorch (2.13 made it, on a CPU).
+"""Writes what PyTorch makes of tests/plans/data_sets/plan.lua beside itself. Needs PyTorch (2.13 made it, on a CPU).
 
   python3 tests/golden/data_sets/make.py
 

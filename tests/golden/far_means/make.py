@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes how far PyTorch's batch norm is from float64, for tests/far_means.sh, beside itself. Needs PyTorch (2.15 made it,
+"""Writes how far PyTorch's batch norm is from float64, for tests/scripts/programs/far_means.sh, beside itself. Needs PyTorch (2.15 made it,
 on a CPU).
 
   python3 tests/golden/far_means/make.py

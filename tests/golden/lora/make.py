@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Writes what tests/lora.sh compares with. Needs PyTorch, PEFT and transformers (2.13, 0.21 and 5.23 made it).
+"""Writes what tests/scripts/programs/lora.sh compares with. Needs PyTorch, PEFT and transformers (2.13, 0.21 and 5.23 made it).
 
-  model.safetensors            the weights of tests/lora/plan.lua, under the names that it gives them for others
+  model.safetensors            the weights of tests/plans/lora/plan.lua, under the names that it gives them for others
   data.safetensors             one batch; some labels are ignored
   adapter/                     PEFT's adapters before the first step
   trained.safetensors          the same after 20 steps
   merged.safetensors           the weights with these merged, by merge_and_unload
   outputs.safetensors          what the model with these gives for the batch
-  losses.tsv                   for each way of tests/lora.sh: bytes of its trained parameters, then 20 losses
-  projections/                 model, adapter, trained and merged of tests/lora/projections.lua, with the same data"""
+  losses.tsv                   for each way of tests/scripts/programs/lora.sh: bytes of its trained parameters, then 20 losses
+  projections/                 model, adapter, trained and merged of tests/plans/lora/projections.lua, with the same data"""
 import copy
 import os
 import tempfile

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the facts that tests/operators.sh compares with, beside itself. Needs PyTorch (2.13 made them).
+"""Writes the facts that tests/scripts/programs/operators.sh compares with, beside itself. Needs PyTorch (2.13 made them).
 
   python3 tests/golden/operators/make.py [FAMILY...]
 

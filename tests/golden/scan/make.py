@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes what tests/scan.sh compares with, beside itself: for tests/scan/recurrent.lua and mamba.lua the weights, the
+"""Writes what tests/scripts/programs/scan.sh compares with, beside itself: for tests/plans/scan/recurrent.lua and mamba.lua the weights, the
 data and the losses of PyTorch. Needs PyTorch (2.13 made them) and safetensors."""
 import os
 

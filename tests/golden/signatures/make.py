@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the tables of PyTorch's signatures that tests/signatures.sh walks. Needs PyTorch (2.13 made them).
+"""Writes the tables of PyTorch's signatures that tests/scripts/language/signatures.sh walks. Needs PyTorch (2.13 made them).
 
   build/tpgen tests/signatures/names.lua -o /tmp/none | python3 tests/golden/signatures/make.py
 

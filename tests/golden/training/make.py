@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes what PyTorch makes of tests/training/plan.lua beside itself. Needs PyTorch (2.13 made it, on a CPU).
+"""Writes what PyTorch makes of tests/plans/training/plan.lua beside itself. Needs PyTorch (2.13 made it, on a CPU).
 
   python3 tests/golden/training/make.py
 
   model.safetensors   the weights that training begins with
-  optimizers.tsv      the same of twenty steps for each optimizer of tests/optimizers.sh, clipped after the norm
+  optimizers.tsv      the same of twenty steps for each optimizer of tests/scripts/programs/optimizers.sh, clipped after the norm
                       is taken; the last column is the sum of the squares of what is compared at the end: all
                       weights, or with `ema` their moving average
   training.tsv        for each way of training, the loss, the norm of the gradients before they are clipped,

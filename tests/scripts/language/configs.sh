@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# A field of config.json that is of another type, missing, or null: each plan that reads it makes a program or says
+# what is wrong in words of its own, never in Lua's. One value for each field, in turn; with CASES=all all values.
+. "$(dirname "$0")/../common.sh"
+
+values=('"x"' '[]' 0 '{}' -1 true 1.5 '[1]' null 1e300 '""' '["x"]' 1000000000000 '{"rope_type": 5}' false '{"rope_type": "yarn", "factor": "x"}')
+lua='attempt to\|bad argument\|no integer representation\|table: 0x\|invalid \(value\|option\)\|is declared here\|mistake in tpgen'
+
+# plans_of MODEL_TYPE
+plans_of() {
+  case $1 in
+  gemma*) echo gemma ;;
+  llama) echo llama3 generate ;;
+  mistral | qwen2 | qwen3) echo qwen generate ;;
+  gpt2) echo gpt2 generate ;;
+  mixtral | olmoe | qwen3_moe | deepseek_v3) echo moe ;;
+  *) echo "$1" ;;
+  esac
+}
+
+# try PLAN CONFIG WHAT: a program, or an error without Lua's words.
+tried=0
+try() {
+  local status=0
+  "$TPGEN" "plans/$1.lua" -D "config=$2" --dump=lua > /dev/null 2> "$WORK/message" || status=$?
+  [ "$status" -le 1 ] || fail "$1, $3: status $status"
+  if finds "$lua" "$WORK/message"; then fail "$1, $3: $(head -n 1 "$WORK/message")"; fi
+  tried=$((tried + 1))
+}
+
+# with FROM KEY VALUE: the config with another value of the key, however many lines that has.
+with() {
+  awk -v key="$2" -v value="$3" '
+    skips { if ($0 ~ ends) { skips = 0; sub(ends, ""); print start value $0 } ; next }
+    $0 ~ "^  \"" key "\": " {
+      start = "  \"" key "\": "
+      if ($0 ~ /[[{]$/) { skips = 1; ends = "^  []}]"; next }
+      print start value (/,$/ ? "," : ""); next
+    }
+    { print }' "$1"
+}
+
+for config in $golden/{models,generate,moe}/*/config.json; do
+  type=$(sed -n 's/^  "model_type": "\(.*\)",*$/\1/p' "$config")
+  # What the files lack, and plans read.
+  sed '1s/$/\n  "sliding_window": null,\n  "layer_types": null,\n  "rope_scaling": null,/' "$config" |
+    awk '!/^  "/ || !seen[$1]++' > "$WORK/whole.json"
+  for plan in $(plans_of "$type"); do
+    "$TPGEN" "plans/$plan.lua" -D "config=$config" --dump=lua > /dev/null 2> "$WORK/message" || { cat "$WORK/message"; fail "$config: no program"; }
+    for key in $(sed -n 's/^  "\([a-z_0-9]*\)": .*/\1/p' "$WORK/whole.json"); do
+      some=("${values[tried % ${#values[@]}]}")
+      ! all_cases || some=("${values[@]}")
+      for value in "${some[@]}"; do
+        with "$WORK/whole.json" "$key" "$value" > "$WORK/config.json"
+        try "$plan" "$WORK/config.json" "$key = $value"
+      done
+    done
+  done
+done
+
+# says KEY VALUE PLAN MODEL TEXT
+says() {
+  with "$golden/models/$4/config.json" "$1" "$2" > "$WORK/config.json"
+  ! "$TPGEN" "plans/$3.lua" -D "config=$WORK/config.json" --dump=lua > /dev/null 2> "$WORK/message" || fail "$1 = $2: taken"
+  finds -F "config.json: $1 $5" "$WORK/message" || { cat "$WORK/message"; fail "$1 = $2: another message"; }
+}
+says num_attention_heads '"x"' generate llama "must be a whole number, 1 or more, not 'x'"
+says rms_norm_eps '"x"' qwen qwen3 "must be a number above 0, not 'x'"
+says layer_types 2 qwen qwen2_window "must be a list of texts, not 2"
+says depths 64 resnet resnet "must be a list of whole numbers, each 1 or more, not 64"
+says tie_word_embeddings '[]' llama3 llama "must be true or false, not an empty list or object"
+says model_type '{"a": 1}' generate llama "must be a text, not an object"
+finish "$tried configurations"

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# How the sources are laid out: no line of C, of CUDA or of a kernel's template has more than 100 columns, and
+# .clang-format would change none of them. (A table that is kept by hand says so.) No header of gen/ has more than
+# 400 lines. Other versions of clang-format lay out some lines differently: they are
+# not asked, and the test is skipped loudly.
+. "$(dirname "$0")/../common.sh"
+
+mapfile -t files < <(find gen runtime tests templates/kernels -regex '.*\.\(c\|h\|cu\|cpp\)' | LC_ALL=C sort)
+# How a template's kernel is launched is one line, and no part of what is generated.
+long=$(awk 'length > 100 && !/^\/\/ launch:/ { print FILENAME ":" FNR }' "${files[@]}")
+[ -z "$long" ] || fail "more than 100 columns:" $long
+
+# A header that is longer holds more than one subject.
+while read -r lines file; do
+  [ "$lines" -le 400 ] || fail "$file has $lines lines, more than 400"
+done < <(wc -l gen/*/*.h | grep -v ' total$')
+
+# Under pipefail grep -q, which stops reading, makes a pipe fail now and then.
+piped=$(grep -nE '\| *grep -[a-zA-Z]*q' $(find tests -name '*.sh')) && fail "finds, not grep -q, at the end of a pipe:" "$piped"
+
+case $(clang-format --version 2> /dev/null) in
+*"version 14."*) clang-format --dry-run -Werror "${files[@]}" || fail "clang-format -i lays these out anew" ;;
+*)
+  [ "$failures" -eq 0 ] || exit 1
+  echo "style: SKIPPED: there is no clang-format 14. Only the lines' lengths were looked at."
+  exit 77
+  ;;
+esac
+# What is copied into users' programs names its licence.
+for file in $(find runtime -name '*.[ch]' -o -name '*.cu'); do
+  [ "$(head -n 1 "$file")" = '// SPDX-License-Identifier: MIT' ] || fail "$file does not begin with its licence"
+done
+finish "${#files[@]} files, as .clang-format has them"

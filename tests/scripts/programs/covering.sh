@@ -1,0 +1,137 @@
+#!/usr/bin/env bash
+# Plans that combine features: rows of covering/features.txt that have every pair of two features' values, each as a plan that
+# really runs and equals one rank: losses, norms of gradients, validations, metrics, saved weights and states, and what is
+# loaded, saved and exported again. A combination may be refused, by a message with the plan's line.
+#   CASES=ci            the first 32 rows, always the same; without it the first 8; CASES=all: all pairs
+#   SOAK=1              and triples, COVERING_ROWS of them, with a seed of the day
+#   COVERING_ROWS=200   so many rows
+#   COVERING_SEED=7     of these rows
+#   COVERING_STRENGTH=3 triples
+#   COVERING_FILE=FILE  the rows of this file
+#   COVERING_KIND=sanitized   all as this kind: plain, cuda or sanitized (or library, of rows that have a meaning then)
+#   COVERING_RESULTS=FILE     what was tried before, with which rows are chosen, and to which this adds
+. "$(dirname "$0")/../common.sh"
+local_mpi=yes
+. "$root/tests/scripts/programs.sh"
+export OMP_NUM_THREADS=1 NVIDIA_TF32_OVERRIDE=0
+plan=tests/covering/plan.lua features=tests/covering/features.txt
+cover=$TOOLS/cover
+strength=${COVERING_STRENGTH:-2} seed=${COVERING_SEED:-1}
+results=${COVERING_RESULTS:-$WORK/results}
+touch "$results"
+"$TOOLS/samples" "$WORK"
+# The two transports have runtimes of their own.
+for transport in mpi shared; do
+  (WORK=$WORK/$transport && mkdir -p "$WORK" && make_runtimes plain sanitized cuda library)
+done
+
+value_in() { # FEATURE ROW...
+  local word
+  for word in "${@:2}"; do [ "${word%%=*}" != "$1" ] || { echo "${word#*=}"; return; }; done
+}
+
+# A refusal names a line of the plan.
+is_refusal() { grep -q "^$plan:[0-9]*: error: " "$1"; }
+
+# try NUMBER ROW...: prints "ok", "refused" or "failed", the row, and a message.
+try() {
+  local name=$1 kind transport of files arguments=() word WORK=$WORK
+  shift
+  kind=${COVERING_KIND:-$(value_in kind "$@")} transport=$(value_in transport "$@") files=$(value_in files "$@")
+  kind=${kind:-plain} transport=${transport:-mpi}
+  [[ $kind != cuda && $kind != library ]] || transport=mpi
+  WORK=$WORK/$transport
+  for word; do arguments+=(-D "$word"); done
+  case $(value_in loss "$@") in mse) of=mse ;; ignored) of=ignored ;; *) of=labels ;; esac
+  inputs=()
+  [ -z "$files" ] || inputs=(--data "$WORK/../$of.train.safetensors")
+  [ -z "$(value_in validate "$@")" ] || inputs+=(--validate "$WORK/../$of.valid.safetensors")
+  local one=$WORK/$name.one many=$WORK/$name why
+  if why=$(compare_row "$name" "$kind" 2>&1); then
+    printf 'ok\t%s\t\n' "$*"
+    rm -rf "$one"* "$many".* "$many"
+  elif [ -e "$many.refused" ] && is_refusal "$many.refused"; then
+    printf 'refused\t%s\t%s\n' "$*" "$(grep -m 1 'error: ' "$many.refused")"
+    rm -rf "$one"* "$many"
+  elif grep -q 'local MPI: .* ranks, at most' <<< "$why"; then
+    printf 'refused\t%s\t%s\n' "$*" "the tests' MPI has 64 ranks at most"
+    rm -rf "$one"* "$many".* "$many"
+  else
+    printf 'failed\t%s\t%s\n' "$*" "$(tail -n 3 <<< "$why" | tr '\t\n' '  ')"
+    printf '%s: FAILED: %s\n%s\n' "$script" "$*" "$why" > "$many.why"
+  fi
+}
+
+# told_by RUN KEY...: these numbers of a run, which ranks must have as one rank has them.
+told_by() {
+  local key
+  for key in "${@:2}"; do numbers "$key" "$1.jsonl"; done
+}
+
+# What a library has beside a program's losses and files: a forward has the numbers of the step that follows it, and a second
+# model that loads what the first has saved saves the same.
+same_calls() {
+  local keys=(loss spread most)
+  ! [[ " ${arguments[*]} " == *" accumulate="* ]] || keys=(loss) # metrics are of a step then
+  if ! is_other_step && numbers forward_loss "$many.jsonl" | finds .; then
+    same_losses "$name, forward" <(told_by "$many" "${keys[@]/#/forward_}") <(told_by "$many" "${keys[@]}") "$within"
+  fi
+  "$TOOLS/compare_safetensors" "$many.saved/model.safetensors" "$many.saved.second/model.safetensors" 0 ||
+    fail "the second model saves other numbers"
+}
+
+# Whether a step's loss is another one than the mean of its batches' forwards: they drop nothing out, and count their own labels.
+is_other_step() {
+  local row=" ${arguments[*]} "
+  [[ $row == *" drop=dropout "* ]] || [[ $row == *" loss="@(ignored|computed)" "* && $row == *" accumulate="@(2|each)" "* ]]
+}
+
+compare_row() {
+  local name=$1 kind=$2 within=1e-5 keys=(loss grad_norm validation_loss spread most) rounds='' tensor_tolerance=$tensor_tolerance watched=() optimized=-O0
+  "$TPGEN" $plan -o "$one" "${arguments[@]}" -D one=1 > "$many.refused" 2>&1 || { cat "$many.refused"; return 1; }
+  if [ "$kind" = cuda ]; then
+    "$TPGEN" $plan -o "$many" "${arguments[@]}" --target cuda > "$many.refused" 2>&1 || { cat "$many.refused"; return 1; }
+    watched=(-fsanitize=thread)
+  elif [ "$kind" = library ]; then
+    "$TPGEN" $plan -o "$many" "${arguments[@]}" --emit library > "$many.refused" 2>&1 || { cat "$many.refused"; return 1; }
+    keys=(loss spread most)
+  else
+    "$TPGEN" $plan -o "$many" "${arguments[@]}" > "$many.refused" 2>&1 || { cat "$many.refused"; return 1; }
+  fi
+  rm "$many.refused"
+  make_ranks "$many" "$kind" || { echo "it does not compile"; return 1; }
+  watched=()
+  make_ranks "$one" plain || { echo "one rank does not compile"; return 1; }
+  start "$one" "$one" "${inputs[@]}" || { echo "one rank does not run"; return 1; }
+  start "$many" "$many" "${inputs[@]}" || { echo "it does not run"; return 1; }
+  [[ " ${arguments[*]} " != *" precision=bf16 "* ]] || within=0.02 rounds=bfloat16
+  told_by "$one" "${keys[@]}" > "$one.told"
+  told_by "$many" "${keys[@]}" > "$many.told"
+  failures=0
+  same_losses "$name" "$many.told" "$one.told" "$within"
+  [ -n "$rounds" ] || same_tensors "$name" "$name.one" model.safetensors || fail "other tensors"
+  [ "$kind" != library ] || same_calls
+  same_files "$name" "$name.one" "${inputs[@]}"
+  [ "$failures" -eq 0 ]
+}
+
+rows=${COVERING_ROWS:-}
+if [ -z "$rows" ] && ! all_cases; then rows=$(ci_cases && echo 32 || echo 8); fi
+if [ -n "${COVERING_FILE:-}" ]; then
+  cp "$COVERING_FILE" "$WORK/rows"
+else
+  "$cover" $features rows "$strength" "$seed" "$results" > "$WORK/rows"
+fi
+number=0
+while read -r -a row && { [ -z "$rows" ] || [ $number -lt "$rows" ]; }; do
+  number=$((number + 1))
+  beside "$WORK/$number.result" try $number "${row[@]}"
+done < "$WORK/rows"
+all_are_done
+for ((i = 1; i <= number; i++)); do cat "$WORK/$i.result"; done >> "$results"
+cat "$WORK"/{mpi,shared}/*.why 2> /dev/null || true
+"$cover" $features tell "$strength" "$results" > "$WORK/told"
+if all_cases; then cat "$WORK/told"; else head -n 1 "$WORK/told"; fi
+failed=$(grep -c '^failed' "$results") || true
+[ "$failed" -eq 0 ] || fail "$failed rows"
+finish "$number rows: $(grep -c '^ok' "$results") equal one rank, $(grep -c '^refused' "$results" || true) are refused"
