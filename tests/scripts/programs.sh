@@ -5,7 +5,7 @@
 # `runtime_plan` is a plan whose program has all the files of the runtime that the script's programs need.
 local_mpi=${local_mpi:-}
 transport=${transport:-mpi}
-runtime_plan=${runtime_plan:-tests/pipeline/plan.lua}
+runtime_plan=${runtime_plan:-tests/plans/pipeline/plan.lua}
 strict=(-std=c11 -D_GNU_SOURCE -DTPGEN_TORCH_ARCHIVE -fopenmp -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror)
 # How far kernels are optimized. Small programs run for a moment only, and the optimizer takes longer than all
 # else, so most scripts do without it. Some set -O1 or -O2, where kernels run for longer, and because it shows where a
