@@ -25,34 +25,6 @@ static bool is_sane_order(unsigned order, int ndim)
   return seen == (1u << ndim) - 1 && !(order >> 3 * ndim) && order != moved_to_front(0, ndim);
 }
 
-/* The indices in a value's fields. */
-static void sane_links(const struct value *v)
-{
-  require(v->op >= NONE && v->op < graph->nop, NONE, "a value is made by no operation");
-  require(v->shape.ndim >= 0 && v->shape.ndim <= MAX_DIMS, v->op,
-          "a value has too many dimensions");
-  require(v->module >= NONE && v->module < graph->nmodule, v->op, "a value lies in no module");
-  require(!v->order || v->role == ACTIVATION, v->op,
-          "its dimensions lie in an order that may not be");
-  if (v->role == GRADIENT || v->role == SUMS || v->role == STATE)
-    require(is_value(v->of) && !graph->value[v->of].frozen, v->op,
-            "it belongs to nothing, or to a frozen parameter");
-}
-
-/* The value's own fields: reads only what mark_of_value hashes. */
-static void sane_form(const struct value *v)
-{
-  for (int d = 0; d < v->shape.ndim; d++)
-    require(v->shape.size[d] >= 0, v->op, "a value has a negative size");
-  require(is_sane_order(v->order, v->shape.ndim), v->op,
-          "its dimensions lie in an order that may not be");
-  for (int d = 0; v->placed && d < graph->mesh.ndim; d++) {
-    const struct placement *p = &v->layout.on[d];
-    require(p->kind != SHARD || (p->dim >= 0 && p->dim < v->shape.ndim), v->op,
-            "a value is sharded on a dimension that it has not");
-  }
-}
-
 static void sane_op(int id)
 {
   const struct op *op = &graph->op[id];
@@ -150,13 +122,6 @@ static bool is_block(const struct op *op)
   return fits && at[0].kind == SHARD && at[1].kind == SHARD && at[0].shift == 0;
 }
 
-/* Whether the layouts need not follow a way of the operation's rule. */
-static bool lies_in_no_way(const struct op *op)
-{
-  return op->nout == 0 || !*rule_of(op) || adds_batch(op) || is_plain_copy(op) || is_zeros(op) ||
-         is_block(op);
-}
-
 /* ---------------------------------------------------------------------------------- the layouts */
 
 /* summed: the micro-batches' terms are added up. */
@@ -215,12 +180,30 @@ static void check_values(enum pass after, bool *made, struct list *ends)
   make_marks();
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
-    sane_links(v);
+    /* The indices in a value's fields. */
+    require(v->op >= NONE && v->op < graph->nop, NONE, "a value is made by no operation");
+    require(v->shape.ndim >= 0 && v->shape.ndim <= MAX_DIMS, v->op,
+            "a value has too many dimensions");
+    require(v->module >= NONE && v->module < graph->nmodule, v->op, "a value lies in no module");
+    require(!v->order || v->role == ACTIVATION, v->op,
+            "its dimensions lie in an order that may not be");
+    if (v->role == GRADIENT || v->role == SUMS || v->role == STATE)
+      require(is_value(v->of) && !graph->value[v->of].frozen, v->op,
+              "it belongs to nothing, or to a frozen parameter");
     made[i] = v->op == NONE && !in_loop(i)->step;
     uint64_t mark = mark_of_value(v, laid_out);
     if (marks.value[i] != mark) {
       marks.value[i] = mark;
-      sane_form(v);
+      /* The value's own fields: reads only what mark_of_value hashes. */
+      for (int d = 0; d < v->shape.ndim; d++)
+        require(v->shape.size[d] >= 0, v->op, "a value has a negative size");
+      require(is_sane_order(v->order, v->shape.ndim), v->op,
+              "its dimensions lie in an order that may not be");
+      for (int d = 0; v->placed && d < graph->mesh.ndim; d++) {
+        const struct placement *p = &v->layout.on[d];
+        require(p->kind != SHARD || (p->dim >= 0 && p->dim < v->shape.ndim), v->op,
+                "a value is sharded on a dimension that it has not");
+      }
       require(!laid_out || !v->placed || has_usual_turns(&v->layout), v->op,
               "its cuts are not numbered as usual");
     }
@@ -240,7 +223,9 @@ static void check_laid_out(enum pass after, int id)
   marks.op[id] = mark;
   for (int k = 0; k < op->nout; k++)
     require(graph->value[op->out + k].placed, id, "its value is not placed");
-  bool in_no_way = lies_in_no_way(op);
+  /* Whether the layouts need not follow a way of the operation's rule. */
+  bool in_no_way = op->nout == 0 || !*rule_of(op) || adds_batch(op) || is_plain_copy(op) ||
+                   is_zeros(op) || is_block(op);
   if (is_known(op, (in_no_way ? LIES_IN_NO_WAY : 0) | (are_steps ? IS_STEP : 0))) return;
   if (!in_no_way) check_way(id);
   if (are_steps) add(&marks.changed, id);

@@ -19,25 +19,22 @@ static void require_count(bool fact, const struct op *op, const char *what)
   if (!fact) bug_at("prove", (int)(op - graph->op), "%s", what);
 }
 
-/* What a rank's part of a value, and another's of another value of that shape, have in common. Rows
-   by expert are as many as there is room for. */
-static int64_t common_of_values(int value, int rank, int result, int other)
-{
-  const struct value *v = &graph->value[value], *w = &graph->value[result];
-  const struct cut_tensor t = {v->shape, v->layout}, u = {w->shape, w->layout};
-  if (v->elsewhere || w->elsewhere) return 0;
-  if (v->counts == NONE) return common_part(&t, rank, &u, other);
-  struct shape room = local_shape(value, rank);
-  struct part a = part_on(&t, rank), b = part_on(&u, other);
-  int64_t n = 1;
-  for (int d = 0; d < room.ndim; d++) n *= d < 4 ? room.size[d] : common_along(&t, &a, &b, d);
-  return n;
-}
-
 /* What `from` has for `to`, of a collective that is no bucket, or of a bucket's member. */
 static int64_t sent(const struct op *op, int from, int to)
 {
-  return common_of_values(op->in[0], from, op->out, to);
+  /* What a rank's part of a value, and another's of another value of that shape, have in common.
+     Rows by expert are as many as there is room for. */
+  int value = op->in[0];
+  int result = op->out;
+  const struct value *v = &graph->value[value], *w = &graph->value[result];
+  const struct cut_tensor t = {v->shape, v->layout}, u = {w->shape, w->layout};
+  if (v->elsewhere || w->elsewhere) return 0;
+  if (v->counts == NONE) return common_part(&t, from, &u, to);
+  struct shape room = local_shape(value, from);
+  struct part a = part_on(&t, from), b = part_on(&u, to);
+  int64_t n = 1;
+  for (int d = 0; d < room.ndim; d++) n *= d < 4 ? room.size[d] : common_along(&t, &a, &b, d);
+  return n;
 }
 
 int64_t elements_together(const struct op *op, int rank)

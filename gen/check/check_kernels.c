@@ -38,18 +38,6 @@ static bool same_parts(int a, int b, int dims)
   return true;
 }
 
-static void check_space(const struct looked_at *m)
-{
-  int whole = m->stages->space, here = space_of(m->op);
-  struct shape space = graph->value[whole].shape, own = graph->value[here].shape;
-  int dims = m->task->of_row ? m->stages->rows : space.ndim;
-  require(m->task->of_row || same_shape(own, space), m->id,
-          "what is fused in it goes through another space");
-  require(same_parts(whole, here, dims), m->id, "what is fused in it has other parts");
-  for (int d = dims; d < own.ndim; d++)
-    require(own.size[d] == 1, m->id, "what is fused in it has more than one element for a row");
-}
-
 /* A loop goes over every dimension of an operand that has several elements on a rank: the rule
    gives it a letter. */
 static void check_letters(const struct looked_at *m)
@@ -112,20 +100,6 @@ static bool reads_own_place(const struct op *op, int i, int dims)
   return true;
 }
 
-/* Input i of the member is the output of another member of the same kernel. */
-static void check_reading(const struct looked_at *m, int i, const struct task *maker)
-{
-  bool is_complete = maker->reach == NO_REDUCTION || maker->reach == OVER_ROW;
-  bool is_of_row = maker->of_row || maker->reach == OVER_ROW;
-  int ndim = graph->value[m->stages->space].shape.ndim;
-  require(is_complete, m->id, "what is reduced to the kernel's end is read in it");
-  require(m->task->stage >= maker->stage + (maker->reach == OVER_ROW), m->id,
-          "a row is read before it is reduced");
-  require(is_of_row || !m->task->of_row, m->id, "one element for a row reads all of the row");
-  require(reads_own_place(m->op, i, is_of_row ? m->stages->rows : ndim), m->id,
-          "an element is read at another place than that at which the kernel makes it");
-}
-
 static void check_member(struct looked_at *m, int k)
 {
   require(m->task->stage >= 0 && m->task->stage < m->stages->count, m->id,
@@ -134,7 +108,17 @@ static void check_member(struct looked_at *m, int k)
     for (int before = 0; before < m->kernel->nbody; before++) {
       if (graph->op[m->kernel->body[before]].out != m->op->in[i]) continue;
       require(before < k, m->id, "what is fused in it reads what comes later");
-      check_reading(m, i, &m->stages->task[before]);
+      /* Input i of the member is the output of another member of the same kernel. */
+      const struct task *maker = &m->stages->task[before];
+      bool is_complete = maker->reach == NO_REDUCTION || maker->reach == OVER_ROW;
+      bool is_of_row = maker->of_row || maker->reach == OVER_ROW;
+      int ndim = graph->value[m->stages->space].shape.ndim;
+      require(is_complete, m->id, "what is reduced to the kernel's end is read in it");
+      require(m->task->stage >= maker->stage + (maker->reach == OVER_ROW), m->id,
+              "a row is read before it is reduced");
+      require(is_of_row || !m->task->of_row, m->id, "one element for a row reads all of the row");
+      require(reads_own_place(m->op, i, is_of_row ? m->stages->rows : ndim), m->id,
+              "an element is read at another place than that at which the kernel makes it");
     }
 }
 
@@ -152,7 +136,14 @@ static void check_fused(int id, const struct op *kernel)
     require(is_row_kernel(s) || !m.task->of_row, id, "its kernel has no rows");
     require(is_reduce(m.op->kind) == (m.task->reach != NO_REDUCTION), id,
             "what its kernel reduces is not a reduction");
-    check_space(&m);
+    int whole = m.stages->space, here = space_of(m.op);
+    struct shape space = graph->value[whole].shape, own = graph->value[here].shape;
+    int dims = m.task->of_row ? m.stages->rows : space.ndim;
+    require(m.task->of_row || same_shape(own, space), m.id,
+            "what is fused in it goes through another space");
+    require(same_parts(whole, here, dims), m.id, "what is fused in it has other parts");
+    for (int d = dims; d < own.ndim; d++)
+      require(own.size[d] == 1, m.id, "what is fused in it has more than one element for a row");
     check_letters(&m);
     if (is_reduce(m.op->kind)) check_reduction(&m, &some);
     check_member(&m, k);

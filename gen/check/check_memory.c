@@ -171,11 +171,6 @@ static void check_written(int value, int *number, struct place p)
 
 static int *list, list_room; /* values of an operation */
 
-static void make_room(const struct op *op)
-{
-  while (list_room < op_width(op)) list = grow(list, 0, &list_room, sizeof *list);
-}
-
 /* An await reads the buffer from which it copies. */
 static int reads_of(const struct op *op, int *read)
 {
@@ -259,7 +254,7 @@ static void begin_op(const struct op *op, int id, int module)
   now.id = id;
   now.module = module;
   now.replaces = false;
-  make_room(op);
+  while (list_room < op_width(op)) list = grow(list, 0, &list_room, sizeof *list);
 }
 
 /* What a posted receive brings may be there from the beginning of the batch on. */
@@ -299,16 +294,6 @@ static void run_op(void *unused, int id, int module)
   for (int n = now.replaces ? reads_of(op, list) : 0; n--;) each_piece(list[n], check_replaced);
 }
 
-static void begin_check(void)
-{
-  most_iterations = begin_run();
-  open_bytes(&bytes, 1);
-  memset(&left, 0, sizeof left);
-  memset(&mark, 0, sizeof mark);
-  new_number(NONE);
-  list_room = 0;
-}
-
 static void run_phases(bool of_batch, enum phase first, enum phase last)
 {
   for (int i = 0; i < graph->nfunction; i++) {
@@ -330,23 +315,14 @@ static void run_batch(bool puts_off)
     }
 }
 
-/* Checks the values that are read after the step: results, and what the next step reads that was
-   computed before the first one. */
-static void check_ends(void)
-{
-  struct list constants = kept_constants();
-  now.id = now.module = NONE;
-  now.op = NULL;
-  for (int k = 0; k < constants.n; k++) each_piece(constants.at[k], read_piece);
-  for (int i = 0; i < graph->nvalue; i++) {
-    const struct value *v = &graph->value[i];
-    if (i == graph->loss || v->role == NORM || v->is_output) each_piece(i, read_piece);
-  }
-}
-
 void check_memory(void)
 {
-  begin_check();
+  most_iterations = begin_run();
+  open_bytes(&bytes, 1);
+  memset(&left, 0, sizeof left);
+  memset(&mark, 0, sizeof mark);
+  new_number(NONE);
+  list_room = 0;
   run_phases(false, CONSTANTS, CONSTANTS);
   for (int batch = 0; batch < 2; batch++) run_phases(false, COUNT, COUNT);
   for (int batch = 0; batch < (runs_in_step() > 1 ? 2 : 1); batch++) {
@@ -355,6 +331,15 @@ void check_memory(void)
   }
   run_phases(false, UPDATE, UPDATE);
   run_phases(true, DECODE, DECODE);
-  check_ends();
+  /* Checks the values that are read after the step: results, and what the next step reads that was
+     computed before the first one. */
+  struct list constants = kept_constants();
+  now.id = now.module = NONE;
+  now.op = NULL;
+  for (int k = 0; k < constants.n; k++) each_piece(constants.at[k], read_piece);
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct value *v = &graph->value[i];
+    if (i == graph->loss || v->role == NORM || v->is_output) each_piece(i, read_piece);
+  }
   end_run();
 }

@@ -232,19 +232,6 @@ static int event_in(const struct op *op, int module)
   return scheduled(op)->event + (event_slots(op) > 1 ? module % event_slots(op) : 0);
 }
 
-static void begin_pending(const struct op *op)
-{
-  int event = scheduled(op)->event;
-  require(event >= 0 && event + event_slots(op) <= graph->schedule->nevent, now.id,
-          "it has no event");
-  for (int k = 0; k < pending.n; k++)
-    require(event_in(op, now.module) !=
-                event_in(&graph->op[pending.at[k].op], pending.at[k].module),
-            now.id, "two that are pending have one event");
-  GROW(pending.at, pending.n, pending.room);
-  pending.at[pending.n++] = (struct begun){now.id, now.module};
-}
-
 /* begin_on or begin_behind, the call, and end_on. */
 static void begin(const struct op *op)
 {
@@ -255,7 +242,15 @@ static void begin(const struct op *op)
        before ? event_clock + event_in(before, now.module) * nstream : clock_at(MAIN));
   call_it(op, stream);
   if (scheduled(op)->has_chained) copy_out(op, stream);
-  begin_pending(op);
+  int event = scheduled(op)->event;
+  require(event >= 0 && event + event_slots(op) <= graph->schedule->nevent, now.id,
+          "it has no event");
+  for (int k = 0; k < pending.n; k++)
+    require(event_in(op, now.module) !=
+                event_in(&graph->op[pending.at[k].op], pending.at[k].module),
+            now.id, "two that are pending have one event");
+  GROW(pending.at, pending.n, pending.room);
+  pending.at[pending.n++] = (struct begun){now.id, now.module};
   memcpy(event_clock + event_in(op, now.module) * nstream, clock_at(stream),
          (size_t)nstream * sizeof *clock_of);
 }
@@ -460,17 +455,6 @@ static void find_streams(void)
   call = alloc((size_t)(2 * graph->ngroup + 1) * sizeof *call);
 }
 
-/* At the end of a phase. */
-static void check_end(void)
-{
-  require(!pending.n, pending.n ? pending.at[0].op : NONE,
-          "it is not awaited where its function ends");
-  for (int g = 0; g < graph->ngroup; g++)
-    require(graph->group[g].is_edge ||
-                clock_at(MAIN)[stream_of[g]] >= clock_at(stream_of[g])[stream_of[g]],
-            NONE, "a stream is not awaited where a phase ends");
-}
-
 static void run_phases(void)
 {
   begin_run();
@@ -483,7 +467,13 @@ static void run_phases(void)
     if (!is_phase(&graph->function[i])) continue;
     if (graph->function[i].phase == UPDATE) await_all_sent();
     run_function(&graph->function[i], 0);
-    check_end();
+    /* At the end of a phase. */
+    require(!pending.n, pending.n ? pending.at[0].op : NONE,
+            "it is not awaited where its function ends");
+    for (int g = 0; g < graph->ngroup; g++)
+      require(graph->group[g].is_edge ||
+                  clock_at(MAIN)[stream_of[g]] >= clock_at(stream_of[g])[stream_of[g]],
+              NONE, "a stream is not awaited where a phase ends");
   }
   end_run();
 }

@@ -3,14 +3,6 @@
    what an operation reads and writes by one count has one room. */
 #include "check/check.h"
 
-/* For how many rows of the value the rank has room, and how many there can be. */
-static void rows_of(int value, int rank, int64_t *room, int64_t *most)
-{
-  struct shape here = local_shape(value, rank), part = shape_of_part(value, rank);
-  *room = part.size[0] > 0 ? places_of_part(here) : 0;
-  *most = part.size[0] > 0 ? places_here(value, rank, part) : 0;
-}
-
 static void check_value(int id, int value, int counts)
 {
   if (graph->value[value].counts == NONE) return;
@@ -18,7 +10,10 @@ static void check_value(int id, int value, int counts)
   for (int i = 0; i < 2; i++) {
     int64_t room, most;
     int rank = ends[i];
-    rows_of(value, rank, &room, &most);
+    /* For how many rows of the value the rank has room, and how many there can be. */
+    struct shape here = local_shape(value, rank), part = shape_of_part(value, rank);
+    *&room = part.size[0] > 0 ? places_of_part(here) : 0;
+    *&most = part.size[0] > 0 ? places_here(value, rank, part) : 0;
     if (room == most) continue;
     int maker = graph->value[counts].op;
     require(maker != NONE && graph->op[maker].kind == OP_hold_rows, id,

@@ -97,17 +97,6 @@ static void read_type(void)
   misread(at, "a type is one of f32 bf16 i32 i64 bool");
 }
 
-static void read_shape(void)
-{
-  must_come("[", "a shape is as in f32[16384,8192]");
-  while (!comes("]")) {
-    if (whole.ndim == MAX_DIMS) misread(at, text("a tensor has at most %d dimensions", MAX_DIMS));
-    whole.size[whole.ndim++] =
-        read_number(0, (int64_t)1 << 62, "a size is a whole number from 0 to 2^62");
-    if (!comes(",") && *at != ']') misread(at, "after a size comes a comma or ]");
-  }
-}
-
 static bool starts_name(char c)
 {
   return isalpha((unsigned char)c) || c == '_';
@@ -132,14 +121,6 @@ static void read_mesh_dim(void)
   if (world_size() > MOST_RANKS)
     misread(size,
             text("this makes %d ranks; --move looks at no more than %d", world_size(), MOST_RANKS));
-}
-
-static void read_mesh(void)
-{
-  must_come("on", "after the shape comes the mesh, as in: on a=2,b=4");
-  do read_mesh_dim();
-  while (comes(","));
-  must_come(":", "after the mesh comes a colon");
 }
 
 /* ------------------------------------------------------------------------------- the placements */
@@ -253,15 +234,6 @@ static struct layout read_layout(const char *which)
   return usual_turns(l);
 }
 
-static void check_size(void)
-{
-  int64_t n = type_bytes(type) * world_size();
-  for (int d = 0; d < whole.ndim; d++)
-    if (__builtin_mul_overflow(n, whole.size[d] ? whole.size[d] : 1, &n) || n > MOST_BYTES)
-      usage_error(2, "--move: %s%s on %d ranks: no more than 2^58 bytes, times ranks, are counted",
-                  type_name(type), shape_text(whole), world_size());
-}
-
 /* NAME=BANDWIDTH,LATENCY */
 static void read_link(const char *link)
 {
@@ -294,9 +266,22 @@ static void read_question(void)
 {
   at = options.move;
   read_type();
-  read_shape();
-  read_mesh();
-  check_size();
+  must_come("[", "a shape is as in f32[16384,8192]");
+  while (!comes("]")) {
+    if (whole.ndim == MAX_DIMS) misread(at, text("a tensor has at most %d dimensions", MAX_DIMS));
+    whole.size[whole.ndim++] =
+        read_number(0, (int64_t)1 << 62, "a size is a whole number from 0 to 2^62");
+    if (!comes(",") && *at != ']') misread(at, "after a size comes a comma or ]");
+  }
+  must_come("on", "after the shape comes the mesh, as in: on a=2,b=4");
+  do read_mesh_dim();
+  while (comes(","));
+  must_come(":", "after the mesh comes a colon");
+  int64_t n = type_bytes(type) * world_size();
+  for (int d = 0; d < whole.ndim; d++)
+    if (__builtin_mul_overflow(n, whole.size[d] ? whole.size[d] : 1, &n) || n > MOST_BYTES)
+      usage_error(2, "--move: %s%s on %d ranks: no more than 2^58 bytes, times ranks, are counted",
+                  type_name(type), shape_text(whole), world_size());
   from = read_layout("what the tensor lies in");
   must_come("->", text("after %s comes ->, and the layout to move to",
                        count_text(graph->mesh.ndim, "placement")));
@@ -522,18 +507,6 @@ static bool is_first_of_its_kind(const struct answer *a, int rank)
   return true;
 }
 
-static void print_ranks(const struct answer *a)
-{
-  int width = 0;
-  for (int r = 0; r < world_size(); r++)
-    if (is_first_of_its_kind(a, r)) width = wider(width, ranks_like(a, r));
-  printf("\n  %-*s%20s%20s\n", width, "rank", "bytes sent", "bytes received");
-  for (int r = 0; r < world_size(); r++)
-    if (is_first_of_its_kind(a, r))
-      printf("  %-*s%20s%20s\n", width, ranks_like(a, r), grouped(a->sent[r]),
-             grouped(a->received[r]));
-}
-
 static void print_links(void)
 {
   struct buffer b = {0};
@@ -554,7 +527,14 @@ static void print_answer(const struct answer *a)
   printf(": %s -> %s, by the %s planner\n\n", placements_text(from), placements_text(to),
          plan_options->greedy ? "greedy" : "fastest");
   print_steps(a);
-  print_ranks(a);
+  int width = 0;
+  for (int r = 0; r < world_size(); r++)
+    if (is_first_of_its_kind(a, r)) width = wider(width, ranks_like(a, r));
+  printf("\n  %-*s%20s%20s\n", width, "rank", "bytes sent", "bytes received");
+  for (int r = 0; r < world_size(); r++)
+    if (is_first_of_its_kind(a, r))
+      printf("  %-*s%20s%20s\n", width, ranks_like(a, r), grouped(a->sent[r]),
+             grouped(a->received[r]));
   printf("\n  time by the model of the links: %s\n", shown_seconds(a->time));
   print_links();
   printf("  lower bound, bytes received: %s; the rank that receives most receives %s\n",

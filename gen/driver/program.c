@@ -268,15 +268,6 @@ struct class_files {
   const char *step, *memory, *tensors;
 };
 
-static struct class_files files_of(int class)
-{
-  const char *number = suffix_of(class);
-  return (struct class_files){.name = step_name(class),
-                              .step = text("step%s.%s", number, target->source),
-                              .memory = text("memory%s.h", number),
-                              .tensors = text("tensors%s.h", number)};
-}
-
 /* The step's files, except the table of tensors. */
 static void add_step(const struct class_files *names, int rank, const char *ranks,
                      const struct stacks *tensors)
@@ -299,17 +290,6 @@ static void add_step(const struct class_files *names, int rank, const char *rank
                 memory_declaration(), "asserts", member_run_asserts(), "static", own_static(),
                 "on_device", on_device, "arena",
                 text("%s%s", slots_text(own_static()), activation_table()), NULL));
-}
-
-static void add_tensors(const struct class_files *names, int rank, const struct stacks *tensors)
-{
-  add_text(
-      names->tensors,
-      fill(embedded_template("tensors.h"), "version", TPGEN_VERSION, "plan", plan_shown(), "hash",
-           plan_options->hash, "states", states_macro(tensors), "tensors",
-           tensors_text(tensors, rank), "index_uses",
-           text("%s%s%s", joined_text(tensors), index_uses_text(tensors), row_bounds_text(rank)),
-           NULL));
 }
 
 /* What the rank moves in a function, except in exchanges: those are in the rank's own file. */
@@ -407,7 +387,11 @@ static void add_launcher(const char *ranks)
 /* The files of a class of ranks: its step, and the files of its ranks. */
 static void add_class(int class, int first, const int *class_of)
 {
-  struct class_files names = files_of(class);
+  const char *number = suffix_of(class);
+  struct class_files names = (struct class_files){.name = step_name(class),
+                                                  .step = text("step%s.%s", number, target->source),
+                                                  .memory = text("memory%s.h", number),
+                                                  .tensors = text("tensors%s.h", number)};
   name_values(first);
   const struct stacks *tensors = find_tensors();
   const int *states = find_state_rows(tensors, first);
@@ -419,7 +403,13 @@ static void add_class(int class, int first, const int *class_of)
                rank_text(r, names.name, tensors, shown, states));
   bool is_first = !class && !(graph->stages && graph->stages->here);
   if (is_first) add_library_files(tensors);
-  add_tensors(&names, first, tensors); /* while names belong to no function */
+  add_text(
+      names.tensors,
+      fill(embedded_template("tensors.h"), "version", TPGEN_VERSION, "plan", plan_shown(), "hash",
+           plan_options->hash, "states", states_macro(tensors), "tensors",
+           tensors_text(tensors, first), "index_uses",
+           text("%s%s%s", joined_text(tensors), index_uses_text(tensors), row_bounds_text(first)),
+           NULL)); /* while names belong to no function */
   add_step(&names, first, ranks_text(class_of, class), tensors);
   const struct list *sizes = &graph->kernel_forms->ranks.sizes;
   for (int size = NONE; target->streams && next_size(sizes, &size);)

@@ -78,9 +78,13 @@ static int written_behind(int place)
   return n;
 }
 
-/* Places take about as much memory each, which stays taken. */
-static void check_room(size_t before)
+/* The passes from this one on, for the ranks at one place. */
+static void run_place(enum pass first, size_t before, void (*finish)(void))
 {
+  run_passes(first, options.dump ? pass_of(options.dump) : PASS_LAST);
+  if (options.dump) return;
+  finish();
+  /* Places take about as much memory each, which stays taken. */
   const int place = graph->stages->here;
   const double each = (double)(arena_used() - before), left = written_behind(place);
   if (place && are_written() && (double)arena_used() + each * left > (double)arena_room())
@@ -89,28 +93,6 @@ static void check_room(size_t before)
         "there is no room for the programs of all places of the pipeline: each takes %.0f of "
         "%zu MiB; say which ranks to write, as in --ranks 0-7",
         each / (1 << 20), arena_room() >> 20);
-}
-
-/* The passes from this one on, for the ranks at one place. */
-static void run_place(enum pass first, size_t before, void (*finish)(void))
-{
-  run_passes(first, options.dump ? pass_of(options.dump) : PASS_LAST);
-  if (options.dump) return;
-  finish();
-  check_room(before);
-}
-
-/* What the programs of places need to know about all stages. */
-static void note_all_stages(void)
-{
-  struct all_stages *all = alloc(sizeof *all);
-  forward_flops(all->flops);
-  all->gathers_each_batch = gathers_each_batch();
-  all->has_row_bounds = has_row_bounds();
-  all->has_values_by_rows = has_values_by_rows();
-  all->multiplies_by_onednn = multiplies_by_onednn();
-  all->has_step_number = has_step_number();
-  graph->stages->all = all;
 }
 
 /* The passes after `redistribute`, for the ranks at each place of the pipeline. */
@@ -148,7 +130,15 @@ static void run_rest(enum pass last, void (*finish)(void))
   }
   if (last < PASS_REDISTRIBUTE) run_passes(last + 1, PASS_REDISTRIBUTE);
   make_edges();
-  note_all_stages();
+  /* What the programs of places need to know about all stages. */
+  struct all_stages *all = alloc(sizeof *all);
+  forward_flops(all->flops);
+  all->gathers_each_batch = gathers_each_batch();
+  all->has_row_bounds = has_row_bounds();
+  all->has_values_by_rows = has_values_by_rows();
+  all->multiplies_by_onednn = multiplies_by_onednn();
+  all->has_step_number = has_step_number();
+  graph->stages->all = all;
   run_places(whole, finish);
 }
 
@@ -185,20 +175,6 @@ static void keep_met(const struct plan_options *before)
     plan_options->async[i].met |= before->async[i].met;
 }
 
-/* The passes after that one, for each graph of a dump. */
-static void continue_places(const struct graphs *read, enum pass pass, void (*finish)(void))
-{
-  for (int i = 0; i < read->n; i++) {
-    const size_t before = arena_used();
-    const struct plan_options *last = plan_options;
-    graph = read->at[i].graph;
-    plan_options = read->at[i].options;
-    if (i) keep_met(last);
-    dump(pass);
-    run_place(pass + 1, before, finish);
-  }
-}
-
 void run_all(void (*finish)(void))
 {
   if (!options.from) {
@@ -209,7 +185,16 @@ void run_all(void (*finish)(void))
   enum pass pass = pass_of(options.from);
   const struct graphs read = read_graphs(pass);
   if (graph->stages && pass > PASS_REDISTRIBUTE) {
-    continue_places(&read, pass, finish);
+    /* The passes after that one, for each graph of a dump. */
+    for (int i = 0; i < read.n; i++) {
+      const size_t before = arena_used();
+      const struct plan_options *last = plan_options;
+      graph = read.at[i].graph;
+      plan_options = read.at[i].options;
+      if (i) keep_met(last);
+      dump(pass);
+      run_place(pass + 1, before, finish);
+    }
     return;
   }
   dump(pass);

@@ -336,16 +336,6 @@ static void read_line(void)
 
 /* -------------------------------------------------------------------------------------- the end */
 
-static void check_references(void)
-{
-  for (int i = 0; i < MOST_VALUES; i++)
-    if (r.referring_line[i] && !r.value_line[i])
-      dump_error(r.referring_line[i], "v%d: no line states it", i);
-  for (int i = 0; i < r.labels.n; i++)
-    if (r.label_lines.at[i] && r.labels.at[i] == NONE)
-      dump_error(r.label_lines.at[i], "@%d: no line has this label", i);
-}
-
 /* The order in which the operations were made, by the numbers of their values; then the operations
    that make none of their own. */
 static int by_value(const void *a, const void *b)
@@ -576,7 +566,12 @@ bool read_graph(void)
     read_line();
     to_next_line();
   }
-  check_references();
+  for (int i = 0; i < MOST_VALUES; i++)
+    if (r.referring_line[i] && !r.value_line[i])
+      dump_error(r.referring_line[i], "v%d: no line states it", i);
+  for (int i = 0; i < r.labels.n; i++)
+    if (r.label_lines.at[i] && r.labels.at[i] == NONE)
+      dump_error(r.label_lines.at[i], "@%d: no line has this label", i);
   check_pipeline();
   decide_values();
   number_ops();

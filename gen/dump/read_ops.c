@@ -159,19 +159,14 @@ static bool read_other_field(struct op *op)
   return true;
 }
 
-static void read_stages(struct stages *s, bool *any)
-{
-  *s = (struct stages){.space = NONE};
-  for (; !at_line_end(); *any = true)
-    if (!read_stages_field(s)) unexpected("a field of stages, or the line's end");
-}
-
 static void read_body(int id)
 {
   struct list body = {0};
   struct stages *stages = alloc(sizeof *stages);
   bool any = false;
-  read_stages(stages, &any);
+  *stages = (struct stages){.space = NONE};
+  for (; !at_line_end(); *&any = true)
+    if (!read_stages_field(stages)) unexpected("a field of stages, or the line's end");
   to_next_line();
   read_ops(graph->op[id].phase, &body, any ? stages : NULL);
   if (!body.n) dump_error(token_line(), "an operation is made of none");

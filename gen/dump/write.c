@@ -292,16 +292,6 @@ static void put_options(void)
   put(&d.b, "\n");
 }
 
-static void put_settings(void)
-{
-  struct graph usual = usual_graph();
-  put(&d.b, "program");
-  put_graph_fields(graph, &usual);
-  if (graph->memory) put_arena_fields(graph->memory, &(struct memory_plan){0});
-  if (graph->schedule) put_LONG("events", graph->schedule->nevent, 0);
-  put_options();
-}
-
 static void put_request(const struct layout_request *w)
 {
   put(&d.b, "  %s ",
@@ -423,15 +413,6 @@ static void keep_line(struct list *todo, int id)
   d.has_line[id] = true;
 }
 
-static void find_siblings(void)
-{
-  for (int i = 0; i < graph->nvalue; i++) d.sibling[i] = NONE;
-  for (int i = 0; i < graph->nvalue; i++) {
-    const struct in_loop *loop = in_loop(i);
-    if (d.kept[i] && is_other_of_stack(i) && loop->index == 1) d.sibling[loop->stack] = i;
-  }
-}
-
 static void find_kept(void)
 {
   struct list todo = {0};
@@ -514,7 +495,11 @@ static void open_dump(enum pass after)
   d.label = alloc((size_t)(graph->nop + 1) * sizeof *d.label);
   d.sibling = alloc((size_t)(graph->nvalue + 1) * sizeof *d.sibling);
   find_kept();
-  find_siblings();
+  for (int i = 0; i < graph->nvalue; i++) d.sibling[i] = NONE;
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct in_loop *loop = in_loop(i);
+    if (d.kept[i] && is_other_of_stack(i) && loop->index == 1) d.sibling[loop->stack] = i;
+  }
   find_labels();
 }
 
@@ -560,7 +545,12 @@ const char *dump_text(enum pass after)
   put_styles();
   put_calls();
   put_index_uses();
-  put_settings();
+  struct graph usual = usual_graph();
+  put(&d.b, "program");
+  put_graph_fields(graph, &usual);
+  if (graph->memory) put_arena_fields(graph->memory, &(struct memory_plan){0});
+  if (graph->schedule) put_LONG("events", graph->schedule->nevent, 0);
+  put_options();
   put_flat();
   put_folded();
   put_aside();

@@ -135,17 +135,6 @@ static void share_slices(struct lifetimes *l)
   }
 }
 
-/* A sum over the steps of a scan has one place, from the zeros with which it begins. */
-static void share_sums_of_steps(struct lifetimes *l)
-{
-  for (int k = 0; k < l->value.n; k++) {
-    const struct in_loop *loop = in_loop(l->value.at[k]);
-    if (!l->note[l->value.at[k]].sums_up) continue;
-    l->plan->of[loop->initial].storage = loop->stack;
-    l->note[loop->stack].is_sum = true;
-  }
-}
-
 /* The storage lives as long as each of its views, and each view has its depth. */
 static void join_lifetimes(struct lifetimes *l)
 {
@@ -371,7 +360,13 @@ void find_aliases(struct lifetimes *l)
 {
   share_sums(l);
   share_slices(l);
-  share_sums_of_steps(l);
+  /* A sum over the steps of a scan has one place, from the zeros with which it begins. */
+  for (int k = 0; k < l->value.n; k++) {
+    const struct in_loop *loop = in_loop(l->value.at[k]);
+    if (!l->note[l->value.at[k]].sums_up) continue;
+    l->plan->of[loop->initial].storage = loop->stack;
+    l->note[loop->stack].is_sum = true;
+  }
   share_views(l);
   hold_loop_carried(l);
   widen_lifetimes(l);

@@ -425,12 +425,6 @@ static bool decompose_scatter(struct decomposing *d, int id, const struct async 
 
 /* ---------------------------------------------------------------------------------- the program */
 
-static void note_places(struct decomposing *d)
-{
-  for (int i = 0; i < graph->nop; i++) d->place[i] = NONE;
-  for (int at = 0; at < d->f->nop; at++) d->place[d->f->op[at]] = at;
-}
-
 static void note_times(void *to, int id, int times)
 {
   int *times_of = to;
@@ -443,7 +437,8 @@ static bool decompose_collective(struct decomposing *d, int id, int async)
   struct async *asked = &plan_options->async[async];
   struct async_tp_result p = {.op = id, .async = async, .times = d->times_of[id]};
   d->place = alloc((size_t)(graph->nop + 1) * sizeof *d->place);
-  note_places(d);
+  for (int i = 0; i < graph->nop; i++) d->place[i] = NONE;
+  for (int at = 0; at < d->f->nop; at++) d->place[d->f->op[at]] = at;
   bool gathers = gathers_shards(graph->op[id].kind);
   bool can = gathers ? decompose_gather(d, id, asked, &p) : decompose_scatter(d, id, asked, &p);
   if (!can) p.why_not = d->why_not;

@@ -210,18 +210,6 @@ static void gather_small(struct merging *m, const struct function *f, int first,
   }
 }
 
-static void bucket_small(struct merging *m, struct function *f)
-{
-  for (int i = 0; i < f->nop; i++) {
-    struct list member = {0};
-    if (!is_small_sum(f->op[i])) continue;
-    gather_small(m, f, i, &member);
-    if (member.n < 2) continue;
-    merge(m, f, member.at, member.n, true);
-    i--;
-  }
-}
-
 /* ------------------------------------------------------------------------------------- the pass */
 
 static void bucket_function(struct merging *m, struct function *f)
@@ -233,7 +221,14 @@ static void bucket_function(struct merging *m, struct function *f)
   }
   bucket_units(m, f);
   bucket_gradients(m, f);
-  bucket_small(m, f);
+  for (int i = 0; i < f->nop; i++) {
+    struct list member = {0};
+    if (!is_small_sum(f->op[i])) continue;
+    gather_small(m, f, i, &member);
+    if (member.n < 2) continue;
+    merge(m, f, member.at, member.n, true);
+    i--;
+  }
 }
 
 void bucket(void)

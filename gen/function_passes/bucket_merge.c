@@ -539,15 +539,6 @@ static int bucket_of(const int *member, int n, bool packed, enum type type)
   return bucket;
 }
 
-/* Replaces the order of the section that contains the members. */
-static void replace_places(struct function *f, struct place_range s, const struct list *order)
-{
-  int end = s.first + order->n, behind = f->nop - s.last - 1;
-  memcpy(f->op + s.first, order->at, (size_t)order->n * sizeof *f->op);
-  memmove(f->op + end, f->op + s.last + 1, (size_t)behind * sizeof *f->op);
-  f->nop = end + behind;
-}
-
 bool merge(struct merging *m, struct function *f, const int *member, int n, bool packed)
 {
   struct list *order = &m->order, body = {0}, gone = {0};
@@ -562,7 +553,11 @@ bool merge(struct merging *m, struct function *f, const int *member, int n, bool
   int id = bucket_of(body.at, n, packed, type);
   for (int i = 0; i < order->n; i++)
     if (order->at[i] == stands) order->at[i] = id;
-  replace_places(f, s, order);
+  /* Replaces the order of the section that contains the members. */
+  int end = s.first + order->n, behind = f->nop - s.last - 1;
+  memcpy(f->op + s.first, order->at, (size_t)order->n * sizeof *f->op);
+  memmove(f->op + end, f->op + s.last + 1, (size_t)behind * sizeof *f->op);
+  f->nop = end + behind;
   count_reads(m, id, 1);
   note_running(m, f, s.first);
   leave_out(m, f, &gone);

@@ -37,19 +37,6 @@ int alias_class(int value)
   return has_no_bytes(value) ? alias_class(graph->op[v->op].in[0]) : value;
 }
 
-/* A value comes after what it is a view of, mostly: a long chain of views is gone through once. */
-static void find_alias_classes(struct overlap *o)
-{
-  o->alias_class = alloc((size_t)(graph->nvalue + 1) * sizeof *o->alias_class);
-  for (int i = 0; i < graph->nvalue; i++) {
-    const struct value *v = &graph->value[i];
-    const struct in_loop *loop = in_loop(i);
-    bool is_view = has_no_bytes(i) && (loop->stack == NONE || loop->stack == i);
-    int of = is_view ? graph->op[v->op].in[0] : i;
-    o->alias_class[i] = of < i ? o->alias_class[of] : alias_class(i);
-  }
-}
-
 static struct accesses *accesses_to(const struct span *s, int value)
 {
   struct accesses *a = &s->program->accesses[s->program->alias_class[value]];
@@ -329,7 +316,16 @@ static void find_predecessor(struct span *s, int n)
 
 void open_dependences(struct overlap *o)
 {
-  find_alias_classes(o);
+  /* A value comes after what it is a view of, mostly: a long chain of views is gone through once.
+   */
+  o->alias_class = alloc((size_t)(graph->nvalue + 1) * sizeof *o->alias_class);
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct value *v = &graph->value[i];
+    const struct in_loop *loop = in_loop(i);
+    bool is_view = has_no_bytes(i) && (loop->stack == NONE || loop->stack == i);
+    int of = is_view ? graph->op[v->op].in[0] : i;
+    o->alias_class[i] = of < i ? o->alias_class[of] : alias_class(i);
+  }
   o->accesses = alloc((size_t)(3 * graph->nvalue + 1) * sizeof *o->accesses);
   o->depends_on = alloc(LONGEST_ORDERED * sizeof *o->depends_on);
 }

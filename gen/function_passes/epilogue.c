@@ -362,21 +362,17 @@ static bool give_sum(struct function *f, int k)
   return false;
 }
 
-static void give_sums(struct function *f)
-{
-  for (int k = 0; k < f->nop; k++) {
-    if (graph->op[f->op[k]].kind != OP_fused || !give_sum(f, k)) continue;
-    if (!graph->op[f->op[k]].nbody) remove_at(f, k);
-    k--;
-  }
-}
-
 void epilogue(void)
 {
   if (!target->epilogues) return;
   const int *readers = count_readers(); /* in kernels and out of them */
   for (int i = 0; i < graph->nfunction; i++) {
-    give_sums(&graph->function[i]);
+    struct function *f = &graph->function[i];
+    for (int k = 0; k < f->nop; k++) {
+      if (graph->op[f->op[k]].kind != OP_fused || !give_sum(f, k)) continue;
+      if (!graph->op[f->op[k]].nbody) remove_at(f, k);
+      k--;
+    }
     join_kernels(readers, &graph->function[i]);
   }
 }

@@ -116,17 +116,6 @@ static bool keeps_turn_after(const struct fusing *p, int at, int first)
   return false;
 }
 
-/* Whether the operations between two bundles can move before or after both. */
-static bool can_meet(struct fusing *p, int a, int b)
-{
-  p->after[a] = true;
-  for (int at = a + 1; at <= b; at++) p->after[at] = false;
-  for (int at = a + 1; at < b; at++)
-    p->after[at] = reads_after(p, p->bundle[at], a) || keeps_turn_after(p, at, a);
-  p->after[a] = false;
-  return !reads_after(p, p->bundle[b], a);
-}
-
 /* An operand of the operation that has the size of its space, and that the bundle has, too. */
 static bool shares_value(const struct bundle *a, const struct op *op)
 {
@@ -163,7 +152,13 @@ static bool can_be_one(struct fusing *p, int a, int b)
   memcpy(body + u->n, v->op, (size_t)v->n * sizeof *body);
   if (!find_stages(body, n, &stages)) return false;
   if (!related && stages.rows != NONE) return false;
-  return can_meet(p, a, b);
+  /* Whether the operations between two bundles can move before or after both. */
+  p->after[a] = true;
+  for (int at = a + 1; at <= b; at++) p->after[at] = false;
+  for (int at = a + 1; at < b; at++)
+    p->after[at] = reads_after(p, p->bundle[at], a) || keeps_turn_after(p, at, a);
+  p->after[a] = false;
+  return !reads_after(p, p->bundle[b], a);
 }
 
 /* Merges the bundles at a and b, and returns the place of the result. */

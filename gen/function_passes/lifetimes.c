@@ -283,16 +283,11 @@ static bool sums_up(const struct lifetimes *l, int value)
          may_overwrite(NULL, adds, value, loop->stack);
 }
 
-static void find_sums(struct lifetimes *l)
-{
-  for (int k = 0; k < l->value.n; k++) l->note[l->value.at[k]].sums_up = sums_up(l, l->value.at[k]);
-}
-
 void find_lifetimes(struct lifetimes *l)
 {
   each_write(l, make_at);
   each_read(l, note_reader);
-  find_sums(l);
+  for (int k = 0; k < l->value.n; k++) l->note[l->value.at[k]].sums_up = sums_up(l, l->value.at[k]);
   each_read(l, widen_at);
   each_read(l, read_at);
   for (int at = 0; at < l->op.n; at++)

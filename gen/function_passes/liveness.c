@@ -61,18 +61,14 @@ static void find_shown(struct liveness *l)
   }
 }
 
-/* The values whose bytes are needed until an operation is done. After an in-place reduction a value
-   has only its new name. */
-static struct list needed_by(const struct op *op)
-{
-  const struct op *begun = op->kind == OP_await ? &graph->op[op->awaits] : NULL;
-  return begun && begun->kind == OP_all_reduce ? values_written(begun) : values_read(op);
-}
-
 /* The values that the operation reads, each once even if several views show it. */
 static struct list reads_of(struct liveness *l, const struct op *op)
 {
-  struct list read = needed_by(op);
+  /* The values whose bytes are needed until an operation is done. After an in-place reduction a
+     value has only its new name. */
+  const struct op *begun = op->kind == OP_await ? &graph->op[op->awaits] : NULL;
+  struct list read =
+      begun && begun->kind == OP_all_reduce ? values_written(begun) : values_read(op);
   int n = 0;
   l->met_now++;
   for (int i = 0; i < read.n; i++) {
@@ -284,15 +280,6 @@ static void find_reading(struct liveness *l)
     }
 }
 
-/* Like mark_leaving, for functions as find_reading found them. */
-static void mark_leaving_in_order(struct liveness *l, int mine)
-{
-  for (int i = 0; i < graph->nvalue; i++) {
-    const struct reading *r = &l->reading[i];
-    l->leaves[i] = r->steps || r->by == BY_SEVERAL || (r->by == BY_ONE && r->function != mine);
-  }
-}
-
 /* Marks values that other functions than `mine` read: they outlive the function, or the iteration
    of a loop. */
 static void mark_leaving(struct liveness *l, const struct function *mine)
@@ -324,7 +311,12 @@ void enter_function(struct liveness *l, const struct function *f)
 static void order_function(struct liveness *l, struct function *f)
 {
   enum { LONGEST = 512 }; /* the search is quadratic: longer functions are divided */
-  mark_leaving_in_order(l, (int)(f - graph->function));
+                          /* Like mark_leaving, for functions as find_reading found them. */
+  int mine = (int)(f - graph->function);
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct reading *r = &l->reading[i];
+    l->leaves[i] = r->steps || r->by == BY_SEVERAL || (r->by == BY_ONE && r->function != mine);
+  }
   for (int first = 0; first < f->nop;) {
     int n = 0;
     while (first + n < f->nop && n < LONGEST && graph->op[f->op[first + n]].kind != OP_loop) n++;

@@ -127,19 +127,6 @@ static int weight_of(const struct op *op, int form)
   return weight == NONE ? NONE : origin_of(weight);
 }
 
-/* By the places of the weights. */
-static void sort(struct bunch *b)
-{
-  for (int i = 1; i < b->n; i++)
-    for (int k = i; k > 0; k--) {
-      int *op = &b->op[k];
-      if (weight_of(&graph->op[op[-1]], b->form) < weight_of(&graph->op[op[0]], b->form)) break;
-      int other = op[-1];
-      op[-1] = op[0];
-      op[0] = other;
-    }
-}
-
 /* Whether they are equal in all but the sizes of the dimension. */
 static bool have_equal_places(int n, const int *value, const int *dim)
 {
@@ -297,7 +284,15 @@ static bool merge_bunch(struct placed_ops *p, struct function *f, struct bunch *
   struct widening w[2];
   int at = b->n > 1 ? place_for(p, f, b) : NONE;
   if (at == NONE || !differ_in_two(b)) return false;
-  sort(b);
+  /* By the places of the weights. */
+  for (int i = 1; i < b->n; i++)
+    for (int k = i; k > 0; k--) {
+      int *op = &b->op[k];
+      if (weight_of(&graph->op[op[-1]], b->form) < weight_of(&graph->op[op[0]], b->form)) break;
+      int other = op[-1];
+      op[-1] = op[0];
+      op[0] = other;
+    }
   if (!lie_side_by_side(p, b, (int)(f - graph->function), w)) return false;
   if (b->form == OF_ONE_SUM) chain(b);
   int *body = alloc((size_t)b->n * sizeof *body), stays = f->op[at];

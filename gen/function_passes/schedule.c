@@ -48,15 +48,6 @@ static void number_event(void *taken, int id, int times)
   schedule_of(id)->event = event;
 }
 
-/* Each other overlapped collective gets the first event that no collective in flight holds. */
-static void number_events(void)
-{
-  struct list taken = {0};
-  each_op(number_carried, &taken);
-  each_op(number_event, &taken);
-  graph->schedule->nevent = taken.n;
-}
-
 /* The bodies of loops come before those that call them. */
 static void overlap_all(struct liveness *live, int64_t most_live)
 {
@@ -69,7 +60,11 @@ static void overlap_all(struct liveness *live, int64_t most_live)
     issue_in_last_iterations(o, i, most_live);
     overlap_function(o, &graph->function[i], most_live);
   }
-  number_events();
+  /* Each other overlapped collective gets the first event that no collective in flight holds. */
+  struct list taken = {0};
+  each_op(number_carried, &taken);
+  each_op(number_event, &taken);
+  graph->schedule->nevent = taken.n;
 }
 
 void schedule(void)

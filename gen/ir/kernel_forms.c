@@ -34,14 +34,6 @@ static uint64_t hash_part(uint64_t h, int value, int rank)
   return hash_bytes(h, &places, sizeof places);
 }
 
-static uint64_t hash_of_parts(const struct list *distinct, const struct list *sizes, int rank)
-{
-  uint64_t h = HASH_START;
-  for (int size = NONE; next_size(sizes, &size);)
-    for (int i = 0; i < distinct->n; i++) h = hash_part(h, distinct->at[i], rank);
-  return h;
-}
-
 struct rank_classes find_rank_classes(int first, int last)
 {
   int world = world_size();
@@ -53,7 +45,11 @@ struct rank_classes find_rank_classes(int first, int last)
   for (int r = 0; r < world; r++) {
     c.of[r] = NONE;
     if (r && (r < first || r > last)) continue;
-    uint64_t mine = hash_of_parts(&distinct, &c.sizes, r);
+    const struct list *sizes = &c.sizes;
+    uint64_t h = HASH_START;
+    for (int size = NONE; next_size(sizes, &size);)
+      for (int i = 0; i < distinct.n; i++) h = hash_part(h, distinct.at[i], r);
+    uint64_t mine = h;
     int class = 0;
     while (class < c.n && seen[class] != mine) class ++;
     if (class == c.n) c.first[c.n++] = r;

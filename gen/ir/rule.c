@@ -220,20 +220,6 @@ static const struct axis *operand_axis(int i, int d)
   return &operand_axes(op, found, i)[d];
 }
 
-static _Noreturn void misfit(int letter, int i, int64_t size)
-{
-  struct shape a = operand_shape(seen_in[letter] == NONE ? i : seen_in[letter]);
-  struct shape b = operand_shape(i);
-  if (found->name[letter] == '.')
-    plan_error(op->line,
-               "%s: shapes %s and %s do not fit: sizes %" PRId64 " and %" PRId64
-               " at dimension %d from the end",
-               printable(op_name(op)), shape_text(a), shape_text(b), found->size[letter], size,
-               nbatch - number[letter]);
-  plan_error(op->line, "%s: shapes %s and %s do not fit: %" PRId64 " is not %" PRId64,
-             printable(op_name(op)), shape_text(a), shape_text(b), found->size[letter], size);
-}
-
 /* The sizes of a repeated operand may differ in the dimension along which parts are joined. */
 static bool may_differ(int letter)
 {
@@ -253,7 +239,16 @@ static void meet(int letter, int64_t size, int i)
     *known = size;
     seen_in[letter] = i;
   } else if (*known != size && !may_differ(letter) && !(rest && size == 1)) {
-    misfit(letter, i, size);
+    struct shape a = operand_shape(seen_in[letter] == NONE ? i : seen_in[letter]);
+    struct shape b = operand_shape(i);
+    if (found->name[letter] == '.')
+      plan_error(op->line,
+                 "%s: shapes %s and %s do not fit: sizes %" PRId64 " and %" PRId64
+                 " at dimension %d from the end",
+                 printable(op_name(op)), shape_text(a), shape_text(b), found->size[letter], size,
+                 nbatch - number[letter]);
+    plan_error(op->line, "%s: shapes %s and %s do not fit: %" PRId64 " is not %" PRId64,
+               printable(op_name(op)), shape_text(a), shape_text(b), found->size[letter], size);
   }
 }
 
@@ -376,22 +371,17 @@ static void find_letters(const struct op *of, struct letters *l)
   if (op->kind == OP_view) split_at_strides();
 }
 
-/* Everything that determines an operation's letters. */
-static void ask_letters(struct query *q, const struct op *of)
-{
-  begin_query(q);
-  ask_rule(q, of);
-  if (of->kind == OP_custom) ask_text(q, rule_of(of));
-  for (int i = 0; i < operand_count(of); i++) ask_value(q, &graph->value[nth_operand(of, i)]);
-  if (of->kind == OP_view) ask_layout(q, &graph->value[of->in[0]].layout);
-}
-
 void op_letters(const struct op *of, struct letters *l)
 {
   static struct memo memo;
   static struct query q;
   bool is_new;
-  ask_letters(&q, of);
+  /* Everything that determines an operation's letters. */
+  begin_query(&q);
+  ask_rule(&q, of);
+  if (of->kind == OP_custom) ask_text(&q, rule_of(of));
+  for (int i = 0; i < operand_count(of); i++) ask_value(&q, &graph->value[nth_operand(of, i)]);
+  if (of->kind == OP_view) ask_layout(&q, &graph->value[of->in[0]].layout);
   struct letters *answer = answer_to(&memo, &q, sizeof *answer, &is_new);
   if (is_new) find_letters(of, answer);
   *l = *answer;

@@ -179,18 +179,6 @@ static void put_stage(struct buffer *b, int stage, int place, const struct pipel
       grouped(of_place[place].memory));
 }
 
-static void put_stages(struct buffer *b, const struct pipeline *p, const struct pipeline_cost *cost)
-{
-  put(b, "\n  %5s %4s", "stage", "at");
-  if (device()) put(b, " %11s %11s %10s", "forward", "backward", "idle");
-  put(b, " %15s %15s %9s %20s\n", "sends forward", "sends back", "in flight", "memory of a rank");
-  for (int i = 0; i < p->stages; i++) put_stage(b, i, p->rank_of[i], cost);
-  put(b, "  at: its coordinate on %s; sends%s: for a micro-batch; in flight: micro-batches%s\n",
-      printable(graph->mesh.name[graph->stages->mesh_dim]),
-      device() ? ", forward and backward" : "",
-      p->stages > p->ranks ? "; a rank has the memory of all its stages" : "");
-}
-
 static void put_share(struct buffer *b, const char *what, double part, double whole)
 {
   put(b, "  %-12s %12s   %.1f %% of the step\n", what, duration_text(part),
@@ -251,5 +239,12 @@ void report_pipeline(struct buffer *b)
   put(b, "             %s\n", split_text());
   put_schedule(b, p);
   if (device()) put_times(b, p, &cost);
-  put_stages(b, p, &cost);
+  put(b, "\n  %5s %4s", "stage", "at");
+  if (device()) put(b, " %11s %11s %10s", "forward", "backward", "idle");
+  put(b, " %15s %15s %9s %20s\n", "sends forward", "sends back", "in flight", "memory of a rank");
+  for (int i = 0; i < p->stages; i++) put_stage(b, i, p->rank_of[i], &cost);
+  put(b, "  at: its coordinate on %s; sends%s: for a micro-batch; in flight: micro-batches%s\n",
+      printable(graph->mesh.name[graph->stages->mesh_dim]),
+      device() ? ", forward and backward" : "",
+      p->stages > p->ranks ? "; a rank has the memory of all its stages" : "");
 }

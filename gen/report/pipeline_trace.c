@@ -2,15 +2,6 @@
    pipeline, with the actions of its schedule, when they run by the times of plan.txt. */
 #include "report/report.h"
 
-static void put_ran(struct buffer *b, const struct action *a, int rank, int64_t begin, int64_t took)
-{
-  put(b,
-      ",\n{\"name\": \"%s\", \"cat\": \"%s\", \"ph\": \"X\", \"pid\": 0, \"tid\": %d, \"ts\": "
-      "%.3f, \"dur\": %.3f, \"args\": {\"stage\": %d, \"micro-batch\": %d}}",
-      action_text(a), phase_name[a->kind == ACTION_F ? FORWARD : BACKWARD], rank,
-      (double)begin * 1e-6, (double)took * 1e-6, a->stage, a->microbatch);
-}
-
 static void put_rank(struct buffer *b, const struct pipeline *p, int rank, const int64_t *begin,
                      const struct stage_times *times)
 {
@@ -19,7 +10,12 @@ static void put_rank(struct buffer *b, const struct pipeline *p, int rank, const
     int64_t now = begin[i];
     for (int k = 0, n = action_parts(&p->order[rank].at[i], part); k < n; k++) {
       int64_t took = times[part[k].stage].takes[part[k].kind];
-      put_ran(b, &part[k], rank, now, took);
+      const struct action *a = &part[k];
+      put(b,
+          ",\n{\"name\": \"%s\", \"cat\": \"%s\", \"ph\": \"X\", \"pid\": 0, \"tid\": %d, \"ts\": "
+          "%.3f, \"dur\": %.3f, \"args\": {\"stage\": %d, \"micro-batch\": %d}}",
+          action_text(a), phase_name[a->kind == ACTION_F ? FORWARD : BACKWARD], rank,
+          (double)now * 1e-6, (double)took * 1e-6, a->stage, a->microbatch);
       now += took;
     }
   }

@@ -324,15 +324,6 @@ static void put_memory(struct buffer *b)
         place_shown(graph->mesh.line));
 }
 
-static void put_early_ends(struct buffer *b)
-{
-  if (graph->nended) put(b, "\nended early\n");
-  for (int i = 0; i < graph->nended; i++) {
-    const struct early_end *e = &graph->ended[i];
-    put(b, "  %-16s %s: after %s %s\n", e->where, e->what, grouped(e->most), e->unit);
-  }
-}
-
 void put_plan_head(struct buffer *b)
 {
   put(b, "tpgen %s   %s (%s)   target %s\n\nmesh         %s: %d rank%s\n", TPGEN_VERSION,
@@ -359,6 +350,10 @@ void report_text(struct buffer *b)
   put_constants(b);
   put_memory(b);
   put_rows_by_expert(b);
-  put_early_ends(b);
+  if (graph->nended) put(b, "\nended early\n");
+  for (int i = 0; i < graph->nended; i++) {
+    const struct early_end *e = &graph->ended[i];
+    put(b, "  %-16s %s: after %s %s\n", e->where, e->what, grouped(e->most), e->unit);
+  }
   put_order(b);
 }

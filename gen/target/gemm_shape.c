@@ -179,18 +179,6 @@ static bool is_better(const struct gemm *x, const struct gemm *y)
   return work_x > work_y || (work_x == work_y && x->k->size > y->k->size);
 }
 
-/* With no run on any side there is always a call: a product of two numbers. */
-static void choose_call(struct product *p)
-{
-  const struct letter_run *m[MAX_RUNS + 1], *n[MAX_RUNS + 1], *k[MAX_RUNS + 1];
-  int nm = sides(p, IN_M, m), nn = sides(p, IN_N, n), nk = sides(p, IN_K, k);
-  p->call.m = NULL;
-  for (int i = 0; i < nm * nn * nk; i++) {
-    struct gemm call = {.m = m[i / nk / nn], .n = n[i / nk % nn], .k = k[i % nk]};
-    if (lay_out(p, &call) && (!p->call.m || is_better(&call, &p->call))) p->call = call;
-  }
-}
-
 bool is_summed(const struct letter_run *r)
 {
   return !(r->in & 1u << GEMM_C);
@@ -259,7 +247,14 @@ static void choose(struct product *p, const struct op *op, int rank, bool apart)
   parse_equation(p);
   if (is_empty_product(op, rank)) return;
   find_runs(p, rank);
-  choose_call(p);
+  /* With no run on any side there is always a call: a product of two numbers. */
+  const struct letter_run *m[MAX_RUNS + 1], *n[MAX_RUNS + 1], *k[MAX_RUNS + 1];
+  int nm = sides(p, IN_M, m), nn = sides(p, IN_N, n), nk = sides(p, IN_K, k);
+  p->call.m = NULL;
+  for (int i = 0; i < nm * nn * nk; i++) {
+    struct gemm call = {.m = m[i / nk / nn], .n = n[i / nk % nn], .k = k[i % nk]};
+    if (lay_out(p, &call) && (!p->call.m || is_better(&call, &p->call))) p->call = call;
+  }
   choose_batch(p);
 }
 

@@ -119,19 +119,6 @@ static unsigned marked_dims(const struct kernel_builder *k)
   return dims;
 }
 
-/* A loop begins where an operand's rows are not contiguous. */
-static void part_at_operand(const struct loops *loops, const struct operand *o, int replaced,
-                            borders apart)
-{
-  int64_t stride[MAX_DIMS] = {0};
-  for (int d = 0; d < o->ndim; d++)
-    if (o->along[d] != NONE && d != replaced) stride[o->along[d]] = o->stride[d];
-  for (int at = 1; at < loops->space.ndim; at++) {
-    int d = loops->order[at];
-    apart[at] |= stride[loops->order[at - 1]] != stride[d] * loops->space.size[d];
-  }
-}
-
 bool names_letter(const struct op *op, const char *name)
 {
   bool is_input = name[0] >= 'a' && name[0] < 'a' + op->nin;
@@ -167,7 +154,16 @@ static void part_at(const struct kernel_builder *k, const struct op *op, borders
     struct operand o;
     find_operand(op, &l, i, k->rank, &o);
     bool indexed = i < op->nin && reads_by_index(op, i);
-    part_at_operand(&k->loops, &o, indexed ? indexed_dimension(op, i) : NONE, apart);
+    /* A loop begins where an operand's rows are not contiguous. */
+    const struct loops *loops = &k->loops;
+    int replaced = indexed ? indexed_dimension(op, i) : NONE;
+    int64_t stride[MAX_DIMS] = {0};
+    for (int d = 0; d < o.ndim; d++)
+      if (o.along[d] != NONE && d != replaced) stride[o.along[d]] = o.stride[d];
+    for (int at = 1; at < loops->space.ndim; at++) {
+      int d = loops->order[at];
+      apart[at] |= stride[loops->order[at - 1]] != stride[d] * loops->space.size[d];
+    }
   }
   part_at_letters(&k->loops, op, &l, apart);
   if (strstr(op_row[op->kind].element, "$random")) part_at_cuts(&k->loops, op->out, apart);
