@@ -358,7 +358,7 @@ static struct step step_of(const struct move *m, struct shape seen)
                    .move = *m,
                    .sent = bytes_by_rank(),
                    .received = bytes_by_rank()};
-  if (m->kind == OP_exchange && is_permutation(m, seen)) s.kind = "permute";
+  if (m->kind == OP_exchange && find_traits(m, seen).permutes) s.kind = "permute";
   add_traffic(m, seen, type, s.sent, s.received);
   return s;
 }
@@ -389,29 +389,29 @@ static int64_t bytes_gained(void)
   return most_gained * type_bytes(type);
 }
 
-static int64_t least_over(const struct leg *leg, int n)
+static int64_t least_over(const struct move_segment *segment, int n)
 {
   if (n > 1) return bytes_gained();
-  const struct moves *m = n ? leg->moves : NULL;
+  const struct moves *m = n ? segment->moves : NULL;
   if (!m || !m->n) return 0;
-  return least_bytes(leg->whole, type, m->move[0].from, m->move[m->n - 1].to);
+  return least_bytes(cost_model_of_graph(), segment->whole, type, m->move[0].from, m->move[m->n - 1].to);
 }
 
 static struct answer answer(void)
 {
-  struct leg leg[MAX_LEGS];
-  int nleg = legs_of(whole, type, from, to, leg);
-  if (nleg == NONE)
+  struct move_segment segment[MAX_SEGMENTS];
+  int nsegment = segments_of(whole, type, from, to, segment);
+  if (nsegment == NONE)
     usage_error(2, "--move: %s taken apart at its strides has more than %d dimensions",
                 shape_text(whole), MAX_DIMS);
-  struct answer a = {.step = alloc(MAX_LEGS * MAX_MOVES * sizeof *a.step),
+  struct answer a = {.step = alloc(MAX_SEGMENTS * MAX_MOVES * sizeof *a.step),
                      .sent = bytes_by_rank(),
                      .received = bytes_by_rank(),
-                     .bound = least_over(leg, nleg)};
-  for (int i = 0; i < nleg; i++) {
-    for (int k = 0; k < leg[i].moves->n; k++)
-      add_step(&a, step_of(&leg[i].moves->move[k], leg[i].whole));
-    a.time += leg[i].moves->time;
+                     .bound = least_over(segment, nsegment)};
+  for (int i = 0; i < nsegment; i++) {
+    for (int k = 0; k < segment[i].moves->n; k++)
+      add_step(&a, step_of(&segment[i].moves->move[k], segment[i].whole));
+    a.time += segment[i].moves->time;
   }
   return a;
 }

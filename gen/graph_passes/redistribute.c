@@ -138,12 +138,13 @@ static int run_exchange(struct lowering *w, struct op op, int value, const struc
                microbatches());
   struct exchange e = {graph->value[value].shape, graph->value[value].type, *m, op.group};
   op.exchange = add_exchange(e);
-  if (!gives_runs(m, e.whole)) {
+  struct transfer_traits traits = find_traits(m, e.whole);
+  if (!traits.sends_runs) {
     op.kind = OP_pack_pieces;
-    value = moved_flat(w, op, value, flat_shape(&e, pieces_given));
+    value = moved_flat(w, op, value, flat_shape(&e, pieces_sent));
   }
   op.kind = OP_exchange;
-  if (!gets_runs(m, e.whole)) {
+  if (!traits.gets_runs) {
     value = moved_flat(w, op, value, flat_shape(&e, pieces_got));
     op.kind = OP_unpack_pieces;
   }
@@ -356,10 +357,10 @@ static unsigned dims_of_rows(struct layout from, struct layout to, bool to_exper
 
 static int run_legs(struct lowering *w, const struct op *op, int value, struct layout to)
 {
-  struct layout stop[MAX_STOPS];
+  struct layout waypoint[MAX_WAYPOINTS];
   struct value v = graph->value[value];
-  int n = find_stops(v.shape, v.layout, to, stop);
-  for (int i = 1; i < n; i++) value = run_leg(w, op, value, stop[i]);
+  int n = find_waypoints(v.shape, v.layout, to, waypoint);
+  for (int i = 1; i < n; i++) value = run_leg(w, op, value, waypoint[i]);
   return value;
 }
 

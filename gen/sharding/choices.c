@@ -76,13 +76,6 @@ static bool stands_alone(const struct letters *l, int nin, int letter)
   return !l->gets_start[letter];
 }
 
-/* Whether the letter can be cut like a dimension with this outer factor. */
-static bool can_be_cut(const struct letters *l, int letter, int64_t outside, bool alone,
-                       int64_t stride)
-{
-  return alone ? l->size[letter] % stride == 0 : stride == outside;
-}
-
 static int add_cut(struct way_to_cut *list, int n, struct way_to_cut cut)
 {
   for (int k = 0; k < n; k++)
@@ -95,8 +88,8 @@ static int add_cut(struct way_to_cut *list, int n, struct way_to_cut cut)
 /* The ways to cut a letter, without repeats: plainly, and as the inputs are cut along it now. A
    kernel that takes the start of its part as an argument cannot take strides. */
 enum { MAX_CUTS = 1 + MAX_INPUTS * MAX_MESH };
-static int cuts_now(const struct op *o, const struct letters *l, int letter,
-                    struct way_to_cut *list)
+static int cuts_now(const struct chooser *c, const struct op *o, const struct letters *l,
+                    int letter, struct way_to_cut *list)
 {
   bool alone = stands_alone(l, o->nin, letter);
   int n = add_cut(list, 0, (struct way_to_cut){1, 0, 0});
@@ -104,19 +97,19 @@ static int cuts_now(const struct op *o, const struct letters *l, int letter,
     int64_t outside;
     int dim = dimension_with(l, l->in[i], l->ndim_in[i], letter, &outside);
     for (int d = 0; d < graph->mesh.ndim && dim != NONE; d++) {
-      struct placement p = graph->value[o->in[i]].layout.on[d];
+      struct placement p = layout_in(c, o->in[i])->on[d];
       int64_t stride = shard_stride(p);
       if (p.kind != SHARD || p.dim != dim) continue;
-      if (can_be_cut(l, letter, outside, alone, stride))
+      if (alone ? l->size[letter] % stride == 0 : stride == outside)
         n = add_cut(list, n, (struct way_to_cut){alone ? stride : 1, p.turn, p.shift});
     }
   }
   return n;
 }
 
-static void add_choice(struct choice *list, int *n, struct choice c)
+static void add_choice(struct choice *list, int *n, struct choice choice)
 {
-  if (*n < MAX_CHOICES) list[(*n)++] = c;
+  if (*n < MAX_CHOICES) list[(*n)++] = choice;
 }
 
 /* A cast is linear unless it rounds. */
@@ -157,24 +150,38 @@ static bool may_be_cut(const struct letters *l, int letter)
   return !l->gets_start[letter] || of_that_name == 1 || l->name[letter] == '.';
 }
 
+const struct layout *layout_in(const struct chooser *c, int value)
+{
+  return c && value == c->assumed ? &c->assumed_layout : &graph->value[value].layout;
+}
+
 int choices(const struct op *o, const struct letters *l, struct choice *list)
+{
+  return choices_of(NULL, o, l, list);
+}
+
+int choices_of(const struct chooser *c, const struct op *o, const struct letters *l,
+               struct choice *list)
 {
   int n = 0;
   add_choice(list, &n, (struct choice){.letter = NONE});
   for (int letter = 0; letter < l->n; letter++) {
     struct way_to_cut cut[MAX_CUTS];
     if (!may_be_cut(l, letter)) continue;
-    for (int k = 0, m = cuts_now(o, l, letter, cut); k < m; k++)
+    for (int k = 0, m = cuts_now(c, o, l, letter, cut); k < m; k++)
       add_choice(list, &n, cut_along(l, o->nin, letter, cut[k]));
   }
   if (may_be_pending(o)) add_linear(o, l, list, &n);
   return n;
 }
 
-bool counts_own(const struct op *op, const struct choice *c, int d)
+bool counts_own(const struct chooser *c, const struct op *op, const struct choice *choice, int d)
 {
-  for (int i = 0; i < op->nin; i++)
-    if (c->counted >> i & 1 && !is_counted_along(op->in[i], d, c->place)) return false;
+  for (int i = 0; i < op->nin; i++) {
+    if (!(choice->counted >> i & 1)) continue;
+    if (layout_in(c, op->in[i])->on[d].kind != PARTIAL) return false;
+    if (!was_counted_along(op->in[i], d, choice->place)) return false;
+  }
   return true;
 }
 
@@ -251,21 +258,15 @@ bool reductions_agree(struct layout layout)
   return true;
 }
 
-/* Whether the turns are the usual ones: only one of several with the same meaning is offered. */
-static bool has_usual_turns(struct layout layout)
-{
-  struct layout usual = usual_turns(layout);
-  for (int d = 0; d < graph->mesh.ndim; d++)
-    if (usual.on[d].turn != layout.on[d].turn) return false;
-  return true;
-}
-
 bool operand_fits(const struct letters *l, int o, int nin, struct layout layout,
                   const struct choice *list, const int *pick)
 {
   const struct axis *axis = o < nin ? l->in[o] : l->out[o - nin];
   int ndim = o < nin ? l->ndim_in[o] : l->ndim_out[o - nin];
-  if (!reductions_agree(layout) || !has_usual_turns(layout)) return false;
+  struct layout usual = usual_turns(layout);
+  if (!reductions_agree(layout)) return false;
+  for (int d = 0; d < graph->mesh.ndim; d++) /* of several layouts with one meaning one is offered */
+    if (usual.on[d].turn != layout.on[d].turn) return false;
   for (int dim = 0; dim < ndim; dim++) {
     int64_t size = 1;
     for (int i = 0; i < axis[dim].n; i++) size *= l->size[axis[dim].letter[i]];
