@@ -394,7 +394,8 @@ static int64_t least_over(const struct move_segment *segment, int n)
   if (n > 1) return bytes_gained();
   const struct moves *m = n ? segment->moves : NULL;
   if (!m || !m->n) return 0;
-  return least_bytes(cost_model_of_graph(), segment->whole, type, m->move[0].from, m->move[m->n - 1].to);
+  return least_bytes(cost_model_of_graph(), segment->whole, type, m->move[0].from,
+                     m->move[m->n - 1].to);
 }
 
 static struct answer answer(void)

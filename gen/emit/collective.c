@@ -208,7 +208,8 @@ static char *put_boxes(struct buffer *b, const struct exchange *x, int k, int ra
 {
   const char *name = gives ? "pack" : "unpack";
   int n = group_size(x->group), coordinate[MAX_MESH];
-  if (gives ? transfer_traits(x)->sends_runs : transfer_traits(x)->gets_runs) return "{0, {0}, 0, NULL}";
+  if (gives ? transfer_traits(x)->sends_runs : transfer_traits(x)->gets_runs)
+    return "{0, {0}, 0, NULL}";
   struct piece *list = count_buffer(PIECES, n, sizeof *list);
   int npiece = (gives ? pieces_sent : pieces_got)(&x->move, x->whole, rank, list);
   if (!npiece) return "{0, {0}, 0, NULL}";

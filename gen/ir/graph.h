@@ -176,9 +176,9 @@ struct query {
 };
 struct memo {
   const struct graph *of;
-  int n, places;          /* questions; places of the table, a power of two */
-  struct asked **last;    /* by place: the last question, and through it those before */
-  size_t bytes;           /* that questions and answers take, in chunks */
+  int n, places;               /* questions; places of the table, a power of two */
+  struct asked **last;         /* by place: the last question, and through it those before */
+  size_t bytes;                /* that questions and answers take, in chunks */
   struct chunk *first, *chunk; /* the first chunk, and that in use */
 };
 

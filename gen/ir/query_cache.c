@@ -1,5 +1,6 @@
 /* query_cache.c: answers to questions that were asked before: equal layers ask the same ones a
-   hundred times. A question is a row of numbers. A memo belongs to one graph: tests have several. */
+   hundred times. A question is a row of numbers. A memo belongs to one graph: tests have several.
+ */
 #include "ir/ir.h"
 
 #include <string.h>
@@ -43,17 +44,30 @@ void ask_text(struct query *q, const char *s)
   ask_piece(q, s, strlen(s));
 }
 
-/* A layout as same_placement compares it, on each dimension of the mesh. */
+/* A layout as same_placement compares it, on each dimension of the mesh. Five placements are one
+   number; strides and shifts, which are rare, follow. */
 void ask_layout(struct query *q, const struct layout *layout)
 {
+  enum { BITS = 12, IN_A_NUMBER = 60 };
+  int64_t number = 0;
+  int bits = 0;
+  bool more = false;
   for (int d = 0; d < graph->mesh.ndim; d++) {
     const struct placement *p = &layout->on[d];
-    bool cut = p->kind == SHARD, strided = cut && p->outer > 1;
+    bool cut = p->kind == SHARD, strided = cut && p->outer > 1, shifted = cut && p->shift;
     int which = cut ? p->dim : p->kind == PARTIAL ? (int)p->reduction : 0;
-    int shift = cut ? (int)p->shift : 0;
-    ask_number(q, (int64_t)p->kind | which << 4 | (cut ? p->turn : 0) << 8 | strided << 12 |
-                      shift << 16);
-    if (strided) ask_number(q, p->outer);
+    int code = (int)p->kind | which << 2 | (cut ? p->turn : 0) << 6 | strided << 10 | shifted << 11;
+    number |= (int64_t)code << bits;
+    bits += BITS;
+    more |= strided || shifted;
+    if (bits < IN_A_NUMBER && d + 1 < graph->mesh.ndim) continue;
+    ask_number(q, number);
+    number = bits = 0;
+  }
+  for (int d = 0; d < graph->mesh.ndim && more; d++) {
+    const struct placement *p = &layout->on[d];
+    if (p->kind == SHARD && (p->outer > 1 || p->shift))
+      ask_number(q, (int64_t)p->outer << 8 | (int64_t)p->shift);
   }
 }
 

@@ -3,6 +3,11 @@
    Takes   collectives of the finished graph. */
 #include "sharding/sharding.h"
 
+int64_t elements_of_rank(int value, int rank)
+{
+  return elements(local_shape(value, rank));
+}
+
 int unit_of(const struct op *op)
 {
   return op->of_unit ? op->unit : NONE;

@@ -265,7 +265,8 @@ bool operand_fits(const struct letters *l, int o, int nin, struct layout layout,
   int ndim = o < nin ? l->ndim_in[o] : l->ndim_out[o - nin];
   struct layout usual = usual_turns(layout);
   if (!reductions_agree(layout)) return false;
-  for (int d = 0; d < graph->mesh.ndim; d++) /* of several layouts with one meaning one is offered */
+  for (int d = 0; d < graph->mesh.ndim;
+       d++) /* of several layouts with one meaning one is offered */
     if (usual.on[d].turn != layout.on[d].turn) return false;
   for (int dim = 0; dim < ndim; dim++) {
     int64_t size = 1;

@@ -109,7 +109,8 @@ static void add_to_price(struct price *sum, const struct price *p)
   sum->refused += p->refused;
 }
 
-/* -------------------------------------------------------------------------------- the candidates */
+/* -------------------------------------------------------------------------------- the candidates
+ */
 
 static int most_choices(int combinations)
 {
@@ -135,8 +136,7 @@ static void shorten(const struct combinations *c, int d, int most, struct candid
       bool input = o < op->nin;
       if (input) layout = *layout_in(c->chooser, op->in[o]);
       layout.on[d] = input ? c->list[i].in[o] : c->list[i].out[o - op->nin];
-      struct price p =
-          price_of_operand(c->chooser, op, o, input ? usual_turns(layout) : layout);
+      struct price p = price_of_operand(c->chooser, op, o, input ? usual_turns(layout) : layout);
       add_to_price(&sum, &p);
     }
     int at = i;
@@ -284,8 +284,8 @@ static bool same_choices(const struct choice *a, const struct choice *b, int n, 
 /* Replaces the combinations by those of `op`. If the previous ones were of the same operation
    (`again`), prices of operands with the same choices stay. */
 static void set_combinations(struct sharding_search *s, struct combinations *c,
-                             struct chooser *chooser, const struct op *op,
-                             const struct letters *l, int most, bool again)
+                             struct chooser *chooser, const struct op *op, const struct letters *l,
+                             int most, bool again)
 {
   struct choice list[MAX_CHOICES];
   int n = choices_of(chooser, op, l, list);
@@ -456,13 +456,15 @@ static struct lookahead look_ahead(struct sharding_search *s, int number, double
   bool left_out = each_combination(s, &s->after, most, take_least), found = s->best.number != NONE;
   chooser->assumed = NONE;
   *known = (struct lookahead){.stamp = output->stamp, .price = s->best.price};
-  if (!found) known->price = (struct price){.bytes = left_out ? most : HUGE_VAL}; /* it cannot run */
+  if (!found)
+    known->price = (struct price){.bytes = left_out ? most : HUGE_VAL}; /* it cannot run */
   known->is_bound = !found && left_out;
   s->best = best;
   return *known;
 }
 
-/* --------------------------------------------------------------------------- the cheapest of all */
+/* --------------------------------------------------------------------------- the cheapest of all
+ */
 
 static bool comes_before(const struct combination *a, const struct combination *b)
 {

@@ -17,11 +17,6 @@ const int *members_of(int group, int rank)
   return member;
 }
 
-int64_t elements_of_rank(int value, int rank)
-{
-  return elements(local_shape(value, rank));
-}
-
 /* The elements of a value's part by rank, or its size along a dimension, in the micro-batches of
    now. */
 static const int64_t *sizes_by_rank(int value, int dim)

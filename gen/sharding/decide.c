@@ -93,7 +93,8 @@ static bool runs_as_it_lies(const struct chooser *c, const struct op *op, struct
   return answer->runs;
 }
 
-/* ---------------------------------------------------------------------------------- the question */
+/* ---------------------------------------------------------------------------------- the question
+ */
 
 /* An input, and its earlier redistributions; and whether two inputs are the same value. */
 static void ask_input(struct query *q, const struct def_use *uses, const struct op *op, int i)
@@ -195,7 +196,8 @@ static void forbid_silence(const struct op *op, const struct letters *l, const s
 }
 
 /* DTensor's rules know no time. */
-static struct op_sharding along_time(const struct chooser *c, const struct op *op, struct op_sharding way)
+static struct op_sharding along_time(const struct chooser *c, const struct op *op,
+                                     struct op_sharding way)
 {
   struct letters l;
   struct choice list[MAX_CHOICES];

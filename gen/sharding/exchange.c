@@ -15,7 +15,8 @@
 
 #include <string.h>
 
-/* ----------------------------------------------------------------------------- the sends of a group */
+/* ----------------------------------------------------------------------------- the sends of a
+ * group */
 
 /* The slowest link between two members. */
 static int tier_between(const struct rank_sample *r, const struct move_step *s,
@@ -45,7 +46,8 @@ static int sender(const struct rank_sample *r, const struct exchange_plan *p, in
 }
 
 /* Whether the part i of `a` has what it shares with part k of `b` in one contiguous run. */
-static bool meets_in_run(int ndim, const struct rank_parts *a, int i, const struct rank_parts *b, int k)
+static bool meets_in_run(int ndim, const struct rank_parts *a, int i, const struct rank_parts *b,
+                         int k)
 {
   bool inside = false; /* a dimension outside of this one has more than one index */
   for (int d = 0; d < ndim; d++) {
@@ -120,7 +122,8 @@ void plan_exchange(struct cost_model *m, struct exchange_plan *p, const struct c
   }
 }
 
-/* ------------------------------------------------------------------------- the pieces of each rank */
+/* ------------------------------------------------------------------------- the pieces of each rank
+ */
 
 /* The sends of a group with an index: by member, where the pieces that it receives begin in the
    list; and where those that it sends begin in `by_sender`. */

@@ -55,23 +55,22 @@ const struct interval *intervals_along(struct cost_model *m, const struct compac
                                        int dim)
 {
   const struct rank_sample *r = m->ranks;
-  struct cut_list c = cuts_of_dim(b, dim, r->mesh.ndim);
   struct query *q = &m->interval;
   int64_t by = 0, shifts = 0;
-  for (int i = 0; i < c.n; i++) {
-    by = by << 4 | (c.by[i] + 1);
-    shifts = shifts << 8 | c.shift[i];
+  for (int i = 0; i < r->mesh.ndim; i++) {
+    if (b->at[i] != dim) continue;
+    by |= (int64_t)(i + 1) << 4 * b->order[i];
+    shifts |= (int64_t)b->shift[i] << 8 * b->order[i];
   }
   begin_query(q);
-  ask_number(q, r->number);
+  ask_number(q, (int64_t)r->number << 32 | by);
   ask_number(q, m->whole.size[dim]);
-  ask_number(q, by);
   ask_number(q, shifts);
   bool is_new;
   struct interval *at = answer_to(&m->intervals, q, (size_t)r->n * sizeof *at, &is_new);
-  if (is_new)
-    cut_intervals(&r->mesh, m->whole.size[dim], &c, r->coordinate, r->n,
-                  at);
+  if (!is_new) return at;
+  struct cut_list c = cuts_of_dim(b, dim, r->mesh.ndim);
+  cut_intervals(&r->mesh, m->whole.size[dim], &c, r->coordinate, r->n, at);
   return at;
 }
 
@@ -96,7 +95,8 @@ int64_t part_overlap(int ndim, const struct rank_parts *a, int i, const struct r
   return n;
 }
 
-/* ------------------------------------------------------------------------------------- the group */
+/* ------------------------------------------------------------------------------------- the group
+ */
 
 int members(const struct cost_model *m, const struct move_step *s)
 {
@@ -105,8 +105,7 @@ int members(const struct cost_model *m, const struct move_step *s)
   return n;
 }
 
-int member_at(const struct cost_model *m, const struct move_step *s,
-              const int coordinate[MAX_MESH])
+int member_at(const struct cost_model *m, const struct move_step *s, const int coordinate[MAX_MESH])
 {
   int member = 0;
   for (int i = 0; i < s->n; i++)
@@ -126,8 +125,8 @@ struct compact_layout cuts_of_group(const struct move_step *s, struct compact_la
 
 /* The parts of what the group shares that its n members hold; `room` for n * ndim intervals. */
 struct rank_parts parts_of_members(const struct cost_model *m, struct shape whole,
-                              const struct compact_layout *b, int (*coordinate)[MAX_MESH],
-                              int n, struct interval *room)
+                                   const struct compact_layout *b, int (*coordinate)[MAX_MESH],
+                                   int n, struct interval *room)
 {
   struct rank_parts p = {0};
   for (int d = 0; d < whole.ndim; d++) {

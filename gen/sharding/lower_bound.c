@@ -7,9 +7,10 @@ int64_t most_lacking(struct cost_model *m, const struct compact_layout *a,
 {
   const struct rank_sample *r = m->ranks;
   const struct interval *has[MAX_DIMS], *wants[MAX_DIMS];
-  int n = 0;          /* dimensions of the tensor that the layouts cut differently */
-  unsigned by = 0;    /* the mesh dimensions that cut these */
-  int64_t others = 1; /* elements along the other dimensions: the largest part is the same in both */
+  int n = 0;       /* dimensions of the tensor that the layouts cut differently */
+  unsigned by = 0; /* the mesh dimensions that cut these */
+  int64_t others =
+      1; /* elements along the other dimensions: the largest part is the same in both */
   for (int d = 0; d < m->whole.ndim; d++) {
     unsigned cut = 0;
     int64_t parts = 1;

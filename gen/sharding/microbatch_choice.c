@@ -32,7 +32,7 @@ struct placement microbatch_preference(const struct chooser *c, const struct op 
 }
 
 int choice_by_inputs(const struct op *op, const struct placement *in, struct placement like,
-                   const struct choice *list, int n)
+                     const struct choice *list, int n)
 {
   int best = 0, least = 2 * NEVER * MAX_INPUTS;
   for (int c = 0; c < n; c++) {

@@ -23,11 +23,11 @@
 /* A layout on the path. Its parts, and what follows from them, are computed on first use. */
 struct state {
   struct compact_layout compact;
-  bool far;       /* from here to the target something must be sent */
-  int expanded;   /* the last expanded label of this layout, or NONE */
+  bool far;     /* from here to the target something must be sent */
+  int expanded; /* the last expanded label of this layout, or NONE */
   bool has_parts;
   struct rank_parts parts;
-  int64_t rest;   /* lower bound of the time from here to the target */
+  int64_t rest; /* lower bound of the time from here to the target */
 };
 
 /* A path from the source to a state. `time` is the time of its steps, `least` the lower bound at
@@ -48,7 +48,7 @@ struct search {
   struct cost_model *m;
   struct compact_layout from, to;
   int most_steps;
-  bool limited;  /* the elements that a rank may receive */
+  bool limited; /* the elements that a rank may receive */
   int64_t limit;
   int64_t shortest; /* latency */
   double bandwidth; /* of all tiers */
@@ -260,7 +260,8 @@ static bool guess_label(struct search *s, struct label *l, int64_t *got)
   int64_t most = 0, sum = 0;
   l->rough = true;
   for (int r = 0; r < ranks->n; r++) {
-    int64_t n = size_of_part(ndim, &to->parts, r) - part_overlap(ndim, &from->parts, r, &to->parts, r);
+    int64_t n =
+        size_of_part(ndim, &to->parts, r) - part_overlap(ndim, &from->parts, r, &to->parts, r);
     most = greater(most, n);
     sum += n;
     if (!s->limited) continue;
@@ -391,8 +392,8 @@ static void add_steps_of_label(struct path *p, const struct search *s, const str
   if (l->state == START) return;
   const struct label *before = &s->label[l->before];
   add_steps_of_label(p, s, before);
-  p->at[p->n++] = (struct path_step){l->step, s->state[before->state].compact,
-                                     s->state[l->state].compact};
+  p->at[p->n++] =
+      (struct path_step){l->step, s->state[before->state].compact, s->state[l->state].compact};
 }
 
 static void add_fastest_steps(struct cost_model *m, struct path *p,
@@ -455,8 +456,8 @@ void ask_move(struct cost_model *m, struct query *q, struct shape whole, enum ty
               const struct layout *from, const struct layout *to)
 {
   begin_query(q);
-  ask_number(q, (int64_t)mesh_number(m) << 8 | type_bytes(type) << 1 | plan_options->greedy);
-  ask_number(q, whole.ndim);
+  ask_number(q, (int64_t)mesh_number(m) << 16 | whole.ndim << 8 | type_bytes(type) << 1 |
+                    plan_options->greedy);
   for (int d = 0; d < whole.ndim; d++) ask_number(q, whole.size[d]);
   ask_layout(q, from);
   ask_layout(q, to);
@@ -505,13 +506,28 @@ int64_t greedy_bytes(struct cost_model *m, struct shape whole, enum type type, s
   struct fixed_part u = fixed_part_of(from, to);
   struct compact_layout a = compact_of(from, &u), b = compact_of(to, &u);
   struct path p = {.n = 0};
-  int64_t got[MAX_SAMPLES] = {0}, most = 0;
   enter_context(m, whole, type, &u, origin, false);
   add_greedy_steps(&p, &a, &b);
-  for (int i = 0; i < p.n; i++) {
-    struct traffic t = traffic_of_step(m, &p.at[i], false);
-    for (int k = 0; k < m->ranks->n; k++) got[k] += t.received[k];
+  const int n = m->ranks->n, ndim = whole.ndim;
+  int64_t got[MAX_SAMPLES] = {0}, has[MAX_SAMPLES], most = 0;
+  struct rank_parts before = find_parts(m, &a), after = before;
+  for (int k = 0; k < n; k++) has[k] = size_of_part(ndim, &before, k);
+  for (int i = 0; i < p.n; i++, before = after) {
+    const struct path_step *s = &p.at[i];
+    const int along = s->step.dim[0], ranks = m->ranks->mesh.size[along];
+    const int cut = s->from.at[along], cut_after = s->to.at[along];
+    if (cut >= 0) after.along[cut] = intervals_along(m, &s->to, cut);
+    if (cut_after >= 0) after.along[cut_after] = intervals_along(m, &s->to, cut_after);
+    for (int k = 0; k < n; k++) {
+      struct share of = {.n = ranks, .has = has[k], .gets = size_of_part(ndim, &after, k)};
+      has[k] = of.gets;
+      if (!is_collective(s->step.kind)) continue;
+      of.member = m->ranks->coordinate[k][along];
+      if (collective_row[s->step.kind].pairwise)
+        of.kept = part_overlap(ndim, &before, k, &after, k);
+      got[k] += elements_received(s->step.kind, &of);
+    }
   }
-  for (int k = 0; k < m->ranks->n; k++) most = greater(most, got[k]);
+  for (int k = 0; k < n; k++) most = greater(most, got[k]);
   return m->bytes * most;
 }

@@ -16,7 +16,8 @@ static inline int64_t greater(int64_t a, int64_t b)
   return a > b ? a : b;
 }
 
-/* ------------------------------------------------------------------------- answers of the search */
+/* ------------------------------------------------------------------------- answers of the search
+ */
 
 enum { MAX_MOVES = 2 * MAX_MESH };
 /* Bits: the bounds that ended a search early, so that a quicker path may exist. */
@@ -51,7 +52,8 @@ struct piece {
   struct part part; /* `first` counts from the start of the queried rank's part */
 };
 
-/* ------------------------------------------------------------------------------ layouts and steps */
+/* ------------------------------------------------------------------------------ layouts and steps
+ */
 
 /* The state of a mesh dimension: the tensor dimension that it cuts, or one of these. OTHER:
    pending, with another reduction than the source's. */
@@ -116,8 +118,8 @@ enum { MAX_SAMPLES = 32, MANY_RANKS = 256 };
 struct rank_sample {
   struct mesh given, mesh; /* the graph's; without fixed dimensions */
   unsigned fixed;
-  int number; /* identifies the sample */
-  int all, n; /* ranks of the mesh, and sampled ranks */
+  int number;                  /* identifies the sample */
+  int all, n;                  /* ranks of the mesh, and sampled ranks */
   int places[MAX_MESH];        /* sampled ranks by mesh dimension; the last varies fastest */
   int (*coordinate)[MAX_MESH]; /* by sampled rank */
   int tiers, tier[MAX_MESH];   /* by dimension of the mesh */
@@ -184,7 +186,8 @@ struct traffic {
   bool one_to_one;     /* no rank sends to two, or receives from two */
 };
 
-/* ------------------------------------------------------------------------------------- exchanges */
+/* ------------------------------------------------------------------------------------- exchanges
+ */
 
 /* A member of a group. */
 struct member {
@@ -202,8 +205,8 @@ struct exchange_plan {
   const struct move_step *step;
   struct shape whole; /* what the group shares */
   int n;
-  struct member *member; /* room for n of each, zero */
-  int owners, *owner;    /* the members that hold what the first does; others have as many */
+  struct member *member;       /* room for n of each, zero */
+  int owners, *owner;          /* the members that hold what the first does; others have as many */
   struct rank_parts has, gets; /* by member, of what the group shares */
   bool sends_runs, gets_runs, one_to_one;
   bool listed; /* the sends are listed: for each receiver in order */
@@ -221,8 +224,8 @@ struct max_rank_volume {
   int64_t sent, received;
 };
 
-/* Whether on all ranks of an exchange all pieces that are sent, or got, are contiguous, so that none
-   needs to be copied; and whether no rank sends to, or receives from, more than one other. */
+/* Whether on all ranks of an exchange all pieces that are sent, or got, are contiguous, so that
+   none needs to be copied; and whether no rank sends to, or receives from, more than one other. */
 struct transfer_traits {
   bool sends_runs, gets_runs, permutes;
 };

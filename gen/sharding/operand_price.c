@@ -46,7 +46,8 @@ static double gathered_again(const struct op *op, enum placement_kind kind, stru
 }
 
 /* Each place of a value by rows has one expert: so much less than the whole tensor moves. */
-static double bytes_to_move(struct cost_model *m, const struct value *v, struct layout from, struct layout to)
+static double bytes_to_move(struct cost_model *m, const struct value *v, struct layout from,
+                            struct layout to)
 {
   if (v->counts == NONE && moves_in_time(v->shape, from, to)) return HUGE_VAL;
   double bytes = move_cost(m, v->shape, v->type, from, to);

@@ -94,7 +94,8 @@ struct layout on_factors(const struct factors *f, struct layout layout)
     while (f->of[at] != dim) at++;
     bool is_split = at + 1 < n && f->of[at + 1] == dim;
     while (is_split && at < n && (f->of[at] != dim || f->outer[at] != stride)) at++;
-    if (at == n) bug("redistribute", "dimension %d is not cut inside %" PRId64 " parts", dim, stride);
+    if (at == n)
+      bug("redistribute", "dimension %d is not cut inside %" PRId64 " parts", dim, stride);
     p->dim = at;
     if (is_split) p->outer = 0;
   }
@@ -191,7 +192,7 @@ static double find_cost(struct cost_model *m, struct shape whole, enum type type
 double move_cost(struct cost_model *m, struct shape whole, enum type type, struct layout from,
                  struct layout to)
 {
-  enum { MOST_BYTES = 48 << 20 };
+  enum { MOST_BYTES = 8 << 20 };
   bool is_new;
   if (m->costs.bytes > MOST_BYTES) empty_memo(&m->costs);
   ask_move(m, &m->cost, whole, type, &from, &to);

@@ -14,6 +14,8 @@
 
 /* ---------------------------------------------------------------------------------- buckets.c */
 
+/* How many elements of a value the rank has. */
+int64_t elements_of_rank(int value, int rank);
 /* The unit whose parameter the operation gathers, whose gradient it reduces, or whose parameter or
    gradient it casts or moves on the way; else NONE. */
 int unit_of(const struct op *op);
@@ -88,8 +90,6 @@ int64_t latency_of(const struct cost_model *m, const struct move_step *s);
 void *count_buffer(int what, int n, size_t size);
 /* The ranks of `rank`'s group, itself included: valid until the next call. */
 const int *members_of(int group, int rank);
-/* How many elements of a value the rank has. */
-int64_t elements_of_rank(int value, int rank);
 const struct transfer_traits *transfer_traits(const struct exchange *x);
 /* By member of the group the elements that `rank` sends, or receives, in an exchange, and their
    offset: in its part, or in the flat buffer that concatenates all pieces. */
@@ -140,7 +140,8 @@ const struct interval *intervals_along(struct cost_model *m, const struct compac
 struct rank_parts find_parts(struct cost_model *m, const struct compact_layout *b);
 /* The elements of the k-th part; those that the i-th and the k-th part have in common. */
 int64_t size_of_part(int ndim, const struct rank_parts *p, int k);
-int64_t part_overlap(int ndim, const struct rank_parts *a, int i, const struct rank_parts *b, int k);
+int64_t part_overlap(int ndim, const struct rank_parts *a, int i, const struct rank_parts *b,
+                     int k);
 /* The number of members of a step's group; the index of the member at these coordinates. */
 int members(const struct cost_model *m, const struct move_step *s);
 int member_at(const struct cost_model *m, const struct move_step *s,
@@ -150,8 +151,8 @@ struct compact_layout cuts_of_group(const struct move_step *s, struct compact_la
                                     bool inside);
 /* The parts of what the group shares that its n members hold; `room` for n * ndim intervals. */
 struct rank_parts parts_of_members(const struct cost_model *m, struct shape whole,
-                              const struct compact_layout *b, int (*coordinate)[MAX_MESH], int n,
-                              struct interval *room);
+                                   const struct compact_layout *b, int (*coordinate)[MAX_MESH],
+                                   int n, struct interval *room);
 /* What the ranks of the group at `coordinate` share: their part by the cuts of the others. */
 struct shape shape_of_group(const struct cost_model *m, const struct move_step *s,
                             const struct compact_layout *from, const int coordinate[MAX_MESH]);

@@ -169,8 +169,7 @@ struct traffic traffic_of_step(struct cost_model *m, const struct path_step *s, 
   return traffic_of(m, &g, planning);
 }
 
-int64_t traffic_time(const struct cost_model *m, const struct move_step *s,
-                     const struct traffic *t)
+int64_t traffic_time(const struct cost_model *m, const struct move_step *s, const struct traffic *t)
 {
   const struct rank_sample *r = m->ranks;
   int64_t busy = 0, copied = 0;

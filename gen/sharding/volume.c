@@ -1,8 +1,8 @@
 /* volume.c: the bytes that ranks send and receive in collectives: for each rank, and the maximum.
 
    Takes   collectives of the finished graph.
-   Leaves  them unchanged. The volume of each is computed once: one pair of numbers if it is the same
-           on all ranks, else a list by rank. */
+   Leaves  them unchanged. The volume of each is computed once: one pair of numbers if it is the
+   same on all ranks, else a list by rank. */
 #include "sharding/sharding.h"
 
 #include <string.h>
@@ -104,7 +104,7 @@ struct max_rank_volume max_volume_of_ops(int n, const int *op, const int *times)
     if (received[r] > most.received) most.received = received[r];
   }
   return (struct max_rank_volume){plus_times(all.sent, 1, most.sent),
-                          plus_times(all.received, 1, most.received)};
+                                  plus_times(all.received, 1, most.received)};
 }
 
 struct max_rank_volume max_volume_of(const struct op *op)

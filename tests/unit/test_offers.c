@@ -170,9 +170,9 @@ static char *simple_text(const struct op *op, const struct simple *s)
   return b.text;
 }
 
-static struct way as_way(const struct op *op, const struct simple *s)
+static struct op_sharding as_way(const struct op *op, const struct simple *s)
 {
-  struct way way = {0};
+  struct op_sharding way = {0};
   for (int i = 0; i < op->nin; i++) way.in[i] = as_layout(s->in[i]);
   for (int k = 0; k < op->nout; k++) way.out[k] = as_layout(s->out[k]);
   return way;
@@ -286,7 +286,7 @@ static void run_way(struct simple *s, const int *pick)
   if (graph->mesh.ndim > 1 && !has_turned_input(s)) return;
   struct array *part[MAX_INPUTS], *made[MAX_OUTPUTS];
   for (int i = 0; i < trial.op->nin; i++) part[i] = part_in[i][pick[i]];
-  struct way way = as_way(trial.op, s);
+  struct op_sharding way = as_way(trial.op, s);
   size_t used = pool_used;
   ntried++;
   if (run_parts(&trial, &way, part, made)) sort_out(s, made, 0);
@@ -361,7 +361,7 @@ static void confirm(const struct instance *instance, const char *ranks, int64_t 
   int n = 0;
   size_t used = pool_used;
   for (int f = 0; f < nfound; f++, pool_used = used) {
-    struct way way = as_way(trial.op, &found[f]);
+    struct op_sharding way = as_way(trial.op, &found[f]);
     if (!is_offered(&trial, &found[f]) && !unsound(&trial, &way)) found[n++] = found[f];
   }
   nfound = n;

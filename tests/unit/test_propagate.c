@@ -243,7 +243,7 @@ static double price(const struct op *op, const struct choice *list, const int *p
       bool same = same_placement(to.on[d], v->layout.on[d]);
       if (to.on[d].kind == PARTIAL && !same && v->layout.on[d].kind != REPLICATE) return -1;
     }
-    bytes += move_cost(v->shape, v->type, v->layout, to);
+    bytes += move_cost(cost_model_of_graph(), v->shape, v->type, v->layout, to);
   }
   return bytes;
 }
