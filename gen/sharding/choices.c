@@ -185,7 +185,7 @@ bool counts_own(const struct chooser *c, const struct op *op, const struct choic
   return true;
 }
 
-/* ---------------------------------------------------------------------------- merged dimensions */
+/* --------------------------------------------------------------------------- merged dimensions */
 
 /* The size of the letter's part at a coordinate, with the cuts in the order of the dimension's. */
 static int64_t letter_part(const struct letters *l, int letter, const struct choice *list,

@@ -109,8 +109,7 @@ static void add_to_price(struct price *sum, const struct price *p)
   sum->refused += p->refused;
 }
 
-/* -------------------------------------------------------------------------------- the candidates
- */
+/* ------------------------------------------------------------------------------ the candidates */
 
 static int most_choices(int combinations)
 {
@@ -221,7 +220,7 @@ static struct candidates find_candidates(const struct combinations *c, int combi
   return s;
 }
 
-/* ----------------------------------------------------------------------------- the combinations */
+/* ---------------------------------------------------------------------------- the combinations */
 
 static struct placement placement_of(const struct combinations *c, int choice, int o)
 {
@@ -393,7 +392,7 @@ static double take_least(struct sharding_search *s, const struct combination *c)
   return limit_of(true, s->best.price);
 }
 
-/* -------------------------------------------------------------------------- one operation ahead */
+/* ------------------------------------------------------------------------- one operation ahead */
 
 const struct op *op_ahead(struct chooser *c, const struct op *op)
 {
@@ -463,8 +462,7 @@ static struct lookahead look_ahead(struct sharding_search *s, int number, double
   return *known;
 }
 
-/* --------------------------------------------------------------------------- the cheapest of all
- */
+/* ------------------------------------------------------------------------- the cheapest of all */
 
 static bool comes_before(const struct combination *a, const struct combination *b)
 {

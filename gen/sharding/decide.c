@@ -2,99 +2,20 @@
 
    If it can run on its inputs as they are, cut over some dimension of the mesh, it does so there:
    work that the plan divides is not done twice to save a few bytes. Otherwise the cheapest
-   combination of legal ways over the dimensions of the mesh (choices.c) wins: the one that moves
+   combination of legal choices over the dimensions of the mesh (choices.c) wins: the one that moves
    the fewest bytes, counting what the plan asks of the output, or the least that the next operation
    costs. If the forward cuts a sum that was pending, training has to gather in the backward: one
    more collective, priced as many bytes as its link carries during its latency. So small sums are
-   made whole at once. Ties go to the way that turns fewer whole values into pending sums, then to
-   the one that moves fewer inputs and outputs, then to the one whose gradients have the layouts of
-   their values, then to the first choice: the same on every machine. Where DTensor's rules
-   (einop.c) say that an operation runs on its inputs as they are, that is taken. Decisions are
-   cached: equal layers cost one.
+   made whole at once. Ties go to the sharding that turns fewer whole values into pending sums, then
+   to the one that moves fewer inputs and outputs, then to the one whose gradients have the layouts
+   of their values, then to the first choice: the same on every machine. Decisions are cached: equal
+   layers cost one.
 
-   If replication is the only legal way, a sharded input is the plan's error, unless the plan itself
-   made it whole: tpgen replicates nothing in silence. */
+   If replication is the only legal choice, a sharded input is the plan's error, unless the plan
+   itself made it whole: tpgen replicates nothing in silence. */
 #include "sharding/sharding.h"
 
-#include <string.h>
-
-/* ---------------------------------------------------------------------------- as the inputs lie */
-
-/* DTensor's rules know neither pending maxima, nor strides, nor a dimension that is cut twice.
-   They take a broadcast dimension of size 1 for one that is summed. */
-static bool is_plain(const struct value *v)
-{
-  unsigned cut = 0;
-  for (int d = 0; d < graph->mesh.ndim; d++) {
-    struct placement p = v->layout.on[d];
-    if (graph->mesh.in_time[d]) continue;
-    if (p.kind == PARTIAL && p.reduction != SUM) return false;
-    if (p.kind != SHARD) continue;
-    if (p.outer > 1 || cut >> p.dim & 1 || v->shape.size[p.dim] == 1) return false;
-    cut |= 1u << p.dim;
-  }
-  return true;
-}
-
-/* Whether all inputs may be pending sums together: this is DTensor's `linear`. */
-static bool is_linear(const struct op *op)
-{
-  const char *c = linear_of(op);
-  size_t n = strcspn(c, "|");
-  return n == (size_t)op->nin && !strchr(c, ':') && !strncmp(c, "abcdefgh", n);
-}
-
-struct answer {
-  bool runs;
-  struct layout out;
-};
-
-static struct answer ask_rules(const struct op *op)
-{
-  struct ruled ruled = {.nin = op->nin, .linear = is_linear(op)};
-  for (int i = 0; i < op->nin; i++) {
-    ruled.shape[i] = graph->value[op->in[i]].shape;
-    ruled.layout[i] = over_time(graph->value[op->in[i]].layout);
-  }
-  bool product = op->kind == OP_matmul;
-  struct ruling r = product ? einop_rule(op->equation, &ruled, NULL) : pointwise_rule(&ruled);
-  return (struct answer){r.what == RULE_RUNS, r.out};
-}
-
-/* DTensor's ruling for the inputs' layouts, cached. */
-static const struct answer *answer_of_rules(const struct op *op)
-{
-  static struct memo asked;
-  static struct query q;
-  bool is_new;
-  begin_query(&q);
-  ask_rule(&q, op);
-  for (int i = 0; i < op->nin; i++) {
-    ask_value(&q, &graph->value[op->in[i]]);
-    ask_layout(&q, &graph->value[op->in[i]].layout);
-  }
-  struct answer *answer = answer_to(&asked, &q, sizeof *answer, &is_new);
-  if (is_new) *answer = ask_rules(op);
-  return answer;
-}
-
-/* Whether the operation runs on its inputs as they are, by DTensor's rules, and the plan asks
-   nothing of its output. */
-static bool runs_as_it_lies(const struct chooser *c, const struct op *op, struct op_sharding *way)
-{
-  if (op->kind != OP_matmul && !is_broadcast(op->kind)) return false;
-  if (c->uses->asked_of[op->out] != NONE) return false;
-  for (int i = 0; i < op->nin; i++) {
-    if (!is_plain(&graph->value[op->in[i]])) return false;
-    way->in[i] = graph->value[op->in[i]].layout;
-  }
-  const struct answer *answer = answer_of_rules(op);
-  way->out[0] = answer->out;
-  return answer->runs;
-}
-
-/* ---------------------------------------------------------------------------------- the question
- */
+/* -------------------------------------------------------------------------------- the question */
 
 /* An input, and its earlier redistributions; and whether two inputs are the same value. */
 static void ask_input(struct query *q, const struct def_use *uses, const struct op *op, int i)
@@ -159,7 +80,7 @@ static void ask_sharding(struct chooser *c, const struct op *op)
   }
 }
 
-/* ----------------------------------------------------------------------------------- strictness */
+/* ---------------------------------------------------------------------------------- strictness */
 
 static bool may_be_cut(const struct op *op, const struct letters *l, const struct choice *list,
                        int n, int mesh_dim)
@@ -195,26 +116,8 @@ static void forbid_silence(const struct op *op, const struct letters *l, const s
     }
 }
 
-/* DTensor's rules know no time. */
-static struct op_sharding along_time(const struct chooser *c, const struct op *op,
-                                     struct op_sharding way)
-{
-  struct letters l;
-  struct choice list[MAX_CHOICES];
-  int dim = time_dimension();
-  if (dim == NONE) return way;
-  op_letters(op, &l);
-  const struct choice *k = &list[microbatch_choice(c, op, list, choices(op, &l, list))];
-  for (int i = 0; i < op->nin; i++) way.in[i].on[dim] = k->in[i];
-  for (int o = 0; o < op->nout; o++) way.out[o].on[dim] = k->out[o];
-  return way;
-}
-
 struct op_sharding find_sharding(struct chooser *c, const struct op *op)
 {
-  struct op_sharding as_is;
-  memset(&as_is, 0, sizeof as_is);
-  if (runs_as_it_lies(c, op, &as_is)) return along_time(c, op, as_is);
   /* The answer is the decision, and the bounds that it met. */
   struct decision {
     struct op_sharding sharding;

@@ -122,8 +122,7 @@ void plan_exchange(struct cost_model *m, struct exchange_plan *p, const struct c
   }
 }
 
-/* ------------------------------------------------------------------------- the pieces of each rank
- */
+/* --------------------------------------------------------------------- the pieces of each rank */
 
 /* The sends of a group with an index: by member, where the pieces that it receives begin in the
    list; and where those that it sends begin in `by_sender`. */

@@ -95,8 +95,7 @@ int64_t part_overlap(int ndim, const struct rank_parts *a, int i, const struct r
   return n;
 }
 
-/* ------------------------------------------------------------------------------------- the group
- */
+/* ----------------------------------------------------------------------------------- the group */
 
 int members(const struct cost_model *m, const struct move_step *s)
 {

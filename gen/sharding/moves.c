@@ -61,7 +61,7 @@ struct search {
   struct label best;                    /* at the target */
 };
 
-/* ---------------------------------------------------------------------------------- all layouts */
+/* --------------------------------------------------------------------------------- all layouts */
 
 static void add_state(struct search *s, const struct compact_layout *b)
 {
@@ -186,7 +186,7 @@ static const struct state *state_with_parts(struct search *s, int which)
   return at;
 }
 
-/* ----------------------------------------------------------------------------- the fastest path */
+/* ---------------------------------------------------------------------------- the fastest path */
 
 static int tie_break_of(const struct move_step *s, bool one_to_one)
 {
@@ -368,7 +368,7 @@ static void search_paths(struct search *s, struct label best)
   }
 }
 
-/* ------------------------------------------------------------------------------------- the plan */
+/* ------------------------------------------------------------------------------------ the plan */
 
 /* A label for these steps, and the elements that the rank receives that receives most. */
 static struct label assess(struct cost_model *m, const struct path *p, int64_t *most)

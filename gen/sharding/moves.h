@@ -16,8 +16,7 @@ static inline int64_t greater(int64_t a, int64_t b)
   return a > b ? a : b;
 }
 
-/* ------------------------------------------------------------------------- answers of the search
- */
+/* ----------------------------------------------------------------------- answers of the search */
 
 enum { MAX_MOVES = 2 * MAX_MESH };
 /* Bits: the bounds that ended a search early, so that a quicker path may exist. */
@@ -52,8 +51,7 @@ struct piece {
   struct part part; /* `first` counts from the start of the queried rank's part */
 };
 
-/* ------------------------------------------------------------------------------ layouts and steps
- */
+/* --------------------------------------------------------------------------- layouts and steps */
 
 /* The state of a mesh dimension: the tensor dimension that it cuts, or one of these. OTHER:
    pending, with another reduction than the source's. */
@@ -90,7 +88,7 @@ struct path {
   } at[MAX_MOVES];
 };
 
-/* ------------------------------------------------------------------------------- the cost model */
+/* ------------------------------------------------------------------------------ the cost model */
 
 /* The elements first <= i < last along one dimension of a tensor. */
 struct interval {
@@ -186,8 +184,7 @@ struct traffic {
   bool one_to_one;     /* no rank sends to two, or receives from two */
 };
 
-/* ------------------------------------------------------------------------------------- exchanges
- */
+/* ----------------------------------------------------------------------------------- exchanges */
 
 /* A member of a group. */
 struct member {
@@ -216,7 +213,7 @@ struct exchange_plan {
 
 enum { BIG_GROUP = 64 };
 
-/* ------------------------------------------------------------------- collectives of the program */
+/* ------------------------------------------------------------------ collectives of the program */
 
 /* The bytes that the rank sends that sends most, and those that the rank receives that receives
    most: in operations of the graph, each so many times (NULL: once), or in one operation. */

@@ -45,23 +45,6 @@ struct chooser {
   unsigned ended_early;
 };
 
-/* What DTensor's rules decide for an operation: it runs on its inputs' layouts, or on other
-   layouts, or not. */
-struct ruling {
-  enum { RULE_RUNS, RULE_RESHARDS, RULE_ERROR } what;
-  struct layout out;            /* RULE_RUNS */
-  struct layout in[MAX_INPUTS]; /* RULE_RESHARDS: the layouts that the inputs should get */
-  char error[96];               /* RULE_ERROR */
-};
-/* An operation as the rules see it. */
-struct ruled {
-  int nin;
-  struct shape shape[MAX_INPUTS];
-  struct layout layout[MAX_INPUTS];
-  bool linear;
-  const struct layout *enforce; /* pointwise_rule: of the operand written in place; or NULL */
-};
-
 /* The cost of a sharding, or a part of it. */
 struct price {
   double bytes;

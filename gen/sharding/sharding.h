@@ -12,7 +12,7 @@
 #include "sharding/moves.h"
 #include "sharding/op_sharding.h"
 
-/* ---------------------------------------------------------------------------------- buckets.c */
+/* ----------------------------------------------------------------------------------- buckets.c */
 
 /* How many elements of a value the rank has. */
 int64_t elements_of_rank(int value, int rank);
@@ -37,7 +37,7 @@ bool is_copied_in(const struct op *op);
 bool is_copied_out(const struct op *op);
 bool goes_by_segments(const struct op *op);
 
-/* ---------------------------------------------------------------------------------- choices.c */
+/* ----------------------------------------------------------------------------------- choices.c */
 
 /* The layout that the value has for the chooser. NULL: its own. */
 const struct layout *layout_in(const struct chooser *c, int value);
@@ -56,7 +56,7 @@ bool operand_fits(const struct letters *l, int o, int nin, struct layout layout,
 /* A maximum of sums is not the sum of maxima: all pending reductions of a value are of one kind. */
 bool reductions_agree(struct layout layout);
 
-/* ---------------------------------------------------------------------------------- combine.c */
+/* ----------------------------------------------------------------------------------- combine.c */
 
 /* The cheapest of all combinations of the operation's choices. Full replication is always one. */
 struct op_sharding search_shardings(struct chooser *c, const struct op *op,
@@ -64,7 +64,7 @@ struct op_sharding search_shardings(struct chooser *c, const struct op *op,
 /* The operation whose price also counts in the decision about `op`, or NULL. */
 const struct op *op_ahead(struct chooser *c, const struct op *op);
 
-/* ------------------------------------------------------------------------------- cost_model.c */
+/* -------------------------------------------------------------------------------- cost_model.c */
 
 struct cost_model *new_cost_model(void);
 /* The compiler's own. It is another one for each graph. */
@@ -84,7 +84,7 @@ int64_t picoseconds(double seconds);
 int64_t transfer_time(const struct cost_model *m, int64_t elements, double bandwidth);
 int64_t latency_of(const struct cost_model *m, const struct move_step *s);
 
-/* ----------------------------------------------------------------------------------- counts.c */
+/* ------------------------------------------------------------------------------------ counts.c */
 
 /* Room for n counts of a purpose: its earlier content is lost. */
 void *count_buffer(int what, int n, size_t size);
@@ -104,20 +104,13 @@ int64_t collective_bytes(const struct op *op, int rank);
    All members have to choose the same call, so the answer is for the group, not for this rank. */
 bool equal_parts(const struct op *op, int rank);
 
-/* ----------------------------------------------------------------------------------- decide.c */
+/* ------------------------------------------------------------------------------------ decide.c */
 
 /* How the operation runs. */
 struct op_sharding choose_sharding(const struct def_use *uses, const struct op *op);
 struct op_sharding find_sharding(struct chooser *c, const struct op *op);
 
-/* ------------------------------------------------------------------------------------ einop.c */
-
-/* enforce: by letter the mesh dimension that must shard it, NONE for none, -2 for no demand; or
-   NULL. */
-struct ruling einop_rule(const char *equation, const struct ruled *op, const int *enforce);
-struct ruling pointwise_rule(const struct ruled *op);
-
-/* --------------------------------------------------------------------------------- exchange.c */
+/* ---------------------------------------------------------------------------------- exchange.c */
 
 /* The pieces that a rank sends in an exchange, and those that it receives, by member, with its own
    part that stays. Returns their number; the list has room for as many as are in the group. */
@@ -131,7 +124,7 @@ bool is_idle_member(const struct cost_model *m, const struct move_step *s, int m
 void plan_exchange(struct cost_model *m, struct exchange_plan *p, const struct compact_layout *from,
                    const struct compact_layout *to, struct scratch *room);
 
-/* -------------------------------------------------------------------------------- intervals.c */
+/* --------------------------------------------------------------------------------- intervals.c */
 
 /* The intervals of a dimension of the model's tensor, by sampled rank; of all dimensions: valid
    until the next question. */
@@ -157,7 +150,7 @@ struct rank_parts parts_of_members(const struct cost_model *m, struct shape whol
 struct shape shape_of_group(const struct cost_model *m, const struct move_step *s,
                             const struct compact_layout *from, const int coordinate[MAX_MESH]);
 
-/* ------------------------------------------------------------------------------ lower_bound.c */
+/* ------------------------------------------------------------------------------- lower_bound.c */
 
 /* The elements that a sampled rank lacks of its part, at most. Nothing is pending, and there are no
    more than MANY_RANKS sampled ranks. */
@@ -186,7 +179,7 @@ int microbatch_choice(const struct chooser *c, const struct op *op, const struct
 int choice_by_inputs(const struct op *op, const struct placement *in, struct placement like,
                      const struct choice *list, int n);
 
-/* ------------------------------------------------------------------------------------ moves.c */
+/* ------------------------------------------------------------------------------------- moves.c */
 
 /* The steps between two layouts of plain shards only: by DTensor's greedy planner, or the fastest
    path, as the plan says. Cached: the pointer stays valid. */
@@ -201,7 +194,7 @@ int64_t greedy_bytes(struct cost_model *m, struct shape whole, enum type type, s
 void ask_move(struct cost_model *m, struct query *q, struct shape whole, enum type type,
               const struct layout *from, const struct layout *to);
 
-/* ---------------------------------------------------------------------------- operand_price.c */
+/* ----------------------------------------------------------------------------- operand_price.c */
 
 /* The layout after a redistribute. */
 struct layout layout_after(const struct op *op, struct layout now);
@@ -218,7 +211,7 @@ bool leads_to(struct placement from, struct placement to);
    asks for the output. */
 const struct op *next_user(const struct chooser *c, const struct op *op);
 
-/* --------------------------------------------------------------------------------- segments.c */
+/* ---------------------------------------------------------------------------------- segments.c */
 
 int segments_of(struct shape whole, enum type type, struct layout from, struct layout to,
                 struct move_segment segment[MAX_SEGMENTS]);
@@ -234,7 +227,7 @@ struct layout on_factors(const struct factors *f, struct layout layout);
 int find_waypoints(struct shape whole, struct layout from, struct layout to,
                    struct layout *waypoint);
 
-/* ------------------------------------------------------------------------------------ steps.c */
+/* ------------------------------------------------------------------------------------- steps.c */
 
 /* DTensor's greedy planner, each step along one dimension of the mesh; returns the number of
    steps. */
@@ -269,7 +262,7 @@ void add_step_along(struct path *p, struct compact_layout *now, int i, int at, i
 void add_greedy_steps(struct path *p, const struct compact_layout *from,
                       const struct compact_layout *to);
 
-/* ---------------------------------------------------------------------------------- traffic.c */
+/* ----------------------------------------------------------------------------------- traffic.c */
 
 int64_t elements_sent(enum op_kind kind, const struct share *s);
 int64_t elements_received(enum op_kind kind, const struct share *s);
@@ -283,7 +276,7 @@ int64_t traffic_time(const struct cost_model *m, const struct move_step *s,
 void add_traffic(const struct move *m, struct shape whole, enum type type, int64_t *sent,
                  int64_t *received);
 
-/* ----------------------------------------------------------------------------------- volume.c */
+/* ------------------------------------------------------------------------------------ volume.c */
 
 struct max_rank_volume max_volume_of_ops(int n, const int *op, const int *times);
 struct max_rank_volume max_volume_of(const struct op *op);

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* ---------------------------------------------------------------------------------- the layouts */
+/* --------------------------------------------------------------------------------- the layouts */
 
 bool same_compact(const struct compact_layout *a, const struct compact_layout *b)
 {
@@ -120,7 +120,7 @@ struct layout layout_of(const struct compact_layout *b, const struct fixed_part 
   return layout;
 }
 
-/* ---------------------------------------------------------------------------------------- steps */
+/* --------------------------------------------------------------------------------------- steps */
 
 /* The kind of step between two states of a mesh dimension. */
 static enum op_kind kind_of(int from, int to)
@@ -215,7 +215,7 @@ struct move move_of(const struct path_step *s, const struct fixed_part *u)
   return m;
 }
 
-/* --------------------------------------------------------------------------- the greedy planner */
+/* -------------------------------------------------------------------------- the greedy planner */
 
 void add_step_along(struct path *p, struct compact_layout *now, int i, int at, int shift)
 {
