@@ -1,4 +1,5 @@
-/* choices.c: from an operation's letters (rule.c), every way in which it may run on sharded inputs.
+/* choices.c: from an operation's letters (rule.c), every choice of how it may run on sharded
+   inputs.
 
    The reasoning for one dimension of the mesh follows DTensor's einop_rule. An operation whose
    operands are all replicated runs as it is. If it is cut along a letter, every operand that has
@@ -25,14 +26,14 @@ static int dimension_with(const struct letters *l, const struct axis *axis, int 
 }
 
 /* How a letter is cut: the outer factor within its dimension, the turn, and the shift. */
-struct way_to_cut {
+struct letter_cut {
   int64_t outer;
   int turn;
   unsigned shift;
 };
 
 static struct placement shard_of(const struct letters *l, const struct axis *axis, int ndim,
-                                 int letter, struct way_to_cut cut)
+                                 int letter, struct letter_cut cut)
 {
   int64_t outside;
   int d = dimension_with(l, axis, ndim, letter, &outside);
@@ -46,7 +47,7 @@ static struct placement shard_of(const struct letters *l, const struct axis *axi
 }
 
 /* Cut along a letter. outer > 1: the letter's own dimension is cut inside so many parts. */
-static struct choice cut_along(const struct letters *l, int nin, int letter, struct way_to_cut cut)
+static struct choice cut_along(const struct letters *l, int nin, int letter, struct letter_cut cut)
 {
   struct choice c = {.letter = letter};
   for (int i = 0; i < nin; i++) {
@@ -76,7 +77,7 @@ static bool stands_alone(const struct letters *l, int nin, int letter)
   return !l->gets_start[letter];
 }
 
-static int add_cut(struct way_to_cut *list, int n, struct way_to_cut cut)
+static int add_cut(struct letter_cut *list, int n, struct letter_cut cut)
 {
   for (int k = 0; k < n; k++)
     if (list[k].outer == cut.outer && list[k].turn == cut.turn && list[k].shift == cut.shift)
@@ -88,11 +89,11 @@ static int add_cut(struct way_to_cut *list, int n, struct way_to_cut cut)
 /* The ways to cut a letter, without repeats: plainly, and as the inputs are cut along it now. A
    kernel that takes the start of its part as an argument cannot take strides. */
 enum { MAX_CUTS = 1 + MAX_INPUTS * MAX_MESH };
-static int cuts_now(const struct chooser *c, const struct op *o, const struct letters *l,
-                    int letter, struct way_to_cut *list)
+static int find_cuts(const struct chooser *c, const struct op *o, const struct letters *l,
+                     int letter, struct letter_cut *list)
 {
   bool alone = stands_alone(l, o->nin, letter);
-  int n = add_cut(list, 0, (struct way_to_cut){1, 0, 0});
+  int n = add_cut(list, 0, (struct letter_cut){1, 0, 0});
   for (int i = 0; i < o->nin; i++) {
     int64_t outside;
     int dim = dimension_with(l, l->in[i], l->ndim_in[i], letter, &outside);
@@ -101,7 +102,7 @@ static int cuts_now(const struct chooser *c, const struct op *o, const struct le
       int64_t stride = shard_stride(p);
       if (p.kind != SHARD || p.dim != dim) continue;
       if (alone ? l->size[letter] % stride == 0 : stride == outside)
-        n = add_cut(list, n, (struct way_to_cut){alone ? stride : 1, p.turn, p.shift});
+        n = add_cut(list, n, (struct letter_cut){alone ? stride : 1, p.turn, p.shift});
     }
   }
   return n;
@@ -110,15 +111,6 @@ static int cuts_now(const struct chooser *c, const struct op *o, const struct le
 static void add_choice(struct choice *list, int *n, struct choice choice)
 {
   if (*n < MAX_CHOICES) list[(*n)++] = choice;
-}
-
-/* A cast is linear unless it rounds. */
-static bool may_be_pending(const struct op *o)
-{
-  if (o->kind != OP_cast) return true;
-  enum type from = graph->value[o->in[0]].type;
-  return o->type == F32 || o->type == from ||
-         (o->type != BOOL && o->type != BF16 && !is_floating(from));
 }
 
 static void add_linear(const struct op *o, const struct letters *l, struct choice *list, int *n)
@@ -141,15 +133,6 @@ static void add_linear(const struct op *o, const struct letters *l, struct choic
   }
 }
 
-/* A kernel takes the start of one dimension: of several dimensions under one letter none is cut. */
-static bool may_be_cut(const struct letters *l, int letter)
-{
-  if (l->size[letter] == 1 || l->whole[letter]) return false;
-  int of_that_name = 0;
-  for (int i = 0; i < l->n; i++) of_that_name += l->name[i] == l->name[letter];
-  return !l->gets_start[letter] || of_that_name == 1 || l->name[letter] == '.';
-}
-
 const struct layout *layout_in(const struct chooser *c, int value)
 {
   return c && value == c->assumed ? &c->assumed_layout : &graph->value[value].layout;
@@ -166,12 +149,22 @@ int choices_of(const struct chooser *c, const struct op *o, const struct letters
   int n = 0;
   add_choice(list, &n, (struct choice){.letter = NONE});
   for (int letter = 0; letter < l->n; letter++) {
-    struct way_to_cut cut[MAX_CUTS];
-    if (!may_be_cut(l, letter)) continue;
-    for (int k = 0, m = cuts_now(c, o, l, letter, cut); k < m; k++)
+    struct letter_cut cut[MAX_CUTS];
+    int of_that_name = 0;
+    for (int i = 0; i < l->n; i++) of_that_name += l->name[i] == l->name[letter];
+    if (l->size[letter] == 1 || l->whole[letter]) continue;
+    /* A kernel takes the start of one dimension: of several under one letter none is cut. */
+    if (l->gets_start[letter] && of_that_name > 1 && l->name[letter] != '.') continue;
+    for (int k = 0, m = find_cuts(c, o, l, letter, cut); k < m; k++)
       add_choice(list, &n, cut_along(l, o->nin, letter, cut[k]));
   }
-  if (may_be_pending(o)) add_linear(o, l, list, &n);
+  bool linear = true;
+  if (o->kind == OP_cast) { /* it is linear unless it rounds */
+    enum type from = graph->value[o->in[0]].type;
+    linear = o->type == F32 || o->type == from ||
+             (o->type != BOOL && o->type != BF16 && !is_floating(from));
+  }
+  if (linear) add_linear(o, l, list, &n);
   return n;
 }
 
@@ -186,18 +179,6 @@ bool counts_own(const struct chooser *c, const struct op *op, const struct choic
 }
 
 /* --------------------------------------------------------------------------- merged dimensions */
-
-/* The size of the letter's part at a coordinate, with the cuts in the order of the dimension's. */
-static int64_t letter_part(const struct letters *l, int letter, const struct choice *list,
-                           const int *pick, struct layout layout, int dim, const int *coordinate)
-{
-  int64_t n = l->size[letter];
-  int cut[MAX_MESH], ncut = cuts_of(&graph->mesh, layout, dim, cut);
-  for (int i = 0; i < ncut; i++)
-    if (list[pick[cut[i]]].letter == letter)
-      n = cut_size(&graph->mesh, cut[i], n, coordinate[cut[i]]);
-  return n;
-}
 
 /* Whether every rank's part of a merged dimension is made of its parts of the letters. */
 static bool is_aligned(const struct letters *l, const struct axis *axis, int dim, int64_t whole,
@@ -214,10 +195,17 @@ static bool is_aligned(const struct letters *l, const struct axis *axis, int dim
     else
       layout.on[d] = (struct placement){0};
   }
+  int by[MAX_MESH], ncut = cuts_of(&graph->mesh, layout, dim, by);
   for (bool more = cut != 0; more;) {
     int64_t size = 1;
-    for (int i = 0; i < axis->n; i++)
-      size *= letter_part(l, axis->letter[i], list, pick, layout, dim, coordinate);
+    for (int i = 0; i < axis->n; i++) { /* the letter's part, with the cuts in their order */
+      int letter = axis->letter[i];
+      int64_t n = l->size[letter];
+      for (int k = 0; k < ncut; k++)
+        if (list[pick[by[k]]].letter == letter)
+          n = cut_size(&graph->mesh, by[k], n, coordinate[by[k]]);
+      size *= n;
+    }
     if (local_part(&graph->mesh, shape, layout, coordinate).shape.size[dim] != size) return false;
     more = false;
     for (int d = graph->mesh.ndim - 1; d >= 0 && !more; d--) {

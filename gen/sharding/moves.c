@@ -191,7 +191,7 @@ static const struct state *state_with_parts(struct search *s, int which)
 static int tie_break_of(const struct move_step *s, bool one_to_one)
 {
   if (!is_collective(s->kind)) return 1;
-  return collective_row[s->kind].rare + (s->kind == OP_exchange && !one_to_one);
+  return collective_row[s->kind].tie_break + (s->kind == OP_exchange && !one_to_one);
 }
 
 /* Whether the label cannot become better than the best path so far. */

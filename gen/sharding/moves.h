@@ -153,7 +153,8 @@ struct cost_model {
   struct memo costs, plans, exchanges, intervals, decisions, chunks, sizes, traits, volumes;
   struct query cost, plan, exchange, interval, decision, chunk, size, trait, volume;
   struct sharding_search *search; /* of combine.c */
-  struct scratch traffic, members, owners, group, coordinates[2], by_rank, counts[COUNT_BUFFERS];
+  struct scratch traffic, members, owners, group, coordinates[2], by_rank, sums,
+      counts[COUNT_BUFFERS];
 };
 
 /* A member's part before and after a collective; see collectives.h. */
