@@ -15,8 +15,8 @@
               .pairwise  each pair of members has counts of its own
               .buckets   several of them can be one call
               .in_place  it may leave what it makes in the place of what it takes
-              .tie_break how unfamiliar it is to readers: of paths that are equally quick the one with
-                         the least is taken
+              .tie_break how unfamiliar it is to readers: of paths that are equally quick the one
+                         with the least is taken
               .suffix    of the name of a moved value, which else would be that of what it was
               .calls     by library; see struct calls. Holes: $in$ and $out$ are the values; $n$ the
                          elements that this rank gives, or gets; `counts` and `starts` the elements
