@@ -180,9 +180,10 @@ static struct placement read_shard(bool *has_turn)
   must_come(")", "the shard's ) is missing");
   *has_turn = comes("[");
   if (!*has_turn) return p;
-  p.turn = (int)read_number(0, graph->mesh.ndim - 1,
-                            text("the mesh has %s: turns count from 0 to %d",
-                                 count_text(graph->mesh.ndim, "dimension"), graph->mesh.ndim - 1));
+  p.cut_order =
+      (int)read_number(0, graph->mesh.ndim - 1,
+                       text("the mesh has %s: turns count from 0 to %d",
+                            count_text(graph->mesh.ndim, "dimension"), graph->mesh.ndim - 1));
   must_come("]", "the turn's ] is missing");
   return p;
 }
@@ -206,7 +207,7 @@ static const char *misfit(const struct layout *l, unsigned with_turn, int i)
     if (p.kind == PARTIAL && q.kind == PARTIAL && p.reduction != q.reduction)
       return "what is pending in a tensor is of one reduction";
     if (p.kind != SHARD || q.kind != SHARD || p.dim != q.dim) continue;
-    if (with_turn >> i & with_turn >> k & 1 && p.turn == q.turn)
+    if (with_turn >> i & with_turn >> k & 1 && p.cut_order == q.cut_order)
       return "two dimensions of the mesh cut it in the same turn";
     int64_t a = shard_stride(p), b = shard_stride(q);
     if (a % b && b % a) return "the strides of one dimension must divide each other";
@@ -219,9 +220,10 @@ static const char *misturned(const struct layout *l)
 {
   for (int i = 0; i < graph->mesh.ndim; i++) {
     int cut[MAX_MESH];
-    if (l->on[i].kind == SHARD && l->on[i].turn >= cuts_of(&graph->mesh, *l, l->on[i].dim, cut))
+    if (l->on[i].kind == SHARD &&
+        l->on[i].cut_order >= cuts_of(&graph->mesh, *l, l->on[i].dim, cut))
       return text("%s cuts dimension %d in turn %d, but fewer dimensions of the mesh cut it",
-                  graph->mesh.name[i], l->on[i].dim, l->on[i].turn);
+                  graph->mesh.name[i], l->on[i].dim, l->on[i].cut_order);
   }
   return NULL;
 }
@@ -250,7 +252,7 @@ static struct layout read_layout(const char *which)
   if (wrong) misread(start, wrong);
   for (int i = 0; i < graph->mesh.ndim; i++)
     if (graph->mesh.size[i] == 1) l.on[i] = (struct placement){0};
-  return usual_turns(l);
+  return usual_cut_order(l);
 }
 
 static void check_size(void)
@@ -346,7 +348,7 @@ static const char *placements_text(struct layout layout)
     struct placement p = layout.on[i];
     put(&b, "%s%s", i ? " " : "", placement_text(p));
     if (p.kind == SHARD && is_reordered(&graph->mesh, layout, p.dim))
-      put(&b, "[%d]", usual_turns(layout).on[i].turn);
+      put(&b, "[%d]", usual_cut_order(layout).on[i].cut_order);
   }
   return b.text;
 }

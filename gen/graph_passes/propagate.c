@@ -176,7 +176,7 @@ static int as_in_time(struct propagating *p, int value, struct layout to, const 
   struct layout part = graph->value[value].layout;
   if (to.on[dim].kind == SHARD && takes_part(part, to)) return value;
   part.on[dim] = to.on[dim];
-  return as_layout(p, value, usual_turns(part), user);
+  return as_layout(p, value, usual_cut_order(part), user);
 }
 
 /* `value` in layout `to`: by an earlier redistribution, or a new one. */
@@ -433,7 +433,7 @@ static int finish(int value, bool whole, const char *why)
     if (whole || v.layout.on[d].kind == PARTIAL) op.to.on[d] = (struct placement){0};
     op.to.on[d].outer = 0;
   }
-  op.to = usual_turns(op.to);
+  op.to = usual_cut_order(op.to);
   int out = append_op(op);
   graph->value[out].name = value_name(value);
   graph->value[out].layout = op.to;
@@ -446,7 +446,7 @@ void propagate(void)
   check_sequence_order();
   defer_metrics(mask_metrics());
   for (int i = 0; i < graph->nvalue; i++)
-    graph->value[i].layout = usual_turns(graph->value[i].layout);
+    graph->value[i].layout = usual_cut_order(graph->value[i].layout);
   propagate_from(0);
   if (graph->loss != NONE) {
     graph->loss = finish(graph->loss, true, "the loss on every rank");

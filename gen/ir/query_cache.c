@@ -56,7 +56,8 @@ void ask_layout(struct query *q, const struct layout *layout)
     const struct placement *p = &layout->on[d];
     bool cut = p->kind == SHARD, strided = cut && p->outer > 1, shifted = cut && p->shift;
     int which = cut ? p->dim : p->kind == PARTIAL ? (int)p->reduction : 0;
-    int code = (int)p->kind | which << 2 | (cut ? p->turn : 0) << 6 | strided << 10 | shifted << 11;
+    int code =
+        (int)p->kind | which << 2 | (cut ? p->cut_order : 0) << 6 | strided << 10 | shifted << 11;
     number |= (int64_t)code << bits;
     bits += BITS;
     more |= strided || shifted;

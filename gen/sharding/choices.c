@@ -25,10 +25,11 @@ static int dimension_with(const struct letters *l, const struct axis *axis, int 
   return NONE;
 }
 
-/* How a letter is cut: the outer factor within its dimension, the turn, and the shift. */
+/* How a letter is cut: the outer factor within its dimension, the place in the order of cuts, and
+ * the shift. */
 struct letter_cut {
   int64_t outer;
-  int turn;
+  int cut_order;
   unsigned shift;
 };
 
@@ -42,7 +43,7 @@ static struct placement shard_of(const struct letters *l, const struct axis *axi
   return (struct placement){.kind = SHARD,
                             .dim = d,
                             .outer = cut.outer > 1 ? cut.outer : 0,
-                            .turn = cut.turn,
+                            .cut_order = cut.cut_order,
                             .shift = cut.shift};
 }
 
@@ -80,7 +81,8 @@ static bool stands_alone(const struct letters *l, int nin, int letter)
 static int add_cut(struct letter_cut *list, int n, struct letter_cut cut)
 {
   for (int k = 0; k < n; k++)
-    if (list[k].outer == cut.outer && list[k].turn == cut.turn && list[k].shift == cut.shift)
+    if (list[k].outer == cut.outer && list[k].cut_order == cut.cut_order &&
+        list[k].shift == cut.shift)
       return n;
   list[n] = cut;
   return n + 1;
@@ -102,7 +104,7 @@ static int find_cuts(const struct chooser *c, const struct op *o, const struct l
       int64_t stride = shard_stride(p);
       if (p.kind != SHARD || p.dim != dim) continue;
       if (alone ? l->size[letter] % stride == 0 : stride == outside)
-        n = add_cut(list, n, (struct letter_cut){alone ? stride : 1, p.turn, p.shift});
+        n = add_cut(list, n, (struct letter_cut){alone ? stride : 1, p.cut_order, p.shift});
     }
   }
   return n;
@@ -251,11 +253,11 @@ bool operand_fits(const struct letters *l, int o, int nin, struct layout layout,
 {
   const struct axis *axis = o < nin ? l->in[o] : l->out[o - nin];
   int ndim = o < nin ? l->ndim_in[o] : l->ndim_out[o - nin];
-  struct layout usual = usual_turns(layout);
+  struct layout usual = usual_cut_order(layout);
   if (!reductions_agree(layout)) return false;
   for (int d = 0; d < graph->mesh.ndim;
        d++) /* of several layouts with one meaning one is offered */
-    if (usual.on[d].turn != layout.on[d].turn) return false;
+    if (usual.on[d].cut_order != layout.on[d].cut_order) return false;
   for (int dim = 0; dim < ndim; dim++) {
     int64_t size = 1;
     for (int i = 0; i < axis[dim].n; i++) size *= l->size[axis[dim].letter[i]];

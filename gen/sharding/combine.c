@@ -135,7 +135,8 @@ static void shorten(const struct combinations *c, int d, int most, struct candid
       bool input = o < op->nin;
       if (input) layout = *layout_in(c->chooser, op->in[o]);
       layout.on[d] = input ? c->list[i].in[o] : c->list[i].out[o - op->nin];
-      struct price p = price_of_operand(c->chooser, op, o, input ? usual_turns(layout) : layout);
+      struct price p =
+          price_of_operand(c->chooser, op, o, input ? usual_cut_order(layout) : layout);
       add_to_price(&sum, &p);
     }
     int at = i;

@@ -8,7 +8,7 @@ struct layout layout_after(const struct op *op, struct layout now)
   for (int i = 0; i < graph->mesh.ndim; i++)
     if (op->asked >> i & 1 && (!op->finishes || now.on[i].kind == PARTIAL))
       now.on[i] = op->to.on[i];
-  return usual_turns(now);
+  return usual_cut_order(now);
 }
 
 /* Not from a shard to a pending sum, nor from one kind of pending value to another: that moves

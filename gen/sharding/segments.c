@@ -99,7 +99,7 @@ struct layout on_factors(const struct factors *f, struct layout layout)
     p->dim = at;
     if (is_split) p->outer = 0;
   }
-  return usual_turns(layout);
+  return usual_cut_order(layout);
 }
 
 /* The layout without its cuts of these dimensions. */

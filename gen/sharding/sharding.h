@@ -48,7 +48,7 @@ int choices_of(const struct chooser *c, const struct op *op, const struct letter
    same dimension was cut. Any other terms of the same sum would not do. */
 bool counts_own(const struct chooser *c, const struct op *op, const struct choice *choice, int d);
 /* Whether the choices list[pick[d]], one for each mesh dimension, fit together: merged dimensions
-   are cut where their letters are, and turns are in the usual form. */
+   are cut where their letters are, and the order of cuts is in the usual form. */
 bool fits_together(const struct letters *l, int nin, const struct choice *list, const int *pick);
 /* The same for one operand in the layout that the choices give it: an input, or output o - nin. */
 bool operand_fits(const struct letters *l, int o, int nin, struct layout layout,
@@ -234,7 +234,7 @@ int find_waypoints(struct shape whole, struct layout from, struct layout to,
 int greedy_moves(struct layout from, struct layout to, struct move *move);
 struct fixed_part fixed_part_of(struct layout from, struct layout to);
 struct compact_layout compact_of(struct layout layout, const struct fixed_part *u);
-/* Turns are set where the order is not that of the mesh. */
+/* Cut orders are set where the order is not that of the mesh. */
 struct layout layout_of(const struct compact_layout *b, const struct fixed_part *u);
 bool same_compact(const struct compact_layout *a, const struct compact_layout *b);
 /* Whether any mesh dimension is in the state `at`; whether anything is pending at either end. */

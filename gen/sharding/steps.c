@@ -112,7 +112,7 @@ struct layout layout_of(const struct compact_layout *b, const struct fixed_part 
     struct placement *p = &layout.on[i];
     if (b->at[i] >= 0)
       *p = (struct placement){.kind = SHARD, .dim = b->at[i], .shift = b->shift[i]};
-    if (b->at[i] >= 0 && reordered >> b->at[i] & 1) p->turn = b->order[i];
+    if (b->at[i] >= 0 && reordered >> b->at[i] & 1) p->cut_order = b->order[i];
     if (b->at[i] == PENDING) *p = (struct placement){.kind = PARTIAL, .reduction = u->pending};
     if (b->at[i] == OTHER) *p = (struct placement){.kind = PARTIAL, .reduction = u->other};
     if (u->fixed >> i & 1) *p = u->layout.on[i];

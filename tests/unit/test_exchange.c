@@ -161,7 +161,7 @@ static struct layout layout_number(int which)
   struct layout layout = {0};
   for (int d = 0; d < graph->mesh.ndim; d++, which /= MOVE_KINDS) {
     int k = which % MOVE_KINDS;
-    if (k) layout.on[d] = (struct placement){.kind = SHARD, .dim = (k - 1) % 2, .turn = k > 2};
+    if (k) layout.on[d] = (struct placement){.kind = SHARD, .dim = (k - 1) % 2, .cut_order = k > 2};
   }
   return layout;
 }

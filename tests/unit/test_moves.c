@@ -439,7 +439,7 @@ static struct layout in_order(struct layout layout, int permutation)
   for (int turn = 0; n > 0; turn++) {
     int which = permutation % n;
     permutation /= n;
-    if (layout.on[left[which]].kind == SHARD) layout.on[left[which]].turn = turn;
+    if (layout.on[left[which]].kind == SHARD) layout.on[left[which]].cut_order = turn;
     left[which] = left[--n];
   }
   return layout;
@@ -1140,7 +1140,7 @@ static void test_nothing_moves_in_time(void **state)
   links(1, 100e9, 1e-5);
   links(2, 450e9, 1e-5);
   struct layout from = parse_layout("P P S(0)"), to = parse_layout("S(0) P S(0)");
-  to.on[0].turn = 1;
+  to.on[0].cut_order = 1;
   const struct moves *p = plan_moves(parse_shape("128256x16384"), F32, from, to);
   assert_int_equal(p->n, 1);
   assert_true(p->move[0].kind == OP_reduce_scatter && p->move[0].n == 1 && p->move[0].dim[0] == 0);

@@ -65,9 +65,9 @@ static bool can_lie(struct shape shape, struct layout layout)
    up once among all turns. */
 static bool is_usual(struct layout layout)
 {
-  struct layout usual = usual_turns(layout);
+  struct layout usual = usual_cut_order(layout);
   for (int i = 0; i < graph->mesh.ndim; i++)
-    if (layout.on[i].turn != usual.on[i].turn) return false;
+    if (layout.on[i].cut_order != usual.on[i].cut_order) return false;
   return true;
 }
 
@@ -81,7 +81,8 @@ static struct layouts every_layout(struct shape shape, const struct placement *l
     struct layout layout = nth_layout(list, n, i);
     if (!can_lie(shape, layout)) continue;
     for (int order = 0; order < power(ndim, ndim); order++) {
-      for (int d = 0, rest = order; d < ndim; d++, rest /= ndim) layout.on[d].turn = rest % ndim;
+      for (int d = 0, rest = order; d < ndim; d++, rest /= ndim)
+        layout.on[d].cut_order = rest % ndim;
       if (!is_usual(layout)) continue;
       GROW(l.at, l.n, l.room);
       l.at[l.n++] = layout;

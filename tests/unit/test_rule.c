@@ -95,7 +95,7 @@ static bool has_turns(struct layout layout)
     for (int e = 0; e < d; e++) {
       struct placement p = layout.on[e], q = layout.on[d];
       if (p.kind == SHARD && q.kind == SHARD && p.dim == q.dim && outer_of(p) == outer_of(q) &&
-          p.turn > q.turn)
+          p.cut_order > q.cut_order)
         return true;
     }
   return false;
@@ -229,7 +229,7 @@ static void lie_in_turns(const struct trial *t, int which, const int *turn, cons
   for (int k = 0; k < t->op->nin; k++)
     for (int d = 0, ndim = t->in[k].shape.ndim; d < graph->mesh.ndim && ndim; d++) {
       struct placement p = S((k + which) % ndim);
-      p.turn = turn[d];
+      p.cut_order = turn[d];
       p.outer = stride ? stride[d] : 0;
       graph->value[t->op->in[k]].layout.on[d] = p;
     }
@@ -260,13 +260,13 @@ static void test_every_choice_of_turns_is_sound(void **state)
   static const int64_t sizes[][SIZES] = {{12, 6, 4, 8}, {5, 7, 9, 3}, {1, 3, 2, 5}};
   static const struct {
     const char *mesh;
-    int turn[MAX_MESH];
+    int cut_order[MAX_MESH];
   } list[] = {{"2x2", {1, 0}}, {"2x3", {1, 0}}, {"2x2x2", {2, 1, 0}}, {"3x2x2", {2, 0, 1}}};
   int tried = 0;
   for (size_t m = 0; m < sizeof list / sizeof *list; m++)
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
       new_mesh(list[m].mesh);
-      tried += try_turns(sizes[s], list[m].turn, NULL);
+      tried += try_turns(sizes[s], list[m].cut_order, NULL);
     }
   print_message("%d combinations, %d wrong\n", tried, wrong);
   assert_int_equal(wrong, 0);
@@ -305,7 +305,7 @@ static int count_turned(int which, const int64_t *sizes, int input, bool turned)
     for (int d = 0, ndim = graph->value[op->in[k]].shape.ndim; d < 2 && ndim; d++) {
       struct placement *p = &graph->value[op->in[k]].layout.on[d];
       *p = S((k + input) % ndim);
-      p->turn = turned && d == 0;
+      p->cut_order = turned && d == 0;
     }
   return count_choices(op);
 }
@@ -337,7 +337,7 @@ static void test_every_choice_of_strides_and_turns_is_sound(void **state)
   static const int64_t sizes[][SIZES] = {{8, 12, 4, 6}, {12, 8, 6, 4}};
   static const struct {
     const char *mesh;
-    int turn[MAX_MESH];
+    int cut_order[MAX_MESH];
     int64_t stride[MAX_MESH];
   } list[] = {{"2x2", {1, 0}, {2, 2}},
               {"2x3", {1, 0}, {2, 2}},
@@ -348,7 +348,7 @@ static void test_every_choice_of_strides_and_turns_is_sound(void **state)
   for (size_t m = 0; m < sizeof list / sizeof *list; m++)
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
       new_mesh(list[m].mesh);
-      tried += try_turns(sizes[s], list[m].turn, list[m].stride);
+      tried += try_turns(sizes[s], list[m].cut_order, list[m].stride);
     }
   print_message("%d combinations, %d wrong\n", tried, wrong);
   assert_int_equal(wrong, 0);
