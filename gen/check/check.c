@@ -136,10 +136,10 @@ static bool no_sum_left(int value, bool summed)
 static bool has_usual_turns(const struct layout *layout)
 {
   bool turned = false;
-  for (int d = 0; d < graph->mesh.ndim; d++) turned |= layout->on[d].turn != 0;
-  struct layout usual = turned ? usual_turns(*layout) : *layout;
+  for (int d = 0; d < graph->mesh.ndim; d++) turned |= layout->on[d].cut_order != 0;
+  struct layout usual = turned ? usual_cut_order(*layout) : *layout;
   for (int d = 0; d < graph->mesh.ndim && turned; d++)
-    if (usual.on[d].turn != layout->on[d].turn) return false;
+    if (usual.on[d].cut_order != layout->on[d].cut_order) return false;
   return true;
 }
 

@@ -181,7 +181,7 @@ static bool agree(const struct running *r, int d, int e)
       if ((a > b ? a % b : b % a) != 0) return false;
       continue;
     }
-    int now = p.turn <= q.turn;
+    int now = p.cut_order <= q.cut_order;
     if (order != NONE && now != order) return false;
     order = now;
   }

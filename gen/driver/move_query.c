@@ -161,9 +161,10 @@ static struct placement read_shard(bool *has_turn)
   must_come(")", "the shard's ) is missing");
   *has_turn = comes("[");
   if (!*has_turn) return p;
-  p.turn = (int)read_number(0, graph->mesh.ndim - 1,
-                            text("the mesh has %s: turns count from 0 to %d",
-                                 count_text(graph->mesh.ndim, "dimension"), graph->mesh.ndim - 1));
+  p.cut_order =
+      (int)read_number(0, graph->mesh.ndim - 1,
+                       text("the mesh has %s: turns count from 0 to %d",
+                            count_text(graph->mesh.ndim, "dimension"), graph->mesh.ndim - 1));
   must_come("]", "the turn's ] is missing");
   return p;
 }
@@ -187,7 +188,7 @@ static const char *misfit(const struct layout *l, unsigned with_turn, int i)
     if (p.kind == PARTIAL && q.kind == PARTIAL && p.reduction != q.reduction)
       return "what is pending in a tensor is of one reduction";
     if (p.kind != SHARD || q.kind != SHARD || p.dim != q.dim) continue;
-    if (with_turn >> i & with_turn >> k & 1 && p.turn == q.turn)
+    if (with_turn >> i & with_turn >> k & 1 && p.cut_order == q.cut_order)
       return "two dimensions of the mesh cut it in the same turn";
     int64_t a = shard_stride(p), b = shard_stride(q);
     if (a % b && b % a) return "the strides of one dimension must divide each other";
@@ -200,9 +201,10 @@ static const char *misturned(const struct layout *l)
 {
   for (int i = 0; i < graph->mesh.ndim; i++) {
     int cut[MAX_MESH];
-    if (l->on[i].kind == SHARD && l->on[i].turn >= cuts_of(&graph->mesh, *l, l->on[i].dim, cut))
+    if (l->on[i].kind == SHARD &&
+        l->on[i].cut_order >= cuts_of(&graph->mesh, *l, l->on[i].dim, cut))
       return text("%s cuts dimension %d in turn %d, but fewer dimensions of the mesh cut it",
-                  graph->mesh.name[i], l->on[i].dim, l->on[i].turn);
+                  graph->mesh.name[i], l->on[i].dim, l->on[i].cut_order);
   }
   return NULL;
 }
@@ -231,7 +233,7 @@ static struct layout read_layout(const char *which)
   if (wrong) misread(start, wrong);
   for (int i = 0; i < graph->mesh.ndim; i++)
     if (graph->mesh.size[i] == 1) l.on[i] = (struct placement){0};
-  return usual_turns(l);
+  return usual_cut_order(l);
 }
 
 /* NAME=BANDWIDTH,LATENCY */
@@ -331,7 +333,7 @@ static const char *placements_text(struct layout layout)
     struct placement p = layout.on[i];
     put(&b, "%s%s", i ? " " : "", placement_text(p));
     if (p.kind == SHARD && is_reordered(&graph->mesh, layout, p.dim))
-      put(&b, "[%d]", usual_turns(layout).on[i].turn);
+      put(&b, "[%d]", usual_cut_order(layout).on[i].cut_order);
   }
   return b.text;
 }
@@ -343,7 +345,7 @@ static struct step step_of(const struct move *m, struct shape seen)
                    .move = *m,
                    .sent = bytes_by_rank(),
                    .received = bytes_by_rank()};
-  if (m->kind == OP_exchange && is_permutation(m, seen)) s.kind = "permute";
+  if (m->kind == OP_exchange && find_traits(m, seen).permutes) s.kind = "permute";
   add_traffic(m, seen, type, s.sent, s.received);
   return s;
 }
@@ -374,29 +376,30 @@ static int64_t bytes_gained(void)
   return most_gained * type_bytes(type);
 }
 
-static int64_t least_over(const struct leg *leg, int n)
+static int64_t least_over(const struct move_segment *segment, int n)
 {
   if (n > 1) return bytes_gained();
-  const struct moves *m = n ? leg->moves : NULL;
+  const struct moves *m = n ? segment->moves : NULL;
   if (!m || !m->n) return 0;
-  return least_bytes(leg->whole, type, m->move[0].from, m->move[m->n - 1].to);
+  return least_bytes(cost_model_of_graph(), segment->whole, type, m->move[0].from,
+                     m->move[m->n - 1].to);
 }
 
 static struct answer answer(void)
 {
-  struct leg leg[MAX_LEGS];
-  int nleg = legs_of(whole, type, from, to, leg);
-  if (nleg == NONE)
+  struct move_segment segment[MAX_SEGMENTS];
+  int nsegment = segments_of(whole, type, from, to, segment);
+  if (nsegment == NONE)
     usage_error(2, "--move: %s taken apart at its strides has more than %d dimensions",
                 shape_text(whole), MAX_DIMS);
-  struct answer a = {.step = alloc(MAX_LEGS * MAX_MOVES * sizeof *a.step),
+  struct answer a = {.step = alloc(MAX_SEGMENTS * MAX_MOVES * sizeof *a.step),
                      .sent = bytes_by_rank(),
                      .received = bytes_by_rank(),
-                     .bound = least_over(leg, nleg)};
-  for (int i = 0; i < nleg; i++) {
-    for (int k = 0; k < leg[i].moves->n; k++)
-      add_step(&a, step_of(&leg[i].moves->move[k], leg[i].whole));
-    a.time += leg[i].moves->time;
+                     .bound = least_over(segment, nsegment)};
+  for (int i = 0; i < nsegment; i++) {
+    for (int k = 0; k < segment[i].moves->n; k++)
+      add_step(&a, step_of(&segment[i].moves->move[k], segment[i].whole));
+    a.time += segment[i].moves->time;
   }
   return a;
 }

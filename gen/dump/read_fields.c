@@ -202,7 +202,7 @@ struct placement read_PLACEMENT(void)
   }
   need_sign(')');
   if (cut && take_sign('[')) {
-    p.turn = (int)token_number(0, MAX_MESH - 1);
+    p.cut_order = (int)token_number(0, MAX_MESH - 1);
     need_sign(']');
   }
   if (cut && take_sign('-')) p.shift = (unsigned)token_number(1, MAX_SHIFT);

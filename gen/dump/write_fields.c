@@ -90,7 +90,7 @@ void put_placement(struct placement p)
     put(&d.b, "S(%d)", p.dim);
   else
     put(&d.b, p.kind == PARTIAL ? "P(%s)" : "R", reduction[p.reduction]);
-  if (p.kind == SHARD && p.turn) put(&d.b, "[%d]", p.turn);
+  if (p.kind == SHARD && p.cut_order) put(&d.b, "[%d]", p.cut_order);
   if (p.kind == SHARD && p.shift) put(&d.b, "-%d", (int)p.shift);
 }
 

@@ -83,10 +83,10 @@ static const struct {
 /* Whether some rank keeps a piece of its part. */
 static bool is_kept(const struct exchange *x)
 {
-  struct piece *list = counts_room(PIECES, group_size(x->group), sizeof *list);
+  struct piece *list = count_buffer(PIECES, group_size(x->group), sizeof *list);
   for (int rank = 0; rank < world_size(); rank++) {
     int own = place_in_group(x->group, rank);
-    for (int i = 0, n = pieces_given(&x->move, x->whole, rank, list); i < n; i++)
+    for (int i = 0, n = pieces_sent(&x->move, x->whole, rank, list); i < n; i++)
       if (list[i].member == own) return true;
   }
   return false;
@@ -150,7 +150,7 @@ static char *exchange_text(const struct op *op, int rank)
 {
   const struct exchange *x = exchange_of(op);
   const char *table = exchange_row_text(op);
-  bool permutes = traits_of(x)->permutes;
+  bool permutes = transfer_traits(x)->permutes;
   const char *form =
       permutes ? exchange_row[target->library].permutation : exchange_row[target->library].all;
   int in = op->in[0], out = op->out;
@@ -208,9 +208,10 @@ static char *put_boxes(struct buffer *b, const struct exchange *x, int k, int ra
 {
   const char *name = gives ? "pack" : "unpack";
   int n = group_size(x->group), coordinate[MAX_MESH];
-  if (gives ? traits_of(x)->gives_runs : traits_of(x)->gets_runs) return "{0, {0}, 0, NULL}";
-  struct piece *list = counts_room(PIECES, n, sizeof *list);
-  int npiece = (gives ? pieces_given : pieces_got)(&x->move, x->whole, rank, list);
+  if (gives ? transfer_traits(x)->sends_runs : transfer_traits(x)->gets_runs)
+    return "{0, {0}, 0, NULL}";
+  struct piece *list = count_buffer(PIECES, n, sizeof *list);
+  int npiece = (gives ? pieces_sent : pieces_got)(&x->move, x->whole, rank, list);
   if (!npiece) return "{0, {0}, 0, NULL}";
   const int *member = members_of(x->group, rank);
   coordinate_of(rank, coordinate);
@@ -256,7 +257,7 @@ static char *put_exchange(struct buffer *b, int exchange, int k, int rank)
   int64_t given = 0, got = 0;
   for (int r = 0; r < n; r++) given += give[r], got += get[r];
   check_count(line_of(exchange), given > got ? given : got);
-  bool permutes = traits_of(x)->permutes;
+  bool permutes = transfer_traits(x)->permutes;
   const char *title =
       text("// Exchange %d, of %s%s over %s: %s -> %s.%s%s", k, type_name(x->type),
            shape_text(x->whole), printable(graph->group[x->group].name), layout_text(x->move.from),

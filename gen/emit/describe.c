@@ -100,7 +100,7 @@ static bool is_packing(enum op_kind k)
 static char *bytes_text(const struct op *op)
 {
   if (op->kind != OP_exchange) return text("%s bytes", grouped(collective_bytes(op, 0)));
-  struct busiest most = busiest_of(op);
+  struct max_rank_volume most = max_volume_of(op);
   return text("at most %s bytes from a rank, %s to one", grouped(most.sent),
               grouped(most.received));
 }

@@ -91,7 +91,7 @@ static struct layout while_added(struct layout from, struct layout to, unsigned 
   for (int d = 0; d < graph->mesh.ndim; d++)
     if (from.on[d].kind == PARTIAL && (to.on[d].kind != SHARD || waits >> d & 1))
       between.on[d] = from.on[d];
-  return usual_turns(between);
+  return usual_cut_order(between);
 }
 
 /* The mesh dimensions over which the batches' gradients wait to be reduced and cut. */

@@ -74,7 +74,7 @@ static int next_turn(const struct value *v, int dim)
   int turn = 0;
   for (int d = 0; d < graph->mesh.ndim; d++) {
     struct placement p = v->layout.on[d];
-    if (p.kind == SHARD && p.dim == dim && p.turn >= turn) turn = p.turn + 1;
+    if (p.kind == SHARD && p.dim == dim && p.cut_order >= turn) turn = p.cut_order + 1;
   }
   return turn;
 }
@@ -83,7 +83,7 @@ static void cut_over(struct value *v, unsigned shards, int mesh_dim, int dim)
 {
   if (shards >> mesh_dim & 1 && graph->mesh.size[mesh_dim] > 1)
     v->layout.on[mesh_dim] =
-        (struct placement){.kind = SHARD, .dim = dim, .turn = next_turn(v, dim)};
+        (struct placement){.kind = SHARD, .dim = dim, .cut_order = next_turn(v, dim)};
 }
 
 /* If a mesh dimension was split into groups, the inner dimension cuts first: when the groups

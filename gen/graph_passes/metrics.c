@@ -66,7 +66,7 @@ static bool waits_for_sums(struct deferring *d, const struct op *op)
   for (int i = 0; i < op->nin; i++) in[i] = d->lies[op->in[i]];
   op_letters(op, &l);
   const struct choice *c =
-      &list[choice_of_time(op, in, (struct placement){0}, list, choices(op, &l, list))];
+      &list[choice_by_inputs(op, in, (struct placement){0}, list, choices(op, &l, list))];
   for (int i = 0; i < op->nin; i++) {
     waits |= is_pending(in[i]) && !is_pending(c->in[i]);
     has_samples |= in[i].kind == SHARD;

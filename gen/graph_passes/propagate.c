@@ -18,7 +18,7 @@
 
 /* The state of one layout of the program. */
 struct propagating {
-  struct surroundings around;
+  struct def_use uses;
   int value_room, op_room;
   struct list new_order;
   int first_new;      /* in the order: earlier operations are done */
@@ -47,22 +47,22 @@ static int *wider(int *array, int *room, int least)
 static void room_for_new(struct propagating *p)
 {
   int asked = p->value_room, taken = p->value_room;
-  p->around.asked_of = wider(p->around.asked_of, &asked, graph->nvalue + 1);
-  p->around.taken_by = wider(p->around.taken_by, &taken, graph->nvalue + 1);
-  p->around.moved_to = wider(p->around.moved_to, &p->value_room, graph->nvalue + 1);
-  p->around.moved_before = wider(p->around.moved_before, &p->op_room, graph->nop + 1);
+  p->uses.asked_of = wider(p->uses.asked_of, &asked, graph->nvalue + 1);
+  p->uses.taken_by = wider(p->uses.taken_by, &taken, graph->nvalue + 1);
+  p->uses.moved_to = wider(p->uses.moved_to, &p->value_room, graph->nvalue + 1);
+  p->uses.moved_before = wider(p->uses.moved_before, &p->op_room, graph->nop + 1);
 }
 
 static void remember(struct propagating *p, int op)
 {
   int value = graph->op[op].in[0];
-  p->around.moved_before[op] = p->around.moved_to[value];
-  p->around.moved_to[value] = op;
+  p->uses.moved_before[op] = p->uses.moved_to[value];
+  p->uses.moved_to[value] = op;
 }
 
 static void forget_moves(struct propagating *p)
 {
-  for (int i = 0; i < p->value_room; i++) p->around.moved_to[i] = NONE;
+  for (int i = 0; i < p->value_room; i++) p->uses.moved_to[i] = NONE;
 }
 
 /* Whose request it is that `user` takes an input as `to`: the plan's, if it asks for this very
@@ -72,7 +72,7 @@ static void tell_why(struct propagating *p, struct op *op, const struct op *user
 {
   op->line = user->line;
   op->why = text("%s's input layout", printable(op_name(user)));
-  int asked = user->nout == 1 ? p->around.asked_of[user->out] : NONE;
+  int asked = user->nout == 1 ? p->uses.asked_of[user->out] : NONE;
   if (asked == NONE) return;
   const struct op *by = &graph->op[asked];
   if (!same_layout(layout_after(by, op->to), op->to)) return;
@@ -176,13 +176,13 @@ static int as_in_time(struct propagating *p, int value, struct layout to, const 
   struct layout part = graph->value[value].layout;
   if (to.on[dim].kind == SHARD && takes_part(part, to)) return value;
   part.on[dim] = to.on[dim];
-  return as_layout(p, value, usual_turns(part), user);
+  return as_layout(p, value, usual_cut_order(part), user);
 }
 
 /* `value` in layout `to`: by an earlier redistribution, or a new one. */
 static int as_layout(struct propagating *p, int value, struct layout to, const struct op *user)
 {
-  int there = moved_before_to(&p->around, value, to);
+  int there = moved_before_to(&p->uses, value, to);
   if (there != NONE) return there;
   bool before_scan = is_outside_scan(p, value, user), ahead = is_from_outside(p, value, user);
   struct op op = {.kind = OP_redistribute,
@@ -269,14 +269,14 @@ static void place(struct propagating *p, struct op *op)
     graph->value[op->out].placed = true;
     return;
   }
-  struct way way = best_way(&p->around, op);
+  struct op_sharding sharding = choose_sharding(&p->uses, op);
   for (int i = 0; i < op->nin; i++) {
-    op->in[i] = as_in_time(p, op->in[i], way.in[i], op);
-    if (!same_layout(graph->value[op->in[i]].layout, way.in[i]))
-      op->in[i] = as_layout(p, op->in[i], way.in[i], op);
+    op->in[i] = as_in_time(p, op->in[i], sharding.in[i], op);
+    if (!same_layout(graph->value[op->in[i]].layout, sharding.in[i]))
+      op->in[i] = as_layout(p, op->in[i], sharding.in[i], op);
   }
   for (int k = 0; k < op->nout; k++) {
-    graph->value[op->out + k].layout = way.out[k];
+    graph->value[op->out + k].layout = sharding.out[k];
     graph->value[op->out + k].placed = true;
   }
 }
@@ -299,8 +299,8 @@ static void look_back(struct propagating *p, int first)
    as the first one takes what enters. So the last step decides as they do. */
 static void note_hold(struct propagating *p, const struct op *hold)
 {
-  p->around.taken_by[hold->in[0]] = p->around.taken_by[hold->in[1]];
-  p->around.asked_of[hold->in[0]] = p->around.asked_of[hold->in[1]];
+  p->uses.taken_by[hold->in[0]] = p->uses.taken_by[hold->in[1]];
+  p->uses.asked_of[hold->in[0]] = p->uses.asked_of[hold->in[1]];
 }
 
 /* Lays out the operations order[first ... norder). */
@@ -320,7 +320,7 @@ static void lay_out(struct entering enters, const int *order, int first, int nor
     if (op->kind == OP_scan_hold) continue;
     note_taken(p, op);
     if (op->nout && is_of_metric(op->out)) continue; /* it takes any layout */
-    int *first_of = op->kind == OP_redistribute ? p->around.asked_of : p->around.taken_by;
+    int *first_of = op->kind == OP_redistribute ? p->uses.asked_of : p->uses.taken_by;
     for (int i = 0; i < op->nin; i++)
       if (first_of[op->in[i]] == NONE) first_of[op->in[i]] = order[at];
   }
@@ -433,7 +433,7 @@ static int finish(int value, bool whole, const char *why)
     if (whole || v.layout.on[d].kind == PARTIAL) op.to.on[d] = (struct placement){0};
     op.to.on[d].outer = 0;
   }
-  op.to = usual_turns(op.to);
+  op.to = usual_cut_order(op.to);
   int out = append_op(op);
   graph->value[out].name = value_name(value);
   graph->value[out].layout = op.to;
@@ -446,7 +446,7 @@ void propagate(void)
   check_sequence_order();
   defer_metrics(mask_metrics());
   for (int i = 0; i < graph->nvalue; i++)
-    graph->value[i].layout = usual_turns(graph->value[i].layout);
+    graph->value[i].layout = usual_cut_order(graph->value[i].layout);
   propagate_from(0);
   if (graph->loss != NONE) {
     graph->loss = finish(graph->loss, true, "the loss on every rank");

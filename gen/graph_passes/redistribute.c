@@ -56,7 +56,7 @@ static int moved(struct lowering *w, struct op op, int value, struct layout layo
   op.in[0] = value;
   int i = make_op(op);
   struct value *out = &graph->value[graph->op[i].out];
-  out->layout = usual_turns(layout);
+  out->layout = usual_cut_order(layout);
   out->placed = true;
   out->name = value_name(value);
   add(&w->new_order, i);
@@ -138,12 +138,13 @@ static int run_exchange(struct lowering *w, struct op op, int value, const struc
                microbatches());
   struct exchange e = {graph->value[value].shape, graph->value[value].type, *m, op.group};
   op.exchange = add_exchange(e);
-  if (!gives_runs(m, e.whole)) {
+  struct transfer_traits traits = find_traits(m, e.whole);
+  if (!traits.sends_runs) {
     op.kind = OP_pack_pieces;
-    value = moved_flat(w, op, value, flat_shape(&e, pieces_given));
+    value = moved_flat(w, op, value, flat_shape(&e, pieces_sent));
   }
   op.kind = OP_exchange;
-  if (!gets_runs(m, e.whole)) {
+  if (!traits.gets_runs) {
     value = moved_flat(w, op, value, flat_shape(&e, pieces_got));
     op.kind = OP_unpack_pieces;
   }
@@ -331,7 +332,7 @@ static struct layout scattered_first(const struct op *op, struct layout from, st
   if (unit_of(op) == NONE || op->phase == FORWARD || op->phase == GATHER) return to;
   for (int d = 0; d < graph->mesh.ndim; d++)
     if (from.on[d].kind == PARTIAL && to.on[d].kind == REPLICATE) to.on[d] = from.on[d];
-  return usual_turns(to);
+  return usual_cut_order(to);
 }
 
 /* Room for a step on every rank, of so many numbers. */
@@ -356,10 +357,10 @@ static unsigned dims_of_rows(struct layout from, struct layout to, bool to_exper
 
 static int run_legs(struct lowering *w, const struct op *op, int value, struct layout to)
 {
-  struct layout stop[MAX_STOPS];
+  struct layout waypoint[MAX_WAYPOINTS];
   struct value v = graph->value[value];
-  int n = find_stops(v.shape, v.layout, to, stop);
-  for (int i = 1; i < n; i++) value = run_leg(w, op, value, stop[i]);
+  int n = find_waypoints(v.shape, v.layout, to, waypoint);
+  for (int i = 1; i < n; i++) value = run_leg(w, op, value, waypoint[i]);
   return value;
 }
 
@@ -421,7 +422,7 @@ static int exchange_rows(struct lowering *w, const struct op *why, int value, st
   op.in[1] = counts;
   struct shape shapes[] = {v.shape, v.shape, v.shape};
   int out = make_op_outputs(op, shapes, 3);
-  graph->value[out].layout = usual_turns(next);
+  graph->value[out].layout = usual_cut_order(next);
   graph->value[out].placed = true;
   graph->value[out].name = value_name(value);
   int tokens = to_experts ? value : out;
@@ -446,9 +447,9 @@ static int as_term_in_time(struct lowering *w, const struct op *op, int value, s
   if (dim == NONE || next.on[dim].kind != SHARD || to.on[dim].kind != PARTIAL) return value;
   int n = cuts_of(&graph->mesh, next, next.on[dim].dim, cut);
   while (cut[n - 1] != dim) next.on[cut[--n]] = (struct placement){0};
-  value = run_legs(w, op, value, usual_turns(next));
+  value = run_legs(w, op, value, usual_cut_order(next));
   next.on[dim] = to.on[dim];
-  return run_legs(w, op, value, usual_turns(next));
+  return run_legs(w, op, value, usual_cut_order(next));
 }
 
 /* What all micro-batches have, and ranks have parts of that go to others, is cut in time by itself:
@@ -470,9 +471,9 @@ static int as_part_in_time(struct lowering *w, const struct op *op, int value, s
     if (next.on[d].kind == SHARD && next.on[d].dim == to.on[dim].dim)
       next.on[d] = (struct placement){0};
   for (int i = 0; cut[i] != dim; i++) next.on[cut[i]] = to.on[cut[i]];
-  value = run_legs(w, op, value, usual_turns(next));
+  value = run_legs(w, op, value, usual_cut_order(next));
   next.on[dim] = to.on[dim];
-  return run_legs(w, op, value, usual_turns(next));
+  return run_legs(w, op, value, usual_cut_order(next));
 }
 
 /* Returns the replacement of the redistribution's value: moved in the operation's type, if

@@ -152,7 +152,7 @@ static int block_of(const struct ring *r, int value, int dim, int step, bool *is
 {
   struct layout want = graph->value[value].layout;
   want.on[r->mesh_dim] = (struct placement){.kind = SHARD, .dim = dim};
-  want = usual_turns(want);
+  want = usual_cut_order(want);
   int from = before_gather(r, value, want.on[r->mesh_dim]);
   *is_whole = graph->value[from].layout.on[r->mesh_dim].kind == REPLICATE;
   if (*is_whole) want.on[r->mesh_dim].shift = (unsigned)step;
@@ -192,7 +192,7 @@ static bool is_cut_before(const struct ring *r, int queries)
   struct placement own = l.on[r->mesh_dim];
   for (int d = 0; d < graph->mesh.ndim; d++) {
     struct placement p = l.on[d];
-    bool first = p.turn < own.turn || (p.turn == own.turn && d < r->mesh_dim);
+    bool first = p.cut_order < own.cut_order || (p.cut_order == own.cut_order && d < r->mesh_dim);
     if (p.kind == SHARD && p.dim == own.dim && first && graph->mesh.size[d] > 1) return true;
   }
   return false;

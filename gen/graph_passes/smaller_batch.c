@@ -305,7 +305,7 @@ static bool runs_on(struct masking *m, const struct op *op, const struct placeme
   if (!*rule_of(op)) return false;
   op_letters(op, &l);
   const struct choice *c =
-      &list[choice_of_time(op, in, (struct placement){0}, list, choices(op, &l, list))];
+      &list[choice_by_inputs(op, in, (struct placement){0}, list, choices(op, &l, list))];
   for (int i = 0; i < op->nin; i++)
     if (!same_placement(in[i], c->in[i]) && in[i].kind != REPLICATE) return false;
   for (int k = 0; k < op->nout; k++) {

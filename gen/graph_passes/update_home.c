@@ -44,7 +44,7 @@ static struct layout home(void)
   struct layout l = {0};
   for (int d = 0; d < graph->mesh.ndim; d++)
     if (ranks_along(d) > 1 && !is_over_stages(d)) l.on[d] = (struct placement){.kind = SHARD};
-  return usual_turns(l);
+  return usual_cut_order(l);
 }
 
 /* Operations have a bound of inputs: an operation that is no work holds what is beyond it. */

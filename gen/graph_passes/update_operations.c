@@ -150,7 +150,7 @@ static struct layout layout_without(struct layout l, unsigned ones)
 {
   for (int d = 0; d < graph->mesh.ndim; d++)
     if (l.on[d].kind == SHARD && ones >> l.on[d].dim & 1) l.on[d] = (struct placement){0};
-  return usual_turns(l);
+  return usual_cut_order(l);
 }
 
 int add_state(int parameter, const struct optimizer *o, int state)

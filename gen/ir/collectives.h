@@ -15,8 +15,8 @@
               .pairwise  each pair of members has counts of its own
               .buckets   several of them can be one call
               .in_place  it may leave what it makes in the place of what it takes
-              .rare      how little readers know it: of ways that are equally quick the one with the
-                         least is taken
+              .tie_break how unfamiliar it is to readers: of paths that are equally quick the one
+                         with the least is taken
               .suffix    of the name of a moved value, which else would be that of what it was
               .calls     by library; see struct calls. Holes: $in$ and $out$ are the values; $n$ the
                          elements that this rank gives, or gets; `counts` and `starts` the elements
@@ -34,7 +34,7 @@
 #endif
 
 COLLECTIVE(all_gather, SHARD, REPLICATE, has * (n - 1), gets - has,
-  .passes = 1, .buckets = true, .rare = 2, .suffix = "_whole",
+  .passes = 1, .buckets = true, .tie_break = 2, .suffix = "_whole",
   .calls[LIBRARY_MPI] = {
     .equal = "COLLECTIVE($line$, MPI_Allgather($in$, $n$, $type$, $out$, $n$, $type$, $group$));",
     .unequal = "COLLECTIVE($line$, MPI_Allgatherv($in$, $n$, $type$, $out$, counts, starts, "
@@ -52,7 +52,7 @@ COLLECTIVE(all_gather, SHARD, REPLICATE, has * (n - 1), gets - has,
     .piece = PIECES_BY_NCCL})
 
 COLLECTIVE(reduce_scatter, PARTIAL, SHARD, has - gets, gets * (n - 1),
-  .passes = 1, .buckets = true, .rare = 2, .suffix = "_cut",
+  .passes = 1, .buckets = true, .tie_break = 2, .suffix = "_cut",
   .calls[LIBRARY_MPI] = {
     .equal = "COLLECTIVE($line$, MPI_Reduce_scatter_block($in$, $out$, $n$, $type$, $op$, "
              "$group$));",
@@ -73,7 +73,7 @@ COLLECTIVE(reduce_scatter, PARTIAL, SHARD, has - gets, gets * (n - 1),
 
 COLLECTIVE(all_reduce, PARTIAL, REPLICATE, received_in_all_reduce(has, n, member),
   received_in_all_reduce(has, n, member),
-  .passes = 2, .buckets = true, .in_place = true, .rare = 2, .suffix = "",
+  .passes = 2, .buckets = true, .in_place = true, .tie_break = 2, .suffix = "",
   .calls[LIBRARY_MPI] = {
     .equal = "COLLECTIVE($line$, MPI_Allreduce($in$, $out$, $n$, $type$, $op$, $group$));"},
   .calls[LIBRARY_NCCL] = {
@@ -81,7 +81,7 @@ COLLECTIVE(all_reduce, PARTIAL, REPLICATE, received_in_all_reduce(has, n, member
              "$stream$));"})
 
 COLLECTIVE(all_to_all, SHARD, SHARD, has - kept, gets - kept,
-  .passes = 1, .pairwise = true, .rare = 3, .suffix = "_exchanged",
+  .passes = 1, .pairwise = true, .tie_break = 3, .suffix = "_exchanged",
   .calls[LIBRARY_MPI] = {
     .equal = "COLLECTIVE($line$, MPI_Alltoall($in$, $n$, $type$, $out$, $n$, $type$, $group$));",
     .unequal = "COLLECTIVE($line$, MPI_Alltoallv($in$, counts, starts, $type$, $out$, counts_in, "
@@ -106,9 +106,9 @@ COLLECTIVE(all_to_all, SHARD, SHARD, has - kept, gets - kept,
    that have their experts, or these send them back, as many as there are. Its further outputs are
    room. Its calls: emit/row_exchange.c. */
 COLLECTIVE(exchange_rows, ANY_PLACEMENT, SHARD, has - kept, gets - kept,
-  .passes = 1, .pairwise = true, .rare = 5, .suffix = "_exchanged")
+  .passes = 1, .pairwise = true, .tie_break = 5, .suffix = "_exchanged")
 
 /* Each rank of the group sends every other the piece of its part that this one lacks. Its counts
    and its calls are of graph->exchange: sharding/exchange.c, emit/collective.c. */
 COLLECTIVE(exchange, ANY_PLACEMENT, ANY_PLACEMENT, has - kept, gets - kept,
-  .passes = 1, .pairwise = true, .rare = 4, .suffix = "_exchanged")
+  .passes = 1, .pairwise = true, .tie_break = 4, .suffix = "_exchanged")

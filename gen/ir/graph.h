@@ -168,7 +168,7 @@ struct graph {
   struct memory_plan *memory;        /* where values are in memory; NULL before the pass `memory` */
 };
 
-/* A cached query, a row of numbers, and the earlier ones. */
+/* A question, a row of numbers; and the questions asked before, with their answers. */
 struct query {
   const struct graph *of;
   int n, room;
@@ -176,9 +176,10 @@ struct query {
 };
 struct memo {
   const struct graph *of;
-  int n, room, places;
-  struct asked *asked;
-  int *last;
+  int n, places;               /* questions; places of the table, a power of two */
+  struct asked **last;         /* by place: the last question, and through it those before */
+  size_t bytes;                /* that questions and answers take, in chunks */
+  struct chunk *first, *chunk; /* the first chunk, and that in use */
 };
 
 static inline void ask_number(struct query *q, int64_t number)

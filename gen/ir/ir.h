@@ -259,9 +259,9 @@ void ask_value(struct query *q, const struct value *v);
 void ask_rule(struct query *q, const struct op *op);
 /* The number of the question, in the order of first asking: a new one is the last. */
 int number_of_query(struct memo *memo, const struct query *q);
-/* Room for its answer, of so many bytes, at an address that never changes. *is_new: the question
-   is new, and the caller writes the answer. */
+/* Room for its answer, which the caller writes if *is_new. empty_memo() forgets all answers. */
 void *answer_to(struct memo *memo, const struct query *q, size_t size, bool *is_new);
+void empty_memo(struct memo *memo);
 
 /* -------------------------------------------------------------------------------------- rule.c */
 

@@ -46,13 +46,13 @@ struct placement {
   enum placement_kind kind : 2;
   int dim : 4;
   enum reduction reduction : 2;
-  int turn : 4;       /* SHARD: see struct layout */
+  int cut_order : 4;  /* SHARD: see struct layout */
   unsigned shift : 8; /* SHARD: up to MAX_SHIFT */
   int64_t outer : 44; /* 0 and 1: a plain shard */
 };
 
 /* Several mesh dimensions may cut one tensor dimension: the second cuts the parts of the first.
-   `turn` gives their order, and equal turns the order of the mesh. */
+   `cut_order` gives their order, and equal ones the order of the mesh. */
 struct layout {
   struct placement on[MAX_MESH];
 };

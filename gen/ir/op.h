@@ -154,7 +154,7 @@ enum { ANY_PLACEMENT = PARTIAL + 1 };
 struct collective_row {
   const char *name;
   int from, to; /* enum placement_kind, or ANY_PLACEMENT */
-  int passes, rare;
+  int passes, tie_break;
   bool pairwise, buckets, in_place;
   const char *suffix;
   struct calls calls[LIBRARIES];

@@ -44,7 +44,11 @@ static bool has_reduced_rule(enum op_kind k)
 
 bool is_reduce(enum op_kind k)
 {
-  static enum { NOT_ASKED, NO, YES } known[OP_COUNT]; /* passes ask this for every operation */
+  static _Thread_local enum {
+    NOT_ASKED,
+    NO,
+    YES
+  } known[OP_COUNT]; /* passes ask this for every operation */
   if (known[k] == NOT_ASKED) known[k] = has_reduced_rule(k) ? YES : NO;
   return known[k] == YES;
 }

@@ -1,15 +1,23 @@
 /* query_cache.c: answers to questions that were asked before: equal layers ask the same ones a
-   hundred times. A question is a row of numbers. The cache belongs to one graph: tests have
-   several. */
+   hundred times. A question is a row of numbers. A memo belongs to one graph: tests have several.
+ */
 #include "ir/ir.h"
 
 #include <string.h>
 
+/* A question that was asked. Its answer follows the numbers, unless it was given later. */
 struct asked {
+  struct asked *before; /* the previous one at its place in the table, or NULL */
+  void *answer;         /* NULL: none was asked for */
   uint64_t hash;
-  const int64_t *at;
-  void *answer;
-  int n, before; /* before: the previous question with this hash, or NONE */
+  int n, number;
+  int64_t at[];
+};
+
+/* Memory for questions and answers. It is used again after the memo was emptied. */
+struct chunk {
+  struct chunk *next;
+  size_t size, used;
 };
 
 void begin_query(struct query *q)
@@ -36,17 +44,31 @@ void ask_text(struct query *q, const char *s)
   ask_piece(q, s, strlen(s));
 }
 
-/* A layout as same_placement compares it, on each dimension of the mesh. */
+/* A layout as same_placement compares it, on each dimension of the mesh. Five placements are one
+   number; strides and shifts, which are rare, follow. */
 void ask_layout(struct query *q, const struct layout *layout)
 {
+  enum { BITS = 12, IN_A_NUMBER = 60 };
+  int64_t number = 0;
+  int bits = 0;
+  bool more = false;
   for (int d = 0; d < graph->mesh.ndim; d++) {
     const struct placement *p = &layout->on[d];
-    bool cut = p->kind == SHARD, strided = cut && p->outer > 1;
+    bool cut = p->kind == SHARD, strided = cut && p->outer > 1, shifted = cut && p->shift;
     int which = cut ? p->dim : p->kind == PARTIAL ? (int)p->reduction : 0;
-    int shift = cut ? (int)p->shift : 0;
-    ask_number(q, (int64_t)p->kind | which << 4 | (cut ? p->turn : 0) << 8 | strided << 12 |
-                      shift << 16);
-    if (strided) ask_number(q, p->outer);
+    int code =
+        (int)p->kind | which << 2 | (cut ? p->cut_order : 0) << 6 | strided << 10 | shifted << 11;
+    number |= (int64_t)code << bits;
+    bits += BITS;
+    more |= strided || shifted;
+    if (bits < IN_A_NUMBER && d + 1 < graph->mesh.ndim) continue;
+    ask_number(q, number);
+    number = bits = 0;
+  }
+  for (int d = 0; d < graph->mesh.ndim && more; d++) {
+    const struct placement *p = &layout->on[d];
+    if (p->kind == SHARD && (p->outer > 1 || p->shift))
+      ask_number(q, (int64_t)p->outer << 8 | (int64_t)p->shift);
   }
 }
 
@@ -84,49 +106,90 @@ static uint64_t hash_of(const struct query *q)
   return h;
 }
 
-/* The number of places is a power of two. */
-static int *place_in(const struct memo *memo, uint64_t hash)
+/* Zeros, at an address that is valid until the memo is emptied. */
+static void *room_in(struct memo *memo, size_t size)
+{
+  enum { ALIGNED = 16, SMALLEST = 1 << 9, LARGEST = 1 << 16 };
+  size = (size + ALIGNED - 1) / ALIGNED * ALIGNED;
+  while (memo->chunk && memo->chunk->size - memo->chunk->used < size && memo->chunk->next)
+    memo->chunk = memo->chunk->next;
+  if (!memo->chunk || memo->chunk->size - memo->chunk->used < size) {
+    size_t next = memo->chunk ? 2 * memo->chunk->size : SMALLEST;
+    if (next > LARGEST) next = LARGEST;
+    if (next < size) next = size;
+    struct chunk *new = alloc(sizeof *new + ALIGNED + next);
+    new->size = next;
+    if (memo->chunk)
+      memo->chunk->next = new;
+    else
+      memo->first = new;
+    memo->chunk = new;
+  }
+  char *start = (char *)memo->chunk + (sizeof *memo->chunk + ALIGNED - 1) / ALIGNED * ALIGNED;
+  void *at = start + memo->chunk->used;
+  memo->chunk->used += size;
+  memo->bytes += size;
+  return memset(at, 0, size);
+}
+
+void empty_memo(struct memo *memo)
+{
+  for (struct chunk *c = memo->first; c; c = c->next) c->used = 0;
+  memo->chunk = memo->first;
+  memo->n = 0;
+  memo->bytes = 0;
+  if (memo->places) memset(memo->last, 0, (size_t)memo->places * sizeof *memo->last);
+}
+
+static struct asked **place_in(const struct memo *memo, uint64_t hash)
 {
   return &memo->last[hash & (uint64_t)(memo->places - 1)];
 }
 
-/* Doubles the table of places. */
+/* Doubles the table. */
 static void widen(struct memo *memo)
 {
-  memo->places = memo->places ? 2 * memo->places : 256;
-  memo->last = alloc((size_t)memo->places * sizeof *memo->last);
-  for (int i = 0; i < memo->places; i++) memo->last[i] = NONE;
-  for (int i = 0; i < memo->n; i++) {
-    int *last = place_in(memo, memo->asked[i].hash);
-    memo->asked[i].before = *last;
-    *last = i;
-  }
+  struct memo wider = *memo;
+  wider.places = memo->places ? 2 * memo->places : 256;
+  wider.last = alloc((size_t)wider.places * sizeof *wider.last);
+  for (int i = 0; i < memo->places; i++)
+    for (struct asked *a = memo->last[i], *before; a; a = before) {
+      struct asked **last = place_in(&wider, a->hash);
+      before = a->before;
+      a->before = *last;
+      *last = a;
+    }
+  *memo = wider;
 }
 
-int number_of_query(struct memo *memo, const struct query *q)
+/* The question, with room for an answer of so many bytes if it is new. */
+static struct asked *ask(struct memo *memo, const struct query *q, size_t size)
 {
   if (memo->of != graph) *memo = (struct memo){.of = graph};
   if (memo->n == memo->places) widen(memo);
   uint64_t hash = hash_of(q);
   size_t bytes = (size_t)q->n * sizeof *q->at;
-  int *last = place_in(memo, hash);
-  for (int i = *last; i != NONE; i = memo->asked[i].before) {
-    const struct asked *a = &memo->asked[i];
-    if (a->hash == hash && a->n == q->n && !memcmp(a->at, q->at, bytes)) return i;
-  }
-  GROW(memo->asked, memo->n, memo->room);
-  struct asked new = {.hash = hash, .at = memcpy(alloc(bytes), q->at, bytes), .n = q->n};
-  new.before = *last;
-  *last = memo->n;
-  memo->asked[memo->n] = new;
-  return memo->n++;
+  struct asked **last = place_in(memo, hash), *a = *last;
+  while (a && (a->hash != hash || a->n != q->n || memcmp(a->at, q->at, bytes) != 0)) a = a->before;
+  if (a) return a;
+  size_t asked = (sizeof *a + bytes + 15) / 16 * 16;
+  a = room_in(memo, asked + size);
+  *a = (struct asked){.before = *last, .hash = hash, .n = q->n, .number = memo->n++};
+  if (bytes) memcpy(a->at, q->at, bytes);
+  if (size) a->answer = (char *)a + asked;
+  return *last = a;
+}
+
+int number_of_query(struct memo *memo, const struct query *q)
+{
+  return ask(memo, q, 0)->number;
 }
 
 void *answer_to(struct memo *memo, const struct query *q, size_t size, bool *is_new)
 {
-  int number = number_of_query(memo, q);
-  void **answer = &memo->asked[number].answer;
-  *is_new = !*answer;
-  if (*is_new) *answer = alloc(size);
-  return *answer;
+  int known = memo->of == graph ? memo->n : 0;
+  struct asked *a = ask(memo, q, size);
+  *is_new = a->number >= known || !a->answer;
+  if (!a->answer) a->answer = room_in(memo, size);
+  return a->answer;
 }

@@ -18,9 +18,13 @@
 
 bool is_counted_along(int value, int mesh_dim, int place)
 {
-  const struct value *v = &graph->value[value];
+  return graph->value[value].layout.on[mesh_dim].kind == PARTIAL &&
+         was_counted_along(value, mesh_dim, place);
+}
+
+bool was_counted_along(int value, int mesh_dim, int place)
+{
   int maker = graph->value[made_count(value)].op;
-  if (v->layout.on[mesh_dim].kind != PARTIAL) return false;
   if (maker == NONE) return true;
   struct placement p = graph->value[graph->op[maker].in[0]].layout.on[mesh_dim];
   return p.kind == SHARD && p.dim == place;

@@ -20,6 +20,8 @@ int counts_taken(const struct op *op, int counts, struct layout layout);
 /* Whether a count is pending over the dimension of the mesh because this dimension of what it
    counts is cut there. */
 bool is_counted_along(int value, int mesh_dim, int place);
+/* The same for a count that is pending there. */
+bool was_counted_along(int value, int mesh_dim, int place);
 /* Which input of the operation is a count of places (`+` in its rule), or NONE. */
 int counted_operand(const struct op *op);
 /* For how many rows the rank has room: of a value by rows; of those that OP_hold_rows holds. */

@@ -20,7 +20,7 @@ static const struct rule_operand nothing = {.type = NONE};
 /* The parsed rule. Most operations of a kind have the same text. */
 static const struct rule *parsed_rule(const struct op *op)
 {
-  static struct {
+  static _Thread_local struct {
     const char *text;
     const struct rule *rule;
   } last[OP_COUNT];
@@ -60,13 +60,13 @@ struct place {
   int *ndim;
 };
 
-/* The state of find_letters. */
-static const struct op *op;
-static struct letters *found;
-static struct reading rule;
-static int number[MAX_LETTERS];  /* of letters with one name: their index */
-static int nbatch, ncapital;     /* dimensions of `...`, and of a capital letter */
-static int seen_in[MAX_LETTERS]; /* the input that gave the size */
+/* The state of find_letters, in this thread. */
+static _Thread_local const struct op *op;
+static _Thread_local struct letters *found;
+static _Thread_local struct reading rule;
+static _Thread_local int number[MAX_LETTERS];  /* of letters with one name: their index */
+static _Thread_local int nbatch, ncapital;     /* dimensions of `...`, and of a capital letter */
+static _Thread_local int seen_in[MAX_LETTERS]; /* the input that gave the size */
 
 static bool rule_has_capital(void)
 {
@@ -373,8 +373,8 @@ static void find_letters(const struct op *of, struct letters *l)
 
 void op_letters(const struct op *of, struct letters *l)
 {
-  static struct memo memo;
-  static struct query q;
+  static _Thread_local struct memo memo;
+  static _Thread_local struct query q;
   bool is_new;
   /* Everything that determines an operation's letters. */
   begin_query(&q);

@@ -134,7 +134,7 @@ struct known {
   const struct rule *rule;
 };
 enum { MOST_KNOWN = 1 << 10 };
-static struct known known[MOST_KNOWN];
+static _Thread_local struct known known[MOST_KNOWN];
 
 const struct rule *scanned_rule(const char *text)
 {

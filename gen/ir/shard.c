@@ -26,7 +26,7 @@ struct layout over_time(struct layout layout)
 {
   for (int i = 0; i < graph->mesh.ndim; i++)
     if (graph->mesh.in_time[i]) layout.on[i] = (struct placement){0};
-  return usual_turns(layout);
+  return usual_cut_order(layout);
 }
 
 unsigned dimensions_of_ranks(void)
@@ -107,7 +107,8 @@ int cuts_of(const struct mesh *mesh, struct layout layout, int dim, int cut[MAX_
   for (int i = 0; i < mesh->ndim; i++) {
     if (layout.on[i].kind != SHARD || layout.on[i].dim != dim) continue;
     int at = n++;
-    for (; at > 0 && layout.on[cut[at - 1]].turn > layout.on[i].turn; at--) cut[at] = cut[at - 1];
+    for (; at > 0 && layout.on[cut[at - 1]].cut_order > layout.on[i].cut_order; at--)
+      cut[at] = cut[at - 1];
     cut[at] = i;
   }
   return n;
@@ -369,7 +370,7 @@ static bool same_kind_and_dim(struct placement a, struct placement b)
 
 bool same_placement(struct placement a, struct placement b)
 {
-  return same_kind_and_dim(a, b) && (a.kind != SHARD || a.turn == b.turn);
+  return same_kind_and_dim(a, b) && (a.kind != SHARD || a.cut_order == b.cut_order);
 }
 
 /* Whether both cut the same factor of the same dimension, so that their order matters. */
@@ -381,18 +382,18 @@ static bool share_a_cut(struct placement a, struct placement b)
 static bool has_turns(struct layout layout)
 {
   for (int i = 0; i < graph->mesh.ndim; i++)
-    if (layout.on[i].turn) return true;
+    if (layout.on[i].cut_order) return true;
   return false;
 }
 
 /* Asked millions of times on a mesh of many dimensions, so it looks at each pair once. */
-struct layout usual_turns(struct layout layout)
+struct layout usual_cut_order(struct layout layout)
 {
   if (!has_turns(layout)) return layout;
   int turn[MAX_MESH], place[MAX_MESH] = {0}, rank[MAX_MESH] = {0};
   unsigned with[MAX_MESH], reordered = 0;
   for (int i = 0; i < graph->mesh.ndim; i++) {
-    turn[i] = layout.on[i].turn;
+    turn[i] = layout.on[i].cut_order;
     with[i] = 1u << i;
     for (int k = 0; k < i; k++) {
       if (!share_a_cut(layout.on[i], layout.on[k])) continue;
@@ -404,7 +405,8 @@ struct layout usual_turns(struct layout layout)
   }
   for (int i = 0; i < graph->mesh.ndim; i++)
     if (rank[i] != place[i]) reordered |= with[i];
-  for (int i = 0; i < graph->mesh.ndim; i++) layout.on[i].turn = reordered >> i & 1 ? rank[i] : 0;
+  for (int i = 0; i < graph->mesh.ndim; i++)
+    layout.on[i].cut_order = reordered >> i & 1 ? rank[i] : 0;
   return layout;
 }
 
@@ -414,11 +416,11 @@ bool same_layout(struct layout a, struct layout b)
   for (int i = 0; i < graph->mesh.ndim; i++) {
     if (!memcmp(&a.on[i], &b.on[i], sizeof *a.on)) continue;
     if (!same_kind_and_dim(a.on[i], b.on[i])) return false;
-    turns |= a.on[i].turn != b.on[i].turn;
+    turns |= a.on[i].cut_order != b.on[i].cut_order;
   }
   if (!turns) return true;
-  a = usual_turns(a);
-  b = usual_turns(b);
+  a = usual_cut_order(a);
+  b = usual_cut_order(b);
   for (int i = 0; i < graph->mesh.ndim; i++)
     if (!same_placement(a.on[i], b.on[i])) return false;
   return true;

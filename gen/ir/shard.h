@@ -53,10 +53,10 @@ int first_member(int group, int rank);
 /* Which member of its group a rank is. */
 int place_in_group(int group, int rank);
 int group_size(int group);
-/* The layout in canonical form: turns are 0 where a dimension is cut in the order of the mesh,
+/* The layout in canonical form: cut_order is 0 where a dimension is cut in the order of the mesh,
    else 0, 1, 2 ... in the order of the cuts. Layouts of placed values are canonical. */
-struct layout usual_turns(struct layout layout);
-/* Compares turns, too: by meaning, not by representation. */
+struct layout usual_cut_order(struct layout layout);
+/* Compares cut_order, too: by meaning, not by representation. */
 bool same_placement(struct placement a, struct placement b);
 bool same_layout(struct layout a, struct layout b);
 /* Whether they differ only on mesh dimensions of size 1. */
@@ -65,9 +65,9 @@ bool same_layout_but_units(struct layout a, struct layout b);
    one. */
 bool same_local_shape(struct layout a, struct layout b);
 /* "R S(0)": for each mesh dimension larger than 1; "S(0/4)" is strided, with outer factor 4;
-   "S(0)[1] S(0)[0]" shows the turns where the second dimension cuts first. */
+   "S(0)[1] S(0)[0]" shows the order where the second dimension cuts first. */
 char *layout_text(struct layout layout);
-/* The part of it for one mesh dimension, and of a placement alone, without its turn. */
+/* The part of it for one mesh dimension, and of a placement alone, without its cut_order. */
 char *placement_over(struct layout layout, int mesh_dim);
 char *placement_text(struct placement p);
 char *shape_text(struct shape s); /* "[20, 10]" */

@@ -38,7 +38,7 @@ int placement_name(lua_State *L)
 {
   struct placement p = placement_at(L, 1);
   if (p.kind == SHARD && check_placement(L, 1)->turned)
-    lua_pushfstring(L, "Shard(%d, %d)", p.dim, p.turn);
+    lua_pushfstring(L, "Shard(%d, %d)", p.dim, p.cut_order);
   else if (p.kind == SHARD)
     lua_pushfstring(L, "Shard(%d)", p.dim);
   else if (p.kind == PARTIAL && p.reduction != SUM)

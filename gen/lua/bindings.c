@@ -34,7 +34,7 @@ static int shard(lua_State *L)
   bool turned = !lua_isnoneornil(L, 2);
   if (dim < -MAX_DIMS || dim >= MAX_DIMS)
     plan_fails("Shard(%lld): a tensor has at most %d dimensions", (long long)dim, MAX_DIMS);
-  push_placement(L, (struct placement){.kind = SHARD, .dim = (int)dim, .turn = (int)turn});
+  push_placement(L, (struct placement){.kind = SHARD, .dim = (int)dim, .cut_order = (int)turn});
   check_placement(L, -1)->turned = turned;
   return 1;
 }
@@ -70,12 +70,12 @@ static const char *mesh_name(int mesh_dim)
    were split from one. */
 static void check_turn(const struct asked *a, int i)
 {
-  int dim = a->to.on[i].dim, turn = a->to.on[i].turn, cuts = 0;
+  int dim = a->to.on[i].dim, turn = a->to.on[i].cut_order, cuts = 0;
   for (int k = 0; k < graph->mesh.ndim; k++) {
     struct placement p = a->to.on[k];
     if (p.kind != SHARD || p.dim != dim) continue;
     cuts++;
-    if (k < i && a->turned >> k & 1 && p.turn == turn && !(is_within(i) && k + 1 == i))
+    if (k < i && a->turned >> k & 1 && p.cut_order == turn && !(is_within(i) && k + 1 == i))
       plan_error(a->line, "%s: %s and %s both cut dimension %d in turn %d", a->who, mesh_name(k),
                  mesh_name(i), dim, turn);
   }

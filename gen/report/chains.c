@@ -87,7 +87,8 @@ int64_t bound_of(const struct chain *c)
 {
   const struct value *v = moved_value(c);
   if (first_step(c)->nbody || has_strides(c)) return NONE;
-  int64_t bytes = least_bytes(v->shape, v->type, layout_before(c), layout_reached(c));
+  int64_t bytes =
+      least_bytes(cost_model_of_graph(), v->shape, v->type, layout_before(c), layout_reached(c));
   return first_step(c)->pieces ? bytes / first_step(c)->pieces : bytes;
 }
 

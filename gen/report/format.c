@@ -3,7 +3,7 @@
 
 int64_t bytes_brought(const struct op *op)
 {
-  return op->kind == OP_exchange ? busiest_of(op).sent : collective_bytes(op, 0);
+  return op->kind == OP_exchange ? max_volume_of(op).sent : collective_bytes(op, 0);
 }
 
 char *seconds_text(double seconds)
@@ -41,7 +41,7 @@ const char *kind_of(const struct op *op)
 {
   if (op->kind != OP_exchange) return op_row[op->kind].name;
   const struct exchange *x = &graph->exchange[op->exchange];
-  return is_permutation(&x->move, x->whole) ? "permute" : "exchange";
+  return transfer_traits(x)->permutes ? "permute" : "exchange";
 }
 
 const char *shown_name(int value)

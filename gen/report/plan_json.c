@@ -47,7 +47,7 @@ static void add_collective(void *to, int id, int times)
 {
   const struct op *op = &graph->op[id];
   if (!is_collective(op->kind)) return;
-  struct busiest most = busiest_of(op);
+  struct max_rank_volume most = max_volume_of(op);
   json_t *object =
       json_pack("{s:s, s:s, s:I, s:I, s:I, s:i, s:i, s:s, s:i, s:s}", "kind", kind_of(op), "group",
                 printable(graph->group[op->group].name), "bytes", (json_int_t)bytes_brought(op),
@@ -68,7 +68,7 @@ static json_t *json_steps(const struct chain *c)
     if (*over_text(op)) json_member(step, "over", json_string(over_text(op)));
     if (*step_layouts(op)) json_member(step, "move", json_string(step_layouts(op)));
     if (is_collective(op->kind)) {
-      struct busiest most = busiest_of(op);
+      struct max_rank_volume most = max_volume_of(op);
       json_member(step, "sent", json_integer(most.sent));
       json_member(step, "received", json_integer(most.received));
     }
@@ -82,7 +82,7 @@ static json_t *json_chain(const struct chain *c)
 {
   const struct op *op = first_step(c);
   const struct value *v = moved_value(c);
-  struct busiest most = busiest_in(c->nstep, c->step, NULL);
+  struct max_rank_volume most = max_volume_of_ops(c->nstep, c->step, NULL);
   json_t *object = json_pack(
       "{s:s, s:s, s:o, s:s, s:s, s:o, s:I, s:I, s:i, s:s, s:i, s:s}", "value",
       printable(value_name((int)(v - graph->value))), "type", type_name(v->type), "shape",

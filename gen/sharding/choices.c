@@ -1,4 +1,5 @@
-/* choices.c: from an operation's letters (rule.c), every way in which it may run on sharded inputs.
+/* choices.c: from an operation's letters (rule.c), every choice of how it may run on sharded
+   inputs.
 
    The reasoning for one dimension of the mesh follows DTensor's einop_rule. An operation whose
    operands are all replicated runs as it is. If it is cut along a letter, every operand that has
@@ -24,15 +25,16 @@ static int dimension_with(const struct letters *l, const struct axis *axis, int 
   return NONE;
 }
 
-/* How a letter is cut: the outer factor within its dimension, the turn, and the shift. */
-struct way_to_cut {
+/* How a letter is cut: the outer factor within its dimension, the place in the order of cuts, and
+ * the shift. */
+struct letter_cut {
   int64_t outer;
-  int turn;
+  int cut_order;
   unsigned shift;
 };
 
 static struct placement shard_of(const struct letters *l, const struct axis *axis, int ndim,
-                                 int letter, struct way_to_cut cut)
+                                 int letter, struct letter_cut cut)
 {
   int64_t outside;
   int d = dimension_with(l, axis, ndim, letter, &outside);
@@ -41,12 +43,12 @@ static struct placement shard_of(const struct letters *l, const struct axis *axi
   return (struct placement){.kind = SHARD,
                             .dim = d,
                             .outer = cut.outer > 1 ? cut.outer : 0,
-                            .turn = cut.turn,
+                            .cut_order = cut.cut_order,
                             .shift = cut.shift};
 }
 
 /* Cut along a letter. outer > 1: the letter's own dimension is cut inside so many parts. */
-static struct choice cut_along(const struct letters *l, int nin, int letter, struct way_to_cut cut)
+static struct choice cut_along(const struct letters *l, int nin, int letter, struct letter_cut cut)
 {
   struct choice c = {.letter = letter};
   for (int i = 0; i < nin; i++) {
@@ -76,17 +78,11 @@ static bool stands_alone(const struct letters *l, int nin, int letter)
   return !l->gets_start[letter];
 }
 
-/* Whether the letter can be cut like a dimension with this outer factor. */
-static bool can_be_cut(const struct letters *l, int letter, int64_t outside, bool alone,
-                       int64_t stride)
-{
-  return alone ? l->size[letter] % stride == 0 : stride == outside;
-}
-
-static int add_cut(struct way_to_cut *list, int n, struct way_to_cut cut)
+static int add_cut(struct letter_cut *list, int n, struct letter_cut cut)
 {
   for (int k = 0; k < n; k++)
-    if (list[k].outer == cut.outer && list[k].turn == cut.turn && list[k].shift == cut.shift)
+    if (list[k].outer == cut.outer && list[k].cut_order == cut.cut_order &&
+        list[k].shift == cut.shift)
       return n;
   list[n] = cut;
   return n + 1;
@@ -95,37 +91,28 @@ static int add_cut(struct way_to_cut *list, int n, struct way_to_cut cut)
 /* The ways to cut a letter, without repeats: plainly, and as the inputs are cut along it now. A
    kernel that takes the start of its part as an argument cannot take strides. */
 enum { MAX_CUTS = 1 + MAX_INPUTS * MAX_MESH };
-static int cuts_now(const struct op *o, const struct letters *l, int letter,
-                    struct way_to_cut *list)
+static int find_cuts(const struct chooser *c, const struct op *o, const struct letters *l,
+                     int letter, struct letter_cut *list)
 {
   bool alone = stands_alone(l, o->nin, letter);
-  int n = add_cut(list, 0, (struct way_to_cut){1, 0, 0});
+  int n = add_cut(list, 0, (struct letter_cut){1, 0, 0});
   for (int i = 0; i < o->nin; i++) {
     int64_t outside;
     int dim = dimension_with(l, l->in[i], l->ndim_in[i], letter, &outside);
     for (int d = 0; d < graph->mesh.ndim && dim != NONE; d++) {
-      struct placement p = graph->value[o->in[i]].layout.on[d];
+      struct placement p = layout_in(c, o->in[i])->on[d];
       int64_t stride = shard_stride(p);
       if (p.kind != SHARD || p.dim != dim) continue;
-      if (can_be_cut(l, letter, outside, alone, stride))
-        n = add_cut(list, n, (struct way_to_cut){alone ? stride : 1, p.turn, p.shift});
+      if (alone ? l->size[letter] % stride == 0 : stride == outside)
+        n = add_cut(list, n, (struct letter_cut){alone ? stride : 1, p.cut_order, p.shift});
     }
   }
   return n;
 }
 
-static void add_choice(struct choice *list, int *n, struct choice c)
+static void add_choice(struct choice *list, int *n, struct choice choice)
 {
-  if (*n < MAX_CHOICES) list[(*n)++] = c;
-}
-
-/* A cast is linear unless it rounds. */
-static bool may_be_pending(const struct op *o)
-{
-  if (o->kind != OP_cast) return true;
-  enum type from = graph->value[o->in[0]].type;
-  return o->type == F32 || o->type == from ||
-         (o->type != BOOL && o->type != BF16 && !is_floating(from));
+  if (*n < MAX_CHOICES) list[(*n)++] = choice;
 }
 
 static void add_linear(const struct op *o, const struct letters *l, struct choice *list, int *n)
@@ -148,49 +135,52 @@ static void add_linear(const struct op *o, const struct letters *l, struct choic
   }
 }
 
-/* A kernel takes the start of one dimension: of several dimensions under one letter none is cut. */
-static bool may_be_cut(const struct letters *l, int letter)
+const struct layout *layout_in(const struct chooser *c, int value)
 {
-  if (l->size[letter] == 1 || l->whole[letter]) return false;
-  int of_that_name = 0;
-  for (int i = 0; i < l->n; i++) of_that_name += l->name[i] == l->name[letter];
-  return !l->gets_start[letter] || of_that_name == 1 || l->name[letter] == '.';
+  return c && value == c->assumed ? &c->assumed_layout : &graph->value[value].layout;
 }
 
 int choices(const struct op *o, const struct letters *l, struct choice *list)
 {
+  return choices_of(NULL, o, l, list);
+}
+
+int choices_of(const struct chooser *c, const struct op *o, const struct letters *l,
+               struct choice *list)
+{
   int n = 0;
   add_choice(list, &n, (struct choice){.letter = NONE});
   for (int letter = 0; letter < l->n; letter++) {
-    struct way_to_cut cut[MAX_CUTS];
-    if (!may_be_cut(l, letter)) continue;
-    for (int k = 0, m = cuts_now(o, l, letter, cut); k < m; k++)
+    struct letter_cut cut[MAX_CUTS];
+    int of_that_name = 0;
+    for (int i = 0; i < l->n; i++) of_that_name += l->name[i] == l->name[letter];
+    if (l->size[letter] == 1 || l->whole[letter]) continue;
+    /* A kernel takes the start of one dimension: of several under one letter none is cut. */
+    if (l->gets_start[letter] && of_that_name > 1 && l->name[letter] != '.') continue;
+    for (int k = 0, m = find_cuts(c, o, l, letter, cut); k < m; k++)
       add_choice(list, &n, cut_along(l, o->nin, letter, cut[k]));
   }
-  if (may_be_pending(o)) add_linear(o, l, list, &n);
+  bool linear = true;
+  if (o->kind == OP_cast) { /* it is linear unless it rounds */
+    enum type from = graph->value[o->in[0]].type;
+    linear = o->type == F32 || o->type == from ||
+             (o->type != BOOL && o->type != BF16 && !is_floating(from));
+  }
+  if (linear) add_linear(o, l, list, &n);
   return n;
 }
 
-bool counts_own(const struct op *op, const struct choice *c, int d)
+bool counts_own(const struct chooser *c, const struct op *op, const struct choice *choice, int d)
 {
-  for (int i = 0; i < op->nin; i++)
-    if (c->counted >> i & 1 && !is_counted_along(op->in[i], d, c->place)) return false;
+  for (int i = 0; i < op->nin; i++) {
+    if (!(choice->counted >> i & 1)) continue;
+    if (layout_in(c, op->in[i])->on[d].kind != PARTIAL) return false;
+    if (!was_counted_along(op->in[i], d, choice->place)) return false;
+  }
   return true;
 }
 
-/* ---------------------------------------------------------------------------- merged dimensions */
-
-/* The size of the letter's part at a coordinate, with the cuts in the order of the dimension's. */
-static int64_t letter_part(const struct letters *l, int letter, const struct choice *list,
-                           const int *pick, struct layout layout, int dim, const int *coordinate)
-{
-  int64_t n = l->size[letter];
-  int cut[MAX_MESH], ncut = cuts_of(&graph->mesh, layout, dim, cut);
-  for (int i = 0; i < ncut; i++)
-    if (list[pick[cut[i]]].letter == letter)
-      n = cut_size(&graph->mesh, cut[i], n, coordinate[cut[i]]);
-  return n;
-}
+/* --------------------------------------------------------------------------- merged dimensions */
 
 /* Whether every rank's part of a merged dimension is made of its parts of the letters. */
 static bool is_aligned(const struct letters *l, const struct axis *axis, int dim, int64_t whole,
@@ -207,10 +197,17 @@ static bool is_aligned(const struct letters *l, const struct axis *axis, int dim
     else
       layout.on[d] = (struct placement){0};
   }
+  int by[MAX_MESH], ncut = cuts_of(&graph->mesh, layout, dim, by);
   for (bool more = cut != 0; more;) {
     int64_t size = 1;
-    for (int i = 0; i < axis->n; i++)
-      size *= letter_part(l, axis->letter[i], list, pick, layout, dim, coordinate);
+    for (int i = 0; i < axis->n; i++) { /* the letter's part, with the cuts in their order */
+      int letter = axis->letter[i];
+      int64_t n = l->size[letter];
+      for (int k = 0; k < ncut; k++)
+        if (list[pick[by[k]]].letter == letter)
+          n = cut_size(&graph->mesh, by[k], n, coordinate[by[k]]);
+      size *= n;
+    }
     if (local_part(&graph->mesh, shape, layout, coordinate).shape.size[dim] != size) return false;
     more = false;
     for (int d = graph->mesh.ndim - 1; d >= 0 && !more; d--) {
@@ -251,21 +248,16 @@ bool reductions_agree(struct layout layout)
   return true;
 }
 
-/* Whether the turns are the usual ones: only one of several with the same meaning is offered. */
-static bool has_usual_turns(struct layout layout)
-{
-  struct layout usual = usual_turns(layout);
-  for (int d = 0; d < graph->mesh.ndim; d++)
-    if (usual.on[d].turn != layout.on[d].turn) return false;
-  return true;
-}
-
 bool operand_fits(const struct letters *l, int o, int nin, struct layout layout,
                   const struct choice *list, const int *pick)
 {
   const struct axis *axis = o < nin ? l->in[o] : l->out[o - nin];
   int ndim = o < nin ? l->ndim_in[o] : l->ndim_out[o - nin];
-  if (!reductions_agree(layout) || !has_usual_turns(layout)) return false;
+  struct layout usual = usual_cut_order(layout);
+  if (!reductions_agree(layout)) return false;
+  for (int d = 0; d < graph->mesh.ndim;
+       d++) /* of several layouts with one meaning one is offered */
+    if (usual.on[d].cut_order != layout.on[d].cut_order) return false;
   for (int dim = 0; dim < ndim; dim++) {
     int64_t size = 1;
     for (int i = 0; i < axis[dim].n; i++) size *= l->size[axis[dim].letter[i]];

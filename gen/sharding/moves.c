@@ -5,591 +5,529 @@
    Leaves  the steps of DTensor's greedy planner, or the fastest ones by the cost model of
            traffic.c.
 
-   The fastest way comes from a best-first search over all layouts, with cuts in any order. If these
-   are too many, the search covers layouts that cut the dimensions which either end cuts; if these
-   are too many, those that on each mesh dimension equal one of the ends or cut nothing. A value is
-   pending on the way only where it is at an end. No result is slower than the greedy one, whose
-   steps are part of the search. Among more than 1024 ranks there are no exchanges: they would have
-   too many pieces.
+   The fastest path comes from a best-first search over all layouts, with cuts in any order. If
+   these are too many, the search covers layouts that cut the dimensions which either end cuts; if
+   these are too many, those that on each mesh dimension equal one of the ends or cut nothing. A
+   value is pending on the path only where it is at an end. No result is slower than the greedy one,
+   whose steps are part of the search. Among more than 1024 ranks there are no exchanges: they would
+   have too many pieces.
 
    If all links have one bandwidth, no rank may receive more than the lower bound; with a pending
-   value, no more than on the greedy way. Among ways of equal time, the one with the more familiar
+   value, no more than on the greedy path. Among paths of equal time, the one with the more familiar
    collectives wins, then the one with fewer steps. */
 #include "sharding/sharding.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-/* ---------------------------------------------------------------------------------- all layouts */
-
-/* A layout on the way. Its properties are computed on first use. */
+/* A layout on the path. Its parts, and what follows from them, are computed on first use. */
 struct state {
   struct compact_layout compact;
-  bool far;             /* from here to the target something must be sent */
-  int gone_on;          /* the last expanded label of this layout, or NONE */
-  int64_t rest;         /* lower bound of the time from here to the target */
-  const int64_t *lacks; /* what each sampled rank lacks */
-  const struct box *box;
+  bool far;     /* from here to the target something must be sent */
+  int expanded; /* the last expanded label of this layout, or NONE */
+  bool has_parts;
+  struct rank_parts parts;
+  int64_t rest; /* lower bound of the time from here to the target */
 };
 
-enum { START, TARGET, MAX_STATES = 600 };
+/* A path from the source to a state. `time` is the time of its steps, `least` the lower bound at
+   the target. For a rough label, the pieces of the last step, an exchange, are not computed yet. */
+struct label {
+  int state, before, steps;
+  int tie_break; /* how unfamiliar its steps are to readers */
+  int next;      /* the expanded label before this one */
+  bool rough;
+  struct move_step step;
+  int64_t time, least;
+};
 
-/* The search, for one plan at a time. */
-static struct {
+enum { START, TARGET, MAX_STATES = 600, MAX_LABELS = 20000, MOST_MEMBERS = 1024 };
+
+/* The search for one plan. */
+struct search {
+  struct cost_model *m;
   struct compact_layout from, to;
-  bool limited; /* tolerance of what a rank may receive, in elements */
+  int most_steps;
+  bool limited; /* the elements that a rank may receive */
   int64_t limit;
   int64_t shortest; /* latency */
   double bandwidth; /* of all tiers */
   int states;
   struct state state[MAX_STATES];
-} way;
+  int64_t lacks[MAX_STATES][MAX_SAMPLES]; /* what each sampled rank lacks of its part */
+  int n, nheap, heap[MAX_LABELS];
+  struct label label[MAX_LABELS];
+  int64_t got[MAX_LABELS][MAX_SAMPLES]; /* the elements that each sampled rank has received */
+  struct label best;                    /* at the target */
+};
 
-/* Whether more than slices leads from here to the target. */
-static bool is_far(const struct compact_layout *b)
+/* --------------------------------------------------------------------------------- all layouts */
+
+static void add_state(struct search *s, const struct compact_layout *b)
 {
-  for (int i = 0; i < world.mesh.ndim; i++) {
-    bool stays = b->at[i] == way.to.at[i] && b->turn[i] == way.to.turn[i];
-    bool starts = b->at[i] == WHOLE || (b->at[i] >= 0 && way.to.at[i] < WHOLE);
-    if (!stays && !starts) return true;
+  if (s->states > TARGET && (same_compact(b, &s->from) || same_compact(b, &s->to))) return;
+  int at = s->states++;
+  if (at >= MAX_STATES) return;
+  bool far = false; /* more than slices leads from here to the target */
+  for (int i = 0; i < s->m->ranks->mesh.ndim; i++) {
+    bool stays = b->at[i] == s->to.at[i] && b->order[i] == s->to.order[i];
+    bool starts = b->at[i] == WHOLE || (b->at[i] >= 0 && s->to.at[i] < WHOLE);
+    far |= !stays && !starts;
   }
-  return false;
-}
-
-static void add_state(const struct compact_layout *b)
-{
-  if (way.states > TARGET && same_compact(b, &way.from)) return;
-  if (way.states > TARGET && same_compact(b, &way.to)) return;
-  if (way.states < MAX_STATES)
-    way.state[way.states] = (struct state){.compact = *b, .far = is_far(b), .gone_on = NONE};
-  way.states++;
+  s->state[at] = (struct state){.compact = *b, .far = far, .expanded = NONE};
 }
 
 /* All layouts that equal `b` on the mesh dimensions before i. On the others they cut these
-   dimensions of the tensor, in every order, or are pending where one end of the way is. */
-static void add_states(struct compact_layout b, int i, unsigned dims)
+   dimensions of the tensor, in every order, or are pending where one end of the path is. */
+static void add_states(struct search *s, struct compact_layout b, int i, unsigned dims)
 {
-  if (way.states > MAX_STATES) return;
-  if (i == world.mesh.ndim) {
-    add_state(&b);
+  if (s->states > MAX_STATES) return;
+  if (i == s->m->ranks->mesh.ndim) {
+    add_state(s, &b);
     return;
   }
-  add_states(b, i + 1, dims);
-  if (world.mesh.size[i] == 1) return;
+  add_states(s, b, i + 1, dims);
+  if (s->m->ranks->mesh.size[i] == 1) return;
   struct compact_layout with = b;
   with.at[i] = PENDING;
-  if ((way.from.at[i] == PENDING || way.to.at[i] == PENDING) && !is_any(&b, OTHER))
-    add_states(with, i + 1, dims);
+  if ((s->from.at[i] == PENDING || s->to.at[i] == PENDING) && !is_any(&b, OTHER))
+    add_states(s, with, i + 1, dims);
   with.at[i] = OTHER;
-  if (way.to.at[i] == OTHER && !is_any(&b, PENDING)) add_states(with, i + 1, dims);
-  for (int d = 0; d < world.whole.ndim; d++)
-    for (int turn = dims >> d & 1 ? cuts(&b, d) : NONE; turn >= 0; turn--) {
+  if (s->to.at[i] == OTHER && !is_any(&b, PENDING)) add_states(s, with, i + 1, dims);
+  for (int d = 0; d < s->m->whole.ndim; d++)
+    for (int place = dims >> d & 1 ? cuts(&b, d) : NONE; place >= 0; place--) {
       with = b;
-      for (int k = 0; k < i; k++) with.turn[k] += b.at[k] == d && b.turn[k] >= turn;
+      for (int k = 0; k < i; k++) with.order[k] += b.at[k] == d && b.order[k] >= place;
       with.at[i] = (int8_t)d;
-      with.turn[i] = (int8_t)turn;
-      add_states(with, i + 1, dims);
+      with.order[i] = (int8_t)place;
+      add_states(s, with, i + 1, dims);
     }
 }
 
-/* Cuts in their order at one end of the way, then the others. */
-static void add_in_order_of(struct compact_layout b, const struct compact_layout *end)
+/* Cuts in their order at one end of the path, then the others. */
+static void add_in_order_of(struct search *s, struct compact_layout b,
+                            const struct compact_layout *end)
 {
+  const int ndim = s->m->ranks->mesh.ndim;
   int key[MAX_MESH];
-  for (int i = 0; i < world.mesh.ndim; i++)
-    key[i] = b.at[i] == end->at[i] ? end->turn[i] : MAX_MESH + i;
-  for (int i = 0; i < world.mesh.ndim; i++) {
-    b.turn[i] = 0;
-    for (int k = 0; b.at[i] >= 0 && k < world.mesh.ndim; k++)
-      b.turn[i] += b.at[k] == b.at[i] && key[k] < key[i];
+  for (int i = 0; i < ndim; i++) key[i] = b.at[i] == end->at[i] ? end->order[i] : MAX_MESH + i;
+  for (int i = 0; i < ndim; i++) {
+    b.order[i] = 0;
+    for (int k = 0; b.at[i] >= 0 && k < ndim; k++)
+      b.order[i] += b.at[k] == b.at[i] && key[k] < key[i];
   }
-  add_state(&b);
+  add_state(s, &b);
 }
 
 /* All layouts that equal `b` on the mesh dimensions before i, and on the others equal one end of
-   the way or are whole; a pending dimension may cut dimension `dim` of the tensor, too. */
-static void add_mixtures(struct compact_layout b, int i, int dim)
+   the path or are whole; a pending dimension may cut dimension `dim` of the tensor, too. */
+static void add_mixtures(struct search *s, struct compact_layout b, int i, int dim)
 {
-  if (way.states > MAX_STATES) return;
-  if (i == world.mesh.ndim) {
-    add_in_order_of(b, &way.from);
-    if (reordered_dims(&way.from) | reordered_dims(&way.to)) add_in_order_of(b, &way.to);
+  if (s->states > MAX_STATES) return;
+  if (i == s->m->ranks->mesh.ndim) {
+    add_in_order_of(s, b, &s->from);
+    if (reordered_dims(&s->from) | reordered_dims(&s->to)) add_in_order_of(s, b, &s->to);
     return;
   }
-  int from = way.from.at[i], to = way.to.at[i];
-  add_mixtures(b, i + 1, dim);
-  if (world.mesh.size[i] == 1) return;
+  int from = s->from.at[i], to = s->to.at[i];
+  add_mixtures(s, b, i + 1, dim);
+  if (s->m->ranks->mesh.size[i] == 1) return;
   for (int k = 0; k < 3; k++) {
     int at = k == 0 ? from : k == 1 ? to : dim;
     if (at == WHOLE || (k > 0 && at == from) || (k > 1 && (at == to || from != PENDING))) continue;
     if ((at == OTHER && is_any(&b, PENDING)) || (at == PENDING && is_any(&b, OTHER))) continue;
     struct compact_layout with = b;
     with.at[i] = (int8_t)at;
-    add_mixtures(with, i + 1, dim);
+    add_mixtures(s, with, i + 1, dim);
   }
 }
 
-/* The dimensions of the tensor that one end of the way cuts; or all of more than one element. */
-static unsigned dims_to_cut(bool all)
-{
-  unsigned dims = 0;
-  for (int i = 0; i < world.mesh.ndim; i++) {
-    if (way.from.at[i] >= 0) dims |= 1u << way.from.at[i];
-    if (way.to.at[i] >= 0) dims |= 1u << way.to.at[i];
-  }
-  for (int d = 0; all && d < world.whole.ndim; d++)
-    if (world.whole.size[d] > 1) dims |= 1u << d;
-  return dims;
-}
-
-/* The largest set of layouts that there is room for: all; all on dimensions that are cut;
+/* The largest set of layouts that there is room for: all; all on dimensions that an end cuts;
    mixtures. */
-static void find_states(unsigned fixed_dims)
+static void find_states(struct search *s, unsigned fixed_dims)
 {
-  struct compact_layout whole;
-  memset(&whole, 0, sizeof whole);
-  memset(whole.at, WHOLE, sizeof whole.at);
+  const struct shape *whole = &s->m->whole;
+  struct compact_layout uncut;
+  memset(&uncut, 0, sizeof uncut);
+  memset(uncut.at, WHOLE, sizeof uncut.at);
+  unsigned cut = 0, all = 0;
   int first = 0;
-  while (first < world.whole.ndim && (world.whole.size[first] <= 1 || fixed_dims >> first & 1))
-    first++;
-  for (int attempt = 0; attempt < 3; attempt++) {
-    way.states = 0;
-    add_state(&way.from);
-    add_state(&way.to);
-    if (attempt < 2)
-      add_states(whole, 0, dims_to_cut(attempt == 0) & ~fixed_dims);
-    else
-      add_mixtures(whole, 0, first < world.whole.ndim ? first : WHOLE);
-    if (way.states <= MAX_STATES) return;
-    ended_early("redistribute", "quicker moves over other layouts", MAX_STATES, "layouts");
+  for (int i = 0; i < s->m->ranks->mesh.ndim; i++) {
+    if (s->from.at[i] >= 0) cut |= 1u << s->from.at[i];
+    if (s->to.at[i] >= 0) cut |= 1u << s->to.at[i];
   }
-  way.states = MAX_STATES;
+  for (int d = 0; d < whole->ndim; d++)
+    if (whole->size[d] > 1) all |= 1u << d;
+  while (first < whole->ndim && (whole->size[first] <= 1 || fixed_dims >> first & 1)) first++;
+  for (int attempt = 0; attempt < 3; attempt++) {
+    s->states = 0;
+    add_state(s, &s->from);
+    add_state(s, &s->to);
+    if (attempt < 2)
+      add_states(s, uncut, 0, (attempt == 0 ? cut | all : cut) & ~fixed_dims);
+    else
+      add_mixtures(s, uncut, 0, first < whole->ndim ? first : WHOLE);
+    if (s->states <= MAX_STATES) return;
+    s->m->ended_early |= TOO_MANY_LAYOUTS;
+  }
+  s->states = MAX_STATES;
 }
 
-/* Computes the missing properties of a state. */
-static const struct state *know(int which)
+/* The state with its parts. */
+static const struct state *state_with_parts(struct search *s, int which)
 {
-  static struct box box[MAX_STATES][MAX_SEATS];
-  static int64_t lacks[MAX_STATES][MAX_SEATS];
-  struct state *s = &way.state[which];
-  if (s->box) return s;
-  s->box = box[which];
-  s->lacks = lacks[which];
-  find_boxes(&s->compact, box[which]);
-  const struct box *needed = which == TARGET ? s->box : know(TARGET)->box;
-  int64_t n = least_elements(&s->compact, &way.to, s->box, needed, lacks[which]);
-  s->rest = (s->far ? way.shortest : 0) + transfer_time(n, way.bandwidth);
-  return s;
+  struct state *at = &s->state[which];
+  if (at->has_parts) return at;
+  at->parts = find_parts(s->m, &at->compact);
+  at->has_parts = true;
+  const struct rank_parts *wants = &state_with_parts(s, TARGET)->parts;
+  int64_t n = least_elements(s->m, &at->compact, &s->to, &at->parts, wants, s->lacks[which]);
+  at->rest = (at->far ? s->shortest : 0) + transfer_time(s->m, n, s->bandwidth);
+  return at;
 }
 
-/* ------------------------------------------------------------------------------ the fastest way */
+/* ---------------------------------------------------------------------------- the fastest path */
 
-/* A way from the source to a state. `time` is the time of its steps, `least` the lower bound at
-   the target. For a rough label, the pieces of the last step, an exchange, are not computed yet. */
-struct label {
-  int state, before, steps, strangeness;
-  int next; /* the expanded label before this one */
-  bool rough;
-  struct move_step step;
-  int64_t time, least;
-};
-
-enum { MAX_LABELS = 20000 };
-
-static struct {
-  int n, nheap, heap[MAX_LABELS];
-  struct label label[MAX_LABELS];
-  int64_t got[MAX_LABELS][MAX_SEATS]; /* the elements that each sampled rank has received */
-  struct label best;                  /* at the target */
-} search;
-
-/* How unfamiliar a step is to readers. */
-static int strangeness(const struct move_step *s, bool one_to_one)
+static int tie_break_of(const struct move_step *s, bool one_to_one)
 {
   if (!is_collective(s->kind)) return 1;
-  return collective_row[s->kind].rare + (s->kind == OP_exchange && !one_to_one);
+  return collective_row[s->kind].tie_break + (s->kind == OP_exchange && !one_to_one);
 }
 
-static bool is_better(const struct label *a, const struct label *b)
+/* Whether the label cannot become better than the best path so far. */
+static bool is_hopeless(const struct search *s, const struct label *l)
 {
-  if (a->least != b->least) return a->least < b->least;
-  return a->strangeness < b->strangeness;
+  if (l->least != s->best.least) return l->least > s->best.least;
+  int more = l->state == TARGET ? 0 : s->state[l->state].far ? 2 : 1;
+  return l->tie_break + more >= s->best.tie_break;
 }
 
-/* Whether it cannot become better than the best way so far. */
-static bool is_hopeless(const struct label *l)
+static bool comes_before(const struct search *s, int a, int b)
 {
-  if (l->least != search.best.least) return l->least > search.best.least;
-  int more = l->state == TARGET ? 0 : way.state[l->state].far ? 2 : 1;
-  return l->strangeness + more >= search.best.strangeness;
+  const struct label *x = &s->label[a], *y = &s->label[b];
+  if (x->least != y->least) return x->least < y->least;
+  if (x->tie_break != y->tie_break) return x->tie_break < y->tie_break;
+  return a < b;
 }
 
-static bool comes_before(int a, int b)
+static void push(struct search *s, int label)
 {
-  const struct label *x = &search.label[a], *y = &search.label[b];
-  return is_better(x, y) || (!is_better(y, x) && a < b);
+  int at = s->nheap++;
+  for (; at > 0 && comes_before(s, label, s->heap[(at - 1) / 2]); at = (at - 1) / 2)
+    s->heap[at] = s->heap[(at - 1) / 2];
+  s->heap[at] = label;
 }
 
-static void push(int label)
+static int pop(struct search *s)
 {
-  int at = search.nheap++;
-  for (; at > 0 && comes_before(label, search.heap[(at - 1) / 2]); at = (at - 1) / 2)
-    search.heap[at] = search.heap[(at - 1) / 2];
-  search.heap[at] = label;
-}
-
-static int pop(void)
-{
-  int first = search.heap[0], last = search.heap[--search.nheap], at = 0;
-  for (int next; (next = 2 * at + 1) < search.nheap; at = next) {
-    if (next + 1 < search.nheap && comes_before(search.heap[next + 1], search.heap[next])) next++;
-    if (!comes_before(search.heap[next], last)) break;
-    search.heap[at] = search.heap[next];
+  int first = s->heap[0], last = s->heap[--s->nheap], at = 0;
+  for (int next; (next = 2 * at + 1) < s->nheap; at = next) {
+    if (next + 1 < s->nheap && comes_before(s, s->heap[next + 1], s->heap[next])) next++;
+    if (!comes_before(s, s->heap[next], last)) break;
+    s->heap[at] = s->heap[next];
   }
-  search.heap[at] = last;
+  s->heap[at] = last;
   return first;
 }
 
-/* Computes the label's last step; false if a rank receives more than it may on this way. */
-static bool finish(struct label *l, int64_t *got)
+/* Computes the label's last step; false if a rank receives more than it may on this path. */
+static bool finish_label(struct search *s, struct label *l, int64_t *got)
 {
-  const struct label *b = &search.label[l->before];
-  const struct state *from = know(b->state), *to = know(l->state);
-  struct stage g = {&l->step, &from->compact, &to->compact, from->box, to->box};
-  struct traffic t = traffic_of(&g, true);
-  const int64_t *before = search.got[l->before];
+  const struct label *b = &s->label[l->before];
+  const struct state *from = state_with_parts(s, b->state), *to = state_with_parts(s, l->state);
+  struct step_parts g = {&l->step, &from->compact, &to->compact, from->parts, to->parts};
+  struct traffic t = traffic_of(s->m, &g, true);
+  const int64_t *before = s->got[l->before], *lacks = s->lacks[l->state];
   l->rough = false;
-  l->time = b->time + traffic_time(&l->step, &t);
+  l->time = b->time + traffic_time(s->m, &l->step, &t);
   l->least = l->time + to->rest;
-  l->strangeness = b->strangeness + strangeness(&l->step, t.one_to_one);
-  if (!way.limited) return true;
-  for (int r = 0; r < world.sampled_ranks; r++) {
+  l->tie_break = b->tie_break + tie_break_of(&l->step, t.one_to_one);
+  for (int r = 0; s->limited && r < s->m->ranks->n; r++) {
     got[r] = before[r] + t.received[r];
-    if (got[r] + to->lacks[r] > way.limit) return false;
+    if (got[r] + lacks[r] > s->limit) return false;
   }
   return true;
 }
 
 /* The same for an exchange whose pieces are not known yet: a lower bound. */
-static bool guess(struct label *l, int64_t *got)
+static bool guess_label(struct search *s, struct label *l, int64_t *got)
 {
-  const struct label *b = &search.label[l->before];
-  const struct state *from = know(b->state), *to = know(l->state);
-  const int64_t *before = search.got[l->before];
-  int64_t busiest = 0, sum = 0;
+  const struct rank_sample *ranks = s->m->ranks;
+  const struct label *b = &s->label[l->before];
+  const struct state *from = state_with_parts(s, b->state), *to = state_with_parts(s, l->state);
+  const int64_t *before = s->got[l->before], *lacks = s->lacks[l->state];
+  const int ndim = s->m->whole.ndim;
+  int64_t most = 0, sum = 0;
   l->rough = true;
-  for (int r = 0; r < world.sampled_ranks; r++) {
-    int64_t n = volume(&to->box[r]) - box_overlap(&from->box[r], &to->box[r]);
-    busiest = greater(busiest, n);
+  for (int r = 0; r < ranks->n; r++) {
+    int64_t n =
+        size_of_part(ndim, &to->parts, r) - part_overlap(ndim, &from->parts, r, &to->parts, r);
+    most = greater(most, n);
     sum += n;
-    if (!way.limited) continue;
+    if (!s->limited) continue;
     got[r] = before[r] + n;
-    if (got[r] + to->lacks[r] > way.limit) return false;
+    if (got[r] + lacks[r] > s->limit) return false;
   }
-  if (world.sampled_ranks == world.ranks)
-    busiest = greater(busiest, (sum + world.ranks - 1) / world.ranks);
-  l->time += transfer_time(busiest, way.bandwidth);
+  if (ranks->n == ranks->all) most = greater(most, (sum + ranks->all - 1) / ranks->all);
+  l->time += transfer_time(s->m, most, s->bandwidth);
   l->least = greater(l->least, l->time + to->rest);
   return true;
 }
 
 /* Considers extending a label by a step to a state. */
-static void consider(int before, int state, const struct move_step *s)
+static void consider(struct search *s, int before, int state, const struct move_step *step)
 {
-  const struct label *b = &search.label[before];
-  const struct state *from = know(b->state), *to = &way.state[state];
-  struct label l = {.state = state, .before = before, .steps = b->steps + 1, .step = *s};
-  l.time = b->time + latency_of(s);
-  l.strangeness = b->strangeness + strangeness(s, true);
-  l.least = l.time + from->rest + way.shortest * (to->far - from->far);
-  if (is_hopeless(&l)) return;
-  l.least = greater(l.least, l.time + know(state)->rest);
-  if (is_hopeless(&l)) return;
-  if (search.n == MAX_LABELS) {
-    ended_early("redistribute", "quicker moves", MAX_LABELS, "ways");
+  const struct label *b = &s->label[before];
+  const struct state *from = state_with_parts(s, b->state), *to = &s->state[state];
+  struct label l = {.state = state, .before = before, .steps = b->steps + 1, .step = *step};
+  l.time = b->time + latency_of(s->m, step);
+  l.tie_break = b->tie_break + tie_break_of(step, true);
+  l.least = l.time + from->rest + s->shortest * (to->far - from->far);
+  if (is_hopeless(s, &l)) return;
+  l.least = greater(l.least, l.time + state_with_parts(s, state)->rest);
+  if (is_hopeless(s, &l)) return;
+  if (s->n == MAX_LABELS) {
+    s->m->ended_early |= TOO_MANY_PATHS;
     return;
   }
-  int64_t *got = search.got[search.n];
-  bool rough = s->kind == OP_exchange && state != TARGET;
-  if (!(rough ? guess(&l, got) : finish(&l, got)) || is_hopeless(&l)) return;
-  if (state == TARGET) search.best = l;
-  search.label[search.n] = l;
-  if (state != TARGET) push(search.n);
-  search.n++;
+  int64_t *got = s->got[s->n];
+  bool rough = step->kind == OP_exchange && state != TARGET;
+  if (!(rough ? guess_label(s, &l, got) : finish_label(s, &l, got)) || is_hopeless(s, &l)) return;
+  if (state == TARGET) s->best = l;
+  s->label[s->n] = l;
+  if (state != TARGET) push(s, s->n);
+  s->n++;
 }
 
 /* Whether an expanded label of the same state is as good in every respect. */
-static bool is_dominated(int label)
+static bool is_dominated(const struct search *s, int label)
 {
-  const struct label *l = &search.label[label];
-  for (int k = way.state[l->state].gone_on; k != NONE; k = search.label[k].next) {
-    const struct label *other = &search.label[k];
+  const struct label *l = &s->label[label];
+  for (int k = s->state[l->state].expanded; k != NONE; k = s->label[k].next) {
+    const struct label *other = &s->label[k];
     if (other->time > l->time) continue;
-    if (other->time == l->time && other->strangeness > l->strangeness) continue;
+    if (other->time == l->time && other->tie_break > l->tie_break) continue;
     bool less = false;
-    for (int r = 0; way.limited && r < world.sampled_ranks; r++)
-      less |= search.got[label][r] < search.got[k][r];
+    for (int r = 0; s->limited && r < s->m->ranks->n; r++) less |= s->got[label][r] < s->got[k][r];
     if (!less) return true;
   }
   return false;
 }
 
-/* Whether b can be reached from a without sending: it holds what a holds, and more. */
-static bool adds_to(const struct compact_layout *a, const struct compact_layout *b)
-{
-  for (int i = 0; i < world.mesh.ndim; i++) {
-    bool stays = a->at[i] == b->at[i] && a->turn[i] == b->turn[i];
-    if (!stays && a->at[i] != WHOLE && b->at[i] >= WHOLE) return false;
-  }
-  return true;
-}
-
-enum { MOST_DEALT = 1024 };
-
 /* Considers all states from here. If sending again is hopeless, only states that need no
    sending. */
-static void go_on(int label)
+static void expand(struct search *s, int label)
 {
-  struct move_step s;
-  struct label *l = &search.label[label], twice = *l;
-  const struct compact_layout *a = &way.state[l->state].compact;
-  l->next = way.state[l->state].gone_on;
-  way.state[l->state].gone_on = label;
-  twice.least = l->time + way.shortest + know(l->state)->rest;
-  twice.strangeness += 2;
-  for (int t = TARGET; t < way.states; t++) {
-    const struct compact_layout *b = &way.state[t].compact;
-    if (t == l->state || (way.state[t].far && is_hopeless(&twice) && !adds_to(a, b))) continue;
-    bool alone = false;
-    if (step_between(a, b, &s)) {
-      consider(label, t, &s);
-      alone = !is_collective(s.kind) || (t != TARGET && world.tiers == 1);
+  struct label *l = &s->label[label], twice = *l;
+  const struct compact_layout *a = &s->state[l->state].compact;
+  l->next = s->state[l->state].expanded;
+  s->state[l->state].expanded = label;
+  twice.least = l->time + s->shortest + state_with_parts(s, l->state)->rest;
+  twice.tie_break += 2;
+  for (int t = TARGET; t < s->states; t++) {
+    const struct compact_layout *b = &s->state[t].compact;
+    struct move_step step;
+    if (t == l->state) continue;
+    if (s->state[t].far && is_hopeless(s, &twice)) {
+      bool adds = true; /* b holds what a holds, and more: no sending leads there */
+      for (int i = 0; i < s->m->ranks->mesh.ndim && adds; i++) {
+        bool stays = a->at[i] == b->at[i] && a->order[i] == b->order[i];
+        adds = stays || a->at[i] == WHOLE || b->at[i] < WHOLE;
+      }
+      if (!adds) continue;
     }
-    if (!alone && exchange_between(a, b, &s) && members(&s) <= MOST_DEALT) consider(label, t, &s);
+    bool suffices = false; /* no exchange is better than the step */
+    if (step_between(a, b, &step)) {
+      consider(s, label, t, &step);
+      suffices = !is_collective(step.kind) || (t != TARGET && s->m->ranks->tiers == 1);
+    }
+    if (!suffices && exchange_between(a, b, &step) && members(s->m, &step) <= MOST_MEMBERS)
+      consider(s, label, t, &step);
   }
 }
 
-/* Returns the best label at the target, unless none is better than `best`. */
-static void find_way(struct label best, int most_steps)
+/* Sets `best` to the best label at the target, if one is better than it. */
+static void search_paths(struct search *s, struct label best)
 {
-  for (int i = 0; i < way.states; i++) way.state[i].gone_on = NONE;
-  search.best = best;
-  search.label[0] = (struct label){.state = START, .least = know(START)->rest};
-  search.n = 1;
-  search.nheap = 0;
-  memset(search.got[0], 0, sizeof search.got[0]);
-  push(0);
-  while (search.nheap > 0) {
-    int at = pop();
-    struct label *l = &search.label[at];
-    if (is_hopeless(l)) continue;
+  for (int i = 0; i < s->states; i++) s->state[i].expanded = NONE;
+  s->best = best;
+  s->label[0] = (struct label){.state = START, .least = state_with_parts(s, START)->rest};
+  s->n = 1;
+  s->nheap = 0;
+  memset(s->got[0], 0, sizeof s->got[0]);
+  push(s, 0);
+  while (s->nheap > 0) {
+    int at = pop(s);
+    struct label *l = &s->label[at];
+    if (is_hopeless(s, l)) continue;
     if (!l->rough) {
-      if (l->steps < most_steps && !is_dominated(at)) go_on(at);
-    } else if (finish(l, search.got[at])) {
-      push(at);
+      if (l->steps < s->most_steps && !is_dominated(s, at)) expand(s, at);
+    } else if (finish_label(s, l, s->got[at])) {
+      push(s, at);
     }
   }
 }
 
-/* ------------------------------------------------------------------------------------- the plan */
+/* ------------------------------------------------------------------------------------ the plan */
 
-/* A label for these steps, and the elements that the busiest rank receives. */
-static struct label assess(const struct walk *w, int64_t *busiest)
+/* A label for these steps, and the elements that the rank receives that receives most. */
+static struct label assess(struct cost_model *m, const struct path *p, int64_t *most)
 {
-  int64_t got[MAX_SEATS] = {0};
+  int64_t got[MAX_SAMPLES] = {0};
   struct label l = {.state = NONE};
-  for (int i = 0; i < w->n; i++) {
-    const struct move *m = &w->move[i];
-    struct move_step s = step_of_move(m);
-    struct traffic t = traffic_of_move(m, w->fixed_part, true);
-    l.time += traffic_time(&s, &t);
-    l.strangeness += strangeness(&s, t.one_to_one);
-    for (int k = 0; k < world.sampled_ranks; k++) got[k] += t.received[k];
+  for (int i = 0; i < p->n; i++) {
+    struct traffic t = traffic_of_step(m, &p->at[i], true);
+    l.time += traffic_time(m, &p->at[i].step, &t);
+    l.tie_break += tie_break_of(&p->at[i].step, t.one_to_one);
+    for (int k = 0; k < m->ranks->n; k++) got[k] += t.received[k];
   }
-  *busiest = 0;
-  for (int k = 0; k < world.sampled_ranks; k++) *busiest = greater(*busiest, got[k]);
+  *most = 0;
+  for (int k = 0; k < m->ranks->n; k++) *most = greater(*most, got[k]);
   l.least = l.time;
   return l;
 }
 
-static void walk_label(struct walk *w, const struct label *l)
+static void add_steps_of_label(struct path *p, const struct search *s, const struct label *l)
 {
   if (l->state == START) return;
-  const struct label *before = &search.label[l->before];
-  walk_label(w, before);
-  w->now = way.state[l->state].compact;
-  w->move[w->n++] = move_of(&l->step, &way.state[before->state].compact, &w->now, w->fixed_part);
+  const struct label *before = &s->label[l->before];
+  add_steps_of_label(p, s, before);
+  p->at[p->n++] =
+      (struct path_step){l->step, s->state[before->state].compact, s->state[l->state].compact};
 }
 
-static void begin_way(const struct compact_layout *from, const struct compact_layout *to,
-                      unsigned fixed_dims)
+static void add_fastest_steps(struct cost_model *m, struct path *p,
+                              const struct compact_layout *from, const struct compact_layout *to,
+                              unsigned fixed_dims)
 {
-  way.from = *from;
-  way.to = *to;
-  way.bandwidth = way.shortest = 0;
-  way.limited = world.tiers == 1;
-  for (int t = 0; t < world.tiers; t++) way.bandwidth += world.bandwidth[t];
-  for (int i = 0; i < world.mesh.ndim; i++) {
-    int64_t l = picoseconds(world.latency[i]);
-    if (world.mesh.size[i] > 1 && (!way.shortest || l < way.shortest)) way.shortest = l;
+  const struct rank_sample *ranks = m->ranks;
+  struct search *s = malloc(sizeof *s);
+  struct path greedy = {.n = 0};
+  if (!s) usage_error(3, "no memory: cannot search for moves");
+  s->m = m;
+  s->from = *from;
+  s->to = *to;
+  s->most_steps = MAX_MOVES - p->n;
+  s->bandwidth = s->shortest = s->limit = 0;
+  s->limited = ranks->tiers == 1;
+  for (int t = 0; t < ranks->tiers; t++) s->bandwidth += ranks->bandwidth[t];
+  for (int i = 0; i < ranks->mesh.ndim; i++) {
+    int64_t l = picoseconds(ranks->latency[i]);
+    if (ranks->mesh.size[i] > 1 && (!s->shortest || l < s->shortest)) s->shortest = l;
   }
-  find_states(fixed_dims);
-}
-
-static bool is_anything_pending(const struct compact_layout *a, const struct compact_layout *b)
-{
-  return is_any(a, PENDING) || is_any(b, PENDING) || is_any(b, OTHER);
-}
-
-/* Whether there is a way on which no rank receives more than it lacks. */
-static bool find_least_way(int most_steps)
-{
-  way.limit = 0;
-  for (int k = 0; k < world.sampled_ranks; k++)
-    way.limit = greater(way.limit, know(START)->lacks[k]);
-  find_way((struct label){.state = NONE, .least = INT64_MAX}, most_steps);
-  return search.best.state == TARGET;
-}
-
-static void walk_fastest(struct walk *w, const struct compact_layout *to)
-{
-  struct move greedy[MAX_MOVES];
-  struct walk greedily = {.move = greedy, .now = w->now, .fixed_part = w->fixed_part};
-  int most_steps = MAX_MOVES - w->n;
-  begin_way(&w->now, to, w->fixed_part->fixed_dims);
-  if (!way.limited || is_anything_pending(&w->now, to) || !find_least_way(most_steps)) {
-    walk_greedily(&greedily, to);
-    find_way(assess(&greedily, &way.limit), most_steps);
+  find_states(s, fixed_dims);
+  bool found = false; /* a path on which no rank receives more than it lacks */
+  if (s->limited && !is_anything_pending(from, to)) {
+    state_with_parts(s, START);
+    for (int k = 0; k < ranks->n; k++) s->limit = greater(s->limit, s->lacks[START][k]);
+    search_paths(s, (struct label){.state = NONE, .least = INT64_MAX});
+    found = s->best.state == TARGET;
   }
-  if (search.best.state == TARGET) {
-    walk_label(w, &search.best);
-    return;
+  if (!found) {
+    add_greedy_steps(&greedy, from, to);
+    search_paths(s, assess(m, &greedy, &s->limit));
   }
-  memcpy(&w->move[w->n], greedy, (size_t)greedily.n * sizeof *greedy);
-  w->n += greedily.n;
-  w->now = *to;
-}
-
-/* Without the placements on mesh dimensions of size 1. */
-static struct compact_layout trimmed(struct compact_layout b)
-{
-  for (int i = 0; i < world.mesh.ndim; i++)
-    if (world.mesh.size[i] == 1 && b.at[i] != WHOLE) put_at(&b, i, WHOLE);
-  return b;
+  if (s->best.state == TARGET)
+    add_steps_of_label(p, s, &s->best);
+  else
+    for (int i = 0; i < greedy.n; i++) p->at[p->n++] = greedy.at[i];
+  free(s);
 }
 
 /* On a mesh dimension of size 1 the placement is removed first and added last. */
-static void walk_around(struct walk *w, const struct compact_layout *to)
+static void add_steps(struct cost_model *m, struct path *p, const struct compact_layout *from,
+                      const struct compact_layout *to, unsigned fixed_dims)
 {
-  struct compact_layout nearly = trimmed(*to);
-  if (same_compact(&w->now, to)) return;
-  for (int i = 0; i < world.mesh.ndim; i++)
-    if (world.mesh.size[i] == 1) walk_to(w, i, WHOLE);
-  if (!same_compact(&w->now, &nearly)) walk_fastest(w, &nearly);
-  for (int i = 0; i < world.mesh.ndim; i++)
-    if (world.mesh.size[i] == 1) walk_to(w, i, to->at[i]);
-  if (w->n > 0) w->move[w->n - 1].to = layout_of(to, w->fixed_part);
+  const struct mesh *mesh = &m->ranks->mesh;
+  struct compact_layout now = *from, nearly = *to;
+  if (same_compact(from, to)) return;
+  for (int i = 0; i < mesh->ndim; i++) {
+    if (mesh->size[i] == 1 && nearly.at[i] != WHOLE) set_state(&nearly, i, WHOLE);
+    if (mesh->size[i] == 1) add_step_along(p, &now, i, WHOLE, 0);
+  }
+  if (!same_compact(&now, &nearly)) add_fastest_steps(m, p, &now, &nearly, fixed_dims);
+  now = nearly;
+  for (int i = 0; i < mesh->ndim; i++)
+    if (mesh->size[i] == 1) add_step_along(p, &now, i, to->at[i], 0);
+  if (p->n > 0) p->at[p->n - 1].to = *to;
 }
 
-/* ------------------------------------------------------------------------ what was asked before */
-
-/* Everything that a plan depends on. */
-struct question {
-  int mesh; /* the number of the mesh */
-  bool greedy;
-  struct shape whole;
-  int64_t bytes; /* of an element */
-  struct compact_layout from, to;
-  struct fixed_part fixed_part;
-};
-
-/* Those with the same hash form a chain. */
-struct remembered {
-  struct question question;
-  struct moves moves;
-  struct remembered *next;
-};
-
-/* The number of the graph's mesh. */
-static int mesh_number(void)
+void ask_move(struct cost_model *m, struct query *q, struct shape whole, enum type type,
+              const struct layout *from, const struct layout *to)
 {
-  static int n, room;
-  static struct mesh *known;
-  static const struct graph *of;
-  if (is_other_graph(&of)) n = room = 0;
-  int at = n;
-  while (at > 0 && !same_mesh(&known[at - 1], &graph->mesh)) at--;
-  if (at > 0) return at - 1;
-  GROW(known, n, room);
-  known[n] = graph->mesh;
-  return n++;
+  begin_query(q);
+  ask_number(q, (int64_t)mesh_number(m) << 16 | whole.ndim << 8 | type_bytes(type) << 1 |
+                    plan_options->greedy);
+  for (int d = 0; d < whole.ndim; d++) ask_number(q, whole.size[d]);
+  ask_layout(q, from);
+  ask_layout(q, to);
 }
 
-static uint64_t hash_of(const struct question *q)
+const struct moves *find_moves(struct cost_model *m, struct shape whole, enum type type,
+                               struct layout from, struct layout to)
 {
-  uint64_t hash = HASH_START;
-  hash = hash_bytes(hash, &q->mesh, sizeof q->mesh);
-  hash = hash_bytes(hash, q->whole.size, sizeof q->whole.size);
-  hash = hash_bytes(hash, &q->from, sizeof q->from);
-  return hash_bytes(hash, &q->to, sizeof q->to);
-}
-
-static bool same_fixed_part(const struct fixed_part *a, const struct fixed_part *b)
-{
-  if (a->pending != b->pending || a->other != b->other || a->fixed != b->fixed) return false;
-  for (int i = 0; i < graph->mesh.ndim; i++)
-    if (a->fixed >> i & 1 && !same_placement(a->layout.on[i], b->layout.on[i])) return false;
-  return true;
-}
-
-static bool same_question(const struct question *a, const struct question *b)
-{
-  return a->mesh == b->mesh && a->greedy == b->greedy && a->bytes == b->bytes &&
-         same_compact(&a->from, &b->from) && same_compact(&a->to, &b->to) &&
-         same_shape(a->whole, b->whole) && same_fixed_part(&a->fixed_part, &b->fixed_part);
-}
-
-static struct moves answer(const struct question *q)
-{
-  struct move move[MAX_MOVES], *kept;
-  struct walk w = {.move = move, .now = q->from, .fixed_part = &q->fixed_part};
-  int64_t busiest;
-  if (q->greedy)
-    walk_greedily(&w, &q->to);
+  static const int origin[MAX_MESH];
+  bool is_new;
+  ask_move(m, &m->plan, whole, type, &from, &to);
+  struct moves *moves = answer_to(&m->plans, &m->plan, sizeof *moves, &is_new);
+  if (!is_new) return moves;
+  struct fixed_part u = fixed_part_of(from, to);
+  struct compact_layout a = compact_of(from, &u), b = compact_of(to, &u);
+  struct path p = {.n = 0};
+  int64_t most;
+  enter_context(m, whole, type, &u, origin, false);
+  m->ended_early = 0;
+  if (plan_options->greedy)
+    add_greedy_steps(&p, &a, &b);
   else
-    walk_around(&w, &q->to);
-  kept = alloc((size_t)w.n * sizeof *kept);
-  memcpy(kept, move, (size_t)w.n * sizeof *kept);
-  double time = (double)assess(&w, &busiest).time * 1e-12;
-  return (struct moves){w.n, kept, time, busiest * q->bytes};
+    add_steps(m, &p, &a, &b, u.fixed_dims);
+  struct move *move = alloc((size_t)p.n * sizeof *move);
+  for (int i = 0; i < p.n; i++) move[i] = move_of(&p.at[i], &u);
+  double time = (double)assess(m, &p, &most).time * 1e-12;
+  *moves = (struct moves){p.n, move, time, most * m->bytes, m->ended_early};
+  return moves;
 }
 
 const struct moves *plan_moves(struct shape whole, enum type type, struct layout from,
                                struct layout to)
 {
-  enum { BUCKETS = 4096 };
-  static struct remembered *bucket[BUCKETS];
-  static const int origin[MAX_MESH];
-  static const struct graph *of;
-  if (is_other_graph(&of)) memset(bucket, 0, sizeof bucket);
-  struct question q = {mesh_number(), plan_options->greedy, whole, type_bytes(type),
-                       .fixed_part = fixed_part_of(from, to)};
-  q.from = compact_of(from, &q.fixed_part);
-  q.to = compact_of(to, &q.fixed_part);
-  struct remembered **at = &bucket[hash_of(&q) % BUCKETS];
-  for (struct remembered *k = *at; k; k = k->next)
-    if (same_question(&k->question, &q)) return &k->moves;
-  enter_context(whole, type, &q.fixed_part, origin, false);
-  struct remembered *new = alloc(sizeof *new);
-  *new = (struct remembered){q, answer(&q), *at};
-  *at = new;
-  return &new->moves;
+  const struct moves *moves = find_moves(cost_model_of_graph(), whole, type, from, to);
+  if (moves->ended_early & TOO_MANY_LAYOUTS)
+    ended_early("redistribute", "quicker moves over other layouts", MAX_STATES, "layouts");
+  if (moves->ended_early & TOO_MANY_PATHS)
+    ended_early("redistribute", "quicker moves", MAX_LABELS, "ways");
+  return moves;
 }
 
-int64_t greedy_bytes(struct shape whole, enum type type, struct layout from, struct layout to)
+int64_t greedy_bytes(struct cost_model *m, struct shape whole, enum type type, struct layout from,
+                     struct layout to)
 {
   static const int origin[MAX_MESH];
   struct fixed_part u = fixed_part_of(from, to);
   struct compact_layout a = compact_of(from, &u), b = compact_of(to, &u);
-  enter_context(whole, type, &u, origin, false);
-  return world.bytes * most_received_greedily(&a, &b, &u);
+  struct path p = {.n = 0};
+  enter_context(m, whole, type, &u, origin, false);
+  add_greedy_steps(&p, &a, &b);
+  const int n = m->ranks->n, ndim = whole.ndim;
+  int64_t got[MAX_SAMPLES] = {0}, has[MAX_SAMPLES], most = 0;
+  struct rank_parts before = find_parts(m, &a), after = before;
+  for (int k = 0; k < n; k++) has[k] = size_of_part(ndim, &before, k);
+  for (int i = 0; i < p.n; i++, before = after) {
+    const struct path_step *s = &p.at[i];
+    const int along = s->step.dim[0], ranks = m->ranks->mesh.size[along];
+    const int cut = s->from.at[along], cut_after = s->to.at[along];
+    if (cut >= 0) after.along[cut] = intervals_along(m, &s->to, cut);
+    if (cut_after >= 0) after.along[cut_after] = intervals_along(m, &s->to, cut_after);
+    for (int k = 0; k < n; k++) {
+      struct share of = {.n = ranks, .has = has[k], .gets = size_of_part(ndim, &after, k)};
+      has[k] = of.gets;
+      if (!is_collective(s->step.kind)) continue;
+      of.member = m->ranks->coordinate[k][along];
+      if (collective_row[s->step.kind].pairwise)
+        of.kept = part_overlap(ndim, &before, k, &after, k);
+      got[k] += elements_received(s->step.kind, &of);
+    }
+  }
+  for (int k = 0; k < n; k++) most = greater(most, got[k]);
+  return m->bytes * most;
 }

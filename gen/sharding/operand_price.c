@@ -3,14 +3,12 @@
 
 #include <math.h>
 
-const struct surroundings *decision_around;
-
 struct layout layout_after(const struct op *op, struct layout now)
 {
   for (int i = 0; i < graph->mesh.ndim; i++)
     if (op->asked >> i & 1 && (!op->finishes || now.on[i].kind == PARTIAL))
       now.on[i] = op->to.on[i];
-  return usual_turns(now);
+  return usual_cut_order(now);
 }
 
 /* Not from a shard to a pending sum, nor from one kind of pending value to another: that moves
@@ -26,19 +24,12 @@ bool is_plain_move(const struct op *op)
   return !is_floating(type) || (op->type == type && op->backward_type == type);
 }
 
-int moved_before_to(const struct surroundings *around, int value, struct layout to)
+int moved_before_to(const struct def_use *uses, int value, struct layout to)
 {
-  for (int i = around->moved_to[value]; i != NONE; i = around->moved_before[i])
+  for (int i = uses->moved_to[value]; i != NONE; i = uses->moved_before[i])
     if (is_plain_move(&graph->op[i]) && same_layout(graph->value[graph->op[i].out].layout, to))
       return graph->op[i].out;
   return NONE;
-}
-
-/* Whether the value already exists in this layout. */
-static bool is_there(int value, struct layout layout)
-{
-  if (same_layout(graph->value[value].layout, layout)) return true;
-  return moved_before_to(decision_around, value, layout) != NONE;
 }
 
 /* The gathers in the backward that this way causes: where an operation of the forward takes or
@@ -55,68 +46,59 @@ static double gathered_again(const struct op *op, enum placement_kind kind, stru
 }
 
 /* Each place of a value by rows has one expert: so much less than the whole tensor moves. */
-static double bytes_to_move(const struct value *v, struct layout from, struct layout to)
+static double bytes_to_move(struct cost_model *m, const struct value *v, struct layout from,
+                            struct layout to)
 {
   if (v->counts == NONE && moves_in_time(v->shape, from, to)) return HUGE_VAL;
-  double bytes = move_cost(v->shape, v->type, from, to);
+  double bytes = move_cost(m, v->shape, v->type, from, to);
   if (v->counts == NONE) return bytes;
   return can_move_rows(from, to) ? bytes / (double)v->shape.size[0] : HUGE_VAL;
 }
 
-/* What the plan asks of an output: a chain of redistributions, each in its type. */
-static void add_asked(struct price *p, const struct op *op, int value, struct layout out)
-{
-  for (int r = decision_around->asked_of[value]; r != NONE;
-       r = decision_around->asked_of[graph->op[r].out]) {
-    const struct value *v = &graph->value[graph->op[r].out];
-    struct layout next = layout_after(&graph->op[r], out);
-    p->refused += !reductions_agree(next);
-    p->moves += !same_layout(out, next);
-    p->bytes += bytes_to_move(v, out, next);
-    p->bytes += gathered_again(op, REPLICATE, out, next);
-    out = next;
-  }
-}
-
-static int lies_apart(int value, struct layout out)
-{
-  int of = graph->value[value].of, apart = 0;
-  if (of == NONE) return 0;
-  struct layout like = graph->value[of].layout;
-  for (int d = 0; d < graph->mesh.ndim; d++)
-    apart += like.on[d].kind == SHARD && !same_placement(like.on[d], out.on[d]);
-  return apart;
-}
-
-struct price price_of_operand(const struct op *op, int o, struct layout layout)
+struct price price_of_operand(const struct chooser *c, const struct op *op, int o,
+                              struct layout layout)
 {
   struct price p = {0};
   if (o >= op->nin) {
-    int value = op->out + o - op->nin;
-    add_asked(&p, op, value, layout);
-    p.apart = lies_apart(value, layout);
+    const int value = op->out + o - op->nin, of = graph->value[value].of;
+    struct layout out = layout;
+    /* What the plan asks of an output: a chain of redistributions, each in its type. */
+    for (int r = c->uses->asked_of[value]; r != NONE; r = c->uses->asked_of[graph->op[r].out]) {
+      const struct value *v = &graph->value[graph->op[r].out];
+      struct layout next = layout_after(&graph->op[r], out);
+      p.refused += !reductions_agree(next);
+      p.moves += !same_layout(out, next);
+      p.bytes += bytes_to_move(c->m, v, out, next);
+      p.bytes += gathered_again(op, REPLICATE, out, next);
+      out = next;
+    }
+    for (int d = 0; d < graph->mesh.ndim && of != NONE; d++) {
+      struct placement like = layout_in(c, of)->on[d];
+      p.apart += like.kind == SHARD && !same_placement(like, layout.on[d]);
+    }
     return p;
   }
   const struct value *v = &graph->value[op->in[o]];
-  if (is_there(op->in[o], layout)) return p;
+  const struct layout now = *layout_in(c, op->in[o]);
+  if (same_layout(now, layout) || moved_before_to(c->uses, op->in[o], layout) != NONE) return p;
   p.moves = 1;
   if (v->role == CACHE) { /* it is written in place: a moved copy would be lost */
     p.bytes = HUGE_VAL;
     return p;
   }
-  p.bytes = bytes_to_move(v, v->layout, layout);
-  if (is_floating(v->type)) p.bytes += gathered_again(op, PARTIAL, v->layout, layout);
+  p.bytes = bytes_to_move(c->m, v, now, layout);
+  if (is_floating(v->type)) p.bytes += gathered_again(op, PARTIAL, now, layout);
   for (int d = 0; d < graph->mesh.ndim; d++)
-    p.sums += layout.on[d].kind == PARTIAL && v->layout.on[d].kind != PARTIAL;
+    p.sums += layout.on[d].kind == PARTIAL && now.on[d].kind != PARTIAL;
   return p;
 }
 
-const struct op *taken_next(const struct op *op)
+const struct op *next_user(const struct chooser *c, const struct op *op)
 {
-  if (op->nout != 1 || decision_around->asked_of[op->out] != NONE ||
-      decision_around->taken_by[op->out] == NONE)
+  const struct def_use *uses = c->uses;
+  if (op->nout != 1 || uses->asked_of[op->out] != NONE || uses->taken_by[op->out] == NONE)
     return NULL;
-  const struct op *user = &graph->op[decision_around->taken_by[op->out]];
+  const struct op *user = &graph->op[uses->taken_by[op->out]];
   for (int i = 0; i < user->nin; i++)
     if (user->in[i] != op->out && !graph->value[user->in[i]].placed) return NULL;
   return *rule_of(user) ? user : NULL;

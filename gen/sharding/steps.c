@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* ---------------------------------------------------------------------------------- the layouts */
+/* --------------------------------------------------------------------------------- the layouts */
 
 bool same_compact(const struct compact_layout *a, const struct compact_layout *b)
 {
@@ -19,6 +19,11 @@ bool is_any(const struct compact_layout *b, int at)
   return memchr(b->at, (unsigned char)at, sizeof b->at) != NULL;
 }
 
+bool is_anything_pending(const struct compact_layout *a, const struct compact_layout *b)
+{
+  return is_any(a, PENDING) || is_any(b, PENDING) || is_any(b, OTHER);
+}
+
 int cuts(const struct compact_layout *b, int dim)
 {
   int n = 0;
@@ -26,50 +31,36 @@ int cuts(const struct compact_layout *b, int dim)
   return n;
 }
 
-void put_at(struct compact_layout *b, int i, int at)
+void set_state(struct compact_layout *b, int i, int at)
 {
   for (int k = 0; b->at[i] >= 0 && k < graph->mesh.ndim; k++)
-    if (b->at[k] == b->at[i] && b->turn[k] > b->turn[i]) b->turn[k]--;
+    if (b->at[k] == b->at[i] && b->order[k] > b->order[i]) b->order[k]--;
   b->at[i] = WHOLE;
   b->shift[i] = 0;
-  b->turn[i] = (int8_t)(at >= 0 ? cuts(b, at) : 0);
+  b->order[i] = (int8_t)(at >= 0 ? cuts(b, at) : 0);
   b->at[i] = (int8_t)at;
-}
-
-static int first_pending(struct layout layout, unsigned fixed)
-{
-  for (int i = 0; i < graph->mesh.ndim; i++)
-    if (layout.on[i].kind == PARTIAL && !(fixed >> i & 1)) return i;
-  return NONE;
-}
-
-/* The dimensions of the tensor that the layout cuts in strides. */
-static unsigned strided_dims(struct layout layout)
-{
-  unsigned dims = 0;
-  for (int i = 0; i < graph->mesh.ndim; i++)
-    if (layout.on[i].kind == SHARD && shard_stride(layout.on[i]) > 1)
-      dims |= 1u << layout.on[i].dim;
-  return dims;
-}
-
-/* A value that is whole along the stages of a pipeline is on one of them alone, and none moves in
-   time: neither is a way to send anything. Nor are sums that stay pending there. */
-static bool is_no_way(int mesh_dim, struct placement from, struct placement to)
-{
-  return graph->mesh.size[mesh_dim] > 1 && from.kind != SHARD && same_placement(from, to) &&
-         (graph->mesh.in_time[mesh_dim] || is_over_stages(mesh_dim));
 }
 
 struct fixed_part fixed_part_of(struct layout from, struct layout to)
 {
-  struct fixed_part u = {.fixed_dims = strided_dims(from) | strided_dims(to)};
+  struct fixed_part u = {0};
+  int a = NONE, b = NONE; /* the first pending dimensions */
   for (int i = 0; i < graph->mesh.ndim; i++) {
-    if (!is_no_way(i, from.on[i], to.on[i])) continue;
-    u.fixed |= 1u << i;
-    u.layout.on[i] = from.on[i];
+    struct placement p = from.on[i], q = to.on[i];
+    if (p.kind == SHARD && shard_stride(p) > 1) u.fixed_dims |= 1u << p.dim;
+    if (q.kind == SHARD && shard_stride(q) > 1) u.fixed_dims |= 1u << q.dim;
+    /* A value that is whole over the stages of a pipeline is on one of them only, and none moves
+       between micro-batches: neither dimension can send anything. Nor can one where a sum stays
+       pending. */
+    if (graph->mesh.size[i] > 1 && p.kind != SHARD && same_placement(p, q) &&
+        (graph->mesh.in_time[i] || is_over_stages(i))) {
+      u.fixed |= 1u << i;
+      u.layout.on[i] = p;
+      continue;
+    }
+    if (a == NONE && p.kind == PARTIAL) a = i;
+    if (b == NONE && q.kind == PARTIAL) b = i;
   }
-  int a = first_pending(from, u.fixed), b = first_pending(to, u.fixed);
   u.other = b == NONE ? SUM : to.on[b].reduction;
   u.pending = a == NONE ? u.other : from.on[a].reduction;
   for (int i = 0; u.fixed_dims && i < graph->mesh.ndim; i++) {
@@ -86,9 +77,8 @@ struct fixed_part fixed_part_of(struct layout from, struct layout to)
 struct compact_layout compact_of(struct layout layout, const struct fixed_part *u)
 {
   struct compact_layout b;
-  memset(&b, WHOLE, sizeof b.at);
-  memset(b.turn, 0, sizeof b.turn);
-  memset(b.shift, 0, sizeof b.shift);
+  memset(&b, 0, sizeof b);
+  memset(&b.at, WHOLE, sizeof b.at);
   for (int i = 0; i < graph->mesh.ndim; i++) {
     struct placement p = layout.on[i];
     if (u->fixed >> i & 1) continue;
@@ -97,7 +87,7 @@ struct compact_layout compact_of(struct layout layout, const struct fixed_part *
     int cut[MAX_MESH], n = cuts_of(&graph->mesh, layout, p.dim, cut);
     for (int k = 0; k < n; k++) {
       b.at[cut[k]] = (int8_t)p.dim;
-      b.turn[cut[k]] = (int8_t)k;
+      b.order[cut[k]] = (int8_t)k;
       b.shift[cut[k]] = (uint8_t)layout.on[cut[k]].shift;
     }
   }
@@ -109,7 +99,8 @@ unsigned reordered_dims(const struct compact_layout *b)
   unsigned dims = 0;
   for (int i = 0; i < graph->mesh.ndim; i++)
     for (int k = 0; k < i; k++)
-      if (b->at[i] >= 0 && b->at[k] == b->at[i] && b->turn[k] > b->turn[i]) dims |= 1u << b->at[i];
+      if (b->at[i] >= 0 && b->at[k] == b->at[i] && b->order[k] > b->order[i])
+        dims |= 1u << b->at[i];
   return dims;
 }
 
@@ -121,7 +112,7 @@ struct layout layout_of(const struct compact_layout *b, const struct fixed_part 
     struct placement *p = &layout.on[i];
     if (b->at[i] >= 0)
       *p = (struct placement){.kind = SHARD, .dim = b->at[i], .shift = b->shift[i]};
-    if (b->at[i] >= 0 && reordered >> b->at[i] & 1) p->turn = b->turn[i];
+    if (b->at[i] >= 0 && reordered >> b->at[i] & 1) p->cut_order = b->order[i];
     if (b->at[i] == PENDING) *p = (struct placement){.kind = PARTIAL, .reduction = u->pending};
     if (b->at[i] == OTHER) *p = (struct placement){.kind = PARTIAL, .reduction = u->other};
     if (u->fixed >> i & 1) *p = u->layout.on[i];
@@ -129,14 +120,9 @@ struct layout layout_of(const struct compact_layout *b, const struct fixed_part 
   return layout;
 }
 
-/* ---------------------------------------------------------------------------------------- steps */
+/* --------------------------------------------------------------------------------------- steps */
 
-static enum placement_kind placement_of(int at)
-{
-  return at >= 0 ? SHARD : at == WHOLE ? REPLICATE : PARTIAL;
-}
-
-/* The kind of step between two placements on a mesh dimension. */
+/* The kind of step between two states of a mesh dimension. */
 static enum op_kind kind_of(int from, int to)
 {
   static const enum op_kind kind[ANY_PLACEMENT + 1][ANY_PLACEMENT + 1] = {
@@ -148,18 +134,12 @@ static enum op_kind kind_of(int from, int to)
       [SHARD][PARTIAL] = OP_to_partial,
       [PARTIAL][PARTIAL] = OP_to_partial,
   };
-  return kind[placement_of(from)][placement_of(to)];
+  enum placement_kind a = from >= 0 ? SHARD : from == WHOLE ? REPLICATE : PARTIAL;
+  enum placement_kind b = to >= 0 ? SHARD : to == WHOLE ? REPLICATE : PARTIAL;
+  return kind[a][b];
 }
 
-/* Adds a mesh dimension to the group, at the place given by its turn. */
-static void join(struct move_step *s, int i, const int8_t *turn)
-{
-  int at = s->n++;
-  for (; at > 0 && turn[s->dim[at - 1]] > turn[i]; at--) s->dim[at] = s->dim[at - 1];
-  s->dim[at] = i;
-}
-
-/* Cuts that stay keep their turns, so that those removed or added are the last. */
+/* Cuts that stay keep their order, so that those removed or added are the last. */
 bool step_between(const struct compact_layout *a, const struct compact_layout *b,
                   struct move_step *s)
 {
@@ -167,11 +147,17 @@ bool step_between(const struct compact_layout *a, const struct compact_layout *b
   *s = (struct move_step){.n = 0};
   for (int i = 0; i < graph->mesh.ndim; i++) {
     if (a->at[i] == b->at[i]) {
-      if (a->turn[i] != b->turn[i]) return false;
+      if (a->order[i] != b->order[i]) return false;
       continue;
     }
     if (a->at[i] < WHOLE && b->at[i] < WHOLE) return false;
-    join(s, i, a->at[i] == WHOLE ? in_order_of_mesh : a->at[i] >= 0 ? a->turn : b->turn);
+    /* The mesh dimension joins the group at the place given by the order of its cut. */
+    const int8_t *order = a->at[i] == WHOLE ? in_order_of_mesh
+                          : a->at[i] >= 0   ? a->order
+                                            : b->order;
+    int at = s->n++;
+    for (; at > 0 && order[s->dim[at - 1]] > order[i]; at--) s->dim[at] = s->dim[at - 1];
+    s->dim[at] = i;
   }
   if (s->n == 0) return false;
   int first = s->dim[0];
@@ -180,16 +166,16 @@ bool step_between(const struct compact_layout *a, const struct compact_layout *b
     int i = s->dim[k];
     if (a->at[i] != a->at[first] || kind_of(a->at[i], b->at[i]) != s->kind) return false;
     if (b->at[i] != b->at[first] && s->kind != OP_slice) return false;
-    if (s->kind == OP_all_to_all && b->turn[i] < b->turn[s->dim[k - 1]]) return false;
+    if (s->kind == OP_all_to_all && b->order[i] < b->order[s->dim[k - 1]]) return false;
   }
   return true;
 }
 
-/* The mesh dimension that is the turn-th to cut `dim`; NONE: there is none. */
-static int cut_at(const struct compact_layout *b, int dim, int turn)
+/* The mesh dimension with the cut of `dim` that is at this place of their order; or NONE. */
+static int cut_at(const struct compact_layout *b, int dim, int place)
 {
   for (int i = 0; i < graph->mesh.ndim; i++)
-    if (b->at[i] == dim && b->turn[i] == turn) return i;
+    if (b->at[i] == dim && b->order[i] == place) return i;
   return NONE;
 }
 
@@ -200,9 +186,9 @@ bool exchange_between(const struct compact_layout *a, const struct compact_layou
   for (int i = 0; i < graph->mesh.ndim; i++) {
     if (a->at[i] != b->at[i] && (a->at[i] < WHOLE || b->at[i] < WHOLE)) return false;
     if (a->at[i] < 0 && b->at[i] < 0) same |= 1u << i;
-    if (a->at[i] < 0 || a->turn[i] != 0) continue;
-    for (int turn = 0, cut; (cut = cut_at(a, a->at[i], turn)) != NONE; turn++) {
-      if (cut_at(b, a->at[i], turn) != cut) break;
+    if (a->at[i] < 0 || a->order[i] != 0) continue;
+    for (int place = 0, cut; (cut = cut_at(a, a->at[i], place)) != NONE; place++) {
+      if (cut_at(b, a->at[i], place) != cut) break;
       same |= 1u << cut;
     }
   }
@@ -220,35 +206,26 @@ struct move_step step_of_move(const struct move *m)
   return s;
 }
 
-struct move move_of(const struct move_step *s, const struct compact_layout *from,
-                    const struct compact_layout *to, const struct fixed_part *u)
+struct move move_of(const struct path_step *s, const struct fixed_part *u)
 {
-  struct move m = {.kind = s->kind, .n = s->n};
-  memcpy(m.dim, s->dim, sizeof m.dim);
-  m.from = layout_of(from, u);
-  m.to = layout_of(to, u);
+  struct move m = {.kind = s->step.kind, .n = s->step.n};
+  memcpy(m.dim, s->step.dim, sizeof m.dim);
+  m.from = layout_of(&s->from, u);
+  m.to = layout_of(&s->to, u);
   return m;
 }
 
-/* --------------------------------------------------------------------------- the greedy planner */
+/* -------------------------------------------------------------------------- the greedy planner */
 
-static void walk_to_shifted(struct walk *w, int i, int at, int shift)
+void add_step_along(struct path *p, struct compact_layout *now, int i, int at, int shift)
 {
-  struct compact_layout before = w->now;
-  if (before.at[i] == at) return;
-  put_at(&w->now, i, at);
-  w->now.shift[i] = (uint8_t)shift;
-  if (!w->move) {
-    w->leap[w->n++] = (struct leap){kind_of(before.at[i], at), i, before.at[i], w->now};
-    return;
-  }
-  struct move_step s = {.kind = kind_of(before.at[i], at), .n = 1, .dim = {i}};
-  w->move[w->n++] = move_of(&s, &before, &w->now, w->fixed_part);
-}
-
-void walk_to(struct walk *w, int i, int at)
-{
-  walk_to_shifted(w, i, at, 0);
+  if (now->at[i] == at) return;
+  struct path_step *s = &p->at[p->n++];
+  s->step = (struct move_step){.kind = kind_of(now->at[i], at), .n = 1, .dim = {i}};
+  s->from = *now;
+  set_state(now, i, at);
+  now->shift[i] = (uint8_t)shift;
+  s->to = *now;
 }
 
 /* Whether both layouts cut dimension `dim` by the same mesh dimensions before `end`. */
@@ -260,68 +237,54 @@ static bool same_nesting(const struct compact_layout *a, const struct compact_la
   return true;
 }
 
-static void walk_plainly(struct walk *w, const struct compact_layout *to)
-{
-  struct compact_layout from = w->now;
-  int shards = 0, ndim = graph->mesh.ndim;
-  for (int i = 0; i < ndim; i++) shards += from.at[i] >= 0;
-  for (int i = ndim - 1; i >= 0 && shards > 0; i--) {
-    bool nested = to->at[i] >= 0 && !same_nesting(&from, to, to->at[i], i);
-    walk_to(w, i, nested ? WHOLE : to->at[i]);
-  }
-  for (int i = 0; i < ndim; i++) walk_to(w, i, to->at[i]);
-}
-
-static unsigned differing_dims(const struct compact_layout *a, const struct compact_layout *b)
-{
-  unsigned dims = 0;
-  for (int i = 0; i < graph->mesh.ndim; i++) {
-    if (a->at[i] == b->at[i] && a->turn[i] == b->turn[i]) continue;
-    if (a->at[i] >= 0) dims |= 1u << a->at[i];
-    if (b->at[i] >= 0) dims |= 1u << b->at[i];
-  }
-  return dims;
-}
-
-/* The dimensions whose parts a layout has shifted, and the other one has not so. */
-static unsigned shifted_dims(const struct compact_layout *a, const struct compact_layout *b)
-{
-  unsigned dims = 0;
-  for (int i = 0; i < graph->mesh.ndim; i++) {
-    if (a->at[i] == b->at[i] && a->shift[i] == b->shift[i]) continue;
-    if (a->at[i] >= 0 && a->shift[i]) dims |= 1u << a->at[i];
-    if (b->at[i] >= 0 && b->shift[i]) dims |= 1u << b->at[i];
-  }
-  return dims;
-}
-
 /* DTensor knows only the order of the mesh, no shifts, and one reduction. A dimension that either
    layout cuts in another order, or shifts, is made whole before and cut after. A value to be
    pending with another reduction is reduced before. */
-void walk_greedily(struct walk *w, const struct compact_layout *to)
+void add_greedy_steps(struct path *p, const struct compact_layout *from,
+                      const struct compact_layout *to)
 {
-  struct compact_layout nearly = *to;
-  unsigned odd = differing_dims(&w->now, to) & (reordered_dims(&w->now) | reordered_dims(to));
-  odd |= shifted_dims(&w->now, to);
-  for (int i = 0; i < graph->mesh.ndim; i++)
-    if (w->now.at[i] == PENDING && is_any(to, OTHER)) walk_to(w, i, WHOLE);
+  const int ndim = graph->mesh.ndim;
+  struct compact_layout now = *from, nearly = *to;
+  unsigned reordered = reordered_dims(from) | reordered_dims(to), odd = 0;
+  for (int i = 0; i < ndim; i++) {
+    bool same_state = from->at[i] == to->at[i];
+    unsigned has = from->at[i] >= 0 ? 1u << from->at[i] : 0;
+    unsigned gets = to->at[i] >= 0 ? 1u << to->at[i] : 0;
+    if (!same_state || from->order[i] != to->order[i]) odd |= (has | gets) & reordered;
+    if (same_state && from->shift[i] == to->shift[i]) continue;
+    odd |= (from->shift[i] ? has : 0) | (to->shift[i] ? gets : 0);
+  }
+  for (int i = 0; i < ndim; i++)
+    if (now.at[i] == PENDING && is_any(to, OTHER)) add_step_along(p, &now, i, WHOLE, 0);
   for (int dim = 0; dim < MAX_DIMS; dim++) {
     if (!(odd >> dim & 1)) continue;
-    for (int n = cuts(&w->now, dim); n > 0; n--) walk_to(w, cut_at(&w->now, dim, n - 1), WHOLE);
+    for (int n = cuts(&now, dim); n > 0; n--)
+      add_step_along(p, &now, cut_at(&now, dim, n - 1), WHOLE, 0);
     for (int n = cuts(&nearly, dim); n > 0; n--)
-      put_at(&nearly, cut_at(&nearly, dim, n - 1), WHOLE);
+      set_state(&nearly, cut_at(&nearly, dim, n - 1), WHOLE);
   }
-  walk_plainly(w, &nearly);
+  /* DTensor's own steps: from the last mesh dimension to the first, then back. */
+  struct compact_layout before = now;
+  bool is_cut = false;
+  for (int i = 0; i < ndim; i++) is_cut |= before.at[i] >= 0;
+  for (int i = ndim - 1; i >= 0 && is_cut; i--) {
+    bool nested = nearly.at[i] >= 0 && !same_nesting(&before, &nearly, nearly.at[i], i);
+    add_step_along(p, &now, i, nested ? WHOLE : nearly.at[i], 0);
+  }
+  for (int i = 0; i < ndim; i++) add_step_along(p, &now, i, nearly.at[i], 0);
   for (int dim = 0; dim < MAX_DIMS; dim++)
-    for (int turn = 0; odd >> dim & 1 && turn < cuts(to, dim); turn++)
-      walk_to_shifted(w, cut_at(to, dim, turn), dim, to->shift[cut_at(to, dim, turn)]);
+    for (int place = 0; odd >> dim & 1 && place < cuts(to, dim); place++) {
+      int i = cut_at(to, dim, place);
+      add_step_along(p, &now, i, dim, to->shift[i]);
+    }
 }
 
 int greedy_moves(struct layout from, struct layout to, struct move *move)
 {
+  struct path p = {.n = 0};
   struct fixed_part u = fixed_part_of(from, to);
-  struct walk w = {.move = move, .now = compact_of(from, &u), .fixed_part = &u};
-  struct compact_layout target = compact_of(to, &u);
-  walk_greedily(&w, &target);
-  return w.n;
+  struct compact_layout a = compact_of(from, &u), b = compact_of(to, &u);
+  add_greedy_steps(&p, &a, &b);
+  for (int i = 0; i < p.n; i++) move[i] = move_of(&p.at[i], &u);
+  return p.n;
 }

@@ -1,5 +1,5 @@
 /* arena.c: the memory of all passes. It is never freed, and shared with the process that reads the
-   plan. */
+   plan. Other threads than the compiler's have arenas of their own. */
 #include "util/util.h"
 
 #include <jansson.h>
@@ -14,7 +14,14 @@ struct arena {
   size_t used;
 };
 
-static struct arena *arena;
+static _Thread_local struct arena *arena;
+
+/* The arena of this thread, with its first bytes. */
+static void first_bytes(char *at)
+{
+  arena = (struct arena *)at;
+  arena->used = (sizeof *arena + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
 
 /* Tables follow the arena. Each reserves room for more elements than most plans need: reserved
    pages that are not written take no memory, and a table that grows by moving would take it
@@ -53,8 +60,7 @@ void arena_open(size_t tables)
   open_messages();
   char *at = reserve(MAP_SHARED);
   if (!at) usage_error(3, "no memory: cannot reserve %zu bytes", reserved);
-  arena = (struct arena *)at;
-  arena->used = (sizeof *arena + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  first_bytes(at);
   json_set_alloc_funcs(alloc, forget); /* jansson would ignore a failed allocation */
   json_object_seed(1);                 /* a random hash seed would open a file */
 }
@@ -115,6 +121,20 @@ void arena_not_own(void)
 {
   if (own) munmap(own, reserved);
   own = NULL;
+}
+
+void arena_of_thread(void)
+{
+  char *at = mmap(NULL, ARENA_BYTES, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (at == MAP_FAILED) usage_error(3, "no memory: cannot reserve %zu bytes", ARENA_BYTES);
+  first_bytes(at);
+}
+
+void end_arena_of_thread(void)
+{
+  munmap(arena, ARENA_BYTES);
+  arena = NULL;
 }
 
 size_t arena_used(void)

@@ -156,7 +156,7 @@ void put_text(struct buffer *b, const char *s, size_t length)
 
 void put(struct buffer *b, const char *format, ...)
 {
-  static char room[1 << 16]; /* whole texts are inserted into others */
+  static _Thread_local char room[1 << 16]; /* whole texts are inserted into others */
   char *at = room;
   va_list list, again;
   va_start(list, format);

@@ -164,6 +164,10 @@ void arena_prepare(bool (*is_over)(void));
 /* Zeroed memory; ends tpgen with a message when there is no more. Never NULL, never freed. */
 void *alloc(size_t size);
 /* How many bytes of the arena are in use, and how many there are. */
+/* The arena of a thread that is not the compiler's: before it allocates anything, and at its end,
+   when nobody needs anything more of what it has allocated. Once in a thread. */
+void arena_of_thread(void);
+void end_arena_of_thread(void);
 size_t arena_used(void);
 size_t arena_room(void);
 /* Where the arena ends. What is written there becomes part of it by the next allocation. */

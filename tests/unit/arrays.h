@@ -143,8 +143,8 @@ static void hold_part(struct layout layout, int dim, int64_t size, const int *co
     int64_t factor = outer[j + 1] / outer[j], first = 0, count = factor;
     for (int turn = 0; turn <= MAX_MESH; turn++)
       for (int i = 0; i < graph->mesh.ndim; i++)
-        if (layout.on[i].kind == SHARD && layout.on[i].dim == dim && layout.on[i].turn == turn &&
-            outer_of(layout.on[i]) == outer[j])
+        if (layout.on[i].kind == SHARD && layout.on[i].dim == dim &&
+            layout.on[i].cut_order == turn && outer_of(layout.on[i]) == outer[j])
           chunk(i, (int)layout.on[i].shift, coordinate, &first, &count);
     int64_t before = held->n;
     held->n = before * count;

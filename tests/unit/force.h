@@ -33,7 +33,7 @@ __attribute__((unused)) static void prepare(struct trial *t, const struct op *op
   must(evaluate(op, t->in, t->out, NULL), "%s refuses its own inputs", op_name(op));
 }
 
-__attribute__((unused)) static char *way_text(const struct trial *t, const struct way *way)
+__attribute__((unused)) static char *way_text(const struct trial *t, const struct op_sharding *way)
 {
   struct buffer b = {0};
   put(&b, "%s %s", op_name(t->op), rule_of(t->op));
@@ -46,7 +46,7 @@ __attribute__((unused)) static char *way_text(const struct trial *t, const struc
 }
 
 /* Runs all ranks on their parts of the inputs; false if the parts do not fit each other. */
-static bool run_parts(const struct trial *t, const struct way *way,
+static bool run_parts(const struct trial *t, const struct op_sharding *way,
                       struct array *const part[MAX_INPUTS], struct array *made[MAX_OUTPUTS])
 {
   const struct op *op = t->op;
@@ -65,7 +65,8 @@ static bool run_parts(const struct trial *t, const struct way *way,
 }
 
 /* NULL if what the ranks make of their parts is what the whole operation makes. */
-__attribute__((unused)) static const char *unsound(const struct trial *t, const struct way *way)
+__attribute__((unused)) static const char *unsound(const struct trial *t,
+                                                   const struct op_sharding *way)
 {
   struct array *part[MAX_INPUTS], *made[MAX_OUTPUTS];
   for (int i = 0; i < t->op->nin; i++)

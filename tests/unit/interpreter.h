@@ -147,7 +147,7 @@ static struct piece_list list_pieces(const struct op *op, int rank, bool given, 
   const struct exchange *e = &graph->exchange[op->exchange];
   size_t room = (size_t)group_size(e->group);
   struct piece_list p = {.at = take(room * sizeof *p.at), .start = take(room * sizeof *p.start)};
-  p.n = (given ? pieces_given : pieces_got)(&e->move, e->whole, rank, p.at);
+  p.n = (given ? pieces_sent : pieces_got)(&e->move, e->whole, rank, p.at);
   struct shape own = part_of(e->whole, given ? e->move.from : e->move.to, rank).shape;
   int64_t start = 0;
   for (int i = 0; i < p.n; i++) {
@@ -176,7 +176,8 @@ static void run_exchange(struct machine *m, const struct op *op, const int *memb
                          const int64_t *get)
 {
   const struct exchange *e = &graph->exchange[op->exchange];
-  bool packed = !gives_runs(&e->move, e->whole), packs = !gets_runs(&e->move, e->whole);
+  bool packed = !find_traits(&e->move, e->whole).sends_runs,
+       packs = !find_traits(&e->move, e->whole).gets_runs;
   int me = place_among(member, n, rank);
   bool idle = me < e->move.idle_first || me >= n - e->move.idle_last;
   struct array out = (idle ? zeros : unwritten)(local_shape(op->out, rank));

@@ -145,7 +145,7 @@ static void move_left(void)
 }
 static void unusual_turns(void)
 {
-  graph->value[x].layout.on[0].turn = 1;
+  graph->value[x].layout.on[0].cut_order = 1;
 }
 static void not_in_modules_order(void)
 {

@@ -11,9 +11,9 @@ static struct layout random_layout(int ndim, bool pending)
   for (int d = 0; d < graph->mesh.ndim; d++) {
     int which = draw_below(ndim + 1 + pending);
     layout.on[d] = which < ndim ? S(which) : which == ndim ? R : P;
-    layout.on[d].turn = draw_below(2);
+    layout.on[d].cut_order = draw_below(2);
   }
-  return usual_turns(layout);
+  return usual_cut_order(layout);
 }
 
 /* The operation that a step becomes. */

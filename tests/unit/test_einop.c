@@ -1,7 +1,8 @@
-/* DTensor's two rules: their results for every line of the golden tables (TPGEN_GOLDEN, or
-   tests/golden), and for cases that the tables lack: ties, enforced layouts, three inputs, meshes
-   of three dimensions, uneven sizes, and misuse. */
+/* DTensor's two rules, and the compiler's choice where they have one: their results for every line
+   of the golden tables (TPGEN_GOLDEN, or tests/golden), and for cases that the tables lack: ties,
+   enforced layouts, three inputs, meshes of three dimensions, uneven sizes, and misuse. */
 #include "check/check.h"
+#include "einop.h"
 #include "unit.h"
 
 enum { RULE, LINEAR, MESH, SHAPES, GIVEN, VERDICT, RESULT, FIELDS };
@@ -181,6 +182,73 @@ static void test_golden_pointwise_rule(void **state)
 {
   (void)state;
   compare_golden("pointwise_rule.tsv");
+}
+
+/* ------------------------------------------------------------------------ the compiler's choice */
+
+static int *none(int n)
+{
+  int *list = alloc((size_t)n * sizeof *list);
+  for (int i = 0; i < n; i++) list[i] = NONE;
+  return list;
+}
+
+/* The operation of a line, or NONE: a product of two inputs, or a sum or a product by element. */
+static int op_of_line(char **field, const struct ruled *op)
+{
+  struct op o = {.kind = OP_matmul, .nin = 2, .module = NONE, .line = 1};
+  bool linear = *field[LINEAR] == '1', product = strstr(field[RULE], "->") != NULL;
+  if (op->nin != 2 || (product && linear)) return NONE;
+  if (product) o.equation = copy_text(field[RULE]);
+  if (!product) o.kind = linear ? OP_add : OP_mul;
+  for (int i = 0; i < op->nin; i++)
+    o.in[i] = given(PARAMETER, text("in%d", i), op->shape[i], op->layout[i]);
+  return make_op(o);
+}
+
+/* Where DTensor's rule says that an operation runs on its inputs as they are, the compiler runs it
+   so, with the same layout of the output; unless a dimension of size 1 is cut, which the rule takes
+   for one that is summed. */
+static void compare_choices(const char *name)
+{
+  char line[1024], *field[FIELDS + 1];
+  int compared = 0;
+  FILE *f = open_golden(name);
+  while (golden_line(f, line, sizeof line, field, FIELDS + 1)) {
+    if (strcmp(field[VERDICT], "out") != 0 || !strcmp(field[RULE], "inplace")) continue;
+    int size[MAX_MESH], ndim = parse_mesh(field[MESH], size);
+    bool is_one = false;
+    new_graph(ndim, size);
+    struct ruled ruled = read_op(field[LINEAR], field[SHAPES], field[GIVEN]);
+    for (int i = 0; i < ruled.nin; i++)
+      for (int m = 0; m < ndim; m++) {
+        struct placement p = ruled.layout[i].on[m];
+        is_one |= p.kind == SHARD && ruled.shape[i].size[p.dim] == 1;
+      }
+    int id = is_one ? NONE : op_of_line(field, &ruled);
+    if (id == NONE) continue;
+    struct ruling ruling = rule_of_line(field, &ruled);
+    const struct op *op = &graph->op[id];
+    struct def_use uses = {none(graph->nvalue), none(graph->nvalue), none(graph->nvalue),
+                           none(graph->nop)};
+    struct op_sharding sharding = choose_sharding(&uses, op);
+    bool same = same_layout(sharding.out[0], ruling.out);
+    for (int i = 0; i < op->nin; i++) same &= same_layout(sharding.in[i], ruled.layout[i]);
+    must(same, "%s, mesh %s: %s, %s: tpgen takes %s and %s and leaves %s, not %s", field[RULE],
+         field[MESH], field[SHAPES], field[GIVEN], layout_text(sharding.in[0]),
+         layout_text(sharding.in[1]), layout_text(sharding.out[0]), layout_text(ruling.out));
+    compared++;
+  }
+  fclose(f);
+  print_message("%s: %d choices compared\n", name, compared);
+  must(compared > 10, "%s: only %d choices", name, compared);
+}
+
+static void test_choices_follow_the_rules(void **state)
+{
+  (void)state;
+  compare_choices("einop_rule.tsv");
+  compare_choices("pointwise_rule.tsv");
 }
 
 /* ------------------------------------------------------------------------ what the tables lack */
@@ -451,6 +519,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_golden_einop_rule),
       cmocka_unit_test(test_golden_pointwise_rule),
+      cmocka_unit_test(test_choices_follow_the_rules),
       cmocka_unit_test(test_the_costliest_remains),
       cmocka_unit_test(test_enforced),
       cmocka_unit_test(test_singletons),

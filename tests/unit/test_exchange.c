@@ -118,7 +118,7 @@ static void check_pieces(const struct tried *t, int rank, int me, bool *gives, b
   struct numbers *to = &t->to[rank];
   for (int i = 0, n = pieces_got(&t->move, t->whole, rank, get); i < n; i++) {
     int other = t->member[get[i].member];
-    int given = pieces_given(&t->move, t->whole, other, give);
+    int given = pieces_sent(&t->move, t->whole, other, give);
     const struct piece *p = piece_for(give, given, me);
     must(p != NULL, "rank %d gets what rank %d does not give", rank, other);
     copy_piece(&t->from[other], &p->part, to, &get[i].part);
@@ -148,9 +148,9 @@ static void check_exchange(const struct tried *t)
   for (int me = 0; me < world_size(); me++)
     check_pieces(t, t->member[me], me, &gives, &gets, others);
   for (int i = 0; i < 128; i++) single &= others[i] <= 1;
-  must(gives_runs(&t->move, t->whole) == gives, "gives_runs says %d", !gives);
-  must(gets_runs(&t->move, t->whole) == gets, "gets_runs says %d", !gets);
-  must(is_permutation(&t->move, t->whole) == single, "is_permutation says %d", !single);
+  must(find_traits(&t->move, t->whole).sends_runs == gives, "gives_runs says %d", !gives);
+  must(find_traits(&t->move, t->whole).gets_runs == gets, "gets_runs says %d", !gets);
+  must(find_traits(&t->move, t->whole).permutes == single, "is_permutation says %d", !single);
 }
 
 /* On each mesh dimension: R, S(0), S(1), and these two again, as the last to cut. */
@@ -161,7 +161,7 @@ static struct layout layout_number(int which)
   struct layout layout = {0};
   for (int d = 0; d < graph->mesh.ndim; d++, which /= MOVE_KINDS) {
     int k = which % MOVE_KINDS;
-    if (k) layout.on[d] = (struct placement){.kind = SHARD, .dim = (k - 1) % 2, .turn = k > 2};
+    if (k) layout.on[d] = (struct placement){.kind = SHARD, .dim = (k - 1) % 2, .cut_order = k > 2};
   }
   return layout;
 }
@@ -225,7 +225,7 @@ static void check_givers(const void *with)
   m.to = parse_layout("R S(0)");
   for (int r = 0; r < 8; r++) {
     int others = 0;
-    for (int n = pieces_given(&m, parse_shape("8x4"), r, list); n--;) others += list[n].member != r;
+    for (int n = pieces_sent(&m, parse_shape("8x4"), r, list); n--;) others += list[n].member != r;
     if (others > most) most = others;
     members[others < 3 ? others : 3]++;
   }

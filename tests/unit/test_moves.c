@@ -301,7 +301,7 @@ static struct load exchanged(const struct move *m, struct shape whole, int rank,
   struct piece piece[MOST_RANKS];
   struct load l = {0};
   meets(m, rank, list, &me);
-  for (int k = 0, n = pieces_given(m, whole, rank, piece); k < n; k++)
+  for (int k = 0, n = pieces_sent(m, whole, rank, piece); k < n; k++)
     if (piece[k].member != me && link_between(m, rank, list[piece[k].member]) == bandwidth)
       l.sent += elements(piece[k].part.shape);
   for (int k = 0, n = pieces_got(m, whole, rank, piece); k < n; k++)
@@ -314,7 +314,7 @@ static int64_t gives(const struct move *m, struct shape whole, int rank)
 {
   struct piece piece[MOST_RANKS];
   int64_t sum = 0;
-  for (int n = pieces_given(m, whole, rank, piece); n--;) sum += elements(piece[n].part.shape);
+  for (int n = pieces_sent(m, whole, rank, piece); n--;) sum += elements(piece[n].part.shape);
   return sum;
 }
 
@@ -335,8 +335,8 @@ static int64_t copied(const struct move *m, struct shape whole, int rank)
   if (m->kind == OP_all_to_all || m->kind == OP_exchange)
     n = in_both(part_of(whole, m->from, rank), part_of(whole, m->to, rank));
   if (m->kind == OP_exchange)
-    return n + (gives_runs(m, whole) ? 0 : gives(m, whole, rank)) +
-           (gets_runs(m, whole) ? 0 : gets);
+    return n + (find_traits(m, whole).sends_runs ? 0 : gives(m, whole, rank)) +
+           (find_traits(m, whole).gets_runs ? 0 : gets);
   if (b.kind == SHARD && !is_outermost(part_of(whole, m->from, 0).shape, b.dim)) n += has;
   if (a.kind == SHARD && !is_outermost(part_of(whole, m->to, 0).shape, a.dim)) n += gets;
   return n;
@@ -439,7 +439,7 @@ static struct layout in_order(struct layout layout, int permutation)
   for (int turn = 0; n > 0; turn++) {
     int which = permutation % n;
     permutation /= n;
-    if (layout.on[left[which]].kind == SHARD) layout.on[left[which]].turn = turn;
+    if (layout.on[left[which]].kind == SHARD) layout.on[left[which]].cut_order = turn;
     left[which] = left[--n];
   }
   return layout;
@@ -584,9 +584,9 @@ static void test_golden_bytes(void **state)
     check_plan(p, whole, from, to);
     must(p->bytes <= strtoll(field[SHARDY], NULL, 10), "%s -> %s: more than Shardy",
          field[TABLE_FROM], field[TABLE_TO]);
-    must(p->bytes == bound && least_bytes(whole, F32, from, to) == bound,
+    must(p->bytes == bound && least_bytes(cost_model_of_graph(), whole, F32, from, to) == bound,
          "%s -> %s: %" PRId64 " bytes, bound %" PRId64, field[TABLE_FROM], field[TABLE_TO],
-         p->bytes, least_bytes(whole, F32, from, to));
+         p->bytes, least_bytes(cost_model_of_graph(), whole, F32, from, to));
     plan_options->greedy = true;
     p = plan_moves(whole, F32, from, to);
     plan_options->greedy = false;
@@ -623,7 +623,8 @@ static int reach_the_bound(const char *on, const char *shape, bool orders)
     for (int b = 0; b < l.n; b++) {
       const struct moves *p = plan_moves(whole, F32, l.at[a], l.at[b]);
       int64_t bound = 4 * most_lacked(whole, l.at[a], l.at[b]);
-      must(least_bytes(whole, F32, l.at[a], l.at[b]) == bound && p->bytes == bound,
+      must(least_bytes(cost_model_of_graph(), whole, F32, l.at[a], l.at[b]) == bound &&
+               p->bytes == bound,
            "mesh %s, %s: %s -> %s: %" PRId64 " bytes, bound %" PRId64 ": %s", on, shape,
            layout_text(l.at[a]), layout_text(l.at[b]), p->bytes, bound, moves_text(p->move, p->n));
       if ((a * l.n + b) % 7 == 0)
@@ -651,7 +652,8 @@ static void needs(const char *on, const char *from, const char *to, int64_t byte
 {
   mesh(on);
   struct shape whole = parse_shape("24x16");
-  int64_t stated = least_bytes(whole, F32, parse_layout(from), parse_layout(to));
+  int64_t stated =
+      least_bytes(cost_model_of_graph(), whole, F32, parse_layout(from), parse_layout(to));
   must(stated == bytes, "mesh %s: %s -> %s needs %" PRId64 " bytes, not %" PRId64, on, from, to,
        stated, bytes);
 }
@@ -702,10 +704,12 @@ static int no_dearer(const char *on, const char *shape)
            " by\n  %s",
            on, shape, layout_text(l.at[a]), layout_text(l.at[b]), p->time, p->bytes,
            moves_text(p->move, p->n), g->time, g->bytes, moves_text(g->move, g->n));
-      must(greedy_bytes(whole, F32, l.at[a], l.at[b]) == g->bytes, "other greedy bytes");
-      must(p->bytes >= least_bytes(whole, F32, l.at[a], l.at[b]),
+      must(greedy_bytes(cost_model_of_graph(), whole, F32, l.at[a], l.at[b]) == g->bytes,
+           "other greedy bytes");
+      must(p->bytes >= least_bytes(cost_model_of_graph(), whole, F32, l.at[a], l.at[b]),
            "mesh %s, %s: %s -> %s: less than the bound %" PRId64 ": %s", on, shape,
-           layout_text(l.at[a]), layout_text(l.at[b]), least_bytes(whole, F32, l.at[a], l.at[b]),
+           layout_text(l.at[a]), layout_text(l.at[b]),
+           least_bytes(cost_model_of_graph(), whole, F32, l.at[a], l.at[b]),
            moves_text(p->move, p->n));
       if ((a * l.n + b) % 11 == 0) {
         check_plan(p, whole, l.at[a], l.at[b]);
@@ -997,7 +1001,8 @@ static void check_strided(const char *shape, const char *from, const char *to, i
     must(busiest == p->bytes && (greedy || busiest == bytes),
          "%s -> %s: %" PRId64 " bytes, stated %" PRId64, from, to, busiest, p->bytes);
   }
-  must(least_bytes(whole, F32, a, b) <= bytes && greedy_bytes(whole, F32, a, b) >= bytes,
+  must(least_bytes(cost_model_of_graph(), whole, F32, a, b) <= bytes &&
+           greedy_bytes(cost_model_of_graph(), whole, F32, a, b) >= bytes,
        "%s -> %s: bounds", from, to);
 }
 
@@ -1113,8 +1118,8 @@ static void test_big_meshes(void **state)
                   p->time * 1e3, g->time * 1e3);
     check_steps(p->move, p->n, a, b);
     assert_true(p->time <= g->time && p->bytes <= g->bytes);
-    assert_true(greedy_bytes(whole, F32, a, b) == g->bytes);
-    assert_true(least_bytes(whole, F32, a, b) <= p->bytes);
+    assert_true(greedy_bytes(cost_model_of_graph(), whole, F32, a, b) == g->bytes);
+    assert_true(least_bytes(cost_model_of_graph(), whole, F32, a, b) <= p->bytes);
     for (int k = 0; k < p->n && world_size() > 1024; k++) {
       int ranks = 1;
       for (int d = 0; d < p->move[k].n; d++) ranks *= graph->mesh.size[p->move[k].dim[d]];
@@ -1135,7 +1140,7 @@ static void test_nothing_moves_in_time(void **state)
   links(1, 100e9, 1e-5);
   links(2, 450e9, 1e-5);
   struct layout from = parse_layout("P P S(0)"), to = parse_layout("S(0) P S(0)");
-  to.on[0].turn = 1;
+  to.on[0].cut_order = 1;
   const struct moves *p = plan_moves(parse_shape("128256x16384"), F32, from, to);
   assert_int_equal(p->n, 1);
   assert_true(p->move[0].kind == OP_reduce_scatter && p->move[0].n == 1 && p->move[0].dim[0] == 0);
@@ -1155,7 +1160,7 @@ static void test_pieces_are_quick(void **state)
   int64_t sum = 0, given = 0;
   for (int r = 0; r < world_size(); r++) {
     for (int n = pieces_got(&m, whole, r, list); n--;) sum += elements(list[n].part.shape);
-    for (int n = pieces_given(&m, whole, r, list); n--;) given += elements(list[n].part.shape);
+    for (int n = pieces_sent(&m, whole, r, list); n--;) given += elements(list[n].part.shape);
   }
   print_message("the pieces of 512 ranks take %.0f ms\n", (seconds() - begin) * 1e3);
   assert_true(sum == elements(whole) && given == sum);

@@ -121,7 +121,7 @@ static struct layout as_layout(struct placement p)
 {
   struct layout layout = {0};
   for (int d = 0; d < graph->mesh.ndim; d++) layout.on[d] = p;
-  layout.on[1].turn = 0;
+  layout.on[1].cut_order = 0;
   return layout;
 }
 
@@ -158,7 +158,7 @@ static bool is_offered(const struct trial *t, const struct simple *s)
 
 static const char *turned_text(struct placement p)
 {
-  return p.turn ? text("%s in turns", placement_text(p)) : placement_text(p);
+  return p.cut_order ? text("%s in turns", placement_text(p)) : placement_text(p);
 }
 
 static char *simple_text(const struct op *op, const struct simple *s)
@@ -170,9 +170,9 @@ static char *simple_text(const struct op *op, const struct simple *s)
   return b.text;
 }
 
-static struct way as_way(const struct op *op, const struct simple *s)
+static struct op_sharding as_way(const struct op *op, const struct simple *s)
 {
-  struct way way = {0};
+  struct op_sharding way = {0};
   for (int i = 0; i < op->nin; i++) way.in[i] = as_layout(s->in[i]);
   for (int k = 0; k < op->nout; k++) way.out[k] = as_layout(s->out[k]);
   return way;
@@ -193,7 +193,7 @@ static int placements_of(int value, struct placement *list)
   for (int d = 0; d < shape.ndim; d++)
     for (int turn = 0; turn < graph->mesh.ndim && shape.size[d] > 1; turn++) {
       list[n++] = S(d);
-      list[n - 1].turn = turn;
+      list[n - 1].cut_order = turn;
     }
   return n;
 }
@@ -227,7 +227,7 @@ static void compare_sizes(const struct axis *axis, int ndim, struct shape shape)
 static bool agrees(struct cuts *cuts, const struct axis *axis, int ndim, struct placement p)
 {
   for (int d = 0; d < ndim; d++) {
-    int letter = axis[d].letter[0], cut = p.kind == SHARD && p.dim == d ? 1 + p.turn : 0;
+    int letter = axis[d].letter[0], cut = p.kind == SHARD && p.dim == d ? 1 + p.cut_order : 0;
     if (axis[d].n != 1 || !is_one_size[letter]) continue;
     if (cuts->of[letter] != NONE && cuts->of[letter] != cut) return false;
     cuts->of[letter] = cut;
@@ -239,8 +239,8 @@ static bool agrees(struct cuts *cuts, const struct axis *axis, int ndim, struct 
 static struct simple straight(const struct simple *s)
 {
   struct simple way = *s;
-  for (int i = 0; i < trial.op->nin; i++) way.in[i].turn = 0;
-  for (int k = 0; k < trial.op->nout; k++) way.out[k].turn = 0;
+  for (int i = 0; i < trial.op->nin; i++) way.in[i].cut_order = 0;
+  for (int k = 0; k < trial.op->nout; k++) way.out[k].cut_order = 0;
   return way;
 }
 
@@ -277,7 +277,7 @@ static void sort_out(struct simple *s, struct array *const made[MAX_OUTPUTS], in
 static bool has_turned_input(const struct simple *s)
 {
   int turns = 0;
-  for (int i = 0; i < trial.op->nin; i++) turns += s->in[i].turn;
+  for (int i = 0; i < trial.op->nin; i++) turns += s->in[i].cut_order;
   return turns > 0;
 }
 
@@ -286,7 +286,7 @@ static void run_way(struct simple *s, const int *pick)
   if (graph->mesh.ndim > 1 && !has_turned_input(s)) return;
   struct array *part[MAX_INPUTS], *made[MAX_OUTPUTS];
   for (int i = 0; i < trial.op->nin; i++) part[i] = part_in[i][pick[i]];
-  struct way way = as_way(trial.op, s);
+  struct op_sharding way = as_way(trial.op, s);
   size_t used = pool_used;
   ntried++;
   if (run_parts(&trial, &way, part, made)) sort_out(s, made, 0);
@@ -361,7 +361,7 @@ static void confirm(const struct instance *instance, const char *ranks, int64_t 
   int n = 0;
   size_t used = pool_used;
   for (int f = 0; f < nfound; f++, pool_used = used) {
-    struct way way = as_way(trial.op, &found[f]);
+    struct op_sharding way = as_way(trial.op, &found[f]);
     if (!is_offered(&trial, &found[f]) && !unsound(&trial, &way)) found[n++] = found[f];
   }
   nfound = n;

@@ -290,7 +290,8 @@ static double bytes_moved(void)
     const struct op *op = &graph->op[graph->order[i]];
     if (op->kind != OP_redistribute) continue;
     const struct value *v = &graph->value[op->in[0]];
-    bytes += move_cost(v->shape, v->type, v->layout, graph->value[op->out].layout);
+    bytes += move_cost(cost_model_of_graph(), v->shape, v->type, v->layout,
+                       graph->value[op->out].layout);
   }
   return bytes;
 }
@@ -314,8 +315,8 @@ static void run_line(const void *with)
   outcome->bytes = bytes_moved();
   for (int i = 0; i < l->ntensor; i++) {
     const struct value *v = &graph->value[in[i]];
-    outcome->theirs +=
-        move_cost(v->shape, v->type, v->layout, (struct layout){.on = {l->expected[i]}});
+    outcome->theirs += move_cost(cost_model_of_graph(), v->shape, v->type, v->layout,
+                                 (struct layout){.on = {l->expected[i]}});
   }
   for (int k = 0; k < MOST_OUTPUTS; k++) {
     outcome->there[k] = out[k] != NONE;

@@ -56,9 +56,9 @@ static struct layout random_layout(int ndim)
   struct layout layout = nth_layout(list, n, draw_below(power(n, graph->mesh.ndim)));
   for (int d = 0; d < graph->mesh.ndim; d++) {
     if (graph->mesh.size[d] == 1) layout.on[d] = R;
-    if (layout.on[d].kind == SHARD) layout.on[d].turn = draw_below(2);
+    if (layout.on[d].kind == SHARD) layout.on[d].cut_order = draw_below(2);
   }
-  return usual_turns(layout);
+  return usual_cut_order(layout);
 }
 
 static int apply(enum op_kind kind, int a, int b, int module)
@@ -282,7 +282,7 @@ static struct recipe random_recipe(void)
     r.step[i].unary = unary[draw_below(6)];
     for (int d = 0; d < MAX_MESH; d++) {
       r.step[i].to[d] = draw_below(2) ? R : S(draw_below(2));
-      r.step[i].to[d].turn = draw_below(2);
+      r.step[i].to[d].cut_order = draw_below(2);
       if (!draw_below(8)) r.step[i].to[d] = P;
     }
   }

@@ -243,7 +243,7 @@ static double price(const struct op *op, const struct choice *list, const int *p
       bool same = same_placement(to.on[d], v->layout.on[d]);
       if (to.on[d].kind == PARTIAL && !same && v->layout.on[d].kind != REPLICATE) return -1;
     }
-    bytes += move_cost(v->shape, v->type, v->layout, to);
+    bytes += move_cost(cost_model_of_graph(), v->shape, v->type, v->layout, to);
   }
   return bytes;
 }
@@ -266,7 +266,7 @@ static void choose(const void *with)
     int n = every_placement(graph->value[op.in[i]].shape.ndim, true, list);
     struct layout *lies = &graph->value[op.in[i]].layout;
     *lies = nth_layout(list, n, draw_below(power(n, graph->mesh.ndim)));
-    lies->on[0].turn = lies->on[0].kind == SHARD && draw_below(2);
+    lies->on[0].cut_order = lies->on[0].kind == SHARD && draw_below(2);
     given_as[i] = op.in[i];
     /* A cache lies as it is written; here it is any value, which may be moved. */
     if (graph->value[op.in[i]].role == CACHE) graph->value[op.in[i]].role = BATCH;
@@ -377,11 +377,11 @@ static void tell_turns(const void *with)
   propagate();
   must(moves() == 4, "%d moves", moves());
   lies(y, "S(0)[1] S(1) S(0)[0]");
-  must(graph->value[x].layout.on[0].turn == 1 && graph->value[a].layout.on[0].turn == 1 &&
-           graph->value[y].layout.on[1].turn == 0,
+  must(graph->value[x].layout.on[0].cut_order == 1 && graph->value[a].layout.on[0].cut_order == 1 &&
+           graph->value[y].layout.on[1].cut_order == 0,
        "turns are as the plan gave them");
   lies(b, "S(0) S(1) R");
-  must(graph->value[b].layout.on[0].turn == 0, "one cut has a turn");
+  must(graph->value[b].layout.on[0].cut_order == 0, "one cut has a turn");
   lies(c, "S(0) S(0) R");
   lies(d, "S(0) S(0) S(0)");
 }

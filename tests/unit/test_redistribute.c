@@ -65,9 +65,9 @@ static bool can_lie(struct shape shape, struct layout layout)
    up once among all turns. */
 static bool is_usual(struct layout layout)
 {
-  struct layout usual = usual_turns(layout);
+  struct layout usual = usual_cut_order(layout);
   for (int i = 0; i < graph->mesh.ndim; i++)
-    if (layout.on[i].turn != usual.on[i].turn) return false;
+    if (layout.on[i].cut_order != usual.on[i].cut_order) return false;
   return true;
 }
 
@@ -81,7 +81,8 @@ static struct layouts every_layout(struct shape shape, const struct placement *l
     struct layout layout = nth_layout(list, n, i);
     if (!can_lie(shape, layout)) continue;
     for (int order = 0; order < power(ndim, ndim); order++) {
-      for (int d = 0, rest = order; d < ndim; d++, rest /= ndim) layout.on[d].turn = rest % ndim;
+      for (int d = 0, rest = order; d < ndim; d++, rest /= ndim)
+        layout.on[d].cut_order = rest % ndim;
       if (!is_usual(layout)) continue;
       GROW(l.at, l.n, l.room);
       l.at[l.n++] = layout;
@@ -143,10 +144,10 @@ static int64_t received(const struct op *op, int rank)
 
 static double planned_bytes(const struct value *from, const struct value *to, int *legs)
 {
-  struct leg leg[MAX_LEGS];
+  struct move_segment segment[MAX_SEGMENTS];
   double bytes = 0;
-  *legs = legs_of(from->shape, F32, from->layout, to->layout, leg);
-  for (int i = 0; i < *legs; i++) bytes += (double)leg[i].moves->bytes;
+  *legs = segments_of(from->shape, F32, from->layout, to->layout, segment);
+  for (int i = 0; i < *legs; i++) bytes += (double)segment[i].moves->bytes;
   return bytes;
 }
 
@@ -163,7 +164,7 @@ static bool is_pending(struct layout layout)
 static void check_cost(const struct value *from, const struct value *to, const int *op, int n)
 {
   int legs;
-  double estimated = move_cost(from->shape, F32, from->layout, to->layout);
+  double estimated = move_cost(cost_model_of_graph(), from->shape, F32, from->layout, to->layout);
   double planned = planned_bytes(from, to, &legs);
   int64_t most = 0, least = 0;
   for (int i = 0; i < n; i++) {
@@ -435,7 +436,7 @@ static void many_dimensions(const void *with)
   new_graph(1, (int[]){2});
   struct layout from = {.on = {strided(0, 2)}}, whole = {0};
   struct shape shape = parse_shape("4x2x2x2x2x2x2x2");
-  must(isinf(move_cost(shape, F32, from, whole)), "it has a price");
+  must(isinf(move_cost(cost_model_of_graph(), shape, F32, from, whole)), "it has a price");
   use(ask_for(shape, from, whole));
   redistribute();
 }
@@ -469,7 +470,8 @@ static void refuse_mixed_source(const void *with)
   (void)with;
   new_graph(2, (int[]){2, 2});
   struct layout from = parse_layout("P(sum) P(max)");
-  must(isinf(move_cost(parse_shape("4x4"), F32, from, (struct layout){0})), "it has a price");
+  must(isinf(move_cost(cost_model_of_graph(), parse_shape("4x4"), F32, from, (struct layout){0})),
+       "it has a price");
   use(moved(given(BATCH, "x", parse_shape("4x4"), from), "R R"));
   redistribute();
 }

@@ -213,9 +213,9 @@ static void list_layouts(void)
     struct layout layout = nth_layout(list, 5, i);
     if (!reductions_agree(layout)) continue;
     layouts[nlayout++] = layout;
-    layout.on[0].turn = 1;
+    layout.on[0].cut_order = 1;
     if (is_reordered(&graph->mesh, layout, layout.on[0].dim))
-      layouts[nlayout++] = usual_turns(layout);
+      layouts[nlayout++] = usual_cut_order(layout);
   }
 }
 

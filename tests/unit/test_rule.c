@@ -52,7 +52,7 @@ static bool nests(struct layout layout, struct shape whole)
 }
 
 /* NULL if every operand's layout is one that a value can have, else what is wrong. */
-static const char *no_layout(const struct trial *t, const struct way *way)
+static const char *no_layout(const struct trial *t, const struct op_sharding *way)
 {
   for (int i = 0; i < t->op->nin; i++)
     if (!nests(way->in[i], t->in[i].shape)) return "strides that do not nest";
@@ -63,9 +63,9 @@ static const char *no_layout(const struct trial *t, const struct way *way)
   return NULL;
 }
 
-static struct way way_of(const struct op *op, const struct choice *list, const int *pick)
+static struct op_sharding way_of(const struct op *op, const struct choice *list, const int *pick)
 {
-  struct way way = {0};
+  struct op_sharding way = {0};
   for (int d = 0; d < graph->mesh.ndim; d++) {
     for (int i = 0; i < op->nin; i++) way.in[i].on[d] = list[pick[d]].in[i];
     for (int k = 0; k < op->nout; k++) way.out[k].on[d] = list[pick[d]].out[k];
@@ -95,7 +95,7 @@ static bool has_turns(struct layout layout)
     for (int e = 0; e < d; e++) {
       struct placement p = layout.on[e], q = layout.on[d];
       if (p.kind == SHARD && q.kind == SHARD && p.dim == q.dim && outer_of(p) == outer_of(q) &&
-          p.turn > q.turn)
+          p.cut_order > q.cut_order)
         return true;
     }
   return false;
@@ -106,7 +106,7 @@ static bool has_both(struct layout layout)
   return has_strides(layout) && has_turns(layout);
 }
 
-static bool takes(const struct op *op, const struct way *way, kind_of_layout *is_expected)
+static bool takes(const struct op *op, const struct op_sharding *way, kind_of_layout *is_expected)
 {
   for (int i = 0; i < op->nin; i++)
     if (is_expected(way->in[i])) return true;
@@ -115,7 +115,7 @@ static bool takes(const struct op *op, const struct way *way, kind_of_layout *is
 
 /* The first wrong way of a row is printed, all are counted. */
 static int wrong;
-static void tell(const struct trial *t, const struct way *way, const char *why)
+static void tell(const struct trial *t, const struct op_sharding *way, const char *why)
 {
   static bool is_printed[OP_COUNT];
   wrong++;
@@ -134,7 +134,7 @@ static int try_every_choice(struct trial *t, kind_of_layout *is_expected)
   for (int which = 0, all = power(n, ndim); which < all; which++) {
     int pick[MAX_MESH];
     for (int d = 0, rest = which; d < ndim; d++, rest /= n) pick[d] = rest % n;
-    struct way way = way_of(t->op, list, pick);
+    struct op_sharding way = way_of(t->op, list, pick);
     if (!takes(t->op, &way, is_expected)) continue;
     if (!fits_together(&t->letters, t->op->nin, list, pick)) continue;
     bool can_be = true;
@@ -229,7 +229,7 @@ static void lie_in_turns(const struct trial *t, int which, const int *turn, cons
   for (int k = 0; k < t->op->nin; k++)
     for (int d = 0, ndim = t->in[k].shape.ndim; d < graph->mesh.ndim && ndim; d++) {
       struct placement p = S((k + which) % ndim);
-      p.turn = turn[d];
+      p.cut_order = turn[d];
       p.outer = stride ? stride[d] : 0;
       graph->value[t->op->in[k]].layout.on[d] = p;
     }
@@ -260,20 +260,20 @@ static void test_every_choice_of_turns_is_sound(void **state)
   static const int64_t sizes[][SIZES] = {{12, 6, 4, 8}, {5, 7, 9, 3}, {1, 3, 2, 5}};
   static const struct {
     const char *mesh;
-    int turn[MAX_MESH];
+    int cut_order[MAX_MESH];
   } list[] = {{"2x2", {1, 0}}, {"2x3", {1, 0}}, {"2x2x2", {2, 1, 0}}, {"3x2x2", {2, 0, 1}}};
   int tried = 0;
   for (size_t m = 0; m < sizeof list / sizeof *list; m++)
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
       new_mesh(list[m].mesh);
-      tried += try_turns(sizes[s], list[m].turn, NULL);
+      tried += try_turns(sizes[s], list[m].cut_order, NULL);
     }
   print_message("%d combinations, %d wrong\n", tried, wrong);
   assert_int_equal(wrong, 0);
   assert_true(getenv("TPGEN_ROWS") || tried > 5000);
 }
 
-static bool takes_as_it_lies(const struct op *op, const struct way *way)
+static bool takes_as_it_lies(const struct op *op, const struct op_sharding *way)
 {
   for (int i = 0; i < op->nin; i++) {
     struct layout lies = graph->value[op->in[i]].layout;
@@ -291,7 +291,7 @@ static int count_choices(const struct op *op)
   int count = 0, n = choices(op, &l, list);
   for (int which = 0; which < n * n; which++) {
     int pick[] = {which / n, which % n};
-    struct way way = way_of(op, list, pick);
+    struct op_sharding way = way_of(op, list, pick);
     count += takes_as_it_lies(op, &way) && fits_together(&l, op->nin, list, pick);
   }
   return count;
@@ -305,7 +305,7 @@ static int count_turned(int which, const int64_t *sizes, int input, bool turned)
     for (int d = 0, ndim = graph->value[op->in[k]].shape.ndim; d < 2 && ndim; d++) {
       struct placement *p = &graph->value[op->in[k]].layout.on[d];
       *p = S((k + input) % ndim);
-      p->turn = turned && d == 0;
+      p->cut_order = turned && d == 0;
     }
   return count_choices(op);
 }
@@ -337,7 +337,7 @@ static void test_every_choice_of_strides_and_turns_is_sound(void **state)
   static const int64_t sizes[][SIZES] = {{8, 12, 4, 6}, {12, 8, 6, 4}};
   static const struct {
     const char *mesh;
-    int turn[MAX_MESH];
+    int cut_order[MAX_MESH];
     int64_t stride[MAX_MESH];
   } list[] = {{"2x2", {1, 0}, {2, 2}},
               {"2x3", {1, 0}, {2, 2}},
@@ -348,7 +348,7 @@ static void test_every_choice_of_strides_and_turns_is_sound(void **state)
   for (size_t m = 0; m < sizeof list / sizeof *list; m++)
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
       new_mesh(list[m].mesh);
-      tried += try_turns(sizes[s], list[m].turn, list[m].stride);
+      tried += try_turns(sizes[s], list[m].cut_order, list[m].stride);
     }
   print_message("%d combinations, %d wrong\n", tried, wrong);
   assert_int_equal(wrong, 0);

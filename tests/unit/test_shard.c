@@ -297,7 +297,7 @@ static void test_strided_parts_in_turns(void **state)
 
 static void usual(const char *layout, const char *expected)
 {
-  struct layout l_usual = usual_turns(parse_layout(layout)), l = parse_layout(expected);
+  struct layout l_usual = usual_cut_order(parse_layout(layout)), l = parse_layout(expected);
   for (int d = 0; d < graph->mesh.ndim; d++)
     must(same_placement(l_usual.on[d], l.on[d]), "%s is written as %s, not %s", layout,
          layout_text(l_usual), expected);

@@ -104,10 +104,10 @@ static struct layout in_some_order(struct layout layout)
 {
   if (draw_below(2)) return layout;
   for (int d = 0; d < graph->mesh.ndim; d++)
-    if (layout.on[d].kind == SHARD) layout.on[d].turn = draw_below(3);
-  layout = usual_turns(layout);
+    if (layout.on[d].kind == SHARD) layout.on[d].cut_order = draw_below(3);
+  layout = usual_cut_order(layout);
   for (int d = 0; d < graph->mesh.ndim; d++)
-    if (layout.on[d].turn == 1) count->turned++;
+    if (layout.on[d].cut_order == 1) count->turned++;
   return layout;
 }
 

@@ -197,7 +197,7 @@ __attribute__((unused)) static struct placement parse_placement(const char *s)
   if (*s != 'S') return p;
   p = S((int)strtol(s + 2, &end, 10));
   if (*end == '/') p.outer = strtoll(end + 1, &end, 10);
-  if (end[1] == '[') p.turn = atoi(end + 2);
+  if (end[1] == '[') p.cut_order = atoi(end + 2);
   return p;
 }
 

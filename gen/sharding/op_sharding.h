@@ -1,6 +1,6 @@
-/* ways.h: the layouts in which an operation may run, and their cost. */
-#ifndef TPGEN_SHARDING_WAYS_H
-#define TPGEN_SHARDING_WAYS_H
+/* op_sharding.h: the layouts in which an operation may run, and their cost. */
+#ifndef TPGEN_SHARDING_OP_SHARDING_H
+#define TPGEN_SHARDING_OP_SHARDING_H
 
 #include "util/util.h"
 #include "ir/ir.h"
@@ -14,40 +14,38 @@ struct choice {
   unsigned counted;
   int place;
 };
-/* All legal ways, the one with everything replicated first; returns their number. They include
+/* All legal choices, the one with everything replicated first; returns their number. They include
    strided cuts, and cuts in another order than the mesh's, if an input has them. */
 enum { MAX_CHOICES = 64 };
 
 /* How an operation runs: the layouts of its inputs and outputs. */
-struct way {
+struct op_sharding {
   struct layout in[MAX_INPUTS], out[MAX_OUTPUTS];
 };
-/* The surroundings of the operation, while `propagate` walks the program; NONE for none. */
-struct surroundings {
+
+/* Which operations read values, while `propagate` walks the program; NONE for none. */
+struct def_use {
   int *asked_of;     /* by value: the plan's redistribute of it */
   int *taken_by;     /* by value: the first reader that is not a redistribute */
   int *moved_to;     /* by value: the last redistribute already made of it */
   int *moved_before; /* by operation: the redistribute before it, of the same value */
 };
 
-/* What DTensor's rules decide for an operation: it runs on its inputs' layouts, or on other
-   layouts, or not. */
-struct ruling {
-  enum { RULE_RUNS, RULE_RESHARDS, RULE_ERROR } what;
-  struct layout out;            /* RULE_RUNS */
-  struct layout in[MAX_INPUTS]; /* RULE_RESHARDS: the layouts that the inputs should get */
-  char error[96];               /* RULE_ERROR */
-};
-/* An operation as the rules see it. */
-struct ruled {
-  int nin;
-  struct shape shape[MAX_INPUTS];
-  struct layout layout[MAX_INPUTS];
-  bool linear;
-  const struct layout *enforce; /* pointwise_rule: of the operand written in place; or NULL */
+/* How many combinations are weighed for an operation, and each time for the next one. Bits: the
+   bounds that ended the choice of a sharding early. */
+enum { MOST_COMBINATIONS = 100000, MOST_AHEAD = 1500 };
+enum { TOO_MANY_AHEAD = 1, TOO_MANY_COMBINATIONS = 2 };
+
+/* What the choice of a sharding works on. It reads the graph and changes nothing in it. */
+struct chooser {
+  struct cost_model *m;
+  const struct def_use *uses;
+  int assumed; /* a value that has this layout for now; or NONE */
+  struct layout assumed_layout;
+  unsigned ended_early;
 };
 
-/* The cost of a way, or a part of it. */
+/* The cost of a sharding, or a part of it. */
 struct price {
   double bytes;
   int sums, moves;

@@ -1,4 +1,4 @@
-/* einop.c: DTensor's two rules for operations whose dimensions have letters. They take the layouts
+/* einop.h: DTensor's two rules for operations whose dimensions have letters. They take the layouts
    of an operation's inputs and give the layout of its output; or the layouts that the inputs should
    have instead; or the reason why there are none. They read the graph's mesh and change nothing.
 
@@ -10,14 +10,35 @@
 
    This follows PyTorch's _common_rules.py (tests/golden/einop_rule.tsv, pointwise_rule.tsv) even
    where that is odd: "1" is a letter like others except in an output, so a cut dimension of size 1
-   that is broadcast leaves a pending sum. Whether the operation can run so is decided by rule.c.
-   Two oversights of PyTorch's rules are not followed: a pending maximum or minimum is no sum, and
-   strided shards are refused. */
-#include "sharding/sharding.h"
+   that is broadcast leaves a pending sum. Two oversights of
+   PyTorch's rules are not followed: a pending maximum or minimum is no sum, and strided shards are
+   refused.
 
+   The compiler does not use them: its own choice (sharding/decide.c) is compared with them. */
+#ifndef EINOP_H
+#define EINOP_H
+
+#include "sharding/sharding.h"
 #include <ctype.h>
 #include <stdarg.h>
 #include <string.h>
+
+/* What DTensor's rules decide for an operation: it runs on its inputs' layouts, or on other
+   layouts, or not. */
+struct ruling {
+  enum { RULE_RUNS, RULE_RESHARDS, RULE_ERROR } what;
+  struct layout out;            /* RULE_RUNS */
+  struct layout in[MAX_INPUTS]; /* RULE_RESHARDS: the layouts that the inputs should get */
+  char error[96];               /* RULE_ERROR */
+};
+/* An operation as the rules see it. */
+struct ruled {
+  int nin;
+  struct shape shape[MAX_INPUTS];
+  struct layout layout[MAX_INPUTS];
+  bool linear;
+  const struct layout *enforce; /* pointwise_rule: of the operand written in place; or NULL */
+};
 
 enum { LETTERS = 128, UNSEEN = -2 };
 
@@ -25,16 +46,8 @@ enum { LETTERS = 128, UNSEEN = -2 };
 struct reading {
   const struct ruled *op;
   const int *enforce;
-  char in[MAX_INPUTS][MAX_DIMS + 1], out[MAX_DIMS + 1]; /* the equation, with a letter for each
-                                                           d
-                                                           i
-                                                           m
-                                                           e
-                                                           n
-                                                           s
-                                                           i
-                                                           o
-                                                           n */
+  /* The equation, with a letter for each dimension. */
+  char in[MAX_INPUTS][MAX_DIMS + 1], out[MAX_DIMS + 1];
   int map[MAX_INPUTS][MAX_DIMS]; /* by letter, from the inputs' dimensions: the mesh dimension,
                                     or NONE */
   int sharding[LETTERS];         /* the mesh dimension, NONE, or UNSEEN */
@@ -271,7 +284,9 @@ static struct ruling conclude(struct reading *r, unsigned sums)
   return r->ruling;
 }
 
-struct ruling einop_rule(const char *equation, const struct ruled *op, const int *enforce)
+/* enforce: by letter the mesh dimension that must shard it, NONE for none, -2 for no demand; or
+   NULL. */
+static struct ruling einop_rule(const char *equation, const struct ruled *op, const int *enforce)
 {
   struct reading r = {.op = op, .enforce = enforce};
   for (int i = 0; i < LETTERS; i++) r.sharding[i] = UNSEEN;
@@ -314,7 +329,7 @@ static void write_equation(const struct ruled *op, int ndim, char *to)
   *to = 0;
 }
 
-struct ruling pointwise_rule(const struct ruled *op)
+static struct ruling pointwise_rule(const struct ruled *op)
 {
   char equation[MAX_INPUTS * (MAX_DIMS + 1) + MAX_DIMS + 3];
   int ndim = 0, map[MAX_DIMS], enforce[LETTERS];
@@ -329,3 +344,5 @@ struct ruling pointwise_rule(const struct ruled *op)
   for (int k = 0; k < ndim; k++) enforce[(int)out[k]] = map[k];
   return einop_rule(equation, op, enforce);
 }
+
+#endif
