@@ -128,7 +128,7 @@ static char *kernel_comment(const struct op *group)
   int *read = alloc((size_t)op_width(group) * sizeof *read);
   int nwritten = op_writes(group, written), nread = op_reads(group, read);
   struct buffer b = {0};
-  put(&b, "%s", comment_lines(expression_text(group), 0));
+  put(&b, "%s", comment_lines(formula_text(group), 0));
   for (int i = 0; i < nwritten; i++) {
     int in = overwritten_by(written[i], read, nread);
     if (in != NONE)
@@ -222,7 +222,6 @@ char *fused_call(const struct op *group, int rank)
                              .rank = rank,
                              .stages = *group->stages,
                              .form = kernel_form(group, rank),
-                             .guard = "",
                              .launch = &launch};
   if (k.form->scheme == NO_KERNEL) return empty_call(group, rank);
   find_loops(&k);

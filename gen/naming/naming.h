@@ -94,7 +94,7 @@ char *without_braces(const char *body);
    ours, only heads of functions. */
 char *wrapped_lines(const char *s, bool ours);
 
-/* -------------------------------------------------------------------------------- expression.c */
+/* --------------------------------------------------------------------------------- formula.c */
 
 /* The plan's path as comments and files show it: of an absolute path only the last name. */
 const char *plan_shown(void);
@@ -103,7 +103,7 @@ const char *plan_shown(void);
 const char *file_shown(int line);
 char *place_shown(int line);
 /* An operation in the model's words: "relu = relu(in_proj + in_proj.bias)". */
-char *expression_text(const struct op *op);
+char *formula_text(const struct op *op);
 const char *shown_operand(int value);
 
 /* ------------------------------------------------------------------------------------ forms.c */

@@ -88,8 +88,9 @@ static void put_constants(struct buffer *b, int optimizer, const char *code)
     put(b, "  const double %s = %s(t);\n", lr, name_in("learning_rate", first_of_rate(optimizer)));
   for (int k = 0; k < o->nnumber; k++)
     if (has_number(o, k, code))
-      put(b, "  %s%s = (float)%s;\n", target->steps_in_memory ? "now." : "const float ",
-          step_number_name(o, k), in_brackets(fill(o->number[k].text, "lr", lr, NULL)));
+      put(b, "  %s%s = %s;\n", target->steps_in_memory ? "now." : "const float ",
+          step_number_name(o, k),
+          expr_text(prefix_expr("(float)", expr(fill(o->number[k].text, "lr", lr, NULL)))));
 }
 
 char *update_constants(const char *code)
