@@ -206,7 +206,7 @@ char *comment_text(const struct op *op)
   if (op->kind == OP_iteration) return iteration_comment(op);
   const char *again = is_again(op) ? "again: " : "";
   if (!op->why || op->kind == OP_view)
-    return text("%s%s%s%s    %s    %s", piece_text(op), again, formula_text(op),
+    return text("%s%s%s%s    %s    %s", piece_text(op), again, short_formula_text(op),
                 op->kind == OP_products ? "    one product: the operands are adjacent" : "",
                 lines_of(op), layouts_text(op));
   struct buffer b = {0};

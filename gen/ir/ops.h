@@ -149,7 +149,7 @@ OP(tanh_back,      "...,...->...",         "a",            no_grad,            "
 OP(silu,           "...->...",             "",             silu_grad,          "",
    "$a / (1 + expf(-$a))", "")
 OP(silu_back,      "...,...->...",         "a",            no_grad,            "",
-   "$a * (1 + $b * (1 - 1 / (1 + expf(-$b)))) / (1 + expf(-$b))", "")
+   "$a * silu_slope($b)", "")
 OP(softplus,       "...->...",             "a:max|a:min",  softplus_grad,      "",
    "$a > 20 ? $a : log1pf(expf($a))", "")
 OP(softplus_back,  "...,...->...",         "a",            no_grad,            "",

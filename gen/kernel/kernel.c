@@ -68,6 +68,17 @@ static int name_parts(const struct op *group, const char **word)
   return n;
 }
 
+/* Whether all operations of the kernel are of functions of the plan: then these say more than the
+   operations do. */
+static bool is_of_functions(const struct op *group)
+{
+  for (int k = 0; k < group->nbody; k++) {
+    const struct op *op = body_op(group, k);
+    if (op->kind != OP_expand && !strcmp(part_name(op), op_name(op))) return false;
+  }
+  return true;
+}
+
 static bool is_in_place(const struct kernel_builder *k)
 {
   for (int i = 0; i < k->nargument; i++)
@@ -75,8 +86,8 @@ static bool is_in_place(const struct kernel_builder *k)
   return false;
 }
 
-/* "add_relu": the names of a kernel's operations; if they are many, the functions to which they
-   belong, "add_rms_norm"; if these are many, the first few. */
+/* "add_relu": the names of a kernel's operations; if they are many, or all are of functions of the
+   plan, these functions, "add_rms_norm"; if these are many, the first few. */
 static char *kernel_words(const struct op *group)
 {
   struct buffer b = {0};
@@ -88,7 +99,7 @@ static char *kernel_words(const struct op *group)
     if (op->kind != OP_expand || group->nbody == 1) word[n++] = op_name(op);
   }
   if (!n) word[n++] = op_name(body_op(group, 0));
-  if (n > MOST) n = name_parts(group, word);
+  if (n > MOST || (n > 1 && is_of_functions(group))) n = name_parts(group, word);
   for (int i = 0; i < n; i++) {
     if (n > MOST && i == MOST - 1) {
       put(&b, "_and_%d_more", n - i);

@@ -29,6 +29,7 @@ struct formula {
   const struct op *group;
   int left; /* operations that it may still show: what is read twice is shown twice, with everything
                that it is made of */
+  bool is_short; /* what a function of the plan does in many operations is a call of it */
 };
 
 /* The operation that makes a value within the same kernel without storing it, or NULL: such a
@@ -61,10 +62,59 @@ static const struct expr *times_factor(double factor, const struct expr *of)
 
 static const struct expr *operand_formula(struct formula *f, int value);
 
+/* A function of the plan, "rms_norm", and in the backward "rms_norm_back", as a call. */
+struct called_part {
+  const char *function;
+  bool backward;
+  int operations;
+  const struct expr **operand; /* each once */
+  int n;
+};
+
+static bool is_of_backward(const struct op *op)
+{
+  return op->phase == BACKWARD && !op->again;
+}
+
+static bool is_of_part(const struct called_part *p, const struct op *op)
+{
+  return op->part_of && !strcmp(op->part_of, p->function) && is_of_backward(op) == p->backward;
+}
+
+static void add_to_part(struct formula *f, struct called_part *p, const struct op *op)
+{
+  p->operations += op->kind != OP_expand;
+  for (int i = 0; i < op->nin; i++) {
+    const struct op *maker = inner_maker(f->group, op->in[i]);
+    if (maker && (maker->kind == OP_expand || is_of_part(p, maker))) {
+      add_to_part(f, p, maker);
+      continue;
+    }
+    const struct expr *e = operand_formula(f, op->in[i]);
+    bool known = e->kind == NUMBER_EXPR;
+    for (int k = 0; k < p->n; k++) known |= same_expr(p->operand[k], e);
+    if (!known && p->n < MAX_INPUTS) p->operand[p->n++] = e;
+  }
+}
+
+/* The call, or NULL where the operation is of no such function, or of one of a few operations. */
+static const struct expr *part_formula(struct formula *f, const struct op *op)
+{
+  enum { FEW = 4 };
+  struct called_part p = {.function = op->part_of, .backward = is_of_backward(op)};
+  if (!op->part_of || *op->part_of < 'a' || *op->part_of > 'z') return NULL;
+  p.operand = alloc(MAX_INPUTS * sizeof *p.operand);
+  add_to_part(f, &p, op);
+  if (p.operations <= FEW || p.n == MAX_INPUTS) return NULL;
+  return call_expr(text("%s%s", p.function, p.backward ? "_back" : ""), p.operand, p.n);
+}
+
 /* "a + b" for the operators that C writes between their operands, "relu(a)" for the others. */
 static const struct expr *operation_formula(struct formula *f, const struct op *op)
 {
   const char *sign = op_row[op->kind].sign;
+  const struct expr *part = f->is_short ? part_formula(f, op) : NULL;
+  if (part) return part;
   const struct expr **at = alloc((size_t)(op->nin + 1) * sizeof *at);
   int n = op->nin;
   for (int i = 0; i < n; i++) at[i] = operand_formula(f, op->in[i]);
@@ -85,12 +135,22 @@ static const struct expr *operand_formula(struct formula *f, int value)
   return word_expr(shown_operand(value));
 }
 
+enum { MOST_SHOWN = 40 };
+
 /* Of an operation of the group. */
 static const struct expr *formula_of(const struct op *group, const struct op *op)
 {
-  enum { MOST = 40 };
-  struct formula f = {group, MOST};
+  struct formula f = {group, MOST_SHOWN, false};
   return operation_formula(&f, op);
+}
+
+/* The same in one line, if it can be. */
+static const struct expr *short_formula_of(const struct op *group, const struct op *op)
+{
+  enum { LINE = 80 };
+  struct formula f = {group, MOST_SHOWN, true};
+  const struct expr *e = formula_of(group, op);
+  return strlen(expr_text(e)) > LINE ? operation_formula(&f, op) : e;
 }
 
 /* The factors of a product that adds to its third operand. */
@@ -117,7 +177,7 @@ static char *in_place_sum(const struct op *group, const struct op *op)
 {
   const char *sum = shown_operand(op->out);
   struct op two = factors_of(op);
-  struct formula f = {group, 40};
+  struct formula f = {group, MOST_SHOWN, false};
   if (op->kind == OP_matmul) return text("%s += %s", sum, expr_text(operation_formula(&f, &two)));
   const struct expr *term = operand_formula(&f, op->in[1]);
   const char *of = !strcmp(expr_text(term), sum)
@@ -147,7 +207,7 @@ static char *sum_of_products(const struct op *op)
   return text("%s = %s", shown_operand(graph->op[op->body[op->nbody - 1]].out), expr_text(sum));
 }
 
-char *formula_text(const struct op *op)
+static char *formulas(const struct op *op, bool is_short)
 {
   if (op->kind == OP_matmul) return product_text(op);
   if (op->kind == OP_products && !graph->value[graph->op[op->body[0]].out].stored)
@@ -162,10 +222,20 @@ char *formula_text(const struct op *op)
   for (int k = 0; k < op->nbody; k++) {
     const struct op *inner = &graph->op[op->body[k]];
     if (!graph->value[inner->out].stored) continue;
+    const struct expr *e = (is_short ? short_formula_of : formula_of)(op, inner);
     put(&b, "%s%s", b.length ? "; " : "",
-        adds_in_place(inner)
-            ? in_place_sum(op, inner)
-            : text("%s = %s", shown_operand(inner->out), expr_text(formula_of(op, inner))));
+        adds_in_place(inner) ? in_place_sum(op, inner)
+                             : text("%s = %s", shown_operand(inner->out), expr_text(e)));
   }
   return b.text;
+}
+
+char *formula_text(const struct op *op)
+{
+  return formulas(op, false);
+}
+
+char *short_formula_text(const struct op *op)
+{
+  return formulas(op, true);
 }

@@ -130,6 +130,11 @@ static void put_local(struct buffer *b, int value)
   int storage = storage_of(value);
   struct buffer about = {0};
   put(&about, "// %s", shape_text(local_shape(value, named_rank)));
+  int first = (int)(v->order & 7);
+  if (v->order)
+    put(&about, ", %s",
+        v->order == moved_to_front(first, v->shape.ndim) ? text("dim %d first", first)
+                                                         : order_text(v));
   if (loop->step)
     put(&about, ", of the %s %s", loop->step < 0 ? "previous" : "next",
         graph->module[in_loop(loop->stack)->list].steps ? "step" : "layer");

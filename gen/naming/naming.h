@@ -102,8 +102,10 @@ const char *plan_shown(void);
    requires. */
 const char *file_shown(int line);
 char *place_shown(int line);
-/* An operation in the model's words: "relu = relu(in_proj + in_proj.bias)". */
+/* An operation in the model's words: "relu = relu(in_proj + in_proj.bias)"; and with calls of the
+   plan's functions in place of what is longer than a line, "rms_norm_back(d_norm, weight, x)". */
 char *formula_text(const struct op *op);
+char *short_formula_text(const struct op *op);
 const char *shown_operand(int value);
 
 /* ------------------------------------------------------------------------------------ forms.c */

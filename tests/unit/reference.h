@@ -88,6 +88,12 @@ static double gelu_tanh(double x)
   return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * pow(x, 3))));
 }
 
+static double silu_derivative(double x)
+{
+  double s = 1 / (1 + exp(-x));
+  return s + x * s * (1 - s);
+}
+
 static double gelu_tanh_derivative(double x)
 {
   double u = sqrt(2 / M_PI) * (x + 0.044715 * pow(x, 3));
