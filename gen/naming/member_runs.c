@@ -1,6 +1,7 @@
 /* member_runs.c: adjacent members of a rank's memory as one array. A pointer to the first of them
-   would end with that member. So the call gets a pointer to the struct that contains them all or,
-   if there is none, a pointer into the whole memory. memory.h asserts that there are no gaps. */
+   would end with that member. So the call gets a pointer to the struct that contains them all; or
+   to an array of a union with these members, which memory.h then declares; or, where they are of
+   several structs, a pointer into the whole memory. memory.h asserts that there are no gaps. */
 #include "naming/naming.h"
 
 #include <inttypes.h>
@@ -122,6 +123,71 @@ static size_t same_end(const char *shown, const char *name, size_t length)
   return strlen(shown);
 }
 
+/* "m->w.layers[0].attention." of "m->w.layers[7].attention.": the text of a list's struct is that
+   of its first module. */
+static char *first_path(const char *path, size_t length)
+{
+  struct buffer b = {0};
+  for (size_t i = 0; i < length; i++) {
+    put_text(&b, path + i, 1);
+    if (path[i] != '[') continue;
+    put_text(&b, "0", 1);
+    while (path[i + 1] >= '0' && path[i + 1] <= '9') i++;
+  }
+  return b.text;
+}
+
+/* "wq_wk_wv", "n0_to_n7" */
+static char *joined_name(const char *const *child, int n)
+{
+  enum { FEW = 4 };
+  struct buffer b = {0};
+  if (n > FEW) return text("%s_to_%s", child[0], child[n - 1]);
+  for (int i = 0; i < n; i++) put(&b, "%s%s", i ? "_" : "", child[i]);
+  return b.text;
+}
+
+/* The array of a union with the members from one parameter to another one, which are n elements:
+   all of some adjacent children of one struct. NULL if they are not. */
+static const char *union_array(int value, const char *shown, int last, int64_t n)
+{
+  const char *name = memory_name[parameter_of(value)], *end = memory_name[parameter_of(last)];
+  size_t common = 0, dots = 0;
+  const char *of_struct = NULL; /* the child that was seen last */
+  if (lies_apart(value) || !name || !end) return NULL;
+  for (size_t i = 0; name[i] && name[i] == end[i]; i++)
+    if (name[i] == '.') common = i + 1, dots++;
+  const char **child = alloc((size_t)(graph->nvalue + 1) * sizeof *child);
+  int children = 0;
+  bool begun = false, ended = false, taken = false;
+  for (int i = 0; i < graph->nvalue; i++) {
+    const char *own = memory_name[i];
+    if (graph->value[i].role != PARAMETER || !own || strncmp(own, name, common)) continue;
+    const char *word = text("%.*s", (int)strcspn(own + common, "."), own + common);
+    bool is_new = !of_struct || strcmp(of_struct, word);
+    of_struct = word;
+    if (i == parameter_of(value) && !is_new) return NULL; /* not the first of its child */
+    if (ended && !is_new) return NULL;                    /* not the last one */
+    begun |= i == parameter_of(value);
+    if (begun && !ended && is_new) child[children++] = word;
+    if (strchr(word, '[') && begun && !ended) return NULL;
+    ended |= i == parameter_of(last);
+  }
+  if (!ended || children < 2) return NULL;
+  const char *joined = joined_name(child, children);
+  for (int i = 0; i < graph->nvalue; i++) {
+    const char *own = memory_name[i];
+    if (own && !strncmp(own, name, common) && !strncmp(own + common, joined, strlen(joined)))
+      taken = true;
+  }
+  if (taken || !join_members(first_path(name, common), child, children,
+                             c_type(graph->value[value].type), joined, n))
+    return NULL;
+  size_t length = 0; /* of the struct's path in the value's own name */
+  for (const char *c = memory_name[value]; dots; c++) dots -= *c == '.', length++;
+  return text("%.*s.%s", (int)same_end(shown, memory_name[value], length - 1), shown, joined);
+}
+
 const char *member_run(int value, const char *shown, int64_t n)
 {
   const struct value *v = &graph->value[value];
@@ -143,5 +209,6 @@ const char *member_run(int value, const char *shown, int64_t n)
                    "        offsetof(struct memory, %s) ==\n        %" PRId64 " * sizeof(%s)",
                    memory_name[last] + 3, memory_name[last], name + 3, n, type),
               "no padding");
-  return text("(%s *)run_from(%s)", type, shown);
+  const char *array = union_array(value, shown, last, n);
+  return array ? array : text("(%s *)run_from(%s)", type, shown);
 }

@@ -219,7 +219,7 @@ static bool activation(enum op_kind kind, const double *x, double *y)
     *y = x[0] * logistic(x[0]);
     return true;
   case OP_silu_back:
-    *y = x[0] * (logistic(x[1]) + x[1] * logistic(x[1]) * (1 - logistic(x[1])));
+    *y = x[0] * silu_derivative(x[1]);
     return true;
   case OP_gelu:
     *y = x[0] * distribution(x[0]);
