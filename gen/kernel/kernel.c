@@ -220,6 +220,7 @@ void reserve_fused_name(const struct op *group, int rank)
   struct shape space = local_shape(group->stages->space, rank);
   for (int in_place = 0; in_place < 2; in_place++)
     reserve_kernel_name(kernel_name(words, space, in_place));
+  if (body_op(group, 0)->kind == OP_rotary) reserve_kernel_name("rotate_rows");
   for (int k = 0; k < group->nbody; k++) {
     const struct op *op = &graph->op[group->body[k]];
     if (is_reduce(op->kind)) reserve_kernel_name(text("%s_of_none", op_name(op)));
@@ -237,6 +238,8 @@ char *fused_call(const struct op *group, int rank)
   if (k.form->scheme == NO_KERNEL) return empty_call(group, rank);
   find_loops(&k);
   find_arguments(&k);
+  char *rotary = rotary_call(&k);
+  if (rotary) return rotary;
   struct code *body = kernel_code(&k);
   drop_unused(&k, body);
   /* Nothing to do: columns of which the rank has none. */

@@ -100,6 +100,8 @@ const char *new_temporary(struct kernel_builder *k, int value, const char *prefe
 /* The statement of an operation that has a kernel of its own. */
 char *file_kernel_call(const struct op *op, int rank);
 void reserve_file_name(const struct op *of, int on);
+/* A text's words, separated by one blank each. */
+char *in_one_line(const char *begin, const char *end);
 
 /* ------------------------------------------------------------------------- kernel_file_holes.c */
 
@@ -231,6 +233,11 @@ void declare_parts(struct code *c, struct kernel_builder *k, const bool *these, 
 void add_part_results(struct code *c, struct kernel_builder *k, const bool *these);
 void combine_parts(struct code *c, struct kernel_builder *k, const bool *these, int64_t parts,
                    const struct expr *index);
+
+/* ------------------------------------------------------------------------------------ rotary.c */
+
+/* The call of the function for rotations, if the kernel is one; else NULL. */
+char *rotary_call(const struct kernel_builder *k);
 
 /* ------------------------------------------------------------------------------ share_bodies.c */
 

@@ -152,8 +152,7 @@ struct function_text {
   const char *launch;      /* CUDA: blocks and threads, and bytes of shared memory if any */
 };
 
-/* Its words, separated by one blank each. */
-static char *in_one_line(const char *begin, const char *end)
+char *in_one_line(const char *begin, const char *end)
 {
   struct buffer b = {0};
   put_text(&b, "", 0);
