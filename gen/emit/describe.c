@@ -1,7 +1,7 @@
 /* describe.c: the comment above a statement. */
 #include "emit/emit.h"
 
-static char *layout_at(int value)
+static char *shown_layout(int value)
 {
   return holds_pieces(value) ? copy_text("pieces") : layout_text(graph->value[value].layout);
 }
@@ -13,10 +13,10 @@ char *layouts_text(const struct op *op)
   if (m) return text("%s -> %s", layout_text(m->from), layout_text(m->to));
   int *list = alloc((size_t)op_width(op) * sizeof *list);
   for (int i = 0, n = op_reads(op, list); i < n; i++)
-    put(&b, "%s%s", i ? ", " : "", layout_at(list[i]));
+    put(&b, "%s%s", i ? ", " : "", shown_layout(list[i]));
   put(&b, "%s-> ", b.length ? " " : "");
   for (int i = 0, n = op_writes(op, list); i < n; i++)
-    put(&b, "%s%s", i ? ", " : "", layout_at(list[i]));
+    put(&b, "%s%s", i ? ", " : "", shown_layout(list[i]));
   return b.text;
 }
 
@@ -74,7 +74,7 @@ static char *move_text(const struct op *op)
 }
 
 /* The purpose of a packing. */
-static char *packing_text(const struct op *op)
+static char *packing_purpose(const struct op *op)
 {
   switch (op->kind) {
   case OP_pack:
@@ -90,7 +90,7 @@ static char *packing_text(const struct op *op)
   }
 }
 
-static bool is_packing(enum op_kind k)
+static bool is_packing_step(enum op_kind k)
 {
   return op_row[k].step == PACKING || op_row[k].step == PIECES_PACKING;
 }
@@ -212,7 +212,8 @@ char *comment_text(const struct op *op)
   struct buffer b = {0};
   const char *what = shown_operand(op->kind == OP_unpack_pieces ? op->out : op->in[0]);
   put(&b, "%s%s%s: %s", is_collective(op->kind) ? piece_text(op) : "", again,
-      op->nbody ? reduced_text(op) : what, is_packing(op->kind) ? packing_text(op) : move_text(op));
+      op->nbody ? reduced_text(op) : what,
+      is_packing_step(op->kind) ? packing_purpose(op) : move_text(op));
   if (is_collective(op->kind)) put(&b, ", %s", bytes_text(op));
   put(&b, ": %s", printable(op->why));
   if (!op->nbody || has_chunks(op)) put(&b, ", %s", where(op->line));
@@ -230,12 +231,13 @@ static const struct function *function_with(int id)
 
 /* The place in the function of the operation, of the part that runs it, or of the call of that;
    NONE if there is none. */
-static int place_in(const struct function *f, int id)
+static int place_in_function(const struct function *f, int id)
 {
   for (int k = 0; k < f->nop; k++) {
     const struct op *op = &graph->op[f->op[k]];
     if (f->op[k] == id) return k;
-    if (op->kind == OP_iteration && place_in(&graph->function[op->function], id) != NONE) return k;
+    if (op->kind == OP_iteration && place_in_function(&graph->function[op->function], id) != NONE)
+      return k;
   }
   return NONE;
 }
@@ -263,7 +265,7 @@ struct list beside(const struct op *op)
   int id = (int)(op - graph->op), end = 0;
   const struct function *f = function_with(id);
   if (f->is_part) f = &graph->function[f->body];
-  int begin = place_in(f, id);
+  int begin = place_in_function(f, id);
   while (end < f->nop && !awaits(&graph->op[f->op[end]], id)) end++;
   for (int k = begin + 1; k != end && found.n < f->nop; k++) {
     if (k == f->nop && !is_loop_carried(op)) break;

@@ -26,7 +26,7 @@ struct segment {
 /* ------------------------------------------------------------------------------ one run of each */
 
 /* Whether the gradient of the k-th member directly follows that of the one before. */
-static bool follows(const struct op *op, int k)
+static bool follows_segment(const struct op *op, int k)
 {
   const struct value *a = &graph->value[bucket_member(op, k - 1)->out];
   const struct value *b = &graph->value[bucket_member(op, k)->out];
@@ -36,7 +36,7 @@ static bool follows(const struct op *op, int k)
 }
 
 /* What is copied for the member: in or out. */
-static int copied(const struct op *op, int k, bool in)
+static int copied_segment(const struct op *op, int k, bool in)
 {
   return in ? bucket_member(op, k)->in[0] : bucket_member(op, k)->out;
 }
@@ -48,12 +48,12 @@ static int find_run(const struct op *op, int k, int rank, bool in, struct segmen
   int first = NONE;
   *p = (struct segment){.at = NULL, .parts = 1, .rows = 1};
   do {
-    int value = copied(op, k + n, in);
+    int value = copied_segment(op, k + n, in);
     if (!p->at) first = value, p->at = c_name(value);
     p->type = graph->value[value].type;
     p->run += elements_of_rank(value, rank);
     n++;
-  } while (k + n < op->nbody && follows(op, k + n));
+  } while (k + n < op->nbody && follows_segment(op, k + n));
   p->of = text("%" PRId64, p->run);
   if (p->at) p->at = member_run(first, p->at, p->run);
   return n;
@@ -79,7 +79,7 @@ static bool is_next(const char *a, int64_t count, const char *b)
 }
 
 /* Adds the run of the next module as a row, if it is one. */
-static bool add_row(struct segment *p, const struct segment *next)
+static bool add_segment_row(struct segment *p, const struct segment *next)
 {
   size_t at = 0;
   if (!p->at || !next->at || p->run != next->run || p->type != next->type) return false;
@@ -110,7 +110,7 @@ static void put_runs(struct buffer *b, const struct op *op, int rank, bool in)
     n = find_run(op, k, rank, in, &p);
     for (int more; k + n < op->nbody; n += more) {
       more = find_run(op, k + n, rank, in, &next);
-      if (!add_row(&p, &next)) break;
+      if (!add_segment_row(&p, &next)) break;
     }
     p.place = place;
     place += p.run * p.rows;
@@ -233,7 +233,7 @@ static char *table_text(const struct op *op, int rank, bool in)
   return b.text;
 }
 
-static int count_rows(const char *table)
+static int count_segment_rows(const char *table)
 {
   int n = 0;
   for (; (table = strchr(table, '\n')); table++) n++;
@@ -255,7 +255,7 @@ static char *copying(const struct op *op, const char *table, bool in)
       scheduled(op)->has_chained && !in ? text("_on(%s, ", stream_name(op->group)) : "(";
   return text("%s_segments%s%s, /* bytes */ %" PRId64 ", /* chunk */ %" PRId64 ", %d, segment);",
               in ? "pack" : "unpack", on, place_in_buffer(op, in),
-              type_bytes(graph->value[op->buffer].type), chunk, count_rows(table));
+              type_bytes(graph->value[op->buffer].type), chunk, count_segment_rows(table));
 }
 
 static char *copies(const struct op *op, int rank, bool in)
@@ -292,7 +292,7 @@ static const char *segments_moved(const struct op *op, int rank)
 
 int count_segments(const struct op *op, int rank)
 {
-  return count_rows(segments_moved(op, rank));
+  return count_segment_rows(segments_moved(op, rank));
 }
 
 char *with_segments(const struct op *op, int rank, const char *call)

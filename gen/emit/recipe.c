@@ -40,7 +40,8 @@ static void count_uses(struct writing *w)
 
 /* ---------------------------------------------------------------------------------- expressions */
 
-static const struct expr *variable(struct writing *w, const char *preferred, const struct expr *e)
+static const struct expr *recipe_variable(struct writing *w, const char *preferred,
+                                          const struct expr *e)
 {
   const char *name = unique_name(&w->scope, preferred);
   put(&w->l.body, "    const float %s = %s;\n", name, expr_text(e));
@@ -48,12 +49,12 @@ static const struct expr *variable(struct writing *w, const char *preferred, con
 }
 
 /* The row's expression with the operands of the step. */
-static const struct expr *filled_row(const struct writing *w, const struct update_step *step,
-                                     const struct expr *row)
+static const struct expr *filled_recipe_row(const struct writing *w, const struct update_step *step,
+                                            const struct expr *row)
 {
   const struct expr *at[3];
   if (*row->word == '$') return w->element[step->in[row->word[1] - 'a']];
-  for (int i = 0; i < row->n; i++) at[i] = filled_row(w, step, row->all[i]);
+  for (int i = 0; i < row->n; i++) at[i] = filled_recipe_row(w, step, row->all[i]);
   return row->n ? expr_with(row, at) : row;
 }
 
@@ -71,11 +72,11 @@ static void put_steps(struct writing *w)
   for (int s = o->noperation; s < o->nstep; s++) {
     int operand = first_step_operand(o) + s, state = state_made(o, operand);
     if (!w->uses[operand]) continue;
-    const struct expr *e = filled_row(w, &o->step[s], row_expr(o->step[s].kind));
+    const struct expr *e = filled_recipe_row(w, &o->step[s], row_expr(o->step[s].kind));
     if (state != NONE)
-      e = variable(w, text("new_%s", o->state[state]), e);
+      e = recipe_variable(w, text("new_%s", o->state[state]), e);
     else if (w->uses[operand] > 1)
-      e = variable(w, o->out[0] == operand ? "new_w" : "x", e);
+      e = recipe_variable(w, o->out[0] == operand ? "new_w" : "x", e);
     w->element[operand] = e;
   }
 }
@@ -102,7 +103,7 @@ static void add_gradient_operand(struct writing *w, const struct expr *element)
   w->l.parameters = text("%s, const float *norm", w->l.parameters);
   w->l.clip = fill(embedded_template("clip.c"), "clip", number_text(plan_options->clip), NULL);
   w->element[1] = expr("clip * %e", element);
-  if (w->uses[1] > 1) w->element[1] = variable(w, "d", w->element[1]);
+  if (w->uses[1] > 1) w->element[1] = recipe_variable(w, "d", w->element[1]);
 }
 
 static bool takes_step_numbers(const struct optimizer *o)
@@ -113,7 +114,7 @@ static bool takes_step_numbers(const struct optimizer *o)
 }
 
 /* What the update's operations made: like the parameter, or one number. */
-static void add_made(struct writing *w, const struct op *update, int width)
+static void add_made_operands(struct writing *w, const struct op *update, int width)
 {
   const struct optimizer *o = w->o;
   int at = 2 + o->nstate + (plan_options->clip > 0);
@@ -154,7 +155,7 @@ static void add_numbers(struct writing *w)
     w->l.parameters = text("%s, const struct constants *%snow", w->l.parameters, forms()->no_alias);
 }
 
-static void put_update(struct writing *w, int operand, int made)
+static void put_new_element(struct writing *w, int operand, int made)
 {
   put(&w->l.body, "    %s = %s;\n", expr_text(w->element[operand]), expr_text(w->element[made]));
 }
@@ -180,12 +181,12 @@ struct update_lines lines_of_update(const struct op *update, int width)
     if (kernel_has_array(o, 2 + k))
       w.element[2 + k] = add_array(&w, identifier(o->state[k]), o->out[1 + k] != 2 + k, width);
   if (gradient) add_gradient_operand(&w, gradient);
-  add_made(&w, update, width);
+  add_made_operands(&w, update, width);
   add_numbers(&w);
   put_steps(&w);
-  put_update(&w, 0, o->out[0]);
+  put_new_element(&w, 0, o->out[0]);
   for (int k = 0; k < o->nstate; k++)
-    if (!o->ones[k] && o->out[1 + k] != 2 + k) put_update(&w, 2 + k, o->out[1 + k]);
+    if (!o->ones[k] && o->out[1 + k] != 2 + k) put_new_element(&w, 2 + k, o->out[1 + k]);
   return w.l;
 }
 

@@ -141,7 +141,7 @@ static char *first_experts(const struct op *op, int64_t experts)
   return b.text;
 }
 
-static const char *pointer(int value)
+static const char *rows_pointer(int value)
 {
   const char *name = c_name(value);
   return name ? name : "NULL";
@@ -160,7 +160,7 @@ static const char *rooms_text(const struct op *op, int rank)
 }
 
 /* Rows are counted by an int, and so are the bytes of one. */
-static void check_rows(const struct op *op, int tokens)
+static void check_row_counts(const struct op *op, int tokens)
 {
   struct shape here = local_shape(tokens, 0);
   int64_t bytes = here.size[here.ndim - 1] * type_bytes(graph->value[tokens].type);
@@ -181,12 +181,13 @@ char *row_exchange_text(const struct op *op, int rank)
   struct shape here = local_shape(tokens, rank);
   int64_t width = here.size[here.ndim - 1];
   const char *rooms = rooms_text(op, rank), *note = note_text(op);
-  check_rows(op, tokens);
+  check_row_counts(op, tokens);
   return fill(form[target->library], "first", first_experts(op, experts), "call",
-              to_experts ? "rows_to_experts" : "rows_to_tokens", "out", pointer(op->out), "room",
-              pointer(op->out + 1), "work", pointer(op->out + 2), "in", pointer(op->in[0]),
-              "counts", pointer(op->in[1]), "width", text("%" PRId64, width), "bytes",
-              text("%" PRId64, type_bytes(in->type)), "ranks", text("%d", ranks), "here",
+              to_experts ? "rows_to_experts" : "rows_to_tokens", "out", rows_pointer(op->out),
+              "room", rows_pointer(op->out + 1), "work", rows_pointer(op->out + 2), "in",
+              rows_pointer(op->in[0]), "counts", rows_pointer(op->in[1]), "width",
+              text("%" PRId64, width), "bytes", text("%" PRId64, type_bytes(in->type)), "ranks",
+              text("%d", ranks), "here",
               text("%" PRId64, chunk_size(experts, ranks, place_in_group(op->group, rank))), "most",
               text("%" PRId64, rows_of_slot(tokens, ranks)), "rows",
               text("%" PRId64, room_of_experts(op, rank)), "rooms", rooms, "limits",

@@ -250,7 +250,8 @@ static void start_columns(struct code *c, struct kernel_builder *k, const bool *
 /* ------------------------------------------------------------------------------------------ a row
  */
 
-static void add_row(struct code *c, struct kernel_builder *k, const bool *made, const bool *sums)
+static void add_row_stage(struct code *c, struct kernel_builder *k, const bool *made,
+                          const bool *sums)
 {
   const struct loops *loops = &k->loops;
   int kept = kept_outside(loops), known = k->ntemporary;
@@ -283,7 +284,7 @@ static void add_stages_once(struct code *c, struct kernel_builder *k)
       these[n] &= graph->value[out].stored || is_read_by_rows(k, out);
     }
     add_starts(c, k, these);
-    if (made_in_stage(k->group->body, &k->stages, stage, made)) add_row(c, k, made, these);
+    if (made_in_stage(k->group->body, &k->stages, stage, made)) add_row_stage(c, k, made, these);
     if (has_blocks()) add_combines(c, k, these, k->form->threads);
     add_results(c, k, these);
   }

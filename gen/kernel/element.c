@@ -41,7 +41,7 @@ static const struct expr *typed_number(double x, enum type type)
   return type == BOOL ? word_expr(x != 0 ? "1" : "0") : int_expr((int64_t)x);
 }
 
-static const struct expr *call_of(const char *function, const struct expr *of)
+static const struct expr *call_with(const char *function, const struct expr *of)
 {
   return call_expr(function, &of, 1);
 }
@@ -50,13 +50,13 @@ static const struct expr *call_of(const char *function, const struct expr *of)
 static const struct expr *rounded(const struct expr *e)
 {
   if (e->kind == CALL_EXPR && !strcmp(e->word, "bf16_to_float")) return e->all[0];
-  return call_of("float_to_bf16", e);
+  return call_with("float_to_bf16", e);
 }
 
 static const struct expr *converted(const struct expr *e, enum type from, enum type to)
 {
   if (from == BF16 && to == BF16) return e;
-  if (from == BF16) return converted(call_of("bf16_to_float", e), F32, to);
+  if (from == BF16) return converted(call_with("bf16_to_float", e), F32, to);
   if (to == BF16) return rounded(converted(e, from, F32));
   if (to == BOOL && from != BOOL) return expr("%e != 0", e);
   bool narrower = (is_float(from) && !is_float(to)) || (from == I64 && to == I32) ||
@@ -77,7 +77,7 @@ struct writing {
   struct code *before;    /* gets the statements that must come first */
 };
 
-static bool is_input(const struct expr *e, int i)
+static bool is_row_input(const struct expr *e, int i)
 {
   return e->word[0] == '$' && e->word[1] == 'a' + i && !e->word[2];
 }
@@ -86,7 +86,7 @@ static bool is_input(const struct expr *e, int i)
    value is used. */
 static bool counts_in(const struct expr *e, int i)
 {
-  if (is_input(e, i)) return true;
+  if (is_row_input(e, i)) return true;
   if (*e->word == '$')
     return false; /* of another input: what is between its brackets is an index */
   bool compares_index = is_sign(e, "==") && isupper((unsigned char)e->at[0]->word[1]);
@@ -185,7 +185,8 @@ static const struct expr *typed_element(const struct writing *w, int i, const st
 }
 
 /* Input i's element; in dimension `dim` at the index `at`, unless dim is NONE. */
-static const struct expr *element_of(const struct writing *w, int i, int dim, const struct expr *at)
+static const struct expr *input_element(const struct writing *w, int i, int dim,
+                                        const struct expr *at)
 {
   int value = w->op->in[i];
   const struct value *v = &graph->value[value];
@@ -260,7 +261,7 @@ struct index {
   enum type type;
 };
 
-static struct index constant(int64_t x)
+static struct index constant_index(int64_t x)
 {
   return (struct index){int_expr(x), x, x, false, I32};
 }
@@ -275,7 +276,7 @@ static struct index sum(struct index a, struct index b)
   if (is_constant(a, 0)) return b;
   if (is_constant(b, 0)) return a;
   int64_t low = a.low + b.low, high = a.high + b.high;
-  if (low == high) return constant(low);
+  if (low == high) return constant_index(low);
   if (a.low == a.high) return sum(b, a);
   bool minus = b.high < 0 && b.low == b.high;
   const struct expr *e = minus ? plus_expr(a.e, "-", int_expr(-b.low)) : plus_expr(a.e, "+", b.e);
@@ -288,7 +289,7 @@ static struct index scaled(struct index a, const char *sign, int64_t by)
   if (by == 1) return a;
   int64_t low = *sign == '*' ? a.low * by : a.low / by,
           high = *sign == '*' ? a.high * by : a.high / by;
-  if (low == high) return constant(low);
+  if (low == high) return constant_index(low);
   return (struct index){times_expr(a.e, sign, by), low, high, a.data, a.type};
 }
 
@@ -301,7 +302,7 @@ static struct index index_in_row(struct writing *w, const struct expr *e)
     return sum(a, *e->word == '-' ? scaled(b, "*", -1) : b);
   }
   const char *name = e->word + 1;
-  if (*e->word != '$') return constant(strtoll(e->word, NULL, 10));
+  if (*e->word != '$') return constant_index(strtoll(e->word, NULL, 10));
   if (names_letter(w->op, name)) {
     int dim = space_dimension(w->op, &w->l, *name);
     int64_t size = dim == NONE ? 1 : graph->value[space_of(w->op)].shape.size[dim];
@@ -309,9 +310,9 @@ static struct index index_in_row(struct writing *w, const struct expr *e)
     if (has_first(i.e)) i.type = I64;
     return i;
   }
-  if (name[1]) return constant(number_of(w->op, name));
+  if (name[1]) return constant_index(number_of(w->op, name));
   int i = *name - 'a';
-  return (struct index){element_of(w, i, NONE, NULL), INT32_MIN, INT32_MAX, true,
+  return (struct index){input_element(w, i, NONE, NULL), INT32_MIN, INT32_MAX, true,
                         graph->value[w->op->in[i]].type};
 }
 
@@ -356,7 +357,7 @@ static const struct expr *indexed_element(struct writing *w, int i, const struct
   }
   bool below = anywhere || index.low < 0, above = anywhere || index.high >= here;
   if (w->op->kind == OP_rotary || w->op->kind == OP_rotary_pairs) below = above = false;
-  if (!below && !above) return element_of(w, i, dim, index.e);
+  if (!below && !above) return input_element(w, i, dim, index.e);
   const char *type = index.type == I64 ? "long" : w->k->loops.type;
   const char *name = new_temporary(w->k, NONE, "at");
   const struct expr *at = word_expr(name);
@@ -365,7 +366,7 @@ static const struct expr *indexed_element(struct writing *w, int i, const struct
   const struct expr *low = expr("%e >= 0", at), *high = expr("%e < %ld", at, here);
   const struct expr *where = !below ? high : !above ? low : sign_expr("&&", low, high);
   if (of_all) return vector_at(w, i, dim, at, where);
-  return choice_expr(where, element_of(w, i, dim, at), word_expr("0"));
+  return choice_expr(where, input_element(w, i, dim, at), word_expr("0"));
 }
 
 /* ---------------------------------------------------------------------------- whole expressions */
@@ -394,7 +395,7 @@ static const struct expr *named_in_row(struct writing *w, const char *name)
   if (!strcmp(name, "noted"))
     return word_expr(add_extra(w->k, "unsigned long long *", "noted",
                                text("&m->noted[%" PRId64 "]", number_of(w->op, "use"))));
-  return name[1] ? int_expr(number_of(w->op, name)) : element_of(w, *name - 'a', NONE, NULL);
+  return name[1] ? int_expr(number_of(w->op, name)) : input_element(w, *name - 'a', NONE, NULL);
 }
 
 /* The row's expression with what its names stand for. */
@@ -406,7 +407,7 @@ static const struct expr *filled_row(struct writing *w, const struct expr *e)
     return e->n ? indexed_element(w, e->word[1] - 'a', e->at[0]) : named_in_row(w, e->word + 1);
   if (is_sign(e, "*") && !strcmp(e->at[0]->word, "$s")) { /* 1 * x, s * 1 */
     if (w->op->scalar == 1) return filled_row(w, e->at[1]);
-    if (is_input(e->at[1], 0) && is_float(w->type) && is_one(w->op, 0)) return scalar(w);
+    if (is_row_input(e->at[1], 0) && is_float(w->type) && is_one(w->op, 0)) return scalar(w);
   }
   if (e->n > MOST)
     bug_at("emit", (int)(w->op - graph->op), "its row has a call of %d operands", e->n);
@@ -431,7 +432,7 @@ static const struct expr *rotary_element(struct writing *w)
   }
   if (stride_along(loops, &operand[0], innermost_loop(loops)) != 1) return NULL;
   const char *d = innermost_variable(loops), *first = new_temporary(w->k, NONE, "is_first");
-  const struct expr *x = element_of(w, 0, NONE, NULL);
+  const struct expr *x = input_element(w, 0, NONE, NULL);
   const struct expr *other = expr("%s ? %s + %ld : %s - %ld", first, d, half, d, half);
   const struct expr *angle = expr("%s ? %s : %s - %ld", first, d, d, half);
   add_declaration(w->k->vectors.lead, "const bool", first, expr("%s < %ld", d, half));
@@ -455,7 +456,7 @@ const struct expr *element_expr(struct code *before, struct kernel_builder *k, c
 
 /* ----------------------------------------------------------------------------------- statements */
 
-static bool reads(const struct op *op, int value)
+static bool reads_in_kernel(const struct op *op, int value)
 {
   return lists_number(op->in, op->nin, value);
 }
@@ -469,9 +470,9 @@ bool is_read_by_rows(const struct kernel_builder *k, int value)
     live[n] = !empty ||
               (k->stages.task[n].of_row && (is_reduce(op->kind) || graph->value[op->out].stored));
     for (int r = n + 1; r < k->group->nbody && !live[n]; r++)
-      live[n] =
-          k->stages.task[n].of_row && live[r] && reads(&graph->op[k->group->body[r]], op->out);
-    if (live[n] && reads(op, value)) return true;
+      live[n] = k->stages.task[n].of_row && live[r] &&
+                reads_in_kernel(&graph->op[k->group->body[r]], op->out);
+    if (live[n] && reads_in_kernel(op, value)) return true;
   }
   return false;
 }
@@ -480,12 +481,12 @@ bool is_read_by_rows(const struct kernel_builder *k, int value)
 static bool is_read(const struct kernel_builder *k, int value, const bool *made)
 {
   for (int n = 0; n < k->group->nbody; n++)
-    if (made[n] && reads(&graph->op[k->group->body[n]], value)) return true;
+    if (made[n] && reads_in_kernel(&graph->op[k->group->body[n]], value)) return true;
   return false;
 }
 
 /* Whether an element needs no name of its own: it has one, or is a number. */
-static bool is_plain(const struct expr *e)
+static bool is_plain_element(const struct expr *e)
 {
   return e->fenced || (!e->n && *e->word != '-' && !strstr(e->word, "->"));
 }
@@ -524,7 +525,8 @@ static bool is_read_in_place(const struct kernel_builder *k, int n, const bool *
   if (graph->value[op->out].type != F32 || graph->value[op->out].stored) return false;
   if (signs(element) > MOST_SIGNS || strlen(expr_text(element)) > LONGEST) return false;
   for (int r = n + 1; r < k->group->nbody; r++) {
-    if ((!made[r] && !everywhere) || !reads(&graph->op[k->group->body[r]], op->out)) continue;
+    if ((!made[r] && !everywhere) || !reads_in_kernel(&graph->op[k->group->body[r]], op->out))
+      continue;
     if (reader != NONE || !made[r] || k->stages.task[r].of_row != of_row) return false;
     reader = r;
   }
@@ -545,7 +547,7 @@ static bool is_read_in_place(const struct kernel_builder *k, int n, const bool *
 const struct expr *named_element(struct code *c, struct kernel_builder *k, const struct op *op,
                                  const struct expr *element)
 {
-  if (is_plain(element)) {
+  if (is_plain_element(element)) {
     name_temporary(k, op->out, element);
     return element;
   }

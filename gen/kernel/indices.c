@@ -116,7 +116,7 @@ char *begin_text(const struct layout *layout, const int *cut, int ncut, int64_t 
 }
 
 /* Adds `factor` times the start of a rank's part in dimension `dim`. */
-static void put_first(struct buffer *b, int value, int dim, int64_t factor)
+static void put_first_index(struct buffer *b, int value, int dim, int64_t factor)
 {
   const struct value *v = &graph->value[value];
   int cut[MAX_MESH], ncut = cuts_of(&graph->mesh, v->layout, dim, cut);
@@ -130,7 +130,7 @@ static void put_first(struct buffer *b, int value, int dim, int64_t factor)
 char *first_text(int value, int dim)
 {
   struct buffer b = {0};
-  put_first(&b, value, dim, 1);
+  put_first_index(&b, value, dim, 1);
   return b.length ? b.text : "0";
 }
 
@@ -141,7 +141,7 @@ char *flat_first_text(int value)
   int64_t stride = elements(*whole);
   for (int d = 0; d < whole->ndim; d++) {
     stride /= whole->size[d];
-    put_first(&b, value, d, stride);
+    put_first_index(&b, value, d, stride);
   }
   return b.length ? b.text : "0";
 }

@@ -11,8 +11,9 @@
 /* --------------------------------------------------------------------------- all of the kernels */
 
 /* Adds a kernel that is one function; returns its name. */
-static const char *add_function(const char *name, const char *parameters, const char *comment,
-                                const char *body, const struct launch *launch)
+static const char *add_kernel_function(const char *name, const char *parameters,
+                                       const char *comment, const char *body,
+                                       const struct launch *launch)
 {
   const char *head = text("void $name$(%s)", parameters), *mark = forms()->kernel_mark;
   const char *bounds = fill(forms()->kernel_bounds, "threads", text("%d", launch->threads), NULL);
@@ -26,7 +27,7 @@ char *kernel_call_text(const char *name, const char *blocks, int threads, const 
               "arguments", arguments, NULL);
 }
 
-static char *call_text(const char *name, const struct launch *launch, const char *arguments)
+static char *launch_text(const char *name, const struct launch *launch, const char *arguments)
 {
   const char *blocks = text("%" PRId64, launch->blocks);
   if (launch->rows > 1) blocks = text("dim3(%s, %" PRId64 ")", blocks, launch->rows);
@@ -112,7 +113,7 @@ static char *kernel_words(const struct op *group)
 
 /* "add_relu_20x16". The name of a kernel that overwrites an operand ends in "_inplace": its call
    does not show that operand. */
-static char *kernel_name(const char *words, struct shape space, bool in_place)
+static char *fused_kernel_name(const char *words, struct shape space, bool in_place)
 {
   struct buffer b = {0};
   put(&b, "%s", words);
@@ -169,9 +170,9 @@ static char *neutral_call(const struct op *op, int rank)
     put(&body, "  for (%s i = 0; i < %" PRId64 "; i++) y[i] = %s;\n", counter, n, neutral);
   }
   const char *name =
-      add_function(text("%s_of_none_%" PRId64, op_name(op), n), text("%s *y", type),
-                   text("// %s over no elements\n", op_name(op)), body.text, &launch);
-  return call_text(name, &launch, c_name(op->out));
+      add_kernel_function(text("%s_of_none_%" PRId64, op_name(op), n), text("%s *y", type),
+                          text("// %s over no elements\n", op_name(op)), body.text, &launch);
+  return launch_text(name, &launch, c_name(op->out));
 }
 
 /* A kernel over no elements sets only its reductions' outputs. */
@@ -198,12 +199,12 @@ static const char *fused_kernel(struct kernel_builder *k, const struct code *bod
 {
   struct buffer b = {0};
   k->words = kernel_words(k->group);
-  const char *name = kernel_name(k->words, k->loops.space, is_in_place(k));
+  const char *name = fused_kernel_name(k->words, k->loops.space, is_in_place(k));
   int *known = known_kernel(k, name, body), before = nkernels;
   if (*known) return kernels[*known - 1].name;
   put_text(&b, "", 0);
   print_code(&b, body, 2);
-  name = add_function(name, parameters_text(k), kernel_comment(k->group), b.text, k->launch);
+  name = add_kernel_function(name, parameters_text(k), kernel_comment(k->group), b.text, k->launch);
   if (nkernels > before) {
     struct kernel_builder *kept = alloc(sizeof *kept);
     *kept = *k;
@@ -219,7 +220,7 @@ void reserve_fused_name(const struct op *group, int rank)
   const char *words = kernel_words(group);
   struct shape space = local_shape(group->stages->space, rank);
   for (int in_place = 0; in_place < 2; in_place++)
-    reserve_kernel_name(kernel_name(words, space, in_place));
+    reserve_kernel_name(fused_kernel_name(words, space, in_place));
   if (body_op(group, 0)->kind == OP_rotary) reserve_kernel_name("rotate_rows");
   for (int k = 0; k < group->nbody; k++) {
     const struct op *op = &graph->op[group->body[k]];
@@ -244,5 +245,5 @@ char *fused_call(const struct op *group, int rank)
   drop_unused(&k, body);
   /* Nothing to do: columns of which the rank has none. */
   if (!k.nargument && !launch.then) return copy_text("");
-  return call_text(fused_kernel(&k, body), &launch, arguments_text(&k));
+  return launch_text(fused_kernel(&k, body), &launch, arguments_text(&k));
 }

@@ -103,30 +103,6 @@ void reserve_file_name(const struct op *of, int on);
 /* A text's words, separated by one blank each. */
 char *in_one_line(const char *begin, const char *end);
 
-/* ------------------------------------------------------------------------- kernel_file_holes.c */
-
-/* The operation whose kernel is under construction, the rank, the letters of its rule, and their
-   local sizes: from one begin_file_kernel to the next. */
-struct file_kernel {
-  const struct op *op;
-  int rank;
-  struct letters letters;
-  int64_t local[MAX_LETTERS]; /* after find_local_sizes */
-};
-extern struct file_kernel file_kernel;
-void begin_file_kernel(const struct op *op, int rank);
-/* Finds the local size of each letter: no part is empty. */
-void find_local_sizes(void);
-/* Its operands: the inputs, then the outputs. Their number, a value, and the letters of its
-   dimensions. */
-int file_operands(void);
-int file_operand(int i);
-const struct axis *file_axes(int i);
-/* The text of its file with the holes filled. */
-char *filled_file(void);
-/* Reports an error to the file's author. */
-_Noreturn void fault(const char *what);
-
 /* --------------------------------------------------------------------------------- kernel_ir.c */
 
 struct code *new_code(void);

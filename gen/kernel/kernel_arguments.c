@@ -46,7 +46,7 @@ static void take_number(struct numbers *n, const char *name)
   if (!*rest && number > 1 && number < most) n->taken[number] = true;
 }
 
-static void take_numbers(struct numbers *n, const struct kernel_builder *k)
+static void take_numbers_of_names(struct numbers *n, const struct kernel_builder *k)
 {
   for (int i = 0; i < k->vectors.n; i++) take_number(n, k->vectors.list[i].name);
   for (int i = 0; i < k->nargument; i++) take_number(n, k->argument[i].name);
@@ -58,7 +58,7 @@ const char *free_name(const struct kernel_builder *k, const char *preferred)
 {
   struct numbers n = {.preferred = spared_name(preferred)};
   n.length = strlen(n.preferred);
-  take_numbers(&n, k);
+  take_numbers_of_names(&n, k);
   for (int again = 1; again < (int)sizeof n.taken; again++) {
     if (n.taken[again]) continue;
     const char *name = again == 1 ? n.preferred : text("%s_%d", n.preferred, again);

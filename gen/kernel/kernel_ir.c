@@ -10,7 +10,7 @@ struct code *new_code(void)
   return alloc(sizeof(struct code));
 }
 
-static struct statement *append(struct code *c, struct statement node)
+static struct statement *append_statement(struct code *c, struct statement node)
 {
   enum { FEW = 2 }; /* most loops have a statement or two, and there are thousands of kernels */
   if (!c->room) c->list = alloc((size_t)(c->room = FEW) * sizeof *c->list);
@@ -21,7 +21,8 @@ static struct statement *append(struct code *c, struct statement node)
 
 void add_declaration(struct code *c, const char *type, const char *name, const struct expr *value)
 {
-  append(c, (struct statement){.kind = DECLARE, .type = type, .name = name, .value = value});
+  append_statement(c,
+                   (struct statement){.kind = DECLARE, .type = type, .name = name, .value = value});
 }
 
 void add_lazy_declaration(struct code *c, const char *type, const char *name,
@@ -33,22 +34,22 @@ void add_lazy_declaration(struct code *c, const char *type, const char *name,
 
 void add_assignment(struct code *c, const struct expr *to, const struct expr *value)
 {
-  append(c, (struct statement){.kind = SET, .to = to, .value = value});
+  append_statement(c, (struct statement){.kind = SET, .to = to, .value = value});
 }
 
 void add_reduction(struct code *c, const struct op *op, const struct expr *to,
                    const struct expr *term)
 {
-  append(c, (struct statement){.kind = REDUCE,
-                               .to = to,
-                               .value = term,
-                               .how = reduction_of(op),
-                               .of = type_reduced(op)});
+  append_statement(c, (struct statement){.kind = REDUCE,
+                                         .to = to,
+                                         .value = term,
+                                         .how = reduction_of(op),
+                                         .of = type_reduced(op)});
 }
 
 void add_combine(struct code *c, const struct op *op, const struct expr *name, int threads)
 {
-  append(
+  append_statement(
       c,
       (struct statement){
           .kind = COMBINE, .to = name, .value = name, .how = reduction_of(op), .threads = threads});
@@ -56,30 +57,32 @@ void add_combine(struct code *c, const struct op *op, const struct expr *name, i
 
 void add_statement(struct code *c, const struct expr *call)
 {
-  append(c, (struct statement){.kind = RUN, .value = call});
+  append_statement(c, (struct statement){.kind = RUN, .value = call});
 }
 
 struct code *add_condition(struct code *c, const struct expr *condition)
 {
   if (!condition) return c;
-  return append(c, (struct statement){.kind = WHEN, .value = condition, .body = new_code()})->body;
+  return append_statement(c,
+                          (struct statement){.kind = WHEN, .value = condition, .body = new_code()})
+      ->body;
 }
 
 struct statement *add_for(struct code *c, const char *type, const char *variable,
                           const struct expr *from, const struct expr *below)
 {
-  return append(c, (struct statement){.kind = LOOP,
-                                      .type = type,
-                                      .name = variable,
-                                      .value = from,
-                                      .below = below,
-                                      .collapse = 1,
-                                      .body = new_code()});
+  return append_statement(c, (struct statement){.kind = LOOP,
+                                                .type = type,
+                                                .name = variable,
+                                                .value = from,
+                                                .below = below,
+                                                .collapse = 1,
+                                                .body = new_code()});
 }
 
 void append_code(struct code *c, const struct code *more)
 {
-  for (int i = 0; i < more->n; i++) append(c, more->list[i]);
+  for (int i = 0; i < more->n; i++) append_statement(c, more->list[i]);
 }
 
 /* ------------------------------------------------------------------------------------ asking it */

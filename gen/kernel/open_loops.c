@@ -15,7 +15,7 @@ const struct expr *counted_rows(const struct loops *loops, int64_t of_row)
   return times_expr(loops->rows, "*", of_row);
 }
 
-static struct statement *add_loop(struct code *c, const struct loops *loops, int n)
+static struct statement *add_kernel_loop(struct code *c, const struct loops *loops, int n)
 {
   bool counted = !n && loops->rows;
   return add_for(c, loops->type, loop_variable[n], int_expr(0),
@@ -24,7 +24,7 @@ static struct statement *add_loop(struct code *c, const struct loops *loops, int
 
 struct code *open_loops(struct code *c, const struct loops *loops, int from, int to)
 {
-  for (int n = from; n < to; n++) c = add_loop(c, loops, n)->body;
+  for (int n = from; n < to; n++) c = add_kernel_loop(c, loops, n)->body;
   return c;
 }
 
@@ -44,7 +44,7 @@ struct code *open_inner_loops(struct code *c, const struct loops *loops, int fro
   int last = loops->n - 1;
   if (last < from) return c;
   c = shared ? open_shared_loops(c, loops, last) : open_loops(c, loops, from, last);
-  struct statement *innermost = add_loop(c, loops, last);
+  struct statement *innermost = add_kernel_loop(c, loops, last);
   if (has_threads(loops)) innermost->marks = shared && !last ? PARALLEL | VECTOR : VECTOR;
   return innermost->body;
 }
@@ -126,7 +126,7 @@ struct code *open_block_part(struct code *c, const struct loops *loops, int64_t 
   bool outermost = parts > 1;
   for (int n = 0; n < loops->n; n++) {
     if (!loops->reduced[n]) continue;
-    struct statement *made = add_loop(c, loops, n);
+    struct statement *made = add_kernel_loop(c, loops, n);
     if (outermost) {
       made->value = converted_to(loops->type, "blockIdx.y");
       made->step = int_expr(parts);

@@ -14,7 +14,7 @@ enum { AROUND = 3 }; /* loops around a row */
 static const char comma[] = {',', KEPT_BLANK, 0};
 
 /* "(const long[]){256, 64, 16}": the operand's strides along the loops around a row. */
-static char *strides_text(const struct loops *loops, const struct operand *operand)
+static char *rotary_strides(const struct loops *loops, const struct operand *operand)
 {
   struct buffer b = {0};
   int missing = AROUND + 1 - loops->n;
@@ -41,7 +41,7 @@ char *rotary_call(const struct kernel_builder *k)
     if (graph->value[value].type != F32) return NULL;
     find_operand(op, &l, i, k->rank, &operand[i]);
     if (operand[i].stride[ndim - 1] != 1) return NULL;
-    stride[i] = strides_text(loops, &operand[i]);
+    stride[i] = rotary_strides(loops, &operand[i]);
   }
   int64_t half = number_of(op, "half");
   if (strcmp(stride[1], stride[2]) || loops->size[loops->n - 1] != 2 * half) return NULL;

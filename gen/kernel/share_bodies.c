@@ -44,9 +44,9 @@ struct numbers_found {
   int n, room;
 };
 
-static void find_sizes(struct numbers_found *found, const struct expr *e)
+static void find_sizes_in(struct numbers_found *found, const struct expr *e)
 {
-  for (int i = 0; i < e->n; i++) find_sizes(found, e->all[i]);
+  for (int i = 0; i < e->n; i++) find_sizes_in(found, e->all[i]);
   if (!is_size(e)) return;
   GROW(found->list, found->n, found->room);
   found->list[found->n++] = strtoll(e->word, NULL, 10);
@@ -54,7 +54,7 @@ static void find_sizes(struct numbers_found *found, const struct expr *e)
 
 static void find_numbers(const struct expr **e, void *with)
 {
-  find_sizes(with, *e);
+  find_sizes_in(with, *e);
 }
 
 static bool is_same_in_all(const struct template *t, const int64_t *size)
@@ -90,8 +90,8 @@ static int64_t *loop_sizes(const struct template *t, int loop)
 }
 
 /* Whether the number is the product of the sizes of these loops, by `divisor`. */
-static bool is_product(const struct template *t, const int64_t *number, int from, int to,
-                       int divisor)
+static bool is_product_of_sizes(const struct template *t, const int64_t *number, int from, int to,
+                                int divisor)
 {
   for (int m = 0; m < t->n; m++) {
     const struct loops *loops = &t->member[m]->builder->loops;
@@ -123,7 +123,7 @@ static const struct expr *size_in_all(struct template *t, const int64_t *number)
     for (int length = 0; length < k->loops.n; length++)
       for (int from = 0; from + length < k->loops.n; from++) {
         int divisor = by_vector ? k->vectors.width : 1;
-        if (is_product(t, number, from, from + length, divisor))
+        if (is_product_of_sizes(t, number, from, from + length, divisor))
           return product_of_sizes(t, from, from + length, divisor);
       }
   return word_expr(parameter_name(t, NULL, number));
@@ -212,7 +212,7 @@ static struct template template_of(struct kernel *const *member, int n)
 }
 
 /* "add_of_sizes", "add_of_sizes_2" */
-static const char *body_name(const char *words)
+static const char *shared_body_name(const char *words)
 {
   int *known = planned(text("%s_of_sizes", words));
   return ++*known == 1 ? text("%s_of_sizes", words) : text("%s_of_sizes_%d", words, *known);
@@ -224,7 +224,7 @@ static void share_body(struct kernel *const *member, int n)
   struct code *code = copy_code(member[0]->code);
   each_expression(code, replace_numbers, &t);
   if (t.fails || clashes(&t, member[0]->code)) return;
-  const char *name = body_name(member[0]->builder->words);
+  const char *name = shared_body_name(member[0]->builder->words);
   char *body = template_text(&t, name, code);
   for (int m = 0; m < n; m++) {
     const char *head = member[m]->definition, *begin = strstr(head, "\n{\n") + 3;

@@ -119,7 +119,7 @@ static void add_load(struct code *c, const struct kernel_builder *k, const struc
 }
 
 /* Whether this stage makes it: no stage reads a written value before it is written. */
-static bool is_made(const struct vectors *all, const struct vector *v)
+static bool is_made_in_stage(const struct vectors *all, const struct vector *v)
 {
   return v->written && v->from == all->stage;
 }
@@ -148,11 +148,11 @@ void end_vector(struct code *c, struct kernel_builder *k, const struct code *bod
   append_code(c, all->lead);
   for (int i = 0; i < all->n; i++) {
     const struct vector *v = &all->list[i];
-    if (v->spoken && !is_made(all, v) && v->from >= all->stage) add_load(c, k, v);
+    if (v->spoken && !is_made_in_stage(all, v) && v->from >= all->stage) add_load(c, k, v);
   }
   for (int i = 0; i < all->n; i++) {
     const struct vector *v = &all->list[i];
-    if (v->spoken && is_made(all, v) && !(is_kept_in_vector(v) && all->declared))
+    if (v->spoken && is_made_in_stage(all, v) && !(is_kept_in_vector(v) && all->declared))
       add_declaration(c, vector_type(k, c_type(graph->value[v->value].type)), v->name, NULL);
   }
   struct statement *lanes = add_for(c, "int", "v", int_expr(0), int_expr(all->width));
@@ -160,7 +160,7 @@ void end_vector(struct code *c, struct kernel_builder *k, const struct code *bod
   append_code(lanes->body, body);
   for (int i = 0; i < all->n; i++) {
     struct vector *v = &all->list[i];
-    if (v->spoken && is_made(all, v))
+    if (v->spoken && is_made_in_stage(all, v))
       add_statement(c, expr("store(%e, %e)", v->first, vector_variable(all, v)));
     v->spoken = false;
   }

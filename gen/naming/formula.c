@@ -44,7 +44,7 @@ static const struct op *inner_maker(const struct op *group, int value)
 }
 
 /* The number that the operation multiplies by, where its name does not show it. */
-static double factor_of(const struct op *op)
+static double shown_factor(const struct op *op)
 {
   bool has_factor = op->kind == OP_scale || op->kind == OP_expand ||
                     (op->kind == OP_sum && !strcmp(op_name(op), "sum"));
@@ -121,7 +121,7 @@ static const struct expr *operation_formula(struct formula *f, const struct op *
   if (op->kind == OP_scale || op->kind == OP_expand) return times_factor(op->scalar, at[0]);
   if (op->kind == OP_power) at[n++] = word_expr(double_text(op->scalar));
   const struct expr *made = sign ? sign_expr(sign, at[0], at[1]) : call_expr(op_name(op), at, n);
-  return times_factor(factor_of(op), made);
+  return times_factor(shown_factor(op), made);
 }
 
 static const struct expr *operand_formula(struct formula *f, int value)
@@ -187,7 +187,7 @@ static char *in_place_sum(const struct op *group, const struct op *op)
 }
 
 /* "x @ w    ak,nk->an", or "d_w += x @ y    ab,ac->bc" if the product adds to its output. */
-static char *product_text(const struct op *op)
+static char *product_formula(const struct op *op)
 {
   struct op two = factors_of(op);
   const struct expr *product = formula_of(op, &two);
@@ -209,7 +209,7 @@ static char *sum_of_products(const struct op *op)
 
 static char *formulas(const struct op *op, bool is_short)
 {
-  if (op->kind == OP_matmul) return product_text(op);
+  if (op->kind == OP_matmul) return product_formula(op);
   if (op->kind == OP_products && !graph->value[graph->op[op->body[0]].out].stored)
     return sum_of_products(op);
   if (!op_row[op->kind].composed) {

@@ -52,7 +52,7 @@ static bool is_on_the_way(const struct value *v)
          !strcmp(v->name, graph->module[op->module].path);
 }
 
-static enum op_kind maker_of(int value)
+static enum op_kind kind_of_maker(int value)
 {
   int op = graph->value[value].op;
   return op == NONE ? OP_COUNT : graph->op[op].kind;
@@ -75,7 +75,7 @@ static const char *idea_of(const struct op *op)
   for (size_t i = 0; i < sizeof ideas / sizeof *ideas; i++) {
     bool same = !ideas[i].function || (op->part_of && !strcmp(op->part_of, ideas[i].function));
     if (!same || op->kind != ideas[i].kind || !op->nin || op->phase == BACKWARD) continue;
-    if (ideas[i].of == OP_COUNT || ideas[i].of == maker_of(op->in[op->nin - 1]))
+    if (ideas[i].of == OP_COUNT || ideas[i].of == kind_of_maker(op->in[op->nin - 1]))
       return ideas[i].name;
   }
   return NULL;

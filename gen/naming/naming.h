@@ -217,8 +217,8 @@ extern const char **memory_name;
 bool has_part(int value);
 /* Makes the declarations, and the names of members. */
 void declare_memory(void);
-/* From here on the declaration has a union of some adjacent children of a struct and an array of this
-   name with all their elements. False if another array has some of them. */
+/* From here on the declaration has a union of some adjacent children of a struct and an array of
+   this name with all their elements. False if another array has some of them. */
 bool join_members(const char *path, const char *const *child, int n, const char *type,
                   const char *name, int64_t size);
 /* By value, the name that its member has on each rank that has a part of it: what does not depend

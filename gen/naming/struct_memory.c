@@ -10,7 +10,7 @@ static struct buffer declaration;
 static bool leaves_none_out; /* values that the rank has no part of have members, too */
 
 /* "20 * 16" */
-static char *product_text(struct shape s)
+static char *product_of_sizes_text(struct shape s)
 {
   struct buffer b = {0};
   if (elements(s) > INT32_MAX) put(&b, "(size_t)");
@@ -34,7 +34,7 @@ static void put_member(struct buffer *b, const char *type, const char *name, int
 {
   struct shape here = local_shape(value, named_rank);
   const struct value *v = &graph->value[value];
-  char *member = text("%s %s[%s];", type, name, product_text(here));
+  char *member = text("%s %s[%s];", type, name, product_of_sizes_text(here));
   put(b, "%*s%-*s // %s", indent, "", 40 - indent, member, shape_text(here));
   if (!same_shape(here, v->shape)) put(b, " of %s", shape_text(v->shape));
   put(b, "  %s\n", layout_text(v->layout));
@@ -78,7 +78,7 @@ static const struct joined *joined_from(const char *path, const char *child)
 }
 
 /* Where each child of a module begins among its leaves; returns how many children. */
-static int children(const struct leaf *leaf, int n, int *begin)
+static int children_of_module(const struct leaf *leaf, int n, int *begin)
 {
   int count = 0;
   for (int i = 0; i < n; i++) {
@@ -156,10 +156,10 @@ static bool put_array(struct buffer *b, const struct leaf *leaf, int n, int coun
 }
 
 /* The same of all leaves, if they are a list from its first module on, or in a pipeline of some. */
-static bool put_list(struct buffer *b, const struct leaf *leaf, int n, const char *path,
-                     const char *name, int indent)
+static bool put_list_members(struct buffer *b, const struct leaf *leaf, int n, const char *path,
+                             const char *name, int indent)
 {
-  int *begin = alloc((size_t)(n + 1) * sizeof *begin), count = children(leaf, n, begin);
+  int *begin = alloc((size_t)(n + 1) * sizeof *begin), count = children_of_module(leaf, n, begin);
   bool from_start = graph->stages || number_of_child(leaf) == 0;
   return count > 1 && from_start && count_list(leaf, begin, count) == count &&
          put_array(b, leaf, n, count, path, name, indent);
@@ -182,7 +182,7 @@ static void put_child(struct buffer *b, const struct leaf *child, int n, const c
     return;
   }
   struct leaf *inner = below(child, n);
-  if (put_list(b, inner, n, path, name, indent)) return;
+  if (put_list_members(b, inner, n, path, name, indent)) return;
   char *members = tree_text(inner, n, text("%s%s.", path, name), indent + 2);
   if (*members) put(b, "%*sstruct {\n%s%*s} %s;\n", indent, "", members, indent, "", name);
 }
@@ -190,7 +190,7 @@ static void put_child(struct buffer *b, const struct leaf *child, int n, const c
 /* The members for leaf[0 .. n-1], which are in the order of the tree. */
 static void put_tree(struct buffer *b, const struct leaf *leaf, int n, const char *path, int indent)
 {
-  int *begin = alloc((size_t)(n + 1) * sizeof *begin), count = children(leaf, n, begin);
+  int *begin = alloc((size_t)(n + 1) * sizeof *begin), count = children_of_module(leaf, n, begin);
   struct scope scope = {0};
   const struct joined *within = NULL;
   for (int i = 0, run; i < count; i += run) {
@@ -225,7 +225,7 @@ static char *tree_text(const struct leaf *leaf, int n, const char *path, int ind
   struct buffer b = {0};
   put_text(&b, "", 0);
   /* The model itself may be a list. */
-  if (indent != OUTERMOST || !put_list(&b, leaf, n, path, "modules", indent))
+  if (indent != OUTERMOST || !put_list_members(&b, leaf, n, path, "modules", indent))
     put_tree(&b, leaf, n, path, indent);
   return b.text;
 }
@@ -329,7 +329,7 @@ static void put_states_apart(struct kinds *kinds, struct buffer *b, struct buffe
 
 /* Sums over batches have a struct of their own: those of gradients that are larger than these, and
    those of metrics. */
-static bool put_sums(struct buffer *b)
+static bool put_sums_struct(struct buffer *b)
 {
   const int *first = sums_by_parameter();
   int n = 0, room = 0;
@@ -364,7 +364,7 @@ static void put_structs(struct buffer *members)
   put_states_apart(&kinds, &declaration, members, aligned);
   if (put_struct(&declaration, "frozen", PARAMETER, true, "m->frozen."))
     put(members, "  %sstruct frozen frozen; // parameters that are not trained\n", aligned);
-  if (put_sums(&declaration)) put(members, "  %sstruct sums sum;\n", aligned);
+  if (put_sums_struct(&declaration)) put(members, "  %sstruct sums sum;\n", aligned);
   if (put_struct(&declaration, "batch", BATCH, false, "m->batch."))
     put(members, "  %sstruct batch batch%s;\n", aligned,
         keeps_batches() ? text(", batches[%d]", plan_options->accumulate) : "");
