@@ -1,8 +1,8 @@
 /* rotary.c: rotations of rows in C: one function for all of them, which takes sizes and strides.
 
    Takes   a kernel whose loops and arguments are known.
-   Leaves  the call of that function, made from templates/program/rotary.c, if the kernel is one rotation of
-           floats in at most three loops around a row. */
+   Leaves  the call of that function, made from templates/program/rotary.c, if the kernel is one
+           rotation of floats in at most three loops around a row. */
 #include "kernel/kernel.h"
 
 #include <inttypes.h>
@@ -51,8 +51,7 @@ char *rotary_call(const struct kernel_builder *k)
     put(&size, "%s%" PRId64, i ? comma : "(const long[]){", n < 0 ? 1 : loops->size[n]);
   }
   put(&size, "%s%" PRId64 "}", comma, half);
-  char *all =
-      fill(embedded_template("rotary.c"), "enough", text("%" PRId64, worth_threads), NULL);
+  char *all = fill(embedded_template("rotary.c"), "enough", text("%" PRId64, worth_threads), NULL);
   size_t comment = (size_t)(strstr(all, "void $name$") - all);
   const char *head = text("%.*s", (int)(strstr(all, "\n{") - all - (long)comment), all + comment);
   const char *name = add_kernel("rotate_rows", in_one_line(head, head + strlen(head)),
