@@ -330,21 +330,17 @@ static const char *chunk_in_memory(const struct op *op, int value)
   return member_run(value, c_name(value), bucket_chunk(op, op->nbody));
 }
 
-/* For chunks: NCCL works in place if the pointers are equal, MPI if MPI_IN_PLACE says so. */
-static struct ends ends_of_chunks(const struct op *op)
-{
-  bool gather = gathers_shards(op->kind), elsewhere = lies_as_chunk(op);
-  const char *buffer = c_name(op->buffer), *own = own_chunk_text(op);
-  if (gather && elsewhere) return (struct ends){chunk_in_memory(op, op->in[0]), buffer};
-  if (elsewhere) return (struct ends){buffer, chunk_in_memory(op, op->out)};
-  if (*library()->in_place) return (struct ends){library()->in_place, buffer};
-  return gather ? (struct ends){own, buffer} : (struct ends){buffer, own};
-}
-
 /* n: the elements that it moves. */
 static struct ends ends_of(const struct op *op, int64_t n)
 {
-  if (has_chunks(op)) return ends_of_chunks(op);
+  if (has_chunks(op)) { /* NCCL works in place if the pointers are equal, MPI by MPI_IN_PLACE */
+    bool gather = gathers_shards(op->kind);
+    const char *buffer = c_name(op->buffer), *own = own_chunk_text(op);
+    if (gather && lies_as_chunk(op)) return (struct ends){chunk_in_memory(op, op->in[0]), buffer};
+    if (lies_as_chunk(op)) return (struct ends){buffer, chunk_in_memory(op, op->out)};
+    if (*library()->in_place) return (struct ends){library()->in_place, buffer};
+    return gather ? (struct ends){own, buffer} : (struct ends){buffer, own};
+  }
   int out = reduced_at(op);
   bool in_place = op->nbody || same_place(op->in[0], op->out);
   if (!in_place) return (struct ends){pointer_or_null(op->in[0]), pointer_or_null(out)};
@@ -458,23 +454,19 @@ static const struct op *last_called(const struct op *op, int rank)
   return op;
 }
 
-/* The call, begun on the group's stream when its operands are there. */
-static char *begun_text(const struct op *op, const char *call, int rank)
-{
-  const char *on = stream_name(op->group);
-  const struct op *before = last_called(predecessor_of(op), rank);
-  char *begin = text("begin_on(%s);", on);
-  if (before) begin = text("begin_behind(%s, %s);", on, collective_event(before));
-  return text("%s\n  %s%s\n  end_on(%s, %s);", begin, call,
-              scheduled(op)->has_chained ? copies_out_text(op, rank) : "", on,
-              collective_event(op));
-}
-
 char *collective_text(const struct op *op, int rank)
 {
   char *call = collective_call(op, rank);
   bool begins = scheduled(op)->overlapped && target->streams;
-  if (begins && *call) call = begun_text(op, call, rank);
+  if (begins && *call) { /* on the group's stream when its operands are there */
+    const char *on = stream_name(op->group);
+    const struct op *before = last_called(predecessor_of(op), rank);
+    char *begin = text("begin_on(%s);", on);
+    if (before) begin = text("begin_behind(%s, %s);", on, collective_event(before));
+    call =
+        text("%s\n  %s%s\n  end_on(%s, %s);", begin, call,
+             scheduled(op)->has_chained ? copies_out_text(op, rank) : "", on, collective_event(op));
+  }
   if (!op->packed || !*call) return call;
   if (goes_by_segments(op)) return with_segments(op, rank, call);
   return with_copies(op, rank, call, !begins);

@@ -90,30 +90,6 @@ static char *packing_purpose(const struct op *op)
   }
 }
 
-static bool is_packing_step(enum op_kind k)
-{
-  return op_row[k].step == PACKING || op_row[k].step == PIECES_PACKING;
-}
-
-/* How much a collective moves: the value that rank 0 brings; for an exchange, whose ranks
-   differ, the most that one sends, and receives. */
-static char *bytes_text(const struct op *op)
-{
-  if (op->kind != OP_exchange) return text("%s bytes", grouped(collective_bytes(op, 0)));
-  struct busiest most = busiest_of(op);
-  return text("at most %s bytes from a rank, %s to one", grouped(most.sent),
-              grouped(most.received));
-}
-
-static char *squares_comment(const struct op *op)
-{
-  if (plan_options->norm_of_largest)
-    return text("the largest element of all %d gradients, by its amount", op->nbody);
-  bool whole = same_layout(graph->value[op->out].layout, (struct layout){0});
-  return text("the squares of all %d gradients, summed%s", op->nbody,
-              whole ? "" : "; elements that several ranks hold count once");
-}
-
 /* Whether the backward runs all of it once more. */
 static bool is_again(const struct op *op)
 {
@@ -130,12 +106,6 @@ static char *stream_text(const struct op *op)
   if (before && before->group != op->group)
     group = text("%s's stream, after %s", group, printable(graph->group[before->group].name));
   return text("On %s's stream, overlapping with %s.", group, beside_text(op, shown_operand));
-}
-
-static char *await_comment(const struct op *begun)
-{
-  const char *what = begun->nbody ? reduced_text(begun) : shown_operand(begun->out);
-  return text("%s: wait for %s's stream", what, printable(graph->group[begun->group].name));
 }
 
 /* "up.weight, ahead for the module that follows", "d_up.weight of the module before". */
@@ -196,13 +166,24 @@ char *comment_text(const struct op *op)
   if (is_update(op))
     return text("%s over %d parameters at once, contiguous in memory    %s", optimizer_of(op)->name,
                 op->nbody, where(optimizer_of(op)->line));
-  if (op->kind == OP_squares) return squares_comment(op);
+  if (op->kind == OP_squares && plan_options->norm_of_largest)
+    return text("the largest element of all %d gradients, by its amount", op->nbody);
+  if (op->kind == OP_squares)
+    return text("the squares of all %d gradients, summed%s", op->nbody,
+                same_layout(graph->value[op->out].layout, (struct layout){0})
+                    ? ""
+                    : "; elements that several ranks hold count once");
   if (op->kind == OP_norm) return copy_text("the norm of all gradients");
   if (op->kind == OP_loop)
     return text("%s, %d modules", printable(graph->module[op->module].path),
                 graph->function[op->function].count);
   if (is_transfer(op->kind)) return transfer_comment(op);
-  if (op->kind == OP_await) return await_comment(&graph->op[op->awaits]);
+  if (op->kind == OP_await) {
+    const struct op *begun = &graph->op[op->awaits];
+    return text("%s: wait for %s's stream",
+                begun->nbody ? reduced_text(begun) : shown_operand(begun->out),
+                printable(graph->group[begun->group].name));
+  }
   if (op->kind == OP_iteration) return iteration_comment(op);
   const char *again = is_again(op) ? "again: " : "";
   if (!op->why || op->kind == OP_view)
@@ -210,11 +191,16 @@ char *comment_text(const struct op *op)
                 op->kind == OP_products ? "    one product: the operands are adjacent" : "",
                 lines_of(op), layouts_text(op));
   struct buffer b = {0};
+  bool packs = op_row[op->kind].step == PACKING || op_row[op->kind].step == PIECES_PACKING;
   const char *what = shown_operand(op->kind == OP_unpack_pieces ? op->out : op->in[0]);
   put(&b, "%s%s%s: %s", is_collective(op->kind) ? piece_text(op) : "", again,
-      op->nbody ? reduced_text(op) : what,
-      is_packing_step(op->kind) ? packing_purpose(op) : move_text(op));
-  if (is_collective(op->kind)) put(&b, ", %s", bytes_text(op));
+      op->nbody ? reduced_text(op) : what, packs ? packing_purpose(op) : move_text(op));
+  struct busiest most = op->kind == OP_exchange ? busiest_of(op) : (struct busiest){0};
+  if (op->kind == OP_exchange) /* whose ranks differ */
+    put(&b, ", at most %s bytes from a rank, %s to one", grouped(most.sent),
+        grouped(most.received));
+  else if (is_collective(op->kind))
+    put(&b, ", %s bytes", grouped(collective_bytes(op, 0)));
   put(&b, ": %s", printable(op->why));
   if (!op->nbody || has_chunks(op)) put(&b, ", %s", where(op->line));
   if (scheduled(op)->overlapped && target->streams) put(&b, ". %s", stream_text(op));

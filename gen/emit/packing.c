@@ -35,12 +35,6 @@ static bool follows_segment(const struct op *op, int k)
          same_place(bucket_member(op, k)->in[0], bucket_member(op, k)->out);
 }
 
-/* What is copied for the member: in or out. */
-static int copied_segment(const struct op *op, int k, bool in)
-{
-  return in ? bucket_member(op, k)->in[0] : bucket_member(op, k)->out;
-}
-
 /* The members from the k-th on that are adjacent; how many. */
 static int find_run(const struct op *op, int k, int rank, bool in, struct segment *p)
 {
@@ -48,7 +42,7 @@ static int find_run(const struct op *op, int k, int rank, bool in, struct segmen
   int first = NONE;
   *p = (struct segment){.at = NULL, .parts = 1, .rows = 1};
   do {
-    int value = copied_segment(op, k + n, in);
+    int value = in ? bucket_member(op, k + n)->in[0] : bucket_member(op, k + n)->out;
     if (!p->at) first = value, p->at = c_name(value);
     p->type = graph->value[value].type;
     p->run += elements_of_rank(value, rank);
@@ -209,14 +203,6 @@ const char *own_chunk_text(const struct op *op)
   return text("%s%s", c_name(op->buffer), b.length ? b.text : "");
 }
 
-/* Where it is in the buffer: MPI leaves an in-place scatter's result at the start of the buffer,
-   NCCL in the rank's chunk. */
-static const char *place_in_buffer(const struct op *op, bool in)
-{
-  bool own = gathers_shards(op->kind) ? in : scatters_sum(op->kind) && !in && !*library()->in_place;
-  return own ? own_chunk_text(op) : c_name(op->buffer);
-}
-
 static char *table_text(const struct op *op, int rank, bool in)
 {
   struct buffer b = {0};
@@ -253,8 +239,11 @@ static char *copying(const struct op *op, const char *table, bool in)
   int64_t chunk = has_chunks(op) ? bucket_chunk(op, op->nbody) : 0;
   const char *on =
       scheduled(op)->has_chained && !in ? text("_on(%s, ", stream_name(op->group)) : "(";
+  /* MPI leaves an in-place scatter's result at the start of the buffer, NCCL in the rank's chunk.
+   */
+  bool own = gathers_shards(op->kind) ? in : scatters_sum(op->kind) && !in && !*library()->in_place;
   return text("%s_segments%s%s, /* bytes */ %" PRId64 ", /* chunk */ %" PRId64 ", %d, segment);",
-              in ? "pack" : "unpack", on, place_in_buffer(op, in),
+              in ? "pack" : "unpack", on, own ? own_chunk_text(op) : c_name(op->buffer),
               type_bytes(graph->value[op->buffer].type), chunk, count_segment_rows(table));
 }
 

@@ -79,24 +79,6 @@ static const char *transfer_event(const struct op *op)
 
 /* ---------------------------------------------------------------------------------------- calls */
 
-/* Each micro-batch has its own: stages may send and receive them in different orders. */
-static char *tag_text(const struct op *op)
-{
-  int first = (int)op->number[0] * microbatches();
-  return text(is_of_batch(op->phase) ? "%d + microbatch" : "%d", first);
-}
-
-/* "TRANSFER("1RECV_F", microbatch, .plan_line = 4": with the action's name, as a schedule has it.
-   What is sent once in a step is in no schedule. */
-static const char *transfer_call_text(const struct op *op)
-{
-  bool sends = op->kind == OP_send;
-  const char *line = plan_line_text(op->line);
-  if (!is_of_batch(op->phase)) return text("COLLECTIVE(%s", line);
-  return text("TRANSFER(\"%d%s_%c\", microbatch, %s", (int)op->number[sends ? 1 : 2],
-              sends ? "SEND" : "RECV", op->phase == FORWARD ? 'F' : 'B', line);
-}
-
 /* The text of a row for this transfer; "" where the rank has no part of it. */
 static char *transfer_call(const struct op *op, int rank, const char *row)
 {
@@ -105,11 +87,19 @@ static char *transfer_call(const struct op *op, int rank, const char *row)
   int64_t n = elements(local_shape(value, rank));
   if (!n) return "";
   check_count(op->line, n);
+  /* With the action's name, as a schedule has it; what is sent once in a step is in none. Each
+     micro-batch has a tag of its own: stages may send and receive them in different orders. */
+  bool of_batch = is_of_batch(op->phase);
+  const char *line = plan_line_text(op->line), *call = text("COLLECTIVE(%s", line);
+  if (of_batch)
+    call = text("TRANSFER(\"%d%s_%c\", microbatch, %s", (int)op->number[sends ? 1 : 2],
+                sends ? "SEND" : "RECV", op->phase == FORWARD ? 'F' : 'B', line);
+  const char *tag = text(of_batch ? "%d + microbatch" : "%d", (int)op->number[0] * microbatches());
   int group = edge == NONE ? add_group(1u << graph->stages->mesh_dim) : edge;
-  return fill(row, "call", transfer_call_text(op), "value", c_name(value), "n", text("%" PRId64, n),
-              "type", library_type(graph->value[value].type), "peer",
-              text("%d", coordinate_of_stage((int)op->number[sends ? 2 : 1])), "tag", tag_text(op),
-              "group", group_name(group), "stream", edge == NONE ? "" : stream_name(edge), "event",
+  return fill(row, "call", call, "value", c_name(value), "n", text("%" PRId64, n), "type",
+              library_type(graph->value[value].type), "peer",
+              text("%d", coordinate_of_stage((int)op->number[sends ? 2 : 1])), "tag", tag, "group",
+              group_name(group), "stream", edge == NONE ? "" : stream_name(edge), "event",
               edge == NONE ? "" : transfer_event(op), NULL);
 }
 
