@@ -127,97 +127,122 @@ static char *json_literal(const char *json, size_t n)
   return b.text;
 }
 
-/* The plan's adapters: lines of the table. The text of a file has a line for each of its
-   members. */
-static char *adapter_text(void)
+/* A member of struct program. One that is 0, NULL or false is so if it is not named. */
+static void put_field(struct buffer *b, const char *name, const char *value)
 {
-  struct buffer b = {0};
-  const char *rest = plan_options->adapter, *turned = plan_options->turned;
-  if (!rest) return "    .adapter = NULL,\n    .adapter_scale = 0,\n    .turned = NULL,\n";
-  put(&b, "    .adapter =");
-  while (*rest) {
+  static const char *const zero[] = {"0", "0u", "NULL", "false", NULL};
+  if (forms()->names_zeros || !is_word_of(zero, value)) put(b, "    .%s = %s,\n", name, value);
+}
+
+/* A string of several lines, which begin on the next one; or NULL. */
+static void put_lines(struct buffer *b, const char *name, const char *lines)
+{
+  if (lines)
+    put(b, "    .%s =%s,\n", name, lines);
+  else
+    put_field(b, name, "NULL");
+}
+
+static void put_number(struct buffer *b, const char *name, int n)
+{
+  put_field(b, name, text("%d", n));
+}
+
+static const char *string_or_null(const char *s)
+{
+  return s ? string_text(s) : "NULL";
+}
+
+/* "offsetof(struct memory, loss)", or -1. */
+static char *offset_text(bool is_there, const char *member)
+{
+  return is_there ? text("offsetof(struct memory, %s)", member) : "-1";
+}
+
+/* The plan's adapters. The text of a file has a line for each of its members. */
+static void put_adapter(struct buffer *b)
+{
+  const char *rest = plan_options->adapter, *turned = rest ? plan_options->turned : NULL;
+  struct buffer members = {0}, lines = {0};
+  for (size_t n; rest && *rest; rest += n) {
     const char *comma = strstr(rest, ", ");
-    size_t n = comma ? (size_t)(comma - rest) + 2 : strlen(rest);
-    put(&b, "\n        %s", json_literal(rest, n));
-    rest += n;
+    n = comma ? (size_t)(comma - rest) + 2 : strlen(rest);
+    put(&members, "\n        %s", json_literal(rest, n));
   }
-  put(&b, ",\n    .adapter_scale = %s,\n", double_text(plan_options->adapter_scale));
-  put(&b, "    .turned =%s", turned ? "" : " NULL");
   for (size_t n; turned && *turned; turned += n) {
     n = strcspn(turned, "\n");
     n += turned[n] != 0;
-    put(&b, "\n        %s", string_text(text("%.*s", (int)n, turned)));
+    put(&lines, "\n        %s", string_text(text("%.*s", (int)n, turned)));
   }
-  put(&b, ",\n");
-  return b.text;
+  put_lines(b, "adapter", members.text);
+  put_field(b, "adapter_scale",
+            plan_options->adapter ? double_text(plan_options->adapter_scale) : "0");
+  put_lines(b, "turned", lines.text);
 }
 
-/* The text without the lines of fields that are 0, NULL or false: so they are if not named. */
-static char *without_zero_fields(const char *text)
+/* What the runtime must know of the program: struct program, in its order. */
+static char *fields_text(const struct stacks *tensors)
 {
+  const struct plan_options *p = plan_options;
+  const int nevents = target->streams ? program_events() : 0;
+  const int labels = labels_output();
+  const char *label = labels == NONE ? NULL : c_name(labels);
   struct buffer b = {0};
-  while (*text) {
-    int n = (int)strcspn(text, "\n") + 1;
-    const char *value = strstr(text, " = ");
-    bool is_field = !strncmp(text, "    .", 5) && value && value < text + n;
-    size_t length = is_field ? (size_t)(text + n - value) : 0;
-    bool is_zero = false;
-    static const char *const zero[] = {" = 0,\n", " = 0u,\n", " = NULL,\n", " = false,\n"};
-    for (size_t i = 0; i < sizeof zero / sizeof *zero; i++)
-      is_zero |= length == strlen(zero[i]) && !strncmp(value, zero[i], length);
-    if (!is_zero) put(&b, "%.*s", n, text);
-    text += n;
+  put_field(&b, "plan", text("plan_%s", p->hash));
+  put_field(&b, "hash", text("\"%s\"", p->hash));
+  put_number(&b, "world", world_size());
+  put_field(&b, "seed", text("%" PRIu64 "u", p->seed));
+  put_number(&b, "steps", p->steps);
+  put_field(&b, "begin", has_constants() ? "begin" : "NULL");
+  if (target->steps_in_memory) put_field(&b, "prepare", *prepare_text() ? "prepare" : "NULL");
+  put_field(&b, "step", p->generate.slots ? "NULL" : "step");
+  put_number(&b, "batches", takes_batches() ? p->accumulate : 0);
+  put_field(&b, "shuffles", p->shuffles ? "true" : "false");
+  put_field(&b, "shuffle", text("%" PRIu64 "u", p->shuffle));
+  put_field(&b, "last_batch", last_batch_name[p->last_batch]);
+  put_field(&b, "validate", can_validate() ? "validate" : "NULL");
+  put_field(&b, "validation_data", string_or_null(p->validation_data));
+  put_field(&b, "weights", string_or_null(p->weights));
+  put_field(&b, "exported", p->exported ? text("\"%s\"", p->exported) : "NULL");
+  put_number(&b, "validate_every", p->validate_every);
+  put_number(&b, "validate_steps", p->validate_steps);
+  put_adapter(&b);
+  put_field(&b, "generation", p->generate.slots ? "&generation" : "NULL");
+  put_field(&b, "flops", double_text(step_flops()));
+  put_field(&b, "arithmetic", arithmetic_name[step_arithmetic()]);
+  put_field(&b, "learning_rate", graph->loss == NONE ? "NULL" : "learning_rate");
+  put_field(&b, "set_memory", "set_memory");
+  put_field(&b, "set_communicators", graph->ngroup ? "set_communicators" : "NULL");
+  put_field(&b, "bytes", "sizeof(struct memory)");
+  put_field(&b, "loss", offset_text(graph->loss != NONE, "loss"));
+  put_field(&b, "labels", offset_text(label != NULL, label ? label + strlen("m->") : ""));
+  put_field(&b, "grad_norm", offset_text(graph->norm != NONE, "grad_norm"));
+  put_field(&b, "tensors", "tensors");
+  put_number(&b, "ntensors", tensors->n);
+  put_field(&b, "joined", has_joined(tensors) ? "joined" : "NULL");
+  put_field(&b, "index_uses", graph->nindex_use ? "index_uses" : "NULL");
+  put_number(&b, "nindex_uses", graph->nindex_use);
+  put_field(&b, "noted", offset_text(notes_indices(), "noted"));
+  put_field(&b, "row_bounds", has_row_bounds() ? "&row_bounds" : "NULL");
+  put_field(&b, "groups", "groups");
+  put_number(&b, "ngroups", graph->ngroup);
+  if (target->streams) {
+    put_field(&b, "events", nevents ? "done" : "NULL");
+    put_number(&b, "nevents", nevents);
   }
+  if (target->product_table) put_field(&b, "products", "&products");
   return b.text;
-}
-
-/* What the runtime must know of the program, and the text for streams, tables and recorded
-   steps. */
-static const char *labels_text(void)
-{
-  const char *name = labels_output() == NONE ? NULL : c_name(labels_output());
-  return name ? text("offsetof(struct memory, %s)", name + strlen("m->")) : "-1";
 }
 
 static char *program_text(const char *step, const struct stacks *tensors)
 {
   const char *products =
       text("static const struct products products = {\n%s};\n\n", product_list());
-  const char *file = plan_options->validation_data;
-  const char *prepare = text("    .prepare = %s,\n", *prepare_text() ? "prepare" : "NULL");
-  const int nevents = target->streams ? program_events() : 0;
-  const char *events =
-      text("    .events = %s,\n    .nevents = %d,\n", nevents ? "done" : "NULL", nevents);
-  char *all = fill(
-      embedded_template("step_program.c"), "name", step, "declaration",
-      fill(forms()->declares, "struct", "program", "name", text("%s_program", step), NULL),
-      "set_communicators", graph->ngroup ? "set_communicators" : "NULL", "hash", plan_options->hash,
-      "ntensors", text("%d", tensors->n), "index_list", graph->nindex_use ? "index_uses" : "NULL",
-      "nindex_uses", text("%d", graph->nindex_use), "noted",
-      notes_indices() ? "offsetof(struct memory, noted)" : "-1", "row_bounds",
-      has_row_bounds() ? "&row_bounds" : "NULL", "groups", groups_text(), "ngroups",
-      text("%d", graph->ngroup), "products", target->product_table ? products : "", "product_list",
-      target->product_table ? "    .products = &products,\n" : "", "prepare",
-      target->steps_in_memory ? prepare : "", "events", target->streams ? events : "", "world",
-      text("%d", world_size()), "seed", text("%" PRIu64 "u", plan_options->seed), "steps",
-      text("%d", plan_options->steps), "begin", has_constants() ? "begin" : "NULL", "batches",
-      text("%d", takes_batches() ? plan_options->accumulate : 0), "shuffles",
-      plan_options->shuffles ? "true" : "false", "shuffle", text("%" PRIu64, plan_options->shuffle),
-      "last_batch", last_batch_name[plan_options->last_batch], "validate",
-      can_validate() ? "validate" : "NULL", "validation_data", file ? string_text(file) : "NULL",
-      "weights", plan_options->weights ? string_text(plan_options->weights) : "NULL", "exported",
-      plan_options->exported ? text("\"%s\"", plan_options->exported) : "NULL", "every",
-      text("%d", plan_options->validate_every), "validate_steps",
-      text("%d", plan_options->validate_steps), "adapter", adapter_text(), "joined",
-      has_joined(tensors) ? "joined" : "NULL", "generation",
-      plan_options->generate.slots ? "&generation" : "NULL", "step",
-      plan_options->generate.slots ? "NULL" : "step", "flops", double_text(step_flops()),
-      "arithmetic", arithmetic_name[step_arithmetic()], "rate",
-      graph->loss == NONE ? "NULL" : "learning_rate", "loss",
-      graph->loss == NONE ? "-1" : "offsetof(struct memory, loss)", "labels", labels_text(), "norm",
-      graph->norm == NONE ? "-1" : "offsetof(struct memory, grad_norm)", "unnamed",
-      forms()->names_zeros ? "" : " Those that are not named are 0, NULL or false.", NULL);
-  return forms()->names_zeros ? all : without_zero_fields(all);
+  return fill(embedded_template("step_program.c"), "name", step, "declaration",
+              fill(forms()->declares, "struct", "program", "name", text("%s_program", step), NULL),
+              "groups", groups_text(), "products", target->product_table ? products : "", "fields",
+              fields_text(tensors), "unnamed",
+              forms()->names_zeros ? "" : " Those that are not named are 0, NULL or false.", NULL);
 }
 
 /* The end of a step file's head: the text for numbers that are used as indices. */

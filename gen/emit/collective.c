@@ -10,7 +10,7 @@
 
 enum { LARGE_BYTES = 1 << 18 };
 
-static const struct calls *calls_of(enum op_kind kind)
+static const struct calls *forms_of_calls(enum op_kind kind)
 {
   return &collective_row[kind].calls[target->library];
 }
@@ -35,7 +35,7 @@ char *list_text(const char *type, const char *name, const int64_t *n, int ranks,
   return b.text;
 }
 
-static const char *pointer(int value)
+static const char *pointer_or_null(int value)
 {
   const char *name = c_name(value);
   return name ? name : text("(%s *)NULL", c_type(graph->value[value].type));
@@ -81,7 +81,7 @@ static const struct {
      "    CHECK_CUDA(cudaMemsetAsync($out$, 0, $all_bytes$, $stream$));"}};
 
 /* Whether some rank keeps a piece of its part. */
-static bool is_kept(const struct exchange *x)
+static bool is_kept_piece(const struct exchange *x)
 {
   struct piece *list = count_buffer(PIECES, group_size(x->group), sizeof *list);
   for (int rank = 0; rank < world_size(); rank++) {
@@ -143,7 +143,7 @@ const char *exchange_row_text(const struct op *op)
 /* "x + rank->exchange[0].give_at[1]"; no pointer into an empty part. */
 static const char *advanced(int value, const char *x, const char *by)
 {
-  return c_name(value) ? text("%s + %s.%s", c_name(value), x, by) : pointer(value);
+  return c_name(value) ? text("%s + %s.%s", c_name(value), x, by) : pointer_or_null(value);
 }
 
 static char *exchange_text(const struct op *op, int rank)
@@ -154,12 +154,12 @@ static char *exchange_text(const struct op *op, int rank)
   const char *form =
       permutes ? exchange_row[target->library].permutation : exchange_row[target->library].all;
   int in = op->in[0], out = op->out;
-  if (permutes && is_kept(x) && c_name(in) && c_name(out))
+  if (permutes && is_kept_piece(x) && c_name(in) && c_name(out))
     form = text("%s\n  %s", form, exchange_row[target->library].kept);
   int64_t bytes = elements_of_rank(out, rank) * type_bytes(x->type);
   if ((x->move.idle_first || x->move.idle_last) && bytes)
     form = text("%s\n  %s", form, exchange_row[target->library].idle);
-  return fill(form, "x", table, "in", pointer(in), "out", pointer(out), "in_at",
+  return fill(form, "x", table, "in", pointer_or_null(in), "out", pointer_or_null(out), "in_at",
               advanced(in, table, "give_at[0]"), "out_at", advanced(out, table, "get_at[0]"),
               "kept_in", advanced(in, table, "give_at[1]"), "kept_out",
               advanced(out, table, "get_at[1]"), "type", library_type(x->type), "bytes",
@@ -238,7 +238,7 @@ static char *put_boxes(struct buffer *b, const struct exchange *x, int k, int ra
 }
 
 /* The plan's line of the first operation with this exchange. */
-static int line_of(int k)
+static int line_of_collective(int k)
 {
   for (int i = 0; i < graph->nop; i++)
     if (graph->op[i].kind == OP_exchange && graph->op[i].exchange == k) return graph->op[i].line;
@@ -256,7 +256,7 @@ static char *put_exchange(struct buffer *b, int exchange, int k, int rank)
   count_pieces(x, rank, false, get, get_at);
   int64_t given = 0, got = 0;
   for (int r = 0; r < n; r++) given += give[r], got += get[r];
-  check_count(line_of(exchange), given > got ? given : got);
+  check_count(line_of_collective(exchange), given > got ? given : got);
   bool permutes = transfer_traits(x)->permutes;
   const char *title =
       text("// Exchange %d, of %s%s over %s: %s -> %s.%s%s", k, type_name(x->type),
@@ -331,31 +331,27 @@ static const char *chunk_in_memory(const struct op *op, int value)
   return member_run(value, c_name(value), bucket_chunk(op, op->nbody));
 }
 
-/* For chunks: NCCL works in place if the pointers are equal, MPI if MPI_IN_PLACE says so. */
-static struct ends ends_of_chunks(const struct op *op)
-{
-  bool gather = gathers_shards(op->kind), elsewhere = lies_as_chunk(op);
-  const char *buffer = c_name(op->buffer), *own = own_chunk_text(op);
-  if (gather && elsewhere) return (struct ends){chunk_in_memory(op, op->in[0]), buffer};
-  if (elsewhere) return (struct ends){buffer, chunk_in_memory(op, op->out)};
-  if (*library()->in_place) return (struct ends){library()->in_place, buffer};
-  return gather ? (struct ends){own, buffer} : (struct ends){buffer, own};
-}
-
 /* n: the elements that it moves. */
 static struct ends ends_of(const struct op *op, int64_t n)
 {
-  if (has_chunks(op)) return ends_of_chunks(op);
+  if (has_chunks(op)) { /* NCCL works in place if the pointers are equal, MPI by MPI_IN_PLACE */
+    bool gather = gathers_shards(op->kind);
+    const char *buffer = c_name(op->buffer), *own = own_chunk_text(op);
+    if (gather && lies_as_chunk(op)) return (struct ends){chunk_in_memory(op, op->in[0]), buffer};
+    if (lies_as_chunk(op)) return (struct ends){buffer, chunk_in_memory(op, op->out)};
+    if (*library()->in_place) return (struct ends){library()->in_place, buffer};
+    return gather ? (struct ends){own, buffer} : (struct ends){buffer, own};
+  }
   int out = reduced_at(op);
   bool in_place = op->nbody || same_place(op->in[0], op->out);
-  if (!in_place) return (struct ends){pointer(op->in[0]), pointer(out)};
-  const char *all = op->packed ? pointer(out) : member_run(out, pointer(out), n);
+  if (!in_place) return (struct ends){pointer_or_null(op->in[0]), pointer_or_null(out)};
+  const char *all = op->packed ? pointer_or_null(out) : member_run(out, pointer_or_null(out), n);
   return (struct ends){*library()->in_place ? library()->in_place : all, all};
 }
 
 static const char *offset_pointer(int value, int64_t offset)
 {
-  return offset ? text("%s + %" PRId64, pointer(value), offset) : pointer(value);
+  return offset ? text("%s + %" PRId64, pointer_or_null(value), offset) : pointer_or_null(value);
 }
 
 /* The call for equal parts of n elements. */
@@ -368,7 +364,7 @@ static const char *equal_form(const struct calls *calls, int64_t n, int ranks, e
 /* The call for one chunk; n: the elements that each member sends, or receives, with it. */
 static char *piece_call_text(const struct op *op, int64_t n)
 {
-  const struct calls *calls = calls_of(op->kind);
+  const struct calls *calls = forms_of_calls(op->kind);
   bool gather = gathers_shards(op->kind), apart = graph->value[whole_value(op)].apart;
   int ranks = group_size(op->group);
   int64_t part = n * op->pieces, whole_at = op->piece * n * (apart ? ranks : 1);
@@ -405,11 +401,11 @@ static bool moves_nothing(const struct op *op, int rank)
   return !op->pieces;
 }
 
-static char *call_text(const struct op *op, int rank)
+static char *collective_call(const struct op *op, int rank)
 {
   if (op->kind == OP_exchange) return exchange_text(op, rank);
   if (op->kind == OP_exchange_rows) return row_exchange_text(op, rank);
-  const struct calls *calls = calls_of(op->kind);
+  const struct calls *calls = forms_of_calls(op->kind);
   int ranks = group_size(op->group);
   int64_t *give = alloc((size_t)ranks * sizeof *give), *get = alloc((size_t)ranks * sizeof *get);
   collective_counts(op, rank, give, get);
@@ -443,7 +439,7 @@ static char *call_text(const struct op *op, int rank)
 }
 
 /* "done[3]"; with several iterations in flight "done[3 + l % 2]". */
-static char *event_text(const struct op *begun)
+static char *collective_event(const struct op *begun)
 {
   if (scheduled(begun)->prefetch_distance < 2) return text("done[%d]", scheduled(begun)->event);
   return scheduled(begun)->event ? text("done[%d + l %% %d]", scheduled(begun)->event,
@@ -459,22 +455,19 @@ static const struct op *last_called(const struct op *op, int rank)
   return op;
 }
 
-/* The call, begun on the group's stream when its operands are there. */
-static char *begun_text(const struct op *op, const char *call, int rank)
-{
-  const char *on = stream_name(op->group);
-  const struct op *before = last_called(predecessor_of(op), rank);
-  char *begin = text("begin_on(%s);", on);
-  if (before) begin = text("begin_behind(%s, %s);", on, event_text(before));
-  return text("%s\n  %s%s\n  end_on(%s, %s);", begin, call,
-              scheduled(op)->has_chained ? copies_out_text(op, rank) : "", on, event_text(op));
-}
-
 char *collective_text(const struct op *op, int rank)
 {
-  char *call = call_text(op, rank);
+  char *call = collective_call(op, rank);
   bool begins = scheduled(op)->overlapped && target->streams;
-  if (begins && *call) call = begun_text(op, call, rank);
+  if (begins && *call) { /* on the group's stream when its operands are there */
+    const char *on = stream_name(op->group);
+    const struct op *before = last_called(predecessor_of(op), rank);
+    char *begin = text("begin_on(%s);", on);
+    if (before) begin = text("begin_behind(%s, %s);", on, collective_event(before));
+    call =
+        text("%s\n  %s%s\n  end_on(%s, %s);", begin, call,
+             scheduled(op)->has_chained ? copies_out_text(op, rank) : "", on, collective_event(op));
+  }
   if (!op->packed || !*call) return call;
   if (goes_by_segments(op)) return with_segments(op, rank, call);
   return with_copies(op, rank, call, !begins);
@@ -490,5 +483,5 @@ char *await_text(const struct op *op, int rank)
   const struct op *begun = &graph->op[op->awaits], *last = last_called(begun, rank);
   if (!target->streams || !last) return "";
   bool copies = last == begun && awaits_copies(op);
-  return text("await(%s);%s", event_text(last), copies ? copies_out_text(begun, rank) : "");
+  return text("await(%s);%s", collective_event(last), copies ? copies_out_text(begun, rank) : "");
 }

@@ -95,12 +95,6 @@ static char *box_text(const struct op *op, int rank, const char *verb, int large
               type_bytes(graph->value[larger].type), of.ndim);
 }
 
-/* This rank's part of what it has: its start depends on the rank alone. */
-static char *slice_text(const struct op *op, int rank)
-{
-  return c_name(op->out) ? box_text(op, rank, "slice", op->in[0], op->out) : "";
-}
-
 /* --------------------------------------------------------------------------- pending reductions */
 
 /* The neutral element of a maximum or minimum, in C. */
@@ -118,17 +112,6 @@ static const char *least_text(enum type type, bool of_max)
   default:
     return of_max ? "0" : "1";
   }
-}
-
-/* The whole output as if this rank contributed nothing. */
-static char *neutral_fill_text(const struct op *op, int rank)
-{
-  if (op->reduction == SUM) return zero_text(op->out, rank);
-  enum type type = graph->value[op->out].type;
-  int64_t n = elements(local_shape(op->out, rank));
-  const char *least = least_text(type, op->reduction == MAX);
-  char *filled = fill(forms()->fill_value, "at", c_name(op->out), "n", text("%" PRId64, n), NULL);
-  return text("{\n    const %s least = %s;\n    %s\n  }", c_type(type), least, filled);
 }
 
 /* "rank->coordinate[0] == 0 && rank->coordinate[1] == 0", or with != and ||: whether a rank is the
@@ -159,7 +142,16 @@ static char *to_partial_text(const struct op *op, int rank)
     return text("%s%sif (%s) %s", copy, *copy ? "\n  " : "", others, zero_text(op->out, rank));
   }
   const char *giver = op->reduction == SUM ? first_of_equals(op, "==", " && ") : NULL;
-  char *rest = neutral_fill_text(op, rank);
+  char *rest; /* the whole output as if this rank contributed nothing */
+  if (op->reduction == SUM) {
+    rest = zero_text(op->out, rank);
+  } else {
+    enum type type = graph->value[op->out].type;
+    const char *n = text("%" PRId64, elements(out));
+    rest = text("{\n    const %s least = %s;\n    %s\n  }", c_type(type),
+                least_text(type, op->reduction == MAX),
+                fill(forms()->fill_value, "at", c_name(op->out), "n", n, NULL));
+  }
   if (elements(in) == 0) return rest;
   const char *condition = giver ? text("if (%s) ", giver) : "";
   return text("%s\n  %s%s", rest, condition, box_text(op, rank, "put", op->out, op->in[0]));
@@ -181,25 +173,6 @@ static char *part_bytes(const struct op *op, int rank)
     bytes[r] = p.shape.size[op->dim] * inner;
   }
   return list_text("long", "part", bytes, n, false);
-}
-
-static char *pack_text(const struct op *op, int rank)
-{
-  if (!c_name(op->out)) return "";
-  return text("{\n%s"
-              "    %s_parts(%s, %s, %" PRId64 ", %d, part);\n  }",
-              part_bytes(op, rank), op_row[op->kind].name, c_name(op->out), c_name(op->in[0]),
-              rows(op->in[0], rank, op->dim), group_size(op->group));
-}
-
-/* Its boxes, and their offsets, depend on the rank: rank<N>.c has the table. */
-static char *pieces_text(const struct op *op)
-{
-  bool packs = op->kind == OP_pack_pieces;
-  if (!c_name(op->out) || !c_name(op->in[0])) return "";
-  return text("%s(%s, %s, %" PRId64 ", &%s.%s);", op_row[op->kind].name, c_name(op->out),
-              c_name(op->in[0]), type_bytes(graph->value[op->out].type), exchange_row_text(op),
-              packs ? "pack" : "unpack");
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -224,33 +197,37 @@ static char *cat_text(const struct op *op, int rank)
   return b.text;
 }
 
-/* The slice of a scan's step, if it is not where the whole value has it. */
-static char *take_text(const struct op *op, int rank)
-{
-  int64_t bytes = all_bytes(op->out, rank);
-  if (!c_name(op->out) || allocation_of(op->out).slice) return "";
-  return text("slice_rows(%s, %s, /* rows */ 1, /* bytes */ %" PRId64 ", /* of */ %" PRId64
-              ", /* begin */ (long)l * %" PRId64 ");",
-              c_name(op->out), c_name(op->in[0]), bytes, all_bytes(op->in[0], rank), bytes);
-}
-
 char *copies_text(const struct op *op, int rank)
 {
+  const char *out = c_name(op->out), *in = op->nin ? c_name(op->in[0]) : NULL;
+  const char *row = op_row[op->kind].name;
+  int64_t bytes;
   switch (op->kind) {
-  case OP_scan_take:
-    return take_text(op, rank);
+  case OP_scan_take: /* the slice of a step, if it is not where the whole value has it */
+    bytes = all_bytes(op->out, rank);
+    if (!out || allocation_of(op->out).slice) return "";
+    return text("slice_rows(%s, %s, /* rows */ 1, /* bytes */ %" PRId64 ", /* of */ %" PRId64
+                ", /* begin */ (long)l * %" PRId64 ");",
+                out, in, bytes, all_bytes(op->in[0], rank), bytes);
   case OP_scan_stack:
     return "";
-  case OP_slice:
-    return slice_text(op, rank);
+  case OP_slice: /* its start depends on the rank alone */
+    return out ? box_text(op, rank, "slice", op->in[0], op->out) : "";
   case OP_to_partial:
     return to_partial_text(op, rank);
   case OP_pack:
   case OP_unpack:
-    return pack_text(op, rank);
+    if (!out) return "";
+    return text("{\n%s"
+                "    %s_parts(%s, %s, %" PRId64 ", %d, part);\n  }",
+                part_bytes(op, rank), row, out, in, rows(op->in[0], rank, op->dim),
+                group_size(op->group));
   case OP_pack_pieces:
-  case OP_unpack_pieces:
-    return pieces_text(op);
+  case OP_unpack_pieces: /* boxes, and their offsets, depend on the rank: rank<N>.c has the table */
+    if (!out || !in) return "";
+    return text("%s(%s, %s, %" PRId64 ", &%s.%s);", row, out, in,
+                type_bytes(graph->value[op->out].type), exchange_row_text(op),
+                op->kind == OP_pack_pieces ? "pack" : "unpack");
   case OP_cat:
     return cat_text(op, rank);
   default:

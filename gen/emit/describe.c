@@ -1,7 +1,7 @@
 /* describe.c: the comment above a statement. */
 #include "emit/emit.h"
 
-static char *layout_at(int value)
+static char *shown_layout(int value)
 {
   return holds_pieces(value) ? copy_text("pieces") : layout_text(graph->value[value].layout);
 }
@@ -13,10 +13,10 @@ char *layouts_text(const struct op *op)
   if (m) return text("%s -> %s", layout_text(m->from), layout_text(m->to));
   int *list = alloc((size_t)op_width(op) * sizeof *list);
   for (int i = 0, n = op_reads(op, list); i < n; i++)
-    put(&b, "%s%s", i ? ", " : "", layout_at(list[i]));
+    put(&b, "%s%s", i ? ", " : "", shown_layout(list[i]));
   put(&b, "%s-> ", b.length ? " " : "");
   for (int i = 0, n = op_writes(op, list); i < n; i++)
-    put(&b, "%s%s", i ? ", " : "", layout_at(list[i]));
+    put(&b, "%s%s", i ? ", " : "", shown_layout(list[i]));
   return b.text;
 }
 
@@ -74,7 +74,7 @@ static char *move_text(const struct op *op)
 }
 
 /* The purpose of a packing. */
-static char *packing_text(const struct op *op)
+static char *packing_purpose(const struct op *op)
 {
   switch (op->kind) {
   case OP_pack:
@@ -88,30 +88,6 @@ static char *packing_text(const struct op *op)
   default:
     return copy_text("the pieces of other ranks, each in its place");
   }
-}
-
-static bool is_packing(enum op_kind k)
-{
-  return op_row[k].step == PACKING || op_row[k].step == PIECES_PACKING;
-}
-
-/* How much a collective moves: the value that rank 0 brings; for an exchange, whose ranks
-   differ, the most that one sends, and receives. */
-static char *bytes_text(const struct op *op)
-{
-  if (op->kind != OP_exchange) return text("%s bytes", grouped(collective_bytes(op, 0)));
-  struct max_rank_volume most = max_volume_of(op);
-  return text("at most %s bytes from a rank, %s to one", grouped(most.sent),
-              grouped(most.received));
-}
-
-static char *squares_comment(const struct op *op)
-{
-  if (plan_options->norm_of_largest)
-    return text("the largest element of all %d gradients, by its amount", op->nbody);
-  bool whole = same_layout(graph->value[op->out].layout, (struct layout){0});
-  return text("the squares of all %d gradients, summed%s", op->nbody,
-              whole ? "" : "; elements that several ranks hold count once");
 }
 
 /* Whether the backward runs all of it once more. */
@@ -130,12 +106,6 @@ static char *stream_text(const struct op *op)
   if (before && before->group != op->group)
     group = text("%s's stream, after %s", group, printable(graph->group[before->group].name));
   return text("On %s's stream, overlapping with %s.", group, beside_text(op, shown_operand));
-}
-
-static char *await_comment(const struct op *begun)
-{
-  const char *what = begun->nbody ? reduced_text(begun) : shown_operand(begun->out);
-  return text("%s: wait for %s's stream", what, printable(graph->group[begun->group].name));
 }
 
 /* "up.weight, ahead for the module that follows", "d_up.weight of the module before". */
@@ -196,24 +166,42 @@ char *comment_text(const struct op *op)
   if (is_update(op))
     return text("%s over %d parameters at once, contiguous in memory    %s", optimizer_of(op)->name,
                 op->nbody, where(optimizer_of(op)->line));
-  if (op->kind == OP_squares) return squares_comment(op);
+  if (op->kind == OP_squares && plan_options->norm_of_largest)
+    return text("the largest element of all %d gradients, by its amount", op->nbody);
+  if (op->kind == OP_squares)
+    return text("the squares of all %d gradients, summed%s", op->nbody,
+                same_layout(graph->value[op->out].layout, (struct layout){0})
+                    ? ""
+                    : "; elements that several ranks hold count once");
   if (op->kind == OP_norm) return copy_text("the norm of all gradients");
   if (op->kind == OP_loop)
     return text("%s, %d modules", printable(graph->module[op->module].path),
                 graph->function[op->function].count);
   if (is_transfer(op->kind)) return transfer_comment(op);
-  if (op->kind == OP_await) return await_comment(&graph->op[op->awaits]);
+  if (op->kind == OP_await) {
+    const struct op *begun = &graph->op[op->awaits];
+    return text("%s: wait for %s's stream",
+                begun->nbody ? reduced_text(begun) : shown_operand(begun->out),
+                printable(graph->group[begun->group].name));
+  }
   if (op->kind == OP_iteration) return iteration_comment(op);
   const char *again = is_again(op) ? "again: " : "";
   if (!op->why || op->kind == OP_view)
-    return text("%s%s%s%s    %s    %s", piece_text(op), again, expression_text(op),
+    return text("%s%s%s%s    %s    %s", piece_text(op), again, short_formula_text(op),
                 op->kind == OP_products ? "    one product: the operands are adjacent" : "",
                 lines_of(op), layouts_text(op));
   struct buffer b = {0};
+  bool packs = op_row[op->kind].step == PACKING || op_row[op->kind].step == PIECES_PACKING;
   const char *what = shown_operand(op->kind == OP_unpack_pieces ? op->out : op->in[0]);
   put(&b, "%s%s%s: %s", is_collective(op->kind) ? piece_text(op) : "", again,
-      op->nbody ? reduced_text(op) : what, is_packing(op->kind) ? packing_text(op) : move_text(op));
-  if (is_collective(op->kind)) put(&b, ", %s", bytes_text(op));
+      op->nbody ? reduced_text(op) : what, packs ? packing_purpose(op) : move_text(op));
+  struct max_rank_volume most =
+      op->kind == OP_exchange ? max_volume_of(op) : (struct max_rank_volume){0};
+  if (op->kind == OP_exchange) /* whose ranks differ */
+    put(&b, ", at most %s bytes from a rank, %s to one", grouped(most.sent),
+        grouped(most.received));
+  else if (is_collective(op->kind))
+    put(&b, ", %s bytes", grouped(collective_bytes(op, 0)));
   put(&b, ": %s", printable(op->why));
   if (!op->nbody || has_chunks(op)) put(&b, ", %s", where(op->line));
   if (scheduled(op)->overlapped && target->streams) put(&b, ". %s", stream_text(op));
@@ -230,12 +218,13 @@ static const struct function *function_with(int id)
 
 /* The place in the function of the operation, of the part that runs it, or of the call of that;
    NONE if there is none. */
-static int place_in(const struct function *f, int id)
+static int place_in_function(const struct function *f, int id)
 {
   for (int k = 0; k < f->nop; k++) {
     const struct op *op = &graph->op[f->op[k]];
     if (f->op[k] == id) return k;
-    if (op->kind == OP_iteration && place_in(&graph->function[op->function], id) != NONE) return k;
+    if (op->kind == OP_iteration && place_in_function(&graph->function[op->function], id) != NONE)
+      return k;
   }
   return NONE;
 }
@@ -263,7 +252,7 @@ struct list beside(const struct op *op)
   int id = (int)(op - graph->op), end = 0;
   const struct function *f = function_with(id);
   if (f->is_part) f = &graph->function[f->body];
-  int begin = place_in(f, id);
+  int begin = place_in_function(f, id);
   while (end < f->nop && !awaits(&graph->op[f->op[end]], id)) end++;
   for (int k = begin + 1; k != end && found.n < f->nop; k++) {
     if (k == f->nop && !is_loop_carried(op)) break;

@@ -86,7 +86,7 @@ static char *statement_lines(const char *does)
 }
 
 /* The path of the list whose modules the loop goes through, or NULL. */
-static const char *list_of(const struct function *f)
+static const char *list_of_functions(const struct function *f)
 {
   const struct function *loop = f->is_part ? &graph->function[f->body] : f;
   for (int i = 0; i < graph->nop; i++)
@@ -98,7 +98,7 @@ static const char *list_of(const struct function *f)
 /* "layers.*.attention.wq", or "norm" where no loop is around it: of what a statement makes. */
 static const char *made_name(const struct function *f, int value)
 {
-  const char *list = f->count > 1 ? list_of(f) : NULL, *name = local_name(value);
+  const char *list = f->count > 1 ? list_of_functions(f) : NULL, *name = local_name(value);
   return list ? text("%s%s*.%s", list, *list ? "." : "", name) : name;
 }
 
@@ -280,7 +280,7 @@ bool ends_early(void)
   return graph->loss != NONE && !target->streams && has_row_bounds();
 }
 
-static void put_update(struct buffer *b, const char *t)
+static void put_update_function(struct buffer *b, const char *t)
 {
   if (ends_early()) put(b, "  if (!all_rows_have_room()) return;\n");
   put_phases(b, UPDATE, UPDATE, t, 2);
@@ -304,16 +304,16 @@ static void put_batches(struct buffer *b)
   if (loops) open_loop(b);
   put(b, "%s", batch_text(loops ? 2 : 0));
   if (loops) put(b, "  }\n");
-  put_update(b, "t");
+  put_update_function(b, "t");
   if (sends_in_update()) put(b, "%s", awaits_all_sent_text());
 }
 
 /* Whether the operation, or one in it, makes the value. */
-static bool makes(const struct op *op, int value)
+static bool function_makes(const struct op *op, int value)
 {
   if (op->out != NONE && value >= op->out && value < op->out + op->nout) return true;
   for (int k = 0; k < op->nbody; k++)
-    if (makes(&graph->op[op->body[k]], value)) return true;
+    if (function_makes(&graph->op[op->body[k]], value)) return true;
   return false;
 }
 
@@ -323,7 +323,7 @@ bool can_validate(void)
   for (int i = 0; i < graph->nfunction && graph->loss != NONE; i++) {
     const struct function *f = &graph->function[i];
     for (int k = 0; k < f->nop && is_phase(f) && f->phase == FORWARD; k++)
-      if (makes(&graph->op[f->op[k]], graph->loss)) return true;
+      if (function_makes(&graph->op[f->op[k]], graph->loss)) return true;
   }
   return false;
 }
@@ -338,10 +338,10 @@ static const char *step_of_validation(void)
 /* Whether the operation, or one in it, makes a value that is needed; what it reads for that is
    needed, then. Members of a bucket may be for something else, and the first, by whose values it is
    known, too. */
-static bool is_needed(const struct op *op, bool *needed)
+static bool is_needed_in_step(const struct op *op, bool *needed)
 {
   bool of_body = false;
-  for (int k = op->nbody; k-- > 0;) of_body |= is_needed(&graph->op[op->body[k]], needed);
+  for (int k = op->nbody; k-- > 0;) of_body |= is_needed_in_step(&graph->op[op->body[k]], needed);
   bool own = of_body && op->out == NONE;
   for (int k = 0; op->out != NONE && k < op->nout; k++) own |= needed[op->out + k];
   for (int k = 0; own && k < op->nin; k++) needed[op->in[k]] = true;
@@ -364,7 +364,7 @@ static char *loss_in_update_text(int rank)
     for (int k = f->nop; k-- > 0;) {
       const struct op *op = &graph->op[f->op[k]];
       const struct op *made = op->kind == OP_await ? &graph->op[op->awaits] : op;
-      if (is_needed(made, needed)) add(&ops, f->op[k]);
+      if (is_needed_in_step(made, needed)) add(&ops, f->op[k]);
     }
     name_locals(f);
     for (int k = ops.n; k-- > 0;) {
@@ -462,7 +462,7 @@ static char *entries_text(int rank)
       plan_options->generate.prefill, read.bytes);
 }
 
-static char *step_text(void)
+static char *step_function_text(void)
 {
   struct buffer step = {0};
   put_text(&step, "", 0);
@@ -471,14 +471,14 @@ static char *step_text(void)
   } else {
     put_next_batch(&step);
     put_phases(&step, FORWARD, BACKWARD, batch_number(), 2);
-    put_update(&step, batch_number());
+    put_update_function(&step, batch_number());
   }
   const char *unused = target->steps_in_memory || has_word(step.text, "t") ? "" : "  (void)t;\n";
   return text("static void step(%s)\n{\n%s%s}\n", forms()->step_parameters, step.text, unused);
 }
 
 /* Those that micro-batches of a size run; with those of the first size, all others. */
-static void put_functions(struct buffer *b, int size, int rank)
+static void put_step_functions(struct buffer *b, int size, int rank)
 {
   statement = statements_of[size] = alloc((size_t)(graph->nop + 1) * sizeof *statement);
   if (size) memcpy(statement, statements_of[0], (size_t)graph->nop * sizeof *statement);
@@ -498,8 +498,8 @@ char *functions_text(int rank)
   struct buffer b = {0};
   forget_products();
   statements_of = alloc((size_t)sizes_of_step()->n * sizeof *statements_of);
-  for (int size = NONE; next_size(sizes_of_step(), &size);) put_functions(&b, size, rank);
-  const char *steps = plan_options->generate.slots ? entries_text(rank) : step_text();
+  for (int size = NONE; next_size(sizes_of_step(), &size);) put_step_functions(&b, size, rank);
+  const char *steps = plan_options->generate.slots ? entries_text(rank) : step_function_text();
   put(&b, "%s%s%s%s", constants_entry(), prepare_text(), steps, validate_text(rank));
   return b.text;
 }

@@ -24,7 +24,7 @@
 
 /* ------------------------------------------------------------------------------------ the loops */
 
-static bool is_free(const struct product *p, char letter)
+static bool is_free_variable(const struct product *p, char letter)
 {
   char word[] = {letter, 0};
   for (int i = 0; i < p->nloop; i++)
@@ -36,14 +36,14 @@ static bool is_free(const struct product *p, char letter)
 
 /* A loop's variable: the run's own letter, if generated functions do not use it; else one that
    the equation lacks; else any. Letters that they do use come first. */
-static char counter(const struct product *p, char own)
+static char product_counter(const struct product *p, char own)
 {
   static const char list[] = "ijpqrsbknacdefghouvwxyz";
-  if (is_spoken((char[]){own, 0}) && strchr(list, own) && is_free(p, own)) return own;
+  if (is_spoken((char[]){own, 0}) && strchr(list, own) && is_free_variable(p, own)) return own;
   for (const char *c = list; *c; c++)
-    if (!strchr(p->op->equation, *c) && is_free(p, *c)) return *c;
+    if (!strchr(p->op->equation, *c) && is_free_variable(p, *c)) return *c;
   for (const char *c = list; *c; c++)
-    if (is_free(p, *c)) return *c;
+    if (is_free_variable(p, *c)) return *c;
   bug("emit", "matmul %s: no letter is left to count with", p->op->equation);
 }
 
@@ -61,7 +61,7 @@ static const char *operand_name(const struct product *p, enum gemm_operand o)
 }
 
 /* "a + b * 12 + i" */
-static char *address(const struct product *p, enum gemm_operand o)
+static char *product_address(const struct product *p, enum gemm_operand o)
 {
   struct buffer b = {0};
   put(&b, "%s", operand_name(p, o));
@@ -86,7 +86,7 @@ static char *adds_text(const struct product *p)
 }
 
 /* ", 12": its leading dimension and, for a batch, the stride between its matrices. */
-static char *strides_text(const struct product *p, enum gemm_operand o)
+static char *product_strides(const struct product *p, enum gemm_operand o)
 {
   char *ld = text(", %" PRId64, p->call.matrix[o].ld);
   return p->batch ? text("%s, %" PRId64, ld, p->batch->stride[o]) : ld;
@@ -125,7 +125,7 @@ static struct written written(const struct product *p)
                           .adds = adds_text(p)};
 }
 
-static char *call_text(const struct product *p)
+static char *product_call_text(const struct product *p)
 {
   struct written w = written(p);
   char *sizes = text(".m = %" PRId64 ", .n = %" PRId64 ", .k = %" PRId64, w.m, w.n, w.k);
@@ -133,13 +133,14 @@ static char *call_text(const struct product *p)
   const char *batch = p->batch ? "_batch" : "", *of = type_suffix(p->op);
   if (w.has_gaps || strcmp(w.adds, "false") || (p->batch && *of))
     return text("gemm%s%s('%c', '%c', %s%s, %s%s, %s%s, %s, .add = %s);", batch, of, w.form[0],
-                w.form[1], address(p, GEMM_C), strides_text(p, GEMM_C), address(p, w.a),
-                strides_text(p, w.a), address(p, w.b), strides_text(p, w.b), sizes, w.adds);
+                w.form[1], product_address(p, GEMM_C), product_strides(p, GEMM_C),
+                product_address(p, w.a), product_strides(p, w.a), product_address(p, w.b),
+                product_strides(p, w.b), sizes, w.adds);
   if (p->batch)
     sizes = text("%s, .step_c = %" PRId64 ", .step_a = %" PRId64 ", .step_b = %" PRId64, sizes,
                  p->batch->stride[GEMM_C], p->batch->stride[w.a], p->batch->stride[w.b]);
-  return text("matmul_%s%s%s(%s, %s, %s, %s);", w.form, of, batch, address(p, GEMM_C),
-              address(p, w.a), address(p, w.b), sizes);
+  return text("matmul_%s%s%s(%s, %s, %s, %s);", w.form, of, batch, product_address(p, GEMM_C),
+              product_address(p, w.a), product_address(p, w.b), sizes);
 }
 
 /* "BIAS_RELU": an enumerator of runtime/cuda/kernels/math.h. */
@@ -153,7 +154,7 @@ static const char *epilogue_name(const struct product *p, const struct written *
   return text("%s%s", e->bias == NONE ? "" : "BIAS_", function);
 }
 
-static char *lower(const char *s)
+static char *lower_letter(const char *s)
 {
   char *t = copy_text(s);
   for (char *c = t; *c; c++)
@@ -174,7 +175,7 @@ static char *epilogue_operands(const struct product *p)
 
 /* ".a = 't', .b = 'n', .m = 256, .n = 64, .k = 128": what the runtime needs beyond the
    operands' addresses. */
-static char *fields_text(const struct product *p, const struct written *w)
+static char *product_fields(const struct product *p, const struct written *w)
 {
   const struct matrix *x = p->call.matrix;
   enum type of = type_at(p->op, GEMM_A), makes = type_at(p->op, GEMM_C);
@@ -202,10 +203,10 @@ static char *table_call_text(const struct product *p)
   char *preferred =
       text("%s_%" PRId64 "x%" PRId64 "x%" PRId64 "%s", w.form, w.m, w.n, w.k, type_suffix(p->op));
   if (p->batch) preferred = text("%s_x%" PRId64, preferred, p->batch->size);
-  if (p->then) preferred = text("%s_%s", preferred, lower(epilogue_name(p, &w)));
-  const char *name = add_product(preferred, fields_text(p, &w));
-  char *operands =
-      text("&product.%s, %s, %s, %s", name, address(p, GEMM_C), address(p, w.a), address(p, w.b));
+  if (p->then) preferred = text("%s_%s", preferred, lower_letter(epilogue_name(p, &w)));
+  const char *name = add_product(preferred, product_fields(p, &w));
+  char *operands = text("&product.%s, %s, %s, %s", name, product_address(p, GEMM_C),
+                        product_address(p, w.a), product_address(p, w.b));
   if (p->then) operands = text("%s%s", operands, epilogue_operands(p));
   if (!strcmp(w.adds, "false")) return text("matmul(%s);", operands);
   return text("matmul_add(%s%s%s);", operands, strcmp(w.adds, "true") ? ", " : "",
@@ -266,9 +267,9 @@ char *matmul_text(const struct op *op, int rank)
   if (!elements(local_shape(op->out, rank))) return "";
   if (is_empty_product(op, rank)) return op->nin > 2 ? moved_text(op, rank) : zeros_text(op, rank);
   check_sizes(p);
-  for (int i = 0; i < p->nloop; i++) p->variable[i] = counter(p, p->loop[i]->letter);
+  for (int i = 0; i < p->nloop; i++) p->variable[i] = product_counter(p, p->loop[i]->letter);
   char *moved = moved_text(op, rank);
-  char *call = nested_loops(p, target->product_table ? table_call_text(p) : call_text(p));
+  char *call = nested_loops(p, target->product_table ? table_call_text(p) : product_call_text(p));
   return *moved ? text("%s\n  %s", moved, call) : call;
 }
 
@@ -279,8 +280,8 @@ char *products_text(const struct op *op, int rank)
   choose_products(p, op, &first, rank);
   check_types(&first);
   check_sizes(p);
-  for (int i = 0; i < p->nloop; i++) p->variable[i] = counter(p, p->loop[i]->letter);
-  return nested_loops(p, target->product_table ? table_call_text(p) : call_text(p));
+  for (int i = 0; i < p->nloop; i++) p->variable[i] = product_counter(p, p->loop[i]->letter);
+  return nested_loops(p, target->product_table ? table_call_text(p) : product_call_text(p));
 }
 
 /* Whether one call of cuBLASLt can do the epilogue. It works on rows of the result only if they

@@ -26,19 +26,13 @@ struct segment {
 /* ------------------------------------------------------------------------------ one run of each */
 
 /* Whether the gradient of the k-th member directly follows that of the one before. */
-static bool follows(const struct op *op, int k)
+static bool follows_segment(const struct op *op, int k)
 {
   const struct value *a = &graph->value[bucket_member(op, k - 1)->out];
   const struct value *b = &graph->value[bucket_member(op, k)->out];
   return a->role == GRADIENT && b->role == GRADIENT && is_next_parameter(a->of, b->of) &&
          same_place(bucket_member(op, k - 1)->in[0], bucket_member(op, k - 1)->out) &&
          same_place(bucket_member(op, k)->in[0], bucket_member(op, k)->out);
-}
-
-/* What is copied for the member: in or out. */
-static int copied(const struct op *op, int k, bool in)
-{
-  return in ? bucket_member(op, k)->in[0] : bucket_member(op, k)->out;
 }
 
 /* The members from the k-th on that are adjacent; how many. */
@@ -48,12 +42,12 @@ static int find_run(const struct op *op, int k, int rank, bool in, struct segmen
   int first = NONE;
   *p = (struct segment){.at = NULL, .parts = 1, .rows = 1};
   do {
-    int value = copied(op, k + n, in);
+    int value = in ? bucket_member(op, k + n)->in[0] : bucket_member(op, k + n)->out;
     if (!p->at) first = value, p->at = c_name(value);
     p->type = graph->value[value].type;
     p->run += elements_of_rank(value, rank);
     n++;
-  } while (k + n < op->nbody && follows(op, k + n));
+  } while (k + n < op->nbody && follows_segment(op, k + n));
   p->of = text("%" PRId64, p->run);
   if (p->at) p->at = member_run(first, p->at, p->run);
   return n;
@@ -79,7 +73,7 @@ static bool is_next(const char *a, int64_t count, const char *b)
 }
 
 /* Adds the run of the next module as a row, if it is one. */
-static bool add_row(struct segment *p, const struct segment *next)
+static bool add_segment_row(struct segment *p, const struct segment *next)
 {
   size_t at = 0;
   if (!p->at || !next->at || p->run != next->run || p->type != next->type) return false;
@@ -110,7 +104,7 @@ static void put_runs(struct buffer *b, const struct op *op, int rank, bool in)
     n = find_run(op, k, rank, in, &p);
     for (int more; k + n < op->nbody; n += more) {
       more = find_run(op, k + n, rank, in, &next);
-      if (!add_row(&p, &next)) break;
+      if (!add_segment_row(&p, &next)) break;
     }
     p.place = place;
     place += p.run * p.rows;
@@ -209,14 +203,6 @@ const char *own_chunk_text(const struct op *op)
   return text("%s%s", c_name(op->buffer), b.length ? b.text : "");
 }
 
-/* Where it is in the buffer: MPI leaves an in-place scatter's result at the start of the buffer,
-   NCCL in the rank's chunk. */
-static const char *place_in_buffer(const struct op *op, bool in)
-{
-  bool own = gathers_shards(op->kind) ? in : scatters_sum(op->kind) && !in && !*library()->in_place;
-  return own ? own_chunk_text(op) : c_name(op->buffer);
-}
-
 static char *table_text(const struct op *op, int rank, bool in)
 {
   struct buffer b = {0};
@@ -233,7 +219,7 @@ static char *table_text(const struct op *op, int rank, bool in)
   return b.text;
 }
 
-static int count_rows(const char *table)
+static int count_segment_rows(const char *table)
 {
   int n = 0;
   for (; (table = strchr(table, '\n')); table++) n++;
@@ -253,9 +239,12 @@ static char *copying(const struct op *op, const char *table, bool in)
   int64_t chunk = has_chunks(op) ? bucket_chunk(op, op->nbody) : 0;
   const char *on =
       scheduled(op)->has_chained && !in ? text("_on(%s, ", stream_name(op->group)) : "(";
+  /* MPI leaves an in-place scatter's result at the start of the buffer, NCCL in the rank's chunk.
+   */
+  bool own = gathers_shards(op->kind) ? in : scatters_sum(op->kind) && !in && !*library()->in_place;
   return text("%s_segments%s%s, /* bytes */ %" PRId64 ", /* chunk */ %" PRId64 ", %d, segment);",
-              in ? "pack" : "unpack", on, place_in_buffer(op, in),
-              type_bytes(graph->value[op->buffer].type), chunk, count_rows(table));
+              in ? "pack" : "unpack", on, own ? own_chunk_text(op) : c_name(op->buffer),
+              type_bytes(graph->value[op->buffer].type), chunk, count_segment_rows(table));
 }
 
 static char *copies(const struct op *op, int rank, bool in)
@@ -292,7 +281,7 @@ static const char *segments_moved(const struct op *op, int rank)
 
 int count_segments(const struct op *op, int rank)
 {
-  return count_rows(segments_moved(op, rank));
+  return count_segment_rows(segments_moved(op, rank));
 }
 
 char *with_segments(const struct op *op, int rank, const char *call)

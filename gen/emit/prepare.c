@@ -2,7 +2,7 @@
    step. */
 #include "emit/emit.h"
 
-static void put_constants(struct buffer *b)
+static void put_step_constants(struct buffer *b)
 {
   /* other stages may have more of them */
   put(b, "  struct constants now%s;\n", graph->stages ? " = {}" : "");
@@ -35,7 +35,7 @@ char *prepare_text(void)
   put_text(&b, "", 0);
   if (!target->steps_in_memory) return b.text;
   if (takes_batches()) put_next_batches(&b);
-  if (has_step_constants()) put_constants(&b);
+  if (has_step_constants()) put_step_constants(&b);
   if (!b.length) return b.text;
   return text("// Runs on the host before step t. The device's work is the same at every "
               "step.\nstatic void prepare(int t)\n{\n%s}\n\n",

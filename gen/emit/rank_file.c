@@ -24,23 +24,6 @@ static char *members_text(int rank)
   return b.text;
 }
 
-static char *coordinates_text(int rank)
-{
-  int coordinate[MAX_MESH];
-  coordinate_of(rank, coordinate);
-  struct buffer b = {0};
-  for (int d = 0; d < graph->mesh.ndim; d++) put(&b, "%s%d", d ? ", " : "", coordinate[d]);
-  return b.text;
-}
-
-static char *mesh_names(void)
-{
-  struct buffer b = {0};
-  for (int d = 0; d < graph->mesh.ndim; d++)
-    put(&b, "%s%s", d ? ", " : "", printable(graph->mesh.name[d]));
-  return b.text;
-}
-
 /* Whether the rank saves its part: the first rank that holds this part does. A state that is the
    same for all parts of a parameter is saved with the first one. */
 static bool saves(int value, int rank)
@@ -53,30 +36,6 @@ static bool saves(int value, int rank)
   for (int d = 0; d < graph->mesh.ndim; d++)
     if (v->layout.on[d].kind != SHARD && coordinate[d] && !is_over_stages(d)) return false;
   return elements(local_shape(value, rank)) > 0;
-}
-
-/* The macro by which the states of a parameter are one row: their parts begin where its part
-   does. */
-static char *states_macro_text(int n)
-{
-  struct buffer b = {0};
-  put(&b, "#define STATES(...) ");
-  for (int k = 0; k < n; k++) put(&b, "%s{__VA_ARGS__},", k ? " " : "");
-  return text("// The optimizer's states of a parameter have parts like its own.\n%s\n", b.text);
-}
-
-/* "layers.*.wq" of "optim.exp_avg.layers.*.wq". */
-static const char *after_kind(const char *state)
-{
-  return strchr(strchr(state, '.') + 1, '.') + 1;
-}
-
-/* How many tensors from the i-th on are of other stages. */
-static int elsewhere_from(const struct stacks *tensors, int i)
-{
-  int n = 0;
-  while (i + n < tensors->n && graph->value[tensors->at[i + n].member.at[0]].elsewhere) n++;
-  return n;
 }
 
 /* So many rows of tensors that are of other stages, by the macros of program.h. */
@@ -92,39 +51,45 @@ static void put_elsewhere(struct buffer *parts, int n, const char *first, const 
   put(parts, "\n");
 }
 
-/* The row of a tensor, or of the states of a parameter. */
-static void put_part(struct buffer *parts, int value, int rank, bool are_states, const char *shown)
-{
-  int coordinate[MAX_MESH];
-  coordinate_of(rank, coordinate);
-  struct shape at = file_start(value, coordinate);
-  if (!at.ndim) at = (struct shape){.ndim = 1};
-  const char *row = text("{%s}, %s", sizes_text(at), saves(value, rank) ? "true" : "false");
-  put(parts, "    %-22s // %s\n", text(are_states ? "STATES(%s)" : "{%s},", row), shown);
-}
-
 char *rank_text(int rank, const char *step, const struct stacks *tensors, const char *const *shown,
                 const int *states)
 {
-  struct buffer parts = {0};
-  int kinds = 0;
+  struct buffer parts = {0}, coordinates = {0}, names = {0}, macro = {0};
+  int coordinate[MAX_MESH], kinds = 0;
+  coordinate_of(rank, coordinate);
   for (int i = 0, rows; i < tensors->n; i += rows) {
-    rows = elsewhere_from(tensors, i);
+    for (rows = 0; i + rows < tensors->n; rows++)
+      if (!graph->value[tensors->at[i + rows].member.at[0]].elsewhere) break;
     if (rows) {
       put_elsewhere(&parts, rows, shown[i], shown[i + rows - 1]);
       continue;
     }
+    int value = tensors->at[i].member.at[0];
+    struct shape at = file_start(value, coordinate);
+    if (!at.ndim) at = (struct shape){.ndim = 1};
+    const char *row = text("{%s}, %s", sizes_text(at), saves(value, rank) ? "true" : "false");
+    /* "layers.*.wq" of "optim.exp_avg.layers.*.wq": the states of a parameter are one row. */
+    const char *name = states[i] ? strchr(strchr(shown[i], '.') + 1, '.') + 1 : shown[i];
+    put(&parts, "    %-22s // %s\n", text(states[i] ? "STATES(%s)" : "{%s},", row), name);
     if (states[i]) kinds = states[i];
-    put_part(&parts, tensors->at[i].member.at[0], rank, states[i],
-             states[i] ? after_kind(shown[i]) : shown[i]);
     rows = states[i] ? states[i] : 1;
   }
   if (!tensors->n) put(&parts, "    {{0}, false},\n");
+  put_text(&macro, "", 0);
+  if (kinds)
+    put(&macro, "// The optimizer's states of a parameter have parts like its own.\n"
+                "#define STATES(...) ");
+  for (int k = 0; k < kinds; k++)
+    put(&macro, "%s{__VA_ARGS__},%s", k ? " " : "", k + 1 < kinds ? "" : "\n");
+  for (int d = 0; d < graph->mesh.ndim; d++) {
+    put(&coordinates, "%s%d", d ? ", " : "", coordinate[d]);
+    put(&names, "%s%s", d ? ", " : "", printable(graph->mesh.name[d]));
+  }
   return fill(embedded_template("rank.c"), "version", TPGEN_VERSION, "plan", plan_shown(), "hash",
               plan_options->hash, "rank", text("%d", rank), "step_name", step, "declaration",
               fill(forms()->declares, "struct", "rank", "name", "this_rank", NULL), "step",
-              text("%s.%s", step, target->source), "coordinate", coordinates_text(rank), "mesh",
-              mesh_names(), "members", members_text(rank), "states",
-              kinds ? states_macro_text(kinds) : "", "parts", parts.text, "exchanges",
-              exchanges_text(rank), "exchange", graph->nexchange ? "exchange" : "NULL", NULL);
+              text("%s.%s", step, target->source), "coordinate", coordinates.text, "mesh",
+              names.text, "members", members_text(rank), "states", macro.text, "parts", parts.text,
+              "exchanges", exchanges_text(rank), "exchange", graph->nexchange ? "exchange" : "NULL",
+              NULL);
 }

@@ -7,17 +7,17 @@
 
 struct writing {
   const struct optimizer *o;
-  int *uses;         /* by operand: how often expressions have it */
-  const char **text; /* by operand: an expression */
+  int *uses;                   /* by operand: how often expressions have it */
+  const struct expr **element; /* by operand */
   struct scope scope;
   struct update_lines l;
 };
 
 /* How often an element's expression has its input i. */
-static int mentions_of(enum op_kind kind, int i)
+static int mentions_of(const struct expr *row, int i)
 {
-  int n = 0;
-  for (const char *c = op_row[kind].element; (c = strchr(c, '$')); c++) n += c[1] == 'a' + i;
+  int n = row->word[0] == '$' && row->word[1] == 'a' + i;
+  for (int k = 0; k < row->n; k++) n += mentions_of(row->all[k], i);
   return n;
 }
 
@@ -34,35 +34,28 @@ static void count_uses(struct writing *w)
     const struct update_step *step = &o->step[s];
     if (!w->uses[first_step_operand(o) + s]) continue;
     for (int i = 0; i < inputs_of_row(step->kind); i++)
-      w->uses[step->in[i]] += mentions_of(step->kind, i);
+      w->uses[step->in[i]] += mentions_of(row_expr(step->kind), i);
   }
 }
 
-/* ------------------------------------------------------------------------------------ expressions
- */
+/* ---------------------------------------------------------------------------------- expressions */
 
-static const char *variable(struct writing *w, const char *preferred, const char *expression)
+static const struct expr *recipe_variable(struct writing *w, const char *preferred,
+                                          const struct expr *e)
 {
   const char *name = unique_name(&w->scope, preferred);
-  put(&w->l.body, "    const float %s = %s;\n", name, expression);
-  return name;
+  put(&w->l.body, "    const float %s = %s;\n", name, expr_text(e));
+  return word_expr(name);
 }
 
-static char *expression_of(struct writing *w, const struct update_step *step)
+/* The row's expression with the operands of the step. */
+static const struct expr *filled_recipe_row(const struct writing *w, const struct update_step *step,
+                                            const struct expr *row)
 {
-  struct buffer b = {0};
-  put_text(&b, "", 0);
-  for (const char *c = op_row[step->kind].element; *c;) {
-    if (*c != '$') {
-      put_text(&b, c++, 1);
-      continue;
-    }
-    char *s = bracketed(&b, c + 2, copy_text(w->text[step->in[c[1] - 'a']]));
-    bool twice = *s == '-' && b.length && b.text[b.length - 1] == '-';
-    put(&b, twice ? "(%s)" : "%s", s);
-    c += 2;
-  }
-  return b.text;
+  const struct expr *at[3];
+  if (*row->word == '$') return w->element[step->in[row->word[1] - 'a']];
+  for (int i = 0; i < row->n; i++) at[i] = filled_recipe_row(w, step, row->all[i]);
+  return row->n ? expr_with(row, at) : row;
 }
 
 /* The state that the operand becomes, or NONE. */
@@ -79,25 +72,20 @@ static void put_steps(struct writing *w)
   for (int s = o->noperation; s < o->nstep; s++) {
     int operand = first_step_operand(o) + s, state = state_made(o, operand);
     if (!w->uses[operand]) continue;
-    char *expression = expression_of(w, &o->step[s]);
-    w->text[operand] = expression;
+    const struct expr *e = filled_recipe_row(w, &o->step[s], row_expr(o->step[s].kind));
     if (state != NONE)
-      w->text[operand] = variable(w, text("new_%s", o->state[state]), expression);
+      e = recipe_variable(w, text("new_%s", o->state[state]), e);
     else if (w->uses[operand] > 1)
-      w->text[operand] = variable(w, o->out[0] == operand ? "new_w" : "x", expression);
+      e = recipe_variable(w, o->out[0] == operand ? "new_w" : "x", e);
+    w->element[operand] = e;
   }
 }
 
-/* -------------------------------------------------------------------------------------- operands
- */
-
-static char *element_named(const char *array)
-{
-  return fill(forms()->updated, "name", array, NULL);
-}
+/* ------------------------------------------------------------------------------------- operands */
 
 /* Adds a parameter that is an array; a kernel of vectors loads it. */
-static const char *add_array(struct writing *w, const char *preferred, bool written, int width)
+static const struct expr *add_array(struct writing *w, const char *preferred, bool written,
+                                    int width)
 {
   const char *name = unique_name(&w->scope, preferred), *alias = forms()->no_alias;
   const char *sign = *w->l.parameters ? ", " : "", *fixed = written ? "" : "const ";
@@ -105,17 +93,17 @@ static const char *add_array(struct writing *w, const char *preferred, bool writ
   put(&w->l.loads, "  %svec<float, %d> %s_v = load<%d>(%s + i);\n", fixed, width, name, width,
       name);
   if (written) put(&w->l.stores, "  store(%s + i, %s_v);\n", name, name);
-  return element_named(name);
+  return expr(fill(forms()->updated, "name", name, NULL));
 }
 
-static void add_gradient_operand(struct writing *w, const char *element)
+static void add_gradient_operand(struct writing *w, const struct expr *element)
 {
-  w->text[1] = element;
+  w->element[1] = element;
   if (plan_options->clip <= 0) return;
   w->l.parameters = text("%s, const float *norm", w->l.parameters);
   w->l.clip = fill(embedded_template("clip.c"), "clip", number_text(plan_options->clip), NULL);
-  w->text[1] = text("clip * %s", element);
-  if (w->uses[1] > 1) w->text[1] = variable(w, "d", w->text[1]);
+  w->element[1] = expr("clip * %e", element);
+  if (w->uses[1] > 1) w->element[1] = recipe_variable(w, "d", w->element[1]);
 }
 
 static bool takes_step_numbers(const struct optimizer *o)
@@ -126,7 +114,7 @@ static bool takes_step_numbers(const struct optimizer *o)
 }
 
 /* What the update's operations made: like the parameter, or one number. */
-static void add_made(struct writing *w, const struct op *update, int width)
+static void add_made_operands(struct writing *w, const struct op *update, int width)
 {
   const struct optimizer *o = w->o;
   int at = 2 + o->nstate + (plan_options->clip > 0);
@@ -136,11 +124,11 @@ static void add_made(struct writing *w, const struct op *update, int width)
     const char *preferred = identifier(op_row[o->step[k - first_step_operand(o)].kind].name);
     if (!kernel_takes(o, k)) continue;
     if (same_shape(graph->value[value].shape, graph->value[update->in[0]].shape)) {
-      w->text[k] = add_array(w, preferred, false, width);
+      w->element[k] = add_array(w, preferred, false, width);
     } else {
       const char *name = unique_name(&w->scope, preferred);
       w->l.parameters = text("%s, const float *%s%s", w->l.parameters, forms()->no_alias, name);
-      w->text[k] = text("*%s", name);
+      w->element[k] = expr("*%s", name);
     }
   }
 }
@@ -153,18 +141,23 @@ static void add_numbers(struct writing *w)
   for (int k = 0; k < o->nnumber; k++) {
     const struct step_number *n = &o->number[k];
     int operand = first_number_operand(o) + k;
-    w->text[operand] = n->text ? step_number_name(o, k) : number_text(n->value);
+    const char *name = n->text ? step_number_name(o, k) : number_text(n->value);
+    w->element[operand] = word_expr(name);
     if (!is_kernel_number(o, k)) continue;
     if (!target->steps_in_memory)
-      w->l.parameters = text("%s, float %s", w->l.parameters, w->text[operand]);
+      w->l.parameters = text("%s, float %s", w->l.parameters, name);
     else
-      w->l.numbers =
-          text("%s%s%s = now->%s", w->l.numbers, sign, w->text[operand], w->text[operand]);
+      w->l.numbers = text("%s%s%s = now->%s", w->l.numbers, sign, name, name);
     sign = ", ";
   }
   if (*w->l.numbers) w->l.numbers = text("%s;\n", w->l.numbers);
   if (target->steps_in_memory && takes_step_numbers(o))
     w->l.parameters = text("%s, const struct constants *%snow", w->l.parameters, forms()->no_alias);
+}
+
+static void put_new_element(struct writing *w, int operand, int made)
+{
+  put(&w->l.body, "    %s = %s;\n", expr_text(w->element[operand]), expr_text(w->element[made]));
 }
 
 struct update_lines lines_of_update(const struct op *update, int width)
@@ -175,26 +168,25 @@ struct update_lines lines_of_update(const struct op *update, int width)
   size_t n = (size_t)operands_of(o);
   w.l = (struct update_lines){.parameters = "", .clip = "", .numbers = ""};
   w.uses = memset(alloc(n * sizeof *w.uses), 0, n * sizeof *w.uses);
-  w.text = alloc(n * sizeof *w.text);
+  w.element = alloc(n * sizeof *w.element);
   for (struct buffer *b[] = {&w.l.loads, &w.l.body, &w.l.stores}, **at = b; at < b + 3; at++)
     put_text(*at, "", 0);
   for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) give_name(&w.scope, taken[i]);
   for (int k = 0; k < o->nnumber; k++)
     if (is_kernel_number(o, k)) give_name(&w.scope, step_number_name(o, k));
   count_uses(&w);
-  w.text[0] = add_array(&w, "w", true, width);
-  const char *gradient = kernel_has_array(o, 1) ? add_array(&w, "g", false, width) : NULL;
+  w.element[0] = add_array(&w, "w", true, width);
+  const struct expr *gradient = kernel_has_array(o, 1) ? add_array(&w, "g", false, width) : NULL;
   for (int k = 0; k < o->nstate; k++)
     if (kernel_has_array(o, 2 + k))
-      w.text[2 + k] = add_array(&w, identifier(o->state[k]), o->out[1 + k] != 2 + k, width);
+      w.element[2 + k] = add_array(&w, identifier(o->state[k]), o->out[1 + k] != 2 + k, width);
   if (gradient) add_gradient_operand(&w, gradient);
-  add_made(&w, update, width);
+  add_made_operands(&w, update, width);
   add_numbers(&w);
   put_steps(&w);
-  put(&w.l.body, "    %s = %s;\n", w.text[0], w.text[o->out[0]]);
+  put_new_element(&w, 0, o->out[0]);
   for (int k = 0; k < o->nstate; k++)
-    if (!o->ones[k] && o->out[1 + k] != 2 + k)
-      put(&w.l.body, "    %s = %s;\n", w.text[2 + k], w.text[o->out[1 + k]]);
+    if (!o->ones[k] && o->out[1 + k] != 2 + k) put_new_element(&w, 2 + k, o->out[1 + k]);
   return w.l;
 }
 

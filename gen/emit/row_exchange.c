@@ -83,21 +83,6 @@ static bool is_of_slot(const struct op *op)
   return op->kind == OP_exchange_rows && target->streams;
 }
 
-static int64_t noted_room(const struct op *op, int rank)
-{
-  if (op->kind == OP_hold_rows) return room_of_count(op, rank);
-  return is_of_slot(op) ? rows_of_slot(op->in[0], group_size(op->group))
-                        : room_of_experts(op, rank);
-}
-
-static void put_row_bound(struct buffer *b, const struct op *op, int rank)
-{
-  int made = op->kind == OP_hold_rows ? op->in[1] : graph->value[op->in[0]].counts;
-  put(b, "    {%s, %d, %s, %" PRId64 ", %s},\n", string_text(path_of_all(op)),
-      graph->op[graph->value[made].op].line, double_text(bound_of_count(made)),
-      noted_room(op, rank), is_of_slot(op) ? "true" : "false");
-}
-
 char *row_bounds_text(int rank)
 {
   struct buffer b = {0};
@@ -111,7 +96,17 @@ char *row_bounds_text(int rank)
           "// rank, or all of this rank.\n"
           "static const struct row_bound row_bound[] = {\n");
   for (int size = NONE; next_size(sizes_of_step(), &size);)
-    for (int i = 0; i < notes.n; i++) put_row_bound(&b, &graph->op[notes.at[i]], rank);
+    for (int i = 0; i < notes.n; i++) {
+      const struct op *op = &graph->op[notes.at[i]];
+      bool holds = op->kind == OP_hold_rows, slot = is_of_slot(op);
+      int made = holds ? op->in[1] : graph->value[op->in[0]].counts;
+      int64_t room = holds  ? room_of_count(op, rank)
+                     : slot ? rows_of_slot(op->in[0], group_size(op->group))
+                            : room_of_experts(op, rank);
+      put(&b, "    {%s, %d, %s, %" PRId64 ", %s},\n", string_text(path_of_all(op)),
+          graph->op[graph->value[made].op].line, double_text(bound_of_count(made)), room,
+          slot ? "true" : "false");
+    }
   put(&b, "};\nstatic const struct row_bounds row_bounds = {row_bound, "
           "offsetof(struct memory, noted_rows)};\n");
   return b.text;
@@ -129,38 +124,14 @@ char *hold_rows_text(const struct op *op, int rank)
 
 /* ------------------------------------------------------------------------------- the collective */
 
-/* The first expert of each member, and how many there are in all. */
-static char *first_experts(const struct op *op, int64_t experts)
-{
-  struct buffer b = {0};
-  int n = group_size(op->group);
-  for (int r = 0; r <= n; r++) {
-    int64_t first = (experts + n - 1) / n * r;
-    put(&b, "%s%" PRId64, r ? ", " : "", first < experts ? first : experts);
-  }
-  return b.text;
-}
-
-static const char *pointer(int value)
+static const char *rows_pointer(int value)
 {
   const char *name = c_name(value);
   return name ? name : "NULL";
 }
 
-/* "static const long room[] = {20, 20};", where some member has less room than there can be rows.
- */
-static const char *rooms_text(const struct op *op, int rank)
-{
-  struct buffer b = {0};
-  int n = group_size(op->group), *member = alloc((size_t)n * sizeof *member);
-  if (!has_less_room(rows_of_experts(op))) return "";
-  group_members(op->group, rank, member);
-  for (int r = 0; r < n; r++) put(&b, "%s%" PRId64, r ? ", " : "", room_of_experts(op, member[r]));
-  return text("    static const long room[] = {%s};\n", b.text);
-}
-
 /* Rows are counted by an int, and so are the bytes of one. */
-static void check_rows(const struct op *op, int tokens)
+static void check_row_counts(const struct op *op, int tokens)
 {
   struct shape here = local_shape(tokens, 0);
   int64_t bytes = here.size[here.ndim - 1] * type_bytes(graph->value[tokens].type);
@@ -180,13 +151,24 @@ char *row_exchange_text(const struct op *op, int rank)
   int64_t experts = in->shape.size[0];
   struct shape here = local_shape(tokens, rank);
   int64_t width = here.size[here.ndim - 1];
-  const char *rooms = rooms_text(op, rank), *note = note_text(op);
-  check_rows(op, tokens);
-  return fill(form[target->library], "first", first_experts(op, experts), "call",
-              to_experts ? "rows_to_experts" : "rows_to_tokens", "out", pointer(op->out), "room",
-              pointer(op->out + 1), "work", pointer(op->out + 2), "in", pointer(op->in[0]),
-              "counts", pointer(op->in[1]), "width", text("%" PRId64, width), "bytes",
-              text("%" PRId64, type_bytes(in->type)), "ranks", text("%d", ranks), "here",
+  const char *rooms = "", *note = note_text(op);
+  struct buffer first = {0}, room = {0}; /* the first expert of each member, and how many in all */
+  int *member = alloc((size_t)ranks * sizeof *member);
+  check_row_counts(op, tokens);
+  group_members(op->group, rank, member);
+  for (int r = 0; r <= ranks; r++) {
+    int64_t begin = chunk_size(experts, ranks, 0) * r;
+    put(&first, "%s%" PRId64, r ? ", " : "", begin < experts ? begin : experts);
+    if (r < ranks) put(&room, "%s%" PRId64, r ? ", " : "", room_of_experts(op, member[r]));
+  }
+  if (has_less_room(rows_of_experts(op))) /* where some member has less than there can be rows */
+    rooms = text("    static const long room[] = {%s};\n", room.text);
+  return fill(form[target->library], "first", first.text, "call",
+              to_experts ? "rows_to_experts" : "rows_to_tokens", "out", rows_pointer(op->out),
+              "room", rows_pointer(op->out + 1), "work", rows_pointer(op->out + 2), "in",
+              rows_pointer(op->in[0]), "counts", rows_pointer(op->in[1]), "width",
+              text("%" PRId64, width), "bytes", text("%" PRId64, type_bytes(in->type)), "ranks",
+              text("%d", ranks), "here",
               text("%" PRId64, chunk_size(experts, ranks, place_in_group(op->group, rank))), "most",
               text("%" PRId64, rows_of_slot(tokens, ranks)), "rows",
               text("%" PRId64, room_of_experts(op, rank)), "rooms", rooms, "limits",

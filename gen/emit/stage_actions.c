@@ -141,7 +141,7 @@ static void add_item(struct items *items, struct item item)
 }
 
 /* The schedule's slots; of forwards alone each micro-batch has the next one. */
-static int **slots_of(const struct actions *actions, bool forwards)
+static int **slots_of_action(const struct actions *actions, bool forwards)
 {
   int n = graph->stages->n, **slot = alloc((size_t)n * sizeof *slot);
   for (int s = 0; s < n; s++) {
@@ -192,7 +192,7 @@ static void check_posts(const struct items *items)
 
 static struct items items_of(const struct actions *actions, bool forwards, const char *t)
 {
-  struct items items = {.t = t, .slot = slots_of(actions, forwards)};
+  struct items items = {.t = t, .slot = slots_of_action(actions, forwards)};
   struct list *posts = alloc((size_t)(actions->n + 1) * sizeof *posts); /* by place */
   for (int i = 0; i < actions->n; i++) {
     int place = place_of_post(&items, actions, i);
@@ -224,7 +224,7 @@ static void put_work(struct buffer *b, const struct items *items, const struct i
 }
 
 /* What a loop over micro-batches counts: `i`, unless the loop around it over batches does. */
-static const char *counter(void)
+static const char *counter_of_action(void)
 {
   return plan_options->accumulate > 1 ? "k" : "i";
 }
@@ -234,7 +234,8 @@ static char *arguments_of(const struct items *items, const struct item *item, bo
 {
   struct buffer b = {0};
   const struct action *a = item->action;
-  const char *number = by == 1 ? counter() : text("%d * %s", by, counter()), *whole = number;
+  const char *number = by == 1 ? counter_of_action() : text("%d * %s", by, counter_of_action()),
+             *whole = number;
   if (a->microbatch) whole = text("%s + %d", number, a->microbatch);
   put(&b, "%s", repeated ? whole : text("%d", a->microbatch));
   for (int s = a->stage; s >= 0; s--) {
@@ -344,7 +345,8 @@ static char *text_of_actions(const struct actions *actions, bool forwards, const
   for (int i = 0; i < items.n;) {
     const struct repeats r = next_repeats(&items, i);
     if (r.times > 1)
-      put(&b, "  for (int %s = 0; %s < %d; %s++) {\n", counter(), counter(), r.times, counter());
+      put(&b, "  for (int %s = 0; %s < %d; %s++) {\n", counter_of_action(), counter_of_action(),
+          r.times, counter_of_action());
     for (int k = i; k < i + r.each; k++)
       put_item(&b, &items, &items.at[k], &items.at[k + r.each * (r.times - 1)], r.by);
     if (r.times > 1) put(&b, "  }\n");

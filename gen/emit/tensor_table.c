@@ -92,23 +92,6 @@ static char *name_text(const char *name, const char *rest)
   return text("{%s, %s}", string_text(name), rest ? string_text(rest) : "NULL");
 }
 
-static char *alias_text(const struct stack *f)
-{
-  const char *name, *rest;
-  stack_alias(f, &name, &rest);
-  return name ? name_text(name, rest) : copy_text("{NULL, NULL}");
-}
-
-/* Where the stack begins in memory, and its stride. */
-static char *tensor_place_text(const struct stack *f)
-{
-  const char *first = c_name(f->member.at[0]), *member = first ? first + strlen("m->") : NULL;
-  if (!first) return "0, 0";
-  if (!f->rest) return text("offsetof(struct memory, %s), 0", member);
-  int n = (int)before_number(first, c_name(f->member.at[1]), 1);
-  return text("offsetof(struct memory, %s), sizeof %.*s0]", member, n, first);
-}
-
 /* A row of the table, broken after commas, but not within a name: names have their quotes
    escaped. */
 static const char *row_lines(char *row)
@@ -152,10 +135,18 @@ static char *full_row(const struct stack *f, int rank)
                                     [INIT_PRESENT] = "PRESENT"};
   const struct value *v = &graph->value[f->member.at[0]];
   struct shape here = local_shape(f->member.at[0], rank);
-  char *names = text("    {%s, %s, %d, %s, %s,", name_text(f->name, f->rest), alias_text(f),
-                     f->member.n, role[v->role], type[v->type]);
+  const char *alias, *rest, *first = c_name(f->member.at[0]), *place = "0, 0";
+  stack_alias(f, &alias, &rest);
+  char *names = text("    {%s, %s, %d, %s, %s,", name_text(f->name, f->rest),
+                     alias ? name_text(alias, rest) : "{NULL, NULL}", f->member.n, role[v->role],
+                     type[v->type]);
+  if (first) /* where the stack begins in memory, and its stride */
+    place = text("offsetof(struct memory, %s), %s", first + strlen("m->"),
+                 f->rest ? text("sizeof %.*s0]",
+                                (int)before_number(first, c_name(f->member.at[1]), 1), first)
+                         : "0");
   return text("%s\n%s\n     %d, {%s}, {%s}, {%s, %.17g, %.17g}},\n", row_lines(names),
-              row_lines(text("     %s,", tensor_place_text(f))), here.ndim,
+              row_lines(text("     %s,", place)), here.ndim,
               sizes_text(file_shape(f->member.at[0])), sizes_text(here), how[v->init.kind],
               v->init.a, v->init.b);
 }

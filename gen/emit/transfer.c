@@ -69,7 +69,7 @@ int program_events(void)
   return events_before(NULL);
 }
 
-static const char *event_text(const struct op *op)
+static const char *transfer_event(const struct op *op)
 {
   const int first = events_before(op), stage = stage_of_slots(op);
   if (stage == NONE) return text("done[%d]", first);
@@ -79,51 +79,41 @@ static const char *event_text(const struct op *op)
 
 /* ---------------------------------------------------------------------------------------- calls */
 
-/* Each micro-batch has its own: stages may send and receive them in different orders. */
-static char *tag_text(const struct op *op)
-{
-  int first = (int)op->number[0] * microbatches();
-  return text(is_of_batch(op->phase) ? "%d + microbatch" : "%d", first);
-}
-
-/* "TRANSFER("1RECV_F", microbatch, .plan_line = 4": with the action's name, as a schedule has it.
-   What is sent once in a step is in no schedule. */
-static const char *call_text(const struct op *op)
-{
-  bool sends = op->kind == OP_send;
-  const char *line = plan_line_text(op->line);
-  if (!is_of_batch(op->phase)) return text("COLLECTIVE(%s", line);
-  return text("TRANSFER(\"%d%s_%c\", microbatch, %s", (int)op->number[sends ? 1 : 2],
-              sends ? "SEND" : "RECV", op->phase == FORWARD ? 'F' : 'B', line);
-}
-
 /* The text of a row for this transfer; "" where the rank has no part of it. */
-static char *call_of(const struct op *op, int rank, const char *row)
+static char *transfer_call(const struct op *op, int rank, const char *row)
 {
   bool sends = op->kind == OP_send;
   int value = sends ? op->in[0] : op->out, edge = edge_of(op);
   int64_t n = elements(local_shape(value, rank));
   if (!n) return "";
   check_count(op->line, n);
+  /* With the action's name, as a schedule has it; what is sent once in a step is in none. Each
+     micro-batch has a tag of its own: stages may send and receive them in different orders. */
+  bool of_batch = is_of_batch(op->phase);
+  const char *line = plan_line_text(op->line), *call = text("COLLECTIVE(%s", line);
+  if (of_batch)
+    call = text("TRANSFER(\"%d%s_%c\", microbatch, %s", (int)op->number[sends ? 1 : 2],
+                sends ? "SEND" : "RECV", op->phase == FORWARD ? 'F' : 'B', line);
+  const char *tag = text(of_batch ? "%d + microbatch" : "%d", (int)op->number[0] * microbatches());
   int group = edge == NONE ? add_group(1u << graph->stages->mesh_dim) : edge;
-  return fill(row, "call", call_text(op), "value", c_name(value), "n", text("%" PRId64, n), "type",
+  return fill(row, "call", call, "value", c_name(value), "n", text("%" PRId64, n), "type",
               library_type(graph->value[value].type), "peer",
-              text("%d", coordinate_of_stage((int)op->number[sends ? 2 : 1])), "tag", tag_text(op),
-              "group", group_name(group), "stream", edge == NONE ? "" : stream_name(edge), "event",
-              edge == NONE ? "" : event_text(op), NULL);
+              text("%d", coordinate_of_stage((int)op->number[sends ? 2 : 1])), "tag", tag, "group",
+              group_name(group), "stream", edge == NONE ? "" : stream_name(edge), "event",
+              edge == NONE ? "" : transfer_event(op), NULL);
 }
 
 char *transfer_text(const struct op *op, int rank)
 {
-  if (op->kind == OP_send) return call_of(op, rank, transfer_row[target->library].send);
-  return call_of(op, rank,
-                 is_posted(op) ? transfer_row[target->library].posted
-                               : transfer_row[target->library].receive);
+  if (op->kind == OP_send) return transfer_call(op, rank, transfer_row[target->library].send);
+  return transfer_call(op, rank,
+                       is_posted(op) ? transfer_row[target->library].posted
+                                     : transfer_row[target->library].receive);
 }
 
 char *post_text(const struct op *op, int rank)
 {
-  return call_of(op, rank, transfer_row[target->library].post);
+  return transfer_call(op, rank, transfer_row[target->library].post);
 }
 
 /* Whether the rank sends some of the value in micro-batches of any size. */
@@ -153,7 +143,7 @@ char *awaits_sent_text(const struct function *f, int rank)
       const char *sent =
           fill(transfer_row[target->library].sent, "line", plan_line_text(op->line), "value",
                target->edge_groups ? "" : arena_pointer(op->in[0], NULL, other->name), "event",
-               target->edge_groups ? event_text(op) : "", NULL);
+               target->edge_groups ? transfer_event(op) : "", NULL);
       put(&b, "  %s // of the slot's last micro-batch\n", sent);
     }
   }

@@ -223,7 +223,7 @@ static int gradient_at(const struct sum *s, int k)
   return graph->op[s->op->body[k]].in[0];
 }
 
-static int parameter_at(const struct sum *s, int k)
+static int updated_parameter(const struct sum *s, int k)
 {
   return graph->value[gradient_at(s, k)].of;
 }
@@ -263,17 +263,17 @@ static void add_gradient(struct sum *s, int k, int period, int indent)
 
 /* If the gradients from `from` on are those of a list's modules, equal in each, but not all
    present on equally many ranks: how many a module has, and how many modules in *count; else 0. */
-static int find_loop(const struct sum *s, int from, int *count)
+static int find_update_loop(const struct sum *s, int from, int *count)
 {
-  const struct in_loop *first = in_loop(parameter_at(s, from));
+  const struct in_loop *first = in_loop(updated_parameter(s, from));
   int period = 0, to = from, varied = 0;
   if (first->stack == NONE || first->index != 0) return 0;
   for (; to < s->op->nbody; to++) {
-    const struct in_loop *p = in_loop(parameter_at(s, to));
+    const struct in_loop *p = in_loop(updated_parameter(s, to));
     if (p->stack == NONE || p->list != first->list) break;
     if (p->index == 0) period++;
     int same = from + (to - from) % period;
-    if (p->index != (to - from) / period || p->stack != parameter_at(s, same)) break;
+    if (p->index != (to - from) / period || p->stack != updated_parameter(s, same)) break;
     varied |= copies_at(s, to) != copies_at(s, from);
   }
   *count = (to - from) / period;
@@ -285,7 +285,7 @@ static int find_loop(const struct sum *s, int from, int *count)
   return period;
 }
 
-static void add_loop(struct sum *s, int from, int period, int count)
+static void add_update_loop(struct sum *s, int from, int period, int count)
 {
   put_run(s, 2);
   put(&s->text, "\n  for (int l = 0; l < %d; l++) {", count);
@@ -322,9 +322,9 @@ char *squares_text(const struct op *op, int rank)
                  : add_template("sum_of_squares", forms()->squares_head, s.width);
   put(&s.text, "%s", fill(forms()->clear_squares, "squares", squares, NULL));
   for (int k = 0; k < op->nbody;) {
-    int period = find_loop(&s, k, &count);
+    int period = find_update_loop(&s, k, &count);
     if (period)
-      add_loop(&s, k, period, count);
+      add_update_loop(&s, k, period, count);
     else
       add_gradient(&s, k, 0, 2);
     k += period ? period * count : 1;

@@ -215,4 +215,7 @@ static inline int nth_operand(const struct op *op, int i)
   return i < op->nin ? op->in[i] : op->out + i - op->nin;
 }
 
+/* The element of an operator's row as a tree: ops_table.c. */
+const struct expr *row_expr(enum op_kind k);
+
 #endif

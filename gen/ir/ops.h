@@ -92,18 +92,18 @@
 /* ------------------------------------------------------------------------------------- products */
 
 OP(matmul,         "equation",             "a|b",          matmul_grad,        "", "", "*",
-   .product = true, .sign = " @ ")
+   .product = true, .sign = "@")
 
 /* --------------------------------------------------------------------------- element by element */
 
 OP(add,            "...,...->...",         "ab|a:max|b:max|a:min|b:min", add_grad, "", "$a + $b",
-   "", .sign = " + ")
+   "", .sign = "+")
 OP(sub,            "...,...->...",         "ab|a:max|a:min", sub_grad,         "", "$a - $b", "",
-   .sign = " - ")
+   .sign = "-")
 OP(mul,            "...,...->...",         "a|b",          mul_grad,           "", "$a * $b", "",
-   .sign = " * ")
+   .sign = "*")
 OP(div,            "...,...->...",         "a",            div_grad,           "", "$a / $b", "",
-   .sign = " / ")
+   .sign = "/")
 /* Neither greater nor less: one is not a number, and so is their sum. */
 OP(maximum,        "...,...->...",         "ab:max|a:max|b:max|a:min|b:min", maximum_grad, "",
    "$a > $b ? $a : $a <= $b ? $b : $a + $b", "")
@@ -149,7 +149,7 @@ OP(tanh_back,      "...,...->...",         "a",            no_grad,            "
 OP(silu,           "...->...",             "",             silu_grad,          "",
    "$a / (1 + expf(-$a))", "")
 OP(silu_back,      "...,...->...",         "a",            no_grad,            "",
-   "$a * (1 + $b * (1 - 1 / (1 + expf(-$b)))) / (1 + expf(-$b))", "")
+   "$a * silu_slope($b)", "")
 OP(softplus,       "...->...",             "a:max|a:min",  softplus_grad,      "",
    "$a > 20 ? $a : log1pf(expf($a))", "")
 OP(softplus_back,  "...,...->...",         "a",            no_grad,            "",
@@ -165,21 +165,21 @@ OP(gelu_tanh_back, "...,...->...",         "a",            no_grad,            "
 OP(where,          "...,...,...->...",     "bc|bc:max|bc:min", where_grad,     "", "$a ? $b : $c",
    "", .type = "b")
 OP(eq,             "...,...->...:bool",    "",             no_grad,            "", "$a == $b", "",
-   .sign = " == ")
+   .sign = "==")
 OP(ne,             "...,...->...:bool",    "",             no_grad,            "", "$a != $b", "",
-   .sign = " != ")
+   .sign = "!=")
 OP(lt,             "...,...->...:bool",    "",             no_grad,            "", "$a < $b", "",
-   .sign = " < ")
+   .sign = "<")
 OP(le,             "...,...->...:bool",    "",             no_grad,            "", "$a <= $b", "",
-   .sign = " <= ")
+   .sign = "<=")
 OP(gt,             "...,...->...:bool",    "",             no_grad,            "", "$a > $b", "",
-   .sign = " > ")
+   .sign = ">")
 OP(ge,             "...,...->...:bool",    "",             no_grad,            "", "$a >= $b", "",
-   .sign = " >= ")
+   .sign = ">=")
 OP(logical_and,    "...,...->...:bool",    "",             no_grad,            "", "$a && $b", "",
-   .sign = " && ")
+   .sign = "&&")
 OP(logical_or,     "...,...->...:bool",    "",             no_grad,            "", "$a || $b", "",
-   .sign = " || ")
+   .sign = "||")
 OP(logical_not,    "...->...:bool",        "",             no_grad,            "", "!$a", "")
 OP(cast,           "...->...",             "a|a:max|a:min", cast_grad,         "", "$a", "",
    .type = "given", .elements = ALL_OF_FIRST)

@@ -36,6 +36,13 @@ const struct element_function element_function[] = {
 #undef FUNCTION
     {0}};
 
+const struct expr *row_expr(enum op_kind k)
+{
+  static const struct expr *known[OP_COUNT];
+  if (!known[k]) known[k] = expr(op_row[k].element);
+  return known[k];
+}
+
 static bool has_reduced_rule(enum op_kind k)
 {
   return *op_row[k].element && !strncmp(op_row[k].rule, "...D->...", strlen("...D->...")) &&

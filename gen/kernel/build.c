@@ -1,4 +1,4 @@
-/* build.c: the code of a fused kernel; for kernels by rows see build_rows.c.
+/* build.c: the code of a fused kernel.
 
    Without reductions, a loop makes every element: on the CPU threads and vector lanes share it, on
    a GPU a thread has a vector of neighbouring elements, or one.
@@ -12,10 +12,19 @@
    output: the loops follow the order of memory. A value that is rounded when it is stored can only
    be stored once: then the kept loops are put outside. A GPU has a thread for each result, so that
    neighbours read neighbouring elements; if these threads are too few for the device, sums are made
-   in parts (partial_sums.c). */
+   in parts (partial_sums.c).
+
+   A kernel by rows (row_passes.c) is loops over the rows; within them the per-row values, and for
+   each stage the loops over a row. On the CPU threads share the rows. Reductions over the rows have
+   partial results, one for each of a fixed number of parts of the rows, so that every run gives the
+   same result. On a GPU a warp has a short row, a block a longer one; a thread has every 32nd, or
+   256th, vector of it. It loops over its vectors once in each stage. Vectors that several stages
+   read stay in registers, unless they are too many: then each stage loads them. With sums over the
+   rows, for each place in them (columns), a warp or a block has many rows, and every thread sums
+   the places that it has over all these rows; its results are a part (partial_sums.c). */
 #include "kernel/kernel.h"
 
-#include <inttypes.h>
+#include <string.h>
 
 /* --------------------------------------------------------------------------- without reductions */
 
@@ -23,15 +32,14 @@
 static void add_flat(struct code *c, struct kernel_builder *k)
 {
   struct loops every = k->loops;
-  struct buffer first = {0};
+  const struct expr *first = NULL;
   bool made[MOST_IN_KERNEL], of_row[MOST_IN_KERNEL];
-  put_text(&first, "", 0);
   for (int n = 0; n < every.n; n++) {
     every.reduced[n] = false;
-    if (k->loops.reduced[n])
-      put(&first, "%s%s == 0", first.length ? " && " : "", variable_text(&every, every.last[n]));
+    const struct expr *is_first = expr("%s == 0", loop_variable[n]);
+    if (k->loops.reduced[n]) first = first ? sign_expr("&&", first, is_first) : is_first;
   }
-  k->guard = first.text;
+  k->guard = first;
   add_thread(c, &every, k->vectors.width);
   for (int n = 0; n < k->group->nbody; n++) {
     of_row[n] = k->stages.task[n].of_row;
@@ -50,15 +58,15 @@ static void add_parts_of_blocks(struct code *c, struct kernel_builder *k, int64_
 {
   for (int n = 0; n < k->group->nbody; n++)
     if (ends_in_parts(k, n))
-      add_assignment(c, text("%s[blockIdx.x]", add_parts(k, n, parts)), result_name(k, n));
+      add_assignment(c, expr("%s[blockIdx.x]", add_parts(k, n, parts)), result_expr(k, n));
 }
 
 /* The kept loops, or the block that has one result or a part of it. */
 static struct code *open_kept(struct code *c, struct kernel_builder *k)
 {
   if (!has_blocks()) return open_shared_loops(c, &k->loops, kept_outside(&k->loops));
-  const char *number =
-      count_of(&k->loops, false) == 1 ? "0" : text("(%s)blockIdx.x", k->loops.type);
+  bool one = count_of(&k->loops, false) == 1;
+  const struct expr *number = one ? int_expr(0) : converted_to(k->loops.type, "blockIdx.x");
   declare_variables(c, &k->loops, false, number, 1, false);
   return c;
 }
@@ -73,11 +81,11 @@ static void add_inner_reductions(struct code *c, struct kernel_builder *k, const
                             : open_inner_loops(c, &k->loops, kept_outside(&k->loops), false);
   struct code *body = begin_vector(k);
   add_elements(body, k, all);
-  add_terms(body, k, all, result_name);
+  add_terms(body, k, all, result_expr);
   end_vector(within, k, body);
   if (has_blocks()) {
     add_combines(c, k, all, BLOCK);
-    c = add_condition(c, "threadIdx.x == 0");
+    c = add_condition(c, expr("threadIdx.x == 0"));
   }
   if (parts == 1)
     add_results(c, k, all);
@@ -98,9 +106,9 @@ static void add_reductions_in_parts(struct code *c, struct kernel_builder *k, co
   if (loops->n == 1) n->marks = VECTOR;
   struct code *within = open_inner_loops(n->body, loops, 1, false);
   add_elements(within, k, all);
-  add_terms(within, k, sums, result_name);
+  add_terms(within, k, sums, result_expr);
   add_part_results(part, k, sums);
-  combine_parts(c, k, sums, thread_parts(loops), "");
+  combine_parts(c, k, sums, thread_parts(loops), NULL);
   add_results(c, k, sums);
 }
 
@@ -111,8 +119,8 @@ static void add_reductions_in_place(struct code *c, struct kernel_builder *k, co
   for (int n = 0; n < k->group->nbody; n++) {
     const struct op *op = body_op(k->group, n);
     if (!is_reduce(op->kind)) continue;
-    struct code *each = add_for(c, counter_type(count), "i", "0", text("%" PRId64, count))->body;
-    add_assignment(each, text("%s[i]", argument_name(k, op->out)), neutral_text(op));
+    struct code *each = add_for(c, counter_type(count), "i", int_expr(0), int_expr(count))->body;
+    add_assignment(each, expr("%s[i]", argument_name(k, op->out)), word_expr(neutral_text(op)));
   }
   c = open_loops(c, loops, 0, loops->n);
   add_elements(c, k, all);
@@ -120,9 +128,9 @@ static void add_reductions_in_place(struct code *c, struct kernel_builder *k, co
 }
 
 /* The variable of a thread's results. */
-static const char *thread_result(struct kernel_builder *k, int n)
+static const struct expr *thread_result(struct kernel_builder *k, int n)
 {
-  return text("%s%s", result_name(k, n), k->vectors.width > 1 ? "[v]" : "");
+  return k->vectors.width > 1 ? expr("%s[v]", result_name(k, n)) : result_expr(k, n);
 }
 
 /* A thread for each vector of results; each row of blocks has its part of the outermost reduced
@@ -134,8 +142,8 @@ static void add_reductions_of_threads(struct code *c, struct kernel_builder *k, 
   int64_t parts = k->form->parts, kept = count_of(loops, false), vectors = kept / k->form->width;
   add_declaration(c, text("const %s", loops->type), "n", thread_number(loops->type, threads));
   if (parts == 1 || vectors % threads)
-    add_statement(add_condition(c, text("n >= %" PRId64, vectors)), "return");
-  declare_variables(c, loops, false, "n", k->vectors.width, false);
+    add_statement(add_condition(c, expr("n >= %ld", vectors)), word_expr("return"));
+  declare_variables(c, loops, false, word_expr("n"), k->vectors.width, false);
   if (k->vectors.width > 1)
     add_vector_starts(c, k, all, 1);
   else
@@ -150,9 +158,273 @@ static void add_reductions_of_threads(struct code *c, struct kernel_builder *k, 
   }
   for (int n = 0; n < k->group->nbody; n++) {
     if (!ends_in_parts(k, n)) continue;
-    const char *start = text("(%s)blockIdx.y * %" PRId64, loops->type, kept);
-    store_part(c, k, n, add_parts(k, n, parts), start, result_name(k, n));
+    const struct expr *start = expr("%e * %ld", converted_to(loops->type, "blockIdx.y"), kept);
+    store_part(c, k, n, add_parts(k, n, parts), start, result_expr(k, n));
   }
+}
+
+static bool any_of(const bool *these, int n)
+{
+  while (n-- > 0)
+    if (these[n]) return true;
+  return false;
+}
+
+/* ------------------------------------------------------------------ a row of a block, or a warp */
+
+static const struct expr *thread_of_row(const struct kernel_form *f)
+{
+  return f->threads == WARP ? word_expr("lane") : expr("(int)threadIdx.x");
+}
+
+/* The variable that counts over a row's elements: its loop's variable, if it has one loop; else the
+   variables of its loops are computed from it. */
+static const char *row_variable(const struct loops *loops)
+{
+  int n = innermost_loop(loops);
+  bool one = n != NONE && loops->reduced[n] && (n == 0 || !loops->reduced[n - 1]);
+  return one ? loop_variable[n] : "n";
+}
+
+/* The variables of the row's loops, computed from the one that counts over its elements. */
+static void declare_row_variables(struct code *c, const struct kernel_builder *k)
+{
+  if (*row_variable(&k->loops) == 'n')
+    declare_variables(c, &k->loops, true, word_expr("n"), 1, true);
+}
+
+/* The start of a thread's part. */
+static void declare_row_index(struct code *c, const struct kernel_builder *k)
+{
+  const struct kernel_form *f = k->form;
+  const struct expr *number = thread_of_row(f);
+  if (f->several > 1) number = expr("part * %d + %e", f->threads, number);
+  add_lazy_declaration(c, text("const %s", k->loops.type), row_variable(&k->loops),
+                       times_expr(number, "*", f->width));
+  declare_row_variables(c, k);
+}
+
+static struct code *open_row_of_threads(struct code *c, const struct kernel_builder *k)
+{
+  const struct kernel_form *f = k->form;
+  const char *variable = row_variable(&k->loops);
+  if (!f->unrolled) {
+    struct statement *n = add_for(c, k->loops.type, variable,
+                                  times_expr(thread_of_row(f), "*", f->width), int_expr(f->row));
+    n->step = int_expr(f->threads * f->width);
+    declare_row_variables(n->body, k);
+    return n->body;
+  }
+  if (f->several > 1) {
+    struct statement *n = add_for(c, "int", "part", int_expr(0), int_expr(f->several));
+    n->marks = UNROLLED;
+    c = n->body;
+    declare_row_index(c, k);
+  }
+  return add_condition(c, f->guarded ? expr("%s < %ld", variable, f->row) : NULL);
+}
+
+/* --------------------------------------------------------------------------------------- columns
+ */
+
+/* The accumulator of a column: on the CPU the output, or an element of the part; on a GPU the
+   thread's own, "sum_of[part][v]". */
+static const struct expr *column_place(struct kernel_builder *k, int n)
+{
+  const struct kernel_form *f = k->form;
+  if (!has_blocks())
+    return k->parted ? part_of_result(k, n, row_index(&k->loops)) : output_place(k, n);
+  const struct expr *place = result_expr(k, n);
+  if (f->several > 1) place = expr("%e[part]", place);
+  return f->width > 1 ? expr("%e[v]", place) : place;
+}
+
+static void start_columns(struct code *c, struct kernel_builder *k, const bool *columns)
+{
+  c = open_loops(c, &k->loops, kept_outside(&k->loops), k->loops.n);
+  for (int n = 0; n < k->group->nbody; n++)
+    if (columns[n])
+      add_assignment(c, column_place(k, n), word_expr(neutral_text(body_op(k->group, n))));
+}
+
+/* ------------------------------------------------------------------------------------------ a row
+ */
+
+static void add_row_stage(struct code *c, struct kernel_builder *k, const bool *made,
+                          const bool *sums)
+{
+  const struct loops *loops = &k->loops;
+  int kept = kept_outside(loops), known = k->ntemporary;
+  bool columns[MOST_IN_KERNEL];
+  bool any_columns = find_row_sums(k, OVER_COLUMN, k->vectors.stage, columns);
+  bool plain = !any_of(sums, k->group->nbody) && !any_columns;
+  if (!row_elements(loops)) return;
+  struct code *within =
+      has_blocks() ? open_row_of_threads(c, k) : open_inner_loops(c, loops, kept, !kept && plain);
+  struct code *body = begin_vector(k);
+  add_elements(body, k, made);
+  add_terms(body, k, sums, result_expr);
+  add_terms(body, k, columns, has_blocks() || k->parted ? column_place : output_place);
+  end_vector(within, k, body);
+  if (has_blocks() || within != c) k->ntemporary = known; /* they are the loop's own */
+}
+
+static void add_stages_once(struct code *c, struct kernel_builder *k)
+{
+  bool made[MOST_IN_KERNEL], these[MOST_IN_KERNEL];
+  for (int stage = 0; stage < k->stages.count; stage++) {
+    k->vectors.stage = stage;
+    find_sums_of_rows(k, stage, these);
+    add_elements(c, k, these);
+    find_row_sums(k, OVER_ROWS, stage, these);
+    add_terms(c, k, these, result_expr);
+    find_row_sums(k, OVER_ROW, stage, these);
+    for (int n = 0; n < k->group->nbody; n++) {
+      int out = body_op(k->group, n)->out;
+      these[n] &= graph->value[out].stored || is_read_by_rows(k, out);
+    }
+    add_starts(c, k, these);
+    if (made_in_stage(k->group->body, &k->stages, stage, made)) add_row_stage(c, k, made, these);
+    if (has_blocks()) add_combines(c, k, these, k->form->threads);
+    add_results(c, k, these);
+  }
+}
+
+/* A first run, into code that is dropped, finds the vectors that several stages use. */
+static void add_stages(struct code *c, struct kernel_builder *k)
+{
+  if (has_blocks()) {
+    struct kernel_builder before = *k;
+    k->vectors.kept = true;
+    add_stages_once(new_code(), k);
+    bool kept = fits_in_registers(k, k->form);
+    if (kept) before.vectors = k->vectors;
+    *k = before;
+    if (kept) declare_kept_vectors(c, k, k->form->several);
+  }
+  add_stages_once(c, k);
+}
+
+/* -------------------------------------------------------------------------------- all rows in C */
+
+/* With sums over the rows, in parts that threads share. */
+static void add_rows_in_parts(struct code *c, struct kernel_builder *k, const bool *rows,
+                              const bool *columns)
+{
+  const struct loops *loops = &k->loops;
+  int64_t parts = thread_parts(loops);
+  bool any_columns = any_of(columns, k->group->nbody);
+  k->parted = true;
+  declare_parts(c, k, rows, parts, 0);
+  declare_parts(c, k, columns, parts, row_elements(loops));
+  struct code *part = open_parts(c, loops);
+  add_starts(part, k, rows);
+  if (any_columns) start_columns(part, k, columns);
+  struct statement *n = open_part(part, loops);
+  add_stages(open_loops(n->body, loops, 1, kept_outside(loops)), k);
+  add_part_results(part, k, rows);
+  if (any_of(rows, k->group->nbody)) combine_parts(c, k, rows, parts, NULL);
+  add_results(c, k, rows);
+  if (!any_columns) return;
+  c = open_loops(c, loops, kept_outside(loops), loops->n);
+  combine_parts(c, k, columns, parts, row_index(loops));
+  add_results(c, k, columns);
+}
+
+static void add_rows_in_loops(struct code *c, struct kernel_builder *k)
+{
+  const struct loops *loops = &k->loops;
+  int kept = kept_outside(loops);
+  bool rows[MOST_IN_KERNEL], columns[MOST_IN_KERNEL];
+  bool any_rows = find_row_sums(k, OVER_ROWS, NONE, rows);
+  bool any_columns = find_row_sums(k, OVER_COLUMN, NONE, columns) && row_elements(loops);
+  bool reduces = any_rows || any_columns;
+  if (reduces && kept && has_threads(loops)) {
+    add_rows_in_parts(c, k, rows, columns);
+    return;
+  }
+  add_starts(c, k, rows);
+  if (any_columns) start_columns(c, k, columns);
+  add_stages(reduces ? open_loops(c, loops, 0, kept) : open_shared_loops(c, loops, kept), k);
+  add_results(c, k, rows);
+}
+
+/* ----------------------------------------------------------------------------- all rows in blocks
+ */
+
+/* The number of this block, or warp. */
+static const struct expr *group_number(const struct kernel_builder *k)
+{
+  const struct expr *block = converted_to(k->loops.type, "blockIdx.x");
+  if (k->form->threads != WARP) return block;
+  return expr("%e * %d + %e / %d", block, BLOCK / WARP, converted_to(k->loops.type, "threadIdx.x"),
+              WARP);
+}
+
+/* The counter over the rows: their loop's variable, if there is one loop. */
+static const char *count_variable(const struct loops *loops)
+{
+  bool one = loops->n && !loops->reduced[0] && (loops->n == 1 || loops->reduced[1]);
+  return one ? loop_variable[0] : "row";
+}
+
+/* A row for each block, or warp; with columns, many of them. */
+static struct code *open_rows_of_blocks(struct code *c, const struct kernel_builder *k)
+{
+  const struct loops *loops = &k->loops;
+  const struct kernel_form *f = k->form;
+  const char *row = count_variable(loops);
+  const struct expr *rows = int_expr(f->rows);
+  bool ends = (f->threads == WARP && f->rows % (BLOCK / WARP)) || loops->rows;
+  if (loops->rows) rows = counted_rows(loops, f->rows / loops->size[0] * loops->of_row);
+  if (f->columns) {
+    struct statement *n = add_for(c, loops->type, row, group_number(k), rows);
+    n->step = int_expr(f->parts);
+    c = n->body;
+  } else {
+    if (f->rows > 1 || ends)
+      add_declaration(c, text("const %s", loops->type), row, group_number(k));
+    if (ends) add_statement(add_condition(c, expr("%s >= %e", row, rows)), word_expr("return"));
+  }
+  if (!strcmp(row, "row")) declare_variables(c, loops, false, word_expr(row), 1, false);
+  return c;
+}
+
+static void store_columns(struct code *c, struct kernel_builder *k, const bool *columns)
+{
+  const struct kernel_form *f = k->form;
+  const struct expr *start = times_expr(group_number(k), "*", f->row);
+  c = open_row_of_threads(c, k);
+  for (int n = 0; n < k->group->nbody; n++) {
+    if (!columns[n]) continue;
+    const struct expr *sums = result_expr(k, n);
+    if (f->several > 1) sums = expr("%e[part]", sums);
+    store_part(c, k, n, add_parts(k, n, f->parts), start, sums);
+  }
+}
+
+static void add_rows_in_blocks(struct code *c, struct kernel_builder *k)
+{
+  const struct kernel_form *f = k->form;
+  bool columns[MOST_IN_KERNEL];
+  k->vectors.several = f->several > 1;
+  k->vectors.declared = f->several > 1 || f->guarded;
+  k->guard = expr(f->threads == WARP ? "lane == 0" : "threadIdx.x == 0");
+  if (f->threads == WARP)
+    add_declaration(c, "const int", "lane", expr("(int)threadIdx.x % %d", WARP));
+  if (f->row && f->unrolled && f->several == 1) declare_row_index(c, k);
+  find_row_sums(k, OVER_COLUMN, NONE, columns);
+  if (f->columns) add_vector_starts(c, k, columns, f->several);
+  add_stages(open_rows_of_blocks(c, k), k);
+  if (f->columns) store_columns(c, k, columns);
+}
+
+static void add_rows(struct code *c, struct kernel_builder *k)
+{
+  if (has_blocks())
+    add_rows_in_blocks(c, k);
+  else
+    add_rows_in_loops(c, k);
 }
 
 /* ------------------------------------------------------------------------------------ all kinds */
@@ -164,11 +436,11 @@ static void declare_rows(struct code *c, struct kernel_builder *k)
   enum kernel_scheme scheme = k->form->scheme;
   if (!loops->of_row || (scheme != ELEMENT_BY_ELEMENT && scheme != ROW_BY_ROW)) return;
   int counts = counts_of_kernel(k->group);
-  loops->rows = free_name(k, "rows");
-  name_temporary(k, NONE, loops->rows);
-  add_declaration(c, text("const %s", loops->type), loops->rows,
-                  text("all_rows(%s, %" PRId64 ")", argument_name(k, counts),
-                       elements(local_shape(counts, k->rank))));
+  const char *rows = new_temporary(k, NONE, "rows");
+  loops->rows = word_expr(rows);
+  add_declaration(
+      c, text("const %s", loops->type), rows,
+      expr("all_rows(%s, %ld)", argument_name(k, counts), elements(local_shape(counts, k->rank))));
 }
 
 struct code *kernel_code(struct kernel_builder *k)

@@ -11,8 +11,9 @@
 /* --------------------------------------------------------------------------- all of the kernels */
 
 /* Adds a kernel that is one function; returns its name. */
-static const char *add_function(const char *name, const char *parameters, const char *comment,
-                                const char *body, const struct launch *launch)
+static const char *add_kernel_function(const char *name, const char *parameters,
+                                       const char *comment, const char *body,
+                                       const struct launch *launch)
 {
   const char *head = text("void $name$(%s)", parameters), *mark = forms()->kernel_mark;
   const char *bounds = fill(forms()->kernel_bounds, "threads", text("%d", launch->threads), NULL);
@@ -26,7 +27,7 @@ char *kernel_call_text(const char *name, const char *blocks, int threads, const 
               "arguments", arguments, NULL);
 }
 
-static char *call_text(const char *name, const struct launch *launch, const char *arguments)
+static char *launch_text(const char *name, const struct launch *launch, const char *arguments)
 {
   const char *blocks = text("%" PRId64, launch->blocks);
   if (launch->rows > 1) blocks = text("dim3(%s, %" PRId64 ")", blocks, launch->rows);
@@ -68,6 +69,17 @@ static int name_parts(const struct op *group, const char **word)
   return n;
 }
 
+/* Whether all operations of the kernel are of functions of the plan: then these say more than the
+   operations do. */
+static bool is_of_functions(const struct op *group)
+{
+  for (int k = 0; k < group->nbody; k++) {
+    const struct op *op = body_op(group, k);
+    if (op->kind != OP_expand && !strcmp(part_name(op), op_name(op))) return false;
+  }
+  return true;
+}
+
 static bool is_in_place(const struct kernel_builder *k)
 {
   for (int i = 0; i < k->nargument; i++)
@@ -75,8 +87,8 @@ static bool is_in_place(const struct kernel_builder *k)
   return false;
 }
 
-/* "add_relu": the names of a kernel's operations; if they are many, the functions to which they
-   belong, "add_rms_norm"; if these are many, the first few. */
+/* "add_relu": the names of a kernel's operations; if they are many, or all are of functions of the
+   plan, these functions, "add_rms_norm"; if these are many, the first few. */
 static char *kernel_words(const struct op *group)
 {
   struct buffer b = {0};
@@ -88,7 +100,7 @@ static char *kernel_words(const struct op *group)
     if (op->kind != OP_expand || group->nbody == 1) word[n++] = op_name(op);
   }
   if (!n) word[n++] = op_name(body_op(group, 0));
-  if (n > MOST) n = name_parts(group, word);
+  if (n > MOST || (n > 1 && is_of_functions(group))) n = name_parts(group, word);
   for (int i = 0; i < n; i++) {
     if (n > MOST && i == MOST - 1) {
       put(&b, "_and_%d_more", n - i);
@@ -101,7 +113,7 @@ static char *kernel_words(const struct op *group)
 
 /* "add_relu_20x16". The name of a kernel that overwrites an operand ends in "_inplace": its call
    does not show that operand. */
-static char *kernel_name(const char *words, struct shape space, bool in_place)
+static char *fused_kernel_name(const char *words, struct shape space, bool in_place)
 {
   struct buffer b = {0};
   put(&b, "%s", words);
@@ -128,7 +140,7 @@ static char *kernel_comment(const struct op *group)
   int *read = alloc((size_t)op_width(group) * sizeof *read);
   int nwritten = op_writes(group, written), nread = op_reads(group, read);
   struct buffer b = {0};
-  put(&b, "%s", comment_lines(expression_text(group), 0));
+  put(&b, "%s", comment_lines(formula_text(group), 0));
   for (int i = 0; i < nwritten; i++) {
     int in = overwritten_by(written[i], read, nread);
     if (in != NONE)
@@ -158,9 +170,9 @@ static char *neutral_call(const struct op *op, int rank)
     put(&body, "  for (%s i = 0; i < %" PRId64 "; i++) y[i] = %s;\n", counter, n, neutral);
   }
   const char *name =
-      add_function(text("%s_of_none_%" PRId64, op_name(op), n), text("%s *y", type),
-                   text("// %s over no elements\n", op_name(op)), body.text, &launch);
-  return call_text(name, &launch, c_name(op->out));
+      add_kernel_function(text("%s_of_none_%" PRId64, op_name(op), n), text("%s *y", type),
+                          text("// %s over no elements\n", op_name(op)), body.text, &launch);
+  return launch_text(name, &launch, c_name(op->out));
 }
 
 /* A kernel over no elements sets only its reductions' outputs. */
@@ -187,12 +199,12 @@ static const char *fused_kernel(struct kernel_builder *k, const struct code *bod
 {
   struct buffer b = {0};
   k->words = kernel_words(k->group);
-  const char *name = kernel_name(k->words, k->loops.space, is_in_place(k));
+  const char *name = fused_kernel_name(k->words, k->loops.space, is_in_place(k));
   int *known = known_kernel(k, name, body), before = nkernels;
   if (*known) return kernels[*known - 1].name;
   put_text(&b, "", 0);
   print_code(&b, body, 2);
-  name = add_function(name, parameters_text(k), kernel_comment(k->group), b.text, k->launch);
+  name = add_kernel_function(name, parameters_text(k), kernel_comment(k->group), b.text, k->launch);
   if (nkernels > before) {
     struct kernel_builder *kept = alloc(sizeof *kept);
     *kept = *k;
@@ -208,7 +220,8 @@ void reserve_fused_name(const struct op *group, int rank)
   const char *words = kernel_words(group);
   struct shape space = local_shape(group->stages->space, rank);
   for (int in_place = 0; in_place < 2; in_place++)
-    reserve_kernel_name(kernel_name(words, space, in_place));
+    reserve_kernel_name(fused_kernel_name(words, space, in_place));
+  if (body_op(group, 0)->kind == OP_rotary) reserve_kernel_name("rotate_rows");
   for (int k = 0; k < group->nbody; k++) {
     const struct op *op = &graph->op[group->body[k]];
     if (is_reduce(op->kind)) reserve_kernel_name(text("%s_of_none", op_name(op)));
@@ -222,14 +235,15 @@ char *fused_call(const struct op *group, int rank)
                              .rank = rank,
                              .stages = *group->stages,
                              .form = kernel_form(group, rank),
-                             .guard = "",
                              .launch = &launch};
   if (k.form->scheme == NO_KERNEL) return empty_call(group, rank);
   find_loops(&k);
   find_arguments(&k);
+  char *rotary = rotary_call(&k);
+  if (rotary) return rotary;
   struct code *body = kernel_code(&k);
   drop_unused(&k, body);
   /* Nothing to do: columns of which the rank has none. */
   if (!k.nargument && !launch.then) return copy_text("");
-  return call_text(fused_kernel(&k, body), &launch, arguments_text(&k));
+  return launch_text(fused_kernel(&k, body), &launch, arguments_text(&k));
 }

@@ -46,19 +46,19 @@ static void take_number(struct numbers *n, const char *name)
   if (!*rest && number > 1 && number < most) n->taken[number] = true;
 }
 
-static void take_numbers(struct numbers *n, const struct kernel_builder *k)
+static void take_numbers_of_names(struct numbers *n, const struct kernel_builder *k)
 {
   for (int i = 0; i < k->vectors.n; i++) take_number(n, k->vectors.list[i].name);
   for (int i = 0; i < k->nargument; i++) take_number(n, k->argument[i].name);
   for (int i = 0; i < k->nextra; i++) take_number(n, k->extra[i].name);
-  for (int i = 0; i < k->ntemporary; i++) take_number(n, k->temporary[i].name);
+  for (int i = 0; i < k->ntemporary; i++) take_number(n, k->temporary[i].element->word);
 }
 
 const char *free_name(const struct kernel_builder *k, const char *preferred)
 {
   struct numbers n = {.preferred = spared_name(preferred)};
   n.length = strlen(n.preferred);
-  take_numbers(&n, k);
+  take_numbers_of_names(&n, k);
   for (int again = 1; again < (int)sizeof n.taken; again++) {
     if (n.taken[again]) continue;
     const char *name = again == 1 ? n.preferred : text("%s_%d", n.preferred, again);
@@ -173,22 +173,22 @@ char *arguments_text(const struct kernel_builder *k)
 
 /* ------------------------------------------------------------------------------ inner values */
 
-const char *temporary_of(const struct kernel_builder *k, int value)
+const struct expr *temporary_of(const struct kernel_builder *k, int value)
 {
   for (int i = 0; i < k->ntemporary; i++)
-    if (k->temporary[i].value == value) return k->temporary[i].name;
+    if (k->temporary[i].value == value) return k->temporary[i].element;
   return NULL;
 }
 
-void name_temporary(struct kernel_builder *k, int value, const char *name)
+void name_temporary(struct kernel_builder *k, int value, const struct expr *element)
 {
   GROW(k->temporary, k->ntemporary, k->temporary_room);
-  k->temporary[k->ntemporary++] = (struct temporary){value, name};
+  k->temporary[k->ntemporary++] = (struct temporary){value, element};
 }
 
 const char *new_temporary(struct kernel_builder *k, int value, const char *preferred)
 {
   const char *name = free_name(k, preferred);
-  name_temporary(k, value, name);
+  name_temporary(k, value, word_expr(name));
   return name;
 }

@@ -1,7 +1,6 @@
 /* kernel_ir.c: the code of kernels: construction, queries, comparison. */
 #include "kernel/kernel.h"
 
-#include <ctype.h>
 #include <string.h>
 
 /* -------------------------------------------------------------------------- putting it together */
@@ -11,7 +10,7 @@ struct code *new_code(void)
   return alloc(sizeof(struct code));
 }
 
-static struct statement *append(struct code *c, struct statement node)
+static struct statement *append_statement(struct code *c, struct statement node)
 {
   enum { FEW = 2 }; /* most loops have a statement or two, and there are thousands of kernels */
   if (!c->room) c->list = alloc((size_t)(c->room = FEW) * sizeof *c->list);
@@ -20,65 +19,70 @@ static struct statement *append(struct code *c, struct statement node)
   return &c->list[c->n++];
 }
 
-void add_declaration(struct code *c, const char *type, const char *name, const char *value)
+void add_declaration(struct code *c, const char *type, const char *name, const struct expr *value)
 {
-  append(c, (struct statement){.kind = DECLARE, .type = type, .to = name, .value = value});
+  append_statement(c,
+                   (struct statement){.kind = DECLARE, .type = type, .name = name, .value = value});
 }
 
-void add_lazy_declaration(struct code *c, const char *type, const char *name, const char *value)
+void add_lazy_declaration(struct code *c, const char *type, const char *name,
+                          const struct expr *value)
 {
   add_declaration(c, type, name, value);
   c->list[c->n - 1].lazy = true;
 }
 
-void add_assignment(struct code *c, const char *to, const char *value)
+void add_assignment(struct code *c, const struct expr *to, const struct expr *value)
 {
-  append(c, (struct statement){.kind = SET, .to = to, .value = value});
+  append_statement(c, (struct statement){.kind = SET, .to = to, .value = value});
 }
 
-void add_reduction(struct code *c, const struct op *op, const char *to, const char *term)
+void add_reduction(struct code *c, const struct op *op, const struct expr *to,
+                   const struct expr *term)
 {
-  append(c, (struct statement){.kind = REDUCE,
-                               .to = to,
-                               .value = term,
-                               .how = reduction_of(op),
-                               .of = type_reduced(op)});
+  append_statement(c, (struct statement){.kind = REDUCE,
+                                         .to = to,
+                                         .value = term,
+                                         .how = reduction_of(op),
+                                         .of = type_reduced(op)});
 }
 
-void add_combine(struct code *c, const struct op *op, const char *name, int threads)
+void add_combine(struct code *c, const struct op *op, const struct expr *name, int threads)
 {
-  append(
+  append_statement(
       c,
       (struct statement){
           .kind = COMBINE, .to = name, .value = name, .how = reduction_of(op), .threads = threads});
 }
 
-void add_statement(struct code *c, const char *call)
+void add_statement(struct code *c, const struct expr *call)
 {
-  append(c, (struct statement){.kind = RUN, .value = call});
+  append_statement(c, (struct statement){.kind = RUN, .value = call});
 }
 
-struct code *add_condition(struct code *c, const char *condition)
+struct code *add_condition(struct code *c, const struct expr *condition)
 {
-  if (!*condition) return c;
-  return append(c, (struct statement){.kind = WHEN, .value = condition, .body = new_code()})->body;
+  if (!condition) return c;
+  return append_statement(c,
+                          (struct statement){.kind = WHEN, .value = condition, .body = new_code()})
+      ->body;
 }
 
-struct statement *add_for(struct code *c, const char *type, const char *variable, const char *from,
-                          const char *below)
+struct statement *add_for(struct code *c, const char *type, const char *variable,
+                          const struct expr *from, const struct expr *below)
 {
-  return append(c, (struct statement){.kind = LOOP,
-                                      .type = type,
-                                      .to = variable,
-                                      .value = from,
-                                      .below = below,
-                                      .collapse = 1,
-                                      .body = new_code()});
+  return append_statement(c, (struct statement){.kind = LOOP,
+                                                .type = type,
+                                                .name = variable,
+                                                .value = from,
+                                                .below = below,
+                                                .collapse = 1,
+                                                .body = new_code()});
 }
 
 void append_code(struct code *c, const struct code *more)
 {
-  for (int i = 0; i < more->n; i++) append(c, more->list[i]);
+  for (int i = 0; i < more->n; i++) append_statement(c, more->list[i]);
 }
 
 /* ------------------------------------------------------------------------------------ asking it */
@@ -92,12 +96,12 @@ struct code *copy_code(const struct code *c)
   return copy;
 }
 
-void each_expression(const struct code *c, void (*visit)(const char **expression, void *with),
+void each_expression(const struct code *c, void (*visit)(const struct expr **e, void *with),
                      void *with)
 {
   for (int i = 0; i < c->n; i++) {
     struct statement *n = &c->list[i];
-    if (n->to && n->kind != DECLARE && n->kind != LOOP) visit(&n->to, with);
+    if (n->to) visit(&n->to, with);
     if (n->value) visit(&n->value, with);
     if (n->below) visit(&n->below, with);
     if (n->step) visit(&n->step, with);
@@ -106,20 +110,20 @@ void each_expression(const struct code *c, void (*visit)(const char **expression
 }
 
 struct search {
-  const char *word;
+  const char *name;
   bool found;
 };
 
-static void find_word(const char **expression, void *with)
+static void find_name(const struct expr **e, void *with)
 {
   struct search *s = with;
-  s->found = s->found || has_word(*expression, s->word);
+  s->found = s->found || expr_names(*e, s->name);
 }
 
-bool code_names(const struct code *c, const char *word)
+bool code_names(const struct code *c, const char *name)
 {
-  struct search s = {word, false};
-  each_expression(c, find_word, &s);
+  struct search s = {name, false};
+  each_expression(c, find_name, &s);
   return s.found;
 }
 
@@ -130,15 +134,14 @@ void drop_unnamed(struct code *c)
     struct statement node = c->list[i];
     struct code behind = {.list = c->list + kept, .n = c->n - kept};
     if (node.body) drop_unnamed(node.body);
-    if (!node.lazy || code_names(&behind, node.to)) c->list[--kept] = node;
+    if (!node.lazy || code_names(&behind, node.name)) c->list[--kept] = node;
   }
   c->n -= kept;
   c->list += kept;
   c->room -= kept;
 }
 
-/* ------------------------------------------------------------------------------------------
- * comparing */
+/* ------------------------------------------------------------------------------------ comparing */
 
 struct signature {
   struct buffer b;
@@ -154,44 +157,38 @@ static void add_name(struct signature *s, const char *name)
 }
 
 /* The number of the name; for equal names the latest one's. */
-static int number_of_name(const struct signature *s, const char *word, size_t length)
+static int number_of_name(const struct signature *s, const char *name)
 {
   for (int i = s->n; i-- > 0;)
-    if (!strncmp(s->name[i], word, length) && !s->name[i][length]) return i;
+    if (!strcmp(s->name[i], name)) return i;
   return NONE;
 }
 
-const char *next_token(const char *c, enum token *token)
+bool is_size(const struct expr *e)
 {
-  const char *end = c + word_length(c);
-  *token = isdigit((unsigned char)*c) ? SIZE_TOKEN : end > c ? WORD_TOKEN : SIGN_TOKEN;
-  if (end == c) return c[0] == '.' && c[1] ? next_token(c + 1, &(enum token){0}) : c + 1;
-  if (*token == SIZE_TOKEN && (*end == '.' || strspn(c, "0123456789") != (size_t)(end - c))) {
-    *token = SIGN_TOKEN; /* a number that is no size */
-    end += strspn(end, ".");
-    end += word_length(end);
-    if (end[-1] == 'e' && (*end == '-' || *end == '+')) end += 1 + word_length(end + 1);
-  } else if (*token == WORD_TOKEN && *end == '<') { /* "load<4>" */
-    *token = SIGN_TOKEN;
-    end = strchr(end, '>') + 1;
-  }
-  return end;
+  return e->kind == NUMBER_EXPR && strspn(e->word, "0123456789") == strlen(e->word);
 }
 
-static void put_expression(const char **expression, void *with)
+static void put_signature(struct signature *s, const struct expr *e)
+{
+  int number = e->kind == NAME_EXPR ? number_of_name(s, e->word) : NONE;
+  if (number != NONE)
+    put(&s->b, "$%d", number);
+  else if (is_size(e) && !s->sizes)
+    put_text(&s->b, "#", 1);
+  else
+    put_text(&s->b, e->word, strlen(e->word));
+  if (e->n) put_text(&s->b, "(", 1);
+  for (int i = 0; i < e->n; i++) {
+    put_signature(s, e->all[i]);
+    put_text(&s->b, i + 1 < e->n ? "," : ")", 1);
+  }
+}
+
+static void put_expression(const struct expr **e, void *with)
 {
   struct signature *s = with;
-  enum token token;
-  for (const char *c = *expression, *end; *c; c = end) {
-    end = next_token(c, &token);
-    int number = token == WORD_TOKEN ? number_of_name(s, c, (size_t)(end - c)) : NONE;
-    if (number != NONE)
-      put(&s->b, "$%d", number);
-    else if (token == SIZE_TOKEN && !s->sizes)
-      put_text(&s->b, "#", 1);
-    else
-      put_text(&s->b, c, (size_t)(end - c));
-  }
+  put_signature(s, *e);
   put_text(&s->b, ";", 1);
 }
 
@@ -200,15 +197,15 @@ static void put_code(struct signature *s, const struct code *c)
   for (int i = 0; i < c->n; i++) {
     struct statement node = c->list[i];
     struct code body = {0};
-    const char *room = node.kind == DECLARE ? node.to + strcspn(node.to, "[") : "";
+    const char *room = node.kind == DECLARE ? node.name + strcspn(node.name, "[") : "";
     put(&s->b, "\n%d %s %s ", node.kind, node.type ? node.type : "", room);
     put(&s->b, "%d %d %d %d %d:", (int)node.marks, node.collapse, node.threads, node.how, node.of);
-    if (node.kind == LOOP) add_name(s, node.to);
+    if (node.kind == LOOP) add_name(s, node.name);
     struct code alone = {.list = &node, .n = 1};
     if (node.body) body = *node.body;
     node.body = NULL;
     each_expression(&alone, put_expression, s);
-    if (node.kind == DECLARE) add_name(s, node.to);
+    if (node.kind == DECLARE) add_name(s, node.name);
     put_text(&s->b, "{", 1);
     put_code(s, &body);
     put_text(&s->b, "}", 1);

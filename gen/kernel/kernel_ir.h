@@ -1,22 +1,22 @@
 /* kernel_ir.h: a kernel before it is text.
 
    A kernel is a block of code: declarations, assignments, reductions, conditions, and loops with
-   marks for their parallelism. Expressions are C, made from the rows of ir/ops.h, and the same on
-   every target. build.c makes the code of a fused operation, print_kernel.c prints it, kernel_ir.c
-   walks over it and compares it. */
+   marks for their parallelism. Expressions are trees (util/expr.h), made from the rows of ir/ops.h,
+   and the same on every target. build.c makes the code of a fused operation, print_kernel.c prints
+   it, kernel_ir.c walks over it and compares it. */
 #ifndef TPGEN_KERNEL_IR_H
 #define TPGEN_KERNEL_IR_H
 
 #include "ir/ir.h"
 
 enum statement_kind {
-  DECLARE, /* type to = value; or without a value: type to; */
+  DECLARE, /* type name = value; or without a value: type name; */
   SET,     /* to = value; */
   REDUCE,  /* to = the sum, the maximum or the minimum of itself and the value */
   COMBINE, /* the same over one number of each of `threads` threads, which all get the result */
   RUN,     /* value; */
   WHEN,    /* if (value) body */
-  LOOP     /* for (type to = value; to < below; to += step) body */
+  LOOP     /* for (type name = value; name < below; name += step) body */
 };
 
 /* How a loop runs; without a mark one thread runs it sequentially. */
@@ -28,7 +28,8 @@ enum loop_mark {
 
 struct statement {
   enum statement_kind kind;
-  const char *type, *to, *value, *below, *step; /* step: NULL is 1 */
+  const char *type, *name;                      /* of a DECLARE or a LOOP */
+  const struct expr *to, *value, *below, *step; /* step: NULL is 1 */
   bool lazy;                                    /* DECLARE: dropped if no later code names it */
   unsigned marks;                               /* of a LOOP */
   int collapse, threads;                        /* of a LOOP; of a COMBINE */

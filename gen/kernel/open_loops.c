@@ -3,8 +3,6 @@
    and from the block's number. */
 #include "kernel/kernel.h"
 
-#include <inttypes.h>
-
 bool has_blocks(void)
 {
   return target->thread_grids;
@@ -12,25 +10,21 @@ bool has_blocks(void)
 
 /* ----------------------------------------------------------------------------------- loops in C */
 
-const char *counted_text(const struct loops *loops, int64_t of_row)
+const struct expr *counted_rows(const struct loops *loops, int64_t of_row)
 {
-  return of_row == 1 ? loops->rows : text("%s * %" PRId64, loops->rows, of_row);
+  return times_expr(loops->rows, "*", of_row);
 }
 
-/* The end of the n-th loop. */
-static const char *end_text(const struct loops *loops, int n)
+static struct statement *add_kernel_loop(struct code *c, const struct loops *loops, int n)
 {
-  return n || !loops->rows ? text("%" PRId64, loops->size[n]) : counted_text(loops, loops->of_row);
-}
-
-static struct statement *add_loop(struct code *c, const struct loops *loops, int n)
-{
-  return add_for(c, loops->type, variable_text(loops, loops->last[n]), "0", end_text(loops, n));
+  bool counted = !n && loops->rows;
+  return add_for(c, loops->type, loop_variable[n], int_expr(0),
+                 counted ? counted_rows(loops, loops->of_row) : int_expr(loops->size[n]));
 }
 
 struct code *open_loops(struct code *c, const struct loops *loops, int from, int to)
 {
-  for (int n = from; n < to; n++) c = add_loop(c, loops, n)->body;
+  for (int n = from; n < to; n++) c = add_kernel_loop(c, loops, n)->body;
   return c;
 }
 
@@ -50,7 +44,7 @@ struct code *open_inner_loops(struct code *c, const struct loops *loops, int fro
   int last = loops->n - 1;
   if (last < from) return c;
   c = shared ? open_shared_loops(c, loops, last) : open_loops(c, loops, from, last);
-  struct statement *innermost = add_loop(c, loops, last);
+  struct statement *innermost = add_kernel_loop(c, loops, last);
   if (has_threads(loops)) innermost->marks = shared && !last ? PARALLEL | VECTOR : VECTOR;
   return innermost->body;
 }
@@ -64,7 +58,7 @@ int64_t thread_parts(const struct loops *loops)
 struct code *open_parts(struct code *c, const struct loops *loops)
 {
   struct statement *parts =
-      add_for(c, loops->type, "part", "0", text("%" PRId64, thread_parts(loops)));
+      add_for(c, loops->type, "part", int_expr(0), int_expr(thread_parts(loops)));
   parts->marks = PARALLEL;
   return parts->body;
 }
@@ -72,35 +66,41 @@ struct code *open_parts(struct code *c, const struct loops *loops)
 struct statement *open_part(struct code *c, const struct loops *loops)
 {
   int64_t n = loops->size[0], parts = thread_parts(loops);
-  char *from = text("part * %" PRId64 " / %" PRId64, n, parts);
-  char *to = text("(part + 1) * %" PRId64 " / %" PRId64, n, parts);
+  const struct expr *from = expr("part * %ld / %ld", n, parts);
+  const struct expr *to = expr("(part + 1) * %ld / %ld", n, parts);
   if (n % parts == 0) {
-    from = n == parts ? "part" : text("part * %" PRId64, n / parts);
-    to = text("%s + %" PRId64, from, n / parts);
+    from = times_expr(word_expr("part"), "*", n / parts);
+    to = expr("%e + %ld", from, n / parts);
   }
-  return add_for(c, loops->type, variable_text(loops, loops->last[0]), from, to);
+  return add_for(c, loops->type, loop_variable[0], from, to);
 }
 
 /* ------------------------------------------------------------------- loops in blocks of threads */
 
-char *thread_number(const char *type, int threads)
+const struct expr *converted_to(const char *type, const char *name)
 {
-  return text("(%s)blockIdx.x * %d + (%s)threadIdx.x", type, threads, type);
+  return prefix_expr(text("(%s)", type), word_expr(name));
+}
+
+const struct expr *thread_number(const char *type, int threads)
+{
+  return expr("%e * %d + %e", converted_to(type, "blockIdx.x"), threads,
+              converted_to(type, "threadIdx.x"));
 }
 
 void add_thread(struct code *c, const struct loops *loops, int width)
 {
   int64_t all = count_of(loops, false);
-  char *number = thread_number(loops->type, BLOCK);
+  const struct expr *number = thread_number(loops->type, BLOCK);
   bool one = loops->n == 1, ends = all / width % BLOCK || loops->rows;
-  const char *variable = one ? variable_text(loops, loops->last[0]) : "n";
-  const char *end = text("%" PRId64, one ? all : all / width), *at = variable;
-  if (loops->rows) end = counted_text(loops, all / loops->size[0] * loops->of_row);
-  if (loops->rows && !one && width > 1) at = text("n * %d", width);
-  if (one && width > 1) number = text("(%s) * %d", number, width);
+  const char *variable = one ? loop_variable[0] : "n";
+  const struct expr *end = int_expr(one ? all : all / width), *at = word_expr(variable);
+  if (loops->rows) end = counted_rows(loops, all / loops->size[0] * loops->of_row);
+  if (loops->rows && !one) at = times_expr(word_expr("n"), "*", width);
+  if (one) number = times_expr(number, "*", width);
   if (loops->n || ends) add_declaration(c, text("const %s", loops->type), variable, number);
-  if (ends) add_statement(add_condition(c, text("%s >= %s", at, end)), "return");
-  if (!one) declare_variables(c, loops, false, "n", width, false);
+  if (ends) add_statement(add_condition(c, expr("%e >= %e", at, end)), word_expr("return"));
+  if (!one) declare_variables(c, loops, false, word_expr("n"), width, false);
 }
 
 struct code *open_block_loop(struct code *c, const struct kernel_builder *k, int64_t parts)
@@ -111,13 +111,13 @@ struct code *open_block_loop(struct code *c, const struct kernel_builder *k, int
   int64_t all = count_of(loops, true), step = BLOCK * parts;
   bool one =
       loops->n && loops->reduced[loops->n - 1] && (loops->n == 1 || !loops->reduced[loops->n - 2]);
-  const char *variable = one ? variable_text(loops, loops->last[loops->n - 1]) : "n";
-  char *start = parts > 1 ? thread_number(type, BLOCK) : text("(%s)threadIdx.x", type);
-  if (one && width > 1) start = text("%s * %d", parts > 1 ? text("(%s)", start) : start, width);
-  struct statement *n =
-      add_for(c, type, variable, start, text("%" PRId64, one ? all : all / width));
-  n->step = text("%" PRId64, one ? step * width : step);
-  if (!one) declare_variables(n->body, loops, true, "n", width, true);
+  const char *variable = one ? loop_variable[loops->n - 1] : "n";
+  const struct expr *start =
+      parts > 1 ? thread_number(type, BLOCK) : converted_to(type, "threadIdx.x");
+  if (one) start = times_expr(start, "*", width);
+  struct statement *n = add_for(c, type, variable, start, int_expr(one ? all : all / width));
+  n->step = int_expr(one ? step * width : step);
+  if (!one) declare_variables(n->body, loops, true, word_expr("n"), width, true);
   return n->body;
 }
 
@@ -126,10 +126,10 @@ struct code *open_block_part(struct code *c, const struct loops *loops, int64_t 
   bool outermost = parts > 1;
   for (int n = 0; n < loops->n; n++) {
     if (!loops->reduced[n]) continue;
-    struct statement *made = add_loop(c, loops, n);
+    struct statement *made = add_kernel_loop(c, loops, n);
     if (outermost) {
-      made->value = text("(%s)blockIdx.y", loops->type);
-      made->step = text("%" PRId64, parts);
+      made->value = converted_to(loops->type, "blockIdx.y");
+      made->step = int_expr(parts);
     }
     outermost = false;
     c = made->body;

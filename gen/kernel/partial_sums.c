@@ -14,7 +14,8 @@ static char *adding_call(const struct kernel_builder *k, int n, int64_t parts, c
 {
   const struct op *op = &graph->op[k->group->body[n]];
   int64_t sums = partial_sums_of(k, n);
-  const char *result = result_text(op, "sum"), *type = c_type(graph->value[op->out].type);
+  const char *result = expr_text(stored_result(op, "sum")),
+             *type = c_type(graph->value[op->out].type);
   char *all = fill(embedded_template("add_parts.cu"), "n", text("%" PRId64, sums), "parts",
                    text("%" PRId64, parts), "type", type, "result", result, "at",
                    sums == 1 ? "part" : text("part * %" PRId64 " + i", sums), NULL);
@@ -41,28 +42,21 @@ const char *add_parts(struct kernel_builder *k, int n, int64_t parts)
   return add_extra(k, "float *__restrict__", text("%s_parts", sums), place);
 }
 
-/* The place of the current sum in a part, which begins at `start`. */
-static char *place_in_part(const struct kernel_builder *k, const struct operand *operand,
-                           const char *start)
-{
-  return place_text(start, index_text(&k->loops, operand, NONE, NULL));
-}
-
 void store_part(struct code *c, struct kernel_builder *k, int n, const char *parts,
-                const char *start, const char *sum)
+                const struct expr *start, const struct expr *sum)
 {
   struct operand operand = sum_operand(k, n);
   int width = k->vectors.width, last = innermost_loop(&k->loops);
-  char *at = place_in_part(k, &operand, start);
+  const struct expr *at = place_after(start, index_of(&k->loops, &operand, NONE, NULL));
   if (width == 1) {
-    add_assignment(c, text("%s[%s]", parts, at), sum);
+    add_assignment(c, expr("%s[%e]", parts, at), sum);
   } else if (stride_along(&k->loops, &operand, last) == 1) {
-    add_statement(c, text("store(%s, %s)", place_text(parts, at), sum));
+    add_statement(c, expr("store(%e, %e)", place_after(word_expr(parts), at), sum));
   } else { /* the sums are not contiguous */
-    k->loops.inner = text("%s + v", variable_text(&k->loops, k->loops.last[last]));
-    at = place_in_part(k, &operand, start);
+    k->loops.inner = expr("%s + v", loop_variable[last]);
+    at = place_after(start, index_of(&k->loops, &operand, NONE, NULL));
     k->loops.inner = NULL;
-    add_assignment(add_for(c, "int", "v", "0", text("%d", width))->body, text("%s[%s]", parts, at),
-                   text("%s[v]", sum));
+    add_assignment(add_for(c, "int", "v", int_expr(0), int_expr(width))->body,
+                   expr("%s[%e]", parts, at), expr("%e[v]", sum));
   }
 }

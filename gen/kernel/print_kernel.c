@@ -7,12 +7,12 @@
 /* "to += term;": the term becomes a part of a reduction. */
 static char *term_text(const struct statement *n)
 {
-  bool floats = is_floating(n->of);
-  if (n->how == SUM) return text("%s += %s;", n->to, n->value);
-  if (floats)
-    return text("%s = %s(%s, %s);", n->to, n->how == MAX ? "larger" : "smaller", n->to, n->value);
-  return text("if (%s %c %s) %s = %s;", n->value, n->how == MAX ? '>' : '<', n->to, n->to,
-              n->value);
+  const char *to = expr_text(n->to), *value = expr_text(n->value);
+  if (n->how == SUM) return text("%s += %s;", to, value);
+  if (is_floating(n->of))
+    return text("%s = %s(%s, %s);", to, n->how == MAX ? "larger" : "smaller", to, value);
+  return text("if (%s) %s = %s;", expr_text(sign_expr(n->how == MAX ? ">" : "<", n->value, n->to)),
+              to, value);
 }
 
 /* "reduction(+ : sum_of)" for each variable that the loop reduces into: each lane has a part of it.
@@ -25,7 +25,8 @@ static void put_clauses(struct buffer *b, const struct code *body)
     const char *how = n->how == SUM   ? "+"
                       : n->how == MAX ? (floats ? "larger" : "max")
                                       : (floats ? "smaller" : "min");
-    if (n->kind == REDUCE && !strchr(n->to, '[')) put(b, " reduction(%s : %s)", how, n->to);
+    if (n->kind == REDUCE && n->to->kind == NAME_EXPR)
+      put(b, " reduction(%s : %s)", how, n->to->word);
     if (n->body) put_clauses(b, n->body);
   }
 }
@@ -48,20 +49,21 @@ static char *combined_text(const struct statement *n)
   static const char *const word[] = {[SUM] = "sum", [MAX] = "max", [MIN] = "min"};
   const char *group = n->threads == WARP ? "warp" : "block";
   const char *many = n->threads == WARP || n->threads == BLOCK ? "" : text("<%d>", n->threads);
-  return text("%s = %s_%s%s(%s);", n->to, group, word[n->how], many, n->value);
+  return text("%s = %s_%s%s(%s);", expr_text(n->to), group, word[n->how], many,
+              expr_text(n->value));
 }
 
 static void print_statement(struct buffer *b, const struct statement *n, int indent)
 {
-  const char *step = n->step ? text(" += %s", n->step) : "++";
+  const char *value = n->value ? expr_text(n->value) : NULL;
   switch (n->kind) {
-  case DECLARE: {
-    const char *value = n->value ? text(" = %s", n->value) : "";
-    put_statement(b, indent, text("%s %s%s;", n->type, n->to, value));
+  case DECLARE:
+    put_statement(b, indent,
+                  value ? text("%s %s = %s;", n->type, n->name, value)
+                        : text("%s %s;", n->type, n->name));
     break;
-  }
   case SET:
-    put_statement(b, indent, text("%s = %s;", n->to, n->value));
+    put_statement(b, indent, text("%s = %s;", expr_text(n->to), value));
     break;
   case REDUCE:
     put(b, "%*s%s\n", indent, "", term_text(n));
@@ -70,15 +72,15 @@ static void print_statement(struct buffer *b, const struct statement *n, int ind
     put(b, "%*s%s\n", indent, "", combined_text(n));
     break;
   case RUN:
-    put_statement(b, indent, text("%s;", n->value));
+    put_statement(b, indent, text("%s;", value));
     break;
   case WHEN:
-    put(b, "%*sif (%s) {\n", indent, "", n->value);
+    put(b, "%*sif (%s) {\n", indent, "", value);
     break;
   case LOOP:
     put_marks(b, n);
-    put(b, "%*sfor (%s %s = %s; %s < %s; %s%s) {\n", indent, "", n->type, n->to, n->value, n->to,
-        n->below, n->to, step);
+    put(b, "%*sfor (%s %s = %s; %s < %s; %s%s) {\n", indent, "", n->type, n->name, value, n->name,
+        expr_text(n->below), n->name, n->step ? text(" += %s", expr_text(n->step)) : "++");
     break;
   }
 }

@@ -54,7 +54,7 @@ void add_starts(struct code *c, struct kernel_builder *k, const bool *these)
   for (int n = 0; n < k->group->nbody; n++) {
     const struct op *op = body_op(k->group, n);
     if (!these[n] || !is_reduce(op->kind)) continue;
-    add_declaration(c, accumulator_type(op), result_name(k, n), neutral_text(op));
+    add_declaration(c, accumulator_type(op), result_name(k, n), word_expr(neutral_text(op)));
   }
 }
 
@@ -65,12 +65,18 @@ void add_vector_starts(struct code *c, struct kernel_builder *k, const bool *the
   for (int n = 0; n < k->group->nbody; n++)
     if (these[n] && is_reduce(body_op(k->group, n)->kind))
       add_declaration(c, vector ? vector_type(k, "float") : "float",
-                      text("%s%s", result_name(k, n), many), vector || *many ? "{}" : "0");
+                      text("%s%s", result_name(k, n), many),
+                      word_expr(vector || *many ? "{}" : "0"));
 }
 
-const char *output_place(struct kernel_builder *k, int n)
+const struct expr *output_place(struct kernel_builder *k, int n)
 {
-  return output_text(k, body_op(k->group, n));
+  return output_element(k, body_op(k->group, n));
+}
+
+const struct expr *result_expr(struct kernel_builder *k, int n)
+{
+  return word_expr(result_name(k, n));
 }
 
 void add_terms(struct code *c, struct kernel_builder *k, const bool *these, place_of_term *place)
@@ -78,9 +84,9 @@ void add_terms(struct code *c, struct kernel_builder *k, const bool *these, plac
   for (int n = 0; n < k->group->nbody; n++) {
     const struct op *op = body_op(k->group, n);
     if (!these[n] || !is_reduce(op->kind)) continue;
-    char *term = element_text(c, k, op);
+    const struct expr *term = element_expr(c, k, op);
     if (place == output_place && op->scalar != 1 && reduction_of(op) == SUM)
-      term = text("%s * %s", float_factor(op->scalar), in_brackets(term));
+      term = sign_expr("*", float_factor(op->scalar), term);
     add_reduction(c, op, place(k, n), term);
   }
 }
@@ -89,65 +95,66 @@ void add_combines(struct code *c, struct kernel_builder *k, const bool *these, i
 {
   for (int n = 0; n < k->group->nbody; n++) {
     const struct op *op = body_op(k->group, n);
-    if (these[n] && is_reduce(op->kind)) add_combine(c, op, result_name(k, n), threads);
+    if (these[n] && is_reduce(op->kind)) add_combine(c, op, result_expr(k, n), threads);
   }
 }
 
 /* ---------------------------------------------------------------- parts that threads go through */
 
-const char *part_text(struct kernel_builder *k, int n, const char *index)
+static const char *parts_name(struct kernel_builder *k, int n)
 {
-  const char *name = free_name(k, text("%s_part", result_name(k, n)));
-  return text("%s[part]%s", name, *index ? text("[%s]", index) : "");
+  return free_name(k, text("%s_part", result_name(k, n)));
+}
+
+const struct expr *part_of_result(struct kernel_builder *k, int n, const struct expr *index)
+{
+  const struct expr *part = expr("%s[part]", parts_name(k, n));
+  return index ? index_expr(part, index) : part;
 }
 
 void declare_parts(struct code *c, struct kernel_builder *k, const bool *these, int64_t parts,
                    int64_t columns)
 {
   const char *many = columns ? text("[%d]", (int)columns) : "";
-  for (int n = 0; n < k->group->nbody; n++) {
-    if (!these[n]) continue;
-    const char *name = part_text(k, n, ""), *type = accumulator_type(body_op(k->group, n));
-    name = text("%.*s[%d]%s", (int)strcspn(name, "["), name, (int)parts, many);
-    add_declaration(c, columns ? "float" : type, name, NULL);
-  }
+  for (int n = 0; n < k->group->nbody; n++)
+    if (these[n])
+      add_declaration(c, columns ? "float" : accumulator_type(body_op(k->group, n)),
+                      text("%s[%d]%s", parts_name(k, n), (int)parts, many), NULL);
 }
 
 void add_part_results(struct code *c, struct kernel_builder *k, const bool *these)
 {
   for (int n = 0; n < k->group->nbody; n++)
-    if (these[n]) add_assignment(c, part_text(k, n, ""), result_name(k, n));
+    if (these[n]) add_assignment(c, part_of_result(k, n, NULL), result_expr(k, n));
 }
 
 void combine_parts(struct code *c, struct kernel_builder *k, const bool *these, int64_t parts,
-                   const char *index)
+                   const struct expr *index)
 {
   add_starts(c, k, these);
-  struct code *in = add_for(c, "int", "part", "0", text("%d", (int)parts))->body;
+  struct code *in = add_for(c, "int", "part", int_expr(0), int_expr(parts))->body;
   for (int n = 0; n < k->group->nbody; n++)
     if (these[n])
-      add_reduction(in, body_op(k->group, n), result_name(k, n), part_text(k, n, index));
+      add_reduction(in, body_op(k->group, n), result_expr(k, n), part_of_result(k, n, index));
 }
 
 /* -------------------------------------------------------------------------------------- results */
 
-char *result_text(const struct op *op, const char *name)
+const struct expr *stored_result(const struct op *op, const char *name)
 {
   enum type type = graph->value[op->out].type;
-  char *result = copy_text(name);
+  const struct expr *result = word_expr(name);
   if (reduction_of(op) == SUM) {
-    const char *to = type == BF16 ? "float" : c_type(type);
+    const char *cast = text("(%s)", type == BF16 ? "float" : c_type(type));
     bool floats = has_blocks() && is_float_sum(op); /* on the CPU the sum is a double */
-    if (op->scalar != 1 && floats)
-      result = text("%s * %s", name, float_factor(op->scalar));
-    else if (op->scalar != 1)
-      result = text("(%s)(%s * %s)", to, name, double_factor(op->scalar));
-    else if (!floats)
-      result = text("(%s)%s", to, name);
+    if (op->scalar != 1)
+      result =
+          sign_expr("*", result, floats ? float_factor(op->scalar) : double_factor(op->scalar));
+    if (!floats) result = prefix_expr(cast, result);
   } else if (type_reduced(op) == BOOL) {
-    result = text("(unsigned char)%s", name);
+    result = prefix_expr("(unsigned char)", result);
   }
-  return type == BF16 ? text("float_to_bf16(%s)", result) : result;
+  return type == BF16 ? call_expr("float_to_bf16", &result, 1) : result;
 }
 
 void add_results(struct code *c, struct kernel_builder *k, const bool *these)
@@ -155,9 +162,9 @@ void add_results(struct code *c, struct kernel_builder *k, const bool *these)
   for (int n = 0; n < k->group->nbody; n++) {
     const struct op *op = body_op(k->group, n);
     if (!these[n] || !is_reduce(op->kind)) continue;
-    const char *result = result_text(op, result_name(k, n));
+    const struct expr *result = stored_result(op, result_name(k, n));
     if (is_read_by_rows(k, op->out)) result = named_element(c, k, op, result);
     if (graph->value[op->out].stored)
-      add_assignment(add_condition(c, k->guard), output_text(k, op), result);
+      add_assignment(add_condition(c, k->guard), output_element(k, op), result);
   }
 }

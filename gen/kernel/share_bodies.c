@@ -44,16 +44,17 @@ struct numbers_found {
   int n, room;
 };
 
-static void find_numbers(const char **expression, void *with)
+static void find_sizes_in(struct numbers_found *found, const struct expr *e)
 {
-  struct numbers_found *found = with;
-  enum token token;
-  for (const char *c = *expression, *end; *c; c = end) {
-    end = next_token(c, &token);
-    if (token != SIZE_TOKEN) continue;
-    GROW(found->list, found->n, found->room);
-    found->list[found->n++] = strtoll(c, NULL, 10);
-  }
+  for (int i = 0; i < e->n; i++) find_sizes_in(found, e->all[i]);
+  if (!is_size(e)) return;
+  GROW(found->list, found->n, found->room);
+  found->list[found->n++] = strtoll(e->word, NULL, 10);
+}
+
+static void find_numbers(const struct expr **e, void *with)
+{
+  find_sizes_in(with, *e);
 }
 
 static bool is_same_in_all(const struct template *t, const int64_t *size)
@@ -63,7 +64,7 @@ static bool is_same_in_all(const struct template *t, const int64_t *size)
   return true;
 }
 
-/* ------------------------------------------------------------------------------- their new texts
+/* ------------------------------------------------------------------------- their new expressions
  */
 
 static const char *parameter_name(struct template *t, const char *name, const int64_t *size)
@@ -89,8 +90,8 @@ static int64_t *loop_sizes(const struct template *t, int loop)
 }
 
 /* Whether the number is the product of the sizes of these loops, by `divisor`. */
-static bool is_product(const struct template *t, const int64_t *number, int from, int to,
-                       int divisor)
+static bool is_product_of_sizes(const struct template *t, const int64_t *number, int from, int to,
+                                int divisor)
 {
   for (int m = 0; m < t->n; m++) {
     const struct loops *loops = &t->member[m]->builder->loops;
@@ -101,59 +102,50 @@ static bool is_product(const struct template *t, const int64_t *number, int from
   return true;
 }
 
-static const char *product_text(struct template *t, int from, int to, int divisor)
+static const struct expr *product_of_sizes(struct template *t, int from, int to, int divisor)
 {
-  struct buffer b = {0};
+  const struct expr *product = NULL;
   for (int n = from; n <= to; n++) {
     const int64_t *size = loop_sizes(t, n);
-    const char *name = text("n%s", loop_variable[n]), *sign = n > from ? " * " : "";
-    if (is_same_in_all(t, size))
-      put(&b, "%s%" PRId64, sign, size[0]);
-    else
-      put(&b, "%s%s", sign, parameter_name(t, name, size));
+    const char *name = text("n%s", loop_variable[n]);
+    const struct expr *factor =
+        is_same_in_all(t, size) ? int_expr(size[0]) : word_expr(parameter_name(t, name, size));
+    product = product ? sign_expr("*", product, factor) : factor;
   }
-  if (divisor > 1) put(&b, " / %d", divisor);
-  return b.text;
+  return times_expr(product, "/", divisor);
 }
 
-/* The text for a number that differs between the kernels. */
-static const char *size_as_text(struct template *t, const int64_t *number)
+/* The expression for a number that differs between the kernels. */
+static const struct expr *size_in_all(struct template *t, const int64_t *number)
 {
   const struct kernel_builder *k = t->member[0]->builder;
   for (int by_vector = 0; by_vector < 1 + (k->vectors.width > 1); by_vector++)
     for (int length = 0; length < k->loops.n; length++)
       for (int from = 0; from + length < k->loops.n; from++) {
         int divisor = by_vector ? k->vectors.width : 1;
-        if (is_product(t, number, from, from + length, divisor))
-          return product_text(t, from, from + length, divisor);
+        if (is_product_of_sizes(t, number, from, from + length, divisor))
+          return product_of_sizes(t, from, from + length, divisor);
       }
-  return parameter_name(t, NULL, number);
+  return word_expr(parameter_name(t, NULL, number));
 }
 
-static void replace_numbers(const char **expression, void *with)
+static const struct expr *with_sizes(struct template *t, const struct expr *e)
 {
-  struct template *t = with;
-  struct buffer b = {0};
-  enum token token;
-  put_text(&b, "", 0);
-  for (const char *c = *expression, *end; *c; c = end) {
-    end = next_token(c, &token);
-    int64_t *number = alloc((size_t)t->n * sizeof *number);
-    for (int m = 0; token == SIZE_TOKEN && m < t->n; m++) number[m] = t->size[m][t->position];
-    t->position += token == SIZE_TOKEN;
-    if (token != SIZE_TOKEN || is_same_in_all(t, number)) {
-      put_text(&b, c, (size_t)(end - c));
-      continue;
-    }
-    const char *size = size_as_text(t, number);
-    bool last = !*end && b.length > 1 && strchr("<>=", b.text[b.length - 2]);
-    put(&b, strchr(size, ' ') && b.length && !last ? "(%s)" : "%s", size);
-  }
-  *expression = b.text;
+  const struct expr **at = e->n ? alloc((size_t)e->n * sizeof *at) : NULL;
+  for (int i = 0; i < e->n; i++) at[i] = with_sizes(t, e->all[i]);
+  if (!is_size(e)) return e->n ? expr_with(e, at) : e;
+  int64_t *number = alloc((size_t)t->n * sizeof *number);
+  for (int m = 0; m < t->n; m++) number[m] = t->size[m][t->position];
+  t->position++;
+  return is_same_in_all(t, number) ? e : size_in_all(t, number);
 }
 
-/* --------------------------------------------------------------------------------- the new kernels
- */
+static void replace_numbers(const struct expr **e, void *with)
+{
+  *e = with_sizes(with, *e);
+}
+
+/* ------------------------------------------------------------------------------ the new kernels */
 
 static char *template_text(const struct template *t, const char *name, const struct code *code)
 {
@@ -220,7 +212,7 @@ static struct template template_of(struct kernel *const *member, int n)
 }
 
 /* "add_of_sizes", "add_of_sizes_2" */
-static const char *body_name(const char *words)
+static const char *shared_body_name(const char *words)
 {
   int *known = planned(text("%s_of_sizes", words));
   return ++*known == 1 ? text("%s_of_sizes", words) : text("%s_of_sizes_%d", words, *known);
@@ -232,7 +224,7 @@ static void share_body(struct kernel *const *member, int n)
   struct code *code = copy_code(member[0]->code);
   each_expression(code, replace_numbers, &t);
   if (t.fails || clashes(&t, member[0]->code)) return;
-  const char *name = body_name(member[0]->builder->words);
+  const char *name = shared_body_name(member[0]->builder->words);
   char *body = template_text(&t, name, code);
   for (int m = 0; m < n; m++) {
     const char *head = member[m]->definition, *begin = strstr(head, "\n{\n") + 3;

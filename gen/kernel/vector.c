@@ -19,14 +19,14 @@ char *vector_type(const struct kernel_builder *k, const char *type)
   return text("vec<%s, %d>", type, k->vectors.width);
 }
 
-char *place_text(const char *base, const char *index)
+const struct expr *place_after(const struct expr *base, const struct expr *index)
 {
-  return strcmp(index, "0") ? text("%s + %s", base, index) : copy_text(base);
+  return is_zero_expr(index) ? base : plus_expr(base, "+", index);
 }
 
 /* A place in memory has one vector in each stage, or one for all stages if vectors are kept; if an
    index names the place, one in each stage. A result stored over an input is "new_add_v". */
-static struct vector *find_vector(struct kernel_builder *k, int value, const char *first,
+static struct vector *find_vector(struct kernel_builder *k, int value, const struct expr *first,
                                   bool indexed, bool written)
 {
   struct vectors *all = &k->vectors;
@@ -34,7 +34,7 @@ static struct vector *find_vector(struct kernel_builder *k, int value, const cha
     struct vector *v = &all->list[i];
     bool kept = all->kept && !indexed && !v->indexed;
     bool here = kept || (v->from <= all->stage && all->stage <= v->until);
-    if (here && v->value == value && !strcmp(v->first, first)) return v;
+    if (here && v->value == value && same_expr(v->first, first)) return v;
   }
   const char *plain = text("%s_v", argument_name(k, value)), *name = free_name(k, plain);
   if (written && strcmp(name, plain)) name = free_name(k, text("new_%s", plain));
@@ -44,35 +44,41 @@ static struct vector *find_vector(struct kernel_builder *k, int value, const cha
                                       .name = name,
                                       .from = all->stage,
                                       .until = all->stage,
-                                      .indexed = indexed,
-                                      .where = ""};
+                                      .indexed = indexed};
   return &all->list[all->n++];
 }
 
-static char *spoken_element(const struct vectors *all, struct vector *v)
+/* The vector, of those that are kept the one of the current part. */
+static const struct expr *vector_variable(const struct vectors *all, const struct vector *v)
+{
+  bool parts = is_kept_in_vector(v) && all->several;
+  return parts ? expr("%s[part]", v->name) : word_expr(v->name);
+}
+
+static const struct expr *spoken_element(const struct vectors *all, struct vector *v)
 {
   v->spoken = true;
   if (v->until < all->stage) v->until = all->stage;
-  return text("%s%s[v]", v->name, is_kept_in_vector(v) && all->several ? "[part]" : "");
+  return expr("%e[v]", vector_variable(all, v));
 }
 
-/* The index of the vector's first element, valid outside the loop over its elements. */
-static char *first_index(struct kernel_builder *k, const struct operand *operand, int dim,
-                         const char *at)
+/* The place of the vector's first element, valid outside the loop over its elements. */
+static const struct expr *first_place(struct kernel_builder *k, int value,
+                                      const struct operand *operand, int dim, const struct expr *at)
 {
-  const char *inner = k->loops.inner;
+  const struct expr *inner = k->loops.inner;
   k->loops.inner = NULL;
-  char *index = index_text(&k->loops, operand, dim, at);
+  const struct expr *index = index_of(&k->loops, operand, dim, at);
   k->loops.inner = inner;
-  return index;
+  return place_after(word_expr(argument_name(k, value)), index);
 }
 
-char *vector_element(struct kernel_builder *k, int value, const struct operand *operand,
-                     bool written)
+const struct expr *vector_element(struct kernel_builder *k, int value,
+                                  const struct operand *operand, bool written)
 {
   struct vectors *all = &k->vectors;
   if (!all->inside || !is_vector(k, value, operand)) return NULL;
-  const char *first = place_text(argument_name(k, value), first_index(k, operand, NONE, NULL));
+  const struct expr *first = first_place(k, value, operand, NONE, NULL);
   struct vector *v = find_vector(k, value, first, false, written);
   v->written |= written;
   return spoken_element(all, v);
@@ -88,10 +94,11 @@ bool reads_vector_at(const struct kernel_builder *k, int value, const struct ope
          (along || operand->stride[dim] % all->width == 0);
 }
 
-char *indexed_vector(struct kernel_builder *k, int value, const struct operand *operand, int dim,
-                     const char *at, const char *where)
+const struct expr *indexed_vector(struct kernel_builder *k, int value,
+                                  const struct operand *operand, int dim, const struct expr *at,
+                                  const struct expr *where)
 {
-  const char *first = place_text(argument_name(k, value), first_index(k, operand, dim, at));
+  const struct expr *first = first_place(k, value, operand, dim, at);
   struct vector *v = find_vector(k, value, first, true, false);
   v->where = where;
   return spoken_element(&k->vectors, v);
@@ -103,16 +110,16 @@ static void add_load(struct code *c, const struct kernel_builder *k, const struc
 {
   const struct vectors *all = &k->vectors;
   const char *type = vector_type(k, c_type(graph->value[v->value].type));
-  char *load = text("load<%d>(%s)", all->width, v->first);
-  if (*v->where) load = text("%s ? %s : %s{}", v->where, load, type);
+  const struct expr *load = call_expr(text("load<%d>", all->width), &v->first, 1);
+  if (v->where) load = choice_expr(v->where, load, word_expr(text("%s{}", type)));
   if (is_kept_in_vector(v) && all->declared)
-    add_assignment(c, text("%s%s", v->name, all->several ? "[part]" : ""), load);
+    add_assignment(c, vector_variable(all, v), load);
   else
     add_declaration(c, text("const %s", type), v->name, load);
 }
 
 /* Whether this stage makes it: no stage reads a written value before it is written. */
-static bool is_made(const struct vectors *all, const struct vector *v)
+static bool is_made_in_stage(const struct vectors *all, const struct vector *v)
 {
   return v->written && v->from == all->stage;
 }
@@ -124,7 +131,7 @@ struct code *begin_vector(struct kernel_builder *k)
     k->vectors.inside = true;
     k->vectors.lead = new_code();
     k->vectors.temporaries = k->ntemporary;
-    k->loops.inner = text("%s + v", variable_text(&k->loops, k->loops.last[n]));
+    k->loops.inner = expr("%s + v", loop_variable[n]);
   }
   return new_code();
 }
@@ -141,21 +148,20 @@ void end_vector(struct code *c, struct kernel_builder *k, const struct code *bod
   append_code(c, all->lead);
   for (int i = 0; i < all->n; i++) {
     const struct vector *v = &all->list[i];
-    if (v->spoken && !is_made(all, v) && v->from >= all->stage) add_load(c, k, v);
+    if (v->spoken && !is_made_in_stage(all, v) && v->from >= all->stage) add_load(c, k, v);
   }
   for (int i = 0; i < all->n; i++) {
     const struct vector *v = &all->list[i];
-    if (v->spoken && is_made(all, v) && !(is_kept_in_vector(v) && all->declared))
+    if (v->spoken && is_made_in_stage(all, v) && !(is_kept_in_vector(v) && all->declared))
       add_declaration(c, vector_type(k, c_type(graph->value[v->value].type)), v->name, NULL);
   }
-  struct statement *lanes = add_for(c, "int", "v", "0", text("%d", all->width));
+  struct statement *lanes = add_for(c, "int", "v", int_expr(0), int_expr(all->width));
   lanes->marks = UNROLLED;
   append_code(lanes->body, body);
   for (int i = 0; i < all->n; i++) {
     struct vector *v = &all->list[i];
-    const char *part = is_kept_in_vector(v) && all->several ? "[part]" : "";
-    if (v->spoken && is_made(all, v))
-      add_statement(c, text("store(%s, %s%s)", v->first, v->name, part));
+    if (v->spoken && is_made_in_stage(all, v))
+      add_statement(c, expr("store(%e, %e)", v->first, vector_variable(all, v)));
     v->spoken = false;
   }
 }

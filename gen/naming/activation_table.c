@@ -39,7 +39,7 @@ static void count_place(void *to, int op, int times)
   ++*(int *)to;
 }
 
-static void find_ends(void)
+static void find_phase_ends(void)
 {
   int place = 0;
   ends.n = 0;
@@ -52,7 +52,7 @@ static void find_ends(void)
 }
 
 /* As many as the body has that makes it, or more, where one outside of the loop belongs to it. */
-static void count_modules(void)
+static void count_stacked(void)
 {
   modules_of = alloc((size_t)(graph->nvalue + 1) * sizeof *modules_of);
   for (int i = 0; i < graph->nvalue; i++) {
@@ -71,8 +71,8 @@ void forget_activations(void)
   nrow = 0;
   row_names = (struct scope){.local = true};
   row_of = alloc((size_t)(graph->nvalue + 1) * sizeof *row_of);
-  find_ends();
-  count_modules();
+  find_phase_ends();
+  count_stacked();
 }
 
 bool is_activation(int value)
@@ -192,7 +192,7 @@ static const char *lifetime(int value)
   return from == to ? phase_name[from] : text("%s .. %s", phase_name[from], phase_name[to]);
 }
 
-static bool overlap(const struct row *a, const struct row *b)
+static bool rows_overlap(const struct row *a, const struct row *b)
 {
   int64_t a_end = a->at.offset + (slots(a) - 1) * a->stride + a->bytes;
   int64_t b_end = b->at.offset + (slots(b) - 1) * b->stride + b->bytes;
@@ -205,7 +205,7 @@ static void put_reused(struct buffer *b, const struct row *r)
   const struct row *last = NULL;
   int n = 0;
   for (const struct row *q = row; q < row + nrow; q++) {
-    if (q->at.storage != q->value || q->at.first >= r->at.first || !overlap(q, r)) continue;
+    if (q->at.storage != q->value || q->at.first >= r->at.first || !rows_overlap(q, r)) continue;
     if (!last || q->at.first > last->at.first) last = q;
     n++;
   }

@@ -67,7 +67,7 @@ static bool is_too_long(const char *lines)
 }
 
 /* The place of a mark outside of all brackets, or NULL. */
-static const char *outside(const char *s, const char *mark)
+static const char *outside_brackets(const char *s, const char *mark)
 {
   int depth = 0;
   for (; *s; s++) {
@@ -84,7 +84,8 @@ static char *arm_lines(const char *arm, int length, int column)
   char *all = text("%.*s", length, arm);
   if (column + length <= COLUMNS) return all;
   const char *at = NULL;
-  for (const char *c = all; (c = outside(c, " ")) && column + (int)(c - all) <= COLUMNS; c++)
+  for (const char *c = all; (c = outside_brackets(c, " ")) && column + (int)(c - all) <= COLUMNS;
+       c++)
     if (c > all + 1 && (c[-1] == '+' || c[-1] == '-') && c[-2] == ' ') at = c;
   if (!at || column + 4 + (int)strlen(at + 1) > COLUMNS) return NULL;
   return text("%.*s\n%*s%s", (int)(at - all), all, column + 4, "", at + 1);
@@ -94,8 +95,8 @@ static char *arm_lines(const char *arm, int length, int column)
    there is none, or a line would be too long. */
 static char *choice_lines(const char *line, int indent)
 {
-  const char *becomes = outside(line, " = "), *yes = outside(line, " ? ");
-  const char *no = yes ? outside(yes, " : ") : NULL;
+  const char *becomes = outside_brackets(line, " = "), *yes = outside_brackets(line, " ? ");
+  const char *no = yes ? outside_brackets(yes, " : ") : NULL;
   if (!no || !becomes) return NULL;
   for (int below = 0; below < 2; below++) {
     const char *from = below ? becomes + strlen(" = ") : line;
@@ -113,7 +114,7 @@ static char *choice_lines(const char *line, int indent)
 /* The same after the sign of an assignment, if that is enough. */
 static char *lines_of_assignment(const char *line, int indent)
 {
-  const char *becomes = outside(line, " = ");
+  const char *becomes = outside_brackets(line, " = ");
   if (!becomes || strlen(becomes + 3) + (size_t)indent + 4 > COLUMNS) return NULL;
   return text("%.*s\n%*s%s", (int)(becomes + 2 - line), line, indent + 4, "", becomes + 3);
 }

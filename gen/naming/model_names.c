@@ -52,10 +52,44 @@ static bool is_on_the_way(const struct value *v)
          !strcmp(v->name, graph->module[op->module].path);
 }
 
+static enum op_kind kind_of_maker(int value)
+{
+  int op = graph->value[value].op;
+  return op == NONE ? OP_COUNT : graph->op[op].kind;
+}
+
+/* What a value without a name of its own is in the functions of plans that have such values, or
+   NULL: "target_logit", where its operator would say "gather". */
+static const char *idea_of(const struct op *op)
+{
+  static const struct {
+    const char *function;
+    enum op_kind kind, of; /* the operator, and that of its last input; OP_COUNT: any */
+    const char *name;
+  } ideas[] = {{"rotary_tables", OP_cast, OP_index, "positions"},
+               {"rotary_tables", OP_div, OP_pow, "inverse_frequencies"},
+               {NULL, OP_neg, OP_sin, "minus_sine"},
+               {"cross_entropy", OP_gather, OP_COUNT, "target_logit"},
+               {"cross_entropy", OP_amax, OP_COUNT, "largest_logit"},
+               {"cross_entropy", OP_sum, OP_exp, "sum_of_exponentials"}};
+  for (size_t i = 0; i < sizeof ideas / sizeof *ideas; i++) {
+    bool same = !ideas[i].function || (op->part_of && !strcmp(op->part_of, ideas[i].function));
+    if (!same || op->kind != ideas[i].kind || !op->nin || op->phase == BACKWARD) continue;
+    if (ideas[i].of == OP_COUNT || ideas[i].of == kind_of_maker(op->in[op->nin - 1]))
+      return ideas[i].name;
+  }
+  return NULL;
+}
+
 const char *model_name(int value, bool in_body)
 {
   while (viewed_value(value) != NONE) value = viewed_value(value);
   const struct value *v = &graph->value[value];
+  const struct op *op = v->op == NONE ? NULL : &graph->op[v->op];
+  const char *idea = *v->name || !op ? NULL : idea_of(op);
+  if (idea) return idea;
+  bool is_moved = op && op->nin && (is_collective(op->kind) || op_row[op->kind].step);
+  if (is_moved && !strcmp(v->name, value_name(op->in[0]))) return model_name(op->in[0], in_body);
   const char *name = name_in_module(value, in_body);
   return is_on_the_way(v) ? text("%s.%s", name, op_name(&graph->op[v->op])) : name;
 }

@@ -103,10 +103,10 @@ static char *carried_address(const struct in_loop *carried)
   return text("%s ? %s : %s", condition, from, own_address(carried->initial));
 }
 
-static const char *address(int value)
+static const char *address_of_value(int value)
 {
   const struct in_loop *loop = in_loop(value);
-  if (loop->step && same_place(value, loop->stack)) return address(loop->stack);
+  if (loop->step && same_place(value, loop->stack)) return address_of_value(loop->stack);
   if (loop->step) return carried_address(loop);
   if (loops() && loop->stack == value && is_activation(value))
     return arena_pointer(value, "l", speaking->name);
@@ -130,6 +130,11 @@ static void put_local(struct buffer *b, int value)
   int storage = storage_of(value);
   struct buffer about = {0};
   put(&about, "// %s", shape_text(local_shape(value, named_rank)));
+  int first = (int)(v->order & 7);
+  if (v->order)
+    put(&about, ", %s",
+        v->order == moved_to_front(first, v->shape.ndim) ? text("dim %d first", first)
+                                                         : order_text(v));
   if (loop->step)
     put(&about, ", of the %s %s", loop->step < 0 ? "previous" : "next",
         graph->module[in_loop(loop->stack)->list].steps ? "step" : "layer");
@@ -141,13 +146,13 @@ static void put_local(struct buffer *b, int value)
   if (w->wide != NONE && w->row < w->pitch)
     put(&about, ", rows of %" PRId64 ", %" PRId64 " apart", w->row, w->pitch);
   char *left = text("  %s *const %s =", c_type(v->type), local[value]);
-  char *line = text("%s %s;", left, address(value));
+  char *line = text("%s %s;", left, address_of_value(value));
   enum { COLUMNS = 100 };
   if (strlen(line) + 1 + about.length <= COLUMNS)
     put(b, "%s %s\n", line, about.text);
   else
     put(b, "%s %s\n%s\n", left, about.text,
-        wrapped(text("      %s;", address(value)), " : ", "          "));
+        wrapped(text("      %s;", address_of_value(value)), " : ", "          "));
 }
 
 /* The values that the current function reads or writes, in their order; and by value whether it
@@ -208,11 +213,11 @@ static bool is_same_variable(int a, int b)
 
 /* The variable for a value: an in-place result of the same name has the variable of its operand,
    and so has a view of a value that the function uses, too. */
-static const char *variable(int value, struct scope *scope)
+static const char *local_variable(int value, struct scope *scope)
 {
   if (local[value]) return local[value];
   for (int in = viewed_value(value); in != NONE; in = viewed_value(in))
-    if (used[in] && is_activation(in)) return local[value] = variable(in, scope);
+    if (used[in] && is_activation(in)) return local[value] = local_variable(in, scope);
   int place = storage_of(value);
   const char *preferred = identifier(local_name(value));
   bool same = place != value && local[place] && !strcmp(preferred, identifier(local_name(place))) &&
@@ -245,7 +250,7 @@ void name_locals(const struct function *f)
   speaking = f;
   for (int i = 0; i < used_values.n; i++) {
     int value = used_values.at[i];
-    if (is_activation(value) && has_part(value)) variable(value, &scope);
+    if (is_activation(value) && has_part(value)) local_variable(value, &scope);
   }
   find_variables();
 }

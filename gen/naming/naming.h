@@ -94,7 +94,7 @@ char *without_braces(const char *body);
    ours, only heads of functions. */
 char *wrapped_lines(const char *s, bool ours);
 
-/* -------------------------------------------------------------------------------- expression.c */
+/* --------------------------------------------------------------------------------- formula.c */
 
 /* The plan's path as comments and files show it: of an absolute path only the last name. */
 const char *plan_shown(void);
@@ -102,8 +102,10 @@ const char *plan_shown(void);
    requires. */
 const char *file_shown(int line);
 char *place_shown(int line);
-/* An operation in the model's words: "relu = relu(in_proj + in_proj.bias)". */
-char *expression_text(const struct op *op);
+/* An operation in the model's words: "relu = relu(in_proj + in_proj.bias)"; and with calls of the
+   plan's functions in place of what is longer than a line, "rms_norm_back(d_norm, weight, x)". */
+char *formula_text(const struct op *op);
+char *short_formula_text(const struct op *op);
 const char *shown_operand(int value);
 
 /* ------------------------------------------------------------------------------------ forms.c */
@@ -215,6 +217,10 @@ extern const char **memory_name;
 bool has_part(int value);
 /* Makes the declarations, and the names of members. */
 void declare_memory(void);
+/* From here on the declaration has a union of some adjacent children of a struct and an array of
+   this name with all their elements. False if another array has some of them. */
+bool join_members(const char *path, const char *const *child, int n, const char *type,
+                  const char *name, int64_t size);
 /* By value, the name that its member has on each rank that has a part of it: what does not depend
    on a rank is decided by these. */
 const char *const *names_on_all_ranks(void);

@@ -126,7 +126,7 @@ struct named {
   int kernel, again;
 };
 
-static struct named *named(const char *name)
+static struct named *with_kernel_name(const char *name)
 {
   static struct memo names;
   static struct query q;
@@ -147,7 +147,7 @@ static void forget_other_graphs(void)
   const void *now = graph->stages ? (const void *)graph->stages->all : graph;
   if (now != program) nkernels = kernel_room = 0;
   program = now;
-  for (int i = 0; i < nkernels; i++) named(kernels[i].name)->kernel = i + 1;
+  for (int i = 0; i < nkernels; i++) with_kernel_name(kernels[i].name)->kernel = i + 1;
   for (int i = 0; i < nkernels; i++) reserve_kernel_name(kernels[i].name);
 }
 
@@ -178,10 +178,10 @@ static const char **given_name(const char *preferred, const char *prototypes,
 /* A name that no kernel has, or that of one with the same texts. */
 static const char *name_for(const char *preferred, const char *prototypes, const char *definition)
 {
-  struct named *first = named(preferred);
+  struct named *first = with_kernel_name(preferred);
   for (;; first->again++) {
     const char *name = first->again ? text("%s_%d", preferred, first->again + 1) : preferred;
-    int known = named(name)->kernel;
+    int known = with_kernel_name(name)->kernel;
     if (!known) return name;
     const struct kernel *k = &kernels[known - 1];
     if (!strcmp(k->given_prototypes, prototypes) && !strcmp(k->given_definition, definition))
@@ -196,7 +196,7 @@ const char *add_kernel(const char *preferred, const char *prototypes, const char
   const char **given = given_name(preferred, prototypes, definition);
   if (*given) return *given;
   const char *name = *given = name_for(preferred, prototypes, definition);
-  if (named(name)->kernel) return name;
+  if (with_kernel_name(name)->kernel) return name;
   GROW(kernels, nkernels, kernel_room);
   kernels[nkernels++] = (struct kernel){
       .name = name,
@@ -205,7 +205,7 @@ const char *add_kernel(const char *preferred, const char *prototypes, const char
       .definition = wrapped_lines(fill(definition, "name", name, NULL), ours),
       .given_prototypes = prototypes,
       .given_definition = definition};
-  named(name)->kernel = nkernels;
+  with_kernel_name(name)->kernel = nkernels;
   reserve_kernel_name(name);
   return name;
 }

@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* The place of the name, or of an absent one. */
-static int *place_of(const struct scope *s, const char *name)
+static int *place_of_name(const struct scope *s, const char *name)
 {
   size_t mask = (size_t)s->places - 1, i = hash_bytes(HASH_START, name, strlen(name)) & mask;
   while (s->at[i] != NONE && strcmp(s->name[s->at[i]].text, name)) i = (i + 1) & mask;
@@ -13,7 +13,7 @@ static int *place_of(const struct scope *s, const char *name)
 
 bool is_name_given(const struct scope *s, const char *name)
 {
-  return s->n && *place_of(s, name) != NONE;
+  return s->n && *place_of_name(s, name) != NONE;
 }
 
 void give_name(struct scope *s, const char *name)
@@ -22,15 +22,15 @@ void give_name(struct scope *s, const char *name)
     s->places = s->places ? 2 * s->places : 64;
     s->at = alloc((size_t)s->places * sizeof *s->at);
     for (int i = 0; i < s->places; i++) s->at[i] = NONE;
-    for (int i = 0; i < s->n; i++) *place_of(s, s->name[i].text) = i;
+    for (int i = 0; i < s->n; i++) *place_of_name(s, s->name[i].text) = i;
   }
   GROW(s->name, s->n, s->room);
-  *place_of(s, name) = s->n;
+  *place_of_name(s, name) = s->n;
   s->name[s->n++] = (struct name){.text = name, .again = 1};
 }
 
 /* Whether no variable may have it. */
-static bool is_taken(const char *name)
+static bool is_taken_in_scope(const char *name)
 {
   return is_spoken(name) || is_kernel_name(name);
 }
@@ -47,11 +47,11 @@ const char *unique_name(struct scope *s, const char *preferred)
   if (s->local && begins_another(preferred)) preferred = text("own_%s", preferred);
   bool known = is_name_given(s, preferred);
   if (!known) give_name(s, preferred);
-  if (!known && !(s->local && is_taken(preferred))) return preferred;
-  int first = *place_of(s, preferred);
+  if (!known && !(s->local && is_taken_in_scope(preferred))) return preferred;
+  int first = *place_of_name(s, preferred);
   const char *name;
   do name = text("%s_%d", preferred, ++s->name[first].again);
-  while (is_name_given(s, name) || (s->local && is_taken(name)));
+  while (is_name_given(s, name) || (s->local && is_taken_in_scope(name)));
   give_name(s, name);
   return name;
 }

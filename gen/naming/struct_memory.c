@@ -10,7 +10,7 @@ static struct buffer declaration;
 static bool leaves_none_out; /* values that the rank has no part of have members, too */
 
 /* "20 * 16" */
-static char *product_text(struct shape s)
+static char *product_of_sizes_text(struct shape s)
 {
   struct buffer b = {0};
   if (elements(s) > INT32_MAX) put(&b, "(size_t)");
@@ -34,7 +34,7 @@ static void put_member(struct buffer *b, const char *type, const char *name, int
 {
   struct shape here = local_shape(value, named_rank);
   const struct value *v = &graph->value[value];
-  char *member = text("%s %s[%s];", type, name, product_text(here));
+  char *member = text("%s %s[%s];", type, name, product_of_sizes_text(here));
   put(b, "%*s%-*s // %s", indent, "", 40 - indent, member, shape_text(here));
   if (!same_shape(here, v->shape)) put(b, " of %s", shape_text(v->shape));
   put(b, "  %s\n", layout_text(v->layout));
@@ -45,8 +45,40 @@ static size_t first_word(const char *s)
   return strcspn(s, ".");
 }
 
+/* Adjacent children of a struct that are used as one array, too: a union of both. */
+struct joined {
+  const char *path, *first, *last; /* "m->w.layers[0].attention.", "wq", "wv" */
+  const char *type, *name;         /* "float", "wq_wk_wv" */
+  int64_t n;
+};
+
+static struct joined *joined;
+static int njoined, joined_room;
+
+bool join_members(const char *path, const char *const *child, int n, const char *type,
+                  const char *name, int64_t size)
+{
+  for (int i = 0; i < njoined; i++) {
+    const struct joined *j = &joined[i];
+    if (strcmp(j->path, path)) continue;
+    if (!strcmp(j->name, name)) return j->n == size && !strcmp(j->type, type);
+    for (int k = 0; k < n; k++)
+      if (!strcmp(j->first, child[k]) || !strcmp(j->last, child[k])) return false;
+  }
+  GROW(joined, njoined, joined_room);
+  joined[njoined++] = (struct joined){path, child[0], child[n - 1], type, name, size};
+  return true;
+}
+
+static const struct joined *joined_from(const char *path, const char *child)
+{
+  for (int i = 0; i < njoined; i++)
+    if (!strcmp(joined[i].path, path) && !strcmp(joined[i].first, child)) return &joined[i];
+  return NULL;
+}
+
 /* Where each child of a module begins among its leaves; returns how many children. */
-static int children(const struct leaf *leaf, int n, int *begin)
+static int children_of_module(const struct leaf *leaf, int n, int *begin)
 {
   int count = 0;
   for (int i = 0; i < n; i++) {
@@ -124,10 +156,10 @@ static bool put_array(struct buffer *b, const struct leaf *leaf, int n, int coun
 }
 
 /* The same of all leaves, if they are a list from its first module on, or in a pipeline of some. */
-static bool put_list(struct buffer *b, const struct leaf *leaf, int n, const char *path,
-                     const char *name, int indent)
+static bool put_list_members(struct buffer *b, const struct leaf *leaf, int n, const char *path,
+                             const char *name, int indent)
 {
-  int *begin = alloc((size_t)(n + 1) * sizeof *begin), count = children(leaf, n, begin);
+  int *begin = alloc((size_t)(n + 1) * sizeof *begin), count = children_of_module(leaf, n, begin);
   bool from_start = graph->stages || number_of_child(leaf) == 0;
   return count > 1 && from_start && count_list(leaf, begin, count) == count &&
          put_array(b, leaf, n, count, path, name, indent);
@@ -139,11 +171,28 @@ static char *run_name(const struct leaf *first, const struct leaf *last)
   return identifier(text("%d_to_%d", number_of_child(first), number_of_child(last)));
 }
 
+/* The members of a module's child, whose n leaves these are, or that is one. */
+static void put_child(struct buffer *b, const struct leaf *child, int n, const char *path,
+                      const char *name, int indent)
+{
+  if (child->rest[first_word(child->rest)] == 0) {
+    if (!has_part(child->value)) return;
+    memory_name[child->value] = text("%s%s", path, name);
+    put_member(b, c_type(graph->value[child->value].type), name, child->value, indent);
+    return;
+  }
+  struct leaf *inner = below(child, n);
+  if (put_list_members(b, inner, n, path, name, indent)) return;
+  char *members = tree_text(inner, n, text("%s%s.", path, name), indent + 2);
+  if (*members) put(b, "%*sstruct {\n%s%*s} %s;\n", indent, "", members, indent, "", name);
+}
+
 /* The members for leaf[0 .. n-1], which are in the order of the tree. */
 static void put_tree(struct buffer *b, const struct leaf *leaf, int n, const char *path, int indent)
 {
-  int *begin = alloc((size_t)(n + 1) * sizeof *begin), count = children(leaf, n, begin);
+  int *begin = alloc((size_t)(n + 1) * sizeof *begin), count = children_of_module(leaf, n, begin);
   struct scope scope = {0};
+  const struct joined *within = NULL;
   for (int i = 0, run; i < count; i += run) {
     const struct leaf *child = &leaf[begin[i]];
     int m = begin[i + 1] - begin[i];
@@ -155,16 +204,18 @@ static void put_tree(struct buffer *b, const struct leaf *leaf, int n, const cha
     }
     size_t word = first_word(child->rest);
     const char *name = unique_name(&scope, identifier(text("%.*s", (int)word, child->rest)));
-    if (child->rest[word] == 0) {
-      if (!has_part(child->value)) continue;
-      memory_name[child->value] = text("%s%s", path, name);
-      put_member(b, c_type(graph->value[child->value].type), name, child->value, indent);
-      continue;
+    if (!within && (within = joined_from(path, name))) {
+      char *array = text("%s %s[%lld];", within->type, within->name, (long long)within->n);
+      put(b, "%*sunion {\n%*s%-*s // %s to %s as one\n%*sstruct {\n", indent, "", indent + 2, "",
+          38 - indent, array, within->first, within->last, indent + 2, "");
+      indent += 4;
     }
-    struct leaf *inner = below(child, m);
-    if (put_list(b, inner, m, path, name, indent)) continue;
-    char *members = tree_text(inner, m, text("%s%s.", path, name), indent + 2);
-    if (*members) put(b, "%*sstruct {\n%s%*s} %s;\n", indent, "", members, indent, "", name);
+    put_child(b, child, m, path, name, indent);
+    if (within && !strcmp(within->last, name)) {
+      within = NULL;
+      indent -= 4;
+      put(b, "%*s};\n%*s};\n", indent + 2, "", indent, "");
+    }
   }
 }
 
@@ -174,7 +225,7 @@ static char *tree_text(const struct leaf *leaf, int n, const char *path, int ind
   struct buffer b = {0};
   put_text(&b, "", 0);
   /* The model itself may be a list. */
-  if (indent != OUTERMOST || !put_list(&b, leaf, n, path, "modules", indent))
+  if (indent != OUTERMOST || !put_list_members(&b, leaf, n, path, "modules", indent))
     put_tree(&b, leaf, n, path, indent);
   return b.text;
 }
@@ -278,7 +329,7 @@ static void put_states_apart(struct kinds *kinds, struct buffer *b, struct buffe
 
 /* Sums over batches have a struct of their own: those of gradients that are larger than these, and
    those of metrics. */
-static bool put_sums(struct buffer *b)
+static bool put_sums_struct(struct buffer *b)
 {
   const int *first = sums_by_parameter();
   int n = 0, room = 0;
@@ -313,7 +364,7 @@ static void put_structs(struct buffer *members)
   put_states_apart(&kinds, &declaration, members, aligned);
   if (put_struct(&declaration, "frozen", PARAMETER, true, "m->frozen."))
     put(members, "  %sstruct frozen frozen; // parameters that are not trained\n", aligned);
-  if (put_sums(&declaration)) put(members, "  %sstruct sums sum;\n", aligned);
+  if (put_sums_struct(&declaration)) put(members, "  %sstruct sums sum;\n", aligned);
   if (put_struct(&declaration, "batch", BATCH, false, "m->batch."))
     put(members, "  %sstruct batch batch%s;\n", aligned,
         keeps_batches() ? text(", batches[%d]", plan_options->accumulate) : "");
@@ -339,7 +390,7 @@ const char *const *names_on_all_ranks(void)
   return names;
 }
 
-void declare_memory(void)
+static void write_declaration(void)
 {
   declaration = (struct buffer){0};
   struct buffer members = {0};
@@ -372,7 +423,15 @@ void declare_memory(void)
   put(&declaration, "// All of a rank's memory.\nstruct memory {\n%s};\n", members.text);
 }
 
+void declare_memory(void)
+{
+  njoined = 0;
+  write_declaration();
+}
+
+/* Which members are joined is known when statements are written. */
 char *memory_declaration(void)
 {
+  if (njoined) write_declaration();
   return declaration.text;
 }

@@ -68,7 +68,7 @@ static int first_of_rate(int optimizer)
 }
 
 /* Whether the code, or with NULL any, has this number of the step. */
-static bool has_number(const struct optimizer *o, int k, const char *code)
+static bool names_number(const struct optimizer *o, int k, const char *code)
 {
   return o->number[k].text && (!code || has_word(code, step_number_name(o, k)));
 }
@@ -76,20 +76,21 @@ static bool has_number(const struct optimizer *o, int k, const char *code)
 static bool uses_rate(const struct optimizer *o, const char *code)
 {
   for (int k = 0; k < o->nnumber; k++)
-    if (has_number(o, k, code) && strstr(o->number[k].text, "$lr$")) return true;
+    if (names_number(o, k, code) && strstr(o->number[k].text, "$lr$")) return true;
   return false;
 }
 
-static void put_constants(struct buffer *b, int optimizer, const char *code)
+static void put_update_constants(struct buffer *b, int optimizer, const char *code)
 {
   const struct optimizer *o = &plan_options->optimizer[optimizer];
   const char *lr = name_in("lr", optimizer);
   if (uses_rate(o, code))
     put(b, "  const double %s = %s(t);\n", lr, name_in("learning_rate", first_of_rate(optimizer)));
   for (int k = 0; k < o->nnumber; k++)
-    if (has_number(o, k, code))
-      put(b, "  %s%s = (float)%s;\n", target->steps_in_memory ? "now." : "const float ",
-          step_number_name(o, k), in_brackets(fill(o->number[k].text, "lr", lr, NULL)));
+    if (names_number(o, k, code))
+      put(b, "  %s%s = %s;\n", target->steps_in_memory ? "now." : "const float ",
+          step_number_name(o, k),
+          expr_text(prefix_expr("(float)", expr(fill(o->number[k].text, "lr", lr, NULL)))));
 }
 
 char *update_constants(const char *code)
@@ -97,7 +98,7 @@ char *update_constants(const char *code)
   struct buffer b = {0};
   put_text(&b, "", 0);
   for (int i = 0; i < plan_options->noptimizer; i++)
-    if (is_used(i)) put_constants(&b, i, code);
+    if (is_used(i)) put_update_constants(&b, i, code);
   return b.text;
 }
 

@@ -22,7 +22,7 @@ static bool is_there(int value)
 
 static char *made_by(const struct op *op)
 {
-  return op->why && op->kind != OP_view ? comment_text(op) : expression_text(op);
+  return op->why && op->kind != OP_view ? comment_text(op) : formula_text(op);
 }
 
 /* "line 14", or the place in another file than the plan. */

@@ -296,7 +296,7 @@ static enum kernel_scheme scheme_in_loops(const struct kernel_builder *k)
 
 struct kernel_form form_of(const struct op *group, int rank)
 {
-  struct kernel_builder k = {.group = group, .rank = rank, .stages = *group->stages, .guard = ""};
+  struct kernel_builder k = {.group = group, .rank = rank, .stages = *group->stages};
   struct kernel_form f = {.scheme = NO_KERNEL,
                           .width = 1,
                           .threads = target->thread_grids ? BLOCK : 0,

@@ -31,10 +31,10 @@ struct loops {
   int64_t size[MAX_DIMS];
   int first[MAX_DIMS], last[MAX_DIMS]; /* the dimensions that it runs over */
   bool reduced[MAX_DIMS];              /* or, by rows, within a row */
-  const char *type;  /* of indices: "int" if it can count all elements, else "long" */
-  int64_t of_row;    /* the iterations of the outermost loop for each row that is counted, or 0 */
-  const char *rows;  /* with these: the variable that has the number of rows */
-  const char *inner; /* the innermost loop's variable, if it is not the usual one: "j + v" */
+  const char *type; /* of indices: "int" if it can count all elements, else "long" */
+  int64_t of_row;   /* the iterations of the outermost loop for each row that is counted, or 0 */
+  const struct expr *rows;  /* with these: the variable that has the number of rows */
+  const struct expr *inner; /* the innermost loop's index, if it is not the variable: "j + v" */
 };
 
 /* A pointer parameter of the kernel. */
@@ -52,18 +52,18 @@ struct extra {
 /* The element of an inner value. */
 struct temporary {
   int value; /* or NONE: an index */
-  const char *name;
+  const struct expr *element;
 };
 
 /* Neighbours in memory that a thread of a CUDA kernel reads, or writes, at once. */
 struct vector {
   int value;
-  const char *first;    /* the address of its first element: "in + i * 2048 + j" */
-  const char *name;     /* the variable */
-  int from, until;      /* the first and the last stage that use it */
-  bool indexed;         /* by an index that its stage computes */
-  const char *where;    /* the condition under which it exists, else it is zero; "": always */
-  bool written, spoken; /* spoken: used in the current stage */
+  const struct expr *first; /* the address of its first element: "in + i * 2048 + j" */
+  const char *name;         /* the variable */
+  int from, until;          /* the first and the last stage that use it */
+  bool indexed;             /* by an index that its stage computes */
+  const struct expr *where; /* the condition under which it exists, else it is zero; or NULL */
+  bool written, spoken;     /* spoken: used in the current stage */
 };
 struct vectors {
   int width;         /* elements of each; 1: no vectors */
@@ -85,7 +85,7 @@ struct kernel_builder {
   const char *words; /* of the kernel's name, without sizes: "add_relu" */
   struct launch *launch;
   struct stages stages;
-  const char *guard; /* the condition under which a thread stores per-row values */
+  const struct expr *guard; /* the condition under which a thread stores per-row values; or NULL */
   const struct kernel_form *form;
   bool parted; /* sums of columns are in parts, which threads share */
   struct loops loops;

@@ -1,4 +1,4 @@
-/* base.h: what needs no graph: memory, texts, errors, files, the options of the command line. */
+/* util.h: what needs no graph: memory, texts, errors, files, the options of the command line. */
 #ifndef TPGEN_UTIL_H
 #define TPGEN_UTIL_H
 
@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <sys/stat.h>
 #include <sys/types.h>
+
+#include "util/expr.h"
 
 #ifndef TPGEN_VERSION
 #error "CMakeLists.txt says which version this is"
@@ -247,19 +249,8 @@ char *json_text(const json_t *whole, size_t flags);
 /* The shortest text that reads back as the number, as a double and as a float: "0.1f". */
 char *double_text(double x);
 char *number_text(double x);
-/* A factor in the same way; "(1.0 / 96)" and "(1.0f / 96)" where that is shorter and gives the
-   same bits. */
-char *double_factor(double x);
-char *float_factor(double x);
 /* n where x is 1 / n and takes more than three digits; else 0. */
 int one_over(double x);
-/* An expression as a factor: in brackets if it has an operator outside of brackets. */
-char *in_brackets(const char *s);
-/* How tightly the operators outside of brackets bind: 3 none, 2 factors, 1 terms, 0 others. */
-int binding(const char *s);
-/* An operand between the text before it and the rest of the expression: in brackets if a
-   neighbouring sign would bind first, or the order of sums would change. */
-char *bracketed(const struct buffer *before, const char *rest, char *s);
 
 /* ----------------------------------------------------------------------------------- min_cut.c */
 

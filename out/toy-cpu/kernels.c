@@ -38,8 +38,7 @@ void add_sub_mean_20x5_inplace(float *restrict sub, float *restrict mean,
 
 // sub_2 = sub - mean; loss = 1/99 * sum(square(sub_2))
 // sub_2 is in place of sub
-void sub_square_sum_20x5_inplace(float *restrict sub, float *restrict loss,
-    const float *restrict mean)
+void var_20x5_inplace(float *restrict sub, float *restrict loss, const float *restrict mean)
 {
   double loss_sum = 0;
   for (int i = 0; i < 100; i++) {
@@ -52,7 +51,7 @@ void sub_square_sum_20x5_inplace(float *restrict sub, float *restrict loss,
 
 // d_sub = 2 * (1/99 * sub); d_out_proj.bias = sum(d_sub)
 // d_sub is in place of sub
-void mul_scale_sum_20x5_inplace(float *restrict d_sub, float *restrict d_bias)
+void var_back_linear_back_20x5_inplace(float *restrict d_sub, float *restrict d_bias)
 {
   for (int j = 0; j < 5; j++) d_bias[j] = 0;
   for (int i = 0; i < 20; i++) {
@@ -66,7 +65,7 @@ void mul_scale_sum_20x5_inplace(float *restrict d_sub, float *restrict d_bias)
 
 // d_in_proj = relu_back(d_relu, relu); d_in_proj.bias = sum(d_in_proj)
 // d_in_proj is in place of d_relu
-void relu_back_sum_20x16_inplace(float *restrict d_in_proj, float *restrict d_bias,
+void relu_back_linear_back_20x16_inplace(float *restrict d_in_proj, float *restrict d_bias,
     const float *restrict relu)
 {
   for (int j = 0; j < 16; j++) d_bias[j] = 0;

@@ -9,10 +9,9 @@ extern const char plan_3aee6ce511a501db[];
 void add_relu_20x16_inplace(float *restrict relu, const float *restrict bias);
 void add_sub_mean_20x5_inplace(float *restrict sub, float *restrict mean,
     const float *restrict bias, const float *restrict target);
-void sub_square_sum_20x5_inplace(float *restrict sub, float *restrict loss,
-    const float *restrict mean);
-void mul_scale_sum_20x5_inplace(float *restrict d_sub, float *restrict d_bias);
-void relu_back_sum_20x16_inplace(float *restrict d_in_proj, float *restrict d_bias,
+void var_20x5_inplace(float *restrict sub, float *restrict loss, const float *restrict mean);
+void var_back_linear_back_20x5_inplace(float *restrict d_sub, float *restrict d_bias);
+void relu_back_linear_back_20x16_inplace(float *restrict d_in_proj, float *restrict d_bias,
     const float *restrict relu);
 void adamw_261(float *restrict w, const float *restrict g, float *restrict exp_avg,
     float *restrict exp_avg_sq, float weight_decay_factor, float step_size,

@@ -63,14 +63,14 @@ static void forward(void)
 
   // sub_2 = sub - mean; loss = 1/99 * sum(square(sub_2))    plans/toy.lua:34    R, R -> R, R
   float *const sub_2 = at_sub(); // [20, 5], in place of out_proj
-  sub_square_sum_20x5_inplace(sub_2, &m->loss, mean);
+  var_20x5_inplace(sub_2, &m->loss, mean);
 }
 
 static void backward(void)
 {
   // d_sub = 2 * (1/99 * sub); d_out_proj.bias = sum(d_sub)    plans/toy.lua:34, 14    R, R -> R, R
   float *const d_sub = at_d_sub(); // [20, 5]
-  mul_scale_sum_20x5_inplace(d_sub, m->grad.out_proj.bias);
+  var_back_linear_back_20x5_inplace(d_sub, m->grad.out_proj.bias);
 
   // d_sub @ out_proj.weight    an,nk->ak    plans/toy.lua:14    R, S(1) -> S(1)
   float *const d_relu = at_d_relu(); // [20, 16]
@@ -84,7 +84,7 @@ static void backward(void)
   // d_in_proj.bias = sum(d_in_proj)
   // plans/toy.lua:14    S(1), S(1) -> S(1), S(0)
   float *const d_in_proj = at_d_in_proj(); // [20, 16], in place of d_relu
-  relu_back_sum_20x16_inplace(d_in_proj, m->grad.in_proj.bias, relu);
+  relu_back_linear_back_20x16_inplace(d_in_proj, m->grad.in_proj.bias, relu);
 
   // d_in_proj @ input    an,ak->nk    plans/toy.lua:14    S(1), R -> S(0)
   matmul_tn(m->grad.in_proj.weight, d_in_proj, m->batch.input, .m = 16, .n = 10, .k = 20);

@@ -26,7 +26,7 @@ void add_sub_mean_20x5_inplace(float *__restrict__ sub, float *__restrict__ mean
 // sub_2 = sub - mean; loss = 1/99 * sum(square(sub_2))
 // sub_2 is in place of sub
 __global__ __launch_bounds__(256)
-void sub_square_sum_20x5_inplace(float *__restrict__ sub, float *__restrict__ loss,
+void var_20x5_inplace(float *__restrict__ sub, float *__restrict__ loss,
     const float *__restrict__ mean)
 {
   float loss_sum = 0;
@@ -48,7 +48,7 @@ void sub_square_sum_20x5_inplace(float *__restrict__ sub, float *__restrict__ lo
 // d_sub = 2 * (1/99 * sub)
 // d_sub is in place of sub
 __global__ __launch_bounds__(256)
-void mul_scale_20x5_inplace(float *__restrict__ d_sub)
+void var_back_20x5_inplace(float *__restrict__ d_sub)
 {
   const int i = ((int)blockIdx.x * 256 + (int)threadIdx.x) * 4;
   if (i >= 100) return;

@@ -15,9 +15,9 @@ struct constants {
 
 __global__ void add_sub_mean_20x5_inplace(float *__restrict__ sub, float *__restrict__ mean,
     const float *__restrict__ bias, const float *__restrict__ target);
-__global__ void sub_square_sum_20x5_inplace(float *__restrict__ sub, float *__restrict__ loss,
+__global__ void var_20x5_inplace(float *__restrict__ sub, float *__restrict__ loss,
     const float *__restrict__ mean);
-__global__ void mul_scale_20x5_inplace(float *__restrict__ d_sub);
+__global__ void var_back_20x5_inplace(float *__restrict__ d_sub);
 __global__ void relu_back_20x16_inplace(float *__restrict__ d_in_proj,
     const float *__restrict__ relu);
 __global__ void adamw_261(float *__restrict__ w, const float *__restrict__ g,

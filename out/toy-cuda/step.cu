@@ -73,7 +73,7 @@ static void forward(void)
 
   // sub_2 = sub - mean; loss = 1/99 * sum(square(sub_2))    plans/toy.lua:34    R, R -> R, R
   float *const sub_2 = at_sub(); // [20, 5], in place of out_proj
-  LAUNCH(sub_square_sum_20x5_inplace, 1, 256, stream)(sub_2, &m->loss, mean);
+  LAUNCH(var_20x5_inplace, 1, 256, stream)(sub_2, &m->loss, mean);
 }
 
 static void backward(void)
@@ -81,7 +81,7 @@ static void backward(void)
   const range shown("backward");
   // d_sub = 2 * (1/99 * sub)    plans/toy.lua:34    R, R -> R
   float *const d_sub = at_d_sub(); // [20, 5]
-  LAUNCH(mul_scale_20x5_inplace, 1, 256, stream)(d_sub);
+  LAUNCH(var_back_20x5_inplace, 1, 256, stream)(d_sub);
 
   // d_sub @ out_proj.weight    an,nk->ak    plans/toy.lua:14    R, S(1) -> S(1)
   float *const d_relu = at_d_relu(); // [20, 16]

@@ -75,6 +75,13 @@ ELEMENT float gelu_tanh_slope(float x)
   return 0.5f * (1 + tanh_u) + 0.5f * x * (1 - tanh_u * tanh_u) * u_slope;
 }
 
+// The derivative of x s, s = 1 / (1 + exp(-x)).
+ELEMENT float silu_slope(float x)
+{
+  const float s = 1 / (1 + expf(-x));
+  return s * (1 + x * (1 - s));
+}
+
 // Random numbers that depend only on the seed, a number of the stream, the step and an index: not
 // on the rank, nor on the order of the calls.
 #ifdef __cplusplus

@@ -88,6 +88,12 @@ static double gelu_tanh(double x)
   return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * pow(x, 3))));
 }
 
+static double silu_derivative(double x)
+{
+  double s = 1 / (1 + exp(-x));
+  return s + x * s * (1 - s);
+}
+
 static double gelu_tanh_derivative(double x)
 {
   double u = sqrt(2 / M_PI) * (x + 0.044715 * pow(x, 3));
@@ -213,7 +219,7 @@ static bool activation(enum op_kind kind, const double *x, double *y)
     *y = x[0] * logistic(x[0]);
     return true;
   case OP_silu_back:
-    *y = x[0] * (logistic(x[1]) + x[1] * logistic(x[1]) * (1 - logistic(x[1])));
+    *y = x[0] * silu_derivative(x[1]);
     return true;
   case OP_gelu:
     *y = x[0] * distribution(x[0]);

@@ -153,12 +153,19 @@ static bool is_called(struct number *y)
   static const struct {
     const char *name;
     double (*one)(double), (*two)(double, double);
-  } known[] = {{"expf(", exp, NULL},      {"logf(", log, NULL},
-               {"sqrtf(", sqrt, NULL},    {"sinf(", sin, NULL},
-               {"cosf(", cos, NULL},      {"tanhf(", tanh, NULL},
-               {"fabsf(", fabs, NULL},    {"erff(", erf, NULL},
-               {"powf(", NULL, power_of}, {"expm1f(", expm1, NULL},
-               {"log1pf(", log1p, NULL},  {"gelu_tanh_slope(", gelu_tanh_derivative, NULL}};
+  } known[] = {{"expf(", exp, NULL},
+               {"logf(", log, NULL},
+               {"sqrtf(", sqrt, NULL},
+               {"sinf(", sin, NULL},
+               {"cosf(", cos, NULL},
+               {"tanhf(", tanh, NULL},
+               {"fabsf(", fabs, NULL},
+               {"erff(", erf, NULL},
+               {"powf(", NULL, power_of},
+               {"expm1f(", expm1, NULL},
+               {"log1pf(", log1p, NULL},
+               {"gelu_tanh_slope(", gelu_tanh_derivative, NULL},
+               {"silu_slope(", silu_derivative, NULL}};
   if (eat("dropped(")) {
     *y = dropped();
     return true;

@@ -115,12 +115,20 @@ static long long *identities(const struct op *op, int k, bool in, int rank)
   return id;
 }
 
-/* Whether the pointer is to this member: "m->w.up", "(float *)run_from(m->w.up)", or
-   "(float *)&m->w" where it is the first of that struct that is asked. */
+/* Whether the pointer is to this member: "m->w.up", "(float *)run_from(m->w.up)", "(float *)&m->w"
+   where it is the first of that struct that is asked, or "m->w.up_down" where it is that of a
+   union.
+ */
 static bool points_to(const char *pointer, const char *member)
 {
   const char *run = strstr(pointer, "run_from("), *all = strstr(pointer, "*)&");
   if (run) pointer = text("%.*s", (int)strcspn(run + 9, ")"), run + 9);
+  const char *word = strrchr(pointer, '.');
+  if (!all && word && !strncmp(pointer, member, (size_t)(++word - pointer))) {
+    const char *child = member + (word - pointer);
+    size_t length = strcspn(child, ".");
+    if (!strncmp(word, child, length) && word[length] == '_') return true;
+  }
   if (!all) return !strcmp(pointer, member);
   size_t n = strlen(all + 3);
   return !strncmp(all + 3, member, n) && member[n] == '.';

@@ -1,7 +1,7 @@
-/* index_text.c: indices of operands' elements, for the loops over a kernel's space.
+/* indices.c: indices of operands' elements, for the loops over a kernel's space.
 
    Takes   a fused operation; the letters of the operations in it (rule.c).
-   Leaves  the loops over a rank's part; indices as text, in terms of the loops' variables.
+   Leaves  the loops over a rank's part; indices in terms of the loops' variables.
 
    An operand's letters may be in any order, and some may be missing: each of its dimensions runs
    along one of the space with a stride of its own, or along none if it is broadcast. The loops
@@ -11,8 +11,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-void declare_variables(struct code *c, const struct loops *loops, bool reduced, const char *number,
-                       int step, bool lazy)
+void declare_variables(struct code *c, const struct loops *loops, bool reduced,
+                       const struct expr *number, int step, bool lazy)
 {
   int64_t below = count_of(loops, reduced) / step;
   bool first = true;
@@ -21,27 +21,27 @@ void declare_variables(struct code *c, const struct loops *loops, bool reduced, 
     bool innermost = n == innermost_loop(loops);
     int64_t size = loops->size[n] / (innermost ? step : 1);
     below /= size;
-    char *high = below == 1 ? copy_text(number) : text("%s / %" PRId64, number, below);
-    char *value = first ? high : text("%s %% %" PRId64, high, size);
-    if (innermost && step > 1) value = text("%s * %d", value, step);
-    if (size == 1) value = copy_text("0");
+    const struct expr *high = times_expr(number, "/", below);
+    const struct expr *value = first ? high : expr("%e % %ld", high, size);
+    if (innermost) value = times_expr(value, "*", step);
+    if (size == 1) value = word_expr("0");
     first = false;
     (lazy ? add_lazy_declaration : add_declaration)(c, text("const %s", loops->type),
-                                                    variable_text(loops, loops->last[n]), value);
+                                                    loop_variable[n], value);
   }
 }
 
-static const char *loop_text(const struct loops *loops, int n)
+static const struct expr *loop_index(const struct loops *loops, int n)
 {
-  return loops->inner && n == innermost_loop(loops) ? loops->inner : loop_variable[n];
+  return loops->inner && n == innermost_loop(loops) ? loops->inner : word_expr(loop_variable[n]);
 }
 
 /* -------------------------------------------------------------------------------------- indices */
 
-const char *variable_text(const struct loops *loops, int dim)
+const struct expr *variable_of(const struct loops *loops, int dim)
 {
   int n = dim == NONE ? NONE : loop_that_ends(loops, dim);
-  return n == NONE ? "0" : loop_text(loops, n);
+  return n == NONE ? word_expr("0") : loop_index(loops, n);
 }
 
 const char *innermost_variable(const struct loops *loops)
@@ -49,39 +49,31 @@ const char *innermost_variable(const struct loops *loops)
   return loop_variable[innermost_loop(loops)];
 }
 
-static void put_term(struct buffer *b, const char *index, int64_t stride)
+const struct expr *index_of(const struct loops *loops, const struct operand *operand, int dim,
+                            const struct expr *at)
 {
-  bool brackets = stride != 1 && strchr(index, ' ');
-  put(b, "%s%s%s%s", b->length ? " + " : "", brackets ? "(" : "", index, brackets ? ")" : "");
-  if (stride != 1) put(b, " * %" PRId64, stride);
-}
-
-char *index_text(const struct loops *loops, const struct operand *operand, int dim, const char *at)
-{
-  struct buffer b = {0};
-  put_text(&b, "", 0);
+  const struct expr *sum = NULL;
   for (int place = 0; place < operand->ndim; place++) {
     int d = dimension_at(operand->value, place);
     int n = operand->along[d] == NONE ? NONE : loop_that_ends(loops, operand->along[d]);
-    if (d == dim && strcmp(at, "0") != 0)
-      put_term(&b, at, operand->stride[d]);
+    if (d == dim && !is_zero_expr(at))
+      sum = plus_expr(sum, "+", times_expr(at, "*", operand->stride[d]));
     else if (d != dim && n != NONE)
-      put_term(&b, loop_text(loops, n), operand->stride[d]);
+      sum = plus_expr(sum, "+", times_expr(loop_index(loops, n), "*", operand->stride[d]));
   }
-  if (!b.length) put(&b, "0");
-  return b.text;
+  return sum ? sum : word_expr("0");
 }
 
-char *row_index_text(const struct loops *loops)
+const struct expr *row_index(const struct loops *loops)
 {
-  struct buffer b = {0};
+  const struct expr *sum = NULL;
   int64_t stride = row_elements(loops);
   for (int n = 0; n < loops->n; n++) {
     if (!loops->reduced[n]) continue;
     stride /= loops->size[n];
-    put_term(&b, loop_variable[n], stride);
+    sum = plus_expr(sum, "+", times_expr(word_expr(loop_variable[n]), "*", stride));
   }
-  return b.length ? b.text : copy_text("0");
+  return sum ? sum : word_expr("0");
 }
 
 /* ------------------------------------------------------------- where a part begins in the whole */
@@ -124,7 +116,7 @@ char *begin_text(const struct layout *layout, const int *cut, int ncut, int64_t 
 }
 
 /* Adds `factor` times the start of a rank's part in dimension `dim`. */
-static void put_first(struct buffer *b, int value, int dim, int64_t factor)
+static void put_first_index(struct buffer *b, int value, int dim, int64_t factor)
 {
   const struct value *v = &graph->value[value];
   int cut[MAX_MESH], ncut = cuts_of(&graph->mesh, v->layout, dim, cut);
@@ -138,7 +130,7 @@ static void put_first(struct buffer *b, int value, int dim, int64_t factor)
 char *first_text(int value, int dim)
 {
   struct buffer b = {0};
-  put_first(&b, value, dim, 1);
+  put_first_index(&b, value, dim, 1);
   return b.length ? b.text : "0";
 }
 
@@ -149,7 +141,7 @@ char *flat_first_text(int value)
   int64_t stride = elements(*whole);
   for (int d = 0; d < whole->ndim; d++) {
     stride /= whole->size[d];
-    put_first(&b, value, d, stride);
+    put_first_index(&b, value, d, stride);
   }
   return b.length ? b.text : "0";
 }
