@@ -52,7 +52,7 @@ static void print_usage(FILE *to)
   for (int i = 0; i < PASS_COUNT; i++)
     fprintf(to, "%s%s", i % 4 ? " " : "\n                        ", pass_name[i]);
   fputs("\n  --explain NAME        print what becomes of a value, and why\n"
-        "  --help, --version\n\n",
+        "  --help, --version     tpgen PLAN.lua --help lists the settings of a plan, for -D\n\n",
         to);
   fputs(move_usage, to);
   fputs(schedule_usage, to);
@@ -235,13 +235,17 @@ static void read_options(int argc, char **argv)
     case STAGES: options.stages = counted("stages", optarg); break;
     case MICROBATCHES: options.microbatches = counted("microbatches", optarg); break;
     case LOWERED: options.lowered = true; break;
-    case HELP: print_usage(stdout); end_printing();
+    case HELP: options.help = true; break;
     case VERSION: puts("tpgen " TPGEN_VERSION); end_printing();
     case ':': usage_error(2, "%s: its value is missing; tpgen --help tells more", given);
     default: usage_error(2, "%s: no such option; tpgen --help lists them", given);
     }
   }
-  check_options(argc);
+  if (options.help && optind == argc) {
+    print_usage(stdout);
+    end_printing();
+  }
+  if (!options.help) check_options(argc);
   options.plan = argv[optind];
 }
 /* clang-format on */
@@ -264,6 +268,7 @@ int main(int argc, char **argv)
   on_failure(keep_output);
   read_options(argc, argv);
   graph_open();
+  help_with_plan();
   ask();
   ask_schedule();
 

@@ -13,7 +13,6 @@
 #include <fcntl.h>
 #include <lauxlib.h>
 #include <lua.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -46,6 +45,7 @@ static const char *const files[] = {
     "gen/lua/prelude/nn/experts.lua",
     "gen/lua/prelude/language/operators.lua",
     "gen/lua/prelude/language/files.lua",
+    "gen/lua/prelude/language/settings.lua",
     "gen/lua/prelude/parallel/parallel.lua",
     "gen/lua/prelude/parallel/styles.lua",
     "gen/lua/prelude/parallel/lora.lua",
@@ -214,29 +214,6 @@ static void run(lua_State *L, int n, int results)
 
 /* ------------------------------------------------------------------------ args: the definitions */
 
-/* Lua reads 1e999 as infinity, and keeps only the lowest 64 bits of 0x10000000000000002. */
-static bool is_in_range(lua_State *L, const char *value)
-{
-  if (!lua_isinteger(L, -1)) return isfinite(lua_tonumber(L, -1));
-  const char *digits = value + strspn(value, " \t\n\v\f\r+-");
-  if (digits[0] != '0' || (digits[1] | 0x20) != 'x') return true;
-  digits += 2 + strspn(digits + 2, "0");
-  return strspn(digits, "0123456789abcdefABCDEF") <= 16;
-}
-
-static void push_definition(lua_State *L, const struct definition *d)
-{
-  if (!strcmp(d->value, "true") || !strcmp(d->value, "false")) {
-    lua_pushboolean(L, *d->value == 't');
-  } else if (!lua_stringtonumber(L, d->value)) {
-    lua_pushstring(L, d->value);
-  } else if (!is_in_range(L, d->value)) {
-    plan_fails("-D %s=%s: out of range: a number in hexadecimal has at most 64 bits, any other is "
-               "below 1.8e308",
-               d->name, d->value);
-  }
-}
-
 static int read_arg(lua_State *L)
 {
   if (lua_type(L, 2) == LUA_TSTRING) {
@@ -304,14 +281,21 @@ static void set_args(lua_State *L, int env)
   lua_setfield(L, env, "args");
 }
 
-static void check_args_read(lua_State *L, int read)
+/* declared: the plan has declared its settings, and each -D is one of them. */
+static void check_args_read(lua_State *L, int read, bool declared)
 {
   push_keys(L, read);
+  if (options.help) {
+    add_read_settings(L, lua_gettop(L));
+    return;
+  }
   for (int i = 0; i < options.ndefinition; i++) {
     const struct definition *d = &options.definition[i];
     if (lua_getfield(L, read, d->name) == LUA_TNIL) {
-      push_suggestion(L, d->name, -2);
       sandbox->line = 0;
+      if (declared)
+        plan_fails("-D %s=%s: the plan reads it only with other settings", d->name, d->value);
+      push_suggestion(L, d->name, -2);
       plan_fails("-D %s=%s: the plan reads no args.%s%s", d->name, d->value, d->name,
                  lua_tostring(L, -1));
     }
@@ -392,6 +376,7 @@ static void push_bindings(lua_State *L)
   set_archive_bindings(L);
   set_surplus_bindings(L);
   set_keyword_bindings(L);
+  set_settings_bindings(L);
 }
 
 /* What our own files get, by the index of the stack. */
@@ -471,7 +456,8 @@ static int evaluate(lua_State *L)
   run_plan(L, env);
   lua_getfield(L, read + 2, "finish"); /* of the table that our files share: base.finish */
   run(L, 0, 0);
-  check_args_read(L, read);
+  lua_getfield(L, read + 2, "has_settings");
+  check_args_read(L, read, lua_toboolean(L, -1));
   return 0;
 }
 
@@ -506,7 +492,8 @@ void check_ranks(void)
                 n, MOST);
 }
 
-void lua(void)
+/* Runs the plan in the sandbox, again and again until no further file is requested. */
+static void evaluate_plan(void)
 {
   if (!plan_options->path) errors_are_of(plan_options->path = options.plan);
   read_plan();
@@ -518,6 +505,23 @@ void lua(void)
     *plan_options = asked_before;
   }
   arena_own();
+}
+
+const struct setting *settings_of_plan(int *n)
+{
+  evaluate_plan();
+  *n = plan_options->nsetting;
+  return plan_options->setting;
+}
+
+const char *plan_source(void)
+{
+  return plan_text;
+}
+
+void lua(void)
+{
+  evaluate_plan();
   read_kernels();
   hash_input();
   check_ranks();

@@ -103,6 +103,28 @@ struct placed_at {
 
 enum { MAX_OPS = 1 << 15, MAX_CUSTOM = 256 };
 
+/* ------------------------------------------------------------------------------------- bindings */
+
+/* Each adds the functions of one file to the table at the top of the stack. set_module_bindings
+   also pushes the TABLES tables that its functions, and those of model.c, have as upvalues. */
+void set_plan_bindings(struct lua_State *L);
+void set_archive_bindings(struct lua_State *L);
+void set_name_bindings(struct lua_State *L);
+void set_file_name_bindings(struct lua_State *L);
+void set_json_bindings(struct lua_State *L);
+void set_keyword_bindings(struct lua_State *L);
+void set_model_bindings(struct lua_State *L);
+void set_module_bindings(struct lua_State *L);
+void set_require_bindings(struct lua_State *L);
+void set_scan_bindings(struct lua_State *L);
+void set_surplus_bindings(struct lua_State *L);
+void set_tensor_bindings(struct lua_State *L);
+void set_order_bindings(struct lua_State *L);
+void set_recipe_bindings(struct lua_State *L);
+void set_training_bindings(struct lua_State *L);
+void set_range_bindings(struct lua_State *L);
+void set_settings_bindings(struct lua_State *L);
+
 /* ------------------------------------------------------------------------------------ append.c */
 
 struct tensor *push_tensor(struct lua_State *L, int value);
@@ -162,8 +184,6 @@ int placement_name(struct lua_State *L);
 
 /* ---------------------------------------------------------------------------------- bindings.c */
 
-/* Adds the mesh, placement and parameter functions to the table at the top of the stack. */
-void set_plan_bindings(struct lua_State *L);
 /* Gives   a module a style. Earlier styles must not place the same thing: else it is the plan's
            error. */
 void place_by_style(struct style s);
@@ -179,8 +199,6 @@ void never_note(struct noted_call *call);
 /* ---------------------------------------------------------------------------------- archives.c */
 
 uint64_t hash_archives(uint64_t hash);
-/* Adds the archive functions to the table at the top of the stack. */
-void set_archive_bindings(struct lua_State *L);
 
 /* ------------------------------------------------------------------------------- environment.c */
 
@@ -196,13 +214,6 @@ void push_text(struct lua_State *L, int at);
 void push_suggestion(struct lua_State *L, const char *name, int list);
 /* Pushes a list of the table's keys in the order of `pairs`. */
 void push_keys(struct lua_State *L, int table);
-/* Adds the name functions to the table at the top of the stack. */
-void set_name_bindings(struct lua_State *L);
-
-/* -------------------------------------------------------------------------------- file_names.c */
-
-/* Adds this file's functions to the table at the top of the stack. */
-void set_file_name_bindings(struct lua_State *L);
 
 /* ------------------------------------------------------------------------------------- files.c */
 
@@ -218,8 +229,6 @@ bool is_below_plan(const char *directory, const char *path);
 
 /* -------------------------------------------------------------------------------- json_files.c */
 
-/* Adds read_json to the table at the top of the stack. */
-void set_json_bindings(struct lua_State *L);
 /* Pushes what a JSON text holds: an object as a table by name, a list as a list. path: for
    messages; depth: the deepest nesting. */
 struct json_t;
@@ -240,14 +249,16 @@ void check_refused_parameters(struct lua_State *L, const char *what, int functio
 /* Pushes the Lua function that the one at `at` wraps: our C functions keep it as their first
    upvalue. */
 void push_behind(struct lua_State *L, int at);
-/* Adds the function that registers refused arguments to the table at the top of the stack. */
-void set_keyword_bindings(struct lua_State *L);
 
 /* --------------------------------------------------------------------------------------- lua.c */
 
 /* Ends tpgen if --ranks names ranks that the mesh does not have, or requests more programs than
    tpgen writes at once: before anything is planned. */
 void check_ranks(void);
+/* Reads the plan up to its declaration: the settings that it declares; else what it reads of -D. */
+const struct setting *settings_of_plan(int *n);
+/* The plan's text, once it was read. */
+const char *plan_source(void);
 
 /* -------------------------------------------------------------------------------- lua_memory.c */
 
@@ -255,11 +266,6 @@ void check_ranks(void);
    bytes or of NULL; NULL if there is no more. Then the old block stays valid. */
 void *pool_move(void *block, size_t before, size_t size);
 void pool_free(void *block, size_t size);
-
-/* ------------------------------------------------------------------------------------- model.c */
-
-/* Adds the module functions to the table at the top of the stack. */
-void set_model_bindings(struct lua_State *L);
 
 /* ----------------------------------------------------------------------------------- modules.c */
 
@@ -273,9 +279,6 @@ void look_anew(void);
    name has no name: that is the plan's error. */
 void look(struct lua_State *L, struct made *m);
 void refuse_bad_keys(struct lua_State *L, const struct made *m, bool of_modules);
-/* Adds this file's functions to the table at the top, and pushes the TABLES tables that they, and
-   those of model.c, have as upvalues. */
-void set_module_bindings(struct lua_State *L);
 
 /* ---------------------------------------------------------------------------------- patterns.c */
 
@@ -307,11 +310,6 @@ void open_frames(void);
 void call_unwatched(struct lua_State *L, int arguments);
 void follow_lines(struct lua_State *L, bool follow);
 
-/* ----------------------------------------------------------------------------------- require.c */
-
-/* Adds what require is made of to the table at the top of the stack. */
-void set_require_bindings(struct lua_State *L);
-
 /* ----------------------------------------------------------------------------------- sandbox.c */
 
 extern struct sandbox *sandbox;
@@ -319,10 +317,12 @@ extern struct sandbox *sandbox;
    Returns only if it ended well, or needs a file; else reports the plan's error. */
 void in_sandbox(void (*body)(void));
 
-/* ------------------------------------------------------------------------------------- scans.c */
+/* ---------------------------------------------------------------------------------- settings.c */
 
-/* Adds this file's functions to the table at the top. */
-void set_scan_bindings(struct lua_State *L);
+/* Pushes the value of a definition of the command line. */
+void push_definition(struct lua_State *L, const struct definition *d);
+/* The names at this index of the stack, as settings that are not declared. */
+void add_read_settings(struct lua_State *L, int names);
 
 /* ------------------------------------------------------------------------------------- steps.c */
 
@@ -345,42 +345,15 @@ void put_before_scan(void);
 
 /* ------------------------------------------------------------------------- surplus_arguments.c */
 
-/* Adds the functions that refuse surplus arguments to the table at the top of the stack. */
-void set_surplus_bindings(struct lua_State *L);
 int most_arguments(struct lua_State *L, int at);
 /* Fails if the arguments from `first` to the top are more than the function has parameters after
    the first `skipped`. what: the function, in messages. */
 void forbid_surplus(struct lua_State *L, const char *what, int function, int skipped, int first);
 
-/* ------------------------------------------------------------------------------------ tensor.c */
-
-/* Adds the tensor functions to the table at the top of the stack. */
-void set_tensor_bindings(struct lua_State *L);
-
-/* ------------------------------------------------------------------------------- token_order.c */
-
-/* Adds the function that asks for the order of tokens to the table at the top of the stack. */
-void set_order_bindings(struct lua_State *L);
-
-/* ----------------------------------------------------------------------------------- recipes.c */
-
-/* Adds the functions of optimizers to the table at the top of the stack. */
-void set_recipe_bindings(struct lua_State *L);
-
-/* ---------------------------------------------------------------------------------- training.c */
-
-/* Adds the training functions to the table at the top of the stack. */
-void set_training_bindings(struct lua_State *L);
-
 /* --------------------------------------------------------------------------------- step_mean.c */
 
 /* step_mean(tensor, batches): its mean over the batches of a step. */
 int step_mean(struct lua_State *L);
-
-/* ------------------------------------------------------------------------------- value_range.c */
-
-/* Adds the functions for ranges of values to the table at the top. */
-void set_range_bindings(struct lua_State *L);
 
 /* --------------------------------------------------------------------------- requested_files.c */
 

@@ -57,6 +57,7 @@ struct definition {
 struct options {
   const char *plan, *out;
   bool check, trace;
+  bool help;           /* the plan is read for its settings only */
   bool check_finite;   /* what a step makes is looked at */
   const char *dump;    /* a pass, or NULL */
   const char *from;    /* a pass: the plan is what `dump` printed after it; or NULL */
