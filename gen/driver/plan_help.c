@@ -27,6 +27,22 @@ static int width_of(const struct setting *s)
   return (int)(strlen(s->name) + (*s->usual ? 1 + strlen(s->usual) : 0));
 }
 
+/* The words from column `at` on, in lines of at most 128 columns; further lines begin at `further`.
+ */
+static void print_words(const char *words, int at, int further)
+{
+  enum { WIDTH = 128 };
+  for (bool first = true; *words; first = false) {
+    int n = (int)strcspn(words, " ");
+    if (!first && at + 1 + n > WIDTH)
+      printf("\n%*s", at = further, "");
+    else if (!first)
+      at += printf(" ");
+    at += printf("%.*s", n, words);
+    words += n + strspn(words + n, " ");
+  }
+}
+
 void help_with_plan(void)
 {
   if (!options.help) return;
@@ -46,10 +62,13 @@ void help_with_plan(void)
     if (!i) printf("\nSettings, -D NAME=VALUE%s:\n", *s->about ? ", with their defaults" : "");
     if (strcmp(s->title, title)) printf("\n%s\n", printable(s->title));
     title = s->title;
-    printf("  %s%s%s", printable(s->name), *s->usual ? "=" : "", printable(s->usual));
-    if (*s->about)
-      printf("%*s  %-*s  %s%s", width_of(s) < widest ? widest - width_of(s) : 0, "", widest_type,
-             printable(s->type), printable(s->about), s->search ? " (search)" : "");
+    int at = printf("  %s%s%s", printable(s->name), *s->usual ? "=" : "", printable(s->usual));
+    if (*s->about) {
+      at += printf("%*s  %-*s  ", at < widest + 2 ? widest + 2 - at : 0, "", widest_type,
+                   printable(s->type));
+      const char *about = printable(text("%s%s", s->about, s->search ? " (search)" : ""));
+      print_words(about, at, widest + widest_type + 6);
+    }
     puts("");
   }
   end_printing();

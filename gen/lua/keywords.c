@@ -37,6 +37,11 @@ static const struct refused *refusal_of(const char *name)
   return NULL;
 }
 
+bool is_refused_name(const char *name)
+{
+  return refusal_of(name) != NULL;
+}
+
 static bool is_harmless(lua_State *L, int at, const struct refused *r)
 {
   if (lua_isnil(L, at)) return true;

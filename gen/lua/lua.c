@@ -377,6 +377,7 @@ static void push_bindings(lua_State *L)
   set_surplus_bindings(L);
   set_keyword_bindings(L);
   set_settings_bindings(L);
+  set_reference_bindings(L);
 }
 
 /* What our own files get, by the index of the stack. */
@@ -425,6 +426,7 @@ static void run_own_files(lua_State *L, int env)
   lua_pushcclosure(L, run_archive_files, 4);
   lua_setfield(L, at.bindings, "run_archive_files");
   for (size_t i = 0; i < sizeof files / sizeof *files; i++) run_own_file(L, files[i], at);
+  if (options.reference) run_own_file(L, "gen/lua/prelude/language/reference.lua", at);
   lua_settop(L, at.shared);
 }
 
@@ -450,6 +452,7 @@ static int evaluate(lua_State *L)
   set_args(L, env);
   int read = env + 2;
   run_own_files(L, env);
+  if (options.reference) return 0;
   lua_pushvalue(L, env);
   forbid_absent(L, NULL);
   lua_settop(L, read + 2);
@@ -461,6 +464,7 @@ static int evaluate(lua_State *L)
   return 0;
 }
 
+/* Our own files, and then the plan, unless --reference asks for nothing else. */
 static void read_in_sandbox(void)
 {
   static size_t used;
@@ -505,6 +509,12 @@ static void evaluate_plan(void)
     *plan_options = asked_before;
   }
   arena_own();
+}
+
+void print_reference(void)
+{
+  sandbox = alloc(sizeof *sandbox);
+  read_in_sandbox();
 }
 
 const struct setting *settings_of_plan(int *n)

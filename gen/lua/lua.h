@@ -124,6 +124,7 @@ void set_recipe_bindings(struct lua_State *L);
 void set_training_bindings(struct lua_State *L);
 void set_range_bindings(struct lua_State *L);
 void set_settings_bindings(struct lua_State *L);
+void set_reference_bindings(struct lua_State *L);
 
 /* ------------------------------------------------------------------------------------ append.c */
 
@@ -246,6 +247,8 @@ void place_keywords(struct lua_State *L, const char *what, int function, int ski
 unsigned refused_parameters(struct lua_State *L, int function);
 /* Fails if one of these is among the arguments with a value that would change something. */
 void check_refused_parameters(struct lua_State *L, const char *what, int function, unsigned mask);
+/* Whether no function supports the argument of that name. */
+bool is_refused_name(const char *name);
 /* Pushes the Lua function that the one at `at` wraps: our C functions keep it as their first
    upvalue. */
 void push_behind(struct lua_State *L, int at);
@@ -257,6 +260,8 @@ void push_behind(struct lua_State *L, int at);
 void check_ranks(void);
 /* Reads the plan up to its declaration: the settings that it declares; else what it reads of -D. */
 const struct setting *settings_of_plan(int *n);
+/* Prints the reference of the plan language, in the form options.reference. */
+void print_reference(void);
 /* The plan's text, once it was read. */
 const char *plan_source(void);
 

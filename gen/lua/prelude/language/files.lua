@@ -5,13 +5,17 @@ local fail = base.fail
 -- read_json(path, null): the file's content, with `null`, or else nothing, for what is null. The path is one that the command line names, as in -D
 -- config=FILE, or that of a file in or below the plan's directory. Must come before train and
 -- infer.
+--- # Files
+--- read_json(path, null?): the contents of a JSON file that the command line names, or that is below the plan's
+--- folder; `null` stands in the place of null.
 function plan.read_json(path, null)
   base.expect(path, "string", "the path that read_json is given")
   if base.begun then fail("read_json comes before train and infer") end
   return core.read_json(path, null)
 end
 
--- torch_export(path, {batch = 8}): see torch_export.lua, which runs when a plan first calls this.
+--- torch_export(path, sizes?): the model of an archive of torch.export, and a table that describes it; `sizes` gives
+--- sizes that were exported as symbols.
 plan.torch_export = core.unwatched(function(path, sizes)
   if not base.torch_export then core.run_archive_files() end
   return base.torch_export(path, sizes)
@@ -20,8 +24,7 @@ end)
 local RUNS = {}      -- in the place of the result of a file that has not ended
 local results = {}   -- of required files, by path
 
--- require(name): what the file of that name gives, "lib.model" or "lib/model" for lib/model.lua
--- beside the plan. It runs once, with the plan's variables.
+--- require(name): runs `lib/model.lua` beside the plan once, for `"lib.model"`, and gives its result.
 function plan.require(name)
   base.expect(name, "string", "the name that require is given")
   if base.begun then fail("require comes before train and infer") end

@@ -88,8 +88,10 @@ local function type_words(row)
   return table.concat(words, "|")
 end
 
--- settings(rows, known): the values of the settings, as a table: what -D says, else what `known`, such as a preset,
--- says, else the default. A default may be a function of this table. A plan declares its settings once.
+--- # Settings
+--- settings(rows, known?): declares the plan's settings, `{name, default, what it does, type =, choices =, search =}`
+--- each, or lists of these with a `title`; gives their values: what -D says, else what `known` says, else the
+--- default. A default may be a function of the values. The types are size, count, whole, number, flag and text.
 function plan.settings(rows, known)
   known = known or {}
   base.expect(known, "table", "the known values that settings is given")

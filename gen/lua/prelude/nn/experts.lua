@@ -32,7 +32,8 @@ for name, f in pairs(base.F) do of[name] = f end
 
 local LARGEST = 1 << 40
 
--- nn.Experts(num_experts, dim, hidden): each with down(silu(gate x) * up x), of rows by expert.
+--- # Mixtures of experts
+--- nn.Experts(num_experts, dim, hidden, init?): each expert is `down(silu(gate x) * up x)`, of rows by expert.
 nn.Experts = base.own_class("Experts", {"gate_proj", "up_proj", "down_proj"},
   function(num_experts, dim, hidden, init)
     local experts = base.integer(num_experts, "Experts' number", 1, 1 << 20)
@@ -138,9 +139,11 @@ local function in_float32(gate, x)
   return of.linear(of.to(x, "float32"), of.to(gate.weight, "float32"))
 end
 
+local OPTIONS = base.option_names("nn.MoE", {"experts", "top_k", "hidden", "router", "normalize",
+  "scale", "groups", "top_groups", "shared", "bias_balance", "capacity", "bound", "load_batch", "init"})
+
 local function options_of(options)
-  local o = base.options(options, "nn.MoE", {"experts", "top_k", "hidden", "router", "normalize",
-    "scale", "groups", "top_groups", "shared", "bias_balance", "capacity", "bound", "load_batch", "init"})
+  local o = base.options(options, "nn.MoE", OPTIONS)
   local how = {router = o.router == nil and "softmax" or o.router}
   if how.router ~= "softmax" and how.router ~= "sigmoid" then
     fail("nn.MoE's router is softmax or sigmoid, not %s", base.a(how.router))
@@ -181,6 +184,22 @@ local SharedExperts = nn.module("SharedExperts", function(self, dim, hidden, ini
   function self:forward(x) return self.down_proj(of.silu(self.gate_proj(x)) * self.up_proj(x)) end
 end)
 
+--- nn.MoE(dim, options): a router and experts; a call gives the output, and a load for `F.load_balancing_loss`.
+---   experts: how many there are
+---   top_k: experts of a token
+---   hidden: the width of an expert
+---   router = "softmax": or `"sigmoid"`
+---   normalize = true: a token's weights are divided by their sum
+---   scale = 1: the factor of the weights after that
+---   groups = 1: the experts are in so many groups
+---   top_groups: a token's experts are in so many of the groups, the best by the sum of their two best scores; by
+---     default in all
+---   shared = 0: the width of a network that takes every token
+---   bias_balance: experts are chosen by scores plus a bias, which moves by this each step
+---   capacity: in each sequence an expert takes at most so many times its mean of places; the others are dropped
+---   bound: a rank has room for so many times the rows that its experts get in balance; more end the job
+---   load_batch: the load is of groups of so many samples
+---   init: of all weights
 nn.MoE = nn.module("MoE", function(self, dim, options)
   local how = options_of(options)
   self.gate = nn.Linear(dim, how.experts, {bias = false, init = how.init})
@@ -216,8 +235,8 @@ nn.MoE = nn.module("MoE", function(self, dim, options)
   end
 end)
 
--- load_balancing_loss(load): experts * sum(places * probabilities), which is k when all experts have
--- as many tokens; of groups of samples the mean. Of several layers: the means of their loads.
+--- F.load_balancing_loss(places, probabilities): `experts * sum(places * probabilities)`, of a load: the top_k in
+--- balance.
 base.method("load_balancing_loss", function(places, probabilities)
   local shape = core.shape(base.tensor(places, "the places"))
   local groups = #shape == 2 and shape[1] or 1

@@ -199,6 +199,9 @@ end
 -- nn.LSTM, nn.GRU, nn.RNN: of x [time, batch, input_size], or [batch, time, input_size] with
 -- batch_first, or [time, input_size], and a first state. They give the outputs, and the last state.
 -- The states of an LSTM are {h, c}.
+--- # Recurrent modules
+--- nn.LSTM(input_size, hidden_size, num_layers = 1, bias = true, batch_first = false, dropout = 0, bidirectional =
+--- false, dtype?): of `[time, batch, input_size]`, and a first state; gives the outputs and the last state, `{h, c}`.
 nn.LSTM = own_class("LSTM", {}, function(input_size, hidden_size, num_layers, bias, batch_first, dropout,
     bidirectional, proj_size, device, dtype)
   base.only_float32(dtype, "LSTM")
@@ -206,6 +209,8 @@ nn.LSTM = own_class("LSTM", {}, function(input_size, hidden_size, num_layers, bi
     {bias = bias, batch_first = batch_first, dropout = dropout, bidirectional = bidirectional})
 end, forward_of("LSTM", KINDS.LSTM))
 
+--- nn.GRU(input_size, hidden_size, num_layers = 1, bias = true, batch_first = false, dropout = 0, bidirectional =
+--- false, dtype?): likewise; the state is a tensor.
 nn.GRU = own_class("GRU", {}, function(input_size, hidden_size, num_layers, bias, batch_first, dropout,
     bidirectional, device, dtype)
   base.only_float32(dtype, "GRU")
@@ -213,6 +218,8 @@ nn.GRU = own_class("GRU", {}, function(input_size, hidden_size, num_layers, bias
     {bias = bias, batch_first = batch_first, dropout = dropout, bidirectional = bidirectional})
 end, forward_of("GRU", KINDS.GRU))
 
+--- nn.RNN(input_size, hidden_size, num_layers = 1, nonlinearity = "tanh", bias = true, batch_first = false, dropout =
+--- 0, bidirectional = false, dtype?): likewise.
 nn.RNN = own_class("RNN", {}, function(input_size, hidden_size, num_layers, nonlinearity, bias, batch_first,
     dropout, bidirectional, device, dtype)
   base.only_float32(dtype, "RNN")
@@ -252,16 +259,19 @@ local function cell_forward_of(who, kind)
   end
 end
 
+--- nn.LSTMCell(input_size, hidden_size, bias = true, dtype?): one step; gives h and c.
 nn.LSTMCell = own_class("LSTMCell", {}, function(input_size, hidden_size, bias, device, dtype)
   base.only_float32(dtype, "LSTMCell")
   return cell("LSTMCell", KINDS.LSTM, input_size, hidden_size, bias, {})
 end, cell_forward_of("LSTMCell", KINDS.LSTM))
 
+--- nn.GRUCell(input_size, hidden_size, bias = true, dtype?): one step; gives h.
 nn.GRUCell = own_class("GRUCell", {}, function(input_size, hidden_size, bias, device, dtype)
   base.only_float32(dtype, "GRUCell")
   return cell("GRUCell", KINDS.GRU, input_size, hidden_size, bias, {})
 end, cell_forward_of("GRUCell", KINDS.GRU))
 
+--- nn.RNNCell(input_size, hidden_size, bias = true, nonlinearity = "tanh", dtype?): one step; gives h.
 nn.RNNCell = own_class("RNNCell", {}, function(input_size, hidden_size, bias, nonlinearity, device, dtype)
   base.only_float32(dtype, "RNNCell")
   return cell("RNNCell", KINDS.RNN, input_size, hidden_size, bias,

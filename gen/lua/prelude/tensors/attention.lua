@@ -275,6 +275,15 @@ end
 -- or one such for the queries and one for the keys; a query sees the keys with its own number. sinks:
 -- a score of each head that counts in the sum and has no value. causal and mask are other names of
 -- is_causal and attn_mask.
+--- # Attention
+--- F.scaled_dot_product_attention(query, key, value, attn_mask?, dropout_p = 0, is_causal = false, scale?, enable_gqa
+--- = false, causal?, mask?, window?, softcap?, documents?, sinks?): of `[batch, heads, sequence, size]`. Keys and
+--- values may have fewer heads, each for a group of the queries' heads. `attn_mask` is true where a query sees a key,
+--- or a number added to the score; a query that sees no key gets zeros. `window`: a query sees the keys within that
+--- many positions, its own included. `softcap`: scores become `softcap * tanh(score / softcap)`. `documents`: whole
+--- numbers `[batch, sequence]`, or one such tensor for queries and one for keys; a query sees the keys with its
+--- number. `sinks`: a score of each head that counts in the sum and has no value. `causal` and `mask` are other names
+--- of `is_causal` and `attn_mask`.
 method("scaled_dot_product_attention", function(query, key, value, attn_mask, dropout_p, is_causal, scale,
     enable_gqa, causal, mask, window, softcap, documents, sinks)
   local q, k, v = query, key, value
@@ -318,6 +327,9 @@ end)
 -- token eos: the number of each token's document, counted from 0 in each row, and its place in it, for
 -- the option `documents` of attention and for its positions. Of tokens(words, {documents = eos, longest = n}) they are
 -- known. longest: no document has more tokens in a row, which the program checks; attention needs no keys further away.
+--- F.documents(input, eos?, longest?): of tokens in which each document ends with `eos`: the number of each token's
+--- document, and its place in it. Of `tokens(words, {documents = eos})` both are known. `longest`: no document has
+--- more tokens, which the program checks.
 method("documents", function(input, eos, longest)
   base.tensor(input, "the tokens")
   local kind, shape = core.type(input), core.shape(input)
@@ -439,8 +451,9 @@ local function stretched(turn, scaling, theta)
   return turn
 end
 
--- rotary_tables(sequence, size[, theta[, scaling]]): cosines and sines [sequence, size / 2]. The
--- sequence may also be a tensor of positions: [..., size / 2].
+--- F.rotary_tables(length, size, theta = 10000, scaling?): cosines and sines `[length, size / 2]`; `length` may be a
+--- tensor of positions. `scaling` is config.json's: `{rope_type = "llama3", factor = 8, ...}`, `"yarn"` or
+--- `"linear"`.
 define("rotary_tables", function(length, size, theta, scaling)
   local places = base.is_tensor(length) and length
   if not places then length = base.whole(length, "the sequence's length", 1, 2^31 - 1 | 0) end
@@ -470,8 +483,8 @@ local function check_turn(half, v, what)
   end
 end
 
--- rotary(x, cos, sin[, {pairs = true}]): rotates pairs of the last dimension: i and i + half of it,
--- or neighbours. cos and sin broadcast to x, with half its last dimension.
+--- F.rotary(input, cos, sin, pairs = false): rotates pairs of the last dimension: i and i + half of it, or with
+--- `pairs` neighbours.
 method("rotary", function(input, cos, sin, pairs)
   if pairs ~= nil and type(pairs) ~= "boolean" then
     misfit("pairs must be true or false, not %s", base.a(pairs))

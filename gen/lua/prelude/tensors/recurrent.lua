@@ -138,6 +138,10 @@ end
 -- (0) of xs, in turn; returns the last carry, and the outputs stacked along dim. carry, xs and
 -- outputs are tensors or tables of them. It is a loop in the program; with unroll, or in another
 -- scan, the program contains the steps one after the other.
+--- # Loops
+--- F.scan(f, carry, xs, dim = 0, unroll = false): `carry, output = f(carry, x)` for each index of a dimension of
+--- `xs`; the last carry, and the outputs stacked. All are tensors or tables of them. It is a loop in the program;
+--- with `unroll` the steps stand one after the other.
 function base.scan(f, carry, xs, dim, unroll)
   base.expect(f, "function", "what scan is given first")
   dim = dim == nil and 0 or dim
