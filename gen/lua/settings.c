@@ -42,7 +42,7 @@ static int definitions(lua_State *L)
   return 1;
 }
 
-/* check_definitions({name, ...}): each -D is one of these settings. */
+/* check_definitions({name, ...}, {[earlier name] = name}): each -D is one of these settings. */
 static int check_definitions(lua_State *L)
 {
   for (int i = 0; i < options.ndefinition; i++) {
@@ -54,6 +54,11 @@ static int check_definitions(lua_State *L)
       lua_pop(L, 1);
     }
     if (found) continue;
+    if (lua_getfield(L, 2, d->name) == LUA_TSTRING) {
+      sandbox->line = 0;
+      plan_fails("-D %s=%s: the setting is called %s now", d->name, d->value, lua_tostring(L, -1));
+    }
+    lua_pop(L, 1);
     push_suggestion(L, d->name, 1);
     sandbox->line = 0;
     const char *hint = lua_tostring(L, -1);

@@ -2,12 +2,12 @@
 # The reference of the plan language, docs/reference.md, and of the plans' settings, docs/settings.md, are what tpgen
 # prints; tpgen refuses to print the former where a function that a plan can call is not described, or is described with
 # other parameters or options than it takes. The types for editors are Lua. Defaults are PyTorch's.
-#   tests/reference.sh --update   writes both pages
+#   tests/scripts/language/reference.sh --update   writes both pages
 . "$(dirname "$0")/../common.sh"
 
 compare() { # PAGE TEXT
   if [ "${update:-}" = yes ]; then cp "$2" "$1"; else
-    diff -u "$1" "$2" || fail "$1 is not what tpgen prints: look at the difference, then tests/reference.sh --update"
+    diff -u "$1" "$2" || fail "$1 is not what tpgen prints: look at the difference, then tests/scripts/language/reference.sh --update"
   fi
 }
 [ "${1:-}" != --update ] || update=yes
@@ -20,9 +20,9 @@ settings_page() {
   cat << 'END'
 # Settings of the plans
 
-`tpgen PLAN.lua --help` lists the settings of a plan with their defaults, and `tests/reference.sh --update` writes this page from
-that. A plan takes them as `-D NAME=VALUE`; [settings](plans.md#settings) declares them. "(search)" marks those of which each
-value gives the same numbers, so that an automatic search may vary them.
+`tpgen PLAN.lua --help` lists the settings of a plan with their defaults. `tests/scripts/language/reference.sh --update` writes
+this page from that. A plan takes them as `-D NAME=VALUE`; [settings](plans.md#settings) declares them. "(search)" marks settings
+that an automatic search may vary: every value gives the same numbers.
 END
   local plan shared=$'the mesh, and what is cut over it\ntraining'
   for plan in shared plans/*.lua; do

@@ -21,6 +21,8 @@ local function type_of(value)
   if math.type(value) == "float" then return "number" end
 end
 
+local KEYS = {true, true, true, type = true, choices = true, search = true, was = true}
+
 -- {"tp", 2, "the ranks that share the layers", search = true}
 local function read_row(given, all)
   local name = base.expect(given[1], "string", "the name of a setting")
@@ -28,12 +30,13 @@ local function read_row(given, all)
   if not string.find(name, "^[%a_][%w_]*$") then fail("%s: a name has letters, digits and _", what) end
   if all[name] then fail("%s is declared twice", what) end
   for key in pairs(given) do
-    if key ~= 1 and key ~= 2 and key ~= 3 and key ~= "type" and key ~= "choices" and key ~= "search" then
-      fail("%s: it has no '%s': write {name, default, description, type =, choices =, search =}", what, tostring(key))
+    if not KEYS[key] then
+      fail("%s: it has no '%s': write {name, default, description, type =, choices =, search =, was =}", what, tostring(key))
     end
   end
   local row = {name = name, default = given[2], about = base.expect(given[3], "string", "the description of " .. what),
-    choices = given.choices or {}, search = given.search == true}
+    choices = given.choices or {}, search = given.search == true, was = given.was}
+  if row.was ~= nil then base.expect(row.was, "string", "the earlier name of " .. what) end
   base.expect(row.choices, "table", "the choices of " .. what)
   row.type = given.type or #row.choices == 0 and type_of(row.default) or nil
   if row.type and not TYPES[row.type] then
@@ -91,7 +94,7 @@ end
 --- # Settings
 --- settings(rows, known?): declares the plan's settings, `{name, default, what it does, type =, choices =, search =}`
 --- each, or lists of these with a `title`; gives their values: what -D says, else what `known` says, else the
---- default. A default may be a function of the values. The types are size, count, whole, number, flag and text.
+--- default. A default may be a function of the values. The types are size, count, whole, number, flag and text. `was` is an earlier name.
 function plan.settings(rows, known)
   known = known or {}
   base.expect(known, "table", "the known values that settings is given")
@@ -108,7 +111,11 @@ function plan.settings(rows, known)
     return check(row, value)
   end
   base.setting_names = {}
-  for i, row in ipairs(all) do base.setting_names[i] = row.name end
+  local renamed = {}
+  for i, row in ipairs(all) do
+    base.setting_names[i] = row.name
+    if row.was then renamed[row.was] = row.name end
+  end
   setmetatable(values, {
     __index = function(_, name)
       local row = all[name]
@@ -122,7 +129,7 @@ function plan.settings(rows, known)
     __newindex = function() fail("settings have the values that the command line gives: a plan cannot change them") end,
     __metatable = false,
   })
-  core.check_definitions(base.setting_names)
+  core.check_definitions(base.setting_names, renamed)
   local said = core.definitions()
   for _, row in ipairs(all) do check(row, said[row.name]) end
   if core.lists_settings() then

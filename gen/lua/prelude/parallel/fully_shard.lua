@@ -140,10 +140,10 @@ end
 ---     parts stay, gathered among so many ranks
 ---   shard_dim: the dimension of the parameters that is cut; by default the first one that divides evenly, else 0
 ---   also: a further dimension of the mesh that cuts them, as `mesh.cp`
----   param_dtype: as of `mixed_precision`
----   reduce_dtype: as of `mixed_precision`
----   output_dtype: as of `mixed_precision`
----   cast_forward_inputs: as of `mixed_precision`
+---   param_dtype: see `mixed_precision`
+---   reduce_dtype: see `mixed_precision`
+---   output_dtype: see `mixed_precision`
+---   cast_forward_inputs: see `mixed_precision`
 plan.fully_shard = core.unwatched(function(what, mesh, options)
   if base.begun then fail("fully_shard comes before train and infer") end
   core.look_anew()
@@ -196,11 +196,11 @@ end
 --- replicate(what, mesh, options?): every rank has all parameters while it computes, and its part of the batch.
 ---   zero = 0: 1: each rank keeps and updates a part of the parameters and of the optimizer's state; 2: of the
 ---     gradients, too
----   shard_dim: as of `fully_shard`, with `zero`
----   param_dtype: as of `mixed_precision`
----   reduce_dtype: as of `mixed_precision`
----   output_dtype: as of `mixed_precision`
----   cast_forward_inputs: as of `mixed_precision`
+---   shard_dim: see `fully_shard`, with `zero`
+---   param_dtype: see `mixed_precision`
+---   reduce_dtype: see `mixed_precision`
+---   output_dtype: see `mixed_precision`
+---   cast_forward_inputs: see `mixed_precision`
 plan.replicate = core.unwatched(function(what, mesh, options)
   if base.begun then fail("replicate comes before train and infer") end
   core.look_anew()

@@ -318,7 +318,7 @@ end
 --- cut the same one, turn 0 cuts first.
 plan.Shard, plan.Partial = shard, partial
 --- Replicate(): the layout of a tensor that is whole on every rank.
---- Partial(reduction = "sum"): the layout of a tensor of which each rank has a term: `"sum"`, `"max"` or `"min"`.
+--- Partial(reduction = "sum"): the layout of a tensor whose terms the ranks have: `"sum"`, `"max"` or `"min"`.
 function plan.Replicate() return core.Replicate() end
 base.shard = shard
 

@@ -95,7 +95,7 @@ local function reshape(input, ...)
   return view(x, filled_sizes(base.elements(shape), "the shape " .. shape_text(shape), ...))
 end
 --- # Shapes
---- F.view(input, ...): the same elements with other sizes, one of which may be -1.
+--- F.view(input, ...): the same elements with other sizes; one may be -1.
 method("view", function(input, ...)
   if type((...)) == "string" then misfit("the bytes of one type cannot be viewed as another type: x:to(%s) converts", (...)) end
   return reshape(input, ...)

@@ -114,11 +114,11 @@ end
 ---   weight_dtype = "float32": or `"bfloat16"`, or `"int8"`: blocks of 32 numbers and a scale
 ---   forward: `function(model, tokens, positions, last)`: the logits `[sequences, 1, vocab]`; `last` is the index of
 ---     the last token, or nil where there is one token only
----   names: as of `train`
+---   names: see `train`
 ---   seed = 0: of weights that are drawn
----   planner = "fastest": as of `train`
----   expect: as of `train`
----   matmul_precision = "float32": as of `train`
+---   planner = "fastest": see `train`
+---   expect: see `train`
+---   matmul_precision = "float32": see `train`
 local OPTIONS = base.option_names("generate", {"model", "vocab", "context", "slots", "prefill", "cache_dtype", "forward",
   "weight_dtype", "names", "context_over", "seed", "planner", "expect", "matmul_precision"})
 

@@ -464,7 +464,7 @@ end
 ---   validate: `{data =, every =, steps =}`: the loss of other data, every so many steps
 ---   groups: `{{match = pattern, lr =, schedule =, optimizer =, ...}, ...}`: parameters with settings of their own
 ---   clip_value: bounds each element of a gradient
----   ema: the moving average of the weights, of which each step keeps this part
+---   ema: a moving average of the weights; each step keeps this part of it
 ---   emit = "program": `"library"`: functions for C and Fortran, too
 ---   library_name = "model": of the library
 ---   microbatches = 1: a step goes through its batch in so many parts
@@ -512,15 +512,15 @@ end
 ---   batch: a table of inputs
 ---   outputs: `function(model, batch)`: a table of tensors by name; by default `output`, of `batch.input`
 ---   seed = 0: of weights and inputs that are drawn
----   planner = "fastest": as of `train`
----   names: as of `train`
----   expect: as of `train`
----   matmul_precision = "float32": as of `train`
----   bucketing: as of `train`
----   bucket_mb: as of `train`
----   prefetch: as of `train`
----   emit = "program": as of `train`
----   library_name = "model": as of `train`
+---   planner = "fastest": see `train`
+---   names: see `train`
+---   expect: see `train`
+---   matmul_precision = "float32": see `train`
+---   bucketing: see `train`
+---   bucket_mb: see `train`
+---   prefetch: see `train`
+---   emit = "program": see `train`
+---   library_name = "model": see `train`
 local INFER_OPTIONS = base.option_names("infer", {"model", "batch", "outputs", "seed", "planner", "names", "expect",
   "matmul_precision", "bucketing", "bucket_mb", "prefetch", "emit", "library_name"})
 

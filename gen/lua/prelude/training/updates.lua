@@ -176,7 +176,7 @@ end
 local of_rows = {}
 for name, f in pairs(methods) do of_rows[name] = f end
 --- # Tensors of an update
---- What an optimizer computes with: its parameter, gradient and states. They take `+ - * / ^`, these methods, and those of
+--- The values that an optimizer computes with: its parameter, gradient and states. They take `+ - * / ^`, these methods, and those of
 --- pointwise operators: $pointwise.
 --- p:sign(x): the sign, 0 for 0.
 function methods.sign(x) return operation("abs_back", 1, x) end
