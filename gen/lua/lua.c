@@ -397,14 +397,35 @@ static void run_own_file(lua_State *L, const char *name, struct own_arguments at
   run(L, 3, 0);
 }
 
-/* run_archive_files(). The upvalues are the members of struct own_arguments. */
+/* Of a function whose upvalues are the members of struct own_arguments. */
+static struct own_arguments own_upvalues(void)
+{
+  return (struct own_arguments){lua_upvalueindex(1), lua_upvalueindex(2), lua_upvalueindex(3),
+                                lua_upvalueindex(4)};
+}
+
 static int run_archive_files(lua_State *L)
 {
-  struct own_arguments at = {lua_upvalueindex(1), lua_upvalueindex(2), lua_upvalueindex(3),
-                             lua_upvalueindex(4)};
   for (size_t i = 0; i < sizeof files_of_archives / sizeof *files_of_archives; i++)
-    run_own_file(L, files_of_archives[i], at);
+    run_own_file(L, files_of_archives[i], own_upvalues());
   return 0;
+}
+
+static int run_rare_archive_files(lua_State *L)
+{
+  run_own_file(L, "gen/lua/torch_export/rare.lua", own_upvalues());
+  return 0;
+}
+
+/* A binding that runs some of our own files with the same arguments. */
+static void add_runner(lua_State *L, const char *name, lua_CFunction f, struct own_arguments at)
+{
+  lua_pushvalue(L, at.own);
+  lua_pushvalue(L, at.bindings);
+  lua_pushvalue(L, at.shared);
+  lua_pushvalue(L, at.variables);
+  lua_pushcclosure(L, f, 4);
+  lua_setfield(L, at.bindings, name);
 }
 
 /* Runs our own files. Each gets the bindings, the table that they share, and the plan's variables.
@@ -419,12 +440,8 @@ static void run_own_files(lua_State *L, int env)
   struct own_arguments at = {lua_gettop(L), bindings, bindings + 1, env};
   lua_getglobal(L, "setmetatable");
   lua_setfield(L, at.own, "setmetatable");
-  lua_pushvalue(L, at.own);
-  lua_pushvalue(L, at.bindings);
-  lua_pushvalue(L, at.shared);
-  lua_pushvalue(L, at.variables);
-  lua_pushcclosure(L, run_archive_files, 4);
-  lua_setfield(L, at.bindings, "run_archive_files");
+  add_runner(L, "run_archive_files", run_archive_files, at);
+  add_runner(L, "run_rare_archive_files", run_rare_archive_files, at);
   for (size_t i = 0; i < sizeof files / sizeof *files; i++) run_own_file(L, files[i], at);
   if (options.reference) run_own_file(L, "gen/lua/prelude/language/reference.lua", at);
   lua_settop(L, at.shared);

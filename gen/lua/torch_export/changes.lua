@@ -204,7 +204,7 @@ end
 local function like(old, new)
   if is_complex(old) or is_complex(new) then
     if not is_complex(old) then fail("a change in place cannot make complex numbers of real ones") end
-    return is_complex(new) and new or operators.to{self = tensor_of(new), dtype = "complex64"}
+    return is_complex(new) and new or torch.of_complex("to", {self = tensor_of(new), dtype = "complex64"})
   end
   local shape = constants.is(old) and old.shape or core.shape(old)
   local kind = constants.is(old) and old.type or core.type(old)

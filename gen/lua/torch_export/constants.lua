@@ -199,7 +199,7 @@ local function as_constant(v)
   return full({}, v, math.type(v) == "integer" and "int64" or "float32")
 end
 
-local RANK = {bool = 1, int32 = 2, int64 = 3, bfloat16 = 4, float32 = 5}
+local RANK = base.type_ranks
 
 -- Both as numbers of one shape; and the type of their result.
 local function aligned(a, b)

@@ -63,15 +63,12 @@ local function quotient(x, y, mode)
   return whole and raw.to(q, kind) or q
 end
 
-local plain_div = operators.div
 operators.div = function(a)
   if a.rounding_mode ~= nil then return quotient(a.self, a.other, a.rounding_mode) end
   if not is_tensor(a.self) and not is_tensor(a.other) then return a.self / a.other end
-  return plain_div{self = is_tensor(a.self) and floats(a.self) or a.self,
-    other = is_tensor(a.other) and floats(a.other) or a.other}
+  return raw.div(torch.promoted(is_tensor(a.self) and floats(a.self) or a.self,
+    is_tensor(a.other) and floats(a.other) or a.other))
 end
-operators.true_divide = operators.div
-operators.divide = operators.div
 operators.floor_divide = function(a) return quotient(a.self, a.other, "floor") end
 
 local function rest(mode)
@@ -123,8 +120,8 @@ operators.elu = function(a)
   local below = raw.mul((a.alpha or 1) * scale, raw.expm1(raw.mul(raw.minimum(x, 0.0), steep)))
   return raw.where(raw.gt(x, 0), raw.mul(x, scale), below)
 end
-for _, name in ipairs{"celu", "selu", "tanhshrink"} do operators[name] = calls(name, "self", "alpha") end
-operators.selu = calls("selu", "self")
+operators.celu, operators.selu = calls("celu", "self", "alpha"), calls("selu", "self")
+operators.tanhshrink = calls("tanhshrink", "self")
 operators.logaddexp = calls("logaddexp", "self", "other")
 operators.addcmul = function(a) return raw.add(a.self, raw.mul(a.value or 1, raw.mul(a.tensor1, a.tensor2))) end
 operators.addcdiv = function(a) return raw.add(a.self, raw.mul(a.value or 1, raw.div(a.tensor1, a.tensor2))) end
@@ -163,12 +160,11 @@ operators.native_dropout = function(a) return operators.dropout{input = a.input,
 
 -- --------------------------------------------------------------------------------- along dimensions
 
-local plain_cumsum = operators.cumsum
 operators.cumsum = function(a)
   local x = a.self
   if core.type(x) == "bool" then x = raw.to(x, "int64") end
   if a.dtype then x = raw.to(x, a.dtype) end
-  return through_floats(x, function(y) return plain_cumsum{self = y, dim = a.dim} end)
+  return through_floats(x, function(y) return raw.cumsum(y, a.dim) end)
 end
 operators.cumprod = function(a)
   local x = a.dtype and raw.to(a.self, a.dtype) or a.self
@@ -219,37 +215,10 @@ operators.std = function(a)
   return raw.std(a.self, a.dim, nil, a.keepdim, correction)
 end
 operators.var_mean = function(a) return operators.var(a), operators.mean(a) end
-operators._cdist_forward = function(a)
-  local x = raw.sub(raw.unsqueeze(a.x1, -2), raw.unsqueeze(a.x2, -3))
-  return raw.norm(x, a.p or 2, -1)
-end
-operators.cdist = operators._cdist_forward
-operators._pdist_forward = function(a)
-  local x, parts = a.self, {}
-  local n = core.shape(x)[1]
-  if n < 2 or n > 256 then fail("pdist is there of 2 to 256 points, not of %d", n) end
-  for i = 1, n - 1 do
-    parts[i] = raw.norm(raw.sub(raw.narrow(x, 0, i, n - i), raw.narrow(x, 0, i - 1, 1)), a.p or 2, 1)
-  end
-  return #parts == 1 and parts[1] or raw.cat(parts, 0)
-end
-operators.pdist = operators._pdist_forward
 operators.cosine_similarity = function(a)
   local x, y, d, least = a.x1, a.x2, a.dim or 1, a.eps or 1e-8
   local lengths = raw.mul(raw.maximum(raw.norm(x, 2, d, true), least), raw.maximum(raw.norm(y, 2, d, true), least))
   return raw.sum(raw.mul(raw.div(x, lengths), y), d)
-end
--- How many of the numbers lie in each of equal parts from min to max.
-operators.histc = function(a)
-  local bins, low, high = a.bins or 100, a.min or 0, a.max or 0
-  if low == high then fail("histc needs min and max") end
-  local x = raw.flatten(floats(a.self))
-  local part = floor(raw.mul(raw.sub(x, low), bins / (high - low)))
-  part = raw.where(raw.eq(x, high), bins - 1.0, part)
-  local n = core.shape(x)[1]
-  local hits = raw.eq(base.view(part, {n, 1}), raw.to(raw.arange(bins), "float32"))
-  local counts = raw.sum(raw.to(hits, "float32"), 0)
-  return is_float(a.self) and counts or raw.to(counts, core.type(a.self))
 end
 operators.bincount = function(a) return raw.bincount(a.self, a.weights, a.minlength) end
 
@@ -294,13 +263,6 @@ operators.bilinear = function(a)
   return a.bias and raw.add(y, a.bias) or y
 end
 
-operators._trilinear = function(a)
-  local x = {a.i1, a.i2, a.i3}
-  for i, dims in ipairs{a.expand1, a.expand2, a.expand3} do
-    for _, d in ipairs(dims) do x[i] = raw.unsqueeze(x[i], d) end
-  end
-  return raw.sum(raw.mul(raw.mul(x[1], x[2]), x[3]), a.sumdim)
-end
 -- v, with the lengths g along dimension d.
 local function weight_norm(a)
   local dims, d = {}, base.dimension(core.shape(a.v), a.dim or 0)
@@ -319,6 +281,7 @@ end
 
 local function convolution(a)
   local n = #core.shape(a.weight) - 2
+  if n == 3 and not a.transposed then return operators.conv3d(a) end
   if n ~= 1 and n ~= 2 then fail("a convolution over %d dimensions is not there", n) end
   if a.transposed then
     local f = n == 1 and raw.conv_transpose1d or raw.conv_transpose2d
@@ -659,27 +622,6 @@ operators.one_hot = function(a)
   return raw.one_hot(a.self, a.num_classes)
 end
 
--- Bags of equal size: the offsets count by it.
-operators._embedding_bag = function(a)
-  local n = core.shape(plain_tensor(a.indices))[1]
-  local size = constants.is(a.offsets) and constants.counted_by(a.offsets)
-  if size and a.offsets.shape[1] == 1 then size = n end
-  if not size or size * a.offsets.shape[1] ~= n or (a.padding_idx or -1) >= 0 then
-    fail("embedding_bag is there for bags of equal size alone")
-  end
-  local rows = raw.embedding(base.view(plain_tensor(a.indices), {a.offsets.shape[1], size}), a.weight)
-  if a.per_sample_weights ~= nil then
-    rows = raw.mul(rows, base.view(a.per_sample_weights, {a.offsets.shape[1], size, 1}))
-  end
-  if a.mode == 2 then return raw.amax(rows, 1) end
-  return a.mode == 1 and raw.mean(rows, 1) or raw.sum(rows, 1)
-end
-operators.embedding_bag = function(a)
-  if a.include_last_offset then fail("embedding_bag with the last offset is not there") end
-  return operators._embedding_bag(a)
-end
-operators._embedding_bag_forward_only = operators._embedding_bag
-
 -- --------------------------------------------------------------------------------------- recurrences
 
 -- One direction of a layer: x [steps, batch, width], and what it begins with. cell(gates of the input,
@@ -801,7 +743,7 @@ for _, name in ipairs{"index", "_unsafe_index", "index_put", "_unsafe_index_put"
 end
 
 local c = on_constants
-c.ones_like, c.zeros_like, c.full_like = operators.ones_like, operators.zeros_like, operators.full_like
+c.ones_like, c.zeros_like = operators.ones_like, operators.zeros_like
 c.expand_as = function(a) return constants.expand(a.self, a.other.shape) end
 c.type_as = function(a) return constants.to(a.self, a.other.type) end
 c.floor_divide = function(a) return constants.floor_divide(a.self, a.other) end
@@ -813,5 +755,4 @@ for _, name in ipairs{"min", "max", "minimum", "maximum"} do
     return a.other ~= nil and constants.extreme(a.self, a.other, string.sub(name, 1, 3) == "min") or nil
   end
 end
-c.minimum = c.min
-c.maximum = c.max
+

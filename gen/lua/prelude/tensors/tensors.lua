@@ -140,6 +140,7 @@ end
 -- ------------------------------------------------------------------------------------------- types
 
 local RANK = {bool = 1, int32 = 2, int64 = 3, bfloat16 = 4, float32 = 5}
+base.type_ranks = RANK
 local NAMES = {"bool", "int32", "int64", "bfloat16", "float32"}
 local LARGEST_INT32, LARGEST_EXACT = 2^31 - 1, 2^53
 
