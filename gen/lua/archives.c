@@ -119,7 +119,7 @@ static struct archive *archive_at(lua_State *L, int at)
   return a;
 }
 
-static bool read_at(void *archive, uint64_t at, void *to, size_t n)
+static bool read_archive_at(void *archive, uint64_t at, void *to, size_t n)
 {
   const struct archive *a = archive;
   if (at > a->size || n > a->size - at) return false;
@@ -132,7 +132,7 @@ static bool find_entry(struct archive *a, const char *name, struct zip_entry *e)
 {
   const char *path = text("%s%s", a->root, name);
   if (strlen(path) > MAX_NAME || unzLocateFile(a->zip, path, 1) != UNZ_OK) return false;
-  if (!zip_entry_at(read_at, a, a->size, unzGetOffset64(a->zip), e))
+  if (!zip_entry_at(read_archive_at, a, a->size, unzGetOffset64(a->zip), e))
     no_archive(a, text("entry %s is damaged, compressed or encrypted", name));
   return true;
 }

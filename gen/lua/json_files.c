@@ -30,7 +30,7 @@ static void push_object(const struct reading *r, json_t *json, int depth)
 }
 
 /* null becomes what stands for it, or false, so that the list has no holes. */
-static void push_list(const struct reading *r, const json_t *json, int depth)
+static void push_json_list(const struct reading *r, const json_t *json, int depth)
 {
   lua_State *L = r->L;
   size_t n = json_array_size(json);
@@ -56,7 +56,7 @@ static void push_nested(const struct reading *r, const json_t *json, int depth)
     push_object(r, (json_t *)json, depth + 1);
     break;
   case JSON_ARRAY:
-    push_list(r, json, depth + 1);
+    push_json_list(r, json, depth + 1);
     break;
   case JSON_STRING:
     lua_pushlstring(L, json_string_value(json), json_string_length(json));

@@ -202,7 +202,7 @@ static int handle(lua_State *L)
 }
 
 /* Calls the function below its n arguments; reports an error with the line where it occurred. */
-static void run(lua_State *L, int n, int results)
+static void run_protected(lua_State *L, int n, int results)
 {
   int at = lua_gettop(L) - n;
   lua_pushcfunction(L, handle);
@@ -394,7 +394,7 @@ static void run_own_file(lua_State *L, const char *name, struct own_arguments at
   lua_pushvalue(L, at.bindings);
   lua_pushvalue(L, at.shared);
   lua_pushvalue(L, at.variables);
-  run(L, 3, 0);
+  run_protected(L, 3, 0);
 }
 
 /* Of a function whose upvalues are the members of struct own_arguments. */
@@ -456,7 +456,7 @@ static void run_plan(lua_State *L, int env)
   lua_pushvalue(L, env);
   lua_setupvalue(L, -2, 1);
   follow_lines(L, true);
-  run(L, 0, 0);
+  run_protected(L, 0, 0);
   lua_sethook(L, NULL, 0, 0);
   sandbox->line = 0;
 }
@@ -475,7 +475,7 @@ static int evaluate(lua_State *L)
   lua_settop(L, read + 2);
   run_plan(L, env);
   lua_getfield(L, read + 2, "finish"); /* of the table that our files share: base.finish */
-  run(L, 0, 0);
+  run_protected(L, 0, 0);
   lua_getfield(L, read + 2, "has_settings");
   check_args_read(L, read, lua_toboolean(L, -1));
   return 0;
@@ -492,7 +492,7 @@ static void read_in_sandbox(void)
      in every process. */
   lua_gc(L, LUA_GCSTOP);
   lua_pushcfunction(L, evaluate);
-  run(L, 0, 0);
+  run_protected(L, 0, 0);
 }
 
 void check_ranks(void)

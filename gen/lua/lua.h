@@ -153,6 +153,8 @@ struct shape argument_shape(struct lua_State *L, int at, const char *what);
 enum type argument_type(struct lua_State *L, int at);
 /* Appends an operation for the plan's current line; returns its value. */
 int append_here(struct op op);
+/* An operation that gives the value in the layout, and the types, that it has. */
+struct op redistribution_of(int value, const char *why);
 /* Appends a copy of the operation `number` for the current line, with these inputs; returns its
    first output. */
 int append_again(int number, const int *in);

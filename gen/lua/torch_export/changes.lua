@@ -166,7 +166,7 @@ end
 -- A value whose storage changed after it was read is made anew where it is read again.
 local function up_to_date(name, values, shared)
   if shared.stale[name] then
-    fail("torch_export: %s reads %s after %s has changed it, which is not there", shared.path, name, shared.stale[name])
+    fail("torch_export: %s reads %s after %s has changed it, which is not supported", shared.path, name, shared.stale[name])
   end
   local view = shared.view_of[name]
   if not view then return end
@@ -188,7 +188,7 @@ end
 -- Before a node, or the caller, reads the value.
 function torch.before_read(name, values, shared)
   if shared.renamed[name] then
-    fail("torch_export: %s reads %s under the name that it had before %s, which is not there", shared.path, name,
+    fail("torch_export: %s reads %s under the name that it had before %s, which is not supported", shared.path, name,
       shared.renamed[name])
   end
   up_to_date(name, values, shared)
@@ -217,14 +217,14 @@ end
 local function check_change(name, shared, how)
   local parameter, twins = shared.parameters[name], shared.twins[name]
   if parameter and not how.renorms then
-    fail("torch_export: %s changes its parameter %s in place, as it goes forward, which is not there", shared.path, parameter)
+    fail("torch_export: %s changes its parameter %s in place, as it goes forward, which is not supported", shared.path, parameter)
   end
   if parameter and shared.needs_gradient[name] then
     fail("torch_export: %s scales rows of its parameter %s in place, as it goes forward (max_norm of nn.Embedding): that is "
       .. "there in infer, or where the parameter requires no gradient", shared.path, parameter)
   end
   if twins then
-    fail("torch_export: %s changes %s in place, which shares its memory with %s: this is not there", shared.path, name, twins)
+    fail("torch_export: %s changes %s in place, which shares its memory with %s: this is not supported", shared.path, name, twins)
   end
 end
 
@@ -234,7 +234,7 @@ local function check_change_of_view(view, whole, part, shared, how)
       .. ".clone() there", shared.path, view.target)
   end
   if not WRITE[view.operator] and not WRITE_COMPLEX[view.operator] then
-    fail("torch_export: %s changes in place a view by %s, which is not there: write .clone() before the change", shared.path,
+    fail("torch_export: %s changes in place a view by %s, which is not supported: write .clone() before the change", shared.path,
       view.target)
   end
   if not is_complex(whole) and not is_complex(part) and shows_twice(view, whole, part) and not how.makes_equal then

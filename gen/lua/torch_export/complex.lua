@@ -32,7 +32,7 @@ function torch.has_complex(a)
 end
 
 function torch.of_complex(name, a)
-  local f = on_complex[name] or fail("%s of complex numbers is not there", name)
+  local f = on_complex[name] or fail("%s of complex numbers is not supported", name)
   return f(a)
 end
 
@@ -65,7 +65,7 @@ for name in string.gmatch("view reshape _unsafe_view flatten unflatten unsqueeze
   local f = operators[name]
   on_complex[name] = function(a)
     for _, v in ipairs(a.tensors or {}) do
-      if not is_complex(v) then fail("%s of complex and of real numbers is not there", name) end
+      if not is_complex(v) then fail("%s of complex and of real numbers is not supported", name) end
     end
     local re, im = table.pack(f(arguments(a, "re"))), table.pack(f(arguments(a, "im")))
     for i = 1, re.n do re[i] = complex(re[i], im[i]) end

@@ -64,7 +64,7 @@ end
 
 operators.pixel_unshuffle = function(a)
   local s, r = core.shape(a.self), a.downscale_factor
-  if #s ~= 4 or s[3] % r ~= 0 or s[4] % r ~= 0 then fail("pixel_unshuffle is there of [n, c, r y, r x] alone") end
+  if #s ~= 4 or s[3] % r ~= 0 or s[4] % r ~= 0 then fail("pixel_unshuffle supports only [n, c, r y, r x]") end
   local x = raw.permute(base.view(a.self, {s[1], s[2], s[3] // r, r, s[4] // r, r}), {0, 1, 3, 5, 2, 4})
   return base.view(x, {s[1], s[2] * r * r, s[3] // r, s[4] // r})
 end
@@ -105,7 +105,7 @@ operators.einsum = function(a)
   local small = {}
   equation = string.gsub(equation, "%u", function(c)
     small[c] = small[c] or table.remove(names)
-    return small[c] or fail("einsum with more than 26 letters is not there")
+    return small[c] or fail("einsum with more than 26 letters is not supported")
   end)
   local left, out = string.match(equation, "^([%a,]+)%->(%a*)$")
   if #list < 3 or not left then return raw.einsum(equation, table.unpack(list)) end

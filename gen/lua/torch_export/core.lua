@@ -44,7 +44,7 @@ operators.ceil = function(a) return is_float(a.self) and raw.neg(floor(raw.neg(a
 -- To the nearest, of two to the even one.
 operators.round = function(a)
   local x = a.self
-  if a.decimals ~= nil and a.decimals ~= 0 then fail("round to decimals is not there") end
+  if a.decimals ~= nil and a.decimals ~= 0 then fail("round to decimals is not supported") end
   if not is_float(x) then return x end
   local up = floor(raw.add(x, 0.5))
   local odd = raw.ne(up, raw.mul(2, floor(raw.mul(up, 0.5))))
@@ -55,7 +55,7 @@ end
 local function quotient(x, y, mode)
   if not is_tensor(x) and not is_tensor(y) then return mode == "floor" and x // y or trunc(x / y) end
   local round = mode == "floor" and floor or mode == "trunc" and trunc
-    or fail("div with rounding_mode '%s' is not there", tostring(mode))
+    or fail("div with rounding_mode '%s' is not supported", tostring(mode))
   local whole = not (is_tensor(x) and is_float(x) or is_tensor(y) and is_float(y)
     or math.type(x) == "float" or math.type(y) == "float")
   local kind = core.type(is_tensor(x) and x or y)
@@ -132,7 +132,7 @@ end
 local function exclusive(a)
   for _, x in ipairs{a.self, a.other} do
     if is_tensor(x) and core.type(x) ~= "bool" then
-      fail("exclusive or is there for tensors of bool alone")
+      fail("xor supports bool tensors only")
     end
   end
   return raw.ne(raw.to(a.self, "int32"), raw.to(a.other, "int32"))
@@ -236,7 +236,7 @@ operators._native_batch_norm_legit = operators.batch_norm
 -- is taken.
 local function grouped_product(x, weight, offs)
   if #core.shape(x) ~= 2 or #core.shape(weight) ~= 3 then
-    fail("a grouped product is there of [rows, k] and [groups, k, n] alone")
+    fail("grouped_mm supports only [rows, k] x [groups, k, n]")
   end
   local rows, groups = core.shape(x)[1], core.shape(weight)[1]
   local row = base.view(raw.arange(rows), {rows, 1})
@@ -250,8 +250,8 @@ operators["torch.ops.transformers.grouped_mm_fallback.default"] = function(a)
   return grouped_product(a.input, a.weight, a.offs)
 end
 operators._grouped_mm = function(a)
-  if a.bias ~= nil then fail("_grouped_mm with a bias is not there") end
-  return grouped_product(a.self, a.mat2, a.offs or fail("_grouped_mm without offs is not there"))
+  if a.bias ~= nil then fail("_grouped_mm with a bias is not supported") end
+  return grouped_product(a.self, a.mat2, a.offs or fail("_grouped_mm without offs is not supported"))
 end
 operators.mv = function(a) return raw.matmul(a.self, a.vec) end
 operators.dot = function(a) return raw.matmul(a.self, a.tensor) end
@@ -282,7 +282,7 @@ end
 local function convolution(a)
   local n = #core.shape(a.weight) - 2
   if n == 3 and not a.transposed then return operators.conv3d(a) end
-  if n ~= 1 and n ~= 2 then fail("a convolution over %d dimensions is not there", n) end
+  if n ~= 1 and n ~= 2 then fail("a convolution over %d dimensions is not supported", n) end
   if a.transposed then
     local f = n == 1 and raw.conv_transpose1d or raw.conv_transpose2d
     return f(a.input, a.weight, a.bias, pair(a.stride, n), pair(a.padding, n), pair(a.output_padding, n), a.groups,
@@ -314,13 +314,13 @@ local function resized(mode)
     local shape, scales, sizes = core.shape(x), a.scale_factors, a.output_size
     if sizes == nil then
       sizes = {}
-      for i, s in ipairs(scales or fail("an interpolation without a size is not there")) do
+      for i, s in ipairs(scales or fail("an interpolation without a size is not supported")) do
         sizes[i] = math.floor(shape[i + 2] * s)
       end
     end
     scales = scales or a.scales and {a.scales} or #shape == 4 and {a.scales_h or false, a.scales_w or false}
       or {a.scales_d or false, a.scales_h or false, a.scales_w or false}
-    if #sizes ~= #shape - 2 or #shape > 5 then fail("an interpolation is there of [batch, channels, ...] alone") end
+    if #sizes ~= #shape - 2 or #shape > 5 then fail("an interpolation supports only [batch, channels, ...]") end
     return base.resample(x, sizes, scales, mode, a.align_corners)
   end
 end
@@ -341,12 +341,12 @@ local function bordered(x, d, before, after, reflects)
       sizes[d + 1] = n
       parts[#parts + 1] = raw.expand(raw.narrow(x, d, first, 1), sizes)
     elseif n >= size then
-      fail("a reflection of %d elements of %d is not there", n, size)
+      fail("a reflection of %d elements of %d is not supported", n, size)
     else
       parts[#parts + 1] = raw.flip(raw.narrow(x, d, first == 0 and 1 or size - 1 - n, n), {d})
     end
   end
-  if before < 0 or after < 0 then fail("a negative border is not there") end
+  if before < 0 or after < 0 then fail("a negative border is not supported") end
   border(0, before)
   parts[#parts + 1] = x
   border(size - 1, after)
@@ -370,7 +370,7 @@ operators.pad = function(a)
 end
 operators.pixel_shuffle = function(a)
   local s, r = core.shape(a.self), a.upscale_factor
-  if #s ~= 4 or s[2] % (r * r) ~= 0 then fail("pixel_shuffle is there of [n, c r^2, y, x] alone") end
+  if #s ~= 4 or s[2] % (r * r) ~= 0 then fail("pixel_shuffle supports only [n, c r^2, y, x]") end
   local c = s[2] // (r * r)
   local x = raw.permute(base.view(a.self, {s[1], c, r, r, s[3], s[4]}), {0, 1, 4, 2, 5, 3})
   return base.view(x, {s[1], c, s[3] * r, s[4] * r})
@@ -421,7 +421,7 @@ operators.diagonal = function(a)
   local n, m = shape[d1 + 1], shape[d2 + 1]
   local first, count = offset >= 0 and offset or -offset * m, offset >= 0 and math.min(n, m - offset)
     or math.min(n + offset, m)
-  if count < 1 then fail("a diagonal of no elements is not there") end
+  if count < 1 then fail("a diagonal of no elements is not supported") end
   x = raw.flatten(x, #shape - 2, #shape - 1)
   return operators.slice{self = x, dim = #shape - 2, start = first, ["end"] = first + (count - 1) * (m + 1) + 1,
     step = m + 1}
@@ -494,7 +494,7 @@ local function one_index(x, indices)
     end
   end
   table.sort(dims)
-  if #dims == 0 then fail("an index by no tensor is not there") end
+  if #dims == 0 then fail("an index by no tensor is not supported") end
   for k, d in ipairs(dims) do list[k] = from_start(indices[d + 1], shape[d + 1]) end
   local adjacent = dims[#dims] - dims[1] == #dims - 1
   -- Dimensions that are not side by side come first.
@@ -609,7 +609,7 @@ end
 operators.scatter_add = calls("scatter_add", "self", "dim", "index", "src")
 operators.scatter_reduce = function(a)
   if a.reduce ~= "sum" or a.include_self == false then
-    fail("scatter_reduce is there with reduce = 'sum' and include_self alone")
+    fail("scatter_reduce supports only reduce = 'sum' with include_self")
   end
   return raw.scatter_add(a.self, a.dim, a.index, a.src)
 end
@@ -641,17 +641,17 @@ local function recurrence(cell)
   return function(a)
     local given = a.hx
     local states = is_tensor(given) and {given} or given
-    if not a.input or a.batch_sizes ~= nil then fail("a recurrence over a packed sequence is not there") end
-    if a.train and a.dropout ~= 0 then fail("dropout between the layers of a recurrence is not there") end
+    if not a.input or a.batch_sizes ~= nil then fail("a recurrence over a packed sequence is not supported") end
+    if a.train and a.dropout ~= 0 then fail("dropout between the layers of a recurrence is not supported") end
     local x = a.batch_first and raw.transpose(a.input, 0, 1) or a.input
-    if #core.shape(x) ~= 3 then fail("a recurrence is there of [steps, batch, width] alone") end
+    if #core.shape(x) ~= 3 then fail("a recurrence supports only [steps, batch, width]") end
     local each, directions, last = a.has_biases and 4 or 2, a.bidirectional and 2 or 1, {}
     for layer = 0, a.num_layers - 1 do
       local outputs = {}
       for direction = 1, directions do
         local k = layer * directions + direction - 1
         local p, state = a.params, {}
-        if #p ~= each * directions * a.num_layers then fail("a recurrence with a projection is not there") end
+        if #p ~= each * directions * a.num_layers then fail("a recurrence with a projection is not supported") end
         for i, s in ipairs(states) do state[i] = raw.select(s, 0, k) end
         local weights = {input = p[k * each + 1], hidden = p[k * each + 2], input_bias = a.has_biases and p[k * each + 3] or nil,
           hidden_bias = a.has_biases and p[k * each + 4] or nil}

@@ -215,7 +215,7 @@ local function report_missing(missing, path)
     local file, line = string.match(trace, '.*File "([^"]*)", line (%d+)')
     if file then where = string.format("; the first is from %s:%s", file, line) end
   end
-  fail("torch_export: %s needs operators that are not there: %s%s", path,
+  fail("torch_export: %s needs operators that tpgen does not have: %s%s", path,
     table.concat(list, ", "), where)
 end
 

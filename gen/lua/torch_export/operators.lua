@@ -63,7 +63,7 @@ local function of_bits(name)
   local f = raw[name]
   return function(a)
     for _, x in ipairs{a.self, a.other} do
-      if not is_bool(x) then fail("operators on the bits of whole numbers are not there, but those on bools") end
+      if not is_bool(x) then fail("bitwise operators support bool tensors only, not integers") end
     end
     return f(a.self, a.other)
   end
@@ -323,7 +323,7 @@ end
 operators._native_batch_norm_legit_no_training = operators.batch_norm
 
 operators.diff = function(a)
-  if a.n ~= nil and a.n ~= 1 then fail("diff with n = %d is not there", a.n) end
+  if a.n ~= nil and a.n ~= 1 then fail("diff with n = %d is not supported", a.n) end
   local x, parts = a.self, {}
   for _, part in ipairs{a.prepend or false, x, a.append or false} do
     if part then parts[#parts + 1] = part end
@@ -489,7 +489,7 @@ local function type_of(x) return constants.is(x) and x.type or core.type(x) end
 operators.arange = function(a)
   local first, last, step = a.start or 0, a["end"], a.step or 1
   local count = math.tointeger(math.ceil((last - first) / step))
-  if not count or count < 1 then fail("arange of no numbers is not there") end
+  if not count or count < 1 then fail("arange needs at least one number") end
   return constants.arange(first, count, step, a.dtype or number_type(first, last, step))
 end
 operators.full = function(a)

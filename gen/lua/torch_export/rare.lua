@@ -58,7 +58,7 @@ operators.cdist = operators._cdist_forward
 operators._pdist_forward = function(a)
   local x, parts = a.self, {}
   local n = core.shape(x)[1]
-  if n < 2 or n > 256 then fail("pdist is there of 2 to 256 points, not of %d", n) end
+  if n < 2 or n > 256 then fail("pdist supports 2 to 256 points, not %d", n) end
   for i = 1, n - 1 do
     parts[i] = raw.norm(raw.sub(raw.narrow(x, 0, i, n - i), raw.narrow(x, 0, i - 1, 1)), a.p or 2, 1)
   end
@@ -90,7 +90,7 @@ operators._embedding_bag = function(a)
   local size = constants.is(a.offsets) and constants.counted_by(a.offsets)
   if size and a.offsets.shape[1] == 1 then size = n end
   if not size or size * a.offsets.shape[1] ~= n or (a.padding_idx or -1) >= 0 then
-    fail("embedding_bag is there for bags of equal size alone")
+    fail("embedding_bag supports only bags of equal size")
   end
   local rows = raw.embedding(base.view(plain_tensor(a.indices), {a.offsets.shape[1], size}), a.weight)
   if a.per_sample_weights ~= nil then
@@ -100,7 +100,7 @@ operators._embedding_bag = function(a)
   return a.mode == 1 and raw.mean(rows, 1) or raw.sum(rows, 1)
 end
 operators.embedding_bag = function(a)
-  if a.include_last_offset then fail("embedding_bag with the last offset is not there") end
+  if a.include_last_offset then fail("embedding_bag with the last offset is not supported") end
   return operators._embedding_bag(a)
 end
 operators._embedding_bag_forward_only = operators._embedding_bag
@@ -122,7 +122,7 @@ operators.im2col = function(a)
   local kernel, dilation, stride, border = a.kernel_size, a.dilation, a.stride, a.padding
   local x = raw.pad(a.self, {border[2], border[2], border[1], border[1]})
   local shape, list, out = core.shape(x), {}, {}
-  if #shape ~= 4 then fail("im2col is there of [batch, channels, height, width] alone") end
+  if #shape ~= 4 then fail("im2col supports only [batch, channels, height, width]") end
   for i = 1, 2 do out[i] = (shape[i + 2] - dilation[i] * (kernel[i] - 1) - 1) // stride[i] + 1 end
   for i = 0, kernel[1] - 1 do
     local first = i * dilation[1]
@@ -142,7 +142,7 @@ end
 operators.col2im = function(a)
   local kernel, dilation, stride, border = a.kernel_size, a.dilation, a.stride, a.padding
   local shape, n, out, missing = core.shape(a.self), kernel[1] * kernel[2], {}, {}
-  if #shape ~= 3 then fail("col2im is there of [batch, channels, windows] alone") end
+  if #shape ~= 3 then fail("col2im supports only [batch, channels, windows]") end
   for i = 1, 2 do
     local room = a.output_size[i] + 2 * border[i] - dilation[i] * (kernel[i] - 1) - 1
     out[i], missing[i] = room // stride[i] + 1, room % stride[i]
@@ -163,7 +163,7 @@ local function largest_of_parts(x, d, n)
   return #parts == 1 and parts[1] or raw.cat(parts, d)
 end
 operators.adaptive_max_pool2d = function(a)
-  if #core.shape(a.self) ~= 4 then fail("adaptive_max_pool2d is there of [batch, channels, height, width] alone") end
+  if #core.shape(a.self) ~= 4 then fail("adaptive_max_pool2d supports only [batch, channels, height, width]") end
   return largest_of_parts(largest_of_parts(a.self, 3, a.output_size[2]), 2, a.output_size[1])
 end
 
@@ -177,11 +177,11 @@ end
 
 -- Each plane of the kernel is a convolution over two dimensions, of the planes that it meets.
 operators.conv3d = function(a)
-  if type(a.padding) == "string" then fail("conv3d with padding '%s' is not there", a.padding) end
+  if type(a.padding) == "string" then fail("conv3d with padding '%s' is not supported", a.padding) end
   local stride, border, dilation = three(a.stride, 1), three(a.padding, 0), three(a.dilation, 1)
   local x, kernel = raw.pad(a.input, {0, 0, 0, 0, border[1], border[1]}), core.shape(a.weight)
   local s, sum = core.shape(x), nil
-  if #s ~= 5 then fail("conv3d is there of [batch, channels, depth, height, width] alone") end
+  if #s ~= 5 then fail("conv3d supports only [batch, channels, depth, height, width]") end
   local n = (s[3] - dilation[1] * (kernel[3] - 1) - 1) // stride[1] + 1
   for i = 0, kernel[3] - 1 do
     local first = i * dilation[1]
@@ -200,7 +200,7 @@ end
 local function over_three(pool)
   return function(a)
     local s = core.shape(a.self)
-    if #s ~= 5 then fail("a pool over three dimensions is there of [batch, channels, depth, height, width] alone") end
+    if #s ~= 5 then fail("a pool over three dimensions supports only [batch, channels, depth, height, width]") end
     local y = pool(base.view(a.self, {s[1], s[2] * s[3], s[4], s[5]}), a, function(v, otherwise)
       return {three(v, otherwise)[2], three(v, otherwise)[3]}
     end)
@@ -217,14 +217,14 @@ operators.max_pool3d = over_three(function(x, a, part)
 end)
 operators.max_pool3d_with_indices = operators.max_pool3d
 operators.avg_pool3d = over_three(function(x, a, part)
-  if a.divisor_override ~= nil then fail("avg_pool3d with a divisor is not there") end
+  if a.divisor_override ~= nil then fail("avg_pool3d with a divisor is not supported") end
   return raw.avg_pool2d(x, part(a.kernel_size, 1), part(a.stride and #a.stride > 0 and a.stride or a.kernel_size, 1),
     part(a.padding, 0), a.ceil_mode, a.count_include_pad)
 end)
 
 operators._adaptive_avg_pool3d = function(a)
   local s, to = core.shape(a.self), three(a.output_size, 1)
-  if #s ~= 5 then fail("adaptive_avg_pool3d is there of [batch, channels, depth, height, width] alone") end
+  if #s ~= 5 then fail("adaptive_avg_pool3d supports only [batch, channels, depth, height, width]") end
   local y = raw.adaptive_avg_pool2d(base.view(a.self, {s[1], s[2] * s[3], s[4], s[5]}), {to[2], to[3]})
   local t = core.shape(y)
   y = raw.adaptive_avg_pool2d(base.view(y, {s[1], s[2], s[3], t[3] * t[4]}), {to[1], false})
@@ -250,8 +250,8 @@ end
 operators.grid_sampler_2d = function(a)
   local s, t = core.shape(a.input), core.shape(a.grid)
   local mode, aligned = a.interpolation_mode, a.align_corners
-  if #s ~= 4 or #t ~= 4 then fail("grid_sampler is there of images [n, c, y, x] alone") end
-  if mode ~= 0 and mode ~= 1 then fail("grid_sampler is there for bilinear and nearest alone") end
+  if #s ~= 4 or #t ~= 4 then fail("grid_sampler supports only images [n, c, y, x]") end
+  if mode ~= 0 and mode ~= 1 then fail("grid_sampler supports only bilinear and nearest") end
   local n, c, points = s[1], s[2], t[2] * t[3]
   local flat = base.view(a.input, {n, c, s[3] * s[4]})
   local function place(i, size)
@@ -324,7 +324,7 @@ local MOST_POINTS = 46340 -- whose square is a whole number of 32 bits
 -- Cosines and sines of 2 pi j k / n for j of `rows`, k of `columns`: of angles within half a turn, which floats hold
 -- best.
 local function turns(rows, columns, n)
-  if n > MOST_POINTS then fail("a Fourier transform of %d points is not there: at most %d", n, MOST_POINTS) end
+  if n > MOST_POINTS then fail("a Fourier transform of %d points is not supported: at most %d", n, MOST_POINTS) end
   local jk = raw.mul(base.view(raw.arange(rows), {rows, 1}), base.view(raw.arange(columns), {1, columns}))
   local whole = raw.to(raw.add(raw.mul(raw.to(jk, "float32"), 1 / n), 0.5), "int32")
   local angle = raw.mul(raw.to(raw.sub(jk, raw.mul(whole, n)), "float32"), 2 * math.pi / n)

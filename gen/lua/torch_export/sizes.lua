@@ -84,7 +84,7 @@ local function find_symbols(program, inputs, given)
     elseif batch then
       symbols[batch] = value
     elseif value ~= field(meta_of(program, inputs[1]), "sizes", "table", program.path)[1].as_int then
-      fail("torch_export: %s was exported for a batch of %d alone: export it with dynamic_shapes for "
+      fail("torch_export: %s was exported for a batch of %d only: export it with dynamic_shapes for "
         .. "the first dimension", program.path, meta_of(program, inputs[1]).sizes[1].as_int)
     end
   end
@@ -136,7 +136,7 @@ local function described(program, names, symbols)
       end
       list[#list + 1] = {name = name, shape = shape, below = below[name],
         dtype = TYPES[meta.dtype] or SMALL[meta.dtype] or fail("torch_export: %s has an input or output %s of type "
-          .. "%s, which is not there", program.path, name, torch.type_name(meta.dtype))}
+          .. "%s, which is not supported", program.path, name, torch.type_name(meta.dtype))}
     end
   end
   return list

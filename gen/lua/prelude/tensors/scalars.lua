@@ -127,7 +127,7 @@ local TURNED = {["<"] = ">", ["<="] = ">=", ["=="] = "=="}
 
 local function compare(sign, a, b)
   if not asked then
-    fail("a number of the step is compared: that is for a function of the step alone, such as a "
+    fail("a number of the step is compared: that works only in a function of the step, such as a "
       .. "schedule or at_step(function(t) ... end)")
   end
   local left, left_tight = operand(a)

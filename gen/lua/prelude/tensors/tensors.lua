@@ -202,7 +202,7 @@ local function check_taken(x, what, below, ignored)
   local is_above = high >= below and not (ignored and ignored >= below)
   local is_below = low < 0 and not (ignored and ignored < 0)
   if is_above or is_below then
-    misfit("%s may hold each number from %d to %d, and only 0 to %d are there", what, low, high,
+    misfit("%s may hold each number from %d to %d, and the valid ones are 0 to %d", what, low, high,
       below - 1)
   end
 end

@@ -195,7 +195,7 @@ end
 function base.one(what, ...)
   local n = select("#", ...)
   if n > 1 then
-    fail("%s gives %d results, and one is taken: give a table of them, or the first alone, as in "
+    fail("%s gives %d results, and one is taken: give a table of them, or only the first, as in "
       .. "return (x:max(1))", what, n)
   end
   return (...)
