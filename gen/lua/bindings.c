@@ -195,7 +195,7 @@ static int make_parameter(lua_State *L)
   return 1;
 }
 
-/* Whether the parameter's rows are whole blocks, of which each rank can have some. */
+/* Whether the parameter's rows are whole blocks, so that each rank can have some. */
 static bool fits_blocks(int value)
 {
   const struct value *v = &graph->value[value];
@@ -269,7 +269,7 @@ static int set_parts(lua_State *L)
   return 0;
 }
 
-/* parts(tensor): the list of its parts, and along which dimension they lie; nil for a tensor that
+/* parts(tensor): the list of its parts, and their dimension; nil for a tensor that
    is not a parameter in parts. */
 static int parts(lua_State *L)
 {

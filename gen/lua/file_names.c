@@ -1,4 +1,4 @@
-/* file_names.c: what files of others call the parameters, and in which of their tensors they lie.
+/* file_names.c: the parameters' names in foreign files, and the tensors there that contain them.
  */
 #include "lua/lua.h"
 
@@ -93,7 +93,7 @@ static int set_aliases(lua_State *L)
   return 1;
 }
 
-/* The parameter's shape in files that have it alone. */
+/* The parameter's shape in files where it is a tensor of its own. */
 static struct shape shape_alone(int value)
 {
   const struct value *v = &graph->value[value];

@@ -13,7 +13,7 @@ struct reading {
   lua_State *L;
   const char *path; /* of the file, for messages */
   int most_depth;
-  int of_null; /* the place in the stack of what stands for null; 0: nil does */
+  int of_null; /* the index in the stack of the value for null; 0: nil */
 };
 
 static void push_nested(const struct reading *r, const json_t *json, int depth);
@@ -29,7 +29,7 @@ static void push_object(const struct reading *r, json_t *json, int depth)
   }
 }
 
-/* null becomes what stands for it, or false, so that the list has no holes. */
+/* null becomes the value for null, or false, so that the list has no holes. */
 static void push_json_list(const struct reading *r, const json_t *json, int depth)
 {
   lua_State *L = r->L;
@@ -45,7 +45,7 @@ static void push_json_list(const struct reading *r, const json_t *json, int dept
   }
 }
 
-/* Outside a list, null becomes what stands for it, or nil. */
+/* Outside a list, null becomes the value for null, or nil. */
 static void push_nested(const struct reading *r, const json_t *json, int depth)
 {
   lua_State *L = r->L;

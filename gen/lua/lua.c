@@ -380,7 +380,7 @@ static void push_bindings(lua_State *L)
   set_reference_bindings(L);
 }
 
-/* What our own files get, by the index of the stack. */
+/* The arguments of our own files, by the index of the stack. */
 struct own_arguments {
   int own;                         /* their globals */
   int bindings, shared, variables; /* the arguments; shared: a table of theirs */

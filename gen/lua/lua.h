@@ -10,7 +10,7 @@
 /* The function of the plan's that wants a file. */
 enum file_reader { BY_READ_JSON, BY_REQUIRE, BY_TORCH_EXPORT, BY_PIPELINE };
 
-/* What the process that reads the plan leaves for its parent, however it ends. */
+/* The results that the process that reads the plan leaves for its parent, however it ends. */
 struct sandbox {
   volatile int line;  /* the plan's current line; 0: none */
   char missing[1024]; /* path of a file that it needs, or "": see requested_files.c */
@@ -26,7 +26,7 @@ struct lua_State;
 /* The number of arguments that the function at `at` takes; or ANY_NUMBER. */
 enum { ANY_NUMBER = -1 };
 
-/* What Lua holds of a tensor. */
+/* A tensor in Lua. */
 struct tensor {
   int value; /* NONE: a parameter that is not part of a model yet */
   struct shape shape;
@@ -223,7 +223,7 @@ void push_keys(struct lua_State *L, int table);
 /* Reads a file of at most `most` bytes into the arena, with a zero after it. On failure NULL, and
    why. */
 char *read_file(const char *path, size_t most, size_t *length, const char **why);
-/* Maps a file into memory, to be read alone. On failure NULL, and why. */
+/* Maps a file into memory, read-only. On failure NULL, and why. */
 const char *map_file(const char *path, size_t *length, const char **why);
 /* The path of the file that a plan requires by this name; NULL: it is no such name. */
 const char *path_of_name(const char *name, size_t length);
@@ -333,14 +333,14 @@ void add_read_settings(struct lua_State *L, int names);
 
 /* ------------------------------------------------------------------------------------- steps.c */
 
-/* The scan that is recorded. Scans do not lie in each other. */
+/* The scan that is recorded. Scans are not nested. */
 extern struct recorded_scan {
   int module; /* or NONE */
   int step;   /* the module of the step that is recorded, or NONE */
   int call;   /* the call around the scan, or NONE */
   int first;  /* where in the order it begins */
 } scan;
-/* What the operations of a call have as their module; the module as this call of a step sees it;
+/* The module of the operations of a call; the module as this call of a step sees it;
    the module of that name directly below another one, or NONE. */
 int module_of_call(int call);
 int module_within(int module, int call);

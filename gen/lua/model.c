@@ -45,7 +45,7 @@ static int add_unit(lua_State *L)
 
 /* ------------------------------------------------------------------------------------ take up */
 
-/* What a module inherits and passes on to its children, unless they have their own. */
+/* State that a module inherits and passes on to its children, unless they have their own. */
 struct inherited {
   int unit;
   bool has_policy;

@@ -55,8 +55,8 @@ static const char *read_known(struct known *k)
     const char *directory = text("%.*s", folder_length(options.plan), options.plan);
     at = text("%s%s", *at == '/' ? "" : directory, at);
     if (access(at, F_OK) == 0 && !is_below_plan(directory, at))
-      return k->by == BY_REQUIRE ? "a plan requires files that lie beside it or below its folder"
-                                 : "a plan reads files that lie beside it, or that -D names";
+      return k->by == BY_REQUIRE ? "a plan requires files beside it or below its folder"
+                                 : "a plan reads files beside it, or that -D names";
   }
   k->text = k->by == BY_TORCH_EXPORT ? map_file(at, &k->length, &why)
                                      : read_file(at, most, &k->length, &why);

@@ -2,8 +2,8 @@
 
    A plan is a program, and it may be hostile. It runs in a child of tpgen that has given up files,
    processes and network before the first line, and that always ends soon, even in a loop inside the
-   pattern matcher, where no hook of Lua's runs. What it builds is in the arena, which parent and
-   child share. */
+   pattern matcher, where no hook of Lua's runs. The graph that it builds is in the arena, which
+   parent and child share. */
 #include "lua/lua.h"
 
 #include <errno.h>
@@ -114,7 +114,7 @@ static void build_filter(void)
   instruct(BPF_JMP | BPF_JSET | BPF_K, PROT_EXEC, 1, 0);
   add_verdict(SECCOMP_RET_ALLOW);
   add_verdict((unsigned)REFUSE);
-  /* A message of ours, and an abort of this process alone. */
+  /* A message of ours, and an abort of only this process. */
   allow_where(SYS_write, 0, BPF_JEQ, STDERR_FILENO);
   allow_where(SYS_tgkill, 0, BPF_JEQ, (unsigned)getpid());
   add_verdict((unsigned)REFUSE);
@@ -245,7 +245,7 @@ static long time_of_children(void)
          r.ru_stime.tv_usec;
 }
 
-/* What the plan has printed: line ends and tabs, otherwise only plain letters, no terminal
+/* The text that the plan has printed: line ends and tabs, otherwise only plain letters, no terminal
    commands. */
 static void show_printed(void)
 {

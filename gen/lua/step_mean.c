@@ -1,6 +1,6 @@
 /* step_mean.c: the mean of a number over the batches of a step, known before the first of them.
 
-   Takes   a value that a batch makes of its inputs alone: how many of its labels count.
+   Takes   a value that depends only on the inputs of a batch: how many of its labels count.
    Leaves  operations of the phase COUNT that make it of each batch, and add it to a sum with the
            role SUMS. The forward of each batch reads the sum.
 

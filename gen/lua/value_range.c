@@ -236,7 +236,7 @@ static bool is_always(int value, int64_t number)
   return r.uniform && r.low == number && r.high == number;
 }
 
-/* What the runtime puts into labels, of which a loss ignores this number, where a batch lacks
+/* The number that the runtime puts into labels, if a loss ignores this number, where a batch lacks
    samples. Where the plan says that batches may be smaller, it is one number for all losses, as
    each may ignore another one of the same labels. */
 static int64_t filling_of(int64_t ignored)

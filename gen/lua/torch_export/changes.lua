@@ -46,7 +46,7 @@ local function one_of(whole, part, d, index)
   return put_back(whole, raw.unsqueeze(part, d), d, index < 0 and index + shape[d + 1] or index, 1)
 end
 
--- One of parts that lie side by side along a dimension.
+-- One of several adjacent parts along a dimension.
 local function one_of_parts(dim)
   return function(whole, part, a, i, parts)
     local shape, first = core.shape(whole), 0
@@ -147,7 +147,7 @@ end
 
 -- --------------------------------------------------------------------------------- what is known of it
 
--- What a program with changes keeps of its values, by name. about: {path = the archive, layout(name) = what the archive says
+-- The state of values in a program with changes, by name. about: {path = the archive, layout(name) = what the archive says
 -- of a value's memory, parameters = by name the paths of those that are parameters, twins = of inputs that share memory the
 -- others' names, needs_gradient = the parameters that are trained}.
 function torch.new_changes(about)

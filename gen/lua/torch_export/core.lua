@@ -481,7 +481,7 @@ operators.broadcast_tensors = function(a)
   return table.unpack(list)
 end
 
--- What x[..., i, j, ...] takes: x with the indexed dimensions as one, where that stands, the indices
+-- For x[..., i, j, ...]: x with the indexed dimensions as one, the place of that dimension, the indices
 -- into it, their shape, and the place of this shape's dimensions in the result.
 local function one_index(x, indices)
   local shape, dims, list = core.shape(x), {}, {}
@@ -679,7 +679,7 @@ end
 operators.lstm = recurrence(function(x, state, w)
   return {torch.lstm_step(raw.add(x, raw.linear(state[1], w.hidden, w.hidden_bias)), state[2])}
 end)
--- What a GRU's gates have of the input and of the last output, and that: the next output.
+-- From the products of a GRU's gates with the input and with the last output, and that output: the next one.
 function torch.gru_step(x, h, last)
   local xr, xz, xn = raw.chunk(x, 3, -1)
   local hr, hz, hn = raw.chunk(h, 3, -1)

@@ -26,7 +26,7 @@ for n = 1, 3 do
   end
 end
 
--- Parts as numpy's array_split cuts them: so many, of which the first have one element more; or at places.
+-- Parts as numpy's array_split cuts them: so many, the first ones with one element more; or at places.
 local function parts_of(x, d, sections, places)
   local size, sizes = core.shape(x)[d + 1], {}
   if sections then
@@ -164,7 +164,7 @@ local function places(x, a, first)
   return base.view(raw.expand(at, #a.size > 0 and a.size or {1}), {base.elements(a.size)})
 end
 
--- The first element, counted from that of the tensor, which must lie in memory as its shape says.
+-- The first element, counted from that of the tensor, which must be contiguous.
 local function first_of(a)
   local layout = a.layout and a.layout()
   if not layout or not torch.is_contiguous(layout) then

@@ -186,7 +186,7 @@ local function counted_constant(shape, at, kind)
   return constants.counted(shape, kind, origin, step)
 end
 
--- A bool that depends on how far the last two indices are apart alone, as a causal mask; else nil.
+-- A bool that depends only on the distance of the last two indices, such as a causal mask; else nil.
 local function banded_constant(shape, at)
   local rows, columns = shape[#shape - 1], shape[#shape]
   if not rows or base.elements(shape) ~= rows * columns then return nil end

@@ -79,7 +79,7 @@ end
 local RANK = base.type_ranks
 
 -- Both in the type that PyTorch computes in: a tensor without dimensions, or a number, changes the kind of
--- a type (of bools, of whole numbers, of floats) alone.
+-- a type (of bools, of whole numbers, of floats) only.
 local function promoted(x, y)
   local function kind(v)
     if is_tensor(v) then return core.type(v), #core.shape(v) == 0 and 2 or 3 end

@@ -65,7 +65,7 @@ operators._pdist_forward = function(a)
   return #parts == 1 and parts[1] or raw.cat(parts, 0)
 end
 operators.pdist = operators._pdist_forward
--- How many of the numbers lie in each of equal parts from min to max.
+-- The number of elements in each of equal parts from min to max.
 operators.histc = function(a)
   local bins, low, high = a.bins or 100, a.min or 0, a.max or 0
   if low == high then fail("histc needs min and max") end
@@ -343,14 +343,14 @@ local function transformed(z, d, inverse)
   return complex(raw.add(re, a), raw.sub(im, b))
 end
 
--- Of a real tensor; one_sided: the first half, of which the other one is the mirror image.
+-- Of a real tensor; one_sided: the first half; the other one is its mirror image.
 local function transformed_real(x, d, one_sided)
   local n = core.shape(x)[d + 1]
   local cos, sin = turns(one_sided and n // 2 + 1 or n, n, n)
   return complex(along(x, d, cos), raw.neg(along(x, d, sin)))
 end
 
--- n real numbers of one half: each but the first, and but the middle of an even n, stands for two.
+-- n real numbers of one half: each except the first, and the middle of an even n, counts twice.
 local function real_of_half(z, d, n)
   local m = n // 2 + 1
   local cos, sin = turns(n, m, n)

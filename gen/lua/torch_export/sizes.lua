@@ -3,7 +3,7 @@ local _, base = ...
 local fail, torch = base.fail, base.torch
 local TYPES, field, short, last_part = torch.TYPES, torch.field, torch.short, torch.last_part
 
--- The number that a size's expression stands for, as sympy writes it: Mul(Symbol('s27', ...), ...).
+-- The value of a size's expression, as sympy writes it: Mul(Symbol('s27', ...), ...).
 local EXPRESSIONS = {
   Mul = function(v) local n = 1 for _, x in ipairs(v) do n = n * x end return n end,
   Add = function(v) local n = 0 for _, x in ipairs(v) do n = n + x end return n end,
@@ -189,7 +189,7 @@ local function types_by_name(program)
   return function(name) return meta_of(program, name).dtype end
 end
 
--- What the archive says of the memory of a value, by its name: {sizes =, strides =, offset =, type =}; nil: nothing, as of a
+-- The memory of a value in the archive, by its name: {sizes =, strides =, offset =, type =}; nil: nothing, as of a
 -- value that is none of the archive's.
 local function layouts_by_name(program, symbols)
   local path = program.path

@@ -49,7 +49,7 @@ local function stars(s) return select(2, string.gsub(s, "%*%*?", "")) end
 
 local PART = {"tensor", "dim", "part", "of"}
 
--- What names give for a pattern: the name, and of a part of a tensor also {dim =, part =, of =}.
+-- The name that `names` has for a pattern, and for a part of a tensor also {dim =, part =, of =}.
 local function name_and_part(who, pattern, other)
   base.expect(pattern, "string", "a key of " .. who .. "'s names")
   local what = string.format("what %s's names give for '%.80s'", who, pattern)
@@ -85,7 +85,7 @@ local function matches_nothing(who, pattern, paths)
     table.concat(list, ", "))
 end
 
--- Notes that the parameter is a part of the tensor of that name, of which `all` has the other parts.
+-- Notes that the parameter is a part of the tensor of that name; `all` has the other parts.
 local function claim(who, all, name, path, value, part)
   local tensor = all[name]
   if not tensor then
@@ -116,9 +116,9 @@ local function join(who, all)
 end
 
 -- names = {["layers.*.wq.weight"] = "model.layers.*.self_attn.q_proj.weight", ...}: the names of
--- parameters in foreign files: a * stands for what the pattern's * matches (patterns.c). No two
+-- parameters in foreign files: a * is the text that the pattern's * matches (patterns.c). No two
 -- parameters may get one name, except as parts of one tensor: {tensor = "model.layers.*.qkv.weight",
--- dim = 0, part = 1, of = 3}, which lie side by side along the dimension.
+-- dim = 0, part = 1, of = 3}, side by side along the dimension.
 base.set_names = core.unwatched(function(who, names)
   if names == nil then return end
   base.expect(names, "table", who .. "'s names")

@@ -7,7 +7,7 @@
 --   ---   name = default: an option, of a table of named arguments
 --   ---     further words
 --
--- ? stands behind a parameter that may be left out and has no default. What a plan can call and what is described must
+-- ? follows a parameter that may be left out and has no default. The functions that a plan can call and the entries must
 -- be the same, with the same parameters and options: else tpgen says what differs.
 local core, base, plan = ...
 
@@ -296,7 +296,7 @@ local TYPE = {
   bias = "boolean|tpgen.Tensor", in_features = "integer", out_features = "integer", reduction = "string",
 }
 
--- What functions give, by the beginning of their name.
+-- The type of a function's result, by the beginning of its name.
 local RESULT = {F = "tpgen.Tensor", x = "tpgen.Tensor", nn = "tpgen.Module", p = "tpgen.Tensor"}
 
 local function comment(words) return wrapped(words, "---", "---") end

@@ -8,7 +8,7 @@
 --   router = "softmax"    over all experts, or "sigmoid"
 --   normalize = true      a token's weights are divided by their sum
 --   scale = 1             the weights' factor after that
---   groups, top_groups    the experts lie in so many groups; a token's are in the best of these, by
+--   groups, top_groups    the experts are in so many groups; a token's are in the best of these, by
 --                         the sum of a group's two best
 --   shared = 0            the hidden size of a network that takes every token
 --   bias_balance = 1e-3   experts are chosen by their scores plus a bias, a buffer. Each step it grows
@@ -16,7 +16,7 @@
 --                         had more. 0: it stays
 --   capacity = 1.25       in each sequence an expert takes at most so many times the mean of places,
 --                         the first ones; the others are dropped: the token gets nothing of that
---                         expert. A rank has room for the rest alone. Without it no place is dropped
+--                         expert. A rank has room only for the rest. Without it no place is dropped
 --   bound = 2             of experts that are cut over ranks: a rank has room for so many times the rows that its
 --                         experts get in balance; more rows end the job. Without it there is room for all
 --   load_batch = 4        load is of groups of so many samples, one after the other: [groups, experts].
@@ -65,7 +65,7 @@ local function in_best_groups(scores, groups, top)
   return of.flatten(of.where(of.gt(of.unsqueeze(is_chosen, -1), 0), by_group, -math.huge), -2)
 end
 
--- What becomes of the bias after a step: torchtitan's rule, whose changes add up to nothing. The places are
+-- The bias after a step: torchtitan's rule, whose changes add up to nothing. The places are
 -- those of all batches of the step.
 local function followed(bias, rate, counts)
   core.append("running", {of.to(counts, "float32"), bias}, {scalar = rate, balances = 1})
@@ -105,7 +105,7 @@ local function within_capacity(how, ids, capacity)
   return kept, of.sum(of.where(fits, 0.0, 1.0))
 end
 
--- What the experts make of x. A rank has room for the rows that the bound allows.
+-- The output of the experts for x. A rank has room for the rows that the bound allows.
 local function of_experts(how, experts, x, ids, weights, counts)
   local shape = core.shape(x)
   local rows = of.dispatch(x, ids, of.full({shape[1], shape[2], how.top_k}, 1.0), counts)
@@ -125,7 +125,7 @@ local function load_of(how, ids, scores, counts)
     return {of.to(counts, "float32") / (samples * length), of.mean(scores, {0, 1})}
   end
   if samples % how.load_batch ~= 0 then
-    fail("nn.MoE: %d samples do not lie in groups of load_batch = %d", samples, how.load_batch)
+    fail("nn.MoE: %d samples cannot be divided into groups of load_batch = %d", samples, how.load_batch)
   end
   local function mean(x) return of.mean(of.unflatten(x, 0, {-1, how.load_batch}), 1) end
   local places = of.sum(of.to(of.one_hot(ids, how.experts), "float32"), {1, 2})
@@ -157,7 +157,7 @@ local function options_of(options)
   how.top_groups = base.integer(o.top_groups == nil and how.groups or o.top_groups,
     "nn.MoE's top_groups", 1, how.groups)
   if how.experts % how.groups ~= 0 or how.groups > 1 and how.experts // how.groups < 2 then
-    fail("nn.MoE: %d experts do not lie in %d groups of two or more", how.experts, how.groups)
+    fail("nn.MoE: %d experts cannot be divided into %d groups of two or more", how.experts, how.groups)
   end
   how.shared = base.integer(o.shared == nil and 0 or o.shared, "nn.MoE's shared", 0, LARGEST)
   if o.bias_balance ~= nil then

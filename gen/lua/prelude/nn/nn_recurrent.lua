@@ -29,7 +29,7 @@ local function products(x, weight, ...)
   return list
 end
 
--- What the gates get: n tensors.
+-- The inputs of the gates: n tensors.
 local function by_gate(list, n)
   if #list == n then return list end
   return table.pack(of.chunk(list[1], n, -1))
@@ -118,7 +118,7 @@ local function recurrent(who, kind, input_size, hidden_size, num_layers, how)
   return self, how, keys
 end
 
--- What the plan gives as the first state, by name; each [layers * directions, batch, hidden].
+-- The first state that the plan gives, by name; each [layers * directions, batch, hidden].
 local function given_state(who, kind, hx)
   if hx == nil then return nil end
   local state = {}
@@ -278,6 +278,6 @@ nn.RNNCell = own_class("RNNCell", {}, function(input_size, hidden_size, bias, no
     {relu = with_activation("RNNCell", nonlinearity)})
 end, cell_forward_of("RNNCell", KINDS.RNN))
 
--- By class: how many gates lie side by side in its parameters.
+-- By class: the number of gates side by side in its parameters.
 base.gates = {[nn.LSTM] = 4, [nn.GRU] = 3, [nn.RNN] = 1, [nn.LSTMCell] = 4, [nn.GRUCell] = 3,
   [nn.RNNCell] = 1}

@@ -8,7 +8,7 @@ local fail = base.fail
 local dropout, embedding, linear, raw = base.F.dropout, base.F.embedding, base.F.linear, base.raw
 local Linear, init = plan.nn.Linear, plan.nn.init
 
--- What has adapters. turned: its weight is [in, out], as (B A)^T; a cut of the outputs cuts B.
+-- The classes that can have adapters. turned: its weight is [in, out], as (B A)^T; a cut of the outputs cuts B.
 local KINDS = {
   [base.Linear] = {cuts = {["Shard(0)"] = "b", ["Shard(1)"] = "a"}},
   [base.Conv1D] = {cuts = {["Shard(1)"] = "b", ["Shard(0)"] = "a"}, turned = true},
@@ -59,7 +59,7 @@ local function check_same(c)
   end
 end
 
--- As PEFT's target_modules: a name stands for the end of a path.
+-- As PEFT's target_modules: a name matches the end of a path.
 local function matched(model, pattern)
   local whole = string.gsub(pattern, "[^|]+", function(one)
     return string.sub(one, 1, 2) == "**" and one or "**." .. one
@@ -200,7 +200,7 @@ local function others_below(module, list)
   return list
 end
 
--- The ends of the paths if they name these modules alone, else whole paths.
+-- The ends of the paths if they name only these modules, else whole paths.
 local function targets(model, paths)
   local ends, list = {}, {}
   for _, path in ipairs(paths) do

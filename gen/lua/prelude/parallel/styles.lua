@@ -75,7 +75,7 @@ local function places_of(class, module, name, known)
       known == COLWISE and ", and LSTM, GRU, RNN and their cells" or "")
 end
 
--- The dimension along which a fused projection's parameters lie side by side.
+-- The dimension along which a fused projection's parameters are side by side.
 local PARTED = {
   [base.Linear] = {weight = 0, bias = 0},
   [base.Conv1D] = {weight = 1, bias = 0},

@@ -32,7 +32,7 @@ local function both(a, b)
   return raw.logical_and(a, b)
 end
 
--- The keys that a query sees by position alone: [q, k], or nil: all.
+-- The keys that a query sees by position only: [q, k], or nil: all.
 local function seen_by_place(q, k, how)
   if not how.causal and not how.window then return nil end
   local places, keys = base.index_row(core.shape(q)[3]), base.index_row(core.shape(k)[3])
@@ -98,7 +98,7 @@ local function as_documents(mask, q)
   return raw.full({s[1], s[3]}, 1), seen
 end
 
--- What is added to the scores for a mask of truths or of numbers: [b or 1, heads or 1, q or 1, k].
+-- The bias of the scores for a mask of truths or of numbers: [b or 1, heads or 1, q or 1, k].
 local function as_bias(mask, k)
   if core.type(mask) == "bool" then mask = raw.where(mask, 0.0, -math.huge) end
   local bias = four_dimensional(base.wide(mask))
@@ -128,7 +128,7 @@ local function within_documents(bias, of_queries, of_keys)
   return raw.where(same, bias, -math.huge)
 end
 
--- What depends on places of queries and keys is refused with a ring, and with another order of the sequence.
+-- Options that depend on the places of queries and keys are refused with a ring, and with another order of the sequence.
 local function refuse_in_parts(cut, what)
   if cut and (cut.ring or cut.balanced) then
     misfit('%s does not go with context_parallel\'s %s: take method = "allgather" or "ulysses" without balance', what,
@@ -241,7 +241,7 @@ local function window_in_documents(window, documents)
   return longest and math.min(window or longest, longest) or window
 end
 
--- The numbers of the documents of the queries and of the keys; one tensor stands for both.
+-- The numbers of the documents of the queries and of the keys; one tensor serves both.
 local function checked_documents(documents, q, k)
   if documents == nil then return nil end
   local pair = base.kind(documents) == "table" and documents or {documents, documents}
@@ -345,7 +345,7 @@ method("documents", function(input, eos, longest)
   local number, place = append("documents", {raw.to(tokens, "int32")}, {dims = {#shape - 1}, eos = eos})
   local is_bound = longest and longest < shape[#shape] -- else any row is short enough
   if is_bound then
-    -- What is beyond the longest is noted, and of no document.
+    -- Tokens beyond the longest document are noted, and belong to no document.
     place = base.indices(place, "the place in a document", longest, nil, string.format("documents (longest = %d)", longest))
     number = raw.where(raw.lt(place, 0), -1, number)
   end

@@ -353,7 +353,7 @@ end)
 
 local dropouts = 0           -- so far: each has random numbers of its own
 
--- How many there are, with n more that a loop stands for.
+-- Their number, with n more that a loop repeats.
 function base.count_dropouts(n)
   dropouts = dropouts + n
   return dropouts

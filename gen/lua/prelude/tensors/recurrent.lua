@@ -80,7 +80,7 @@ end
 
 local function counted_from_start(dim, ndim) return dim < 0 and dim + ndim or dim end
 
--- What a step hands on must be like what it was given.
+-- The carry of a step must have the type and the shape of the carry before it.
 local function check_carry(given, got)
   if base.is_tensor(given) ~= base.is_tensor(got) then
     fail("scan: what is carried is %s, and a step hands on %s", base.a(given), base.a(got))

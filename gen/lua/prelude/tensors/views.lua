@@ -67,7 +67,7 @@ local function view(x, shape)
 end
 base.view = view
 
--- Sizes, of which one may be -1: it is computed from `count` elements.
+-- Sizes; one may be -1: it is computed from `count` elements.
 local function filled_sizes(count, of, ...)
   local sizes = base.integers("size", ...)
   if #sizes > 8 then misfit("a tensor has at most 8 dimensions, not %d", #sizes) end
@@ -295,7 +295,7 @@ method("slice", function(input, dim, from, to, step)
   local first, last = place(from, "the start", 0), place(to, "the end", n)
   step = step == nil and 1 or base.whole(step, "the step", 1)
   if first >= last then
-    misfit("nothing lies from %d to %d along dimension %d of the shape %s", first, last, d,
+    misfit("nothing is from %d to %d along dimension %d of the shape %s", first, last, d,
       shape_text(shape))
   end
   local part = narrow(x, d, first, last - first)

@@ -10,7 +10,7 @@ local HUGE, math = math.huge, base.math
 local makers = {} -- by optimizer: its definition, its settings, its line
 local ORDINALS = {"first", "second", "third", "fourth"}
 
--- What a plan gave for a setting, or the default, which says its kind.
+-- The value of a setting, or the default, which defines its kind.
 local function setting(who, key, value, default)
   if value == nil then return default end
   if type(default) == "boolean" then return base.boolean(value, who .. "'s " .. key) end
@@ -315,7 +315,7 @@ plan.Adafactor = plan.optimizer{
 }
 
 -- The nearest orthogonal matrix, nearly, by steps of Newton and Schulz: each is a X + (b A + c A A) X, with A = X X^T.
--- Of a stack each matrix, where it lies: ranks mostly have some of them.
+-- Of a stack each matrix, on the rank that has it: ranks mostly have some of them.
 local function orthogonal(x, o)
   local is_stack, turned = x:dim() == 3, x:size(-2) > x:size(-1)
   local a, b, c = table.unpack(o.ns_coefficients)

@@ -250,7 +250,7 @@ end
 
 -- -------------------------------------------------------------------------------- the two programs
 
--- What else an update does: clipping by value, the moving average of the weights.
+-- Further parts of an update: clipping by value, the moving average of the weights.
 local function ways_of_update(options)
   local way = {}
   if options.clip_value ~= nil then
@@ -299,7 +299,7 @@ local function add_traced(list, made, way, which)
   end
 end
 
--- What to write for a pattern that fits nothing, if its stars should have stood for dots, too.
+-- A hint for a pattern that matches nothing, if its stars should have matched dots, too.
 local function with_dots(pattern)
   local deep = string.gsub(pattern, "%*+", "**")
   if deep == pattern or core.fitting(deep) == 0 then return "" end

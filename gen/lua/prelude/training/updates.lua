@@ -1,5 +1,5 @@
 -- updates.lua: the trace of an update: what an optimizer's function of a parameter, its gradient and its states
--- computes. It is run on things that stand for these. An update that works by element becomes a kernel. What looks
+-- computes. It is run on placeholders for these. An update that works by element becomes a kernel. What looks
 -- at more than one element (a norm, a mean, a product) becomes operations on tensors, before a kernel that
 -- does the rest.
 local core, base, plan = ...
@@ -9,7 +9,7 @@ local MOST_STATES, MOST_NUMBERS, MOST_OPERATIONS = 4, 64, 256
 
 -- ------------------------------------------------------------------------------------- the elements
 
--- What an update computes with: {row =, inputs..., shape =, type =}, or {input = 0, 1, ..., shape =}: the
+-- A tensor of an update: {row =, inputs..., shape =, type =}, or {input = 0, 1, ..., shape =}: the
 -- parameter, its gradient, the states. Of rows that are not pointwise also dims =, keep =, scalar =, equation =.
 local elements = {}
 local methods = {}
@@ -33,7 +33,7 @@ local function element(description)
   return e
 end
 
--- Whether any input is at home, or was; and whether all are: then what is made of them is there, too.
+-- Whether any input is at home, or was; and whether all are: then their result is at home, too.
 local function homes_of(inputs)
   local any, all = false, true
   for _, v in ipairs(inputs) do
@@ -310,7 +310,7 @@ function methods.replicate(x)
   return tensor_row("redistribute", x, {})
 end
 
--- The same, a matrix, whole on one rank: those of equal modules on different ones. What is made of it alone is
+-- The same, a matrix, whole on one rank: those of equal modules on different ones. Values that depend only on it are
 -- there, too.
 --- p:home(x): a matrix, whole on one rank, which then computes with it; those of equal modules on different ones.
 function methods.home(x)
@@ -320,7 +320,7 @@ function methods.home(x)
   return tensor_row("scan_stack", x, {home = true})
 end
 
--- What is at home, cut as the parameter again. That happens by itself where it meets what is not at home.
+-- A value at home, cut as the parameter again. This happens by itself where it meets a value that is not at home.
 --- p:cut(x): cut as the parameter again.
 function methods.cut(x)
   if not of_element(x, "cut").home then fail("cut of an update takes what is at home") end
@@ -431,7 +431,7 @@ local function shape_without(shape, ones)
   return own
 end
 
--- What a function gave for the parameter or a state, as an element of that shape in float32.
+-- The result of a function for the parameter or a state, as an element of that shape in float32.
 local function result(e, like, what)
   if type(e) == "number" or base.is_scalar(e) then e = operation("add", operation("mul", like, 0), e) end
   e = cast(base.expect(e, "element", what), "float32")
@@ -541,7 +541,7 @@ local function step_text(d)
     type = d.row == "cast" and d.type or nil}
 end
 
--- What set_optimizers takes of a traced update: its numbers, operations, steps and outs by operand numbers.
+-- A traced update as set_optimizers takes it: its numbers, operations, steps and outs by operand numbers.
 local function as_lists(traced, out, states, ones, shape)
   local all = {}
   for _, e in ipairs(trace.steps) do all[e] = true end
