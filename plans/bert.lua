@@ -5,14 +5,14 @@
 --   out/run.sh --weights bert-base-uncased --data batches.safetensors
 --
 -- The data has input_ids, token_type_ids, attention_mask (1 for each token that is there) and labels:
--- -100 at tokens that count for nothing, or one class a sequence. Settings of the model are below,
--- those of the mesh and of training in lib/.
+-- -100 at tokens that count for nothing, or one class a sequence. tpgen
+-- plans/bert.lua --help lists the settings.
 
-local settings, parallel, training, attention = require "lib.settings", require "lib.parallel",
-  require "lib.training", require "lib.attention"
+local hugging_face, shared = require "lib.hugging_face", require "lib.settings"
+local parallel, training, attention = require "lib.parallel", require "lib.training", require "lib.attention"
 
 local function from_config(path)
-  local config = settings.config(path, {"bert"})
+  local config = hugging_face.config(path, {"bert"})
   local need, at = config.need, config.at
   config.only("hidden_act", "gelu")
   config.only("position_embedding_type", "absolute")
@@ -25,15 +25,30 @@ local function from_config(path)
   }
 end
 
-local of = settings.of(args.config and from_config(args.config)
-  or {dim = 64, n_layers = 2, n_heads = 4, hidden = 128, vocab = 256, positions = 64, batch = 4})
-local setting, whole = of.setting, of.whole
-local dim, n_layers, n_heads = whole("dim"), whole("n_layers"), whole("n_heads")
-local hidden, vocab, positions = whole("hidden"), whole("vocab"), whole("positions")
-local types, seq, eps = whole("types", 2), whole("seq", positions), setting("eps", 1e-12)
-local dropout, attention_dropout = setting("dropout", 0), setting("attention_dropout", 0)
-local classes = setting("classes")
-local p = parallel.open(of)
+local known = args.config and from_config(args.config)
+  or {dim = 64, n_layers = 2, n_heads = 4, hidden = 128, vocab = 256, positions = 64, batch = 4}
+local args = settings({shared.files,
+  {title = "the model",
+    {"dim", nil, "the width of the model", type = "size"},
+    {"n_layers", nil, "layers", type = "size"},
+    {"n_heads", nil, "heads of attention", type = "size"},
+    {"hidden", nil, "the width of the feed-forward network", type = "size"},
+    {"vocab", nil, "tokens of the vocabulary", type = "size"},
+    {"positions", nil, "positions that the model learns", type = "size"},
+    {"types", 2, "types of tokens"},
+    {"seq", function(a) return a.positions end, "tokens of a sequence; by default all positions", type = "size"},
+    {"eps", 1e-12, "added to the variance in norms"},
+    {"dropout", 0, "dropout of each layer's outputs", type = "number"},
+    {"attention_dropout", 0, "dropout of attention's weights", type = "number"},
+    {"classes", nil, "classes of sequences; without it the masked language model is trained", type = "size"},
+    {"pad", nil, "the token whose row of the embedding learns nothing; by default config.json's", type = "count"},
+  },
+  shared.mesh, shared.training,
+}, known)
+local dim, n_layers, n_heads, hidden, vocab = args.dim, args.n_layers, args.n_heads, args.hidden, args.vocab
+local positions, types, seq, eps, classes = args.positions, args.types, args.seq, args.eps, args.classes
+local dropout, attention_dropout = args.dropout, args.attention_dropout
+local p = parallel.open(args)
 
 -- ------------------------------------------------------------------------------------- the model
 
@@ -47,7 +62,7 @@ local Embeddings = nn.module("Embeddings", function(self)
   self.token_type_embeddings = embedding(types)
   self.LayerNorm, self.dropout = nn.LayerNorm(dim, {eps = eps}), nn.Dropout(dropout)
   function self:forward(ids, kinds)
-    local x = attention.padded(self.word_embeddings(ids), ids, setting("pad")) + self.token_type_embeddings(kinds)
+    local x = attention.padded(self.word_embeddings(ids), ids, args.pad) + self.token_type_embeddings(kinds)
     return self.dropout(self.LayerNorm(x + self.position_embeddings(F.arange(seq))))
   end
 end)
@@ -125,7 +140,7 @@ p.shard(model, nil, model.layer)
 
 local names = {["embeddings.**"] = "bert.embeddings.**", ["layer.**"] = "bert.encoder.layer.**"}
 if classes then names["pooler.**"] = "bert.pooler.**" else names["predictions.**"] = "cls.predictions.**" end
-return train(training.options(of, p, {
+return train(training.options(args, p, {
   model = model,
   batch = p.distribute{
     input_ids = randint(0, vocab){p.batch, seq}, token_type_ids = randint(0, types){p.batch, seq},

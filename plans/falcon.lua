@@ -6,13 +6,13 @@
 --   tpgen plans/falcon.lua -o out/ -D config=falcon-7b/config.json -D tp=2 -D seq=2048
 --   out/run.sh --weights falcon-7b --data train.bin
 --
--- Settings of the model are below, those of the mesh and of training in lib/.
+-- tpgen plans/falcon.lua --help lists the settings.
 
-local settings, parallel, training, attention = require "lib.settings", require "lib.parallel",
-  require "lib.training", require "lib.attention"
+local hugging_face, shared = require "lib.hugging_face", require "lib.settings"
+local parallel, training, attention = require "lib.parallel", require "lib.training", require "lib.attention"
 
 local function from_config(path)
-  local config = settings.config(path, {"falcon"})
+  local config = hugging_face.config(path, {"falcon"})
   local need, at = config.need, config.at
   local new = at.new_decoder_architecture == true
   config.only("alibi", false)
@@ -20,7 +20,7 @@ local function from_config(path)
   config.only("activation", "gelu")
   if not new then config.only("parallel_attn", true) end
   for _, drop in ipairs{"hidden_dropout", "attention_dropout"} do config.only(drop, 0) end
-  local theta, scaling = settings.rope(at)
+  local theta, scaling = hugging_face.rope(at)
   local heads = need("num_attention_heads")
   return {
     dim = need("hidden_size"), n_layers = need("num_hidden_layers"), n_heads = heads,
@@ -33,14 +33,27 @@ end
 
 local known = args.config and from_config(args.config)
   or {dim = 64, n_layers = 2, n_heads = 4, vocab = 256, seq = 64, batch = 4}
-local of = settings.of(known)
-local setting, whole, flag = of.setting, of.whole, of.flag
-local dim, n_layers, n_heads = whole("dim"), whole("n_layers"), whole("n_heads")
-local hidden, vocab, seq, head_dim = whole("hidden", 4 * dim), whole("vocab"), whole("seq"), dim // n_heads
-local multi_query, two_norms = flag("multi_query", true), flag("two_norms", false)
-local groups = multi_query and 1 or whole("groups", n_heads)
-local theta, eps, tied = setting("theta", 10000), setting("eps", 1e-5), flag("tied", true)
-local p = parallel.open(of)
+local args = settings({shared.files,
+  {title = "the model",
+    {"dim", nil, "the width of the model", type = "size"},
+    {"n_layers", nil, "layers", type = "size"},
+    {"n_heads", nil, "heads of attention", type = "size"},
+    {"hidden", function(a) return 4 * a.dim end, "the width of the feed-forward network; by default 4 dim", type = "size"},
+    {"vocab", nil, "tokens of the vocabulary", type = "size"},
+    {"seq", nil, "tokens of a sequence", type = "size"},
+    {"theta", 10000, "the base of the rotary embedding's angles", type = "number"},
+    {"eps", 1e-5, "added to the variance in norms"},
+    {"tied", true, "the output has the embedding's weight"},
+    {"multi_query", true, "all queries share one key and value"},
+    {"groups", function(a) return a.n_heads end, "without multi_query: groups of queries, each with a key and a value", type = "size"},
+    {"two_norms", false, "attention and MLP have norms of their own"},
+  },
+  shared.mesh, shared.async_tp, shared.training,
+}, known)
+local dim, n_layers, n_heads, hidden, vocab, seq = args.dim, args.n_layers, args.n_heads, args.hidden, args.vocab, args.seq
+local theta, eps, tied, head_dim = args.theta, args.eps, args.tied, dim // n_heads
+local multi_query, two_norms, groups = args.multi_query, args.two_norms, args.multi_query and 1 or args.groups
+local p = parallel.open(args)
 local queries, keys, times = attention.layouts(p, n_heads, 1)
 local parts = {dim, head_dim, head_dim}
 
@@ -116,9 +129,9 @@ local model = parallelize(Falcon(), p.mesh.tp, {
     ["mlp.dense_h_to_4h"] = Colwise(),
     ["self_attention.dense|mlp.dense_4h_to_h"] = Rowwise{output_layouts = Shard(1)},
   },
-}, {async_tp = setting("async_tp")})
+}, {async_tp = args.async_tp})
 p.context(model)
 p.shard(model, model.word_embeddings, model.h, {model.ln_f, model.lm_head})
 
-return train(training.next_token(of, p, model, vocab, seq,
+return train(training.next_token(args, p, model, vocab, seq,
   training.prefixed("transformer.", {"word_embeddings.weight", "h.*.**", "ln_f.*"})))

@@ -5,18 +5,18 @@
 --   tpgen plans/gemma.lua -o out/ -D config=gemma-2-2b/config.json -D tp=2 -D seq=4096
 --   out/run.sh --weights gemma-2-2b --data train.bin
 --
--- Settings of the model are below, those of the mesh and of training in lib/.
+-- tpgen plans/gemma.lua --help lists the settings.
 
-local settings, parallel, training, attention = require "lib.settings", require "lib.parallel",
-  require "lib.training", require "lib.attention"
+local hugging_face, shared = require "lib.hugging_face", require "lib.settings"
+local parallel, training, attention = require "lib.parallel", require "lib.training", require "lib.attention"
 
 local function from_config(path)
-  local config = settings.config(path, {"gemma", "gemma2"})
+  local config = hugging_face.config(path, {"gemma", "gemma2"})
   local need, at = config.need, config.at
   config.only("attention_bias", false)
   config.only(at.hidden_activation and "hidden_activation" or "hidden_act", "gelu_pytorch_tanh")
-  settings.usual_window(config)
-  local theta, scaling = settings.rope(at)
+  hugging_face.usual_window(config)
+  local theta, scaling = hugging_face.rope(at)
   local two = at.model_type == "gemma2"
   return {
     dim = need("hidden_size"), n_layers = need("num_hidden_layers"),
@@ -35,16 +35,29 @@ end
 local known = args.config and from_config(args.config)
   or {dim = 64, n_layers = 2, n_heads = 4, n_kv_heads = 2, head_dim = 16, hidden = 176, vocab = 256,
     seq = 64, batch = 4, norms_behind = true, softcap = 50, last_softcap = 30}
-local of = settings.of(known)
-local setting, whole, flag = of.setting, of.whole, of.flag
-local dim, n_layers, n_heads = whole("dim"), whole("n_layers"), whole("n_heads")
-local n_kv_heads = whole("n_kv_heads", n_heads)
-local head_dim = whole("head_dim", dim // n_heads)
-local hidden, vocab, seq = whole("hidden"), whole("vocab"), whole("seq")
-local theta, eps, tied = setting("theta", 10000), setting("eps", 1e-6), flag("tied", true)
-local norms_behind = flag("norms_behind", true)
-local scale = setting("queries_by", head_dim) ^ -0.5
-local p = parallel.open(of)
+local args = settings({shared.files,
+  {title = "the model",
+    {"dim", nil, "the width of the model", type = "size"},
+    {"n_layers", nil, "layers", type = "size"},
+    {"n_heads", nil, "heads of attention", type = "size"},
+    {"n_kv_heads", function(a) return a.n_heads end, "heads of keys and values; by default n_heads", type = "size"},
+    {"head_dim", function(a) return a.dim // a.n_heads end, "the width of a head; by default dim / n_heads", type = "size"},
+    {"hidden", nil, "the width of the feed-forward network", type = "size"},
+    {"vocab", nil, "tokens of the vocabulary", type = "size"},
+    {"seq", nil, "tokens of a sequence", type = "size"},
+    {"theta", 10000, "the base of the rotary embedding's angles", type = "number"},
+    {"eps", 1e-6, "added to the variance in norms"},
+    {"tied", true, "the output has the embedding's weight"},
+    {"pad", nil, "the token whose row of the embedding learns nothing; by default config.json's", type = "count"},
+    {"norms_behind", true, "norms behind attention and MLP, too (Gemma 2)"},
+    {"queries_by", function(a) return a.head_dim end, "scores are divided by its root; by default head_dim", type = "number"},
+  },
+  shared.mesh, shared.async_tp, shared.training,
+}, known)
+local dim, n_layers, n_heads, n_kv_heads, head_dim = args.dim, args.n_layers, args.n_heads, args.n_kv_heads, args.head_dim
+local hidden, vocab, seq, theta, eps, tied = args.hidden, args.vocab, args.seq, args.theta, args.eps, args.tied
+local norms_behind, scale = args.norms_behind, args.queries_by ^ -0.5
+local p = parallel.open(args)
 local queries, keys, times = attention.layouts(p, n_heads, n_kv_heads)
 
 -- ------------------------------------------------------------------------------------- the model
@@ -109,7 +122,7 @@ local Gemma = nn.module("Gemma", function(self)
   self.lm_head = tied and attention.Tied() or linear(dim, vocab)
   function self:forward(ids)
     local cos, sin = F.rotary_tables(ids:positions(), head_dim, theta, known.scaling)
-    local x = attention.padded(self.embed_tokens(ids), ids, setting("pad")) * dim ^ 0.5
+    local x = attention.padded(self.embed_tokens(ids), ids, args.pad) * dim ^ 0.5
     for _, layer in ipairs(self.layers) do x = layer(x, cos, sin) end
     x = self.norm(x)
     return capped(self.lm_head(x, tied and self.embed_tokens.weight or nil), known.last_softcap)
@@ -132,9 +145,9 @@ local model = parallelize(Gemma(), p.mesh.tp, {
     ["mlp.gate_proj|mlp.up_proj"] = Colwise(),
     ["mlp.down_proj"] = Rowwise{output_layouts = Shard(1)},
   },
-}, {async_tp = setting("async_tp")})
+}, {async_tp = args.async_tp})
 p.context(model)
 p.shard(model, model.embed_tokens, model.layers, {model.norm, model.lm_head})
 
-return train(training.next_token(of, p, model, vocab, seq,
+return train(training.next_token(args, p, model, vocab, seq,
   training.prefixed("model.", {"embed_tokens.weight", "layers.*.**", "norm.weight"})))

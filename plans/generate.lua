@@ -3,22 +3,28 @@
 --
 --   tpgen plans/generate.lua -o out/ -D config=Llama-3.2-1B/config.json [-D tp=2 -D cp=2 -D context=8192 -D slots=4]
 --   out/run.sh --weights Llama-3.2-1B --prompts prompts.jsonl --tokens 100
---
--- Settings are below.
 
-local settings = require "lib.settings"
+local hugging_face, shared = require "lib.hugging_face", require "lib.settings"
 
 -- A small Llama, to try it.
 local tiny = {dim = 64, n_layers = 2, n_heads = 4, n_kv_heads = 2, head_dim = 16, hidden = 176, vocab = 256,
   theta = 10000, eps = 1e-6, tied = false, positions = 256}
 
-local learned = args.config and settings.model_type(args.config) == "gpt2"
+local learned = args.config and hugging_face.model_type(args.config) == "gpt2"
 local family = require(learned and "lib.gpt2_decoder" or "lib.decoder")
 local c = args.config and family.settings(args.config) or tiny
 
-local of = settings.of(c)
-local tp, cp = of.whole("tp", 1), of.whole("cp", 1) -- cp ranks share the context of the caches
-local context = of.whole("context", math.min(c.positions, 8192))
+local args = settings{
+  shared.files,
+  {"tp", 1, "ranks that share each layer", search = true},
+  {"cp", 1, "ranks that share the context of the caches", search = true},
+  {"context", math.min(c.positions, 8192), "tokens of a sequence; by default all positions of the model, at most 8192"},
+  {"slots", 1, "sequences at once"},
+  {"prefill", 128, "tokens of a prompt that one step takes", search = true},
+  {"cache_dtype", "float32", "the type of the caches", choices = {"float32", "bfloat16"}},
+  {"weight_dtype", "float32", "the type in which weights are stored", choices = {"float32", "bfloat16", "int8"}},
+}
+local tp, cp, context = args.tp, args.cp, args.context
 if context > c.positions and c.learned then
   error("the model has " .. c.positions .. " positions: context = " .. context .. " is too long")
 end
@@ -30,9 +36,9 @@ return generate{
   vocab = c.vocab,
   context = context,
   context_over = cp > 1 and mesh.cp or nil,
-  slots = of.whole("slots", 1),
-  prefill = of.whole("prefill", 128),
-  cache_dtype = of.setting("cache_dtype", "float32"),
-  weight_dtype = of.setting("weight_dtype", "float32"),
+  slots = args.slots,
+  prefill = args.prefill,
+  cache_dtype = args.cache_dtype,
+  weight_dtype = args.weight_dtype,
   names = names,
 }

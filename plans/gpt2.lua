@@ -4,14 +4,13 @@
 --   tpgen plans/gpt2.lua -o out/ -D config=gpt2/config.json -D tp=2 -D seq=1024
 --   out/run.sh --weights gpt2 --data train.bin
 --
--- -D dropout, embed_dropout and attention_dropout are the file's resid_pdrop, embd_pdrop and attn_pdrop.
--- Settings of the model are below, those of the mesh and of training in lib/.
+-- tpgen plans/gpt2.lua --help lists the settings.
 
-local settings, parallel, training, attention = require "lib.settings", require "lib.parallel",
-  require "lib.training", require "lib.attention"
+local hugging_face, shared = require "lib.hugging_face", require "lib.settings"
+local parallel, training, attention = require "lib.parallel", require "lib.training", require "lib.attention"
 
 local function from_config(path)
-  local config = settings.config(path, {"gpt2"})
+  local config = hugging_face.config(path, {"gpt2"})
   local need, at = config.need, config.at
   config.only("activation_function", "gelu_new")
   config.only("scale_attn_weights", true)
@@ -23,15 +22,29 @@ local function from_config(path)
   }
 end
 
-local of = settings.of(args.config and from_config(args.config)
-  or {dim = 64, n_layers = 2, n_heads = 4, vocab = 256, positions = 64, batch = 4})
-local setting, whole, flag = of.setting, of.whole, of.flag
-local dim, n_layers, n_heads = whole("dim"), whole("n_layers"), whole("n_heads")
-local hidden, vocab, positions = whole("hidden", 4 * dim), whole("vocab"), whole("positions")
-local seq, eps = whole("seq", positions), setting("eps", 1e-5)
-local dropout, tied = setting("dropout", 0), flag("tied", true)
-local embed_dropout, attention_dropout = setting("embed_dropout", 0), setting("attention_dropout", 0)
-local p = parallel.open(of)
+local known = args.config and from_config(args.config)
+  or {dim = 64, n_layers = 2, n_heads = 4, vocab = 256, positions = 64, batch = 4}
+local args = settings({shared.files,
+  {title = "the model",
+    {"dim", nil, "the width of the model", type = "size"},
+    {"n_layers", nil, "layers", type = "size"},
+    {"n_heads", nil, "heads of attention", type = "size"},
+    {"hidden", function(a) return 4 * a.dim end, "the width of the feed-forward network; by default 4 dim", type = "size"},
+    {"vocab", nil, "tokens of the vocabulary", type = "size"},
+    {"positions", nil, "positions that the model learns", type = "size"},
+    {"seq", function(a) return a.positions end, "tokens of a sequence; by default all positions", type = "size"},
+    {"eps", 1e-5, "added to the variance in norms"},
+    {"dropout", 0, "dropout of the layers' outputs, resid_pdrop of the file", type = "number"},
+    {"embed_dropout", 0, "dropout of the embeddings, embd_pdrop of the file", type = "number"},
+    {"attention_dropout", 0, "dropout of attention's weights, attn_pdrop of the file", type = "number"},
+    {"tied", true, "the output has the embedding's weight"},
+  },
+  shared.mesh, shared.training,
+}, known)
+local dim, n_layers, n_heads, hidden, vocab = args.dim, args.n_layers, args.n_heads, args.hidden, args.vocab
+local positions, seq, eps, dropout, tied = args.positions, args.seq, args.eps, args.dropout, args.tied
+local embed_dropout, attention_dropout = args.embed_dropout, args.attention_dropout
+local p = parallel.open(args)
 
 -- ------------------------------------------------------------------------------------- the model
 
@@ -95,5 +108,5 @@ local model = parallelize(GPT2(), p.mesh.tp, {
 p.context(model)
 p.shard(model, {model.wte, model.wpe}, model.h, {model.ln_f, model.lm_head})
 
-return train(training.next_token(of, p, model, vocab, seq,
+return train(training.next_token(args, p, model, vocab, seq,
   training.prefixed("transformer.", {"wte.weight", "wpe.weight", "ln_f.*", "h.*.**"})))

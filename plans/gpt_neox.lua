@@ -5,17 +5,17 @@
 --   tpgen plans/gpt_neox.lua -o out/ -D config=pythia-1b/config.json -D tp=2 -D seq=2048
 --   out/run.sh --weights pythia-1b --data train.bin
 --
--- Settings of the model are below, those of the mesh and of training in lib/.
+-- tpgen plans/gpt_neox.lua --help lists the settings.
 
-local settings, parallel, training, attention = require "lib.settings", require "lib.parallel",
-  require "lib.training", require "lib.attention"
+local hugging_face, shared = require "lib.hugging_face", require "lib.settings"
+local parallel, training, attention = require "lib.parallel", require "lib.training", require "lib.attention"
 
 local function from_config(path)
-  local config = settings.config(path, {"gpt_neox"})
+  local config = hugging_face.config(path, {"gpt_neox"})
   local need, at = config.need, config.at
   config.only("hidden_act", "gelu")
   for _, drop in ipairs{"hidden_dropout", "attention_dropout"} do config.only(drop, 0) end
-  local theta, scaling, part = settings.rope(at)
+  local theta, scaling, part = hugging_face.rope(at)
   return {
     dim = need("hidden_size"), n_layers = need("num_hidden_layers"),
     n_heads = need("num_attention_heads"), hidden = need("intermediate_size"),
@@ -28,13 +28,26 @@ end
 
 local known = args.config and from_config(args.config)
   or {dim = 64, n_layers = 2, n_heads = 4, hidden = 256, vocab = 256, seq = 64, batch = 4}
-local of = settings.of(known)
-local setting, whole, flag = of.setting, of.whole, of.flag
-local dim, n_layers, n_heads = whole("dim"), whole("n_layers"), whole("n_heads")
-local hidden, vocab, seq, head_dim = whole("hidden"), whole("vocab"), whole("seq"), dim // n_heads
-local theta, eps, tied = setting("theta", 10000), setting("eps", 1e-5), flag("tied", false)
-local bias, together = flag("bias", true), flag("together", true)
-local p = parallel.open(of)
+local args = settings({shared.files,
+  {title = "the model",
+    {"dim", nil, "the width of the model", type = "size"},
+    {"n_layers", nil, "layers", type = "size"},
+    {"n_heads", nil, "heads of attention", type = "size"},
+    {"hidden", nil, "the width of the feed-forward network", type = "size"},
+    {"vocab", nil, "tokens of the vocabulary", type = "size"},
+    {"seq", nil, "tokens of a sequence", type = "size"},
+    {"theta", 10000, "the base of the rotary embedding's angles", type = "number"},
+    {"rotated", 0.25, "the part of a head that is rotated"},
+    {"eps", 1e-5, "added to the variance in norms"},
+    {"tied", false, "the output has the embedding's weight"},
+    {"bias", true, "projections have a bias"},
+    {"together", true, "attention and MLP read the same input"},
+  },
+  shared.mesh, shared.async_tp, shared.training,
+}, known)
+local dim, n_layers, n_heads, hidden, vocab, seq = args.dim, args.n_layers, args.n_heads, args.hidden, args.vocab, args.seq
+local theta, eps, tied, head_dim, bias, together = args.theta, args.eps, args.tied, dim // n_heads, args.bias, args.together
+local p = parallel.open(args)
 
 -- ------------------------------------------------------------------------------------- the model
 
@@ -72,7 +85,7 @@ local NeoX = nn.module("NeoX", function(self)
   self.final_layer_norm = nn.LayerNorm(dim, {eps = eps})
   self.embed_out = tied and attention.Tied() or linear(dim, vocab, false)
   function self:forward(ids)
-    local rotated = math.floor(head_dim * setting("rotated", 0.25))
+    local rotated = math.floor(head_dim * args.rotated)
     local cos, sin = F.rotary_tables(ids:positions(), rotated, theta, known.scaling)
     local x = self.embed_in(ids)
     for _, layer in ipairs(self.layers) do x = layer(x, cos, sin) end
@@ -94,9 +107,9 @@ local model = parallelize(NeoX(), p.mesh.tp, {
     ["mlp.dense_h_to_4h"] = Colwise(),
     ["attention.dense|mlp.dense_4h_to_h"] = Rowwise{output_layouts = Shard(1)},
   },
-}, {async_tp = setting("async_tp")})
+}, {async_tp = args.async_tp})
 p.context(model)
 p.shard(model, model.embed_in, model.layers, {model.final_layer_norm, model.embed_out})
 
-return train(training.next_token(of, p, model, vocab, seq,
+return train(training.next_token(args, p, model, vocab, seq,
   training.prefixed("gpt_neox.", {"embed_in.weight", "layers.*.**", "final_layer_norm.*"})))

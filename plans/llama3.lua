@@ -23,11 +23,10 @@
 --   tpgen plans/llama3.lua -o out/ -D config=Llama-3.1-8B/config.json -D tp=8
 --   out/run.sh --weights Llama-3.1-8B --data text.txt --steps 100
 --
--- Whatever setting(), whole() and flag() read, here and in lib/, can be said on the command line:
--- -D seq=4096.
+-- tpgen plans/llama3.lua --help lists the settings.
 
-local settings, parallel, training, attention = require "lib.settings", require "lib.parallel",
-  require "lib.training", require "lib.attention"
+local hugging_face, shared = require "lib.hugging_face", require "lib.settings"
+local parallel, training, attention = require "lib.parallel", require "lib.training", require "lib.attention"
 
 -- ---------------------------------------------------------------------------------------- settings
 
@@ -47,12 +46,12 @@ local presets = {
 
 -- The same from a Hugging Face model's config.json.
 local function from_config(path)
-  local config = settings.config(path, {"llama"})
+  local config = hugging_face.config(path, {"llama"})
   local need, at = config.need, config.at
   config.only("hidden_act", "silu")
   config.only("attention_bias", false)
   config.only("mlp_bias", false)
-  local theta, scaling = settings.rope(at)
+  local theta, scaling = hugging_face.rope(at)
   return {
     dim = need("hidden_size"), n_layers = need("num_hidden_layers"),
     n_heads = need("num_attention_heads"), n_kv_heads = at.num_key_value_heads,
@@ -67,19 +66,48 @@ if args.config and args.preset then error("-D config and -D preset both say the 
 local known = args.config and from_config(args.config) or presets[args.preset or "debug"]
   or error("there is no preset '" .. tostring(args.preset) .. "': say 8b, 70b, 405b or debug")
 
-local of = settings.of(known)
-local setting, whole, flag = of.setting, of.whole, of.flag
-local dim, n_layers, n_heads = whole("dim"), whole("n_layers"), whole("n_heads")
-local n_kv_heads = whole("n_kv_heads", n_heads)
-local head_dim = whole("head_dim", math.tointeger(dim / n_heads) or dim / n_heads)
-local hidden, vocab, seq = whole("hidden"), whole("vocab"), whole("seq")
-local theta, eps, tied = setting("theta", 10000), setting("eps", 1e-5), flag("tied", false)
-local loss_parallel = flag("loss_parallel", true)
-local eos = setting("documents") -- the token that ends a document; nil: the text is one
-if eos then eos = whole("documents") end
-local longest = setting("longest") -- the tokens of the longest document, if known
+local args = settings({
+  {title = shared.files.title,
+    {"preset", nil, "a shape of Llama 3.1's, in the place of a config; by default debug, a small one",
+      choices = {"debug", "8b", "70b", "405b"}},
+  },
+  shared.files,
+  {title = "the model",
+    {"dim", nil, "the width of the model", type = "size"},
+    {"n_layers", nil, "layers", type = "size"},
+    {"n_heads", nil, "heads of attention", type = "size"},
+    {"n_kv_heads", function(a) return a.n_heads end, "heads of keys and values; by default n_heads", type = "size"},
+    {"head_dim", function(a) return math.tointeger(a.dim / a.n_heads) or a.dim / a.n_heads end,
+      "the width of a head; by default dim / n_heads", type = "size"},
+    {"hidden", nil, "the width of the feed-forward network", type = "size"},
+    {"vocab", nil, "tokens of the vocabulary", type = "size"},
+    {"seq", nil, "tokens of a sequence", type = "size"},
+    {"theta", 10000, "the base of the rotary embedding's angles", type = "number"},
+    {"eps", 1e-5, "added to the variance in norms"},
+    {"tied", false, "the output has the embedding's weight"},
+    {"pad", nil, "the token whose row of the embedding learns nothing; by default config.json's", type = "count"},
+    {"loss_parallel", true, "the logits stay cut over the vocabulary, into the loss", search = true},
+  },
+  {title = "documents",
+    {"documents", nil, "the token that ends a document; by default the text is one document", type = "size"},
+    {"longest", nil, "with documents: the tokens of the longest one", type = "size"},
+  },
+  {title = "adapters",
+    {"lora", nil, "the rank of adapters, which are trained in the place of the model", type = "size"},
+    {"lora_alpha", function(a) return a.lora and 2 * a.lora end, "their factor, times the rank; by default 2 lora",
+      type = "number"},
+    {"lora_match", "wq|wv", "the layers that have one: a pattern"},
+    {"lora_dropout", 0, "dropout of their inputs", type = "number"},
+  },
+  shared.mesh, shared.async_tp, shared.training,
+}, known)
+local dim, n_layers, n_heads, n_kv_heads, head_dim = args.dim, args.n_layers, args.n_heads, args.n_kv_heads, args.head_dim
+local hidden, vocab, seq, theta, eps, tied = args.hidden, args.vocab, args.seq, args.theta, args.eps, args.tied
+local loss_parallel = args.loss_parallel
+local eos = args.documents     -- the token that ends a document; nil: the text is one
+local longest = args.longest   -- the tokens of the longest document, if known
 
-local p = parallel.open(of)
+local p = parallel.open(args)
 local mesh, tp, dp, batch_size = p.mesh, p.tp, p.dp, p.batch
 
 -- --------------------------------------------------------------------------------------- the model
@@ -163,7 +191,7 @@ local Llama = nn.module("Llama", function(self)
 
   function self:forward(tokens)
     local cos, sin = F.rotary_tables(tokens:positions(), head_dim, theta, known.scaling)
-    local x, documents, places = attention.padded(self.tok_embeddings(tokens), tokens, setting("pad"))
+    local x, documents, places = attention.padded(self.tok_embeddings(tokens), tokens, args.pad)
     if eos then -- positions begin anew in each document
       documents, places = tokens:documents()
       cos, sin = F.rotary_tables(seq, head_dim, theta, known.scaling)
@@ -216,13 +244,13 @@ local model = parallelize(Llama(), mesh.tp, {
     ["feed_forward.w2"] = Rowwise{output_layouts = Shard(1)},
     ["feed_forward.w3"] = Colwise(),
   },
-}, {async_tp = setting("async_tp")})
+}, {async_tp = args.async_tp})
 
 -- Adapters of this rank are trained, and the model is frozen.
-local rank = setting("lora")
+local rank = args.lora
 if rank then
-  lora(model, {rank = rank, alpha = setting("lora_alpha", 2 * rank), match = setting("lora_match", "wq|wv"),
-    dropout = setting("lora_dropout", 0), task_type = "CAUSAL_LM"})
+  lora(model, {rank = rank, alpha = args.lora_alpha, match = args.lora_match,
+    dropout = args.lora_dropout, task_type = "CAUSAL_LM"})
 end
 
 p.pipeline(model)
@@ -233,7 +261,7 @@ p.shard(model, model.tok_embeddings, model.layers, {model.norm, model.output})
 
 -- ------------------------------------------------------------------------------------ the training
 
-return train(training.options(of, p, {
+return train(training.options(args, p, {
   model = model,
   batch = p.distribute{
     input = tokens(vocab, {documents = eos, longest = longest}){batch_size, seq},

@@ -20,42 +20,76 @@
 -- its experts get in balance, and more end the job; without it, or with bound=false, there is room for all that there
 -- can be. The metrics have the fullest expert's places over the mean, what was dropped, and with places=true the places
 -- of each expert of each layer. files=fused: files hold the experts of a layer as one tensor, as transformers does in
--- memory, gate and up in one; else a tensor for each expert. Settings of the model are here and in lib/moe_shapes.lua,
--- those of the mesh and of training in lib/.
+-- memory, gate and up in one; else a tensor for each expert. tpgen plans/moe.lua --help lists the settings.
 
-local settings, parallel, training, attention, latent_attention = require "lib.settings", require "lib.parallel",
+local shared, parallel, training, attention, latent_attention = require "lib.settings", require "lib.parallel",
   require "lib.training", require "lib.attention", require "lib.latent_attention"
 
 -- ---------------------------------------------------------------------------------------- settings
 
 local shapes = require "lib.moe_shapes"
 local known = shapes.of(args.config, args.preset, args.files)
-local of = settings.of(known)
-local setting, whole, flag = of.setting, of.whole, of.flag
-local dim, n_layers, n_heads = whole("dim"), whole("n_layers"), whole("n_heads")
-local n_kv_heads = whole("n_kv_heads", n_heads)
-local head_dim = whole("head_dim", dim // n_heads)
-local vocab, seq = whole("vocab"), whole("seq")
+-- A capacity takes the place of a preset's bound.
+if args.capacity ~= nil then known.bound = nil end
+local args = settings({
+  {title = shared.files.title,
+    {"preset", nil, "a shape in the place of a config; by default debug, a small one",
+      choices = {"debug", "8x7b", "30b-a3b", "deepseek-v3"}},
+    {"files", nil, "fused: files have the experts of a layer as one tensor; else a tensor for each", choices = {"fused"}},
+  },
+  shared.files,
+  {title = "the model",
+    {"dim", nil, "the width of the model", type = "size"},
+    {"n_layers", nil, "layers", type = "size"},
+    {"n_heads", nil, "heads of attention", type = "size"},
+    {"n_kv_heads", function(a) return a.n_heads end, "heads of keys and values; by default n_heads", type = "size"},
+    {"head_dim", function(a) return a.dim // a.n_heads end, "the width of a head; by default dim / n_heads", type = "size"},
+    {"hidden", nil, "the width of an expert", type = "size"},
+    {"vocab", nil, "tokens of the vocabulary", type = "size"},
+    {"seq", nil, "tokens of a sequence", type = "size"},
+    {"theta", 10000, "the base of the rotary embedding's angles", type = "number"},
+    {"eps", 1e-5, "added to the variance in norms"},
+    {"tied", false, "the output has the embedding's weight"},
+    {"pad", nil, "the token whose row of the embedding learns nothing; by default config.json's", type = "count"},
+    {"norms", nil, "of q and k: of each head, or of all heads together", choices = {"heads", "whole"}},
+    {"window", nil, "tokens that each token sees; by default all", type = "size"},
+  },
+  {title = "experts",
+    {"experts", nil, "experts of a layer", type = "size"},
+    {"top_k", nil, "experts of a token", type = "size"},
+    {"normalize", true, "a token's weights of its experts add up to 1"},
+    {"capacity", nil, "an expert takes at most this many times its mean share of a sequence; the rest is dropped",
+      type = "number"},
+    {"bound", nil, "a rank has room for this many times the rows that its experts get in balance; false: for all",
+      type = "number", choices = {false}},
+    {"bias_balance", nil, "what a bias of the choice moves by after each step, to balance the experts", type = "number"},
+    {"aux_loss", 0, "the factor of the load balancing loss", type = "number"},
+    {"aux_batch", nil, "samples of which that loss takes means; by default all of the step, or of a micro-batch",
+      type = "size"},
+    {"places", false, "the metrics have the places of each expert of each layer"},
+  },
+  shared.mesh, shared.async_tp, shared.training,
+}, known)
+local dim, n_layers, n_heads, n_kv_heads, head_dim = args.dim, args.n_layers, args.n_heads, args.n_kv_heads, args.head_dim
+local vocab, seq = args.vocab, args.seq
 local latent, rotated = known.latent, known.latent and known.latent.rope or head_dim
 local dense = known.dense or 0 -- so many layers come first that have a plain network and no experts
-local theta, eps, tied = setting("theta", 10000), setting("eps", 1e-5), flag("tied", false)
-local norms, window, aux_loss = setting("norms"), setting("window"), setting("aux_loss", 0)
-local p = parallel.open(of)
+local theta, eps, tied = args.theta, args.eps, args.tied
+local norms, window, aux_loss = args.norms, args.window, args.aux_loss
+local p = parallel.open(args)
 
 -- Over how many samples the load balancing loss takes its means: nil, all of the step. A step in micro-batches cannot
 -- read what all make together: there a rank's samples of a micro-batch.
 local function samples_of_load()
   local parts = p.microbatches()
-  if aux_loss == 0 or setting("aux_batch") or parts == 1 then return setting("aux_batch") end
+  if aux_loss == 0 or args.aux_batch or parts == 1 then return args.aux_batch end
   if not parts or p.batch % (p.dp * parts) ~= 0 then
     error("aux_loss in micro-batches that are not of one size: say aux_batch, the samples of which it takes means")
   end
   return p.batch // (p.dp * parts)
 end
 local aux_batch = samples_of_load()
--- A capacity takes the place of a preset's bound.
-local bound = setting("bound") or nil
-if setting("capacity") and args.bound == nil then bound = nil end
+local bound = args.bound or nil
 local queries, keys, times = attention.layouts(p, n_heads, n_kv_heads)
 
 -- --------------------------------------------------------------------------------------- the model
@@ -99,10 +133,10 @@ local Dense = nn.module("Dense", function(self)
 end)
 
 local function experts_of_layer()
-  return nn.MoE(dim, {experts = whole("experts"), top_k = whole("top_k"), hidden = whole("hidden"),
-    normalize = flag("normalize", true), router = known.router, scale = known.weight_scale, groups = known.groups,
-    top_groups = known.top_groups, shared = known.shared, bias_balance = setting("bias_balance"),
-    capacity = setting("capacity"), bound = bound, load_batch = aux_batch, init = INIT})
+  return nn.MoE(dim, {experts = args.experts, top_k = args.top_k, hidden = args.hidden,
+    normalize = args.normalize, router = known.router, scale = known.weight_scale, groups = known.groups,
+    top_groups = known.top_groups, shared = known.shared, bias_balance = args.bias_balance,
+    capacity = args.capacity, bound = bound, load_batch = aux_batch, init = INIT})
 end
 
 local Layer = nn.module("Layer", function(self, i)
@@ -137,7 +171,7 @@ local Model = nn.module("Model", function(self)
   self.lm_head = tied and attention.Tied() or linear(dim, vocab)
   function self:forward(ids)
     local cos, sin = F.rotary_tables(seq, rotated, theta, known.scaling)
-    local x, loads, load = attention.padded(self.embed_tokens(ids), ids, setting("pad")), {}, nil
+    local x, loads, load = attention.padded(self.embed_tokens(ids), ids, args.pad), {}, nil
     for _, layer in ipairs(self.layers) do
       x, load = layer(x, cos, sin)
       loads[#loads + 1] = load
@@ -169,7 +203,7 @@ local model = parallelize(Model(), p.mesh.tp, {
     self_attn = PrepareModuleInput{desired_input_layouts = {Replicate(), false, false}},
   },
   ["layers.*.self_attn"] = attention_styles(),
-}, {async_tp = setting("async_tp")})
+}, {async_tp = args.async_tp})
 
 -- Of a network that takes every token: its output is cut along the sequence.
 local function network(at)
@@ -183,7 +217,7 @@ for i, layer in ipairs(model.layers) do
     parallelize(layer, p.mesh.tp, network("mlp"))
   else
     local outputs = {Shard(1), false, false} -- the tokens and their load
-    if setting("capacity") then outputs[4] = false end
+    if args.capacity then outputs[4] = false end
     parallelize(layer, p.mesh.tp, {
       mlp = PrepareModuleInputOutput{desired_input_layouts = Replicate(), desired_output_layouts = outputs},
       ["mlp.experts"] = ExpertTensorParallel(),
@@ -202,30 +236,30 @@ p.shard(model, model.embed_tokens, model.layers, {model.norm, model.lm_head})
 
 local names = training.prefixed("model.", {"embed_tokens.weight", "layers.*.self_attn.**",
   "layers.*.input_layernorm.weight", "layers.*.post_attention_layernorm.weight", "norm.weight"})
-names["layers.*.mlp.gate.weight"] = "model.layers.*." .. known.files.gate
+names["layers.*.mlp.gate.weight"] = "model.layers.*." .. known.file_names.gate
 for _, name in ipairs{"gate_proj", "up_proj", "down_proj"} do
-  names["layers.*.mlp.experts." .. name] = shapes.of_experts(known.files, name)
+  names["layers.*.mlp.experts." .. name] = shapes.of_experts(known.file_names, name)
 end
 if known.shared then names["layers.*.mlp.shared_experts.**"] = "model.layers.*.mlp.shared_experts.**" end
 if dense > 0 then names["layers.*.mlp.*_proj.weight"] = "model.layers.*.mlp.*_proj.weight" end
-if setting("bias_balance") then
+if args.bias_balance then
   names["layers.*.mlp.e_score_correction_bias"] = "model.layers.*.mlp.gate.e_score_correction_bias"
 end
 
 -- The fullest expert's places over the mean, of the layer where that is worst; the places that were dropped; and the
 -- places of all experts: of a whole step. With accumulate a metric is the mean of the batches.
-local has_places, batches = flag("places", false), whole("accumulate", 1)
+local has_places, batches = args.places, args.accumulate or 1
 local function report(output)
   local tokens, places, all = batches * p.batch * seq, of_layers(output.loads, 1), {}
   if aux_batch then places = places:mean(1) end
   places = places * tokens
-  all.expert_load = places:amax() * (whole("experts") / (whole("top_k") * tokens))
-  if setting("capacity") then all.dropped = of_layers(output.loads, 3):sum() * batches end
+  all.expert_load = places:amax() * (args.experts / (args.top_k * tokens))
+  if args.capacity then all.dropped = of_layers(output.loads, 3):sum() * batches end
   if has_places then all.places = places end
   return all
 end
 
-return train(training.options(of, p, {
+return train(training.options(args, p, {
   model = model,
   batch = p.distribute{
     input = tokens(vocab){p.batch, seq}, target = tokens(vocab, 1){p.batch, seq},

@@ -5,17 +5,17 @@
 --   tpgen plans/phi3.lua -o out/ -D config=Phi-3-mini-4k-instruct/config.json -D tp=2 -D seq=4096
 --   out/run.sh --weights Phi-3-mini-4k-instruct --data train.bin
 --
--- Settings of the model are below, those of the mesh and of training in lib/.
+-- tpgen plans/phi3.lua --help lists the settings.
 
-local settings, parallel, training, attention = require "lib.settings", require "lib.parallel",
-  require "lib.training", require "lib.attention"
+local hugging_face, shared = require "lib.hugging_face", require "lib.settings"
+local parallel, training, attention = require "lib.parallel", require "lib.training", require "lib.attention"
 
 local function from_config(path)
-  local config = settings.config(path, {"phi3"})
+  local config = hugging_face.config(path, {"phi3"})
   local need, at = config.need, config.at
   config.only("hidden_act", "silu")
   for _, drop in ipairs{"resid_pdrop", "embd_pdrop", "attention_dropout"} do config.only(drop, 0) end
-  local theta, scaling, part = settings.rope(at)
+  local theta, scaling, part = hugging_face.rope(at)
   return {
     dim = need("hidden_size"), n_layers = need("num_hidden_layers"),
     n_heads = need("num_attention_heads"), n_kv_heads = at.num_key_value_heads,
@@ -27,14 +27,27 @@ end
 
 local known = args.config and from_config(args.config)
   or {dim = 64, n_layers = 2, n_heads = 4, n_kv_heads = 2, hidden = 176, vocab = 256, seq = 64, batch = 4}
-local of = settings.of(known)
-local setting, whole, flag = of.setting, of.whole, of.flag
-local dim, n_layers, n_heads = whole("dim"), whole("n_layers"), whole("n_heads")
-local n_kv_heads, head_dim = whole("n_kv_heads", n_heads), dim // n_heads
-local hidden, vocab, seq = whole("hidden"), whole("vocab"), whole("seq")
-local theta, eps, tied = setting("theta", 10000), setting("eps", 1e-5), flag("tied", false)
-local window = setting("window", seq) < seq and setting("window") or nil
-local p = parallel.open(of)
+local args = settings({shared.files,
+  {title = "the model",
+    {"dim", nil, "the width of the model", type = "size"},
+    {"n_layers", nil, "layers", type = "size"},
+    {"n_heads", nil, "heads of attention", type = "size"},
+    {"n_kv_heads", function(a) return a.n_heads end, "heads of keys and values; by default n_heads", type = "size"},
+    {"hidden", nil, "the width of the feed-forward network", type = "size"},
+    {"vocab", nil, "tokens of the vocabulary", type = "size"},
+    {"seq", nil, "tokens of a sequence", type = "size"},
+    {"theta", 10000, "the base of the rotary embedding's angles", type = "number"},
+    {"eps", 1e-5, "added to the variance in norms"},
+    {"tied", false, "the output has the embedding's weight"},
+    {"pad", nil, "the token whose row of the embedding learns nothing; by default config.json's", type = "count"},
+    {"window", nil, "tokens that each token sees; by default all", type = "size"},
+  },
+  shared.mesh, shared.async_tp, shared.training,
+}, known)
+local dim, n_layers, n_heads, n_kv_heads, hidden = args.dim, args.n_layers, args.n_heads, args.n_kv_heads, args.hidden
+local vocab, seq, theta, eps, tied, head_dim = args.vocab, args.seq, args.theta, args.eps, args.tied, dim // n_heads
+local window = args.window and args.window < seq and args.window or nil
+local p = parallel.open(args)
 local queries, keys, times = attention.layouts(p, n_heads, n_kv_heads)
 local parts = {n_heads * head_dim, n_kv_heads * head_dim, n_kv_heads * head_dim}
 
@@ -87,7 +100,7 @@ local Phi3 = nn.module("Phi3", function(self)
   function self:forward(ids)
     local rotated = math.floor(head_dim * (known.rotated or 1))
     local cos, sin = F.rotary_tables(ids:positions(), rotated, theta, known.scaling)
-    local x = attention.padded(self.embed_tokens(ids), ids, setting("pad"))
+    local x = attention.padded(self.embed_tokens(ids), ids, args.pad)
     for _, layer in ipairs(self.layers) do x = layer(x, cos, sin) end
     x = self.norm(x)
     if tied then return self.lm_head(x, self.embed_tokens.weight) end
@@ -109,9 +122,9 @@ local model = parallelize(Phi3(), p.mesh.tp, {
     ["mlp.gate_up_proj"] = Colwise{parts = 2},
     ["self_attn.o_proj|mlp.down_proj"] = Rowwise{output_layouts = Shard(1)},
   },
-}, {async_tp = setting("async_tp")})
+}, {async_tp = args.async_tp})
 p.context(model)
 p.shard(model, model.embed_tokens, model.layers, {model.norm, model.lm_head})
 
-return train(training.next_token(of, p, model, vocab, seq,
+return train(training.next_token(args, p, model, vocab, seq,
   training.prefixed("model.", {"embed_tokens.weight", "layers.*.**", "norm.weight"})))

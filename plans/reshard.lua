@@ -6,13 +6,18 @@
 -- plan.txt tells for each move which steps it takes, over which links, and how many bytes. The same
 -- without a plan: tpgen --move 'f32[16384,8192] on a=2,b=4: S(0) S(0) -> S(1) S(1)'
 
-local rows, columns = args.rows or 1024, args.columns or 512
+local args = settings{
+  {"rows", 1024, "rows of the matrix"}, {"columns", 512, "columns of the matrix"},
+  {"a", 2, "ranks along the mesh's first dimension"}, {"b", 4, "ranks along its second one"},
+  {"planner", nil, "how a move's steps are chosen", choices = {"fastest", "greedy"}, search = true},
+}
+local rows, columns = args.rows, args.columns
 
 -- Two machines, say, of four ranks each: b is within a machine, a goes from one to the other. tpgen
 -- takes the way that is quickest over such links, which is not always the one of fewest bytes.
 local mesh = device_mesh{
-  {"a", args.a or 2, bandwidth = 25e9, latency = 10e-6},
-  {"b", args.b or 4, bandwidth = 100e9, latency = 5e-6},
+  {"a", args.a, bandwidth = 25e9, latency = 10e-6},
+  {"b", args.b, bandwidth = 100e9, latency = 5e-6},
 }
 
 local Reshard = nn.module("Reshard", function(self)

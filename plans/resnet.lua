@@ -4,14 +4,14 @@
 --   tpgen plans/resnet.lua -o out/ -D config=resnet-50/config.json -D dp=4 -D batch=256
 --   out/run.sh --weights resnet-50 --data images.safetensors
 --
--- The data has pixel_values [batch, channels, size, size] and labels [batch]. Settings of the model are
--- below, those of the mesh and of training in lib/.
+-- The data has pixel_values [batch, channels, size, size] and labels [batch]. tpgen
+-- plans/resnet.lua --help lists the settings.
 
-local settings, parallel, training = require "lib.settings", require "lib.parallel",
-  require "lib.training"
+local hugging_face, shared = require "lib.hugging_face", require "lib.settings"
+local parallel, training = require "lib.parallel", require "lib.training"
 
 local function from_config(path)
-  local config = settings.config(path, {"resnet"})
+  local config = hugging_face.config(path, {"resnet"})
   local need, at = config.need, config.at
   config.only("hidden_act", "relu")
   config.only("downsample_in_first_stage", false)
@@ -19,17 +19,23 @@ local function from_config(path)
   return {
     stem = need("embedding_size"), sizes = need("hidden_sizes"), depths = need("depths"),
     layer_type = need("layer_type"), channels = need("num_channels"),
-    classes = settings.count(at.id2label), image = 224,
+    classes = hugging_face.count(at.id2label), image = 224,
   }
 end
 
 local known = args.config and from_config(args.config)
   or {stem = 8, sizes = {16, 32}, depths = {1, 2}, layer_type = "bottleneck", image = 32, batch = 4,
     classes = 10}
-local of = settings.of(known)
-local whole = of.whole
-local image, channels, classes = whole("image"), whole("channels", 3), whole("classes", 2)
-local p = parallel.open(of)
+local args = settings({shared.files,
+  {title = "the model",
+    {"image", nil, "the height and the width of an image", type = "size"},
+    {"channels", 3, "channels of an image"},
+    {"classes", 2, "classes of the images"},
+  },
+  shared.mesh, shared.training,
+}, known)
+local image, channels, classes = args.image, args.channels, args.classes
+local p = parallel.open(args)
 
 -- ------------------------------------------------------------------------------------- the model
 
@@ -88,7 +94,7 @@ local model = parallelize(ResNet(), p.mesh.tp, {
 })
 p.shard(model, model.embedder, model.stages, model.classifier)
 
-return train(training.options(of, p, {
+return train(training.options(args, p, {
   model = model,
   batch = p.distribute{
     pixel_values = randn{p.batch, channels, image, image}, labels = randint(0, classes){p.batch},

@@ -3,20 +3,27 @@
 --   tpgen plans/torch_export.lua -o out/ -D model=llama.pt2 -D tp=2 -D loss=cross_entropy
 --   out/run.sh --weights llama.pt2 --data batches.safetensors --steps 100
 --
---   -D model=FILE          the archive
---   -D loss=               cross_entropy (default), of logits [..., classes] and target [...]; mse; output: the
---                          model's first output is the loss; none: one forward step, whose outputs are written
---   -D dp= -D dp_shard=    ranks that share the batch; of them, so many share the parameters too
---   -D tp=                 ranks that share the layers: those that the table below knows
---   -D batch=              of a model that was exported with a symbolic first size
---   -D steps= lr= beta1= beta2= weight_decay= clip=
+-- tpgen plans/torch_export.lua --help lists the settings.
 --
 -- The data has the names of the exported inputs, or `input` where there is one, and `target`.
 
+local args = settings{
+  {"model", nil, "the archive that torch.export.save wrote", type = "text"},
+  {"batch", nil, "the first size of its first input, if it was exported as a symbol", type = "size"},
+  {"loss", "cross_entropy", "cross_entropy: of logits [..., classes] and target [...]; mse; output: the model's first "
+    .. "output is the loss; none: one forward step, whose outputs are written",
+    choices = {"cross_entropy", "mse", "output", "none"}},
+  {"dp", function(a) return a.dp_shard end, "ranks that share the batch; by default dp_shard", type = "size", search = true},
+  {"dp_shard", 1, "ranks of dp over which parameters, gradients and the optimizer's state are cut", search = true},
+  {"tp", 1, "ranks that share each layer that the table below knows", search = true},
+  {"lr", 1e-3, "AdamW's rate", type = "number"}, {"beta1", 0.9, "AdamW's decay of the mean gradient"},
+  {"beta2", 0.999, "AdamW's decay of the mean square"}, {"weight_decay", 0.01, "AdamW's"},
+  {"clip", nil, "the greatest norm of all gradients", type = "number"},
+  {"steps", 10, "steps of the training"}, {"seed", 0, "of inputs that are drawn and dropout", type = "whole"},
+}
 local model, about = torch_export(args.model or error("say which archive: -D model=FILE"),
   args.batch and {batch = args.batch})
-local tp, dp = args.tp or 1, args.dp or args.dp_shard or 1
-local dp_shard = args.dp_shard or 1
+local tp, dp, dp_shard = args.tp, args.dp, args.dp_shard
 if dp % dp_shard ~= 0 then error("dp = " .. dp .. " ranks are not in groups of dp_shard = " .. dp_shard) end
 local hybrid = dp_shard > 1 and dp_shard < dp
 local mesh = hybrid and device_mesh{{"dp_replicate", dp // dp_shard}, {"dp_shard", dp_shard}, {"tp", tp}}
@@ -99,15 +106,13 @@ for i, input in ipairs(about.inputs) do
   names[i] = #about.inputs == 1 and "input" or input.name
   batch[names[i]] = drawn(input.shape, input.dtype, input.below)
 end
-local logits, loss = about.outputs[1], args.loss or "cross_entropy"
+local logits, loss = about.outputs[1], args.loss
 if not logits then error(args.model .. " has no output") end
 if loss == "cross_entropy" then
   local shape = table.move(logits.shape, 1, #logits.shape - 1, 1, {})
   batch.target = drawn(shape, "int64", logits.shape[#logits.shape])
 elseif loss == "mse" then
   batch.target = drawn(logits.shape, "float32")
-elseif loss ~= "none" and loss ~= "output" then
-  error("loss must be cross_entropy, mse, output or none, not " .. tostring(loss))
 end
 batch = distribute(batch, data_parallel, hybrid and {Shard(0), Shard(0)} or Shard(0))
 
@@ -120,7 +125,7 @@ local function first_output(m, b) return (forward(m, b)) end
 
 if loss == "none" then
   return infer{
-    model = model, batch = batch, seed = args.seed or 0,
+    model = model, batch = batch, seed = args.seed,
     outputs = function(m, b)
       local results, outputs = {forward(m, b)}, {}
       for i, y in ipairs(results) do outputs[#results == 1 and "output" or about.outputs[i].name] = y end
@@ -136,7 +141,7 @@ return train{
     if loss == "mse" then return F.mse_loss(y, b.target) end
     return F.cross_entropy(y:flatten(0, -2), b.target:flatten())
   end,
-  optimizer = AdamW{lr = args.lr or 1e-3, betas = {args.beta1 or 0.9, args.beta2 or 0.999},
-    weight_decay = args.weight_decay or 0.01},
-  clip = args.clip, steps = args.steps or 10, seed = args.seed or 0,
+  optimizer = AdamW{lr = args.lr, betas = {args.beta1, args.beta2},
+    weight_decay = args.weight_decay},
+  clip = args.clip, steps = args.steps, seed = args.seed,
 }

@@ -1,8 +1,8 @@
--- Two linear layers, trained on two ranks by tensor parallelism.
---
---   tpgen plans/toy.lua -o out/               dp=1, tp=2: two ranks
---   tpgen plans/toy.lua -o out/ -D tp=4       four ranks, a quarter of the hidden units on each
---   tpgen plans/toy.lua -o out/ -D dp=2       the batch of 20 cut in two as well
+-- Two linear layers, trained on two ranks by tensor parallelism: tpgen plans/toy.lua -o out/ -D tp=2
+local args = settings{
+  {"dp", 1, "ranks that share the batch", search = true}, {"tp", 2, "ranks that share each layer", search = true},
+  {"lr", 0.05, "the learning rate"}, {"steps", 10, "steps of the training"},
+}
 
 -- A module, as in PyTorch: what it holds, and what it does with an input.
 local ToyModel = nn.module("ToyModel", function(self)
@@ -16,7 +16,7 @@ local ToyModel = nn.module("ToyModel", function(self)
 end)
 
 -- The ranks: dp of them share the batch, tp of them share the model. -D dp=2 sets args.dp.
-local mesh = device_mesh{ {"dp", args.dp or 1}, {"tp", args.tp or 2} }
+local mesh = device_mesh{ {"dp", args.dp}, {"tp", args.tp} }
 
 -- The first layer is cut by the columns of its output, the second by the rows of its input, so that
 -- the one fits the other and only the sums that the second leaves have to travel.
@@ -32,7 +32,7 @@ return train{
   model     = model,
   batch     = batch,
   loss      = function(output, batch) return (output - batch.target):var() end,
-  optimizer = AdamW{ lr = args.lr or 0.05 },
-  steps     = args.steps or 10,
+  optimizer = AdamW{ lr = args.lr },
+  steps     = args.steps,
   seed      = 45,
 }

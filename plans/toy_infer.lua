@@ -3,6 +3,10 @@
 --
 --   tpgen plans/toy_infer.lua -o out/ -D tp=4
 
+local args = settings{
+  {"dp", 1, "ranks that share the batch", search = true}, {"tp", 2, "ranks that share each layer", search = true},
+}
+
 local ToyModel = nn.module("ToyModel", function(self)
   self.in_proj  = nn.Linear(10, 32)
   self.relu     = nn.ReLU()
@@ -13,7 +17,7 @@ local ToyModel = nn.module("ToyModel", function(self)
   end
 end)
 
-local mesh = device_mesh{ {"dp", args.dp or 1}, {"tp", args.tp or 2} }
+local mesh = device_mesh{ {"dp", args.dp}, {"tp", args.tp} }
 
 local model = parallelize(ToyModel(), mesh.tp, {
   ["in_proj"]  = Colwise(),

@@ -3,14 +3,14 @@
 --   tpgen plans/vit.lua -o out/ -D config=vit-base-patch16-224/config.json -D tp=2 -D classes=10
 --   out/run.sh --weights vit-base-patch16-224 --data images.safetensors
 --
--- The data has pixel_values [batch, channels, size, size] and labels [batch]. Settings of the model are
--- below, those of the mesh and of training in lib/.
+-- The data has pixel_values [batch, channels, size, size] and labels [batch]. tpgen
+-- plans/vit.lua --help lists the settings.
 
-local settings, parallel, training, attention = require "lib.settings", require "lib.parallel",
-  require "lib.training", require "lib.attention"
+local hugging_face, shared = require "lib.hugging_face", require "lib.settings"
+local parallel, training, attention = require "lib.parallel", require "lib.training", require "lib.attention"
 
 local function from_config(path)
-  local config = settings.config(path, {"vit"})
+  local config = hugging_face.config(path, {"vit"})
   local need, at = config.need, config.at
   config.only("hidden_act", "gelu")
   return {
@@ -18,20 +18,34 @@ local function from_config(path)
     n_heads = need("num_attention_heads"), hidden = need("intermediate_size"),
     image = need("image_size"), patch = need("patch_size"), channels = need("num_channels"),
     eps = at.layer_norm_eps, dropout = at.hidden_dropout_prob, qkv_bias = at.qkv_bias,
-    attention_dropout = at.attention_probs_dropout_prob, classes = settings.count(at.id2label),
+    attention_dropout = at.attention_probs_dropout_prob, classes = hugging_face.count(at.id2label),
   }
 end
 
-local of = settings.of(args.config and from_config(args.config)
-  or {dim = 64, n_layers = 2, n_heads = 4, hidden = 128, image = 16, patch = 4, batch = 4,
-    classes = 10})
-local setting, whole, flag = of.setting, of.whole, of.flag
-local dim, n_layers, n_heads = whole("dim"), whole("n_layers"), whole("n_heads")
-local hidden, image, patch = whole("hidden"), whole("image"), whole("patch")
-local channels, classes, eps = whole("channels", 3), whole("classes", 2), setting("eps", 1e-12)
-local dropout, attention_dropout = setting("dropout", 0), setting("attention_dropout", 0)
-local qkv_bias, patches = flag("qkv_bias", true), (image // patch) ^ 2 // 1 | 0
-local p = parallel.open(of)
+local known = args.config and from_config(args.config)
+  or {dim = 64, n_layers = 2, n_heads = 4, hidden = 128, image = 16, patch = 4, batch = 4, classes = 10}
+local args = settings({shared.files,
+  {title = "the model",
+    {"dim", nil, "the width of the model", type = "size"},
+    {"n_layers", nil, "layers", type = "size"},
+    {"n_heads", nil, "heads of attention", type = "size"},
+    {"hidden", nil, "the width of the feed-forward network", type = "size"},
+    {"image", nil, "the height and the width of an image", type = "size"},
+    {"patch", nil, "the height and the width of a patch", type = "size"},
+    {"channels", 3, "channels of an image"},
+    {"classes", 2, "classes of the images"},
+    {"eps", 1e-12, "added to the variance in norms"},
+    {"dropout", 0, "dropout of each layer's outputs", type = "number"},
+    {"attention_dropout", 0, "dropout of attention's weights", type = "number"},
+    {"qkv_bias", true, "q, k and v have a bias"},
+  },
+  shared.mesh, shared.training,
+}, known)
+local dim, n_layers, n_heads, hidden = args.dim, args.n_layers, args.n_heads, args.hidden
+local image, patch, channels, classes, eps = args.image, args.patch, args.channels, args.classes, args.eps
+local dropout, attention_dropout, qkv_bias = args.dropout, args.attention_dropout, args.qkv_bias
+local patches = (image // patch) ^ 2 // 1 | 0
+local p = parallel.open(args)
 
 -- ------------------------------------------------------------------------------------- the model
 
@@ -112,7 +126,7 @@ for ours, theirs in pairs{
   ["layernorm_after.*"] = "layernorm_after.*",
 } do names["layers.*." .. ours] = "vit.encoder.layer.*." .. theirs end
 
-return train(training.options(of, p, {
+return train(training.options(args, p, {
   model = model,
   batch = p.distribute{
     pixel_values = randn{p.batch, channels, image, image}, labels = randint(0, classes){p.batch},

@@ -31,6 +31,11 @@ char *library_build(void);
 /* Its files, except the runtime's; tensors: those of a class whose names are known. */
 void add_library_files(const struct stacks *tensors);
 
+/* --------------------------------------------------------------------------------- plan_help.c */
+
+/* tpgen PLAN --help: prints the settings of the plan; then ends tpgen. */
+void help_with_plan(void);
+
 /* ----------------------------------------------------------------------------------- program.c */
 
 /* The files of the graph's ranks; appends which step is each rank's, "0:step 1:step_1". And what

@@ -51,9 +51,11 @@ static void print_usage(FILE *to)
   fputs(usage, to);
   for (int i = 0; i < PASS_COUNT; i++)
     fprintf(to, "%s%s", i % 4 ? " " : "\n                        ", pass_name[i]);
-  fputs("\n  --explain NAME        print what becomes of a value, and why\n"
-        "  --help, --version\n\n",
-        to);
+  fputs(
+      "\n  --explain NAME        print what becomes of a value, and why\n"
+      "  --reference[=types]   print the reference of the plan language, or its types for editors\n"
+      "  --help, --version     tpgen PLAN.lua --help lists the settings of a plan, for -D\n\n",
+      to);
   fputs(move_usage, to);
   fputs(schedule_usage, to);
 }
@@ -127,6 +129,13 @@ static void set_emit(const char *what)
                 what);
 }
 
+static void set_reference(const char *form)
+{
+  options.reference = form ? form : "markdown";
+  if (strcmp(options.reference, "markdown") && strcmp(options.reference, "types"))
+    usage_error(2, "--reference=%s: the forms are markdown and types", form);
+}
+
 static void add_link(const char *link)
 {
   int n = options.nlink++;
@@ -183,7 +192,7 @@ static void read_options(int argc, char **argv)
 {
   enum {
     TARGET = 256, RANKS, DUMP, FROM, TRACE, CHECK, FINITE, EXPLAIN, MOVE, PLANNER, LINK, JSON, EMIT,
-    LIBRARY_NAME, SCHEDULE, RANKS_PP, STAGES, MICROBATCHES, LOWERED, HELP, VERSION
+    LIBRARY_NAME, SCHEDULE, RANKS_PP, STAGES, MICROBATCHES, LOWERED, REFERENCE, HELP, VERSION
   };
   static const struct option list[] = {
     {"target", required_argument, NULL, TARGET},
@@ -205,6 +214,7 @@ static void read_options(int argc, char **argv)
     {"stages", required_argument, NULL, STAGES},
     {"microbatches", required_argument, NULL, MICROBATCHES},
     {"lowered", no_argument, NULL, LOWERED},
+    {"reference", optional_argument, NULL, REFERENCE},
     {"help", no_argument, NULL, HELP},
     {"version", no_argument, NULL, VERSION},
     {0},
@@ -235,13 +245,18 @@ static void read_options(int argc, char **argv)
     case STAGES: options.stages = counted("stages", optarg); break;
     case MICROBATCHES: options.microbatches = counted("microbatches", optarg); break;
     case LOWERED: options.lowered = true; break;
-    case HELP: print_usage(stdout); end_printing();
+    case REFERENCE: set_reference(optarg); break;
+    case HELP: options.help = true; break;
     case VERSION: puts("tpgen " TPGEN_VERSION); end_printing();
     case ':': usage_error(2, "%s: its value is missing; tpgen --help tells more", given);
     default: usage_error(2, "%s: no such option; tpgen --help lists them", given);
     }
   }
-  check_options(argc);
+  if (options.help && optind == argc) {
+    print_usage(stdout);
+    end_printing();
+  }
+  if (!options.help && !options.reference) check_options(argc);
   options.plan = argv[optind];
 }
 /* clang-format on */
@@ -264,6 +279,11 @@ int main(int argc, char **argv)
   on_failure(keep_output);
   read_options(argc, argv);
   graph_open();
+  if (options.reference) {
+    print_reference();
+    end_printing();
+  }
+  help_with_plan();
   ask();
   ask_schedule();
 

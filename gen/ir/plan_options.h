@@ -26,6 +26,14 @@ struct async {
    program.h. */
 enum last_batch { LAST_NOT_GIVEN, LAST_SMALLER, LAST_DROPPED };
 
+/* A setting that the plan declares: -D NAME=VALUE gives it a value. */
+struct setting {
+  const char *name, *type; /* a type of prelude/language/settings.lua, or the choices: "a|b|size" */
+  const char *usual;       /* the default, or "" */
+  const char *about, *title;
+  bool search; /* an automatic search may vary it: the program computes the same with each value */
+};
+
 struct plan_options {
   const char *path; /* the plan's path, as messages and the output show it */
   const char *hash; /* 16 hexadecimal digits: a hash of everything that decides the output */
@@ -40,6 +48,8 @@ struct plan_options {
   int64_t cap[MAX_CAPS]; /* bytes */
   int nasync, async_room;
   struct async *async;
+  int nsetting, setting_room;
+  struct setting *setting; /* only where options.help */
   int train_line;
   int steps;
   uint64_t seed;

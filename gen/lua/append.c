@@ -211,6 +211,17 @@ static int checked(int value)
   return value;
 }
 
+struct op redistribution_of(int value, const char *why)
+{
+  enum type own = graph->value[value].type;
+  return (struct op){.kind = OP_redistribute,
+                     .nin = 1,
+                     .in = {value},
+                     .type = own,
+                     .backward_type = own,
+                     .why = why};
+}
+
 int append_here(struct op op)
 {
   return checked(append_op(op_here(op)));

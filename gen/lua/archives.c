@@ -19,7 +19,7 @@ enum { MAX_ARCHIVES = 4, MAX_ENTRY = 1 << 26, MAX_NAME = 512, MAX_DEPTH = 64 };
 static struct archive {
   const char *path, *at;
   size_t size, place; /* place: of the next byte that the library reads */
-  unzFile zip;        /* in the sandbox alone */
+  unzFile zip;        /* only in the sandbox */
   const char *root;   /* the folder of all entries, with its slash */
 } known[MAX_ARCHIVES];
 static int nknown;
@@ -79,7 +79,7 @@ static int close_mapping(void *archive, void *stream)
   return 0;
 }
 
-/* All entries lie in one folder, whose name is that of the file, or "archive". */
+/* All entries are in one folder, whose name is that of the file, or "archive". */
 static void find_root(struct archive *a)
 {
   char name[MAX_NAME + 1] = "";
@@ -119,7 +119,7 @@ static struct archive *archive_at(lua_State *L, int at)
   return a;
 }
 
-static bool read_at(void *archive, uint64_t at, void *to, size_t n)
+static bool read_archive_at(void *archive, uint64_t at, void *to, size_t n)
 {
   const struct archive *a = archive;
   if (at > a->size || n > a->size - at) return false;
@@ -132,7 +132,7 @@ static bool find_entry(struct archive *a, const char *name, struct zip_entry *e)
 {
   const char *path = text("%s%s", a->root, name);
   if (strlen(path) > MAX_NAME || unzLocateFile(a->zip, path, 1) != UNZ_OK) return false;
-  if (!zip_entry_at(read_at, a, a->size, unzGetOffset64(a->zip), e))
+  if (!zip_entry_at(read_archive_at, a, a->size, unzGetOffset64(a->zip), e))
     no_archive(a, text("entry %s is damaged, compressed or encrypted", name));
   return true;
 }
@@ -202,7 +202,7 @@ static int weights_of(lua_State *L)
   return 0;
 }
 
-/* What was read of archives decides the output; the sandbox notes its hash. */
+/* The parts of archives that were read decide the output; the sandbox notes their hash. */
 uint64_t hash_archives(uint64_t hash)
 {
   if (!sandbox->archive_hash) return hash;

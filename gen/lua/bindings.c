@@ -61,7 +61,7 @@ struct asked {
   const char *who;
 };
 
-static const char *mesh_name(int mesh_dim)
+static const char *name_of_dimension(int mesh_dim)
 {
   return printable(graph->mesh.name[mesh_dim]);
 }
@@ -76,8 +76,8 @@ static void check_turn(const struct asked *a, int i)
     if (p.kind != SHARD || p.dim != dim) continue;
     cuts++;
     if (k < i && a->turned >> k & 1 && p.cut_order == turn && !(is_within(i) && k + 1 == i))
-      plan_error(a->line, "%s: %s and %s both cut dimension %d in turn %d", a->who, mesh_name(k),
-                 mesh_name(i), dim, turn);
+      plan_error(a->line, "%s: %s and %s both cut dimension %d in turn %d", a->who,
+                 name_of_dimension(k), name_of_dimension(i), dim, turn);
   }
   bool all = a->dims == (1u << graph->mesh.ndim) - 1;
   int turns = all ? cuts : graph->mesh.ndim;
@@ -89,14 +89,14 @@ static void check_turn(const struct asked *a, int i)
                turns > 1 ? text("0 to %d", turns - 1) : "0");
 }
 
-static void check_reduction(const struct asked *a, int i)
+static void check_asked_reduction(const struct asked *a, int i)
 {
   for (int k = 0; k < i; k++)
     if (a->to.on[k].kind == PARTIAL && a->to.on[k].reduction != a->to.on[i].reduction)
       plan_error(a->line,
                  "%s: %s over %s and %s over %s: what is pending in a tensor is of one reduction",
-                 a->who, placement_text(a->to.on[k]), mesh_name(k), placement_text(a->to.on[i]),
-                 mesh_name(i));
+                 a->who, placement_text(a->to.on[k]), name_of_dimension(k),
+                 placement_text(a->to.on[i]), name_of_dimension(i));
 }
 
 /* Along a mesh dimension of one rank everything is whole. */
@@ -104,7 +104,7 @@ static void check_asked(struct asked *a)
 {
   for (int i = 0; i < graph->mesh.ndim; i++) {
     if (a->turned >> i & 1) check_turn(a, i);
-    if (a->to.on[i].kind == PARTIAL) check_reduction(a, i);
+    if (a->to.on[i].kind == PARTIAL) check_asked_reduction(a, i);
   }
   for (int i = 0; i < graph->mesh.ndim; i++)
     if (graph->mesh.size[i] == 1) a->to.on[i] = (struct placement){0};
@@ -112,7 +112,7 @@ static void check_asked(struct asked *a)
 
 /* {[mesh dimension] = placement} at `at`, for a tensor of this shape; the caller sets a->line and
    a->who. */
-static void read_layout(lua_State *L, int at, struct shape shape, struct asked *a)
+static void read_asked_layout(lua_State *L, int at, struct shape shape, struct asked *a)
 {
   for (int i = 0; i < graph->mesh.ndim; i++) {
     if (lua_rawgeti(L, at, i) != LUA_TNIL) {
@@ -138,19 +138,16 @@ static int redistribute_tensor(lua_State *L)
   int value = argument_operand(L, 1);
   enum type own = graph->value[value].type;
   struct asked a = {.line = sandbox->line, .who = copy_text(luaL_checkstring(L, 5))};
-  read_layout(L, 2, graph->value[value].shape, &a);
-  struct op op = {.kind = OP_redistribute,
-                  .nin = 1,
-                  .in = {value},
-                  .type = lua_isnil(L, 3) ? own : argument_type(L, 3),
-                  .backward_type = lua_isnil(L, 4) ? own : argument_type(L, 4),
-                  .to = a.to,
-                  .asked = a.dims,
-                  .why = a.who};
+  read_asked_layout(L, 2, graph->value[value].shape, &a);
+  struct op op = redistribution_of(value, a.who);
+  if (!lua_isnil(L, 3)) op.type = argument_type(L, 3);
+  if (!lua_isnil(L, 4)) op.backward_type = argument_type(L, 4);
+  op.to = a.to;
+  op.asked = a.dims;
   for (int i = 0; i < graph->mesh.ndim; i++)
     if (a.to.on[i].kind == PARTIAL && own == BOOL)
       plan_error(a.line, "%s: a tensor of type bool cannot be pending over %s", a.who,
-                 mesh_name(i));
+                 name_of_dimension(i));
   int moved = append_here(op);
   graph->value[moved].name = value_name(value);
   push_tensor(L, moved);
@@ -161,14 +158,9 @@ static int redistribute_tensor(lua_State *L)
 static int finish_tensor(lua_State *L)
 {
   int value = argument_operand(L, 1);
-  struct op op = {.kind = OP_redistribute,
-                  .nin = 1,
-                  .in = {value},
-                  .type = graph->value[value].type,
-                  .backward_type = graph->value[value].type,
-                  .asked = (1u << graph->mesh.ndim) - 1,
-                  .finishes = true,
-                  .why = copy_text(luaL_checkstring(L, 2))};
+  struct op op = redistribution_of(value, copy_text(luaL_checkstring(L, 2)));
+  op.asked = (1u << graph->mesh.ndim) - 1;
+  op.finishes = true;
   int finished = append_here(op);
   graph->value[finished].name = value_name(value);
   push_tensor(L, finished);
@@ -193,7 +185,7 @@ static void keep(lua_State *L)
 }
 
 /* parameter(what, shape, init kind, a, b): a parameter that is not part of a model yet. */
-static int parameter(lua_State *L)
+static int make_parameter(lua_State *L)
 {
   struct shape s = argument_shape(L, 2, luaL_checkstring(L, 1));
   struct init init = check_init(L, 3);
@@ -203,7 +195,7 @@ static int parameter(lua_State *L)
   return 1;
 }
 
-/* Whether the parameter's rows are whole blocks, of which each rank can have some. */
+/* Whether the parameter's rows are whole blocks, so that each rank can have some. */
 static bool fits_blocks(int value)
 {
   const struct value *v = &graph->value[value];
@@ -277,7 +269,7 @@ static int set_parts(lua_State *L)
   return 0;
 }
 
-/* parts(tensor): the list of its parts, and along which dimension they lie; nil for a tensor that
+/* parts(tensor): the list of its parts, and their dimension; nil for a tensor that
    is not a parameter in parts. */
 static int parts(lua_State *L)
 {
@@ -310,10 +302,11 @@ static int add_batch(lua_State *L)
   int value = add_value(BATCH, name, argument_type(L, 8), s, 0, line);
   graph->value[value].init = check_init(L, 3);
   struct asked a = {.line = line, .who = text("distribute: '%s'", printable(name))};
-  read_layout(L, 6, s, &a);
+  read_asked_layout(L, 6, s, &a);
   for (int i = 0; i < graph->mesh.ndim; i++)
     if (a.to.on[i].kind == PARTIAL)
-      plan_error(line, "%s: an input of the step cannot be pending over %s", a.who, mesh_name(i));
+      plan_error(line, "%s: an input of the step cannot be pending over %s", a.who,
+                 name_of_dimension(i));
   graph->value[value].layout = a.to;
   graph->value[value].placed = true;
   push_tensor(L, value);
@@ -332,7 +325,7 @@ static int add_cache(lua_State *L)
   call_is_unlike();
   int value = add_value(CACHE, name, argument_type(L, 3), s, module, sandbox->line);
   struct asked a = {.line = sandbox->line, .who = text("the cache '%s'", printable(name))};
-  read_layout(L, 4, s, &a);
+  read_asked_layout(L, 4, s, &a);
   graph->value[value].layout = a.to;
   push_tensor(L, value);
   return 1;
@@ -386,7 +379,7 @@ static int set_device(lua_State *L)
 }
 
 /* Makes room in the mesh for a dimension before number `at`. */
-static void make_room(struct mesh *m, int at)
+static void add_dimension(struct mesh *m, int at)
 {
   for (int i = m->ndim++; i > at; i--) {
     m->name[i] = m->name[i - 1];
@@ -406,7 +399,7 @@ static int split_mesh(lua_State *L)
   int d = (int)luaL_checkinteger(L, 1), inner = (int)luaL_checkinteger(L, 2);
   luaL_argcheck(L, d >= 0 && d < m->ndim && m->ndim < MAX_MESH && inner > 0, 1,
                 "no such dimension");
-  make_room(m, d);
+  add_dimension(m, d);
   m->whole[d] = m->whole[d + 1] = m->name[d];
   m->name[d] = copy_text(luaL_checkstring(L, 3));
   m->name[d + 1] = copy_text(luaL_checkstring(L, 4));
@@ -421,7 +414,7 @@ static int add_time(lua_State *L)
   struct mesh *m = &graph->mesh;
   int at = (int)luaL_checkinteger(L, 1), n = (int)luaL_checkinteger(L, 3);
   luaL_argcheck(L, at >= 0 && at <= m->ndim && m->ndim < MAX_MESH && n > 0, 1, "no such dimension");
-  make_room(m, at);
+  add_dimension(m, at);
   m->name[at] = copy_text(luaL_checkstring(L, 2));
   m->size[at] = n;
   m->whole[at] = NULL;
@@ -473,17 +466,17 @@ void place_by_style(struct style s)
 
 /* place_parameter(parameter, {[mesh dimension] = placement}, line): sets its layout, as a style of
    its module would. */
-static int place_parameter(lua_State *L)
+static int place_distributed(lua_State *L)
 {
   int value = argument_value(L, 1);
   const struct value *v = &graph->value[value];
   struct asked a = {.line = (int)luaL_checkinteger(L, 3),
                     .who = text("distribute: '%s'", printable(v->name))};
-  read_layout(L, 2, v->shape, &a);
+  read_asked_layout(L, 2, v->shape, &a);
   for (int i = 0; i < graph->mesh.ndim; i++) {
     if (!(a.dims >> i & 1)) continue;
     if (a.to.on[i].kind == PARTIAL)
-      plan_error(a.line, "%s: a parameter cannot be pending over %s", a.who, mesh_name(i));
+      plan_error(a.line, "%s: a parameter cannot be pending over %s", a.who, name_of_dimension(i));
     if (a.turned >> i & 1)
       plan_error(a.line, "%s: the mesh has the order in which a parameter is cut: say Shard(%d)",
                  a.who, a.to.on[i].dim);
@@ -554,7 +547,7 @@ static const luaL_Reg functions[] = {{"is_tensor", is_tensor},
                                      {"Partial", partial},
                                      {"redistribute", redistribute_tensor},
                                      {"finish", finish_tensor},
-                                     {"parameter", parameter},
+                                     {"parameter", make_parameter},
                                      {"set_parts", set_parts},
                                      {"parts", parts},
                                      {"add_batch", add_batch},
@@ -565,7 +558,7 @@ static const luaL_Reg functions[] = {{"is_tensor", is_tensor},
                                      {"set_device", set_device},
                                      {"split_mesh", split_mesh},
                                      {"add_time", add_time},
-                                     {"place_parameter", place_parameter},
+                                     {"place_parameter", place_distributed},
                                      {"add_async", add_async},
                                      {"check_name", check_plain_name},
                                      {"line", line},

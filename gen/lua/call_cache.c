@@ -46,7 +46,7 @@ static bool ask_tensor(const struct tensor *t, int at)
 {
   if (t->value == NONE || t->nparts || ngiven == MOST_TENSORS) return false;
   const struct value *v = &graph->value[t->value];
-  /* What a function does with a join may depend on what is joined: views.lua. */
+  /* The result of a function of a join may depend on the joined values: views.lua. */
   if (v->op != NONE && graph->op[v->op].kind == OP_cat) return false;
   int before = number_given(t->value);
   place[ngiven] = at;

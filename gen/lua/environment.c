@@ -34,7 +34,7 @@ static const char *const absent[] = {"_G",   "collectgarbage", "coroutine", "deb
 
 enum { COMPARED = 64 }; /* letters of a name */
 
-static int least(int a, int b)
+static int smaller_of(int a, int b)
 {
   return a < b ? a : b;
 }
@@ -49,9 +49,10 @@ static int distance(const char *a, const char *b)
   for (int i = 1; i <= n; i++)
     for (int j = 1; j <= m; j++) {
       int same = a[i - 1] == b[j - 1];
-      cost[i][j] = least(cost[i - 1][j - 1] + !same, least(cost[i - 1][j], cost[i][j - 1]) + 1);
+      cost[i][j] =
+          smaller_of(cost[i - 1][j - 1] + !same, smaller_of(cost[i - 1][j], cost[i][j - 1]) + 1);
       if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-        cost[i][j] = least(cost[i][j], cost[i - 2][j - 2] + 1);
+        cost[i][j] = smaller_of(cost[i][j], cost[i - 2][j - 2] + 1);
     }
   return cost[n][m];
 }
@@ -274,7 +275,7 @@ static void print_text(const char *s, size_t n)
   sandbox->printed += n;
 }
 
-static int print(lua_State *L)
+static int print_values(lua_State *L)
 {
   int n = lua_gettop(L);
   for (int i = 1; i <= n; i++) {
@@ -401,9 +402,9 @@ static int forbid(lua_State *L)
 
 /* ------------------------------------------------------------------------------ the environment */
 
-static const luaL_Reg own[] = {
-    {"pairs", ordered_pairs},        {"tostring", to_string},         {"print", print},
-    {"getmetatable", get_metatable}, {"setmetatable", set_metatable}, {NULL, NULL}};
+static const luaL_Reg own[] = {{"pairs", ordered_pairs},        {"tostring", to_string},
+                               {"print", print_values},         {"getmetatable", get_metatable},
+                               {"setmetatable", set_metatable}, {NULL, NULL}};
 
 void set_name_bindings(lua_State *L)
 {

@@ -1,4 +1,4 @@
-/* file_names.c: what files of others call the parameters, and in which of their tensors they lie.
+/* file_names.c: the parameters' names in foreign files, and the tensors there that contain them.
  */
 #include "lua/lua.h"
 
@@ -51,7 +51,7 @@ static const char *common_end(const char *pattern)
   return strchr(pattern, '|') ? "" : of_any && *end == '.' ? end + 1 : end;
 }
 
-static bool ends_with(const char *name, const char *end, size_t length)
+static bool has_suffix(const char *name, const char *end, size_t length)
 {
   size_t all = strlen(name);
   return all >= length && !memcmp(name + all - length, end, length);
@@ -76,7 +76,7 @@ static int set_aliases(lua_State *L)
   lua_newtable(L);
   for (int i = 0; is_text && i < graph->nvalue; i++) {
     struct value *v = &graph->value[i];
-    if (!ends_with(v->name, end, length) || !fits_pattern(v->name, pattern, part, &n)) continue;
+    if (!has_suffix(v->name, end, length) || !fits_pattern(v->name, pattern, part, &n)) continue;
     if (is_further_part(i)) {
       v->alias = graph->value[i - 1].alias;
       continue;
@@ -93,7 +93,7 @@ static int set_aliases(lua_State *L)
   return 1;
 }
 
-/* The parameter's shape in files that have it alone. */
+/* The parameter's shape in files where it is a tensor of its own. */
 static struct shape shape_alone(int value)
 {
   const struct value *v = &graph->value[value];
@@ -119,7 +119,7 @@ static void check_joined(const char *who, int first, int value, int dim)
 }
 
 /* join(who, dimension, the values that are one tensor in files of others, side by side). */
-static int join(lua_State *L)
+static int join_parts(lua_State *L)
 {
   enum { WHO = 1, DIM, VALUES };
   const char *who = luaL_checkstring(L, WHO);
@@ -144,6 +144,6 @@ static int join(lua_State *L)
 void set_file_name_bindings(lua_State *L)
 {
   static const luaL_Reg functions[] = {
-      {"parameters", parameters}, {"set_aliases", set_aliases}, {"join", join}, {NULL, NULL}};
+      {"parameters", parameters}, {"set_aliases", set_aliases}, {"join", join_parts}, {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
 }

@@ -13,7 +13,7 @@ struct reading {
   lua_State *L;
   const char *path; /* of the file, for messages */
   int most_depth;
-  int of_null; /* the place in the stack of what stands for null; 0: nil does */
+  int of_null; /* the index in the stack of the value for null; 0: nil */
 };
 
 static void push_nested(const struct reading *r, const json_t *json, int depth);
@@ -29,8 +29,8 @@ static void push_object(const struct reading *r, json_t *json, int depth)
   }
 }
 
-/* null becomes what stands for it, or false, so that the list has no holes. */
-static void push_list(const struct reading *r, const json_t *json, int depth)
+/* null becomes the value for null, or false, so that the list has no holes. */
+static void push_json_list(const struct reading *r, const json_t *json, int depth)
 {
   lua_State *L = r->L;
   size_t n = json_array_size(json);
@@ -45,7 +45,7 @@ static void push_list(const struct reading *r, const json_t *json, int depth)
   }
 }
 
-/* Outside a list, null becomes what stands for it, or nil. */
+/* Outside a list, null becomes the value for null, or nil. */
 static void push_nested(const struct reading *r, const json_t *json, int depth)
 {
   lua_State *L = r->L;
@@ -56,7 +56,7 @@ static void push_nested(const struct reading *r, const json_t *json, int depth)
     push_object(r, (json_t *)json, depth + 1);
     break;
   case JSON_ARRAY:
-    push_list(r, json, depth + 1);
+    push_json_list(r, json, depth + 1);
     break;
   case JSON_STRING:
     lua_pushlstring(L, json_string_value(json), json_string_length(json));

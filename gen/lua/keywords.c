@@ -21,7 +21,7 @@ static struct refused {
 static int nrefused;
 
 /* refuse(name, harmless, why) */
-static int refuse(lua_State *L)
+static int refuse_argument(lua_State *L)
 {
   if (nrefused == MOST_REFUSED) bug("lua", "too many arguments are refused");
   refused[nrefused++] =
@@ -35,6 +35,11 @@ static const struct refused *refusal_of(const char *name)
   for (int i = 0; i < nrefused; i++)
     if (!strcmp(refused[i].name, name)) return &refused[i];
   return NULL;
+}
+
+bool is_refused_name(const char *name)
+{
+  return refusal_of(name) != NULL;
 }
 
 static bool is_harmless(lua_State *L, int at, const struct refused *r)
@@ -67,7 +72,7 @@ static const char *parameter_of_top(lua_State *L, int i)
 }
 
 /* The same of this function, or of the one that it wraps. */
-static const char *parameter(lua_State *L, int function, int i)
+static const char *parameter_behind(lua_State *L, int function, int i)
 {
   push_behind(L, function);
   const char *name = parameter_of_top(L, i);
@@ -90,7 +95,7 @@ void check_refused_parameters(lua_State *L, const char *what, int function, unsi
 {
   int top = lua_gettop(L);
   for (int i = 1; i <= top && i < 32; i++)
-    if (mask >> i & 1) check_refused(L, what, refusal_of(parameter(L, function, i)), i);
+    if (mask >> i & 1) check_refused(L, what, refusal_of(parameter_behind(L, function, i)), i);
 }
 
 /* How many names the argument has if it is a table of names: a plain one with no other keys; else
@@ -114,7 +119,7 @@ static void push_parameters(lua_State *L, int function, int skipped, const char 
   const char *name;
   lua_newtable(L);
   int list = lua_gettop(L);
-  for (int i = skipped + 1; (name = parameter(L, function, i)); i++) {
+  for (int i = skipped + 1; (name = parameter_behind(L, function, i)); i++) {
     if (refusal_of(name)) continue;
     lua_pushstring(L, name);
     lua_rawseti(L, list, (lua_Integer)lua_rawlen(L, list) + 1);
@@ -141,7 +146,7 @@ static _Noreturn void unknown_name(lua_State *L, const char *what, const char *n
 }
 
 /* The index of the parameter of that name, from 1; 0 if there is none. */
-static int place_of(lua_State *L, int function, const char *sought)
+static int place_of_parameter(lua_State *L, int function, const char *sought)
 {
   const char *name;
   int i = 1;
@@ -156,10 +161,10 @@ static int place_of(lua_State *L, int function, const char *sought)
 static int place_of_named(lua_State *L, const char *what, const char *name, int function,
                           int skipped, const char *rest)
 {
-  int at = place_of(L, function, name);
+  int at = place_of_parameter(L, function, name);
   if (at > skipped) return at;
   if (rest && !strcmp(name, rest)) {
-    for (at = 1; parameter(L, function, at);) at++;
+    for (at = 1; parameter_behind(L, function, at);) at++;
     return at;
   }
   const struct refused *r = refusal_of(name);
@@ -194,7 +199,7 @@ static bool put_all_by_place(lua_State *L, struct named_call *c, int named)
   int row = lua_gettop(L);
   bool fits = true;
   for (lua_pushnil(L); lua_next(L, named);) {
-    int at = place_of(L, c->function, lua_tostring(L, -2));
+    int at = place_of_parameter(L, c->function, lua_tostring(L, -2));
     fits &= at > c->skipped && (at > c->given || lua_isnil(L, at));
     if (fits && at > c->last) c->last = at;
     if (fits)
@@ -242,6 +247,6 @@ void place_keywords(lua_State *L, const char *what, int function, int skipped, c
 
 void set_keyword_bindings(lua_State *L)
 {
-  static const luaL_Reg functions[] = {{"refuse", refuse}, {NULL, NULL}};
+  static const luaL_Reg functions[] = {{"refuse", refuse_argument}, {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
 }

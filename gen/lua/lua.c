@@ -13,7 +13,6 @@
 #include <fcntl.h>
 #include <lauxlib.h>
 #include <lua.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -46,6 +45,7 @@ static const char *const files[] = {
     "gen/lua/prelude/nn/experts.lua",
     "gen/lua/prelude/language/operators.lua",
     "gen/lua/prelude/language/files.lua",
+    "gen/lua/prelude/language/settings.lua",
     "gen/lua/prelude/parallel/parallel.lua",
     "gen/lua/prelude/parallel/styles.lua",
     "gen/lua/prelude/parallel/lora.lua",
@@ -202,7 +202,7 @@ static int handle(lua_State *L)
 }
 
 /* Calls the function below its n arguments; reports an error with the line where it occurred. */
-static void run(lua_State *L, int n, int results)
+static void run_protected(lua_State *L, int n, int results)
 {
   int at = lua_gettop(L) - n;
   lua_pushcfunction(L, handle);
@@ -213,29 +213,6 @@ static void run(lua_State *L, int n, int results)
 }
 
 /* ------------------------------------------------------------------------ args: the definitions */
-
-/* Lua reads 1e999 as infinity, and keeps only the lowest 64 bits of 0x10000000000000002. */
-static bool is_in_range(lua_State *L, const char *value)
-{
-  if (!lua_isinteger(L, -1)) return isfinite(lua_tonumber(L, -1));
-  const char *digits = value + strspn(value, " \t\n\v\f\r+-");
-  if (digits[0] != '0' || (digits[1] | 0x20) != 'x') return true;
-  digits += 2 + strspn(digits + 2, "0");
-  return strspn(digits, "0123456789abcdefABCDEF") <= 16;
-}
-
-static void push_definition(lua_State *L, const struct definition *d)
-{
-  if (!strcmp(d->value, "true") || !strcmp(d->value, "false")) {
-    lua_pushboolean(L, *d->value == 't');
-  } else if (!lua_stringtonumber(L, d->value)) {
-    lua_pushstring(L, d->value);
-  } else if (!is_in_range(L, d->value)) {
-    plan_fails("-D %s=%s: out of range: a number in hexadecimal has at most 64 bits, any other is "
-               "below 1.8e308",
-               d->name, d->value);
-  }
-}
 
 static int read_arg(lua_State *L)
 {
@@ -304,14 +281,21 @@ static void set_args(lua_State *L, int env)
   lua_setfield(L, env, "args");
 }
 
-static void check_args_read(lua_State *L, int read)
+/* declared: the plan has declared its settings, and each -D is one of them. */
+static void check_args_read(lua_State *L, int read, bool declared)
 {
   push_keys(L, read);
+  if (options.help) {
+    add_read_settings(L, lua_gettop(L));
+    return;
+  }
   for (int i = 0; i < options.ndefinition; i++) {
     const struct definition *d = &options.definition[i];
     if (lua_getfield(L, read, d->name) == LUA_TNIL) {
-      push_suggestion(L, d->name, -2);
       sandbox->line = 0;
+      if (declared)
+        plan_fails("-D %s=%s: the plan reads it only with other settings", d->name, d->value);
+      push_suggestion(L, d->name, -2);
       plan_fails("-D %s=%s: the plan reads no args.%s%s", d->name, d->value, d->name,
                  lua_tostring(L, -1));
     }
@@ -392,9 +376,11 @@ static void push_bindings(lua_State *L)
   set_archive_bindings(L);
   set_surplus_bindings(L);
   set_keyword_bindings(L);
+  set_settings_bindings(L);
+  set_reference_bindings(L);
 }
 
-/* What our own files get, by the index of the stack. */
+/* The arguments of our own files, by the index of the stack. */
 struct own_arguments {
   int own;                         /* their globals */
   int bindings, shared, variables; /* the arguments; shared: a table of theirs */
@@ -408,17 +394,38 @@ static void run_own_file(lua_State *L, const char *name, struct own_arguments at
   lua_pushvalue(L, at.bindings);
   lua_pushvalue(L, at.shared);
   lua_pushvalue(L, at.variables);
-  run(L, 3, 0);
+  run_protected(L, 3, 0);
 }
 
-/* run_archive_files(). The upvalues are the members of struct own_arguments. */
+/* Of a function whose upvalues are the members of struct own_arguments. */
+static struct own_arguments own_upvalues(void)
+{
+  return (struct own_arguments){lua_upvalueindex(1), lua_upvalueindex(2), lua_upvalueindex(3),
+                                lua_upvalueindex(4)};
+}
+
 static int run_archive_files(lua_State *L)
 {
-  struct own_arguments at = {lua_upvalueindex(1), lua_upvalueindex(2), lua_upvalueindex(3),
-                             lua_upvalueindex(4)};
   for (size_t i = 0; i < sizeof files_of_archives / sizeof *files_of_archives; i++)
-    run_own_file(L, files_of_archives[i], at);
+    run_own_file(L, files_of_archives[i], own_upvalues());
   return 0;
+}
+
+static int run_rare_archive_files(lua_State *L)
+{
+  run_own_file(L, "gen/lua/torch_export/rare.lua", own_upvalues());
+  return 0;
+}
+
+/* A binding that runs some of our own files with the same arguments. */
+static void add_runner(lua_State *L, const char *name, lua_CFunction f, struct own_arguments at)
+{
+  lua_pushvalue(L, at.own);
+  lua_pushvalue(L, at.bindings);
+  lua_pushvalue(L, at.shared);
+  lua_pushvalue(L, at.variables);
+  lua_pushcclosure(L, f, 4);
+  lua_setfield(L, at.bindings, name);
 }
 
 /* Runs our own files. Each gets the bindings, the table that they share, and the plan's variables.
@@ -433,13 +440,10 @@ static void run_own_files(lua_State *L, int env)
   struct own_arguments at = {lua_gettop(L), bindings, bindings + 1, env};
   lua_getglobal(L, "setmetatable");
   lua_setfield(L, at.own, "setmetatable");
-  lua_pushvalue(L, at.own);
-  lua_pushvalue(L, at.bindings);
-  lua_pushvalue(L, at.shared);
-  lua_pushvalue(L, at.variables);
-  lua_pushcclosure(L, run_archive_files, 4);
-  lua_setfield(L, at.bindings, "run_archive_files");
+  add_runner(L, "run_archive_files", run_archive_files, at);
+  add_runner(L, "run_rare_archive_files", run_rare_archive_files, at);
   for (size_t i = 0; i < sizeof files / sizeof *files; i++) run_own_file(L, files[i], at);
+  if (options.reference) run_own_file(L, "gen/lua/prelude/language/reference.lua", at);
   lua_settop(L, at.shared);
 }
 
@@ -452,7 +456,7 @@ static void run_plan(lua_State *L, int env)
   lua_pushvalue(L, env);
   lua_setupvalue(L, -2, 1);
   follow_lines(L, true);
-  run(L, 0, 0);
+  run_protected(L, 0, 0);
   lua_sethook(L, NULL, 0, 0);
   sandbox->line = 0;
 }
@@ -465,16 +469,19 @@ static int evaluate(lua_State *L)
   set_args(L, env);
   int read = env + 2;
   run_own_files(L, env);
+  if (options.reference) return 0;
   lua_pushvalue(L, env);
   forbid_absent(L, NULL);
   lua_settop(L, read + 2);
   run_plan(L, env);
   lua_getfield(L, read + 2, "finish"); /* of the table that our files share: base.finish */
-  run(L, 0, 0);
-  check_args_read(L, read);
+  run_protected(L, 0, 0);
+  lua_getfield(L, read + 2, "has_settings");
+  check_args_read(L, read, lua_toboolean(L, -1));
   return 0;
 }
 
+/* Our own files, and then the plan, unless --reference asks for nothing else. */
 static void read_in_sandbox(void)
 {
   static size_t used;
@@ -485,7 +492,7 @@ static void read_in_sandbox(void)
      in every process. */
   lua_gc(L, LUA_GCSTOP);
   lua_pushcfunction(L, evaluate);
-  run(L, 0, 0);
+  run_protected(L, 0, 0);
 }
 
 void check_ranks(void)
@@ -506,7 +513,8 @@ void check_ranks(void)
                 n, MOST);
 }
 
-void lua(void)
+/* Runs the plan in the sandbox, again and again until no further file is requested. */
+static void evaluate_plan(void)
 {
   if (!plan_options->path) errors_are_of(plan_options->path = options.plan);
   read_plan();
@@ -518,6 +526,29 @@ void lua(void)
     *plan_options = asked_before;
   }
   arena_own();
+}
+
+void print_reference(void)
+{
+  sandbox = alloc(sizeof *sandbox);
+  read_in_sandbox();
+}
+
+const struct setting *settings_of_plan(int *n)
+{
+  evaluate_plan();
+  *n = plan_options->nsetting;
+  return plan_options->setting;
+}
+
+const char *plan_source(void)
+{
+  return plan_text;
+}
+
+void lua(void)
+{
+  evaluate_plan();
   read_kernels();
   hash_input();
   check_ranks();

@@ -10,7 +10,7 @@
 /* The function of the plan's that wants a file. */
 enum file_reader { BY_READ_JSON, BY_REQUIRE, BY_TORCH_EXPORT, BY_PIPELINE };
 
-/* What the process that reads the plan leaves for its parent, however it ends. */
+/* The results that the process that reads the plan leaves for its parent, however it ends. */
 struct sandbox {
   volatile int line;  /* the plan's current line; 0: none */
   char missing[1024]; /* path of a file that it needs, or "": see requested_files.c */
@@ -26,7 +26,7 @@ struct lua_State;
 /* The number of arguments that the function at `at` takes; or ANY_NUMBER. */
 enum { ANY_NUMBER = -1 };
 
-/* What Lua holds of a tensor. */
+/* A tensor in Lua. */
 struct tensor {
   int value; /* NONE: a parameter that is not part of a model yet */
   struct shape shape;
@@ -103,6 +103,29 @@ struct placed_at {
 
 enum { MAX_OPS = 1 << 15, MAX_CUSTOM = 256 };
 
+/* ------------------------------------------------------------------------------------- bindings */
+
+/* Each adds the functions of one file to the table at the top of the stack. set_module_bindings
+   also pushes the TABLES tables that its functions, and those of model.c, have as upvalues. */
+void set_plan_bindings(struct lua_State *L);
+void set_archive_bindings(struct lua_State *L);
+void set_name_bindings(struct lua_State *L);
+void set_file_name_bindings(struct lua_State *L);
+void set_json_bindings(struct lua_State *L);
+void set_keyword_bindings(struct lua_State *L);
+void set_model_bindings(struct lua_State *L);
+void set_module_bindings(struct lua_State *L);
+void set_require_bindings(struct lua_State *L);
+void set_scan_bindings(struct lua_State *L);
+void set_surplus_bindings(struct lua_State *L);
+void set_tensor_bindings(struct lua_State *L);
+void set_order_bindings(struct lua_State *L);
+void set_recipe_bindings(struct lua_State *L);
+void set_training_bindings(struct lua_State *L);
+void set_range_bindings(struct lua_State *L);
+void set_settings_bindings(struct lua_State *L);
+void set_reference_bindings(struct lua_State *L);
+
 /* ------------------------------------------------------------------------------------ append.c */
 
 struct tensor *push_tensor(struct lua_State *L, int value);
@@ -130,6 +153,8 @@ struct shape argument_shape(struct lua_State *L, int at, const char *what);
 enum type argument_type(struct lua_State *L, int at);
 /* Appends an operation for the plan's current line; returns its value. */
 int append_here(struct op op);
+/* An operation that gives the value in the layout, and the types, that it has. */
+struct op redistribution_of(int value, const char *why);
 /* Appends a copy of the operation `number` for the current line, with these inputs; returns its
    first output. */
 int append_again(int number, const int *in);
@@ -162,8 +187,6 @@ int placement_name(struct lua_State *L);
 
 /* ---------------------------------------------------------------------------------- bindings.c */
 
-/* Adds the mesh, placement and parameter functions to the table at the top of the stack. */
-void set_plan_bindings(struct lua_State *L);
 /* Gives   a module a style. Earlier styles must not place the same thing: else it is the plan's
            error. */
 void place_by_style(struct style s);
@@ -179,8 +202,6 @@ void never_note(struct noted_call *call);
 /* ---------------------------------------------------------------------------------- archives.c */
 
 uint64_t hash_archives(uint64_t hash);
-/* Adds the archive functions to the table at the top of the stack. */
-void set_archive_bindings(struct lua_State *L);
 
 /* ------------------------------------------------------------------------------- environment.c */
 
@@ -196,20 +217,13 @@ void push_text(struct lua_State *L, int at);
 void push_suggestion(struct lua_State *L, const char *name, int list);
 /* Pushes a list of the table's keys in the order of `pairs`. */
 void push_keys(struct lua_State *L, int table);
-/* Adds the name functions to the table at the top of the stack. */
-void set_name_bindings(struct lua_State *L);
-
-/* -------------------------------------------------------------------------------- file_names.c */
-
-/* Adds this file's functions to the table at the top of the stack. */
-void set_file_name_bindings(struct lua_State *L);
 
 /* ------------------------------------------------------------------------------------- files.c */
 
 /* Reads a file of at most `most` bytes into the arena, with a zero after it. On failure NULL, and
    why. */
 char *read_file(const char *path, size_t most, size_t *length, const char **why);
-/* Maps a file into memory, to be read alone. On failure NULL, and why. */
+/* Maps a file into memory, read-only. On failure NULL, and why. */
 const char *map_file(const char *path, size_t *length, const char **why);
 /* The path of the file that a plan requires by this name; NULL: it is no such name. */
 const char *path_of_name(const char *name, size_t length);
@@ -218,8 +232,6 @@ bool is_below_plan(const char *directory, const char *path);
 
 /* -------------------------------------------------------------------------------- json_files.c */
 
-/* Adds read_json to the table at the top of the stack. */
-void set_json_bindings(struct lua_State *L);
 /* Pushes what a JSON text holds: an object as a table by name, a list as a list. path: for
    messages; depth: the deepest nesting. */
 struct json_t;
@@ -237,17 +249,23 @@ void place_keywords(struct lua_State *L, const char *what, int function, int ski
 unsigned refused_parameters(struct lua_State *L, int function);
 /* Fails if one of these is among the arguments with a value that would change something. */
 void check_refused_parameters(struct lua_State *L, const char *what, int function, unsigned mask);
+/* Whether no function supports the argument of that name. */
+bool is_refused_name(const char *name);
 /* Pushes the Lua function that the one at `at` wraps: our C functions keep it as their first
    upvalue. */
 void push_behind(struct lua_State *L, int at);
-/* Adds the function that registers refused arguments to the table at the top of the stack. */
-void set_keyword_bindings(struct lua_State *L);
 
 /* --------------------------------------------------------------------------------------- lua.c */
 
 /* Ends tpgen if --ranks names ranks that the mesh does not have, or requests more programs than
    tpgen writes at once: before anything is planned. */
 void check_ranks(void);
+/* Reads the plan up to its declaration: the settings that it declares; else what it reads of -D. */
+const struct setting *settings_of_plan(int *n);
+/* Prints the reference of the plan language, in the form options.reference. */
+void print_reference(void);
+/* The plan's text, once it was read. */
+const char *plan_source(void);
 
 /* -------------------------------------------------------------------------------- lua_memory.c */
 
@@ -255,11 +273,6 @@ void check_ranks(void);
    bytes or of NULL; NULL if there is no more. Then the old block stays valid. */
 void *pool_move(void *block, size_t before, size_t size);
 void pool_free(void *block, size_t size);
-
-/* ------------------------------------------------------------------------------------- model.c */
-
-/* Adds the module functions to the table at the top of the stack. */
-void set_model_bindings(struct lua_State *L);
 
 /* ----------------------------------------------------------------------------------- modules.c */
 
@@ -273,9 +286,6 @@ void look_anew(void);
    name has no name: that is the plan's error. */
 void look(struct lua_State *L, struct made *m);
 void refuse_bad_keys(struct lua_State *L, const struct made *m, bool of_modules);
-/* Adds this file's functions to the table at the top, and pushes the TABLES tables that they, and
-   those of model.c, have as upvalues. */
-void set_module_bindings(struct lua_State *L);
 
 /* ---------------------------------------------------------------------------------- patterns.c */
 
@@ -307,11 +317,6 @@ void open_frames(void);
 void call_unwatched(struct lua_State *L, int arguments);
 void follow_lines(struct lua_State *L, bool follow);
 
-/* ----------------------------------------------------------------------------------- require.c */
-
-/* Adds what require is made of to the table at the top of the stack. */
-void set_require_bindings(struct lua_State *L);
-
 /* ----------------------------------------------------------------------------------- sandbox.c */
 
 extern struct sandbox *sandbox;
@@ -319,21 +324,23 @@ extern struct sandbox *sandbox;
    Returns only if it ended well, or needs a file; else reports the plan's error. */
 void in_sandbox(void (*body)(void));
 
-/* ------------------------------------------------------------------------------------- scans.c */
+/* ---------------------------------------------------------------------------------- settings.c */
 
-/* Adds this file's functions to the table at the top. */
-void set_scan_bindings(struct lua_State *L);
+/* Pushes the value of a definition of the command line. */
+void push_definition(struct lua_State *L, const struct definition *d);
+/* The names at this index of the stack, as settings that are not declared. */
+void add_read_settings(struct lua_State *L, int names);
 
 /* ------------------------------------------------------------------------------------- steps.c */
 
-/* The scan that is recorded. Scans do not lie in each other. */
+/* The scan that is recorded. Scans are not nested. */
 extern struct recorded_scan {
   int module; /* or NONE */
   int step;   /* the module of the step that is recorded, or NONE */
   int call;   /* the call around the scan, or NONE */
   int first;  /* where in the order it begins */
 } scan;
-/* What the operations of a call have as their module; the module as this call of a step sees it;
+/* The module of the operations of a call; the module as this call of a step sees it;
    the module of that name directly below another one, or NONE. */
 int module_of_call(int call);
 int module_within(int module, int call);
@@ -345,42 +352,15 @@ void put_before_scan(void);
 
 /* ------------------------------------------------------------------------- surplus_arguments.c */
 
-/* Adds the functions that refuse surplus arguments to the table at the top of the stack. */
-void set_surplus_bindings(struct lua_State *L);
 int most_arguments(struct lua_State *L, int at);
 /* Fails if the arguments from `first` to the top are more than the function has parameters after
    the first `skipped`. what: the function, in messages. */
 void forbid_surplus(struct lua_State *L, const char *what, int function, int skipped, int first);
 
-/* ------------------------------------------------------------------------------------ tensor.c */
-
-/* Adds the tensor functions to the table at the top of the stack. */
-void set_tensor_bindings(struct lua_State *L);
-
-/* ------------------------------------------------------------------------------- token_order.c */
-
-/* Adds the function that asks for the order of tokens to the table at the top of the stack. */
-void set_order_bindings(struct lua_State *L);
-
-/* ----------------------------------------------------------------------------------- recipes.c */
-
-/* Adds the functions of optimizers to the table at the top of the stack. */
-void set_recipe_bindings(struct lua_State *L);
-
-/* ---------------------------------------------------------------------------------- training.c */
-
-/* Adds the training functions to the table at the top of the stack. */
-void set_training_bindings(struct lua_State *L);
-
 /* --------------------------------------------------------------------------------- step_mean.c */
 
 /* step_mean(tensor, batches): its mean over the batches of a step. */
 int step_mean(struct lua_State *L);
-
-/* ------------------------------------------------------------------------------- value_range.c */
-
-/* Adds the functions for ranges of values to the table at the top. */
-void set_range_bindings(struct lua_State *L);
 
 /* --------------------------------------------------------------------------- requested_files.c */
 

@@ -24,7 +24,7 @@ static size_t units(size_t size)
   return (size + UNIT - 1) / UNIT;
 }
 
-static void *take(size_t size)
+static void *take_block(size_t size)
 {
   size_t n = units(size);
   struct spare *at = spare[n];
@@ -55,7 +55,7 @@ void *pool_move(void *block, size_t before, size_t size)
   bool was_small = before <= SMALL, is_small = size <= SMALL;
   if (block && was_small && is_small && units(before) == units(size)) return block;
   if (!was_small && !is_small) return realloc(block, size);
-  void *at = is_small ? take(size) : malloc(size);
+  void *at = is_small ? take_block(size) : malloc(size);
   if (!at || !block) return at;
   memcpy(at, block, before < size ? before : size);
   pool_free(block, before);

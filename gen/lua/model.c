@@ -45,7 +45,7 @@ static int add_unit(lua_State *L)
 
 /* ------------------------------------------------------------------------------------ take up */
 
-/* What a module inherits and passes on to its children, unless they have their own. */
+/* State that a module inherits and passes on to its children, unless they have their own. */
 struct inherited {
   int unit;
   bool has_policy;
@@ -195,7 +195,7 @@ static int take_up(lua_State *L)
 /* ------------------------------------------------------------------------------------- adapters */
 
 /* The weight of the module at `at`, which is part of the graph. */
-static struct value *weight_of(lua_State *L, int at)
+static struct value *weight_of_module(lua_State *L, int at)
 {
   struct made *m = argument_module(L, at);
   look(L, m);
@@ -208,7 +208,7 @@ static struct value *weight_of(lua_State *L, int at)
 /* The path of the module at `at` in others' files: the name of its weight there, without that. */
 static const char *path_of_weight(lua_State *L, int at)
 {
-  const struct value *v = weight_of(L, at);
+  const struct value *v = weight_of_module(L, at);
   const char *name = v->alias ? v->alias : v->name, *last = strrchr(name, '.');
   return text("%.*s", last ? (int)(last - name) : 0, name);
 }
@@ -228,7 +228,7 @@ static int name_adapter(lua_State *L)
   const char *path = path_of_weight(L, MODULE), *dot = *path ? "." : "";
   const struct tensor *t = argument_tensor(L, PARAMETER_AT);
   const char *name = text("base_model.model.%s%s%s", path, dot, luaL_checkstring(L, KEY));
-  const struct value *weight = weight_of(L, MODULE);
+  const struct value *weight = weight_of_module(L, MODULE);
   if (weight->alias_size)
     plan_fails(
         "lora: %s is a part of '%.80s' in files of others, and PEFT has no adapter of a part: "
@@ -242,7 +242,7 @@ static int name_adapter(lua_State *L)
 static int add_turned(lua_State *L)
 {
   const char *before = plan_options->turned;
-  plan_options->turned = text("%s%s\n", before ? before : "", weight_of(L, 1)->name);
+  plan_options->turned = text("%s%s\n", before ? before : "", weight_of_module(L, 1)->name);
   return 0;
 }
 
@@ -451,7 +451,7 @@ static int enter(lua_State *L)
 }
 
 /* leave(results...): ends the call that began last. */
-static int leave(lua_State *L)
+static int leave_module(lua_State *L)
 {
   struct call *c = &graph->call[recording.call];
   c->nout = note_tensors(L, 1, c->out, "gives");
@@ -497,7 +497,7 @@ void set_model_bindings(lua_State *L)
                                        {"lower_styles", lower_styles},
                                        {"check_callable", check_module_callable},
                                        {"enter", enter},
-                                       {"leave", leave},
+                                       {"leave", leave_module},
                                        {"calls", calls_of_instances},
                                        {NULL, NULL}};
   set_module_bindings(L);

@@ -134,7 +134,7 @@ void push_module(lua_State *L, const struct made *m)
   lua_rawgeti(L, MODULES, m->number);
 }
 
-static int class_of(lua_State *L)
+static int class_of_module(lua_State *L)
 {
   lua_rawgeti(L, CLASS_OF, argument_module(L, 1)->number);
   return 1;
@@ -146,7 +146,7 @@ static int class_name(lua_State *L)
   return 1;
 }
 
-static int line_of(lua_State *L)
+static int line_of_module(lua_State *L)
 {
   lua_pushinteger(L, argument_module(L, 1)->line);
   return 1;
@@ -179,7 +179,7 @@ static int begin_look(lua_State *L)
 }
 
 /* Whether the thing at the top can be a member; records which. */
-static bool is_member(lua_State *L, struct held *h)
+static bool is_in_module(lua_State *L, struct held *h)
 {
   int type = lua_type(L, -1);
   if (type == LUA_TUSERDATA) h->tensor = tensor_at(L, -1);
@@ -211,7 +211,7 @@ _Noreturn static void refuse_key(lua_State *L, const struct made *m, int key)
 }
 
 /* Makes room for n members. */
-static void make_room(lua_State *L, struct made *m, int module, int n)
+static void grow_modules(lua_State *L, struct made *m, int module, int n)
 {
   if (n <= m->room) return;
   push_known(L, MADE, module);
@@ -232,11 +232,11 @@ void look(lua_State *L, struct made *m)
   m->n = 0;
   m->unnamed = m->numbered = m->named = false;
   if (push_known(L, KEYS_OF, module) != LUA_TNIL) {
-    make_room(L, m, module, (int)lua_rawlen(L, keys));
+    grow_modules(L, m, module, (int)lua_rawlen(L, keys));
     for (lua_Integer i = 1; lua_rawgeti(L, keys, i) != LUA_TNIL; i++, lua_settop(L, keys)) {
       struct held h = {0};
       push_known(L, module, key);
-      if (!is_member(L, &h)) continue;
+      if (!is_in_module(L, &h)) continue;
       h.name = name_of_key(L, key, m->held[m->n].name, &h.length);
       bool is_number = lua_type(L, key) == LUA_TNUMBER;
       m->numbered |= is_number;
@@ -258,7 +258,8 @@ void refuse_bad_keys(lua_State *L, const struct made *m, bool of_modules)
   for (lua_Integer i = 1; lua_rawgeti(L, -1, i) != LUA_TNIL; i++, lua_pop(L, 2)) {
     push_known(L, lua_gettop(L) - 2, lua_gettop(L));
     struct held h = {0};
-    bool is_it = is_member(L, &h) && h.module == m->held[k].module && h.tensor == m->held[k].tensor;
+    bool is_it =
+        is_in_module(L, &h) && h.module == m->held[k].module && h.tensor == m->held[k].tensor;
     if (is_it && !name_of_key(L, lua_gettop(L) - 1, NULL, &h.length))
       refuse_key(L, m, lua_gettop(L) - 1);
   }
@@ -272,7 +273,7 @@ static void look_at_modules(lua_State *L, struct made *m)
 }
 
 /* children(module): its modules as {name, module, name, module ...}. */
-static int children(lua_State *L)
+static int list_children(lua_State *L)
 {
   struct made *m = argument_module(L, 1);
   look_at_modules(L, m);
@@ -289,14 +290,14 @@ static int children(lua_State *L)
 }
 
 /* taken(module): the call that took it; 0: none. */
-static int taken(lua_State *L)
+static int unit_of_module(lua_State *L)
 {
   lua_pushinteger(L, argument_module(L, 1)->taken);
   return 1;
 }
 
 /* take(module, call): the call takes the module and those below it that no call has taken. */
-static int take(lua_State *L)
+static int take_module(lua_State *L)
 {
   struct made *first = argument_module(L, 1), *last = first;
   int call = (int)luaL_checkinteger(L, 2);
@@ -348,7 +349,7 @@ struct path_walk {
   int list, visits;
 };
 
-static bool is_listed(lua_State *L, int list, const struct made *m)
+static bool is_list_member(lua_State *L, int list, const struct made *m)
 {
   bool is = false;
   for (lua_Integer i = 1; !is && lua_rawgeti(L, list, i) != LUA_TNIL; i++) {
@@ -370,7 +371,7 @@ static void add_below(lua_State *L, struct path_walk *w, struct made *m, const c
     if (depth == DEEPEST || ++w->visits > MOST_VISITS)
       plan_fails("the pattern '%s' has too many modules to go through", w->pattern);
     const char *own = text("%s%s%s", path, *path ? "." : "", m->held[k].name);
-    if (fits_pattern(own, w->pattern, NULL, NULL) && !is_listed(L, w->list, child)) {
+    if (fits_pattern(own, w->pattern, NULL, NULL) && !is_list_member(L, w->list, child)) {
       push_module(L, child);
       lua_rawseti(L, w->list, (lua_Integer)lua_rawlen(L, w->list) + 1);
     }
@@ -485,14 +486,14 @@ void set_module_bindings(lua_State *L)
 {
   static const luaL_Reg functions[] = {{"set_attribute", set_attribute},
                                        {"make_module", make_module},
-                                       {"class_of", class_of},
+                                       {"class_of", class_of_module},
                                        {"class_name", class_name},
-                                       {"line_of", line_of},
+                                       {"line_of", line_of_module},
                                        {"index", index_of},
                                        {"look_anew", begin_look},
-                                       {"children", children},
-                                       {"taken", taken},
-                                       {"take", take},
+                                       {"children", list_children},
+                                       {"taken", unit_of_module},
+                                       {"take", take_module},
                                        {"matching", matching},
                                        {"freeze", freeze},
                                        {"make_buffer", make_buffer},

@@ -2,12 +2,12 @@
    parts, separated by dots: layers.0.attention.wq.weight.
 
      *      any letters of a part, or none
-     **     any letters, dots too; "**." also stands for no part at all: **.bias fits bias
+     **     any letters, dots too; "**." also matches no part at all: **.bias matches bias
      ?      one letter of a part
      [a-c]  one of these letters; [!a-c]: any other letter
      a|b    either pattern: the whole of it, not a part
 
-   If a name matches in several ways each star stands for as little as possible, the first one
+   If a name matches in several ways each star matches as little as possible, the first one
    first. */
 #include "lua/lua.h"
 

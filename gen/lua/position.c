@@ -37,7 +37,7 @@ static bool is_of_c(lua_State *L, lua_Debug *about)
   return c;
 }
 
-static void enter_function(lua_State *L, lua_Debug *about)
+static void enter_frame(lua_State *L, lua_Debug *about)
 {
   frame[depth].of_plan = false;
   if (is_of_c(L, about)) return;
@@ -62,11 +62,11 @@ static void watch(lua_State *L, lua_Debug *about)
     depth++;
     GROW(frame, depth, frame_room);
     frame[depth].line = frame[depth - 1].line;
-    enter_function(L, about);
+    enter_frame(L, about);
     break;
   case LUA_HOOKTAILCALL:
     count_step();
-    enter_function(L, about);
+    enter_frame(L, about);
     break;
   case LUA_HOOKRET:
     if (depth > 0) depth--;

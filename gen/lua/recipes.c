@@ -25,7 +25,7 @@ static int int_at(lua_State *L, int i)
 }
 
 /* Pushes a list in the table at the top; returns its length. */
-static int push_list(lua_State *L, const char *name)
+static int push_names(lua_State *L, const char *name)
 {
   lua_getfield(L, -1, name);
   luaL_checktype(L, -1, LUA_TTABLE);
@@ -41,7 +41,7 @@ static enum op_kind row_named(const char *name)
 
 static void take_states(lua_State *L, struct optimizer *o)
 {
-  o->nstate = push_list(L, "states");
+  o->nstate = push_names(L, "states");
   for (int k = 0; k < o->nstate; k++) {
     lua_geti(L, -1, k + 1);
     o->state[k] = copy_text(luaL_checkstring(L, -1));
@@ -50,9 +50,9 @@ static void take_states(lua_State *L, struct optimizer *o)
   lua_pop(L, 1);
 }
 
-static void take_numbers(lua_State *L, struct optimizer *o)
+static void take_recipe_numbers(lua_State *L, struct optimizer *o)
 {
-  o->nnumber = push_list(L, "numbers");
+  o->nnumber = push_names(L, "numbers");
   o->number = alloc(((size_t)o->nnumber + 1) * sizeof *o->number);
   for (int k = 0; k < o->nnumber; k++) {
     lua_geti(L, -1, k + 1);
@@ -94,14 +94,14 @@ static struct update_step step_at(lua_State *L, int i)
 static void take_steps(lua_State *L, struct optimizer *o)
 {
   o->noperation = int_field(L, "operations");
-  o->nstep = push_list(L, "steps");
+  o->nstep = push_names(L, "steps");
   o->step = alloc(((size_t)o->nstep + 1) * sizeof *o->step);
   for (int s = 0; s < o->nstep; s++) o->step[s] = step_at(L, s + 1);
   lua_pop(L, 1);
-  push_list(L, "out");
+  push_names(L, "out");
   for (int k = 0; k <= o->nstate; k++) o->out[k] = int_at(L, k + 1);
   lua_pop(L, 1);
-  push_list(L, "ones");
+  push_names(L, "ones");
   for (int k = 0; k < o->nstate; k++) o->ones[k] = (unsigned)int_at(L, k + 1);
   lua_pop(L, 1);
 }
@@ -130,7 +130,7 @@ static int set_optimizers(lua_State *L)
     o->line = (int)luaL_checkinteger(L, -1);
     lua_pop(L, 1);
     take_states(L, o);
-    take_numbers(L, o);
+    take_recipe_numbers(L, o);
     take_steps(L, o);
     lua_pop(L, 1);
   }

@@ -55,8 +55,8 @@ static const char *read_known(struct known *k)
     const char *directory = text("%.*s", folder_length(options.plan), options.plan);
     at = text("%s%s", *at == '/' ? "" : directory, at);
     if (access(at, F_OK) == 0 && !is_below_plan(directory, at))
-      return k->by == BY_REQUIRE ? "a plan requires files that lie beside it or below its folder"
-                                 : "a plan reads files that lie beside it, or that -D names";
+      return k->by == BY_REQUIRE ? "a plan requires files beside it or below its folder"
+                                 : "a plan reads files beside it, or that -D names";
   }
   k->text = k->by == BY_TORCH_EXPORT ? map_file(at, &k->length, &why)
                                      : read_file(at, most, &k->length, &why);
@@ -64,7 +64,7 @@ static const char *read_known(struct known *k)
   return !why && is_text ? why_no_text(k->text, k->length) : why;
 }
 
-static int place_of(enum file_reader by, const char *path)
+static int index_of_request(enum file_reader by, const char *path)
 {
   int i = 0;
   while (i < nknown && (known[i].by != by || strcmp(known[i].path, path))) i++;
@@ -88,7 +88,7 @@ static void read_ahead(const char *plan)
     const char *end = *quote == '"' || *quote == '\'' ? strchr(quote + 1, *quote) : NULL;
     const char *path = end ? path_of_name(quote + 1, (size_t)(end - quote - 1)) : NULL;
     struct known k = {.by = BY_REQUIRE, .path = path};
-    if (!path || place_of(BY_REQUIRE, path) < nknown || read_known(&k)) continue;
+    if (!path || index_of_request(BY_REQUIRE, path) < nknown || read_known(&k)) continue;
     put_known(nknown, k);
     read_ahead(k.text);
   }
@@ -121,7 +121,7 @@ bool read_requested_file(void)
   struct known k = {.by = sandbox->missing_by, .path = copy_text(sandbox->missing)};
   const char *why = read_known(&k);
   if (why) plan_error(sandbox->line, "%s: cannot read %s: %s", asker[k.by], printable(k.path), why);
-  int ahead = place_of(k.by, k.path);
+  int ahead = index_of_request(k.by, k.path);
   if (ahead < nknown) {
     memmove(&known[ahead], &known[ahead + 1], (size_t)(nknown - 1 - ahead) * sizeof k);
     nknown--;
@@ -170,7 +170,7 @@ _Noreturn static void ask_for(enum file_reader by, const char *path)
 
 const char *requested_text(enum file_reader by, const char *path, size_t *length)
 {
-  int i = place_of(by, path);
+  int i = index_of_request(by, path);
   if (i >= sandbox->requested) {
     limit_requests(by);
     if (i > sandbox->requested || i == nknown) ask_for(by, path);

@@ -2,8 +2,8 @@
 
    A plan is a program, and it may be hostile. It runs in a child of tpgen that has given up files,
    processes and network before the first line, and that always ends soon, even in a loop inside the
-   pattern matcher, where no hook of Lua's runs. What it builds is in the arena, which parent and
-   child share. */
+   pattern matcher, where no hook of Lua's runs. The graph that it builds is in the arena, which
+   parent and child share. */
 #include "lua/lua.h"
 
 #include <errno.h>
@@ -76,7 +76,7 @@ static void load_argument(unsigned i)
   instruct(BPF_LD | BPF_W | BPF_ABS, (unsigned)offsetof(struct seccomp_data, args) + 8 * i, 0, 0);
 }
 
-static void answer(unsigned verdict)
+static void add_verdict(unsigned verdict)
 {
   instruct(BPF_RET | BPF_K, verdict, 0, 0);
 }
@@ -87,19 +87,19 @@ static void allow_where(unsigned number, unsigned i, unsigned short test, unsign
   instruct(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 4);
   load_argument(i);
   instruct(BPF_JMP | test | BPF_K, k, 0, 1);
-  answer(SECCOMP_RET_ALLOW);
-  answer((unsigned)REFUSE);
+  add_verdict(SECCOMP_RET_ALLOW);
+  add_verdict((unsigned)REFUSE);
 }
 
 static void build_filter(void)
 {
   instruct(BPF_LD | BPF_W | BPF_ABS, (unsigned)offsetof(struct seccomp_data, arch), 0, 0);
   instruct(BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 1, 0);
-  answer((unsigned)REFUSE);
+  add_verdict((unsigned)REFUSE);
   instruct(BPF_LD | BPF_W | BPF_ABS, (unsigned)offsetof(struct seccomp_data, nr), 0, 0);
   for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++) {
     instruct(BPF_JMP | BPF_JEQ | BPF_K, harmless[i], 0, 1);
-    answer(SECCOMP_RET_ALLOW);
+    add_verdict(SECCOMP_RET_ALLOW);
   }
   /* Memory without a file that cannot be executed. */
   instruct(BPF_JMP | BPF_JEQ | BPF_K, SYS_mmap, 0, 6);
@@ -107,17 +107,17 @@ static void build_filter(void)
   instruct(BPF_JMP | BPF_JSET | BPF_K, PROT_EXEC, 3, 0);
   load_argument(3);
   instruct(BPF_JMP | BPF_JSET | BPF_K, MAP_ANONYMOUS, 0, 1);
-  answer(SECCOMP_RET_ALLOW);
-  answer((unsigned)REFUSE);
+  add_verdict(SECCOMP_RET_ALLOW);
+  add_verdict((unsigned)REFUSE);
   instruct(BPF_JMP | BPF_JEQ | BPF_K, SYS_mprotect, 0, 4);
   load_argument(2);
   instruct(BPF_JMP | BPF_JSET | BPF_K, PROT_EXEC, 1, 0);
-  answer(SECCOMP_RET_ALLOW);
-  answer((unsigned)REFUSE);
-  /* A message of ours, and an abort of this process alone. */
+  add_verdict(SECCOMP_RET_ALLOW);
+  add_verdict((unsigned)REFUSE);
+  /* A message of ours, and an abort of only this process. */
   allow_where(SYS_write, 0, BPF_JEQ, STDERR_FILENO);
   allow_where(SYS_tgkill, 0, BPF_JEQ, (unsigned)getpid());
-  answer((unsigned)REFUSE);
+  add_verdict((unsigned)REFUSE);
 }
 
 /* If the kernel has no filters, the limits still hold. */
@@ -138,7 +138,7 @@ static void filter_calls(void)
 
 /* ------------------------------------------------------------------------------------ the child */
 
-static rlim_t least(rlim_t a, rlim_t b)
+static rlim_t lower_limit(rlim_t a, rlim_t b)
 {
   return a < b ? a : b;
 }
@@ -148,8 +148,8 @@ static void limit(int resource, rlim_t soft, rlim_t hard)
 {
   struct rlimit r = {RLIM_INFINITY, RLIM_INFINITY};
   getrlimit(resource, &r);
-  r.rlim_max = least(r.rlim_max, hard);
-  r.rlim_cur = least(r.rlim_cur, least(soft, r.rlim_max));
+  r.rlim_max = lower_limit(r.rlim_max, hard);
+  r.rlim_cur = lower_limit(r.rlim_cur, lower_limit(soft, r.rlim_max));
   if (setrlimit(resource, &r))
     usage_error(3, "cannot limit the process that reads the plan: %s", strerror(errno));
 }
@@ -212,7 +212,7 @@ static void work_beside(pid_t child)
 #endif
 }
 
-static int wait_for(pid_t child)
+static int wait_for_child(pid_t child)
 {
   work_beside(child);
   int status = 0;
@@ -237,7 +237,7 @@ static void judge(int status)
 }
 
 /* Microseconds of processor time of all children that have ended. */
-static long taken(void)
+static long time_of_children(void)
 {
   struct rusage r;
   if (getrusage(RUSAGE_CHILDREN, &r)) return 0;
@@ -245,7 +245,7 @@ static long taken(void)
          r.ru_stime.tv_usec;
 }
 
-/* What the plan has printed: line ends and tabs, otherwise only plain letters, no terminal
+/* The text that the plan has printed: line ends and tabs, otherwise only plain letters, no terminal
    commands. */
 static void show_printed(void)
 {
@@ -263,7 +263,7 @@ void in_sandbox(void (*body)(void))
   sandbox = alloc(sizeof *sandbox);
   signal(SIGCHLD, SIG_DFL); /* if ignored (some launchers do), no wait would work */
   fflush(NULL);
-  long before = taken();
+  long before = time_of_children();
   pid_t child = fork();
   if (child < 0) usage_error(3, "cannot start a process to read the plan in: %s", strerror(errno));
   if (child == 0) {
@@ -273,8 +273,8 @@ void in_sandbox(void (*body)(void))
     body();
     _exit(0);
   }
-  int status = wait_for(child);
-  spent += taken() - before;
+  int status = wait_for_child(child);
+  spent += time_of_children() - before;
   if (*sandbox->missing && !status) return; /* the next run will print it again */
   spent = 0;
   show_printed();

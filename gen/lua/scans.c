@@ -59,19 +59,12 @@ static int in_scan(lua_State *L)
 /* enter_scan(tensor): what the first step reads of what is carried. */
 static int enter_scan(lua_State *L)
 {
-  int value = argument_operand(L, 1);
-  struct op op = {.kind = OP_redistribute,
-                  .nin = 1,
-                  .in = {value},
-                  .type = graph->value[value].type,
-                  .backward_type = graph->value[value].type,
-                  .why = "what a scan carries"};
-  push_tensor(L, append_here(op));
+  push_tensor(L, append_here(redistribution_of(argument_operand(L, 1), "what a scan carries")));
   return 1;
 }
 
 /* pass_on(tensor): what the step hands on to the next one. */
-static int pass_on(lua_State *L)
+static int pass_carry(lua_State *L)
 {
   int value = argument_operand(L, 1);
   struct op op = {.kind = OP_view, .nin = 1, .in = {value}};
@@ -81,7 +74,7 @@ static int pass_on(lua_State *L)
 }
 
 /* hold(what the last step hands on, what the first one takes): see OP_scan_hold. */
-static int hold(lua_State *L)
+static int hold_scan(lua_State *L)
 {
   struct op op = {
       .kind = OP_scan_hold, .nin = 2, .in = {argument_operand(L, 1), argument_operand(L, 2)}};
@@ -91,14 +84,9 @@ static int hold(lua_State *L)
 
 void set_scan_bindings(lua_State *L)
 {
-  static const luaL_Reg functions[] = {{"begin_scan", begin_scan},
-                                       {"begin_step", begin_step},
-                                       {"end_step", end_step},
-                                       {"end_scan", end_scan},
-                                       {"in_scan", in_scan},
-                                       {"enter_scan", enter_scan},
-                                       {"pass_on", pass_on},
-                                       {"hold", hold},
-                                       {NULL, NULL}};
+  static const luaL_Reg functions[] = {
+      {"begin_scan", begin_scan}, {"begin_step", begin_step}, {"end_step", end_step},
+      {"end_scan", end_scan},     {"in_scan", in_scan},       {"enter_scan", enter_scan},
+      {"pass_on", pass_carry},    {"hold", hold_scan},        {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
 }

@@ -1,6 +1,6 @@
 /* step_mean.c: the mean of a number over the batches of a step, known before the first of them.
 
-   Takes   a value that a batch makes of its inputs alone: how many of its labels count.
+   Takes   a value that depends only on the inputs of a batch: how many of its labels count.
    Leaves  operations of the phase COUNT that make it of each batch, and add it to a sum with the
            role SUMS. The forward of each batch reads the sum.
 
@@ -23,7 +23,7 @@ static struct op counted_op(struct op op)
   return op;
 }
 
-static int counted(struct counting *c, int value);
+static int is_counted(struct counting *c, int value);
 
 /* Redistributions along the dimension in time stay out: a batch is counted as a whole. */
 static int counted_by_op(struct counting *c, int maker, int value)
@@ -31,7 +31,7 @@ static int counted_by_op(struct counting *c, int maker, int value)
   struct op op = graph->op[maker];
   struct shape shape[MAX_OUTPUTS];
   const int first = op.out;
-  for (int i = 0; i < op.nin; i++) op.in[i] = counted(c, op.in[i]);
+  for (int i = 0; i < op.nin; i++) op.in[i] = is_counted(c, op.in[i]);
   if (op.kind == OP_redistribute && time_dimension() != NONE) {
     op.asked &= ~(1u << time_dimension());
     op.to.on[time_dimension()] = (struct placement){0};
@@ -48,7 +48,7 @@ static int counted_by_op(struct counting *c, int maker, int value)
   return made + (value - first);
 }
 
-static int counted(struct counting *c, int value)
+static int is_counted(struct counting *c, int value)
 {
   const struct value *v = &graph->value[value];
   if (v->role == BATCH) return value;
@@ -71,7 +71,7 @@ int step_mean(lua_State *L)
   const int value = argument_value(L, 1), batches = (int)luaL_checkinteger(L, 2);
   struct counting c = {graph->nvalue, alloc((size_t)graph->nvalue * sizeof *c.made)};
   for (int i = 0; i < c.known; i++) c.made[i] = NONE;
-  const int line = graph->value[value].line, of_batch = counted(&c, value);
+  const int line = graph->value[value].line, of_batch = is_counted(&c, value);
   const int whole = append_counted((struct op){.kind = OP_redistribute,
                                                .nin = 1,
                                                .in = {of_batch},

@@ -25,7 +25,7 @@ int child_named(const char *name, int parent)
 }
 
 /* "cells_0" of the module lstm.cells.0, in a scan of the module lstm. */
-static char *name_in_step(int module)
+static char *name_in_scan_step(int module)
 {
   const char *around = scan.call == NONE ? "" : graph->module[graph->call[scan.call].module].path;
   const char *path = graph->module[module].path;
@@ -41,7 +41,7 @@ int module_within(int module, int call)
 {
   if (scan.step == NONE) return module;
   int parent = module_of_call(call);
-  const char *name = name_in_step(module);
+  const char *name = name_in_scan_step(module);
   int known = child_named(name, parent);
   if (known != NONE) return known;
   known = add_module(name, graph->module[module].class_name, parent, graph->module[module].line);

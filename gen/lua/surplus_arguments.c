@@ -19,7 +19,7 @@ int most_arguments(lua_State *L, int at)
 }
 
 /* "x, dim": the parameters after the first `skipped`. */
-static const char *parameters_text(lua_State *L, int function, int skipped, int most)
+static const char *list_parameters(lua_State *L, int function, int skipped, int most)
 {
   struct buffer b = {0};
   put_text(&b, "", 0);
@@ -43,7 +43,7 @@ void forbid_surplus(lua_State *L, const char *what, int function, int skipped, i
   const char *arguments = text("%d argument%s", given, given > 1 ? "s" : "");
   if (most <= skipped) plan_fails("%s is given %s, and takes none%s", what, arguments, hint);
   plan_fails("%s is given %s, and takes at most %d: %s%s", what, arguments, most - skipped,
-             parameters_text(L, function, skipped, most), hint);
+             list_parameters(L, function, skipped, most), hint);
 }
 
 /* check_given(what, function, skipped, arguments...): fails if these are more than the function has
@@ -72,7 +72,7 @@ static int call_counted(lua_State *L)
 
 /* counted(name, function[, by_name]): the function, which fails on surplus arguments. by_name: its
    last argument may be a table of arguments by name. */
-static int counted(lua_State *L)
+static int count_arguments(lua_State *L)
 {
   luaL_checkstring(L, 1);
   luaL_checktype(L, 2, LUA_TFUNCTION);
@@ -110,7 +110,9 @@ static int stray_key(lua_State *L)
 
 void set_surplus_bindings(lua_State *L)
 {
-  static const luaL_Reg functions[] = {
-      {"check_given", check_given}, {"counted", counted}, {"stray_key", stray_key}, {NULL, NULL}};
+  static const luaL_Reg functions[] = {{"check_given", check_given},
+                                       {"counted", count_arguments},
+                                       {"stray_key", stray_key},
+                                       {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
 }

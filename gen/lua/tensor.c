@@ -21,7 +21,7 @@ static int unlike(lua_State *L)
 }
 
 /* Runs the function of the closure, or appends what it did for equal arguments. */
-static int run_function(lua_State *L, bool is_outer)
+static int call_named(lua_State *L, bool is_outer)
 {
   struct noted_call *call =
       is_outer && recording.on ? noted_call(L, (int)lua_tointeger(L, lua_upvalueindex(4))) : NULL;
@@ -57,7 +57,7 @@ static int call_function(lua_State *L)
     plan_fails("%s takes a tensor first, not %s%s", called_function,
                lua_isnoneornil(L, 1) ? "" : "a ",
                lua_isnoneornil(L, 1) ? "nothing" : luaL_typename(L, 1));
-  int n = run_function(L, !outer);
+  int n = call_named(L, !outer);
   called_function = outer;
   return n;
 }
@@ -65,7 +65,7 @@ static int call_function(lua_State *L)
 /* named(name, function, takes a tensor first, by_name): the function, whose messages begin with the
    name, also those of functions that it calls. by_name: its last argument may be a table of
    arguments by name; a text: the name there of the arguments after its parameters. */
-static int named(lua_State *L)
+static int named_function(lua_State *L)
 {
   static int functions;
   const char *name = copy_text(luaL_checkstring(L, 1));
@@ -191,7 +191,7 @@ static bool picks_rows(enum op_kind kind)
   return !strcmp(op_row[kind].element, "$a($b)");
 }
 
-static void read_inputs(lua_State *L, struct op *op)
+static void read_tensors(lua_State *L, struct op *op)
 {
   luaL_checktype(L, 2, LUA_TTABLE);
   lua_Unsigned n = lua_rawlen(L, 2);
@@ -268,12 +268,12 @@ static int push_outputs(lua_State *L, int value)
 /* append(operator, {tensors}, {attributes}): appends the operation; returns its outputs. The
    attributes are those of struct op, and the row's numbers, by name. shapes: those of the outputs,
    if they do not follow from the inputs. */
-static int append(lua_State *L)
+static int append_operation(lua_State *L)
 {
   struct op op = {.kind = check_kind(L, 1)};
   struct shape list[MAX_OUTPUTS];
   lua_settop(L, 3);
-  read_inputs(L, &op);
+  read_tensors(L, &op);
   if (lua_isnil(L, 3)) return push_outputs(L, append_here(op));
   read_attributes(L, &op);
   op = op_here(op);
@@ -287,7 +287,7 @@ static int append(lua_State *L)
 
 /* rows(): the operators with a rule of their own: {name =, rule =, numbers =} each, without those
    only for the backward. */
-static int rows(lua_State *L)
+static int list_rows(lua_State *L)
 {
   lua_newtable(L);
   for (int k = 0; k < OP_COUNT; k++) {
@@ -370,7 +370,7 @@ static int apply_operator(lua_State *L)
   struct op op = {.kind = OP_custom, .custom = (int)luaL_checkinteger(L, 1)};
   lua_settop(L, 3);
   luaL_checktype(L, 3, LUA_TTABLE);
-  read_inputs(L, &op);
+  read_tensors(L, &op);
   read_attributes(L, &op);
   lua_settop(L, 3);
   return push_outputs(L, append_here(op));
@@ -388,7 +388,7 @@ static void push_shape(lua_State *L, struct shape s)
 }
 
 /* shape(tensor): a list of its sizes. */
-static int shape_of(lua_State *L)
+static int shape_of_tensor(lua_State *L)
 {
   push_shape(L, argument_tensor(L, 1)->shape);
   return 1;
@@ -411,7 +411,7 @@ static int line_of_tensor(lua_State *L)
   return 1;
 }
 
-static int length(lua_State *L)
+static int length_of_tensor(lua_State *L)
 {
   const struct tensor *t = argument_tensor(L, 1);
   if (t->shape.ndim == 0) plan_fails("#: a tensor without dimensions has no length");
@@ -497,8 +497,10 @@ static int is_recording(lua_State *L)
    fill both. */
 static void make_tensors(lua_State *L)
 {
-  static const luaL_Reg events[] = {
-      {"__len", length}, {"__tostring", describe}, {"__newindex", no_assignment}, {NULL, NULL}};
+  static const luaL_Reg events[] = {{"__len", length_of_tensor},
+                                    {"__tostring", describe},
+                                    {"__newindex", no_assignment},
+                                    {NULL, NULL}};
   lua_newtable(L);
   forbid_absent(L, "a tensor");
   luaL_newmetatable(L, "tensor");
@@ -517,17 +519,17 @@ static void make_tensors(lua_State *L)
 
 void set_tensor_bindings(lua_State *L)
 {
-  static const luaL_Reg functions[] = {{"named", named},
+  static const luaL_Reg functions[] = {{"named", named_function},
                                        {"unwatched", unwatched},
                                        {"unlike", unlike},
                                        {"called", called_name},
                                        {"place", place_in_plan},
                                        {"recording", is_recording},
-                                       {"append", append},
-                                       {"rows", rows},
+                                       {"append", append_operation},
+                                       {"rows", list_rows},
                                        {"declare_operator", declare_operator},
                                        {"apply_operator", apply_operator},
-                                       {"shape", shape_of},
+                                       {"shape", shape_of_tensor},
                                        {"type", type_of_tensor},
                                        {"line_of_tensor", line_of_tensor},
                                        {NULL, NULL}};

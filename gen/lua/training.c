@@ -99,7 +99,7 @@ static int set_expected(lua_State *L)
 }
 
 /* begin(steps, seed, by the greedy planner): from here on modules may be called. */
-static int begin(lua_State *L)
+static int begin_program(lua_State *L)
 {
   plan_options->steps = (int)luaL_checkinteger(L, 1);
   plan_options->seed = (uint64_t)luaL_checkinteger(L, 2);
@@ -322,7 +322,7 @@ static int set_prefetch(lua_State *L)
 }
 
 /* note(message): tpgen tells it at its end, once for a line of the plan. */
-static int note(lua_State *L)
+static int note_program(lua_State *L)
 {
   const char *before = plan_options->notes ? plan_options->notes : "";
   const int line = sandbox->line;
@@ -355,8 +355,8 @@ void set_training_bindings(lua_State *L)
                                        {"set_library", set_library},
                                        {"set_buckets", set_buckets},
                                        {"set_prefetch", set_prefetch},
-                                       {"note", note},
-                                       {"begin", begin},
+                                       {"note", note_program},
+                                       {"begin", begin_program},
                                        {"end_", end},
                                        {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);

@@ -18,7 +18,7 @@ enum { MOST_ASKED = 64 };
 
 static const struct range unknown = {.low = INT64_MIN, .high = INT64_MAX};
 
-static bool is_known(struct range r)
+static bool is_range_known(struct range r)
 {
   return r.low > INT32_MIN - (int64_t)1 && r.high < INT32_MAX + (int64_t)1;
 }
@@ -27,22 +27,22 @@ static bool is_known(struct range r)
 static struct range between(int64_t low, int64_t high)
 {
   struct range r = {.low = low, .high = high};
-  return is_known(r) ? r : unknown;
+  return is_range_known(r) ? r : unknown;
 }
 
-static int64_t least(int64_t a, int64_t b)
+static int64_t lower(int64_t a, int64_t b)
 {
   return a < b ? a : b;
 }
 
-static int64_t most(int64_t a, int64_t b)
+static int64_t upper(int64_t a, int64_t b)
 {
   return a > b ? a : b;
 }
 
 static struct range either(struct range a, struct range b)
 {
-  return between(least(a.low, b.low), most(a.high, b.high));
+  return between(lower(a.low, b.low), upper(a.high, b.high));
 }
 
 /* The end of randint is not among its numbers, nor is that of tokens. */
@@ -54,14 +54,14 @@ static struct range declared_range(int value)
   if (v->role != BATCH || is_floating(v->type)) return unknown;
   if (v->init.kind == INIT_TOKENS) r = between(0, (int64_t)v->init.a - 1);
   if (v->init.kind == INIT_UNIFORM) r = between((int64_t)v->init.a, (int64_t)v->init.b - 1);
-  r.taken = r.uniform = is_known(r);
+  r.taken = r.uniform = is_range_known(r);
   return r; /* unknown: a file may hold anything */
 }
 
 static struct range product(struct range a, struct range b)
 {
   int64_t p = a.low * b.low, q = a.low * b.high, r = a.high * b.low, s = a.high * b.high;
-  return between(least(least(p, q), least(r, s)), most(most(p, q), most(r, s)));
+  return between(lower(lower(p, q), lower(r, s)), upper(upper(p, q), upper(r, s)));
 }
 
 /* where(x < y, x, y) is the lesser of the two, where(x > y, x, y) the greater. */
@@ -71,9 +71,9 @@ static struct range chosen(const struct op *op, struct range a, struct range b)
   const struct op *by = made_by == NONE ? NULL : &graph->op[made_by];
   bool of_both = by && by->nin == 2 && by->in[0] == op->in[1] && by->in[1] == op->in[2];
   if (of_both && (by->kind == OP_lt || by->kind == OP_le))
-    return between(least(a.low, b.low), least(a.high, b.high));
+    return between(lower(a.low, b.low), lower(a.high, b.high));
   if (of_both && (by->kind == OP_gt || by->kind == OP_ge))
-    return between(most(a.low, b.low), most(a.high, b.high));
+    return between(upper(a.low, b.low), upper(a.high, b.high));
   return either(a, b);
 }
 
@@ -97,9 +97,10 @@ static struct range range_of_made(const struct op *op, const struct range *in)
     for (int k = 1; k < op->nin; k++) all = either(all, in[k]);
     return all;
   case OP_index_within: /* -1, an index, or what is ignored */
-    return is_known(in[0]) ? either(in[0], (struct range){.low = -1, .high = -1})
-                           : between(least(-1, number_of(op, "ignored")),
-                                     most(number_of(op, "below") - 1, number_of(op, "ignored")));
+    return is_range_known(in[0])
+               ? either(in[0], (struct range){.low = -1, .high = -1})
+               : between(lower(-1, number_of(op, "ignored")),
+                         upper(number_of(op, "below") - 1, number_of(op, "ignored")));
   case OP_where:
     return chosen(op, in[1], in[2]);
   case OP_full:
@@ -117,17 +118,17 @@ static struct range range_of_made(const struct op *op, const struct range *in)
       if (op->dims >> d & 1) return between(0, graph->value[op->in[0]].shape.size[d] - 1);
     return unknown;
   case OP_neg:
-    return is_known(in[0]) ? between(-in[0].high, -in[0].low) : unknown;
+    return is_range_known(in[0]) ? between(-in[0].high, -in[0].low) : unknown;
   case OP_add:
-    return is_known(in[0]) && is_known(in[1])
+    return is_range_known(in[0]) && is_range_known(in[1])
                ? between(in[0].low + in[1].low, in[0].high + in[1].high)
                : unknown;
   case OP_sub:
-    return is_known(in[0]) && is_known(in[1])
+    return is_range_known(in[0]) && is_range_known(in[1])
                ? between(in[0].low - in[1].high, in[0].high - in[1].low)
                : unknown;
   case OP_mul:
-    return is_known(in[0]) && is_known(in[1]) ? product(in[0], in[1]) : unknown;
+    return is_range_known(in[0]) && is_range_known(in[1]) ? product(in[0], in[1]) : unknown;
   default:
     return unknown;
   }
@@ -167,7 +168,7 @@ static void find_taken(const struct op *op, const struct range *in, struct range
   default:
     break;
   }
-  made->taken &= is_known(*made);
+  made->taken &= is_range_known(*made);
   made->uniform &= made->taken;
 }
 
@@ -235,7 +236,7 @@ static bool is_always(int value, int64_t number)
   return r.uniform && r.low == number && r.high == number;
 }
 
-/* What the runtime puts into labels, of which a loss ignores this number, where a batch lacks
+/* The number that the runtime puts into labels, if a loss ignores this number, where a batch lacks
    samples. Where the plan says that batches may be smaller, it is one number for all losses, as
    each may ignore another one of the same labels. */
 static int64_t filling_of(int64_t ignored)

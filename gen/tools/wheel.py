@@ -1,11 +1,12 @@
 """Makes the Python wheel, whose only content is the program: wheel.py SOURCE VERSION BINARY OUTPUT.
 
-It has `tpgen` among its scripts, and the plans below share/. The binary needs the C library alone.
+It has `tpgen` among its scripts, and the plans and the types for editors below share/. The binary needs the C library alone.
 """
 import base64
 import hashlib
 import os
 import platform
+import subprocess
 import sys
 import zipfile
 
@@ -18,6 +19,8 @@ texts = {
     "Description-Content-Type: text/markdown\n\n" + open(os.path.join(source, "README.md"), encoding="utf-8").read(),
     f"{name}.dist-info/WHEEL": f"Wheel-Version: 1.0\nGenerator: tpgen\nRoot-Is-Purelib: false\nTag: {tag}\n",
 }
+texts[f"{name}.data/data/share/tpgen/types/tpgen.lua"] = subprocess.run(
+    [binary, "--reference=types"], check=True, capture_output=True, text=True).stdout
 files = {f"{name}.data/scripts/tpgen": binary, f"{name}.dist-info/LICENSE": os.path.join(source, "LICENSE")}
 for folder, _, names in sorted(os.walk(os.path.join(source, "plans"))):
     for file in sorted(names):

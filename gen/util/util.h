@@ -59,11 +59,13 @@ struct definition {
 struct options {
   const char *plan, *out;
   bool check, trace;
-  bool check_finite;   /* what a step makes is looked at */
-  const char *dump;    /* a pass, or NULL */
-  const char *from;    /* a pass: the plan is what `dump` printed after it; or NULL */
-  const char *explain; /* a value, or NULL */
-  const char *emit;    /* "program" or "library"; NULL: as the plan says */
+  bool help;             /* the plan is read for its settings only */
+  const char *reference; /* "markdown" or "types": the plan language's, and no plan; or NULL */
+  bool check_finite;     /* what a step makes is looked at */
+  const char *dump;      /* a pass, or NULL */
+  const char *from;      /* a pass: the plan is what `dump` printed after it; or NULL */
+  const char *explain;   /* a value, or NULL */
+  const char *emit;      /* "program" or "library"; NULL: as the plan says */
   const char *library_name;
   int first_rank, last_rank;
   int ndefinition;

@@ -1,17 +1,17 @@
 -- Llama, Mistral, Qwen 2.5 and Qwen 3 as models that generate: one class, by what config.json says.
 
-local settings, training, attention = require "lib.settings", require "lib.training", require "lib.attention"
+local hugging_face, training, attention = require "lib.hugging_face", require "lib.training", require "lib.attention"
 
 local M = {}
 
 -- What config.json says; models of transformers 4 and 5.
 function M.settings(path)
-  local config = settings.config(path, {"llama", "mistral", "qwen2", "qwen3"})
+  local config = hugging_face.config(path, {"llama", "mistral", "qwen2", "qwen3"})
   local need, at = config.need, config.at
   config.only("hidden_act", "silu")
   config.only("mlp_bias", false)
-  settings.usual_window(config)
-  local theta, scaling = settings.rope(at)
+  hugging_face.usual_window(config)
+  local theta, scaling = hugging_face.rope(at)
   local kind, heads = at.model_type, need("num_attention_heads")
   local is_qwen2, is_qwen3 = kind == "qwen2", kind == "qwen3"
   local c = {

@@ -1,11 +1,11 @@
 -- GPT-2 as a model that generates.
 
-local settings, training, attention = require "lib.settings", require "lib.training", require "lib.attention"
+local hugging_face, training, attention = require "lib.hugging_face", require "lib.training", require "lib.attention"
 
 local M = {}
 
 function M.settings(path)
-  local config = settings.config(path, {"gpt2"})
+  local config = hugging_face.config(path, {"gpt2"})
   local need, at = config.need, config.at
   config.only("activation_function", "gelu_new")
   config.only("scale_attn_weights", true)

@@ -1,6 +1,6 @@
 -- The shapes of plans/moe.lua's models: presets, and what a Hugging Face config.json says.
 
-local settings = require "lib.settings"
+local hugging_face = require "lib.hugging_face"
 
 local M = {}
 
@@ -17,13 +17,13 @@ local FUSED = {gate = "mlp.gate.weight", experts = "mlp.experts.", down_proj = "
 -- bound: of those of which a rank has several experts of each layer.
 local presets = {
   debug = {dim = 64, n_layers = 2, n_heads = 4, n_kv_heads = 2, experts = 8, top_k = 2, hidden = 96, vocab = 256,
-    seq = 64, batch = 4, files = MIXTRAL},
+    seq = 64, batch = 4, file_names = MIXTRAL},
   ["8x7b"] = {dim = 4096, n_layers = 32, n_heads = 32, n_kv_heads = 8, experts = 8, top_k = 2, hidden = 14336,
-    vocab = 32000, theta = 1e6, seq = 4096, files = MIXTRAL},
+    vocab = 32000, theta = 1e6, seq = 4096, file_names = MIXTRAL},
   ["30b-a3b"] = {dim = 2048, n_layers = 48, n_heads = 32, n_kv_heads = 4, head_dim = 128, experts = 128, top_k = 8,
-    hidden = 768, vocab = 151936, theta = 1e6, eps = 1e-6, norms = "heads", seq = 4096, bound = 2, files = QWEN},
+    hidden = 768, vocab = 151936, theta = 1e6, eps = 1e-6, norms = "heads", seq = 4096, bound = 2, file_names = QWEN},
   ["deepseek-v3"] = {dim = 7168, n_layers = 61, n_heads = 128, experts = 256, top_k = 8, hidden = 2048, vocab = 129280,
-    theta = 10000, eps = 1e-6, seq = 4096, bound = 2, files = QWEN, router = "sigmoid", groups = 8, top_groups = 4,
+    theta = 10000, eps = 1e-6, seq = 4096, bound = 2, file_names = QWEN, router = "sigmoid", groups = 8, top_groups = 4,
     weight_scale = 2.5, bias_balance = 1e-3, shared = 2048, dense = 3, dense_hidden = 18432,
     scaling = {rope_type = "yarn", factor = 40, beta_fast = 32, beta_slow = 1, mscale = 1, mscale_all_dim = 1,
       original_max_position_embeddings = 4096},
@@ -31,7 +31,7 @@ local presets = {
 }
 
 local function of_mixtral(known, config)
-  known.files, known.normalize, known.window = MIXTRAL, true, config.at.sliding_window
+  known.file_names, known.normalize, known.window = MIXTRAL, true, config.at.sliding_window
 end
 
 local function of_qwen(known, config)
@@ -60,19 +60,19 @@ end
 local OF = {mixtral = of_mixtral, qwen3_moe = of_qwen, olmoe = of_olmoe, deepseek_v3 = of_deepseek}
 
 local function from_config(path)
-  local config = settings.config(path, {"mixtral", "qwen3_moe", "olmoe", "deepseek_v3"})
+  local config = hugging_face.config(path, {"mixtral", "qwen3_moe", "olmoe", "deepseek_v3"})
   local need, at = config.need, config.at
   config.only("hidden_act", "silu")
   config.only("attention_bias", false)
   config.only("clip_qkv", nil)
-  local theta, scaling = settings.rope(at)
+  local theta, scaling = hugging_face.rope(at)
   local known = {
     dim = need("hidden_size"), n_layers = need("num_hidden_layers"), n_heads = need("num_attention_heads"),
     n_kv_heads = at.num_key_value_heads, head_dim = at.head_dim, vocab = need("vocab_size"), theta = theta,
     scaling = scaling, eps = at.rms_norm_eps or 1e-6, tied = at.tie_word_embeddings,
     top_k = need("num_experts_per_tok"), experts = at.num_local_experts or at.num_experts,
     seq = math.min(at.max_position_embeddings or 2048, 8192), pad = config.pad(need("vocab_size")),
-    files = QWEN, hidden = at.intermediate_size, normalize = at.norm_topk_prob == true,
+    file_names = QWEN, hidden = at.intermediate_size, normalize = at.norm_topk_prob == true,
   }
   OF[at.model_type](known, config)
   return known
@@ -88,7 +88,7 @@ function M.of(config, preset, files)
   if config and preset then error("-D config and -D preset both say the model's shape") end
   if files ~= nil and files ~= "fused" then error("-D files=" .. tostring(files) .. ": say fused, or leave it out") end
   local known = config and from_config(config) or of_preset(preset)
-  if files then known.files = FUSED end
+  if files then known.file_names = FUSED end
   return known
 end
 

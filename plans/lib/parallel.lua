@@ -1,18 +1,15 @@
 -- The mesh of a plan, how the batch and the parameters lie along its data parallel dimensions, and the
--- precision. of: the functions of settings.of.
+-- precision. args: the plan's settings, with those of mesh in lib/settings.lua.
 
 local M = {}
 
--- Settings pp, schedule, microbatches, stages (of a rank), dp, dp_replicate, dp_shard, ep, cp, context, ulysses, balance, tp,
--- batch, reshard_after_forward, zero, dtype, device.
-function M.open(of)
-  local setting, whole = of.setting, of.whole
-  local p = {tp = whole("tp", 1), cp = whole("cp", 1), pp = whole("pp", 1)}
+function M.open(args)
+  local p = {tp = args.tp, cp = args.cp, pp = args.pp}
 
   -- The ranks that share the batch are dp_replicate * dp_shard.
-  p.dp_replicate = whole("dp_replicate", 1)
-  p.dp_shard = whole("dp_shard", args.dp and math.tointeger(whole("dp") / p.dp_replicate) or 1)
-  p.dp = whole("dp", p.dp_replicate * p.dp_shard)
+  p.dp_replicate = args.dp_replicate
+  p.dp_shard = args.dp_shard or args.dp and math.tointeger(args.dp / p.dp_replicate) or 1
+  p.dp = args.dp or p.dp_replicate * p.dp_shard
   if p.dp % p.dp_replicate ~= 0 then
     error("dp = " .. p.dp .. " ranks do not divide into dp_replicate = " .. p.dp_replicate
       .. " copies")
@@ -21,28 +18,23 @@ function M.open(of)
       .. " times dp_shard = " .. p.dp_shard)
   end
   -- Experts are cut over ep of them; each of these experts is on dp / ep ranks.
-  p.ep = whole("ep", 1)
+  p.ep = args.ep
   if p.dp % p.ep ~= 0 then error("dp = " .. p.dp .. " ranks do not divide into groups of ep = " .. p.ep) end
   if p.ep > 1 and (p.dp_replicate > 1 or p.cp > 1) then error("ep is not taken together with dp_replicate or cp") end
-  p.batch = whole("batch", p.dp)
+  p.batch = args.batch or p.dp
   -- Of the cp ranks of a sequence, so many neighbours exchange heads; `context` says how attention gets to the keys of
   -- other groups.
-  p.ulysses = whole("ulysses", 1)
+  p.ulysses = args.ulysses
   if p.cp % p.ulysses ~= 0 then error("cp = " .. p.cp .. " ranks do not divide into groups of ulysses = " .. p.ulysses) end
 
   -- Whether what is gathered of the parameters is given up after the forward, and gathered again for
   -- the backward: always, never, or by default in the layers, but not at the end of the model, whose
   -- backward comes at once. A number: the layers keep parts, and gather among so many ranks.
-  p.reshard = setting("reshard_after_forward", "default")
-  if math.type(p.reshard) ~= "integer" and p.reshard ~= "default" and p.reshard ~= "always"
-      and p.reshard ~= "never" then
-    error("reshard_after_forward must be default, always, never or a number of ranks, not "
-      .. tostring(p.reshard))
-  end
+  p.reshard = args.reshard_after_forward
 
   -- Of ranks that share the batch without being fully sharded: 1 and 2 cut what the optimizer keeps
   -- over them, 2 the gradients too (ZeRO).
-  p.zero = setting("zero", 0)
+  p.zero = args.zero
   if p.zero ~= 0 and p.reshard ~= "default" then
     error("reshard_after_forward is for what is fully sharded; with zero = " .. p.zero
       .. " parameters are whole while they compute")
@@ -50,14 +42,11 @@ function M.open(of)
 
   -- float32, or tf32: float32 whose products may round what they take; or bfloat16: weights and what
   -- the optimizer keeps of them are float32, and the model computes in bfloat16.
-  p.dtype = setting("dtype", "float32")
-  if p.dtype ~= "float32" and p.dtype ~= "tf32" and p.dtype ~= "bfloat16" then
-    error("dtype must be float32, tf32 or bfloat16, not " .. tostring(p.dtype))
-  end
+  p.dtype = args.dtype
 
   -- What it runs on, where a simulated step is asked for: device=H100, say, in nodes of 8
   -- with NVLink (450 GB/s), and 400 Gb/s of InfiniBand for each GPU between them.
-  local device = setting("device")
+  local device = args.device
   local function dimension(name, size, inside) -- inside: the ranks along the dimensions behind it
     if not device then return {name, size} end
     local in_node = size * inside <= 8
@@ -94,7 +83,7 @@ function M.open(of)
   end
 
   -- How attention gets to the keys of sequences that are cut over cp.
-  local method, balance = setting("context", "ring"), setting("balance")
+  local method, balance = args.context, args.balance
   function p.context(model)
     p.cuts_sequences = true
     local methods = p.ulysses > 1 and {method, "ulysses"} or method
@@ -103,17 +92,17 @@ function M.open(of)
 
   -- How many micro-batches a step has; nil: the schedule's file says it.
   function p.microbatches()
-    if p.pp == 1 then return setting("microbatches") and whole("microbatches") or 1 end
-    return not setting("schedule", "1f1b"):find("%.csv$") and whole("microbatches", p.pp) or nil
+    if p.pp == 1 then return args.microbatches or 1 end
+    return not args.schedule:find("%.csv$") and (args.microbatches or p.pp) or nil
   end
 
   -- The stages of a pipeline, if there are ranks for one.
   function p.pipeline(model)
     if p.pp == 1 then return end
-    local schedule = setting("schedule", "1f1b")
+    local schedule = args.schedule
     local microbatches = p.microbatches()
     pipeline(model, p.mesh.pp, { -- a file says the rest
-      schedule = schedule, microbatches = microbatches, stages = microbatches and setting("stages") and p.pp * whole("stages") or nil,
+      schedule = schedule, microbatches = microbatches, stages = microbatches and args.stages and p.pp * args.stages or nil,
     })
   end
 

@@ -1,178 +1,75 @@
--- The settings of a plan: what -D says, else a configuration or a preset, else what the plan gives.
+-- The settings that several plans have: {name, default, what it does, type =, choices =, search =}. search: each value
+-- gives the same numbers, so an automatic search may vary it. tpgen PLAN.lua --help lists those of a plan.
 
 local M = {}
 
--- What a field of config.json must be, by kind: a test, and its words.
-local MOST = 2^31 - 1
-local function is_whole(v, least) return math.type(v) == "integer" and v >= least and v <= MOST end
-local function is_list_of(v, is)
-  if type(v) ~= "table" then return false end
-  for key in pairs(v) do
-    if math.type(key) ~= "integer" then return false end
-  end
-  for i = 1, #v do
-    if not is(v[i]) then return false end
-  end
-  return true
-end
-local function is_text(v) return type(v) == "string" end
-local function is_size(v) return is_whole(v, 1) end
-local KINDS = {
-  size = {is_size, "a whole number, 1 or more"},
-  count = {function(v) return is_whole(v, 0) end, "a whole number, 0 or more"},
-  token = {function(v) return is_whole(v, -MOST) end, "a whole number"},
-  positive = {function(v) return type(v) == "number" and v > 0 and v < math.huge end, "a number above 0"},
-  small = {function(v) return type(v) == "number" and v >= 0 and v < 1 end, "a number from 0 to 1"},
-  part = {function(v) return type(v) == "number" and v > 0 and v <= 1 end, "a number above 0, at most 1"},
-  flag = {function(v) return type(v) == "boolean" end, "true or false"},
-  text = {is_text, "a text"},
-  texts = {function(v) return is_list_of(v, is_text) end, "a list of texts"},
-  sizes = {function(v) return is_list_of(v, is_size) and #v > 0 end, "a list of whole numbers, each 1 or more"},
-  counts = {function(v) return is_list_of(v, function(n) return is_whole(n, 0) end) end,
-    "a list of whole numbers, each 0 or more"},
-  table = {function(v) return type(v) == "table" and #v == 0 end, "an object"},
+M.files = {
+  title = "files",
+  {"config", nil, "a Hugging Face model's config.json: the shape of the model", type = "text"},
 }
 
--- All fields that plans read.
-local FIELDS = {}
-for kind, names in pairs{
-  size = "hidden_size num_hidden_layers num_attention_heads num_key_value_heads head_dim intermediate_size vocab_size "
-    .. "max_position_embeddings type_vocab_size n_embd n_layer n_head n_inner n_positions num_kv_heads ffn_hidden_size "
-    .. "image_size patch_size num_channels embedding_size sliding_window moe_intermediate_size num_experts "
-    .. "num_local_experts num_experts_per_tok n_routed_experts n_group topk_group kv_lora_rank q_lora_rank "
-    .. "qk_rope_head_dim qk_nope_head_dim v_head_dim",
-  count = "max_window_layers first_k_dense_replace n_shared_experts num_ln_in_parallel_attn",
-  token = "pad_token_id",
-  positive = "rms_norm_eps layer_norm_eps layer_norm_epsilon rope_theta rotary_emb_base query_pre_attn_scalar "
-    .. "attn_logit_softcapping final_logit_softcapping routed_scaling_factor",
-  small = "hidden_dropout_prob attention_probs_dropout_prob resid_pdrop embd_pdrop attn_pdrop",
-  part = "rotary_pct partial_rotary_factor",
-  flag = "tie_word_embeddings attention_bias use_sliding_window use_parallel_residual rope_interleave qkv_bias "
-    .. "norm_topk_prob new_decoder_architecture multi_query",
-  text = "model_type hidden_activation layer_type rope_type type",
-  texts = "layer_types", sizes = "hidden_sizes depths", counts = "mlp_only_layers",
-  table = "id2label rope_parameters rope_scaling",
-} do
-  for name in string.gmatch(names, "%S+") do FIELDS[name] = KINDS[kind] end
-end
+-- The mesh, how the batch and the parameters are cut over it, and the precision: lib/parallel.lua.
+M.mesh = {
+  title = "the mesh, and what is cut over it",
+  {"dp", nil, "ranks that share the batch; by default dp_replicate times dp_shard", type = "size", search = true},
+  {"dp_replicate", 1, "copies of the parameters among them", search = true},
+  {"dp_shard", nil, "ranks over which parameters, gradients and the optimizer's state are cut; by default dp / dp_replicate, "
+    .. "where dp is given, else 1", type = "size", search = true},
+  {"tp", 1, "ranks that share each layer", search = true},
+  {"pp", 1, "stages of a pipeline, each on ranks of its own", search = true},
+  {"cp", 1, "ranks that share each sequence", search = true},
+  {"ep", 1, "ranks of data parallel that share the experts", search = true},
+  {"batch", nil, "sequences or samples of a step, of all ranks together; by default dp", type = "size"},
+  {"context", "ring", "how attention gets the keys of other ranks of cp", choices = {"ring", "allgather", "ulysses"},
+    search = true},
+  {"ulysses", 1, "neighbours of cp that exchange heads; context is between groups of them", search = true},
+  {"balance", nil, "the order of the tokens over cp; headtail: each rank has as much of a causal attention to do",
+    choices = {"headtail"}, search = true},
+  {"reshard_after_forward", "default", "whether gathered parameters are given up after the forward; a number: the layers "
+    .. "keep parts, and gather them among so many ranks", choices = {"default", "always", "never"}, type = "size",
+    search = true},
+  {"zero", 0, "without dp_shard: 1 cuts the optimizer's state over dp, 2 the gradients too", choices = {0, 1, 2},
+    search = true},
+  {"dtype", "float32", "bfloat16: float32 weights, bfloat16 arithmetic; tf32: products may round their operands to TF32",
+    choices = {"float32", "tf32", "bfloat16"}},
+  {"device", nil, "of the simulated step, in nodes of 8: H100, H200, A100, B200", type = "text"},
+  {"schedule", "1f1b", "of pp: a schedule's name (tpgen --schedule), or a file of it, .csv", type = "text", search = true},
+  {"stages", nil, "of pp: stages of each rank; by default the schedule's least", type = "size", search = true},
+  {"microbatches", nil, "equal parts in which a step goes through its batch; by default 1, with pp as many as ranks",
+    type = "size", search = true},
+}
 
-local function shown(v)
-  if type(v) == "table" then
-    for key in pairs(v) do return math.type(key) and "a list" or "an object" end
-    return "an empty list or object"
-  end
-  return type(v) == "string" and "'" .. v .. "'" or tostring(v)
-end
+-- Tensor parallel in pieces, for plans whose layers have it.
+M.async_tp = {
+  title = M.mesh.title,
+  {"async_tp", nil, "what tp gathers and reduces travels in pieces, beside the products; a number: so many pieces",
+    type = "size", choices = {true, false}, search = true},
+}
 
--- The table of a file as one whose fields are looked at when they are read; nil is nothing. where: how messages begin.
-local function checked(fields, where)
-  return setmetatable({}, {__index = function(_, key)
-    local value, kind = fields[key], FIELDS[key] or error("no field '" .. tostring(key) .. "' is declared here")
-    if value ~= nil and not kind[1](value) then
-      error(where .. key .. " must be " .. kind[2] .. ", not " .. shown(value))
-    end
-    return value
-  end})
-end
-
--- The model_type of a config.json.
-function M.model_type(path) return checked(read_json(path), path .. ": ").model_type end
-
--- A Hugging Face model's config.json, and functions that read it. types: the model_type that the plan
--- knows. at: its fields. need(key) is an error where the key is missing; only(key, value) where it is anything else.
-function M.config(path, types)
-  local config = read_json(path)
-  local at = checked(config, path .. ": ")
-  local of = {at = at}
-  function of.need(key)
-    local value = at[key]
-    if value == nil then error(path .. " has no '" .. key .. "'") end
-    return value
-  end
-  function of.only(key, known)
-    local value = config[key]
-    if value ~= nil and value ~= false and value ~= known or value == false and known then
-      error(path .. ": " .. key .. " is " .. shown(value) .. "; this plan knows "
-        .. tostring(known) .. " alone")
-    end
-  end
-  -- Whether the file has the key, be it null.
-  function of.has(key) return read_json(path, false)[key] ~= nil end
-  -- The token whose row of the embedding learns nothing, or nil. usual: Hugging Face's where the file does not
-  -- say it; negative ones count from the end of `vocab` rows.
-  function of.pad(vocab, usual)
-    local pad = at.pad_token_id
-    if pad == nil and not of.has("pad_token_id") then pad = usual end
-    return pad and pad < 0 and pad + vocab or pad
-  end
-  local is_known = false
-  for _, name in ipairs(types) do is_known = is_known or at.model_type == name end
-  if not is_known then
-    error(path .. ": model_type is " .. tostring(at.model_type) .. "; this plan knows "
-      .. table.concat(types, ", "))
-  end
-  local layers, kinds = config.num_hidden_layers, config.layer_types ~= nil and at.layer_types or nil
-  if kinds and math.type(layers) == "integer" and #kinds ~= layers then
-    error(path .. ": layer_types has " .. #kinds .. " texts; num_hidden_layers is " .. layers)
-  end
-  return of
-end
-
--- A file without sliding_window has the window that Hugging Face's class of the model has; null is none.
--- config: of M.config.
-function M.usual_window(config)
-  local has_windows = {mistral = true, qwen2 = true, qwen3 = true, gemma2 = true}
-  if has_windows[config.at.model_type] and not config.has("sliding_window") then
-    config.at.sliding_window = 4096
-  end
-end
-
--- The rotary embedding's angle and scaling, and the part of a head that is rotated, or nil: newer files
--- have all in rope_parameters. config: the fields of M.config.
-function M.rope(config)
-  local from = config.rope_parameters and "rope_parameters" or "rope_scaling"
-  local fields, scaling = config[from] or {}, {}
-  local rope = checked(fields, from .. ".")
-  local elsewhere = {rope_theta = true, type = true, partial_rotary_factor = true}
-  for key, value in pairs(fields) do
-    if not elsewhere[key] then scaling[key] = value end
-  end
-  scaling.rope_type = rope.rope_type or rope.type or "default"
-  return rope.rope_theta or config.rope_theta, scaling,
-    rope.partial_rotary_factor or config.partial_rotary_factor
-end
-
--- How many names a table has, such as a configuration's id2label; nil where there is none.
-function M.count(names)
-  local n = 0
-  for _ in pairs(names or {}) do n = n + 1 end
-  return names and n or nil
-end
-
--- Functions that read settings; known: the preset's or the configuration's.
-function M.of(known)
-  local of = {}
-  function of.setting(name, otherwise)
-    local value = args[name]
-    if value == nil then value = known[name] end
-    if value == nil then value = otherwise end
-    return value
-  end
-  function of.whole(name, otherwise)
-    local value = of.setting(name, otherwise)
-    if math.type(value) ~= "integer" or value < 1 then
-      error(name .. " must be a whole number, 1 or more, not " .. tostring(value))
-    end
-    return value
-  end
-  function of.flag(name, otherwise)
-    local value = of.setting(name, otherwise)
-    if type(value) ~= "boolean" then
-      error(name .. " must be true or false, not " .. tostring(value))
-    end
-    return value
-  end
-  return of
-end
+-- Of training: lib/training.lua.
+M.training = {
+  title = "training",
+  {"lr", 3e-4, "AdamW's rate"},
+  {"beta1", 0.9, "AdamW's decay of the mean gradient"},
+  {"beta2", 0.95, "AdamW's decay of the mean square"},
+  {"weight_decay", 0.1, "AdamW's"},
+  {"clip", nil, "the greatest norm of all gradients", type = "number"},
+  {"warmup", nil, "steps in which the rate rises; then it falls along a cosine", type = "count"},
+  {"least", 0, "with warmup: the part of the rate at the end", type = "number"},
+  {"steps", 20, "steps of the training"},
+  {"seed", 0, "of initial weights, inputs that are drawn and dropout", type = "whole"},
+  {"shuffle", nil, "a seed: each epoch has an order of its own; true: the seed of the training", type = "whole",
+    choices = {true, false}},
+  {"accumulate", nil, "batches of a step", type = "size"},
+  {"accumulate_mean", nil, "batches: a step's loss is the mean of their means; else the mean over all labels",
+    choices = {"batches", "labels"}},
+  {"reduce_each_batch", nil, "gradients are reduced after each batch: less memory, more collectives", type = "flag",
+    search = true},
+  {"checkpoint", nil, "layer: the backward keeps only the inputs of the layers", choices = {"layer"}, search = true},
+  {"bucketing", nil, "which collectives are joined", choices = {"units", "greedy", "none"}, search = true},
+  {"bucket_mb", nil, "the most MB of a bucket", type = "number", search = true},
+  {"prefetch", nil, "how many layers ahead parameters are gathered", choices = {0, 1, 2, 3, 4}, search = true},
+  {"validate_every", nil, "steps between validations (run.sh --validate)", type = "size"},
+}
 
 return M

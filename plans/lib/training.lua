@@ -2,30 +2,26 @@
 
 local M = {}
 
--- of: the functions of settings.of; p: of parallel.open; options: the rest of train's, which stay. The
--- defaults of AdamW are torchtitan's, unless `adamw` has others.
-function M.options(of, p, options, adamw)
-  local setting, usual = of.setting, adamw or {}
-  local warmup, validate_every = setting("warmup"), setting("validate_every")
+-- args: the plan's settings, with those of training in lib/settings.lua; p: of parallel.open; options: the rest of
+-- train's, which stay. The defaults of AdamW are torchtitan's.
+function M.options(args, p, options)
   local all = {
     optimizer = AdamW{
-      lr = setting("lr", usual.lr or 3e-4),
-      betas = {setting("beta1", 0.9), setting("beta2", usual.beta2 or 0.95)},
-      weight_decay = setting("weight_decay", usual.weight_decay or 0.1),
+      lr = args.lr, betas = {args.beta1, args.beta2}, weight_decay = args.weight_decay,
     },
-    clip = setting("clip"),
-    schedule = warmup and WarmupCosine{warmup = warmup, least = setting("least", 0)} or nil,
-    accumulate = setting("accumulate"), accumulate_mean = setting("accumulate_mean"),
-    microbatches = p.pp == 1 and setting("microbatches") or nil,
-    reduce_each_batch = setting("reduce_each_batch"),
-    checkpoint = setting("checkpoint"),
-    bucketing = setting("bucketing"),
-    bucket_mb = setting("bucket_mb"),
-    prefetch = setting("prefetch"),
-    shuffle = setting("shuffle"),
-    validate = validate_every and {every = validate_every},
-    steps = setting("steps", 20),
-    seed = setting("seed", 0),
+    clip = args.clip,
+    schedule = args.warmup and WarmupCosine{warmup = args.warmup, least = args.least} or nil,
+    accumulate = args.accumulate, accumulate_mean = args.accumulate_mean,
+    microbatches = p.pp == 1 and args.microbatches or nil,
+    reduce_each_batch = args.reduce_each_batch,
+    checkpoint = args.checkpoint,
+    bucketing = args.bucketing,
+    bucket_mb = args.bucket_mb,
+    prefetch = args.prefetch,
+    shuffle = args.shuffle,
+    validate = args.validate_every and {every = args.validate_every},
+    steps = args.steps,
+    seed = args.seed,
     matmul_precision = p.dtype == "tf32" and "tf32" or nil,
   }
   for name, value in pairs(options) do all[name] = value end
@@ -38,8 +34,8 @@ function M.next_token_loss(logits, batch)
 end
 
 -- The options of a language model that learns from a text of tokens which one comes next. names: as train's.
-function M.next_token(of, p, model, vocab, seq, names)
-  return M.options(of, p, {
+function M.next_token(args, p, model, vocab, seq, names)
+  return M.options(args, p, {
     model = model,
     batch = p.distribute{
       input = tokens(vocab){p.batch, seq}, target = tokens(vocab, 1){p.batch, seq},

@@ -75,7 +75,7 @@ end
 
 local function check_argument(arg, path)
   local kind, v = union(arg, path)
-  if not KINDS[kind] then fail("torch_export: %s has an argument of kind %s, which is not there", path, tostring(kind)) end
+  if not KINDS[kind] then fail("torch_export: %s has an argument of kind %s, which is not supported", path, tostring(kind)) end
   if not KINDS[kind](v) then damaged(path, "an argument of kind " .. kind) end
 end
 

@@ -46,7 +46,7 @@ local function one_of(whole, part, d, index)
   return put_back(whole, raw.unsqueeze(part, d), d, index < 0 and index + shape[d + 1] or index, 1)
 end
 
--- One of parts that lie side by side along a dimension.
+-- One of several adjacent parts along a dimension.
 local function one_of_parts(dim)
   return function(whole, part, a, i, parts)
     local shape, first = core.shape(whole), 0
@@ -147,7 +147,7 @@ end
 
 -- --------------------------------------------------------------------------------- what is known of it
 
--- What a program with changes keeps of its values, by name. about: {path = the archive, layout(name) = what the archive says
+-- The state of values in a program with changes, by name. about: {path = the archive, layout(name) = what the archive says
 -- of a value's memory, parameters = by name the paths of those that are parameters, twins = of inputs that share memory the
 -- others' names, needs_gradient = the parameters that are trained}.
 function torch.new_changes(about)
@@ -166,7 +166,7 @@ end
 -- A value whose storage changed after it was read is made anew where it is read again.
 local function up_to_date(name, values, shared)
   if shared.stale[name] then
-    fail("torch_export: %s reads %s after %s has changed it, which is not there", shared.path, name, shared.stale[name])
+    fail("torch_export: %s reads %s after %s has changed it, which is not supported", shared.path, name, shared.stale[name])
   end
   local view = shared.view_of[name]
   if not view then return end
@@ -188,7 +188,7 @@ end
 -- Before a node, or the caller, reads the value.
 function torch.before_read(name, values, shared)
   if shared.renamed[name] then
-    fail("torch_export: %s reads %s under the name that it had before %s, which is not there", shared.path, name,
+    fail("torch_export: %s reads %s under the name that it had before %s, which is not supported", shared.path, name,
       shared.renamed[name])
   end
   up_to_date(name, values, shared)
@@ -204,7 +204,7 @@ end
 local function like(old, new)
   if is_complex(old) or is_complex(new) then
     if not is_complex(old) then fail("a change in place cannot make complex numbers of real ones") end
-    return is_complex(new) and new or operators.to{self = tensor_of(new), dtype = "complex64"}
+    return is_complex(new) and new or torch.of_complex("to", {self = tensor_of(new), dtype = "complex64"})
   end
   local shape = constants.is(old) and old.shape or core.shape(old)
   local kind = constants.is(old) and old.type or core.type(old)
@@ -217,14 +217,14 @@ end
 local function check_change(name, shared, how)
   local parameter, twins = shared.parameters[name], shared.twins[name]
   if parameter and not how.renorms then
-    fail("torch_export: %s changes its parameter %s in place, as it goes forward, which is not there", shared.path, parameter)
+    fail("torch_export: %s changes its parameter %s in place, as it goes forward, which is not supported", shared.path, parameter)
   end
   if parameter and shared.needs_gradient[name] then
     fail("torch_export: %s scales rows of its parameter %s in place, as it goes forward (max_norm of nn.Embedding): that is "
       .. "there in infer, or where the parameter requires no gradient", shared.path, parameter)
   end
   if twins then
-    fail("torch_export: %s changes %s in place, which shares its memory with %s: this is not there", shared.path, name, twins)
+    fail("torch_export: %s changes %s in place, which shares its memory with %s: this is not supported", shared.path, name, twins)
   end
 end
 
@@ -234,7 +234,7 @@ local function check_change_of_view(view, whole, part, shared, how)
       .. ".clone() there", shared.path, view.target)
   end
   if not WRITE[view.operator] and not WRITE_COMPLEX[view.operator] then
-    fail("torch_export: %s changes in place a view by %s, which is not there: write .clone() before the change", shared.path,
+    fail("torch_export: %s changes in place a view by %s, which is not supported: write .clone() before the change", shared.path,
       view.target)
   end
   if not is_complex(whole) and not is_complex(part) and shows_twice(view, whole, part) and not how.makes_equal then

@@ -6,7 +6,7 @@
 -- base + step[1] * i1 + step[2] * i2 + ...; or, of type "bool", {shape =, type =, all = {term ...}}:
 -- it is true where every term, {base =, step =}, is at least 0; or {..., never = true}: it is false
 -- everywhere; or {shape =, type =, choice =, yes =, no =}: the number `yes` where the bool `choice` is
--- true, and `no` elsewhere. What has no such form is computed by the program.
+-- true, and `no` elsewhere. Tensors without such a form are computed by the program.
 local core, base = ...
 local raw = base.raw
 
@@ -199,7 +199,7 @@ local function as_constant(v)
   return full({}, v, math.type(v) == "integer" and "int64" or "float32")
 end
 
-local RANK = {bool = 1, int32 = 2, int64 = 3, bfloat16 = 4, float32 = 5}
+local RANK = base.type_ranks
 
 -- Both as numbers of one shape; and the type of their result.
 local function aligned(a, b)
@@ -292,7 +292,7 @@ function constants.range(c)
   return range(c.shape, c)
 end
 
--- What one element is more than the one before it, of a constant with one dimension; or nil.
+-- The difference of neighbouring elements of a constant with one dimension; or nil.
 function constants.counted_by(c)
   return c.type ~= "bool" and #c.shape == 1 and c.base == 0 and c.step[1] or nil
 end
@@ -556,7 +556,7 @@ local function sum_of_indices(c, shape, floats)
   return c.base ~= 0 and raw.add(x, c.base) or x
 end
 
--- What broadcasts to the constant: its dimensions along which nothing changes have size 1.
+-- A constant that broadcasts to this one: dimensions along which nothing changes have size 1.
 function constants.compact(c)
   if c.choice then
     return raw.to(raw.where(constants.compact(c.choice), c.yes + 0.0, c.no + 0.0), c.type)
@@ -581,7 +581,7 @@ end
 
 -- ------------------------------------------------------------------------ choices between two numbers
 
--- What keeps the places of elements, or takes some of them, does so with the bool of a choice.
+-- Operators that keep the places of elements, or take some of them, work on the bool of a choice.
 for _, name in ipairs{"unsqueeze", "permute", "transpose", "expand", "reshape", "slice", "select"} do
   local f = constants[name]
   constants[name] = function(c, ...)
@@ -590,7 +590,7 @@ for _, name in ipairs{"unsqueeze", "permute", "transpose", "expand", "reshape", 
   end
 end
 
--- What has no form for a choice.
+-- Operators without a form for a choice.
 for _, name in ipairs{"add", "sub", "mul", "neg", "range", "counted_by", "floor_divide", "extreme", "cat", "diff",
   "cumsum", "any", "index", "ge", "gt", "le", "lt", "eq", "ne", "both", "either", "negation"} do
   local f = constants[name]

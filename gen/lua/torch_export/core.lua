@@ -44,7 +44,7 @@ operators.ceil = function(a) return is_float(a.self) and raw.neg(floor(raw.neg(a
 -- To the nearest, of two to the even one.
 operators.round = function(a)
   local x = a.self
-  if a.decimals ~= nil and a.decimals ~= 0 then fail("round to decimals is not there") end
+  if a.decimals ~= nil and a.decimals ~= 0 then fail("round to decimals is not supported") end
   if not is_float(x) then return x end
   local up = floor(raw.add(x, 0.5))
   local odd = raw.ne(up, raw.mul(2, floor(raw.mul(up, 0.5))))
@@ -55,7 +55,7 @@ end
 local function quotient(x, y, mode)
   if not is_tensor(x) and not is_tensor(y) then return mode == "floor" and x // y or trunc(x / y) end
   local round = mode == "floor" and floor or mode == "trunc" and trunc
-    or fail("div with rounding_mode '%s' is not there", tostring(mode))
+    or fail("div with rounding_mode '%s' is not supported", tostring(mode))
   local whole = not (is_tensor(x) and is_float(x) or is_tensor(y) and is_float(y)
     or math.type(x) == "float" or math.type(y) == "float")
   local kind = core.type(is_tensor(x) and x or y)
@@ -63,15 +63,12 @@ local function quotient(x, y, mode)
   return whole and raw.to(q, kind) or q
 end
 
-local plain_div = operators.div
 operators.div = function(a)
   if a.rounding_mode ~= nil then return quotient(a.self, a.other, a.rounding_mode) end
   if not is_tensor(a.self) and not is_tensor(a.other) then return a.self / a.other end
-  return plain_div{self = is_tensor(a.self) and floats(a.self) or a.self,
-    other = is_tensor(a.other) and floats(a.other) or a.other}
+  return raw.div(torch.promoted(is_tensor(a.self) and floats(a.self) or a.self,
+    is_tensor(a.other) and floats(a.other) or a.other))
 end
-operators.true_divide = operators.div
-operators.divide = operators.div
 operators.floor_divide = function(a) return quotient(a.self, a.other, "floor") end
 
 local function rest(mode)
@@ -123,8 +120,8 @@ operators.elu = function(a)
   local below = raw.mul((a.alpha or 1) * scale, raw.expm1(raw.mul(raw.minimum(x, 0.0), steep)))
   return raw.where(raw.gt(x, 0), raw.mul(x, scale), below)
 end
-for _, name in ipairs{"celu", "selu", "tanhshrink"} do operators[name] = calls(name, "self", "alpha") end
-operators.selu = calls("selu", "self")
+operators.celu, operators.selu = calls("celu", "self", "alpha"), calls("selu", "self")
+operators.tanhshrink = calls("tanhshrink", "self")
 operators.logaddexp = calls("logaddexp", "self", "other")
 operators.addcmul = function(a) return raw.add(a.self, raw.mul(a.value or 1, raw.mul(a.tensor1, a.tensor2))) end
 operators.addcdiv = function(a) return raw.add(a.self, raw.mul(a.value or 1, raw.div(a.tensor1, a.tensor2))) end
@@ -135,7 +132,7 @@ end
 local function exclusive(a)
   for _, x in ipairs{a.self, a.other} do
     if is_tensor(x) and core.type(x) ~= "bool" then
-      fail("exclusive or is there for tensors of bool alone")
+      fail("xor supports bool tensors only")
     end
   end
   return raw.ne(raw.to(a.self, "int32"), raw.to(a.other, "int32"))
@@ -163,12 +160,11 @@ operators.native_dropout = function(a) return operators.dropout{input = a.input,
 
 -- --------------------------------------------------------------------------------- along dimensions
 
-local plain_cumsum = operators.cumsum
 operators.cumsum = function(a)
   local x = a.self
   if core.type(x) == "bool" then x = raw.to(x, "int64") end
   if a.dtype then x = raw.to(x, a.dtype) end
-  return through_floats(x, function(y) return plain_cumsum{self = y, dim = a.dim} end)
+  return through_floats(x, function(y) return raw.cumsum(y, a.dim) end)
 end
 operators.cumprod = function(a)
   local x = a.dtype and raw.to(a.self, a.dtype) or a.self
@@ -219,37 +215,10 @@ operators.std = function(a)
   return raw.std(a.self, a.dim, nil, a.keepdim, correction)
 end
 operators.var_mean = function(a) return operators.var(a), operators.mean(a) end
-operators._cdist_forward = function(a)
-  local x = raw.sub(raw.unsqueeze(a.x1, -2), raw.unsqueeze(a.x2, -3))
-  return raw.norm(x, a.p or 2, -1)
-end
-operators.cdist = operators._cdist_forward
-operators._pdist_forward = function(a)
-  local x, parts = a.self, {}
-  local n = core.shape(x)[1]
-  if n < 2 or n > 256 then fail("pdist is there of 2 to 256 points, not of %d", n) end
-  for i = 1, n - 1 do
-    parts[i] = raw.norm(raw.sub(raw.narrow(x, 0, i, n - i), raw.narrow(x, 0, i - 1, 1)), a.p or 2, 1)
-  end
-  return #parts == 1 and parts[1] or raw.cat(parts, 0)
-end
-operators.pdist = operators._pdist_forward
 operators.cosine_similarity = function(a)
   local x, y, d, least = a.x1, a.x2, a.dim or 1, a.eps or 1e-8
   local lengths = raw.mul(raw.maximum(raw.norm(x, 2, d, true), least), raw.maximum(raw.norm(y, 2, d, true), least))
   return raw.sum(raw.mul(raw.div(x, lengths), y), d)
-end
--- How many of the numbers lie in each of equal parts from min to max.
-operators.histc = function(a)
-  local bins, low, high = a.bins or 100, a.min or 0, a.max or 0
-  if low == high then fail("histc needs min and max") end
-  local x = raw.flatten(floats(a.self))
-  local part = floor(raw.mul(raw.sub(x, low), bins / (high - low)))
-  part = raw.where(raw.eq(x, high), bins - 1.0, part)
-  local n = core.shape(x)[1]
-  local hits = raw.eq(base.view(part, {n, 1}), raw.to(raw.arange(bins), "float32"))
-  local counts = raw.sum(raw.to(hits, "float32"), 0)
-  return is_float(a.self) and counts or raw.to(counts, core.type(a.self))
 end
 operators.bincount = function(a) return raw.bincount(a.self, a.weights, a.minlength) end
 
@@ -267,7 +236,7 @@ operators._native_batch_norm_legit = operators.batch_norm
 -- is taken.
 local function grouped_product(x, weight, offs)
   if #core.shape(x) ~= 2 or #core.shape(weight) ~= 3 then
-    fail("a grouped product is there of [rows, k] and [groups, k, n] alone")
+    fail("grouped_mm supports only [rows, k] x [groups, k, n]")
   end
   local rows, groups = core.shape(x)[1], core.shape(weight)[1]
   local row = base.view(raw.arange(rows), {rows, 1})
@@ -281,8 +250,8 @@ operators["torch.ops.transformers.grouped_mm_fallback.default"] = function(a)
   return grouped_product(a.input, a.weight, a.offs)
 end
 operators._grouped_mm = function(a)
-  if a.bias ~= nil then fail("_grouped_mm with a bias is not there") end
-  return grouped_product(a.self, a.mat2, a.offs or fail("_grouped_mm without offs is not there"))
+  if a.bias ~= nil then fail("_grouped_mm with a bias is not supported") end
+  return grouped_product(a.self, a.mat2, a.offs or fail("_grouped_mm without offs is not supported"))
 end
 operators.mv = function(a) return raw.matmul(a.self, a.vec) end
 operators.dot = function(a) return raw.matmul(a.self, a.tensor) end
@@ -294,13 +263,6 @@ operators.bilinear = function(a)
   return a.bias and raw.add(y, a.bias) or y
 end
 
-operators._trilinear = function(a)
-  local x = {a.i1, a.i2, a.i3}
-  for i, dims in ipairs{a.expand1, a.expand2, a.expand3} do
-    for _, d in ipairs(dims) do x[i] = raw.unsqueeze(x[i], d) end
-  end
-  return raw.sum(raw.mul(raw.mul(x[1], x[2]), x[3]), a.sumdim)
-end
 -- v, with the lengths g along dimension d.
 local function weight_norm(a)
   local dims, d = {}, base.dimension(core.shape(a.v), a.dim or 0)
@@ -319,7 +281,8 @@ end
 
 local function convolution(a)
   local n = #core.shape(a.weight) - 2
-  if n ~= 1 and n ~= 2 then fail("a convolution over %d dimensions is not there", n) end
+  if n == 3 and not a.transposed then return operators.conv3d(a) end
+  if n ~= 1 and n ~= 2 then fail("a convolution over %d dimensions is not supported", n) end
   if a.transposed then
     local f = n == 1 and raw.conv_transpose1d or raw.conv_transpose2d
     return f(a.input, a.weight, a.bias, pair(a.stride, n), pair(a.padding, n), pair(a.output_padding, n), a.groups,
@@ -351,13 +314,13 @@ local function resized(mode)
     local shape, scales, sizes = core.shape(x), a.scale_factors, a.output_size
     if sizes == nil then
       sizes = {}
-      for i, s in ipairs(scales or fail("an interpolation without a size is not there")) do
+      for i, s in ipairs(scales or fail("an interpolation without a size is not supported")) do
         sizes[i] = math.floor(shape[i + 2] * s)
       end
     end
     scales = scales or a.scales and {a.scales} or #shape == 4 and {a.scales_h or false, a.scales_w or false}
       or {a.scales_d or false, a.scales_h or false, a.scales_w or false}
-    if #sizes ~= #shape - 2 or #shape > 5 then fail("an interpolation is there of [batch, channels, ...] alone") end
+    if #sizes ~= #shape - 2 or #shape > 5 then fail("an interpolation supports only [batch, channels, ...]") end
     return base.resample(x, sizes, scales, mode, a.align_corners)
   end
 end
@@ -378,12 +341,12 @@ local function bordered(x, d, before, after, reflects)
       sizes[d + 1] = n
       parts[#parts + 1] = raw.expand(raw.narrow(x, d, first, 1), sizes)
     elseif n >= size then
-      fail("a reflection of %d elements of %d is not there", n, size)
+      fail("a reflection of %d elements of %d is not supported", n, size)
     else
       parts[#parts + 1] = raw.flip(raw.narrow(x, d, first == 0 and 1 or size - 1 - n, n), {d})
     end
   end
-  if before < 0 or after < 0 then fail("a negative border is not there") end
+  if before < 0 or after < 0 then fail("a negative border is not supported") end
   border(0, before)
   parts[#parts + 1] = x
   border(size - 1, after)
@@ -407,7 +370,7 @@ operators.pad = function(a)
 end
 operators.pixel_shuffle = function(a)
   local s, r = core.shape(a.self), a.upscale_factor
-  if #s ~= 4 or s[2] % (r * r) ~= 0 then fail("pixel_shuffle is there of [n, c r^2, y, x] alone") end
+  if #s ~= 4 or s[2] % (r * r) ~= 0 then fail("pixel_shuffle supports only [n, c r^2, y, x]") end
   local c = s[2] // (r * r)
   local x = raw.permute(base.view(a.self, {s[1], c, r, r, s[3], s[4]}), {0, 1, 4, 2, 5, 3})
   return base.view(x, {s[1], c, s[3] * r, s[4] * r})
@@ -458,7 +421,7 @@ operators.diagonal = function(a)
   local n, m = shape[d1 + 1], shape[d2 + 1]
   local first, count = offset >= 0 and offset or -offset * m, offset >= 0 and math.min(n, m - offset)
     or math.min(n + offset, m)
-  if count < 1 then fail("a diagonal of no elements is not there") end
+  if count < 1 then fail("a diagonal of no elements is not supported") end
   x = raw.flatten(x, #shape - 2, #shape - 1)
   return operators.slice{self = x, dim = #shape - 2, start = first, ["end"] = first + (count - 1) * (m + 1) + 1,
     step = m + 1}
@@ -518,7 +481,7 @@ operators.broadcast_tensors = function(a)
   return table.unpack(list)
 end
 
--- What x[..., i, j, ...] takes: x with the indexed dimensions as one, where that stands, the indices
+-- For x[..., i, j, ...]: x with the indexed dimensions as one, the place of that dimension, the indices
 -- into it, their shape, and the place of this shape's dimensions in the result.
 local function one_index(x, indices)
   local shape, dims, list = core.shape(x), {}, {}
@@ -531,7 +494,7 @@ local function one_index(x, indices)
     end
   end
   table.sort(dims)
-  if #dims == 0 then fail("an index by no tensor is not there") end
+  if #dims == 0 then fail("an index by no tensor is not supported") end
   for k, d in ipairs(dims) do list[k] = from_start(indices[d + 1], shape[d + 1]) end
   local adjacent = dims[#dims] - dims[1] == #dims - 1
   -- Dimensions that are not side by side come first.
@@ -646,7 +609,7 @@ end
 operators.scatter_add = calls("scatter_add", "self", "dim", "index", "src")
 operators.scatter_reduce = function(a)
   if a.reduce ~= "sum" or a.include_self == false then
-    fail("scatter_reduce is there with reduce = 'sum' and include_self alone")
+    fail("scatter_reduce supports only reduce = 'sum' with include_self")
   end
   return raw.scatter_add(a.self, a.dim, a.index, a.src)
 end
@@ -658,27 +621,6 @@ operators.one_hot = function(a)
   if not a.num_classes or a.num_classes < 1 then fail("one_hot needs num_classes") end
   return raw.one_hot(a.self, a.num_classes)
 end
-
--- Bags of equal size: the offsets count by it.
-operators._embedding_bag = function(a)
-  local n = core.shape(plain_tensor(a.indices))[1]
-  local size = constants.is(a.offsets) and constants.counted_by(a.offsets)
-  if size and a.offsets.shape[1] == 1 then size = n end
-  if not size or size * a.offsets.shape[1] ~= n or (a.padding_idx or -1) >= 0 then
-    fail("embedding_bag is there for bags of equal size alone")
-  end
-  local rows = raw.embedding(base.view(plain_tensor(a.indices), {a.offsets.shape[1], size}), a.weight)
-  if a.per_sample_weights ~= nil then
-    rows = raw.mul(rows, base.view(a.per_sample_weights, {a.offsets.shape[1], size, 1}))
-  end
-  if a.mode == 2 then return raw.amax(rows, 1) end
-  return a.mode == 1 and raw.mean(rows, 1) or raw.sum(rows, 1)
-end
-operators.embedding_bag = function(a)
-  if a.include_last_offset then fail("embedding_bag with the last offset is not there") end
-  return operators._embedding_bag(a)
-end
-operators._embedding_bag_forward_only = operators._embedding_bag
 
 -- --------------------------------------------------------------------------------------- recurrences
 
@@ -699,17 +641,17 @@ local function recurrence(cell)
   return function(a)
     local given = a.hx
     local states = is_tensor(given) and {given} or given
-    if not a.input or a.batch_sizes ~= nil then fail("a recurrence over a packed sequence is not there") end
-    if a.train and a.dropout ~= 0 then fail("dropout between the layers of a recurrence is not there") end
+    if not a.input or a.batch_sizes ~= nil then fail("a recurrence over a packed sequence is not supported") end
+    if a.train and a.dropout ~= 0 then fail("dropout between the layers of a recurrence is not supported") end
     local x = a.batch_first and raw.transpose(a.input, 0, 1) or a.input
-    if #core.shape(x) ~= 3 then fail("a recurrence is there of [steps, batch, width] alone") end
+    if #core.shape(x) ~= 3 then fail("a recurrence supports only [steps, batch, width]") end
     local each, directions, last = a.has_biases and 4 or 2, a.bidirectional and 2 or 1, {}
     for layer = 0, a.num_layers - 1 do
       local outputs = {}
       for direction = 1, directions do
         local k = layer * directions + direction - 1
         local p, state = a.params, {}
-        if #p ~= each * directions * a.num_layers then fail("a recurrence with a projection is not there") end
+        if #p ~= each * directions * a.num_layers then fail("a recurrence with a projection is not supported") end
         for i, s in ipairs(states) do state[i] = raw.select(s, 0, k) end
         local weights = {input = p[k * each + 1], hidden = p[k * each + 2], input_bias = a.has_biases and p[k * each + 3] or nil,
           hidden_bias = a.has_biases and p[k * each + 4] or nil}
@@ -737,7 +679,7 @@ end
 operators.lstm = recurrence(function(x, state, w)
   return {torch.lstm_step(raw.add(x, raw.linear(state[1], w.hidden, w.hidden_bias)), state[2])}
 end)
--- What a GRU's gates have of the input and of the last output, and that: the next output.
+-- From the products of a GRU's gates with the input and with the last output, and that output: the next one.
 function torch.gru_step(x, h, last)
   local xr, xz, xn = raw.chunk(x, 3, -1)
   local hr, hz, hn = raw.chunk(h, 3, -1)
@@ -801,7 +743,7 @@ for _, name in ipairs{"index", "_unsafe_index", "index_put", "_unsafe_index_put"
 end
 
 local c = on_constants
-c.ones_like, c.zeros_like, c.full_like = operators.ones_like, operators.zeros_like, operators.full_like
+c.ones_like, c.zeros_like = operators.ones_like, operators.zeros_like
 c.expand_as = function(a) return constants.expand(a.self, a.other.shape) end
 c.type_as = function(a) return constants.to(a.self, a.other.type) end
 c.floor_divide = function(a) return constants.floor_divide(a.self, a.other) end
@@ -813,5 +755,4 @@ for _, name in ipairs{"min", "max", "minimum", "maximum"} do
     return a.other ~= nil and constants.extreme(a.self, a.other, string.sub(name, 1, 3) == "min") or nil
   end
 end
-c.minimum = c.min
-c.maximum = c.max
+

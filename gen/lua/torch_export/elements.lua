@@ -16,7 +16,7 @@ for _, name in ipairs{"split", "split_with_sizes", "chunk"} do operators["unsafe
 for n = 1, 3 do
   operators["atleast_" .. n .. "d"] = function(a)
     local x = a.self
-    if x == nil then fail("atleast_%dd of several tensors is not there", n) end
+    if x == nil then fail("atleast_%dd of several tensors is not supported", n) end
     local sizes = table.move(core.shape(x), 1, #core.shape(x), 1, {})
     -- [n] becomes [1, n, 1], and [n, m] becomes [n, m, 1].
     if n == 3 and #sizes == 2 then sizes[3] = 1 end
@@ -26,21 +26,21 @@ for n = 1, 3 do
   end
 end
 
--- Parts as numpy's array_split cuts them: so many, of which the first have one element more; or at places.
+-- Parts as numpy's array_split cuts them: so many, the first ones with one element more; or at places.
 local function parts_of(x, d, sections, places)
   local size, sizes = core.shape(x)[d + 1], {}
   if sections then
     for i = 1, sections do sizes[i] = size // sections + (i <= size % sections and 1 or 0) end
   else
     local last = 0
-    for _, at in ipairs(places or fail("tensor_split by a tensor is not there")) do
+    for _, at in ipairs(places or fail("tensor_split by a tensor is not supported")) do
       at = math.min(at < 0 and math.max(at + size, 0) or at, size)
       sizes[#sizes + 1], last = at - last, at
     end
     sizes[#sizes + 1] = size - last
   end
   for _, n in ipairs(sizes) do
-    if n < 1 then fail("a part of no elements is not there") end
+    if n < 1 then fail("a part of no elements is not supported") end
   end
   return raw.split(x, sizes, d)
 end
@@ -159,16 +159,16 @@ local function places(x, a, first)
     local term = raw.mul(base.view(raw.arange(size), sizes), a.stride[d])
     at, last = at and raw.add(at, term) or term, last + (size - 1) * a.stride[d]
   end
-  if first < 0 or last >= base.elements(core.shape(x)) then fail("as_strided is there within the tensor's own elements alone") end
+  if first < 0 or last >= base.elements(core.shape(x)) then fail("as_strided supports only elements of the tensor itself") end
   at = at and raw.add(at, first) or raw.full({1}, first, "int32")
   return base.view(raw.expand(at, #a.size > 0 and a.size or {1}), {base.elements(a.size)})
 end
 
--- The first element, counted from that of the tensor, which must lie in memory as its shape says.
+-- The first element, counted from that of the tensor, which must be contiguous.
 local function first_of(a)
   local layout = a.layout and a.layout()
   if not layout or not torch.is_contiguous(layout) then
-    fail("as_strided is there of a tensor that lies in memory as its shape says alone: write .contiguous() before it")
+    fail("as_strided supports only contiguous tensors: write .contiguous() before it")
   end
   return a.storage_offset ~= nil and a.storage_offset - layout.offset or 0
 end
@@ -217,7 +217,7 @@ operators.index_fill = function(a)
 end
 operators.fill_diagonal = function(a)
   local shape = core.shape(a.self)
-  if #shape ~= 2 or a.wrap then fail("fill_diagonal is there of matrices alone, without wrap") end
+  if #shape ~= 2 or a.wrap then fail("fill_diagonal supports only matrices, without wrap") end
   local n = math.min(shape[1], shape[2])
   return torch.put_diagonal(a.self, raw.full({n}, a.fill_value, core.type(a.self)), {})
 end

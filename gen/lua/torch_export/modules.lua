@@ -186,7 +186,7 @@ local function counted_constant(shape, at, kind)
   return constants.counted(shape, kind, origin, step)
 end
 
--- A bool that depends on how far the last two indices are apart alone, as a causal mask; else nil.
+-- A bool that depends only on the distance of the last two indices, such as a causal mask; else nil.
 local function banded_constant(shape, at)
   local rows, columns = shape[#shape - 1], shape[#shape]
   if not rows or base.elements(shape) ~= rows * columns then return nil end
@@ -215,7 +215,7 @@ local function constant_of(program, name, entry)
   if found or meta.dtype == 12 then return found or banded_constant(shape, at) end
   -- The program reads others as floats.
   for i = 0, count - 1 do
-    if math.abs(at(i)) > 1 << 24 then fail("torch_export: %s holds a number above 2^24, which is not there", name) end
+    if math.abs(at(i)) > 1 << 24 then fail("torch_export: %s holds a number above 2^24, which is not supported", name) end
   end
 end
 
@@ -284,7 +284,7 @@ local function take_inputs(program, root, used)
         values[id] = shared[place_of(entry)]
       end
     elseif kind ~= "user_input" and kind ~= "constant_input" then
-      fail("torch_export: %s has an input of kind %s, which is not there", path, tostring(kind))
+      fail("torch_export: %s has an input of kind %s, which is not supported", path, tostring(kind))
     end
   end
   return values, others

@@ -44,7 +44,7 @@ local GRAPH_CALLS = {
   ["torch.ops.higher_order.wrap_with_autocast"] = true,
 }
 
--- The argument with names as `names` has them: {as_tensor = {name = "x"}}. A name stands for another,
+-- The argument with names as `names` has them: {as_tensor = {name = "x"}}. A name may be replaced by another,
 -- or for a number.
 local function renamed(arg, names)
   local kind, v
@@ -100,7 +100,7 @@ local function is_outer(nodes, name)
   return true
 end
 
--- What a call does to a result of its graph: no gradient flows out of torch.no_grad() to what is made there.
+-- The effect of a call on a result of its graph: no gradient flows out of torch.no_grad() to values made there.
 local function way_out(call, nodes, result, path)
   local first = call.inputs[1] and call.inputs[1].arg.as_bool
   if call.target == GRAD_MODE then
@@ -215,7 +215,7 @@ local function report_missing(missing, path)
     local file, line = string.match(trace, '.*File "([^"]*)", line (%d+)')
     if file then where = string.format("; the first is from %s:%s", file, line) end
   end
-  fail("torch_export: %s needs operators that are not there: %s%s", path,
+  fail("torch_export: %s needs operators that tpgen does not have: %s%s", path,
     table.concat(list, ", "), where)
 end
 

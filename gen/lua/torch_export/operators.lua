@@ -7,7 +7,31 @@
 local core, base = ...
 local raw, constants, fail, torch = base.raw, base.constants, base.fail, base.torch
 
-local operators, on_constants = {}, {}
+-- A table in which nothing is defined twice. absent(): called once, when something is read that is not there.
+function torch.definitions(what, absent)
+  local defined = {}
+  return setmetatable({}, {
+    __index = function(_, name)
+      local f = defined[name]
+      if f == nil and absent then
+        local load = absent
+        absent = nil
+        load()
+        f = defined[name]
+      end
+      return f
+    end,
+    __newindex = function(_, name, f)
+      if defined[name] ~= nil then fail("torch_export: %s is defined twice %s", name, what) end
+      defined[name] = f
+    end,
+    __pairs = function() return pairs(defined) end,
+  })
+end
+
+-- The operators that few models have are in rare.lua.
+local operators = torch.definitions("as an operator", core.run_rare_archive_files)
+local on_constants = torch.definitions("on constants")
 base.torch_operators, base.torch_on_constants = operators, on_constants
 
 local is_tensor = core.is_tensor
@@ -27,10 +51,10 @@ torch.calls = calls
 
 for _, name in ipairs{"relu", "tanh", "sigmoid", "silu", "exp", "log", "sqrt", "rsqrt", "sin", "cos",
   "neg", "abs", "erf", "expm1", "log1p", "logical_not", "detach", "relu6", "hardswish", "hardsigmoid",
-  "mish", "softsign", "logsigmoid", "square"} do
+  "mish", "softsign", "square"} do
   operators[name] = calls(name, "self")
 end
-operators.log_sigmoid, operators.logsigmoid = operators.logsigmoid, nil
+operators.log_sigmoid = calls("logsigmoid", "self")
 
 for _, name in ipairs{"logical_and", "logical_or"} do operators[name] = calls(name, "self", "other") end
 local function is_bool(v) return type(v) == "boolean" or is_tensor(v) and core.type(v) == "bool" end
@@ -39,7 +63,7 @@ local function of_bits(name)
   local f = raw[name]
   return function(a)
     for _, x in ipairs{a.self, a.other} do
-      if not is_bool(x) then fail("operators on the bits of whole numbers are not there, but those on bools") end
+      if not is_bool(x) then fail("bitwise operators support bool tensors only, not integers") end
     end
     return f(a.self, a.other)
   end
@@ -52,10 +76,10 @@ operators.bitwise_not = function(a)
   return is_bool(a.self) and raw.logical_not(a.self) or raw.sub(-1, a.self)
 end
 
-local RANK = {bool = 1, int32 = 2, int64 = 3, bfloat16 = 4, float32 = 5}
+local RANK = base.type_ranks
 
 -- Both in the type that PyTorch computes in: a tensor without dimensions, or a number, changes the kind of
--- a type (of bools, of whole numbers, of floats) alone.
+-- a type (of bools, of whole numbers, of floats) only.
 local function promoted(x, y)
   local function kind(v)
     if is_tensor(v) then return core.type(v), #core.shape(v) == 0 and 2 or 3 end
@@ -98,21 +122,20 @@ local function binary(name, of_numbers, of_truths)
     return f(x, y)
   end
 end
-for _, name in ipairs{"eq", "ne", "lt", "le", "gt", "ge", "maximum", "minimum"} do
+for _, name in ipairs{"lt", "le", "gt", "ge", "maximum", "minimum"} do
   local f = raw[name]
   operators[name] = function(a) return f(promoted(a.self, a.other)) end
 end
 -- C compilers warn where a truth is a comparison with infinity.
-local equal, MOST = operators.eq, 3.4028234663852886e38
+local MOST = 3.4028234663852886e38
 operators.eq = function(a)
   if a.other == math.huge then return raw.gt(a.self, MOST) end
   if a.other == -math.huge then return raw.lt(a.self, -MOST) end
-  return equal(a)
+  return raw.eq(promoted(a.self, a.other))
 end
-local differs = operators.ne
 operators.ne = function(a)
   local infinite = a.other == math.huge or a.other == -math.huge
-  return infinite and raw.logical_not(operators.eq(a)) or differs(a)
+  return infinite and raw.logical_not(operators.eq(a)) or raw.ne(promoted(a.self, a.other))
 end
 operators.add = binary("add", function(x, y) return x + y end, raw.logical_or)
 operators.sub = binary("sub", function(x, y) return x - y end)
@@ -121,13 +144,10 @@ operators.rsub = function(a)
   return operators.sub{self = a.other, other = a.self, alpha = a.alpha}
 end
 
-operators.div = function(a) return raw.div(promoted(a.self, a.other)) end
-
 operators.pow = function(a) return raw.pow(a.self, a.exponent) end
 operators.reciprocal = function(a) return raw.div(1, a.self) end
 operators.hardtanh = function(a) return raw.clamp(a.self, a.min_val or -1, a.max_val or 1) end
 operators.gelu = calls("gelu", "self", "approximate")
-operators.elu = calls("elu", "self", "alpha")
 operators.leaky_relu = calls("leaky_relu", "self", "negative_slope")
 operators.softplus = calls("softplus", "self", "beta", "threshold")
 operators.prelu = calls("prelu", "self", "weight")
@@ -303,7 +323,7 @@ end
 operators._native_batch_norm_legit_no_training = operators.batch_norm
 
 operators.diff = function(a)
-  if a.n ~= nil and a.n ~= 1 then fail("diff with n = %d is not there", a.n) end
+  if a.n ~= nil and a.n ~= 1 then fail("diff with n = %d is not supported", a.n) end
   local x, parts = a.self, {}
   for _, part in ipairs{a.prepend or false, x, a.append or false} do
     if part then parts[#parts + 1] = part end
@@ -314,8 +334,6 @@ operators.diff = function(a)
   local n = shape[d + 1] - 1
   return raw.sub(raw.narrow(x, d, 1, n), raw.narrow(x, d, 0, n))
 end
-
-operators.cumsum = function(a) return raw.cumsum(a.self, a.dim) end
 
 -- ------------------------------------------------------------------------------------ shapes, parts
 
@@ -434,9 +452,7 @@ operators.to = function(a)
 end
 operators._to_copy = operators.to
 local function same(a) return a.self end
-for _, name in ipairs{"alias", "contiguous", "clone", "lift_fresh_copy", "detach"} do
-  operators[name] = operators[name] or same
-end
+for _, name in ipairs{"alias", "contiguous", "clone", "lift_fresh_copy"} do operators[name] = same end
 operators._assert_tensor_metadata = function() end
 operators.dropout = function(a)
   local x = a.input or a.self
@@ -473,7 +489,7 @@ local function type_of(x) return constants.is(x) and x.type or core.type(x) end
 operators.arange = function(a)
   local first, last, step = a.start or 0, a["end"], a.step or 1
   local count = math.tointeger(math.ceil((last - first) / step))
-  if not count or count < 1 then fail("arange of no numbers is not there") end
+  if not count or count < 1 then fail("arange needs at least one number") end
   return constants.arange(first, count, step, a.dtype or number_type(first, last, step))
 end
 operators.full = function(a)

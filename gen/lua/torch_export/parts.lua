@@ -61,7 +61,7 @@ local function add_cut(cuts, first, count, unit)
   return cuts[first * unit] == count * unit
 end
 
--- What reads a part: slices, and what makes several parts at once. False: it reads another thing.
+-- The nodes that read a part: slices, and nodes that make several parts at once. False: it reads something else.
 function Search:cut(node, d, unit, shape, cuts)
   local operator, dim = short(node.target), whole(node, "dim") or 0
   if #shape == 0 or dim % #shape ~= d then return false end
@@ -129,8 +129,8 @@ end
 
 local OPERANDS = {linear = "weight", mm = "mat2", addmm = "mat2", matmul = "other"}
 
--- The parameter of which the value is outputs `first` to first + count - 1, [out, in]: its path, first and count; nil:
--- it is no such part. Of the whole parameter, or of one that lies [in, out], first is 0.
+-- The parameter whose outputs `first` to first + count - 1, [out, in], are the value: its path, first and count; nil:
+-- it is no such part. Of the whole parameter, or of one stored as [in, out], first is 0.
 function Search:part_of_parameter(name, like)
   local path, made = self.parameters[name], self.makers[name]
   if path then return path, 0, self.shape_of(name)[like] end
@@ -151,7 +151,7 @@ function Search:part_of_parameter(name, like)
   end
 end
 
--- What a projection multiplies with: the path of the parameter, the first output of the part of it, and how many; nil:
+-- The weight of a projection: the path of the parameter, the first output of the part of it, and how many; nil:
 -- no parameter. And whether it is [out, in].
 function Search:weight_of(node)
   local operator = short(node.target)
@@ -176,7 +176,7 @@ local function add_use(use, first, count, cuts)
   return true
 end
 
--- By the path of a parameter: the sizes of its parts; and whether it is the weight of linear layers alone. parameters:
+-- By the path of a parameter: the sizes of its parts; and whether it is the weight of linear layers only. parameters:
 -- paths by their names in the graph.
 function torch.find_parts(nodes, outputs, parameters, shape_of)
   local s = setmetatable({readers = {}, makers = {}, is_output = {}, parameters = parameters, shape_of = shape_of},

@@ -1,7 +1,7 @@
 -- patterns.lua: nodes of an exported program that together are one operator of ours: attention that
 -- was written, or decomposed, as two products with a softmax between; keys and values that are repeated
 -- for a group of heads; the rotary embedding; and linear layers that were decomposed to batches. Their
--- result gets one node in their place. What nothing reads then is left out.
+-- result gets one node in their place. Nodes that nothing reads then are left out.
 local _, base = ...
 local torch = base.torch
 local short, each_name = torch.short, torch.each_name
@@ -9,7 +9,7 @@ local short, each_name = torch.short, torch.each_name
 local LEAST = -1e30 -- a score below it is masked
 local NON_FINITE = {Infinity = math.huge, ["-Infinity"] = -math.huge}
 
--- What a pattern asks of the graph: where each value comes from, and its shape.
+-- A pattern's view of the graph: where each value comes from, and its shape.
 local Graph = {}
 Graph.__index = Graph
 
@@ -168,7 +168,7 @@ function Graph:is_product(name)
   return false
 end
 
--- What hides keys: {name = the mask, hides = it is true where a key is not seen, shape = of the scores
+-- How keys are hidden: {name = the mask, hides = it is true where a key is not seen, shape = of the scores
 -- there}; and the scores before it. nil: the node is no mask.
 function Graph:masked_by(node, name)
   local operator, shape = short(node.target), self.shape_of(name)
@@ -220,7 +220,7 @@ function Graph:find_scores(name)
   end
 end
 
--- Goes back to a value of four dimensions, the last two of these sizes, of which `name` is a view or a
+-- Goes back to a value of four dimensions, the last two of these sizes; `name` is its view or its
 -- multiple: its name, and the factor. Where there is none: name, whose first dimension is the batch's.
 function Graph:with_heads(name, rows, columns)
   local factor, own = 1.0, name

@@ -49,7 +49,7 @@ function decode(arg, values, path)
     return decode_list(v, values, path)
   end
   if kind == "as_scalar_type" then
-    return TYPES[v] or OTHERS[v] or fail("torch_export: %s has a tensor of type %s, which is not there", path,
+    return TYPES[v] or OTHERS[v] or fail("torch_export: %s has a tensor of type %s, which is not supported", path,
       torch.type_name(v))
   end
   return nil -- none, and devices, layouts and memory formats, which change nothing here

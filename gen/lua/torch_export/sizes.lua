@@ -3,7 +3,7 @@ local _, base = ...
 local fail, torch = base.fail, base.torch
 local TYPES, field, short, last_part = torch.TYPES, torch.field, torch.short, torch.last_part
 
--- The number that a size's expression stands for, as sympy writes it: Mul(Symbol('s27', ...), ...).
+-- The value of a size's expression, as sympy writes it: Mul(Symbol('s27', ...), ...).
 local EXPRESSIONS = {
   Mul = function(v) local n = 1 for _, x in ipairs(v) do n = n * x end return n end,
   Add = function(v) local n = 0 for _, x in ipairs(v) do n = n + x end return n end,
@@ -84,7 +84,7 @@ local function find_symbols(program, inputs, given)
     elseif batch then
       symbols[batch] = value
     elseif value ~= field(meta_of(program, inputs[1]), "sizes", "table", program.path)[1].as_int then
-      fail("torch_export: %s was exported for a batch of %d alone: export it with dynamic_shapes for "
+      fail("torch_export: %s was exported for a batch of %d only: export it with dynamic_shapes for "
         .. "the first dimension", program.path, meta_of(program, inputs[1]).sizes[1].as_int)
     end
   end
@@ -136,7 +136,7 @@ local function described(program, names, symbols)
       end
       list[#list + 1] = {name = name, shape = shape, below = below[name],
         dtype = TYPES[meta.dtype] or SMALL[meta.dtype] or fail("torch_export: %s has an input or output %s of type "
-          .. "%s, which is not there", program.path, name, torch.type_name(meta.dtype))}
+          .. "%s, which is not supported", program.path, name, torch.type_name(meta.dtype))}
     end
   end
   return list
@@ -189,7 +189,7 @@ local function types_by_name(program)
   return function(name) return meta_of(program, name).dtype end
 end
 
--- What the archive says of the memory of a value, by its name: {sizes =, strides =, offset =, type =}; nil: nothing, as of a
+-- The memory of a value in the archive, by its name: {sizes =, strides =, offset =, type =}; nil: nothing, as of a
 -- value that is none of the archive's.
 local function layouts_by_name(program, symbols)
   local path = program.path

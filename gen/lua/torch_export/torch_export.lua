@@ -21,10 +21,10 @@ local function output_names(program)
     elseif kind == "loss_output" and type(s.arg) == "table" and type(s.arg.name) == "string" then
       names[#names + 1] = s.arg.name
     elseif kind == "parameter_mutation" then
-      fail("torch_export: %s changes its parameter %s as it goes forward, which is not there", program.path,
+      fail("torch_export: %s changes its parameter %s as it goes forward, which is not supported", program.path,
         tostring(s.parameter_name))
     elseif kind ~= "buffer_mutation" and kind ~= "gradient_to_parameter" and kind ~= "gradient_to_user_input" then
-      fail("torch_export: %s has an output of kind %s, which is not there", program.path, tostring(kind))
+      fail("torch_export: %s has an output of kind %s, which is not supported", program.path, tostring(kind))
     end
   end
   return names

@@ -32,6 +32,27 @@ for number in tp=0x10000000000000002 lr=1e999 lr=-1e999; do
   ends 1 "-D $number: out of range" "$TPGEN" "$toy" -o "$out" -D $number
 done
 "$TPGEN" "$toy" -o "$WORK/hexadecimal" -D tp=0x00000000000000000003 -D lr=0x1p-4 || fail "-D tp=0x3: status $?"
+# --help of a plan lists its settings, with the defaults of a preset; of one that declares none, what it reads.
+"$TPGEN" plans/toy.lua --help > "$WORK/settings" || fail "toy.lua --help: status $?"
+diff - "$WORK/settings" << 'END' || fail "toy.lua has other settings"
+plans/toy.lua: Two linear layers, trained on two ranks by tensor parallelism: tpgen plans/toy.lua -o out/ -D tp=2
+
+Settings, -D NAME=VALUE, with their defaults:
+  dp=1      size    ranks that share the batch (search)
+  tp=2      size    ranks that share each layer (search)
+  lr=0.05   number  the learning rate
+  steps=10  size    steps of the training
+END
+for plan in plans/*.lua; do
+  "$TPGEN" "$plan" --help > "$WORK/settings" 2>&1 || fail "$plan --help: $(cat "$WORK/settings")"
+  grep -q '^Settings, -D NAME=VALUE, with their defaults:$' "$WORK/settings" || fail "$plan declares no settings"
+done
+ends 0 "dim=8192 " "$TPGEN" plans/llama3.lua --help -D preset=70b
+ends 1 "no setting 'presett'; did you mean 'preset'?" "$TPGEN" plans/llama3.lua --help -D presett=70b
+printf 'print(args.width, args.deep)\nreturn infer{model = nn.Linear(5, 3), batch = {input = randn{2, 5}}}\n' > "$WORK/declares_none.lua"
+ends 0 "  width" "$TPGEN" "$WORK/declares_none.lua" --help
+ends 0 "  deep" "$TPGEN" "$WORK/declares_none.lua" --help
+ends 3 "none.lua" "$TPGEN" "$WORK/none.lua" --help
 move='f32[8] on a=2: S(0) -> R'
 ends 0 "usage: tpgen --move" "$TPGEN" --help
 ends 0 "all_gather over a" "$TPGEN" --move "$move"

@@ -19,6 +19,7 @@ works() {
   [ "$("$at/bin/tpgen" --version)" = "tpgen $version" ] || fail "$at has no tpgen $version"
   (cd "$WORK" && env -i PATH=/usr/bin:/bin "$at/bin/tpgen" "$at/share/tpgen/plans/llama3.lua" -D tp=2 -o "$at.out") || fail "$at: the plans do not work"
   [ -x "$at.out/run.sh" ] && [ -e "$at/share/tpgen/plans/plan.schema.json" ] || fail "$at lacks something"
+  "$TPGEN" --reference=types | cmp - "$at/share/tpgen/types/tpgen.lua" || fail "$at has other types for editors"
 }
 
 cmake --install "$build" --prefix "$WORK/prefix" > "$WORK/log" 2>&1 || { cat "$WORK/log"; fail "cmake --install"; }

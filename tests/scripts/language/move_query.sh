@@ -91,7 +91,7 @@ for words in 'f32[16384, 8192], 536,870,912 bytes, on a=2 b=4: S(0) S(0) -> S(1)
   '0-7' '58,720,256' 'lower bound, bytes received: 58,720,256'; do
   grep -qF -- "$words" "$WORK/text" || fail "the text says nothing of '$words': $(cat "$WORK/text")"
 done
-sed '0,/^[$] build\/tpgen --move/d; /^```/,$d' plans/README.md | diff - "$WORK/text" || fail "plans/README.md shows another text"
+sed '0,/^[$] build\/tpgen --move/d; /^```/,$d' docs/layouts.md | diff - "$WORK/text" || fail "docs/layouts.md shows another text"
 
 # ------------------------------------------------------------------- what is none: one line, status 2
 

@@ -11,7 +11,7 @@ export OMP_NUM_THREADS=1 TPGEN_TOKEN=pairs.$$.$RANDOM
 seed=${PAIRS_SEED:-1}
 steps=40
 gcc -O1 -D_GNU_SOURCE -shared -fPIC -o "$WORK/faulty.so" tests/tools/faulty_calls.c -ldl || { fail "faulty_calls.c"; exit 1; }
-cat README.md runtime/README.md | head -c 20000 > "$WORK/train.txt"
+cat README.md docs/running.md docs/training.md | head -c 20000 > "$WORK/train.txt"
 head -c 700 LICENSE > "$WORK/validate.txt"
 
 # ---- the rows -----------------------------------------------------------------------------------

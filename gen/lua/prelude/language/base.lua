@@ -107,6 +107,13 @@ function base.options(t, what, allowed)
   return t
 end
 
+-- The names of a function's named arguments, which the reference lists (reference.lua).
+base.known_options = {}
+function base.option_names(who, names)
+  base.known_options[who] = names
+  return names
+end
+
 -- The length of a list without other keys; `what` is its name in messages.
 function base.length(list, what)
   local key = core.stray_key(list)

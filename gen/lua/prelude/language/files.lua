@@ -5,13 +5,17 @@ local fail = base.fail
 -- read_json(path, null): the file's content, with `null`, or else nothing, for what is null. The path is one that the command line names, as in -D
 -- config=FILE, or that of a file in or below the plan's directory. Must come before train and
 -- infer.
+--- # Files
+--- read_json(path, null?): the contents of a JSON file that the command line names, or that is below the plan's
+--- folder; `null` stands in the place of null.
 function plan.read_json(path, null)
   base.expect(path, "string", "the path that read_json is given")
   if base.begun then fail("read_json comes before train and infer") end
   return core.read_json(path, null)
 end
 
--- torch_export(path, {batch = 8}): see torch_export.lua, which runs when a plan first calls this.
+--- torch_export(path, sizes?): the model of an archive of torch.export, and a table that describes it; `sizes` gives
+--- sizes that were exported as symbols.
 plan.torch_export = core.unwatched(function(path, sizes)
   if not base.torch_export then core.run_archive_files() end
   return base.torch_export(path, sizes)
@@ -20,8 +24,7 @@ end)
 local RUNS = {}      -- in the place of the result of a file that has not ended
 local results = {}   -- of required files, by path
 
--- require(name): what the file of that name gives, "lib.model" or "lib/model" for lib/model.lua
--- beside the plan. It runs once, with the plan's variables.
+--- require(name): runs `lib/model.lua` beside the plan once, for `"lib.model"`, and gives its result.
 function plan.require(name)
   base.expect(name, "string", "the name that require is given")
   if base.begun then fail("require comes before train and infer") end
@@ -46,7 +49,7 @@ local function stars(s) return select(2, string.gsub(s, "%*%*?", "")) end
 
 local PART = {"tensor", "dim", "part", "of"}
 
--- What names give for a pattern: the name, and of a part of a tensor also {dim =, part =, of =}.
+-- The name that `names` has for a pattern, and for a part of a tensor also {dim =, part =, of =}.
 local function name_and_part(who, pattern, other)
   base.expect(pattern, "string", "a key of " .. who .. "'s names")
   local what = string.format("what %s's names give for '%.80s'", who, pattern)
@@ -82,7 +85,7 @@ local function matches_nothing(who, pattern, paths)
     table.concat(list, ", "))
 end
 
--- Notes that the parameter is a part of the tensor of that name, of which `all` has the other parts.
+-- Notes that the parameter is a part of the tensor of that name; `all` has the other parts.
 local function claim(who, all, name, path, value, part)
   local tensor = all[name]
   if not tensor then
@@ -113,9 +116,9 @@ local function join(who, all)
 end
 
 -- names = {["layers.*.wq.weight"] = "model.layers.*.self_attn.q_proj.weight", ...}: the names of
--- parameters in foreign files: a * stands for what the pattern's * matches (patterns.c). No two
+-- parameters in foreign files: a * is the text that the pattern's * matches (patterns.c). No two
 -- parameters may get one name, except as parts of one tensor: {tensor = "model.layers.*.qkv.weight",
--- dim = 0, part = 1, of = 3}, which lie side by side along the dimension.
+-- dim = 0, part = 1, of = 3}, side by side along the dimension.
 base.set_names = core.unwatched(function(who, names)
   if names == nil then return end
   base.expect(names, "table", who .. "'s names")

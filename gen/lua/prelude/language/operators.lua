@@ -86,10 +86,19 @@ local function call_of(index, name)
   end, false)
 end
 
+--- # Operators of your own
+--- operator(options): an operator of your own, to be called in a forward.
+---   name: of small letters, digits and _
+---   rule: which dimension of each input is which of the output, as in gen/ir/ops.h
+---   linear: the inputs in which it is linear
+---   kernel: a file of C below the plan's folder
+---   kernel_cuda: a file of CUDA
+---   backward: a list of operators, one for each input, or false
+local OPTIONS = base.option_names("operator", {"name", "rule", "linear", "kernel", "kernel_cuda", "backward"})
+
 function plan.operator(options)
   base.expect(options, "table", "what operator is given")
-  base.options(options, "operator",
-    {"name", "rule", "linear", "kernel", "kernel_cuda", "backward"})
+  base.options(options, "operator", OPTIONS)
   local name = name_of(options)
   local rule, linear = text_of(options, "rule", name), text_of(options, "linear", name, "")
   local kernel = path_of(options, "kernel", ".c", name)

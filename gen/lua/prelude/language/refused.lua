@@ -21,7 +21,7 @@ for _, row in ipairs{
   {"scale_grad_by_freq", "false", "a row's gradient is the sum over its uses"},
   {"sparse", "false", "gradients are dense"},
   {"sparse_grad", "false", "gradients are dense"},
-  {"return_indices", "false", "pooling gives values alone"},
+  {"return_indices", "false", "pooling gives only values"},
   {"padding_mode", "zeros", "borders are zeros: use F.pad before it"},
   {"proj_size", "0", "write a cell of your own with F.scan"},
   {"rounding_mode", "", "quotients are not rounded"},

@@ -8,7 +8,7 @@
 --   router = "softmax"    over all experts, or "sigmoid"
 --   normalize = true      a token's weights are divided by their sum
 --   scale = 1             the weights' factor after that
---   groups, top_groups    the experts lie in so many groups; a token's are in the best of these, by
+--   groups, top_groups    the experts are in so many groups; a token's are in the best of these, by
 --                         the sum of a group's two best
 --   shared = 0            the hidden size of a network that takes every token
 --   bias_balance = 1e-3   experts are chosen by their scores plus a bias, a buffer. Each step it grows
@@ -16,7 +16,7 @@
 --                         had more. 0: it stays
 --   capacity = 1.25       in each sequence an expert takes at most so many times the mean of places,
 --                         the first ones; the others are dropped: the token gets nothing of that
---                         expert. A rank has room for the rest alone. Without it no place is dropped
+--                         expert. A rank has room only for the rest. Without it no place is dropped
 --   bound = 2             of experts that are cut over ranks: a rank has room for so many times the rows that its
 --                         experts get in balance; more rows end the job. Without it there is room for all
 --   load_batch = 4        load is of groups of so many samples, one after the other: [groups, experts].
@@ -32,7 +32,8 @@ for name, f in pairs(base.F) do of[name] = f end
 
 local LARGEST = 1 << 40
 
--- nn.Experts(num_experts, dim, hidden): each with down(silu(gate x) * up x), of rows by expert.
+--- # Mixtures of experts
+--- nn.Experts(num_experts, dim, hidden, init?): each expert is `down(silu(gate x) * up x)`, of rows by expert.
 nn.Experts = base.own_class("Experts", {"gate_proj", "up_proj", "down_proj"},
   function(num_experts, dim, hidden, init)
     local experts = base.integer(num_experts, "Experts' number", 1, 1 << 20)
@@ -64,7 +65,7 @@ local function in_best_groups(scores, groups, top)
   return of.flatten(of.where(of.gt(of.unsqueeze(is_chosen, -1), 0), by_group, -math.huge), -2)
 end
 
--- What becomes of the bias after a step: torchtitan's rule, whose changes add up to nothing. The places are
+-- The bias after a step: torchtitan's rule, whose changes add up to nothing. The places are
 -- those of all batches of the step.
 local function followed(bias, rate, counts)
   core.append("running", {of.to(counts, "float32"), bias}, {scalar = rate, balances = 1})
@@ -104,7 +105,7 @@ local function within_capacity(how, ids, capacity)
   return kept, of.sum(of.where(fits, 0.0, 1.0))
 end
 
--- What the experts make of x. A rank has room for the rows that the bound allows.
+-- The output of the experts for x. A rank has room for the rows that the bound allows.
 local function of_experts(how, experts, x, ids, weights, counts)
   local shape = core.shape(x)
   local rows = of.dispatch(x, ids, of.full({shape[1], shape[2], how.top_k}, 1.0), counts)
@@ -124,7 +125,7 @@ local function load_of(how, ids, scores, counts)
     return {of.to(counts, "float32") / (samples * length), of.mean(scores, {0, 1})}
   end
   if samples % how.load_batch ~= 0 then
-    fail("nn.MoE: %d samples do not lie in groups of load_batch = %d", samples, how.load_batch)
+    fail("nn.MoE: %d samples cannot be divided into groups of load_batch = %d", samples, how.load_batch)
   end
   local function mean(x) return of.mean(of.unflatten(x, 0, {-1, how.load_batch}), 1) end
   local places = of.sum(of.to(of.one_hot(ids, how.experts), "float32"), {1, 2})
@@ -138,9 +139,11 @@ local function in_float32(gate, x)
   return of.linear(of.to(x, "float32"), of.to(gate.weight, "float32"))
 end
 
+local OPTIONS = base.option_names("nn.MoE", {"experts", "top_k", "hidden", "router", "normalize",
+  "scale", "groups", "top_groups", "shared", "bias_balance", "capacity", "bound", "load_batch", "init"})
+
 local function options_of(options)
-  local o = base.options(options, "nn.MoE", {"experts", "top_k", "hidden", "router", "normalize",
-    "scale", "groups", "top_groups", "shared", "bias_balance", "capacity", "bound", "load_batch", "init"})
+  local o = base.options(options, "nn.MoE", OPTIONS)
   local how = {router = o.router == nil and "softmax" or o.router}
   if how.router ~= "softmax" and how.router ~= "sigmoid" then
     fail("nn.MoE's router is softmax or sigmoid, not %s", base.a(how.router))
@@ -154,7 +157,7 @@ local function options_of(options)
   how.top_groups = base.integer(o.top_groups == nil and how.groups or o.top_groups,
     "nn.MoE's top_groups", 1, how.groups)
   if how.experts % how.groups ~= 0 or how.groups > 1 and how.experts // how.groups < 2 then
-    fail("nn.MoE: %d experts do not lie in %d groups of two or more", how.experts, how.groups)
+    fail("nn.MoE: %d experts cannot be divided into %d groups of two or more", how.experts, how.groups)
   end
   how.shared = base.integer(o.shared == nil and 0 or o.shared, "nn.MoE's shared", 0, LARGEST)
   if o.bias_balance ~= nil then
@@ -181,6 +184,22 @@ local SharedExperts = nn.module("SharedExperts", function(self, dim, hidden, ini
   function self:forward(x) return self.down_proj(of.silu(self.gate_proj(x)) * self.up_proj(x)) end
 end)
 
+--- nn.MoE(dim, options): a router and experts; a call gives the output, and a load for `F.load_balancing_loss`.
+---   experts: how many there are
+---   top_k: experts of a token
+---   hidden: the width of an expert
+---   router = "softmax": or `"sigmoid"`
+---   normalize = true: a token's weights are divided by their sum
+---   scale = 1: the factor of the weights after that
+---   groups = 1: the experts are in so many groups
+---   top_groups: a token's experts are in so many of the groups, the best by the sum of their two best scores; by
+---     default in all
+---   shared = 0: the width of a network that takes every token
+---   bias_balance: experts are chosen by scores plus a bias, which moves by this each step
+---   capacity: in each sequence an expert takes at most so many times its mean of places; the others are dropped
+---   bound: a rank has room for so many times the rows that its experts get in balance; more end the job
+---   load_batch: the load is of groups of so many samples
+---   init: of all weights
 nn.MoE = nn.module("MoE", function(self, dim, options)
   local how = options_of(options)
   self.gate = nn.Linear(dim, how.experts, {bias = false, init = how.init})
@@ -216,8 +235,8 @@ nn.MoE = nn.module("MoE", function(self, dim, options)
   end
 end)
 
--- load_balancing_loss(load): experts * sum(places * probabilities), which is k when all experts have
--- as many tokens; of groups of samples the mean. Of several layers: the means of their loads.
+--- F.load_balancing_loss(places, probabilities): `experts * sum(places * probabilities)`, of a load: the top_k in
+--- balance.
 base.method("load_balancing_loss", function(places, probabilities)
   local shape = core.shape(base.tensor(places, "the places"))
   local groups = #shape == 2 and shape[1] or 1

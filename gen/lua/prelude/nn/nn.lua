@@ -50,12 +50,19 @@ local function make_class(name, new)
   })
 end
 
--- nn.module("Name", function(self, ...) ... end): a class. A call of it makes an instance.
+-- By name of a class of nn.module: its function, for the reference (reference.lua).
+local inits = {}
+base.inits = inits
+
+--- # Modules
+--- nn.module(name, init): a class: `init(self, ...)` sets modules and parameters, and `function self:forward(...)`. A
+--- call of the class makes a module.
 function nn.module(name, init)
   base.expect(name, "string", "the name of nn.module")
   core.check_name(name, "the name of nn.module")
   base.expect(init, "function", "what nn.module is given after the name")
   local instances = metatable(name, call)
+  inits[name] = init
   return make_class(name, function(class, ...)
     local self = setmetatable({}, instances)
     core.make_module(self, class, name)
@@ -72,11 +79,16 @@ function base.module_of(class, name)
   return self
 end
 
+-- By name of a class: the function of its arguments, without `self`, for the reference (reference.lua).
+local constructors = {}
+base.constructors = constructors
+
 -- A class of ours. keys: the names of its attributes, in order. new(...): an instance's attributes,
 -- the state for forward(self, state, ...), and names of its own in the place of keys. Neither calls functions of the plan's. An instance
 -- to which the plan assigns a forward is called like the plan's own.
 local function own_class(name, keys, new, forward)
   local made = core.counted(name, new, true)
+  constructors[name] = new
   local function forward_of(self, ...)
     core.check_given(name .. "'s forward", forward, 2, ...)
     return forward(self, state_of[self], ...)
@@ -149,12 +161,19 @@ end
 local ANY = {"float32", "bfloat16", "int32", "int64", "bool"}
 local FLOATING = {"float32", "bfloat16"}
 
+--- # Inputs of a batch
+--- randn(sizes): a description of an input, drawn from the normal distribution where no file gives it: `randn{20,
+--- 10}`; `dtype =` may name a type.
 plan.randn = describe("randn", "normal", 0.0, 1.0, FLOATING)
+--- rand(sizes): likewise, from 0 to 1.
 plan.rand  = describe("rand", "uniform", 0.0, 1.0, FLOATING)
+--- zeros(sizes): likewise, zeros; within a forward a tensor.
 plan.zeros = describe("zeros", "constant", 0.0, 0.0, ANY)
+--- ones(sizes): likewise, ones.
 plan.ones  = describe("ones", "constant", 1.0, 0.0, ANY)
 
--- randint(high){20, 10}: integers from 0 to high - 1; or randint(low, high){...}: from low on.
+--- randint(low, high?): `randint(low, high){sizes}`: whole numbers from `low` to `high - 1`; `randint(high){sizes}`
+--- from 0.
 function plan.randint(low, high)
   if high == nil then low, high = 0, low end
   local most = 1 << 31
@@ -169,11 +188,18 @@ end
 -- token eos ends a document. x:documents() then knows it, and a target after the end of a document,
 -- which is of the next one, becomes -100, which a loss leaves out. longest = n: no document has more
 -- tokens than that within a row; a program that reads one ends.
+--- tokens(words, shift?): `tokens(words){batch, sequence}`: tokens of a text, the next ones in every step;
+--- `tokens(words, 1){...}` each one further, the targets of a language model. The second argument may be a table.
+---   shift = 0: each token is so many further
+---   documents: the token that ends a document; a target after it becomes -100
+---   longest: no document has more tokens in a row
+local TOKENS_OPTIONS = base.option_names("tokens", {"shift", "documents", "longest"})
+
 function plan.tokens(words, shift)
   words = base.integer(words, "the number of words that tokens is given", 1, (1 << 31) - 1)
   local eos, longest
   if base.kind(shift) == "table" then
-    local options = base.options_of(shift, {"shift", "documents", "longest"})
+    local options = base.options_of(shift, TOKENS_OPTIONS)
     shift, eos, longest = options.shift, options.documents, options.longest
   end
   shift = base.integer(shift == nil and 0 or shift, "the shift that tokens is given", 0, 1 << 20)
@@ -191,8 +217,7 @@ function plan.tokens(words, shift)
   end
 end
 
--- present{batch}: a number for each sample of the batch: 1, or 0 for samples that the last batch of
--- a data set lacks, so that a loss can leave them out.
+--- present(sizes): `present{batch}`: 1 for each sample, 0 for those that a smaller last batch lacks.
 plan.present = describe("present", "present", 1.0, 0.0, {"float32"})
 
 function base.described(d) return described[d] end
@@ -216,6 +241,10 @@ local function finite(v, what)
   return v + 0.0
 end
 
+--- # Modules
+--- nn.init.constant(value): initial values: one number.
+--- nn.init.uniform(low, high): initial values between two numbers.
+--- nn.init.normal(mean, deviation): initial values of a normal distribution.
 nn.init = core.forbid_absent({
   constant = core.unwatched(function(value)
     return start("constant", finite(value, "nn.init.constant"), 0.0)
@@ -249,8 +278,8 @@ function base.place_parameters()
   end
 end
 
--- nn.Parameter{out, in, init = nn.init.uniform(-1, 1)} or nn.Parameter(randn{out, in}); the latter
--- may be distributed: nn.Parameter(distribute(randn{out, in}, mesh.tp, Shard(0)))
+--- nn.Parameter(t): `nn.Parameter{16, 8, init = nn.init.normal(0, 0.02)}`, or of a description:
+--- `nn.Parameter(zeros{16})`, `nn.Parameter(distribute(zeros{16, 8}, mesh.tp, Shard(0)))`.
 function nn.Parameter(t)
   local d = described[t]
   if d then return parameter_as(d) end
@@ -291,7 +320,7 @@ local function only_float32(dtype, who)
   end
 end
 
--- nn.Linear(in_features, out_features, bias, {init =}): init is for the weight.
+--- nn.Linear(in_features, out_features, bias = true, dtype?, init?): `F.linear`; `init` is the weight's.
 nn.Linear = own_class("Linear", {"in_features", "out_features", "weight", "bias"},
   function(in_features, out_features, bias, device, dtype, init)
     local inputs = base.integer(in_features, "Linear's number of inputs", 1, LARGEST)
@@ -314,7 +343,7 @@ nn.Linear = own_class("Linear", {"in_features", "out_features", "weight", "bias"
 -- From now on the forward of the Linear, Conv1D or Embedding is adapter(module, x).
 function base.set_adapter(module, adapter) state_of[module] = adapter end
 
--- nn.Conv1D(nf, nx, {init =}): transformers' layer of GPT-2: y = x W + b, with the weight [nx, nf].
+--- nn.Conv1D(nf, nx, init?): transformers' layer of GPT-2, with the weight `[nx, nf]`.
 nn.Conv1D = own_class("Conv1D", {"nf", "nx", "weight", "bias"},
   function(nf, nx, init)
     local outputs = base.integer(nf, "Conv1D's number of outputs", 1, LARGEST)
@@ -336,7 +365,8 @@ nn.Conv1D = own_class("Conv1D", {"nf", "nx", "weight", "bias"},
     return base.project(x, self.weight, self.bias, true)
   end)
 
--- nn.Embedding(num_embeddings, embedding_dim, {init =})
+--- nn.Embedding(num_embeddings, embedding_dim, padding_idx?, dtype?, init?): `F.embedding`; `padding_idx` is refused:
+--- `F.embedding` has it.
 nn.Embedding = own_class("Embedding", {"num_embeddings", "embedding_dim", "weight"},
   function(num_embeddings, embedding_dim, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse,
       _weight, _freeze, device, dtype, init)
@@ -379,7 +409,7 @@ local function filled(who, sizes, value)
   return core.parameter(who, sizes, "constant", value, 0.0)
 end
 
--- nn.LayerNorm(normalized_shape, eps, elementwise_affine, bias)
+--- nn.LayerNorm(normalized_shape, eps = 1e-5, elementwise_affine = true, bias = true, dtype?): `F.layer_norm`.
 nn.LayerNorm = own_class("LayerNorm", {"weight", "bias"},
   function(normalized_shape, eps, elementwise_affine, bias, device, dtype)
     local sizes = normalized_sizes(normalized_shape, "LayerNorm")
@@ -396,7 +426,7 @@ nn.LayerNorm = own_class("LayerNorm", {"weight", "bias"},
     return of.layer_norm(x, kept.sizes, self.weight, self.bias, kept.eps)
   end)
 
--- nn.RMSNorm(normalized_shape, eps, elementwise_affine)
+--- nn.RMSNorm(normalized_shape, eps?, elementwise_affine = true, dtype?): `F.rms_norm`.
 nn.RMSNorm = own_class("RMSNorm", {"weight"},
   function(normalized_shape, eps, elementwise_affine, device, dtype)
     local sizes = normalized_sizes(normalized_shape, "RMSNorm")
@@ -425,25 +455,46 @@ end
 local function nothing() return {}, {n = 0} end
 local function in_place(inplace) return {}, {n = 0} end
 
+--- nn.ReLU(): `F.relu`.
 plain("ReLU", "relu", in_place)
+--- nn.SiLU(): `F.silu`.
 plain("SiLU", "silu", in_place)
+--- nn.Tanh(): `F.tanh`.
 plain("Tanh", "tanh", nothing)
+--- nn.Sigmoid(): `F.sigmoid`.
 plain("Sigmoid", "sigmoid", nothing)
+--- nn.GELU(approximate = "none"): `F.gelu`.
 plain("GELU", "gelu", function(approximate) return {}, table.pack(approximate) end)
+--- nn.ReLU6(): `F.relu6`.
 plain("ReLU6", "relu6", in_place)
+--- nn.SELU(): `F.selu`.
 plain("SELU", "selu", in_place)
+--- nn.Mish(): `F.mish`.
 plain("Mish", "mish", in_place)
+--- nn.Hardswish(): `F.hardswish`.
 plain("Hardswish", "hardswish", in_place)
+--- nn.Hardsigmoid(): `F.hardsigmoid`.
 plain("Hardsigmoid", "hardsigmoid", in_place)
+--- nn.LogSigmoid(): `F.logsigmoid`.
 plain("LogSigmoid", "logsigmoid", nothing)
+--- nn.Softsign(): `F.softsign`.
 plain("Softsign", "softsign", nothing)
+--- nn.Tanhshrink(): `F.tanhshrink`.
 plain("Tanhshrink", "tanhshrink", nothing)
+--- nn.ELU(alpha = 1): `F.elu`.
 plain("ELU", "elu", function(alpha, inplace) return {}, table.pack(alpha) end)
+--- nn.CELU(alpha = 1): `F.celu`.
 plain("CELU", "celu", function(alpha, inplace) return {}, table.pack(alpha) end)
+--- nn.LeakyReLU(negative_slope = 0.01): `F.leaky_relu`.
 plain("LeakyReLU", "leaky_relu", function(negative_slope, inplace) return {}, table.pack(negative_slope) end)
+--- nn.Softplus(beta = 1, threshold = 20): `F.softplus`.
 plain("Softplus", "softplus", function(beta, threshold) return {}, table.pack(beta, threshold) end)
+--- nn.GLU(dim = -1): `F.glu`.
 plain("GLU", "glu", function(dim) return {}, table.pack(dim) end)
+--- nn.Hardtanh(min_val = -1, max_val = 1): `F.hardtanh`.
 plain("Hardtanh", "hardtanh", function(min_val, max_val, inplace, min_value, max_value) return {}, table.pack(min_val, max_val) end)
+--- nn.Softmax(dim): `F.softmax`.
+--- nn.LogSoftmax(dim): `F.log_softmax`.
 for class_name, name in pairs{Softmax = "softmax", LogSoftmax = "log_softmax"} do
   plain(class_name, name, function(dim)
     if dim == nil then
@@ -453,9 +504,10 @@ for class_name, name in pairs{Softmax = "softmax", LogSoftmax = "log_softmax"} d
   end)
 end
 -- No dropout if the plan only computes.
+--- nn.Dropout(p = 0.5): `F.dropout`.
 plain("Dropout", "dropout", function(p, inplace) return {}, table.pack(p) end)
 
--- nn.PReLU(num_parameters, init): one slope, or one for each index of dimension 1.
+--- nn.PReLU(num_parameters = 1, init = 0.25, dtype?): `F.prelu`.
 nn.PReLU = own_class("PReLU", {"weight"},
   function(num_parameters, init, device, dtype)
     only_float32(dtype, "PReLU")
@@ -467,7 +519,7 @@ nn.PReLU = own_class("PReLU", {"weight"},
     return of.prelu(x, self.weight)
   end)
 
--- nn.Flatten(start_dim, end_dim): by default all but the first dimension.
+--- nn.Flatten(start_dim = 1, end_dim = -1): `F.flatten`.
 nn.Flatten = own_class("Flatten", {},
   function(start_dim, end_dim) return {}, {first = start_dim == nil and 1 or start_dim, last = end_dim} end,
   function(_, dims, x)
@@ -475,6 +527,7 @@ nn.Flatten = own_class("Flatten", {},
     return of.flatten(x, dims.first, dims.last)
   end)
 
+--- nn.Identity(...): gives what it is given.
 nn.Identity = own_class("Identity", {}, function(...) return {} end,
   function(_, _, ...) return ... end)
 
@@ -489,7 +542,7 @@ local function keep_all(self, what, members)
   end
 end
 
--- nn.Sequential(a, b, ...): one after the other. Their names are "0", "1" ..., as in PyTorch.
+--- nn.Sequential(...): modules one after the other, called "0", "1", ...
 nn.Sequential = nn.module("Sequential", function(self, ...)
   keep_all(self, "Sequential", {...})
   function self:forward(x)
@@ -498,8 +551,7 @@ nn.Sequential = nn.module("Sequential", function(self, ...)
   end
 end)
 
--- nn.ModuleList{a, b, ...}: list[1], #list and ipairs(list) as for any list in Lua; the names of
--- its modules are "0", "1" ..., as in PyTorch.
+--- nn.ModuleList(members?): a list of modules, called "0", "1", ...: `list[1]`, `#list`, `ipairs(list)`.
 nn.ModuleList = nn.module("ModuleList", function(self, members)
   members = members or {}
   base.expect(members, "table", "what nn.ModuleList is given")

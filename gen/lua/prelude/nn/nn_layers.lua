@@ -51,6 +51,13 @@ end
 
 -- nn.Conv1d, nn.Conv2d(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias)
 for n = 1, 2 do
+  --- # Modules for images, and norms
+  --- nn.Conv1d(in_channels, out_channels, kernel_size, stride = 1, padding = 0, dilation = 1, groups = 1, bias =
+  --- true, dtype?): `F.conv1d`.
+  --- nn.Conv2d(in_channels, out_channels, kernel_size, stride = 1, padding = 0, dilation = 1, groups = 1, bias =
+  --- true, dtype?): `F.conv2d`.
+  --- nn.MaxPool1d(kernel_size, stride?, padding = 0, dilation = 1, ceil_mode = false): `F.max_pool1d`.
+  --- nn.MaxPool2d(kernel_size, stride?, padding = 0, dilation = 1, ceil_mode = false): `F.max_pool2d`.
   local who = "Conv" .. n .. "d"
   local convolve = of["conv" .. n .. "d"]
   nn[who] = own_class(who, {"weight", "bias"},
@@ -76,6 +83,10 @@ end
 -- nn.ConvTranspose1d, nn.ConvTranspose2d(in_channels, out_channels, kernel_size, stride, padding,
 -- output_padding, groups, bias, dilation)
 for n = 1, 2 do
+  --- nn.ConvTranspose1d(in_channels, out_channels, kernel_size, stride = 1, padding = 0, output_padding = 0, groups =
+  --- 1, bias = true, dilation = 1, dtype?): `F.conv_transpose1d`.
+  --- nn.ConvTranspose2d(in_channels, out_channels, kernel_size, stride = 1, padding = 0, output_padding = 0, groups =
+  --- 1, bias = true, dilation = 1, dtype?): `F.conv_transpose2d`.
   local who = "ConvTranspose" .. n .. "d"
   local convolve = of["conv_transpose" .. n .. "d"]
   nn[who] = own_class(who, {"weight", "bias"},
@@ -92,22 +103,28 @@ for n = 1, 2 do
     end)
 end
 
+--- nn.AvgPool1d(kernel_size, stride?, padding = 0, ceil_mode = false, count_include_pad = true): `F.avg_pool1d`.
 plain("AvgPool1d", "avg_pool1d", function(kernel_size, stride, padding, ceil_mode, count_include_pad)
   return {}, table.pack(kernel_size, stride, padding, ceil_mode, count_include_pad)
 end)
+--- nn.AvgPool2d(kernel_size, stride?, padding = 0, ceil_mode = false, count_include_pad = true, divisor_override?):
+--- `F.avg_pool2d`.
 plain("AvgPool2d", "avg_pool2d",
   function(kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
     return {}, table.pack(kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
   end)
+--- nn.AdaptiveAvgPool1d(output_size): `F.adaptive_avg_pool1d`.
 plain("AdaptiveAvgPool1d", "adaptive_avg_pool1d", function(output_size) return {}, table.pack(output_size) end)
+--- nn.AdaptiveAvgPool2d(output_size): `F.adaptive_avg_pool2d`.
 plain("AdaptiveAvgPool2d", "adaptive_avg_pool2d", function(output_size) return {}, table.pack(output_size) end)
+--- nn.Upsample(size?, scale_factor?, mode = "nearest", align_corners?, recompute_scale_factor?): `F.interpolate`.
 plain("Upsample", "interpolate", function(size, scale_factor, mode, align_corners, recompute_scale_factor)
   return {}, table.pack(size, scale_factor, mode, align_corners, recompute_scale_factor)
 end)
 
 -- ---------------------------------------------------------------------------------- normalization
 
--- nn.GroupNorm(num_groups, num_channels, eps, affine)
+--- nn.GroupNorm(num_groups, num_channels, eps = 1e-5, affine = true, dtype?, bias = true): `F.group_norm`.
 nn.GroupNorm = own_class("GroupNorm", {"weight", "bias"},
   function(num_groups, num_channels, eps, affine, device, dtype, bias)
     base.only_float32(dtype, "GroupNorm")
@@ -141,6 +158,15 @@ end
 -- uses the statistics of the whole batch and updates running_mean and running_var; infer uses
 -- these.
 for n = 1, 2 do
+  --- nn.BatchNorm1d(num_features, eps = 1e-5, momentum = 0.1, affine = true, track_running_stats = true, dtype?, bias
+  --- = true): train takes the statistics of the whole batch and updates running_mean and running_var; infer takes
+  --- these.
+  --- nn.BatchNorm2d(num_features, eps = 1e-5, momentum = 0.1, affine = true, track_running_stats = true, dtype?, bias
+  --- = true): likewise.
+  --- nn.InstanceNorm1d(num_features, eps = 1e-5, momentum = 0.1, affine = false, track_running_stats = false, dtype?,
+  --- bias = true): `F.instance_norm`.
+  --- nn.InstanceNorm2d(num_features, eps = 1e-5, momentum = 0.1, affine = false, track_running_stats = false, dtype?,
+  --- bias = true): likewise.
   local who = "BatchNorm" .. n .. "d"
   nn[who] = own_class(who, {"weight", "bias", "running_mean", "running_var"},
     function(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)

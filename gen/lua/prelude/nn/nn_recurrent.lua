@@ -29,7 +29,7 @@ local function products(x, weight, ...)
   return list
 end
 
--- What the gates get: n tensors.
+-- The inputs of the gates: n tensors.
 local function by_gate(list, n)
   if #list == n then return list end
   return table.pack(of.chunk(list[1], n, -1))
@@ -118,7 +118,7 @@ local function recurrent(who, kind, input_size, hidden_size, num_layers, how)
   return self, how, keys
 end
 
--- What the plan gives as the first state, by name; each [layers * directions, batch, hidden].
+-- The first state that the plan gives, by name; each [layers * directions, batch, hidden].
 local function given_state(who, kind, hx)
   if hx == nil then return nil end
   local state = {}
@@ -199,6 +199,9 @@ end
 -- nn.LSTM, nn.GRU, nn.RNN: of x [time, batch, input_size], or [batch, time, input_size] with
 -- batch_first, or [time, input_size], and a first state. They give the outputs, and the last state.
 -- The states of an LSTM are {h, c}.
+--- # Recurrent modules
+--- nn.LSTM(input_size, hidden_size, num_layers = 1, bias = true, batch_first = false, dropout = 0, bidirectional =
+--- false, dtype?): of `[time, batch, input_size]`, and a first state; gives the outputs and the last state, `{h, c}`.
 nn.LSTM = own_class("LSTM", {}, function(input_size, hidden_size, num_layers, bias, batch_first, dropout,
     bidirectional, proj_size, device, dtype)
   base.only_float32(dtype, "LSTM")
@@ -206,6 +209,8 @@ nn.LSTM = own_class("LSTM", {}, function(input_size, hidden_size, num_layers, bi
     {bias = bias, batch_first = batch_first, dropout = dropout, bidirectional = bidirectional})
 end, forward_of("LSTM", KINDS.LSTM))
 
+--- nn.GRU(input_size, hidden_size, num_layers = 1, bias = true, batch_first = false, dropout = 0, bidirectional =
+--- false, dtype?): likewise; the state is a tensor.
 nn.GRU = own_class("GRU", {}, function(input_size, hidden_size, num_layers, bias, batch_first, dropout,
     bidirectional, device, dtype)
   base.only_float32(dtype, "GRU")
@@ -213,6 +218,8 @@ nn.GRU = own_class("GRU", {}, function(input_size, hidden_size, num_layers, bias
     {bias = bias, batch_first = batch_first, dropout = dropout, bidirectional = bidirectional})
 end, forward_of("GRU", KINDS.GRU))
 
+--- nn.RNN(input_size, hidden_size, num_layers = 1, nonlinearity = "tanh", bias = true, batch_first = false, dropout =
+--- 0, bidirectional = false, dtype?): likewise.
 nn.RNN = own_class("RNN", {}, function(input_size, hidden_size, num_layers, nonlinearity, bias, batch_first,
     dropout, bidirectional, device, dtype)
   base.only_float32(dtype, "RNN")
@@ -252,22 +259,25 @@ local function cell_forward_of(who, kind)
   end
 end
 
+--- nn.LSTMCell(input_size, hidden_size, bias = true, dtype?): one step; gives h and c.
 nn.LSTMCell = own_class("LSTMCell", {}, function(input_size, hidden_size, bias, device, dtype)
   base.only_float32(dtype, "LSTMCell")
   return cell("LSTMCell", KINDS.LSTM, input_size, hidden_size, bias, {})
 end, cell_forward_of("LSTMCell", KINDS.LSTM))
 
+--- nn.GRUCell(input_size, hidden_size, bias = true, dtype?): one step; gives h.
 nn.GRUCell = own_class("GRUCell", {}, function(input_size, hidden_size, bias, device, dtype)
   base.only_float32(dtype, "GRUCell")
   return cell("GRUCell", KINDS.GRU, input_size, hidden_size, bias, {})
 end, cell_forward_of("GRUCell", KINDS.GRU))
 
+--- nn.RNNCell(input_size, hidden_size, bias = true, nonlinearity = "tanh", dtype?): one step; gives h.
 nn.RNNCell = own_class("RNNCell", {}, function(input_size, hidden_size, bias, nonlinearity, device, dtype)
   base.only_float32(dtype, "RNNCell")
   return cell("RNNCell", KINDS.RNN, input_size, hidden_size, bias,
     {relu = with_activation("RNNCell", nonlinearity)})
 end, cell_forward_of("RNNCell", KINDS.RNN))
 
--- By class: how many gates lie side by side in its parameters.
+-- By class: the number of gates side by side in its parameters.
 base.gates = {[nn.LSTM] = 4, [nn.GRU] = 3, [nn.RNN] = 1, [nn.LSTMCell] = 4, [nn.GRUCell] = 3,
   [nn.RNNCell] = 1}

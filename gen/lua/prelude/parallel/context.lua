@@ -3,7 +3,7 @@
 local core, base, plan = ...
 local fail, misfit, raw = base.fail, base.misfit, base.raw
 
-local OPTIONS = {"method", "balance", "sequence"}
+local OPTIONS = base.option_names("context_parallel", {"method", "balance", "sequence"})
 local METHODS = {ring = true, allgather = true, ulysses = true}
 
 local asked -- what the plan's call says
@@ -37,6 +37,13 @@ end
 -- context_parallel(model, mesh.cp, {method = "ring", balance = "headtail", sequence = 1}): the model's
 -- attention, where the sequences of its inputs are cut over the dimension: dimension `sequence` of each. Over
 -- several dimensions, mesh{"cp", "node"}, each has its method: {"ring", "ulysses"}.
+--- # Context parallel
+--- context_parallel(module, mesh, options?): how the model's attention gets to all keys where sequences are cut over
+--- `mesh`. Gives the model.
+---   method = "ring": `"ring"`, `"allgather"` or `"ulysses"`; over several dimensions of the mesh a list, one for
+---     each
+---   balance: `"headtail"`: the order of tokens in which each rank has as much of a causal attention to compute
+---   sequence = 1: the dimension of the inputs that is cut
 plan.context_parallel = core.unwatched(function(module, mesh, options)
   base.expect(module, "module", "the first argument of context_parallel")
   if base.begun then fail("context_parallel comes before train and infer") end
@@ -159,7 +166,8 @@ function base.whole_sequences(x)
   return natural, function(y) return over(reordered(y, dim, order), base.shard(dim), "the order of the sequence") end
 end
 
--- x:positions(): of tokens [batch, sequence], the place of each of a sequence in it: [sequence].
+--- F.positions(input): of tokens `[batch, sequence]`: the place of each in its sequence, `[sequence]`, also where
+--- sequences are cut and reordered.
 base.method("positions", function(input)
   base.tensor(input, "the tokens")
   local shape = core.shape(input)

@@ -25,7 +25,8 @@
 local core, base, plan = ...
 local fail = base.fail
 
-local OPTIONS = {"reshard_after_forward", "shard_dim", "also", table.unpack(base.policy_keys)}
+local OPTIONS = base.option_names("fully_shard",
+  {"reshard_after_forward", "shard_dim", "also", table.unpack(base.policy_keys)})
 
 local calls = {}         -- in the plan's order: the arguments of each, and the index of its unit;
                          -- core.taken: which of them has taken a module's parameters
@@ -131,7 +132,18 @@ local function add_further(shards, also, mesh)
   end
 end
 
--- fully_shard(module or {modules}, mesh.dp, {...}): returns its first argument.
+--- # Data parallel
+--- fully_shard(what, mesh, options?): a unit of parameters that are cut over the ranks of `mesh`, gathered together
+--- and whose gradients are reduced together: a module, or a list of modules, less what is in a unit already. Over
+--- `mesh{"replicate", "shard"}` every index of the first has a copy.
+---   reshard_after_forward = true: gathered parameters are given up after the forward; false: they stay; a number:
+---     parts stay, gathered among so many ranks
+---   shard_dim: the dimension of the parameters that is cut; by default the first one that divides evenly, else 0
+---   also: a further dimension of the mesh that cuts them, as `mesh.cp`
+---   param_dtype: see `mixed_precision`
+---   reduce_dtype: see `mixed_precision`
+---   output_dtype: see `mixed_precision`
+---   cast_forward_inputs: see `mixed_precision`
 plan.fully_shard = core.unwatched(function(what, mesh, options)
   if base.begun then fail("fully_shard comes before train and infer") end
   core.look_anew()
@@ -164,7 +176,7 @@ end)
 -- With zero the last mesh dimension shards, and shard_dim is fully_shard's: it is fully sharded,
 -- but gathered parameters stay for the backward. Each module of a ModuleList is a unit, and so is
 -- the rest of the model. The options of mixed_precision are allowed too.
-local REPLICATE_OPTIONS = {"zero", "shard_dim", table.unpack(base.policy_keys)}
+local REPLICATE_OPTIONS = base.option_names("replicate", {"zero", "shard_dim", table.unpack(base.policy_keys)})
 
 -- The modules of the ModuleLists below that are in no unit yet.
 local function members_of_lists(module, found)
@@ -181,6 +193,14 @@ local function members_of_lists(module, found)
   return found
 end
 
+--- replicate(what, mesh, options?): every rank has all parameters while it computes, and its part of the batch.
+---   zero = 0: 1: each rank keeps and updates a part of the parameters and of the optimizer's state; 2: of the
+---     gradients, too
+---   shard_dim: see `fully_shard`, with `zero`
+---   param_dtype: see `mixed_precision`
+---   reduce_dtype: see `mixed_precision`
+---   output_dtype: see `mixed_precision`
+---   cast_forward_inputs: see `mixed_precision`
 plan.replicate = core.unwatched(function(what, mesh, options)
   if base.begun then fail("replicate comes before train and infer") end
   core.look_anew()

@@ -8,7 +8,7 @@ local fail = base.fail
 local dropout, embedding, linear, raw = base.F.dropout, base.F.embedding, base.F.linear, base.raw
 local Linear, init = plan.nn.Linear, plan.nn.init
 
--- What has adapters. turned: its weight is [in, out], as (B A)^T; a cut of the outputs cuts B.
+-- The classes that can have adapters. turned: its weight is [in, out], as (B A)^T; a cut of the outputs cuts B.
 local KINDS = {
   [base.Linear] = {cuts = {["Shard(0)"] = "b", ["Shard(1)"] = "a"}},
   [base.Conv1D] = {cuts = {["Shard(1)"] = "b", ["Shard(0)"] = "a"}, turned = true},
@@ -24,9 +24,12 @@ local adapter_of = {}    -- by module: the same
 local is_adapter = {}    -- by module: it is a lora_A or a lora_B
 local config             -- the options of all calls
 
+local known = table.move(KEYS, 1, #KEYS, 1, {})
+for peft in pairs(PEFT) do known[#known + 1] = peft end
+base.option_names("lora", known)
+
 local function options_of(options)
-  local known, given = table.move(KEYS, 1, #KEYS, 1, {}), {}
-  for peft in pairs(PEFT) do known[#known + 1] = peft end
+  local given = {}
   options = base.options(options, "lora", known)
   for key, value in pairs(options) do
     local name = PEFT[key] or key
@@ -56,7 +59,7 @@ local function check_same(c)
   end
 end
 
--- As PEFT's target_modules: a name stands for the end of a path.
+-- As PEFT's target_modules: a name matches the end of a path.
 local function matched(model, pattern)
   local whole = string.gsub(pattern, "[^|]+", function(one)
     return string.sub(one, 1, 2) == "**" and one or "**." .. one
@@ -119,8 +122,19 @@ local function adapt(module, c)
   adapters[#adapters + 1], adapter_of[module] = adapter, adapter
 end
 
--- lora(model, {rank =, alpha =, match =, dropout =, use_rslora =, task_type =}): the model. match: a
--- pattern of the paths, or of their ends, of modules; or a list of patterns.
+--- # Adapters
+--- lora(model, options): adapters of Linear, Conv1D and Embedding modules, as in PEFT; all other parameters are
+--- frozen.
+---   rank = 8: of the adapters
+---   alpha = 8: their factor, times the rank
+---   match: a pattern of the modules' names, or of their ends; or a list
+---   dropout = 0: of the adapters' inputs
+---   use_rslora = false: the factor is alpha over the root of the rank
+---   task_type: for PEFT's file
+---   r: PEFT's name of rank
+---   lora_alpha: PEFT's name of alpha
+---   target_modules: PEFT's name of match
+---   lora_dropout: PEFT's name of dropout
 function plan.lora(model, options)
   base.expect(model, "module", "the first argument of lora")
   if base.begun then fail("lora comes before train and infer") end
@@ -186,7 +200,7 @@ local function others_below(module, list)
   return list
 end
 
--- The ends of the paths if they name these modules alone, else whole paths.
+-- The ends of the paths if they name only these modules, else whole paths.
 local function targets(model, paths)
   local ends, list = {}, {}
   for _, path in ipairs(paths) do

@@ -145,6 +145,10 @@ local function make_mesh(t)
   return part_of_mesh(dims)
 end
 
+--- # The mesh, and layouts
+--- device_mesh(t): `device_mesh{ {"dp", 2}, {"tp", 4} }`: one to six dimensions; `{"dp", 2, bandwidth =, latency =}`
+--- gives the link of a rank, `memory = "80GiB"` its memory, `device = "H100"` what it is. `mesh.tp` is one dimension,
+--- `mesh{"dp", "tp"}` several.
 function plan.device_mesh(t)
   base.expect(t, "table", 'what device_mesh is given, as in device_mesh{ {"dp", 1}, {"tp", 2} },')
   if names then fail("device_mesh is called twice: a plan has one mesh") end
@@ -310,7 +314,11 @@ local function partial(reduction)
   return core.Partial(reduction)
 end
 
+--- Shard(dim, turn?): the layout of a tensor that is cut along a dimension. Of several dimensions of the mesh that
+--- cut the same one, turn 0 cuts first.
 plan.Shard, plan.Partial = shard, partial
+--- Replicate(): the layout of a tensor that is whole on every rank.
+--- Partial(reduction = "sum"): the layout of a tensor whose terms the ranks have: `"sum"`, `"max"` or `"min"`.
 function plan.Replicate() return core.Replicate() end
 base.shard = shard
 
@@ -359,6 +367,8 @@ end
 -- distribute(description, mesh.dp, Shard(0)): the layout of that input of the step. Or a table of
 -- them. For several dimensions of the mesh a list of placements: distribute(x, mesh, {Shard(0),
 -- false}).
+--- distribute(what, mesh, placements): the layout of an input, or of a table of inputs; over several dimensions a
+--- list of placements.
 function plan.distribute(what, mesh, placements)
   return distribute_one(what, placements_over(mesh, placements, "distribute"))
 end
@@ -384,14 +394,20 @@ end
 -- keeps the placement. x:redistribute(mesh.tp, Shard(1)): along tp, and unchanged along the others.
 -- {forward_dtype =, backward_dtype =}: the type in which the values are moved, and which they keep;
 -- the type in which their gradient is moved.
+--- F.redistribute(x, mesh, placements, options?): the same values in this layout; false keeps a placement.
+---   forward_dtype: the type in which the values are moved, and which they keep
+---   backward_dtype: the type in which the gradient is moved
+local REDISTRIBUTE_OPTIONS = base.option_names("F.redistribute", {"forward_dtype", "backward_dtype"})
+
 base.method("redistribute", function(x, mesh, placements, options)
-  options = base.options_of(options, {"forward_dtype", "backward_dtype"})
+  options = base.options_of(options, REDISTRIBUTE_OPTIONS)
   local placed = placements_over(mesh, placements, "redistribute")
   return core.redistribute(x, base.placed_in_graph(placed), type_option(options, "forward_dtype", x),
     type_option(options, "backward_dtype", x), "redistribute")
 end, false)
 
 -- The same values, whole on every rank: with it a plan allows operations that no rule can shard.
+--- F.replicate(x): the same values, whole on every rank.
 base.method("replicate", function(x)
   local placed = {}
   for _, dim in ipairs(names and every_dimension() or {}) do placed[dim] = REPLICATE end
@@ -466,8 +482,10 @@ end
 -- into pieces, which overlap with the products next to them.
 local asynchronous = {}
 
+local OPTIONS = base.option_names("parallelize", {"async_tp"})
+
 local function note_async(module, dim, options)
-  local pieces = base.options(options, "parallelize", {"async_tp"}).async_tp
+  local pieces = base.options(options, "parallelize", OPTIONS).async_tp
   if pieces == nil or pieces == false then return end
   if pieces ~= true then
     if math.type(pieces) ~= "integer" or pieces < 2 or pieces > 64 then
@@ -479,8 +497,9 @@ local function note_async(module, dim, options)
     {module = module, dim = dim, pieces = pieces == true and 0 or pieces, line = core.line()}
 end
 
--- parallelize(model, mesh.tp, {["layers.*.w1"] = Colwise(), ...}, {async_tp = true}): the model. Or
--- a lone style, for the module itself.
+--- parallelize(module, mesh, styles, options?): gives modules their styles, by patterns of their names:
+--- `{["layers.*.w1"] = Colwise()}`; or one style for the module itself. Gives the module.
+---   async_tp: true, or a number of pieces: gathers and reductions travel in pieces, beside the products
 plan.parallelize = core.unwatched(function(module, mesh, styles, options)
   base.expect(module, "module", "the first argument of parallelize")
   local dim = one_dimension(mesh, "parallelize")

@@ -2,7 +2,7 @@
 local core, base, plan = ...
 local fail = base.fail
 
-local OPTIONS = {"stages", "schedule", "microbatches", "split"}
+local OPTIONS = base.option_names("pipeline", {"stages", "schedule", "microbatches", "split"})
 local MOST_STAGES, MOST_MICROBATCHES = 4096, 4096
 
 local asked -- what the plan's call says
@@ -49,6 +49,12 @@ end
 -- pipeline(model, mesh.pp, {schedule = "1f1b", microbatches = 8, stages = 4, split = {"layers.8", ...}}): parts
 -- of the model, by depth, that the ranks along the dimension compute. schedule = "mine.csv": a file as PyTorch writes
 -- it, which has the numbers of stages and micro-batches.
+--- # Pipelines
+--- pipeline(module, mesh, options): stages of the model, by depth, on the ranks along a dimension.
+---   schedule = "1f1b": a name of `tpgen --schedule`, or a file of one, `"mine.csv"`
+---   microbatches: the parts of a batch
+---   stages: how many, of all ranks; by default as many as the schedule needs
+---   split: the modules with which the stages after the first one begin; by default tpgen balances them
 plan.pipeline = core.unwatched(function(module, mesh, options)
   base.expect(module, "module", "the first argument of pipeline")
   if base.begun then fail("pipeline comes before train") end

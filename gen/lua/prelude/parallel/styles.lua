@@ -75,7 +75,7 @@ local function places_of(class, module, name, known)
       known == COLWISE and ", and LSTM, GRU, RNN and their cells" or "")
 end
 
--- The dimension along which a fused projection's parameters lie side by side.
+-- The dimension along which a fused projection's parameters are side by side.
 local PARTED = {
   [base.Linear] = {weight = 0, bias = 0},
   [base.Conv1D] = {weight = 1, bias = 0},
@@ -136,9 +136,9 @@ end
 -- An Embedding's input is indices: whole. The output of a projection in parts is that of each part,
 -- as its weight makes it: nothing is asked for.
 local function linear_style(name, known, input, output, keys)
+  local allowed = base.option_names(name, {"input_layouts", "output_layouts", "use_local_output", table.unpack(keys)})
   return function(options)
-    options = base.options(options, name,
-      {"input_layouts", "output_layouts", "use_local_output", table.unpack(keys)})
+    options = base.options(options, name, allowed)
     placement_option(options, "input_layouts", name)
     local result = placement_option(options, "output_layouts", name, output)
     local parts = options.parts
@@ -165,7 +165,18 @@ local function linear_style(name, known, input, output, keys)
   end
 end
 
+--- # Styles
+--- Colwise(options?): cuts a Linear, a Conv1D or an Embedding by its outputs; an LSTM and the like by its hidden
+--- units.
+---   input_layouts: without effect, as tpgen knows all layouts
+---   output_layouts = Shard(-1): the layout of the output
+---   use_local_output: true only where the output is whole on every rank
+---   parts: a weight of several projections side by side: how many equal ones, or their sizes
 plan.Colwise = linear_style("Colwise", COLWISE, REPLICATE, core.Shard(-1), {"parts"})
+--- Rowwise(options?): cuts by the inputs; the output is summed.
+---   input_layouts: without effect
+---   output_layouts = Replicate(): the layout of the output
+---   use_local_output: true only where the output is whole on every rank
 plan.Rowwise = linear_style("Rowwise", ROWWISE, core.Shard(-1), REPLICATE, {})
 
 -- ---------------------------------------------------------------------------------------- experts
@@ -176,7 +187,7 @@ local function experts_only(class, module, name)
   end
 end
 
--- ExpertTensorParallel(): each rank has a part of each expert.
+--- ExpertTensorParallel(options?): of nn.Experts: each rank has a part of each expert.
 function plan.ExpertTensorParallel(options)
   base.options(options, "ExpertTensorParallel", {})
   return style("ExpertTensorParallel", function(class, module)
@@ -186,8 +197,7 @@ function plan.ExpertTensorParallel(options)
   end)
 end
 
--- ExpertParallel(): each rank has some of the experts. The tokens travel to them and back, from ranks
--- among which the batch is cut.
+--- ExpertParallel(options?): of nn.Experts: each rank has some of the experts, to which tokens travel.
 function plan.ExpertParallel(options)
   base.options(options, "ExpertParallel", {})
   return style("ExpertParallel", function(class, module)
@@ -201,8 +211,13 @@ end
 -- SequenceParallel{sequence_dim = 1}: whole parameters; input and output sharded along the
 -- sequence. For RMSNorm, LayerNorm, Dropout, and other modules that work on each position by
 -- itself.
+--- SequenceParallel(options?): whole parameters; input and output are cut along the sequence.
+---   sequence_dim = 1: the dimension
+---   use_local_output: false, or left out
+local SEQUENCE_OPTIONS = base.option_names("SequenceParallel", {"sequence_dim", "use_local_output"})
+
 function plan.SequenceParallel(options)
-  options = base.options(options, "SequenceParallel", {"sequence_dim", "use_local_output"})
+  options = base.options(options, "SequenceParallel", SEQUENCE_OPTIONS)
   local dim = options.sequence_dim == nil and 1 or options.sequence_dim
   local cut = base.shard(base.integer(dim, "SequenceParallel's sequence_dim", -8, 7))
   check_local(options.use_local_output, "use_local_output", "SequenceParallel", {cut})
@@ -265,6 +280,7 @@ local function prepare(name, sides)
     for _, key in ipairs(OPTIONS[side]) do allowed[#allowed + 1] = key end
     allowed[#allowed + 1] = use_local
   end
+  base.option_names(name, allowed)
   return function(options)
     forbid_named_arguments(options, name)
     options = base.options(options, name, allowed)
@@ -279,7 +295,22 @@ local function prepare(name, sides)
 end
 
 -- In PyTorch too, this option for a local input has the name use_local_output.
+--- PrepareModuleInput(options): the layouts of a module's inputs.
+---   input_layouts: without effect
+---   desired_input_layouts: a placement, or a list of one for each tensor, with false for none
+---   use_local_output: true only where they are whole on every rank
 plan.PrepareModuleInput = prepare("PrepareModuleInput", {input = "use_local_output"})
+--- PrepareModuleOutput(options): the layouts of a module's outputs.
+---   output_layouts: without effect
+---   desired_output_layouts: as above
+---   use_local_output: true only where they are whole on every rank
 plan.PrepareModuleOutput = prepare("PrepareModuleOutput", {output = "use_local_output"})
+--- PrepareModuleInputOutput(options): both.
+---   input_layouts: without effect
+---   desired_input_layouts: as above
+---   use_local_input: true only where they are whole on every rank
+---   output_layouts: without effect
+---   desired_output_layouts: as above
+---   use_local_output: true only where they are whole on every rank
 plan.PrepareModuleInputOutput = prepare("PrepareModuleInputOutput",
   {input = "use_local_input", output = "use_local_output"})

@@ -16,7 +16,11 @@ local function clamp(input, min, max)
   if high ~= nil then x = raw.where(raw.gt(x, high), high, x) end
   return x
 end
+--- # Activations
+--- F.clamp(input, min?, max?): at least `min` and at most `max`, numbers or tensors. The gradient passes at the
+--- bounds.
 method("clamp", clamp)
+--- F.clip(input, min?, max?): as `F.clamp`.
 method("clip", clamp)
 
 -- Between two numbers; the gradient does not pass at the bounds.
@@ -24,12 +28,16 @@ local function between(x, low, high)
   return raw.where(raw.le(x, low), low, raw.where(raw.ge(x, high), high, x))
 end
 
+--- F.hardtanh(input, min_val = -1, max_val = 1): between two numbers; the gradient does not pass at the bounds.
 method("hardtanh", function(input, min_val, max_val, inplace)
   return between(floating(input), number(min_val, -1, "min_val"), number(max_val, 1, "max_val"))
 end)
+--- F.relu6(input): from 0 to 6.
 method("relu6", function(input, inplace) return between(floating(input), 0, 6) end)
 local function hardsigmoid(x) return between(raw.add(raw.mul(x, 1 / 6), 0.5), 0, 1) end
+--- F.hardsigmoid(input): `x / 6 + 1 / 2`, from 0 to 1.
 method("hardsigmoid", function(input, inplace) return hardsigmoid(floating(input)) end)
+--- F.hardswish(input): `x * hardsigmoid(x)`.
 method("hardswish", function(input, inplace)
   local x = floating(input)
   return raw.mul(x, hardsigmoid(x))
@@ -43,26 +51,30 @@ local function below_zero(x, f)
   return raw.where(above, x, f(raw.where(above, 0.0, x)))
 end
 
+--- F.leaky_relu(input, negative_slope = 0.01): `negative_slope * x` below 0.
 method("leaky_relu", function(input, negative_slope, inplace)
   local slope = number(negative_slope, 0.01, "negative_slope")
   return below_zero(floating(input), function(y) return raw.mul(y, slope) end)
 end)
+--- F.elu(input, alpha = 1): `alpha * (exp(x) - 1)` below 0.
 method("elu", function(input, alpha, inplace)
   alpha = number(alpha, 1, "alpha")
   return below_zero(floating(input), function(y) return raw.mul(raw.expm1(y), alpha) end)
 end)
+--- F.celu(input, alpha = 1): `alpha * (exp(x / alpha) - 1)` below 0.
 method("celu", function(input, alpha, inplace)
   alpha = number(alpha, 1, "alpha")
   if alpha == 0 then misfit("alpha must not be 0") end
   return below_zero(floating(input), function(y) return raw.mul(raw.expm1(raw.div(y, alpha)), alpha) end)
 end)
 local SELU_ALPHA, SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
+--- F.selu(input): as in torch.
 method("selu", function(input, inplace)
   local y = below_zero(floating(input), function(y) return raw.mul(raw.expm1(y), SELU_ALPHA) end)
   return raw.mul(y, SELU_SCALE)
 end)
 
--- prelu(x, weight): one slope, or one for each index of dimension 1.
+--- F.prelu(input, weight): slopes below 0: one, or one for each index of dimension 1.
 method("prelu", function(input, weight)
   local x = input
   local shape, slopes = core.shape(base.need_floating(x)), core.shape(base.tensor(weight, "the weight"))
@@ -81,7 +93,8 @@ end)
 
 local function log_of_one_and_exp(x) return core.append("softplus", {x}) end
 
--- softplus(x, beta, threshold): log(1 + exp(beta x)) / beta; above the threshold x.
+--- F.softplus(input, beta = 1, threshold = 20): `log(1 + exp(beta * x)) / beta`; x where `beta * x` is above the
+--- threshold.
 method("softplus", function(input, beta, threshold)
   local x = floating(input)
   beta, threshold = number(beta, 1, "beta"), number(threshold, 20, "threshold")
@@ -92,30 +105,34 @@ method("softplus", function(input, beta, threshold)
   if threshold >= 20 then return y end
   return raw.where(raw.gt(scaled, threshold), x, y)
 end)
+--- F.logsigmoid(input): the logarithm of the sigmoid.
 method("logsigmoid", function(input)
   return raw.neg(log_of_one_and_exp(raw.neg(floating(input))))
 end)
+--- F.mish(input): `x * tanh(softplus(x))`.
 method("mish", function(input, inplace)
   local x = floating(input)
   return raw.mul(x, raw.tanh(log_of_one_and_exp(x)))
 end)
+--- F.softsign(input): `x / (1 + abs(x))`.
 method("softsign", function(input)
   local x = floating(input)
   return raw.div(x, raw.add(raw.abs(x), 1))
 end)
+--- F.tanhshrink(input): `x - tanh(x)`.
 method("tanhshrink", function(input)
   local x = floating(input)
   return raw.sub(x, raw.tanh(x))
 end)
 
--- logaddexp(a, b) = log(exp(a) + exp(b)).
+--- F.logaddexp(input, other): `log(exp(a) + exp(b))`.
 method("logaddexp", function(input, other)
   local x, y = base.operands(input, other, "float32")
   local apart = raw.where(raw.eq(x, y), 0.0, raw.sub(x, y))
   return raw.add(raw.maximum(x, y), log_of_one_and_exp(raw.neg(raw.abs(apart))))
 end)
 
--- glu(x, dim): the first half times the sigmoid of the second.
+--- F.glu(input, dim = -1): the first half along a dimension times the sigmoid of the second.
 method("glu", function(input, dim)
   local x = input
   local shape = core.shape(base.need_floating(x))

@@ -32,7 +32,7 @@ local function both(a, b)
   return raw.logical_and(a, b)
 end
 
--- The keys that a query sees by position alone: [q, k], or nil: all.
+-- The keys that a query sees by position only: [q, k], or nil: all.
 local function seen_by_place(q, k, how)
   if not how.causal and not how.window then return nil end
   local places, keys = base.index_row(core.shape(q)[3]), base.index_row(core.shape(k)[3])
@@ -98,7 +98,7 @@ local function as_documents(mask, q)
   return raw.full({s[1], s[3]}, 1), seen
 end
 
--- What is added to the scores for a mask of truths or of numbers: [b or 1, heads or 1, q or 1, k].
+-- The bias of the scores for a mask of truths or of numbers: [b or 1, heads or 1, q or 1, k].
 local function as_bias(mask, k)
   if core.type(mask) == "bool" then mask = raw.where(mask, 0.0, -math.huge) end
   local bias = four_dimensional(base.wide(mask))
@@ -128,7 +128,7 @@ local function within_documents(bias, of_queries, of_keys)
   return raw.where(same, bias, -math.huge)
 end
 
--- What depends on places of queries and keys is refused with a ring, and with another order of the sequence.
+-- Options that depend on the places of queries and keys are refused with a ring, and with another order of the sequence.
 local function refuse_in_parts(cut, what)
   if cut and (cut.ring or cut.balanced) then
     misfit('%s does not go with context_parallel\'s %s: take method = "allgather" or "ulysses" without balance', what,
@@ -241,7 +241,7 @@ local function window_in_documents(window, documents)
   return longest and math.min(window or longest, longest) or window
 end
 
--- The numbers of the documents of the queries and of the keys; one tensor stands for both.
+-- The numbers of the documents of the queries and of the keys; one tensor serves both.
 local function checked_documents(documents, q, k)
   if documents == nil then return nil end
   local pair = base.kind(documents) == "table" and documents or {documents, documents}
@@ -275,6 +275,15 @@ end
 -- or one such for the queries and one for the keys; a query sees the keys with its own number. sinks:
 -- a score of each head that counts in the sum and has no value. causal and mask are other names of
 -- is_causal and attn_mask.
+--- # Attention
+--- F.scaled_dot_product_attention(query, key, value, attn_mask?, dropout_p = 0, is_causal = false, scale?, enable_gqa
+--- = false, causal?, mask?, window?, softcap?, documents?, sinks?): of `[batch, heads, sequence, size]`. Keys and
+--- values may have fewer heads, each for a group of the queries' heads. `attn_mask` is true where a query sees a key,
+--- or a number added to the score; a query that sees no key gets zeros. `window`: a query sees the keys within that
+--- many positions, its own included. `softcap`: scores become `softcap * tanh(score / softcap)`. `documents`: whole
+--- numbers `[batch, sequence]`, or one such tensor for queries and one for keys; a query sees the keys with its
+--- number. `sinks`: a score of each head that counts in the sum and has no value. `causal` and `mask` are other names
+--- of `is_causal` and `attn_mask`.
 method("scaled_dot_product_attention", function(query, key, value, attn_mask, dropout_p, is_causal, scale,
     enable_gqa, causal, mask, window, softcap, documents, sinks)
   local q, k, v = query, key, value
@@ -318,6 +327,9 @@ end)
 -- token eos: the number of each token's document, counted from 0 in each row, and its place in it, for
 -- the option `documents` of attention and for its positions. Of tokens(words, {documents = eos, longest = n}) they are
 -- known. longest: no document has more tokens in a row, which the program checks; attention needs no keys further away.
+--- F.documents(input, eos?, longest?): of tokens in which each document ends with `eos`: the number of each token's
+--- document, and its place in it. Of `tokens(words, {documents = eos})` both are known. `longest`: no document has
+--- more tokens, which the program checks.
 method("documents", function(input, eos, longest)
   base.tensor(input, "the tokens")
   local kind, shape = core.type(input), core.shape(input)
@@ -333,7 +345,7 @@ method("documents", function(input, eos, longest)
   local number, place = append("documents", {raw.to(tokens, "int32")}, {dims = {#shape - 1}, eos = eos})
   local is_bound = longest and longest < shape[#shape] -- else any row is short enough
   if is_bound then
-    -- What is beyond the longest is noted, and of no document.
+    -- Tokens beyond the longest document are noted, and belong to no document.
     place = base.indices(place, "the place in a document", longest, nil, string.format("documents (longest = %d)", longest))
     number = raw.where(raw.lt(place, 0), -1, number)
   end
@@ -439,8 +451,9 @@ local function stretched(turn, scaling, theta)
   return turn
 end
 
--- rotary_tables(sequence, size[, theta[, scaling]]): cosines and sines [sequence, size / 2]. The
--- sequence may also be a tensor of positions: [..., size / 2].
+--- F.rotary_tables(length, size, theta = 10000, scaling?): cosines and sines `[length, size / 2]`; `length` may be a
+--- tensor of positions. `scaling` is config.json's: `{rope_type = "llama3", factor = 8, ...}`, `"yarn"` or
+--- `"linear"`.
 define("rotary_tables", function(length, size, theta, scaling)
   local places = base.is_tensor(length) and length
   if not places then length = base.whole(length, "the sequence's length", 1, 2^31 - 1 | 0) end
@@ -470,8 +483,8 @@ local function check_turn(half, v, what)
   end
 end
 
--- rotary(x, cos, sin[, {pairs = true}]): rotates pairs of the last dimension: i and i + half of it,
--- or neighbours. cos and sin broadcast to x, with half its last dimension.
+--- F.rotary(input, cos, sin, pairs = false): rotates pairs of the last dimension: i and i + half of it, or with
+--- `pairs` neighbours.
 method("rotary", function(input, cos, sin, pairs)
   if pairs ~= nil and type(pairs) ~= "boolean" then
     misfit("pairs must be true or false, not %s", base.a(pairs))

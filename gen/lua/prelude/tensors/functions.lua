@@ -23,11 +23,14 @@ local function keeps(keep)
 end
 base.keeps = keeps
 
+--- # Sums and products
+--- F.sum(input, dim?, keepdim = false, dtype?): over a dimension, a list of them, or all.
 method("sum", function(input, dim, keepdim, dtype)
   local x = counting(base.typed(input, dtype))
   return reduced("sum", x, dimensions(core.shape(x), dim), keeps(keepdim))
 end)
 
+--- F.mean(input, dim?, keepdim = false, dtype?): the mean.
 method("mean", function(input, dim, keepdim, dtype)
   local x = base.typed(input, dtype)
   local list, n = dimensions(core.shape(x), dim)
@@ -73,17 +76,22 @@ local function var(x, dims, unbiased, keep, correction)
   local y = reduced("sum", raw.square(raw.sub(x, mean)), list, keeps(keep), 1 / (n - correction))
   return base.narrowed(y, given)
 end
+--- F.var(input, dim?, unbiased = true, keepdim = false, correction?): the variance; `correction` is subtracted from
+--- the count, by default 1.
 method("var", function(input, dim, unbiased, keepdim, correction)
   return var(input, dim, unbiased, keepdim, correction)
 end)
 
--- x:std(...): as var. If all are equal no gradient flows.
+--- F.std(input, dim?, unbiased = true, keepdim = false, correction?): the standard deviation. No gradient flows where
+--- all elements are equal.
 method("std", function(input, dim, unbiased, keepdim, correction)
   local variance = var(input, dim, unbiased, keepdim, correction)
   local none = raw.eq(variance, 0)
   return raw.where(none, 0.0, raw.sqrt(raw.where(none, 1.0, variance)))
 end)
 
+--- F.amax(input, dim?, keepdim = false): the largest element.
+--- F.amin(input, dim?, keepdim = false): the smallest element.
 for _, name in ipairs{"amax", "amin"} do
   method(name, function(input, dim, keepdim)
     local x = counting(input)
@@ -108,6 +116,9 @@ local function gathered(x, d, index)
 end
 base.gathered = gathered
 
+--- F.max(input, dim?, keepdim = false, other?): of all; along a dimension, the values and their indices; or of two
+--- tensors.
+--- F.min(input, dim?, keepdim = false, other?): likewise.
 for _, name in ipairs{"max", "min"} do
   local whole = name == "max" and "amax" or "amin"
   local function of(x, d) return largest(name == "max" and x or raw.neg(x), d) end
@@ -129,7 +140,9 @@ for _, name in ipairs{"max", "min"} do
     return without(values, d), without(index, d)
   end)
 
-  -- x:argmax(): in the flattened tensor. x:argmax(dim): along the dimension.
+  --- F.argmax(input, dim?, keepdim = false): the index of the largest element along a dimension, or in the flattened
+  --- tensor.
+  --- F.argmin(input, dim?, keepdim = false): the index of the smallest.
   method("arg" .. name, function(input, dim, keepdim)
     local x, keep = input, keepdim
     if dim == nil then
@@ -155,7 +168,7 @@ local function norm(x, p, dims, keep)
   return raw.where(none, 0.0, raw.pow(raw.where(none, 1.0, sum), 1 / p))
 end
 
--- x:norm(p, dim, keepdim)
+--- F.norm(input, p = "fro", dim?, keepdim = false, dtype?): the p-norm; `math.huge` is the largest absolute value.
 method("norm", function(input, p, dim, keepdim, out, dtype)
   local x = base.typed(input, dtype)
   p = (p == nil or p == "fro") and 2 or p
@@ -164,11 +177,12 @@ method("norm", function(input, p, dim, keepdim, out, dtype)
   end
   return base.narrowed(norm(base.wide(x), p, dim, keepdim), x)
 end)
+--- x:norm(input, p = "fro", dim?, keepdim = false, dtype?): the same, as a method.
 base.as_method("norm", function(input, p, dim, keepdim, dtype)
   return raw.norm(input, p, dim, keepdim, nil, dtype)
 end)
 
--- x:cumsum(dim)
+--- F.cumsum(input, dim, dtype?): sums of all elements up to each one.
 method("cumsum", function(input, dim, dtype)
   local x = base.typed(input, dtype)
   local d = dimension(core.shape(base.need_floating(x)), dim)
@@ -216,7 +230,7 @@ function base.project(x, weight, bias, turned, low)
   return projected(x, weight, bias, turned, low)
 end
 
--- linear(x, weight, bias or nil): x [..., in], weight [out, in], bias [out].
+--- F.linear(input, weight, bias?): `x @ weight^T + bias`, of `[..., in]` and `[out, in]`.
 method("linear", function(input, weight, bias)
   local x = input
   local function say(format, ...)
@@ -256,7 +270,7 @@ local function batch_letters(x, shape, other, all)
   return table.concat(letters), view(x, kept)
 end
 
--- matmul(a, b): [..., m, k] and [..., k, n], whose leading dimensions broadcast; or vectors [k].
+--- F.matmul(input, other): `[..., m, k]` times `[..., k, n]`, whose leading dimensions broadcast; or vectors `[k]`.
 method("matmul", function(input, other)
   local a, b = input, other
   local s, t = core.shape(a), core.shape(base.tensor(b, "the second operand"))
@@ -337,7 +351,7 @@ local function check_output(text, a, b)
   end
 end
 
--- einsum("bik,bjk->bij", a, b): of one or two tensors.
+--- F.einsum(equation, ...): of one or two tensors, `F.einsum("bik,bjk->bij", a, b)`.
 define("einsum", function(equation, ...)
   local a, b, more = ...
   if base.kind(a) == "table" then

@@ -128,6 +128,11 @@ end
 
 -- conv1d, conv2d(x, weight, bias, stride, padding, dilation, groups): padding may be "same".
 for n = 1, 2 do
+  --- # Images
+  --- F.conv1d(input, weight, bias?, stride = 1, padding = 0, dilation = 1, groups = 1): of `[batch, channels, x]`;
+  --- `padding` may be `"same"` or `"valid"`.
+  --- F.conv2d(input, weight, bias?, stride = 1, padding = 0, dilation = 1, groups = 1): of `[batch, channels, y, x]`;
+  --- sizes are a number or `{y, x}`.
   method("conv" .. n .. "d", function(input, weight, bias, stride, padding, dilation, groups)
     return convolution(input, weight, bias, stride, padding, dilation, groups, n)
   end)
@@ -161,6 +166,9 @@ end
 
 -- max_pool1d, max_pool2d(x, kernel_size, stride, padding): the default stride is the kernel's size.
 for n = 1, 2 do
+  --- F.max_pool1d(input, kernel_size, stride?, padding = 0, dilation = 1, ceil_mode = false): the largest element of
+  --- each window; the default of `stride` is `kernel_size`.
+  --- F.max_pool2d(input, kernel_size, stride?, padding = 0, dilation = 1, ceil_mode = false): likewise.
   method("max_pool" .. n .. "d", function(input, kernel_size, stride, padding, dilation, ceil_mode,
       return_indices)
     for _, d in ipairs(sizes_of(dilation, n, "the dilation", 1, 1)) do
@@ -235,9 +243,13 @@ local function avg_pool(x, kernel_size, stride, padding, ceil_mode, count_includ
   end
   return divisor and raw.div(x, divisor) or x
 end
+--- F.avg_pool1d(input, kernel_size, stride?, padding = 0, ceil_mode = false, count_include_pad = true): the mean of
+--- each window.
 method("avg_pool1d", function(input, kernel_size, stride, padding, ceil_mode, count_include_pad)
   return avg_pool(input, kernel_size, stride, padding, ceil_mode, count_include_pad, nil, 1)
 end)
+--- F.avg_pool2d(input, kernel_size, stride?, padding = 0, ceil_mode = false, count_include_pad = true,
+--- divisor_override?): likewise.
 method("avg_pool2d", function(input, kernel_size, stride, padding, ceil_mode, count_include_pad,
     divisor_override)
   return avg_pool(input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, 2)
@@ -257,6 +269,8 @@ end
 
 -- adaptive_avg_pool1d, adaptive_avg_pool2d(x, output_size): nil keeps a dimension's size.
 for n = 1, 2 do
+  --- F.adaptive_avg_pool1d(input, output_size): means of so many windows.
+  --- F.adaptive_avg_pool2d(input, output_size): likewise, of a number or `{y, x}`.
   method("adaptive_avg_pool" .. n .. "d", function(input, output_size)
     local x, sizes = base.need_floating(input), output_size
     if #core.shape(x) <= n then misfit("it takes images, not the shape %s", shape_text(core.shape(x))) end
@@ -303,6 +317,10 @@ end
 
 -- conv_transpose1d, conv_transpose2d(x, weight, bias, stride, padding, output_padding, groups, dilation)
 for n = 1, 2 do
+  --- F.conv_transpose1d(input, weight, bias?, stride = 1, padding = 0, output_padding = 0, groups = 1, dilation = 1):
+  --- the transposed convolution.
+  --- F.conv_transpose2d(input, weight, bias?, stride = 1, padding = 0, output_padding = 0, groups = 1, dilation = 1):
+  --- likewise.
   method("conv_transpose" .. n .. "d", function(input, weight, bias, stride, padding, output_padding, groups,
       dilation)
     return transposed(input, weight, bias, stride, padding, output_padding, groups, dilation, n)
@@ -393,8 +411,9 @@ function base.resample(x, sizes, scales, mode, align_corners)
   return x
 end
 
--- interpolate(x, size, scale_factor, mode, align_corners): x [n, channels, ...] of one to three further
--- dimensions; modes nearest, nearest-exact, area, linear, bilinear, trilinear, bicubic.
+--- F.interpolate(input, size?, scale_factor?, mode = "nearest", align_corners?, recompute_scale_factor?): `[n,
+--- channels, ...]` of one to three further dimensions in other sizes; the modes are nearest, nearest-exact, area,
+--- linear, bilinear, trilinear, bicubic.
 method("interpolate", function(input, size, scale_factor, mode, align_corners, recompute_scale_factor,
     antialias)
   local x, shape = base.need_floating(input), core.shape(input)

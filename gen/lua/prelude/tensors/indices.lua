@@ -24,7 +24,9 @@ local function check_stable(stable)
   end
 end
 
--- x:sort(dim, descending): the values, and their indices.
+--- # Indices
+--- F.sort(input, dim = -1, descending = false, stable?): the values in order, and their indices; equal elements keep
+--- their order.
 method("sort", function(input, dim, descending, stable)
   local x = input
   check_stable(stable)
@@ -33,12 +35,13 @@ method("sort", function(input, dim, descending, stable)
   return gathered(x, d, index), index
 end)
 
+--- F.argsort(input, dim = -1, descending = false, stable?): the indices.
 method("argsort", function(input, dim, descending, stable)
   check_stable(stable)
   return order(input, sorted_dim(input, dim), descending)
 end)
 
--- x:topk(k, dim, largest): the k largest values in order, and their indices.
+--- F.topk(input, k, dim = -1, largest = true, sorted = true): the k largest values in order, and their indices.
 method("topk", function(input, k, dim, largest, sorted)
   local x = input
   if sorted ~= nil and type(sorted) ~= "boolean" then
@@ -75,7 +78,7 @@ local function corner(x, d, shape)
   return x
 end
 
--- x:gather(dim, index)
+--- F.gather(input, dim, index): elements at indices along a dimension.
 method("gather", function(input, dim, index, sparse_grad)
   local x = input
   local d = dimension(core.shape(x), dim)
@@ -112,7 +115,7 @@ local function in_corner(x, d, shape, i, f)
   return base.joined({part, rest}, i - 1)
 end
 
--- x:scatter(dim, index, source): puts the source's elements, or a number, at the indices.
+--- F.scatter(input, dim, index, src?, value?): with the elements of `src`, or a number, at the indices.
 method("scatter", function(input, dim, index, src, value, reduce)
   local x = input
   if src ~= nil and value ~= nil then misfit("it takes src or value, not both") end
@@ -126,7 +129,7 @@ method("scatter", function(input, dim, index, src, value, reduce)
   end)
 end)
 
--- x:scatter_add(dim, index, source)
+--- F.scatter_add(input, dim, index, src): with these added at the indices.
 method("scatter_add", function(input, dim, index, src)
   local x = input
   local d = dimension(core.shape(base.need_floating(x)), dim)
@@ -147,14 +150,14 @@ local function check_ids(ids, below)
   return ids
 end
 
--- x:index_select(dim, indices)
+--- F.index_select(input, dim, index): indices of a dimension.
 method("index_select", function(input, dim, index)
   local x, ids = input, index
   local d = dimension(core.shape(x), dim)
   return append("index_select", {x, check_ids(ids, core.shape(x)[d + 1])}, {dims = {d}})
 end)
 
--- x:index_add(dim, indices, source)
+--- F.index_add(input, dim, index, source, alpha = 1): with `alpha * source` added at indices of a dimension.
 method("index_add", function(input, dim, index, source, alpha)
   local x, ids, src = input, index, source
   local shape = core.shape(base.need_floating(x))
@@ -172,7 +175,7 @@ method("index_add", function(input, dim, index, source, alpha)
   return base.narrowed(raw.add(x, sum), x)
 end)
 
--- embedding(indices, weight, padding_idx): the weight's rows [..., size]. Row padding_idx gets no gradient.
+--- F.embedding(input, weight, padding_idx?): rows of the weight. Row `padding_idx` gets no gradient.
 method("embedding", function(input, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)
   local ids = input
   local shape = core.shape(base.tensor(weight, "the weight"))
@@ -188,7 +191,7 @@ method("embedding", function(input, weight, padding_idx, max_norm, norm_type, sc
   return raw.where(is_padding, raw.detach(y), y)
 end)
 
--- one_hot(indices, classes): [..., classes], whole numbers.
+--- F.one_hot(input, num_classes = -1): 1 at each index, else 0; whole numbers `[..., classes]`.
 method("one_hot", function(input, num_classes)
   if num_classes == nil or num_classes == -1 then
     misfit("say num_classes: the largest index is not a size that a plan knows")
@@ -201,6 +204,8 @@ end)
 
 -- --------------------------------------------------------------------------------------- triangles
 
+--- F.tril(input, diagonal = 0): zeros above a diagonal.
+--- F.triu(input, diagonal = 0): zeros below a diagonal.
 for _, name in ipairs{"tril", "triu"} do
   method(name, function(input, diagonal)
     local x = input

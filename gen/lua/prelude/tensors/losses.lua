@@ -22,6 +22,9 @@ local function softmax_input(x, dim)
   return wide(x), dimension(core.shape(x), dim)
 end
 
+--- # Softmax, losses, norms
+--- F.softmax(input, dim, dtype?): exponentials over their sum.
+--- x:softmax(input, dim, dtype?): the same, as a method.
 method("softmax", function(input, dim, _stacklevel, dtype)
   local given = base.typed(input, dtype)
   local x, d = softmax_input(given, dim)
@@ -29,6 +32,8 @@ method("softmax", function(input, dim, _stacklevel, dtype)
   return narrowed(raw.div(e, reduced("sum", e, {d}, true)), given)
 end)
 
+--- F.log_softmax(input, dim, dtype?): its logarithm.
+--- x:log_softmax(input, dim, dtype?): the same, as a method.
 method("log_softmax", function(input, dim, _stacklevel, dtype)
   local given = base.typed(input, dtype)
   local x, d = softmax_input(given, dim)
@@ -39,7 +44,7 @@ for _, name in ipairs{"softmax", "log_softmax"} do
   base.as_method(name, function(input, dim, dtype) return raw[name](input, dim, nil, dtype) end)
 end
 
--- logsumexp(x, dim, keepdim): dim may be a list.
+--- F.logsumexp(input, dim, keepdim = false): the logarithm of the sum of exponentials.
 method("logsumexp", function(input, dim, keepdim)
   if dim == nil then misfit("say over which dimension it goes: -1 is the last") end
   local x, list = wide(input), base.dimensions(core.shape(input), dim)
@@ -162,6 +167,10 @@ end
 -- of the logarithm of the sum of all exponentials is added to the loss of each target that counts. If the classes are sharded over
 -- ranks, each has a part of the sums and some of the targets' logits; as these are few, every rank
 -- gets all of them at once.
+--- F.cross_entropy(input, target, weight?, ignore_index = -100, reduction = "mean", label_smoothing = 0, z_loss = 0,
+--- dim?): of logits `[n, classes, ...]`, or with `dim = -1` `[..., classes]`. `z_loss` times the square of the
+--- logarithm of the sum of exponentials is added for each target that counts. Where the classes are cut over ranks,
+--- each has a part of the sums.
 method("cross_entropy", function(input, target, weight, size_average, ignore_index, reduce, reduction,
     label_smoothing, z_loss, dim)
   local how, ignored = reduction_of(reduction), ignored_of(ignore_index)
@@ -197,7 +206,7 @@ method("cross_entropy", function(input, target, weight, size_average, ignore_ind
   return raw.add(lost(y, targets, how, ignored, weights), lost(squares, targets, how, ignored))
 end)
 
--- nll_loss(log_probabilities, targets, {weight =, ignore_index =, reduction =, dim =})
+--- F.nll_loss(input, target, weight?, ignore_index = -100, reduction = "mean", dim?): of log probabilities.
 method("nll_loss", function(input, target, weight, size_average, ignore_index, reduce, reduction, dim)
   local how, ignored = reduction_of(reduction), ignored_of(ignore_index)
   local x, targets = classes_and_targets(base.need_floating(input), target, ignored, dim)
@@ -225,12 +234,14 @@ local function weighted(y, weight, how)
   return raw.div(raw.sum(y), raw.sum(raw.expand(weight, core.shape(y))))
 end
 
+--- F.mse_loss(input, target, reduction = "mean", weight?): the mean square of the difference.
 method("mse_loss", function(input, target, size_average, reduce, reduction, weight)
   local how = reduction_of(reduction)
   local x, y = same_sizes(input, target)
   return weighted(raw.square(raw.sub(x, y)), weight, how)
 end)
 
+--- F.l1_loss(input, target, reduction = "mean", weight?): the mean absolute difference.
 method("l1_loss", function(input, target, size_average, reduce, reduction, weight)
   local how = reduction_of(reduction)
   local x, y = same_sizes(input, target)
@@ -248,10 +259,12 @@ local function above_zero(v, what)
   if not (base.number_or(v, 1, what) > 0) then misfit("%s must be above 0", what) end
   return v == nil and 1.0 or v
 end
+--- F.huber_loss(input, target, reduction = "mean", delta = 1, weight?): half the square up to `delta`, a line beyond.
 method("huber_loss", function(input, target, reduction, delta, weight)
   local how = reduction_of(reduction)
   return weighted(huber(input, target, above_zero(delta, "delta")), weight, how)
 end)
+--- F.smooth_l1_loss(input, target, reduction = "mean", beta = 1): the same over `beta`.
 method("smooth_l1_loss", function(input, target, size_average, reduce, reduction, beta)
   local how = reduction_of(reduction)
   beta = above_zero(beta, "beta")
@@ -259,6 +272,8 @@ method("smooth_l1_loss", function(input, target, size_average, reduce, reduction
 end)
 
 -- For logits and targets from 0 to 1: -y log(sigmoid(x)) - (1 - y) log(1 - sigmoid(x)).
+--- F.binary_cross_entropy_with_logits(input, target, weight?, reduction = "mean", pos_weight?): of logits, against
+--- numbers from 0 to 1.
 method("binary_cross_entropy_with_logits", function(input, target, weight, size_average, reduce, reduction,
     pos_weight)
   local how = reduction_of(reduction)
@@ -305,7 +320,7 @@ local function check_affine(v, what, sizes)
   end
 end
 
--- layer_norm(x, sizes, weight, bias, eps): sizes: of the last dimensions.
+--- F.layer_norm(input, normalized_shape, weight?, bias?, eps = 1e-5): over the last dimensions, of these sizes.
 method("layer_norm", function(input, normalized_shape, weight, bias, eps)
   local x, given = wide(input), normalized_shape
   local dims, n, sizes = last_dimensions(x, given)
@@ -319,7 +334,8 @@ method("layer_norm", function(input, normalized_shape, weight, bias, eps)
   return narrowed(y, input)
 end)
 
--- rms_norm(x, sizes, weight, eps), or rms_norm(x, weight, eps).
+--- F.rms_norm(input, normalized_shape?, weight?, eps?): without the mean; `F.rms_norm(x, weight, eps)` takes the
+--- sizes from the weight. The default of `eps` is float32's.
 method("rms_norm", function(input, normalized_shape, weight, eps)
   local x, given = wide(input), normalized_shape
   if base.is_tensor(given) then
@@ -337,13 +353,13 @@ end)
 
 local dropouts = 0           -- so far: each has random numbers of its own
 
--- How many there are, with n more that a loop stands for.
+-- Their number, with n more that a loop repeats.
 function base.count_dropouts(n)
   dropouts = dropouts + n
   return dropouts
 end
 
--- dropout(x, p): only in training.
+--- F.dropout(input, p = 0.5, training = true): zeros at random places, in training only.
 method("dropout", function(input, p, training, inplace)
   local x = input
   p = p == nil and 0.5 or p

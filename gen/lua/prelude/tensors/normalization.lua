@@ -57,12 +57,14 @@ local function group_norm(input, groups, weight, bias, eps)
   return narrowed(affine(y, weight, bias, shape), input)
 end
 
--- group_norm(x, num_groups, weight, bias, eps): x [n, channels, ...].
+--- # Normalization
+--- F.group_norm(input, num_groups, weight?, bias?, eps = 1e-5): over groups of channels.
 method("group_norm", function(input, num_groups, weight, bias, eps)
   return group_norm(input, base.whole(num_groups, "num_groups", 1), weight, bias, eps)
 end)
 
--- instance_norm(x, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
+--- F.instance_norm(input, running_mean?, running_var?, weight?, bias?, use_input_stats = true, momentum = 0.1, eps =
+--- 1e-5): over each channel of each image.
 method("instance_norm", function(input, running_mean, running_var, weight, bias, use_input_stats, momentum,
     eps)
   if running_mean ~= nil or running_var ~= nil then
@@ -109,6 +111,9 @@ end
 -- batch_norm(x, running_mean, running_var, weight, bias, training, momentum, eps): x [n, channels,
 -- ...]. Means and variances are those of the whole batch, however it is sharded. In training
 -- running_mean and running_var are parameters that the step updates.
+--- F.batch_norm(input, running_mean, running_var, weight?, bias?, training = false, momentum = 0.1, eps = 1e-5):
+--- means and variances are those of the whole batch, however it is cut. In training `running_mean` and `running_var`
+--- are parameters that the step updates.
 method("batch_norm", function(input, running_mean, running_var, weight, bias, training, momentum, eps)
   local shape = need_channels(input)
   if training ~= nil and type(training) ~= "boolean" then
@@ -131,6 +136,7 @@ end)
 -- -------------------------------------------------------------------------------- along a dimension
 
 -- cumprod(x, dim): in steps of 1, 2, 4, ...: after each an element is the product of twice as many.
+--- F.cumprod(input, dim, dtype?): products of all elements up to each one.
 method("cumprod", function(input, dim, dtype)
   local given = base.need_floating(base.typed(input, dtype))
   local x, shape = wide(given), core.shape(given)
@@ -148,7 +154,7 @@ method("cumprod", function(input, dim, dtype)
   return narrowed(x, given)
 end)
 
--- bincount(x, weights, minlength): how often each number from 0 to minlength - 1 is among x.
+--- F.bincount(input, weights?, minlength = 0): how often each number from 0 to `minlength - 1` is among the elements.
 method("bincount", function(input, weights, minlength)
   if minlength == nil or minlength == 0 then
     misfit("say minlength: the largest number is not a size that a plan knows; numbers are below it")

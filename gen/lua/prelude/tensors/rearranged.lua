@@ -4,7 +4,8 @@ local core, base = ...
 local raw, method = base.raw, base.method
 local misfit, shape_text, dimension = base.misfit, base.shape_text, base.dimension
 
--- x:flip(dims)
+--- # Rearranged
+--- F.flip(input, ...): in reverse order along dimensions.
 method("flip", function(input, ...)
   local x = input
   local shape = core.shape(x)
@@ -23,7 +24,7 @@ local function rolled(x, d, shift)
   return raw.cat({base.narrow(x, d, n - shift, shift), base.narrow(x, d, 0, n - shift)}, d)
 end
 
--- x:roll(shifts, dims): without dims the flattened tensor.
+--- F.roll(input, shifts, dims?): shifted around; without `dims` the flattened tensor.
 method("roll", function(input, shifts, dims)
   local x = input
   local shape = core.shape(x)
@@ -53,7 +54,8 @@ local function repeated(x, d, block, n)
   return base.view(raw.expand(base.view(x, split), across), merged)
 end
 
--- x:repeat_interleave(n, dim): each element n times; without dim the flattened tensor.
+--- F.repeat_interleave(input, repeats, dim?, output_size?): each element so often; without `dim` the flattened
+--- tensor.
 method("repeat_interleave", function(input, repeats, dim, output_size)
   local x, n = input, base.whole(repeats, "the number of repetitions", 1, 1 << 31)
   local before = dim == nil and base.elements(core.shape(x)) or core.shape(x)[dimension(core.shape(x), dim) + 1]
@@ -64,8 +66,7 @@ method("repeat_interleave", function(input, repeats, dim, output_size)
   return repeated(x, dimension(core.shape(x), dim), 1, n)
 end)
 
--- x:tile(2, 3), x:tile{2, 3}: repeats the tensor so many times along the last dimensions. "repeat"
--- is a keyword of Lua.
+--- F.tile(input, ...): the tensor so often along each of the last dimensions. `repeat` is a keyword of Lua.
 method("tile", function(input, ...)
   local x = input
   local times, shape = base.integers("number of repetitions", ...), core.shape(x)

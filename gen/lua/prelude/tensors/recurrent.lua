@@ -80,7 +80,7 @@ end
 
 local function counted_from_start(dim, ndim) return dim < 0 and dim + ndim or dim end
 
--- What a step hands on must be like what it was given.
+-- The carry of a step must have the type and the shape of the carry before it.
 local function check_carry(given, got)
   if base.is_tensor(given) ~= base.is_tensor(got) then
     fail("scan: what is carried is %s, and a step hands on %s", base.a(given), base.a(got))
@@ -138,6 +138,10 @@ end
 -- (0) of xs, in turn; returns the last carry, and the outputs stacked along dim. carry, xs and
 -- outputs are tensors or tables of them. It is a loop in the program; with unroll, or in another
 -- scan, the program contains the steps one after the other.
+--- # Loops
+--- F.scan(f, carry, xs, dim = 0, unroll = false): `carry, output = f(carry, x)` for each index of a dimension of
+--- `xs`; the last carry, and the outputs stacked. All are tensors or tables of them. It is a loop in the program;
+--- with `unroll` the steps stand one after the other.
 function base.scan(f, carry, xs, dim, unroll)
   base.expect(f, "function", "what scan is given first")
   dim = dim == nil and 0 or dim

@@ -10,6 +10,8 @@ local misfit = base.misfit
 
 local MAX_INPUTS = 8
 
+base.row_options = {} -- by name of a function made here: its named arguments
+
 local function checked_sizes(row, given)
   local sizes = {}
   if given == nil then return sizes end
@@ -57,6 +59,7 @@ end
 local function function_of(row)
   local known = {"scalar", "dim", "dims", "keep", "sizes"}
   for name in string.gmatch(row.numbers, "[%w_]+") do known[#known + 1] = name end
+  base.row_options[row.name] = known
   return function(...)
     local given, tensors, options = table.pack(...), {}, {}
     local n = given.n
@@ -75,6 +78,20 @@ local elsewhere = {attention = true, cached_attention = true, cached_attention_p
   linear_bf16 = true, linear_bf16_turned = true, linear_int8 = true, linear_int8_turned = true,
   embedding_int8 = true, merge = true, merge_logs = true, running = true, in_training = true, scan_take = true, scan_put = true, scan_stack = true}
 
+--- # Operators as such
+--- Operators of gen/ir/ops.h for which nothing else is a function. They take tensors, then a table of named arguments:
+--- `scalar` a number, `dim` or `dims` the dimensions of a capital letter, `keep`, `sizes` of letters that no input has.
+--- F.scale(...): a tensor times the number `scalar`.
+--- F.power(...): a tensor to the power of the number `scalar`.
+--- F.gelu_tanh(...): PyTorch's approximation of gelu.
+--- F.every(...): every `step`-th element along `dim`.
+--- F.spread(...): elements `step` apart along `dim`, zeros between.
+--- F.place(...): elements at indices of a new dimension, zeros elsewhere.
+--- F.rotary_pairs(...): `F.rotary` of neighbours.
+--- F.count_places(...): how many places name each expert; `scalar` bounds the rows of a rank.
+--- F.dispatch(...): the rows of tokens, by expert.
+--- F.combine(...): the sum of each token's rows.
+--- F.grouped_linear(...): rows by expert times the expert's weight.
 for _, row in ipairs(core.rows()) do
   local takes_tensors = string.sub(row.rule, 1, 2) ~= "->"
   if takes_tensors and not base.raw[row.name] and not elsewhere[row.name] then

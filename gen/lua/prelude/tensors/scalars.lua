@@ -1,13 +1,13 @@
 -- scalars.lua: numbers that depend on the step: the learning rate, and what optimizers make of it.
 --
--- A scalar stands for the number of the step, t, for the learning rate, or for what + - * / ^ % and the
+-- A scalar is the number of the step, t, the learning rate, or a result of + - * / ^ % and the
 -- functions of math make of them. Its text is an expression in C, which the host computes once a step.
 local core, base, plan = ...
 local fail = base.fail
 
 local MOST_PATHS = 64
 
--- What a scalar is: {text =, tight = how tightly its outermost sign binds, whole = it is an int in C}.
+-- By scalar: {text =, tight = how tightly its outermost sign binds, whole = it is an int in C}.
 local nodes = {}
 local meta = {__metatable = false, __tostring = function() return "a number of the step" end}
 
@@ -127,7 +127,7 @@ local TURNED = {["<"] = ">", ["<="] = ">=", ["=="] = "=="}
 
 local function compare(sign, a, b)
   if not asked then
-    fail("a number of the step is compared: that is for a function of the step alone, such as a "
+    fail("a number of the step is compared: that works only in a function of the step, such as a "
       .. "schedule or at_step(function(t) ... end)")
   end
   local left, left_tight = operand(a)

@@ -140,6 +140,7 @@ end
 -- ------------------------------------------------------------------------------------------- types
 
 local RANK = {bool = 1, int32 = 2, int64 = 3, bfloat16 = 4, float32 = 5}
+base.type_ranks = RANK
 local NAMES = {"bool", "int32", "int64", "bfloat16", "float32"}
 local LARGEST_INT32, LARGEST_EXACT = 2^31 - 1, 2^53
 
@@ -201,7 +202,7 @@ local function check_taken(x, what, below, ignored)
   local is_above = high >= below and not (ignored and ignored >= below)
   local is_below = low < 0 and not (ignored and ignored < 0)
   if is_above or is_below then
-    misfit("%s may hold each number from %d to %d, and only 0 to %d are there", what, low, high,
+    misfit("%s may hold each number from %d to %d, and the valid ones are 0 to %d", what, low, high,
       below - 1)
   end
 end
@@ -342,27 +343,33 @@ local function times(other, alpha)
   alpha = number(alpha, 1, "alpha")
   return alpha == 1 and other or other * alpha
 end
+--- # Arithmetic
+--- F.add(input, other, alpha = 1): `input + alpha * other`, of tensors or a tensor and a number; `a + b`.
 arithmetic("add", "+", "__add", simple("add"),
   function(input, other, alpha)
     check_operands(input, other)
     return raw.add(input, times(other, alpha))
   end)
+--- F.sub(input, other, alpha = 1): `input - alpha * other`; `a - b`.
 arithmetic("sub", "-", "__sub", simple("sub"),
   function(input, other, alpha)
     check_operands(input, other)
     return raw.sub(input, times(other, alpha))
   end)
+--- F.mul(input, other): the product of elements; `a * b`.
 arithmetic("mul", "*", "__mul", function(a, b)
   if type(a) == "number" then a, b = b, a end
   if is_scaling(a, b) then return scaled(a, b) end
   return simple("mul")(a, b)
 end)
+--- F.div(input, other): the quotient of elements; `a / b`. A tensor cannot be divided by the number 0.
 arithmetic("div", "/", "__div", function(a, b)
   if b == 0 then misfit("a tensor cannot be divided by 0") end
   if type(b) == "number" then return scaled(a, 1 / finite(b)) end
   if type(a) == "number" then finite(a) end
   return append("div", {operands(a, b, "float32")})
 end, function(input, other, rounding_mode) return raw.div(input, other) end)
+--- F.pow(input, exponent): `a ^ b`.
 arithmetic("pow", "^", "__pow", function(a, b)
   if is_tensor(b) then
     if type(a) == "number" then finite(a) end
@@ -375,6 +382,10 @@ arithmetic("pow", "^", "__pow", function(a, b)
 end, function(input, exponent) return raw.pow(input, exponent) end)
 
 -- Integers are never NaN, which the row for floating types tests.
+--- F.maximum(input, other): the larger one of two elements.
+--- F.minimum(input, other): the smaller one of two elements.
+--- F.lt(input, other): whether `a < b`. Lua's own comparison signs do not work on tensors.
+--- F.gt(input, other): whether `a > b`.
 for name, better in pairs{maximum = "gt", minimum = "lt"} do
   method(name, function(input, other)
     check_operands(input, other)
@@ -384,24 +395,40 @@ for name, better in pairs{maximum = "gt", minimum = "lt"} do
   end)
 end
 
+--- F.relu(input): 0 for negative elements.
 method("relu", function(input, inplace) return append("relu", {counting(input)}) end)
+--- F.square(input): the square.
+--- F.neg(input): `-a`.
 for _, name in ipairs{"square", "neg"} do
   method(name, function(input) return append(name, {counting(input)}) end)
 end
 -- Lua passes the operand twice.
 core.events.__unm = core.named("-", function(x, _) return raw.neg(x) end, true)
 
+--- F.exp(input): e to the power of each element.
+--- F.expm1(input): `exp(x) - 1`, exact near 0.
+--- F.log(input): the natural logarithm.
+--- F.log1p(input): `log(1 + x)`, exact near 0.
+--- F.sqrt(input): the square root.
+--- F.rsqrt(input): `1 / sqrt(x)`.
+--- F.sin(input): the sine.
+--- F.cos(input): the cosine.
+--- F.erf(input): the error function.
+--- F.sigmoid(input): `1 / (1 + exp(-x))`.
+--- F.tanh(input): the hyperbolic tangent.
 for _, name in ipairs{"exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "sin", "cos", "erf", "sigmoid", "tanh"} do
   method(name, function(input) return append(name, {floating(input)}) end)
 end
+--- F.silu(input): `x * sigmoid(x)`.
 method("silu", function(input, inplace) return append("silu", {floating(input)}) end)
 
+--- F.abs(input): the absolute value.
 method("abs", function(input)
   if is_floating(input) then return append("abs", {input}) end
   return raw.maximum(input, raw.neg(input))
 end)
 
--- gelu(x[, "tanh"]): by the error function, or PyTorch's approximation of it.
+--- F.gelu(input, approximate = "none"): by the error function, or with `"tanh"` PyTorch's approximation.
 method("gelu", function(input, approximate)
   if approximate ~= nil and approximate ~= "none" and approximate ~= "tanh" then
     misfit('the approximation is "none" or "tanh", not %s', base.a(approximate))
@@ -411,6 +438,10 @@ end)
 
 -- -------------------------------------------------------------------------------------- conditions
 
+--- F.eq(input, other): whether elements are equal, as bools.
+--- F.ne(input, other): whether they differ.
+--- F.le(input, other): whether `a <= b`.
+--- F.ge(input, other): whether `a >= b`.
 for _, name in ipairs{"eq", "ne", "lt", "le", "gt", "ge"} do
   method(name, function(input, other)
     check_operands(input, other)
@@ -432,11 +463,14 @@ for event, meant in pairs{
   core.events[event] = function(_, _) base.fail("of tensors %s", meant) end
 end
 
+--- F.logical_and(input, other): both, of bools.
+--- F.logical_or(input, other): either, of bools.
 for _, name in ipairs{"logical_and", "logical_or"} do
   method(name, function(input, other)
     return append(name, {input, base.tensor(other, "the second operand")})
   end)
 end
+--- F.logical_not(input): the opposite, of bools.
 method("logical_not", function(input) return append("logical_not", {input}) end)
 
 local function need_bool(x, what)
@@ -447,7 +481,7 @@ local function need_bool(x, what)
   return x
 end
 
--- where(condition, a, b): a where it holds, else b; tensors or numbers.
+--- F.where(condition, input, other): `input` where the condition is true, else `other`; tensors or numbers.
 define("where", function(condition, input, other)
   need_bool(condition, "the condition")
   if input == nil and other == nil then
@@ -457,8 +491,10 @@ define("where", function(condition, input, other)
   check_operand(other)
   return append("where", {condition, operands(input, other)})
 end)
+--- x:where(input, condition, other): `F.where(condition, x, other)`.
 as_method("where", function(input, condition, other) return raw.where(condition, input, other) end)
 
+--- F.masked_fill(input, mask, value): the number `value` where the mask, of bools, is true.
 method("masked_fill", function(input, mask, value)
   local x = input
   need_bool(mask, "the mask")
@@ -489,10 +525,13 @@ local function to(input, dtype)
   if name == "bool" and core.type(input) ~= "bool" then return raw.ne(input, 0) end
   return cast(input, name)
 end
+--- F.to(input, dtype, other?): casts to `"float32"`, `"bfloat16"`, `"int32"`, `"int64"` or `"bool"`, or to the type
+--- of the tensor `other`.
 method("to", function(input, dtype, non_blocking, copy, memory_format, other, device, layout, pin_memory)
   if dtype == nil and other == nil then misfit("say dtype, such as x:to(\"float32\")") end
   return to(input, dtype == nil and other or dtype)
 end)
+--- F.cast(input, dtype): as `F.to`.
 method("cast", to)
 
 -- Casts to the type of an argument dtype, if there is one.
@@ -502,15 +541,19 @@ function base.typed(x, dtype)
 end
 
 -- The same values, through which no gradient flows.
+--- F.detach(input): the same values, through which no gradient flows.
 method("detach", function(input)
   return append("view", {input}, {shapes = {core.shape(input)}, constant = true})
 end)
 
+--- F.size(input, dim?): the size of a dimension, or the list of all sizes. `x.shape` is the list, counted from 1 as
+--- lists of Lua are; `x.dtype` is the type.
 method("size", function(input, dim)
   local shape = core.shape(input)
   if dim == nil then return shape end
   return shape[base.dimension(shape, dim) + 1]
 end)
+--- F.dim(input): the number of dimensions.
 method("dim", function(input) return #core.shape(input) end)
 
 -- ------------------------------------------------------------------------- tensors made of nothing
@@ -529,7 +572,7 @@ function base.given_sizes(...)
   return list
 end
 
--- full(size, value[, type]); the default type is float32, or int32 for an integer.
+--- F.full(size, fill_value, dtype?): a tensor of one number; by default float32, or int32 for a whole number.
 define("full", function(size, fill_value, dtype, layout, device, requires_grad, pin_memory)
   local sizes, value, name = size, fill_value, dtype
   if type(value) ~= "number" then misfit("the value must be a number, not %s", base.a(value)) end
@@ -542,7 +585,8 @@ define("full", function(size, fill_value, dtype, layout, device, requires_grad, 
   return full(value, name, base.given_sizes(sizes))
 end)
 
--- zeros(4, 6), zeros{4, 6}, zeros{4, 6, dtype = "int32"}, zeros(4, 6, {dtype = "int32"})
+--- F.zeros(...): of sizes, `F.zeros(4, 6)` or `F.zeros{4, 6, dtype = "int32"}`.
+--- F.ones(...): likewise.
 for name, value in pairs{zeros = 0, ones = 1} do
   local by_name = core.named(name, function(size, dtype, layout, device, requires_grad, pin_memory)
     return full(value, dtype == nil and "float32" or type_name(dtype), base.given_sizes(size))
@@ -568,7 +612,8 @@ local function index(n)
 end
 base.index_row = index
 
--- arange(n), arange(from, to[, step]): without `to`. Integers give int32, others float32.
+--- F.arange(start, end?, step = 1, dtype?): numbers from `start` to before `end`; `F.arange(n)` from 0. Whole numbers
+--- give int32.
 define("arange", function(start, end_, step, dtype, layout, device, requires_grad, pin_memory)
   local from, to = start, end_
   if to == nil then from, to = 0, from end

@@ -67,7 +67,7 @@ local function view(x, shape)
 end
 base.view = view
 
--- Sizes, of which one may be -1: it is computed from `count` elements.
+-- Sizes; one may be -1: it is computed from `count` elements.
 local function filled_sizes(count, of, ...)
   local sizes = base.integers("size", ...)
   if #sizes > 8 then misfit("a tensor has at most 8 dimensions, not %d", #sizes) end
@@ -94,10 +94,13 @@ local function reshape(input, ...)
   local shape = core.shape(x)
   return view(x, filled_sizes(base.elements(shape), "the shape " .. shape_text(shape), ...))
 end
+--- # Shapes
+--- F.view(input, ...): the same elements with other sizes; one may be -1.
 method("view", function(input, ...)
   if type((...)) == "string" then misfit("the bytes of one type cannot be viewed as another type: x:to(%s) converts", (...)) end
   return reshape(input, ...)
 end, "size")
+--- F.reshape(input, ...): as `F.view`.
 method("reshape", reshape, "shape")
 
 -- The shape with `sizes` in the place of dimensions first .. last.
@@ -110,7 +113,7 @@ local function replaced(shape, first, last, sizes)
   return new
 end
 
--- x:flatten(first, last): those dimensions, or all, as one.
+--- F.flatten(input, start_dim = 0, end_dim = -1): those dimensions as one.
 method("flatten", function(input, start_dim, end_dim)
   local x, first, last = input, start_dim, end_dim
   local shape = core.shape(x)
@@ -123,6 +126,7 @@ method("flatten", function(input, start_dim, end_dim)
   return view(x, replaced(shape, first, last, {size}))
 end)
 
+--- F.unflatten(input, dim, ...): one dimension as several; a size may be -1.
 method("unflatten", function(input, dim, ...)
   local shape = core.shape(input)
   local d = dimension(shape, dim)
@@ -130,7 +134,7 @@ method("unflatten", function(input, dim, ...)
   return view(input, replaced(shape, d, d, filled_sizes(shape[d + 1], of, ...)))
 end, "sizes")
 
--- x:squeeze(dim), or all dimensions of size 1; a dimension of another size stays, as in PyTorch.
+--- F.squeeze(input, dim?): without dimensions of size 1, all or these.
 method("squeeze", function(input, dim)
   local x, shape, new = input, core.shape(input), {}
   local dims = {}
@@ -146,6 +150,7 @@ local function unsqueeze(input, dim)
   local d = dimension(shape, dim, 1)
   return view(input, replaced(shape, d, d - 1, {1}))
 end
+--- F.unsqueeze(input, dim): with a dimension of size 1 more.
 method("unsqueeze", unsqueeze)
 
 -- ----------------------------------------------------------------------------------- permutations
@@ -172,6 +177,7 @@ end
 
 base.permuted = permuted
 
+--- F.permute(input, ...): the dimensions in another order.
 method("permute", function(input, ...)
   local x = input
   local shape, order, seen = core.shape(x), base.integers("dimension", ...), {}
@@ -193,8 +199,10 @@ local function transpose(input, dim0, dim1)
   for d = 0, #shape - 1 do order[d + 1] = d == a and b or d == b and a or d end
   return permuted(input, order)
 end
+--- F.transpose(input, dim0, dim1): two dimensions exchanged.
 method("transpose", transpose)
 
+--- F.t(input): the transposed matrix.
 method("t", function(input)
   local x = input
   local shape = core.shape(x)
@@ -206,7 +214,7 @@ end)
 
 -- -------------------------------------------------------------------------------------- broadcast
 
--- x:expand(sizes): sizes of 1 broadcast, new dimensions come first; -1 keeps a size.
+--- F.expand(input, ...): sizes of 1 become others, new dimensions come first; -1 keeps a size.
 method("expand", function(input, ...)
   local x = input
   local shape, sizes = core.shape(x), base.integers("size", ...)
@@ -257,6 +265,7 @@ local function narrow(x, d, start, size)
 end
 base.narrow = narrow
 
+--- F.narrow(input, dim, start, length): a part of a dimension.
 method("narrow", function(input, dim, start, length)
   local x, size = input, length
   local shape = core.shape(x)
@@ -272,7 +281,7 @@ method("narrow", function(input, dim, start, length)
   return narrow(x, d, start, size)
 end)
 
--- x:slice(dim, from, to[, step]): as x[from:to:step] in PyTorch; nil: from the start, to the end.
+--- F.slice(input, dim, from?, to?, step = 1): `x[from:to:step]` along a dimension.
 method("slice", function(input, dim, from, to, step)
   local x = input
   local shape = core.shape(x)
@@ -286,7 +295,7 @@ method("slice", function(input, dim, from, to, step)
   local first, last = place(from, "the start", 0), place(to, "the end", n)
   step = step == nil and 1 or base.whole(step, "the step", 1)
   if first >= last then
-    misfit("nothing lies from %d to %d along dimension %d of the shape %s", first, last, d,
+    misfit("nothing is from %d to %d along dimension %d of the shape %s", first, last, d,
       shape_text(shape))
   end
   local part = narrow(x, d, first, last - first)
@@ -295,6 +304,7 @@ method("slice", function(input, dim, from, to, step)
     {dims = {d}, step = step, shapes = {resized(shape, d, (last - first + step - 1) // step)}})
 end)
 
+--- F.select(input, dim, index): one index of a dimension, which disappears.
 method("select", function(input, dim, index)
   local x = input
   local shape = core.shape(x)
@@ -346,12 +356,14 @@ local function split(x, sizes, dim)
   end
   return parts(x, d, list)
 end
+--- F.split(tensor, split_size_or_sections, dim = 0): parts of a size, or of listed sizes, as several results.
 method("split", function(tensor, split_size_or_sections, dim)
   return split(tensor, split_size_or_sections, dim)
 end)
+--- x:split(input, split_size, dim = 0): the same, as a method.
 base.as_method("split", function(input, split_size, dim) return split(input, split_size, dim) end)
 
--- x:chunk(n, dim): n equal parts, or as few as torch.chunk gives.
+--- F.chunk(input, chunks, dim = 0): so many equal parts, or as few as torch.chunk gives.
 method("chunk", function(input, chunks, dim)
   local x, n = input, chunks
   local shape = core.shape(x)
@@ -404,7 +416,7 @@ local function joined(list, d)
 end
 base.joined = joined
 
--- cat({a, b, ...}, dim)
+--- F.cat(tensors, dim = 0): a list of tensors, side by side.
 define("cat", function(tensors, dim)
   local list = list_of_tensors(tensors)
   local d = dimension(core.shape(list[1]), dim == nil and 0 or dim)
@@ -412,7 +424,7 @@ define("cat", function(tensors, dim)
   return joined(list, d)
 end)
 
--- stack({a, b, ...}, dim): along a new dimension.
+--- F.stack(tensors, dim = 0): a list of tensors along a new dimension.
 define("stack", function(tensors, dim)
   local list = list_of_tensors(tensors)
   local shape = core.shape(list[1])
@@ -491,7 +503,8 @@ local function borders(shape, given)
   return list
 end
 
--- x:pad(borders[, "constant"][, value])
+--- F.pad(input, pad, mode = "constant", value?): borders; `pad` counts from the last dimension: `{left, right, top,
+--- bottom}`.
 method("pad", function(input, pad, mode, value)
   local x, given = input, pad
   if mode == nil then mode = "constant" end

@@ -40,6 +40,9 @@ end
 -- values of the new tokens into the module's caches, after those of the sequence's earlier ones,
 -- and gives the attention of q to all of them. In train and infer it is causal attention.
 -- options: {scale =, window =}, as of scaled_dot_product_attention.
+--- # Generation
+--- nn.KVCache(): attention that remembers: `cache(q, k, v, {scale =, window =})`. In `generate` it writes the new
+--- tokens' keys and values behind those of earlier ones; else it is causal attention.
 nn.KVCache = base.own_class("KVCache", {}, function() return {}, {} end,
   function(self, _, q, k, v, options)
     local how = base.options(options == nil and {} or options, "KVCache's forward", {"scale", "window"})
@@ -100,24 +103,28 @@ local function check_logits(logits, name, sequences)
   return core.redistribute(logits, base.placed_in_graph{[entry.over] = core.Replicate()}, nil, nil, "the logits of every sequence")
 end
 
--- generate{model =, vocab =, context =, context_over =, slots =, prefill =, cache_dtype =, weight_dtype =, forward =, names =,
---          seed =, planner =, expect =, matmul_precision =}: a program that continues texts.
---   vocab        the number of tokens that the model knows
---   context      the most tokens of a sequence, the prompt's included
---   context_over the dimension of the mesh whose ranks share the caches, each with a part of the context; nil: each
---                rank has all of it
---   slots        so many sequences are generated side by side
---   prefill      so many tokens of a prompt are taken by one call
---   cache_dtype  "float32" or "bfloat16"
---   weight_dtype how the matrices of Linear, Conv1D and Embedding are stored: "float32", "bfloat16" or
---                "int8", blocks of 32 numbers and a scale. All is computed in float32
---   forward      function(model, tokens, positions, last): the logits [sequences, 1, vocab]. tokens and
---                positions are [sequences, tokens]; last is the index of the last token, of which the
---                logits are, or nil: there is but one token
+--- generate(options): a program that continues texts.
+---   model: the module
+---   vocab: tokens that the model knows
+---   context: the most tokens of a sequence, the prompt's included
+---   context_over: the dimension of the mesh whose ranks share the caches
+---   slots = 1: sequences at once
+---   prefill = 128: tokens of a prompt that one call takes
+---   cache_dtype = "float32": or `"bfloat16"`
+---   weight_dtype = "float32": or `"bfloat16"`, or `"int8"`: blocks of 32 numbers and a scale
+---   forward: `function(model, tokens, positions, last)`: the logits `[sequences, 1, vocab]`; `last` is the index of
+---     the last token, or nil where there is one token only
+---   names: see `train`
+---   seed = 0: of weights that are drawn
+---   planner = "fastest": see `train`
+---   expect: see `train`
+---   matmul_precision = "float32": see `train`
+local OPTIONS = base.option_names("generate", {"model", "vocab", "context", "slots", "prefill", "cache_dtype", "forward",
+  "weight_dtype", "names", "context_over", "seed", "planner", "expect", "matmul_precision"})
+
 function plan.generate(options)
   base.expect(options, "table", "what generate is given")
-  base.options(options, "generate", {"model", "vocab", "context", "slots", "prefill", "cache_dtype", "forward",
-    "weight_dtype", "names", "context_over", "seed", "planner", "expect", "matmul_precision"})
+  base.options(options, "generate", OPTIONS)
   base.refuse_units("generate")
   base.refuse_context("generate")
   local function count(name, default, least, most)

@@ -10,7 +10,7 @@ local HUGE, math = math.huge, base.math
 local makers = {} -- by optimizer: its definition, its settings, its line
 local ORDINALS = {"first", "second", "third", "fourth"}
 
--- What a plan gave for a setting, or the default, which says its kind.
+-- The value of a setting, or the default, which defines its kind.
 local function setting(who, key, value, default)
   if value == nil then return default end
   if type(default) == "boolean" then return base.boolean(value, who .. "'s " .. key) end
@@ -67,8 +67,21 @@ end
 -- optimizer{name =, defaults = {lr = ..., ...}, state = a list of names or a function of the settings,
 -- update = function(p, g, state, o), by_part = whether parts of a parameter are tensors of their own}: a function that
 -- makes such an optimizer of settings.
+--- # Optimizers
+--- optimizer(definition): a function that makes an optimizer of settings.
+---   name: of letters and digits
+---   defaults: the settings with their defaults; `lr` is 1e-3 if left out
+---   state: names of states, which begin at 0, or a function of the settings and the shape
+---   update: `function(p, g, state, o)`: the new parameter, and a table of new states
+---   check: a function of the settings
+---   by_part = false: parts of a parameter are tensors of their own
+local DEFINITION = base.option_names("optimizer", {"name", "defaults", "state", "update", "check", "by_part"})
+
+-- By function that makes an optimizer: its settings with their defaults.
+base.defaults_of_optimizers = {}
+
 function plan.optimizer(definition)
-  definition = base.options(definition, "optimizer", {"name", "defaults", "state", "update", "check", "by_part"})
+  definition = base.options(definition, "optimizer", DEFINITION)
   local name = base.expect(definition.name, "string", "optimizer's name")
   if not string.find(name, "^%a[%w_]*$") or #name > 63 then
     fail("optimizer's name is letters and digits, not %s", base.a(name))
@@ -88,12 +101,14 @@ function plan.optimizer(definition)
   local own = {name = name, defaults = defaults, state = definition.state or {},
     update = definition.update, check = definition.check,
     by_part = base.boolean(definition.by_part or false, "optimizer's by_part")}
-  return function(options)
+  local function maker(options)
     local settings = settings_of(own, options)
     local o = base.make("optimizer", base.named(name))
     makers[o] = {definition = own, settings = settings, line = core.line()}
     return o
   end
+  base.defaults_of_optimizers[maker] = defaults
+  return maker
 end
 
 function base.optimizer_made(o)
@@ -135,6 +150,7 @@ local function adam_states(o)
   return {"exp_avg", "exp_avg_sq"}
 end
 
+--- AdamW(options?): torch.optim.AdamW.
 plan.AdamW = plan.optimizer{
   name = "AdamW",
   defaults = {lr = 1e-3, betas = {0.9, 0.999}, eps = 1e-8, weight_decay = 1e-2, amsgrad = false,
@@ -146,6 +162,7 @@ plan.AdamW = plan.optimizer{
   end,
 }
 
+--- Adam(options?): torch.optim.Adam.
 plan.Adam = plan.optimizer{
   name = "Adam",
   defaults = {lr = 1e-3, betas = {0.9, 0.999}, eps = 1e-8, weight_decay = 0, amsgrad = false,
@@ -154,6 +171,7 @@ plan.Adam = plan.optimizer{
   update = function(p, g, state, o) return adam(p, gradient(p, g, o), state, o, 1) end,
 }
 
+--- SGD(options?): torch.optim.SGD.
 plan.SGD = plan.optimizer{
   name = "SGD",
   defaults = {lr = 1e-3, momentum = 0, dampening = 0, weight_decay = 0, nesterov = false,
@@ -178,6 +196,7 @@ plan.SGD = plan.optimizer{
   end,
 }
 
+--- Lion(options?): Lion.
 plan.Lion = plan.optimizer{
   name = "Lion",
   defaults = {lr = 1e-4, betas = {0.9, 0.99}, weight_decay = 0},
@@ -190,6 +209,7 @@ plan.Lion = plan.optimizer{
   end,
 }
 
+--- RMSprop(options?): torch.optim.RMSprop.
 plan.RMSprop = plan.optimizer{
   name = "RMSprop",
   defaults = {lr = 1e-2, alpha = 0.99, eps = 1e-8, weight_decay = 0, momentum = 0, centered = false,
@@ -217,6 +237,7 @@ plan.RMSprop = plan.optimizer{
   end,
 }
 
+--- Adagrad(options?): torch.optim.Adagrad.
 plan.Adagrad = plan.optimizer{
   name = "Adagrad",
   defaults = {lr = 1e-2, lr_decay = 0, weight_decay = 0, eps = 1e-10, maximize = false},
@@ -239,6 +260,7 @@ local function one_of(who, value, ...)
 end
 
 -- As in the paper, You and others 2020, algorithm 2: Adam's step, in length the parameter's own times the rate.
+--- LAMB(options?): Adam's step, in length the parameter's own times the rate.
 plan.LAMB = plan.optimizer{
   name = "LAMB",
   defaults = {lr = 1e-3, betas = {0.9, 0.999}, eps = 1e-6, weight_decay = 0.01},
@@ -258,6 +280,7 @@ plan.LAMB = plan.optimizer{
 }
 
 -- eps[1] is PyTorch's for float32.
+--- Adafactor(options?): torch.optim.Adafactor.
 plan.Adafactor = plan.optimizer{
   name = "Adafactor",
   defaults = {lr = 1e-2, beta2_decay = -0.8, eps = {2 ^ -23, 1e-3}, d = 1.0, weight_decay = 0,
@@ -292,7 +315,7 @@ plan.Adafactor = plan.optimizer{
 }
 
 -- The nearest orthogonal matrix, nearly, by steps of Newton and Schulz: each is a X + (b A + c A A) X, with A = X X^T.
--- Of a stack each matrix, where it lies: ranks mostly have some of them.
+-- Of a stack each matrix, on the rank that has it: ranks mostly have some of them.
 local function orthogonal(x, o)
   local is_stack, turned = x:dim() == 3, x:size(-2) > x:size(-1)
   local a, b, c = table.unpack(o.ns_coefficients)
@@ -308,6 +331,7 @@ local function orthogonal(x, o)
   return (is_stack and x or x:cut()):to("float32")
 end
 
+--- Muon(options?): the nearest orthogonal matrix of the momentum; of matrices and stacks of them.
 plan.Muon = plan.optimizer{
   name = "Muon",
   defaults = {lr = 1e-3, weight_decay = 0.1, momentum = 0.95, nesterov = true,

@@ -16,7 +16,7 @@
 local core, base, plan = ...
 local fail = base.fail
 
-local KEYS = {"param_dtype", "reduce_dtype", "output_dtype", "cast_forward_inputs"}
+local KEYS = base.option_names("mixed_precision", {"param_dtype", "reduce_dtype", "output_dtype", "cast_forward_inputs"})
 local TYPES = {"float32", "bfloat16"}
 
 local policies = {}          -- of each module to which the plan gave one
@@ -86,7 +86,12 @@ function base.check_policies()
   end
 end
 
--- mixed_precision(model, {...}): the model.
+--- # Precision
+--- mixed_precision(model, options): the types in which a model computes. Gives the model.
+---   param_dtype: a forward uses each parameter in this type; the parameter itself is float32
+---   reduce_dtype: gradients of parameters are reduced in it; by default param_dtype
+---   output_dtype: of the module's output
+---   cast_forward_inputs = true: inputs are cast to param_dtype
 function plan.mixed_precision(model, options)
   base.expect(model, "module", "the first argument of mixed_precision")
   base.set_policy(model, base.policy(options, "mixed_precision"), "mixed_precision")

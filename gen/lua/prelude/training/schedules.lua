@@ -17,8 +17,8 @@ local function add_schedule(name, fields)
   return s
 end
 
-local function schedule_options(who, options, names)
-  options = base.options(options, who, names)
+local function schedule_options(who, options)
+  options = base.options(options, who, base.known_options[who])
   local o = {}
   for key, value in pairs(options) do
     if key == "least" then
@@ -53,8 +53,14 @@ end
 --
 -- as in torchtitan. By default steps is train's, warmup 0, least 0. With least = 1 it stays up
 -- after the warm-up.
+--- # Schedules
+--- WarmupCosine(options?): the rate rises along a line, then falls along a cosine.
+---   warmup = 0: steps in which it rises
+---   steps: with which it ends; by default train's
+---   least = 0: the part of the rate at the end
+base.option_names("WarmupCosine", {"warmup", "steps", "least"})
 function plan.WarmupCosine(options)
-  local o = schedule_options("WarmupCosine", options, {"warmup", "steps", "least"})
+  local o = schedule_options("WarmupCosine", options)
   local warmup = o.warmup or 0
   return add_schedule("WarmupCosine", {
     check = function(steps) check_span("WarmupCosine", "warmup", warmup, o.steps or steps) end,
@@ -72,8 +78,13 @@ function plan.WarmupCosine(options)
 end
 
 -- Linear{warmup =, steps =, least =}: a line down to its part `least` at step `steps`.
+--- WarmupLinear(options?): the rate rises along a line, then falls along a line.
+---   warmup = 0: steps in which it rises
+---   steps: with which it ends; by default train's
+---   least = 0: the part of the rate at the end
+base.option_names("WarmupLinear", {"warmup", "steps", "least"})
 function plan.WarmupLinear(options)
-  local o = schedule_options("WarmupLinear", options, {"warmup", "steps", "least"})
+  local o = schedule_options("WarmupLinear", options)
   local warmup = o.warmup or 0
   return add_schedule("WarmupLinear", {
     check = function(steps) check_span("WarmupLinear", "warmup", warmup, o.steps or steps) end,
@@ -90,9 +101,11 @@ function plan.WarmupLinear(options)
   })
 end
 
--- WarmupInverseSqrt{warmup =}: after the warm-up the rate times sqrt(warmup / t).
+--- WarmupInverseSqrt(options?): the rate rises along a line, then falls as `sqrt(warmup / t)`.
+---   warmup: steps in which it rises
+base.option_names("WarmupInverseSqrt", {"warmup"})
 function plan.WarmupInverseSqrt(options)
-  local o = schedule_options("WarmupInverseSqrt", options, {"warmup"})
+  local o = schedule_options("WarmupInverseSqrt", options)
   local warmup = o.warmup or 0
   return add_schedule("WarmupInverseSqrt", {
     check = function() end,
@@ -103,10 +116,14 @@ function plan.WarmupInverseSqrt(options)
   })
 end
 
--- WSD{warmup =, decay =, steps =, least =}: warm-up, then the rate stays, then a line down to its part
--- `least` in the last `decay` steps, by default a tenth of them.
+--- WSD(options?): the rate rises along a line, stays, and falls along a line.
+---   warmup = 0: steps in which it rises
+---   decay: steps in which it falls; by default a tenth of all
+---   steps: with which it ends; by default train's
+---   least = 0: the part of the rate at the end
+base.option_names("WSD", {"warmup", "decay", "steps", "least"})
 function plan.WSD(options)
-  local o = schedule_options("WSD", options, {"warmup", "decay", "steps", "least"})
+  local o = schedule_options("WSD", options)
   local warmup = o.warmup or 0
   local function span(steps)
     local last = o.steps or steps

@@ -195,7 +195,7 @@ end
 function base.one(what, ...)
   local n = select("#", ...)
   if n > 1 then
-    fail("%s gives %d results, and one is taken: give a table of them, or the first alone, as in "
+    fail("%s gives %d results, and one is taken: give a table of them, or only the first, as in "
       .. "return (x:max(1))", what, n)
   end
   return (...)
@@ -250,7 +250,7 @@ end
 
 -- -------------------------------------------------------------------------------- the two programs
 
--- What else an update does: clipping by value, the moving average of the weights.
+-- Further parts of an update: clipping by value, the moving average of the weights.
 local function ways_of_update(options)
   local way = {}
   if options.clip_value ~= nil then
@@ -299,7 +299,7 @@ local function add_traced(list, made, way, which)
   end
 end
 
--- What to write for a pattern that fits nothing, if its stars should have stood for dots, too.
+-- A hint for a pattern that matches nothing, if its stars should have matched dots, too.
 local function with_dots(pattern)
   local deep = string.gsub(pattern, "%*+", "**")
   if deep == pattern or core.fitting(deep) == 0 then return "" end
@@ -435,54 +435,51 @@ local function take_library(options, who)
   core.set_library(emit == "library", name)
 end
 
--- train{model =, batch =, loss = function(output, batch), optimizer =, steps =, seed =,
---       forward = function(model, batch), planner =, checkpoint =, names =, schedule =, clip =,
---       grad_norm =, accumulate =, reduce_each_batch =, expect =, matmul_precision =,
---       bucketing =, bucket_mb =, prefetch =, shuffle =, drop_last =, validate =, emit =,
---       library_name =, microbatches =, metrics =, accumulate_mean =}: steps that reduce the loss.
---   names       the names of parameters in foreign files (files.lua)
---   schedule    of the learning rate, or a function of the step that gives a factor; by default it is
---               constant
---   groups      {{match = a pattern of names, then settings, schedule =, optimizer =}, ...}: parameters
---               that are updated otherwise; the first group that fits has a parameter
---   clip        scales the gradients so that the norm of them all is at most this
---   norm_type   "inf": that norm is the largest element; 2: the root of the sum of squares
---   clip_value  bounds each element of a gradient
---   ema         a state `ema`: the moving average of the weights, of which each step keeps this part
---   grad_norm   true: the metrics show the norm even without clipping
---   accumulate  so many batches a step: their mean loss and gradient; where the loss is a mean over labels that
---               count, that over those of all of them (accumulate_mean = "batches": the mean of their means). Ranks reduce the gradients once,
---               after the last batch: where fully_shard shards the parameters, whole gradients are
---               accumulated until then
---   microbatches  a step goes through its batch in so many parts: the same loss and gradients, and less
---               memory for activations
---   metrics     function(output, batch) that gives a table of tensors by name: the metrics have these
---               numbers, too. Of a step in micro-batches they are what they are without; with accumulate
---               the mean of the batches; of a smaller last batch they count the samples that are there.
---               Of sums and means over samples that is so before anything else is made of them, a
---               maximum, say
---   reduce_each_batch  true: gradients are reduced after each batch, and the parts accumulated: less
---               memory, and a reduction for each batch
---   expect      the most collectives of a step by kind, such as {all_reduce = 1}: more are an error
---   matmul_precision  "tf32": products of float32 tensors may round their operands to TF32
---   bucketing   "units": one collective for each group that fully_shard makes, and for small sums;
---               "greedy": for collectives that follow one another; "none"
---   bucket_mb   the most MiB of one bucket; or a list: first, second, ..., all others
---   prefetch    1: a layer's parameters are gathered while the layer before it runs; 2 to 4: so many
---               layers ahead; 0: not ahead. Default: 1 if that pays and fits
---   shuffle     a seed: each epoch of a data set has an order of its own
---   drop_last   true: an incomplete batch at the end of an epoch is dropped; false: it is a smaller one
---   validate    {data =, every =, steps =}: the loss of other data, every so many steps
---   emit        "library": also a library, functions to call from C and Fortran; library_name: its
---               name, by default "model"
-function plan.train(options)
-  base.expect(options, "table", "what train is given")
-  base.options(options, "train",
+--- # Programs
+--- train(options): a program whose steps reduce the loss.
+---   model: the module
+---   batch: a table of inputs: `randn{...}`, `tokens(words){...}`
+---   loss: `function(output, batch)`: a number to reduce
+---   optimizer: `AdamW{...}` or another one
+---   steps: how many
+---   seed = 0: of initial weights, inputs that are drawn and dropout
+---   forward: `function(model, batch)`; by default `model(batch.input)`
+---   planner = "fastest": or `"greedy"`, DTensor's steps for moves
+---   checkpoint: `"layer"`: the backward of each module of a list keeps only the module's inputs
+---   names: what other files call the parameters: patterns with as many stars; `{tensor =, dim =, part =, of =}` is a
+---     part of one
+---   schedule: of the learning rate, or a function of the step that gives a factor
+---   clip: the gradients are scaled so that the norm of them all is at most this
+---   norm_type = 2: `"inf"`: that norm is the largest element
+---   grad_norm = false: the metrics show the norm without clipping
+---   accumulate = 1: batches of a step, whose gradients are added up and reduced once
+---   reduce_each_batch = false: gradients are reduced after each batch: less memory, more collectives
+---   expect: the most collectives of a step by kind, `{all_reduce = 1}`; more are an error
+---   matmul_precision = "float32": `"tf32"`: products of float32 may round their operands
+---   bucketing: `"units"`, `"greedy"` or `"none"`: which collectives are joined
+---   bucket_mb: the most MiB of a bucket, or a list: of the first, the second, ..., all others
+---   prefetch: 0 to 4: how many layers ahead parameters are gathered; by default 1 if that pays and fits
+---   shuffle: a seed, or true: each epoch of a data set has an order of its own
+---   drop_last: true: a last batch that is not whole is left out; false: it is smaller
+---   validate: `{data =, every =, steps =}`: the loss of other data, every so many steps
+---   groups: `{{match = pattern, lr =, schedule =, optimizer =, ...}, ...}`: parameters with settings of their own
+---   clip_value: bounds each element of a gradient
+---   ema: a moving average of the weights; each step keeps this part of it
+---   emit = "program": `"library"`: functions for C and Fortran, too
+---   library_name = "model": of the library
+---   microbatches = 1: a step goes through its batch in so many parts
+---   metrics: `function(output, batch)`: a table of numbers for the metrics of a step
+---   accumulate_mean = "labels": `"batches"`: a loss is the mean of the batches' means
+local OPTIONS = base.option_names("train",
     {"model", "batch", "loss", "optimizer", "steps", "seed", "forward", "planner",
      "checkpoint", "names", "schedule", "clip", "norm_type", "grad_norm", "accumulate",
      "reduce_each_batch", "expect", "matmul_precision",
      "bucketing", "bucket_mb", "prefetch", "shuffle", "drop_last", "validate", "groups",
      "clip_value", "ema", "emit", "library_name", "microbatches", "metrics", "accumulate_mean"})
+
+function plan.train(options)
+  base.expect(options, "table", "what train is given")
+  base.options(options, "train", OPTIONS)
   local loss = need(options, "train", "loss", "function")
   local how = need(options, "train", "optimizer", "optimizer")
   if options.steps == nil then fail("train needs steps") end
@@ -510,13 +507,26 @@ function plan.train(options)
   core.end_()
 end
 
--- infer{model =, batch =, outputs = function(model, batch), seed =, planner =, names =, expect =,
--- matmul_precision =, bucketing =, bucket_mb =, prefetch =, emit =, library_name =}: one forward
--- step, whose outputs, a table of tensors by name, are written to a file.
+--- infer(options): a program of one forward, which writes its outputs.
+---   model: the module
+---   batch: a table of inputs
+---   outputs: `function(model, batch)`: a table of tensors by name; by default `output`, of `batch.input`
+---   seed = 0: of weights and inputs that are drawn
+---   planner = "fastest": see `train`
+---   names: see `train`
+---   expect: see `train`
+---   matmul_precision = "float32": see `train`
+---   bucketing: see `train`
+---   bucket_mb: see `train`
+---   prefetch: see `train`
+---   emit = "program": see `train`
+---   library_name = "model": see `train`
+local INFER_OPTIONS = base.option_names("infer", {"model", "batch", "outputs", "seed", "planner", "names", "expect",
+  "matmul_precision", "bucketing", "bucket_mb", "prefetch", "emit", "library_name"})
+
 function plan.infer(options)
   base.expect(options, "table", "what infer is given")
-  base.options(options, "infer", {"model", "batch", "outputs", "seed", "planner", "names", "expect",
-    "matmul_precision", "bucketing", "bucket_mb", "prefetch", "emit", "library_name"})
+  base.options(options, "infer", INFER_OPTIONS)
   local outputs = optional(options, "infer", "outputs", "function")
     or function(model, batch) return {output = base.one("forward", model(batch.input))} end
 

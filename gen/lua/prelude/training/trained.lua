@@ -12,6 +12,9 @@ function base.set_trained(who, what, requires_grad, pattern)
 end
 
 -- parameter:requires_grad_(true or false)
+--- # Frozen parameters
+--- x:requires_grad_(input, is_trained = true): whether a parameter is trained; `module:requires_grad_(false)` is for
+--- all of a module.
 base.as_method("requires_grad_", function(input, is_trained)
   if core.recording() then
     base.misfit("it comes before train and infer; in a forward x:detach() stops gradients")
@@ -59,6 +62,7 @@ local function for_each(who, requires_grad)
   end
 end
 
--- freeze(model, "layers.[0-3]|embed*"), or a list of patterns; freeze(model): all. unfreeze: the
--- same the other way.
+--- freeze(model, match?): parameters that are not trained: a pattern of names of parameters or modules, a list, or
+--- all.
+--- unfreeze(model, match?): the opposite.
 plan.freeze, plan.unfreeze = for_each("freeze", false), for_each("unfreeze", true)

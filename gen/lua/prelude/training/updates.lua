@@ -1,5 +1,5 @@
 -- updates.lua: the trace of an update: what an optimizer's function of a parameter, its gradient and its states
--- computes. It is run on things that stand for these. An update that works by element becomes a kernel. What looks
+-- computes. It is run on placeholders for these. An update that works by element becomes a kernel. What looks
 -- at more than one element (a norm, a mean, a product) becomes operations on tensors, before a kernel that
 -- does the rest.
 local core, base, plan = ...
@@ -9,7 +9,7 @@ local MOST_STATES, MOST_NUMBERS, MOST_OPERATIONS = 4, 64, 256
 
 -- ------------------------------------------------------------------------------------- the elements
 
--- What an update computes with: {row =, inputs..., shape =, type =}, or {input = 0, 1, ..., shape =}: the
+-- A tensor of an update: {row =, inputs..., shape =, type =}, or {input = 0, 1, ..., shape =}: the
 -- parameter, its gradient, the states. Of rows that are not pointwise also dims =, keep =, scalar =, equation =.
 local elements = {}
 local methods = {}
@@ -33,7 +33,7 @@ local function element(description)
   return e
 end
 
--- Whether any input is at home, or was; and whether all are: then what is made of them is there, too.
+-- Whether any input is at home, or was; and whether all are: then their result is at home, too.
 local function homes_of(inputs)
   local any, all = false, true
   for _, v in ipairs(inputs) do
@@ -173,13 +173,22 @@ for row, inputs in pairs(core.element_rows()) do
     return operation(row, ...)
   end
 end
+local of_rows = {}
+for name, f in pairs(methods) do of_rows[name] = f end
+--- # Tensors of an update
+--- The values that an optimizer computes with: its parameter, gradient and states. They take `+ - * / ^`, these methods, and those of
+--- pointwise operators: $pointwise.
+--- p:sign(x): the sign, 0 for 0.
 function methods.sign(x) return operation("abs_back", 1, x) end
+--- p:clamp(x, least?, most?): bounds.
 function methods.clamp(x, least, most)
   if least ~= nil then x = operation("maximum", x, least) end
   if most ~= nil then x = operation("minimum", x, most) end
   return x
 end
+--- p:where(x, condition, other): x where the condition is true.
 methods.where = function(x, condition, other) return operation("where", condition, x, other) end
+--- p:lerp(x, to, weight): `x + weight * (to - x)`.
 function methods.lerp(x, to, weight) return x + weight * (to - x) end
 
 -- ----------------------------------------------------------------------------- of more than one element
@@ -221,9 +230,14 @@ local function reduced(row, x, dim, keep, who)
   return tensor_row(row, x, {shape = shape, dims = mask, keep = keep, scalar = who == "mean" and 1 / n or 1})
 end
 
+--- p:sum(x, dim?, keepdim?): the sum.
+--- p:mean(x, dim?, keepdim?): the mean.
+--- p:amax(x, dim?, keepdim?): the largest element.
+--- p:amin(x, dim?, keepdim?): the smallest one.
 for name, row in pairs{sum = "sum", mean = "sum", amax = "amax", amin = "amin"} do
   methods[name] = function(x, dim, keepdim) return reduced(row, x, dim, keepdim, name) end
 end
+--- p:norm(x, p?, dim?, keepdim?): the root of the sum of squares.
 function methods.norm(x, p, dim, keepdim)
   if p ~= nil and p ~= 2 then fail("norm of an update is the root of the sum of squares: p is 2, not %s", tostring(p)) end
   return methods.sqrt(reduced("sum", operation("square", x), dim, keepdim, "norm"))
@@ -244,6 +258,7 @@ local function need_matrices(d, who)
   end
 end
 
+--- p:matmul(x, y): the product of matrices, or of stacks of them.
 function methods.matmul(x, y)
   local a, b = of_element(x, "matmul"), of_element(y, "matmul")
   need_matrices(a, "matmul")
@@ -259,9 +274,11 @@ function methods.matmul(x, y)
   return recorded{row = "matmul", inputs = {left, right}, equation = l .. "," .. r .. (stacks and "->emn" or "->mn"),
     shape = stacks and {a.shape[1], a.shape[2], b.shape[3]} or {a.shape[1], b.shape[2]}, type = kind}
 end
+--- p:mm(x, y): as `matmul`.
 methods.mm = methods.matmul
 
 -- The last two dimensions, in the other order.
+--- p:mT(x): transposed.
 function methods.mT(x)
   local d = of_element(x, "mT")
   need_matrices(d, "mT")
@@ -270,12 +287,14 @@ function methods.mT(x)
   return tensor_row("permute", x, {equation = n == 3 and "eab->eba" or "ab->ba", shape = shape})
 end
 
+--- p:t(x): transposed, of a matrix.
 function methods.t(x)
   local d = of_element(x, "t")
   if #d.shape ~= 2 then fail("t of an update takes a matrix, not the shape %s", shape_text(d.shape)) end
   return methods.mT(x)
 end
 
+--- p:to(x, type): `"float32"` or `"bfloat16"`.
 function methods.to(x, type)
   of_element(x, "to")
   if type ~= "float32" and type ~= "bfloat16" then
@@ -285,13 +304,15 @@ function methods.to(x, type)
 end
 
 -- The same, whole on every rank.
+--- p:replicate(x): whole on every rank.
 function methods.replicate(x)
   if of_element(x, "replicate").home then fail("replicate of an update takes what is not at home") end
   return tensor_row("redistribute", x, {})
 end
 
--- The same, a matrix, whole on one rank: those of equal modules on different ones. What is made of it alone is
+-- The same, a matrix, whole on one rank: those of equal modules on different ones. Values that depend only on it are
 -- there, too.
+--- p:home(x): a matrix, whole on one rank, which then computes with it; those of equal modules on different ones.
 function methods.home(x)
   local d = of_element(x, "home")
   if #d.shape ~= 2 then fail("home of an update takes a matrix, not the shape %s", shape_text(d.shape)) end
@@ -299,7 +320,8 @@ function methods.home(x)
   return tensor_row("scan_stack", x, {home = true})
 end
 
--- What is at home, cut as the parameter again. That happens by itself where it meets what is not at home.
+-- A value at home, cut as the parameter again. This happens by itself where it meets a value that is not at home.
+--- p:cut(x): cut as the parameter again.
 function methods.cut(x)
   if not of_element(x, "cut").home then fail("cut of an update takes what is at home") end
   local e = tensor_row("scan_take", x, {})
@@ -307,14 +329,21 @@ function methods.cut(x)
   return e
 end
 
+--- p:dim(x): the number of dimensions.
 function methods.dim(x) return #x.shape end
+--- p:numel(x): the number of elements.
 function methods.numel(x) return count(x.shape) end
+--- p:size(x, d): a size.
 function methods.size(x, d)
   local shape = x.shape
   d = base.integer(d, "size's dim", -#shape, #shape - 1)
   return shape[(d < 0 and d + #shape or d) + 1]
 end
-for name in pairs(methods) do base.element_methods[#base.element_methods + 1] = name end
+base.methods_of_updates = {} -- those that are no row's, for the reference
+for name, f in pairs(methods) do
+  base.element_methods[#base.element_methods + 1] = name
+  if of_rows[name] ~= f then base.methods_of_updates[name] = f end
+end
 
 -- -------------------------------------------------------------------------------------- the update
 
@@ -402,7 +431,7 @@ local function shape_without(shape, ones)
   return own
 end
 
--- What a function gave for the parameter or a state, as an element of that shape in float32.
+-- The result of a function for the parameter or a state, as an element of that shape in float32.
 local function result(e, like, what)
   if type(e) == "number" or base.is_scalar(e) then e = operation("add", operation("mul", like, 0), e) end
   e = cast(base.expect(e, "element", what), "float32")
@@ -512,7 +541,7 @@ local function step_text(d)
     type = d.row == "cast" and d.type or nil}
 end
 
--- What set_optimizers takes of a traced update: its numbers, operations, steps and outs by operand numbers.
+-- A traced update as set_optimizers takes it: its numbers, operations, steps and outs by operand numbers.
 local function as_lists(traced, out, states, ones, shape)
   local all = {}
   for _, e in ipairs(trace.steps) do all[e] = true end

@@ -1,0 +1,144 @@
+-- settings.lua: the settings of a plan: -D gives them values, and tpgen PLAN --help lists them.
+local core, base, plan = ...
+local fail = base.fail
+
+-- The types: a test, and the words of its message.
+local function is_whole(v, least) return math.type(v) == "integer" and v >= least end
+local TYPES = {
+  size = {function(v) return is_whole(v, 1) end, "a whole number, 1 or more"},
+  count = {function(v) return is_whole(v, 0) end, "a whole number, 0 or more"},
+  whole = {function(v) return math.type(v) == "integer" end, "a whole number"},
+  number = {function(v) return type(v) == "number" end, "a number"},
+  flag = {function(v) return type(v) == "boolean" end, "true or false"},
+  text = {function(v) return type(v) == "string" end, "a text"},
+}
+
+-- The type of a setting that names none, by its default.
+local function type_of(value)
+  if type(value) == "boolean" then return "flag" end
+  if type(value) == "string" then return "text" end
+  if math.type(value) == "integer" and value > 0 then return "size" end
+  if math.type(value) == "float" then return "number" end
+end
+
+local KEYS = {true, true, true, type = true, choices = true, search = true, was = true}
+
+-- {"tp", 2, "the ranks that share the layers", search = true}
+local function read_row(given, all)
+  local name = base.expect(given[1], "string", "the name of a setting")
+  local what = string.format("the setting '%.60s'", name)
+  if not string.find(name, "^[%a_][%w_]*$") then fail("%s: a name has letters, digits and _", what) end
+  if all[name] then fail("%s is declared twice", what) end
+  for key in pairs(given) do
+    if not KEYS[key] then
+      fail("%s: it has no '%s': write {name, default, description, type =, choices =, search =, was =}", what, tostring(key))
+    end
+  end
+  local row = {name = name, default = given[2], about = base.expect(given[3], "string", "the description of " .. what),
+    choices = given.choices or {}, search = given.search == true, was = given.was}
+  if row.was ~= nil then base.expect(row.was, "string", "the earlier name of " .. what) end
+  base.expect(row.choices, "table", "the choices of " .. what)
+  row.type = given.type or #row.choices == 0 and type_of(row.default) or nil
+  if row.type and not TYPES[row.type] then
+    fail("%s has the type '%s': the types are size, count, whole, number, flag and text", what, tostring(row.type))
+  elseif not row.type and #row.choices == 0 then
+    fail("%s: say its type: size, count, whole, number, flag or text", what)
+  end
+  all[name], all[#all + 1] = row, row
+end
+
+-- Rows, and lists of rows, which may have a title.
+local function read_rows(list, all, title)
+  base.expect(list, "table", "what settings is given")
+  if type(list[1]) == "string" then
+    read_row(list, all)
+    all[#all].title = title
+    return
+  end
+  for _, row in ipairs(list) do read_rows(row, all, list.title or title) end
+end
+
+local function is_valid(row, value)
+  for _, choice in ipairs(row.choices) do
+    if value == choice then return true end
+  end
+  return row.type ~= nil and TYPES[row.type][1](value)
+end
+
+local function words_of(row)
+  local words = {}
+  for i, choice in ipairs(row.choices) do words[i] = tostring(choice) end
+  if row.type then words[#words + 1] = TYPES[row.type][2] end
+  if #words < 2 then return words[1] end
+  return table.concat(words, ", ", 1, #words - 1) .. " or " .. words[#words]
+end
+
+local WHOLE = {size = true, count = true, whole = true}
+
+local function check(row, value)
+  if WHOLE[row.type] and math.type(value) == "float" then value = math.tointeger(value) or value end
+  if value ~= nil and not is_valid(row, value) then
+    fail("%s must be %s, not %s", row.name, words_of(row),
+      type(value) == "string" and base.a(value) or type(value) == "table" and "a table" or tostring(value))
+  end
+  return value
+end
+
+local function type_words(row)
+  local words = {}
+  for i, choice in ipairs(row.choices) do words[i] = tostring(choice) end
+  if row.type then words[#words + 1] = row.type end
+  return table.concat(words, "|")
+end
+
+--- # Settings
+--- settings(rows, known?): declares the plan's settings, `{name, default, what it does, type =, choices =, search =}`
+--- each, or lists of these with a `title`; gives their values: what -D says, else what `known` says, else the
+--- default. A default may be a function of the values. The types are size, count, whole, number, flag and text. `was` is an earlier name.
+function plan.settings(rows, known)
+  known = known or {}
+  base.expect(known, "table", "the known values that settings is given")
+  if base.begun then fail("settings comes before train and infer") end
+  if base.has_settings then fail("a plan declares its settings once") end
+  base.has_settings = true
+  local all, values = {}, {}
+  read_rows(rows, all)
+  local given = plan.args
+  local function default_of(row)
+    local value = known[row.name]
+    if value == nil then value = row.default end
+    if type(value) == "function" then value = value(values) end
+    return check(row, value)
+  end
+  base.setting_names = {}
+  local renamed = {}
+  for i, row in ipairs(all) do
+    base.setting_names[i] = row.name
+    if row.was then renamed[row.was] = row.name end
+  end
+  setmetatable(values, {
+    __index = function(_, name)
+      local row = all[name]
+      if not row then
+        fail("the plan declares no setting '%s'%s", tostring(name), core.suggestion(tostring(name), base.setting_names))
+      end
+      local value = given[name]
+      if value == nil then return default_of(row) end
+      return check(row, value)
+    end,
+    __newindex = function() fail("settings have the values that the command line gives: a plan cannot change them") end,
+    __metatable = false,
+  })
+  core.check_definitions(base.setting_names, renamed)
+  local said = core.definitions()
+  for _, row in ipairs(all) do check(row, said[row.name]) end
+  if core.lists_settings() then
+    for _, row in ipairs(all) do
+      local value = default_of(row)
+      core.add_setting(row.name, type_words(row), value == nil and "" or tostring(value), row.about, row.title or "",
+        row.search)
+    end
+    core.end_of_settings()
+  end
+  return values
+end

@@ -1,0 +1,118 @@
+/* settings.c: the settings that a plan declares, by settings{...} of prelude/language/settings.lua:
+   tpgen PLAN --help (driver/plan_help.c) prints them. And the values of -D. */
+#include "lua/lua.h"
+
+#include <lauxlib.h>
+#include <lua.h>
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Lua reads 1e999 as infinity, and keeps only the lowest 64 bits of 0x10000000000000002. */
+static bool is_in_range(lua_State *L, const char *value)
+{
+  if (!lua_isinteger(L, -1)) return isfinite(lua_tonumber(L, -1));
+  const char *digits = value + strspn(value, " \t\n\v\f\r+-");
+  if (digits[0] != '0' || (digits[1] | 0x20) != 'x') return true;
+  digits += 2 + strspn(digits + 2, "0");
+  return strspn(digits, "0123456789abcdefABCDEF") <= 16;
+}
+
+void push_definition(lua_State *L, const struct definition *d)
+{
+  if (!strcmp(d->value, "true") || !strcmp(d->value, "false")) {
+    lua_pushboolean(L, *d->value == 't');
+  } else if (!lua_stringtonumber(L, d->value)) {
+    lua_pushstring(L, d->value);
+  } else if (!is_in_range(L, d->value)) {
+    plan_fails("-D %s=%s: out of range: a number in hexadecimal has at most 64 bits, any other is "
+               "below 1.8e308",
+               d->name, d->value);
+  }
+}
+
+/* definitions(): the values of -D by name, without noting that the plan has read them. */
+static int definitions(lua_State *L)
+{
+  lua_newtable(L);
+  for (int i = 0; i < options.ndefinition; i++) {
+    push_definition(L, &options.definition[i]);
+    lua_setfield(L, -2, options.definition[i].name);
+  }
+  return 1;
+}
+
+/* check_definitions({name, ...}, {[earlier name] = name}): each -D is one of these settings. */
+static int check_definitions(lua_State *L)
+{
+  for (int i = 0; i < options.ndefinition; i++) {
+    const struct definition *d = &options.definition[i];
+    bool found = false;
+    for (int k = 1; k <= (int)lua_rawlen(L, 1) && !found; k++) {
+      lua_rawgeti(L, 1, k);
+      found = !strcmp(lua_tostring(L, -1), d->name);
+      lua_pop(L, 1);
+    }
+    if (found) continue;
+    if (lua_getfield(L, 2, d->name) == LUA_TSTRING) {
+      sandbox->line = 0;
+      plan_fails("-D %s=%s: the setting is called %s now", d->name, d->value, lua_tostring(L, -1));
+    }
+    lua_pop(L, 1);
+    push_suggestion(L, d->name, 1);
+    sandbox->line = 0;
+    const char *hint = lua_tostring(L, -1);
+    plan_fails("-D %s=%s: the plan has no setting '%s'%s tpgen PLAN.lua --help lists its settings",
+               d->name, d->value, d->name, *hint ? hint : ":");
+  }
+  return 0;
+}
+
+/* lists_settings(): whether tpgen reads the plan for its settings only. */
+static int lists_settings(lua_State *L)
+{
+  lua_pushboolean(L, options.help);
+  return 1;
+}
+
+/* add_setting(name, type, default, about, title, search) */
+static int add_setting(lua_State *L)
+{
+  GROW(plan_options->setting, plan_options->nsetting, plan_options->setting_room);
+  plan_options->setting[plan_options->nsetting++] = (struct setting){
+      .name = copy_text(luaL_checkstring(L, 1)),
+      .type = copy_text(luaL_checkstring(L, 2)),
+      .usual = copy_text(luaL_checkstring(L, 3)),
+      .about = copy_text(luaL_checkstring(L, 4)),
+      .title = copy_text(luaL_checkstring(L, 5)),
+      .search = lua_toboolean(L, 6),
+  };
+  return 0;
+}
+
+/* end_of_settings(): nothing else of the plan is needed. Ends the process that reads the plan. */
+static int end_of_settings(lua_State *L)
+{
+  (void)L;
+  _exit(0);
+}
+
+void add_read_settings(lua_State *L, int names)
+{
+  for (lua_Integer i = 1; i <= (lua_Integer)lua_rawlen(L, names); i++) {
+    lua_rawgeti(L, names, i);
+    GROW(plan_options->setting, plan_options->nsetting, plan_options->setting_room);
+    plan_options->setting[plan_options->nsetting++] =
+        (struct setting){copy_text(lua_tostring(L, -1)), "", "", "", "", false};
+    lua_pop(L, 1);
+  }
+}
+
+void set_settings_bindings(lua_State *L)
+{
+  static const luaL_Reg functions[] = {
+      {"definitions", definitions},         {"check_definitions", check_definitions},
+      {"lists_settings", lists_settings},   {"add_setting", add_setting},
+      {"end_of_settings", end_of_settings}, {NULL, NULL}};
+  luaL_setfuncs(L, functions, 0);
+}

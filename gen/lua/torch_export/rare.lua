@@ -1,0 +1,492 @@
+-- rare.lua: operators of exported programs that few models have; this file runs when a program has one that no other file
+-- defines. Compositions: functions by polynomials, distances, histograms, bags of embeddings, windows, images of three
+-- dimensions, sampled images, Fourier transforms as products with matrices of cosines and sines.
+local core, base = ...
+local raw, constants, fail, torch = base.raw, base.constants, base.fail, base.torch
+local operators, on_complex = base.torch_operators, torch.on_complex
+local complex, is_complex, zeros_of, shape_of = torch.complex, torch.is_complex, torch.zeros_of, torch.shape_of_either
+
+local function is_float(x) return base.is_floating(x) end
+local function floats(x) return is_float(x) and x or raw.to(x, "float32") end
+local function plain_tensor(v) return constants.is(v) and constants.tensor(v) or v end
+
+-- ------------------------------------------------------------------------------------ by polynomials
+
+-- By a polynomial for numbers up to tan(pi / 8), to which those of others lead.
+local SMALL, LARGE = math.tan(math.pi / 8), math.tan(3 * math.pi / 8)
+local function atan(x)
+  local below = raw.lt(x, 0)
+  local size = raw.where(below, raw.neg(x), x)
+  local far, middle = raw.gt(size, LARGE), raw.gt(size, SMALL)
+  local t = raw.where(middle, raw.div(raw.sub(size, 1), raw.add(size, 1)), size)
+  t = raw.where(far, raw.div(-1, raw.where(far, size, 1.0)), t)
+  local z, sum = raw.square(t), 8.05374449538e-2
+  for _, c in ipairs{-1.38776856032e-1, 1.99777106478e-1, -3.33329491539e-1} do sum = raw.add(raw.mul(z, sum), c) end
+  local y = raw.add(t, raw.mul(raw.mul(sum, z), t))
+  y = raw.add(y, raw.where(far, math.pi / 2, raw.where(middle, math.pi / 4, 0.0)))
+  return raw.where(below, raw.neg(y), y)
+end
+operators.atan = function(a) return atan(a.self) end
+operators.asin = function(a)
+  return atan(raw.div(a.self, raw.sqrt(raw.mul(raw.sub(1, a.self), raw.add(1, a.self)))))
+end
+operators.acos = function(a)
+  return raw.mul(2, atan(raw.sqrt(raw.div(raw.sub(1, a.self), raw.add(1, a.self)))))
+end
+-- The angle of (x, y): by the quotient of the smaller by the larger one.
+operators.atan2 = function(a)
+  local y, x = torch.promoted(a.self, a.other)
+  local steep = raw.gt(raw.abs(y), raw.abs(x))
+  local above, under = raw.where(steep, x, y), raw.where(steep, y, x)
+  local angle = atan(raw.div(above, raw.where(raw.eq(under, 0), 1.0, under)))
+  local down, back = raw.lt(y, 0), raw.lt(x, 0)
+  local turn = raw.where(back, raw.where(down, -math.pi, math.pi), 0.0)
+  return raw.where(steep, raw.sub(raw.where(down, -math.pi / 2, math.pi / 2), angle), raw.add(angle, turn))
+end
+for name, first in pairs{arctan = "atan", arcsin = "asin", arccos = "acos", arctan2 = "atan2", arcsinh = "asinh",
+  arccosh = "acosh", arctanh = "atanh"} do
+  operators[name] = operators[first]
+end
+
+-- ---------------------------------------------------------------------- distances, counts, by indices
+
+operators._cdist_forward = function(a)
+  local x = raw.sub(raw.unsqueeze(a.x1, -2), raw.unsqueeze(a.x2, -3))
+  return raw.norm(x, a.p or 2, -1)
+end
+operators.cdist = operators._cdist_forward
+operators._pdist_forward = function(a)
+  local x, parts = a.self, {}
+  local n = core.shape(x)[1]
+  if n < 2 or n > 256 then fail("pdist supports 2 to 256 points, not %d", n) end
+  for i = 1, n - 1 do
+    parts[i] = raw.norm(raw.sub(raw.narrow(x, 0, i, n - i), raw.narrow(x, 0, i - 1, 1)), a.p or 2, 1)
+  end
+  return #parts == 1 and parts[1] or raw.cat(parts, 0)
+end
+operators.pdist = operators._pdist_forward
+-- The number of elements in each of equal parts from min to max.
+operators.histc = function(a)
+  local bins, low, high = a.bins or 100, a.min or 0, a.max or 0
+  if low == high then fail("histc needs min and max") end
+  local x = raw.flatten(floats(a.self))
+  local part = operators.floor{self = raw.mul(raw.sub(x, low), bins / (high - low))}
+  part = raw.where(raw.eq(x, high), bins - 1.0, part)
+  local n = core.shape(x)[1]
+  local hits = raw.eq(base.view(part, {n, 1}), raw.to(raw.arange(bins), "float32"))
+  local counts = raw.sum(raw.to(hits, "float32"), 0)
+  return is_float(a.self) and counts or raw.to(counts, core.type(a.self))
+end
+operators._trilinear = function(a)
+  local x = {a.i1, a.i2, a.i3}
+  for i, dims in ipairs{a.expand1, a.expand2, a.expand3} do
+    for _, d in ipairs(dims) do x[i] = raw.unsqueeze(x[i], d) end
+  end
+  return raw.sum(raw.mul(raw.mul(x[1], x[2]), x[3]), a.sumdim)
+end
+-- Bags of equal size: the offsets count by it.
+operators._embedding_bag = function(a)
+  local n = core.shape(plain_tensor(a.indices))[1]
+  local size = constants.is(a.offsets) and constants.counted_by(a.offsets)
+  if size and a.offsets.shape[1] == 1 then size = n end
+  if not size or size * a.offsets.shape[1] ~= n or (a.padding_idx or -1) >= 0 then
+    fail("embedding_bag supports only bags of equal size")
+  end
+  local rows = raw.embedding(base.view(plain_tensor(a.indices), {a.offsets.shape[1], size}), a.weight)
+  if a.per_sample_weights ~= nil then
+    rows = raw.mul(rows, base.view(a.per_sample_weights, {a.offsets.shape[1], size, 1}))
+  end
+  if a.mode == 2 then return raw.amax(rows, 1) end
+  return a.mode == 1 and raw.mean(rows, 1) or raw.sum(rows, 1)
+end
+operators.embedding_bag = function(a)
+  if a.include_last_offset then fail("embedding_bag with the last offset is not supported") end
+  return operators._embedding_bag(a)
+end
+operators._embedding_bag_forward_only = operators._embedding_bag
+
+-- The elements of `source`, one after the other, where the mask is true.
+operators.masked_scatter = function(a)
+  local shape = core.shape(a.self)
+  local mask = raw.expand(a.mask, shape)
+  local n, count = base.elements(core.shape(a.source)), raw.cumsum(raw.to(base.view(mask, {base.elements(shape)}), "float32"), 0)
+  local index = raw.to(raw.clamp(raw.sub(count, 1), 0, n - 1), "int32")
+  local taken = raw.index_select(base.view(a.source, {n}), 0, index)
+  return raw.where(mask, base.view(raw.to(taken, core.type(a.self)), shape), a.self)
+end
+
+-- ------------------------------------------------------------------------------------------- windows
+
+-- The windows of images [b, c, h, w] that a convolution looks at: [b, c kernel, windows].
+operators.im2col = function(a)
+  local kernel, dilation, stride, border = a.kernel_size, a.dilation, a.stride, a.padding
+  local x = raw.pad(a.self, {border[2], border[2], border[1], border[1]})
+  local shape, list, out = core.shape(x), {}, {}
+  if #shape ~= 4 then fail("im2col supports only [batch, channels, height, width]") end
+  for i = 1, 2 do out[i] = (shape[i + 2] - dilation[i] * (kernel[i] - 1) - 1) // stride[i] + 1 end
+  for i = 0, kernel[1] - 1 do
+    local first = i * dilation[1]
+    local rows = operators.slice{self = x, dim = 2, start = first, ["end"] = first + (out[1] - 1) * stride[1] + 1,
+      step = stride[1]}
+    for j = 0, kernel[2] - 1 do
+      first = j * dilation[2]
+      list[#list + 1] = operators.slice{self = rows, dim = 3, start = first,
+        ["end"] = first + (out[2] - 1) * stride[2] + 1, step = stride[2]}
+    end
+  end
+  return base.view(raw.stack(list, 2), {shape[1], shape[2] * #list, out[1] * out[2]})
+end
+
+-- The way back: what windows have of one place is added up, by a transposed convolution that puts each element of a
+-- window in its place.
+operators.col2im = function(a)
+  local kernel, dilation, stride, border = a.kernel_size, a.dilation, a.stride, a.padding
+  local shape, n, out, missing = core.shape(a.self), kernel[1] * kernel[2], {}, {}
+  if #shape ~= 3 then fail("col2im supports only [batch, channels, windows]") end
+  for i = 1, 2 do
+    local room = a.output_size[i] + 2 * border[i] - dilation[i] * (kernel[i] - 1) - 1
+    out[i], missing[i] = room // stride[i] + 1, room % stride[i]
+  end
+  local channels = shape[2] // n
+  local places = raw.expand(base.view(constants.tensor(operators.eye{n = n}), {1, n, 1, n}), {channels, n, 1, n})
+  return raw.conv_transpose2d(base.view(a.self, {shape[1], shape[2], out[1], out[2]}),
+    base.view(places, {shape[2], 1, kernel[1], kernel[2]}), nil, stride, border, missing, channels, dilation)
+end
+-- The largest of each of n parts along a dimension of images: part i begins at i size / n.
+local function largest_of_parts(x, d, n)
+  local size, parts = core.shape(x)[d + 1], {}
+  for i = 0, n - 1 do
+    local first = i * size // n
+    local length = ((i + 1) * size + n - 1) // n - first
+    parts[i + 1] = raw.max_pool2d(raw.narrow(x, d, first, length), d == 2 and {length, 1} or {1, length})
+  end
+  return #parts == 1 and parts[1] or raw.cat(parts, d)
+end
+operators.adaptive_max_pool2d = function(a)
+  if #core.shape(a.self) ~= 4 then fail("adaptive_max_pool2d supports only [batch, channels, height, width]") end
+  return largest_of_parts(largest_of_parts(a.self, 3, a.output_size[2]), 2, a.output_size[1])
+end
+
+-- ------------------------------------------------------------------------ images of three dimensions
+
+local function three(v, otherwise)
+  if v == nil or type(v) == "table" and #v == 0 then v = otherwise end
+  if type(v) ~= "table" then v = {v} end
+  return #v == 1 and {v[1], v[1], v[1]} or v
+end
+
+-- Each plane of the kernel is a convolution over two dimensions, of the planes that it meets.
+operators.conv3d = function(a)
+  if type(a.padding) == "string" then fail("conv3d with padding '%s' is not supported", a.padding) end
+  local stride, border, dilation = three(a.stride, 1), three(a.padding, 0), three(a.dilation, 1)
+  local x, kernel = raw.pad(a.input, {0, 0, 0, 0, border[1], border[1]}), core.shape(a.weight)
+  local s, sum = core.shape(x), nil
+  if #s ~= 5 then fail("conv3d supports only [batch, channels, depth, height, width]") end
+  local n = (s[3] - dilation[1] * (kernel[3] - 1) - 1) // stride[1] + 1
+  for i = 0, kernel[3] - 1 do
+    local first = i * dilation[1]
+    local planes = operators.slice{self = x, dim = 2, start = first, ["end"] = first + (n - 1) * stride[1] + 1,
+      step = stride[1]}
+    local y = raw.conv2d(base.view(raw.transpose(planes, 1, 2), {s[1] * n, s[2], s[4], s[5]}), raw.select(a.weight, 2, i),
+      i == 0 and a.bias or nil, {stride[2], stride[3]}, {border[2], border[3]}, {dilation[2], dilation[3]}, a.groups)
+    sum = sum and raw.add(sum, y) or y
+  end
+  local t = core.shape(sum)
+  return raw.transpose(base.view(sum, {s[1], n, t[2], t[3], t[4]}), 1, 2)
+end
+
+-- Windows over three dimensions are windows over the last two, and then over the first. part(v, otherwise): what an
+-- argument says of the dimensions at hand.
+local function over_three(pool)
+  return function(a)
+    local s = core.shape(a.self)
+    if #s ~= 5 then fail("a pool over three dimensions supports only [batch, channels, depth, height, width]") end
+    local y = pool(base.view(a.self, {s[1], s[2] * s[3], s[4], s[5]}), a, function(v, otherwise)
+      return {three(v, otherwise)[2], three(v, otherwise)[3]}
+    end)
+    local t = core.shape(y)
+    y = pool(base.view(y, {s[1], s[2], s[3], t[3] * t[4]}), a, function(v, otherwise)
+      return {three(v, otherwise)[1], otherwise}
+    end)
+    return base.view(y, {s[1], s[2], core.shape(y)[3], t[3], t[4]})
+  end
+end
+operators.max_pool3d = over_three(function(x, a, part)
+  return raw.max_pool2d(x, part(a.kernel_size, 1), part(a.stride and #a.stride > 0 and a.stride or a.kernel_size, 1),
+    part(a.padding, 0), part(a.dilation, 1), a.ceil_mode)
+end)
+operators.max_pool3d_with_indices = operators.max_pool3d
+operators.avg_pool3d = over_three(function(x, a, part)
+  if a.divisor_override ~= nil then fail("avg_pool3d with a divisor is not supported") end
+  return raw.avg_pool2d(x, part(a.kernel_size, 1), part(a.stride and #a.stride > 0 and a.stride or a.kernel_size, 1),
+    part(a.padding, 0), a.ceil_mode, a.count_include_pad)
+end)
+
+operators._adaptive_avg_pool3d = function(a)
+  local s, to = core.shape(a.self), three(a.output_size, 1)
+  if #s ~= 5 then fail("adaptive_avg_pool3d supports only [batch, channels, depth, height, width]") end
+  local y = raw.adaptive_avg_pool2d(base.view(a.self, {s[1], s[2] * s[3], s[4], s[5]}), {to[2], to[3]})
+  local t = core.shape(y)
+  y = raw.adaptive_avg_pool2d(base.view(y, {s[1], s[2], s[3], t[3] * t[4]}), {to[1], false})
+  return base.view(y, {s[1], s[2], core.shape(y)[3], t[3], t[4]})
+end
+operators.adaptive_avg_pool3d = operators._adaptive_avg_pool3d
+
+-- --------------------------------------------------------------------------------- sampled images
+
+-- A place v among `size` elements, reflected at the borders.
+local function reflected(v, size, aligned)
+  local low, span = aligned and 0 or -0.5, aligned and size - 1 or size
+  if span == 0 then return raw.mul(v, 0) end
+  local far = raw.abs(raw.sub(v, low))
+  local times = operators.floor{self = raw.div(far, span)}
+  local rest = raw.sub(far, raw.mul(times, span))
+  local odd = raw.ne(operators.remainder{self = times, other = 2.0}, 0)
+  return raw.clamp(raw.add(raw.where(odd, raw.sub(span, rest), rest), low), 0, size - 1)
+end
+
+-- Of images [n, c, h, w] the values at places [n, y, x, 2], which go from -1 to 1: of the four elements around each,
+-- or of the nearest one.
+operators.grid_sampler_2d = function(a)
+  local s, t = core.shape(a.input), core.shape(a.grid)
+  local mode, aligned = a.interpolation_mode, a.align_corners
+  if #s ~= 4 or #t ~= 4 then fail("grid_sampler supports only images [n, c, y, x]") end
+  if mode ~= 0 and mode ~= 1 then fail("grid_sampler supports only bilinear and nearest") end
+  local n, c, points = s[1], s[2], t[2] * t[3]
+  local flat = base.view(a.input, {n, c, s[3] * s[4]})
+  local function place(i, size)
+    local v = raw.add(base.view(raw.select(a.grid, -1, i), {n, 1, points}), 1)
+    v = aligned and raw.mul(v, (size - 1) / 2) or raw.mul(raw.sub(raw.mul(v, size), 1), 0.5)
+    if a.padding_mode == 1 then return raw.clamp(v, 0, size - 1) end
+    return a.padding_mode == 2 and reflected(v, size, aligned) or v
+  end
+  local x, y = place(0, s[4]), place(1, s[3])
+  local round = mode == 0 and operators.floor or operators.round
+  local x0, y0 = round{self = x}, round{self = y}
+  local right, down = raw.sub(x, x0), raw.sub(y, y0)
+  local function inside(v, size) return raw.logical_and(raw.ge(v, 0), raw.le(v, size - 1)) end
+  local function whole(v, size) return raw.to(raw.clamp(v, 0, size - 1), "int32") end
+  local sum
+  for i = 0, mode == 0 and 1 or 0 do
+    for j = 0, mode == 0 and 1 or 0 do
+      local u, v = raw.add(x0, j), raw.add(y0, i)
+      local index = raw.add(raw.mul(whole(v, s[3]), s[4]), whole(u, s[4]))
+      local taken = raw.gather(flat, 2, raw.expand(index, {n, c, points}))
+      local weight = 1.0
+      if mode == 0 then weight = raw.mul(j == 1 and right or raw.sub(1, right), i == 1 and down or raw.sub(1, down)) end
+      local term = raw.mul(taken, raw.where(raw.logical_and(inside(u, s[4]), inside(v, s[3])), weight, 0.0))
+      sum = sum and raw.add(sum, term) or term
+    end
+  end
+  return base.view(sum, {n, c, t[2], t[3]})
+end
+operators.grid_sampler = operators.grid_sampler_2d
+
+-- The weight of each element, at distance v in units of a scale, for an image that gets smaller without aliases.
+local FILTERS = {
+  bilinear = {1, function(v) return raw.maximum(raw.sub(1, v), 0.0) end},
+  bicubic = {2, function(v)
+    local near, far = base.cubic_weights[1](v, -0.5), base.cubic_weights[2](v, -0.5)
+    return raw.where(raw.lt(v, 1), near, raw.where(raw.lt(v, 2), far, 0.0))
+  end},
+}
+local function smoothed(x, d, to, factor, aligned, filter)
+  local from = core.shape(x)[d + 1]
+  local scale = factor and 1 / factor or from / to
+  if aligned then scale = to > 1 and (from - 1) / (to - 1) or 0 end
+  local wide = math.max(scale, 1)
+  local reach = filter[1] * wide
+  local center = raw.mul(raw.add(base.view(raw.to(raw.arange(to), "float32"), {to, 1}), 0.5), scale)
+  local i = base.view(raw.to(raw.arange(from), "float32"), {1, from})
+  -- Whole numbers from center - reach to center + reach, each rounded to the nearest.
+  local first = raw.maximum(raw.to(raw.add(raw.sub(center, reach), 0.5), "int32"), 0)
+  local last = raw.minimum(raw.to(raw.add(raw.add(center, reach), 0.5), "int32"), from)
+  local seen = raw.logical_and(raw.ge(i, raw.to(first, "float32")), raw.lt(i, raw.to(last, "float32")))
+  local weights = filter[2](raw.abs(raw.mul(raw.add(raw.sub(i, center), 0.5), 1 / wide)))
+  weights = raw.where(seen, weights, 0.0)
+  return base.product_along(x, d, raw.div(weights, raw.sum(weights, 1, true)))
+end
+for mode, filter in pairs(FILTERS) do
+  operators["_upsample_" .. mode .. "2d_aa"] = function(a)
+    local x, factors = a.input or a.self, a.scale_factors or {a.scales_h or false, a.scales_w or false}
+    for i = 2, 1, -1 do
+      local to = a.output_size and a.output_size[i] or math.floor(core.shape(x)[i + 2] * factors[i])
+      x = smoothed(x, i + 1, to, factors[i], a.align_corners, filter)
+    end
+    return x
+  end
+end
+
+-- ------------------------------------------------------------------------------- Fourier transforms
+
+local MOST_POINTS = 46340 -- whose square is a whole number of 32 bits
+
+-- Cosines and sines of 2 pi j k / n for j of `rows`, k of `columns`: of angles within half a turn, which floats hold
+-- best.
+local function turns(rows, columns, n)
+  if n > MOST_POINTS then fail("a Fourier transform of %d points is not supported: at most %d", n, MOST_POINTS) end
+  local jk = raw.mul(base.view(raw.arange(rows), {rows, 1}), base.view(raw.arange(columns), {1, columns}))
+  local whole = raw.to(raw.add(raw.mul(raw.to(jk, "float32"), 1 / n), 0.5), "int32")
+  local angle = raw.mul(raw.to(raw.sub(jk, raw.mul(whole, n)), "float32"), 2 * math.pi / n)
+  return raw.cos(angle), raw.sin(angle)
+end
+
+local along = base.product_along
+
+-- Along dimension d, of a complex tensor.
+local function transformed(z, d, inverse)
+  local n = core.shape(z.re)[d + 1]
+  local cos, sin = turns(n, n, n)
+  local a, b = along(z.im, d, sin), along(z.re, d, sin)
+  local re, im = along(z.re, d, cos), along(z.im, d, cos)
+  if inverse then return complex(raw.sub(re, a), raw.add(im, b)) end
+  return complex(raw.add(re, a), raw.sub(im, b))
+end
+
+-- Of a real tensor; one_sided: the first half; the other one is its mirror image.
+local function transformed_real(x, d, one_sided)
+  local n = core.shape(x)[d + 1]
+  local cos, sin = turns(one_sided and n // 2 + 1 or n, n, n)
+  return complex(along(x, d, cos), raw.neg(along(x, d, sin)))
+end
+
+-- n real numbers of one half: each except the first, and the middle of an even n, counts twice.
+local function real_of_half(z, d, n)
+  local m = n // 2 + 1
+  local cos, sin = turns(n, m, n)
+  local k = base.view(raw.arange(m), {1, m})
+  local once = raw.logical_or(raw.eq(k, 0), raw.eq(raw.mul(k, 2), n))
+  local times = raw.where(once, 1.0, 2.0)
+  return raw.sub(along(z.re, d, raw.mul(cos, times)), along(z.im, d, raw.mul(sin, times)))
+end
+
+local function scaled(x, by)
+  if by == 1 then return x end
+  if is_complex(x) then return complex(raw.mul(x.re, by), raw.mul(x.im, by)) end
+  return raw.mul(x, by)
+end
+
+-- The factor that a normalization is, of so many points: 0 none, 1 by the root, 2 by their number.
+local function factor(normalization, points)
+  return normalization == 0 and 1 or normalization == 1 and points ^ -0.5 or 1 / points
+end
+
+local function points_of(x, dims)
+  local n = 1
+  for _, d in ipairs(dims) do n = n * shape_of(x)[d + 1] end
+  return n
+end
+
+local function places(x, dims)
+  local list = {}
+  for i, d in ipairs(dims) do list[i] = base.dimension(shape_of(x), d) end
+  return list
+end
+
+local function complex_transform(x, dims, normalization, inverse)
+  local by, first = factor(normalization, points_of(x, dims)), 1
+  if not is_complex(x) and #dims > 0 then
+    if inverse then
+      x = complex(x, zeros_of(x))
+    else
+      x, first = transformed_real(x, dims[1], false), 2
+    end
+  end
+  for i = first, #dims do x = transformed(x, dims[i], inverse) end
+  return scaled(x, by)
+end
+
+local function real_transform(x, dims, normalization, one_sided)
+  local by = factor(normalization, points_of(x, dims))
+  local z = transformed_real(x, dims[#dims], one_sided)
+  for i = 1, #dims - 1 do z = transformed(z, dims[i], false) end
+  return scaled(z, by)
+end
+
+-- x with `size` elements along dimension d: its first ones, and zeros after them.
+local function sized(x, d, size)
+  local n = shape_of(x)[d + 1]
+  if is_complex(x) then return complex(sized(x.re, d, size), sized(x.im, d, size)) end
+  if n >= size then return base.narrow(x, d, 0, size) end
+  local pad = {}
+  for _ = d + 1, #shape_of(x) - 1 do pad[#pad + 1], pad[#pad + 2] = 0, 0 end
+  pad[#pad + 1], pad[#pad + 2] = 0, size - n
+  return raw.pad(x, pad)
+end
+
+local function back_to_real(z, dims, normalization, size)
+  if not is_complex(z) then z = complex(z, zeros_of(z)) end
+  local last, points = dims[#dims], size
+  for i = 1, #dims - 1 do points = points * shape_of(z)[dims[i] + 1] end
+  for i = 1, #dims - 1 do z = transformed(z, dims[i], true) end
+  return scaled(real_of_half(sized(z, last, size // 2 + 1), last, size), factor(normalization, points))
+end
+
+-- In core ATen.
+local function of_either(name, f) operators[name], on_complex[name] = f, f end
+of_either("_fft_c2c", function(a)
+  return complex_transform(a.self, places(a.self, a.dim), a.normalization, not a.forward)
+end)
+of_either("_fft_r2c", function(a) return real_transform(a.self, places(a.self, a.dim), a.normalization, a.onesided) end)
+of_either("_fft_c2r", function(a)
+  return back_to_real(a.self, places(a.self, a.dim), a.normalization, a.last_dim_size)
+end)
+
+-- PyTorch's functions: norm says where the factor stands.
+local function normalization(norm, inverse)
+  if norm == "ortho" then return 1 end
+  return (norm == "forward") == inverse and 0 or 2
+end
+
+-- The dimensions, and the sizes that are asked for: false where a dimension keeps its own.
+local function asked(a, of_one, otherwise)
+  local x, dims, sizes = a.self, a.dim, a.s
+  if of_one then dims, sizes = {a.dim or -1}, a.n and {a.n} or nil end
+  if dims == nil then
+    dims = {}
+    local n = otherwise or sizes and #sizes or #shape_of(x)
+    for i = 1, n do dims[i] = i - 1 - n end
+  end
+  local list = {}
+  for i = 1, #dims do list[i] = sizes and sizes[i] ~= -1 and sizes[i] or false end
+  return places(x, dims), list
+end
+
+local function fourier(name, f)
+  for suffix, kind in pairs{[""] = {true}, n = {false}, ["2"] = {false, 2}} do
+    of_either("fft_" .. name .. suffix, function(a)
+      local dims, sizes = asked(a, kind[1], kind[2])
+      return f(a.self, dims, sizes, a.norm)
+    end)
+  end
+end
+
+local function with_sizes(x, dims, sizes)
+  for i, d in ipairs(dims) do
+    if sizes[i] then x = sized(x, d, sizes[i]) end
+  end
+  return x
+end
+fourier("fft", function(x, dims, sizes, norm)
+  return complex_transform(with_sizes(x, dims, sizes), dims, normalization(norm, false), false)
+end)
+fourier("ifft", function(x, dims, sizes, norm)
+  return complex_transform(with_sizes(x, dims, sizes), dims, normalization(norm, true), true)
+end)
+fourier("rfft", function(x, dims, sizes, norm)
+  return real_transform(with_sizes(x, dims, sizes), dims, normalization(norm, false), true)
+end)
+fourier("irfft", function(x, dims, sizes, norm)
+  local last = #dims
+  local size = sizes[last] or 2 * (shape_of(x)[dims[last] + 1] - 1)
+  sizes[last] = false
+  return back_to_real(with_sizes(x, dims, sizes), dims, normalization(norm, true), size)
+end)
+
+for name, rounded in pairs{fft_fftshift = 0, fft_ifftshift = 1} do
+  of_either(name, function(a)
+    local dims, shifts = asked({self = a.self, dim = a.dim}, false), {}
+    for i, d in ipairs(dims) do shifts[i] = (shape_of(a.self)[d + 1] + rounded) // 2 end
+    return (is_complex(a.self) and on_complex or operators).roll{self = a.self, shifts = shifts, dims = dims}
+  end)
+end
