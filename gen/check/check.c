@@ -49,23 +49,24 @@ static void sane_run(int id)
 
 /* The loop makes the values of a stack. A carried value is made where its initial value is. Values
    without an operation are marked from the start: see check_values. */
-static bool is_made(int value, const bool *made)
+static bool check_is_made(int value, const bool *made)
 {
   if (made[value]) return true;
   const struct in_loop *loop = in_loop(value);
-  if (loop->step) return is_made(loop->initial, made);
+  if (loop->step) return check_is_made(loop->initial, made);
   return loop->stack != NONE && made[loop->stack];
 }
 
 /* Asserts that the inputs of `op` are made, and marks its outputs. */
-static void run(int id, bool *made)
+static void check_run(int id, bool *made)
 {
   const struct op *op = &graph->op[id];
   for (int i = 0; i < op->nin && (!op->nbody || op->kind == OP_fused); i++)
-    require(is_made(op->in[i], made), id, "it reads a value not made yet");
+    require(check_is_made(op->in[i], made), id, "it reads a value not made yet");
   for (int k = 0; k < op->nbody && is_collective(op->kind); k++)
-    require(is_made(graph->op[op->body[k]].in[0], made), id, "a member reads a value not made yet");
-  for (int k = 0; k < op->nbody; k++) run(op->body[k], made);
+    require(check_is_made(graph->op[op->body[k]].in[0], made), id,
+            "a member reads a value not made yet");
+  for (int k = 0; k < op->nbody; k++) check_run(op->body[k], made);
   for (int k = 0; k < op->nout; k++) made[op->out + k] = true;
 }
 
@@ -234,7 +235,7 @@ static void check_laid_out(enum pass after, int id)
 static void check_op(enum pass after, int id, bool *made)
 {
   sane_op(id);
-  run(id, made);
+  check_run(id, made);
   if (is_laid_out(after)) check_laid_out(after, id);
 }
 
@@ -260,7 +261,7 @@ static void check_in_program(void *to, int id, int times)
   const struct looks *looks = to;
   (void)times;
   sane_run(id);
-  run(id, looks->made);
+  check_run(id, looks->made);
   if (is_laid_out(looks->after)) check_laid_out(looks->after, id);
   check_moves_of(id);
 }

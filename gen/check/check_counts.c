@@ -20,7 +20,7 @@ static void require_count(bool fact, const struct op *op, const char *what)
 }
 
 /* What `from` has for `to`, of a collective that is no bucket, or of a bucket's member. */
-static int64_t sent(const struct op *op, int from, int to)
+static int64_t check_counts_sent(const struct op *op, int from, int to)
 {
   /* What a rank's part of a value, and another's of another value of that shape, have in common.
      Rows by expert are as many as there is room for. */
@@ -52,8 +52,9 @@ static void check_pairs(const struct op *op, int rank, const int *member, int n,
                         const int64_t *give, const int64_t *get)
 {
   for (int m = 0; m < n; m++)
-    require_count(give[m] == sent(op, rank, member[m]) && get[m] == sent(op, member[m], rank), op,
-                  "a rank does not send another one just what their parts have in common");
+    require_count(give[m] == check_counts_sent(op, rank, member[m]) &&
+                      get[m] == check_counts_sent(op, member[m], rank),
+                  op, "a rank does not send another one just what their parts have in common");
 }
 
 /* Each states the counts of all: of what each has, or gets; or of its own sum. */
@@ -65,8 +66,8 @@ static void check_parts(const struct op *op, int rank, const int *member, int n,
   for (int m = 0; m < n; m++) {
     int from = row->from == SHARD ? member[m] : rank, to = row->to == SHARD ? member[m] : rank;
     int64_t sum = 0;
-    for (int k = 0; k < op->nbody; k++) sum += sent(&graph->op[op->body[k]], from, to);
-    if (!op->nbody) sum = sent(op, from, to);
+    for (int k = 0; k < op->nbody; k++) sum += check_counts_sent(&graph->op[op->body[k]], from, to);
+    if (!op->nbody) sum = check_counts_sent(op, from, to);
     require_count(give[m] * pieces == sum, op, "its counts are not those of its members' parts");
   }
 }

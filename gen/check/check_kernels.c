@@ -174,7 +174,7 @@ static void check_epilogue(int id, const struct op *op)
 }
 
 /* The dimension of operand o of the product (2: the result) that has the letter, or NONE. */
-static int dimension_with(const struct op *op, int o, char letter)
+static int check_kernels_dimension_with(const struct op *op, int o, char letter)
 {
   const char *c = op->equation;
   for (int i = 0; i < o; i++) c = strpbrk(c, ",>") + 1;
@@ -183,7 +183,7 @@ static int dimension_with(const struct op *op, int o, char letter)
 }
 
 /* Whether the elements of one begin where those of the other end, along dimension d. */
-static bool follows(int before, int value, int d)
+static bool check_kernels_follows(int before, int value, int d)
 {
   const struct value *v = &graph->value[before], *w = &graph->value[value];
   int64_t a[MAX_DIMS], b[MAX_DIMS];
@@ -211,7 +211,7 @@ static void check_products(int id, const struct op *op)
     require(product->kind == OP_matmul && !product->pieces, id, "its products are others");
     require(!strcmp(product->equation, first->equation), id, "its products have other equations");
   }
-  bool is_sum = dimension_with(first, 2, letter) == NONE;
+  bool is_sum = check_kernels_dimension_with(first, 2, letter) == NONE;
   for (int k = 1; k < op->nbody; k++) {
     const struct op *before = &graph->op[op->body[k - 1]], *product = &graph->op[op->body[k]];
     require(!is_sum || (product->nin == 3 && product->in[2] == before->out), id,
@@ -220,8 +220,9 @@ static void check_products(int id, const struct op *op)
             "some of its products add, and others do not");
     for (int o = 0; o < (is_sum ? 2 : 3); o++) {
       int a = o < 2 ? before->in[o] : before->out, b = o < 2 ? product->in[o] : product->out;
-      int d = dimension_with(product, o, letter);
-      require(d == NONE ? a == b : follows(a, b, d), id, "its operands do not lie side by side");
+      int d = check_kernels_dimension_with(product, o, letter);
+      require(d == NONE ? a == b : check_kernels_follows(a, b, d), id,
+              "its operands do not lie side by side");
     }
   }
 }

@@ -14,7 +14,7 @@
 static struct bytes bytes;
 
 /* Bytes that are written together become one interval. */
-static void leave(struct intervals s, int number)
+static void check_memory_leave(struct intervals s, int number)
 {
   if (!s.n) return;
   make_one(s);
@@ -67,7 +67,7 @@ static struct {
 
 /* Whether its bytes are not checked: its module is not run, or it has no storage because it is a
    literal. */
-static bool is_passed_over(int value, struct one one)
+static bool check_memory_is_passed_over(int value, struct one one)
 {
   return !graph->value[value].stored || one.index == NONE || *number_for(one, 0) == LEFT_OUT;
 }
@@ -84,7 +84,7 @@ static int number_before(int value, struct place p)
 }
 
 /* Whether the bytes have the number, or that of what they became a slice of. */
-static bool holds(struct intervals s, int k, int number)
+static bool check_memory_holds(struct intervals s, int k, int number)
 {
   int found = *row_of(s, k);
   return found == number || (found && found == mark.at[number].whole);
@@ -93,7 +93,7 @@ static bool holds(struct intervals s, int k, int number)
 static bool all_hold(struct intervals s, int number)
 {
   for (int k = 0; k < s.n; k++)
-    if (!holds(s, k, number)) return false;
+    if (!check_memory_holds(s, k, number)) return false;
   return true;
 }
 
@@ -112,13 +112,13 @@ static void write_piece(int value, int *number, struct place p)
 {
   struct intervals s = intervals_of(&bytes, p, true);
   for (int i = 0; i < s.n; i++) now.replaces |= mark.at[*row_of(s, i)].reader == now.op;
-  leave(s, *number = new_number(value));
+  check_memory_leave(s, *number = new_number(value));
 }
 
 static void each_piece(int value, void (*visit)(int value, int *number, struct place p))
 {
   struct one one = one_of(value, now.module);
-  if (is_passed_over(value, one)) return;
+  if (check_memory_is_passed_over(value, one)) return;
   struct place p = place_of(value, now.module);
   struct pieces pieces = pieces_of(now.op, value, one);
   for (int k = pieces.first; k < pieces.end; k++)
@@ -130,7 +130,7 @@ static bool is_same_place(struct place a, struct place b)
   return a.own == b.own && a.from == b.from && a.bytes == b.bytes;
 }
 
-static bool overlap(int a, int b)
+static bool check_memory_overlap(int a, int b)
 {
   if (!graph->value[a].stored) return false;
   struct place p = place_of(a, now.module), q = place_of(b, now.module);
@@ -147,16 +147,18 @@ static bool may_replace(const struct op *op, int in, int out)
   if (op->packed) return out != op->buffer || is_in_buffer(op, now.module);
   if (op->kind == OP_await) return false;
   if (!is_same_place(place_of(in, now.module), place_of(out, now.module))) return false;
-  return adds || product_may_replace(op, in, out, overlap) || move_may_replace(op, in, out) ||
-         (op->kind == OP_fused && kernel_may_replace(op, out, overlap));
+  return adds || product_may_replace(op, in, out, check_memory_overlap) ||
+         move_may_replace(op, in, out) ||
+         (op->kind == OP_fused && kernel_may_replace(op, out, check_memory_overlap));
 }
 
 static void check_replaced(int value, int *number, struct place p)
 {
   struct intervals s = intervals_of(&bytes, p, false);
   for (int i = 0; i < s.n; i++)
-    require(holds(s, i, *number) || may_replace(now.op, value, mark.at[*row_of(s, i)].of), now.id,
-            "it writes over what it still reads");
+    require(check_memory_holds(s, i, *number) ||
+                may_replace(now.op, value, mark.at[*row_of(s, i)].of),
+            now.id, "it writes over what it still reads");
 }
 
 static void check_written(int value, int *number, struct place p)
@@ -172,7 +174,7 @@ static void check_written(int value, int *number, struct place p)
 static int *list, list_room; /* values of an operation */
 
 /* An await reads the buffer from which it copies. */
-static int reads_of(const struct op *op, int *read)
+static int check_memory_reads_of(const struct op *op, int *read)
 {
   if (op->kind != OP_await) return op_reads(op, read);
   const struct op *begun = &graph->op[op->awaits];
@@ -194,7 +196,7 @@ static int writes_of(const struct op *op, int *written)
 }
 
 /* Whether it writes nothing: its output is its input, in the same storage. */
-static bool shows(const struct op *op)
+static bool check_memory_shows(const struct op *op)
 {
   int in = op->in[0], out = op->out;
   if (!shows_bytes(op) || !graph->value[in].stored || !graph->value[out].stored) return false;
@@ -234,7 +236,7 @@ static void name_anew(int value, int *number, struct place p)
 }
 
 /* The output of a view also has the number of its input; pieces become one. */
-static void show(const struct op *op)
+static void check_memory_show(const struct op *op)
 {
   int in = op->in[0], out = op->out;
   struct one from = one_of(in, now.module), to = one_of(out, now.module);
@@ -268,7 +270,7 @@ static void receive_early(void *unused, int id, int times)
   each_piece(op->out, write_piece);
 }
 
-static void run_op(void *unused, int id, int module)
+static void check_memory_run_op(void *unused, int id, int module)
 {
   const struct op *op = &graph->op[id];
   (void)unused;
@@ -282,24 +284,25 @@ static void run_op(void *unused, int id, int module)
     join_slices(op);
     return;
   }
-  if (op->nin == 1 && op->nout == 1 && shows(op)) {
-    show(op);
+  if (op->nin == 1 && op->nout == 1 && check_memory_shows(op)) {
+    check_memory_show(op);
     return;
   }
   if (op->packed) check_bucket_copies(id, module);
-  for (int n = reads_of(op, list); n--;) each_piece(list[n], read_piece);
+  for (int n = check_memory_reads_of(op, list); n--;) each_piece(list[n], read_piece);
   int written = writes_of(op, list);
   for (int n = written; n--;) each_piece(list[n], write_piece); /* a buffer, then its members */
   for (int n = written > 1 ? written : 0; n--;) each_piece(list[n], check_written);
-  for (int n = now.replaces ? reads_of(op, list) : 0; n--;) each_piece(list[n], check_replaced);
+  for (int n = now.replaces ? check_memory_reads_of(op, list) : 0; n--;)
+    each_piece(list[n], check_replaced);
 }
 
-static void run_phases(bool of_batch, enum phase first, enum phase last)
+static void check_memory_run_phases(bool of_batch, enum phase first, enum phase last)
 {
   for (int i = 0; i < graph->nfunction; i++) {
     const struct function *f = &graph->function[i];
     bool runs = is_phase(f) && f->phase >= first && f->phase <= last;
-    if (runs && is_of_batch(f->phase) == of_batch) each_run_of(f, run_op, NULL);
+    if (runs && is_of_batch(f->phase) == of_batch) each_run_of(f, check_memory_run_op, NULL);
   }
 }
 
@@ -311,7 +314,7 @@ static void run_batch(bool puts_off)
     for (int i = 0; i < graph->nfunction; i++) {
       const struct function *f = &graph->function[i];
       bool runs = is_phase(f) && f->phase <= BACKWARD && (!puts_off || f->of_weights == late);
-      if (runs) each_run_of(f, run_op, NULL);
+      if (runs) each_run_of(f, check_memory_run_op, NULL);
     }
 }
 
@@ -323,14 +326,14 @@ void check_memory(void)
   memset(&mark, 0, sizeof mark);
   new_number(NONE);
   list_room = 0;
-  run_phases(false, CONSTANTS, CONSTANTS);
-  for (int batch = 0; batch < 2; batch++) run_phases(false, COUNT, COUNT);
+  check_memory_run_phases(false, CONSTANTS, CONSTANTS);
+  for (int batch = 0; batch < 2; batch++) check_memory_run_phases(false, COUNT, COUNT);
   for (int batch = 0; batch < (runs_in_step() > 1 ? 2 : 1); batch++) {
-    if (!batch || gathers_each_batch()) run_phases(false, GATHER, GATHER);
+    if (!batch || gathers_each_batch()) check_memory_run_phases(false, GATHER, GATHER);
     run_batch(batch);
   }
-  run_phases(false, UPDATE, UPDATE);
-  run_phases(true, DECODE, DECODE);
+  check_memory_run_phases(false, UPDATE, UPDATE);
+  check_memory_run_phases(true, DECODE, DECODE);
   /* Checks the values that are read after the step: results, and what the next step reads that was
      computed before the first one. */
   struct list constants = kept_constants();

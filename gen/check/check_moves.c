@@ -18,7 +18,8 @@ struct step {
 
 /* Whether both layouts cut dimension `dim` equally, except for the last cuts of the first layout,
    which *more counts. */
-static bool same_cuts(const struct layout *a, const struct layout *b, int dim, int *more)
+static bool check_moves_same_cuts(const struct layout *a, const struct layout *b, int dim,
+                                  int *more)
 {
   int x[MAX_MESH], y[MAX_MESH];
   int n = cuts_of(&graph->mesh, *a, dim, x), m = cuts_of(&graph->mesh, *b, dim, y);
@@ -48,7 +49,7 @@ static bool lacks_last_cuts(const struct layout *a, const struct layout *b, unsi
   int more;
   for (int d = 0; d < MAX_DIMS; d++) {
     if (except >> d & 1 || !is_cut_in(a, b, d)) continue;
-    if (!same_cuts(a, b, d, &more)) return false;
+    if (!check_moves_same_cuts(a, b, d, &more)) return false;
     if (more && is_strided(&graph->mesh, *a, d)) return false;
   }
   return true;
@@ -64,7 +65,8 @@ static bool all_cuts_equal(const struct layout *a, const struct layout *b, unsig
 static bool ends_with(struct layout layout, int dim, const struct group *g, struct layout rest)
 {
   int cut[MAX_MESH], n = cuts_of(&graph->mesh, layout, dim, cut), more;
-  if (is_strided(&graph->mesh, layout, dim) || !same_cuts(&layout, &rest, dim, &more)) return false;
+  if (is_strided(&graph->mesh, layout, dim) || !check_moves_same_cuts(&layout, &rest, dim, &more))
+    return false;
   return more == g->n && !memcmp(cut + n - g->n, g->dim, (size_t)g->n * sizeof *cut);
 }
 
@@ -157,7 +159,7 @@ static bool is_to_partial(const struct step *s)
          lacks_last_cuts(&s->from, &s->to, 0);
 }
 
-static bool is_packing(const struct step *s)
+static bool check_moves_is_packing(const struct step *s)
 {
   struct layout rest = s->op->to;
   for (int i = 0; i < s->group->n; i++) rest.on[s->group->dim[i]] = (struct placement){0};
@@ -279,7 +281,7 @@ static bool is_what_it_says(const struct step *s)
     return is_to_partial(s);
   case OP_pack:
   case OP_unpack:
-    return is_packing(s);
+    return check_moves_is_packing(s);
   case OP_exchange:
   case OP_pack_pieces:
   case OP_unpack_pieces:
@@ -298,7 +300,7 @@ static bool is_copied_as(enum type type, enum type travels)
 static int buckets; /* number of buckets checked */
 
 /* By value: the last checked bucket with a member that makes it. */
-static const int *made_in(const struct op *bucket)
+static const int *check_moves_made_in(const struct op *bucket)
 {
   static const struct graph *of;
   static int *made, room;
@@ -317,7 +319,7 @@ static void check_bucket(int id)
   enum type travels = moved_type(op);
   require(op->nbody > 1, id, "a bucket of less than two");
   require(op->packed || !moves_shards(op->kind), id, "parts that lie nowhere together");
-  const int *made = made_in(op);
+  const int *made = check_moves_made_in(op);
   for (int k = 0; k < op->nbody; k++) {
     const struct op *m = &graph->op[op->body[k]];
     enum type in = graph->value[m->in[0]].type, out = graph->value[m->out].type;

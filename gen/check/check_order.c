@@ -60,7 +60,7 @@ static int *clock_at(int stream)
   return clock_of + stream * nstream;
 }
 
-static void join(int *into, const int *from)
+static void check_order_join(int *into, const int *from)
 {
   for (int i = 0; i < nstream; i++)
     if (into[i] < from[i]) into[i] = from[i];
@@ -80,7 +80,7 @@ static bool is_over(int stream, int number)
 }
 
 /* The texts `touches` and `touched` name the operation issued now, and the earlier one. */
-static void wait_for(int stream, int number, const char *touches, const char *touched)
+static void check_order_wait_for(int stream, int number, const char *touches, const char *touched)
 {
   if (is_over(stream, number)) return;
   require(false, now.id,
@@ -95,7 +95,8 @@ static void read_bytes(struct place p)
   struct intervals s = intervals_of(&bytes, p, true);
   for (int k = 0; k < s.n; k++) {
     int *row = row_of(s, k);
-    wait_for(row[WRITER], row[WRITTEN], "reads", row[WRITER] == MAIN ? "write" : "writes");
+    check_order_wait_for(row[WRITER], row[WRITTEN], "reads",
+                         row[WRITER] == MAIN ? "write" : "writes");
     row[READ + now.stream] = clock_at(now.stream)[now.stream];
   }
 }
@@ -105,9 +106,10 @@ static void write_bytes(struct place p)
   struct intervals s = intervals_of(&bytes, p, true);
   for (int k = 0; k < s.n; k++) {
     const int *row = row_of(s, k);
-    wait_for(row[WRITER], row[WRITTEN], "writes", row[WRITER] == MAIN ? "write" : "writes");
+    check_order_wait_for(row[WRITER], row[WRITTEN], "writes",
+                         row[WRITER] == MAIN ? "write" : "writes");
     for (int i = 0; i < nstream; i++)
-      wait_for(i, row[READ + i], "writes", i == MAIN ? "read" : "reads");
+      check_order_wait_for(i, row[READ + i], "writes", i == MAIN ? "read" : "reads");
   }
   if (!s.n) return;
   make_one(s);
@@ -143,7 +145,7 @@ static bool zeroes_others(const struct op *op)
          elements_here(op->out) * type_bytes(graph->value[op->out].type);
 }
 
-static void touch(int value, bool writes)
+static void check_order_touch(int value, bool writes)
 {
   if (writes) is_made[value] = true;
   if (is_passed_over(value) || (statement && !elements_here(value))) return;
@@ -158,12 +160,12 @@ static int *list, list_room; /* values of an operation */
 
 static void read_all(int (*of)(const struct op *op, int *list), const struct op *op)
 {
-  for (int n = of(op, list); n--;) touch(list[n], false);
+  for (int n = of(op, list); n--;) check_order_touch(list[n], false);
 }
 
 static void write_all(int (*of)(const struct op *op, int *list), const struct op *op)
 {
-  for (int n = of(op, list); n--;) touch(list[n], true);
+  for (int n = of(op, list); n--;) check_order_touch(list[n], true);
 }
 
 /* The inputs and outputs of a bucket's members. */
@@ -186,14 +188,14 @@ static void copy_in(const struct op *op)
   if (!needs_copy_in(op, now.module)) return;
   issue_to(MAIN);
   read_all(members_in, op);
-  touch(op->buffer, true);
+  check_order_touch(op->buffer, true);
 }
 
 static void copy_out(const struct op *op, int stream)
 {
   if (!needs_copy_out(op, now.module)) return;
   issue_to(stream);
-  touch(op->buffer, false);
+  check_order_touch(op->buffer, false);
   write_all(members_out, op);
 }
 
@@ -213,8 +215,8 @@ static void call_it(const struct op *op, int stream)
     return;
   }
   if (!needs_copy_in(op, now.module)) read_all(members_in, op);
-  touch(op->buffer, false);
-  touch(op->buffer, true);
+  check_order_touch(op->buffer, false);
+  check_order_touch(op->buffer, true);
   if (!needs_copy_out(op, now.module)) write_all(members_out, op);
 }
 
@@ -233,13 +235,13 @@ static int event_in(const struct op *op, int module)
 }
 
 /* begin_on or begin_behind, the call, and end_on. */
-static void begin(const struct op *op)
+static void check_order_begin(const struct op *op)
 {
   int stream = stream_of[op->group];
   const struct op *before = predecessor_of(op);
   copy_in(op);
-  join(clock_at(stream),
-       before ? event_clock + event_in(before, now.module) * nstream : clock_at(MAIN));
+  check_order_join(clock_at(stream),
+                   before ? event_clock + event_in(before, now.module) * nstream : clock_at(MAIN));
   call_it(op, stream);
   if (scheduled(op)->has_chained) copy_out(op, stream);
   int event = scheduled(op)->event;
@@ -266,12 +268,12 @@ static bool end_pending(int op)
 }
 
 /* Awaits the collective of its own module, and its predecessor in the chain. */
-static void await(int begun)
+static void check_order_await(int begun)
 {
   const struct op *op = &graph->op[begun];
   require(end_pending(begun), now.id, "it awaits what is not pending");
   for (const struct op *o = op; (o = predecessor_of(o));) end_pending((int)(o - graph->op));
-  join(clock_at(MAIN), event_clock + event_in(op, now.module) * nstream);
+  check_order_join(clock_at(MAIN), event_clock + event_in(op, now.module) * nstream);
   now.op = op;
   if (!scheduled(op)->has_chained) copy_out(op, MAIN);
 }
@@ -284,20 +286,20 @@ static bool goes_over_edge(const struct op *op)
 /* What stages of a pipeline send each other: begun when the stream has reached it, on the stream of
    its edge. The stream waits for what is received. A step waits for what is sent when its update
    begins: until then nothing may be written there. */
-static void transfer(const struct op *op)
+static void check_order_transfer(const struct op *op)
 {
   const int stream = stream_of[edge_of(op)];
-  join(clock_at(stream), clock_at(MAIN));
+  check_order_join(clock_at(stream), clock_at(MAIN));
   issue_to(stream);
   read_all(op_reads, op);
   write_all(op_makes, op);
-  if (op->kind == OP_receive) join(clock_at(MAIN), clock_at(stream));
+  if (op->kind == OP_receive) check_order_join(clock_at(MAIN), clock_at(stream));
 }
 
 static void await_all_sent(void)
 {
   for (int g = 0; g < graph->ngroup; g++)
-    if (graph->group[g].is_edge) join(clock_at(MAIN), clock_at(stream_of[g]));
+    if (graph->group[g].is_edge) check_order_join(clock_at(MAIN), clock_at(stream_of[g]));
 }
 
 /* -------------------------------------------------------------------- what a statement issues */
@@ -342,9 +344,9 @@ static void issue_call(const struct op *op, const char *call)
 {
   const char *given = strchr(call, '(') + 1, *rest = strchr(call, ';');
   if (is_call(call, "begin_on")) {
-    join(clock_at(stream_said(given)), clock_at(MAIN));
+    check_order_join(clock_at(stream_said(given)), clock_at(MAIN));
   } else if (is_call(call, "begin_behind")) {
-    join(clock_at(stream_said(given)), event_said(given));
+    check_order_join(clock_at(stream_said(given)), event_said(given));
   } else if (is_call(call, "end_on")) {
     memcpy(event_said(given), clock_at(stream_said(given)), (size_t)nstream * sizeof *clock_of);
   } else if (is_call(call, "COLLECTIVE")) {
@@ -352,7 +354,7 @@ static void issue_call(const struct op *op, const char *call)
     call_it(op, stream);
     if (stream == MAIN || scheduled(op)->has_chained) copy_out(op, stream);
   } else if (is_call(call, "await")) {
-    join(clock_at(MAIN), event_said(given));
+    check_order_join(clock_at(MAIN), event_said(given));
     now.op = &graph->op[op->awaits];
     if (rest && rest[1]) copy_out(now.op, MAIN);
   }
@@ -364,7 +366,7 @@ static void run_statement(const struct op *op)
   require(s != NULL, now.id, "the program has no statement for it");
   if (!*s) return;
   if (goes_over_edge(op)) {
-    transfer(op);
+    check_order_transfer(op);
     return;
   }
   if (!is_collective(op->kind) && op->kind != OP_await) {
@@ -393,7 +395,7 @@ static bool shows_its_input(const struct op *op)
   return in.own == out.own && in.from == out.from && in.bytes == out.bytes;
 }
 
-static void run_op(int id, int module)
+static void check_order_run_op(int id, int module)
 {
   const struct op *op = &graph->op[id];
   now.op = op;
@@ -403,15 +405,15 @@ static void run_op(int id, int module)
   if (statement) {
     run_statement(op);
   } else if (op->kind == OP_await) {
-    await(op->awaits);
+    check_order_await(op->awaits);
   } else if (is_collective(op->kind) && scheduled(op)->overlapped) {
-    begin(op);
+    check_order_begin(op);
   } else if (is_collective(op->kind)) {
     copy_in(op);
     call_it(op, MAIN);
     copy_out(op, MAIN);
   } else if (goes_over_edge(op)) {
-    transfer(op);
+    check_order_transfer(op);
   } else if (!shows_its_input(op)) {
     issue_to(MAIN);
     read_all(op_reads, op);
@@ -429,18 +431,19 @@ static void check_round_end(void)
   }
 }
 
-static void run_function(const struct function *f, int iteration)
+static void check_order_run_function(const struct function *f, int iteration)
 {
   int module = f->count > 1 ? module_of_iteration(f, iteration) : NONE;
   for (int i = 0; i < f->nop; i++) {
     const struct op *op = &graph->op[f->op[i]];
     const struct function *called = &graph->function[op->function];
     if (op->kind == OP_loop)
-      for (int r = 0; r < called->count; r++) run_function(called, r), check_round_end();
+      for (int r = 0; r < called->count; r++)
+        check_order_run_function(called, r), check_round_end();
     else if (op->kind != OP_iteration)
-      run_op(f->op[i], module);
+      check_order_run_op(f->op[i], module);
     else if (iteration_called(op, iteration) != NONE)
-      run_function(called, iteration_called(op, iteration));
+      check_order_run_function(called, iteration_called(op, iteration));
   }
 }
 
@@ -466,7 +469,7 @@ static void run_phases(void)
   for (int i = 0; i < graph->nfunction; i++) {
     if (!is_phase(&graph->function[i])) continue;
     if (graph->function[i].phase == UPDATE) await_all_sent();
-    run_function(&graph->function[i], 0);
+    check_order_run_function(&graph->function[i], 0);
     /* At the end of a phase. */
     require(!pending.n, pending.n ? pending.at[0].op : NONE,
             "it is not awaited where its function ends");

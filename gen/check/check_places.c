@@ -124,7 +124,7 @@ bool lies_within(struct place inner, struct place outer)
 static int period, ahead;
 
 /* The number of modules that are run of a list with `count`. */
-static int run_of(int count)
+static int check_places_run_of(int count)
 {
   int few = 2 * ahead + 2;
   few += (count - few) % period;
@@ -133,13 +133,13 @@ static int run_of(int count)
 
 int modules_run(int stack)
 {
-  return run_of(modules_of(stack));
+  return check_places_run_of(modules_of(stack));
 }
 
 /* The index of a module of the list among those that are run; NONE: it is left out. */
 static int index_in_run(int stack, int index)
 {
-  int all = modules_of(stack), few = run_of(all), last = few - few / 2;
+  int all = modules_of(stack), few = check_places_run_of(all), last = few - few / 2;
   if (index < few / 2) return index;
   return index < all - last ? NONE : index - (all - few);
 }
@@ -195,13 +195,13 @@ static void count_modules(void)
   }
 }
 
-static void find_members(void)
+static void check_places_find_members(void)
 {
   for (int i = 0; i < graph->nvalue; i++) {
     const struct in_loop *loop = in_loop(i);
     if (loop->stack == NONE || loop->step || !has_own_place(i)) continue;
     struct known *stack = known_of(loop->stack);
-    int runs = run_of(stack->modules), index = index_in_run(loop->stack, loop->index);
+    int runs = check_places_run_of(stack->modules), index = index_in_run(loop->stack, loop->index);
     if (!stack->members) stack->members = alloc((size_t)runs * sizeof *stack->members);
     if (index != NONE) stack->members[index] = i;
   }
@@ -215,7 +215,7 @@ struct one one_of(int value, int module)
   if (loop->stack == NONE) return (struct one){value, 0};
   if (loop->step) {
     int index = module + loop->step;
-    bool in_list = index >= 0 && index < run_of(modules_of(loop->stack));
+    bool in_list = index >= 0 && index < check_places_run_of(modules_of(loop->stack));
     return in_list ? (struct one){loop->stack, index} : one_of(loop->initial, NONE);
   }
   bool moves = loop->stack == value && module != NONE;
@@ -263,7 +263,7 @@ static struct place outside(int value, int module)
 
 /* A slice of what a scan goes over, or puts together. The last one before the steps that are left
    out also has their bytes. */
-static struct place slice_of(int value, int module)
+static struct place check_places_slice_of(int value, int module)
 {
   struct allocation a = allocation_of(value);
   bool outside = has_own_place(a.storage);
@@ -272,7 +272,7 @@ static struct place slice_of(int value, int module)
   p.bytes = largest_bytes(value);
   p.to = p.from + p.bytes;
   if (module == NONE || in_loop(value)->stack != value) return p;
-  int all = modules_of(value), few = run_of(all), left_out = all - few;
+  int all = modules_of(value), few = check_places_run_of(all), left_out = all - few;
   int64_t bytes = (module < few / 2 ? module : module + left_out) * a.slice;
   p.from += bytes;
   p.to += bytes + (module == few / 2 - 1 ? left_out * a.slice : 0);
@@ -287,7 +287,7 @@ static struct place inside(int value, int module)
   struct place p = {.from = a.offset + bytes_before(value), .bytes = largest_bytes(value)};
   p.to = p.from + p.bytes;
   if (module == NONE || in_loop(value)->stack != value || a.depth == 1) return p;
-  int all = modules_of(value), few = run_of(all), left_out = all - few;
+  int all = modules_of(value), few = check_places_run_of(all), left_out = all - few;
   int64_t stride = arena_stride(a.storage);
   int64_t bytes = (module < few / 2 ? module : module + left_out) % a.depth * stride;
   bool widens = module == few / 2 - 1 && a.depth == all && wide_part(value)->wide == NONE;
@@ -305,7 +305,8 @@ struct place place_of(int value, int module)
     bool in_list = module + loop->step == one.index && one.value == loop->stack;
     return in_list ? place_of(one.value, one.index) : place_of(loop->initial, NONE);
   }
-  if (allocation_of(value).slice && !has_own_place(value)) return slice_of(value, module);
+  if (allocation_of(value).slice && !has_own_place(value))
+    return check_places_slice_of(value, module);
   if (has_own_place(value) || has_own_place(storage_of(value))) return outside(value, module);
   struct place p = inside(value, module);
   require(p.from >= 0 && p.to <= arena_bytes(), v->op, "a value lies outside the arena");
@@ -344,17 +345,18 @@ int begin_run(void)
   known_at = alloc((size_t)(graph->nvalue + 1) * sizeof *known_at);
   count_modules();
   find_period();
-  find_members();
+  check_places_find_members();
   sizes = microbatch_sizes();
   counts = alloc((size_t)(graph->nfunction + 1) * sizeof *counts);
   for (int i = 0; i < graph->nfunction; i++) {
     counts[i] = graph->function[i].count;
-    if (counts[i] > 1) graph->function[i].count = run_of(counts[i]);
+    if (counts[i] > 1) graph->function[i].count = check_places_run_of(counts[i]);
     if (graph->function[i].count > most) most = graph->function[i].count;
   }
   /* A stack may be of no loop that is left: buckets make one collective of all iterations. */
   for (int i = 0; i < known.n; i++)
-    if (run_of(known.at[i].modules) > most) most = run_of(known.at[i].modules);
+    if (check_places_run_of(known.at[i].modules) > most)
+      most = check_places_run_of(known.at[i].modules);
   return most;
 }
 

@@ -11,7 +11,7 @@
 
 /* Whether a rank's parts of both are equal in size and order of elements, on the first ranks and on
    the last, which has the smallest parts. */
-static bool same_tensors(int a, int b)
+static bool check_replace_same_tensors(int a, int b)
 {
   enum { LOOKED_AT = 64 };
   const struct value *v = &graph->value[a], *w = &graph->value[b];
@@ -76,7 +76,8 @@ static bool is_read_before(const struct op *kernel, int last, int k, int i, int 
   if (asks_by_index(op, i) && in_step > indexed) in_step = indexed;
   int ndim = graph->value[op->in[i]].shape.ndim;
   if (last < now && task[k].of_row && rows != NONE && in_step >= rows) return true;
-  if (in_step < ndim || !same_tensors(op->in[i], graph->op[kernel->body[w]].out)) return false;
+  if (in_step < ndim || !check_replace_same_tensors(op->in[i], graph->op[kernel->body[w]].out))
+    return false;
   return last < now || (last == now && k <= w && !is_reduce(op->kind));
 }
 
@@ -112,7 +113,8 @@ bool move_may_replace(const struct op *op, int in, int out)
   bool leaves = op->kind == OP_all_reduce || op->kind == OP_to_partial;
   for (int k = 0; k < (op->nbody ? op->nbody : 1) && leaves; k++) {
     const struct op *one = op->nbody ? &graph->op[op->body[k]] : op;
-    if (one->nout && one->out == out && one->in[0] == in) return same_tensors(in, out);
+    if (one->nout && one->out == out && one->in[0] == in)
+      return check_replace_same_tensors(in, out);
   }
   return false;
 }
@@ -122,5 +124,6 @@ bool move_may_replace(const struct op *op, int in, int out)
 bool product_may_replace(const struct op *op, int in, int out, bool (*overlaps)(int value, int out))
 {
   if (op->kind != OP_matmul || op->nin != 3 || op->in[2] != in || op->out != out) return false;
-  return same_tensors(in, out) && !overlaps(op->in[0], out) && !overlaps(op->in[1], out);
+  return check_replace_same_tensors(in, out) && !overlaps(op->in[0], out) &&
+         !overlaps(op->in[1], out);
 }

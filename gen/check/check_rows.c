@@ -3,7 +3,7 @@
    what an operation reads and writes by one count has one room. */
 #include "check/check.h"
 
-static void check_value(int id, int value, int counts)
+static void check_rows_of_value(int id, int value, int counts)
 {
   if (graph->value[value].counts == NONE) return;
   const int ends[] = {0, world_size() - 1};
@@ -25,7 +25,7 @@ static void check_value(int id, int value, int counts)
 
 /* Collectives move rows to other ranks, and a view, an exchange's packing and the like have them in
    another form. */
-static bool keeps_rows(const struct op *op)
+static bool check_rows_keeps_rows(const struct op *op)
 {
   return counted_operand(op) != NONE || *op_row[op->kind].element;
 }
@@ -35,7 +35,7 @@ static void check_one_room(int id)
   const struct op *op = &graph->op[id];
   const int ends[] = {0, world_size() - 1};
   for (int k = 0; k < op->nbody; k++) check_one_room(op->body[k]);
-  for (int i = 0; i < 2 && keeps_rows(op); i++) {
+  for (int i = 0; i < 2 && check_rows_keeps_rows(op); i++) {
     int first = NONE;
     for (int k = 0; k < operand_count(op); k++) {
       int value = nth_operand(op, k);
@@ -54,9 +54,9 @@ static void check_op_of_rows(int id)
   int counted = counted_operand(op), counts = counts_of_kernel(op);
   if (counted != NONE) counts = op->in[counted];
   if (counts == NONE) return;
-  if (op->kind == OP_fused) check_value(id, op->stages->space, counts);
+  if (op->kind == OP_fused) check_rows_of_value(id, op->stages->space, counts);
   for (int i = 0; i < operand_count(op) && op->kind != OP_fused; i++)
-    check_value(id, nth_operand(op, i), counts);
+    check_rows_of_value(id, nth_operand(op, i), counts);
 }
 
 static bool has_rows_by_expert(void)

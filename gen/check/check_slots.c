@@ -36,12 +36,12 @@ static bool is_made_each_time(int value)
          is_made_each_time(op->in[0]);
 }
 
-static void touch(int function, int id, int value)
+static void check_slots_touch(int function, int id, int value)
 {
   const struct value *v = &graph->value[value];
   const struct in_loop *loop = in_loop(value);
   if (loop->step) {
-    touch(function, id, loop->initial);
+    check_slots_touch(function, id, loop->initial);
     value = loop->stack;
   }
   const struct allocation a = allocation_of(value);
@@ -62,15 +62,15 @@ static void touch_all(void)
     for (int k = 0; k < f->nop && is_of_batch(f->phase); k++) {
       const struct op *op = &graph->op[f->op[k]];
       int *list = alloc((size_t)op_width(op) * sizeof *list);
-      for (int n = op_writes(op, list); n--;) touch(i, f->op[k], list[n]);
-      for (int n = op_reads(op, list); n--;) touch(i, f->op[k], list[n]);
+      for (int n = op_writes(op, list); n--;) check_slots_touch(i, f->op[k], list[n]);
+      for (int n = op_reads(op, list); n--;) check_slots_touch(i, f->op[k], list[n]);
     }
   }
 }
 
 /* The most micro-batches in flight at once: from the stage's forward to the last action that
    touches what it has in flight. */
-static int most_in_flight(const struct actions *actions, int stage)
+static int check_slots_most_in_flight(const struct actions *actions, int stage)
 {
   int *last = alloc((size_t)(microbatches() + 1) * sizeof *last), now = 0, most = 0;
   for (int i = 0; i < actions->n; i++)
@@ -99,7 +99,7 @@ static void check_slots_of(const struct actions *actions, int stage)
   const struct slots *of = &graph->memory->slots[stage];
   int *slot = alloc((size_t)(actions->n + 1) * sizeof *slot);
   int *has = alloc((size_t)(of->n + 1) * sizeof *has); /* by slot: the micro-batch in it */
-  require(most_in_flight(actions, stage) <= of->n, NONE,
+  require(check_slots_most_in_flight(actions, stage) <= of->n, NONE,
           "more micro-batches are in flight than slots");
   slots_of_stage(actions, stage, slot);
   for (int k = 0; k < of->n; k++) has[k] = NONE;
@@ -117,7 +117,7 @@ static void check_slots_of(const struct actions *actions, int stage)
 }
 
 /* Each function of a stage runs once for each micro-batch, by what the program says of actions. */
-static void check_work(const struct actions *actions, const struct function *f)
+static void check_slots_work(const struct actions *actions, const struct function *f)
 {
   int n = microbatches(), *runs = alloc((size_t)(n + 1) * sizeof *runs);
   enum stage_work work = work_of_function(f);
@@ -139,7 +139,8 @@ void check_slots(void)
   touch_all();
   for (int i = 0; i < graph->nfunction; i++) {
     const struct function *f = &graph->function[i];
-    if (is_phase(f) && is_of_batch(f->phase) && is_stage_here(f->stage)) check_work(&actions, f);
+    if (is_phase(f) && is_of_batch(f->phase) && is_stage_here(f->stage))
+      check_slots_work(&actions, f);
   }
   for (int s = 0; s < n; s++)
     if (is_stage_here(s)) check_slots_of(&actions, s);

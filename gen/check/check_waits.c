@@ -114,7 +114,7 @@ static void add_slots(struct waits *w, int stage, int first)
 }
 
 /* Runs what waits for nothing, until nothing is left that can run. */
-static void run_all(struct waits *w)
+static void check_waits_run_all(struct waits *w)
 {
   struct list ready = {0};
   for (int i = 0; i < w->n; i++)
@@ -134,7 +134,7 @@ const char *waits_forever(const struct pipeline *p)
   for (int i = w.n; i-- > 0;) first[w.at[i].rank] = i;
   for (int i = 0; i < w.n; i++) add_reads(&w, i);
   for (int s = 0; s < p->stages; s++) add_slots(&w, s, first[p->rank_of[s]]);
-  run_all(&w);
+  check_waits_run_all(&w);
   for (int i = 0; i < w.n; i++)
     if (w.at[i].waits_for && (i == first[w.at[i].rank] || !w.at[i - 1].waits_for))
       put(&b, "%srank %d in %s", b.length ? ", " : "", w.at[i].rank, action_text(w.at[i].action));

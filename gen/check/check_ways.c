@@ -136,7 +136,7 @@ static bool lets_through(const struct op *op, unsigned pending, enum reduction r
   return false;
 }
 
-static bool is_linear(const struct running *r, int d)
+static bool check_ways_is_linear(const struct running *r, int d)
 {
   unsigned inputs = 0;
   int first = NONE, outputs = 0;
@@ -161,7 +161,7 @@ static bool runs_along(const struct running *r, int d)
     struct letter_cut c = cut_letter(r, i, p);
     return c.letter != NONE && may_cut(r, c) && is_cut_alike(r, d, c, p);
   }
-  return is_linear(r, d);
+  return check_ways_is_linear(r, d);
 }
 
 /* ----------------------------------------------------------- several dimensions of the mesh
@@ -169,7 +169,7 @@ static bool runs_along(const struct running *r, int d)
 
 /* Two that cut one letter at one place do so in one order in all operands. Strides of a dimension
    divide each other. A value is pending in one way. */
-static bool agree(const struct running *r, int d, int e)
+static bool check_ways_agree(const struct running *r, int d, int e)
 {
   int order = NONE;
   for (int i = 0; i < r->n; i++) {
@@ -242,7 +242,7 @@ static int looked_at(int mesh_dim, int k)
   return k < 5 ? some[k] : NONE;
 }
 
-static bool is_aligned(const struct running *r, int i, int dim)
+static bool check_ways_is_aligned(const struct running *r, int i, int dim)
 {
   int cut[MAX_MESH], n = cuts_of(&graph->mesh, r->lies[i], dim, cut), k[MAX_MESH] = {0};
   int coordinate[MAX_MESH] = {0}, at = 0;
@@ -270,9 +270,9 @@ void check_way(int id)
     require(runs_along(&r, d), id, "it does not run on its inputs as they lie");
   for (int d = 0; d < graph->mesh.ndim; d++)
     for (int e = 0; e < d; e++)
-      require(agree(&r, e, d), id, "its operands are cut in other orders");
+      require(check_ways_agree(&r, e, d), id, "its operands are cut in other orders");
   for (int i = 0; i < r.n; i++)
     for (int dim = 0; dim < dimensions(&r, i); dim++)
-      require(axes(&r, i)[dim].n < 2 || is_aligned(&r, i, dim), id,
+      require(axes(&r, i)[dim].n < 2 || check_ways_is_aligned(&r, i, dim), id,
               "its merged dimensions are not where they seem");
 }

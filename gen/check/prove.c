@@ -92,7 +92,7 @@ static void ask_counts(struct query *q, int id, bool alone, int rank)
   for (int k = 0; k < op->nbody; k++) ask_size(q, graph->op[op->body[k]].out, rank);
 }
 
-static struct counted count(const struct op *op, int rank)
+static struct counted prove_count(const struct op *op, int rank)
 {
   int n = group_size(op->group);
   static int64_t *give, *get;
@@ -127,7 +127,7 @@ static const struct counted *count_for(int id, int rank)
   bool is_new;
   ask_counts(&q, id, known->alone, rank);
   struct counted *new = answer_to(&memo, &q, sizeof *new, &is_new);
-  if (is_new) *new = count(op, rank);
+  if (is_new) *new = prove_count(op, rank);
   return *c = new;
 }
 
@@ -275,7 +275,7 @@ static bool pairs_agree(const struct issue *const *x, int n)
 /* Whether the members' calls are one collective; else a text names the two that differ. A call that
    agrees with the first one agrees with all, except for pairs with counts of their own, and a
    member's count with itself. */
-static const char *misfit(const struct issue *const *x, const int *member, int n)
+static const char *prove_misfit(const struct issue *const *x, const int *member, int n)
 {
   bool pairwise = collective_row[x[0]->kind].pairwise, known = pairwise && have_agreed(x, n);
   int others = pairwise && !known && !pairs_agree(x, n) ? n : 1;
@@ -307,7 +307,7 @@ static const char *advance(const struct sequence *of_rank, int *next, int rank, 
     at[i] = &s->issue[next[member[i]]];
     if (at[i]->group != mine->group) return NULL;
   }
-  const char *why = misfit(at, member, n);
+  const char *why = prove_misfit(at, member, n);
   if (why) return why;
   for (int i = 0; i < n; i++) next[member[i]]++;
   *done = true;

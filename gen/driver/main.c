@@ -264,7 +264,7 @@ static void read_options(int argc, char **argv)
 static struct buffer programs; /* which step is each rank's */
 
 /* The end of a finished program: of all ranks, or of those at one place of a pipeline. */
-static void finish(void)
+static void main_finish(void)
 {
   prove();
   expect();
@@ -287,7 +287,7 @@ int main(int argc, char **argv)
   ask();
   ask_schedule();
 
-  run_all(finish); /* the passes, in the order of ir/passes.h */
+  run_all(main_finish); /* the passes, in the order of ir/passes.h */
   emit_rest(&programs);
   write_files(plan_shown(), plan_options->hash);
   tell_notes();

@@ -45,7 +45,7 @@ const char *model_library(void)
   return name;
 }
 
-static char *upper(const char *name)
+static char *model_library_upper(const char *name)
 {
   char *up = copy_text(name);
   for (char *c = up; *c; c++) *c = (char)toupper((unsigned char)*c);
@@ -96,10 +96,10 @@ static void add_filled(const char *file, const char *template, const struct stac
     put(&ranks, "    &rank%d,\n", r);
   }
   char *whole = fill(embedded_template(template), "version", TPGEN_VERSION, "plan", plan_shown(),
-                     "hash", plan_options->hash, "name", name, "NAME", upper(name), "world",
-                     text("%d", world), "ranks", ranks.text, "declarations", declarations.text,
-                     "many", world == 1 ? "One rank" : text("%d ranks", world), "inputs",
-                     text("%d", inputs), "outputs", text("%d", outputs), "batches",
+                     "hash", plan_options->hash, "name", name, "NAME", model_library_upper(name),
+                     "world", text("%d", world), "ranks", ranks.text, "declarations",
+                     declarations.text, "many", world == 1 ? "One rank" : text("%d ranks", world),
+                     "inputs", text("%d", inputs), "outputs", text("%d", outputs), "batches",
                      text("%d", takes_batches() ? plan_options->accumulate : 0), "inputs_list",
                      inputs_list, "outputs_list", outputs_list, "data", forms()->library_data,
                      "source", target->source, NULL);

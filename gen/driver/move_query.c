@@ -68,7 +68,7 @@ static void must_come(const char *word, const char *what)
   if (!comes(word)) misread(at, what);
 }
 
-static int64_t read_number(int64_t least, int64_t most, const char *what)
+static int64_t move_query_read_number(int64_t least, int64_t most, const char *what)
 {
   skip_space();
   const char *place = at;
@@ -116,8 +116,8 @@ static void read_mesh_dim(void)
       misread(name, "the mesh has two dimensions of this name");
   must_come("=", "a dimension of the mesh is as in a=2");
   const char *size = at;
-  mesh->size[mesh->ndim++] =
-      (int)read_number(1, MOST_RANKS, text("a mesh has at most %d ranks, at least 1", MOST_RANKS));
+  mesh->size[mesh->ndim++] = (int)move_query_read_number(
+      1, MOST_RANKS, text("a mesh has at most %d ranks, at least 1", MOST_RANKS));
   if (world_size() > MOST_RANKS)
     misread(size,
             text("this makes %d ranks; --move looks at no more than %d", world_size(), MOST_RANKS));
@@ -146,13 +146,13 @@ static struct placement read_shard(bool *has_turn)
   const char *dims =
       n ? text("a tensor of %s has those from %d to %d", count_text(n, "dimension"), -n, n - 1)
         : "a tensor without dimensions cannot be cut";
-  p.dim = (int)read_number(-n, n - 1, dims);
+  p.dim = (int)move_query_read_number(-n, n - 1, dims);
   if (p.dim < 0) p.dim += n;
   if (comes("/")) {
     const char *place = at;
     int64_t size = whole.size[p.dim];
-    int64_t outer =
-        read_number(1, INT64_MAX, "what is outside a strided shard is a number of parts");
+    int64_t outer = move_query_read_number(1, INT64_MAX,
+                                           "what is outside a strided shard is a number of parts");
     if (size % outer || (outer > 1 && size <= outer))
       misread(place, text("the size %" PRId64 " is not so many equal parts of several", size));
     if (outer > MOST_OUTER) misread(place, "a strided shard cuts at most 2^42 parts");
@@ -161,10 +161,10 @@ static struct placement read_shard(bool *has_turn)
   must_come(")", "the shard's ) is missing");
   *has_turn = comes("[");
   if (!*has_turn) return p;
-  p.cut_order =
-      (int)read_number(0, graph->mesh.ndim - 1,
-                       text("the mesh has %s: turns count from 0 to %d",
-                            count_text(graph->mesh.ndim, "dimension"), graph->mesh.ndim - 1));
+  p.cut_order = (int)move_query_read_number(0, graph->mesh.ndim - 1,
+                                            text("the mesh has %s: turns count from 0 to %d",
+                                                 count_text(graph->mesh.ndim, "dimension"),
+                                                 graph->mesh.ndim - 1));
   must_come("]", "the turn's ] is missing");
   return p;
 }
@@ -272,7 +272,7 @@ static void read_question(void)
   while (!comes("]")) {
     if (whole.ndim == MAX_DIMS) misread(at, text("a tensor has at most %d dimensions", MAX_DIMS));
     whole.size[whole.ndim++] =
-        read_number(0, (int64_t)1 << 62, "a size is a whole number from 0 to 2^62");
+        move_query_read_number(0, (int64_t)1 << 62, "a size is a whole number from 0 to 2^62");
     if (!comes(",") && *at != ']') misread(at, "after a size comes a comma or ]");
   }
   must_come("on", "after the shape comes the mesh, as in: on a=2,b=4");
@@ -338,7 +338,7 @@ static const char *placements_text(struct layout layout)
   return b.text;
 }
 
-static struct step step_of(const struct move *m, struct shape seen)
+static struct step move_query_step_of(const struct move *m, struct shape seen)
 {
   struct step s = {.kind = op_row[m->kind].name,
                    .whole = seen,
@@ -350,7 +350,7 @@ static struct step step_of(const struct move *m, struct shape seen)
   return s;
 }
 
-static void add_step(struct answer *a, struct step s)
+static void move_query_add_step(struct answer *a, struct step s)
 {
   a->step[a->n++] = s;
   for (int r = 0; r < world_size(); r++) {
@@ -385,7 +385,7 @@ static int64_t least_over(const struct move_segment *segment, int n)
                      m->move[m->n - 1].to);
 }
 
-static struct answer answer(void)
+static struct answer move_query_answer(void)
 {
   struct move_segment segment[MAX_SEGMENTS];
   int nsegment = segments_of(whole, type, from, to, segment);
@@ -398,7 +398,7 @@ static struct answer answer(void)
                      .bound = least_over(segment, nsegment)};
   for (int i = 0; i < nsegment; i++) {
     for (int k = 0; k < segment[i].moves->n; k++)
-      add_step(&a, step_of(&segment[i].moves->move[k], segment[i].whole));
+      move_query_add_step(&a, move_query_step_of(&segment[i].moves->move[k], segment[i].whole));
     a.time += segment[i].moves->time;
   }
   return a;
@@ -454,7 +454,7 @@ static const char *what_text(const struct step *s)
   return b.text;
 }
 
-static int wider(int width, const char *shown)
+static int move_query_wider(int width, const char *shown)
 {
   int n = (int)strlen(shown);
   return n > width ? n : width;
@@ -466,9 +466,9 @@ static void print_steps(const struct answer *a)
 {
   int what = 0, before = 0, after = 0;
   for (int k = 0; k < a->n; k++) {
-    what = wider(what, what_text(&a->step[k]));
-    before = wider(before, placements_text(a->step[k].move.from));
-    after = wider(after, placements_text(a->step[k].move.to));
+    what = move_query_wider(what, what_text(&a->step[k]));
+    before = move_query_wider(before, placements_text(a->step[k].move.from));
+    after = move_query_wider(after, placements_text(a->step[k].move.to));
   }
   if (a->n)
     printf("  %-*s%20s%20s\n", what + before + after + 9, "step", "most bytes sent", "received");
@@ -532,7 +532,7 @@ static void print_answer(const struct answer *a)
   print_steps(a);
   int width = 0;
   for (int r = 0; r < world_size(); r++)
-    if (is_first_of_its_kind(a, r)) width = wider(width, ranks_like(a, r));
+    if (is_first_of_its_kind(a, r)) width = move_query_wider(width, ranks_like(a, r));
   printf("\n  %-*s%20s%20s\n", width, "rank", "bytes sent", "bytes received");
   for (int r = 0; r < world_size(); r++)
     if (is_first_of_its_kind(a, r))
@@ -548,7 +548,7 @@ void ask(void)
 {
   if (!options.move) return;
   read_question();
-  struct answer a = answer();
+  struct answer a = move_query_answer();
   if (options.json)
     print_json(&a);
   else

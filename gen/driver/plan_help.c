@@ -22,7 +22,7 @@ static void print_head(const char *plan)
   if (first) printf("%s\n", printable(options.plan));
 }
 
-static int width_of(const struct setting *s)
+static int plan_help_width_of(const struct setting *s)
 {
   return (int)(strlen(s->name) + (*s->usual ? 1 + strlen(s->usual) : 0));
 }
@@ -53,7 +53,8 @@ void help_with_plan(void)
   print_head(plan_source());
   if (!n) puts("\nThe plan has no settings.");
   for (int i = 0; i < n; i++) {
-    if (width_of(&list[i]) > widest && width_of(&list[i]) <= MOST) widest = width_of(&list[i]);
+    if (plan_help_width_of(&list[i]) > widest && plan_help_width_of(&list[i]) <= MOST)
+      widest = plan_help_width_of(&list[i]);
     if ((int)strlen(list[i].type) > widest_type && (int)strlen(list[i].type) <= MOST)
       widest_type = (int)strlen(list[i].type);
   }

@@ -294,8 +294,8 @@ struct class_files {
 };
 
 /* The step's files, except the table of tensors. */
-static void add_step(const struct class_files *names, int rank, const char *ranks,
-                     const struct stacks *tensors)
+static void program_add_step(const struct class_files *names, int rank, const char *ranks,
+                             const struct stacks *tensors)
 {
   reserve_kernel_names(rank);
   char *functions = functions_text(rank);
@@ -435,7 +435,7 @@ static void add_class(int class, int first, const int *class_of)
            tensors_text(tensors, first), "index_uses",
            text("%s%s%s", joined_text(tensors), index_uses_text(tensors), row_bounds_text(first)),
            NULL)); /* while names belong to no function */
-  add_step(&names, first, ranks_text(class_of, class), tensors);
+  program_add_step(&names, first, ranks_text(class_of, class), tensors);
   const struct list *sizes = &graph->kernel_forms->ranks.sizes;
   for (int size = NONE; target->streams && next_size(sizes, &size);)
     check_issued(first, statements(size));

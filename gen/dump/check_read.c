@@ -31,7 +31,7 @@ static void check_shape(const struct shape *s)
   }
 }
 
-static void check_placement(struct placement p, const struct shape *s)
+static void check_read_placement(struct placement p, const struct shape *s)
 {
   if (p.kind != SHARD) return;
   need(p.dim >= 0 && p.dim < s->ndim, "a dimension is cut that the value has not");
@@ -41,7 +41,7 @@ static void check_placement(struct placement p, const struct shape *s)
 
 static void check_layout(const struct layout *layout, const struct shape *s)
 {
-  for (int i = 0; i < graph->mesh.ndim; i++) check_placement(layout->on[i], s);
+  for (int i = 0; i < graph->mesh.ndim; i++) check_read_placement(layout->on[i], s);
 }
 
 static bool is_order(unsigned order, int ndim)
@@ -52,7 +52,7 @@ static bool is_order(unsigned order, int ndim)
 }
 
 /* Whether the chain of values that `next` follows ends. */
-static bool ends(int value, int (*next)(int value))
+static bool check_read_ends(int value, int (*next)(int value))
 {
   int steps = 0;
   for (; value != NONE && steps <= graph->nvalue; steps++) value = next(value);
@@ -84,13 +84,14 @@ static void check_stack(int value)
   need(loop->stack == NONE || loop->step || loop->index < modules_in[loop->list],
        "its list has no such module");
   need(!loop->step || loop->initial != NONE, "what is carried begins with nothing");
-  need(ends(value, carried_from), "what is carried begins with itself");
+  need(check_read_ends(value, carried_from), "what is carried begins with itself");
 }
 
 static void check_allocation(int value)
 {
   const struct allocation *a = &graph->memory->of[value];
-  need(a->storage != NONE && ends(value, stored_in), "a value lies in the place of itself");
+  need(a->storage != NONE && check_read_ends(value, stored_in),
+       "a value lies in the place of itself");
   need(a->depth >= 1 && a->depth <= 1 << 20 && a->offset >= 0 && a->offset <= MOST_ARENA_BYTES,
        "a value lies nowhere");
   need(a->made >= NONE && a->first >= NONE && a->last >= NONE, "a value lives at no point");

@@ -13,7 +13,7 @@ bool has_work_of_stages(enum pass after)
 /* ---------------------------------------------------------------------------------------- writing
  */
 
-static void put_stage(const struct pipeline_stages *s, int stage)
+static void put_stage_line(const struct pipeline_stages *s, int stage)
 {
   put(&d.b, "stage at %d", s->coordinate[stage]);
   put(&d.b, s->is_split[stage] ? " split" : "");
@@ -37,7 +37,7 @@ void put_pipeline_lines(int usual_place)
     put_module(s->may_begin[i]);
   }
   put(&d.b, "\n");
-  for (int i = 0; i < s->n; i++) put_stage(s, i);
+  for (int i = 0; i < s->n; i++) put_stage_line(s, i);
   for (int i = 0; i < s->nedge; i++)
     put(&d.b, "stage_edge %d %d %s %s\n", s->edge[i].from, s->edge[i].to, work[s->edge[i].made],
         work[s->edge[i].read]);

@@ -348,7 +348,7 @@ static int by_value(const void *a, const void *b)
   return x < y ? -1 : x > y;
 }
 
-static int moved(const int *to, int id)
+static int read_moved(const int *to, int id)
 {
   int op = IS_LABEL(id) ? r.labels.at[-2 - id] : id;
   return op == NONE ? NONE : to[op];
@@ -361,7 +361,7 @@ static void move_list(const int *to, int *list, int n)
 
 static void move_op(const int *to, struct op *op)
 {
-  if (op->kind == OP_await) op->awaits = moved(to, op->awaits);
+  if (op->kind == OP_await) op->awaits = read_moved(to, op->awaits);
   int *body =
       memcpy(alloc((size_t)(op->nbody + 1) * sizeof *body), op->nbody ? op->body : &(int){0},
              (size_t)(op->nbody ? op->nbody : 1) * sizeof *body);
@@ -389,7 +389,7 @@ static void give_schedule(const int *at, const int *to)
   for (int i = 0; i < graph->nop; i++) {
     struct scheduled *s = &graph->schedule->of[i];
     *s = r.schedule.of[at[i]];
-    s->chained_to = moved(to, s->chained_to);
+    s->chained_to = read_moved(to, s->chained_to);
   }
 }
 
@@ -408,7 +408,7 @@ static void number_ops(void)
     r.op_line.at[i] = line[at[i]];
     move_op(to, &graph->op[i]);
   }
-  for (int i = 0; i < graph->nvalue; i++) graph->value[i].op = moved(to, graph->value[i].op);
+  for (int i = 0; i < graph->nvalue; i++) graph->value[i].op = read_moved(to, graph->value[i].op);
   give_stacks();
   give_schedule(at, to);
   give_work(at);
@@ -416,11 +416,11 @@ static void number_ops(void)
   for (int i = 0; i < graph->nfunction; i++)
     move_list(to, graph->function[i].op, graph->function[i].nop);
   for (int i = 0; i < graph->nasync_tp_result; i++)
-    graph->async_tp_result[i].op = moved(to, graph->async_tp_result[i].op);
+    graph->async_tp_result[i].op = read_moved(to, graph->async_tp_result[i].op);
 }
 
 /* A value's name is made of its module's path, unless its line gives another. */
-static void name_values(void)
+static void read_name_values(void)
 {
   for (int i = 0; i < graph->nvalue; i++)
     if (r.stated_name[i] &&
@@ -450,7 +450,7 @@ static void decide_values(void)
   }
 }
 
-static void place_values(void)
+static void read_place_values(void)
 {
   if (r.after != PASS_MEMORY) return;
   struct allocation *of = new_memory_plan()->of;
@@ -575,10 +575,10 @@ bool read_graph(void)
   check_pipeline();
   decide_values();
   number_ops();
-  place_values();
+  read_place_values();
   check_dump(r.op_line.at, r.value_line);
   bugs_are_of(file.path, r.op_line.at, r.op_line.n);
-  name_values();
+  read_name_values();
   check_alike();
   plan_options->hash = file.hash;
   errors_are_of(plan_options->path);

@@ -40,14 +40,14 @@ void dump_error(int where, const char *format, ...)
   plan_error(where, "%s", what);
 }
 
-static void skip_blanks(void)
+static void tokens_skip_blanks(void)
 {
   while (*at == ' ') at++;
 }
 
 void unexpected(const char *expected)
 {
-  skip_blanks();
+  tokens_skip_blanks();
   size_t n = strcspn(at, " \n");
   if (!n) dump_error(line, "the line ends where %s is expected", expected);
   dump_error(line, "'%s': %s is expected", printable(text("%.*s", n > 60 ? 60 : (int)n, at)),
@@ -66,7 +66,7 @@ bool tokens_end(void)
 
 bool at_line_end(void)
 {
-  skip_blanks();
+  tokens_skip_blanks();
   return !*at || *at == '\n';
 }
 
@@ -81,7 +81,7 @@ void to_next_line(void)
 
 bool take_sign(char sign)
 {
-  skip_blanks();
+  tokens_skip_blanks();
   if (*at != sign || !*at) return false;
   at++;
   return true;
@@ -94,7 +94,7 @@ void need_sign(char sign)
 
 bool take_word(const char *word)
 {
-  skip_blanks();
+  tokens_skip_blanks();
   size_t n = strlen(word);
   if (strncmp(at, word, n) || (isalnum((unsigned char)at[n]) || at[n] == '_' || at[n] == '.'))
     return false;
@@ -105,7 +105,7 @@ bool take_word(const char *word)
 int64_t token_number(int64_t least, int64_t most)
 {
   char *end;
-  skip_blanks();
+  tokens_skip_blanks();
   errno = 0;
   long long n = isdigit((unsigned char)*at) || *at == '-' ? strtoll(at, &end, 10) : (end = NULL, 0);
   if (!end || end == at) unexpected("a number");
@@ -119,7 +119,7 @@ int64_t token_number(int64_t least, int64_t most)
 uint64_t token_bits(void)
 {
   char *end;
-  skip_blanks();
+  tokens_skip_blanks();
   errno = 0;
   unsigned long long n = isdigit((unsigned char)*at) ? strtoull(at, &end, 0) : (end = NULL, 0);
   if (!end || end == at || errno) unexpected("a number");
@@ -130,7 +130,7 @@ uint64_t token_bits(void)
 double token_real(void)
 {
   char *end;
-  skip_blanks();
+  tokens_skip_blanks();
   if (isspace((unsigned char)*at)) unexpected("a number");
   double x = strtod(at, &end);
   if (end == at) unexpected("a number");
@@ -140,7 +140,7 @@ double token_real(void)
 
 bool is_quoted(void)
 {
-  skip_blanks();
+  tokens_skip_blanks();
   return *at == '"';
 }
 
@@ -198,7 +198,7 @@ int take_word_of(const char *const *words, int n)
 
 const char *token_place(void)
 {
-  skip_blanks();
+  tokens_skip_blanks();
   return at;
 }
 

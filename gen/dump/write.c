@@ -370,66 +370,67 @@ static void put_results(void)
 
 /* -------------------------------------------------------------------------------- what is there */
 
-static void keep_value(struct list *todo, int value)
+static void write_keep_value(struct list *todo, int value)
 {
   if (value == NONE || d.kept[value]) return;
   d.kept[value] = true;
   add(todo, value);
 }
 
-static void keep_op(struct list *todo, int id)
+static void write_keep_op(struct list *todo, int id)
 {
   if (id == NONE || d.op_kept[id]) return;
   const struct op *op = &graph->op[id];
   d.op_kept[id] = true;
-  for (int i = 0; i < op->nin; i++) keep_value(todo, op->in[i]);
-  for (int k = 0; k < op->nout; k++) keep_value(todo, op->out + k);
+  for (int i = 0; i < op->nin; i++) write_keep_value(todo, op->in[i]);
+  for (int k = 0; k < op->nout; k++) write_keep_value(todo, op->out + k);
   for (int k = 0; k < op->nout && !op->nbody; k++) d.made[op->out + k] = true;
   for (int k = 0; k < op->nbody; k++) {
-    keep_op(todo, op->body[k]);
+    write_keep_op(todo, op->body[k]);
     d.has_line[op->body[k]] = true;
   }
-  if (op->packed) keep_value(todo, op->buffer);
+  if (op->packed) write_keep_value(todo, op->buffer);
 }
 
-static void keep_what_it_speaks_of(struct list *todo, int value)
+static void write_keep_mentioned(struct list *todo, int value)
 {
   const struct value *v = &graph->value[value];
   const struct in_loop *loop = in_loop(value);
-  keep_op(todo, v->op);
-  keep_value(todo, loop->stack);
-  keep_value(todo, loop->sibling);
-  keep_value(todo, v->of);
-  keep_value(todo, wide_part(value)->wide);
-  keep_value(todo, v->counts);
-  if (loop->step) keep_value(todo, loop->initial);
-  if (graph->memory) keep_value(todo, storage_of(value));
+  write_keep_op(todo, v->op);
+  write_keep_value(todo, loop->stack);
+  write_keep_value(todo, loop->sibling);
+  write_keep_value(todo, v->of);
+  write_keep_value(todo, wide_part(value)->wide);
+  write_keep_value(todo, v->counts);
+  if (loop->step) write_keep_value(todo, loop->initial);
+  if (graph->memory) write_keep_value(todo, storage_of(value));
 }
 
 static void keep_line(struct list *todo, int id)
 {
-  keep_op(todo, id);
+  write_keep_op(todo, id);
   if (d.has_line[id]) bug("dump", "operation %d is run in two places", id);
   d.has_line[id] = true;
 }
 
-static void find_kept(void)
+static void write_find_kept(void)
 {
   struct list todo = {0};
   for (int i = 0; i < graph->norder; i++) keep_line(&todo, graph->order[i]);
   for (int i = 0; i < graph->nfunction; i++)
     for (int k = 0; k < graph->function[i].nop; k++) keep_line(&todo, graph->function[i].op[k]);
-  for (int i = 0; i < graph->nasync_tp_result; i++) keep_op(&todo, graph->async_tp_result[i].op);
+  for (int i = 0; i < graph->nasync_tp_result; i++)
+    write_keep_op(&todo, graph->async_tp_result[i].op);
   for (int i = 0; i < graph->nvalue; i++)
-    if (graph->value[i].role != ACTIVATION || graph->value[i].is_output) keep_value(&todo, i);
-  keep_value(&todo, graph->loss);
-  keep_value(&todo, graph->norm);
+    if (graph->value[i].role != ACTIVATION || graph->value[i].is_output) write_keep_value(&todo, i);
+  write_keep_value(&todo, graph->loss);
+  write_keep_value(&todo, graph->norm);
   for (int i = 0; i < graph->ncall && d.after == PASS_LUA; i++) {
     const struct call *c = &graph->call[i];
-    for (int k = 0; k < c->nin; k++) keep_value(&todo, c->in[k]);
-    for (int k = 0; k < c->nout; k++) keep_value(&todo, c->out[k]);
+    for (int k = 0; k < c->nin; k++) write_keep_value(&todo, c->in[k]);
+    for (int k = 0; k < c->nout; k++) write_keep_value(&todo, c->out[k]);
   }
-  while (todo.n) keep_what_it_speaks_of(&todo, todo.at[--todo.n]);
+  while (todo.n) write_keep_mentioned(&todo, todo.at[--todo.n]);
 }
 
 static void label_op(int id)
@@ -494,7 +495,7 @@ static void open_dump(enum pass after)
   d.has_line = alloc((size_t)graph->nop + 1);
   d.label = alloc((size_t)(graph->nop + 1) * sizeof *d.label);
   d.sibling = alloc((size_t)(graph->nvalue + 1) * sizeof *d.sibling);
-  find_kept();
+  write_find_kept();
   for (int i = 0; i < graph->nvalue; i++) d.sibling[i] = NONE;
   for (int i = 0; i < graph->nvalue; i++) {
     const struct in_loop *loop = in_loop(i);

@@ -9,7 +9,7 @@ struct writing d;
 
 /* ---------------------------------------------------------------------------------------- words */
 
-static bool is_plain(const char *s, const char *also)
+static bool write_fields_is_plain(const char *s, const char *also)
 {
   for (const char *c = s; *c; c++)
     if (!isalnum((unsigned char)*c) && !strchr(also, *c)) return false;
@@ -37,7 +37,7 @@ static bool is_like_number(const char *s)
 
 void put_name(const char *s)
 {
-  if (is_plain(s, NAME_SIGNS) && !is_like_number(s))
+  if (write_fields_is_plain(s, NAME_SIGNS) && !is_like_number(s))
     put(&d.b, "%s", s);
   else
     put_quoted(s);
@@ -147,7 +147,7 @@ void put_TEXT(const char *word, const char *x, const char *usual)
 {
   if (!x || (usual && !strcmp(x, usual))) return;
   put(&d.b, " %s ", word);
-  if (is_plain(x, TEXT_SIGNS))
+  if (write_fields_is_plain(x, TEXT_SIGNS))
     put(&d.b, "%s", x);
   else
     put_quoted(x);

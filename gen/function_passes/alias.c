@@ -314,7 +314,7 @@ static bool has_one_size(int value)
 
 /* Whether a member of a bucket, which is reduced in place, can be put anywhere: nothing else shares
    its bytes. */
-static bool is_free(const struct lifetimes *l, const struct op *member)
+static bool alias_is_free(const struct lifetimes *l, const struct op *member)
 {
   int storage = root(l, member->in[0]);
   return in_arena(storage) && storage == root(l, member->out) && in_loop(storage)->stack == NONE &&
@@ -328,7 +328,7 @@ static bool are_free(struct lifetimes *l, const struct op *op)
   while (n < op->nbody) {
     const struct op *member = &graph->op[op->body[n]];
     bool *taken = &l->note[root(l, member->out)].taken;
-    if (!is_free(l, member) || *taken) break;
+    if (!alias_is_free(l, member) || *taken) break;
     *taken = true;
     n++;
   }

@@ -50,7 +50,7 @@ struct decomposing {
 
 /* ---------------------------------------------------------------------------- what is asked for */
 
-static bool is_in_module(int module, int root)
+static bool async_tp_is_in_module(int module, int root)
 {
   while (module != NONE && module != root) module = graph->module[module].parent;
   return module == root;
@@ -62,7 +62,7 @@ static int asked_for(const struct op *op)
   const struct group *g = &graph->group[op->group];
   for (int i = 0; i < plan_options->nasync && g->n == 1; i++)
     if (plan_options->async[i].mesh_dim == g->dim[0] &&
-        is_in_module(op->module, plan_options->async[i].module))
+        async_tp_is_in_module(op->module, plan_options->async[i].module))
       return i;
   return NONE;
 }
@@ -75,7 +75,7 @@ static struct async_tp_result *noted(int op)
   return NULL;
 }
 
-static bool refuse(struct decomposing *d, const char *why)
+static bool async_tp_refuse(struct decomposing *d, const char *why)
 {
   d->why_not = why;
   return false;
@@ -89,16 +89,16 @@ static bool has_outer_parts(struct decomposing *d, int whole, int part, int dim)
   int cut[MAX_MESH], parts = 1;
   for (int n = cuts_of(&graph->mesh, p->layout, dim, cut); n--;) parts *= graph->mesh.size[cut[n]];
   if (v->shape.size[dim] == 0 || v->shape.size[dim] % parts)
-    return refuse(d, text("its dimension %d of %" PRId64 " is cut in unequal parts", dim,
-                          v->shape.size[dim]));
+    return async_tp_refuse(d, text("its dimension %d of %" PRId64 " is cut in unequal parts", dim,
+                                   v->shape.size[dim]));
   struct shape here = local_shape(whole, 0);
   for (int at = 0; dimension_at(whole, at) != dim; at++)
     if (here.size[dimension_at(whole, at)] != 1)
-      return refuse(d, text("its dimension %d does not lie outermost", dim));
+      return async_tp_refuse(d, text("its dimension %d does not lie outermost", dim));
   return true;
 }
 
-static bool is_plain(int value)
+static bool async_tp_is_plain(int value)
 {
   const struct value *v = &graph->value[value];
   return v->role == ACTIVATION && !v->is_output && !in_loop(value)->step && !v->pieces;
@@ -120,7 +120,7 @@ static bool stays_in_output(const struct op *op, int i, int dim, int *to)
 static bool is_whole_product(const struct op *op)
 {
   return op->kind == OP_matmul && op->nin == 2 && op->in[0] != op->in[1] && !op->pieces &&
-         is_plain(op->out);
+         async_tp_is_plain(op->out);
 }
 
 /* ----------------------------------------------------------------------------------- the pieces */
@@ -197,10 +197,10 @@ static bool choose_by_model(struct decomposing *d, const struct line *l, struct 
 {
   p->tried = quickest_pieces(l, &p->in_pieces);
   if (!p->tried)
-    return refuse(d,
-                  text("no number from 2 to %d cuts a part of %" PRId64 " so that each product is "
-                       "one call",
-                       MOST_PIECES, part_size(l)));
+    return async_tp_refuse(d, text("no number from 2 to %d cuts a part of %" PRId64
+                                   " so that each product is "
+                                   "one call",
+                                   MOST_PIECES, part_size(l)));
   p->whole = time_in_pieces(l, 1);
   if (p->in_pieces < p->whole) p->pieces = p->tried;
   return true;
@@ -212,13 +212,15 @@ static bool choose_pieces(struct decomposing *d, const struct line *l, struct as
   int64_t part = part_size(l);
   int asked = l->asked->pieces;
   if (!asked) return choose_by_model(d, l, p);
-  if (part % asked) return refuse(d, text("a part of %" PRId64 " is not cut in %d", part, asked));
-  if (!has_simple_calls(l, asked)) return refuse(d, "a chunk of a product would not be one call");
+  if (part % asked)
+    return async_tp_refuse(d, text("a part of %" PRId64 " is not cut in %d", part, asked));
+  if (!has_simple_calls(l, asked))
+    return async_tp_refuse(d, "a chunk of a product would not be one call");
   p->pieces = asked;
   return true;
 }
 
-static int add_piece(const struct line *l, int id, int pieces, int piece)
+static int async_tp_add_piece(const struct line *l, int id, int pieces, int piece)
 {
   struct op op = piece_of_op(l, id, pieces, piece);
   if (piece == 0) {
@@ -240,10 +242,11 @@ static void put_pieces(struct list *to, const struct line *l, int pieces)
     if (k) op->in[op->nin++] = l->value;
   }
   if (!gathers) graph->value[l->value].op = l->product[0];
-  for (int c = 0; c < pieces && gathers; c++) add(to, add_piece(l, l->collective, pieces, c));
+  for (int c = 0; c < pieces && gathers; c++)
+    add(to, async_tp_add_piece(l, l->collective, pieces, c));
   for (int c = 0; c < pieces; c++) {
-    for (int k = 0; k < l->nproduct; k++) add(to, add_piece(l, l->product[k], pieces, c));
-    if (!gathers) add(to, add_piece(l, l->collective, pieces, c));
+    for (int k = 0; k < l->nproduct; k++) add(to, async_tp_add_piece(l, l->product[k], pieces, c));
+    if (!gathers) add(to, async_tp_add_piece(l, l->collective, pieces, c));
   }
   for (int k = 0; k < l->nproduct && gathers; k++) graph->value[whole[k].out].pieces = pieces;
   graph->value[l->value].pieces = pieces;
@@ -318,10 +321,10 @@ static bool decompose_gather(struct decomposing *d, int id, const struct async *
   const struct op *op = &graph->op[id];
   struct line l = {.collective = id, .value = op->out, .asked = asked};
   bool *needed = alloc((size_t)d->f->nop + 1);
-  if (!is_plain(op->out)) return refuse(d, "it is not a value of a step alone");
+  if (!async_tp_is_plain(op->out)) return async_tp_refuse(d, "it is not a value of a step alone");
   if (!has_outer_parts(d, op->out, op->in[0], op->dim)) return false;
   find_products(d, &l, needed);
-  if (!l.nproduct) return refuse(d, "no product reads it row by row");
+  if (!l.nproduct) return async_tp_refuse(d, "no product reads it row by row");
   if (!choose_pieces(d, &l, p)) return false;
   if (p->pieces) write_gather(d, &l, p->pieces, needed);
   return true;
@@ -331,11 +334,12 @@ static bool decompose_gather(struct decomposing *d, int id, const struct async *
 
 /* The products whose sum the value is; false if the sum has other terms, or a product has
    another reader. gone: the places of the operations that add them. */
-static bool find_terms(struct decomposing *d, struct line *l, int value, int dim, bool *gone)
+static bool async_tp_find_terms(struct decomposing *d, struct line *l, int value, int dim,
+                                bool *gone)
 {
   const struct value *v = &graph->value[value];
-  if (!is_plain(value) || d->readers[value] != 1 || v->op == NONE || d->place[v->op] == NONE ||
-      l->nproduct == MOST_PRODUCTS)
+  if (!async_tp_is_plain(value) || d->readers[value] != 1 || v->op == NONE ||
+      d->place[v->op] == NONE || l->nproduct == MOST_PRODUCTS)
     return false;
   const struct op *op = &graph->op[v->op];
   if (op->kind == OP_add) {
@@ -343,7 +347,7 @@ static bool find_terms(struct decomposing *d, struct line *l, int value, int dim
       const struct value *term = &graph->value[op->in[i]];
       if (!same_shape(term->shape, v->shape) || !same_layout(term->layout, v->layout) ||
           term->type != v->type || term->order != v->order ||
-          !find_terms(d, l, op->in[i], dim, gone))
+          !async_tp_find_terms(d, l, op->in[i], dim, gone))
         return false;
     }
     gone[d->place[v->op]] = true;
@@ -413,10 +417,11 @@ static bool decompose_scatter(struct decomposing *d, int id, const struct async 
   const struct op *op = &graph->op[id];
   struct line l = {.collective = id, .value = op->in[0], .asked = asked};
   bool *gone = alloc((size_t)d->f->nop + 1);
-  if (op->nbody || !is_plain(op->out)) return refuse(d, "it is not a value of a step alone");
+  if (op->nbody || !async_tp_is_plain(op->out))
+    return async_tp_refuse(d, "it is not a value of a step alone");
   if (!has_outer_parts(d, op->in[0], op->out, op->dim)) return false;
-  if (!find_terms(d, &l, op->in[0], op->dim, gone))
-    return refuse(d, "it is not a sum of products alone");
+  if (!async_tp_find_terms(d, &l, op->in[0], op->dim, gone))
+    return async_tp_refuse(d, "it is not a sum of products alone");
   time_others(d, &l, gone);
   if (!choose_pieces(d, &l, p)) return false;
   if (p->pieces) write_scatter(d, &l, p->pieces, gone);
@@ -425,7 +430,7 @@ static bool decompose_scatter(struct decomposing *d, int id, const struct async 
 
 /* ---------------------------------------------------------------------------------- the program */
 
-static void note_times(void *to, int id, int times)
+static void async_tp_note_times(void *to, int id, int times)
 {
   int *times_of = to;
   times_of[id] = times;
@@ -485,7 +490,7 @@ void async_tp(void)
   if (!plan_options->nasync) return;
   d->readers = count_readers();
   d->times_of = alloc((size_t)(graph->nop + 1) * sizeof *d->times_of);
-  each_op(note_times, d->times_of);
+  each_op(async_tp_note_times, d->times_of);
   for (int i = 0; i < graph->nfunction; i++) {
     d->f = &graph->function[i];
     if (d->f->phase != UPDATE) decompose_function(d);

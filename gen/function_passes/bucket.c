@@ -76,7 +76,7 @@ static struct single *as_singles(struct merging *m, const struct function *f, co
 
 /* Sorts them by their parameters; returns whether they are gradients that are adjacent in
    memory. */
-static bool lie_side_by_side(int *op, int n)
+static bool members_lie_side_by_side(int *op, int n)
 {
   for (int k = 0; k < n; k++)
     if (!is_gradient_sum(&graph->op[op[k]])) return false;
@@ -104,11 +104,11 @@ static void merge_most(struct merging *m, struct function *f, const struct list 
 {
   struct list left = {0};
   for (int k = 0; k < numbers->n; k++) add(&left, op->at[numbers->at[k]]);
-  if (merge(m, f, left.at, left.n, !lie_side_by_side(left.at, left.n))) return;
+  if (merge(m, f, left.at, left.n, !members_lie_side_by_side(left.at, left.n))) return;
   while (left.n) {
     struct list member = {0}, rest = {0};
     take_of_one_kind(m, f, &left, &member, &rest);
-    bool merged = merge(m, f, member.at, member.n, !lie_side_by_side(member.at, member.n));
+    bool merged = merge(m, f, member.at, member.n, !members_lie_side_by_side(member.at, member.n));
     int part = merged ? graph->nop - 1 : member.at[0];
     if (plan_options->bucketing == BUCKETS_GREEDY) tell_split(part, member.n, numbers->n);
     left = rest;

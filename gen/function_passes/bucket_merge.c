@@ -84,7 +84,7 @@ void begin_noting(struct merging *m)
   m->pass_now++;
 }
 
-static void note(void *to, int value, bool writes)
+static void bucket_merge_note(void *to, int value, bool writes)
 {
   struct merging *m = to;
   *(writes ? &m->touched[value].written : &m->touched[value].read) = m->pass_now;
@@ -106,7 +106,7 @@ bool depends(struct merging *m, const struct op *op)
 
 void note_op(struct merging *m, const struct op *op)
 {
-  visit_op(op, note, m);
+  visit_op(op, bucket_merge_note, m);
 }
 
 bool is_in_the_way(struct merging *m, const struct op *op, bool back)
@@ -125,7 +125,7 @@ static void widen_tables(struct merging *m)
   }
 }
 
-static void count_reads(struct merging *m, int id, int times)
+static void bucket_merge_count_reads(struct merging *m, int id, int times)
 {
   const struct op *op = &graph->op[id];
   const int *body = op->nbody ? op->body : &id;
@@ -152,27 +152,27 @@ struct merging *find_running(void)
   for (int i = 0; i < graph->nfunction; i++) {
     const struct function *f = &graph->function[i];
     note_running(m, f, 0);
-    for (int k = 0; k < f->nop; k++) count_reads(m, f->op[k], 1);
+    for (int k = 0; k < f->nop; k++) bucket_merge_count_reads(m, f->op[k], 1);
   }
   return m;
 }
 
 void run_now(struct merging *m, const struct function *f, int id)
 {
-  count_reads(m, id, 1);
+  bucket_merge_count_reads(m, id, 1);
   m->running[id] = (struct running){(int)(f - graph->function), NONE};
 }
 
 void read_instead(struct merging *m, int id, int value)
 {
-  count_reads(m, id, -1);
+  bucket_merge_count_reads(m, id, -1);
   graph->op[id].in[0] = value;
-  count_reads(m, id, 1);
+  bucket_merge_count_reads(m, id, 1);
 }
 
 static void run_no_more(struct merging *m, int id)
 {
-  count_reads(m, id, -1);
+  bucket_merge_count_reads(m, id, -1);
   m->running[id] = (struct running){NONE, NONE};
 }
 
@@ -374,16 +374,18 @@ static bool is_cast(const struct op *op)
   return op->kind == OP_cast && (from == F32 || from == BF16) && (to == F32 || to == BF16);
 }
 
-static bool keeps_order(const struct op *op)
+static bool bucket_merge_keeps_order(const struct op *op)
 {
   return graph->value[op->in[0]].order == graph->value[op->out].order;
 }
 
 /* The operation of this function that makes the collective's input, if it is of this kind. */
-static int maker_of(struct merging *m, const struct function *f, int value, enum op_kind kind)
+static int bucket_merge_maker_of(struct merging *m, const struct function *f, int value,
+                                 enum op_kind kind)
 {
   int id = graph->value[value].op;
-  if (!runs_in(m, f, id) || graph->op[id].kind != kind || !keeps_order(&graph->op[id])) return NONE;
+  if (!runs_in(m, f, id) || graph->op[id].kind != kind || !bucket_merge_keeps_order(&graph->op[id]))
+    return NONE;
   return kind != OP_cast || is_cast(&graph->op[id]) ? id : NONE;
 }
 
@@ -393,7 +395,8 @@ static int taker_of(struct merging *m, const struct function *f, int value, enum
   const struct value *v = &graph->value[value];
   if (v->role != ACTIVATION || v->is_output || readers_of(m, value) != 1) return NONE;
   int id = (int)m->readers[alias_root(value)].sum;
-  if (!runs_in(m, f, id) || graph->op[id].kind != kind || !keeps_order(&graph->op[id])) return NONE;
+  if (!runs_in(m, f, id) || graph->op[id].kind != kind || !bucket_merge_keeps_order(&graph->op[id]))
+    return NONE;
   return kind != OP_cast || is_cast(&graph->op[id]) ? id : NONE;
 }
 
@@ -403,7 +406,7 @@ bool is_mergeable(struct merging *m, const struct function *f, int id)
   int maker = graph->value[op->in[0]].op;
   if (op->nbody || op->pieces) return false;
   if (scatters_sum(op->kind) && runs_in(m, f, maker) && graph->op[maker].kind == OP_pack)
-    return maker_of(m, f, op->in[0], OP_pack) != NONE;
+    return bucket_merge_maker_of(m, f, op->in[0], OP_pack) != NONE;
   if (!gathers_shards(op->kind)) return true;
   return !m->readers[alias_root(op->out)].unpacks || taker_of(m, f, op->out, OP_unpack) != NONE;
 }
@@ -414,10 +417,10 @@ static int with_surroundings(struct merging *m, const struct function *f, int id
 {
   struct op op = graph->op[id];
   if (scatters_sum(op.kind)) {
-    int pack = maker_of(m, f, op.in[0], OP_pack);
+    int pack = bucket_merge_maker_of(m, f, op.in[0], OP_pack);
     if (pack != NONE) add(gone, pack), op.in[0] = graph->op[pack].in[0];
   }
-  int cast = maker_of(m, f, op.in[0], OP_cast);
+  int cast = bucket_merge_maker_of(m, f, op.in[0], OP_cast);
   if (cast != NONE) add(gone, cast), op.in[0] = graph->op[cast].in[0];
   int behind = taker_of(m, f, op.out, gathers_shards(op.kind) ? OP_unpack : OP_cast);
   if (behind != NONE) add(gone, behind), op.out = graph->op[behind].out;
@@ -426,7 +429,7 @@ static int with_surroundings(struct merging *m, const struct function *f, int id
 }
 
 /* Removes absorbed operations from the function, unless others read their values. */
-static void leave_out(struct merging *m, struct function *f, const struct list *gone)
+static void bucket_merge_leave_out(struct merging *m, struct function *f, const struct list *gone)
 {
   int first = f->nop;
   for (int i = 0; i < gone->n; i++) {
@@ -493,7 +496,7 @@ static const char *why_together(const struct op *op)
 
 /* The parameter that a member gathers, or whose gradient it makes; members without one come
    last. */
-static int parameter_of(int id)
+static int bucket_merge_parameter_of(int id)
 {
   const struct op *op = &graph->op[id];
   if (graph->value[op->in[0]].role == PARAMETER) return op->in[0];
@@ -515,7 +518,8 @@ static int by_parameter(const void *a, const void *b)
 void put_in_order(int *member, int n)
 {
   struct ranked *ranked = alloc((size_t)(n + 1) * sizeof *ranked);
-  for (int k = 0; k < n; k++) ranked[k] = (struct ranked){parameter_of(member[k]), k, member[k]};
+  for (int k = 0; k < n; k++)
+    ranked[k] = (struct ranked){bucket_merge_parameter_of(member[k]), k, member[k]};
   qsort(ranked, (size_t)n, sizeof *ranked, by_parameter);
   for (int k = 0; k < n; k++) member[k] = ranked[k].id;
 }
@@ -558,8 +562,8 @@ bool merge(struct merging *m, struct function *f, const int *member, int n, bool
   memcpy(f->op + s.first, order->at, (size_t)order->n * sizeof *f->op);
   memmove(f->op + end, f->op + s.last + 1, (size_t)behind * sizeof *f->op);
   f->nop = end + behind;
-  count_reads(m, id, 1);
+  bucket_merge_count_reads(m, id, 1);
   note_running(m, f, s.first);
-  leave_out(m, f, &gone);
+  bucket_merge_leave_out(m, f, &gone);
   return true;
 }

@@ -89,7 +89,7 @@ struct buckets choose_in_order(const struct single *s, int n, const struct caps 
   return found;
 }
 
-static int kind_of(struct memo *kinds, const struct single *s)
+static int bucket_select_kind_of(struct memo *kinds, const struct single *s)
 {
   static struct query q;
   begin_query(&q);
@@ -104,7 +104,7 @@ struct buckets choose_of_one_kind(const struct single *s, int n, const struct ca
   struct buckets found = {0};
   struct memo kinds = {0};
   struct list *like = alloc((size_t)(n + 1) * sizeof *like);
-  for (int i = 0; i < n; i++) add(&like[kind_of(&kinds, &s[i])], i);
+  for (int i = 0; i < n; i++) add(&like[bucket_select_kind_of(&kinds, &s[i])], i);
   for (int k = 0; k < kinds.n; k++) choose_among(s, &like[k], caps, &found);
   return found;
 }

@@ -24,7 +24,7 @@ struct runs {
   struct run *at; /* the last parameters' first */
 };
 
-static int parameter_of(const struct run *r)
+static int contiguous_gradients_parameter_of(const struct run *r)
 {
   return graph->value[graph->op[r->member[0]].out].of;
 }
@@ -62,7 +62,8 @@ static bool joins(const struct runs *runs, int op, const struct caps *caps)
   return bytes <= cap_of(caps, runs_like(runs, op) - 1);
 }
 
-static struct runs find_runs(const struct function *f, const int *sum, const struct caps *caps)
+static struct runs contiguous_gradients_find_runs(const struct function *f, const int *sum,
+                                                  const struct caps *caps)
 {
   int *member = alloc((size_t)(f->nop + 1) * sizeof *member), first = f->nop;
   struct runs runs = {.at = alloc((size_t)(f->nop + 1) * sizeof *runs.at)};
@@ -84,14 +85,14 @@ static struct runs find_runs(const struct function *f, const int *sum, const str
 
 /* ------------------------------------------------------------------------------------- the caps */
 
-static int64_t time_of(const struct op *op)
+static int64_t contiguous_gradients_time_of(const struct op *op)
 {
   if (is_collective(op->kind)) return 0;
   if (op->kind != OP_loop) return time_taken(op);
   const struct function *body = &graph->function[op->function];
   int64_t iteration = 0;
   for (int i = 0; i < body->nop; i++)
-    iteration = plus_times(iteration, 1, time_of(&graph->op[body->op[i]]));
+    iteration = plus_times(iteration, 1, contiguous_gradients_time_of(&graph->op[body->op[i]]));
   return iteration > LONGEST_TIME / body->count ? LONGEST_TIME : iteration * body->count;
 }
 
@@ -104,7 +105,7 @@ int64_t *times_in(const struct function *f)
   if (is_other_graph(&of)) room = 0;
   while (room <= graph->nop) done = grow(done, 0, &room, sizeof *done);
   for (int i = 0; i < f->nop; i++) {
-    now = plus_times(now, 1, time_of(&graph->op[f->op[i]]));
+    now = plus_times(now, 1, contiguous_gradients_time_of(&graph->op[f->op[i]]));
     done[f->op[i]] = now;
   }
   return done;
@@ -141,13 +142,14 @@ static int64_t end_of(const struct runs *runs, const int64_t *done)
 static struct runs best_runs(const struct function *f, const int *sum)
 {
   if (plan_options->ncap)
-    return find_runs(f, sum, &(struct caps){plan_options->ncap, plan_options->cap});
+    return contiguous_gradients_find_runs(f, sum,
+                                          &(struct caps){plan_options->ncap, plan_options->cap});
   const int64_t *done = times_in(f);
   struct runs best = {0};
   int64_t least = INT64_MAX;
   for (int shift = 30; shift >= 20; shift--) {
     int64_t cap = INT64_C(1) << shift;
-    struct runs runs = find_runs(f, sum, &(struct caps){1, &cap});
+    struct runs runs = contiguous_gradients_find_runs(f, sum, &(struct caps){1, &cap});
     int64_t end = end_of(&runs, done);
     if (end >= least) continue;
     least = end;
@@ -161,7 +163,8 @@ static struct runs best_runs(const struct function *f, const int *sum)
 /* Those of the modules of a list, which can be copied together, are adjacent. */
 static int by_stack(const void *a, const void *b)
 {
-  int p = parameter_of(a), q = parameter_of(b), x = alias_root(p), y = alias_root(q);
+  int p = contiguous_gradients_parameter_of(a), q = contiguous_gradients_parameter_of(b),
+      x = alias_root(p), y = alias_root(q);
   if (x != y) return x < y ? -1 : 1;
   return p < q ? -1 : p > q;
 }

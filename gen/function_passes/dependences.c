@@ -57,7 +57,7 @@ void add_dependence(struct span *s, int later, int earlier)
   add(&s->node[earlier].dependents, later);
 }
 
-static int piece_of(const struct span *s, int n, int value)
+static int dependences_piece_of(const struct span *s, int n, int value)
 {
   return piece_touched(&graph->op[s->node[n].op], value);
 }
@@ -66,7 +66,8 @@ static int piece_of(const struct span *s, int n, int value)
 static void depend_on_all(struct span *s, int n, const struct list *list, int value)
 {
   for (int i = 0; i < list->n; i++) {
-    int mine = piece_of(s, n, value), its = mine == NONE ? NONE : piece_of(s, list->at[i], value);
+    int mine = dependences_piece_of(s, n, value),
+        its = mine == NONE ? NONE : dependences_piece_of(s, list->at[i], value);
     if (its == NONE || its == mine) add_dependence(s, n, list->at[i]);
   }
 }
@@ -86,7 +87,7 @@ static void note_write(struct span *s, int n, int value)
   add_dependence(s, n, a->writer);
   depend_on_all(s, n, &a->readers, value);
   depend_on_all(s, n, &a->piece_writers, value);
-  if (piece_of(s, n, value) != NONE) {
+  if (dependences_piece_of(s, n, value) != NONE) {
     add(&a->piece_writers, n);
     return;
   }

@@ -43,7 +43,7 @@ static bool is_linear(const struct op *op)
 }
 
 /* In how many parts a dimension of the value is cut. */
-static int parts_of(int value, int dim)
+static int epilogue_parts_of(int value, int dim)
 {
   int cut[MAX_MESH], parts = 1;
   for (int n = cuts_of(&graph->mesh, graph->value[value].layout, dim, cut); n--;)
@@ -56,7 +56,7 @@ static bool has_terms(const struct op *op)
 {
   const struct value *a = &graph->value[op->in[0]];
   int last = a->shape.ndim - 1;
-  return a->shape.size[last] > 0 && parts_of(op->in[0], last) == 1;
+  return a->shape.size[last] > 0 && epilogue_parts_of(op->in[0], last) == 1;
 }
 
 /* Whether every rank's part has the same size: each has something to sum. */
@@ -201,7 +201,7 @@ static bool can_stay(const struct function *f, int at, const int *after, int n)
 }
 
 /* Whether the last of what follows sums rows, of which a piece has not all. */
-static bool sums_up(const struct op *group)
+static bool epilogue_sums_up(const struct op *group)
 {
   return graph->op[group->body[group->nbody - 1]].kind == OP_sum;
 }
@@ -214,7 +214,7 @@ static int followed_by(const int *readers, const struct function *f, int k)
   if (group->kind != OP_fused) return NONE;
   for (int i = 0; i < k; i++) {
     const struct op *op = &graph->op[f->op[i]];
-    if (!is_product(readers, op) || (op->pieces && sums_up(group))) continue;
+    if (!is_product(readers, op) || (op->pieces && epilogue_sums_up(group))) continue;
     if (!follows_forward(group, op->out) && !follows_backward(group, op->out)) continue;
     return can_stay(f, i, group->body, group->nbody) ? i : NONE;
   }

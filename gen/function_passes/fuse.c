@@ -46,7 +46,7 @@ static int fused(const int *run, int n)
 }
 
 /* The representative of its stack, or the value itself. */
-static int stack_of(int value)
+static int fuse_stack_of(int value)
 {
   const struct in_loop *loop = in_loop(value);
   return loop->stack == NONE ? value : loop->stack;
@@ -57,7 +57,7 @@ static bool is_literal(struct fusing *p, const struct op *op)
 {
   return op->kind == OP_full && elements(graph->value[op->out].shape) == 1 &&
          graph->value[op->out].role == ACTIVATION && !graph->value[op->out].is_output &&
-         !p->in_memory[stack_of(op->out)];
+         !p->in_memory[fuse_stack_of(op->out)];
 }
 
 /* Operands of collectives, matmuls and copies must be in memory, and what is carried. */
@@ -70,8 +70,8 @@ static void find_in_memory(struct fusing *p)
       bool by_element = is_elementwise(op);
       int *list = alloc((size_t)op_width(op) * sizeof *list);
       for (int n = op_reads(op, list); n--;) {
-        if (in_loop(list[n])->step) p->in_memory[stack_of(in_loop(list[n])->initial)] = true;
-        if (!by_element) p->in_memory[stack_of(list[n])] = true;
+        if (in_loop(list[n])->step) p->in_memory[fuse_stack_of(in_loop(list[n])->initial)] = true;
+        if (!by_element) p->in_memory[fuse_stack_of(list[n])] = true;
       }
     }
 }
@@ -88,7 +88,7 @@ struct bundle {
   int n, op[MOST_IN_KERNEL];
 };
 
-static int reads_of(struct fusing *p, int op)
+static int fuse_reads_of(struct fusing *p, int op)
 {
   while (p->list_room < op_width(&graph->op[op]))
     p->list = grow(p->list, 0, &p->list_room, sizeof *p->list);
@@ -99,7 +99,7 @@ static int reads_of(struct fusing *p, int op)
 static bool reads_after(struct fusing *p, const struct bundle *u, int first)
 {
   for (int k = 0; k < u->n; k++)
-    for (int n = reads_of(p, u->op[k]); n--;) {
+    for (int n = fuse_reads_of(p, u->op[k]); n--;) {
       int op = p->maker[p->list[n]];
       if (op != NONE && p->place[op] >= first && p->after[p->place[op]]) return true;
     }
@@ -162,7 +162,7 @@ static bool can_be_one(struct fusing *p, int a, int b)
 }
 
 /* Merges the bundles at a and b, and returns the place of the result. */
-static int make_one(struct fusing *p, int a, int b)
+static int fuse_make_one(struct fusing *p, int a, int b)
 {
   struct bundle *one = p->bundle[a], *gone = p->bundle[b],
                 **behind = alloc((size_t)(b - a) * sizeof *behind);
@@ -190,7 +190,7 @@ static void join_others(struct fusing *p, int b)
   for (int a = b - 1; a >= 0 && b - a <= FARTHEST; a--) {
     if (graph->op[p->bundle[a]->op[0]].kind == OP_loop) return;
     if (!can_be_one(p, a, b)) continue;
-    b = make_one(p, a, b);
+    b = fuse_make_one(p, a, b);
     a = b;
   }
 }

@@ -8,7 +8,7 @@
 
 /* --------------------------------------------------------------- gradients with no other reader */
 
-static int copy_of(int value, const struct op *reader)
+static int hoist_reductions_copy_of(int value, const struct op *reader)
 {
   struct op op = {.kind = OP_scale,
                   .nin = 1,
@@ -27,14 +27,14 @@ static int copy_of(int value, const struct op *reader)
 
 /* Whether the value's bytes are made here and have one reader: they may be overwritten. A view
    has the bytes of its input. */
-static bool is_own(struct merging *m, const struct function *f, int value)
+static bool hoist_reductions_is_own(struct merging *m, const struct function *f, int value)
 {
   const struct value *v = &graph->value[value];
   if (is_gradient(value)) return true; /* the sum over batches */
   if (readers_of(m, value) > 1 || !runs_in(m, f, v->op)) return false;
   if (v->role != ACTIVATION || v->is_output) return false;
   const struct op *op = &graph->op[v->op];
-  return op->kind != OP_view || is_own(m, f, op->in[0]);
+  return op->kind != OP_view || hoist_reductions_is_own(m, f, op->in[0]);
 }
 
 /* Parameters that are added to each other share one gradient, which may also flow on to earlier
@@ -45,8 +45,8 @@ static void own_inputs(struct merging *m, struct function *f)
   struct list copies = {0};
   for (int i = 0; i < f->nop; i++) {
     int id = f->op[i], value = graph->op[id].nin ? graph->op[id].in[0] : NONE;
-    if (is_gradient_sum(&graph->op[id]) && !is_own(m, f, value)) {
-      int copy = copy_of(value, &graph->op[id]);
+    if (is_gradient_sum(&graph->op[id]) && !hoist_reductions_is_own(m, f, value)) {
+      int copy = hoist_reductions_copy_of(value, &graph->op[id]);
       add(&copies, copy);
       op[n++] = copy;
       read_instead(m, id, graph->op[copy].out);

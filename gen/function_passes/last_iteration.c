@@ -22,7 +22,7 @@ struct along {
   struct list before, part;
 };
 
-static bool makes(const struct op *op, int value)
+static bool last_iteration_makes(const struct op *op, int value)
 {
   int *list = alloc((size_t)op_width(op) * sizeof *list);
   for (int n = op_makes(op, list); n--;)
@@ -31,10 +31,10 @@ static bool makes(const struct op *op, int value)
 }
 
 /* The place in the function of the operation that makes the value, or NONE. */
-static int maker_of(const struct function *f, int value)
+static int last_iteration_maker_of(const struct function *f, int value)
 {
   for (int k = 0; k < f->nop; k++)
-    if (makes(&graph->op[f->op[k]], value)) return k;
+    if (last_iteration_makes(&graph->op[f->op[k]], value)) return k;
   return NONE;
 }
 
@@ -51,7 +51,7 @@ static bool needs_no_loop(const struct function *f, int loop, const struct op *o
     const struct in_loop *own = in_loop(read[i]);
     if (is_of_module(v) || v->role == BATCH) continue;
     if (own->step || own->stack != NONE || v->role != ACTIVATION || v->is_output) return false;
-    int at = maker_of(f, read[i]);
+    int at = last_iteration_maker_of(f, read[i]);
     if (at == NONE) return false;
     if (at < loop) continue;
     const struct op *maker = &graph->op[f->op[at]];
@@ -78,7 +78,7 @@ static int place_in_body(const struct function *body, int group)
   return place;
 }
 
-static void apply(int function, int loop, int id, const struct along *along)
+static void last_iteration_apply(int function, int loop, int id, const struct along *along)
 {
   int body = graph->op[graph->function[function].op[loop]].function;
   struct list part = {0};
@@ -120,7 +120,7 @@ static bool try_in_last_iteration(struct overlap *o, int function, int loop, int
     return false;
   }
   struct edit_state before = remember_program();
-  apply(function, loop, id, &along);
+  last_iteration_apply(function, loop, id, &along);
   if (live_bytes() <= most_live + most_live / 32) {
     leave_in_flight(o, id, body, 0);
     return true;

@@ -181,7 +181,7 @@ static int depth_for(int value, int maker, int reader, bool sums_up)
   return !is_loop_body(reader) && loop->index == last ? 1 : count;
 }
 
-static void widen(struct lifetimes *l, int value, int reader)
+static void lifetimes_widen(struct lifetimes *l, int value, int reader)
 {
   const struct in_loop *loop = in_loop(value);
   if (loop->stack == NONE) return;
@@ -189,7 +189,7 @@ static void widen(struct lifetimes *l, int value, int reader)
   l->plan->of[value].made_by = stack->made_by;
   int depth = depth_for(value, stack->made_by, reader, l->note[value].sums_up);
   if (stack->depth < depth) stack->depth = depth;
-  if (loop->step) widen(l, loop->initial, reader);
+  if (loop->step) lifetimes_widen(l, loop->initial, reader);
 }
 
 /* A collective may be issued for a later iteration, and awaited there. Its input needs no second
@@ -201,7 +201,7 @@ static void widen_at(struct lifetimes *l, int value, int at)
   int ahead = op->kind == OP_await ? scheduled(&graph->op[op->awaits])->prefetch_distance : 0;
   struct allocation *a = &l->plan->of[value];
   if (!ahead)
-    widen(l, value, function_running_at(l, at));
+    lifetimes_widen(l, value, function_running_at(l, at));
   else if (in_loop(value)->stack == value && is_part_of(a->made_by, function_running_at(l, at)) &&
            a->depth < ahead)
     a->depth = ahead;

@@ -165,14 +165,14 @@ static int64_t replaced(struct liveness *l, const struct op *op)
   return last->bytes;
 }
 
-static bool can_run(struct liveness *l, const struct op *op)
+static bool liveness_can_run(struct liveness *l, const struct op *op)
 {
   for (struct list in = values_read(op); in.n--;)
     if (l->missing[in.at[in.n]] && piece_touched(op, in.at[in.n]) == NONE) return false;
   return true;
 }
 
-static int64_t run(struct liveness *l, const struct op *op)
+static int64_t liveness_run(struct liveness *l, const struct op *op)
 {
   int64_t sum = growth(l, op);
   for (struct list in = reads_of(l, op); in.n--;) l->readers[in.at[in.n]]--;
@@ -181,7 +181,7 @@ static int64_t run(struct liveness *l, const struct op *op)
 }
 
 /* Counts the readers in a section of operations; nothing that it makes is live yet. */
-static void begin(struct liveness *l, const int *op, int n)
+static void liveness_begin(struct liveness *l, const int *op, int n)
 {
   for (int i = 0; i < n; i++) {
     for (struct list in = reads_of(l, &graph->op[op[i]]); in.n--;) l->readers[in.at[in.n]]++;
@@ -192,9 +192,9 @@ static void begin(struct liveness *l, const int *op, int n)
 int64_t peak_of(struct liveness *l, const int *op, int n)
 {
   int64_t now = 0, peak = 0;
-  begin(l, op, n);
+  liveness_begin(l, op, n);
   for (int i = 0; i < n; i++) {
-    int64_t made = -replaced(l, &graph->op[op[i]]), grown = run(l, &graph->op[op[i]]);
+    int64_t made = -replaced(l, &graph->op[op[i]]), grown = liveness_run(l, &graph->op[op[i]]);
     for (struct list out = values_written(&graph->op[op[i]]); out.n--;)
       made += weight_made(l, &graph->op[op[i]], out.at[out.n]);
     if (now + made > peak) peak = now + made;
@@ -206,7 +206,7 @@ int64_t peak_of(struct liveness *l, const int *op, int n)
 /* Takes the better order, unless it has more live bytes anywhere in the program: only memory.c
    knows which values share bytes. Each query walks the whole program, so a very long one keeps the
    rest of its order. */
-static void take_over(struct liveness *l, int *op, const int *better, int n)
+static void liveness_take_over(struct liveness *l, int *op, const int *better, int n)
 {
   enum { MOST_ASKED = 500000 };
   if (!within_budget(&l->asked, MOST_ASKED)) {
@@ -236,7 +236,7 @@ static void order_segment(struct liveness *l, int *op, int n)
 {
   int *better = alloc((size_t)n * sizeof *better);
   bool *gone = alloc((size_t)n);
-  begin(l, op, n);
+  liveness_begin(l, op, n);
   for (int turn = 0; turn < n; turn++) {
     int best = NONE;
     int64_t least = 0;
@@ -244,7 +244,7 @@ static void order_segment(struct liveness *l, int *op, int n)
     for (int i = 0; i < n; i++) {
       bool waits = (follows && graph->op[op[i]].pieces) || waits_for_turn(op, gone, i);
       follows |= !gone[i] && graph->op[op[i]].pieces;
-      if (gone[i] || waits || !can_run(l, &graph->op[op[i]])) continue;
+      if (gone[i] || waits || !liveness_can_run(l, &graph->op[op[i]])) continue;
       int64_t grown = growth(l, &graph->op[op[i]]);
       if (best != NONE && grown >= least) continue;
       best = i;
@@ -252,9 +252,9 @@ static void order_segment(struct liveness *l, int *op, int n)
     }
     gone[best] = true;
     better[turn] = op[best];
-    run(l, &graph->op[op[best]]);
+    liveness_run(l, &graph->op[op[best]]);
   }
-  if (peak_of(l, better, n) < peak_of(l, op, n)) take_over(l, op, better, n);
+  if (peak_of(l, better, n) < peak_of(l, op, n)) liveness_take_over(l, op, better, n);
 }
 
 static void note_reading(struct liveness *l, int value, int function, bool steps)
@@ -308,7 +308,7 @@ void enter_function(struct liveness *l, const struct function *f)
   }
 }
 
-static void order_function(struct liveness *l, struct function *f)
+static void liveness_order_function(struct liveness *l, struct function *f)
 {
   enum { LONGEST = 512 }; /* the search is quadratic: longer functions are divided */
                           /* Like mark_leaving, for functions as find_reading found them. */
@@ -361,7 +361,7 @@ struct liveness *open_liveness(void)
 int64_t order_functions(struct liveness *l)
 {
   for (int i = 0; i < graph->nfunction; i++)
-    if (is_of_batch(graph->function[i].phase)) order_function(l, &graph->function[i]);
+    if (is_of_batch(graph->function[i].phase)) liveness_order_function(l, &graph->function[i]);
   return l->lives;
 }
 

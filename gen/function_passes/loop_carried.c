@@ -247,7 +247,7 @@ static int find_loop(int body, int *caller)
   bug(pass_name[PASS_SCHEDULE], "%s is not a loop's body", graph->function[body].name);
 }
 
-static bool is_loop(int op)
+static bool loop_carried_is_loop(int op)
 {
   return graph->op[op].kind == OP_loop;
 }
@@ -258,7 +258,7 @@ static bool is_loop(int op)
 static int place_of_first_issue(const struct function *f, int loop, int iteration)
 {
   int at = loop;
-  while (at > 0 && !is_loop(f->op[at - 1])) at--;
+  while (at > 0 && !loop_carried_is_loop(f->op[at - 1])) at--;
   for (; at < loop; at++) {
     const struct op *op = &graph->op[f->op[at]];
     if (op->kind != OP_iteration || (op->iteration == FIRST_ITERATION && op->first > iteration))
@@ -273,7 +273,7 @@ static int place_of_last_await(const struct function *f, int loop,
 {
   for (int k = loop + 1; k < f->nop; k++) {
     const struct op *op = &graph->op[f->op[k]];
-    if (is_loop(f->op[k]) || touches_gradients_of(op, &graph->op[c->op])) return k;
+    if (loop_carried_is_loop(f->op[k]) || touches_gradients_of(op, &graph->op[c->op])) return k;
     for (int i = 0; i < c->after.n; i++)
       if (touches_gradients_of(op, &graph->op[c->after.at[i]])) return k;
   }
@@ -339,7 +339,7 @@ static int first_touch(const struct function *f, const struct carried_collective
 }
 
 /* Issues the one directly after the other. */
-static void chain(struct function *f, const struct carried_collective *c)
+static void loop_carried_chain(struct function *f, const struct carried_collective *c)
 {
   struct scheduled *predecessor = schedule_of(c->predecessor);
   predecessor->overlapped = predecessor->awaited_next_iteration = predecessor->has_chained = true;
@@ -358,7 +358,7 @@ static void await_in_next(int body, const struct carried_collective *c)
     leave_out_of(&graph->function[body], c->after.at[i]);
   }
   int function = add_part(body, text("%s_behind", graph->function[body].name), &part);
-  if (c->predecessor != NONE) chain(&graph->function[body], c);
+  if (c->predecessor != NONE) loop_carried_chain(&graph->function[body], c);
   schedule_of(c->op)->overlapped = schedule_of(c->op)->awaited_next_iteration = true;
   int before = call_for(function, PREVIOUS_ITERATION, 1, &graph->op[c->op]);
   struct function *f = &graph->function[body];
@@ -428,7 +428,7 @@ static const char *modules_text(void)
   return plan_options->prefetched > 1 ? text("%d modules", plan_options->prefetched) : "a module";
 }
 
-static _Noreturn void refuse(int body, int64_t lives, int64_t room)
+static _Noreturn void loop_carried_refuse(int body, int64_t lives, int64_t room)
 {
   plan_error(
       plan_options->train_line,
@@ -462,7 +462,7 @@ static int64_t prefetch(struct overlap *o, int body, const struct carried_list *
   if (lives == NONE) lives = try_carried(o, body, &prefetched, true, room, 0);
   if (lives != NONE) return lives;
   apply(body, &prefetched);
-  refuse(body, live_bytes(), room);
+  loop_carried_refuse(body, live_bytes(), room);
 }
 
 static int64_t carry_or_overlap(struct overlap *o, int body, int64_t most_live)

@@ -60,25 +60,25 @@ static int operand(const struct op *op, int o)
   return o < 2 ? op->in[o] : op->out;
 }
 
-static const char *letters_of(const struct op *op, int o)
+static const char *merge_products_letters_of(const struct op *op, int o)
 {
   const char *second = strchr(op->equation, ',') + 1;
   return o == 0 ? op->equation : o == 1 ? second : strchr(second, '>') + 1;
 }
 
 /* The dimension of the operand that has the letter, or NONE. */
-static int dimension_of(const struct op *op, int o, char letter)
+static int merge_products_dimension_of(const struct op *op, int o, char letter)
 {
-  const char *letters = letters_of(op, o);
+  const char *letters = merge_products_letters_of(op, o);
   size_t n = strcspn(letters, ",-");
   const char *found = memchr(letters, letter, n);
   return found ? (int)(found - letters) : NONE;
 }
 
 /* The letter of the weight, or its gradient, that lies outermost in it. */
-static char letter_of(const struct op *op, int form)
+static char merge_products_letter_of(const struct op *op, int form)
 {
-  return letters_of(op, form == OF_GRADIENTS ? 2 : 1)[0];
+  return merge_products_letters_of(op, form == OF_GRADIENTS ? 2 : 1)[0];
 }
 
 /* The operands in which parts lie side by side. */
@@ -93,14 +93,14 @@ static bool differ_in_two(const struct bunch *b)
 {
   int o[2];
   const struct op *first = &graph->op[b->op[0]];
-  char letter = letter_of(first, b->form);
+  char letter = merge_products_letter_of(first, b->form);
   apart_in(b->form, o);
   for (int k = 0; k < b->n; k++) {
     const struct op *op = &graph->op[b->op[k]];
     if (strcmp(op->equation, first->equation)) return false;
     for (int i = 0; i < 3; i++) {
       bool differs = i == o[0] || i == o[1];
-      if (differs != (dimension_of(op, i, letter) != NONE)) return false;
+      if (differs != (merge_products_dimension_of(op, i, letter) != NONE)) return false;
       if (!differs && operand(op, i) != operand(first, i) && b->form != OF_ONE_SUM) return false;
       if (!differs && i < 2 && operand(op, i) != operand(first, i)) return false;
     }
@@ -128,7 +128,7 @@ static int weight_of(const struct op *op, int form)
 }
 
 /* Whether they are equal in all but the sizes of the dimension. */
-static bool have_equal_places(int n, const int *value, const int *dim)
+static bool merge_products_have_equal_places(int n, const int *value, const int *dim)
 {
   const struct value *first = &graph->value[value[0]];
   for (int k = 1; k < n; k++) {
@@ -147,14 +147,14 @@ static bool lie_side_by_side(struct placed_ops *p, const struct bunch *b, int fu
                              struct widening w[2])
 {
   int o[2], value[2][MOST_TOGETHER], dim[2][MOST_TOGETHER];
-  char letter = letter_of(&graph->op[b->op[0]], b->form);
+  char letter = merge_products_letter_of(&graph->op[b->op[0]], b->form);
   apart_in(b->form, o);
   for (int s = 0; s < 2; s++) {
     for (int k = 0; k < b->n; k++) {
       value[s][k] = operand(&graph->op[b->op[k]], o[s]);
-      dim[s][k] = dimension_of(&graph->op[b->op[k]], o[s], letter);
+      dim[s][k] = merge_products_dimension_of(&graph->op[b->op[k]], o[s], letter);
     }
-    if (!have_equal_places(b->n, value[s], dim[s])) return false;
+    if (!merge_products_have_equal_places(b->n, value[s], dim[s])) return false;
     w[s] = (struct widening){0};
     if (are_neighbours(b->n, value[s], dim[s]) || are_parts(b->n, value[s])) continue;
     bool is_result = b->form == OF_ONE_INPUT && o[s] == 2;
@@ -181,7 +181,7 @@ static bool made_before(struct placed_ops *p, const struct function *f, int valu
   return !here || p->place_of[op] < p->place_of[id];
 }
 
-static bool makes(const struct op *op, int value)
+static bool merge_products_makes(const struct op *op, int value)
 {
   int maker = graph->value[value].op;
   return op == &graph->op[maker] || lists_number(op->body, op->nbody, maker);
@@ -194,7 +194,7 @@ static bool can_come_before(struct placed_ops *p, const struct function *f, int 
 {
   if (made_before(p, f, value, f->op[first])) return true;
   int at = first + 1;
-  while (at < f->nop && !makes(&graph->op[f->op[at]], value)) at++;
+  while (at < f->nop && !merge_products_makes(&graph->op[f->op[at]], value)) at++;
   const struct op *op = at < f->nop ? &graph->op[f->op[at]] : NULL;
   if (!op || (op->kind != OP_fused && op->kind != OP_view)) return false;
   if (graph->value[value].role != ACTIVATION) return false;
@@ -301,7 +301,7 @@ static bool merge_bunch(struct placed_ops *p, struct function *f, struct bunch *
   int id = store_op((struct op){.kind = OP_products,
                                 .out = NONE,
                                 .nbody = b->n,
-                                .number = {letter_of(&graph->op[b->op[0]], b->form)},
+                                .number = {merge_products_letter_of(&graph->op[b->op[0]], b->form)},
                                 .body = body,
                                 .phase = last->phase,
                                 .module = last->module,
@@ -356,7 +356,7 @@ static struct bunch summed(struct placed_ops *p, const struct function *f, int a
 
 /* The products that a kernel adds up, if it does no more: in bfloat16 they do not add themselves.
  */
-static struct bunch added(struct placed_ops *p, const struct function *f, int at)
+static struct bunch merge_products_added(struct placed_ops *p, const struct function *f, int at)
 {
   const struct op *kernel = &graph->op[f->op[at]];
   struct bunch none = {.n = 0, .result = NONE},
@@ -386,7 +386,7 @@ static bool merge_at(struct placed_ops *p, struct function *f, int at)
   const struct op *op = &graph->op[f->op[at]];
   struct bunch b;
   if (op->kind == OP_fused) {
-    b = added(p, f, at);
+    b = merge_products_added(p, f, at);
     return merge_bunch(p, f, &b);
   }
   if (!is_single(op)) return false;

@@ -174,7 +174,7 @@ static int64_t peak_now(struct search *t)
 
 /* Whether memory.c finds room for the program as it stands. The answer is no after too many
    questions. */
-static bool has_room(const struct search *t)
+static bool overlap_has_room(const struct search *t)
 {
   enum { MOST_ASKED = 1500000 };
   if (within_budget(&t->program->asked, MOST_ASKED)) return can_live_in(t->most_live);
@@ -183,7 +183,7 @@ static bool has_room(const struct search *t)
 }
 
 /* Whether memory.c, where it is to be asked, finds room for the span in its present order. */
-static bool fits(struct search *t)
+static bool overlap_fits(struct search *t)
 {
   enum { MOST_ASKED = 32 };
   if (!t->asks_memory) return true;
@@ -197,7 +197,7 @@ static bool fits(struct search *t)
   if (t->nrest) memcpy(op + n, t->rest, (size_t)t->nrest * sizeof *op);
   t->function->op = op;
   t->function->nop = n + t->nrest;
-  return has_room(t);
+  return overlap_has_room(t);
 }
 
 /* ------------------------------------------------------------------------------------ the search
@@ -241,7 +241,7 @@ static struct candidate best_move(struct search *t, int c, int64_t time)
 /* Makes the collective and its predecessor asynchronous, and gives them work to overlap with. Gives
    false, and leaves everything as it was, if the function is not quicker, or too much would live.
  */
-static bool give_work(struct search *t, int c, int64_t most)
+static bool overlap_give_work(struct search *t, int c, int64_t most)
 {
   enum { MOST_MOVES = 32 };
   struct span *s = t->s;
@@ -269,7 +269,7 @@ static bool give_work(struct search *t, int c, int64_t most)
     if (n + 1 == MOST_MOVES && node->exposed)
       ended_early("schedule", "work beside a collective", MOST_MOVES, "moves");
   }
-  if (time < was && peak_now(t) <= most && fits(t)) return true;
+  if (time < was && peak_now(t) <= most && overlap_fits(t)) return true;
   node->async = async;
   if (predecessor) predecessor->async = predecessor_async;
   go_back_to(s, t->original);
@@ -291,7 +291,7 @@ static void issue_before_loop(struct search *t, int c, int64_t most)
   keep_order(s, t->kept);
   move(t, at, loop);
   node->async = true;
-  if (simulate_span(s) < was && peak_now(t) <= most && fits(t)) return;
+  if (simulate_span(s) < was && peak_now(t) <= most && overlap_fits(t)) return;
   node->async = async;
   go_back_to(s, t->kept);
 }
@@ -314,7 +314,8 @@ static void give_all_work(struct search *t)
     if (is_open(t, n)) issue_before_loop(t, n, most);
   for (int turn = 0; turn < 2; turn++)
     for (int n = 0; n < t->s->nnode; n++)
-      if (is_open(t, n) && !give_work(t, n, most) && t->asks_memory) give_work(t, n, least);
+      if (is_open(t, n) && !overlap_give_work(t, n, most) && t->asks_memory)
+        overlap_give_work(t, n, least);
 }
 
 /* Moves the issue of a first iteration's collective after the collectives of its group before
@@ -419,7 +420,7 @@ int64_t overlap_function(struct overlap *o, struct function *f, int64_t most_liv
     for (int careful = 0; careful < 2; careful++) {
       t.asks_memory = careful;
       order_function(&t, op, n);
-      if (has_room(&t)) return o->time[f - graph->function];
+      if (overlap_has_room(&t)) return o->time[f - graph->function];
     }
   }
   t.more = NONE;

@@ -91,7 +91,7 @@ static bool may_await(const struct span *s, int n)
   return successor != NONE && any_in_flight(s, &s->node[successor].collectives);
 }
 
-static void await(struct span *s, int n)
+static void stream_model_await(struct span *s, int n)
 {
   struct streams *streams = &s->streams;
   struct op_node *c = &s->node[n];
@@ -115,7 +115,7 @@ static void await_before(struct span *s, int n)
   for (int i = 0; i < in_flight->n; i++) {
     int c = in_flight->at[i];
     if (must_await(s, n, c))
-      await(s, c), s->streams.is_in_flight[c] = false;
+      stream_model_await(s, c), s->streams.is_in_flight[c] = false;
     else
       in_flight->at[left++] = c;
   }
@@ -139,17 +139,17 @@ static void issue(struct span *s, int n)
   if (c->carried == PREFETCHES && c->nend < MOST_PREFETCHED) c->end[c->nend++] = *until;
 }
 
-static void run_collective(struct span *s, int n)
+static void stream_model_run_collective(struct span *s, int n)
 {
   struct op_node *c = &s->node[n];
-  if (c->carried == PREFETCHES) await(s, n);
+  if (c->carried == PREFETCHES) stream_model_await(s, n);
   s->streams.now += c->time_before;
   issue(s, n);
   if (c->carried == PREFETCHES || c->carried == AWAITED_NEXT) return;
   if (c->async)
     put_in_flight(s, n);
   else
-    await(s, n);
+    stream_model_await(s, n);
 }
 
 static struct left_in_flight *find_left(const struct overlap *o, int collective)
@@ -186,7 +186,7 @@ static void await_earlier(struct span *s, int n)
 {
   for (int m = 0; m < s->nnode; m++) {
     if (s->node[m].carried != AWAITED_NEXT || s->node[m].op != s->node[n].collective) continue;
-    if (s->streams.end[m]) await(s, m);
+    if (s->streams.end[m]) stream_model_await(s, m);
     return;
   }
   const struct left_in_flight *left = find_left(s->program, s->node[n].collective);
@@ -202,7 +202,7 @@ static void run_iteration(struct span *s)
     if (node->carried == AWAITS_EARLIER)
       await_earlier(s, n), s->streams.now += node->time_after;
     else if (node->group != NONE)
-      run_collective(s, n);
+      stream_model_run_collective(s, n);
     else
       s->streams.now += node->time;
     if (node->body != NONE) end_loop(s, node->body);

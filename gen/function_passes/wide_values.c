@@ -160,7 +160,7 @@ static bool can_be_part(struct placed_ops *p, int value, int function, int64_t r
 
 /* A bit for the function of an operation, and whether it is of what that computes again before the
    rest; 0: there are too many functions. */
-static uint64_t time_of(struct placed_ops *p, int op)
+static uint64_t wide_values_time_of(struct placed_ops *p, int op)
 {
   enum { MOST = 32 };
   int function = p->function_of[op];
@@ -175,7 +175,7 @@ static uint64_t times_of_reads(struct placed_ops *p, const struct shown *s)
   uint64_t times = 0;
   for (int i = 0; i < s->n; i++)
     for (int r = 0; r < p->readers[s->value[i]].n; r++) {
-      uint64_t time = time_of(p, p->readers[s->value[i]].at[r]);
+      uint64_t time = wide_values_time_of(p, p->readers[s->value[i]].at[r]);
       if (!time) return 0;
       times |= time;
     }
@@ -192,9 +192,9 @@ static int64_t elements_from(int value, int d)
 
 /* Whether those that live longer than the others can leave the wide value; marks them. They are
    what products make, as they make it, and no more than half of all. */
-static bool find_leaving(struct placed_ops *p, struct widening *w, const int *value)
+static bool wide_values_find_leaving(struct placed_ops *p, struct widening *w, const int *value)
 {
-  uint64_t now = time_of(p, graph->value[value[0]].op);
+  uint64_t now = wide_values_time_of(p, graph->value[value[0]].op);
   int64_t all = 0, leaving = 0;
   for (int k = 0; k < w->n; k++) {
     w->leaves[k] = times_of_reads(p, &w->shown[k]) != now;
@@ -229,7 +229,8 @@ bool can_widen(struct placed_ops *p, struct widening *w, int n, const int *value
       if (w->root[i] == w->root[k]) return false;
     if (!add_shown(p, &w->shown[k], w->root[k])) return false;
   }
-  if (!have_equal_lifetimes(p, w) && !(may_leave && find_leaving(p, w, value))) return false;
+  if (!have_equal_lifetimes(p, w) && !(may_leave && wide_values_find_leaving(p, w, value)))
+    return false;
   for (int k = 0; k < n; k++) {
     if (w->leaves[k] && !makes_rows(p, w->root[k], function, w->row[k])) return false;
     for (int i = 0; i < w->shown[k].n && !w->leaves[k]; i++)
@@ -277,7 +278,7 @@ static int value_before(int value)
 }
 
 /* The product makes a value before this one, which is given, and a kernel copies that. */
-static int leave(struct placed_ops *p, struct widening *w, int value)
+static int wide_values_leave(struct placed_ops *p, struct widening *w, int value)
 {
   int before = value_before(value), product = graph->value[value].op;
   const struct op *op = &graph->op[product];
@@ -322,7 +323,7 @@ void make_wide(struct placed_ops *p, struct widening *w)
   graph->value[w->wide].placed = graph->value[w->wide].stored = true;
   for (int k = 0; k < w->n; at += w->row[k++]) {
     struct shown *s = &w->shown[k];
-    if (w->leaves[k]) *s = (struct shown){.n = 1, .value = {leave(p, w, w->root[k])}};
+    if (w->leaves[k]) *s = (struct shown){.n = 1, .value = {wide_values_leave(p, w, w->root[k])}};
     struct wide_part part = {.wide = w->wide, .row = w->row[k], .pitch = pitch, .first = at};
     for (int i = 0; i < s->n; i++) make_wide_part(s->value[i], part);
   }

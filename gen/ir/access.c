@@ -27,7 +27,7 @@ static void meet_none_yet(void)
 }
 
 /* Whether the value is met for the first time in this call. */
-static bool meet(int value)
+static bool access_meet(int value)
 {
   bool first = met_in[value] != call_now;
   met_in[value] = call_now;
@@ -85,14 +85,15 @@ int op_reads(const struct op *op, int *list)
   int n = 0;
   if (op->kind == OP_await) return await_reads(&graph->op[op->awaits], list);
   meet_none_yet();
-  if (counts_of_kernel(op) != NONE && meet(counts_of_kernel(op))) list[n++] = counts_of_kernel(op);
+  if (counts_of_kernel(op) != NONE && access_meet(counts_of_kernel(op)))
+    list[n++] = counts_of_kernel(op);
   for (int i = 0; i < op->nin && !op->nbody; i++)
-    if (meet(op->in[i])) list[n++] = op->in[i];
+    if (access_meet(op->in[i])) list[n++] = op->in[i];
   for (int k = 0; k < op->nbody; k++) {
     const struct op *inner = &graph->op[op->body[k]];
     for (int i = 0; i < inner->nin; i++)
-      if (meet(inner->in[i])) list[n++] = inner->in[i];
-    if (inner->out != NONE) meet(inner->out);
+      if (access_meet(inner->in[i])) list[n++] = inner->in[i];
+    if (inner->out != NONE) access_meet(inner->out);
   }
   return n;
 }
@@ -112,9 +113,9 @@ int op_makes(const struct op *op, int *list)
   for (int k = 0; k < op->nout && alone; k++) list[n++] = op->out + k;
   for (int k = 0; k < op->nbody && !alone; k++) {
     const struct op *inner = &graph->op[op->body[k]];
-    if (inner->out != NONE && graph->value[inner->out].stored && meet(inner->out))
+    if (inner->out != NONE && graph->value[inner->out].stored && access_meet(inner->out))
       list[n++] = inner->out;
-    if (inner->out == NONE && meet(inner->in[0])) list[n++] = inner->in[0];
+    if (inner->out == NONE && access_meet(inner->in[0])) list[n++] = inner->in[0];
   }
   if (op_row[op->kind].updates && !op->nbody && op->nin) list[n++] = op->in[0];
   if (op->packed) list[n++] = op->buffer;

@@ -130,7 +130,7 @@ void append_to_order(int op)
   graph->order[graph->norder++] = op;
 }
 
-static const char *made_in(int module)
+static const char *graph_made_in(int module)
 {
   return module == NONE ? "" : graph->module[module].path;
 }
@@ -175,8 +175,8 @@ static int make_op_shaped(struct op op, const struct shape *shape, int nout)
   op.out = graph->nvalue;
   int i = store_op(op);
   for (int k = 0; k < nout; k++) {
-    int out =
-        add_value_named(ACTIVATION, made_in(op.module), type[k], shape[k], op.module, op.line);
+    int out = add_value_named(ACTIVATION, graph_made_in(op.module), type[k], shape[k], op.module,
+                              op.line);
     graph->value[out].op = i;
     graph->value[out].counts = counts_of(&op, k);
   }

@@ -13,7 +13,7 @@ struct parts {
   uint64_t hash; /* hash of all but the number */
 };
 
-static struct parts parts_of(const char *name)
+static struct parts name_groups_parts_of(const char *name)
 {
   struct parts p = {.name = name};
   for (const char *c = name; *c; c += *c == '.') {
@@ -52,7 +52,7 @@ static bool same_file_part(const struct stack *f, int value)
 }
 
 /* A stack of one name, which others may join. */
-static struct stack begin(const struct parts *p)
+static struct stack name_groups_begin(const struct parts *p)
 {
   if (!p->rest || p->number) return (struct stack){.name = p->name};
   return (struct stack){.name = text("%.*s", (int)p->before, p->name), .rest = p->rest};
@@ -80,13 +80,13 @@ struct stacks find_stacks(int n, const int *value, bool (*fits)(const struct sta
   struct stacks all = {.at = alloc((size_t)(n + 1) * sizeof *all.at)};
   struct index index = new_index(n);
   for (int i = 0; i < n; i++) {
-    struct parts p = parts_of(graph->value[value[i]].name);
+    struct parts p = name_groups_parts_of(graph->value[value[i]].name);
     int *last = &index.last[p.hash & index.mask], k = p.rest ? *last : NONE;
     while (k != NONE && !(goes_on(&all.at[k], &p) && same_file_part(&all.at[k], value[i])))
       k = index.before[k];
     if (k == NONE || !fits(&all.at[k], value[i])) {
       k = all.n++;
-      all.at[k] = begin(&p);
+      all.at[k] = name_groups_begin(&p);
       index.before[k] = *last;
       if (all.at[k].rest) *last = k;
     }
@@ -103,7 +103,7 @@ void stack_alias(const struct stack *f, const char **name, const char **rest)
   *name = graph->value[f->member.at[0]].alias;
   *rest = NULL;
   if (!*name || !f->rest) return;
-  struct parts p = parts_of(*name);
+  struct parts p = name_groups_parts_of(*name);
   *rest = p.rest;
   *name = text("%.*s", (int)p.before, p.name);
 }
@@ -116,7 +116,7 @@ bool alias_goes_on(const struct stack *f, int value)
   if (v->alias_dim != w->alias_dim || v->alias_first != w->alias_first ||
       v->alias_size != w->alias_size)
     return false;
-  struct parts a = parts_of(first), b = parts_of(next);
+  struct parts a = name_groups_parts_of(first), b = name_groups_parts_of(next);
   return a.rest && b.rest && a.number == 0 && b.number == f->member.n && a.before == b.before &&
          !memcmp(first, next, a.before) && !strcmp(a.rest, b.rest);
 }

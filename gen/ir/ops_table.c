@@ -174,7 +174,7 @@ static bool is_mean(const struct op *op)
 
 /* "abc->abc": from one order in memory to another (assign_dim_order.c), or out of a wide value
    (wide_values.c). */
-static bool keeps_dimensions(const struct op *op)
+static bool ops_table_keeps_dimensions(const struct op *op)
 {
   if (op->kind != OP_permute) return false;
   size_t n = strcspn(op->equation, "-");
@@ -184,7 +184,7 @@ static bool keeps_dimensions(const struct op *op)
 const char *op_name(const struct op *op)
 {
   if (op->kind == OP_custom) return graph->custom[op->custom].name;
-  if (keeps_dimensions(op))
+  if (ops_table_keeps_dimensions(op))
     return graph->value[op->in[0]].order != graph->value[op->out].order ? "reorder" : "copy";
   return is_mean(op) ? "mean" : op_row[op->kind].name;
 }

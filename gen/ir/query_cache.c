@@ -141,7 +141,7 @@ void empty_memo(struct memo *memo)
   if (memo->places) memset(memo->last, 0, (size_t)memo->places * sizeof *memo->last);
 }
 
-static struct asked **place_in(const struct memo *memo, uint64_t hash)
+static struct asked **place_in_cache(const struct memo *memo, uint64_t hash)
 {
   return &memo->last[hash & (uint64_t)(memo->places - 1)];
 }
@@ -154,7 +154,7 @@ static void widen(struct memo *memo)
   wider.last = alloc((size_t)wider.places * sizeof *wider.last);
   for (int i = 0; i < memo->places; i++)
     for (struct asked *a = memo->last[i], *before; a; a = before) {
-      struct asked **last = place_in(&wider, a->hash);
+      struct asked **last = place_in_cache(&wider, a->hash);
       before = a->before;
       a->before = *last;
       *last = a;
@@ -163,13 +163,13 @@ static void widen(struct memo *memo)
 }
 
 /* The question, with room for an answer of so many bytes if it is new. */
-static struct asked *ask(struct memo *memo, const struct query *q, size_t size)
+static struct asked *query_cache_ask(struct memo *memo, const struct query *q, size_t size)
 {
   if (memo->of != graph) *memo = (struct memo){.of = graph};
   if (memo->n == memo->places) widen(memo);
   uint64_t hash = hash_of(q);
   size_t bytes = (size_t)q->n * sizeof *q->at;
-  struct asked **last = place_in(memo, hash), *a = *last;
+  struct asked **last = place_in_cache(memo, hash), *a = *last;
   while (a && (a->hash != hash || a->n != q->n || memcmp(a->at, q->at, bytes) != 0)) a = a->before;
   if (a) return a;
   size_t asked = (sizeof *a + bytes + 15) / 16 * 16;
@@ -182,13 +182,13 @@ static struct asked *ask(struct memo *memo, const struct query *q, size_t size)
 
 int number_of_query(struct memo *memo, const struct query *q)
 {
-  return ask(memo, q, 0)->number;
+  return query_cache_ask(memo, q, 0)->number;
 }
 
 void *answer_to(struct memo *memo, const struct query *q, size_t size, bool *is_new)
 {
   int known = memo->of == graph ? memo->n : 0;
-  struct asked *a = ask(memo, q, size);
+  struct asked *a = query_cache_ask(memo, q, size);
   *is_new = a->number >= known || !a->answer;
   if (!a->answer) a->answer = room_in(memo, size);
   return a->answer;

@@ -38,7 +38,7 @@ static bool has_letter(const struct rule_operand *o, char name)
 }
 
 /* Whether the output's operand has the letters of a count, and those over which it counts. */
-static bool is_counted(const struct rule_operand *o, const struct rule_operand *count)
+static bool rows_is_counted(const struct rule_operand *o, const struct rule_operand *count)
 {
   for (const char *c = count->summed; *c; c++)
     if (!has_letter(o, *c)) return false;
@@ -131,7 +131,7 @@ static int counts_by_rule(const struct op *op, int k)
   const struct rule *rule = *rule_of(op) ? scanned_rule(rule_of(op)) : NULL;
   for (int i = 0; rule && i < rule->nin; i++)
     if (*rule->in[i].summed)
-      return is_counted(&rule->out[k], &rule->in[i]) ? made_count(op->in[i]) : NONE;
+      return rows_is_counted(&rule->out[k], &rule->in[i]) ? made_count(op->in[i]) : NONE;
   return NONE - 1; /* the rule has no count */
 }
 

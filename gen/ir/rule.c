@@ -151,7 +151,7 @@ static void put_axis(const struct place *p, const struct rule_dimension *d, int 
 }
 
 /* `...` with the capital letter in it: `rest` dimensions and those at op->dims. */
-static void put_rest(const struct place *p, const struct rule_dimension *d, int rest)
+static void rule_put_rest(const struct place *p, const struct rule_dimension *d, int rest)
 {
   static const struct rule_dimension one = {0};
   const struct rule_dimension *capital = NULL;
@@ -174,7 +174,7 @@ static void put_operand(const struct place *p, int rest)
   for (int i = 0; i < p->operand->n; i++) {
     const struct rule_dimension *d = &p->operand->dimension[i];
     if (is_rest_dimension(d))
-      put_rest(p, d, rest);
+      rule_put_rest(p, d, rest);
     else if (!among || !is_capital_dimension(d))
       put_axis(p, d, 0);
   }

@@ -75,7 +75,7 @@ static const char *scan_summed(const char *c, struct rule_operand *o)
   return c + n;
 }
 
-static const char *skip_blanks(const char *c)
+static const char *rule_text_skip_blanks(const char *c)
 {
   return c + strspn(c, " ");
 }
@@ -83,11 +83,11 @@ static const char *skip_blanks(const char *c)
 static const char *scan_operand(const char *c, struct rule_operand *o, bool output)
 {
   *o = (struct rule_operand){.type = NONE};
-  c = skip_blanks(c);
+  c = rule_text_skip_blanks(c);
   while (c && *c && !strchr(",-*:+", *c)) {
     if (o->n > MAX_DIMS) return NULL;
     c = scan_dimension(c, &o->dimension[o->n++]);
-    if (c) c = skip_blanks(c);
+    if (c) c = rule_text_skip_blanks(c);
   }
   if (c && *c == '*') {
     o->repeated = true;
@@ -95,7 +95,7 @@ static const char *scan_operand(const char *c, struct rule_operand *o, bool outp
   }
   if (c && *c == '+') c = output ? NULL : scan_summed(c + 1, o);
   while (c && *c == ':' && output) c = scan_word(c + 1, o);
-  return c ? skip_blanks(c) : NULL;
+  return c ? rule_text_skip_blanks(c) : NULL;
 }
 
 static const char *scan_inputs(const char *c, struct rule *r)

@@ -195,8 +195,8 @@ static int64_t strided_size(const struct mesh *mesh, struct layout layout, int d
   return product;
 }
 
-static void cut_along(const struct mesh *mesh, struct placement cut, int mesh_dim, int64_t whole,
-                      const int coordinate[MAX_MESH], struct part *p)
+static void shard_cut_along(const struct mesh *mesh, struct placement cut, int mesh_dim,
+                            int64_t whole, const int coordinate[MAX_MESH], struct part *p)
 {
   int dim = cut.dim, index = part_held(mesh, cut, mesh_dim, coordinate[mesh_dim]);
   int64_t n = p->shape.size[dim];
@@ -209,7 +209,8 @@ static void cut_plainly(const struct mesh *mesh, struct layout layout, int dim, 
                         const int coordinate[MAX_MESH], struct part *p)
 {
   int cut[MAX_MESH], ncut = cuts_of(mesh, layout, dim, cut);
-  for (int i = 0; i < ncut; i++) cut_along(mesh, layout.on[cut[i]], cut[i], whole, coordinate, p);
+  for (int i = 0; i < ncut; i++)
+    shard_cut_along(mesh, layout.on[cut[i]], cut[i], whole, coordinate, p);
 }
 
 /* Whether this dimension cuts plainly, and no later dimension of the mesh cuts the same tensor
@@ -232,7 +233,7 @@ struct part local_part(const struct mesh *mesh, struct shape whole, struct layou
     int d = layout.on[i].dim;
     done |= 1u << d;
     if (cuts_alone(mesh, &layout, i))
-      cut_along(mesh, layout.on[i], i, whole.size[d], coordinate, &p);
+      shard_cut_along(mesh, layout.on[i], i, whole.size[d], coordinate, &p);
     else if (is_strided(mesh, layout, d))
       p.shape.size[d] = strided_size(mesh, layout, d, whole.size[d], coordinate);
     else

@@ -27,7 +27,8 @@ char *kernel_call_text(const char *name, const char *blocks, int threads, const 
               "arguments", arguments, NULL);
 }
 
-static char *launch_text(const char *name, const struct launch *launch, const char *arguments)
+static char *kernel_launch_text(const char *name, const struct launch *launch,
+                                const char *arguments)
 {
   const char *blocks = text("%" PRId64, launch->blocks);
   if (launch->rows > 1) blocks = text("dim3(%s, %" PRId64 ")", blocks, launch->rows);
@@ -172,7 +173,7 @@ static char *neutral_call(const struct op *op, int rank)
   const char *name =
       add_kernel_function(text("%s_of_none_%" PRId64, op_name(op), n), text("%s *y", type),
                           text("// %s over no elements\n", op_name(op)), body.text, &launch);
-  return launch_text(name, &launch, c_name(op->out));
+  return kernel_launch_text(name, &launch, c_name(op->out));
 }
 
 /* A kernel over no elements sets only its reductions' outputs. */
@@ -245,5 +246,5 @@ char *fused_call(const struct op *group, int rank)
   drop_unused(&k, body);
   /* Nothing to do: columns of which the rank has none. */
   if (!k.nargument && !launch.then) return copy_text("");
-  return launch_text(fused_kernel(&k, body), &launch, arguments_text(&k));
+  return kernel_launch_text(fused_kernel(&k, body), &launch, arguments_text(&k));
 }

@@ -216,7 +216,7 @@ static int64_t product_of_letters(char name, const int64_t *size)
 }
 
 /* The name of operand i's dimension, if it is one letter; else 0. */
-static char name_of_dimension(int i, int d)
+static char kernel_file_name_of_dimension(int i, int d)
 {
   const struct axis *axis = &file_axes(i)[d];
   return axis->n == 1 ? file_kernel.letters.name[axis->letter[0]] : 0;
@@ -228,14 +228,14 @@ static bool measure_around(int i, int64_t around[3])
 {
   int first = NONE, last = NONE, ndim = graph->value[file_operand(i)].shape.ndim;
   for (int d = 0; d < ndim; d++) {
-    if (!isupper((unsigned char)name_of_dimension(i, d))) continue;
+    if (!isupper((unsigned char)kernel_file_name_of_dimension(i, d))) continue;
     if (first == NONE) first = d;
     last = d;
   }
   if (first == NONE) return false;
   around[0] = around[1] = around[2] = 1;
   for (int d = 0; d < ndim; d++)
-    if (name_of_dimension(i, d) == '.')
+    if (kernel_file_name_of_dimension(i, d) == '.')
       around[d < first ? 0 : d < last ? 1 : 2] *= file_kernel.local[file_axes(i)[d].letter[0]];
   return true;
 }

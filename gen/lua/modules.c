@@ -153,7 +153,7 @@ static int line_of_module(lua_State *L)
 }
 
 /* index(module): in the graph, or nil. */
-static int index_of(lua_State *L)
+static int modules_index_of(lua_State *L)
 {
   int index = argument_module(L, 1)->index;
   if (index == NONE) return 0;
@@ -489,7 +489,7 @@ void set_module_bindings(lua_State *L)
                                        {"class_of", class_of_module},
                                        {"class_name", class_name},
                                        {"line_of", line_of_module},
-                                       {"index", index_of},
+                                       {"index", modules_index_of},
                                        {"look_anew", begin_look},
                                        {"children", list_children},
                                        {"taken", unit_of_module},

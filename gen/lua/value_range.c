@@ -30,7 +30,7 @@ static struct range between(int64_t low, int64_t high)
   return is_range_known(r) ? r : unknown;
 }
 
-static int64_t lower(int64_t a, int64_t b)
+static int64_t value_range_lower(int64_t a, int64_t b)
 {
   return a < b ? a : b;
 }
@@ -42,7 +42,7 @@ static int64_t upper(int64_t a, int64_t b)
 
 static struct range either(struct range a, struct range b)
 {
-  return between(lower(a.low, b.low), upper(a.high, b.high));
+  return between(value_range_lower(a.low, b.low), upper(a.high, b.high));
 }
 
 /* The end of randint is not among its numbers, nor is that of tokens. */
@@ -61,7 +61,8 @@ static struct range declared_range(int value)
 static struct range product(struct range a, struct range b)
 {
   int64_t p = a.low * b.low, q = a.low * b.high, r = a.high * b.low, s = a.high * b.high;
-  return between(lower(lower(p, q), lower(r, s)), upper(upper(p, q), upper(r, s)));
+  return between(value_range_lower(value_range_lower(p, q), value_range_lower(r, s)),
+                 upper(upper(p, q), upper(r, s)));
 }
 
 /* where(x < y, x, y) is the lesser of the two, where(x > y, x, y) the greater. */
@@ -71,7 +72,7 @@ static struct range chosen(const struct op *op, struct range a, struct range b)
   const struct op *by = made_by == NONE ? NULL : &graph->op[made_by];
   bool of_both = by && by->nin == 2 && by->in[0] == op->in[1] && by->in[1] == op->in[2];
   if (of_both && (by->kind == OP_lt || by->kind == OP_le))
-    return between(lower(a.low, b.low), lower(a.high, b.high));
+    return between(value_range_lower(a.low, b.low), value_range_lower(a.high, b.high));
   if (of_both && (by->kind == OP_gt || by->kind == OP_ge))
     return between(upper(a.low, b.low), upper(a.high, b.high));
   return either(a, b);
@@ -99,7 +100,7 @@ static struct range range_of_made(const struct op *op, const struct range *in)
   case OP_index_within: /* -1, an index, or what is ignored */
     return is_range_known(in[0])
                ? either(in[0], (struct range){.low = -1, .high = -1})
-               : between(lower(-1, number_of(op, "ignored")),
+               : between(value_range_lower(-1, number_of(op, "ignored")),
                          upper(number_of(op, "below") - 1, number_of(op, "ignored")));
   case OP_where:
     return chosen(op, in[1], in[2]);

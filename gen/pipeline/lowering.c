@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-static void put_stage(struct actions *list, enum action_kind kind, int stage)
+static void lower_stage(struct actions *list, enum action_kind kind, int stage)
 {
   put_action(list, (struct action){.kind = kind, .stage = stage});
 }
@@ -38,17 +38,17 @@ static struct actions with_parameters(const struct actions *order)
       if (lists_number(next.at, next.n, there.at[i]))
         there.at[stay++] = there.at[i];
       else
-        put_stage(&all, ACTION_RESHARD, there.at[i]);
+        lower_stage(&all, ACTION_RESHARD, there.at[i]);
     }
     there.n = stay;
     for (int i = 0; i < next.n; i++) {
       if (lists_number(there.at, there.n, next.at[i])) continue;
-      put_stage(&all, ACTION_UNSHARD, next.at[i]);
+      lower_stage(&all, ACTION_UNSHARD, next.at[i]);
       add(&there, next.at[i]);
     }
     put_action(&all, order->at[k]);
   }
-  for (int i = 0; i < there.n; i++) put_stage(&all, ACTION_RESHARD, there.at[i]);
+  for (int i = 0; i < there.n; i++) lower_stage(&all, ACTION_RESHARD, there.at[i]);
   return all;
 }
 
@@ -66,7 +66,7 @@ static struct actions with_gradients(const struct actions *order, const struct p
     for (int i = 0, n = action_parts(&order->at[k], part); i < n; i++)
       if ((part[i].kind == ACTION_B || part[i].kind == ACTION_W) &&
           ++done[part[i].stage] == p->microbatches)
-        put_stage(&all, ACTION_REDUCE_GRAD, part[i].stage);
+        lower_stage(&all, ACTION_REDUCE_GRAD, part[i].stage);
   }
   return all;
 }
@@ -79,7 +79,7 @@ struct here {
   bool *forward, *backward;
 };
 
-static bool is_backward(enum action_kind kind)
+static bool lowering_is_backward(enum action_kind kind)
 {
   return kind == ACTION_B || kind == ACTION_I;
 }
@@ -89,7 +89,7 @@ static bool is_ready(const struct here *here, const struct action *a)
   const struct pipeline *p = here->p;
   const size_t place = microbatch_place(p, a->stage, a->microbatch);
   if (a->kind == ACTION_F && a->stage > 0) return here->forward[place];
-  if (is_backward(a->kind) && a->stage < p->stages - 1) return here->backward[place];
+  if (lowering_is_backward(a->kind) && a->stage < p->stages - 1) return here->backward[place];
   return true;
 }
 
@@ -99,7 +99,7 @@ static void pass_on(struct here *here, const struct action *a, struct pipeline *
 {
   const struct pipeline *p = here->p;
   const bool forward = a->kind == ACTION_F;
-  if (!forward && !is_backward(a->kind)) return;
+  if (!forward && !lowering_is_backward(a->kind)) return;
   const int next = forward ? a->stage + 1 : a->stage - 1;
   if (next < 0 || next == p->stages) return;
   (forward ? here->forward : here->backward)[microbatch_place(p, next, a->microbatch)] = true;

@@ -13,7 +13,7 @@ struct order_shape {
   int ranks, local, n; /* ranks, stages of a rank, micro-batches */
 };
 
-static int last_stage(const struct order_shape *s)
+static int orders_last_stage(const struct order_shape *s)
 {
   return s->ranks * s->local - 1;
 }
@@ -31,7 +31,7 @@ static void idle(struct actions *list, int steps)
 /* Down the ranks and up again: rank r has the stages r and 2 * ranks - 1 - r. */
 static bool is_v(const struct order_shape *s, int rank, int stage)
 {
-  return stage == rank || stage == last_stage(s) - rank;
+  return stage == rank || stage == orders_last_stage(s) - rank;
 }
 
 static bool is_loop(const struct order_shape *s, int rank, int stage)
@@ -90,7 +90,7 @@ struct rounds {
 };
 
 /* The k-th step of a direction: `each` micro-batches of one stage, then of the next. */
-static void put_step(struct rounds *r, enum action_kind kind, int k)
+static void orders_put_step(struct rounds *r, enum action_kind kind, int k)
 {
   const int local = r->s->local, turn = k / r->each, round = turn / local;
   const int stage = kind == ACTION_F ? turn % local : local - 1 - turn % local;
@@ -115,24 +115,24 @@ static void interleaved_1f1b(const struct order_shape *s, int rank, struct actio
   struct rounds r = rounds_of(s, rank, list);
   const int all = s->n * s->local, warm = warm_up(&r, 2);
   idle(list, rank);
-  while (r.f < warm) put_step(&r, ACTION_F, r.f++);
+  while (r.f < warm) orders_put_step(&r, ACTION_F, r.f++);
   /* Until the first backward has come here. */
   if (warm > 0) idle(list, s->local * s->ranks + 2 * (s->ranks - 1 - rank) - (warm + rank));
   while (r.f < all) {
-    put_step(&r, ACTION_F, r.f++);
-    put_step(&r, ACTION_B, r.i++);
+    orders_put_step(&r, ACTION_F, r.f++);
+    orders_put_step(&r, ACTION_B, r.i++);
   }
   while (r.i < all) {
     idle(list, 1);
-    put_step(&r, ACTION_B, r.i++);
+    orders_put_step(&r, ACTION_B, r.i++);
   }
 }
 
 /* The weights' part of the backward stays behind by as many steps as there are ranks before. */
 static void put_split_backward(struct rounds *r)
 {
-  put_step(r, ACTION_I, r->i++);
-  if (r->i > r->rank) put_step(r, ACTION_W, r->w++);
+  orders_put_step(r, ACTION_I, r->i++);
+  if (r->i > r->rank) orders_put_step(r, ACTION_W, r->w++);
 }
 
 static void interleaved_zero_bubble(const struct order_shape *s, int rank, struct actions *list)
@@ -140,14 +140,14 @@ static void interleaved_zero_bubble(const struct order_shape *s, int rank, struc
   struct rounds r = rounds_of(s, rank, list);
   const int all = s->n * s->local, warm = warm_up(&r, 1);
   idle(list, rank);
-  while (r.f < warm) put_step(&r, ACTION_F, r.f++);
+  while (r.f < warm) orders_put_step(&r, ACTION_F, r.f++);
   if (warm > 0) idle(list, s->ranks - 1 - rank);
   while (r.f < all) {
-    put_step(&r, ACTION_F, r.f++);
+    orders_put_step(&r, ACTION_F, r.f++);
     put_split_backward(&r);
   }
   while (r.i < all) put_split_backward(&r);
-  while (r.w < all) put_step(&r, ACTION_W, r.w++);
+  while (r.w < all) orders_put_step(&r, ACTION_W, r.w++);
 }
 
 /* -------------------------------------------------------------------------------------- V shapes
@@ -163,7 +163,7 @@ struct two_stages {
 
 static struct two_stages two_stages(const struct order_shape *s, int rank, struct actions *list)
 {
-  return (struct two_stages){.list = list, .stage = {rank, last_stage(s) - rank}};
+  return (struct two_stages){.list = list, .stage = {rank, orders_last_stage(s) - rank}};
 }
 
 static void put_f(struct two_stages *t, int which)

@@ -93,7 +93,7 @@ static void count_stage(struct pipeline *p, int stage, int microbatch)
 }
 
 /* A stage is on the rank that computes its forwards. Returns what is wrong, or NULL. */
-static const char *place_stages(struct pipeline *p)
+static const char *read_csv_place_stages(struct pipeline *p)
 {
   for (int r = 0; r < p->ranks; r++)
     for (int k = 0; k < p->order[r].n; k++) {
@@ -135,7 +135,7 @@ struct pipeline *read_csv(const char *name, const char *csv, const char **why)
   }
   *why = at.why;
   if (*why) return NULL;
-  *why = p->ranks ? place_stages(p) : "it has no row; each rank has one";
+  *why = p->ranks ? read_csv_place_stages(p) : "it has no row; each rank has one";
   if (*why) *why = text("%s: %s", name, *why);
   return *why ? NULL : p;
 }

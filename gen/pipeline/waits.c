@@ -68,7 +68,7 @@ static bool is_slot_free(const struct waiting *w, int rank, int at)
 }
 
 /* Runs the rank's action if it can begin. */
-static bool run(struct waiting *w, int rank, int at)
+static bool waits_run(struct waiting *w, int rank, int at)
 {
   const struct action *a = &w->actions[rank].at[at];
   if (!is_made(w, a) || (a->kind == ACTION_F && !is_slot_free(w, rank, at))) return false;
@@ -78,7 +78,7 @@ static bool run(struct waiting *w, int rank, int at)
   return true;
 }
 
-static struct waiting begin(const struct pipeline *p)
+static struct waiting waits_begin(const struct pipeline *p)
 {
   struct waiting w = {.p = p,
                       .actions = alloc((size_t)p->ranks * sizeof *w.actions),
@@ -96,12 +96,12 @@ static struct waiting begin(const struct pipeline *p)
 
 const char *stages_wait(const struct pipeline *p)
 {
-  struct waiting w = begin(p);
+  struct waiting w = waits_begin(p);
   int *next = alloc((size_t)p->ranks * sizeof *next);
   for (bool moved = true; moved;) {
     moved = false;
     for (int r = 0; r < p->ranks; r++)
-      while (next[r] < w.actions[r].n && run(&w, r, next[r])) {
+      while (next[r] < w.actions[r].n && waits_run(&w, r, next[r])) {
         next[r]++;
         moved = true;
       }

@@ -14,7 +14,7 @@ static bool same_request(const struct async *a, const struct async *b)
   return a->line == b->line && a->mesh_dim == b->mesh_dim;
 }
 
-static bool is_of(const struct async_tp_result *p, const struct async *asked)
+static bool async_tp_is_of(const struct async_tp_result *p, const struct async *asked)
 {
   return same_request(&plan_options->async[p->async], asked);
 }
@@ -55,14 +55,14 @@ static void put_asked(struct buffer *b, const struct async *asked)
 {
   int n = 0, cut = 0;
   for (int i = 0; i < graph->nasync_tp_result; i++) {
-    if (!is_of(&graph->async_tp_result[i], asked)) continue;
+    if (!async_tp_is_of(&graph->async_tp_result[i], asked)) continue;
     n++;
     cut += graph->async_tp_result[i].pieces > 0;
   }
   put(b, "\nasync_tp over %s, %s: %s\n", printable(graph->mesh.name[asked->mesh_dim]),
       place_shown(asked->line), outcome_text(asked, cut, n));
   for (int i = 0; i < graph->nasync_tp_result; i++)
-    if (is_of(&graph->async_tp_result[i], asked)) put_fate(b, &graph->async_tp_result[i]);
+    if (async_tp_is_of(&graph->async_tp_result[i], asked)) put_fate(b, &graph->async_tp_result[i]);
 }
 
 void put_async_tp(struct buffer *b)

@@ -39,7 +39,7 @@ struct both {
   struct sums kinds, functions;
 };
 
-static void add_collective(void *to, int id, int times)
+static void communication_add_collective(void *to, int id, int times)
 {
   struct both *both = to;
   const struct op *op = &graph->op[id];
@@ -67,7 +67,7 @@ void put_communication(struct buffer *b)
 {
   struct both both = {.of = alloc((size_t)(graph->nop + 1) * sizeof *both.of)};
   functions_of_ops(both.of);
-  each_op(add_collective, &both);
+  each_op(communication_add_collective, &both);
   if (!both.kinds.n) return;
   put_sums(b, "communication by kind", &both.kinds);
   put_sums(b, "communication by function", &both.functions);

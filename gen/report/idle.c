@@ -4,7 +4,7 @@
  */
 #include "report/report.h"
 
-static bool is_idle(int dim)
+static bool idle_is_idle(int dim)
 {
   if (graph->mesh.size[dim] == 1 || is_over_stages(dim) || graph->mesh.in_time[dim]) return false;
   for (int i = 0; i < graph->nvalue; i++) {
@@ -16,7 +16,7 @@ static bool is_idle(int dim)
 
 char *idle_text(int dim)
 {
-  if (!is_idle(dim)) return NULL;
+  if (!idle_is_idle(dim)) return NULL;
   return text("nothing is sharded along %s: its %d ranks all do the same work",
               printable(graph->mesh.name[dim]), graph->mesh.size[dim]);
 }

@@ -10,7 +10,7 @@ struct totals {
   int64_t bytes;
 };
 
-static void add_up(void *to, int id, int times)
+static void plan_text_add_up(void *to, int id, int times)
 {
   const struct op *op = &graph->op[id];
   struct totals *t = to;
@@ -22,7 +22,7 @@ static void add_up(void *to, int id, int times)
 static struct totals totals(void)
 {
   struct totals t = {0};
-  each_op(add_up, &t);
+  each_op(plan_text_add_up, &t);
   return t;
 }
 
@@ -181,7 +181,7 @@ static void put_parameters(struct buffer *b)
       grouped(held_elements(PARAMETER, NONE)));
 }
 
-static void put_bytes(struct buffer *b, struct max_rank_volume most, int64_t bound)
+static void plan_text_put_bytes(struct buffer *b, struct max_rank_volume most, int64_t bound)
 {
   put(b, " %15s %15s", grouped(most.sent), grouped(most.received));
   if (bound != NONE) put(b, " %15s", grouped(bound));
@@ -197,7 +197,7 @@ static void put_move(struct buffer *b, const struct op *op)
   }
   put(&row, "%*s %-10s", 18 - (int)strlen(kind_of(op)), "", over_text(op));
   if (is_collective(op->kind))
-    put_bytes(&row, max_volume_of(op), NONE), put(&row, "%16s", "");
+    plan_text_put_bytes(&row, max_volume_of(op), NONE), put(&row, "%16s", "");
   else
     put(&row, "%48s", "");
   put(&row, "   ");
@@ -232,7 +232,7 @@ static void put_chain(struct buffer *b, const struct chain *c)
     put(b, "  %-8s %-15s %-6s", phase_name[op->phase], kind_of(only), over_text(only));
   else
     put(b, "  %-8s %-22s", phase_name[op->phase], text("%d steps", count_steps(c)));
-  put_bytes(b, max_volume_of_ops(c->nstep, c->step, NULL), bound_of(c));
+  plan_text_put_bytes(b, max_volume_of_ops(c->nstep, c->step, NULL), bound_of(c));
   put(b, "%s", c->times > 1 ? text("   %d times\n", c->times) : "\n");
   struct buffer what = {0};
   put(&what, "      ");

@@ -53,7 +53,7 @@ static void add_rows_of(void *to, int id, int times)
   }
 }
 
-static struct rows_of_counts find_rows(void)
+static struct rows_of_counts rows_text_find_rows(void)
 {
   struct rows_of_counts all = {0};
   each_op(add_rows_of, &all);
@@ -70,7 +70,7 @@ static struct room_of_rows rows_of(const struct rows_of_count *of)
       .worst = places_here(of->widest, 0, part)};
 }
 
-static struct room_of_rows bytes_of(const struct rows_of_count *of)
+static struct room_of_rows rows_text_bytes_of(const struct rows_of_count *of)
 {
   struct room_of_rows rows = rows_of(of);
   int64_t row = width_of(of->widest);
@@ -96,7 +96,7 @@ static void put_rows_of(struct buffer *b, const struct rows_of_count *of)
   double bound = bound_of_count(of->counts);
   const char *held = bound > 0 ? text(", bound = %g", bound) : "";
   put_line(b, text("%s%s", shown_name(of->counts), held), rows_of(of));
-  put_line(b, text("  bytes of %s", shown_name(of->widest)), bytes_of(of));
+  put_line(b, text("  bytes of %s", shown_name(of->widest)), rows_text_bytes_of(of));
   if (of->slots)
     put_line(b, text("  bytes of slots for %lld ranks, both ways", (long long)of->ranks),
              slots_of(of));
@@ -104,7 +104,7 @@ static void put_rows_of(struct buffer *b, const struct rows_of_count *of)
 
 void put_rows_by_expert(struct buffer *b)
 {
-  struct rows_of_counts all = find_rows();
+  struct rows_of_counts all = rows_text_find_rows();
   if (!all.n) return;
   put(b, "\n%-46s %18s %18s %18s\n", "rows by expert of a rank", "in balance", "room", "at worst");
   for (int i = 0; i < all.n; i++) put_rows_of(b, &all.at[i]);
@@ -121,7 +121,7 @@ static json_t *json_rows_of(const struct rows_of_count *of)
   double bound = bound_of_count(of->counts);
   json_t *object = json_pack("{s:s, s:o, s:s, s:o}", "counts", shown_name(of->counts), "rows",
                              json_room(rows_of(of)), "largest", shown_name(of->widest), "bytes",
-                             json_room(bytes_of(of)));
+                             json_room(rows_text_bytes_of(of)));
   if (bound > 0) json_member(object, "bound", json_real(bound));
   if (of->slots) {
     json_member(object, "slots_for_ranks", json_integer(of->ranks));
@@ -132,7 +132,7 @@ static json_t *json_rows_of(const struct rows_of_count *of)
 
 json_t *json_rows_by_expert(void)
 {
-  struct rows_of_counts all = find_rows();
+  struct rows_of_counts all = rows_text_find_rows();
   json_t *list = json_array();
   for (int i = 0; i < all.n; i++) json_append(list, json_rows_of(&all.at[i]));
   return list;

@@ -99,7 +99,7 @@ static void find_shown_loops(void)
 }
 
 /* The operation that calls the loop's body, or NULL. */
-static const struct op *call_of(int function)
+static const struct op *timeline_call_of(int function)
 {
   for (int i = 0; i < graph->nfunction; i++)
     for (int k = 0; k < graph->function[i].nop; k++) {
@@ -111,7 +111,7 @@ static const struct op *call_of(int function)
 
 static const char *list_path(int function)
 {
-  const struct op *call = call_of(function);
+  const struct op *call = timeline_call_of(function);
   return call && call->module != NONE ? graph->module[call->module].path : "";
 }
 
@@ -177,7 +177,7 @@ static const char *name_in_step(const struct ran *r)
               graph->function[loop].count);
 }
 
-static void put_in(struct row *row, int which)
+static void timeline_put_in(struct row *row, int which)
 {
   const struct ran *r = &simulated()->ran[which];
   row->busy += r->end - r->begin;
@@ -190,7 +190,7 @@ static struct row *add_row(const char *phase, const char *name, int which)
   GROW(chart.row, chart.n, chart.room);
   struct row *row = &chart.row[chart.n++];
   *row = (struct row){.phase = phase, .name = name, .stream = r->stream, .begin = r->begin};
-  put_in(row, which);
+  timeline_put_in(row, which);
   return row;
 }
 
@@ -207,7 +207,7 @@ static void put_in_row(int which, const char *name)
   const char *phase = phase_name[graph->op[r->op].phase];
   struct row *row = last_row(r->stream);
   if (row && !strcmp(row->phase, phase) && !strcmp(row->name, name))
-    put_in(row, which);
+    timeline_put_in(row, which);
   else
     add_row(phase, name, which);
 }
@@ -232,7 +232,7 @@ static void join_small_rows(void)
       joined = 0;
       continue;
     }
-    for (int k = 0; k < row->ran.n; k++) put_in(before, row->ran.at[k]);
+    for (int k = 0; k < row->ran.n; k++) timeline_put_in(before, row->ran.at[k]);
     size_t name =
         joined ? strlen(before->name) - strlen(text(" and %d more", joined)) : strlen(before->name);
     before->name = text("%.*s and %d more", (int)name, before->name, joined + 1);

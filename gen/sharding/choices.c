@@ -14,8 +14,8 @@
 #include <string.h>
 
 /* The place of the letter in an operand: its dimension, or NONE, and the size outside of it. */
-static int dimension_with(const struct letters *l, const struct axis *axis, int ndim, int letter,
-                          int64_t *outer)
+static int choices_dimension_with(const struct letters *l, const struct axis *axis, int ndim,
+                                  int letter, int64_t *outer)
 {
   for (int d = 0; d < ndim; d++) {
     *outer = 1;
@@ -37,7 +37,7 @@ static struct placement shard_of(const struct letters *l, const struct axis *axi
                                  int letter, struct letter_cut cut)
 {
   int64_t outside;
-  int d = dimension_with(l, axis, ndim, letter, &outside);
+  int d = choices_dimension_with(l, axis, ndim, letter, &outside);
   if (d == NONE) return (struct placement){.kind = REPLICATE};
   if (outside > cut.outer) cut.outer = outside;
   return (struct placement){.kind = SHARD,
@@ -72,7 +72,8 @@ static bool stands_alone(const struct letters *l, int nin, int letter)
   int64_t outer;
   for (int i = 0; i < nin + l->nout; i++) {
     const struct axis *axis = i < nin ? l->in[i] : l->out[i - nin];
-    int d = dimension_with(l, axis, i < nin ? l->ndim_in[i] : l->ndim_out[i - nin], letter, &outer);
+    int d = choices_dimension_with(l, axis, i < nin ? l->ndim_in[i] : l->ndim_out[i - nin], letter,
+                                   &outer);
     if (d != NONE && axis[d].n > 1) return false;
   }
   return !l->gets_start[letter];
@@ -98,7 +99,7 @@ static int find_cuts(const struct chooser *c, const struct op *o, const struct l
   int n = add_cut(list, 0, (struct letter_cut){1, 0, 0});
   for (int i = 0; i < o->nin; i++) {
     int64_t outside;
-    int dim = dimension_with(l, l->in[i], l->ndim_in[i], letter, &outside);
+    int dim = choices_dimension_with(l, l->in[i], l->ndim_in[i], letter, &outside);
     for (int d = 0; d < graph->mesh.ndim && dim != NONE; d++) {
       struct placement p = layout_in(c, o->in[i])->on[d];
       int64_t stride = shard_stride(p);
@@ -183,8 +184,9 @@ bool counts_own(const struct chooser *c, const struct op *op, const struct choic
 /* --------------------------------------------------------------------------- merged dimensions */
 
 /* Whether every rank's part of a merged dimension is made of its parts of the letters. */
-static bool is_aligned(const struct letters *l, const struct axis *axis, int dim, int64_t whole,
-                       struct layout layout, const struct choice *list, const int *pick)
+static bool choices_is_aligned(const struct letters *l, const struct axis *axis, int dim,
+                               int64_t whole, struct layout layout, const struct choice *list,
+                               const int *pick)
 {
   struct shape shape = {.ndim = dim + 1};
   int coordinate[MAX_MESH] = {0};
@@ -262,7 +264,8 @@ bool operand_fits(const struct letters *l, int o, int nin, struct layout layout,
     int64_t size = 1;
     for (int i = 0; i < axis[dim].n; i++) size *= l->size[axis[dim].letter[i]];
     if (!strides_nest(layout, dim, size)) return false;
-    if (axis[dim].n > 1 && !is_aligned(l, &axis[dim], dim, size, layout, list, pick)) return false;
+    if (axis[dim].n > 1 && !choices_is_aligned(l, &axis[dim], dim, size, layout, list, pick))
+      return false;
   }
   return true;
 }

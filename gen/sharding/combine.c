@@ -465,30 +465,30 @@ static struct lookahead look_ahead(struct sharding_search *s, int number, double
 
 /* ------------------------------------------------------------------------- the cheapest of all */
 
-static bool comes_before(const struct combination *a, const struct combination *b)
+static bool combine_comes_before(const struct combination *a, const struct combination *b)
 {
   return cheaper(a->price, b->price) || (!cheaper(b->price, a->price) && a->number < b->number);
 }
 
-static double push(struct sharding_search *s, const struct combination *c)
+static double combine_push(struct sharding_search *s, const struct combination *c)
 {
   if (!cheaper(s->best.price, c->price)) {
     GROW(s->heap, s->n, s->room);
     int i = s->n++;
-    for (; i > 0 && comes_before(c, &s->heap[(i - 1) / 2]); i = (i - 1) / 2)
+    for (; i > 0 && combine_comes_before(c, &s->heap[(i - 1) / 2]); i = (i - 1) / 2)
       s->heap[i] = s->heap[(i - 1) / 2];
     s->heap[i] = *c;
   }
   return limit_of(true, s->best.price);
 }
 
-static struct combination pop(struct sharding_search *s)
+static struct combination combine_pop(struct sharding_search *s)
 {
   struct combination first = s->heap[0], last = s->heap[--s->n];
   int at = 0;
   for (int next; (next = 2 * at + 1) < s->n; at = next) {
-    if (next + 1 < s->n && comes_before(&s->heap[next + 1], &s->heap[next])) next++;
-    if (!comes_before(&s->heap[next], &last)) break;
+    if (next + 1 < s->n && combine_comes_before(&s->heap[next + 1], &s->heap[next])) next++;
+    if (!combine_comes_before(&s->heap[next], &last)) break;
     s->heap[at] = s->heap[next];
   }
   s->heap[at] = last;
@@ -505,7 +505,7 @@ static void weigh(struct sharding_search *s, struct combination c)
   c.price.bytes += next.price.bytes;
   c.price.moves += next.price.moves;
   c.price.apart += next.price.apart;
-  if (s->best.number == NONE || comes_before(&c, &s->best)) s->best = c;
+  if (s->best.number == NONE || combine_comes_before(&c, &s->best)) s->best = c;
 }
 
 struct op_sharding search_shardings(struct chooser *chooser, const struct op *op,
@@ -540,9 +540,9 @@ struct op_sharding search_shardings(struct chooser *chooser, const struct op *op
     s->best.number = NONE;
     weigh(s, cheapest);
     s->n = 0;
-    each_combination(s, c, limit_of(true, s->best.price), push);
+    each_combination(s, c, limit_of(true, s->best.price), combine_push);
     while (s->n > 0) {
-      struct combination next = pop(s);
+      struct combination next = combine_pop(s);
       if (cheaper(s->best.price, next.price)) break;
       if (next.number != cheapest.number) weigh(s, next);
     }

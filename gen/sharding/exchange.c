@@ -64,9 +64,9 @@ bool is_idle_member(const struct cost_model *m, const struct move_step *s, int m
 }
 
 /* The members' coordinates, replicas and parts. */
-static void find_members(const struct cost_model *m, struct exchange_plan *p,
-                         const struct compact_layout *from, const struct compact_layout *to,
-                         struct scratch *room)
+static void exchange_find_members(const struct cost_model *m, struct exchange_plan *p,
+                                  const struct compact_layout *from,
+                                  const struct compact_layout *to, struct scratch *room)
 {
   const int ndim = p->whole.ndim;
   const size_t n = (size_t)p->n;
@@ -96,7 +96,7 @@ void plan_exchange(struct cost_model *m, struct exchange_plan *p, const struct c
 {
   const int ndim = p->whole.ndim;
   p->sends_runs = p->gets_runs = p->one_to_one = true;
-  find_members(m, p, from, to, room);
+  exchange_find_members(m, p, from, to, room);
   for (int k = 0; k < p->n; k++) {
     struct member *to_member = &p->member[k];
     if (is_idle_member(m, p->step, k)) continue;
@@ -182,8 +182,8 @@ static const struct indexed_plan *indexed_plan(struct cost_model *m, const struc
 }
 
 /* What the sender has and the receiver gets, counted from the start of part `me` of `own`. */
-static struct piece piece_of(const struct exchange_plan *p, struct send s, int member,
-                             const struct rank_parts *own, int me)
+static struct piece exchange_piece_of(const struct exchange_plan *p, struct send s, int member,
+                                      const struct rank_parts *own, int me)
 {
   struct piece piece = {.member = member, .part.shape.ndim = p->whole.ndim};
   for (int d = 0; d < p->whole.ndim; d++) {
@@ -205,7 +205,7 @@ int pieces_sent(const struct move *move, struct shape whole, int rank, struct pi
   int me = member_at(m, &k->step, at);
   for (int i = k->sends[me]; i < k->sends[me + 1]; i++) {
     struct send s = p->send[k->by_sender[i]];
-    list[n++] = piece_of(p, s, s.to, &p->has, me);
+    list[n++] = exchange_piece_of(p, s, s.to, &p->has, me);
   }
   return n;
 }
@@ -219,7 +219,7 @@ int pieces_got(const struct move *move, struct shape whole, int rank, struct pie
   const struct exchange_plan *p = &k->plan;
   int me = member_at(m, &k->step, at);
   for (int i = k->gets[me]; i < k->gets[me + 1]; i++, n++) {
-    struct piece piece = piece_of(p, p->send[i], p->send[i].from, &p->gets, me);
+    struct piece piece = exchange_piece_of(p, p->send[i], p->send[i].from, &p->gets, me);
     int here = n; /* by sender */
     for (; here > 0 && list[here - 1].member > piece.member; here--) list[here] = list[here - 1];
     list[here] = piece;

@@ -63,7 +63,7 @@ struct search {
 
 /* --------------------------------------------------------------------------------- all layouts */
 
-static void add_state(struct search *s, const struct compact_layout *b)
+static void moves_add_state(struct search *s, const struct compact_layout *b)
 {
   if (s->states > TARGET && (same_compact(b, &s->from) || same_compact(b, &s->to))) return;
   int at = s->states++;
@@ -83,7 +83,7 @@ static void add_states(struct search *s, struct compact_layout b, int i, unsigne
 {
   if (s->states > MAX_STATES) return;
   if (i == s->m->ranks->mesh.ndim) {
-    add_state(s, &b);
+    moves_add_state(s, &b);
     return;
   }
   add_states(s, b, i + 1, dims);
@@ -116,7 +116,7 @@ static void add_in_order_of(struct search *s, struct compact_layout b,
     for (int k = 0; b.at[i] >= 0 && k < ndim; k++)
       b.order[i] += b.at[k] == b.at[i] && key[k] < key[i];
   }
-  add_state(s, &b);
+  moves_add_state(s, &b);
 }
 
 /* All layouts that equal `b` on the mesh dimensions before i, and on the others equal one end of
@@ -161,8 +161,8 @@ static void find_states(struct search *s, unsigned fixed_dims)
   while (first < whole->ndim && (whole->size[first] <= 1 || fixed_dims >> first & 1)) first++;
   for (int attempt = 0; attempt < 3; attempt++) {
     s->states = 0;
-    add_state(s, &s->from);
-    add_state(s, &s->to);
+    moves_add_state(s, &s->from);
+    moves_add_state(s, &s->to);
     if (attempt < 2)
       add_states(s, uncut, 0, (attempt == 0 ? cut | all : cut) & ~fixed_dims);
     else

@@ -123,7 +123,7 @@ struct layout layout_of(const struct compact_layout *b, const struct fixed_part 
 /* --------------------------------------------------------------------------------------- steps */
 
 /* The kind of step between two states of a mesh dimension. */
-static enum op_kind kind_of(int from, int to)
+static enum op_kind steps_kind_of(int from, int to)
 {
   static const enum op_kind kind[ANY_PLACEMENT + 1][ANY_PLACEMENT + 1] = {
 #define COLLECTIVE(name, from, to, sent, received, ...) [from][to] = OP_##name,
@@ -161,10 +161,10 @@ bool step_between(const struct compact_layout *a, const struct compact_layout *b
   }
   if (s->n == 0) return false;
   int first = s->dim[0];
-  s->kind = kind_of(a->at[first], b->at[first]);
+  s->kind = steps_kind_of(a->at[first], b->at[first]);
   for (int k = 1; k < s->n; k++) {
     int i = s->dim[k];
-    if (a->at[i] != a->at[first] || kind_of(a->at[i], b->at[i]) != s->kind) return false;
+    if (a->at[i] != a->at[first] || steps_kind_of(a->at[i], b->at[i]) != s->kind) return false;
     if (b->at[i] != b->at[first] && s->kind != OP_slice) return false;
     if (s->kind == OP_all_to_all && b->order[i] < b->order[s->dim[k - 1]]) return false;
   }
@@ -221,7 +221,7 @@ void add_step_along(struct path *p, struct compact_layout *now, int i, int at, i
 {
   if (now->at[i] == at) return;
   struct path_step *s = &p->at[p->n++];
-  s->step = (struct move_step){.kind = kind_of(now->at[i], at), .n = 1, .dim = {i}};
+  s->step = (struct move_step){.kind = steps_kind_of(now->at[i], at), .n = 1, .dim = {i}};
   s->from = *now;
   set_state(now, i, at);
   now->shift[i] = (uint8_t)shift;

@@ -132,7 +132,7 @@ static double pieces_read(const struct op *op, int value)
 }
 
 /* All that an operation reads and writes. */
-static double bytes_of(const struct op *op)
+static double cost_bytes_of(const struct op *op)
 {
   double bytes = 0;
   for (struct list in = values_read(op); in.n--;)
@@ -144,7 +144,7 @@ static double bytes_of(const struct op *op)
 
 static int64_t arithmetic_time(const struct op *op)
 {
-  int64_t moving = picoseconds(memory_seconds(bytes_of(op)));
+  int64_t moving = picoseconds(memory_seconds(cost_bytes_of(op)));
   return picoseconds(KERNEL_SECONDS) + greater(picoseconds(computing_seconds(op)), moving);
 }
 

@@ -101,7 +101,7 @@ static bool fold_two(struct product *p)
 }
 
 /* No part is empty. The runs are in the order of the output's letters, then of a's and b's. */
-static void find_runs(struct product *p, int rank)
+static void gemm_shape_find_runs(struct product *p, int rank)
 {
   static const enum gemm_operand order[] = {GEMM_C, GEMM_A, GEMM_B};
   for (int i = 0; i < GEMM_OPERANDS; i++) add_operand(p, order[i], rank);
@@ -153,7 +153,7 @@ static struct matrix lay(enum gemm_operand o, const struct letter_run *rows,
 }
 
 /* Whether BLAS supports it. */
-static bool lay_out(const struct product *p, struct gemm *call)
+static bool lay_out_gemm(const struct product *p, struct gemm *call)
 {
   struct matrix *x = call->matrix;
   x[GEMM_A] = lay(GEMM_A, call->m, call->k, reads_transposed(p, GEMM_A, IN_M, IN_K));
@@ -241,19 +241,19 @@ bool is_empty_product(const struct op *op, int rank)
   return false;
 }
 
-static void choose(struct product *p, const struct op *op, int rank, bool apart)
+static void gemm_shape_choose(struct product *p, const struct op *op, int rank, bool apart)
 {
   *p = (struct product){.op = op, .apart = apart, .joined = p->joined, .size = p->size};
   parse_equation(p);
   if (is_empty_product(op, rank)) return;
-  find_runs(p, rank);
+  gemm_shape_find_runs(p, rank);
   /* With no run on any side there is always a call: a product of two numbers. */
   const struct letter_run *m[MAX_RUNS + 1], *n[MAX_RUNS + 1], *k[MAX_RUNS + 1];
   int nm = sides(p, IN_M, m), nn = sides(p, IN_N, n), nk = sides(p, IN_K, k);
   p->call.m = NULL;
   for (int i = 0; i < nm * nn * nk; i++) {
     struct gemm call = {.m = m[i / nk / nn], .n = n[i / nk % nn], .k = k[i % nk]};
-    if (lay_out(p, &call) && (!p->call.m || is_better(&call, &p->call))) p->call = call;
+    if (lay_out_gemm(p, &call) && (!p->call.m || is_better(&call, &p->call))) p->call = call;
   }
   choose_batch(p);
 }
@@ -261,7 +261,7 @@ static void choose(struct product *p, const struct op *op, int rank, bool apart)
 void choose_product(struct product *p, const struct op *op, int rank)
 {
   p->joined = 0, p->size = 0;
-  choose(p, op, rank, graph->value[op->out].apart);
+  gemm_shape_choose(p, op, rank, graph->value[op->out].apart);
 }
 
 /* The size of the letter in a product. */
@@ -284,7 +284,7 @@ void choose_products(struct product *p, const struct op *op, struct op *first, i
   p->size = 0;
   for (int k = 0; k < op->nbody; k++)
     p->size += size_along(&graph->op[op->body[k]], p->joined, rank);
-  choose(p, first, rank, false);
+  gemm_shape_choose(p, first, rank, false);
 }
 
 static double calls_of(const struct product *p)
@@ -304,7 +304,7 @@ double matmul_calls(const struct op *op, int rank)
 double piece_calls(const struct op *op, int rank, bool apart)
 {
   struct product p = {.joined = 0};
-  choose(&p, op, rank, apart);
+  gemm_shape_choose(&p, op, rank, apart);
   return calls_of(&p);
 }
 

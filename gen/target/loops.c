@@ -40,7 +40,8 @@ bool has_threads(const struct loops *loops)
 
 const char loop_variable[][2] = {"i", "j", "k", "l", "p", "q", "r", "s"};
 
-static int dimension_with(const struct op *op, const struct letters *l, const struct axis *axis)
+static int loops_dimension_with(const struct op *op, const struct letters *l,
+                                const struct axis *axis)
 {
   const struct axis *space = space_axes(op, l);
   if (axis->n != 1) return NONE;
@@ -58,7 +59,7 @@ void find_operand(const struct op *op, const struct letters *l, int i, int rank,
   *operand = (struct operand){.value = value, .ndim = here.ndim};
   local_strides(value, rank, operand->stride);
   for (int d = 0; d < here.ndim; d++) {
-    operand->along[d] = dimension_with(op, l, &axis[d]);
+    operand->along[d] = loops_dimension_with(op, l, &axis[d]);
     operand->size[d] = here.size[d];
   }
 }

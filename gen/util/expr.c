@@ -160,7 +160,7 @@ static void skip_blanks(struct reader *r)
   while (*r->c == ' ') r->c++;
 }
 
-static bool takes(struct reader *r, const char *mark)
+static bool expr_takes(struct reader *r, const char *mark)
 {
   skip_blanks(r);
   if (strncmp(r->c, mark, strlen(mark))) return false;
@@ -170,16 +170,16 @@ static bool takes(struct reader *r, const char *mark)
 
 static void needs(struct reader *r, const char *mark)
 {
-  if (!takes(r, mark)) bug("emit", "'%s': %s should stand before '%s'", r->form, mark, r->c);
+  if (!expr_takes(r, mark)) bug("emit", "'%s': %s should stand before '%s'", r->form, mark, r->c);
 }
 
 /* What was given for a % of the form. */
 static const struct expr *given(struct reader *r)
 {
   r->c++;
-  if (takes(r, "e")) return va_arg(*r->given, const struct expr *);
-  if (takes(r, "s")) return word_expr(va_arg(*r->given, const char *));
-  if (takes(r, "ld")) return int_expr(va_arg(*r->given, int64_t));
+  if (expr_takes(r, "e")) return va_arg(*r->given, const struct expr *);
+  if (expr_takes(r, "s")) return word_expr(va_arg(*r->given, const char *));
+  if (expr_takes(r, "ld")) return int_expr(va_arg(*r->given, int64_t));
   needs(r, "d");
   return int_expr(va_arg(*r->given, int));
 }
@@ -208,10 +208,10 @@ static const struct expr *read_word(struct reader *r)
   const struct expr *at[MOST];
   int n = 0;
   r->c++;
-  for (bool more = !takes(r, ")"); more;) {
+  for (bool more = !expr_takes(r, ")"); more;) {
     if (n == MOST) bug("emit", "'%s': a call has too many operands", r->form);
     at[n++] = read_choice(r);
-    more = takes(r, ",");
+    more = expr_takes(r, ",");
     if (!more) needs(r, ")");
   }
   return call_expr(word, at, n);
@@ -224,8 +224,8 @@ static const struct expr *read_atom(struct reader *r)
   const struct expr *e;
   skip_blanks(r);
   for (const char *const *sign = prefixes; *sign; sign++)
-    if (takes(r, *sign)) return prefix_expr(*sign, read_atom(r));
-  if (takes(r, "(")) {
+    if (expr_takes(r, *sign)) return prefix_expr(*sign, read_atom(r));
+  if (expr_takes(r, "(")) {
     e = read_choice(r);
     needs(r, ")");
   } else {
@@ -257,7 +257,7 @@ static const struct expr *read_signs(struct reader *r, enum binding least)
 static const struct expr *read_choice(struct reader *r)
 {
   const struct expr *e = read_signs(r, OR);
-  if (!takes(r, "?")) return e;
+  if (!expr_takes(r, "?")) return e;
   const struct expr *yes = read_choice(r);
   needs(r, ":");
   return choice_expr(e, yes, read_choice(r));

@@ -34,7 +34,7 @@ int add_node(struct cut *c)
   return c->nnode++ - OWN;
 }
 
-static void add_edge(struct cut *c, int from, int to, int64_t room)
+static void min_cut_add_edge(struct cut *c, int from, int to, int64_t room)
 {
   GROW(c->edge, c->nedge, c->edge_room);
   c->edge[c->nedge] = (struct edge){.to = to, .next = c->first[from], .left = room};
@@ -43,8 +43,8 @@ static void add_edge(struct cut *c, int from, int to, int64_t room)
 
 static void add_pair(struct cut *c, int from, int to, int64_t price)
 {
-  add_edge(c, from, to, price);
-  add_edge(c, to, from, 0);
+  min_cut_add_edge(c, from, to, price);
+  min_cut_add_edge(c, to, from, 0);
 }
 
 void add_price(struct cut *c, int near, int far, int64_t price)

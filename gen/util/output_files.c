@@ -66,7 +66,7 @@ static bool hash_file(int fd, uint64_t *hash)
 }
 
 /* Whether an open file has these bytes and no more. */
-static bool holds(int fd, const char *bytes, size_t size)
+static bool output_files_holds(int fd, const char *bytes, size_t size)
 {
   static char room[1 << 16];
   ssize_t n;
@@ -80,7 +80,7 @@ static bool is_current(const struct file *f, const struct stat *about)
   if (!S_ISREG(about->st_mode) || (size_t)about->st_size != f->size) return false;
   if (!!(about->st_mode & S_IXUSR) != f->executable) return false;
   int fd = open_in_output(f->name);
-  bool same = fd >= 0 && holds(fd, f->contents, f->size);
+  bool same = fd >= 0 && output_files_holds(fd, f->contents, f->size);
   if (fd >= 0) close(fd);
   return same;
 }

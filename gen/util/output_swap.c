@@ -292,7 +292,7 @@ static bool rename_to(struct tree *from, struct tree *to, const char *name)
   return !error;
 }
 
-static void bring(struct tree *from, struct tree *to, const char *name)
+static void output_swap_bring(struct tree *from, struct tree *to, const char *name)
 {
   if (!rename_to(from, to, name)) failed("put in place", name);
   moved[nmoved++] = (struct moved){from, to, name};
@@ -324,18 +324,18 @@ static void exchange_all(const struct change *change, int n, const struct lists 
   list_moved = lists;
   for (int i = GATES; i-- > 0;) {
     goes_out[i] = n > 0 && look_at_output(gate[i], &about);
-    if (goes_out[i]) bring(&out, &old, gate[i]);
+    if (goes_out[i]) output_swap_bring(&out, &old, gate[i]);
   }
   for (int i = 0; i < n; i++) {
     const struct change *c = &change[i];
     if (!strcmp(c->name, gate[0]) || !strcmp(c->name, gate[1])) continue;
-    if (c->is_there) bring(&out, &old, c->name);
-    if (c->to) bring(&new, &out, c->name);
+    if (c->is_there) output_swap_bring(&out, &old, c->name);
+    if (c->to) output_swap_bring(&new, &out, c->name);
   }
   for (int i = 0; i < GATES; i++) {
     const struct change *c = change_of(change, n, gate[i]);
-    if (c && c->to) bring(&new, &out, gate[i]);
-    if (!c && goes_out[i]) bring(&old, &out, gate[i]);
+    if (c && c->to) output_swap_bring(&new, &out, gate[i]);
+    if (!c && goes_out[i]) output_swap_bring(&old, &out, gate[i]);
   }
   if (!put_list("then")) failed("put in place", FILE_LIST);
   sync_file(out.top, ".");
