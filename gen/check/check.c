@@ -232,20 +232,18 @@ static void check_laid_out(enum pass after, int id)
   if (are_steps) add(&marks.changed, id);
 }
 
-static void check_op(enum pass after, int id, bool *made)
-{
-  sane_op(id);
-  check_run(id, made);
-  if (is_laid_out(after)) check_laid_out(after, id);
-}
-
 static void check_flat(enum pass after, bool *made)
 {
   struct list ends = {0};
   check_values(after, made, &ends);
   /* Operations that never run are checked only in a graph from another process. */
   for (int i = 0; i < graph->nop && after == PASS_LUA; i++) sane_op(i);
-  for (int i = 0; i < graph->norder; i++) check_op(after, graph->order[i], made);
+  for (int i = 0; i < graph->norder; i++) {
+    int id = graph->order[i];
+    sane_op(id);
+    check_run(id, made);
+    if (is_laid_out(after)) check_laid_out(after, id);
+  }
   for (int i = 0; i < ends.n; i++) check_end(after, ends.at[i]);
   for (int i = 0; i < marks.changed.n; i++) check_moves_of(marks.changed.at[i]);
 }
@@ -264,16 +262,6 @@ static void check_in_program(void *to, int id, int times)
   check_run(id, looks->made);
   if (is_laid_out(looks->after)) check_laid_out(looks->after, id);
   check_moves_of(id);
-}
-
-/* Once equal modules are folded, operations of the other modules of a list are not checked. */
-static void check_folded(enum pass after, bool *made)
-{
-  struct list ends = {0};
-  check_values(after, made, &ends);
-  if (after >= PASS_FUSE) mark_constants(made);
-  each_op(check_in_program, &(struct looks){after, made});
-  for (int i = 0; i < ends.n; i++) check_end(after, ends.at[i]);
 }
 
 /* ----------------------------------------------------------------------- what is computed again */
@@ -415,8 +403,14 @@ static void check_program(enum pass after)
   bool *made = alloc((size_t)graph->nvalue + 1);
   if (after < PASS_OUTLINE)
     check_flat(after, made);
-  else
-    check_folded(after, made);
+  else {
+    /* Once equal modules are folded, operations of the other modules of a list are not checked. */
+    struct list ends = {0};
+    check_values(after, made, &ends);
+    if (after >= PASS_FUSE) mark_constants(made);
+    each_op(check_in_program, &(struct looks){after, made});
+    for (int i = 0; i < ends.n; i++) check_end(after, ends.at[i]);
+  }
   if (graph->loss != NONE) require(made[graph->loss], NONE, "the loss is not made");
 }
 

@@ -24,15 +24,6 @@ static bool is_whole(int value, int pieces)
   return made[value] == (bit(pieces - 1) | (bit(pieces - 1) - 1));
 }
 
-static void check_read(int id, int value)
-{
-  int piece = piece_touched(&graph->op[id], value);
-  if (piece == NONE)
-    hold_piece(is_whole(value, graph->value[value].pieces), id, "reads what is not whole yet");
-  else
-    hold_piece(made[value] & bit(piece), id, "reads a piece that is not there yet");
-}
-
 static void check_made(int id, int value)
 {
   const struct op *op = &graph->op[id];
@@ -59,7 +50,16 @@ static void check_function(const struct function *f)
     while (room < op_width(op)) list = grow(list, 0, &room, sizeof *list);
     for (int n = op_reads(op, list); n--;) {
       bool in_pieces = graph->value[list[n]].pieces && list[n] != op->out;
-      if (in_pieces) check_read(f->op[k], list[n]);
+      if (in_pieces) {
+        int id = f->op[k];
+        int value = list[n];
+        int piece = piece_touched(&graph->op[id], value);
+        if (piece == NONE)
+          hold_piece(is_whole(value, graph->value[value].pieces), id,
+                     "reads what is not whole yet");
+        else
+          hold_piece(made[value] & bit(piece), id, "reads a piece that is not there yet");
+      }
     }
     for (int n = pieces_made(op, list); n--;) check_made(f->op[k], list[n]);
   }

@@ -57,21 +57,6 @@ static void check_pairs(const struct op *op, int rank, const int *member, int n,
                   op, "a rank does not send another one just what their parts have in common");
 }
 
-/* Each states the counts of all: of what each has, or gets; or of its own sum. */
-static void check_parts(const struct op *op, int rank, const int *member, int n,
-                        const int64_t *give)
-{
-  const struct collective_row *row = &collective_row[op->kind];
-  const int64_t pieces = op->pieces ? op->pieces : 1;
-  for (int m = 0; m < n; m++) {
-    int from = row->from == SHARD ? member[m] : rank, to = row->to == SHARD ? member[m] : rank;
-    int64_t sum = 0;
-    for (int k = 0; k < op->nbody; k++) sum += check_counts_sent(&graph->op[op->body[k]], from, to);
-    if (!op->nbody) sum = check_counts_sent(op, from, to);
-    require_count(give[m] * pieces == sum, op, "its counts are not those of its members' parts");
-  }
-}
-
 /* The buffer has room for a chunk of each member of the group, and the chunk for its parts. Smaller
    micro-batches use its beginning. */
 static void check_chunk(const struct op *op, const int *member, int n, const int64_t *give)
@@ -149,8 +134,19 @@ void check_counts(const struct op *op, int rank, const int64_t *give, const int6
     check_pairs(op, rank, member, n, give, get);
   else if (op->packed && moves_shards(op->kind))
     check_chunk(op, member, n, give);
-  else
-    check_parts(op, rank, member, n, give);
+  else {
+    /* Each states the counts of all: of what each has, or gets; or of its own sum. */
+    const struct collective_row *row = &collective_row[op->kind];
+    const int64_t pieces = op->pieces ? op->pieces : 1;
+    for (int m = 0; m < n; m++) {
+      int from = row->from == SHARD ? member[m] : rank, to = row->to == SHARD ? member[m] : rank;
+      int64_t sum = 0;
+      for (int k = 0; k < op->nbody; k++)
+        sum += check_counts_sent(&graph->op[op->body[k]], from, to);
+      if (!op->nbody) sum = check_counts_sent(op, from, to);
+      require_count(give[m] * pieces == sum, op, "its counts are not those of its members' parts");
+    }
+  }
   require_count(!equal || is_equal(op, place_in_group(op->group, rank), n, give, get), op,
                 "its call is for equal counts, and they are not equal");
 }

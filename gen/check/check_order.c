@@ -296,12 +296,6 @@ static void check_order_transfer(const struct op *op)
   if (op->kind == OP_receive) check_order_join(clock_at(MAIN), clock_at(stream));
 }
 
-static void await_all_sent(void)
-{
-  for (int g = 0; g < graph->ngroup; g++)
-    if (graph->group[g].is_edge) check_order_join(clock_at(MAIN), clock_at(stream_of[g]));
-}
-
 /* -------------------------------------------------------------------- what a statement issues */
 
 /* "stream", or a group's. */
@@ -447,8 +441,9 @@ static void check_order_run_function(const struct function *f, int iteration)
   }
 }
 
-static void find_streams(void)
+static void run_phases(void)
 {
+  begin_run();
   stream_of = alloc((size_t)(graph->ngroup + 1) * sizeof *stream_of);
   nstream = 1;
   for (int i = 0; i < graph->ngroup; i++)
@@ -456,19 +451,16 @@ static void find_streams(void)
   clock_of = alloc((size_t)(nstream * nstream) * sizeof *clock_of);
   event_clock = alloc((size_t)(nstream * graph->schedule->nevent + 1) * sizeof *event_clock);
   call = alloc((size_t)(2 * graph->ngroup + 1) * sizeof *call);
-}
-
-static void run_phases(void)
-{
-  begin_run();
-  find_streams();
   open_bytes(&bytes, READ + nstream);
   is_made = alloc((size_t)graph->nvalue + 1);
   memset(&pending, 0, sizeof pending);
   list_room = 0;
   for (int i = 0; i < graph->nfunction; i++) {
     if (!is_phase(&graph->function[i])) continue;
-    if (graph->function[i].phase == UPDATE) await_all_sent();
+    if (graph->function[i].phase == UPDATE) {
+      for (int g = 0; g < graph->ngroup; g++)
+        if (graph->group[g].is_edge) check_order_join(clock_at(MAIN), clock_at(stream_of[g]));
+    }
     check_order_run_function(&graph->function[i], 0);
     /* At the end of a phase. */
     require(!pending.n, pending.n ? pending.at[0].op : NONE,

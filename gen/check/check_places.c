@@ -180,33 +180,6 @@ static bool has_own_place(int value)
   return v->role != ACTIVATION || v->is_output || (v->op == NONE && !in_loop(value)->step);
 }
 
-/* As many as the loop that makes it goes through: the graph does not keep most of their values
-   (remove_unused.c). It keeps those of a stack that no loop makes. */
-static void count_modules(void)
-{
-  for (int i = 0; i < graph->nvalue; i++) {
-    const struct in_loop *loop = in_loop(i);
-    if (loop->stack == NONE || loop->step) continue;
-    struct known *stack = known_of(loop->stack);
-    int maker = allocation_of(loop->stack).made_by;
-    if (maker != NONE && stack->modules < graph->function[maker].count)
-      stack->modules = graph->function[maker].count;
-    if (stack->modules <= loop->index) stack->modules = loop->index + 1;
-  }
-}
-
-static void check_places_find_members(void)
-{
-  for (int i = 0; i < graph->nvalue; i++) {
-    const struct in_loop *loop = in_loop(i);
-    if (loop->stack == NONE || loop->step || !has_own_place(i)) continue;
-    struct known *stack = known_of(loop->stack);
-    int runs = check_places_run_of(stack->modules), index = index_in_run(loop->stack, loop->index);
-    if (!stack->members) stack->members = alloc((size_t)runs * sizeof *stack->members);
-    if (index != NONE) stack->members[index] = i;
-  }
-}
-
 /* -------------------------------------------------------------------- values and where they lie */
 
 struct one one_of(int value, int module)
@@ -343,9 +316,26 @@ int begin_run(void)
   memset(&known, 0, sizeof known);
   memset(&own_places, 0, sizeof own_places);
   known_at = alloc((size_t)(graph->nvalue + 1) * sizeof *known_at);
-  count_modules();
+  /* As many as the loop that makes it goes through: the graph does not keep most of their values
+     (remove_unused.c). It keeps those of a stack that no loop makes. */
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct in_loop *loop = in_loop(i);
+    if (loop->stack == NONE || loop->step) continue;
+    struct known *stack = known_of(loop->stack);
+    int maker = allocation_of(loop->stack).made_by;
+    if (maker != NONE && stack->modules < graph->function[maker].count)
+      stack->modules = graph->function[maker].count;
+    if (stack->modules <= loop->index) stack->modules = loop->index + 1;
+  }
   find_period();
-  check_places_find_members();
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct in_loop *loop = in_loop(i);
+    if (loop->stack == NONE || loop->step || !has_own_place(i)) continue;
+    struct known *stack = known_of(loop->stack);
+    int runs = check_places_run_of(stack->modules), index = index_in_run(loop->stack, loop->index);
+    if (!stack->members) stack->members = alloc((size_t)runs * sizeof *stack->members);
+    if (index != NONE) stack->members[index] = i;
+  }
   sizes = microbatch_sizes();
   counts = alloc((size_t)(graph->nfunction + 1) * sizeof *counts);
   for (int i = 0; i < graph->nfunction; i++) {

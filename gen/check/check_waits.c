@@ -113,17 +113,6 @@ static void add_slots(struct waits *w, int stage, int first)
   }
 }
 
-/* Runs what waits for nothing, until nothing is left that can run. */
-static void check_waits_run_all(struct waits *w)
-{
-  struct list ready = {0};
-  for (int i = 0; i < w->n; i++)
-    if (!w->at[i].waits_for) add(&ready, i);
-  while (ready.n)
-    for (int k = w->at[ready.at[--ready.n]].first; k != NONE; k = w->wait[k].next)
-      if (!--w->at[w->wait[k].later].waits_for) add(&ready, w->wait[k].later);
-}
-
 /* The first action of each rank that never runs. */
 const char *waits_forever(const struct pipeline *p)
 {
@@ -134,7 +123,13 @@ const char *waits_forever(const struct pipeline *p)
   for (int i = w.n; i-- > 0;) first[w.at[i].rank] = i;
   for (int i = 0; i < w.n; i++) add_reads(&w, i);
   for (int s = 0; s < p->stages; s++) add_slots(&w, s, first[p->rank_of[s]]);
-  check_waits_run_all(&w);
+  /* Runs what waits for nothing, until nothing is left that can run. */
+  struct list ready = {0};
+  for (int i = 0; i < w.n; i++)
+    if (!w.at[i].waits_for) add(&ready, i);
+  while (ready.n)
+    for (int k = w.at[ready.at[--ready.n]].first; k != NONE; k = w.wait[k].next)
+      if (!--w.at[w.wait[k].later].waits_for) add(&ready, w.wait[k].later);
   for (int i = 0; i < w.n; i++)
     if (w.at[i].waits_for && (i == first[w.at[i].rank] || !w.at[i - 1].waits_for))
       put(&b, "%srank %d in %s", b.length ? ", " : "", w.at[i].rank, action_text(w.at[i].action));

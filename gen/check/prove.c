@@ -219,18 +219,6 @@ static bool have_agreed(const struct issue *const *x, int n)
   return false;
 }
 
-static void note_agreement(const struct issue *const *x, int n)
-{
-  struct agreement *a = alloc(sizeof *a);
-  const struct agreement **list = agreements(x[0]->give);
-  a->n = n;
-  a->give = alloc((size_t)n * sizeof *a->give);
-  a->get = alloc((size_t)n * sizeof *a->get);
-  for (int i = 0; i < n; i++) a->give[i] = x[i]->give, a->get[i] = x[i]->get;
-  a->next = *list;
-  *list = a;
-}
-
 /* The classes of members with equal counts. */
 struct count_classes {
   int n, *class_of; /* by member */
@@ -284,7 +272,16 @@ static const char *prove_misfit(const struct issue *const *x, const int *member,
       if (!agree(x[a], x[b], a, b, n))
         return text("rank %d enters %s while rank %d enters %s", member[a], issue_text(x[a], n),
                     member[b], issue_text(x[b], n));
-  if (pairwise && !known) note_agreement(x, n);
+  if (pairwise && !known) {
+    struct agreement *a = alloc(sizeof *a);
+    const struct agreement **list = agreements(x[0]->give);
+    a->n = n;
+    a->give = alloc((size_t)n * sizeof *a->give);
+    a->get = alloc((size_t)n * sizeof *a->get);
+    for (int i = 0; i < n; i++) a->give[i] = x[i]->give, a->get[i] = x[i]->get;
+    a->next = *list;
+    *list = a;
+  }
   return NULL;
 }
 
@@ -357,32 +354,27 @@ static void prove_interval(const int *op, int n)
   if (why) bug("prove", "the programs could hang: %s", why);
 }
 
-static void prove_function(const struct function *f)
-{
-  for (int first = 0, k = 0; k <= f->nop; k++) {
-    enum op_kind kind = k < f->nop ? graph->op[f->op[k]].kind : OP_loop;
-    if (!op_row[kind].calls) continue;
-    prove_interval(f->op + first, k - first);
-    first = k + 1;
-  }
-}
-
-static void prove_stages(void)
-{
-  const struct pipeline_stages *s = graph->stages;
-  const char *why;
-  const struct pipeline *p = pipeline_here(&why);
-  why = waits_forever(p);
-  if (!why) why = unlike_ends();
-  if (!why) why = unlike_joins();
-  if (why) plan_error(s->line, "pipeline: the schedule %s: %s", printable(s->schedule), why);
-}
-
 void prove(void)
 {
-  if (graph->stages) prove_stages();
+  if (graph->stages) {
+    const struct pipeline_stages *s = graph->stages;
+    const char *why;
+    const struct pipeline *p = pipeline_here(&why);
+    why = waits_forever(p);
+    if (!why) why = unlike_ends();
+    if (!why) why = unlike_joins();
+    if (why) plan_error(s->line, "pipeline: the schedule %s: %s", printable(s->schedule), why);
+  }
   const struct list sizes = microbatch_sizes();
   for (int size = NONE; next_size(&sizes, &size);)
     for (int i = 0; i < graph->nfunction; i++)
-      if (!size || is_of_batch(graph->function[i].phase)) prove_function(&graph->function[i]);
+      if (!size || is_of_batch(graph->function[i].phase)) {
+        const struct function *f = &graph->function[i];
+        for (int first = 0, k = 0; k <= f->nop; k++) {
+          enum op_kind kind = k < f->nop ? graph->op[f->op[k]].kind : OP_loop;
+          if (!op_row[kind].calls) continue;
+          prove_interval(f->op + first, k - first);
+          first = k + 1;
+        }
+      }
 }

@@ -20,27 +20,25 @@ static bool is_of_program(const char *name)
   return false;
 }
 
-/* It begins the names of functions, files and a Fortran module. */
-static void check_library_name(const char *name)
-{
-  enum { LONGEST = 32 };
-  bool plain = islower((unsigned char)name[0]);
-  for (const char *c = name; *c; c++)
-    plain &= islower((unsigned char)*c) || isdigit((unsigned char)*c) || *c == '_';
-  if (!plain || strlen(name) > LONGEST || strcmp(identifier(name), name) || is_of_program(name))
-    plan_error(plan_options->train_line,
-               "a library cannot be called '%s': its name is at most %d small letters, digits and "
-               "_, begins with a letter, and is not a word of C or of a program",
-               printable(name), LONGEST);
-}
-
 const char *model_library(void)
 {
   static const char *checked;
   const char *name = options.library_name ? options.library_name : plan_options->library_name;
   if (options.emit ? strcmp(options.emit, "library") : !plan_options->emits_library) return NULL;
   if (!name) name = "model";
-  if (!checked || strcmp(checked, name)) check_library_name(name);
+  if (!checked || strcmp(checked, name)) {
+    /* It begins the names of functions, files and a Fortran module. */
+    enum { LONGEST = 32 };
+    bool plain = islower((unsigned char)name[0]);
+    for (const char *c = name; *c; c++)
+      plain &= islower((unsigned char)*c) || isdigit((unsigned char)*c) || *c == '_';
+    if (!plain || strlen(name) > LONGEST || strcmp(identifier(name), name) || is_of_program(name))
+      plan_error(
+          plan_options->train_line,
+          "a library cannot be called '%s': its name is at most %d small letters, digits and "
+          "_, begins with a letter, and is not a word of C or of a program",
+          printable(name), LONGEST);
+  }
   checked = name;
   return name;
 }

@@ -350,15 +350,6 @@ static struct step move_query_step_of(const struct move *m, struct shape seen)
   return s;
 }
 
-static void move_query_add_step(struct answer *a, struct step s)
-{
-  a->step[a->n++] = s;
-  for (int r = 0; r < world_size(); r++) {
-    a->sent[r] += s.sent[r];
-    a->received[r] += s.received[r];
-  }
-}
-
 /* Between strided shards with different outer factors: at least the bytes that a rank holds more
    than before. It may make its part of a pending sum itself. */
 static int64_t bytes_gained(void)
@@ -397,8 +388,14 @@ static struct answer move_query_answer(void)
                      .received = bytes_by_rank(),
                      .bound = least_over(segment, nsegment)};
   for (int i = 0; i < nsegment; i++) {
-    for (int k = 0; k < segment[i].moves->n; k++)
-      move_query_add_step(&a, move_query_step_of(&segment[i].moves->move[k], segment[i].whole));
+    for (int k = 0; k < segment[i].moves->n; k++) {
+      struct step s = move_query_step_of(&segment[i].moves->move[k], segment[i].whole);
+      a.step[a.n++] = s;
+      for (int r = 0; r < world_size(); r++) {
+        a.sent[r] += s.sent[r];
+        a.received[r] += s.received[r];
+      }
+    }
     a.time += segment[i].moves->time;
   }
   return a;
@@ -510,16 +507,6 @@ static bool is_first_of_its_kind(const struct answer *a, int rank)
   return true;
 }
 
-static void print_links(void)
-{
-  struct buffer b = {0};
-  put(&b, "  links:");
-  for (int i = 0; i < graph->mesh.ndim; i++)
-    put(&b, "%s %s %.4g GB/s and %s", i ? "," : "", graph->mesh.name[i], link_bandwidth(i) / 1e9,
-        shown_seconds(link_latency(i)));
-  puts(wrapped(b.text, ", ", "         "));
-}
-
 static void print_answer(const struct answer *a)
 {
   int64_t received = most(a->received);
@@ -539,7 +526,12 @@ static void print_answer(const struct answer *a)
       printf("  %-*s%20s%20s\n", width, ranks_like(a, r), grouped(a->sent[r]),
              grouped(a->received[r]));
   printf("\n  time by the model of the links: %s\n", shown_seconds(a->time));
-  print_links();
+  struct buffer b = {0};
+  put(&b, "  links:");
+  for (int i = 0; i < graph->mesh.ndim; i++)
+    put(&b, "%s %s %.4g GB/s and %s", i ? "," : "", graph->mesh.name[i], link_bandwidth(i) / 1e9,
+        shown_seconds(link_latency(i)));
+  puts(wrapped(b.text, ", ", "         "));
   printf("  lower bound, bytes received: %s; the rank that receives most receives %s\n",
          grouped(a->bound), grouped(received));
 }

@@ -457,13 +457,6 @@ static void add_classes(int n, const int *first_of, const int *class_of)
   }
 }
 
-/* "0:step 1:step_1": which step is each rank's. */
-static void put_programs(struct buffer *b, const int *class_of)
-{
-  for (int r = 0; r < world_size(); r++)
-    if (class_of[r] != NONE) put(b, "%s%d:%s", b->length ? " " : "", r, step_name(class_of[r]));
-}
-
 void emit_steps(struct buffer *programs)
 {
   int world = world_size(), nclass = 0;
@@ -483,7 +476,10 @@ void emit_steps(struct buffer *programs)
   if (graph->stages) note_stage();
   if (graph->stages && !nclass) return; /* another run writes what is of these ranks */
   add_classes(nclass, first_of, class_of);
-  put_programs(programs, class_of);
+  /* "0:step 1:step_1": which step is each rank's. */
+  for (int r = 0; r < world_size(); r++)
+    if (class_of[r] != NONE)
+      put(programs, "%s%d:%s", programs->length ? " " : "", r, step_name(class_of[r]));
   if (!graph->stages) add_kernels();
   struct buffer plan = {0}, json = {0};
   report_text(&plan);

@@ -87,16 +87,6 @@ static void check_stack(int value)
   need(check_read_ends(value, carried_from), "what is carried begins with itself");
 }
 
-static void check_allocation(int value)
-{
-  const struct allocation *a = &graph->memory->of[value];
-  need(a->storage != NONE && check_read_ends(value, stored_in),
-       "a value lies in the place of itself");
-  need(a->depth >= 1 && a->depth <= 1 << 20 && a->offset >= 0 && a->offset <= MOST_ARENA_BYTES,
-       "a value lies nowhere");
-  need(a->made >= NONE && a->first >= NONE && a->last >= NONE, "a value lives at no point");
-}
-
 /* A part of a wide value has whole rows, and lies within those of the wide one. */
 static void check_wide(int value)
 {
@@ -152,7 +142,14 @@ static void check_value(int value)
   check_file_part(v, v->file_dim, v->file_first, v->file_size);
   check_file_part(v, v->alias_dim, v->alias_first, v->alias_size);
   need(!v->alias_size || v->alias, "a tensor in files of others has no name");
-  if (graph->memory) check_allocation(value);
+  if (graph->memory) {
+    const struct allocation *a = &graph->memory->of[value];
+    need(a->storage != NONE && check_read_ends(value, stored_in),
+         "a value lies in the place of itself");
+    need(a->depth >= 1 && a->depth <= 1 << 20 && a->offset >= 0 && a->offset <= MOST_ARENA_BYTES,
+         "a value lies nowhere");
+    need(a->made >= NONE && a->first >= NONE && a->last >= NONE, "a value lives at no point");
+  }
 }
 
 /* ------------------------------------------------------------------------------------ operations
@@ -304,16 +301,6 @@ static void check_modules(void)
          "a unit has no module, or no such dimension");
 }
 
-static void check_functions(void)
-{
-  for (int i = 0; i < graph->nfunction; i++) {
-    const struct function *f = &graph->function[i];
-    need(f->count >= 1 && f->count <= LONGEST_LIST && f->body != NONE,
-         "a function runs for no module");
-    for (int k = 0; k < f->nop; k++) check_call(&graph->op[f->op[k]], f);
-  }
-}
-
 static void check_styles(void)
 {
   for (int i = 0; i < graph->nstyle; i++) {
@@ -330,18 +317,6 @@ static void check_styles(void)
   for (int i = 0; i < graph->nasync_tp_result; i++) {
     const struct async_tp_result *c = &graph->async_tp_result[i];
     need(c->op != NONE && c->async >= 0 && c->async < plan_options->nasync, "a cut is of nothing");
-  }
-}
-
-static void check_calls(void)
-{
-  for (int i = 0; i < graph->ncall; i++) {
-    const struct call *c = &graph->call[i];
-    need(c->module != NONE && c->within != NONE && c->parent >= NONE && c->parent < i,
-         "a call is made in no module");
-    need(c->first >= 0 && c->first <= c->last && c->last <= graph->norder, "a call is of nothing");
-    for (int k = 0; k < c->nin; k++) need(c->in[k] != NONE, "a call takes nothing");
-    for (int k = 0; k < c->nout; k++) need(c->out[k] != NONE, "a call gives nothing");
   }
 }
 
@@ -431,7 +406,14 @@ void check_dump(const int *op_line, const int *value_line)
   check_modules();
   modules_in = count_modules_of_lists();
   check_styles();
-  check_calls();
+  for (int i = 0; i < graph->ncall; i++) {
+    const struct call *c = &graph->call[i];
+    need(c->module != NONE && c->within != NONE && c->parent >= NONE && c->parent < i,
+         "a call is made in no module");
+    need(c->first >= 0 && c->first <= c->last && c->last <= graph->norder, "a call is of nothing");
+    for (int k = 0; k < c->nin; k++) need(c->in[k] != NONE, "a call takes nothing");
+    for (int k = 0; k < c->nout; k++) need(c->out[k] != NONE, "a call gives nothing");
+  }
   check_others();
   for (int i = 0; i < graph->nvalue; i++) {
     line = value_line[i];
@@ -442,5 +424,10 @@ void check_dump(const int *op_line, const int *value_line)
     if (line) check_op(i);
   }
   line = 0;
-  check_functions();
+  for (int i = 0; i < graph->nfunction; i++) {
+    const struct function *f = &graph->function[i];
+    need(f->count >= 1 && f->count <= LONGEST_LIST && f->body != NONE,
+         "a function runs for no module");
+    for (int k = 0; k < f->nop; k++) check_call(&graph->op[f->op[k]], f);
+  }
 }

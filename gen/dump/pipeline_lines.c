@@ -13,16 +13,6 @@ bool has_work_of_stages(enum pass after)
 /* ---------------------------------------------------------------------------------------- writing
  */
 
-static void put_stage_line(const struct pipeline_stages *s, int stage)
-{
-  put(&d.b, "stage at %d", s->coordinate[stage]);
-  put(&d.b, s->is_split[stage] ? " split" : "");
-  put(&d.b, stage ? " begins " : "");
-  if (stage) put_module(s->first_module[stage]);
-  if (d.after == PASS_MEMORY) put_slots_fields(&graph->memory->slots[stage], &(struct slots){0});
-  put(&d.b, "\n");
-}
-
 void put_pipeline_lines(int usual_place)
 {
   const struct pipeline_stages *s = graph->stages;
@@ -37,7 +27,14 @@ void put_pipeline_lines(int usual_place)
     put_module(s->may_begin[i]);
   }
   put(&d.b, "\n");
-  for (int i = 0; i < s->n; i++) put_stage_line(s, i);
+  for (int i = 0; i < s->n; i++) {
+    put(&d.b, "stage at %d", s->coordinate[i]);
+    put(&d.b, s->is_split[i] ? " split" : "");
+    put(&d.b, i ? " begins " : "");
+    if (i) put_module(s->first_module[i]);
+    if (d.after == PASS_MEMORY) put_slots_fields(&graph->memory->slots[i], &(struct slots){0});
+    put(&d.b, "\n");
+  }
   for (int i = 0; i < s->nedge; i++)
     put(&d.b, "stage_edge %d %d %s %s\n", s->edge[i].from, s->edge[i].to, work[s->edge[i].made],
         work[s->edge[i].read]);

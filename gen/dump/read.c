@@ -369,18 +369,6 @@ static void move_op(const int *to, struct op *op)
   if (op->nbody) op->body = body;
 }
 
-/* Sets what follows from the stacks. */
-static void give_stacks(void)
-{
-  for (int i = 0; i < graph->nvalue; i++) {
-    struct value *v = &graph->value[i];
-    const struct in_loop *loop = in_loop(i);
-    if (!is_other_of_stack(i) || !r.value_line[i]) continue;
-    if (v->op == NONE) v->op = graph->value[loop->stack].op;
-    if (loop->index == 1) row_in_loop(loop->stack)->sibling = i;
-  }
-}
-
 static void give_schedule(const int *at, const int *to)
 {
   if (r.after < PASS_SCHEDULE) return;
@@ -409,7 +397,14 @@ static void number_ops(void)
     move_op(to, &graph->op[i]);
   }
   for (int i = 0; i < graph->nvalue; i++) graph->value[i].op = read_moved(to, graph->value[i].op);
-  give_stacks();
+  /* Sets what follows from the stacks. */
+  for (int i = 0; i < graph->nvalue; i++) {
+    struct value *v = &graph->value[i];
+    const struct in_loop *loop = in_loop(i);
+    if (!is_other_of_stack(i) || !r.value_line[i]) continue;
+    if (v->op == NONE) v->op = graph->value[loop->stack].op;
+    if (loop->index == 1) row_in_loop(loop->stack)->sibling = i;
+  }
   give_schedule(at, to);
   give_work(at);
   move_list(to, graph->order, graph->norder);
@@ -417,15 +412,6 @@ static void number_ops(void)
     move_list(to, graph->function[i].op, graph->function[i].nop);
   for (int i = 0; i < graph->nasync_tp_result; i++)
     graph->async_tp_result[i].op = read_moved(to, graph->async_tp_result[i].op);
-}
-
-/* A value's name is made of its module's path, unless its line gives another. */
-static void read_name_values(void)
-{
-  for (int i = 0; i < graph->nvalue; i++)
-    if (r.stated_name[i] &&
-        (!takes_usual_name(&graph->value[i]) || strcmp(value_name(i), r.stated_name[i])))
-      graph->value[i].name = r.stated_name[i];
 }
 
 /* Before the pass `outline` no value is in a loop: there is no table, as places of a pipeline would
@@ -438,16 +424,6 @@ static void leave_no_loops(void)
     if (memcmp(&l->of[i], &in_no_loop, sizeof in_no_loop))
       dump_error(r.value_line[i], "before %s no value is in a loop", pass_name[PASS_OUTLINE]);
   graph->in_loops = NULL;
-}
-
-/* What passes decided about values. */
-static void decide_values(void)
-{
-  leave_no_loops();
-  for (int i = 0; i < graph->nvalue; i++) {
-    if (!r.value_line[i]) continue;
-    if (r.wide_part[i].wide != NONE) make_wide_part(i, r.wide_part[i]);
-  }
 }
 
 static void read_place_values(void)
@@ -573,12 +549,21 @@ bool read_graph(void)
     if (r.label_lines.at[i] && r.labels.at[i] == NONE)
       dump_error(r.label_lines.at[i], "@%d: no line has this label", i);
   check_pipeline();
-  decide_values();
+  /* What passes decided about values. */
+  leave_no_loops();
+  for (int i = 0; i < graph->nvalue; i++) {
+    if (!r.value_line[i]) continue;
+    if (r.wide_part[i].wide != NONE) make_wide_part(i, r.wide_part[i]);
+  }
   number_ops();
   read_place_values();
   check_dump(r.op_line.at, r.value_line);
   bugs_are_of(file.path, r.op_line.at, r.op_line.n);
-  read_name_values();
+  /* A value's name is made of its module's path, unless its line gives another. */
+  for (int i = 0; i < graph->nvalue; i++)
+    if (r.stated_name[i] &&
+        (!takes_usual_name(&graph->value[i]) || strcmp(value_name(i), r.stated_name[i])))
+      graph->value[i].name = r.stated_name[i];
   check_alike();
   plan_options->hash = file.hash;
   errors_are_of(plan_options->path);

@@ -8,20 +8,17 @@ struct reading r;
 
 /* --------------------------------------------------------------------------------------- values */
 
-/* A value that had the number and no longer exists. */
-static void add_gap(void)
-{
-  struct value v = usual_value(NULL, F32, r.after);
-  GROW(graph->value, graph->nvalue, graph->value_room);
-  v.placed = true;
-  v.stored = false;
-  v.op = r.gap;
-  graph->value[graph->nvalue++] = v;
-}
-
 void reach_value(int value)
 {
-  while (graph->nvalue <= value) add_gap();
+  while (graph->nvalue <= value) {
+    /* A value that had the number and no longer exists. */
+    struct value v = usual_value(NULL, F32, r.after);
+    GROW(graph->value, graph->nvalue, graph->value_room);
+    v.placed = true;
+    v.stored = false;
+    v.op = r.gap;
+    graph->value[graph->nvalue++] = v;
+  }
 }
 
 int take_value_number(void)

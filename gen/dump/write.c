@@ -49,20 +49,6 @@ static void put_value_name(int value, const struct op *maker)
   put_name(is_usual ? value_name(value) : v->name);
 }
 
-static void put_values(void)
-{
-  for (int i = 0; i < graph->nvalue; i++) {
-    if (!d.kept[i] || d.made[i]) continue;
-    put(&d.b, "v%d ", i);
-    put_value_name(i, NULL);
-    put(&d.b, " =");
-    put_kind(i, NULL);
-    put(&d.b, "\n");
-    note_bearer(&d.bearers, i);
-    d.is_written[i] = true;
-  }
-}
-
 /* ----------------------------------------------------------------------------------- operations */
 
 /* `to dp=S(0)[1]` on the dimensions that a redistribute changes; for others the whole layout. */
@@ -82,29 +68,14 @@ static void put_requested(const struct op *op)
   put_layout(&op->to);
 }
 
-static void put_numbers(const struct op *op)
-{
-  int last = MAX_NUMBERS;
-  while (last && !op->number[last - 1]) last--;
-  for (int i = 0; i < last; i++) put(&d.b, "%s%" PRId64, i ? "," : " numbers ", op->number[i]);
-}
-
 static void put_op(int id, enum phase phase, int indent, const struct task *task);
 
-static void put_body(const struct op *op, int indent)
+static void put_op(int id, enum phase phase, int indent, const struct task *task)
 {
-  const struct stages *s = op->stages, none = {0};
-  put(&d.b, " {");
-  if (s) put_stages_fields(s, &(struct stages){.space = NONE});
-  put(&d.b, "\n");
-  for (int k = 0; k < op->nbody; k++)
-    put_op(op->body[k], op->phase, indent + 2, s ? &s->task[k] : NULL);
-  put(&d.b, "%*s}", indent, "");
-  (void)none;
-}
-
-static void put_outputs(const struct op *op)
-{
+  const struct op *op = &graph->op[id];
+  struct op usual = usual_op(op->kind, phase);
+  put(&d.b, "%*s", indent, "");
+  if (d.label[id]) put(&d.b, "@%d ", d.label[id]);
   for (int k = 0; k < op->nout; k++) {
     put(&d.b, "v%d", op->out + k);
     if (!op->nbody && !d.is_written[op->out + k]) {
@@ -113,15 +84,6 @@ static void put_outputs(const struct op *op)
     }
     put(&d.b, k + 1 < op->nout ? ", " : " = ");
   }
-}
-
-static void put_op(int id, enum phase phase, int indent, const struct task *task)
-{
-  const struct op *op = &graph->op[id];
-  struct op usual = usual_op(op->kind, phase);
-  put(&d.b, "%*s", indent, "");
-  if (d.label[id]) put(&d.b, "@%d ", d.label[id]);
-  put_outputs(op);
   put(&d.b, "%s", op_row[op->kind].name);
   if (op->nout || op->nin) put(&d.b, "(");
   for (int i = 0; i < op->nin; i++) {
@@ -134,7 +96,9 @@ static void put_op(int id, enum phase phase, int indent, const struct task *task
   put_scheduled_fields(scheduled(op), &(struct scheduled){.chained_to = NONE});
   put_work_of_stage(id);
   put_requested(op);
-  put_numbers(op);
+  int last = MAX_NUMBERS;
+  while (last && !op->number[last - 1]) last--;
+  for (int i = 0; i < last; i++) put(&d.b, "%s%" PRId64, i ? "," : " numbers ", op->number[i]);
   if (task) put_task_fields(task, &(struct task){0});
   for (int k = 0; k < op->nout && !op->nbody; k++)
     if (!d.is_written[op->out + k]) {
@@ -142,7 +106,16 @@ static void put_op(int id, enum phase phase, int indent, const struct task *task
       put_kind(op->out + k, op);
       d.is_written[op->out + k] = true;
     }
-  if (op->nbody) put_body(op, indent);
+  if (op->nbody) {
+    const struct stages *s = op->stages, none = {0};
+    put(&d.b, " {");
+    if (s) put_stages_fields(s, &(struct stages){.space = NONE});
+    put(&d.b, "\n");
+    for (int k = 0; k < op->nbody; k++)
+      put_op(op->body[k], op->phase, indent + 2, s ? &s->task[k] : NULL);
+    put(&d.b, "%*s}", indent, "");
+    (void)none;
+  }
   put(&d.b, "\n");
 }
 
@@ -157,29 +130,6 @@ static void put_flat(void)
     put_op(graph->order[i], phase, 2, NULL);
   }
   if (graph->norder) put(&d.b, "}\n");
-}
-
-static void put_folded(void)
-{
-  for (int i = 0; i < graph->nfunction; i++) {
-    const struct function *f = &graph->function[i];
-    put(&d.b, "%s {\n", f->name);
-    for (int k = 0; k < f->nop; k++) put_op(f->op[k], f->phase, 2, NULL);
-    put(&d.b, "}\n");
-  }
-}
-
-/* Operations that never run, but that other lines refer to. */
-static void put_aside(void)
-{
-  bool any = false;
-  for (int i = 0; i < graph->nop; i++) {
-    if (!d.op_kept[i] || d.has_line[i]) continue;
-    if (!any) put(&d.b, "aside {\n");
-    any = true;
-    put_op(i, FORWARD, 2, NULL);
-  }
-  if (any) put(&d.b, "}\n");
 }
 
 /* -------------------------------------------------------------------------------------- the rest
@@ -213,16 +163,6 @@ static void put_modules(void)
     put(&d.b, "module ");
     put_name(m->path);
     put_module_fields(m, &usual);
-    put(&d.b, "\n");
-  }
-}
-
-static void put_units(void)
-{
-  for (int i = 0; i < graph->nunit; i++) {
-    put(&d.b, "unit ");
-    put_name(graph->unit[i].name);
-    put_unit_fields(&graph->unit[i], &(struct unit){.module = NONE});
     put(&d.b, "\n");
   }
 }
@@ -340,15 +280,6 @@ static void put_calls(void)
   }
 }
 
-static void put_functions(void)
-{
-  for (int i = 0; i < graph->nfunction; i++) {
-    put(&d.b, "function %s", graph->function[i].name);
-    put_function_fields(&graph->function[i], &(struct function){.count = 1, .stage = NONE});
-    put(&d.b, "\n");
-  }
-}
-
 static void put_early_ends(void)
 {
   for (int i = 0; i < graph->nended; i++) {
@@ -392,20 +323,6 @@ static void write_keep_op(struct list *todo, int id)
   if (op->packed) write_keep_value(todo, op->buffer);
 }
 
-static void write_keep_mentioned(struct list *todo, int value)
-{
-  const struct value *v = &graph->value[value];
-  const struct in_loop *loop = in_loop(value);
-  write_keep_op(todo, v->op);
-  write_keep_value(todo, loop->stack);
-  write_keep_value(todo, loop->sibling);
-  write_keep_value(todo, v->of);
-  write_keep_value(todo, wide_part(value)->wide);
-  write_keep_value(todo, v->counts);
-  if (loop->step) write_keep_value(todo, loop->initial);
-  if (graph->memory) write_keep_value(todo, storage_of(value));
-}
-
 static void keep_line(struct list *todo, int id)
 {
   write_keep_op(todo, id);
@@ -430,7 +347,19 @@ static void write_find_kept(void)
     for (int k = 0; k < c->nin; k++) write_keep_value(&todo, c->in[k]);
     for (int k = 0; k < c->nout; k++) write_keep_value(&todo, c->out[k]);
   }
-  while (todo.n) write_keep_mentioned(&todo, todo.at[--todo.n]);
+  while (todo.n) {
+    int value = todo.at[--todo.n];
+    const struct value *v = &graph->value[value];
+    const struct in_loop *loop = in_loop(value);
+    write_keep_op(&todo, v->op);
+    write_keep_value(&todo, loop->stack);
+    write_keep_value(&todo, loop->sibling);
+    write_keep_value(&todo, v->of);
+    write_keep_value(&todo, wide_part(value)->wide);
+    write_keep_value(&todo, v->counts);
+    if (loop->step) write_keep_value(&todo, loop->initial);
+    if (graph->memory) write_keep_value(&todo, storage_of(value));
+  }
 }
 
 static void label_op(int id)
@@ -538,11 +467,29 @@ const char *dump_text(enum pass after)
   put_modules();
   put_pipeline_lines(NONE);
   for (int i = 0; i < graph->ngroup; i++) put_group(i);
-  put_units();
+  for (int i = 0; i < graph->nunit; i++) {
+    put(&d.b, "unit ");
+    put_name(graph->unit[i].name);
+    put_unit_fields(&graph->unit[i], &(struct unit){.module = NONE});
+    put(&d.b, "\n");
+  }
   put_customs();
   put_exchanges();
-  put_functions();
-  put_values();
+  for (int i = 0; i < graph->nfunction; i++) {
+    put(&d.b, "function %s", graph->function[i].name);
+    put_function_fields(&graph->function[i], &(struct function){.count = 1, .stage = NONE});
+    put(&d.b, "\n");
+  }
+  for (int i = 0; i < graph->nvalue; i++) {
+    if (!d.kept[i] || d.made[i]) continue;
+    put(&d.b, "v%d ", i);
+    put_value_name(i, NULL);
+    put(&d.b, " =");
+    put_kind(i, NULL);
+    put(&d.b, "\n");
+    note_bearer(&d.bearers, i);
+    d.is_written[i] = true;
+  }
   put_styles();
   put_calls();
   put_index_uses();
@@ -553,8 +500,21 @@ const char *dump_text(enum pass after)
   if (graph->schedule) put_LONG("events", graph->schedule->nevent, 0);
   put_options();
   put_flat();
-  put_folded();
-  put_aside();
+  for (int i = 0; i < graph->nfunction; i++) {
+    const struct function *f = &graph->function[i];
+    put(&d.b, "%s {\n", f->name);
+    for (int k = 0; k < f->nop; k++) put_op(f->op[k], f->phase, 2, NULL);
+    put(&d.b, "}\n");
+  }
+  /* Operations that never run, but that other lines refer to. */
+  bool any = false;
+  for (int i = 0; i < graph->nop; i++) {
+    if (!d.op_kept[i] || d.has_line[i]) continue;
+    if (!any) put(&d.b, "aside {\n");
+    any = true;
+    put_op(i, FORWARD, 2, NULL);
+  }
+  if (any) put(&d.b, "}\n");
   put_results();
   put_early_ends();
   put_kernel_forms();

@@ -88,15 +88,6 @@ static void show(struct lifetimes *l, int in, int out)
   l->plan->of[out].storage = storage;
 }
 
-static void share_views(struct lifetimes *l)
-{
-  for (int at = 0; at < l->op.n; at++) {
-    const struct op *op = op_at(l, at);
-    if (is_view(op) && can_show(l, op->in[0], op->out, function_running_at(l, at)))
-      show(l, op->in[0], op->out);
-  }
-}
-
 /* ------------------------------------------------------------------------------------------ scans
  */
 
@@ -367,7 +358,11 @@ void find_aliases(struct lifetimes *l)
     l->plan->of[loop->initial].storage = loop->stack;
     l->note[loop->stack].is_sum = true;
   }
-  share_views(l);
+  for (int at = 0; at < l->op.n; at++) {
+    const struct op *op = op_at(l, at);
+    if (is_view(op) && can_show(l, op->in[0], op->out, function_running_at(l, at)))
+      show(l, op->in[0], op->out);
+  }
   hold_loop_carried(l);
   widen_lifetimes(l);
   join_lifetimes(l);

@@ -240,14 +240,6 @@ int64_t most_live(struct placing *p)
   return most;
 }
 
-static void mark_peak(struct placing *p)
-{
-  int64_t most;
-  int at = find_peak(p, &most);
-  for (int i = 0; i < p->n; i++)
-    p->item[i].at_peak = p->item[i].first <= at && at <= p->item[i].last;
-}
-
 /* ------------------------------------------------------------------------------------------ tries
  */
 
@@ -278,7 +270,12 @@ int64_t place_values(struct placing *p, int64_t bound, bool well)
     bool plain = k < ORDERS, begins = plain || (k - ORDERS) % HURRIES == 0;
     int order = plain ? k : (k - ORDERS) / HURRIES % ORDERS;
     int64_t peak = best;
-    if (plain && orders[order] == compare_by_peak) mark_peak(p);
+    if (plain && orders[order] == compare_by_peak) {
+      int64_t most;
+      int at = find_peak(p, &most);
+      for (int i = 0; i < p->n; i++)
+        p->item[i].at_peak = p->item[i].first <= at && at <= p->item[i].last;
+    }
     if (begins) {
       sort(p, orders[order]);
       if (k >= HURRIED) shuffle(p);

@@ -369,18 +369,6 @@ static bool async_tp_find_terms(struct decomposing *d, struct line *l, int value
   return false;
 }
 
-static void write_scatter(struct decomposing *d, const struct line *l, int pieces, const bool *gone)
-{
-  struct list all = {0};
-  for (int at = 0; at < d->f->nop; at++)
-    if (d->f->op[at] == l->collective)
-      put_pieces(&all, l, pieces);
-    else if (!gone[at])
-      add(&all, d->f->op[at]);
-  d->f->op = all.at;
-  d->f->nop = all.n;
-}
-
 /* Whether a product of these reads the value, an activation. */
 static bool reads(const struct line *l, int value)
 {
@@ -424,7 +412,17 @@ static bool decompose_scatter(struct decomposing *d, int id, const struct async 
     return async_tp_refuse(d, "it is not a sum of products alone");
   time_others(d, &l, gone);
   if (!choose_pieces(d, &l, p)) return false;
-  if (p->pieces) write_scatter(d, &l, p->pieces, gone);
+  if (p->pieces) {
+    int pieces = p->pieces;
+    struct list all = {0};
+    for (int at = 0; at < d->f->nop; at++)
+      if (d->f->op[at] == l.collective)
+        put_pieces(&all, &l, pieces);
+      else if (!gone[at])
+        add(&all, d->f->op[at]);
+    d->f->op = all.at;
+    d->f->nop = all.n;
+  }
   return true;
 }
 
@@ -451,17 +449,6 @@ static bool decompose_collective(struct decomposing *d, int id, int async)
   GROW(graph->async_tp_result, graph->nasync_tp_result, graph->async_tp_result_room);
   graph->async_tp_result[graph->nasync_tp_result++] = p;
   return p.pieces;
-}
-
-static void decompose_function(struct decomposing *d)
-{
-  for (int at = 0; at < d->f->nop; at++) {
-    int id = d->f->op[at];
-    const struct op *op = &graph->op[id];
-    bool is_kind = gathers_shards(op->kind) || scatters_sum(op->kind);
-    if (!is_kind || op->pieces || noted(id) || asked_for(op) == NONE) continue;
-    if (decompose_collective(d, id, asked_for(op))) at = -1;
-  }
 }
 
 /* Checks that what a line of the plan asks for is possible somewhere. */
@@ -493,7 +480,15 @@ void async_tp(void)
   each_op(async_tp_note_times, d->times_of);
   for (int i = 0; i < graph->nfunction; i++) {
     d->f = &graph->function[i];
-    if (d->f->phase != UPDATE) decompose_function(d);
+    if (d->f->phase != UPDATE) {
+      for (int at = 0; at < d->f->nop; at++) {
+        int id = d->f->op[at];
+        const struct op *op = &graph->op[id];
+        bool is_kind = gathers_shards(op->kind) || scatters_sum(op->kind);
+        if (!is_kind || op->pieces || noted(id) || asked_for(op) == NONE) continue;
+        if (decompose_collective(d, id, asked_for(op))) at = -1;
+      }
+    }
   }
   for (int i = 0; i < plan_options->nasync; i++) refuse_unmet(&plan_options->async[i]);
 }

@@ -217,15 +217,6 @@ static struct place_range places_of(struct merging *m, const int *member, int n)
   return s;
 }
 
-static void turn_around(struct list *list)
-{
-  for (int i = 0, k = list->n - 1; i < k; i++, k--) {
-    int id = list->at[i];
-    list->at[i] = list->at[k];
-    list->at[k] = id;
-  }
-}
-
 /* Whether the members can be merged: at the place of the last or, for gathers, of the first.
    Operations between them that depend on the others, or on which the others depend, move to the
    other side. Leaves the order from the first member to the last, with one member for all. */
@@ -252,7 +243,13 @@ static bool gather(struct merging *m, const struct function *f, const int *membe
       add(order, id);
   }
   for (int k = 0; k < m->beyond.n; k++) add(order, m->beyond.at[k]);
-  if (back) turn_around(order);
+  if (back) {
+    for (int i = 0, k = order->n - 1; i < k; i++, k--) {
+      int id = order->at[i];
+      order->at[i] = order->at[k];
+      order->at[k] = id;
+    }
+  }
   return true;
 }
 

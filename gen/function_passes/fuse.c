@@ -239,15 +239,6 @@ static int counts_before(const struct fusing *p, const struct function *f, int a
   return NONE;
 }
 
-static void count_rows(const struct fusing *p, const struct function *f)
-{
-  for (int i = 0; i < f->nop; i++) {
-    struct op *op = &graph->op[f->op[i]];
-    int counts = op->kind == OP_fused ? counts_before(p, f, i) : NONE;
-    if (counts != NONE) op->in[op->nin++] = counts;
-  }
-}
-
 static void fuse_elements(struct fusing *p, struct function *f)
 {
   p->bundle = alloc((size_t)(f->nop + 1) * sizeof *p->bundle);
@@ -259,7 +250,11 @@ static void fuse_elements(struct fusing *p, struct function *f)
   f->nop = 0;
   for (int i = 0; i < p->nbundle; i++)
     f->op[f->nop++] = p->bundle[i]->element ? kernel_of(p->bundle[i]) : p->bundle[i]->op[0];
-  count_rows(p, f);
+  for (int i = 0; i < f->nop; i++) {
+    struct op *op = &graph->op[f->op[i]];
+    int counts = op->kind == OP_fused ? counts_before(p, f, i) : NONE;
+    if (counts != NONE) op->in[op->nin++] = counts;
+  }
 }
 
 /* -------------------------------------------------------------------------------------- updates */

@@ -123,8 +123,11 @@ static void bring_out_of_loops(struct function *f)
   f->nop = order.n;
 }
 
-static void leave_out_empty_loops(void)
+void prepare_gradients(struct merging *m, bool out_of_loops)
 {
+  for (int i = 0; i < graph->nfunction; i++) own_inputs(m, &graph->function[i]);
+  for (int i = 0; i < graph->nfunction && out_of_loops; i++)
+    if (graph->function[i].count == 1) bring_out_of_loops(&graph->function[i]);
   int kept = 0, *place = alloc((size_t)(graph->nfunction + 1) * sizeof *place);
   for (int i = 0; i < graph->nfunction; i++) {
     place[i] = kept;
@@ -133,12 +136,4 @@ static void leave_out_empty_loops(void)
   graph->nfunction = kept;
   for (int i = 0; i < graph->nop; i++)
     if (graph->op[i].kind == OP_loop) graph->op[i].function = place[graph->op[i].function];
-}
-
-void prepare_gradients(struct merging *m, bool out_of_loops)
-{
-  for (int i = 0; i < graph->nfunction; i++) own_inputs(m, &graph->function[i]);
-  for (int i = 0; i < graph->nfunction && out_of_loops; i++)
-    if (graph->function[i].count == 1) bring_out_of_loops(&graph->function[i]);
-  leave_out_empty_loops();
 }

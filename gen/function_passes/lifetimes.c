@@ -116,12 +116,6 @@ int reads_at(const struct lifetimes *l, int at, int *list)
 
 typedef void visit_access(struct lifetimes *l, int value, int at);
 
-static void each_write(struct lifetimes *l, visit_access *visit)
-{
-  for (int at = 0; at < l->op.n; at++)
-    for (int n = op_writes(op_at(l, at), l->accessed); n--;) visit(l, l->accessed[n], at);
-}
-
 static void each_read(struct lifetimes *l, visit_access *visit)
 {
   for (int at = 0; at < l->op.n; at++)
@@ -285,7 +279,9 @@ static bool sums_up(const struct lifetimes *l, int value)
 
 void find_lifetimes(struct lifetimes *l)
 {
-  each_write(l, make_at);
+  visit_access *visit = make_at;
+  for (int at = 0; at < l->op.n; at++)
+    for (int n = op_writes(op_at(l, at), l->accessed); n--;) visit(l, l->accessed[n], at);
   each_read(l, note_reader);
   for (int k = 0; k < l->value.n; k++) l->note[l->value.at[k]].sums_up = sums_up(l, l->value.at[k]);
   each_read(l, widen_at);

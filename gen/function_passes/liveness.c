@@ -52,15 +52,6 @@ static int shown_by(int value)
   return has_no_bytes(value) ? shown_by(graph->op[graph->value[value].op].in[0]) : value;
 }
 
-/* Values come in order, so the value that a view shares is mostly known already. */
-static void find_shown(struct liveness *l)
-{
-  for (int i = 0; i < graph->nvalue; i++) {
-    int in = has_no_bytes(i) ? graph->op[graph->value[i].op].in[0] : NONE;
-    l->shown[i] = in == NONE ? i : in < i ? l->shown[in] : shown_by(in);
-  }
-}
-
 /* The values that the operation reads, each once even if several views show it. */
 static struct list reads_of(struct liveness *l, const struct op *op)
 {
@@ -327,19 +318,6 @@ static void liveness_order_function(struct liveness *l, struct function *f)
   }
 }
 
-static void find_read(struct liveness *l)
-{
-  for (int i = 0; i < graph->nfunction; i++)
-    for (int k = 0; k < graph->function[i].nop; k++) {
-      const struct op *op = &graph->op[graph->function[i].op[k]];
-      for (struct list in = values_read(op); in.n--;) {
-        int stack = in_loop(in.at[in.n])->stack;
-        l->is_read[l->shown[in.at[in.n]]] = true;
-        if (stack != NONE) l->is_read[l->shown[stack]] = true;
-      }
-    }
-}
-
 struct liveness *open_liveness(void)
 {
   struct liveness *l = alloc(sizeof *l);
@@ -349,10 +327,22 @@ struct liveness *open_liveness(void)
   l->shown = alloc((size_t)graph->nvalue * sizeof *l->shown);
   l->weights = alloc((size_t)graph->nvalue * sizeof *l->weights);
   for (int i = 0; i < graph->nvalue; i++) l->weights[i] = NONE;
-  find_shown(l);
+  /* Values come in order, so the value that a view shares is mostly known already. */
+  for (int i = 0; i < graph->nvalue; i++) {
+    int in = has_no_bytes(i) ? graph->op[graph->value[i].op].in[0] : NONE;
+    l->shown[i] = in == NONE ? i : in < i ? l->shown[in] : shown_by(in);
+  }
   l->met_in = alloc((size_t)graph->nvalue * sizeof *l->met_in);
   l->is_read = alloc((size_t)graph->nvalue);
-  find_read(l);
+  for (int i = 0; i < graph->nfunction; i++)
+    for (int k = 0; k < graph->function[i].nop; k++) {
+      const struct op *op = &graph->op[graph->function[i].op[k]];
+      for (struct list in = values_read(op); in.n--;) {
+        int stack = in_loop(in.at[in.n])->stack;
+        l->is_read[l->shown[in.at[in.n]]] = true;
+        if (stack != NONE) l->is_read[l->shown[stack]] = true;
+      }
+    }
   l->lives = live_bytes();
   find_reading(l);
   return l;

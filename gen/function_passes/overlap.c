@@ -50,18 +50,6 @@ struct search {
   int *moved, *op; /* lists that are refilled each time */
 };
 
-static void open_search(struct search *t)
-{
-  size_t n = (size_t)t->s->nnode;
-  t->original = alloc(n * sizeof *t->original);
-  t->kept = alloc(n * sizeof *t->kept);
-  t->tried = alloc(n * sizeof *t->tried);
-  t->barred = alloc(n);
-  t->along = alloc(n);
-  t->moved = alloc(n * sizeof *t->moved);
-  t->op = alloc(2 * n * sizeof *t->op);
-}
-
 /* ----------------------------------------------------------------------------------------- moves
  */
 
@@ -308,7 +296,14 @@ static bool is_open(const struct search *t, int n)
 
 static void give_all_work(struct search *t)
 {
-  open_search(t);
+  size_t n = (size_t)t->s->nnode;
+  t->original = alloc(n * sizeof *t->original);
+  t->kept = alloc(n * sizeof *t->kept);
+  t->tried = alloc(n * sizeof *t->tried);
+  t->barred = alloc(n);
+  t->along = alloc(n);
+  t->moved = alloc(n * sizeof *t->moved);
+  t->op = alloc(2 * n * sizeof *t->op);
   int64_t least = peak_now(t), most = least + t->more;
   for (int n = 0; n < t->s->nnode && target->streams; n++)
     if (is_open(t, n)) issue_before_loop(t, n, most);

@@ -24,21 +24,17 @@ static void number_carried(void *taken, int id, int times)
   for (int k = 0; k < event_slots(op); k++) add(taken, id);
 }
 
-/* The predecessor may have been awaited before the collective that is chained to it. */
-static void free_event(struct list *holder, const struct op *ended)
-{
-  int *held_by = &holder->at[scheduled(ended)->event];
-  if (*held_by == (int)(ended - graph->op) && !is_loop_carried(ended)) *held_by = NONE;
-}
-
 static void number_event(void *taken, int id, int times)
 {
   struct list *holder = taken;
   const struct op *op = &graph->op[id];
   (void)times;
   if (op->kind == OP_await) {
-    for (const struct op *ended = &graph->op[op->awaits]; ended; ended = predecessor_of(ended))
-      free_event(holder, ended);
+    for (const struct op *ended = &graph->op[op->awaits]; ended; ended = predecessor_of(ended)) {
+      /* The predecessor may have been awaited before the collective that is chained to it. */
+      int *held_by = &holder->at[scheduled(ended)->event];
+      if (*held_by == (int)(ended - graph->op) && !is_loop_carried(ended)) *held_by = NONE;
+    }
   }
   if (!is_collective(op->kind) || !scheduled(op)->overlapped || is_loop_carried(op)) return;
   int event = 0;

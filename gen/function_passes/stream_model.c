@@ -169,18 +169,6 @@ void leave_in_flight(struct overlap *o, int collective, int body, int64_t time)
   *left = (struct left_in_flight){collective, body, time > 0 ? time : 0, 0};
 }
 
-/* The loop is done: its last collectives are still on their streams. */
-static void end_loop(struct span *s, int body)
-{
-  for (int i = 0; i < s->program->nleft; i++) {
-    struct left_in_flight *left = &s->program->left[i];
-    int64_t *until = &s->streams.until[graph->op[left->op].group];
-    if (left->body != body) continue;
-    left->end = s->streams.now + left->time;
-    if (*until < left->end) *until = left->end;
-  }
-}
-
 /* Awaits the collective of the iteration before, or of the last iteration of a loop. */
 static void await_earlier(struct span *s, int n)
 {
@@ -205,21 +193,19 @@ static void run_iteration(struct span *s)
       stream_model_run_collective(s, n);
     else
       s->streams.now += node->time;
-    if (node->body != NONE) end_loop(s, node->body);
+    if (node->body != NONE) {
+      /* The loop is done: its last collectives are still on their streams. */
+      int body = node->body;
+      for (int i = 0; i < s->program->nleft; i++) {
+        struct left_in_flight *left = &s->program->left[i];
+        int64_t *until = &s->streams.until[graph->op[left->op].group];
+        if (left->body != body) continue;
+        left->end = s->streams.now + left->time;
+        if (*until < left->end) *until = left->end;
+      }
+    }
   }
   await_before(s, s->nnode);
-}
-
-/* Issues what is issued before the first iteration. */
-static void issue_first(struct span *s)
-{
-  for (int iteration = 0; iteration < s->most_ahead; iteration++)
-    for (int k = 0; k < s->nnode; k++) {
-      const struct op_node *n = &s->node[s->order[k]];
-      if (n->carried != PREFETCHES) continue;
-      const struct op *collective = &graph->op[n->collective];
-      if (iteration < scheduled(collective)->prefetch_distance) issue(s, s->order[k]);
-    }
 }
 
 int64_t simulate_span(struct span *s)
@@ -233,7 +219,14 @@ int64_t simulate_span(struct span *s)
   memset(streams->until, 0, (size_t)graph->ngroup * sizeof *streams->until);
   memset(streams->end, 0, (size_t)s->nnode * sizeof *streams->end);
   for (int n = 0; n < s->nnode && s->most_ahead; n++) s->node[n].nend = 0;
-  issue_first(s);
+  /* Issues what is issued before the first iteration. */
+  for (int iteration = 0; iteration < s->most_ahead; iteration++)
+    for (int k = 0; k < s->nnode; k++) {
+      const struct op_node *n = &s->node[s->order[k]];
+      if (n->carried != PREFETCHES) continue;
+      const struct op *collective = &graph->op[n->collective];
+      if (iteration < scheduled(collective)->prefetch_distance) issue(s, s->order[k]);
+    }
   for (int i = 0; i < iterations; i++) {
     began = streams->now;
     run_iteration(s);
@@ -313,9 +306,16 @@ static bool uses_stream(int collective, int group)
   return op->group == group || (predecessor && predecessor->group == group);
 }
 
-/* Whether a collective of the group is in flight at this place that a loop before it has issued. */
-static bool is_left_in_flight(const struct span *s, int at, int group)
+static bool is_group_in_flight(const struct span *s, int at, int group)
 {
+  for (int i = 0; i < s->streams.in_flight.n; i++)
+    if (s->node[s->streams.in_flight.at[i]].group == group) return true;
+  for (int n = 0; n < s->nnode; n++) {
+    const struct op_node *c = &s->node[n];
+    if (c->group == group && (c->carried == PREFETCHES || c->carried == AWAITED_NEXT)) return true;
+  }
+  /* Whether a collective of the group is in flight at this place that a loop before it has issued.
+   */
   for (int k = at + 1; k < s->nnode; k++) {
     const struct op_node *n = &s->node[s->order[k]];
     if (n->carried != AWAITS_EARLIER || !uses_stream(n->collective, group)) continue;
@@ -326,17 +326,6 @@ static bool is_left_in_flight(const struct span *s, int at, int group)
       if (s->node[s->order[before]].body == body) return true;
   }
   return false;
-}
-
-static bool is_group_in_flight(const struct span *s, int at, int group)
-{
-  for (int i = 0; i < s->streams.in_flight.n; i++)
-    if (s->node[s->streams.in_flight.at[i]].group == group) return true;
-  for (int n = 0; n < s->nnode; n++) {
-    const struct op_node *c = &s->node[n];
-    if (c->group == group && (c->carried == PREFETCHES || c->carried == AWAITED_NEXT)) return true;
-  }
-  return is_left_in_flight(s, at, group);
 }
 
 /* Gives whether a collective has become chained: its predecessor is then in flight for longer than

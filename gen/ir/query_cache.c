@@ -72,20 +72,18 @@ void ask_layout(struct query *q, const struct layout *layout)
   }
 }
 
-/* What the room for rows hangs on: the bound, and who has the tokens. */
-static void ask_room(struct query *q, int counts)
-{
-  double bound = bound_of_count(counts);
-  int names = names_counted(counts);
-  ask_piece(q, (const char *)&bound, sizeof bound);
-  if (names != NONE) ask_layout(q, &graph->value[names].layout);
-}
-
 void ask_value(struct query *q, const struct value *v)
 {
   ask_number(q, (int64_t)v->type | v->shape.ndim << 4 | (v->counts != NONE) << 12);
   for (int d = 0; d < v->shape.ndim; d++) ask_number(q, v->shape.size[d]);
-  if (v->counts != NONE) ask_room(q, v->counts);
+  if (v->counts != NONE) {
+    /* What the room for rows hangs on: the bound, and who has the tokens. */
+    int counts = v->counts;
+    double bound = bound_of_count(counts);
+    int names = names_counted(counts);
+    ask_piece(q, (const char *)&bound, sizeof bound);
+    if (names != NONE) ask_layout(q, &graph->value[names].layout);
+  }
 }
 
 void ask_rule(struct query *q, const struct op *op)
@@ -94,16 +92,6 @@ void ask_rule(struct query *q, const struct op *op)
                     (op->equation != NULL) << 24);
   ask_number(q, (int64_t)op->dims << 32 | op->custom);
   if (op->equation) ask_text(q, op->equation);
-}
-
-static uint64_t hash_of(const struct query *q)
-{
-  uint64_t h = HASH_START;
-  for (int i = 0; i < q->n; i++) {
-    h = (h ^ (uint64_t)q->at[i]) * UINT64_C(0x9e3779b97f4a7c15);
-    h ^= h >> 29;
-  }
-  return h;
 }
 
 /* Zeros, at an address that is valid until the memo is emptied. */
@@ -167,7 +155,12 @@ static struct asked *query_cache_ask(struct memo *memo, const struct query *q, s
 {
   if (memo->of != graph) *memo = (struct memo){.of = graph};
   if (memo->n == memo->places) widen(memo);
-  uint64_t hash = hash_of(q);
+  uint64_t h = HASH_START;
+  for (int i = 0; i < q->n; i++) {
+    h = (h ^ (uint64_t)q->at[i]) * UINT64_C(0x9e3779b97f4a7c15);
+    h ^= h >> 29;
+  }
+  uint64_t hash = h;
   size_t bytes = (size_t)q->n * sizeof *q->at;
   struct asked **last = place_in_cache(memo, hash), *a = *last;
   while (a && (a->hash != hash || a->n != q->n || memcmp(a->at, q->at, bytes) != 0)) a = a->before;

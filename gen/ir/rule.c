@@ -186,21 +186,18 @@ static void put_input(int i)
   put_operand(&p, graph->value[op->in[i]].shape.ndim - named_dimensions(p.operand));
 }
 
-static void put_output(int k)
-{
-  struct place p = {&rule.rule->out[k], found->out[k], &found->ndim_out[k]};
-  put_operand(&p, nbatch);
-  found->reduction[k] = p.operand->reduction;
-  found->type[k] = p.operand->type;
-}
-
 /* The operand that gives the iteration space is first, so that its letters are in order. */
 static void put_operands(void)
 {
   bool reduces = is_reduce(op->kind);
   found->nout = rule.rule->nout;
   if (reduces) put_input(0);
-  for (int k = 0; k < rule.rule->nout; k++) put_output(k);
+  for (int k = 0; k < rule.rule->nout; k++) {
+    struct place p = {&rule.rule->out[k], found->out[k], &found->ndim_out[k]};
+    put_operand(&p, nbatch);
+    found->reduction[k] = p.operand->reduction;
+    found->type[k] = p.operand->type;
+  }
   for (int i = reduces; i < rule.nin; i++) put_input(i);
   for (int i = 0; i < rule.nin; i++)
     for (int letter = 0; letter < found->n; letter++)
@@ -342,14 +339,6 @@ static void split_at_stride(int dim, int64_t stride)
   }
 }
 
-static void split_at_strides(void)
-{
-  struct layout lies = graph->value[op->in[0]].layout;
-  for (int d = 0; d < graph->mesh.ndim; d++)
-    if (lies.on[d].kind == SHARD && lies.on[d].outer > 1)
-      split_at_stride(lies.on[d].dim, lies.on[d].outer);
-}
-
 static void find_letters(const struct op *of, struct letters *l)
 {
   op = of;
@@ -368,7 +357,12 @@ static void find_letters(const struct op *of, struct letters *l)
       drop_ones(&l->in[i][d], graph->value[op->in[i]].shape.size[d]);
   for (int k = 0; k < l->nout; k++)
     for (int d = 0; d < l->ndim_out[k]; d++) drop_ones(&l->out[k][d], 0);
-  if (op->kind == OP_view) split_at_strides();
+  if (op->kind == OP_view) {
+    struct layout lies = graph->value[op->in[0]].layout;
+    for (int d = 0; d < graph->mesh.ndim; d++)
+      if (lies.on[d].kind == SHARD && lies.on[d].outer > 1)
+        split_at_stride(lies.on[d].dim, lies.on[d].outer);
+  }
 }
 
 void op_letters(const struct op *of, struct letters *l)

@@ -53,20 +53,6 @@ static int last_left(const struct side *s, int end)
   return end - 1;
 }
 
-/* The end of the section after which both sides have covered equally many elements. */
-static void find_section(const struct side *a, const struct side *b, int *end_a, int *end_b)
-{
-  *end_a = a->dim + 1;
-  *end_b = b->dim + 1;
-  int64_t x = a->left.size[a->dim], y = b->left.size[b->dim];
-  while (x != y) {
-    if (x < y)
-      x *= a->left.size[(*end_a)++];
-    else
-      y *= b->left.size[(*end_b)++];
-  }
-}
-
 static void put_rest(struct side *s, int at, int end)
 {
   for (int d = s->dim; d < end; d++)
@@ -77,7 +63,16 @@ static void put_rest(struct side *s, int at, int end)
 static void take_section(struct side *a, struct side *b)
 {
   int end_a, end_b, at_a = a->n, at_b = b->n;
-  find_section(a, b, &end_a, &end_b);
+  /* The end of the section after which both sides have covered equally many elements. */
+  *&end_a = a->dim + 1;
+  *&end_b = b->dim + 1;
+  int64_t x = a->left.size[a->dim], y = b->left.size[b->dim];
+  while (x != y) {
+    if (x < y)
+      x *= a->left.size[(*&end_a)++];
+    else
+      y *= b->left.size[(*&end_b)++];
+  }
   for (;;) {
     int x = last_left(a, end_a), y = last_left(b, end_b);
     int64_t size = divisor(a->left.size[x], b->left.size[y]);

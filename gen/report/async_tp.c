@@ -33,15 +33,6 @@ static char *reason(const struct async_tp_result *p)
   return text("%s, in %d pieces %s", model_time(p->whole), p->tried, model_time(p->in_pieces));
 }
 
-static void put_fate(struct buffer *b, const struct async_tp_result *p)
-{
-  const struct op *op = op_of(p);
-  put(b, "  %-8s %-15s %-6s %-13s %-34s %s%s\n", phase_name[op->phase], op_row[op->kind].name,
-      printable(graph->group[op->group].name),
-      p->pieces ? text("in %d pieces", p->pieces) : "whole", reason(p),
-      printable(value_name(op->in[0])), p->times > 1 ? text(", %d times", p->times) : "");
-}
-
 /* Whether any is cut, and what decided that. */
 static char *outcome_text(const struct async *asked, int cut, int of)
 {
@@ -62,7 +53,14 @@ static void put_asked(struct buffer *b, const struct async *asked)
   put(b, "\nasync_tp over %s, %s: %s\n", printable(graph->mesh.name[asked->mesh_dim]),
       place_shown(asked->line), outcome_text(asked, cut, n));
   for (int i = 0; i < graph->nasync_tp_result; i++)
-    if (async_tp_is_of(&graph->async_tp_result[i], asked)) put_fate(b, &graph->async_tp_result[i]);
+    if (async_tp_is_of(&graph->async_tp_result[i], asked)) {
+      const struct async_tp_result *p = &graph->async_tp_result[i];
+      const struct op *op = op_of(p);
+      put(b, "  %-8s %-15s %-6s %-13s %-34s %s%s\n", phase_name[op->phase], op_row[op->kind].name,
+          printable(graph->group[op->group].name),
+          p->pieces ? text("in %d pieces", p->pieces) : "whole", reason(p),
+          printable(value_name(op->in[0])), p->times > 1 ? text(", %d times", p->times) : "");
+    }
 }
 
 void put_async_tp(struct buffer *b)

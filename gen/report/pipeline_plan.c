@@ -167,18 +167,6 @@ struct stage_times *times_of_stages(const struct pipeline *p)
   return times;
 }
 
-static void put_stage(struct buffer *b, int stage, int place, const struct pipeline_cost *cost)
-{
-  const struct stage_figures *f = &of_stage[stage];
-  put(b, "  %5d %4d", stage, place);
-  if (device())
-    put(b, " %11s %11s %8.1f %%", duration_text((double)f->forward * 1e-12),
-        duration_text((double)(f->backward + f->weights) * 1e-12),
-        100 * (1 - (double)cost->busy[place] / (double)cost->time));
-  put(b, " %15s %15s %9d %20s\n", grouped(f->forward_bytes), grouped(f->backward_bytes), f->slots.n,
-      grouped(of_place[place].memory));
-}
-
 static void put_share(struct buffer *b, const char *what, double part, double whole)
 {
   put(b, "  %-12s %12s   %.1f %% of the step\n", what, duration_text(part),
@@ -242,7 +230,17 @@ void report_pipeline(struct buffer *b)
   put(b, "\n  %5s %4s", "stage", "at");
   if (device()) put(b, " %11s %11s %10s", "forward", "backward", "idle");
   put(b, " %15s %15s %9s %20s\n", "sends forward", "sends back", "in flight", "memory of a rank");
-  for (int i = 0; i < p->stages; i++) put_stage(b, i, p->rank_of[i], &cost);
+  for (int i = 0; i < p->stages; i++) {
+    int place = p->rank_of[i];
+    const struct stage_figures *f = &of_stage[i];
+    put(b, "  %5d %4d", i, place);
+    if (device())
+      put(b, " %11s %11s %8.1f %%", duration_text((double)f->forward * 1e-12),
+          duration_text((double)(f->backward + f->weights) * 1e-12),
+          100 * (1 - (double)cost.busy[place] / (double)cost.time));
+    put(b, " %15s %15s %9d %20s\n", grouped(f->forward_bytes), grouped(f->backward_bytes),
+        f->slots.n, grouped(of_place[place].memory));
+  }
   put(b, "  at: its coordinate on %s; sends%s: for a micro-batch; in flight: micro-batches%s\n",
       printable(graph->mesh.name[graph->stages->mesh_dim]),
       device() ? ", forward and backward" : "",

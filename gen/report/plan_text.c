@@ -94,13 +94,6 @@ char *asked_by(int value)
 
 static bool *trained; /* by value, of a parameter: an update writes it */
 
-static void find_trained(void)
-{
-  trained = alloc((size_t)graph->nvalue + 1);
-  for (int i = 0; i < graph->nvalue; i++)
-    if (graph->value[i].role == GRADIENT) trained[graph->value[i].of] = true;
-}
-
 static int unit_line(int parameter)
 {
   int unit = graph->value[parameter].unit;
@@ -121,7 +114,9 @@ static bool has_equal_row(const struct stack *f, int value)
 struct stacks find_parameters(void)
 {
   int n = 0, *list = alloc((size_t)(graph->nvalue + 1) * sizeof *list);
-  find_trained();
+  trained = alloc((size_t)graph->nvalue + 1);
+  for (int i = 0; i < graph->nvalue; i++)
+    if (graph->value[i].role == GRADIENT) trained[graph->value[i].of] = true;
   for (int i = 0; i < graph->nvalue; i++)
     if (graph->value[i].role == PARAMETER) list[n++] = i;
   return find_stacks(n, list, has_equal_row);

@@ -91,23 +91,21 @@ static void put_line(struct buffer *b, const char *what, struct room_of_rows its
       grouped(its.worst));
 }
 
-static void put_rows_of(struct buffer *b, const struct rows_of_count *of)
-{
-  double bound = bound_of_count(of->counts);
-  const char *held = bound > 0 ? text(", bound = %g", bound) : "";
-  put_line(b, text("%s%s", shown_name(of->counts), held), rows_of(of));
-  put_line(b, text("  bytes of %s", shown_name(of->widest)), rows_text_bytes_of(of));
-  if (of->slots)
-    put_line(b, text("  bytes of slots for %lld ranks, both ways", (long long)of->ranks),
-             slots_of(of));
-}
-
 void put_rows_by_expert(struct buffer *b)
 {
   struct rows_of_counts all = rows_text_find_rows();
   if (!all.n) return;
   put(b, "\n%-46s %18s %18s %18s\n", "rows by expert of a rank", "in balance", "room", "at worst");
-  for (int i = 0; i < all.n; i++) put_rows_of(b, &all.at[i]);
+  for (int i = 0; i < all.n; i++) {
+    const struct rows_of_count *of = &all.at[i];
+    double bound = bound_of_count(of->counts);
+    const char *held = bound > 0 ? text(", bound = %g", bound) : "";
+    put_line(b, text("%s%s", shown_name(of->counts), held), rows_of(of));
+    put_line(b, text("  bytes of %s", shown_name(of->widest)), rows_text_bytes_of(of));
+    if (of->slots)
+      put_line(b, text("  bytes of slots for %lld ranks, both ways", (long long)of->ranks),
+               slots_of(of));
+  }
 }
 
 static json_t *json_room(struct room_of_rows its)

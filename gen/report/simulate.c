@@ -131,21 +131,6 @@ static void run_op(void *unused, int id, int module)
     compute(id, module, cost_of(id)->takes, false);
 }
 
-/* With several batches in a step, its forward and backward run as often. */
-static void add_up(double picoseconds)
-{
-  struct simulated *t = &run.result;
-  double busy[2] = {0}; /* picoseconds of arithmetic, of collectives */
-  for (int i = 0; i < t->n; i++) {
-    const struct ran *r = &t->ran[i];
-    busy[r->what == MOVES] += runs_of_phase(graph->op[r->op].phase) * (double)(r->end - r->begin);
-  }
-  t->step = picoseconds * 1e-12;
-  t->computing = busy[false] * 1e-12;
-  t->moving = busy[true] * 1e-12;
-  t->waiting = t->step - t->computing;
-}
-
 const struct simulated *simulated(void)
 {
   if (run.of == graph) return &run.result;
@@ -168,7 +153,17 @@ const struct simulated *simulated(void)
     run.result.took[i] = run.now - began;
     picoseconds += runs_of_phase(f->phase) * (double)run.result.took[i];
   }
-  add_up(picoseconds);
+  /* With several batches in a step, its forward and backward run as often. */
+  struct simulated *t = &run.result;
+  double busy[2] = {0}; /* picoseconds of arithmetic, of collectives */
+  for (int i = 0; i < t->n; i++) {
+    const struct ran *r = &t->ran[i];
+    busy[r->what == MOVES] += runs_of_phase(graph->op[r->op].phase) * (double)(r->end - r->begin);
+  }
+  t->step = picoseconds * 1e-12;
+  t->computing = busy[false] * 1e-12;
+  t->moving = busy[true] * 1e-12;
+  t->waiting = t->step - t->computing;
   return &run.result;
 }
 

@@ -91,13 +91,6 @@ static struct {
 
 static int *loop_at; /* by operation: the body of a loop that contains it, or NONE */
 
-static void find_shown_loops(void)
-{
-  loop_at = alloc((size_t)(graph->nop + 1) * sizeof *loop_at);
-  functions_of_ops(loop_at);
-  for (int i = 0; i < graph->nop; i++) loop_at[i] = loop_of(loop_at[i]);
-}
-
 /* The operation that calls the loop's body, or NULL. */
 static const struct op *timeline_call_of(int function)
 {
@@ -273,21 +266,16 @@ static char *bar_text(const struct row *row)
   return text("%.*s", last, bar);
 }
 
-/* In the order in which they begin: a collective may wait long after others of its stream. */
-static void sort_rows(void)
+static void put_rows(struct buffer *b)
 {
+  join_small_rows();
+  /* In the order in which they begin: a collective may wait long after others of its stream. */
   for (int i = 1; i < chart.n; i++) {
     struct row row = chart.row[i];
     int at = i;
     for (; at > 0 && chart.row[at - 1].begin > row.begin; at--) chart.row[at] = chart.row[at - 1];
     chart.row[at] = row;
   }
-}
-
-static void put_rows(struct buffer *b)
-{
-  join_small_rows();
-  sort_rows();
   for (int i = 0; i < chart.n; i++) {
     const struct row *row = &chart.row[i];
     const char *on = row->stream == NONE ? "stream" : stream_name(row->stream);
@@ -363,7 +351,9 @@ static void put_iteration(struct buffer *b, int function)
 void put_step(struct buffer *b)
 {
   if (!device() || !simulated()->n) return;
-  find_shown_loops();
+  loop_at = alloc((size_t)(graph->nop + 1) * sizeof *loop_at);
+  functions_of_ops(loop_at);
+  for (int i = 0; i < graph->nop; i++) loop_at[i] = loop_of(loop_at[i]);
   put_machine(b);
   put_figures(b);
   put(b, "  %-12s %12s   # arithmetic, = a collective, . less than half of the time\n", "bars", "");

@@ -51,14 +51,6 @@ static void find_members(struct places *p, enum role role)
   }
 }
 
-static void find_sums(struct places *p)
-{
-  struct members m = {0};
-  const int *sums = sums_by_parameter();
-  for (int i = 0; i < graph->nvalue; i++)
-    if (sums[i] != NONE) add_member(p, &m, sums[i]);
-}
-
 static void find_states_apart(struct places *p)
 {
   for (int i = 0; i < graph->nvalue; i++) {
@@ -120,7 +112,10 @@ unsigned char *find_alignments(const struct memory_plan *plan, int rank)
   find_members(&p, BATCH);
   find_members(&p, CACHE);
   find_members(&p, ACTIVATION);
-  find_sums(&p);
+  struct members m = {0};
+  const int *sums = sums_by_parameter();
+  for (int i = 0; i < graph->nvalue; i++)
+    if (sums[i] != NONE) add_member(&p, &m, sums[i]);
   find_states_apart(&p);
   find_least(&p);
   for (int i = 0; i < graph->nvalue; i++) alignment[i] = (unsigned char)alignment_at(&p, i);

@@ -217,13 +217,6 @@ static int64_t divided(int64_t n, int64_t by)
   return (n + by - 1) / by;
 }
 
-/* Blocks of threads; each thread has a vector of the elements. */
-static void spread_elements(const struct kernel_builder *k, struct kernel_form *f)
-{
-  f->width = is_vector_of_rows(k) ? 1 : vector_width(k);
-  f->blocks = divided(count_of(&k->loops, false) * count_of(&k->loops, true) / f->width, BLOCK);
-}
-
 /* Rows are distributed over blocks, or over warps if a row is short. */
 static void spread_rows(const struct kernel_builder *k, struct kernel_form *f)
 {
@@ -245,29 +238,6 @@ static void spread_rows(const struct kernel_builder *k, struct kernel_form *f)
   if (f->columns) groups = f->parts = divided(f->rows < most ? f->rows : most, of_block) * of_block;
   f->blocks = divided(groups, of_block);
   if (f->columns) f->scratch = room_of_parts(k, f->parts);
-}
-
-/* A block for each result; if there is only one result, for each part of it. */
-static void spread_results(const struct kernel_builder *k, struct kernel_form *f)
-{
-  int64_t results = count_of(&k->loops, false);
-  f->width = vector_width(k);
-  f->parts = plain_parts(k);
-  f->blocks = results == 1 ? f->parts : results;
-  if (f->parts > 1) f->scratch = room_of_parts(k, f->parts);
-}
-
-/* A thread for each vector of results; a row of blocks for each part of the sums. */
-static void spread_results_by_thread(const struct kernel_builder *k, struct kernel_form *f)
-{
-  f->parts = plain_parts(k);
-  bool along = f->parts > 1 && !k->loops.reduced[innermost_loop(&k->loops)];
-  f->width = along ? vector_width(k) : 1;
-  int64_t vectors = count_of(&k->loops, false) / f->width;
-  if (f->parts > 1 && vectors < BLOCK) f->threads = (int)(divided(vectors, WARP) * WARP);
-  f->blocks = divided(vectors, f->threads);
-  f->block_rows = f->parts;
-  if (f->parts > 1) f->scratch = room_of_parts(k, f->parts);
 }
 
 static bool reduces_rows(const struct kernel_builder *k)
@@ -306,10 +276,31 @@ struct kernel_form form_of(const struct op *group, int rank)
   find_loops(&k);
   f.scheme = target->thread_grids ? scheme_in_blocks(&k) : scheme_in_loops(&k);
   if (!target->thread_grids) return f;
-  if (f.scheme == ELEMENT_BY_ELEMENT) spread_elements(&k, &f);
+  if (f.scheme == ELEMENT_BY_ELEMENT) {
+    /* Blocks of threads; each thread has a vector of the elements. */
+    f.width = is_vector_of_rows(&k) ? 1 : vector_width(&k);
+    f.blocks = divided(count_of(&k.loops, false) * count_of(&k.loops, true) / f.width, BLOCK);
+  }
   if (f.scheme == ROW_BY_ROW) spread_rows(&k, &f);
-  if (f.scheme == RESULT_BY_RESULT) spread_results(&k, &f);
-  if (f.scheme == RESULTS_SIDE_BY_SIDE) spread_results_by_thread(&k, &f);
+  if (f.scheme == RESULT_BY_RESULT) {
+    /* A block for each result; if there is only one result, for each part of it. */
+    int64_t results = count_of(&k.loops, false);
+    f.width = vector_width(&k);
+    f.parts = plain_parts(&k);
+    f.blocks = results == 1 ? f.parts : results;
+    if (f.parts > 1) f.scratch = room_of_parts(&k, f.parts);
+  }
+  if (f.scheme == RESULTS_SIDE_BY_SIDE) {
+    /* A thread for each vector of results; a row of blocks for each part of the sums. */
+    f.parts = plain_parts(&k);
+    bool along = f.parts > 1 && !k.loops.reduced[innermost_loop(&k.loops)];
+    f.width = along ? vector_width(&k) : 1;
+    int64_t vectors = count_of(&k.loops, false) / f.width;
+    if (f.parts > 1 && vectors < BLOCK) f.threads = (int)(divided(vectors, WARP) * WARP);
+    f.blocks = divided(vectors, f.threads);
+    f.block_rows = f.parts;
+    if (f.parts > 1) f.scratch = room_of_parts(&k, f.parts);
+  }
   return f;
 }
 

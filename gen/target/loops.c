@@ -94,19 +94,6 @@ static int value_followed(const struct kernel_builder *k)
   return NONE;
 }
 
-/* The number of pieces in which the operation reads the value: a product reads an operand without
-   the dimension in pieces as a whole. */
-static void find_order(struct kernel_builder *k)
-{
-  int value = value_followed(k), n = 0, ndim = k->loops.space.ndim;
-  for (int within = 0; within < 2; within++)
-    for (int at = 0; at < ndim; at++) {
-      int d = value == NONE ? at : dimension_at(value, at);
-      bool of_row = k->stages.rows != NONE && d >= k->stages.rows;
-      if (of_row == within) k->loops.order[n++] = d;
-    }
-}
-
 /* The dimensions that do not share a loop with others: a row's, or those that are reduced. */
 static unsigned marked_dims(const struct kernel_builder *k)
 {
@@ -239,7 +226,15 @@ void find_loops(struct kernel_builder *k)
   *loops = (struct loops){.space = local_shape(k->stages.space, k->rank),
                           .type = counter_type(farthest(k) + BLOCK * target->widest_vector)};
   unsigned reduced = marked_dims(k);
-  find_order(k);
+  /* The number of pieces in which the operation reads the value: a product reads an operand without
+     the dimension in pieces as a whole. */
+  int value = value_followed(k), n = 0, ndim = k->loops.space.ndim;
+  for (int within = 0; within < 2; within++)
+    for (int at = 0; at < ndim; at++) {
+      int d = value == NONE ? at : dimension_at(value, at);
+      bool of_row = k->stages.rows != NONE && d >= k->stages.rows;
+      if (of_row == within) k->loops.order[n++] = d;
+    }
   for (int n = 0; n < k->group->nbody; n++) {
     const struct op *op = &graph->op[k->group->body[n]];
     part_at(k, op, apart);

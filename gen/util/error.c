@@ -142,16 +142,6 @@ void bug_is_at(int op)
   read_from.at = op;
 }
 
-/* No file holds what a pass leaves. */
-static _Noreturn void file_error(const char *pass, const char *what)
-{
-  int at = read_from.at, line = at >= 0 && at < read_from.n ? read_from.line[at] : 0;
-  char digits[16] = "";
-  if (line > 0) snprintf(digits, sizeof digits, ":%d", line);
-  say("%s%s: error: no pass leaves such a graph, by %s: %s", read_from.path, digits, pass, what);
-  fail_with(1);
-}
-
 void bug(const char *pass, const char *format, ...)
 {
   char what[LONGEST_MESSAGE];
@@ -159,7 +149,14 @@ void bug(const char *pass, const char *format, ...)
   va_start(list, format);
   vsnprintf(what, sizeof what, format, list);
   va_end(list);
-  if (read_from.path) file_error(pass, what);
+  if (read_from.path) {
+    /* No file holds what a pass leaves. */
+    int at = read_from.at, line = at >= 0 && at < read_from.n ? read_from.line[at] : 0;
+    char digits[16] = "";
+    if (line > 0) snprintf(digits, sizeof digits, ":%d", line);
+    say("%s%s: error: no pass leaves such a graph, by %s: %s", read_from.path, digits, pass, what);
+    fail_with(1);
+  }
   say("tpgen: a mistake in tpgen itself, found in %s: %s", pass, what);
   fail_by_abort();
 }
