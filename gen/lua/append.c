@@ -202,15 +202,6 @@ struct op op_here(struct op op)
   return op;
 }
 
-/* The value of an appended operation; an error if it is too large. */
-static int checked(int value)
-{
-  const struct op *op = &graph->op[graph->value[value].op];
-  for (int k = 0; k < op->nout; k++)
-    check_elements(called_or(op_name(op)), graph->value[value + k].shape);
-  return value;
-}
-
 struct op redistribution_of(int value, const char *why)
 {
   enum type own = graph->value[value].type;
@@ -224,7 +215,11 @@ struct op redistribution_of(int value, const char *why)
 
 int append_here(struct op op)
 {
-  return checked(append_op(op_here(op)));
+  int value = append_op(op_here(op));
+  const struct op *appended = &graph->op[graph->value[value].op];
+  for (int k = 0; k < appended->nout; k++)
+    check_elements(called_or(op_name(appended)), graph->value[value + k].shape);
+  return value;
 }
 
 int append_again(int number, const int *in)

@@ -284,13 +284,6 @@ static int parts(lua_State *L)
   return 2;
 }
 
-static void forbid_parameters_name(const char *name, int line)
-{
-  for (int i = 0; i < graph->nvalue; i++)
-    if (graph->value[i].role == PARAMETER && !strcmp(graph->value[i].name, name))
-      plan_error(line, "the batch and the model both have a '%s'", printable(name));
-}
-
 /* add_batch(name, shape, init kind, a, b, {[mesh dimension] = placement}, line, type): the
    tensor. */
 static int add_batch(lua_State *L)
@@ -298,7 +291,9 @@ static int add_batch(lua_State *L)
   const char *name = check_name(L, 1, "a name in the batch");
   struct shape s = argument_shape(L, 2, name);
   int line = (int)luaL_checkinteger(L, 7);
-  forbid_parameters_name(name, line);
+  for (int i = 0; i < graph->nvalue; i++)
+    if (graph->value[i].role == PARAMETER && !strcmp(graph->value[i].name, name))
+      plan_error(line, "the batch and the model both have a '%s'", printable(name));
   int value = add_value(BATCH, name, argument_type(L, 8), s, 0, line);
   graph->value[value].init = check_init(L, 3);
   struct asked a = {.line = line, .who = text("distribute: '%s'", printable(name))};

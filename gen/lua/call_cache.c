@@ -149,13 +149,6 @@ static int number_in_call(int value, const int *made, int nmade)
   return NONE;
 }
 
-/* A replay would not set a name of its own. */
-static bool has_plain_name(int value)
-{
-  const struct value *v = &graph->value[value];
-  return !strcmp(v->name, graph->module[v->module].path);
-}
-
 static bool note_steps(struct noted_call *call, int first_op, int *made, int *nmade)
 {
   for (int i = first_op; i < graph->nop; i++) {
@@ -166,7 +159,9 @@ static bool note_steps(struct noted_call *call, int first_op, int *made, int *nm
     for (int k = 0; k < op->nin; k++)
       if ((step.in[k] = number_in_call(op->in[k], made, *nmade)) == NONE) return false;
     for (int k = 0; k < op->nout; k++) {
-      if (!has_plain_name(op->out + k)) return false;
+      const struct value *v = &graph->value[op->out + k];
+      if (strcmp(v->name, graph->module[v->module].path) != 0)
+        return false; /* a replay would not set a name of its own */
       made[(*nmade)++] = op->out + k;
     }
     call->step[call->nstep++] = step;

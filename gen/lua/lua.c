@@ -338,18 +338,13 @@ static void push_copy(lua_State *L, int from, int levels)
   }
 }
 
-static const struct embedded *compiled_file(const char *name)
-{
-  for (const struct embedded *e = compiled; e->name; e++)
-    if (!strcmp(e->name, name)) return e;
-  return NULL;
-}
-
 /* Pushes one of our own files as a function: precompiled, if the build used the Lua that runs now;
    else compiled from its text. */
 static void push_own_file(lua_State *L, const char *name)
 {
-  const struct embedded *e = !strcmp(lua_ident, compiled_by) ? compiled_file(name) : NULL;
+  const struct embedded *e = !strcmp(lua_ident, compiled_by) ? compiled : NULL;
+  while (e && e->name && strcmp(e->name, name) != 0) e++;
+  if (e && !e->name) e = NULL;
   const char *source = e ? (const char *)e->text : embedded_text(name);
   size_t size = e ? e->size : strlen(source);
   int status = luaL_loadbufferx(L, source, size, "=" OWN_NAME, e ? "b" : "t");
@@ -536,7 +531,10 @@ void print_reference(void)
 
 const struct setting *settings_of_plan(int *n)
 {
+  bool lists = options.help;
+  options.help = true; /* which settings{...} asks: it ends the reading */
   evaluate_plan();
+  options.help = lists;
   *n = plan_options->nsetting;
   return plan_options->setting;
 }

@@ -151,7 +151,8 @@ int known_cast(int value);
 struct shape argument_shape(struct lua_State *L, int at, const char *what);
 /* A type's name, such as "int32". */
 enum type argument_type(struct lua_State *L, int at);
-/* Appends an operation for the plan's current line; returns its value. */
+/* Appends an operation for the plan's current line; returns its value. A value that is too large is
+   the plan's error. */
 int append_here(struct op op);
 /* An operation that gives the value in the layout, and the types, that it has. */
 struct op redistribution_of(int value, const char *why);

@@ -39,13 +39,6 @@ static bool is_defined(const char *path)
   return false;
 }
 
-/* A text that Lua can read, without bytes that are no text. */
-static const char *why_no_text(const char *at, size_t length)
-{
-  if (memchr(at, 0, length) || memchr(at, '\x1b', length)) return "it is not text";
-  return NULL;
-}
-
 /* Reads the file; returns why it cannot, or NULL. */
 static const char *read_known(struct known *k)
 {
@@ -61,7 +54,9 @@ static const char *read_known(struct known *k)
   k->text = k->by == BY_TORCH_EXPORT ? map_file(at, &k->length, &why)
                                      : read_file(at, most, &k->length, &why);
   bool is_text = k->by == BY_REQUIRE || k->by == BY_PIPELINE;
-  return !why && is_text ? why_no_text(k->text, k->length) : why;
+  if (!why && is_text && (memchr(k->text, 0, k->length) || memchr(k->text, '\x1b', k->length)))
+    why = "it is not text";
+  return why;
 }
 
 static int index_of_request(enum file_reader by, const char *path)
@@ -143,20 +138,15 @@ uint64_t hash_files(uint64_t hash)
 
 /* --------------------------------------------------------------------------- inside the sandbox */
 
-static int count_requested(enum file_reader by)
-{
-  int n = 0;
-  for (int i = 0; i < sandbox->requested; i++) n += known[i].by == by;
-  return n;
-}
-
 static void limit_requests(enum file_reader by)
 {
   int most = by == BY_REQUIRE        ? MOST_PLAN_FILES
              : by == BY_TORCH_EXPORT ? MAX_ARCHIVES
              : by == BY_PIPELINE     ? MAX_SCHEDULES
                                      : MAX_JSON_FILES;
-  if (count_requested(by) == most) plan_fails("%s: a plan reads at most %d files", asker[by], most);
+  int n = 0;
+  for (int i = 0; i < sandbox->requested; i++) n += known[i].by == by;
+  if (n == most) plan_fails("%s: a plan reads at most %d files", asker[by], most);
 }
 
 _Noreturn static void ask_for(enum file_reader by, const char *path)

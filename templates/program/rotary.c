@@ -5,7 +5,7 @@
 void $name$(float *restrict out, const float *restrict x, const float *restrict cosine,
     const float *restrict sine, const long *size, const long *to, const long *from, const long *at)
 {
-  const long half = size[3], all = size[0] * size[1] * size[2] * half;
+  const long half = size[3], all = size[0] * size[1] * size[2] * 2 * half;
 #pragma omp parallel for schedule(static) collapse(2) if (all >= $enough$)
   for (long i = 0; i < size[0]; i++)
     for (long j = 0; j < size[1]; j++)
