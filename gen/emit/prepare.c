@@ -2,19 +2,6 @@
    step. */
 #include "emit/emit.h"
 
-static void put_step_constants(struct buffer *b)
-{
-  /* other stages may have more of them */
-  put(b, "  struct constants now%s;\n", graph->stages ? " = {}" : "");
-  if (step_has(is_update)) put(b, "%s", update_constants(NULL));
-  if (step_has(knows_step) && plan_options->accumulate > 1)
-    put(b, "  for (int i = 0; i < %d; i++) now.batch[i] = %d * (t - 1) + i + 1;\n",
-        plan_options->accumulate, plan_options->accumulate);
-  else if (step_has(knows_step))
-    put(b, "  now.step = t;\n");
-  put(b, "  target_put(&m->now, &now, sizeof now);\n");
-}
-
 static void put_next_batches(struct buffer *b)
 {
   int n = plan_options->accumulate;
@@ -35,7 +22,17 @@ char *prepare_text(void)
   put_text(&b, "", 0);
   if (!target->steps_in_memory) return b.text;
   if (takes_batches()) put_next_batches(&b);
-  if (has_step_constants()) put_step_constants(&b);
+  if (has_step_constants()) {
+    /* other stages may have more of them */
+    put(&b, "  struct constants now%s;\n", graph->stages ? " = {}" : "");
+    if (step_has(is_update)) put(&b, "%s", update_constants(NULL));
+    if (step_has(knows_step) && plan_options->accumulate > 1)
+      put(&b, "  for (int i = 0; i < %d; i++) now.batch[i] = %d * (t - 1) + i + 1;\n",
+          plan_options->accumulate, plan_options->accumulate);
+    else if (step_has(knows_step))
+      put(&b, "  now.step = t;\n");
+    put(&b, "  target_put(&m->now, &now, sizeof now);\n");
+  }
   if (!b.length) return b.text;
   return text("// Runs on the host before step t. The device's work is the same at every "
               "step.\nstatic void prepare(int t)\n{\n%s}\n\n",

@@ -181,15 +181,6 @@ static void check_places(const struct items *items, const struct function *f,
   }
 }
 
-static void check_posts(const struct items *items)
-{
-  for (int n = 0; n < graph->nfunction; n++) {
-    const struct function *f = &graph->function[n];
-    for (int k = 0; k < f->nop && is_phase(f) && is_of_batch(f->phase); k++)
-      if (is_posted(&graph->op[f->op[k]])) check_places(items, f, &graph->op[f->op[k]]);
-  }
-}
-
 static struct items items_of(const struct actions *actions, bool forwards, const char *t)
 {
   struct items items = {.t = t, .slot = slots_of_action(actions, forwards)};
@@ -205,7 +196,11 @@ static struct items items_of(const struct actions *actions, bool forwards, const
     }
     add_item(&items, (struct item){&actions->at[i], i, false});
   }
-  check_posts(&items);
+  for (int n = 0; n < graph->nfunction; n++) {
+    const struct function *f = &graph->function[n];
+    for (int k = 0; k < f->nop && is_phase(f) && is_of_batch(f->phase); k++)
+      if (is_posted(&graph->op[f->op[k]])) check_places(&items, f, &graph->op[f->op[k]]);
+  }
   return items;
 }
 

@@ -6,18 +6,6 @@ char *kernel_call(const struct op *op, int rank)
   return op->kind == OP_fused ? fused_call(op, rank) : update_call(op, rank);
 }
 
-/* Names of kernels have their sizes, which micro-batches may have of their own. */
-static void reserve_names_of_kernels(int rank)
-{
-  for (int i = 0; i < graph->nfunction; i++)
-    for (int k = 0; k < graph->function[i].nop; k++) {
-      const struct op *op = &graph->op[graph->function[i].op[k]];
-      if (op->kind == OP_fused) reserve_fused_name(op, rank);
-      if (has_kernel(op->kind)) reserve_file_name(op, rank);
-      if (is_update(op)) reserve_kernel_name(update_name(op));
-    }
-}
-
 void reserve_kernel_names(int rank)
 {
   static const char *const words[] = {"fill",
@@ -30,7 +18,16 @@ void reserve_kernel_names(int rank)
                                       "add_to_largest_of",
                                       "largest_norm"};
   for (size_t i = 0; i < sizeof words / sizeof *words; i++) reserve_kernel_name(words[i]);
-  for (int size = NONE; next_size(sizes_of_step(), &size);) reserve_names_of_kernels(rank);
+  for (int size = NONE; next_size(sizes_of_step(), &size);) {
+    /* Names of kernels have their sizes, which micro-batches may have of their own. */
+    for (int i = 0; i < graph->nfunction; i++)
+      for (int k = 0; k < graph->function[i].nop; k++) {
+        const struct op *op = &graph->op[graph->function[i].op[k]];
+        if (op->kind == OP_fused) reserve_fused_name(op, rank);
+        if (has_kernel(op->kind)) reserve_file_name(op, rank);
+        if (is_update(op)) reserve_kernel_name(update_name(op));
+      }
+  }
 }
 
 /* The C of one operation, or "" where this rank has nothing to do. */

@@ -167,18 +167,6 @@ char *update_call(const struct op *op, int rank)
 
 /* ------------------------------------------------------------------------------------- the norm */
 
-/* On how many of the ranks over which the squares are summed each element of a gradient is
-   present. */
-static int copies_of(int gradient, struct layout pending)
-{
-  int n = 1;
-  for (int d = 0; d < graph->mesh.ndim; d++)
-    if (pending.on[d].kind == PARTIAL && graph->value[gradient].layout.on[d].kind != SHARD &&
-        !is_over_stages(d))
-      n *= graph->mesh.size[d];
-  return n;
-}
-
 /* Gradients that are adjacent in memory and present on equally many ranks. */
 struct run {
   const char *name; /* its start */
@@ -232,7 +220,16 @@ static int updated_parameter(const struct sum *s, int k)
 static int copies_at(const struct sum *s, int k)
 {
   if (plan_options->norm_of_largest) return 1;
-  return copies_of(gradient_at(s, k), graph->value[s->op->out].layout);
+  /* On how many of the ranks over which the squares are summed each element of a gradient is
+     present. */
+  int gradient = gradient_at(s, k);
+  struct layout pending = graph->value[s->op->out].layout;
+  int n = 1;
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (pending.on[d].kind == PARTIAL && graph->value[gradient].layout.on[d].kind != SHARD &&
+        !is_over_stages(d))
+      n *= graph->mesh.size[d];
+  return n;
 }
 
 /* "m->grad.layers[l].wq" from "m->grad.layers[0].wq" and "m->grad.layers[1].wq"; NULL if the two

@@ -23,8 +23,8 @@ struct single {
   const uint64_t *needs; /* by number, which of those before it have to be there first: a bit for
                             each, in words of 64; NULL: none */
 };
-/* How much goes into the first bucket of a kind, the second, ...: the last is that of all that
-   follow. n 0: there is no end. */
+/* Capacity in bytes of the 1st, 2nd, ... bucket of a kind; the last entry applies to all later
+   ones. n == 0: unlimited. */
 struct caps {
   int n;
   const int64_t *bytes;

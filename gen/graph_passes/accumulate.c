@@ -439,21 +439,17 @@ static bool add_to_step_before(const int *readers, struct function *f, const str
   return true;
 }
 
-static void add_products_to_products(const int *readers, struct function *f)
-{
-  int kept = 0;
-  for (int k = 0; k < f->nop; k++)
-    if (!add_to_earlier(readers, f, &graph->op[f->op[k]]) &&
-        !add_to_step_before(readers, f, &graph->op[f->op[k]]))
-      f->op[kept++] = f->op[k];
-  f->nop = kept;
-}
-
 void add_products_in_place(void)
 {
   const int *readers = count_readers();
   for (int i = 0; i < graph->nfunction; i++) {
     if (runs_in_step() > 1) add_products_of(readers, &graph->function[i]);
-    add_products_to_products(readers, &graph->function[i]);
+    struct function *f = &graph->function[i];
+    int kept = 0;
+    for (int k = 0; k < f->nop; k++)
+      if (!add_to_earlier(readers, f, &graph->op[f->op[k]]) &&
+          !add_to_step_before(readers, f, &graph->op[f->op[k]]))
+        f->op[kept++] = f->op[k];
+    f->nop = kept;
   }
 }

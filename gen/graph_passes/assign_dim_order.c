@@ -127,18 +127,6 @@ static bool is_free(struct ordering *o, int value)
   return true;
 }
 
-static void find_users(struct ordering *o)
-{
-  o->users = alloc((size_t)(graph->nvalue + 1) * sizeof *o->users);
-  for (int k = 0; k < graph->norder; k++) {
-    const struct op *op = &graph->op[graph->order[k]];
-    for (int i = 0; i < operand_count(op); i++) {
-      struct list *list = &o->users[nth_operand(op, i)];
-      if (!list->n || list->at[list->n - 1] != graph->order[k]) add(list, graph->order[k]);
-    }
-  }
-}
-
 /* The dimension of operand j for dimension `dim` of operand i; 0 if there is none, or it is the
    first. */
 static int dimension_with(const struct op *op, const struct letters *l, int i, int dim, int j)
@@ -383,13 +371,6 @@ static int first_of(struct ordering *o, int value)
   return value;
 }
 
-static void unite(struct ordering *o, int a, int b)
-{
-  a = first_of(o, a);
-  b = first_of(o, b);
-  o->same_as[a < b ? b : a] = a < b ? a : b;
-}
-
 static void find_nodes(struct ordering *o)
 {
   o->same_as = alloc((size_t)(graph->nvalue + 1) * sizeof *o->same_as);
@@ -398,8 +379,13 @@ static void find_nodes(struct ordering *o)
   for (int k = 0; k < graph->norder; k++) {
     const struct op *op = &graph->op[graph->order[k]];
     const struct op *counterpart = &graph->op[o->next_counterpart[graph->order[k]]];
-    for (int i = 0; i < operand_count(op); i++)
-      unite(o, nth_operand(op, i), nth_operand(counterpart, i));
+    for (int i = 0; i < operand_count(op); i++) {
+      int a = nth_operand(op, i);
+      int b = nth_operand(counterpart, i);
+      a = first_of(o, a);
+      b = first_of(o, b);
+      o->same_as[a < b ? b : a] = a < b ? a : b;
+    }
   }
   o->choice = new_cut();
   for (int v = 0; v < graph->nvalue; v++)
@@ -546,7 +532,14 @@ void assign_dim_order(void)
 {
   struct ordering run = {0}, *o = &run;
   if (has_work()) {
-    find_users(o);
+    o->users = alloc((size_t)(graph->nvalue + 1) * sizeof *o->users);
+    for (int k = 0; k < graph->norder; k++) {
+      const struct op *op = &graph->op[graph->order[k]];
+      for (int i = 0; i < operand_count(op); i++) {
+        struct list *list = &o->users[nth_operand(op, i)];
+        if (!list->n || list->at[list->n - 1] != graph->order[k]) add(list, graph->order[k]);
+      }
+    }
     o->next_counterpart = find_counterparts();
     raise_all(o);
     lower_impossible(o);

@@ -55,14 +55,6 @@ static int find_spots(struct spot *spot)
   return classes.n;
 }
 
-/* The last operation met in this spot: the counterpart of the next one, if they are equal. */
-static int *last_in(struct list *places, const struct spot *s)
-{
-  struct list *list = &places[s->class * PHASES + s->phase];
-  while (list->n <= s->place) add(list, NONE);
-  return &list->at[s->place];
-}
-
 int *find_counterparts(void)
 {
   int *next_counterpart = alloc((size_t)(graph->nop + 1) * sizeof *next_counterpart);
@@ -72,7 +64,11 @@ int *find_counterparts(void)
   struct list *places = alloc((size_t)(classes + 1) * PHASES * sizeof *places);
   for (int i = 0; i < graph->nop; i++) {
     if (spot[i].class == NONE) continue;
-    int *last = last_in(places, &spot[i]);
+    /* The last operation met in this spot: the counterpart of the next one, if they are equal. */
+    const struct spot *s = &spot[i];
+    struct list *list = &places[s->class * PHASES + s->phase];
+    while (list->n <= s->place) add(list, NONE);
+    int *last = &list->at[s->place];
     if (*last != NONE && are_counterparts(&graph->op[*last], &graph->op[i])) {
       next_counterpart[i] = next_counterpart[*last];
       next_counterpart[*last] = i;

@@ -16,18 +16,6 @@ static int widened_from(int value)
   return graph->value[from].type == BF16 ? from : NONE;
 }
 
-/* The output keeps its type, whatever the inputs' types are now. */
-static void read_narrow(struct op *op)
-{
-  for (int i = 0; i < op->nin; i++) {
-    int from = widened_from(op->in[i]);
-    if (from == NONE) continue;
-    op->in[i] = from;
-    op->typed = true;
-    op->type = graph->value[op->out].type;
-  }
-}
-
 static bool is_unread_cast(const struct op *op, const int *readers)
 {
   if (op->kind != OP_cast || widened_from(op->out) == NONE || readers[op->out]) return false;
@@ -49,7 +37,16 @@ void fold_upcasts(void)
   if (!has_upcasts()) return;
   for (int at = 0; at < graph->norder; at++) {
     struct op *op = &graph->op[graph->order[at]];
-    if (is_pointwise(op->kind) || is_reduce(op->kind)) read_narrow(op);
+    if (is_pointwise(op->kind) || is_reduce(op->kind)) {
+      /* The output keeps its type, whatever the inputs' types are now. */
+      for (int i = 0; i < op->nin; i++) {
+        int from = widened_from(op->in[i]);
+        if (from == NONE) continue;
+        op->in[i] = from;
+        op->typed = true;
+        op->type = graph->value[op->out].type;
+      }
+    }
   }
   const int *readers = count_readers();
   for (int at = 0; at < graph->norder; at++)

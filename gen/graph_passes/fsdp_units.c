@@ -163,13 +163,6 @@ bool casts_for_use(const struct op *op)
   return v->used_as != v->type && op->type == v->used_as;
 }
 
-/* Whether a list of modules that does not contain the parameter reads it. */
-static bool is_from_outside(struct gathering *g, int parameter, int module)
-{
-  return element(g, module) != NONE &&
-         element(g, module) != element(g, graph->value[parameter].module);
-}
-
 /* Adds the operation to the order: at the end, or before all operations of the modules of a
    list. */
 static void put_in(struct gathering *g, struct list *order, int id, int list)
@@ -218,7 +211,10 @@ int gathered(struct gathering *g, int parameter, const struct op *reader, struct
   bool own = reader->module != NONE && graph->module[reader->module].unit == v.unit;
   int *as = own || !u->again ? &g->here[parameter] : &g->elsewhere[parameter];
   if (*as != NONE) return *as;
-  bool outside = is_from_outside(g, parameter, reader->module);
+  /* Whether a list of modules that does not contain the parameter reads it. */
+  int module = reader->module;
+  bool outside = element(g, module) != NONE &&
+                 element(g, module) != element(g, graph->value[parameter].module);
   int scan = scan_around(reader->module), value = parameter;
   int list = outside ? graph->module[element(g, reader->module)].parent : scan;
   struct op op = {.nin = 1, .in = {parameter}, .line = u->line, .of_unit = true, .unit = v.unit};

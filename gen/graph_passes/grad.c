@@ -17,32 +17,17 @@ struct backward {
   struct list late;   /* parameters whose gradient is whole when the current scan is done */
 };
 
-static void mark_outputs(struct backward *b, const struct op *op)
-{
-  bool any = false;
-  for (int k = 0; k < op->nin; k++) any |= b->has_gradient[op->in[k]];
-  for (int k = 0; k < op->nout; k++)
-    b->has_gradient[op->out + k] |=
-        any && !op->constant && is_floating(graph->value[op->out + k].type);
-}
-
 /* From parameters on, in the order of the forward. */
 static void mark_what_follows(struct backward *b)
 {
-  for (int i = 0; i < graph->norder; i++) mark_outputs(b, &graph->op[graph->order[i]]);
-}
-
-static void mark_gradients_needed(struct backward *b)
-{
-  for (int i = 0; i < graph->nvalue; i++)
-    b->has_gradient[i] = graph->value[i].role == PARAMETER && is_floating(graph->value[i].type) &&
-                         !graph->value[i].frozen;
   for (int i = 0; i < graph->norder; i++) {
     const struct op *op = &graph->op[graph->order[i]];
-    if (stays(op) && stays_at[op->in[0]] == NONE) stays_at[op->in[0]] = graph->order[i];
+    bool any = false;
+    for (int k = 0; k < op->nin; k++) any |= b->has_gradient[op->in[k]];
+    for (int k = 0; k < op->nout; k++)
+      b->has_gradient[op->out + k] |=
+          any && !op->constant && is_floating(graph->value[op->out + k].type);
   }
-  do mark_what_follows(b);
-  while (want_carried(b->has_gradient));
 }
 
 /* Where the plan asked for a value's layout, its gradient gets the same layout: pending sums in
@@ -244,7 +229,15 @@ void grad(void)
   for (int i = 0; i < known; i++) b->gradient[i] = stays_at[i] = NONE;
   begin_scans(b->has_gradient, b->gradient);
   b->late = (struct list){0};
-  mark_gradients_needed(b);
+  for (int i = 0; i < graph->nvalue; i++)
+    b->has_gradient[i] = graph->value[i].role == PARAMETER && is_floating(graph->value[i].type) &&
+                         !graph->value[i].frozen;
+  for (int i = 0; i < graph->norder; i++) {
+    const struct op *op = &graph->op[graph->order[i]];
+    if (stays(op) && stays_at[op->in[0]] == NONE) stays_at[op->in[0]] = graph->order[i];
+  }
+  do mark_what_follows(b);
+  while (want_carried(b->has_gradient));
   if (!b->has_gradient[loss])
     plan_error(plan_options->train_line,
                "the loss depends on no parameter: there is nothing to train");

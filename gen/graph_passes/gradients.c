@@ -54,15 +54,6 @@ static const char *swapped(const char *equation)
 
 /* ------------------------------------------------------------------------------------- products */
 
-/* Splits "A,B->C" into its operands. */
-static void take_apart(const char *equation, const char *part[3])
-{
-  size_t a = strcspn(equation, ","), b = strcspn(equation + a + 1, "-");
-  part[0] = text("%.*s", (int)a, equation);
-  part[1] = text("%.*s", (int)b, equation + a + 1);
-  part[2] = equation + a + 1 + b + strlen("->");
-}
-
 /* In matmul the gradient of a number is a vector of one element. Returns its letters. */
 static const char *as_operand(int *g, const char *letters)
 {
@@ -105,7 +96,12 @@ static int matmul_side(int g, const char *const part[3], int i)
 void matmul_grad(int g)
 {
   const char *part[3];
-  take_apart(forward_op->equation, part);
+  /* Splits "A,B->C" into its operands. */
+  const char *equation = forward_op->equation;
+  size_t a = strcspn(equation, ","), b = strcspn(equation + a + 1, "-");
+  part[0] = text("%.*s", (int)a, equation);
+  part[1] = text("%.*s", (int)b, equation + a + 1);
+  part[2] = equation + a + 1 + b + strlen("->");
   for (int i = 0; i < 2; i++)
     if (needs_gradient(i)) give_gradient(i, matmul_side(g, part, i));
 }
@@ -434,19 +430,6 @@ void max_pool2d_grad(int g)
   give_gradient(0, append_backward_shaped(op, shape_of(forward_op->in[0])));
 }
 
-/* The gradient of an input must have the input's dimensions. */
-static void check_backward(const struct op *op, const struct custom *of, int i)
-{
-  struct letters l;
-  op_letters(op, &l);
-  if (l.ndim_out[0] != shape_of(forward_op->in[i]).ndim)
-    plan_error(
-        of->line,
-        "operator %s: backward[%d], %s, makes by its rule %s no tensor that fits input %c, %s",
-        of->name, i + 1, op_name(op), printable(rule_of(op)), 'a' + i,
-        shape_text(shape_of(forward_op->in[i])));
-}
-
 void custom_grad(int g)
 {
   const struct custom *custom = &graph->custom[forward_op->custom];
@@ -468,7 +451,15 @@ void custom_grad(int g)
                  custom->name, MAX_INPUTS, nin, forward_op->nin, forward_op->nout);
     struct op op = like_forward(OP_custom, nin, in);
     op.custom = custom->backward[i];
-    check_backward(&op, custom, i);
+    /* The gradient of an input must have the input's dimensions. */
+    struct letters l;
+    op_letters(&op, &l);
+    if (l.ndim_out[0] != shape_of(forward_op->in[i]).ndim)
+      plan_error(
+          custom->line,
+          "operator %s: backward[%d], %s, makes by its rule %s no tensor that fits input %c, %s",
+          custom->name, i + 1, op_name(&op), printable(rule_of(&op)), 'a' + i,
+          shape_text(shape_of(forward_op->in[i])));
     give_gradient(i, append_backward_shaped(op, shape_of(forward_op->in[i])));
   }
 }

@@ -221,27 +221,6 @@ static void make(struct hoisting *h, int value)
   append_copy(h, op);
 }
 
-/* The step's readers of the value read what is computed once instead. */
-static void read_copy(struct hoisting *h, int value)
-{
-  const struct list *readers = &h->readers[value];
-  for (int k = 0; k < readers->n; k += 2)
-    if (h->of_step[readers->at[k]])
-      graph->op[readers->at[k]].in[readers->at[k + 1]] = h->copy[h->equal[value]];
-}
-
-/* The new operations come first: those of the step follow, and read what they make. */
-static void write_order(struct hoisting *h, int norder)
-{
-  int *order = alloc((size_t)(norder + h->made.n + 1) * sizeof *order), n = 0;
-  for (int k = 0; k < h->made.n; k++) order[n++] = h->made.at[k];
-  for (int at = 0; at < norder; at++) {
-    if (h->of_step[graph->order[at]]) order[n++] = graph->order[at];
-  }
-  graph->order = order;
-  graph->norder = graph->order_room = n;
-}
-
 static void move_constants(struct hoisting *h)
 {
   int norder = graph->norder, known = graph->nvalue;
@@ -256,26 +235,27 @@ static void move_constants(struct hoisting *h)
       if (h->kept[first + k]) make(h, first + k);
   }
   for (int v = 0; v < known; v++)
-    if (h->kept[v]) read_copy(h, v);
-  if (h->made.n) write_order(h, norder);
+    if (h->kept[v]) {
+      /* The step's readers of the value read what is computed once instead. */
+      const struct list *readers = &h->readers[v];
+      for (int k = 0; k < readers->n; k += 2)
+        if (h->of_step[readers->at[k]])
+          graph->op[readers->at[k]].in[readers->at[k + 1]] = h->copy[h->equal[v]];
+    }
+  if (h->made.n) {
+    /* The new operations come first: those of the step follow, and read what they make. */
+    int *order = alloc((size_t)(norder + h->made.n + 1) * sizeof *order), n = 0;
+    for (int k = 0; k < h->made.n; k++) order[n++] = h->made.at[k];
+    for (int at = 0; at < norder; at++) {
+      if (h->of_step[graph->order[at]]) order[n++] = graph->order[at];
+    }
+    graph->order = order;
+    graph->norder = graph->order_room = n;
+  }
 }
 
 /* ------------------------------------------------------------------------------------------ the
  * pass */
-
-/* Whether the operation is invariant, and what it reads that is. */
-static void look_at(struct hoisting *h, int id)
-{
-  const struct op *op = &graph->op[id];
-  h->invariant[id] = is_invariant(h, op);
-  if (h->invariant[id]) find_equal(h, op);
-  for (int i = 0; i < op->nin; i++) {
-    int maker = graph->value[op->in[i]].op;
-    if (maker == NONE || !h->invariant[maker]) continue;
-    add(&h->readers[op->in[i]], id);
-    add(&h->readers[op->in[i]], i);
-  }
-}
 
 /* A part of what the parameters take, which is nothing beside their gradients and states. */
 static int64_t most_bytes(void)
@@ -300,7 +280,17 @@ void hoist_constants(void)
   h->fits = alloc((size_t)(graph->nvalue + 1) * sizeof *h->fits);
   h->readers = alloc((size_t)(graph->nvalue + 1) * sizeof *h->readers);
   for (int at = 0; at < graph->norder; at++) {
-    look_at(h, graph->order[at]);
+    /* Whether the operation is invariant, and what it reads that is. */
+    int id = graph->order[at];
+    const struct op *op = &graph->op[id];
+    h->invariant[id] = is_invariant(h, op);
+    if (h->invariant[id]) find_equal(h, op);
+    for (int i = 0; i < op->nin; i++) {
+      int maker = graph->value[op->in[i]].op;
+      if (maker == NONE || !h->invariant[maker]) continue;
+      add(&h->readers[op->in[i]], id);
+      add(&h->readers[op->in[i]], i);
+    }
     any |= h->invariant[graph->order[at]];
   }
   if (!any) return;

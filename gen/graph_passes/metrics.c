@@ -170,18 +170,6 @@ static void defer(struct deferring *d, int id)
 /* -------------------------------------------------------------------------------- the operations
  */
 
-static void look_at(struct deferring *d, int id, struct list *order)
-{
-  const struct op *op = &graph->op[id];
-  bool follows = false;
-  for (int i = 0; i < op->nin; i++) follows |= is_later(op->in[i]);
-  if (!follows) follows = waits_for_sums(d, op) && !d->serves_loss[id];
-  if (follows)
-    defer(d, id);
-  else
-    add(order, id);
-}
-
 /* What the value shows, whole. */
 static int shown(int value)
 {
@@ -221,7 +209,17 @@ void defer_metrics(int whole)
     if (v->role == BATCH && v->shape.ndim && i != whole) d->lies[i].kind = SHARD;
   }
   d->serves_loss = what_serves_loss();
-  for (int at = 0; at < graph->norder; at++) look_at(d, graph->order[at], &order);
+  for (int at = 0; at < graph->norder; at++) {
+    int id = graph->order[at];
+    const struct op *op = &graph->op[id];
+    bool follows = false;
+    for (int i = 0; i < op->nin; i++) follows |= is_later(op->in[i]);
+    if (!follows) follows = waits_for_sums(d, op) && !d->serves_loss[id];
+    if (follows)
+      defer(d, id);
+    else
+      add(&order, id);
+  }
   for (int i = 0; i < d->known; i++)
     if (graph->value[i].is_output) finish_metric(d, i);
   for (int late = 0; late < 2; late++)

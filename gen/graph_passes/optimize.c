@@ -148,30 +148,18 @@ static struct list parts_of(int parameter)
   return l;
 }
 
-static struct list updated_together(const struct updating *u, int parameter)
-{
-  struct list l = parts_of(parameter);
-  if (!l.n) l = updated_at_home_with(u, parameter);
-  if (!l.n) add(&l, parameter);
-  return l;
-}
-
-static void append_updates(const struct updating *u, struct op *update, int n)
-{
-  if (n == 1)
-    append_update_alone(u, update);
-  else if (graph->value[update->in[0]].file_size && !optimizer_of(update)->by_part)
-    append_updates_of_parts(u, update, n);
-  else
-    append_updates_at_home(u, update, n);
-}
-
 static void update_together(const struct updating *u, struct list parameters, const int *gradient)
 {
   struct op *op = alloc((size_t)parameters.n * sizeof *op);
   for (int i = 0; i < parameters.n; i++)
     op[i] = update_of(parameters.at[i], gradient[parameters.at[i]]);
-  append_updates(u, op, parameters.n);
+  int n = parameters.n;
+  if (n == 1)
+    append_update_alone(u, op);
+  else if (graph->value[op->in[0]].file_size && !optimizer_of(op)->by_part)
+    append_updates_of_parts(u, op, n);
+  else
+    append_updates_at_home(u, op, n);
 }
 
 /* First the updates that are kernels alone, of which neighbours become one; then the others, with
@@ -204,7 +192,10 @@ static void update_all(const int *gradient, const int *of_buffer, const int *buf
   for (int several = 0; several < 2; several++)
     for (int i = 0; i < known; i++) {
       if (gradient[i] == NONE || !has_operations(i)) continue;
-      struct list together = updated_together(u, i);
+      struct list l = parts_of(i);
+      if (!l.n) l = updated_at_home_with(u, i);
+      if (!l.n) add(&l, i);
+      struct list together = l;
       bool is_first = together.at[0] == i;
       bool at_home = updated_at_home_with(u, i).n > 1;
       if (is_first && at_home == several) update_together(u, together, gradient);

@@ -395,14 +395,6 @@ static void fold(struct outlining *o, struct region *r, const struct source *sou
   }
 }
 
-static void add_region(struct outlining *o, struct region r)
-{
-  for (int i = r.first; i < r.last; i++) o->inside[i] = true;
-  GROW(o->region, o->nregion, o->region_room);
-  o->region[o->nregion++] = r;
-  o->region_at[r.first] = o->nregion;
-}
-
 static void find_regions_of(struct outlining *o, const struct span *of)
 {
   for (int k = 0; k < o->places[of->list].n; k++) {
@@ -419,7 +411,10 @@ static void find_regions_of(struct outlining *o, const struct span *of)
     const struct source *source = find_sources(o, &r);
     if (!source) continue;
     fold(o, &r, source);
-    add_region(o, r);
+    for (int i = r.first; i < r.last; i++) o->inside[i] = true;
+    GROW(o->region, o->nregion, o->region_room);
+    o->region[o->nregion++] = r;
+    o->region_at[r.first] = o->nregion;
   }
 }
 
@@ -433,19 +428,6 @@ static _Noreturn void refuse_steps(int at)
       "%s: the steps of the scan of line %d differ here, so they cannot be a loop: make them "
       "equal, or say F.scan(f, carry, xs, dim, true), which writes them one after the other",
       printable(op_name(op)), scan->line);
-}
-
-/* Also an update's slices of a stack are known by the module of a loop. */
-static void require_loops(struct outlining *o)
-{
-  for (int at = 0; at < graph->norder; at++) {
-    const struct op *op = &graph->op[graph->order[at]];
-    if (o->inside[at]) continue;
-    if (scan_around(op->module) != NONE) refuse_steps(at);
-    if (op->kind == OP_scan_put)
-      plan_error(op->line, "%s: the updates of equal modules differ here, so they cannot be a loop",
-                 printable(op_name(op)));
-  }
 }
 
 /* The list's modules that the stage has; all, where there is no pipeline. */
@@ -489,7 +471,15 @@ static void find_regions(struct outlining *o)
     for (int list = 0; list < graph->nmodule; list++)
       if ((graph->module[list].steps > 0) == scans && counts[list] > 1)
         find_regions_of_list(o, &inner[list], list, counts[list]);
-  require_loops(o);
+  /* Also an update's slices of a stack are known by the module of a loop. */
+  for (int at = 0; at < graph->norder; at++) {
+    const struct op *op = &graph->op[graph->order[at]];
+    if (o->inside[at]) continue;
+    if (scan_around(op->module) != NONE) refuse_steps(at);
+    if (op->kind == OP_scan_put)
+      plan_error(op->line, "%s: the updates of equal modules differ here, so they cannot be a loop",
+                 printable(op_name(op)));
+  }
 }
 
 /* ------------------------------------------------------------------------------------ functions */

@@ -60,11 +60,6 @@ static void remember(struct propagating *p, int op)
   p->uses.moved_to[value] = op;
 }
 
-static void forget_moves(struct propagating *p)
-{
-  for (int i = 0; i < p->value_room; i++) p->uses.moved_to[i] = NONE;
-}
-
 /* Whose request it is that `user` takes an input as `to`: the plan's, if it asks for this very
    layout of the operation's output (a sum that is reduced before the bias is added, say); else
    the operation's. */
@@ -281,28 +276,6 @@ static void place(struct propagating *p, struct op *op)
   }
 }
 
-/* Collects what the plan says of the operations from here on. Redistributions of outputs of the
-   program serve that alone. */
-static void look_back(struct propagating *p, int first)
-{
-  room_for_new(p);
-  p->taken_in = wider(p->taken_in, &p->taken_room, graph->nvalue + 1);
-  for (int at = 0; at < first; at++) {
-    const struct op *op = &graph->op[graph->order[at]];
-    bool leaves = op->nout && (op->out == graph->loss || graph->value[op->out].is_output);
-    note_taken(p, op);
-    if (op->kind == OP_redistribute && !leaves) remember(p, graph->order[at]);
-  }
-}
-
-/* What the last step hands on is for it what it is for the steps before it: the next step takes it,
-   as the first one takes what enters. So the last step decides as they do. */
-static void note_hold(struct propagating *p, const struct op *hold)
-{
-  p->uses.taken_by[hold->in[0]] = p->uses.taken_by[hold->in[1]];
-  p->uses.asked_of[hold->in[0]] = p->uses.asked_of[hold->in[1]];
-}
-
 /* Lays out the operations order[first ... norder). */
 static void lay_out(struct entering enters, const int *order, int first, int norder)
 {
@@ -314,7 +287,16 @@ static void lay_out(struct entering enters, const int *order, int first, int nor
                             .enters = enters,
                             .scan_now = NONE},
                      *p = &run;
-  look_back(p, first);
+  /* Collects what the plan says of the operations from here on. Redistributions of outputs of the
+     program serve that alone. */
+  room_for_new(p);
+  p->taken_in = wider(p->taken_in, &p->taken_room, graph->nvalue + 1);
+  for (int at = 0; at < first; at++) {
+    const struct op *op = &graph->op[graph->order[at]];
+    bool leaves = op->nout && (op->out == graph->loss || graph->value[op->out].is_output);
+    note_taken(p, op);
+    if (op->kind == OP_redistribute && !leaves) remember(p, graph->order[at]);
+  }
   for (int at = first; at < norder; at++) {
     const struct op *op = &graph->op[order[at]];
     if (op->kind == OP_scan_hold) continue;
@@ -325,12 +307,19 @@ static void lay_out(struct entering enters, const int *order, int first, int nor
       if (first_of[op->in[i]] == NONE) first_of[op->in[i]] = order[at];
   }
   for (int at = first; at < norder; at++)
-    if (graph->op[order[at]].kind == OP_scan_hold) note_hold(p, &graph->op[order[at]]);
+    if (graph->op[order[at]].kind == OP_scan_hold) {
+      /* The last step's carry is treated like every other step's, as if another step read it.
+         Otherwise the last step would choose a different layout. */
+      const struct op *hold = &graph->op[order[at]];
+      p->uses.taken_by[hold->in[0]] = p->uses.taken_by[hold->in[1]];
+      p->uses.asked_of[hold->in[0]] = p->uses.asked_of[hold->in[1]];
+    }
   enum phase entry = FORWARD;
   for (int at = first; at < norder; at++) {
     struct op op = graph->op[order[at]]; /* a copy: adding operations moves the array */
     if (op.phase == DECODE && entry != DECODE) {
-      forget_moves(p); /* an entry runs without the others */
+      for (int i = 0; i < p->value_room; i++)
+        p->uses.moved_to[i] = NONE; /* an entry runs without the others */
       entry = DECODE;
     }
     note_scan(p, &op);
@@ -375,21 +364,6 @@ static struct before remembered(const int *order, int first, int norder)
   return b;
 }
 
-/* Goes back to them, with the layouts that set_layout has set. */
-static void forget_layouts(const struct before *b, const int *order, int first, int norder)
-{
-  for (int at = first; at < norder; at++) {
-    struct op *op = &graph->op[order[at]];
-    struct layout to = op->to;
-    unsigned asked = op->asked;
-    *op = b->op[at - first];
-    op->to = to;
-    op->asked = asked;
-  }
-  graph->nvalue = b->nvalue;
-  graph->nop = b->nop;
-}
-
 void propagate_from(int first)
 {
   enum { MOST_TIMES = 8 };
@@ -407,7 +381,17 @@ void propagate_from(int first)
     lay_out(enters, order, first, norder);
     for (int i = 0; i < holds.n; i++) is_new |= set_layout(&graph->op[holds.at[i]]);
     if (!is_new) return;
-    forget_layouts(&b, order, first, norder);
+    /* Goes back to them, with the layouts that set_layout has set. */
+    for (int at = first; at < norder; at++) {
+      struct op *op = &graph->op[order[at]];
+      struct layout to = op->to;
+      unsigned asked = op->asked;
+      *op = b.op[at - first];
+      op->to = to;
+      op->asked = asked;
+    }
+    graph->nvalue = b.nvalue;
+    graph->nop = b.nop;
   }
   ended_early("propagate", "layouts that scans keep", MOST_TIMES, "times");
   lay_out(enters, order, first, norder);

@@ -276,20 +276,6 @@ static bool compares(const struct op *op)
   return strstr(rule_of(op), ":bool") || op_row[op->kind].compares;
 }
 
-/* Also marks values for which only the forward's own result will do. */
-static void find_leaving(struct recomputing *r, struct need *n)
-{
-  for (int at = 0; at < graph->norder; at++) {
-    const struct op *op = &graph->op[graph->order[at]];
-    if (op->phase == FORWARD && !is_cheap(op)) continue;
-    for (int i = 0; i < op->nin; i++)
-      if (is_choice(r, op->in[i]) &&
-          (place_in(r->element, maker(op->in[i])) != place_in(r->element, op) ||
-           (is_backward(op) && compares(op))))
-        n->leaves[op->in[i]] = true;
-  }
-}
-
 /* Constants are written where they are read. A view of a value that is kept costs nothing. */
 static int64_t price_of(int value)
 {
@@ -320,20 +306,22 @@ static void set_prices(struct recomputing *r, struct need *n, int value)
     if (is_choice(r, op->in[i])) add_price(n->cut, made, needed(n, op->in[i]), NEVER);
 }
 
-/* The steps of a scan make the same again. */
-static void join_prices(struct recomputing *r, struct need *n, int value)
-{
-  int like = r->next_step[value];
-  if (like != NONE) add_price(n->cut, n->node[value] + 1, needed(n, like) + 1, NEVER);
-}
-
 static void mark_cheap(struct recomputing *r)
 {
   struct need n = {.cut = new_cut()};
   n.node = alloc((size_t)r->known * sizeof *n.node);
   n.leaves = alloc((size_t)r->known);
   for (int v = 0; v < r->known; v++) n.node[v] = NONE;
-  find_leaving(r, &n);
+  /* Also marks values for which only the forward's own result will do. */
+  for (int at = 0; at < graph->norder; at++) {
+    const struct op *op = &graph->op[graph->order[at]];
+    if (op->phase == FORWARD && !is_cheap(op)) continue;
+    for (int i = 0; i < op->nin; i++)
+      if (is_choice(r, op->in[i]) &&
+          (place_in(r->element, maker(op->in[i])) != place_in(r->element, op) ||
+           (is_backward(op) && compares(op))))
+        n.leaves[op->in[i]] = true;
+  }
   for (int at = 0; at < graph->norder; at++) {
     const struct op *op = &graph->op[graph->order[at]];
     for (int i = 0; i < op->nin && is_backward(op); i++)
@@ -342,7 +330,10 @@ static void mark_cheap(struct recomputing *r)
   }
   for (int k = 0; k < n.list.n; k++) {
     set_prices(r, &n, n.list.at[k]);
-    join_prices(r, &n, n.list.at[k]);
+    /* The steps of a scan make the same again. */
+    int value = n.list.at[k];
+    int like = r->next_step[value];
+    if (like != NONE) add_price(n.cut, n.node[value] + 1, needed(&n, like) + 1, NEVER);
   }
   const bool *near = near_side(n.cut);
   for (int k = 0; k < n.list.n; k++) r->again[n.list.at[k]] = near[n.node[n.list.at[k]] + 1];

@@ -515,16 +515,6 @@ static int lower(struct lowering *w, const struct op *op)
   return take_over(w, op, cast_to(w, op, last, type));
 }
 
-static void find_readers(struct lowering *w)
-{
-  w->reader = alloc((size_t)(graph->nvalue + 1) * sizeof *w->reader);
-  w->readers = count_readers();
-  for (int at = 0; at < graph->norder; at++) {
-    const struct op *op = &graph->op[graph->order[at]];
-    for (int i = 0; i < op->nin; i++) w->reader[op->in[i]] = graph->order[at];
-  }
-}
-
 /* Whether only another redistribution reads this one's result: in the backward, unless the plan
    asked for the layout between, the two become one. */
 static bool is_stop_between(struct lowering *w, const struct op *op)
@@ -543,7 +533,12 @@ void redistribute(void)
   w->stands_for = alloc((size_t)known * sizeof *w->stands_for);
   w->new_order = (struct list){0};
   for (int i = 0; i < known; i++) w->stands_for[i] = i;
-  find_readers(w);
+  w->reader = alloc((size_t)(graph->nvalue + 1) * sizeof *w->reader);
+  w->readers = count_readers();
+  for (int at = 0; at < graph->norder; at++) {
+    const struct op *op = &graph->op[graph->order[at]];
+    for (int i = 0; i < op->nin; i++) w->reader[op->in[i]] = graph->order[at];
+  }
   w->enters = entering_scans();
   for (int at = 0; at < graph->norder; at++) {
     int id = graph->order[at];

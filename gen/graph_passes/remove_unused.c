@@ -48,29 +48,6 @@ static void keep_op(struct dropping *d, int id)
   for (int k = 0; k < op->nbody; k++) keep_op(d, op->body[k]);
 }
 
-/* A loop's body stands for all modules of its list: its operation makes what theirs would make. */
-static void give_makers(void)
-{
-  for (int i = 0; i < graph->nvalue; i++) {
-    struct value *v = &graph->value[i];
-    const struct in_loop *loop = in_loop(i);
-    if (v->role == ACTIVATION && loop->stack != NONE && loop->index > 0)
-      v->op = graph->value[loop->stack].op;
-  }
-}
-
-static void keep_what_it_speaks_of(struct dropping *d, int value)
-{
-  const struct value *v = &graph->value[value];
-  const struct in_loop *loop = in_loop(value);
-  keep_op(d, v->op);
-  keep_value(d, loop->stack);
-  keep_value(d, loop->sibling);
-  keep_value(d, v->of);
-  keep_value(d, v->counts);
-  if (loop->step) keep_value(d, loop->initial);
-}
-
 static void find_kept(struct dropping *d)
 {
   d->todo = (struct list){0};
@@ -79,7 +56,17 @@ static void find_kept(struct dropping *d)
     for (int k = 0; k < graph->function[i].nop; k++) keep_op(d, graph->function[i].op[k]);
   for (int i = 0; i < graph->nvalue; i++)
     if (graph->value[i].role != ACTIVATION || graph->value[i].is_output) keep_value(d, i);
-  while (d->todo.n) keep_what_it_speaks_of(d, d->todo.at[--d->todo.n]);
+  while (d->todo.n) {
+    int value = d->todo.at[--d->todo.n];
+    const struct value *v = &graph->value[value];
+    const struct in_loop *loop = in_loop(value);
+    keep_op(d, v->op);
+    keep_value(d, loop->stack);
+    keep_value(d, loop->sibling);
+    keep_value(d, v->of);
+    keep_value(d, v->counts);
+    if (loop->step) keep_value(d, loop->initial);
+  }
 }
 
 /* Numbers what stays, from 0; returns how many there are. */
@@ -111,38 +98,11 @@ static void move_in_loops(struct dropping *d)
   if (l) l->nvalue = left;
 }
 
-static void move_values(struct dropping *d, int left)
-{
-  for (int i = 0; i < graph->nvalue; i++) {
-    if (d->values.number[i] == NONE) continue;
-    struct value *v = &graph->value[d->values.number[i]];
-    *v = graph->value[i];
-    v->op = renumbered(&d->ops, v->op);
-    v->of = renumbered(&d->values, v->of);
-    v->counts = renumbered(&d->values, v->counts);
-  }
-  graph->nvalue = left;
-}
-
 static const int *renumbered_body(struct dropping *d, const struct op *op)
 {
   int *body = alloc((size_t)op->nbody * sizeof *body);
   for (int k = 0; k < op->nbody; k++) body[k] = d->ops.number[op->body[k]];
   return body;
-}
-
-static void move_ops(struct dropping *d, int left)
-{
-  for (int i = 0; i < graph->nop; i++) {
-    move_stage(i, d->ops.number[i]);
-    if (d->ops.number[i] == NONE) continue;
-    struct op *op = &graph->op[d->ops.number[i]];
-    *op = graph->op[i];
-    for (int k = 0; k < op->nin; k++) op->in[k] = d->values.number[op->in[k]];
-    op->out = renumbered(&d->values, op->out);
-    if (op->nbody) op->body = renumbered_body(d, op);
-  }
-  graph->nop = left;
 }
 
 void drop_idle(void)
@@ -161,14 +121,38 @@ void drop_idle(void)
   graph->norm = renumbered(&d->values, graph->norm);
   for (int at = 0; at < graph->norder; at++) graph->order[at] = d->ops.number[graph->order[at]];
   move_in_loops(d);
-  move_values(d, nvalue);
-  move_ops(d, nop);
+  for (int i = 0; i < graph->nvalue; i++) {
+    if (d->values.number[i] == NONE) continue;
+    struct value *v = &graph->value[d->values.number[i]];
+    *v = graph->value[i];
+    v->op = renumbered(&d->ops, v->op);
+    v->of = renumbered(&d->values, v->of);
+    v->counts = renumbered(&d->values, v->counts);
+  }
+  graph->nvalue = nvalue;
+  for (int i = 0; i < graph->nop; i++) {
+    move_stage(i, d->ops.number[i]);
+    if (d->ops.number[i] == NONE) continue;
+    struct op *op = &graph->op[d->ops.number[i]];
+    *op = graph->op[i];
+    for (int k = 0; k < op->nin; k++) op->in[k] = d->values.number[op->in[k]];
+    op->out = renumbered(&d->values, op->out);
+    if (op->nbody) op->body = renumbered_body(d, op);
+  }
+  graph->nop = nop;
 }
 
 void drop_rest(void)
 {
   graph->norder = graph->ncall = 0;
-  give_makers();
+  /* A loop's body stands for all modules of its list: its operation makes what theirs would make.
+   */
+  for (int i = 0; i < graph->nvalue; i++) {
+    struct value *v = &graph->value[i];
+    const struct in_loop *loop = in_loop(i);
+    if (v->role == ACTIVATION && loop->stack != NONE && loop->index > 0)
+      v->op = graph->value[loop->stack].op;
+  }
   drop_idle();
 }
 

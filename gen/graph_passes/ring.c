@@ -75,19 +75,6 @@ static int binary(const struct ring *r, enum op_kind kind, int a, int b)
   return placed(append_op(op), graph->value[a].layout, a);
 }
 
-static int placed_as(const struct ring *r, int from, struct layout want)
-{
-  if (same_layout(graph->value[from].layout, want)) return from;
-  struct op op = like(r, OP_redistribute);
-  op.nin = 1;
-  op.in[0] = from;
-  op.type = op.backward_type = graph->value[from].type;
-  op.to = want;
-  op.asked = dimensions_of_ranks();
-  op.why = "a block of the ring";
-  return placed(append_op(op), want, from);
-}
-
 /* From each rank to the one that has, or wants, the block of the rank so many places before it. */
 static int sent(const struct ring *r, int value, int step, int idle_first, int idle_last)
 {
@@ -156,20 +143,15 @@ static int block_of(const struct ring *r, int value, int dim, int step, bool *is
   int from = before_gather(r, value, want.on[r->mesh_dim]);
   *is_whole = graph->value[from].layout.on[r->mesh_dim].kind == REPLICATE;
   if (*is_whole) want.on[r->mesh_dim].shift = (unsigned)step;
-  return placed_as(r, from, want);
-}
-
-static void find_blocks(struct ring *r)
-{
-  struct letters l;
-  op_letters(&r->op, &l);
-  for (int i = 0; i < r->op.nin; i++) {
-    r->along[i] = dimension_of(&r->op, &l, i, 'k');
-    r->travels[i] = r->along[i] != NONE;
-    r->own[i] = r->op.in[i];
-    if (r->travels[i]) r->own[i] = block_of(r, r->op.in[i], r->along[i], 0, &r->is_whole[i]);
-    r->block[i] = r->own[i];
-  }
+  if (same_layout(graph->value[from].layout, want)) return from;
+  struct op op = like(r, OP_redistribute);
+  op.nin = 1;
+  op.in[0] = from;
+  op.type = op.backward_type = graph->value[from].type;
+  op.to = want;
+  op.asked = dimensions_of_ranks();
+  op.why = "a block of the ring";
+  return placed(append_op(op), want, from);
 }
 
 /* To those of the step, the n-th that is taken. */
@@ -231,18 +213,6 @@ static bool is_needed(const struct ring *r, int64_t keys, int step)
   return false;
 }
 
-/* The steps whose block some rank needs; all, where places are in an unknown order, or in head-tail
-   order with parts of several sizes. */
-static void find_steps(struct ring *r, int queries, int64_t keys)
-{
-  bool ordered = !number_of(&r->op, "places"), headtail = number_of(&r->op, "headtail");
-  bool any = is_cut_before(r, queries) || !(ordered || (headtail && keys % (2 * r->ranks) == 0));
-  r->steps = 0;
-  r->one_way = number_of(&r->op, "causal") && !any;
-  for (int step = 0; step < r->ranks; step++)
-    if (any || is_needed(r, keys, step)) r->step[r->steps++] = step;
-}
-
 /* ------------------------------------------------------------------------------------- the steps
  */
 
@@ -256,15 +226,6 @@ static const char *rule_of_block(const struct op *op)
   return text("b(gr)q@d!,bgk@d!,bgk@e!%.*s->b(gr)qe!,b(gr)q:max:f32", (int)(arrow - rest), rest);
 }
 
-/* The sinks count once: they are an input of the first step alone. */
-static void leave_out_sinks(struct op *op)
-{
-  const char *end = strstr(op->equation, ",(gr)->");
-  op->equation = text("%.*s%s", (int)(end - op->equation), op->equation, end + strlen(",(gr)"));
-  set_number(op, "sinks", 0);
-  op->nin--;
-}
-
 /* The operation on the current block; its first output. */
 static int step_of(const struct ring *r, int n)
 {
@@ -274,7 +235,13 @@ static int step_of(const struct ring *r, int n)
   op.equation = rule_of_block(&op);
   set_number(&op, "ring", -number_of(&op, "ring"));
   memcpy(op.in, r->block, sizeof op.in);
-  if (n > 0 && number_if_any(&op, "sinks")) leave_out_sinks(&op);
+  if (n > 0 && number_if_any(&op, "sinks")) {
+    /* The sinks count once: they are an input of the first step alone. */
+    const char *end = strstr(op.equation, ",(gr)->");
+    op.equation = text("%.*s%s", (int)(end - op.equation), op.equation, end + strlen(",(gr)"));
+    set_number(&op, "sinks", 0);
+    op.nin--;
+  }
   for (int k = 0; k < op.nout; k++) {
     shape[k] = graph->value[r->op.out + k].shape;
     layout[k] = graph->value[r->op.out + k].layout;
@@ -396,9 +363,25 @@ static void go_around(const struct op *op, int *stands_for)
     plan_error(op->line,
                "a ring over %s needs queries that are cut along their sequence there, not %s",
                printable(graph->mesh.name[r.mesh_dim]), layout_text(graph->value[q].layout));
-  find_steps(&r, q, graph->value[k].shape.size[2]);
+  /* The steps whose block some rank needs; all, where places are in an unknown order, or in
+     head-tail order with parts of several sizes. */
+  int64_t keys = graph->value[k].shape.size[2];
+  bool ordered = !number_of(&r.op, "places"), headtail = number_of(&r.op, "headtail");
+  bool any = is_cut_before(&r, q) || !(ordered || (headtail && keys % (2 * r.ranks) == 0));
+  r.steps = 0;
+  r.one_way = number_of(&r.op, "causal") && !any;
+  for (int step = 0; step < r.ranks; step++)
+    if (any || is_needed(&r, keys, step)) r.step[r.steps++] = step;
   r.group = add_ordered_group(1, &r.mesh_dim);
-  find_blocks(&r);
+  struct letters l;
+  op_letters(&r.op, &l);
+  for (int i = 0; i < r.op.nin; i++) {
+    r.along[i] = dimension_of(&r.op, &l, i, 'k');
+    r.travels[i] = r.along[i] != NONE;
+    r.own[i] = r.op.in[i];
+    if (r.travels[i]) r.own[i] = block_of(&r, r.op.in[i], r.along[i], 0, &r.is_whole[i]);
+    r.block[i] = r.own[i];
+  }
   if (back)
     go_backward(&r);
   else

@@ -98,19 +98,6 @@ static int entering(int g)
   return out;
 }
 
-static void begin_carried(void)
-{
-  scan.begins.n = scan.enters.n = 0;
-  for (int i = 0; i < holds.n; i++) {
-    const struct op hold = graph->op[holds.at[i]];
-    if (maker_scan(hold.in[0]) != scan.module || !has_gradient[hold.in[0]]) continue;
-    int *g = &gradient[hold.in[0]];
-    *g = *g == NONE ? zeros_like(hold.in[0]) : entering(*g);
-    add(&scan.begins, *g);
-    add(&scan.enters, hold.in[1]);
-  }
-}
-
 static bool is_entering(int value)
 {
   for (int i = 0; i < holds.n; i++)
@@ -160,23 +147,6 @@ static void give(int value, int g)
   give_gradient(0, g);
 }
 
-static void end_shared(void)
-{
-  for (int i = 0; i < scan.shared.n; i++) {
-    int value = scan.shared.at[i], sum = gradient[value];
-    hold_both(sum, scan.zeros.at[i]);
-    gradient[value] = scan.elsewhere.at[i];
-    give(value, sum);
-  }
-}
-
-static void end_carried(void)
-{
-  for (int i = 0; i < scan.begins.n; i++)
-    if (gradient[scan.enters.at[i]] != NONE)
-      hold_both(gradient[scan.enters.at[i]], scan.begins.at[i]);
-}
-
 /* What the steps of the backward put together, the last step's slice first. */
 static void end_slices(void)
 {
@@ -203,14 +173,29 @@ bool pass_step(const struct op *op, int at)
   if (next == scan.module) return false;
   bool ended = scan.module != NONE;
   if (ended) {
-    end_carried();
+    for (int i = 0; i < scan.begins.n; i++)
+      if (gradient[scan.enters.at[i]] != NONE)
+        hold_both(gradient[scan.enters.at[i]], scan.begins.at[i]);
     end_slices();
-    end_shared();
+    for (int i = 0; i < scan.shared.n; i++) {
+      int value = scan.shared.at[i], sum = gradient[value];
+      hold_both(sum, scan.zeros.at[i]);
+      gradient[value] = scan.elsewhere.at[i];
+      give(value, sum);
+    }
   }
   scan.module = next;
   if (next == NONE) return ended;
   scan.line = op->line;
-  begin_carried();
+  scan.begins.n = scan.enters.n = 0;
+  for (int i = 0; i < holds.n; i++) {
+    const struct op hold = graph->op[holds.at[i]];
+    if (maker_scan(hold.in[0]) != scan.module || !has_gradient[hold.in[0]]) continue;
+    int *g = &gradient[hold.in[0]];
+    *g = *g == NONE ? zeros_like(hold.in[0]) : entering(*g);
+    add(&scan.begins, *g);
+    add(&scan.enters, hold.in[1]);
+  }
   begin_shared(at);
   return ended;
 }

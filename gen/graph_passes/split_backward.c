@@ -37,19 +37,6 @@ static void note_edge(int from, int to)
                                      .read = stage_work(to)});
 }
 
-static void note_edges(void)
-{
-  int *send = alloc((size_t)(graph->norder + 1) * sizeof *send); /* by its number */
-  for (int at = 0; at < graph->norder; at++) {
-    int id = graph->order[at];
-    const struct op *op = &graph->op[id];
-    if (op->kind == OP_send) send[op->number[0]] = id;
-    if (op->kind == OP_receive) note_edge(send[op->number[0]], id);
-    for (int i = 0; i < op->nin; i++)
-      if (graph->value[op->in[i]].op != NONE) note_edge(graph->value[op->in[i]].op, id);
-  }
-}
-
 void split_backwards(void)
 {
   const struct pipeline_stages *s = graph->stages;
@@ -67,5 +54,13 @@ void split_backwards(void)
       aim[maker] = joined(aim[maker], stage_of(maker) == stage ? aim[id] : MANY);
     }
   }
-  note_edges();
+  int *send = alloc((size_t)(graph->norder + 1) * sizeof *send); /* by its number */
+  for (int at = 0; at < graph->norder; at++) {
+    int id = graph->order[at];
+    const struct op *op = &graph->op[id];
+    if (op->kind == OP_send) send[op->number[0]] = id;
+    if (op->kind == OP_receive) note_edge(send[op->number[0]], id);
+    for (int i = 0; i < op->nin; i++)
+      if (graph->value[op->in[i]].op != NONE) note_edge(graph->value[op->in[i]].op, id);
+  }
 }

@@ -77,19 +77,6 @@ static int any_stage_here(void)
   return stage;
 }
 
-/* What costs much runs once for both parts of a backward: in the first one. */
-static void leave_to_first(struct halves *list)
-{
-  int kept = 0;
-  for (int i = 0; i < list->n; i++) {
-    bool is_there = false;
-    for (int k = 0; k < list->n; k++)
-      is_there |= list->at[k].stage == list->at[i].stage && !list->at[k].of_weights;
-    if (!list->at[i].of_weights || !is_there) list->at[kept++] = list->at[i];
-  }
-  list->n = kept;
-}
-
 /* The forward has no parts. */
 static struct half half_with(int op, struct half reader)
 {
@@ -107,7 +94,18 @@ static void find_halves(struct dividing *d)
     if (is_without_stage(id)) {
       if (!d->needed_by[id].n)
         add_half_once(&d->needed_by[id], (struct half){.stage = any_stage_here()});
-      if (!is_cheap(op) || scan_around(op->module) != NONE) leave_to_first(&d->needed_by[id]);
+      if (!is_cheap(op) || scan_around(op->module) != NONE) {
+        /* What costs much runs once for both parts of a backward: in the first one. */
+        struct halves *list = &d->needed_by[id];
+        int kept = 0;
+        for (int i = 0; i < list->n; i++) {
+          bool is_there = false;
+          for (int k = 0; k < list->n; k++)
+            is_there |= list->at[k].stage == list->at[i].stage && !list->at[k].of_weights;
+          if (!list->at[i].of_weights || !is_there) list->at[kept++] = list->at[i];
+        }
+        list->n = kept;
+      }
       of = d->needed_by[id];
     }
     for (int i = 0; i < op->nin; i++) {
@@ -192,16 +190,6 @@ static int place_of_function(int id)
   }
 }
 
-static void bring_together(void)
-{
-  int n = graph->norder, places = 2 + 3 * graph->stages->n;
-  struct list *at = alloc((size_t)places * sizeof *at);
-  for (int i = 0; i < n; i++) add(&at[place_of_function(graph->order[i])], graph->order[i]);
-  graph->norder = 0;
-  for (int k = 0; k < places; k++)
-    for (int i = 0; i < at[k].n; i++) append_to_order(at[k].at[i]);
-}
-
 void divide_in_functions(void)
 {
   struct dividing run = {.known = graph->nvalue}, *d = &run;
@@ -220,5 +208,10 @@ void divide_in_functions(void)
     if (is_of_batch(graph->op[order[at]].phase)) read_own(d, order[at], half_of(order[at]));
     append_to_order(order[at]);
   }
-  bring_together();
+  int n = graph->norder, places = 2 + 3 * graph->stages->n;
+  struct list *at = alloc((size_t)places * sizeof *at);
+  for (int i = 0; i < n; i++) add(&at[place_of_function(graph->order[i])], graph->order[i]);
+  graph->norder = 0;
+  for (int k = 0; k < places; k++)
+    for (int i = 0; i < at[k].n; i++) append_to_order(at[k].at[i]);
 }

@@ -12,18 +12,6 @@
 
 #include <string.h>
 
-/* By module: the stage that begins with it or with what it is in; 0: none does. */
-static int *stages_of_modules(void)
-{
-  int *stage = alloc((size_t)(graph->nmodule + 1) * sizeof *stage);
-  for (int k = 1; k < graph->stages->n; k++) stage[graph->stages->first_module[k]] = k;
-  for (int i = 0; i < graph->nmodule; i++) {
-    int parent = graph->module[i].parent;
-    if (!stage[i] && parent != NONE) stage[i] = stage[parent];
-  }
-  return stage;
-}
-
 /* Whether it depends on more than inputs and constants. */
 static bool is_staged(const struct op *op)
 {
@@ -34,9 +22,10 @@ static bool is_staged(const struct op *op)
   return false;
 }
 
-/* The schedule says at which coordinate a stage is, and whether its backward is split. */
-static void place_stages(void)
+void assign_stages(void)
 {
+  if (!graph->stages) return;
+  /* The schedule says at which coordinate a stage is, and whether its backward is split. */
   struct pipeline_stages *s = graph->stages;
   const char *why;
   const struct pipeline *p = pipeline_here(&why);
@@ -46,13 +35,14 @@ static void place_stages(void)
     for (int i = 0; i < p->order[rank].n; i++)
       if (p->order[rank].at[i].kind == ACTION_I) s->is_split[p->order[rank].at[i].stage] = true;
   if (s->nmay_begin) balance_stages(p);
-}
-
-void assign_stages(void)
-{
-  if (!graph->stages) return;
-  place_stages();
-  const int *begins = stages_of_modules();
+  /* By module: the stage that begins with it or with what it is in; 0: none does. */
+  int *stage = alloc((size_t)(graph->nmodule + 1) * sizeof *stage);
+  for (int k = 1; k < graph->stages->n; k++) stage[graph->stages->first_module[k]] = k;
+  for (int i = 0; i < graph->nmodule; i++) {
+    int parent = graph->module[i].parent;
+    if (!stage[i] && parent != NONE) stage[i] = stage[parent];
+  }
+  const int *begins = stage;
   int now = 0;
   for (int at = 0; at < graph->norder; at++) {
     const struct op *op = &graph->op[graph->order[at]];
@@ -198,12 +188,6 @@ static void set_moves(void)
   }
 }
 
-/* A value of one stage, as another one has it. */
-static int *received_as(struct staging *s, int value, int stage)
-{
-  return &s->received[(size_t)value * (size_t)graph->stages->n + (size_t)stage];
-}
-
 /* Whether it is there before the first micro-batch: a parameter, or what is gathered of it. */
 static bool is_of_step(int value)
 {
@@ -238,7 +222,8 @@ static int brought(struct staging *s, int value, int to, const struct op *reader
   int from = stage_with(s, value);
   if (from == NONE || coordinate_of_stage(from) == coordinate_of_stage(to)) return value;
   if (is_of_step(value)) to = first_stage_at(coordinate_of_stage(to));
-  int *is = received_as(s, value, to);
+  /* A value of one stage, as another one has it. */
+  int *is = &s->received[(size_t)value * (size_t)graph->stages->n + (size_t)to];
   if (*is != NONE) return *is;
   struct value v = graph->value[value];
   struct op send = transfer(OP_send, value, reader), receive = transfer(OP_receive, value, reader);
@@ -357,19 +342,6 @@ static int summed_over_stages(int value, enum role role, const char *why)
   return out;
 }
 
-static void share_loss(void)
-{
-  int dim = graph->stages->mesh_dim;
-  const struct layout layout = graph->value[graph->loss].layout;
-  int out = summed_over_stages(graph->loss, LOSS, "the loss on every rank");
-  for (int i = 0; i < graph->nvalue; i++)
-    if (graph->value[i].role == LOSS)
-      graph->value[i].layout.on[dim] = (struct placement){.kind = PARTIAL, .reduction = SUM};
-  graph->value[out].layout = layout;
-  graph->value[out].name = "loss";
-  graph->loss = out;
-}
-
 /* What metrics are made of: a stage adds to each sum, the others nothing, and all ranks have the
    sum of all. */
 static void share_sums_of_metrics(void)
@@ -432,5 +404,13 @@ void stages(void)
   connect(s);
   split_backwards();
   find_spare_slots(pipeline_here(&why));
-  share_loss();
+  int dim = graph->stages->mesh_dim;
+  const struct layout layout = graph->value[graph->loss].layout;
+  int out = summed_over_stages(graph->loss, LOSS, "the loss on every rank");
+  for (int i = 0; i < graph->nvalue; i++)
+    if (graph->value[i].role == LOSS)
+      graph->value[i].layout.on[dim] = (struct placement){.kind = PARTIAL, .reduction = SUM};
+  graph->value[out].layout = layout;
+  graph->value[out].name = "loss";
+  graph->loss = out;
 }

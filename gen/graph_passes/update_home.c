@@ -85,17 +85,6 @@ static struct shape matrix_shape(const struct operands *of, int operand)
   return shape;
 }
 
-/* The stack of an operand, cut as the update takes it. */
-static int brought_back(const struct operands *of, const struct operands *each, int operand)
-{
-  int value = of->value[operand];
-  struct layout to = layout_in_update(each, operand, matrix_shape(of, operand));
-  for (int d = 0; d < graph->mesh.ndim; d++)
-    if (to.on[d].kind == SHARD) to.on[d].dim++;
-  return append_of_update(move_of_update(to, value, of, text("the update of %s", of->name)), value,
-                          of, "new");
-}
-
 /* A module's slice of a stack. */
 static int slice_of(const struct operands *of, int stack)
 {
@@ -244,7 +233,13 @@ static void work_at_home(const struct updating *u, const struct operands *each, 
   }
   for (int k = first; k < first + o->noperation; k++) {
     if (!leaves_home(o, when, k)) continue;
-    int back = brought_back(&of, each, k);
+    /* The stack of an operand, cut as the update takes it. */
+    int value = of.value[k];
+    struct layout to = layout_in_update(each, k, matrix_shape(&of, k));
+    for (int d = 0; d < graph->mesh.ndim; d++)
+      if (to.on[d].kind == SHARD) to.on[d].dim++;
+    int back = append_of_update(move_of_update(to, value, &of, text("the update of %s", of.name)),
+                                value, &of, "new");
     for (int i = 0; i < n; i++) each[i].value[k] = back;
   }
 }

@@ -53,15 +53,6 @@ static enum op_kind joining(enum op_kind reduction)
   return reduction == OP_amin ? OP_minimum : OP_add;
 }
 
-/* The parts' results, each of its own elements, as one. */
-static void join(const struct parts *p, const struct update_step *step, int operand)
-{
-  int all = p->of[0].value[operand];
-  for (int k = 1; k < p->n; k++)
-    all = append_pair_of_update(joining(step->kind), all, p->of[k].value[operand], p->of);
-  for (int k = 0; k < p->n; k++) p->of[k].value[operand] = all;
-}
-
 /* Where the parts of the result lie, if those of the input lie `along`; 0: nowhere. */
 static int along_of_result(const struct parts *p, const struct update_step *step, int along)
 {
@@ -84,17 +75,12 @@ static void do_step(const struct parts *p, int s)
     p->of[k].value[operand] =
         k && !along ? p->of[0].value[operand] : append_step_of_update(&p->of[k], step);
   p->along[operand] = along ? along_of_result(p, step, along) : 0;
-  if (along && !p->along[operand]) join(p, step, operand);
-}
-
-/* What the kernel goes over with the parameter lies as the parameter does. */
-static void check_taken(const struct parts *p)
-{
-  const struct optimizer *o = p->of->o;
-  for (int s = 0; s < o->noperation; s++) {
-    int operand = first_step_operand(o) + s;
-    if (kernel_takes(o, operand) && p->along[operand] && p->along[operand] != p->along[0])
-      refuse(p, TURNED);
+  if (along && !p->along[operand]) {
+    /* The parts' results, each of its own elements, as one. */
+    int all = p->of[0].value[operand];
+    for (int k = 1; k < p->n; k++)
+      all = append_pair_of_update(joining(step->kind), all, p->of[k].value[operand], p->of);
+    for (int k = 0; k < p->n; k++) p->of[k].value[operand] = all;
   }
 }
 
@@ -116,6 +102,12 @@ void append_updates_of_parts(const struct updating *u, struct op *update, int n)
 {
   struct parts p = begin(u, update, n);
   for (int s = 0; s < p.of->o->noperation; s++) do_step(&p, s);
-  check_taken(&p);
+  /* What the kernel goes over with the parameter lies as the parameter does. */
+  const struct optimizer *o = p.of->o;
+  for (int s = 0; s < o->noperation; s++) {
+    int operand = first_step_operand(o) + s;
+    if (kernel_takes(o, operand) && p.along[operand] && p.along[operand] != p.along[0])
+      refuse(&p, TURNED);
+  }
   for (int k = 0; k < n; k++) append_update_taking(&update[k], &p.of[k]);
 }

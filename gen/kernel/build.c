@@ -54,13 +54,6 @@ static void add_flat(struct code *c, struct kernel_builder *k)
 
 /* ----------------------------------------------------------------------------------- reductions */
 
-static void add_parts_of_blocks(struct code *c, struct kernel_builder *k, int64_t parts)
-{
-  for (int n = 0; n < k->group->nbody; n++)
-    if (ends_in_parts(k, n))
-      add_assignment(c, expr("%s[blockIdx.x]", add_parts(k, n, parts)), result_expr(k, n));
-}
-
 /* The kept loops, or the block that has one result or a part of it. */
 static struct code *open_kept(struct code *c, struct kernel_builder *k)
 {
@@ -89,8 +82,11 @@ static void add_inner_reductions(struct code *c, struct kernel_builder *k, const
   }
   if (parts == 1)
     add_results(c, k, all);
-  else
-    add_parts_of_blocks(c, k, parts);
+  else {
+    for (int n = 0; n < k->group->nbody; n++)
+      if (ends_in_parts(k, n))
+        add_assignment(c, expr("%s[blockIdx.x]", add_parts(k, n, parts)), result_expr(k, n));
+  }
 }
 
 /* Reduces all to one number: first each part. */
@@ -361,19 +357,14 @@ static const struct expr *group_number(const struct kernel_builder *k)
               WARP);
 }
 
-/* The counter over the rows: their loop's variable, if there is one loop. */
-static const char *count_variable(const struct loops *loops)
-{
-  bool one = loops->n && !loops->reduced[0] && (loops->n == 1 || loops->reduced[1]);
-  return one ? loop_variable[0] : "row";
-}
-
 /* A row for each block, or warp; with columns, many of them. */
 static struct code *open_rows_of_blocks(struct code *c, const struct kernel_builder *k)
 {
   const struct loops *loops = &k->loops;
   const struct kernel_form *f = k->form;
-  const char *row = count_variable(loops);
+  /* The counter over the rows: their loop's variable, if there is one loop. */
+  bool one = loops->n && !loops->reduced[0] && (loops->n == 1 || loops->reduced[1]);
+  const char *row = one ? loop_variable[0] : "row";
   const struct expr *rows = int_expr(f->rows);
   bool ends = (f->threads == WARP && f->rows % (BLOCK / WARP)) || loops->rows;
   if (loops->rows) rows = counted_rows(loops, f->rows / loops->size[0] * loops->of_row);

@@ -46,19 +46,14 @@ static void take_number(struct numbers *n, const char *name)
   if (!*rest && number > 1 && number < most) n->taken[number] = true;
 }
 
-static void take_numbers_of_names(struct numbers *n, const struct kernel_builder *k)
-{
-  for (int i = 0; i < k->vectors.n; i++) take_number(n, k->vectors.list[i].name);
-  for (int i = 0; i < k->nargument; i++) take_number(n, k->argument[i].name);
-  for (int i = 0; i < k->nextra; i++) take_number(n, k->extra[i].name);
-  for (int i = 0; i < k->ntemporary; i++) take_number(n, k->temporary[i].element->word);
-}
-
 const char *free_name(const struct kernel_builder *k, const char *preferred)
 {
   struct numbers n = {.preferred = spared_name(preferred)};
   n.length = strlen(n.preferred);
-  take_numbers_of_names(&n, k);
+  for (int i = 0; i < k->vectors.n; i++) take_number(&n, k->vectors.list[i].name);
+  for (int i = 0; i < k->nargument; i++) take_number(&n, k->argument[i].name);
+  for (int i = 0; i < k->nextra; i++) take_number(&n, k->extra[i].name);
+  for (int i = 0; i < k->ntemporary; i++) take_number(&n, k->temporary[i].element->word);
   for (int again = 1; again < (int)sizeof n.taken; again++) {
     if (n.taken[again]) continue;
     const char *name = again == 1 ? n.preferred : text("%s_%d", n.preferred, again);

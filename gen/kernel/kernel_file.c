@@ -121,16 +121,6 @@ static const struct axis *file_axes(int i)
                                  : file_kernel.letters.out[i - file_kernel.op->nin];
 }
 
-static void learn(int letter, int64_t size)
-{
-  if (file_kernel.local[letter] != NONE && file_kernel.local[letter] != size)
-    plan_error(file_kernel.op->line,
-               "%s: by its rule %s the sizes %" PRId64 " and %" PRId64 " must be equal",
-               printable(op_name(file_kernel.op)), printable(rule_of(file_kernel.op)),
-               file_kernel.local[letter], size);
-  file_kernel.local[letter] = size;
-}
-
 /* The last unknown letter of a merged dimension. */
 static void learn_merged(const struct axis *axis, int64_t size)
 {
@@ -162,19 +152,6 @@ static bool is_cut_letter(int value, int d, const struct axis *axis, int k)
   return false;
 }
 
-/* Letters that are always merged with each other: those that are not cut are whole. */
-static void learn_uncut(void)
-{
-  for (int i = 0; i < file_operands(); i++)
-    for (int d = 0; d < graph->value[file_operand(i)].shape.ndim; d++)
-      for (int k = 0; k < file_axes(i)[d].n; k++) {
-        int letter = file_axes(i)[d].letter[k];
-        if (file_kernel.local[letter] == NONE &&
-            !is_cut_letter(file_operand(i), d, &file_axes(i)[d], k))
-          file_kernel.local[letter] = file_kernel.letters.size[letter];
-      }
-}
-
 /* By rows the letters of places are those of the part, be there room for fewer rows. */
 static void find_local_sizes(void)
 {
@@ -188,11 +165,30 @@ static void find_local_sizes(void)
           by_rows ? shape_of_part(value, file_kernel.rank) : local_shape(value, file_kernel.rank);
       for (int d = by_rows ? 1 : 0; d < here.ndim; d++) {
         const struct axis *axis = &file_axes(i)[d];
-        if (axis->n == 1) learn(axis->letter[0], here.size[d]);
+        if (axis->n == 1) {
+          int letter = axis->letter[0];
+          int64_t size = here.size[d];
+          if (file_kernel.local[letter] != NONE && file_kernel.local[letter] != size)
+            plan_error(file_kernel.op->line,
+                       "%s: by its rule %s the sizes %" PRId64 " and %" PRId64 " must be equal",
+                       printable(op_name(file_kernel.op)), printable(rule_of(file_kernel.op)),
+                       file_kernel.local[letter], size);
+          file_kernel.local[letter] = size;
+        }
         if (axis->n > 1) learn_merged(axis, here.size[d]);
       }
     }
-    if (round == 1) learn_uncut();
+    if (round == 1) {
+      /* Letters that are always merged with each other: those that are not cut are whole. */
+      for (int i = 0; i < file_operands(); i++)
+        for (int d = 0; d < graph->value[file_operand(i)].shape.ndim; d++)
+          for (int k = 0; k < file_axes(i)[d].n; k++) {
+            int letter = file_axes(i)[d].letter[k];
+            if (file_kernel.local[letter] == NONE &&
+                !is_cut_letter(file_operand(i), d, &file_axes(i)[d], k))
+              file_kernel.local[letter] = file_kernel.letters.size[letter];
+          }
+    }
   }
   for (int k = 0; k < file_kernel.letters.n; k++)
     if (file_kernel.local[k] == NONE)
@@ -738,19 +734,6 @@ static char *nothing_text(void)
   return b.text;
 }
 
-/* The calls. This function wraps several calls: emit does not wrap the lines of several statements.
- */
-static char *calls_text(const struct function_text *list, int n, const char *name)
-{
-  struct buffer b = {0};
-  for (int i = 0; i < n; i++) {
-    char *call = function_call(&list[i], name, arguments(list[i].head));
-    if (n > 1) call = wrapped(text("  %s", call), ", ", "      ") + 2;
-    put(&b, "%s%s", i ? "\n  " : "", call);
-  }
-  return b.text;
-}
-
 void reserve_file_name(const struct op *of, int on)
 {
   begin_file_kernel(of, on);
@@ -766,5 +749,14 @@ char *file_kernel_call(const struct op *of, int on)
   struct function_text list[MOST_FUNCTIONS];
   int n;
   const char *name = add_functions(filled_file(), file_kernel_name(), list, &n);
-  return calls_text(list, n, name);
+  /* The calls. This function wraps several calls: emit does not wrap the lines of several
+   * statements.
+   */
+  struct buffer b = {0};
+  for (int i = 0; i < n; i++) {
+    char *call = function_call(&list[i], name, arguments(list[i].head));
+    if (n > 1) call = wrapped(text("  %s", call), ", ", "      ") + 2;
+    put(&b, "%s%s", i ? "\n  " : "", call);
+  }
+  return b.text;
 }

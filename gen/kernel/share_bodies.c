@@ -211,20 +211,17 @@ static struct template template_of(struct kernel *const *member, int n)
   return t;
 }
 
-/* "add_of_sizes", "add_of_sizes_2" */
-static const char *shared_body_name(const char *words)
-{
-  int *known = planned(text("%s_of_sizes", words));
-  return ++*known == 1 ? text("%s_of_sizes", words) : text("%s_of_sizes_%d", words, *known);
-}
-
 static void share_body(struct kernel *const *member, int n)
 {
   struct template t = template_of(member, n);
   struct code *code = copy_code(member[0]->code);
   each_expression(code, replace_numbers, &t);
   if (t.fails || clashes(&t, member[0]->code)) return;
-  const char *name = shared_body_name(member[0]->builder->words);
+  /* "add_of_sizes", "add_of_sizes_2" */
+  const char *words = member[0]->builder->words;
+  int *known = planned(text("%s_of_sizes", words));
+  const char *name =
+      ++*known == 1 ? text("%s_of_sizes", words) : text("%s_of_sizes_%d", words, *known);
   char *body = template_text(&t, name, code);
   for (int m = 0; m < n; m++) {
     const char *head = member[m]->definition, *begin = strstr(head, "\n{\n") + 3;

@@ -79,17 +79,6 @@ static int close_mapping(void *archive, void *stream)
   return 0;
 }
 
-/* All entries are in one folder, whose name is that of the file, or "archive". */
-static void find_root(struct archive *a)
-{
-  char name[MAX_NAME + 1] = "";
-  bool first = unzGoToFirstFile(a->zip) == UNZ_OK &&
-               unzGetCurrentFileInfo64(a->zip, NULL, name, MAX_NAME, NULL, 0, NULL, 0) == UNZ_OK;
-  size_t length = strcspn(name, "/");
-  if (!first || !length || name[length] != '/') no_archive(a, "its first entry lies in no folder");
-  a->root = text("%.*s/", (int)length, name);
-}
-
 static void open_zip(struct archive *a)
 {
   zlib_filefunc64_def file = {.zopen64_file = open_mapping,
@@ -101,7 +90,13 @@ static void open_zip(struct archive *a)
                               .opaque = a};
   a->zip = unzOpen2_64(a, &file);
   if (!a->zip) no_archive(a, "it is not a ZIP file");
-  find_root(a);
+  /* All entries are in one folder, whose name is that of the file, or "archive". */
+  char name[MAX_NAME + 1] = "";
+  bool first = unzGoToFirstFile(a->zip) == UNZ_OK &&
+               unzGetCurrentFileInfo64(a->zip, NULL, name, MAX_NAME, NULL, 0, NULL, 0) == UNZ_OK;
+  size_t length = strcspn(name, "/");
+  if (!first || !length || name[length] != '/') no_archive(a, "its first entry lies in no folder");
+  a->root = text("%.*s/", (int)length, name);
 }
 
 static struct archive *archive_at(lua_State *L, int at)

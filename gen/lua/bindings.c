@@ -89,22 +89,20 @@ static void check_turn(const struct asked *a, int i)
                turns > 1 ? text("0 to %d", turns - 1) : "0");
 }
 
-static void check_asked_reduction(const struct asked *a, int i)
-{
-  for (int k = 0; k < i; k++)
-    if (a->to.on[k].kind == PARTIAL && a->to.on[k].reduction != a->to.on[i].reduction)
-      plan_error(a->line,
-                 "%s: %s over %s and %s over %s: what is pending in a tensor is of one reduction",
-                 a->who, placement_text(a->to.on[k]), name_of_dimension(k),
-                 placement_text(a->to.on[i]), name_of_dimension(i));
-}
-
 /* Along a mesh dimension of one rank everything is whole. */
 static void check_asked(struct asked *a)
 {
   for (int i = 0; i < graph->mesh.ndim; i++) {
     if (a->turned >> i & 1) check_turn(a, i);
-    if (a->to.on[i].kind == PARTIAL) check_asked_reduction(a, i);
+    if (a->to.on[i].kind == PARTIAL) {
+      for (int k = 0; k < i; k++)
+        if (a->to.on[k].kind == PARTIAL && a->to.on[k].reduction != a->to.on[i].reduction)
+          plan_error(
+              a->line,
+              "%s: %s over %s and %s over %s: what is pending in a tensor is of one reduction",
+              a->who, placement_text(a->to.on[k]), name_of_dimension(k),
+              placement_text(a->to.on[i]), name_of_dimension(i));
+    }
   }
   for (int i = 0; i < graph->mesh.ndim; i++)
     if (graph->mesh.size[i] == 1) a->to.on[i] = (struct placement){0};
@@ -441,19 +439,14 @@ static struct list *styles_of(int module)
   return &of[module];
 }
 
-static void forbid_second_request(const struct style *s)
-{
-  const struct list *styles = styles_of(s->module);
-  for (int i = 0; i < styles->n; i++) {
-    const struct style *other = &graph->style[styles->at[i]];
-    if (other->mesh_dim != s->mesh_dim) continue;
-    for (int k = 0; k < s->nrequest; k++) forbid_both(s, &s->request[k], other);
-  }
-}
-
 void place_by_style(struct style s)
 {
-  forbid_second_request(&s);
+  const struct list *styles = styles_of(s.module);
+  for (int i = 0; i < styles->n; i++) {
+    const struct style *other = &graph->style[styles->at[i]];
+    if (other->mesh_dim != s.mesh_dim) continue;
+    for (int k = 0; k < s.nrequest; k++) forbid_both(&s, &s.request[k], other);
+  }
   add(styles_of(s.module), graph->nstyle);
   GROW(graph->style, graph->nstyle, graph->style_room);
   graph->style[graph->nstyle++] = s;
@@ -560,18 +553,13 @@ static const luaL_Reg functions[] = {{"is_tensor", is_tensor},
                                      {"kind", kind},
                                      {NULL, NULL}};
 
-static void make_placements(lua_State *L)
+void set_plan_bindings(lua_State *L)
 {
+  luaL_setfuncs(L, functions, 0);
   luaL_newmetatable(L, "placement");
   lua_pushcfunction(L, placement_name);
   lua_setfield(L, -2, "__tostring");
   lua_pushboolean(L, 0);
   lua_setfield(L, -2, "__metatable");
   lua_pop(L, 1);
-}
-
-void set_plan_bindings(lua_State *L)
-{
-  luaL_setfuncs(L, functions, 0);
-  make_placements(L);
 }

@@ -181,18 +181,6 @@ struct named_call {
   int given, last; /* the arguments before the table; the last index that has a value */
 };
 
-/* Moves the value at the top, which the name below it has, into the table at `row`: by the index of
-   the parameter. */
-static void put_by_place(lua_State *L, struct named_call *c, int row)
-{
-  const char *name = lua_tostring(L, -2);
-  int at = place_of_named(L, c->what, name, c->function, c->skipped, c->rest);
-  if (at && at <= c->given && !lua_isnil(L, at))
-    plan_fails("%s is given '%s' twice: by its place, and by its name", c->what, name);
-  if (at) lua_rawseti(L, row, at);
-  if (at > c->last) c->last = at;
-}
-
 /* Fills the table at the top with the values of the names; false where one may be wrong. */
 static bool put_all_by_place(lua_State *L, struct named_call *c, int named)
 {
@@ -220,7 +208,14 @@ static void sort_by_place(lua_State *L, struct named_call *c, int named)
   for (lua_Integer k = 1; lua_rawgeti(L, row + 1, k) == LUA_TSTRING; k++) {
     lua_pushvalue(L, -1);
     lua_rawget(L, named);
-    put_by_place(L, c, row);
+    /* Moves the value at the top, which the name below it has, into the table at `row`: by the
+       index of the parameter. */
+    const char *name = lua_tostring(L, -2);
+    int at = place_of_named(L, c->what, name, c->function, c->skipped, c->rest);
+    if (at && at <= c->given && !lua_isnil(L, at))
+      plan_fails("%s is given '%s' twice: by its place, and by its name", c->what, name);
+    if (at) lua_rawseti(L, row, at);
+    if (at > c->last) c->last = at;
     lua_settop(L, row + 1);
   }
   lua_settop(L, row);

@@ -78,16 +78,6 @@ static size_t plan_length;
 
 /* ----------------------------------------------------------------------------- the plan's files */
 
-static void forbid_bytes_of_no_text(void)
-{
-  int line = 1;
-  for (size_t i = 0; i < plan_length; i++) {
-    if (plan_text[i] == '\n') line++;
-    if (plan_text[i] == 0 || plan_text[i] == LUA_SIGNATURE[0])
-      plan_error(line, "a plan is a text: byte %d cannot be part of it", plan_text[i]);
-  }
-}
-
 static void read_plan(void)
 {
   struct stat about;
@@ -97,7 +87,12 @@ static void read_plan(void)
   const char *why;
   plan_text = read_file(options.plan, MAX_PLAN, &plan_length, &why);
   if (!plan_text) usage_error(3, "cannot read %s: %s", options.plan, why);
-  forbid_bytes_of_no_text();
+  int line = 1;
+  for (size_t i = 0; i < plan_length; i++) {
+    if (plan_text[i] == '\n') line++;
+    if (plan_text[i] == 0 || plan_text[i] == LUA_SIGNATURE[0])
+      plan_error(line, "a plan is a text: byte %d cannot be part of it", plan_text[i]);
+  }
 }
 
 /* The text of a kernel that the plan names. */
@@ -118,15 +113,6 @@ static const char *kernel_text(const struct custom *c, const char *name)
   }
   if (!at) plan_error(c->line, "operator '%s': cannot read %s: %s", c->name, name, why);
   return at;
-}
-
-static void read_kernels(void)
-{
-  for (int i = 0; i < graph->ncustom; i++) {
-    struct custom *c = &graph->custom[i];
-    for (int l = 0; l < LANGUAGES; l++)
-      if (c->kernel[l]) c->kernel[l] = kernel_text(c, c->kernel[l]);
-  }
 }
 
 static uint64_t hash_text(uint64_t hash, const char *s)
@@ -338,20 +324,6 @@ static void push_copy(lua_State *L, int from, int levels)
   }
 }
 
-/* Pushes one of our own files as a function: precompiled, if the build used the Lua that runs now;
-   else compiled from its text. */
-static void push_own_file(lua_State *L, const char *name)
-{
-  const struct embedded *e = !strcmp(lua_ident, compiled_by) ? compiled : NULL;
-  while (e && e->name && strcmp(e->name, name) != 0) e++;
-  if (e && !e->name) e = NULL;
-  const char *source = e ? (const char *)e->text : embedded_text(name);
-  size_t size = e ? e->size : strlen(source);
-  int status = luaL_loadbufferx(L, source, size, "=" OWN_NAME, e ? "b" : "t");
-  if (status == LUA_ERRMEM) tell(L, status);
-  if (status != LUA_OK) bug("lua", "%s: %s", name, lua_tostring(L, -1));
-}
-
 /* Pushes the table of the graph's bindings. */
 static void push_bindings(lua_State *L)
 {
@@ -383,7 +355,16 @@ struct own_arguments {
 
 static void run_own_file(lua_State *L, const char *name, struct own_arguments at)
 {
-  push_own_file(L, name);
+  /* Pushes one of our own files as a function: precompiled, if the build used the Lua that runs
+     now; else compiled from its text. */
+  const struct embedded *e = !strcmp(lua_ident, compiled_by) ? compiled : NULL;
+  while (e && e->name && strcmp(e->name, name) != 0) e++;
+  if (e && !e->name) e = NULL;
+  const char *source = e ? (const char *)e->text : embedded_text(name);
+  size_t size = e ? e->size : strlen(source);
+  int status = luaL_loadbufferx(L, source, size, "=" OWN_NAME, e ? "b" : "t");
+  if (status == LUA_ERRMEM) tell(L, status);
+  if (status != LUA_OK) bug("lua", "%s: %s", name, lua_tostring(L, -1));
   lua_pushvalue(L, at.own);
   lua_setupvalue(L, -2, 1);
   lua_pushvalue(L, at.bindings);
@@ -547,7 +528,11 @@ const char *plan_source(void)
 void lua(void)
 {
   evaluate_plan();
-  read_kernels();
+  for (int i = 0; i < graph->ncustom; i++) {
+    struct custom *c = &graph->custom[i];
+    for (int l = 0; l < LANGUAGES; l++)
+      if (c->kernel[l]) c->kernel[l] = kernel_text(c, c->kernel[l]);
+  }
   hash_input();
   check_ranks();
 }

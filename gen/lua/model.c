@@ -63,18 +63,6 @@ static enum type type_field(lua_State *L, int at, const char *name)
   return t;
 }
 
-/* The module at the top may have a policy of its own. */
-static void inherit_policy(lua_State *L, struct inherited *from)
-{
-  lua_pushvalue(L, -1);
-  if (lua_rawget(L, POLICIES) != LUA_TNIL) {
-    from->has_policy = true;
-    from->used = type_field(L, lua_gettop(L), "used");
-    from->reduced = type_field(L, lua_gettop(L), "reduced");
-  }
-  lua_pop(L, 1);
-}
-
 /* It may also be the first of a unit. */
 static void inherit_unit(lua_State *L, int index, struct inherited *from)
 {
@@ -161,7 +149,14 @@ static void take_up_module(lua_State *L, const struct held *h, int parent, struc
   struct made *m = h->module;
   luaL_checkstack(L, 10, NULL);
   push_module(L, m);
-  inherit_policy(L, &from);
+  /* The module at the top may have a policy of its own. */
+  lua_pushvalue(L, -1);
+  if (lua_rawget(L, POLICIES) != LUA_TNIL) {
+    from.has_policy = true;
+    from.used = type_field(L, lua_gettop(L), "used");
+    from.reduced = type_field(L, lua_gettop(L), "reduced");
+  }
+  lua_pop(L, 1);
   forbid_second_place(m, h->name, parent);
   if (parent != NONE) check_name_text(h->name, h->length, "a module's name");
   m->index = new_module(m, h->name, parent);

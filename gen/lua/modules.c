@@ -200,16 +200,6 @@ static const char *name_of_key(lua_State *L, int at, const char *before, size_t 
   return name && !strchr(name, '.') ? name : NULL;
 }
 
-_Noreturn static void refuse_key(lua_State *L, const struct made *m, int key)
-{
-  push_text(L, key);
-  if (lua_type(L, key) != LUA_TSTRING)
-    plan_fails("the %s of line %d holds a module or parameter under a key that is not a name: %s",
-               m->class_name, m->line, lua_tostring(L, -1));
-  plan_fails("the %s of line %d: a name must not hold a dot: '%s'", m->class_name, m->line,
-             lua_tostring(L, -1));
-}
-
 /* Makes room for n members. */
 static void grow_modules(lua_State *L, struct made *m, int module, int n)
 {
@@ -260,8 +250,16 @@ void refuse_bad_keys(lua_State *L, const struct made *m, bool of_modules)
     struct held h = {0};
     bool is_it =
         is_in_module(L, &h) && h.module == m->held[k].module && h.tensor == m->held[k].tensor;
-    if (is_it && !name_of_key(L, lua_gettop(L) - 1, NULL, &h.length))
-      refuse_key(L, m, lua_gettop(L) - 1);
+    if (is_it && !name_of_key(L, lua_gettop(L) - 1, NULL, &h.length)) {
+      int key = lua_gettop(L) - 1;
+      push_text(L, key);
+      if (lua_type(L, key) != LUA_TSTRING)
+        plan_fails(
+            "the %s of line %d holds a module or parameter under a key that is not a name: %s",
+            m->class_name, m->line, lua_tostring(L, -1));
+      plan_fails("the %s of line %d: a name must not hold a dot: '%s'", m->class_name, m->line,
+                 lua_tostring(L, -1));
+    }
   }
 }
 

@@ -39,17 +39,6 @@ static enum op_kind row_named(const char *name)
   plan_fails("an optimizer knows no operation '%s'", name);
 }
 
-static void take_states(lua_State *L, struct optimizer *o)
-{
-  o->nstate = push_names(L, "states");
-  for (int k = 0; k < o->nstate; k++) {
-    lua_geti(L, -1, k + 1);
-    o->state[k] = copy_text(luaL_checkstring(L, -1));
-    lua_pop(L, 1);
-  }
-  lua_pop(L, 1);
-}
-
 static void take_recipe_numbers(lua_State *L, struct optimizer *o)
 {
   o->nnumber = push_names(L, "numbers");
@@ -129,7 +118,13 @@ static int set_optimizers(lua_State *L)
     lua_getfield(L, -1, "line");
     o->line = (int)luaL_checkinteger(L, -1);
     lua_pop(L, 1);
-    take_states(L, o);
+    o->nstate = push_names(L, "states");
+    for (int k = 0; k < o->nstate; k++) {
+      lua_geti(L, -1, k + 1);
+      o->state[k] = copy_text(luaL_checkstring(L, -1));
+      lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
     take_recipe_numbers(L, o);
     take_steps(L, o);
     lua_pop(L, 1);

@@ -149,21 +149,18 @@ static void limit_requests(enum file_reader by)
   if (n == most) plan_fails("%s: a plan reads at most %d files", asker[by], most);
 }
 
-_Noreturn static void ask_for(enum file_reader by, const char *path)
-{
-  if (strlen(path) >= sizeof sandbox->missing)
-    plan_fails("%s: a path of %zu letters", asker[by], strlen(path));
-  sandbox->missing_by = by;
-  strcpy(sandbox->missing, path);
-  _exit(0);
-}
-
 const char *requested_text(enum file_reader by, const char *path, size_t *length)
 {
   int i = index_of_request(by, path);
   if (i >= sandbox->requested) {
     limit_requests(by);
-    if (i > sandbox->requested || i == nknown) ask_for(by, path);
+    if (i > sandbox->requested || i == nknown) {
+      if (strlen(path) >= sizeof sandbox->missing)
+        plan_fails("%s: a path of %zu letters", asker[by], strlen(path));
+      sandbox->missing_by = by;
+      strcpy(sandbox->missing, path);
+      _exit(0);
+    }
     sandbox->requested++;
   }
   *length = known[i].length;

@@ -245,19 +245,6 @@ static long time_of_children(void)
          r.ru_stime.tv_usec;
 }
 
-/* The text that the plan has printed: line ends and tabs, otherwise only plain letters, no terminal
-   commands. */
-static void show_printed(void)
-{
-  size_t n = sandbox->printed < sizeof sandbox->print ? sandbox->printed : sizeof sandbox->print;
-  for (size_t i = 0; i < n; i++) {
-    unsigned char byte = (unsigned char)sandbox->print[i];
-    bool plain = (byte >= 0x20 && byte < 0x7f) || byte == '\n' || byte == '\t';
-    printf(plain ? "%c" : "\\x%02x", byte);
-  }
-  if (fflush(stdout) || ferror(stdout)) usage_error(3, "cannot write to standard output");
-}
-
 void in_sandbox(void (*body)(void))
 {
   sandbox = alloc(sizeof *sandbox);
@@ -277,6 +264,14 @@ void in_sandbox(void (*body)(void))
   spent += time_of_children() - before;
   if (*sandbox->missing && !status) return; /* the next run will print it again */
   spent = 0;
-  show_printed();
+  /* The text that the plan has printed: line ends and tabs, otherwise only plain letters, no
+     terminal commands. */
+  size_t n = sandbox->printed < sizeof sandbox->print ? sandbox->printed : sizeof sandbox->print;
+  for (size_t i = 0; i < n; i++) {
+    unsigned char byte = (unsigned char)sandbox->print[i];
+    bool plain = (byte >= 0x20 && byte < 0x7f) || byte == '\n' || byte == '\t';
+    printf(plain ? "%c" : "\\x%02x", byte);
+  }
+  if (fflush(stdout) || ferror(stdout)) usage_error(3, "cannot write to standard output");
   judge(status);
 }

@@ -150,18 +150,6 @@ static void read_dims(lua_State *L, struct op *op)
   lua_pop(L, 1);
 }
 
-static void read_numbers(lua_State *L, struct op *op)
-{
-  const char *c = op_row[op->kind].numbers;
-  for (int i = 0; *c; i++, c += strspn(c, " ")) {
-    size_t n = strcspn(c, " ");
-    lua_pushlstring(L, c, n);
-    if (lua_gettable(L, 3) != LUA_TNIL) op->number[i] = luaL_checkinteger(L, -1);
-    lua_pop(L, 1);
-    c += n;
-  }
-}
-
 static void read_attributes(lua_State *L, struct op *op)
 {
   if (has_field(L, "scalar")) op->scalar = luaL_checknumber(L, -1);
@@ -171,7 +159,14 @@ static void read_attributes(lua_State *L, struct op *op)
   op->keep = boolean_field(L, "keep");
   op->constant = boolean_field(L, "constant");
   read_dims(L, op);
-  read_numbers(L, op);
+  const char *c = op_row[op->kind].numbers;
+  for (int i = 0; *c; i++, c += strspn(c, " ")) {
+    size_t n = strcspn(c, " ");
+    lua_pushlstring(L, c, n);
+    if (lua_gettable(L, 3) != LUA_TNIL) op->number[i] = luaL_checkinteger(L, -1);
+    lua_pop(L, 1);
+    c += n;
+  }
 }
 
 /* A buffer is a parameter of its own type. */
@@ -320,17 +315,6 @@ static const char *optional_text(lua_State *L, int at)
   return lua_isnoneornil(L, at) ? NULL : copy_text(luaL_checkstring(L, at));
 }
 
-static void forbid_known(const char *name)
-{
-  for (int k = 0; k < OP_COUNT; k++)
-    if (!strcmp(op_row[k].name, name))
-      plan_fails("operator: tpgen has an operator '%s' itself: give yours another name", name);
-  for (int i = 0; i < graph->ncustom; i++)
-    if (!strcmp(graph->custom[i].name, name))
-      plan_fails("operator: there is an operator '%s' already, of line %d", name,
-                 graph->custom[i].line);
-}
-
 /* declare_operator(name, rule, linear, kernel, kernel for CUDA, {index of each input's gradient, or
    -1}): its index. The kernels are only paths here: the process that reads the plan cannot open
    files. */
@@ -342,7 +326,14 @@ static int declare_operator(lua_State *L)
       .linear = copy_text(luaL_checkstring(L, 3)),
       .kernel = {[LANGUAGE_C] = optional_text(L, 4), [LANGUAGE_CUDA] = optional_text(L, 5)},
       .line = sandbox->line};
-  forbid_known(c.name);
+  const char *name = c.name;
+  for (int k = 0; k < OP_COUNT; k++)
+    if (!strcmp(op_row[k].name, name))
+      plan_fails("operator: tpgen has an operator '%s' itself: give yours another name", name);
+  for (int i = 0; i < graph->ncustom; i++)
+    if (!strcmp(graph->custom[i].name, name))
+      plan_fails("operator: there is an operator '%s' already, of line %d", name,
+                 graph->custom[i].line);
   if (graph->ncustom == MAX_CUSTOM) plan_fails("operator: there are more than %d", MAX_CUSTOM);
   const char *wrong = rule_error(c.rule, c.linear);
   if (wrong) plan_fails("operator '%s': %s", c.name, wrong);
@@ -435,18 +426,6 @@ static int no_such_size(lua_State *L)
   return 0;
 }
 
-static void push_shape_for_plan(lua_State *L, struct shape s)
-{
-  push_shape(L, s);
-  if (luaL_newmetatable(L, "shape")) {
-    lua_pushcfunction(L, no_such_size);
-    lua_setfield(L, -2, "__index");
-    lua_pushboolean(L, 0);
-    lua_setfield(L, -2, "__metatable");
-  }
-  lua_setmetatable(L, -2);
-}
-
 /* upvalue 1: the methods, where an absent name is an error. */
 static int field(lua_State *L)
 {
@@ -454,7 +433,15 @@ static int field(lua_State *L)
   if (lua_type(L, 2) != LUA_TSTRING)
     plan_fails("a tensor is not indexed by a %s: use narrow, select or slice", luaL_typename(L, 2));
   if (!strcmp(lua_tostring(L, 2), "shape")) {
-    push_shape_for_plan(L, t->shape);
+    struct shape s = t->shape;
+    push_shape(L, s);
+    if (luaL_newmetatable(L, "shape")) {
+      lua_pushcfunction(L, no_such_size);
+      lua_setfield(L, -2, "__index");
+      lua_pushboolean(L, 0);
+      lua_setfield(L, -2, "__metatable");
+    }
+    lua_setmetatable(L, -2);
     return 1;
   }
   if (!strcmp(lua_tostring(L, 2), "dtype")) return type_of_tensor(L);

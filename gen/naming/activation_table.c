@@ -39,8 +39,11 @@ static void count_place(void *to, int op, int times)
   ++*(int *)to;
 }
 
-static void find_phase_ends(void)
+void forget_activations(void)
 {
+  nrow = 0;
+  row_names = (struct scope){.local = true};
+  row_of = alloc((size_t)(graph->nvalue + 1) * sizeof *row_of);
   int place = 0;
   ends.n = 0;
   ends.at = alloc((size_t)(graph->nfunction + 1) * sizeof *ends.at);
@@ -49,11 +52,7 @@ static void find_phase_ends(void)
     each_op_of(&graph->function[i], count_place, &place);
     ends.at[ends.n++] = (struct phase_end){i, place};
   }
-}
-
-/* As many as the body has that makes it, or more, where one outside of the loop belongs to it. */
-static void count_stacked(void)
-{
+  /* As many as the body has that makes it, or more, where one outside of the loop belongs to it. */
   modules_of = alloc((size_t)(graph->nvalue + 1) * sizeof *modules_of);
   for (int i = 0; i < graph->nvalue; i++) {
     int maker = allocation_of(i).made_by;
@@ -64,15 +63,6 @@ static void count_stacked(void)
     if (loop->stack != NONE && loop->index >= modules_of[loop->stack])
       modules_of[loop->stack] = loop->index + 1;
   }
-}
-
-void forget_activations(void)
-{
-  nrow = 0;
-  row_names = (struct scope){.local = true};
-  row_of = alloc((size_t)(graph->nvalue + 1) * sizeof *row_of);
-  find_phase_ends();
-  count_stacked();
 }
 
 bool is_activation(int value)

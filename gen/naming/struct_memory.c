@@ -30,16 +30,6 @@ bool has_part(int value)
   return leaves_none_out || elements(local_shape(value, named_rank)) > 0;
 }
 
-static void put_member(struct buffer *b, const char *type, const char *name, int value, int indent)
-{
-  struct shape here = local_shape(value, named_rank);
-  const struct value *v = &graph->value[value];
-  char *member = text("%s %s[%s];", type, name, product_of_sizes_text(here));
-  put(b, "%*s%-*s // %s", indent, "", 40 - indent, member, shape_text(here));
-  if (!same_shape(here, v->shape)) put(b, " of %s", shape_text(v->shape));
-  put(b, "  %s\n", layout_text(v->layout));
-}
-
 static size_t first_word(const char *s)
 {
   return strcspn(s, ".");
@@ -178,7 +168,14 @@ static void put_child(struct buffer *b, const struct leaf *child, int n, const c
   if (child->rest[first_word(child->rest)] == 0) {
     if (!has_part(child->value)) return;
     memory_name[child->value] = text("%s%s", path, name);
-    put_member(b, c_type(graph->value[child->value].type), name, child->value, indent);
+    const char *type = c_type(graph->value[child->value].type);
+    int value = child->value;
+    struct shape here = local_shape(value, named_rank);
+    const struct value *v = &graph->value[value];
+    char *member = text("%s %s[%s];", type, name, product_of_sizes_text(here));
+    put(b, "%*s%-*s // %s", indent, "", 40 - indent, member, shape_text(here));
+    if (!same_shape(here, v->shape)) put(b, " of %s", shape_text(v->shape));
+    put(b, "  %s\n", layout_text(v->layout));
     return;
   }
   struct leaf *inner = below(child, n);
@@ -244,14 +241,6 @@ struct kinds {
   } * at;
 };
 
-static struct kinds no_kinds(void)
-{
-  struct kinds k = {0};
-  for (size_t i = 0; i < sizeof other_members / sizeof *other_members; i++)
-    unique_name(&k.members, other_members[i]);
-  return k;
-}
-
 /* "exp_avg" of "optim.exp_avg.in_proj.weight"; "sum_2" where it is the name of another member. */
 static const char *state_member(struct kinds *k, int value)
 {
@@ -287,22 +276,6 @@ static bool put_struct(struct buffer *b, const char *name, enum role role, bool 
   if (!*members) return false;
   put(b, "struct %s {\n%s};\n\n", name, members);
   return true;
-}
-
-/* The gradients and states of a parameter have the same place in their structs as it has in its
-   own. */
-static void name_followers(struct kinds *kinds, struct buffer *members)
-{
-  struct scope given = {0};
-  for (int i = 0; i < graph->nvalue; i++) {
-    const struct value *v = &graph->value[i];
-    if (v->role != GRADIENT && v->role != STATE) continue;
-    const char *parameter = memory_name[v->of];
-    if (!parameter || (v->role == STATE && is_apart(i))) continue;
-    const char *member = v->role == STATE ? state_member(kinds, i) : "grad";
-    memory_name[i] = text("m->%s.%s", member, parameter + strlen("m->w."));
-    if (!is_name_given(&given, member)) put(members, ", %s", unique_name(&given, member));
-  }
 }
 
 /* States that not every parameter has, or that have another shape, have a struct for each kind. */
@@ -353,12 +326,26 @@ static bool put_sums_struct(struct buffer *b)
 /* The structs of all values by their roles, and the members that they are. */
 static void put_structs(struct buffer *members)
 {
-  struct kinds kinds = no_kinds();
+  struct kinds k = {0};
+  for (size_t i = 0; i < sizeof other_members / sizeof *other_members; i++)
+    unique_name(&k.members, other_members[i]);
+  struct kinds kinds = k;
   const char *aligned =
       target->member_alignment ? text("alignas(%d) ", target->member_alignment) : "";
   if (put_struct(&declaration, "parameters", PARAMETER, false, "m->w.")) {
     put(members, "  %sstruct parameters w", aligned);
-    name_followers(&kinds, members);
+    /* The gradients and states of a parameter have the same place in their structs as it has in its
+       own. */
+    struct scope given = {0};
+    for (int i = 0; i < graph->nvalue; i++) {
+      const struct value *v = &graph->value[i];
+      if (v->role != GRADIENT && v->role != STATE) continue;
+      const char *parameter = memory_name[v->of];
+      if (!parameter || (v->role == STATE && is_apart(i))) continue;
+      const char *member = v->role == STATE ? state_member(&kinds, i) : "grad";
+      memory_name[i] = text("m->%s.%s", member, parameter + strlen("m->w."));
+      if (!is_name_given(&given, member)) put(members, ", %s", unique_name(&given, member));
+    }
     put(members, ";\n");
   }
   put_states_apart(&kinds, &declaration, members, aligned);

@@ -80,25 +80,22 @@ static bool uses_rate(const struct optimizer *o, const char *code)
   return false;
 }
 
-static void put_update_constants(struct buffer *b, int optimizer, const char *code)
-{
-  const struct optimizer *o = &plan_options->optimizer[optimizer];
-  const char *lr = name_in("lr", optimizer);
-  if (uses_rate(o, code))
-    put(b, "  const double %s = %s(t);\n", lr, name_in("learning_rate", first_of_rate(optimizer)));
-  for (int k = 0; k < o->nnumber; k++)
-    if (names_number(o, k, code))
-      put(b, "  %s%s = %s;\n", target->steps_in_memory ? "now." : "const float ",
-          step_number_name(o, k),
-          expr_text(prefix_expr("(float)", expr(fill(o->number[k].text, "lr", lr, NULL)))));
-}
-
 char *update_constants(const char *code)
 {
   struct buffer b = {0};
   put_text(&b, "", 0);
   for (int i = 0; i < plan_options->noptimizer; i++)
-    if (is_used(i)) put_update_constants(&b, i, code);
+    if (is_used(i)) {
+      const struct optimizer *o = &plan_options->optimizer[i];
+      const char *lr = name_in("lr", i);
+      if (uses_rate(o, code))
+        put(&b, "  const double %s = %s(t);\n", lr, name_in("learning_rate", first_of_rate(i)));
+      for (int k = 0; k < o->nnumber; k++)
+        if (names_number(o, k, code))
+          put(&b, "  %s%s = %s;\n", target->steps_in_memory ? "now." : "const float ",
+              step_number_name(o, k),
+              expr_text(prefix_expr("(float)", expr(fill(o->number[k].text, "lr", lr, NULL)))));
+    }
   return b.text;
 }
 

@@ -35,28 +35,26 @@ static void ask_input(struct query *q, const struct def_use *uses, const struct 
   ask_number(q, NONE);
 }
 
-/* An output, what the plan asks of it, and what it is the gradient of. */
-static void ask_output(struct query *q, const struct def_use *uses, int value)
-{
-  const struct value *v = &graph->value[value];
-  ask_value(q, v);
-  for (int r = uses->asked_of[value]; r != NONE; r = uses->asked_of[graph->op[r].out]) {
-    ask_number(q, (int64_t)graph->op[r].asked << 1 | graph->op[r].finishes);
-    ask_number(q, (int64_t)graph->value[graph->op[r].out].type);
-    ask_layout(q, &graph->op[r].to);
-  }
-  ask_number(q, NONE);
-  ask_number(q, v->of != NONE);
-  if (v->of != NONE) ask_layout(q, &graph->value[v->of].layout);
-}
-
 static void ask_op(struct query *q, const struct def_use *uses, const struct op *op)
 {
   ask_rule(q, op);
   ask_number(q, op->phase == FORWARD); /* what the forward cuts, the backward gathers */
   ask_number(q, (int64_t)number_if_any(op, "ring"));
   for (int i = 0; i < op->nin; i++) ask_input(q, uses, op, i);
-  for (int k = 0; k < op->nout; k++) ask_output(q, uses, op->out + k);
+  for (int k = 0; k < op->nout; k++) {
+    /* An output, what the plan asks of it, and what it is the gradient of. */
+    int value = op->out + k;
+    const struct value *v = &graph->value[value];
+    ask_value(q, v);
+    for (int r = uses->asked_of[value]; r != NONE; r = uses->asked_of[graph->op[r].out]) {
+      ask_number(q, (int64_t)graph->op[r].asked << 1 | graph->op[r].finishes);
+      ask_number(q, (int64_t)graph->value[graph->op[r].out].type);
+      ask_layout(q, &graph->op[r].to);
+    }
+    ask_number(q, NONE);
+    ask_number(q, v->of != NONE);
+    if (v->of != NONE) ask_layout(q, &graph->value[v->of].layout);
+  }
 }
 
 /* Everything that a decision depends on: the operation and the next one. */
