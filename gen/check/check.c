@@ -1,9 +1,9 @@
-/* check.c: checks after every pass what it promises to leave. A failure is a bug of tpgen, except
-   after the pass `lua`: its graph comes from another process and is not trusted.
+/* check.c: after every pass, checks what the pass promises to leave. A failure is a bug of tpgen,
+   except after the pass `lua`: its graph comes from another process and is not trusted.
 
    Later passes keep what a pass promises of the flat program. A long program is checked when it is
    new, and once more before it is folded, for all passes in between. A shorter one is checked after
-   each pass, which tells the pass with the bug. */
+   each pass, so the failing pass is the one with the bug. */
 #include "check/check.h"
 
 #include <float.h>
@@ -71,7 +71,7 @@ static void check_run(int id, bool *made)
 }
 
 /* A gradient is added to those of earlier batches in its own layout. Its parameter may be sharded
-   along a dimension of size 1, which no way of a rule does. */
+   along a dimension of size 1, which no rule allows. */
 static bool adds_batch(const struct op *op)
 {
   if (op->kind != OP_add || !is_gradient(op->out)) return false;
@@ -81,9 +81,9 @@ static bool adds_batch(const struct op *op)
          same_layout(over_time(graph->value[op->in[1]].layout), layout);
 }
 
-/* A copy, also to another order in memory or another type, has the layout of its source. That may
-   be sharded along a dimension of size 1, or be a pending sum that the plan moves in a narrower
-   type and that is rounded while pending. No way of a rule does either. */
+/* A copy, also to another order in memory or another type, has the layout of its source. That
+   layout may be sharded along a dimension of size 1, or be a pending sum that the plan moves in a
+   narrower type and that is rounded while pending. No rule allows either. */
 static bool is_plain_copy(const struct op *op)
 {
   const struct value *in = &graph->value[op->in[0]], *out = &graph->value[op->out];
@@ -174,7 +174,7 @@ static bool is_laid_out(enum pass after)
   return after >= PASS_PROPAGATE && after <= PASS_OUTLINE;
 }
 
-/* There are many values and operations: one loop makes all checks of each. */
+/* Programs have many values and operations: one loop makes all checks of each. */
 static void check_values(enum pass after, bool *made, struct list *ends)
 {
   bool laid_out = is_laid_out(after);
@@ -224,7 +224,7 @@ static void check_laid_out(enum pass after, int id)
   marks.op[id] = mark;
   for (int k = 0; k < op->nout; k++)
     require(graph->value[op->out + k].placed, id, "its value is not placed");
-  /* Whether the layouts need not follow a way of the operation's rule. */
+  /* Whether the layouts need not follow the operation's rule. */
   bool in_no_way = op->nout == 0 || !*rule_of(op) || adds_batch(op) || is_plain_copy(op) ||
                    is_zeros(op) || is_block(op);
   if (is_known(op, (in_no_way ? LIES_IN_NO_WAY : 0) | (are_steps ? IS_STEP : 0))) return;
@@ -347,7 +347,7 @@ static void check_parameter_order(void)
   }
 }
 
-/* The steps of an update take what is made before them. */
+/* The steps of an update take only values that exist before them. */
 static void check_recipe(const struct optimizer *o)
 {
   int end = first_step_operand(o) + o->nstep;

@@ -25,7 +25,7 @@ struct sequence {
 };
 
 /* Whether this check already looked at an operation with the same rule, moves and operand layouts,
-   in this way. */
+   in the same mode. */
 enum { LIES_IN_NO_WAY = 1, IS_STEP = 2, IS_MOVE = 4, IS_COPIED = 8 };
 
 /* A value, and its index in its stack. */
@@ -33,12 +33,12 @@ struct one {
   int value, index; /* index NONE: it belongs to a module that is left out */
 };
 
-/* What is known of a value. Most values need nothing here. */
+/* The facts about a value. Most values need no entry. */
 struct known {
   int modules;        /* of a stack's first value: the size of the stack */
-  int *members;       /* if these have storage of their own: they, by module that is run */
+  int *members;       /* if these have storage of their own: that storage, by module that is run */
   int own, grad, sum; /* own storage of the value, its gradient, its gradient sum; or NONE */
-  int left;           /* where the numbers begin that were left for it; NONE */
+  int left;           /* the first of the numbers left for it; NONE */
 };
 
 /* Bytes `from` up to `to`, of the arena or of the storage outside of it. Outside, the first `bytes`
@@ -75,8 +75,8 @@ struct cut_tensor {
   struct layout layout;
 };
 
-/* Whether all pieces of an exchange are contiguous in the parts of who sends them, and of who gets
-   them. `all`: all pairs of ranks have been looked at. */
+/* Whether all pieces of an exchange are contiguous in the senders' parts, and in the receivers'
+   parts. `all`: the check compared all pairs of ranks. */
 struct piece_runs {
   bool given, got, all;
 };
@@ -115,8 +115,8 @@ void check_in_pieces(void);
 
 /* ------------------------------------------------------------------------------ check_counts.c */
 
-/* How many elements the rank has of what a collective sums or of its shards; of a bucket, all of
-   its members'. */
+/* The number of elements that the rank has of the values that a collective sums or of its shards;
+   of a bucket, all of its members'. */
 int64_t elements_together(const struct op *op, int rank);
 /* Asserts that the counts which the rank's program states are those of its members' parts. */
 void check_counts(const struct op *op, int rank, const int64_t *give, const int64_t *get,
@@ -136,8 +136,8 @@ void check_memory(void);
 
 /* ------------------------------------------------------------------------------- check_moves.c */
 
-/* Checks that an operation which moves data does what it says. begin_moves comes before the first
-   in each check. */
+/* Checks that an operation which moves data does what its kind says. begin_moves comes before the
+   first one in each check. */
 void begin_moves(void);
 void check_moves_of(int id);
 
@@ -206,7 +206,8 @@ void make_marks(void);
 
 /* ------------------------------------------------------------------------------------- prove.c */
 
-/* What a rank issues in these operations, in order, without the functions that they call. */
+/* The collectives that a rank issues in these operations, in order, without the functions that they
+   call. */
 struct sequence issued_by(const int *op, int n, int rank);
 /* Runs all ranks' sequences against each other. NULL if every rank reaches its end, else a text
    that says what would hang. */
@@ -216,7 +217,7 @@ void prove(void);
 /* ------------------------------------------------------------------------------- check_runs.c */
 
 struct piece_runs piece_runs_of(const struct exchange *e);
-/* A rank's part; how many elements it and another one's part of such a tensor have in common, and
+/* A rank's part; how many elements it and another rank's part of such a tensor have in common, and
    how many indices along a dimension. */
 struct part part_on(const struct cut_tensor *t, int rank);
 int64_t common_part(const struct cut_tensor *t, int rank, const struct cut_tensor *u, int other);
@@ -232,25 +233,25 @@ void check_slots(void);
 
 /* --------------------------------------------------------------------------- check_transfers.c */
 
-/* Checks what the stages of a pipeline take from each other. */
+/* Checks the values that the stages of a pipeline take from each other. */
 void check_transfers(void);
 
 /* ------------------------------------------------------------------------------ check_waits.c */
 
 /* Whether an action does that work of its stage. */
 bool action_does(enum action_kind kind, enum stage_work work);
-/* Which actions of a pipeline's ranks wait for each other forever, or NULL. */
+/* The actions of a pipeline's ranks that wait for each other forever, as a text; or NULL. */
 const char *waits_forever(const struct pipeline *p);
 
 /* ------------------------------------------------------------------------------- check_ways.c */
 
-/* Asserts that the operation runs on its operands as they lie. */
+/* Asserts that the operation runs on the layouts of its operands. */
 void check_way(int id);
 
 /* --------------------------------------------------------------------------- match_transfers.c */
 
-/* Where sends and receives match by their order: which stages, of those whose programs have been
-   asked about, have them in another order than their other end; or NULL. */
+/* Where sends and receives match by their order: the stages, of those whose programs were passed
+   in, whose order differs from that of the other end; or NULL. */
 const char *unlike_ends(void);
 /* The same of collectives of several stages' ranks: whether the programs have others. */
 const char *unlike_joins(void);

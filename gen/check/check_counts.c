@@ -11,7 +11,8 @@
    of pieces. Rows by expert that are exchanged are counted when the program runs. */
 #include "check/check.h"
 
-/* Of pairs so many ranks are looked at, and the last one, which has the smallest parts. */
+/* The number of ranks that the check compares in pairs, in addition to the last one, which has the
+   smallest parts. */
 enum { LOOKED_AT = 16 };
 
 static void require_count(bool fact, const struct op *op, const char *what)
@@ -19,11 +20,12 @@ static void require_count(bool fact, const struct op *op, const char *what)
   if (!fact) bug_at("prove", (int)(op - graph->op), "%s", what);
 }
 
-/* What `from` has for `to`, of a collective that is no bucket, or of a bucket's member. */
+/* The elements that `from` sends to `to`, in a collective that is no bucket, or for a bucket's
+   member. */
 static int64_t check_counts_sent(const struct op *op, int from, int to)
 {
-  /* What a rank's part of a value, and another's of another value of that shape, have in common.
-     Rows by expert are as many as there is room for. */
+  /* The elements that a rank's part of a value has in common with another rank's part of another
+     value of that shape. Rows by expert fill the capacity. */
   int value = op->in[0];
   int result = op->out;
   const struct value *v = &graph->value[value], *w = &graph->value[result];
@@ -78,8 +80,9 @@ static bool same_box(const struct part *a, const struct part *b)
   return true;
 }
 
-/* Who sends is not looked at: any member that has it may. That two send the same would show in the
-   sum, unless another piece of just this size were left out: so the first pieces are compared. */
+/* The check does not compare the senders: any member that has a piece may send it. If two sent the
+   same piece, the sum would show it, unless another piece of just this size were left out: so the
+   first pieces are compared. */
 static void check_exchange(const struct op *op, int rank, const int *member, int n,
                            const int64_t *give, const int64_t *get)
 {

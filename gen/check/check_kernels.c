@@ -4,8 +4,8 @@
            kernel and the dimensions outside of a row; for each member whether it makes one element
            per row, over what it reduces, and in which pass over the row.
    Holds   each member has the kernel's iteration space, or one element for each of its rows. A
-           reduction is over the dimensions that its reach says. What a member reads of another is
-           already made, at the same place or for the same row.
+           reduction is over the dimensions that its reach says. If a member reads another member's
+           result, that is already made, at the same place or for the same row.
 
    The rules are its own: row_passes.c decides what one kernel can do. */
 #include "check/check.h"
@@ -199,8 +199,9 @@ static bool check_kernels_follows(int before, int value, int d)
          is_next_parameter(gradients ? v->of : before, gradients ? w->of : value);
 }
 
-/* One call makes what all products make: they have one equation, and of each operand either one
-   value or, where it has the letter, parts side by side. A sum has its result in the last one. */
+/* One call makes the results of all products. The products have one equation; of each operand they
+   have either one value or, where the operand has the letter, parts side by side. A sum has its
+   result in the last one. */
 static void check_products(int id, const struct op *op)
 {
   const struct op *first = &graph->op[op->body[0]];

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-/* The number that was left in each byte; 0: not known. */
+/* The number that was left in each byte; 0: unknown. */
 static struct bytes bytes;
 
 /* Bytes that are written together become one interval. */
@@ -83,7 +83,7 @@ static int number_before(int value, struct place p)
   return *number;
 }
 
-/* Whether the bytes have the number, or that of what they became a slice of. */
+/* Whether the bytes have the number, or that of the value that they became a slice of. */
 static bool check_memory_holds(struct intervals s, int k, int number)
 {
   int found = *row_of(s, k);
@@ -211,7 +211,7 @@ static bool check_memory_shows(const struct op *op)
   return is_same_place(place_of(in, now.module), place_of(out, now.module));
 }
 
-/* What the steps of a scan have put together: each slice has its step's number. */
+/* The stack that the steps of a scan have made: each slice has its step's number. */
 static void join_slices(const struct op *op)
 {
   int stack = op->in[0], steps = modules_run(stack);
@@ -259,7 +259,7 @@ static void begin_op(const struct op *op, int id, int module)
   while (list_room < op_width(op)) list = grow(list, 0, &list_room, sizeof *list);
 }
 
-/* What a posted receive brings may be there from the beginning of the batch on. */
+/* A posted receive may write its output from the beginning of the batch on. */
 static void receive_early(void *unused, int id, int times)
 {
   const struct op *op = &graph->op[id];
@@ -306,7 +306,8 @@ static void check_memory_run_phases(bool of_batch, enum phase first, enum phase 
   }
 }
 
-/* The stages of a pipeline may put off what their backwards do for weights. */
+/* The stages of a pipeline may put off the part of their backwards that makes weights'
+   gradients. */
 static void run_batch(bool puts_off)
 {
   each_op(receive_early, NULL);
@@ -334,8 +335,8 @@ void check_memory(void)
   }
   check_memory_run_phases(false, UPDATE, UPDATE);
   check_memory_run_phases(true, DECODE, DECODE);
-  /* Checks the values that are read after the step: results, and what the next step reads that was
-     computed before the first one. */
+  /* Checks the values that are read after the step: results, and the values that the next step
+     reads and that were computed before the first one. */
   struct list constants = kept_constants();
   now.id = now.module = NONE;
   now.op = NULL;

@@ -1,4 +1,4 @@
-/* check_moves.c: a part of check.c: an operation that moves data does what it says.
+/* check_moves.c: a part of check.c: an operation that moves data does what its kind says.
 
    Takes   the program from the pass `redistribute` on.
    Holds   each step of a redistribution changes the layout exactly as an operation of its kind
@@ -127,8 +127,8 @@ static bool is_all_to_all(const struct step *s)
          all_cuts_equal(&s->from, &s->to, both);
 }
 
-/* Between the first dimension and one of the places, whichever cuts it the last. A micro-batch of
-   experts' rows is that of all members, whose parts of the tokens it cuts: it is innermost. */
+/* Between the first dimension and one of the places: the one that cuts it last. A micro-batch of
+   experts' rows belongs to all members, whose parts of the tokens it cuts: it is innermost. */
 static bool is_exchange_rows(const struct step *whole)
 {
   struct step in_parts = *whole, *s = &in_parts;
@@ -167,7 +167,7 @@ static bool check_moves_is_packing(const struct step *s)
          ends_with(s->op->to, s->op->dim, s->group, rest);
 }
 
-/* Found once a check. */
+/* Found once for each check. */
 static struct known_runs {
   bool known;
   struct piece_runs runs;
@@ -227,7 +227,7 @@ static bool is_complete(const struct exchange *e)
   return true;
 }
 
-/* Whether members are idle only around a ring, whose blocks they would get from after its end. */
+/* Whether members are idle only around a ring: after its end they would get its blocks. */
 static bool has_right_idle(const struct exchange *e, const struct piece_runs *r)
 {
   const struct move *m = &e->move;
@@ -344,8 +344,8 @@ static void check_bucket(int id)
 
 /* ------------------------------------------------------------------------------------ in memory */
 
-/* The size of a letter on the first rank, from an operand that has it as a dimension; else its size
-   in the whole tensor, of which no inner part is cut then. */
+/* The size of a letter on the first rank, from an operand that has it as a dimension. Otherwise no
+   inner part of the letter is cut, and its size is that in the whole tensor. */
 static int64_t letter_size(const struct op *view, const struct letters *l, int letter)
 {
   for (int i = 0; i < operand_count(view); i++) {

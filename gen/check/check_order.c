@@ -49,7 +49,7 @@ static bool *is_made; /* by value: something has written it */
 static const char *const *statement;
 static int rank;
 
-/* What is issued now: by this operation, for this module; NONE: outside of loops. */
+/* The operation that is issued now, and its module; NONE: outside of loops. */
 static struct {
   const struct op *op;
   int id, module, stream;
@@ -199,8 +199,8 @@ static void copy_out(const struct op *op, int stream)
   write_all(members_out, op);
 }
 
-/* What the call itself touches: for a bucket its buffer, and the members that are in it or are used
-   in its place. */
+/* The call itself touches, for a bucket, its buffer, and the members that are in the buffer or are
+   used in its place. */
 static void call_it(const struct op *op, int stream)
 {
   int *last = call + 2 * op->group;
@@ -283,9 +283,9 @@ static bool goes_over_edge(const struct op *op)
   return is_transfer(op->kind) && target->edge_groups;
 }
 
-/* What stages of a pipeline send each other: begun when the stream has reached it, on the stream of
-   its edge. The stream waits for what is received. A step waits for what is sent when its update
-   begins: until then nothing may be written there. */
+/* A transfer between stages of a pipeline begins when the stream has reached it, and runs on the
+   stream of its edge. After a receive the stream waits for it. The step waits for a send when its
+   update begins: until then nothing may write the value that is sent. */
 static void check_order_transfer(const struct op *op)
 {
   const int stream = stream_of[edge_of(op)];
@@ -415,7 +415,7 @@ static void check_order_run_op(int id, int module)
   }
 }
 
-/* What is in flight at the end of an iteration is loop-carried. */
+/* A collective that is pending at the end of an iteration is loop-carried. */
 static void check_round_end(void)
 {
   for (int k = 0; k < pending.n; k++) {

@@ -120,7 +120,7 @@ bool lies_within(struct place inner, struct place outer)
 }
 
 /* The offsets of a list repeat after this many modules, except for values that each module keeps;
-   and the most iterations by which one reaches into others. */
+   and the largest number of iterations by which one reaches into others. */
 static int period, ahead;
 
 /* The number of modules that are run of a list with `count`. */
@@ -180,7 +180,7 @@ static bool has_own_place(int value)
   return v->role != ACTIVATION || v->is_output || (v->op == NONE && !in_loop(value)->step);
 }
 
-/* -------------------------------------------------------------------- values and where they lie */
+/* --------------------------------------------------------------------- values and their storage */
 
 struct one one_of(int value, int module)
 {
@@ -234,8 +234,8 @@ static struct place outside(int value, int module)
   return own_place(index == NONE ? where : known_of(loop->stack)->members[index]);
 }
 
-/* A slice of what a scan goes over, or puts together. The last one before the steps that are left
-   out also has their bytes. */
+/* A slice of a value that a scan goes over, or puts together. The last one before the steps that
+   are left out also has their bytes. */
 static struct place check_places_slice_of(int value, int module)
 {
   struct allocation a = allocation_of(value);
@@ -252,8 +252,8 @@ static struct place check_places_slice_of(int value, int module)
   return p;
 }
 
-/* The last module before those that are left out also has their bytes of what each module keeps,
-   but for parts of a wide value, which alternate from module to module. */
+/* The last module before those that are left out also has their bytes of the values that each
+   module keeps, except for parts of a wide value, which alternate from module to module. */
 static struct place inside(int value, int module)
 {
   struct allocation a = allocation_of(value);
@@ -316,7 +316,7 @@ int begin_run(void)
   memset(&known, 0, sizeof known);
   memset(&own_places, 0, sizeof own_places);
   known_at = alloc((size_t)(graph->nvalue + 1) * sizeof *known_at);
-  /* As many as the loop that makes it goes through: the graph does not keep most of their values
+  /* As many as the loop that makes it has iterations: the graph does not keep most of their values
      (remove_unused.c). It keeps those of a stack that no loop makes. */
   for (int i = 0; i < graph->nvalue; i++) {
     const struct in_loop *loop = in_loop(i);
@@ -343,7 +343,7 @@ int begin_run(void)
     if (counts[i] > 1) graph->function[i].count = check_places_run_of(counts[i]);
     if (graph->function[i].count > most) most = graph->function[i].count;
   }
-  /* A stack may be of no loop that is left: buckets make one collective of all iterations. */
+  /* The loop of a stack may no longer exist: buckets make one collective of all iterations. */
   for (int i = 0; i < known.n; i++)
     if (check_places_run_of(known.at[i].modules) > most)
       most = check_places_run_of(known.at[i].modules);

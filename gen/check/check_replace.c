@@ -119,8 +119,8 @@ bool move_may_replace(const struct op *op, int in, int out)
   return false;
 }
 
-/* A product may add to what it reads as its third input alone, where that has the result's parts.
- */
+/* A product may write over its third input only, the term that it adds to, where that has the
+   result's parts. */
 bool product_may_replace(const struct op *op, int in, int out, bool (*overlaps)(int value, int out))
 {
   if (op->kind != OP_matmul || op->nin != 3 || op->in[2] != in || op->out != out) return false;

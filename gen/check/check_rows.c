@@ -1,6 +1,6 @@
-/* check_rows.c: rows by expert stay within the room that a rank has for them: what goes over them
-   by their count takes one that is held to just this room, wherever there can be more rows. And
-   what an operation reads and writes by one count has one room. */
+/* check_rows.c: rows by expert stay within the capacity that a rank has for them. Wherever a rank
+   can get more rows, an operation that goes over them by their count takes a count that is clamped
+   to this capacity. The rows that an operation reads and writes by one count have one capacity. */
 #include "check/check.h"
 
 static void check_rows_of_value(int id, int value, int counts)
@@ -10,7 +10,8 @@ static void check_rows_of_value(int id, int value, int counts)
   for (int i = 0; i < 2; i++) {
     int64_t room, most;
     int rank = ends[i];
-    /* For how many rows of the value the rank has room, and how many there can be. */
+    /* The number of rows of the value for which the rank has capacity, and the largest number that
+       it can get. */
     struct shape here = local_shape(value, rank), part = shape_of_part(value, rank);
     *&room = part.size[0] > 0 ? places_of_part(here) : 0;
     *&most = part.size[0] > 0 ? places_here(value, rank, part) : 0;
@@ -23,8 +24,8 @@ static void check_rows_of_value(int id, int value, int counts)
   }
 }
 
-/* Collectives move rows to other ranks, and a view, an exchange's packing and the like have them in
-   another form. */
+/* Collectives move rows to other ranks; a view, an exchange's packing and the like change their
+   form. */
 static bool check_rows_keeps_rows(const struct op *op)
 {
   return counted_operand(op) != NONE || *op_row[op->kind].element;

@@ -1,8 +1,8 @@
-/* check_runs.c: a part of check_moves.c: whether the pieces of an exchange are contiguous for who
-   sends them, and for who gets them: else they are packed, or unpacked.
+/* check_runs.c: a part of check_moves.c: whether the pieces of an exchange are contiguous for their
+   sender, and for their receiver: otherwise they are packed, or unpacked.
 
-   Each piece is what the part of a member before, and that of one after, have in common. exchange.c
-   finds the pieces by lists; here each pair of ranks is looked at, or some of many. */
+   A piece is the intersection of a member's part before and another's part after. exchange.c finds
+   the pieces by lists; here each pair of ranks is compared, or some of many. */
 #include "check/check.h"
 
 struct part part_on(const struct cut_tensor *t, int rank)
@@ -12,7 +12,7 @@ struct part part_on(const struct cut_tensor *t, int rank)
   return local_part(&graph->mesh, t->whole, t->layout, coordinate);
 }
 
-/* Along a dimension that is cut in strides both are cut alike: check_moves.c. */
+/* Along a dimension that is cut in strides both have the same cuts: check_moves.c. */
 int64_t common_along(const struct cut_tensor *t, const struct part *a, const struct part *b, int d)
 {
   int64_t first = a->first[d], end = first + a->shape.size[d];

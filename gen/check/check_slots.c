@@ -1,13 +1,13 @@
 /* check_slots.c: a part of check.c: in a pipeline, the slots of the micro-batches in flight.
 
    Takes   the program of the ranks at one place, with storage for every value.
-   Holds   what a function leaves for another one, or sends, is in a slot; the slot is that of the
-           micro-batch from the stage's forward to the last action that touches it, and no other
-           micro-batch takes it between. Within a slot, check_memory.c finds values. The actions do
-           the work of a stage once for each micro-batch. */
+   Holds   a value that a function leaves for another one, or sends, is in a slot. The slot belongs
+           to the micro-batch from the stage's forward to the last action that touches it; no other
+           micro-batch takes it in between. Within a slot, check_memory.c finds values. The actions
+           do the work of a stage once for each micro-batch. */
 #include "check/check.h"
 
-/* Whether functions of stage `by` touch what is in flight with stage `of`: by * n + of. */
+/* Whether functions of stage `by` touch values in flight of stage `of`: by * n + of. */
 static bool *touches;
 
 static bool *touches_of(int by, int of)
@@ -24,8 +24,8 @@ static bool is_of_same_work(int a, int b)
   return f->phase == g->phase && f->stage == g->stage && f->of_weights == g->of_weights;
 }
 
-/* Whether each micro-batch has its own, as a function of the batch makes it. A view of what is
-   gathered before the first one is the same bytes for all of them. */
+/* Whether each micro-batch has its own value, as a function of the batch makes it. A view of a
+   value that is gathered before the first micro-batch has the same bytes for all of them. */
 static bool is_made_each_time(int value)
 {
   int maker = graph->value[value].op;
@@ -68,8 +68,8 @@ static void touch_all(void)
   }
 }
 
-/* The most micro-batches in flight at once: from the stage's forward to the last action that
-   touches what it has in flight. */
+/* The largest number of micro-batches in flight at once: from the stage's forward to the last
+   action that touches their values. */
 static int check_slots_most_in_flight(const struct actions *actions, int stage)
 {
   int *last = alloc((size_t)(microbatches() + 1) * sizeof *last), now = 0, most = 0;
@@ -85,7 +85,7 @@ static int check_slots_most_in_flight(const struct actions *actions, int stage)
   return most;
 }
 
-/* Whether an action from `from` on touches what the micro-batch has in flight with the stage. */
+/* Whether an action from `from` on touches the micro-batch's values in flight of the stage. */
 static bool is_touched_from(const struct actions *actions, int from, int stage, int microbatch)
 {
   for (int i = from; i < actions->n; i++)
@@ -116,7 +116,7 @@ static void check_slots_of(const struct actions *actions, int stage)
   }
 }
 
-/* Each function of a stage runs once for each micro-batch, by what the program says of actions. */
+/* Each function of a stage runs once for each micro-batch, according to the program's actions. */
 static void check_slots_work(const struct actions *actions, const struct function *f)
 {
   int n = microbatches(), *runs = alloc((size_t)(n + 1) * sizeof *runs);

@@ -1,15 +1,16 @@
-/* check_transfers.c: a part of check.c: in a pipeline, what the stages take from each other.
+/* check_transfers.c: a part of check.c: in a pipeline, the values that the stages take from each
+   other.
 
    Takes   the program of all stages, from the pass `stages` up to `redistribute`.
-   Holds   the number of a send is that of one receive, of the same stages, which takes the same
-           tensor later on; an operation reads nothing of a stage that other ranks have; and an edge
-           of the pipeline says so of all that one stage makes and another one reads. */
+   Holds   each send has the number of one receive, of the same stages, which takes the same tensor
+           later on. An operation reads nothing of a stage that other ranks have. The pipeline has
+           an edge for every value that one stage makes and another one reads. */
 #include "check/check.h"
 
 enum { RECEIVED = -2 };
 
-/* On the same ranks the work of a stage for a micro-batch, forward, backward and what weights need,
-   comes in this order, so an edge to the first that reads is enough. */
+/* On the same ranks the work of a stage for a micro-batch comes in this order: forward, backward,
+   weights' gradients. So an edge to the first work that reads is enough. */
 static bool has_edge(int from, enum stage_work made, int to, enum stage_work read)
 {
   bool same_ranks = coordinate_of_stage(from) == coordinate_of_stage(to);
@@ -21,7 +22,7 @@ static bool has_edge(int from, enum stage_work made, int to, enum stage_work rea
   return false;
 }
 
-/* What one operation makes and another one reads. */
+/* The stage that makes a value and the one that reads it have an edge. */
 static void check_edge(int maker, int reader)
 {
   int from = stage_of(maker), to = stage_of(reader);
@@ -69,7 +70,8 @@ static void check_receive(int id, int *send)
 void check_transfers(void)
 {
   if (!graph->stages || graph->stages->here != NONE) return;
-  /* By number, of which there are fewer than operations: the send, until it is received. */
+  /* By a transfer's number, which is below the number of operations: its send, until it is
+     received. */
   int n = graph->nop, *send = alloc((size_t)(n + 1) * sizeof *send);
   for (int i = 0; i < n; i++) send[i] = NONE;
   for (int at = 0; at < graph->norder; at++) {

@@ -2,17 +2,18 @@
 
    Takes   the actions of all ranks, the edges of the stages, and the slots that the program gives
            to micro-batches.
-   Holds   no action waits, directly or by way of others, for itself. One waits for the action
-   before it on its rank, for those that make what it reads, and a forward for those that receive
-           what was sent from its slot. An action that nobody does is waited for forever.
+   Holds   no action waits for itself, directly or through others. An action waits for the action
+           before it on its rank and for those that make the values that it reads; a forward waits
+           for those that receive the values sent from its slot. An action that nobody does is
+           waited for forever.
 
-   waits.c, by which a stage gets spare slots, runs the ranks against each other instead. */
+   waits.c, which gives a stage spare slots, runs the ranks against each other instead. */
 #include "check/check.h"
 
-/* An action of a rank; what waits for it is a list. */
+/* An action of a rank, with a list of the actions that wait for it. */
 struct waiting_action {
-  int rank, waits_for; /* how many have not run yet */
-  int first;           /* of what waits for it; NONE */
+  int rank, waits_for; /* the number of those that have not run yet */
+  int first;           /* the first of the waits for it; NONE */
   const struct action *action;
 };
 
@@ -123,7 +124,7 @@ const char *waits_forever(const struct pipeline *p)
   for (int i = w.n; i-- > 0;) first[w.at[i].rank] = i;
   for (int i = 0; i < w.n; i++) add_reads(&w, i);
   for (int s = 0; s < p->stages; s++) add_slots(&w, s, first[p->rank_of[s]]);
-  /* Runs what waits for nothing, until nothing is left that can run. */
+  /* Runs each action that waits for nothing, until no action is left that can run. */
   struct list ready = {0};
   for (int i = 0; i < w.n; i++)
     if (!w.at[i].waits_for) add(&ready, i);

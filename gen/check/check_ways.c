@@ -1,13 +1,14 @@
-/* check_ways.c: a part of check.c: an operation runs on its operands as they lie.
+/* check_ways.c: a part of check.c: an operation can run on the layouts of its operands.
 
    Takes   an operation with a rule, whose operands have layouts.
-   Holds   along each dimension of the mesh either all operands are whole; or one letter of the rule
-           is cut, in all operands that have it and at the same places, and what lacks it is whole,
-           or pending if it is a sum over the letter; or sums are pending that the operator's row
-           lets through. A merged dimension has on each rank just the rank's part of its letters.
+   Holds   one of three cases along each dimension of the mesh. All operands are whole. Or one
+           letter of the rule is cut, in all operands that have it and at the same places, and an
+           operand without it is whole, or pending if it is a sum over the letter. Or sums are
+           pending, and the operator's row lets them through. A merged dimension has on each rank
+           just the rank's part of its letters.
 
-   The rules are its own. choices.c lists the layouts that an operation may have; here the layouts
-   that it has are looked at, each by itself. The letters of a rule, the cuts of a layout, and the
+   The rules are its own. choices.c lists the layouts that an operation may have; this file checks
+   the layouts that it has, each by itself. The letters of a rule, the cuts of a layout, and the
    sizes of parts are definitions that both share. */
 #include "check/check.h"
 
@@ -21,7 +22,7 @@ struct running {
   struct layout lies[MAX_INPUTS + MAX_OUTPUTS];
 };
 
-/* What a shard cuts: a letter, in so many parts outside of the cut. */
+/* The letter that a shard cuts, and the number of parts outside of the cut. */
 struct letter_cut {
   int letter;
   int64_t stride;
@@ -42,8 +43,8 @@ static const struct axis *axes(const struct running *r, int i)
   return operand_axes(r->op, &r->l, i);
 }
 
-/* A dimension of one letter may be cut in strides. In a merged one a stride leads to the beginning
-   of a letter. */
+/* A dimension of one letter may be cut in strides. In a merged dimension a stride leads to the
+   beginning of a letter. */
 static struct letter_cut cut_letter(const struct running *r, int i, struct placement p)
 {
   if (p.dim >= dimensions(r, i)) return (struct letter_cut){NONE, 0};
@@ -58,7 +59,7 @@ static struct letter_cut cut_letter(const struct running *r, int i, struct place
   return (struct letter_cut){NONE, 0};
 }
 
-/* In how many dimensions the operand has the letter; merged: with other ones. */
+/* The number of the operand's dimensions with the letter; merged: together with other letters. */
 static int letter_count(const struct running *r, int i, int letter, bool merged)
 {
   int times = 0;
@@ -71,7 +72,7 @@ static int letter_count(const struct running *r, int i, int letter, bool merged)
 /* ---------------------------------------------------------------- along one dimension of the mesh
  */
 
-/* What an operand without the cut letter is. */
+/* Whether an operand without the cut letter has the right placement. */
 static bool is_right_without(const struct running *r, int i, int letter, struct placement p)
 {
   bool counts = is_input(r, i) && r->l.summed[i] >> letter & 1;
@@ -79,8 +80,8 @@ static bool is_right_without(const struct running *r, int i, int letter, struct 
   return p.kind == PARTIAL && p.reduction == r->l.reduction[i - r->op->nin];
 }
 
-/* The row lets the letter be cut so: in strides only where it is a dimension of its own in all
-   operands, and no kernel asks where its part begins. */
+/* Whether the row lets the letter be cut so: in strides only where it is a dimension of its own in
+   all operands, and no kernel asks where its part begins. */
 static bool may_cut(const struct running *r, struct letter_cut c)
 {
   const struct letters *l = &r->l;
@@ -111,7 +112,7 @@ static bool is_cut_alike(const struct running *r, int d, struct letter_cut c, st
   return true;
 }
 
-/* A cast to another type is of each term, not of the sum, unless it rounds nothing. */
+/* A cast to another type rounds each term, not the sum, unless it rounds nothing. */
 static bool rounds(const struct op *op)
 {
   enum type from = graph->value[op->in[0]].type, to = op->type;
@@ -167,7 +168,7 @@ static bool runs_along(const struct running *r, int d)
 /* ----------------------------------------------------------- several dimensions of the mesh
  * together */
 
-/* Two that cut one letter at one place do so in one order in all operands. Strides of a dimension
+/* Two cuts of one letter at one place have the same order in all operands. Strides of a dimension
    divide each other. A value is pending in one way. */
 static bool check_ways_agree(const struct running *r, int d, int e)
 {
@@ -232,8 +233,8 @@ static bool is_made_of_letters(const struct running *r, int i, int dim, const in
   return !size || is_strided(&graph->mesh, layout, dim) || here.first[dim] == first;
 }
 
-/* The k-th of the coordinates that are looked at along a dimension of the mesh: all, or of many the
-   first and the last ones and one between. */
+/* The k-th of the coordinates that the check compares along a dimension of the mesh: all, or of
+   many the first and the last ones and one between. */
 static int looked_at(int mesh_dim, int k)
 {
   int n = graph->mesh.size[mesh_dim];

@@ -1,4 +1,4 @@
-/* facts.c: what the checks share: the pass that is checked, and which sums each value still
+/* facts.c: the checks share these: the pass that is checked, and which sums each value still
    lacks. */
 #include "check/check.h"
 
@@ -31,8 +31,8 @@ void mark_constants(bool *made)
     if (graph->op[i].kind == OP_full) made[graph->op[i].out] = true;
 }
 
-/* A sum to which the micro-batches add is whole after the last one, and pending in time for what
-   adds to it. What is counted before them is whole. */
+/* A sum that the micro-batches add up is whole after the last one; for the operations that add to
+   it, it is pending in time. A count made before them is whole. */
 struct placement placement_in(const struct op *op, int value, int d)
 {
   const struct value *v = &graph->value[value];

@@ -1,5 +1,6 @@
-/* match_transfers.c: proves that what stages of a pipeline send matches what others receive, where
-   calls match by their order; and that all issue the same collectives of several stages' ranks. */
+/* match_transfers.c: where calls match by their order, proves that the sends of a pipeline's stages
+   match the receives of others; and that all issue the same collectives of several stages'
+   ranks. */
 #include "check/check.h"
 
 #include <string.h>
@@ -59,7 +60,7 @@ const char *unlike_ends(void)
   return NULL;
 }
 
-/* What a collective of several stages is for all of its members. */
+/* The properties that a collective of several stages has in common for all of its members. */
 static void note_joined(void *to, int id, int times)
 {
   const struct op *op = &graph->op[id];

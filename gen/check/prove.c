@@ -25,8 +25,8 @@ struct counted {
   bool equal;
 };
 static struct counts_of {
-  bool alone;                /* see counts_alone */
-  const struct counted **of; /* by the first rank of the group; alone: by rank */
+  bool alone;                /* each rank has counts of its own: see counts_alone */
+  const struct counted **of; /* by the first rank of the group; with `alone`: by rank */
 } * counted;                 /* by operation */
 static const struct graph *counted_of;
 static int counted_in; /* of that micro-batch */
