@@ -23,10 +23,10 @@ void ask(void);
 
 /* ----------------------------------------------------------------------------- model_library.c */
 
-/* The name of the library that is asked for beside the program, or NULL. A wrong name is an
+/* The name of the library that is requested beside the program, or NULL. A wrong name is an
    error. */
 const char *model_library(void);
-/* What the build of the program gets for it: text of CMake, or "". */
+/* The library's text in the program's CMake file, or "". */
 char *library_build(void);
 /* Its files, except the runtime's; tensors: those of a class whose names are known. */
 void add_library_files(const struct stacks *tensors);
@@ -38,22 +38,23 @@ void help_with_plan(void);
 
 /* ----------------------------------------------------------------------------------- program.c */
 
-/* The files of the graph's ranks; appends which step is each rank's, "0:step 1:step_1". And what
-   all ranks share. */
+/* The files of the graph's ranks; appends the step of each rank, "0:step 1:step_1". And the files
+   that all ranks share. */
 void emit_steps(struct buffer *programs);
 void emit_rest(const struct buffer *programs);
-/* Whether the program, in a pipeline that of any place, has a product for which oneDNN pays. */
+/* Whether the program has a product for which oneDNN pays; in a pipeline, whether that of any place
+   has one. */
 bool multiplies_by_onednn(void);
 
 /* ----------------------------------------------------------------------------- runtime_files.c */
 
-/* Adds those that the program uses, after all of its own. */
+/* Adds the runtime's files that the program uses, after all of its own. */
 void add_runtime(void);
 
 /* ---------------------------------------------------------------------------- schedule_query.c */
 
-/* --schedule: prints a pipeline's schedule as CSV, with --lowered what its ranks do; then ends
-   tpgen. */
+/* --schedule: prints a pipeline's schedule as CSV, with --lowered the actions of its ranks; then
+   ends tpgen. */
 void ask_schedule(void);
 
 /* -------------------------------------------------------------------------------- run_passes.c */

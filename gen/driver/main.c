@@ -73,7 +73,7 @@ static void define(char *arg)
 
 static void choose_target(const char *name)
 {
-  char names[256] = ""; /* there is no arena yet */
+  char names[256] = ""; /* the arena does not exist yet */
   if (set_target(name)) return;
   for (int i = 0; i < TARGETS; i++) {
     size_t n = strlen(names);
@@ -83,7 +83,7 @@ static void choose_target(const char *name)
   usage_error(2, "--target %s: the targets are %s", name, names);
 }
 
-/* The digits at *at as a rank; steps over them. -1 where that is none. */
+/* Reads the digits at *at as a rank and moves past them. -1: not a rank. */
 static int read_rank(const char **at)
 {
   char *end;
@@ -261,7 +261,7 @@ static void read_options(int argc, char **argv)
 }
 /* clang-format on */
 
-static struct buffer programs; /* which step is each rank's */
+static struct buffer programs; /* the step of each rank */
 
 /* The end of a finished program: of all ranks, or of those at one place of a pipeline. */
 static void main_finish(void)

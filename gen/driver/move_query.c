@@ -179,7 +179,7 @@ static struct placement read_placement(bool *has_turn)
   return (struct placement){.kind = PARTIAL, .reduction = read_reduction()};
 }
 
-/* What is wrong with the i-th placement after those before it. NULL: nothing. */
+/* The error of the i-th placement after those before it. NULL: none. */
 static const char *misfit(const struct layout *l, unsigned with_turn, int i)
 {
   struct placement p = l->on[i];
@@ -196,7 +196,7 @@ static const char *misfit(const struct layout *l, unsigned with_turn, int i)
   return NULL;
 }
 
-/* A turn is one among those of the dimension's cuts. */
+/* A turn is one of those of the dimension's cuts. */
 static const char *misturned(const struct layout *l)
 {
   for (int i = 0; i < graph->mesh.ndim; i++) {
@@ -325,7 +325,7 @@ static int64_t most(const int64_t *bytes)
   return n;
 }
 
-/* Placements of all mesh dimensions, those of one rank, too. */
+/* Placements of all mesh dimensions, including those of size 1. */
 static const char *placements_text(struct layout layout)
 {
   struct buffer b = {0};

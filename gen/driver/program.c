@@ -4,8 +4,8 @@
    Leaves  the text of every file, for output_files.c.
 
    Ranks whose parts have the same shapes run the same text: a class of ranks shares a step file.
-   What differs between its ranks (where parts begin, which ranks form a group) is in a file for
-   each rank, as constants. */
+   The differences between its ranks (where parts begin, which ranks form a group) are constants in
+   a file for each rank. */
 #include "driver/driver.h"
 
 #include <inttypes.h>
@@ -19,7 +19,7 @@ static void add_text(const char *name, const char *contents)
 
 /* ------------------------------------------------------------------------------- the step files */
 
-/* "static cudaStream_t dp_stream, tp_stream;": those that anything runs on. */
+/* "static cudaStream_t dp_stream, tp_stream;": those that operations run on. */
 static void declare_streams_of(struct buffer *b, bool are_edges, const char *what)
 {
   bool any = false;
@@ -127,7 +127,8 @@ static char *json_literal(const char *json, size_t n)
   return b.text;
 }
 
-/* A member of struct program. One that is 0, NULL or false is so if it is not named. */
+/* A member of struct program. A member that is 0, NULL or false is left out: that is its
+   default. */
 static void put_field(struct buffer *b, const char *name, const char *value)
 {
   static const char *const zero[] = {"0", "0u", "NULL", "false", NULL};
@@ -180,7 +181,7 @@ static void put_adapter(struct buffer *b)
   put_lines(b, "turned", lines.text);
 }
 
-/* What the runtime must know of the program: struct program, in its order. */
+/* The members of struct program, in its order: the runtime's facts about the program. */
 static char *fields_text(const struct stacks *tensors)
 {
   const struct plan_options *p = plan_options;
@@ -264,7 +265,7 @@ static bool moves_rows(const struct op *op)
   return op->kind == OP_exchange_rows || op->kind == OP_hold_rows;
 }
 
-/* What some programs include. */
+/* The headers that only some programs include. */
 static const char *includes_text(void)
 {
   const char *stages = text("#include \"%s/stages.h\"\n", target->name);
@@ -317,7 +318,8 @@ static void program_add_step(const struct class_files *names, int rank, const ch
                 text("%s%s", slots_text(own_static()), activation_table()), NULL));
 }
 
-/* What the rank moves in a function, except in exchanges: those are in the rank's own file. */
+/* The counts that the rank moves in a function, except in exchanges: those are in the rank's own
+   file. */
 static uint64_t hash_issued(uint64_t h, const struct function *f, int rank)
 {
   struct sequence s = issued_by(f->op, f->nop, rank);
@@ -330,8 +332,8 @@ static uint64_t hash_issued(uint64_t h, const struct function *f, int rank)
   return h;
 }
 
-/* What decides the text of a rank's step: its class, by the shapes of all its parts, and what it
-   moves. */
+/* The text of a rank's step depends on the rank's class, by the shapes of all its parts, and on the
+   counts that it moves. */
 static uint64_t signature(int rank)
 {
   const int *class = &graph->kernel_forms->ranks.of[rank];
@@ -342,8 +344,8 @@ static uint64_t signature(int rank)
   return h;
 }
 
-/* Whether there is a product for which loading oneDNN pays: that takes a hundredth of a second,
-   and some MiB. */
+/* Whether the program has a product for which it pays to load oneDNN: that takes a hundredth of a
+   second, and some MiB. */
 bool multiplies_by_onednn(void)
 {
   if (all_stages()) return all_stages()->multiplies_by_onednn;
@@ -386,7 +388,7 @@ static void add_kernels(void)
                              "prototypes", kernel_prototypes(), NULL));
 }
 
-/* What run.sh starts the ranks with, if nothing else is asked for. */
+/* The transport that run.sh starts the ranks with by default. */
 static const char *transport_text(void)
 {
   return target->library == LIBRARY_MPI ? "shared" : "nccl";
@@ -441,7 +443,7 @@ static void add_class(int class, int first, const int *class_of)
     check_issued(first, statements(size));
 }
 
-/* Uneven ranks have programs of their own. The first few tell how many there is room for. */
+/* Uneven ranks have programs of their own. The memory taken by the first few shows how many fit. */
 static void add_classes(int n, const int *first_of, const int *class_of)
 {
   enum { FEW = 4 };
@@ -474,9 +476,9 @@ void emit_steps(struct buffer *programs)
     class_of[r] = class;
   }
   if (graph->stages) note_stage();
-  if (graph->stages && !nclass) return; /* another run writes what is of these ranks */
+  if (graph->stages && !nclass) return; /* another run writes the files of these ranks */
   add_classes(nclass, first_of, class_of);
-  /* "0:step 1:step_1": which step is each rank's. */
+  /* "0:step 1:step_1": the step of each rank. */
   for (int r = 0; r < world_size(); r++)
     if (class_of[r] != NONE)
       put(programs, "%s%d:%s", programs->length ? " " : "", r, step_name(class_of[r]));

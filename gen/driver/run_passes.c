@@ -54,7 +54,7 @@ static bool are_written(void)
 }
 
 /* A place before this one, whose ranks run the same program for other layers, with as many
-   micro-batches in flight or more: nothing is to be found out about this one. */
+   micro-batches in flight or more: this place needs no analysis of its own. */
 static int equal_place(int place, uint64_t *hash, const int *in_flight)
 {
   hash[place] = hash_of_program();
@@ -64,7 +64,7 @@ static int equal_place(int place, uint64_t *hash, const int *in_flight)
   return NONE;
 }
 
-/* At how many places behind this one there are ranks for which files are written. */
+/* The number of places behind this one that have ranks for which files are written. */
 static int written_behind(int place)
 {
   const int dim = graph->stages->mesh_dim;
@@ -84,7 +84,7 @@ static void run_place(enum pass first, size_t before, void (*finish)(void))
   run_passes(first, options.dump ? pass_of(options.dump) : PASS_LAST);
   if (options.dump) return;
   finish();
-  /* Places take about as much memory each, which stays taken. */
+  /* Places take about as much memory each, which is not freed. */
   const int place = graph->stages->here;
   const double each = (double)(arena_used() - before), left = written_behind(place);
   if (place && are_written() && (double)arena_used() + each * left > (double)arena_room())
@@ -130,7 +130,7 @@ static void run_rest(enum pass last, void (*finish)(void))
   }
   if (last < PASS_REDISTRIBUTE) run_passes(last + 1, PASS_REDISTRIBUTE);
   make_edges();
-  /* What the programs of places need to know about all stages. */
+  /* The facts about all stages that the programs of places need. */
   struct all_stages *all = alloc(sizeof *all);
   forward_flops(all->flops);
   all->gathers_each_batch = gathers_each_batch();
@@ -168,7 +168,7 @@ static struct graphs read_graphs(enum pass pass)
   return all;
 }
 
-/* async_tp notes in the options what it met at this place or one before. */
+/* async_tp notes in the options which matches it found at this place or one before. */
 static void keep_met(const struct plan_options *before)
 {
   for (int i = 0; i < plan_options->nasync && i < before->nasync; i++)

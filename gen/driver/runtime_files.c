@@ -1,5 +1,5 @@
-/* runtime_files.c: the files of the runtime that a program has: those that its CMakeLists.txt
-   compiles, those that its own files include, and those that these include. */
+/* runtime_files.c: the runtime's files that a program has: those that its CMakeLists.txt compiles,
+   those that its own files include, and those that these include. */
 #include "driver/driver.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 
 static void add_runtime_file(const char *name);
 
-/* What all targets include of the runtime names each target's own files, behind an #if. */
+/* The runtime's files for all targets include each target's own files, behind an #if. */
 static bool is_of_other_target(const char *name)
 {
   for (int i = 0; i < TARGETS; i++) {

@@ -1,5 +1,5 @@
-/* schedule_query.c: --schedule: prints the schedule of a pipeline, or what becomes of one in a
- * file. */
+/* schedule_query.c: --schedule: prints the schedule of a pipeline, or the lowered schedule of one
+   in a file. */
 #include "driver/driver.h"
 
 #include <string.h>
