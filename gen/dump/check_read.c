@@ -87,7 +87,7 @@ static void check_stack(int value)
   need(check_read_ends(value, carried_from), "what is carried begins with itself");
 }
 
-/* A part of a wide value has whole rows, and lies within those of the wide one. */
+/* A part of a wide value has whole rows, which are within those of the wide value. */
 static void check_wide(int value)
 {
   const struct wide_part *w = wide_part(value);

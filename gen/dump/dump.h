@@ -15,14 +15,14 @@ enum {
   MOST_SLOTS_READ = 65536
 };
 static const double MOST_FLOPS = 1e40;
-/* No offset in the arena is larger: sums of a few do not overflow. */
+/* No offset in the arena is larger: sums of a few offsets do not overflow. */
 static const int64_t MOST_ARENA_BYTES = INT64_C(1) << 56;
 
 /* A label of an operation, until all lines are read: below all numbers. */
 #define LABEL(n)    (-2 - (n))
 #define IS_LABEL(x) ((x) < -2)
 
-/* How many of the values so far have a name, and the last of them. */
+/* The number of values so far with a name, and the last of them. */
 struct bearer {
   int n, value;
 };
@@ -100,8 +100,8 @@ void check_dump(const int *op_line, const int *value_line);
 
 /* Opens the text of the file `dump`, of graphs after the pass. */
 void open_dump_file(const char *path, const char *dump, enum pass after);
-/* Reads the next one; false: there is none. In a pipeline, after the pass `redistribute`, each
-   place has one; else there is one alone. */
+/* Reads the next graph; false: the file has no more. In a pipeline, after the pass `redistribute`,
+   each place has a graph; otherwise the file has only one. */
 bool read_graph(void);
 
 /* ------------------------------------------------------------------------------- read_fields.c */
@@ -172,14 +172,14 @@ struct value usual_value(const struct op *maker, enum type type, enum pass after
 /* Whether the value belongs to a stack and to a module after the first. The operation that makes
    the first module's value makes it too. The value of module 1 is the first one's sibling. */
 bool is_other_of_stack(int value);
-/* Whether a name that its operation gives is no name of its own. */
+/* Whether a name from its operation is the usual one, so that the value has none of its own. */
 bool takes_usual_name(const struct value *v);
 struct module usual_module(const char *path, int index);
 struct graph usual_graph(void);
 
 /* ------------------------------------------------------------------------------------- write.c */
 
-/* What the dumps of all places of a pipeline state alike. */
+/* The text that the dumps of all places of a pipeline have in common. */
 const char *text_of_all_places(void);
 /* The text of the graph after this pass. */
 const char *dump_text(enum pass after);

@@ -168,7 +168,7 @@ static bool is_here(int64_t stage)
   return stage >= 0 && stage < s->n && (s->here == NONE || is_stage_here((int)stage));
 }
 
-/* What moves between stages is done by the one that its numbers say. */
+/* A transfer between stages is done by the stage that its numbers say. */
 static void check_work(int op)
 {
   const struct op *o = &graph->op[op];

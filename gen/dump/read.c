@@ -454,7 +454,7 @@ static void read_head(enum pass after)
   to_next_line();
 }
 
-/* The file, and what all of its graphs state alike. */
+/* The file, and the text that all of its graphs have in common. */
 static struct {
   const char *path, *hash, *alike;
   const struct pipeline_stages *first; /* those of the first graph */
@@ -513,7 +513,7 @@ static bool at_next_graph(void)
   return is;
 }
 
-/* The graphs of places belong together, and share what is noted of all stages. */
+/* The graphs of places belong together, and share the facts about all stages. */
 static void check_alike(void)
 {
   struct pipeline_stages *s = graph->stages;
@@ -549,7 +549,7 @@ bool read_graph(void)
     if (r.label_lines.at[i] && r.labels.at[i] == NONE)
       dump_error(r.label_lines.at[i], "@%d: no line has this label", i);
   check_pipeline();
-  /* What passes decided about values. */
+  /* The decisions of passes about values. */
   leave_no_loops();
   for (int i = 0; i < graph->nvalue; i++) {
     if (!r.value_line[i]) continue;

@@ -239,7 +239,7 @@ WORDS(BUCKETING, enum bucketing)
 WORDS(REACH, enum reach)
 #undef WORDS
 
-/* A field of the record, if its word is next. A flag is only its word. */
+/* A field of the record, if its word is next. A flag has only its word. */
 #define FIELD(KIND, member, word) TAKE_##KIND(KIND, member, word)
 #define TAKE(KIND, member, word)                                                                   \
   if (take_word(word)) {                                                                           \

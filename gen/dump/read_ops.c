@@ -65,7 +65,7 @@ static void begin_value(int value)
   r.allocation[value] = no_place(value);
 }
 
-/* A field of the value, or of what passes decided about it, if it is next. Later lines call a value
+/* A field of the value, or of a pass's decision about it, if it is next. Later lines call a value
    by its place in a stack. */
 static bool read_field_of(int value)
 {

@@ -23,7 +23,7 @@ static void read_state_of_update(struct optimizer *o)
   if (!at_line_end() && take_word("ones")) o->ones[o->nstate - 1] = (unsigned)token_bits();
 }
 
-/* A part of what an update computes, if it is next. */
+/* An item of an update's computation, if it is next. */
 static bool read_recipe(struct optimizer *o, int *nout)
 {
   bool is_constant = take_word("constant"), is_number = !is_constant && take_word("number");

@@ -299,7 +299,7 @@ static void put_results(void)
   }
 }
 
-/* -------------------------------------------------------------------------------- what is there */
+/* --------------------------------------------------------------------------------- the contents */
 
 static void write_keep_value(struct list *todo, int value)
 {

@@ -1,7 +1,7 @@
 /* write_optimizers.c: a dump's lines of optimizers, which read_optimizers.c reads. */
 #include "dump/dump.h"
 
-/* What an update computes, at the end of the optimizer's line. */
+/* The computation of an update, at the end of the optimizer's line. */
 static void put_recipe(const struct optimizer *o)
 {
   for (int k = 0; k < o->nstate; k++) {
