@@ -92,7 +92,7 @@ void make_one(struct intervals s)
   if (s.n > 1) move_segments(s.in, s.first + s.n, s.first + 1);
 }
 
-/* ----------------------------------------------------------------- fewer modules than there are */
+/* ----------------------------------------------------------- fewer modules than the program has */
 
 static int *known_at; /* by value: 1 + its index among the known ones */
 static struct {

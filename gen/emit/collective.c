@@ -1,8 +1,8 @@
 /* collective.c: the calls of collectives, whose forms are in the rows of ir/collectives.h.
 
-   Sizes are literals in the call, and ranks of equal shapes run the same text. But what a rank
-   sends in an exchange, and to whom, may differ between such ranks: that is a table in rank<N>.c,
-   which the call names. */
+   Sizes are literals in the call, and ranks of equal shapes run the same text. But the elements
+   that a rank sends in an exchange, and their receivers, may differ between such ranks: they are in
+   a table in rank<N>.c, which the call names. */
 #include "emit/emit.h"
 
 #include <inttypes.h>
@@ -43,8 +43,8 @@ static const char *pointer_or_null(int value)
 
 /* ------------------------------------------------------------------------------------ exchanges */
 
-/* By library. $x is the rank's table. $in_at and $out_at are where the one piece begins that it
-   sends, or receives; $kept_in and $kept_out where the piece begins that stays. $all_bytes$: of the
+/* By library. $x is the rank's table. $in_at and $out_at are the beginnings of the one piece that
+   it sends, or receives; $kept_in and $kept_out those of the piece that stays. $all_bytes$: of the
    rank's whole part, after it. */
 static const struct {
   const char *all, *permutation, *kept, *idle;
@@ -110,8 +110,8 @@ static bool has_first_parts(const struct exchange *x, int microbatch)
   return true;
 }
 
-/* The rows of a rank's table of exchanges: one for each exchange, and behind these one for each in
-   which micro-batches of a later size have other parts. */
+/* The rows of a rank's table of exchanges: one for each exchange, and after these one for each
+   exchange that has other parts in micro-batches of a later size. */
 static struct {
   int n;
   int *row; /* by size and exchange */
@@ -203,7 +203,8 @@ static void put_sizes(struct buffer *b, const int64_t *size, int ndim)
   put(b, ndim ? "}" : "0}");
 }
 
-/* The boxes that are packed, or unpacked; and how the table of the exchange refers to them. */
+/* The boxes that are packed, or unpacked; returns the text with which the table of the exchange
+   refers to them. */
 static char *put_boxes(struct buffer *b, const struct exchange *x, int k, int rank, bool gives)
 {
   const char *name = gives ? "pack" : "unpack";
@@ -294,9 +295,9 @@ char *exchanges_text(int rank)
   return b.text;
 }
 
-/* ----------------------------------------------------------------------------------- the others */
+/* ---------------------------------------------------------------------------- other collectives */
 
-/* The elements that this rank passes to the call for equal parts, and what it sends otherwise. */
+/* The elements that this rank passes to the call for equal parts; otherwise those that it sends. */
 static int64_t own_count(const struct op *op, int rank, const int64_t *give)
 {
   if (has_chunks(op)) return give[0];
@@ -459,7 +460,7 @@ char *collective_text(const struct op *op, int rank)
 {
   char *call = collective_call(op, rank);
   bool begins = scheduled(op)->overlapped && target->streams;
-  if (begins && *call) { /* on the group's stream when its operands are there */
+  if (begins && *call) { /* on the group's stream once its operands are ready */
     const char *on = stream_name(op->group);
     const struct op *before = last_called(predecessor_of(op), rank);
     char *begin = text("begin_on(%s);", on);

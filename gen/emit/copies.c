@@ -2,8 +2,8 @@
 
    Takes   an operation that moves bytes within a rank, or packs them for a collective.
    Leaves  its statement: calls of runtime/cpu/kernels/copies.h and runtime/cuda/kernels/copies.h,
-   with sizes as literals. Where a rank's part begins is an expression in its coordinates, the same
-   text for all ranks. */
+           with sizes as literals. The beginning of a rank's part is an expression in its
+           coordinates, the same text for all ranks. */
 #include "emit/emit.h"
 
 #include <inttypes.h>
@@ -17,7 +17,7 @@ static struct shape shape_in_memory(int value, int rank)
   return laid;
 }
 
-/* In memory a part is rows, of which each has dimension `dim` outermost. */
+/* In memory a part is rows; each row has dimension `dim` outermost. */
 static int64_t row_bytes(int value, int rank, int dim)
 {
   struct shape laid = shape_in_memory(value, rank);
@@ -54,7 +54,7 @@ static int real_cuts(int value, int dim, int cut[MAX_MESH])
   return left;
 }
 
-/* Those that cut it in the smaller part and not in the larger, in their order. */
+/* The mesh dimensions that cut it in the smaller part and not in the larger, in their order. */
 static int new_cuts(const struct op *op, int larger, int smaller, int dim, int *cut)
 {
   int before[MAX_MESH], after[MAX_MESH];
@@ -65,8 +65,8 @@ static int new_cuts(const struct op *op, int larger, int smaller, int dim, int *
   return b - a;
 }
 
-/* The copy between a part and its box in a larger part: "slice" takes it out, "put" puts it in.
-   If one dimension alone is cut, as rows. */
+/* The copy between a part and its box in a larger part: "slice" takes it out, "put" puts it in. If
+   only one dimension is cut, the copy is by rows. */
 static char *box_text(const struct op *op, int rank, const char *verb, int larger, int smaller)
 {
   struct shape of = shape_in_memory(larger, rank), size = shape_in_memory(smaller, rank);
@@ -114,8 +114,9 @@ static const char *least_text(enum type type, bool of_max)
   }
 }
 
-/* "rank->coordinate[0] == 0 && rank->coordinate[1] == 0", or with != and ||: whether a rank is the
-   one of those with the same data that contributes it to a sum. NULL if no two have the same. */
+/* "rank->coordinate[0] == 0 && rank->coordinate[1] == 0", or with != and ||: the condition that a
+   rank is the one, of those with the same data, that contributes it to a sum. NULL if no two have
+   the same data. */
 static char *first_of_equals(const struct op *op, const char *is, const char *and)
 {
   struct buffer b = {0};
@@ -203,7 +204,7 @@ char *copies_text(const struct op *op, int rank)
   const char *row = op_row[op->kind].name;
   int64_t bytes;
   switch (op->kind) {
-  case OP_scan_take: /* the slice of a step, if it is not where the whole value has it */
+  case OP_scan_take: /* the slice of a step, if it is not in its place in the whole value */
     bytes = all_bytes(op->out, rank);
     if (!out || allocation_of(op->out).slice) return "";
     return text("slice_rows(%s, %s, /* rows */ 1, /* bytes */ %" PRId64 ", /* of */ %" PRId64
@@ -211,7 +212,7 @@ char *copies_text(const struct op *op, int rank)
                 out, in, bytes, all_bytes(op->in[0], rank), bytes);
   case OP_scan_stack:
     return "";
-  case OP_slice: /* its start depends on the rank alone */
+  case OP_slice: /* its start depends only on the rank */
     return out ? box_text(op, rank, "slice", op->in[0], op->out) : "";
   case OP_to_partial:
     return to_partial_text(op, rank);

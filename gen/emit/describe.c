@@ -90,7 +90,7 @@ static char *packing_purpose(const struct op *op)
   }
 }
 
-/* Whether the backward runs all of it once more. */
+/* Whether the backward runs all of it again. */
 static bool is_again(const struct op *op)
 {
   for (int k = 0; k < op->nbody; k++)
@@ -216,8 +216,8 @@ static const struct function *function_with(int id)
   bug_at("emit", id, "no function runs it");
 }
 
-/* The place in the function of the operation, of the part that runs it, or of the call of that;
-   NONE if there is none. */
+/* The place in the function of the operation, of the part that runs it, or of that part's call;
+   NONE if it has none. */
 static int place_in_function(const struct function *f, int id)
 {
   for (int k = 0; k < f->nop; k++) {
@@ -243,8 +243,8 @@ static bool is_work(const struct op *op)
   return !op_row[op->kind].idle && !is_collective(op->kind);
 }
 
-/* A collective in flight between iterations overlaps with what follows its begin and, in the
-   next iteration, with what comes before its await. */
+/* A collective in flight between iterations overlaps with the operations after its begin and, in
+   the next iteration, with those before its await. */
 struct list beside(const struct op *op)
 {
   struct list found = {0};

@@ -22,8 +22,8 @@ struct library_words {
 /* A function's name in the program, for the size of micro-batches at hand. */
 const char *function_name(const struct function *f);
 const char *part_comment(const struct function *f);
-/* Whether a step ends before its update where rows by expert have too little room, on any rank.
-   With streams the host does not know. */
+/* Whether a step ends before its update where rows by expert exceed their capacity, on any rank.
+   With streams the host does not know the number of rows. */
 bool ends_early(void);
 /* Whether an operation's statement may have numbers of the step; whether a function takes it. */
 bool takes_numbers(const struct op *op);
@@ -31,15 +31,15 @@ bool takes_step(const struct function *f);
 
 /* ----------------------------------------------------------------------------- stage_actions.c */
 
-/* In a pipeline: whether functions of the stage touch what is in flight with that one. */
+/* In a pipeline: whether functions of the stage touch values in flight of stage `of`. */
 bool touches_slots(int stage, int of);
-/* The function that begins an action of the stage; of all stages here their text, and that of the
-   variables of their slots, "" where there is no pipeline. */
+/* The function that begins an action of the stage; the text of those of all stages here, and that
+   of the variables of their slots; "" without a pipeline. */
 const char *begin_action_name(int stage);
 char *begin_actions_text(void);
 char *slots_text(const char *own_static);
 
-/* What a step does in a pipeline: the actions of the rank's schedule, and the receives that are
+/* The actions of a step in a pipeline: those of the rank's schedule, and the receives that are
    posted ahead of them. */
 char *actions_text(void);
 /* In a validation: the forwards of all micro-batches. */
@@ -47,16 +47,16 @@ char *forwards_text(const char *t);
 /* Whether a stage's function has receives that are posted ahead, and the function that does so. */
 bool has_posts(const struct function *f);
 const char *post_name(const struct function *f);
-/* What begin_action takes, each after its type: "int of, int slot"; without: "of, slot". */
+/* The parameters of begin_action, each after its type: "int of, int slot"; without: "of, slot". */
 char *action_parameters(int stage, const char *type);
 
 /* ---------------------------------------------------------------------------------- transfer.c */
 
-/* The text of a send or a receive; and that which posts a receive ahead. */
+/* The text of a send or a receive; and the text that posts a receive ahead. */
 char *transfer_text(const struct op *op, int rank);
 char *post_text(const struct op *op, int rank);
-/* What a forward waits for before it takes a slot of the arena anew; and a step before its update.
- */
+/* The waits of a forward for sends, before it takes a slot of the arena again; and those of a step
+   before its update. */
 char *awaits_sent_text(const struct function *f, int rank);
 char *awaits_all_sent_text(void);
 /* The events of a program, of overlapped collectives and of transfers. */
@@ -74,7 +74,7 @@ char *exchanges_text(int rank);
 /* "rank->exchange[0]": the row of that table for an exchange in micro-batches of the size that is
    written. */
 const char *exchange_row_text(const struct op *op);
-/* The definition of an array in the program: by member a count, or, with `starts`, an offset.
+/* The definition of an array in the program: for each member a count, or, with `starts`, an offset.
    Members with nothing at the end of the list are left out: C makes them 0. */
 char *list_text(const char *type, const char *name, const int64_t *n, int ranks, bool starts);
 
@@ -89,19 +89,19 @@ char *row_bounds_text(int rank);
 
 /* The statement of an operation that moves bytes within a rank's memory. */
 char *copies_text(const struct op *op, int rank);
-/* The copy of the input to the result, of as many bytes; "" where these are in one place. */
+/* The copy of the input to the result, of as many bytes; "" where both have the same place. */
 char *same_bytes_text(const struct op *op, int rank);
 
 /* ---------------------------------------------------------------------------------- describe.c */
 
-/* What runs beside a collective, for a reader: "d_wq, d_wk and 2 more", each by what it
-   makes as `name` calls it; "nothing". */
+/* The operations that run beside a collective, for a reader: "d_wq, d_wk and 2 more", each by its
+   result as `name` calls it; "nothing". */
 char *beside_text(const struct op *op, const char *(*name)(int value));
 /* Layouts of an operation's inputs and outputs: "S(1), S(0) -> S(1)". */
 char *layouts_text(const struct op *op);
 /* The facts that a reader needs before the statement of an operation. */
 char *comment_text(const struct op *op);
-/* What a bucket reduces: "7 gradients", or the names of other values. */
+/* The values that a bucket reduces: "7 gradients", or the names of others. */
 char *reduced_text(const struct op *op);
 /* The operations between a collective and its await that compute something. */
 struct list beside(const struct op *op);
@@ -113,7 +113,7 @@ const char *called(const struct op *op, const char *(*name)(int value));
 /* All functions of a step, down to `step` itself; by operation, its statement in them. */
 char *functions_text(int rank);
 const char *const *statements(int size);
-/* Whether the forward alone leaves the loss: else it is whole only in the update. */
+/* Whether the loss is whole after the forward; otherwise it is whole only in the update. */
 bool can_validate(void);
 /* Whether it has work before the first step. */
 bool has_constants(void);
@@ -135,7 +135,7 @@ const char *library_type(enum type t);
 const char *library_reduction(enum reduction r, enum type t);
 /* The stream on which a collective runs. */
 const char *collective_stream(const struct op *op);
-/* The plan's line, with that of the file where it is another one. */
+/* The plan's line, with the file if it is not the plan's own. */
 char *plan_line_text(int line);
 /* The plan's error if a call of the library cannot count so many elements. */
 void check_count(int line, int64_t total);
@@ -170,9 +170,9 @@ char *prepare_text(void);
 /* The lines of a kernel that updates elements. */
 struct update_lines {
   const char *parameters;            /* of the kernel */
-  const char *clip;                  /* what gradients are scaled by */
+  const char *clip;                  /* the factor that scales gradients */
   const char *numbers;               /* the numbers of the step, from memory */
-  struct buffer loads, body, stores; /* those of a kernel of vectors, and what is between */
+  struct buffer loads, body, stores; /* those of a kernel of vectors, and the lines between */
 };
 struct update_lines lines_of_update(const struct op *update, int width);
 /* The numbers of the step as the call of the kernel gives them: ", keep, rate". */
@@ -187,8 +187,8 @@ char *rank_text(int rank, const char *step, const struct stacks *tensors, const 
 
 /* --------------------------------------------------------------------------------- statement.c */
 
-/* The statement that runs a fused operation or an update. It adds the kernel to the program,
-   unless it is there already. */
+/* The statement that runs a fused operation or an update. It adds the kernel to the program, unless
+   the program has it already. */
 char *kernel_call(const struct op *op, int rank);
 /* Reserves the names of the kernels of the rank's program, before its functions are written. */
 void reserve_kernel_names(int rank);
@@ -197,26 +197,26 @@ char *statement_text(const struct op *op, int rank);
 
 /* ------------------------------------------------------------------------------ tensor_table.c */
 
-/* The tensors that the runtime fills, reads and writes, in the order of its table, which is one for
-   all ranks. */
+/* The tensors that the runtime fills, reads and writes, in the order of its table; all ranks have
+   one order. */
 const struct stacks *find_tensors(void);
-/* The shape of the tensor that holds the value in files, and where the rank's part begins in it:
-   a state lies as its parameter does. */
+/* The shape of the tensor that holds the value in files, and the beginning of the rank's part in
+   it: a state has the layout of its parameter. */
 struct shape file_shape(int value);
 struct shape file_start(int value, const int coordinate[MAX_MESH]);
 char *tensors_text(const struct stacks *tensors, int rank);
-/* By tensor, how many states that begin there share one row, those of a parameter; 0: it has its
-   own. */
+/* By tensor: the number of states from there on that share one row, those of a parameter; 0: the
+   tensor has a row of its own. */
 const int *find_state_rows(const struct stacks *tensors, int rank);
 /* The macros that its rows of the optimizer's states are written with. */
 char *states_macro(const struct stacks *tensors);
-/* The table of index uses: the numbers that are used as indices; "" if there are none. */
+/* The table of index uses: the numbers that are used as indices; "" without any. */
 char *index_uses_text(const struct stacks *tensors);
 /* Whether some tensors are parts of larger ones in files of others; and the table of these, or "".
  */
 bool has_joined(const struct stacks *tensors);
 char *joined_text(const struct stacks *tensors);
-/* A name as it stands in files, as a C string: bytes that are not plain are escaped. */
+/* A name as in files, as a C string: bytes that are not plain are escaped. */
 char *string_text(const char *s);
 /* "2, 64"; of a scalar "1". */
 char *sizes_text(struct shape s);

@@ -1,7 +1,7 @@
-/* function_head.c: what a function of a step is called, and what it takes. */
+/* function_head.c: the name and the parameters of a step's function. */
 #include "emit/emit.h"
 
-/* The function's name: where micro-batches have several sizes, there is a function for each. */
+/* The function's name: where micro-batches have several sizes, each size has a function. */
 const char *function_name(const struct function *f)
 {
   const int from = graph->mesh.now;

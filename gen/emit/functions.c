@@ -22,7 +22,7 @@ static char *stated(int op, int rank)
   return does;
 }
 
-/* Whether a part only awaits a collective: then it is no function. */
+/* Whether a part only awaits a collective: then it gets no function. */
 static bool is_await_alone(const struct function *f)
 {
   if (!f->is_part || f->nop != 1) return false;
@@ -30,7 +30,7 @@ static bool is_await_alone(const struct function *f)
   return op->kind == OP_await && !awaits_copies(op);
 }
 
-/* What kernels have taken in leaves a phase before the forward without operations: it is no
+/* A phase before the forward has no operations if kernels have absorbed them all: it gets no
    function. */
 static bool is_nothing(const struct function *f)
 {
@@ -95,15 +95,15 @@ static const char *list_of_functions(const struct function *f)
   return NULL;
 }
 
-/* "layers.*.attention.wq", or "norm" where no loop is around it: of what a statement makes. */
+/* "layers.*.attention.wq", or "norm" without a loop around it: the name of a statement's result. */
 static const char *made_name(const struct function *f, int value)
 {
   const char *list = f->count > 1 ? list_of_functions(f) : NULL, *name = local_name(value);
   return list ? text("%s%s*.%s", list, *list ? "." : "", name) : name;
 }
 
-/* CHECK_FINITE(relu, 320, l, "layers.*.relu", 14); for each value in memory that the statement
-   before makes. */
+/* CHECK_FINITE(relu, 320, l, "layers.*.relu", 14); for each value in memory that the preceding
+   statement makes. */
 static char *checks_text(const struct function *f, const struct op *op, int rank)
 {
   struct buffer b = {0};
@@ -168,7 +168,7 @@ static char *function_text(const struct function *f, int rank)
               body.text);
 }
 
-/* Posts what a stage's function receives. */
+/* Posts the receives of a stage's function. */
 static char *post_function_text(const struct function *f, int rank)
 {
   struct buffer body = {0};
@@ -211,7 +211,7 @@ static void put_microbatches(struct buffer *b, enum phase from, enum phase to, c
   }
 }
 
-/* The head of the loop over a step's batches, and what it begins with. */
+/* The head of the loop over a step's batches, and its first statements. */
 static void open_loop(struct buffer *b)
 {
   put(b, "  %s\n", fill(forms()->batches, "n", text("%d", plan_options->accumulate), NULL));
@@ -230,7 +230,7 @@ static bool has_phase(enum phase phase)
   return false;
 }
 
-/* Its inputs are read at once, as those of a step of one batch. */
+/* The inputs of a later batch are read at once, like those of a step of one batch. */
 static void put_next_batch(struct buffer *b)
 {
   if (takes_batches() && !target->steps_in_memory) put(b, "  next_batch(t - 1);\n");
@@ -260,7 +260,7 @@ static bool sends_in_update(void)
   return false;
 }
 
-/* What a batch runs: all actions of a pipeline, or the forward and the backward. */
+/* The work of a batch: all actions of a pipeline, or the forward and the backward. */
 static char *batch_text(int indent)
 {
   struct buffer b = {0};
@@ -286,8 +286,7 @@ static void put_update_function(struct buffer *b, const char *t)
   put_phases(b, UPDATE, UPDATE, t, 2);
 }
 
-/* In a step of several batches, mean loss and gradients are accumulated, then there is an
-   update. */
+/* A step of several batches accumulates the mean loss and the gradients, then runs an update. */
 static void put_batches(struct buffer *b)
 {
   const bool loops = plan_options->accumulate > 1;
@@ -328,16 +327,16 @@ bool can_validate(void)
   return false;
 }
 
-/* The step of a validation's forward, in the words of the target: 0. */
+/* The number of the step in a validation's forward, as the target writes it: 0. */
 static const char *step_of_validation(void)
 {
   if (!target->steps_in_memory) return "0";
   return plan_options->accumulate > 1 ? "m->now.batch" : batch_number();
 }
 
-/* Whether the operation, or one in it, makes a value that is needed; what it reads for that is
-   needed, then. Members of a bucket may be for something else, and the first, by whose values it is
-   known, too. */
+/* Whether the operation, or one in it, makes a value that is needed; then the values that it reads
+   are needed too. Other members of a bucket may serve another purpose, as may the first one, whose
+   values identify the bucket. */
 static bool is_needed_in_step(const struct op *op, bool *needed)
 {
   bool of_body = false;
@@ -348,8 +347,8 @@ static bool is_needed_in_step(const struct op *op, bool *needed)
   return own || of_body;
 }
 
-/* What the update does for the loss, the number of its labels, and metrics: the sums over ranks
-   that make them whole, and what is made of these. */
+/* The part of the update that serves the loss, the number of its labels, and metrics: the sums over
+   ranks that make them whole, and the values that are made of these. */
 static char *loss_in_update_text(int rank)
 {
   struct buffer b = {0};
@@ -375,7 +374,7 @@ static char *loss_in_update_text(int rank)
   return b.text;
 }
 
-/* The forward alone. Of a step of several batches it adds the loss of the one batch to 0. */
+/* Only the forward. In a step of several batches it adds the loss of the one batch to 0. */
 static char *validate_text(int rank)
 {
   struct buffer b = {0};
@@ -413,7 +412,7 @@ bool has_constants(void)
   return false;
 }
 
-/* What runs before the first step. */
+/* The function that runs before the first step. */
 static char *constants_entry(void)
 {
   struct buffer b = {0};

@@ -1,5 +1,5 @@
-/* library.c: a library's names of types, reductions and counts: a row for each library of
-   collectives; and what all calls of one have. */
+/* library.c: a library's names of types, reductions and counts, in a row for each library of
+   collectives; and the text that all calls of a library share. */
 #include "emit/emit.h"
 
 #include <inttypes.h>
@@ -55,7 +55,7 @@ const char *collective_stream(const struct op *op)
   return scheduled(op)->overlapped ? stream_name(op->group) : "stream";
 }
 
-/* ".plan_line = 25"; of a file that the plan requires ".plan_line = OF_FILE(2) + 82". */
+/* ".plan_line = 25"; in a file that the plan requires ".plan_line = OF_FILE(2) + 82". */
 char *plan_line_text(int line)
 {
   if (line < LINES_OF_FILE) return text(".plan_line = %d", line);

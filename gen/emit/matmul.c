@@ -1,19 +1,18 @@
 /* matmul.c: a product of two tensors as calls of BLAS, or of cuBLASLt by the runtime's matmul.
 
    Takes   an einsum of two operands, with a letter at most once in each; the parts that a rank
-   holds have no gaps, and their dimensions have the order that assign_dim_order.c chose. Leaves its
-   statement.
+           holds have no gaps, and their dimensions have the order that assign_dim_order.c chose.
+   Leaves  its statement.
 
    A letter's operands say what it is: in a and the output it is a row of the output (m), in b and
    the output a column (n), in both operands it is summed (k), in all three it is a batch. A letter
-   of one operand alone is summed, too. Letters that follow each other in every operand that has
-   them are folded into one run, with one size and one stride in each operand; letters of size 1
-   vanish.
+   of only one operand is summed, too. Letters that follow each other in every operand that has them
+   are folded into one run, with one size and one stride in each operand; letters of size 1 vanish.
 
    A call of BLAS takes at most one run each of m, of n and of k, and needs stride 1 on one of the
-   two sides of every matrix. Of all calls that this allows, the one that does most work is taken.
-   The other runs become loops around it, the largest that is not summed a batch. In loops that sum,
-   every call but the first adds to the output.
+   two sides of every matrix. Of all calls that this allows, tpgen takes the one that does most
+   work. The other runs become loops around it, the largest that is not summed a batch. In loops
+   that sum, every call but the first adds to the output.
 
    Operands are float32, or bfloat16, whose products are summed in float32; the output has their
    type, or float32. A bfloat16 output is rounded by each call that adds to it. */
@@ -233,8 +232,9 @@ static char *nested_loops(const struct product *p, const char *call)
   return b.text;
 }
 
-/* The result of a product without terms: zeros, in its chunk alone if it has one. That is as
-   many blocks, equally far apart, as the dimensions before the chunked one give; see add_piece. */
+/* The result of a product without terms: zeros; if it has a chunk, zeros only there. The chunk is a
+   number of blocks, equally far apart: the number follows from the dimensions before the chunked
+   one; see add_piece. */
 static char *zeros_text(const struct op *op, int rank)
 {
   struct shape here = local_shape(op->out, rank);
@@ -252,7 +252,7 @@ static char *zeros_text(const struct op *op, int rank)
   return text("for (long i = 0; i < %" PRId64 "; i++) %s", blocks, zeros);
 }
 
-/* The copy of what the product adds to, where that is in another place; or "". */
+/* The copy of the value that the product adds to, where that is in another place; or "". */
 static char *moved_text(const struct op *op, int rank)
 {
   struct op copy = {.nin = 1, .in = {op->nin > 2 ? op->in[2] : NONE}, .out = op->out};

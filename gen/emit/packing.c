@@ -2,8 +2,8 @@
 
    Takes   a packed collective (bucket.c), every value in its place.
    Leaves  the statements around its call: tables of copies (runtime/base/segments.h), with sizes
-   and offsets as literals. Members that are adjacent in memory are one run; runs of the modules of
-   a list, all of one length, are the rows of one segment.
+           and offsets as literals. Members that are adjacent in memory are one run; runs of the
+           modules of a list, all of one length, are the rows of one segment.
 
    The buffer of a gather or a scatter has a chunk for each rank of the group. In a chunk the parts
    of the members follow one another, each with room for the largest part of any rank, so that
@@ -35,7 +35,7 @@ static bool follows_segment(const struct op *op, int k)
          same_place(bucket_member(op, k)->in[0], bucket_member(op, k)->out);
 }
 
-/* The members from the k-th on that are adjacent; how many. */
+/* The members from the k-th on that are adjacent; returns their number. */
 static int find_run(const struct op *op, int k, int rank, bool in, struct segment *p)
 {
   int n = 0;
@@ -63,7 +63,7 @@ static int number_in(const char *name, size_t *before)
   return number;
 }
 
-/* Whether b is in the next module of the list what `a` is in the one before. */
+/* Whether b has the name of `a` in the next module of the list. */
 static bool is_next(const char *a, int64_t count, const char *b)
 {
   size_t at = 0, there = 0;
@@ -79,7 +79,7 @@ static bool add_segment_row(struct segment *p, const struct segment *next)
   if (!p->at || !next->at || p->run != next->run || p->type != next->type) return false;
   if (!is_next(p->at, p->rows, next->at)) return false;
   number_in(p->at, &at);
-  const char *from = strstr(p->at, "m->"); /* there may be a cast before it */
+  const char *from = strstr(p->at, "m->"); /* may come after a cast */
   int length = (int)(p->at + at - from);
   p->of = text("sizeof %.*s[0] / %" PRId64, length, from, type_bytes(p->type));
   p->rows++;
@@ -95,7 +95,7 @@ static void put_segment(struct buffer *b, const struct segment *p)
       p->at, type_bytes(p->type), p->place, p->parts, p->rows, p->run, p->of);
 }
 
-/* For a reduction to the whole: one member after the other. */
+/* For a reduction to the whole value: one member after the other. */
 static void put_runs(struct buffer *b, const struct op *op, int rank, bool in)
 {
   int64_t place = 0;

@@ -1,5 +1,5 @@
-/* prepare.c: the function `prepare`, by which the host writes into memory what changes from step to
-   step. */
+/* prepare.c: the function `prepare`, in which the host writes the values that change from step to
+   step into memory. */
 #include "emit/emit.h"
 
 static void put_next_batches(struct buffer *b)

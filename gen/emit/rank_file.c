@@ -38,7 +38,7 @@ static bool saves(int value, int rank)
   return elements(local_shape(value, rank)) > 0;
 }
 
-/* So many rows of tensors that are of other stages, by the macros of program.h. */
+/* This many rows for tensors of other stages, by the macros of program.h. */
 static void put_elsewhere(struct buffer *parts, int n, const char *first, const char *last)
 {
   enum { MOST = 1024 };

@@ -1,5 +1,5 @@
-/* recipe.c: what an optimizer does to one element, as lines of a kernel in C: an expression for
-   each operation, by the table of operators. What is used more than once, and what is a new state,
+/* recipe.c: the update of one element by an optimizer, as lines of a kernel in C: an expression for
+   each operation, by the table of operators. A result that is used more than once, and a new state,
    becomes a variable; the parameter and the states are stored at the end. */
 #include "emit/emit.h"
 
@@ -7,13 +7,13 @@
 
 struct writing {
   const struct optimizer *o;
-  int *uses;                   /* by operand: how often expressions have it */
+  int *uses;                   /* by operand: the number of its uses in expressions */
   const struct expr **element; /* by operand */
   struct scope scope;
   struct update_lines l;
 };
 
-/* How often an element's expression has its input i. */
+/* The number of times that an element's expression has its input i. */
 static int mentions_of(const struct expr *row, int i)
 {
   int n = row->word[0] == '$' && row->word[1] == 'a' + i;
@@ -113,7 +113,7 @@ static bool takes_step_numbers(const struct optimizer *o)
   return false;
 }
 
-/* What the update's operations made: like the parameter, or one number. */
+/* The results of the update's operations: arrays like the parameter, or one number each. */
 static void add_made_operands(struct writing *w, const struct op *update, int width)
 {
   const struct optimizer *o = w->o;
@@ -133,7 +133,7 @@ static void add_made_operands(struct writing *w, const struct op *update, int wi
   }
 }
 
-/* The numbers of the step are parameters, or lie in memory. */
+/* The numbers of the step are parameters, or in memory. */
 static void add_numbers(struct writing *w)
 {
   const struct optimizer *o = w->o;

@@ -1,14 +1,15 @@
 /* row_exchange.c: the calls for rows by expert (ir/rows.c): the collective that moves them, and the
-   count that holds them within their room. How many rows there are is known when they run; the text
-   has the experts of each rank, the sizes of a row, and where more rows than there is room for are
-   noted: row_bound[]. */
+   count that is clamped to their capacity. The number of rows is known only at run time; the text
+   has the experts of each rank, the sizes of a row, and the place that records rows beyond the
+   capacity: row_bound[]. */
 #include "emit/emit.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* By library. Without streams the library counts the rows for each rank; else the host does not
-   know them, and each pair of ranks exchanges a slot of a size that is known now. */
+/* By library. Without streams the library counts the rows for each rank. Otherwise the host does
+   not know the counts, and each pair of ranks exchanges a slot of a size that is known in
+   advance. */
 static const char *const form[LIBRARIES] = {
     [LIBRARY_MPI] = "{\n    static const int first[] = {$first$};\n$rooms$"
                     "    const struct row_ranks ranks = {.first = first, $limits$};\n"
@@ -21,8 +22,7 @@ static const char *const form[LIBRARIES] = {
                      "    COLLECTIVE($line$, $stream$, $call$($out$, $room$, $work$, $in$, "
                      "$counts$, slots, $group$, $stream$));\n  }"};
 
-/* ---------------------------------------------------------------------------------- what is noted
- */
+/* ------------------------------------------------------------------------------ records of rows */
 
 /* The list of modules for which the operation's function runs, or NONE. */
 static int list_around(const struct op *op)
@@ -45,7 +45,7 @@ static const char *module_number(const struct op *op)
   return place_in_list(first) ? text("l + %d", place_in_list(first)) : "l";
 }
 
-/* "layers.*.mlp", of all modules for which it runs; in the root module its count's name. */
+/* "layers.*.mlp", of all modules for which it runs; in the root module the name of its count. */
 static const char *path_of_all(const struct op *op)
 {
   int list = list_around(op), first = list == NONE ? NONE : element_within(op->module, list);
@@ -57,9 +57,9 @@ static const char *path_of_all(const struct op *op)
               path + strlen(graph->module[first].path));
 }
 
-/* "{.at = &m->noted_rows, .bound = 2, .module = l}": where the operation notes rows, as which
-   bound, of the micro-batches of now, and of which module. What goes back to the tokens has been
-   noted on its way to the experts. */
+/* "{.at = &m->noted_rows, .bound = 2, .module = l}": the place where the operation records rows,
+   the index of their bound for the current micro-batches, and the module. Rows that go back to the
+   tokens were recorded on their way to the experts. */
 static const char *note_text(const struct op *op)
 {
   struct list notes = row_notes();
@@ -72,7 +72,7 @@ static const char *note_text(const struct op *op)
               has_less_room(rows_of_experts(op)) ? "&m->noted_rows" : "NULL");
 }
 
-/* For how many rows the rank has room as one with experts. */
+/* The rank's capacity in rows as one with experts. */
 static int64_t room_of_experts(const struct op *exchange, int rank)
 {
   return room_for_rows(rows_of_experts(exchange), rank);
@@ -152,7 +152,7 @@ char *row_exchange_text(const struct op *op, int rank)
   struct shape here = local_shape(tokens, rank);
   int64_t width = here.size[here.ndim - 1];
   const char *rooms = "", *note = note_text(op);
-  struct buffer first = {0}, room = {0}; /* the first expert of each member, and how many in all */
+  struct buffer first = {0}, room = {0}; /* the first expert of each member, and the total */
   int *member = alloc((size_t)ranks * sizeof *member);
   check_row_counts(op, tokens);
   group_members(op->group, rank, member);
@@ -161,7 +161,8 @@ char *row_exchange_text(const struct op *op, int rank)
     put(&first, "%s%" PRId64, r ? ", " : "", begin < experts ? begin : experts);
     if (r < ranks) put(&room, "%s%" PRId64, r ? ", " : "", room_of_experts(op, member[r]));
   }
-  if (has_less_room(rows_of_experts(op))) /* where some member has less than there can be rows */
+  if (has_less_room(rows_of_experts(op))) /* some member's capacity is below the possible number of
+                                             rows */
     rooms = text("    static const long room[] = {%s};\n", room.text);
   return fill(form[target->library], "first", first.text, "call",
               to_experts ? "rows_to_experts" : "rows_to_tokens", "out", rows_pointer(op->out),

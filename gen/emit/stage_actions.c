@@ -1,7 +1,7 @@
-/* stage_actions.c: the actions of a pipeline in a step: what begins one (the number of its
-   micro-batch, and where the slots of the arena begin that its functions touch), the receives that
-   are posted ahead, and the list of all. What repeats there for micro-batches one after the other,
-   as the steady state of a schedule does, is a loop. */
+/* stage_actions.c: the actions of a pipeline in a step: the function that begins one (it sets the
+   number of its micro-batch, and the beginnings of the arena's slots that its functions touch), the
+   receives that are posted ahead, and the list of all actions. Where the list repeats for
+   consecutive micro-batches, as in the steady state of a schedule, it becomes a loop. */
 #include "emit/emit.h"
 
 #include <string.h>
@@ -68,7 +68,7 @@ char *begin_actions_text(void)
 
 /* ---------------------------------------------------------------------- the list of a step */
 
-/* One line of a step or some: an action, or the post of what it receives. */
+/* One line of a step or some: an action, or the post of its receives. */
 struct item {
   const struct action *action;
   int at; /* its place among the actions */
@@ -78,7 +78,7 @@ struct item {
 struct items {
   int n, room;
   struct item *at;
-  const char *t; /* the step's number, in the words of the target */
+  const char *t; /* the step's number, as the target writes it */
   int **slot;    /* by stage and action, the slot of the action's micro-batch */
 };
 
@@ -105,8 +105,8 @@ const char *post_name(const struct function *f)
   return text("post_%s", function_name(f));
 }
 
-/* Whether an action uses the place to which the receive of that function leads in the one at `i`.
-   Outside of slots that is the function's own: a B and an I run it. */
+/* Whether the action at `i` uses the place that this function's receive fills in action j. Outside
+   of slots that is the function's own place: a B and an I run it. */
 static bool uses_place(const struct items *items, const struct actions *actions, int j, int i,
                        const struct function *f, const struct op *receive)
 {
@@ -116,8 +116,8 @@ static bool uses_place(const struct items *items, const struct actions *actions,
   return items->slot[of][j] == items->slot[of][i] && a->microbatch != b->microbatch;
 }
 
-/* The first place among the actions from which on nothing uses the bytes of what action `i`
-   receives; NONE: it receives nothing. */
+/* The first place among the actions from which on none uses the bytes that action `i` receives;
+   NONE: it receives nothing. */
 static int place_of_post(const struct items *items, const struct actions *actions, int i)
 {
   int place = NONE;
@@ -140,7 +140,7 @@ static void add_item(struct items *items, struct item item)
   items->at[items->n++] = item;
 }
 
-/* The schedule's slots; of forwards alone each micro-batch has the next one. */
+/* The schedule's slots; with only forwards, each micro-batch has the next slot. */
 static int **slots_of_action(const struct actions *actions, bool forwards)
 {
   int n = graph->stages->n, **slot = alloc((size_t)n * sizeof *slot);
@@ -162,7 +162,8 @@ static const char *item_text(const struct item *item)
   return text("%dRECV_%c%d", a->stage, a->kind == ACTION_F ? 'F' : 'B', a->microbatch);
 }
 
-/* That the place of a receive is free when it is posted, and taken by its own action next. */
+/* Asserts that the place of a receive is free when it is posted, and that its own action takes it
+   next. */
 static void check_places(const struct items *items, const struct function *f,
                          const struct op *receive)
 {
@@ -218,7 +219,8 @@ static void put_work(struct buffer *b, const struct items *items, const struct i
   }
 }
 
-/* What a loop over micro-batches counts: `i`, unless the loop around it over batches does. */
+/* The counter of a loop over micro-batches: `i`, unless the loop around it over batches has
+   that. */
 static const char *counter_of_action(void)
 {
   return plan_options->accumulate > 1 ? "k" : "i";
@@ -306,7 +308,7 @@ static int times_of(const struct items *items, int from, int each, int by)
   return (n - from) / each;
 }
 
-/* The most that repeats from there on. */
+/* The longest repetition that starts there. */
 static struct repeats repeats_from(const struct items *items, int from)
 {
   struct repeats best = {1, 1, 0};
@@ -357,7 +359,7 @@ char *actions_text(void)
   return text_of_actions(&actions, false, batch_number());
 }
 
-/* By micro-batches, and of each by stages: an order in which all that is sent goes forward. */
+/* By micro-batches, and within each by stages: in this order all sends go forward. */
 char *forwards_text(const char *t)
 {
   struct actions actions = {0};

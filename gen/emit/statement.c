@@ -19,7 +19,7 @@ void reserve_kernel_names(int rank)
                                       "largest_norm"};
   for (size_t i = 0; i < sizeof words / sizeof *words; i++) reserve_kernel_name(words[i]);
   for (int size = NONE; next_size(sizes_of_step(), &size);) {
-    /* Names of kernels have their sizes, which micro-batches may have of their own. */
+    /* Names of kernels contain their sizes, which may differ between micro-batches. */
     for (int i = 0; i < graph->nfunction; i++)
       for (int k = 0; k < graph->function[i].nop; k++) {
         const struct op *op = &graph->op[graph->function[i].op[k]];

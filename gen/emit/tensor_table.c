@@ -40,8 +40,8 @@ static int by_name(const void *a, const void *b)
   return strcmp(graph->value[*(const int *)a].name, graph->value[*(const int *)b].name);
 }
 
-/* The tensors that the runtime fills, reads and writes. Their order is one for all ranks: that of a
-   file follows from it. A rank may have no part of some. */
+/* The tensors that the runtime fills, reads and writes. All ranks have them in one order: the order
+   in a file follows from it. A rank may have no part of some. */
 const struct stacks *find_tensors(void)
 {
   static const struct graph *of;
@@ -53,7 +53,7 @@ const struct stacks *find_tensors(void)
     for (int i = 0; i < graph->nvalue; i++)
       if (graph->value[i].role == order[k]) list[n++] = i;
   int first = n;                      /* of the outputs */
-  const int labels = labels_output(); /* for the runtime alone */
+  const int labels = labels_output(); /* only for the runtime */
   for (int i = 0; i < graph->nvalue; i++)
     if (graph->value[i].role == ACTIVATION && graph->value[i].is_output && i != labels)
       list[n++] = i;
@@ -63,7 +63,7 @@ const struct stacks *find_tensors(void)
   return &tensors;
 }
 
-/* A name as it stands in files, as a C string: bytes that are not plain are escaped. */
+/* A name as in files, as a C string: bytes that are not plain are escaped. */
 char *string_text(const char *s)
 {
   struct buffer b = {0};
@@ -185,7 +185,8 @@ static char *state_arguments(const struct stack *f, const char *kind, int rank)
               sizes_text(file_shape(f->member.at[0])), sizes_text(here));
 }
 
-/* How many states from the i-th tensor on belong to one parameter, with the kinds that all have. */
+/* The number of states from the i-th tensor on that belong to one parameter and have the usual
+   kinds. */
 static int states_at(const struct stacks *tensors, int i, int rank, const char *const *kind, int n)
 {
   const char *first = NULL;
@@ -242,7 +243,7 @@ char *tensors_text(const struct stacks *tensors, int rank)
   return b.text;
 }
 
-/* The macro STATES, of these kinds; "" if there are none. */
+/* The macro STATES, of these kinds; "" without any. */
 char *states_macro(const struct stacks *tensors)
 {
   struct buffer rows = {0};
@@ -252,7 +253,7 @@ char *states_macro(const struct stacks *tensors)
   return n ? fill(embedded_template("state_rows.h"), "rows", rows.text, NULL) : "";
 }
 
-/* In numbers, as files have them, also where the program has blocks. */
+/* In numbers, as in files, also where the program has blocks. */
 static char *joined_row(int row, const struct stack *f)
 {
   const int value = f->member.at[0];

@@ -1,11 +1,11 @@
-/* transfer.c: what moves from a stage of a pipeline to another one.
+/* transfer.c: the transfers from a stage of a pipeline to another one.
 
-   A sender does not wait: its value stays where it is until the slot of the micro-batch is taken
-   anew, or the step ends. A receive of a micro-batch by MPI is posted ahead, and awaited here. By
-   MPI the ranks of the stages are a group, those with the same other coordinates, and a tag tells
-   what is sent, of which micro-batch. By NCCL two stages have a group and a stream for each
-   direction (an edge), whose members are 0, the sender, and 1; calls match by their order. An event
-   ends each call: of a send one for each slot. */
+   A sender does not wait: its value stays in place until the slot of the micro-batch is taken
+   again, or the step ends. By MPI, the receive of a micro-batch is posted ahead, and awaited here;
+   the ranks of the stages, those with the same other coordinates, are a group, and a tag identifies
+   the value and the micro-batch. By NCCL, two stages have a group and a stream for each direction
+   (an edge), whose members are 0, the sender, and 1; calls match by their order. An event ends each
+   call: a send has one for each slot. */
 #include "emit/emit.h"
 
 #include <inttypes.h>
@@ -87,8 +87,9 @@ static char *transfer_call(const struct op *op, int rank, const char *row)
   int64_t n = elements(local_shape(value, rank));
   if (!n) return "";
   check_count(op->line, n);
-  /* With the action's name, as a schedule has it; what is sent once in a step is in none. Each
-     micro-batch has a tag of its own: stages may send and receive them in different orders. */
+  /* The tag has the action's name, as in a schedule; a value that is sent once in a step is in no
+     action. Each micro-batch has a tag of its own: stages may send and receive them in different
+     orders. */
   bool of_batch = is_of_batch(op->phase);
   const char *line = plan_line_text(op->line), *call = text("COLLECTIVE(%s", line);
   if (of_batch)
@@ -127,8 +128,8 @@ static bool is_sent_of_any_size(int value, int rank)
   return is_sent;
 }
 
-/* The forward takes a slot anew: what has been sent from there of an earlier micro-batch, which may
-   be of another size, is awaited. */
+/* Before the forward takes a slot again, it awaits the sends from there of an earlier micro-batch,
+   which may be of another size. */
 char *awaits_sent_text(const struct function *f, int rank)
 {
   struct buffer b = {0};

@@ -1,6 +1,6 @@
-/* update.c: the text of what a step does with the gradients: the kernels that update parameters,
-   which are templates filled with the optimizer's numbers and a rank's sizes; the sum of the
-   gradients' squares; and the learning rate. */
+/* update.c: the text of the step's work on gradients: the kernels that update parameters, which are
+   templates filled with the optimizer's numbers and a rank's sizes; the sum of the gradients'
+   squares; and the learning rate. */
 #include "emit/emit.h"
 
 #include <inttypes.h>
@@ -19,7 +19,8 @@ const char *update_name(const struct op *op)
 /* From this number of elements on, starting threads pays. */
 static const int64_t MANY = 1 << 15;
 
-/* How many elements can be loaded at once from the start of the parameter, or of its gradient. */
+/* The number of elements that can be loaded at once from the start of the parameter, or of its
+   gradient. */
 static int width_at(int parameter, int rank, int64_t n)
 {
   int width = target->widest_vector < 4 ? target->widest_vector : 4;
@@ -41,7 +42,7 @@ static char *update_definition(const struct op *op, const struct op *first, int6
               "loads", l.loads.text, "body", l.body.text, "stores", l.stores.text, NULL);
 }
 
-/* The operand of the optimizer that the i-th input of its update is; the norm is none: NONE. */
+/* The i-th input of an update as an operand of the optimizer; the norm is none: NONE. */
 static int operand_of_input(const struct op *update, int i)
 {
   const struct optimizer *o = optimizer_of(update);
@@ -52,7 +53,7 @@ static int operand_of_input(const struct op *update, int i)
   return operand;
 }
 
-/* Whether the kernel reads or writes the i-th input: not what is a state of another shape. */
+/* Whether the kernel reads or writes the i-th input: not a state of another shape. */
 static bool is_of_kernel(const struct op *first, int i)
 {
   if (first->kind == OP_buffer) return true;
@@ -62,7 +63,8 @@ static bool is_of_kernel(const struct op *first, int i)
   return operand < 2 + o->nstate ? kernel_has_array(o, operand) : kernel_takes(o, operand);
 }
 
-/* The norm, and what else is one number, is a pointer to it; all others are runs of n elements. */
+/* An input of one number, such as the norm, is a pointer to it; all others are runs of n
+   elements. */
 static const char *update_operand(const struct op *first, int i, int64_t n)
 {
   int value = first->in[i];
@@ -70,7 +72,7 @@ static const char *update_operand(const struct op *first, int i, int64_t n)
   return member_run(value, c_name(value), n);
 }
 
-/* How many elements can be loaded at once of all that the kernel goes through. */
+/* The number of elements that can be loaded at once of all operands of the kernel. */
 static int width_of_update(const struct op *first, int rank, int64_t n)
 {
   int width = width_at(first->in[0], rank, n);
@@ -102,7 +104,7 @@ static char *assignment(const char *to, const char *from, int64_t n)
                           text("%s, %s", to, from));
 }
 
-/* Copies what the operations made of states of another shape than the parameter's. */
+/* Copies the states of another shape than the parameter's, which operations have made. */
 static char *assignments(const struct op *update, int rank)
 {
   struct buffer b = {0};
@@ -171,7 +173,7 @@ char *update_call(const struct op *op, int rank)
 struct run {
   const char *name; /* its start */
   int value;
-  int64_t n;        /* elements; 0: there is none */
+  int64_t n;        /* elements; 0: no run */
   int copies, last; /* last: the parameter of the last of them */
 };
 
@@ -220,8 +222,8 @@ static int updated_parameter(const struct sum *s, int k)
 static int copies_at(const struct sum *s, int k)
 {
   if (plan_options->norm_of_largest) return 1;
-  /* On how many of the ranks over which the squares are summed each element of a gradient is
-     present. */
+  /* The number of ranks, of those over which the squares are summed, on which each element of a
+     gradient is present. */
   int gradient = gradient_at(s, k);
   struct layout pending = graph->value[s->op->out].layout;
   int n = 1;
@@ -258,8 +260,9 @@ static void add_gradient(struct sum *s, int k, int period, int indent)
   run->last = of;
 }
 
-/* If the gradients from `from` on are those of a list's modules, equal in each, but not all
-   present on equally many ranks: how many a module has, and how many modules in *count; else 0. */
+/* If the gradients from `from` on are those of a list's modules, equal in each, but not all present
+   on equally many ranks: returns their number in a module, and sets *count to the number of
+   modules; otherwise 0. */
 static int find_update_loop(const struct sum *s, int from, int *count)
 {
   const struct in_loop *first = in_loop(updated_parameter(s, from));
@@ -297,7 +300,7 @@ static const char *add_template(const char *file, const char *prototypes, int wi
   return add_kernel(file, prototypes, "", definition, true);
 }
 
-/* How many elements of all gradients can be read at once. */
+/* The number of elements that can be read at once of all gradients. */
 static int width_of_all(const struct op *op, int rank)
 {
   int width = 4;
