@@ -1,14 +1,14 @@
 /* accumulate.c: gradients of steps with several batches. Each gradient is added in place to the sum
-   of the batches before, in the layout in which the backward leaves it. What is pending over ranks
-   is reduced once, in the update. For parameters that are sharded over ranks (fully_shard) the
-   whole gradients, still pending, are accumulated in values with the role SUMS and reduced to parts
-   in the update. To save this memory, a plan may reduce the gradients of each batch and accumulate
-   the parts. */
+   of the batches before, in the layout in which the backward leaves it. A gradient that is pending
+   over ranks is reduced once, in the update. For parameters that are sharded over ranks
+   (fully_shard) the whole gradients, still pending, are accumulated in values with the role SUMS
+   and reduced to parts in the update. To save this memory, a plan may reduce the gradients of each
+   batch and accumulate the parts. */
 #include "graph_passes/graph_passes.h"
 
 /* The state of accumulate_gradients. */
 struct accumulating {
-  const int *readers; /* by value: how many operations read it */
+  const int *readers; /* by value: the number of operations that read it */
   bool *unused;       /* by operation: nothing needs it any more */
 };
 
@@ -168,8 +168,8 @@ static int updated_to(int id, int sum, struct layout to, struct list *later)
 /* ------------------------------------------------------------------ a parameter of several stages
  */
 
-/* Whether one stage makes the value, and which one, if *stage is NONE; what `propagate` has added
-   has none yet, and is of those that make its inputs. */
+/* Whether one stage makes the value. If *stage is NONE, sets it to that stage. An operation that
+   `propagate` has added has no stage yet: it counts for the stages that make its inputs. */
 static bool is_of_one_stage(int value, int *stage)
 {
   const int maker = graph->value[value].op, own = maker == NONE ? NONE : stage_of(maker);
@@ -183,7 +183,7 @@ static bool is_of_one_stage(int value, int *stage)
   return one;
 }
 
-/* The stage; NONE if there is none, or several. */
+/* The stage that makes the value; NONE if none does, or several do. */
 static int made_by_stage(int value)
 {
   int stage = NONE;
@@ -191,7 +191,7 @@ static int made_by_stage(int value)
 }
 
 /* The terms of a gradient that several stages make together, one of each stage; and the additions.
-   False: it is of one stage, or its terms are mixed otherwise. */
+   False: one stage makes it, or its terms are mixed otherwise. */
 static bool find_terms(struct accumulating *a, int value, struct list *terms,
                        struct list *additions)
 {
@@ -222,8 +222,8 @@ static int coordinate_of_term(const struct shared_gradient *g, int term)
   return coordinate_of_stage(made_by_stage(g->terms.at[term]));
 }
 
-/* One of its terms added to the sum of the micro-batches, after the term of the stage `before`, if
-   there is one. */
+/* Adds one of its terms to the sum of the micro-batches, after the term of the stage `before`, if
+   it has one. */
 static int sum_of_term(const struct shared_gradient *g, int term, int before, struct list *order)
 {
   int stage = made_by_stage(g->terms.at[term]), first = graph->nop;
@@ -384,7 +384,7 @@ static void add_products_of(const int *readers, struct function *f)
   f->nop = kept;
 }
 
-/* The product that makes the value for one reader alone; or NONE. In bfloat16 a kernel that adds
+/* The product that makes the value for only one reader; or NONE. In bfloat16 a kernel that adds
    rounds less often. */
 static int product_for_one(const int *readers, const struct function *f, int value)
 {
@@ -395,7 +395,7 @@ static int product_for_one(const int *readers, const struct function *f, int val
   return runs_at(f, v->op);
 }
 
-/* Whether the two are of one shape, and have equal places on every rank. */
+/* Whether the two have one shape, and equal places on every rank. */
 static bool have_equal_places(int a, int b)
 {
   const struct value *v = &graph->value[a], *w = &graph->value[b];
@@ -403,8 +403,8 @@ static bool have_equal_places(int a, int b)
          v->apart == w->apart && same_layout(v->layout, w->layout);
 }
 
-/* In a sum of two products the later one adds itself to the earlier one: of a gradient of an input
-   of several products, mostly. */
+/* In a sum of two products the later one adds itself to the earlier one: mostly in the gradient of
+   an input of several products. */
 static bool add_to_earlier(const int *readers, struct function *f, const struct op *add)
 {
   if (add->kind != OP_add || graph->value[add->out].role != ACTIVATION) return false;

@@ -76,7 +76,7 @@ static bool is_needless(const struct op *op)
          graph->value[op->in[0]].order == graph->value[op->out].order;
 }
 
-/* -------------------------------------------------------------------------------- what it costs */
+/* ------------------------------------------------------------------------------------ the costs */
 
 /* Whether operand i has the letters that it shares with operand `space` in the same order. *last is
    the last of them, *last_walked that of the space. */
@@ -127,7 +127,7 @@ static bool is_free(struct ordering *o, int value)
   return true;
 }
 
-/* The dimension of operand j for dimension `dim` of operand i; 0 if there is none, or it is the
+/* The dimension of operand j for dimension `dim` of operand i; 0 if it has none, or that is the
    first. */
 static int dimension_with(const struct op *op, const struct letters *l, int i, int dim, int j)
 {
@@ -138,7 +138,7 @@ static int dimension_with(const struct op *op, const struct letters *l, int i, i
   return 0;
 }
 
-/* The index in the list of the first of the dimension's letters; NONE if there is none. */
+/* The index in the list of the first of the dimension's letters; NONE if the list has none. */
 static int place_of(const struct axis *axis, const int *letter, int n)
 {
   for (int at = 0; at < n; at++)
@@ -241,7 +241,7 @@ static bool keeps_places(const struct op *op)
 }
 
 /* The order in which a permute would move nothing: one that makes the value, or reads it, through
-   kernels that keep all elements in place; 0 if there is none. */
+   kernels that keep all elements in place; 0 without such a permute. */
 static unsigned order_of_source(int value)
 {
   for (;;) {
@@ -514,7 +514,7 @@ static void take_packings_out(void)
   graph->norder = kept;
 }
 
-/* Whether there is a packing, or a kernel that takes other orders next to a permute. */
+/* Whether the program has a packing, or a kernel that takes other orders next to a permute. */
 static bool has_work(void)
 {
   bool permutes = false, kernels = false;

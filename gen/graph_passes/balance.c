@@ -1,20 +1,20 @@
-/* balance.c: where the stages of a pipeline begin, if the plan does not say.
+/* balance.c: chooses the modules with which the stages of a pipeline begin, if the plan does not.
 
    Takes   the forward, before it is laid out; the modules with which a stage may begin.
-   Leaves  first_module of each stage, such that the stage that takes longest takes as little as can
-           be, by the times of the model; of such ways one whose fullest rank holds as little as can
-           be; and of these the most even one.
+   Leaves  first_module of each stage, such that the slowest stage is as fast as possible, by the
+           times of the model; among equals, one whose fullest rank holds as little as possible; and
+           among these the most even one.
 
    Times and bytes are those of whole tensors, divided by the ranks of a stage and the
-   micro-batches. A stage takes three times its forward, and what the links of the pipeline's
-   dimension take for what crosses its ends: so a cut where little crosses is cheap. A rank holds
-   its parameters, their gradients and states, and what its forwards have made for the micro-batches
-   in flight. */
+   micro-batches. A stage takes three times its forward, and the time in which the links of the
+   pipeline's dimension move the values that cross its ends: so a cut that few bytes cross is cheap.
+   A rank holds its parameters, their gradients and states, and the values that its forwards have
+   made for the micro-batches in flight. */
 #include "graph_passes/graph_passes.h"
 
 #include <string.h>
 
-/* Piece i of the model lies before the i-th module with which a stage may begin, and after the one
+/* Piece i of the model comes before the i-th module with which a stage may begin, and after the one
    before. */
 struct balance {
   int n, *first_module;    /* of piece i, from 1 on */
@@ -69,7 +69,8 @@ static double ranks_of_stage(void)
 /* ------------------------------------------------------------------------------------ the pieces
  */
 
-/* By place in the order, the piece of the operation: those that may begin do so in this order. */
+/* By place in the order, the piece of the operation. Modules that may begin a stage do so in this
+   order. */
 static int *find_pieces(struct balance *b)
 {
   const struct pipeline_stages *s = graph->stages;
@@ -88,7 +89,8 @@ static int *find_pieces(struct balance *b)
   return piece;
 }
 
-/* Adds what crosses: an activation from the piece that makes it to each that reads it. */
+/* Adds the bytes of an activation to each boundary between the piece that makes it and the one that
+   reads it. */
 static void add_crossing(double *crosses, int from, int to, int value)
 {
   for (int i = from + 1; i <= to; i++) crosses[i] += bytes_of(value);
@@ -201,7 +203,7 @@ static double best_cuts(const struct balance *b, int stages, cost_of_stage *cost
   return best[(size_t)stages * width + (size_t)b->n];
 }
 
-/* Cuts where the time is divided evenly: of very many pieces. */
+/* For very many pieces: cuts where the time is divided evenly. */
 static void cut_by_share(const struct balance *b, int stages, int *begin)
 {
   for (int s = 1, at = 0; s < stages; s++) {

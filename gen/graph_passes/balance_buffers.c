@@ -1,7 +1,7 @@
-/* balance_buffers.c: what becomes of a buffer that balances counts (`running` in ops.h) by a rate.
-   Their sum over the batches of a step is its gradient. Behind the last batch it grows by the rate
-   where the sum is below the mean of all sums, and shrinks where it is above; its own mean stays.
-   These are operations of the phase UPDATE, which propagate places. */
+/* balance_buffers.c: the update of a buffer that balances counts (`running` in ops.h) by a rate.
+   The sum of the counts over the batches of a step is its gradient. After the last batch the buffer
+   grows by the rate where the sum is below the mean of all sums, and shrinks where it is above; its
+   own mean stays. These are operations of the phase UPDATE, which propagate places. */
 #include "graph_passes/graph_passes.h"
 
 /* A buffer, and the operation `running` that has it. */
@@ -51,8 +51,8 @@ static int number(const struct balanced *b, double x)
   return append_op_shaped(op, (struct shape){0});
 }
 
-/* As many times the count as there are counts is above their sum, or below it: whole numbers, so
-   that a count which is the mean is neither. */
+/* Each count times the number of counts, minus the sum of all counts: whole numbers, so that a
+   count that equals the mean is neither above nor below it. */
 static int above_mean(const struct balanced *b, int counts)
 {
   struct op times = in_update(b, OP_scale, counts);

@@ -1,4 +1,4 @@
-/* equal_modules.c: which modules of a list have the same parameters. */
+/* equal_modules.c: finds the modules of a list that have the same parameters. */
 #include "graph_passes/graph_passes.h"
 
 #include <string.h>

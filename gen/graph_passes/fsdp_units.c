@@ -1,22 +1,22 @@
-/* fsdp_units.c: part of the pass `plan`: where the parameters of FSDP units (fully_shard,
+/* fsdp_units.c: part of the pass `plan`: decides where the parameters of FSDP units (fully_shard,
    replicate) are sharded, and where they are gathered.
 
-   A unit's parameters are sharded over some dimensions of the mesh, after the cuts of styles. Where
-   an operation reads one, it reads a redistribution that makes it whole over these dimensions. If
-   the model computes in a narrower type, that is a redistribution of the cast, so that the narrow
-   type travels. From here on these are placements and redistributions like all others: the
-   gradient of the redistribution is the reduce-scatter.
+   A unit's parameters are sharded over some dimensions of the mesh, after the cuts of styles. An
+   operation that reads one reads a redistribution that makes it whole over these dimensions. If the
+   model computes in a narrower type, that is a redistribution of the cast, so that the narrow type
+   travels. From here on these are placements and redistributions like all others: the gradient of
+   the redistribution is the reduce-scatter.
 
    All reads of a parameter by the unit's own modules share one gather. A read elsewhere (an
-   embedding's weight that is also the output's) has a gather of its own, if the unit frees what it
-   gathered: otherwise the gathered value would stay in memory in between. A parameter from outside
-   of a list of modules is gathered before all of them, so that they stay equal; and what the steps
-   of a scan read, before the scan. */
+   embedding's weight that is also the output's) has a gather of its own, if the unit frees the
+   parameters that it gathered: otherwise the gathered value would stay in memory in between. A
+   parameter from outside of a list of modules is gathered before all of them, so that they stay
+   equal; a parameter that the steps of a scan read is gathered before the scan. */
 #include "graph_passes/graph_passes.h"
 
 #include <string.h>
 
-/* ------------------------------------------------------------------------------- where they lie */
+/* --------------------------------------------------------------------------------- the sharding */
 
 static const char *unit_text(const struct unit *u)
 {
@@ -186,7 +186,7 @@ static int cast_as_used(int parameter, struct op op)
   return id;
 }
 
-/* Whole over these dimensions of the mesh. */
+/* Makes the value whole over these dimensions of the mesh. */
 static int whole_again(int value, int parameter, unsigned over, struct op op)
 {
   struct value v = graph->value[parameter];

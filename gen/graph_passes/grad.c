@@ -30,8 +30,8 @@ static void mark_what_follows(struct backward *b)
   }
 }
 
-/* Where the plan asked for a value's layout, its gradient gets the same layout: pending sums in
-   it are reduced here, once, however many operations read the value. */
+/* If the plan asked for a value's layout, its gradient gets the same layout: pending sums in it are
+   reduced here, once, however many operations read the value. */
 static int finished(struct backward *b, int value)
 {
   if (stays_at[value] == NONE) return b->gradient[value];
@@ -163,7 +163,7 @@ static int average_loss(int *later)
 {
   int loss = graph->loss, made_by = graph->value[loss].op, batch = loss;
   struct op *maker = &graph->op[made_by];
-  /* A validation runs the forward alone, and the loss must be whole then. */
+  /* A validation runs only the forward, and the loss must be whole then. */
   if (maker->kind == OP_redistribute && !plan_options->validates &&
       graph->order[graph->norder - 1] == made_by &&
       graph->value[maker->in[0]].type == graph->value[loss].type)
@@ -200,7 +200,8 @@ static int begin(int loss)
   return append_op_shaped(op, v->shape);
 }
 
-/* Takes what metrics do once a step out of the order: it comes after the backward. */
+/* Takes   the operations that metrics run once a step out of the order: they come after the
+           backward. */
 static struct list taken_updates(void)
 {
   struct list updates = {0};

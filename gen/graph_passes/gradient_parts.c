@@ -1,6 +1,6 @@
-/* gradient_parts.c: the parts of which gradients of rows are made: operations of the backward, and
-   give_gradient, which adds a gradient to an input. gradients.c and gradients_by_element.c have the
-   rows. */
+/* gradient_parts.c: the parts from which the gradients of rows are made: operations of the
+   backward, and give_gradient, which adds a gradient to an input. gradients.c and
+   gradients_by_element.c have the rows. */
 #include "graph_passes/graph_passes.h"
 
 #include <ctype.h>
@@ -17,7 +17,7 @@ void begin_gradient(const struct op *op, const bool *needs, int *gradients)
   gradient = gradients;
 }
 
-/* ------------------------------------------------------------------------ what they are made of */
+/* ------------------------------------------------------------------------------------ the parts */
 
 struct op in_backward(struct op op)
 {
@@ -114,8 +114,8 @@ void name_gradient(int g, int value)
       text("d_%s", value_name(used ? in : value)); /* of a parameter's cast: the parameter's */
 }
 
-/* A term of a value's gradient is named after the module that it comes from, to tell it from
-   others: "d_norm_from_wq". A sum of terms has the plain name. */
+/* A term of a value's gradient is named after the module that it comes from, so that terms have
+   different names: "d_norm_from_wq". A sum of terms has the plain name. */
 static void name_term(int g, int value)
 {
   struct value *v = &graph->value[g];

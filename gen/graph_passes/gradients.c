@@ -1,5 +1,5 @@
-/* gradients.c: the gradient of every row of the table of operators that has one. Those by element
-   are in gradients_by_element.c; gradient_parts.c has the parts of which they are made.
+/* gradients.c: the gradient of every row of the table of operators that has one. Gradients by
+   element are in gradients_by_element.c; gradient_parts.c has the parts from which they are made.
 
    Takes   an operation, and the gradient of its output.
    Leaves  operations at the end of the order that make the gradients of its inputs, each added to
@@ -106,7 +106,7 @@ void matmul_grad(int g)
     if (needs_gradient(i)) give_gradient(i, matmul_side(g, part, i));
 }
 
-/* ----------------------------------------------------------------------- dimensions come and go */
+/* --------------------------------------------------------------- adding and removing dimensions */
 
 static int expanded(int a, double scale)
 {
@@ -120,7 +120,7 @@ void sum_grad(int g)
   give_gradient(0, expanded(g, forward_op->scalar));
 }
 
-/* Shared evenly among the elements that are the largest or the least. */
+/* The gradient is shared evenly among the elements that are the largest or the least. */
 static void extreme_grad(int g)
 {
   int found = backward_cast(backward_binary(OP_eq, forward_op->in[0], expanded(forward_op->out, 1)),
@@ -185,7 +185,7 @@ void pad_grad(int g)
   give_part(0, g, number_of(forward_op, "before"));
 }
 
-/* The other operators that lengthen or shorten a dimension come in pairs, with the same number. */
+/* Other operators that lengthen or shorten a dimension come in pairs, with the same number. */
 static void give_undone(int g, enum op_kind kind)
 {
   give_gradient(
@@ -468,7 +468,8 @@ void custom_grad(int g)
 
 /* As in DTensor: back to the input's layout, pending sums reduced, in the requested type. If
    nothing changes, grad.c does it once, for the whole gradient. */
-/* What is whole in time was cut for each micro-batch: the gradient of a part is a term of a sum. */
+/* A value that is whole in time was cut for each micro-batch: the gradient of a part is a term of a
+   sum. */
 static void take_term_of_microbatch(struct op *op, struct layout from, struct layout to)
 {
   int dim = time_dimension();

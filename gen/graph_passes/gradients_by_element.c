@@ -1,5 +1,5 @@
-/* gradients_by_element.c: the gradients of the rows that compute each element from those at its
-   place, and of the few that drop or rotate elements. gradients.c has the rules for all
+/* gradients_by_element.c: the gradients of the rows that compute each element from those at the
+   same place, and of the few rows that drop or rotate elements. gradients.c has the rules for all
    gradients. */
 #include "graph_passes/graph_passes.h"
 
@@ -23,7 +23,7 @@ static int root_of_buffer(int buffer)
   return buffer;
 }
 
-/* What later ones of the step, with the same buffer, keep of what this one adds to it. */
+/* The factor that later operations of the step on the same buffer apply to this one's addition. */
 static double kept_by_later(const struct op *running)
 {
   double kept = 1;
@@ -36,8 +36,9 @@ static double kept_by_later(const struct op *running)
   return kept;
 }
 
-/* The buffer gets no derivative, but the amount that the update subtracts from it, or the counts by
-   which it balances, also where the loss does not depend on what it follows: then g is NONE. */
+/* The buffer gets no derivative. Its gradient is the amount that the update subtracts from it, or
+   the counts by which it balances, even if the loss does not depend on the value that it follows:
+   then g is NONE. */
 void running_grad(int g)
 {
   int value = forward_op->in[0], buffer = forward_op->in[1];
@@ -50,7 +51,7 @@ void running_grad(int g)
                                     forward_op->scalar * kept_by_later(forward_op)));
 }
 
-/* There is no backward in a validation. */
+/* A validation has no backward. */
 void in_training_grad(int g)
 {
   if (needs_gradient(0)) give_gradient(0, g);
@@ -260,7 +261,8 @@ void triu_grad(int g)
   give_gradient(0, append_backward(like_forward(OP_triu, 1, &g)));
 }
 
-/* Minus the value: an earlier operation of the same module that computes it, if there is one. */
+/* Minus the value: by an earlier operation of the same module that computes it, if the module has
+   one. */
 static int negated(int value)
 {
   for (int i = graph->norder; i-- > 0;) {

@@ -1,4 +1,4 @@
-/* flat.h: the passes over the flat program, graph->order. */
+/* graph_passes.h: the passes over the flat program, graph->order. */
 #ifndef TPGEN_GRAPH_PASSES_H
 #define TPGEN_GRAPH_PASSES_H
 
@@ -11,7 +11,7 @@
 
 /* -------------------------------------------------------------------------------- accumulate.c */
 
-/* What each batch, or micro-batch, adds to the sum of those before. */
+/* The term that each batch, or micro-batch, adds to the sum of those before. */
 struct summand {
   int value, of; /* of: see struct value */
   enum role role;
@@ -22,7 +22,7 @@ struct summand {
 /* Makes the operation that adds it, in place, to a value of that role; it is in no order yet. */
 int add_to_sum(const struct summand *s);
 /* In a step of several batches, accumulates the gradients. Sets, by parameter, the value that is
-   its gradient then. */
+   its gradient from then on. */
 void accumulate_gradients(int *gradient);
 /* A product that is only added to a gradient accumulates in place: the gradient becomes its
    third input. */
@@ -30,14 +30,15 @@ void add_products_in_place(void);
 
 /* ----------------------------------------------------------------------------- remove_unused.c */
 
-/* Removes from the order what no result needs. */
+/* Removes the operations that no result needs from the order. */
 void leave_out_dead(void);
-/* Moves what is counted and gathered for all batches of a step to the front: it was at its first
-   use, so that its gradient is made at its last use. */
+/* Moves the operations that are counted and gathered for all batches of a step to the front. They
+   were at their first use, so that their gradients are made at their last use. */
 void bring_ahead(void);
-/* Removes what no function runs from the graph. */
+/* Removes everything that no function runs from the graph. */
 void drop_rest(void);
-/* Removes the operations that neither a function nor the order runs, and what only they use. */
+/* Removes the operations that neither a function nor the order runs, and the things that only they
+   use. */
 void drop_idle(void);
 
 /* -------------------------------------------------------------------------------- fsdp_units.c */
@@ -67,7 +68,7 @@ extern const struct op *forward_op;
 void begin_gradient(const struct op *op, const bool *has_gradient, int *gradient);
 /* The operation with the phase, the module and the line of the backward of that one. */
 struct op in_backward(struct op op);
-/* Each adds an operation to the backward, and gives what it makes. */
+/* Each adds an operation to the backward, and returns its value. */
 int append_backward(struct op op);
 int append_backward_shaped(struct op op, struct shape shape);
 int backward_unary(enum op_kind kind, int a);
@@ -79,7 +80,7 @@ int backward_cast(int a, enum type type);
 int backward_number(double x, int like);
 /* An operation with the attributes of the forward one. */
 struct op like_forward(enum op_kind kind, int nin, const int *in);
-/* The parameter that the value is, or is cast, moved or seen in another shape; or NONE. */
+/* The parameter that the value is, or that it shows after casts, moves or views; or NONE. */
 int parameter_in(int value);
 /* The type of the value's gradient. */
 enum type gradient_type(int value);
@@ -91,14 +92,15 @@ void name_gradient(int g, int value);
 
 /* ------------------------------------------------- gradients.c and gradients_by_element.c */
 
-/* By row of ops.h: what makes the gradients of its inputs of g, that of its output. */
+/* By row of ops.h: the function that makes the gradients of its inputs from g, the gradient of its
+   output. */
 #define OP(name, rule, linear, gradient, ...) void gradient(int g);
 #include "ir/ops.h"
 #undef OP
 
 /* Appends the operations that take g, the gradient of `op`'s output, to the gradients of those
-   inputs that need one. Both lists are by value; gradient[value] is NONE while there is none.
-   `op` is a copy: adding operations moves the graph's. */
+   inputs that need one. Both lists are by value; gradient[value] is NONE while it has none. `op` is
+   a copy: adding operations moves the graph's. */
 void write_gradient(const struct op *op, int g, const bool *has_gradient, int *gradient);
 /* Whether it is a redistribution that moves neither the value nor its gradient. */
 bool stays(const struct op *op);
@@ -106,42 +108,43 @@ extern int *stays_at;
 
 /* ----------------------------------------------------------------------------- equal_modules.c */
 
-/* By module: how many children it has with the names 0, 1, ... in this order; 0 if it has
+/* By module: the number of its children with the names 0, 1, ... in this order; 0 if it has
    others. */
 int *count_elements(void);
-/* Adds what belongs to the module to those of each list that contains it. */
+/* Adds `what`, which belongs to the module, to those of each list that contains the module. */
 void add_to_lists(struct list *of, const int *counts, int module, int what);
-/* Whether both are of one role, type, shape and layout, and neither leaves the program. */
+/* Whether both have one role, type, shape and layout, and neither leaves the program. */
 bool same_value_kind(int a, int b);
 /* ".weight" of "layers.3.weight", with "layers" the list. */
 const char *behind_number(const char *list, const char *name);
 /* By module that is a list: the parameters in or under its modules. */
 struct list *parameters_of_lists(const int *counts);
-/* Those of each of `count` of the list's modules, if they are the same: then they are an array of
-   structs in C. NULL if they are not. inner: all of the list. */
+/* The parameters of each of `count` of the list's modules, if they are the same: then they are an
+   array of structs in C. NULL if they are not. inner: all parameters of the list. */
 const struct list *equal_parameters(const struct list *inner, int list, int first, int count);
 /* Whether the states of that kind are arrays, too, as these modules have them for the same
    parameters. */
 bool have_equal_states(int state, int list, int first, int count);
-/* How many of these, from the first on, are the same: a run. */
+/* The number of these modules, from the first on, that are the same: a run. */
 int count_equal(const struct list *inner, int list, int first, int count);
 
 /* ---------------------------------------------------------------------------- sequence_order.c */
 
-/* Refuses what goes along a sequence whose tokens are in another order. */
+/* Refuses an operation along a sequence whose tokens are in another order. */
 void check_sequence_order(void);
 
 /* ----------------------------------------------------------------------------------- metrics.c */
 
-/* In a step of several batches, of micro-batches or of stages: metrics are of what all of them
-   make together. whole: an input that all of them have as a whole, or NONE. */
+/* In a step of several batches, of micro-batches or of stages: metrics cover all of them together.
+   whole: an input that all of them have as a whole, or NONE. */
 void defer_metrics(int whole);
 /* By operation: the loss needs it, or it has effects other than its values. */
 bool *what_serves_loss(void);
 
 /* ----------------------------------------------------------------------------- smaller_batch.c */
 
-/* Metrics do not count what fills a smaller last batch up. The input that it adds, or NONE. */
+/* Metrics do not count the padding samples of a smaller last batch. Returns the input that it adds,
+   or NONE. */
 int mask_metrics(void);
 
 /* ------------------------------------------------------------------------------ microbatches.c */
@@ -149,9 +152,8 @@ int mask_metrics(void);
 /* The plan's error if the samples of a batch make no equal micro-batches. */
 void check_microbatches(void);
 /* The value for the whole batch, which `user` needs before the last micro-batch has run: adds
-   operations before the micro-batches to the order. whole: by value, the same of the whole batch,
-   or NONE, as far as it is known. The plan's error if it depends on parameters.
- */
+   operations before the micro-batches to the order. whole: by value, the same value for the whole
+   batch, or NONE while it is not known. The plan's error if it depends on parameters. */
 int whole_batch(struct list *whole, int value, const struct op *user, struct list *order);
 
 /* ----------------------------------------------------------------------------------- balance.c */
@@ -161,11 +163,12 @@ void balance_stages(const struct pipeline *p);
 
 /* ------------------------------------------------------------------------------------ stages.c */
 
-/* Sets the stage of each operation of the forward, where there is a pipeline. */
+/* In a pipeline, sets the stage of each operation of the forward. */
 void assign_stages(void);
 /* By parameter, when they are set: the stage that reads it first. */
 int *stages_of_parameters(void);
-/* By value: the stage that has the parameter, or that of which the value is; or NONE. */
+/* By value: the stage that has the parameter, or the stage of the parameter that the value belongs
+   to; or NONE. */
 int *stages_of_values(void);
 /* Of a dump that was read: the plan's error if its stages are not those of the schedule. */
 void continue_stages(enum pass after);
@@ -177,15 +180,15 @@ void split_backwards(void);
 
 /* ------------------------------------------------------------------------------ stage_program.c */
 
-/* Room for a copy of the whole program, which serves one stage after the other: most of it is of
-   other stages. Empty at first. */
+/* Memory for a copy of the whole program, which serves one stage after the other: most of it
+   belongs to other stages. Empty at first. */
 struct stage_room {
   void *values, *ops, *order;
   bool *runs, *takes;
   const int *home; /* by value: see stages_of_values */
 };
-/* The program of the ranks at that coordinate of a pipeline, to look at: its memory serves the next
-   one, too. Then, for the passes, that graph with memory of its own. */
+/* The program of the ranks at that coordinate of a pipeline, for inspection: its memory serves the
+   next one, too. Then, for the passes, that graph with memory of its own. */
 struct graph *program_of_stages(struct graph *whole, int coordinate, struct stage_room *room);
 void own_program_of_stages(void);
 /* The hash of the flat program without the names and numbers of its values: equal stages have equal
@@ -209,20 +212,20 @@ void fold_modules(void);
 
 /* Whether the operation can run with its operands in their current dim orders. */
 bool follows_dim_order(const struct op *op);
-/* Whether operand i, or with NONE any, may lie in another order than it is written in. */
+/* Whether operand i, or with NONE any, may have another order in memory than the written one. */
 bool takes_other_orders(const struct op *op, int i);
-/* Whether the value lies so; whether any operand does. */
+/* Whether the value has another order; whether any operand has. */
 static inline bool lies_in_other_order(int value)
 {
   return graph->value[value].order != 0;
 }
 
 bool has_other_orders(const struct op *op);
-/* Whether it moves or reduces elements without a rule: dimensions stay what they are. */
+/* Whether it moves or reduces elements without a rule and keeps its dimensions. */
 bool keeps_dimensions(const struct op *op);
-/* Whether what a view makes is the same bytes in the same order. */
+/* Whether a view's output has the same bytes in the same order. */
 bool is_same_bytes(const struct op *view);
-/* The letters of a value's dimensions in the order in which they lie in memory; gives how many. */
+/* The letters of a value's dimensions in their order in memory; returns their number. */
 int letters_in_memory(const struct axis *axis, int value, int *letter);
 
 /* --------------------------------------------------------------------------------- propagate.c */
@@ -235,7 +238,7 @@ void propagate_from(int first);
 /* Whether it gathers a unit's parameter for the forward, and frees it after the forward. */
 bool gathers(const struct op *op);
 bool reshards(const struct op *op);
-/* Whether the backward may always run the operation again in order to keep less. */
+/* Whether the backward may always run the operation again so that less is kept. */
 bool is_cheap(const struct op *op);
 
 /* ------------------------------------------------------------------------------ redistribute.c */
@@ -245,21 +248,22 @@ int add_exchange(struct exchange e);
 
 /* --------------------------------------------------------------------------------- scan_grad.c */
 
-/* For grad.c. The lists are by value. Looks for the scans of the forward; marks the gradients that
-   their first steps take as needing a gradient, and says whether it marked any; goes to an
-   operation of the forward, at this place of the order, NULL at the end: true if that ends a scan,
-   whose gradients are there now; whether the last one is of a scan's step. */
+/* For grad.c. The lists are by value. begin_scans finds the scans of the forward. want_carried
+   marks the gradients that their first steps take as needed, and says whether it marked any.
+   pass_step goes to an operation of the forward, at this place of the order, NULL at the end: true
+   if that ends a scan, whose gradients then exist. is_in_scan: whether the last operation was in a
+   scan's step. */
 void begin_scans(const bool *has_gradient, int *gradient);
 bool want_carried(bool *has_gradient);
 bool pass_step(const struct op *op, int at);
 bool is_in_scan(void);
-/* Whether the operation is of the kinds of which the next function makes the gradient. */
+/* Whether the next function makes the gradient of the operation's kind. */
 bool takes_part_in_scan(enum op_kind kind);
 void write_scan_gradient(const struct op *op, int g);
 
 /* ------------------------------------------------------------------------------ counterparts.c */
 
-/* By operation the next of its counterparts, which equal modules have in its place: a ring. */
+/* By operation the next of its counterparts, which have its place in equal modules: a ring. */
 int *find_counterparts(void);
 
 #endif

@@ -1,22 +1,23 @@
-/* hoist_constants.c: the pass `hoist_constants`: what is the same in every step is computed once.
+/* hoist_constants.c: the pass `hoist_constants`: values that are the same in every step are
+   computed once.
 
    Takes   the flat local program.
-   Leaves  in the phase CONSTANTS, before all others, the operations that make values of constants
-           and indices alone: rotary tables, masks, positions. They run once, before the first step,
-           and what the step reads of them stays in the arena: memory.c. The step reads these
-           instead of its own; outline.c removes what nothing reads any more. Equal ones are one, so
-           all modules of a list read the same.
+   Leaves  in the phase CONSTANTS, before all others, the operations that make values only from
+           constants and indices: rotary tables, masks, positions. They run once, before the first
+           step, and the results that the step reads stay in the arena: memory.c. The step reads
+           these instead of its own values; outline.c removes the values that nothing reads any
+           more. Equal values become one, so all modules of a list read the same.
 
-   What costs little and fits into the kernel that reads it is made there in each step: an index, a
+   A cheap value that fits into the kernel that reads it is made there in each step: an index, a
    comparison, a broadcast. A value is computed once if
 
      it costs         its operation calls a function, or is no pointwise one
      or is stored     its reader takes no operation into its kernel, reads it at other places than
                       its own, or belongs to another module of a list
 
-   and if there is room for it. Random numbers, collectives and what depends on a parameter are left
-   alone, and so are the steps of a scan, which stay equal, and what it begins with, which it may
-   write over; and a program that takes one step only. */
+   and if it fits into the room. The pass leaves random numbers, collectives and values that depend
+   on a parameter unchanged; the steps of a scan, which stay equal, and the values with which it
+   begins, which it may write over; and a program that takes only one step. */
 #include "graph_passes/graph_passes.h"
 
 #include <string.h>
@@ -25,22 +26,22 @@ enum fit { UNKNOWN, FITS, DOES_NOT_FIT };
 
 /* The state of the pass. */
 struct hoisting {
-  struct entering enters; /* a scan begins with it */
-  bool *invariant;        /* by operation: it makes the same in every step */
+  struct entering enters; /* the values with which scans begin */
+  bool *invariant;        /* by operation: it makes the same result in every step */
   bool *of_step;          /* by operation: the step runs it */
   bool *kept;             /* by value: it is computed once */
   int *equal;             /* by value: the first one that is equal to it */
-  int *copy;              /* by the first of equal values: what CONSTANTS makes for it, or NONE */
+  int *copy;              /* by the first of equal values: the value that CONSTANTS makes for it, or
+                             NONE */
   const int *element;     /* by module: itself or its ancestor that is in a list, or NONE */
   struct memo constants;  /* the operations of constants */
   struct list made;       /* the operations of the new phase */
   int64_t room;           /* bytes that may still be kept */
-  enum fit *fits;         /* by the first of equal values: whether there is room for it */
+  enum fit *fits;         /* by the first of equal values: whether it fits into the room */
   struct list *readers;   /* by value: each operation that reads it, and the input's index */
 };
 
-/* ------------------------------------------------------------------------------- what never varies
- */
+/* ------------------------------------------------------------------------- invariant operations */
 
 static bool is_own(int value)
 {
@@ -48,7 +49,7 @@ static bool is_own(int value)
   return v->role == ACTIVATION && !v->is_output && value != graph->loss && value != graph->norm;
 }
 
-/* Whether its results are given by its inputs, and all it does is to make them. */
+/* Whether its results depend only on its inputs, and it has no other effect. */
 static bool is_function(const struct op *op)
 {
   const struct op_row *row = &op_row[op->kind];
@@ -72,7 +73,7 @@ static bool is_invariant(struct hoisting *h, const struct op *op)
   return true;
 }
 
-/* The question that only an equal operation asks. */
+/* The query that only an equal operation makes. */
 static void ask_constant(struct hoisting *h, struct query *q, const struct op *op)
 {
   int64_t scalar;
@@ -103,8 +104,7 @@ static void find_equal(struct hoisting *h, const struct op *op)
   for (int k = 0; k < op->nout; k++) h->equal[op->out + k] = *first + k;
 }
 
-/* ---------------------------------------------------------------------------------- what is kept
- */
+/* --------------------------------------------------------------------- the values that are kept */
 
 static bool costs(const struct op *op)
 {
@@ -120,8 +120,8 @@ static int element_of(struct hoisting *h, const struct op *op)
   return op->module == NONE ? NONE : h->element[op->module];
 }
 
-/* Whether it has one element for each row of what the reader goes over: a kernel makes that, too.
- */
+/* Whether the input has one element for each row of the reader's space: a kernel makes that,
+   too. */
 static bool is_of_rows(const struct op *reader, int i)
 {
   struct shape in = graph->value[reader->in[i]].shape, of = graph->value[space_of(reader)].shape;
@@ -135,13 +135,13 @@ static bool is_of_rows(const struct op *reader, int i)
 
 static bool stores(struct hoisting *h, const struct op *reader, int i, const struct op *maker)
 {
-  if (reader->kind == OP_view) return false; /* its own readers tell */
+  if (reader->kind == OP_view) return false; /* its own readers decide */
   if (!is_pointwise(reader->kind) && !is_reduce(reader->kind)) return true;
   if (element_of(h, reader) != element_of(h, maker)) return true;
   return reads_elsewhere(reader, i) && !is_of_rows(reader, i);
 }
 
-/* Whether there is room for it; equal ones take it once. */
+/* Whether the value fits into the room; equal ones take it once. */
 static bool has_room(struct hoisting *h, int value)
 {
   enum fit *is = &h->fits[h->equal[value]];
@@ -178,7 +178,7 @@ static void choose(struct hoisting *h)
   for (int at = graph->norder; at-- > 0;) {
     int id = graph->order[at];
     h->of_step[id] = !h->invariant[id];
-    if (!h->invariant[id]) continue; /* most do not: their operations are not even looked at */
+    if (!h->invariant[id]) continue; /* most are not invariant, and their operations are skipped */
     const struct op *op = &graph->op[id];
     for (int k = 0; k < op->nout; k++) {
       int value = op->out + k;
@@ -212,7 +212,7 @@ static void append_copy(struct hoisting *h, struct op op)
   add(&h->made, graph->value[first].op);
 }
 
-/* Makes the value in the new phase, and all that it is made of. */
+/* Makes the value in the new phase, and the values that it is made of. */
 static void make(struct hoisting *h, int value)
 {
   if (h->copy[h->equal[value]] != NONE) return;
@@ -236,14 +236,14 @@ static void move_constants(struct hoisting *h)
   }
   for (int v = 0; v < known; v++)
     if (h->kept[v]) {
-      /* The step's readers of the value read what is computed once instead. */
+      /* The step's readers of the value read the value that is computed once. */
       const struct list *readers = &h->readers[v];
       for (int k = 0; k < readers->n; k += 2)
         if (h->of_step[readers->at[k]])
           graph->op[readers->at[k]].in[readers->at[k + 1]] = h->copy[h->equal[v]];
     }
   if (h->made.n) {
-    /* The new operations come first: those of the step follow, and read what they make. */
+    /* The new operations come first: those of the step follow, and read their results. */
     int *order = alloc((size_t)(norder + h->made.n + 1) * sizeof *order), n = 0;
     for (int k = 0; k < h->made.n; k++) order[n++] = h->made.at[k];
     for (int at = 0; at < norder; at++) {
@@ -257,7 +257,7 @@ static void move_constants(struct hoisting *h)
 /* ------------------------------------------------------------------------------------------ the
  * pass */
 
-/* A part of what the parameters take, which is nothing beside their gradients and states. */
+/* A part of the parameters' bytes, which is small beside their gradients and states. */
 static int64_t most_bytes(void)
 {
   enum { LEAST = 4 << 20, PART = 16 };
@@ -280,7 +280,7 @@ void hoist_constants(void)
   h->fits = alloc((size_t)(graph->nvalue + 1) * sizeof *h->fits);
   h->readers = alloc((size_t)(graph->nvalue + 1) * sizeof *h->readers);
   for (int at = 0; at < graph->norder; at++) {
-    /* Whether the operation is invariant, and what it reads that is. */
+    /* Whether the operation is invariant, and its inputs that are. */
     int id = graph->order[at];
     const struct op *op = &graph->op[id];
     h->invariant[id] = is_invariant(h, op);

@@ -1,17 +1,18 @@
-/* hold_rows.c: the pass `hold_rows`: no rank goes beyond the room that it has for rows by expert.
+/* hold_rows.c: the pass `hold_rows`: no rank exceeds its capacity for rows by expert.
 
    Takes   the flat local program.
-   Leaves  where experts are cut, and ranks have less room than there can be rows (ir/rows.c): every
-           operator that takes their count takes a held one instead, of no more than there is room
-           for. Rows beyond it belong to no expert, as if their places named one of another rank.
-           OP_hold_rows makes the held count and notes that there were more, which ends the job. */
+   Leaves  where experts are cut, and ranks have less capacity than the possible number of rows
+           (ir/rows.c): every operator that takes their count takes a clamped one instead, which is
+           at most the capacity. Rows beyond it belong to no expert, as if their places named one of
+           another rank. OP_hold_rows makes the clamped count and records that the rank had more
+           rows, which ends the job. */
 #include "graph_passes/graph_passes.h"
 
 struct holding {
   struct list order; /* the new one */
-  bool *wanted;      /* by value: a count that operators take, and of which a rank may have more
-                        than it has room for */
-  int *held;         /* by value: what they take instead, or NONE */
+  bool *wanted;      /* by value: a count that operators take, and that may exceed a rank's
+                        capacity */
+  int *held;         /* by value: the clamped count that they take instead, or NONE */
 };
 
 static void want_held(struct holding *h, const struct op *op)

@@ -1,25 +1,25 @@
-/* metrics.c: the plan's metrics in a step of several batches, of micro-batches or of stages: they
-   are those of the whole step, as the loss is.
+/* metrics.c: the plan's metrics in a step of several batches, of micro-batches or of stages: like
+   the loss, they cover the whole step.
 
-   What a batch has of a metric is a sum over its samples, or a mean, up to the first operation that
-   cannot run on the terms of a sum: a maximum over the experts of how many places each has, say.
-   The terms before it are added up, in a value with the role SUMS, and it runs once a step, in the
-   update, as does all that follows. Where there is none, the metric itself is the sum. So an
-   operation that the loss does not need runs on what all batches make together. Several batches of
-   a step have each its share of a metric, which is their mean, as the loss is. In a pipeline one
-   stage adds, and all ranks have the sums of all.
+   A batch's part of a metric is a sum over its samples, or a mean, up to the first operation that
+   cannot run on the terms of a sum: for example, the maximum over the experts of the number of
+   places of each. The terms before that operation are added up, in a value with the role SUMS. The
+   operation and all that follow it run once a step, in the update. If no operation is of that kind,
+   the metric itself is the sum. So an operation that the loss does not need runs on the results of
+   all batches together. Several batches of a step have each its share of a metric, which is their
+   mean, like the loss. In a pipeline one stage adds, and all ranks have the sums of all.
 
-   To know what is a sum over samples, the rules are asked how each operation runs along a dimension
-   of the mesh that cuts the samples in time, be there one or not. */
+   To find the sums over samples, the rules decide how each operation runs along a dimension of the
+   mesh that cuts the samples in time, whether or not the mesh has one. */
 #include "graph_passes/graph_passes.h"
 
 /* The state of the search. */
 struct deferring {
-  struct placement *lies;  /* by value: along the samples */
+  struct placement *lies;  /* by value: its placement along the samples */
   const bool *serves_loss; /* by operation */
   int *sum_of;             /* by value: the sum of all batches' values, or NONE */
-  int known;               /* how many values there were */
-  struct list later;       /* what goes to the end of the order */
+  int known;               /* the number of values before the search */
+  struct list later;       /* the operations that go to the end of the order */
 };
 
 static bool is_later(int value)
@@ -50,8 +50,8 @@ static bool is_pending(struct placement p)
   return p.kind == PARTIAL;
 }
 
-/* Sets how the outputs lie; whether a pending sum would have to be whole, and all else that is not
-   is, too. */
+/* Sets the placements of the outputs. Returns whether the operation needs a pending sum whole, and
+   all its other inputs are whole, too. */
 static bool waits_for_sums(struct deferring *d, const struct op *op)
 {
   struct placement in[MAX_INPUTS];
@@ -135,7 +135,8 @@ static int sum_of(struct deferring *d, int value)
   return d->sum_of[value] = append_later(d, whole, UPDATE, after);
 }
 
-/* The value as an operation of the update takes it: a constant again, all else summed up. */
+/* The value as an operation of the update takes it: a constant is made again, all else is summed
+   up. */
 static int whole_of(struct deferring *d, int value, const struct op *op)
 {
   int maker = graph->value[value].op;
@@ -170,7 +171,7 @@ static void defer(struct deferring *d, int id)
 /* -------------------------------------------------------------------------------- the operations
  */
 
-/* What the value shows, whole. */
+/* The whole value that a view shows, or the value itself. */
 static int shown(int value)
 {
   const struct op *op = graph->value[value].op == NONE ? NULL : &graph->op[graph->value[value].op];

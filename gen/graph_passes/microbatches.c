@@ -1,11 +1,11 @@
 /* microbatches.c: a step that goes through its batch in parts. The parts are a dimension of the
    mesh that is in time: each rank holds all of them, one after the other, so that inputs,
-   activations and gradients have placements along it as along any other. What is pending there is a
-   sum over the micro-batches, and whole after the last one. accumulate.c adds it up.
+   activations and gradients have placements along it as along any other. A value that is pending
+   there is a sum over the micro-batches, and whole after the last one. accumulate.c adds it up.
 
    Some values are needed whole before: the number of targets that count, by which a loss divides.
    Such a value is computed for the whole batch at once, before the first micro-batch, if it depends
-   on inputs alone. */
+   only on inputs. */
 #include "graph_passes/graph_passes.h"
 
 void check_microbatches(void)
@@ -26,12 +26,13 @@ void check_microbatches(void)
   }
 }
 
-/* What needs which value, and where the operations that make it go. */
+/* The operation that needs a value, the value, and the order to which the operations that make it
+   are added. */
 struct need {
   const struct op *user;
   int value;
   struct list *order;
-  struct list *whole; /* by value: the same of the whole batch, or NONE */
+  struct list *whole; /* by value: the same value for the whole batch, or NONE */
 };
 
 static _Noreturn void refuse(const struct need *n)
@@ -44,7 +45,7 @@ static _Noreturn void refuse(const struct need *n)
       printable(op_name(n->user)), printable(value_name(n->value)));
 }
 
-/* What makes the value, which all micro-batches have, runs before the first one. */
+/* The operations that make the value, which all micro-batches have, run before the first one. */
 static void make_before(int value, const struct need *n)
 {
   struct op *op = graph->value[value].op == NONE ? NULL : &graph->op[graph->value[value].op];

@@ -3,9 +3,9 @@
    Takes   the graph with its gradients.
    Leaves  for each parameter that has a gradient, the optimizer's state, in the layout of the
            parameter, and an operation that updates both in place, after those whose results it
-   takes (update_operations.c); for a buffer, one that updates it alone. Before these, if the plan
-   asks for it, the norm of all gradients together. In a step of several batches, their gradients
-   are accumulated (accumulate.c). */
+           takes (update_operations.c); for a buffer, an operation that updates only the buffer.
+           Before these, if the plan asks for it, the norm of all gradients together. In a step of
+           several batches, their gradients are accumulated (accumulate.c). */
 #include "graph_passes/graph_passes.h"
 
 #include <string.h>
@@ -162,9 +162,9 @@ static void update_together(const struct updating *u, struct list parameters, co
     append_updates_at_home(u, op, n);
 }
 
-/* First the updates that are kernels alone, of which neighbours become one; then the others, with
-   their operations; those of several layers together come last, so that those of a layer are not
-   apart. */
+/* First come the updates that are only kernels; neighbours among them become one. Then come the
+   others, with their operations. Updates of several layers together come last, so that those of one
+   layer stay adjacent. */
 static void update_all(const int *gradient, const int *of_buffer, const int *buffer_of, int known)
 {
   bool any = false;

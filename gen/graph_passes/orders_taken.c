@@ -1,5 +1,5 @@
-/* orders_taken.c: a part of the pass `assign_dim_order`: the orders in memory of its operands that
-   an operation takes. */
+/* orders_taken.c: a part of the pass `assign_dim_order`: the orders in memory that an operation
+   takes of its operands. */
 #include "graph_passes/graph_passes.h"
 
 #include <string.h>
@@ -38,7 +38,7 @@ int letters_in_memory(const struct axis *axis, int value, int *letter)
   return n;
 }
 
-/* ----------------------------------------------------------------------------- what can be done */
+/* ------------------------------------------------------------------------------ possible orders */
 
 bool is_same_bytes(const struct op *view)
 {

@@ -3,17 +3,18 @@
    Takes   the flat local program in graph->order, and the phase and module of each operation.
    Leaves  a function for each phase that has work, and one for each run of equal modules of a list
            (layers.0, layers.1, ...), which the phase's function calls in a loop. Later passes see
-           each distinct layer once. What neither the loss, nor an output, nor an update needs is
-           removed (remove_unused.c), and graph->order is empty. Steps of a scan must be equal.
+           each distinct layer once. Operations that neither the loss, nor an output, nor an update
+           needs are removed (remove_unused.c), and graph->order is empty. Steps of a scan must be
+           equal.
 
    Modules of a list are equal if their operations are, one by one: kind, attributes, shapes,
    layouts, and the source of each input. Dropouts differ in their streams of random numbers, by an
-   equal step from each module to the next. The operations of module 0 then stand for all of them,
-   and its values for stacks: a value of module i has `stack` and `index` i. The sources of an
-   input:
+   equal step from each module to the next. The operations of module 0 then represent those of all
+   modules, and its values represent stacks: a value of module i has `stack` and `index` i. The
+   sources of an input:
 
      from within            an operation of the same module makes it
-     with the module        the module's parameter, or what it saved in an earlier loop
+     with the module        the module's parameter, or a value that it saved in an earlier loop
      from the neighbour     the module before or after it makes it: the body reads a carried
                             value, `initial` for the module at the end of the list
      from outside           the same value for all
@@ -63,14 +64,15 @@ enum { MOST_COMPARED = 20000000, MOST_REGIONS = 512 };
 
 /* ----------------------------------------------------------------------------- finding the runs */
 
-/* What an update computes of numbers that all ranks have is of no stage. */
+/* An operation of an update on numbers that all ranks have belongs to no stage, and so to every
+   span. */
 static bool is_of_span(int id, const struct span *of)
 {
   bool of_none = stage_of(id) == NONE && !is_of_batch(graph->op[id].phase);
   return of_none || stage_of(id) == of->stage;
 }
 
-/* The index, in the span, of the module of which the operation is; it may be of none of them. */
+/* The index, in the span, of the operation's module; NONE if that is not in the span. */
 static int index_at(int place, const struct span *of)
 {
   int id = graph->order[place], module = graph->op[id].module;
@@ -128,8 +130,8 @@ static bool same_numbers(const struct op *a, const struct op *b)
          a->custom == b->custom;
 }
 
-/* Whether one loop may make both, `a` for module 0. What a loop of an outer list reads by its
-   modules is in that loop's stack: it can be in no other one. */
+/* Whether one loop may make both, `a` for module 0. A value that a loop of an outer list reads by
+   its modules is in that loop's stack: it can be in no other one. */
 static bool may_stack(struct outlining *o, int a, int b)
 {
   return same_value_kind(a, b) && in_loop(a)->stack == NONE && in_loop(b)->stack == NONE &&
@@ -166,7 +168,7 @@ static bool find_growth(const struct region *r, int k, int64_t *growth)
   return true;
 }
 
-/* The index of the module of which that run is. */
+/* The index of that run's module. */
 static int module_of_run(const struct region *r, int run)
 {
   return run < r->count - 1 ? run : r->modules - 1;
@@ -196,8 +198,8 @@ static const char *name_within(const struct region *r, int index, int value)
   return leading_number('.', name + n, &rest) == r->of.first + index ? rest : NULL;
 }
 
-/* The parameter or cache that it is, or whose state, sum of gradients, or gradient that no loop
-   makes it is; or NONE. */
+/* The parameter or cache that the value is; or the parameter of the state, of the sum of gradients,
+   or of the gradient outside of loops that the value is; or NONE. */
 static int parameter_of(int value)
 {
   const struct value *v = &graph->value[value];
@@ -234,7 +236,7 @@ static bool stack_of(struct outlining *o, const struct region *r, int value, int
   return true;
 }
 
-/* What the body reads for input j of its k-th operation. */
+/* The source from which the body reads input j of its k-th operation. */
 struct source {
   int value;                /* the value itself, unless it is carried */
   int stack, step, initial; /* carried: from the neighbour at index + step */
@@ -252,8 +254,8 @@ static bool all_same(struct outlining *o, const struct region *r, int k, int j)
   return !of_list && in_loop(value)->stack != value && !made_by_region(o, r, value);
 }
 
-/* If an earlier loop numbers them by the modules of another list, or reads module 0's at each of
-   those, as that of a scan, they are no stack of this one. An update that is a kernel alone stays
+/* Values are no stack of this loop if an earlier loop numbers them by the modules of another list,
+   or reads module 0's at each of those, as a scan does. An update that is only a kernel stays
    outside: with its neighbours it is one. */
 static bool all_parameters(struct outlining *o, const struct region *r, int k, int j)
 {
@@ -367,7 +369,7 @@ static struct source *find_sources(struct outlining *o, const struct region *r)
   return source;
 }
 
-/* Value `of` is for the module of that run what `first` is for module 0. */
+/* Value `of` has the role in the module of that run that `first` has in module 0. */
 static void join(const struct region *r, int of, int first, int run)
 {
   struct in_loop *loop = row_in_loop(of);
@@ -418,7 +420,7 @@ static void find_regions_of(struct outlining *o, const struct span *of)
   }
 }
 
-/* An operation of a step that is in no loop. */
+/* Refuses an operation of a step that is in no loop. */
 static _Noreturn void refuse_steps(int at)
 {
   const struct op *op = &graph->op[graph->order[at]];
@@ -430,7 +432,7 @@ static _Noreturn void refuse_steps(int at)
       printable(op_name(op)), scan->line);
 }
 
-/* The list's modules that the stage has; all, where there is no pipeline. */
+/* The list's modules that the stage has; without a pipeline, all. */
 static struct span span_of(struct outlining *o, int list, int count, int stage)
 {
   struct span s = {.list = list, .stage = stage, .count = graph->stages ? 0 : count};
@@ -467,11 +469,11 @@ static void find_regions(struct outlining *o)
   for (int i = 0; i < graph->norder; i++)
     add_to_lists(o->places, counts, graph->op[graph->order[i]].module, i);
   const struct list *inner = parameters_of_lists(counts);
-  for (int scans = 1; scans >= 0; scans--) /* before what contains them */
+  for (int scans = 1; scans >= 0; scans--) /* before the lists that contain them */
     for (int list = 0; list < graph->nmodule; list++)
       if ((graph->module[list].steps > 0) == scans && counts[list] > 1)
         find_regions_of_list(o, &inner[list], list, counts[list]);
-  /* Also an update's slices of a stack are known by the module of a loop. */
+  /* An update's slices of a stack are also known by the module of a loop. */
   for (int at = 0; at < graph->norder; at++) {
     const struct op *op = &graph->op[graph->order[at]];
     if (o->inside[at]) continue;
@@ -530,7 +532,7 @@ static int call_of(const struct region *r)
                               .line = graph->module[r->list].line});
 }
 
-/* A function with the operations of that phase, from the place on, that are in one function.
+/* Adds a function with the operations of that phase, from the place on, that are in one function.
    Returns the place after the last one. */
 static int add_function_from(struct outlining *o, int place)
 {

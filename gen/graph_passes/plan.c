@@ -99,8 +99,8 @@ static int moved(struct placing *p, int value, const struct call *c, const struc
   return graph->op[i].out;
 }
 
-/* The value that the operation, or a style on its behalf, reads for this one: its replacement;
-   for a sharded parameter of a unit, what is gathered. Values that moved() adds have no
+/* The value that the operation, or a style on its behalf, reads for this one: its replacement; for
+   a sharded parameter of a unit, the gathered value. Values that moved() adds have no
    replacement. */
 static int current(struct placing *p, int value, int known, const struct op *reader)
 {
@@ -108,8 +108,8 @@ static int current(struct placing *p, int value, int known, const struct op *rea
   return is_kept_cut(value) ? gathered(&p->gathering, value, reader, &p->new_order) : value;
 }
 
-/* Moves the value to the layout. What is read of a join in the parts that it was made of is these,
-   and the join is not made. */
+/* Moves the value to the layout. If only the parts of a join are read, the parts move, and the join
+   is not made. */
 static void move_value(struct placing *p, int v, const struct call *c, const struct style *s,
                        const struct layout_request *w, int known)
 {
@@ -156,7 +156,7 @@ static bool is_named(const struct op *op)
          (op->kind == OP_cast && graph->value[op->in[0]].role == PARAMETER);
 }
 
-/* How many values of a module are named after each operator. */
+/* The number of values of a module that are named after each operator. */
 struct tally {
   int n, room;
   struct {

@@ -2,16 +2,16 @@
 
    Takes   a graph whose parameters and inputs are placed, with the plan's redistribute operations.
    Leaves  every value placed, with canonical turns, so that every operation can run on its inputs:
-           where it could not, there is a redistribute operation before it. decide.c decides how an
+           where it could not, a redistribute operation comes before it. decide.c decides how an
            operation runs.
 
    If several modules of a list read a value from outside of the list in a new layout, it is moved
    once, before all of them: otherwise the first module would have one operation more. The same
    holds for the steps of a scan.
 
-   What the first step of a scan takes gets the layout of what the last one hands on: each step then
-   reads it as the others do. That layout is known when the steps are laid out, so these are laid
-   out again with it, until it stays the same. */
+   The carry that the first step of a scan reads gets the layout of the last step's carry: so each
+   step reads it as the others do. That layout is known only when the steps are laid out, so they
+   are laid out again with it, until it stays the same. */
 #include "graph_passes/graph_passes.h"
 
 #include <string.h>
@@ -23,13 +23,13 @@ struct propagating {
   struct list new_order;
   int first_new;      /* in the order: earlier operations are done */
   const int *element; /* by module: the one of the outermost ModuleList that contains it, or NONE */
-  int *taken_in;      /* by value: the module of which operations read it, or NONE; SEVERAL */
+  int *taken_in;      /* by value: the module whose operations read it, or NONE; SEVERAL */
   int taken_room;
   struct list whole;      /* see whole_batch */
-  struct entering enters; /* the first step of a scan reads it in the place of what a step
-                         hands on */
+  struct entering enters; /* the values that the first step of a scan reads in the place of a
+                             carry */
   int scan_now;           /* the scan whose steps are laid out */
-  int scan_begins;        /* where they begin in the new order */
+  int scan_begins;        /* the place in the new order where they begin */
 };
 enum { SEVERAL = -2 };
 
@@ -60,9 +60,9 @@ static void remember(struct propagating *p, int op)
   p->uses.moved_to[value] = op;
 }
 
-/* Whose request it is that `user` takes an input as `to`: the plan's, if it asks for this very
-   layout of the operation's output (a sum that is reduced before the bias is added, say); else
-   the operation's. */
+/* Sets whose request it is that `user` takes an input as `to`: the plan's, if it asks for this very
+   layout of the operation's output (for example, a sum that is reduced before the bias is added);
+   otherwise the operation's. */
 static void tell_why(struct propagating *p, struct op *op, const struct op *user)
 {
   op->line = user->line;
@@ -75,7 +75,7 @@ static void tell_why(struct propagating *p, struct op *op, const struct op *user
   op->why = by->why;
 }
 
-/* -------------------------------------------------------------------- what several modules take */
+/* ------------------------------------------------------------- values that several modules read */
 
 static int element(struct propagating *p, int module)
 {
@@ -137,7 +137,7 @@ static void add_ahead(struct propagating *p, int i, int value)
   p->new_order.at[at] = i;
 }
 
-/* What is of the whole batch moves before the first micro-batch. */
+/* A redistribution for the whole batch runs before the first micro-batch. */
 static enum phase phase_before(int value, const struct op *user)
 {
   int op = graph->value[value].op;
@@ -147,7 +147,7 @@ static enum phase phase_before(int value, const struct op *user)
 
 static int as_layout(struct propagating *p, int value, struct layout to, const struct op *user);
 
-/* Whether what each rank has of it is a part of what it has now. */
+/* Whether each rank's new part is within its present part. */
 static bool takes_part(struct layout from, struct layout to)
 {
   bool takes = true;
@@ -157,8 +157,8 @@ static bool takes_part(struct layout from, struct layout to)
 }
 
 /* The value as the operation takes it along the dimension of the mesh in time: the part of a
-   micro-batch, or what all of them have. Where ranks take their parts, too, those of a micro-batch
-   are of these. */
+   micro-batch, or the value for the whole batch. If ranks take parts as well, a micro-batch takes
+   its part of a rank's part. */
 static int as_in_time(struct propagating *p, int value, struct layout to, const struct op *user)
 {
   int dim = time_dimension();
@@ -208,7 +208,8 @@ static int as_layout(struct propagating *p, int value, struct layout to, const s
   return out;
 }
 
-/* A cache's heads lie as those that are written to it first. The plan may cut it further. */
+/* A cache's heads get the layout of the heads that are written to it first. The plan may cut it
+   further. */
 static void place_caches(const struct op *op)
 {
   enum { HEADS = 1, HEADS_FROM_END = 3, FROM_CACHE_TO_WRITTEN = -2 };
@@ -287,8 +288,8 @@ static void lay_out(struct entering enters, const int *order, int first, int nor
                             .enters = enters,
                             .scan_now = NONE},
                      *p = &run;
-  /* Collects what the plan says of the operations from here on. Redistributions of outputs of the
-     program serve that alone. */
+  /* Collects the requests of the plan for the operations from here on. A redistribution of an
+     output of the program serves only that output. */
   room_for_new(p);
   p->taken_in = wider(p->taken_in, &p->taken_room, graph->nvalue + 1);
   for (int at = 0; at < first; at++) {
@@ -338,9 +339,10 @@ static void lay_out(struct entering enters, const int *order, int first, int nor
   graph->order_room = p->new_order.room;
 }
 
-/* ---------------------------------------------------------------------------- what scans carry */
+/* ----------------------------------------------------------------------------- carries of scans */
 
-/* Tells what the first step takes to lie as what the last step hands on; whether it did not. */
+/* Asks that the first step's carry get the layout of the last step's. Returns whether it had
+   another. */
 static bool set_layout(const struct op *hold)
 {
   struct layout to = graph->value[hold->in[0]].layout;
@@ -381,7 +383,7 @@ void propagate_from(int first)
     lay_out(enters, order, first, norder);
     for (int i = 0; i < holds.n; i++) is_new |= set_layout(&graph->op[holds.at[i]]);
     if (!is_new) return;
-    /* Goes back to them, with the layouts that set_layout has set. */
+    /* Restores them, with the layouts that set_layout has set. */
     for (int at = first; at < norder; at++) {
       struct op *op = &graph->op[order[at]];
       struct layout to = op->to;

@@ -1,4 +1,4 @@
-/* recompute.c: the pass `recompute`: what the backward computes again instead of keeping it.
+/* recompute.c: the pass `recompute`: the backward computes values again instead of keeping them.
 
    Takes   the flat local program: collectives and the sizes of a rank's parts are known by now.
            Later passes treat a copied operation like any other.
@@ -11,20 +11,20 @@
    its inputs. The least price is that of a minimum cut; of equally cheap cuts, the one that makes
    the fewest values again. Parameters and inputs of the step are free.
 
-   What the backward compares is kept, too: a number that another kernel makes again may differ in
-   its last bit, and then no element would equal the maximum of its row.
+   A value that the backward compares is kept, too: a number that another kernel makes again may
+   differ in its last bit, and then no element would equal the maximum of its row.
 
    The modules of a list must stay equal (outline.c). So a value is made again only in the backward
-   of the module of the list that made it; what one module passes to the next is kept.
+   of the module of the list that made it; values that one module passes to the next are kept.
 
    Gathered parameters of a unit are gathered again where the unit says so, and then not kept.
    Otherwise they are kept, even if a checkpoint repeats everything around them.
 
-   With `checkpoint`, of a module of a ModuleList only what others read is kept, so its inputs.
-   Everything else that its backward reads, products and collectives included, is made again before
-   it. Then cheap work is handled as above, so that less is alive in the module's backward. The bits
-   are the same: operators give equal results for equal inputs, and a dropout's random numbers
-   depend only on its place in the program and in the tensor. */
+   With `checkpoint`, only the values of a ModuleList's module that others read are kept, so its
+   inputs. Everything else that its backward reads, products and collectives included, is made again
+   before it. Then cheap work is handled as above, so that less is alive in the module's backward.
+   The bits are the same: operators give equal results for equal inputs, and a dropout's random
+   numbers depend only on its place in the program and in the tensor. */
 #include "graph_passes/graph_passes.h"
 
 #include <string.h>
@@ -34,7 +34,7 @@
 
 /* The state of the pass. */
 struct recomputing {
-  int known;             /* how many values there were before the first copy */
+  int known;             /* the number of values before the first copy */
   const int *element;    /* by module: itself or its ancestor that is in a list; or NONE */
   const int *checkpoint; /* the same for the outermost ModuleList */
   bool *again;           /* by value: the backward makes it again */
@@ -63,8 +63,8 @@ static bool is_kept(struct recomputing *r, int value)
   return maker(value)->phase != CONSTANTS;
 }
 
-/* Joins what the steps make, op by op, in the forward or where it runs again. Steps of which one
-   does more than another are no loop: outline.c says so. */
+/* Links the values of a scan's steps, op by op, in the forward or where it runs again. If a step
+   has more operations than another, the steps are no loop: outline.c reports that. */
 static void join_steps(struct recomputing *r, bool again)
 {
   struct list *made = alloc((size_t)(graph->nmodule + 1) * sizeof *made); /* by step, a module */
@@ -135,7 +135,7 @@ bool reshards(const struct op *op)
   return graph->unit[unit_of(op)].again && !op->held;
 }
 
-/* Whether an operation of the backward reads a copy of this: both belong to one module. */
+/* Whether an operation of the backward reads a copy of this value: both belong to one module. */
 static bool in_one_checkpoint(struct recomputing *r, int value, const struct op *reader)
 {
   int at = place_in(r->checkpoint, reader);
@@ -153,8 +153,9 @@ static void mark_with_inputs(struct recomputing *r, int value)
     if (in_one_checkpoint(r, op->in[i], op)) mark_with_inputs(r, op->in[i]);
 }
 
-/* One loop makes the steps of a scan again: what one of them makes again, all do, also the last
-   one, of which nothing reads what it hands on. Whether this adds to what is made again. */
+/* One loop makes the steps of a scan again: a value that one step makes again, all steps make
+   again, even the last one, whose carry nothing reads. Returns whether this adds values to make
+   again. */
 static bool even_out(struct recomputing *r)
 {
   bool adds = false;
@@ -167,7 +168,7 @@ static bool even_out(struct recomputing *r)
   return adds;
 }
 
-/* Where the steps of a scan run again, the last one also hands on what nothing reads. */
+/* Where the steps of a scan run again, the last step also makes its carry, which nothing reads. */
 static bool holds_again(struct recomputing *r, const struct op *op)
 {
   return op->kind == OP_scan_hold && place_in(r->checkpoint, op) != NONE && r->again[op->in[0]];
@@ -240,7 +241,7 @@ bool is_cheap(const struct op *op)
   return cheap == BY_ELEMENT ? is_pointwise(op->kind) : cheap == CHEAP;
 }
 
-/* The backward may make values of the forward again, and of what a checkpoint repeats. */
+/* The backward may make values of the forward again, and values that a checkpoint repeats. */
 static bool is_backward(const struct op *op)
 {
   return op->phase == BACKWARD && !op->again;
@@ -285,7 +286,7 @@ static int64_t price_of(int value)
   return largest_bytes(value);
 }
 
-/* A parameter that a checkpoint casts or gathers again is there for the module's backward: it is
+/* A parameter that a checkpoint casts or gathers again is available in the module's backward: it is
    not made again once more. */
 static bool is_at_hand(const struct op *op)
 {

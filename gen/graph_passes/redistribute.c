@@ -24,8 +24,9 @@ struct lowering {
   int *stands_for; /* the current replacement of each value */
   struct list new_order;
   int first_step; /* no operation before this one is a step of the redistribution under work */
-  struct entering enters; /* the first step of a scan reads it for what is carried */
-  int *readers, *reader;  /* by value: how many operations read it, and the last of them */
+  struct entering enters; /* the values that the first step of a scan reads for the carry */
+  int *readers, *reader;  /* by value: the number of operations that read it, and the last of
+                             them */
 };
 
 /* ------------------------------------------------------------------------------------- the pass */
@@ -108,7 +109,7 @@ int add_exchange(struct exchange e)
 
 typedef int pieces(const struct move *m, struct shape whole, int rank, struct piece *list);
 
-/* Room for the pieces that any rank sends, or receives, one after the other. */
+/* The shape of a buffer for the pieces that any rank sends, or receives, one after the other. */
 static struct shape flat_shape(const struct exchange *e, pieces *of)
 {
   struct piece *list = alloc((size_t)group_size(e->group) * sizeof *list);
@@ -335,7 +336,7 @@ static struct layout scattered_first(const struct op *op, struct layout from, st
   return usual_cut_order(to);
 }
 
-/* Room for a step on every rank, of so many numbers. */
+/* Makes the value a buffer of n numbers on every rank. */
 static void set_room(int value, enum type type, int64_t n)
 {
   struct value *v = &graph->value[value];
@@ -346,7 +347,7 @@ static void set_room(int value, enum type type, int64_t n)
   v->counts = NONE;
 }
 
-/* By which dimensions of the mesh rows travel to experts, or back. */
+/* The dimensions of the mesh over which rows travel to experts, or back. */
 static unsigned dims_of_rows(struct layout from, struct layout to, bool to_experts)
 {
   unsigned dims = 0;
@@ -364,8 +365,8 @@ static int run_legs(struct lowering *w, const struct op *op, int value, struct l
   return value;
 }
 
-/* The count of the rows that a rank has whose tokens are placed so: of its own places where these
-   are cut, else of all. */
+/* The count of the rows of a rank whose tokens have this layout: of the rank's own places where
+   these are cut, otherwise of all places. */
 static int count_of_tokens(struct lowering *w, const struct op *why, int counts,
                            struct layout tokens)
 {
@@ -391,11 +392,11 @@ static int count_of_tokens(struct lowering *w, const struct op *why, int counts,
   return run_legs(w, why, counts, to);
 }
 
-/* What moves along those dimensions: rows between the ranks that have their tokens, whose counts
-   are of their own rows, and those that have their experts. Its further results are room: for the
-   rows by rank on the experts' side, or where the host does not know how many there are for a slot
-   of each rank on both sides; and for the counts by rank and expert, and four numbers of each rank.
- */
+/* Moves rows along those dimensions, between the ranks that have the tokens, whose counts cover
+   their own rows, and the ranks that have the experts. Its further results are buffers. One is for
+   the rows by rank on the experts' side; or, where the host does not know the number of rows, for a
+   slot of each rank on both sides. The other is for the counts by rank and expert, and four numbers
+   of each rank. */
 static int exchange_rows(struct lowering *w, const struct op *why, int value, struct layout to,
                          bool to_experts)
 {
@@ -436,9 +437,9 @@ static int exchange_rows(struct lowering *w, const struct op *why, int value, st
   return out;
 }
 
-/* What is cut in time, and becomes a term of the sum over the micro-batches, goes there by itself,
-   as no piece of a micro-batch may go to another one: with zeros around it. What ranks cut within a
-   micro-batch is gathered before. The rest moves between ranks. */
+/* A value that is cut in time, and becomes a term of the sum over the micro-batches, is moved in
+   time by itself, with zeros around it: no piece of a micro-batch may go to another one. Cuts by
+   ranks within a micro-batch are gathered before. The rest moves between ranks. */
 static int as_term_in_time(struct lowering *w, const struct op *op, int value, struct layout to)
 {
   const int dim = time_dimension();
@@ -452,9 +453,9 @@ static int as_term_in_time(struct lowering *w, const struct op *op, int value, s
   return run_legs(w, op, value, usual_cut_order(next));
 }
 
-/* What all micro-batches have, and ranks have parts of that go to others, is cut in time by itself:
-   first the cuts before that, then the one in time, which moves nothing. The rest moves between
-   ranks. */
+/* A value that all micro-batches have, and whose parts move between ranks, is cut in time by
+   itself: first come the cuts before that one, then the one in time, which moves nothing. The rest
+   moves between ranks. */
 static int as_part_in_time(struct lowering *w, const struct op *op, int value, struct layout to)
 {
   const int dim = time_dimension();
@@ -465,7 +466,9 @@ static int as_part_in_time(struct lowering *w, const struct op *op, int value, s
   for (int d = 0; d < graph->mesh.ndim; d++)
     moves |= next.on[d].kind != REPLICATE && !same_placement(next.on[d], to.on[d]);
   int n = cuts_of(&graph->mesh, to, to.on[dim].dim, cut);
-  while (cut[--n] != dim) moves |= next.on[cut[n]].kind == SHARD; /* it cuts what time has left */
+  while (cut[--n] != dim)
+    moves |= next.on[cut[n]].kind == SHARD; /* it cuts the part that the cut
+                                               in time leaves */
   if (!moves) return value;
   for (int d = 0; d < graph->mesh.ndim; d++)
     if (next.on[d].kind == SHARD && next.on[d].dim == to.on[dim].dim)

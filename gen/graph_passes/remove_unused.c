@@ -1,19 +1,19 @@
-/* remove_unused.c: the end of the pass `outline`: removes what the program no longer uses from the
-   graph. And parts of its beginning: removes what no result needs from the flat program, and
-   brings ahead what runs before the first batch.
+/* remove_unused.c: the end of the pass `outline`: removes everything that the program no longer
+   uses from the graph. And parts of its beginning: removes the operations that no result needs from
+   the flat program, and brings those ahead that run before the first batch.
 
    Takes   functions, and all operations of the flat program that they were made of: for a list of a
            hundred modules, a hundred times the operations of the loop's body.
    Leaves  the operations that functions run, and those that make gradients, which `bucket` may take
-           out of loops; the values that these use, all values outside of the arena, and what these
-           refer to. They keep their order and get new numbers. Later passes have arrays by value
-           and by operation, and walk them often. graph->order and the calls are empty from here
-           on. */
+           out of loops; the values that these use, all values outside of the arena, and everything
+           to which these refer. They keep their order and get new numbers. Later passes have arrays
+           by value and by operation, and walk them often. graph->order and the calls are empty from
+           here on. */
 #include "graph_passes/graph_passes.h"
 
 #include <string.h>
 
-/* New numbers by old ones; NONE while it is not known whether the thing stays. */
+/* New numbers by old ones; NONE until the thing is known to stay. */
 struct renumbered {
   int n, *number;
 };
@@ -69,7 +69,7 @@ static void find_kept(struct dropping *d)
   }
 }
 
-/* Numbers what stays, from 0; returns how many there are. */
+/* Numbers the things that stay, from 0; returns their number. */
 static int renumber(struct renumbered *r)
 {
   int n = 0;
@@ -145,8 +145,7 @@ void drop_idle(void)
 void drop_rest(void)
 {
   graph->norder = graph->ncall = 0;
-  /* A loop's body stands for all modules of its list: its operation makes what theirs would make.
-   */
+  /* A loop's body represents all modules of its list: its operation makes the values of theirs. */
   for (int i = 0; i < graph->nvalue; i++) {
     struct value *v = &graph->value[i];
     const struct in_loop *loop = in_loop(i);
@@ -165,7 +164,7 @@ static bool is_result(int value)
   return value == graph->loss || value == graph->norm || graph->value[value].is_output;
 }
 
-/* Removes from the order what no result needs. */
+/* Removes the operations that no result needs from the order. */
 void leave_out_dead(void)
 {
   bool *needed = alloc((size_t)graph->nvalue + 1);

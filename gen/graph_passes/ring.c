@@ -1,21 +1,21 @@
 /* ring.c: the pass `ring`: attention that goes around a ring of ranks.
 
-   Takes   attention, and its gradient, of which the plan wants a ring (ops.h: `ring`): queries are
-           cut along that dimension of the mesh, and keys, values, and what else has a dimension of
-   keys are gathered over it. Leaves  nothing gathered. Each rank has a block of the keys. A step is
-   attention of the rank's queries over one block; then blocks move on to the next rank. The result
-   of a step is attention over a part of the keys, and the logarithms of its rows' sums: a pair that
-   is pending under their merge (ops.h: `merge`), here over the steps. Sums are in float32.
+   Takes   attention, and its gradient, for which the plan asks for a ring (ops.h: `ring`): queries
+           are cut along that dimension of the mesh, and keys, values, and every other operand with
+           a dimension of keys are gathered over it.
+   Leaves  nothing gathered. Each rank has a block of the keys. A step is attention of the rank's
+           queries over one block; then blocks move on to the next rank. The result of a step is
+           attention over a part of the keys, and the logarithms of its rows' sums: a pair that is
+           pending under their merge (ops.h: `merge`), here over the steps. Sums are in float32.
 
-   The backward needs the merged result alone, not that of each step. It goes the other way around:
+   The backward needs only the merged result, not that of each step. It goes the other way around:
    it begins with the last block of the forward, one step back. The gradients of a block travel
    along with it, and are complete when it is at home.
 
-   Steps whose block no rank needs, because of a window, are left out. Where no query sees a key
-   after it, no rank needs the block of a later rank. Then a block goes from rank to rank up to the
-   last one, and not on to the first: ranks that need none are idle in the exchange. In the backward
-   blocks go the same way as in the forward, and each rank sends home the gradients that it has of
-   a block. */
+   Steps whose block no rank needs, because of a window, are left out. If no query sees a key after
+   it, no rank needs the block of a later rank. Then a block goes from rank to rank up to the last
+   one, and not on to the first: ranks that need no block are idle in the exchange. In the backward
+   blocks go the same way as in the forward, and each rank sends its gradients of a block home. */
 #include "graph_passes/graph_passes.h"
 
 #include <stdlib.h>
@@ -25,14 +25,15 @@
 struct ring {
   struct op op; /* with its inputs as they are now */
   int mesh_dim, ranks, group;
-  int step[MAX_SHIFT + 1], steps; /* those that are taken: the block is from so many ranks before */
+  int step[MAX_SHIFT + 1], steps; /* those that are needed; a step is the distance in ranks from
+                                     which its block comes */
   bool one_way;                   /* no rank needs the block of a later rank */
-  bool travels[MAX_INPUTS];       /* the inputs of which a rank has a block */
-  bool is_whole[MAX_INPUTS];      /* those of which every rank has all, and none is sent */
-  int along[MAX_INPUTS];          /* and their dimension of the keys */
-  int own[MAX_INPUTS];            /* the inputs, of which the rank's own block */
+  bool travels[MAX_INPUTS];       /* the inputs that are cut in blocks, one on each rank */
+  bool is_whole[MAX_INPUTS];      /* those that every rank has whole; they are not sent */
+  int along[MAX_INPUTS];          /* their dimension of the keys */
+  int own[MAX_INPUTS];            /* the inputs with the rank's own block */
   int block[MAX_INPUTS];          /* the inputs of the current step */
-  int *stands_for;                /* by value: what takes its place */
+  int *stands_for;                /* by value: its replacement */
 };
 
 /* --------------------------------------------------------------------------- adding operations */
@@ -75,7 +76,7 @@ static int binary(const struct ring *r, enum op_kind kind, int a, int b)
   return placed(append_op(op), graph->value[a].layout, a);
 }
 
-/* From each rank to the one that has, or wants, the block of the rank so many places before it. */
+/* From each rank to the one that has, or wants, the block of the rank `step` places before it. */
 static int sent(const struct ring *r, int value, int step, int idle_first, int idle_last)
 {
   const struct value v = graph->value[value];
@@ -97,13 +98,13 @@ static int sent(const struct ring *r, int value, int step, int idle_first, int i
   return placed(append_op_shaped(op, v.shape), to, value);
 }
 
-/* The block that the rank holds in a step: that of the rank so many places before it. */
+/* The block that the rank holds in a step: that of the rank `step` places before it. */
 static int passed_on(const struct ring *r, int value, int step)
 {
   return sent(r, value, step, r->one_way ? step : 0, 0);
 }
 
-/* The gradients that the rank so many places behind has of this rank's block. */
+/* The gradients of this rank's block, from the rank `step` places after it. */
 static int sent_home(const struct ring *r, int value, int step)
 {
   return sent(r, value, 0, 0, step);
@@ -112,7 +113,7 @@ static int sent_home(const struct ring *r, int value, int step)
 /* ------------------------------------------------------------------------------------ the blocks
  */
 
-/* The dimension of operand i that is the letter's, or NONE. */
+/* The dimension of operand i that has the letter, or NONE. */
 static int dimension_of(const struct op *op, const struct letters *l, int i, char letter)
 {
   const struct axis *axis = i < op->nin ? l->in[i] : l->out[i - op->nin];
@@ -122,7 +123,7 @@ static int dimension_of(const struct op *op, const struct letters *l, int i, cha
   return NONE;
 }
 
-/* The value before it was gathered: its redistributions are followed back to it. */
+/* The value before it was gathered: follows its redistributions back. */
 static int before_gather(const struct ring *r, int value, struct placement cut)
 {
   for (int from = value;; from = graph->op[graph->value[from].op].in[0]) {
@@ -133,8 +134,8 @@ static int before_gather(const struct ring *r, int value, struct placement cut)
   }
 }
 
-/* The block of the rank so many places before it, of what was gathered; or of what is whole, as
-   places that every rank computes: then nothing is sent. */
+/* The block of the rank `step` places before this one, of a gathered value; or of a whole value,
+   such as places that every rank computes: then nothing is sent. */
 static int block_of(const struct ring *r, int value, int dim, int step, bool *is_whole)
 {
   struct layout want = graph->value[value].layout;
@@ -154,7 +155,7 @@ static int block_of(const struct ring *r, int value, int dim, int step, bool *is
   return placed(append_op(op), want, from);
 }
 
-/* To those of the step, the n-th that is taken. */
+/* Passes on to the blocks of the n-th step. */
 static void pass_blocks_on(struct ring *r, int n)
 {
   for (int i = 0; i < r->op.nin; i++) {
@@ -167,7 +168,7 @@ static void pass_blocks_on(struct ring *r, int n)
 }
 
 /* Whether other dimensions of the mesh cut the sequence of the queries before the ring's one does:
-   then a rank's queries are not of the block that its keys are of. */
+   then a rank's queries belong to another block than its keys. */
 static bool is_cut_before(const struct ring *r, int queries)
 {
   struct layout l = graph->value[queries].layout;
@@ -180,15 +181,15 @@ static bool is_cut_before(const struct ring *r, int queries)
   return false;
 }
 
-/* Whether a query sees a key so many parts away, of a sequence in so many parts. */
+/* Whether a query sees a key that is `away` parts away, in a sequence of so many parts. */
 static bool reaches(const struct ring *r, int64_t keys, int parts, int away)
 {
   int64_t reach = reach_of(&r->op), part = chunk_size(keys, parts, 0);
   return away == 0 || !reach || (away - 1) * part + 1 < reach;
 }
 
-/* Whether the rank's queries see a key of the block of the rank so many places before it. In
-   head-tail order each has a part at the head of the sequence and one at its tail. */
+/* Whether the rank's queries see a key of the block of the rank `step` places before it. In
+   head-tail order each rank has a part at the head of the sequence and one at its tail. */
 static bool sees_balanced(const struct ring *r, int64_t keys, int rank, int step)
 {
   int parts = 2 * r->ranks, before = (rank - step + r->ranks) % r->ranks;
@@ -201,8 +202,8 @@ static bool sees_balanced(const struct ring *r, int64_t keys, int rank, int step
   return false;
 }
 
-/* Whether some rank needs the block of the rank so many places before it; around the ring, that is
-   as well so many behind it. */
+/* Whether some rank needs the block of the rank `step` places before it; on the ring, that is also
+   the rank `ranks - step` places after it. */
 static bool is_needed(const struct ring *r, int64_t keys, int step)
 {
   if (!number_of(&r->op, "headtail"))
@@ -236,7 +237,7 @@ static int step_of(const struct ring *r, int n)
   set_number(&op, "ring", -number_of(&op, "ring"));
   memcpy(op.in, r->block, sizeof op.in);
   if (n > 0 && number_if_any(&op, "sinks")) {
-    /* The sinks count once: they are an input of the first step alone. */
+    /* The sinks count once: only the first step takes them. */
     const char *end = strstr(op.equation, ",(gr)->");
     op.equation = text("%.*s%s", (int)(end - op.equation), op.equation, end + strlen(",(gr)"));
     set_number(&op, "sinks", 0);
@@ -296,7 +297,7 @@ static void go_forward(struct ring *r)
   r->stands_for[r->op.out + 1] = logs;
 }
 
-/* A sum so far, or NONE, and what a step adds to it; of several steps in float32. */
+/* A sum so far, or NONE, plus the term of a step; of several steps in float32. */
 static int added(const struct ring *r, int sum, int part)
 {
   if (r->steps > 1) part = cast_to(r, part, F32);
@@ -319,7 +320,7 @@ static void go_backward_around(struct ring *r, int *sum)
   }
 }
 
-/* Blocks go to later ranks alone. */
+/* Blocks go only to later ranks. */
 static void go_backward_one_way(struct ring *r, int *sum)
 {
   for (int n = 0; n < r->steps; n++) {
@@ -363,7 +364,7 @@ static void go_around(const struct op *op, int *stands_for)
     plan_error(op->line,
                "a ring over %s needs queries that are cut along their sequence there, not %s",
                printable(graph->mesh.name[r.mesh_dim]), layout_text(graph->value[q].layout));
-  /* The steps whose block some rank needs; all, where places are in an unknown order, or in
+  /* The steps whose block some rank needs; all steps, if places are in an unknown order, or in
      head-tail order with parts of several sizes. */
   int64_t keys = graph->value[k].shape.size[2];
   bool ordered = !number_of(&r.op, "places"), headtail = number_of(&r.op, "headtail");
@@ -393,7 +394,7 @@ static bool is_ring(const struct op *op)
   return number_if_any(op, "ring") > 0;
 }
 
-/* What was gathered for attention alone is read no more. */
+/* Removes redistributions that gathered values only for attention: nothing reads them any more. */
 static void leave_out_gathers(void)
 {
   int *readers = count_readers(), n = 0;

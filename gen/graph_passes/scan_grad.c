@@ -3,28 +3,27 @@
 
    The steps of the backward must be as equal as those of the forward. So before the last step
 
-     what is carried    has a gradient of zeros, if nothing after the scan reads what the last step
-                        hands on;
-     what steps share   a value from outside that steps read, a weight mostly, has a gradient of
-                        zeros, to which each step adds; after the scan it is added to the gradient
-                        that comes from elsewhere.
+     a carry            has a gradient of zeros, if nothing after the scan reads the last step's;
+     a shared value     from outside that steps read, mostly a weight, has a gradient of zeros, to
+                        which each step adds; after the scan it is added to the gradient that comes
+                        from elsewhere.
 
    The gradients of the slices that a scan goes over are put together, as the results of steps are.
-   In the forward, what the first step takes has a gradient whether or not anybody needs it. */
+   The carry that the first step of the forward takes has a gradient whether or not it is needed. */
 #include "graph_passes/graph_passes.h"
 
 #include <string.h>
 
-/* The scan whose steps are under work, or NONE, and where it stands. */
+/* The scan whose steps are under work, or NONE, and the state of that work. */
 static struct {
   int module, line;
   struct list shared;         /* the values that its steps share */
   struct list elsewhere;      /* by number of these: the gradient from elsewhere, or NONE */
-  struct list zeros;          /* and what the sum begins with */
-  struct list begins, enters; /* of what is carried: the gradient that the last step takes, and
-                                 what the first step of the forward takes */
-  struct list over, part;     /* the gradients of slices: of which value, and the slice, from the
-                                 last step on */
+  struct list zeros;          /* likewise: the zeros with which the sum begins */
+  struct list begins, enters; /* of each carry: the gradient that the last step takes, and the value
+                                 that the first step of the forward takes */
+  struct list over, part;     /* the gradients of slices: the value, and the slice, from the last
+                                 step on */
 } scan = {.module = NONE};
 
 static struct list holds; /* the OP_scan_hold of the forward */
@@ -66,7 +65,7 @@ bool want_carried(bool *needs)
 
 /* ---------------------------------------------------------------------------- at the last step */
 
-/* Makes operations of the backward that follow lie around the scan. */
+/* An operation of the backward in the module around the scan. */
 static struct op around_scan(void)
 {
   return (struct op){.module = graph->module[scan.module].parent, .line = scan.line};
@@ -147,7 +146,7 @@ static void give(int value, int g)
   give_gradient(0, g);
 }
 
-/* What the steps of the backward put together, the last step's slice first. */
+/* Stacks the slices that the steps of the backward have made, the last step's slice first. */
 static void end_slices(void)
 {
   for (int i = 0; i < scan.over.n; i++) {
@@ -209,7 +208,8 @@ void write_scan_gradient(const struct op *op, int g)
 {
   begin_gradient(op, has_gradient, gradient);
   if (op->kind == OP_scan_stack) {
-    /* What a step puts in has the gradient of the whole: the backward of its step takes a slice. */
+    /* The slice that a step puts in has the gradient of the whole: the backward of the step takes
+       its slice. */
     for (int i = 0; i < op->nin; i++) gradient[op->in[i]] = g;
   } else if (op->kind == OP_scan_put) {
     give_gradient(

@@ -1,23 +1,24 @@
-/* sequence_order.c: sequences whose tokens are in another order (context_parallel's balance): what
-   goes along them, or adds what follows the order of the sequence, is refused.
+/* sequence_order.c: sequences whose tokens are in another order (context_parallel's balance):
+   refuses operations along them, and additions of values that follow the order of the sequence.
 
    Takes   the flat program, before it is placed.
    Leaves  it unchanged.
 
-   Attention looks at the places of tokens. All else that may not be cut along a dimension goes
-   along it: a recurrence, a convolution, a running sum, a part of it. In another order it would
-   compute other numbers. */
+   Attention uses the places of tokens. Every other operation that may not be cut along a dimension
+   depends on the order along it: a recurrence, a convolution, a running sum, a part of it. In
+   another order it would compute other numbers. */
 #include "graph_passes/graph_passes.h"
 
 #include <string.h>
 
 /* By value, a bit for each dimension. */
 struct orders {
-  unsigned *other;   /* along which tokens are in another order */
+  unsigned *other;   /* the dimensions along which tokens are in another order */
   bool *is_by_place; /* it has numbers for the places of a sequence: a parameter, or its indices */
 };
 
-/* What context.lua puts in the other order: an input, or the list of places itself. */
+/* The dimensions that context.lua puts in the other order: of an input, or of the list of
+   places. */
 static unsigned put_in_order(const struct op *op)
 {
   const struct value *in = &graph->value[op->in[0]];

@@ -4,12 +4,12 @@
            out, by labels that it ignores or by an input `present`.
    Leaves  no metric that counts these rows. An operation that only metrics need, and that makes a
            sum, a maximum or a minimum over the samples, takes zero or the least or the largest
-           number for them, by an input that tells which samples are there. A mean divides by the
-           number of these. What sees the rows otherwise is the plan's error.
+           number for them, by an input that marks the samples that are present. A mean divides by
+           the number of these. If a metric includes the rows otherwise, that is the plan's error.
 
-   The rules are asked how each operation runs if the samples are cut, as in metrics.c: so the rows
-   are followed through views that merge samples with positions. What the loss needs, too, is left
-   as the plan says it. */
+   The rules decide how each operation runs if the samples are cut, as in metrics.c: so the rows are
+   followed through views that merge samples with positions. An operation that the loss needs, too,
+   stays as the plan has it. */
 #include "graph_passes/graph_passes.h"
 
 #include <math.h>
@@ -17,14 +17,16 @@
 
 /* The state of the walk. */
 struct masking {
-  int known;                /* how many values there were */
+  int known;                /* the number of values before the walk */
   int64_t samples;          /* of a batch */
-  struct placement *lies;   /* by value: cut, the samples are rows of a dimension; pending, it is a
-                               sum over them */
-  bool *unknown;            /* by value: it has samples, and how is not known */
-  bool *masked;             /* by value: the plan made it of its own input `present`, for metrics */
+  struct placement *lies;   /* by value: cut, the samples are rows of a dimension; pending, the
+                               value is a sum over them */
+  bool *unknown;            /* by value: it has samples, in an unknown way */
+  bool *masked;             /* by value: the plan made it from its own input `present`, for
+                               metrics */
   const bool *for_metrics;  /* by operation: only metrics need it */
-  int present, here, count; /* an input; of a micro-batch; how many are there: or NONE */
+  int present, here, count; /* the input that marks present samples; its part for a micro-batch;
+                               their number: or NONE */
   struct list order, first;
 };
 
@@ -41,7 +43,7 @@ static int64_t samples_of_smaller(void)
     if (use->ignores && use->input != NONE && graph->value[use->input].shape.ndim)
       return graph->value[use->input].shape.size[0];
   }
-  return 0; /* the runtime takes no smaller batch */
+  return 0; /* the runtime rejects a smaller batch */
 }
 
 static bool has_own_metrics(void)
@@ -98,8 +100,8 @@ static bool is_taken(const char *name)
   return false;
 }
 
-/* Each rank has those samples that it has of the other input, and a micro-batch its own of these.
- */
+/* Each rank has the same samples that it has in the other input, and a micro-batch its part of
+   these. */
 static void place_as(struct masking *m, int input)
 {
   struct op part = {.kind = OP_redistribute, .nin = 1, .in = {m->here}, .module = NONE};
@@ -120,7 +122,7 @@ static void place_as(struct masking *m, int input)
   m->here = add_simple(&m->first, part);
 }
 
-/* The number of samples that are there. */
+/* The number of samples that are present. */
 static struct op sum_of_present(const struct masking *m, struct op beside_it)
 {
   struct op all = beside_it;
@@ -132,8 +134,7 @@ static struct op sum_of_present(const struct masking *m, struct op beside_it)
   return all;
 }
 
-/* The input is whole on each rank, and in each micro-batch: so all know how many samples there
-   are. */
+/* The input is whole on each rank, and in each micro-batch: so all know the number of samples. */
 static void add_input(struct masking *m)
 {
   if (m->present != NONE) return;
@@ -162,8 +163,8 @@ static int constant_of(struct masking *m, const struct op *op, double number, en
   return add_made(&m->order, full, (struct shape){0});
 }
 
-/* Whether there is a sample, for each row along dimension d of a value of that shape: a row has one
-   sample, or a sample has several rows. */
+/* Whether each row along dimension d of a value of that shape has a sample: a row has one sample,
+   or a sample has several rows. */
 static int mask(struct masking *m, const struct op *op, struct shape s, int d)
 {
   const int64_t each = s.size[d] / m->samples;
@@ -204,7 +205,7 @@ static int without_fill(struct masking *m, const struct op *op, int value, doubl
   return made;
 }
 
-/* ------------------------------------------------------------------------------ what sees rows */
+/* ------------------------------------------------------------- operations that include the rows */
 
 static _Noreturn void refuse(const struct op *op, const char *what, int64_t samples)
 {
@@ -225,15 +226,15 @@ static int64_t reduced_elements(const struct op *op)
   return n;
 }
 
-/* How many samples are there, known in the operation's phase. */
+/* The number of samples that are present, known in the operation's phase. */
 static int count_before(struct masking *m, const struct op *op)
 {
   if (op->phase == FORWARD) return m->count;
   return add_simple(&m->order, sum_of_present(m, beside(op, OP_sum)));
 }
 
-/* A sum with the factor 1 / (n - c), a mean or a variance, becomes a plain sum, divided by what n -
-   c is of the samples that are there. */
+/* A sum with the factor 1 / (n - c), a mean or a variance, becomes a plain sum, divided by n - c
+   for the n of the samples that are present. */
 static void divide_by_count(struct masking *m, int id)
 {
   const struct op sum = graph->op[id];
@@ -296,8 +297,8 @@ static void leave_out_fill(struct masking *m, int id)
   if (op.kind == OP_sum && op.scalar != 1) divide_by_count(m, id);
 }
 
-/* Sets where the rows lie in what the operation makes of inputs that lie so. Whether it can run so.
- */
+/* Sets the placements of the operation's outputs from those of its inputs. Returns whether it can
+   run on these. */
 static bool runs_on(struct masking *m, const struct op *op, const struct placement *in)
 {
   struct letters l;
@@ -317,9 +318,9 @@ static bool runs_on(struct masking *m, const struct op *op, const struct placeme
   return true;
 }
 
-/* Finds where the rows lie in what the operation makes. Whether it makes a value of several
-   samples. What is a sum over them is followed as such, as a count of rows by expert is; or it is
-   whole for an operation that needs it so. */
+/* Finds the placements of the operation's outputs. Returns whether it combines several samples in a
+   value. A sum over samples is followed as pending, as a count of rows by expert is; an operation
+   that needs it whole takes it as whole. */
 static bool follow_rows(struct masking *m, const struct op *op)
 {
   struct placement in[MAX_INPUTS] = {{0}};

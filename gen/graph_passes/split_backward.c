@@ -3,13 +3,14 @@
 
    Takes   the flat program, each operation in its stage, sends and receives among them.
    Leaves  in a stage whose backward the schedule splits, those operations in the part for the
-           weights that lead to the gradient of one parameter alone. What leads to another stage or
-           to the gradients of several parameters, as the gradients that go from layer to layer do,
-           stays in the first part: also where the stage is the first one, so that its parts take
-           about as long as those of others. */
+           weights that lead to the gradient of only one parameter. An operation that leads to
+           another stage or to the gradients of several parameters, as the gradients that go from
+           layer to layer do, stays in the first part: also in the first stage, so that its parts
+           take about as long as those of others. */
 #include "graph_passes/graph_passes.h"
 
-/* What an operation leads to: a parameter, whose gradient alone it makes; NONE: nothing so far. */
+/* The aim of an operation is the only parameter whose gradient it leads to; MANY: several; NONE:
+   nothing so far. */
 enum { MANY = -2 };
 
 static int joined(int a, int b)
@@ -17,7 +18,7 @@ static int joined(int a, int b)
   return a == NONE || a == b ? b : b == NONE ? a : MANY;
 }
 
-/* What it makes itself. */
+/* The aim of the operation's own outputs. */
 static int own_aim(const struct op *op)
 {
   int aim = op->kind == OP_send ? MANY : NONE;
@@ -26,7 +27,7 @@ static int own_aim(const struct op *op)
   return aim;
 }
 
-/* What the operation reads that another stage has made. */
+/* Adds an edge if the operation `to` reads a value that `from` made in another stage. */
 static void note_edge(int from, int to)
 {
   if (stage_of(from) == NONE || stage_of(to) == NONE || stage_of(from) == stage_of(to)) return;

@@ -2,12 +2,13 @@
    stages.
 
    Takes   the flat program of the ranks at one place of the pipeline.
-   Leaves  each operation of the forward and the backward in a stage, and those that a function will
-           have one after the other: the forward of each stage, then from the last one on the
-           backward of each, or its two parts. Each may run for another micro-batch, so what
-           several need that depends on inputs and constants alone, each computes for itself. What
-           the backward computes again, the two parts compute each if that is cheap; else the first
-           one does, and so for scans, as their steps must stay equal. */
+   Leaves  each operation of the forward and the backward in a stage, and the operations of a
+           function one after the other: the forward of each stage, then from the last one on the
+           backward of each, or its two parts. Each may run for another micro-batch, so each
+           computes for itself a value that several need and that depends only on inputs and
+           constants. A value that the backward computes again, the two parts compute each if that
+           is cheap; otherwise the first one does. The first one also runs scans, as their steps
+           must stay equal. */
 #include "graph_passes/graph_passes.h"
 
 #include <string.h>
@@ -36,7 +37,7 @@ struct halves {
 
 /* The state of the pass. */
 struct dividing {
-  int known;                /* how many values there were before the first copy */
+  int known;                /* the number of values before the first copy */
   struct halves *needed_by; /* by operation without a stage: those that need it */
   struct copies *copies;    /* by value of such an operation */
 };
@@ -95,7 +96,7 @@ static void find_halves(struct dividing *d)
       if (!d->needed_by[id].n)
         add_half_once(&d->needed_by[id], (struct half){.stage = any_stage_here()});
       if (!is_cheap(op) || scan_around(op->module) != NONE) {
-        /* What costs much runs once for both parts of a backward: in the first one. */
+        /* An expensive operation runs once for both parts of a backward: in the first one. */
         struct halves *list = &d->needed_by[id];
         int kept = 0;
         for (int i = 0; i < list->n; i++) {
@@ -158,7 +159,7 @@ static void note_copies(struct dividing *d, int id, int copy, struct half of)
   }
 }
 
-/* Each part that needs the operation has it; the first one as it is. */
+/* Each part that needs the operation gets it; the first part gets the original. */
 static void give_to_halves(struct dividing *d, int id)
 {
   const struct halves *of = &d->needed_by[id];

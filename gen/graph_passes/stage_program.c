@@ -1,7 +1,7 @@
 /* stage_program.c: the program of the ranks at one coordinate of a pipeline.
 
    Takes   the flat program of all ranks, each operation in its stage.
-   Leaves  a graph that has the operations of these ranks' stages, and what all ranks compute. Later
+   Leaves  a graph with the operations of these ranks' stages, and those that all ranks run. Later
            passes plan it as if all ranks ran it: their numbers, their groups and the mesh stay. The
            parameters of other stages stay, too, with no part on any of these ranks. */
 #include "graph_passes/graph_passes.h"
@@ -88,7 +88,7 @@ struct graph *program_of_stages(struct graph *whole, int coordinate, struct stag
     int home = room->home[i];
     if (v->role != ACTIVATION && home != NONE)
       v->elsewhere = coordinate_of_stage(home) != coordinate;
-    if (v->role == SUMS) v->elsewhere = !takes[i]; /* each stage sums what it makes of a gradient */
+    if (v->role == SUMS) v->elsewhere = !takes[i]; /* each stage sums its own terms of a gradient */
     if (v->op != NONE && !runs[v->op]) v->op = NONE;
   }
   for (int at = 0; at < g->norder; at++)
@@ -112,7 +112,7 @@ static uint64_t hash_value(uint64_t h, const struct value *v)
   return hash_int(h, v->order);
 }
 
-/* What moves between stages has the numbers of its stages, which do not count. */
+/* The numbers of a transfer are those of its stages, which do not count. */
 static uint64_t hash_op(uint64_t h, const struct op *op)
 {
   h = hash_int(hash_int(hash_int(h, op->kind), op->phase), op->line);
@@ -123,7 +123,7 @@ static uint64_t hash_op(uint64_t h, const struct op *op)
   return hash_bytes(hash_int(hash_int(h, op->dims), op->nbody), &op->scalar, sizeof op->scalar);
 }
 
-/* Which of the stages here; and which part of its backward. */
+/* The number of the stage among those here, and of the part of its backward. */
 static int place_of_stage(int op)
 {
   int stage = stage_of(op), place = 0;

@@ -1,13 +1,15 @@
-/* stages.c: which stage of a pipeline computes what, and the pass `stages`: what moves between
-   them.
+/* stages.c: the stage of a pipeline in which each operation runs, and the pass `stages`: the
+   transfers between stages.
 
    Takes   the flat program, forward, backward and update; the modules with which stages begin.
-   Leaves  each operation of the forward and the backward in a stage, unless it depends on inputs
-   and constants alone and several stages read it: those have it each. Where an operation takes what
-   a stage at another coordinate made, that one sends it and this one receives it, once.
+   Leaves  each operation of the forward and the backward in a stage, unless it depends only on
+           inputs and constants and several stages read it: then each of those has it. If an
+           operation takes a value that a stage at another coordinate made, that stage sends it and
+           this one receives it, once.
 
    The backward of an operation is in its stage, so that gradients go the way back. A parameter is
-   where it is read first; another stage that reads it gets it before the first micro-batch. */
+   in the stage that reads it first; another stage that reads it gets it before the first
+   micro-batch. */
 #include "graph_passes/graph_passes.h"
 
 #include <string.h>
@@ -35,7 +37,7 @@ void assign_stages(void)
     for (int i = 0; i < p->order[rank].n; i++)
       if (p->order[rank].at[i].kind == ACTION_I) s->is_split[p->order[rank].at[i].stage] = true;
   if (s->nmay_begin) balance_stages(p);
-  /* By module: the stage that begins with it or with what it is in; 0: none does. */
+  /* By module: the stage that begins with it or with a module that contains it; 0: none does. */
   int *stage = alloc((size_t)(graph->nmodule + 1) * sizeof *stage);
   for (int k = 1; k < graph->stages->n; k++) stage[graph->stages->first_module[k]] = k;
   for (int i = 0; i < graph->nmodule; i++) {
@@ -101,7 +103,7 @@ int *stages_of_values(void)
       if (graph->value[op->in[i]].role == PARAMETER && home[op->in[i]] == NONE)
         home[op->in[i]] = stage_of(graph->order[at]);
   }
-  /* One stage saves what no stage reads, too. */
+  /* One stage also saves the parameters that no stage reads. */
   for (int i = 0; i < graph->nvalue; i++)
     if (graph->value[i].role == PARAMETER && home[i] == NONE) home[i] = 0;
   for (int i = 0; i < graph->nvalue; i++) {
@@ -151,7 +153,7 @@ static void set_by_inputs(struct staging *s, int id)
   if (stage != NONE) set_stage(id, stage);
 }
 
-/* By value: whether it is made of inputs and constants alone, so that any stage can make it. */
+/* By value: whether it is made only of inputs and constants, so that any stage can make it. */
 static bool *made_anywhere(void)
 {
   bool *is = alloc((size_t)(graph->nvalue + 1) * sizeof *is);
@@ -166,8 +168,9 @@ static bool *made_anywhere(void)
   return is;
 }
 
-/* What `propagate` has added: a pending sum is reduced where it was made; what moves otherwise
-   moves where it is read, and in each stage if several read it and can make it. */
+/* Sets the stages of the redistributions that `propagate` has added. A pending sum is reduced in
+   the stage that made it. Others run in the stage that reads the result, and in each such stage if
+   several read it and can make it. */
 static void set_moves(void)
 {
   int *reader = alloc((size_t)(graph->nvalue + 1) * sizeof *reader); /* the first stage of them */
@@ -188,7 +191,8 @@ static void set_moves(void)
   }
 }
 
-/* Whether it is there before the first micro-batch: a parameter, or what is gathered of it. */
+/* Whether the value exists before the first micro-batch: a parameter, or a value gathered from
+   one. */
 static bool is_of_step(int value)
 {
   int maker = graph->value[value].op;
@@ -207,7 +211,7 @@ static struct op transfer(enum op_kind kind, int value, const struct op *reader)
                      .phase = is_of_step(value) ? GATHER : reader->phase};
 }
 
-/* Ranks get what is of the step once, whatever number of their stages reads it. */
+/* Ranks get a value of the whole step once, however many of their stages read it. */
 static int first_stage_at(int coordinate)
 {
   int stage = 0;
@@ -247,7 +251,8 @@ static int brought(struct staging *s, int value, int to, const struct op *reader
   return *is = out;
 }
 
-/* In the update the stage that has a parameter takes what others have summed of its gradient. */
+/* In the update the stage that has a parameter takes the sums of its gradient that others have
+   made. */
 static bool may_read_elsewhere(const struct op *op, int value)
 {
   if (op->phase == UPDATE) return graph->value[value].role == SUMS;
@@ -284,7 +289,7 @@ static int move_up(int from, int to)
   return to;
 }
 
-/* What the steps of a scan read is received before the scan: its steps are alike. */
+/* A value that the steps of a scan read is received before the scan: its steps stay equal. */
 static void connect(struct staging *s)
 {
   int norder = graph->norder, *order = graph->order, scan = NONE, scan_begins = 0;
@@ -305,7 +310,8 @@ static void connect(struct staging *s)
     graph->op[order[at]] = op;
     append_to_order(order[at]);
   }
-  /* Each send stands after what makes its value, and after those before it to the same stage. */
+  /* Each send stands after the operation that makes its value, and after earlier sends to the same
+     stage. */
   struct list *behind = alloc((size_t)(graph->nop + 1) * sizeof *behind), first = {0};
   int *maker = makers_in_order(&sends);
   for (int i = 0; i < sends.n; i++) add(maker[i] == NONE ? &first : &behind[maker[i]], sends.at[i]);
@@ -342,8 +348,8 @@ static int summed_over_stages(int value, enum role role, const char *why)
   return out;
 }
 
-/* What metrics are made of: a stage adds to each sum, the others nothing, and all ranks have the
-   sum of all. */
+/* The sums of metrics: a stage adds to each sum, the others add nothing, and all ranks get the
+   total. */
 static void share_sums_of_metrics(void)
 {
   const int norder = graph->norder, *const order = graph->order, dim = graph->stages->mesh_dim;
@@ -386,16 +392,18 @@ void stages(void)
 {
   const char *why;
   if (!graph->stages) return;
-  leave_out_dead(); /* nobody would receive what it needs */
+  leave_out_dead(); /* no rank would receive the values that it needs */
   share_sums_of_metrics();
   set_moves();
   struct staging run = {.nvalue = graph->nvalue}, *s = &run;
-  for (int times = 0; times < 2; times++) { /* then what reads a parameter has its stage */
+  for (int times = 0; times < 2; times++) { /* the second time, operations that read a parameter
+                                               have its stage */
     s->home = stages_of_values();
     for (int at = 0; at < graph->norder; at++)
       if (stage_of(graph->order[at]) == NONE) set_by_inputs(s, graph->order[at]);
   }
-  for (int at = 0; at < graph->norder; at++) { /* what all stages could add to it one does */
+  for (int at = 0; at < graph->norder; at++) { /* one stage does the additions that all stages could
+                                                  do */
     const struct op *op = &graph->op[graph->order[at]];
     bool adds = op->phase != UPDATE && op->nout && is_of_metric(op->out);
     if (adds && stage_of(graph->order[at]) == NONE)

@@ -1,11 +1,11 @@
-/* update_home.c: what updates do at home: the matrices of equal modules are stacked, [modules,
-   rows, columns], and the stack is cut along its first dimension over all ranks. So each matrix is
-   whole on one rank, its home. The operations on it are those of the stack. Behind them the stack
-   is cut as the parameters are, and each module takes its slice. */
+/* update_home.c: the part of updates that runs at home: the matrices of equal modules are stacked,
+   [modules, rows, columns], and the stack is cut along its first dimension over all ranks. So each
+   matrix is whole on one rank, its home. The operations on the matrices are those of the stack.
+   After them the stack is cut as the parameters are, and each module takes its slice. */
 #include "graph_passes/graph_passes.h"
 
-/* By parameter: those that are updated together with it, in the order of their modules; and the
-   list of these. n is 0 where it is updated alone. */
+/* By parameter: those that are updated together with it, in the order of their modules; and their
+   list of modules. n is 0 where the parameter is updated by itself. */
 struct together {
   struct list parameter;
   int list;
@@ -13,8 +13,8 @@ struct together {
 
 /* ------------------------------------------------------------------------------------- at home */
 
-/* When a step runs: for each parameter, then once for the stack, then for each parameter what needs
-   it. */
+/* The time at which a step runs: for each parameter; then once for the stack; then, for the steps
+   that need its results, again for each parameter. */
 enum when { BEFORE, AT_HOME, BEHIND };
 
 static enum when when_made(const struct optimizer *o, const enum when *of_step, int operand)
@@ -38,7 +38,7 @@ static const enum when *find_when(const struct optimizer *o)
   return when;
 }
 
-/* Each matrix whole on one rank; in a pipeline, of those of its stage. */
+/* The layout of a stack with each matrix whole on one rank; in a pipeline, on one of its stage. */
 static struct layout home(void)
 {
   struct layout l = {0};
@@ -47,7 +47,7 @@ static struct layout home(void)
   return usual_cut_order(l);
 }
 
-/* Operations have a bound of inputs: an operation that is no work holds what is beyond it. */
+/* Operations have a bound of inputs: operations without work hold the inputs beyond it. */
 static void hold(const struct operands *of, const struct operands *each, int n, int operand)
 {
   for (int i = MAX_INPUTS; i < n;) {
@@ -58,7 +58,7 @@ static void hold(const struct operands *of, const struct operands *each, int n, 
   }
 }
 
-/* The slices of that step, put together, and taken home. */
+/* Stacks the slices of that step, and moves the stack to its home. */
 static int taken_home(const struct operands *of, const struct operands *each, int n, int step)
 {
   int operand = first_step_operand(of->o) + step;
@@ -105,7 +105,7 @@ static bool leaves_home(const struct optimizer *o, const enum when *when, int op
 
 /* ---------------------------------------------------------------------------- updated together */
 
-/* How many ranks the job has, or a stage of its pipeline. */
+/* The number of ranks of the job, or of a stage of its pipeline. */
 static int ranks_together(void)
 {
   return graph->stages ? world_size() / graph->mesh.size[graph->stages->mesh_dim] : world_size();
@@ -118,8 +118,8 @@ static bool works_at_home(const struct optimizer *o)
   return false;
 }
 
-/* Whether the stack of n of them, cut as they are and at home, has a size that collectives count.
- */
+/* Whether collectives can count the size of the stack of n of them, in the parameters' layout and
+   at home. */
 static bool can_be_stacked(int parameter, int n)
 {
   enum { MOST = 1 << 30 };
@@ -128,7 +128,7 @@ static bool can_be_stacked(int parameter, int n)
   return elements(local_shape(parameter, 0)) <= MOST / n && whole <= MOST / at_home;
 }
 
-/* So many loops are in an update at most: other matrices are whole on every rank. */
+/* The largest number of loops in an update: other matrices are whole on every rank. */
 enum { MOST_TOGETHER = 128 };
 
 /* The parameters of one name in the modules of a list, if all are updated alike, and none is
@@ -153,7 +153,8 @@ static void join(struct updating *u, int list, int count, const struct list *of,
   for (int m = 0; m < count; m++) u->home[of[m].at[k]] = all;
 }
 
-/* How many of the list's modules, from that one on, are of its stage: all but in a pipeline. */
+/* The number of the list's modules, from that one on, that its stage has: without a pipeline,
+   all. */
 static int of_one_stage(const struct list *inner, int list, int first, int all, const int *stage)
 {
   int of_first = NONE, end = all;

@@ -1,8 +1,8 @@
-/* update_operations.c: the operations of an update that looks at more than one element of its
-   tensors, of the phase UPDATE: ordinary ones, which propagate places and fuse joins. What the
-   update itself takes of them is moved to the layout of the parameter or of the state; single
-   numbers are whole. update_parts.c has the updates of parameters that the program keeps in parts,
-   update_home.c what is done at home. */
+/* update_operations.c: the operations of an update that reads more than one element of its tensors,
+   of the phase UPDATE: ordinary ones, which propagate places and fuse joins. The results that the
+   update itself takes are moved to the layout of the parameter or of the state; single numbers are
+   whole. update_parts.c has the updates of parameters that the program keeps in parts,
+   update_home.c the operations at home. */
 #include "graph_passes/graph_passes.h"
 
 struct op op_of_update(enum op_kind kind, const struct operands *of)
@@ -32,7 +32,7 @@ int append_pair_of_update(enum op_kind kind, int a, int b, const struct operands
   return name_of_update(append_op(op), of, op_row[kind].name);
 }
 
-/* A constant, of the type of what stands beside it. */
+/* A constant, of the type of the operand beside it. */
 static int constant(double x, enum type type, const struct operands *of)
 {
   struct op op = op_of_update(OP_full, of);
@@ -58,7 +58,8 @@ static int number_of_step(const struct operands *of, int number)
   return known->at[number] = out;
 }
 
-/* The gradient, less as far as the norm of all is above what the plan allows: as in clip.c. */
+/* The gradient, scaled down by the factor by which the norm of all exceeds the plan's limit: as in
+   clip.c. */
 static int clipped(int gradient, const struct operands *of)
 {
   if (plan_options->clip <= 0) return gradient;
@@ -115,8 +116,8 @@ static const char *stacked_equation(const char *equation)
   return b.text;
 }
 
-/* The operation on a matrix as that on a stack of them. What it makes has as many dimensions as the
-   stack. */
+/* Turns the operation on a matrix into one on a stack of them. Its result has as many dimensions as
+   the stack. */
 static void stack(struct op *op)
 {
   op->dims <<= 1;
@@ -181,8 +182,8 @@ struct layout layout_in_update(const struct operands *of, int operand, struct sh
   return (struct layout){0};
 }
 
-/* Whether what a state of another shape becomes has its shape; and all else one that the kernel
-   reads. */
+/* Whether the new value of a state of another shape has the state's shape; and any other operand
+   has a shape that the kernel reads. */
 static bool fits(const struct operands *of, int operand)
 {
   struct shape shape = graph->value[of->value[operand]].shape;

@@ -1,11 +1,11 @@
 /* update_parts.c: updates of a parameter that files hold as one tensor and the program in parts, by
-   an optimizer that looks at the whole. Its operations are done for each part. What they reduce
-   over the dimension in which the parts lie side by side is reduced over the parts, too: a sum is
-   the sum of the parts' sums. Before a collective: the parts' pending sums are added, and reduced
-   once. Such a result is one value for all parts, and so is what is made of it alone. */
+   an optimizer that reads the whole. Its operations run for each part. A reduction over the
+   dimension in which the parts are side by side also reduces over the parts: a sum is the sum of
+   the parts' sums. Before a collective, the parts' pending sums are added, and reduced once. Such a
+   result is one value for all parts, and so is a value that is made only of such results. */
 #include "graph_passes/graph_passes.h"
 
-/* The parts' operands; and by operand the dimension in which its parts lie side by side, from the
+/* The parts' operands; and by operand the dimension in which its parts are side by side, from the
    end: -1 is the last one. 0: it is the same for all parts. */
 struct parts {
   struct operands *of;
@@ -29,7 +29,8 @@ static const struct shape *shape_of_operand(const struct parts *p, int operand)
   return &graph->value[p->of->value[operand]].shape;
 }
 
-/* Where the parts of what the step takes lie side by side: all alike. */
+/* The dimension in which the parts of the step's inputs are side by side: the same for all
+   inputs. */
 static int along_of_inputs(const struct parts *p, const struct update_step *step)
 {
   int along = 0;
@@ -53,7 +54,8 @@ static enum op_kind joining(enum op_kind reduction)
   return reduction == OP_amin ? OP_minimum : OP_add;
 }
 
-/* Where the parts of the result lie, if those of the input lie `along`; 0: nowhere. */
+/* The dimension in which the parts of the result are side by side, if those of the input are so in
+   dimension `along`; 0: none. */
 static int along_of_result(const struct parts *p, const struct update_step *step, int along)
 {
   int ndim = shape_of_operand(p, step->in[0])->ndim;
@@ -76,7 +78,7 @@ static void do_step(const struct parts *p, int s)
         k && !along ? p->of[0].value[operand] : append_step_of_update(&p->of[k], step);
   p->along[operand] = along ? along_of_result(p, step, along) : 0;
   if (along && !p->along[operand]) {
-    /* The parts' results, each of its own elements, as one. */
+    /* Combines the parts' results, each of its own elements, into one. */
     int all = p->of[0].value[operand];
     for (int k = 1; k < p->n; k++)
       all = append_pair_of_update(joining(step->kind), all, p->of[k].value[operand], p->of);
@@ -102,7 +104,7 @@ void append_updates_of_parts(const struct updating *u, struct op *update, int n)
 {
   struct parts p = begin(u, update, n);
   for (int s = 0; s < p.of->o->noperation; s++) do_step(&p, s);
-  /* What the kernel goes over with the parameter lies as the parameter does. */
+  /* The operands that the kernel goes over with the parameter have the parameter's layout. */
   const struct optimizer *o = p.of->o;
   for (int s = 0; s < o->noperation; s++) {
     int operand = first_step_operand(o) + s;

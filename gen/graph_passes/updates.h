@@ -1,6 +1,5 @@
-/* updates.h: what the files of updates share: update_operations.c, update_home.c, update_parts.c;
-   and what optimize.c takes of them.
- */
+/* updates.h: the functions that the files of updates share: update_operations.c, update_home.c,
+   update_parts.c; and those that optimize.c calls. */
 #ifndef TPGEN_FLAT_UPDATES_H
 #define TPGEN_FLAT_UPDATES_H
 
@@ -13,8 +12,8 @@ struct updating {
   int nhome;
 };
 
-/* What the operations of an update are made for, and the values of its operands, as far as they are
-   made. Of a stack: the first of its parameters. */
+/* The optimizer and the parameter of an update's operations, and the values of its operands, as far
+   as they are made. Of a stack: the first of its parameters. */
 struct operands {
   const struct optimizer *o;
   struct list
@@ -26,7 +25,8 @@ struct operands {
 
 /* --------------------------------------------------------------------------- balance_buffers.c */
 
-/* Appends what the update of the buffer subtracts from it, by the counts of all batches. */
+/* Appends the operations that make the amount that the update subtracts from the buffer, by the
+   counts of all batches. */
 int way_back_to_balance(int buffer, int counts, const struct op *running);
 
 /* ------------------------------------------------------------------------- update_operations.c */
@@ -44,25 +44,25 @@ bool is_number_operand(const struct optimizer *o, int operand);
 /* The value of an operand; a number is made, of that type. */
 int value_of_operand(const struct operands *of, int operand, enum type type);
 int append_step_of_update(const struct operands *of, const struct update_step *step);
-/* Where the update takes an operand of that shape: like the parameter, like the state that it
-   becomes, or whole. `of` has the states. */
+/* The layout in which the update takes an operand of that shape: that of the parameter, that of the
+   state that it becomes, or whole. `of` has the states. */
 struct layout layout_in_update(const struct operands *of, int operand, struct shape shape);
-/* The operands that an update begins with: the parameter, its gradient as it is clipped, states. */
+/* The operands with which an update begins: the parameter, its clipped gradient, states. */
 struct operands operands_of_update(const struct updating *u, const struct op *update);
-/* Appends the update itself, with what it takes of the operations. */
+/* Appends the update itself, with the results of the operations that it takes. */
 void append_update_taking(struct op *update, const struct operands *of);
-/* Append updates, after their operations: of a parameter alone, and below of several together.
-   Their inputs so far are the parameter, its gradient, its states and the norm; what they take of
-   the operations is added. */
+/* Append updates, after their operations: of one parameter, and below of several together. Their
+   inputs so far are the parameter, its gradient, its states and the norm; the results of the
+   operations that they take are added. */
 void append_update_alone(const struct updating *u, struct op *update);
-/* A state of the parameter: which of the optimizer's. */
+/* A state of the parameter: the number of the optimizer's state. */
 int add_state(int parameter, const struct optimizer *o, int state);
 
 /* ------------------------------------------------------------------------------- update_home.c */
 
-/* Before the first update: which parameters are updated together at home. */
+/* Before the first update: finds the parameters that are updated together at home. */
 void find_together_at_home(struct updating *u, const int *gradient);
-/* Those that are updated together with it; none where it is updated alone. */
+/* The parameters that are updated together with it; none if it is updated by itself. */
 struct list updated_at_home_with(const struct updating *u, int parameter);
 void append_updates_at_home(const struct updating *u, struct op *update, int n);
 
