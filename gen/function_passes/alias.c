@@ -1,4 +1,4 @@
-/* alias.c: which values share bytes.
+/* alias.c: finds the values that share bytes.
 
    Values that share bytes have one representative: the storage. A view shares the bytes of its
    input, a result those of the input that it overwrites, a member of a bucket those of the bucket's
@@ -13,8 +13,8 @@ static int root(const struct lifetimes *l, int value)
 /* ------------------------------------------------------------------------------------------- sums
  */
 
-/* Where the place of an accumulator is noted: of all losses, or of a parameter's gradients or sums;
-   NULL: it is none. */
+/* The field that holds the place of an accumulator: of all losses, or of a parameter's gradients or
+   sums; NULL: the value is no accumulator. */
 static int *place_of_sums(struct lifetimes *l, int value, int *loss)
 {
   const struct value *v = &graph->value[value];
@@ -24,7 +24,8 @@ static int *place_of_sums(struct lifetimes *l, int value, int *loss)
 }
 
 /* An accumulator over several batches, a parameter's gradient or the loss, is one place: that of
-   the first value that is in a stack, by whose modules loops find it; if none is, of the first. */
+   the first value that is in a stack, which loops find by their modules; without such a value, that
+   of the first. */
 static void share_sums(struct lifetimes *l)
 {
   int loss = NONE;
@@ -69,7 +70,7 @@ static bool can_show(const struct lifetimes *l, int in, int out, int function)
   return !outside && b->stack == NONE;
 }
 
-/* The bytes of one slice, if the value lies in a whole one with others of its stack; or 0. */
+/* The bytes of one slice, if the value is a part of a whole one with others of its stack; or 0. */
 static int64_t slice_bytes(const struct lifetimes *l, int value)
 {
   int stack = in_loop(value)->step ? NONE : in_loop(value)->stack;
@@ -99,8 +100,8 @@ static void lay_slices(struct lifetimes *l, int stack, int whole)
   a->slice = largest_bytes(stack);
 }
 
-/* What a scan goes over has its slices where they are, and what its steps put together is made
-   where it will be. */
+/* The slices of a value that a scan goes over stay in place, and the values that its steps put
+   together are made in their final place. */
 static void share_slices(struct lifetimes *l)
 {
   for (int at = 0; at < l->op.n; at++) {
@@ -147,8 +148,8 @@ static void join_lifetimes(struct lifetimes *l)
 /* ------------------------------------------------------------------------------------ wide values
  */
 
-/* A wide value lives as long as any of its parts, and has their depth. What shows a part lies where
-   that does. */
+/* A wide value lives as long as any of its parts, and has their depth. A value that shows a part
+   has the part's place. */
 static void share_wide(struct lifetimes *l)
 {
   struct allocation *of = l->plan->of;
@@ -198,7 +199,9 @@ static bool share(struct lifetimes *l, int in, int out, int at)
   const struct allocation *b = &l->plan->of[out];
   if (!graph->value[in].stored || !graph->value[out].stored || b->made != at || !ends_at(l, in, at))
     return false;
-  if (slice_bytes(l, in) || slice_bytes(l, out)) return false; /* others of a scan are there, too */
+  if (slice_bytes(l, in) || slice_bytes(l, out))
+    return false; /* the bytes also hold other slices
+                     of a scan */
   if (l->note[out].is_sum) return false;
   int from = root(l, in), to = root(l, out);
   if (from == to) return true;
@@ -206,7 +209,8 @@ static bool share(struct lifetimes *l, int in, int out, int at)
   if (!in_arena(from) || !may_give_way(l, in, out, to)) return false;
   struct allocation *place = &l->plan->of[from];
   if (!in_arena(to)) {
-    const bool leaves = are_of_two_lists(from, to); /* `in` alone is made where `out` is */
+    const bool leaves = are_of_two_lists(from, to); /* only `in` takes the place of `out`, not its
+                                                       storage */
     if (leaves && (in == from || are_of_two_lists(in, to))) return false;
     l->plan->of[leaves ? in : from].storage = to;
     return true;
@@ -229,8 +233,8 @@ static void share_gradient(struct lifetimes *l, int in, int out)
   if (in_loop(storage)->stack == storage) l->plan->of[storage].storage = out;
 }
 
-/* Whether it alone sums a gradient of a list's module that the loop makes: others of the list may
-   be in buckets. */
+/* Whether it sums, outside of buckets, a gradient of a list's module that the loop makes: others of
+   the list may be in buckets. */
 static bool sums_behind_loop(const struct lifetimes *l, const struct op *op, int at)
 {
   if (op->kind != OP_all_reduce || is_loop_body(function_running_at(l, at))) return false;

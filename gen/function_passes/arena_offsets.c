@@ -38,9 +38,9 @@ struct lying {
   int first, last;
 };
 
-/* The most placed values that a search may look at; it ends after so many. The work grows with the
-   number of values. One bound is for all trial placements together, one for a thorough placement.
-   */
+/* The largest number of placed values that a search may look at; it ends after that. The work grows
+   with the number of values. One bound is for all trial placements together, one for a thorough
+   placement. */
 enum { MOST_IN_TRIALS = 200000000, MOST_IN_ONE = 150000000 };
 
 static void make_room(struct placing *p, int n)
@@ -167,7 +167,7 @@ static int64_t lowest_place(struct placing *p, int n, const struct item *item)
   return at;
 }
 
-/* The number of the first n that begin no later than `at`. */
+/* The number of the first n values that begin no later than `at`. */
 static int count_below(const struct lying *lying, int n, int64_t at)
 {
   int low = 0;
@@ -199,8 +199,7 @@ static int64_t place_in_order(struct placing *p)
   return peak;
 }
 
-/* ------------------------------------------------------------------------------- what lives at
- * once */
+/* ----------------------------------------------------------------------------------- live bytes */
 
 /* By time, the change of the live bytes: for all times until the last of these values. */
 static int64_t *changes(struct placing *p, int *end)
@@ -219,7 +218,7 @@ static int64_t *changes(struct placing *p, int *end)
   return p->change;
 }
 
-/* The first time with the most live bytes; `most`: how many. */
+/* The first time with the most live bytes; `most`: their number. */
 static int find_peak(struct placing *p, int64_t *most)
 {
   int first = 0, end;

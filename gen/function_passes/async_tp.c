@@ -18,11 +18,11 @@
    Rows of a product do not depend on each other. So the results are the same, except for the order
    in which the products of a sum are added, and for a library's rounding with fewer rows.
 
-   The number of chunks is the plan's; else what the model of cost.c finds quickest. A collective
+   The number of chunks is the plan's; otherwise the quickest by the model of cost.c. A collective
    stays whole if no number is quicker: where products are small, links are fast, or other products
-   overlap with a reduce_scatter anyway. What cannot be cut stays whole, too; if that holds for
-   everything that a line of the plan asks for, it is an error. graph->async_tp_result has the
-   outcome for each. */
+   overlap with a reduce_scatter anyway. A collective that cannot be cut stays whole, too; if that
+   holds for everything that a line of the plan asks for, it is an error. graph->async_tp_result has
+   the outcome for each. */
 #include "function_passes/function_passes.h"
 
 #include <inttypes.h>
@@ -32,7 +32,7 @@ enum { MOST_PRODUCTS = 8, MOST_PIECES = 16 };
 
 /* A collective and the products that are cut with it. */
 struct line {
-  int collective, value; /* value: the one that is gathered, or reduced */
+  int collective, value; /* the value that is gathered, or reduced */
   const struct async *asked;
   int nproduct, product[MOST_PRODUCTS]; /* in the order of the sum, or of the program */
   int64_t adding, other; /* adding: time of adding up whole terms; other: time of other
@@ -44,11 +44,11 @@ struct decomposing {
   struct function *f;
   int *place;          /* by operation: its place in the function, or NONE */
   int *readers;        /* by value: the operations that read it, anywhere */
-  int *times_of;       /* by operation: how often it runs in a step */
-  const char *why_not; /* what the last collective that was tried lacks */
+  int *times_of;       /* by operation: the number of times that it runs in a step */
+  const char *why_not; /* the reason why the last collective that was tried stays whole */
 };
 
-/* ---------------------------------------------------------------------------- what is asked for */
+/* ------------------------------------------------------------------------- requests of the plan */
 
 static bool async_tp_is_in_module(int module, int root)
 {
@@ -125,7 +125,7 @@ static bool is_whole_product(const struct op *op)
 
 /* ----------------------------------------------------------------------------------- the pieces */
 
-/* The operation for one of so many chunks. */
+/* The operation for one of this number of chunks. */
 static struct op piece_of_op(const struct line *l, int id, int pieces, int piece)
 {
   const struct op *c = &graph->op[l->collective];
@@ -161,8 +161,8 @@ static bool has_simple_calls(const struct line *l, int pieces)
   return simple;
 }
 
-/* The time of the collective and its products in so many chunks, or whole, with other products
-   that overlap anyway: these run after the products, so that nothing waits for them. */
+/* The time of the collective and its products in this number of chunks, or whole, with other
+   products that overlap anyway: these run after the products, so that nothing waits for them. */
 static int64_t time_in_pieces(const struct line *l, int pieces)
 {
   struct op c = pieces > 1 ? piece_of_op(l, l->collective, pieces, 0) : graph->op[l->collective];
@@ -255,7 +255,7 @@ static void put_pieces(struct list *to, const struct line *l, int pieces)
 
 /* ----------------------------------------------------------------------------------- all_gather */
 
-/* Marks what must run before the operation, of the operations after place `first`; false if that
+/* Marks the operations after place `first` that must run before the operation; false if one of them
    depends on something marked `made`. */
 static bool mark_needed(struct decomposing *d, int id, int first, int except, bool *needed,
                         const bool *made)
@@ -275,8 +275,8 @@ static bool mark_needed(struct decomposing *d, int id, int first, int except, bo
   return true;
 }
 
-/* The products that read the gathered value row by row, and can all run before any other reader
-   of it, or of them. Marks what must come before. */
+/* The products that read the gathered value row by row, and can all run before any other reader of
+   it, or of them. Marks the operations that must come before. */
 static void find_products(struct decomposing *d, struct line *l, bool *needed)
 {
   int first = d->place[l->collective], to;
@@ -296,8 +296,8 @@ static void find_products(struct decomposing *d, struct line *l, bool *needed)
   }
 }
 
-/* The function's operations, with the chunks in the place of the gather, and before it what its
-   products need. */
+/* The function's operations, with the chunks in the place of the gather, and before it the
+   operations that its products need. */
 static void write_gather(struct decomposing *d, const struct line *l, int pieces,
                          const bool *needed)
 {
@@ -332,7 +332,7 @@ static bool decompose_gather(struct decomposing *d, int id, const struct async *
 
 /* ------------------------------------------------------------------------------- reduce_scatter */
 
-/* The products whose sum the value is; false if the sum has other terms, or a product has
+/* The products that add up to the value; false if the sum has other terms, or a product has
    another reader. gone: the places of the operations that add them. */
 static bool async_tp_find_terms(struct decomposing *d, struct line *l, int value, int dim,
                                 bool *gone)
@@ -380,9 +380,9 @@ static bool reads(const struct line *l, int value)
   return false;
 }
 
-/* The time of operations that only add up the products; and of other products that read what
-   these read, and not the reduced value: a weight's gradient, where these make the gradient of
-   its input. They can overlap with the whole collective. */
+/* The time of operations that only add up the products; and of other products that read the
+   products' operands, and not the reduced value: a weight's gradient, where these make the gradient
+   of its input. They can overlap with the whole collective. */
 static void time_others(struct decomposing *d, struct line *l, const bool *gone)
 {
   bool *mine = alloc((size_t)d->f->nop + 1), *after = alloc((size_t)graph->nvalue + 1);
@@ -451,7 +451,7 @@ static bool decompose_collective(struct decomposing *d, int id, int async)
   return p.pieces;
 }
 
-/* Checks that what a line of the plan asks for is possible somewhere. */
+/* Checks that each line of the plan that asks for async_tp applies somewhere. */
 static void refuse_unmet(const struct async *a)
 {
   const struct async_tp_result *first = NULL;

@@ -97,8 +97,8 @@ static void tell_split(int part, int n, int all)
                  op->why ? op->why : "", these, all);
 }
 
-/* Merges them into one collective. If buckets made before conflict, into several, each of as
-   many as can be merged. */
+/* Merges them into one collective. If buckets made before conflict, into several, each with as many
+   as can be merged. */
 static void merge_most(struct merging *m, struct function *f, const struct list *numbers,
                        const struct list *op)
 {
@@ -160,8 +160,8 @@ static void bucket_units(struct merging *m, struct function *f)
   merge_all(m, f, &found, &op);
 }
 
-/* Buckets of one kind. They are chosen after other kinds were merged: what needs a member of a
-   bucket through another bucket cannot join it. */
+/* Buckets of one kind. They are chosen after other kinds were merged: a collective that needs a
+   member of a bucket through another bucket cannot join it. */
 static void bucket_kind_greedily(struct merging *m, struct function *f, enum op_kind kind,
                                  const struct caps *caps)
 {

@@ -1,5 +1,5 @@
-/* bucket_kinds.c: which collectives are of one kind, and which are small: what may share a bucket.
- */
+/* bucket_kinds.c: the conditions for sharing a bucket: the collectives that are of one kind, and
+   those that are small. */
 #include "function_passes/function_passes.h"
 
 /* Whether, in a step of several batches, the value is the sum over some ranks of a gradient

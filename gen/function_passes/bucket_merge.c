@@ -6,8 +6,9 @@
            cast, and the packing of parts, so that a member reads and writes values in their own
            layout in memory.
 
-   A merged gather is at the place of its first member, and what the others need moves before it. A
-   merged reduction is at the place of the last member, and what needs the others moves after it. */
+   A merged gather is at the place of its first member, and the operations that the others need move
+   before it. A merged reduction is at the place of the last member, and the operations that need
+   the others move after it. */
 #include "function_passes/function_passes.h"
 
 #include <limits.h>
@@ -27,8 +28,8 @@ struct running {
   int function, place;
 };
 
-/* How many operations read a value, or a member of its stack; how many of them unpack it; and
-   the sum of their numbers: with one reader, its number. */
+/* The number of operations that read a value, or a member of its stack; the number of them that
+   unpack it; and the sum of their numbers: with one reader, its number. */
 struct readers {
   int count, unpacks;
   int64_t sum;
@@ -37,16 +38,16 @@ struct readers {
 struct merging {
   struct touched *touched; /* by value; one member of a stack represents all */
   int touched_room, pass_now;
-  bool found;              /* a look-up found that the operation depends on what was noted */
+  bool found;              /* a look-up found that the operation depends on those noted */
   struct running *running; /* by operation */
   int running_room;
   struct readers *readers; /* by value */
   int readers_room;
-  int *member_in; /* by operation: the last walk of which it is a member */
+  int *member_in; /* by operation: the number of the last walk with it as a member */
   int member_room;
   const uint64_t **sets; /* by value: see struct ancestry */
   int set_room;
-  struct list beyond, order; /* serve from call to call */
+  struct list beyond, order; /* reused from call to call */
 };
 
 int alias_root(int value)
@@ -363,7 +364,7 @@ void find_needs(struct merging *m, const struct function *f, const int *op, stru
   }
 }
 
-/* ----------------------------------------------------------------------- what a member takes in */
+/* ------------------------------------------------------------- operations that a member absorbs */
 
 static bool is_cast(const struct op *op)
 {
@@ -447,8 +448,8 @@ static void bucket_merge_leave_out(struct merging *m, struct function *f, const 
 
 /* ----------------------------------------------------------------------------------- the bucket */
 
-/* Room for the members' parts: for a reduction, those of a rank, one after the other; else a
-   chunk for each rank of the group. No rank has more than the first. */
+/* A buffer for the members' parts: for a reduction, those of a rank, one after the other; otherwise
+   a chunk for each rank of the group. No rank has more than the first. */
 static int buffer_for(const struct op *op, enum type type, const char *name)
 {
   struct shape most = {.ndim = 1, .size = {0}};
@@ -511,7 +512,7 @@ static int by_parameter(const void *a, const void *b)
   return x->place < y->place ? -1 : x->place > y->place;
 }
 
-/* Then what is copied is mostly one contiguous run. */
+/* In this order the copies are mostly one contiguous run. */
 void put_in_order(int *member, int n)
 {
   struct ranked *ranked = alloc((size_t)(n + 1) * sizeof *ranked);

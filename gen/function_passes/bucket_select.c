@@ -1,4 +1,4 @@
-/* bucket_select.c: which collectives are merged, chosen on a plain list.
+/* bucket_select.c: chooses the collectives to merge, on a plain list.
 
    Takes   single collectives in the order in which they run, and for each the earlier ones that it
            needs; and caps.
@@ -6,7 +6,7 @@
 
    choose_in_order is greedy, as in PyTorch: it takes consecutive collectives of one kind, with none
    of another group or type between them, up to the cap. Then the next bucket begins, with the next
-   cap. A collective that needs a member of the bucket stays alone. So no collective overtakes
+   cap. A collective that needs a member of the bucket stays single. So no collective overtakes
    another of its kind. choose_of_one_kind may skip others. */
 #include "function_passes/function_passes.h"
 

@@ -29,8 +29,8 @@ static int contiguous_gradients_parameter_of(const struct run *r)
   return graph->value[graph->op[r->member[0]].out].of;
 }
 
-/* By parameter, the all-reduce of its gradient in this function, or NONE; NULL if there is none
-   at all. */
+/* By parameter, the all-reduce of its gradient in this function, or NONE; NULL if the function has
+   none. */
 static int *sums_in(const struct function *f)
 {
   int *sum = NULL;
@@ -46,7 +46,7 @@ static int *sums_in(const struct function *f)
   return sum;
 }
 
-/* How many runs of the kind there are. */
+/* The number of runs of the kind. */
 static int runs_like(const struct runs *runs, int op)
 {
   int n = 0;
@@ -117,8 +117,8 @@ static int by_begin(const void *a, const void *b)
   return x[0] < y[0] ? -1 : x[0] > y[0];
 }
 
-/* When the last run is reduced, if they travel one after the other, each as soon as its last
-   member is made. */
+/* The time at which the last run is reduced, if they travel one after the other, each as soon as
+   its last member is made. */
 static int64_t end_of(const struct runs *runs, const int64_t *done)
 {
   int64_t(*run)[2] = alloc((size_t)(runs->n + 1) * sizeof *run), end = 0; /* begin, time */

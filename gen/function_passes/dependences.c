@@ -8,10 +8,10 @@
    A collective that loop_carried.c or last_iteration.c leaves in flight between iterations of a
    loop is issued by one node and awaited by another one: see enum carried.
 
-   A collective can be chained to another one, its predecessor, if it reads only what the
-   predecessor makes. A chained collective waits for its predecessor alone, and one await serves
-   both. This file finds one predecessor for each collective. stream_model.c tells by the places of
-   the two whether the collective is chained. */
+   A collective can be chained to another one, its predecessor, if it reads only the predecessor's
+   results. A chained collective waits only for its predecessor, and one await serves both. This
+   file finds one predecessor for each collective. stream_model.c decides by the places of the two
+   whether the collective is chained. */
 #include "function_passes/function_passes.h"
 
 #include <string.h>
@@ -21,7 +21,7 @@
 
 /* The latest accesses to the bytes of an alias class. */
 struct accesses {
-  int span; /* the number of the span that they are of */
+  int span; /* the number of the span in which they occur */
   int writer;
   struct list readers, piece_writers; /* since the writer */
 };
@@ -112,7 +112,7 @@ static int accesses_of(const struct op *op, bool writes, int *list)
   return op->kind == OP_await ? await_makes(&graph->op[op->awaits], list) : op_makes(op, list);
 }
 
-/* A loop accesses what its body does, and so does a call for another iteration. */
+/* A loop accesses the bytes that its body accesses, and so does a call for another iteration. */
 static void note_accesses(struct span *s, int n, const struct op *op, bool writes)
 {
   struct overlap *o = s->program;
@@ -136,8 +136,8 @@ static void depend_on_group(struct span *s, int loop)
     if (s->node[i].group != NONE && blocks[s->node[i].group]) add_dependence(s, loop, i);
 }
 
-/* In a loop one value stands for those of all modules of a list. What touches another module's
-   gradient outside of the loop has to wait as well. */
+/* In a loop one value represents those of all modules of a list. An operation outside of the loop
+   that touches another module's gradient has to wait as well. */
 static void depend_on_await(struct span *s, int n)
 {
   for (int i = n + 1; i < s->nnode; i++)
@@ -184,7 +184,7 @@ static int collective_of(const struct op *call)
   return first->kind == OP_await ? first->awaits : part->op[part->nop - 1];
 }
 
-/* How long the part takes apart from its collective. */
+/* The time that the part takes without its collective. */
 static int64_t time_apart(const struct op *call)
 {
   const struct function *part = &graph->function[call->function];
@@ -317,8 +317,7 @@ static void find_predecessor(struct span *s, int n)
 
 void open_dependences(struct overlap *o)
 {
-  /* A value comes after what it is a view of, mostly: a long chain of views is gone through once.
-   */
+  /* A view's input mostly comes before it: so a long chain of views is followed only once. */
   o->alias_class = alloc((size_t)(graph->nvalue + 1) * sizeof *o->alias_class);
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];

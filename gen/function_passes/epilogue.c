@@ -1,9 +1,9 @@
-/* epilogue.c: the pass `epilogue`: what a matrix product does to its result before it stores it.
+/* epilogue.c: the pass `epilogue`: a matrix product changes its result before it stores it.
 
-   Takes   functions with fused kernels, some of which read a product and do only what cuBLASLt's
-           epilogues can.
-   Leaves  such a kernel and its product as one operation, whose body is the product and what
-           follows it: a bias is added, relu or the tanh form of gelu applied, and gelu's input
+   Takes   functions with fused kernels; some read a product and do only work that cuBLASLt's
+           epilogues can do.
+   Leaves  such a kernel and its product as one operation, whose body is the product and the work
+           after it: a bias is added, relu or the tanh form of gelu applied, and gelu's input
            kept; gelu's gradient; and, with any product, the sum of one of its operands over the
            product's terms: a bias's gradient with that of its weight. A kernel may keep the rest of
            its operations, or vanish.
@@ -14,7 +14,7 @@
    cuBLASLt's relu turns NaN into 0.
 
    In a product cut into chunks (async_tp.c) each chunk has the epilogue for its rows, in place. So
-   what follows is cut, too, and its operands must exist before the first chunk. Sums over rows are
+   the epilogue is cut, too, and its operands must exist before the first chunk. Sums over rows are
    excluded.
 
    A product qualifies if its letters are x[.. k] w[n k] -> y[.. n], or w[k n], and all operands are
@@ -24,7 +24,7 @@
 
 #include <string.h>
 
-/* ------------------------------------------------------------------------------- what can go so */
+/* ----------------------------------------------------------------------------------- candidates */
 
 static bool lies_as_written(int value)
 {
@@ -42,7 +42,7 @@ static bool is_linear(const struct op *op)
   return (b[0] == k && b[1] == n) || (b[0] == n && b[1] == k);
 }
 
-/* In how many parts a dimension of the value is cut. */
+/* The number of parts in which a dimension of the value is cut. */
 static int epilogue_parts_of(int value, int dim)
 {
   int cut[MAX_MESH], parts = 1;
@@ -67,7 +67,8 @@ static bool has_equal_parts(int value)
   return elements(graph->value[value].shape) > 0;
 }
 
-/* A piece of what lies whole: one call for the members' parts, on all ranks the same. */
+/* A piece of a value that is stored whole: one call for the members' parts, the same on all
+   ranks. */
 static bool is_plain_piece(const struct op *op)
 {
   return op->nin == 2 && !graph->value[op->out].apart && has_equal_parts(op->out) &&
@@ -91,7 +92,7 @@ static bool is_bias(int bias, int to)
          b->type == c->type;
 }
 
-/* cuBLASLt wants rows of what it keeps, or has kept, to be multiples of 8 long. */
+/* cuBLASLt requires the rows of gelu's kept input to be multiples of 8 long. */
 static bool has_even_rows(int value)
 {
   enum { EVEN = 8 };
@@ -106,7 +107,7 @@ static bool same_tensors(int a, int b)
          lies_as_written(b);
 }
 
-/* ------------------------------------------------------- a kernel that does no more than follow */
+/* --------------------------------------------------------- kernels that become only an epilogue */
 
 /* The value after a bias is added to `value`, or NONE. */
 static int with_bias(const struct op *op, int value)
@@ -117,7 +118,7 @@ static int with_bias(const struct op *op, int value)
   return adds && is_bias(other, value) ? op->out : NONE;
 }
 
-/* Whether `op` sums all that is in one place of the rows of `value`, and keeps the type. */
+/* Whether `op` sums over the rows of `value`, and keeps the type. */
 static bool sums_rows(const struct op *op, int value)
 {
   const struct value *v = &graph->value[value];
@@ -176,8 +177,8 @@ static int together(int product, int n, const int *after)
   return store_op(op);
 }
 
-/* Whether what the operations take, but from each other and the product, is there before place
-   `at` of the function. */
+/* Whether the inputs of the operations, except the results of each other and of the product, exist
+   before place `at` of the function. */
 static bool have_inputs(const struct function *f, int at, const int *after, int n)
 {
   for (int k = at; k < f->nop; k++) {
@@ -194,20 +195,20 @@ static bool have_inputs(const struct function *f, int at, const int *after, int 
   return true;
 }
 
-/* Whether the product at place `at` can do what follows where it stands: only pieces have to. */
+/* Whether the product at place `at` can do its epilogue at that place: only pieces have to. */
 static bool can_stay(const struct function *f, int at, const int *after, int n)
 {
   return !graph->op[f->op[at]].pieces || have_inputs(f, at, after, n);
 }
 
-/* Whether the last of what follows sums rows, of which a piece has not all. */
+/* Whether the epilogue ends with a sum over rows: a piece does not have all rows. */
 static bool epilogue_sums_up(const struct op *group)
 {
   return graph->op[group->body[group->nbody - 1]].kind == OP_sum;
 }
 
-/* The product that the kernel at place `k` follows, the first piece of it: its place in the
-   function, or NONE. */
+/* The place in the function of the product, or of its first piece, whose epilogue the kernel at
+   place `k` can be; or NONE. */
 static int followed_by(const int *readers, const struct function *f, int k)
 {
   const struct op *group = &graph->op[f->op[k]];
@@ -221,7 +222,7 @@ static int followed_by(const int *readers, const struct function *f, int k)
   return NONE;
 }
 
-/* What follows, of a piece. */
+/* The epilogue's operations for one piece. */
 static int *as_piece(const int *after, int n, const struct op *product)
 {
   int *copy = alloc((size_t)n * sizeof *copy);
@@ -235,7 +236,7 @@ static int *as_piece(const int *after, int n, const struct op *product)
   return copy;
 }
 
-/* The product at place `at`, or each of its pieces, does what follows where it stands. */
+/* The product at place `at`, or each of its pieces, gets the epilogue at its own place. */
 static void do_in_place(struct function *f, int at, int n, const int *after)
 {
   const struct op product = graph->op[f->op[at]];
@@ -251,8 +252,8 @@ static void remove_at(struct function *f, int k)
   memmove(f->op + k, f->op + k + 1, (size_t)(--f->nop - k) * sizeof *f->op);
 }
 
-/* Takes body[n] out of the kernel, whose other operations one kernel can run; false where not so,
-   or where another of them reads what it makes. */
+/* Removes body[n] from the kernel if one kernel can run its other operations; false if not, or if
+   another of them reads the result. */
 static bool take_out(struct op *group, int n)
 {
   int *body = alloc((size_t)group->nbody * sizeof *body), kept = 0;
@@ -270,8 +271,8 @@ static bool take_out(struct op *group, int n)
   return true;
 }
 
-/* Whether the kernel itself makes what its body[n] takes: gelu's input, where that is computed
- * again. */
+/* Whether the kernel itself makes an input of its body[n]: gelu's input, where that is computed
+   again. */
 static bool makes_input_of(const struct op *group, int n)
 {
   const struct op *op = &graph->op[group->body[n]];
@@ -280,7 +281,7 @@ static bool makes_input_of(const struct op *group, int n)
   return false;
 }
 
-/* gelu's gradient alone goes from a kernel, that has more to do, to the product before it. */
+/* Moves only gelu's gradient from a kernel with other work to the product before it. */
 static void give_slopes(const int *readers, struct function *f, int k)
 {
   struct op *group = &graph->op[f->op[k]];
@@ -296,8 +297,7 @@ static void give_slopes(const int *readers, struct function *f, int k)
     }
 }
 
-/* A product goes to the place of its kernel: nothing else waits for it. Pieces stay where they are.
- */
+/* A product moves to the place of its kernel: nothing else waits for it. Pieces stay in place. */
 static void join_kernels(const int *readers, struct function *f)
 {
   for (int k = 0; k < f->nop; k++) {
@@ -365,7 +365,7 @@ static bool give_sum(struct function *f, int k)
 void epilogue(void)
 {
   if (!target->epilogues) return;
-  const int *readers = count_readers(); /* in kernels and out of them */
+  const int *readers = count_readers(); /* inside and outside of kernels */
   for (int i = 0; i < graph->nfunction; i++) {
     struct function *f = &graph->function[i];
     for (int k = 0; k < f->nop; k++) {
@@ -377,7 +377,7 @@ void epilogue(void)
   }
 }
 
-/* ----------------------------------------------------------------------------------- what it is */
+/* --------------------------------------------------------------- the description of an epilogue */
 
 struct epilogue epilogue_of(const struct op *op)
 {

@@ -10,8 +10,8 @@ int64_t parts_bytes(void)
   return graph->memory ? graph->memory->scratch_bytes : 0;
 }
 
-/* The library may split a product along its terms and then add the partial results: there is room
-   for sixteen of the largest result, up to the most that the library uses. */
+/* The library may split a product along its terms and then add the partial results: the workspace
+   holds sixteen of the largest result, up to the most that the library uses. */
 static int64_t workspace_for(const struct op *op)
 {
   enum { PARTS = 16, LEAST = 1 << 20 };

@@ -1,4 +1,4 @@
-/* folded.h: the passes over functions: equal layers are loops. */
+/* function_passes.h: the passes over functions: equal layers are loops. */
 #ifndef TPGEN_FUNCTION_PASSES_H
 #define TPGEN_FUNCTION_PASSES_H
 
@@ -17,11 +17,11 @@ struct single {
   enum op_kind kind;
   int group;
   enum reduction reduction;
-  enum type type;        /* that travels */
-  int unit;              /* of which alone it may travel with others, or NONE */
-  int64_t bytes;         /* of what it takes or makes, whichever is more */
-  const uint64_t *needs; /* by number, which of those before it have to be there first: a bit for
-                            each, in words of 64; NULL: none */
+  enum type type;        /* the type that travels */
+  int unit;              /* it may share a bucket only with members of this unit; or NONE */
+  int64_t bytes;         /* of its input or its output, the larger one */
+  const uint64_t *needs; /* by number, the earlier ones that it depends on: a bit for each, in words
+                            of 64; NULL: none */
 };
 /* Capacity in bytes of the 1st, 2nd, ... bucket of a kind; the last entry applies to all later
    ones. n == 0: unlimited. */
@@ -39,12 +39,12 @@ struct buckets {
    it and a node that awaits it. */
 enum carried {
   NOT_CARRIED,
-  PREFETCHES,     /* in the body: both: awaits what an earlier iteration issued, and issues what a
-                     later one awaits */
-  AWAITED_NEXT,   /* in the body: issues what the next iteration awaits */
-  AWAITS_EARLIER, /* in the body or after the loop: awaits what the iteration before issued; in the
-                     body also: issues what is awaited after the loop */
-  ISSUES_FIRST    /* before the loop: issues what one of the first iterations awaits */
+  PREFETCHES,     /* in the body, both: awaits a collective of an earlier iteration, and issues the
+                     one that a later iteration awaits */
+  AWAITED_NEXT,   /* in the body: issues a collective that the next iteration awaits */
+  AWAITS_EARLIER, /* in the body or after the loop: awaits a collective that the iteration before
+                     issued; in the body also: issues the one that is awaited after the loop */
+  ISSUES_FIRST    /* before the loop: issues a collective that one of the first iterations awaits */
 };
 
 /* A node of the dependence graph: an operation of a span. */
@@ -56,14 +56,15 @@ struct op_node {
   enum carried carried;
   int collective;             /* that is carried */
   bool movable;               /* the search may move it */
-  bool async;                 /* a collective: issued at its place, awaited where that is needed */
+  bool async;                 /* a collective: issued at its place, awaited where its result is
+                                 needed */
   int predecessor, successor; /* the collective that this one can be chained to, and the one that
                                  can be chained to it; or NONE */
   int64_t time;               /* of a collective on its group's stream, else on the main stream */
   int64_t time_before;        /* on the main stream: of copies and arithmetic before the issue */
   int64_t time_after;         /* and after the await */
-  int64_t exposed;            /* how long the main stream waits, in the last simulation */
-  int64_t end[MOST_PREFETCHED]; /* PREFETCHES: when those in flight end, the oldest first */
+  int64_t exposed;            /* the time for which the main stream waits, in the last simulation */
+  int64_t end[MOST_PREFETCHED]; /* PREFETCHES: the ends of those in flight, the oldest first */
   int nend;
   struct list dependences; /* the nodes that it depends on */
   struct list collectives; /* those of them that are collectives */
@@ -72,9 +73,9 @@ struct op_node {
 
 /* The streams while a span is simulated. */
 struct streams {
-  int64_t now;    /* the time at which the main stream is */
-  int64_t *until; /* by group: when its stream is free */
-  int64_t *end;   /* by node: when an issued collective ends; 0: it has been awaited */
+  int64_t now;    /* the time that the main stream has reached */
+  int64_t *until; /* by group: the time at which its stream is free */
+  int64_t *end;   /* by node: the end of an issued collective; 0: it has been awaited */
   struct list in_flight;
   bool *is_in_flight; /* by node */
 };
@@ -88,29 +89,30 @@ struct span {
   int *order;                          /* the nodes in their order */
   int *place;                          /* by node: its place in that */
   bool (*depends_on)[LONGEST_ORDERED]; /* by node: its list `dependences` as a table */
-  int most_ahead; /* by how many iterations at most the issue of a collective precedes its await */
+  int most_ahead; /* the largest number of iterations between the issue of a collective and its
+                     await */
   int *await;     /* by node: the operation that awaits a collective */
   struct streams streams;
 };
 
-/* What a run of `schedule` knows of the program's functions. */
-struct liveness; /* which values live when: liveness.c */
+/* The facts about the program's functions that a run of `schedule` uses. */
+struct liveness; /* the times at which values live: liveness.c */
 struct overlap {
   struct liveness *live;
-  int64_t *time; /* by function: how long it takes, by the model */
+  int64_t *time; /* by function: its time by the model */
   bool **blocks; /* by function and group: whether a collective of the group is not asynchronous */
   struct left_in_flight *left; /* collectives that are in flight when a loop ends */
   int nleft, left_room;
   int *alias_class;                    /* by value */
   struct accesses *accesses;           /* by alias class */
-  int *accessed, accessed_room;        /* a list that is filled anew for each operation */
+  int *accessed, accessed_room;        /* a list that is filled again for each operation */
   bool (*depends_on)[LONGEST_ORDERED]; /* the table of the present span */
   int nspan;
-  int64_t visited; /* how many nodes the search has gone through */
-  int64_t asked;   /* how much memory.c was asked: see within_budget */
+  int64_t visited; /* the number of nodes that the search has visited */
+  int64_t asked;   /* the number of queries to memory.c: see within_budget */
 };
 
-/* What a rank holds outside its arena, as plan.txt calls it. */
+/* The kinds of memory that a rank holds outside its arena, as plan.txt calls them. */
 enum { MEMORY_PARTS = 6 };
 extern const struct memory_part {
   const char *name;
@@ -119,57 +121,61 @@ extern const struct memory_part {
 
 /* ------------------------------------------------------------------------------ bucket_merge.c */
 
-/* The value that represents this one in a loop: one of a stack represents all of it. */
+/* The value that represents this one in a loop: one value of a stack represents all of it. */
 int alias_root(int value);
 struct merging;
-/* Finds what the functions run, and what that reads: before the first of those below, and after
-   functions were changed by others. */
+/* Finds the operations that the functions run, and the values that they read: before the first call
+   of those below, and after other code changed functions. */
 struct merging *find_running(void);
-/* Whether this function runs the operation, which may be NONE; how often operations that run read
-   the value, or one of its stack. */
+/* Whether this function runs the operation, which may be NONE; the number of running operations
+   that read the value, or one of its stack. */
 bool runs_in(struct merging *m, const struct function *f, int id);
 int readers_of(struct merging *m, int value);
-/* From here on the function runs the operation, too; the operation reads this value first. */
+/* Notes that the function now runs the operation, too; that the operation reads this value
+   first. */
 void run_now(struct merging *m, const struct function *f, int id);
 void read_instead(struct merging *m, int id, int value);
-/* Puts the members in the order in which their parameters lie; those of none after them. */
+/* Sorts the members by the order of their parameters in memory; those without a parameter come
+   last. */
 void put_in_order(int *member, int n);
-/* Finds what each of a function's operations in the list, n singles, needs of the others. */
+/* Finds, for each of a function's operations in the list, n singles, the others that it depends
+   on. */
 void find_needs(struct merging *m, const struct function *f, const int *op, struct single *s,
                 int n);
-/* Goes through operations of a function: from here on what is noted, and all that depends on it, is
-   noted; whether the operation and what is noted have to stay in their order; whether a collective
-   cannot be a member with what is noted, as one of them needs the other. back: from the last
-   operation to the first. */
+/* A walk over operations of a function. begin_noting starts it, with nothing noted. note_op notes
+   an operation. depends: whether the operation has to keep its order with those noted; the caller
+   then notes it, too. is_in_the_way: whether the operation, a collective, cannot be a member with
+   those noted, as one of them needs the other. back: the walk goes from the last operation to the
+   first. */
 void begin_noting(struct merging *m);
 void note_op(struct merging *m, const struct op *op);
 bool depends(struct merging *m, const struct op *op);
 bool is_in_the_way(struct merging *m, const struct op *op, bool back);
-/* Those that can run as one with the first, in *member; the others in *rest. */
+/* The collectives that can run as one with the first, in *member; the others in *rest. */
 void take_of_one_kind(struct merging *m, const struct function *f, const struct list *all,
                       struct list *member, struct list *rest);
-/* Makes one collective of the members, if there are several and they can run as one: where the
-   first of them stood if they gather, else where the last did. packed: they travel in a buffer.
-   Whether it did. */
+/* Makes one collective of the members, if they are several and can run as one: at the place of the
+   first of them if they gather, otherwise at that of the last. packed: they travel in a buffer.
+   Returns whether it did. */
 bool merge(struct merging *m, struct function *f, const int *member, int n, bool packed);
-/* Whether the collective can be a member: what lies as the parts do, and not as its dimensions, can
-   be taken in. */
+/* Whether the collective can be a member: the bucket can absorb the packing or unpacking next to
+   it, if it has one. */
 bool is_mergeable(struct merging *m, const struct function *f, int id);
 
 /* ----------------------------------------------------------------------------- bucket_select.c */
 
 /* Whether one call can make both, whatever their units. */
 bool travels_like(const struct single *a, const struct single *b);
-/* How much goes into the bucket of this number, from 0 on. */
+/* The capacity of the bucket with this number, from 0 on. */
 int64_t cap_of(const struct caps *caps, int bucket);
-/* Buckets of collectives that follow one another; of all that move in one way. */
+/* Buckets of consecutive collectives; of all that travel in the same way. */
 struct buckets choose_in_order(const struct single *s, int n, const struct caps *caps);
 struct buckets choose_of_one_kind(const struct single *s, int n, const struct caps *caps);
 
 /* ---------------------------------------------------------------------- contiguous_gradients.c */
 
-/* By operation of the function, when what stands up to it has been computed, by the
-   model of cost.c; without collectives, in picoseconds. It serves until it is asked again. */
+/* By operation of the function, the time at which everything up to it has been computed, by the
+   model of cost.c; without collectives, in picoseconds. The table is valid until the next call. */
 int64_t *times_in(const struct function *f);
 /* Makes buckets of the function's gradients that are summed in place. */
 void bucket_gradients(struct merging *m, struct function *f);
@@ -177,11 +183,11 @@ void bucket_gradients(struct merging *m, struct function *f);
 /* ------------------------------------------------------------------------------- dependences.c */
 
 /* The number of the set of values whose bytes are, or may be, the same: that of the first value of
-   a stack or of what a view shows. A gradient, what micro-steps add up and the loss have numbers
-   from nvalue to 3 nvalue. */
+   a stack or of the value that a view shows. A gradient, a sum over micro-steps and the loss have
+   numbers from nvalue to 3 nvalue. */
 int alias_class(int value);
 /* Whether the operation, a collective, can start when the other one ends, whatever else runs: it
-   reads only what that one makes, and needs no copy before it. */
+   reads only the other's results, and needs no copy before it. */
 bool can_chain(const struct op *op, const struct op *predecessor);
 /* Before the first span of the program. */
 void open_dependences(struct overlap *o);
@@ -198,15 +204,15 @@ struct epilogue epilogue_of(const struct op *op);
 
 /* The bytes for the parts of sums on rank 0. */
 int64_t parts_bytes(void);
-/* The bytes in which cuBLASLt may work, 0 where there are no products. */
+/* The bytes in which cuBLASLt may work; 0 without products. */
 int64_t product_workspace(void);
 /* Bytes of rank 0, which has the largest parts: of its values by role (outputs for ACTIVATION), of
-   all that the program asks for, and an allowance for what libraries keep for themselves. */
+   all memory that the program requests, and an allowance for the memory of libraries. */
 const int64_t *memory_by_role(void);
 int64_t memory_of_role(enum role role);
 int64_t memory_of_rank(void);
 int64_t library_reserve(void); /* limits.c */
-/* "91.3 GiB" of what is needed, rounded up. limits.c. */
+/* "91.3 GiB", the bytes that are needed, rounded up. limits.c. */
 char *size_text(int64_t bytes);
 /* Elements of the values with this role: of a rank's parts, or of the whole with rank NONE. */
 int64_t held_elements(enum role role, int rank);
@@ -221,50 +227,50 @@ void prepare_gradients(struct merging *m, bool out_of_loops);
 
 /* ---------------------------------------------------------------------------- last_iteration.c */
 
-/* Issues what a phase's function gathers after a loop in the loop's last iteration.
-   most_live: what may live in the program. */
+/* Issues the gathers that follow a loop in a phase's function in the loop's last iteration.
+   most_live: the bytes that may live in the program. */
 void issue_in_last_iterations(struct overlap *o, int function, int64_t most_live);
 
 /* ---------------------------------------------------------------------------------- liveness.c */
 
-/* What is known of the program's values before its functions are ordered. */
+/* The facts about the program's values before its functions are ordered. */
 struct liveness *open_liveness(void);
-/* The most that is alive while some of a function's operations run in this order, over what was
-   before it. */
+/* The most bytes that are alive while some of a function's operations run in this order, relative
+   to the bytes before it. */
 int64_t peak_of(struct liveness *l, const int *op, int n);
-/* What lives at once is asked of one order after the other, and each time all of the program is
-   gone through: whether it may be once more, where `of` counts the operations and `most` bounds
-   them. */
+/* Each query for the live bytes of an order visits the whole program. Returns whether one more
+   query is allowed; `of` counts the operations visited, and `most` bounds them. */
 bool within_budget(int64_t *of, int64_t most);
 /* Prepares for this function's operations. */
 void enter_function(struct liveness *l, const struct function *f);
-/* Whether the value is a view, which has no bytes of its own: it shows those of what it reads. */
+/* Whether the value is a view, which has no bytes of its own: it shows those of its input. */
 bool has_no_bytes(int value);
 /* Whether the operation touches the gradients that this one makes for any module of a list. */
 bool touches_gradients_of(const struct op *op, const struct op *reduction);
-/* Whether the collective may be in flight beyond its place, and takes longer than that costs.
-   A piece goes with its products. */
+/* Whether the collective may be in flight beyond its place, and takes longer than the overhead of
+   that. A piece is treated like its products. */
 bool is_worth_it(const struct op *op);
-/* Orders the operations of each function of a batch, so that little is alive at once; gives what
-   lives then at most, in bytes. */
+/* Orders the operations of each function of a batch so that few bytes are alive at once; returns
+   the most bytes that are then alive. */
 int64_t order_functions(struct liveness *l);
 bool is_of_stack(int value, int of);
 
 /* ------------------------------------------------------------------------------ loop_carried.c */
 
 /* Overlaps the collectives of a loop's body with other operations, some of them with those of
-   another iteration. most_live: in the program as it stands; gives what may live in it then. */
+   another iteration. most_live: the live bytes of the present program; returns the bytes that may
+   then live in it. */
 int64_t overlap_body(struct overlap *o, int body, int64_t most_live);
-/* The plan's error where it asks for prefetch, and nothing could be prefetched. */
+/* The plan's error if it asks for prefetch, and nothing could be prefetched. */
 void check_prefetch(void);
 
 /* ----------------------------------------------------------------------------------- overlap.c */
 
 /* Before the first function of the program. */
 struct overlap *open_overlap(struct liveness *live);
-/* Orders the function, so that its collectives run beside other operations. The functions that it
-   calls come first. most_live: what may live in the program. Gives how long the function takes by
-   the model. */
+/* Orders the function so that its collectives run beside other operations. The functions that it
+   calls come first. most_live: the bytes that may live in the program. Returns the function's time
+   by the model. */
 int64_t overlap_function(struct overlap *o, struct function *f, int64_t most_live);
 
 /* ------------------------------------------------------------------------------- stream_model.c */
@@ -274,31 +280,32 @@ void open_streams(struct span *s);
 /* Whether the collective is chained to its predecessor; whether its successor is chained to it. */
 bool is_chained(const struct span *s, int n);
 bool has_chained(const struct span *s, int n);
-/* The place of the first node that depends on this one, nnode if there is none. */
+/* The place of the first node that depends on this one; nnode without one. */
 int first_dependent(const struct span *s, int n);
-/* How long the span takes in its order; of a loop's body a later iteration. Finds what is
-   exposed of each collective. */
+/* The time of the span in its order; of a loop's body, that of a later iteration. Finds the exposed
+   time of each collective. */
 int64_t simulate_span(struct span *s);
-/* Writes the operations in their order, with an await for each asynchronous collective. Gives how
-   many. */
+/* Writes the operations in their order, with an await for each asynchronous collective. Returns
+   their number. */
 int write_order(struct span *s, int *op);
 /* Makes a collective asynchronous if one of its group is in flight where it is issued: it runs on
-   the same stream. Where it would be awaited at once it comes after the other one's await. */
+   the same stream. If it would be awaited at once, it comes after the other one's await. */
 void queue_behind_in_flight(struct span *s);
-/* The collective is in flight when the loop ends, and takes so long from there. */
+/* Notes that the collective is in flight when the loop ends, and the time that it takes from
+   there. */
 void leave_in_flight(struct overlap *o, int collective, int body, int64_t time);
 
 /* ------------------------------------------------------------------------------ bucket_kinds.c */
 
 /* Whether it sums a gradient over ranks in the gradient's place. */
 bool is_gradient_sum(const struct op *op);
-/* Whether the two are collectives that one call can make: of the same kind over the same group, of
-   values of the same type that travel. */
+/* Whether one call can make the two collectives: they have the same kind and group, and move values
+   of the same type. */
 bool same_kind(int a, int b);
-/* Whether they are of no unit with bounds, or of the same. */
+/* Whether neither has a unit with bounds, or both have the same. */
 bool may_share(int a, int b);
-/* Whether to start a collective over the group takes longer than to send so many bytes; and how
-   many bytes of such are packed into one at most. */
+/* Whether it takes longer to start a collective over the group than to send so many bytes; and the
+   most bytes of such collectives that are packed into one. */
 bool is_small(int group, int64_t bytes);
 int64_t most_of_small(void);
 
@@ -306,13 +313,13 @@ int64_t most_of_small(void);
 
 enum { MOST_TOGETHER = 8 }; /* parts of a wide value */
 
-/* A value, and all that shows its bytes in another shape. */
+/* A value, and the values that show its bytes in another shape. */
 struct shown {
   int n, value[2 * MOST_TOGETHER];
 };
 
-/* What can become a wide value: the roots of its parts, how long their rows are, and all that shows
-   them; which are copied out of it. */
+/* A candidate for a wide value: the roots of its parts, the lengths of their rows, and all values
+   that show them; and which parts are copied out of it. */
 struct widening {
   int n, root[MOST_TOGETHER];
   int64_t row[MOST_TOGETHER];
@@ -323,10 +330,12 @@ struct widening {
       copy[MOST_TOGETHER]; /* the operations that copy out of it: they come after its maker */
 };
 
-/* Where the program's operations are, and what they read: the state of merge_products. */
+/* The places of the program's operations, and the values that they read: the state of
+   merge_products. */
 struct placed_ops {
   struct list *readers; /* by value, or its stack: the operations that read it */
-  int *function_of;     /* by operation: the function that runs it, or the kernel that it is in */
+  int *function_of;     /* by operation: the function that runs it, or the kernel that contains
+                           it */
   int *place_of;        /* likewise: its place in the function */
   bool *is_tight;       /* by operation: it is in an epilogue, whose operands have no gaps */
   bool *by_own_name;    /* by stack: a member is read by its own name, or as that of another
@@ -334,13 +343,13 @@ struct placed_ops {
   struct list order;    /* a function's operations from a place on, in their new order */
 };
 struct placed_ops find_all_readers(void);
-/* Notes where a new operation is. */
+/* Notes the place of a new operation. */
 void note_place(struct placed_ops *p, int op, int function, int place);
 /* Whether the values, each with its parts along its dimension d, can be parts of a new one that the
    function makes; may_leave: those that live longer may be copied out of it. */
 bool can_widen(struct placed_ops *p, struct widening *w, int n, const int *value, const int *dim,
                int function, bool may_leave);
-/* Makes the wide value. Its operation is the caller's to note, and the place of the copies. */
+/* Makes the wide value. The caller notes its operation, and the place of the copies. */
 void make_wide(struct placed_ops *p, struct widening *w);
 /* Whether the value has parts of one size on all ranks, with elements. */
 bool parts_are_equal(int value);

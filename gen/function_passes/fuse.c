@@ -15,8 +15,8 @@
 
 /* The state of the pass. */
 struct fusing {
-  bool *in_memory;        /* by value, at the representative of a stack: others than kernels read
-                                  it */
+  bool *in_memory;        /* by value, at the representative of a stack: an operation other than a
+                             kernel reads it */
   struct bundle **bundle; /* of a function, in the order in which they run */
   int nbundle;
   int *maker;  /* by value: the operation of this function that makes it, or NONE */
@@ -60,7 +60,7 @@ static bool is_literal(struct fusing *p, const struct op *op)
          !p->in_memory[fuse_stack_of(op->out)];
 }
 
-/* Operands of collectives, matmuls and copies must be in memory, and what is carried. */
+/* Operands of collectives, matmuls and copies must be in memory, and so must carried values. */
 static void find_in_memory(struct fusing *p)
 {
   p->in_memory = alloc((size_t)(graph->nvalue + 1) * sizeof *p->in_memory);
@@ -106,7 +106,7 @@ static bool reads_after(struct fusing *p, const struct bundle *u, int first)
   return false;
 }
 
-/* Whether a call of several stages at `at` stays behind one that is marked, from `first` on. */
+/* Whether a call of several stages at `at` must stay after one that is marked, from `first` on. */
 static bool keeps_turn_after(const struct fusing *p, int at, int first)
 {
   const struct op *op = &graph->op[p->bundle[at]->op[0]];
@@ -116,7 +116,8 @@ static bool keeps_turn_after(const struct fusing *p, int at, int first)
   return false;
 }
 
-/* An operand of the operation that has the size of its space, and that the bundle has, too. */
+/* Whether an operand of the operation that has the size of its space is also an operand of the
+   bundle. */
 static bool shares_value(const struct bundle *a, const struct op *op)
 {
   int64_t most = elements(graph->value[space_of(op)].shape);
@@ -186,7 +187,7 @@ static int fuse_make_one(struct fusing *p, int a, int b)
 
 static void join_others(struct fusing *p, int b)
 {
-  enum { FARTHEST = 48 }; /* how far back the search goes */
+  enum { FARTHEST = 48 }; /* the largest distance of the search */
   for (int a = b - 1; a >= 0 && b - a <= FARTHEST; a--) {
     if (graph->op[p->bundle[a]->op[0]].kind == OP_loop) return;
     if (!can_be_one(p, a, b)) continue;
@@ -224,8 +225,8 @@ static int kernel_of(const struct bundle *u)
   return id;
 }
 
-/* The count of the rows that the kernel goes over: what an operation of the function on rows in the
-   same layout takes, if it is made before. Ranks with all experts have a row at each place. */
+/* The count of the rows that the kernel goes over: that of an operation of the function on rows in
+   the same layout, if the count is made before. Ranks with all experts have a row at each place. */
 static int counts_before(const struct fusing *p, const struct function *f, int at)
 {
   int space = graph->op[f->op[at]].stages->space;
@@ -291,7 +292,7 @@ static void fuse_updates(struct function *f)
   f->nop = kept;
 }
 
-/* Values that are read are stored, and results of kernel files: the representative of a stack,
+/* Stores a value that is read, or a result of a kernel file: also the representative of its stack,
    and the initial value of a carried one. */
 static void store(struct fusing *p, int value)
 {
@@ -303,7 +304,7 @@ static void store(struct fusing *p, int value)
   if (loop->step) store(p, loop->initial);
 }
 
-/* What a kernel adds to a gradient several times, it writes once: all these sums have one place. */
+/* A kernel that adds to a gradient several times writes it once: all these sums have one place. */
 static void leave_out_early_sums(const struct op *kernel)
 {
   for (int k = 0; k < kernel->nbody; k++) {

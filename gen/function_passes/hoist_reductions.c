@@ -60,8 +60,8 @@ static void own_inputs(struct merging *m, struct function *f)
 
 /* --------------------------------------------------------------------------------- out of loops */
 
-/* Whether it sums what each module of a list makes for itself, and nothing in the loop reads the
-   result. */
+/* Whether it sums a value that each module of a list makes for itself, and nothing in the loop
+   reads the result. */
 static bool may_leave(const struct function *body, int id)
 {
   const struct op *op = &graph->op[id];
@@ -75,7 +75,7 @@ static bool may_leave(const struct function *body, int id)
   return true;
 }
 
-/* What an iteration of the loop sums of this kind. */
+/* The bytes of this kind that an iteration of the loop sums. */
 static int64_t bytes_of_iteration(const struct function *body, int like)
 {
   int64_t bytes = 0;
@@ -85,7 +85,7 @@ static int64_t bytes_of_iteration(const struct function *body, int like)
   return bytes;
 }
 
-/* Adds the operations that the other modules of the list have for it. */
+/* Adds the corresponding operations of the other modules of the list. */
 static void add_members(struct list *list, int id)
 {
   int stack = graph->op[id].out;
@@ -108,7 +108,8 @@ static void bring_out(struct function *body, struct list *order)
   body->nop = n;
 }
 
-/* What leaves a loop comes after its call, or replaces the call if nothing is left. */
+/* An operation that leaves a loop comes after the loop's call, or replaces the call if the loop
+   becomes empty. */
 static void bring_out_of_loops(struct function *f)
 {
   struct list order = {0};

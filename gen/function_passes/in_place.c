@@ -1,8 +1,8 @@
-/* in_place.c: which operations may write a result over what they read.
+/* in_place.c: the operations that may write a result over their input.
 
    A view shares the bytes of its input. An all_reduce may sum in place. A product that adds to
-   another value adds in its place. A fused kernel may, if each
-   of its threads has finished with the input's element when it writes the output's. */
+   another value adds in its place. A fused kernel may, if each of its threads has finished with the
+   input's element when it writes the output's. */
 #include "function_passes/function_passes.h"
 
 /* Whether the two have parts of the same shape on every rank. */
@@ -28,8 +28,8 @@ static bool is_made_in(const struct op *kernel, int value)
   return lists_number(kernel->body, kernel->nbody, graph->value[value].op);
 }
 
-/* Whether their bytes are disjoint in one buffer, like those of members of a bucket. Valid when all
-   have an offset. */
+/* Whether their bytes are disjoint in one buffer, like those of members of a bucket. Valid once all
+   values have an offset. */
 static bool lie_apart(const struct memory_plan *plan, int a, int b)
 {
   if (!plan || !plan->placed) return false;
@@ -37,13 +37,13 @@ static bool lie_apart(const struct memory_plan *plan, int a, int b)
   return from + largest_bytes(a) <= other || other + largest_bytes(b) <= from;
 }
 
-/* A read in a kernel of a value from outside: all facts but the value's place, which is asked for
-   each pair of a kernel's reads and writes. */
+/* A read in a kernel of a value from outside: all facts except the value's place, which is compared
+   for each pair of a kernel's reads and writes. */
 struct outer_read {
   int value, n;       /* of body[n] */
   int last;           /* the last stage that reads it */
   bool ends_with_row; /* the read is over with its row when the next stage begins */
-  bool elsewhere;     /* or of a part of the space: other elements than the current one */
+  bool elsewhere;     /* it reads other elements than the current one, or a part of the space */
   bool reduces;
 };
 struct outer_reads {

@@ -1,4 +1,4 @@
-/* last_iteration.c: part of the pass `schedule`: what follows a loop is gathered in its last
+/* last_iteration.c: part of the pass `schedule`: gathers after a loop are issued in its last
    iteration.
 
    Takes   a phase's function, whose loops' bodies are ordered (overlap.c, loop_carried.c).
@@ -10,14 +10,14 @@
              body     ...  await v12;  body_ahead for the next iteration;
                            forward_ahead in the last iteration;  ...
              part     forward_ahead { v40 = all_gather(weight) }
-             forward  the loop;  await v40;  what reads v40  ...
+             forward  the loop;  await v40;  readers of v40  ...
 
    So it overlaps with the arithmetic of the last module, and its memory lives no longer than that.
    A gather that takes longer than an iteration is left to overlap.c, which may issue it before the
    loop, if there is room for it all the time. */
 #include "function_passes/function_passes.h"
 
-/* What moves with it: before the loop, and into the part; in their order. */
+/* The operations that move with the gather: before the loop, and into the part; in their order. */
 struct along {
   struct list before, part;
 };
@@ -38,9 +38,9 @@ static int last_iteration_maker_of(const struct function *f, int value)
   return NONE;
 }
 
-/* Whether all inputs of the operation exist before the loop, or are made after it from such:
-   collectives among them, and what these need, move before the loop; the others move into the
-   part. */
+/* Whether all inputs of the operation exist before the loop, or are made after it from such.
+   Collectives among the makers, and the operations that these need, move before the loop; the
+   others move into the part. */
 static bool needs_no_loop(const struct function *f, int loop, const struct op *op, bool before,
                           struct along *along)
 {
@@ -64,8 +64,8 @@ static bool needs_no_loop(const struct function *f, int loop, const struct op *o
   return true;
 }
 
-/* The place in the body's last iteration for the issue: after what the group does there among
-   arithmetic, and after what is issued for later iterations. */
+/* The place in the body's last iteration for the issue: after the group's collectives among the
+   arithmetic, and after the issues for later iterations. */
 static int place_in_body(const struct function *body, int group)
 {
   int place = 0;
@@ -99,7 +99,7 @@ static void last_iteration_apply(int function, int loop, int id, const struct al
   insert(b, place_in_body(b, graph->op[id].group), call);
 }
 
-/* Issues the gather in the last iteration, if there is time and room for it. */
+/* Issues the gather in the last iteration, if it has enough time and memory. */
 static bool try_in_last_iteration(struct overlap *o, int function, int loop, int id,
                                   int64_t most_live)
 {

@@ -1,4 +1,4 @@
-/* lifetimes.c: the lifetimes of values, and how many of a stack are kept.
+/* lifetimes.c: the lifetimes of values, and the number of a stack's values that are kept.
 
    A program point is the index of an operation in the order of each_op. A value lives from the
    point that makes it to the last one that reads it. A value that a loop reads but does not make
@@ -95,8 +95,7 @@ bool is_loop_body(int function)
   return graph->function[function].count > 1;
 }
 
-/* -------------------------------------------------------------------------- what a point touches
- */
+/* -------------------------------------------------------------- the values that a point touches */
 
 /* An await is the end of its collective, and of that one's predecessors that have not been awaited
    before. */
@@ -144,8 +143,7 @@ static void note_reader(struct lifetimes *l, int value, int at)
     l->note[stack].by_own_name = true;
 }
 
-/* ---------------------------------------------------------------------- how many are kept at once
- */
+/* ------------------------------------------------------------ the number of values kept at once */
 
 static bool is_part_of(int function, int body)
 {
@@ -160,8 +158,8 @@ static int prefetch_distance_of(int part)
   return scheduled(&graph->op[f->op[f->nop - 1]])->prefetch_distance;
 }
 
-/* How many values of a stack a reader needs: only this module's, the neighbour's too, or all.
-   Outside the loop the last module's value exists without keeping more. */
+/* The number of a stack's values that a reader needs: only this module's, the neighbour's too, or
+   all. Outside the loop the last module's value exists without keeping more. */
 static int depth_for(int value, int maker, int reader, bool sums_up)
 {
   const struct in_loop *loop = in_loop(value);
@@ -204,8 +202,8 @@ static void widen_at(struct lifetimes *l, int value, int at)
 /* ------------------------------------------------------------------------------------- lifetimes
  */
 
-/* What a stage of a pipeline takes from another one of the same ranks: the backwards of the two,
-   where they are in parts, are in no fixed order. */
+/* Whether a stage of a pipeline takes the value from another stage of the same ranks: split
+   backwards of the two have no fixed order. */
 static bool is_of_two_stages(const struct lifetimes *l, int kept, int reader)
 {
   int maker = l->plan->of[kept].made_by;
@@ -214,9 +212,9 @@ static bool is_of_two_stages(const struct lifetimes *l, int kept, int reader)
   return made != NONE && read != NONE && made != read;
 }
 
-/* A value gathered for all batches of a step lives until the last batch has read it. What is
-   computed before the first step lives until after the last operation, where it ends in no step. A
-   send may end while others compute. */
+/* A value gathered for all batches of a step lives until the last batch has read it. A value that
+   is computed before the first step, and read later, lives until after the last operation: it ends
+   in no step. A send may end while others compute. */
 static int until_end(const struct lifetimes *l, int kept, int reader, bool is_sent)
 {
   int op = graph->value[kept].op;
@@ -227,7 +225,8 @@ static int until_end(const struct lifetimes *l, int kept, int reader, bool is_se
   return made == GATHER && is_of_batch(read) ? l->end_of_batches : 0;
 }
 
-/* Each iteration of a loop reads what the loop did not make: that lives until the last one. */
+/* Each iteration of a loop reads a value that the loop did not make: it lives until the last
+   one. */
 static void read_at(struct lifetimes *l, int value, int at)
 {
   const struct in_loop *loop = in_loop(value);
@@ -262,8 +261,8 @@ static void run_part_at(struct lifetimes *l, int part, int at)
   }
 }
 
-/* A carried value is a sum over the steps of a scan if nothing reads it but the operation that adds
-   to it, in place, and if it begins with zeros that nothing else reads. */
+/* A carried value is a sum over the steps of a scan if only the operation that adds to it, in
+   place, reads it, and if it begins with zeros that nothing else reads. */
 static bool sums_up(const struct lifetimes *l, int value)
 {
   const struct in_loop *loop = in_loop(value);

@@ -11,8 +11,8 @@ struct replaced {
   int64_t bytes;
 };
 
-/* Which functions read a value before functions are changed: one, or several; and whether another
-   iteration reads it. */
+/* The functions that read a value before functions are changed: one, or several; and whether
+   another iteration reads it. */
 struct reading {
   enum { BY_NONE, BY_ONE, BY_SEVERAL } by;
   int function;
@@ -26,7 +26,7 @@ struct liveness {
   int *shown;                     /* the value whose bytes it shares: a view has none of its own */
   bool *is_read;                  /* it has readers: a kernel's other outputs die at once */
   int *met_in, met_now;           /* by value: the last call of reads_of that met it */
-  int64_t *weights;               /* by value, or NONE if nothing asked yet */
+  int64_t *weights;               /* by value, or NONE before the first query */
   struct replaced *last_replaced; /* by operation */
   int replaced_room;
   struct reading *reading; /* by the value that owns the bytes */
@@ -194,9 +194,9 @@ int64_t peak_of(struct liveness *l, const int *op, int n)
   return peak;
 }
 
-/* Takes the better order, unless it has more live bytes anywhere in the program: only memory.c
-   knows which values share bytes. Each query walks the whole program, so a very long one keeps the
-   rest of its order. */
+/* Replaces the order by the better one, unless that has more live bytes anywhere in the program:
+   only memory.c knows which values share bytes. Each query walks the whole program, so a very long
+   one keeps the rest of its order. */
 static void liveness_take_over(struct liveness *l, int *op, const int *better, int n)
 {
   enum { MOST_ASKED = 500000 };

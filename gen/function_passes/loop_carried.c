@@ -8,18 +8,18 @@
            it is issued before the loop. And each collective whose result nothing in the loop needs
            (the reduction of a gradient) awaited in the next iteration: it is issued at its place,
            and awaited in the next iteration before its operands are written again; that of the last
-           iteration is awaited after the loop. What is issued, or awaited, for another iteration is
-           a part of the body, a function of its own:
+           iteration is awaited after the loop. The operations that issue, or await, a collective
+           for another iteration are a part of the body, a function of its own:
 
-             body     ...  await v12;  body_ahead for the next iteration;  ...  what reads v12  ...
+             body     ...  await v12;  body_ahead for the next iteration;  ...  readers of v12  ...
              part     body_ahead { v12 = all_gather(weight) }
              forward  body_ahead for the first iteration;  ...  the loop
 
    So a collective has the time of a whole iteration, or of several. A prefetched value is kept once
    for each iteration of the prefetch distance, and once for the current one; it lives from before
    the loop to its end. A collective that the next iteration awaits lives as long. That must fit the
-   memory that device_mesh gives a rank. If it gives none, it may cost at most half of what lives at
-   once without it.
+   memory that device_mesh gives a rank. If it gives none, it may cost at most half of the bytes
+   that live at once without it.
 
    Targets without streams call their collectives where they are issued: they would gain nothing. */
 #include "function_passes/function_passes.h"
@@ -31,7 +31,7 @@ struct carried_collective {
   int op;
   int predecessor; /* awaited_next: the collective of the body that it is chained to, or NONE */
   bool awaited_next;
-  struct list before; /* operations that make its input from parameters alone: they move with it */
+  struct list before; /* operations that make its input only from parameters: they move with it */
   struct list after;  /* awaited_next: operations that add its result to the sum of the batches */
 };
 
@@ -40,9 +40,10 @@ struct carried_list {
   struct carried_collective *at;
 };
 
-/* ------------------------------------------------------------------------- which of them can be */
+/* ------------------------------------------------------------------------------- the candidates */
 
-/* How many operations of the program read the value in memory, or a member of its stack. */
+/* The number of operations of the program that read the value in memory, or a member of its
+   stack. */
 static int reads_in_memory(int value)
 {
   int count = 0;
@@ -54,7 +55,8 @@ static int reads_in_memory(int value)
   return count;
 }
 
-/* The operation of the function that stores the value, or NONE; *alone: it makes nothing else. */
+/* The operation of the function that stores the value, or NONE; *alone: whether it stores no other
+   value. */
 static int maker_in(const struct function *f, int value, bool *alone)
 {
   for (int k = 0; k < f->nop; k++) {
@@ -79,9 +81,9 @@ static bool is_kept_for_all(const struct function *f, int value)
   return false;
 }
 
-/* Whether the inputs of the operation exist before the loop. Values of the body count if they
-   are made from parameters alone, by operations that nothing else needs: these are added to
-   `before`, in their order. */
+/* Whether the inputs of the operation exist before the loop. Values of the body count if they are
+   made only from parameters, by operations that nothing else needs: these are added to `before`, in
+   their order. */
 static bool needs_no_iteration(const struct function *f, const struct op *op, struct list *before)
 {
   enum { FEW = 8 };
@@ -161,9 +163,10 @@ static void in_order(const struct function *f, struct list *list)
       }
 }
 
-/* Whether nothing else in the body touches the operation's result, except a chained collective
-   and what accumulates it. The result has its own place in every module: it is a gradient, or
-   becomes one after the loop. after: what accumulates it; NULL: nothing may. */
+/* Whether nothing else in the body touches the operation's result, except a chained collective and
+   the operations that accumulate it. The result has its own place in every module: it is a
+   gradient, or becomes one after the loop. after: the operations that accumulate it; NULL: none
+   may. */
 static bool serves_no_iteration(const struct function *f, const struct op *op, int successor,
                                 struct list *after)
 {
@@ -186,8 +189,8 @@ static bool serves_no_iteration(const struct function *f, const struct op *op, i
   return n > 0;
 }
 
-/* The only collective of the body that works on this one's result and on nothing else (the sum
-   over replicas of what is reduced over shards): it can be chained to this one, and one await
+/* The only collective of the body that works on this one's result and on nothing else (the sum over
+   replicas of the result of a reduction over shards): it can be chained to this one, and one await
    then serves both; or NONE. */
 static int successor_in(const struct function *f, int id, struct list *after)
 {
@@ -234,7 +237,7 @@ static struct carried_list find_carried(const struct function *f)
 
 /* ----------------------------------------------------------------------------------- the change */
 
-/* Where the loop stands in the function that calls it. */
+/* The place of the loop in the function that calls it. */
 static int find_loop(int body, int *caller)
 {
   for (int i = 0; i < graph->nfunction; i++)
@@ -371,7 +374,8 @@ static void await_in_next(int body, const struct carried_collective *c)
 
 /* ----------------------------------------------------------------------------------- the choice */
 
-/* The bytes that the arena may have: device_mesh's figure, less what has a place of its own. */
+/* The bytes that the arena may have: device_mesh's figure, less the values that have places of
+   their own. */
 static int64_t room_in_arena(int64_t lives)
 {
   if (!graph->mesh.memory) return lives + lives / 2;
@@ -410,7 +414,7 @@ static bool can_carry(int body)
   return target->streams && is_of_batch(f->phase) && is_short && loop != NONE;
 }
 
-/* The bytes of all that are prefetched, or awaited in the next iteration. */
+/* The collectives that are prefetched, or awaited in the next iteration. */
 static struct carried_list of_kind(const struct carried_list *all, bool prefetched,
                                    bool awaited_next)
 {
@@ -439,8 +443,9 @@ static _Noreturn void loop_carried_refuse(int body, int64_t lives, int64_t room)
       size_text(lives), size_text(room), plan_options->prefetched - 1);
 }
 
-/* Makes these loop-carried, if there is room and the loop is quicker with them or the plan asks
-   for them. Returns what then lives at once, NONE if they stay as they were. */
+/* Makes these loop-carried, if they fit into the memory and the loop is quicker with them or the
+   plan asks for them. Returns the bytes that are then alive at once, NONE if they stay as they
+   were. */
 static int64_t try_carried(struct overlap *o, int body, const struct carried_list *some, bool asked,
                            int64_t room, int64_t time)
 {
@@ -453,7 +458,7 @@ static int64_t try_carried(struct overlap *o, int body, const struct carried_lis
   return NONE;
 }
 
-/* What the plan asks for is bounded only by the plan's own limit. */
+/* A prefetch that the plan asks for is bounded only by the plan's own limit. */
 static int64_t prefetch(struct overlap *o, int body, const struct carried_list *all, int64_t room)
 {
   struct carried_list prefetched = of_kind(all, true, false);

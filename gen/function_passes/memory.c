@@ -186,7 +186,7 @@ struct memory_plan *find_shared_bytes(void)
 /* ------------------------------------------------------------------------ micro-batches in flight
  */
 
-/* Which functions touch a storage. */
+/* The functions that touch a storage. */
 struct touched {
   bool by_batch, by_others; /* functions of micro-batches; others */
   int function, stage;      /* the first of those, and the lowest stage of them */
@@ -229,9 +229,9 @@ static void touch_place(const struct lifetimes *l, struct touched *touched, int 
                 op_at(l, at)->kind == OP_send);
 }
 
-/* In a pipeline a rank runs functions of its stages for other micro-batches between those of one.
-   What one leaves for another, and what is sent, each micro-batch has in a slot of its own: with
-   the lowest stage, which has its slot first and needs it last. */
+/* In a pipeline a rank runs functions of its stages for other micro-batches between those of one. A
+   value that one function leaves for another, and a value that is sent, is in a slot of its
+   micro-batch: in that of the lowest stage, which has its slot first and needs it last. */
 static void find_in_flight(struct lifetimes *l)
 {
   struct touched *touched = alloc((size_t)(graph->nvalue + 1) * sizeof *touched);
@@ -247,7 +247,7 @@ static void find_in_flight(struct lifetimes *l)
   }
 }
 
-/* Those that are in flight with the stage; NONE: those that are not. */
+/* The storages that are in flight with the stage; NONE: those that are not in flight. */
 static int64_t place_some(struct trial *t, int in_flight, int64_t *live)
 {
   struct memory_plan *plan = t->lifetimes.plan;
@@ -266,7 +266,7 @@ static int64_t aligned(int64_t bytes)
   return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-/* The slots are after what lives within a function, or for all micro-batches. */
+/* The slots come after the values that live within a function, or for all micro-batches. */
 static void place_slots(struct trial *t)
 {
   struct memory_plan *plan = t->lifetimes.plan;

@@ -15,7 +15,7 @@ struct value_note {
   bool added_up;      /* PARAMETER: batches accumulate its gradient in place */
   bool taken;         /* a member of the current bucket has its bytes */
   bool touched;       /* the program reads or writes it */
-  int reads, read_at; /* how many program points read it; the last of them */
+  int reads, read_at; /* the number of program points that read it; the last of them */
   bool sums_up;       /* carried: the step adds to it in place, from zeros on */
   bool is_sum;        /* the result of that: it keeps its place from step to step */
 };
@@ -31,7 +31,7 @@ struct lifetimes {
   int *function_of;              /* by operation */
   int *await_at;                 /* by operation: the program point of its await, or NONE */
   int *loop_first, *loop_last;   /* by function: the program points of its body */
-  int end_of_batches;            /* the program point after all that runs for each batch */
+  int end_of_batches;            /* the program point after all operations of each batch */
   int *accessed, *in, *out;      /* the values of one operation */
   int width;                     /* the capacity of these */
   size_t values, ops, functions; /* the capacities of the tables */
@@ -77,7 +77,7 @@ bool have_same_parts(int a, int b);
 bool is_view(const struct op *op);
 /* Whether it is a product that adds to a value other than its result and its operands. */
 bool adds_to_another(const struct op *op);
-/* Whether the operation may make `out` in the place of an input, and of which: `in` is NONE if it
+/* Whether the operation may make `out` in the place of an input; `in` is that input, or NONE if it
    may be any (for a kernel). */
 bool overwrites(const struct op *op, int out, int *in);
 /* Whether the operation may put `out` in the place of `in`, if nothing reads `in` later. The plan

@@ -1,20 +1,22 @@
-/* merge_products.c: the pass `merge_products`: one product instead of several that read the same.
+/* merge_products.c: the pass `merge_products`: one product instead of several that read the same
+   value.
 
    Takes   functions whose products are single.
    Leaves  products that are equal in all but one operand, or in all but the terms of one sum, as
-   one operation `products`, which is one call:
+           one operation `products`, which is one call:
 
              y1 = x W1,  y2 = x W2            of one input with several weights
              d_x = d_y1 W1 + d_y2 W2          the gradient of that input
              d_W1 = d_y1 x,  d_W2 = d_y2 x    the gradients of those weights
 
-   In each operand that differs the parts lie side by side, in the order of the weights: weights and
+   In each operand that differs the parts are side by side, in the order of the weights: weights and
    their gradients as members of a struct, one after the other; values of the step as parts of a
-   wide value, which has a place in the arena and no other meaning. A part of it has rows that are
-   apart (local_strides): a kernel or a product reads and writes it by its strides, without a copy.
+   wide value, which has a place in the arena and no other meaning. The rows of a part
+   are not adjacent (local_strides): a kernel or a product reads and writes it by its strides,
+   without a copy.
 
-   It is done where that costs nothing: weights with nothing between them, parts that are equal on
-   all ranks, values that only such operations touch that take strides. A result that lives longer
+   The pass does this where it costs nothing: weights with nothing between them, parts that are
+   equal on all ranks, values that only operations with strides touch. A result that lives longer
    than the others, up to the backward, is copied out of the wide value: that takes far less than a
    second product. A program that looks for numbers that are not finite has no wide values, and one
    that is not trained keeps its products. */
@@ -22,7 +24,7 @@
 
 #include <string.h>
 
-enum { FARTHEST = 512 }; /* how far the search goes */
+enum { FARTHEST = 512 }; /* the largest distance of the search */
 
 /* Products of one function that may be one, in the order of their places. */
 struct bunch {
@@ -30,12 +32,13 @@ struct bunch {
   int n, op[MOST_TOGETHER], at[MOST_TOGETHER]; /* at: their places, or that of the adder */
   int result;                                  /* OF_ONE_SUM: the value of the sum */
   int adder;         /* the kernel that adds the products up, or NONE: they add themselves */
-  struct list moves; /* the places of what comes before them, because it makes what they read */
+  struct list moves; /* the places of the operations that move before them, because they make their
+                        inputs */
 };
 
 /* -------------------------------------------------------------------------- members of a struct */
 
-/* Whether they lie one after the other, cut in their outermost dimension, equally on all ranks. */
+/* Whether they are adjacent in memory, cut in their outermost dimension, equally on all ranks. */
 static bool are_neighbours(int n, const int *value, const int *dim)
 {
   for (int k = 0; k < n; k++) {
@@ -51,10 +54,9 @@ static bool are_neighbours(int n, const int *value, const int *dim)
   return true;
 }
 
-/* --------------------------------------------------------------------------------- what is one
- * call */
+/* -------------------------------------------------------------- products that one call can make */
 
-/* The operands of a product's equation: a, b and what it makes. */
+/* The operands of a product's equation: a, b and the result. */
 static int operand(const struct op *op, int o)
 {
   return o < 2 ? op->in[o] : op->out;
@@ -75,20 +77,20 @@ static int merge_products_dimension_of(const struct op *op, int o, char letter)
   return found ? (int)(found - letters) : NONE;
 }
 
-/* The letter of the weight, or its gradient, that lies outermost in it. */
+/* The letter of the outermost dimension of the weight, or of its gradient. */
 static char merge_products_letter_of(const struct op *op, int form)
 {
   return merge_products_letters_of(op, form == OF_GRADIENTS ? 2 : 1)[0];
 }
 
-/* The operands in which parts lie side by side. */
+/* The operands in which parts are side by side. */
 static void apart_in(int form, int o[2])
 {
   o[0] = form == OF_ONE_INPUT ? 1 : 0;
   o[1] = form == OF_ONE_SUM ? 1 : 2;
 }
 
-/* All but the two operands are equal in all of them; and the two have the letter. */
+/* Whether all products are equal except in the two operands, and these have the letter. */
 static bool differ_in_two(const struct bunch *b)
 {
   int o[2];
@@ -108,7 +110,7 @@ static bool differ_in_two(const struct bunch *b)
   return true;
 }
 
-/* The parameter that is cast or gathered to this value; or what that was made of. */
+/* The parameter that is cast or gathered to this value; or the value from which it was made. */
 static int origin_of(int value)
 {
   for (;;) {
@@ -141,8 +143,8 @@ static bool merge_products_have_equal_places(int n, const int *value, const int 
   return true;
 }
 
-/* Whether the parts are side by side in both operands, or can be; makes what can be a wide value.
- */
+/* Whether the parts are side by side in both operands, or can be. Makes the candidates for wide
+   values. */
 static bool lie_side_by_side(struct placed_ops *p, const struct bunch *b, int function,
                              struct widening w[2])
 {
@@ -187,8 +189,9 @@ static bool merge_products_makes(const struct op *op, int value)
   return op == &graph->op[maker] || lists_number(op->body, op->nbody, maker);
 }
 
-/* Whether what makes the value can run before the function's operation `first`: it is there
-   already, or views and kernels make it, of what is. Marks these. */
+/* Whether the value can be made before the function's operation `first`: it exists already, or only
+   views and kernels make it, from values that can be made before. Adds these operations to the
+   list. */
 static bool can_come_before(struct placed_ops *p, const struct function *f, int first, int value,
                             struct list *moves)
 {
@@ -224,7 +227,7 @@ static int place_for(struct placed_ops *p, const struct function *f, struct bunc
   int first = b->at[0], last = b->at[b->n - 1];
   bool early = b->form == OF_ONE_INPUT, late = true;
   for (int at = first; at <= last; at++)
-    if (op_row[graph->op[f->op[at]].kind].calls) return NONE; /* that may read, or make, any */
+    if (op_row[graph->op[f->op[at]].kind].calls) return NONE; /* it may read, or make, any value */
   for (int k = 0; k < b->n; k++) {
     const struct op *op = &graph->op[b->op[k]];
     for (int i = 0; i < 2; i++) early &= made_before(p, f, op->in[i], f->op[first]);
@@ -253,8 +256,8 @@ static void chain(const struct bunch *b)
   }
 }
 
-/* Puts the operation in the place of one of its products; before it what it needs to be there,
-   after it what copies its results. */
+/* Puts the operation in the place of one of its products; before it the operations that it needs,
+   after it the copies of its results. */
 static void take_place(struct placed_ops *p, struct function *f, int id, int at,
                        const struct bunch *b, const struct widening *w)
 {
@@ -354,8 +357,8 @@ static struct bunch summed(struct placed_ops *p, const struct function *f, int a
   return b;
 }
 
-/* The products that a kernel adds up, if it does no more: in bfloat16 they do not add themselves.
- */
+/* The products that a kernel adds up, if it does nothing else: in bfloat16 they do not add
+   themselves. */
 static struct bunch merge_products_added(struct placed_ops *p, const struct function *f, int at)
 {
   const struct op *kernel = &graph->op[f->op[at]];
@@ -410,5 +413,7 @@ void merge_products(void)
   struct placed_ops run = find_all_readers(), *p = &run;
   for (int i = 0; i < graph->nfunction; i++)
     for (int k = 0; k < graph->function[i].nop; k++)
-      if (merge_at(p, &graph->function[i], k)) k--; /* there is another operation now */
+      if (merge_at(p, &graph->function[i], k))
+        k--; /* the function now has another operation
+                there */
 }

@@ -1,7 +1,7 @@
-/* overlap.c: part of the pass `schedule`: which collectives are asynchronous, and which operations
-   run while they are in flight.
+/* overlap.c: part of the pass `schedule`: decides which collectives are asynchronous, and which
+   operations run while they are in flight.
 
-   Takes   a function in an order in which little is alive at once.
+   Takes   a function in an order in which few bytes are alive at once.
    Leaves  some of its collectives `overlapped`: such a collective is issued at its place, on its
            group's stream, and awaited by an `await` further on, directly before the first operation
            that depends on it, at the latest at the end of the function. Independent operations have
@@ -14,20 +14,21 @@
    the cost of an event, the collective stays as it was.
 
    An asynchronous collective keeps its operands alive for longer. The order may need at most a
-   thirty-second more than what lives at once in the program. The search asks peak_of(), which
-   estimates. In the end it asks memory.c. If the function then needs more, the search starts again
-   and asks memory.c about each collective.
+   thirty-second more than the bytes that are alive at once in the program. The search calls
+   peak_of(), which estimates. In the end it asks memory.c. If the function then needs more, the
+   search starts again and asks memory.c about each collective.
 
    The nodes of collectives that are in flight between iterations (loop_carried.c) do not move.
    Others move around them.
 
-   The number of nodes that the search visits is bounded, far above what a program with folded
-   layers takes. In a very long program the last collectives stay as they are. */
+   The number of nodes that the search visits is bounded, far above the number that a program with
+   folded layers takes. In a very long program the last collectives stay as they are. */
 #include "function_passes/function_passes.h"
 
 #include <string.h>
 
-/* How many nodes the search may visit in the program, and how many visits one peak counts as. */
+/* The number of nodes that the search may visit in the program, and the number of visits that one
+   peak counts as. */
 enum { MOST_VISITED = 25000000, PEAK_VISITS = 16 };
 
 /* The search for the order of a function, one span after the other. */
@@ -35,7 +36,7 @@ struct search {
   struct overlap *program;
   struct function *function;
   int64_t most_live; /* in the program */
-  int64_t more;      /* more bytes than before the search that may live in a span; NONE: no
+  int64_t more;      /* the bytes by which the live bytes of a span may grow in the search; NONE: no
                         overlap */
   bool asks_memory;  /* about each collective */
   int nasked;
@@ -69,7 +70,7 @@ static void go_back_to(struct span *s, const int *kept)
   note_places(s, 0, s->nnode - 1);
 }
 
-/* Moves one node to this place. It depends on none of those between, and none on it. */
+/* Moves one node to this place. Neither it nor any node in between depends on the other. */
 static void move_node(struct span *s, int n, int to)
 {
   int from = s->place[n], step = from < to ? 1 : -1;
@@ -114,9 +115,9 @@ static bool any_along(const struct search *t, const struct list *list)
   return false;
 }
 
-/* Finds what must move with the node at `from` if it moves to `to`: between the two, what
-   depends on it, or what it depends on. Returns false if that is more than a few nodes, includes
-   the node at `to` or a barrier, or would bring a collective across a loop. */
+/* Finds the nodes that must move with the node at `from` if it moves to `to`: between the two,
+   those that depend on it, or on which it depends. Returns false if they are more than a few nodes,
+   include the node at `to` or a barrier, or would bring a collective across a loop. */
 static bool find_along(struct search *t, int from, int to)
 {
   enum { FEW = 4 };
@@ -137,8 +138,8 @@ static bool find_along(struct search *t, int from, int to)
   return !loops || !collectives;
 }
 
-/* Moves the node at `from`, with what find_along() has found, to the other side of the one at
-   `to`. */
+/* Moves the node at `from`, with the nodes that find_along() has found, to the other side of the
+   one at `to`. */
 static void move(struct search *t, int from, int to)
 {
   struct span *s = t->s;
@@ -160,8 +161,7 @@ static int64_t peak_now(struct search *t)
   return peak_of(t->program->live, t->op, write_order(t->s, t->op));
 }
 
-/* Whether memory.c finds room for the program as it stands. The answer is no after too many
-   questions. */
+/* Whether memory.c finds room for the present program. The answer is no after too many queries. */
 static bool overlap_has_room(const struct search *t)
 {
   enum { MOST_ASKED = 1500000 };
@@ -170,7 +170,7 @@ static bool overlap_has_room(const struct search *t)
   return false;
 }
 
-/* Whether memory.c, where it is to be asked, finds room for the span in its present order. */
+/* Whether memory.c, if the search asks it, finds room for the span in its present order. */
 static bool overlap_fits(struct search *t)
 {
   enum { MOST_ASKED = 32 };
@@ -226,9 +226,9 @@ static struct candidate best_move(struct search *t, int c, int64_t time)
   return best;
 }
 
-/* Makes the collective and its predecessor asynchronous, and gives them work to overlap with. Gives
-   false, and leaves everything as it was, if the function is not quicker, or too much would live.
- */
+/* Makes the collective and its predecessor asynchronous, and gives them work to overlap with.
+   Returns false, and leaves everything as it was, if the function is not quicker, or too many bytes
+   would live. */
 static bool overlap_give_work(struct search *t, int c, int64_t most)
 {
   enum { MOST_MOVES = 32 };
@@ -264,8 +264,8 @@ static bool overlap_give_work(struct search *t, int c, int64_t most)
   return false;
 }
 
-/* Issues a collective after a loop, if independent of the loop, before it, if that is quicker:
-   the parameters for what follows the layers are gathered while the layers run. */
+/* Issues a collective that follows a loop, and does not depend on it, before the loop, if that is
+   quicker: the parameters for the operations after the layers are gathered while the layers run. */
 static void issue_before_loop(struct search *t, int c, int64_t most)
 {
   struct span *s = t->s;
@@ -333,8 +333,8 @@ static void place_first_issue(struct span *s, int n)
 /* ---------------------------------------------------------------------------------- the function
  */
 
-/* Records for each collective what the search found: its time and its exposed time; and what is
-   in flight when the function ends. Returns how long the span takes. */
+/* Records for each collective the result of the search: its time and its exposed time; and the
+   collectives that are in flight when the function ends. Returns the time of the span. */
 static int64_t note_times(struct span *s, int function)
 {
   struct overlap *o = s->program;

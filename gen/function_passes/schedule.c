@@ -12,7 +12,7 @@
    bound on walks through the whole program allows. */
 #include "function_passes/function_passes.h"
 
-/* A collective in flight between iterations meets everything in an iteration, so its event is
+/* A collective in flight between iterations meets everything in an iteration, so it has an event of
    its own, one for each iteration of its prefetch distance. `taken` has for each event the
    collective that holds it, or NONE. */
 static void number_carried(void *taken, int id, int times)

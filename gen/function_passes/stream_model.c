@@ -1,5 +1,5 @@
-/* stream_model.c: a part of the pass `schedule`: when each operation of a span runs, on which
-   stream, and how long the main stream waits for collectives.
+/* stream_model.c: a part of the pass `schedule`: the time and the stream at which each operation of
+   a span runs, and the time for which the main stream waits for collectives.
 
    The main stream runs the arithmetic in program order. Each group has a stream, which runs the
    group's collectives in the order in which they are issued. A collective starts when the main
@@ -13,9 +13,9 @@
 
    memory.c reuses bytes when no later operation in program order needs them, and it knows no other
    order. That is safe on every stream: a collective starts after the main stream has passed every
-   await that stands before it. A chained collective waits for its predecessor alone. That is safe
-   as well: everything that it depends on is awaited before the two, and the predecessor has waited
-   for it.
+   await that stands before it. A chained collective waits only for its predecessor. That is safe as
+   well: everything that it depends on is awaited before the two, and the predecessor has waited for
+   it.
 
    In the body of a loop some collectives are in flight from one iteration to another one
    (loop_carried.c). So several iterations are simulated, and the last of them is measured. */
@@ -26,7 +26,7 @@
 /* A collective that is in flight when a loop ends. */
 struct left_in_flight {
   int op, body;
-  int64_t time, end; /* how long it still takes then; when it ended in the last simulation */
+  int64_t time, end; /* the time that it still takes then; its end in the last simulation */
 };
 
 bool is_chained(const struct span *s, int n)
@@ -106,7 +106,7 @@ static void stream_model_await(struct span *s, int n)
   if (!has_chained(s, n)) streams->now += c->time_after;
 }
 
-/* Awaits what has to be awaited before node n. */
+/* Awaits the collectives that have to be awaited before node n. */
 static void await_before(struct span *s, int n)
 {
   struct list *in_flight = &s->streams.in_flight;
@@ -219,7 +219,7 @@ int64_t simulate_span(struct span *s)
   memset(streams->until, 0, (size_t)graph->ngroup * sizeof *streams->until);
   memset(streams->end, 0, (size_t)s->nnode * sizeof *streams->end);
   for (int n = 0; n < s->nnode && s->most_ahead; n++) s->node[n].nend = 0;
-  /* Issues what is issued before the first iteration. */
+  /* Makes the issues before the first iteration. */
   for (int iteration = 0; iteration < s->most_ahead; iteration++)
     for (int k = 0; k < s->nnode; k++) {
       const struct op_node *n = &s->node[s->order[k]];
@@ -314,8 +314,7 @@ static bool is_group_in_flight(const struct span *s, int at, int group)
     const struct op_node *c = &s->node[n];
     if (c->group == group && (c->carried == PREFETCHES || c->carried == AWAITED_NEXT)) return true;
   }
-  /* Whether a collective of the group is in flight at this place that a loop before it has issued.
-   */
+  /* Whether a collective of the group that a loop before has issued is in flight at this place. */
   for (int k = at + 1; k < s->nnode; k++) {
     const struct op_node *n = &s->node[s->order[k]];
     if (n->carried != AWAITS_EARLIER || !uses_stream(n->collective, group)) continue;
@@ -328,8 +327,8 @@ static bool is_group_in_flight(const struct span *s, int at, int group)
   return false;
 }
 
-/* Gives whether a collective has become chained: its predecessor is then in flight for longer than
-   this pass assumed. */
+/* Returns whether a collective has become chained: its predecessor is then in flight for longer
+   than this pass assumed. */
 static bool queue_once(struct span *s)
 {
   bool longer = false;

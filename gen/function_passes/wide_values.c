@@ -1,15 +1,15 @@
 /* wide_values.c: a part of merge_products.c: values of the step side by side in a wide value.
 
-   A wide value has a place in the arena and no other meaning. A part of it has rows that are apart
-   (local_strides). What reads or makes a part must take strides, as do all that show its bytes. A
-   wide value lives as long as any of its parts. So a part that lives longer than the others, as v
-   does where q and k are rotated, is copied out of it, into the place that it had. */
+   A wide value has a place in the arena and no other meaning. The rows of a part are not adjacent
+   (local_strides). An operation that reads or makes a part must take strides, as must those of all
+   values that show its bytes. A wide value lives as long as any of its parts. So a part that lives
+   longer than the others, as v does where q and k are rotated, is copied out of it, into the place
+   that it had. */
 #include "function_passes/function_passes.h"
 
 #include <string.h>
 
-/* ---------------------------------------------------------------------------------- who reads what
- */
+/* -------------------------------------------------------------------------------------- readers */
 
 static void note_reads(struct placed_ops *p, int id, int function, int place)
 {
@@ -35,7 +35,7 @@ static void note_reads(struct placed_ops *p, int id, int function, int place)
 struct placed_ops find_all_readers(void)
 {
   struct placed_ops run = {0}, *p = &run;
-  /* With room for new ones: of each product at most two values, and two operations. */
+  /* With room for new ones: for each product at most two values, and two operations. */
   size_t values = (size_t)graph->nvalue + 2 * (size_t)graph->nop + 1,
          ops = 3 * (size_t)graph->nop + 1;
   p->readers = alloc(values * sizeof *p->readers);
@@ -87,7 +87,7 @@ bool parts_are_equal(int value)
   return elements(local_shape(value, 0)) > 0;
 }
 
-/* Whether so many elements of a rank's part are its innermost dimensions. */
+/* Whether this number of elements of a rank's part are its innermost dimensions. */
 static bool has_rows_of(int value, int64_t row)
 {
   struct shape here = local_shape(value, 0);
@@ -103,8 +103,9 @@ static bool copies_what_it_adds_to(const struct op *op)
   return op->nin > 2 && op->in[2] != op->out && graph->value[op->in[2]].stored;
 }
 
-/* Whether the operation takes any strides of its i-th operand; that after the last is its result.
-   Of a reduction's results some kernels make all elements in turn, wherever they belong. */
+/* Whether the operation takes any strides of its i-th operand; the operand after the last is its
+   result. Some kernels of a reduction make all elements of the result in sequence, wherever they
+   belong. */
 static bool takes_strides(struct placed_ops *p, const struct op *op, int i)
 {
   if (p->is_tight[op - graph->op]) return false;
@@ -128,7 +129,7 @@ static bool all_take_strides(struct placed_ops *p, int value)
   return true;
 }
 
-/* A sum over ranks takes place in the value, which is then where the sum is to lie. */
+/* Whether a sum over ranks takes place in the value: its place must then be that of the sum. */
 static bool is_reduced_in_place(struct placed_ops *p, int value)
 {
   if (graph->op[graph->value[value].op].kind == OP_all_reduce) return true;
@@ -150,7 +151,7 @@ static bool makes_rows(struct placed_ops *p, int value, int function, int64_t ro
   return p->function_of[v->op] == function && parts_are_equal(value) && has_rows_of(value, row);
 }
 
-/* Whether the value can lie with its rows apart. */
+/* Whether the value can be a part of a wide value, with rows that are not adjacent. */
 static bool can_be_part(struct placed_ops *p, int value, int function, int64_t row)
 {
   bool is_whole = row == elements(local_shape(value, 0));
@@ -158,8 +159,8 @@ static bool can_be_part(struct placed_ops *p, int value, int function, int64_t r
          (is_whole || all_take_strides(p, value));
 }
 
-/* A bit for the function of an operation, and whether it is of what that computes again before the
-   rest; 0: there are too many functions. */
+/* A bit for the operation's function, and for whether it computes a value again before the rest; 0:
+   the program has too many functions. */
 static uint64_t wide_values_time_of(struct placed_ops *p, int op)
 {
   enum { MOST = 32 };
@@ -169,7 +170,7 @@ static uint64_t wide_values_time_of(struct placed_ops *p, int op)
   return 0;
 }
 
-/* When it is read, likewise. */
+/* The times at which it is read, likewise. */
 static uint64_t times_of_reads(struct placed_ops *p, const struct shown *s)
 {
   uint64_t times = 0;
@@ -190,8 +191,8 @@ static int64_t elements_from(int value, int d)
   return stride[d] * local_shape(value, 0).size[d];
 }
 
-/* Whether those that live longer than the others can leave the wide value; marks them. They are
-   what products make, as they make it, and no more than half of all. */
+/* Whether the parts that live longer than the others can leave the wide value; marks them. They
+   must be results of products, unchanged, and no more than half of all. */
 static bool wide_values_find_leaving(struct placed_ops *p, struct widening *w, const int *value)
 {
   uint64_t now = wide_values_time_of(p, graph->value[value[0]].op);

@@ -200,8 +200,8 @@ static int begin(int loss)
   return append_op_shaped(op, v->shape);
 }
 
-/* Takes   the operations that metrics run once a step out of the order: they come after the
-           backward. */
+/* Removes the operations that metrics run once a step from the order: they come after the
+   backward. */
 static struct list taken_updates(void)
 {
   struct list updates = {0};
