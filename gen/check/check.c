@@ -264,7 +264,7 @@ static void check_in_program(void *to, int id, int times)
   check_moves_of(id);
 }
 
-/* ----------------------------------------------------------------------- what is computed again */
+/* ---------------------------------------------------------------------------- recomputed values */
 
 /* The element of the outermost ModuleList that contains `module`, or NONE. */
 static int layer_of(int module)

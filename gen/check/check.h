@@ -1,4 +1,4 @@
-/* check.h: checks of what the passes leave; no check shares a predicate with the code it checks. */
+/* check.h: checks of the passes' results; no check shares a predicate with the code it checks. */
 #ifndef TPGEN_CHECK_H
 #define TPGEN_CHECK_H
 
@@ -164,7 +164,7 @@ struct known *known_of(int value);
 struct place place_of(int value, int module);
 struct place piece_of(struct place p, int k, int n);
 bool lies_within(struct place inner, struct place outer);
-/* How many modules are run of those that have a value of the stack. */
+/* The number of modules that are run and that have a value of the stack. */
 int modules_run(int stack);
 struct pieces pieces_of(const struct op *op, int value, struct one one);
 void open_bytes(struct bytes *b, int width);
@@ -217,8 +217,8 @@ void prove(void);
 /* ------------------------------------------------------------------------------- check_runs.c */
 
 struct piece_runs piece_runs_of(const struct exchange *e);
-/* A rank's part; how many elements it and another rank's part of such a tensor have in common, and
-   how many indices along a dimension. */
+/* A rank's part; the number of elements that it and another rank's part of such a tensor have in
+   common; and the number of common indices along a dimension. */
 struct part part_on(const struct cut_tensor *t, int rank);
 int64_t common_part(const struct cut_tensor *t, int rank, const struct cut_tensor *u, int other);
 int64_t common_along(const struct cut_tensor *t, const struct part *a, const struct part *b, int d);

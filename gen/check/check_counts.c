@@ -2,10 +2,11 @@
    members have.
 
    Takes   a collective, and the counts that a rank's program states in it.
-   Holds   what one member sends to another one is what the part of the one, before, and that of the
-           other, after, have in common. Of a bucket it is the sum over its members, or room for the
-           largest of each. In an exchange a rank gets each element of its part once, from a member
-           that has it. Who makes the call for equal counts has equal ones.
+   Holds   a member sends to another one the elements that its own part, before, and the other's
+           part, after, have in common. Of a bucket it sends the sum over the bucket's members, or
+           as many elements as the largest part of each. In an exchange a rank gets each element of
+           its part once, from a member that has it. A rank that makes the call for equal counts has
+           equal ones.
 
    volume.c and exchange.c find the counts in other ways: by the row of the collective, and by lists
    of pieces. Rows by expert that are exchanged are counted when the program runs. */
@@ -59,8 +60,8 @@ static void check_pairs(const struct op *op, int rank, const int *member, int n,
                   op, "a rank does not send another one just what their parts have in common");
 }
 
-/* The buffer has room for a chunk of each member of the group, and the chunk for its parts. Smaller
-   micro-batches use its beginning. */
+/* The buffer is large enough for a chunk of each member of the group, and the chunk for its parts.
+   Smaller micro-batches use its beginning. */
 static void check_chunk(const struct op *op, const int *member, int n, const int64_t *give)
 {
   const int64_t room = elements(graph->value[op->buffer].shape);
@@ -138,7 +139,8 @@ void check_counts(const struct op *op, int rank, const int64_t *give, const int6
   else if (op->packed && moves_shards(op->kind))
     check_chunk(op, member, n, give);
   else {
-    /* Each states the counts of all: of what each has, or gets; or of its own sum. */
+    /* Each member states the counts of all members, of their parts before, or after; or only the
+       count of its own sum. */
     const struct collective_row *row = &collective_row[op->kind];
     const int64_t pieces = op->pieces ? op->pieces : 1;
     for (int m = 0; m < n; m++) {

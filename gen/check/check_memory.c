@@ -21,7 +21,7 @@ static void check_memory_leave(struct intervals s, int number)
   *row_of(s, 0) = number;
 }
 
-/* --------------------------------------------------------------------------- what is left there */
+/* ------------------------------------------------------------------------ the numbers in memory */
 
 enum { LEFT_OUT = -1 }; /* left by a module that is not run */
 
@@ -31,7 +31,7 @@ static struct {
   struct mark {
     int of;                  /* the value that it was left for */
     const struct op *reader; /* that read it last */
-    int whole;               /* the number of what it was made a slice of, or 0 */
+    int whole;               /* the number of the whole value that it became a slice of, or 0 */
   } * at;
 } mark; /* by number */
 static int most_iterations;

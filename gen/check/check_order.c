@@ -7,13 +7,14 @@
            to the other.
 
    The check issues the step as a rank does, with check_places.c's iterations of each loop, without
-   the arithmetic. It numbers what is issued to each stream (`stream`, and those of groups). A
-   stream's clock holds, for each stream, the number up to which all is done before its next
+   the arithmetic. It numbers the operations issued to each stream (`stream`, and those of groups).
+   A stream's clock holds, for each stream, the number up to which all is done before its next
    operation. An overlapped collective joins the clock of `stream` to its group's, as begin_on does,
    or the clock of the event that begin_behind waits for. An await joins its event's clock to that
    of `stream`. Each byte keeps its last writer, and its last reader since then on each stream.
-   These must be done by the clock of whatever touches the byte next. So the check uses neither live
-   ranges nor the reasons for a wait: it does not rely on the passes schedule and memory.
+   These must be done by the clock of the next operation that touches the byte. So the check uses
+   neither live ranges nor the reasons for a wait: it does not rely on the passes schedule and
+   memory.
 
    A group's communicator counts as a byte that all of its collectives write: they have one order on
    the device, as ranks call them in one order.
@@ -296,7 +297,7 @@ static void check_order_transfer(const struct op *op)
   if (op->kind == OP_receive) check_order_join(clock_at(MAIN), clock_at(stream));
 }
 
-/* -------------------------------------------------------------------- what a statement issues */
+/* --------------------------------------------------------------------- the calls of a statement */
 
 /* "stream", or a group's. */
 static int stream_said(const char *name)

@@ -54,7 +54,7 @@ static void move_segments(struct space *in, int first, int to)
   in->n += to - first;
 }
 
-/* The interval that begins at this byte; splits one if there is none. */
+/* The interval that begins at this byte; splits one if none does. */
 static int begin_at(struct space *in, int64_t byte)
 {
   int k = interval_at(in, byte);

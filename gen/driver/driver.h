@@ -18,7 +18,8 @@
 
 /* -------------------------------------------------------------------------------- move_query.c */
 
-/* --move: prints what moving a tensor takes, as text or, with --json, as JSON; then ends tpgen. */
+/* --move: prints the steps and the bytes that move a tensor, as text or, with --json, as JSON; then
+   ends tpgen. */
 void ask(void);
 
 /* ----------------------------------------------------------------------------- model_library.c */

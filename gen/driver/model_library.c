@@ -60,7 +60,7 @@ static char *tensor_text(const struct stack *f)
   return text("%s %s[%s]", printable(stack_text(f)), type[v->type], sizes);
 }
 
-/* "The inputs, in their order:", and a line for each; *n: how many. */
+/* "The inputs, in their order:", and a line for each; *n: their number. */
 static char *list_of(const char *what, const struct stacks *tensors, bool inputs, int *n)
 {
   struct buffer b = {0};

@@ -298,7 +298,8 @@ static void read_question(void)
 
 /* ----------------------------------------------------------------------------------- the answer */
 
-/* A step, of the tensor viewed in this shape, and what each rank sends and receives in it. */
+/* A step, of the tensor viewed in this shape, and the bytes that each rank sends and receives in
+   it. */
 struct step {
   const char *kind;
   struct shape whole;
@@ -478,7 +479,7 @@ static void print_steps(const struct answer *a)
   if (!a->n) puts("  nothing has to be done");
 }
 
-/* "0-3, 6": the ranks from `first` on that send and receive as much as it does. */
+/* "0-3, 6": the ranks from `first` on that send and receive as many bytes as it does. */
 static const char *ranks_like(const struct answer *a, int first)
 {
   enum { RANGES = 4 };

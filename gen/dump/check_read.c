@@ -71,7 +71,7 @@ static int stored_in(int value)
   return storage == value ? NONE : storage;
 }
 
-static const int *modules_in; /* by module: how many are called by it */
+static const int *modules_in; /* by module that is a list: the number of its modules */
 
 static void check_stack(int value)
 {
@@ -100,7 +100,8 @@ static void check_wide(int value)
        "a part lies outside of its wide value");
 }
 
-/* A part of a tensor in files begins and ends within it; without a tensor there is no part. */
+/* A part of a tensor in files begins and ends within it; without a tensor, the value has no
+   part. */
 static void check_file_part(const struct value *v, int dim, int64_t first, int64_t all)
 {
   int64_t size = dim >= 0 && dim < v->shape.ndim ? v->shape.size[dim] : 0;
@@ -320,8 +321,8 @@ static void check_styles(void)
   }
 }
 
-/* Whether the text is an expression of what the front end writes: nothing else reaches a program.
- */
+/* Whether the text is an expression that the front end can write: no other text reaches a
+   program. */
 static bool is_expression(const char *s)
 {
   static const char *const known[] = {"t",    "lr",   "double", "sqrt", "exp",

@@ -1,6 +1,6 @@
 /* clang-format off */
-/* fields.h: what a dump states of each record, one row a field. write_fields.c writes by these rows
-   and read_fields.c reads by them: a field that a later pass needs is only a row here.
+/* fields.h: the fields that a dump states of each record, one row a field. write_fields.c writes by
+   these rows and read_fields.c reads by them: a field that a later pass needs is only a row here.
 
      FIELD(KIND, member, word)
 

@@ -1,6 +1,6 @@
 /* pipeline_lines.c: the lines of a pipeline in a dump; read.c has the grammar. After the pass
    `redistribute` each place of the pipeline has a program of its own, and the dump has all of them:
-   what is the same in all each one states. */
+   each one repeats the lines that all have in common. */
 #include "dump/dump.h"
 
 #include <string.h>
@@ -161,7 +161,7 @@ void give_work(const int *at)
   }
 }
 
-/* Whether there is such a stage, and the graph's ranks have it. */
+/* Whether the stage exists, and the graph's ranks have it. */
 static bool is_here(int64_t stage)
 {
   const struct pipeline_stages *s = graph->stages;

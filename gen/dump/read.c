@@ -397,7 +397,7 @@ static void number_ops(void)
     move_op(to, &graph->op[i]);
   }
   for (int i = 0; i < graph->nvalue; i++) graph->value[i].op = read_moved(to, graph->value[i].op);
-  /* Sets what follows from the stacks. */
+  /* Sets the fields that follow from the stacks. */
   for (int i = 0; i < graph->nvalue; i++) {
     struct value *v = &graph->value[i];
     const struct in_loop *loop = in_loop(i);
@@ -414,8 +414,8 @@ static void number_ops(void)
     graph->async_tp_result[i].op = read_moved(to, graph->async_tp_result[i].op);
 }
 
-/* Before the pass `outline` no value is in a loop: there is no table, as places of a pipeline would
-   share it. */
+/* Before the pass `outline` no value is in a loop: the graph has no table, as places of a pipeline
+   would share it. */
 static void leave_no_loops(void)
 {
   const struct values_in_loops *l = graph->in_loops;

@@ -35,7 +35,7 @@ static bool read_role(enum role *role)
 }
 
 /* The start of a value's kind: the role, the type, the shape and the layout. Returns false, and
-   consumes nothing, if there is none. */
+   consumes nothing, if the line has none. */
 static bool read_kind(int value, const struct op *maker)
 {
   const char *place = token_place();
@@ -97,7 +97,7 @@ enum op_kind read_op_kind(void)
   dump_error(token_line(), "%s: no operation is called so", printable(name));
 }
 
-/* The outputs in `v12 name, v13 name =`; if there are none, consumes nothing. */
+/* The outputs in `v12 name, v13 name =`; if the line has none, consumes nothing. */
 static int read_outputs(int *out)
 {
   int n = 0;

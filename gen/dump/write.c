@@ -5,7 +5,7 @@
      v12 in_proj = matmul(input, in_proj.weight) rule mk,nk->mn  f32[20, 32] S(1)  line 8 in in_proj
 
    It writes the operations that the program runs, the values that they touch, all values outside of
-   the arena, and what those refer to. Values keep their numbers. */
+   the arena, and everything to which those refer. Values keep their numbers. */
 #include "dump/dump.h"
 
 #include <inttypes.h>

@@ -137,7 +137,7 @@ const char *library_reduction(enum reduction r, enum type t);
 const char *collective_stream(const struct op *op);
 /* The plan's line, with the file if it is not the plan's own. */
 char *plan_line_text(int line);
-/* The plan's error if a call of the library cannot count so many elements. */
+/* The plan's error if a call of the library cannot count `total` elements. */
 void check_count(int line, int64_t total);
 
 /* ------------------------------------------------------------------------------------ matmul.c */

@@ -236,7 +236,7 @@ static void put_next_batch(struct buffer *b)
   if (takes_batches() && !target->steps_in_memory) put(b, "  next_batch(t - 1);\n");
 }
 
-/* The lines, indented by so many more spaces. */
+/* The lines, indented by `by` more spaces. */
 static char *indented(const char *lines, int by)
 {
   struct buffer b = {0};
@@ -476,7 +476,7 @@ static char *step_function_text(void)
   return text("static void step(%s)\n{\n%s%s}\n", forms()->step_parameters, step.text, unused);
 }
 
-/* Those that micro-batches of a size run; with those of the first size, all others. */
+/* The functions that micro-batches of a size run; with those of the first size, all others. */
 static void put_step_functions(struct buffer *b, int size, int rank)
 {
   statement = statements_of[size] = alloc((size_t)(graph->nop + 1) * sizeof *statement);

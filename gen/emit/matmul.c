@@ -172,7 +172,7 @@ static char *epilogue_operands(const struct product *p)
   return text("%s, %s%s", bias, c_name(e->kept), moved);
 }
 
-/* ".a = 't', .b = 'n', .m = 256, .n = 64, .k = 128": what the runtime needs beyond the
+/* ".a = 't', .b = 'n', .m = 256, .n = 64, .k = 128": the fields that the runtime needs beyond the
    operands' addresses. */
 static char *product_fields(const struct product *p, const struct written *w)
 {

@@ -53,7 +53,7 @@ static int find_run(const struct op *op, int k, int rank, bool in, struct segmen
   return n;
 }
 
-/* "m->grad.layers[" and the number, of "m->grad.layers[3].norm.weight"; NONE if there is none. */
+/* "m->grad.layers[" and the number, of "m->grad.layers[3].norm.weight"; NONE without a number. */
 static int number_in(const char *name, size_t *before)
 {
   const char *bracket = name ? strchr(name, '[') : NULL;

@@ -156,7 +156,8 @@ static void shuffle(struct placing *p)
 /* ----------------------------------------------------------------------------------------- places
  */
 
-/* The lowest offset with so many free bytes during the item's lifetime, given n placed values. */
+/* The lowest offset at which the item's bytes are free during its lifetime, given n placed
+   values. */
 static int64_t lowest_place(struct placing *p, int n, const struct item *item)
 {
   int64_t at = 0;

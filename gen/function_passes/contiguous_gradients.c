@@ -160,7 +160,7 @@ static struct runs best_runs(const struct function *f, const int *sum)
 
 /* ------------------------------------------------------------------------------------- the sums */
 
-/* Those of the modules of a list, which can be copied together, are adjacent. */
+/* The gradients of a list's modules, which can be copied together, are adjacent. */
 static int by_stack(const void *a, const void *b)
 {
   int p = contiguous_gradients_parameter_of(a), q = contiguous_gradients_parameter_of(b),

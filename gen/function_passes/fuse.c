@@ -79,9 +79,9 @@ static void find_in_memory(struct fusing *p)
 /* ------------------------------------------------------------------------- which go together
 
    A bundle is an operation by itself, or several that will be one kernel. One after the other, each
-   operation becomes a bundle after those before it, and is made one with a bundle that it shares a
-   value with, where one kernel can run both and nothing has to run between them. Of what stands
-   between the two, that which reads the first then stands after both, the rest before. */
+   operation becomes a bundle after those before it, and is merged with a bundle that it shares a
+   value with, where one kernel can run both and nothing has to run between them. The bundles
+   between the two that read the first then come after both, the others before. */
 
 struct bundle {
   bool element;

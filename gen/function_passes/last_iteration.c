@@ -14,7 +14,7 @@
 
    So it overlaps with the arithmetic of the last module, and its memory lives no longer than that.
    A gather that takes longer than an iteration is left to overlap.c, which may issue it before the
-   loop, if there is room for it all the time. */
+   loop, if memory has room for it all the time. */
 #include "function_passes/function_passes.h"
 
 /* The operations that move with the gather: before the loop, and into the part; in their order. */

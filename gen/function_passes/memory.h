@@ -111,7 +111,7 @@ bool ends_at(const struct lifetimes *l, int value, int at);
 struct memory_plan *find_shared_bytes(void);
 /* The largest sum of live bytes with the operations in their current order. */
 int64_t live_bytes(void);
-/* Whether the program fits into so many bytes, placed with little loss. */
+/* Whether the program fits into this number of bytes, placed with little loss. */
 bool can_live_in(int64_t bytes);
 
 #endif

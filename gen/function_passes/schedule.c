@@ -6,10 +6,10 @@
            that overlap with arithmetic, and their awaits: overlap.c. The order is the same on every
            rank: sizes are those of rank 0.
 
-   At each point, of the operations whose inputs exist, the next is the one that frees most, less
-   what it allocates (an in-place result counts once). So the gradient of a weight is computed while
-   its input is still there. Nothing moves across a loop. Better orders are taken as long as the
-   bound on walks through the whole program allows. */
+   At each point, of the operations whose inputs exist, the next is the one that frees the most
+   bytes, less those that it allocates (an in-place result counts once). So the gradient of a weight
+   is computed while its input still exists. Nothing moves across a loop. Better orders are taken as
+   long as the bound on walks through the whole program allows. */
 #include "function_passes/function_passes.h"
 
 /* A collective in flight between iterations meets everything in an iteration, so it has an event of

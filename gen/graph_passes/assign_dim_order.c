@@ -97,8 +97,8 @@ static bool has_same_order(const struct op *op, const struct letters *l, int spa
   return met == shared;
 }
 
-/* The bytes of operand i that a kernel walking in the memory order of `space` reads or writes in
-   vain. A permute that moves nothing costs less than one that moves. */
+/* The useless bytes of operand i that a kernel walking in the memory order of `space` reads or
+   writes. A permute that moves nothing costs less than one that moves. */
 static int64_t kernel_waste(const struct op *op, const struct letters *l, int space, int i)
 {
   enum { LINE = 64, SHARE = 16 };

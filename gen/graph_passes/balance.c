@@ -35,7 +35,7 @@ static double bytes_of(int value)
   return (double)elements(v->shape) * (double)type_bytes(v->type);
 }
 
-/* A gather, such as an embedding, reads as much of its first input as it makes. */
+/* A gather, such as an embedding, reads as many bytes of its first input as it makes. */
 static double seconds_of(const struct op *op)
 {
   double bytes = 0;

@@ -59,7 +59,8 @@ struct outlining {
   int64_t compared;
 };
 
-/* Bounds of the search for regions, far above what models need: more are not folded. */
+/* Bounds of the search for regions, far above the needs of models: regions beyond them are not
+   folded. */
 enum { MOST_COMPARED = 20000000, MOST_REGIONS = 512 };
 
 /* ----------------------------------------------------------------------------- finding the runs */

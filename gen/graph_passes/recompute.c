@@ -2,8 +2,8 @@
 
    Takes   the flat local program: collectives and the sizes of a rank's parts are known by now.
            Later passes treat a copied operation like any other.
-   Leaves  the forward unchanged. In the backward there are copies of some of its operations, marked
-           `again`, and the backward reads their results instead of the forward's.
+   Leaves  the forward unchanged. The backward has copies of some of its operations, marked `again`,
+           and it reads their results instead of the forward's.
 
    Cheap work is repeated wherever that keeps fewer bytes: pointwise operations, and those that move
    nothing. Products, reductions, collectives and reads by an index are never repeated. A value that

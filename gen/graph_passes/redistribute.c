@@ -4,8 +4,8 @@
    Leaves  none of them: in their place the steps that plan_moves (moves.c) chose, as collectives
            over groups of ranks, local slices and packings; or nothing if nothing moves. A value
            that changes its type is cast before it moves. Two consecutive redistributions in the
-           backward become one, unless the plan asked for the layout between them. From here on an
-           operation is what each rank does with its own parts.
+           backward become one, unless the plan asked for the layout between them. From here on each
+           rank runs an operation on its own parts.
 
    Collectives take and leave the members' parts contiguously, in the order of the group. If parts
    along a dimension are not contiguous, pack makes them so before, and unpack puts the result in

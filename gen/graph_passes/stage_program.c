@@ -49,7 +49,8 @@ void own_program_of_stages(void)
   g->module_room = g->nmodule, g->group_room = g->ngroup, g->exchange_room = g->nexchange;
   g->index_use_room = g->nindex_use;
   drop_idle();
-  /* with room for what passes usually add: an array that grows takes its memory three times */
+  /* with room for the usual additions of passes: an array that grows takes its memory three
+     times */
   g->value_room = g->nvalue + g->nvalue / 3, g->op_room = g->nop + g->nop / 3;
   struct value *value = alloc((size_t)g->value_room * sizeof *value);
   struct op *op = alloc((size_t)g->op_room * sizeof *op);
