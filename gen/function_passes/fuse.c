@@ -116,8 +116,8 @@ static bool keeps_turn_after(const struct fusing *p, int at, int first)
   return false;
 }
 
-/* Whether an operand of the operation that has the size of its space is also an operand of the
-   bundle. */
+/* Whether the operation reads a result of the bundle, or both read an operand that has the size of
+   the operation's space. */
 static bool shares_value(const struct bundle *a, const struct op *op)
 {
   int64_t most = elements(graph->value[space_of(op)].shape);

@@ -51,7 +51,7 @@ static bool is_pending(struct placement p)
 }
 
 /* Sets the placements of the outputs. Returns whether the operation needs a pending sum whole, and
-   all its other inputs are whole, too. */
+   no input is cut along the samples. */
 static bool waits_for_sums(struct deferring *d, const struct op *op)
 {
   struct placement in[MAX_INPUTS];
