@@ -453,6 +453,7 @@ end
 operators._to_copy = operators.to
 local function same(a) return a.self end
 for _, name in ipairs{"alias", "contiguous", "clone", "lift_fresh_copy"} do operators[name] = same end
+operators["torch.ops.prims.copy_strided.default"] = function(a) return a.a end -- of prims, where core ATen has written a change in place anew
 operators._assert_tensor_metadata = function() end
 operators.dropout = function(a)
   local x = a.input or a.self
@@ -491,6 +492,13 @@ operators.arange = function(a)
   local count = math.tointeger(math.ceil((last - first) / step))
   if not count or count < 1 then fail("arange needs at least one number") end
   return constants.arange(first, count, step, a.dtype or number_type(first, last, step))
+end
+-- A step is the same for all of them, but for its rounding.
+operators.linspace = function(a)
+  local first, last, count = a.start, a["end"], a.steps
+  if type(first) ~= "number" or type(last) ~= "number" then fail("linspace between tensors is not supported") end
+  if count < 1 then fail("linspace needs at least one number") end
+  return constants.arange(first + 0.0, count, count > 1 and (last - first) / (count - 1) or 0.0, a.dtype or "float32")
 end
 operators.full = function(a)
   local v = a.fill_value
