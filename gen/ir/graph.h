@@ -27,8 +27,8 @@ struct module {
   const char *class_name; /* "Linear" */
   int parent, line;
   int unit; /* the unit of its own parameters, or NONE */
-  /* A scan is a list of steps, of which the program has at most three until outline: the first ones
-     and the last one, which is the last of `steps`. 0: it is no scan. */
+  /* A scan is a list of `steps` steps. Until outline the program has at most three of them: the
+     first ones, and the last of all `steps`. 0: it is no scan. */
   int steps;
 };
 
@@ -110,10 +110,10 @@ struct early_end {
   int64_t most;      /* the bound */
 };
 
-/* A part of the program that is emitted as one C function. Functions of phases run in the order
-   in which they are listed. A loop's body is called by one of them. What a body does for another
-   iteration, or for what follows the loop, is a part of it: a function that the body calls, and
-   the loop's caller before or after the loop. */
+/* A part of the program that is emitted as one C function. Functions of phases run in the order in
+   which they are listed. One of them calls a loop's body. A body's work for another iteration, or
+   for the operations after the loop, is a part of it: a function that the body calls, and that the
+   loop's caller calls before or after the loop. */
 struct function {
   const char *name;
   enum phase phase;

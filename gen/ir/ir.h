@@ -18,10 +18,10 @@ const struct axis *operand_axes(const struct op *op, const struct letters *l, in
 int op_reads(const struct op *op, int *list);
 int op_writes(const struct op *op, int *list);
 int op_width(const struct op *op);
-/* What a pending collective reads and writes until its await. A bucket that is packed before and
-   unpacked at its await touches only the buffer and what it leaves in place. The third gives all
-   that an operation writes until its await; for an operation that is not pending, the same as
-   op_writes. */
+/* The values that a pending collective reads and writes until its await. A bucket that is packed
+   before and unpacked at its await touches only the buffer and the parts that it leaves in place.
+   op_makes gives all that an operation writes until its await; for an operation that is not
+   pending, the same as op_writes. */
 int pending_reads(const struct op *op, int *list);
 int pending_writes(const struct op *op, int *list);
 int op_makes(const struct op *op, int *list);
@@ -310,13 +310,13 @@ struct scheduled *schedule_of(int op);
    a loop's body issues it. */
 bool is_loop_carried(const struct op *op);
 bool is_issued_by_part(const struct op *op);
-/* Whether any collective of a group is overlapped, or it is an edge of which there is an end: it
-   runs on the group's stream. */
+/* Whether the group has a stream: any collective of it is overlapped, or the group is an edge and
+   the program has an end of it. */
 bool has_stream(int group);
 /* The collective that this one is chained to, or NULL. */
 const struct op *predecessor_of(const struct op *op);
-/* How many events an overlapped collective has: the number of modules for which it is in flight
-   at once. Module l uses number l % event_slots. */
+/* The number of events of an overlapped collective: of modules for which it is in flight at once.
+   Module l uses number l % event_slots. */
 int event_slots(const struct op *op);
 
 /* ------------------------------------------------------------------------------------- shape.c */
@@ -345,7 +345,8 @@ const char *identity_equation(int ndim);
 
 /* -------------------------------------------------------------------------------------- walk.c */
 
-/* What the step reads of what runs before the first one, in the order in which it does. */
+/* The values that the step reads and operations before the first step make, in the order in which
+   the step reads them. */
 struct list kept_constants(void);
 /* Whether any operation of the step checks indices. */
 bool notes_indices(void);
@@ -371,10 +372,10 @@ void functions_of_ops(int *function_of);
 int loop_of(int function);
 /* The place of the operation in the function, or NONE. */
 int runs_at(const struct function *f, int op);
-/* Calls `visit` for every operation in the order of the program, and tells how many times it
-   runs in a step. A loop's body comes once, after its call. What iterations do for each other
-   comes once, too: what is issued for the next iteration at the first issue, before the loop;
-   what is awaited from the one before at the last await. */
+/* Calls `visit` for every operation in the order of the program, with the number of times that it
+   runs in a step. A loop's body comes once, after its call. The work of iterations for each other
+   comes once, too: an issue for the next iteration comes at the first issue, before the loop; an
+   await of the iteration before comes at the last await. */
 void each_op(void (*visit)(void *to, int op, int times), void *to);
 /* Likewise, for the function of a phase and what it calls. */
 void each_op_of(const struct function *f, void (*visit)(void *to, int op, int times), void *to);

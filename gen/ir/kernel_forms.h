@@ -18,7 +18,7 @@ enum kernel_scheme {
   ONE_RESULT            /* on the CPU: all becomes one number, in parts that threads share */
 };
 
-/* The form of one kernel on one rank. On the CPU it is the scheme alone. */
+/* The form of one kernel on one rank. On the CPU it is only the scheme. */
 struct kernel_form {
   enum kernel_scheme scheme;
   int width;   /* elements of a vector along the innermost loop; 1: no vectors */
@@ -61,9 +61,9 @@ struct kernel_forms {
 struct rank_classes find_rank_classes(int first, int last);
 /* The first micro-batch of each number of samples that a step's micro-batches have. */
 const struct list *sizes_of_step(void);
-/* What is decided about a fused operation's kernel on a rank. */
+/* The form of a fused operation's kernel on a rank. */
 const struct kernel_form *kernel_form(const struct op *op, int rank);
-/* How many floats the kernels of a rank need for parts of sums: those of one at a time. */
+/* The number of floats that a rank's kernels need for parts of sums: of one kernel at a time. */
 int64_t kernel_scratch(int rank);
 /* The power of two, up to 64, that a value's address on the rank is a multiple of. Before the pass,
    and for rank NONE: of one that is aligned well; likewise where the target has no vectors. */

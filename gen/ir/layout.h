@@ -79,7 +79,7 @@ struct part {
   int64_t first[MAX_DIMS]; /* the offset of its start in the whole */
 };
 
-/* The ranks that differ in the mesh dimensions `dim` alone form a group: "tp", "dp_tp". Its members
+/* The ranks that differ only in the mesh dimensions `dim` form a group: "tp", "dp_tp". Its members
    are in the order of these dimensions: ranks that differ in the last one are neighbours. An edge
    has two members: of stage `from` of a pipeline, which sends, and of stage `to`. */
 struct group {

@@ -57,7 +57,7 @@ struct op {
   int in[MAX_INPUTS];
   const char *equation; /* its rule, if the row's is "equation", or does not fit its operands */
   double scalar;        /* $s */
-  unsigned dims;        /* a bit for each dimension that a capital letter stands for */
+  unsigned dims;        /* a bit for each dimension that a capital letter names */
   unsigned asked;       /* redistribute: a bit for each mesh dimension that `to` specifies */
   struct layout to; /* redistribute: the requested layout, on the mesh dimensions in `asked`; pack,
                        unpack: the layout in which the members hold the parts */

@@ -18,24 +18,24 @@
                 output or, where the output lacks the letter, one term of a sum over the ranks.
      ...        All the dimensions that are not named. Where the row has an element they are aligned
                 at the last one as in broadcasting, and a size of 1 stretches. It may carry a mark.
-     D          A capital letter stands for the dimensions that the operation names (op->dims),
-                wherever they stand among those of `...`.  ...D->... is a reduction.
+     D          A capital letter means the dimensions that the operation names (op->dims),
+                at any place among those of `...`.  ...D->... is a reduction.
      (gr)       One dimension made of several, the outermost first:  (bs)d->bsd splits one,
                 (b8s4)d->bsd with sizes. Cut along a letter that is not the outermost, the dimension
                 is a strided shard.
      1          A dimension of size 1; after a letter a blank parts them:  ab->a 1 b
      x!         Is never cut. A mark on one operand's letter holds for the letter everywhere.
-     x@         May be cut, by a kernel that gets the start of its part: it leaves out what lies
-                outside (an embedding's rows, say: then its output is a pending sum), or goes by the
-                index in the whole tensor (a causal mask). Where a capital letter so marked stands
-                for several dimensions none of them is cut.
+     x@         May be cut, by a kernel that gets the start of its part: it leaves out indices
+                outside it (an embedding's rows, say: then its output is a pending sum), or uses the
+                index in the whole tensor (a causal mask). If a capital letter with this mark means
+                several dimensions, none of them is cut.
      *          The operand is repeated:  ...D!*->...D!  takes any number of them, whose sizes of a
                 dimension that is never cut may differ.
      e+sk       A count of places (s, k): pending where these are cut, see rows.c.
      :max :min  Of an output: what a letter that it lacks leaves, where that is not a sum.
      :i32 :bool :f32  Of an output: its type. Else it is that of the inputs.
      equation   Each operation brings its own rule.
-     ""         None: the operation itself says where its values lie.
+     ""         None: the operation itself gives the layouts of its values.
 
    linear     Which inputs may be pending sums, so that the outputs are: alternatives, parted by
               "|"; each names inputs (a is the first; * means all) that are pending together while
@@ -50,11 +50,11 @@
      $a $b ...  The inputs' elements at this place.
      $a(i)      The input's element at index i of the first letter that its operand names, elsewhere
                 at this place; 0 if there is no such index, or another rank has it.
-     $x         The index of letter x, in the whole tensor. What == compares it with is one, too.
+     $x         The index of letter x, in the whole tensor. The other operand of == is one, too.
      $s $name   The operation's scalar, and its numbers by name.
      $noted     Where a number that is no index is noted for the use of indices `$use` of the plan.
-     $random    A number in [0, 1) that depends on the seed, the step, $stream and the place in the
-                whole tensor alone; 1 where the step is 0: in a validation.
+     $random    A number in [0, 1) that depends only on the seed, the step, $stream and the place in
+                the whole tensor; 1 where the step is 0: in a validation.
      $now       The step's number, as functions of elements.h take it; 0 in a validation.
 
               ""  with a rule: the operator has kernels of its own, NAME.c and .cu in templates
@@ -65,7 +65,7 @@
               reads and writes. Times, cost and MFU follow from it.
 
    fields     What few rows have, by name:
-              .type      of the outputs, where the rule does not tell it: "f32", of floats; "a",
+              .type      of the outputs, where the rule does not give it: "f32", of floats; "a",
                          that of the first input; "f32 a", the one or, of whole numbers, the other;
                          "given", by the operation (op->type); "given f32", so of floats;
                          "counts", of bool int32. Else that of the first input that is a float,
@@ -349,17 +349,17 @@ OP(buffer,         "",                     "",             no_grad,            "
 /* From one layout to another. The plan and propagate ask for it; its pass makes it steps. */
 OP(redistribute,   "",                     "",             redistribute_grad,  "", "", "",
    .type = "given f32", .elements = ALL_OF_FIRST)
-/* What a redistribution becomes: on local shapes, over one group of ranks. */
+/* The collectives that make a redistribution: on local shapes, over one group of ranks. */
 #define COLLECTIVE(name, ...) OP(name, "", "", no_grad, "", "", "")
 #include "ir/collectives.h"
 #undef COLLECTIVE
 /* A count of places, a, of no more rows than the rank has room for; b: the count as it was made. */
 OP(hold_rows,      "",                     "",             no_grad,            "", "", "",
    .suffix = "_held")
-/* slice: this rank's part. to_partial: a whole value, or a part, as a sum of which one rank has
+/* slice: this rank's part. to_partial: a whole value, or a part, as a sum in which one rank has
    each element. pack, unpack: reorder a value so that the parts along `dim` that the members of the
-   group hold in the layout `to` lie one after the other, and back. pack_pieces, unpack_pieces: from
-   a part to the pieces that an exchange gives, by member, and from those that it got to a part. */
+   group hold in the layout `to` follow one another, and back. pack_pieces, unpack_pieces: from a
+   part to the pieces that an exchange gives, by member, and from those that it got to a part. */
 OP(slice,          "",                     "",             no_grad,            "", "", "",
    .cheap = CHEAP, .copies = true, .step = LOCAL_STEP, .suffix = "_cut")
 OP(to_partial,     "",                     "",             no_grad,            "", "", "",
@@ -377,14 +377,15 @@ OP(send,      "", "", no_grad, "number from to", "", "")
 OP(receive,   "", "", no_grad, "number from to", "", "", .type = "given", .cheap = COSTLY)
 /* Calls a function once for each module of a list: outline.c. */
 OP(loop,      "", "", no_grad, "", "", "", .calls = true)
-/* What follows runs when a collective that runs beside what is between them is done: overlap.c. */
+/* The operations after it run when a collective is done that overlaps the operations between them:
+   overlap.c. */
 OP(await,     "", "", no_grad, "", "", "", .idle = true)
 /* Calls a function for the module of one iteration of a loop, from elsewhere: loop_carried.c. */
 OP(iteration, "", "", no_grad, "", "", "", .calls = true, .idle = true)
 /* A product of matrices and what it does to its result before it stores it: epilogue.c. */
 OP(epilogue,       "",                     "",             no_grad,            "", "", "",
    .composed = true)
-/* Products that are one; their operands lie side by side along the letter: merge_products.c. */
+/* Products that are one; their operands are side by side along the letter: merge_products.c. */
 OP(products,       "",                     "",             no_grad,            "letter", "", "",
    .composed = true)
 /* One kernel for several pointwise and reduce operations: fuse.c. */

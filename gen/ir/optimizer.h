@@ -39,8 +39,8 @@ struct optimizer {
   bool by_part; /* it takes each part of a parameter as a tensor of its own */
   int nstate;
   const char *state[MAX_OPTIMIZER_STATES];
-  /* A bit for each dimension in which the state has size 1, and the parameter more. Such a state is
-     made by an operation alone. */
+  /* A bit for each dimension in which the state has size 1, and the parameter more. Only an
+     operation makes such a state. */
   unsigned ones[MAX_OPTIMIZER_STATES];
   int nnumber;
   struct step_number *number;
@@ -59,8 +59,8 @@ bool is_kernel_alone(const struct op *op);
 int first_number_operand(const struct optimizer *o);
 int first_step_operand(const struct optimizer *o);
 /* Whether both are states of one name; the states of the same name, in the order of their
-   parameters; and whether they lie in a struct of their own, because not every parameter that is
-   updated has one, of the parameter's shape. */
+   parameters; and whether they have a struct of their own, because not every updated parameter has
+   one of the parameter's shape. */
 bool is_same_kind(int a, int b);
 struct list states_like(int state);
 bool is_apart(int state);

@@ -1,4 +1,4 @@
-/* pipeline_stages.c: which operation is of which stage of a pipeline, and what stages make for each
+/* pipeline_stages.c: the pipeline stage of each operation, and the values that stages make for each
    other. */
 #include "ir/ir.h"
 
@@ -140,8 +140,8 @@ void add_stage_edge(struct stage_edge edge)
   s->edge[s->nedge++] = edge;
 }
 
-/* A value of two stages is with the first of them. What the backward of the second one computes
-   again may take it to a third one. */
+/* A value of two stages is with the first of them. A recomputation in the backward of the second
+   one may take it to a third one. */
 int last_stage_with(int stage)
 {
   const struct pipeline_stages *s = graph->stages;

@@ -8,8 +8,8 @@ struct graph;
 struct function;
 struct pipeline;
 
-/* What a stage computes for a micro-batch. Where its schedule splits the backward, STAGE_BACKWARD
-   has what the gradient of the stage's input needs, and STAGE_WEIGHTS the rest. */
+/* The work of a stage for a micro-batch. If its schedule splits the backward, STAGE_BACKWARD has
+   the operations that the gradient of the stage's input needs, and STAGE_WEIGHTS the rest. */
 enum stage_work { STAGE_FORWARD, STAGE_BACKWARD, STAGE_WEIGHTS, STAGE_WORKS };
 
 /* For each micro-batch, something that the one makes and the other reads. */
@@ -18,7 +18,7 @@ struct stage_edge {
   enum stage_work made, read;
 };
 
-/* What the two ends of a group that is an edge do in a step, as the places of a pipeline are
+/* The sends and receives of the two ends of an edge in a step, as the places of a pipeline are
    planned one by one: in order, each tag after its micro-batch. */
 struct edge_ends {
   bool known[2];
@@ -91,7 +91,7 @@ int edge_of(const struct op *transfer);
 void make_edges(void); /* adds those of all transfers */
 /* Whether it is a receive that is posted ahead of the action that reads it. */
 bool is_posted(const struct op *op);
-/* Whether the stages of a pipeline lie along that dimension of the mesh. */
+/* Whether that dimension of the mesh has the stages of a pipeline. */
 bool is_over_stages(int mesh_dim);
 /* Whether the graph is the program of that rank. */
 bool runs_here(int rank);

@@ -22,7 +22,7 @@ struct async {
   bool met;
 };
 
-/* What becomes of a data set's last samples where they are no whole batch: the runtime's
+/* The treatment of a data set's last samples if they are no whole batch: the runtime's
    program.h. */
 enum last_batch { LAST_NOT_GIVEN, LAST_SMALLER, LAST_DROPPED };
 

@@ -77,7 +77,7 @@ void ask_value(struct query *q, const struct value *v)
   ask_number(q, (int64_t)v->type | v->shape.ndim << 4 | (v->counts != NONE) << 12);
   for (int d = 0; d < v->shape.ndim; d++) ask_number(q, v->shape.size[d]);
   if (v->counts != NONE) {
-    /* What the room for rows hangs on: the bound, and who has the tokens. */
+    /* The room for rows depends on the bound, and on the ranks that have the tokens. */
     int counts = v->counts;
     double bound = bound_of_count(counts);
     int names = names_counted(counts);

@@ -1,11 +1,11 @@
 /* clang-format off */
 /* row_ops.h: a part of ops.h: operators for rows by expert.
 
-   Token s of sequence b has k places, each with an expert, which the second input names. Values
-   [e, b, s, k, d] stand by rows: see rows.c. A rank has the rows of its own experts alone. */
+   Token s of sequence b has k places, each with an expert, which the second input names. Values [e,
+   b, s, k, d] are stored by rows: see rows.c. A rank has only the rows of its own experts. */
 
-/* How many places each expert has. $s: the bound, how many times the rows in balance of its
-   experts a rank has room for; 0: for all. */
+/* The number of places of each expert. $s: the bound: a rank has room for $s times the rows in
+   balance of its experts; 0: for all. */
 OP(count_places,   "bsk->e@:i32",          "",             no_grad,            "", "", "")
 /* The token's elements, times the place's weight c, to the row of each of its places; and the sum
    over a token's places of its rows, times their weights, in float32. Each is the other's

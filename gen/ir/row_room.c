@@ -16,7 +16,7 @@ int made_count(int value)
   return value;
 }
 
-/* What made a count, or NULL. */
+/* The operation that made a count, or NULL. */
 static const struct op *maker_of(int made)
 {
   int maker = graph->value[made].op;

@@ -1,14 +1,14 @@
-/* rows.c: values by rows, of which a rank knows at run time how many there are.
+/* rows.c: values by rows. A rank knows the number of its rows at run time.
 
-   A value [e, b, s, k, ...] has at each place (b, s, k) elements for one e alone, or for none: for
+   A value [e, b, s, k, ...] has at each place (b, s, k) elements for only one e, or for none: for
    the expert to which the place's token is sent. Its layout is that of the whole tensor: cut along
-   e, a rank has the rows of some experts; along b or s, those of some tokens. In memory the rows
-   that there are stand one after the other, those of the first e first, and of one e in the order
-   of the places. There is room for a row at each place of the rank's part, which no routing can
-   pass; or, where the count has a bound, for so many times the rows that the part's experts have in
-   balance. What lies after the last row has no meaning.
+   e, a rank has the rows of some experts; along b or s, those of some tokens. In memory the
+   existing rows follow one another, those of the first e first, and of one e in the order of the
+   places. There is room for a row at each place of the rank's part, which no routing can pass; or,
+   where the count has a bound, for so many times the rows that the part's experts have in balance.
+   The memory after the last row has no meaning.
 
-   The value `counts`, [e], says how many rows each e has. It is a sum over all places: where b, s
+   The value `counts`, [e], is the number of rows of each e. It is a sum over all places: where b, s
    or k is cut it is pending, and so each rank has the count of its own rows. Operators with such an
    operand (`+` in ops.h) make values by rows; operators by element, over last dimensions, and moves
    keep them so. No other operator takes one. */

@@ -12,8 +12,8 @@ extern bool counts_rows;
 /* The value that counts the rows of the k-th value that the operation makes, if that stands by
    rows; else NONE. */
 int counts_of(const struct op *op, int k);
-/* A fused operation whose space stands by rows, of which ranks have fewer than there is room for,
-   takes their count: that value, or NONE. */
+/* A fused operation whose space is stored by rows takes their count, because ranks have fewer rows
+   than room: that value, or NONE. */
 int counts_of_kernel(const struct op *op);
 /* The count that the operation takes if its operands stand by rows in this layout; or NONE. */
 int counts_taken(const struct op *op, int counts, struct layout layout);
@@ -51,7 +51,7 @@ bool is_cut_within_rows(int value, struct layout to);
 
 /* Past moves: the count as it was made, by the ranks that have the tokens. */
 int made_count(int value);
-/* What was counted: the names of experts, [b, s, k]; NONE if no operation counted. */
+/* The value that was counted: the names of experts, [b, s, k]; NONE if no operation counted. */
 int names_counted(int made);
 /* The bound of a count as it was made, or of a value by rows: for how many times the rows in
    balance there is room; 0: for all that there can be. */

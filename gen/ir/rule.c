@@ -77,9 +77,9 @@ static bool rule_has_capital(void)
   return false;
 }
 
-/* The number of an operand's dimensions outside `...`. A capital letter next to `...` stands for as
-   many as the operation names; otherwise for one. An operand without the capital letter has
-   dimensions of size 1 there, if the operation keeps them. */
+/* The number of an operand's dimensions outside `...`. A capital letter next to `...` means as many
+   as the operation names; otherwise one. An operand without the capital letter has dimensions of
+   size 1 there, if the operation keeps them. */
 static int named_dimensions(const struct rule_operand *o)
 {
   bool rest = operand_has(o, is_rest_dimension);

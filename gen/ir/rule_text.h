@@ -4,7 +4,7 @@
 
 #include "ir/layout.h"
 
-/* One letter of a rule; '.' stands for `...`. */
+/* One letter of a rule; '.' means `...`. */
 struct rule_letter {
   int64_t size; /* or 0 */
   char name;

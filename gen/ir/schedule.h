@@ -15,8 +15,8 @@ struct scheduled {
                             result */
   int prefetch_distance; /* overlapped, in a loop: it is issued so many iterations before the one
                             that awaits it; or 0 */
-  int chained_to;        /* overlapped: it starts as soon as this collective's result is there,
-                            on the same stream; or NONE */
+  int chained_to;        /* overlapped: it starts as soon as this collective is complete, on the
+                            same stream; or NONE */
   int event; /* overlapped: its event. With several iterations in flight, the first of as many
                 events: see event_slots */
   int64_t time, exposed; /* by the cost model: its time, and how much of it nothing overlaps;

@@ -6,7 +6,7 @@
 #include "ir/layout.h"
 
 int world_size(void);
-/* How many ranks there are along the dimension: one along a dimension in time. */
+/* The number of ranks along the dimension: one along a dimension in time. */
 int ranks_along(int mesh_dim);
 /* A bit for each dimension that is not in time. */
 unsigned dimensions_of_ranks(void);
@@ -67,7 +67,7 @@ bool same_local_shape(struct layout a, struct layout b);
 /* "R S(0)": for each mesh dimension larger than 1; "S(0/4)" is strided, with outer factor 4;
    "S(0)[1] S(0)[0]" shows the order where the second dimension cuts first. */
 char *layout_text(struct layout layout);
-/* The part of it for one mesh dimension, and of a placement alone, without its cut_order. */
+/* The text for one mesh dimension; and of a placement by itself, without its cut_order. */
 char *placement_over(struct layout layout, int mesh_dim);
 char *placement_text(struct placement p);
 char *shape_text(struct shape s); /* "[20, 10]" */
@@ -76,7 +76,7 @@ char *shape_text(struct shape s); /* "[20, 10]" */
 
 /* The shape of what the rank has room for: of its part, but where it stands by rows. */
 struct shape local_shape(int value, int rank);
-/* How many elements the rank's part has; by rows those that there are if all experts have as many.
+/* The number of elements of the rank's part; by rows, the number if all experts have as many.
  */
 double elements_in_balance(int value, int rank);
 /* Whether the ranks' parts have equal length in a dimension: rank 0 has the longest, and the

@@ -74,7 +74,7 @@ struct allocation {
   int64_t offset; /* ACTIVATION: in the arena; in a stack, that of module 0's value */
   int in_flight;  /* the stage of a pipeline of whose micro-batches each in flight has one: its
                      offset is within the first one's slot; else NONE */
-  int64_t slice;  /* the slices of a scan lie in the storage, one after the other: the bytes of one;
+  int64_t slice;  /* the storage holds the slices of a scan, one after the other: the bytes of one;
                      0:  it is none */
   int made, made_by; /* the program point that makes it, and its function; or NONE */
   int first, last;   /* its first and last program point */

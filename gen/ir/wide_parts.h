@@ -1,12 +1,12 @@
-/* wide_parts.h: values that lie side by side in a wide value: the decisions of the pass
+/* wide_parts.h: values that are stored side by side in a wide value: the decisions of the pass
    `merge_products`. */
 #ifndef TPGEN_IR_WIDE_PARTS_H
 #define TPGEN_IR_WIDE_PARTS_H
 
 #include <stdint.h>
 
-/* A wide value is a place in the arena. After each `row` elements of a rank's part of the value
-   those of the other parts lie, `pitch` in all; it begins after `first`. */
+/* A wide value is a place in the arena. Each `row` elements of a rank's part of the value are
+   followed by those of the other parts, `pitch` in all; the part begins after `first` elements. */
 struct wide_part {
   int wide; /* the wide value, or NONE: it is a part of none */
   int64_t row, pitch, first;

@@ -327,7 +327,7 @@ static bool is_read_at_once(const struct writing *w, int i, int dim, const struc
   const struct kernel_builder *k = w->k;
   for (int t = k->vectors.temporaries; t < k->ntemporary; t++)
     if (has_part_expr(index, k->temporary[t].element))
-      return false; /* it is valid in their loop alone */
+      return false; /* it is valid only in their loop */
   find_operand(w->op, &w->l, i, w->k->rank, &operand);
   return operand.stride[dim] != 1 && reads_vector_at(w->k, w->op->in[i], &operand, dim);
 }
@@ -398,7 +398,7 @@ static const struct expr *named_in_row(struct writing *w, const char *name)
   return name[1] ? int_expr(number_of(w->op, name)) : input_element(w, *name - 'a', NONE, NULL);
 }
 
-/* The row's expression with what its names stand for. */
+/* The row's expression with the values of its names. */
 static const struct expr *filled_row(struct writing *w, const struct expr *e)
 {
   enum { MOST = 4 };

@@ -134,7 +134,7 @@ static int overwritten_by(int value, const int *read, int n)
   return NONE;
 }
 
-/* What the kernel computes, and what it overwrites. */
+/* The comment above a kernel: the values that it computes, and those that it overwrites. */
 static char *kernel_comment(const struct op *group)
 {
   int *written = alloc((size_t)op_width(group) * sizeof *written);
@@ -244,7 +244,7 @@ char *fused_call(const struct op *group, int rank)
   if (rotary) return rotary;
   struct code *body = kernel_code(&k);
   drop_unused(&k, body);
-  /* Nothing to do: columns of which the rank has none. */
+  /* Nothing to do: the rank has no part of these columns. */
   if (!k.nargument && !launch.then) return copy_text("");
   return kernel_launch_text(fused_kernel(&k, body), &launch, arguments_text(&k));
 }

@@ -76,8 +76,8 @@ char *kernel_call_text(const char *name, const char *blocks, int threads, const 
 /* -------------------------------------------------------------------------- kernel_arguments.c */
 
 void find_arguments(struct kernel_builder *k);
-/* Removes the arguments that the body does not name: indices into values of which this rank has no
-   part. */
+/* Removes the arguments that the body does not name: indices into values that have no part on this
+   rank. */
 void drop_unused(struct kernel_builder *k, const struct code *body);
 const char *argument_name(const struct kernel_builder *k, int value);
 const char *argument_if_any(const struct kernel_builder *k, int value); /* or NULL */
@@ -141,7 +141,7 @@ bool has_blocks(void);
 /* In C: opens the loops from `from` to before `to`. These functions return the code inside. */
 struct code *open_loops(struct code *c, const struct loops *loops, int from, int to);
 /* The outermost n, which threads share: always the same way. Inner ones are shared only if the
-   outermost alone has few iterations. */
+   outermost one has few iterations. */
 struct code *open_shared_loops(struct code *c, const struct loops *loops, int n);
 /* The loops from `from` on, the innermost vectorized; shared by threads if no loop is around them.
  */
@@ -159,8 +159,8 @@ const struct expr *converted_to(const char *type, const char *name);
 const struct expr *thread_number(const char *type, int threads);
 void add_thread(struct code *c, const struct loops *loops, int width);
 /* A loop in which the threads of a block, or of all blocks, share the iterations of all reduced
-   loops; the reduced loops, of which the outermost takes every `parts`-th iteration, from the
-   block's row on. */
+   loops; the reduced loops: the outermost takes every `parts`-th iteration, from the block's row
+   on. */
 struct code *open_block_loop(struct code *c, const struct kernel_builder *k, int64_t parts);
 struct code *open_block_part(struct code *c, const struct loops *loops, int64_t parts);
 
@@ -217,7 +217,7 @@ char *rotary_call(const struct kernel_builder *k);
 
 /* ------------------------------------------------------------------------------ share_bodies.c */
 
-/* Before kernels are printed: those that differ in sizes alone get one body. */
+/* Before kernels are printed: those that differ only in sizes get one body. */
 void share_bodies(void);
 
 /* ------------------------------------------------------------------------------------ vector.c */

@@ -62,7 +62,7 @@ const char *free_name(const struct kernel_builder *k, const char *preferred)
   bug("emit", "a kernel has more than %d names like '%s'", (int)sizeof n.taken, preferred);
 }
 
-/* The value's name in comments, "d_norm_cut", without the number that tells it from others
+/* The value's name in comments, "d_norm_cut", without the number that distinguishes it from others
    elsewhere. */
 static const char *name_in_kernel(int value)
 {

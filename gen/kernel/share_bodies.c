@@ -1,4 +1,4 @@
-/* share_bodies.c: kernels that differ by sizes alone become instances of one template.
+/* share_bodies.c: kernels that differ only in sizes become instances of one template.
 
    Takes   all kernels of a CUDA program, those of fused operations with their code.
    Leaves  one body for kernels with the same code except sizes, before the first of them; the sizes
