@@ -196,7 +196,7 @@ static void find_local_sizes(void)
           file_kernel.letters.name[k]);
 }
 
-/* ------------------------------------------------------------------------ what fills holes */
+/* ---------------------------------------------------------------------------- what fills holes */
 
 /* The product of all letters of a name; NONE if there is none. */
 static int64_t product_of_letters(char name, const int64_t *size)

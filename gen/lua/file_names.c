@@ -47,7 +47,7 @@ static const char *common_end(const char *pattern)
 {
   const char *end = pattern + strlen(pattern);
   while (end > pattern && !strchr("*?[]|", end[-1])) end--;
-  bool of_any = end > pattern && end[-1] == '*'; /* the dot of "**." may stand for nothing */
+  bool of_any = end > pattern && end[-1] == '*'; /* the dot of "**." may match nothing */
   return strchr(pattern, '|') ? "" : of_any && *end == '.' ? end + 1 : end;
 }
 

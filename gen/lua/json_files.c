@@ -87,8 +87,8 @@ void push_json(lua_State *L, const char *path, const json_t *json, int depth)
   push_nested(&(struct reading){.L = L, .path = path, .most_depth = depth}, json, 0);
 }
 
-/* read_json(path, null): the file's content: an object as a table by name, a list as a list; `null`
-   stands for null, if it is given. */
+/* read_json(path, null): the file's content: an object as a table by name, a list as a list, null
+   as `null`, if it is given. */
 static int read_json(lua_State *L)
 {
   size_t length;

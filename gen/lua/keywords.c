@@ -98,8 +98,8 @@ void check_refused_parameters(lua_State *L, const char *what, int function, unsi
     if (mask >> i & 1) check_refused(L, what, refusal_of(parameter_behind(L, function, i)), i);
 }
 
-/* How many names the argument has if it is a table of names: a plain one with no other keys; else
-   NONE. */
+/* The number of names of the argument if it is a table of names: a plain one with no other keys;
+   else NONE. */
 static int count_names(lua_State *L, int at)
 {
   if (!lua_istable(L, at)) return NONE;

@@ -1,7 +1,7 @@
 /* lua_memory.c: the memory of the Lua that reads a plan.
 
-   A plan allocates a hundred thousand small blocks, most of which live to the end. They are cut
-   from large pieces, one after the other; a freed block is reused for the next one of its size.
+   A plan allocates a hundred thousand small blocks; most live to the end. The allocator cuts them
+   from large pieces, one after the other, and reuses a freed block for the next one of its size.
    Larger blocks come from malloc. */
 #include "lua/lua.h"
 

@@ -84,7 +84,7 @@ static bool fits_from(struct match *m, const char *p, const char *s)
   return p == m->end ? !*s : fits_star(m, p, s);
 }
 
-/* Whether the name ends with the pattern's last letters. The dot of "**." may stand for nothing. */
+/* Whether the name ends with the pattern's last letters. The dot of "**." may match nothing. */
 static bool fits_end(const char *name, size_t length, const char *pattern, size_t n)
 {
   for (; n && is_letter(pattern[n - 1]); n--, length--) {

@@ -321,7 +321,7 @@ static int set_prefetch(lua_State *L)
   return 0;
 }
 
-/* note(message): tpgen tells it at its end, once for a line of the plan. */
+/* note(message): tpgen prints it at its end, once for a line of the plan. */
 static int note_program(lua_State *L)
 {
   const char *before = plan_options->notes ? plan_options->notes : "";

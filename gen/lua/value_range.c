@@ -247,8 +247,8 @@ static int64_t filling_of(int64_t ignored)
 
 static int input_filled(int value, int64_t ignored);
 
-/* The one input of which these operands take their elements, where all others have `ignored` or
-   what fills them up alone; or NONE. */
+/* The one input that gives these operands their elements, if all other operands have only `ignored`
+   or the number that fills labels up; or NONE. */
 static int input_of_all(const int *in, int nin, int64_t ignored)
 {
   int found = NONE;
@@ -261,9 +261,9 @@ static int input_of_all(const int *in, int nin, int64_t ignored)
   return found;
 }
 
-/* The input of whole numbers from which the value takes its elements, in any order, unless it has
-   `ignored` or what fills labels up in their place: where a sample of the input has these alone, so
-   has the value. NONE: there is none. */
+/* The input of whole numbers that gives the value its elements, in any order; some may be `ignored`
+   or the number that fills labels up instead: if a sample of the input has only these, so has the
+   value. NONE: no such input. */
 static int input_filled(int value, int64_t ignored)
 {
   const struct value *v = &graph->value[value];
@@ -285,8 +285,8 @@ static bool is_filled_up(int value, int64_t ignored)
   return plan_options->last_batch == LAST_SMALLER && input_filled(value, ignored) != NONE;
 }
 
-/* filling(integer tensor, the number that labels ignore): what fills the labels up, if that is
-   another number; or nothing. */
+/* filling(integer tensor, the number that labels ignore): the number that fills the labels up, if
+   it is another one; or nothing. */
 static int filling(lua_State *L)
 {
   const int64_t ignored = luaL_checkinteger(L, 2), fills = filling_of(ignored);

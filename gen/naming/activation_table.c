@@ -167,8 +167,8 @@ const char *arena_pointer(int value, const char *module, const char *function)
 
 /* ---------------------------------------------------------------------------------------- about */
 
-/* "forward", "forward .. backward": the phases in which it lives. What is made before the first
-   step and outlives the last operation of a step lives in all. */
+/* "forward", "forward .. backward": the phases in which the value lives. A value that is made
+   before the first step and outlives the last operation of a step lives in all. */
 static const char *lifetime(int value)
 {
   enum phase from = graph->op[graph->value[value].op].phase, to = from;

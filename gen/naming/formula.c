@@ -24,12 +24,12 @@ const char *shown_operand(int value)
   return printable(spoken_name(value));
 }
 
-/* What a formula is written for: an operation, or the operations of one kernel. */
+/* The subject of a formula: an operation, or the operations of one kernel. */
 struct formula {
   const struct op *group;
-  int left; /* operations that it may still show: what is read twice is shown twice, with everything
-               that it is made of */
-  bool is_short; /* what a function of the plan does in many operations is a call of it */
+  int left; /* operations that it may still show: a value that is read twice is shown twice, with
+               everything that it is made of */
+  bool is_short; /* many operations of one function of the plan are shown as a call of it */
 };
 
 /* The operation that makes a value within the same kernel without storing it, or NULL: such a

@@ -1,5 +1,5 @@
 /* model_names.c: the model's name for a value, without the function that uses it: the name that its
-   module gives, and what tells it from others of that name. */
+   module gives, and a suffix that distinguishes it from others of that name. */
 #include "naming/naming.h"
 
 #include <stdlib.h>
@@ -58,8 +58,8 @@ static enum op_kind kind_of_maker(int value)
   return op == NONE ? OP_COUNT : graph->op[op].kind;
 }
 
-/* What a value without a name of its own is in the functions of plans that have such values, or
-   NULL: "target_logit", where its operator would say "gather". */
+/* The meaning of a value without a name of its own in the functions of plans that have such values,
+   or NULL: "target_logit", where its operator would say "gather". */
 static const char *idea_of(const struct op *op)
 {
   static const struct {

@@ -62,8 +62,8 @@ bool has_some_of(enum role role)
   return false;
 }
 
-/* The name of a value in comments: its module's name for it, with the number by which the
-   current function tells it from others of that name. */
+/* The name of a value in comments: its module's name for it, with the number by which the current
+   function distinguishes it from others of that name. */
 const char *spoken_name(int value)
 {
   const char *name = local_name(value);

@@ -124,7 +124,7 @@ const char *stream_name(int group);
 /* The pointer to n elements from a value on, which continue in the following members of struct
    memory: "(float *)&m->w.layers[l]". `shown`: the value's name in the function. */
 const char *member_run(int value, const char *shown, int64_t n);
-/* What memory.h asserts for these; and what forgets it. */
+/* The assertions of memory.h for these pointers; and a function that forgets them. */
 char *member_run_asserts(void);
 void forget_member_runs(void);
 
@@ -134,7 +134,7 @@ void forget_member_runs(void);
 const char *model_name(int value, bool in_body);
 /* Its name among those of all functions: in a list without a number. */
 const char *name_in_list(int value);
-/* What tells a moved value from the value of the same name that it was. */
+/* The suffix that distinguishes a moved value from its source, which has the same name. */
 const char *moved_suffix(int value);
 /* Whether it is the buffer of a packed collective. */
 bool is_buffer(int value);
@@ -235,7 +235,7 @@ char *learning_rate_text(const char *code);
    all stages. */
 bool updates_have_numbers(void);
 char *step_number_members(void);
-/* What a step's number of an optimizer is called there, and the kernel; whether it has such
+/* The name there of a step's number of an optimizer; its kernel's name; whether it has such
    numbers. */
 const char *step_number_name(const struct optimizer *o, int number);
 const char *kernel_of_optimizer(const struct optimizer *o);

@@ -68,7 +68,8 @@ static bool is_in_kernels(const char *word)
   return false;
 }
 
-/* What kernels call, or name, of a header of the runtime, in the order of the headers. */
+/* The functions and names of the runtime's headers that kernels use, in the order of the
+   headers. */
 static const struct {
   const char *word, *header;
   enum language language; /* LANGUAGES: any */

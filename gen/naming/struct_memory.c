@@ -110,8 +110,8 @@ static int number_of_child(const struct leaf *child)
   return child->rest[first_word(child->rest)] ? leading_number('.', child->rest, &rest) : NONE;
 }
 
-/* How many of `count` children, from the first on, are a list: called i, i + 1, ... and with the
-   same members. In a pipeline a rank has some of a list's modules. */
+/* The number of the `count` children, from the first on, that are a list: called i, i + 1, ... and
+   with the same members. In a pipeline a rank has some of a list's modules. */
 static int count_list(const struct leaf *leaf, const int *begin, int count)
 {
   int m = begin[1] - begin[0], first = number_of_child(&leaf[begin[0]]), n = 1;

@@ -13,7 +13,7 @@ static void lower_stage(struct actions *list, enum action_kind kind, int stage)
 /* ------------------------------------------------------------------------------------ parameters
  */
 
-enum { AHEAD = 3 }; /* stages whose parameters are there at once */
+enum { AHEAD = 3 }; /* stages whose parameters a rank has at once */
 
 /* The next stages that compute, from action `from` on. */
 static struct list next_stages(const struct actions *order, int from)
@@ -73,7 +73,8 @@ static struct actions with_gradients(const struct actions *order, const struct p
 
 /* --------------------------------------------------------------------------- sends and receives */
 
-/* What has come to its rank, for each stage and micro-batch: the input of its F, and of its B. */
+/* The inputs that have come to their rank, for each stage and micro-batch: of its F, and of its
+   B. */
 struct here {
   const struct pipeline *p;
   bool *forward, *backward;
@@ -114,7 +115,7 @@ static void pass_on(struct here *here, const struct action *a, struct pipeline *
                              .microbatch = a->microbatch});
 }
 
-/* One action, if its inputs are there. */
+/* One action, if its rank has its inputs. */
 static bool go_on(struct here *here, const struct action *a, int rank, struct pipeline *to)
 {
   struct action part[ACTION_PARTS];

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* What an order is made for. */
+/* The parameters of an order. */
 struct order_shape {
   int ranks, local, n; /* ranks, stages of a rank, micro-batches */
 };
@@ -157,7 +157,7 @@ static void interleaved_zero_bubble(const struct order_shape *s, int rank, struc
 struct two_stages {
   struct actions *list;
   int stage[2];
-  int f[2], i[2], w[2]; /* how many of each are there */
+  int f[2], i[2], w[2]; /* the number of each that the list has */
   struct list waiting;  /* stages (0 or 1) whose W is put off, in the order of their I */
 };
 
@@ -390,7 +390,7 @@ static void put_waits(struct pipeline *p)
         idle(&paced[r], 1);
       }
     }
-    /* What was made in this step is there in the next. */
+    /* The next step may use the results of this one. */
     for (int r = 0; r < p->ranks; r++) {
       if (!paced[r].n) continue;
       const struct action *a = &paced[r].at[paced[r].n - 1];

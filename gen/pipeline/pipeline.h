@@ -1,6 +1,5 @@
-/* pipeline.h: schedules of pipeline stages: which rank computes what of which stage and
-   micro-batch, in which order, and what it sends and receives. Names and text are those of
-   torch.distributed.pipelining. */
+/* pipeline.h: schedules of pipeline stages: each rank's actions on stages and micro-batches, in
+   order, with its sends and receives. Names and text are those of torch.distributed.pipelining. */
 #ifndef TPGEN_PIPELINE_H
 #define TPGEN_PIPELINE_H
 
@@ -14,8 +13,8 @@
   X(ACTION_IDLE, "")                                                                               \
   X(ACTION_F, "F")                     /* forward */                                               \
   X(ACTION_B, "B")                     /* backward, for the input and for the weights */           \
-  X(ACTION_I, "I")                     /* backward for the input alone */                          \
-  X(ACTION_W, "W")                     /* backward for the weights alone, after its I */           \
+  X(ACTION_I, "I")                     /* backward only for the input */                           \
+  X(ACTION_W, "W")                     /* backward only for the weights, after its I */            \
   X(ACTION_OVERLAP, "OVERLAP_F_B")     /* an F and a B, to run together */                         \
   X(ACTION_SEND_F, "SEND_F")                                                                       \
   X(ACTION_RECV_F, "RECV_F")                                                                       \
@@ -53,11 +52,11 @@ struct pipeline {
 
 /* The names of the schedules, for messages. */
 const char *pipeline_names(void);
-/* How many stages each rank has by a schedule of that name, if nobody says. */
+/* The default number of stages of each rank in a schedule of that name. */
 int stages_implied(const char *name);
 
-/* What the ranks compute, by time: an idle step is an action, too. `stages` is a rank's number of
-   stages. NULL: this schedule cannot be so, and *why says why. */
+/* The computation of the ranks, by time: an idle step is an action, too. `stages` is a rank's
+   number of stages. NULL: this schedule cannot be so, and *why says why. */
 struct pipeline *pipeline_order(const char *name, int ranks, int stages, int microbatches,
                                 const char **why);
 
@@ -70,16 +69,16 @@ struct pipeline *lowered(const struct pipeline *p, const char **why);
 
 /* ----------------------------------------------------------------------------------- validity.c */
 
-/* What is wrong with an order of computation, or NULL: each stage has each micro-batch's F, then
-   its B, or its I and then its W, once, on one rank; what stands before is there in time. */
+/* The fault of an order of computation, or NULL: each stage has each micro-batch's F, then its B,
+   or its I and then its W, once, on one rank, and each action's inputs are made before it. */
 const char *wrong_order(const struct pipeline *p);
 
-/* What hangs if a send ends only with its receive, and both in their turn, or NULL: the two actions
-   that wait. Of lowered schedules. */
+/* The deadlock if a send ends only with its receive, and both in their turn, or NULL: the two
+   actions that wait. Of lowered schedules. */
 const char *what_hangs(const struct pipeline *p);
 
-/* What is wrong with the sends and receives of a lowered schedule if sends do not wait, or NULL:
-   each has its other end, and what is received is there in time. */
+/* The fault of the sends and receives of a lowered schedule if sends do not wait, or NULL: each has
+   its other end, and each received value comes in time. */
 const char *wrong_moves(const struct pipeline *p);
 
 struct pipeline_cost {
@@ -131,7 +130,7 @@ bool has_microbatch(enum action_kind kind);
 bool is_csv(const char *schedule);
 /* The schedule in the text of such a file. NULL: it has none, and *why says why, with the name. */
 struct pipeline *read_csv(const char *name, const char *csv, const char **why);
-/* The same of one that is right, and what it computes alone. */
+/* The same, but only of a valid schedule, and only its computation, without sends and receives. */
 struct pipeline *schedule_of_csv(const char *name, const char *csv, const char **why);
 
 /* --------------------------------------------------------------------------------- actions_here.c
@@ -139,9 +138,9 @@ struct pipeline *schedule_of_csv(const char *name, const char *csv, const char *
 
 /* The schedule of the graph's pipeline. NULL: it cannot be so, and *why says why. */
 const struct pipeline *pipeline_here(const char **why);
-/* What a rank computes in a step: without idle steps, and of an overlap first the B, which frees
-   what the F may take, then the F. And what those of the graph do, which is of one place of a
-   pipeline. */
+/* The actions of a rank in a step: without idle steps; an overlap's B comes before its F, because
+   it frees memory that the F may take. And the actions of the graph's ranks: the graph is of one
+   place of a pipeline. */
 struct actions actions_of(const struct pipeline *p, int rank);
 struct actions actions_here(void);
 
@@ -149,8 +148,8 @@ struct actions actions_here(void);
  */
 
 /* By action the slot that its micro-batch has among those of that stage; NONE: it needs none. A
-   micro-batch has it from the stage's forward to the last action of the same ranks that reads what
-   is there. Returns how many slots there are. */
+   micro-batch has it from the stage's forward to the last action of the same ranks that reads its
+   contents. Returns the number of slots. */
 int slots_of_stage(const struct actions *actions, int stage, int *slot);
 
 /* --------------------------------------------------------------------------------------- waits.c
@@ -161,7 +160,7 @@ int slots_of_stage(const struct actions *actions, int stage, int *slot);
 const char *stages_wait(const struct pipeline *p);
 /* Sets graph->stages->spare_slots: the fewest with which no ranks wait so. */
 void find_spare_slots(const struct pipeline *p);
-/* What an action does. */
+/* Whether such an action does that work. */
 bool does_work(enum action_kind kind, enum stage_work work);
 
 #endif

@@ -140,7 +140,7 @@ struct pipeline *read_csv(const char *name, const char *csv, const char **why)
   return *why ? NULL : p;
 }
 
-/* What only computes. */
+/* Only the actions that compute. */
 static struct actions without_moves(const struct actions *order)
 {
   struct actions all = {0};

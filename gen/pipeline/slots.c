@@ -1,5 +1,5 @@
-/* slots.c: the slots of the micro-batches that a stage has in flight: of which the forward has
-   begun, and the backward not ended.
+/* slots.c: the slots of the micro-batches that a stage has in flight: their forward has begun, and
+   their backward has not ended.
 
    A forward takes a slot anew when what was sent from there has been received. With as few slots as
    there are micro-batches in flight, ranks may wait for each other forever: then each stage has

@@ -7,7 +7,7 @@
 /* ------------------------------------------------------------------------------------- one order
  */
 
-/* What has been done of each stage and micro-batch: bits, by kind. */
+/* The actions done for each stage and micro-batch: bits, by kind. */
 struct done {
   const struct pipeline *p;
   unsigned char *of;
@@ -61,7 +61,7 @@ static const char *what_is_missing(const struct done *d)
   return NULL;
 }
 
-/* Everything is there, each in its turn on its rank. */
+/* Checks that the order has every action, each in its turn on its rank. */
 static const char *wrong_rows(const struct pipeline *p)
 {
   struct done d = {p, alloc(microbatch_places(p))};
@@ -228,7 +228,7 @@ struct ends {
   int64_t *forward, *backward, *to_next, *to_before;
 };
 
-/* From when on the action's input is there; -1: it is not made yet. */
+/* The time at which the action's input is complete; -1: it is not made yet. */
 static int64_t input_of(const struct ends *e, const struct action *a)
 {
   int64_t when = 0;

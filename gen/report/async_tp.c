@@ -24,7 +24,8 @@ static char *model_time(int64_t picoseconds)
   return seconds_text((double)picoseconds * 1e-12);
 }
 
-/* The time of it and its products alone, as it is and as it could be; or why it is whole. */
+/* The time of only the collective and its products, as it is and as it could be; or why it is
+   whole. */
 static char *reason(const struct async_tp_result *p)
 {
   if (p->why_not) return printable(p->why_not);

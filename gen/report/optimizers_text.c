@@ -32,7 +32,7 @@ static int group_of(int parameter, const struct trained_group *group, int n)
 }
 
 /* By value: whether an update of the step writes the parameter. In a loop the one of module 0
-   stands for all. */
+   represents all. */
 static bool *find_updated(void)
 {
   bool *updated = alloc((size_t)graph->nvalue + 1);

@@ -4,9 +4,9 @@
 
    Takes   the figures of each stage, which note_stage() has when the stage's passes have run.
 
-   A forward and a backward take what simulate.c finds. They begin when their rank has ended what
-   stands before them, and what another rank sends them is there. The update begins when all ranks
-   have ended, for it sums the loss and the norm over them. */
+   A forward and a backward take what simulate.c finds. They begin when their rank has ended the
+   actions before them, and has received their inputs from other ranks. The update begins when all
+   ranks have ended, for it sums the loss and the norm over them. */
 #include "report/report.h"
 
 #include <string.h>

@@ -244,7 +244,7 @@ static void put_chain(struct buffer *b, const struct chain *c)
   for (int i = 0; i < c->nstep && !only; i++) put_move(b, &graph->op[c->step[i]]);
 }
 
-/* What is computed before the first step, and kept. */
+/* The values that are computed before the first step, and kept. */
 static void put_constants(struct buffer *b)
 {
   struct list kept = kept_constants();

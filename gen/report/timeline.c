@@ -76,7 +76,7 @@ json_t *json_step(void)
 
 /* ------------------------------------------------------------------------------------ the chart */
 
-/* What one line shows: operations that follow one another on a stream. */
+/* The content of one line: operations that follow one another on a stream. */
 struct row {
   const char *phase, *name;
   int stream;

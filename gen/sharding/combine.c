@@ -45,7 +45,7 @@ struct candidates {
 };
 
 /* All combinations for an operation, and their prices. A combination is given by places in the
-   lists of candidates, of which that of the last mesh dimension varies first. */
+   lists of candidates; the place of the last mesh dimension varies first. */
 struct combinations {
   struct chooser *chooser;
   const struct op *op;

@@ -23,7 +23,7 @@ static void ask_input(struct query *q, const struct def_use *uses, const struct 
   const struct value *v = &graph->value[op->in[i]];
   ask_value(q, v);
   ask_layout(q, &v->layout);
-  if (v->counts != NONE) { /* rows by expert lie as what they are counted by */
+  if (v->counts != NONE) { /* rows by expert have the layout of the names that were counted */
     int maker = graph->value[made_count(op->in[i])].op;
     ask_number(q, maker == NONE);
     if (maker != NONE) ask_layout(q, &graph->value[graph->op[maker].in[0]].layout);

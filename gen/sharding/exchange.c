@@ -181,7 +181,8 @@ static const struct indexed_plan *indexed_plan(struct cost_model *m, const struc
   return known;
 }
 
-/* What the sender has and the receiver gets, counted from the start of part `me` of `own`. */
+/* The elements that the sender has and the receiver gets, counted from the start of part `me` of
+   `own`. */
 static struct piece exchange_piece_of(const struct exchange_plan *p, struct send s, int member,
                                       const struct rank_parts *own, int me)
 {

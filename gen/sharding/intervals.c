@@ -136,7 +136,8 @@ struct rank_parts parts_of_members(const struct cost_model *m, struct shape whol
   return p;
 }
 
-/* What the ranks of the group at `coordinate` share: their part by the cuts of the others. */
+/* The part that the ranks of the group at `coordinate` share: by the cuts over the other
+   dimensions. */
 struct shape shape_of_group(const struct cost_model *m, const struct move_step *s,
                             const struct compact_layout *from, const int coordinate[MAX_MESH])
 {

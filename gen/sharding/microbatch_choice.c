@@ -1,7 +1,7 @@
 /* microbatch_choice.c: how an operation runs along the micro-batch axis of the mesh.
 
    Values do not move between micro-batches. A replicated value exists in every micro-batch. Each
-   may use a slice of it, or the first micro-batch alone may contribute it to a sum. A value that is
+   may use a slice of it, or only the first micro-batch may contribute it to a sum. A value that is
    cut or pending becomes whole after the last micro-batch. An operation that needs it before is
    computed for the whole batch at once, if it can be (graph_passes/microbatches.c). So the choice
    depends on what it needs of the inputs, and not on bytes. */

@@ -64,9 +64,9 @@ struct compact_layout {
   uint8_t shift[MAX_MESH];
 };
 
-/* What compact layouts leave out: the reductions of PENDING and OTHER; and the cuts of strided
-   dimensions, and sums over micro-batches, which do not change. There the compact layout has WHOLE,
-   and such a mesh dimension counts as one rank. */
+/* The data that compact layouts leave out: the reductions of PENDING and OTHER; and the cuts of
+   strided dimensions, and sums over micro-batches, which do not change. There the compact layout
+   has WHOLE, and such a mesh dimension counts as one rank. */
 struct fixed_part {
   enum reduction pending, other;
   unsigned fixed, fixed_dims; /* a bit for each dimension of the mesh, and of the tensor */
@@ -134,9 +134,9 @@ struct scratch {
   void *at;
 };
 
-/* What the search for moves works on, with the answers to earlier questions. One thread at a time
+/* The state of the search for moves, with the answers to earlier questions. One thread at a time
    may ask a model; several threads may each ask their own. They all read the graph's mesh, the
-   plan's options and the target, which nobody may change meanwhile. What a model answers is in its
+   plan's options and the target, which nobody may change meanwhile. A model's answers are in its
    thread's arena. */
 struct cost_model {
   /* The tensor to move; for layouts with a fixed part, one rank's part of it. */

@@ -31,12 +31,12 @@ struct def_use {
   int *moved_before; /* by operation: the redistribute before it, of the same value */
 };
 
-/* How many combinations are weighed for an operation, and each time for the next one. Bits: the
-   bounds that ended the choice of a sharding early. */
+/* The number of combinations that are weighed for an operation, and each time for the next one.
+   Bits: the bounds that ended the choice of a sharding early. */
 enum { MOST_COMBINATIONS = 100000, MOST_AHEAD = 1500 };
 enum { TOO_MANY_AHEAD = 1, TOO_MANY_COMBINATIONS = 2 };
 
-/* What the choice of a sharding works on. It reads the graph and changes nothing in it. */
+/* The state of the choice of a sharding. The choice reads the graph and changes nothing in it. */
 struct chooser {
   struct cost_model *m;
   const struct def_use *uses;

@@ -62,7 +62,7 @@ struct price price_of_operand(const struct chooser *c, const struct op *op, int 
   if (o >= op->nin) {
     const int value = op->out + o - op->nin, of = graph->value[value].of;
     struct layout out = layout;
-    /* What the plan asks of an output: a chain of redistributions, each in its type. */
+    /* The plan's requests on an output: a chain of redistributions, each in its type. */
     for (int r = c->uses->asked_of[value]; r != NONE; r = c->uses->asked_of[graph->op[r].out]) {
       const struct value *v = &graph->value[graph->op[r].out];
       struct layout next = layout_after(&graph->op[r], out);

@@ -146,7 +146,8 @@ struct compact_layout cuts_of_group(const struct move_step *s, struct compact_la
 struct rank_parts parts_of_members(const struct cost_model *m, struct shape whole,
                                    const struct compact_layout *b, int (*coordinate)[MAX_MESH],
                                    int n, struct interval *room);
-/* What the ranks of the group at `coordinate` share: their part by the cuts of the others. */
+/* The part that the ranks of the group at `coordinate` share: by the cuts over the other
+   dimensions. */
 struct shape shape_of_group(const struct cost_model *m, const struct move_step *s,
                             const struct compact_layout *from, const int coordinate[MAX_MESH]);
 
@@ -266,8 +267,8 @@ void add_greedy_steps(struct path *p, const struct compact_layout *from,
 
 int64_t elements_sent(enum op_kind kind, const struct share *s);
 int64_t elements_received(enum op_kind kind, const struct share *s);
-/* What a step moves: valid until the next call. planning: in a big group the sends of an exchange
-   are not found. */
+/* The traffic of a step: valid until the next call. planning: in a big group the sends of an
+   exchange are not found. */
 struct traffic traffic_of(struct cost_model *m, const struct step_parts *g, bool planning);
 struct traffic traffic_of_step(struct cost_model *m, const struct path_step *s, bool planning);
 int64_t traffic_time(const struct cost_model *m, const struct move_step *s,

@@ -183,7 +183,8 @@ int64_t traffic_time(const struct cost_model *m, const struct move_step *s, cons
   return latency_of(m, s) + busy + picoseconds(memory_seconds((double)(2 * copied * m->bytes)));
 }
 
-/* With a fixed part there are several contexts, in each of which ranks differ only in the rest. */
+/* With a fixed part there are several contexts; the ranks of one context differ only in the
+   rest. */
 void add_traffic(const struct move *move, struct shape whole, enum type type, int64_t *sent,
                  int64_t *received)
 {

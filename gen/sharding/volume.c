@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* What the ranks move in one operation. */
+/* The volume that the ranks move in one operation. */
 struct rank_volumes {
   bool equal;               /* all ranks move as much as rank 0 */
   int64_t *sent, *received; /* by rank; only of rank 0 if all are equal */

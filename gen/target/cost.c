@@ -24,8 +24,8 @@ static double local_bytes(int value)
   return local_size(value) * (double)type_bytes(graph->value[value].type);
 }
 
-/* The role of each letter of its operands: a letter in both and the result counts products, one in
-   the first alone rows, one in the second alone columns; one that is summed counts terms. */
+/* The role of each letter of its operands: a letter in both and the result counts products, one
+   only in the first rows, one only in the second columns; one that is summed counts terms. */
 static struct product_sizes product_of(const struct op *op)
 {
   struct product_sizes p = {1, 1, 1, 1};
@@ -148,7 +148,7 @@ static int64_t arithmetic_time(const struct op *op)
   return picoseconds(KERNEL_SECONDS) + greater(picoseconds(computing_seconds(op)), moving);
 }
 
-/* What travels of rows by expert: the rows, or a slot for each other rank. */
+/* The bytes sent for rows by expert: the rows, or a slot for each other rank. */
 static double bytes_of_rows(const struct op *op, int n)
 {
   int tokens = op->dim_to == 0 ? op->in[0] : op->out;

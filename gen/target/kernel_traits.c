@@ -56,7 +56,7 @@ static const char *text_for_options(const struct op *of, const char *file)
   return b.text;
 }
 
-/* What text_for_options made of a file, by the operation's options. */
+/* The text that text_for_options made of a file, by the operation's options. */
 struct made_text {
   const char *file, *text;
   int64_t number[MAX_NUMBERS];

@@ -252,7 +252,7 @@ static bool is_stored(const struct op *op)
   return graph->value[op->out].stored;
 }
 
-/* What a pass over the row in this stage must compute for its own sake. */
+/* Whether the pass over the row in this stage must compute this operation for its own sake. */
 static bool is_due(const int *body, const struct stages *s, int k, int stage)
 {
   const struct task *m = &s->task[k];

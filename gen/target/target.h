@@ -73,7 +73,7 @@ struct vectors {
   bool several;      /* a thread has more than one of a row: "[part]" */
   bool declared;     /* the kept ones, before they are read: in a loop, or under a condition */
   struct code *lead; /* statements that the loop needs before the loads */
-  int temporaries;   /* the number before the loop: later ones are valid in the loop alone */
+  int temporaries;   /* the number before the loop: later ones are valid only in the loop */
   int n, room;
   struct vector *list;
 };

@@ -173,7 +173,7 @@ static void needs(struct reader *r, const char *mark)
   if (!expr_takes(r, mark)) bug("emit", "'%s': %s should stand before '%s'", r->form, mark, r->c);
 }
 
-/* What was given for a % of the form. */
+/* The argument for a % of the form. */
 static const struct expr *given(struct reader *r)
 {
   r->c++;

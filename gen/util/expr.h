@@ -37,7 +37,7 @@ const struct expr *index_expr(const struct expr *of, const struct expr *at);
 /* The same tree with other operands. */
 const struct expr *expr_with(const struct expr *e, const struct expr *const *at);
 /* The sum of whole numbers, or of a pointer and whole numbers, from left to right: a + (b - c) is
-   a + b - c. `sign`: "+" or "-". NULL stands for 0. */
+   a + b - c. `sign`: "+" or "-". NULL means 0. */
 const struct expr *plus_expr(const struct expr *a, const char *sign, const struct expr *b);
 /* a * n, a / n; a itself if n is 1. */
 const struct expr *times_expr(const struct expr *a, const char *sign, int64_t n);

@@ -39,12 +39,12 @@ static struct tree out = {.top = -1}, new = {.top = -1}, old = {.top = -1};
 static int waiting = -1; /* NEW, open */
 static bool is_locked, had_program, replaces;
 
-/* What was created, and is removed if tpgen fails. */
+/* The files that were created, and are removed if tpgen fails. */
 static const char **made;
 static int nmade, made_room;
 static bool made_waiting;
 
-/* What was renamed, in order. */
+/* The renames, in order. */
 struct moved {
   struct tree *from, *to;
   const char *name;
@@ -171,7 +171,7 @@ int open_in_output(const char *name)
   return openat(folder, last, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 }
 
-/* What an earlier tpgen that was killed left, or this one. */
+/* Removes what an earlier, killed tpgen left, or this one. */
 static bool remove_tree(int at, const char *name, int depth)
 {
   if (!unlinkat(at, name, 0) || errno == ENOENT) return true;
@@ -342,9 +342,9 @@ static void exchange_all(const struct change *change, int n, const struct lists 
   for (int i = 0; i < out.nbelow; i++) sync_file(out.below[i].fd, out.below[i].path);
 }
 
-/* Undoes all renames; false if one fails. run.sh is there only if the program is complete. A
-   build in the meantime may have compiled files of the other program: files that come back are
-   touched, so that they are compiled again. */
+/* Undoes all renames; false if one fails. run.sh exists only if the program is complete. A build in
+   the meantime may have compiled files of the other program: files that come back are touched, so
+   that they are compiled again. */
 static bool take_back(void)
 {
   for (; nmoved; nmoved--) {

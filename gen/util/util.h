@@ -27,7 +27,7 @@ enum {
   MAX_CAPS = 16
 };
 
-/* A table after the arena: TABLE_ROOM elements of this size, of which *n are in use. */
+/* A table after the arena: TABLE_ROOM elements of this size; *n are in use. */
 enum { TABLE_ROOM = 1 << 16 };
 
 /* Makes room for one more element in an array that grows. */
@@ -167,14 +167,14 @@ void arena_not_own(void);
 void arena_prepare(bool (*is_over)(void));
 /* Zeroed memory; ends tpgen with a message when there is no more. Never NULL, never freed. */
 void *alloc(size_t size);
-/* How many bytes of the arena are in use, and how many there are. */
 /* The arena of a thread that is not the compiler's: before it allocates anything, and at its end,
    when nobody needs anything more of what it has allocated. Once in a thread. */
 void arena_of_thread(void);
 void end_arena_of_thread(void);
+/* The number of bytes of the arena in use, and of all its bytes. */
 size_t arena_used(void);
 size_t arena_room(void);
-/* Where the arena ends. What is written there becomes part of it by the next allocation. */
+/* The end of the arena. The next allocation takes over what is written there. */
 char *arena_end(void);
 /* Makes a block longer if it is the last one; else returns false. */
 bool arena_widen(void *last, size_t size, size_t to);
@@ -274,7 +274,7 @@ extern struct options options;
 
 /* Collects the files of a program. write_files puts all of them on disk, or none. */
 void add_file(const char *name, const char *contents, size_t size, bool executable);
-/* How many there are, one of them, and the one of that name; NULL: none. */
+/* The number of files, one of them, and the one of that name; NULL: none. */
 int added_files(void);
 const struct file *added_file(int i);
 const struct file *find_file(const char *name);
@@ -285,7 +285,7 @@ void write_files(const char *plan, const char *hash);
 /* Opens options.out and locks it against another tpgen. With `make` it creates missing folders.
    False if the folder does not exist. Other errors end tpgen. */
 bool open_output(bool make);
-/* What the file of that name is, without following a link; false if it does not exist. */
+/* Stats the file of that name, without following a link; false if it does not exist. */
 bool look_at_output(const char *name, struct stat *about);
 /* Opens it for reading; -1 and errno where it cannot. Never waits for the other end of a FIFO. */
 int open_in_output(const char *name);

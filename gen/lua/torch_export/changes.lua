@@ -1,5 +1,5 @@
 -- changes.lua: programs that change tensors in place. Here no operation changes a tensor: a change makes a new value.
--- What a view is of has one, too, then; and other views of that are made anew where they are read.
+-- The base of a changed view gets a new value, too; other views of this base are made anew where they are read.
 local core, base = ...
 local fail, raw, constants, torch = base.fail, base.raw, base.constants, base.torch
 local operators = base.torch_operators

@@ -418,7 +418,7 @@ function constants.cat(parts, dim)
   local d, at = place(first.shape, dim), 0
   if first.type == "bool" then return nil end
   local step = table.move(first.step, 1, #first.step, 1, {})
-  -- A part of size 1 has no step of its own: the next part tells it.
+  -- A part of size 1 has no step of its own: the start of the next part gives it.
   if first.shape[d] == 1 then
     step[d] = parts[2] and parts[2].base - first.base or 0
   end

@@ -189,8 +189,8 @@ local function types_by_name(program)
   return function(name) return meta_of(program, name).dtype end
 end
 
--- The memory of a value in the archive, by its name: {sizes =, strides =, offset =, type =}; nil: nothing, as of a
--- value that is none of the archive's.
+-- The memory of a value in the archive, by its name: {sizes =, strides =, offset =, type =}; nil: unknown, as for
+-- a value that is not the archive's.
 local function layouts_by_name(program, symbols)
   local path = program.path
   return function(name)

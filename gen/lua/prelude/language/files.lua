@@ -44,7 +44,7 @@ local MOST_NEAREST = 2000
 
 local MOST_STARS, MOST_PARTS = 16, 1024
 
--- How many stars a pattern has; ** is one.
+-- The number of stars of a pattern; ** is one.
 local function stars(s) return select(2, string.gsub(s, "%*%*?", "")) end
 
 local PART = {"tensor", "dim", "part", "of"}

@@ -112,8 +112,8 @@ local function of_experts(how, experts, x, ids, weights, counts)
   return of.combine(experts(rows, counts), ids, weights, counts)
 end
 
--- How many places each expert has. dims: those of the places that the bound is of, together: where they
--- are cut, it does not hold of a rank's part.
+-- The number of places of each expert. dims: the dimensions of the places that the bound covers
+-- together: if they are cut, the bound does not hold for a rank's part.
 local function counted(how, ids, bound, dims)
   return of.count_places(ids, {sizes = {e = how.experts}, scalar = bound, dims = dims})
 end

@@ -208,8 +208,8 @@ local function check_taken(x, what, below, ignored)
 end
 
 -- Indices from 0 to below - 1, or `ignored`, if given. They are int32 everywhere: a dimension has
--- fewer elements. Computed ones that may be out of range are checked in the step. What fills a smaller batch up
--- is ignored, too. user: who takes them, in messages; the function that is called.
+-- fewer elements. Computed ones that may be out of range are checked in the step. The number that fills a
+-- smaller batch up is ignored, too. user: who takes them, in messages; the function that is called.
 function base.indices(x, what, below, ignored, user)
   base.need_whole(x, what)
   check_taken(x, what, below, ignored)

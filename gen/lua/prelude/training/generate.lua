@@ -39,7 +39,7 @@ end
 -- nn.KVCache(): attention that remembers. In generate its forward(q, k, v) writes the keys and
 -- values of the new tokens into the module's caches, after those of the sequence's earlier ones,
 -- and gives the attention of q to all of them. In train and infer it is causal attention.
--- options: {scale =, window =}, as of scaled_dot_product_attention.
+-- options: {scale =, window =}, as in scaled_dot_product_attention.
 --- # Generation
 --- nn.KVCache(): attention that remembers: `cache(q, k, v, {scale =, window =})`. In `generate` it writes the new
 --- tokens' keys and values behind those of earlier ones; else it is causal attention.

@@ -201,7 +201,7 @@ function base.one(what, ...)
   return (...)
 end
 
--- How many micro-batches a step has, and whether a pipeline says so.
+-- The number of micro-batches of a step, and whether it is a pipeline's.
 local function microbatches_of(options, who)
   local own, of_pipeline = options.microbatches, base.microbatches_of_pipeline()
   own = own and base.integer(own, who .. "'s microbatches", 1, 4096)

@@ -1,7 +1,7 @@
--- updates.lua: the trace of an update: what an optimizer's function of a parameter, its gradient and its states
--- computes. It is run on placeholders for these. An update that works by element becomes a kernel. What looks
--- at more than one element (a norm, a mean, a product) becomes operations on tensors, before a kernel that
--- does the rest.
+-- updates.lua: the trace of an update: the computation of an optimizer's function of a parameter, its gradient
+-- and its states. It is run on placeholders for these. An update that works by element becomes a kernel. A
+-- function of more than one element (a norm, a mean, a product) becomes operations on tensors, before a kernel
+-- that does the rest.
 local core, base, plan = ...
 local fail = base.fail
 
@@ -489,7 +489,7 @@ end
 -- ------------------------------------------------------------------------ operations, and a kernel after them
 
 -- Which steps are operations, and which are of the kernel. The kernel goes over the elements of the parameter,
--- and reads single numbers. It has the steps after the last operations. A step on elements alone, of what the
+-- and reads single numbers. It has the steps after the last operations. A step by element, on values that the
 -- kernel reads anyway, may be both: computed twice it takes no memory.
 local function parts_of(out, ones, states, shape)
   local cheap, taken = {}, {}
