@@ -2,7 +2,7 @@
 // Checks the indices that a step computes, and records an invalid one for the runtime
 // (integer_inputs.h).
 //
-// A note is 0 if none was recorded; else it stands for the least invalid index, as the maximum over
+// A note is 0 if none was recorded; else it encodes the least invalid index, as the maximum over
 // the values of index_note: so the result does not depend on the order.
 #ifndef INDICES_H
 #define INDICES_H
@@ -35,7 +35,7 @@ IN_KERNELS int index_within(long long x, int below, int ignored, unsigned long l
   return -1;
 }
 
-// The index that a note, not 0, stands for; one beyond 2^61 is returned as that.
+// The index that a note, not 0, encodes; one beyond 2^61 is returned as 2^61.
 static inline long long noted_index(unsigned long long note)
 {
   return (1ll << 61) - (long long)(note - (1ull << 63));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a library asks of a target beside target.h: cpu/library.c, cuda/library.cu.
+// The functions that a library needs from a target beside target.h: cpu/library.c, cuda/library.cu.
 #ifndef LIBRARY_TARGET_H
 #define LIBRARY_TARGET_H
 
@@ -21,7 +21,7 @@ void target_use(const struct ranks *ranks);
 // Collective. Releases all that target_join and target_groups made.
 void target_leave(void);
 
-// What MPI says of the last call that failed on the ranks' communicators; or NULL.
+// MPI's message about the last call that failed on the ranks' communicators; or NULL.
 const char *target_error(char text[MPI_MAX_ERROR_STRING]);
 
 #ifdef __cplusplus

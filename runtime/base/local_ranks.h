@@ -44,7 +44,7 @@ void neighbours_ask_first(void);
 // Whether a rank has asked so.
 bool neighbours_asked(void);
 
-// Records for this rank alone that the failure has been reported.
+// Records only for this rank that the failure has been reported.
 void neighbours_reported(void);
 
 // Whether it has been reported, by this rank or another one.

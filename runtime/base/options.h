@@ -18,7 +18,7 @@ struct options {
   const char *validate[MOST_DATA + 1];
   int validate_every, validate_steps; // 0: from the plan
   bool keep_best;                     // by validation
-  int keep;                           // keeps so many of the last checkpoints; 0: the last alone
+  int keep;                           // keeps so many of the last checkpoints; 0: only the last
   bool ema;                           // validates and exports the moving average of the weights
   int stop_after;                     // after so many validations without improvement; 0: never
   const char *verify;                 // a checkpoint to verify, instead of a run

@@ -3,7 +3,7 @@
 //
 // Key: the seed. Counter: the low half is the block, the high half is the FNV-1a hash of the
 // tensor's name. A block has four numbers of 32 bits: element i of a tensor takes number i % 4 of
-// block i / 4. So an element's value depends on seed, name and its global index alone.
+// block i / 4. So an element's value depends only on seed, name and its global index.
 #ifndef PHILOX_H
 #define PHILOX_H
 

@@ -131,10 +131,10 @@ struct group {
 #endif
 };
 
-// What happens to the last samples of a data set that do not fill a batch.
+// The treatment of the last samples of a data set, if they do not fill a batch.
 enum last_batch { LAST_NOT_GIVEN, LAST_SMALLER, LAST_DROPPED };
 
-// The type of multiplication. TFLOAT32: a float, of which a tensor core uses 10 fraction bits.
+// The type of multiplication. TFLOAT32: a float; a tensor core uses 10 of its fraction bits.
 enum arithmetic { FLOAT32, TFLOAT32, BFLOAT16 };
 
 // The entries of a program that generates text. A call of prefill takes the next tokens of one
@@ -216,8 +216,8 @@ struct program {
 #endif
 };
 
-// What a rank sends and receives in an exchange: the numbers of elements to and from each member of
-// the group, and their offsets. If no rank exchanges with more than one other, there are two of
+// The sends and receives of a rank in an exchange: the numbers of elements to and from each member
+// of the group, and their offsets. If no rank exchanges with more than one other, there are two of
 // each number: for the members `to` and `from`, or NOBODY, and for the part that stays.
 #ifdef TPGEN_CUDA
 enum { NOBODY = -1 };
@@ -237,7 +237,7 @@ struct own_part {
 };
 
 // Rows of a rank's table of parts, one or as many as the name says: of tensors of other stages of a
-// pipeline, of which the rank has none.
+// pipeline; the rank has no part of them.
 #define ELSEWHERE_1    {{0}, false},
 #define ELSEWHERE_2    ELSEWHERE_1 ELSEWHERE_1
 #define ELSEWHERE_4    ELSEWHERE_2 ELSEWHERE_2

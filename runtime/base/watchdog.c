@@ -126,7 +126,7 @@ static struct waiting waits(void)
   return parting ? waiting_in_call() : target_waiting();
 }
 
-// What this rank waits for. A rank of a server that rests does so in a moment.
+// The action that this rank waits for. A rank of a server that rests will wait in a moment.
 static struct waiting waits_soon(void)
 {
   enum { TICK = 20, TICKS = 10 };
@@ -191,8 +191,8 @@ static void end_by_trouble(const struct failure *trouble, const struct waiting *
 
 // ---- the thread --------------------------------------------------------------------------------
 
-// What ends all processes of a job gives a rank two signals, one of them through the launcher:
-// those that come together count once.
+// A program that ends all processes of a job sends a rank two signals, one of them through the
+// launcher: those that come together count once.
 static void on_signal(int number)
 {
   static double last[2];
@@ -207,7 +207,7 @@ static void on_signal(int number)
   sem_post(&wake);
 }
 
-// An older glibc, and other libraries, wait by the wall clock alone.
+// An older glibc, and other libraries, wait only by the wall clock.
 #ifdef __GLIBC__
 #if __GLIBC_PREREQ(2, 30)
 #define HAS_SEM_CLOCKWAIT
@@ -320,7 +320,7 @@ void watch_serves(void (*stop)(void))
 {
   struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
   if (!watching) return;
-  if (rank->id != 0) action.sa_handler = SIG_IGN; // rank 0 tells the others
+  if (rank->id != 0) action.sa_handler = SIG_IGN; // rank 0 informs the others
   __atomic_store_n(&stop_serving, stop, __ATOMIC_RELEASE);
   sigaction(SIGINT, &action, NULL);
 }

@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-// What this rank waits for, or NULL, and the micro-batch if it is an action of a pipeline; its
+// The action that this rank waits for, or NULL, and the micro-batch if it is one of a pipeline; its
 // step, 0: that of watch_step; and a counter that grows as the rank makes progress.
 struct place;
 struct waiting {

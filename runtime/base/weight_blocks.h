@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Weights of 8 bits: blocks of 32 numbers, which lie side by side in a row, and their scale.
+// Weights of 8 bits: blocks of 32 numbers, which are side by side in a row, and their scale.
 #ifndef WEIGHT_BLOCKS_H
 #define WEIGHT_BLOCKS_H
 

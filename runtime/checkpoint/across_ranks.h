@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What all ranks do together with files. Each part is "collective": every rank calls it, and all of
-// them succeed or none does.
+// Work with files that all ranks do together. Each part is "collective": every rank calls it, and
+// all of them succeed or none does.
 #ifndef TOGETHER_H
 #define TOGETHER_H
 

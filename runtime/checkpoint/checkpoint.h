@@ -21,8 +21,8 @@
 #include "checkpoint/save_folder.h"
 
 // CHECKPOINT: parameters and state, or the outputs of an inference program (always one file,
-// outputs.safetensors). EXPORT: parameters alone, under their aliases if they have one, with
-// adapters merged into the weights. ADAPTER: the adapters alone, in PEFT's file (adapters.h).
+// outputs.safetensors). EXPORT: only parameters, under their aliases if they have one, with
+// adapters merged into the weights. ADAPTER: only the adapters, in PEFT's file (adapters.h).
 enum save_kind { CHECKPOINT, EXPORT, ADAPTER };
 
 struct saving {

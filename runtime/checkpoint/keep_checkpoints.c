@@ -132,7 +132,7 @@ static int count_kept(const char *folder, char least[KEPT_NAME])
   return count;
 }
 
-// What a job that was killed left of those that it removed.
+// Removes the remains of those that a killed job was removing.
 static void remove_hidden(const char *folder)
 {
   char name[KEPT_NAME], path[PATH_MAX];

@@ -45,7 +45,7 @@ bool folder_keep(struct folder *folder, struct failure *why);
 void folder_release(struct folder *folder);
 
 // Whether a save into it would replace or remove only files of such programs' saves. `outputs`: a
-// save of outputs. False, and why, if another file is there.
+// save of outputs. False, and why, if the folder has another file.
 bool folder_is_ours(const char *path, bool outputs, struct failure *why);
 
 // Whether the name is that of one of several files, such as model-00001-of-00002.safetensors.

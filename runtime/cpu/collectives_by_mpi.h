@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What cpu/collectives.c has where ranks are on several machines (TPGEN_MIXED): the names without
-// _by_mpi are those of cpu/shared_memory/mpi.c, which also knows groups that share memory.
+// The functions of cpu/collectives.c if ranks are on several machines (TPGEN_MIXED): the names
+// without _by_mpi are those of cpu/shared_memory/mpi.c, which also knows groups that share memory.
 #ifndef CPU_COLLECTIVES_BY_MPI_H
 #define CPU_COLLECTIVES_BY_MPI_H
 

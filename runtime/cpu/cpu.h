@@ -26,7 +26,7 @@ void cpu_use(const struct ranks *its);
 // Collective. Releases all but `everyone`.
 void cpu_leave(void);
 
-// What MPI says of the last call that failed; NULL: none did.
+// MPI's message about the last call that failed; NULL: none did.
 const char *cpu_last_error(char text[MPI_MAX_ERROR_STRING]);
 
 #endif

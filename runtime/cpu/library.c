@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a library asks of the CPU target.
+// The functions that a library needs from the CPU target.
 #include <stdlib.h>
 #include <string.h>
 #include "cpu/cpu.h"

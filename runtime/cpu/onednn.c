@@ -280,7 +280,7 @@ static bool is_quicker(char a_is, int lda, int m, int n, int k)
   return (double)m * n * k >= LEAST && !(a_is == 't' && lda % APART == 0);
 }
 
-// How many of n are computed at a time: at most `most`, in parts of about the same size.
+// The number of the n that are computed at a time: at most `most`, in parts of about the same size.
 static int at_a_time(int n, int most)
 {
   enum { UNIT = 32 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What stages of a pipeline send each other, by MPI.
+// Sends and receives between stages of a pipeline, by MPI.
 #include "cpu/stages.h"
 
 #include "base/program.h"
@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-// What has been sent and not awaited: a program has few values that it sends, each in a slot of its
+// The sends that are not awaited yet: a program sends few values, each in a slot of its
 // micro-batch.
 struct sending {
   const void *value;
@@ -95,7 +95,7 @@ int send_to(const void *value, int n, MPI_Datatype type, int to, int tag, MPI_Co
   return MPI_Isend(value, n, type, to, tag, group, &s->request);
 }
 
-// What has been posted and not awaited.
+// The receives that are posted and not awaited.
 struct receiving {
   const void *value;
   MPI_Request request;

@@ -188,7 +188,7 @@ bool target_same_program(struct failure *why)
   return true; // the rendezvous over TCP has compared them
 }
 
-// What each rank reports about itself.
+// The report of each rank about itself.
 static struct process {
   unsigned long long machine;
   long long pid;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a library asks of the CUDA target. Streams, graphs and kernels' scratch belong to the
-// process: it has one model of a library at a time.
+// The functions that a library needs from the CUDA target. Streams, graphs and kernels' scratch
+// belong to the process: it has one model of a library at a time.
 #include <stdlib.h>
 #include "base/library_target.h"
 #include "cuda/ranks.h"
@@ -42,7 +42,7 @@ const char *target_error(char *)
   return NULL;
 }
 
-// There is no watchdog: library/watch.c tells of what takes too long.
+// There is no watchdog: library/watch.c reports a call that takes too long.
 int watch_limit()
 {
   return 0;

@@ -19,7 +19,7 @@ extern "C" {
 
 struct meeting {
   int size, rank;
-  int *peers;   // sockets: on rank 0 one for each rank, elsewhere peers[0] alone
+  int *peers;   // sockets: on rank 0 one for each rank, elsewhere only peers[0]
   int patience; // the most seconds that an agreement waits for another rank; 0: forever
 };
 

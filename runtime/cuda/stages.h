@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What stages of a pipeline send each other, for generated CUDA. Two stages have a communicator and
-// a stream for each direction, so that no call waits for one of another direction:
+// Sends and receives between stages of a pipeline, for generated CUDA. Two stages have a
+// communicator and a stream for each direction, so that no call waits for one of another direction:
 //
 //   begin_on(stage_0_to_1_stream);   as collectives beside arithmetic: cuda/streams.h
 //   ncclSend(at_mul(), ..., stage_0_to_1_stream);

@@ -3,8 +3,8 @@
 // position of the GPU in it.
 //
 // Whenever `stream` has passed a collective, the GPU increments a count of these marks in host
-// memory. Every step issues the same collectives, so the count tells which collective of which step
-// the GPU waits in, however far ahead of it the host is.
+// memory. Every step issues the same collectives, so the count identifies the collective and the
+// step that the GPU waits in, however far ahead of it the host is.
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -212,8 +212,8 @@ void target_run(void (*entry)())
 
 // A copy to the GPU from pageable memory may wait for all earlier work ("API synchronization
 // behavior" in CUDA's documentation); one from pinned memory does not. Data passes through some
-// pinned stages, each of which waits for its own copy alone. So the host can prepare a step while
-// the GPU runs the one before.
+// pinned stages; each waits only for its own copy. So the host can prepare a step while the GPU
+// runs the one before.
 enum { STAGES = 4, STAGE_BYTES = 4 << 20 };
 
 static struct stage {

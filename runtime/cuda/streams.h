@@ -24,7 +24,7 @@ static inline void begin_on(cudaStream_t on)
 }
 
 // Like begin_on, for a collective that uses only the result of the collective that `event` ends: it
-// waits for that event alone, and so does the await of this collective.
+// waits only for that event, and so does the await of this collective.
 static inline void begin_behind(cudaStream_t on, cudaEvent_t event)
 {
   CHECK_CUDA(cudaStreamWaitEvent(on, event, 0));

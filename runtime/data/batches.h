@@ -45,7 +45,7 @@ struct position {
 };
 struct position batches_position(long batch);
 
-// Sets the position of batch number `batch`, as a checkpoint states it; the others lie before and
+// Sets the position of batch number `batch`, as a checkpoint states it; the others are before and
 // after it. May be called before batches_open.
 void batches_go_on(long batch, const struct position *at);
 

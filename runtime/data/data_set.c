@@ -61,7 +61,7 @@ static const char *input_of(const struct input_file *file, struct failure *why)
   return NULL;
 }
 
-// An archive with this array alone.
+// An archive with only this array.
 static bool open_npy(struct archive *archive, const struct input_file *from, struct failure *why)
 {
   const char *name = input_of(from, why);

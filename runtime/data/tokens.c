@@ -253,7 +253,7 @@ void tokens_close(struct tokens *t)
 
 // ---- reading -----------------------------------------------------------------------------------
 
-// Checks `count` tokens that were read, the first of which is token `first` of the file.
+// Checks `count` tokens that were read, from token `first` of the file on.
 static bool below_vocabulary(const struct tokens *t, const struct token_file *f,
                              const unsigned char *read, uint64_t first, size_t count,
                              struct failure *why)

@@ -413,8 +413,9 @@ static uint64_t strided_place(const struct entry *entry, uint64_t element)
   return place;
 }
 
-// Elements `first` .. first + count - 1 of a tensor with strides. They lie anywhere: all that is
-// between the first and the last is read at once where that is little more, else each by itself.
+// Elements `first` .. first + count - 1 of a tensor with strides. They may be anywhere: if the
+// range from the first to the last is little more than they are, it is read at once, else each by
+// itself.
 static bool read_strided(const struct safetensors *file, const struct entry *entry, uint64_t first,
                          size_t count, char *to, struct failure *why)
 {

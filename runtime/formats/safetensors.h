@@ -21,7 +21,7 @@ struct entry {
   size_t ndim;
   const long *shape;
   uint64_t begin, end; // bytes, from the start of the data
-  const long *strides; // of its elements, where they do not lie in row-major order; else NULL
+  const long *strides; // of its elements, if they are not in row-major order; else NULL
   bool has_crc;
   uint32_t crc; // CRC-32C of its bytes, if the file has it
 };

@@ -31,7 +31,7 @@ static bool exists(const char *path)
   return stat(path, &about) == 0;
 }
 
-// The file or the index that `path` stands for.
+// The file or the index that `path` names.
 static bool resolve(const char *path, char to[PATH_MAX], struct failure *why)
 {
   struct stat about;

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Archives of torch.export: a ZIP whose entries are stored as they are. All lie in one folder:
+// Archives of torch.export: a ZIP whose entries are stored as they are. All are in one folder:
 //
 //   ROOT/data/weights/model_weights_config.json      {"config": {NAME: {"path_name": "weight_0",
 //                                                     "tensor_meta": {"dtype": 7, "sizes": ...}}}}
 //   ROOT/data/weights/weight_0 ...                   the bytes of a whole storage; several tensors
-//                                                    may lie in one, and in any order of dimensions
+//                                                    may share one, and in any order of dimensions
 //   ROOT/data/constants/...                          the same of constants
-//   ROOT/models/model.json                           the program, of which only the checksum is
-//   read
+//   ROOT/models/model.json                           the program; only its checksum is read
 //
 // The ZIP library finds the entries; slices of tensors are then read at their places in the file.
 #include "formats/torch_archive.h"
@@ -123,7 +122,7 @@ static bool whole_number(const json_t *of, long *number)
   return true;
 }
 
-// How a tensor lies in its storage, in elements.
+// The place of a tensor in its storage, in elements.
 struct place {
   uint64_t first, behind; // its first element, and the one after its last
   bool contiguous;        // in row-major order
@@ -145,7 +144,7 @@ static bool split(struct entry *e, struct place *place)
   return true;
 }
 
-// Sizes, strides, and where the tensor lies. False where one is missing or too large.
+// Sizes, strides, and the place of the tensor. False where one is missing or too large.
 static bool read_shape(struct entry *e, const json_t *meta, struct place *place)
 {
   const json_t *sizes = json_object_get(meta, "sizes"), *strides = json_object_get(meta, "strides");
@@ -252,7 +251,7 @@ bool torch_archive_open(struct safetensors *file, const char *path, struct failu
   struct zip_entry exported;
   if (ok && find_entry(&zip, "", ZIP_PROGRAM, &exported))
     snprintf(file->exported, sizeof file->exported, "%08x", (unsigned)exported.crc);
-  // What the ZIP says of places must hold for the file.
+  // The places that the ZIP gives must be within the file.
   for (size_t i = 0; ok && i < file->count; i++)
     if (file->entries[i].end > size) ok = damaged(file, file->entries[i].name, why);
   if (zip.file) unzClose(zip.file);

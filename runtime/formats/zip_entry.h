@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Where an entry of a ZIP lies in its file, also in one of more than 4 GiB: the ZIP library finds
-// an entry by its name, but reads sizes and offsets of 32 bits alone.
+// The place of an entry of a ZIP in its file, also in one of more than 4 GiB: the ZIP library finds
+// an entry by its name, but reads only sizes and offsets of 32 bits.
 #ifndef ZIP_ENTRY_H
 #define ZIP_ENTRY_H
 
@@ -26,7 +26,7 @@ static inline uint64_t zip_number(const unsigned char *at, int bytes)
   return n;
 }
 
-// The sizes and the offset, of which those that 32 bits do not hold stand in an extra field.
+// The sizes and the offset; those that 32 bits do not hold are in an extra field.
 static inline bool zip_long_numbers(zip_read *read, void *file, uint64_t at, uint64_t end,
                                     uint64_t numbers[3])
 {

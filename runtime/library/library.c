@@ -56,7 +56,7 @@ bool all_ok(bool ok, const struct failure *why)
 // ---- entry
 // ---------------------------------------------------------------------------------------
 
-// What a call changes for its thread.
+// The state of its thread that a call changes.
 struct surroundings {
   unsigned csr;
   int threads;

@@ -33,7 +33,7 @@ bool adapters_have(const char *name)
 
 // ---- files -------------------------------------------------------------------------------------
 
-// The ranks are in the shapes of the tensors; the scale is in this file alone.
+// The ranks are in the shapes of the tensors; only this file has the scale.
 static bool same_scale(const char *path, struct failure *why)
 {
   json_error_t error;

@@ -54,7 +54,7 @@ static const struct kind *kind_of(const char *dtype)
   return NULL;
 }
 
-// Whether it may stand for whole numbers: a buffer of indices, say, or images.
+// Whether it may represent whole numbers: a buffer of indices, say, or images.
 static bool holds_counts(const struct tensor *t)
 {
   return (t->role == PARAMETER || t->role == BATCH) && t->type == F32;

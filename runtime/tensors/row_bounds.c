@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What becomes of rows by expert for which there was too little room.
+// The treatment of rows by expert that had too little room.
 //
 // Where the host knows the counts, on the CPU, all ranks agree after a step's backward, and none
 // does the update: parameters, and what the optimizer keeps of them, stay those of the step before.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Rows by expert of which a rank has less room than there can be: that a count passes the room is
-// noted, and the rows beyond it are left out, so nothing is written there. The runtime ends the job
-// (row_bounds.c).
+// Rows by expert, if a rank has less room than the most rows that it may get: a note records that a
+// count exceeds the room, and the rows beyond it are left out, so nothing is written there. The
+// runtime ends the job (row_bounds.c).
 #ifndef ROW_BOUNDS_H
 #define ROW_BOUNDS_H
 

@@ -38,7 +38,7 @@ static void write_stack(struct members *members, const char *name, long count, s
   }
 }
 
-// How many tensors of others a member is: 0 if its alias is one name.
+// The number of other frameworks' tensors that a member is: 0 if its alias is one name.
 static size_t stacked(const struct tensor *t)
 {
   const struct file_name *a = &t->alias;

@@ -34,7 +34,7 @@ static inline struct slice table_slice(int row)
 // Which tensor of a file: that of the program's own name, or that of the alias.
 enum naming { OWN_NAME, ALIAS };
 
-// Where it lies in the tensor of its alias; NULL: it is that tensor.
+// Its place in the tensor of its alias; NULL: it is that tensor.
 static inline const struct joined *table_joined(int row)
 {
   const struct joined *j = program->joined;
@@ -101,8 +101,8 @@ void table_free(struct members *members);
 // A checksum of names, roles, types and whole shapes, in the order of the table.
 uint32_t table_sum(const struct members *members);
 
-// How many tensors a member is under its alias, one for each index of its first dimension: the
-// alias has "{}" for that. 0: one.
+// The number of tensors that a member is under its alias, one for each index of its first
+// dimension: the alias has "{}" for that. 0: one.
 long table_stacked(const struct member *m);
 
 // The elements of all whole tensors of the role, and their bytes; 0 if out of memory.

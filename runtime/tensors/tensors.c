@@ -74,7 +74,7 @@ static void draw_some(const struct tensor *t, const struct philox *named, uint64
   }
 }
 
-// Any number of elements. Each is a function of its index alone: threads may share the work.
+// Any number of elements. Each is a function only of its index: threads may share the work.
 static void draw(const struct member *m, uint64_t first, size_t count, void *to)
 {
   const struct tensor *t = &program->tensors[m->row];
@@ -367,7 +367,7 @@ static bool read_count(const struct archive *checkpoint, const char *key, long l
   return failed(why, "%s: its %s \"%s\" is not a number of %ss", checkpoint->path, key, text, key);
 }
 
-// What the checkpoint has read of its data.
+// The position in its data that the checkpoint records.
 static bool take_position(const struct archive *checkpoint, struct progress *at,
                           struct failure *why)
 {

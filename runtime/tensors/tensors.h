@@ -19,7 +19,7 @@ struct origins {
   struct failure *note;  // on rank 0, what is unusual about a file; NULL: no note
 };
 
-// How far the training of a checkpoint is.
+// The progress of a checkpoint's training.
 struct progress {
   int step;
   bool has_data, of_samples; // whether it says what it has read; of samples, or of tokens

@@ -2,8 +2,8 @@
 // Products of floats and stored weights on AMX, a processor's matrix unit. It multiplies tiles of
 // bfloat16, many times as quick as vectors multiply floats, and sums floats. A float is exactly the
 // sum of three bfloat16, and a weight of a block of 8 bits that of two: so the products lose
-// nothing that those of floats keep. The order in which an element is summed depends on the number
-// of terms alone.
+// nothing that those of floats keep. The order in which an element is summed depends only on the
+// number of terms.
 #ifndef CPU_AMX_H
 #define CPU_AMX_H
 
@@ -24,7 +24,7 @@ struct weights {
 enum {
   TILE_ROWS = 16,    // also the columns of a result's tile, of floats
   TILE_TERMS = 32,   // a row of bfloat16
-  X_PARTS = 3,       // bfloat16 of which a float is the sum
+  X_PARTS = 3,       // a float is the sum of so many bfloat16,
   WEIGHT_PARTS = 2,  // and a weight, at most
   CHUNK_ROWS = 256,  // of x that are packed at a time,
   CHUNK_TERMS = 512, // and their terms: all parts fit a core's cache
@@ -99,7 +99,7 @@ static inline void amx_pack(struct amx_tile *restrict to, const float *restrict 
       amx_split(to, i, x + i * ld, terms);
 }
 
-// The tile of weights of which a row of `from` has the terms of a column.
+// The tile of weights from rows that each have the terms of a column.
 static inline void amx_turn(struct amx_tile *to, const bf16 *from, long ld)
 {
   lanes row[TILE_ROWS];
@@ -198,10 +198,10 @@ static inline void amx_from_int8_turned(struct amx_tile *to, struct weights w, l
 
 // ---- sums ---------------------------------------------------------------------------------------
 
-// out[32, 32] = x w, of `steps` tiles of terms, or out += x w if `add` is true; of 16 rows alone
+// out[32, 32] = x w, of `steps` tiles of terms, or out += x w if `add` is true; of only 16 rows
 // unless `two` is true. Of x the second rows follow the first; of w each tile of the second columns
-// follows that of the first. What the second parts of weights and the last of x make is below what
-// a float keeps.
+// follows that of the first. The products of the second parts of weights and the last parts of x
+// are below the precision of a float.
 static inline __attribute__((always_inline)) void amx_block(float *out, long ld,
                                                             const struct amx_tile *x,
                                                             const struct amx_tile *w, int steps,

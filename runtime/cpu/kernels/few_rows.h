@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Products of a few rows with a large matrix, which is read once, from memory: as when tokens are
-// generated one by one. Each element is summed in an order that depends on the number of terms
-// alone.
+// generated one by one. Each element is summed in an order that depends only on the number of
+// terms.
 #ifndef CPU_FEW_ROWS_H
 #define CPU_FEW_ROWS_H
 

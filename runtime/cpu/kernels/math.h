@@ -5,7 +5,7 @@
 // Each product is cut into parts for the threads of the kernels. BLAS, or oneDNN if it is faster,
 // computes a part on one thread: BLAS's own threads would compete with the kernels' (run.sh sets
 // them to one), and oneDNN uses none if several threads run already. The parts, and so the sums to
-// the bit, depend on the number of threads alone.
+// the bit, depend only on the number of threads.
 #ifndef CPU_MATH_H
 #define CPU_MATH_H
 

@@ -4,7 +4,7 @@
 // Both operands are packed, a part at a time, in the order in which they are read, and converted to
 // float32: a into panels of some rows, b into strips of some columns. A block of the result, a
 // panel times a strip, is summed in registers over the terms of a part. The order in which an
-// element is summed depends on the number of terms alone.
+// element is summed depends only on the number of terms.
 #ifndef CPU_PRODUCTS_H
 #define CPU_PRODUCTS_H
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Rows by expert between ranks that have some tokens and ranks that have some experts.
 //
-// The rows of a rank with tokens stand by expert, and so by the rank that has the expert; there
-// counts[e] tells how many. What a rank with experts gets stands by rank, and of each by expert: it
-// goes to its place, by expert and of each by rank. All first tell each other their counts. If some
-// rank has too little room for its rows, no rank sends any: the step will end before its update.
+// The rows of a rank with tokens are by expert, and so by the rank that has the expert; counts[e]
+// is their number there. The rows that a rank with experts gets are by rank, and of each by expert:
+// they go to their places, by expert and of each by rank. All ranks first exchange their counts. If
+// some rank has too little room for its rows, no rank sends any: the step will end before its
+// update.
 #ifndef CPU_ROWS_H
 #define CPU_ROWS_H
 

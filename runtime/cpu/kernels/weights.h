@@ -78,8 +78,8 @@ static inline lanes floats_from_int8(const int8_t *q)
 #endif
 }
 
-// A block's scale in all lanes: made of four bytes, of which the scale is the lower two. So it does
-// not go through a general register.
+// A block's scale in all lanes: made of four bytes; the lower two are the scale. So it does not go
+// through a general register.
 static inline lanes lanes_of_scale(const struct weight_block *w)
 {
 #if defined(__AVX512F__) || defined(__AVX2__)
@@ -124,7 +124,7 @@ column_int8(float *out, const float *x, const struct weight_block *w, int rows, 
 // ---- more rows ---------------------------------------------------------------------------------
 
 // Makes a strip of the columns from j on, of `width` of them, and the terms from c on, as floats: a
-// row of STRIP for each term. What the columns beyond `width` get is not read.
+// row of STRIP for each term. The columns beyond `width` are not read.
 typedef void fill_strip(float *restrict to, struct weights w, long j, int width, long c, int terms);
 
 static inline void strip_of_bf16(float *restrict to, struct weights w, long j, int width, long c,

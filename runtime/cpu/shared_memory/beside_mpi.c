@@ -128,7 +128,7 @@ int MPI_Op_create(MPI_User_function *function, int commutes, MPI_Op *op)
   return MPI_SUCCESS;
 }
 
-// The made operations are of types with 16 bits alone, and look at no type.
+// The made operations support only types with 16 bits, and ignore the type.
 void shared_combine(int op, void *in, void *inout, int n, enum shared_type type)
 {
   MPI_Datatype its_type = MPI_UINT16_T;
@@ -163,7 +163,7 @@ static void let_mpi_go_on(void)
   PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &is_there, MPI_STATUS_IGNORE);
 }
 
-// What the first rank of a machine tells the others.
+// The message of a machine's first rank to its others.
 struct introduction {
   int process;
   char secret[33];

@@ -116,7 +116,7 @@ int shared_allreduce(const void *in, void *out, int n, enum shared_type type, in
   return error;
 }
 
-// In place a member's sum first lies in its own part, which only it reads.
+// In place a member's sum is first in its own part, which only it reads.
 int shared_reduce_scatter(const void *in, void *out, struct shared_parts parts,
                           enum shared_type type, int op, struct shared_group *group)
 {
@@ -158,7 +158,7 @@ int shared_allgather(const void *in, void *out, struct shared_parts parts, enum 
 
 // ---- exchanges ----------------------------------------------------------------------------------
 
-// What a member has for another, in bytes of its operand.
+// The share that a member has for another, in bytes of its operand.
 struct share {
   uint64_t first, bytes;
 };

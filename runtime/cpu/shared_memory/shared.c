@@ -2,8 +2,8 @@
 // The start and end of ranks that talk through shared memory, their memory, and how they meet.
 //
 // Nothing of it has a name in a file system: the first rank has the slots as an anonymous file
-// (memfd), each rank its memory, and the others open them by /proc/PID/fd. What is left of a job
-// that is killed goes with its processes.
+// (memfd), each rank its memory, and the others open them by /proc/PID/fd. The remains of a killed
+// job go with its processes.
 #include "cpu/shared_memory/shared.h"
 
 #include <dirent.h>
@@ -354,7 +354,7 @@ static size_t job_bytes(int ranks)
   return sizeof *job + (size_t)ranks * (GROUPS * sizeof *job->slot + sizeof(struct letter_box));
 }
 
-// The first rank's file has a name of this job alone.
+// Only this job has the name of its first rank's file.
 static const char *file_name(const char *secret, char name[128])
 {
   snprintf(name, 128, "tpgen-job-%.100s", secret);

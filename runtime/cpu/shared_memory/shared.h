@@ -21,7 +21,7 @@ enum { SHARED_ROOM = 4096 };
 // The place of bytes in the memory of a rank: 0, none.
 typedef uint64_t location;
 
-// What a rank announces of its call.
+// A rank's announcement of its call.
 struct announcement {
   uint32_t call;    // enum shared_call, type and operation
   uint32_t is_here; // whether the operand is in `room`
@@ -29,7 +29,8 @@ struct announcement {
   location in, out;
 };
 
-// The others look at its first cache line until it comes. So all that is there is written at once.
+// The others look at its first cache line until the call comes. So all of that line is written at
+// once.
 struct posted {
   _Alignas(64) _Atomic uint32_t arrived; // the number of this call
   _Atomic uint32_t sleepers;             // ranks that sleep until it changes
@@ -71,7 +72,7 @@ void shared_operand(struct shared_group *group, const void *in, size_t bytes);
 // Waits until all have begun. An error where one calls another collective than this rank.
 int shared_meet(struct shared_group *group);
 
-// What a member has posted, its operand, and the bytes at a place in its memory.
+// A member's post, its operand, and the bytes at a place in its memory.
 const struct posted *shared_post(struct shared_group *group, int member);
 const char *shared_read(struct shared_group *group, int member);
 const char *shared_at(struct shared_group *group, int member, location place);
@@ -85,11 +86,11 @@ void shared_part(struct shared_group *group);
 // A member's number in the job.
 int shared_rank_of(const struct shared_group *group, int member);
 
-// ---- what stages of a pipeline send (cpu/shared_memory/stages.c)
+// ---- sends between stages of a pipeline (cpu/shared_memory/stages.c)
 
 enum { LETTERS = 1024 };
 
-// What a rank has sent: where it is.
+// The place of a value that a rank has sent.
 struct letter {
   _Atomic uint32_t number; // 0: it has been taken
   int to, tag;             // to which rank of the machine

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What stages of a pipeline send each other, through memory that they share: a sender writes into
-// its box where the value is, and goes on; the receiver takes it from there.
+// Sends and receives between stages of a pipeline, through shared memory: a sender writes into its
+// box where the value is, and goes on; the receiver takes it from there.
 #include "cpu/shared_memory/names.h"
 #include "cpu/shared_memory/shared.h"
 #include "cpu/stages.h"

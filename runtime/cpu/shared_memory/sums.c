@@ -103,7 +103,7 @@ static void sum_some(const struct sum *s, size_t first, size_t n)
   put(s->out + at, s->members > 1 ? so_far : s->from[0] + at, bytes, s->is_read);
 }
 
-// What is shared out to threads; less is quicker than they are.
+// The bytes from which threads share the work; for fewer, one thread is quicker.
 enum { MUCH = 1 << 18 };
 
 void shared_sum(const struct sum *s)

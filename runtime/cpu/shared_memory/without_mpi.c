@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What a program calls of MPI that is no collective, where there is no MPI: run.sh has started the
-// ranks, all on this machine (RANK, WORLD_SIZE, TPGEN_RANK0: the process of rank 0, TPGEN_TOKEN).
+// The MPI functions that a program calls and that are no collectives, for programs without MPI:
+// run.sh has started the ranks, all on this machine (RANK, WORLD_SIZE, TPGEN_RANK0: the process of
+// rank 0, TPGEN_TOKEN).
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>

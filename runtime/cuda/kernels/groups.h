@@ -5,7 +5,7 @@
 //
 // A block makes a tile of the result, each of its warps a part of that. It copies some terms of
 // both operands to shared memory, in stages: while it multiplies one, the next ones arrive. There
-// are blocks for as many tiles as the groups can have; those of which there are fewer end at once.
+// are blocks for as many tiles as the groups can have; those without a tile end at once.
 #ifndef CUDA_GROUPS_H
 #define CUDA_GROUPS_H
 
@@ -16,7 +16,7 @@
 constexpr int GROUP_TILE = 128, GROUP_TERMS = 32, GROUP_STAGES = 3, GROUP_THREADS = 256;
 constexpr int GROUP_STRIPS = 2, GROUP_COLUMNS = 64;
 
-// The rows of a tile of the result, of which each group has its own.
+// The rows of a tile of the result; each group has its own tiles.
 struct group_rows {
   long group, first;
   int rows; // 0: there are fewer tiles

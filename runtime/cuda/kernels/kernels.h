@@ -94,7 +94,7 @@ template <int THREADS = 256, class T> __device__ static inline T block_min(T x)
   return over_block<THREADS, T, less<T>>(x);
 }
 
-// How many rows there are in all groups: for all threads of a warp.
+// The number of rows in all groups: for all threads of a warp.
 __device__ static inline int all_rows(const int *counts, int groups)
 {
   int rows = 0;

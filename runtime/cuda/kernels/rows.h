@@ -10,8 +10,9 @@
 #include "base/program.h"
 #include "tensors/row_bounds.h"
 
-// What an exchange is about: how many rows of `bytes` bytes a slot has; this rank's experts; the
-// first expert of each rank; for how many rows it has room as one with experts.
+// The parameters of an exchange: the number of rows of `bytes` bytes in a slot; the number of this
+// rank's experts; the first expert of each rank; the number of rows that this rank has room for as
+// one with experts.
 struct row_slots {
   int ranks, here;
   const int *first;
@@ -19,8 +20,8 @@ struct row_slots {
   struct row_note note;
 };
 
-// Each slot, of `most` rows, has a rank's rows by expert; in `rows` they stand by expert, and of
-// each by rank. table: [ranks, here], how many rows there are. A block for each row of a slot.
+// Each slot, of `most` rows, has a rank's rows by expert; in `rows` they are by expert, and of each
+// by rank. table: [ranks, here], the numbers of rows. A block for each row of a slot.
 __global__ static void sort_rows(unsigned short *slots, unsigned short *rows, const int *table,
                                  int ranks, int here, long most, long room, long units, bool back)
 {

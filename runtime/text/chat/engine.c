@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The entries of a program that generates. Rank 0 tells the others each call: its turns and their
-// tokens; then all run it, and their best candidates meet.
+// The entries of a program that generates. Rank 0 sends each call to the others: its turns and
+// their tokens; then all run it, and combine their best candidates.
 #include "text/chat/engine.h"
 
 #include <math.h>
@@ -20,7 +20,7 @@ struct entry {
   int tokens, slot, start, last, logits;
 };
 
-// What travels ahead of a call.
+// The message ahead of a call.
 struct header {
   int turns; // 0: the end
   int rest;  // above 0: no call, but so many milliseconds without one
@@ -172,7 +172,7 @@ static void remember(const struct turn *t)
 
 // ---- the choice --------------------------------------------------------------------------------
 
-// What each rank sends of its logits, for one turn; after it its candidates.
+// The summary that each rank sends of its logits, for one turn; its candidates follow.
 struct logits_part {
   uint32_t count, all; // candidates; whether it has no others
   float largest;

@@ -10,7 +10,7 @@
 
 enum { MOST_TOP = 64 };
 
-// What a slot does in a call: takes tokens, and asks for the next one.
+// The work of a slot in a call: it takes tokens, and asks for the next one.
 struct turn {
   int slot;
   int start;              // of the sequence's tokens, those that are in the slot's caches
@@ -28,8 +28,8 @@ struct turn {
 bool engine_open(struct failure *why);
 void engine_close(void);
 
-// Rank 0: runs the turns of different slots. A turn of several tokens is a prompt's, and runs
-// alone.
+// Rank 0: runs the turns of different slots. A turn of several tokens is a prompt's, and runs by
+// itself.
 void engine_run(struct turn *turns, int n);
 
 // The other ranks: follow until rank 0 calls engine_end.

@@ -30,7 +30,7 @@ struct job {
   struct job *next;          // waiting, or running
 };
 
-// What was done so far.
+// The work done so far.
 struct jobs_figures {
   long prompt_tokens, made_tokens; // made by calls of decode
   double prompt_seconds, decode_seconds;

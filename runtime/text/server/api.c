@@ -202,7 +202,7 @@ static bool refuse(struct call *call, const char *param, const char *message)
   return false;
 }
 
-// A member of the body, if it is there and not null.
+// A member of the body, if it exists and is not null.
 static const json_t *member(const json_t *body, const char *name)
 {
   const json_t *value = json_object_get(body, name);
@@ -245,7 +245,7 @@ static bool read_flag(struct call *call, const json_t *body, const char *name, b
   return true;
 }
 
-// What would change the answer, and is not there.
+// Refuses members that would change the answer and are not supported.
 static bool read_others(struct call *call, const json_t *body)
 {
   static const char *const unknown[] = {

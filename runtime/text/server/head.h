@@ -36,7 +36,7 @@ bool head_is_broken(const char *text, size_t count);
 // Reads a whole head, or an empty line or two before one.
 struct refusal head_read(struct head *head, char *text, size_t count);
 
-// What has been read of a body in chunks; zeroed at first.
+// The state of reading a body in chunks; zeroed at first.
 struct chunks {
   int stage;
   bool ended;

@@ -26,7 +26,7 @@ enum {
   LINGER = 2,   // seconds for a client to read the last answer
   BLOCK = 16 << 10,
 };
-static const double PROBE = 0.5; // seconds between two looks whether a client is there
+static const double PROBE = 0.5; // seconds between two checks of whether a client is connected
 
 // A connection, and its request.
 struct call {
@@ -532,7 +532,7 @@ bool http_open(const struct http *h, struct failure *why)
          failed(why, "port %d of %s cannot be opened: %s", h->port, h->host, strerror(error));
 }
 
-// What is to be awaited of a connection. While an answer is made, a little of the next request is
+// The events to await on a connection. While an answer is made, a little of the next request is
 // read, so that the end of a client shows.
 static short events_of(const struct call *c)
 {

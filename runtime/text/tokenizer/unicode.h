@@ -17,8 +17,8 @@ struct bytes {
 void add_bytes(struct bytes *b, const char *from, size_t count);
 void free_bytes(struct bytes *b);
 
-// The bytes of the character at `at`, of which `left` bytes are there: 1 to 4; or of a maximal part
-// of one, negative. `code`: the character.
+// The number of bytes of the character at `at`, where `left` bytes remain: 1 to 4; or of a maximal
+// part of one, negative. `code`: the character.
 int utf8_at(const char *at, size_t left, uint32_t *code);
 
 // Adds a character.
