@@ -24,7 +24,7 @@ static struct list distinct_values(void)
   return distinct;
 }
 
-/* The members of an exchange of rows know each other's room, which hangs on the places of all. */
+/* The members of an exchange of rows know each other's room, which depends on the places of all. */
 static uint64_t hash_part(uint64_t h, int value, int rank)
 {
   struct shape here = local_shape(value, rank);

@@ -1,9 +1,9 @@
-/* loops.h: how values stand in loops over equal modules: the decisions of the pass `outline`. */
+/* loops.h: values in loops over equal modules: the decisions of the pass `outline`. */
 #ifndef TPGEN_IR_LOOPS_H
 #define TPGEN_IR_LOOPS_H
 
-/* The equal values of a list's modules are a stack. In the loop's body, the one of module 0 stands
-   for all of them. */
+/* The equal values of a list's modules are a stack. In the loop's body, the one of module 0
+   represents all of them. */
 struct in_loop {
   int stack, index;  /* the value of module 0, or NONE; the index of its module */
   int list, sibling; /* of module 0's: the list of modules, and the value of module 1 */
@@ -19,8 +19,7 @@ struct values_in_loops {
 
 /* ------------------------------------------------------------------------------------- loops.c */
 
-/* How the value stands in a loop; before the pass, in none. The row serves until others are
-   written. */
+/* The value's row; before the pass, it is in no loop. The row serves until others are written. */
 extern const struct in_loop in_no_loop;
 const struct in_loop *in_loop(int value);
 /* The value's row, for writing. */

@@ -343,7 +343,7 @@ OP(step_number,    "",                     "",             no_grad,
    operations made. Writes the former in place, by plan_options->optimizer[$optimizer]. */
 OP(update,         "",                     "",             no_grad,            "optimizer", "", "",
    .updates = true)
-/* A buffer, less what stands as its gradient. */
+/* A buffer, minus the value that takes the place of its gradient. */
 OP(buffer,         "",                     "",             no_grad,            "", "", "",
    .updates = true)
 /* From one layout to another. The plan and propagate ask for it; its pass makes it steps. */

@@ -64,8 +64,8 @@ int first_step_operand(const struct optimizer *o);
 bool is_same_kind(int a, int b);
 struct list states_like(int state);
 bool is_apart(int state);
-/* How many inputs an operation has that a kernel of an update may do; 0: it may not. The same of
-   an operation on tensors. */
+/* The number of inputs of an operation that a kernel of an update may do; 0: it may not. The same
+   for an operation on tensors. */
 int inputs_of_row(enum op_kind kind);
 int inputs_of_step(enum op_kind kind);
 /* Whether the update's kernel takes the operand; and whether its operation does, which also takes

@@ -1,4 +1,4 @@
-/* rows.h: values that stand by rows (rows.c, row_room.c). */
+/* rows.h: values that are stored by rows (rows.c, row_room.c). */
 #ifndef TPGEN_IR_ROWS_H
 #define TPGEN_IR_ROWS_H
 
@@ -7,15 +7,15 @@
 
 /* The dimensions by rows: e, b, s and k. */
 enum { ROW_DIMS = 4 };
-/* Tests of rules and gradients look at whole tensors: without it no value stands by rows. */
+/* Tests of rules and gradients look at whole tensors: without it no value is stored by rows. */
 extern bool counts_rows;
-/* The value that counts the rows of the k-th value that the operation makes, if that stands by
+/* The value that counts the rows of the k-th value that the operation makes, if that is stored by
    rows; else NONE. */
 int counts_of(const struct op *op, int k);
 /* A fused operation whose space is stored by rows takes their count, because ranks have fewer rows
    than room: that value, or NONE. */
 int counts_of_kernel(const struct op *op);
-/* The count that the operation takes if its operands stand by rows in this layout; or NONE. */
+/* The count that the operation takes if its operands are stored by rows in this layout; or NONE. */
 int counts_taken(const struct op *op, int counts, struct layout layout);
 /* Whether a count is pending over the dimension of the mesh because this dimension of what it
    counts is cut there. */
@@ -24,7 +24,8 @@ bool is_counted_along(int value, int mesh_dim, int place);
 bool was_counted_along(int value, int mesh_dim, int place);
 /* Which input of the operation is a count of places (`+` in its rule), or NONE. */
 int counted_operand(const struct op *op);
-/* For how many rows the rank has room: of a value by rows; of those that OP_hold_rows holds. */
+/* The number of rows that the rank has room for: of a value by rows; of those that OP_hold_rows
+   holds. */
 int64_t room_for_rows(int value, int rank);
 int64_t room_of_count(const struct op *hold, int rank);
 /* The input or output of an exchange that has the rows on ranks with some experts. */
@@ -34,10 +35,10 @@ int rows_of_experts(const struct op *exchange);
 bool notes_rows(const struct op *op);
 struct list row_notes(void);
 bool has_row_bounds(void);
-/* How many rows may travel from a rank with tokens to a rank with experts, where the host does not
-   know how many there are. */
+/* The most rows that may travel from a rank with tokens to a rank with experts, if the host does
+   not know their number. */
 int64_t rows_of_slot(int tokens, int ranks);
-/* Whether any value stands by rows. */
+/* Whether any value is stored by rows. */
 bool has_values_by_rows(void);
 /* Whether rows travel, along a dimension of the mesh, from ranks with some tokens to ranks with
    some experts, or back; and whether a value by rows can go from one layout to the other at all. */
@@ -64,12 +65,12 @@ int64_t rows_within(double bound, int64_t places, int64_t experts, int64_t all);
 /* Whether some rank has room for fewer rows than there can be: of a value by rows, or a count, as
    it is cut. */
 bool has_less_room(int value);
-/* How many places the ranks along these dimensions of the mesh have together of those that a count
-   counts, as it was made. */
+/* The number of places of a count, as it was made, that the ranks along these dimensions of the
+   mesh have together. */
 int64_t places_along(int counts, unsigned dims, int rank);
-/* How many places can name the experts of the rank's part of a value by rows, which has that shape.
-   Where the rows come from ranks with other tokens these are the tokens of all: of parts, and of
-   micro-batches of parts, that may differ in size. */
+/* The number of places that can name the experts of the rank's part of a value by rows, which has
+   that shape. If the rows come from ranks with other tokens these are the places of all: of parts,
+   and of micro-batches of parts, that may differ in size. */
 int64_t places_here(int value, int rank, struct shape part);
 /* The room that a rank has for its part of a value by rows, of that shape: a row of one expert for
    each place, or fewer. Where that is not the part's shape they are one dimension. */

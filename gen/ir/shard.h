@@ -74,10 +74,9 @@ char *shape_text(struct shape s); /* "[20, 10]" */
 
 /* ------------------------------------------------------------------------------ local_shape.c */
 
-/* The shape of what the rank has room for: of its part, but where it stands by rows. */
+/* The shape of the rank's room: of its part, unless it is stored by rows. */
 struct shape local_shape(int value, int rank);
-/* The number of elements of the rank's part; by rows, the number if all experts have as many.
- */
+/* The number of elements of the rank's part; by rows, if all experts have as many. */
 double elements_in_balance(int value, int rank);
 /* Whether the ranks' parts have equal length in a dimension: rank 0 has the longest, and the
    last rank's is as long only if all are equal. */

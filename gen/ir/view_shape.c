@@ -2,10 +2,10 @@
    another.
 
    Takes two shapes with the same number of elements. Walks both from the outermost dimension: a
-   factor that both have there becomes a letter, "(a4b3)c5->a4(b3c5)". Where they have no common
-   factor, it tries the same from the innermost dimension of the section that does not nest. What
-   remains between, some on each side, is marked `!`, never to be cut: "a2!(b3!c2)->d3!(e2!c2)" for
-   2 x 6 as 3 x 4. */
+   factor that both have there becomes a letter, "(a4b3)c5->a4(b3c5)". If they have no common
+   factor, it tries the same from the innermost dimension of the section that does not nest. The
+   factors that remain between, some on each side, are marked `!`, never to be cut:
+   "a2!(b3!c2)->d3!(e2!c2)" for 2 x 6 as 3 x 4. */
 #include "ir/ir.h"
 
 #include <inttypes.h>

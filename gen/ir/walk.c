@@ -26,7 +26,7 @@ static bool gathers_inputs(const int *ops, int n)
   return false;
 }
 
-/* The answer is the same for all stages: what one of them gathers, another one sends. */
+/* The answer is the same for all stages: one of them gathers the values that another one sends. */
 bool gathers_each_batch(void)
 {
   if (all_stages()) return all_stages()->gathers_each_batch;

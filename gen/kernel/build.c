@@ -420,7 +420,7 @@ static void add_rows(struct code *c, struct kernel_builder *k)
 
 /* ------------------------------------------------------------------------------------ all kinds */
 
-/* A kernel of elements, or by rows, ends after the last row that there is. */
+/* A kernel of elements, or by rows, ends after the last existing row. */
 static void declare_rows(struct code *c, struct kernel_builder *k)
 {
   struct loops *loops = &k->loops;

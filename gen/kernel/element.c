@@ -491,7 +491,8 @@ static bool is_plain_element(const struct expr *e)
   return e->fenced || (!e->n && *e->word != '-' && !strstr(e->word, "->"));
 }
 
-/* How often the operation's expression has the value's element; at another index it counts twice.
+/* The number of times that the operation's expression has the value's element; at another index it
+   counts twice.
  */
 static int times_asked(const struct op *op, const struct expr *e, int value)
 {

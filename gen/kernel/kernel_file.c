@@ -47,7 +47,7 @@
      $float_a$(x)  x, an element of parameter a, as a float: x, or bf16_to_float(x).
      $from_float_a$(x)  A float as an element of parameter a: x, or float_to_bf16(x).
      $suffix_a$ _bf16, or nothing, by the type of parameter a's elements.
-     $room$     For how many rows by expert there is room, of the operand that stands by rows.
+     $room$     The number of rows that the operand that is stored by rows has room for.
      $s$        The operation's scalar, if no letter of the rule is called s.
      $stride_y$ A number of the row, by its name; also $softcap$.
 
@@ -196,7 +196,7 @@ static void find_local_sizes(void)
           file_kernel.letters.name[k]);
 }
 
-/* ---------------------------------------------------------------------------- what fills holes */
+/* ----------------------------------------------------------------------------- what fills holes */
 
 /* The product of all letters of a name; NONE if there is none. */
 static int64_t product_of_letters(char name, const int64_t *size)

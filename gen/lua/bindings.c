@@ -499,7 +499,7 @@ static int check_plain_name(lua_State *L)
   return 0;
 }
 
-/* ------------------------------------------------------------------ what Lua cannot tell itself */
+/* ----------------------------------------------------------------- facts that Lua does not have */
 
 /* line(): of the plan. */
 static int line(lua_State *L)

@@ -1,9 +1,9 @@
 /* call_cache.c: replays earlier calls of F's functions, and of tensors' methods and operators.
 
-   What such a function appends follows from the shapes and types of its tensors, and from its
-   numbers and texts. A model of a hundred equal layers calls each of them a hundred times with the
-   same ones. The first call is recorded: the operations that it appended, and their operands. An
-   equal call appends them again and runs no Lua. */
+   The operations that such a function appends follow from the shapes and types of its tensors, and
+   from its numbers and texts. A model of a hundred equal layers calls each of them a hundred times
+   with the same ones. The first call is recorded: the operations that it appended, and their
+   operands. An equal call appends them again and runs no Lua. */
 #include "lua/lua.h"
 
 #include <lauxlib.h>

@@ -240,7 +240,7 @@ static int ordered_pairs(lua_State *L)
   return 1;
 }
 
-/* ----------------------------------------------------------------- text that tells no addresses */
+/* ----------------------------------------------------------------------- text without addresses */
 
 void push_text(lua_State *L, int at)
 {

@@ -63,7 +63,7 @@ static int enter_scan(lua_State *L)
   return 1;
 }
 
-/* pass_on(tensor): what the step hands on to the next one. */
+/* pass_on(tensor): the carry of the step, which the next step reads. */
 static int pass_carry(lua_State *L)
 {
   int value = argument_operand(L, 1);
@@ -73,7 +73,7 @@ static int pass_carry(lua_State *L)
   return 1;
 }
 
-/* hold(what the last step hands on, what the first one takes): see OP_scan_hold. */
+/* hold(the carry of the last step, the carry that the first step reads): see OP_scan_hold. */
 static int hold_scan(lua_State *L)
 {
   struct op op = {

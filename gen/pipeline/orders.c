@@ -1,7 +1,7 @@
 /* orders.c: the order in which each rank computes, for each of the schedules that
    torch.distributed.pipelining has. Sources: GPipe (Huang et al. 2019), 1F1B and its interleaved
    form (Narayanan et al. 2021), breadth first (Lamy-Poirier 2023), zero bubble (Qi et al. 2023,
-   2024), DualPipeV (DeepSeek 2025). Idle steps stand where these schedules have them if all steps
+   2024), DualPipeV (DeepSeek 2025). Idle steps are where these schedules have them if all steps
    take the same time. */
 #include "pipeline/pipeline.h"
 

@@ -62,7 +62,7 @@ struct pipeline *pipeline_order(const char *name, int ranks, int stages, int mic
 
 /* ----------------------------------------------------------------------------------- lowering.c */
 
-/* The same with what stands between: sends and receives between ranks, parameters that are gathered
+/* The same with the actions between: sends and receives between ranks, parameters that are gathered
    up to three stages ahead, gradients that are complete; without idle steps. NULL: the order cannot
    run, and *why says where it stops. */
 struct pipeline *lowered(const struct pipeline *p, const char **why);
@@ -118,7 +118,7 @@ char *pipeline_csv(const struct pipeline *p);
 /* Whether it has more than computation: sends, receives, parameters, gradients. */
 bool is_lowered(const struct pipeline *p);
 
-/* The longest letters of a kind that stand there; steps over them. */
+/* Reads the longest letters of a kind at *at, and steps over them. */
 enum action_kind action_kind(const char **at);
 /* Whether such an action says its micro-batch. */
 bool has_microbatch(enum action_kind kind);

@@ -1,4 +1,4 @@
-/* plan_json.c: plan.json, for programs: what plan.txt tells people. */
+/* plan_json.c: plan.json: the content of plan.txt, for programs. */
 #include "report/report.h"
 
 /* In the form that plans/plan.schema.json describes. */

@@ -9,7 +9,7 @@ struct room_of_rows {
 
 struct rows_of_count {
   int counts;     /* the value that counts them */
-  int widest;     /* of the values that stand by them on a rank with some experts */
+  int widest;     /* of the values that are stored by rows on a rank with some experts */
   int64_t slots;  /* what an exchange has for slots, in rows; 0: none */
   int64_t ranks;  /* among how many */
   int64_t tokens; /* rows of a rank's own tokens */

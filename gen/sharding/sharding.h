@@ -1,9 +1,9 @@
-/* sharding.h: placements: the shardings that a rule allows, what moves between two layouts, and
-   what that costs. Nothing here changes the graph.
+/* sharding.h: placements: the shardings that a rule allows, the moves between two layouts, and
+   their cost. Nothing here changes the graph.
 
-   What is asked is handed along as a `struct cost_model` or a `struct chooser`, with the answers to
-   earlier questions. Functions without one are for the compiler's thread: they ask the model of the
-   graph. */
+   Functions take the state of the question as a `struct cost_model` or a `struct chooser`, with the
+   answers to earlier questions. Functions without one are for the compiler's thread: they ask the
+   model of the graph. */
 #ifndef TPGEN_SHARDING_H
 #define TPGEN_SHARDING_H
 
@@ -14,7 +14,7 @@
 
 /* ----------------------------------------------------------------------------------- buckets.c */
 
-/* How many elements of a value the rank has. */
+/* The number of elements of a value that the rank has. */
 int64_t elements_of_rank(int value, int rank);
 /* The unit whose parameter the operation gathers, whose gradient it reduces, or whose parameter or
    gradient it casts or moves on the way; else NONE. */
@@ -241,7 +241,7 @@ bool same_compact(const struct compact_layout *a, const struct compact_layout *b
 /* Whether any mesh dimension is in the state `at`; whether anything is pending at either end. */
 bool is_any(const struct compact_layout *b, int at);
 bool is_anything_pending(const struct compact_layout *from, const struct compact_layout *to);
-/* How many mesh dimensions cut `dim`. */
+/* The number of mesh dimensions that cut `dim`. */
 int cuts(const struct compact_layout *b, int dim);
 /* Sets the state of mesh dimension i; a cut becomes the last. */
 void set_state(struct compact_layout *b, int i, int at);

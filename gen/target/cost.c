@@ -60,8 +60,8 @@ static bool is_own_block(const struct op *op)
   return number_of(op, "places") || !graph->value[k].layout.on[mesh_dim].shift;
 }
 
-/* How many keys a query has to do with, of so many: with a causal mask, half of them; with a
-   window, those in it and in the rest of its tiles. Documents are not known. */
+/* The number of keys that a query computes with, of so many: with a causal mask, half of them; with
+   a window, those in it and in the rest of its tiles. Documents are not known. */
 static double keys_of_query(const struct op *op, double keys)
 {
   enum { TILE = 64 };

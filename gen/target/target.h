@@ -175,7 +175,7 @@ const char *c_type(enum type t);
 /* -------------------------------------------------------------------------------------- cost.c */
 
 int64_t time_taken(const struct op *op);
-/* How long a rank takes to send bytes to another one along that dimension of the mesh, in
+/* The time that a rank takes to send bytes to another one along that dimension of the mesh, in
    picoseconds. */
 int64_t sending_time(int64_t bytes, int mesh_dim);
 /* The multiplications of rank 0 in a matmul's product, or in each of several. */

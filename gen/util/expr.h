@@ -45,8 +45,8 @@ const struct expr *times_expr(const struct expr *a, const char *sign, int64_t n)
    gives the same bits. */
 const struct expr *float_factor(double x);
 const struct expr *double_factor(double x);
-/* The tree of a text in C. Where an operand stands in it, %e is a tree, %s a word, %d an int and
-   %ld an int64_t. */
+/* The tree of a text in C. An operand in it is %e for a tree, %s a word, %d an int and %ld an
+   int64_t. */
 const struct expr *expr(const char *form, ...);
 
 bool same_expr(const struct expr *a, const struct expr *b);

@@ -208,8 +208,8 @@ _Noreturn void usage_error(int status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* A mistake of tpgen itself: names the pass, and aborts. */
 _Noreturn void bug(const char *pass, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The graph was read from this file, each operation from a line of it: what is wrong with it is
-   then the file's error, not tpgen's. The second tells at which operation the next bug is found. */
+/* The graph was read from this file, each operation from a line of it: a fault of it is then the
+   file's error, not tpgen's. The second sets the operation of the next bug. */
 void bugs_are_of(const char *path, const int *line, int n);
 void bug_is_at(int op);
 /* Prints a line on standard error, in printable ASCII. Other bytes, which a path or a name may
@@ -334,7 +334,7 @@ uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t n);
 ssize_t read_up_to(int file, void *to, size_t size);
 /* Whether the C text uses this variable, outside of comments. */
 bool has_word(const char *text, const char *word);
-/* How many letters, digits and underscores the text begins with. */
+/* The number of letters, digits and underscores at the text's beginning. */
 size_t word_length(const char *s);
 
 /* ---------------------------------------------------------------------------------- targets.c */

@@ -136,7 +136,7 @@ enum state neighbour_state(const struct neighbour *n)
   return end[2] == 'Z' || end[2] == 'X' ? GONE : end[2] == 'T' ? STOPPED : RUNS;
 }
 
-// ---- what they tell each other -----------------------------------------------------------------
+// ---- messages between them ---------------------------------------------------------------------
 
 static void on_signal(int number, siginfo_t *info, void *context)
 {

@@ -109,7 +109,7 @@ struct index_use {
   long first[MAX_DIMS], part[MAX_DIMS]; // of an input: the start of this part; its shape
 };
 
-// Rows by expert for which a rank has less room than there can be.
+// Rows by expert, if a rank has less room than the most rows that it may get.
 struct row_bound {
   const char *name; // the module: "layers.*.mlp" of a list
   int line;         // of the plan

@@ -56,7 +56,7 @@ static bool takes_smaller(void)
   return has_present() || ignores_labels();
 }
 
-// Decides by the plan what happens to an epoch's last, incomplete batch.
+// Decides by the plan how to treat an epoch's last, incomplete batch.
 static bool decide_last(struct source *s, enum purpose purpose, struct failure *why)
 {
   struct order *o = &s->order;

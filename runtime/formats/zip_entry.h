@@ -8,7 +8,8 @@
 #include <stdint.h>
 #include <string.h>
 
-// In an archive of torch.export, the entry that has the program. Its checksum tells exports apart.
+// In an archive of torch.export, the entry that has the program. Its checksum distinguishes
+// exports.
 static const char ZIP_PROGRAM[] = "models/model.json";
 
 struct zip_entry {

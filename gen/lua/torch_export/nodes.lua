@@ -38,7 +38,7 @@ end
 
 -- ---------------------------------------------------------------------------- graphs within graphs
 
--- Calls of a graph: where it stands among the arguments.
+-- Calls of a graph: its place among the arguments.
 local GRAPH_CALLS = {
   ["torch.ops.higher_order.wrap_with_set_grad_enabled"] = true,
   ["torch.ops.higher_order.wrap_with_autocast"] = true,

@@ -432,7 +432,7 @@ of_either("_fft_c2r", function(a)
   return back_to_real(a.self, places(a.self, a.dim), a.normalization, a.last_dim_size)
 end)
 
--- PyTorch's functions: norm says where the factor stands.
+-- PyTorch's functions: norm says where the factor is.
 local function normalization(norm, inverse)
   if norm == "ortho" then return 1 end
   return (norm == "forward") == inverse and 0 or 2

@@ -14,8 +14,8 @@
 
 #include <string.h>
 
-// Who has which experts: the first of each member, and their number at the end. room: for how many
-// rows each member has room; NULL: for all.
+// The experts of each member: the first of each, and their number at the end. room: the number of
+// rows that each member has room for; NULL: for all.
 struct row_ranks {
   const int *first;
   const long *room;
@@ -29,7 +29,7 @@ struct row_exchange {
   int *give, *give_at, *get, *get_at; // in rows, by member
 };
 
-// How many rows member r has of the experts of another.
+// The number of rows that member r has for the experts of another.
 static inline long rows_from(const struct row_exchange *x, int r, int with_experts)
 {
   const int *const own = x->table + (long)r * x->experts;
@@ -38,7 +38,8 @@ static inline long rows_from(const struct row_exchange *x, int r, int with_exper
   return n;
 }
 
-// How many rows this rank exchanges with each member: as one with tokens, and as one with experts.
+// The numbers of rows that this rank exchanges with each member: as one with tokens, and as one
+// with experts.
 static inline void count_rows(const struct row_exchange *x, int *tokens, int *tokens_at,
                               int *experts, int *experts_at)
 {
@@ -50,7 +51,7 @@ static inline void count_rows(const struct row_exchange *x, int *tokens, int *to
   }
 }
 
-// How many rows the experts of a member get.
+// The number of rows that the experts of a member get.
 static inline long rows_to(const struct row_exchange *x, int member)
 {
   long n = 0;
@@ -86,7 +87,7 @@ static inline int open_row_exchange(struct row_exchange *x, const int *counts, c
   return MPI_Allgather(counts, x->experts, MPI_INT, x->table, x->experts, MPI_INT, group);
 }
 
-// Copies rows that stand by rank to their places by expert, or back.
+// Copies rows that are sorted by rank to their places by expert, or back.
 static inline void sort_rows(const struct row_exchange *x, char *by_rank, char *by_expert,
                              size_t row, bool back)
 {

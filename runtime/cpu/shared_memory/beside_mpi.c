@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Ranks of several machines: those of one machine share memory, and MPI's names for them stand
-// before MPI's own functions. MPI starts and ends the ranks, and makes the groups.
+// Ranks of several machines: those of one machine share memory; their functions have MPI's names
+// and take precedence over MPI's own functions. MPI starts and ends the ranks, and makes the
+// groups.
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>

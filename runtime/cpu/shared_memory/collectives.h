@@ -83,7 +83,7 @@ int shared_reduce_segments(void *own, int n, const struct segment *p, enum share
 
 // ---- the ranks of a machine ---------------------------------------------------------------------
 
-// Who a rank is among those of its machine, and how it finds them.
+// A rank's number among those of its machine, and how it finds them.
 struct shared_ranks {
   int n, me;          // the ranks of the machine, and which of them this one is
   int rank;           // its number in the job, for messages

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// How ranks of one machine talk through memory: the inside of cpu/shared_memory/collectives.h.
+// Communication of one machine's ranks through memory: the inside of
+// cpu/shared_memory/collectives.h.
 //
-// Each rank has a slot for each group. In a collective a rank writes there what it calls, and where
-// its operand is (a small one stands in the slot itself), and waits until all others have: they
-// meet. Then it reads the others' operands where they are. If one did not stand in a slot, it waits
-// until all have read: they part. A slot has two posts, which take turns: no rank is two
-// collectives ahead of another.
+// Each rank has a slot for each group. In a collective a rank writes there its call and the place
+// of its operand (a small one is in the slot itself), and waits until all others have: they meet.
+// Then it reads the others' operands where they are. If one was not in a slot, it waits until all
+// have read: they part. A slot has two posts, which take turns: no rank is two collectives ahead of
+// another.
 #ifndef CPU_SHARED_H
 #define CPU_SHARED_H
 

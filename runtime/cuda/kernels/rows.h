@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Rows by expert between ranks that have some tokens and ranks that have some experts: what
-// cpu/kernels/rows.h does. The host does not know how many rows there are, so each pair of ranks
-// exchanges a slot of so many rows: the most that there can be, or with a bound so many times those
-// in balance. A rank notes that it had more for another rank, whom those beyond do not reach; the
-// step goes on, with numbers of no meaning, and the runtime ends the job.
+// Rows by expert between ranks that have some tokens and ranks that have some experts, as in
+// cpu/kernels/rows.h. The host does not know the number of rows, so each pair of ranks exchanges a
+// slot of so many rows: the most possible, or with a bound so many times those in balance. A rank
+// that has more for another rank notes it, and does not send those beyond; the step goes on, with
+// numbers of no meaning, and the runtime ends the job.
 #ifndef CUDA_ROWS_H
 #define CUDA_ROWS_H
 

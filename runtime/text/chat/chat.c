@@ -178,7 +178,7 @@ static const struct form *form_of(const char *plain)
   return NULL;
 }
 
-// "<|im_start|>system\nYou are a helpful assistant.<|im_end|>": the text that stands there itself.
+// "<|im_start|>system\nYou are a helpful assistant.<|im_end|>": the text itself.
 static char *default_system(const char *plain, const struct form *f)
 {
   for (const char *at = plain; (at = strstr(at, f->system[0])); at++) {

@@ -368,7 +368,7 @@ void engine_end(void)
   target_share(&header, sizeof header);
 }
 
-// Rank 0 does not wait for the others here: while they sleep, it tells them nothing more.
+// Rank 0 does not wait for the others here: while they sleep, it sends them nothing more.
 void engine_rest(int milliseconds)
 {
   static double until;

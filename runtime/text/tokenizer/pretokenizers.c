@@ -278,7 +278,7 @@ bool steps_cut(const struct steps *s, struct words *words, bool starts, struct f
 
 // ---- decoders ----------------------------------------------------------------------------------
 
-// All tokens as one text of bytes; a token with another character stands as it is.
+// All tokens as one text of bytes; a token with another character is kept as it is.
 static void from_letters(const struct words *from, struct words *to)
 {
   struct bytes all = {0};

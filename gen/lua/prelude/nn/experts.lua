@@ -89,7 +89,7 @@ end
 
 -- ------------------------------------------------------------------------------------- capacity
 
--- How many places an expert takes of a sequence.
+-- The number of places of a sequence that an expert takes.
 local function capacity_of(how, length)
   return math.max(1, math.ceil(how.capacity * length * how.top_k / how.experts))
 end

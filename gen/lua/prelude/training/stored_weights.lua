@@ -57,7 +57,7 @@ function base.stored_product(x, weight, turned)
   return base.narrowed(in_rows(append(name, {wide, weight}), shape, n - 1), x)
 end
 
--- How many outputs a weight has.
+-- The number of outputs of a weight.
 function base.outputs(weight, turned)
   local size = core.shape(weight)[turned and 2 or 1]
   return turned and core.stored(weight) == "int8" and size * BLOCK_NUMBERS or size

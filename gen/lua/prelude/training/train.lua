@@ -61,7 +61,7 @@ local function within_documents(batch, tensors)
   for name, target in pairs(targets) do tensors[name] = target end
 end
 
--- How many samples the batch has: the length of its inputs, which micro-batches cut.
+-- The number of samples of the batch: the length of its inputs, which micro-batches cut.
 local function samples_of(batch)
   local first, named
   for name, description in pairs(batch) do

@@ -311,7 +311,7 @@ function methods.replicate(x)
 end
 
 -- The same, a matrix, whole on one rank: those of equal modules on different ones. Values that depend only on it are
--- there, too.
+-- on its rank, too.
 --- p:home(x): a matrix, whole on one rank, which then computes with it; those of equal modules on different ones.
 function methods.home(x)
   local d = of_element(x, "home")
