@@ -63,8 +63,8 @@ int pending_writes(const struct op *op, int *list)
   return n;
 }
 
-/* An await completes the collective that it waits for, and what is chained to it: it depends on
-   all that must be there until then. */
+/* An await completes the collective that it waits for, and those chained to it: it depends on all
+   values that must exist until then. */
 static int await_reads(const struct op *op, int *list)
 {
   int n = pending_reads(op, list);

@@ -103,7 +103,7 @@ COLLECTIVE(all_to_all, SHARD, SHARD, has - kept, gets - kept,
                "    COLLECTIVE($line$, $stream$, ncclGroupEnd());"})
 
 /* For a value by rows, counted by the second input: each rank sends its tokens' rows to the ranks
-   that have their experts, or these send them back, as many as there are. Its further outputs are
+   that have their experts, or these send them back, only the existing rows. Its further outputs are
    room. Its calls: emit/row_exchange.c. */
 COLLECTIVE(exchange_rows, ANY_PLACEMENT, SHARD, has - kept, gets - kept,
   .passes = 1, .pairwise = true, .tie_break = 5, .suffix = "_exchanged")

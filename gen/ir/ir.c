@@ -1,4 +1,4 @@
-/* ir.c: the one graph, and what the plan asks for. */
+/* ir.c: the one graph, and the plan's options. */
 #include "ir/ir.h"
 
 struct graph *graph;

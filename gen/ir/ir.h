@@ -135,7 +135,7 @@ int append_update(struct op op);
 bool is_of_module(const struct value *v);
 /* Whether the value has the role of a parameter's gradient, or of its sum over batches. */
 bool is_gradient(int value);
-/* Whether it is a sum over the batches of a step of what a metric is made of. */
+/* Whether it is a sum over the batches of a step that a metric is made of. */
 bool is_of_metric(int value);
 /* Whether a value shares the bytes of its operation's input; and the value that this one is a
    moved, reshaped, reordered or cast form of, where it has no name of its own. */
@@ -276,7 +276,7 @@ int rule_type(const struct op *op, int k);
 /* The module's scan, or NONE; the module around it. A scan begins with it. A list's modules. */
 int scan_around(int module);
 int outside_scans(int module);
-/* With which values scans begin, of those that there were when it was asked. */
+/* The values with which scans begin, of those that existed when they were collected. */
 struct entering {
   int n;
   const bool *at;

@@ -1,5 +1,5 @@
-/* kernel_forms.c: questions about the forms of kernels: of the pass `kernel_forms`, and of what
-   comes after it; classes of ranks. */
+/* kernel_forms.c: questions about the forms of kernels: of the pass `kernel_forms`, and of later
+   passes; classes of ranks. */
 #include "ir/ir.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* kernel_forms.h: what the pass `kernel_forms` decides: how the kernel of each fused operation goes
-   over its elements. */
+/* kernel_forms.h: the decisions of the pass `kernel_forms`: how the kernel of each fused operation
+   goes over its elements. */
 #ifndef TPGEN_IR_KERNEL_FORMS_H
 #define TPGEN_IR_KERNEL_FORMS_H
 

@@ -1,5 +1,5 @@
-/* local_shape.c: the shape of a rank's part of a value, of what it has room for, and of
-   micro-batches that differ in size. */
+/* local_shape.c: the shape of a rank's part of a value, of its room, and of micro-batches that
+   differ in size. */
 #include "ir/ir.h"
 
 struct shape local_shape(int value, int rank)

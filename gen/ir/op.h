@@ -13,9 +13,10 @@ enum op_kind {
 _Static_assert(OP_COUNT <= 256, "struct op has a byte for the kind");
 
 /* A step of several batches runs the forward and the backward for each. COUNT goes through all of
-   them before the first one, for what their means divide by; GATHER gathers what all of them need.
-   A program that generates has two entries: FORWARD takes the tokens of a prompt, DECODE the next
-   token of each slot. CONSTANTS runs once, before the first step: hoist_constants.c. */
+   them before the first one, to count the divisors of their means; GATHER gathers the values that
+   all of them need. A program that generates has two entries: FORWARD takes the tokens of a prompt,
+   DECODE the next token of each slot. CONSTANTS runs once, before the first step:
+   hoist_constants.c. */
 enum phase { FORWARD, BACKWARD, UPDATE, GATHER, DECODE, CONSTANTS, COUNT, PHASES };
 
 /* The iteration of a loop for which a call of a part of its body is. Before and after the loop: one

@@ -236,7 +236,8 @@ OP(spread,         "...D!->...E!",         "a|a:max|a:min", spread_grad,       "
 
 OP(gather,         "...D@,...I->...I",     "a|a:max|a:min", gather_grad,       "", "$a($b)", "",
    .type = "a", .cheap = COSTLY, .elements = SOME_OF_FIRST)
-/* The same; what is not from 0 to below - 1, nor `ignored`, becomes -1, and ends the job. */
+/* The same; a number that is not from 0 to below - 1, nor `ignored`, becomes -1, and ends the
+   job. */
 OP(index_within,   "...->...:i32",         "",             no_grad,            "below ignored use",
    "index_within($a, $below, $ignored, $noted)", "")
 /* Each element at its index along a new dimension, or one of size 1, and zeros elsewhere. */
@@ -316,8 +317,9 @@ OP(custom,         "equation",             "",             custom_grad,        "
 
 /* ----------------------------------------------------------------------------- steps of a scan */
 
-/* In a step of a scan: its slice of what the scan goes over, along D; its slice of what the steps
-   put together; and that, from those of the first steps and the last. Gradients: scan_grad.c. */
+/* In a step of a scan: its slice of the scan's input, along D; its slice of the steps' combined
+   output; and this output, from the slices of the first steps and the last. Gradients:
+   scan_grad.c. */
 OP(scan_take,      "...D!->...",           "a|a:max|a:min", no_grad,           "", "", "",
    .cheap = CHEAP, .copies = true, .elements = SOME_OF_FIRST, .shows = true)
 OP(scan_put,       "...->...",             "a|a:max|a:min", no_grad,           "", "", "",
@@ -327,9 +329,9 @@ OP(scan_stack,     "...*->...D!",          "*|*:max|*:min", no_grad,           "
 
 /* ------------------------------------------------------------------------------- without a rule */
 
-/* Stands after a scan for each value that it carries: a, of the last step, and b, which the first
-   step reads where the others read a of the step before. They get one layout, and no step lacks an
-   operation because nothing reads its result. */
+/* Comes after a scan, once for each carry: a, of the last step, and b, which the first step reads
+   where the others read a of the step before. They get one layout, and no step lacks an operation
+   because nothing reads its result. */
 OP(scan_hold,      "",                     "",             no_grad,            "", "", "",
    .idle = true)
 

@@ -35,7 +35,7 @@
    Holes, for the rule  ...x,...y->...xy :
 
      $x$        The size of letter x in this rank's part. For a capital letter: the product of all
-                dimensions for which it stands.
+                its dimensions.
      $whole_x$  Its size in the whole tensor.
      $batch$    The product of all dimensions of `...`: they are equal in all operands that have
                 them; only element-wise operators broadcast.

@@ -41,7 +41,7 @@ bool is_activation(int value);
 const char *arena_pointer(int value, const char *module, const char *function);
 /* The variable with the place of the slot that the stage's micro-batch has in the arena. */
 const char *slot_variable(int stage);
-/* The table of all that were asked for, "" if none; and what empties it. */
+/* The table of all values that were asked for, "" if none; and a function that empties it. */
 char *activation_table(void);
 void forget_activations(void);
 

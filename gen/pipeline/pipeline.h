@@ -89,8 +89,8 @@ struct pipeline_cost {
 };
 /* An order's times in units: F, I and W take one, B two, an overlap three; sends are free. */
 struct pipeline_cost pipeline_cost(const struct pipeline *p);
-/* The times of a stage: how long F, B, I and W take; and until what a forward, or a backward, has
-   made is on the other rank. A rank sends one thing after the other in a direction. */
+/* The times of a stage: of F, B, I and W; and of sending the result of a forward, or a backward, to
+   the other rank. A rank sends one result after the other in a direction. */
 struct stage_times {
   int64_t takes[ACTION_COUNT], sends_forward, sends_backward;
 };
@@ -104,8 +104,8 @@ void put_action(struct actions *list, struct action a);
 size_t microbatch_places(const struct pipeline *p);
 size_t microbatch_place(const struct pipeline *p, int stage, int microbatch);
 
-/* The parts of an action: of an overlap first its F, then its B; of an idle step none. Returns how
-   many. */
+/* The parts of an action: of an overlap first its F, then its B; of an idle step none. Returns
+   their number. */
 enum { ACTION_PARTS = 2 };
 int action_parts(const struct action *a, struct action part[ACTION_PARTS]);
 

@@ -1,9 +1,9 @@
 /* slots.c: the slots of the micro-batches that a stage has in flight: their forward has begun, and
    their backward has not ended.
 
-   A forward takes a slot anew when what was sent from there has been received. With as few slots as
-   there are micro-batches in flight, ranks may wait for each other forever: then each stage has
-   some more, and takes that one anew which has been free for the longest time. */
+   A forward reuses a slot when every value sent from it has been received. With only as many slots
+   as micro-batches in flight, ranks may wait for each other forever: then each stage has some more,
+   and reuses the one that has been free for the longest time. */
 #include "pipeline/pipeline.h"
 
 static int microbatches_of(const struct actions *actions)

@@ -220,8 +220,9 @@ const char *wrong_moves(const struct pipeline *p)
 /* ------------------------------------------------------------------------------------------ cost
  */
 
-/* When the next stage has what each stage's forward made of each micro-batch, and the one before
-   what its backward made; 0: not yet. By rank, until when what it sends to either side travels. */
+/* The time at which the next stage has the result of each stage's forward for each micro-batch, and
+   the previous stage that of its backward; 0: not yet. By rank, the time until which its sends to
+   either side travel. */
 struct ends {
   const struct pipeline *p;
   const struct stage_times *times;
@@ -241,7 +242,7 @@ static int64_t input_of(const struct ends *e, const struct action *a)
   return when ? when : -1;
 }
 
-/* When what the stage has made at `now` is at its neighbour. */
+/* The time at which a result that the stage has at `now` arrives at its neighbour. */
 static int64_t arrival(const struct ends *e, int stage, bool forward, int64_t now)
 {
   const int next = stage + (forward ? 1 : -1), rank = e->p->rank_of[stage];

@@ -1,11 +1,11 @@
 /* waits.c: whether the ranks of a pipeline wait for each other forever, and how many slots they
    need so that they do not.
 
-   A rank goes through its actions in their order. An action begins when what it receives was sent,
-   and sends when it has run. A sender does not wait; but a forward takes a slot of memory anew, and
-   so begins when all that was sent from there has been received: by the action that reads it. With
-   as few slots as there are micro-batches in flight, ranks may wait forever: then each stage has
-   some more. */
+   A rank goes through its actions in their order. An action begins when its inputs were sent, and
+   sends when it has run. A sender does not wait; but a forward reuses a slot of memory, and so
+   begins when all values sent from it have been received: by the actions that read them. With only
+   as many slots as micro-batches in flight, ranks may wait forever: then each stage has some
+   more. */
 #include "pipeline/pipeline.h"
 
 struct waiting {

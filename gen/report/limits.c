@@ -1,5 +1,5 @@
 /* limits.c: the limits that a plan states. expect = {all_gather = 10} gives the most collectives of
-   a step; of a kind that it does not name, none. More is the plan's error.
+   each kind in a step; a kind that it does not name may have none. More is the plan's error.
 
    Takes   the finished graph.
    Leaves  the graph unchanged. */

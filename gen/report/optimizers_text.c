@@ -1,5 +1,5 @@
 /* optimizers_text.c: the groups of parameters in plan.txt: their optimizer's settings, its
-   schedule, how many they are, and what its state takes. */
+   schedule, their number, and the bytes of its state. */
 #include "report/report.h"
 
 #include <string.h>
@@ -46,7 +46,7 @@ static bool *find_updated(void)
   return updated;
 }
 
-/* The groups in the order of their first parameters; returns how many. */
+/* The groups in the order of their first parameters; returns their number. */
 static int find_groups(struct trained_group *group)
 {
   const bool *updated = find_updated();

@@ -137,7 +137,7 @@ static void put_schedule(struct buffer *b, const struct pipeline *p)
   }
 }
 
-/* With which modules stages begin: where the plan, or the balance, cuts. */
+/* The modules that begin stages: the plan, or the balance, cuts before them. */
 static char *split_text(void)
 {
   const struct pipeline_stages *s = graph->stages;

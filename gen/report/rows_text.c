@@ -1,5 +1,6 @@
-/* rows_text.c: rows by expert in plan.txt and plan.json: how many a rank has in balance, has room
-   for, and would have if all places named its experts; and the bytes of what takes most. */
+/* rows_text.c: rows by expert in plan.txt and plan.json: the numbers that a rank has in balance,
+   has room for, and would have if all places named its experts; and the bytes of the value that
+   takes most. */
 #include "report/report.h"
 
 /* Counts of rows, or of bytes. */

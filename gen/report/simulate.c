@@ -6,9 +6,9 @@
    The stream of arithmetic runs the operations in their order, for the times of cost.c. An
    asynchronous collective runs on its group's stream, after the last one there; its await waits for
    it. A blocking one runs on the stream of arithmetic, which waits for all of it: on the CPU target
-   all are blocking. Loops are simulated iteration by iteration. Not modelled: what streams take
-   from each other (multiprocessors, memory, links that two groups share), and differences in speed
-   between ranks. */
+   all are blocking. Loops are simulated iteration by iteration. Not modelled: contention between
+   streams (multiprocessors, memory, links that two groups share), and differences in speed between
+   ranks. */
 #include "report/report.h"
 
 #include <string.h>

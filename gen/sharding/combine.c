@@ -1,5 +1,5 @@
 /* combine.c: the cheapest combination of choices, one for each dimension of the mesh, for an
-   operation. It counts the least that the next operation costs after it.
+   operation. It includes the least cost of the next operation after it.
 
    The price of a combination is the sum of its operands' prices. An operand's price depends on its
    own layout only. The operands of 100,000 combinations have some hundred layouts each: each

@@ -1,4 +1,5 @@
-/* counts.c: what a rank sends to each member of a collective's group, and receives from it.
+/* counts.c: the elements that a rank sends to each member of a collective's group, and receives
+   from it.
 
    Takes   collectives of the finished graph. */
 #include "sharding/sharding.h"

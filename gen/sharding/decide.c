@@ -1,15 +1,15 @@
-/* decide.c: how one operation runs: in which layouts it takes its inputs and leaves its outputs.
+/* decide.c: how one operation runs: the layouts of its inputs and outputs.
 
    If it can run on its inputs as they are, cut over some dimension of the mesh, it does so there:
    work that the plan divides is not done twice to save a few bytes. Otherwise the cheapest
    combination of legal choices over the dimensions of the mesh (choices.c) wins: the one that moves
-   the fewest bytes, counting what the plan asks of the output, or the least that the next operation
-   costs. If the forward cuts a sum that was pending, training has to gather in the backward: one
-   more collective, priced as many bytes as its link carries during its latency. So small sums are
-   made whole at once. Ties go to the sharding that turns fewer whole values into pending sums, then
-   to the one that moves fewer inputs and outputs, then to the one whose gradients have the layouts
-   of their values, then to the first choice: the same on every machine. Decisions are cached: equal
-   layers cost one.
+   the fewest bytes, including the plan's requests on the output, or the least cost of the next
+   operation. If the forward cuts a sum that was pending, training has to gather in the backward:
+   one more collective, priced as many bytes as its link carries during its latency. So small sums
+   are made whole at once. Ties go to the sharding that turns fewer whole values into pending sums,
+   then to the one that moves fewer inputs and outputs, then to the one whose gradients have the
+   layouts of their values, then to the first choice: the same on every machine. Decisions are
+   cached: equal layers cost one.
 
    If replication is the only legal choice, a sharded input is the plan's error, unless the plan
    itself made it whole: tpgen replicates nothing in silence. */
@@ -42,7 +42,7 @@ static void ask_op(struct query *q, const struct def_use *uses, const struct op 
   ask_number(q, (int64_t)number_if_any(op, "ring"));
   for (int i = 0; i < op->nin; i++) ask_input(q, uses, op, i);
   for (int k = 0; k < op->nout; k++) {
-    /* An output, what the plan asks of it, and what it is the gradient of. */
+    /* An output, the plan's requests on it, and the value whose gradient it is. */
     int value = op->out + k;
     const struct value *v = &graph->value[value];
     ask_value(q, v);

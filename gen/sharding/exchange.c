@@ -1,4 +1,4 @@
-/* exchange.c: the direct exchange: who sends which piece of a tensor to whom.
+/* exchange.c: the direct exchange: the pieces of a tensor, with the sender and receiver of each.
 
    Takes   a move between two layouts of plain shards, over a group. Values pending on other mesh
            dimensions stay pending; cuts by other dimensions come before those of the group.
@@ -45,7 +45,8 @@ static int sender(const struct rank_sample *r, const struct exchange_plan *p, in
   return best;
 }
 
-/* Whether the part i of `a` has what it shares with part k of `b` in one contiguous run. */
+/* Whether the elements that part i of `a` shares with part k of `b` are one contiguous run of part
+   i. */
 static bool meets_in_run(int ndim, const struct rank_parts *a, int i, const struct rank_parts *b,
                          int k)
 {

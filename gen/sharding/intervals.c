@@ -122,7 +122,8 @@ struct compact_layout cuts_of_group(const struct move_step *s, struct compact_la
   return b;
 }
 
-/* The parts of what the group shares that its n members hold; `room` for n * ndim intervals. */
+/* The parts that the group's n members hold of the elements that the group shares; `room` for n *
+   ndim intervals. */
 struct rank_parts parts_of_members(const struct cost_model *m, struct shape whole,
                                    const struct compact_layout *b, int (*coordinate)[MAX_MESH],
                                    int n, struct interval *room)

@@ -1,4 +1,4 @@
-/* lower_bound.c: the least that a redistribution between two layouts of plain shards moves, without
+/* lower_bound.c: the least traffic of a redistribution between two layouts of plain shards, without
    planning its steps. Propagation asks this for each pair of layouts that it weighs. */
 #include "sharding/sharding.h"
 

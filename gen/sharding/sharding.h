@@ -142,7 +142,8 @@ int member_at(const struct cost_model *m, const struct move_step *s,
 /* The layout with only the cuts of the group's mesh dimensions, or only the others. */
 struct compact_layout cuts_of_group(const struct move_step *s, struct compact_layout b,
                                     bool inside);
-/* The parts of what the group shares that its n members hold; `room` for n * ndim intervals. */
+/* The parts that the group's n members hold of the elements that the group shares; `room` for n *
+   ndim intervals. */
 struct rank_parts parts_of_members(const struct cost_model *m, struct shape whole,
                                    const struct compact_layout *b, int (*coordinate)[MAX_MESH],
                                    int n, struct interval *room);
@@ -157,8 +158,8 @@ struct shape shape_of_group(const struct cost_model *m, const struct move_step *
    more than MANY_RANKS sampled ranks. */
 int64_t most_lacking(struct cost_model *m, const struct compact_layout *a,
                      const struct compact_layout *b);
-/* The elements that the rank must receive at least that receives most; and those that each sampled
-   rank lacks of its part. */
+/* The least number of elements that the rank with the most to receive must receive; and the
+   elements that each sampled rank lacks of its part. */
 int64_t least_elements(const struct cost_model *m, const struct compact_layout *a,
                        const struct compact_layout *b, const struct rank_parts *has,
                        const struct rank_parts *wants, int64_t *lacks);
@@ -169,8 +170,8 @@ int64_t least_bytes(struct cost_model *m, struct shape whole, enum type type, st
 
 /* ------------------------------------------------------------------------- microbatch_choice.c */
 
-/* How the output should be placed along the micro-batch axis of the mesh: as what it is the
-   gradient of; or as what the next operation reads beside it, if that is of the same shape. */
+/* The best placement of the output along the micro-batch axis of the mesh: that of the value whose
+   gradient it is; or that of the next operation's other operand, if it has the same shape. */
 struct placement microbatch_preference(const struct chooser *c, const struct op *op);
 /* Which of the operation's n choices it takes along this axis. */
 int microbatch_choice(const struct chooser *c, const struct op *op, const struct choice *list,
@@ -188,7 +189,7 @@ const struct moves *plan_moves(struct shape whole, enum type type, struct layout
                                struct layout to);
 const struct moves *find_moves(struct cost_model *m, struct shape whole, enum type type,
                                struct layout from, struct layout to);
-/* The bytes that the rank that receives most receives on the greedy path. */
+/* The most bytes that any rank receives on the greedy path. */
 int64_t greedy_bytes(struct cost_model *m, struct shape whole, enum type type, struct layout from,
                      struct layout to);
 /* Everything that a move between two layouts depends on. */
@@ -216,7 +217,7 @@ const struct op *next_user(const struct chooser *c, const struct op *op);
 
 int segments_of(struct shape whole, enum type type, struct layout from, struct layout to,
                 struct move_segment segment[MAX_SEGMENTS]);
-/* The bytes of the move that the rank that receives most receives. */
+/* The most bytes of the move that any rank receives. */
 double move_cost(struct cost_model *m, struct shape whole, enum type type, struct layout from,
                  struct layout to);
 /* False if there are more dimensions than a shape can have. */

@@ -1,4 +1,4 @@
-/* traffic.c: what a step of a redistribution moves, and how long it takes.
+/* traffic.c: the traffic of a step of a redistribution, and its time.
 
    The cost model is alpha-beta. A rank has a link along each dimension of the mesh, with the plan's
    bandwidth and latency, or 100 GB/s and 10 us; links of one bandwidth count as one link. A

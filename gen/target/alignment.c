@@ -4,8 +4,8 @@
            share: storages in the arena begin at multiples of 64 bytes; struct memory as names.c
            declares it: in programs for a device each struct and the arena begin at a multiple of
            64 bytes.
-   Leaves  for each value the largest power of two, up to 64, that divides its address in every
-           module for which the value stands.
+   Leaves for each value the largest power of two, up to 64, that divides its address in every
+   module that the value represents.
 
    Within a struct members are contiguous, in the order of the values: after a member with an odd
    number of bytes all others are misaligned, until the sum happens to be even again. */

@@ -1,5 +1,5 @@
-/* kernel_traits.c: what a kernel's file declares: its parameters, and whether it takes any order of
-   dimensions. */
+/* kernel_traits.c: the declarations of a kernel's file: its parameters, and whether it takes any
+   order of dimensions. */
 #include "target/target.h"
 
 #include <ctype.h>

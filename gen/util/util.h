@@ -1,4 +1,5 @@
-/* util.h: what needs no graph: memory, texts, errors, files, the options of the command line. */
+/* util.h: functions that need no graph: memory, texts, errors, files, the options of the command
+   line. */
 #ifndef TPGEN_UTIL_H
 #define TPGEN_UTIL_H
 
@@ -61,7 +62,7 @@ struct options {
   bool check, trace;
   bool help;             /* the plan is read for its settings only */
   const char *reference; /* "markdown" or "types": the plan language's, and no plan; or NULL */
-  bool check_finite;     /* what a step makes is looked at */
+  bool check_finite;     /* the results of a step are checked */
   const char *dump;      /* a pass, or NULL */
   const char *from;      /* a pass: the plan is what `dump` printed after it; or NULL */
   const char *explain;   /* a value, or NULL */
