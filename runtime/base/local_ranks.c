@@ -172,7 +172,7 @@ void neighbours_hush(void)
 bool neighbours_want_report(int rank)
 {
   enum { TICK = 10000000, TICKS = 10 };
-  failing = true; // what ends it meanwhile is no other failure
+  failing = true; // an end meanwhile is no other failure
   for (int i = 0; rank > 0 && i < TICKS && !hushed; i++)
     nanosleep(&(struct timespec){0, TICK}, NULL);
   return !hushed;

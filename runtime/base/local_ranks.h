@@ -38,7 +38,7 @@ void neighbours_hush(void);
 // lowest does so: a higher one waits for a moment.
 bool neighbours_want_report(int rank);
 
-// Asks rank 0, if it runs on this machine, to end what the job does.
+// Asks rank 0, if it runs on this machine, to end the job's work.
 void neighbours_ask_first(void);
 
 // Whether a rank has asked so.

@@ -113,7 +113,7 @@ struct index_use {
 struct row_bound {
   const char *name; // the module: "layers.*.mlp" of a list
   int line;         // of the plan
-  double bound;     // for so many times the rows in balance there is room
+  double bound;     // the room is so many times the rows in balance
   long room;        // in rows
   bool for_one;     // of the rows that go to one rank; else of all that this rank's experts get
 };
@@ -160,7 +160,7 @@ struct program {
   int world;        // ranks in the whole job
   unsigned long long seed;
   int steps;           // the last step, unless --steps is given; an inference program has 1
-  void (*begin)(void); // before the first step: computes what is the same in all steps; or NULL
+  void (*begin)(void); // before the first step: computes the values that all steps share; or NULL
   // Runs step t, counted from 1. On a GPU `prepare` copies the host's data for the step to memory
   // (NULL: none), and `step` only issues work, the same at every step.
   void (*prepare)(int t);
@@ -196,7 +196,7 @@ struct program {
   void (*set_communicators)(const communicator *made); // NULL: there are no groups
   size_t bytes;     // of the memory, which is zeroed at the start
   ptrdiff_t loss;   // offset of the float32 loss in memory, or -1: an inference program
-  ptrdiff_t labels; // offset of the float32 number of labels whose mean the loss is, or -1: it is
+  ptrdiff_t labels; // offset of the float32 number of labels, if the loss is their mean; -1: it is
                     // no such mean, or all labels count
   ptrdiff_t grad_norm; // offset of the float32 norm of all gradients in memory, or -1 if unused
   const struct tensor *tensors;

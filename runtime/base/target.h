@@ -80,7 +80,7 @@ void target_get(void *to, const void *memory, size_t bytes);
 // Waits for all work of the previous steps.
 void target_wait(void);
 
-// From the watchdog's thread: what this rank waits for.
+// From the watchdog's thread: the action that this rank waits for.
 struct waiting target_waiting(void);
 
 // From the watchdog's thread: whether the connection to the other ranks is broken, and the details.

@@ -233,8 +233,8 @@ static void doze(void)
 #endif
 }
 
-// Whether a signal ends this rank now. A server first ends what is under way, unless a rank is
-// lost, or nothing moves; a second signal ends it at once.
+// Whether a signal ends this rank now. A server first ends its answers in progress, unless a rank
+// is lost, or nothing moves; a second signal ends it at once.
 static bool ends_by_signal(double waited)
 {
   enum { LONGEST = 2 };
@@ -261,7 +261,7 @@ static bool one_is_missed(void)
   return missed;
 }
 
-// For how long a rank of a server has been missed. It may be that none waits for it.
+// The time for which a rank of a server has been missed, even if no other rank waits for it.
 static double missed_for(void)
 {
   static double since;

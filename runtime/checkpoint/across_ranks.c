@@ -75,7 +75,7 @@ static bool checks_pass(const struct checks *checks, struct failure *why)
   return true;
 }
 
-// Data continues after what the checkpoint has read, whatever its batch size was; so do
+// Data continues after the samples that the checkpoint has read, with any batch size; so do
 // validations.
 static void go_on(const struct progress *at)
 {

@@ -37,7 +37,7 @@ static int test(int i, bool *ended)
   return error;
 }
 
-// A rank that waits moves what it has sent, too.
+// A rank that waits drives its own sends, too.
 static int test_all(void)
 {
   int error = MPI_SUCCESS;

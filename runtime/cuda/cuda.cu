@@ -293,7 +293,7 @@ void target_groups()
   if (!rank_communicators) fail_call(__FILE__, __LINE__, "calloc", "out of memory");
   for (int i = 0; i < n; i++, groups_made++) {
     const int *members = rank->members[i];
-    bool is_member = members[0] >= 0; // of what two stages send each other, not all ranks are
+    bool is_member = members[0] >= 0; // not all ranks are in the groups of two stages
     WAITING("ncclCommSplit", CHECK_NCCL(ncclCommSplit(
                                  everyone, is_member ? members[0] : NCCL_SPLIT_NOCOLOR,
                                  is_member ? place_in(members) : 0, &rank_communicators[i], NULL)));

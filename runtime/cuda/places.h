@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Which row a place of a token has, among rows by expert: what rows_of_places() of
-// cpu/kernels/groups.h finds.
+// The row of a token's place, among rows by expert, as rows_of_places() of cpu/kernels/groups.h
+// finds it.
 #ifndef CUDA_PLACES_H
 #define CUDA_PLACES_H
 

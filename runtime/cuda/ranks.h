@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The ranks of a model on the CUDA target: what cuda.cu has for cuda/job.cu and cuda/library.cu.
+// The ranks of a model on the CUDA target: the functions of cuda.cu for cuda/job.cu and
+// cuda/library.cu.
 #ifndef CUDA_RANKS_H
 #define CUDA_RANKS_H
 

@@ -316,7 +316,7 @@ static void answer(struct door *door, struct caller *caller)
   }
 }
 
-// Reads what a caller has sent so far. False at the end of its data.
+// Reads the bytes that a caller has sent so far. False at the end of its data.
 static bool hear(struct door *door, struct caller *caller)
 {
   ssize_t n = recv(caller->fd, caller->greeting + caller->got, MESSAGE - caller->got, MSG_DONTWAIT);

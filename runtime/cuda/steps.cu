@@ -144,8 +144,8 @@ bool target_capture(struct failure *why)
   return true;
 }
 
-// All ranks capture at the same step. A graph cannot hold what libraries do at their first call,
-// such as connecting: so the step before was not captured, and has ended.
+// All ranks capture at the same step. A graph cannot hold the actions of libraries at their first
+// call, such as connecting: so the step before was not captured, and has ended.
 static void capture_step()
 {
   cudaGraph_t captured;

@@ -257,7 +257,8 @@ static bool check_places(struct safetensors *file, uint64_t size, struct failure
   return true;
 }
 
-// Rejects what the reference library rejects and jansson accepts: deep nesting, and -0 for a size.
+// Rejects texts that the reference library rejects and jansson accepts: deep nesting, and -0 for a
+// size.
 static bool check_text(const char *path, const char *text, size_t length, struct failure *why)
 {
   enum { DEEPEST = 127 };

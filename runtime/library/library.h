@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A model as a library: what library.c and its helpers share. The caller's header is generated; in
-// this folder its names begin with library_ (library_names.h maps them).
+// A model as a library: the declarations that library.c and its helpers share. The caller's header
+// is generated; in this folder its names begin with library_ (library_names.h maps them).
 //
 // The runtime's state is OF_MODEL: a thread has that of the model whose function it is in. `enter`
 // sets it from struct library, and `leave` takes back what has changed. A call that fails in the

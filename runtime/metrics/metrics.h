@@ -6,8 +6,8 @@
 #include "base/failure.h"
 #include "base/options.h"
 
-// Creates the file of metrics and reports what runs, steps first to last. All of this module acts
-// on rank 0 only. False, and why, if the file cannot be created.
+// Creates the file of metrics and reports the job, steps first to last. All of this module acts on
+// rank 0 only. False, and why, if the file cannot be created.
 bool metrics_open(const struct options *o, int first, int last, struct failure *why);
 
 // After step t: reports it if it is due.

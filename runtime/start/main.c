@@ -186,7 +186,7 @@ static bool indices_are_right(int t)
 }
 
 // Collective if the program has bounds of rows by expert: whether they held up to step t. If not,
-// what the steps since then have made is lost.
+// the results of the steps since then are lost.
 static bool rows_are_within(int t)
 {
   struct failure why = {""};
@@ -201,7 +201,7 @@ static bool numbers_are_right(int t)
   return indices_are_right(t) && rows_are_within(t);
 }
 
-// Collective. Step t has ended before its update: saves what the steps before it have made.
+// Collective. Step t has ended before its update: saves the results of the steps before it.
 static void end_before_update(const struct options *o, int t, int first, int saved)
 {
   struct failure why = {""};

@@ -71,7 +71,7 @@ static float half_to_float(uint16_t x)
   return x & 0x8000 ? -size : size;
 }
 
-// The same of several tensors that are one: what the slice has of each.
+// The same for several tensors that are one: the slice's elements of each.
 static bool read_stack(const struct kept *from, const struct slice *slice, size_t first,
                        size_t count, void *to, struct failure *why)
 {

@@ -22,7 +22,8 @@ struct origins {
 // The progress of a checkpoint's training.
 struct progress {
   int step;
-  bool has_data, of_samples; // whether it says what it has read; of samples, or of tokens
+  bool has_data,
+      of_samples; // whether it records its position in the data; in samples, or in tokens
   uint64_t tokens, epoch, sample;
   bool has_validations; // their results: see validation_results.h
   double best;

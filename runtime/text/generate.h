@@ -6,8 +6,8 @@
 #include "base/failure.h"
 #include "base/options.h"
 
-// Collective, after the weights have been read. Rank 0 generates what the options ask for, and the
-// others follow. all_ok: main.c's.
+// Collective, after the weights have been read. Rank 0 generates as the options ask, and the others
+// follow. all_ok: main.c's.
 bool text_generate(const struct options *o, bool (*all_ok)(bool ok, const struct failure *why));
 
 // Without other ranks: --encode's lines of {"text"} as {"ids", "ids_special", "decoded"}, to

@@ -56,8 +56,8 @@ static inline int part_begin(int n, int parts, int i)
   return each * i < n ? (int)(each * i) : n;
 }
 
-// Into how many parts the rows of a result are cut; its columns into threads / that number. The
-// parts are as square as possible, and every thread has one.
+// The number of parts that the rows of a result are cut into; the columns are cut into threads /
+// that number. The parts are as square as possible, and every thread has one.
 static inline int parts_of_rows(int m, int n, int threads)
 {
   int best = 1;

@@ -25,7 +25,7 @@ struct row_ranks {
 struct row_exchange {
   int members, place, experts;
   const int *first;
-  int *table;                         // [members, experts]: how many rows each member has of each
+  int *table;                         // [members, experts]: the rows of each member for each
   int *give, *give_at, *get, *get_at; // in rows, by member
 };
 

@@ -42,7 +42,7 @@ int shared_bcast(void *at, int n, enum shared_type type, int root, struct shared
 int shared_allreduce(const void *in, void *out, int n, enum shared_type type, int op,
                      struct shared_group *group);
 
-// The part of each member: how many elements, and where they begin (NULL: one part after the
+// The part of each member: the number of its elements, and their start (NULL: one part after the
 // other); without `n` each has `each`.
 struct shared_parts {
   const int *n, *first;
@@ -63,7 +63,7 @@ int shared_alltoall(const void *in, struct shared_parts give, void *out, struct 
 int shared_alltoall_rows(const void *in, struct shared_parts give, void *out,
                          struct shared_parts get, long bytes, struct shared_group *group);
 
-// Whom a rank gives its elements, and whose it takes; NOBODY: -1.
+// The ranks that a rank gives its elements to, and takes elements from; NOBODY: -1.
 struct shared_pair {
   int to, from;
   int given, taken;

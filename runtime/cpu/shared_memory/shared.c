@@ -31,7 +31,7 @@ enum { GROUPS = 128, BLOCKS = 32, BLOCK_SHIFT = 56 };
 
 struct slot {
   struct posted posted[2];
-  _Alignas(64) _Atomic uint32_t parted; // how often it has waited for all to come somewhere
+  _Alignas(64) _Atomic uint32_t parted; // the number of its waits for all beyond those of calls
   _Atomic uint32_t sleepers;
 };
 
@@ -53,8 +53,8 @@ struct shared_group *const shared_machine = &machine;
 
 static struct job *job;
 static int groups = 1;
-static int spins;          // how often a rank looks before it sleeps
-static void (*idle)(void); // and what it then calls
+static int spins;          // the number of looks of a rank before it sleeps
+static void (*idle)(void); // the function that it then calls
 
 // ---- errors -------------------------------------------------------------------------------------
 

@@ -87,7 +87,7 @@ int send_to(const void *value, int n, MPI_Datatype type, int to, int tag, MPI_Co
 
 // ---- receiving ----------------------------------------------------------------------------------
 
-// The oldest letter to this rank with the tag, or NULL; *sent: how many there have been.
+// The oldest letter to this rank with the tag, or NULL; *sent: the number of letters so far.
 static struct letter *find_letter(struct letter_box *box, int from, int tag, uint32_t *sent)
 {
   static uint32_t passed[SHARED_RANKS]; // none up to this one is for this rank any more

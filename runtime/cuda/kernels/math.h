@@ -30,7 +30,7 @@ enum epilogue {
 struct product {
   char a = 'n', b = 'n'; // 't': stored transposed
   int m = 0, n = 0, k = 0;
-  enum type of = F32, makes = of;          // a and b; c, and what else is stored or added
+  enum type of = F32, makes = of;          // a and b; c, and all that is stored or added
   bool tf32 = false;                       // reads 10 fraction bits of float32 operands
   int ld_c = 0, ld_a = 0, ld_b = 0;        // distance of stored rows in elements
   int batch = 0;                           // number of products, whose matrices are

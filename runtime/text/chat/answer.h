@@ -17,7 +17,7 @@ struct text_answer {
 // then it ends ahead of that.
 bool answer_grow(struct text_answer *a, const int *ids, size_t count, const char *const *stops);
 
-// The bytes that can be given now: how many; at *from. ends: nothing more follows.
+// The number of bytes that can be given now; at *from. ends: nothing more follows.
 size_t answer_next(struct text_answer *a, bool ends, const char **from);
 
 // Prints them. False: they cannot be written.

@@ -262,7 +262,7 @@ static void add_form(const struct chat *c, const char *text, const char *date, s
   }
 }
 
-// Narrows a text to what is between white space at its ends.
+// Narrows a text to the part without white space at its ends.
 static void strip(const char **text, size_t *count)
 {
   uint32_t code;

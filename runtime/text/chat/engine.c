@@ -185,7 +185,7 @@ static size_t room_for(int candidates)
   return sizeof(struct logits_part) + (size_t)candidates * sizeof(struct candidate);
 }
 
-// Collective. Each rank's bytes, by rank: what they have at their own places is combined.
+// Collective. Each rank's bytes, by rank: combines the bytes that each has at its own place.
 static unsigned char *meet(const void *mine, size_t bytes)
 {
   const size_t words = bytes / sizeof(uint32_t), all = words * (size_t)program->world;
@@ -267,7 +267,7 @@ static int draw_of_all(const float *logits, const struct draw *draw)
   return best.id;
 }
 
-// Draws among what the filters leave: with more candidates until that is certain.
+// Draws among the candidates that the filters leave: takes more candidates until these are certain.
 static int draw_filtered(const float *logits, const struct sampling *how, const struct draw *draw)
 {
   const struct tensor *whole = &program->tensors[engine.decode.logits];

@@ -19,7 +19,7 @@ struct turn {
   bool asks;              // for the token after them
   struct sampling how;    // it is chosen
   uint32_t prompt;        // the number of the prompt, for draws
-  int top;                // how many of the best candidates by the model's own logits to report
+  int top;                // the number of best candidates by the model's own logits to report
   int token;              // result
   struct candidate *best; // result: `top` of them
 };

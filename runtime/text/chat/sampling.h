@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The choice of the next token from its logits. Each rank has the logits of some tokens: its best
 // ones travel, the others stay. Temperature, top-k, top-p and min-p are those of Hugging Face's
-// transformers, in its order: each works on what the one before has left.
+// transformers, in its order: each works on the tokens that the one before has left.
 #ifndef TEXT_SAMPLING_H
 #define TEXT_SAMPLING_H
 

@@ -89,8 +89,8 @@ static void grow(struct job *job, const struct turn *t)
     job->why = AT_CONTEXT;
 }
 
-// A call of prefill computes a whole chunk, whatever there is to take. So few tokens at the end of
-// a prompt go one by one with the other sequences' next tokens.
+// A call of prefill computes a whole chunk, even for fewer tokens. So a few tokens at the end of a
+// prompt go one by one with the other sequences' next tokens.
 static bool is_few(int tokens)
 {
   enum { CALLS_WORTH_A_CHUNK = 16 };

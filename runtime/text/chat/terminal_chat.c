@@ -102,7 +102,7 @@ static bool answer(const struct ids *ids, struct failure *why)
   return ok || failed(why, "out of memory for a conversation");
 }
 
-// Takes what the user says, and answers it.
+// Takes the user's message, and answers it.
 static bool reply(const char *text, size_t count, struct failure *why)
 {
   struct ids ids = {0};

@@ -122,7 +122,7 @@ static struct refusal read_request_line(struct head *head, char *line)
 
 // ---- fields ------------------------------------------------------------------------------------
 
-// Those that decide where a request ends, and whose it is.
+// The fields that decide where a request ends, and which host it is for.
 struct fields {
   const char *host, *length;
   int hosts, lengths, codings, chunked; // how many; codings of a transfer

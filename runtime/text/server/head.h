@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The framing of HTTP requests, as RFC 9112 has it, and no other way: what a proxy in front might
-// read otherwise is refused, so that no request can hide in another one's body.
+// The framing of HTTP requests, as RFC 9112 has it, and no other way: requests that a proxy in
+// front might read otherwise are refused, so that no request can hide in another one's body.
 #ifndef TEXT_HEAD_H
 #define TEXT_HEAD_H
 
@@ -17,7 +17,7 @@ struct refusal {
   const char *why;
 };
 
-// A request line and its header fields. The texts are parts of what head_read was given.
+// A request line and its header fields. The texts are parts of head_read's text.
 struct head {
   const char *method;
   char *path;                               // decoded, without a query

@@ -231,7 +231,7 @@ static void refuse_at_once(struct call *c, unsigned status, const char *message)
 }
 
 // Whether a body of this length is refused before it comes. A client that does not wait for that
-// sends it anyway: what is not far too large is read (take_body drops it).
+// sends it anyway: a body that is not far too large is read (take_body drops it).
 static bool is_refused_at_once(const struct head *h)
 {
   return h->length > (h->waits ? MOST_BODY : 2ULL * MOST_BODY);

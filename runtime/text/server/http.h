@@ -40,7 +40,7 @@ struct http {
 // Begins to listen; h must stay. False, and why.
 bool http_open(const struct http *h, struct failure *why);
 
-// Does what there is to do, and waits at most so long for something to do.
+// Does the pending work, and waits at most so long for more.
 void http_run(int milliseconds);
 
 // No new connections.
@@ -49,7 +49,7 @@ void http_hush(void);
 bool http_is_busy(void);
 void http_close(void);
 
-// Whose call it is, for `gone`.
+// The owner of the call, for `gone`.
 void call_is_of(struct call *call, void *of);
 
 // Answers with JSON; text is taken over, and freed. NULL: out of memory.

@@ -52,14 +52,14 @@ static char *name_of(const struct options *o)
   return name.at;
 }
 
-// Until a signal; then what is under way is ended.
+// Answers until a signal; then ends the answers in progress.
 static void answer_all(void)
 {
   enum { LONGEST = 100, SHARE = 8, LAST = 25, TURN = 20 }; // milliseconds, but for SHARE
   double busy = seconds_now();
   while (!__atomic_load_n(&asked_to_stop, __ATOMIC_RELAXED) && !neighbours_asked()) {
     const bool works = jobs_step();
-    // The longer there was nothing to do, the longer the pause before the next look.
+    // The longer the server was idle, the longer the pause before the next look.
     const double idle = 1e3 * (seconds_now() - busy) / SHARE;
     const int rest = idle < 1 ? 1 : idle < LONGEST ? (int)idle : LONGEST;
     if (works)

@@ -29,7 +29,7 @@ struct step {
   struct pattern *pattern;
   enum normal_form form;
   enum behavior behavior;
-  bool inverted;                          // SPLIT: what does not match is what matches
+  bool inverted;                          // SPLIT: the text that does not match counts as a match
   bool adds_blank;                        // BYTES: before a text without one
   bool each;                              // DIGITS
   bool splits;                            // METASPACE: into words

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Words: what pre-tokenizers cut a text in, and what decoders make of tokens.
+// Words: pre-tokenizers cut a text into them, and decoders make them of tokens.
 #include <stdlib.h>
 #include <string.h>
 #include "text/tokenizer/bpe.h"
@@ -59,7 +59,7 @@ static int byte_of(uint32_t letter)
 
 // ---- pre-tokenizers ----------------------------------------------------------------------------
 
-// A part of a word: a match of a split, or what is between matches.
+// A part of a word: a match of a split, or the text between matches.
 struct part {
   size_t first, end;
   bool matches;

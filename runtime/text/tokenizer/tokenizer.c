@@ -219,7 +219,7 @@ static bool encode_words(const struct tokenizer *t, const char *text, size_t cou
 typedef bool (*encoder)(const struct tokenizer *t, const char *text, size_t count, bool starts,
                         struct ids *ids, struct failure *why);
 
-// Cuts out the added tokens, and gives `rest` what is between them.
+// Cuts out the added tokens, and gives `rest` the texts between them.
 static bool encode_around(const struct tokenizer *t, const char *from, size_t count, bool starts,
                           bool normalized, encoder rest, struct ids *ids, struct failure *why)
 {

@@ -14,8 +14,8 @@ struct tokenizer;
 struct tokenizer *tokenizer_open(const char *path, struct failure *why);
 void tokenizer_close(struct tokenizer *t);
 
-// Adds the ids of a text; special: with what the post-processor puts around it. The text may hold
-// any bytes: what is not UTF-8 counts as U+FFFD. False, and why.
+// Adds the ids of a text; special: with the tokens that the post-processor puts around it. The text
+// may hold any bytes: those that are not UTF-8 count as U+FFFD. False, and why.
 bool tokenizer_encode(const struct tokenizer *t, const char *text, size_t count, bool special,
                       struct ids *ids, struct failure *why);
 

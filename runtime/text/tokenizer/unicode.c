@@ -50,7 +50,7 @@ int utf8_at(const char *at, size_t left, uint32_t *code)
   }
   uint32_t all = c[0] & (0xff >> (count + 1));
   for (int i = 1; i < count; i++) {
-    // The second byte's bounds keep out long forms, surrogates and what is above U+10FFFF.
+    // The second byte's bounds exclude long forms, surrogates and codes above U+10FFFF.
     const unsigned least = i > 1 ? 0x80 : c[0] == 0xe0 ? 0xa0 : c[0] == 0xf0 ? 0x90 : 0x80;
     const unsigned most = i > 1 ? 0xbf : c[0] == 0xed ? 0x9f : c[0] == 0xf4 ? 0x8f : 0xbf;
     if ((size_t)i >= left || c[i] < least || c[i] > most) return -i;
