@@ -30,7 +30,7 @@ bool target_capture(struct failure *why)
 
 bool target_profile(struct failure *why)
 {
-  return failed(why, "--profile: programs for GPUs alone tell it; perf tells it of others");
+  return failed(why, "--profile: only programs for GPUs measure it; use perf for others");
 }
 
 // MPI allocates a buffer in every call of a reduction: keeps freed memory for the next one.

@@ -412,10 +412,9 @@ static bool forward(struct library *m, void *with)
   const struct member *output;
   const bool trains = program->loss >= 0;
   if (trains && !program->validate)
-    return failed(
-        &m->error,
-        "the loss is whole after the last batch of a step alone: say validate = {} in the "
-        "plan");
+    return failed(&m->error,
+                  "the loss is whole only after the last batch of a step: say validate = {} in the "
+                  "plan");
   for (int i = 0; trains && program->batches > 1 && r->out && library_output(m, i); i++)
     if (r->out[i + 1])
       return failed(&m->error,
@@ -507,7 +506,7 @@ static bool save(struct library *m, void *with)
   struct failure why = {""};
   char token[TOKEN] = "";
   if (what->kind == CHECKPOINT && program->loss < 0)
-    return failed(&m->error, "the model only goes forward: it has parameters to export alone");
+    return failed(&m->error, "the model only goes forward: it can only export parameters");
   if (rank->id == 0) folder_token(token);
   target_share(token, sizeof token);
   what->token = token;

@@ -20,8 +20,8 @@ bool validation_open(const struct options *o, struct failure *why)
   if (!names[0]) return true;
   if (!program->validate)
     return failed(why,
-                  "%s: this program cannot validate: its loss is whole after the last batch "
-                  "of a step alone. Say validate = {} in train{}, and generate it again",
+                  "%s: this program cannot validate: its loss is whole only after the last "
+                  "batch of a step. Say validate = {} in train{}, and generate it again",
                   names[0]);
   if (!batches_open(VALIDATION, names, o->tokens, why)) return false;
   const long asked = o->validate_steps ? o->validate_steps : program->validate_steps;

@@ -425,7 +425,7 @@ static bool take_checkpoint(struct filling *f, const char *path, struct progress
   if (!archive_metadata(&f->weights, "step"))
     return failed(why,
                   "%s: no checkpoint: it does not say which step it was saved after "
-                  "(--weights takes the parameters alone)",
+                  "(--weights takes only the parameters)",
                   f->weights.path);
   if (!read_count(&f->weights, "step", 1000000000, &n, why)) return false;
   at->step = (int)n;

@@ -329,7 +329,7 @@ static bool check_turns(const struct form *f, const struct turn_of_chat *turns, 
     return failed(why, "this model's chat template has no system message");
   for (size_t i = begins; i < count && f->system_goes != OWN_TURN; i++)
     if (turns[i].role == ROLE_SYSTEM)
-      return failed(why, "this model's chat template takes a system message as the first alone");
+      return failed(why, "this model's chat template takes a system message only as the first");
   for (size_t i = begins; i < count && f->alternates; i++)
     if ((turns[i].role == ROLE_USER) != ((i - begins) % 2 == 0))
       return failed(why, "this model's chat template wants messages of user and assistant in turn");

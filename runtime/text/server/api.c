@@ -264,7 +264,7 @@ static bool read_others(struct call *call, const json_t *body)
     if (!value || json_is_false(value) || is_empty || says_text || says_none ||
         (json_is_number(value) && json_number_value(value) == is_one))
       continue;
-    snprintf(message, sizeof message, is_one ? "'%s' can be 1 alone" : "'%s' is not supported",
+    snprintf(message, sizeof message, is_one ? "'%s' can only be 1" : "'%s' is not supported",
              unknown[i]);
     return refuse(call, unknown[i], message);
   }
@@ -329,7 +329,7 @@ static bool read_content(struct call *call, const json_t *content, struct bytes 
     const json_t *part = json_array_get(content, i), *text = json_object_get(part, "text");
     const char *type = json_string_value(json_object_get(part, "type"));
     if (!type || strcmp(type, "text") != 0 || !json_is_string(text))
-      return refuse(call, "messages", "a message's content can have parts of text alone");
+      return refuse(call, "messages", "a message's content can only have parts of text");
     add_bytes(to, json_string_value(text), json_string_length(text));
   }
   return json_is_array(content) || refuse(call, "messages", "a message has no content");
@@ -396,7 +396,7 @@ static bool read_prompt(struct call *call, const json_t *prompt, struct ids *ids
   if (json_is_array(prompt) && json_is_integer(json_array_get(prompt, 0)))
     return read_ids(call, prompt, ids);
   if (!json_is_string(prompt))
-    return refuse(call, "prompt", "'prompt' is to be a text, or a list of tokens; one alone");
+    return refuse(call, "prompt", "'prompt' is to be one text, or one list of tokens");
   return tokenizer_encode(api.how->tokenizer, json_string_value(prompt), json_string_length(prompt),
                           true, ids, &why) ||
          refuse(call, "prompt", why.text);

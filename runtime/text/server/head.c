@@ -177,7 +177,7 @@ static struct refusal read_field(struct head *head, struct fields *f, char *line
     head->content_type = value;
   } else if (strcasecmp(line, "Expect") == 0) {
     if (strcasecmp(value, "100-continue") != 0)
-      return (struct refusal){417, "Expect can be 100-continue alone"};
+      return (struct refusal){417, "Expect can only be 100-continue"};
     head->waits = !head->is_1_0;
   }
   return (struct refusal){0};
@@ -200,7 +200,7 @@ static struct refusal read_framing(struct head *head, const struct fields *f)
     if (f->lengths > 0) return bad("there are both Content-Length and Transfer-Encoding");
     if (head->is_1_0) return bad("HTTP/1.0 has no Transfer-Encoding");
     if (f->chunked != 1 || !f->chunked_last) return bad("Transfer-Encoding is not chunked");
-    if (f->others) return (struct refusal){501, "Transfer-Encoding can be chunked alone"};
+    if (f->others) return (struct refusal){501, "Transfer-Encoding can only be chunked"};
     head->has_body = head->is_chunked = true;
     return (struct refusal){0};
   }

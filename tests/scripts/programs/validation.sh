@@ -186,6 +186,6 @@ refuses one "validation.none: cannot open" --validate "$WORK/validation.none"
 refuses one "--ema: this program keeps no moving average of its weights" --ema --export "$WORK/none"
 refuses ema_one "--ema wants --export, --export-adapter or --validate" --ema
 make pending plain $plan -D last=smaller -D accumulate=2 -D dp=2
-refuses pending "this program cannot validate: its loss is whole after the last batch of a step alone. Say validate = {}" "${held[@]}"
+refuses pending "this program cannot validate: its loss is whole only after the last batch of a step. Say validate = {}" "${held[@]}"
 
 finish "validations tell what PyTorch's do, and change nothing"

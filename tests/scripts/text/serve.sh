@@ -137,7 +137,7 @@ curl -sS "${with[@]}" -H 'Content-Type: text/plain' -d '{"prompt": "a"}' "$at/v1
 refused 400 'prompt' /v1/completions '{}' "${with[@]}"
 refused 400 'JSON object' /v1/completions '[]' "${with[@]}"
 refused 400 '{"error"' /v1/completions '{"prompt": "a"' "${with[@]}"
-refused 400 "'n' can be 1 alone" /v1/completions '{"prompt": "a", "n": 2}' "${with[@]}"
+refused 400 "'n' can only be 1" /v1/completions '{"prompt": "a", "n": 2}' "${with[@]}"
 refused 400 "'logprobs' is not supported" /v1/completions '{"prompt": "a", "logprobs": 1}' "${with[@]}"
 refused 400 "'temperature' is to be a number from 0" /v1/completions '{"prompt": "a", "temperature": -1}' "${with[@]}"
 refused 400 "whole number" /v1/completions '{"prompt": "a", "max_tokens": 1.5}' "${with[@]}"
