@@ -1,4 +1,4 @@
-/* append.c: what Lua holds of a tensor, and operations appended for the plan's current line. */
+/* append.c: Lua's handle of a tensor, and operations appended for the plan's current line. */
 #include "lua/lua.h"
 
 #include <lauxlib.h>
@@ -56,7 +56,7 @@ int part_value(const struct tensor *t, int k)
   return t->value + k;
 }
 
-/* The parts joined: what a function takes that does not know of parts. */
+/* The parts joined: for a function that does not know of parts. */
 int tensor_value(const struct tensor *t)
 {
   int first = part_value(t, 0);

@@ -1,6 +1,6 @@
 /* environment.c: the part of Lua that a plan may use.
 
-   This is a list of what is allowed, not of what is forbidden. Nothing in it can reach a file, load
+   This is a list of allowed names, not of forbidden ones. Nothing in it can reach a file, load
    code, reveal an address, a time or a random number, or depend on the order of a hash table: the
    same plan gives the same graph in every process. */
 #include "lua/lua.h"
@@ -208,7 +208,7 @@ void push_keys(lua_State *L, int table)
   lua_remove(L, -2);
 }
 
-/* Upvalues: the table, its keys in order, how many were visited. */
+/* Upvalues: the table, its keys in order, the number of visited ones. */
 static int next_pair(lua_State *L)
 {
   lua_Integer i = lua_tointeger(L, lua_upvalueindex(3));
@@ -363,7 +363,7 @@ static bool is_absent(const char *name)
   return false;
 }
 
-/* __index of a table with fixed names; upvalue 1: what the table is, for the message. */
+/* __index of a table with fixed names; upvalue 1: the table's description, for the message. */
 static int absent_name(lua_State *L)
 {
   if (lua_type(L, 2) != LUA_TSTRING) return 0;

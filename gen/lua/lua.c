@@ -2,8 +2,8 @@
 
    Takes   the plan's file and the definitions of the command line.
    Leaves  the graph's values, operations, modules, calls and styles; its mesh; its own operators
-           with the texts of their kernels; and what is to be trained or computed. Or the plan's
-           error, with the plan's current line.
+           with the texts of their kernels; and the loss to train, or the outputs to compute. Or the
+           plan's error, with the plan's current line.
 
    The parent process reads the files: the plan, and after it the kernels that it names. Everything
    that the plan's text decides happens in the sandbox. */

@@ -91,8 +91,8 @@ struct held {
 #define CLASS_OF lua_upvalueindex(6)
 enum { TABLES = 6 };
 
-/* The plan's name in Lua's messages, which begin "name:line: ". Behind it stands the number of a
-   required file. OWN_NAME: our own files. */
+/* The plan's name in Lua's messages, which begin "name:line: ". The number of a required file
+   follows it. OWN_NAME: our own files. */
 #define PLAN_NAME "(plan)"
 
 /* A placement as Lua holds it: whether the plan gave the turn, too. */
@@ -177,7 +177,7 @@ struct op op_here(struct op op);
 
 /* --------------------------------------------------------------------------------- arguments.c */
 
-/* A name that is not too long; `what` says whose it is. bindings.c. */
+/* A name that is not too long; `what` names its owner. bindings.c. */
 const char *check_name(struct lua_State *L, int at, const char *what);
 void check_name_text(const char *name, size_t length, const char *what);
 struct placement placement_at(struct lua_State *L, int at);
@@ -206,7 +206,7 @@ uint64_t hash_archives(uint64_t hash);
 
 /* ------------------------------------------------------------------------------- environment.c */
 
-/* Pushes the table of what a plan may use of Lua's own names. */
+/* Pushes the table of Lua's own names that a plan may use. */
 void push_environment(struct lua_State *L);
 /* Makes reading an absent name of the table at the top an error. what: "math", or NULL: a
    variable. */
@@ -233,7 +233,7 @@ bool is_below_plan(const char *directory, const char *path);
 
 /* -------------------------------------------------------------------------------- json_files.c */
 
-/* Pushes what a JSON text holds: an object as a table by name, a list as a list. path: for
+/* Pushes the content of a JSON text: an object as a table by name, a list as a list. path: for
    messages; depth: the deepest nesting. */
 struct json_t;
 void push_json(struct lua_State *L, const char *path, const struct json_t *json, int depth);
@@ -261,7 +261,8 @@ void push_behind(struct lua_State *L, int at);
 /* Ends tpgen if --ranks names ranks that the mesh does not have, or requests more programs than
    tpgen writes at once: before anything is planned. */
 void check_ranks(void);
-/* Reads the plan up to its declaration: the settings that it declares; else what it reads of -D. */
+/* Reads the plan up to its declaration: the settings that it declares; else the definitions of -D
+   that it reads. */
 const struct setting *settings_of_plan(int *n);
 /* Prints the reference of the plan language, in the form options.reference. */
 void print_reference(void);

@@ -395,7 +395,7 @@ static int apply_style(lua_State *L)
 
 /* -------------------------------------------------------------------------------------- calls */
 
-/* Records the tensors among the arguments from `first` on; returns how many. */
+/* Records the tensors among the arguments from `first` on; returns their number. */
 static int note_tensors(lua_State *L, int first, int *noted, const char *what)
 {
   int n = 0, top = lua_gettop(L);

@@ -109,7 +109,7 @@ void set_node(const char *target, const char *stack)
   node_stack = stack;
 }
 
-/* Appends what the error is about: the operator, and the innermost line of Python's stack. */
+/* Appends the subject of the error: the operator, and the innermost line of Python's stack. */
 static void tell_node(char *to, size_t size)
 {
   const char *file = NULL, *next = node_stack;

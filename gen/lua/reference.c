@@ -1,4 +1,4 @@
-/* reference.c: what the reference of the plan language is made of (prelude/language/reference.lua):
+/* reference.c: the sources of the reference of the plan language (prelude/language/reference.lua):
    the texts of our own Lua files, and the parameters of functions. */
 #include "lua/lua.h"
 

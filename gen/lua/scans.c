@@ -10,7 +10,7 @@
 #include <lua.h>
 #include <string.h>
 
-/* begin_scan(steps): what follows belongs to a scan. */
+/* begin_scan(steps): the next operations belong to a scan. */
 static int begin_scan(lua_State *L)
 {
   int parent = module_of_call(recording.call);
@@ -33,7 +33,7 @@ static int begin_step(lua_State *L)
   return 0;
 }
 
-/* end_step(): what follows belongs to no step. */
+/* end_step(): the next operations belong to no step. */
 static int end_step(lua_State *L)
 {
   (void)L;
@@ -56,7 +56,7 @@ static int in_scan(lua_State *L)
   return 1;
 }
 
-/* enter_scan(tensor): what the first step reads of what is carried. */
+/* enter_scan(tensor): a carry, as the first step reads it. */
 static int enter_scan(lua_State *L)
 {
   push_tensor(L, append_here(redistribution_of(argument_operand(L, 1), "what a scan carries")));

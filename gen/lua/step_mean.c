@@ -1,7 +1,7 @@
 /* step_mean.c: the mean of a number over the batches of a step, known before the first of them.
 
-   Takes   a value that depends only on the inputs of a batch: how many of its labels count.
-   Leaves  operations of the phase COUNT that make it of each batch, and add it to a sum with the
+   Takes a value that depends only on the inputs of a batch: the number of its labels that count.
+   Leaves operations of the phase COUNT that make it of each batch, and add it to a sum with the
            role SUMS. The forward of each batch reads the sum.
 
    A mean over labels divides by it: so a step of several batches has the mean over all of its

@@ -20,7 +20,8 @@ static int unlike(lua_State *L)
   return 0;
 }
 
-/* Runs the function of the closure, or appends what it did for equal arguments. */
+/* Runs the function of the closure, or appends the operations that it appended for equal
+   arguments. */
 static int call_named(lua_State *L, bool is_outer)
 {
   struct noted_call *call =
@@ -207,7 +208,7 @@ static void read_tensors(lua_State *L, struct op *op)
   op->type = graph->value[op->in[0]].used_as;
 }
 
-/* The field shapes, a list of shapes; returns how many. */
+/* The field shapes, a list of shapes; returns their number. */
 static int read_shapes(lua_State *L, struct shape list[MAX_OUTPUTS])
 {
   int n = 0;

@@ -1,5 +1,5 @@
-/* training.c: the functions with which our Lua files say what to do with a model that has been run:
-   its loss or its outputs, and how it is trained. */
+/* training.c: the functions with which our Lua files set the use of a model that has been run: its
+   loss or its outputs, and its training. */
 #include "lua/lua.h"
 
 #include <lauxlib.h>
@@ -181,8 +181,8 @@ static int set_training(lua_State *L)
   return 0;
 }
 
-/* read_schedule(path): the text of a file with a schedule; how many ranks, stages and micro-batches
-   it has. Nothing, if it is a schedule's name. */
+/* read_schedule(path): the text of a file with a schedule; its numbers of ranks, stages and
+   micro-batches. Nothing, if it is a schedule's name. */
 static int read_schedule(lua_State *L)
 {
   size_t length;
@@ -272,7 +272,7 @@ static int set_generation(lua_State *L)
   return 0;
 }
 
-/* begin_decode(): what follows belongs to the program's second entry. */
+/* begin_decode(): the next operations belong to the program's second entry. */
 static int begin_decode(lua_State *L)
 {
   (void)L;

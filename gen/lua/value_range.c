@@ -324,7 +324,7 @@ static int number_of_use(const struct index_use *use)
   return graph->nindex_use++;
 }
 
-/* The input that a smaller batch pads, and with what. */
+/* The input that a smaller batch pads, and the number that pads it. */
 static void note_padding(int value, const struct index_use *of)
 {
   struct index_use use = *of;

@@ -27,7 +27,7 @@ struct options {
   double peak_tflops;                 // 0: not given
   bool profile;                       // reports the GPU time of the parts of a step
   bool graph;                         // runs each step as one graph on the GPU
-  bool dry_run;                       // reports the memory of the job, and does not train
+  bool dry_run;                       // reports the job's memory and time, and does not train
   bool help;
   // Options of a program that generates.
   const char *prompt, *prompts, *output, *encode, *tokenizer;

@@ -48,7 +48,7 @@ local function is_optional(v)
 end
 local function is_anything() return true end
 
--- The kinds of arguments, and what each holds.
+-- The kinds of arguments, and the content of each.
 local KINDS = {
   as_tensor = is_named, as_tensors = list_of(is_named), as_optional_tensors = list_of(is_optional),
   as_none = is_anything, as_int = is_whole, as_ints = list_of(is_whole),
@@ -61,7 +61,7 @@ local KINDS = {
   as_graph = function(v) return type(v) == "table" and type(v.graph) == "table" end,
 }
 
--- The only key of a union, and what it holds.
+-- The only key of a union, and its content.
 local function union(u, path)
   if type(u) ~= "table" then fail("torch_export: %s is damaged: an argument is not an object", path) end
   local kind, held

@@ -57,7 +57,8 @@ local function one_of_parts(dim)
 end
 local function along_dim(a) return a.dim or 0 end
 
--- Where an expanded dimension shows one element several times, only what makes all elements equal may change it.
+-- If an expanded dimension shows one element several times, only a change that makes all elements equal may
+-- change it.
 local function expanded(whole, part)
   local shape, sizes = core.shape(whole), core.shape(part)
   for d = 1, #sizes do
@@ -242,8 +243,8 @@ local function check_change_of_view(view, whole, part, shared, how)
   end
 end
 
--- The value has changed: so has what it is a view of. how: {is_unseen = autograd does not see it, needs_gradient = of the
--- new value, makes_equal = all elements are one number, renorms = rows of an embedding get shorter}.
+-- The value has changed: so has the base of this view. how: {is_unseen = autograd does not see it, needs_gradient = of
+-- the new value, makes_equal = all elements are one number, renorms = rows of an embedding get shorter}.
 local function change(name, new, values, shared, how)
   check_change(name, shared, how)
   local view, old = shared.view_of[name], values[name]

@@ -152,8 +152,8 @@ end
 
 local calls_made = 0
 
--- The nodes of the graph, with those of its calls in their place. metas: what is known of each value,
--- by name.
+-- The nodes of the graph, with those of its calls in their place. metas: the known facts of each
+-- value, by name.
 function inlined(graph, metas, path)
   local list = {}
   for name, meta in pairs(field(graph, "tensor_values", "table", path)) do metas[name] = meta end

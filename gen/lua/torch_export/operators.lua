@@ -235,7 +235,7 @@ local function four(x)
   return base.view(x, {lead, n > 2 and shape[n - 2] or 1, shape[n - 1], shape[n]})
 end
 
--- A mask that is known becomes what it forbids: nothing, the keys after a query, or those far from it.
+-- A known mask becomes the keys that it forbids: none, those after a query, or those far from it.
 operators.scaled_dot_product_attention = function(a)
   local mask, causal, window = a.attn_mask, a.is_causal, nil
   if constants.is(mask) then

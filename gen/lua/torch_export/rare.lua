@@ -137,8 +137,8 @@ operators.im2col = function(a)
   return base.view(raw.stack(list, 2), {shape[1], shape[2] * #list, out[1] * out[2]})
 end
 
--- The way back: what windows have of one place is added up, by a transposed convolution that puts each element of a
--- window in its place.
+-- The way back: the elements of windows at one place are added up, by a transposed convolution that puts each
+-- element of a window in its place.
 operators.col2im = function(a)
   local kernel, dilation, stride, border = a.kernel_size, a.dilation, a.stride, a.padding
   local shape, n, out, missing = core.shape(a.self), kernel[1] * kernel[2], {}, {}

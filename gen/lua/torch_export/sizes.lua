@@ -1,4 +1,4 @@
--- sizes.lua: the sizes of an exported program, which may be symbols; and what it takes and gives.
+-- sizes.lua: the sizes of an exported program, which may be symbols; and its inputs and outputs.
 local _, base = ...
 local fail, torch = base.fail, base.torch
 local TYPES, field, short, last_part = torch.TYPES, torch.field, torch.short, torch.last_part

@@ -1,7 +1,7 @@
 -- views.lua: which operators of exported programs give views of their input and which change a tensor in place, and
--- what a program with the latter does: a view is read anew where what it is a view of has changed, and a change of a view
--- is one of that, too. The tables hold all operators of PyTorch whose schema has an alias (Tensor(a), Tensor(a!)), and
--- those that give their own input under a schema that does not say so.
+-- the effect of the latter: a view is read anew if its base has changed, and a change of a view changes its base, too.
+-- The tables hold all operators of PyTorch whose schema has an alias (Tensor(a), Tensor(a!)), and those that give
+-- their own input under a schema that does not say so.
 local _, base = ...
 local torch = base.torch
 

@@ -1,4 +1,4 @@
--- base.lua: what the other Lua files share: checks of arguments, and sorting.
+-- base.lua: functions that the other Lua files share: checks of arguments, and sorting.
 --
 -- Each of these files is called with the bindings (bindings.c), with the table that they share, and
 -- with the plan's variables. An error is reported at the plan's line, wherever it is found.

@@ -2,7 +2,7 @@
 local core, base, plan = ...
 local fail = base.fail
 
-local state_of = {}  -- of instances of our classes: what their forward needs beyond attributes
+local state_of = {}  -- of instances of our classes: the data that their forward needs beyond attributes
 
 local nn, F = {}, base.F
 local of = {}        -- the functions, whatever a plan does to F

@@ -156,8 +156,8 @@ function base.in_order(x, placed)
   return there
 end
 
--- The tokens of whole sequences, in their own order, on each rank; and, of tokens in a new order, a function that gives
--- what is made of them that order.
+-- The tokens of whole sequences, in their own order, on each rank; and, of tokens in a new order, a function that
+-- brings values made of them to that order.
 function base.whole_sequences(x)
   local natural = asked and asked.natural[x]
   if not natural then return asked and over(x, WHOLE, "whole sequences") or x end

@@ -1,6 +1,6 @@
 -- fully_shard.lua: fully_shard, as in torch.distributed.fsdp: shards a model's parameters, their
 -- gradients and the optimizer's state over the ranks that share the batch. Also replicate: all
--- ranks have copies, except of what ZeRO shards.
+-- ranks have copies, except of the tensors that ZeRO shards.
 --
 --   for _, layer in ipairs(model.layers) do fully_shard(layer, mesh.dp) end
 --   fully_shard(model, mesh.dp)

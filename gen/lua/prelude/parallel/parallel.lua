@@ -253,7 +253,7 @@ function base.split_mesh()
   end
 end
 
--- Adds n micro-batches to the graph's mesh. They cut what the ranks have of the batch, so they come after
+-- Adds n micro-batches to the graph's mesh. They cut the ranks' parts of the batch, so they come after
 -- the last dimension over which an input is distributed.
 function base.add_microbatches(n, batch)
   local behind = -1
@@ -284,7 +284,7 @@ local function one_dimension(mesh, who)
   return dims[1]
 end
 
--- The mesh's one dimension, and how many ranks there are along it.
+-- The mesh's one dimension, and the number of ranks along it.
 function base.one_dimension(mesh, who)
   local dim = one_dimension(mesh, who)
   return dim, sizes[dim + 1]
@@ -518,7 +518,8 @@ plan.parallelize = core.unwatched(function(module, mesh, styles, options)
   return module
 end)
 
--- Called before the model is part of the graph: what has adapters has them in the same parts.
+-- Called before the model is part of the graph: adapters are cut in the same parts as their
+-- modules.
 function base.part_adapters()
   for _, s in ipairs(styled) do
     for _, module in ipairs(s[1]) do base.part_adapter(module, s[3]) end

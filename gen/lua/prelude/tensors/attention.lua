@@ -231,7 +231,7 @@ local function flag(value, what)
   return value
 end
 
--- By tensor of the documents' numbers: how many tokens a document has at most.
+-- By tensor of the documents' numbers: the most tokens of a document.
 local longest_of = setmetatable({}, {__mode = "k"})
 
 -- A document of at most so many tokens has no key further away from a query.

@@ -96,7 +96,7 @@ local function followed(v, buffer, momentum, times, what)
 end
 
 -- x normalized by its own mean and variance over the batch. A sum of many numbers that are far from zero is rounded,
--- so what is left of the mean is found from what is left of x.
+-- so the rest of the mean is computed from the rest of x.
 local function by_batch(x, shape, running_mean, running_var, momentum, eps)
   local dims, n = beside_channels(shape)
   if n < 2 then misfit("one element for each channel has no variance; the shape is %s", shape_text(shape)) end

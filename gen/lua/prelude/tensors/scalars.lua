@@ -1,4 +1,5 @@
--- scalars.lua: numbers that depend on the step: the learning rate, and what optimizers make of it.
+-- scalars.lua: numbers that depend on the step: the learning rate, and the numbers that optimizers
+-- compute from it.
 --
 -- A scalar is the number of the step, t, the learning rate, or a result of + - * / ^ % and the
 -- functions of math make of them. Its text is an expression in C, which the host computes once a step.

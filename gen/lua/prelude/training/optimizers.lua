@@ -130,7 +130,7 @@ local function gradient(p, g, o)
   return g
 end
 
--- p less Adam's step; keep: what weight decay leaves of p.
+-- p minus Adam's step; keep: the part of p that weight decay leaves.
 local function adam(p, g, state, o, keep)
   local beta1, beta2 = o.betas[1], o.betas[2]
   local step_size = o.named("step_size", o.lr / (1 - beta1 ^ o.step))

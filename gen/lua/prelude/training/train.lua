@@ -28,7 +28,7 @@ local function check_tokens(name, d, first)
   return first or {name = name, n = n}
 end
 
--- By tensor of tokens: {eos =, longest =}, the token that ends a document, and how many tokens one has at most.
+-- By tensor of tokens: {eos =, longest =}, the token that ends a document, and the most tokens of one.
 local packed = setmetatable({}, {__mode = "k"})
 
 function base.documents_in(tensor) return packed[tensor] or {} end

@@ -3,7 +3,7 @@ local core, base, plan = ...
 local fail = base.fail
 
 -- requires_grad: as in PyTorch, true unless given. pattern: of names of parameters, or of modules
--- that hold them; nil: all. Returns how many parameters match.
+-- that hold them; nil: all. Returns the number of parameters that match.
 function base.set_trained(who, what, requires_grad, pattern)
   if requires_grad == nil then requires_grad = true end
   base.boolean(requires_grad, who .. "'s requires_grad")

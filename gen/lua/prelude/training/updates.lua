@@ -442,8 +442,8 @@ local function result(e, like, what)
   return operation("add", operation("mul", like, 0), e)
 end
 
--- Traces the update and what goes around it: clipping by value before it, the moving average after it.
--- Returns the new parameter and the new states.
+-- Traces the update with the steps around it: clipping by value before it, the moving average after
+-- it. Returns the new parameter and the new states.
 local function run_update(made, way, traced, states, ones, shape)
   local definition, settings = made.definition, made.settings
   local function input(i, own) return element{input = i, shape = own, type = "float32"} end
