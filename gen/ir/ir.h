@@ -70,7 +70,8 @@ unsigned moved_to_front(int dim, int ndim);
 const char *order_text(const struct value *v);
 /* By dimension: its stride in elements, in the rank's part. */
 void local_strides(int value, int rank, int64_t stride[MAX_DIMS]);
-/* For a part of a wide value: how many more bytes would be before it if each part were contiguous.
+/* For a part of a wide value: the number of additional bytes before it if each part were
+   contiguous.
  */
 int64_t bytes_before(int value);
 /* Whether two values have the same bytes: one storage, one offset in the arena. */
@@ -113,7 +114,7 @@ void append_to_order(int op);
    another order. */
 int add_group(unsigned dims);
 int add_ordered_group(int n, const int *dim);
-/* The group of what stage `from` of a pipeline sends to stage `to`. */
+/* The group for sends from stage `from` of a pipeline to stage `to`. */
 int add_edge(int from, int to);
 /* Whether the dimension of the mesh is the inner one of a dimension that was split. */
 bool is_within(int mesh_dim);
@@ -150,8 +151,8 @@ bool is_next_parameter(int one, int next);
    the plan. */
 extern struct graph *graph;
 extern struct plan_options *plan_options;
-/* Whether there is another graph than when this was asked last with the same `of`: what a file
-   keeps from call to call is of that one, and is to be forgotten. */
+/* Whether the graph is another one than at the last call with the same `of`: then a file must
+   forget the data of the earlier graph that it keeps from call to call. */
 bool is_other_graph(const struct graph **of);
 /* If the graph is that of one place of a pipeline: the facts about all stages; else NULL. */
 const struct all_stages *all_stages(void);
@@ -361,7 +362,8 @@ int runs_of_phase(enum phase phase);
 /* Whether its loss is a sum that they add to: in a pipeline also that of one run, which one stage
    adds to. */
 bool adds_up_loss(void);
-/* Whether what a step gathers depends on its inputs: each of several batches gathers it anew. */
+/* Whether the values that a step gathers depend on its inputs: each of several batches gathers them
+   again. */
 bool gathers_each_batch(void);
 /* By value: how many operations read it, in kernels and buckets and out of them; of a stack's
    first value also those that read the others'. */

@@ -1,4 +1,4 @@
-/* loops.c: questions about the loops of values, for the pass `outline` and what follows it. */
+/* loops.c: questions about the loops of values, for the pass `outline` and later ones. */
 #include "ir/ir.h"
 
 const struct in_loop in_no_loop = {.stack = NONE, .sibling = NONE};

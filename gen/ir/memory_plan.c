@@ -1,5 +1,5 @@
 /* memory_plan.c: questions about where values are in memory: for the pass `memory`, its trials, and
-   what follows it. */
+   later passes. */
 #include "ir/ir.h"
 
 struct allocation no_place(int value)

@@ -1,4 +1,4 @@
-/* op.h: an operation, its rule, and what some kinds refer to. */
+/* op.h: an operation, its rule, and the data that some kinds refer to. */
 #ifndef TPGEN_IR_OP_H
 #define TPGEN_IR_OP_H
 

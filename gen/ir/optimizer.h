@@ -69,7 +69,7 @@ bool is_apart(int state);
 int inputs_of_row(enum op_kind kind);
 int inputs_of_step(enum op_kind kind);
 /* Whether the update's kernel takes the operand; and whether its operation does, which also takes
-   what becomes a state of another shape than the parameter's. */
+   the results that become states of another shape than the parameter's. */
 bool kernel_takes(const struct optimizer *o, int operand);
 /* Whether the kernel reads or writes the parameter, its gradient, or a state. */
 bool kernel_has_array(const struct optimizer *o, int operand);

@@ -33,7 +33,7 @@ struct all_stages {
 };
 
 /* A stage is a part of the model, by depth. The ranks at one coordinate of a dimension of the mesh
-   compute it: what it makes is At(coordinate) there. */
+   compute it: its results are At(coordinate) there. */
 struct pipeline_stages {
   int n, mesh_dim, line;
   int *coordinate;              /* by stage: of the ranks that compute it */
@@ -76,7 +76,8 @@ int coordinate_of_stage(int stage);
 bool is_stage_here(int stage);
 int stages_here(void);
 void add_stage_edge(struct stage_edge edge);
-/* The last stage of the same ranks that reads or makes what is kept with that one: itself mostly.
+/* The last stage of the same ranks that reads or makes a value that is kept with that one: itself
+   mostly.
  */
 int last_stage_with(int stage);
 /* Whether both are sends, or receives, from one stage to one other. */

@@ -1,4 +1,4 @@
-/* row_room.c: for how many rows by expert (rows.c) a rank has room. */
+/* row_room.c: the number of rows by expert (rows.c) that a rank has room for. */
 #include "ir/ir.h"
 
 #include <math.h>
@@ -30,7 +30,8 @@ int names_counted(int made)
   return maker ? maker->in[0] : NONE;
 }
 
-/* Whether ranks have parts of what the bound is of: then one can have more than its share. */
+/* Whether ranks have parts of the places that the bound covers: then one can have more than its
+   share. */
 static bool is_bound_cut(const struct op *maker)
 {
   const struct layout *l = &graph->value[maker->in[0]].layout;
@@ -115,8 +116,8 @@ static unsigned dims_without_places(const struct value *v)
   return dims;
 }
 
-/* In micro-batches the part's shape says nothing: those of ranks are parts of what each has, and
-   not of what all have. */
+/* In micro-batches the part's shape says nothing: the ranks' micro-batches are parts of each rank's
+   places, and not of all places. */
 int64_t places_here(int value, int rank, struct shape part)
 {
   const struct value *v = &graph->value[value];

@@ -91,7 +91,7 @@ static bool is_mixed(struct layout from, struct layout to)
 
 /* Whether another dimension of ranks, along which no rows travel, cuts tokens of this layout within
    the cut of one along which they do. Without this cut the former makes other parts, so ranks with
-   experts would have rows of other tokens than what their layout says. */
+   experts would have rows of other tokens than their layout says. */
 static bool is_cut_within(struct layout tokens, struct layout from, struct layout to, int travels)
 {
   int cut[MAX_MESH], n, at = 0;

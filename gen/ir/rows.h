@@ -54,16 +54,16 @@ bool is_cut_within_rows(int value, struct layout to);
 int made_count(int value);
 /* The value that was counted: the names of experts, [b, s, k]; NONE if no operation counted. */
 int names_counted(int made);
-/* The bound of a count as it was made, or of a value by rows: for how many times the rows in
-   balance there is room; 0: for all that there can be. */
+/* The bound of a count as it was made, or of a value by rows: the room is so many times the rows in
+   balance; 0: room for the most possible. */
 double bound_of_count(int made);
 double bound_of_rows(int value);
-/* The places of a part by rows; and room for rows of some of all experts, who in balance have as
-   many each. */
+/* The places of a part by rows; and the room for rows of some of all experts, each with as many in
+   balance. */
 int64_t places_of_part(struct shape part);
 int64_t rows_within(double bound, int64_t places, int64_t experts, int64_t all);
-/* Whether some rank has room for fewer rows than there can be: of a value by rows, or a count, as
-   it is cut. */
+/* Whether some rank has room for fewer rows than the most possible: of a value by rows, or a count,
+   as it is cut. */
 bool has_less_room(int value);
 /* The number of places of a count, as it was made, that the ranks along these dimensions of the
    mesh have together. */

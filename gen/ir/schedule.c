@@ -1,4 +1,4 @@
-/* schedule.c: questions about the schedule, for the pass `schedule` and what follows it. */
+/* schedule.c: questions about the schedule, for the pass `schedule` and later ones. */
 #include "ir/ir.h"
 
 static const struct scheduled undecided = {.chained_to = NONE};

@@ -10,15 +10,15 @@ int world_size(void);
 int ranks_along(int mesh_dim);
 /* A bit for each dimension that is not in time. */
 unsigned dimensions_of_ranks(void);
-/* The dimension in time, or NONE; how many micro-batches a step has; the layout of what all of them
-   have together. */
+/* The dimension in time, or NONE; the number of micro-batches of a step; the layout of all of them
+   together. */
 int time_dimension(void);
 int microbatches(void);
 struct layout over_time(struct layout layout);
 /* Whether each micro-batch has a value of its own: its part of the whole, or its term of a sum. */
 bool is_of_microbatch(int value);
-/* Whether samples would go from one micro-batch to another: what cuts a dimension before its cut in
-   time differs, or the factor of the dimension that the micro-batches cut, if they have unlike
+/* Whether samples would go from one micro-batch to another: the cuts of a dimension before its cut
+   in time differ, or the factor of the dimension that the micro-batches cut, if they have unlike
    parts of it. */
 bool moves_in_time(struct shape whole, struct layout from, struct layout to);
 void coordinate_of(int rank, int coordinate[MAX_MESH]);
@@ -37,7 +37,7 @@ int64_t cut_first(const struct mesh *mesh, int mesh_dim, int64_t n, int index);
 int64_t cut_size(const struct mesh *mesh, int mesh_dim, int64_t n, int index);
 /* Whether the layout has a strided shard in the dimension. */
 bool is_strided(const struct mesh *mesh, struct layout layout, int dim);
-/* Whether the dimension in time makes equal parts of what each rank has of the dimension of `whole`
+/* Whether the dimension in time makes equal parts of each rank's part of the dimension of `whole`
    that it cuts. */
 bool is_cut_evenly_in_time(const struct mesh *mesh, struct layout layout, int mesh_dim,
                            struct shape whole);

@@ -10,8 +10,8 @@ enum role {
   GRADIENT, /* of the parameter `of`, in its layout. An accumulator over micro-steps with shards of
                the same size, but perhaps pending, has the role too, and is at its place */
   SUMS,     /* an accumulator over micro-steps, which is reduced once, in the update: of a gradient
-               where its shards are larger than the gradient's; or of what a metric is made of, and
-               then `of` is the value with which it begins */
+               where its shards are larger than the gradient's; or of a metric's terms, and then
+               `of` is the value with which it begins */
   STATE,    /* the optimizer's, of the parameter `of`                             */
   BATCH,    /* an input of the step                                               */
   CACHE,    /* kept from call to call, and written in place: the keys of earlier tokens   */
@@ -45,7 +45,7 @@ struct value {
   int module;            /* that made it */
   unsigned order;     /* the memory order of its dimensions: see assign_dim_order.c; 0: row-major */
   int of;             /* the value whose gradient, sums or optimizer's state it is, or NONE */
-  int counts;         /* it stands by rows: the value that counts them (rows.c); or NONE */
+  int counts;         /* it is stored by rows: the value that counts them (rows.c); or NONE */
   struct shape shape; /* whole */
   struct layout layout;
   const char *name;  /* the model's: "in_proj.weight"; of an activation its module's path  */

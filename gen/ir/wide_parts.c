@@ -1,5 +1,5 @@
-/* wide_parts.c: which values are parts of wide ones, for the pass `merge_products` and what follows
-   it. */
+/* wide_parts.c: the values that are parts of wide ones, for the pass `merge_products` and later
+   ones. */
 #include "ir/ir.h"
 
 const struct wide_part no_wide_part = {.wide = NONE};

@@ -24,7 +24,7 @@ static void put_comment(struct buffer *b, const char *s, int length, int indent)
   put(b, "%s\n", wrapped(line, " ", text("%*s//     ", indent, "")));
 }
 
-/* A comment as lines. If one line is too short, each assignment has its own, and what follows
+/* A comment as lines. If one line is too short, each assignment has its own, and the text after
    them is in columns with four blanks between, on as few lines as possible. */
 char *comment_lines(const char *s, int indent)
 {

@@ -120,8 +120,8 @@ static bool is_of_same_module(int value, int storage)
   return a->stack == NONE || b->stack == NONE || a->index == b->index;
 }
 
-/* "// [2, 64], in place of x": what a reader of the function needs; the arena's table has the
-   rest. */
+/* "// [2, 64], in place of x": the facts that a reader of the function needs; the arena's table has
+   the rest. */
 static void put_local(struct buffer *b, int value)
 {
   const struct value *v = &graph->value[value];

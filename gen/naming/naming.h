@@ -1,5 +1,4 @@
-/* names.h: what things are called in the generated program: the struct of its memory, variables,
-   groups, kernels. */
+/* names.h: names in the generated program: the struct of its memory, variables, groups, kernels. */
 #ifndef TPGEN_NAMING_H
 #define TPGEN_NAMING_H
 
@@ -171,7 +170,7 @@ const char *add_kernel(const char *preferred, const char *prototypes, const char
 char *kernel_definitions(void);
 char *kernel_prototypes(void);
 const char *kernel_includes(void);
-/* The lines that include what they need of the runtime in their own file; or "". */
+/* The lines that include the runtime's headers that they need in their own file; or "". */
 const char *runtime_includes(void);
 /* The kernels of the program, in the order in which they were added. */
 extern struct kernel *kernels;
@@ -200,8 +199,8 @@ const char *unique_name(struct scope *s, const char *preferred);
 /* ---------------------------------------------------------------------------- step_constants.c */
 
 /* The number of the step, or batch, for random numbers, or where it is stored; whether the program,
-   or that of a stage, reads from memory what changes from step to step; the struct of this, "" if
-   none does. */
+   or that of a stage, reads from memory the numbers that change from step to step; the struct of
+   these, "" if none does. */
 const char *batch_number(void);
 bool has_step_constants(void);
 char *constants_text(void);
@@ -228,7 +227,7 @@ const char *const *names_on_all_ranks(void);
 /* ------------------------------------------------------------------------------ update_rates.c */
 
 /* The lines that begin the update, or that compute the constants of a step; the functions that give
-   learning rates. Of `code`, only what it has of them; NULL: all. */
+   learning rates. Only those that `code` has; NULL: all. */
 char *update_constants(const char *code);
 char *learning_rate_text(const char *code);
 /* Whether updates of the step have such numbers; the members of struct constants that have those of

@@ -1,6 +1,7 @@
 /* step_constants.c: the constants of a step that a GPU's program reads from memory. The work of a
    step on the device is the same at every step, so that it can be one CUDA graph. The host writes
-   what changes (the batch, and what depends on the step's number) into memory before each step. */
+   the values that change (the batch, and those that depend on the step's number) into memory before
+   each step. */
 #include "naming/naming.h"
 
 const char *batch_number(void)

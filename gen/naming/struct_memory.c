@@ -19,7 +19,7 @@ static char *product_of_sizes_text(struct shape s)
   return b.text;
 }
 
-/* A parameter, and how far its dotted name has been walked. */
+/* A parameter, and the rest of its dotted name. */
 struct leaf {
   int value;
   const char *rest;

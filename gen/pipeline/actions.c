@@ -1,4 +1,4 @@
-/* actions.c: what the steps of a schedule are, and schedules as PyTorch's CSV. */
+/* actions.c: the steps of a schedule, and schedules as PyTorch's CSV. */
 #include "pipeline/pipeline.h"
 
 #include <string.h>

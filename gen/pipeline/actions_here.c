@@ -1,4 +1,4 @@
-/* actions_here.c: the schedule of the graph's pipeline, and what its ranks compute in a step. */
+/* actions_here.c: the schedule of the graph's pipeline, and the actions of its ranks in a step. */
 #include "pipeline/pipeline.h"
 
 const struct pipeline *pipeline_here(const char **why)

@@ -1,4 +1,4 @@
-/* lowering.c: an order of computation becomes what the ranks do: parameters gathered ahead,
+/* lowering.c: an order of computation becomes the ranks' actions: parameters gathered ahead,
    gradients that are complete, sends and receives. The rules are PyTorch's, in its order:
    _add_unshard_reshard, _add_reduce_grad, _add_send_recv. */
 #include "pipeline/pipeline.h"
@@ -95,7 +95,7 @@ static bool is_ready(const struct here *here, const struct action *a)
 }
 
 /* The action's result goes to the next stage, or back to the one before: if that is on another rank
-   by a send here and a receive there, at the end of what that rank has so far. */
+   by a send here and a receive there, at the end of that rank's actions so far. */
 static void pass_on(struct here *here, const struct action *a, struct pipeline *to)
 {
   const struct pipeline *p = here->p;

@@ -100,7 +100,7 @@ struct pipeline_cost pipeline_cost_of(const struct pipeline *p, const struct sta
 
 void put_action(struct actions *list, struct action a);
 
-/* Tables of what a stage does with a micro-batch: the number of their places, and the place. */
+/* Tables by stage and micro-batch: the number of their places, and the place. */
 size_t microbatch_places(const struct pipeline *p);
 size_t microbatch_place(const struct pipeline *p, int stage, int microbatch);
 

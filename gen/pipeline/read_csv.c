@@ -12,7 +12,7 @@ bool is_csv(const char *schedule)
   return strchr(schedule, '/') || (dot && strcmp(dot, ".csv") == 0);
 }
 
-/* A place in a file, and what is wrong there. */
+/* A place in a file, and the fault there. */
 struct place {
   const char *file;
   int row, field; /* from 1 */
@@ -92,7 +92,7 @@ static void count_stage(struct pipeline *p, int stage, int microbatch)
   if (microbatch >= p->microbatches) p->microbatches = microbatch + 1;
 }
 
-/* A stage is on the rank that computes its forwards. Returns what is wrong, or NULL. */
+/* A stage is on the rank that computes its forwards. Returns the fault, or NULL. */
 static const char *read_csv_place_stages(struct pipeline *p)
 {
   for (int r = 0; r < p->ranks; r++)

@@ -1,5 +1,5 @@
-/* validity.c: whether a schedule is one, whether its sends and receives can hang, and what it
-   costs. */
+/* validity.c: whether a schedule is valid, whether its sends and receives can hang, and its
+   cost. */
 #include "pipeline/pipeline.h"
 
 #include <string.h>
@@ -91,7 +91,7 @@ static bool is_send(enum action_kind kind)
   return kind == ACTION_SEND_F || kind == ACTION_SEND_B;
 }
 
-/* The receive that takes what this send gives. */
+/* The receive that matches this send. */
 static struct action receive_of(const struct action *send)
 {
   const bool forward = send->kind == ACTION_SEND_F;
@@ -148,7 +148,7 @@ const char *what_hangs(const struct pipeline *p)
  * wait
  */
 
-/* By stage and micro-batch: what has been sent to it, and received; of forwards and backwards. */
+/* By stage and micro-batch: the values sent to it, and received; of forwards and backwards. */
 struct moved {
   const struct pipeline *p;
   bool *sent[2], *received[2];

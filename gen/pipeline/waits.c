@@ -1,5 +1,5 @@
-/* waits.c: whether the ranks of a pipeline wait for each other forever, and how many slots they
-   need so that they do not.
+/* waits.c: whether the ranks of a pipeline wait for each other forever, and the number of slots
+   with which they do not.
 
    A rank goes through its actions in their order. An action begins when its inputs were sent, and
    sends when it has run. A sender does not wait; but a forward reuses a slot of memory, and so

@@ -34,7 +34,7 @@ static char *reason(const struct async_tp_result *p)
   return text("%s, in %d pieces %s", model_time(p->whole), p->tried, model_time(p->in_pieces));
 }
 
-/* Whether any is cut, and what decided that. */
+/* Whether any is cut, and the reason. */
 static char *outcome_text(const struct async *asked, int cut, int of)
 {
   if (!cut && !asked->pieces)

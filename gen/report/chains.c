@@ -1,7 +1,7 @@
 /* chains.c: the steps of each redistribution, for the reports.
 
    Takes   the finished program.
-   Leaves  its moves, gathered into chains: each step works on what the one before has made. */
+   Leaves its moves, gathered into chains: each step works on the result of the one before. */
 #include "report/report.h"
 
 static struct chain *chain;

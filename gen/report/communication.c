@@ -1,5 +1,5 @@
-/* communication.c: plan.txt's totals of what collectives move: by kind and group, and by function
-   of the program, where a function of layers counts once for each call. */
+/* communication.c: plan.txt's totals of the collectives' traffic: by kind and group, and by
+   function of the program, where a function of layers counts once for each call. */
 #include "report/report.h"
 
 #include <string.h>

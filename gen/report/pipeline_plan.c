@@ -1,6 +1,6 @@
-/* pipeline_plan.c: plan.txt of a pipeline: its schedule, and its step by the model: what each stage
-   computes, how long its rank is idle, what it sends, what it holds. plan_stage<N>.txt has the rest
-   about the stages at a place.
+/* pipeline_plan.c: plan.txt of a pipeline: its schedule, and its step by the model: the work of
+   each stage, the idle time of its rank, the bytes that it sends and holds. plan_stage<N>.txt has
+   the rest about the stages at a place.
 
    Takes   the figures of each stage, which note_stage() has when the stage's passes have run.
 

@@ -1,5 +1,5 @@
-/* pipeline_text.c: of the plan of a pipeline's stage: how many micro-batches it has in flight, and
-   what it sends and receives. pipeline_plan.c has what concerns all stages. */
+/* pipeline_text.c: in the plan of a pipeline's stage: the number of its micro-batches in flight,
+   and its sends and receives. pipeline_plan.c has the facts of all stages. */
 #include "report/report.h"
 
 static void put_transfer(void *to, int id, int times)

@@ -68,7 +68,7 @@ double seconds_of(const struct chain *c);
 
 /* ----------------------------------------------------------------------------- communication.c */
 
-/* Adds to plan.txt the totals of what collectives move, by kind and by function. */
+/* Adds to plan.txt the totals of the collectives' traffic, by kind and by function. */
 void put_communication(struct buffer *b);
 
 /* ----------------------------------------------------------------------------------- explain.c */
@@ -92,8 +92,8 @@ char *over_text(const struct op *op);
 /* "S(0) R -> R R" of a step; "" for a mere packing. */
 char *step_layouts(const struct op *op);
 char *seconds_text(double seconds);
-/* The value that a rank brings to a collective; for an exchange, whose ranks differ, what the
-   busiest one sends. */
+/* The value that a rank brings to a collective; for an exchange, whose ranks differ, the value of
+   the rank that sends most. */
 int64_t bytes_brought(const struct op *op);
 
 /* -------------------------------------------------------------------------------------- idle.c */
@@ -137,7 +137,7 @@ void report_pipeline(struct buffer *b);
 
 /* ------------------------------------------------------------------------------ pipeline_text.c */
 
-/* The stage, where there is a pipeline, and what it sends and receives. */
+/* The stage of a pipeline, if the plan has one, with its sends and receives. */
 void put_pipeline(struct buffer *b);
 
 /* ----------------------------------------------------------------------------- pipeline_trace.c */
@@ -175,7 +175,7 @@ json_t *json_rows_by_expert(void);
 
 /* ----------------------------------------------------------------------------------- streams.c */
 
-/* Adds to plan.txt on which stream each collective runs, and what overlaps with it. */
+/* Adds to plan.txt the stream of each collective, and the operations that overlap with it. */
 void put_streams(struct buffer *b);
 
 /* ---------------------------------------------------------------------------------- timeline.c */
@@ -184,8 +184,8 @@ void put_streams(struct buffer *b);
 char *scaled_text(double x, const char *unit);
 char *duration_text(double seconds);
 void put_machine(struct buffer *b);
-/* Adds to plan.txt how long a step takes, and what runs when; plan.json gets the figures without
-   the chart. */
+/* Adds to plan.txt the time of a step, and a chart of its operations; plan.json gets the figures
+   without the chart. */
 void put_step(struct buffer *b);
 struct json_t *json_step(void);
 

@@ -1,4 +1,4 @@
-/* simulate.c: how long a step takes on rank 0, by the model that also decides the schedule.
+/* simulate.c: the time of a step on rank 0, by the model that also decides the schedule.
 
    Takes   the finished program.
    Leaves  it unchanged, and when each operation begins and ends.

@@ -1,4 +1,4 @@
-/* streams.c: what runs on which stream of the CUDA target, for plan.txt.
+/* streams.c: the operations of each stream of the CUDA target, for plan.txt.
 
    Takes   functions with asynchronous collectives, and their awaits. */
 #include "report/report.h"

@@ -1,5 +1,5 @@
-/* timeline.c: the simulated step for a reader of plan.txt: how long it takes, and, module by
-   module, what each stream does; then one iteration of each loop. And its figures for plan.json.
+/* timeline.c: the simulated step for a reader of plan.txt: its time, and, module by module, the
+   work of each stream; then one iteration of each loop. And its figures for plan.json.
 
    Takes   what simulate.c has found. */
 #include "report/report.h"
@@ -161,7 +161,7 @@ static const char *name_of(const struct ran *r)
   return *name ? name : text("%s.*", printable(list_path(loop)));
 }
 
-/* In the chart of a step a loop is one line; by stream, what runs outside of loops. */
+/* In the chart of a step a loop is one line; by stream, the operations outside of loops. */
 static const char *name_in_step(const struct ran *r)
 {
   int loop = loop_at[r->op];

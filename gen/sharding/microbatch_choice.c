@@ -4,7 +4,7 @@
    may use a slice of it, or only the first micro-batch may contribute it to a sum. A value that is
    cut or pending becomes whole after the last micro-batch. An operation that needs it before is
    computed for the whole batch at once, if it can be (graph_passes/microbatches.c). So the choice
-   depends on what it needs of the inputs, and not on bytes. */
+   depends on its requirements on the inputs, and not on bytes. */
 #include "sharding/sharding.h"
 
 enum { TAKES_PART = 1, GIVES_TERM = 4, NEEDS_WHOLE = 1 << 8, NEVER = 1 << 16 };

@@ -20,7 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A layout on the path. Its parts, and what follows from them, are computed on first use. */
+/* A layout on the path. Its parts, and the numbers that follow from them, are computed on first
+   use. */
 struct state {
   struct compact_layout compact;
   bool far;     /* from here to the target something must be sent */

@@ -1,5 +1,5 @@
-/* moves.h: redistributions: the layouts, steps and paths of the search, the cost model, and what
-   ranks hold and send. */
+/* moves.h: redistributions: the layouts, steps and paths of the search, the cost model, and the
+   parts that ranks hold and send. */
 #ifndef TPGEN_SHARDING_MOVES_H
 #define TPGEN_SHARDING_MOVES_H
 

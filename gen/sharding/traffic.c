@@ -68,9 +68,10 @@ static int64_t sent_by(const struct rank_sample *r, const struct traffic *t, int
   return sum;
 }
 
-/* The pieces of an exchange or an all_to_all: what is sent and got, by tier; and what holds for all
-   groups. Groups that share parts of one size have the same pieces: for a plan only one of them is
-   looked at. Without all ranks in the sample, all members count as the group's first. */
+/* The pieces of an exchange or an all_to_all: the elements sent and received, by tier; and the
+   facts of all groups. Groups that share parts of one size have the same pieces: for a plan only
+   one of them is looked at. Without all ranks in the sample, all members count as the group's
+   first. */
 static struct exchange_plan add_pieces(struct cost_model *m, const struct step_parts *g,
                                        bool planning, struct traffic *t)
 {

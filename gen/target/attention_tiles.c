@@ -1,15 +1,15 @@
 /* attention_tiles.c: the file that a kernel of attention is made from, and the sizes of its tiles.
 
    On CUDA attention has two files: NAME_mma.cu multiplies on the tensor cores, bfloat16 or TF32;
-   NAME.cu computes in float32, and does what the other cannot. On the CPU NAME_bf16.c is for
-   bfloat16.
+   NAME.cu computes in float32, and covers the cases that the other cannot. On the CPU NAME_bf16.c
+   is for bfloat16.
 
    The tensor cores' kernels work by strips: 16 rows of a matrix, owned by one warp. The more strips
    a warp has, the less often it loads the other side of a product, until its registers are full:
    255 floats. The sums take 16 COLUMNS / 32 of them for each strip and matrix, and the scores as
-   many for theirs. The tables give what fits, by the bytes of a row; `nvcc -Xptxas=-v` shows it. A
-   block's shared memory stays below the 163 KiB of sm_80, and mostly below half of that, so that
-   two blocks share a multiprocessor and one computes while the other waits. */
+   many for theirs. The tables give the largest that fit, by the bytes of a row; `nvcc -Xptxas=-v`
+   shows it. A block's shared memory stays below the 163 KiB of sm_80, and mostly below half of
+   that, so that two blocks share a multiprocessor and one computes while the other waits. */
 #include "target/target.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* cost.c: a cost model of operations, good for comparing what to overlap with what. Times are whole
-   picoseconds, so that equal times are equal on every machine.
+/* cost.c: a cost model of operations, good enough to decide which operations to overlap. Times are
+   whole picoseconds, so that equal times are equal on every machine.
 
    The plan's device (device.c) has a rate of arithmetic and a memory bandwidth; a kernel takes the
    longer of the two times, and kernels run one after the other. A collective takes the links'

@@ -98,10 +98,10 @@ struct target {
   enum library library;
   int64_t most_counted; /* most elements in one collective */
   bool streams;         /* a collective can overlap with arithmetic, on its group's stream */
-  bool edge_groups;     /* what stages of a pipeline send has no tag, and waits for its receive:
+  bool edge_groups;     /* sends of pipeline stages have no tag, and wait for their receives:
                            two stages have a group of their own for each direction */
   bool posts_receives;  /* a stage of a pipeline has its receives posted when their places are free;
-                           else when it needs what they bring */
+                           else when it needs their values */
   bool moves_segments;  /* a collective can write each value of a bucket to its place */
   bool steps_in_memory; /* the host writes what changes by step (its number, its batches) into
                            memory; else a step takes its number as an argument */
@@ -294,13 +294,13 @@ int open_in_output(const char *name);
 bool is_half_done(void);
 /* Makes all changes. If one fails, it undoes the others and ends tpgen. */
 void put_in_place(const struct change *change, int n, const struct lists *lists);
-/* Before tpgen ends with an error: undoes the changes begun, and says what the folder contains. */
+/* Before tpgen ends with an error: undoes the changes begun, and states the folder's contents. */
 void keep_output(void);
 
 /* -------------------------------------------------------------------------------- plan_files.c */
 
-/* A plan may require further files, which are numbered from 1. Wherever a line of the plan may
-   stand, line l of file n is n * LINES_OF_FILE + l. The name is relative to the plan's folder;
+/* A plan may require further files, which are numbered from 1. In every line number of the plan,
+   line l of file n is n * LINES_OF_FILE + l. The name is relative to the plan's folder;
    add_plan_file returns the file's number. */
 enum { LINES_OF_FILE = 10000000, MOST_PLAN_FILES = 32 };
 int add_plan_file(const char *name);
@@ -331,7 +331,7 @@ const char *next_line(const char *line);
 /* Any bytes as printable ASCII that cannot end a comment or begin a trigraph, escape or macro. */
 char *printable(const char *s);
 uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t n);
-/* Like read, but until the end of the file or `size` bytes: gives how many, or -1. */
+/* Like read, but until the end of the file or `size` bytes: returns their number, or -1. */
 ssize_t read_up_to(int file, void *to, size_t size);
 /* Whether the C text uses this variable, outside of comments. */
 bool has_word(const char *text, const char *word);
