@@ -70,9 +70,7 @@ unsigned moved_to_front(int dim, int ndim);
 const char *order_text(const struct value *v);
 /* By dimension: its stride in elements, in the rank's part. */
 void local_strides(int value, int rank, int64_t stride[MAX_DIMS]);
-/* For a part of a wide value: the number of additional bytes before it if each part were
-   contiguous.
- */
+/* For a part of a wide value: the additional bytes before it if each part were contiguous. */
 int64_t bytes_before(int value);
 /* Whether two values have the same bytes: one storage, one offset in the arena. */
 bool same_place(int a, int b);
@@ -346,8 +344,7 @@ const char *identity_equation(int ndim);
 
 /* -------------------------------------------------------------------------------------- walk.c */
 
-/* The values that the step reads and operations before the first step make, in the order in which
-   the step reads them. */
+/* The values made before the first step that the step reads, in the order of reading. */
 struct list kept_constants(void);
 /* Whether any operation of the step checks indices. */
 bool notes_indices(void);
@@ -362,8 +359,7 @@ int runs_of_phase(enum phase phase);
 /* Whether its loss is a sum that they add to: in a pipeline also that of one run, which one stage
    adds to. */
 bool adds_up_loss(void);
-/* Whether the values that a step gathers depend on its inputs: each of several batches gathers them
-   again. */
+/* Whether a step's gathers depend on its inputs: then each of several batches gathers again. */
 bool gathers_each_batch(void);
 /* By value: how many operations read it, in kernels and buckets and out of them; of a stack's
    first value also those that read the others'. */

@@ -77,8 +77,7 @@ bool is_stage_here(int stage);
 int stages_here(void);
 void add_stage_edge(struct stage_edge edge);
 /* The last stage of the same ranks that reads or makes a value that is kept with that one: itself
-   mostly.
- */
+   mostly. */
 int last_stage_with(int stage);
 /* Whether both are sends, or receives, from one stage to one other. */
 bool is_same_way(const struct op *a, const struct op *b);

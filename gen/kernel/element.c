@@ -492,8 +492,7 @@ static bool is_plain_element(const struct expr *e)
 }
 
 /* The number of times that the operation's expression has the value's element; at another index it
-   counts twice.
- */
+   counts twice. */
 static int times_asked(const struct op *op, const struct expr *e, int value)
 {
   int i = e->word[1] - 'a', times = 0;

@@ -1,5 +1,4 @@
-/* file_names.c: the parameters' names in foreign files, and the tensors there that contain them.
- */
+/* file_names.c: the parameters' names in foreign files, and the tensors there that contain them. */
 #include "lua/lua.h"
 
 #include <lauxlib.h>
