@@ -280,7 +280,8 @@ static void check_args_read(lua_State *L, int read, bool declared)
     if (lua_getfield(L, read, d->name) == LUA_TNIL) {
       sandbox->line = 0;
       if (declared)
-        plan_fails("-D %s=%s: the plan reads it only with other settings", d->name, d->value);
+        plan_fails("-D %s=%s: the plan reads it only with other settings: leave it out", d->name,
+                   d->value);
       push_suggestion(L, d->name, -2);
       plan_fails("-D %s=%s: the plan reads no args.%s%s", d->name, d->value, d->name,
                  lua_tostring(L, -1));

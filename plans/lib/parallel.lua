@@ -35,6 +35,9 @@ function M.open(args)
   -- Of ranks that share the batch without being fully sharded: 1 and 2 cut what the optimizer keeps
   -- over them, 2 the gradients too (ZeRO).
   p.zero = args.zero
+  if p.zero ~= 0 and args.dp_shard and args.dp_shard > 1 then
+    error("zero = " .. p.zero .. " is for parameters that are whole, dp_shard = " .. args.dp_shard .. " cuts them: leave one out")
+  end
   if p.zero ~= 0 and p.reshard ~= "default" then
     error("reshard_after_forward is for what is fully sharded; with zero = " .. p.zero
       .. " parameters are whole while they compute")

@@ -5,8 +5,9 @@
 #   STRIP=1     C without comments and blank lines is compared
 #   PLANS='...' these plans alone
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../../.."
+[ $# -eq 2 ] && [ -x "$1" ] && [ -x "$2" ] || { echo "usage: same_programs.sh OLD NEW, two tpgen" >&2; exit 2; }
 old=$(realpath "$1") new=$(realpath "$2") work=$(mktemp -d)
+cd "$(dirname "${BASH_SOURCE[0]}")/../../.."
 trap 'rm -rf "$work"' EXIT
 differ=0 programs=0 refused=0
 

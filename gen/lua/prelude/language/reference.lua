@@ -350,7 +350,6 @@ read_sources()
 add_all()
 check_all()
 if #wrong > 0 then
-  core.write(table.concat(wrong, "\n") .. "\n")
-  base.fail("the comments of the reference and the functions differ in %d places", #wrong)
+  base.fail("the comments of the reference and the functions differ in %d places: %s", #wrong, table.concat(wrong, "; "))
 end
 if core.reference_form() == "types" then write_types() else write_markdown() end
