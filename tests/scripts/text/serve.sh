@@ -141,7 +141,7 @@ refused 400 "'n' can only be 1" /v1/completions '{"prompt": "a", "n": 2}' "${wit
 refused 400 "'logprobs' is not supported" /v1/completions '{"prompt": "a", "logprobs": 1}' "${with[@]}"
 refused 400 "'temperature' is to be a number from 0" /v1/completions '{"prompt": "a", "temperature": -1}' "${with[@]}"
 refused 400 "whole number" /v1/completions '{"prompt": "a", "max_tokens": 1.5}' "${with[@]}"
-refused 400 "one alone" /v1/completions '{"prompt": ["a", "b"]}' "${with[@]}"
+refused 400 "one text, or one list" /v1/completions '{"prompt": ["a", "b"]}' "${with[@]}"
 refused 400 "the model knows" /v1/completions '{"prompt": [256]}' "${with[@]}"
 refused 400 "the context is 80" /v1/completions "{\"prompt\": \"$(printf 'x%.0s' {1..80})\"}" "${with[@]}"
 refused 400 "a message's role" /v1/chat/completions '{"messages": [{"role": "x", "content": "a"}]}' "${with[@]}"
