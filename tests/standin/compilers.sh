@@ -13,7 +13,7 @@ compile() {
   shift 3
   for file in $files; do
     "$compiler" -std="$standard" -Wall -Wextra -Wpedantic -Wshadow -Werror "$@" \
-      -Itests/cuda_on_cpu/include "${mpi[@]}" "${blas[@]}" "$file" || {
+      -Itests/cuda_on_cpu/include -Iruntime "${mpi[@]}" "${blas[@]}" "$file" || {
       echo "compilers: FAILED: $compiler -std=$standard $file"
       failures=$((failures + 1))
     }

@@ -81,6 +81,6 @@ refused() {
   grep -qF "$1" "$WORK/refused.log" || { cat "$WORK/refused.log"; fail "${*:2}: another message"; }
 }
 refused 'say aux_batch' -D pp=2 -D batch=3 -D aux_loss=0.01
-refused 'do not lie in groups of load_batch = 3' -D batch=4 -D aux_loss=0.01 -D aux_batch=3
+refused 'cannot be divided into groups of load_batch = 3' -D batch=4 -D aux_loss=0.01 -D aux_batch=3
 refused '2147483648 rows by expert may come to a rank' -D ep=2 -D dp=2 -D batch=16777216 -D seq=64
 finish "stages and micro-batches of mixtures of experts"

@@ -12,13 +12,13 @@ make_runtime cuda > "$WORK/runtime.log" 2>&1 || { cat "$WORK/runtime.log"; fail 
 # The same, in a build without MPI: only these two files depend on it.
 mkdir "$WORK/tcp"
 cp "$WORK"/mpi/*.o "$WORK/tcp"
-for name in cuda cuda_job; do
+for name in cuda_cuda cuda_job; do
   (cd "$WORK/cuda" && g++ "${cuda[@]}" -UTPGEN_MPI -x c++ -I. "${includes[@]}" -c $name.cu -o "$WORK/tcp/$name.o") ||
     fail "the runtime without MPI"
 done
 for rank in 0 1; do
-  objects=$(find "$WORK/cuda" -name '*.o' ! -name cuda.o ! -name cuda_job.o)
-  g++ -o "$WORK/tcp/rank$rank" "$WORK"/tcp/{rank$rank,step,kernels,cuda,cuda_job}.o $objects "$TOOLS/libcuda_on_cpu.a" "${libraries[@]}" ||
+  objects=$(find "$WORK/cuda" -name '*.o' ! -name cuda_cuda.o ! -name cuda_job.o)
+  g++ -o "$WORK/tcp/rank$rank" "$WORK"/tcp/{rank$rank,step,kernels,cuda_cuda,cuda_job}.o $objects "$TOOLS/libcuda_on_cpu.a" "${libraries[@]}" ||
     fail "a rank without MPI does not link"
 done
 
