@@ -122,7 +122,7 @@ early() {
   printf '  %-12s %s\n' "$how" "$(grep -m 1 -E 'error:|^run.sh:' "$WORK/$name.out")"
 }
 for who in 0 1; do
-  other="^rank $((1 - who)): error: the job was ended while it waited in MPI_[A-Za-z_]+ \(cpu(_job)?\.c:[0-9]+\); rank $who is gone$"
+  other="^rank $((1 - who)): error: the job was ended while it waited in MPI_[A-Za-z_]+ \((cpu_)?(cpu|job)\.c:[0-9]+\); rank $who is gone$"
   none='^run\.sh: a rank was killed by signal 9 \(KILL\)$'
   for where in load init met end exit $([ $who = 0 ] || echo 1 3 $before); do
     pattern=$other
@@ -135,7 +135,7 @@ done
 for who in 0 1; do
   for where in load init met end; do
     beside "$WORK/early.stop.$who.$where.log" early "early.stop.$who.$where" "stop:$who:$where" \
-      "^rank $((1 - who)): error: nothing has moved for [0-9]+ s in MPI_[A-Za-z_]+ \(cpu(_job)?\.c:[0-9]+\); rank $who is stopped$" --deadline 5
+      "^rank $((1 - who)): error: nothing has moved for [0-9]+ s in MPI_[A-Za-z_]+ \((cpu_)?(cpu|job)\.c:[0-9]+\); rank $who is stopped$" --deadline 5
   done
 done
 
