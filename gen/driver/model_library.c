@@ -5,7 +5,8 @@
 #include <ctype.h>
 #include <string.h>
 
-/* Whether a program has a header of that name, or the runtime's headers have such a struct. */
+/* Whether a program has or includes a header of that name, which the library's would hide, or the
+   runtime's headers have such a struct. */
 static bool is_of_program(const char *name)
 {
   static const char *const headers[] = {"kernels", "memory", "tensors", "library_names", NULL};
@@ -13,6 +14,7 @@ static bool is_of_program(const char *name)
     if (!strncmp(name, headers[i], strlen(headers[i]))) return true;
   for (const struct embedded *e = embedded; e->name; e++) {
     if (strncmp(e->name, "runtime/", 8)) continue;
+    if (strstr((const char *)e->text, text("<%s.h>", name))) return true;
     const char *at = (const char *)e->text, *tag = text("struct %s", name);
     for (size_t n = strlen(tag); (at = strstr(at, tag)); at += n)
       if (!isalnum((unsigned char)at[n]) && at[n] != '_') return true;

@@ -18,8 +18,7 @@ static bool is_of_other_target(const char *name)
   return false;
 }
 
-/* Each line `#include "NAME"` of a C text; a NAME that the runtime does not have is the program's.
- */
+/* Adds the files that a C text includes. A name that the runtime does not have is the program's. */
 static void add_included(const char *c)
 {
   static const char directive[] = "#include \"";

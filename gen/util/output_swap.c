@@ -39,7 +39,7 @@ static struct tree out = {.top = -1}, new = {.top = -1}, old = {.top = -1};
 static int waiting = -1; /* NEW, open */
 static bool is_locked, had_program, replaces;
 
-/* The files that were created, and are removed if tpgen fails. */
+/* The folders that were created, and are removed if tpgen fails. */
 static const char **made;
 static int nmade, made_room;
 static bool made_waiting;
@@ -64,8 +64,8 @@ static int open_folder(int at, const char *name, int flags)
   return openat(at, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | flags);
 }
 
-/* The folder that the file of that path is in; *last: what follows it. Links are not followed. If
-   the folder does not exist it is made, or with `make` false the result is -1. */
+/* The folder of the file of that path, open; *last: the file's own name. Links are not followed. A
+   folder that does not exist is made, or with `make` false the result is -1. */
 static int folder_of(struct tree *t, const char *path, const char **last, bool make)
 {
   const char *slash = strrchr(path, '/');
@@ -77,11 +77,10 @@ static int folder_of(struct tree *t, const char *path, const char **last, bool m
   const char *name, *own = text("%.*s", (int)n - 1, path);
   int above = folder_of(t, own, &name, make);
   if (above < 0) return -1;
-  int fd = openat(above, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-  bool is_new = fd < 0 && errno == ENOENT && make;
-  if (fd < 0 && errno == ENOENT && !make) return -1;
-  if (is_new && !mkdirat(above, name, 0777))
-    fd = openat(above, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+  int fd = open_folder(above, name, O_NOFOLLOW);
+  bool is_new = fd < 0 && errno == ENOENT;
+  if (is_new && !make) return -1;
+  if (is_new && !mkdirat(above, name, 0777)) fd = open_folder(above, name, O_NOFOLLOW);
   if (fd < 0) failed("open the folder", own);
   GROW(t->below, t->nbelow, t->room);
   t->below[t->nbelow++] = (struct subfolder){text("%s/", own), fd, is_new};

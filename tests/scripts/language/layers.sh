@@ -56,16 +56,16 @@ for file in gen/*/*.c gen/*/*.h; do
     esac
   done < <(sed -n 's/^#include "\(.*\)"$/\1/p' "$file")
 done
+
 # ---- the runtime
 
 # Includes go down in runtime/LAYERS. base/program.h has the types of each target's library.
-while read -r file included; do
-  case $file:$included in
-  base/program.h:cuda/ranges.h | base/program.h:cpu/shared_memory/mpi.h) continue ;;
-  esac
-  awk -v a="${file%/*}" -v b="${included%/*}" '{ floor[$1] = NR } END { exit !(a in floor && b in floor && floor[b] <= floor[a]) }' runtime/LAYERS ||
-    fail "runtime/$file includes $included, of a folder that is not below it"
-done < <(cd runtime && grep -r '^#include "[a-z_]*/' --include=*.[ch] --include=*.cu . | sed 's|^\./||; s|:#include "| |; s|".*||')
+upward=$(cd runtime && grep -r '^#include "[a-z_]*/' --include=*.[ch] --include=*.cu . | sed 's|^\./||; s|:#include "| |; s|".*||' |
+  grep -vx 'base/program.h cuda/ranges.h\|base/program.h cpu/shared_memory/mpi.h' |
+  awk 'NR == FNR { floor[$1] = NR; next }
+    { a = $1; b = $2; sub("/[^/]*$", "", a); sub("/[^/]*$", "", b)
+      if (!(a in floor && b in floor && floor[b] <= floor[a])) print "runtime/" $1 " includes " $2 ", of a folder that is not below it" }' LAYERS -)
+[ -z "$upward" ] || fail "$(head -n 8 <<< "$upward")"
 
 # No circle of its files, by the objects' symbols. What base/target.h declares, or several files define, is an interface.
 "$TPGEN" plans/toy.lua -o "$WORK/library" --emit library > /dev/null

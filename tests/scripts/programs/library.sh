@@ -40,7 +40,7 @@ done
 
 # ---- names -----------------------------------------------------------------------------------------
 
-for name in Model int tensor memory a-b "" program 2a "$(printf 'x%.0s' {1..40})"; do
+for name in Model int tensor memory math mpi a-b "" program 2a "$(printf 'x%.0s' {1..40})"; do
   "$TPGEN" plans/toy.lua -o "$WORK/refused" --emit library --library-name "$name" > "$WORK/log" 2>&1 && fail "a library called '$name'"
   grep -q 'a library cannot be called' "$WORK/log" && [ ! -e "$WORK/refused" ] || { cat "$WORK/log"; fail "the message for '$name'"; }
 done
