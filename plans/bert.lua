@@ -28,20 +28,13 @@ end
 local known = args.config and from_config(args.config)
   or {dim = 64, n_layers = 2, n_heads = 4, hidden = 128, vocab = 256, positions = 64, batch = 4}
 local args = settings({shared.files,
-  {title = "the model",
-    {"dim", nil, "the width of the model", type = "size"},
-    {"n_layers", nil, "layers", type = "size"},
-    {"n_heads", nil, "heads of attention", type = "size"},
-    {"hidden", nil, "the width of the feed-forward network", type = "size"},
-    {"vocab", nil, "tokens of the vocabulary", type = "size"},
-    {"positions", nil, "positions that the model learns", type = "size"},
+  shared.model{
+    "dim", "n_layers", "n_heads", "hidden", "vocab", "positions",
     {"types", 2, "types of tokens"},
     {"seq", function(a) return a.positions end, "tokens of a sequence; by default all positions", type = "size"},
-    {"eps", 1e-12, "added to the variance in norms"},
-    {"dropout", 0, "dropout of each layer's outputs", type = "number"},
-    {"attention_dropout", 0, "dropout of attention's weights", type = "number"},
+    {"eps", 1e-12}, "dropout", "attention_dropout",
     {"classes", nil, "classes of sequences; without it the masked language model is trained", type = "size"},
-    {"pad", nil, "the token whose row of the embedding learns nothing; by default config.json's", type = "count"},
+    "pad",
   },
   shared.mesh, shared.training,
 }, known)

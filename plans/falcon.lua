@@ -34,16 +34,10 @@ end
 local known = args.config and from_config(args.config)
   or {dim = 64, n_layers = 2, n_heads = 4, vocab = 256, seq = 64, batch = 4}
 local args = settings({shared.files,
-  {title = "the model",
-    {"dim", nil, "the width of the model", type = "size"},
-    {"n_layers", nil, "layers", type = "size"},
-    {"n_heads", nil, "heads of attention", type = "size"},
+  shared.model{
+    "dim", "n_layers", "n_heads",
     {"hidden", function(a) return 4 * a.dim end, "the width of the feed-forward network; by default 4 dim", type = "size"},
-    {"vocab", nil, "tokens of the vocabulary", type = "size"},
-    {"seq", nil, "tokens of a sequence", type = "size"},
-    {"theta", 10000, "the base of the rotary embedding's angles", type = "number"},
-    {"eps", 1e-5, "added to the variance in norms"},
-    {"tied", true, "the output has the embedding's weight"},
+    "vocab", "seq", "theta", "eps", {"tied", true},
     {"multi_query", true, "all queries share one key and value"},
     {"groups", function(a) return a.n_heads end, "without multi_query: groups of queries, each with a key and a value", type = "size"},
     {"two_norms", false, "attention and MLP have norms of their own"},

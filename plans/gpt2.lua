@@ -25,19 +25,16 @@ end
 local known = args.config and from_config(args.config)
   or {dim = 64, n_layers = 2, n_heads = 4, vocab = 256, positions = 64, batch = 4}
 local args = settings({shared.files,
-  {title = "the model",
-    {"dim", nil, "the width of the model", type = "size"},
-    {"n_layers", nil, "layers", type = "size"},
-    {"n_heads", nil, "heads of attention", type = "size"},
+  shared.model{
+    "dim", "n_layers", "n_heads",
     {"hidden", function(a) return 4 * a.dim end, "the width of the feed-forward network; by default 4 dim", type = "size"},
-    {"vocab", nil, "tokens of the vocabulary", type = "size"},
-    {"positions", nil, "positions that the model learns", type = "size"},
+    "vocab", "positions",
     {"seq", function(a) return a.positions end, "tokens of a sequence; by default all positions", type = "size"},
-    {"eps", 1e-5, "added to the variance in norms"},
+    "eps",
     {"dropout", 0, "dropout of the layers' outputs, resid_pdrop of the file", type = "number"},
     {"embed_dropout", 0, "dropout of the embeddings, embd_pdrop of the file", type = "number"},
     {"attention_dropout", 0, "dropout of attention's weights, attn_pdrop of the file", type = "number"},
-    {"tied", true, "the output has the embedding's weight"},
+    {"tied", true},
   },
   shared.mesh, shared.training,
 }, known)

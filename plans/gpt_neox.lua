@@ -29,17 +29,10 @@ end
 local known = args.config and from_config(args.config)
   or {dim = 64, n_layers = 2, n_heads = 4, hidden = 256, vocab = 256, seq = 64, batch = 4}
 local args = settings({shared.files,
-  {title = "the model",
-    {"dim", nil, "the width of the model", type = "size"},
-    {"n_layers", nil, "layers", type = "size"},
-    {"n_heads", nil, "heads of attention", type = "size"},
-    {"hidden", nil, "the width of the feed-forward network", type = "size"},
-    {"vocab", nil, "tokens of the vocabulary", type = "size"},
-    {"seq", nil, "tokens of a sequence", type = "size"},
-    {"theta", 10000, "the base of the rotary embedding's angles", type = "number"},
+  shared.model{
+    "dim", "n_layers", "n_heads", "hidden", "vocab", "seq", "theta",
     {"rotated", 0.25, "the part of a head that is rotated"},
-    {"eps", 1e-5, "added to the variance in norms"},
-    {"tied", false, "the output has the embedding's weight"},
+    "eps", "tied",
     {"bias", true, "projections have a bias"},
     {"together", true, "attention and MLP read the same input"},
   },

@@ -28,19 +28,9 @@ end
 local known = args.config and from_config(args.config)
   or {dim = 64, n_layers = 2, n_heads = 4, n_kv_heads = 2, hidden = 176, vocab = 256, seq = 64, batch = 4}
 local args = settings({shared.files,
-  {title = "the model",
-    {"dim", nil, "the width of the model", type = "size"},
-    {"n_layers", nil, "layers", type = "size"},
-    {"n_heads", nil, "heads of attention", type = "size"},
-    {"n_kv_heads", function(a) return a.n_heads end, "heads of keys and values; by default n_heads", type = "size"},
-    {"hidden", nil, "the width of the feed-forward network", type = "size"},
-    {"vocab", nil, "tokens of the vocabulary", type = "size"},
-    {"seq", nil, "tokens of a sequence", type = "size"},
-    {"theta", 10000, "the base of the rotary embedding's angles", type = "number"},
-    {"eps", 1e-5, "added to the variance in norms"},
-    {"tied", false, "the output has the embedding's weight"},
-    {"pad", nil, "the token whose row of the embedding learns nothing; by default config.json's", type = "count"},
-    {"window", nil, "tokens that each token sees; by default all", type = "size"},
+  shared.model{
+    "dim", "n_layers", "n_heads", "n_kv_heads", "hidden", "vocab", "seq", "theta", "eps", "tied", "pad",
+    "window",
   },
   shared.mesh, shared.async_tp, shared.training,
 }, known)

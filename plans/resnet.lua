@@ -27,7 +27,7 @@ local known = args.config and from_config(args.config)
   or {stem = 8, sizes = {16, 32}, depths = {1, 2}, layer_type = "bottleneck", image = 32, batch = 4,
     classes = 10}
 local args = settings({shared.files,
-  {title = "the model",
+  shared.model{
     {"image", nil, "the height and the width of an image", type = "size"},
     {"channels", 3, "channels of an image"},
     {"classes", 2, "classes of the images"},

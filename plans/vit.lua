@@ -25,19 +25,13 @@ end
 local known = args.config and from_config(args.config)
   or {dim = 64, n_layers = 2, n_heads = 4, hidden = 128, image = 16, patch = 4, batch = 4, classes = 10}
 local args = settings({shared.files,
-  {title = "the model",
-    {"dim", nil, "the width of the model", type = "size"},
-    {"n_layers", nil, "layers", type = "size"},
-    {"n_heads", nil, "heads of attention", type = "size"},
-    {"hidden", nil, "the width of the feed-forward network", type = "size"},
+  shared.model{
+    "dim", "n_layers", "n_heads", "hidden",
     {"image", nil, "the height and the width of an image", type = "size"},
     {"patch", nil, "the height and the width of a patch", type = "size"},
     {"channels", 3, "channels of an image"},
     {"classes", 2, "classes of the images"},
-    {"eps", 1e-12, "added to the variance in norms"},
-    {"dropout", 0, "dropout of each layer's outputs", type = "number"},
-    {"attention_dropout", 0, "dropout of attention's weights", type = "number"},
-    {"qkv_bias", true, "q, k and v have a bias"},
+    {"eps", 1e-12}, "dropout", "attention_dropout", "qkv_bias",
   },
   shared.mesh, shared.training,
 }, known)

@@ -8,6 +8,43 @@ M.files = {
   {"config", nil, "a Hugging Face model's config.json: the shape of the model", type = "text"},
 }
 
+-- The shape of a model. M.model{"dim", {"eps", 1e-6}, {"bias", true, "projections have a bias"}}: rows of this table by their
+-- names, with another default, or rows of the plan's own.
+local SHAPE = {
+  {"dim", nil, "the width of the model", type = "size"},
+  {"n_layers", nil, "layers", type = "size"},
+  {"n_heads", nil, "heads of attention", type = "size"},
+  {"n_kv_heads", function(a) return a.n_heads end, "heads of keys and values; by default n_heads", type = "size"},
+  {"head_dim", function(a) return a.dim // a.n_heads end, "the width of a head; by default dim / n_heads", type = "size"},
+  {"hidden", nil, "the width of the feed-forward network", type = "size"},
+  {"vocab", nil, "tokens of the vocabulary", type = "size"},
+  {"positions", nil, "positions that the model learns", type = "size"},
+  {"seq", nil, "tokens of a sequence", type = "size"},
+  {"theta", 10000, "the base of the rotary embedding's angles", type = "number"},
+  {"eps", 1e-5, "added to the variance in norms"},
+  {"tied", false, "the output has the embedding's weight"},
+  {"pad", nil, "the token whose row of the embedding learns nothing; by default config.json's", type = "count"},
+  {"window", nil, "tokens that each token sees; by default all", type = "size"},
+  {"dropout", 0, "dropout of each layer's outputs", type = "number"},
+  {"attention_dropout", 0, "dropout of attention's weights", type = "number"},
+  {"qkv_bias", true, "q, k and v have a bias"},
+}
+
+function M.model(rows)
+  local by_name, section = {}, {title = "the model"}
+  for _, row in ipairs(SHAPE) do by_name[row[1]] = row end
+  for i, row in ipairs(rows) do
+    local known = by_name[type(row) == "string" and row or row[1]]
+    if type(row) == "string" then
+      row = known or error("no setting of a model's shape is called " .. row)
+    elseif row[3] == nil and known then
+      row = {row[1], row[2], known[3], type = known.type}
+    end
+    section[i] = row
+  end
+  return section
+end
+
 -- The mesh, how the batch and the parameters are cut over it, and the precision: lib/parallel.lua.
 M.mesh = {
   title = "the mesh, and what is cut over it",
