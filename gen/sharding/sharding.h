@@ -224,8 +224,9 @@ double move_cost(struct cost_model *m, struct shape whole, enum type type, struc
 bool take_move_apart(struct shape whole, struct layout a, struct layout b, struct factors *f);
 /* The layout of the factors. Dimensions that are not split keep their strides. */
 struct layout on_factors(const struct factors *f, struct layout layout);
-/* Where cuts split a dimension differently it is made whole on the way. So is, while there are
-   views, a dimension of one element. */
+/* A dimension that the two layouts split differently is whole on the way. While the tensor is
+   viewed with split dimensions, so is a dimension of one element: a view's rule has no letter for
+   it. */
 int find_waypoints(struct shape whole, struct layout from, struct layout to,
                    struct layout *waypoint);
 
