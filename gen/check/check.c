@@ -93,12 +93,6 @@ static bool is_plain_copy(const struct op *op)
   return op->kind == OP_view || (is_floating(in->type) && is_floating(out->type));
 }
 
-/* Zeros are a part, and a term of a sum, of zeros. */
-static bool is_zeros(const struct op *op)
-{
-  return op->kind == OP_full && op->scalar == 0;
-}
-
 /* Queries of a rank with a block of keys, which a ring brings: all operands with a dimension of
    queries are cut in the same way, and so are all with a dimension of keys. */
 static bool is_block(const struct op *op)
@@ -125,15 +119,6 @@ static bool is_block(const struct op *op)
 
 /* ---------------------------------------------------------------------------------- the layouts */
 
-/* summed: the micro-batches' terms are added up. */
-static bool no_sum_left(int value, bool summed)
-{
-  for (int d = 0; d < graph->mesh.ndim; d++)
-    if (graph->value[value].layout.on[d].kind == PARTIAL && (summed || !graph->mesh.in_time[d]))
-      return false;
-  return true;
-}
-
 static bool has_usual_turns(const struct layout *layout)
 {
   bool turned = false;
@@ -155,19 +140,18 @@ static void check_end(enum pass after, int value)
     require(same_layout(own, of) || (runs_in_step() > 1 && same_local_shape(own, of)), v->op,
             "a gradient does not lie as its parameter");
   }
-  if (value == graph->loss || v->role == NORM || v->is_output)
-    require(no_sum_left(value, after >= PASS_GRAD), v->op, "a pending sum is left in it");
+  if (value == graph->loss || v->role == NORM || v->is_output) {
+    /* summed: the micro-batches' terms are added up. */
+    bool summed = after >= PASS_GRAD;
+    bool no_sum_left = true;
+    for (int d = 0; d < graph->mesh.ndim && no_sum_left; d++)
+      no_sum_left =
+          graph->value[value].layout.on[d].kind != PARTIAL || (!summed && graph->mesh.in_time[d]);
+    require(no_sum_left, v->op, "a pending sum is left in it");
+  }
 }
 
 /* --------------------------------------------------------------------------------- the programs */
-
-static bool is_looked_at(enum pass after)
-{
-  enum { LONG = 4096 };
-  if (after == PASS_PLAN && graph->norder > LONG)
-    ended_early("check", "the flat program, between lua and outline", LONG, "operations");
-  return after == PASS_LUA || after >= PASS_OUTLINE || graph->norder <= LONG;
-}
 
 static bool is_laid_out(enum pass after)
 {
@@ -224,9 +208,10 @@ static void check_laid_out(enum pass after, int id)
   marks.op[id] = mark;
   for (int k = 0; k < op->nout; k++)
     require(graph->value[op->out + k].placed, id, "its value is not placed");
+  /* Zeros are a part, and a term of a sum, of zeros. */
   /* Whether the layouts need not follow the operation's rule. */
   bool in_no_way = op->nout == 0 || !*rule_of(op) || adds_batch(op) || is_plain_copy(op) ||
-                   is_zeros(op) || is_block(op);
+                   (op->kind == OP_full && op->scalar == 0) || is_block(op);
   if (is_known(op, (in_no_way ? LIES_IN_NO_WAY : 0) | (are_steps ? IS_STEP : 0))) return;
   if (!in_no_way) check_way(id);
   if (are_steps) add(&marks.changed, id);
@@ -297,18 +282,6 @@ static bool costs_little(const struct op *op)
   return *row->element && !*row->flops && !sums && !looks_up;
 }
 
-/* Whether the value is made in the forward of the reader's own list element: it must be
-   recomputed. */
-static bool is_kept_inside(int value, const struct op *reader)
-{
-  const struct value *v = &graph->value[value];
-  if (v->role != ACTIVATION || v->is_output || v->op == NONE) return false;
-  const struct op *maker = &graph->op[v->op];
-  if (maker->of_unit && !gives_up_gathered(maker)) return false;
-  return maker->phase == FORWARD && layer_of(reader->module) != NONE &&
-         layer_of(reader->module) == layer_of(maker->module);
-}
-
 static void check_recomputed(void)
 {
   for (int at = 0; at < graph->norder; at++) {
@@ -318,18 +291,20 @@ static void check_recomputed(void)
             "what is computed again is not in the backward");
     if (!plan_options->checkpoint)
       require(!op->again || costs_little(op), id, "it is not cheap to compute again");
-    for (int i = 0; i < op->nin && plan_options->checkpoint && op->phase == BACKWARD; i++)
-      require(!is_kept_inside(op->in[i], op), id, "it reads what is not to be kept");
+    for (int i = 0; i < op->nin && plan_options->checkpoint && op->phase == BACKWARD; i++) {
+      /* Whether the value is made in the forward of the reader's own list element: it must be
+         recomputed. */
+      const struct value *v = &graph->value[op->in[i]];
+      bool is_kept_inside = false;
+      if (v->role == ACTIVATION && !v->is_output && v->op != NONE) {
+        const struct op *maker = &graph->op[v->op];
+        is_kept_inside = (!maker->of_unit || gives_up_gathered(maker)) && maker->phase == FORWARD &&
+                         layer_of(op->module) != NONE &&
+                         layer_of(op->module) == layer_of(maker->module);
+      }
+      require(!is_kept_inside, id, "it reads what is not to be kept");
+    }
   }
-}
-
-/* The parameters of a module and of all below it are consecutive: the structs of names.c rely on
-   it, and so do the runs that bucket and fuse make. */
-static bool is_under(int value, int module)
-{
-  for (int m = graph->value[value].module; m != NONE; m = graph->module[m].parent)
-    if (m == module) return true;
-  return false;
 }
 
 static void check_parameter_order(void)
@@ -339,8 +314,14 @@ static void check_parameter_order(void)
   for (int v = 0; v < graph->nvalue; v++) {
     if (graph->value[v].role != PARAMETER) continue;
     for (int m = before == NONE ? NONE : graph->value[before].module; m != NONE;
-         m = graph->module[m].parent)
-      ended[m] |= !is_under(v, m);
+         m = graph->module[m].parent) {
+      /* The parameters of a module and of all below it are consecutive: the structs of names.c rely
+         on it, and so do the runs that bucket and fuse make. */
+      bool is_under = false;
+      for (int i = graph->value[v].module; i != NONE && !is_under; i = graph->module[i].parent)
+        is_under = i == m;
+      ended[m] |= !is_under;
+    }
     for (int m = graph->value[v].module; m != NONE; m = graph->module[m].parent)
       require(!ended[m], NONE, "the parameters do not stand in the order of the modules");
     before = v;
@@ -436,7 +417,10 @@ static const struct promise {
 void check(enum pass after)
 {
   checked_pass = pass_name[after];
-  if (is_looked_at(after)) check_program(after);
+  enum { LONG = 4096 };
+  if (after == PASS_PLAN && graph->norder > LONG)
+    ended_early("check", "the flat program, between lua and outline", LONG, "operations");
+  if (after == PASS_LUA || after >= PASS_OUTLINE || graph->norder <= LONG) check_program(after);
   for (size_t i = 0; i < sizeof promises / sizeof *promises; i++)
     if (after >= promises[i].first && after <= promises[i].last) promises[i].check();
 }

@@ -51,15 +51,6 @@ int64_t elements_together(const struct op *op, int rank)
 
 /* ------------------------------------------------------------------------------ kinds of counts */
 
-static void check_pairs(const struct op *op, int rank, const int *member, int n,
-                        const int64_t *give, const int64_t *get)
-{
-  for (int m = 0; m < n; m++)
-    require_count(give[m] == check_counts_sent(op, rank, member[m]) &&
-                      get[m] == check_counts_sent(op, member[m], rank),
-                  op, "a rank does not send another one just what their parts have in common");
-}
-
 /* The buffer is large enough for a chunk of each member of the group, and the chunk for its parts.
    Smaller micro-batches use its beginning. */
 static void check_chunk(const struct op *op, const int *member, int n, const int64_t *give)
@@ -72,13 +63,6 @@ static void check_chunk(const struct op *op, const int *member, int n, const int
   for (int i = 0; i < 2; i++)
     require_count(elements_together(op, ends[i]) <= give[0], op,
                   "its chunks have no room for the parts of a rank");
-}
-
-static bool same_box(const struct part *a, const struct part *b)
-{
-  for (int d = 0; d < a->shape.ndim; d++)
-    if (a->first[d] != b->first[d] || a->shape.size[d] != b->shape.size[d]) return false;
-  return true;
 }
 
 /* The check does not compare the senders: any member that has a piece may send it. If two sent the
@@ -101,8 +85,13 @@ static void check_exchange(const struct op *op, int rank, const int *member, int
     require_count(get[m] == common_part(&from, member[m], &to, rank), op,
                   "a rank does not get just what its part and the sender's have in common");
     struct part part = part_on(&from, member[m]);
-    for (int k = 0; k < pieces; k++)
-      require_count(!same_box(&part, &got[k]), op, "a rank gets a piece twice");
+    for (int k = 0; k < pieces; k++) {
+      const struct part *b = &got[k];
+      bool same_box = true;
+      for (int d = 0; d < part.shape.ndim && same_box; d++)
+        same_box = part.first[d] == b->first[d] && part.shape.size[d] == b->shape.size[d];
+      require_count(!same_box, op, "a rank gets a piece twice");
+    }
     if (pieces < LOOKED_AT) got[pieces++] = part;
   }
   struct part whole = part_on(&to, rank);
@@ -134,9 +123,12 @@ void check_counts(const struct op *op, int rank, const int64_t *give, const int6
   int n = group_members(op->group, rank, member);
   if (op->kind == OP_exchange)
     check_exchange(op, rank, member, n, give, get);
-  else if (pairs)
-    check_pairs(op, rank, member, n, give, get);
-  else if (op->packed && moves_shards(op->kind))
+  else if (pairs) {
+    for (int m = 0; m < n; m++)
+      require_count(give[m] == check_counts_sent(op, rank, member[m]) &&
+                        get[m] == check_counts_sent(op, member[m], rank),
+                    op, "a rank does not send another one just what their parts have in common");
+  } else if (op->packed && moves_shards(op->kind))
     check_chunk(op, member, n, give);
   else {
     /* Each member states the counts of all members, of their parts before, or after; or only the

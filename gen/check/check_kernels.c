@@ -26,18 +26,6 @@ static bool is_row_kernel(const struct stages *s)
   return s->rows != NONE;
 }
 
-/* Compares the first and the last rank: they have the largest and the smallest parts. */
-static bool same_parts(int a, int b, int dims)
-{
-  int last = world_size() - 1;
-  for (int r = 0; r <= last; r += last ? last : 1) {
-    struct shape x = local_shape(a, r), y = local_shape(b, r);
-    for (int d = 0; d < dims; d++)
-      if (d >= x.ndim || d >= y.ndim || x.size[d] != y.size[d]) return false;
-  }
-  return true;
-}
-
 /* A loop goes over every dimension of an operand that has several elements on a rank: the rule
    gives it a letter. */
 static void check_letters(const struct looked_at *m)
@@ -141,7 +129,15 @@ static void check_fused(int id, const struct op *kernel)
     int dims = m.task->of_row ? m.stages->rows : space.ndim;
     require(m.task->of_row || same_shape(own, space), m.id,
             "what is fused in it goes through another space");
-    require(same_parts(whole, here, dims), m.id, "what is fused in it has other parts");
+    /* Compares the first and the last rank: they have the largest and the smallest parts. */
+    int last = world_size() - 1;
+    bool same_parts = true;
+    for (int r = 0; r <= last && same_parts; r += last ? last : 1) {
+      struct shape x = local_shape(whole, r), y = local_shape(here, r);
+      for (int d = 0; d < dims && same_parts; d++)
+        same_parts = d < x.ndim && d < y.ndim && x.size[d] == y.size[d];
+    }
+    require(same_parts, m.id, "what is fused in it has other parts");
     for (int d = dims; d < own.ndim; d++)
       require(own.size[d] == 1, m.id, "what is fused in it has more than one element for a row");
     check_letters(&m);

@@ -65,13 +65,6 @@ static struct {
   bool replaces; /* it has overwritten its input */
 } now;
 
-/* Whether its bytes are not checked: its module is not run, or it has no storage because it is a
-   literal. */
-static bool check_memory_is_passed_over(int value, struct one one)
-{
-  return !graph->value[value].stored || one.index == NONE || *number_for(one, 0) == LEFT_OUT;
-}
-
 /* A value that no operation of the step makes exists before it; sums over batches hold those of the
    batch before. */
 static int number_before(int value, struct place p)
@@ -118,7 +111,9 @@ static void write_piece(int value, int *number, struct place p)
 static void each_piece(int value, void (*visit)(int value, int *number, struct place p))
 {
   struct one one = one_of(value, now.module);
-  if (check_memory_is_passed_over(value, one)) return;
+  /* Whether its bytes are not checked: its module is not run, or it has no storage because it is a
+     literal. */
+  if (!graph->value[value].stored || one.index == NONE || *number_for(one, 0) == LEFT_OUT) return;
   struct place p = place_of(value, now.module);
   struct pieces pieces = pieces_of(now.op, value, one);
   for (int k = pieces.first; k < pieces.end; k++)
@@ -181,17 +176,6 @@ static int check_memory_reads_of(const struct op *op, int *read)
   if (!needs_copy_out(begun, now.module) || scheduled(begun)->has_chained || !copies_late(begun))
     return 0;
   read[0] = begun->buffer;
-  return 1;
-}
-
-/* The values that a collective writes. A scattered bucket does not write those that are copied out
-   of its buffer when it is awaited. */
-static int writes_of(const struct op *op, int *written)
-{
-  int n = scheduled(op)->overlapped ? pending_writes(op, written) : op_writes(op, written);
-  bool is_late = copies_late(op) && scatters_sum(op->kind);
-  if (!is_late || scheduled(op)->has_chained || !needs_copy_out(op, now.module)) return n;
-  written[0] = op->buffer;
   return 1;
 }
 
@@ -290,7 +274,15 @@ static void check_memory_run_op(void *unused, int id, int module)
   }
   if (op->packed) check_bucket_copies(id, module);
   for (int n = check_memory_reads_of(op, list); n--;) each_piece(list[n], read_piece);
-  int written = writes_of(op, list);
+  /* The values that a collective writes. A scattered bucket does not write those that are copied
+     out of its buffer when it is awaited. */
+  int n = scheduled(op)->overlapped ? pending_writes(op, list) : op_writes(op, list);
+  bool is_late = copies_late(op) && scatters_sum(op->kind);
+  int written = n;
+  if (is_late && !scheduled(op)->has_chained && needs_copy_out(op, now.module)) {
+    list[0] = op->buffer;
+    written = 1;
+  }
   for (int n = written; n--;) each_piece(list[n], write_piece); /* a buffer, then its members */
   for (int n = written > 1 ? written : 0; n--;) each_piece(list[n], check_written);
   for (int n = now.replaces ? check_memory_reads_of(op, list) : 0; n--;)
@@ -306,19 +298,6 @@ static void check_memory_run_phases(bool of_batch, enum phase first, enum phase 
   }
 }
 
-/* The stages of a pipeline may put off the part of their backwards that makes weights'
-   gradients. */
-static void run_batch(bool puts_off)
-{
-  each_op(receive_early, NULL);
-  for (int late = 0; late <= puts_off; late++)
-    for (int i = 0; i < graph->nfunction; i++) {
-      const struct function *f = &graph->function[i];
-      bool runs = is_phase(f) && f->phase <= BACKWARD && (!puts_off || f->of_weights == late);
-      if (runs) each_run_of(f, check_memory_run_op, NULL);
-    }
-}
-
 void check_memory(void)
 {
   most_iterations = begin_run();
@@ -331,7 +310,15 @@ void check_memory(void)
   for (int batch = 0; batch < 2; batch++) check_memory_run_phases(false, COUNT, COUNT);
   for (int batch = 0; batch < (runs_in_step() > 1 ? 2 : 1); batch++) {
     if (!batch || gathers_each_batch()) check_memory_run_phases(false, GATHER, GATHER);
-    run_batch(batch);
+    /* The stages of a pipeline may put off the part of their backwards that makes weights'
+       gradients. */
+    each_op(receive_early, NULL);
+    for (int late = 0; late <= batch; late++)
+      for (int i = 0; i < graph->nfunction; i++) {
+        const struct function *f = &graph->function[i];
+        bool runs = is_phase(f) && f->phase <= BACKWARD && (!batch || f->of_weights == late);
+        if (runs) each_run_of(f, check_memory_run_op, NULL);
+      }
   }
   check_memory_run_phases(false, UPDATE, UPDATE);
   check_memory_run_phases(true, DECODE, DECODE);

@@ -32,23 +32,19 @@ static bool check_moves_same_cuts(const struct layout *a, const struct layout *b
   return true;
 }
 
-/* Whether either layout cuts the dimension. */
-static bool is_cut_in(const struct layout *a, const struct layout *b, int dim)
-{
-  for (int i = 0; i < graph->mesh.ndim; i++)
-    if ((a->on[i].kind == SHARD && a->on[i].dim == dim) ||
-        (b->on[i].kind == SHARD && b->on[i].dim == dim))
-      return true;
-  return false;
-}
-
 /* Whether the second layout is the first without the last cuts of some plain dimensions. The
    dimensions `except` are not compared. */
 static bool lacks_last_cuts(const struct layout *a, const struct layout *b, unsigned except)
 {
   int more;
   for (int d = 0; d < MAX_DIMS; d++) {
-    if (except >> d & 1 || !is_cut_in(a, b, d)) continue;
+    if (except >> d & 1) continue;
+    /* Whether either layout cuts the dimension. */
+    bool is_cut = false;
+    for (int i = 0; i < graph->mesh.ndim && !is_cut; i++)
+      is_cut = (a->on[i].kind == SHARD && a->on[i].dim == d) ||
+               (b->on[i].kind == SHARD && b->on[i].dim == d);
+    if (!is_cut) continue;
     if (!check_moves_same_cuts(a, b, d, &more)) return false;
     if (more && is_strided(&graph->mesh, *a, d)) return false;
   }
@@ -372,16 +368,6 @@ static int64_t letter_stride(const struct op *view, const struct letters *l, int
   return 0;
 }
 
-/* A view leaves each element in place: a letter has the same stride in both operands. */
-static bool keeps_bytes(const struct op *view)
-{
-  struct letters l;
-  op_letters(view, &l);
-  for (int letter = 0; letter < l.n; letter++)
-    if (letter_stride(view, &l, 0, letter) != letter_stride(view, &l, 1, letter)) return false;
-  return graph->value[view->in[0]].type == graph->value[view->out].type;
-}
-
 /* Whether the parts of a value along a dimension are contiguous. If other dimensions are written
    before it, a packing next to the collective has made them so. */
 static bool has_parts_in_turn(int value, int dim)
@@ -394,19 +380,6 @@ static bool has_parts_in_turn(int value, int dim)
   return here.size[dim] <= 1 || stride[dim] * here.size[dim] == elements(here);
 }
 
-/* Whether the kernel's file has the steps of the operand's parameter. The parameters of its
-   function are the outputs and then the inputs, each a type and a name. */
-static bool asks_steps(const struct op *op, int i)
-{
-  const char *file = kernel_file(op, 0), *c = file ? strstr(file, "$name$(") : NULL;
-  int at = i < op->nin ? op->nout + i : i - op->nin;
-  if (!c) return false;
-  for (c += strlen("$name$("); at > 0; at--) c += strcspn(c, ",)") + 1;
-  size_t n = strcspn(c, ",)"), begin = n;
-  while (begin > 0 && !strchr(" *\n", c[begin - 1])) begin--;
-  return strstr(file, text("$step_%.*s_", (int)(n - begin), c + begin)) != NULL;
-}
-
 /* Whether the operation takes its operands' orders in memory. Generated kernels and products use
    strides. Kernels from files use strides only if they ask for them, and then along neighbours. A
    move keeps the order. */
@@ -416,13 +389,31 @@ static bool takes_orders(const struct op *op)
   for (int i = 0; i < operand_count(op); i++) written &= !graph->value[nth_operand(op, i)].order;
   if (written || is_pointwise(op->kind) || is_reduce(op->kind) || op->kind == OP_matmul)
     return true;
-  if (op->kind == OP_view) return keeps_bytes(op);
+  if (op->kind == OP_view) {
+    /* A view leaves each element in place: a letter has the same stride in both operands. */
+    struct letters l;
+    op_letters(op, &l);
+    for (int letter = 0; letter < l.n; letter++)
+      if (letter_stride(op, &l, 0, letter) != letter_stride(op, &l, 1, letter)) return false;
+    return graph->value[op->in[0]].type == graph->value[op->out].type;
+  }
   for (int i = 0; i < operand_count(op) && has_kernel(op->kind); i++) {
     int value = nth_operand(op, i), last = graph->value[value].shape.ndim - 1;
     int64_t stride[MAX_DIMS];
     if (!graph->value[value].order) continue;
     local_strides(value, 0, stride);
-    if (!asks_steps(op, i) || stride[last] != 1) return false;
+    /* Whether the kernel's file has the steps of the operand's parameter. The parameters of its
+       function are the outputs and then the inputs, each a type and a name. */
+    const char *file = kernel_file(op, 0), *c = file ? strstr(file, "$name$(") : NULL;
+    int at = i < op->nin ? op->nout + i : i - op->nin;
+    bool asks_steps = false;
+    if (c) {
+      for (c += strlen("$name$("); at > 0; at--) c += strcspn(c, ",)") + 1;
+      size_t n = strcspn(c, ",)"), begin = n;
+      while (begin > 0 && !strchr(" *\n", c[begin - 1])) begin--;
+      asks_steps = strstr(file, text("$step_%.*s_", (int)(n - begin), c + begin)) != NULL;
+    }
+    if (!asks_steps || stride[last] != 1) return false;
   }
   if (has_kernel(op->kind)) return true;
   bool moves = is_collective(op->kind) || op_row[op->kind].step != NO_LOCAL_STEP;

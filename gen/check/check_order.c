@@ -134,25 +134,25 @@ static int64_t elements_here(int value)
   return elements(local_shape(value, rank));
 }
 
-/* Whether the statement for a product's piece also zeroes other pieces. */
-static bool zeroes_others(const struct op *op)
-{
-  const char *zeros = statement ? strstr(statement[now.id], "cudaMemsetAsync(") : NULL;
-  if (op->kind != OP_matmul || !op->pieces || !zeros) return false;
-  const char *loop = strstr(statement[now.id], "; i < ");
-  int64_t times = loop ? strtoll(loop + strlen("; i < "), NULL, 10) : 1;
-  int64_t bytes = strtoll(strstr(zeros, ", 0, ") + strlen(", 0, "), NULL, 10);
-  return times * bytes * op->pieces >
-         elements_here(op->out) * type_bytes(graph->value[op->out].type);
-}
-
 static void check_order_touch(int value, bool writes)
 {
   if (writes) is_made[value] = true;
   if (is_passed_over(value) || (statement && !elements_here(value))) return;
   struct place p = place_of(value, now.module);
   struct pieces pieces = pieces_of(now.op, value, one_of(value, now.module));
-  if (writes && zeroes_others(now.op)) pieces = pieces_of(NULL, value, one_of(value, now.module));
+  if (writes) {
+    /* Whether the statement for a product's piece also zeroes other pieces. */
+    const char *zeros = statement ? strstr(statement[now.id], "cudaMemsetAsync(") : NULL;
+    bool zeroes_others = false;
+    if (now.op->kind == OP_matmul && now.op->pieces && zeros) {
+      const char *loop = strstr(statement[now.id], "; i < ");
+      int64_t times = loop ? strtoll(loop + strlen("; i < "), NULL, 10) : 1;
+      int64_t bytes = strtoll(strstr(zeros, ", 0, ") + strlen(", 0, "), NULL, 10);
+      zeroes_others = times * bytes * now.op->pieces >
+                      elements_here(now.op->out) * type_bytes(graph->value[now.op->out].type);
+    }
+    if (zeroes_others) pieces = pieces_of(NULL, value, one_of(value, now.module));
+  }
   for (int k = pieces.first; k < pieces.end; k++)
     (writes ? write_bytes : read_bytes)(piece_of(p, k, pieces.all));
 }

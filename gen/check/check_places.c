@@ -144,17 +144,6 @@ static int index_in_run(int stack, int index)
   return index < all - last ? NONE : index - (all - few);
 }
 
-static int least_common_multiple(int a, int b)
-{
-  int x = a, y = b;
-  while (y) {
-    int rest = x % y;
-    x = y;
-    y = rest;
-  }
-  return a / x * b;
-}
-
 static void find_period(void)
 {
   enum { LONGEST = 60 }; /* a multiple of 1, 2, ... MOST_PREFETCHED + 1 */
@@ -164,7 +153,13 @@ static void find_period(void)
     struct allocation a = allocation_of(i);
     if (a.depth == 1 || a.storage != i) continue;
     if (loop->stack == NONE || a.depth == modules_of(loop->stack)) continue;
-    period = least_common_multiple(period, a.depth);
+    int x = period, y = a.depth;
+    while (y) {
+      int rest = x % y;
+      x = y;
+      y = rest;
+    }
+    period = period / x * a.depth;
     if (period > LONGEST) period = INT16_MAX;
   }
   for (int i = 0; i < graph->nfunction; i++)
@@ -200,17 +195,6 @@ static struct {
   struct place *at;
 } own_places;
 
-/* Storage after all others. It is never empty: a value that exists before a step is noted there. */
-static int add_own_place(int64_t bytes)
-{
-  int64_t from = own_places.n ? own_places.at[own_places.n - 1].to : 0;
-  struct place p = {.own = true, .from = from, .bytes = bytes ? bytes : 1};
-  p.to = from + p.bytes;
-  GROW(own_places.at, own_places.n, own_places.room);
-  own_places.at[own_places.n] = p;
-  return own_places.n++;
-}
-
 /* All gradients of a parameter share one storage, whichever operation leaves them; so do its sums
    over batches, and losses. */
 static struct place own_place(int value)
@@ -219,7 +203,17 @@ static struct place own_place(int value)
   bool of_parameter = v->role == GRADIENT || v->role == SUMS;
   struct known *k = known_of(of_parameter ? v->of : v->role == LOSS ? graph->loss : value);
   int *place = v->role == GRADIENT ? &k->grad : v->role == SUMS ? &k->sum : &k->own;
-  if (*place == NONE) *place = add_own_place(largest_bytes(value));
+  if (*place == NONE) {
+    /* Storage after all others. It is never empty: a value that exists before a step is noted
+     * there. */
+    int64_t bytes = largest_bytes(value);
+    int64_t from = own_places.n ? own_places.at[own_places.n - 1].to : 0;
+    struct place p = {.own = true, .from = from, .bytes = bytes ? bytes : 1};
+    p.to = from + p.bytes;
+    GROW(own_places.at, own_places.n, own_places.room);
+    own_places.at[own_places.n] = p;
+    *place = own_places.n++;
+  }
   return own_places.at[*place];
 }
 

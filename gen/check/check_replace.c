@@ -22,14 +22,6 @@ static bool check_replace_same_tensors(int a, int b)
   return same_shape(local_shape(a, last), local_shape(b, last));
 }
 
-/* Whether the operator's expression reads the input by an index: "$a(". */
-static bool asks_by_index(const struct op *op, int i)
-{
-  for (const char *c = op_row[op->kind].element; *c; c++)
-    if (c[0] == '$' && c[1] == 'a' + i && c[2] == '(') return true;
-  return false;
-}
-
 /* The number of leading dimensions in which input i has the same letters as the space of the
    operation. */
 static int dimensions_in_step(const struct op *op, int i)
@@ -73,7 +65,11 @@ static bool is_read_before(const struct op *kernel, int last, int k, int i, int 
   int now = task[w].stage, rows = kernel->stages->rows;
   int in_step = dimensions_in_step(op, i);
   int indexed = op->dims ? __builtin_ctz(op->dims) : 0; /* first that may be indexed */
-  if (asks_by_index(op, i) && in_step > indexed) in_step = indexed;
+  /* Whether the operator's expression reads the input by an index: "$a(". */
+  bool asks_by_index = false;
+  for (const char *c = op_row[op->kind].element; *c && !asks_by_index; c++)
+    asks_by_index = c[0] == '$' && c[1] == 'a' + i && c[2] == '(';
+  if (asks_by_index && in_step > indexed) in_step = indexed;
   int ndim = graph->value[op->in[i]].shape.ndim;
   if (last < now && task[k].of_row && rows != NONE && in_step >= rows) return true;
   if (in_step < ndim || !check_replace_same_tensors(op->in[i], graph->op[kernel->body[w]].out))

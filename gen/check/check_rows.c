@@ -24,19 +24,14 @@ static void check_rows_of_value(int id, int value, int counts)
   }
 }
 
-/* Collectives move rows to other ranks; a view, an exchange's packing and the like change their
-   form. */
-static bool check_rows_keeps_rows(const struct op *op)
-{
-  return counted_operand(op) != NONE || *op_row[op->kind].element;
-}
-
 static void check_one_room(int id)
 {
   const struct op *op = &graph->op[id];
   const int ends[] = {0, world_size() - 1};
   for (int k = 0; k < op->nbody; k++) check_one_room(op->body[k]);
-  for (int i = 0; i < 2 && check_rows_keeps_rows(op); i++) {
+  /* Collectives move rows to other ranks; a view, an exchange's packing and the like change their
+     form. */
+  for (int i = 0; i < 2 && (counted_operand(op) != NONE || *op_row[op->kind].element); i++) {
     int first = NONE;
     for (int k = 0; k < operand_count(op); k++) {
       int value = nth_operand(op, k);
@@ -60,13 +55,6 @@ static void check_op_of_rows(int id)
     check_rows_of_value(id, nth_operand(op, i), counts);
 }
 
-static bool has_rows_by_expert(void)
-{
-  for (int i = 0; i < graph->nvalue; i++)
-    if (graph->value[i].counts != NONE) return true;
-  return false;
-}
-
 static void check_one_room_in_program(void *unused, int id, int times)
 {
   (void)unused, (void)times;
@@ -75,7 +63,10 @@ static void check_one_room_in_program(void *unused, int id, int times)
 
 void check_rows(void)
 {
-  if (has_rows_by_expert()) {
+  bool has_rows_by_expert = false;
+  for (int i = 0; i < graph->nvalue && !has_rows_by_expert; i++)
+    has_rows_by_expert = graph->value[i].counts != NONE;
+  if (has_rows_by_expert) {
     for (int at = 0; at < graph->norder; at++) check_one_room(graph->order[at]);
     each_op(check_one_room_in_program, NULL);
   }

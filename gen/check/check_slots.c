@@ -18,12 +18,6 @@ static bool *touches_of(int by, int of)
 /* The function of a stage that touched the value first, or NONE. */
 static int *first_touched;
 
-static bool is_of_same_work(int a, int b)
-{
-  const struct function *f = &graph->function[a], *g = &graph->function[b];
-  return f->phase == g->phase && f->stage == g->stage && f->of_weights == g->of_weights;
-}
-
 /* Whether each micro-batch has its own value, as a function of the batch makes it. A view of a
    value that is gathered before the first micro-batch has the same bytes for all of them. */
 static bool is_made_each_time(int value)
@@ -50,7 +44,10 @@ static void check_slots_touch(int function, int id, int value)
   if (a.in_flight != NONE) *touches_of(graph->function[function].stage, a.in_flight) = true;
   int *first = &first_touched[value];
   if (*first == NONE) *first = function;
-  bool leaves = !is_of_same_work(*first, function) || graph->op[id].kind == OP_send;
+  const struct function *f = &graph->function[*first], *g = &graph->function[function];
+  bool is_of_same_work =
+      f->phase == g->phase && f->stage == g->stage && f->of_weights == g->of_weights;
+  bool leaves = !is_of_same_work || graph->op[id].kind == OP_send;
   require(!leaves || a.in_flight != NONE || !is_made_each_time(value), id,
           "a function leaves it for another one, and it is in no slot");
 }
@@ -116,18 +113,6 @@ static void check_slots_of(const struct actions *actions, int stage)
   }
 }
 
-/* Each function of a stage runs once for each micro-batch, according to the program's actions. */
-static void check_slots_work(const struct actions *actions, const struct function *f)
-{
-  int n = microbatches(), *runs = alloc((size_t)(n + 1) * sizeof *runs);
-  enum stage_work work = work_of_function(f);
-  for (int i = 0; i < actions->n; i++)
-    if (actions->at[i].stage == f->stage && does_work(actions->at[i].kind, work))
-      runs[actions->at[i].microbatch]++;
-  for (int m = 0; m < n; m++)
-    require(runs[m] == 1, NONE, "a stage does not do its work once for each micro-batch");
-}
-
 void check_slots(void)
 {
   if (!graph->stages) return;
@@ -139,8 +124,17 @@ void check_slots(void)
   touch_all();
   for (int i = 0; i < graph->nfunction; i++) {
     const struct function *f = &graph->function[i];
-    if (is_phase(f) && is_of_batch(f->phase) && is_stage_here(f->stage))
-      check_slots_work(&actions, f);
+    if (is_phase(f) && is_of_batch(f->phase) && is_stage_here(f->stage)) {
+      /* Each function of a stage runs once for each micro-batch, according to the program's
+       * actions. */
+      int k = microbatches(), *runs = alloc((size_t)(k + 1) * sizeof *runs);
+      enum stage_work work = work_of_function(f);
+      for (int j = 0; j < actions.n; j++)
+        if (actions.at[j].stage == f->stage && does_work(actions.at[j].kind, work))
+          runs[actions.at[j].microbatch]++;
+      for (int m = 0; m < k; m++)
+        require(runs[m] == 1, NONE, "a stage does not do its work once for each micro-batch");
+    }
   }
   for (int s = 0; s < n; s++)
     if (is_stage_here(s)) check_slots_of(&actions, s);

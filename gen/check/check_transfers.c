@@ -9,45 +9,24 @@
 
 enum { RECEIVED = -2 };
 
-/* On the same ranks the work of a stage for a micro-batch comes in this order: forward, backward,
-   weights' gradients. So an edge to the first work that reads is enough. */
-static bool has_edge(int from, enum stage_work made, int to, enum stage_work read)
-{
-  bool same_ranks = coordinate_of_stage(from) == coordinate_of_stage(to);
-  for (int i = 0; i < graph->stages->nedge; i++) {
-    const struct stage_edge *e = &graph->stages->edge[i];
-    if (e->from != from || e->to != to || e->made != made) continue;
-    if (e->read == read || (same_ranks && e->read < read)) return true;
-  }
-  return false;
-}
-
 /* The stage that makes a value and the one that reads it have an edge. */
 static void check_edge(int maker, int reader)
 {
   int from = stage_of(maker), to = stage_of(reader);
   if (from == NONE || to == NONE || from == to) return;
   if (!is_of_batch(graph->op[maker].phase) || !is_of_batch(graph->op[reader].phase)) return;
-  require(has_edge(from, stage_work(maker), to, stage_work(reader)), reader,
-          "no edge of the pipeline says that its stage reads that");
-}
-
-static void check_inputs(int id)
-{
-  const struct op *op = &graph->op[id];
-  for (int i = 0; i < op->nin; i++) {
-    int maker = graph->value[op->in[i]].op;
-    if (maker == NONE || stage_of(maker) == NONE || stage_of(id) == NONE) continue;
-    require(coordinate_of_stage(stage_of(maker)) == coordinate_of_stage(stage_of(id)), id,
-            "it reads what ranks of another stage have");
-    check_edge(maker, id);
+  /* On the same ranks the work of a stage for a micro-batch comes in this order: forward, backward,
+     weights' gradients. So an edge to the first work that reads is enough. */
+  enum stage_work made = stage_work(maker);
+  enum stage_work read = stage_work(reader);
+  bool same_ranks = coordinate_of_stage(from) == coordinate_of_stage(to);
+  bool has_edge = false;
+  for (int i = 0; i < graph->stages->nedge && !has_edge; i++) {
+    const struct stage_edge *e = &graph->stages->edge[i];
+    if (e->from != from || e->to != to || e->made != made) continue;
+    has_edge = e->read == read || (same_ranks && e->read < read);
   }
-}
-
-static bool is_same_tensor(int a, int b)
-{
-  const struct value *v = &graph->value[a], *w = &graph->value[b];
-  return v->type == w->type && same_shape(v->shape, w->shape) && same_layout(v->layout, w->layout);
+  require(has_edge, reader, "no edge of the pipeline says that its stage reads that");
 }
 
 /* `send` has the sends above it, by their numbers. */
@@ -59,8 +38,11 @@ static void check_receive(int id, int *send)
   const struct op *from = &graph->op[mate];
   require(from->number[1] == op->number[1] && from->number[2] == op->number[2], id,
           "what is sent with its number goes elsewhere");
-  require(is_same_tensor(from->in[0], op->out), id,
-          "what is sent with its number is another tensor");
+  int a = from->in[0];
+  const struct value *v = &graph->value[a], *w = &graph->value[op->out];
+  bool is_same_tensor =
+      v->type == w->type && same_shape(v->shape, w->shape) && same_layout(v->layout, w->layout);
+  require(is_same_tensor, id, "what is sent with its number is another tensor");
   require(is_of_batch(from->phase) == is_of_batch(op->phase), id,
           "a send for each micro-batch has a receive for each, and no other one has");
   check_edge(mate, id);
@@ -84,7 +66,13 @@ void check_transfers(void)
       send[op->number[0]] = id;
     }
     if (op->kind == OP_receive) check_receive(id, send);
-    check_inputs(id);
+    for (int i = 0; i < op->nin; i++) {
+      int maker = graph->value[op->in[i]].op;
+      if (maker == NONE || stage_of(maker) == NONE || stage_of(id) == NONE) continue;
+      require(coordinate_of_stage(stage_of(maker)) == coordinate_of_stage(stage_of(id)), id,
+              "it reads what ranks of another stage have");
+      check_edge(maker, id);
+    }
   }
   for (int i = 0; i < n; i++) require(send[i] < 0, send[i], "nobody receives what it sends");
 }

@@ -74,18 +74,6 @@ static void add_actions(struct waits *w)
   }
 }
 
-static void add_reads(struct waits *w, int at)
-{
-  const struct action *a = w->at[at].action;
-  const struct pipeline_stages *s = graph->stages;
-  if (at && w->at[at - 1].rank == w->at[at].rank) add_wait(w, at, at - 1);
-  for (int i = 0; i < s->nedge; i++)
-    if (s->edge[i].to == a->stage && action_does(a->kind, s->edge[i].read))
-      add_wait(w, at, done_by(w, s->edge[i].made, s->edge[i].from, a->microbatch));
-  if (a->kind == ACTION_W) add_wait(w, at, done_by(w, STAGE_BACKWARD, a->stage, a->microbatch));
-  if (a->kind != ACTION_F) add_wait(w, at, done_by(w, STAGE_FORWARD, a->stage, a->microbatch));
-}
-
 /* The forward `at` takes a slot from which the micro-batch `had` was sent to other ranks. */
 static void add_receivers(struct waits *w, int at, int had)
 {
@@ -122,7 +110,16 @@ const char *waits_forever(const struct pipeline *p)
   int *first = alloc((size_t)(p->ranks + 1) * sizeof *first);
   add_actions(&w);
   for (int i = w.n; i-- > 0;) first[w.at[i].rank] = i;
-  for (int i = 0; i < w.n; i++) add_reads(&w, i);
+  for (int i = 0; i < w.n; i++) {
+    const struct action *a = w.at[i].action;
+    const struct pipeline_stages *s = graph->stages;
+    if (i && w.at[i - 1].rank == w.at[i].rank) add_wait(&w, i, i - 1);
+    for (int k = 0; k < s->nedge; k++)
+      if (s->edge[k].to == a->stage && action_does(a->kind, s->edge[k].read))
+        add_wait(&w, i, done_by(&w, s->edge[k].made, s->edge[k].from, a->microbatch));
+    if (a->kind == ACTION_W) add_wait(&w, i, done_by(&w, STAGE_BACKWARD, a->stage, a->microbatch));
+    if (a->kind != ACTION_F) add_wait(&w, i, done_by(&w, STAGE_FORWARD, a->stage, a->microbatch));
+  }
   for (int s = 0; s < p->stages; s++) add_slots(&w, s, first[p->rank_of[s]]);
   /* Runs each action that waits for nothing, until no action is left that can run. */
   struct list ready = {0};

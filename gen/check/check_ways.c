@@ -72,14 +72,6 @@ static int letter_count(const struct running *r, int i, int letter, bool merged)
 /* ---------------------------------------------------------------- along one dimension of the mesh
  */
 
-/* Whether an operand without the cut letter has the right placement. */
-static bool is_right_without(const struct running *r, int i, int letter, struct placement p)
-{
-  bool counts = is_input(r, i) && r->l.summed[i] >> letter & 1;
-  if (is_input(r, i)) return counts ? p.kind == PARTIAL && p.reduction == SUM : p.kind == REPLICATE;
-  return p.kind == PARTIAL && p.reduction == r->l.reduction[i - r->op->nin];
-}
-
 /* Whether the row lets the letter be cut so: in strides only where it is a dimension of its own in
    all operands, and no kernel asks where its part begins. */
 static bool may_cut(const struct running *r, struct letter_cut c)
@@ -102,7 +94,13 @@ static bool is_cut_alike(const struct running *r, int d, struct letter_cut c, st
     struct placement p = r->lies[i].on[d];
     bool counts = is_input(r, i) && r->l.summed[i] >> c.letter & 1;
     if (counts || !letter_count(r, i, c.letter, false)) {
-      if (!is_right_without(r, i, c.letter, p)) return false;
+      /* Whether an operand without the cut letter has the right placement. */
+      bool is_right_without =
+          counts ? p.kind == PARTIAL && p.reduction == SUM : p.kind == REPLICATE;
+      if (!is_input(r, i)) {
+        is_right_without = p.kind == PARTIAL && p.reduction == r->l.reduction[i - r->op->nin];
+      }
+      if (!is_right_without) return false;
       continue;
     }
     if (p.kind != SHARD || p.shift != like.shift) return false;

@@ -71,12 +71,6 @@ uint64_t mark_of_value(const struct value *v, bool laid_out)
   return h ^ h >> 32;
 }
 
-/* Whether it is a step that redistribute leaves. */
-static bool moves_data(enum op_kind k)
-{
-  return is_collective(k) || op_row[k].step != NO_LOCAL_STEP;
-}
-
 uint64_t mark_of_op(const struct op *op, bool are_steps)
 {
   uint64_t h = mixed(HASH_START, (uint64_t)op->kind << 32 | op->dims);
@@ -86,7 +80,9 @@ uint64_t mark_of_op(const struct op *op, bool are_steps)
   for (const char *c = op->equation; c && *c; c++) h = mixed(h, (unsigned char)*c);
   for (int i = 0; i < op->nin; i++) h = mixed(h, marks.value[op->in[i]]);
   for (int k = 0; k < op->nout; k++) h = mixed(h, marks.value[op->out + k]);
-  if (!are_steps || !moves_data(op->kind)) return h ^ h >> 32;
+  /* Whether it is a step that redistribute leaves. */
+  if (!are_steps || (!is_collective(op->kind) && op_row[op->kind].step == NO_LOCAL_STEP))
+    return h ^ h >> 32;
   h = mixed(h, (uint64_t)op->dim << 32 | (uint32_t)op->dim_to);
   h = mixed(h, (uint64_t)op->reduction << 32 | (uint32_t)op->group);
   h = mixed(h, (uint32_t)op->exchange);

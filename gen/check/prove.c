@@ -37,38 +37,24 @@ struct counts {
   struct counts *next;
 };
 
-static uint64_t hash_counts(const int64_t *count, int n)
-{
-  uint64_t h = HASH_START;
-  for (int i = 0; i < n; i++) {
-    h = (h ^ (uint64_t)count[i]) * UINT64_C(0x9e3779b97f4a7c15);
-    h ^= h >> 29;
-  }
-  return h;
-}
-
 /* Equal lists of counts are stored once: most ranks have equal ones. */
 static const int64_t *shared_counts(const int64_t *count, int n)
 {
   enum { LISTS = 4096 };
   static struct counts *list[LISTS];
   size_t bytes = (size_t)n * sizeof *count;
-  struct counts **at = &list[hash_counts(count, n) % LISTS];
+  uint64_t h = HASH_START;
+  for (int i = 0; i < n; i++) {
+    h = (h ^ (uint64_t)count[i]) * UINT64_C(0x9e3779b97f4a7c15);
+    h ^= h >> 29;
+  }
+  struct counts **at = &list[h % LISTS];
   for (const struct counts *l = *at; l; l = l->next)
     if (l->n == n && !memcmp(l->count, count, bytes)) return l->count;
   struct counts *l = alloc(sizeof *l);
   *l = (struct counts){n, memcpy(alloc(bytes), count, bytes), *at};
   *at = l;
   return l->count;
-}
-
-/* A member of an all-reduce states only its own part. The first rank has the largest part, the last
-   one the smallest. */
-static bool counts_alone(const struct op *op)
-{
-  const struct collective_row *row = &collective_row[op->kind];
-  if (row->pairwise || moves_shards(op->kind)) return row->pairwise;
-  return elements_together(op, 0) != elements_together(op, world_size() - 1);
 }
 
 /* The size of a rank's part of a value. */
@@ -120,7 +106,12 @@ static const struct counted *count_for(int id, int rank)
   struct counts_of *known = &counted[id];
   if (!known->of) {
     known->of = alloc((size_t)world_size() * sizeof *known->of);
-    known->alone = counts_alone(op);
+    /* A member of an all-reduce states only its own part. The first rank has the largest part, the
+       last one the smallest. */
+    const struct collective_row *row = &collective_row[op->kind];
+    known->alone = (row->pairwise || moves_shards(op->kind))
+                       ? row->pairwise
+                       : elements_together(op, 0) != elements_together(op, world_size() - 1);
   }
   const struct counted **c = &known->of[known->alone ? rank : first_member(op->group, rank)];
   if (*c) return *c;

@@ -297,15 +297,6 @@ char *exchanges_text(int rank)
 
 /* ---------------------------------------------------------------------------- other collectives */
 
-/* The elements that this rank passes to the call for equal parts; otherwise those that it sends. */
-static int64_t own_count(const struct op *op, int rank, const int64_t *give)
-{
-  if (has_chunks(op)) return give[0];
-  if (gathers_shards(op->kind) || scatters_sum(op->kind))
-    return elements_of_rank(sharded_value(op), rank);
-  return give[0];
-}
-
 /* The result of a collective, or the start of a bucket. */
 static int reduced_at(const struct op *op)
 {
@@ -415,7 +406,14 @@ static char *collective_call(const struct op *op, int rank)
   check_count(op->line, total);
   if (op->pieces) return piece_call_text(op, give[0]);
   bool equal = !calls->unequal || equal_parts(op, rank);
-  int64_t n = own_count(op, rank, give);
+  /* The elements that this rank passes to the call for equal parts; otherwise those that it sends.
+   */
+  int64_t n = give[0];
+  if (!has_chunks(op)) {
+    n = (gathers_shards(op->kind) || scatters_sum(op->kind))
+            ? elements_of_rank(sharded_value(op), rank)
+            : give[0];
+  }
   const char *form = equal ? equal_form(calls, n, ranks, moved_type(op)) : calls->unequal;
   bool by_segments = goes_by_segments(op);
   if (by_segments) form = calls->segments;

@@ -238,11 +238,6 @@ static bool awaits(const struct op *op, int id)
   return op->awaits == id || scheduled(&graph->op[op->awaits])->chained_to == id;
 }
 
-static bool is_work(const struct op *op)
-{
-  return !op_row[op->kind].idle && !is_collective(op->kind);
-}
-
 /* A collective in flight between iterations overlaps with the operations after its begin and, in
    the next iteration, with those before its await. */
 struct list beside(const struct op *op)
@@ -258,7 +253,8 @@ struct list beside(const struct op *op)
     if (k == f->nop && !is_loop_carried(op)) break;
     if (k == f->nop) k = 0;
     if (k == end) break;
-    if (is_work(&graph->op[f->op[k]])) add(&found, f->op[k]);
+    if (!op_row[graph->op[f->op[k]].kind].idle && !is_collective(graph->op[f->op[k]].kind))
+      add(&found, f->op[k]);
   }
   return found;
 }

@@ -95,13 +95,6 @@ static const char *list_of_functions(const struct function *f)
   return NULL;
 }
 
-/* "layers.*.attention.wq", or "norm" without a loop around it: the name of a statement's result. */
-static const char *made_name(const struct function *f, int value)
-{
-  const char *list = f->count > 1 ? list_of_functions(f) : NULL, *name = local_name(value);
-  return list ? text("%s%s*.%s", list, *list ? "." : "", name) : name;
-}
-
 /* CHECK_FINITE(relu, 320, l, "layers.*.relu", 14); for each value in memory that the preceding
    statement makes. */
 static char *checks_text(const struct function *f, const struct op *op, int rank)
@@ -115,21 +108,14 @@ static char *checks_text(const struct function *f, const struct op *op, int rank
     const char *at = c_name(made[i]);
     const int64_t count = elements(local_shape(made[i], rank));
     if (!at || count == 0 || (v->type != F32 && v->type != BF16)) continue;
+    /* "layers.*.attention.wq", or "norm" without a loop around it: the name of a statement's
+     * result. */
+    int value = made[i];
+    const char *list = f->count > 1 ? list_of_functions(f) : NULL, *name = local_name(value);
     put(&b, "\n  CHECK_FINITE(%s, %" PRId64 ", %s, %s, %d);", at, count, f->count > 1 ? "l" : "0",
-        string_text(made_name(f, made[i])), op->line);
+        string_text(list ? text("%s%s*.%s", list, *list ? "." : "", name) : name), op->line);
   }
   return b.text;
-}
-
-/* The numbers of the step that the function's code has, in its text at that place. */
-static void insert_numbers(struct buffer *body, struct buffer *code, size_t at)
-{
-  char *numbers = update_constants(code->text), *after = copy_text(body->text + at);
-  if (!*numbers) return;
-  body->text[at] = 0;
-  body->length = at;
-  put(body, "%s%s%s%s", at ? "\n" : "", numbers, at ? "" : "\n", after);
-  put(code, "%s", numbers);
 }
 
 static char *function_text(const struct function *f, int rank)
@@ -153,7 +139,16 @@ static char *function_text(const struct function *f, int rank)
     put(&body, "%s%s", declared, statement_lines(does));
     put(&code, "%s%s\n", declared, does);
   }
-  if (numbers_at != SIZE_MAX) insert_numbers(&body, &code, numbers_at);
+  if (numbers_at != SIZE_MAX) {
+    /* The numbers of the step that the function's code has, in its text at that place. */
+    char *numbers = update_constants(code.text), *after = copy_text(body.text + numbers_at);
+    if (*numbers) {
+      body.text[numbers_at] = 0;
+      body.length = numbers_at;
+      put(&body, "%s%s%s%s", numbers_at ? "\n" : "", numbers, numbers_at ? "" : "\n", after);
+      put(&code, "%s", numbers);
+    }
+  }
   /* A rank that has no part of any operand has nothing to do. */
   const char *l = f->count > 1 && !has_word(code.text, "l") ? "  (void)l;\n" : "";
   const char *t = takes_step(f) && !has_word(code.text, "t") ? "  (void)t;\n" : "";
@@ -250,16 +245,6 @@ static char *indented(const char *lines, int by)
   return b.text;
 }
 
-static bool sends_in_update(void)
-{
-  for (int i = 0; i < graph->nfunction; i++)
-    for (int k = 0; k < graph->function[i].nop; k++) {
-      const struct op *op = &graph->op[graph->function[i].op[k]];
-      if (op->kind == OP_send && op->phase == UPDATE) return true;
-    }
-  return false;
-}
-
 /* The work of a batch: all actions of a pipeline, or the forward and the backward. */
 static char *batch_text(int indent)
 {
@@ -304,7 +289,13 @@ static void put_batches(struct buffer *b)
   put(b, "%s", batch_text(loops ? 2 : 0));
   if (loops) put(b, "  }\n");
   put_update_function(b, "t");
-  if (sends_in_update()) put(b, "%s", awaits_all_sent_text());
+  bool sends_in_update = false;
+  for (int i = 0; i < graph->nfunction && !sends_in_update; i++)
+    for (int k = 0; k < graph->function[i].nop && !sends_in_update; k++) {
+      const struct op *op = &graph->op[graph->function[i].op[k]];
+      sends_in_update = op->kind == OP_send && op->phase == UPDATE;
+    }
+  if (sends_in_update) put(b, "%s", awaits_all_sent_text());
 }
 
 /* Whether the operation, or one in it, makes the value. */

@@ -48,22 +48,20 @@ static char product_counter(const struct product *p, char own)
 
 /* ------------------------------------------------------------------------------------- the text */
 
-/* The operand's name; of members of a struct side by side, that of all of them. */
-static const char *operand_name(const struct product *p, enum gemm_operand o)
-{
-  int value = o == GEMM_C && p->then ? p->then->result : product_value(p->op, o);
-  const char *name = c_name(value), *at = p->joined ? strchr(p->letters[o], p->joined) : NULL;
-  if (!at || graph->value[value].role == ACTIVATION) return name;
-  struct shape all = local_shape(value, named_rank);
-  all.size[at - p->letters[o]] = p->size;
-  return member_run(value, name, elements(all));
-}
-
 /* "a + b * 12 + i" */
 static char *product_address(const struct product *p, enum gemm_operand o)
 {
   struct buffer b = {0};
-  put(&b, "%s", operand_name(p, o));
+  /* The operand's name; of members of a struct side by side, that of all of them. */
+  int value = o == GEMM_C && p->then ? p->then->result : product_value(p->op, o);
+  const char *name = c_name(value), *at = p->joined ? strchr(p->letters[o], p->joined) : NULL;
+  const char *operand_name = name;
+  if (at && graph->value[value].role != ACTIVATION) {
+    struct shape all = local_shape(value, named_rank);
+    all.size[at - p->letters[o]] = p->size;
+    operand_name = member_run(value, name, elements(all));
+  }
+  put(&b, "%s", operand_name);
   for (int i = 0; i < p->nloop; i++) {
     int64_t stride = p->loop[i]->stride[o];
     if (stride == 1) put(&b, " + %c", p->variable[i]);
@@ -153,25 +151,6 @@ static const char *epilogue_name(const struct product *p, const struct written *
   return text("%s%s", e->bias == NONE ? "" : "BIAS_", function);
 }
 
-static char *lower_letter(const char *s)
-{
-  char *t = copy_text(s);
-  for (char *c = t; *c; c++)
-    if (*c >= 'A' && *c <= 'Z') *c = (char)(*c - 'A' + 'a');
-  return t;
-}
-
-/* ", m->w.up.bias, up": the bias, or its gradient, and gelu's input, which has the layout of the
-   result. */
-static char *epilogue_operands(const struct product *p)
-{
-  const struct epilogue *e = p->then;
-  char *bias = text(", %s", e->bias == NONE ? "NULL" : c_name(e->bias));
-  if (e->kept == NONE) return bias;
-  const char *moved = p->offset[GEMM_C] ? text(" + %" PRId64, p->offset[GEMM_C]) : "";
-  return text("%s, %s%s", bias, c_name(e->kept), moved);
-}
-
 /* ".a = 't', .b = 'n', .m = 256, .n = 64, .k = 128": the fields that the runtime needs beyond the
    operands' addresses. */
 static char *product_fields(const struct product *p, const struct written *w)
@@ -202,11 +181,28 @@ static char *table_call_text(const struct product *p)
   char *preferred =
       text("%s_%" PRId64 "x%" PRId64 "x%" PRId64 "%s", w.form, w.m, w.n, w.k, type_suffix(p->op));
   if (p->batch) preferred = text("%s_x%" PRId64, preferred, p->batch->size);
-  if (p->then) preferred = text("%s_%s", preferred, lower_letter(epilogue_name(p, &w)));
+  if (p->then) {
+    const char *s = epilogue_name(p, &w);
+    char *t = copy_text(s);
+    for (char *c = t; *c; c++)
+      if (*c >= 'A' && *c <= 'Z') *c = (char)(*c - 'A' + 'a');
+    preferred = text("%s_%s", preferred, t);
+  }
   const char *name = add_product(preferred, product_fields(p, &w));
   char *operands = text("&product.%s, %s, %s, %s", name, product_address(p, GEMM_C),
                         product_address(p, w.a), product_address(p, w.b));
-  if (p->then) operands = text("%s%s", operands, epilogue_operands(p));
+  if (p->then) {
+    /* ", m->w.up.bias, up": the bias, or its gradient, and gelu's input, which has the layout of
+       the result. */
+    const struct epilogue *e = p->then;
+    char *bias = text(", %s", e->bias == NONE ? "NULL" : c_name(e->bias));
+    char *epilogue_operands = bias;
+    if (e->kept != NONE) {
+      const char *moved = p->offset[GEMM_C] ? text(" + %" PRId64, p->offset[GEMM_C]) : "";
+      epilogue_operands = text("%s, %s%s", bias, c_name(e->kept), moved);
+    }
+    operands = text("%s%s", operands, epilogue_operands);
+  }
   if (!strcmp(w.adds, "false")) return text("matmul(%s);", operands);
   return text("matmul_add(%s%s%s);", operands, strcmp(w.adds, "true") ? ", " : "",
               strcmp(w.adds, "true") ? w.adds : "");
@@ -284,16 +280,6 @@ char *products_text(const struct op *op, int rank)
   return nested_loops(p, target->product_table ? table_call_text(p) : product_call_text(p));
 }
 
-/* Whether one call of cuBLASLt can do the epilogue. It works on rows of the result only if they
-   are rows of the call; an operand is summed over the terms whatever the result's layout. */
-static bool takes_epilogue(const struct product *p, const struct epilogue *then)
-{
-  const struct matrix *result = &p->call.matrix[GEMM_C];
-  bool sums_alone = then->function == OP_matmul && then->summed != NONE;
-  return !p->nloop && (!p->batch || p->op->pieces) && result->tight &&
-         (!result->transposed || sums_alone);
-}
-
 /* epilogue.c admits only one call; see there. A sum of no rows is zero. */
 char *epilogue_text(const struct op *op, int rank)
 {
@@ -306,7 +292,12 @@ char *epilogue_text(const struct op *op, int rank)
   choose_product(p, product, rank);
   check_sizes(p);
   p->then = &then;
-  if (!takes_epilogue(p, &then))
+  /* Whether one call of cuBLASLt can do the epilogue. It works on rows of the result only if they
+     are rows of the call; an operand is summed over the terms whatever the result's layout. */
+  const struct matrix *result = &p->call.matrix[GEMM_C];
+  bool sums_alone = then.function == OP_matmul && then.summed != NONE;
+  if (!(!p->nloop && (!p->batch || p->op->pieces) && result->tight &&
+        (!result->transposed || sums_alone)))
     bug_at("epilogue", op->body[0], "the product is not a single call");
   return table_call_text(p);
 }

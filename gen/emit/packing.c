@@ -112,17 +112,6 @@ static void put_runs(struct buffer *b, const struct op *op, int rank, bool in)
   }
 }
 
-/* The member's part that is this rank's own. */
-static void put_own(struct buffer *b, const struct op *op, int k, int rank)
-{
-  int value = sharded_value(bucket_member(op, k));
-  struct segment p = {.at = c_name(value), .type = graph->value[value].type, .parts = 1, .rows = 1};
-  p.place = bucket_chunk(op, k);
-  p.run = elements_of_rank(value, rank);
-  p.of = text("%" PRId64, p.run);
-  if (p.at) put_segment(b, &p);
-}
-
 /* Sizes of the ranks' parts of a member along its dimension and, in memory, the number of rows
    that hold parts side by side, and the elements in one place of the dimension. */
 struct spread {
@@ -212,9 +201,16 @@ static char *table_text(const struct op *op, int rank, bool in)
     return b.text;
   }
   for (int k = 0; k < op->nbody; k++)
-    if (gathers_shards(op->kind) == in)
-      put_own(&b, op, k, rank);
-    else
+    if (gathers_shards(op->kind) == in) {
+      /* The member's part that is this rank's own. */
+      int value = sharded_value(bucket_member(op, k));
+      struct segment p = {
+          .at = c_name(value), .type = graph->value[value].type, .parts = 1, .rows = 1};
+      p.place = bucket_chunk(op, k);
+      p.run = elements_of_rank(value, rank);
+      p.of = text("%" PRId64, p.run);
+      if (p.at) put_segment(&b, &p);
+    } else
       put_parts(&b, op, k, rank);
   return b.text;
 }

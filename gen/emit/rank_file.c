@@ -38,19 +38,6 @@ static bool saves(int value, int rank)
   return elements(local_shape(value, rank)) > 0;
 }
 
-/* This many rows for tensors of other stages, by the macros of program.h. */
-static void put_elsewhere(struct buffer *parts, int n, const char *first, const char *last)
-{
-  enum { MOST = 1024 };
-  const char *to = n > 1 ? text(" to %s", last) : "";
-  put(parts, "%s\n   ", wrapped(text("    // %s%s: of other stages", first, to), " ", "    // "));
-  for (int some = MOST; n; n -= some) {
-    while (some > n) some /= 2;
-    put(parts, " ELSEWHERE_%d", some);
-  }
-  put(parts, "\n");
-}
-
 char *rank_text(int rank, const char *step, const struct stacks *tensors, const char *const *shown,
                 const int *states)
 {
@@ -61,7 +48,20 @@ char *rank_text(int rank, const char *step, const struct stacks *tensors, const 
     for (rows = 0; i + rows < tensors->n; rows++)
       if (!graph->value[tensors->at[i + rows].member.at[0]].elsewhere) break;
     if (rows) {
-      put_elsewhere(&parts, rows, shown[i], shown[i + rows - 1]);
+      /* This many rows for tensors of other stages, by the macros of program.h. */
+      int n = rows;
+      const char *first = shown[i];
+      const char *last = shown[i + rows - 1];
+      enum { MOST = 1024 };
+      const char *to = n > 1 ? text(" to %s", last) : "";
+      put(&parts, "%s\n   ",
+          wrapped(text("    // %s%s: of other stages", first, to), " ", "    // "));
+      for (int some = MOST; n; n -= some) {
+        while (some > n) some /= 2;
+        put(&parts, " ELSEWHERE_%d", some);
+      }
+      put(&parts, "\n");
+
       continue;
     }
     int value = tensors->at[i].member.at[0];

@@ -21,11 +21,6 @@ static int mentions_of(const struct expr *row, int i)
   return n;
 }
 
-static int operands_of(const struct optimizer *o)
-{
-  return first_step_operand(o) + o->nstep;
-}
-
 static void count_uses(struct writing *w)
 {
   const struct optimizer *o = w->o;
@@ -96,16 +91,6 @@ static const struct expr *add_array(struct writing *w, const char *preferred, bo
   return expr(fill(forms()->updated, "name", name, NULL));
 }
 
-static void add_gradient_operand(struct writing *w, const struct expr *element)
-{
-  w->element[1] = element;
-  if (plan_options->clip <= 0) return;
-  w->l.parameters = text("%s, const float *norm", w->l.parameters);
-  w->l.clip = fill(embedded_template("clip.c"), "clip", number_text(plan_options->clip), NULL);
-  w->element[1] = expr("clip * %e", element);
-  if (w->uses[1] > 1) w->element[1] = recipe_variable(w, "d", w->element[1]);
-}
-
 static bool takes_step_numbers(const struct optimizer *o)
 {
   for (int k = 0; k < o->nnumber; k++)
@@ -165,7 +150,7 @@ struct update_lines lines_of_update(const struct op *update, int width)
   const struct optimizer *o = optimizer_of(update);
   static const char *const taken[] = {"i", "e", "now", "norm", "clip", "factor"};
   struct writing w = {.o = o, .scope = {.local = true}};
-  size_t n = (size_t)operands_of(o);
+  size_t n = (size_t)(first_step_operand(o) + o->nstep);
   w.l = (struct update_lines){.parameters = "", .clip = "", .numbers = ""};
   w.uses = memset(alloc(n * sizeof *w.uses), 0, n * sizeof *w.uses);
   w.element = alloc(n * sizeof *w.element);
@@ -180,7 +165,15 @@ struct update_lines lines_of_update(const struct op *update, int width)
   for (int k = 0; k < o->nstate; k++)
     if (kernel_has_array(o, 2 + k))
       w.element[2 + k] = add_array(&w, identifier(o->state[k]), o->out[1 + k] != 2 + k, width);
-  if (gradient) add_gradient_operand(&w, gradient);
+  if (gradient) {
+    w.element[1] = gradient;
+    if (!(plan_options->clip <= 0)) {
+      w.l.parameters = text("%s, const float *norm", w.l.parameters);
+      w.l.clip = fill(embedded_template("clip.c"), "clip", number_text(plan_options->clip), NULL);
+      w.element[1] = expr("clip * %e", gradient);
+      if (w.uses[1] > 1) w.element[1] = recipe_variable(&w, "d", w.element[1]);
+    }
+  }
   add_made_operands(&w, update, width);
   add_numbers(&w);
   put_steps(&w);

@@ -78,11 +78,6 @@ static int64_t room_of_experts(const struct op *exchange, int rank)
   return room_for_rows(rows_of_experts(exchange), rank);
 }
 
-static bool is_of_slot(const struct op *op)
-{
-  return op->kind == OP_exchange_rows && target->streams;
-}
-
 char *row_bounds_text(int rank)
 {
   struct buffer b = {0};
@@ -98,7 +93,7 @@ char *row_bounds_text(int rank)
   for (int size = NONE; next_size(sizes_of_step(), &size);)
     for (int i = 0; i < notes.n; i++) {
       const struct op *op = &graph->op[notes.at[i]];
-      bool holds = op->kind == OP_hold_rows, slot = is_of_slot(op);
+      bool holds = op->kind == OP_hold_rows, slot = op->kind == OP_exchange_rows && target->streams;
       int made = holds ? op->in[1] : graph->value[op->in[0]].counts;
       int64_t room = holds  ? room_of_count(op, rank)
                      : slot ? rows_of_slot(op->in[0], group_size(op->group))

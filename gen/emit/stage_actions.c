@@ -42,17 +42,6 @@ char *action_parameters(int stage, const char *type)
   return b.text;
 }
 
-static void put_begin_action(struct buffer *b, int stage)
-{
-  put(b, "static void %s(%s)\n{\n  microbatch = of;\n", begin_action_name(stage),
-      action_parameters(stage, "int "));
-  for (int s = stage; s >= 0; s--)
-    if (touches_slots(stage, s))
-      put(b, "  %s = %s * %lldL;\n", slot_variable(s), slot_parameter(s),
-          (long long)graph->memory->slots[s].bytes);
-  put(b, "}\n\n");
-}
-
 char *begin_actions_text(void)
 {
   struct buffer b = {0};
@@ -62,7 +51,15 @@ char *begin_actions_text(void)
       "forward\n"
       "// of stage 0 for micro-batch 1; B, a backward.\n");
   for (int s = 0; s < graph->stages->n; s++)
-    if (is_stage_here(s)) put_begin_action(&b, s);
+    if (is_stage_here(s)) {
+      put(&b, "static void %s(%s)\n{\n  microbatch = of;\n", begin_action_name(s),
+          action_parameters(s, "int "));
+      for (int i = s; i >= 0; i--)
+        if (touches_slots(s, i))
+          put(&b, "  %s = %s * %lldL;\n", slot_variable(i), slot_parameter(i),
+              (long long)graph->memory->slots[i].bytes);
+      put(&b, "}\n\n");
+    }
   return b.text;
 }
 

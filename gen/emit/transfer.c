@@ -117,17 +117,6 @@ char *post_text(const struct op *op, int rank)
   return transfer_call(op, rank, transfer_row[target->library].post);
 }
 
-/* Whether the rank sends some of the value in micro-batches of any size. */
-static bool is_sent_of_any_size(int value, int rank)
-{
-  const int now = graph->mesh.now;
-  bool is_sent = false;
-  for (int size = NONE; next_size(sizes_of_step(), &size);)
-    is_sent |= elements(local_shape(value, rank)) > 0;
-  graph->mesh.now = now;
-  return is_sent;
-}
-
 /* Before the forward takes a slot again, it awaits the sends from there of an earlier micro-batch,
    which may be of another size. */
 char *awaits_sent_text(const struct function *f, int rank)
@@ -140,7 +129,16 @@ char *awaits_sent_text(const struct function *f, int rank)
     const struct function *other = &graph->function[i];
     for (int k = 0; k < other->nop; k++) {
       const struct op *op = &graph->op[other->op[k]];
-      if (stage_of_slots(op) != f->stage || !is_sent_of_any_size(op->in[0], rank)) continue;
+      if (stage_of_slots(op) != f->stage) continue;
+      /* Whether the rank sends some of the value in micro-batches of any size. */
+      int value = op->in[0];
+      const int now = graph->mesh.now;
+      bool is_sent = false;
+      for (int size = NONE; next_size(sizes_of_step(), &size);)
+        is_sent |= elements(local_shape(value, rank)) > 0;
+      graph->mesh.now = now;
+      bool is_sent_of_any_size = is_sent;
+      if (!is_sent_of_any_size) continue;
       const char *sent =
           fill(transfer_row[target->library].sent, "line", plan_line_text(op->line), "value",
                target->edge_groups ? "" : arena_pointer(op->in[0], NULL, other->name), "event",

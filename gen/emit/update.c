@@ -63,15 +63,6 @@ static bool is_of_kernel(const struct op *first, int i)
   return operand < 2 + o->nstate ? kernel_has_array(o, operand) : kernel_takes(o, operand);
 }
 
-/* An input of one number, such as the norm, is a pointer to it; all others are runs of n
-   elements. */
-static const char *update_operand(const struct op *first, int i, int64_t n)
-{
-  int value = first->in[i];
-  if (graph->value[value].role == NORM) return c_name(value);
-  return member_run(value, c_name(value), n);
-}
-
 /* The number of elements that can be loaded at once of all operands of the kernel. */
 static int width_of_update(const struct op *first, int rank, int64_t n)
 {
@@ -160,7 +151,14 @@ char *update_call(const struct op *op, int rank)
                                 text("%s%s", bounds, definition), true);
   struct buffer b = {0};
   for (int i = 0; i < first->nin; i++)
-    if (is_of_kernel(first, i)) put(&b, "%s%s", i ? ", " : "", update_operand(first, i, n));
+    if (is_of_kernel(first, i)) {
+      /* An input of one number, such as the norm, is a pointer to it; all others are runs of n
+         elements. */
+      int value = first->in[i];
+      const char *update_operand =
+          graph->value[value].role == NORM ? c_name(value) : member_run(value, c_name(value), n);
+      put(&b, "%s%s", i ? ", " : "", update_operand);
+    }
   if (op->kind == OP_update) put(&b, "%s", step_number_arguments(optimizer_of(op)));
   char *blocks = text("%" PRId64, (n / width + BLOCK - 1) / BLOCK);
   char *after = assignments(first, rank);
@@ -285,36 +283,22 @@ static int find_update_loop(const struct sum *s, int from, int *count)
   return period;
 }
 
-static void add_update_loop(struct sum *s, int from, int period, int count)
-{
-  put_run(s, 2);
-  put(&s->text, "\n  for (int l = 0; l < %d; l++) {", count);
-  for (int k = from; k < from + period; k++) add_gradient(s, k, period, 4);
-  put_run(s, 4);
-  put(&s->text, "\n  }");
-}
-
 static const char *add_template(const char *file, const char *prototypes, int width)
 {
   const char *definition = fill(update_template(file), "width", text("%d", width), NULL);
   return add_kernel(file, prototypes, "", definition, true);
 }
 
-/* The number of elements that can be read at once of all gradients. */
-static int width_of_all(const struct op *op, int rank)
+char *squares_text(const struct op *op, int rank)
 {
+  /* The number of elements that can be read at once of all gradients. */
   int width = 4;
   for (int k = 0; k < op->nbody; k++) {
     int gradient = graph->op[op->body[k]].in[0];
     int here = width_at(gradient, rank, elements(local_shape(gradient, rank)));
     if (here < width) width = here;
   }
-  return width;
-}
-
-char *squares_text(const struct op *op, int rank)
-{
-  struct sum s = {.op = op, .rank = rank, .width = width_of_all(op, rank)};
+  struct sum s = {.op = op, .rank = rank, .width = width};
   const char *squares = c_name(op->out);
   int count = 0;
   s.kernel = plan_options->norm_of_largest
@@ -323,9 +307,13 @@ char *squares_text(const struct op *op, int rank)
   put(&s.text, "%s", fill(forms()->clear_squares, "squares", squares, NULL));
   for (int k = 0; k < op->nbody;) {
     int period = find_update_loop(&s, k, &count);
-    if (period)
-      add_update_loop(&s, k, period, count);
-    else
+    if (period) {
+      put_run(&s, 2);
+      put(&s.text, "\n  for (int l = 0; l < %d; l++) {", count);
+      for (int i = k; i < k + period; i++) add_gradient(&s, i, period, 4);
+      put_run(&s, 4);
+      put(&s.text, "\n  }");
+    } else
       add_gradient(&s, k, 0, 2);
     k += period ? period * count : 1;
   }

@@ -56,20 +56,6 @@ static bool is_added_up(const struct lifetimes *l, int value)
 /* ------------------------------------------------------------------------------------------ views
  */
 
-/* Whether a view made by this function may share the bytes of `in` wherever the view is read. A
-   loop-carried value has no place of its own; a value outside the arena has a name, and so no place
-   by module index. */
-static bool can_show(const struct lifetimes *l, int in, int out, int function)
-{
-  const struct in_loop *a = in_loop(in), *b = in_loop(out);
-  if (!graph->value[in].stored || !in_arena(out)) return false;
-  bool outside = !in_arena(stack_representative(l->plan, in));
-  if (outside && b->stack != NONE && l->note[out].by_own_name) return false;
-  if (a->stack == NONE) return true;
-  if (is_loop_body(function)) return a->stack == in && b->stack == out;
-  return !outside && b->stack == NONE;
-}
-
 /* The bytes of one slice, if the value is a part of a whole one with others of its stack; or 0. */
 static int64_t slice_bytes(const struct lifetimes *l, int value)
 {
@@ -233,15 +219,6 @@ static void share_gradient(struct lifetimes *l, int in, int out)
   if (in_loop(storage)->stack == storage) l->plan->of[storage].storage = out;
 }
 
-/* Whether it sums, outside of buckets, a gradient of a list's module that the loop makes: others of
-   the list may be in buckets. */
-static bool sums_behind_loop(const struct lifetimes *l, const struct op *op, int at)
-{
-  if (op->kind != OP_all_reduce || is_loop_body(function_running_at(l, at))) return false;
-  int maker = l->plan->of[op->in[0]].made_by;
-  return maker != NONE && is_loop_body(maker);
-}
-
 /* One value may be summed for several readers: only the first member takes its bytes. */
 static void share_in_bucket(struct lifetimes *l, const struct op *op, int at)
 {
@@ -287,7 +264,14 @@ static void share_in_place(struct lifetimes *l, const struct op *op, int at)
     share_in_bucket(l, op, at);
     return;
   }
-  if (sums_behind_loop(l, op, at)) share_gradient(l, op->in[0], op->out);
+  /* Whether it sums, outside of buckets, a gradient of a list's module that the loop makes: others
+     of the list may be in buckets. */
+  bool sums_behind_loop = false;
+  if (op->kind == OP_all_reduce && !is_loop_body(function_running_at(l, at))) {
+    int maker = l->plan->of[op->in[0]].made_by;
+    sums_behind_loop = maker != NONE && is_loop_body(maker);
+  }
+  if (sums_behind_loop) share_gradient(l, op->in[0], op->out);
   if (op->kind == OP_fused || adds_to_another(op) || collective_row[op->kind].in_place ||
       op->kind == OP_to_partial)
     share_inputs(l, op, at);
@@ -307,23 +291,20 @@ static bool has_one_size(int value)
   return true;
 }
 
-/* Whether a member of a bucket, which is reduced in place, can be put anywhere: nothing else shares
-   its bytes. */
-static bool alias_is_free(const struct lifetimes *l, const struct op *member)
-{
-  int storage = root(l, member->in[0]);
-  return in_arena(storage) && storage == root(l, member->out) && in_loop(storage)->stack == NONE &&
-         l->plan->of[storage].depth == 1 && has_one_size(storage) &&
-         largest_bytes(storage) == largest_bytes(member->out);
-}
-
 static bool are_free(struct lifetimes *l, const struct op *op)
 {
   int n = 0;
   while (n < op->nbody) {
     const struct op *member = &graph->op[op->body[n]];
     bool *taken = &l->note[root(l, member->out)].taken;
-    if (!alias_is_free(l, member) || *taken) break;
+    /* Whether a member of a bucket, which is reduced in place, can be put anywhere: nothing else
+       shares its bytes. */
+    int storage = root(l, member->in[0]);
+    bool alias_is_free = in_arena(storage) && storage == root(l, member->out) &&
+                         in_loop(storage)->stack == NONE && l->plan->of[storage].depth == 1 &&
+                         has_one_size(storage) &&
+                         largest_bytes(storage) == largest_bytes(member->out);
+    if (!alias_is_free || *taken) break;
     *taken = true;
     n++;
   }
@@ -364,8 +345,21 @@ void find_aliases(struct lifetimes *l)
   }
   for (int at = 0; at < l->op.n; at++) {
     const struct op *op = op_at(l, at);
-    if (is_view(op) && can_show(l, op->in[0], op->out, function_running_at(l, at)))
-      show(l, op->in[0], op->out);
+    if (is_view(op)) {
+      /* Whether a view made by this function may share the bytes of `in` wherever the view is read.
+         A loop-carried value has no place of its own; a value outside the arena has a name, and so
+         no place by module index. */
+      const struct in_loop *a = in_loop(op->in[0]), *b = in_loop(op->out);
+      bool can_show = false;
+      if (graph->value[op->in[0]].stored && in_arena(op->out)) {
+        bool outside = !in_arena(stack_representative(l->plan, op->in[0]));
+        can_show = (!outside || b->stack == NONE || !l->note[op->out].by_own_name) &&
+                   (a->stack == NONE || (is_loop_body(function_running_at(l, at))
+                                             ? a->stack == op->in[0] && b->stack == op->out
+                                             : !outside && b->stack == NONE));
+      }
+      if (can_show) show(l, op->in[0], op->out);
+    }
   }
   hold_loop_carried(l);
   widen_lifetimes(l);

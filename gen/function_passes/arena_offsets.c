@@ -43,19 +43,15 @@ struct lying {
    placement. */
 enum { MOST_IN_TRIALS = 200000000, MOST_IN_ONE = 150000000 };
 
-static void make_room(struct placing *p, int n)
-{
-  if (p->room >= n) return;
-  p->room = p->room ? n + n / 2 : n;
-  p->item = alloc((size_t)p->room * sizeof *p->item);
-  p->order = alloc((size_t)p->room * sizeof(struct item *));
-  p->late = alloc((size_t)p->room * sizeof(struct item *));
-  p->lying = alloc((size_t)p->room * sizeof *p->lying);
-}
-
 void begin_placing(struct placing *p, struct memory_plan *plan, const struct list *storage)
 {
-  make_room(p, storage->n);
+  if (p->room < storage->n) {
+    p->room = p->room ? storage->n + storage->n / 2 : storage->n;
+    p->item = alloc((size_t)p->room * sizeof *p->item);
+    p->order = alloc((size_t)p->room * sizeof(struct item *));
+    p->late = alloc((size_t)p->room * sizeof(struct item *));
+    p->lying = alloc((size_t)p->room * sizeof *p->lying);
+  }
   p->plan = plan;
   p->n = storage->n;
   for (int i = 0; i < p->n; i++) {
@@ -142,31 +138,8 @@ static void hurry(struct placing *p, int64_t bound)
   for (int k = 0; k < nlate; k++) p->order[nlate - 1 - k] = p->late[k];
 }
 
-/* Moves each value forth or back by up to a third of its position; the same in every run of tpgen.
- */
-static void shuffle(struct placing *p)
-{
-  for (int k = 0; k < p->n; k++) {
-    p->random = p->random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    p->order[k]->key = k * (int64_t)(1000 + (p->random >> 33) % 1000);
-  }
-  sort(p, compare_by_key);
-}
-
 /* ----------------------------------------------------------------------------------------- places
  */
-
-/* The lowest offset at which the item's bytes are free during its lifetime, given n placed
-   values. */
-static int64_t lowest_place(struct placing *p, int n, const struct item *item)
-{
-  int64_t at = 0;
-  const struct lying *l = p->lying;
-  for (; l < p->lying + n && l->at < at + item->size; l++)
-    if (l->end > at && item->first <= l->last && l->first <= item->last) at = l->end;
-  p->looked_at += l - p->lying;
-  return at;
-}
 
 /* The number of the first n values that begin no later than `at`. */
 static int count_below(const struct lying *lying, int n, int64_t at)
@@ -189,7 +162,14 @@ static int64_t place_in_order(struct placing *p)
   int64_t peak = 0;
   for (int k = 0; k < p->n; k++) {
     struct item *i = p->order[k];
-    i->offset = lowest_place(p, k, i);
+    /* The lowest offset at which the item's bytes are free during its lifetime, given n placed
+       values. */
+    int64_t at = 0;
+    const struct lying *lying = p->lying;
+    for (; lying < p->lying + k && lying->at < at + i->size; lying++)
+      if (lying->end > at && i->first <= lying->last && lying->first <= i->last) at = lying->end;
+    p->looked_at += lying - p->lying;
+    i->offset = at;
     int64_t end = i->offset + i->size;
     int below = count_below(p->lying, k, i->offset);
     struct lying *l = p->lying + below;
@@ -278,7 +258,16 @@ int64_t place_values(struct placing *p, int64_t bound, bool well)
     }
     if (begins) {
       sort(p, orders[order]);
-      if (k >= HURRIED) shuffle(p);
+      if (k >= HURRIED) {
+        /* Moves each value forth or back by up to a third of its position; the same in every run of
+         * tpgen.
+         */
+        for (int i = 0; i < p->n; i++) {
+          p->random = p->random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+          p->order[i]->key = i * (int64_t)(1000 + (p->random >> 33) % 1000);
+        }
+        sort(p, compare_by_key);
+      }
       peak = place_in_order(p);
     }
     if (!plain) {

@@ -50,20 +50,17 @@ struct decomposing {
 
 /* ------------------------------------------------------------------------- requests of the plan */
 
-static bool async_tp_is_in_module(int module, int root)
-{
-  while (module != NONE && module != root) module = graph->module[module].parent;
-  return module == root;
-}
-
 /* The index in plan_options->async, or NONE. */
 static int asked_for(const struct op *op)
 {
   const struct group *g = &graph->group[op->group];
   for (int i = 0; i < plan_options->nasync && g->n == 1; i++)
-    if (plan_options->async[i].mesh_dim == g->dim[0] &&
-        async_tp_is_in_module(op->module, plan_options->async[i].module))
-      return i;
+    if (plan_options->async[i].mesh_dim == g->dim[0]) {
+      int module = op->module;
+      int root = plan_options->async[i].module;
+      while (module != NONE && module != root) module = graph->module[module].parent;
+      if (module == root) return i;
+    }
   return NONE;
 }
 

@@ -149,17 +149,6 @@ static void join_small_units(struct single *s, const struct list *op, const int6
   }
 }
 
-static void bucket_units(struct merging *m, struct function *f)
-{
-  struct list op = find_singles(m, f, is_of_unit);
-  if (op.n < 2) return;
-  struct single *s = as_singles(m, f, &op, true);
-  join_small_units(s, &op, times_in(f));
-  struct buckets found =
-      choose_of_one_kind(s, op.n, &(struct caps){plan_options->ncap, plan_options->cap});
-  merge_all(m, f, &found, &op);
-}
-
 /* Buckets of one kind. They are chosen after other kinds were merged: a collective that needs a
    member of a bucket through another bucket cannot join it. */
 static void bucket_kind_greedily(struct merging *m, struct function *f, enum op_kind kind,
@@ -171,16 +160,6 @@ static void bucket_kind_greedily(struct merging *m, struct function *f, enum op_
   if (op.n < 2) return;
   struct buckets found = choose_in_order(as_singles(m, f, &op, false), op.n, caps);
   merge_all(m, f, &found, &op);
-}
-
-/* Without caps as in PyTorch: 2,000 MiB. */
-static void bucket_greedily(struct merging *m, struct function *f)
-{
-  static const int64_t most = INT64_C(2000) << 20;
-  struct caps caps = plan_options->ncap ? (struct caps){plan_options->ncap, plan_options->cap}
-                                        : (struct caps){1, &most};
-  for (int kind = 0; kind < OP_COUNT; kind++)
-    if (collective_row[kind].buckets) bucket_kind_greedily(m, f, (enum op_kind)kind, &caps);
 }
 
 /* --------------------------------------------------------------------------------- small values */
@@ -216,10 +195,24 @@ static void bucket_function(struct merging *m, struct function *f)
 {
   if (plan_options->bucketing == BUCKETS_NONE) return;
   if (plan_options->bucketing == BUCKETS_GREEDY) {
-    bucket_greedily(m, f);
+    /* Without caps as in PyTorch: 2,000 MiB. */
+    static const int64_t most = INT64_C(2000) << 20;
+    struct caps caps = plan_options->ncap ? (struct caps){plan_options->ncap, plan_options->cap}
+                                          : (struct caps){1, &most};
+    for (int kind = 0; kind < OP_COUNT; kind++)
+      if (collective_row[kind].buckets) bucket_kind_greedily(m, f, (enum op_kind)kind, &caps);
+
     return;
   }
-  bucket_units(m, f);
+
+  struct list op = find_singles(m, f, is_of_unit);
+  if (op.n >= 2) {
+    struct single *s = as_singles(m, f, &op, true);
+    join_small_units(s, &op, times_in(f));
+    struct buckets found =
+        choose_of_one_kind(s, op.n, &(struct caps){plan_options->ncap, plan_options->cap});
+    merge_all(m, f, &found, &op);
+  }
   bucket_gradients(m, f);
   for (int i = 0; i < f->nop; i++) {
     struct list member = {0};

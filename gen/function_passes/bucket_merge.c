@@ -254,17 +254,12 @@ static bool gather(struct merging *m, const struct function *f, const int *membe
   return true;
 }
 
-static bool can_merge(struct merging *m, const struct function *f, const int *member, int n)
-{
-  return gather(m, f, member, n, &m->order);
-}
-
 static void take_one_by_one(struct merging *m, const struct function *f, const struct list *all,
                             struct list *member, struct list *rest)
 {
   for (int k = 0; k < all->n; k++) {
     add(member, all->at[k]);
-    if (can_merge(m, f, member->at, member->n)) continue;
+    if (gather(m, f, member->at, member->n, &m->order)) continue;
     member->n--;
     add(rest, all->at[k]);
   }
@@ -483,24 +478,6 @@ static bool makes_gradients(const struct op *op)
   return graph->value[op->out].role == GRADIENT;
 }
 
-static const char *why_together(const struct op *op)
-{
-  if (scatters_sum(op->kind) && makes_gradients(op)) return "the layout of their parameters";
-  if (op->packed && plan_options->bucketing == BUCKETS_GREEDY && makes_gradients(op))
-    return "bucketing = greedy, consecutive";
-  if (op->kind != OP_all_reduce || !makes_gradients(op)) return reasons(op->body, op->nbody);
-  return op->packed ? "small values in one bucket" : "contiguous values in one bucket";
-}
-
-/* The parameter that a member gathers, or whose gradient it makes; members without one come
-   last. */
-static int bucket_merge_parameter_of(int id)
-{
-  const struct op *op = &graph->op[id];
-  if (graph->value[op->in[0]].role == PARAMETER) return op->in[0];
-  return is_gradient(op->out) ? graph->value[op->out].of : INT_MAX;
-}
-
 struct ranked {
   int parameter, place, id;
 };
@@ -516,8 +493,16 @@ static int by_parameter(const void *a, const void *b)
 void put_in_order(int *member, int n)
 {
   struct ranked *ranked = alloc((size_t)(n + 1) * sizeof *ranked);
-  for (int k = 0; k < n; k++)
-    ranked[k] = (struct ranked){bucket_merge_parameter_of(member[k]), k, member[k]};
+  for (int k = 0; k < n; k++) {
+    /* The parameter that a member gathers, or whose gradient it makes; members without one come
+       last. */
+    const struct op *op = &graph->op[member[k]];
+    int bucket_merge_parameter = op->in[0];
+    if (graph->value[op->in[0]].role != PARAMETER) {
+      bucket_merge_parameter = is_gradient(op->out) ? graph->value[op->out].of : INT_MAX;
+    }
+    ranked[k] = (struct ranked){bucket_merge_parameter, k, member[k]};
+  }
   qsort(ranked, (size_t)n, sizeof *ranked, by_parameter);
   for (int k = 0; k < n; k++) member[k] = ranked[k].id;
 }
@@ -533,7 +518,19 @@ static int bucket_of(const int *member, int n, bool packed, enum type type)
   op.buffer = NONE;
   const char *name = gathers_shards(op.kind) ? "gathered" : "bucket";
   if (packed) op.buffer = buffer_for(&op, type, makes_gradients(&op) ? "gradients" : name);
-  op.why = why_together(&op);
+  const char *why_together = "the layout of their parameters";
+  if (!scatters_sum(op.kind) || !makes_gradients(&op)) {
+    if (op.packed && plan_options->bucketing == BUCKETS_GREEDY && makes_gradients(&op)) {
+      why_together = "bucketing = greedy, consecutive";
+    } else {
+      if (op.kind != OP_all_reduce || !makes_gradients(&op)) {
+        why_together = reasons(op.body, op.nbody);
+      } else {
+        why_together = op.packed ? "small values in one bucket" : "contiguous values in one bucket";
+      }
+    }
+  }
+  op.why = why_together;
   int unit = unit_of(&op);
   if (unit >= 0 && unit < graph->nunit) op.line = graph->unit[unit].line;
   int bucket = store_op(op);

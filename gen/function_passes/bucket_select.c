@@ -16,23 +16,10 @@ bool travels_like(const struct single *a, const struct single *b)
          a->type == b->type;
 }
 
-static bool may_join(const struct single *a, const struct single *b)
-{
-  return travels_like(a, b) && a->unit == b->unit;
-}
-
 int64_t cap_of(const struct caps *caps, int bucket)
 {
   if (!caps->n) return INT64_MAX;
   return caps->bytes[bucket < caps->n ? bucket : caps->n - 1];
-}
-
-/* Whether the i-th needs any of these. */
-static bool needs_any(const struct single *s, int i, const struct list *taken)
-{
-  for (int k = 0; k < taken->n && s[i].needs; k++)
-    if (s[i].needs[taken->at[k] / 64] >> taken->at[k] % 64 & 1) return true;
-  return false;
 }
 
 /* Adds a bucket of two members or more. */
@@ -52,7 +39,11 @@ static void choose_among(const struct single *s, const struct list *some, const 
   int bucket = 0;
   for (int k = 0; k < some->n; k++) {
     int i = some->at[k];
-    if (needs_any(s, i, &now)) continue;
+    /* Whether the i-th needs any of these. */
+    bool needs_any = false;
+    for (int j = 0; j < now.n && s[i].needs && !needs_any; j++)
+      needs_any = s[i].needs[now.at[j] / 64] >> now.at[j] % 64 & 1;
+    if (needs_any) continue;
     if (now.n && s[i].bytes > cap_of(caps, bucket) - bytes) {
       add_bucket(found, &now);
       now = (struct list){0};
@@ -72,7 +63,7 @@ static void choose_kind_in_order(const struct single *s, int n, enum op_kind kin
   struct list run = {0};
   for (int i = 0; i < n; i++) {
     if (s[i].kind != kind) continue;
-    if (run.n && !may_join(&s[run.at[0]], &s[i])) {
+    if (run.n && (!travels_like(&s[run.at[0]], &s[i]) || s[run.at[0]].unit != s[i].unit)) {
       choose_among(s, &run, caps, found);
       run = (struct list){0};
     }

@@ -46,20 +46,15 @@ static int *sums_in(const struct function *f)
   return sum;
 }
 
-/* The number of runs of the kind. */
-static int runs_like(const struct runs *runs, int op)
-{
-  int n = 0;
-  for (int i = 0; i < runs->n; i++) n += same_kind(runs->at[i].member[0], op);
-  return n;
-}
-
 static bool joins(const struct runs *runs, int op, const struct caps *caps)
 {
   const struct run *last = &runs->at[runs->n - 1];
   if (!same_kind(last->member[0], op) || !may_share(last->member[0], op)) return false;
   int64_t bytes = last->bytes + largest_bytes(graph->op[op].out);
-  return bytes <= cap_of(caps, runs_like(runs, op) - 1);
+  /* The number of runs of the kind. */
+  int n = 0;
+  for (int i = 0; i < runs->n; i++) n += same_kind(runs->at[i].member[0], op);
+  return bytes <= cap_of(caps, n - 1);
 }
 
 static struct runs contiguous_gradients_find_runs(const struct function *f, const int *sum,

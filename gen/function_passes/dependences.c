@@ -127,31 +127,6 @@ static void note_accesses(struct span *s, int n, const struct op *op, bool write
   for (int i = 0; i < count; i++) (writes ? note_write : note_read)(s, n, o->accessed[i]);
 }
 
-/* A loop waits for the earlier collectives of a group if it has a blocking collective of the
-   group. */
-static void depend_on_group(struct span *s, int loop)
-{
-  const bool *blocks = s->program->blocks[s->node[loop].body];
-  for (int i = 0; i < loop; i++)
-    if (s->node[i].group != NONE && blocks[s->node[i].group]) add_dependence(s, loop, i);
-}
-
-/* In a loop one value represents those of all modules of a list. An operation outside of the loop
-   that touches another module's gradient has to wait as well. */
-static void depend_on_await(struct span *s, int n)
-{
-  for (int i = n + 1; i < s->nnode; i++)
-    if (touches_gradients_of(&graph->op[s->node[i].op], &graph->op[s->node[n].collective]))
-      add_dependence(s, i, n);
-}
-
-/* The calls of several stages may match by their order. */
-static void depend_on_turn(struct span *s, int n)
-{
-  for (int i = 0; i < n; i++)
-    if (keeps_turn(&graph->op[s->node[i].op], &graph->op[s->node[n].op])) add_dependence(s, n, i);
-}
-
 static void find_dependences(struct span *s)
 {
   for (int i = 0; i < s->nnode; i++) {
@@ -160,9 +135,26 @@ static void find_dependences(struct span *s)
     note_accesses(s, i, &graph->op[n->op], true);
     if (n->carried == PREFETCHES) note_accesses(s, i, &graph->op[n->next], false);
     if (n->carried == PREFETCHES) note_accesses(s, i, &graph->op[n->next], true);
-    if (n->body != NONE) depend_on_group(s, i);
-    if (n->carried == AWAITS_EARLIER) depend_on_await(s, i);
-    if (is_transfer(graph->op[n->op].kind) || joins_stages(&graph->op[n->op])) depend_on_turn(s, i);
+    if (n->body != NONE) {
+      /* A loop waits for the earlier collectives of a group if it has a blocking collective of the
+         group. */
+      const bool *blocks = s->program->blocks[s->node[i].body];
+      for (int k = 0; k < i; k++)
+        if (s->node[k].group != NONE && blocks[s->node[k].group]) add_dependence(s, i, k);
+    }
+    if (n->carried == AWAITS_EARLIER) {
+      /* In a loop one value represents those of all modules of a list. An operation outside of the
+         loop that touches another module's gradient has to wait as well. */
+      for (int k = i + 1; k < s->nnode; k++)
+        if (touches_gradients_of(&graph->op[s->node[k].op], &graph->op[s->node[i].collective]))
+          add_dependence(s, k, i);
+    }
+    if (is_transfer(graph->op[n->op].kind) || joins_stages(&graph->op[n->op])) {
+      /* The calls of several stages may match by their order. */
+      for (int k = 0; k < i; k++)
+        if (keeps_turn(&graph->op[s->node[k].op], &graph->op[s->node[i].op]))
+          add_dependence(s, i, k);
+    }
   }
 }
 
@@ -173,15 +165,6 @@ static int64_t time_of_loop(const struct overlap *o, int body)
 {
   int64_t time = o->time[body], count = graph->function[body].count;
   return time < LONGEST_TIME / count ? time * count : LONGEST_TIME;
-}
-
-/* The collective of the part of a loop's body that the operation calls: the part's last operation
-   issues it, or its first one awaits it. */
-static int collective_of(const struct op *call)
-{
-  const struct function *part = &graph->function[call->function];
-  const struct op *first = &graph->op[part->op[0]];
-  return first->kind == OP_await ? first->awaits : part->op[part->nop - 1];
 }
 
 /* The time that the part takes without its collective. */
@@ -218,11 +201,6 @@ static void make_carried(struct op_node *n, enum carried carried, int collective
   if (carried == ISSUES_FIRST) n->time_after = 0; /* that is the loop's */
 }
 
-static bool is_from_last_iteration(const struct op *await)
-{
-  return scheduled(&graph->op[await->awaits])->issued_in_last_iteration;
-}
-
 static void make_node(const struct overlap *o, struct op_node *n, int id)
 {
   const struct op *op = &graph->op[id];
@@ -233,13 +211,20 @@ static void make_node(const struct overlap *o, struct op_node *n, int id)
   n->movable = !collective && !loop;
   n->predecessor = n->successor = NONE;
   if (op->kind == OP_await)
-    make_carried(n, is_from_last_iteration(op) ? AWAITS_EARLIER : PREFETCHES, op->awaits);
+    make_carried(n,
+                 scheduled(&graph->op[op->awaits])->issued_in_last_iteration ? AWAITS_EARLIER
+                                                                             : PREFETCHES,
+                 op->awaits);
   else if (collective && scheduled(op)->awaited_next_iteration)
     make_carried(n, AWAITED_NEXT, id);
-  else if (op->kind == OP_iteration)
+  else if (op->kind == OP_iteration) {
+    /* The collective of the part of a loop's body that the operation calls: the part's last
+       operation issues it, or its first one awaits it. */
+    const struct function *part = &graph->function[op->function];
+    const struct op *first = &graph->op[part->op[0]];
     make_carried(n, op->iteration == FIRST_ITERATION ? ISSUES_FIRST : AWAITS_EARLIER,
-                 collective_of(op));
-  else
+                 first->kind == OP_await ? first->awaits : part->op[part->nop - 1]);
+  } else
     n->time = loop ? time_of_loop(o, op->function) : time_taken(op);
   if (op->kind == OP_iteration)
     *(n->carried == AWAITS_EARLIER ? &n->time_after : &n->time_before) += time_apart(op);

@@ -51,14 +51,6 @@ static int epilogue_parts_of(int value, int dim)
   return parts;
 }
 
-/* Whether the letter of the terms is whole on every rank: no rank lacks all of a sum. */
-static bool has_terms(const struct op *op)
-{
-  const struct value *a = &graph->value[op->in[0]];
-  int last = a->shape.ndim - 1;
-  return a->shape.size[last] > 0 && epilogue_parts_of(op->in[0], last) == 1;
-}
-
 /* Whether every rank's part has the same size: each has something to sum. */
 static bool has_equal_parts(int value)
 {
@@ -67,18 +59,19 @@ static bool has_equal_parts(int value)
   return elements(graph->value[value].shape) > 0;
 }
 
-/* A piece of a value that is stored whole: one call for the members' parts, the same on all
-   ranks. */
-static bool is_plain_piece(const struct op *op)
-{
-  return op->nin == 2 && !graph->value[op->out].apart && has_equal_parts(op->out) &&
-         matmul_is_one_call(op, 0);
-}
-
 static bool is_product(const int *readers, const struct op *op)
 {
-  if (op->kind != OP_matmul || !is_linear(op) || !has_terms(op)) return false;
-  if (op->pieces && !is_plain_piece(op)) return false;
+  if (op->kind != OP_matmul || !is_linear(op)) return false;
+  /* Whether the letter of the terms is whole on every rank: no rank lacks all of a sum. */
+  const struct value *a = &graph->value[op->in[0]];
+  int last = a->shape.ndim - 1;
+  bool has_terms = a->shape.size[last] > 0 && epilogue_parts_of(op->in[0], last) == 1;
+  if (!has_terms) return false;
+  /* A piece of a value that is stored whole: one call for the members' parts, the same on all
+     ranks. */
+  if (op->pieces && (op->nin != 2 || graph->value[op->out].apart || !has_equal_parts(op->out) ||
+                     !matmul_is_one_call(op, 0)))
+    return false;
   const struct value *c = &graph->value[op->out];
   return lies_as_written(op->in[0]) && lies_as_written(op->in[1]) && lies_as_written(op->out) &&
          c->role == ACTIVATION && !c->is_output && readers[op->out] == 1;
@@ -109,15 +102,6 @@ static bool same_tensors(int a, int b)
 
 /* --------------------------------------------------------- kernels that become only an epilogue */
 
-/* The value after a bias is added to `value`, or NONE. */
-static int with_bias(const struct op *op, int value)
-{
-  if (op->kind != OP_add || !same_tensors(op->out, value)) return NONE;
-  int other = op->in[op->in[0] == value];
-  bool adds = op->in[0] == value || op->in[1] == value;
-  return adds && is_bias(other, value) ? op->out : NONE;
-}
-
 /* Whether `op` sums over the rows of `value`, and keeps the type. */
 static bool sums_rows(const struct op *op, int value)
 {
@@ -132,7 +116,13 @@ static bool sums_rows(const struct op *op, int value)
 static bool follows_forward(const struct op *group, int value)
 {
   const struct op *first = &graph->op[group->body[0]], *last = first;
-  int added = with_bias(first, value);
+  /* The value after a bias is added to `value`, or NONE. */
+  int added = NONE;
+  if (first->kind == OP_add && same_tensors(first->out, value)) {
+    int other = first->in[first->in[0] == value];
+    bool adds = first->in[0] == value || first->in[1] == value;
+    added = adds && is_bias(other, value) ? first->out : NONE;
+  }
   if (group->nbody > (added == NONE ? 1 : 2)) return false;
   if (added != NONE) value = added;
   if (added != NONE && group->nbody == 1) return true;
@@ -147,16 +137,6 @@ static bool is_slope(const struct op *op, int value)
 {
   return op->kind == OP_gelu_tanh_back && op->in[0] == value && same_tensors(op->out, value) &&
          same_tensors(op->in[1], value) && has_even_rows(value);
-}
-
-/* gelu's gradient, then the sum that is the bias's. */
-static bool follows_backward(const struct op *group, int value)
-{
-  const struct op *first = &graph->op[group->body[0]],
-                  *sum = &graph->op[group->body[group->nbody - 1]];
-  if (!is_slope(first, value) || group->nbody > 2) return false;
-  if (group->nbody == 1) return true;
-  return sums_rows(sum, first->out) && graph->value[sum->out].type == graph->value[value].type;
 }
 
 static int together(int product, int n, const int *after)
@@ -201,12 +181,6 @@ static bool can_stay(const struct function *f, int at, const int *after, int n)
   return !graph->op[f->op[at]].pieces || have_inputs(f, at, after, n);
 }
 
-/* Whether the epilogue ends with a sum over rows: a piece does not have all rows. */
-static bool epilogue_sums_up(const struct op *group)
-{
-  return graph->op[group->body[group->nbody - 1]].kind == OP_sum;
-}
-
 /* The place in the function of the product, or of its first piece, whose epilogue the kernel at
    place `k` can be; or NONE. */
 static int followed_by(const int *readers, const struct function *f, int k)
@@ -215,8 +189,20 @@ static int followed_by(const int *readers, const struct function *f, int k)
   if (group->kind != OP_fused) return NONE;
   for (int i = 0; i < k; i++) {
     const struct op *op = &graph->op[f->op[i]];
-    if (!is_product(readers, op) || (op->pieces && epilogue_sums_up(group))) continue;
-    if (!follows_forward(group, op->out) && !follows_backward(group, op->out)) continue;
+    /* Whether the epilogue ends with a sum over rows: a piece does not have all rows. */
+    if (!is_product(readers, op) ||
+        (op->pieces && graph->op[group->body[group->nbody - 1]].kind == OP_sum))
+      continue;
+    if (!follows_forward(group, op->out)) {
+      /* gelu's gradient, then the sum that is the bias's. */
+      const struct op *first = &graph->op[group->body[0]],
+                      *sum = &graph->op[group->body[group->nbody - 1]];
+      bool follows_backward =
+          is_slope(first, op->out) && group->nbody <= 2 &&
+          (group->nbody == 1 || (sums_rows(sum, first->out) &&
+                                 graph->value[sum->out].type == graph->value[op->out].type));
+      if (!follows_backward) continue;
+    }
     return can_stay(f, i, group->body, group->nbody) ? i : NONE;
   }
   return NONE;
@@ -318,19 +304,6 @@ static void join_kernels(const int *readers, struct function *f)
 
 /* ------------------------------------------------------- the gradients of a weight and its bias */
 
-/* "...n,...k->nk" or its like: the terms are all dimensions of `value` but the last. */
-static bool sums_terms_of(const struct op *op, int value)
-{
-  const struct value *v = &graph->value[value];
-  if (op->kind != OP_matmul || op->nin != 2 || op->in[0] == op->in[1] || op->pieces) return false;
-  const char *a = op->equation, *b = strchr(a, ',') + 1, *c = strchr(b, '>') + 1;
-  size_t n = (size_t)v->shape.ndim - 1;
-  if ((op->in[0] != value && op->in[1] != value) || strlen(c) != 2) return false;
-  if ((size_t)(b - a) != n + 2 || (size_t)(c - b) != n + 3 || memcmp(a, b, n)) return false;
-  return strchr(c, a[n]) && strchr(c, b[n]) && a[n] != b[n] && lies_as_written(op->in[0]) &&
-         lies_as_written(op->in[1]) && lies_as_written(op->out) && v->shape.size[0] > 0;
-}
-
 /* The place of the product after place `k` whose terms the sum is over, before anything reads the
    sum; or NONE. */
 static int product_for(const struct function *f, int k, const struct op *sum)
@@ -338,7 +311,19 @@ static int product_for(const struct function *f, int k, const struct op *sum)
   for (int i = k + 1; i < f->nop && !reads_value(&graph->op[f->op[i]], sum->out); i++) {
     const struct op *op = &graph->op[f->op[i]];
     if (op->kind == OP_loop) return NONE;
-    if (sums_terms_of(op, sum->in[0]) && has_equal_parts(op->in[0]) && has_equal_parts(op->in[1]) &&
+    /* "...n,...k->nk" or its like: the terms are all dimensions of `value` but the last. */
+    const struct value *v = &graph->value[sum->in[0]];
+    bool sums_terms = false;
+    if (op->kind == OP_matmul && op->nin == 2 && op->in[0] != op->in[1] && !op->pieces) {
+      const char *a = op->equation, *b = strchr(a, ',') + 1, *c = strchr(b, '>') + 1;
+      size_t n = (size_t)v->shape.ndim - 1;
+      sums_terms = (op->in[0] == sum->in[0] || op->in[1] == sum->in[0]) && strlen(c) == 2 &&
+                   (size_t)(b - a) == n + 2 && (size_t)(c - b) == n + 3 && !memcmp(a, b, n) &&
+                   strchr(c, a[n]) && strchr(c, b[n]) && a[n] != b[n] &&
+                   lies_as_written(op->in[0]) && lies_as_written(op->in[1]) &&
+                   lies_as_written(op->out) && v->shape.size[0] > 0;
+    }
+    if (sums_terms && has_equal_parts(op->in[0]) && has_equal_parts(op->in[1]) &&
         graph->value[op->out].type == graph->value[sum->out].type)
       return i;
   }

@@ -133,13 +133,6 @@ static bool shares_value(const struct bundle *a, const struct op *op)
   return false;
 }
 
-static bool is_related(const struct bundle *a, const struct bundle *b)
-{
-  for (int k = 0; k < b->n; k++)
-    if (shares_value(a, &graph->op[b->op[k]])) return true;
-  return false;
-}
-
 static bool can_be_one(struct fusing *p, int a, int b)
 {
   const struct bundle *u = p->bundle[a], *v = p->bundle[b];
@@ -147,7 +140,8 @@ static bool can_be_one(struct fusing *p, int a, int b)
   struct stages stages;
   if (!u->element || n > MOST_IN_KERNEL) return false;
   if (graph->op[u->op[0]].phase != graph->op[v->op[0]].phase) return false;
-  bool related = is_related(u, v);
+  bool related = false;
+  for (int k = 0; k < v->n && !related; k++) related = shares_value(u, &graph->op[v->op[k]]);
   if (!related && a + 1 < b) return false;
   memcpy(body, u->op, (size_t)u->n * sizeof *body);
   memcpy(body + u->n, v->op, (size_t)v->n * sizeof *body);
@@ -196,11 +190,6 @@ static void join_others(struct fusing *p, int b)
   }
 }
 
-static bool is_later_piece(const struct op *op)
-{
-  return op->pieces && (op->piece || op->in[op->nin - 1] == op->out);
-}
-
 static void add_bundle(struct fusing *p, int op)
 {
   struct bundle *u = alloc(sizeof *u);
@@ -209,7 +198,8 @@ static void add_bundle(struct fusing *p, int op)
   p->place[op] = p->nbundle;
   /* The first of the chunks counts: all chunks of a value make and read the same, in their order.
    */
-  for (int k = 0; k < o->nout && !is_later_piece(o); k++) p->maker[o->out + k] = op;
+  for (int k = 0; k < o->nout && (!o->pieces || (!o->piece && o->in[o->nin - 1] != o->out)); k++)
+    p->maker[o->out + k] = op;
   for (int k = 0; k < o->nbody; k++)
     if (graph->op[o->body[k]].out != NONE) p->maker[graph->op[o->body[k]].out] = op;
   p->bundle[p->nbundle++] = u;

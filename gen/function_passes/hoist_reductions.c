@@ -85,23 +85,18 @@ static int64_t bytes_of_iteration(const struct function *body, int like)
   return bytes;
 }
 
-/* Adds the corresponding operations of the other modules of the list. */
-static void add_members(struct list *list, int id)
-{
-  int stack = graph->op[id].out;
-  for (int v = 0; v < graph->nvalue; v++)
-    if (in_loop(v)->stack == stack && graph->value[v].role == GRADIENT)
-      add(list, graph->value[v].op);
-}
-
 static void bring_out(struct function *body, struct list *order)
 {
   int *op = alloc((size_t)(body->nop + 1) * sizeof *op), n = 0;
   for (int i = 0; i < body->nop; i++) {
     int id = body->op[i];
-    if (may_leave(body, id) && is_small(graph->op[id].group, bytes_of_iteration(body, id)))
-      add_members(order, id);
-    else
+    if (may_leave(body, id) && is_small(graph->op[id].group, bytes_of_iteration(body, id))) {
+      /* Adds the corresponding operations of the other modules of the list. */
+      int stack = graph->op[id].out;
+      for (int v = 0; v < graph->nvalue; v++)
+        if (in_loop(v)->stack == stack && graph->value[v].role == GRADIENT)
+          add(order, graph->value[v].op);
+    } else
       op[n++] = id;
   }
   body->op = op;

@@ -23,20 +23,6 @@ bool is_view(const struct op *op)
 /* ---------------------------------------------------------------------------------- fused kernels
  */
 
-static bool is_made_in(const struct op *kernel, int value)
-{
-  return lists_number(kernel->body, kernel->nbody, graph->value[value].op);
-}
-
-/* Whether their bytes are disjoint in one buffer, like those of members of a bucket. Valid once all
-   values have an offset. */
-static bool lie_apart(const struct memory_plan *plan, int a, int b)
-{
-  if (!plan || !plan->placed) return false;
-  int64_t from = plan->of[a].offset, other = plan->of[b].offset;
-  return from + largest_bytes(a) <= other || other + largest_bytes(b) <= from;
-}
-
 /* A read in a kernel of a value from outside: all facts except the value's place, which is compared
    for each pair of a kernel's reads and writes. */
 struct outer_read {
@@ -80,8 +66,10 @@ static const struct outer_reads *outer_reads_of(const struct op *kernel)
   reads->at = alloc((size_t)(kernel->nbody * MAX_INPUTS) * sizeof *reads->at);
   for (int n = 0; n < kernel->nbody; n++) {
     const struct op *op = &graph->op[kernel->body[n]];
-    for (int i = 0; i < op->nin; i++)
-      if (!is_made_in(kernel, op->in[i])) reads->at[reads->n++] = outer_read(kernel, n, i);
+    for (int i = 0; i < op->nin; i++) {
+      bool is_made = lists_number(kernel->body, kernel->nbody, graph->value[op->in[i]].op);
+      if (!is_made) reads->at[reads->n++] = outer_read(kernel, n, i);
+    }
   }
   return reads;
 }
@@ -95,24 +83,21 @@ static bool read_in_step(const struct memory_plan *plan, const struct op *op, in
   int now = op->stages->task[k].stage, storage = stack_representative(plan, value);
   if (op->stages->task[k].of_row) return false;
   for (const struct outer_read *r = reads->at; r < reads->at + reads->n; r++) {
-    if (stack_representative(plan, r->value) != storage || lie_apart(plan, r->value, value))
-      continue;
+    if (stack_representative(plan, r->value) != storage) continue;
+    /* Whether their bytes are disjoint in one buffer, like those of members of a bucket. Valid once
+       all values have an offset. */
+    bool lie_apart = false;
+    if (plan && plan->placed) {
+      int64_t from = plan->of[r->value].offset, other = plan->of[value].offset;
+      lie_apart = from + largest_bytes(r->value) <= other || other + largest_bytes(value) <= from;
+    }
+    if (lie_apart) continue;
     if (!have_same_parts(r->value, value)) return false;
     if (r->ends_with_row && r->last < now) continue;
     if (r->elsewhere || r->last > now) return false;
     if (r->last == now && (r->n > k || r->reduces)) return false;
   }
   return true;
-}
-
-static bool kernel_overwrites(const struct memory_plan *plan, const struct op *op, int in, int out)
-{
-  if (in == counts_of_kernel(op)) return false;
-  for (int k = 0; k < op->nbody; k++) {
-    const struct op *inner = &graph->op[op->body[k]];
-    if (inner->out == out) return !is_reduce(inner->kind) && read_in_step(plan, op, k, in);
-  }
-  return false;
 }
 
 /* ---------------------------------------------------------------------------------- any operation
@@ -142,5 +127,11 @@ bool may_overwrite(const struct memory_plan *plan, const struct op *op, int in, 
 {
   int only;
   if (!overwrites(op, out, &only) || !have_same_parts(in, out)) return false;
-  return only == NONE ? kernel_overwrites(plan, op, in, out) : only == in;
+  if (only != NONE) return only == in;
+  if (in == counts_of_kernel(op)) return false;
+  for (int k = 0; k < op->nbody; k++) {
+    const struct op *inner = &graph->op[op->body[k]];
+    if (inner->out == out) return !is_reduce(inner->kind) && read_in_step(plan, op, k, in);
+  }
+  return false;
 }

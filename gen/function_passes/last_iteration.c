@@ -22,19 +22,17 @@ struct along {
   struct list before, part;
 };
 
-static bool last_iteration_makes(const struct op *op, int value)
-{
-  int *list = alloc((size_t)op_width(op) * sizeof *list);
-  for (int n = op_makes(op, list); n--;)
-    if (list[n] == value) return true;
-  return false;
-}
-
 /* The place in the function of the operation that makes the value, or NONE. */
 static int last_iteration_maker_of(const struct function *f, int value)
 {
-  for (int k = 0; k < f->nop; k++)
-    if (last_iteration_makes(&graph->op[f->op[k]], value)) return k;
+  for (int k = 0; k < f->nop; k++) {
+    const struct op *op = &graph->op[f->op[k]];
+    int *list = alloc((size_t)op_width(op) * sizeof *list);
+    bool last_iteration_makes = false;
+    for (int n = op_makes(op, list); n-- && !last_iteration_makes;)
+      last_iteration_makes = list[n] == value;
+    if (last_iteration_makes) return k;
+  }
   return NONE;
 }
 
@@ -64,20 +62,6 @@ static bool needs_no_loop(const struct function *f, int loop, const struct op *o
   return true;
 }
 
-/* The place in the body's last iteration for the issue: after the group's collectives among the
-   arithmetic, and after the issues for later iterations. */
-static int place_in_body(const struct function *body, int group)
-{
-  int place = 0;
-  for (int k = 0; k < body->nop; k++) {
-    const struct op *op = &graph->op[body->op[k]];
-    bool among = is_collective(op->kind) && op->group == group && !scheduled(op)->overlapped;
-    bool next = op->kind == OP_iteration && op->iteration == NEXT_ITERATION && op->group == group;
-    if (among || next) place = k + 1;
-  }
-  return place;
-}
-
 static void last_iteration_apply(int function, int loop, int id, const struct along *along)
 {
   int body = graph->op[graph->function[function].op[loop]].function;
@@ -96,7 +80,17 @@ static void last_iteration_apply(int function, int loop, int id, const struct al
     leave_out_of(f, along->before.at[i]);
     insert(f, loop + i, along->before.at[i]);
   }
-  insert(b, place_in_body(b, graph->op[id].group), call);
+  /* The place in the body's last iteration for the issue: after the group's collectives among the
+     arithmetic, and after the issues for later iterations. */
+  int group = graph->op[id].group;
+  int place = 0;
+  for (int k = 0; k < b->nop; k++) {
+    const struct op *op = &graph->op[b->op[k]];
+    bool among = is_collective(op->kind) && op->group == group && !scheduled(op)->overlapped;
+    bool next = op->kind == OP_iteration && op->iteration == NEXT_ITERATION && op->group == group;
+    if (among || next) place = k + 1;
+  }
+  insert(b, place, call);
 }
 
 /* Issues the gather in the last iteration, if it has enough time and memory. */

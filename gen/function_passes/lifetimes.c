@@ -151,13 +151,6 @@ static bool is_part_of(int function, int body)
   return graph->function[function].is_part && graph->function[function].body == body;
 }
 
-/* The number of iterations by which the part of a loop's body is called ahead. */
-static int prefetch_distance_of(int part)
-{
-  const struct function *f = &graph->function[part];
-  return scheduled(&graph->op[f->op[f->nop - 1]])->prefetch_distance;
-}
-
 /* The number of a stack's values that a reader needs: only this module's, the neighbour's too, or
    all. Outside the loop the last module's value exists without keeping more. */
 static int depth_for(int value, int maker, int reader, bool sums_up)
@@ -168,7 +161,11 @@ static int depth_for(int value, int maker, int reader, bool sums_up)
   if (loop->step) return reader != maker ? count : sums_up ? 1 : 2;
   if (reader == maker || is_part_of(reader, maker)) return 1;
   /* A value issued for later iterations is written while this iteration's is read. */
-  if (is_part_of(maker, reader)) return 1 + prefetch_distance_of(maker);
+  if (is_part_of(maker, reader)) {
+    /* The number of iterations by which the part of a loop's body is called ahead. */
+    const struct function *f = &graph->function[maker];
+    return 1 + scheduled(&graph->op[f->op[f->nop - 1]])->prefetch_distance;
+  }
   int last = graph->function[maker].upward ? count - 1 : 0;
   return !is_loop_body(reader) && loop->index == last ? 1 : count;
 }

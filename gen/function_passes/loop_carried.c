@@ -119,17 +119,6 @@ static bool touches(const struct op *op, int value)
   return false;
 }
 
-/* Whether nothing else in the body touches the bytes of these values. */
-static bool alone_touches(const struct function *f, const struct op *op, const int *value, int n)
-{
-  for (int i = 0; i < n; i++)
-    for (int k = 0; k < f->nop; k++) {
-      const struct op *other = &graph->op[f->op[k]];
-      if (other != op && touches(other, value[i])) return false;
-    }
-  return true;
-}
-
 /* Whether the operation only adds the collective's result to gradients in place, which nothing
    else in the body touches: it can as well run when a later iteration awaits the collective. */
 static bool adds_up(const struct function *f, const struct op *op, const struct op *collective)
@@ -148,19 +137,14 @@ static bool adds_up(const struct function *f, const struct op *op, const struct 
     bool is_of_gradient = graph->value[list[i]].role == GRADIENT;
     if (!is_of_gradient || in_loop(list[i])->stack != list[i]) return false;
   }
-  return op->kind == OP_fused && n && alone_touches(f, op, list, n);
-}
-
-/* The operations of the list, in the order in which the function runs them. */
-static void in_order(const struct function *f, struct list *list)
-{
-  int n = 0;
-  for (int k = 0; k < f->nop; k++)
-    for (int i = n; i < list->n; i++)
-      if (list->at[i] == f->op[k]) {
-        list->at[i] = list->at[n];
-        list->at[n++] = f->op[k];
-      }
+  if (op->kind != OP_fused || !n) return false;
+  /* Whether nothing else in the body touches the bytes of these values. */
+  for (int i = 0; i < n; i++)
+    for (int k = 0; k < f->nop; k++) {
+      const struct op *other = &graph->op[f->op[k]];
+      if (other != op && touches(other, list[i])) return false;
+    }
+  return true;
 }
 
 /* Whether nothing else in the body touches the operation's result, except a chained collective and
@@ -185,7 +169,16 @@ static bool serves_no_iteration(const struct function *f, const struct op *op, i
       add_once(after, f->op[k]);
     }
   }
-  if (after) in_order(f, after);
+  if (after) {
+    /* The operations of the list, in the order in which the function runs them. */
+    int j = 0;
+    for (int k = 0; k < f->nop; k++)
+      for (int i = j; i < after->n; i++)
+        if (after->at[i] == f->op[k]) {
+          after->at[i] = after->at[j];
+          after->at[j++] = f->op[k];
+        }
+  }
   return n > 0;
 }
 
@@ -206,13 +199,6 @@ static int successor_in(const struct function *f, int id, struct list *after)
   return NONE;
 }
 
-static bool is_among(const struct carried_list *all, int op)
-{
-  for (int i = 0; i < all->n; i++)
-    if (all->at[i].op == op) return true;
-  return false;
-}
-
 static struct carried_list find_carried(const struct function *f)
 {
   struct carried_list all = {0};
@@ -228,7 +214,10 @@ static struct carried_list find_carried(const struct function *f)
     if (successor != NONE)
       c = (struct carried_collective){
           .op = successor, .predecessor = c.op, .awaited_next = true, .after = after_both};
-    if ((!prefetched && !c.awaited_next) || is_among(&all, c.op)) continue;
+    if (!prefetched && !c.awaited_next) continue;
+    bool is_among = false;
+    for (int i = 0; i < all.n && !is_among; i++) is_among = all.at[i].op == c.op;
+    if (is_among) continue;
     GROW(all.at, all.n, all.room);
     all.at[all.n++] = c;
   }
@@ -406,14 +395,6 @@ static int64_t overlap(struct overlap *o, int body, int64_t most_live)
   return overlap_function(o, &graph->function[body], most_live);
 }
 
-static bool can_carry(int body)
-{
-  int caller, loop = find_loop(body, &caller);
-  const struct function *f = &graph->function[body], *outside = &graph->function[caller];
-  bool is_short = f->nop <= LONGEST_ORDERED / 2 && outside->nop <= LONGEST_ORDERED / 2;
-  return target->streams && is_of_batch(f->phase) && is_short && loop != NONE;
-}
-
 /* The collectives that are prefetched, or awaited in the next iteration. */
 static struct carried_list of_kind(const struct carried_list *all, bool prefetched,
                                    bool awaited_next)
@@ -430,17 +411,6 @@ static struct carried_list of_kind(const struct carried_list *all, bool prefetch
 static const char *modules_text(void)
 {
   return plan_options->prefetched > 1 ? text("%d modules", plan_options->prefetched) : "a module";
-}
-
-static _Noreturn void loop_carried_refuse(int body, int64_t lives, int64_t room)
-{
-  plan_error(
-      plan_options->train_line,
-      "prefetch = %d: where %s has its parameters %s ahead a rank has activations of "
-      "%s, and device_mesh leaves %s for them. What would help: prefetch = %d, more ranks to "
-      "cut the parameters over, or a smaller batch",
-      plan_options->prefetched, printable(graph->function[body].name), modules_text(),
-      size_text(lives), size_text(room), plan_options->prefetched - 1);
 }
 
 /* Makes these loop-carried, if they fit into the memory and the loop is quicker with them or the
@@ -467,14 +437,23 @@ static int64_t prefetch(struct overlap *o, int body, const struct carried_list *
   if (lives == NONE) lives = try_carried(o, body, &prefetched, true, room, 0);
   if (lives != NONE) return lives;
   apply(body, &prefetched);
-  loop_carried_refuse(body, live_bytes(), room);
+  plan_error(
+      plan_options->train_line,
+      "prefetch = %d: where %s has its parameters %s ahead a rank has activations of "
+      "%s, and device_mesh leaves %s for them. What would help: prefetch = %d, more ranks to "
+      "cut the parameters over, or a smaller batch",
+      plan_options->prefetched, printable(graph->function[body].name), modules_text(),
+      size_text(live_bytes()), size_text(room), plan_options->prefetched - 1);
 }
 
 static int64_t carry_or_overlap(struct overlap *o, int body, int64_t most_live)
 {
   struct edit_state before = remember_program();
   int64_t time = overlap(o, body, most_live), room = room_in_arena(most_live), lives = NONE;
-  if (!can_carry(body)) return most_live;
+  int caller, loop = find_loop(body, &caller);
+  const struct function *f = &graph->function[body], *outside = &graph->function[caller];
+  bool is_short = f->nop <= LONGEST_ORDERED / 2 && outside->nop <= LONGEST_ORDERED / 2;
+  if (!(target->streams && is_of_batch(f->phase) && is_short && loop != NONE)) return most_live;
   struct edit_state without = remember_program();
   go_back(&before);
   bool may_prefetch = plan_options->prefetch != PREFETCH_NOTHING;

@@ -108,13 +108,6 @@ static void take_along(struct search *t, int n)
   t->nalong++;
 }
 
-static bool any_along(const struct search *t, const struct list *list)
-{
-  for (int i = 0; i < list->n; i++)
-    if (t->along[list->at[i]]) return true;
-  return false;
-}
-
 /* Finds the nodes that must move with the node at `from` if it moves to `to`: between the two,
    those that depend on it, or on which it depends. Returns false if they are more than a few nodes,
    include the node at `to` or a barrier, or would bring a collective across a loop. */
@@ -129,7 +122,9 @@ static bool find_along(struct search *t, int from, int to)
   take_along(t, s->order[from]);
   for (int k = from + step; k != to + step; k += step) {
     const struct op_node *other = &s->node[s->order[k]];
-    bool comes = any_along(t, step > 0 ? &other->dependences : &other->dependents);
+    const struct list *list = step > 0 ? &other->dependences : &other->dependents;
+    bool comes = false;
+    for (int i = 0; i < list->n && !comes; i++) comes = t->along[list->at[i]];
     if (comes && (k == to || is_barrier(other) || t->nalong == FEW)) return false;
     if (comes) take_along(t, s->order[k]);
     loops |= other->body != NONE;
@@ -398,19 +393,15 @@ static void order_function(struct search *t, const int *op, int n)
   t->function->nop = t->done.n;
 }
 
-static bool has_collectives(const int *op, int n)
-{
-  for (int i = 0; i < n; i++)
-    if (is_collective(graph->op[op[i]].kind) || graph->op[op[i]].kind == OP_iteration) return true;
-  return false;
-}
-
 int64_t overlap_function(struct overlap *o, struct function *f, int64_t most_live)
 {
   const int *op = f->op, n = f->nop;
   struct search t = {.program = o, .function = f, .more = most_live / 32};
   t.most_live = most_live + t.more;
-  if (has_collectives(op, n) && is_of_batch(f->phase)) {
+  bool has_collectives = false;
+  for (int i = 0; i < n && !has_collectives; i++)
+    has_collectives = is_collective(graph->op[op[i]].kind) || graph->op[op[i]].kind == OP_iteration;
+  if (has_collectives && is_of_batch(f->phase)) {
     enter_function(o->live, f);
     for (int careful = 0; careful < 2; careful++) {
       t.asks_memory = careful;

@@ -83,14 +83,6 @@ static bool any_in_flight(const struct span *s, const struct list *collectives)
   return false;
 }
 
-/* Whether the node may have to await anything: a quick test. */
-static bool may_await(const struct span *s, int n)
-{
-  if (n == s->nnode || any_in_flight(s, &s->node[n].collectives)) return true;
-  int successor = s->node[n].successor;
-  return successor != NONE && any_in_flight(s, &s->node[successor].collectives);
-}
-
 static void stream_model_await(struct span *s, int n)
 {
   struct streams *streams = &s->streams;
@@ -111,7 +103,13 @@ static void await_before(struct span *s, int n)
 {
   struct list *in_flight = &s->streams.in_flight;
   int left = 0;
-  if (!may_await(s, n)) return;
+  /* Whether the node may have to await anything: a quick test. */
+  bool may_await = true;
+  if (n != s->nnode && !any_in_flight(s, &s->node[n].collectives)) {
+    int successor = s->node[n].successor;
+    may_await = successor != NONE && any_in_flight(s, &s->node[successor].collectives);
+  }
+  if (!may_await) return;
   for (int i = 0; i < in_flight->n; i++) {
     int c = in_flight->at[i];
     if (must_await(s, n, c))
@@ -236,23 +234,18 @@ int64_t simulate_span(struct span *s)
 
 /* ---------------------------------------------------------------------------- issues and awaits */
 
-/* Makes an await for each collective, whether or not it will be used. */
-static int *make_awaits(const struct span *s)
-{
-  int *await = alloc((size_t)s->nnode * sizeof *await);
-  for (int n = 0; n < s->nnode; n++) {
-    if (s->node[n].group != NONE) await[n] = await_of(s->node[n].op);
-  }
-  return await;
-}
-
 void open_streams(struct span *s)
 {
   struct streams *streams = &s->streams;
   streams->until = alloc((size_t)(graph->ngroup + 1) * sizeof *streams->until);
   streams->end = alloc((size_t)(s->nnode + 1) * sizeof *streams->end);
   streams->is_in_flight = alloc((size_t)s->nnode + 1);
-  s->await = make_awaits(s);
+  /* Makes an await for each collective, whether or not it will be used. */
+  int *await = alloc((size_t)s->nnode * sizeof *await);
+  for (int n = 0; n < s->nnode; n++) {
+    if (s->node[n].group != NONE) await[n] = await_of(s->node[n].op);
+  }
+  s->await = await;
 }
 
 /* Whether the collective that is chained to c is awaited before node n, and c with it. */
@@ -291,21 +284,6 @@ int write_order(struct span *s, int *op)
   return count;
 }
 
-static void depend_on_in_flight(struct span *s, int n)
-{
-  for (int i = 0; i < s->streams.in_flight.n; i++) {
-    int c = s->streams.in_flight.at[i];
-    if (s->node[c].group == s->node[n].group && !s->node[c].carried) add_dependence(s, n, c);
-  }
-}
-
-/* Whether the collective or its predecessor runs on the group's stream. */
-static bool uses_stream(int collective, int group)
-{
-  const struct op *op = &graph->op[collective], *predecessor = predecessor_of(op);
-  return op->group == group || (predecessor && predecessor->group == group);
-}
-
 static bool is_group_in_flight(const struct span *s, int at, int group)
 {
   for (int i = 0; i < s->streams.in_flight.n; i++)
@@ -317,7 +295,11 @@ static bool is_group_in_flight(const struct span *s, int at, int group)
   /* Whether a collective of the group that a loop before has issued is in flight at this place. */
   for (int k = at + 1; k < s->nnode; k++) {
     const struct op_node *n = &s->node[s->order[k]];
-    if (n->carried != AWAITS_EARLIER || !uses_stream(n->collective, group)) continue;
+    if (n->carried != AWAITS_EARLIER) continue;
+    /* Whether the collective or its predecessor runs on the group's stream. */
+    const struct op *op = &graph->op[n->collective], *predecessor = predecessor_of(op);
+    bool uses_stream = op->group == group || (predecessor && predecessor->group == group);
+    if (!uses_stream) continue;
     const struct op *call = &graph->op[n->op];
     int body = call->kind == OP_iteration ? graph->function[call->function].body
                                           : find_left(s->program, n->collective)->body;
@@ -336,7 +318,12 @@ static bool queue_once(struct span *s)
   for (int k = 0; k < s->nnode; k++) {
     int n = s->order[k];
     struct op_node *c = &s->node[n];
-    if (c->group != NONE && !c->async && first_dependent(s, n) == k + 1) depend_on_in_flight(s, n);
+    if (c->group != NONE && !c->async && first_dependent(s, n) == k + 1) {
+      for (int i = 0; i < s->streams.in_flight.n; i++) {
+        int j = s->streams.in_flight.at[i];
+        if (s->node[j].group == s->node[n].group && !s->node[j].carried) add_dependence(s, n, j);
+      }
+    }
     await_before(s, n);
     if (c->group == NONE || c->carried == PREFETCHES || c->carried == AWAITED_NEXT) continue;
     bool was_chained = is_chained(s, n);

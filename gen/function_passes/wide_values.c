@@ -87,22 +87,6 @@ bool parts_are_equal(int value)
   return elements(local_shape(value, 0)) > 0;
 }
 
-/* Whether this number of elements of a rank's part are its innermost dimensions. */
-static bool has_rows_of(int value, int64_t row)
-{
-  struct shape here = local_shape(value, 0);
-  int64_t inside = 1;
-  for (int at = here.ndim; at-- > 0 && inside < row;) inside *= here.size[dimension_at(value, at)];
-  return inside == row;
-}
-
-/* A product adds to a value in its place; or to a copy, which has no gaps. A sum of products that
-   are one has nothing to add to. */
-static bool copies_what_it_adds_to(const struct op *op)
-{
-  return op->nin > 2 && op->in[2] != op->out && graph->value[op->in[2]].stored;
-}
-
 /* Whether the operation takes any strides of its i-th operand; the operand after the last is its
    result. Some kernels of a reduction make all elements of the result in sequence, wherever they
    belong. */
@@ -110,7 +94,12 @@ static bool takes_strides(struct placed_ops *p, const struct op *op, int i)
 {
   if (p->is_tight[op - graph->op]) return false;
   if (op->kind == OP_view) return !op->pieces;
-  if (op->kind == OP_matmul) return !op->pieces && (i < 2 || !copies_what_it_adds_to(op));
+  if (op->kind == OP_matmul) {
+    /* A product adds to a value in its place; or to a copy, which has no gaps. A sum of products
+       that are one has nothing to add to. */
+    return !op->pieces &&
+           (i < 2 || op->nin <= 2 || op->in[2] == op->out || !graph->value[op->in[2]].stored);
+  }
   if (is_reduce(op->kind)) return i < op->nin;
   if (is_pointwise(op->kind)) return true;
   return has_kernel(op->kind) && takes_steps(op, i);
@@ -148,7 +137,12 @@ static bool makes_rows(struct placed_ops *p, int value, int function, int64_t ro
   if (loop->step || v->pieces || v->apart || (loop->stack != NONE && loop->stack != value))
     return false;
   if (loop->stack != NONE && p->by_own_name[value]) return false;
-  return p->function_of[v->op] == function && parts_are_equal(value) && has_rows_of(value, row);
+  if (p->function_of[v->op] != function || !parts_are_equal(value)) return false;
+  /* Whether this number of elements of a rank's part are its innermost dimensions. */
+  struct shape here = local_shape(value, 0);
+  int64_t inside = 1;
+  for (int at = here.ndim; at-- > 0 && inside < row;) inside *= here.size[dimension_at(value, at)];
+  return inside == row;
 }
 
 /* Whether the value can be a part of a wide value, with rows that are not adjacent. */

@@ -94,14 +94,6 @@ static struct layout while_added(struct layout from, struct layout to, unsigned 
   return usual_cut_order(between);
 }
 
-/* The mesh dimensions over which the batches' gradients wait to be reduced and cut. */
-static unsigned waits_over(int parameter)
-{
-  int unit = graph->value[parameter].unit;
-  if (unit == NONE || plan_options->reduce_each_batch || graph->unit[unit].reduces_each) return 0;
-  return graph->unit[unit].shards;
-}
-
 /* Appends an operation of the backward on a gradient. */
 static int appended(struct op op, int gradient, const struct op *like, struct list *order)
 {
@@ -275,17 +267,6 @@ static int sum_of_terms(const struct shared_gradient *g, struct list *order, str
   return sum;
 }
 
-static bool is_shared(struct accumulating *a, struct shared_gradient *g, int gradient,
-                      struct list *additions)
-{
-  if (!graph->stages || !find_terms(a, gradient, &g->terms, additions) || g->terms.n < 2)
-    return false;
-  g->home = stages_of_parameters()[g->of];
-  for (int i = 0; i < g->terms.n; i++)
-    if (made_by_stage(g->terms.at[i]) == g->home) return true;
-  return false;
-}
-
 /* Operation `id` brings a gradient to its parameter's layout. Its reductions over ranks move to
    the update, and apply to the sum of the batches. Its cuts stay before the accumulation, unless
    they shall wait. Returns the parameter's gradient. */
@@ -298,10 +279,23 @@ static int accumulate(struct accumulating *a, int id, struct list *order, struct
   enum type type = graph->value[end.out].type;
   struct layout from = over_time(graph->value[in].layout);
   struct layout to = over_time(graph->value[end.out].layout);
-  struct layout between = while_added(from, to, waits_over(of));
+  /* The mesh dimensions over which the batches' gradients wait to be reduced and cut. */
+  int unit = graph->value[of].unit;
+  unsigned int waits_over =
+      (unit == NONE || plan_options->reduce_each_batch || graph->unit[unit].reduces_each)
+          ? 0
+          : graph->unit[unit].shards;
+  struct layout between = while_added(from, to, waits_over);
   struct shared_gradient shared = {of, NONE, type, to, between, {0}, &end};
   struct list additions = {0};
-  if (is_shared(a, &shared, in, &additions)) {
+  bool is_shared = false;
+  if (graph->stages && find_terms(a, in, &shared.terms, &additions) && shared.terms.n >= 2) {
+    shared.home = stages_of_parameters()[shared.of];
+    is_shared = false;
+    for (int i = 0; i < shared.terms.n && !is_shared; i++)
+      is_shared = made_by_stage(shared.terms.at[i]) == shared.home;
+  }
+  if (is_shared) {
     leave_out(a, &way);
     leave_out(a, &additions);
     int sum = sum_of_terms(&shared, order, later);

@@ -46,13 +46,6 @@ struct ordering {
 
 /* ----------------------------------------------------------------------------- orders in memory */
 
-static bool is_written(unsigned order, int ndim)
-{
-  for (int at = 0; at < ndim; at++)
-    if ((int)(order >> 3 * at & 7) != at) return false;
-  return true;
-}
-
 static bool is_packing(const struct op *op)
 {
   return op_row[op->kind].step == PACKING;
@@ -97,35 +90,7 @@ static bool has_same_order(const struct op *op, const struct letters *l, int spa
   return met == shared;
 }
 
-/* The useless bytes of operand i that a kernel walking in the memory order of `space` reads or
-   writes. A permute that moves nothing costs less than one that moves. */
-static int64_t kernel_waste(const struct op *op, const struct letters *l, int space, int i)
-{
-  enum { LINE = 64, SHARE = 16 };
-  int last, last_walked, value = nth_operand(op, i);
-  if (has_same_order(op, l, space, i, &last, &last_walked)) return 0;
-  int64_t bytes = largest_bytes(value), each = type_bytes(graph->value[value].type);
-  int64_t moved = op->kind == OP_permute ? bytes : 0;
-  if (last != last_walked) return moved + bytes * LINE / each;
-  int64_t run = l->size[last] * each;
-  return moved + (run < LINE ? bytes * LINE / run : bytes / SHARE);
-}
-
 /* ---------------------------------------------------------------------- raising all that can be */
-
-/* Whether the pass may choose the value's order: it is in the arena, and all its readers and its
-   maker take another order. */
-static bool is_free(struct ordering *o, int value)
-{
-  const struct value *v = &graph->value[value];
-  if (v->role != ACTIVATION || v->is_output || v->op == NONE || v->counts != NONE) return false;
-  for (int k = 0; k < o->users[value].n; k++) {
-    const struct op *op = &graph->op[o->users[value].at[k]];
-    for (int i = 0; i < operand_count(op); i++)
-      if (nth_operand(op, i) == value && !takes_other_orders(op, i)) return false;
-  }
-  return true;
-}
 
 /* The dimension of operand j for dimension `dim` of operand i; 0 if it has none, or that is the
    first. */
@@ -162,7 +127,9 @@ static unsigned order_along(const struct axis *axis, int ndim, const int *letter
   unsigned order = 0;
   for (int at = 0; at < ndim; at++)
     order = order_with_dimension(order, at, place[at] == NONE ? at : dim[taken++]);
-  return is_written(order, ndim) ? 0 : order;
+  bool is_written = true;
+  for (int at = 0; at < ndim && is_written; at++) is_written = (int)(order >> 3 * at & 7) == at;
+  return is_written ? 0 : order;
 }
 
 /* The order of operand j for the one requested for operand i. */
@@ -183,7 +150,17 @@ static unsigned order_with(struct ordering *o, const struct op *op, const struct
 
 static void want(struct ordering *o, struct list *reached, int value, unsigned order)
 {
-  if (!order || o->requested[value] || !is_free(o, value)) return;
+  if (!order || o->requested[value]) return;
+  /* Whether the pass may choose the value's order: it is in the arena, and all its readers and its
+     maker take another order. */
+  const struct value *v = &graph->value[value];
+  bool is_free = v->role == ACTIVATION && !v->is_output && v->op != NONE && v->counts == NONE;
+  for (int k = 0; k < o->users[value].n && is_free; k++) {
+    const struct op *op = &graph->op[o->users[value].at[k]];
+    for (int i = 0; i < operand_count(op) && is_free; i++)
+      is_free = nth_operand(op, i) != value || takes_other_orders(op, i);
+  }
+  if (!is_free) return;
   o->requested[value] = order;
   add(reached, value);
 }
@@ -286,13 +263,6 @@ static void want_permuted(struct ordering *o)
   }
 }
 
-static bool is_requested(struct ordering *o, const struct op *op)
-{
-  for (int i = 0; i < operand_count(op); i++)
-    if (o->requested[nth_operand(op, i)]) return true;
-  return false;
-}
-
 static void raise_all(struct ordering *o)
 {
   o->requested = alloc((size_t)(graph->nvalue + 1) * sizeof *o->requested);
@@ -302,8 +272,12 @@ static void raise_all(struct ordering *o)
   o->plain_calls = alloc((size_t)(graph->nop + 1) * sizeof *o->plain_calls);
   for (int k = 0; k < graph->norder; k++) {
     const struct op *op = &graph->op[graph->order[k]];
-    if (op->kind == OP_matmul && is_requested(o, op))
-      o->plain_calls[graph->order[k]] = matmul_calls(op, 0);
+    if (op->kind == OP_matmul) {
+      bool is_requested = false;
+      for (int i = 0; i < operand_count(op) && !is_requested; i++)
+        is_requested = o->requested[nth_operand(op, i)];
+      if (is_requested) o->plain_calls[graph->order[k]] = matmul_calls(op, 0);
+    }
   }
   for (int v = 0; v < graph->nvalue; v++) graph->value[v].order = o->requested[v];
 }
@@ -315,16 +289,6 @@ static void lower(struct list *lowered, int value)
   if (!lies_in_other_order(value)) return;
   graph->value[value].order = 0;
   add(lowered, value);
-}
-
-/* Lowers the values in the place of `value` in the operation's counterparts. */
-static void lower_counterparts(struct ordering *o, struct list *lowered, int id, int value)
-{
-  for (int i = 0; i < operand_count(&graph->op[id]); i++) {
-    if (nth_operand(&graph->op[id], i) != value) continue;
-    for (int t = o->next_counterpart[id]; t != id; t = o->next_counterpart[t])
-      lower(lowered, nth_operand(&graph->op[t], i));
-  }
 }
 
 static void settle_op(struct ordering *o, struct list *lowered, int id)
@@ -340,7 +304,14 @@ static void settle(struct ordering *o, struct list *lowered, int from)
   for (int i = from; i < lowered->n; i++) {
     int value = lowered->at[i];
     for (int k = 0; k < o->users[value].n; k++) {
-      lower_counterparts(o, lowered, o->users[value].at[k], value);
+      /* Lowers the values in the place of `value` in the operation's counterparts. */
+      int id = o->users[value].at[k];
+      for (int j = 0; j < operand_count(&graph->op[id]); j++) {
+        if (nth_operand(&graph->op[id], j) != value) continue;
+        for (int t = o->next_counterpart[id]; t != id; t = o->next_counterpart[t])
+          lower(lowered, nth_operand(&graph->op[t], j));
+      }
+
       settle_op(o, lowered, o->users[value].at[k]);
     }
   }
@@ -402,7 +373,21 @@ static int64_t waste_if(const struct op *op, const struct letters *l, int space,
   unsigned order_a = a->order, order_b = b->order;
   if (!space_raised) a->order = 0;
   if (!other_raised) b->order = 0;
-  int64_t waste = kernel_waste(op, l, space, i);
+  /* The useless bytes of operand i that a kernel walking in the memory order of `space` reads or
+     writes. A permute that moves nothing costs less than one that moves. */
+  enum { LINE = 64, SHARE = 16 };
+  int last, last_walked, value = nth_operand(op, i);
+  int64_t waste = 0;
+  if (!has_same_order(op, l, space, i, &last, &last_walked)) {
+    int64_t bytes = largest_bytes(value), each = type_bytes(graph->value[value].type);
+    int64_t moved = op->kind == OP_permute ? bytes : 0;
+    if (last != last_walked) {
+      waste = moved + bytes * LINE / each;
+    } else {
+      int64_t run = l->size[last] * each;
+      waste = moved + (run < LINE ? bytes * LINE / run : bytes / SHARE);
+    }
+  }
   a->order = order_a;
   b->order = order_b;
   return waste;
@@ -428,28 +413,6 @@ static void price_operand(struct ordering *o, const struct op *op, const struct 
     add_price(o->choice, o->node_of[b], o->node_of[a],
               o->counterparts * (first + second - none - both));
   }
-}
-
-static void price_kernel(struct ordering *o, const struct op *op)
-{
-  struct letters l;
-  if (!has_other_orders(op)) return;
-  op_letters(op, &l);
-  int space = is_reduce(op->kind) ? 0 : op->nin;
-  for (int i = 0; i < operand_count(op); i++)
-    if (i != space &&
-        (lies_in_other_order(nth_operand(op, i)) || lies_in_other_order(nth_operand(op, space))))
-      price_operand(o, op, &l, space, i);
-}
-
-/* A packing is saved if both sides are moved to the front. */
-static void price_packing(struct ordering *o, const struct op *op)
-{
-  if (!is_needless(op)) return;
-  int spared = add_node(o->choice);
-  add_own_price(o->choice, spared, -2 * o->counterparts * largest_bytes(op->out));
-  add_price(o->choice, spared, o->node_of[op->in[0]], NEVER);
-  add_price(o->choice, spared, o->node_of[op->out], NEVER);
 }
 
 /* Ties the values that cannot stay moved to the front if operand i is lowered. */
@@ -479,8 +442,24 @@ static void choose(struct ordering *o)
     for (int t = graph->order[k]; !priced[t]; t = o->next_counterpart[t], o->counterparts++)
       priced[t] = true;
     tie_operands(o, graph->order[k]);
-    if (is_packing(op)) price_packing(o, op);
-    if (is_pointwise(op->kind) || is_reduce(op->kind)) price_kernel(o, op);
+    /* A packing is saved if both sides are moved to the front. */
+    if (is_packing(op) && is_needless(op)) {
+      int spared = add_node(o->choice);
+      add_own_price(o->choice, spared, -2 * o->counterparts * largest_bytes(op->out));
+      add_price(o->choice, spared, o->node_of[op->in[0]], NEVER);
+      add_price(o->choice, spared, o->node_of[op->out], NEVER);
+    }
+    if (is_pointwise(op->kind) || is_reduce(op->kind)) {
+      struct letters l;
+      if (has_other_orders(op)) {
+        op_letters(op, &l);
+        int space = is_reduce(op->kind) ? 0 : op->nin;
+        for (int i = 0; i < operand_count(op); i++)
+          if (i != space && (lies_in_other_order(nth_operand(op, i)) ||
+                             lies_in_other_order(nth_operand(op, space))))
+            price_operand(o, op, &l, space, i);
+      }
+    }
   }
   bool *near = near_side(o->choice);
   for (int v = 0; v < graph->nvalue; v++)

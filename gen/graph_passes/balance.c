@@ -61,11 +61,6 @@ static double part_of_batch(void)
   return 1.0 / microbatches();
 }
 
-static double ranks_of_stage(void)
-{
-  return (double)world_size() / graph->mesh.size[graph->stages->mesh_dim];
-}
-
 /* ------------------------------------------------------------------------------------ the pieces
  */
 
@@ -89,28 +84,15 @@ static int *find_pieces(struct balance *b)
   return piece;
 }
 
-/* Adds the bytes of an activation to each boundary between the piece that makes it and the one that
-   reads it. */
-static void add_crossing(double *crosses, int from, int to, int value)
-{
-  for (int i = from + 1; i <= to; i++) crosses[i] += bytes_of(value);
-}
-
-static double bytes_of_states(int parameter)
-{
-  const struct value *v = &graph->value[parameter];
-  int states =
-      v->frozen || !plan_options->noptimizer ? 0 : 1 + plan_options->optimizer[v->optimizer].nstate;
-  return (double)elements(local_shape(parameter, 0)) * (double)type_bytes(v->type) * (1 + states);
-}
-
 static void measure(struct balance *b)
 {
   const int *piece = find_pieces(b);
   size_t n = (size_t)b->n + 1, values = (size_t)graph->nvalue + 1;
   int *made_in = alloc(values * sizeof *made_in), *read_in = alloc(values * sizeof *read_in);
   double *seconds = alloc(n * sizeof *seconds), *crosses = alloc(n * sizeof *crosses);
-  double part = part_of_batch(), share = ranks_of_stage() * microbatches();
+  double part = part_of_batch(),
+         share =
+             ((double)world_size() / graph->mesh.size[graph->stages->mesh_dim]) * microbatches();
   b->time = alloc(n * sizeof *b->time);
   b->crosses = alloc(n * sizeof *b->crosses);
   b->parameters = alloc(n * sizeof *b->parameters);
@@ -122,7 +104,16 @@ static void measure(struct balance *b)
     seconds[here] += seconds_of(op);
     for (int i = 0; i < op->nin; i++) {
       bool first = graph->value[op->in[i]].role == PARAMETER && read_in[op->in[i]] == NONE;
-      if (first) b->parameters[here + 1] += bytes_of_states(op->in[i]);
+      if (first) {
+        int parameter = op->in[i];
+        const struct value *v = &graph->value[parameter];
+        int states = v->frozen || !plan_options->noptimizer
+                         ? 0
+                         : 1 + plan_options->optimizer[v->optimizer].nstate;
+        double bytes_of_states = (double)elements(local_shape(parameter, 0)) *
+                                 (double)type_bytes(v->type) * (1 + states);
+        b->parameters[here + 1] += bytes_of_states;
+      }
       read_in[op->in[i]] = here;
     }
     for (int k = 0; k < op->nout; k++) {
@@ -132,8 +123,13 @@ static void measure(struct balance *b)
     }
   }
   for (int i = 0; i < graph->nvalue; i++)
-    if (made_in[i] != NONE && is_floating(graph->value[i].type))
-      add_crossing(crosses, made_in[i], read_in[i], i);
+    if (made_in[i] != NONE && is_floating(graph->value[i].type)) {
+      /* Adds the bytes of an activation to each boundary between the piece that makes it and the
+         one that reads it. */
+      int from = made_in[i];
+      int to = read_in[i];
+      for (int k = from + 1; k <= to; k++) crosses[k] += bytes_of(i);
+    }
   for (int i = 1; i <= b->n; i++) {
     const double picoseconds = 1e12;
     b->time[i] = b->time[i - 1] + (int64_t)(3 * seconds[i - 1] / share * picoseconds);
@@ -203,16 +199,6 @@ static double best_cuts(const struct balance *b, int stages, cost_of_stage *cost
   return best[(size_t)stages * width + (size_t)b->n];
 }
 
-/* For very many pieces: cuts where the time is divided evenly. */
-static void cut_by_share(const struct balance *b, int stages, int *begin)
-{
-  for (int s = 1, at = 0; s < stages; s++) {
-    at++;
-    while (at < b->n - (stages - s) && b->time[at] < b->time[b->n] / stages * s) at++;
-    begin[s] = at;
-  }
-}
-
 void balance_stages(const struct pipeline *p)
 {
   enum { MOST_TRIED = 100000000 };
@@ -228,7 +214,13 @@ void balance_stages(const struct pipeline *p)
                s->n, b.n);
   if ((int64_t)s->n * b.n * b.n > MOST_TRIED) {
     ended_early("stages", "where stages begin", MOST_TRIED, "cuts");
-    cut_by_share(&b, s->n, begin);
+    /* For very many pieces: cuts where the time is divided evenly. */
+    for (int i = 1, at = 0; i < s->n; i++) {
+      at++;
+      while (at < b.n - (s->n - i) && b.time[at] < b.time[b.n] / s->n * i) at++;
+      begin[i] = at;
+    }
+
   } else {
     b.longest = (int64_t)best_cuts(&b, s->n, by_time, false, begin);
     b.fullest = best_cuts(&b, s->n, by_memory, false, begin);

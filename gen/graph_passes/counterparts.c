@@ -26,17 +26,6 @@ static int class_of_path(struct memo *classes, const char *path)
   return numbered ? number_of_query(classes, &q) : NONE;
 }
 
-static bool are_counterparts(const struct op *a, const struct op *b)
-{
-  if (a->kind != b->kind || a->nin != b->nin || a->nout != b->nout || a->dim != b->dim ||
-      !a->equation != !b->equation || (a->equation && strcmp(a->equation, b->equation)))
-    return false;
-  for (int i = 0; i < operand_count(a); i++)
-    if (!same_shape(graph->value[nth_operand(a, i)].shape, graph->value[nth_operand(b, i)].shape))
-      return false;
-  return true;
-}
-
 /* By operation; returns the number of classes. */
 static int find_spots(struct spot *spot)
 {
@@ -69,9 +58,19 @@ int *find_counterparts(void)
     struct list *list = &places[s->class * PHASES + s->phase];
     while (list->n <= s->place) add(list, NONE);
     int *last = &list->at[s->place];
-    if (*last != NONE && are_counterparts(&graph->op[*last], &graph->op[i])) {
-      next_counterpart[i] = next_counterpart[*last];
-      next_counterpart[*last] = i;
+    if (*last != NONE) {
+      const struct op *a = &graph->op[*last];
+      const struct op *b = &graph->op[i];
+      bool are_counterparts = a->kind == b->kind && a->nin == b->nin && a->nout == b->nout &&
+                              a->dim == b->dim && !a->equation == !b->equation &&
+                              (!a->equation || !strcmp(a->equation, b->equation));
+      for (int k = 0; k < operand_count(a) && are_counterparts; k++)
+        are_counterparts = same_shape(graph->value[nth_operand(a, k)].shape,
+                                      graph->value[nth_operand(b, k)].shape);
+      if (are_counterparts) {
+        next_counterpart[i] = next_counterpart[*last];
+        next_counterpart[*last] = i;
+      }
     }
     *last = i;
   }

@@ -16,25 +16,15 @@ static int widened_from(int value)
   return graph->value[from].type == BF16 ? from : NONE;
 }
 
-static bool is_unread_cast(const struct op *op, const int *readers)
-{
-  if (op->kind != OP_cast || widened_from(op->out) == NONE || readers[op->out]) return false;
-  return graph->value[op->out].role == ACTIVATION && !graph->value[op->out].is_output;
-}
-
-static bool has_upcasts(void)
-{
-  for (int at = 0; at < graph->norder; at++) {
-    const struct op *op = &graph->op[graph->order[at]];
-    if (op->kind == OP_cast && widened_from(op->out) != NONE) return true;
-  }
-  return false;
-}
-
 void fold_upcasts(void)
 {
   int kept = 0;
-  if (!has_upcasts()) return;
+  bool has_upcasts = false;
+  for (int at = 0; at < graph->norder && !has_upcasts; at++) {
+    const struct op *op = &graph->op[graph->order[at]];
+    has_upcasts = op->kind == OP_cast && widened_from(op->out) != NONE;
+  }
+  if (!has_upcasts) return;
   for (int at = 0; at < graph->norder; at++) {
     struct op *op = &graph->op[graph->order[at]];
     if (is_pointwise(op->kind) || is_reduce(op->kind)) {
@@ -49,8 +39,12 @@ void fold_upcasts(void)
     }
   }
   const int *readers = count_readers();
-  for (int at = 0; at < graph->norder; at++)
-    if (!is_unread_cast(&graph->op[graph->order[at]], readers))
-      graph->order[kept++] = graph->order[at];
+  for (int at = 0; at < graph->norder; at++) {
+    const struct op *op = &graph->op[graph->order[at]];
+    bool is_unread_cast = op->kind == OP_cast && widened_from(op->out) != NONE &&
+                          !readers[op->out] && graph->value[op->out].role == ACTIVATION &&
+                          !graph->value[op->out].is_output;
+    if (!is_unread_cast) graph->order[kept++] = graph->order[at];
+  }
   graph->norder = kept;
 }

@@ -35,55 +35,34 @@ static const struct style *placed_by(int parameter, int mesh_dim)
   return NULL;
 }
 
-static void forbid_cut(int parameter, const struct unit *u, int mesh_dim)
-{
-  const struct value *v = &graph->value[parameter];
-  if (v->layout.on[mesh_dim].kind == REPLICATE) return;
-  const struct style *s = placed_by(parameter, mesh_dim);
-  plan_error(u->line,
-             "%s of %s over %s: %s at line %d places %s as %s there: give the two "
-             "different dimensions of the mesh",
-             u->who, unit_text(u), printable(graph->mesh.name[mesh_dim]), s ? s->name : "the plan",
-             s ? s->line : v->line, printable(v->name), placement_text(v->layout.on[mesh_dim]));
-}
-
-/* Whether all parts have equal size if the unit's mesh dimensions cut this dimension, too. */
-static bool is_even(const struct value *v, const struct unit *u, int dim)
-{
-  int64_t parts = 1;
-  for (int d = 0; d < graph->mesh.ndim; d++) {
-    struct placement p = v->layout.on[d];
-    if (u->shards >> d & 1 || (p.kind == SHARD && p.dim == dim)) parts *= graph->mesh.size[d];
-  }
-  return v->shape.size[dim] % parts == 0;
-}
-
 /* The dimension that the plan gives, if any; else the first that is cut evenly, else 0. */
 static int dimension_for(const struct value *v, const struct unit *u)
 {
   int ndim = v->shape.ndim, given = u->dim < 0 ? u->dim + ndim : u->dim;
   if (given >= 0 && given < ndim) return given;
-  for (int dim = 0; dim < ndim; dim++)
-    if (is_even(v, u, dim)) return dim;
-  return 0;
-}
-
-/* The turn after those of the existing cuts of the dimension. */
-static int next_turn(const struct value *v, int dim)
-{
-  int turn = 0;
-  for (int d = 0; d < graph->mesh.ndim; d++) {
-    struct placement p = v->layout.on[d];
-    if (p.kind == SHARD && p.dim == dim && p.cut_order >= turn) turn = p.cut_order + 1;
+  for (int dim = 0; dim < ndim; dim++) {
+    /* Whether all parts have equal size if the unit's mesh dimensions cut this dimension, too. */
+    int64_t parts = 1;
+    for (int d = 0; d < graph->mesh.ndim; d++) {
+      struct placement p = v->layout.on[d];
+      if (u->shards >> d & 1 || (p.kind == SHARD && p.dim == dim)) parts *= graph->mesh.size[d];
+    }
+    if (v->shape.size[dim] % parts == 0) return dim;
   }
-  return turn;
+  return 0;
 }
 
 static void cut_over(struct value *v, unsigned shards, int mesh_dim, int dim)
 {
-  if (shards >> mesh_dim & 1 && graph->mesh.size[mesh_dim] > 1)
-    v->layout.on[mesh_dim] =
-        (struct placement){.kind = SHARD, .dim = dim, .cut_order = next_turn(v, dim)};
+  if (shards >> mesh_dim & 1 && graph->mesh.size[mesh_dim] > 1) {
+    /* The turn after those of the existing cuts of the dimension. */
+    int turn = 0;
+    for (int d = 0; d < graph->mesh.ndim; d++) {
+      struct placement p = v->layout.on[d];
+      if (p.kind == SHARD && p.dim == dim && p.cut_order >= turn) turn = p.cut_order + 1;
+    }
+    v->layout.on[mesh_dim] = (struct placement){.kind = SHARD, .dim = dim, .cut_order = turn};
+  }
 }
 
 /* If a mesh dimension was split into groups, the inner dimension cuts first: when the groups
@@ -93,7 +72,16 @@ static void place_parameter(int parameter)
   struct value *v = &graph->value[parameter];
   const struct unit *u = &graph->unit[v->unit];
   for (int d = 0; d < graph->mesh.ndim; d++)
-    if ((u->shards | u->copies) >> d & 1) forbid_cut(parameter, u, d);
+    if ((u->shards | u->copies) >> d & 1) {
+      if (v->layout.on[d].kind != REPLICATE) {
+        const struct style *s = placed_by(parameter, d);
+        plan_error(u->line,
+                   "%s of %s over %s: %s at line %d places %s as %s there: give the two "
+                   "different dimensions of the mesh",
+                   u->who, unit_text(u), printable(graph->mesh.name[d]), s ? s->name : "the plan",
+                   s ? s->line : v->line, printable(v->name), placement_text(v->layout.on[d]));
+      }
+    }
   if (!v->shape.ndim) return; /* a scalar cannot be cut */
   int dim = dimension_for(v, u);
   for (int d = 0; d < graph->mesh.ndim; d++) {
@@ -111,19 +99,6 @@ static int element(struct gathering *g, int module)
   return module == NONE ? NONE : g->element[module];
 }
 
-/* Checks that some parameter of the unit has the dimension that the plan gives. */
-static void check_dimension(struct gathering *g, int unit)
-{
-  const struct unit *u = &graph->unit[unit];
-  int most = 0;
-  for (int i = 0; i < g->known; i++)
-    if (graph->value[i].unit == unit && graph->value[i].shape.ndim > most)
-      most = graph->value[i].shape.ndim;
-  if (most && u->dim != ANY_DIM && (u->dim >= most || u->dim < -most))
-    plan_error(u->line, "%s of %s: shard_dim = %d: its parameters have at most %d dimension%s",
-               u->who, unit_text(u), u->dim, most, most > 1 ? "s" : "");
-}
-
 struct gathering place_units(void)
 {
   struct gathering run = {.known = graph->nvalue, .element = outermost_elements()}, *g = &run;
@@ -134,7 +109,17 @@ struct gathering place_units(void)
     g->here[i] = g->elsewhere[i] = NONE;
     if (graph->value[i].unit != NONE) place_parameter(i);
   }
-  for (int u = 0; u < graph->nunit; u++) check_dimension(g, u);
+  for (int u = 0; u < graph->nunit; u++) {
+    /* Checks that some parameter of the unit has the dimension that the plan gives. */
+    const struct unit *unit = &graph->unit[u];
+    int most = 0;
+    for (int i = 0; i < g->known; i++)
+      if (graph->value[i].unit == u && graph->value[i].shape.ndim > most)
+        most = graph->value[i].shape.ndim;
+    if (most && unit->dim != ANY_DIM && (unit->dim >= most || unit->dim < -most))
+      plan_error(unit->line, "%s of %s: shard_dim = %d: its parameters have at most %d dimension%s",
+                 unit->who, unit_text(unit), unit->dim, most, most > 1 ? "s" : "");
+  }
   g->began = memset(alloc(lists * sizeof *g->began), NONE, lists * sizeof *g->began);
   return run;
 }

@@ -189,17 +189,6 @@ static int average_loss(int *later)
   return batch;
 }
 
-/* The gradient of a batch's loss: its share of the step's loss. */
-static int begin(int loss)
-{
-  const struct value *v = &graph->value[loss];
-  struct op op = {.kind = OP_full, .type = v->type, .phase = BACKWARD};
-  op.scalar = 1.0 / plan_options->accumulate;
-  op.module = outside_scans(v->module);
-  op.line = v->line;
-  return append_op_shaped(op, v->shape);
-}
-
 /* Removes the operations that metrics run once a step from the order: they come after the
    backward. */
 static struct list taken_updates(void)
@@ -243,7 +232,13 @@ void grad(void)
     plan_error(plan_options->train_line,
                "the loss depends on no parameter: there is nothing to train");
 
-  b->gradient[loss] = begin(loss);
+  /* The gradient of a batch's loss: its share of the step's loss. */
+  const struct value *v = &graph->value[loss];
+  struct op op = {.kind = OP_full, .type = v->type, .phase = BACKWARD};
+  op.scalar = 1.0 / plan_options->accumulate;
+  op.module = outside_scans(v->module);
+  op.line = v->line;
+  b->gradient[loss] = append_op_shaped(op, v->shape);
   for (int i = norder - 1; i >= 0; i--) {
     struct op op = graph->op[graph->order[i]];
     int first = graph->nop, forward = graph->order[i];

@@ -230,21 +230,17 @@ void gather_grad(int g)
   give_added(g, OP_scatter_add);
 }
 
-/* The value with the operation's dimension added, of size 1. */
-static int with_dimension(int value)
+void place_grad(int g)
 {
+  /* The value with the operation's dimension added, of size 1. */
+  int value = forward_op->in[1];
   struct shape shape = shape_of(forward_op->out);
   for (int d = 0; d < shape.ndim; d++)
     if (forward_op->dims >> d & 1) shape.size[d] = 1;
   struct op op = {.kind = OP_view, .nin = 1, .in = {value}};
   op.equation = view_equation(shape_of(value), shape, forward_op->line);
-  return forward_op->keep ? value : append_backward_shaped(op, shape);
-}
-
-void place_grad(int g)
-{
-  int picked =
-      append_backward(like_forward(OP_gather, 2, (int[]){g, with_dimension(forward_op->in[1])}));
+  int picked = append_backward(like_forward(
+      OP_gather, 2, (int[]){g, forward_op->keep ? value : append_backward_shaped(op, shape)}));
   struct op back = {.kind = OP_view, .nin = 1, .in = {picked}};
   back.equation = view_equation(shape_of(picked), shape_of(forward_op->in[0]), forward_op->line);
   give_gradient(0, forward_op->keep ? picked
@@ -468,16 +464,6 @@ void custom_grad(int g)
 
 /* As in DTensor: back to the input's layout, pending sums reduced, in the requested type. If
    nothing changes, grad.c does it once, for the whole gradient. */
-/* A value that is whole in time was cut for each micro-batch: the gradient of a part is a term of a
-   sum. */
-static void take_term_of_microbatch(struct op *op, struct layout from, struct layout to)
-{
-  int dim = time_dimension();
-  if (dim == NONE || from.on[dim].kind != SHARD || to.on[dim].kind == SHARD) return;
-  op->asked |= 1u << dim;
-  op->to.on[dim] = (struct placement){.kind = PARTIAL, .reduction = SUM};
-}
-
 void redistribute_grad(int g)
 {
   if (stays(forward_op)) {
@@ -501,7 +487,14 @@ void redistribute_grad(int g)
                   .of_unit = forward_op->of_unit,
                   .unit = forward_op->unit};
   op.why = text("backward of %s", forward_op->why);
-  take_term_of_microbatch(&op, graph->value[forward_op->out].layout, to);
+  /* A value that is whole in time was cut for each micro-batch: the gradient of a part is a term of
+     a sum. */
+  struct layout from = graph->value[forward_op->out].layout;
+  int dim = time_dimension();
+  if (dim != NONE && from.on[dim].kind == SHARD && to.on[dim].kind != SHARD) {
+    op.asked |= 1u << dim;
+    op.to.on[dim] = (struct placement){.kind = PARTIAL, .reduction = SUM};
+  }
   int back = append_backward(op);
   name_gradient(back, forward_op->in[0]);
   give_gradient(0, back);

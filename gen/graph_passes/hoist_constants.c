@@ -43,22 +43,6 @@ struct hoisting {
 
 /* ------------------------------------------------------------------------- invariant operations */
 
-static bool is_own(int value)
-{
-  const struct value *v = &graph->value[value];
-  return v->role == ACTIVATION && !v->is_output && value != graph->loss && value != graph->norm;
-}
-
-/* Whether its results depend only on its inputs, and it has no other effect. */
-static bool is_function(const struct op *op)
-{
-  const struct op_row *row = &op_row[op->kind];
-  if (knows_step(op) || row->updates || is_collective(op->kind) || op->of_unit) return false;
-  if (op->kind == OP_index_within || op->kind == OP_running || op->kind == OP_custom) return false;
-  if (op->kind == OP_pack || op->kind == OP_unpack || row->step == PIECES_PACKING) return false;
-  return op->nout && (*rule_of(op) || row->step == LOCAL_STEP);
-}
-
 static bool is_invariant(struct hoisting *h, const struct op *op)
 {
   if (!is_of_batch(op->phase)) return false;
@@ -66,10 +50,22 @@ static bool is_invariant(struct hoisting *h, const struct op *op)
     int maker = graph->value[op->in[i]].op;
     if (maker == NONE || !h->invariant[maker]) return false;
   }
-  if (!is_function(op) || enters_scan(&h->enters, op->out) || scan_around(op->module) != NONE)
+  /* Whether its results depend only on its inputs, and it has no other effect. */
+  const struct op_row *row = &op_row[op->kind];
+  bool is_function = !knows_step(op) && !row->updates && !is_collective(op->kind) && !op->of_unit &&
+                     op->kind != OP_index_within && op->kind != OP_running &&
+                     op->kind != OP_custom && op->kind != OP_pack && op->kind != OP_unpack &&
+                     row->step != PIECES_PACKING && op->nout &&
+                     (*rule_of(op) || row->step == LOCAL_STEP);
+  if (!is_function || enters_scan(&h->enters, op->out) || scan_around(op->module) != NONE)
     return false;
-  for (int k = 0; k < op->nout; k++)
-    if (!is_own(op->out + k) || is_of_microbatch(op->out + k)) return false;
+  for (int k = 0; k < op->nout; k++) {
+    const struct value *v = &graph->value[op->out + k];
+    if (!(v->role == ACTIVATION && !v->is_output && op->out + k != graph->loss &&
+          op->out + k != graph->norm) ||
+        is_of_microbatch(op->out + k))
+      return false;
+  }
   return true;
 }
 
@@ -93,27 +89,7 @@ static void ask_constant(struct hoisting *h, struct query *q, const struct op *o
   }
 }
 
-/* Finds the first ones of the values that are equal to those that the operation makes. */
-static void find_equal(struct hoisting *h, const struct op *op)
-{
-  static struct query q;
-  bool is_new;
-  ask_constant(h, &q, op);
-  int *first = answer_to(&h->constants, &q, sizeof *first, &is_new);
-  if (is_new) *first = op->out;
-  for (int k = 0; k < op->nout; k++) h->equal[op->out + k] = *first + k;
-}
-
 /* --------------------------------------------------------------------- the values that are kept */
-
-static bool costs(const struct op *op)
-{
-  if (op->kind == OP_view) return false;
-  if (!is_pointwise(op->kind)) return true;
-  for (const struct element_function *f = element_function; f->name; f++)
-    if (!f->cheap && has_word(op_row[op->kind].element, f->name)) return true;
-  return false;
-}
 
 static int element_of(struct hoisting *h, const struct op *op)
 {
@@ -141,16 +117,6 @@ static bool stores(struct hoisting *h, const struct op *reader, int i, const str
   return reads_elsewhere(reader, i) && !is_of_rows(reader, i);
 }
 
-/* Whether the value fits into the room; equal ones take it once. */
-static bool has_room(struct hoisting *h, int value)
-{
-  enum fit *is = &h->fits[h->equal[value]];
-  if (*is != UNKNOWN) return *is == FITS;
-  *is = largest_bytes(value) <= h->room ? FITS : DOES_NOT_FIT;
-  if (*is == FITS) h->room -= largest_bytes(value);
-  return *is == FITS;
-}
-
 /* Whether it is to be computed once. A single number is written where it is read. */
 static bool pays(struct hoisting *h, int value)
 {
@@ -159,17 +125,23 @@ static bool pays(struct hoisting *h, int value)
   if (elements(graph->value[value].shape) == 1) return false;
   for (int k = 0; k < h->readers[value].n; k += 2) {
     const struct op *reader = &graph->op[h->readers[value].at[k]];
-    if (h->of_step[h->readers[value].at[k]])
-      pays |= costs(maker) || stores(h, reader, h->readers[value].at[k + 1], maker);
+    if (h->of_step[h->readers[value].at[k]]) {
+      bool costs = false;
+      if (maker->kind != OP_view) {
+        costs = !is_pointwise(maker->kind);
+        for (const struct element_function *f = element_function; f->name && !costs; f++)
+          costs = !f->cheap && has_word(op_row[maker->kind].element, f->name);
+      }
+      pays |= costs || stores(h, reader, h->readers[value].at[k + 1], maker);
+    }
   }
-  return pays && has_room(h, value);
-}
-
-static bool is_read_in_step(struct hoisting *h, int value)
-{
-  for (int k = 0; k < h->readers[value].n; k += 2)
-    if (h->of_step[h->readers[value].at[k]]) return true;
-  return false;
+  if (!pays) return false;
+  /* Whether the value fits into the room; equal ones take it once. */
+  enum fit *is = &h->fits[h->equal[value]];
+  if (*is != UNKNOWN) return *is == FITS;
+  *is = largest_bytes(value) <= h->room ? FITS : DOES_NOT_FIT;
+  if (*is == FITS) h->room -= largest_bytes(value);
+  return *is == FITS;
 }
 
 /* From the last operation to the first, so that all readers of a value come before it. */
@@ -183,7 +155,12 @@ static void choose(struct hoisting *h)
     for (int k = 0; k < op->nout; k++) {
       int value = op->out + k;
       h->kept[value] = pays(h, value);
-      if (!h->kept[value] && is_read_in_step(h, value)) h->of_step[id] = true;
+      if (!h->kept[value]) {
+        bool is_read_in_step = false;
+        for (int i = 0; i < h->readers[value].n && !is_read_in_step; i += 2)
+          is_read_in_step = h->of_step[h->readers[value].at[i]];
+        if (is_read_in_step) h->of_step[id] = true;
+      }
     }
   }
 }
@@ -257,16 +234,6 @@ static void move_constants(struct hoisting *h)
 /* ------------------------------------------------------------------------------------------ the
  * pass */
 
-/* A part of the parameters' bytes, which is small beside their gradients and states. */
-static int64_t most_bytes(void)
-{
-  enum { LEAST = 4 << 20, PART = 16 };
-  int64_t bytes = 0;
-  for (int i = 0; i < graph->nvalue; i++)
-    if (graph->value[i].role == PARAMETER) bytes = plus_times(bytes, 1, largest_bytes(i));
-  return bytes / PART > LEAST ? bytes / PART : LEAST;
-}
-
 void hoist_constants(void)
 {
   struct hoisting run = {0}, *h = &run;
@@ -284,7 +251,15 @@ void hoist_constants(void)
     int id = graph->order[at];
     const struct op *op = &graph->op[id];
     h->invariant[id] = is_invariant(h, op);
-    if (h->invariant[id]) find_equal(h, op);
+    if (h->invariant[id]) {
+      /* Finds the first ones of the values that are equal to those that the operation makes. */
+      static struct query q;
+      bool is_new;
+      ask_constant(h, &q, op);
+      int *first = answer_to(&h->constants, &q, sizeof *first, &is_new);
+      if (is_new) *first = op->out;
+      for (int k = 0; k < op->nout; k++) h->equal[op->out + k] = *first + k;
+    }
     for (int i = 0; i < op->nin; i++) {
       int maker = graph->value[op->in[i]].op;
       if (maker == NONE || !h->invariant[maker]) continue;
@@ -295,7 +270,12 @@ void hoist_constants(void)
   }
   if (!any) return;
   h->element = list_elements();
-  h->room = most_bytes();
+  /* A part of the parameters' bytes, which is small beside their gradients and states. */
+  enum { LEAST = 4 << 20, PART = 16 };
+  int64_t bytes = 0;
+  for (int i = 0; i < graph->nvalue; i++)
+    if (graph->value[i].role == PARAMETER) bytes = plus_times(bytes, 1, largest_bytes(i));
+  h->room = bytes / PART > LEAST ? bytes / PART : LEAST;
   choose(h);
   move_constants(h);
 }

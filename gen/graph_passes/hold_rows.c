@@ -15,12 +15,6 @@ struct holding {
   int *held;         /* by value: the clamped count that they take instead, or NONE */
 };
 
-static void want_held(struct holding *h, const struct op *op)
-{
-  int i = counted_operand(op);
-  if (i != NONE && has_less_room(op->in[i])) h->wanted[op->in[i]] = true;
-}
-
 static int hold(struct holding *h, int counts)
 {
   int maker = graph->value[counts].op;
@@ -46,7 +40,11 @@ void hold_rows(void)
   bool any = false;
   h->wanted = alloc((size_t)graph->nvalue + 1);
   h->held = alloc((size_t)(graph->nvalue + 1) * sizeof *h->held);
-  for (int at = 0; at < graph->norder; at++) want_held(h, &graph->op[graph->order[at]]);
+  for (int at = 0; at < graph->norder; at++) {
+    const struct op *op = &graph->op[graph->order[at]];
+    int i = counted_operand(op);
+    if (i != NONE && has_less_room(op->in[i])) h->wanted[op->in[i]] = true;
+  }
   for (int v = 0; v < graph->nvalue; v++) h->held[v] = NONE, any |= h->wanted[v];
   for (int at = 0; at < graph->norder && any; at++) {
     struct op *op = &graph->op[graph->order[at]];

@@ -189,19 +189,14 @@ static void finish_metric(struct deferring *d, int value)
   graph->value[value].is_output = false;
 }
 
-static bool has_metrics(void)
-{
-  if (graph->loss == NONE || !adds_up_loss()) return false;
-  for (int i = 0; i < graph->nvalue; i++)
-    if (graph->value[i].is_output) return true;
-  return false;
-}
-
 void defer_metrics(int whole)
 {
   struct deferring run = {.known = graph->nvalue}, *d = &run;
   struct list order = {0};
-  if (!has_metrics()) return;
+  bool has_metrics = false;
+  if (graph->loss != NONE && adds_up_loss())
+    for (int i = 0; i < graph->nvalue && !has_metrics; i++) has_metrics = graph->value[i].is_output;
+  if (!has_metrics) return;
   d->lies = alloc((size_t)d->known * sizeof *d->lies);
   d->sum_of = alloc((size_t)d->known * sizeof *d->sum_of);
   for (int i = 0; i < d->known; i++) {

@@ -42,17 +42,6 @@ static int number(struct op op, enum role role, const char *name, struct layout 
   return out;
 }
 
-static int reduced_over(unsigned dims, int value, enum reduction reduction)
-{
-  struct op op = in_update(OP_all_reduce);
-  op.nin = 1;
-  op.in[0] = value;
-  op.group = add_group(dims);
-  op.reduction = reduction;
-  op.why = "the norm of all gradients";
-  return number(op, ACTIVATION, value_name(value), (struct layout){0});
-}
-
 static void find_norm(const int *gradient, int known)
 {
   struct list body = {0};
@@ -75,7 +64,15 @@ static void find_norm(const int *gradient, int known)
   squares.nbody = body.n;
   squares.body = body.at;
   int sum = number(squares, ACTIVATION, name, pending);
-  if (dims) sum = reduced_over(dims, sum, reduction);
+  if (dims) {
+    struct op op = in_update(OP_all_reduce);
+    op.nin = 1;
+    op.in[0] = sum;
+    op.group = add_group(dims);
+    op.reduction = reduction;
+    op.why = "the norm of all gradients";
+    sum = number(op, ACTIVATION, value_name(sum), (struct layout){0});
+  }
   struct op norm = in_update(OP_norm);
   norm.nin = 1;
   norm.in[0] = sum;

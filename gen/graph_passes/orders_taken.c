@@ -62,25 +62,23 @@ static bool has_parts(int value, int dim)
   return false;
 }
 
-/* Whether a kernel from a file, which asks for the strides of some operands, takes all orders. */
-static bool suits_kernel(const struct op *op)
-{
-  for (int i = 0; i < operand_count(op); i++) {
-    int last = graph->value[nth_operand(op, i)].shape.ndim - 1;
-    if (lies_in_other_order(nth_operand(op, i)) &&
-        (!takes_steps(op, i) || dimension_at(nth_operand(op, i), last) != last))
-      return false;
-  }
-  return true;
-}
-
 bool follows_dim_order(const struct op *op)
 {
   if (!has_other_orders(op) || is_pointwise(op->kind) || is_reduce(op->kind) ||
       op->kind == OP_matmul)
     return true;
   if (op->kind == OP_view) return is_same_bytes(op);
-  if (has_kernel(op->kind)) return suits_kernel(op);
+  if (has_kernel(op->kind)) {
+    /* Whether a kernel from a file, which asks for the strides of some operands, takes all orders.
+     */
+    for (int i = 0; i < operand_count(op); i++) {
+      int last = graph->value[nth_operand(op, i)].shape.ndim - 1;
+      if (lies_in_other_order(nth_operand(op, i)) &&
+          (!takes_steps(op, i) || dimension_at(nth_operand(op, i), last) != last))
+        return false;
+    }
+    return true;
+  }
   if (!keeps_dimensions(op) || graph->value[op->in[0]].order != graph->value[op->out].order)
     return false;
   if (!is_collective(op->kind)) return true;

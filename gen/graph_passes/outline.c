@@ -65,20 +65,17 @@ enum { MOST_COMPARED = 20000000, MOST_REGIONS = 512 };
 
 /* ----------------------------------------------------------------------------- finding the runs */
 
-/* An operation of an update on numbers that all ranks have belongs to no stage, and so to every
-   span. */
-static bool is_of_span(int id, const struct span *of)
-{
-  bool of_none = stage_of(id) == NONE && !is_of_batch(graph->op[id].phase);
-  return of_none || stage_of(id) == of->stage;
-}
-
 /* The index, in the span, of the operation's module; NONE if that is not in the span. */
 static int index_at(int place, const struct span *of)
 {
   int id = graph->order[place], module = graph->op[id].module;
   int element = module == NONE ? NONE : element_within(module, of->list);
-  if (element == NONE || !is_of_span(id, of)) return NONE;
+  if (element == NONE) return NONE;
+  /* An operation of an update on numbers that all ranks have belongs to no stage, and so to every
+     span. */
+  bool of_none = stage_of(id) == NONE && !is_of_batch(graph->op[id].phase);
+  bool is_of_span = of_none || stage_of(id) == of->stage;
+  if (!is_of_span) return NONE;
   int index = place_in_list(element) - of->first;
   return index >= 0 && index < of->count ? index : NONE;
 }
@@ -131,14 +128,6 @@ static bool same_numbers(const struct op *a, const struct op *b)
          a->custom == b->custom;
 }
 
-/* Whether one loop may make both, `a` for module 0. A value that a loop of an outer list reads by
-   its modules is in that loop's stack: it can be in no other one. */
-static bool may_stack(struct outlining *o, int a, int b)
-{
-  return same_value_kind(a, b) && in_loop(a)->stack == NONE && in_loop(b)->stack == NONE &&
-         !o->is_read_by_all[a];
-}
-
 static bool same_op(struct outlining *o, const struct op *a, const struct op *b)
 {
   if (a->kind != b->kind || a->nin != b->nin || a->line != b->line || a->again != b->again)
@@ -152,8 +141,14 @@ static bool same_op(struct outlining *o, const struct op *a, const struct op *b)
     return false;
   if (a->dim != b->dim || a->dim_to != b->dim_to || !same_layout(a->to, b->to)) return false;
   if (a->nout != b->nout || !same_numbers(a, b)) return false;
-  for (int k = 0; k < a->nout; k++)
-    if (!may_stack(o, a->out + k, b->out + k)) return false;
+  for (int k = 0; k < a->nout; k++) {
+    /* Whether one loop may make both, `a` for module 0. A value that a loop of an outer list reads
+       by its modules is in that loop's stack: it can be in no other one. */
+    bool may_stack = same_value_kind(a->out + k, b->out + k) &&
+                     in_loop(a->out + k)->stack == NONE && in_loop(b->out + k)->stack == NONE &&
+                     !o->is_read_by_all[a->out + k];
+    if (!may_stack) return false;
+  }
   return true;
 }
 
@@ -209,15 +204,6 @@ static int parameter_of(int value)
   return is_gradient(value) && in_loop(value)->stack == NONE ? v->of : NONE;
 }
 
-static bool is_own_parameter(const struct region *r, int index, int value, int first)
-{
-  int mine = parameter_of(value), its = parameter_of(first);
-  if (mine == NONE || its == NONE) return false;
-  if (graph->value[value].role == STATE && !is_same_kind(value, first)) return false;
-  const char *a = name_within(r, 0, its), *b = name_within(r, index, mine);
-  return a && b && !strcmp(a, b) && same_value_kind(first, value);
-}
-
 /* The representative of a stack and the value's index in it; false if it belongs to none, or to
    one of another list. In the current region, the value that run i makes at k belongs to the
    stack of the one that run 0 makes there. */
@@ -269,7 +255,15 @@ static bool all_parameters(struct outlining *o, const struct region *r, int k, i
     int value = op_at(r, i, k)->in[j];
     const struct in_loop *loop = in_loop(value);
     if (loop->stack != NONE && loop->list != r->list) return false;
-    if (!is_own_parameter(r, i, value, op->in[j])) return false;
+    int first = op->in[j];
+    int mine = parameter_of(value), its = parameter_of(first);
+    bool is_own_parameter = false;
+    if (mine != NONE && its != NONE &&
+        (graph->value[value].role != STATE || is_same_kind(value, first))) {
+      const char *a = name_within(r, 0, its), *b = name_within(r, i, mine);
+      is_own_parameter = a && b && !strcmp(a, b) && same_value_kind(first, value);
+    }
+    if (!is_own_parameter) return false;
   }
   return true;
 }
@@ -345,22 +339,18 @@ static int carried_value(const struct source *s)
   return *value;
 }
 
-/* Module by module, in memory order. */
-static bool same_ops(struct outlining *o, const struct region *r)
-{
-  for (int i = 1; i < r->count; i++)
-    for (int k = 0; k < r->run[0].length; k++, o->compared++)
-      if (!same_op(o, op_at(r, 0, k), op_at(r, i, k))) return false;
-  return true;
-}
-
 /* The inputs of the body's operations: source[k * MAX_INPUTS + j] of the k-th; NULL if the
    modules cannot be folded. */
 static struct source *find_sources(struct outlining *o, const struct region *r)
 {
   int64_t growth;
   int length = r->run[0].length;
-  if (!same_ops(o, r)) return NULL;
+  /* Module by module, in memory order. */
+  bool same_ops = true;
+  for (int i = 1; i < r->count && same_ops; i++)
+    for (int k = 0; k < r->run[0].length && same_ops; k++, o->compared++)
+      same_ops = same_op(o, op_at(r, 0, k), op_at(r, i, k));
+  if (!same_ops) return NULL;
   struct source *source = alloc((size_t)length * MAX_INPUTS * sizeof *source);
   for (int k = 0; k < length; k++) {
     if (!find_growth(r, k, &growth)) return NULL;
@@ -421,18 +411,6 @@ static void find_regions_of(struct outlining *o, const struct span *of)
   }
 }
 
-/* Refuses an operation of a step that is in no loop. */
-static _Noreturn void refuse_steps(int at)
-{
-  const struct op *op = &graph->op[graph->order[at]];
-  const struct module *scan = &graph->module[scan_around(op->module)];
-  plan_error(
-      op->line,
-      "%s: the steps of the scan of line %d differ here, so they cannot be a loop: make them "
-      "equal, or say F.scan(f, carry, xs, dim, true), which writes them one after the other",
-      printable(op_name(op)), scan->line);
-}
-
 /* The list's modules that the stage has; without a pipeline, all. */
 static struct span span_of(struct outlining *o, int list, int count, int stage)
 {
@@ -478,7 +456,15 @@ static void find_regions(struct outlining *o)
   for (int at = 0; at < graph->norder; at++) {
     const struct op *op = &graph->op[graph->order[at]];
     if (o->inside[at]) continue;
-    if (scan_around(op->module) != NONE) refuse_steps(at);
+    if (scan_around(op->module) != NONE) {
+      /* Refuses an operation of a step that is in no loop. */
+      const struct module *scan = &graph->module[scan_around(op->module)];
+      plan_error(
+          op->line,
+          "%s: the steps of the scan of line %d differ here, so they cannot be a loop: make them "
+          "equal, or say F.scan(f, carry, xs, dim, true), which writes them one after the other",
+          printable(op_name(op)), scan->line);
+    }
     if (op->kind == OP_scan_put)
       plan_error(op->line, "%s: the updates of equal modules differ here, so they cannot be a loop",
                  printable(op_name(op)));
@@ -560,12 +546,6 @@ static int add_function_from(struct outlining *o, int place)
   return i;
 }
 
-static void add_phase(struct outlining *o, enum phase phase)
-{
-  for (int i = 0; i < graph->norder;)
-    i = graph->op[graph->order[i]].phase == phase ? add_function_from(o, i) : i + 1;
-}
-
 void fold_modules(void)
 {
   struct outlining run = {0}, *o = &run;
@@ -577,7 +557,11 @@ void fold_modules(void)
   for (int i = 0; i < graph->norder; i++) o->place_of[graph->order[i]] = i;
   find_regions(o);
   static const enum phase phases[] = {CONSTANTS, COUNT, GATHER, FORWARD, BACKWARD, UPDATE, DECODE};
-  for (size_t i = 0; i < sizeof phases / sizeof *phases; i++) add_phase(o, phases[i]);
+  for (size_t i = 0; i < sizeof phases / sizeof *phases; i++) {
+    enum phase phase = phases[i];
+    for (int k = 0; k < graph->norder;)
+      k = graph->op[graph->order[k]].phase == phase ? add_function_from(o, k) : k + 1;
+  }
 }
 
 void outline(void)

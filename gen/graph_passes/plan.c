@@ -60,14 +60,6 @@ static void place_parameters(void)
 
 /* ----------------------------------------------------- one sweep over the program and its calls */
 
-/* The entry of the program in which a call's input or output is moved. */
-static enum phase phase_of(const struct call *c, int value)
-{
-  int maker = graph->value[value].op;
-  if (maker != NONE) return graph->op[maker].phase;
-  return c->first < c->last ? graph->op[graph->order[c->first]].phase : FORWARD;
-}
-
 /* The state of the pass. */
 struct placing {
   int *now;               /* the current replacement of each value */
@@ -81,6 +73,12 @@ struct placing {
 static int moved(struct placing *p, int value, const struct call *c, const struct style *s,
                  const struct layout_request *w, const char *side)
 {
+  /* The entry of the program in which a call's input or output is moved. */
+  int maker = graph->value[value].op;
+  enum phase phase = graph->op[maker].phase;
+  if (maker == NONE) {
+    phase = c->first < c->last ? graph->op[graph->order[c->first]].phase : FORWARD;
+  }
   struct op op = {.kind = OP_redistribute,
                   .nin = 1,
                   .in = {value},
@@ -88,7 +86,7 @@ static int moved(struct placing *p, int value, const struct call *c, const struc
                   .backward_type = graph->value[value].type,
                   .module = c->within,
                   .line = s->line,
-                  .phase = phase_of(c, value),
+                  .phase = phase,
                   .asked = 1u << s->mesh_dim};
   op.to.on[s->mesh_dim] = resolve(w->to, value, s);
   op.why = text("%s's %s", s->name, side);

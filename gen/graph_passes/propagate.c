@@ -100,41 +100,12 @@ static bool is_from_outside(struct propagating *p, int value, const struct op *u
   return there == NONE || graph->module[there].parent != graph->module[here].parent;
 }
 
-/* Whether the step of a scan in which `user` runs reads the value as all steps do. */
-static bool is_outside_scan(struct propagating *p, int value, const struct op *user)
-{
-  int scan = user->module >= graph->nmodule ? NONE : scan_around(user->module);
-  int maker = graph->value[value].op;
-  if (scan == NONE || enters_scan(&p->enters, value)) return false;
-  return maker == NONE || scan_around(graph->op[maker].module) != scan;
-}
-
-/* Adds the operation to the order before the steps of the current scan. */
-static void add_before_scan(struct propagating *p, int i)
-{
-  add(&p->new_order, i);
-  memmove(&p->new_order.at[p->scan_begins + 1], &p->new_order.at[p->scan_begins],
-          (size_t)(p->new_order.n - 1 - p->scan_begins) * sizeof *p->new_order.at);
-  p->new_order.at[p->scan_begins++] = i;
-}
-
 static void note_scan(struct propagating *p, const struct op *op)
 {
   int scan = scan_around(op->module);
   if (scan == p->scan_now) return;
   p->scan_now = scan;
   p->scan_begins = p->new_order.n;
-}
-
-/* Adds the operation to the order directly after the one that makes its input. */
-static void add_ahead(struct propagating *p, int i, int value)
-{
-  add(&p->new_order, i);
-  int at = p->new_order.n - 1;
-  while (at > p->first_new && p->new_order.at[at - 1] != graph->value[value].op) at--;
-  memmove(&p->new_order.at[at + 1], &p->new_order.at[at],
-          (size_t)(p->new_order.n - 1 - at) * sizeof *p->new_order.at);
-  p->new_order.at[at] = i;
 }
 
 /* A redistribution for the whole batch runs before the first micro-batch. */
@@ -146,15 +117,6 @@ static enum phase phase_before(int value, const struct op *user)
 }
 
 static int as_layout(struct propagating *p, int value, struct layout to, const struct op *user);
-
-/* Whether each rank's new part is within its present part. */
-static bool takes_part(struct layout from, struct layout to)
-{
-  bool takes = true;
-  for (int d = 0; d < graph->mesh.ndim; d++)
-    takes &= from.on[d].kind == REPLICATE || same_placement(from.on[d], to.on[d]);
-  return takes;
-}
 
 /* The value as the operation takes it along the dimension of the mesh in time: the part of a
    micro-batch, or the value for the whole batch. If ranks take parts as well, a micro-batch takes
@@ -169,7 +131,13 @@ static int as_in_time(struct propagating *p, int value, struct layout to, const 
     return value;
   }
   struct layout part = graph->value[value].layout;
-  if (to.on[dim].kind == SHARD && takes_part(part, to)) return value;
+  if (to.on[dim].kind == SHARD) {
+    /* Whether each rank's new part is within its present part. */
+    bool takes = true;
+    for (int d = 0; d < graph->mesh.ndim; d++)
+      takes &= part.on[d].kind == REPLICATE || same_placement(part.on[d], to.on[d]);
+    if (takes) return value;
+  }
   part.on[dim] = to.on[dim];
   return as_layout(p, value, usual_cut_order(part), user);
 }
@@ -179,7 +147,12 @@ static int as_layout(struct propagating *p, int value, struct layout to, const s
 {
   int there = moved_before_to(&p->uses, value, to);
   if (there != NONE) return there;
-  bool before_scan = is_outside_scan(p, value, user), ahead = is_from_outside(p, value, user);
+  /* Whether the step of a scan in which `user` runs reads the value as all steps do. */
+  int scan = user->module >= graph->nmodule ? NONE : scan_around(user->module);
+  int maker = graph->value[value].op;
+  bool before_scan = scan != NONE && !enters_scan(&p->enters, value) &&
+                     (maker == NONE || scan_around(graph->op[maker].module) != scan),
+       ahead = is_from_outside(p, value, user);
   struct op op = {.kind = OP_redistribute,
                   .nin = 1,
                   .in = {value},
@@ -199,11 +172,21 @@ static int as_layout(struct propagating *p, int value, struct layout to, const s
   graph->value[out].placed = true;
   room_for_new(p);
   remember(p, i);
-  if (before_scan)
-    add_before_scan(p, i);
-  else if (ahead)
-    add_ahead(p, i, value);
-  else
+  if (before_scan) {
+    /* Adds the operation to the order before the steps of the current scan. */
+    add(&p->new_order, i);
+    memmove(&p->new_order.at[p->scan_begins + 1], &p->new_order.at[p->scan_begins],
+            (size_t)(p->new_order.n - 1 - p->scan_begins) * sizeof *p->new_order.at);
+    p->new_order.at[p->scan_begins++] = i;
+  } else if (ahead) {
+    /* Adds the operation to the order directly after the one that makes its input. */
+    add(&p->new_order, i);
+    int at = p->new_order.n - 1;
+    while (at > p->first_new && p->new_order.at[at - 1] != graph->value[value].op) at--;
+    memmove(&p->new_order.at[at + 1], &p->new_order.at[at],
+            (size_t)(p->new_order.n - 1 - at) * sizeof *p->new_order.at);
+    p->new_order.at[at] = i;
+  } else
     add(&p->new_order, i);
   return out;
 }
@@ -246,12 +229,6 @@ static void place_sum_of_metric(struct propagating *p, struct op *op)
   graph->value[op->in[0]].placed = graph->value[op->out].placed = true;
 }
 
-/* A constant of zeros, which a scan carries: zeros are zeros in any layout. */
-static bool has_given_layout(const struct op *op)
-{
-  return op->kind == OP_full && op->asked;
-}
-
 static void place(struct propagating *p, struct op *op)
 {
   place_caches(op);
@@ -260,7 +237,8 @@ static void place(struct propagating *p, struct op *op)
     place_sum_of_metric(p, op);
     return;
   }
-  if (has_given_layout(op)) {
+  /* A constant of zeros, which a scan carries: zeros are zeros in any layout. */
+  if (op->kind == OP_full && op->asked) {
     graph->value[op->out].layout = op->to;
     graph->value[op->out].placed = true;
     return;
@@ -341,18 +319,6 @@ static void lay_out(struct entering enters, const int *order, int first, int nor
 
 /* ----------------------------------------------------------------------------- carries of scans */
 
-/* Asks that the first step's carry get the layout of the last step's. Returns whether it had
-   another. */
-static bool set_layout(const struct op *hold)
-{
-  struct layout to = graph->value[hold->in[0]].layout;
-  struct op *by = &graph->op[graph->value[hold->in[1]].op];
-  if (same_layout(graph->value[by->out].layout, to)) return false;
-  by->to = to;
-  by->asked = (1u << graph->mesh.ndim) - 1;
-  return true;
-}
-
 /* The operations as they were before they were laid out. */
 struct before {
   int nvalue, nop;
@@ -381,7 +347,20 @@ void propagate_from(int first)
   for (int times = 0; times < MOST_TIMES; times++) {
     bool is_new = false;
     lay_out(enters, order, first, norder);
-    for (int i = 0; i < holds.n; i++) is_new |= set_layout(&graph->op[holds.at[i]]);
+    for (int i = 0; i < holds.n; i++) {
+      /* Asks that the first step's carry get the layout of the last step's. Returns whether it had
+         another. */
+      const struct op *hold = &graph->op[holds.at[i]];
+      struct layout to = graph->value[hold->in[0]].layout;
+      struct op *by = &graph->op[graph->value[hold->in[1]].op];
+      bool set_layout = false;
+      if (!same_layout(graph->value[by->out].layout, to)) {
+        by->to = to;
+        by->asked = (1u << graph->mesh.ndim) - 1;
+        set_layout = true;
+      }
+      is_new |= set_layout;
+    }
     if (!is_new) return;
     /* Restores them, with the layouts that set_layout has set. */
     for (int at = first; at < norder; at++) {

@@ -168,12 +168,6 @@ static bool even_out(struct recomputing *r)
   return adds;
 }
 
-/* Where the steps of a scan run again, the last step also makes its carry, which nothing reads. */
-static bool holds_again(struct recomputing *r, const struct op *op)
-{
-  return op->kind == OP_scan_hold && place_in(r->checkpoint, op) != NONE && r->again[op->in[0]];
-}
-
 /* By module under a checkpoint: the operations of its forward that run again, in order. */
 static struct list *find_runs(struct recomputing *r)
 {
@@ -186,7 +180,10 @@ static struct list *find_runs(struct recomputing *r)
   while (even_out(r)) continue;
   for (int at = 0; at < graph->norder; at++) {
     const struct op *op = &graph->op[graph->order[at]];
-    bool held = op->phase == FORWARD && holds_again(r, op);
+    /* Where the steps of a scan run again, the last step also makes its carry, which nothing reads.
+     */
+    bool held = op->phase == FORWARD && op->kind == OP_scan_hold &&
+                place_in(r->checkpoint, op) != NONE && r->again[op->in[0]];
     if (held || (op->phase == FORWARD && op->nout && r->again[op->out]))
       add(&run[place_in(r->checkpoint, op)], graph->order[at]);
   }
@@ -277,29 +274,22 @@ static bool compares(const struct op *op)
   return strstr(rule_of(op), ":bool") || op_row[op->kind].compares;
 }
 
-/* Constants are written where they are read. A view of a value that is kept costs nothing. */
-static int64_t price_of(int value)
-{
-  const struct op *op = maker(value);
-  if (op->kind == OP_full && elements(graph->value[value].shape) == 1) return 0;
-  if (op->kind == OP_view && graph->value[op->in[0]].role != ACTIVATION) return 0;
-  return largest_bytes(value);
-}
-
-/* A parameter that a checkpoint casts or gathers again is available in the module's backward: it is
-   not made again once more. */
-static bool is_at_hand(const struct op *op)
-{
-  return op->again &&
-         (gathers(op) || (op->kind == OP_cast && graph->value[op->in[0]].role == PARAMETER));
-}
-
 static void set_prices(struct recomputing *r, struct need *n, int value)
 {
   const struct op *op = maker(value);
   int node = n->node[value], made = node + 1;
-  add_price(n->cut, node, made, price_of(value));
-  if (n->leaves[value] || !is_cheap(op) || is_at_hand(op)) {
+  /* Constants are written where they are read. A view of a value that is kept costs nothing. */
+  int64_t price = 0;
+  if ((op->kind != OP_full || elements(graph->value[value].shape) != 1) &&
+      (op->kind != OP_view || graph->value[op->in[0]].role == ACTIVATION)) {
+    price = largest_bytes(value);
+  }
+  add_price(n->cut, node, made, price);
+  /* A parameter that a checkpoint casts or gathers again is available in the module's backward: it
+     is not made again once more. */
+  if (n->leaves[value] || !is_cheap(op) ||
+      (op->again &&
+       (gathers(op) || (op->kind == OP_cast && graph->value[op->in[0]].role == PARAMETER)))) {
     add_own_price(n->cut, made, NEVER);
     return;
   }

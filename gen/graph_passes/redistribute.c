@@ -90,18 +90,17 @@ static struct op asked_for_by(const struct op *op)
                      .why = op->why};
 }
 
-static bool same_exchange(const struct exchange *a, const struct exchange *b)
-{
-  return a->type == b->type && a->group == b->group && same_shape(a->whole, b->whole) &&
-         same_layout(a->move.from, b->move.from) && same_layout(a->move.to, b->move.to) &&
-         a->move.idle_first == b->move.idle_first && a->move.idle_last == b->move.idle_last;
-}
-
 /* Equal exchanges share one entry, so that equal modules stay equal. */
 int add_exchange(struct exchange e)
 {
-  for (int i = 0; i < graph->nexchange; i++)
-    if (same_exchange(&graph->exchange[i], &e)) return i;
+  for (int i = 0; i < graph->nexchange; i++) {
+    const struct exchange *a = &graph->exchange[i];
+    bool same_exchange =
+        a->type == e.type && a->group == e.group && same_shape(a->whole, e.whole) &&
+        same_layout(a->move.from, e.move.from) && same_layout(a->move.to, e.move.to) &&
+        a->move.idle_first == e.move.idle_first && a->move.idle_last == e.move.idle_last;
+    if (same_exchange) return i;
+  }
   GROW(graph->exchange, graph->nexchange, graph->exchange_room);
   graph->exchange[graph->nexchange] = e;
   return graph->nexchange++;
@@ -154,11 +153,6 @@ static int run_exchange(struct lowering *w, struct op op, int value, const struc
   return last;
 }
 
-static bool keeps_order(const struct move *m)
-{
-  return !is_collective(m->kind) || (moves_shards(m->kind) && m->kind != OP_exchange);
-}
-
 /* If the members of a group may have any order, they get that of the mesh: one group then serves
    more collectives. */
 static struct move in_order_of_mesh(struct move m)
@@ -191,7 +185,8 @@ static int run_collective(struct lowering *w, struct op op, int value, const str
 
 static int run_move(struct lowering *w, const struct op *why, int value, struct move m)
 {
-  if (!keeps_order(&m)) m = in_order_of_mesh(m);
+  bool keeps_order = !is_collective(m.kind) || (moves_shards(m.kind) && m.kind != OP_exchange);
+  if (!keeps_order) m = in_order_of_mesh(m);
   struct op op = asked_for_by(why);
   op.kind = m.kind;
   if (is_collective(m.kind)) op.group = add_ordered_group(m.n, m.dim);
@@ -518,17 +513,6 @@ static int lower(struct lowering *w, const struct op *op)
   return take_over(w, op, cast_to(w, op, last, type));
 }
 
-/* Whether only another redistribution reads this one's result: in the backward, unless the plan
-   asked for the layout between, the two become one. */
-static bool is_stop_between(struct lowering *w, const struct op *op)
-{
-  const struct value *in = &graph->value[op->in[0]], *out = &graph->value[op->out];
-  if (op->phase != BACKWARD || w->readers[op->out] != 1 || in->type != out->type) return false;
-  const struct op *next = &graph->op[w->reader[op->out]];
-  return out->role == ACTIVATION && !out->is_output && next->kind == OP_redistribute &&
-         next->phase == BACKWARD;
-}
-
 void redistribute(void)
 {
   struct lowering run = {0}, *w = &run;
@@ -553,9 +537,18 @@ void redistribute(void)
     }
     graph->op[id] = op;
     int first = graph->nop;
-    if (op.kind == OP_redistribute)
-      w->stands_for[op.out] = is_stop_between(w, &op) ? op.in[0] : lower(w, &op);
-    else
+    if (op.kind == OP_redistribute) {
+      /* Whether only another redistribution reads this one's result: in the backward, unless the
+         plan asked for the layout between, the two become one. */
+      const struct value *in = &graph->value[op.in[0]], *out = &graph->value[op.out];
+      bool is_stop_between = false;
+      if (op.phase == BACKWARD && w->readers[op.out] == 1 && in->type == out->type) {
+        const struct op *next = &graph->op[w->reader[op.out]];
+        is_stop_between = out->role == ACTIVATION && !out->is_output &&
+                          next->kind == OP_redistribute && next->phase == BACKWARD;
+      }
+      w->stands_for[op.out] = is_stop_between ? op.in[0] : lower(w, &op);
+    } else
       add(&w->new_order, id);
     for (int step = first; step < graph->nop; step++) set_stage_of(step, id);
   }

@@ -98,13 +98,6 @@ static void move_in_loops(struct dropping *d)
   if (l) l->nvalue = left;
 }
 
-static const int *renumbered_body(struct dropping *d, const struct op *op)
-{
-  int *body = alloc((size_t)op->nbody * sizeof *body);
-  for (int k = 0; k < op->nbody; k++) body[k] = d->ops.number[op->body[k]];
-  return body;
-}
-
 void drop_idle(void)
 {
   struct dropping run = {0}, *d = &run;
@@ -137,7 +130,11 @@ void drop_idle(void)
     *op = graph->op[i];
     for (int k = 0; k < op->nin; k++) op->in[k] = d->values.number[op->in[k]];
     op->out = renumbered(&d->values, op->out);
-    if (op->nbody) op->body = renumbered_body(d, op);
+    if (op->nbody) {
+      int *body = alloc((size_t)op->nbody * sizeof *body);
+      for (int k = 0; k < op->nbody; k++) body[k] = d->ops.number[op->body[k]];
+      op->body = body;
+    }
   }
   graph->nop = nop;
 }
@@ -158,12 +155,6 @@ void drop_rest(void)
 /* -------------------------------------------------------------------------- before the functions
  */
 
-/* Whether a user of the program sees it. */
-static bool is_result(int value)
-{
-  return value == graph->loss || value == graph->norm || graph->value[value].is_output;
-}
-
 /* Removes the operations that no result needs from the order. */
 void leave_out_dead(void)
 {
@@ -172,7 +163,11 @@ void leave_out_dead(void)
   for (int at = graph->norder; at-- > 0;) {
     const struct op *op = &graph->op[graph->order[at]];
     lives[at] = op->nout == 0;
-    for (int k = 0; k < op->nout; k++) lives[at] |= needed[op->out + k] || is_result(op->out + k);
+    for (int k = 0; k < op->nout; k++) {
+      /* Whether a user of the program sees it. */
+      lives[at] |= needed[op->out + k] || op->out + k == graph->loss ||
+                   op->out + k == graph->norm || graph->value[op->out + k].is_output;
+    }
     for (int i = 0; i < op->nin && lives[at]; i++) needed[op->in[i]] = true;
   }
   int kept = 0;

@@ -104,24 +104,8 @@ static int passed_on(const struct ring *r, int value, int step)
   return sent(r, value, step, r->one_way ? step : 0, 0);
 }
 
-/* The gradients of this rank's block, from the rank `step` places after it. */
-static int sent_home(const struct ring *r, int value, int step)
-{
-  return sent(r, value, 0, 0, step);
-}
-
 /* ------------------------------------------------------------------------------------ the blocks
  */
-
-/* The dimension of operand i that has the letter, or NONE. */
-static int dimension_of(const struct op *op, const struct letters *l, int i, char letter)
-{
-  const struct axis *axis = i < op->nin ? l->in[i] : l->out[i - op->nin];
-  int ndim = i < op->nin ? l->ndim_in[i] : l->ndim_out[i - op->nin];
-  for (int d = 0; d < ndim; d++)
-    if (axis[d].n == 1 && l->name[axis[d].letter[0]] == letter) return d;
-  return NONE;
-}
 
 /* The value before it was gathered: follows its redistributions back. */
 static int before_gather(const struct ring *r, int value, struct placement cut)
@@ -188,20 +172,6 @@ static bool reaches(const struct ring *r, int64_t keys, int parts, int away)
   return away == 0 || !reach || (away - 1) * part + 1 < reach;
 }
 
-/* Whether the rank's queries see a key of the block of the rank `step` places before it. In
-   head-tail order each rank has a part at the head of the sequence and one at its tail. */
-static bool sees_balanced(const struct ring *r, int64_t keys, int rank, int step)
-{
-  int parts = 2 * r->ranks, before = (rank - step + r->ranks) % r->ranks;
-  int query[] = {rank, parts - 1 - rank}, key[] = {before, parts - 1 - before};
-  for (int i = 0; i < 4; i++) {
-    int away = query[i / 2] - key[i % 2];
-    bool hidden = away < 0 && number_of(&r->op, "places") == 1;
-    if (!hidden && reaches(r, keys, parts, abs(away))) return true;
-  }
-  return false;
-}
-
 /* Whether some rank needs the block of the rank `step` places before it; on the ring, that is also
    the rank `ranks - step` places after it. */
 static bool is_needed(const struct ring *r, int64_t keys, int step)
@@ -209,23 +179,24 @@ static bool is_needed(const struct ring *r, int64_t keys, int step)
   if (!number_of(&r->op, "headtail"))
     return reaches(r, keys, r->ranks, step) ||
            (!number_of(&r->op, "causal") && reaches(r, keys, r->ranks, r->ranks - step));
-  for (int rank = 0; rank < r->ranks; rank++)
-    if (sees_balanced(r, keys, rank, step)) return true;
+  for (int rank = 0; rank < r->ranks; rank++) {
+    /* Whether the rank's queries see a key of the block of the rank `step` places before it. In
+       head-tail order each rank has a part at the head of the sequence and one at its tail. */
+    int parts = 2 * r->ranks, before = (rank - step + r->ranks) % r->ranks;
+    int query[] = {rank, parts - 1 - rank}, key[] = {before, parts - 1 - before};
+    bool sees_balanced = false;
+    for (int i = 0; i < 4 && !sees_balanced; i++) {
+      int away = query[i / 2] - key[i % 2];
+      bool hidden = away < 0 && number_of(&r->op, "places") == 1;
+      sees_balanced = !hidden && reaches(r, keys, parts, abs(away));
+    }
+    if (sees_balanced) return true;
+  }
   return false;
 }
 
 /* ------------------------------------------------------------------------------------- the steps
  */
-
-/* The rule of a step, whose keys begin anywhere. */
-static const char *rule_of_block(const struct op *op)
-{
-  static const char row[] = "b(gr)q@d!,bgk!d!,bgk!e!";
-  const char *rule = rule_of(op);
-  if (op->kind != OP_attention) return rule;
-  const char *rest = rule + strlen(row), *arrow = strstr(rule, "->");
-  return text("b(gr)q@d!,bgk@d!,bgk@e!%.*s->b(gr)qe!,b(gr)q:max:f32", (int)(arrow - rest), rest);
-}
 
 /* The operation on the current block; its first output. */
 static int step_of(const struct ring *r, int n)
@@ -233,7 +204,16 @@ static int step_of(const struct ring *r, int n)
   struct op op = r->op;
   struct shape shape[MAX_OUTPUTS];
   struct layout layout[MAX_OUTPUTS];
-  op.equation = rule_of_block(&op);
+  /* The rule of a step, whose keys begin anywhere. */
+  static const char row[] = "b(gr)q@d!,bgk!d!,bgk!e!";
+  const char *rule = rule_of(&op);
+  const char *rule_of_block = rule;
+  if (op.kind == OP_attention) {
+    const char *rest = rule + strlen(row), *arrow = strstr(rule, "->");
+    rule_of_block =
+        text("b(gr)q@d!,bgk@d!,bgk@e!%.*s->b(gr)qe!,b(gr)q:max:f32", (int)(arrow - rest), rest);
+  }
+  op.equation = rule_of_block;
   set_number(&op, "ring", -number_of(&op, "ring"));
   memcpy(op.in, r->block, sizeof op.in);
   if (n > 0 && number_if_any(&op, "sinks")) {
@@ -329,22 +309,15 @@ static void go_backward_one_way(struct ring *r, int *sum)
     int made = step_of(r, n);
     for (int k = 0; k < 3; k++) {
       int part = r->steps > 1 ? cast_to(r, made + k, F32) : made + k;
-      if (k > 0) part = sent_home(r, part, r->step[n]);
+      if (k > 0) {
+        /* The gradients of this rank's block, from the rank `step` places after it. */
+        int step = r->step[n];
+        part = sent(r, part, 0, 0, step);
+      }
       sum[k] = added(r, sum[k], part);
     }
     memcpy(r->block, ahead.block, sizeof ahead.block);
   }
-}
-
-static void go_backward(struct ring *r)
-{
-  int sum[3] = {NONE, NONE, NONE}; /* the gradients of q, k and v */
-  if (r->one_way)
-    go_backward_one_way(r, sum);
-  else
-    go_backward_around(r, sum);
-  for (int k = 0; k < 3; k++)
-    r->stands_for[r->op.out + k] = cast_to(r, sum[k], graph->value[r->op.out + k].type);
 }
 
 /* ------------------------------------------------------------------------------------- the pass */
@@ -377,15 +350,28 @@ static void go_around(const struct op *op, int *stands_for)
   struct letters l;
   op_letters(&r.op, &l);
   for (int i = 0; i < r.op.nin; i++) {
-    r.along[i] = dimension_of(&r.op, &l, i, 'k');
+    /* The dimension of operand i that has the letter, or NONE. */
+    char letter = 'k';
+    const struct axis *axis = i < r.op.nin ? l.in[i] : l.out[i - r.op.nin];
+    int ndim = i < r.op.nin ? l.ndim_in[i] : l.ndim_out[i - r.op.nin];
+    int dimension = NONE;
+    for (int d = 0; d < ndim && dimension == NONE; d++)
+      if (axis[d].n == 1 && l.name[axis[d].letter[0]] == letter) dimension = d;
+    r.along[i] = dimension;
     r.travels[i] = r.along[i] != NONE;
     r.own[i] = r.op.in[i];
     if (r.travels[i]) r.own[i] = block_of(&r, r.op.in[i], r.along[i], 0, &r.is_whole[i]);
     r.block[i] = r.own[i];
   }
-  if (back)
-    go_backward(&r);
-  else
+  if (back) {
+    int sum[3] = {NONE, NONE, NONE}; /* the gradients of q, k and v */
+    if (r.one_way)
+      go_backward_one_way(&r, sum);
+    else
+      go_backward_around(&r, sum);
+    for (int i = 0; i < 3; i++)
+      r.stands_for[r.op.out + i] = cast_to(&r, sum[i], graph->value[r.op.out + i].type);
+  } else
     go_forward(&r);
 }
 

@@ -28,16 +28,6 @@ static unsigned put_in_order(const struct op *op)
   return in->shape.ndim == 1 ? 1 : 0;
 }
 
-/* A bit for each letter of the dimensions. */
-static uint64_t letters_of(const struct axis *axis, unsigned dims, int ndim)
-{
-  uint64_t letters = 0;
-  for (int d = 0; d < ndim; d++)
-    for (int i = 0; dims >> d & 1 && i < axis[d].n; i++)
-      letters |= UINT64_C(1) << axis[d].letter[i];
-  return letters;
-}
-
 static unsigned dims_with(const struct axis *axis, uint64_t letters, int ndim)
 {
   unsigned dims = 0;
@@ -68,8 +58,17 @@ static void look_at(struct orders *o, const struct op *op)
   }
   if (!op->nin || !*rule_of(op)) return;
   op_letters(op, &l);
-  for (int i = 0; i < op->nin; i++)
-    other |= letters_of(l.in[i], o->other[op->in[i]], graph->value[op->in[i]].shape.ndim);
+  for (int i = 0; i < op->nin; i++) {
+    /* A bit for each letter of the dimensions. */
+    const struct axis *axis = l.in[i];
+    unsigned int dims = o->other[op->in[i]];
+    int ndim = graph->value[op->in[i]].shape.ndim;
+    uint64_t letters = 0;
+    for (int d = 0; d < ndim; d++)
+      for (int k = 0; dims >> d & 1 && k < axis[d].n; k++)
+        letters |= UINT64_C(1) << axis[d].letter[k];
+    other |= letters;
+  }
   if (!other) return;
   for (int k = 0; k < op->nout; k++)
     o->other[op->out + k] = dims_with(l.out[k], other, graph->value[op->out + k].shape.ndim);

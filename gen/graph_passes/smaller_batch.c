@@ -46,13 +46,6 @@ static int64_t samples_of_smaller(void)
   return 0; /* the runtime rejects a smaller batch */
 }
 
-static bool has_own_metrics(void)
-{
-  for (int i = 0; i < graph->nvalue; i++)
-    if (graph->value[i].is_output && i != labels_output()) return true;
-  return false;
-}
-
 static bool *what_only_metrics_need(void)
 {
   bool *needed = alloc((size_t)graph->nvalue + 1), *only = alloc((size_t)graph->nop + 1);
@@ -217,32 +210,23 @@ static _Noreturn void refuse(const struct op *op, const char *what, int64_t samp
       printable(op_name(op)), what, (long long)samples);
 }
 
-static int64_t reduced_elements(const struct op *op)
-{
-  const struct shape s = graph->value[op->in[0]].shape;
-  int64_t n = 1;
-  for (int d = 0; d < s.ndim; d++)
-    if (op->dims >> d & 1) n *= s.size[d];
-  return n;
-}
-
-/* The number of samples that are present, known in the operation's phase. */
-static int count_before(struct masking *m, const struct op *op)
-{
-  if (op->phase == FORWARD) return m->count;
-  return add_simple(&m->order, sum_of_present(m, beside(op, OP_sum)));
-}
-
 /* A sum with the factor 1 / (n - c), a mean or a variance, becomes a plain sum, divided by n - c
    for the n of the samples that are present. */
 static void divide_by_count(struct masking *m, int id)
 {
   const struct op sum = graph->op[id];
-  const double n = (double)reduced_elements(&sum), less = n - 1 / sum.scalar;
+  const struct shape s = graph->value[sum.in[0]].shape;
+  int64_t i = 1;
+  for (int d = 0; d < s.ndim; d++)
+    if (sum.dims >> d & 1) i *= s.size[d];
+  const double n = (double)i, less = n - 1 / sum.scalar;
   struct op plain = sum, each = beside(&sum, OP_scale), rest = beside(&sum, OP_sub);
   plain.scalar = 1;
   each.nin = 1;
-  each.in[0] = count_before(m, &sum);
+  /* The number of samples that are present, known in the operation's phase. */
+  each.in[0] = sum.phase == FORWARD
+                   ? m->count
+                   : add_simple(&m->order, sum_of_present(m, beside(&sum, OP_sum)));
   each.scalar = n / (double)m->samples;
   rest.nin = 2;
   rest.in[0] = each.scalar == 1 ? each.in[0] : add_simple(&m->order, each);
@@ -380,22 +364,14 @@ static void look_at(struct masking *m, int id)
   add(&m->order, id);
 }
 
-static void check_output(const struct masking *m, int value)
-{
-  const struct value *v = &graph->value[value];
-  const struct op *op = v->op == NONE ? NULL : &graph->op[v->op];
-  if (!v->is_output || m->masked[value] || !may_have_rows(m, value)) return;
-  plan_error(op && op->nin ? graph->value[op->in[0]].line : v->line,
-             "metrics: %s has elements for each sample, and with drop_last = false samples may be "
-             "missing in the last batch of an epoch: take a sum or a mean over the samples, "
-             "multiply by an input present{%lld}, or say drop_last = true",
-             printable(value_name(value)), (long long)m->samples);
-}
-
 int mask_metrics(void)
 {
   const int64_t samples = samples_of_smaller();
-  if (samples < 2 || !has_own_metrics()) return NONE;
+  if (samples < 2) return NONE;
+  bool has_own_metrics = false;
+  for (int i = 0; i < graph->nvalue && !has_own_metrics; i++)
+    has_own_metrics = graph->value[i].is_output && i != labels_output();
+  if (!has_own_metrics) return NONE;
   struct masking run = {.known = graph->nvalue, .samples = samples, .present = NONE}, *m = &run;
   m->lies = alloc((size_t)m->known * sizeof *m->lies);
   m->unknown = alloc((size_t)m->known);
@@ -407,7 +383,18 @@ int mask_metrics(void)
   }
   const int before = graph->norder;
   for (int at = 0; at < before; at++) look_at(m, graph->order[at]);
-  for (int i = 0; i < m->known; i++) check_output(m, i);
+  for (int i = 0; i < m->known; i++) {
+    const struct value *v = &graph->value[i];
+    const struct op *op = v->op == NONE ? NULL : &graph->op[v->op];
+    if (v->is_output && !m->masked[i] && may_have_rows(m, i)) {
+      plan_error(
+          op && op->nin ? graph->value[op->in[0]].line : v->line,
+          "metrics: %s has elements for each sample, and with drop_last = false samples may be "
+          "missing in the last batch of an epoch: take a sum or a mean over the samples, "
+          "multiply by an input present{%lld}, or say drop_last = true",
+          printable(value_name(i)), (long long)m->samples);
+    }
+  }
   if (m->present == NONE) return NONE;
   struct list all = {0};
   int at = 0;

@@ -15,21 +15,6 @@ static void *copied(const void *array, int n, size_t size)
   return copy;
 }
 
-static bool is_of(int stage, int coordinate)
-{
-  return stage == NONE || coordinate_of_stage(stage) == coordinate;
-}
-
-/* The gradients whose squares these ranks sum. */
-static void leave_squares(struct op *op)
-{
-  int *body = alloc((size_t)(op->nbody + 1) * sizeof *body), n = 0;
-  for (int k = 0; k < op->nbody; k++)
-    if (!graph->value[graph->op[op->body[k]].in[0]].elsewhere) body[n++] = op->body[k];
-  op->body = body;
-  op->nbody = n;
-}
-
 static void *copied_for_now(void **room, const void *array, int n, size_t size)
 {
   if (!*room) *room = alloc((size_t)n * size);
@@ -76,8 +61,11 @@ struct graph *program_of_stages(struct graph *whole, int coordinate, struct stag
   g->stages->here = coordinate;
   graph = g;
   g->norder = 0;
-  for (int at = 0; at < whole->norder; at++)
-    if (is_of(stage_of(whole->order[at]), coordinate)) g->order[g->norder++] = whole->order[at];
+  for (int at = 0; at < whole->norder; at++) {
+    int stage = stage_of(whole->order[at]);
+    if (stage == NONE || coordinate_of_stage(stage) == coordinate)
+      g->order[g->norder++] = whole->order[at];
+  }
   bool *runs = emptied(&room->runs, g->nop + 1), *takes = emptied(&room->takes, g->nvalue + 1);
   for (int at = 0; at < g->norder; at++) {
     const struct op *op = &g->op[g->order[at]];
@@ -93,7 +81,15 @@ struct graph *program_of_stages(struct graph *whole, int coordinate, struct stag
     if (v->op != NONE && !runs[v->op]) v->op = NONE;
   }
   for (int at = 0; at < g->norder; at++)
-    if (g->op[g->order[at]].kind == OP_squares) leave_squares(&g->op[g->order[at]]);
+    if (g->op[g->order[at]].kind == OP_squares) {
+      /* The gradients whose squares these ranks sum. */
+      struct op *op = &g->op[g->order[at]];
+      int *body = alloc((size_t)(op->nbody + 1) * sizeof *body), n = 0;
+      for (int k = 0; k < op->nbody; k++)
+        if (!graph->value[graph->op[op->body[k]].in[0]].elsewhere) body[n++] = op->body[k];
+      op->body = body;
+      op->nbody = n;
+    }
   leave_out_dead();
   return g;
 }

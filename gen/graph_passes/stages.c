@@ -14,16 +14,6 @@
 
 #include <string.h>
 
-/* Whether it depends on more than inputs and constants. */
-static bool is_staged(const struct op *op)
-{
-  for (int i = 0; i < op->nin; i++) {
-    const struct value *v = &graph->value[op->in[i]];
-    if (v->role == PARAMETER || stage_of(v->op) != NONE) return true;
-  }
-  return false;
-}
-
 void assign_stages(void)
 {
   if (!graph->stages) return;
@@ -56,7 +46,13 @@ void assign_stages(void)
           "before it",
           now + 1, printable(graph->module[graph->stages->first_module[here]].path), here);
     if (here > now) now = here;
-    if (is_staged(op)) set_stage(graph->order[at], now);
+    /* Whether it depends on more than inputs and constants. */
+    bool is_staged = false;
+    for (int i = 0; i < op->nin && !is_staged; i++) {
+      const struct value *v = &graph->value[op->in[i]];
+      is_staged = v->role == PARAMETER || stage_of(v->op) != NONE;
+    }
+    if (is_staged) set_stage(graph->order[at], now);
   }
   if (now + 1 < graph->stages->n)
     plan_error(graph->stages->line, "pipeline: %s, with which stage %d begins, does not run",
@@ -123,13 +119,6 @@ static int stage_with(struct staging *s, int value)
   return value < s->nvalue ? s->home[value] : NONE;
 }
 
-static bool is_pending(int value)
-{
-  for (int d = 0; d < graph->mesh.ndim; d++)
-    if (!graph->mesh.in_time[d] && graph->value[value].layout.on[d].kind == PARTIAL) return true;
-  return false;
-}
-
 /* The first stage whose gradients it takes, as gradients come from later stages; or NONE. */
 static int stage_of_gradients(struct staging *s, const struct op *op)
 {
@@ -181,8 +170,13 @@ static void set_moves(void)
     const struct op *op = &graph->op[id];
     bool moves = op->kind == OP_redistribute && stage_of(id) == NONE && op->phase != UPDATE;
     bool stays = moves && anywhere[op->in[0]] && several[op->out];
-    if (moves && !stays && !is_pending(op->in[0]) && reader[op->out] != NONE)
-      set_stage(id, reader[op->out]);
+    if (moves && !stays) {
+      int value = op->in[0];
+      bool is_pending = false;
+      for (int d = 0; d < graph->mesh.ndim && !is_pending; d++)
+        is_pending = !graph->mesh.in_time[d] && graph->value[value].layout.on[d].kind == PARTIAL;
+      if (!is_pending && reader[op->out] != NONE) set_stage(id, reader[op->out]);
+    }
     for (int i = 0; i < op->nin; i++) {
       int in = op->in[i];
       several[in] |= stays || (reader[in] != NONE && reader[in] != stage_of(id));
@@ -211,21 +205,19 @@ static struct op transfer(enum op_kind kind, int value, const struct op *reader)
                      .phase = is_of_step(value) ? GATHER : reader->phase};
 }
 
-/* Ranks get a value of the whole step once, however many of their stages read it. */
-static int first_stage_at(int coordinate)
-{
-  int stage = 0;
-  while (coordinate_of_stage(stage) != coordinate) stage++;
-  return stage;
-}
-
 /* The value as the stage that reads it has it: adds a send and a receive if it has not. */
 static int brought(struct staging *s, int value, int to, const struct op *reader,
                    struct list *sends)
 {
   int from = stage_with(s, value);
   if (from == NONE || coordinate_of_stage(from) == coordinate_of_stage(to)) return value;
-  if (is_of_step(value)) to = first_stage_at(coordinate_of_stage(to));
+  if (is_of_step(value)) {
+    /* Ranks get a value of the whole step once, however many of their stages read it. */
+    int coordinate = coordinate_of_stage(to);
+    int stage = 0;
+    while (coordinate_of_stage(stage) != coordinate) stage++;
+    to = stage;
+  }
   /* A value of one stage, as another one has it. */
   int *is = &s->received[(size_t)value * (size_t)graph->stages->n + (size_t)to];
   if (*is != NONE) return *is;
@@ -251,14 +243,6 @@ static int brought(struct staging *s, int value, int to, const struct op *reader
   return *is = out;
 }
 
-/* In the update the stage that has a parameter takes the sums of its gradient that others have
-   made. */
-static bool may_read_elsewhere(const struct op *op, int value)
-{
-  if (op->phase == UPDATE) return graph->value[value].role == SUMS;
-  return op->phase == FORWARD || op->phase == BACKWARD || op->phase == GATHER;
-}
-
 /* By send, in the order of the receives: the operation that makes its value, or a later one that
    makes the value of a send before it to the same stage. */
 static int *makers_in_order(const struct list *sends)
@@ -277,18 +261,6 @@ static int *makers_in_order(const struct list *sends)
   return maker;
 }
 
-/* Moves the operations from place `from` of the order on before those at `to`. Returns the place
-   behind them. */
-static int move_up(int from, int to)
-{
-  for (; from < graph->norder; from++, to++) {
-    const int id = graph->order[from];
-    memmove(&graph->order[to + 1], &graph->order[to], (size_t)(from - to) * sizeof id);
-    graph->order[to] = id;
-  }
-  return to;
-}
-
 /* A value that the steps of a scan read is received before the scan: its steps stay equal. */
 static void connect(struct staging *s)
 {
@@ -304,9 +276,25 @@ static void connect(struct staging *s)
     int stage = stage_of(order[at]), before = graph->norder;
     if (scan_around(op.module) != scan) scan_begins = before;
     scan = scan_around(op.module);
-    for (int i = 0; i < op.nin && stage != NONE; i++)
-      if (may_read_elsewhere(&op, op.in[i])) op.in[i] = brought(s, op.in[i], stage, &op, &sends);
-    if (scan != NONE) scan_begins = move_up(before, scan_begins);
+    for (int i = 0; i < op.nin && stage != NONE; i++) {
+      /* In the update the stage that has a parameter takes the sums of its gradient that others
+         have made. */
+      if (op.phase == UPDATE ? graph->value[op.in[i]].role == SUMS
+                             : op.phase == FORWARD || op.phase == BACKWARD || op.phase == GATHER)
+        op.in[i] = brought(s, op.in[i], stage, &op, &sends);
+    }
+    if (scan != NONE) {
+      /* Moves the operations from place `from` of the order on before those at `to`. Returns the
+         place behind them. */
+      int from = before;
+      int to = scan_begins;
+      for (; from < graph->norder; from++, to++) {
+        const int id = graph->order[from];
+        memmove(&graph->order[to + 1], &graph->order[to], (size_t)(from - to) * sizeof id);
+        graph->order[to] = id;
+      }
+      scan_begins = to;
+    }
     graph->op[order[at]] = op;
     append_to_order(order[at]);
   }

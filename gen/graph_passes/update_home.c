@@ -76,23 +76,6 @@ static int taken_home(const struct operands *of, const struct operands *each, in
                           of, "home");
 }
 
-/* The shape of one matrix of a stack. */
-static struct shape matrix_shape(const struct operands *of, int operand)
-{
-  struct shape shape = graph->value[of->value[operand]].shape;
-  for (int d = 0; d < shape.ndim - 1; d++) shape.size[d] = shape.size[d + 1];
-  shape.ndim--;
-  return shape;
-}
-
-/* A module's slice of a stack. */
-static int slice_of(const struct operands *of, int stack)
-{
-  struct op op = op_of_update(OP_scan_take, of);
-  op.dims = 1;
-  return append_of_update(op, stack, of, "slice");
-}
-
 /* Whether an operand that is at home is needed after it. */
 static bool leaves_home(const struct optimizer *o, const enum when *when, int operand)
 {
@@ -118,16 +101,6 @@ static bool works_at_home(const struct optimizer *o)
   return false;
 }
 
-/* Whether collectives can count the size of the stack of n of them, in the parameters' layout and
-   at home. */
-static bool can_be_stacked(int parameter, int n)
-{
-  enum { MOST = 1 << 30 };
-  int64_t whole = elements(graph->value[parameter].shape);
-  int ranks = ranks_together(), at_home = (n + ranks - 1) / ranks;
-  return elements(local_shape(parameter, 0)) <= MOST / n && whole <= MOST / at_home;
-}
-
 /* The largest number of loops in an update: other matrices are whole on every rank. */
 enum { MOST_TOGETHER = 128 };
 
@@ -142,7 +115,14 @@ static void join(struct updating *u, int list, int count, const struct list *of,
     if (gradient[p] == NONE || graph->value[p].optimizer != optimizer || u->home[p].parameter.n)
       return;
   }
-  if (!works_at_home(&plan_options->optimizer[optimizer]) || !can_be_stacked(first, count)) return;
+  if (!works_at_home(&plan_options->optimizer[optimizer])) return;
+  /* Whether collectives can count the size of the stack of n of them, in the parameters' layout and
+     at home. */
+  enum { MOST = 1 << 30 };
+  int64_t whole = elements(graph->value[first].shape);
+  int ranks = ranks_together(), at_home = (count + ranks - 1) / ranks;
+  bool can_be_stacked = elements(local_shape(first, 0)) <= MOST / count && whole <= MOST / at_home;
+  if (!can_be_stacked) return;
   if (u->nhome == MOST_TOGETHER) {
     ended_early("optimize", "matrices updated at home", MOST_TOGETHER, "stacks");
     return;
@@ -211,15 +191,6 @@ static struct operands operands_of_stack(const struct updating *u, const struct 
   return of;
 }
 
-/* Makes the numbers of the step, so that the operations of equal modules are equal. */
-static void make_numbers(const struct operands *of)
-{
-  for (int s = 0; s < of->o->noperation; s++)
-    for (int i = 0; i < inputs_of_step(of->o->step[s].kind); i++)
-      if (is_number_operand(of->o, of->o->step[s].in[i]))
-        value_of_operand(of, of->o->step[s].in[i], F32);
-}
-
 static void work_at_home(const struct updating *u, const struct operands *each, int n,
                          const enum when *when)
 {
@@ -236,7 +207,11 @@ static void work_at_home(const struct updating *u, const struct operands *each, 
     if (!leaves_home(o, when, k)) continue;
     /* The stack of an operand, cut as the update takes it. */
     int value = of.value[k];
-    struct layout to = layout_in_update(each, k, matrix_shape(&of, k));
+    /* The shape of one matrix of a stack. */
+    struct shape shape = graph->value[of.value[k]].shape;
+    for (int d = 0; d < shape.ndim - 1; d++) shape.size[d] = shape.size[d + 1];
+    shape.ndim--;
+    struct layout to = layout_in_update(each, k, shape);
     for (int d = 0; d < graph->mesh.ndim; d++)
       if (to.on[d].kind == SHARD) to.on[d].dim++;
     int back = append_of_update(move_of_update(to, value, &of, text("the update of %s", of.name)),
@@ -253,7 +228,13 @@ void append_updates_at_home(const struct updating *u, struct op *update, int n)
   int first = first_step_operand(o);
   for (int i = 0; i < n; i++) {
     each[i] = operands_of_update(u, &update[i]);
-    if (i == 0) make_numbers(each);
+    if (i == 0) {
+      /* Makes the numbers of the step, so that the operations of equal modules are equal. */
+      for (int s = 0; s < each->o->noperation; s++)
+        for (int k = 0; k < inputs_of_step(each->o->step[s].kind); k++)
+          if (is_number_operand(each->o, each->o->step[s].in[k]))
+            value_of_operand(each, each->o->step[s].in[k], F32);
+    }
     run(&each[i], when, BEFORE);
     for (int s = 0; s < o->noperation; s++)
       if (o->step[s].kind == OP_scan_stack)
@@ -263,7 +244,14 @@ void append_updates_at_home(const struct updating *u, struct op *update, int n)
   work_at_home(u, each, n, when);
   for (int i = 0; i < n; i++) {
     for (int k = first; k < first + o->noperation; k++)
-      if (leaves_home(o, when, k)) each[i].value[k] = slice_of(&each[i], each[i].value[k]);
+      if (leaves_home(o, when, k)) {
+        /* A module's slice of a stack. */
+        const struct operands *of = &each[i];
+        int stack = each[i].value[k];
+        struct op op = op_of_update(OP_scan_take, of);
+        op.dims = 1;
+        each[i].value[k] = append_of_update(op, stack, of, "slice");
+      }
     run(&each[i], when, BEHIND);
     append_update_taking(&update[i], &each[i]);
   }

@@ -58,17 +58,6 @@ static int number_of_step(const struct operands *of, int number)
   return known->at[number] = out;
 }
 
-/* The gradient, scaled down by the factor by which the norm of all exceeds the plan's limit: as in
-   clip.c. */
-static int clipped(int gradient, const struct operands *of)
-{
-  if (plan_options->clip <= 0) return gradient;
-  int norm = append_pair_of_update(OP_add, graph->norm, constant(1e-6, F32, of), of);
-  int factor = append_pair_of_update(OP_div, constant(plan_options->clip, F32, of), norm, of);
-  factor = append_pair_of_update(OP_minimum, factor, constant(1, F32, of), of);
-  return append_pair_of_update(OP_mul, gradient, factor, of);
-}
-
 bool is_number_operand(const struct optimizer *o, int operand)
 {
   return operand >= first_number_operand(o) && operand < first_step_operand(o);
@@ -107,22 +96,19 @@ struct op move_of_update(struct layout to, int value, const struct operands *of,
   return op;
 }
 
-/* "zmk,zkn->zmn" of "mk,kn->mn" */
-static const char *stacked_equation(const char *equation)
-{
-  struct buffer b = {0};
-  put(&b, "z");
-  for (const char *c = equation; *c; c++) put(&b, *c == ',' || *c == '>' ? "%cz" : "%c", *c);
-  return b.text;
-}
-
 /* Turns the operation on a matrix into one on a stack of them. Its result has as many dimensions as
    the stack. */
 static void stack(struct op *op)
 {
   op->dims <<= 1;
   op->keep |= is_reduce(op->kind);
-  if (op->equation) op->equation = stacked_equation(op->equation);
+  if (op->equation) {
+    /* "zmk,zkn->zmn" of "mk,kn->mn" */
+    struct buffer b = {0};
+    put(&b, "z");
+    for (const char *c = op->equation; *c; c++) put(&b, *c == ',' || *c == '>' ? "%cz" : "%c", *c);
+    op->equation = b.text;
+  }
 }
 
 int append_step_of_update(const struct operands *of, const struct update_step *step)
@@ -182,23 +168,18 @@ struct layout layout_in_update(const struct operands *of, int operand, struct sh
   return (struct layout){0};
 }
 
-/* Whether the new value of a state of another shape has the state's shape; and any other operand
-   has a shape that the kernel reads. */
-static bool fits(const struct operands *of, int operand)
+static int taken(const struct operands *of, int operand)
 {
+  int value = of->value[operand];
+  /* Whether the new value of a state of another shape has the state's shape; and any other operand
+     has a shape that the kernel reads. */
   struct shape shape = graph->value[of->value[operand]].shape;
   bool fit = true;
   for (int k = 0; k < of->o->nstate; k++)
     if (of->o->ones[k] && of->o->out[1 + k] == operand)
       fit &= same_shape(shape, graph->value[of->value[2 + k]].shape);
   bool read = same_shape(shape, graph->value[of->parameter].shape) || elements(shape) == 1;
-  return fit && (read || !kernel_takes(of->o, operand));
-}
-
-static int taken(const struct operands *of, int operand)
-{
-  int value = of->value[operand];
-  if (!fits(of, operand) || graph->value[value].type != F32)
+  if (!(fit && (read || !kernel_takes(of->o, operand))) || graph->value[value].type != F32)
     plan_error(of->o->line, "the update of %s takes a tensor of another shape or type",
                of->o->name);
   const char *why = text("the update of %s", graph->value[of->parameter].name);
@@ -220,7 +201,17 @@ struct operands operands_of_update(const struct updating *u, const struct op *up
                         .name = p->name,
                         .value = alloc(((size_t)n + 1) * sizeof(int))};
   for (int k = 0; k < 2 + o->nstate; k++) of.value[k] = update->in[k];
-  of.value[1] = clipped(update->in[1], &of);
+  /* The gradient, scaled down by the factor by which the norm of all exceeds the plan's limit: as
+     in clip.c. */
+  int gradient = update->in[1];
+  int clipped = gradient;
+  if (!(plan_options->clip <= 0)) {
+    int norm = append_pair_of_update(OP_add, graph->norm, constant(1e-6, F32, &of), &of);
+    int factor = append_pair_of_update(OP_div, constant(plan_options->clip, F32, &of), norm, &of);
+    factor = append_pair_of_update(OP_minimum, factor, constant(1, F32, &of), &of);
+    clipped = append_pair_of_update(OP_mul, gradient, factor, &of);
+  }
+  of.value[1] = clipped;
   return of;
 }
 

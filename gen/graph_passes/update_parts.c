@@ -48,12 +48,6 @@ static int along_of_inputs(const struct parts *p, const struct update_step *step
   return along;
 }
 
-static enum op_kind joining(enum op_kind reduction)
-{
-  if (reduction == OP_amax) return OP_maximum;
-  return reduction == OP_amin ? OP_minimum : OP_add;
-}
-
 /* The dimension in which the parts of the result are side by side, if those of the input are so in
    dimension `along`; 0: none. */
 static int along_of_result(const struct parts *p, const struct update_step *step, int along)
@@ -80,8 +74,13 @@ static void do_step(const struct parts *p, int s)
   if (along && !p->along[operand]) {
     /* Combines the parts' results, each of its own elements, into one. */
     int all = p->of[0].value[operand];
-    for (int k = 1; k < p->n; k++)
-      all = append_pair_of_update(joining(step->kind), all, p->of[k].value[operand], p->of);
+    for (int k = 1; k < p->n; k++) {
+      enum op_kind joining = OP_maximum;
+      if (step->kind != OP_amax) {
+        joining = step->kind == OP_amin ? OP_minimum : OP_add;
+      }
+      all = append_pair_of_update(joining, all, p->of[k].value[operand], p->of);
+    }
     for (int k = 0; k < p->n; k++) p->of[k].value[operand] = all;
   }
 }

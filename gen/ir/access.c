@@ -160,22 +160,16 @@ const int *sums_by_parameter(void)
   return sums;
 }
 
-/* The operation itself makes the value, or an operation of its body does. */
-static bool makes(const struct op *op, int value)
-{
-  if (op->out == value) return true;
-  for (int k = 0; k < op->nbody; k++)
-    if (graph->op[op->body[k]].out == value) return true;
-  return false;
-}
-
 int piece_touched(const struct op *op, int value)
 {
   const struct value *v = &graph->value[value];
   if (op->kind == OP_await) op = &graph->op[op->awaits];
   if (!op->pieces || v->pieces != op->pieces) return NONE;
   bool gathered = v->op != NONE && gathers_shards(graph->op[v->op].kind);
-  bool its_own = makes(op, value) || scatters_sum(op->kind);
+  /* The operation itself makes the value, or an operation of its body does. */
+  bool makes = op->out == value;
+  for (int k = 0; k < op->nbody && !makes; k++) makes = graph->op[op->body[k]].out == value;
+  bool its_own = makes || scatters_sum(op->kind);
   return its_own || gathered ? op->piece : NONE;
 }
 

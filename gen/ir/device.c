@@ -51,17 +51,6 @@ const struct device *device(void)
   return target->device ? device_named(target->device) : NULL;
 }
 
-/* The seconds of a product on tiles of this size, which reach so much of the rest. Its sums are
-   cut into `pieces`, computed in parallel. */
-static double seconds_on_tiles(const struct device *d, double flops, const struct product_sizes *p,
-                               double rows, double columns, double reach, double pieces)
-{
-  double tiles = p->count * ceil(p->rows / rows) * ceil(p->columns / columns) * pieces;
-  double rounds = ceil(tiles / d->processors);
-  double each = 2 * rows * columns * ceil(p->terms / pieces);
-  return rounds * (each / (flops / d->processors * PRODUCT_REACH * reach) + ROUND_SECONDS);
-}
-
 double product_seconds(const struct product_sizes *p, enum arithmetic a)
 {
   static const struct {
@@ -73,9 +62,18 @@ double product_seconds(const struct product_sizes *p, enum arithmetic a)
   if (!d) return all / FLAT_FLOPS[a];
   if (!d->processors) return all / (d->flops[a] * PRODUCT_REACH);
   for (size_t i = 0; i < sizeof tile / sizeof *tile; i++)
-    for (double pieces = 1; pieces <= 8; pieces *= 2)
-      best = fmin(best, seconds_on_tiles(d, d->flops[a], p, tile[i].rows, tile[i].columns,
-                                         tile[i].reach, pieces));
+    for (double pieces = 1; pieces <= 8; pieces *= 2) {
+      /* The seconds of a product on tiles of this size, which reach so much of the rest. Its sums
+         are cut into `pieces`, computed in parallel. */
+      double tiles =
+          p->count * ceil(p->rows / tile[i].rows) * ceil(p->columns / tile[i].columns) * pieces;
+      double rounds = ceil(tiles / d->processors);
+      double each = 2 * tile[i].rows * tile[i].columns * ceil(p->terms / pieces);
+      double seconds_on_tiles =
+          rounds *
+          (each / (d->flops[a] / d->processors * PRODUCT_REACH * tile[i].reach) + ROUND_SECONDS);
+      best = fmin(best, seconds_on_tiles);
+    }
   return best;
 }
 

@@ -130,11 +130,6 @@ void append_to_order(int op)
   graph->order[graph->norder++] = op;
 }
 
-static const char *graph_made_in(int module)
-{
-  return module == NONE ? "" : graph->module[module].path;
-}
-
 bool has_name_of_op(int value)
 {
   const struct value *v = &graph->value[value];
@@ -175,8 +170,8 @@ static int make_op_shaped(struct op op, const struct shape *shape, int nout)
   op.out = graph->nvalue;
   int i = store_op(op);
   for (int k = 0; k < nout; k++) {
-    int out = add_value_named(ACTIVATION, graph_made_in(op.module), type[k], shape[k], op.module,
-                              op.line);
+    int out = add_value_named(ACTIVATION, op.module == NONE ? "" : graph->module[op.module].path,
+                              type[k], shape[k], op.module, op.line);
     graph->value[out].op = i;
     graph->value[out].counts = counts_of(&op, k);
   }

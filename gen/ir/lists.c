@@ -36,18 +36,17 @@ int first_of_loop(int stack)
   return element == NONE ? 0 : place_in_list(element) - 1;
 }
 
-static bool is_number(const char *name)
-{
-  return *name && name[strspn(name, "0123456789")] == 0;
-}
-
 /* A module comes after the one that contains it. */
 const int *list_elements(void)
 {
   int *of = alloc((size_t)(graph->nmodule + 1) * sizeof *of);
   for (int m = 0; m < graph->nmodule; m++) {
     int parent = graph->module[m].parent;
-    of[m] = parent == NONE ? NONE : is_number(graph->module[m].name) ? m : of[parent];
+    of[m] = parent == NONE ? NONE
+            : (*graph->module[m].name &&
+               graph->module[m].name[strspn(graph->module[m].name, "0123456789")] == 0)
+                ? m
+                : of[parent];
   }
   return of;
 }

@@ -18,27 +18,18 @@ double elements_in_balance(int value, int rank)
   return (double)all * places / (double)v->shape.size[0];
 }
 
-static struct layout without_shifts(struct layout layout)
-{
-  for (int i = 0; i < graph->mesh.ndim; i++) layout.on[i].shift = 0;
-  return layout;
-}
-
-static bool has_shift(const struct layout *layout)
-{
-  for (int i = 0; i < graph->mesh.ndim; i++)
-    if (layout->on[i].shift) return true;
-  return false;
-}
-
 /* The part that the rank would have if nothing were shifted. */
 static struct shape unshifted_shape(int value, int rank)
 {
   const struct value *v = &graph->value[value];
   int coordinate[MAX_MESH] = {0};
-  if (!has_shift(&v->layout) || v->elsewhere) return local_shape(value, rank);
+  bool has_shift = false;
+  for (int i = 0; i < graph->mesh.ndim && !has_shift; i++) has_shift = v->layout.on[i].shift;
+  if (!has_shift || v->elsewhere) return local_shape(value, rank);
   coordinate_of(rank, coordinate);
-  return local_part(&graph->mesh, v->shape, without_shifts(v->layout), coordinate).shape;
+  struct layout layout = v->layout;
+  for (int i = 0; i < graph->mesh.ndim; i++) layout.on[i].shift = 0;
+  return local_part(&graph->mesh, v->shape, layout, coordinate).shape;
 }
 
 /* The same in that micro-batch. */

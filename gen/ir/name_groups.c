@@ -51,13 +51,6 @@ static bool same_file_part(const struct stack *f, int value)
          v->file_size == w->file_size;
 }
 
-/* A stack of one name, which others may join. */
-static struct stack name_groups_begin(const struct parts *p)
-{
-  if (!p->rest || p->number) return (struct stack){.name = p->name};
-  return (struct stack){.name = text("%.*s", (int)p->before, p->name), .rest = p->rest};
-}
-
 /* Families by the hash of their names: the last one at each place, and the one before it. */
 struct index {
   size_t mask;
@@ -86,7 +79,10 @@ struct stacks find_stacks(int n, const int *value, bool (*fits)(const struct sta
       k = index.before[k];
     if (k == NONE || !fits(&all.at[k], value[i])) {
       k = all.n++;
-      all.at[k] = name_groups_begin(&p);
+      /* A stack of one name, which others may join. */
+      all.at[k] = (!p.rest || p.number)
+                      ? (struct stack){.name = p.name}
+                      : (struct stack){.name = text("%.*s", (int)p.before, p.name), .rest = p.rest};
       index.before[k] = *last;
       if (all.at[k].rest) *last = k;
     }

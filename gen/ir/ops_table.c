@@ -43,12 +43,6 @@ const struct expr *row_expr(enum op_kind k)
   return known[k];
 }
 
-static bool has_reduced_rule(enum op_kind k)
-{
-  return *op_row[k].element && !strncmp(op_row[k].rule, "...D->...", strlen("...D->...")) &&
-         op_row[k].rule[strlen("...D->...")] != 'D';
-}
-
 bool is_reduce(enum op_kind k)
 {
   static _Thread_local enum {
@@ -56,7 +50,12 @@ bool is_reduce(enum op_kind k)
     NO,
     YES
   } known[OP_COUNT]; /* passes ask this for every operation */
-  if (known[k] == NOT_ASKED) known[k] = has_reduced_rule(k) ? YES : NO;
+  if (known[k] == NOT_ASKED) {
+    bool has_reduced_rule = *op_row[k].element &&
+                            !strncmp(op_row[k].rule, "...D->...", strlen("...D->...")) &&
+                            op_row[k].rule[strlen("...D->...")] != 'D';
+    known[k] = has_reduced_rule ? YES : NO;
+  }
   return known[k] == YES;
 }
 
@@ -162,31 +161,27 @@ bool is_block_of_keys(const struct op *op)
   return number_if_any(op, "ring") < 0;
 }
 
-static bool is_mean(const struct op *op)
-{
-  if (op->kind != OP_sum || op->scalar == 1) return false;
-  struct shape s = graph->value[op->in[0]].shape;
-  double n = 1;
-  for (int d = 0; d < s.ndim; d++)
-    if (op->dims >> d & 1) n *= (double)s.size[d];
-  return op->scalar == 1 / n;
-}
-
-/* "abc->abc": from one order in memory to another (assign_dim_order.c), or out of a wide value
-   (wide_values.c). */
-static bool ops_table_keeps_dimensions(const struct op *op)
-{
-  if (op->kind != OP_permute) return false;
-  size_t n = strcspn(op->equation, "-");
-  return !strncmp(op->equation, op->equation + n + strlen("->"), n);
-}
-
 const char *op_name(const struct op *op)
 {
   if (op->kind == OP_custom) return graph->custom[op->custom].name;
-  if (ops_table_keeps_dimensions(op))
+  /* "abc->abc": from one order in memory to another (assign_dim_order.c), or out of a wide value
+     (wide_values.c). */
+  bool ops_table_keeps_dimensions = false;
+  if (op->kind == OP_permute) {
+    size_t n = strcspn(op->equation, "-");
+    ops_table_keeps_dimensions = !strncmp(op->equation, op->equation + n + strlen("->"), n);
+  }
+  if (ops_table_keeps_dimensions)
     return graph->value[op->in[0]].order != graph->value[op->out].order ? "reorder" : "copy";
-  return is_mean(op) ? "mean" : op_row[op->kind].name;
+  bool is_mean = false;
+  if (op->kind == OP_sum && op->scalar != 1) {
+    struct shape s = graph->value[op->in[0]].shape;
+    double n = 1;
+    for (int d = 0; d < s.ndim; d++)
+      if (op->dims >> d & 1) n *= (double)s.size[d];
+    is_mean = op->scalar == 1 / n;
+  }
+  return is_mean ? "mean" : op_row[op->kind].name;
 }
 
 bool is_copy(enum op_kind k)

@@ -125,15 +125,6 @@ int64_t places_here(int value, int rank, struct shape part)
   return by_shape ? places_of_part(part) : places_along(v->counts, dims_without_places(v), rank);
 }
 
-/* The innermost dimension of places that has more than one: a rule gives no letter to others, so
-   kernels have no loop over them. */
-static int dimension_of_room(const struct shape *whole)
-{
-  int d = ROW_DIMS - 1;
-  while (d > 1 && whole->size[d] == 1) d--;
-  return d;
-}
-
 struct shape room_by_rows(int value, int rank, struct shape part)
 {
   const struct shape *whole = &graph->value[value].shape;
@@ -143,6 +134,10 @@ struct shape room_by_rows(int value, int rank, struct shape part)
   if (experts > 1) part.size[0] = 1;
   if (room == places_of_part(part)) return part;
   for (int d = 1; d < ROW_DIMS; d++) part.size[d] = 1;
-  part.size[dimension_of_room(whole)] = room;
+  /* The innermost dimension of places that has more than one: a rule gives no letter to others, so
+     kernels have no loop over them. */
+  int d = ROW_DIMS - 1;
+  while (d > 1 && whole->size[d] == 1) d--;
+  part.size[d] = room;
   return part;
 }

@@ -17,22 +17,19 @@ struct reading {
 /* The operand of a lone scalar in a rule without inputs. */
 static const struct rule_operand nothing = {.type = NONE};
 
-/* The parsed rule. Most operations of a kind have the same text. */
-static const struct rule *parsed_rule(const struct op *op)
+static struct reading read_rule(const struct op *op)
 {
+  /* The parsed rule. Most operations of a kind have the same text. */
   static _Thread_local struct {
     const char *text;
     const struct rule *rule;
   } last[OP_COUNT];
   const char *text = rule_of(op);
-  if (last[op->kind].text == text) return last[op->kind].rule;
-  last[op->kind].text = text;
-  return last[op->kind].rule = scanned_rule(text);
-}
-
-static struct reading read_rule(const struct op *op)
-{
-  const struct rule *r = parsed_rule(op);
+  const struct rule *r = last[op->kind].rule;
+  if (last[op->kind].text != text) {
+    last[op->kind].text = text;
+    r = last[op->kind].rule = scanned_rule(text);
+  }
   if (!r) bug("rule", "%s: '%s' is not a rule", op_name(op), rule_of(op));
   struct reading reading = {.rule = r};
   for (int i = 0; i < r->nin; i++) {
@@ -271,24 +268,20 @@ static bool solve_merged(const struct axis *axis, int64_t size, int i)
   return true;
 }
 
-static bool solve_all_merged(void)
-{
-  bool solved = true;
-  for (int i = 0; i < operand_count(op); i++)
-    for (int d = 0; d < operand_shape(i).ndim; d++)
-      if (operand_axis(i, d)->n > 1)
-        solved &= solve_merged(operand_axis(i, d), operand_shape(i).size[d], i);
-  return solved;
-}
-
 static void find_sizes(void)
 {
   for (int i = 0; i < operand_count(op); i++)
     for (int d = 0; d < operand_shape(i).ndim; d++)
       if (operand_axis(i, d)->n == 1)
         meet(operand_axis(i, d)->letter[0], operand_shape(i).size[d], i);
-  for (int round = 0; round < MAX_LETTERS; round++)
-    if (solve_all_merged()) return;
+  for (int round = 0; round < MAX_LETTERS; round++) {
+    bool solved = true;
+    for (int i = 0; i < operand_count(op); i++)
+      for (int d = 0; d < operand_shape(i).ndim; d++)
+        if (operand_axis(i, d)->n > 1)
+          solved &= solve_merged(operand_axis(i, d), operand_shape(i).size[d], i);
+    if (solved) return;
+  }
   plan_error(op->line, "%s: the rule %s does not say how its merged dimensions are made up",
              printable(op_name(op)), printable(rule_of(op)));
 }
@@ -313,18 +306,6 @@ static void split_in(struct axis *axis, int ndim, int letter, int inner)
     }
 }
 
-/* A view of a strided shard: letters end where the strides do. */
-static void split_letter(int letter, int64_t outer)
-{
-  if (found->n == MAX_LETTERS) return;
-  int inner = found->n++;
-  found->size[inner] = found->size[letter] / outer;
-  found->size[letter] = outer;
-  found->name[inner] = found->name[letter];
-  split_in(found->in[0], found->ndim_in[0], letter, inner);
-  split_in(found->out[0], found->ndim_out[0], letter, inner);
-}
-
 static void split_at_stride(int dim, int64_t stride)
 {
   const struct axis *axis = &found->in[0][dim];
@@ -333,8 +314,16 @@ static void split_at_stride(int dim, int64_t stride)
     int letter = axis->letter[k];
     int64_t size = found->size[letter], outer = stride / outside;
     if (stride <= outside || stride >= outside * size) continue;
-    if (!found->whole[letter] && stride % outside == 0 && size % outer == 0)
-      split_letter(letter, outer);
+    /* A view of a strided shard: letters end where the strides do. */
+    if (!found->whole[letter] && stride % outside == 0 && size % outer == 0 &&
+        found->n != MAX_LETTERS) {
+      int inner = found->n++;
+      found->size[inner] = found->size[letter] / outer;
+      found->size[letter] = outer;
+      found->name[inner] = found->name[letter];
+      split_in(found->in[0], found->ndim_in[0], letter, inner);
+      split_in(found->out[0], found->ndim_out[0], letter, inner);
+    }
     return;
   }
 }

@@ -48,19 +48,16 @@ bool is_issued_by_part(const struct op *op)
   return s->prefetch_distance || s->issued_in_last_iteration;
 }
 
-/* Whether it is a transfer over that edge. */
-static bool goes_over(const struct op *op, const struct group *g)
-{
-  return is_transfer(op->kind) && g->is_edge && op->number[1] == g->from && op->number[2] == g->to;
-}
-
 bool has_stream(int group)
 {
   for (int i = 0; i < graph->nfunction; i++)
     for (int k = 0; k < graph->function[i].nop; k++) {
       const struct op *op = &graph->op[graph->function[i].op[k]];
       if (is_collective(op->kind) && scheduled(op)->overlapped && op->group == group) return true;
-      if (goes_over(op, &graph->group[group])) return true;
+      /* Whether it is a transfer over that edge. */
+      if (is_transfer(op->kind) && graph->group[group].is_edge &&
+          op->number[1] == graph->group[group].from && op->number[2] == graph->group[group].to)
+        return true;
     }
   return false;
 }

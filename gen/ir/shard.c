@@ -374,30 +374,23 @@ bool same_placement(struct placement a, struct placement b)
   return same_kind_and_dim(a, b) && (a.kind != SHARD || a.cut_order == b.cut_order);
 }
 
-/* Whether both cut the same factor of the same dimension, so that their order matters. */
-static bool share_a_cut(struct placement a, struct placement b)
-{
-  return a.kind == SHARD && b.kind == SHARD && a.dim == b.dim && shard_stride(a) == shard_stride(b);
-}
-
-static bool has_turns(struct layout layout)
-{
-  for (int i = 0; i < graph->mesh.ndim; i++)
-    if (layout.on[i].cut_order) return true;
-  return false;
-}
-
 /* Asked millions of times on a mesh of many dimensions, so it looks at each pair once. */
 struct layout usual_cut_order(struct layout layout)
 {
-  if (!has_turns(layout)) return layout;
+  bool has_turns = false;
+  for (int i = 0; i < graph->mesh.ndim && !has_turns; i++) has_turns = layout.on[i].cut_order;
+  if (!has_turns) return layout;
   int turn[MAX_MESH], place[MAX_MESH] = {0}, rank[MAX_MESH] = {0};
   unsigned with[MAX_MESH], reordered = 0;
   for (int i = 0; i < graph->mesh.ndim; i++) {
     turn[i] = layout.on[i].cut_order;
     with[i] = 1u << i;
     for (int k = 0; k < i; k++) {
-      if (!share_a_cut(layout.on[i], layout.on[k])) continue;
+      /* Whether both cut the same factor of the same dimension, so that their order matters. */
+      bool share_a_cut = layout.on[i].kind == SHARD && layout.on[k].kind == SHARD &&
+                         layout.on[i].dim == layout.on[k].dim &&
+                         shard_stride(layout.on[i]) == shard_stride(layout.on[k]);
+      if (!share_a_cut) continue;
       with[i] |= 1u << k;
       with[k] |= 1u << i;
       place[i]++;

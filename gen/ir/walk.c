@@ -131,23 +131,23 @@ void each_run_of(const struct function *f, void (*visit)(void *to, int op, int m
   run_function(f, 0, visit, to);
 }
 
-/* Whether the callee is visited here. A part that iterations run for each other is visited where
-   it runs outside the loop. */
-static bool is_visited_in(const struct op *call)
-{
-  if (call->kind == OP_loop) return true;
-  if (call->kind != OP_iteration) return false;
-  bool first = call->iteration == FIRST_ITERATION && !call->first;
-  return first || call->iteration == LAST_ITERATION || call->iteration == IN_LAST_ITERATION;
-}
-
 static void visit_function(const struct function *f, int runs,
                            void (*visit)(void *to, int op, int times), void *to)
 {
   for (int k = 0; k < f->nop; k++) {
     const struct op *op = &graph->op[f->op[k]];
     visit(to, f->op[k], runs * f->count);
-    if (is_visited_in(op)) visit_function(&graph->function[op->function], runs, visit, to);
+    /* Whether the callee is visited here. A part that iterations run for each other is visited
+       where it runs outside the loop. */
+    bool is_visited = true;
+    if (op->kind != OP_loop) {
+      is_visited = false;
+      if (op->kind == OP_iteration) {
+        bool first = op->iteration == FIRST_ITERATION && !op->first;
+        is_visited = first || op->iteration == LAST_ITERATION || op->iteration == IN_LAST_ITERATION;
+      }
+    }
+    if (is_visited) visit_function(&graph->function[op->function], runs, visit, to);
   }
 }
 

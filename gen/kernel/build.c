@@ -410,14 +410,6 @@ static void add_rows_in_blocks(struct code *c, struct kernel_builder *k)
   if (f->columns) store_columns(c, k, columns);
 }
 
-static void add_rows(struct code *c, struct kernel_builder *k)
-{
-  if (has_blocks())
-    add_rows_in_blocks(c, k);
-  else
-    add_rows_in_loops(c, k);
-}
-
 /* ------------------------------------------------------------------------------------ all kinds */
 
 /* A kernel of elements, or by rows, ends after the last existing row. */
@@ -454,7 +446,11 @@ struct code *kernel_code(struct kernel_builder *k)
       add_elements(open_inner_loops(c, &k->loops, 0, true), k, all);
     break;
   case ROW_BY_ROW:
-    add_rows(c, k);
+    if (has_blocks())
+      add_rows_in_blocks(c, k);
+    else
+      add_rows_in_loops(c, k);
+
     break;
   case RESULT_BY_RESULT:
     add_inner_reductions(c, k, all);

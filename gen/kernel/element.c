@@ -154,16 +154,6 @@ static bool has_first(const struct expr *e)
   return false;
 }
 
-/* The type of the expression in C. */
-static enum type type_of_written(const struct writing *w, const struct expr *written)
-{
-  if (rule_type(w->op, 0) == BOOL) return BOOL;
-  if (is_letter_row(w->op, w->row))
-    return has_first(written) || !strcmp(w->k->loops.type, "long") ? I64 : I32;
-  bool computes = w->op->kind != OP_expand && has_sign(w->row) && !reads_by_index(w->op, 0);
-  return w->type == BOOL && computes ? I32 : w->type;
-}
-
 /* ------------------------------------------------------------------------------------- operands */
 
 /* The number that input i is: it is not in memory. */
@@ -378,36 +368,32 @@ static const struct expr *scalar(const struct writing *w)
   return typed_number(w->op->scalar, w->type == BOOL ? I32 : w->type);
 }
 
-/* Whether input i is the number 1, so that the product is the other factor. */
-static bool is_one(const struct op *op, int i)
-{
-  const struct value *v = &graph->value[op->in[i]];
-  return !v->stored && v->op != NONE && graph->op[v->op].kind == OP_full &&
-         graph->op[v->op].scalar == 1;
-}
-
-static const struct expr *named_in_row(struct writing *w, const char *name)
-{
-  if (names_letter(w->op, name)) return letter_index(w, *name);
-  if (!strcmp(name, "s")) return scalar(w);
-  if (!strcmp(name, "random")) return random_number(w);
-  if (!strcmp(name, "now")) return word_expr(add_extra(w->k, "step_number", "now", "t"));
-  if (!strcmp(name, "noted"))
-    return word_expr(add_extra(w->k, "unsigned long long *", "noted",
-                               text("&m->noted[%" PRId64 "]", number_of(w->op, "use"))));
-  return name[1] ? int_expr(number_of(w->op, name)) : input_element(w, *name - 'a', NONE, NULL);
-}
-
 /* The row's expression with the values of its names. */
 static const struct expr *filled_row(struct writing *w, const struct expr *e)
 {
   enum { MOST = 4 };
   const struct expr *at[MOST];
-  if (*e->word == '$')
-    return e->n ? indexed_element(w, e->word[1] - 'a', e->at[0]) : named_in_row(w, e->word + 1);
+  if (*e->word == '$') {
+    if (e->n) return indexed_element(w, e->word[1] - 'a', e->at[0]);
+    const char *name = e->word + 1;
+    if (names_letter(w->op, name)) return letter_index(w, *name);
+    if (!strcmp(name, "s")) return scalar(w);
+    if (!strcmp(name, "random")) return random_number(w);
+    if (!strcmp(name, "now")) return word_expr(add_extra(w->k, "step_number", "now", "t"));
+    if (!strcmp(name, "noted"))
+      return word_expr(add_extra(w->k, "unsigned long long *", "noted",
+                                 text("&m->noted[%" PRId64 "]", number_of(w->op, "use"))));
+    return name[1] ? int_expr(number_of(w->op, name)) : input_element(w, *name - 'a', NONE, NULL);
+  }
   if (is_sign(e, "*") && !strcmp(e->at[0]->word, "$s")) { /* 1 * x, s * 1 */
     if (w->op->scalar == 1) return filled_row(w, e->at[1]);
-    if (is_row_input(e->at[1], 0) && is_float(w->type) && is_one(w->op, 0)) return scalar(w);
+    if (is_row_input(e->at[1], 0) && is_float(w->type)) {
+      /* Whether input i is the number 1, so that the product is the other factor. */
+      const struct value *v = &graph->value[w->op->in[0]];
+      bool is_one = !v->stored && v->op != NONE && graph->op[v->op].kind == OP_full &&
+                    graph->op[v->op].scalar == 1;
+      if (is_one) return scalar(w);
+    }
   }
   if (e->n > MOST)
     bug_at("emit", (int)(w->op - graph->op), "its row has a call of %d operands", e->n);
@@ -451,7 +437,17 @@ const struct expr *element_expr(struct code *before, struct kernel_builder *k, c
   if (e) return converted(e, F32, graph->value[op->out].type);
   e = filled_row(&w, w.row);
   if (is_reduce(op->kind)) return e;
-  return converted(e, type_of_written(&w, e), graph->value[op->out].type);
+  /* The type of the expression in C. */
+  enum type type_of_written = BOOL;
+  if (rule_type(w.op, 0) != BOOL) {
+    if (is_letter_row(w.op, w.row)) {
+      type_of_written = has_first(e) || !strcmp(w.k->loops.type, "long") ? I64 : I32;
+    } else {
+      bool computes = w.op->kind != OP_expand && has_sign(w.row) && !reads_by_index(w.op, 0);
+      type_of_written = w.type == BOOL && computes ? I32 : w.type;
+    }
+  }
+  return converted(e, type_of_written, graph->value[op->out].type);
 }
 
 /* ----------------------------------------------------------------------------------- statements */
@@ -483,12 +479,6 @@ static bool is_read(const struct kernel_builder *k, int value, const bool *made)
   for (int n = 0; n < k->group->nbody; n++)
     if (made[n] && reads_in_kernel(&graph->op[k->group->body[n]], value)) return true;
   return false;
-}
-
-/* Whether an element needs no name of its own: it has one, or is a number. */
-static bool is_plain_element(const struct expr *e)
-{
-  return e->fenced || (!e->n && *e->word != '-' && !strstr(e->word, "->"));
 }
 
 /* The number of times that the operation's expression has the value's element; at another index it
@@ -547,7 +537,8 @@ static bool is_read_in_place(const struct kernel_builder *k, int n, const bool *
 const struct expr *named_element(struct code *c, struct kernel_builder *k, const struct op *op,
                                  const struct expr *element)
 {
-  if (is_plain_element(element)) {
+  /* Whether an element needs no name of its own: it has one, or is a number. */
+  if (element->fenced || (!element->n && *element->word != '-' && !strstr(element->word, "->"))) {
     name_temporary(k, op->out, element);
     return element;
   }

@@ -83,14 +83,6 @@ const char *coordinate_text(int mesh_dim)
   return graph->mesh.in_time[mesh_dim] ? "microbatch" : text("rank->coordinate[%d]", mesh_dim);
 }
 
-/* The number of the part that the rank holds. */
-static const char *held_text(struct placement p, int mesh_dim)
-{
-  int n = graph->mesh.size[mesh_dim];
-  const char *own = coordinate_text(mesh_dim);
-  return p.shift ? text("((%s + %d) %% %d)", own, n - (int)p.shift % n, n) : own;
-}
-
 char *begin_text(const struct layout *layout, const int *cut, int ncut, int64_t n, int64_t factor)
 {
   struct buffer b = {0};
@@ -98,7 +90,12 @@ char *begin_text(const struct layout *layout, const int *cut, int ncut, int64_t 
   for (int i = 0; i < ncut; i++) {
     int parts = graph->mesh.size[cut[i]];
     int64_t chunk = (n + parts - 1) / parts;
-    const char *part = held_text(layout->on[cut[i]], cut[i]);
+    /* The number of the part that the rank holds. */
+    int k = graph->mesh.size[cut[i]];
+    const char *own = coordinate_text(cut[i]);
+    const char *part = layout->on[cut[i]].shift ? text("((%s + %d) %% %d)", own,
+                                                       k - (int)layout->on[cut[i]].shift % k, k)
+                                                : own;
     const char *split = graph->mesh.in_time[cut[i]] ? "split" : "part";
     bool is_even = n % parts == 0;
     if (b.length) put(&b, " + ");

@@ -81,13 +81,6 @@ static bool is_of_functions(const struct op *group)
   return true;
 }
 
-static bool is_in_place(const struct kernel_builder *k)
-{
-  for (int i = 0; i < k->nargument; i++)
-    if (k->argument[i].in_place) return true;
-  return false;
-}
-
 /* "add_relu": the names of a kernel's operations; if they are many, or all are of functions of the
    plan, these functions, "add_rms_norm"; if these are many, the first few. */
 static char *kernel_words(const struct op *group)
@@ -124,16 +117,6 @@ static char *fused_kernel_name(const char *words, struct shape space, bool in_pl
   return b.text;
 }
 
-/* The value, read by the kernel and of another name, whose memory `value` takes; or NONE. */
-static int overwritten_by(int value, const int *read, int n)
-{
-  for (int i = 0; i < n; i++)
-    if (read[i] != value && same_place(read[i], value) &&
-        strcmp(spoken_name(read[i]), spoken_name(value)))
-      return read[i];
-  return NONE;
-}
-
 /* The comment above a kernel: the values that it computes, and those that it overwrites. */
 static char *kernel_comment(const struct op *group)
 {
@@ -143,7 +126,13 @@ static char *kernel_comment(const struct op *group)
   struct buffer b = {0};
   put(&b, "%s", comment_lines(formula_text(group), 0));
   for (int i = 0; i < nwritten; i++) {
-    int in = overwritten_by(written[i], read, nread);
+    /* The value, read by the kernel and of another name, whose memory `value` takes; or NONE. */
+    int value = written[i];
+    int in = NONE;
+    for (int k = 0; k < nread && in == NONE; k++)
+      if (read[k] != value && same_place(read[k], value) &&
+          strcmp(spoken_name(read[k]), spoken_name(value)))
+        in = read[k];
     if (in != NONE)
       put(&b, "%s",
           comment_lines(text("%s is in place of %s", printable(spoken_name(written[i])),
@@ -176,32 +165,17 @@ static char *neutral_call(const struct op *op, int rank)
   return kernel_launch_text(name, &launch, c_name(op->out));
 }
 
-/* A kernel over no elements sets only its reductions' outputs. */
-static char *empty_call(const struct op *group, int rank)
-{
-  struct buffer b = {0};
-  put_text(&b, "", 0);
-  for (int k = 0; k < group->nbody; k++) {
-    const struct op *op = &graph->op[group->body[k]];
-    if (is_reduce(op->kind) && c_name(op->out))
-      put(&b, "%s%s", b.length ? "\n  " : "", neutral_call(op, rank));
-  }
-  return b.text;
-}
-
-/* The entry for a kernel with this code, apart from the names within it, and these parameters: 0,
-   or one more than the number of the kernel. */
-static int *known_kernel(const struct kernel_builder *k, const char *name, const struct code *body)
-{
-  return planned(text("%s %d %s", name, k->launch->threads, signature_of(k, body, true)));
-}
-
 static const char *fused_kernel(struct kernel_builder *k, const struct code *body)
 {
   struct buffer b = {0};
   k->words = kernel_words(k->group);
-  const char *name = fused_kernel_name(k->words, k->loops.space, is_in_place(k));
-  int *known = known_kernel(k, name, body), before = nkernels;
+  bool is_in_place = false;
+  for (int i = 0; i < k->nargument && !is_in_place; i++) is_in_place = k->argument[i].in_place;
+  const char *name = fused_kernel_name(k->words, k->loops.space, is_in_place);
+  /* The entry for a kernel with this code, apart from the names within it, and these parameters: 0,
+     or one more than the number of the kernel. */
+  int *known = planned(text("%s %d %s", name, k->launch->threads, signature_of(k, body, true))),
+      before = nkernels;
   if (*known) return kernels[*known - 1].name;
   put_text(&b, "", 0);
   print_code(&b, body, 2);
@@ -237,7 +211,17 @@ char *fused_call(const struct op *group, int rank)
                              .stages = *group->stages,
                              .form = kernel_form(group, rank),
                              .launch = &launch};
-  if (k.form->scheme == NO_KERNEL) return empty_call(group, rank);
+  if (k.form->scheme == NO_KERNEL) {
+    /* A kernel over no elements sets only its reductions' outputs. */
+    struct buffer b = {0};
+    put_text(&b, "", 0);
+    for (int i = 0; i < group->nbody; i++) {
+      const struct op *op = &graph->op[group->body[i]];
+      if (is_reduce(op->kind) && c_name(op->out))
+        put(&b, "%s%s", b.length ? "\n  " : "", neutral_call(op, rank));
+    }
+    return b.text;
+  }
   find_loops(&k);
   find_arguments(&k);
   char *rotary = rotary_call(&k);

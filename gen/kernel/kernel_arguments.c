@@ -21,11 +21,6 @@ static bool is_spoken_on_device(const char *name)
   return false;
 }
 
-static bool is_spoken_in_kernel(const char *name)
-{
-  return is_spoken(name) || (target->thread_grids && is_spoken_on_device(name));
-}
-
 /* Which of "sum", "sum_2", "sum_3" ... are in use. */
 struct numbers {
   const char *preferred;
@@ -57,7 +52,9 @@ const char *free_name(const struct kernel_builder *k, const char *preferred)
   for (int again = 1; again < (int)sizeof n.taken; again++) {
     if (n.taken[again]) continue;
     const char *name = again == 1 ? n.preferred : text("%s_%d", n.preferred, again);
-    if (!is_spoken_in_kernel(name)) return name;
+    bool is_spoken_in_kernel =
+        is_spoken(name) || (target->thread_grids && is_spoken_on_device(name));
+    if (!is_spoken_in_kernel) return name;
   }
   bug("emit", "a kernel has more than %d names like '%s'", (int)sizeof n.taken, preferred);
 }

@@ -321,15 +321,6 @@ static bool is_bf16(int i)
   return graph->value[file_operand(i)].type == BF16;
 }
 
-static bool row_has_number(const char *name)
-{
-  size_t n = strlen(name);
-  for (const char *c = op_row[file_kernel.op->kind].numbers; (c = strstr(c, name)); c += n)
-    if ((c == op_row[file_kernel.op->kind].numbers || c[-1] == ' ') && (c[n] == ' ' || !c[n]))
-      return true;
-  return false;
-}
-
 /* The value of the hole, or NULL. */
 static const char *hole_text(const char *name)
 {
@@ -360,7 +351,13 @@ static const char *hole_text(const char *name)
   if (of_tiles) return of_tiles;
   if (!strcmp(name, "s")) return number_text(file_kernel.op->scalar);
   if (!strcmp(name, "softcap")) return number_text(file_kernel.op->softcap);
-  return row_has_number(name) ? int_text(number_of(file_kernel.op, name)) : NULL;
+  size_t n = strlen(name);
+  bool row_has_number = false;
+  for (const char *c = op_row[file_kernel.op->kind].numbers;
+       (c = strstr(c, name)) && !row_has_number; c += n)
+    row_has_number =
+        (c == op_row[file_kernel.op->kind].numbers || c[-1] == ' ') && (c[n] == ' ' || !c[n]);
+  return row_has_number ? int_text(number_of(file_kernel.op, name)) : NULL;
 }
 
 /* The end of the text in the brackets that open at c, or NULL. */
@@ -582,16 +579,6 @@ static char *definition_of(const char *file, const struct function_text *list, i
 
 /* -------------------------------------------------------------------------------- the arguments */
 
-static void refuse_bf16(void)
-{
-  for (int i = 0; i < file_kernel.op->nin; i++)
-    if (graph->value[file_kernel.op->in[i]].type == BF16)
-      plan_error(file_kernel.op->line,
-                 "%s: %s is bfloat16, which its kernel does not take: cast it to float32 first, "
-                 "with x:to(\"float32\")",
-                 printable(op_name(file_kernel.op)), printable(value_name(file_kernel.op->in[i])));
-}
-
 /* The address of operand i, whose parameter must be of its type. */
 static void put_operand_argument(struct buffer *b, int i, const char *parameter)
 {
@@ -600,7 +587,15 @@ static void put_operand_argument(struct buffer *b, int i, const char *parameter)
   bool written = output || graph->value[value].role == CACHE;
   char *type = text("%s%s *", written ? "" : "const ", c_type(graph->value[value].type));
   bool fits = !strncmp(parameter, type, strlen(type));
-  if (!fits) refuse_bf16();
+  if (!fits) {
+    for (int k = 0; k < file_kernel.op->nin; k++)
+      if (graph->value[file_kernel.op->in[k]].type == BF16)
+        plan_error(file_kernel.op->line,
+                   "%s: %s is bfloat16, which its kernel does not take: cast it to float32 first, "
+                   "with x:to(\"float32\")",
+                   printable(op_name(file_kernel.op)),
+                   printable(value_name(file_kernel.op->in[k])));
+  }
   if (!fits)
     plan_error(file_kernel.op->line, "%s: its kernel takes %s%s as '%s', which is %s",
                printable(op_name(file_kernel.op)), output ? "output " : "",

@@ -31,18 +31,6 @@ static void put_clauses(struct buffer *b, const struct code *body)
   }
 }
 
-static void put_marks(struct buffer *b, const struct statement *loop)
-{
-  if (!loop->marks) return;
-  put(b, "#pragma %s", loop->marks & UNROLLED ? "unroll" : "omp");
-  if (loop->marks & PARALLEL) put(b, " parallel for");
-  if (loop->marks & VECTOR) put(b, " simd");
-  if (loop->marks & PARALLEL) put(b, " schedule(static)");
-  if (loop->collapse > 1) put(b, " collapse(%d)", loop->collapse);
-  if (loop->marks & VECTOR) put_clauses(b, loop->body);
-  put(b, "\n");
-}
-
 /* "warp_sum(x)", "block_max<512>(x)" */
 static char *combined_text(const struct statement *n)
 {
@@ -78,7 +66,15 @@ static void print_statement(struct buffer *b, const struct statement *n, int ind
     put(b, "%*sif (%s) {\n", indent, "", value);
     break;
   case LOOP:
-    put_marks(b, n);
+    if (n->marks) {
+      put(b, "#pragma %s", n->marks & UNROLLED ? "unroll" : "omp");
+      if (n->marks & PARALLEL) put(b, " parallel for");
+      if (n->marks & VECTOR) put(b, " simd");
+      if (n->marks & PARALLEL) put(b, " schedule(static)");
+      if (n->collapse > 1) put(b, " collapse(%d)", n->collapse);
+      if (n->marks & VECTOR) put_clauses(b, n->body);
+      put(b, "\n");
+    }
     put(b, "%*sfor (%s %s = %s; %s < %s; %s%s) {\n", indent, "", n->type, n->name, value, n->name,
         expr_text(n->below), n->name, n->step ? text(" += %s", expr_text(n->step)) : "++");
     break;

@@ -89,19 +89,6 @@ static int64_t *loop_sizes(const struct template *t, int loop)
   return size;
 }
 
-/* Whether the number is the product of the sizes of these loops, by `divisor`. */
-static bool is_product_of_sizes(const struct template *t, const int64_t *number, int from, int to,
-                                int divisor)
-{
-  for (int m = 0; m < t->n; m++) {
-    const struct loops *loops = &t->member[m]->builder->loops;
-    int64_t product = 1;
-    for (int n = from; n <= to; n++) product *= loops->size[n];
-    if (product != number[m] * divisor) return false;
-  }
-  return true;
-}
-
 static const struct expr *product_of_sizes(struct template *t, int from, int to, int divisor)
 {
   const struct expr *product = NULL;
@@ -123,8 +110,16 @@ static const struct expr *size_in_all(struct template *t, const int64_t *number)
     for (int length = 0; length < k->loops.n; length++)
       for (int from = 0; from + length < k->loops.n; from++) {
         int divisor = by_vector ? k->vectors.width : 1;
-        if (is_product_of_sizes(t, number, from, from + length, divisor))
-          return product_of_sizes(t, from, from + length, divisor);
+        /* Whether the number is the product of the sizes of these loops, by `divisor`. */
+        int to = from + length;
+        bool is_product_of_sizes = true;
+        for (int m = 0; m < t->n && is_product_of_sizes; m++) {
+          const struct loops *loops = &t->member[m]->builder->loops;
+          int64_t product = 1;
+          for (int n = from; n <= to; n++) product *= loops->size[n];
+          is_product_of_sizes = product == number[m] * divisor;
+        }
+        if (is_product_of_sizes) return product_of_sizes(t, from, from + length, divisor);
       }
   return word_expr(parameter_name(t, NULL, number));
 }
@@ -178,15 +173,6 @@ static char *instance_call(const struct template *t, int member, const char *nam
   return b.text;
 }
 
-/* "For add_8 and add_12." */
-static char *template_comment(const struct template *t)
-{
-  struct buffer b = {0};
-  for (int m = 0; m < t->n; m++)
-    put(&b, "%s%s", !m ? "For " : m < t->n - 1 ? ", " : " and ", t->member[m]->name);
-  return comment_lines(text("%s.", b.text), 0);
-}
-
 /* Whether a name in the kernel equals that of a parameter. */
 static bool clashes(const struct template *t, const struct code *code)
 {
@@ -228,7 +214,11 @@ static void share_body(struct kernel *const *member, int n)
     member[m]->definition = text("%.*s%s}\n", (int)(begin - head), head,
                                  wrapped_lines(instance_call(&t, m, name), true));
   }
-  member[0]->shared = text("%s%s\n", template_comment(&t), body);
+  /* "For add_8 and add_12." */
+  struct buffer b = {0};
+  for (int m = 0; m < t.n; m++)
+    put(&b, "%s%s", !m ? "For " : m < t.n - 1 ? ", " : " and ", t.member[m]->name);
+  member[0]->shared = text("%s%s\n", comment_lines(text("%s.", b.text), 0), body);
 }
 
 /* By the code without sizes: the kernels that have it. */

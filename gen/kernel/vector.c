@@ -106,18 +106,6 @@ const struct expr *indexed_vector(struct kernel_builder *k, int value,
 
 /* --------------------------------------------------------------------------------- around loops */
 
-static void add_load(struct code *c, const struct kernel_builder *k, const struct vector *v)
-{
-  const struct vectors *all = &k->vectors;
-  const char *type = vector_type(k, c_type(graph->value[v->value].type));
-  const struct expr *load = call_expr(text("load<%d>", all->width), &v->first, 1);
-  if (v->where) load = choice_expr(v->where, load, word_expr(text("%s{}", type)));
-  if (is_kept_in_vector(v) && all->declared)
-    add_assignment(c, vector_variable(all, v), load);
-  else
-    add_declaration(c, text("const %s", type), v->name, load);
-}
-
 /* Whether this stage makes it: no stage reads a written value before it is written. */
 static bool is_made_in_stage(const struct vectors *all, const struct vector *v)
 {
@@ -148,7 +136,15 @@ void end_vector(struct code *c, struct kernel_builder *k, const struct code *bod
   append_code(c, all->lead);
   for (int i = 0; i < all->n; i++) {
     const struct vector *v = &all->list[i];
-    if (v->spoken && !is_made_in_stage(all, v) && v->from >= all->stage) add_load(c, k, v);
+    if (v->spoken && !is_made_in_stage(all, v) && v->from >= all->stage) {
+      const char *type = vector_type(k, c_type(graph->value[v->value].type));
+      const struct expr *load = call_expr(text("load<%d>", all->width), &v->first, 1);
+      if (v->where) load = choice_expr(v->where, load, word_expr(text("%s{}", type)));
+      if (is_kept_in_vector(v) && all->declared)
+        add_assignment(c, vector_variable(all, v), load);
+      else
+        add_declaration(c, text("const %s", type), v->name, load);
+    }
   }
   for (int i = 0; i < all->n; i++) {
     const struct vector *v = &all->list[i];

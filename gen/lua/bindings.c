@@ -193,14 +193,6 @@ static int make_parameter(lua_State *L)
   return 1;
 }
 
-/* Whether the parameter's rows are whole blocks, so that each rank can have some. */
-static bool fits_blocks(int value)
-{
-  const struct value *v = &graph->value[value];
-  return v->shape.size[v->shape.ndim - 1] % BLOCK_NUMBERS == 0 &&
-         v->file_first % BLOCK_NUMBERS == 0;
-}
-
 static void store_in_blocks(int value)
 {
   struct value *v = &graph->value[value];
@@ -226,7 +218,12 @@ static int store_as(lua_State *L)
   const struct tensor *t = argument_tensor(L, 1);
   bool fits = !strcmp(luaL_checkstring(L, 2), "int8");
   if (t->value == NONE) return 0;
-  for (int k = 0; k < (t->nparts ? t->nparts : 1); k++) fits &= fits_blocks(t->value + k);
+  for (int k = 0; k < (t->nparts ? t->nparts : 1); k++) {
+    /* Whether the parameter's rows are whole blocks, so that each rank can have some. */
+    const struct value *v = &graph->value[t->value + k];
+    fits &=
+        v->shape.size[v->shape.ndim - 1] % BLOCK_NUMBERS == 0 && v->file_first % BLOCK_NUMBERS == 0;
+  }
   for (int k = 0; k < (t->nparts ? t->nparts : 1); k++) {
     struct value *v = &graph->value[t->value + k];
     v->used_as = F32;

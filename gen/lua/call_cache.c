@@ -111,22 +111,17 @@ static bool ask_table(lua_State *L, int at)
   return true;
 }
 
-static bool ask_arguments(lua_State *L, int function)
-{
-  int top = lua_gettop(L);
-  begin_query(&question);
-  ngiven = 0;
-  ask_number(&question, function);
-  for (int at = 1; at <= top; at++)
-    if (!(lua_istable(L, at) ? ask_table(L, at) : ask_thing(L, at))) return false;
-  return true;
-}
-
 struct noted_call *noted_call(lua_State *L, int function)
 {
   static struct memo memo;
   int top = lua_gettop(L);
-  bool can_be_asked = ask_arguments(L, function), is_new;
+  begin_query(&question);
+  ngiven = 0;
+  ask_number(&question, function);
+  bool ask_arguments = true;
+  for (int at = 1; at <= top && ask_arguments; at++)
+    ask_arguments = lua_istable(L, at) ? ask_table(L, at) : ask_thing(L, at);
+  bool can_be_asked = ask_arguments, is_new;
   lua_settop(L, top);
   if (!can_be_asked) return NULL;
   struct noted_call *call = answer_to(&memo, &question, sizeof *call, &is_new);

@@ -50,12 +50,6 @@ static const char *common_end(const char *pattern)
   return strchr(pattern, '|') ? "" : of_any && *end == '.' ? end + 1 : end;
 }
 
-static bool has_suffix(const char *name, const char *end, size_t length)
-{
-  size_t all = strlen(name);
-  return all >= length && !memcmp(name + all - length, end, length);
-}
-
 #define ALIAS_NAME "a parameter's other name"
 
 /* set_aliases(pattern, other): gives the parameters that match the pattern their names in files of
@@ -75,7 +69,10 @@ static int set_aliases(lua_State *L)
   lua_newtable(L);
   for (int i = 0; is_text && i < graph->nvalue; i++) {
     struct value *v = &graph->value[i];
-    if (!has_suffix(v->name, end, length) || !fits_pattern(v->name, pattern, part, &n)) continue;
+    size_t all = strlen(v->name);
+    if (!(all >= length && !memcmp(v->name + all - length, end, length)) ||
+        !fits_pattern(v->name, pattern, part, &n))
+      continue;
     if (is_further_part(i)) {
       v->alias = graph->value[i - 1].alias;
       continue;

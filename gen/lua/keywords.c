@@ -42,18 +42,20 @@ bool is_refused_name(const char *name)
   return refusal_of(name) != NULL;
 }
 
-static bool is_harmless(lua_State *L, int at, const struct refused *r)
-{
-  if (lua_isnil(L, at)) return true;
-  if (lua_type(L, at) == LUA_TBOOLEAN)
-    return has_word(r->harmless, lua_toboolean(L, at) ? "true" : "false");
-  if (lua_type(L, at) == LUA_TSTRING) return has_word(r->harmless, lua_tostring(L, at));
-  return lua_type(L, at) == LUA_TNUMBER && has_word(r->harmless, text("%g", lua_tonumber(L, at)));
-}
-
 static void check_refused(lua_State *L, const char *what, const struct refused *r, int at)
 {
-  if (!is_harmless(L, at, r)) plan_fails("%s does not take '%s': %s", what, r->name, r->why);
+  bool is_harmless = true;
+  if (!(lua_isnil(L, at))) {
+    if (lua_type(L, at) == LUA_TBOOLEAN) {
+      is_harmless = has_word(r->harmless, lua_toboolean(L, at) ? "true" : "false");
+    } else {
+      is_harmless = lua_type(L, at) == LUA_TSTRING
+                        ? has_word(r->harmless, lua_tostring(L, at))
+                        : lua_type(L, at) == LUA_TNUMBER &&
+                              has_word(r->harmless, text("%g", lua_tonumber(L, at)));
+    }
+  }
+  if (!is_harmless) plan_fails("%s does not take '%s': %s", what, r->name, r->why);
 }
 
 void push_behind(lua_State *L, int at)

@@ -43,13 +43,6 @@ static void *take_block(size_t size)
   return rest - n * UNIT;
 }
 
-static void give_back(void *block, size_t size)
-{
-  struct spare *at = block;
-  at->next = spare[units(size)];
-  spare[units(size)] = at;
-}
-
 void *pool_move(void *block, size_t before, size_t size)
 {
   bool was_small = before <= SMALL, is_small = size <= SMALL;
@@ -65,8 +58,10 @@ void *pool_move(void *block, size_t before, size_t size)
 void pool_free(void *block, size_t size)
 {
   if (!block) return;
-  if (size <= SMALL)
-    give_back(block, size);
-  else
+  if (size <= SMALL) {
+    struct spare *at = block;
+    at->next = spare[units(size)];
+    spare[units(size)] = at;
+  } else
     free(block);
 }

@@ -200,18 +200,6 @@ static const char *name_of_key(lua_State *L, int at, const char *before, size_t 
   return name && !strchr(name, '.') ? name : NULL;
 }
 
-/* Makes room for n members. */
-static void grow_modules(lua_State *L, struct made *m, int module, int n)
-{
-  if (n <= m->room) return;
-  push_known(L, MADE, module);
-  m->held =
-      memset(lua_newuserdatauv(L, (size_t)n * sizeof *m->held, 0), 0, (size_t)n * sizeof *m->held);
-  m->room = n;
-  lua_setiuservalue(L, -2, 1);
-  lua_pop(L, 1);
-}
-
 void look(lua_State *L, struct made *m)
 {
   if (m->looked == look_now) return;
@@ -222,7 +210,16 @@ void look(lua_State *L, struct made *m)
   m->n = 0;
   m->unnamed = m->numbered = m->named = false;
   if (push_known(L, KEYS_OF, module) != LUA_TNIL) {
-    grow_modules(L, m, module, (int)lua_rawlen(L, keys));
+    /* Makes room for n members. */
+    int n = (int)lua_rawlen(L, keys);
+    if (n > m->room) {
+      push_known(L, MADE, module);
+      m->held = memset(lua_newuserdatauv(L, (size_t)n * sizeof *m->held, 0), 0,
+                       (size_t)n * sizeof *m->held);
+      m->room = n;
+      lua_setiuservalue(L, -2, 1);
+      lua_pop(L, 1);
+    }
     for (lua_Integer i = 1; lua_rawgeti(L, keys, i) != LUA_TNIL; i++, lua_settop(L, keys)) {
       struct held h = {0};
       push_known(L, module, key);
@@ -347,16 +344,6 @@ struct path_walk {
   int list, visits;
 };
 
-static bool is_list_member(lua_State *L, int list, const struct made *m)
-{
-  bool is = false;
-  for (lua_Integer i = 1; !is && lua_rawgeti(L, list, i) != LUA_TNIL; i++) {
-    is = made_of(L, lua_gettop(L)) == m;
-    lua_pop(L, 1);
-  }
-  return is;
-}
-
 /* Adds the modules below this one, whose path is given, that match. */
 static void add_below(lua_State *L, struct path_walk *w, struct made *m, const char *path,
                       int depth)
@@ -369,30 +356,35 @@ static void add_below(lua_State *L, struct path_walk *w, struct made *m, const c
     if (depth == DEEPEST || ++w->visits > MOST_VISITS)
       plan_fails("the pattern '%s' has too many modules to go through", w->pattern);
     const char *own = text("%s%s%s", path, *path ? "." : "", m->held[k].name);
-    if (fits_pattern(own, w->pattern, NULL, NULL) && !is_list_member(L, w->list, child)) {
-      push_module(L, child);
-      lua_rawseti(L, w->list, (lua_Integer)lua_rawlen(L, w->list) + 1);
+    if (fits_pattern(own, w->pattern, NULL, NULL)) {
+      bool is = false;
+      for (lua_Integer i = 1; !is && lua_rawgeti(L, w->list, i) != LUA_TNIL; i++) {
+        is = made_of(L, lua_gettop(L)) == child;
+        lua_pop(L, 1);
+      }
+      bool is_list_member = is;
+      if (!is_list_member) {
+        push_module(L, child);
+        lua_rawseti(L, w->list, (lua_Integer)lua_rawlen(L, w->list) + 1);
+      }
     }
     add_below(L, w, child, own, depth + 1);
   }
-}
-
-/* Matches patterns that do not consist of one pattern for each part. */
-static int match_paths(lua_State *L, const char *pattern)
-{
-  lua_newtable(L);
-  struct path_walk w = {.pattern = pattern, .list = lua_gettop(L)};
-  for (lua_Integer i = 1; lua_rawgeti(L, 1, i) != LUA_TNIL; i++, lua_settop(L, w.list))
-    add_below(L, &w, made_of(L, w.list + 1), "", 0);
-  lua_settop(L, w.list);
-  return 1;
 }
 
 /* matching(modules, pattern): the modules below these that match the pattern (patterns.c). */
 static int matching(lua_State *L)
 {
   const char *pattern = luaL_checkstring(L, 2);
-  if (strstr(pattern, "**") || strchr(pattern, '|')) return match_paths(L, pattern);
+  if (strstr(pattern, "**") || strchr(pattern, '|')) {
+    /* Matches patterns that do not consist of one pattern for each part. */
+    lua_newtable(L);
+    struct path_walk w = {.pattern = pattern, .list = lua_gettop(L)};
+    for (lua_Integer i = 1; lua_rawgeti(L, 1, i) != LUA_TNIL; i++, lua_settop(L, w.list))
+      add_below(L, &w, made_of(L, w.list + 1), "", 0);
+    lua_settop(L, w.list);
+    return 1;
+  }
   lua_pushvalue(L, 1);
   while (*(pattern += strspn(pattern, "."))) {
     size_t n = strcspn(pattern, ".");

@@ -28,19 +28,14 @@ int required_number(const char *source)
   return number;
 }
 
-/* Most functions that run are C's and need no frame. */
-static bool is_of_c(lua_State *L, lua_Debug *about)
-{
-  lua_getinfo(L, "f", about);
-  bool c = lua_iscfunction(L, -1);
-  lua_pop(L, 1);
-  return c;
-}
-
 static void enter_frame(lua_State *L, lua_Debug *about)
 {
   frame[depth].of_plan = false;
-  if (is_of_c(L, about)) return;
+  /* Most functions that run are C's and need no frame. */
+  lua_getinfo(L, "f", about);
+  bool c = lua_iscfunction(L, -1);
+  lua_pop(L, 1);
+  if (c) return;
   lua_getinfo(L, "S", about);
   int file = required_number(about->source);
   frame[depth].of_plan = file != NONE;
@@ -109,19 +104,6 @@ void set_node(const char *target, const char *stack)
   node_stack = stack;
 }
 
-/* Appends the subject of the error: the operator, and the innermost line of Python's stack. */
-static void tell_node(char *to, size_t size)
-{
-  const char *file = NULL, *next = node_stack;
-  while (next && (next = strstr(next, "File \""))) file = next += strlen("File \"");
-  size_t used = strlen(to);
-  used += (size_t)snprintf(to + used, size - used, "; it is %.100s", node_target);
-  const char *end = file ? strchr(file, '"') : NULL;
-  if (!end || strncmp(end, "\", line ", 8) != 0 || used >= size) return;
-  snprintf(to + used, size - used, " of %.*s:%.*s", (int)(end - file), file,
-           (int)strspn(end + 8, "0123456789"), end + 8);
-}
-
 void plan_fails(const char *format, ...)
 {
   char raw[8192], message[4 * sizeof raw], *at = message;
@@ -129,7 +111,19 @@ void plan_fails(const char *format, ...)
   va_start(list, format);
   vsnprintf(raw, sizeof raw, format, list);
   va_end(list);
-  if (node_target && strlen(raw) < sizeof raw - 1) tell_node(raw, sizeof raw);
+  if (node_target && strlen(raw) < sizeof raw - 1) {
+    /* Appends the subject of the error: the operator, and the innermost line of Python's stack. */
+    size_t size = sizeof raw;
+    const char *file = NULL, *next = node_stack;
+    while (next && (next = strstr(next, "File \""))) file = next += strlen("File \"");
+    size_t used = strlen(raw);
+    used += (size_t)snprintf(raw + used, size - used, "; it is %.100s", node_target);
+    const char *end = file ? strchr(file, '"') : NULL;
+    if (end && strncmp(end, "\", line ", 8) == 0 && used < size) {
+      snprintf(raw + used, size - used, " of %.*s:%.*s", (int)(end - file), file,
+               (int)strspn(end + 8, "0123456789"), end + 8);
+    }
+  }
   /* Prints one line of plain letters, whatever the plan's names contain: no terminal commands. */
   for (const char *c = raw; *c; c++) {
     unsigned char byte = (unsigned char)*c;

@@ -138,22 +138,18 @@ uint64_t hash_files(uint64_t hash)
 
 /* --------------------------------------------------------------------------- inside the sandbox */
 
-static void limit_requests(enum file_reader by)
-{
-  int most = by == BY_REQUIRE        ? MOST_PLAN_FILES
-             : by == BY_TORCH_EXPORT ? MAX_ARCHIVES
-             : by == BY_PIPELINE     ? MAX_SCHEDULES
-                                     : MAX_JSON_FILES;
-  int n = 0;
-  for (int i = 0; i < sandbox->requested; i++) n += known[i].by == by;
-  if (n == most) plan_fails("%s: a plan reads at most %d files", asker[by], most);
-}
-
 const char *requested_text(enum file_reader by, const char *path, size_t *length)
 {
   int i = index_of_request(by, path);
   if (i >= sandbox->requested) {
-    limit_requests(by);
+    int most = by == BY_REQUIRE        ? MOST_PLAN_FILES
+               : by == BY_TORCH_EXPORT ? MAX_ARCHIVES
+               : by == BY_PIPELINE     ? MAX_SCHEDULES
+                                       : MAX_JSON_FILES;
+    int n = 0;
+    for (int k = 0; k < sandbox->requested; k++) n += known[k].by == by;
+    if (n == most) plan_fails("%s: a plan reads at most %d files", asker[by], most);
+
     if (i > sandbox->requested || i == nknown) {
       if (strlen(path) >= sizeof sandbox->missing)
         plan_fails("%s: a path of %zu letters", asker[by], strlen(path));

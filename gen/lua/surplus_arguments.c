@@ -18,19 +18,6 @@ int most_arguments(lua_State *L, int at)
   return about.isvararg ? ANY_NUMBER : about.nparams;
 }
 
-/* "x, dim": the parameters after the first `skipped`. */
-static const char *list_parameters(lua_State *L, int function, int skipped, int most)
-{
-  struct buffer b = {0};
-  put_text(&b, "", 0);
-  for (int i = skipped + 1; i <= most; i++) {
-    push_behind(L, function);
-    const char *name = lua_getlocal(L, NULL, i);
-    put(&b, "%s%s", b.length ? ", " : "", name ? name : "?");
-  }
-  return b.text;
-}
-
 void forbid_surplus(lua_State *L, const char *what, int function, int skipped, int first)
 {
   int most = most_arguments(L, function), top = lua_gettop(L);
@@ -42,8 +29,16 @@ void forbid_surplus(lua_State *L, const char *what, int function, int skipped, i
                          : "";
   const char *arguments = text("%d argument%s", given, given > 1 ? "s" : "");
   if (most <= skipped) plan_fails("%s is given %s, and takes none%s", what, arguments, hint);
-  plan_fails("%s is given %s, and takes at most %d: %s%s", what, arguments, most - skipped,
-             list_parameters(L, function, skipped, most), hint);
+  /* "x, dim": the parameters after the first `skipped`. */
+  struct buffer b = {0};
+  put_text(&b, "", 0);
+  for (int i = skipped + 1; i <= most; i++) {
+    push_behind(L, function);
+    const char *name = lua_getlocal(L, NULL, i);
+    put(&b, "%s%s", b.length ? ", " : "", name ? name : "?");
+  }
+  plan_fails("%s is given %s, and takes at most %d: %s%s", what, arguments, most - skipped, b.text,
+             hint);
 }
 
 /* check_given(what, function, skipped, arguments...): fails if these are more than the function has

@@ -6,17 +6,6 @@
 #include <lua.h>
 #include <string.h>
 
-/* Whether the value, which nothing is made of before, has elements in the order of n tokens. */
-static bool goes_by_tokens(int value, int64_t n)
-{
-  const struct value *v = &graph->value[value];
-  bool counts = v->op != NONE && graph->op[v->op].kind == OP_index;
-  if (v->role != BATCH && !counts) return false;
-  for (int d = 0; d < v->shape.ndim; d++)
-    if (v->shape.size[d] == n) return true;
-  return false;
-}
-
 /* in_sequence(tensor, n, order, ...): the name of something with n elements in the order of the
    sequence that the tensor is made of, other than by the new order: by `order`, what follows it, of
    the same numbers, or an index_select with `order`; or nil. */
@@ -32,7 +21,14 @@ static int in_sequence(lua_State *L)
   for (int at = 3; at <= lua_gettop(L); at++) is_new[argument_operand(L, at)] = true;
   for (int i = value; i >= 0; i--) {
     if (!is_read[i] || is_new[i]) continue;
-    if (goes_by_tokens(i, n)) {
+    /* Whether the value, which nothing is made of before, has elements in the order of n tokens. */
+    const struct value *v = &graph->value[i];
+    bool counts = v->op != NONE && graph->op[v->op].kind == OP_index;
+    bool goes_by_tokens = false;
+    if (v->role == BATCH || counts)
+      for (int d = 0; d < v->shape.ndim && !goes_by_tokens; d++)
+        goes_by_tokens = v->shape.size[d] == n;
+    if (goes_by_tokens) {
       lua_pushstring(L, value_name(i));
       return 1;
     }

@@ -45,19 +45,6 @@ static struct range either(struct range a, struct range b)
   return between(value_range_lower(a.low, b.low), upper(a.high, b.high));
 }
 
-/* The end of randint is not among its numbers, nor is that of tokens. */
-static struct range declared_range(int value)
-{
-  const struct value *v = &graph->value[value];
-  struct range r = unknown;
-  if (v->type == BOOL) return between(0, 1);
-  if (v->role != BATCH || is_floating(v->type)) return unknown;
-  if (v->init.kind == INIT_TOKENS) r = between(0, (int64_t)v->init.a - 1);
-  if (v->init.kind == INIT_UNIFORM) r = between((int64_t)v->init.a, (int64_t)v->init.b - 1);
-  r.taken = r.uniform = is_range_known(r);
-  return r; /* unknown: a file may hold anything */
-}
-
 static struct range product(struct range a, struct range b)
 {
   int64_t p = a.low * b.low, q = a.low * b.high, r = a.high * b.low, s = a.high * b.high;
@@ -177,7 +164,16 @@ static struct range range_within(int value, int *asked)
 {
   const struct value *v = &graph->value[value];
   if (is_floating(v->type) || ++*asked > MOST_ASKED) return unknown;
-  if (v->op == NONE || v->type == BOOL) return declared_range(value);
+  if (v->op == NONE || v->type == BOOL) {
+    /* The end of randint is not among its numbers, nor is that of tokens. */
+    struct range r = unknown;
+    if (v->type == BOOL) return between(0, 1);
+    if (v->role != BATCH || is_floating(v->type)) return unknown;
+    if (v->init.kind == INIT_TOKENS) r = between(0, (int64_t)v->init.a - 1);
+    if (v->init.kind == INIT_UNIFORM) r = between((int64_t)v->init.a, (int64_t)v->init.b - 1);
+    r.taken = r.uniform = is_range_known(r);
+    return r; /* unknown: a file may hold anything */
+  }
   const struct op *op = &graph->op[v->op];
   struct range in[MAX_INPUTS] = {{0}};
   for (int k = 0; k < op->nin; k++) in[k] = range_within(op->in[k], asked);

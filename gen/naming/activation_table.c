@@ -107,18 +107,6 @@ static const char *row_name(int value, const char *function)
   return text("%s%s%s", name, moved_suffix(value), again);
 }
 
-/* A row with the same bytes and the same name: of the value that this one is a view of, say. */
-static const struct row *same_row(const struct row *new)
-{
-  for (const struct row *r = row; r < row + nrow; r++)
-    if (r->at.offset == new->at.offset && r->at.depth == new->at.depth && r->count == new->count &&
-        (r->count == 1 || r->stride == new->stride) &&
-        graph->value[r->value].type == graph->value[new->value].type &&
-        !strcmp(r->preferred, new->preferred))
-      return r;
-  return NULL;
-}
-
 static const struct row *row_for(int value, const char *function)
 {
   if (is_in_stack_row(value)) value = in_loop(value)->stack;
@@ -129,7 +117,14 @@ static const struct row *row_for(int value, const char *function)
   new.bytes = elements(local_shape(value, named_rank)) * type_bytes(v->type);
   new.stride = arena_stride(new.at.storage);
   new.preferred = row_name(value, function);
-  const struct row *same = same_row(&new);
+  /* A row with the same bytes and the same name: of the value that this one is a view of, say. */
+  const struct row *same = NULL;
+  for (const struct row *r = row; r < row + nrow && !same; r++)
+    if (r->at.offset == new.at.offset && r->at.depth == new.at.depth && r->count == new.count &&
+        (r->count == 1 || r->stride == new.stride) &&
+        graph->value[r->value].type == graph->value[new.value].type &&
+        !strcmp(r->preferred, new.preferred))
+      same = r;
   if (!same) {
     new.name = unique_name(&row_names, new.preferred);
     GROW(row, nrow, row_room);
@@ -182,20 +177,17 @@ static const char *lifetime(int value)
   return from == to ? phase_name[from] : text("%s .. %s", phase_name[from], phase_name[to]);
 }
 
-static bool rows_overlap(const struct row *a, const struct row *b)
-{
-  int64_t a_end = a->at.offset + (slots(a) - 1) * a->stride + a->bytes;
-  int64_t b_end = b->at.offset + (slots(b) - 1) * b->stride + b->bytes;
-  return a->at.offset < b_end && b->at.offset < a_end;
-}
-
 /* "; reuses the bytes of wq and others": of values that died before, the last one first. */
 static void put_reused(struct buffer *b, const struct row *r)
 {
   const struct row *last = NULL;
   int n = 0;
   for (const struct row *q = row; q < row + nrow; q++) {
-    if (q->at.storage != q->value || q->at.first >= r->at.first || !rows_overlap(q, r)) continue;
+    if (q->at.storage != q->value || q->at.first >= r->at.first) continue;
+    int64_t a_end = q->at.offset + (slots(q) - 1) * q->stride + q->bytes;
+    int64_t b_end = r->at.offset + (slots(r) - 1) * r->stride + r->bytes;
+    bool rows_overlap = q->at.offset < b_end && r->at.offset < a_end;
+    if (!rows_overlap) continue;
     if (!last || q->at.first > last->at.first) last = q;
     n++;
   }

@@ -111,14 +111,6 @@ static char *choice_lines(const char *line, int indent)
   return NULL;
 }
 
-/* The same after the sign of an assignment, if that is enough. */
-static char *lines_of_assignment(const char *line, int indent)
-{
-  const char *becomes = outside_brackets(line, " = ");
-  if (!becomes || strlen(becomes + 3) + (size_t)indent + 4 > COLUMNS) return NULL;
-  return text("%.*s\n%*s%s", (int)(becomes + 2 - line), line, indent + 4, "", becomes + 3);
-}
-
 /* Outside of brackets, except those of a rounding, wherever a line is full: after a sign, after
    one of `signs` if they are given. */
 static char *filled_lines(const char *statement, int indent, const char *signs)
@@ -138,7 +130,15 @@ void put_statement(struct buffer *b, int indent, const char *statement)
 {
   char *line = text("%*s%s", indent, "", statement), *lines = line;
   if (strlen(line) > COLUMNS) lines = choice_lines(line, indent);
-  if (!lines) lines = lines_of_assignment(line, indent);
+  if (!lines) {
+    /* The same after the sign of an assignment, if that is enough. */
+    const char *becomes = outside_brackets(line, " = ");
+    char *lines_of_assignment =
+        (!becomes || strlen(becomes + 3) + (size_t)indent + 4 > COLUMNS)
+            ? NULL
+            : text("%.*s\n%*s%s", (int)(becomes + 2 - line), line, indent + 4, "", becomes + 3);
+    lines = lines_of_assignment;
+  }
   if (!lines) lines = filled_lines(line, indent, "=+-");
   if (is_too_long(lines)) lines = filled_lines(line, indent, NULL);
   if (is_too_long(lines)) lines = wrapped(line, ", ", text("%*s", indent + 4, ""));

@@ -43,14 +43,6 @@ static const struct op *inner_maker(const struct op *group, int value)
   return NULL;
 }
 
-/* The number that the operation multiplies by, where its name does not show it. */
-static double shown_factor(const struct op *op)
-{
-  bool has_factor = op->kind == OP_scale || op->kind == OP_expand ||
-                    (op->kind == OP_sum && !strcmp(op_name(op), "sum"));
-  return has_factor ? op->scalar : 1;
-}
-
 /* "1/96 * x", "2 * x"; "2" where x is 1. */
 static const struct expr *times_factor(double factor, const struct expr *of)
 {
@@ -76,17 +68,14 @@ static bool is_of_backward(const struct op *op)
   return op->phase == BACKWARD && !op->again;
 }
 
-static bool is_of_part(const struct called_part *p, const struct op *op)
-{
-  return op->part_of && !strcmp(op->part_of, p->function) && is_of_backward(op) == p->backward;
-}
-
 static void add_to_part(struct formula *f, struct called_part *p, const struct op *op)
 {
   p->operations += op->kind != OP_expand;
   for (int i = 0; i < op->nin; i++) {
     const struct op *maker = inner_maker(f->group, op->in[i]);
-    if (maker && (maker->kind == OP_expand || is_of_part(p, maker))) {
+    if (maker &&
+        (maker->kind == OP_expand || (maker->part_of && !strcmp(maker->part_of, p->function) &&
+                                      is_of_backward(maker) == p->backward))) {
       add_to_part(f, p, maker);
       continue;
     }
@@ -121,7 +110,10 @@ static const struct expr *operation_formula(struct formula *f, const struct op *
   if (op->kind == OP_scale || op->kind == OP_expand) return times_factor(op->scalar, at[0]);
   if (op->kind == OP_power) at[n++] = word_expr(double_text(op->scalar));
   const struct expr *made = sign ? sign_expr(sign, at[0], at[1]) : call_expr(op_name(op), at, n);
-  return times_factor(shown_factor(op), made);
+  /* The number that the operation multiplies by, where its name does not show it. */
+  bool has_factor = op->kind == OP_scale || op->kind == OP_expand ||
+                    (op->kind == OP_sum && !strcmp(op_name(op), "sum"));
+  return times_factor(has_factor ? op->scalar : 1, made);
 }
 
 static const struct expr *operand_formula(struct formula *f, int value)
@@ -186,32 +178,25 @@ static char *in_place_sum(const struct op *group, const struct op *op)
   return text("%s += %s%s", sum, expr_text(term), of);
 }
 
-/* "x @ w    ak,nk->an", or "d_w += x @ y    ab,ac->bc" if the product adds to its output. */
-static char *product_formula(const struct op *op)
-{
-  struct op two = factors_of(op);
-  const struct expr *product = formula_of(op, &two);
-  if (adds_in_place(op)) return text("%s    %s", in_place_sum(op, op), op->equation);
-  if (op->nin > 2) product = sign_expr("+", word_expr(shown_operand(op->in[2])), product);
-  return text("%s    %s", expr_text(product), op->equation);
-}
-
-/* "d_x = d_q @ wq + d_k @ wk" */
-static char *sum_of_products(const struct op *op)
-{
-  const struct expr *sum = NULL;
-  for (int k = 0; k < op->nbody; k++) {
-    struct op two = factors_of(&graph->op[op->body[k]]);
-    sum = plus_expr(sum, "+", formula_of(op, &two));
-  }
-  return text("%s = %s", shown_operand(graph->op[op->body[op->nbody - 1]].out), expr_text(sum));
-}
-
 static char *formulas(const struct op *op, bool is_short)
 {
-  if (op->kind == OP_matmul) return product_formula(op);
-  if (op->kind == OP_products && !graph->value[graph->op[op->body[0]].out].stored)
-    return sum_of_products(op);
+  if (op->kind == OP_matmul) {
+    /* "x @ w    ak,nk->an", or "d_w += x @ y    ab,ac->bc" if the product adds to its output. */
+    struct op two = factors_of(op);
+    const struct expr *product = formula_of(op, &two);
+    if (adds_in_place(op)) return text("%s    %s", in_place_sum(op, op), op->equation);
+    if (op->nin > 2) product = sign_expr("+", word_expr(shown_operand(op->in[2])), product);
+    return text("%s    %s", expr_text(product), op->equation);
+  }
+  if (op->kind == OP_products && !graph->value[graph->op[op->body[0]].out].stored) {
+    /* "d_x = d_q @ wq + d_k @ wk" */
+    const struct expr *sum = NULL;
+    for (int k = 0; k < op->nbody; k++) {
+      struct op two = factors_of(&graph->op[op->body[k]]);
+      sum = plus_expr(sum, "+", formula_of(op, &two));
+    }
+    return text("%s = %s", shown_operand(graph->op[op->body[op->nbody - 1]].out), expr_text(sum));
+  }
   if (!op_row[op->kind].composed) {
     char *formula = expr_text(formula_of(op, op));
     if (op->kind != OP_view) return formula;

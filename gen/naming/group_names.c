@@ -7,14 +7,6 @@ struct names_of_group {
   const char *word, *communicator, *stream;
 };
 
-static struct names_of_group new_names(const struct names_of_group *earlier, int group)
-{
-  const char *word = identifier(graph->group[group].name), *own = word;
-  for (int i = 0; i < group && own == word; i++)
-    if (!strcmp(earlier[i].word, word)) own = text("%s_%d", word, group + 1);
-  return (struct names_of_group){word, text("over_%s", own), text("%s_stream", own)};
-}
-
 static const struct names_of_group *names_of(int group)
 {
   static const struct graph *of;
@@ -23,7 +15,10 @@ static const struct names_of_group *names_of(int group)
   if (is_other_graph(&of)) n = room = 0;
   for (; n <= group; n++) {
     GROW(list, n, room);
-    list[n] = new_names(list, n);
+    const char *word = identifier(graph->group[n].name), *own = word;
+    for (int i = 0; i < n && own == word; i++)
+      if (!strcmp(list[i].word, word)) own = text("%s_%d", word, n + 1);
+    list[n] = (struct names_of_group){word, text("over_%s", own), text("%s_stream", own)};
   }
   return &list[group];
 }

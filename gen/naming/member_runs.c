@@ -65,12 +65,6 @@ static const int *struct_members(int value)
   return member;
 }
 
-static bool is_below(int value, const char *path, size_t length)
-{
-  return value != NONE && !strncmp(memory_name[value], path, length) &&
-         memory_name[value][length] == '.';
-}
-
 /* Whether the struct that ends there in a name has a member for this parameter. Gradients and
    most states have one for each parameter, even an empty one; the sums do not. */
 static bool has_member(int value, int parameter, size_t length)
@@ -94,7 +88,9 @@ static size_t enclosing_struct(int value, const int *member, int64_t n)
     int64_t all = 0;
     for (int i = 0; i < graph->nvalue; i++) {
       if (member[i] == NONE && has_member(value, i, length)) return 0;
-      if (!is_below(member[i], name, length)) continue;
+      bool is_below = member[i] != NONE && !strncmp(memory_name[member[i]], name, length) &&
+                      memory_name[member[i]][length] == '.';
+      if (!is_below) continue;
       if (!all && i != parameter_of_member(value)) return 0;
       all += member_elements(member[i]);
     }

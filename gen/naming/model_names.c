@@ -44,14 +44,6 @@ static const char *name_in_module(int value, bool in_body)
   return value_name(value);
 }
 
-/* Whether it belongs to the making of a gradient and has only its module's name. */
-static bool is_on_the_way(const struct value *v)
-{
-  const struct op *op = v->op == NONE ? NULL : &graph->op[v->op];
-  return op && op->phase == BACKWARD && !op->again && op->module != NONE && *v->name &&
-         !strcmp(v->name, graph->module[op->module].path);
-}
-
 static enum op_kind kind_of_maker(int value)
 {
   int op = graph->value[value].op;
@@ -91,7 +83,10 @@ const char *model_name(int value, bool in_body)
   bool is_moved = op && op->nin && (is_collective(op->kind) || op_row[op->kind].step);
   if (is_moved && !strcmp(v->name, value_name(op->in[0]))) return model_name(op->in[0], in_body);
   const char *name = name_in_module(value, in_body);
-  return is_on_the_way(v) ? text("%s.%s", name, op_name(&graph->op[v->op])) : name;
+  /* Whether it belongs to the making of a gradient and has only its module's name. */
+  bool is_on_the_way = op && op->phase == BACKWARD && !op->again && op->module != NONE &&
+                       *v->name && !strcmp(v->name, graph->module[op->module].path);
+  return is_on_the_way ? text("%s.%s", name, op_name(&graph->op[v->op])) : name;
 }
 
 const char *name_in_list(int value)

@@ -94,20 +94,17 @@ static const char *own_address(int value)
   return arena_pointer(value, NULL, speaking->name);
 }
 
-/* A carried value: the stack's value of the module before, or after, in the loop. */
-static char *carried_address(const struct in_loop *carried)
-{
-  const char *module = carried->step < 0 ? "l - 1" : "l + 1";
-  const char *condition = carried->step < 0 ? "l > 0" : text("l < %d", speaking->count - 1);
-  const char *from = arena_pointer(carried->stack, module, speaking->name);
-  return text("%s ? %s : %s", condition, from, own_address(carried->initial));
-}
-
 static const char *address_of_value(int value)
 {
   const struct in_loop *loop = in_loop(value);
   if (loop->step && same_place(value, loop->stack)) return address_of_value(loop->stack);
-  if (loop->step) return carried_address(loop);
+  if (loop->step) {
+    /* A carried value: the stack's value of the module before, or after, in the loop. */
+    const char *module = loop->step < 0 ? "l - 1" : "l + 1";
+    const char *condition = loop->step < 0 ? "l > 0" : text("l < %d", speaking->count - 1);
+    const char *from = arena_pointer(loop->stack, module, speaking->name);
+    return text("%s ? %s : %s", condition, from, own_address(loop->initial));
+  }
   if (loops() && loop->stack == value && is_activation(value))
     return arena_pointer(value, "l", speaking->name);
   return own_address(value);
@@ -255,18 +252,6 @@ void name_locals(const struct function *f)
   find_variables();
 }
 
-/* A word of the function's text: declares the variable of this name, if there is one. */
-static void declare(struct buffer *b, const char *word, size_t n)
-{
-  static struct query q;
-  begin_query(&q);
-  ask_piece(&q, word, n);
-  int number = number_of_query(&variables, &q);
-  if (number >= declarers.n || declared[number]) return;
-  declared[number] = true;
-  put_local(b, declarers.at[number]);
-}
-
 /* Calls has_word for the words of the code. */
 char *local_declarations(const char *code)
 {
@@ -276,7 +261,17 @@ char *local_declarations(const char *code)
   for (const char *c = code; *c;) {
     size_t n = word_length(c);
     bool member = c > code && (c[-1] == '.' || (c > code + 1 && c[-1] == '>' && c[-2] == '-'));
-    if (n && !quoted && !comment && !member && !(c > code && c[-1] == '\'')) declare(&b, c, n);
+    if (n && !quoted && !comment && !member && !(c > code && c[-1] == '\'')) {
+      /* A word of the function's text: declares the variable of this name, if there is one. */
+      static struct query q;
+      begin_query(&q);
+      ask_piece(&q, c, n);
+      int number = number_of_query(&variables, &q);
+      if (number < declarers.n && !declared[number]) {
+        declared[number] = true;
+        put_local(&b, declarers.at[number]);
+      }
+    }
     c += n;
     if (n || !*c) continue;
     if (*c == '"') quoted = !quoted;

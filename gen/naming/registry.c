@@ -42,30 +42,18 @@ static bool uses_elements(const struct kernel *k)
   return calls_function_of(ELEMENTS_H, k);
 }
 
-/* Whether anything in the program has the type that runtime/base/elements.h defines. */
-static bool has_bf16(void)
-{
-  for (int i = 0; i < graph->nvalue; i++)
-    if (graph->value[i].type == BF16) return true;
-  return false;
-}
-
 const char *kernel_includes(void)
 {
-  bool elements = has_bf16(), indices = false;
+  /* Whether anything in the program has the type that runtime/base/elements.h defines. */
+  bool has_bf16 = false;
+  for (int i = 0; i < graph->nvalue && !has_bf16; i++) has_bf16 = graph->value[i].type == BF16;
+  bool elements = has_bf16, indices = false;
   for (int i = 0; i < nkernels; i++) {
     elements |= uses_elements(&kernels[i]);
     indices |= calls_function_of(INDICES_H, &kernels[i]);
   }
   return text("%s%s%s", elements ? "#include \"base/elements.h\"\n" : "",
               indices ? "#include \"base/indices.h\"\n" : "", elements || indices ? "\n" : "");
-}
-
-static bool is_in_kernels(const char *word)
-{
-  for (int i = 0; i < nkernels; i++)
-    if (names_word(&kernels[i], word)) return true;
-  return false;
 }
 
 /* The functions and names of the runtime's headers that kernels use, in the order of the
@@ -97,7 +85,12 @@ const char *runtime_includes(void)
   put_text(&b, "", 0);
   for (size_t i = 0; i < sizeof used / sizeof *used; i++) {
     bool is_ours = used[i].language == LANGUAGES || used[i].language == target->language;
-    if (!is_ours || !strcmp(used[i].header, last) || !is_in_kernels(used[i].word)) continue;
+    if (!is_ours || !strcmp(used[i].header, last)) continue;
+    const char *word = used[i].word;
+    bool is_in_kernels = false;
+    for (int k = 0; k < nkernels && !is_in_kernels; k++)
+      is_in_kernels = names_word(&kernels[k], word);
+    if (!is_in_kernels) continue;
     put(&b, "#include \"%s\"\n", used[i].header);
     last = used[i].header;
   }
@@ -162,20 +155,6 @@ int *planned(const char *plan)
   return answer_to(&plans, &q, sizeof(int), &is_new);
 }
 
-/* The name of a kernel with these texts. */
-static const char **given_name(const char *preferred, const char *prototypes,
-                               const char *definition)
-{
-  static struct memo texts;
-  static struct query q;
-  bool is_new;
-  begin_query(&q);
-  ask_text(&q, preferred);
-  ask_text(&q, prototypes);
-  ask_text(&q, definition);
-  return answer_to(&texts, &q, sizeof(char *), &is_new);
-}
-
 /* A name that no kernel has, or that of one with the same texts. */
 static const char *name_for(const char *preferred, const char *prototypes, const char *definition)
 {
@@ -194,7 +173,15 @@ const char *add_kernel(const char *preferred, const char *prototypes, const char
                        const char *definition, bool ours)
 {
   forget_other_graphs();
-  const char **given = given_name(preferred, prototypes, definition);
+  /* The name of a kernel with these texts. */
+  static struct memo texts;
+  static struct query q;
+  bool is_new;
+  begin_query(&q);
+  ask_text(&q, preferred);
+  ask_text(&q, prototypes);
+  ask_text(&q, definition);
+  const char **given = answer_to(&texts, &q, sizeof(char *), &is_new);
   if (*given) return *given;
   const char *name = *given = name_for(preferred, prototypes, definition);
   if (with_kernel_name(name)->kernel) return name;

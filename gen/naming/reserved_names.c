@@ -233,26 +233,17 @@ bool is_kernel_name(const char *name)
   return false;
 }
 
-/* Whether it names a group's communicator or stream. */
-static bool is_of_a_group(const char *name)
+bool is_spoken(const char *name)
 {
+  /* Whether it names a group's communicator or stream. */
   static const char over[] = "over_", stream[] = "_stream";
   size_t n = strlen(name), end = strlen(stream);
-  if (strncmp(name, over, strlen(over)) && (n <= end || strcmp(name + n - end, stream)))
-    return false;
-  for (int i = 0; i < graph->ngroup; i++)
-    if (!strcmp(name, group_name(i)) || !strcmp(name, stream_name(i))) return true;
-  return false;
-}
-
-static bool is_element_function(const char *name)
-{
+  bool is_of_a_group = false;
+  if (!strncmp(name, over, strlen(over)) || (n > end && !strcmp(name + n - end, stream)))
+    for (int i = 0; i < graph->ngroup && !is_of_a_group; i++)
+      is_of_a_group = !strcmp(name, group_name(i)) || !strcmp(name, stream_name(i));
+  if (is_of_a_group || is_word_of(spoken, name)) return true;
   for (const struct element_function *f = element_function; f->name; f++)
     if (!strcmp(name, f->name)) return true;
   return false;
-}
-
-bool is_spoken(const char *name)
-{
-  return is_of_a_group(name) || is_word_of(spoken, name) || is_element_function(name);
 }

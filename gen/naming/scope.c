@@ -35,16 +35,13 @@ static bool is_taken_in_scope(const char *name)
   return is_spoken(name) || is_kernel_name(name);
 }
 
-/* Whether a kernel's name, or that of a function of the activations' table, may begin so. */
-static bool begins_another(const char *name)
-{
-  return !strncmp(name, "at_", 3) || is_kernel_name(text("%s_0x", name));
-}
-
 const char *unique_name(struct scope *s, const char *preferred)
 {
   if (s->local) preferred = spared_name(preferred);
-  if (s->local && begins_another(preferred)) preferred = text("own_%s", preferred);
+  /* Whether a kernel's name, or that of a function of the activations' table, may begin so. */
+  bool begins_another =
+      s->local && (!strncmp(preferred, "at_", 3) || is_kernel_name(text("%s_0x", preferred)));
+  if (begins_another) preferred = text("own_%s", preferred);
   bool known = is_name_given(s, preferred);
   if (!known) give_name(s, preferred);
   if (!known && !(s->local && is_taken_in_scope(preferred))) return preferred;

@@ -91,18 +91,6 @@ static struct leaf *below(const struct leaf *leaf, int n)
   return copy;
 }
 
-/* Whether two children have the same members. */
-static bool same_leaves(const struct leaf *a, const struct leaf *b, int n)
-{
-  for (int i = 0; i < n; i++) {
-    const struct value *v = &graph->value[a[i].value], *w = &graph->value[b[i].value];
-    if (strcmp(a[i].rest + first_word(a[i].rest), b[i].rest + first_word(b[i].rest)) ||
-        v->type != w->type || !same_shape(v->shape, w->shape) || !same_layout(v->layout, w->layout))
-      return false;
-  }
-  return true;
-}
-
 /* The child's number in its list; NONE if it is in none. */
 static int number_of_child(const struct leaf *child)
 {
@@ -120,7 +108,17 @@ static int count_list(const struct leaf *leaf, const int *begin, int count)
     const struct leaf *child = &leaf[begin[n]];
     int number = number_of_child(child);
     if (number == NONE || (number != first + n && !graph->stages)) break;
-    if (begin[n + 1] - begin[n] != m || !same_leaves(&leaf[begin[0]], child, m)) break;
+    if (begin[n + 1] - begin[n] != m) break;
+    /* Whether two children have the same members. */
+    const struct leaf *a = &leaf[begin[0]];
+    bool same_leaves = true;
+    for (int i = 0; i < m && same_leaves; i++) {
+      const struct value *v = &graph->value[a[i].value], *w = &graph->value[child[i].value];
+      same_leaves =
+          !strcmp(a[i].rest + first_word(a[i].rest), child[i].rest + first_word(child[i].rest)) &&
+          v->type == w->type && same_shape(v->shape, w->shape) && same_layout(v->layout, w->layout);
+    }
+    if (!same_leaves) break;
   }
   return n;
 }
@@ -153,12 +151,6 @@ static bool put_list_members(struct buffer *b, const struct leaf *leaf, int n, c
   bool from_start = graph->stages || number_of_child(leaf) == 0;
   return count > 1 && from_start && count_list(leaf, begin, count) == count &&
          put_array(b, leaf, n, count, path, name, indent);
-}
-
-/* "n3_to_60": a run of modules with the same members, in a list where others have other ones. */
-static char *run_name(const struct leaf *first, const struct leaf *last)
-{
-  return identifier(text("%d_to_%d", number_of_child(first), number_of_child(last)));
 }
 
 /* The members of a module's child, whose n leaves these are, or that is one. */
@@ -195,7 +187,11 @@ static void put_tree(struct buffer *b, const struct leaf *leaf, int n, const cha
     int m = begin[i + 1] - begin[i];
     run = count_list(leaf, begin + i, count - i);
     if (run > 1) {
-      const char *name = unique_name(&scope, run_name(child, &leaf[begin[i + run - 1]]));
+      /* "n3_to_60": a run of modules with the same members, in a list where others have other ones.
+       */
+      const struct leaf *last = &leaf[begin[i + run - 1]];
+      char *run_name = identifier(text("%d_to_%d", number_of_child(child), number_of_child(last)));
+      const char *name = unique_name(&scope, run_name);
       put_array(b, child, begin[i + run] - begin[i], run, path, name, indent);
       continue;
     }
@@ -253,12 +249,6 @@ static const char *state_member(struct kinds *k, int value)
   return k->at[k->n++].member = unique_name(&k->members, identifier(kind));
 }
 
-static bool is_role(int value, enum role role)
-{
-  const struct value *v = &graph->value[value];
-  return v->role == role && !(role == ACTIVATION && !v->is_output);
-}
-
 /* A struct of all values with this role, frozen or not, of outputs for ACTIVATION. False if this
    rank has none. */
 static bool put_struct(struct buffer *b, const char *name, enum role role, bool frozen,
@@ -267,7 +257,9 @@ static bool put_struct(struct buffer *b, const char *name, enum role role, bool 
   int n = 0, room = 0;
   struct leaf *leaf = NULL;
   for (int i = 0; i < graph->nvalue; i++) {
-    if (!is_role(i, role) || graph->value[i].frozen != frozen || graph->value[i].elsewhere)
+    const struct value *v = &graph->value[i];
+    if (!(v->role == role && !(role == ACTIVATION && !v->is_output)) ||
+        graph->value[i].frozen != frozen || graph->value[i].elsewhere)
       continue;
     GROW(leaf, n, room);
     leaf[n++] = (struct leaf){.value = i, .rest = graph->value[i].name};

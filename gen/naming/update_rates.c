@@ -73,13 +73,6 @@ static bool names_number(const struct optimizer *o, int k, const char *code)
   return o->number[k].text && (!code || has_word(code, step_number_name(o, k)));
 }
 
-static bool uses_rate(const struct optimizer *o, const char *code)
-{
-  for (int k = 0; k < o->nnumber; k++)
-    if (names_number(o, k, code) && strstr(o->number[k].text, "$lr$")) return true;
-  return false;
-}
-
 char *update_constants(const char *code)
 {
   struct buffer b = {0};
@@ -88,7 +81,10 @@ char *update_constants(const char *code)
     if (is_used(i)) {
       const struct optimizer *o = &plan_options->optimizer[i];
       const char *lr = name_in("lr", i);
-      if (uses_rate(o, code))
+      bool uses_rate = false;
+      for (int k = 0; k < o->nnumber && !uses_rate; k++)
+        uses_rate = names_number(o, k, code) && strstr(o->number[k].text, "$lr$");
+      if (uses_rate)
         put(&b, "  const double %s = %s(t);\n", lr, name_in("learning_rate", first_of_rate(i)));
       for (int k = 0; k < o->nnumber; k++)
         if (names_number(o, k, code))

@@ -119,14 +119,6 @@ static void lock(void)
   is_locked = true;
 }
 
-/* Another tpgen that fails removes the folder that it created. */
-static bool is_still_there(void)
-{
-  struct stat mine, there;
-  if (fstat(out.top, &mine)) failed("look at", NULL);
-  return !stat(options.out, &there) && mine.st_dev == there.st_dev && mine.st_ino == there.st_ino;
-}
-
 static bool holds_program(int folder)
 {
   return !faccessat(folder, "run.sh", F_OK, 0) && !faccessat(folder, FILE_LIST, F_OK, 0);
@@ -144,7 +136,12 @@ bool open_output(bool make)
     if (out.top < 0 && errno == ENOENT) continue;
     if (out.top < 0) failed("make the directory", NULL);
     if (make) lock();
-    if (!make || is_still_there()) break;
+    if (!make) break;
+    /* Another tpgen that fails removes the folder that it created. */
+    struct stat mine, there;
+    if (fstat(out.top, &mine)) failed("look at", NULL);
+    if (!stat(options.out, &there) && mine.st_dev == there.st_dev && mine.st_ino == there.st_ino)
+      break;
     close(out.top);
     out.top = -1;
   }
@@ -243,20 +240,6 @@ static void sync_written(int folder, const char *last)
   close(fd);
 }
 
-/* Writing has begun for all files, so syncing them one by one takes little longer than the
-   first. */
-static void sync_all(const struct change *change, int n)
-{
-  for (int i = 0; i < n; i++) {
-    const char *last;
-    int folder = folder_of(&new, change[i].name, &last, true);
-    if (change[i].to) sync_written(folder, last);
-  }
-  sync_written(waiting, "meanwhile");
-  sync_written(waiting, "then");
-  sync_file(waiting, NEW);
-}
-
 static int make_in(int at, const char *name)
 {
   int fd = mkdirat(at, name, 0777) ? -1 : open_folder(at, name, O_NOFOLLOW);
@@ -305,13 +288,6 @@ static bool put_list(const char *from)
   return !error;
 }
 
-static const struct change *change_of(const struct change *change, int n, const char *name)
-{
-  for (int i = 0; i < n; i++)
-    if (!strcmp(change[i].name, name)) return &change[i];
-  return NULL;
-}
-
 /* Those that do not change are renamed away, too, and come back. */
 static void exchange_all(const struct change *change, int n, const struct lists *lists)
 {
@@ -332,7 +308,10 @@ static void exchange_all(const struct change *change, int n, const struct lists 
     if (c->to) output_swap_bring(&new, &out, c->name);
   }
   for (int i = 0; i < GATES; i++) {
-    const struct change *c = change_of(change, n, gate[i]);
+    const char *name = gate[i];
+    const struct change *c = NULL;
+    for (int k = 0; k < n && !c; k++)
+      if (!strcmp(change[k].name, name)) c = &change[k];
     if (c && c->to) output_swap_bring(&new, &out, gate[i]);
     if (!c && goes_out[i]) output_swap_bring(&old, &out, gate[i]);
   }
@@ -382,7 +361,18 @@ void put_in_place(const struct change *change, int n, const struct lists *lists)
   if (lists->before) write_file(waiting, "before", lists->before);
   write_file(waiting, "meanwhile", lists->meanwhile);
   write_file(waiting, "then", lists->then);
-  if (replaces) sync_all(change, n);
+  if (replaces) {
+    /* Writing has begun for all files, so syncing them one by one takes little longer than the
+       first. */
+    for (int i = 0; i < n; i++) {
+      const char *last;
+      int folder = folder_of(&new, change[i].name, &last, true);
+      if (change[i].to) sync_written(folder, last);
+    }
+    sync_written(waiting, "meanwhile");
+    sync_written(waiting, "then");
+    sync_file(waiting, NEW);
+  }
 
   /* A signal that asks tpgen to stop waits for some milliseconds. */
   sigset_t all, before;
