@@ -217,22 +217,6 @@ static void check_laid_out(enum pass after, int id)
   if (are_steps) add(&marks.changed, id);
 }
 
-static void check_flat(enum pass after, bool *made)
-{
-  struct list ends = {0};
-  check_values(after, made, &ends);
-  /* Operations that never run are checked only in a graph from another process. */
-  for (int i = 0; i < graph->nop && after == PASS_LUA; i++) sane_op(i);
-  for (int i = 0; i < graph->norder; i++) {
-    int id = graph->order[i];
-    sane_op(id);
-    check_run(id, made);
-    if (is_laid_out(after)) check_laid_out(after, id);
-  }
-  for (int i = 0; i < ends.n; i++) check_end(after, ends.at[i]);
-  for (int i = 0; i < marks.changed.n; i++) check_moves_of(marks.changed.at[i]);
-}
-
 /* The arguments of the callback for each_op. */
 struct looks {
   enum pass after;
@@ -328,20 +312,6 @@ static void check_parameter_order(void)
   }
 }
 
-/* The steps of an update take only values that exist before them. */
-static void check_recipe(const struct optimizer *o)
-{
-  int end = first_step_operand(o) + o->nstep;
-  require(o->nstate >= 0 && o->nstate <= MAX_OPTIMIZER_STATES, NONE,
-          "an update has no such states");
-  for (int s = 0; s < o->nstep; s++)
-    for (int i = 0; i < inputs_of_step(o->step[s].kind); i++)
-      require(o->step[s].in[i] >= 0 && o->step[s].in[i] < first_step_operand(o) + s, NONE,
-              "a step of an update takes what comes later");
-  for (int k = 0; k <= o->nstate; k++)
-    require(o->out[k] >= 0 && o->out[k] < end, NONE, "an update makes nothing");
-}
-
 /* The training options have values that train.lua allows. */
 static void check_training(void)
 {
@@ -354,7 +324,19 @@ static void check_training(void)
     require(plan_options->cap[i] > 0, NONE, "a bucket has room for nothing");
   require(plan_options->clip >= 0 && plan_options->clip <= DBL_MAX, NONE,
           "gradients are clipped to no number");
-  for (int i = 0; i < plan_options->noptimizer; i++) check_recipe(&plan_options->optimizer[i]);
+  for (int i = 0; i < plan_options->noptimizer; i++) {
+    /* The steps of an update take only values that exist before them. */
+    const struct optimizer *o = &plan_options->optimizer[i];
+    int end = first_step_operand(o) + o->nstep;
+    require(o->nstate >= 0 && o->nstate <= MAX_OPTIMIZER_STATES, NONE,
+            "an update has no such states");
+    for (int s = 0; s < o->nstep; s++)
+      for (int j = 0; j < inputs_of_step(o->step[s].kind); j++)
+        require(o->step[s].in[j] >= 0 && o->step[s].in[j] < first_step_operand(o) + s, NONE,
+                "a step of an update takes what comes later");
+    for (int k = 0; k <= o->nstate; k++)
+      require(o->out[k] >= 0 && o->out[k] < end, NONE, "an update makes nothing");
+  }
 }
 
 /* Units come from another process. */
@@ -382,9 +364,20 @@ static void check_program(enum pass after)
 {
   begin_moves();
   bool *made = alloc((size_t)graph->nvalue + 1);
-  if (after < PASS_OUTLINE)
-    check_flat(after, made);
-  else {
+  if (after < PASS_OUTLINE) {
+    struct list ends = {0};
+    check_values(after, made, &ends);
+    /* Operations that never run are checked only in a graph from another process. */
+    for (int i = 0; i < graph->nop && after == PASS_LUA; i++) sane_op(i);
+    for (int i = 0; i < graph->norder; i++) {
+      int id = graph->order[i];
+      sane_op(id);
+      check_run(id, made);
+      if (is_laid_out(after)) check_laid_out(after, id);
+    }
+    for (int i = 0; i < ends.n; i++) check_end(after, ends.at[i]);
+    for (int i = 0; i < marks.changed.n; i++) check_moves_of(marks.changed.at[i]);
+  } else {
     /* Once equal modules are folded, operations of the other modules of a list are not checked. */
     struct list ends = {0};
     check_values(after, made, &ends);

@@ -240,27 +240,28 @@ void check_kernels(void)
 
 /* ----------------------------------------------------------------------------- kernels' forms */
 
-/* Checks what a device can launch, vectors that divide the rank's part, and scratch memory. */
-static void check_form(int id, int rank)
-{
-  const struct op *op = &graph->op[id];
-  const struct kernel_form *f = kernel_form(op, rank);
-  int64_t here = elements(local_shape(op->stages->space, rank));
-  require(here || f->scratch == 0, id, "a kernel of no element has scratch");
-  require(f->scheme != NO_KERNEL || !here, id, "elements that no kernel computes");
-  require(f->parts >= 1 && f->scratch <= kernel_scratch(rank), id, "no scratch for its parts");
-  if (!target->thread_grids) return;
-  require(f->threads > 0 && f->threads <= 1024 && f->threads % 32 == 0, id, "no block of threads");
-  require(f->width >= 1 && f->width <= 8 && here % f->width == 0, id, "no whole vectors");
-  require(f->scheme == NO_KERNEL || !here || f->blocks > 0, id, "no block is launched");
-}
-
 static void check_forms_of(void *unused, int id, int times)
 {
   const struct rank_classes *c = &graph->kernel_forms->ranks;
   (void)unused, (void)times;
   for (int i = 0; i < c->n && graph->op[id].kind == OP_fused; i++)
-    for (int size = NONE; next_size(&c->sizes, &size);) check_form(id, c->first[i]);
+    for (int size = NONE; next_size(&c->sizes, &size);) {
+      /* Checks what a device can launch, vectors that divide the rank's part, and scratch memory.
+       */
+      int rank = c->first[i];
+      const struct op *op = &graph->op[id];
+      const struct kernel_form *f = kernel_form(op, rank);
+      int64_t here = elements(local_shape(op->stages->space, rank));
+      require(here || f->scratch == 0, id, "a kernel of no element has scratch");
+      require(f->scheme != NO_KERNEL || !here, id, "elements that no kernel computes");
+      require(f->parts >= 1 && f->scratch <= kernel_scratch(rank), id, "no scratch for its parts");
+      if (target->thread_grids) {
+        require(f->threads > 0 && f->threads <= 1024 && f->threads % 32 == 0, id,
+                "no block of threads");
+        require(f->width >= 1 && f->width <= 8 && here % f->width == 0, id, "no whole vectors");
+        require(f->scheme == NO_KERNEL || !here || f->blocks > 0, id, "no block is launched");
+      }
+    }
 }
 
 /* For a graph from a dump the forms are decided after the check of that graph. */

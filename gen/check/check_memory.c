@@ -219,21 +219,6 @@ static void name_anew(int value, int *number, struct place p)
   *number = mark.n - 1;
 }
 
-/* The output of a view also has the number of its input; pieces become one. */
-static void check_memory_show(const struct op *op)
-{
-  int in = op->in[0], out = op->out;
-  struct one from = one_of(in, now.module), to = one_of(out, now.module);
-  if (to.index == NONE || *number_for(to, 0) == LEFT_OUT) return;
-  each_piece(in, read_piece);
-  if (graph->value[from.value].pieces) {
-    new_number(in);
-    each_piece(in, name_anew);
-  }
-  int pieces = pieces_of(NULL, out, to).all, number = *number_for(from, 0);
-  for (int k = 0; k < pieces; k++) *number_for(to, k) = number;
-}
-
 static void begin_op(const struct op *op, int id, int module)
 {
   now.op = op;
@@ -269,7 +254,18 @@ static void check_memory_run_op(void *unused, int id, int module)
     return;
   }
   if (op->nin == 1 && op->nout == 1 && check_memory_shows(op)) {
-    check_memory_show(op);
+    /* The output of a view also has the number of its input; pieces become one. */
+    int in = op->in[0], out = op->out;
+    struct one from = one_of(in, now.module), to = one_of(out, now.module);
+    if (to.index != NONE && *number_for(to, 0) != LEFT_OUT) {
+      each_piece(in, read_piece);
+      if (graph->value[from.value].pieces) {
+        new_number(in);
+        each_piece(in, name_anew);
+      }
+      int pieces = pieces_of(NULL, out, to).all, number = *number_for(from, 0);
+      for (int k = 0; k < pieces; k++) *number_for(to, k) = number;
+    }
     return;
   }
   if (op->packed) check_bucket_copies(id, module);

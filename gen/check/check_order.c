@@ -334,27 +334,6 @@ static bool is_call(const char *s, const char *name)
   return !strncmp(s, name, n) && s[n] == '(';
 }
 
-/* The call at this place, if it concerns streams. */
-static void issue_call(const struct op *op, const char *call)
-{
-  const char *given = strchr(call, '(') + 1, *rest = strchr(call, ';');
-  if (is_call(call, "begin_on")) {
-    check_order_join(clock_at(stream_said(given)), clock_at(MAIN));
-  } else if (is_call(call, "begin_behind")) {
-    check_order_join(clock_at(stream_said(given)), event_said(given));
-  } else if (is_call(call, "end_on")) {
-    memcpy(event_said(given), clock_at(stream_said(given)), (size_t)nstream * sizeof *clock_of);
-  } else if (is_call(call, "COLLECTIVE")) {
-    int stream = stream_said(strstr(given, ", ") + strlen(", "));
-    call_it(op, stream);
-    if (stream == MAIN || scheduled(op)->has_chained) copy_out(op, stream);
-  } else if (is_call(call, "await")) {
-    check_order_join(clock_at(MAIN), event_said(given));
-    now.op = &graph->op[op->awaits];
-    if (rest && rest[1]) copy_out(now.op, MAIN);
-  }
-}
-
 static void run_statement(const struct op *op)
 {
   const char *s = statement[now.id];
@@ -373,7 +352,25 @@ static void run_statement(const struct op *op)
   if (is_collective(op->kind)) copy_in(op);
   for (size_t word; *s; s += word ? word : 1) {
     word = strspn(s, letters);
-    if (word && s[word] == '(') issue_call(op, s);
+    if (word && s[word] == '(') {
+      /* The call at this place, if it concerns streams. */
+      const char *given = strchr(s, '(') + 1, *rest = strchr(s, ';');
+      if (is_call(s, "begin_on")) {
+        check_order_join(clock_at(stream_said(given)), clock_at(MAIN));
+      } else if (is_call(s, "begin_behind")) {
+        check_order_join(clock_at(stream_said(given)), event_said(given));
+      } else if (is_call(s, "end_on")) {
+        memcpy(event_said(given), clock_at(stream_said(given)), (size_t)nstream * sizeof *clock_of);
+      } else if (is_call(s, "COLLECTIVE")) {
+        int stream = stream_said(strstr(given, ", ") + strlen(", "));
+        call_it(op, stream);
+        if (stream == MAIN || scheduled(op)->has_chained) copy_out(op, stream);
+      } else if (is_call(s, "await")) {
+        check_order_join(clock_at(MAIN), event_said(given));
+        now.op = &graph->op[op->awaits];
+        if (rest && rest[1]) copy_out(now.op, MAIN);
+      }
+    }
   }
 }
 

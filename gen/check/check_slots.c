@@ -65,23 +65,6 @@ static void touch_all(void)
   }
 }
 
-/* The largest number of micro-batches in flight at once: from the stage's forward to the last
-   action that touches their values. */
-static int check_slots_most_in_flight(const struct actions *actions, int stage)
-{
-  int *last = alloc((size_t)(microbatches() + 1) * sizeof *last), now = 0, most = 0;
-  for (int i = 0; i < actions->n; i++)
-    if (*touches_of(actions->at[i].stage, stage)) last[actions->at[i].microbatch] = i;
-  for (int i = 0; i < actions->n; i++) {
-    const struct action *a = &actions->at[i];
-    if (!*touches_of(a->stage, stage)) continue;
-    now += a->kind == ACTION_F && a->stage == stage;
-    if (now > most) most = now;
-    now -= last[a->microbatch] == i;
-  }
-  return most;
-}
-
 /* Whether an action from `from` on touches the micro-batch's values in flight of the stage. */
 static bool is_touched_from(const struct actions *actions, int from, int stage, int microbatch)
 {
@@ -96,8 +79,19 @@ static void check_slots_of(const struct actions *actions, int stage)
   const struct slots *of = &graph->memory->slots[stage];
   int *slot = alloc((size_t)(actions->n + 1) * sizeof *slot);
   int *has = alloc((size_t)(of->n + 1) * sizeof *has); /* by slot: the micro-batch in it */
-  require(check_slots_most_in_flight(actions, stage) <= of->n, NONE,
-          "more micro-batches are in flight than slots");
+  /* The largest number of micro-batches in flight at once: from the stage's forward to the last
+     action that touches their values. */
+  int *last = alloc((size_t)(microbatches() + 1) * sizeof *last), now = 0, most = 0;
+  for (int i = 0; i < actions->n; i++)
+    if (*touches_of(actions->at[i].stage, stage)) last[actions->at[i].microbatch] = i;
+  for (int i = 0; i < actions->n; i++) {
+    const struct action *a = &actions->at[i];
+    if (!*touches_of(a->stage, stage)) continue;
+    now += a->kind == ACTION_F && a->stage == stage;
+    if (now > most) most = now;
+    now -= last[a->microbatch] == i;
+  }
+  require(most <= of->n, NONE, "more micro-batches are in flight than slots");
   slots_of_stage(actions, stage, slot);
   for (int k = 0; k < of->n; k++) has[k] = NONE;
   for (int i = 0; i < actions->n; i++) {

@@ -29,26 +29,6 @@ static void check_edge(int maker, int reader)
   require(has_edge, reader, "no edge of the pipeline says that its stage reads that");
 }
 
-/* `send` has the sends above it, by their numbers. */
-static void check_receive(int id, int *send)
-{
-  const struct op *op = &graph->op[id];
-  int mate = send[op->number[0]];
-  require(mate >= 0, id, "nothing is sent with its number, or it is received twice");
-  const struct op *from = &graph->op[mate];
-  require(from->number[1] == op->number[1] && from->number[2] == op->number[2], id,
-          "what is sent with its number goes elsewhere");
-  int a = from->in[0];
-  const struct value *v = &graph->value[a], *w = &graph->value[op->out];
-  bool is_same_tensor =
-      v->type == w->type && same_shape(v->shape, w->shape) && same_layout(v->layout, w->layout);
-  require(is_same_tensor, id, "what is sent with its number is another tensor");
-  require(is_of_batch(from->phase) == is_of_batch(op->phase), id,
-          "a send for each micro-batch has a receive for each, and no other one has");
-  check_edge(mate, id);
-  send[op->number[0]] = RECEIVED;
-}
-
 void check_transfers(void)
 {
   if (!graph->stages || graph->stages->here != NONE) return;
@@ -65,7 +45,23 @@ void check_transfers(void)
       require(send[op->number[0]] == NONE, id, "another send has its number");
       send[op->number[0]] = id;
     }
-    if (op->kind == OP_receive) check_receive(id, send);
+    if (op->kind == OP_receive) {
+      /* `send` has the sends above it, by their numbers. */
+      int mate = send[op->number[0]];
+      require(mate >= 0, id, "nothing is sent with its number, or it is received twice");
+      const struct op *from = &graph->op[mate];
+      require(from->number[1] == op->number[1] && from->number[2] == op->number[2], id,
+              "what is sent with its number goes elsewhere");
+      int a = from->in[0];
+      const struct value *v = &graph->value[a], *w = &graph->value[op->out];
+      bool is_same_tensor =
+          v->type == w->type && same_shape(v->shape, w->shape) && same_layout(v->layout, w->layout);
+      require(is_same_tensor, id, "what is sent with its number is another tensor");
+      require(is_of_batch(from->phase) == is_of_batch(op->phase), id,
+              "a send for each micro-batch has a receive for each, and no other one has");
+      check_edge(mate, id);
+      send[op->number[0]] = RECEIVED;
+    }
     for (int i = 0; i < op->nin; i++) {
       int maker = graph->value[op->in[i]].op;
       if (maker == NONE || stage_of(maker) == NONE || stage_of(id) == NONE) continue;

@@ -135,8 +135,14 @@ static bool lets_through(const struct op *op, unsigned pending, enum reduction r
   return false;
 }
 
-static bool check_ways_is_linear(const struct running *r, int d)
+static bool runs_along(const struct running *r, int d)
 {
+  for (int i = 0; i < r->n; i++) {
+    struct placement p = r->lies[i].on[d];
+    if (p.kind != SHARD) continue;
+    struct letter_cut c = cut_letter(r, i, p);
+    return c.letter != NONE && may_cut(r, c) && is_cut_alike(r, d, c, p);
+  }
   unsigned inputs = 0;
   int first = NONE, outputs = 0;
   for (int i = 0; i < r->n; i++) {
@@ -150,17 +156,6 @@ static bool check_ways_is_linear(const struct running *r, int d)
   if (first == NONE) return true;
   return outputs == r->op->nout && !rounds(r->op) &&
          lets_through(r->op, inputs, (enum reduction)first);
-}
-
-static bool runs_along(const struct running *r, int d)
-{
-  for (int i = 0; i < r->n; i++) {
-    struct placement p = r->lies[i].on[d];
-    if (p.kind != SHARD) continue;
-    struct letter_cut c = cut_letter(r, i, p);
-    return c.letter != NONE && may_cut(r, c) && is_cut_alike(r, d, c, p);
-  }
-  return check_ways_is_linear(r, d);
 }
 
 /* ----------------------------------------------------------- several dimensions of the mesh

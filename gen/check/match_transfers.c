@@ -22,8 +22,14 @@ static void note_phase(enum phase phase)
     if (graph->function[i].phase == phase) note_transfers(&graph->function[i], NONE);
 }
 
-static void note_step(void)
+static bool is_same_list(const struct list *a, const struct list *b)
 {
+  return a->n == b->n && (!a->n || !memcmp(a->at, b->at, (size_t)a->n * sizeof *a->at));
+}
+
+const char *unlike_ends(void)
+{
+  if (!target->edge_groups) return NULL;
   const struct actions actions = actions_here();
   note_phase(GATHER);
   for (int i = 0; i < actions.n; i++) {
@@ -35,17 +41,7 @@ static void note_step(void)
     }
   }
   note_phase(UPDATE);
-}
 
-static bool is_same_list(const struct list *a, const struct list *b)
-{
-  return a->n == b->n && (!a->n || !memcmp(a->at, b->at, (size_t)a->n * sizeof *a->at));
-}
-
-const char *unlike_ends(void)
-{
-  if (!target->edge_groups) return NULL;
-  note_step();
   for (int g = 0; g < graph->ngroup; g++) {
     const struct group *edge = &graph->group[g];
     if (!edge->is_edge) continue;

@@ -64,36 +64,6 @@ static void ask_size(struct query *q, int value, int rank)
   for (int d = 0; d < here.ndim; d++) ask_number(q, here.size[d]);
 }
 
-/* Everything that determines a rank's counts in a collective; for an exchange its position. */
-static void ask_counts(struct query *q, int id, bool alone, int rank)
-{
-  const struct op *op = &graph->op[id];
-  begin_query(q);
-  ask_number(q, id);
-  ask_number(q, graph->mesh.now);
-  ask_number(q, op->kind == OP_exchange ? rank : first_member(op->group, rank));
-  if (!alone || op->kind == OP_exchange) return;
-  ask_size(q, op->in[0], rank);
-  ask_size(q, op->out, rank);
-  for (int k = 0; k < op->nbody; k++) ask_size(q, graph->op[op->body[k]].out, rank);
-}
-
-static struct counted prove_count(const struct op *op, int rank)
-{
-  int n = group_size(op->group);
-  static int64_t *give, *get;
-  static int room;
-  if (room < n) {
-    give = alloc((size_t)n * sizeof *give);
-    get = alloc((size_t)n * sizeof *get);
-    room = n;
-  }
-  collective_counts(op, rank, give, get);
-  bool equal = equal_parts(op, rank);
-  check_counts(op, rank, give, get, equal);
-  return (struct counted){shared_counts(give, n), shared_counts(get, n), equal};
-}
-
 static const struct counted *count_for(int id, int rank)
 {
   static struct memo memo;
@@ -116,9 +86,31 @@ static const struct counted *count_for(int id, int rank)
   const struct counted **c = &known->of[known->alone ? rank : first_member(op->group, rank)];
   if (*c) return *c;
   bool is_new;
-  ask_counts(&q, id, known->alone, rank);
+  /* Everything that determines a rank's counts in a collective; for an exchange its position. */
+  begin_query(&q);
+  ask_number(&q, id);
+  ask_number(&q, graph->mesh.now);
+  ask_number(&q, op->kind == OP_exchange ? rank : first_member(op->group, rank));
+  if (known->alone && op->kind != OP_exchange) {
+    ask_size(&q, op->in[0], rank);
+    ask_size(&q, op->out, rank);
+    for (int k = 0; k < op->nbody; k++) ask_size(&q, graph->op[op->body[k]].out, rank);
+  }
   struct counted *new = answer_to(&memo, &q, sizeof *new, &is_new);
-  if (is_new) *new = prove_count(op, rank);
+  if (is_new) {
+    int n = group_size(op->group);
+    static int64_t *give, *get;
+    static int room;
+    if (room < n) {
+      give = alloc((size_t)n * sizeof *give);
+      get = alloc((size_t)n * sizeof *get);
+      room = n;
+    }
+    collective_counts(op, rank, give, get);
+    bool equal = equal_parts(op, rank);
+    check_counts(op, rank, give, get, equal);
+    *new = (struct counted){shared_counts(give, n), shared_counts(get, n), equal};
+  }
   return *c = new;
 }
 
@@ -147,21 +139,6 @@ struct sequence issued_by(const int *op, int n, int rank)
   return s;
 }
 
-/* The same, stored once for all ranks with the same counts. */
-static struct sequence shared_sequence(struct memo *memo, const int *op, int n, int rank)
-{
-  static struct query q;
-  bool is_new;
-  begin_query(&q);
-  for (int k = 0; k < n; k++) {
-    if (!is_collective(graph->op[op[k]].kind)) continue;
-    ask_number(&q, (intptr_t)count_for(op[k], rank));
-  }
-  struct sequence *s = answer_to(memo, &q, sizeof *s, &is_new);
-  if (is_new) *s = issued_by(op, n, rank);
-  return *s;
-}
-
 static char *issue_text(const struct issue *x, int members)
 {
   struct buffer b = {0};
@@ -176,14 +153,6 @@ static bool same_call(const struct issue *x, const struct issue *y)
 {
   return x->group == y->group && x->kind == y->kind && x->type == y->type &&
          x->reduction == y->reduction && x->equal == y->equal;
-}
-
-/* Whether the calls of members a and b, the a-th and b-th of the group, match. */
-static bool agree(const struct issue *x, const struct issue *y, int a, int b, int members)
-{
-  if (!same_call(x, y)) return false;
-  if (collective_row[x->kind].pairwise) return x->give[b] == y->get[a] && x->get[b] == y->give[a];
-  return x->give == y->give || !memcmp(x->give, y->give, (size_t)members * sizeof *x->give);
 }
 
 /* The members' counts for which every pair agreed: a loop meets the same ones repeatedly. */
@@ -259,10 +228,17 @@ static const char *prove_misfit(const struct issue *const *x, const int *member,
   bool pairwise = collective_row[x[0]->kind].pairwise, known = pairwise && have_agreed(x, n);
   int others = pairwise && !known && !pairs_agree(x, n) ? n : 1;
   for (int a = 0; a < others; a++)
-    for (int b = a; b < n; b++)
-      if (!agree(x[a], x[b], a, b, n))
+    for (int b = a; b < n; b++) {
+      /* Whether the calls of members a and b, the a-th and b-th of the group, match. */
+      bool agree = same_call(x[a], x[b]) &&
+                   (collective_row[x[a]->kind].pairwise
+                        ? x[a]->give[b] == x[b]->get[a] && x[a]->get[b] == x[b]->give[a]
+                        : x[a]->give == x[b]->give ||
+                              !memcmp(x[a]->give, x[b]->give, (size_t)n * sizeof *x[a]->give));
+      if (!agree)
         return text("rank %d enters %s while rank %d enters %s", member[a], issue_text(x[a], n),
                     member[b], issue_text(x[b], n));
+    }
   if (pairwise && !known) {
     struct agreement *a = alloc(sizeof *a);
     const struct agreement **list = agreements(x[0]->give);
@@ -340,7 +316,19 @@ static void prove_interval(const int *op, int n)
   for (int k = 0; k < n; k++) some += is_collective(graph->op[op[k]].kind);
   if (!some) return;
   struct sequence *of_rank = alloc((size_t)world * sizeof *of_rank);
-  for (int r = 0; r < world; r++) of_rank[r] = shared_sequence(&memo, op, n, r);
+  for (int r = 0; r < world; r++) {
+    /* The same, stored once for all ranks with the same counts. */
+    static struct query q;
+    bool is_new;
+    begin_query(&q);
+    for (int k = 0; k < n; k++) {
+      if (!is_collective(graph->op[op[k]].kind)) continue;
+      ask_number(&q, (intptr_t)count_for(op[k], r));
+    }
+    struct sequence *s = answer_to(&memo, &q, sizeof *s, &is_new);
+    if (is_new) *s = issued_by(op, n, r);
+    of_rank[r] = *s;
+  }
   const char *why = prove_order(of_rank);
   if (why) bug("prove", "the programs could hang: %s", why);
 }

@@ -297,20 +297,6 @@ char *exchanges_text(int rank)
 
 /* ---------------------------------------------------------------------------- other collectives */
 
-/* The result of a collective, or the start of a bucket. */
-static int reduced_at(const struct op *op)
-{
-  if (op->packed) return op->buffer;
-  int first = op->out;
-  for (int k = op->nbody; k-- > 0;) {
-    const struct op *inner = &graph->op[op->body[k]];
-    if (!same_place(inner->in[0], inner->out))
-      bug_at("emit", op->body[k], "a bucket's gradient is not reduced where it lies");
-    if (c_name(inner->out)) first = inner->out;
-  }
-  return first;
-}
-
 /* The operands of the call, in C. */
 struct ends {
   const char *in, *out;
@@ -334,7 +320,18 @@ static struct ends ends_of(const struct op *op, int64_t n)
     if (*library()->in_place) return (struct ends){library()->in_place, buffer};
     return gather ? (struct ends){own, buffer} : (struct ends){buffer, own};
   }
-  int out = reduced_at(op);
+  /* The result of a collective, or the start of a bucket. */
+  int out = op->buffer;
+  if (!op->packed) {
+    int first = op->out;
+    for (int k = op->nbody; k-- > 0;) {
+      const struct op *inner = &graph->op[op->body[k]];
+      if (!same_place(inner->in[0], inner->out))
+        bug_at("emit", op->body[k], "a bucket's gradient is not reduced where it lies");
+      if (c_name(inner->out)) first = inner->out;
+    }
+    out = first;
+  }
   bool in_place = op->nbody || same_place(op->in[0], op->out);
   if (!in_place) return (struct ends){pointer_or_null(op->in[0]), pointer_or_null(out)};
   const char *all = op->packed ? pointer_or_null(out) : member_run(out, pointer_or_null(out), n);

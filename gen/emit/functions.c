@@ -163,21 +163,6 @@ static char *function_text(const struct function *f, int rank)
               body.text);
 }
 
-/* Posts the receives of a stage's function. */
-static char *post_function_text(const struct function *f, int rank)
-{
-  struct buffer body = {0};
-  name_locals(f);
-  for (int k = 0; k < f->nop; k++) {
-    const struct op *op = &graph->op[f->op[k]];
-    const char *does = is_posted(op) ? post_text(op, rank) : "";
-    if (*does) put(&body, "%s%s", local_declarations(does), statement_lines(does));
-  }
-  return text("static void %s(%s)\n{\n  %s(%s);\n%s}\n\n", post_name(f),
-              action_parameters(f->stage, "int "), begin_action_name(f->stage),
-              action_parameters(f->stage, ""), body.text ? body.text : "");
-}
-
 /* Calls the functions of some phases, in order; `t`: the text for the number of the step, or of
    the batch. */
 static void put_phases(struct buffer *b, enum phase from, enum phase to, const char *t, int indent)
@@ -479,7 +464,19 @@ static void put_step_functions(struct buffer *b, int size, int rank)
       if (size && !is_of_batch(f->phase)) continue;
       const char *function = function_text(f, rank);
       put_text(b, function, strlen(function));
-      if (has_posts(f)) put(b, "%s", post_function_text(f, rank));
+      if (has_posts(f)) {
+        /* Posts the receives of a stage's function. */
+        struct buffer body = {0};
+        name_locals(f);
+        for (int k = 0; k < f->nop; k++) {
+          const struct op *op = &graph->op[f->op[k]];
+          const char *does = is_posted(op) ? post_text(op, rank) : "";
+          if (*does) put(&body, "%s%s", local_declarations(does), statement_lines(does));
+        }
+        put(b, "static void %s(%s)\n{\n  %s(%s);\n%s}\n\n", post_name(f),
+            action_parameters(f->stage, "int "), begin_action_name(f->stage),
+            action_parameters(f->stage, ""), body.text ? body.text : "");
+      }
     }
 }
 

@@ -55,13 +55,12 @@ static char *product_address(const struct product *p, enum gemm_operand o)
   /* The operand's name; of members of a struct side by side, that of all of them. */
   int value = o == GEMM_C && p->then ? p->then->result : product_value(p->op, o);
   const char *name = c_name(value), *at = p->joined ? strchr(p->letters[o], p->joined) : NULL;
-  const char *operand_name = name;
   if (at && graph->value[value].role != ACTIVATION) {
     struct shape all = local_shape(value, named_rank);
     all.size[at - p->letters[o]] = p->size;
-    operand_name = member_run(value, name, elements(all));
+    name = member_run(value, name, elements(all));
   }
-  put(&b, "%s", operand_name);
+  put(&b, "%s", name);
   for (int i = 0; i < p->nloop; i++) {
     int64_t stride = p->loop[i]->stride[o];
     if (stride == 1) put(&b, " + %c", p->variable[i]);
@@ -228,26 +227,6 @@ static char *nested_loops(const struct product *p, const char *call)
   return b.text;
 }
 
-/* The result of a product without terms: zeros; if it has a chunk, zeros only there. The chunk is a
-   number of blocks, equally far apart: the number follows from the dimensions before the chunked
-   one; see add_piece. */
-static char *zeros_text(const struct op *op, int rank)
-{
-  struct shape here = local_shape(op->out, rank);
-  int64_t stride[MAX_DIMS];
-  if (!op->pieces) return zero_text(op->out, rank);
-  local_strides(op->out, rank, stride);
-  int64_t block = here.size[op->piece_dim] / op->pieces * stride[op->piece_dim];
-  if (!graph->value[op->out].apart) block /= group_size(op->piece_group);
-  int64_t blocks = elements(here) / op->pieces / block;
-  const char *at = c_name(op->out);
-  if (op->piece > 0) at = text("%s + %" PRId64, at, op->piece * block);
-  if (blocks > 1) at = text("%s + i * %" PRId64, at, block * op->pieces);
-  char *zeros = zeros_at_text(at, block * type_bytes(graph->value[op->out].type));
-  if (blocks == 1) return zeros;
-  return text("for (long i = 0; i < %" PRId64 "; i++) %s", blocks, zeros);
-}
-
 /* The copy of the value that the product adds to, where that is in another place; or "". */
 static char *moved_text(const struct op *op, int rank)
 {
@@ -261,7 +240,25 @@ char *matmul_text(const struct op *op, int rank)
   check_types(op);
   choose_product(p, op, rank);
   if (!elements(local_shape(op->out, rank))) return "";
-  if (is_empty_product(op, rank)) return op->nin > 2 ? moved_text(op, rank) : zeros_text(op, rank);
+  if (is_empty_product(op, rank)) {
+    if (op->nin > 2) return moved_text(op, rank);
+    /* The result of a product without terms: zeros; if it has a chunk, zeros only there. The chunk
+       is a number of blocks, equally far apart: the number follows from the dimensions before the
+       chunked one; see add_piece. */
+    struct shape here = local_shape(op->out, rank);
+    int64_t stride[MAX_DIMS];
+    if (!op->pieces) return zero_text(op->out, rank);
+    local_strides(op->out, rank, stride);
+    int64_t block = here.size[op->piece_dim] / op->pieces * stride[op->piece_dim];
+    if (!graph->value[op->out].apart) block /= group_size(op->piece_group);
+    int64_t blocks = elements(here) / op->pieces / block;
+    const char *at = c_name(op->out);
+    if (op->piece > 0) at = text("%s + %" PRId64, at, op->piece * block);
+    if (blocks > 1) at = text("%s + i * %" PRId64, at, block * op->pieces);
+    char *zeros = zeros_at_text(at, block * type_bytes(graph->value[op->out].type));
+    if (blocks == 1) return zeros;
+    return text("for (long i = 0; i < %" PRId64 "; i++) %s", blocks, zeros);
+  }
   check_sizes(p);
   for (int i = 0; i < p->nloop; i++) p->variable[i] = product_counter(p, p->loop[i]->letter);
   char *moved = moved_text(op, rank);

@@ -63,22 +63,17 @@ static int number_in(const char *name, size_t *before)
   return number;
 }
 
-/* Whether b has the name of `a` in the next module of the list. */
-static bool is_next(const char *a, int64_t count, const char *b)
-{
-  size_t at = 0, there = 0;
-  int first = number_in(a, &at), second = number_in(b, &there);
-  if (first == NONE || second != first + count || at != there || strncmp(a, b, at)) return false;
-  return !strcmp(strchr(a, ']'), strchr(b, ']'));
-}
-
 /* Adds the run of the next module as a row, if it is one. */
 static bool add_segment_row(struct segment *p, const struct segment *next)
 {
-  size_t at = 0;
+  size_t at = 0, there = 0;
   if (!p->at || !next->at || p->run != next->run || p->type != next->type) return false;
-  if (!is_next(p->at, p->rows, next->at)) return false;
-  number_in(p->at, &at);
+  /* Whether the run has the name of the last row in the next module of the list. */
+  int first = number_in(p->at, &at), second = number_in(next->at, &there);
+  bool is_next = first != NONE && second == first + p->rows && at == there &&
+                 !strncmp(p->at, next->at, at) &&
+                 !strcmp(strchr(p->at, ']'), strchr(next->at, ']'));
+  if (!is_next) return false;
   const char *from = strstr(p->at, "m->"); /* may come after a cast */
   int length = (int)(p->at + at - from);
   p->of = text("sizeof %.*s[0] / %" PRId64, length, from, type_bytes(p->type));
@@ -93,23 +88,6 @@ static void put_segment(struct buffer *b, const struct segment *p)
   if (!p->parts || !p->rows || !p->run) return;
   put(b, "\n        {%s, %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 ", %s},",
       p->at, type_bytes(p->type), p->place, p->parts, p->rows, p->run, p->of);
-}
-
-/* For a reduction to the whole value: one member after the other. */
-static void put_runs(struct buffer *b, const struct op *op, int rank, bool in)
-{
-  int64_t place = 0;
-  for (int k = 0, n; k < op->nbody; k += n) {
-    struct segment p, next;
-    n = find_run(op, k, rank, in, &p);
-    for (int more; k + n < op->nbody; n += more) {
-      more = find_run(op, k + n, rank, in, &next);
-      if (!add_segment_row(&p, &next)) break;
-    }
-    p.place = place;
-    place += p.run * p.rows;
-    if (p.at) put_segment(b, &p);
-  }
 }
 
 /* Sizes of the ranks' parts of a member along its dimension and, in memory, the number of rows
@@ -197,7 +175,19 @@ static char *table_text(const struct op *op, int rank, bool in)
   struct buffer b = {0};
   put_text(&b, "", 0);
   if (!moves_shards(op->kind)) {
-    put_runs(&b, op, rank, in);
+    /* For a reduction to the whole value: one member after the other. */
+    int64_t place = 0;
+    for (int k = 0, n; k < op->nbody; k += n) {
+      struct segment p, next;
+      n = find_run(op, k, rank, in, &p);
+      for (int more; k + n < op->nbody; n += more) {
+        more = find_run(op, k + n, rank, in, &next);
+        if (!add_segment_row(&p, &next)) break;
+      }
+      p.place = place;
+      place += p.run * p.rows;
+      if (p.at) put_segment(&b, &p);
+    }
     return b.text;
   }
   for (int k = 0; k < op->nbody; k++)

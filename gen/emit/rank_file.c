@@ -61,7 +61,6 @@ char *rank_text(int rank, const char *step, const struct stacks *tensors, const 
         put(&parts, " ELSEWHERE_%d", some);
       }
       put(&parts, "\n");
-
       continue;
     }
     int value = tensors->at[i].member.at[0];

@@ -137,20 +137,6 @@ static void add_item(struct items *items, struct item item)
   items->at[items->n++] = item;
 }
 
-/* The schedule's slots; with only forwards, each micro-batch has the next slot. */
-static int **slots_of_action(const struct actions *actions, bool forwards)
-{
-  int n = graph->stages->n, **slot = alloc((size_t)n * sizeof *slot);
-  for (int s = 0; s < n; s++) {
-    slot[s] = alloc((size_t)(actions->n + 1) * sizeof *slot[s]);
-    if (!is_stage_here(s)) continue;
-    if (!forwards) slots_of_stage(actions, s, slot[s]);
-    for (int i = 0; i < actions->n && forwards; i++)
-      slot[s][i] = actions->at[i].microbatch % graph->memory->slots[s].n;
-  }
-  return slot;
-}
-
 /* "2F3"; of a post "2RECV_F3". */
 static const char *item_text(const struct item *item)
 {
@@ -181,7 +167,16 @@ static void check_places(const struct items *items, const struct function *f,
 
 static struct items items_of(const struct actions *actions, bool forwards, const char *t)
 {
-  struct items items = {.t = t, .slot = slots_of_action(actions, forwards)};
+  /* The schedule's slots; with only forwards, each micro-batch has the next slot. */
+  int n = graph->stages->n, **slot = alloc((size_t)n * sizeof *slot);
+  for (int s = 0; s < n; s++) {
+    slot[s] = alloc((size_t)(actions->n + 1) * sizeof *slot[s]);
+    if (!is_stage_here(s)) continue;
+    if (!forwards) slots_of_stage(actions, s, slot[s]);
+    for (int i = 0; i < actions->n && forwards; i++)
+      slot[s][i] = actions->at[i].microbatch % graph->memory->slots[s].n;
+  }
+  struct items items = {.t = t, .slot = slot};
   struct list *posts = alloc((size_t)(actions->n + 1) * sizeof *posts); /* by place */
   for (int i = 0; i < actions->n; i++) {
     int place = place_of_post(&items, actions, i);
@@ -243,27 +238,6 @@ static char *arguments_of(const struct items *items, const struct item *item, bo
       put(&b, n == 1 ? ", 0" : strpbrk(whole, "+*") ? ", (%s) %% %d" : ", %s %% %d", whole, n);
   }
   return b.text;
-}
-
-/* "begin_action(3, 1); // 2F3" and the calls; in a loop the comment has the first and the last. */
-static void put_item(struct buffer *b, const struct items *items, const struct item *item,
-                     const struct item *last, int by)
-{
-  const bool repeated = last != item;
-  const int indent = repeated ? 4 : 2;
-  const char *arguments = arguments_of(items, item, repeated, by);
-  const char *comment = item_text(item);
-  if (repeated) comment = text("%s ... %s", comment, item_text(last));
-  graph->mesh.now = size_of_action(item->action);
-  if (item->is_post) {
-    put_work(b, items, item, arguments, indent);
-    put(b, " // %s\n", comment);
-  } else {
-    put(b, "%*s%s(%s); // %s\n", indent, "", begin_action_name(item->action->stage), arguments,
-        comment);
-    put_work(b, items, item, arguments, indent);
-  }
-  graph->mesh.now = 0;
 }
 
 /* ----------------------------------------------------------------------------------- loops */
@@ -341,8 +315,27 @@ static char *text_of_actions(const struct actions *actions, bool forwards, const
     if (r.times > 1)
       put(&b, "  for (int %s = 0; %s < %d; %s++) {\n", counter_of_action(), counter_of_action(),
           r.times, counter_of_action());
-    for (int k = i; k < i + r.each; k++)
-      put_item(&b, &items, &items.at[k], &items.at[k + r.each * (r.times - 1)], r.by);
+    for (int k = i; k < i + r.each; k++) {
+      /* "begin_action(3, 1); // 2F3" and the calls; in a loop the comment has the first and the
+       * last. */
+      const struct item *item = &items.at[k];
+      const struct item *last = &items.at[k + r.each * (r.times - 1)];
+      const bool repeated = last != item;
+      const int indent = repeated ? 4 : 2;
+      const char *arguments = arguments_of(&items, item, repeated, r.by);
+      const char *comment = item_text(item);
+      if (repeated) comment = text("%s ... %s", comment, item_text(last));
+      graph->mesh.now = size_of_action(item->action);
+      if (item->is_post) {
+        put_work(&b, &items, item, arguments, indent);
+        put(&b, " // %s\n", comment);
+      } else {
+        put(&b, "%*s%s(%s); // %s\n", indent, "", begin_action_name(item->action->stage), arguments,
+            comment);
+        put_work(&b, &items, item, arguments, indent);
+      }
+      graph->mesh.now = 0;
+    }
     if (r.times > 1) put(&b, "  }\n");
     i += r.each * r.times;
   }

@@ -253,20 +253,6 @@ char *states_macro(const struct stacks *tensors)
   return n ? fill(embedded_template("state_rows.h"), "rows", rows.text, NULL) : "";
 }
 
-/* In numbers, as in files, also where the program has blocks. */
-static char *joined_row(int row, const struct stack *f)
-{
-  const int value = f->member.at[0];
-  const struct value *v = &graph->value[value];
-  struct shape of = file_shape(value), at = {.ndim = of.ndim};
-  if (v->type == I8) of.size[--of.ndim - 1] *= BLOCK_NUMBERS;
-  of.size[v->alias_dim] = v->alias_size;
-  at.ndim = of.ndim;
-  at.size[v->alias_dim] = v->alias_first;
-  return text("    {%d, {%s}, {%s}}, // %s\n", row, sizes_text(at), sizes_text(of),
-              printable(stack_text(f)));
-}
-
 static bool is_joined(const struct stack *f)
 {
   return graph->value[f->member.at[0]].alias_size > 0;
@@ -288,7 +274,19 @@ char *joined_text(const struct stacks *tensors)
           "// it begins in the larger tensor, and the shape of that. -1 ends the list.\n"
           "static const struct joined joined[] = {\n");
   for (int i = 0; i < tensors->n; i++)
-    if (is_joined(&tensors->at[i])) put(&b, "%s", joined_row(i, &tensors->at[i]));
+    if (is_joined(&tensors->at[i])) {
+      /* In numbers, as in files, also where the program has blocks. */
+      const struct stack *f = &tensors->at[i];
+      const int value = f->member.at[0];
+      const struct value *v = &graph->value[value];
+      struct shape of = file_shape(value), at = {.ndim = of.ndim};
+      if (v->type == I8) of.size[--of.ndim - 1] *= BLOCK_NUMBERS;
+      of.size[v->alias_dim] = v->alias_size;
+      at.ndim = of.ndim;
+      at.size[v->alias_dim] = v->alias_first;
+      put(&b, "    {%d, {%s}, {%s}}, // %s\n", i, sizes_text(at), sizes_text(of),
+          printable(stack_text(f)));
+    }
   put(&b, "    {-1, {0}, {0}},\n};\n");
   return b.text;
 }

@@ -137,8 +137,7 @@ char *awaits_sent_text(const struct function *f, int rank)
       for (int size = NONE; next_size(sizes_of_step(), &size);)
         is_sent |= elements(local_shape(value, rank)) > 0;
       graph->mesh.now = now;
-      bool is_sent_of_any_size = is_sent;
-      if (!is_sent_of_any_size) continue;
+      if (!is_sent) continue;
       const char *sent =
           fill(transfer_row[target->library].sent, "line", plan_line_text(op->line), "value",
                target->edge_groups ? "" : arena_pointer(op->in[0], NULL, other->name), "event",

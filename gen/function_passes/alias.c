@@ -113,24 +113,6 @@ static void share_slices(struct lifetimes *l)
   }
 }
 
-/* The storage lives as long as each of its views, and each view has its depth. */
-static void join_lifetimes(struct lifetimes *l)
-{
-  struct allocation *of = l->plan->of;
-  for (int k = 0; k < l->value.n; k++) {
-    int i = l->value.at[k], storage = root(l, i);
-    if (!in_arena(storage)) continue;
-    if (of[storage].last < of[i].last) of[storage].last = of[i].last;
-    if (of[i].first != NONE && of[storage].first > of[i].first) of[storage].first = of[i].first;
-  }
-  for (int k = 0; k < l->value.n; k++) {
-    int i = l->value.at[k], storage = root(l, i);
-    if (storage == i || !in_arena(storage)) continue;
-    of[i].last = of[storage].last;
-    of[i].depth = of[storage].depth;
-  }
-}
-
 /* ------------------------------------------------------------------------------------ wide values
  */
 
@@ -219,49 +201,24 @@ static void share_gradient(struct lifetimes *l, int in, int out)
   if (in_loop(storage)->stack == storage) l->plan->of[storage].storage = out;
 }
 
-/* One value may be summed for several readers: only the first member takes its bytes. */
-static void share_in_bucket(struct lifetimes *l, const struct op *op, int at)
-{
-  struct list taken = {.at = l->in, .room = l->width};
-  for (int k = 0; k < op->nbody; k++) {
-    const struct op *inner = &graph->op[op->body[k]];
-    int in = inner->in[0];
-    if (have_same_parts(in, inner->out) && !l->note[root(l, in)].taken) {
-      share(l, in, inner->out, at);
-      share_gradient(l, in, inner->out);
-    }
-    l->note[root(l, in)].taken = true;
-    add(&taken, root(l, in));
-  }
-  for (int k = 0; k < taken.n; k++) l->note[taken.at[k]].taken = false;
-}
-
-/* Each result may take the place of one input. */
-static void share_inputs(struct lifetimes *l, const struct op *op, int at)
-{
-  int *in = l->in, *out = l->out;
-  int nin = op_reads(op, in), nout = op_writes(op, out), ending = 0;
-  for (int i = 0; i < nin; i++)
-    if (graph->value[in[i]].stored && ends_at(l, in[i], at)) in[ending++] = in[i];
-  nin = ending;
-  for (int k = 0; k < nout; k++) {
-    int taken = NONE;
-    for (int i = 0; i < nin && taken == NONE; i++)
-      if (may_overwrite(l->plan, op, in[i], out[k]) && share(l, in[i], out[k], at))
-        taken = stack_representative(l->plan, in[i]);
-    int left = 0;
-    for (int i = 0; i < nin; i++)
-      if (stack_representative(l->plan, in[i]) != taken) in[left++] = in[i];
-    nin = left;
-  }
-}
-
 static void share_in_place(struct lifetimes *l, const struct op *op, int at)
 {
   /* A view that could not show its input's bytes may still take them. */
   if (op->kind == OP_view) share(l, op->in[0], op->out, at);
   if (op->kind == OP_all_reduce && op->nbody) {
-    share_in_bucket(l, op, at);
+    /* One value may be summed for several readers: only the first member takes its bytes. */
+    struct list taken = {.at = l->in, .room = l->width};
+    for (int k = 0; k < op->nbody; k++) {
+      const struct op *inner = &graph->op[op->body[k]];
+      int in = inner->in[0];
+      if (have_same_parts(in, inner->out) && !l->note[root(l, in)].taken) {
+        share(l, in, inner->out, at);
+        share_gradient(l, in, inner->out);
+      }
+      l->note[root(l, in)].taken = true;
+      add(&taken, root(l, in));
+    }
+    for (int k = 0; k < taken.n; k++) l->note[taken.at[k]].taken = false;
     return;
   }
   /* Whether it sums, outside of buckets, a gradient of a list's module that the loop makes: others
@@ -273,8 +230,24 @@ static void share_in_place(struct lifetimes *l, const struct op *op, int at)
   }
   if (sums_behind_loop) share_gradient(l, op->in[0], op->out);
   if (op->kind == OP_fused || adds_to_another(op) || collective_row[op->kind].in_place ||
-      op->kind == OP_to_partial)
-    share_inputs(l, op, at);
+      op->kind == OP_to_partial) {
+    /* Each result may take the place of one input. */
+    int *in = l->in, *out = l->out;
+    int nin = op_reads(op, in), nout = op_writes(op, out), ending = 0;
+    for (int i = 0; i < nin; i++)
+      if (graph->value[in[i]].stored && ends_at(l, in[i], at)) in[ending++] = in[i];
+    nin = ending;
+    for (int k = 0; k < nout; k++) {
+      int taken = NONE;
+      for (int i = 0; i < nin && taken == NONE; i++)
+        if (may_overwrite(l->plan, op, in[i], out[k]) && share(l, in[i], out[k], at))
+          taken = stack_representative(l->plan, in[i]);
+      int left = 0;
+      for (int i = 0; i < nin; i++)
+        if (stack_representative(l->plan, in[i]) != taken) in[left++] = in[i];
+      nin = left;
+    }
+  }
 }
 
 /* ---------------------------------------------------------------------------------------- buckets
@@ -363,7 +336,20 @@ void find_aliases(struct lifetimes *l)
   }
   hold_loop_carried(l);
   widen_lifetimes(l);
-  join_lifetimes(l);
+  /* The storage lives as long as each of its views, and each view has its depth. */
+  struct allocation *of = l->plan->of;
+  for (int k = 0; k < l->value.n; k++) {
+    int i = l->value.at[k], storage = root(l, i);
+    if (!in_arena(storage)) continue;
+    if (of[storage].last < of[i].last) of[storage].last = of[i].last;
+    if (of[i].first != NONE && of[storage].first > of[i].first) of[storage].first = of[i].first;
+  }
+  for (int k = 0; k < l->value.n; k++) {
+    int i = l->value.at[k], storage = root(l, i);
+    if (storage == i || !in_arena(storage)) continue;
+    of[i].last = of[storage].last;
+    of[i].depth = of[storage].depth;
+  }
   share_wide(l);
   for (int at = 0; at < l->op.n; at++) share_in_place(l, op_at(l, at), at);
   for (int at = 0; at < l->op.n; at++) share_buffer(l, op_at(l, at));

@@ -141,20 +141,6 @@ static void hurry(struct placing *p, int64_t bound)
 /* ----------------------------------------------------------------------------------------- places
  */
 
-/* The number of the first n values that begin no later than `at`. */
-static int count_below(const struct lying *lying, int n, int64_t at)
-{
-  int low = 0;
-  while (low < n) {
-    int middle = low + (n - low) / 2;
-    if (lying[middle].at > at)
-      n = middle;
-    else
-      low = middle + 1;
-  }
-  return low;
-}
-
 /* Places each value of the order at the lowest offset that does not conflict with those before.
    Returns the end of the last one. */
 static int64_t place_in_order(struct placing *p)
@@ -162,7 +148,7 @@ static int64_t place_in_order(struct placing *p)
   int64_t peak = 0;
   for (int k = 0; k < p->n; k++) {
     struct item *i = p->order[k];
-    /* The lowest offset at which the item's bytes are free during its lifetime, given n placed
+    /* The lowest offset at which the item's bytes are free during its lifetime, given k placed
        values. */
     int64_t at = 0;
     const struct lying *lying = p->lying;
@@ -171,7 +157,15 @@ static int64_t place_in_order(struct placing *p)
     p->looked_at += lying - p->lying;
     i->offset = at;
     int64_t end = i->offset + i->size;
-    int below = count_below(p->lying, k, i->offset);
+    /* The number of the placed values that begin no later than it. */
+    int below = 0;
+    for (int high = k; below < high;) {
+      int middle = below + (high - below) / 2;
+      if (p->lying[middle].at > i->offset)
+        high = middle;
+      else
+        below = middle + 1;
+    }
     struct lying *l = p->lying + below;
     memmove(l + 1, l, (size_t)(k - below) * sizeof *l);
     *l = (struct lying){i->offset, end, i->first, i->last};
@@ -182,28 +176,23 @@ static int64_t place_in_order(struct placing *p)
 
 /* ----------------------------------------------------------------------------------- live bytes */
 
-/* By time, the change of the live bytes: for all times until the last of these values. */
-static int64_t *changes(struct placing *p, int *end)
+/* The first time with the most live bytes; `most`: their number. */
+static int find_peak(struct placing *p, int64_t *most)
 {
-  *end = 0;
+  int first = 0, end;
+  /* By time, the change of the live bytes: for all times until the last of these values. */
+  end = 0;
   for (int i = 0; i < p->n; i++)
-    if (p->item[i].last >= *end) *end = p->item[i].last + 1;
-  while (p->change_room <= *end) p->change = grow(p->change, 0, &p->change_room, sizeof *p->change);
-  memset(p->change, 0, (size_t)(*end + 1) * sizeof *p->change);
+    if (p->item[i].last >= end) end = p->item[i].last + 1;
+  while (p->change_room <= end) p->change = grow(p->change, 0, &p->change_room, sizeof *p->change);
+  memset(p->change, 0, (size_t)(end + 1) * sizeof *p->change);
   for (int k = 0; k < p->n; k++) {
     const struct item *i = &p->item[k];
     if (i->first > i->last) continue;
     p->change[i->first] += i->size;
     p->change[i->last + 1] -= i->size;
   }
-  return p->change;
-}
-
-/* The first time with the most live bytes; `most`: their number. */
-static int find_peak(struct placing *p, int64_t *most)
-{
-  int first = 0, end;
-  const int64_t *change = changes(p, &end);
+  const int64_t *change = p->change;
   int64_t now = 0;
   *most = 0;
   for (int time = 0; time < end; time++) {

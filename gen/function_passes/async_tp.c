@@ -175,24 +175,19 @@ static int64_t time_in_pieces(const struct line *l, int pieces)
   return greater(in_turn, pieces * computing + l->other);
 }
 
-/* The quickest number of chunks, 2 or more; 0 if none is possible. */
-static int quickest_pieces(const struct line *l, int64_t *least)
+static bool choose_by_model(struct decomposing *d, const struct line *l, struct async_tp_result *p)
 {
+  /* The quickest number of chunks, 2 or more; 0 if none is possible. */
   int64_t part = part_size(l);
   int best = 0;
   for (int n = 2; n <= MOST_PIECES; n++) {
     if (part % n || !has_simple_calls(l, n)) continue;
     int64_t time = time_in_pieces(l, n);
-    if (best && time >= *least) continue;
+    if (best && time >= p->in_pieces) continue;
     best = n;
-    *least = time;
+    p->in_pieces = time;
   }
-  return best;
-}
-
-static bool choose_by_model(struct decomposing *d, const struct line *l, struct async_tp_result *p)
-{
-  p->tried = quickest_pieces(l, &p->in_pieces);
+  p->tried = best;
   if (!p->tried)
     return async_tp_refuse(d, text("no number from 2 to %d cuts a part of %" PRId64
                                    " so that each product is "
@@ -293,25 +288,6 @@ static void find_products(struct decomposing *d, struct line *l, bool *needed)
   }
 }
 
-/* The function's operations, with the chunks in the place of the gather, and before it the
-   operations that its products need. */
-static void write_gather(struct decomposing *d, const struct line *l, int pieces,
-                         const bool *needed)
-{
-  struct list all = {0};
-  int first = d->place[l->collective];
-  for (int at = 0; at < first; at++) add(&all, d->f->op[at]);
-  for (int at = first; at < d->f->nop; at++)
-    if (needed[at]) add(&all, d->f->op[at]);
-  bool *taken = alloc((size_t)d->f->nop + 1);
-  for (int k = 0; k < l->nproduct; k++) taken[d->place[l->product[k]]] = true;
-  put_pieces(&all, l, pieces);
-  for (int at = first + 1; at < d->f->nop; at++)
-    if (!needed[at] && !taken[at]) add(&all, d->f->op[at]);
-  d->f->op = all.at;
-  d->f->nop = all.n;
-}
-
 static bool decompose_gather(struct decomposing *d, int id, const struct async *asked,
                              struct async_tp_result *p)
 {
@@ -323,7 +299,22 @@ static bool decompose_gather(struct decomposing *d, int id, const struct async *
   find_products(d, &l, needed);
   if (!l.nproduct) return async_tp_refuse(d, "no product reads it row by row");
   if (!choose_pieces(d, &l, p)) return false;
-  if (p->pieces) write_gather(d, &l, p->pieces, needed);
+  if (p->pieces) {
+    /* The function's operations, with the chunks in the place of the gather, and before it the
+       operations that its products need. */
+    struct list all = {0};
+    int first = d->place[l.collective];
+    for (int at = 0; at < first; at++) add(&all, d->f->op[at]);
+    for (int at = first; at < d->f->nop; at++)
+      if (needed[at]) add(&all, d->f->op[at]);
+    bool *taken = alloc((size_t)d->f->nop + 1);
+    for (int k = 0; k < l.nproduct; k++) taken[d->place[l.product[k]]] = true;
+    put_pieces(&all, &l, p->pieces);
+    for (int at = first + 1; at < d->f->nop; at++)
+      if (!needed[at] && !taken[at]) add(&all, d->f->op[at]);
+    d->f->op = all.at;
+    d->f->nop = all.n;
+  }
   return true;
 }
 
@@ -431,23 +422,6 @@ static void async_tp_note_times(void *to, int id, int times)
   times_of[id] = times;
 }
 
-/* Whether the function was changed for it. */
-static bool decompose_collective(struct decomposing *d, int id, int async)
-{
-  struct async *asked = &plan_options->async[async];
-  struct async_tp_result p = {.op = id, .async = async, .times = d->times_of[id]};
-  d->place = alloc((size_t)(graph->nop + 1) * sizeof *d->place);
-  for (int i = 0; i < graph->nop; i++) d->place[i] = NONE;
-  for (int at = 0; at < d->f->nop; at++) d->place[d->f->op[at]] = at;
-  bool gathers = gathers_shards(graph->op[id].kind);
-  bool can = gathers ? decompose_gather(d, id, asked, &p) : decompose_scatter(d, id, asked, &p);
-  if (!can) p.why_not = d->why_not;
-  asked->met |= can;
-  GROW(graph->async_tp_result, graph->nasync_tp_result, graph->async_tp_result_room);
-  graph->async_tp_result[graph->nasync_tp_result++] = p;
-  return p.pieces;
-}
-
 /* Checks that each line of the plan that asks for async_tp applies somewhere. */
 static void refuse_unmet(const struct async *a)
 {
@@ -483,7 +457,21 @@ void async_tp(void)
         const struct op *op = &graph->op[id];
         bool is_kind = gathers_shards(op->kind) || scatters_sum(op->kind);
         if (!is_kind || op->pieces || noted(id) || asked_for(op) == NONE) continue;
-        if (decompose_collective(d, id, asked_for(op))) at = -1;
+        /* Whether the function was changed for it. */
+        int async = asked_for(op);
+        struct async *asked = &plan_options->async[async];
+        struct async_tp_result p = {.op = id, .async = async, .times = d->times_of[id]};
+        d->place = alloc((size_t)(graph->nop + 1) * sizeof *d->place);
+        for (int k = 0; k < graph->nop; k++) d->place[k] = NONE;
+        for (int j = 0; j < d->f->nop; j++) d->place[d->f->op[j]] = j;
+        bool gathers = gathers_shards(graph->op[id].kind);
+        bool can =
+            gathers ? decompose_gather(d, id, asked, &p) : decompose_scatter(d, id, asked, &p);
+        if (!can) p.why_not = d->why_not;
+        asked->met |= can;
+        GROW(graph->async_tp_result, graph->nasync_tp_result, graph->async_tp_result_room);
+        graph->async_tp_result[graph->nasync_tp_result++] = p;
+        if (p.pieces) at = -1;
       }
     }
   }

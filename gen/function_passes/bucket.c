@@ -97,28 +97,27 @@ static void tell_split(int part, int n, int all)
                  op->why ? op->why : "", these, all);
 }
 
-/* Merges them into one collective. If buckets made before conflict, into several, each with as many
-   as can be merged. */
-static void merge_most(struct merging *m, struct function *f, const struct list *numbers,
-                       const struct list *op)
-{
-  struct list left = {0};
-  for (int k = 0; k < numbers->n; k++) add(&left, op->at[numbers->at[k]]);
-  if (merge(m, f, left.at, left.n, !members_lie_side_by_side(left.at, left.n))) return;
-  while (left.n) {
-    struct list member = {0}, rest = {0};
-    take_of_one_kind(m, f, &left, &member, &rest);
-    bool merged = merge(m, f, member.at, member.n, !members_lie_side_by_side(member.at, member.n));
-    int part = merged ? graph->nop - 1 : member.at[0];
-    if (plan_options->bucketing == BUCKETS_GREEDY) tell_split(part, member.n, numbers->n);
-    left = rest;
-  }
-}
-
 static void merge_all(struct merging *m, struct function *f, const struct buckets *found,
                       const struct list *op)
 {
-  for (int i = 0; i < found->n; i++) merge_most(m, f, &found->at[i], op);
+  for (int i = 0; i < found->n; i++) {
+    /* Merges them into one collective. If buckets made before conflict, into several, each with as
+       many as can be merged. */
+    const struct list *numbers = &found->at[i];
+    struct list left = {0};
+    for (int k = 0; k < numbers->n; k++) add(&left, op->at[numbers->at[k]]);
+    if (!merge(m, f, left.at, left.n, !members_lie_side_by_side(left.at, left.n))) {
+      while (left.n) {
+        struct list member = {0}, rest = {0};
+        take_of_one_kind(m, f, &left, &member, &rest);
+        bool merged =
+            merge(m, f, member.at, member.n, !members_lie_side_by_side(member.at, member.n));
+        int part = merged ? graph->nop - 1 : member.at[0];
+        if (plan_options->bucketing == BUCKETS_GREEDY) tell_split(part, member.n, numbers->n);
+        left = rest;
+      }
+    }
+  }
 }
 
 /* The bytes of a unit in collectives of this kind. */
@@ -128,25 +127,6 @@ static int64_t bytes_of_unit(const struct single *s, int n, const struct single 
   for (int i = 0; i < n; i++)
     if (s[i].unit == unit && travels_like(&s[i], like)) bytes += s[i].bytes;
   return bytes;
-}
-
-/* A unit whose transfer takes less than the latency joins the one before it, if that one is
-   small, too, and the work between them would not hide a latency: they then count as one unit. */
-static void join_small_units(struct single *s, const struct list *op, const int64_t *done)
-{
-  for (int i = 1; i < op->n; i++) {
-    int before = i - 1;
-    while (before >= 0 && !travels_like(&s[before], &s[i])) before--;
-    if (before < 0 || s[before].unit == s[i].unit) continue;
-    int unit = s[i].unit, into = s[before].unit;
-    int64_t between = done[op->at[i]] - done[op->at[before]];
-    if ((double)between * 1e-12 >= link_of(s[i].group).latency ||
-        !is_small(s[i].group, bytes_of_unit(s, op->n, &s[i], unit)) ||
-        !is_small(s[i].group, bytes_of_unit(s, op->n, &s[i], into)))
-      continue;
-    for (int k = i; k < op->n; k++)
-      if (s[k].unit == unit && travels_like(&s[k], &s[i])) s[k].unit = into;
-  }
 }
 
 /* Buckets of one kind. They are chosen after other kinds were merged: a collective that needs a
@@ -201,14 +181,28 @@ static void bucket_function(struct merging *m, struct function *f)
                                           : (struct caps){1, &most};
     for (int kind = 0; kind < OP_COUNT; kind++)
       if (collective_row[kind].buckets) bucket_kind_greedily(m, f, (enum op_kind)kind, &caps);
-
     return;
   }
-
   struct list op = find_singles(m, f, is_of_unit);
   if (op.n >= 2) {
     struct single *s = as_singles(m, f, &op, true);
-    join_small_units(s, &op, times_in(f));
+    /* A unit whose transfer takes less than the latency joins the one before it, if that one is
+       small, too, and the work between them would not hide a latency: they then count as one unit.
+     */
+    const int64_t *done = times_in(f);
+    for (int i = 1; i < op.n; i++) {
+      int before = i - 1;
+      while (before >= 0 && !travels_like(&s[before], &s[i])) before--;
+      if (before < 0 || s[before].unit == s[i].unit) continue;
+      int unit = s[i].unit, into = s[before].unit;
+      int64_t between = done[op.at[i]] - done[op.at[before]];
+      if ((double)between * 1e-12 >= link_of(s[i].group).latency ||
+          !is_small(s[i].group, bytes_of_unit(s, op.n, &s[i], unit)) ||
+          !is_small(s[i].group, bytes_of_unit(s, op.n, &s[i], into)))
+        continue;
+      for (int k = i; k < op.n; k++)
+        if (s[k].unit == unit && travels_like(&s[k], &s[i])) s[k].unit = into;
+    }
     struct buckets found =
         choose_of_one_kind(s, op.n, &(struct caps){plan_options->ncap, plan_options->cap});
     merge_all(m, f, &found, &op);

@@ -421,26 +421,6 @@ static int with_surroundings(struct merging *m, const struct function *f, int id
   return graph->value[op.out].op = store_op(op);
 }
 
-/* Removes absorbed operations from the function, unless others read their values. */
-static void bucket_merge_leave_out(struct merging *m, struct function *f, const struct list *gone)
-{
-  int first = f->nop;
-  for (int i = 0; i < gone->n; i++) {
-    const struct op *op = &graph->op[gone->at[i]];
-    const struct value *v = &graph->value[op->out];
-    bool is_made_here = v->op == gone->at[i], is_gone = !runs_in(m, f, gone->at[i]);
-    if (is_gone || (is_made_here && (v->is_output || readers_of(m, op->out)))) continue;
-    if (first > m->running[gone->at[i]].place) first = m->running[gone->at[i]].place;
-    run_no_more(m, gone->at[i]);
-  }
-  if (first == f->nop) return;
-  int kept = first;
-  for (int k = first; k < f->nop; k++)
-    if (runs_in(m, f, f->op[k])) f->op[kept++] = f->op[k];
-  f->nop = kept;
-  note_running(m, f, first);
-}
-
 /* ----------------------------------------------------------------------------------- the bucket */
 
 /* A buffer for the members' parts: for a reduction, those of a rank, one after the other; otherwise
@@ -454,23 +434,6 @@ static int buffer_for(const struct op *op, enum type type, const char *name)
   int buffer = add_value(ACTIVATION, name, type, most, op->module, op->line);
   graph->value[buffer].placed = true;
   return buffer;
-}
-
-/* The reasons of the members, each once. */
-static const char *reasons(const int *member, int n)
-{
-  struct buffer b = {0};
-  struct memo shown = {0};
-  struct query q = {0};
-  for (int i = 0; i < n; i++) {
-    const char *why = graph->op[member[i]].why;
-    int known = shown.n;
-    if (!why) continue;
-    begin_query(&q);
-    ask_text(&q, why);
-    if (number_of_query(&shown, &q) == known) put(&b, "%s%s", b.length ? "; " : "", why);
-  }
-  return b.text;
 }
 
 static bool makes_gradients(const struct op *op)
@@ -524,7 +487,19 @@ static int bucket_of(const int *member, int n, bool packed, enum type type)
       why_together = "bucketing = greedy, consecutive";
     } else {
       if (op.kind != OP_all_reduce || !makes_gradients(&op)) {
-        why_together = reasons(op.body, op.nbody);
+        /* The reasons of the members, each once. */
+        struct buffer b = {0};
+        struct memo shown = {0};
+        struct query q = {0};
+        for (int i = 0; i < op.nbody; i++) {
+          const char *why = graph->op[op.body[i]].why;
+          int known = shown.n;
+          if (!why) continue;
+          begin_query(&q);
+          ask_text(&q, why);
+          if (number_of_query(&shown, &q) == known) put(&b, "%s%s", b.length ? "; " : "", why);
+        }
+        why_together = b.text;
       } else {
         why_together = op.packed ? "small values in one bucket" : "contiguous values in one bucket";
       }
@@ -559,6 +534,22 @@ bool merge(struct merging *m, struct function *f, const int *member, int n, bool
   f->nop = end + behind;
   bucket_merge_count_reads(m, id, 1);
   note_running(m, f, s.first);
-  bucket_merge_leave_out(m, f, &gone);
+  /* Removes absorbed operations from the function, unless others read their values. */
+  int first = f->nop;
+  for (int i = 0; i < gone.n; i++) {
+    const struct op *op = &graph->op[gone.at[i]];
+    const struct value *v = &graph->value[op->out];
+    bool is_made_here = v->op == gone.at[i], is_gone = !runs_in(m, f, gone.at[i]);
+    if (is_gone || (is_made_here && (v->is_output || readers_of(m, op->out)))) continue;
+    if (first > m->running[gone.at[i]].place) first = m->running[gone.at[i]].place;
+    run_no_more(m, gone.at[i]);
+  }
+  if (first != f->nop) {
+    int kept = first;
+    for (int k = first; k < f->nop; k++)
+      if (runs_in(m, f, f->op[k])) f->op[kept++] = f->op[k];
+    f->nop = kept;
+    note_running(m, f, first);
+  }
   return true;
 }

@@ -175,12 +175,6 @@ static bool have_inputs(const struct function *f, int at, const int *after, int 
   return true;
 }
 
-/* Whether the product at place `at` can do its epilogue at that place: only pieces have to. */
-static bool can_stay(const struct function *f, int at, const int *after, int n)
-{
-  return !graph->op[f->op[at]].pieces || have_inputs(f, at, after, n);
-}
-
 /* The place in the function of the product, or of its first piece, whose epilogue the kernel at
    place `k` can be; or NONE. */
 static int followed_by(const int *readers, const struct function *f, int k)
@@ -203,7 +197,9 @@ static int followed_by(const int *readers, const struct function *f, int k)
                                  graph->value[sum->out].type == graph->value[op->out].type));
       if (!follows_backward) continue;
     }
-    return can_stay(f, i, group->body, group->nbody) ? i : NONE;
+    /* Whether the product at place `at` can do its epilogue at that place: only pieces have to. */
+    bool can_stay = !graph->op[f->op[i]].pieces || have_inputs(f, i, group->body, group->nbody);
+    return can_stay ? i : NONE;
   }
   return NONE;
 }

@@ -60,22 +60,6 @@ static bool is_literal(struct fusing *p, const struct op *op)
          !p->in_memory[fuse_stack_of(op->out)];
 }
 
-/* Operands of collectives, matmuls and copies must be in memory, and so must carried values. */
-static void find_in_memory(struct fusing *p)
-{
-  p->in_memory = alloc((size_t)(graph->nvalue + 1) * sizeof *p->in_memory);
-  for (int i = 0; i < graph->nfunction; i++)
-    for (int k = 0; k < graph->function[i].nop; k++) {
-      const struct op *op = &graph->op[graph->function[i].op[k]];
-      bool by_element = is_elementwise(op);
-      int *list = alloc((size_t)op_width(op) * sizeof *list);
-      for (int n = op_reads(op, list); n--;) {
-        if (in_loop(list[n])->step) p->in_memory[fuse_stack_of(in_loop(list[n])->initial)] = true;
-        if (!by_element) p->in_memory[fuse_stack_of(list[n])] = true;
-      }
-    }
-}
-
 /* ------------------------------------------------------------------------- which go together
 
    A bundle is an operation by itself, or several that will be one kernel. One after the other, each
@@ -190,22 +174,6 @@ static void join_others(struct fusing *p, int b)
   }
 }
 
-static void add_bundle(struct fusing *p, int op)
-{
-  struct bundle *u = alloc(sizeof *u);
-  const struct op *o = &graph->op[op];
-  *u = (struct bundle){.element = is_elementwise(o), .n = 1, .op = {op}};
-  p->place[op] = p->nbundle;
-  /* The first of the chunks counts: all chunks of a value make and read the same, in their order.
-   */
-  for (int k = 0; k < o->nout && (!o->pieces || (!o->piece && o->in[o->nin - 1] != o->out)); k++)
-    p->maker[o->out + k] = op;
-  for (int k = 0; k < o->nbody; k++)
-    if (graph->op[o->body[k]].out != NONE) p->maker[graph->op[o->body[k]].out] = op;
-  p->bundle[p->nbundle++] = u;
-  if (u->element) join_others(p, p->nbundle - 1);
-}
-
 static int kernel_of(const struct bundle *u)
 {
   int id = fused(u->op, u->n);
@@ -237,7 +205,23 @@ static void fuse_elements(struct fusing *p, struct function *f)
   p->nbundle = 0;
   for (int i = 0; i < graph->nvalue; i++) p->maker[i] = NONE;
   for (int i = 0; i < f->nop; i++)
-    if (!is_literal(p, &graph->op[f->op[i]])) add_bundle(p, f->op[i]);
+    if (!is_literal(p, &graph->op[f->op[i]])) {
+      int op = f->op[i];
+      struct bundle *u = alloc(sizeof *u);
+      const struct op *o = &graph->op[op];
+      *u = (struct bundle){.element = is_elementwise(o), .n = 1, .op = {op}};
+      p->place[op] = p->nbundle;
+      /* The first of the chunks counts: all chunks of a value make and read the same, in their
+       * order.
+       */
+      for (int k = 0; k < o->nout && (!o->pieces || (!o->piece && o->in[o->nin - 1] != o->out));
+           k++)
+        p->maker[o->out + k] = op;
+      for (int k = 0; k < o->nbody; k++)
+        if (graph->op[o->body[k]].out != NONE) p->maker[graph->op[o->body[k]].out] = op;
+      p->bundle[p->nbundle++] = u;
+      if (u->element) join_others(p, p->nbundle - 1);
+    }
   f->nop = 0;
   for (int i = 0; i < p->nbundle; i++)
     f->op[f->nop++] = p->bundle[i]->element ? kernel_of(p->bundle[i]) : p->bundle[i]->op[0];
@@ -294,20 +278,6 @@ static void store(struct fusing *p, int value)
   if (loop->step) store(p, loop->initial);
 }
 
-/* A kernel that adds to a gradient several times writes it once: all these sums have one place. */
-static void leave_out_early_sums(const struct op *kernel)
-{
-  for (int k = 0; k < kernel->nbody; k++) {
-    const struct op *op = &graph->op[kernel->body[k]];
-    const struct value *to = op->nout == 1 ? &graph->value[op->out] : NULL;
-    for (int i = 0; i < op->nin && to && is_gradient(op->out); i++) {
-      struct value *v = &graph->value[op->in[i]];
-      if (v->role == to->role && v->of == to->of && lists_number(kernel->body, k, v->op))
-        v->stored = false;
-    }
-  }
-}
-
 static void mark_stored(struct fusing *p)
 {
   int *list = NULL, room = 0;
@@ -316,8 +286,20 @@ static void mark_stored(struct fusing *p)
     graph->value[i].stored = v->role != ACTIVATION || v->is_output;
   }
   for (int i = 0; i < graph->nfunction; i++)
-    for (int k = 0; k < graph->function[i].nop; k++)
-      leave_out_early_sums(&graph->op[graph->function[i].op[k]]);
+    for (int k = 0; k < graph->function[i].nop; k++) {
+      /* A kernel that adds to a gradient several times writes it once: all these sums have one
+       * place. */
+      const struct op *kernel = &graph->op[graph->function[i].op[k]];
+      for (int j = 0; j < kernel->nbody; j++) {
+        const struct op *op = &graph->op[kernel->body[j]];
+        const struct value *to = op->nout == 1 ? &graph->value[op->out] : NULL;
+        for (int n = 0; n < op->nin && to && is_gradient(op->out); n++) {
+          struct value *v = &graph->value[op->in[n]];
+          if (v->role == to->role && v->of == to->of && lists_number(kernel->body, j, v->op))
+            v->stored = false;
+        }
+      }
+    }
   for (int i = 0; i < graph->nfunction; i++) {
     const struct function *f = &graph->function[i];
     for (int k = 0; k < f->nop; k++) {
@@ -334,7 +316,18 @@ void fuse(void)
 {
   struct fusing run = {0}, *p = &run;
   add_products_in_place();
-  find_in_memory(p);
+  /* Operands of collectives, matmuls and copies must be in memory, and so must carried values. */
+  p->in_memory = alloc((size_t)(graph->nvalue + 1) * sizeof *p->in_memory);
+  for (int i = 0; i < graph->nfunction; i++)
+    for (int k = 0; k < graph->function[i].nop; k++) {
+      const struct op *op = &graph->op[graph->function[i].op[k]];
+      bool by_element = is_elementwise(op);
+      int *list = alloc((size_t)op_width(op) * sizeof *list);
+      for (int n = op_reads(op, list); n--;) {
+        if (in_loop(list[n])->step) p->in_memory[fuse_stack_of(in_loop(list[n])->initial)] = true;
+        if (!by_element) p->in_memory[fuse_stack_of(list[n])] = true;
+      }
+    }
   p->list = NULL;
   p->list_room = 0;
   p->maker = alloc((size_t)(graph->nvalue + 1) * sizeof *p->maker);

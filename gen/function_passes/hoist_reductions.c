@@ -37,27 +37,6 @@ static bool hoist_reductions_is_own(struct merging *m, const struct function *f,
   return op->kind != OP_view || hoist_reductions_is_own(m, f, op->in[0]);
 }
 
-/* Parameters that are added to each other share one gradient, which may also flow on to earlier
-   values. An in-place sum would corrupt it for the others: it gets a copy. */
-static void own_inputs(struct merging *m, struct function *f)
-{
-  int *op = alloc((size_t)(2 * f->nop + 1) * sizeof *op), n = 0;
-  struct list copies = {0};
-  for (int i = 0; i < f->nop; i++) {
-    int id = f->op[i], value = graph->op[id].nin ? graph->op[id].in[0] : NONE;
-    if (is_gradient_sum(&graph->op[id]) && !hoist_reductions_is_own(m, f, value)) {
-      int copy = hoist_reductions_copy_of(value, &graph->op[id]);
-      add(&copies, copy);
-      op[n++] = copy;
-      read_instead(m, id, graph->op[copy].out);
-    }
-    op[n++] = id;
-  }
-  for (int i = 0; i < copies.n; i++) run_now(m, f, copies.at[i]);
-  f->op = op;
-  f->nop = n;
-}
-
 /* --------------------------------------------------------------------------------- out of loops */
 
 /* Whether it sums a value that each module of a list makes for itself, and nothing in the loop
@@ -103,27 +82,44 @@ static void bring_out(struct function *body, struct list *order)
   body->nop = n;
 }
 
-/* An operation that leaves a loop comes after the loop's call, or replaces the call if the loop
-   becomes empty. */
-static void bring_out_of_loops(struct function *f)
-{
-  struct list order = {0};
-  for (int i = 0; i < f->nop; i++) {
-    const struct op *op = &graph->op[f->op[i]];
-    struct list out = {0};
-    if (op->kind == OP_loop) bring_out(&graph->function[op->function], &out);
-    if (op->kind != OP_loop || graph->function[op->function].nop) add(&order, f->op[i]);
-    for (int k = 0; k < out.n; k++) add(&order, out.at[k]);
-  }
-  f->op = order.at;
-  f->nop = order.n;
-}
-
 void prepare_gradients(struct merging *m, bool out_of_loops)
 {
-  for (int i = 0; i < graph->nfunction; i++) own_inputs(m, &graph->function[i]);
+  for (int i = 0; i < graph->nfunction; i++) {
+    /* Parameters that are added to each other share one gradient, which may also flow on to earlier
+       values. An in-place sum would corrupt it for the others: it gets a copy. */
+    struct function *f = &graph->function[i];
+    int *op = alloc((size_t)(2 * f->nop + 1) * sizeof *op), n = 0;
+    struct list copies = {0};
+    for (int j = 0; j < f->nop; j++) {
+      int id = f->op[j], value = graph->op[id].nin ? graph->op[id].in[0] : NONE;
+      if (is_gradient_sum(&graph->op[id]) && !hoist_reductions_is_own(m, f, value)) {
+        int copy = hoist_reductions_copy_of(value, &graph->op[id]);
+        add(&copies, copy);
+        op[n++] = copy;
+        read_instead(m, id, graph->op[copy].out);
+      }
+      op[n++] = id;
+    }
+    for (int j = 0; j < copies.n; j++) run_now(m, f, copies.at[j]);
+    f->op = op;
+    f->nop = n;
+  }
   for (int i = 0; i < graph->nfunction && out_of_loops; i++)
-    if (graph->function[i].count == 1) bring_out_of_loops(&graph->function[i]);
+    if (graph->function[i].count == 1) {
+      /* An operation that leaves a loop comes after the loop's call, or replaces the call if the
+         loop becomes empty. */
+      struct function *f = &graph->function[i];
+      struct list order = {0};
+      for (int j = 0; j < f->nop; j++) {
+        const struct op *op = &graph->op[f->op[j]];
+        struct list out = {0};
+        if (op->kind == OP_loop) bring_out(&graph->function[op->function], &out);
+        if (op->kind != OP_loop || graph->function[op->function].nop) add(&order, f->op[j]);
+        for (int k = 0; k < out.n; k++) add(&order, out.at[k]);
+      }
+      f->op = order.at;
+      f->nop = order.n;
+    }
   int kept = 0, *place = alloc((size_t)(graph->nfunction + 1) * sizeof *place);
   for (int i = 0; i < graph->nfunction; i++) {
     place[i] = kept;

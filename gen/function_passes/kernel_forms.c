@@ -11,24 +11,6 @@
    read from a dump gets them anew. */
 #include "function_passes/function_passes.h"
 
-/* The fused operations that functions run. */
-static void list_kernels(struct kernel_forms *forms)
-{
-  struct list fused = {0};
-  forms->nop = graph->nop;
-  forms->number = alloc((size_t)(graph->nop + 1) * sizeof *forms->number);
-  for (int i = 0; i < graph->nop; i++) forms->number[i] = NONE;
-  for (int i = 0; i < graph->nfunction; i++)
-    for (int k = 0; k < graph->function[i].nop; k++) {
-      int id = graph->function[i].op[k];
-      if (graph->op[id].kind != OP_fused) continue;
-      forms->number[id] = fused.n;
-      add(&fused, id);
-    }
-  forms->op = fused.at;
-  forms->nkernel = fused.n;
-}
-
 static void decide_forms(struct class_forms *of, int rank)
 {
   const struct kernel_forms *forms = graph->kernel_forms;
@@ -48,7 +30,20 @@ void kernel_forms(void)
                                                  : NULL;
   forms->ranks = find_rank_classes(options.first_rank, options.last_rank);
   forms->of = alloc((size_t)forms->ranks.n * sizeof *forms->of);
-  list_kernels(forms);
+  /* The fused operations that functions run. */
+  struct list fused = {0};
+  forms->nop = graph->nop;
+  forms->number = alloc((size_t)(graph->nop + 1) * sizeof *forms->number);
+  for (int i = 0; i < graph->nop; i++) forms->number[i] = NONE;
+  for (int i = 0; i < graph->nfunction; i++)
+    for (int k = 0; k < graph->function[i].nop; k++) {
+      int id = graph->function[i].op[k];
+      if (graph->op[id].kind != OP_fused) continue;
+      forms->number[id] = fused.n;
+      add(&fused, id);
+    }
+  forms->op = fused.at;
+  forms->nkernel = fused.n;
   for (int c = 0; c < forms->ranks.n; c++) {
     const struct list *sizes = &forms->ranks.sizes;
     forms->of[c] = alloc((size_t)sizes->n * sizeof *forms->of[c]);

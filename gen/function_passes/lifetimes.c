@@ -45,27 +45,23 @@ static void clear_tables(struct lifetimes *l)
     l->note[i] = (struct value_note){.gradient = NONE, .sum = NONE};
 }
 
-static void widen_value_lists(struct lifetimes *l)
+void find_program_points(struct lifetimes *l)
 {
+  clear_tables(l);
+  l->op.n = 0;
+  each_op(add_point, l);
   int widest = 0;
   for (int i = 0; i < graph->nfunction; i++)
     for (int k = 0; k < graph->function[i].nop; k++) {
       int width = op_width(&graph->op[graph->function[i].op[k]]);
       if (widest < width) widest = width;
     }
-  if (l->width >= widest) return;
-  l->width = l->width ? 2 * widest : widest;
-  l->accessed = alloc((size_t)l->width * sizeof *l->accessed);
-  l->in = alloc((size_t)l->width * sizeof *l->in);
-  l->out = alloc((size_t)l->width * sizeof *l->out);
-}
-
-void find_program_points(struct lifetimes *l)
-{
-  clear_tables(l);
-  l->op.n = 0;
-  each_op(add_point, l);
-  widen_value_lists(l);
+  if (l->width < widest) {
+    l->width = l->width ? 2 * widest : widest;
+    l->accessed = alloc((size_t)l->width * sizeof *l->accessed);
+    l->in = alloc((size_t)l->width * sizeof *l->in);
+    l->out = alloc((size_t)l->width * sizeof *l->out);
+  }
   l->end_of_batches = 0;
   for (int i = 0; i < graph->nfunction; i++) l->loop_first[i] = NONE;
   functions_of_ops(l->function_of);
@@ -237,27 +233,6 @@ static void read_at(struct lifetimes *l, int value, int at)
   if (a->last < until) a->last = until;
 }
 
-/* each_op meets a part of a loop's body once, but each call of it runs the part for another
-   iteration. Values that the part itself makes and reads live as long as it runs. */
-static void run_part_at(struct lifetimes *l, int part, int at)
-{
-  const struct function *f = &graph->function[part];
-  for (int k = 0; k < f->nop; k++) {
-    const struct op *op = &graph->op[f->op[k]];
-    for (int n = op_writes(op, l->accessed); n--;) {
-      struct allocation *a = &l->plan->of[l->accessed[n]];
-      if (a->first > at) a->first = at;
-      if (a->last < at) a->last = at;
-    }
-    for (int n = op_reads(op, l->accessed); n--;) {
-      int value = l->accessed[n];
-      struct allocation *a = &l->plan->of[value];
-      if (graph->value[value].op == NONE || a->made_by != part) read_at(l, value, at);
-      if (a->last < at) a->last = at;
-    }
-  }
-}
-
 /* A carried value is a sum over the steps of a scan if only the operation that adds to it, in
    place, reads it, and if it begins with zeros that nothing else reads. */
 static bool sums_up(const struct lifetimes *l, int value)
@@ -283,7 +258,26 @@ void find_lifetimes(struct lifetimes *l)
   each_read(l, widen_at);
   each_read(l, read_at);
   for (int at = 0; at < l->op.n; at++)
-    if (op_at(l, at)->kind == OP_iteration) run_part_at(l, op_at(l, at)->function, at);
+    if (op_at(l, at)->kind == OP_iteration) {
+      /* each_op meets a part of a loop's body once, but each call of it runs the part for another
+         iteration. Values that the part itself makes and reads live as long as it runs. */
+      int part = op_at(l, at)->function;
+      const struct function *f = &graph->function[part];
+      for (int k = 0; k < f->nop; k++) {
+        const struct op *op = &graph->op[f->op[k]];
+        for (int n = op_writes(op, l->accessed); n--;) {
+          struct allocation *a = &l->plan->of[l->accessed[n]];
+          if (a->first > at) a->first = at;
+          if (a->last < at) a->last = at;
+        }
+        for (int n = op_reads(op, l->accessed); n--;) {
+          int value = l->accessed[n];
+          struct allocation *a = &l->plan->of[value];
+          if (graph->value[value].op == NONE || a->made_by != part) read_at(l, value, at);
+          if (a->last < at) a->last = at;
+        }
+      }
+    }
 }
 
 /* ------------------------------------------------------------------------- across a loop's

@@ -128,9 +128,14 @@ static int64_t find_replaced(struct liveness *l, const struct op *op, struct lis
   return sum;
 }
 
-/* Whether the same inputs die as last time; records them. */
-static bool die_as_before(struct liveness *l, struct replaced *last, struct list read)
+static int64_t replaced(struct liveness *l, const struct op *op)
 {
+  while (l->replaced_room <= op - graph->op)
+    l->last_replaced =
+        grow(l->last_replaced, l->replaced_room, &l->replaced_room, sizeof *l->last_replaced);
+  struct replaced *last = &l->last_replaced[op - graph->op];
+  const struct list read = values_read(op);
+  /* Whether the same inputs die as last time; records them. */
   int n = 0;
   bool same = last->known;
   for (int i = 0; i < read.n; i++) {
@@ -142,17 +147,7 @@ static bool die_as_before(struct liveness *l, struct replaced *last, struct list
   same &= n == last->dying.n;
   last->dying.n = n;
   last->known = true;
-  return same;
-}
-
-static int64_t replaced(struct liveness *l, const struct op *op)
-{
-  while (l->replaced_room <= op - graph->op)
-    l->last_replaced =
-        grow(l->last_replaced, l->replaced_room, &l->replaced_room, sizeof *l->last_replaced);
-  struct replaced *last = &l->last_replaced[op - graph->op];
-  const struct list read = values_read(op);
-  if (!die_as_before(l, last, read)) last->bytes = find_replaced(l, op, read);
+  if (!same) last->bytes = find_replaced(l, op, read);
   return last->bytes;
 }
 
@@ -257,64 +252,27 @@ static void note_reading(struct liveness *l, int value, int function, bool steps
   r->steps |= steps;
 }
 
-static void find_reading(struct liveness *l)
+void enter_function(struct liveness *l, const struct function *f)
 {
-  l->reading = alloc((size_t)(graph->nvalue + 1) * sizeof *l->reading);
-  for (int i = 0; i < graph->nfunction; i++)
-    for (int k = 0; k < graph->function[i].nop; k++) {
-      const struct op *op = &graph->op[graph->function[i].op[k]];
-      for (struct list in = values_read(op); in.n--;) {
-        const struct in_loop *loop = in_loop(in.at[in.n]);
-        note_reading(l, in.at[in.n], i, false);
-        if (loop->stack != NONE) note_reading(l, loop->stack, i, loop->step != 0);
-      }
-    }
-}
-
-/* Marks values that other functions than `mine` read: they outlive the function, or the iteration
-   of a loop. */
-static void mark_leaving(struct liveness *l, const struct function *mine)
-{
+  /* Marks values that other functions than `mine` read: they outlive the function, or the iteration
+     of a loop. */
   memset(l->leaves, 0, (size_t)graph->nvalue);
   for (int i = 0; i < graph->nfunction; i++) {
-    const struct function *f = &graph->function[i];
-    for (int k = 0; k < f->nop; k++) {
-      const struct op *op = &graph->op[f->op[k]];
+    const struct function *function = &graph->function[i];
+    for (int k = 0; k < function->nop; k++) {
+      const struct op *op = &graph->op[function->op[k]];
       for (struct list in = values_read(op); in.n--;) {
         const struct in_loop *loop = in_loop(in.at[in.n]);
-        if (f != mine) l->leaves[l->shown[in.at[in.n]]] = true;
-        if ((f != mine || loop->step) && loop->stack != NONE)
+        if (function != f) l->leaves[l->shown[in.at[in.n]]] = true;
+        if ((function != f || loop->step) && loop->stack != NONE)
           l->leaves[l->shown[loop->stack]] = true;
       }
     }
   }
-}
 
-void enter_function(struct liveness *l, const struct function *f)
-{
-  mark_leaving(l, f);
   for (int i = 0; i < graph->nvalue; i++) {
     l->readers[i] = 0;
     l->missing[i] = 0;
-  }
-}
-
-static void liveness_order_function(struct liveness *l, struct function *f)
-{
-  enum { LONGEST = 512 }; /* the search is quadratic: longer functions are divided */
-                          /* Like mark_leaving, for functions as find_reading found them. */
-  int mine = (int)(f - graph->function);
-  for (int i = 0; i < graph->nvalue; i++) {
-    const struct reading *r = &l->reading[i];
-    l->leaves[i] = r->steps || r->by == BY_SEVERAL || (r->by == BY_ONE && r->function != mine);
-  }
-  for (int first = 0; first < f->nop;) {
-    int n = 0;
-    while (first + n < f->nop && n < LONGEST && graph->op[f->op[first + n]].kind != OP_loop) n++;
-    if (n == LONGEST && first + n < f->nop)
-      ended_early("schedule", "an order of a long function", LONGEST, "operations at a time");
-    if (n) order_segment(l, f->op + first, n);
-    first += n ? n : 1;
   }
 }
 
@@ -344,14 +302,41 @@ struct liveness *open_liveness(void)
       }
     }
   l->lives = live_bytes();
-  find_reading(l);
+  l->reading = alloc((size_t)(graph->nvalue + 1) * sizeof *l->reading);
+  for (int i = 0; i < graph->nfunction; i++)
+    for (int k = 0; k < graph->function[i].nop; k++) {
+      const struct op *op = &graph->op[graph->function[i].op[k]];
+      for (struct list in = values_read(op); in.n--;) {
+        const struct in_loop *loop = in_loop(in.at[in.n]);
+        note_reading(l, in.at[in.n], i, false);
+        if (loop->stack != NONE) note_reading(l, loop->stack, i, loop->step != 0);
+      }
+    }
   return l;
 }
 
 int64_t order_functions(struct liveness *l)
 {
   for (int i = 0; i < graph->nfunction; i++)
-    if (is_of_batch(graph->function[i].phase)) liveness_order_function(l, &graph->function[i]);
+    if (is_of_batch(graph->function[i].phase)) {
+      struct function *f = &graph->function[i];
+      enum { LONGEST = 512 }; /* the search is quadratic: longer functions are divided */
+      /* Values that other functions read outlive this one. */
+      int mine = (int)(f - graph->function);
+      for (int k = 0; k < graph->nvalue; k++) {
+        const struct reading *r = &l->reading[k];
+        l->leaves[k] = r->steps || r->by == BY_SEVERAL || (r->by == BY_ONE && r->function != mine);
+      }
+      for (int first = 0; first < f->nop;) {
+        int n = 0;
+        while (first + n < f->nop && n < LONGEST && graph->op[f->op[first + n]].kind != OP_loop)
+          n++;
+        if (n == LONGEST && first + n < f->nop)
+          ended_early("schedule", "an order of a long function", LONGEST, "operations at a time");
+        if (n) order_segment(l, f->op + first, n);
+        first += n ? n : 1;
+      }
+    }
   return l->lives;
 }
 

@@ -240,22 +240,6 @@ static int place_for(struct placed_ops *p, const struct function *f, struct bunc
   return b->form == OF_ONE_INPUT && can_all_come_before(p, f, first, b) ? first : NONE;
 }
 
-/* A sum of products is added up in the order of its parts now. */
-static void chain(const struct bunch *b)
-{
-  int *out = alloc((size_t)b->n * sizeof *out), n = 0;
-  for (int k = 0; k < b->n; k++)
-    if (graph->op[b->op[k]].out != b->result) out[n++] = graph->op[b->op[k]].out;
-  for (int k = 0; k < b->n; k++) {
-    struct op *op = &graph->op[b->op[k]];
-    op->nin = k ? 3 : 2;
-    if (k) op->in[2] = out[k - 1];
-    op->out = k + 1 < b->n ? out[k] : b->result;
-    graph->value[op->out].op = b->op[k];
-    graph->value[op->out].stored = op->out == b->result;
-  }
-}
-
 /* Puts the operation in the place of one of its products; before it the operations that it needs,
    after it the copies of its results. */
 static void take_place(struct placed_ops *p, struct function *f, int id, int at,
@@ -297,7 +281,20 @@ static bool merge_bunch(struct placed_ops *p, struct function *f, struct bunch *
       op[0] = other;
     }
   if (!lie_side_by_side(p, b, (int)(f - graph->function), w)) return false;
-  if (b->form == OF_ONE_SUM) chain(b);
+  if (b->form == OF_ONE_SUM) {
+    /* A sum of products is added up in the order of its parts now. */
+    int *out = alloc((size_t)b->n * sizeof *out), n = 0;
+    for (int k = 0; k < b->n; k++)
+      if (graph->op[b->op[k]].out != b->result) out[n++] = graph->op[b->op[k]].out;
+    for (int k = 0; k < b->n; k++) {
+      struct op *op = &graph->op[b->op[k]];
+      op->nin = k ? 3 : 2;
+      if (k) op->in[2] = out[k - 1];
+      op->out = k + 1 < b->n ? out[k] : b->result;
+      graph->value[op->out].op = b->op[k];
+      graph->value[op->out].stored = op->out == b->result;
+    }
+  }
   int *body = alloc((size_t)b->n * sizeof *body), stays = f->op[at];
   memcpy(body, b->op, (size_t)b->n * sizeof *body);
   const struct op *last = &graph->op[stays];

@@ -289,25 +289,6 @@ static bool is_open(const struct search *t, int n)
   return false;
 }
 
-static void give_all_work(struct search *t)
-{
-  size_t n = (size_t)t->s->nnode;
-  t->original = alloc(n * sizeof *t->original);
-  t->kept = alloc(n * sizeof *t->kept);
-  t->tried = alloc(n * sizeof *t->tried);
-  t->barred = alloc(n);
-  t->along = alloc(n);
-  t->moved = alloc(n * sizeof *t->moved);
-  t->op = alloc(2 * n * sizeof *t->op);
-  int64_t least = peak_now(t), most = least + t->more;
-  for (int n = 0; n < t->s->nnode && target->streams; n++)
-    if (is_open(t, n)) issue_before_loop(t, n, most);
-  for (int turn = 0; turn < 2; turn++)
-    for (int n = 0; n < t->s->nnode; n++)
-      if (is_open(t, n) && !overlap_give_work(t, n, most) && t->asks_memory)
-        overlap_give_work(t, n, least);
-}
-
 /* Moves the issue of a first iteration's collective after the collectives of its group before
    the loop, as far as the function becomes no slower. */
 static void place_first_issue(struct span *s, int n)
@@ -365,7 +346,21 @@ static int64_t order_span(struct search *t, const int *op, int n)
   if (t->more != NONE) {
     for (int i = 0; i < s->nnode; i++)
       s->node[i].async |= s->node[i].group != NONE && graph->op[s->node[i].op].pieces;
-    give_all_work(t);
+    size_t nodes = (size_t)t->s->nnode;
+    t->original = alloc(nodes * sizeof *t->original);
+    t->kept = alloc(nodes * sizeof *t->kept);
+    t->tried = alloc(nodes * sizeof *t->tried);
+    t->barred = alloc(nodes);
+    t->along = alloc(nodes);
+    t->moved = alloc(nodes * sizeof *t->moved);
+    t->op = alloc(2 * nodes * sizeof *t->op);
+    int64_t least = peak_now(t), most = least + t->more;
+    for (int i = 0; i < t->s->nnode && target->streams; i++)
+      if (is_open(t, i)) issue_before_loop(t, i, most);
+    for (int turn = 0; turn < 2; turn++)
+      for (int i = 0; i < t->s->nnode; i++)
+        if (is_open(t, i) && !overlap_give_work(t, i, most) && t->asks_memory)
+          overlap_give_work(t, i, least);
   }
   queue_behind_in_flight(s);
   int64_t time = note_times(s, (int)(t->function - graph->function));

@@ -44,9 +44,12 @@ static void number_event(void *taken, int id, int times)
   schedule_of(id)->event = event;
 }
 
-/* The bodies of loops come before those that call them. */
-static void overlap_all(struct liveness *live, int64_t most_live)
+void schedule(void)
 {
+  graph->schedule = new_schedule();
+  struct liveness *live = open_liveness();
+  /* The bodies of loops come before those that call them. */
+  int64_t most_live = order_functions(live);
   struct overlap *o = open_overlap(live);
   for (int i = 0, n = graph->nfunction; i < n; i++)
     if (graph->function[i].count > 1) most_live = overlap_body(o, i, most_live);
@@ -61,11 +64,4 @@ static void overlap_all(struct liveness *live, int64_t most_live)
   each_op(number_carried, &taken);
   each_op(number_event, &taken);
   graph->schedule->nevent = taken.n;
-}
-
-void schedule(void)
-{
-  graph->schedule = new_schedule();
-  struct liveness *live = open_liveness();
-  overlap_all(live, order_functions(live));
 }

@@ -137,19 +137,6 @@ static void issue(struct span *s, int n)
   if (c->carried == PREFETCHES && c->nend < MOST_PREFETCHED) c->end[c->nend++] = *until;
 }
 
-static void stream_model_run_collective(struct span *s, int n)
-{
-  struct op_node *c = &s->node[n];
-  if (c->carried == PREFETCHES) stream_model_await(s, n);
-  s->streams.now += c->time_before;
-  issue(s, n);
-  if (c->carried == PREFETCHES || c->carried == AWAITED_NEXT) return;
-  if (c->async)
-    put_in_flight(s, n);
-  else
-    stream_model_await(s, n);
-}
-
 static struct left_in_flight *find_left(const struct overlap *o, int collective)
 {
   for (int i = 0; i < o->nleft; i++)
@@ -187,9 +174,18 @@ static void run_iteration(struct span *s)
     await_before(s, n);
     if (node->carried == AWAITS_EARLIER)
       await_earlier(s, n), s->streams.now += node->time_after;
-    else if (node->group != NONE)
-      stream_model_run_collective(s, n);
-    else
+    else if (node->group != NONE) {
+      struct op_node *c = &s->node[n];
+      if (c->carried == PREFETCHES) stream_model_await(s, n);
+      s->streams.now += c->time_before;
+      issue(s, n);
+      if (c->carried != PREFETCHES && c->carried != AWAITED_NEXT) {
+        if (c->async)
+          put_in_flight(s, n);
+        else
+          stream_model_await(s, n);
+      }
+    } else
       s->streams.now += node->time;
     if (node->body != NONE) {
       /* The loop is done: its last collectives are still on their streams. */

@@ -346,26 +346,22 @@ void accumulate_gradients(int *gradient)
 
 /* ---------------------------------------------------------------------- products add themselves */
 
-/* The product that only this addition reads, and that is made directly before it; or NONE. */
-static int product_added_by(const int *readers, const struct function *f, const struct op *add)
-{
-  if (add->kind != OP_add || !is_gradient(add->out)) return NONE;
-  const struct value *before = &graph->value[add->in[0]], *part = &graph->value[add->in[1]];
-  if (!is_gradient(add->in[0]) || before->op != NONE || readers[add->in[1]] != 1) return NONE;
-  if (part->op == NONE || graph->op[part->op].kind != OP_matmul) return NONE;
-  if (part->role != ACTIVATION || part->order != graph->value[add->out].order) return NONE;
-  if (part->pieces) return NONE;
-  for (int k = 0; k < f->nop; k++)
-    if (f->op[k] == part->op) return part->op;
-  return NONE;
-}
-
 static void add_products_of(const int *readers, struct function *f)
 {
   int kept = 0;
   for (int k = 0; k < f->nop; k++) {
     const struct op *add = &graph->op[f->op[k]];
-    int product = product_added_by(readers, f, add);
+    /* The product that only this addition reads, and that is made directly before it; or NONE. */
+    int product = NONE;
+    if (add->kind == OP_add && is_gradient(add->out)) {
+      const struct value *before = &graph->value[add->in[0]], *part = &graph->value[add->in[1]];
+      product = NONE;
+      if (is_gradient(add->in[0]) && before->op == NONE && readers[add->in[1]] == 1 &&
+          part->op != NONE && graph->op[part->op].kind == OP_matmul && part->role == ACTIVATION &&
+          part->order == graph->value[add->out].order && !part->pieces)
+        for (int i = 0; i < f->nop && product == NONE; i++)
+          if (f->op[i] == part->op) product = part->op;
+    }
     if (product == NONE) {
       f->op[kept++] = f->op[k];
       continue;

@@ -71,25 +71,6 @@ static bool is_needless(const struct op *op)
 
 /* ------------------------------------------------------------------------------------ the costs */
 
-/* Whether operand i has the letters that it shares with operand `space` in the same order. *last is
-   the last of them, *last_walked that of the space. */
-static bool has_same_order(const struct op *op, const struct letters *l, int space, int i,
-                           int *last, int *last_walked)
-{
-  int walk[MAX_LETTERS], own[MAX_LETTERS], shared = 0, met = 0;
-  int n = letters_in_memory(operand_axes(op, l, space), nth_operand(op, space), walk),
-      m = letters_in_memory(operand_axes(op, l, i), nth_operand(op, i), own);
-  for (int k = 0; k < m; k++) {
-    bool walked = false;
-    for (int j = 0; j < n; j++) walked |= walk[j] == own[k];
-    if (walked) own[shared++] = own[k];
-  }
-  for (int j = 0; j < n && met < shared; j++) met += walk[j] == own[met];
-  *last = shared ? own[shared - 1] : NONE;
-  *last_walked = n ? walk[n - 1] : NONE;
-  return met == shared;
-}
-
 /* ---------------------------------------------------------------------- raising all that can be */
 
 /* The dimension of operand j for dimension `dim` of operand i; 0 if it has none, or that is the
@@ -244,9 +225,12 @@ static unsigned order_of_target(struct ordering *o, int value, int depth)
   return 0;
 }
 
-/* Requests also begin at kernels that take their operands in any order. */
-static void want_permuted(struct ordering *o)
+static void raise_all(struct ordering *o)
 {
+  o->requested = alloc((size_t)(graph->nvalue + 1) * sizeof *o->requested);
+  want_packed(o, false);
+  want_packed(o, true);
+  /* Requests also begin at kernels that take their operands in any order. */
   enum { DEPTH = 4 };
   struct list reached = {0};
   for (int k = 0; k < graph->norder; k++) {
@@ -261,14 +245,7 @@ static void want_permuted(struct ordering *o)
       for (int r = 0; r < reached.n; r++) carry_on(o, &reached, reached.at[r]);
     }
   }
-}
 
-static void raise_all(struct ordering *o)
-{
-  o->requested = alloc((size_t)(graph->nvalue + 1) * sizeof *o->requested);
-  want_packed(o, false);
-  want_packed(o, true);
-  want_permuted(o);
   o->plain_calls = alloc((size_t)(graph->nop + 1) * sizeof *o->plain_calls);
   for (int k = 0; k < graph->norder; k++) {
     const struct op *op = &graph->op[graph->order[k]];
@@ -311,7 +288,6 @@ static void settle(struct ordering *o, struct list *lowered, int from)
         for (int t = o->next_counterpart[id]; t != id; t = o->next_counterpart[t])
           lower(lowered, nth_operand(&graph->op[t], j));
       }
-
       settle_op(o, lowered, o->users[value].at[k]);
     }
   }
@@ -378,7 +354,20 @@ static int64_t waste_if(const struct op *op, const struct letters *l, int space,
   enum { LINE = 64, SHARE = 16 };
   int last, last_walked, value = nth_operand(op, i);
   int64_t waste = 0;
-  if (!has_same_order(op, l, space, i, &last, &last_walked)) {
+  /* Whether operand i has the letters that it shares with operand `space` in the same order. *last
+     is the last of them, *last_walked that of the space. */
+  int walk[MAX_LETTERS], own[MAX_LETTERS], shared = 0, met = 0;
+  int n = letters_in_memory(operand_axes(op, l, space), nth_operand(op, space), walk),
+      m = letters_in_memory(operand_axes(op, l, i), nth_operand(op, i), own);
+  for (int k = 0; k < m; k++) {
+    bool walked = false;
+    for (int j = 0; j < n; j++) walked |= walk[j] == own[k];
+    if (walked) own[shared++] = own[k];
+  }
+  for (int j = 0; j < n && met < shared; j++) met += walk[j] == own[met];
+  last = shared ? own[shared - 1] : NONE;
+  last_walked = n ? walk[n - 1] : NONE;
+  if (met != shared) {
     int64_t bytes = largest_bytes(value), each = type_bytes(graph->value[value].type);
     int64_t moved = op->kind == OP_permute ? bytes : 0;
     if (last != last_walked) {

@@ -220,7 +220,6 @@ void balance_stages(const struct pipeline *p)
       while (at < b.n - (s->n - i) && b.time[at] < b.time[b.n] / s->n * i) at++;
       begin[i] = at;
     }
-
   } else {
     b.longest = (int64_t)best_cuts(&b, s->n, by_time, false, begin);
     b.fullest = best_cuts(&b, s->n, by_memory, false, begin);

@@ -10,30 +10,28 @@ struct spot {
   int class, phase, place;
 };
 
-/* The number of the path's class, such as "layers.*.attention". NONE if the path has no number. */
-static int class_of_path(struct memo *classes, const char *path)
-{
-  static struct query q;
-  bool numbered = false;
-  begin_query(&q);
-  for (const char *c = path; *c;) {
-    size_t n = strcspn(c, ".");
-    bool number = n && strspn(c, "0123456789") == n;
-    ask_piece(&q, number ? "*" : c, number ? 1 : n);
-    numbered |= number;
-    c += n + (c[n] == '.');
-  }
-  return numbered ? number_of_query(classes, &q) : NONE;
-}
-
 /* By operation; returns the number of classes. */
 static int find_spots(struct spot *spot)
 {
   struct memo classes = {0};
   int *class = alloc((size_t)(graph->nmodule + 1) * sizeof *class);
   int *count = alloc((size_t)(graph->nmodule + 1) * PHASES * sizeof *count);
-  for (int m = 0; m < graph->nmodule; m++)
-    class[m] = class_of_path(&classes, graph->module[m].path);
+  for (int m = 0; m < graph->nmodule; m++) {
+    /* The number of the path's class, such as "layers.*.attention". NONE if the path has no number.
+     */
+    const char *path = graph->module[m].path;
+    static struct query q;
+    bool numbered = false;
+    begin_query(&q);
+    for (const char *c = path; *c;) {
+      size_t n = strcspn(c, ".");
+      bool number = n && strspn(c, "0123456789") == n;
+      ask_piece(&q, number ? "*" : c, number ? 1 : n);
+      numbered |= number;
+      c += n + (c[n] == '.');
+    }
+    class[m] = numbered ? number_of_query(&classes, &q) : NONE;
+  }
   for (int i = 0; i < graph->nop; i++) spot[i].class = NONE;
   for (int i = 0; i < graph->norder; i++) {
     const struct op *op = &graph->op[graph->order[i]];

@@ -71,28 +71,6 @@ static void set_type_of_gradient(struct op *product, int of)
   product->typed = product->type != graph->value[product->in[0]].type;
 }
 
-/* C = A B under "A,B->C": the gradient of A is "C,B->A", of B "C,A->B". A letter of A that neither
-   B nor C has was summed: the gradient is constant along it. */
-static int matmul_side(int g, const char *const part[3], int i)
-{
-  struct op product = {.kind = OP_matmul, .nin = 2, .in = {g, forward_op->in[1 - i]}};
-  struct op expanded = {.kind = OP_expand, .nin = 1, .scalar = 1};
-  const char *c = as_operand(&product.in[0], part[2]);
-  char left[MAX_DIMS + 1] = {0};
-  int n = 0;
-  for (int d = 0; part[i][d]; d++) {
-    if (strchr(part[2], part[i][d]) || strchr(part[1 - i], part[i][d]))
-      left[n++] = part[i][d];
-    else
-      expanded.dims |= 1u << d;
-  }
-  product.equation = text("%s,%s->%s", c, part[1 - i], left);
-  set_type_of_gradient(&product, forward_op->in[i]);
-  expanded.in[0] = append_backward(product);
-  return expanded.dims ? append_backward_shaped(expanded, shape_of(forward_op->in[i]))
-                       : expanded.in[0];
-}
-
 void matmul_grad(int g)
 {
   const char *part[3];
@@ -103,7 +81,28 @@ void matmul_grad(int g)
   part[1] = text("%.*s", (int)b, equation + a + 1);
   part[2] = equation + a + 1 + b + strlen("->");
   for (int i = 0; i < 2; i++)
-    if (needs_gradient(i)) give_gradient(i, matmul_side(g, part, i));
+    if (needs_gradient(i)) {
+      /* C = A B under "A,B->C": the gradient of A is "C,B->A", of B "C,A->B". A letter of A that
+         neither B nor C has was summed: the gradient is constant along it. */
+      struct op product = {.kind = OP_matmul, .nin = 2, .in = {g, forward_op->in[1 - i]}};
+      struct op expanded = {.kind = OP_expand, .nin = 1, .scalar = 1};
+      const char *c = as_operand(&product.in[0], part[2]);
+      char left[MAX_DIMS + 1] = {0};
+      int n = 0;
+      for (int d = 0; part[i][d]; d++) {
+        if (strchr(part[2], part[i][d]) || strchr(part[1 - i], part[i][d]))
+          left[n++] = part[i][d];
+        else
+          expanded.dims |= 1u << d;
+      }
+      product.equation = text("%s,%s->%s", c, part[1 - i], left);
+      set_type_of_gradient(&product, forward_op->in[i]);
+      expanded.in[0] = append_backward(product);
+      int matmul_side = expanded.dims
+                            ? append_backward_shaped(expanded, shape_of(forward_op->in[i]))
+                            : expanded.in[0];
+      give_gradient(i, matmul_side);
+    }
 }
 
 /* --------------------------------------------------------------- adding and removing dimensions */

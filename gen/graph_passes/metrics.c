@@ -100,25 +100,23 @@ static _Noreturn void refuse(int value, const char *why)
   plan_error(graph->value[value].line, "metrics: %s %s", printable(value_name(value)), why);
 }
 
-/* A batch's term of the sum. */
-static int term_of(struct deferring *d, int value)
+/* The sum of all batches, whole. */
+static int sum_of(struct deferring *d, int value)
 {
+  if (d->sum_of[value] != NONE) return d->sum_of[value];
+  /* A batch's term of the sum. */
   if (!is_floating(graph->value[value].type))
     refuse(value, "is of whole numbers, and is added up over the batches of a step: cast it "
                   "before, with x:to(\"float32\")");
   if (is_pending(d->lies[value]) && d->lies[value].reduction != SUM)
     refuse(value, "is a maximum or a minimum over the samples of a micro-batch, and only sums of "
                   "these are added up: take it of a sum or a mean over the samples");
-  if (plan_options->accumulate == 1) return value;
-  struct op share = {.kind = OP_scale, .scalar = 1.0 / plan_options->accumulate};
-  return append_later(d, share, FORWARD, value);
-}
-
-/* The sum of all batches, whole. */
-static int sum_of(struct deferring *d, int value)
-{
-  if (d->sum_of[value] != NONE) return d->sum_of[value];
-  struct summand s = {.value = term_of(d, value), .role = SUMS, .phase = FORWARD, .of = NONE};
+  int term = value;
+  if (plan_options->accumulate != 1) {
+    struct op share = {.kind = OP_scale, .scalar = 1.0 / plan_options->accumulate};
+    term = append_later(d, share, FORWARD, value);
+  }
+  struct summand s = {.value = term, .role = SUMS, .phase = FORWARD, .of = NONE};
   s.name = value_name(value);
   s.line = graph->value[value].line;
   int id = add_to_sum(&s), before = graph->op[id].in[0], after = graph->op[id].out;
@@ -135,31 +133,36 @@ static int sum_of(struct deferring *d, int value)
   return d->sum_of[value] = append_later(d, whole, UPDATE, after);
 }
 
-/* The value as an operation of the update takes it: a constant is made again, all else is summed
-   up. */
-static int whole_of(struct deferring *d, int value, const struct op *op)
-{
-  int maker = graph->value[value].op;
-  if (value >= d->known || is_later(value)) return value;
-  if (d->lies[value].kind == SHARD)
-    plan_error(op->line,
-               "metrics: %s takes %s, which is of each batch's samples, beside what is whole only "
-               "after the last batch of the step: take a sum or a mean of it",
-               printable(op_name(op)), printable(value_name(value)));
-  if (maker == NONE || graph->op[maker].nin) return sum_of(d, value);
-  struct op constant = graph->op[maker];
-  constant.phase = UPDATE;
-  constant.module = NONE;
-  int again = make_op_outputs(constant, &graph->value[value].shape, 1);
-  graph->value[again].name = graph->value[value].name;
-  add(&d->later, graph->value[again].op);
-  return again;
-}
-
 static void defer(struct deferring *d, int id)
 {
   struct op op = graph->op[id]; /* a copy: adding operations moves the array */
-  for (int i = 0; i < op.nin; i++) op.in[i] = whole_of(d, op.in[i], &op);
+  for (int i = 0; i < op.nin; i++) {
+    /* The value as an operation of the update takes it: a constant is made again, all else is
+       summed up. */
+    int value = op.in[i];
+    int maker = graph->value[value].op;
+    int whole = value;
+    if (value < d->known && !is_later(value)) {
+      if (d->lies[value].kind == SHARD)
+        plan_error(
+            op.line,
+            "metrics: %s takes %s, which is of each batch's samples, beside what is whole only "
+            "after the last batch of the step: take a sum or a mean of it",
+            printable(op_name(&op)), printable(value_name(value)));
+      if (maker == NONE || graph->op[maker].nin) {
+        whole = sum_of(d, value);
+      } else {
+        struct op constant = graph->op[maker];
+        constant.phase = UPDATE;
+        constant.module = NONE;
+        int again = make_op_outputs(constant, &graph->value[value].shape, 1);
+        graph->value[again].name = graph->value[value].name;
+        add(&d->later, graph->value[again].op);
+        whole = again;
+      }
+    }
+    op.in[i] = whole;
+  }
   op.phase = UPDATE;
   op.module = NONE;
   for (int k = 0; k < op.nout; k++) graph->value[op.out + k].module = NONE;

@@ -145,20 +145,6 @@ static struct list parts_of(int parameter)
   return l;
 }
 
-static void update_together(const struct updating *u, struct list parameters, const int *gradient)
-{
-  struct op *op = alloc((size_t)parameters.n * sizeof *op);
-  for (int i = 0; i < parameters.n; i++)
-    op[i] = update_of(parameters.at[i], gradient[parameters.at[i]]);
-  int n = parameters.n;
-  if (n == 1)
-    append_update_alone(u, op);
-  else if (graph->value[op->in[0]].file_size && !optimizer_of(op)->by_part)
-    append_updates_of_parts(u, op, n);
-  else
-    append_updates_at_home(u, op, n);
-}
-
 /* First come the updates that are only kernels; neighbours among them become one. Then come the
    others, with their operations. Updates of several layers together come last, so that those of one
    layer stay adjacent. */
@@ -195,7 +181,18 @@ static void update_all(const int *gradient, const int *of_buffer, const int *buf
       struct list together = l;
       bool is_first = together.at[0] == i;
       bool at_home = updated_at_home_with(u, i).n > 1;
-      if (is_first && at_home == several) update_together(u, together, gradient);
+      if (is_first && at_home == several) {
+        struct op *op = alloc((size_t)together.n * sizeof *op);
+        for (int k = 0; k < together.n; k++)
+          op[k] = update_of(together.at[k], gradient[together.at[k]]);
+        int n = together.n;
+        if (n == 1)
+          append_update_alone(u, op);
+        else if (graph->value[op->in[0]].file_size && !optimizer_of(op)->by_part)
+          append_updates_of_parts(u, op, n);
+        else
+          append_updates_at_home(u, op, n);
+      }
     }
   propagate_from(first);
 }

@@ -309,22 +309,6 @@ static bool find_source(struct outlining *o, const struct region *r, int k, int 
 
 /* -------------------------------------------------------------------------------------- folding */
 
-static int new_carried(const struct source *s)
-{
-  struct value from = graph->value[s->initial];
-  int c =
-      add_value(ACTIVATION, value_name(s->initial), from.type, from.shape, from.module, from.line);
-  struct value *v = &graph->value[c];
-  v->layout = from.layout;
-  v->order = from.order;
-  v->placed = true;
-  struct in_loop *loop = row_in_loop(c);
-  loop->stack = s->stack;
-  loop->step = s->step;
-  loop->initial = s->initial;
-  return c;
-}
-
 static int carried_value(const struct source *s)
 {
   static struct memo carried;
@@ -335,7 +319,20 @@ static int carried_value(const struct source *s)
   ask_number(&q, s->step);
   ask_number(&q, s->initial);
   int *value = answer_to(&carried, &q, sizeof *value, &is_new);
-  if (is_new) *value = new_carried(s);
+  if (is_new) {
+    struct value from = graph->value[s->initial];
+    int c = add_value(ACTIVATION, value_name(s->initial), from.type, from.shape, from.module,
+                      from.line);
+    struct value *v = &graph->value[c];
+    v->layout = from.layout;
+    v->order = from.order;
+    v->placed = true;
+    struct in_loop *loop = row_in_loop(c);
+    loop->stack = s->stack;
+    loop->step = s->step;
+    loop->initial = s->initial;
+    *value = c;
+  }
   return *value;
 }
 
@@ -370,24 +367,6 @@ static void join(const struct region *r, int of, int first, int run)
   if (loop->index == 1) row_in_loop(first)->sibling = of;
 }
 
-static void fold(struct outlining *o, struct region *r, const struct source *source)
-{
-  for (int k = 0; k < r->run[0].length; k++) {
-    struct op *op = &graph->op[graph->order[r->run[0].first + k]];
-    for (int j = 0; j < op->nin; j++) {
-      const struct source *s = &source[k * MAX_INPUTS + j];
-      if (s->stack == NONE && all_parameters(o, r, k, j))
-        for (int i = r->count; i-- > 0;) join(r, op_at(r, i, k)->in[j], op->in[j], i);
-      op->in[j] = s->stack == NONE ? s->value : carried_value(s);
-      if (s->stack == NONE && in_loop(s->value)->stack == NONE) o->is_read_by_all[s->value] = true;
-    }
-    for (int i = 0; i < r->count; i++)
-      for (int out = 0; out < op->nout; out++) join(r, op_at(r, i, k)->out + out, op->out + out, i);
-    int64_t growth;
-    if (find_growth(r, k, &growth) && op->kind == OP_dropout) op->stream_growth = growth;
-  }
-}
-
 static void find_regions_of(struct outlining *o, const struct span *of)
 {
   for (int k = 0; k < o->places[of->list].n; k++) {
@@ -403,7 +382,22 @@ static void find_regions_of(struct outlining *o, const struct span *of)
     if (o->inside[place] || !find_region(o, place, of, &r)) continue;
     const struct source *source = find_sources(o, &r);
     if (!source) continue;
-    fold(o, &r, source);
+    for (int n = 0; n < r.run[0].length; n++) {
+      struct op *op = &graph->op[graph->order[r.run[0].first + n]];
+      for (int j = 0; j < op->nin; j++) {
+        const struct source *s = &source[n * MAX_INPUTS + j];
+        if (s->stack == NONE && all_parameters(o, &r, n, j))
+          for (int i = r.count; i-- > 0;) join(&r, op_at(&r, i, n)->in[j], op->in[j], i);
+        op->in[j] = s->stack == NONE ? s->value : carried_value(s);
+        if (s->stack == NONE && in_loop(s->value)->stack == NONE)
+          o->is_read_by_all[s->value] = true;
+      }
+      for (int i = 0; i < r.count; i++)
+        for (int out = 0; out < op->nout; out++)
+          join(&r, op_at(&r, i, n)->out + out, op->out + out, i);
+      int64_t growth;
+      if (find_growth(&r, n, &growth) && op->kind == OP_dropout) op->stream_growth = growth;
+    }
     for (int i = r.first; i < r.last; i++) o->inside[i] = true;
     GROW(o->region, o->nregion, o->region_room);
     o->region[o->nregion++] = r;
@@ -411,24 +405,19 @@ static void find_regions_of(struct outlining *o, const struct span *of)
   }
 }
 
-/* The list's modules that the stage has; without a pipeline, all. */
-static struct span span_of(struct outlining *o, int list, int count, int stage)
-{
-  struct span s = {.list = list, .stage = stage, .count = graph->stages ? 0 : count};
-  for (int k = 0; k < o->places[list].n && graph->stages; k++) {
-    int id = graph->order[o->places[list].at[k]];
-    if (stage_of(id) != stage) continue;
-    int place = place_in_list(element_within(graph->op[id].module, list));
-    if (!s.count || place < s.first) s.count += s.count ? s.first - place : 1, s.first = place;
-    if (place >= s.first + s.count) s.count = place - s.first + 1;
-  }
-  return s;
-}
-
 static void find_regions_of_list(struct outlining *o, const struct list *inner, int list, int count)
 {
   for (int stage = NONE; stage < (graph->stages ? graph->stages->n : 0); stage++) {
-    struct span all = span_of(o, list, count, stage), run = all;
+    /* The list's modules that the stage has; without a pipeline, all. */
+    struct span s = {.list = list, .stage = stage, .count = graph->stages ? 0 : count};
+    for (int k = 0; k < o->places[list].n && graph->stages; k++) {
+      int id = graph->order[o->places[list].at[k]];
+      if (stage_of(id) != stage) continue;
+      int place = place_in_list(element_within(graph->op[id].module, list));
+      if (!s.count || place < s.first) s.count += s.count ? s.first - place : 1, s.first = place;
+      if (place >= s.first + s.count) s.count = place - s.first + 1;
+    }
+    struct span all = s, run = all;
     for (; run.first < all.first + all.count; run.first += run.count) {
       run.count = count_equal(inner, list, run.first, all.first + all.count - run.first);
       if (run.count > 1) find_regions_of(o, &run);

@@ -210,31 +210,26 @@ static void place_caches(const struct op *op)
   }
 }
 
-/* Each batch adds its term of a metric to the sum of the batches before. The sum has the layout in
-   which the term is made. */
-static void place_sum_of_metric(struct propagating *p, struct op *op)
-{
-  int term = op->in[1], time = op->phase == COUNT ? NONE : time_dimension();
-  struct layout to = graph->value[term].layout;
-  for (int d = 0; d < graph->mesh.ndim; d++)
-    if (to.on[d].kind == PARTIAL && to.on[d].reduction != SUM) to.on[d] = (struct placement){0};
-  if (time != NONE && to.on[time].kind == SHARD)
-    plan_error(op->line,
-               "metrics: %s has elements for each sample, and a step in micro-batches has none "
-               "with all of them: take a sum or a mean over the samples",
-               printable(value_name(term)));
-  if (time != NONE) to.on[time] = (struct placement){.kind = PARTIAL, .reduction = SUM};
-  if (!same_layout(graph->value[term].layout, to)) op->in[1] = as_layout(p, term, to, op);
-  graph->value[op->in[0]].layout = graph->value[op->out].layout = over_time(to);
-  graph->value[op->in[0]].placed = graph->value[op->out].placed = true;
-}
-
 static void place(struct propagating *p, struct op *op)
 {
   place_caches(op);
   if (op->kind == OP_scan_hold) return;
   if (op->nout && is_of_metric(op->out)) {
-    place_sum_of_metric(p, op);
+    /* Each batch adds its term of a metric to the sum of the batches before. The sum has the layout
+       in which the term is made. */
+    int term = op->in[1], time = op->phase == COUNT ? NONE : time_dimension();
+    struct layout to = graph->value[term].layout;
+    for (int d = 0; d < graph->mesh.ndim; d++)
+      if (to.on[d].kind == PARTIAL && to.on[d].reduction != SUM) to.on[d] = (struct placement){0};
+    if (time != NONE && to.on[time].kind == SHARD)
+      plan_error(op->line,
+                 "metrics: %s has elements for each sample, and a step in micro-batches has none "
+                 "with all of them: take a sum or a mean over the samples",
+                 printable(value_name(term)));
+    if (time != NONE) to.on[time] = (struct placement){.kind = PARTIAL, .reduction = SUM};
+    if (!same_layout(graph->value[term].layout, to)) op->in[1] = as_layout(p, term, to, op);
+    graph->value[op->in[0]].layout = graph->value[op->out].layout = over_time(to);
+    graph->value[op->in[0]].placed = graph->value[op->out].placed = true;
     return;
   }
   /* A constant of zeros, which a scan carries: zeros are zeros in any layout. */

@@ -342,8 +342,13 @@ static int bring(struct recomputing *r, int value)
   return r->copy[value];
 }
 
-static void write_cheap(struct recomputing *r)
+void recompute(void)
 {
+  struct recomputing run = {0}, *r = &run;
+  if (graph->loss == NONE) return;
+  r->element = list_elements();
+  r->checkpoint = outermost_elements();
+  if (plan_options->checkpoint) write_checkpoints(r);
   begin(r);
   mark_cheap(r);
   int norder = graph->norder, *order = graph->order;
@@ -357,14 +362,4 @@ static void write_cheap(struct recomputing *r)
     }
     append_to_order(order[at]);
   }
-}
-
-void recompute(void)
-{
-  struct recomputing run = {0}, *r = &run;
-  if (graph->loss == NONE) return;
-  r->element = list_elements();
-  r->checkpoint = outermost_elements();
-  if (plan_options->checkpoint) write_checkpoints(r);
-  write_cheap(r);
 }

@@ -165,24 +165,6 @@ static struct move in_order_of_mesh(struct move m)
   return m;
 }
 
-/* All mesh dimensions of the group have equal placements before, and equal ones after; not so in
-   a slice, a to_partial or an exchange. */
-static int run_collective(struct lowering *w, struct op op, int value, const struct move *m)
-{
-  struct placement from = m->from.on[m->dim[0]], to = m->to.on[m->dim[0]];
-  const struct collective_row *row = &collective_row[m->kind];
-  if (row->from == PARTIAL) op.reduction = from.reduction;
-  if (row->to == SHARD) {
-    op.dim = to.dim;
-    value = pack(w, op, OP_pack, value, m->to);
-  }
-  if (row->from == SHARD) op.dim = from.dim;
-  if (row->from == SHARD && row->to == SHARD) op.dim_to = to.dim;
-  value = moved(w, op, value, m->to);
-  op.dim_to = 0;
-  return row->from == SHARD ? pack(w, op, OP_unpack, value, m->from) : value;
-}
-
 static int run_move(struct lowering *w, const struct op *why, int value, struct move m)
 {
   bool keeps_order = !is_collective(m.kind) || (moves_shards(m.kind) && m.kind != OP_exchange);
@@ -199,7 +181,22 @@ static int run_move(struct lowering *w, const struct op *why, int value, struct 
   case OP_exchange:
     return run_exchange(w, op, value, &m);
   default:
-    if (is_collective(m.kind)) return run_collective(w, op, value, &m);
+    if (is_collective(m.kind)) {
+      /* All mesh dimensions of the group have equal placements before, and equal ones after; not so
+         in a slice, a to_partial or an exchange. */
+      struct placement from = m.from.on[m.dim[0]], to = m.to.on[m.dim[0]];
+      const struct collective_row *row = &collective_row[m.kind];
+      if (row->from == PARTIAL) op.reduction = from.reduction;
+      if (row->to == SHARD) {
+        op.dim = to.dim;
+        value = pack(w, op, OP_pack, value, m.to);
+      }
+      if (row->from == SHARD) op.dim = from.dim;
+      if (row->from == SHARD && row->to == SHARD) op.dim_to = to.dim;
+      value = moved(w, op, value, m.to);
+      op.dim_to = 0;
+      return row->from == SHARD ? pack(w, op, OP_unpack, value, m.from) : value;
+    }
     bug("redistribute", "%s is not a step of a redistribution", op_row[m.kind].name);
   }
 }

@@ -207,13 +207,12 @@ static int step_of(const struct ring *r, int n)
   /* The rule of a step, whose keys begin anywhere. */
   static const char row[] = "b(gr)q@d!,bgk!d!,bgk!e!";
   const char *rule = rule_of(&op);
-  const char *rule_of_block = rule;
+  op.equation = rule;
   if (op.kind == OP_attention) {
     const char *rest = rule + strlen(row), *arrow = strstr(rule, "->");
-    rule_of_block =
+    op.equation =
         text("b(gr)q@d!,bgk@d!,bgk@e!%.*s->b(gr)qe!,b(gr)q:max:f32", (int)(arrow - rest), rest);
   }
-  op.equation = rule_of_block;
   set_number(&op, "ring", -number_of(&op, "ring"));
   memcpy(op.in, r->block, sizeof op.in);
   if (n > 0 && number_if_any(&op, "sinks")) {
@@ -380,23 +379,6 @@ static bool is_ring(const struct op *op)
   return number_if_any(op, "ring") > 0;
 }
 
-/* Removes redistributions that gathered values only for attention: nothing reads them any more. */
-static void leave_out_gathers(void)
-{
-  int *readers = count_readers(), n = 0;
-  for (int at = graph->norder - 1; at >= 0; at--) {
-    const struct op *op = &graph->op[graph->order[at]];
-    if (op->kind != OP_redistribute || readers[op->out]) continue;
-    const struct value *v = &graph->value[op->out];
-    if (v->role != ACTIVATION || v->is_output || graph->loss == op->out) continue;
-    readers[op->in[0]]--;
-    graph->order[at] = NONE;
-  }
-  for (int at = 0; at < graph->norder; at++)
-    if (graph->order[at] != NONE) graph->order[n++] = graph->order[at];
-  graph->norder = n;
-}
-
 void ring(void)
 {
   int norder = graph->norder, *order = graph->order, known = graph->nvalue;
@@ -419,5 +401,18 @@ void ring(void)
       append_to_order(order[at]);
     for (int step = first; step < graph->nop; step++) set_stage_of(step, order[at]);
   }
-  leave_out_gathers();
+  /* Removes redistributions that gathered values only for attention: nothing reads them any more.
+   */
+  int *readers = count_readers(), n = 0;
+  for (int at = graph->norder - 1; at >= 0; at--) {
+    const struct op *op = &graph->op[graph->order[at]];
+    if (op->kind != OP_redistribute || readers[op->out]) continue;
+    const struct value *v = &graph->value[op->out];
+    if (v->role != ACTIVATION || v->is_output || graph->loss == op->out) continue;
+    readers[op->in[0]]--;
+    graph->order[at] = NONE;
+  }
+  for (int at = 0; at < graph->norder; at++)
+    if (graph->order[at] != NONE) graph->order[n++] = graph->order[at];
+  graph->norder = n;
 }

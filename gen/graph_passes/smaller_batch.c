@@ -127,22 +127,6 @@ static struct op sum_of_present(const struct masking *m, struct op beside_it)
   return all;
 }
 
-/* The input is whole on each rank, and in each micro-batch: so all know the number of samples. */
-static void add_input(struct masking *m)
-{
-  if (m->present != NONE) return;
-  const char *name = "samples_present";
-  while (is_taken(name)) name = text("%s_", name);
-  const struct shape shape = {.ndim = 1, .size = {m->samples}};
-  const int line = plan_options->train_line;
-  m->present = m->here = add_value(BATCH, name, F32, shape, 0, line);
-  graph->value[m->present].init = (struct init){.kind = INIT_PRESENT, .a = 1};
-  graph->value[m->present].placed = true;
-  m->count = add_simple(&m->first, sum_of_present(m, (struct op){.module = NONE, .line = line}));
-  for (int i = 0; i < m->known && m->here == m->present; i++)
-    if (m->lies[i].kind == SHARD && graph->value[i].role == BATCH) place_as(m, i);
-}
-
 static struct op beside(const struct op *op, enum op_kind kind)
 {
   return (struct op){.kind = kind, .module = op->module, .line = op->line, .phase = op->phase};
@@ -181,21 +165,6 @@ static int mask(struct masking *m, const struct op *op, struct shape s, int d)
   is_there.in[0] = here;
   is_there.in[1] = constant_of(m, op, 0, F32);
   return add_simple(&m->order, is_there);
-}
-
-/* The value, with that number in the rows without a sample. */
-static int without_fill(struct masking *m, const struct op *op, int value, double number)
-{
-  const struct shape s = graph->value[value].shape;
-  const enum type type = graph->value[value].type;
-  struct op chosen = beside(op, OP_where);
-  chosen.nin = 3;
-  chosen.in[0] = mask(m, op, s, m->lies[value].dim);
-  chosen.in[1] = value;
-  chosen.in[2] = constant_of(m, op, number, type);
-  int made = add_simple(&m->order, chosen);
-  graph->value[made].name = value_name(value);
-  return made;
 }
 
 /* ------------------------------------------------------------- operations that include the rows */
@@ -269,13 +238,36 @@ static void leave_out_fill(struct masking *m, int id)
   bool by_rows = false; /* rows of experts are not in the samples' order */
   for (int i = 0; i < op.nin; i++) by_rows |= graph->value[op.in[i]].counts != NONE;
   if (!is_known || by_rows) refuse(&op, "joins samples", m->samples);
-  add_input(m);
+  /* The input is whole on each rank, and in each micro-batch: so all know the number of samples. */
+  if (m->present == NONE) {
+    const char *name = "samples_present";
+    while (is_taken(name)) name = text("%s_", name);
+    const struct shape shape = {.ndim = 1, .size = {m->samples}};
+    const int line = plan_options->train_line;
+    m->present = m->here = add_value(BATCH, name, F32, shape, 0, line);
+    graph->value[m->present].init = (struct init){.kind = INIT_PRESENT, .a = 1};
+    graph->value[m->present].placed = true;
+    m->count = add_simple(&m->first, sum_of_present(m, (struct op){.module = NONE, .line = line}));
+    for (int i = 0; i < m->known && m->here == m->present; i++)
+      if (m->lies[i].kind == SHARD && graph->value[i].role == BATCH) place_as(m, i);
+  }
   for (int i = 0; i < op.nin; i++) {
     if (m->lies[op.in[i]].kind != SHARD) continue;
     double neutral = op.kind == OP_amax   ? least_of(op.in[i])
                      : op.kind == OP_amin ? largest_of(op.in[i])
                                           : 0;
-    op.in[i] = without_fill(m, &op, op.in[i], neutral);
+    /* The value, with that number in the rows without a sample. */
+    int value = op.in[i];
+    const struct shape s = graph->value[value].shape;
+    const enum type type = graph->value[value].type;
+    struct op chosen = beside(&op, OP_where);
+    chosen.nin = 3;
+    chosen.in[0] = mask(m, &op, s, m->lies[value].dim);
+    chosen.in[1] = value;
+    chosen.in[2] = constant_of(m, &op, neutral, type);
+    int made = add_simple(&m->order, chosen);
+    graph->value[made].name = value_name(value);
+    op.in[i] = made;
   }
   graph->op[id] = op;
   if (op.kind == OP_sum && op.scalar != 1) divide_by_count(m, id);

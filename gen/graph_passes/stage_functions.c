@@ -159,22 +159,6 @@ static void note_copies(struct dividing *d, int id, int copy, struct half of)
   }
 }
 
-/* Each part that needs the operation gets it; the first part gets the original. */
-static void give_to_halves(struct dividing *d, int id)
-{
-  const struct halves *of = &d->needed_by[id];
-  const struct op as_it_was = graph->op[id];
-  append_to_order(id);
-  for (int k = 0; k < of->n; k++) {
-    int own = k ? written_again(id) : id;
-    memcpy(graph->op[own].in, as_it_was.in, sizeof as_it_was.in);
-    read_own(d, own, of->at[k]);
-    set_stage(own, of->at[k].stage);
-    if (of->at[k].of_weights) set_of_weights(own);
-    note_copies(d, id, own, of->at[k]);
-  }
-}
-
 /* The place of an operation's function among those of all stages. */
 static int place_of_function(int id)
 {
@@ -203,7 +187,19 @@ void divide_in_functions(void)
   graph->norder = graph->order_room = 0;
   for (int at = 0; at < norder; at++) {
     if (is_without_stage(order[at])) {
-      give_to_halves(d, order[at]);
+      /* Each part that needs the operation gets it; the first part gets the original. */
+      int id = order[at];
+      const struct halves *of = &d->needed_by[id];
+      const struct op as_it_was = graph->op[id];
+      append_to_order(id);
+      for (int k = 0; k < of->n; k++) {
+        int own = k ? written_again(id) : id;
+        memcpy(graph->op[own].in, as_it_was.in, sizeof as_it_was.in);
+        read_own(d, own, of->at[k]);
+        set_stage(own, of->at[k].stage);
+        if (of->at[k].of_weights) set_of_weights(own);
+        note_copies(d, id, own, of->at[k]);
+      }
       continue;
     }
     if (is_of_batch(graph->op[order[at]].phase)) read_own(d, order[at], half_of(order[at]));

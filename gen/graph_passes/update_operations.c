@@ -96,21 +96,6 @@ struct op move_of_update(struct layout to, int value, const struct operands *of,
   return op;
 }
 
-/* Turns the operation on a matrix into one on a stack of them. Its result has as many dimensions as
-   the stack. */
-static void stack(struct op *op)
-{
-  op->dims <<= 1;
-  op->keep |= is_reduce(op->kind);
-  if (op->equation) {
-    /* "zmk,zkn->zmn" of "mk,kn->mn" */
-    struct buffer b = {0};
-    put(&b, "z");
-    for (const char *c = op->equation; *c; c++) put(&b, *c == ',' || *c == '>' ? "%cz" : "%c", *c);
-    op->equation = b.text;
-  }
-}
-
 int append_step_of_update(const struct operands *of, const struct update_step *step)
 {
   struct op op = op_of_update(step->kind, of);
@@ -123,7 +108,19 @@ int append_step_of_update(const struct operands *of, const struct update_step *s
   op.nin = inputs_of_step(step->kind);
   for (int i = 0; i < op.nin; i++) op.in[i] = value_of_operand(of, step->in[i], type);
   if (step->kind == OP_cast) op.type = step->type;
-  if (of->stacked) stack(&op);
+  if (of->stacked) {
+    /* Turns the operation on a matrix into one on a stack of them. Its result has as many
+       dimensions as the stack. */
+    op.dims <<= 1;
+    op.keep |= is_reduce(op.kind);
+    if (op.equation) {
+      /* "zmk,zkn->zmn" of "mk,kn->mn" */
+      struct buffer b = {0};
+      put(&b, "z");
+      for (const char *c = op.equation; *c; c++) put(&b, *c == ',' || *c == '>' ? "%cz" : "%c", *c);
+      op.equation = b.text;
+    }
+  }
   if (step->kind == OP_redistribute || step->kind == OP_scan_stack) {
     const char *what = step->kind == OP_redistribute ? "replicate" : "home";
     op = move_of_update((struct layout){0}, op.in[0], of, text("%s's %s", of->o->name, what));

@@ -72,23 +72,6 @@ bool is_row_exchange(struct placement from, struct placement to)
   return is_of_places(from) && is_of_places(to) && plain && (from.dim == 0) != (to.dim == 0);
 }
 
-/* Whether rows travel along some dimensions of the mesh while others cut the experts, too: which
-   rank has which experts then depends on the order of the cuts; or to experts along some and back
-   along others. */
-static bool is_mixed(struct layout from, struct layout to)
-{
-  bool there = false, back = false, cut = false;
-  for (int d = 0; d < graph->mesh.ndim; d++) {
-    if (ranks_along(d) == 1) continue;
-    bool travels = is_row_exchange(from.on[d], to.on[d]);
-    there |= travels && to.on[d].dim == 0;
-    back |= travels && from.on[d].dim == 0;
-    cut |= !travels && ((from.on[d].kind == SHARD && from.on[d].dim == 0) ||
-                        (to.on[d].kind == SHARD && to.on[d].dim == 0));
-  }
-  return (there && back) || ((there || back) && cut);
-}
-
 /* Whether another dimension of ranks, along which no rows travel, cuts tokens of this layout within
    the cut of one along which they do. Without this cut the former makes other parts, so ranks with
    experts would have rows of other tokens than their layout says. */
@@ -117,7 +100,19 @@ bool is_cut_within_rows(int value, struct layout to)
 
 bool can_move_rows(struct layout from, struct layout to)
 {
-  if (is_mixed(from, to)) return false;
+  /* Whether rows travel along some dimensions of the mesh while others cut the experts, too: which
+     rank has which experts then depends on the order of the cuts; or to experts along some and back
+     along others. */
+  bool there = false, back = false, cut = false;
+  for (int d = 0; d < graph->mesh.ndim; d++) {
+    if (ranks_along(d) == 1) continue;
+    bool travels = is_row_exchange(from.on[d], to.on[d]);
+    there |= travels && to.on[d].dim == 0;
+    back |= travels && from.on[d].dim == 0;
+    cut |= !travels && ((from.on[d].kind == SHARD && from.on[d].dim == 0) ||
+                        (to.on[d].kind == SHARD && to.on[d].dim == 0));
+  }
+  if ((there && back) || ((there || back) && cut)) return false;
   for (int d = 0; d < graph->mesh.ndim; d++) {
     struct placement a = from.on[d], b = to.on[d];
     if (ranks_along(d) == 1 || same_placement(a, b) || is_row_exchange(a, b)) continue;

@@ -99,44 +99,6 @@ static _Noreturn void no_broadcast(int i)
       printable(op_name(op)), 'a' + i, shape_text(graph->value[op->in[i]].shape));
 }
 
-static void count_batch(void)
-{
-  nbatch = 0;
-  ncapital = rule_has_capital() ? __builtin_popcount(op->dims) : 0;
-  for (int i = 0; i < rule.nin; i++) {
-    int ndim = graph->value[op->in[i]].shape.ndim, rest = ndim - named_dimensions(rule.in[i]);
-    if (rest < 0 || (rest > 0 && !operand_has(rule.in[i], is_rest_dimension)))
-      plan_error(op->line, "%s: input %d has shape %s, which does not fit the rule %s",
-                 printable(op_name(op)), i, shape_text(graph->value[op->in[i]].shape),
-                 printable(rule_of(op)));
-    if (rest > nbatch) nbatch = rest;
-  }
-  for (int i = 0; i < rule.nin && has_kernel(op->kind); i++) {
-    int rest = graph->value[op->in[i]].shape.ndim - named_dimensions(rule.in[i]);
-    if (operand_has(rule.in[i], is_rest_dimension) && rest != nbatch) no_broadcast(i);
-  }
-  if (op->nin == 0 && op->nout && operand_has(&rule.rule->out[0], is_rest_dimension))
-    nbatch = graph->value[op->out].shape.ndim - named_dimensions(&rule.rule->out[0]);
-}
-
-static int letter_of(const struct rule_letter *t, int which)
-{
-  int i = 0;
-  while (i < found->n && (found->name[i] != t->name || number[i] != which)) i++;
-  if (i == found->n) {
-    if (i == MAX_LETTERS)
-      plan_error(op->line, "%s: more than %d different dimensions", printable(op_name(op)), i);
-    found->name[i] = t->name;
-    number[i] = which;
-    seen_in[i] = NONE;
-    found->n++;
-  }
-  found->whole[i] |= t->whole;
-  found->gets_start[i] |= t->gets_start;
-  if (t->size) found->size[i] = t->size;
-  return i;
-}
-
 static void put_axis(const struct place *p, const struct rule_dimension *d, int which)
 {
   if (*p->ndim == MAX_DIMS)
@@ -144,23 +106,22 @@ static void put_axis(const struct place *p, const struct rule_dimension *d, int 
                MAX_DIMS);
   struct axis *axis = &p->axis[(*p->ndim)++];
   axis->n = d->n;
-  for (int i = 0; i < d->n; i++) axis->letter[i] = letter_of(&d->term[i], which);
-}
-
-/* `...` with the capital letter in it: `rest` dimensions and those at op->dims. */
-static void rule_put_rest(const struct place *p, const struct rule_dimension *d, int rest)
-{
-  static const struct rule_dimension one = {0};
-  const struct rule_dimension *capital = NULL;
-  for (int i = 0; i < p->operand->n; i++)
-    if (is_capital_dimension(&p->operand->dimension[i])) capital = &p->operand->dimension[i];
-  bool ones = !capital && op->keep;
-  int all = rest + (capital || ones ? ncapital : 0), at = 0, which = 0;
-  for (int i = 0; i < all; i++) {
-    if (all > rest && op->dims >> i & 1)
-      put_axis(p, capital ? capital : &one, which++);
-    else
-      put_axis(p, d, nbatch - rest + at++);
+  for (int i = 0; i < d->n; i++) {
+    const struct rule_letter *t = &d->term[i];
+    int k = 0;
+    while (k < found->n && (found->name[k] != t->name || number[k] != which)) k++;
+    if (k == found->n) {
+      if (k == MAX_LETTERS)
+        plan_error(op->line, "%s: more than %d different dimensions", printable(op_name(op)), k);
+      found->name[k] = t->name;
+      number[k] = which;
+      seen_in[k] = NONE;
+      found->n++;
+    }
+    found->whole[k] |= t->whole;
+    found->gets_start[k] |= t->gets_start;
+    if (t->size) found->size[k] = t->size;
+    axis->letter[i] = k;
   }
 }
 
@@ -170,9 +131,21 @@ static void put_operand(const struct place *p, int rest)
   bool among = operand_has(p->operand, is_rest_dimension);
   for (int i = 0; i < p->operand->n; i++) {
     const struct rule_dimension *d = &p->operand->dimension[i];
-    if (is_rest_dimension(d))
-      rule_put_rest(p, d, rest);
-    else if (!among || !is_capital_dimension(d))
+    if (is_rest_dimension(d)) {
+      /* `...` with the capital letter in it: `rest` dimensions and those at op->dims. */
+      static const struct rule_dimension one = {0};
+      const struct rule_dimension *capital = NULL;
+      for (int j = 0; j < p->operand->n; j++)
+        if (is_capital_dimension(&p->operand->dimension[j])) capital = &p->operand->dimension[j];
+      bool ones = !capital && op->keep;
+      int all = rest + (capital || ones ? ncapital : 0), at = 0, which = 0;
+      for (int j = 0; j < all; j++) {
+        if (all > rest && op->dims >> j & 1)
+          put_axis(p, capital ? capital : &one, which++);
+        else
+          put_axis(p, d, nbatch - rest + at++);
+      }
+    } else if (!among || !is_capital_dimension(d))
       put_axis(p, d, 0);
   }
 }
@@ -333,7 +306,22 @@ static void find_letters(const struct op *of, struct letters *l)
   op = of;
   found = l;
   rule = read_rule(op);
-  count_batch();
+  nbatch = 0;
+  ncapital = rule_has_capital() ? __builtin_popcount(op->dims) : 0;
+  for (int i = 0; i < rule.nin; i++) {
+    int ndim = graph->value[op->in[i]].shape.ndim, rest = ndim - named_dimensions(rule.in[i]);
+    if (rest < 0 || (rest > 0 && !operand_has(rule.in[i], is_rest_dimension)))
+      plan_error(op->line, "%s: input %d has shape %s, which does not fit the rule %s",
+                 printable(op_name(op)), i, shape_text(graph->value[op->in[i]].shape),
+                 printable(rule_of(op)));
+    if (rest > nbatch) nbatch = rest;
+  }
+  for (int i = 0; i < rule.nin && has_kernel(op->kind); i++) {
+    int rest = graph->value[op->in[i]].shape.ndim - named_dimensions(rule.in[i]);
+    if (operand_has(rule.in[i], is_rest_dimension) && rest != nbatch) no_broadcast(i);
+  }
+  if (op->nin == 0 && op->nout && operand_has(&rule.rule->out[0], is_rest_dimension))
+    nbatch = graph->value[op->out].shape.ndim - named_dimensions(&rule.rule->out[0]);
   put_operands();
   for (int k = 0; k < op->nout; k++)
     if (l->ndim_out[k] != graph->value[op->out + k].shape.ndim)

@@ -246,25 +246,6 @@ static void start_columns(struct code *c, struct kernel_builder *k, const bool *
 /* ------------------------------------------------------------------------------------------ a row
  */
 
-static void add_row_stage(struct code *c, struct kernel_builder *k, const bool *made,
-                          const bool *sums)
-{
-  const struct loops *loops = &k->loops;
-  int kept = kept_outside(loops), known = k->ntemporary;
-  bool columns[MOST_IN_KERNEL];
-  bool any_columns = find_row_sums(k, OVER_COLUMN, k->vectors.stage, columns);
-  bool plain = !any_of(sums, k->group->nbody) && !any_columns;
-  if (!row_elements(loops)) return;
-  struct code *within =
-      has_blocks() ? open_row_of_threads(c, k) : open_inner_loops(c, loops, kept, !kept && plain);
-  struct code *body = begin_vector(k);
-  add_elements(body, k, made);
-  add_terms(body, k, sums, result_expr);
-  add_terms(body, k, columns, has_blocks() || k->parted ? column_place : output_place);
-  end_vector(within, k, body);
-  if (has_blocks() || within != c) k->ntemporary = known; /* they are the loop's own */
-}
-
 static void add_stages_once(struct code *c, struct kernel_builder *k)
 {
   bool made[MOST_IN_KERNEL], these[MOST_IN_KERNEL];
@@ -280,7 +261,23 @@ static void add_stages_once(struct code *c, struct kernel_builder *k)
       these[n] &= graph->value[out].stored || is_read_by_rows(k, out);
     }
     add_starts(c, k, these);
-    if (made_in_stage(k->group->body, &k->stages, stage, made)) add_row_stage(c, k, made, these);
+    if (made_in_stage(k->group->body, &k->stages, stage, made)) {
+      const struct loops *loops = &k->loops;
+      int kept = kept_outside(loops), known = k->ntemporary;
+      bool columns[MOST_IN_KERNEL];
+      bool any_columns = find_row_sums(k, OVER_COLUMN, k->vectors.stage, columns);
+      bool plain = !any_of(these, k->group->nbody) && !any_columns;
+      if (row_elements(loops)) {
+        struct code *within = has_blocks() ? open_row_of_threads(c, k)
+                                           : open_inner_loops(c, loops, kept, !kept && plain);
+        struct code *body = begin_vector(k);
+        add_elements(body, k, made);
+        add_terms(body, k, these, result_expr);
+        add_terms(body, k, columns, has_blocks() || k->parted ? column_place : output_place);
+        end_vector(within, k, body);
+        if (has_blocks() || within != c) k->ntemporary = known; /* they are the loop's own */
+      }
+    }
     if (has_blocks()) add_combines(c, k, these, k->form->threads);
     add_results(c, k, these);
   }
@@ -381,19 +378,6 @@ static struct code *open_rows_of_blocks(struct code *c, const struct kernel_buil
   return c;
 }
 
-static void store_columns(struct code *c, struct kernel_builder *k, const bool *columns)
-{
-  const struct kernel_form *f = k->form;
-  const struct expr *start = times_expr(group_number(k), "*", f->row);
-  c = open_row_of_threads(c, k);
-  for (int n = 0; n < k->group->nbody; n++) {
-    if (!columns[n]) continue;
-    const struct expr *sums = result_expr(k, n);
-    if (f->several > 1) sums = expr("%e[part]", sums);
-    store_part(c, k, n, add_parts(k, n, f->parts), start, sums);
-  }
-}
-
 static void add_rows_in_blocks(struct code *c, struct kernel_builder *k)
 {
   const struct kernel_form *f = k->form;
@@ -407,7 +391,16 @@ static void add_rows_in_blocks(struct code *c, struct kernel_builder *k)
   find_row_sums(k, OVER_COLUMN, NONE, columns);
   if (f->columns) add_vector_starts(c, k, columns, f->several);
   add_stages(open_rows_of_blocks(c, k), k);
-  if (f->columns) store_columns(c, k, columns);
+  if (f->columns) {
+    const struct expr *start = times_expr(group_number(k), "*", f->row);
+    c = open_row_of_threads(c, k);
+    for (int n = 0; n < k->group->nbody; n++) {
+      if (!columns[n]) continue;
+      const struct expr *sums = result_expr(k, n);
+      if (f->several > 1) sums = expr("%e[part]", sums);
+      store_part(c, k, n, add_parts(k, n, f->parts), start, sums);
+    }
+  }
 }
 
 /* ------------------------------------------------------------------------------------ all kinds */
@@ -450,7 +443,6 @@ struct code *kernel_code(struct kernel_builder *k)
       add_rows_in_blocks(c, k);
     else
       add_rows_in_loops(c, k);
-
     break;
   case RESULT_BY_RESULT:
     add_inner_reductions(c, k, all);

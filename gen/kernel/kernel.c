@@ -53,23 +53,6 @@ static bool lists_word(const char **word, int n, const char *name)
   return false;
 }
 
-/* The words of a long kernel's name: each function of the plan once, with "_back" in the backward,
-   which may recompute some of the forward. Returns their number. */
-static int name_parts(const struct op *group, const char **word)
-{
-  int n = 0;
-  for (int backward = 1; backward >= 0; backward--)
-    for (int k = 0; k < group->nbody; k++) {
-      const struct op *op = &graph->op[group->body[k]];
-      const char *name = part_name(op), *back = text("%s_back", name);
-      bool of_backward = op->phase == BACKWARD && !op->again && strcmp(name, op_name(op));
-      if (of_backward != backward || lists_word(word, n, back)) continue;
-      if (of_backward) name = back;
-      if (!lists_word(word, n, name)) word[n++] = name;
-    }
-  return n;
-}
-
 /* Whether all operations of the kernel are of functions of the plan: then these say more than the
    operations do. */
 static bool is_of_functions(const struct op *group)
@@ -94,7 +77,21 @@ static char *kernel_words(const struct op *group)
     if (op->kind != OP_expand || group->nbody == 1) word[n++] = op_name(op);
   }
   if (!n) word[n++] = op_name(body_op(group, 0));
-  if (n > MOST || (n > 1 && is_of_functions(group))) n = name_parts(group, word);
+  if (n > MOST || (n > 1 && is_of_functions(group))) {
+    /* The words of a long kernel's name: each function of the plan once, with "_back" in the
+       backward, which may recompute some of the forward. Returns their number. */
+    int i = 0;
+    for (int backward = 1; backward >= 0; backward--)
+      for (int k = 0; k < group->nbody; k++) {
+        const struct op *op = &graph->op[group->body[k]];
+        const char *name = part_name(op), *back = text("%s_back", name);
+        bool of_backward = op->phase == BACKWARD && !op->again && strcmp(name, op_name(op));
+        if (of_backward != backward || lists_word(word, i, back)) continue;
+        if (of_backward) name = back;
+        if (!lists_word(word, i, name)) word[i++] = name;
+      }
+    n = i;
+  }
   for (int i = 0; i < n; i++) {
     if (n > MOST && i == MOST - 1) {
       put(&b, "_and_%d_more", n - i);

@@ -622,19 +622,6 @@ static bool gets_start(char name)
   return false;
 }
 
-static void put_first_argument(struct buffer *b, const char *parameter)
-{
-  static const char start[] = "long first_";
-  const char *letter = parameter + strlen(start);
-  if (strncmp(parameter, start, strlen(start)) || strlen(letter) != 1 || !gets_start(*letter))
-    fault(text("parameter '%s' is too much: after %d outputs and %d inputs may only stand "
-               "'long first_x' for a letter x that the rule %s marks with @",
-               printable(parameter), file_kernel.op->nout, file_kernel.op->nin,
-               printable(rule_of(file_kernel.op))));
-  put(b, "%s/* %s */ %s", b->length ? ", " : "", parameter + strlen("long "),
-      first_of_letter(*letter));
-}
-
 /* The arguments for the head's parameters. */
 static char *arguments(const char *head)
 {
@@ -649,8 +636,17 @@ static char *arguments(const char *head)
     c += length;
     if (n < file_operands())
       put_operand_argument(&b, operand_of_parameter(file_kernel.op, n), parameter);
-    else
-      put_first_argument(&b, parameter);
+    else {
+      static const char start[] = "long first_";
+      const char *letter = parameter + strlen(start);
+      if (strncmp(parameter, start, strlen(start)) || strlen(letter) != 1 || !gets_start(*letter))
+        fault(text("parameter '%s' is too much: after %d outputs and %d inputs may only stand "
+                   "'long first_x' for a letter x that the rule %s marks with @",
+                   printable(parameter), file_kernel.op->nout, file_kernel.op->nin,
+                   printable(rule_of(file_kernel.op))));
+      put(&b, "%s/* %s */ %s", b.length ? ", " : "", parameter + strlen("long "),
+          first_of_letter(*letter));
+    }
   }
   if (n < file_operands())
     fault(text("it has %d parameters for %d outputs and %d inputs", n, file_kernel.op->nout,

@@ -89,25 +89,6 @@ static void check_turn(const struct asked *a, int i)
                turns > 1 ? text("0 to %d", turns - 1) : "0");
 }
 
-/* Along a mesh dimension of one rank everything is whole. */
-static void check_asked(struct asked *a)
-{
-  for (int i = 0; i < graph->mesh.ndim; i++) {
-    if (a->turned >> i & 1) check_turn(a, i);
-    if (a->to.on[i].kind == PARTIAL) {
-      for (int k = 0; k < i; k++)
-        if (a->to.on[k].kind == PARTIAL && a->to.on[k].reduction != a->to.on[i].reduction)
-          plan_error(
-              a->line,
-              "%s: %s over %s and %s over %s: what is pending in a tensor is of one reduction",
-              a->who, placement_text(a->to.on[k]), name_of_dimension(k),
-              placement_text(a->to.on[i]), name_of_dimension(i));
-    }
-  }
-  for (int i = 0; i < graph->mesh.ndim; i++)
-    if (graph->mesh.size[i] == 1) a->to.on[i] = (struct placement){0};
-}
-
 /* {[mesh dimension] = placement} at `at`, for a tensor of this shape; the caller sets a->line and
    a->who. */
 static void read_asked_layout(lua_State *L, int at, struct shape shape, struct asked *a)
@@ -126,7 +107,21 @@ static void read_asked_layout(lua_State *L, int at, struct shape shape, struct a
     }
     lua_pop(L, 1);
   }
-  check_asked(a);
+  /* Along a mesh dimension of one rank everything is whole. */
+  for (int i = 0; i < graph->mesh.ndim; i++) {
+    if (a->turned >> i & 1) check_turn(a, i);
+    if (a->to.on[i].kind == PARTIAL) {
+      for (int k = 0; k < i; k++)
+        if (a->to.on[k].kind == PARTIAL && a->to.on[k].reduction != a->to.on[i].reduction)
+          plan_error(
+              a->line,
+              "%s: %s over %s and %s over %s: what is pending in a tensor is of one reduction",
+              a->who, placement_text(a->to.on[k]), name_of_dimension(k),
+              placement_text(a->to.on[i]), name_of_dimension(i));
+    }
+  }
+  for (int i = 0; i < graph->mesh.ndim; i++)
+    if (graph->mesh.size[i] == 1) a->to.on[i] = (struct placement){0};
 }
 
 /* redistribute(tensor, {[mesh dimension] = placement}, type or nil, type of its gradient or nil,
@@ -167,9 +162,14 @@ static int finish_tensor(lua_State *L)
 
 /* ------------------------------------------------------------- parameters, and a step's inputs */
 
-/* Keeps the tensor at the top alive until Lua ends: pending styles point to it. */
-static void keep(lua_State *L)
+/* parameter(what, shape, init kind, a, b): a parameter that is not part of a model yet. */
+static int make_parameter(lua_State *L)
 {
+  struct shape s = argument_shape(L, 2, luaL_checkstring(L, 1));
+  struct init init = check_init(L, 3);
+  struct tensor *t = push_tensor(L, NONE);
+  *t = (struct tensor){.value = NONE, .shape = s, .init = init, .line = sandbox->line};
+  /* Keeps the tensor at the top alive until Lua ends: pending styles point to it. */
   static const char kept; /* its address: the list of them, in Lua's registry */
   if (lua_rawgetp(L, LUA_REGISTRYINDEX, &kept) == LUA_TNIL) {
     lua_pop(L, 1);
@@ -180,16 +180,7 @@ static void keep(lua_State *L)
   lua_pushvalue(L, -2);
   lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
   lua_pop(L, 1);
-}
 
-/* parameter(what, shape, init kind, a, b): a parameter that is not part of a model yet. */
-static int make_parameter(lua_State *L)
-{
-  struct shape s = argument_shape(L, 2, luaL_checkstring(L, 1));
-  struct init init = check_init(L, 3);
-  struct tensor *t = push_tensor(L, NONE);
-  *t = (struct tensor){.value = NONE, .shape = s, .init = init, .line = sandbox->line};
-  keep(L);
   return 1;
 }
 
@@ -413,20 +404,6 @@ static int add_time(lua_State *L)
   return 0;
 }
 
-static void forbid_both(const struct style *s, const struct layout_request *w,
-                        const struct style *other)
-{
-  static const char *const what[] = {[REQUEST_PARAMETER] = "the parameters",
-                                     [REQUEST_INPUT] = "an input",
-                                     [REQUEST_OUTPUT] = "an output"};
-  for (int k = 0; k < other->nrequest; k++)
-    if (other->request[k].what == w->what && other->request[k].index == w->index &&
-        other->request[k].value == w->value)
-      plan_error(s->line, "%s and the %s of line %d both place %s of '%s' over %s", s->name,
-                 other->name, other->line, what[w->what], printable(graph->module[s->module].path),
-                 printable(graph->mesh.name[s->mesh_dim]));
-}
-
 /* The styles that a module has so far. */
 static struct list *styles_of(int module)
 {
@@ -442,7 +419,19 @@ void place_by_style(struct style s)
   for (int i = 0; i < styles->n; i++) {
     const struct style *other = &graph->style[styles->at[i]];
     if (other->mesh_dim != s.mesh_dim) continue;
-    for (int k = 0; k < s.nrequest; k++) forbid_both(&s, &s.request[k], other);
+    for (int k = 0; k < s.nrequest; k++) {
+      const struct layout_request *w = &s.request[k];
+      static const char *const what[] = {[REQUEST_PARAMETER] = "the parameters",
+                                         [REQUEST_INPUT] = "an input",
+                                         [REQUEST_OUTPUT] = "an output"};
+      for (int j = 0; j < other->nrequest; j++)
+        if (other->request[j].what == w->what && other->request[j].index == w->index &&
+            other->request[j].value == w->value)
+          plan_error(s.line, "%s and the %s of line %d both place %s of '%s' over %s", s.name,
+                     other->name, other->line, what[w->what],
+                     printable(graph->module[s.module].path),
+                     printable(graph->mesh.name[s.mesh_dim]));
+    }
   }
   add(styles_of(s.module), graph->nstyle);
   GROW(graph->style, graph->nstyle, graph->style_room);

@@ -42,21 +42,6 @@ static int number_given(int value)
   return NONE;
 }
 
-static bool ask_tensor(const struct tensor *t, int at)
-{
-  if (t->value == NONE || t->nparts || ngiven == MOST_TENSORS) return false;
-  const struct value *v = &graph->value[t->value];
-  /* The result of a function of a join may depend on the joined values: views.lua. */
-  if (v->op != NONE && graph->op[v->op].kind == OP_cat) return false;
-  int before = number_given(t->value);
-  place[ngiven] = at;
-  given[ngiven++] = t->value;
-  ask_number(&question, before);
-  ask_number(&question, (int64_t)v->used_as | (int64_t)v->role << 8);
-  ask_value(&question, v);
-  return true;
-}
-
 /* at: the argument's index, or 0 for an element of a table. */
 static bool ask_thing(lua_State *L, int at)
 {
@@ -88,7 +73,18 @@ static bool ask_thing(lua_State *L, int at)
     return true;
   case LUA_TUSERDATA: {
     const struct tensor *t = tensor_at(L, at ? at : -1);
-    return t && ask_tensor(t, at);
+    if (!t) return false;
+    if (t->value == NONE || t->nparts || ngiven == MOST_TENSORS) return false;
+    const struct value *v = &graph->value[t->value];
+    /* The result of a function of a join may depend on the joined values: views.lua. */
+    if (v->op != NONE && graph->op[v->op].kind == OP_cat) return false;
+    int before = number_given(t->value);
+    place[ngiven] = at;
+    given[ngiven++] = t->value;
+    ask_number(&question, before);
+    ask_number(&question, (int64_t)v->used_as | (int64_t)v->role << 8);
+    ask_value(&question, v);
+    return true;
   }
   default:
     return false;

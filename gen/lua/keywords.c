@@ -131,22 +131,6 @@ static void push_parameters(lua_State *L, int function, int skipped, const char 
   lua_rawseti(L, list, (lua_Integer)lua_rawlen(L, list) + 1);
 }
 
-static _Noreturn void unknown_name(lua_State *L, const char *what, const char *name, int function,
-                                   int skipped, const char *rest)
-{
-  push_parameters(L, function, skipped, rest);
-  int list = lua_gettop(L);
-  push_suggestion(L, name, list);
-  const char *hint = lua_tostring(L, -1);
-  if (*hint) plan_fails("%s knows no '%s'%s", what, name, hint);
-  struct buffer b = {0};
-  put_text(&b, "", 0);
-  for (lua_Integer i = 1; lua_rawgeti(L, list, i) == LUA_TSTRING; i++)
-    put(&b, "%s%s", i > 1 ? ", " : "", lua_tostring(L, -1));
-  if (!b.length) plan_fails("%s knows no '%s'; it takes nothing by name", what, name);
-  plan_fails("%s knows no '%s'; it knows %s", what, name, b.text);
-}
-
 /* The index of the parameter of that name, from 1; 0 if there is none. */
 static int place_of_parameter(lua_State *L, int function, const char *sought)
 {
@@ -170,7 +154,19 @@ static int place_of_named(lua_State *L, const char *what, const char *name, int 
     return at;
   }
   const struct refused *r = refusal_of(name);
-  if (!r) unknown_name(L, what, name, function, skipped, rest);
+  if (!r) {
+    push_parameters(L, function, skipped, rest);
+    int list = lua_gettop(L);
+    push_suggestion(L, name, list);
+    const char *hint = lua_tostring(L, -1);
+    if (*hint) plan_fails("%s knows no '%s'%s", what, name, hint);
+    struct buffer b = {0};
+    put_text(&b, "", 0);
+    for (lua_Integer i = 1; lua_rawgeti(L, list, i) == LUA_TSTRING; i++)
+      put(&b, "%s%s", i > 1 ? ", " : "", lua_tostring(L, -1));
+    if (!b.length) plan_fails("%s knows no '%s'; it takes nothing by name", what, name);
+    plan_fails("%s knows no '%s'; it knows %s", what, name, b.text);
+  }
   check_refused(L, what, r, lua_gettop(L));
   return 0;
 }
@@ -183,10 +179,12 @@ struct named_call {
   int given, last; /* the arguments before the table; the last index that has a value */
 };
 
-/* Fills the table at the top with the values of the names; false where one may be wrong. */
-static bool put_all_by_place(lua_State *L, struct named_call *c, int named)
+/* Likewise. Of several wrong names the first one of the alphabet is the error: Lua's own order
+   differs from process to process. */
+static void sort_by_place(lua_State *L, struct named_call *c, int named)
 {
   int row = lua_gettop(L);
+  /* Fills the table at the top with the values of the names; false where one may be wrong. */
   bool fits = true;
   for (lua_pushnil(L); lua_next(L, named);) {
     int at = place_of_parameter(L, c->function, lua_tostring(L, -2));
@@ -197,15 +195,7 @@ static bool put_all_by_place(lua_State *L, struct named_call *c, int named)
     else
       lua_pop(L, 1);
   }
-  return fits;
-}
-
-/* Likewise. Of several wrong names the first one of the alphabet is the error: Lua's own order
-   differs from process to process. */
-static void sort_by_place(lua_State *L, struct named_call *c, int named)
-{
-  int row = lua_gettop(L);
-  if (put_all_by_place(L, c, named)) return;
+  if (fits) return;
   push_keys(L, named);
   for (lua_Integer k = 1; lua_rawgeti(L, row + 1, k) == LUA_TSTRING; k++) {
     lua_pushvalue(L, -1);

@@ -78,43 +78,6 @@ static size_t plan_length;
 
 /* ----------------------------------------------------------------------------- the plan's files */
 
-static void read_plan(void)
-{
-  struct stat about;
-  if (!stat(options.plan, &about) && S_ISREG(about.st_mode) && about.st_size > MAX_PLAN)
-    plan_error(0, "the plan has %lld bytes; at most %d are read", (long long)about.st_size,
-               MAX_PLAN);
-  const char *why;
-  plan_text = read_file(options.plan, MAX_PLAN, &plan_length, &why);
-  if (!plan_text) usage_error(3, "cannot read %s: %s", options.plan, why);
-  int line = 1;
-  for (size_t i = 0; i < plan_length; i++) {
-    if (plan_text[i] == '\n') line++;
-    if (plan_text[i] == 0 || plan_text[i] == LUA_SIGNATURE[0])
-      plan_error(line, "a plan is a text: byte %d cannot be part of it", plan_text[i]);
-  }
-}
-
-/* The text of a kernel that the plan names. */
-static const char *kernel_text(const struct custom *c, const char *name)
-{
-  const char *slash = strrchr(options.plan, '/'), *why = "it lies elsewhere than the plan";
-  const char *directory = slash ? text("%.*s", (int)(slash + 1 - options.plan), options.plan) : "";
-  const char *path = text("%s%s", directory, name);
-  size_t length = 0;
-  char *at = NULL;
-  if (access(path, F_OK))
-    why = strerror(errno);
-  else if (is_below_plan(directory, path))
-    at = read_file(path, MAX_KERNEL, &length, &why);
-  if (at && strlen(at) != length) {
-    at = NULL;
-    why = "it is not text";
-  }
-  if (!at) plan_error(c->line, "operator '%s': cannot read %s: %s", c->name, name, why);
-  return at;
-}
-
 static uint64_t hash_text(uint64_t hash, const char *s)
 {
   return hash_bytes(hash, s, strlen(s) + 1);
@@ -405,11 +368,17 @@ static void add_runner(lua_State *L, const char *name, lua_CFunction f, struct o
   lua_setfield(L, at.bindings, name);
 }
 
-/* Runs our own files. Each gets the bindings, the table that they share, and the plan's variables.
-   Their own globals are a copy: a plan may define its own `pairs` or change string.format. Their
-   setmetatable is Lua's original. Leaves the bindings and the shared table on the stack. */
-static void run_own_files(lua_State *L, int env)
+/* In protected mode: the set-up may run out of memory too. */
+static int evaluate(lua_State *L)
 {
+  push_environment(L);
+  int env = lua_gettop(L);
+  set_args(L, env);
+  int read = env + 2;
+  /* Runs our own files. Each gets the bindings, the table that they share, and the plan's
+     variables. Their own globals are a copy: a plan may define its own `pairs` or change
+     string.format. Their setmetatable is Lua's original. Leaves the bindings and the shared table
+     on the stack. */
   push_bindings(L);
   lua_newtable(L);
   int bindings = lua_gettop(L) - 1;
@@ -422,10 +391,11 @@ static void run_own_files(lua_State *L, int env)
   for (size_t i = 0; i < sizeof files / sizeof *files; i++) run_own_file(L, files[i], at);
   if (options.reference) run_own_file(L, "gen/lua/prelude/language/reference.lua", at);
   lua_settop(L, at.shared);
-}
 
-static void run_plan(lua_State *L, int env)
-{
+  if (options.reference) return 0;
+  lua_pushvalue(L, env);
+  forbid_absent(L, NULL);
+  lua_settop(L, read + 2);
   static const char mark[] = "\xef\xbb\xbf"; /* some editors begin a text with it */
   size_t skip = plan_length >= 3 && !memcmp(plan_text, mark, 3) ? 3 : 0;
   int status = luaL_loadbufferx(L, plan_text + skip, plan_length - skip, "=" PLAN_NAME, "t");
@@ -436,21 +406,7 @@ static void run_plan(lua_State *L, int env)
   run_protected(L, 0, 0);
   lua_sethook(L, NULL, 0, 0);
   sandbox->line = 0;
-}
 
-/* In protected mode: the set-up may run out of memory too. */
-static int evaluate(lua_State *L)
-{
-  push_environment(L);
-  int env = lua_gettop(L);
-  set_args(L, env);
-  int read = env + 2;
-  run_own_files(L, env);
-  if (options.reference) return 0;
-  lua_pushvalue(L, env);
-  forbid_absent(L, NULL);
-  lua_settop(L, read + 2);
-  run_plan(L, env);
   lua_getfield(L, read + 2, "finish"); /* of the table that our files share: base.finish */
   run_protected(L, 0, 0);
   lua_getfield(L, read + 2, "has_settings");
@@ -494,7 +450,19 @@ void check_ranks(void)
 static void evaluate_plan(void)
 {
   if (!plan_options->path) errors_are_of(plan_options->path = options.plan);
-  read_plan();
+  struct stat about;
+  if (!stat(options.plan, &about) && S_ISREG(about.st_mode) && about.st_size > MAX_PLAN)
+    plan_error(0, "the plan has %lld bytes; at most %d are read", (long long)about.st_size,
+               MAX_PLAN);
+  const char *why;
+  plan_text = read_file(options.plan, MAX_PLAN, &plan_length, &why);
+  if (!plan_text) usage_error(3, "cannot read %s: %s", options.plan, why);
+  int line = 1;
+  for (size_t i = 0; i < plan_length; i++) {
+    if (plan_text[i] == '\n') line++;
+    if (plan_text[i] == 0 || plan_text[i] == LUA_SIGNATURE[0])
+      plan_error(line, "a plan is a text: byte %d cannot be part of it", plan_text[i]);
+  }
   open_requested_files(plan_text);
   struct graph before = *graph;
   struct plan_options asked_before = *plan_options;
@@ -532,7 +500,26 @@ void lua(void)
   for (int i = 0; i < graph->ncustom; i++) {
     struct custom *c = &graph->custom[i];
     for (int l = 0; l < LANGUAGES; l++)
-      if (c->kernel[l]) c->kernel[l] = kernel_text(c, c->kernel[l]);
+      if (c->kernel[l]) {
+        /* The text of a kernel that the plan names. */
+        const char *name = c->kernel[l];
+        const char *slash = strrchr(options.plan, '/'), *why = "it lies elsewhere than the plan";
+        const char *directory =
+            slash ? text("%.*s", (int)(slash + 1 - options.plan), options.plan) : "";
+        const char *path = text("%s%s", directory, name);
+        size_t length = 0;
+        char *at = NULL;
+        if (access(path, F_OK))
+          why = strerror(errno);
+        else if (is_below_plan(directory, path))
+          at = read_file(path, MAX_KERNEL, &length, &why);
+        if (at && strlen(at) != length) {
+          at = NULL;
+          why = "it is not text";
+        }
+        if (!at) plan_error(c->line, "operator '%s': cannot read %s: %s", c->name, name, why);
+        c->kernel[l] = at;
+      }
   }
   hash_input();
   check_ranks();

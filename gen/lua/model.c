@@ -63,37 +63,6 @@ static enum type type_field(lua_State *L, int at, const char *name)
   return t;
 }
 
-/* It may also be the first of a unit. */
-static void inherit_unit(lua_State *L, int index, struct inherited *from)
-{
-  lua_pushvalue(L, -1);
-  bool has_unit = lua_rawget(L, CALLS) != LUA_TNIL;
-  lua_pop(L, 1);
-  if (!has_unit) return;
-  lua_pushvalue(L, UNIT_OF);
-  lua_pushvalue(L, -2);
-  lua_pushinteger(L, index);
-  lua_call(L, 2, 1);
-  from->unit = (int)luaL_checkinteger(L, -1);
-  lua_pop(L, 1);
-}
-
-static void forbid_second_place(const struct made *m, const char *name, int parent)
-{
-  if (m->index == NONE) return;
-  const char *above = parent == NONE ? "" : graph->module[parent].path;
-  plan_fails("the %s of line %d is in two places of the model: '%s' and '%s%s%s'", m->class_name,
-             m->line, graph->module[m->index].path, above, *above ? "." : "", name);
-}
-
-static int new_module(const struct made *m, const char *name, int parent)
-{
-  if (graph->nmodule >= MAX_MODULES) plan_fails("the model has more than %d modules", MAX_MODULES);
-  if (parent != NONE && strlen(graph->module[parent].path) > MAX_PATH)
-    plan_fails("the modules are nested too deeply, from the one of line %d on", m->line);
-  return add_module(name, m->class_name, parent, m->line);
-}
-
 /* A number and a text may be one name. */
 static void forbid_equal_names(lua_State *L, const struct made *m)
 {
@@ -157,10 +126,28 @@ static void take_up_module(lua_State *L, const struct held *h, int parent, struc
     from.reduced = type_field(L, lua_gettop(L), "reduced");
   }
   lua_pop(L, 1);
-  forbid_second_place(m, h->name, parent);
+  if (m->index != NONE) {
+    const char *above = parent == NONE ? "" : graph->module[parent].path;
+    plan_fails("the %s of line %d is in two places of the model: '%s' and '%s%s%s'", m->class_name,
+               m->line, graph->module[m->index].path, above, *above ? "." : "", h->name);
+  }
   if (parent != NONE) check_name_text(h->name, h->length, "a module's name");
-  m->index = new_module(m, h->name, parent);
-  inherit_unit(L, m->index, &from);
+  if (graph->nmodule >= MAX_MODULES) plan_fails("the model has more than %d modules", MAX_MODULES);
+  if (parent != NONE && strlen(graph->module[parent].path) > MAX_PATH)
+    plan_fails("the modules are nested too deeply, from the one of line %d on", m->line);
+  m->index = add_module(h->name, m->class_name, parent, m->line);
+  /* It may also be the first of a unit. */
+  lua_pushvalue(L, -1);
+  bool has_unit = lua_rawget(L, CALLS) != LUA_TNIL;
+  lua_pop(L, 1);
+  if (has_unit) {
+    lua_pushvalue(L, UNIT_OF);
+    lua_pushvalue(L, -2);
+    lua_pushinteger(L, m->index);
+    lua_call(L, 2, 1);
+    from.unit = (int)luaL_checkinteger(L, -1);
+    lua_pop(L, 1);
+  }
   lua_pop(L, 1);
   graph->module[m->index].unit = from.unit;
   look(L, m);
@@ -281,20 +268,6 @@ static struct pending_request request_at_top(lua_State *L)
   return (struct pending_request){.request = w};
 }
 
-/* Whether the parameter has a placement: `places` is one, or a table of them by name. */
-static bool has_place(lua_State *L, int places, const char *name, struct placement *place)
-{
-  bool is_table = lua_istable(L, places);
-  if (is_table)
-    lua_getfield(L, places, name);
-  else
-    lua_pushvalue(L, places);
-  bool has = !lua_isnil(L, -1);
-  if (has) *place = placement_at(L, lua_gettop(L));
-  lua_pop(L, 1);
-  return has;
-}
-
 /* Pushes the requests for the module: the placements of its parameters, and the requests of a
    list. */
 static struct pending_style *push_style(lua_State *L, const struct made *m, int places, int others)
@@ -304,8 +277,19 @@ static struct pending_style *push_style(lua_State *L, const struct made *m, int 
   *s = (struct pending_style){.module = m};
   for (int k = 0; k < m->n; k++) {
     struct layout_request w = {.what = REQUEST_PARAMETER};
-    if (m->held[k].tensor && has_place(L, places, m->held[k].name, &w.to))
-      s->request[s->nrequest++] = (struct pending_request){w, m->held[k].tensor};
+    if (m->held[k].tensor) {
+      /* Whether the parameter has a placement: `places` is one, or a table of them by name. */
+      const char *name = m->held[k].name;
+      bool is_table = lua_istable(L, places);
+      if (is_table)
+        lua_getfield(L, places, name);
+      else
+        lua_pushvalue(L, places);
+      bool has = !lua_isnil(L, -1);
+      if (has) w.to = placement_at(L, lua_gettop(L));
+      lua_pop(L, 1);
+      if (has) s->request[s->nrequest++] = (struct pending_request){w, m->held[k].tensor};
+    }
   }
   for (int k = 1; k <= nothers; k++) {
     lua_rawgeti(L, others, k);

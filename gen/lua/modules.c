@@ -357,13 +357,12 @@ static void add_below(lua_State *L, struct path_walk *w, struct made *m, const c
       plan_fails("the pattern '%s' has too many modules to go through", w->pattern);
     const char *own = text("%s%s%s", path, *path ? "." : "", m->held[k].name);
     if (fits_pattern(own, w->pattern, NULL, NULL)) {
-      bool is = false;
-      for (lua_Integer i = 1; !is && lua_rawgeti(L, w->list, i) != LUA_TNIL; i++) {
-        is = made_of(L, lua_gettop(L)) == child;
+      bool is_listed = false;
+      for (lua_Integer i = 1; !is_listed && lua_rawgeti(L, w->list, i) != LUA_TNIL; i++) {
+        is_listed = made_of(L, lua_gettop(L)) == child;
         lua_pop(L, 1);
       }
-      bool is_list_member = is;
-      if (!is_list_member) {
+      if (!is_listed) {
         push_module(L, child);
         lua_rawseti(L, w->list, (lua_Integer)lua_rawlen(L, w->list) + 1);
       }

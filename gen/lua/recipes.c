@@ -39,21 +39,6 @@ static enum op_kind row_named(const char *name)
   plan_fails("an optimizer knows no operation '%s'", name);
 }
 
-static void take_recipe_numbers(lua_State *L, struct optimizer *o)
-{
-  o->nnumber = push_names(L, "numbers");
-  o->number = alloc(((size_t)o->nnumber + 1) * sizeof *o->number);
-  for (int k = 0; k < o->nnumber; k++) {
-    lua_geti(L, -1, k + 1);
-    o->number[k] =
-        (struct step_number){.name = text_field(L, "name"), .text = text_field(L, "text")};
-    lua_getfield(L, -1, "value");
-    o->number[k].value = lua_tonumber(L, -1);
-    lua_pop(L, 2);
-  }
-  lua_pop(L, 1);
-}
-
 static int int_field(lua_State *L, const char *name)
 {
   lua_getfield(L, -1, name);
@@ -62,30 +47,28 @@ static int int_field(lua_State *L, const char *name)
   return n;
 }
 
-static struct update_step step_at(lua_State *L, int i)
-{
-  lua_geti(L, -1, i);
-  struct update_step step = {.kind = row_named(text_field(L, "row")),
-                             .dims = (unsigned)int_field(L, "dims"),
-                             .equation = text_field(L, "equation")};
-  const char *type = text_field(L, "type");
-  step.type = type && !strcmp(type, "bfloat16") ? BF16 : F32;
-  lua_getfield(L, -1, "keep");
-  step.keep = lua_toboolean(L, -1);
-  lua_getfield(L, -2, "scalar");
-  step.scalar = lua_tonumber(L, -1);
-  lua_pop(L, 2);
-  for (int k = 0; k < inputs_of_step(step.kind); k++) step.in[k] = int_at(L, k + 1);
-  lua_pop(L, 1);
-  return step;
-}
-
 static void take_steps(lua_State *L, struct optimizer *o)
 {
   o->noperation = int_field(L, "operations");
   o->nstep = push_names(L, "steps");
   o->step = alloc(((size_t)o->nstep + 1) * sizeof *o->step);
-  for (int s = 0; s < o->nstep; s++) o->step[s] = step_at(L, s + 1);
+  for (int s = 0; s < o->nstep; s++) {
+    int i = s + 1;
+    lua_geti(L, -1, i);
+    struct update_step step = {.kind = row_named(text_field(L, "row")),
+                               .dims = (unsigned)int_field(L, "dims"),
+                               .equation = text_field(L, "equation")};
+    const char *type = text_field(L, "type");
+    step.type = type && !strcmp(type, "bfloat16") ? BF16 : F32;
+    lua_getfield(L, -1, "keep");
+    step.keep = lua_toboolean(L, -1);
+    lua_getfield(L, -2, "scalar");
+    step.scalar = lua_tonumber(L, -1);
+    lua_pop(L, 2);
+    for (int k = 0; k < inputs_of_step(step.kind); k++) step.in[k] = int_at(L, k + 1);
+    lua_pop(L, 1);
+    o->step[s] = step;
+  }
   lua_pop(L, 1);
   push_names(L, "out");
   for (int k = 0; k <= o->nstate; k++) o->out[k] = int_at(L, k + 1);
@@ -125,7 +108,17 @@ static int set_optimizers(lua_State *L)
       lua_pop(L, 1);
     }
     lua_pop(L, 1);
-    take_recipe_numbers(L, o);
+    o->nnumber = push_names(L, "numbers");
+    o->number = alloc(((size_t)o->nnumber + 1) * sizeof *o->number);
+    for (int k = 0; k < o->nnumber; k++) {
+      lua_geti(L, -1, k + 1);
+      o->number[k] =
+          (struct step_number){.name = text_field(L, "name"), .text = text_field(L, "text")};
+      lua_getfield(L, -1, "value");
+      o->number[k].value = lua_tonumber(L, -1);
+      lua_pop(L, 2);
+    }
+    lua_pop(L, 1);
     take_steps(L, o);
     lua_pop(L, 1);
   }

@@ -149,7 +149,6 @@ const char *requested_text(enum file_reader by, const char *path, size_t *length
     int n = 0;
     for (int k = 0; k < sandbox->requested; k++) n += known[k].by == by;
     if (n == most) plan_fails("%s: a plan reads at most %d files", asker[by], most);
-
     if (i > sandbox->requested || i == nknown) {
       if (strlen(path) >= sizeof sandbox->missing)
         plan_fails("%s: a path of %zu letters", asker[by], strlen(path));

@@ -135,22 +135,6 @@ static bool boolean_field(lua_State *L, const char *name)
   return is;
 }
 
-static void read_dims(lua_State *L, struct op *op)
-{
-  if (!has_field(L, "dims")) return;
-  lua_Integer n = (lua_Integer)lua_rawlen(L, -1);
-  for (lua_Integer i = 1; i <= n; i++) {
-    lua_rawgeti(L, -1, i);
-    lua_Integer dim = luaL_checkinteger(L, -1);
-    if (dim < 0 || dim >= MAX_DIMS)
-      plan_fails("%s: a tensor has at most %d dimensions", called_or(op_row[op->kind].name),
-                 MAX_DIMS);
-    op->dims |= 1u << dim;
-    lua_pop(L, 1);
-  }
-  lua_pop(L, 1);
-}
-
 static void read_attributes(lua_State *L, struct op *op)
 {
   if (has_field(L, "scalar")) op->scalar = luaL_checknumber(L, -1);
@@ -159,7 +143,19 @@ static void read_attributes(lua_State *L, struct op *op)
   if (has_field(L, "equation")) op->equation = copy_text(luaL_checkstring(L, -1));
   op->keep = boolean_field(L, "keep");
   op->constant = boolean_field(L, "constant");
-  read_dims(L, op);
+  if (has_field(L, "dims")) {
+    lua_Integer n = (lua_Integer)lua_rawlen(L, -1);
+    for (lua_Integer i = 1; i <= n; i++) {
+      lua_rawgeti(L, -1, i);
+      lua_Integer dim = luaL_checkinteger(L, -1);
+      if (dim < 0 || dim >= MAX_DIMS)
+        plan_fails("%s: a tensor has at most %d dimensions", called_or(op_row[op->kind].name),
+                   MAX_DIMS);
+      op->dims |= 1u << dim;
+      lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+  }
   const char *c = op_row[op->kind].numbers;
   for (int i = 0; *c; i++, c += strspn(c, " ")) {
     size_t n = strcspn(c, " ");
@@ -220,24 +216,6 @@ static int read_shapes(lua_State *L, struct shape list[MAX_OUTPUTS])
   return n;
 }
 
-static struct shape shape_in_letters(const struct op *op, const struct letters *l, int k)
-{
-  struct shape s = {.ndim = l->ndim_out[k]};
-  for (int d = 0; d < s.ndim; d++) {
-    s.size[d] = 1;
-    for (int i = 0; i < l->out[k][d].n; i++) {
-      int letter = l->out[k][d].letter[i];
-      if (!l->size[letter])
-        plan_fails("%s: by its rule %s the output has a dimension %c that no input has: "
-                   "sizes = {%c = 8}, say",
-                   op_name(op), rule_of(op), l->name[letter], l->name[letter]);
-      s.size[d] *= l->size[letter];
-    }
-  }
-  check_elements(op_name(op), s);
-  return s;
-}
-
 /* The field sizes, by letter. Returns the shapes that follow from it and the inputs, or none. */
 static int solve_shapes(lua_State *L, const struct op *op, struct shape list[MAX_OUTPUTS])
 {
@@ -250,7 +228,22 @@ static int solve_shapes(lua_State *L, const struct op *op, struct shape list[MAX
       l.size[i] = check_tensor_size(L, op_name(op));
     lua_pop(L, 1);
   }
-  for (int k = 0; k < l.nout; k++) list[k] = shape_in_letters(op, &l, k);
+  for (int k = 0; k < l.nout; k++) {
+    struct shape s = {.ndim = l.ndim_out[k]};
+    for (int d = 0; d < s.ndim; d++) {
+      s.size[d] = 1;
+      for (int i = 0; i < l.out[k][d].n; i++) {
+        int letter = l.out[k][d].letter[i];
+        if (!l.size[letter])
+          plan_fails("%s: by its rule %s the output has a dimension %c that no input has: "
+                     "sizes = {%c = 8}, say",
+                     op_name(op), rule_of(op), l.name[letter], l.name[letter]);
+        s.size[d] *= l.size[letter];
+      }
+    }
+    check_elements(op_name(op), s);
+    list[k] = s;
+  }
   return l.nout;
 }
 

@@ -204,20 +204,6 @@ static int read_stages_implied(lua_State *L)
   return 1;
 }
 
-/* The numbers of the modules in the list at that place of the stack. */
-static int *modules_at(lua_State *L, int place, int *n)
-{
-  luaL_checktype(L, place, LUA_TTABLE);
-  *n = (int)lua_rawlen(L, place);
-  int *module = alloc((size_t)(*n + 1) * sizeof *module);
-  for (int i = 0; i < *n; i++) {
-    lua_rawgeti(L, place, i + 1);
-    module[i] = (int)luaL_checkinteger(L, -1);
-    lua_pop(L, 1);
-  }
-  return module;
-}
-
 /* set_pipeline(mesh dimension, schedule, stages, line, the text of the schedule's file, modules,
    given): the modules with which stages 1, 2, ... begin if they are given, else those with which
    one may. */
@@ -234,7 +220,17 @@ static int set_pipeline(lua_State *L)
   s->first_module = alloc((size_t)s->n * sizeof *s->first_module);
   s->coordinate = alloc((size_t)s->n * sizeof *s->coordinate);
   s->is_split = alloc((size_t)s->n);
-  s->may_begin = modules_at(L, 6, &s->nmay_begin);
+  /* The numbers of the modules in the list at that place of the stack. */
+  int *n = &s->nmay_begin;
+  luaL_checktype(L, 6, LUA_TTABLE);
+  *n = (int)lua_rawlen(L, 6);
+  int *module = alloc((size_t)(*n + 1) * sizeof *module);
+  for (int i = 0; i < *n; i++) {
+    lua_rawgeti(L, 6, i + 1);
+    module[i] = (int)luaL_checkinteger(L, -1);
+    lua_pop(L, 1);
+  }
+  s->may_begin = module;
   if (!lua_toboolean(L, 7)) return 0;
   for (int i = 1; i < s->n; i++) s->first_module[i] = s->may_begin[i - 1];
   s->nmay_begin = 0;

@@ -92,21 +92,6 @@ static bool is_in_stack_row(int value)
   return v->type == graph->value[loop->stack].type && allocation_of(value).offset == at;
 }
 
-/* "layers_attention_wq": the list, and the module's name for it; for a bucket, which has no
-   module, "layers_forward_gathered". */
-static const char *row_name(int value, const char *function)
-{
-  const struct value *v = &graph->value[value];
-  const struct in_loop *loop = in_loop(value);
-  const struct op *op = v->op == NONE ? NULL : &graph->op[v->op];
-  const char *list =
-      loop->stack == value && loop->sibling != NONE ? graph->module[loop->list].path : "";
-  const char *name = identifier(text("%s%s%s", list, *list ? "." : "", name_in_list(value)));
-  const char *again = op && op->again ? "_again" : "";
-  if (is_buffer(value)) return text("%s_%s", function, name);
-  return text("%s%s%s", name, moved_suffix(value), again);
-}
-
 static const struct row *row_for(int value, const char *function)
 {
   if (is_in_stack_row(value)) value = in_loop(value)->stack;
@@ -116,7 +101,16 @@ static const struct row *row_for(int value, const char *function)
   if (in_loop(value)->stack == value && new.at.depth > 1) new.count = modules_of[value];
   new.bytes = elements(local_shape(value, named_rank)) * type_bytes(v->type);
   new.stride = arena_stride(new.at.storage);
-  new.preferred = row_name(value, function);
+  /* "layers_attention_wq": the list, and the module's name for it; for a bucket, which has no
+     module, "layers_forward_gathered". */
+  const struct in_loop *loop = in_loop(value);
+  const struct op *op = v->op == NONE ? NULL : &graph->op[v->op];
+  const char *list =
+      loop->stack == value && loop->sibling != NONE ? graph->module[loop->list].path : "";
+  const char *name = identifier(text("%s%s%s", list, *list ? "." : "", name_in_list(value)));
+  const char *again = op && op->again ? "_again" : "";
+  new.preferred = is_buffer(value) ? text("%s_%s", function, name)
+                                   : text("%s%s%s", name, moved_suffix(value), again);
   /* A row with the same bytes and the same name: of the value that this one is a view of, say. */
   const struct row *same = NULL;
   for (const struct row *r = row; r < row + nrow && !same; r++)
@@ -135,47 +129,29 @@ static const struct row *row_for(int value, const char *function)
   return same;
 }
 
-/* "at_inp() + (l - 1) * 24": the slice of a scan's step in the whole value. */
-static const char *slice_pointer(int value, const char *module, const char *function)
-{
-  const struct value *v = &graph->value[value];
-  const struct in_loop *loop = in_loop(value);
-  struct allocation a = allocation_of(value), whole = allocation_of(a.storage);
-  const char *step = module ? module : text("%d", loop->index);
-  if (strchr(step, ' ')) step = text("(%s)", step);
-  if (largest_bytes(a.storage) > INT32_MAX) step = text("(size_t)%s", step);
-  int64_t bytes = type_bytes(v->type), inside = a.offset - whole.offset;
-  if (loop->stack != value) inside -= loop->index * a.slice;
-  const char *at =
-      is_activation(a.storage) ? arena_pointer(a.storage, NULL, function) : memory_name[a.storage];
-  if (inside) at = text("%s + %lld", at, (long long)(inside / bytes));
-  return text("%s + %s * %lld", at, step, (long long)elements(local_shape(value, named_rank)));
-}
-
 const char *arena_pointer(int value, const char *module, const char *function)
 {
-  if (allocation_of(value).slice) return slice_pointer(value, module, function);
+  if (allocation_of(value).slice) {
+    /* "at_inp() + (l - 1) * 24": the slice of a scan's step in the whole value. */
+    const struct value *v = &graph->value[value];
+    const struct in_loop *loop = in_loop(value);
+    struct allocation a = allocation_of(value), whole = allocation_of(a.storage);
+    const char *step = module ? module : text("%d", loop->index);
+    if (strchr(step, ' ')) step = text("(%s)", step);
+    if (largest_bytes(a.storage) > INT32_MAX) step = text("(size_t)%s", step);
+    int64_t bytes = type_bytes(v->type), inside = a.offset - whole.offset;
+    if (loop->stack != value) inside -= loop->index * a.slice;
+    const char *at = is_activation(a.storage) ? arena_pointer(a.storage, NULL, function)
+                                              : memory_name[a.storage];
+    if (inside) at = text("%s + %lld", at, (long long)(inside / bytes));
+    return text("%s + %s * %lld", at, step, (long long)elements(local_shape(value, named_rank)));
+  }
   const struct row *r = row_for(value, function);
   if (r->count == 1) return text("at_%s()", r->name);
   return text("at_%s(%s)", r->name, module ? module : text("%d", in_loop(value)->index));
 }
 
 /* ---------------------------------------------------------------------------------------- about */
-
-/* "forward", "forward .. backward": the phases in which the value lives. A value that is made
-   before the first step and outlives the last operation of a step lives in all. */
-static const char *lifetime(int value)
-{
-  enum phase from = graph->op[graph->value[value].op].phase, to = from;
-  int last = allocation_of(value).last;
-  if (from == CONSTANTS && last >= ends.at[ends.n - 1].place) return "all steps";
-  for (int i = 0; i < ends.n; i++) {
-    if (last >= ends.at[i].place) continue;
-    to = graph->function[ends.at[i].function].phase;
-    break;
-  }
-  return from == to ? phase_name[from] : text("%s .. %s", phase_name[from], phase_name[to]);
-}
 
 /* "; reuses the bytes of wq and others": of values that died before, the last one first. */
 static void put_reused(struct buffer *b, const struct row *r)
@@ -210,7 +186,21 @@ static char *about(const struct row *r)
   if (v->order) put(&b, ", %s", order_text(v));
   if (w->wide != NONE)
     put(&b, ", rows of %lld, %lld apart", (long long)w->row, (long long)w->pitch);
-  put(&b, "  %s", lifetime(w->wide == NONE ? storage : r->value));
+  /* "forward", "forward .. backward": the phases in which the value lives. A value that is made
+     before the first step and outlives the last operation of a step lives in all. */
+  int value = w->wide == NONE ? storage : r->value;
+  enum phase from = graph->op[graph->value[value].op].phase, to = from;
+  int last = allocation_of(value).last;
+  const char *lifetime = "all steps";
+  if (from != CONSTANTS || last < ends.at[ends.n - 1].place) {
+    for (int i = 0; i < ends.n; i++) {
+      if (last >= ends.at[i].place) continue;
+      to = graph->function[ends.at[i].function].phase;
+      break;
+    }
+    lifetime = from == to ? phase_name[from] : text("%s .. %s", phase_name[from], phase_name[to]);
+  }
+  put(&b, "  %s", lifetime);
   if (storage == r->value)
     put_reused(&b, r);
   else if (row_of[storage])

@@ -29,27 +29,25 @@ const char *local_name(int value)
   return model_name(value, loops());
 }
 
-/* "m->w.layers[0].wq" as "m->w.layers[l].wq", "m->w.layers[4].wq" as "m->w.layers[l + 4].wq": the
-   number is where it differs from module 1's. */
-static const char *with_index(int value)
-{
-  const char *name = memory_name[value];
-  int sibling = in_loop(value)->sibling;
-  if (!name || sibling == NONE || !memory_name[sibling]) return name;
-  int at = 0;
-  while (name[at] && name[at] == memory_name[sibling][at]) at++;
-  while (at && name[at - 1] != '[') at--;
-  if (!at) bug("emit", "%s and its like are not an array", name);
-  char *rest;
-  long first = strtol(name + at, &rest, 10);
-  return text("%.*sl%s%s", at, name, first ? text(" + %ld", first) : "", rest);
-}
-
 const char *c_name(int value)
 {
   if (!has_part(value)) return NULL;
   if (local && local[value]) return local[value];
-  if (memory_name[value]) return loops() ? with_index(value) : memory_name[value];
+  if (memory_name[value]) {
+    if (!loops()) return memory_name[value];
+    /* "m->w.layers[0].wq" as "m->w.layers[l].wq", "m->w.layers[4].wq" as "m->w.layers[l + 4].wq":
+       the number is where it differs from module 1's. */
+    const char *name = memory_name[value];
+    int sibling = in_loop(value)->sibling;
+    if (!name || sibling == NONE || !memory_name[sibling]) return name;
+    int at = 0;
+    while (name[at] && name[at] == memory_name[sibling][at]) at++;
+    while (at && name[at - 1] != '[') at--;
+    if (!at) bug("emit", "%s and its like are not an array", name);
+    char *rest;
+    long first = strtol(name + at, &rest, 10);
+    return text("%.*sl%s%s", at, name, first ? text(" + %ld", first) : "", rest);
+  }
   return storage_of(value) == value ? NULL : c_name(storage_of(value));
 }
 
@@ -170,36 +168,6 @@ static int by_number(const void *a, const void *b)
   return *(const int *)a - *(const int *)b;
 }
 
-static void find_used(const struct function *f)
-{
-  int *list = NULL, room = 0;
-  for (int k = 0; k < f->nop; k++) {
-    const struct op *op = &graph->op[f->op[k]];
-    while (room < op_width(op)) list = grow(list, 0, &room, sizeof *list);
-    use(list, op_reads(op, list));
-    use(list, op_writes(op, list));
-  }
-  if (!used_values.n) return;
-  qsort(used_values.at, (size_t)used_values.n, sizeof *used_values.at, by_number);
-}
-
-/* Forgets the names of the previous function. */
-static void forget_locals(void)
-{
-  if (!local) {
-    local = alloc((size_t)(graph->nvalue + 1) * sizeof *local);
-    declares = alloc((size_t)(graph->nvalue + 1) * sizeof *declares);
-    used = alloc((size_t)(graph->nvalue + 1) * sizeof *used);
-    used_values = (struct list){0};
-  }
-  for (int i = 0; i < used_values.n; i++) {
-    int value = used_values.at[i];
-    local[value] = NULL;
-    declares[value] = used[value] = false;
-  }
-  used_values.n = 0;
-}
-
 /* Whether the value has exactly the other's bytes: then one variable serves both. */
 static bool is_same_variable(int a, int b)
 {
@@ -224,8 +192,37 @@ static const char *local_variable(int value, struct scope *scope)
   return local[value] = same ? local[place] : unique_name(scope, preferred);
 }
 
-static void find_variables(void)
+void name_locals(const struct function *f)
 {
+  /* Forgets the names of the previous function. */
+  if (!local) {
+    local = alloc((size_t)(graph->nvalue + 1) * sizeof *local);
+    declares = alloc((size_t)(graph->nvalue + 1) * sizeof *declares);
+    used = alloc((size_t)(graph->nvalue + 1) * sizeof *used);
+    used_values = (struct list){0};
+  }
+  for (int i = 0; i < used_values.n; i++) {
+    int value = used_values.at[i];
+    local[value] = NULL;
+    declares[value] = used[value] = false;
+  }
+  used_values.n = 0;
+  int *list = NULL, room = 0;
+  for (int k = 0; k < f->nop; k++) {
+    const struct op *op = &graph->op[f->op[k]];
+    while (room < op_width(op)) list = grow(list, 0, &room, sizeof *list);
+    use(list, op_reads(op, list));
+    use(list, op_writes(op, list));
+  }
+  if (used_values.n) {
+    qsort(used_values.at, (size_t)used_values.n, sizeof *used_values.at, by_number);
+  }
+  struct scope scope = {.local = true};
+  speaking = f;
+  for (int i = 0; i < used_values.n; i++) {
+    int value = used_values.at[i];
+    if (is_activation(value) && has_part(value)) local_variable(value, &scope);
+  }
   struct query q = {0};
   variables = (struct memo){0};
   declarers.n = 0;
@@ -237,19 +234,6 @@ static void find_variables(void)
     if (number_of_query(&variables, &q) == declarers.n) add(&declarers, value);
   }
   declared = alloc((size_t)(declarers.n + 1) * sizeof *declared);
-}
-
-void name_locals(const struct function *f)
-{
-  forget_locals();
-  find_used(f);
-  struct scope scope = {.local = true};
-  speaking = f;
-  for (int i = 0; i < used_values.n; i++) {
-    int value = used_values.at[i];
-    if (is_activation(value) && has_part(value)) local_variable(value, &scope);
-  }
-  find_variables();
 }
 
 /* Calls has_word for the words of the code. */
