@@ -8,14 +8,26 @@ for _, name in ipairs(names) do f[name] = args[name] end
 local one = args.one
 local function is(name, value) return f[name] == value end
 local WORDS, WIDTH, HIDDEN, LENGTH, LAYERS = 11, 12, 10, 8, 4
-local BATCH = f.batch or 12
 
 -- ------------------------------------------------------------------------------------- the mesh
 
 local sizes = {dp2 = {dp = 2}, dp3 = {dp = 3}, fsdp2 = {fs = 2}, fsdp3 = {fs = 3}, units3 = {fs = 3}, hybrid = {dp = 2, fs = 2},
   zero1 = {dp = 2}, zero2 = {dp = 3}}
-local data = not one and sizes[f.data] or {}
-local staged = not one and f.stages and f.stages ~= "none" and f.stages
+local cut_batch = sizes[f.data] or {}
+local data = one and {} or cut_batch
+local staged = f.stages and f.stages ~= "none" and f.stages
+local has_four = is("stages", "interleaved") or is("stages", "zbv") or is("stages", "zero_bubble") or is("stages", "dualpipe")
+
+-- The samples of a batch, in equal parts or not; one rank has as many. Each rank of a pipeline has a sample for each micro-batch.
+local BATCH, least = f.batch or 12, 0 -- least: of the rank with fewest
+local many = (cut_batch.dp or 1) * (cut_batch.fs or 1) * (f.ep or 1)
+local function fewest() return math.max(0, BATCH - (BATCH + many - 1) // many * (many - 1)) end
+local microbatches = staged and math.max((f.parts or 1) + 1, has_four and 4 or 2) or f.parts or 1
+if staged and fewest() < microbatches then
+  BATCH = is("batch", 7) and many > 1 and (microbatches + 1) * many - 1 or microbatches * many
+end
+least = one and BATCH or fewest()
+if one then staged = false end
 local cut = not one and f.context and f.context ~= "none" and f.context
 local ep, tp = not one and f.ep == 2 and 2 or 1, one and 1 or f.tp or 1
 local size = {pp = staged and 2 or 1, dp = data.dp or 1, fs = data.fs or 1, ep = ep, cp = cut and 2 or 1, tp = tp}
@@ -192,15 +204,8 @@ if policy then mixed_precision(model, policy) end
 
 local schedules = {interleaved = "interleaved_1f1b", zbv = "zbv_zero_bubble", zero_bubble = "interleaved_zero_bubble",
   dualpipe = "dualpipe_v"}
-local least = BATCH -- samples of the rank with fewest
-for _, dim in ipairs{"dp", "fs", "ep"} do
-  local n = size[dim]
-  least = math.min((least + n - 1) // n, math.max(0, least - (least + n - 1) // n * (n - 1)))
-end
-local parts = one and 1 or math.max(1, math.min(f.parts or 1, least))
 if staged then
-  local twice = staged == "interleaved" or staged == "zbv" or staged == "zero_bubble" or staged == "dualpipe"
-  pipeline(model, mesh.pp, {schedule = schedules[staged] or staged, stages = twice and 4 or 2, microbatches = math.max(1, math.min(parts + 1, least))})
+  pipeline(model, mesh.pp, {schedule = schedules[staged] or staged, stages = has_four and 4 or 2, microbatches = microbatches})
 end
 
 -- --------------------------------------------------------------------------------------- training
@@ -212,12 +217,15 @@ local Own = optimizer{
     return p - o.lr * sum, {sum = sum}
   end,
 }
-local optimizers = {sgd = SGD{lr = is("loss", "mse") and 0.005 or 0.05}, momentum = SGD{lr = 0.01, momentum = 0.9, nesterov = true}, adamw = AdamW{lr = 0.01, eps = 1e-2},
-  adagrad = Adagrad{lr = 0.02, eps = 1e-2}, rmsprop = RMSprop{lr = 0.01, eps = 1e-2}, lion = Lion{lr = 1e-3},
-  adafactor = Adafactor{lr = 1e-2}, lamb = LAMB{lr = 1e-2, eps = 1e-2}, muon = SGD{lr = 0.1}, own = Own{}}
+-- Without a norm a step is small: a loss that grows tells nothing.
+local rate = is("norm", "none") and 0.1 or 1
+local optimizers = {sgd = SGD{lr = rate * (is("loss", "mse") and 0.005 or 0.05)}, momentum = SGD{lr = rate * 0.01, momentum = 0.9, nesterov = true},
+  adamw = AdamW{lr = rate * 0.01, eps = 1e-2}, adagrad = Adagrad{lr = rate * 0.02, eps = 1e-2}, rmsprop = RMSprop{lr = rate * 0.01, eps = 1e-2},
+  lion = Lion{lr = rate * 1e-3}, adafactor = Adafactor{lr = rate * 1e-2}, lamb = LAMB{lr = rate * 1e-2, eps = 1e-2}, muon = SGD{lr = rate * 0.1},
+  own = Own{}}
 local groups
 local has_words = not is("frozen", "embedding") and not is("lora", "all")
-if is("optimizer", "muon") and has_words then groups = {{match = "words.weight", optimizer = Muon{lr = 0.02, dtype = "float32"}}} end
+if is("optimizer", "muon") and has_words then groups = {{match = "words.weight", optimizer = Muon{lr = rate * 0.02, dtype = "float32"}}} end
 if is("groups", "two") then
   groups = groups or {}
   if #groups == 0 and has_words then groups[1] = {match = "words.*", lr = 0.03} end
@@ -249,7 +257,7 @@ return train{
   ema = is("ema", "yes") and 0.9 or nil, steps = 3, seed = 5,
   accumulate = accumulate ~= 1 and 2 or nil, accumulate_mean = accumulate == "means" and "batches" or nil,
   reduce_each_batch = not one and accumulate == "each" and true or nil,
-  microbatches = not one and not staged and parts > 1 and parts or nil,
+  microbatches = not one and not staged and math.min(microbatches, least) > 1 and math.min(microbatches, least) or nil,
   checkpoint = not one and is("checkpoint", "layer") and "layer" or nil,
   planner = not one and f.planner or nil,
   bucketing = not one and f.buckets or nil,

@@ -1,12 +1,13 @@
-/* samples DIRECTORY: data sets for tests/covering/plan.lua, as safetensors: labels, ignored and
-   mse, each with 31 samples, and 17 more for validations. Some samples of `ignored` have no label
-   that counts, and some have all. */
+/* samples DIRECTORY BATCH: data sets for tests/covering/plan.lua with batches of that size, as
+   safetensors: labels, ignored and mse, each with samples for two batches and a half, and for one
+   and a half more for validations. Some samples of `ignored` have no label that counts, and some
+   have all. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { WORDS = 11, LENGTH = 8, SAMPLES = 31, MORE = 17 };
+enum { WORDS = 11, LENGTH = 8 };
 
 static uint64_t state = 7;
 
@@ -55,10 +56,11 @@ static void write_file(const char *directory, const char *kind, const char *of, 
 int main(int argc, char **argv)
 {
   static const char *const kinds[] = {"labels", "ignored", "mse"};
-  if (argc != 2) return 2;
+  int batch = argc == 3 ? atoi(argv[2]) : 0;
+  if (batch < 1) return 2;
   for (int k = 0; k < 3; k++) {
-    write_file(argv[1], kinds[k], "train", SAMPLES);
-    write_file(argv[1], kinds[k], "valid", MORE);
+    write_file(argv[1], kinds[k], "train", batch * 2 + batch * 7 / 12);
+    write_file(argv[1], kinds[k], "valid", batch + batch * 5 / 12);
   }
   return 0;
 }
