@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char usage[] =
     "usage: tpgen PLAN.lua -o DIRECTORY [options]\n"
@@ -13,7 +14,8 @@ static const char usage[] =
     "  -o DIRECTORY          where the programs go; made if it isn't there\n"
     "  --target cpu|cuda     C with CBLAS and MPI (the default), or CUDA C++ with cuBLASLt and\n"
     "                        NCCL\n"
-    "  -D NAME=VALUE         what the plan reads as args.NAME\n"
+    "  -D NAME=VALUE         what the plan reads as args.NAME; PLAN.lua --help lists the\n"
+    "                        names and the forms of values\n"
     "  --ranks FIRST-LAST    write only these ranks' programs\n"
     "  --check-finite        the programs look for the first value that is not finite, and say\n"
     "                        which it is; they are slower\n"
@@ -65,6 +67,10 @@ static void define(char *arg)
   char *equals = strchr(arg, '=');
   if (!equals || equals == arg) usage_error(2, "-D %s: write -D name=value", arg);
   *equals = 0;
+  for (int i = 0; i < options.ndefinition; i++)
+    if (!strcmp(options.definition[i].name, arg))
+      usage_error(2, "-D %s=%s and -D %s=%s: give one of them", arg, options.definition[i].value,
+                  arg, equals + 1);
   int n = options.ndefinition++;
   options.definition = realloc(options.definition, (size_t)(n + 1) * sizeof *options.definition);
   if (!options.definition) usage_error(3, "no memory");
@@ -110,7 +116,9 @@ static int counted(const char *option, const char *number)
 {
   const char *at = number;
   const int n = read_rank(&at);
-  if (n < 1 || *at) usage_error(2, "--%s %s: it must be a number from 1 on", option, number);
+  if (n < 1 || *at)
+    usage_error(2, "--%s %s: it must be a whole number from 1 to %d", option, number,
+                INT32_MAX - 1);
   return n;
 }
 
@@ -158,9 +166,19 @@ static int place_of_pass(const char *name)
   return i;
 }
 
+/* "tp=2" without -D is an argument like the plan. */
+static void check_one_plan(int argc, char **argv)
+{
+  if (optind + 1 == argc) return;
+  for (int i = optind; i < argc; i++)
+    if (strchr(argv[i], '=') && strchr(argv[i], '=') != argv[i] && access(argv[i], F_OK))
+      usage_error(2, "%s: to set a value of the plan write -D %s", argv[i], argv[i]);
+  usage_error(2, "give one plan; tpgen --help tells more");
+}
+
 /* The remaining options must fit together: a plan, --move or --schedule, with the options of each.
  */
-static void check_options(int argc)
+static void check_options(int argc, char **argv)
 {
   bool makes = options.out || options.dump || options.explain;
   if (options.schedule) {
@@ -177,7 +195,7 @@ static void check_options(int argc)
   }
   if (options.json || options.planner || options.nlink)
     usage_error(2, "--json, --planner and --link are options of --move");
-  if (optind + 1 != argc) usage_error(2, "give one plan; tpgen --help tells more");
+  check_one_plan(argc, argv);
   if (options.from && options.ndefinition)
     usage_error(2, "-D is for plans: what --dump printed has its values");
   if (options.from && options.dump && place_of_pass(options.dump) < place_of_pass(options.from))
@@ -256,7 +274,8 @@ static void read_options(int argc, char **argv)
     print_usage(stdout);
     end_printing();
   }
-  if (!options.help && !options.reference) check_options(argc);
+  if (options.help) check_one_plan(argc, argv);
+  if (!options.help && !options.reference) check_options(argc, argv);
   options.plan = argv[optind];
 }
 /* clang-format on */

@@ -26,7 +26,12 @@ const char *model_library(void)
 {
   static const char *checked;
   const char *name = options.library_name ? options.library_name : plan_options->library_name;
-  if (options.emit ? strcmp(options.emit, "library") : !plan_options->emits_library) return NULL;
+  if (options.emit ? strcmp(options.emit, "library") : !plan_options->emits_library) {
+    if (options.library_name)
+      usage_error(2, "--library-name %s: there is no library: write --emit library, too",
+                  options.library_name);
+    return NULL;
+  }
   if (!name) name = "model";
   if (!checked || strcmp(checked, name)) {
     /* It begins the names of functions, files and a Fortran module. */
@@ -34,12 +39,14 @@ const char *model_library(void)
     bool plain = islower((unsigned char)name[0]);
     for (const char *c = name; *c; c++)
       plain &= islower((unsigned char)*c) || isdigit((unsigned char)*c) || *c == '_';
-    if (!plain || strlen(name) > LONGEST || strcmp(identifier(name), name) || is_of_program(name))
-      plan_error(
-          plan_options->train_line,
-          "a library cannot be called '%s': its name is at most %d small letters, digits and "
-          "_, begins with a letter, and is not a word of C or of a program",
-          printable(name), LONGEST);
+    if (!plain || strlen(name) > LONGEST || strcmp(identifier(name), name) || is_of_program(name)) {
+      const char *why = text("a library cannot be called '%s': its name is at most %d small "
+                             "letters, digits and _, begins with a letter, and is not a word of C "
+                             "or of a program",
+                             printable(name), LONGEST);
+      if (options.library_name) usage_error(2, "--library-name: %s", why);
+      plan_error(plan_options->train_line, "%s", why);
+    }
   }
   checked = name;
   return name;

@@ -43,6 +43,31 @@ static void print_words(const char *words, int at, int further)
   }
 }
 
+/* What the types mean, of those that the settings have. */
+static void print_types(const struct setting *list, int n)
+{
+  static const struct {
+    const char *type, *meaning;
+  } row[] = {
+      {"size", "a whole number, 1 or more: 65536, 0x10000 or 1e6; KiB and the like are not known"},
+      {"count", "the same, or 0"},
+      {"whole", "a whole number"},
+      {"number", "a number: 0.05, 5e-2"},
+      {"flag", "true or false"},
+      {"text", "any text, such as a path"},
+  };
+  bool any = false;
+  for (int k = 0; k < (int)(sizeof row / sizeof *row); k++) {
+    bool has = false;
+    for (int i = 0; i < n && !has; i++) {
+      const char *last = strrchr(list[i].type, '|');
+      has = !strcmp(last ? last + 1 : list[i].type, row[k].type);
+    }
+    if (has) printf("%s  %-6s  %s\n", any ? "" : "\nTypes:\n", row[k].type, row[k].meaning);
+    any |= has;
+  }
+}
+
 void help_with_plan(void)
 {
   if (!options.help) return;
@@ -72,5 +97,6 @@ void help_with_plan(void)
     }
     puts("");
   }
+  print_types(list, n);
   end_printing();
 }

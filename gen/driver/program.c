@@ -406,8 +406,10 @@ static void add_launcher(const char *ranks)
                 plan_options->generate.slots ? embedded_template("generate.txt") : "", "onednn",
                 multiplies_by_onednn() ? embedded_template("onednn.txt") : "", "runtime_files",
                 embedded_template("runtime_files.txt"), "library", library_build(), NULL));
-  char *run = fill(embedded_template("run.sh"), "plan", plan_shown(), "world", world, "hash",
-                   plan_options->hash, "transport", transport_text(), NULL);
+  const char *other_help = plan_options->generate.slots ? "HELP_OF_TRAINING" : "HELP_OF_GENERATING";
+  char *run =
+      fill(embedded_template("run.sh"), "plan", plan_shown(), "world", world, "hash",
+           plan_options->hash, "transport", transport_text(), "other_help", other_help, NULL);
   add_file("run.sh", run, strlen(run), true);
 }
 

@@ -24,6 +24,9 @@ static struct pipeline *of_name(const char *name)
 {
   const char *why;
   const int stages = options.stages ? options.stages : stages_implied(name);
+  if (!is_schedule(name))
+    usage_error(2, "--schedule %s: the schedules are %s, or a file: %s.csv", name, pipeline_names(),
+                name);
   if (!options.ranks_pp || !options.microbatches)
     usage_error(2, "--schedule %s: say how large it is: --ranks-pp 4 --microbatches 8", name);
   if ((int64_t)options.ranks_pp * stages > MAX_STAGES)

@@ -3,6 +3,7 @@
 
 #include <lauxlib.h>
 #include <lua.h>
+#include <math.h>
 #include <string.h>
 
 /* The largest size, and the most elements of a tensor over all ranks. A rank may have far fewer:
@@ -135,6 +136,9 @@ int64_t check_tensor_size(lua_State *L, const char *what)
     plan_fails("%s: a size must be a whole number, not a %s", what, luaL_typename(L, -1));
   int is_integer;
   lua_Integer n = lua_tointegerx(L, -1, &is_integer);
+  const double given = lua_tonumber(L, -1);
+  if (!is_integer && fabs(given) >= 0x1p63 && fabs(given) < 1e30)
+    plan_fails("%s: a size must be at least 1 and at most 2^40, not %.0f", what, given);
   if (!is_integer)
     plan_fails("%s: a size must be a whole number, not %s", what, lua_tostring(L, -1));
   if (n < 1 || n > MAX_SIZE)

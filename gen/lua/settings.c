@@ -31,15 +31,19 @@ void push_definition(lua_State *L, const struct definition *d)
   }
 }
 
-/* definitions(): the values of -D by name, without noting that the plan has read them. */
+/* definitions(): the values of -D by name, and their texts, without noting that the plan has read
+   them. */
 static int definitions(lua_State *L)
 {
   lua_newtable(L);
+  lua_newtable(L);
   for (int i = 0; i < options.ndefinition; i++) {
     push_definition(L, &options.definition[i]);
+    lua_setfield(L, -3, options.definition[i].name);
+    lua_pushstring(L, options.definition[i].value);
     lua_setfield(L, -2, options.definition[i].name);
   }
-  return 1;
+  return 2;
 }
 
 /* check_definitions({name, ...}, {[earlier name] = name}): each -D is one of these settings. */

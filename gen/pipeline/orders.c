@@ -358,6 +358,11 @@ static const struct schedule_row *find_schedule(const char *name)
   return NULL;
 }
 
+bool is_schedule(const char *name)
+{
+  return find_schedule(name) != NULL;
+}
+
 int stages_implied(const char *name)
 {
   const struct schedule_row *row = find_schedule(name);

@@ -52,6 +52,7 @@ struct pipeline {
 
 /* The names of the schedules, for messages. */
 const char *pipeline_names(void);
+bool is_schedule(const char *name);
 /* The default number of stages of each rank in a schedule of that name. */
 int stages_implied(const char *name);
 

@@ -221,12 +221,20 @@ static void compare_entry(const struct entry *e)
 static void check_files(void)
 {
   bool is_there = open_output(false);
+  if (!is_there && errno != ENOENT)
+    usage_error(3, "cannot open the directory %s: %s", options.out, strerror(errno));
+  if (!is_there) {
+    say("%s: error: there is no folder %s: tpgen without --check writes it", options.plan,
+        options.out);
+    fail_with(1);
+  }
   add_file(FILE_LIST, list_of_files(false)->contents, list_of_files(false)->size, false);
   for (int i = 0; i < nfile; i++) {
     struct stat about;
-    if (is_there && look_at_output(file[i].name, &about) && is_current(&file[i], &about)) continue;
-    say("%s: error: %s/%s is not what this plan gives: generate it again", options.plan,
-        options.out, file[i].name);
+    const bool found = look_at_output(file[i].name, &about);
+    if (found && is_current(&file[i], &about)) continue;
+    say("%s: error: %s/%s is %s: tpgen without --check writes it", options.plan, options.out,
+        file[i].name, found ? "not what this plan gives" : "missing");
     fail_with(1);
   }
 }

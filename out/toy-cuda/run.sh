@@ -15,9 +15,10 @@ here=${BASH_SOURCE[0]%/*}
 [[ ${here} == /* ]] || here=${PWD}/${here#./}
 build=${TPGEN_BUILD_DIR:-${here}/build}
 
-# Prints the strings of help.h, which the program prints for --help, too.
+# Prints the strings of help.h, which the program prints for --help, too, without those for other
+# programs.
 usage() {
-  sed -n 's/^ *"\(.*\)\\n";*$/\1/p' "${here}/runtime/base/help.h"
+  sed -n '/ HELP_OF_GENERATING\[/,/";$/d; s/^ *"\(.*\)\\n";*$/\1/p' "${here}/runtime/base/help.h"
   cat <<'END'
   --transport shared|mpi  how ranks of the CPU talk: through memory, which is the default where
                           run.sh starts them and all are on this machine; or by MPI. Ranks of
@@ -27,6 +28,11 @@ Environment: TPGEN_BUILD_DIR, where to build (build/ in the program's folder); C
 arguments for cmake; OMP_NUM_THREADS, the threads of a rank (cores / ranks); TPGEN_TOKEN, a secret
 of the ranks that meet over TCP: the same for all, and known to nobody else.
 END
+}
+
+wrong_usage() {
+  echo "run.sh: $*" >&2
+  exit 2
 }
 
 die() {
@@ -70,11 +76,11 @@ choose_transport() { # what the command line says
     if needs_mpi; then transport=mpi; fi
     ;;
   shared | mpi)
-    [[ ${transport} != nccl ]] || die "--transport $1: ranks on GPUs talk by NCCL"
+    [[ ${transport} != nccl ]] || wrong_usage "--transport $1: ranks on GPUs talk by NCCL"
     transport=$1
     if [[ $1 == shared ]] && needs_mpi; then transport=mixed; fi
     ;;
-  *) die "--transport '$1': it is shared or mpi" ;;
+  *) wrong_usage "--transport '$1': it is shared or mpi" ;;
   esac
 }
 
@@ -407,9 +413,9 @@ arguments=() asked=''
 while (($# > 0)); do
   case $1 in
   --help) usage && exit 0 ;;
-  :) die "an argument cannot be ':'" ;; # for mpirun the next rank would begin there
+  :) wrong_usage "an argument cannot be ':'" ;; # for mpirun the next rank would begin there
   --transport)
-    (($# > 1)) || die "--transport: say shared or mpi"
+    (($# > 1)) || wrong_usage "--transport: say shared or mpi"
     asked=$2
     shift
     ;;

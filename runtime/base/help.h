@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: MIT
-// The meaning of the options. run.sh prints the text between the quotation marks.
+// The meaning of the options. run.sh prints the text between the quotation marks, too. A program
+// that generates has HELP_OF_GENERATING, any other one HELP_OF_TRAINING.
 static const char HELP[] =
     "usage: run.sh [OPTION]...\n"
     "\n"
-    "Training\n"
-    "  --steps N        the last step, instead of the plan's: a job that loads step 6 runs, with\n"
-    "                   --steps 12, steps 7 to 12\n"
+    "Weights\n"
     "  --weights PATH   the parameters: a safetensors file, an index (.index.json) or a folder of\n"
     "                   model.safetensors; under the plan's names, or those that its `names`\n"
     "                   gives; BF16 and F16 become float32. Without it they are random, from the\n"
     "                   plan's seed\n"
     "  --adapter PATH   PEFT's adapters: a folder of adapter_model.safetensors, or that file.\n"
     "                   Without it they start as new ones\n"
+    "\n";
+static const char HELP_OF_TRAINING[] = // C11 compilers need not take longer strings
+    "Training\n"
+    "  --steps N        the last step, instead of the plan's: a job that loads step 6 runs, with\n"
+    "                   --steps 12, steps 7 to 12\n"
     "  --data FILE      the inputs: samples of .safetensors or .npy files, or tokens: llm.c's of\n"
     "                   a .bin file, flat ones of .u16, .uint16, .u32 or .uint32, or the bytes\n"
     "                   of any other file. Without it they are random. The option may be\n"
@@ -45,8 +49,8 @@ static const char HELP[] =
     "  --shard-bytes N  spread what is saved and exported over files of at most N bytes, and an\n"
     "                   index; N may end with K, M or G\n"
     "\n";
-static const char HELP_OF_GENERATING[] = // C11 compilers need not take longer strings
-    "Generating, where the plan ends with generate\n"
+static const char HELP_OF_GENERATING[] =
+    "Generating\n"
     "  --prompt TEXT    continue this, and print the answer as it grows\n"
     "  --prompts FILE   continue each line: a text, or JSON with a text or with ids; answers are\n"
     "                   lines of JSON in the prompts' order\n"

@@ -383,7 +383,7 @@ bool options_read(struct options *o, int argc, char **argv, bool says)
 void options_help(void)
 {
   fputs(HELP, stdout);
-  fputs(HELP_OF_GENERATING, stdout);
+  fputs(program->generation ? HELP_OF_GENERATING : HELP_OF_TRAINING, stdout);
   fputs(HELP_OF_RUNNING, stdout);
   printf("\nThe plan's own last step is %d.\n", program->steps);
 }

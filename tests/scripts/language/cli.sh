@@ -22,6 +22,12 @@ ends 2 "-o DIRECTORY" "$TPGEN" "$toy"
 ends 2 "the targets are cpu and cuda" "$TPGEN" "$toy" -o "$out" --target gpu
 ends 2 "no such pass" "$TPGEN" "$toy" --dump=everything
 ends 2 "write -D name=value" "$TPGEN" "$toy" -o "$out" -D tp
+ends 2 "tp=2: to set a value of the plan write -D tp=2" "$TPGEN" "$toy" --help tp=2
+ends 2 "tp=2: to set a value of the plan write -D tp=2" "$TPGEN" "$toy" tp=2 -o "$out"
+ends 2 "-D tp=1 and -D tp=2: give one of them" "$TPGEN" "$toy" -o "$out" -D tp=1 -D dp=2 -D tp=2
+ends 2 "--library-name net: there is no library: write --emit library" "$TPGEN" "$toy" -o "$out" --library-name net
+ends 2 "--library-name net: there is no library" "$TPGEN" "$toy" -o "$out" --emit program --library-name net
+ends 2 "a library cannot be called 'a b'" "$TPGEN" "$toy" -o "$out" --emit library --library-name 'a b'
 ends 2 "write --ranks 0-7" "$TPGEN" "$toy" -o "$out" --ranks 3-1
 ends 2 "counted from 0" "$TPGEN" "$toy" -o "$out" --ranks 2-3
 # An invalid number, or one out of range, is refused, not read as another number.
@@ -30,6 +36,17 @@ for ranks in 4294967296 0-4294967296 99999999999999999999 -1 1- "" 0x1 " 1" 0-1x
 done
 for number in tp=0x10000000000000002 lr=1e999 lr=-1e999; do
   ends 1 "-D $number: out of range" "$TPGEN" "$toy" -o "$out" -D $number
+done
+# Numbers of 2^63 or more are shown as given, with the limit.
+for number in 99999999999999999999 1e19; do
+  ends 1 "tp must be a whole number, 1 or more, below 2^63, not $number" "$TPGEN" "$toy" -o "$out" -D tp=$number
+done
+for size in 'nn.Linear(1e20, 3)|number of inputs must be a whole number below 2^63, not 100000000000000000000' \
+  'randn{2, 1e20}|a size must be at least 1 and at most 2^40, not 100000000000000000000' \
+  'nn.Identity(); F.view(nn.Parameter(zeros{2, 3}), -1, 1e20)|a size must be a whole number below 2^63, not 100000000000000000000' \
+  'device_mesh{{"dp", 1e300}}|must be a whole number below 2^63, not 1e+300'; do
+  echo "local M = nn.module('M', function(self) local x = ${size%%|*} end) M()" > "$WORK/large.lua"
+  ends 1 "${size#*|}" "$TPGEN" "$WORK/large.lua" -o "$out"
 done
 "$TPGEN" "$toy" -o "$WORK/hexadecimal" -D tp=0x00000000000000000003 -D lr=0x1p-4 || fail "-D tp=0x3: status $?"
 # --help of a plan lists its settings, with the defaults of a preset; of one that declares none, what it reads.
@@ -42,6 +59,10 @@ Settings, -D NAME=VALUE, with their defaults:
   tp=2      size    ranks that share each layer (search)
   lr=0.05   number  the learning rate
   steps=10  size    steps of the training
+
+Types:
+  size    a whole number, 1 or more: 65536, 0x10000 or 1e6; KiB and the like are not known
+  number  a number: 0.05, 5e-2
 END
 for plan in plans/*.lua; do
   "$TPGEN" "$plan" --help > "$WORK/settings" 2>&1 || fail "$plan --help: $(cat "$WORK/settings")"
@@ -67,7 +88,8 @@ ends 0 "0SEND_F0" "$TPGEN" --schedule gpipe --ranks-pp 2 --microbatches 2 --lowe
 ends 2 "the schedules are gpipe, 1f1b" "$TPGEN" --schedule none --ranks-pp 2 --microbatches 2
 ends 2 "at least as many micro-batches as stages: 8, not 2" "$TPGEN" --schedule dualpipe_v --ranks-pp 4 --microbatches 2
 ends 2 "say how large it is" "$TPGEN" --schedule 1f1b
-ends 2 "a number from 1 on" "$TPGEN" --schedule 1f1b --ranks-pp 0x
+ends 2 "the schedules are gpipe, 1f1b" "$TPGEN" --schedule none
+ends 2 "a whole number from 1 to 2147483646" "$TPGEN" --schedule 1f1b --ranks-pp 0x
 ends 2 "more than 4096 stages" "$TPGEN" --schedule gpipe --ranks-pp 9999 --microbatches 1
 ends 2 "takes no plan" "$TPGEN" --schedule 1f1b "$toy"
 ends 2 "are options of --schedule" "$TPGEN" "$toy" -o "$out" --stages 2
@@ -171,7 +193,12 @@ touch -d '2001-01-01' "$out"/*.*
 "$TPGEN" "$toy" -o "$out" -D tp=3
 [ -z "$(find "$out" -maxdepth 1 -type f -newermt 2002-01-01)" ] || fail "an unchanged file was written"
 "$TPGEN" "$toy" -o "$out" -D tp=3 --check || fail "--check calls its own output stale"
-ends 1 "is not what this plan gives" "$TPGEN" "$toy" -o "$out" -D tp=2 --check
+ends 1 "is not what this plan gives: tpgen without --check writes it" "$TPGEN" "$toy" -o "$out" -D tp=2 --check
+mv "$out/step.c" "$WORK"
+ends 1 "$out/step.c is missing: tpgen without --check writes it" "$TPGEN" "$toy" -o "$out" -D tp=3 --check
+mv "$WORK/step.c" "$out"
+ends 1 "there is no folder $out/none: tpgen without --check writes it" "$TPGEN" "$toy" -o "$out/none" --check
+ends 3 "cannot open the directory $toy: Not a directory" "$TPGEN" "$toy" -o "$toy" --check
 [ -e "$out/rank2.c" ] && [ -e "$out/step_1.c" ] || fail "tp=3 has no third rank or no second step"
 "$TPGEN" "$toy" -o "$out" -D tp=2
 [ ! -e "$out/rank2.c" ] && [ ! -e "$out/step_1.c" ] || fail "files of tp=3 are left"

@@ -36,7 +36,7 @@ END
       continue
     fi
     printf '\n## %s\n\n```\n' "$(basename "$plan")"
-    "$TPGEN" "$plan" --help | sed '0,/^Settings, -D/d' | awk -v shared="$shared" '
+    "$TPGEN" "$plan" --help | sed '0,/^Settings, -D/d; /^Types:$/,$d' | awk -v shared="$shared" '
       BEGIN { n = split(shared, name, "\n"); for (i = 1; i <= n; i++) left_out[name[i]] = 1 }
       /^[^ ]/ { hidden = ($0 in left_out); if (!hidden && any) print "" }
       !hidden && NF { print; any = 1 }'

@@ -130,7 +130,11 @@ transport=(--transport shared)
 cp -r "$build" "$WORK/toy/build/mixed"
 is 0 "rank 1 of $half: --steps 3" OMPI_COMM_WORLD_RANK=1 "${open_mpi[@]}"
 transport=(--transport=tcp)
-is 1 "run.sh: --transport 'tcp': it is shared or mpi" NONE=
+is 2 "run.sh: --transport 'tcp': it is shared or mpi" NONE=
+# Each program lists the options that it has.
+"$WORK/toy/run.sh" --help > "$WORK/help" || fail "run.sh --help: status $?"
+[ "$(grep -c -e '--tokens' "$WORK/help")" = 1 ] && grep -q -e '--save DIR' "$WORK/help" && ! grep -q -e '--prompt' "$WORK/help" ||
+  fail "run.sh --help: $(cat "$WORK/help")"
 
 # Without MPI, which is its way where all ranks share the memory of this machine, run.sh starts the ranks itself:
 # they have one token, all know rank 0's process, which has the input, and a failed rank ends the others, even

@@ -55,13 +55,17 @@ function base.expect(v, kind, what)
   return v
 end
 
+-- The words for a value that is no whole number. One of 2^63 or more is shown with all its digits.
+function base.not_whole(v)
+  if not math.type(v) then return "a whole number, not " .. base.a(v) end
+  if v ~= math.floor(v) or v - v ~= 0 then return "a whole number, not " .. tostring(v) end
+  return string.format(math.abs(v) < 1e30 and "a whole number below 2^63, not %.0f" or "a whole number below 2^63, not %g", v)
+end
+
 function base.integer(v, what, least, most)
   if math.type(v) == "integer" and v >= least and v <= most then return v end
   local n = math.type(v) and math.tointeger(v)
-  if not n then
-    local came = math.type(v) and tostring(v) or base.a(v)
-    fail("%s must be a whole number, not %s", what, came)
-  end
+  if not n then fail("%s must be %s", what, base.not_whole(v)) end
   if n < least or n > most then
     fail("%s must be at least %d and at most %d, not %d", what, least, most, n)
   end

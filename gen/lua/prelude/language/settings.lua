@@ -75,11 +75,13 @@ end
 
 local WHOLE = {size = true, count = true, whole = true}
 
-local function check(row, value)
+-- given: what the command line says, as it is written there.
+local function check(row, value, given)
   if WHOLE[row.type] and math.type(value) == "float" then value = math.tointeger(value) or value end
   if value ~= nil and not is_valid(row, value) then
-    fail("%s must be %s, not %s", row.name, words_of(row),
-      type(value) == "string" and base.a(value) or type(value) == "table" and "a table" or tostring(value))
+    local too_large = WHOLE[row.type] and math.type(value) == "float" and math.abs(value) >= 2.0 ^ 63
+    fail("%s must be %s%s, not %s", row.name, words_of(row), too_large and ", below 2^63" or "",
+      type(value) == "string" and base.a(value) or type(value) == "table" and "a table" or given or tostring(value))
   end
   return value
 end
@@ -130,8 +132,8 @@ function plan.settings(rows, known)
     __metatable = false,
   })
   core.check_definitions(base.setting_names, renamed)
-  local said = core.definitions()
-  for _, row in ipairs(all) do check(row, said[row.name]) end
+  local said, written = core.definitions()
+  for _, row in ipairs(all) do check(row, said[row.name], written[row.name]) end
   if core.lists_settings() then
     for _, row in ipairs(all) do
       local value = default_of(row)

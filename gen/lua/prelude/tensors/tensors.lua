@@ -73,9 +73,7 @@ end
 
 function base.whole(v, what, least, most)
   local n = math.type(v) and math.tointeger(v)
-  if not n then
-    misfit("%s must be a whole number, not %s", what, math.type(v) and tostring(v) or base.a(v))
-  end
+  if not n then misfit("%s must be %s", what, base.not_whole(v)) end
   if least and n < least then misfit("%s must be at least %d, not %d", what, least, n) end
   if most and n > most then misfit("%s must be at most %d, not %d", what, most, n) end
   return n
