@@ -145,8 +145,8 @@ static void check_end(enum pass after, int value)
     bool summed = after >= PASS_GRAD;
     bool no_sum_left = true;
     for (int d = 0; d < graph->mesh.ndim && no_sum_left; d++)
-      no_sum_left =
-          graph->value[value].layout.on[d].kind != PARTIAL || (!summed && graph->mesh.in_time[d]);
+      no_sum_left = graph->value[value].layout.on[d].kind != PARTIAL ||
+                    (!summed && graph->mesh.microbatch_axis[d]);
     require(no_sum_left, v->op, "a pending sum is left in it");
   }
 }
@@ -271,10 +271,10 @@ static void check_recomputed(void)
   for (int at = 0; at < graph->norder; at++) {
     int id = graph->order[at];
     const struct op *op = &graph->op[id];
-    require(!op->again || op->phase == BACKWARD, id,
+    require(!op->recomputed || op->phase == BACKWARD, id,
             "what is computed again is not in the backward");
     if (!plan_options->checkpoint)
-      require(!op->again || costs_little(op), id, "it is not cheap to compute again");
+      require(!op->recomputed || costs_little(op), id, "it is not cheap to compute again");
     for (int i = 0; i < op->nin && plan_options->checkpoint && op->phase == BACKWARD; i++) {
       /* Whether the value is made in the forward of the reader's own list element: it must be
          recomputed. */
@@ -398,7 +398,7 @@ static const struct promise {
     {PASS_LUA, PASS_LUA, check_units},
     {PASS_RECOMPUTE, PASS_RECOMPUTE, check_recomputed},
     {PASS_STAGES, PASS_REDISTRIBUTE, check_transfers},
-    {PASS_HOLD_ROWS, PASS_LAST, check_rows},
+    {PASS_CLAMP_TO_CAPACITY, PASS_LAST, check_rows},
     {PASS_ASYNC_TP, PASS_LAST, check_in_pieces},
     {PASS_FUSE, PASS_LAST, check_kernels},
     {PASS_KERNEL_FORMS, PASS_LAST, check_forms},

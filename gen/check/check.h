@@ -184,7 +184,7 @@ bool product_may_replace(const struct op *op, int in, int out,
                          bool (*overlaps)(int value, int out));
 bool move_may_replace(const struct op *op, int in, int out);
 
-/* ------------------------------------------------------------------------------------- facts.c */
+/* ------------------------------------------------------------------------------ pending_sums.c */
 
 /* The pass after which check() runs, and its assertion: if that fails, bug() names the pass. */
 extern const char *checked_pass;

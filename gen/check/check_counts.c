@@ -31,7 +31,7 @@ static int64_t check_counts_sent(const struct op *op, int from, int to)
   int result = op->out;
   const struct value *v = &graph->value[value], *w = &graph->value[result];
   const struct cut_tensor t = {v->shape, v->layout}, u = {w->shape, w->layout};
-  if (v->elsewhere || w->elsewhere) return 0;
+  if (v->on_other_stages || w->on_other_stages) return 0;
   if (v->counts == NONE) return common_part(&t, from, &u, to);
   struct shape room = local_shape(value, from);
   struct part a = part_on(&t, from), b = part_on(&u, to);

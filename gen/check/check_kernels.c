@@ -187,9 +187,9 @@ static bool check_kernels_follows(int before, int value, int d)
   local_strides(value, 0, b);
   for (int i = 0; i < v->shape.ndim; i++)
     if (v->shape.ndim != w->shape.ndim || a[i] != b[i]) return false;
-  const struct wide_part *p = wide_part(before), *q = wide_part(value);
-  if (p->wide != NONE && q->wide != NONE)
-    return p->wide == q->wide && q->first == p->first + local_shape(before, 0).size[d] * a[d];
+  const struct concat_slice *p = concat_slice(before), *q = concat_slice(value);
+  if (p->buffer != NONE && q->buffer != NONE)
+    return p->buffer == q->buffer && q->first == p->first + local_shape(before, 0).size[d] * a[d];
   bool gradients = v->role == GRADIENT;
   return v->role == w->role && (gradients || v->role == PARAMETER) && d == 0 &&
          is_next_parameter(gradients ? v->of : before, gradients ? w->of : value);

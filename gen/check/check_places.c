@@ -8,7 +8,7 @@
    that the storage of each value of the last ones is as in the full loop.
 
    Facts about bytes are kept by interval: those of the arena, and then those of storage outside of
-   it, one after the other. The parts of a wide value count as if each were contiguous, one after
+   it, one after the other. The parts of a concat buffer count as if each were contiguous, one after
    the other. A chunked value counts as consecutive pieces, even where its pieces are stored
    otherwise: then any other value in these bytes counts as foreign to all of them. */
 #include "check/check.h"
@@ -247,7 +247,7 @@ static struct place check_places_slice_of(int value, int module)
 }
 
 /* The last module before those that are left out also has their bytes of the values that each
-   module keeps, except for parts of a wide value, which alternate from module to module. */
+   module keeps, except for parts of a concat buffer, which alternate from module to module. */
 static struct place inside(int value, int module)
 {
   struct allocation a = allocation_of(value);
@@ -257,7 +257,7 @@ static struct place inside(int value, int module)
   int all = modules_of(value), few = check_places_run_of(all), left_out = all - few;
   int64_t stride = arena_stride(a.storage);
   int64_t bytes = (module < few / 2 ? module : module + left_out) % a.depth * stride;
-  bool widens = module == few / 2 - 1 && a.depth == all && wide_part(value)->wide == NONE;
+  bool widens = module == few / 2 - 1 && a.depth == all && concat_slice(value)->buffer == NONE;
   p.from += bytes;
   p.to += bytes + (widens ? left_out * stride : 0);
   return p;

@@ -17,7 +17,7 @@ static void check_rows_of_value(int id, int value, int counts)
     *&most = part.size[0] > 0 ? places_here(value, rank, part) : 0;
     if (room == most) continue;
     int maker = graph->value[counts].op;
-    require(maker != NONE && graph->op[maker].kind == OP_hold_rows, id,
+    require(maker != NONE && graph->op[maker].kind == OP_clamp_to_capacity, id,
             "it goes over rows that there may be no room for");
     require(room_of_count(&graph->op[maker], rank) == room, id,
             "its rows are held to another room than they have");

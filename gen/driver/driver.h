@@ -20,7 +20,7 @@
 
 /* --move: prints the steps and the bytes that move a tensor, as text or, with --json, as JSON; then
    ends tpgen. */
-void ask(void);
+void run_move_query(void);
 
 /* ----------------------------------------------------------------------------- model_library.c */
 
@@ -56,7 +56,7 @@ void add_runtime(void);
 
 /* --schedule: prints a pipeline's schedule as CSV, with --lowered the actions of its ranks; then
    ends tpgen. */
-void ask_schedule(void);
+void run_schedule_query(void);
 
 /* -------------------------------------------------------------------------------- run_passes.c */
 

@@ -286,9 +286,9 @@ static struct buffer programs; /* the step of each rank */
 static void main_finish(void)
 {
   prove();
-  expect();
-  fit();
-  explain();
+  check_expectations();
+  check_memory_limit();
+  run_explain();
   emit_steps(&programs);
 }
 
@@ -303,12 +303,12 @@ int main(int argc, char **argv)
     end_printing();
   }
   help_with_plan();
-  ask();
-  ask_schedule();
+  run_move_query();
+  run_schedule_query();
 
   run_all(main_finish); /* the passes, in the order of ir/passes.h */
   emit_rest(&programs);
   write_files(plan_shown(), plan_options->hash);
-  tell_notes();
+  print_notes();
   return 0;
 }

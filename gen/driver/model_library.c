@@ -108,8 +108,8 @@ static void add_filled(const char *file, const char *template, const struct stac
                      declarations.text, "many", world == 1 ? "One rank" : text("%d ranks", world),
                      "inputs", text("%d", inputs), "outputs", text("%d", outputs), "batches",
                      text("%d", takes_batches() ? plan_options->accumulate : 0), "inputs_list",
-                     inputs_list, "outputs_list", outputs_list, "data", forms()->library_data,
-                     "source", target->source, NULL);
+                     inputs_list, "outputs_list", outputs_list, "data",
+                     target_syntax()->library_data, "source", target->source, NULL);
   add_file(file, whole, strlen(whole), false);
 }
 

@@ -537,7 +537,7 @@ static void print_answer(const struct answer *a)
          grouped(a->bound), grouped(received));
 }
 
-void ask(void)
+void run_move_query(void)
 {
   if (!options.move) return;
   read_question();

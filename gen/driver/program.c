@@ -25,7 +25,7 @@ static void declare_streams_of(struct buffer *b, bool are_edges, const char *wha
   bool any = false;
   for (int g = 0; g < graph->ngroup; g++) {
     if (graph->group[g].is_edge != are_edges || !has_stream(g)) continue;
-    put(b, "%s%s", any ? ", " : text("static %s ", forms()->stream_type), stream_name(g));
+    put(b, "%s%s", any ? ", " : text("static %s ", target_syntax()->stream_type), stream_name(g));
     any = true;
   }
   if (any) put(b, "; // of %s\n", what);
@@ -36,14 +36,14 @@ static void declare_streams(struct buffer *b)
   declare_streams_of(b, false, "collectives that overlap with arithmetic");
   declare_streams_of(b, true, "what stages send each other");
   if (program_events())
-    put(b, "static %s done[%d]; // recorded when such a %s ends\n", forms()->event_type,
+    put(b, "static %s done[%d]; // recorded when such a %s ends\n", target_syntax()->event_type,
         program_events(), graph->stages ? "call" : "collective");
 }
 
 /* In a library each thread has the state of the model whose function it is in. */
 static const char *own_static(void)
 {
-  return model_library() ? forms()->own_static : "static";
+  return model_library() ? target_syntax()->own_static : "static";
 }
 
 static char *microbatch_text(void)
@@ -132,7 +132,8 @@ static char *json_literal(const char *json, size_t n)
 static void put_field(struct buffer *b, const char *name, const char *value)
 {
   static const char *const zero[] = {"0", "0u", "NULL", "false", NULL};
-  if (forms()->names_zeros || !is_word_of(zero, value)) put(b, "    .%s = %s,\n", name, value);
+  if (target_syntax()->names_zeros || !is_word_of(zero, value))
+    put(b, "    .%s = %s,\n", name, value);
 }
 
 /* A string of several lines, which begin on the next one; or NULL. */
@@ -239,11 +240,12 @@ static char *program_text(const char *step, const struct stacks *tensors)
 {
   const char *products =
       text("static const struct products products = {\n%s};\n\n", product_list());
-  return fill(embedded_template("step_program.c"), "name", step, "declaration",
-              fill(forms()->declares, "struct", "program", "name", text("%s_program", step), NULL),
-              "groups", groups_text(), "products", target->product_table ? products : "", "fields",
-              fields_text(tensors), "unnamed",
-              forms()->names_zeros ? "" : " Those that are not named are 0, NULL or false.", NULL);
+  return fill(
+      embedded_template("step_program.c"), "name", step, "declaration",
+      fill(target_syntax()->declares, "struct", "program", "name", text("%s_program", step), NULL),
+      "groups", groups_text(), "products", target->product_table ? products : "", "fields",
+      fields_text(tensors), "unnamed",
+      target_syntax()->names_zeros ? "" : " Those that are not named are 0, NULL or false.", NULL);
 }
 
 /* The end of a step file's head: the text for numbers that are used as indices. */
@@ -262,7 +264,7 @@ static const char *indices_legend(void)
 
 static bool moves_rows(const struct op *op)
 {
-  return op->kind == OP_exchange_rows || op->kind == OP_hold_rows;
+  return op->kind == OP_exchange_rows || op->kind == OP_clamp_to_capacity;
 }
 
 /* The headers that only some programs include. */
@@ -309,7 +311,7 @@ static void program_add_step(const struct class_files *names, int rank, const ch
                     "products", product_table(), "learning_rate",
                     graph->loss == NONE ? "" : text("%s\n", learning_rate_text(functions)), NULL);
   add_text(names->step, text("%s%s%s", head, body, program_text(names->name, tensors)));
-  const char *on_device = forms()->memory_is;
+  const char *on_device = target_syntax()->memory_is;
   add_text(names->memory,
            fill(embedded_template("memory.h"), "version", TPGEN_VERSION, "plan", plan_shown(),
                 "hash", plan_options->hash, "ranks", ranks, "step", names->step, "memory",

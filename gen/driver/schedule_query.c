@@ -38,7 +38,7 @@ static struct pipeline *of_name(const char *name)
   return p;
 }
 
-void ask_schedule(void)
+void run_schedule_query(void)
 {
   const char *name = options.schedule, *why = NULL;
   if (!name) return;

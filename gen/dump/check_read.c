@@ -87,17 +87,18 @@ static void check_stack(int value)
   need(check_read_ends(value, carried_from), "what is carried begins with itself");
 }
 
-/* A part of a wide value has whole rows, which are within those of the wide value. */
+/* A part of a concat buffer has whole rows, which are within those of the concat buffer. */
 static void check_wide(int value)
 {
-  const struct wide_part *w = wide_part(value);
+  const struct concat_slice *w = concat_slice(value);
   const struct value *v = &graph->value[value];
-  if (w->wide == NONE) return;
-  need(v->role == ACTIVATION && wide_part(w->wide)->wide == NONE, "it can be no part of a value");
+  if (w->buffer == NONE) return;
+  need(v->role == ACTIVATION && concat_slice(w->buffer)->buffer == NONE,
+       "it can be no part of a value");
   need(w->row > 0 && w->row <= elements(v->shape) && w->first >= 0 &&
            w->first <= MOST_ARENA_BYTES && w->pitch >= w->first + w->row &&
            w->pitch <= MOST_ARENA_BYTES,
-       "a part lies outside of its wide value");
+       "a part lies outside of its concat buffer");
 }
 
 /* A part of a tensor in files begins and ends within it; without a tensor, the value has no

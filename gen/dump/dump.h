@@ -53,7 +53,7 @@ struct reading {
   int *value_line, *referring_line; /* by value: line that states it; line that refers to it */
   struct list op_line;              /* by operation */
   const char **stated_name;         /* by value: its name in its line */
-  struct wide_part *wide_part;
+  struct concat_slice *concat_slice;
   struct allocation *allocation;
   struct memory_plan arena; /* only its sizes */
   struct bearers bearers;

@@ -104,7 +104,7 @@
 #define UPDATE_STEP_FIELDS(FIELD)           \
   FIELD(TEXT,      equation,      "rule")   \
   FIELD(TYPE,      type,          "type")   \
-  FIELD(FLAG,      keep,          "keep")   \
+  FIELD(FLAG,      keepdim,       "keep")   \
   FIELD(BITS,      dims,          "dims")   \
   FIELD(REAL,      scalar,        "scalar")
 
@@ -199,7 +199,7 @@
   FIELD(REAL,      scalar,        "scalar") \
   FIELD(REAL,      softcap,       "softcap") \
   FIELD(BITS,      dims,          "dims")   \
-  FIELD(FLAG,      keep,          "kept")   \
+  FIELD(FLAG,      keepdim,       "kept")   \
   FIELD(FUNCTION,  function,      "calls")  \
   FIELD(ITERATION, iteration,     "for")    \
   FIELD(INT,       first,         "first")  \
@@ -223,7 +223,7 @@
   FIELD(TEXT,      why,           "why")    \
   FIELD(TEXT,      part_of,       "part_of") \
   FIELD(FLAG,      constant,      "constant") \
-  FIELD(FLAG,      again,         "again")  \
+  FIELD(FLAG,      recomputed,    "again")  \
   FIELD(INT,       piece,         "piece")  \
   FIELD(INT,       pieces,        "of_pieces") \
   FIELD(INT,       piece_dim,     "piece_dim") \
@@ -262,9 +262,9 @@
   FIELD(TYPE,      reduced_as,    "reduced_as") \
   FIELD(FLAG,      is_output,     "output") \
   FIELD(FLAG,      stored,        "stored") \
-  FIELD(FLAG,      apart,         "apart")  \
+  FIELD(FLAG,      is_separate,   "apart")  \
   FIELD(FLAG,      frozen,        "frozen") \
-  FIELD(FLAG,      elsewhere,     "elsewhere") \
+  FIELD(FLAG,      on_other_stages, "elsewhere") \
   FIELD(INT,       pieces,        "in_pieces") \
   FIELD(VALUE,     counts,        "counted_by") \
   FIELD(TEXT,      alias,         "alias")  \
@@ -292,8 +292,8 @@
   FIELD(INT,       step,          "step")   \
   FIELD(VALUE,     initial,       "initial")
 
-#define WIDE_PART_FIELDS(FIELD)             \
-  FIELD(VALUE,     wide,          "part_of_wide") \
+#define CONCAT_SLICE_FIELDS(FIELD)             \
+  FIELD(VALUE,     buffer,        "part_of_wide") \
   FIELD(LONG,      first,         "begins_at") \
   FIELD(LONG,      row,           "rows_of") \
   FIELD(LONG,      pitch,         "rows_apart")
@@ -356,7 +356,7 @@
   RECORD(task,       struct task,            TASK_FIELDS)         \
   RECORD(value,      struct value,           VALUE_FIELDS)        \
   RECORD(in_loop,    struct in_loop,         IN_LOOP_FIELDS)      \
-  RECORD(wide_part,  struct wide_part,       WIDE_PART_FIELDS)    \
+  RECORD(concat_slice,  struct concat_slice,       CONCAT_SLICE_FIELDS)    \
   RECORD(allocation, struct allocation,      ALLOCATION_FIELDS)
 
 #endif

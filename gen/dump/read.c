@@ -70,12 +70,12 @@ static void read_mesh(void)
       m->latency[i] = token_real();
     else if (take_word("whole"))
       m->whole[i] = read_TEXT();
-    else if (take_word("in_time"))
-      m->in_time[i] = true;
+    else if (take_word("microbatch_axis"))
+      m->microbatch_axis[i] = true;
     else
       break;
   m->ndim++;
-  if (m->in_time[i] && m->size[i] > MOST_MICROBATCHES_READ)
+  if (m->microbatch_axis[i] && m->size[i] > MOST_MICROBATCHES_READ)
     dump_error(token_line(), "a step has at most %d micro-batches", MOST_MICROBATCHES_READ);
   if (world_size() > MOST_RANKS_READ) dump_error(token_line(), "the mesh has too many ranks");
 }
@@ -473,7 +473,7 @@ void open_dump_file(const char *path, const char *dump, enum pass after)
   r.value_line = alloc(MOST_VALUES * sizeof *r.value_line);
   r.referring_line = alloc(MOST_VALUES * sizeof *r.referring_line);
   r.stated_name = alloc(MOST_VALUES * sizeof *r.stated_name);
-  r.wide_part = alloc(MOST_VALUES * sizeof *r.wide_part);
+  r.concat_slice = alloc(MOST_VALUES * sizeof *r.concat_slice);
   r.allocation = alloc(MOST_VALUES * sizeof *r.allocation);
 }
 
@@ -488,7 +488,7 @@ static void begin_graph(void)
                        .value_line = last.value_line,
                        .referring_line = last.referring_line,
                        .stated_name = last.stated_name,
-                       .wide_part = last.wide_part,
+                       .concat_slice = last.concat_slice,
                        .allocation = last.allocation};
   if (file.ngraph++) {
     memset(r.value_line, 0, n * sizeof *r.value_line);
@@ -553,7 +553,7 @@ bool read_graph(void)
   leave_no_loops();
   for (int i = 0; i < graph->nvalue; i++) {
     if (!r.value_line[i]) continue;
-    if (r.wide_part[i].wide != NONE) make_wide_part(i, r.wide_part[i]);
+    if (r.concat_slice[i].buffer != NONE) make_concat_slice(i, r.concat_slice[i]);
   }
   number_ops();
   read_place_values();

@@ -61,7 +61,7 @@ static void begin_value(int value)
     dump_error(token_line(), "v%d is stated in line %d, too", value, r.value_line[value]);
   reach_value(value);
   r.value_line[value] = token_line();
-  r.wide_part[value] = no_wide_part;
+  r.concat_slice[value] = no_concat_slice;
   r.allocation[value] = no_place(value);
 }
 
@@ -70,7 +70,8 @@ static void begin_value(int value)
 static bool read_field_of(int value)
 {
   return read_value_field(&graph->value[value]) || read_in_loop_field(row_in_loop(value)) ||
-         read_wide_part_field(&r.wide_part[value]) || read_allocation_field(&r.allocation[value]);
+         read_concat_slice_field(&r.concat_slice[value]) ||
+         read_allocation_field(&r.allocation[value]);
 }
 
 void read_value_line(void)

@@ -36,7 +36,7 @@ static void put_kind(int value, const struct op *maker)
   if (v->placed) put_layout(&v->layout);
   put_value_fields(v, &usual);
   put_in_loop_fields(in_loop(value), &usual_loop);
-  put_wide_part_fields(wide_part(value), &no_wide_part);
+  put_concat_slice_fields(concat_slice(value), &no_concat_slice);
   if (d.after == PASS_MEMORY) put_allocation_fields(&a, &own);
 }
 
@@ -146,7 +146,7 @@ static void put_mesh(void)
     put_REAL("bandwidth", m->bandwidth[i], 0);
     put_REAL("latency", m->latency[i], 0);
     put_TEXT("whole", m->whole[i], NULL);
-    put(&d.b, "%s\n", m->in_time[i] ? " in_time" : "");
+    put(&d.b, "%s\n", m->microbatch_axis[i] ? " microbatch_axis" : "");
   }
   if (!device->name) return;
   put(&d.b, "device ");
@@ -355,7 +355,7 @@ static void write_find_kept(void)
     write_keep_value(&todo, loop->stack);
     write_keep_value(&todo, loop->sibling);
     write_keep_value(&todo, v->of);
-    write_keep_value(&todo, wide_part(value)->wide);
+    write_keep_value(&todo, concat_slice(value)->buffer);
     write_keep_value(&todo, v->counts);
     if (loop->step) write_keep_value(&todo, loop->initial);
     if (graph->memory) write_keep_value(&todo, storage_of(value));

@@ -354,7 +354,7 @@ static const char *equal_form(const struct calls *calls, int64_t n, int ranks, e
 static char *piece_call_text(const struct op *op, int64_t n)
 {
   const struct calls *calls = forms_of_calls(op->kind);
-  bool gather = gathers_shards(op->kind), apart = graph->value[whole_value(op)].apart;
+  bool gather = gathers_shards(op->kind), apart = graph->value[whole_value(op)].is_separate;
   int ranks = group_size(op->group);
   int64_t part = n * op->pieces, whole_at = op->piece * n * (apart ? ranks : 1);
   int64_t in_at = gather ? op->piece * n : whole_at, out_at = gather ? whole_at : op->piece * n;

@@ -151,7 +151,7 @@ static char *to_partial_text(const struct op *op, int rank)
     const char *n = text("%" PRId64, elements(out));
     rest = text("{\n    const %s least = %s;\n    %s\n  }", c_type(type),
                 least_text(type, op->reduction == MAX),
-                fill(forms()->fill_value, "at", c_name(op->out), "n", n, NULL));
+                fill(target_syntax()->fill_value, "at", c_name(op->out), "n", n, NULL));
   }
   if (elements(in) == 0) return rest;
   const char *condition = giver ? text("if (%s) ", giver) : "";

@@ -94,8 +94,8 @@ static char *packing_purpose(const struct op *op)
 static bool is_again(const struct op *op)
 {
   for (int k = 0; k < op->nbody; k++)
-    if (!graph->op[op->body[k]].again) return false;
-  return op->again || op->nbody;
+    if (!graph->op[op->body[k]].recomputed) return false;
+  return op->recomputed || op->nbody;
 }
 
 /* "On tp's stream, overlapping with d_wq, d_wk." */

@@ -80,9 +80,10 @@ char *list_text(const char *type, const char *name, const int64_t *n, int ranks,
 
 /* ------------------------------------------------------------------------------ row_exchange.c */
 
-/* The call of an exchange of rows by expert, and that of OP_hold_rows; the table row_bounds[]. */
+/* The call of an exchange of rows by expert, and that of OP_clamp_to_capacity; the table
+   row_bounds[]. */
 char *row_exchange_text(const struct op *op, int rank);
-char *hold_rows_text(const struct op *op, int rank);
+char *clamp_to_capacity_text(const struct op *op, int rank);
 char *row_bounds_text(int rank);
 
 /* ------------------------------------------------------------------------------------ copies.c */
@@ -165,7 +166,7 @@ char *with_copies(const struct op *op, int rank, const char *call, bool out);
 /* The function `prepare`, "" where a program needs none. */
 char *prepare_text(void);
 
-/* ------------------------------------------------------------------------------------ recipe.c */
+/* ------------------------------------------------------------------------------- update_text.c */
 
 /* The lines of a kernel that updates elements. */
 struct update_lines {

@@ -66,7 +66,7 @@ static char *iteration_text(const struct op *op, int rank)
 
 static const char *function_parameters(const struct function *f)
 {
-  const char *t = forms()->step_parameter;
+  const char *t = target_syntax()->step_parameter;
   if (f->count > 1) return takes_step(f) ? text("int l, %s", t) : "int l";
   return takes_step(f) ? t : "void";
 }
@@ -152,7 +152,7 @@ static char *function_text(const struct function *f, int rank)
   /* A rank that has no part of any operand has nothing to do. */
   const char *l = f->count > 1 && !has_word(code.text, "l") ? "  (void)l;\n" : "";
   const char *t = takes_step(f) && !has_word(code.text, "t") ? "  (void)t;\n" : "";
-  const char *range = fill(forms()->open_function, "name", function_name(f), NULL);
+  const char *range = fill(target_syntax()->open_function, "name", function_name(f), NULL);
   char *sent = awaits_sent_text(f, rank);
   const char *whose =
       graph->mesh.now
@@ -177,7 +177,7 @@ static void put_phases(struct buffer *b, enum phase from, enum phase to, const c
 /* "memset(&m->grad, 0, sizeof m->grad);" */
 static void put_zero(struct buffer *b, const char *what)
 {
-  put(b, "%s", fill(forms()->zero_member, "member", what, NULL));
+  put(b, "%s", fill(target_syntax()->zero_member, "member", what, NULL));
 }
 
 /* The phases for each micro-batch: a loop for each size. */
@@ -194,11 +194,11 @@ static void put_microbatches(struct buffer *b, enum phase from, enum phase to, c
 /* The head of the loop over a step's batches, and its first statements. */
 static void open_loop(struct buffer *b)
 {
-  put(b, "  %s\n", fill(forms()->batches, "n", text("%d", plan_options->accumulate), NULL));
+  put(b, "  %s\n", fill(target_syntax()->batches, "n", text("%d", plan_options->accumulate), NULL));
   if (keeps_batches() && has_some_of(BATCH))
     put(b, "    %s",
-        fill(forms()->copy_member, "to", "m->batch", "from", "m->batches[i]", "batch", "m->batch",
-             NULL));
+        fill(target_syntax()->copy_member, "to", "m->batch", "from", "m->batches[i]", "batch",
+             "m->batch", NULL));
   else if (takes_batches() && !target->steps_in_memory)
     put(b, "    next_batch(i);\n");
 }
@@ -449,7 +449,8 @@ static char *step_function_text(void)
     put_update_function(&step, batch_number());
   }
   const char *unused = target->steps_in_memory || has_word(step.text, "t") ? "" : "  (void)t;\n";
-  return text("static void step(%s)\n{\n%s%s}\n", forms()->step_parameters, step.text, unused);
+  return text("static void step(%s)\n{\n%s%s}\n", target_syntax()->step_parameters, step.text,
+              unused);
 }
 
 /* The functions that micro-batches of a size run; with those of the first size, all others. */

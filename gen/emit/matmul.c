@@ -250,7 +250,7 @@ char *matmul_text(const struct op *op, int rank)
     if (!op->pieces) return zero_text(op->out, rank);
     local_strides(op->out, rank, stride);
     int64_t block = here.size[op->piece_dim] / op->pieces * stride[op->piece_dim];
-    if (!graph->value[op->out].apart) block /= group_size(op->piece_group);
+    if (!graph->value[op->out].is_separate) block /= group_size(op->piece_group);
     int64_t blocks = elements(here) / op->pieces / block;
     const char *at = c_name(op->out);
     if (op->piece > 0) at = text("%s + %" PRId64, at, op->piece * block);

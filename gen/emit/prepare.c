@@ -12,8 +12,8 @@ static void put_next_batches(struct buffer *b)
   if (!has_some_of(BATCH)) return;
   put(b, "  for (int i = 0; i < %d; i++) {\n    next_batch(%d * (t - 1) + i);\n", n, n);
   put(b, "    %s  }\n",
-      fill(forms()->copy_member, "to", "m->batches[i]", "from", "m->batch", "batch", "m->batch",
-           NULL));
+      fill(target_syntax()->copy_member, "to", "m->batches[i]", "from", "m->batch", "batch",
+           "m->batch", NULL));
 }
 
 char *prepare_text(void)

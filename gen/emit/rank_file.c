@@ -46,7 +46,7 @@ char *rank_text(int rank, const char *step, const struct stacks *tensors, const 
   coordinate_of(rank, coordinate);
   for (int i = 0, rows; i < tensors->n; i += rows) {
     for (rows = 0; i + rows < tensors->n; rows++)
-      if (!graph->value[tensors->at[i + rows].member.at[0]].elsewhere) break;
+      if (!graph->value[tensors->at[i + rows].member.at[0]].on_other_stages) break;
     if (rows) {
       /* This many rows for tensors of other stages, by the macros of program.h. */
       int n = rows;
@@ -86,7 +86,7 @@ char *rank_text(int rank, const char *step, const struct stacks *tensors, const 
   }
   return fill(embedded_template("rank.c"), "version", TPGEN_VERSION, "plan", plan_shown(), "hash",
               plan_options->hash, "rank", text("%d", rank), "step_name", step, "declaration",
-              fill(forms()->declares, "struct", "rank", "name", "this_rank", NULL), "step",
+              fill(target_syntax()->declares, "struct", "rank", "name", "this_rank", NULL), "step",
               text("%s.%s", step, target->source), "coordinate", coordinates.text, "mesh",
               names.text, "members", members_text(rank), "states", macro.text, "parts", parts.text,
               "exchanges", exchanges_text(rank), "exchange", graph->nexchange ? "exchange" : "NULL",

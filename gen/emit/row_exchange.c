@@ -93,7 +93,8 @@ char *row_bounds_text(int rank)
   for (int size = NONE; next_size(sizes_of_step(), &size);)
     for (int i = 0; i < notes.n; i++) {
       const struct op *op = &graph->op[notes.at[i]];
-      bool holds = op->kind == OP_hold_rows, slot = op->kind == OP_exchange_rows && target->streams;
+      bool holds = op->kind == OP_clamp_to_capacity,
+           slot = op->kind == OP_exchange_rows && target->streams;
       int made = holds ? op->in[1] : graph->value[op->in[0]].counts;
       int64_t room = holds  ? room_of_count(op, rank)
                      : slot ? rows_of_slot(op->in[0], group_size(op->group))
@@ -107,11 +108,11 @@ char *row_bounds_text(int rank)
   return b.text;
 }
 
-char *hold_rows_text(const struct op *op, int rank)
+char *clamp_to_capacity_text(const struct op *op, int rank)
 {
   if (!c_name(op->out)) return "";
   return text("{\n    const struct row_note noted = %s;\n"
-              "    hold_rows(%s, %s, /* experts */ %" PRId64 ", /* room */ %" PRId64
+              "    clamp_to_capacity(%s, %s, /* experts */ %" PRId64 ", /* room */ %" PRId64
               ", noted%s);\n  }",
               note_text(op), c_name(op->out), c_name(op->in[0]), local_shape(op->out, rank).size[0],
               room_of_count(op, rank), target->streams ? ", stream" : "");

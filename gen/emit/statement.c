@@ -48,8 +48,8 @@ char *statement_text(const struct op *op, int rank)
     return norm_text(op);
   case OP_step_number:
     return step_number_text(op);
-  case OP_hold_rows:
-    return hold_rows_text(op, rank);
+  case OP_clamp_to_capacity:
+    return clamp_to_capacity_text(op, rank);
   case OP_await:
     return await_text(op, rank);
   case OP_send:

@@ -86,11 +86,11 @@ static char *assignment(const char *to, const char *from, int64_t n)
   char *number = text("(%s)blockIdx.x * %d + (%s)threadIdx.x", counter, BLOCK, counter);
   char *definition = fill(update_template("assign"), "n", text("%" PRId64, n), "number", number,
                           "counter", counter, "threads", threads, NULL);
-  const char *bounds = fill(forms()->kernel_bounds, "threads", text("%d", BLOCK), NULL);
+  const char *bounds = fill(target_syntax()->kernel_bounds, "threads", text("%d", BLOCK), NULL);
   size_t head = strcspn(definition, "{") - 1;
   const char *name = add_kernel(text("assign_%" PRId64, n),
-                                text("%s%.*s", forms()->kernel_mark, (int)head, definition), "",
-                                text("%s%s", bounds, definition), true);
+                                text("%s%.*s", target_syntax()->kernel_mark, (int)head, definition),
+                                "", text("%s%s", bounds, definition), true);
   return kernel_call_text(name, text("%" PRId64, (n + BLOCK - 1) / BLOCK), BLOCK,
                           text("%s, %s", to, from));
 }
@@ -144,8 +144,8 @@ char *update_call(const struct op *op, int rank)
                                             : text("// %s: %s", optimizer_of(op)->name,
                                                    optimizer_text(optimizer_of(op)));
   const char *comment = wrapped(about, " ", "// ");
-  const char *mark = forms()->kernel_mark;
-  const char *bounds = fill(forms()->kernel_bounds, "threads", text("%d", BLOCK), NULL);
+  const char *mark = target_syntax()->kernel_mark;
+  const char *bounds = fill(target_syntax()->kernel_bounds, "threads", text("%d", BLOCK), NULL);
   const char *name = add_kernel(text("%s_%" PRId64, update_name(op), n),
                                 text("%s%.*s", mark, (int)head, definition), text("%s\n", comment),
                                 text("%s%s", bounds, definition), true);
@@ -198,7 +198,7 @@ static void put_run(struct sum *s, int indent)
   if (blocks > MOST) blocks = MOST;
   if (run->n)
     put(b, "\n%*s%s", indent, "",
-        fill(of_largest ? forms()->add_largest : forms()->add_squares, "squares",
+        fill(of_largest ? target_syntax()->add_largest : target_syntax()->add_squares, "squares",
              c_name(s->op->out), "kernel", s->kernel, "gradients", from, "n",
              text("%" PRId64, run->n), "blocks", text("%" PRId64, blocks), "threads",
              text("%d", BLOCK), "weight", share, "divided",
@@ -302,9 +302,9 @@ char *squares_text(const struct op *op, int rank)
   const char *squares = c_name(op->out);
   int count = 0;
   s.kernel = plan_options->norm_of_largest
-                 ? add_template("largest_of", forms()->largest_head, s.width)
-                 : add_template("sum_of_squares", forms()->squares_head, s.width);
-  put(&s.text, "%s", fill(forms()->clear_squares, "squares", squares, NULL));
+                 ? add_template("largest_of", target_syntax()->largest_head, s.width)
+                 : add_template("sum_of_squares", target_syntax()->squares_head, s.width);
+  put(&s.text, "%s", fill(target_syntax()->clear_squares, "squares", squares, NULL));
   for (int k = 0; k < op->nbody;) {
     int period = find_update_loop(&s, k, &count);
     if (period) {
@@ -318,16 +318,16 @@ char *squares_text(const struct op *op, int rank)
     k += period ? period * count : 1;
   }
   put_run(&s, 2);
-  if (forms()->sum_squares)
+  if (target_syntax()->sum_squares)
     put(&s.text, "\n  %s",
-        fill(forms()->sum_squares, "kernel", s.kernel, "squares", squares, NULL));
+        fill(target_syntax()->sum_squares, "kernel", s.kernel, "squares", squares, NULL));
   return s.text.text + strspn(s.text.text, "\n ");
 }
 
 char *norm_text(const struct op *op)
 {
   const char *norm = c_name(op->out), *squares = c_name(op->in[0]);
-  const struct forms *f = forms();
+  const struct target_syntax *f = target_syntax();
   const bool of_largest = plan_options->norm_of_largest;
   const char *kernel = of_largest ? f->largest_norm_kernel : f->norm_kernel;
   if (kernel) add_template(kernel, of_largest ? f->largest_norm_head : f->norm_head, 1);

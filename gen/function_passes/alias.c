@@ -113,16 +113,15 @@ static void share_slices(struct lifetimes *l)
   }
 }
 
-/* ------------------------------------------------------------------------------------ wide values
- */
+/* ------------------------------------------------------------------------------ concat buffers */
 
-/* A wide value lives as long as any of its parts, and has their depth. A value that shows a part
+/* A concat buffer lives as long as any of its parts, and has their depth. A value that shows a part
    has the part's place. */
 static void share_wide(struct lifetimes *l)
 {
   struct allocation *of = l->plan->of;
   for (int k = 0; k < l->value.n; k++) {
-    int i = l->value.at[k], wide = wide_part(i)->wide;
+    int i = l->value.at[k], wide = concat_slice(i)->buffer;
     if (wide == NONE || of[i].storage != i) continue;
     struct allocation *place = &of[wide];
     if (place->first == NONE) *place = of[i];
@@ -131,7 +130,7 @@ static void share_wide(struct lifetimes *l)
     if (of[i].last > place->last) place->last = of[i].last;
     if (of[i].depth > place->depth) place->depth = of[i].depth;
     l->note[wide].loop_carried |= l->note[i].loop_carried;
-    l->note[i].within = wide_part(i)->first * type_bytes(graph->value[i].type);
+    l->note[i].within = concat_slice(i)->first * type_bytes(graph->value[i].type);
     of[i].storage = wide;
   }
 }

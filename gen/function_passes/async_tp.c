@@ -227,7 +227,7 @@ static void put_pieces(struct list *to, const struct line *l, int pieces)
   bool gathers = gathers_shards(graph->op[l->collective].kind);
   struct op whole[MOST_PRODUCTS + 1];
   for (int k = 0; k < l->nproduct; k++) whole[k] = graph->op[l->product[k]];
-  graph->value[l->value].apart = !gathers;
+  graph->value[l->value].is_separate = !gathers;
   for (int k = 0; k < l->nproduct && !gathers; k++) {
     struct op *op = &graph->op[l->product[k]];
     op->out = l->value;

@@ -69,8 +69,8 @@ static bool is_product(const int *readers, const struct op *op)
   if (!has_terms) return false;
   /* A piece of a value that is stored whole: one call for the members' parts, the same on all
      ranks. */
-  if (op->pieces && (op->nin != 2 || graph->value[op->out].apart || !has_equal_parts(op->out) ||
-                     !matmul_is_one_call(op, 0)))
+  if (op->pieces && (op->nin != 2 || graph->value[op->out].is_separate ||
+                     !has_equal_parts(op->out) || !matmul_is_one_call(op, 0)))
     return false;
   const struct value *c = &graph->value[op->out];
   return lies_as_written(op->in[0]) && lies_as_written(op->in[1]) && lies_as_written(op->out) &&
@@ -109,7 +109,7 @@ static bool sums_rows(const struct op *op, int value)
   if (v->shape.ndim < 2) return false;
   unsigned rows = (1u << (v->shape.ndim - 1)) - 1;
   return op->kind == OP_sum && op->in[0] == value && op->scalar == 1 && op->dims == rows &&
-         !op->keep && lies_as_written(value);
+         !op->keepdim && lies_as_written(value);
 }
 
 /* Bias, then relu or gelu. */

@@ -309,23 +309,23 @@ bool may_share(int a, int b);
 bool is_small(int group, int64_t bytes);
 int64_t most_of_small(void);
 
-/* ------------------------------------------------------------------------------- wide_values.c */
+/* ---------------------------------------------------------------------------- concat_buffers.c */
 
-enum { MOST_TOGETHER = 8 }; /* parts of a wide value */
+enum { MOST_TOGETHER = 8 }; /* parts of a concat buffer */
 
 /* A value, and the values that show its bytes in another shape. */
 struct shown {
   int n, value[2 * MOST_TOGETHER];
 };
 
-/* A candidate for a wide value: the roots of its parts, the lengths of their rows, and all values
-   that show them; and which parts are copied out of it. */
+/* A candidate for a concat buffer: the roots of its parts, the lengths of their rows, and all
+   values that show them; and which parts are copied out of it. */
 struct widening {
   int n, root[MOST_TOGETHER];
   int64_t row[MOST_TOGETHER];
   struct shown shown[MOST_TOGETHER];
   bool leaves[MOST_TOGETHER];
-  int wide; /* the value, when it is made */
+  int buffer; /* the value, when it is made */
   int ncopy,
       copy[MOST_TOGETHER]; /* the operations that copy out of it: they come after its maker */
 };
@@ -349,11 +349,11 @@ void note_place(struct placed_ops *p, int op, int function, int place);
    function makes; may_leave: those that live longer may be copied out of it. */
 bool can_widen(struct placed_ops *p, struct widening *w, int n, const int *value, const int *dim,
                int function, bool may_leave);
-/* Makes the wide value. The caller notes its operation, and the place of the copies. */
+/* Makes the concat buffer. The caller notes its operation, and the place of the copies. */
 void make_wide(struct placed_ops *p, struct widening *w);
 /* Whether the value has parts of one size on all ranks, with elements. */
 bool parts_are_equal(int value);
-/* Whether they are all parts of one wide value, from its first to its last. */
+/* Whether they are all parts of one concat buffer, from its first to its last. */
 bool are_parts(int n, const int *value);
 
 #endif

@@ -15,13 +15,13 @@
 
 /* The state of the pass. */
 struct fusing {
-  bool *in_memory;        /* by value, at the representative of a stack: an operation other than a
-                             kernel reads it */
-  struct bundle **bundle; /* of a function, in the order in which they run */
-  int nbundle;
+  bool *in_memory; /* by value, at the representative of a stack: an operation other than a
+                      kernel reads it */
+  struct candidate **candidate; /* of a function, in the order in which they run */
+  int ncandidate;
   int *maker;  /* by value: the operation of this function that makes it, or NONE */
-  int *place;  /* by operation: the place of its bundle in the order */
-  bool *after; /* by place, while two bundles are compared: it must run after the first */
+  int *place;  /* by operation: the place of its candidate in the order */
+  bool *after; /* by place, while two candidates are compared: it must run after the first */
   int *list, list_room;
 };
 
@@ -62,12 +62,12 @@ static bool is_literal(struct fusing *p, const struct op *op)
 
 /* ------------------------------------------------------------------------- which go together
 
-   A bundle is an operation by itself, or several that will be one kernel. One after the other, each
-   operation becomes a bundle after those before it, and is merged with a bundle that it shares a
-   value with, where one kernel can run both and nothing has to run between them. The bundles
-   between the two that read the first then come after both, the others before. */
+   A candidate is an operation by itself, or several that will be one kernel. One after the other,
+   each operation becomes a candidate after those before it, and is merged with a candidate that it
+   shares a value with, where one kernel can run both and nothing has to run between them. The
+   candidates between the two that read the first then come after both, the others before. */
 
-struct bundle {
+struct candidate {
   bool element;
   int n, op[MOST_IN_KERNEL];
 };
@@ -79,8 +79,8 @@ static int fuse_reads_of(struct fusing *p, int op)
   return op_reads(&graph->op[op], p->list);
 }
 
-/* Whether the bundle reads a value made at a marked place from `first` on. */
-static bool reads_after(struct fusing *p, const struct bundle *u, int first)
+/* Whether the candidate reads a value made at a marked place from `first` on. */
+static bool reads_after(struct fusing *p, const struct candidate *u, int first)
 {
   for (int k = 0; k < u->n; k++)
     for (int n = fuse_reads_of(p, u->op[k]); n--;) {
@@ -93,16 +93,16 @@ static bool reads_after(struct fusing *p, const struct bundle *u, int first)
 /* Whether a call of several stages at `at` must stay after one that is marked, from `first` on. */
 static bool keeps_turn_after(const struct fusing *p, int at, int first)
 {
-  const struct op *op = &graph->op[p->bundle[at]->op[0]];
+  const struct op *op = &graph->op[p->candidate[at]->op[0]];
   if (!is_transfer(op->kind) && !joins_stages(op)) return false;
   for (int i = first; i < at; i++)
-    if (p->after[i] && keeps_turn(&graph->op[p->bundle[i]->op[0]], op)) return true;
+    if (p->after[i] && keeps_turn(&graph->op[p->candidate[i]->op[0]], op)) return true;
   return false;
 }
 
-/* Whether the operation reads a result of the bundle, or both read an operand that has the size of
-   the operation's space. */
-static bool shares_value(const struct bundle *a, const struct op *op)
+/* Whether the operation reads a result of the candidate, or both read an operand that has the size
+   of the operation's space. */
+static bool shares_value(const struct candidate *a, const struct op *op)
 {
   int64_t most = elements(graph->value[space_of(op)].shape);
   for (int i = 0; i < op->nin; i++) {
@@ -119,7 +119,7 @@ static bool shares_value(const struct bundle *a, const struct op *op)
 
 static bool can_be_one(struct fusing *p, int a, int b)
 {
-  const struct bundle *u = p->bundle[a], *v = p->bundle[b];
+  const struct candidate *u = p->candidate[a], *v = p->candidate[b];
   int body[2 * MOST_IN_KERNEL], n = u->n + v->n;
   struct stages stages;
   if (!u->element || n > MOST_IN_KERNEL) return false;
@@ -131,35 +131,35 @@ static bool can_be_one(struct fusing *p, int a, int b)
   memcpy(body + u->n, v->op, (size_t)v->n * sizeof *body);
   if (!find_stages(body, n, &stages)) return false;
   if (!related && stages.rows != NONE) return false;
-  /* Whether the operations between two bundles can move before or after both. */
+  /* Whether the operations between two candidates can move before or after both. */
   p->after[a] = true;
   for (int at = a + 1; at <= b; at++) p->after[at] = false;
   for (int at = a + 1; at < b; at++)
-    p->after[at] = reads_after(p, p->bundle[at], a) || keeps_turn_after(p, at, a);
+    p->after[at] = reads_after(p, p->candidate[at], a) || keeps_turn_after(p, at, a);
   p->after[a] = false;
-  return !reads_after(p, p->bundle[b], a);
+  return !reads_after(p, p->candidate[b], a);
 }
 
-/* Merges the bundles at a and b, and returns the place of the result. */
+/* Merges the candidates at a and b, and returns the place of the result. */
 static int fuse_make_one(struct fusing *p, int a, int b)
 {
-  struct bundle *one = p->bundle[a], *gone = p->bundle[b],
-                **behind = alloc((size_t)(b - a) * sizeof *behind);
+  struct candidate *one = p->candidate[a], *gone = p->candidate[b],
+                   **behind = alloc((size_t)(b - a) * sizeof *behind);
   int at = a, n = 0;
   memcpy(one->op + one->n, gone->op, (size_t)gone->n * sizeof *one->op);
   one->n += gone->n;
   for (int i = a + 1; i < b; i++)
     if (p->after[i])
-      behind[n++] = p->bundle[i];
+      behind[n++] = p->candidate[i];
     else
-      p->bundle[at++] = p->bundle[i];
+      p->candidate[at++] = p->candidate[i];
   int met = at;
-  p->bundle[at++] = one;
-  for (int i = 0; i < n; i++) p->bundle[at++] = behind[i];
-  for (int i = b + 1; i < p->nbundle; i++) p->bundle[at++] = p->bundle[i];
-  p->nbundle = at;
-  for (int i = a; i < p->nbundle; i++)
-    for (int k = 0; k < p->bundle[i]->n; k++) p->place[p->bundle[i]->op[k]] = i;
+  p->candidate[at++] = one;
+  for (int i = 0; i < n; i++) p->candidate[at++] = behind[i];
+  for (int i = b + 1; i < p->ncandidate; i++) p->candidate[at++] = p->candidate[i];
+  p->ncandidate = at;
+  for (int i = a; i < p->ncandidate; i++)
+    for (int k = 0; k < p->candidate[i]->n; k++) p->place[p->candidate[i]->op[k]] = i;
   return met;
 }
 
@@ -167,14 +167,14 @@ static void join_others(struct fusing *p, int b)
 {
   enum { FARTHEST = 48 }; /* the largest distance of the search */
   for (int a = b - 1; a >= 0 && b - a <= FARTHEST; a--) {
-    if (graph->op[p->bundle[a]->op[0]].kind == OP_loop) return;
+    if (graph->op[p->candidate[a]->op[0]].kind == OP_loop) return;
     if (!can_be_one(p, a, b)) continue;
     b = fuse_make_one(p, a, b);
     a = b;
   }
 }
 
-static int kernel_of(const struct bundle *u)
+static int kernel_of(const struct candidate *u)
 {
   int id = fused(u->op, u->n);
   struct stages *stages = alloc(sizeof *stages);
@@ -200,17 +200,17 @@ static int counts_before(const struct fusing *p, const struct function *f, int a
 
 static void fuse_elements(struct fusing *p, struct function *f)
 {
-  p->bundle = alloc((size_t)(f->nop + 1) * sizeof *p->bundle);
+  p->candidate = alloc((size_t)(f->nop + 1) * sizeof *p->candidate);
   p->after = alloc((size_t)(f->nop + 1) * sizeof *p->after);
-  p->nbundle = 0;
+  p->ncandidate = 0;
   for (int i = 0; i < graph->nvalue; i++) p->maker[i] = NONE;
   for (int i = 0; i < f->nop; i++)
     if (!is_literal(p, &graph->op[f->op[i]])) {
       int op = f->op[i];
-      struct bundle *u = alloc(sizeof *u);
+      struct candidate *u = alloc(sizeof *u);
       const struct op *o = &graph->op[op];
-      *u = (struct bundle){.element = is_elementwise(o), .n = 1, .op = {op}};
-      p->place[op] = p->nbundle;
+      *u = (struct candidate){.element = is_elementwise(o), .n = 1, .op = {op}};
+      p->place[op] = p->ncandidate;
       /* The first of the chunks counts: all chunks of a value make and read the same, in their
        * order.
        */
@@ -219,12 +219,13 @@ static void fuse_elements(struct fusing *p, struct function *f)
         p->maker[o->out + k] = op;
       for (int k = 0; k < o->nbody; k++)
         if (graph->op[o->body[k]].out != NONE) p->maker[graph->op[o->body[k]].out] = op;
-      p->bundle[p->nbundle++] = u;
-      if (u->element) join_others(p, p->nbundle - 1);
+      p->candidate[p->ncandidate++] = u;
+      if (u->element) join_others(p, p->ncandidate - 1);
     }
   f->nop = 0;
-  for (int i = 0; i < p->nbundle; i++)
-    f->op[f->nop++] = p->bundle[i]->element ? kernel_of(p->bundle[i]) : p->bundle[i]->op[0];
+  for (int i = 0; i < p->ncandidate; i++)
+    f->op[f->nop++] =
+        p->candidate[i]->element ? kernel_of(p->candidate[i]) : p->candidate[i]->op[0];
   for (int i = 0; i < f->nop; i++) {
     struct op *op = &graph->op[f->op[i]];
     int counts = op->kind == OP_fused ? counts_before(p, f, i) : NONE;

@@ -9,7 +9,7 @@
 bool have_same_parts(int a, int b)
 {
   const struct value *v = &graph->value[a], *w = &graph->value[b];
-  if (wide_part(a)->wide != NONE || wide_part(b)->wide != NONE) return false;
+  if (concat_slice(a)->buffer != NONE || concat_slice(b)->buffer != NONE) return false;
   return v->type == w->type && same_shape(v->shape, w->shape) && v->order == w->order &&
          same_local_shape(v->layout, w->layout);
 }

@@ -41,7 +41,7 @@ struct trial {
 static void touch(struct lifetimes *l, int value)
 {
   const struct in_loop *loop = in_loop(value);
-  int wide = wide_part(value)->wide;
+  int wide = concat_slice(value)->buffer;
   l->note[value].touched = true;
   if (loop->stack != NONE) l->note[loop->stack].touched = true;
   if (wide != NONE) l->note[wide].touched = true;

@@ -11,15 +11,15 @@
 
    In each operand that differs the parts are side by side, in the order of the weights: weights and
    their gradients as members of a struct, one after the other; values of the step as parts of a
-   wide value, which has a place in the arena and no other meaning. The rows of a part
+   concat buffer, which has a place in the arena and no other meaning. The rows of a part
    are not adjacent (local_strides): a kernel or a product reads and writes it by its strides,
    without a copy.
 
    The pass does this where it costs nothing: weights with nothing between them, parts that are
    equal on all ranks, values that only operations with strides touch. A result that lives longer
-   than the others, up to the backward, is copied out of the wide value: that takes far less than a
-   second product. A program that looks for numbers that are not finite has no wide values, and one
-   that is not trained keeps its products. */
+   than the others, up to the backward, is copied out of the concat buffer: that takes far less than
+   a second product. A program that looks for numbers that are not finite has no concat buffers, and
+   one that is not trained keeps its products. */
 #include "function_passes/function_passes.h"
 
 #include <string.h>
@@ -307,7 +307,7 @@ static bool merge_bunch(struct placed_ops *p, struct function *f, struct bunch *
                                 .module = last->module,
                                 .line = last->line});
   for (int s = 0; s < 2; s++)
-    if (w[s].n) graph->value[w[s].wide].op = id;
+    if (w[s].n) graph->value[w[s].buffer].op = id;
   take_place(p, f, id, at, b, &w[1]);
   return true;
 }

@@ -390,7 +390,7 @@ static bool have_equal_places(int a, int b)
 {
   const struct value *v = &graph->value[a], *w = &graph->value[b];
   return v->type == w->type && same_shape(v->shape, w->shape) && v->order == w->order &&
-         v->apart == w->apart && same_layout(v->layout, w->layout);
+         v->is_separate == w->is_separate && same_layout(v->layout, w->layout);
 }
 
 /* In a sum of two products the later one adds itself to the earlier one: mostly in the gradient of

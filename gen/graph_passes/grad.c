@@ -106,7 +106,7 @@ static void give_zeros_to_parts(struct backward *b, int known)
 
 /* Called when an operation is done: parameters that no other operation reads have their whole
    gradient. */
-static void leave(struct backward *b, const struct op *op)
+static void finish_gradient(struct backward *b, const struct op *op)
 {
   for (int i = 0; i < op->nin; i++) {
     int value = op->in[i];
@@ -120,7 +120,7 @@ static void leave(struct backward *b, const struct op *op)
 }
 
 /* Called before an operation, in reverse order, and in the end without one. */
-static void pass(struct backward *b, const struct op *op, int at)
+static void emit_gradient(struct backward *b, const struct op *op, int at)
 {
   if (!pass_step(op, at)) return;
   for (int i = 0; i < b->late.n; i++) gradient_of_parameter(b, b->late.at[i]);
@@ -224,7 +224,8 @@ void grad(void)
                          !graph->value[i].frozen;
   for (int i = 0; i < graph->norder; i++) {
     const struct op *op = &graph->op[graph->order[i]];
-    if (stays(op) && stays_at[op->in[0]] == NONE) stays_at[op->in[0]] = graph->order[i];
+    if (is_kept_for_backward(op) && stays_at[op->in[0]] == NONE)
+      stays_at[op->in[0]] = graph->order[i];
   }
   do mark_what_follows(b);
   while (want_carried(b->has_gradient));
@@ -242,17 +243,17 @@ void grad(void)
   for (int i = norder - 1; i >= 0; i--) {
     struct op op = graph->op[graph->order[i]];
     int first = graph->nop, forward = graph->order[i];
-    pass(b, &op, i);
+    emit_gradient(b, &op, i);
     if (is_reached(b, &op) && takes_part_in_scan(op.kind))
       write_scan_gradient(&op, b->gradient[op.out]);
     else if (is_reached(b, &op) && !(op.kind == OP_redistribute && !b->has_gradient[op.in[0]]))
       write_gradient(&op, finished(b, op.out), b->has_gradient, b->gradient);
     else if (op.kind == OP_running)
       write_gradient(&op, NONE, b->has_gradient, b->gradient);
-    leave(b, &op);
+    finish_gradient(b, &op);
     for (int id = first; id < graph->nop; id++) set_stage_of(id, forward);
   }
-  pass(b, NULL, 0);
+  emit_gradient(b, NULL, 0);
   give_zeros_to_parts(b, known);
   propagate_from(norder);
   if (later != NONE) append_to_order(later);

@@ -79,7 +79,7 @@ struct op like_forward(enum op_kind kind, int nin, const int *in)
                   .scalar = forward_op->scalar,
                   .softcap = forward_op->softcap,
                   .dims = forward_op->dims,
-                  .keep = forward_op->keep};
+                  .keepdim = forward_op->keepdim};
   memcpy(op.in, in, (size_t)nin * sizeof *in);
   memcpy(op.number, forward_op->number, sizeof op.number);
   return op;
@@ -98,7 +98,7 @@ static int unbroadcast(int g, int value)
         (struct op){.kind = OP_sum, .nin = 1, .in = {g}, .dims = gone, .scalar = 1});
   if (broadcast)
     g = append_backward((struct op){
-        .kind = OP_sum, .nin = 1, .in = {g}, .dims = broadcast, .keep = true, .scalar = 1});
+        .kind = OP_sum, .nin = 1, .in = {g}, .dims = broadcast, .keepdim = true, .scalar = 1});
   return g;
 }
 

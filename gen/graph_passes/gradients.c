@@ -23,7 +23,7 @@
 
 int *stays_at; /* of each value: a redistribution that keeps its layout, or NONE */
 
-bool stays(const struct op *op)
+bool is_kept_for_backward(const struct op *op)
 {
   if (op->kind != OP_redistribute) return false;
   const struct value *in = &graph->value[op->in[0]], *out = &graph->value[op->out];
@@ -222,7 +222,7 @@ void gather_grad(int g)
   for (int d = 0; d < picked.ndim; d++) {
     if (!(forward_op->dims >> d & 1) || picked.size[d] != 1) continue;
     struct op op = like_forward(OP_place, 2, (int[]){g, forward_op->in[1]});
-    op.keep = true;
+    op.keepdim = true;
     give_gradient(0, append_backward_shaped(op, shape_of(forward_op->in[0])));
     return;
   }
@@ -239,11 +239,11 @@ void place_grad(int g)
   struct op op = {.kind = OP_view, .nin = 1, .in = {value}};
   op.equation = view_equation(shape_of(value), shape, forward_op->line);
   int picked = append_backward(like_forward(
-      OP_gather, 2, (int[]){g, forward_op->keep ? value : append_backward_shaped(op, shape)}));
+      OP_gather, 2, (int[]){g, forward_op->keepdim ? value : append_backward_shaped(op, shape)}));
   struct op back = {.kind = OP_view, .nin = 1, .in = {picked}};
   back.equation = view_equation(shape_of(picked), shape_of(forward_op->in[0]), forward_op->line);
-  give_gradient(0, forward_op->keep ? picked
-                                    : append_backward_shaped(back, shape_of(forward_op->in[0])));
+  give_gradient(0, forward_op->keepdim ? picked
+                                       : append_backward_shaped(back, shape_of(forward_op->in[0])));
 }
 
 void index_select_grad(int g)
@@ -465,7 +465,7 @@ void custom_grad(int g)
    nothing changes, grad.c does it once, for the whole gradient. */
 void redistribute_grad(int g)
 {
-  if (stays(forward_op)) {
+  if (is_kept_for_backward(forward_op)) {
     give_gradient(0, g);
     return;
   }

@@ -103,7 +103,7 @@ void name_gradient(int g, int value);
    a copy: adding operations moves the graph's. */
 void write_gradient(const struct op *op, int g, const bool *has_gradient, int *gradient);
 /* Whether it is a redistribution that moves neither the value nor its gradient. */
-bool stays(const struct op *op);
+bool is_kept_for_backward(const struct op *op);
 extern int *stays_at;
 
 /* ----------------------------------------------------------------------------- equal_modules.c */

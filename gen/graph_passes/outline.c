@@ -33,14 +33,14 @@ struct run {
 
 /* Modules of a list that may be folded: a run of those with equal parameters; in a pipeline, of
    those of a stage. */
-struct span {
+struct iteration_range {
   int list, stage;
   int first, count;
 };
 
 /* A loop over a list's modules in one phase. The last run is that of the last of `modules`. */
 struct region {
-  struct span of;
+  struct iteration_range of;
   int list, count, modules, phase;
   int first, last; /* places in graph->order */
   bool upward;     /* from module 0 to the last */
@@ -66,7 +66,7 @@ enum { MOST_COMPARED = 20000000, MOST_REGIONS = 512 };
 /* ----------------------------------------------------------------------------- finding the runs */
 
 /* The index, in the span, of the operation's module; NONE if that is not in the span. */
-static int index_at(int place, const struct span *of)
+static int index_at(int place, const struct iteration_range *of)
 {
   int id = graph->order[place], module = graph->op[id].module;
   int element = module == NONE ? NONE : element_within(module, of->list);
@@ -74,15 +74,16 @@ static int index_at(int place, const struct span *of)
   /* An operation of an update on numbers that all ranks have belongs to no stage, and so to every
      span. */
   bool of_none = stage_of(id) == NONE && !is_of_batch(graph->op[id].phase);
-  bool is_of_span = of_none || stage_of(id) == of->stage;
-  if (!is_of_span) return NONE;
+  bool is_in_range = of_none || stage_of(id) == of->stage;
+  if (!is_in_range) return NONE;
   int index = place_in_list(element) - of->first;
   return index >= 0 && index < of->count ? index : NONE;
 }
 
 /* The runs of all modules of the span, from `place` on, in either direction, without a loop.
    The first gives the length: further operations of the last module stay outside. */
-static bool find_region(struct outlining *o, int place, const struct span *of, struct region *r)
+static bool find_region(struct outlining *o, int place, const struct iteration_range *of,
+                        struct region *r)
 {
   int list = of->list, count = of->count;
   int first = index_at(place, of), phase = (int)graph->op[graph->order[place]].phase;
@@ -130,12 +131,13 @@ static bool same_numbers(const struct op *a, const struct op *b)
 
 static bool same_op(struct outlining *o, const struct op *a, const struct op *b)
 {
-  if (a->kind != b->kind || a->nin != b->nin || a->line != b->line || a->again != b->again)
+  if (a->kind != b->kind || a->nin != b->nin || a->line != b->line ||
+      a->recomputed != b->recomputed)
     return false;
   if (!a->equation != !b->equation || (a->equation && strcmp(a->equation, b->equation)))
     return false;
   if (a->scalar != b->scalar || a->softcap != b->softcap || a->dims != b->dims ||
-      a->keep != b->keep)
+      a->keepdim != b->keepdim)
     return false;
   if (a->group != b->group || a->exchange != b->exchange || a->reduction != b->reduction)
     return false;
@@ -367,7 +369,7 @@ static void join(const struct region *r, int of, int first, int run)
   if (loop->index == 1) row_in_loop(first)->sibling = of;
 }
 
-static void find_regions_of(struct outlining *o, const struct span *of)
+static void find_regions_of(struct outlining *o, const struct iteration_range *of)
 {
   for (int k = 0; k < o->places[of->list].n; k++) {
     struct region r;
@@ -409,7 +411,7 @@ static void find_regions_of_list(struct outlining *o, const struct list *inner, 
 {
   for (int stage = NONE; stage < (graph->stages ? graph->stages->n : 0); stage++) {
     /* The list's modules that the stage has; without a pipeline, all. */
-    struct span s = {.list = list, .stage = stage, .count = graph->stages ? 0 : count};
+    struct iteration_range s = {.list = list, .stage = stage, .count = graph->stages ? 0 : count};
     for (int k = 0; k < o->places[list].n && graph->stages; k++) {
       int id = graph->order[o->places[list].at[k]];
       if (stage_of(id) != stage) continue;
@@ -417,7 +419,7 @@ static void find_regions_of_list(struct outlining *o, const struct list *inner, 
       if (!s.count || place < s.first) s.count += s.count ? s.first - place : 1, s.first = place;
       if (place >= s.first + s.count) s.count = place - s.first + 1;
     }
-    struct span all = s, run = all;
+    struct iteration_range all = s, run = all;
     for (; run.first < all.first + all.count; run.first += run.count) {
       run.count = count_equal(inner, list, run.first, all.first + all.count - run.first);
       if (run.count > 1) find_regions_of(o, &run);

@@ -389,7 +389,7 @@ static int finish(int value, bool whole, const char *why)
                   .asked = (1u << graph->mesh.ndim) - 1,
                   .why = why};
   for (int d = 0; d < graph->mesh.ndim; d++) {
-    if (graph->mesh.in_time[d]) continue; /* the micro-batches add to it */
+    if (graph->mesh.microbatch_axis[d]) continue; /* the micro-batches add to it */
     if (whole || v.layout.on[d].kind == PARTIAL) op.to.on[d] = (struct placement){0};
     op.to.on[d].outer = 0;
   }

@@ -71,7 +71,7 @@ static void join_steps(struct recomputing *r, bool again)
   for (int at = 0; at < graph->norder; at++) {
     const struct op *op = &graph->op[graph->order[at]];
     int scan = scan_around(op->module);
-    bool runs = op->nout && (again ? op->again : op->phase == FORWARD);
+    bool runs = op->nout && (again ? op->recomputed : op->phase == FORWARD);
     for (int k = 0; runs && scan != NONE && k < op->nout; k++)
       add(&made[element_within(op->module, scan)], op->out + k);
   }
@@ -113,7 +113,7 @@ static void write_again(struct recomputing *r, int id, const int *in)
   }
   for (int k = 0; k < op.nout; k++) shape[k] = graph->value[op.out + k].shape;
   op.phase = BACKWARD;
-  op.again = true;
+  op.recomputed = true;
   int first = op.out, out = append_op_outputs(op, shape, op.nout);
   for (int k = 0; k < op.nout; k++) {
     struct value v = graph->value[first + k];
@@ -127,7 +127,7 @@ static void write_again(struct recomputing *r, int id, const int *in)
 
 bool gathers(const struct op *op)
 {
-  return unit_of(op) != NONE && (op->phase == FORWARD || op->again);
+  return unit_of(op) != NONE && (op->phase == FORWARD || op->recomputed);
 }
 
 bool reshards(const struct op *op)
@@ -241,7 +241,7 @@ bool is_cheap(const struct op *op)
 /* The backward may make values of the forward again, and values that a checkpoint repeats. */
 static bool is_backward(const struct op *op)
 {
-  return op->phase == BACKWARD && !op->again;
+  return op->phase == BACKWARD && !op->recomputed;
 }
 
 static bool is_choice(struct recomputing *r, int value)
@@ -288,7 +288,7 @@ static void set_prices(struct recomputing *r, struct need *n, int value)
   /* A parameter that a checkpoint casts or gathers again is available in the module's backward: it
      is not made again once more. */
   if (n->leaves[value] || !is_cheap(op) ||
-      (op->again &&
+      (op->recomputed &&
        (gathers(op) || (op->kind == OP_cast && graph->value[op->in[0]].role == PARAMETER)))) {
     add_own_price(n->cut, made, NEVER);
     return;

@@ -76,8 +76,9 @@ struct graph *program_of_stages(struct graph *whole, int coordinate, struct stag
     struct value *v = &g->value[i];
     int home = room->home[i];
     if (v->role != ACTIVATION && home != NONE)
-      v->elsewhere = coordinate_of_stage(home) != coordinate;
-    if (v->role == SUMS) v->elsewhere = !takes[i]; /* each stage sums its own terms of a gradient */
+      v->on_other_stages = coordinate_of_stage(home) != coordinate;
+    if (v->role == SUMS)
+      v->on_other_stages = !takes[i]; /* each stage sums its own terms of a gradient */
     if (v->op != NONE && !runs[v->op]) v->op = NONE;
   }
   for (int at = 0; at < g->norder; at++)
@@ -86,7 +87,7 @@ struct graph *program_of_stages(struct graph *whole, int coordinate, struct stag
       struct op *op = &g->op[g->order[at]];
       int *body = alloc((size_t)(op->nbody + 1) * sizeof *body), n = 0;
       for (int k = 0; k < op->nbody; k++)
-        if (!graph->value[graph->op[op->body[k]].in[0]].elsewhere) body[n++] = op->body[k];
+        if (!graph->value[graph->op[op->body[k]].in[0]].on_other_stages) body[n++] = op->body[k];
       op->body = body;
       op->nbody = n;
     }
@@ -103,7 +104,7 @@ static uint64_t hash_int(uint64_t h, int64_t x)
 
 static uint64_t hash_value(uint64_t h, const struct value *v)
 {
-  h = hash_int(hash_int(hash_int(h, v->role), v->type), v->elsewhere);
+  h = hash_int(hash_int(hash_int(h, v->role), v->type), v->on_other_stages);
   for (int d = 0; d < v->shape.ndim; d++) h = hash_int(h, v->shape.size[d]);
   for (int d = 0; d < graph->mesh.ndim; d++) h = hash_bytes(h, &v->layout.on[d], 8);
   return hash_int(h, v->order);

@@ -174,7 +174,8 @@ static void set_moves(void)
       int value = op->in[0];
       bool is_pending = false;
       for (int d = 0; d < graph->mesh.ndim && !is_pending; d++)
-        is_pending = !graph->mesh.in_time[d] && graph->value[value].layout.on[d].kind == PARTIAL;
+        is_pending =
+            !graph->mesh.microbatch_axis[d] && graph->value[value].layout.on[d].kind == PARTIAL;
       if (!is_pending && reader[op->out] != NONE) set_stage(id, reader[op->out]);
     }
     for (int i = 0; i < op->nin; i++) {

@@ -2,7 +2,7 @@
    of the phase UPDATE: ordinary ones, which propagate places and fuse joins. The results that the
    update itself takes are moved to the layout of the parameter or of the state; single numbers are
    whole. update_parts.c has the updates of parameters that the program keeps in parts,
-   update_home.c the operations at home. */
+   update_owner.c the operations at home. */
 #include "graph_passes/graph_passes.h"
 
 struct op op_of_update(enum op_kind kind, const struct operands *of)
@@ -102,7 +102,7 @@ int append_step_of_update(const struct operands *of, const struct update_step *s
   enum type type = type_beside(of, step);
   if (step->kind == OP_scan_take) return of->value[step->in[0]];
   op.dims = step->dims;
-  op.keep = step->keep;
+  op.keepdim = step->keepdim;
   op.scalar = step->scalar;
   op.equation = step->equation;
   op.nin = inputs_of_step(step->kind);
@@ -112,7 +112,7 @@ int append_step_of_update(const struct operands *of, const struct update_step *s
     /* Turns the operation on a matrix into one on a stack of them. Its result has as many
        dimensions as the stack. */
     op.dims <<= 1;
-    op.keep |= is_reduce(op.kind);
+    op.keepdim |= is_reduce(op.kind);
     if (op.equation) {
       /* "zmk,zkn->zmn" of "mk,kn->mn" */
       struct buffer b = {0};

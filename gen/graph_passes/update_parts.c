@@ -56,7 +56,7 @@ static int along_of_result(const struct parts *p, const struct update_step *step
   if (step->kind == OP_permute) return -3 - along;
   if (!is_reduce(step->kind)) return along;
   if (step->dims >> (ndim + along) & 1) return 0;
-  for (int d = ndim - 1; d > ndim + along && !step->keep; d--) along += step->dims >> d & 1;
+  for (int d = ndim - 1; d > ndim + along && !step->keepdim; d--) along += step->dims >> d & 1;
   return along;
 }
 

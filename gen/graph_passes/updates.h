@@ -1,4 +1,4 @@
-/* updates.h: the functions that the files of updates share: update_operations.c, update_home.c,
+/* updates.h: the functions that the files of updates share: update_operations.c, update_owner.c,
    update_parts.c; and those that optimize.c calls. */
 #ifndef TPGEN_FLAT_UPDATES_H
 #define TPGEN_FLAT_UPDATES_H
@@ -8,7 +8,7 @@
 /* The state of the updates of a program. */
 struct updating {
   struct list *numbers;  /* by optimizer: the values of its numbers, or NONE */
-  struct together *home; /* by parameter: see update_home.c */
+  struct together *home; /* by parameter: see update_owner.c */
   int nhome;
 };
 
@@ -58,7 +58,7 @@ void append_update_alone(const struct updating *u, struct op *update);
 /* A state of the parameter: the number of the optimizer's state. */
 int add_state(int parameter, const struct optimizer *o, int state);
 
-/* ------------------------------------------------------------------------------- update_home.c */
+/* ------------------------------------------------------------------------------ update_owner.c */
 
 /* Before the first update: finds the parameters that are updated together at home. */
 void find_together_at_home(struct updating *u, const int *gradient);

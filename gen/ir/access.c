@@ -155,7 +155,7 @@ const int *sums_by_parameter(void)
   for (int i = 0; i < graph->nvalue; i++) sums[i] = NONE;
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
-    if (v->role == SUMS && v->op == NONE && !v->elsewhere) sums[v->of] = i;
+    if (v->role == SUMS && v->op == NONE && !v->on_other_stages) sums[v->of] = i;
   }
   return sums;
 }

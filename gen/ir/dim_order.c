@@ -41,10 +41,10 @@ const char *order_text(const struct value *v)
 
 void local_strides(int value, int rank, int64_t stride[MAX_DIMS])
 {
-  const struct wide_part *w = wide_part(value);
+  const struct concat_slice *w = concat_slice(value);
   struct shape here = local_shape(value, rank);
   int64_t inside = 1;
-  bool apart = w->wide == NONE;
+  bool apart = w->buffer == NONE;
   for (int at = here.ndim; at-- > 0;) {
     int d = dimension_at(value, at);
     stride[d] = inside;
@@ -57,8 +57,8 @@ void local_strides(int value, int rank, int64_t stride[MAX_DIMS])
 
 int64_t bytes_before(int value)
 {
-  const struct wide_part *w = wide_part(value);
-  if (w->wide == NONE) return 0;
+  const struct concat_slice *w = concat_slice(value);
+  if (w->buffer == NONE) return 0;
   int64_t rows = elements(local_shape(value, 0)) / w->row;
   return rows < 1 ? 0 : (rows - 1) * w->first * type_bytes(graph->value[value].type);
 }

@@ -5,7 +5,7 @@
    of it a rank holds. Shapes stay whole afterwards too; a rank's part is always a function of the
    whole shape, the layout and the rank's coordinates (shard.c), so that one graph serves all ranks.
 
-   Each subject has a header of its own: layout.h, value.h, op.h, loops.h, wide_parts.h,
+   Each subject has a header of its own: layout.h, value.h, op.h, loops.h, concat_slices.h,
    schedule.h, plan_options.h.
    Nothing is freed: tpgen lives for some milliseconds. */
 #ifndef TPGEN_GRAPH_H
@@ -19,7 +19,7 @@
 #include "ir/schedule.h"
 #include "ir/pipeline_stages.h"
 #include "ir/value.h"
-#include "ir/wide_parts.h"
+#include "ir/concat_slices.h"
 
 /* The module tree. A module's path is its dotted name from the root, "" for the root itself. */
 struct module {
@@ -157,12 +157,12 @@ struct graph {
   int nasync_tp_result, async_tp_result_room;
   struct async_tp_result *async_tp_result; /* in the order of the functions */
   int nended, ended_room;
-  struct early_end *ended;          /* in the order in which they occurred, without repeats */
-  struct pipeline_stages *stages;   /* of a pipeline; NULL: there is none */
-  int loss;                         /* the loss, or NONE: a forward-only program */
-  int norm;                         /* the value, or NONE */
-  struct values_in_loops *in_loops; /* NULL: there are no loops */
-  struct wide_parts *wide_parts;    /* of wide values; NULL: there are none */
+  struct early_end *ended;             /* in the order in which they occurred, without repeats */
+  struct pipeline_stages *stages;      /* of a pipeline; NULL: there is none */
+  int loss;                            /* the loss, or NONE: a forward-only program */
+  int norm;                            /* the value, or NONE */
+  struct values_in_loops *in_loops;    /* NULL: there are no loops */
+  struct concat_slices *concat_slices; /* of concat buffers; NULL: there are none */
   struct schedule *schedule; /* decisions about collectives; NULL before the pass `schedule` */
   struct kernel_forms *kernel_forms; /* of fused operations; NULL before the pass `kernel_forms` */
   struct memory_plan *memory;        /* where values are in memory; NULL before the pass `memory` */

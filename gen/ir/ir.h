@@ -70,7 +70,7 @@ unsigned moved_to_front(int dim, int ndim);
 const char *order_text(const struct value *v);
 /* By dimension: its stride in elements, in the rank's part. */
 void local_strides(int value, int rank, int64_t stride[MAX_DIMS]);
-/* For a part of a wide value: the additional bytes before it if each part were contiguous. */
+/* For a part of a concat buffer: the additional bytes before it if each part were contiguous. */
 int64_t bytes_before(int value);
 /* Whether two values have the same bytes: one storage, one offset in the arena. */
 bool same_place(int a, int b);

@@ -15,7 +15,7 @@ static struct list distinct_values(void)
   struct query q = {0};
   struct list distinct = {0};
   for (int i = 0; i < graph->nvalue; i++) {
-    if (graph->value[i].elsewhere) continue; /* no rank here has a part */
+    if (graph->value[i].on_other_stages) continue; /* no rank here has a part */
     begin_query(&q);
     ask_value(&q, &graph->value[i]);
     ask_layout(&q, &graph->value[i].layout);

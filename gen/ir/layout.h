@@ -24,7 +24,7 @@ struct mesh {
                                   its name */
   /* A dimension in time: each rank goes through its coordinates one after the other. They are the
      micro-batches of a step. */
-  bool in_time[MAX_MESH];
+  bool microbatch_axis[MAX_MESH];
   int now;        /* in time: the micro-batch whose parts are asked for; 0 has the largest */
   int64_t memory; /* bytes of a rank; 0: not given */
   struct device device;

@@ -25,7 +25,7 @@ static struct shape unshifted_shape(int value, int rank)
   int coordinate[MAX_MESH] = {0};
   bool has_shift = false;
   for (int i = 0; i < graph->mesh.ndim && !has_shift; i++) has_shift = v->layout.on[i].shift;
-  if (!has_shift || v->elsewhere) return local_shape(value, rank);
+  if (!has_shift || v->on_other_stages) return local_shape(value, rank);
   coordinate_of(rank, coordinate);
   struct layout layout = v->layout;
   for (int i = 0; i < graph->mesh.ndim; i++) layout.on[i].shift = 0;

@@ -43,15 +43,15 @@ struct op {
   enum type backward_type : 8;  /* redistribute: the type in which its gradient is moved */
   enum reduction reduction : 8; /* all_reduce, reduce_scatter, to_partial */
   enum iteration iteration : 8; /* iteration: which; see also `first` and `ahead` */
-  bool of_unit;   /* redistribute and its lowered operations: of a unit's parameters */
-  bool typed;     /* `type` is the type of the result, which otherwise follows from the inputs */
-  bool constant;  /* no gradient flows through it */
-  bool again;     /* recomputed: an operation of the forward that the backward runs again */
-  bool keep;      /* removed or new dimensions of the output have size 1 before */
-  bool finishes;  /* redistribute: only the part of these that is pending */
-  bool continues; /* a step of a redistribution: its input is the previous step's result */
-  bool held;      /* operations that gather: the result is kept after the forward */
-  bool packed;    /* a bucket whose members are contiguous in `buffer` */
+  bool of_unit;    /* redistribute and its lowered operations: of a unit's parameters */
+  bool typed;      /* `type` is the type of the result, which otherwise follows from the inputs */
+  bool constant;   /* no gradient flows through it */
+  bool recomputed; /* recomputed: an operation of the forward that the backward runs again */
+  bool keepdim;    /* removed or new dimensions of the output have size 1 before */
+  bool finishes;   /* redistribute: only the part of these that is pending */
+  bool continues;  /* a step of a redistribution: its input is the previous step's result */
+  bool held;       /* operations that gather: the result is kept after the forward */
+  bool packed;     /* a bucket whose members are contiguous in `buffer` */
   signed char dim, dim_to; /* all_gather, reduce_scatter, pack, unpack: the tensor's dimension;
                               all_to_all: both */
   signed char piece_dim;   /* see `piece_group` */

@@ -356,7 +356,7 @@ OP(redistribute,   "",                     "",             redistribute_grad,  "
 #include "ir/collectives.h"
 #undef COLLECTIVE
 /* A count of places, a, of no more rows than the rank has room for; b: the count as it was made. */
-OP(hold_rows,      "",                     "",             no_grad,            "", "", "",
+OP(clamp_to_capacity,      "",                     "",             no_grad,            "", "", "",
    .suffix = "_held")
 /* slice: this rank's part. to_partial: a whole value, or a part, as a sum in which one rank has
    each element. pack, unpack: reorder a value so that the parts along `dim` that the members of the

@@ -164,8 +164,8 @@ bool is_block_of_keys(const struct op *op)
 const char *op_name(const struct op *op)
 {
   if (op->kind == OP_custom) return graph->custom[op->custom].name;
-  /* "abc->abc": from one order in memory to another (assign_dim_order.c), or out of a wide value
-     (wide_values.c). */
+  /* "abc->abc": from one order in memory to another (assign_dim_order.c), or out of a concat buffer
+     (concat_buffers.c). */
   bool ops_table_keeps_dimensions = false;
   if (op->kind == OP_permute) {
     size_t n = strcspn(op->equation, "-");

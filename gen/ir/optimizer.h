@@ -23,7 +23,7 @@ struct update_step {
   enum op_kind kind;
   int in[3];
   enum type type;
-  bool keep;
+  bool keepdim;
   unsigned dims;
   double scalar;
   const char *equation;

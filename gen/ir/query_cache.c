@@ -88,7 +88,7 @@ void ask_value(struct query *q, const struct value *v)
 
 void ask_rule(struct query *q, const struct op *op)
 {
-  ask_number(q, (int64_t)op->kind | op->keep << 8 | op->nin << 9 | op->nout << 16 |
+  ask_number(q, (int64_t)op->kind | op->keepdim << 8 | op->nin << 9 | op->nout << 16 |
                     (op->equation != NULL) << 24);
   ask_number(q, (int64_t)op->dims << 32 | op->custom);
   if (op->equation) ask_text(q, op->equation);

@@ -213,7 +213,7 @@ int rows_of_experts(const struct op *exchange)
 
 bool notes_rows(const struct op *op)
 {
-  if (op->kind == OP_hold_rows) return true;
+  if (op->kind == OP_clamp_to_capacity) return true;
   return op->kind == OP_exchange_rows && op->dim_to == 0 && has_less_room(rows_of_experts(op));
 }
 

@@ -1,4 +1,4 @@
-/* rows.h: values that are stored by rows (rows.c, row_room.c). */
+/* rows.h: values that are stored by rows (rows.c, row_capacity.c). */
 #ifndef TPGEN_IR_ROWS_H
 #define TPGEN_IR_ROWS_H
 
@@ -24,8 +24,8 @@ bool is_counted_along(int value, int mesh_dim, int place);
 bool was_counted_along(int value, int mesh_dim, int place);
 /* Which input of the operation is a count of places (`+` in its rule), or NONE. */
 int counted_operand(const struct op *op);
-/* The number of rows that the rank has room for: of a value by rows; of those that OP_hold_rows
-   holds. */
+/* The number of rows that the rank has room for: of a value by rows; of those that
+   OP_clamp_to_capacity holds. */
 int64_t room_for_rows(int value, int rank);
 int64_t room_of_count(const struct op *hold, int rank);
 /* The input or output of an exchange that has the rows on ranks with some experts. */
@@ -48,7 +48,7 @@ bool can_move_rows(struct layout from, struct layout to);
    along which the value's rows travel. */
 bool is_cut_within_rows(int value, struct layout to);
 
-/* --------------------------------------------------------------------------------- row_room.c */
+/* ------------------------------------------------------------------------------ row_capacity.c */
 
 /* Past moves: the count as it was made, by the ranks that have the tokens. */
 int made_count(int value);

@@ -85,7 +85,7 @@ static int named_dimensions(const struct rule_operand *o)
     if (is_rest_dimension(&o->dimension[i])) continue;
     n += rest && is_capital_dimension(&o->dimension[i]) ? ncapital : 1;
   }
-  if (rest && op->keep && !operand_has(o, is_capital_dimension)) n += ncapital;
+  if (rest && op->keepdim && !operand_has(o, is_capital_dimension)) n += ncapital;
   return n;
 }
 
@@ -137,7 +137,7 @@ static void put_operand(const struct place *p, int rest)
       const struct rule_dimension *capital = NULL;
       for (int j = 0; j < p->operand->n; j++)
         if (is_capital_dimension(&p->operand->dimension[j])) capital = &p->operand->dimension[j];
-      bool ones = !capital && op->keep;
+      bool ones = !capital && op->keepdim;
       int all = rest + (capital || ones ? ncapital : 0), at = 0, which = 0;
       for (int j = 0; j < all; j++) {
         if (all > rest && op->dims >> j & 1)

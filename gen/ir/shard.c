@@ -6,13 +6,13 @@
 
 int ranks_along(int mesh_dim)
 {
-  return graph->mesh.in_time[mesh_dim] ? 1 : graph->mesh.size[mesh_dim];
+  return graph->mesh.microbatch_axis[mesh_dim] ? 1 : graph->mesh.size[mesh_dim];
 }
 
 int time_dimension(void)
 {
   for (int i = 0; i < graph->mesh.ndim; i++)
-    if (graph->mesh.in_time[i]) return i;
+    if (graph->mesh.microbatch_axis[i]) return i;
   return NONE;
 }
 
@@ -25,7 +25,7 @@ int microbatches(void)
 struct layout over_time(struct layout layout)
 {
   for (int i = 0; i < graph->mesh.ndim; i++)
-    if (graph->mesh.in_time[i]) layout.on[i] = (struct placement){0};
+    if (graph->mesh.microbatch_axis[i]) layout.on[i] = (struct placement){0};
   return usual_cut_order(layout);
 }
 
@@ -33,7 +33,7 @@ unsigned dimensions_of_ranks(void)
 {
   unsigned dims = 0;
   for (int i = 0; i < graph->mesh.ndim; i++)
-    if (!graph->mesh.in_time[i]) dims |= 1u << i;
+    if (!graph->mesh.microbatch_axis[i]) dims |= 1u << i;
   return dims;
 }
 
@@ -54,7 +54,7 @@ int world_size(void)
 void coordinate_of(int rank, int coordinate[MAX_MESH])
 {
   for (int i = graph->mesh.ndim - 1; i >= 0; i--) {
-    coordinate[i] = graph->mesh.in_time[i] ? graph->mesh.now : rank % ranks_along(i);
+    coordinate[i] = graph->mesh.microbatch_axis[i] ? graph->mesh.now : rank % ranks_along(i);
     rank /= ranks_along(i);
   }
 }
@@ -64,7 +64,7 @@ static int rank_at(const int coordinate[MAX_MESH])
 {
   int rank = 0;
   for (int i = 0; i < graph->mesh.ndim; i++)
-    if (!graph->mesh.in_time[i]) rank = rank * graph->mesh.size[i] + coordinate[i];
+    if (!graph->mesh.microbatch_axis[i]) rank = rank * graph->mesh.size[i] + coordinate[i];
   return rank;
 }
 
@@ -90,14 +90,15 @@ int64_t cut_first(const struct mesh *mesh, int mesh_dim, int64_t n, int index)
 {
   int parts = mesh->size[mesh_dim];
   int64_t chunk = (n + parts - 1) / parts, first = chunk * index;
-  if (mesh->in_time[mesh_dim]) return n / parts * index + (index < n % parts ? index : n % parts);
+  if (mesh->microbatch_axis[mesh_dim])
+    return n / parts * index + (index < n % parts ? index : n % parts);
   return first < n ? first : n;
 }
 
 int64_t cut_size(const struct mesh *mesh, int mesh_dim, int64_t n, int index)
 {
   int parts = mesh->size[mesh_dim];
-  if (mesh->in_time[mesh_dim]) return n / parts + (index < n % parts);
+  if (mesh->microbatch_axis[mesh_dim]) return n / parts + (index < n % parts);
   return chunk_size(n, parts, index);
 }
 
@@ -158,7 +159,7 @@ static void cuts_of_factor(const struct mesh *mesh, struct layout layout, int me
 static bool are_equal_in_time(const struct mesh *mesh, const int *cut, int64_t n)
 {
   bool equal = true;
-  if (mesh->in_time[*cut]) return n % mesh->size[*cut] == 0;
+  if (mesh->microbatch_axis[*cut]) return n % mesh->size[*cut] == 0;
   for (int k = 0; k < mesh->size[*cut] && equal; k++)
     equal = are_equal_in_time(mesh, cut + 1, cut_size(mesh, *cut, n, k));
   return equal;
@@ -256,7 +257,7 @@ struct shape shape_of_part(int value, int rank)
   int coordinate[MAX_MESH] = {0};
   unsigned cut = 0;
   if (rank || mesh->now) coordinate_of(rank, coordinate);
-  if (v->elsewhere) return no_part(shape);
+  if (v->on_other_stages) return no_part(shape);
   /* Mostly each dimension is cut once at most, and plainly: passes ask this all the time. */
   for (int i = 0; i < mesh->ndim; i++) {
     const struct placement *p = &v->layout.on[i];

@@ -36,8 +36,8 @@ struct value {
   bool placed;              /* the layout is known */
   bool is_output;           /* of an inference program: written to a file; or a metric */
   bool stored;              /* it is in memory: false inside a fused kernel */
-  bool apart;
-  bool elsewhere;        /* of a parameter that only ranks of other stages have */
+  bool is_separate;
+  bool on_other_stages;  /* of a parameter that only ranks of other stages have */
   bool frozen;           /* PARAMETER: not trained: it has no gradient and no state */
   signed char file_dim;  /* see `file_first` */
   signed char alias_dim; /* see `alias_first` */

@@ -80,7 +80,8 @@ const struct expr *row_index(const struct loops *loops)
 
 const char *coordinate_text(int mesh_dim)
 {
-  return graph->mesh.in_time[mesh_dim] ? "microbatch" : text("rank->coordinate[%d]", mesh_dim);
+  return graph->mesh.microbatch_axis[mesh_dim] ? "microbatch"
+                                               : text("rank->coordinate[%d]", mesh_dim);
 }
 
 char *begin_text(const struct layout *layout, const int *cut, int ncut, int64_t n, int64_t factor)
@@ -96,10 +97,10 @@ char *begin_text(const struct layout *layout, const int *cut, int ncut, int64_t 
     const char *part = layout->on[cut[i]].shift ? text("((%s + %d) %% %d)", own,
                                                        k - (int)layout->on[cut[i]].shift % k, k)
                                                 : own;
-    const char *split = graph->mesh.in_time[cut[i]] ? "split" : "part";
+    const char *split = graph->mesh.microbatch_axis[cut[i]] ? "split" : "part";
     bool is_even = n % parts == 0;
     if (b.length) put(&b, " + ");
-    if (!size && (is_even || (i + 1 == ncut && !graph->mesh.in_time[cut[i]]))) {
+    if (!size && (is_even || (i + 1 == ncut && !graph->mesh.microbatch_axis[cut[i]]))) {
       put(&b, "%" PRId64 "L * %s", chunk * factor, part);
       n = chunk;
       continue;

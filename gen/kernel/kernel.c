@@ -15,16 +15,17 @@ static const char *add_kernel_function(const char *name, const char *parameters,
                                        const char *comment, const char *body,
                                        const struct launch *launch)
 {
-  const char *head = text("void $name$(%s)", parameters), *mark = forms()->kernel_mark;
-  const char *bounds = fill(forms()->kernel_bounds, "threads", text("%d", launch->threads), NULL);
+  const char *head = text("void $name$(%s)", parameters), *mark = target_syntax()->kernel_mark;
+  const char *bounds =
+      fill(target_syntax()->kernel_bounds, "threads", text("%d", launch->threads), NULL);
   const char *definition = text("%s%s\n{\n%s}\n", bounds, head, without_braces(body));
   return add_kernel(name, text("%s%s", mark, head), comment, definition, true);
 }
 
 char *kernel_call_text(const char *name, const char *blocks, int threads, const char *arguments)
 {
-  return fill(forms()->kernel_call, "name", name, "blocks", blocks, "threads", text("%d", threads),
-              "arguments", arguments, NULL);
+  return fill(target_syntax()->kernel_call, "name", name, "blocks", blocks, "threads",
+              text("%d", threads), "arguments", arguments, NULL);
 }
 
 static char *kernel_launch_text(const char *name, const struct launch *launch,
@@ -85,7 +86,7 @@ static char *kernel_words(const struct op *group)
       for (int k = 0; k < group->nbody; k++) {
         const struct op *op = &graph->op[group->body[k]];
         const char *name = part_name(op), *back = text("%s_back", name);
-        bool of_backward = op->phase == BACKWARD && !op->again && strcmp(name, op_name(op));
+        bool of_backward = op->phase == BACKWARD && !op->recomputed && strcmp(name, op_name(op));
         if (of_backward != backward || lists_word(word, i, back)) continue;
         if (of_backward) name = back;
         if (!lists_word(word, i, name)) word[i++] = name;
@@ -128,12 +129,12 @@ static char *kernel_comment(const struct op *group)
     int in = NONE;
     for (int k = 0; k < nread && in == NONE; k++)
       if (read[k] != value && same_place(read[k], value) &&
-          strcmp(spoken_name(read[k]), spoken_name(value)))
+          strcmp(display_name(read[k]), display_name(value)))
         in = read[k];
     if (in != NONE)
       put(&b, "%s",
-          comment_lines(text("%s is in place of %s", printable(spoken_name(written[i])),
-                             printable(spoken_name(in))),
+          comment_lines(text("%s is in place of %s", printable(display_name(written[i])),
+                             printable(display_name(in))),
                         0));
   }
   return b.text;

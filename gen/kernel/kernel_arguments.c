@@ -63,7 +63,7 @@ const char *free_name(const struct kernel_builder *k, const char *preferred)
    elsewhere. */
 static const char *name_in_kernel(int value)
 {
-  const char *spoken = spoken_name(value), *end = spoken + strlen(spoken);
+  const char *spoken = display_name(value), *end = spoken + strlen(spoken);
   while (end > spoken && end[-1] >= '0' && end[-1] <= '9') end--;
   return *end && end > spoken && end[-1] == '_' ? local_name(value) : spoken;
 }
@@ -138,7 +138,7 @@ const char *add_extra(struct kernel_builder *k, const char *type, const char *pr
 char *parameters_text(const struct kernel_builder *k)
 {
   struct buffer b = {0};
-  const char *mark = forms()->no_alias;
+  const char *mark = target_syntax()->no_alias;
   for (int i = 0; i < k->nargument; i++)
     put(&b, "%s%s%s *%s%s", i ? ", " : "", k->argument[i].written ? "" : "const ",
         c_type(k->argument[i].type), mark, k->argument[i].name);

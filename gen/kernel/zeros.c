@@ -10,7 +10,7 @@ int64_t all_bytes(int value, int rank)
 
 char *zeros_at_text(const char *at, int64_t bytes)
 {
-  return fill(forms()->zero_bytes, "at", at, "bytes", text("%" PRId64, bytes), NULL);
+  return fill(target_syntax()->zero_bytes, "at", at, "bytes", text("%" PRId64, bytes), NULL);
 }
 
 char *zero_text(int value, int rank)

@@ -368,7 +368,7 @@ static void add_dimension(struct mesh *m, int at)
     m->size[i] = m->size[i - 1];
     m->bandwidth[i] = m->bandwidth[i - 1];
     m->latency[i] = m->latency[i - 1];
-    m->in_time[i] = m->in_time[i - 1];
+    m->microbatch_axis[i] = m->microbatch_axis[i - 1];
   }
 }
 
@@ -400,7 +400,7 @@ static int add_time(lua_State *L)
   m->size[at] = n;
   m->whole[at] = NULL;
   m->bandwidth[at] = m->latency[at] = 0;
-  m->in_time[at] = true;
+  m->microbatch_axis[at] = true;
   return 0;
 }
 

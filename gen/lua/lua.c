@@ -23,7 +23,7 @@ static const size_t MAX_MEMORY = (size_t)128 << 20;
 
 static const char *const files[] = {
     "gen/lua/prelude/language/base.lua",
-    "gen/lua/prelude/language/refused.lua",
+    "gen/lua/prelude/language/unsupported_arguments.lua",
     "gen/lua/prelude/tensors/tensors.lua",
     "gen/lua/prelude/tensors/views.lua",
     "gen/lua/prelude/tensors/functions.lua",
@@ -32,12 +32,12 @@ static const char *const files[] = {
     "gen/lua/prelude/tensors/indices.lua",
     "gen/lua/prelude/tensors/images.lua",
     "gen/lua/prelude/tensors/activations.lua",
-    "gen/lua/prelude/tensors/rearranged.lua",
+    "gen/lua/prelude/tensors/reordering.lua",
     "gen/lua/prelude/tensors/normalization.lua",
     "gen/lua/prelude/tensors/rows.lua",
     "gen/lua/prelude/tensors/recurrent.lua",
     "gen/lua/prelude/training/precision.lua",
-    "gen/lua/prelude/training/trained.lua",
+    "gen/lua/prelude/training/requires_grad.lua",
     "gen/lua/prelude/training/stored_weights.lua",
     "gen/lua/prelude/nn/nn.lua",
     "gen/lua/prelude/nn/nn_recurrent.lua",
@@ -58,7 +58,7 @@ static const char *const files[] = {
     "gen/lua/prelude/training/schedules.lua",
     "gen/lua/prelude/training/train.lua",
     "gen/lua/prelude/training/generate.lua",
-    "gen/lua/prelude/language/surplus.lua",
+    "gen/lua/prelude/language/extra_arguments.lua",
 };
 
 /* Few plans need these: files.lua has them run. */

@@ -352,7 +352,7 @@ bool in_step(int *call_around);
 /* Moves the operation that was appended last to before the scan. */
 void put_before_scan(void);
 
-/* ------------------------------------------------------------------------- surplus_arguments.c */
+/* --------------------------------------------------------------------------- extra_arguments.c */
 
 int most_arguments(struct lua_State *L, int at);
 /* Fails if the arguments from `first` to the top are more than the function has parameters after

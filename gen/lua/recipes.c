@@ -61,7 +61,7 @@ static void take_steps(lua_State *L, struct optimizer *o)
     const char *type = text_field(L, "type");
     step.type = type && !strcmp(type, "bfloat16") ? BF16 : F32;
     lua_getfield(L, -1, "keep");
-    step.keep = lua_toboolean(L, -1);
+    step.keepdim = lua_toboolean(L, -1);
     lua_getfield(L, -2, "scalar");
     step.scalar = lua_tonumber(L, -1);
     lua_pop(L, 2);

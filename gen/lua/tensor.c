@@ -141,7 +141,7 @@ static void read_attributes(lua_State *L, struct op *op)
   if (has_field(L, "softcap")) op->softcap = luaL_checknumber(L, -1);
   if (has_field(L, "type")) op->type = argument_type(L, -1);
   if (has_field(L, "equation")) op->equation = copy_text(luaL_checkstring(L, -1));
-  op->keep = boolean_field(L, "keep");
+  op->keepdim = boolean_field(L, "keep");
   op->constant = boolean_field(L, "constant");
   if (has_field(L, "dims")) {
     lua_Integer n = (lua_Integer)lua_rawlen(L, -1);

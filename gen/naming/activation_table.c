@@ -108,7 +108,7 @@ static const struct row *row_for(int value, const char *function)
   const char *list =
       loop->stack == value && loop->sibling != NONE ? graph->module[loop->list].path : "";
   const char *name = identifier(text("%s%s%s", list, *list ? "." : "", name_in_list(value)));
-  const char *again = op && op->again ? "_again" : "";
+  const char *again = op && op->recomputed ? "_again" : "";
   new.preferred = is_buffer(value) ? text("%s_%s", function, name)
                                    : text("%s%s%s", name, moved_suffix(value), again);
   /* A row with the same bytes and the same name: of the value that this one is a view of, say. */
@@ -173,7 +173,7 @@ static void put_reused(struct buffer *b, const struct row *r)
 static char *about(const struct row *r)
 {
   const struct value *v = &graph->value[r->value];
-  const struct wide_part *w = wide_part(r->value);
+  const struct concat_slice *w = concat_slice(r->value);
   struct shape here = local_shape(r->value, named_rank);
   struct buffer b = {0};
   int storage = r->at.storage;
@@ -184,11 +184,11 @@ static char *about(const struct row *r)
       : holds_pieces(r->value) ? "pieces of an exchange"
                                : layout_text(v->layout));
   if (v->order) put(&b, ", %s", order_text(v));
-  if (w->wide != NONE)
+  if (w->buffer != NONE)
     put(&b, ", rows of %lld, %lld apart", (long long)w->row, (long long)w->pitch);
   /* "forward", "forward .. backward": the phases in which the value lives. A value that is made
      before the first step and outlives the last operation of a step lives in all. */
-  int value = w->wide == NONE ? storage : r->value;
+  int value = w->buffer == NONE ? storage : r->value;
   enum phase from = graph->op[graph->value[value].op].phase, to = from;
   int last = allocation_of(value).last;
   const char *lifetime = "all steps";

@@ -21,7 +21,7 @@ char *place_shown(int line)
 
 const char *shown_operand(int value)
 {
-  return printable(spoken_name(value));
+  return printable(display_name(value));
 }
 
 /* The subject of a formula: an operation, or the operations of one kernel. */
@@ -65,7 +65,7 @@ struct called_part {
 
 static bool is_of_backward(const struct op *op)
 {
-  return op->phase == BACKWARD && !op->again;
+  return op->phase == BACKWARD && !op->recomputed;
 }
 
 static void add_to_part(struct formula *f, struct called_part *p, const struct op *op)

@@ -84,7 +84,7 @@ const char *model_name(int value, bool in_body)
   if (is_moved && !strcmp(v->name, value_name(op->in[0]))) return model_name(op->in[0], in_body);
   const char *name = name_in_module(value, in_body);
   /* Whether it belongs to the making of a gradient and has only its module's name. */
-  bool is_on_the_way = op && op->phase == BACKWARD && !op->again && op->module != NONE &&
+  bool is_on_the_way = op && op->phase == BACKWARD && !op->recomputed && op->module != NONE &&
                        *v->name && !strcmp(v->name, graph->module[op->module].path);
   return is_on_the_way ? text("%s.%s", name, op_name(&graph->op[v->op])) : name;
 }

@@ -62,7 +62,7 @@ bool has_some_of(enum role role)
 
 /* The name of a value in comments: its module's name for it, with the number by which the current
    function distinguishes it from others of that name. */
-const char *spoken_name(int value)
+const char *display_name(int value)
 {
   const char *name = local_name(value);
   if (local && local[value]) name = spared_name(name);
@@ -121,7 +121,7 @@ static void put_local(struct buffer *b, int value)
 {
   const struct value *v = &graph->value[value];
   const struct in_loop *loop = in_loop(value);
-  const struct wide_part *w = wide_part(value);
+  const struct concat_slice *w = concat_slice(value);
   int storage = storage_of(value);
   struct buffer about = {0};
   put(&about, "// %s", shape_text(local_shape(value, named_rank)));
@@ -138,7 +138,7 @@ static void put_local(struct buffer *b, int value)
   else if (storage != value && local[storage] && local[storage] != local[value] &&
            is_of_same_module(value, storage))
     put(&about, ", in%s %s", is_buffer(storage) ? "" : " place of", local[storage]);
-  if (w->wide != NONE && w->row < w->pitch)
+  if (w->buffer != NONE && w->row < w->pitch)
     put(&about, ", rows of %" PRId64 ", %" PRId64 " apart", w->row, w->pitch);
   char *left = text("  %s *const %s =", c_type(v->type), local[value]);
   char *line = text("%s %s;", left, address_of_value(value));

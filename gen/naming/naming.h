@@ -45,7 +45,7 @@ char *activation_table(void);
 void forget_activations(void);
 
 /* The text forms of a target's programs; holes are those of fill(). */
-struct forms {
+struct target_syntax {
   /* Kernels. */
   const char *kernel_mark;   /* before a prototype */
   const char *no_alias;      /* of a parameter that is a pointer */
@@ -78,7 +78,7 @@ struct forms {
   const char *stream_type, *event_type;   /* if there are streams */
 };
 
-/* ----------------------------------------------------------------------------------- c_lines.c */
+/* ------------------------------------------------------------------------------- line_breaks.c */
 
 /* A file of ours with each statement that has a hole joined to one line. The line is broken
    again when the holes are filled. */
@@ -107,10 +107,10 @@ char *formula_text(const struct op *op);
 char *short_formula_text(const struct op *op);
 const char *shown_operand(int value);
 
-/* ------------------------------------------------------------------------------------ forms.c */
+/* ----------------------------------------------------------------------------- target_syntax.c */
 
 /* That of the target. */
-const struct forms *forms(void);
+const struct target_syntax *target_syntax(void);
 
 /* ------------------------------------------------------------------------------- group_names.c */
 
@@ -151,7 +151,7 @@ const char *c_name(int value);
 bool has_some_of(enum role role);
 /* The name of the value for a reader of c_name's function; a view has its own. */
 const char *local_name(int value);
-const char *spoken_name(int value);
+const char *display_name(int value);
 /* From here on c_name and local_name use the names of this function. */
 void name_locals(const struct function *f);
 /* A line for each activation that a statement is the first to name in its function: `float

@@ -6,7 +6,8 @@
 
 const char *batch_number(void)
 {
-  return plan_options->accumulate > 1 ? forms()->batch_number : forms()->step_number;
+  return plan_options->accumulate > 1 ? target_syntax()->batch_number
+                                      : target_syntax()->step_number;
 }
 
 bool has_step_constants(void)

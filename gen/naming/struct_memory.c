@@ -259,7 +259,7 @@ static bool put_struct(struct buffer *b, const char *name, enum role role, bool 
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
     if (!(v->role == role && !(role == ACTIVATION && !v->is_output)) ||
-        graph->value[i].frozen != frozen || graph->value[i].elsewhere)
+        graph->value[i].frozen != frozen || graph->value[i].on_other_stages)
       continue;
     GROW(leaf, n, room);
     leaf[n++] = (struct leaf){.value = i, .rest = graph->value[i].name};
@@ -282,7 +282,7 @@ static void put_states_apart(struct kinds *kinds, struct buffer *b, struct buffe
     if (like.at[0] != i) continue;
     int n = 0;
     for (int k = 0; k < like.n; k++)
-      if (!graph->value[like.at[k]].elsewhere)
+      if (!graph->value[like.at[k]].on_other_stages)
         leaf[n++] = (struct leaf){like.at[k], graph->value[graph->value[like.at[k]].of].name};
     if (!n) continue;
     char *tree = tree_text(leaf, n, text("m->%s.", member), 2);

@@ -55,7 +55,7 @@ void gather_explained(void)
     if (!strcmp(value_name(i), options.explain) && is_there(i)) explain_value(i);
 }
 
-void explain(void)
+void run_explain(void)
 {
   if (!options.explain) return;
   if (!is_gathered)

@@ -6,7 +6,8 @@
 
 static bool idle_is_idle(int dim)
 {
-  if (graph->mesh.size[dim] == 1 || is_over_stages(dim) || graph->mesh.in_time[dim]) return false;
+  if (graph->mesh.size[dim] == 1 || is_over_stages(dim) || graph->mesh.microbatch_axis[dim])
+    return false;
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
     if (v->placed && v->layout.on[dim].kind != REPLICATE) return false;
@@ -21,7 +22,7 @@ char *idle_text(int dim)
               printable(graph->mesh.name[dim]), graph->mesh.size[dim]);
 }
 
-void tell_notes(void)
+void print_notes(void)
 {
   if (plan_options->notes) fputs(plan_options->notes, stderr);
   for (int d = 0; d < graph->mesh.ndim; d++) {

@@ -32,7 +32,7 @@ static const char *help_text(void)
          "more ranks to cut it over, or a smaller batch";
 }
 
-void fit(void)
+void check_memory_limit(void)
 {
   int64_t limit = graph->mesh.memory;
   if (!limit) return;
@@ -75,7 +75,7 @@ static char *reasons_text(void)
   return b.text;
 }
 
-void expect(void)
+void check_expectations(void)
 {
   if (!plan_options->expected.given) return;
   for (int kind = 0; kind < OP_COUNT; kind++) {

@@ -77,7 +77,7 @@ void put_communication(struct buffer *b);
    the flat program before `outline`. */
 void gather_explained(void);
 /* Prints it, and ends tpgen. */
-void explain(void);
+void run_explain(void);
 
 /* ------------------------------------------------------------------------------------ format.c */
 
@@ -101,14 +101,14 @@ int64_t bytes_brought(const struct op *op);
 /* The note about a dimension of the mesh along which nothing is cut, or NULL; and all notes, also
    those of the front end, on standard error. */
 char *idle_text(int dim);
-void tell_notes(void);
+void print_notes(void);
 
 /* ------------------------------------------------------------------------------------ limits.c */
 
 /* The plan's error if a step has more collectives than the plan expects. */
-void expect(void);
+void check_expectations(void);
 /* The plan's error if a rank needs more memory than device_mesh gives it. */
-void fit(void);
+void check_memory_limit(void);
 
 /* ------------------------------------------------------------------------------------- order.c */
 

@@ -171,7 +171,8 @@ static int choice_of_inputs(const struct combinations *c, int d)
 /* The choice that a dimension of the mesh prescribes, or NONE. */
 static int only_choice(const struct combinations *c, int d)
 {
-  if (graph->mesh.in_time[d]) return microbatch_choice(c->chooser, c->op, c->list, c->nchoices);
+  if (graph->mesh.microbatch_axis[d])
+    return microbatch_choice(c->chooser, c->op, c->list, c->nchoices);
   if (!is_over_stages(d)) return goes_around(c->op, d) ? choice_of_inputs(c, d) : NONE;
   for (int i = 0; i < c->nchoices; i++) { /* everything whole: it is cut over other dimensions */
     bool whole = true;
@@ -192,8 +193,8 @@ static struct candidates find_candidates(const struct combinations *c, int combi
   int most = most_choices(combinations), as_is[MAX_MESH] = {0};
   bool runs = op->nin > 0;
   for (int d = 0; d < ndim && runs; d++) {
-    as_is[d] = graph->mesh.in_time[d] ? microbatch_choice(c->chooser, op, c->list, n)
-                                      : choice_of_inputs(c, d);
+    as_is[d] = graph->mesh.microbatch_axis[d] ? microbatch_choice(c->chooser, op, c->list, n)
+                                              : choice_of_inputs(c, d);
     runs = as_is[d] != NONE;
   }
   runs = runs && fits_together(c->letters, op->nin, c->list, as_is);

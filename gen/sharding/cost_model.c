@@ -21,7 +21,7 @@ bool same_mesh(const struct mesh *a, const struct mesh *b)
   if (a->ndim != b->ndim) return false;
   for (int i = 0; i < a->ndim; i++)
     if (a->size[i] != b->size[i] || a->bandwidth[i] != b->bandwidth[i] ||
-        a->latency[i] != b->latency[i] || a->in_time[i] != b->in_time[i])
+        a->latency[i] != b->latency[i] || a->microbatch_axis[i] != b->microbatch_axis[i])
       return false;
   return true;
 }

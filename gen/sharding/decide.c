@@ -97,7 +97,7 @@ static void forbid_silence(const struct op *op, const struct letters *l, const s
                            int n, const struct op_sharding *sharding)
 {
   for (int d = 0; d < graph->mesh.ndim; d++)
-    for (int i = 0; i < op->nin && !graph->mesh.in_time[d]; i++) {
+    for (int i = 0; i < op->nin && !graph->mesh.microbatch_axis[d]; i++) {
       const struct value *v = &graph->value[op->in[i]];
       struct placement now = v->layout.on[d];
       if (now.kind != SHARD || sharding->in[i].on[d].kind != REPLICATE) continue;

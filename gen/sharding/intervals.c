@@ -40,7 +40,7 @@ static void cut_intervals(const struct mesh *mesh, int64_t size, const struct cu
         whole = interval_size(&at[k]);
         chunk = (whole + parts - 1) / parts;
       }
-      if (mesh->in_time[by]) {
+      if (mesh->microbatch_axis[by]) {
         at[k].first += cut_first(mesh, by, whole, index);
         at[k].last = at[k].first + cut_size(mesh, by, whole, index);
       } else {

@@ -24,7 +24,7 @@ static bool is_aligned(int64_t outer, int64_t inner, const int *cut, int n)
 {
   if (!n || !outer) return true;
   int64_t parts = graph->mesh.size[*cut], chunk = (outer + parts - 1) / parts;
-  if (graph->mesh.in_time[*cut] && inner > 1 && outer % parts) return false;
+  if (graph->mesh.microbatch_axis[*cut] && inner > 1 && outer % parts) return false;
   if ((outer * inner + parts - 1) / parts != chunk * inner) return false;
   return is_aligned(chunk, inner, cut + 1, n - 1) &&
          is_aligned(outer % chunk, inner, cut + 1, n - 1);

@@ -53,7 +53,7 @@ struct fixed_part fixed_part_of(struct layout from, struct layout to)
        between micro-batches: neither dimension can send anything. Nor can one where a sum stays
        pending. */
     if (graph->mesh.size[i] > 1 && p.kind != SHARD && same_placement(p, q) &&
-        (graph->mesh.in_time[i] || is_over_stages(i))) {
+        (graph->mesh.microbatch_axis[i] || is_over_stages(i))) {
       u.fixed |= 1u << i;
       u.layout.on[i] = p;
       continue;

@@ -204,7 +204,7 @@ void add_traffic(const struct move *move, struct shape whole, enum type type, in
       int rank = 0;
       bool later = false; /* of a later micro-batch: a rank moves for one at a time */
       for (int i = 0; i < graph->mesh.ndim; i++) {
-        later |= graph->mesh.in_time[i] && m->ranks->coordinate[k][i];
+        later |= graph->mesh.microbatch_axis[i] && m->ranks->coordinate[k][i];
         rank = rank * ranks_along(i) + base[i] + m->ranks->coordinate[k][i];
       }
       if (later) continue;

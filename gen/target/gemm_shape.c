@@ -44,7 +44,7 @@ static void add_piece(struct product *p, enum gemm_operand o, char letter, int64
                       int64_t stride)
 {
   const struct op *op = p->op;
-  bool apart = o == GEMM_C ? p->apart : graph->value[op->in[o]].apart;
+  bool apart = o == GEMM_C ? p->apart : graph->value[op->in[o]].is_separate;
   int64_t parts = group_size(op->piece_group), rows = size / parts / op->pieces;
   struct letter_run *part = run_of(p, '#');
   part->in |= 1u << o;
@@ -261,7 +261,7 @@ static void gemm_shape_choose(struct product *p, const struct op *op, int rank, 
 void choose_product(struct product *p, const struct op *op, int rank)
 {
   p->joined = 0, p->size = 0;
-  gemm_shape_choose(p, op, rank, graph->value[op->out].apart);
+  gemm_shape_choose(p, op, rank, graph->value[op->out].is_separate);
 }
 
 /* The size of the letter in a product. */

@@ -171,7 +171,7 @@ static bool find_reach(const int *body, struct stages *s)
     if (!first) first = op;
     s->task[k].reach = s->rows == NONE ? OVER_SOME : reach_by_rows(s, k, op);
     if (s->task[k].reach == UNFIT) return false;
-    if (s->rows == NONE && (op->dims != first->dims || op->keep != first->keep)) return false;
+    if (s->rows == NONE && (op->dims != first->dims || op->keepdim != first->keepdim)) return false;
   }
   return true;
 }

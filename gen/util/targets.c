@@ -1,5 +1,5 @@
 /* targets.c: the targets, one row for each. To add one: a row here, a row of its text in
-   naming/forms.c, its files in templates/ and runtime/. */
+   naming/target_syntax.c, its files in templates/ and runtime/. */
 #include "util/util.h"
 
 #include <string.h>

@@ -153,7 +153,7 @@ void neighbours_start(const struct identity *identity)
   sigaction(SIGURG, &action, NULL);
 }
 
-void neighbours_hush(void)
+void silence_local_ranks(void)
 {
   struct neighbour *list = NULL;
   int n = neighbours_list(&list);

@@ -32,7 +32,7 @@ enum state neighbour_state(const struct neighbour *n);
 
 // Tells the other ranks of this machine, and run.sh, that the failure has been reported: one
 // failure has one message. Stopped ranks end when they continue.
-void neighbours_hush(void);
+void silence_local_ranks(void);
 
 // Whether a failure of this rank is still to be reported. Where several ranks fail at once, the
 // lowest does so: a higher one waits for a moment.

@@ -150,7 +150,7 @@ struct generation {
   int slots, context;  // sequences side by side; the most tokens of one
   int chunk;           // the tokens that prefill takes
   double weights_read; // the bytes of this rank's weights that a call of decode reads
-  bool (*run)(const struct options *, bool (*all_ok)(bool, const struct failure *));
+  bool (*run)(const struct options *, bool (*all_ranks_ok)(bool, const struct failure *));
   bool (*encode)(const struct options *, struct failure *);
 };
 
@@ -272,7 +272,7 @@ bool is_average(const char *name);
 bool keeps_average(void);
 
 // The runtime's (text/generate.h).
-bool text_generate(const struct options *o, bool (*all_ok)(bool, const struct failure *));
+bool text_generate(const struct options *o, bool (*all_ranks_ok)(bool, const struct failure *));
 bool text_encode(const struct options *o, struct failure *why);
 
 // A line of the plan may be one of a file that the plan requires: file n's lines are counted from

@@ -101,7 +101,7 @@ static void tell(const char *what, const struct waiting *w)
   if (fclose(to) == 0) (void)!write(STDERR_FILENO, text, size);
   free(text);
   free(list);
-  neighbours_hush();
+  silence_local_ranks();
 }
 
 static bool serves(void)
@@ -311,7 +311,7 @@ int watch_limit(void)
   return deadline < FOR_EVER ? deadline * __atomic_load_n(&patience, __ATOMIC_RELAXED) : 0;
 }
 
-void watch_patience(int deadlines)
+void set_deadline_factor(int deadlines)
 {
   __atomic_store_n(&patience, deadlines, __ATOMIC_RELAXED);
 }

@@ -35,7 +35,7 @@ int watch_limit(void);
 
 // From now on ranks may wait for each other for so many deadlines: 1, or more while they read and
 // write files.
-void watch_patience(int deadlines);
+void set_deadline_factor(int deadlines);
 
 // This program is a server from now on: a first SIGTERM, or SIGINT of rank 0, calls `stop` from the
 // watchdog's thread. A second one ends the job at once, and so does the first where a rank is lost.

@@ -49,18 +49,18 @@ bool save_together(const struct saving *what)
 {
   struct failure why = {""};
   bool first = rank->id == 0;
-  watch_patience(FILES);
-  if (!all_ok(table_is_one(&why), &why)) {
-    watch_patience(1);
+  set_deadline_factor(FILES);
+  if (!all_ranks_ok(table_is_one(&why), &why)) {
+    set_deadline_factor(1);
     return false;
   }
   struct save *s = save_plan(what, &why);
-  bool saved = all_ok(s && (!first || save_create(s, &why)) && save_merge(s, &why), &why) &&
-               combine_adapters() && all_ok(save_write(s, &why), &why) && combine_shares(s) &&
-               all_ok(!first || save_commit(s, &why), &why);
+  bool saved = all_ranks_ok(s && (!first || save_create(s, &why)) && save_merge(s, &why), &why) &&
+               combine_adapters() && all_ranks_ok(save_write(s, &why), &why) && combine_shares(s) &&
+               all_ranks_ok(!first || save_commit(s, &why), &why);
   if (!saved && first && s) save_abandon(s);
   save_end(s);
-  watch_patience(1);
+  set_deadline_factor(1);
   return saved;
 }
 
@@ -98,10 +98,11 @@ bool fill_together(struct origins *from, bool checked, int *step)
   struct progress at = {0};
   struct checks checks = {0};
   from->checks = checked ? &checks : NULL;
-  bool ok = all_ok(table_is_one(&why), &why) && all_ok(tensors_fill(from, &at, &why), &why);
+  bool ok =
+      all_ranks_ok(table_is_one(&why), &why) && all_ranks_ok(tensors_fill(from, &at, &why), &why);
   if (ok && checked) {
     target_combine(checks.shares, checks.count);
-    ok = all_ok(checks_pass(&checks, &why), &why);
+    ok = all_ranks_ok(checks_pass(&checks, &why), &why);
   }
   checks_free(&checks);
   if (ok) go_on(&at);

@@ -12,7 +12,7 @@ enum { FILES = 10 }; // deadlines: some ranks may have much to read or write, an
 
 // True if all ranks are ok; else reports why the first that is not: in a program on standard error,
 // in a library as the error of the call. Defined by main.c and library.c.
-bool all_ok(bool ok, const struct failure *why);
+bool all_ranks_ok(bool ok, const struct failure *why);
 
 // Saves.
 bool save_together(const struct saving *what);

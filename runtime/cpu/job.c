@@ -18,7 +18,7 @@ void fail_call(const char *file, int line, const char *call, const char *why)
     fprintf(stderr, "rank %d: %s failed at %s:%d%s%s\n", rank->id, call, base ? base + 1 : file,
             line, why ? ": " : "", why ? why : "");
   fflush(NULL);
-  neighbours_hush();
+  silence_local_ranks();
   MPI_Abort(MPI_COMM_WORLD, 1);
   _exit(1);
 }

@@ -16,7 +16,7 @@ void fail_call(const char *file, int line, const char *call, const char *why)
     fprintf(stderr, "rank %d: %s failed at %s:%d%s%s\n", rank->id, call, base ? base + 1 : file,
             line, why ? ": " : "", why ? why : "");
   fflush(NULL);
-  neighbours_hush();
+  silence_local_ranks();
   if (!failing) {
     failing = true;
     cuda_abort();
@@ -68,11 +68,11 @@ static bool meet(struct identity *me, struct failure *why)
   if (!launch_fits(me, program->world, rank->id, why)) return false;
   const int limit = watch_limit();
   bool met;
-  watch_patience(2); // the rendezvous reports more about a missing rank than the watchdog
+  set_deadline_factor(2); // the rendezvous reports more about a missing rank than the watchdog
   WAITING("meet_start",
           met = meet_start(&meeting, me, program->hash,
                            limit && limit < MEETING_SECONDS ? limit : MEETING_SECONDS, why));
-  watch_patience(1);
+  set_deadline_factor(1);
   __atomic_store_n(&have_met, met, __ATOMIC_RELEASE);
   return met;
 }

@@ -96,7 +96,7 @@ bool library_inputs_hold(struct library *m, const void *const *whole, long batch
     for (long b = 0; ok && b < (whole ? batches : 1); b++)
       ok = each_piece(m, input, whole ? whole[b * n + i] : NULL, check_piece, &why);
   }
-  return !any || all_ok(ok, &why);
+  return !any || all_ranks_ok(ok, &why);
 }
 
 // One of the ranks with the same part contributes it, and the others contribute zeros.

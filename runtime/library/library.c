@@ -39,7 +39,7 @@ void fail_call(const char *file, int line, const char *call, const char *why)
 }
 
 // The text of the first that failed becomes that of all ranks.
-bool all_ok(bool ok, const struct failure *why)
+bool all_ranks_ok(bool ok, const struct failure *why)
 {
   struct library *m = entered;
   const int first = target_first_failure(ok);
@@ -138,9 +138,9 @@ static bool fill(struct library *m, struct origins *from)
   struct failure note = {""};
   int step;
   from->note = &note;
-  watch_patience(FILES);
+  set_deadline_factor(FILES);
   const bool ok = fill_together(from, from->weights || from->load, &step);
-  watch_patience(1);
+  set_deadline_factor(1);
   if (ok) m->step = step;
   tell(m, &note);
   return ok;
@@ -160,13 +160,14 @@ static bool open_model(struct library *m, void *unused)
   (void)unused;
   if (!target_join(m->everyone, &m->error)) return false;
   m->joined = true;
-  if (!all_ok(target_same_program(&why), &why)) return false;
+  if (!all_ranks_ok(target_same_program(&why), &why)) return false;
   target_groups();
   m->memory = rank_memory = target_allocate(program->bytes, &why);
-  if (!all_ok(rank_memory && has_room(m, &why), &why)) return false;
+  if (!all_ranks_ok(rank_memory && has_room(m, &why), &why)) return false;
   program->set_memory(rank_memory);
   target_begin();
-  if (!all_ok(library_watch_start(m) || failed(&why, "no thread to watch the deadline"), &why))
+  if (!all_ranks_ok(library_watch_start(m) || failed(&why, "no thread to watch the deadline"),
+                    &why))
     return false;
   watch_from(m, &pending);
   const char *weights = m->options.weights ? m->options.weights : program->weights;
@@ -389,7 +390,7 @@ static float read_float(ptrdiff_t offset)
 static bool computed_well(int t)
 {
   struct failure why = {""};
-  if (program->noted < 0 || all_ok(numbers_computed(t, &why), &why)) return true;
+  if (program->noted < 0 || all_ranks_ok(numbers_computed(t, &why), &why)) return true;
   const unsigned long long none = 0;
   for (int i = 0; i < program->nindex_uses; i++)
     target_put((char *)rank_memory + program->noted + i * (long)sizeof none, &none, sizeof none);
@@ -400,7 +401,7 @@ static bool computed_well(int t)
 static bool rows_fitted(const char *when, const char *then)
 {
   struct failure why = {""};
-  if (!program->row_bounds || all_ok(rows_have_room(when, then, &why), &why)) return true;
+  if (!program->row_bounds || all_ranks_ok(rows_have_room(when, then, &why), &why)) return true;
   forget_rows();
   return false;
 }
@@ -512,8 +513,8 @@ static bool save(struct library *m, void *with)
   what->token = token;
   what->step = m->step;
   what->folder = &m->folder;
-  const bool ok =
-      all_ok(rank->id != 0 || take(m, what->directory, token, &why), &why) && save_together(what);
+  const bool ok = all_ranks_ok(rank->id != 0 || take(m, what->directory, token, &why), &why) &&
+                  save_together(what);
   folder_release(&m->folder);
   return ok;
 }
@@ -562,7 +563,7 @@ long tokens_of_batch(void)
   return 0;
 }
 
-void watch_patience(int deadlines)
+void set_deadline_factor(int deadlines)
 {
   struct watch *w = &entered->watch;
   if (!w->runs) return;

@@ -45,12 +45,12 @@ static void complain(const struct failure *why)
   if (!*why->text) return; // another rank reports it
   fflush(stdout);
   fprintf(stderr, "rank %d: error: %s\n", me.rank, why->text);
-  neighbours_hush();
+  silence_local_ranks();
 }
 
 // Collective. True if all ranks are ok; else the first that is not reports why. No rank returns
 // before that: the launcher ends the others when one exits.
-bool all_ok(bool ok, const struct failure *why)
+bool all_ranks_ok(bool ok, const struct failure *why)
 {
   int first = target_first_failure(ok);
   if (first < 0) return true;
@@ -81,7 +81,7 @@ static bool save_checkpoint(const struct options *o, int step)
   struct failure why = {""};
   return save_together(
              &(struct saving){o->save, CHECKPOINT, step, o->shard_bytes, token, &save_folder}) &&
-         ((!o->keep && !o->keep_best) || all_ok(me.rank != 0 || keep(o, step, &why), &why));
+         ((!o->keep && !o->keep_best) || all_ranks_ok(me.rank != 0 || keep(o, step, &why), &why));
 }
 
 static bool save_export(const struct options *o, int step)
@@ -96,8 +96,8 @@ static bool save_adapter(const struct options *o, int step)
   struct failure why = {""};
   return save_together(
              &(struct saving){o->export_adapter, ADAPTER, step, 0, token, &adapter_folder}) &&
-         all_ok(me.rank != 0 || adapters_describe(o->export_adapter, o->weights, token, &why),
-                &why);
+         all_ranks_ok(me.rank != 0 || adapters_describe(o->export_adapter, o->weights, token, &why),
+                      &why);
 }
 
 // Collective. The last use of the weights.
@@ -182,7 +182,7 @@ static bool take_folders(const struct options *o, struct failure *why)
 static bool indices_are_right(int t)
 {
   struct failure why = {""};
-  return program->noted < 0 || all_ok(numbers_computed(t, &why), &why);
+  return program->noted < 0 || all_ranks_ok(numbers_computed(t, &why), &why);
 }
 
 // Collective if the program has bounds of rows by expert: whether they held up to step t. If not,
@@ -193,7 +193,7 @@ static bool rows_are_within(int t)
   char when[40];
   snprintf(when, sizeof when, "by step %d", t);
   return !program->row_bounds ||
-         all_ok(rows_have_room(when, "; nothing computed since then is saved", &why), &why);
+         all_ranks_ok(rows_have_room(when, "; nothing computed since then is saved", &why), &why);
 }
 
 static bool numbers_are_right(int t)
@@ -211,7 +211,7 @@ static void end_before_update(const struct options *o, int t, int first, int sav
   if (saves && !save_checkpoint(o, t - 1)) return;
   if (t > first && o->save)
     snprintf(then, sizeof then, "; %s has the checkpoint of step %d", o->save, t - 1);
-  all_ok(rows_have_room(when, then, &why), &why);
+  all_ranks_ok(rows_have_room(when, then, &why), &why);
 }
 
 // The work after a step, apart from reports.
@@ -331,13 +331,13 @@ static bool fill(const struct options *o, int *step)
   from.without_inputs = batches_give_all();
   const bool ok = fill_together(&from, !o->no_verify && (o->weights || o->load), step);
   if (*note.text) printf("note: %s\n", note.text);
-  return ok && all_ok(trains_on(o, *step, &why), &why);
+  return ok && all_ranks_ok(trains_on(o, *step, &why), &why);
 }
 
 static bool is_one_job(struct failure *why)
 {
-  return all_ok(launch_fits(&me, program->world, rank->id, why), why) &&
-         all_ok(target_same_program(why), why);
+  return all_ranks_ok(launch_fits(&me, program->world, rank->id, why), why) &&
+         all_ranks_ok(target_same_program(why), why);
 }
 
 static bool prepare(const struct options *o, int *step)
@@ -346,15 +346,15 @@ static bool prepare(const struct options *o, int *step)
   if (!is_one_job(&why)) return false;
   target_groups();
   rank_memory = target_allocate(program->bytes, &why);
-  if (!all_ok(rank_memory != NULL, &why)) return false;
+  if (!all_ranks_ok(rank_memory != NULL, &why)) return false;
   program->set_memory(rank_memory);
   target_begin();
   if (me.rank == 0) folder_token(token);
   target_share(token, sizeof token);
-  if (!o->dry_run && !all_ok(take_folders(o, &why), &why)) return false;
-  if (o->data[0] || o->weights || o->adapter || o->load) watch_patience(FILES);
-  return all_ok(open_data(o, &why) && (!o->ema || ema_open(&why)), &why) && fill(o, step) &&
-         all_ok(
+  if (!o->dry_run && !all_ranks_ok(take_folders(o, &why), &why)) return false;
+  if (o->data[0] || o->weights || o->adapter || o->load) set_deadline_factor(FILES);
+  return all_ranks_ok(open_data(o, &why) && (!o->ema || ema_open(&why)), &why) && fill(o, step) &&
+         all_ranks_ok(
              batches_check(TRAINING, *step * program->batches, o->steps * program->batches, &why) &&
                  validation_check(&why),
              &why);
@@ -365,18 +365,18 @@ static bool run(const struct options *o)
   struct failure why = {""};
   int step = 0, saved = -1;
   bool prepared = prepare(o, &step);
-  watch_patience(1);
-  if (prepared && program->generation) return program->generation->run(o, all_ok);
+  set_deadline_factor(1);
+  if (prepared && program->generation) return program->generation->run(o, all_ranks_ok);
   if (prepared && o->dry_run) {
     dry_run(o, step);
     return numbers_are_right(step);
   }
-  if (!prepared || !all_ok(metrics_open(o, step + 1, o->steps, &why), &why)) return false;
+  if (!prepared || !all_ranks_ok(metrics_open(o, step + 1, o->steps, &why), &why)) return false;
   int last = step;
   if (!run_steps(o, step + 1, &saved, &last)) return false;
   metrics_end();
   return (!o->save || saved == last || save_checkpoint(o, last)) && export_all(o, last) &&
-         all_ok(metrics_close(&why), &why);
+         all_ranks_ok(metrics_close(&why), &why);
 }
 
 // ---- looking at a checkpoint -------------------------------------------------------------------
@@ -409,13 +409,14 @@ static bool look_at(const char *path)
   bool has = false;
   if (!is_one_job(&why)) return false;
   target_groups(); // target_stop releases them
-  bool ok = all_ok(archive_open(&archive, path, &why) && verify_headers(&archive, &has, &why) &&
+  bool ok =
+      all_ranks_ok(archive_open(&archive, path, &why) && verify_headers(&archive, &has, &why) &&
                        checks_make(&checks, archive.count, &why) &&
                        verify_read(&archive, me.rank, program->world, &checks, &why),
                    &why);
   if (ok) {
     target_combine(checks.shares, checks.count);
-    ok = all_ok(tell_of_checks(&archive, &checks, has), &why);
+    ok = all_ranks_ok(tell_of_checks(&archive, &checks, has), &why);
   }
   checks_free(&checks);
   archive_close(&archive);
@@ -477,7 +478,7 @@ int main(int argc, char **argv)
     return EXIT_FAILURE;
   }
   meet_neighbours();
-  if (options.verify) watch_patience(FILES);
+  if (options.verify) set_deadline_factor(FILES);
   bool ok = options.verify ? look_at(options.verify) : run(&options);
   watch_parting();
   folder_release(&save_folder);

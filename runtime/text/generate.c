@@ -183,13 +183,13 @@ static bool finish(struct failure *why)
                 run.options->output ? run.options->output : "standard output", strerror(errno));
 }
 
-bool text_generate(const struct options *o, bool (*all_ok)(bool, const struct failure *))
+bool text_generate(const struct options *o, bool (*all_ranks_ok)(bool, const struct failure *))
 {
   struct failure why = {""};
   struct prompts p = {0};
   const bool leads = rank->id == 0;
   run.options = o;
-  bool ok = all_ok(engine_open(&why) && (!leads || begin(o, &p, &why)), &why);
+  bool ok = all_ranks_ok(engine_open(&why) && (!leads || begin(o, &p, &why)), &why);
   if (ok && o->serve) serve_signals(leads);
   if (ok && leads) {
     bool done = true;
@@ -201,7 +201,7 @@ bool text_generate(const struct options *o, bool (*all_ok)(bool, const struct fa
   } else if (ok) {
     engine_follow();
   }
-  ok = ok && all_ok(!leads || (!*why.text && finish(&why)), &why);
+  ok = ok && all_ranks_ok(!leads || (!*why.text && finish(&why)), &why);
   if (ok && leads) tell_figures();
   if (leads) jobs_close();
   chat_close(run.chat);

@@ -7,8 +7,9 @@
 #include "base/options.h"
 
 // Collective, after the weights have been read. Rank 0 generates as the options ask, and the others
-// follow. all_ok: main.c's.
-bool text_generate(const struct options *o, bool (*all_ok)(bool ok, const struct failure *why));
+// follow. all_ranks_ok: main.c's.
+bool text_generate(const struct options *o,
+                   bool (*all_ranks_ok)(bool ok, const struct failure *why));
 
 // Without other ranks: --encode's lines of {"text"} as {"ids", "ids_special", "decoded"}, to
 // --output. False, and why.

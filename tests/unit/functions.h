@@ -88,7 +88,7 @@ static int random_step(const int *made, int n, enum phase phase)
   case 2:
     op.kind = OP_sum;
     op.dims = 1;
-    op.keep = true;
+    op.keepdim = true;
     break;
   case 3:
     op.kind = OP_matmul;

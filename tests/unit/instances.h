@@ -49,8 +49,8 @@ struct instance {
   }
 #define REDUCE(k)                                                                                  \
   {k, .in = {"ab"}, .dims = 1}, {k, .in = {"ab"}, .dims = 2}, {k, .in = {"ab"}, .dims = 3},        \
-      {k, .in = {"ab"}, .dims = 2, .keep = true}, {k, .in = {"abc"}, .dims = 5},                   \
-      {k, .in = {"abc"}, .dims = 2, .keep = true},                                                 \
+      {k, .in = {"ab"}, .dims = 2, .keepdim = true}, {k, .in = {"abc"}, .dims = 5},                \
+      {k, .in = {"abc"}, .dims = 2, .keepdim = true},                                              \
   {                                                                                                \
     k, .in = {"1b"}, .dims = 1                                                                     \
   }
@@ -155,10 +155,10 @@ static const struct instance instances[] = {
     {OP_expand, .in = {""}, .dims = 3, .out = {"ab"}},
     {OP_expand, .in = {"b"}, .dims = 1, .out = {"ab"}},
     {OP_expand, .in = {"a"}, .dims = 2, .out = {"ab"}},
-    {OP_expand, .in = {"a1"}, .dims = 2, .keep = true, .out = {"ab"}},
-    {OP_expand, .in = {"11"}, .dims = 3, .keep = true, .out = {"ab"}},
+    {OP_expand, .in = {"a1"}, .dims = 2, .keepdim = true, .out = {"ab"}},
+    {OP_expand, .in = {"11"}, .dims = 3, .keepdim = true, .out = {"ab"}},
     {OP_expand, .in = {"ac"}, .dims = 2, .out = {"abc"}},
-    {OP_expand, .in = {"1b1"}, .dims = 5, .keep = true, .out = {"abc"}},
+    {OP_expand, .in = {"1b1"}, .dims = 5, .keepdim = true, .out = {"abc"}},
     {OP_full, .out = {"ab"}},
     {OP_full, .out = {""}},
     {OP_full, .out = {"1b"}},
@@ -192,7 +192,7 @@ static const struct instance instances[] = {
     {OP_spread, .in = {"ab"}, .dims = 2, .number = {2}, .out = {"a(2b)"}},
     {OP_gather, .in = {"ab", "#cb"}, .dims = 1},
     {OP_index_within, .in = {"#ab"}, .number = {3, -1}},
-    {OP_place, .in = {"a1", "#a1"}, .dims = 2, .keep = true, .out = {"ab"}},
+    {OP_place, .in = {"a1", "#a1"}, .dims = 2, .keepdim = true, .out = {"ab"}},
     {OP_place, .in = {"ac", "#ac"}, .dims = 2, .out = {"abc"}},
     {OP_gather, .in = {"ab", "#ac"}, .dims = 2},
     {OP_gather, .in = {"abc", "#adc"}, .dims = 2},
@@ -223,7 +223,7 @@ static const struct instance instances[] = {
     {OP_argmax, .in = {"ab"}, .dims = 1},
     {OP_documents, .in = {"#ab"}, .dims = 2},
     {OP_documents, .in = {"#cab"}, .dims = 2, .number = {1}},
-    {OP_argmax, .in = {"abc"}, .dims = 2, .keep = true},
+    {OP_argmax, .in = {"abc"}, .dims = 2, .keepdim = true},
     {OP_attention, .in = {"a(bc)d2", "abe2", "abe3"}, .out = {"a(bc)d3", "a(bc)d"}},
     {OP_attention, .in = {"a(bc)d2", "abd2", "abd3"}, .out = {"a(bc)d3", "a(bc)d"}, .number = {1}},
     {OP_attention, .in = {"acd2", "a1e2", "a1e2"}, .out = {"acd2", "acd"}, .number = {1}},
@@ -355,7 +355,7 @@ static struct op op_of_instance(const struct instance *instance, const int64_t *
   struct op op = {.kind = instance->kind,
                   .equation = instance->equation,
                   .dims = instance->dims,
-                  .keep = instance->keep,
+                  .keepdim = instance->keepdim,
                   .scalar = instance->scalar != 0 ? instance->scalar : 0.75,
                   .softcap = instance->softcap,
                   .type = instance->type,

@@ -430,7 +430,7 @@ static void reduced_index(const struct op *op, int ndim, const int64_t *index, i
   for (int d = 0, n = 0; d < ndim; d++) {
     bool gone = op->dims >> d & 1;
     if (!gone) own[n++] = index[d];
-    if (gone && op->keep) own[n++] = 0;
+    if (gone && op->keepdim) own[n++] = 0;
   }
 }
 
@@ -438,7 +438,8 @@ static struct shape reduced_shape(const struct op *op, struct shape space)
 {
   struct shape s = {0};
   for (int d = 0; d < space.ndim; d++)
-    if (!(op->dims >> d & 1) || op->keep) s.size[s.ndim++] = op->dims >> d & 1 ? 1 : space.size[d];
+    if (!(op->dims >> d & 1) || op->keepdim)
+      s.size[s.ndim++] = op->dims >> d & 1 ? 1 : space.size[d];
   return s;
 }
 

@@ -22,7 +22,7 @@ static int pointwise(enum op_kind kind, int a, int b)
 static int sum(int a, unsigned dims, bool keep)
 {
   return run_in_phase(
-      (struct op){.kind = OP_sum, .nin = 1, .in = {a}, .dims = dims, .keep = keep, .scalar = 1});
+      (struct op){.kind = OP_sum, .nin = 1, .in = {a}, .dims = dims, .keepdim = keep, .scalar = 1});
 }
 
 /* Something that is no kernel, and reads the value. */
@@ -96,7 +96,7 @@ static void test_a_softmax_is_one_kernel(void **state)
   one_rank();
   int x = input("2x4x6");
   int most =
-      run_in_phase((struct op){.kind = OP_amax, .nin = 1, .in = {x}, .dims = 4, .keep = true});
+      run_in_phase((struct op){.kind = OP_amax, .nin = 1, .in = {x}, .dims = 4, .keepdim = true});
   int e = pointwise(OP_exp, pointwise(OP_sub, x, most), NONE);
   move(pointwise(OP_div, e, sum(e, 4, true)));
   becomes("[amax sub exp sum div] pack");

@@ -255,8 +255,8 @@ static const struct trial binary_shape[] = {
 };
 static const struct trial reduction_shape[] = {
     {.in = {"3x2"}, .dims = 2},   {.in = {"2x3"}, .dims = 1},
-    {.in = {"1"}, .dims = 1},     {.in = {"3x2"}, .dims = 2, .keep = true},
-    {.in = {"1x2x1"}, .dims = 7}, {.in = {"1x3x2"}, .dims = 5, .keep = true},
+    {.in = {"1"}, .dims = 1},     {.in = {"3x2"}, .dims = 2, .keepdim = true},
+    {.in = {"1x2x1"}, .dims = 7}, {.in = {"1x3x2"}, .dims = 5, .keepdim = true},
     {.in = {"2x3x1"}, .dims = 5},
 };
 
@@ -310,10 +310,10 @@ static const struct trial others[] = {
     {.kind = OP_expand, .in = {""}, .dims = 3, .out = "2x3"},
     {.kind = OP_expand, .in = {"3"}, .dims = 1, .out = "2x3"},
     {.kind = OP_expand, .in = {"2"}, .dims = 2, .out = "2x3"},
-    {.kind = OP_expand, .in = {"2x1"}, .dims = 2, .keep = true, .out = "2x3"},
-    {.kind = OP_expand, .in = {"1x1"}, .dims = 3, .keep = true, .out = "2x3"},
+    {.kind = OP_expand, .in = {"2x1"}, .dims = 2, .keepdim = true, .out = "2x3"},
+    {.kind = OP_expand, .in = {"1x1"}, .dims = 3, .keepdim = true, .out = "2x3"},
     {.kind = OP_expand, .in = {"2x2"}, .dims = 2, .out = "2x3x2"},
-    {.kind = OP_expand, .in = {"1x3x1"}, .dims = 5, .keep = true, .out = "2x3x2"},
+    {.kind = OP_expand, .in = {"1x3x1"}, .dims = 5, .keepdim = true, .out = "2x3x2"},
     {.kind = OP_expand, .in = {"1x3"}, .dims = 1, .out = "2x1x3"},
     {.kind = OP_permute, .in = {"2x3"}, .equation = "ab->ba"},
     {.kind = OP_permute, .in = {"2x3x4"}, .equation = "abc->cab"},
@@ -343,7 +343,7 @@ static const struct trial others[] = {
     {.kind = OP_gather, .in = {"4x3", "i4:2x3"}, .dims = 1},
     {.kind = OP_gather, .in = {"4x3", "i3:4x1"}, .dims = 2},
     {.kind = OP_gather, .in = {"2x5x3", "i5:2x1x3"}, .dims = 2},
-    {.kind = OP_place, .in = {"4x1", "i3:4x1"}, .dims = 2, .keep = true, .out = "4x3"},
+    {.kind = OP_place, .in = {"4x1", "i3:4x1"}, .dims = 2, .keepdim = true, .out = "4x3"},
     {.kind = OP_place, .in = {"4x2", "i3:4x2"}, .dims = 2, .out = "4x3x2"},
     {.kind = OP_gather, .in = {"2x3x4", "i4:2x3x5"}, .dims = 4},
     {.kind = OP_scatter_add, .in = {"2x3", "i5:2x3"}, .dims = 2, .out = "2x5"},
@@ -425,7 +425,7 @@ static void try_row(const void *with)
   struct op op = {.kind = t->kind,
                   .equation = t->equation,
                   .dims = t->dims,
-                  .keep = t->keep,
+                  .keepdim = t->keepdim,
                   .scalar = t->scalar != 0 || t->zero ? t->scalar : 0.75,
                   .softcap = t->softcap,
                   .module = NONE,
@@ -460,7 +460,7 @@ static int run_with_shape(const struct trial *row, const struct trial *shape)
 {
   struct trial t = *row;
   t.dims |= shape->dims;
-  t.keep |= shape->keep;
+  t.keepdim |= shape->keepdim;
   for (int i = 0; i < MAX_INPUTS && row->in[i]; i++)
     t.in[i] = text("%s%s", row->in[i], shape->in[i]);
   return run_trial(&t);
@@ -588,7 +588,7 @@ static void hold_constant(const void *with)
 {
   (void)with;
   one_rank();
-  struct op mean = {.kind = OP_sum, .nin = 1, .dims = 2, .keep = true, .scalar = 1.0 / 3};
+  struct op mean = {.kind = OP_sum, .nin = 1, .dims = 2, .keepdim = true, .scalar = 1.0 / 3};
   mean.module = NONE;
   mean.line = 1;
   struct op variance = mean;

@@ -286,7 +286,7 @@ static void random_kernel(struct shape space, struct layout layout)
                     .nin = 1,
                     .in = {made[draw_below(n)]},
                     .dims = dims,
-                    .keep = keep,
+                    .keepdim = keep,
                     .scalar = draw_below(2) ? 1 : draw_number()};
     run(op, without(layout, dims, keep, (enum reduction)how));
   }
@@ -311,7 +311,7 @@ static int expanded(struct rows *r, int row)
                   .nin = 1,
                   .in = {row},
                   .dims = r->dims,
-                  .keep = true,
+                  .keepdim = true,
                   .scalar = 0.5,
                   .phase = phase,
                   .module = NONE,
@@ -331,7 +331,7 @@ static int reduced(struct rows *r, int element, unsigned dims, bool keep)
                   .nin = 1,
                   .in = {element},
                   .dims = dims,
-                  .keep = keep,
+                  .keepdim = keep,
                   .scalar = 0.25};
   return run(op, without(r->layout, dims, keep, (enum reduction)how));
 }

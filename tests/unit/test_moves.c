@@ -386,7 +386,7 @@ static double step_time(const struct move *m, struct shape whole)
 }
 
 /* Whether the plan is described rightly: its steps, their time and bytes, and what add_traffic
- * says. */
+   says. */
 static void check_plan(const struct moves *p, struct shape whole, struct layout from,
                        struct layout to)
 {
@@ -1135,7 +1135,7 @@ static void test_nothing_moves_in_time(void **state)
 {
   (void)state;
   mesh("8x4x8");
-  graph->mesh.in_time[1] = true;
+  graph->mesh.microbatch_axis[1] = true;
   links(0, 50e9, 3e-5);
   links(1, 100e9, 1e-5);
   links(2, 450e9, 1e-5);

@@ -354,7 +354,7 @@ static void unlike_layers(const void *with)
                                      .nin = 1,
                                      .in = {x},
                                      .dims = what == DIMS && odd ? 1 : 2,
-                                     .keep = true,
+                                     .keepdim = true,
                                      .scalar = 1,
                                      .module = layer[l],
                                      .line = 5});

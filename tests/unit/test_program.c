@@ -90,7 +90,7 @@ static int centred(int x, int module)
                                    .nin = 1,
                                    .in = {x},
                                    .dims = 2,
-                                   .keep = true,
+                                   .keepdim = true,
                                    .scalar = 1.0 / width,
                                    .module = module,
                                    .line = 2});
@@ -187,7 +187,7 @@ static int peak(int x, int module)
                                    .nin = 1,
                                    .in = {x},
                                    .dims = 2,
-                                   .keep = true,
+                                   .keepdim = true,
                                    .scalar = 1,
                                    .constant = true,
                                    .module = module,
@@ -481,7 +481,7 @@ static struct array at(int rank, int value, const struct function *f, int l)
     for (int64_t i = 0; i < elements(a.shape); i++) a.at[i] = graph->op[v->op].scalar;
     return a;
   }
-  /* The parts of a wide value count as contiguous, one after the other. */
+  /* The parts of a concat buffer count as contiguous, one after the other. */
   a.at = address(rank, value, f, l) + bytes_before(value) / type_bytes(v->type);
   return a;
 }

@@ -60,7 +60,7 @@ static int rms(int x)
 {
   int squares = one(OP_square, x);
   int mean = step((struct op){
-      .kind = OP_sum, .nin = 1, .in = {squares}, .dims = 2, .keep = true, .scalar = 0.125});
+      .kind = OP_sum, .nin = 1, .in = {squares}, .dims = 2, .keepdim = true, .scalar = 0.125});
   int offset = append_op_shaped(
       (struct op){.kind = OP_full, .scalar = 1, .module = here, .line = 7}, (struct shape){0});
   return two(OP_mul, x, calls_named("factor", one(OP_rsqrt, two(OP_add, mean, offset))));
@@ -142,7 +142,7 @@ static const char *run_again(void)
   put_text(&b, "", 0);
   for (int at = 0; at < graph->norder; at++) {
     const struct op *op = &graph->op[graph->order[at]];
-    if (!op->again) continue;
+    if (!op->recomputed) continue;
     must(op->phase == BACKWARD, "%s is not in the backward", op_name(op));
     put(&b, "%s%s", b.length ? " " : "", op_row[op->kind].name);
   }
@@ -270,7 +270,7 @@ static void compared(const void *with)
                            .nin = 1,
                            .in = {calls_named("t", one(OP_gelu, x))},
                            .dims = 2,
-                           .keep = true});
+                           .keepdim = true});
   becomes(calls_named("y", y), "t x y", "");
 }
 
@@ -367,7 +367,7 @@ static int count_again(enum op_kind kind)
   int n = 0;
   for (int at = 0; at < graph->norder; at++) {
     const struct op *op = &graph->op[graph->order[at]];
-    n += op->again && op->kind == kind;
+    n += op->recomputed && op->kind == kind;
   }
   return n;
 }
@@ -393,7 +393,7 @@ static void checkpoints(const void *with)
     int layer = atoi(graph->module[op->module].name);
     must(layer <= last, "layer %d is run after %d", layer, last);
     last = layer;
-    if (op->again && op->kind == OP_dropout)
+    if (op->recomputed && op->kind == OP_dropout)
       must(op->number[0] == layer, "layer %d draws from %d", layer, (int)op->number[0]);
   }
 }

@@ -394,7 +394,7 @@ static void test_order_of_ways(void **state)
   lists((struct instance){OP_silu, .in = {"1b"}}, "R>R; S(1)>S(1)");
   lists((struct instance){OP_sum, .in = {"ab"}, .dims = 1},
         "R>R; S(0)>P(sum); S(1)>S(0); P(sum)>P(sum)");
-  lists((struct instance){OP_amax, .in = {"ab"}, .dims = 2, .keep = true},
+  lists((struct instance){OP_amax, .in = {"ab"}, .dims = 2, .keepdim = true},
         "R>R; S(0)>S(0); S(1)>P(max); P(max)>P(max)");
   lists((struct instance){OP_full, .out = {"ab1"}}, ">R; >S(0); >S(1)");
   lists((struct instance){OP_embedding, .in = {"ab", "#c"}},

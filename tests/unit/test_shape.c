@@ -16,7 +16,7 @@ static struct op op_of(const struct row_case *s)
   struct op op = {.kind = s->kind,
                   .equation = s->equation,
                   .dims = s->dims,
-                  .keep = s->keep,
+                  .keepdim = s->keepdim,
                   .line = 12,
                   .module = NONE};
   for (; op.nin < 3 && s->in[op.nin]; op.nin++)

@@ -133,8 +133,8 @@ static inline int rows_to_tokens(void *out, void *room, int *work, void *in, con
   return alltoall_rows(room, x.give, x.give_at, out, x.get, x.get_at, bytes, group);
 }
 
-static inline void hold_rows(int *out, const int *counts, int experts, long room,
-                             struct row_note note)
+static inline void clamp_to_capacity(int *out, const int *counts, int experts, long room,
+                                     struct row_note note)
 {
   held_counts(out, counts, experts, room, note);
 }

@@ -48,7 +48,7 @@ int shared_bcast(void *at, int n, enum shared_type type, int root, struct shared
   const int error = shared_meet(group);
   if (error != 0) return error;
   if (group->me != root) shared_copy(at, shared_read(group, root), bytes, false);
-  shared_part(group);
+  shared_leave(group);
   return 0;
 }
 
@@ -128,7 +128,7 @@ int shared_reduce_scatter(const void *in, void *out, struct shared_parts parts,
   if (error != 0) return error;
   char *sum = in == out ? (char *)out + first * each : out;
   sum_operands(group, (struct sum){.out = sum, .n = n, .type = type, .op = op}, in, first);
-  shared_part(group);
+  shared_leave(group);
   if (sum != out) memmove(out, sum, n * each);
   return 0;
 }
@@ -152,7 +152,7 @@ int shared_allgather(const void *in, void *out, struct shared_parts parts, enum 
       shared_copy((char *)out + part_first(&parts, m) * each, shared_read(group, m),
                   part_n(&parts, m) * each, false);
   }
-  shared_part(group);
+  shared_leave(group);
   return 0;
 }
 
@@ -196,7 +196,7 @@ static int exchange_parts(const void *in, struct shared_parts give, void *out,
       shared_copy((char *)out + part_first(&get, m) * each, shared_read(group, m) + share.first,
                   bytes, false);
   }
-  shared_part(group);
+  shared_leave(group);
   return 0;
 }
 
@@ -232,6 +232,6 @@ int shared_sendrecv(const void *in, void *out, struct shared_pair pair, enum sha
     if (theirs.bytes != taken) return misfit(group, pair.from, theirs.bytes, taken);
     if (taken > 0) shared_copy(out, shared_read(group, pair.from), taken, false);
   }
-  shared_part(group);
+  shared_leave(group);
   return 0;
 }

@@ -39,7 +39,7 @@ int shared_gather_segments(const void *own, int n, const struct segment *p, enum
       copy_segments((struct segment_buffer){chunk, bytes, 0}, 1, &part, false);
     }
   }
-  if (error == 0) shared_part(group);
+  if (error == 0) shared_leave(group);
   return error;
 }
 
@@ -113,7 +113,7 @@ static int reduce_some(char *own, int n, const struct segment *p, enum shared_ty
   group->announced.is_here = false;
   const int error = shared_meet(group);
   for (int k = 0; k < n && error == 0; k++) sum_segment(group, k, p[k], own, type, op);
-  if (error == 0) shared_part(group);
+  if (error == 0) shared_leave(group);
   return error;
 }
 

@@ -132,9 +132,9 @@ void shared_add(_Atomic uint32_t *word, _Atomic uint32_t *sleepers)
   wake(word, sleepers);
 }
 
-struct letter_box *shared_box(struct shared_group *group, int member)
+struct mailbox *shared_box(struct shared_group *group, int member)
 {
-  struct letter_box *boxes = (struct letter_box *)(job->slot + (size_t)machine.n * GROUPS);
+  struct mailbox *boxes = (struct mailbox *)(job->slot + (size_t)machine.n * GROUPS);
   return &boxes[group->ranks[member]];
 }
 
@@ -217,7 +217,7 @@ void shared_wait(struct shared_group *group)
   }
 }
 
-void shared_part(struct shared_group *group)
+void shared_leave(struct shared_group *group)
 {
   bool all_here = true;
   for (int m = 0; m < group->n; m++) all_here &= post_of(group, m)->announced.is_here != 0;
@@ -351,7 +351,7 @@ void target_free(void *memory)
 
 static size_t job_bytes(int ranks)
 {
-  return sizeof *job + (size_t)ranks * (GROUPS * sizeof *job->slot + sizeof(struct letter_box));
+  return sizeof *job + (size_t)ranks * (GROUPS * sizeof *job->slot + sizeof(struct mailbox));
 }
 
 // Only this job has the name of its first rank's file.

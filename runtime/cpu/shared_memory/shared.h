@@ -82,7 +82,7 @@ const char *shared_at(struct shared_group *group, int member, location place);
 void shared_wait(struct shared_group *group);
 
 // Waits until nobody needs this rank's operand any more.
-void shared_part(struct shared_group *group);
+void shared_leave(struct shared_group *group);
 
 // A member's number in the job.
 int shared_rank_of(const struct shared_group *group, int member);
@@ -101,13 +101,13 @@ struct letter {
 
 // Those of a rank, counted from 1: number n is in letter[n % LETTERS]. Receivers wait for further
 // ones, and the rank itself until some are taken.
-struct letter_box {
+struct mailbox {
   _Alignas(64) _Atomic uint32_t sent, receivers;
   _Alignas(64) _Atomic uint32_t taken, senders;
   struct letter letter[LETTERS];
 };
 
-struct letter_box *shared_box(struct shared_group *group, int member);
+struct mailbox *shared_box(struct shared_group *group, int member);
 
 // A member's number in the machine.
 int shared_number_of(const struct shared_group *group, int member);

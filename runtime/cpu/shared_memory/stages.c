@@ -7,13 +7,13 @@
 
 #include <stdlib.h>
 
-static struct letter_box *own_box(void)
+static struct mailbox *own_box(void)
 {
   return shared_box(shared_machine, shared_place_in(shared_machine));
 }
 
 // The letter of that number, or NULL: it has been taken, or there was none.
-static struct letter *open_letter(struct letter_box *box, uint32_t number)
+static struct letter *open_letter(struct mailbox *box, uint32_t number)
 {
   struct letter *l = &box->letter[number % LETTERS];
   const uint32_t has = atomic_load_explicit(&l->number, memory_order_acquire);
@@ -28,7 +28,7 @@ static struct {
   int microbatch;
 } sent_by[LETTERS];
 
-static void await_taken(struct letter_box *box, uint32_t number)
+static void await_taken(struct mailbox *box, uint32_t number)
 {
   const struct place *own = pending;
   const int of = pending_microbatch;
@@ -46,7 +46,7 @@ static void await_taken(struct letter_box *box, uint32_t number)
 static void await_those_of(location value)
 {
   static uint32_t taken; // this letter, and all before it
-  struct letter_box *box = own_box();
+  struct mailbox *box = own_box();
   const uint32_t sent = atomic_load(&box->sent);
   while (taken != sent && !open_letter(box, taken + 1)) taken++;
   for (uint32_t n = taken; n != sent;) {
@@ -69,7 +69,7 @@ int await_all_sent(void)
 
 int send_to(const void *value, int n, MPI_Datatype type, int to, int tag, MPI_Comm group)
 {
-  struct letter_box *box = own_box();
+  struct mailbox *box = own_box();
   const uint32_t number = atomic_load(&box->sent) + 1;
   const size_t bytes = (size_t)n * shared_size(shared_type_of(type));
   struct letter *l = &box->letter[number % LETTERS];
@@ -88,7 +88,7 @@ int send_to(const void *value, int n, MPI_Datatype type, int to, int tag, MPI_Co
 // ---- receiving ----------------------------------------------------------------------------------
 
 // The oldest letter to this rank with the tag, or NULL; *sent: the number of letters so far.
-static struct letter *find_letter(struct letter_box *box, int from, int tag, uint32_t *sent)
+static struct letter *find_letter(struct mailbox *box, int from, int tag, uint32_t *sent)
 {
   static uint32_t passed[SHARED_RANKS]; // none up to this one is for this rank any more
   const int me = shared_place_in(shared_machine);
@@ -137,7 +137,7 @@ int receive_from(void *value, int n, MPI_Datatype type, int from, int tag, MPI_C
 {
   const int sender = shared_number_of(group, from);
   const size_t bytes = (size_t)n * shared_size(shared_type_of(type));
-  struct letter_box *box = shared_box(shared_machine, sender);
+  struct mailbox *box = shared_box(shared_machine, sender);
   struct letter *l;
   for (uint32_t sent; !(l = find_letter(box, sender, tag, &sent));)
     shared_wait_for(&box->sent, &box->receivers, sent + 1);

@@ -144,8 +144,8 @@ __global__ static void held_rows(int *out, const int *counts, int experts, long 
   held_counts(out, counts, experts, room, note);
 }
 
-static inline void hold_rows(int *out, const int *counts, int experts, long room,
-                             struct row_note noted, cudaStream_t on)
+static inline void clamp_to_capacity(int *out, const int *counts, int experts, long room,
+                                     struct row_note noted, cudaStream_t on)
 {
   LAUNCH(held_rows, 1, 1, on)(out, counts, experts, room, noted);
 }

@@ -39,7 +39,7 @@ static struct {
   bool gives;         // this rank's candidates count: no rank before it has the same part
 } engine;
 
-static int row_called(const char *name)
+static int find_row(const char *name)
 {
   for (int i = 0; i < program->ntensors; i++)
     if (!program->tensors[i].name.rest && strcmp(program->tensors[i].name.name, name) == 0)
@@ -61,7 +61,7 @@ static struct entry entry_called(const char *name, void (*run)(void))
                 {"logits", &e.logits}};
   for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) {
     snprintf(of, sizeof of, "%s.%s", name, inputs[i].input);
-    *inputs[i].row = row_called(of);
+    *inputs[i].row = find_row(of);
   }
   return e;
 }

@@ -73,7 +73,7 @@ beyond() {
   local name=$1 kind=$2 to=$WORK/$1 had="had [^:]* rows in step 3, and bound = $3 has room for [0-9]*: [^;]*" then
   then='; .* has the checkpoint of step 2'
   make "$name" "$kind" tests/plans/experts/forced.lua -D bound="$3" "${@:4}" || return 0
-  grep -q hold_rows "$to"/step.c* || { fail "$name: no bound"; return; }
+  grep -q clamp_to_capacity "$to"/step.c* || { fail "$name: no bound"; return; }
   [ "$kind" != cuda ] || had=${had/in step 3/by step [34]} then='; nothing computed since then is saved'
   ! start "$to" "$to" --data "$WORK/routers7.safetensors" --save-every 2 > "$to.ended" || { fail "$name: no end"; return; }
   [ "$(grep -c error: "$to.out")" = 1 ] && grep -q "rank [0-9]*: error: tests/plans/experts/forced.lua:[0-9]*: [a-z_]*: .*$had$then" "$to.out" ||
@@ -92,7 +92,7 @@ for kind in cpu cuda; do
       fail "no program with bound = $bound"
   done
   cmp <(text "$WORK/${kind}false") <(text "$WORK/${kind}7") || fail "$kind: a bound of all rows changes the program"
-  text "$WORK/${kind}6.9" | finds 'hold_rows(' || fail "$kind: a bound that one rank can pass is not held"
+  text "$WORK/${kind}6.9" | finds 'clamp_to_capacity(' || fail "$kind: a bound that one rank can pass is not held"
 done
 
 # Where another dimension cuts the tokens of a rank within ep's cut, its ranks would have experts' rows of other tokens.

@@ -352,7 +352,7 @@ local function is_identifier(name)
 end
 base.is_identifier = is_identifier
 
--- Names that the kernel of an update has itself: emit/recipe.c.
+-- Names that the kernel of an update has itself: emit/update_text.c.
 local OF_KERNEL = {i = true, e = true, now = true, norm = true, clip = true, factor = true}
 
 -- The numbers of an update, in the order of their first use: constants and those of the step.

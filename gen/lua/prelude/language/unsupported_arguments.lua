@@ -1,4 +1,4 @@
--- refused.lua: arguments of PyTorch's that no function here supports. A parameter of such a name
+-- unsupported_arguments.lua: arguments of PyTorch's that no function here supports. A parameter of such a name
 -- keeps PyTorch's order of arguments, and its use is an error that gives the reason (keywords.c).
 local core = ...
 

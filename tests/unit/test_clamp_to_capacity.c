@@ -1,5 +1,5 @@
-/* The room of rows by expert below the worst, and the pass hold_rows: which ranks have how much,
-   what takes a held count, and that the check finds what goes over rows without one. */
+/* The room of rows by expert below the worst, and the pass clamp_to_capacity: which ranks have how
+   much, what takes a held count, and that the check finds what goes over rows without one. */
 #include "check/check.h"
 #include "driver/driver.h"
 #include "unit.h"
@@ -53,7 +53,7 @@ static bool takes_places_cut(const struct op *op)
 static bool is_held(const struct op *op)
 {
   int maker = graph->value[op->in[counted_operand(op)]].op;
-  return maker != NONE && graph->op[maker].kind == OP_hold_rows;
+  return maker != NONE && graph->op[maker].kind == OP_clamp_to_capacity;
 }
 
 /* How many operations take the count of cut experts; how many of them a held one. */
@@ -87,8 +87,8 @@ static void check_case(const void *which)
   const bool cut = strcmp(c->ep, "1"), held_now = cut && !c->is_free;
   int held, takers = count_takers(&held), checked = 0, before = graph->norder;
   must(!held && (takers > 3) == cut, "%d operations take the count of cut experts", takers);
-  hold_rows();
-  check(PASS_HOLD_ROWS);
+  clamp_to_capacity();
+  check(PASS_CLAMP_TO_CAPACITY);
   must(count_takers(&held) == takers && held == (held_now ? takers : 0),
        "%d of %d take a held count", held, takers);
   must((graph->norder > before) == held_now && has_row_bounds() == held_now,
@@ -114,30 +114,31 @@ static void test_rooms(void **state)
 static void without_the_pass(const void *which)
 {
   compile(which);
-  check(PASS_HOLD_ROWS);
+  check(PASS_CLAMP_TO_CAPACITY);
 }
 
 /* The count that is not held. */
 static void with_another_count(const void *which)
 {
   compile(which);
-  hold_rows();
+  clamp_to_capacity();
   for (int at = 0; at < graph->norder; at++) {
     struct op *op = &graph->op[graph->order[at]];
     if (!takes_places_cut(op)) continue;
     int *counts = &op->in[counted_operand(op)];
     *counts = graph->op[graph->value[*counts].op].in[0];
   }
-  check(PASS_HOLD_ROWS);
+  check(PASS_CLAMP_TO_CAPACITY);
 }
 
 /* As if the ranks of dp had all tokens. */
 static void in_another_room(const void *which)
 {
   compile(which);
-  hold_rows();
+  clamp_to_capacity();
   for (int i = 0; i < graph->nop; i++)
-    if (graph->op[i].kind == OP_hold_rows) graph->value[graph->op[i].in[0]].layout.on[0] = R;
+    if (graph->op[i].kind == OP_clamp_to_capacity)
+      graph->value[graph->op[i].in[0]].layout.on[0] = R;
   check_rows();
 }
 

@@ -1,4 +1,4 @@
--- rearranged.lua: a tensor's elements in another order, or more than once: flip, roll, tile,
+-- reordering.lua: a tensor's elements in another order, or more than once: flip, roll, tile,
 -- repeat_interleave, as in torch.
 local core, base = ...
 local raw, method = base.raw, base.method

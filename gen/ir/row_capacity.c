@@ -1,4 +1,4 @@
-/* row_room.c: the number of rows by expert (rows.c) that a rank has room for. */
+/* row_capacity.c: the number of rows by expert (rows.c) that a rank has room for. */
 #include "ir/ir.h"
 
 #include <math.h>
@@ -6,7 +6,8 @@
 static bool moves_count(const struct op *op)
 {
   bool moves = op->kind == OP_redistribute || is_collective(op->kind);
-  return op->nin && (moves || op->kind == OP_hold_rows || op_row[op->kind].step != NO_LOCAL_STEP);
+  return op->nin &&
+         (moves || op->kind == OP_clamp_to_capacity || op_row[op->kind].step != NO_LOCAL_STEP);
 }
 
 int made_count(int value)
@@ -121,7 +122,8 @@ static unsigned dims_without_places(const struct value *v)
 int64_t places_here(int value, int rank, struct shape part)
 {
   const struct value *v = &graph->value[value];
-  bool by_shape = v->elsewhere || names_counted(v->counts) == NONE || time_dimension() == NONE;
+  bool by_shape =
+      v->on_other_stages || names_counted(v->counts) == NONE || time_dimension() == NONE;
   return by_shape ? places_of_part(part) : places_along(v->counts, dims_without_places(v), rank);
 }
 

@@ -1,4 +1,4 @@
--- trained.lua: which parameters are trained. A frozen one has no gradient and no state.
+-- requires_grad.lua: which parameters are trained. A frozen one has no gradient and no state.
 local core, base, plan = ...
 local fail = base.fail
 

@@ -1,6 +1,6 @@
-/* recipe.c: the update of one element by an optimizer, as lines of a kernel in C: an expression for
-   each operation, by the table of operators. A result that is used more than once, and a new state,
-   becomes a variable; the parameter and the states are stored at the end. */
+/* update_text.c: the update of one element by an optimizer, as lines of a kernel in C: an
+   expression for each operation, by the table of operators. A result that is used more than once,
+   and a new state, becomes a variable; the parameter and the states are stored at the end. */
 #include "emit/emit.h"
 
 #include <string.h>
@@ -82,13 +82,13 @@ static void put_steps(struct writing *w)
 static const struct expr *add_array(struct writing *w, const char *preferred, bool written,
                                     int width)
 {
-  const char *name = unique_name(&w->scope, preferred), *alias = forms()->no_alias;
+  const char *name = unique_name(&w->scope, preferred), *alias = target_syntax()->no_alias;
   const char *sign = *w->l.parameters ? ", " : "", *fixed = written ? "" : "const ";
   w->l.parameters = text("%s%s%sfloat *%s%s", w->l.parameters, sign, fixed, alias, name);
   put(&w->l.loads, "  %svec<float, %d> %s_v = load<%d>(%s + i);\n", fixed, width, name, width,
       name);
   if (written) put(&w->l.stores, "  store(%s + i, %s_v);\n", name, name);
-  return expr(fill(forms()->updated, "name", name, NULL));
+  return expr(fill(target_syntax()->updated, "name", name, NULL));
 }
 
 static bool takes_step_numbers(const struct optimizer *o)
@@ -112,7 +112,8 @@ static void add_made_operands(struct writing *w, const struct op *update, int wi
       w->element[k] = add_array(w, preferred, false, width);
     } else {
       const char *name = unique_name(&w->scope, preferred);
-      w->l.parameters = text("%s, const float *%s%s", w->l.parameters, forms()->no_alias, name);
+      w->l.parameters =
+          text("%s, const float *%s%s", w->l.parameters, target_syntax()->no_alias, name);
       w->element[k] = expr("*%s", name);
     }
   }
@@ -137,7 +138,8 @@ static void add_numbers(struct writing *w)
   }
   if (*w->l.numbers) w->l.numbers = text("%s;\n", w->l.numbers);
   if (target->steps_in_memory && takes_step_numbers(o))
-    w->l.parameters = text("%s, const struct constants *%snow", w->l.parameters, forms()->no_alias);
+    w->l.parameters =
+        text("%s, const struct constants *%snow", w->l.parameters, target_syntax()->no_alias);
 }
 
 static void put_new_element(struct writing *w, int operand, int made)

@@ -1,11 +1,12 @@
-/* hold_rows.c: the pass `hold_rows`: no rank exceeds its capacity for rows by expert.
+/* clamp_to_capacity.c: the pass `clamp_to_capacity`: no rank exceeds its capacity for rows by
+   expert.
 
    Takes   the flat local program.
    Leaves  where experts are cut, and ranks have less capacity than the possible number of rows
            (ir/rows.c): every operator that takes their count takes a clamped one instead, which is
            at most the capacity. Rows beyond it belong to no expert, as if their places named one of
-           another rank. OP_hold_rows makes the clamped count and records that the rank had more
-           rows, which ends the job. */
+           another rank. OP_clamp_to_capacity makes the clamped count and records that the rank had
+   more rows, which ends the job. */
 #include "graph_passes/graph_passes.h"
 
 struct holding {
@@ -19,7 +20,7 @@ static int hold(struct holding *h, int counts)
 {
   int maker = graph->value[counts].op;
   const struct op *like = &graph->op[maker];
-  struct op op = {.kind = OP_hold_rows,
+  struct op op = {.kind = OP_clamp_to_capacity,
                   .phase = like->phase,
                   .module = like->module,
                   .line = like->line,
@@ -34,7 +35,7 @@ static int hold(struct holding *h, int counts)
   return held;
 }
 
-void hold_rows(void)
+void clamp_to_capacity(void)
 {
   struct holding run = {0}, *h = &run;
   bool any = false;

@@ -1,4 +1,4 @@
-/* c_lines.c: breaks the lines of generated C where they are too long, as a person would, and
+/* line_breaks.c: breaks the lines of generated C where they are too long, as a person would, and
    removes the braces around a loop's only statement. */
 #include "naming/naming.h"
 

@@ -1,4 +1,4 @@
-/* surplus_arguments.c: reports surplus arguments and keys. Lua drops arguments for which a function
+/* extra_arguments.c: reports surplus arguments and keys. Lua drops arguments for which a function
    has no parameter, and unused keys of a list go unnoticed: here both are the plan's error. Lua
    knows the number of a function's parameters. A nil at the end is ignored. */
 #include "lua/lua.h"

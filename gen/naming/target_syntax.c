@@ -1,7 +1,8 @@
-/* forms.c: the text forms of each target's programs, one row for each target. Holes have names. */
+/* target_syntax.c: the text forms of each target's programs, one row for each target. Holes have
+   names. */
 #include "naming/naming.h"
 
-static const struct forms rows[TARGETS] = {
+static const struct target_syntax rows[TARGETS] = {
     [TARGET_CPU] =
         {
             .kernel_mark = "",
@@ -77,7 +78,7 @@ static const struct forms rows[TARGETS] = {
         },
 };
 
-const struct forms *forms(void)
+const struct target_syntax *target_syntax(void)
 {
   return &rows[target - targets];
 }

@@ -1,4 +1,4 @@
-/* update_home.c: the part of updates that runs at home: the matrices of equal modules are stacked,
+/* update_owner.c: the part of updates that runs at home: the matrices of equal modules are stacked,
    [modules, rows, columns], and the stack is cut along its first dimension over all ranks. So each
    matrix is whole on one rank, its home. The operations on the matrices are those of the stack.
    After them the stack is cut as the parameters are, and each module takes its slice. */
@@ -39,7 +39,7 @@ static const enum when *find_when(const struct optimizer *o)
 }
 
 /* The layout of a stack with each matrix whole on one rank; in a pipeline, on one of its stage. */
-static struct layout home(void)
+static struct layout owner_layout(void)
 {
   struct layout l = {0};
   for (int d = 0; d < graph->mesh.ndim; d++)
@@ -72,8 +72,8 @@ static int taken_home(const struct operands *of, const struct operands *each, in
   }
   int whole = name_of_update(append_op_shaped(op, shape), of, "stack");
   hold(of, each, n, operand);
-  return append_of_update(move_of_update(home(), whole, of, text("%s's home", of->o->name)), whole,
-                          of, "home");
+  return append_of_update(move_of_update(owner_layout(), whole, of, text("%s's home", of->o->name)),
+                          whole, of, "home");
 }
 
 /* Whether an operand that is at home is needed after it. */

@@ -1,4 +1,4 @@
-/* facts.c: the checks share these: the pass that is checked, and which sums each value still
+/* pending_sums.c: the checks share these: the pass that is checked, and which sums each value still
    lacks. */
 #include "check/check.h"
 
@@ -41,7 +41,7 @@ struct placement placement_in(const struct op *op, int value, int d)
   bool of_stages = graph->stages && d == graph->stages->mesh_dim;
   if (of_stages && (v->role == LOSS || is_of_metric(value)) && op->phase != UPDATE)
     return (struct placement){0};
-  if (!graph->mesh.in_time[d] || !sum || op->phase == UPDATE) return v->layout.on[d];
+  if (!graph->mesh.microbatch_axis[d] || !sum || op->phase == UPDATE) return v->layout.on[d];
   return (struct placement){.kind = PARTIAL, .reduction = SUM};
 }
 
@@ -74,7 +74,7 @@ uint64_t mark_of_value(const struct value *v, bool laid_out)
 uint64_t mark_of_op(const struct op *op, bool are_steps)
 {
   uint64_t h = mixed(HASH_START, (uint64_t)op->kind << 32 | op->dims);
-  h = mixed(h, (uint64_t)op->nin << 32 | (uint64_t)op->nout << 16 | (uint64_t)op->keep << 1 |
+  h = mixed(h, (uint64_t)op->nin << 32 | (uint64_t)op->nout << 16 | (uint64_t)op->keepdim << 1 |
                    are_steps);
   h = mixed(h, (uint64_t)op->type << 32 | (uint64_t)op->custom);
   for (const char *c = op->equation; c && *c; c++) h = mixed(h, (unsigned char)*c);

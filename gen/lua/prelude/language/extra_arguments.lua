@@ -1,5 +1,5 @@
--- surplus.lua: the last of these files: makes each function that a plan calls by a name refuse
--- surplus arguments (surplus_arguments.c). Those of F do so by themselves (core.named).
+-- extra_arguments.lua: the last of these files: makes each function that a plan calls by a name refuse
+-- surplus arguments (extra_arguments.c). Those of F do so by themselves (core.named).
 local core, _, plan = ...
 
 -- Wraps the functions among these, except Lua's own.

@@ -1,10 +1,10 @@
-/* wide_values.c: a part of merge_products.c: values of the step side by side in a wide value.
+/* concat_buffers.c: a part of merge_products.c: values of the step side by side in a concat buffer.
 
-   A wide value has a place in the arena and no other meaning. The rows of a part are not adjacent
-   (local_strides). An operation that reads or makes a part must take strides, as must those of all
-   values that show its bytes. A wide value lives as long as any of its parts. So a part that lives
-   longer than the others, as v does where q and k are rotated, is copied out of it, into the place
-   that it had. */
+   A concat buffer has a place in the arena and no other meaning. The rows of a part are not
+   adjacent (local_strides). An operation that reads or makes a part must take strides, as must
+   those of all values that show its bytes. A concat buffer lives as long as any of its parts. So a
+   part that lives longer than the others, as v does where q and k are rotated, is copied out of it,
+   into the place that it had. */
 #include "function_passes/function_passes.h"
 
 #include <string.h>
@@ -55,8 +55,7 @@ void note_place(struct placed_ops *p, int op, int function, int place)
   p->place_of[op] = place;
 }
 
-/* --------------------------------------------------------------------------- parts of a wide value
- */
+/* -------------------------------------------------------------------- parts of a concat buffer */
 
 static bool add_shown(struct placed_ops *p, struct shown *s, int value)
 {
@@ -133,8 +132,8 @@ static bool makes_rows(struct placed_ops *p, int value, int function, int64_t ro
   const struct value *v = &graph->value[value];
   const struct in_loop *loop = in_loop(value);
   if (v->role != ACTIVATION || v->is_output || !v->stored || v->op == NONE) return false;
-  if (wide_part(value)->wide != NONE) return false;
-  if (loop->step || v->pieces || v->apart || (loop->stack != NONE && loop->stack != value))
+  if (concat_slice(value)->buffer != NONE) return false;
+  if (loop->step || v->pieces || v->is_separate || (loop->stack != NONE && loop->stack != value))
     return false;
   if (loop->stack != NONE && p->by_own_name[value]) return false;
   if (p->function_of[v->op] != function || !parts_are_equal(value)) return false;
@@ -145,7 +144,7 @@ static bool makes_rows(struct placed_ops *p, int value, int function, int64_t ro
   return inside == row;
 }
 
-/* Whether the value can be a part of a wide value, with rows that are not adjacent. */
+/* Whether the value can be a part of a concat buffer, with rows that are not adjacent. */
 static bool can_be_part(struct placed_ops *p, int value, int function, int64_t row)
 {
   bool is_whole = row == elements(local_shape(value, 0));
@@ -155,11 +154,11 @@ static bool can_be_part(struct placed_ops *p, int value, int function, int64_t r
 
 /* A bit for the operation's function, and for whether it computes a value again before the rest; 0:
    the program has too many functions. */
-static uint64_t wide_values_time_of(struct placed_ops *p, int op)
+static uint64_t concat_time_of(struct placed_ops *p, int op)
 {
   enum { MOST = 32 };
   int function = p->function_of[op];
-  if (function < MOST) return UINT64_C(1) << (2 * function + graph->op[op].again);
+  if (function < MOST) return UINT64_C(1) << (2 * function + graph->op[op].recomputed);
   ended_early("merge_products", "products of values side by side", MOST, "functions");
   return 0;
 }
@@ -170,7 +169,7 @@ static uint64_t times_of_reads(struct placed_ops *p, const struct shown *s)
   uint64_t times = 0;
   for (int i = 0; i < s->n; i++)
     for (int r = 0; r < p->readers[s->value[i]].n; r++) {
-      uint64_t time = wide_values_time_of(p, p->readers[s->value[i]].at[r]);
+      uint64_t time = concat_time_of(p, p->readers[s->value[i]].at[r]);
       if (!time) return 0;
       times |= time;
     }
@@ -185,11 +184,11 @@ static int64_t elements_from(int value, int d)
   return stride[d] * local_shape(value, 0).size[d];
 }
 
-/* Whether the parts that live longer than the others can leave the wide value; marks them. They
+/* Whether the parts that live longer than the others can leave the concat buffer; marks them. They
    must be results of products, unchanged, and no more than half of all. */
-static bool wide_values_find_leaving(struct placed_ops *p, struct widening *w, const int *value)
+static bool concat_find_leaving(struct placed_ops *p, struct widening *w, const int *value)
 {
-  uint64_t now = wide_values_time_of(p, graph->value[value[0]].op);
+  uint64_t now = concat_time_of(p, graph->value[value[0]].op);
   int64_t all = 0, leaving = 0;
   for (int k = 0; k < w->n; k++) {
     w->leaves[k] = times_of_reads(p, &w->shown[k]) != now;
@@ -224,8 +223,7 @@ bool can_widen(struct placed_ops *p, struct widening *w, int n, const int *value
       if (w->root[i] == w->root[k]) return false;
     if (!add_shown(p, &w->shown[k], w->root[k])) return false;
   }
-  if (!have_equal_lifetimes(p, w) && !(may_leave && wide_values_find_leaving(p, w, value)))
-    return false;
+  if (!have_equal_lifetimes(p, w) && !(may_leave && concat_find_leaving(p, w, value))) return false;
   for (int k = 0; k < n; k++) {
     if (w->leaves[k] && !makes_rows(p, w->root[k], function, w->row[k])) return false;
     for (int i = 0; i < w->shown[k].n && !w->leaves[k]; i++)
@@ -236,12 +234,12 @@ bool can_widen(struct placed_ops *p, struct widening *w, int n, const int *value
 
 bool are_parts(int n, const int *value)
 {
-  const struct wide_part *first = wide_part(value[0]);
+  const struct concat_slice *first = concat_slice(value[0]);
   int64_t at = 0;
-  if (first->wide == NONE) return false;
+  if (first->buffer == NONE) return false;
   for (int k = 0; k < n; k++) {
-    const struct wide_part *w = wide_part(value[k]);
-    if (w->wide != first->wide || w->first != at) return false;
+    const struct concat_slice *w = concat_slice(value[k]);
+    if (w->buffer != first->buffer || w->first != at) return false;
     at += w->row;
   }
   return at == first->pitch;
@@ -273,7 +271,7 @@ static int value_before(int value)
 }
 
 /* The product makes a value before this one, which is given, and a kernel copies that. */
-static int wide_values_leave(struct placed_ops *p, struct widening *w, int value)
+static int concat_leave(struct placed_ops *p, struct widening *w, int value)
 {
   int before = value_before(value), product = graph->value[value].op;
   const struct op *op = &graph->op[product];
@@ -284,7 +282,7 @@ static int wide_values_leave(struct placed_ops *p, struct widening *w, int value
                     .out = value,
                     .equation = identity_equation(graph->value[value].shape.ndim),
                     .phase = op->phase,
-                    .again = op->again,
+                    .recomputed = op->recomputed,
                     .module = op->module,
                     .line = op->line,
                     .part_of = op->part_of};
@@ -314,12 +312,12 @@ void make_wide(struct placed_ops *p, struct widening *w)
   int64_t pitch = 0, at = 0, rows = elements(local_shape(w->root[0], 0)) / w->row[0];
   for (int k = 0; k < w->n; k++) pitch += w->row[k];
   struct shape shape = {.ndim = 2, .size = {rows, pitch}};
-  w->wide = add_value(ACTIVATION, first.name, first.type, shape, first.module, first.line);
-  graph->value[w->wide].placed = graph->value[w->wide].stored = true;
+  w->buffer = add_value(ACTIVATION, first.name, first.type, shape, first.module, first.line);
+  graph->value[w->buffer].placed = graph->value[w->buffer].stored = true;
   for (int k = 0; k < w->n; at += w->row[k++]) {
     struct shown *s = &w->shown[k];
-    if (w->leaves[k]) *s = (struct shown){.n = 1, .value = {wide_values_leave(p, w, w->root[k])}};
-    struct wide_part part = {.wide = w->wide, .row = w->row[k], .pitch = pitch, .first = at};
-    for (int i = 0; i < s->n; i++) make_wide_part(s->value[i], part);
+    if (w->leaves[k]) *s = (struct shown){.n = 1, .value = {concat_leave(p, w, w->root[k])}};
+    struct concat_slice part = {.buffer = w->buffer, .row = w->row[k], .pitch = pitch, .first = at};
+    for (int i = 0; i < s->n; i++) make_concat_slice(s->value[i], part);
   }
 }
