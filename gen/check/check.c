@@ -34,7 +34,7 @@ static void sane_op(int id)
   require(op->nout >= 0 && op->nout <= MAX_OUTPUTS, id, "too many outputs");
   require((op->out == NONE) == (op->nout == 0), id, "it counts its outputs wrongly");
   for (int k = 0; k < op->nout; k++) require(is_value(op->out + k), id, "an output is not a value");
-  require(op->module >= NONE && op->module < graph->nmodule, id, "it lies in no module");
+  require(op->module >= NONE && op->module < graph->nmodule, id, "it is in no module");
 }
 
 /* An operation of the program and its body. */
@@ -138,7 +138,7 @@ static void check_end(enum pass after, int value)
     struct layout own = after < PASS_OPTIMIZE ? over_time(v->layout) : v->layout;
     struct layout of = graph->value[v->of].layout;
     require(same_layout(own, of) || (runs_in_step() > 1 && same_local_shape(own, of)), v->op,
-            "a gradient does not lie as its parameter");
+            "a gradient has another dimension order than its parameter");
   }
   if (value == graph->loss || v->role == NORM || v->is_output) {
     /* summed: the micro-batches' terms are added up. */
@@ -169,9 +169,9 @@ static void check_values(enum pass after, bool *made, struct list *ends)
     require(v->op >= NONE && v->op < graph->nop, NONE, "a value is made by no operation");
     require(v->shape.ndim >= 0 && v->shape.ndim <= MAX_DIMS, v->op,
             "a value has too many dimensions");
-    require(v->module >= NONE && v->module < graph->nmodule, v->op, "a value lies in no module");
+    require(v->module >= NONE && v->module < graph->nmodule, v->op, "a value is in no module");
     require(!v->order || v->role == ACTIVATION, v->op,
-            "its dimensions lie in an order that may not be");
+            "its dimensions have an order that may not be");
     if (v->role == GRADIENT || v->role == SUMS || v->role == STATE)
       require(is_value(v->of) && !graph->value[v->of].frozen, v->op,
               "it belongs to nothing, or to a frozen parameter");
@@ -183,7 +183,7 @@ static void check_values(enum pass after, bool *made, struct list *ends)
       for (int d = 0; d < v->shape.ndim; d++)
         require(v->shape.size[d] >= 0, v->op, "a value has a negative size");
       require(is_sane_order(v->order, v->shape.ndim), v->op,
-              "its dimensions lie in an order that may not be");
+              "its dimensions have an order that may not be");
       for (int d = 0; v->placed && d < graph->mesh.ndim; d++) {
         const struct placement *p = &v->layout.on[d];
         require(p->kind != SHARD || (p->dim >= 0 && p->dim < v->shape.ndim), v->op,
@@ -347,7 +347,7 @@ static void check_units(void)
     const struct unit *u = &graph->unit[i];
     require((u->shards | u->copies) && !(u->shards & u->copies) &&
                 !((u->shards | u->copies) & ~all),
-            NONE, "a unit lies over no dimension of the mesh");
+            NONE, "a unit is over no dimension of the mesh");
     require(!(u->again & ~u->shards), NONE, "a unit is gathered again where it is not cut");
     require(u->module >= 0 && u->module < graph->nmodule, NONE, "a unit has no module");
     require(u->dim >= -MAX_DIMS && u->dim <= ANY_DIM, NONE, "a unit is cut nowhere");

@@ -102,7 +102,7 @@ void check_bucket_copies(int id, int module)
 {
   const struct op *op = &graph->op[id];
   require(is_copied_in(op) == needs_copy_in(op, module), id,
-          "it copies into its buffer what is there, or does not copy what is elsewhere");
+          "it copies a value into its buffer that is in it already, or leaves out one that is not");
   require(is_copied_out(op) == needs_copy_out(op, module), id,
-          "it copies out of its buffer what is there, or does not copy what is elsewhere");
+          "it copies a value out of its buffer that stays in it, or leaves out one that does not");
 }

@@ -219,7 +219,7 @@ static void check_products(int id, const struct op *op)
       int a = o < 2 ? before->in[o] : before->out, b = o < 2 ? product->in[o] : product->out;
       int d = check_kernels_dimension_with(product, o, letter);
       require(d == NONE ? a == b : check_kernels_follows(a, b, d), id,
-              "its operands do not lie side by side");
+              "its operands are not side by side");
     }
   }
 }

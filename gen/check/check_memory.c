@@ -205,7 +205,7 @@ static void join_slices(const struct op *op)
     if (!graph->value[stack].stored || number == LEFT_OUT) continue;
     require(number && all_hold(intervals_of(&bytes, slice, false), number), now.id,
             "a slice of it is not there any more");
-    require(lies_within(slice, place_of(op->out, NONE)), now.id, "a slice lies outside of it");
+    require(lies_within(slice, place_of(op->out, NONE)), now.id, "a slice is outside of it");
     mark.at[number].whole = mark.n; /* the number that the next line gives */
   }
   each_piece(op->out, write_piece);

@@ -314,7 +314,7 @@ static void check_bucket(int id)
   const struct op *op = &graph->op[id];
   enum type travels = moved_type(op);
   require(op->nbody > 1, id, "a bucket of less than two");
-  require(op->packed || !moves_shards(op->kind), id, "parts that lie nowhere together");
+  require(op->packed || !moves_shards(op->kind), id, "parts that are adjacent nowhere");
   const int *made = check_moves_made_in(op);
   for (int k = 0; k < op->nbody; k++) {
     const struct op *m = &graph->op[op->body[k]];
@@ -325,7 +325,7 @@ static void check_bucket(int id)
                        : in == travels && out == travels,
             id, "a member is of another type");
     require(graph->value[m->in[0]].order == graph->value[m->out].order, id,
-            "a member lies otherwise after than before");
+            "a member has another dimension order after than before");
     require(made[m->in[0]] != buckets, id, "a member needs another");
   }
   if (!op->packed) return;
@@ -435,7 +435,7 @@ static void check_step(int id, bool is_copied)
   for (int k = 0; k < op->nbody; k++) check_step(op->body[k], is_bucket && op->packed);
   if (!op->nbody && is_known(op, IS_MOVE | (is_copied ? IS_COPIED : 0))) return;
   require(is_copied || is_bucket || takes_orders(op), id,
-          "its operands lie in orders that it does not take");
+          "its operands have dimension orders that it does not take");
   bool of_rows = op->kind == OP_exchange_rows;
   if (op->nbody || op->out == NONE || (op->nin != 1 && !of_rows)) return;
   const struct value *in = &graph->value[op->in[0]], *out = &graph->value[op->out];

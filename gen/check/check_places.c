@@ -276,7 +276,7 @@ struct place place_of(int value, int module)
     return check_places_slice_of(value, module);
   if (has_own_place(value) || has_own_place(storage_of(value))) return outside(value, module);
   struct place p = inside(value, module);
-  require(p.from >= 0 && p.to <= arena_bytes(), v->op, "a value lies outside the arena");
+  require(p.from >= 0 && p.to <= arena_bytes(), v->op, "a value is outside the arena");
   return p;
 }
 

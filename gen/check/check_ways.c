@@ -261,7 +261,7 @@ void check_way(int id)
     for (int d = 0; d < graph->mesh.ndim; d++)
       r.lies[i].on[d] = placement_in(r.op, nth_operand(r.op, i), d);
   for (int d = 0; d < graph->mesh.ndim; d++)
-    require(runs_along(&r, d), id, "it does not run on its inputs as they lie");
+    require(runs_along(&r, d), id, "it does not run on the layouts of its inputs");
   for (int d = 0; d < graph->mesh.ndim; d++)
     for (int e = 0; e < d; e++)
       require(check_ways_agree(&r, e, d), id, "its operands are cut in other orders");

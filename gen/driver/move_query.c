@@ -284,7 +284,7 @@ static void read_question(void)
     if (__builtin_mul_overflow(n, whole.size[d] ? whole.size[d] : 1, &n) || n > MOST_BYTES)
       usage_error(2, "--move: %s%s on %d ranks: no more than 2^58 bytes, times ranks, are counted",
                   type_name(type), shape_text(whole), world_size());
-  from = read_layout("what the tensor lies in");
+  from = read_layout("the mesh of the tensor");
   must_come("->", text("after %s comes ->, and the layout to move to",
                        count_text(graph->mesh.ndim, "placement")));
   to = read_layout("the layout after ->");

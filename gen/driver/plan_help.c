@@ -43,7 +43,7 @@ static void print_words(const char *words, int at, int further)
   }
 }
 
-/* What the types mean, of those that the settings have. */
+/* The meaning of each type that a setting has. */
 static void print_types(const struct setting *list, int n)
 {
   static const struct {

@@ -98,7 +98,7 @@ static void check_wide(int value)
   need(w->row > 0 && w->row <= elements(v->shape) && w->first >= 0 &&
            w->first <= MOST_ARENA_BYTES && w->pitch >= w->first + w->row &&
            w->pitch <= MOST_ARENA_BYTES,
-       "a part lies outside of its concat buffer");
+       "a slice is outside of its concat buffer");
 }
 
 /* A part of a tensor in files begins and ends within it; without a tensor, the value has no
@@ -108,7 +108,7 @@ static void check_file_part(const struct value *v, int dim, int64_t first, int64
   int64_t size = dim >= 0 && dim < v->shape.ndim ? v->shape.size[dim] : 0;
   need(all ? dim >= 0 && dim < v->shape.ndim && first >= 0 && size <= all && first <= all - size
            : !dim && !first,
-       "a part lies outside of its tensor in files");
+       "a part is outside of its tensor in files");
 }
 
 /* "optim.exp_avg.in_proj.weight": names in programs, and of files, are made of its parts. */
@@ -147,9 +147,9 @@ static void check_value(int value)
   if (graph->memory) {
     const struct allocation *a = &graph->memory->of[value];
     need(a->storage != NONE && check_read_ends(value, stored_in),
-         "a value lies in the place of itself");
+         "a value is in the place of itself");
     need(a->depth >= 1 && a->depth <= 1 << 20 && a->offset >= 0 && a->offset <= MOST_ARENA_BYTES,
-         "a value lies nowhere");
+         "a value has no place");
     need(a->made >= NONE && a->first >= NONE && a->last >= NONE, "a value lives at no point");
   }
 }
@@ -290,7 +290,7 @@ static void check_modules(void)
 {
   need(graph->nmodule > 0, "there is no module");
   for (int i = 0; i < graph->nmodule; i++) {
-    need(graph->module[i].parent < i, "a module stands before the one that it lies in");
+    need(graph->module[i].parent < i, "a module stands before the one that it is in");
     need((graph->module[i].parent == NONE) == (i == 0),
          "the first module is that without a parent");
     need(is_index(graph->module[i].unit, graph->nunit), "a module is of no unit that there is");

@@ -327,7 +327,7 @@ static struct ends ends_of(const struct op *op, int64_t n)
     for (int k = op->nbody; k-- > 0;) {
       const struct op *inner = &graph->op[op->body[k]];
       if (!same_place(inner->in[0], inner->out))
-        bug_at("emit", op->body[k], "a bucket's gradient is not reduced where it lies");
+        bug_at("emit", op->body[k], "a bucket's gradient is not reduced in its place");
       if (c_name(inner->out)) first = inner->out;
     }
     out = first;

@@ -91,7 +91,7 @@ static bool has_outer_parts(struct decomposing *d, int whole, int part, int dim)
   struct shape here = local_shape(whole, 0);
   for (int at = 0; dimension_at(whole, at) != dim; at++)
     if (here.size[dimension_at(whole, at)] != 1)
-      return async_tp_refuse(d, text("its dimension %d does not lie outermost", dim));
+      return async_tp_refuse(d, text("its dimension %d is not outermost in memory", dim));
   return true;
 }
 

@@ -437,13 +437,12 @@ static int64_t prefetch(struct overlap *o, int body, const struct carried_list *
   if (lives == NONE) lives = try_carried(o, body, &prefetched, true, room, 0);
   if (lives != NONE) return lives;
   apply(body, &prefetched);
-  plan_error(
-      plan_options->train_line,
-      "prefetch = %d: where %s has its parameters %s ahead a rank has activations of "
-      "%s, and device_mesh leaves %s for them. What would help: prefetch = %d, more ranks to "
-      "cut the parameters over, or a smaller batch",
-      plan_options->prefetched, printable(graph->function[body].name), modules_text(),
-      size_text(live_bytes()), size_text(room), plan_options->prefetched - 1);
+  plan_error(plan_options->train_line,
+             "prefetch = %d: where %s has its parameters %s ahead a rank has activations of "
+             "%s, and device_mesh leaves %s for them. To make it fit: prefetch = %d, more ranks to "
+             "cut the parameters over, or a smaller batch",
+             plan_options->prefetched, printable(graph->function[body].name), modules_text(),
+             size_text(live_bytes()), size_text(room), plan_options->prefetched - 1);
 }
 
 static int64_t carry_or_overlap(struct overlap *o, int body, int64_t most_live)

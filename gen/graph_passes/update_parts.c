@@ -17,8 +17,8 @@ static const char TURNED[] = "an operation on it and its transpose";
 static void refuse(const struct parts *p, const char *what)
 {
   plan_error(p->of->o->line,
-             "%s looks at the whole of a parameter, and %s is kept in parts, of which tpgen cannot "
-             "make %s: leave out the style's parts, or give it another optimizer in train's "
+             "%s looks at the whole of a parameter, and %s is kept in parts; tpgen cannot make %s "
+             "from these: leave out the style's parts, or give it another optimizer in train's "
              "groups, or say by_part = true in optimizer{} where it may take each part as a tensor "
              "of its own",
              p->of->o->name, printable(p->of->name), what);

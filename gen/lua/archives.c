@@ -95,7 +95,7 @@ static void open_zip(struct archive *a)
   bool first = unzGoToFirstFile(a->zip) == UNZ_OK &&
                unzGetCurrentFileInfo64(a->zip, NULL, name, MAX_NAME, NULL, 0, NULL, 0) == UNZ_OK;
   size_t length = strcspn(name, "/");
-  if (!first || !length || name[length] != '/') no_archive(a, "its first entry lies in no folder");
+  if (!first || !length || name[length] != '/') no_archive(a, "its first entry is in no folder");
   a->root = text("%.*s/", (int)length, name);
 }
 

@@ -503,7 +503,8 @@ void lua(void)
       if (c->kernel[l]) {
         /* The text of a kernel that the plan names. */
         const char *name = c->kernel[l];
-        const char *slash = strrchr(options.plan, '/'), *why = "it lies elsewhere than the plan";
+        const char *slash = strrchr(options.plan, '/'),
+                   *why = "it is outside of the folder of the plan";
         const char *directory =
             slash ? text("%.*s", (int)(slash + 1 - options.plan), options.plan) : "";
         const char *path = text("%s%s", directory, name);

@@ -39,7 +39,7 @@ void check_memory_limit(void)
   int64_t needed = memory_of_rank() + library_reserve();
   if (needed <= limit) return;
   plan_error(graph->mesh.line,
-             "a rank needs %s of memory, and device_mesh gives it %s: %s. What would help: %s",
+             "a rank needs %s of memory, and device_mesh gives it %s: %s. To make it fit: %s",
              size_text(needed), size_text(limit), parts_text(), help_text());
 }
 

@@ -70,7 +70,7 @@ void put_streams(struct buffer *b)
   if (!rows.length) return;
   put(b, "\n%-33s %15s %15s %15s\n%s", "streams, times by the model", "on", "takes", "waited for",
       rows.text);
-  put(b, "  collectives take %s of a step, of which %s is exposed\n", time_text(sums.taken),
+  put(b, "  collectives take %s of a step; %s of it is exposed\n", time_text(sums.taken),
       time_text(sums.exposed));
   put_once(b, &sums);
 }

@@ -57,7 +57,7 @@ static void put_figures(struct buffer *b)
         scaled_text(step_flops() / world_size() / s->step, "FLOP/s"), 100 * step_mfu());
   put(b, "\n  %-12s %12s   %s of the step\n", "arithmetic", duration_text(s->computing),
       share_text(s->computing, s->step));
-  put(b, "  %-12s %12s   of which %s is exposed, %s of the step\n", "collectives",
+  put(b, "  %-12s %12s   %s of it exposed, %s of the step\n", "collectives",
       duration_text(s->moving), duration_text(s->waiting), share_text(s->waiting, s->step));
 }
 

@@ -252,7 +252,7 @@ static void make_waiting(void)
   if (is_locked && !remove_waiting()) failed("remove", NEW);
   if (mkdirat(out.top, NEW, 0777)) {
     if (errno != EEXIST) failed("write to", NULL);
-    usage_error(3, "%s/%s is there: another tpgen is at work, or was killed: then remove it",
+    usage_error(3, "%s/%s exists: another tpgen is at work, or was killed: then remove it",
                 options.out, NEW);
   }
   made_waiting = true;

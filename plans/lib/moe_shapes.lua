@@ -14,7 +14,7 @@ local FUSED = {gate = "mlp.gate.weight", experts = "mlp.experts.", down_proj = "
   gate_proj = {tensor = "gate_up_proj", dim = 1, part = 1, of = 2},
   up_proj = {tensor = "gate_up_proj", dim = 1, part = 2, of = 2}}
 
--- bound: of those of which a rank has several experts of each layer.
+-- bound: of the presets where a rank has several experts of each layer.
 local presets = {
   debug = {dim = 64, n_layers = 2, n_heads = 4, n_kv_heads = 2, experts = 8, top_k = 2, hidden = 96, vocab = 256,
     seq = 64, batch = 4, file_names = MIXTRAL},

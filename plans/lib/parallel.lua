@@ -1,4 +1,4 @@
--- The mesh of a plan, how the batch and the parameters lie along its data parallel dimensions, and the
+-- The mesh of a plan, how the batch and the parameters are divided along its data parallel dimensions, and the
 -- precision. args: the plan's settings, with those of mesh in lib/settings.lua.
 
 local M = {}

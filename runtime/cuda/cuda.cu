@@ -328,7 +328,7 @@ static bool is_free(size_t bytes, struct failure *why)
   if (bytes <= free_bytes) return true;
   return failed(
       why,
-      "the program needs %s (plan.txt tells what for), but of GPU %d's %s only %s are free: "
+      "the program needs %s (plan.txt has the parts), but of GPU %d's %s only %s are free: "
       "see in nvidia-smi who has the rest, or let the plan need less: checkpoint = "
       "\"layer\", a smaller batch, more ranks to cut it over",
       size_text(bytes, a), device, size_text(total, b), size_text(free_bytes, c));

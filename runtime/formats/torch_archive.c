@@ -69,7 +69,7 @@ static bool find_root(struct zip *zip, const struct safetensors *file, struct fa
           UNZ_OK)
     return damaged(file, "it has no entries", why);
   char *slash = strchr(zip->root, '/');
-  if (!slash) return damaged(file, "its first entry lies in no folder", why);
+  if (!slash) return damaged(file, "its first entry is in no folder", why);
   slash[1] = 0;
   return true;
 }

@@ -108,7 +108,7 @@ int $name$_load(struct $name$ *model, const char *path);
 // Collective. Saves a checkpoint to the folder, which the program loads, too.
 int $name$_save(struct $name$ *model, const char *folder);
 
-// Collective. Writes the parameters alone to the folder.
+// Collective. Writes only the parameters to the folder.
 int $name$_export(struct $name$ *model, const char *folder);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
-// Rotates the pairs (first, second) of each row of x by an angle, of which the tables have the cosine
-// and the sine. The first numbers are in the first half of a row, the second ones in the other.
+// Rotates the pairs (first, second) of each row of x by an angle; the tables have its cosine and its
+// sine. The first numbers are in the first half of a row, the second ones in the other.
 //   size          of the three dimensions before a row; and of half a row
 //   to, from, at  strides of out, x and the tables along these dimensions
 void $name$(float *restrict out, const float *restrict x, const float *restrict cosine,

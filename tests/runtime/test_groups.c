@@ -30,25 +30,25 @@ struct numbers {
 
 static struct numbers random_numbers(long n)
 {
-  struct numbers x = {malloc((size_t)n * sizeof *x.buffer + 1),
+  struct numbers x = {malloc((size_t)n * sizeof *x.wide + 1),
                       malloc((size_t)n * sizeof *x.narrow + 1)};
-  assert_true(x.buffer && x.narrow);
+  assert_true(x.wide && x.narrow);
   for (long i = 0; i < n; i++) {
-    x.buffer[i] = (float)(rand() % 9 - 4) / 2;
-    x.narrow[i] = float_to_bf16(x.buffer[i]);
+    x.wide[i] = (float)(rand() % 9 - 4) / 2;
+    x.narrow[i] = float_to_bf16(x.wide[i]);
   }
   return x;
 }
 
 static void forget(struct numbers x)
 {
-  free(x.buffer);
+  free(x.wide);
   free(x.narrow);
 }
 
 static void check(const struct numbers *c, long at, double expected)
 {
-  assert_true(c->buffer[at] == (float)expected);
+  assert_true(c->wide[at] == (float)expected);
   assert_true(c->narrow[at] == float_to_bf16((float)expected));
 }
 
@@ -58,16 +58,16 @@ static void check_rows(const int *counts, int groups, int n, int k, bool turned)
   const long rows = all_rows(counts, groups);
   struct numbers a = random_numbers(rows * k), b = random_numbers((long)groups * n * k),
                  c = random_numbers(rows * n);
-  (turned ? grouped_nt : grouped_nn)(c.buffer, a.buffer, b.buffer, counts, groups, n, k);
+  (turned ? grouped_nt : grouped_nn)(c.wide, a.wide, b.wide, counts, groups, n, k);
   (turned ? grouped_nt_bf16 : grouped_nn_bf16)(c.narrow, a.narrow, b.narrow, counts, groups, n, k);
   long row = 0;
   for (int g = 0; g < groups; g++)
     for (int i = 0; i < counts[g]; i++, row++)
       for (int j = i % 3; j < n; j += 3) {
-        const float *of = b.buffer + (long)g * n * k;
+        const float *of = b.wide + (long)g * n * k;
         double sum = 0;
         for (int x = 0; x < k; x++)
-          sum += (double)a.buffer[row * k + x] * (double)(turned ? of[j * k + x] : of[x * n + j]);
+          sum += (double)a.wide[row * k + x] * (double)(turned ? of[j * k + x] : of[x * n + j]);
         check(&c, row * n + j, sum);
       }
   forget(a);
@@ -82,17 +82,17 @@ static void check_sums(const int *counts, int groups, int m, int n)
   struct numbers a = random_numbers(rows * m), b = random_numbers(rows * n),
                  c = random_numbers((long)groups * m * n),
                  of_narrow = random_numbers((long)groups * m * n);
-  grouped_tn(c.buffer, a.buffer, b.buffer, counts, groups, m, n);
+  grouped_tn(c.wide, a.wide, b.wide, counts, groups, m, n);
   grouped_tn_bf16_bf16(c.narrow, a.narrow, b.narrow, counts, groups, m, n);
-  grouped_tn_bf16(of_narrow.buffer, a.narrow, b.narrow, counts, groups, m, n);
+  grouped_tn_bf16(of_narrow.wide, a.narrow, b.narrow, counts, groups, m, n);
   for (int g = 0; g < groups; g++)
     for (int i = 0; i < m; i++)
       for (int j = i % 3; j < n; j += 3) {
         double sum = 0;
         for (long row = first_row(counts, g); row < first_row(counts, g + 1); row++)
-          sum += (double)a.buffer[row * m + i] * (double)b.buffer[row * n + j];
+          sum += (double)a.wide[row * m + i] * (double)b.wide[row * n + j];
         check(&c, ((long)g * m + i) * n + j, sum);
-        assert_true(of_narrow.buffer[((long)g * m + i) * n + j] == (float)sum);
+        assert_true(of_narrow.wide[((long)g * m + i) * n + j] == (float)sum);
       }
   forget(of_narrow);
   forget(a);

@@ -65,7 +65,7 @@ static struct bf16_product some_product(void)
   if (below(2))
     p.c = narrow;
   else
-    p.buffer = wide;
+    p.wide = wide;
   return p;
 }
 
@@ -127,7 +127,7 @@ static int computed_by_onednn(void)
     if (!is_right(&p)) {
       print_error("oneDNN: %c%c %d x %d x %d, %ld %ld %ld, batch %d, %ld %ld %ld%s%s\n", p.a_is,
                   p.b_is, p.m, p.n, p.k, p.lda, p.ldb, p.ldc, p.batch, p.step_a, p.step_b, p.step_c,
-                  p.buffer ? ", float32" : "", p.add ? ", added" : "");
+                  p.wide ? ", float32" : "", p.add ? ", added" : "");
       return WRONG;
     }
   }

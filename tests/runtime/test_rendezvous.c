@@ -407,7 +407,7 @@ static void listens_at_the_given_address(void **state)
     assert_true(find_place(&place, &why));
     assert_true(open_door(&door, &place, doors[i].alone, &why));
     assert_true(is_reached("127.0.0.1", &place));
-    assert_int_equal(is_reached("127.0.0.2", &place), doors[i].on_other_stages);
+    assert_int_equal(is_reached("127.0.0.2", &place), doors[i].elsewhere);
     close_door(&door);
   }
 }

@@ -22,7 +22,7 @@ struct instance {
   const char *out[MAX_OUTPUTS]; /* where they do not follow from the inputs */
   const char *equation;
   unsigned dims;
-  bool keep;
+  bool keepdim;
   double scalar; /* 0: 0.75 */
   double softcap;
   int64_t number[MAX_NUMBERS];

@@ -560,8 +560,7 @@ static void test_the_check_knows_what_lies_wrong(void **state)
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
     refused(check_wrong, wrong[i], -SIGABRT, "assign_dim_order", "orders that it does not take",
             NULL);
-  refused(check_wrong, "batch", -SIGABRT, "assign_dim_order", "its dimensions lie in an order",
-          NULL);
+  refused(check_wrong, "batch", -SIGABRT, "assign_dim_order", "its dimensions have an order", NULL);
   passes(check_wrong, "nothing");
 }
 

@@ -214,7 +214,7 @@ struct trial {
   const char *in[MAX_INPUTS];
   const char *equation;
   unsigned dims;
-  bool keep;
+  bool keepdim;
   int64_t number[MAX_NUMBERS];
   double scalar; /* or 0: then some number, unless it is `zero` */
   double softcap;

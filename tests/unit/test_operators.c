@@ -100,10 +100,10 @@ static void test_is_refused(void **state)
   refuse("kernel = 'zero.c'", "it is not text");
   refuse("kernel = 'pipe.c'", "it is not a file");
   refuse("kernel = 'folder.c'", "it is not a file");
-  refuse("kernel = 'out.c'", "it lies elsewhere than the plan");
+  refuse("kernel = 'out.c'", "it is outside of the folder of the plan");
   char below[128];
   snprintf(below, sizeof below, "kernel = 'tmp/%s'", strrchr(outside, '/') + 1);
-  refuse(below, "it lies elsewhere than the plan");
+  refuse(below, "it is outside of the folder of the plan");
 }
 
 static int make_directory(void **state)

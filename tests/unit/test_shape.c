@@ -7,7 +7,7 @@ struct row_case {
   enum op_kind kind;
   const char *in[3], *equation;
   unsigned dims;
-  bool keep;
+  bool keepdim;
   const char *out;
 };
 

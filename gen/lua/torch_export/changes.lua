@@ -239,7 +239,7 @@ local function check_change_of_view(view, whole, part, shared, how)
       view.target)
   end
   if not is_complex(whole) and not is_complex(part) and shows_twice(view, whole, part) and not how.makes_equal then
-    fail("torch_export: %s changes in place a view by %s, of which several elements are one in memory", shared.path, view.target)
+    fail("torch_export: %s changes in place a view by %s that has several elements at one place in memory", shared.path, view.target)
   end
 end
 

@@ -209,7 +209,7 @@ struct chat *chat_of(const char *text, const char *bos, const char *eos, struct 
   if (plain && !form)
     failed(
         why,
-        "the chat template is of no family that is known here (Llama 2 and 3, ChatML as of Qwen, "
+        "the chat template is of no family that is known here (Llama 2 and 3, ChatML as in Qwen, "
         "Mistral, Gemma, Zephyr, Phi 3): with --raw the turns' texts are lines without a template");
   else if (!c || !c->bos || !c->eos)
     failed(why, "out of memory for the chat template");

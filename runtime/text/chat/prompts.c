@@ -29,8 +29,8 @@ static bool add_prompt(struct prompts *p, const int *ids, size_t count, const ch
   if (count == 0) return failed(why, "%s: a prompt has no tokens", where);
   if (count >= (size_t)context)
     return failed(why,
-                  "%s: the prompt has %zu tokens, and the context is %d, of which an answer "
-                  "needs one",
+                  "%s: the prompt has %zu tokens, and the context is %d: leave one "
+                  "for the answer",
                   where, count, context);
   for (size_t i = 0; i < count; i++)
     if (ids[i] < 0 || ids[i] >= vocabulary())

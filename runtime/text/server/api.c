@@ -412,8 +412,8 @@ static bool read_tokens(struct call *call, struct request *r)
   bool ok = r->chats ? read_messages(call, member(r->body, of), &ids)
                      : read_prompt(call, member(r->body, of), &ids);
   snprintf(message, sizeof message,
-           "'%s' has %zu tokens, and the context is %d, of which an answer needs one", of,
-           ids.count, context);
+           "'%s' has %zu tokens, and the context is %d: leave one for the answer", of, ids.count,
+           context);
   if (ok && (ids.count == 0 || ids.count >= (size_t)context)) ok = refuse(call, of, message);
   for (size_t i = 0; ok && i < ids.count; i++)
     if (ids.at[i] >= vocabulary())

@@ -1,5 +1,5 @@
 // Attention of new tokens to the rank's parts of a cache and to those of the tokens themselves that
-// lie in them. First the new keys and values are written where they belong. Then a task has, for
+// are in them. First the new keys and values are written where they belong. Then a task has, for
 // one part, some rows of a group of heads that share keys and values: a row is a new token of a
 // head. It goes over the keys of the part that they see, tile by tile. When a row meets a larger
 // score, its sums so far are rescaled. In a tile of scores the rows of one key are contiguous.

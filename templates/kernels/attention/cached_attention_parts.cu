@@ -1,5 +1,5 @@
 // Attention of new tokens to the rank's parts of a cache and to those of the tokens themselves that
-// lie in them. First the new keys and values are written where they belong: a block for each token
+// are in them. First the new keys and values are written where they belong: a block for each token
 // of a group of heads.
 // launch: $b$ * $g$ * $t$, 128
 __global__ void $name$(float *__restrict__ out, float *__restrict__ logs,

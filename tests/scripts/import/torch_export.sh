@@ -205,7 +205,7 @@ printf '\207' | dd of="$WORK/length.pt2" bs=1 seek=408940 conv=notrunc status=no
 refuses length "$WORK/length.pt2" 'has no models/model.json'
 refuses changed "$data/changed.pt2" 'changes its parameter a.weight in place'
 refuses changed_einsum "$data/changed_einsum.pt2" 'changes in place what .*einsum.* gave, and it cannot be known'
-refuses changed_windows "$data/changed_windows.pt2" 'changes in place a view by .*unfold.* several elements are one in memory'
+refuses changed_windows "$data/changed_windows.pt2" 'changes in place a view by .*unfold.* several elements at one place in memory'
 refuses changed_each "$data/changed_each.pt2" 'needs operators that tpgen does not have: .*_foreach_add_'
 refuses renormed "$data/own_changes.pt2" 'scales rows of its parameter words.weight .*max_norm'
 # Mutants: tpgen makes a program of each or refuses it in one line, and so does the runtime that reads it.

@@ -218,7 +218,7 @@ return train{model = nn.Sequential(nn.Linear(2, 2), nn.LayerNorm(2)), batch = {i
   loss = function(y) return y:sum() end, optimizer = SGD{}, groups = {{match = args.match, lr = 1}}}
 END
 "$TPGEN" "$WORK/groups.lua" -o "$WORK/groups" -D 'match=*.bias|1*' 2>&1 |
-  grep -q "groups.lua:1: note: train's groups\[1\]: no parameter is called '1\*': \* stands for no dot; say '1\*\*'" ||
+  grep -q "groups.lua:1: note: train's groups\[1\]: no parameter is called '1\*': \* matches no dot; say '1\*\*'" ||
   fail "there is no note of an alternative that fits nothing"
 [ -z "$("$TPGEN" "$WORK/groups.lua" -o "$WORK/groups" -D 'match=*.bias|1.*' 2>&1)" ] || fail "there is a note of a group without a reason"
 

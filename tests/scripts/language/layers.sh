@@ -17,7 +17,7 @@ tsort "$WORK/needs" > /dev/null 2> "$WORK/circles" || true
 
 # A folder that LAYERS does not list is above all.
 upward=$(awk 'NR == FNR { if (NF) floor[$1] = NR; next }
-  { split($1, a, "/"); split($2, b, "/"); if (!(a[1] in floor)) print $1 " lies in no layer"
+  { split($1, a, "/"); split($2, b, "/"); if (!(a[1] in floor)) print $1 " is in no layer"
     if (floor[b[1]] > floor[a[1]]) print $1 " needs " $2 }' gen/LAYERS "$WORK/needs")
 [ -z "$upward" ] || fail "$(head -n 8 <<< "$upward")"
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # How the sources are laid out: no line of C, of CUDA or of a kernel's template has more than 100 columns, and
 # .clang-format would change none of them. (A table that is kept by hand says so.) No header of gen/ has more than
-# 400 lines. Other versions of clang-format lay out some lines differently: they are
+# 400 lines. Comments and messages are plain English (plain_english.txt). Other versions of clang-format lay out some lines differently: they are
 # not asked, and the test is skipped loudly.
 . "$(dirname "$0")/../common.sh"
 
@@ -30,4 +30,10 @@ esac
 for file in $(find runtime -name '*.[ch]' -o -name '*.cu'); do
   [ "$(head -n 1 "$file")" = '// SPDX-License-Identifier: MIT' ] || fail "$file does not begin with its licence"
 done
+
+# Comments and messages have none of the patterns that make English hard to read.
+mapfile -t texts < <(find gen runtime templates plans/lib -regex '.*\.\(c\|h\|cu\|cuh\|lua\)' | LC_ALL=C sort)
+awk -f tests/scripts/language/texts.awk "${texts[@]}" > "$WORK/texts"
+grep -nE "$(paste -sd '|' tests/scripts/language/plain_english.txt)" "$WORK/texts" | cut -d: -f2- > "$WORK/hard" || true
+[ ! -s "$WORK/hard" ] || fail "hard to read (tests/scripts/language/plain_english.txt has the patterns):" "$(cat "$WORK/hard")"
 finish "${#files[@]} files, as .clang-format has them"

@@ -91,7 +91,7 @@ TCP=1 beside "$WORK/tcp.log" losing tcp tcp KILL \
   "(the job was ended while it waited$waited; rank 1 is gone|rank 1 has gone away, while it waited$waited(; rank 1 is gone)?)$"
 beside "$WORK/alone.log" refused alone '--graph: some ranks were started with it and others were not$' --graph ''
 CUDA_ON_CPU_MEMORY_MIB=1 beside "$WORK/small.log" refused small \
-  'the program needs 1\.01 MiB \(plan.txt tells what for\), but of GPU 0.s 1\.00 MiB only 1\.00 MiB are free: ' '' ''
+  'the program needs 1\.01 MiB \(plan.txt has the parts\), but of GPU 0.s 1\.00 MiB only 1\.00 MiB are free: ' '' ''
 all_are_done
 cat "$WORK"/{killed,graph,stopped,remote,absent,tcp_absent,tcp,alone,small}.log
 finish "of ranks that are lost or stopped the others tell, with and without a graph, over MPI and over TCP"

@@ -74,7 +74,7 @@ local function mesh_of(mesh, who)
   local dims, own = base.mesh_dimensions(mesh, who)
   if #dims == 1 then return {dims[1]}, {} end
   if #dims == 2 then return {dims[2]}, {dims[1]} end
-  fail("%s takes one dimension of the mesh, or two, the second of which cuts: mesh.%s, or "
+  fail("%s takes one dimension of the mesh, or two (it cuts along the second): mesh.%s, or "
     .. 'mesh{"%s", "%s"}; not %d', who, own[1], own[1], own[2], #dims)
 end
 

@@ -80,7 +80,7 @@ base.policy_keys = KEYS
 function base.check_policies()
   for _, module in ipairs(with_policy) do
     if not base.index(module) then
-      fail("line %d tells the precision of a %s that is not part of the model",
+      fail("line %d sets the precision of a %s that is not part of the model",
         policies[module].line, base.class_name(module))
     end
   end

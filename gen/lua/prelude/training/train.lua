@@ -303,7 +303,7 @@ end
 local function with_dots(pattern)
   local deep = string.gsub(pattern, "%*+", "**")
   if deep == pattern or core.fitting(deep) == 0 then return "" end
-  return string.format(": * stands for no dot; say '%s'", deep)
+  return string.format(": * matches no dot; say '%s'", deep)
 end
 
 -- Tells of the alternatives of a group's pattern that fit nothing.
