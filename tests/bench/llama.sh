@@ -34,11 +34,11 @@ for row in "${all_rows[@]}"; do
 done
 type_of() { case $1 in *_bf16) echo bfloat16 ;; *) echo float32 ;; esac; }
 
-sizes=(dim=512 n_layers=8 n_heads=8 n_kv_heads=4 hidden=1408 vocab=8192 seq=256 batch=$BATCH theta=10000 eps=1e-5
-  lr=1e-3 beta1=0.9 beta2=0.95 weight_decay=0.1 clip=1.0)
+sizes=(n_heads=8 n_kv_heads=4 batch=$BATCH theta=10000 eps=1e-5 lr=1e-3 beta1=0.9 beta2=0.95 weight_decay=0.1 clip=1.0)
 weights=$work/weights.safetensors data=$work/tokens.uint16
 start=(--weights "$weights" --data "$data")
 if [ -n "$peer" ]; then
+  sizes+=(dim=512 n_layers=8 hidden=1408 vocab=8192 seq=256)
   "$PYTHON" "$here/llama_torch.py" write "$weights" "$data"
 else
   start=() sizes+=(dim=64 n_layers=2 hidden=96 vocab=256 seq=32)

@@ -40,6 +40,17 @@ finish() {
   printf '%s: %s\n' "$script" "$*"
 }
 
+# with_defaults ARRAY ARGUMENTS...: sets `arguments` to these, and to the definitions of the array that they do not replace:
+# tpgen refuses a name that is given twice.
+with_defaults() {
+  local -n defaults=$1
+  local definition
+  arguments=("${@:2}")
+  for definition in "${defaults[@]}"; do
+    [[ $definition == -D || " ${*:2} " == *" ${definition%%=*}="* ]] || arguments+=(-D "$definition")
+  done
+}
+
 # The arguments in a plan's first line: `-- args: -D tp=4`.
 plan_args() { sed -n '1s/^-- args: *//p' "$1"; }
 

@@ -30,8 +30,9 @@ alone() {
     awk '{ n += $3; sum += $3 * $4 } END { printf "%.9g\n", sum / n }'
 }
 check_alone() {
-  local name=alone_$1 to=$WORK/alone_$1
-  "$TPGEN" plans/llama3.lua -o "$to" "${golden_shape[@]}" -D batch=1 -D seq=256 -D documents=10 -D tp="$1" &&
+  local name=alone_$1 to=$WORK/alone_$1 arguments
+  with_defaults golden_shape -D batch=1 -D seq=256 -D documents=10 -D tp="$1"
+  "$TPGEN" plans/llama3.lua -o "$to" "${arguments[@]}" &&
     make_ranks "$to" plain || fail "$name: no program"
   start "$to" "$to" --weights "$llama/llama.safetensors" --data "$llama/text.txt" --steps 1 || fail "$name: no run"
   same_losses "$name" "$to.losses" <(alone) 2e-6

@@ -18,9 +18,10 @@ make_runtimes plain sanitized cuda
 
 # make NAME KIND ARGUMENTS...
 make() {
-  local to=$WORK/$1 kind=$2 target=cpu
+  local to=$WORK/$1 kind=$2 target=cpu arguments
   [ "$kind" != cuda ] || target=cuda
-  "$TPGEN" plans/llama3.lua -o "$to" --target $target "${model[@]}" "${@:3}" && make_ranks "$to" "$kind" || fail "$1: no program"
+  with_defaults model "${@:3}"
+  "$TPGEN" plans/llama3.lua -o "$to" --target $target "${arguments[@]}" && make_ranks "$to" "$kind" || fail "$1: no program"
 }
 
 # check NAME KIND ARGUMENTS...
@@ -116,8 +117,11 @@ more beside "$WORK/cuda_csv.log" on_gpus cuda_csv pp1 5e-7 --graph -D pp=2 -D sc
 more beside "$WORK/cuda_tied.log" on_gpus cuda_tied tied.1 5e-7 --graph -D pp=2 -D microbatches=4 -D tied=true
 in_ci beside "$WORK/cuda_bf16.log" on_gpus cuda_bf16 bf16.1 2e-4 --graph -D pp=2 -D microbatches=4 -D dtype=bfloat16
 # validates NAME KIND ARGUMENTS...: its losses of a validation are in NAME.validated.
+validated=(-D microbatches=5 -D batch=7 -D tied=true -D validate_every=2)
 validates() {
-  make "$1" "$2" -D microbatches=5 -D batch=7 -D tied=true -D validate_every=2 "${@:3}"
+  local arguments
+  with_defaults validated "${@:3}"
+  make "$1" "$2" "${arguments[@]}"
   start "$WORK/$1" "$WORK/$1" --data "$text" --steps 4 --validate "$text" --validate-steps 3 || fail "$1: no run"
   numbers validation_loss "$WORK/$1.jsonl" > "$WORK/$1.validated"
 }
@@ -192,7 +196,9 @@ done
 
 # refused MESSAGE ARGUMENTS...
 refused() {
-  ! "$TPGEN" plans/llama3.lua -o "$WORK/refused" "${model[@]}" "${@:2}" 2> "$WORK/refused.log" || fail "${*:2}: taken"
+  local arguments
+  with_defaults model "${@:2}"
+  ! "$TPGEN" plans/llama3.lua -o "$WORK/refused" "${arguments[@]}" 2> "$WORK/refused.log" || fail "${*:2}: taken"
   grep -qF "$1" "$WORK/refused.log" || { cat "$WORK/refused.log"; fail "${*:2}: another message"; }
   [ ! -e "$WORK/refused" ] || fail "${*:2}: something is written"
 }
