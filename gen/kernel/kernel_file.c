@@ -52,8 +52,8 @@
      $stride_y$ A number of the row, by its name; also $softcap$.
 
    In our own files a line  #if $window$  begins lines that are for operations only whose number of
-   that name is not 0; #else and #endif follow. Several may be joined by ||. Such lines may nest,
-   and stand among parameters.
+   that name is not 0, and  #if $bf16$  those for a first input of bfloat16; #else and #endif
+   follow. Several may be joined by ||. Such lines may nest, and stand among parameters.
 
    No size is 0: an empty part needs no kernel; tpgen itself sets outputs that are sums, maxima or
    minima of nothing. A kernel must add in the same order every time: no atomic additions of floats.

@@ -67,7 +67,7 @@ const char *attention_variant(const struct op *op, int rank)
   if (!is_attention(op) || op->kind == OP_attention_back_bias) return "";
   bool back = op->kind == OP_attention_back;
   enum type type = graph->value[op->in[0]].type;
-  if (!target->tensor_cores) return type == BF16 ? "_bf16" : "";
+  if (!target->tensor_cores) return type == BF16 && back ? "_bf16" : "";
   int64_t depth = graph->value[op->in[back ? 1 : 0]].shape.size[3]; /* of q */
   int64_t width = graph->value[op->in[back ? 0 : 2]].shape.size[3]; /* of the output or of v */
   bool is_narrow = type == BF16 || (type == F32 && plan_options->tf32);

@@ -10,11 +10,13 @@
 
 static bool has_option(const struct op *of, const char *option)
 {
-  return strcmp(option, "softcap") ? number_of(of, option) != 0 : of->softcap != 0;
+  if (!strcmp(option, "softcap")) return of->softcap != 0;
+  if (!strcmp(option, "bf16")) return graph->value[of->in[0]].type == BF16;
+  return number_of(of, option) != 0;
 }
 
 /* Whether the operation has one of the options that a line "#if $window$ || $softcap$" names: a
-   number of the row, or softcap, that is not 0. */
+   number of the row, or softcap, that is not 0; or bf16, the type of the first input. */
 static bool has_some_option(const struct op *of, const char *line)
 {
   bool some = false;
@@ -61,6 +63,7 @@ struct made_text {
   const char *file, *text;
   int64_t number[MAX_NUMBERS];
   double softcap;
+  enum type type; /* of the first input */
 };
 
 /* The same text has one address: joined_statements() relies on that. */
@@ -69,14 +72,15 @@ static const char *made_text_for_options(const struct op *of, const char *file)
   static const struct graph *made_for;
   static struct made_text *made;
   static int n, room;
+  const enum type type = graph->value[of->in[0]].type;
   if (made_for != graph) n = room = 0;
   made_for = graph;
   for (int i = 0; i < n; i++)
-    if (made[i].file == file && made[i].softcap == of->softcap &&
+    if (made[i].file == file && made[i].softcap == of->softcap && made[i].type == type &&
         !memcmp(made[i].number, of->number, sizeof of->number))
       return made[i].text;
   GROW(made, n, room);
-  made[n] = (struct made_text){.file = file, .softcap = of->softcap};
+  made[n] = (struct made_text){.file = file, .softcap = of->softcap, .type = type};
   made[n].text = text_for_options(of, file);
   memcpy(made[n].number, of->number, sizeof of->number);
   return made[n++].text;

@@ -1,6 +1,9 @@
 // softmax(scale q k^T) v, and the logarithm of the sum of each row's exponentials. A tile of
 // queries of a head goes over the keys that they see, tile by tile. When a query meets a larger
 // score, its sums so far are rescaled. In a tile of scores the queries of one key are contiguous.
+#if $bf16$
+// Products are of pairs of bfloat16, and are summed in float32.
+#endif
 enum { $name$_QUERIES = 64, $name$_KEYS = 64 };
 
 // Turns scores into weights, and rescales the queries' earlier sums to the same base.
@@ -30,8 +33,8 @@ static void $name$_weigh(float (*restrict score)[$name$_QUERIES], int keys, floa
     for (int c = 0; c < $e$; c++) sum[i][c] *= less[i];
 }
 
-void $name$(float *restrict out, float *restrict lse, const float *restrict q,
-            const float *restrict k, const float *restrict v,
+void $name$($type_out$ *restrict out, float *restrict lse, const $type_q$ *restrict q,
+            const $type_k$ *restrict k, const $type_v$ *restrict v,
 #if $biased$
             const float *restrict bias,
 #endif
@@ -50,6 +53,9 @@ void $name$(float *restrict out, float *restrict lse, const float *restrict q,
             long first_q)
 {
   enum { QUERIES = $name$_QUERIES, KEYS = $name$_KEYS, DEPTH = $d$, WIDTH = $e$ };
+#if $bf16$
+  enum { PAIRS = (DEPTH + 1) / 2 };
+#endif
   const long heads = (long)$b$ * $g$ * $r$, queries = $q$, keys = $k$;
   const long tiles = (queries + QUERIES - 1) / QUERIES;
   const bool causal = $causal$;
@@ -69,13 +75,19 @@ void $name$(float *restrict out, float *restrict lse, const float *restrict q,
 #else
     const long begin = 0, end = last;
 #endif
-    const float *const query =
+    const $type_q$ *const query =
         q + b * $step_q_b$ + g * $step_q_g$ + r * $step_q_r$ + first * $step_q_q$;
-    const float *const some_k = k + b * $step_k_b$ + g * $step_k_g$;
-    const float *const some_v = v + b * $step_v_b$ + g * $step_v_g$;
-    float *const to =
+    const $type_k$ *const group_k = k + b * $step_k_b$ + g * $step_k_g$;
+    const $type_v$ *const group_v = v + b * $step_v_b$ + g * $step_v_g$;
+    $type_out$ *const to =
         out + b * $step_out_b$ + g * $step_out_g$ + r * $step_out_r$ + first * $step_out_q$;
+#if $bf16$
+    bf16_pair turned[PAIRS][QUERIES], some_k[KEYS][PAIRS], some_v[KEYS / 2][WIDTH];
+    bf16_pair weight[KEYS / 2][QUERIES];
+    float score[KEYS][QUERIES], sum[QUERIES][WIDTH] = {{0}};
+#else
     float turned[DEPTH][QUERIES], score[KEYS][QUERIES], sum[QUERIES][WIDTH] = {{0}};
+#endif
     float most[QUERIES], total[QUERIES] = {0};
     for (int i = 0; i < QUERIES; i++) most[i] = -INFINITY;
 #if $sinks$
@@ -89,9 +101,13 @@ void $name$(float *restrict out, float *restrict lse, const float *restrict q,
     const int *const some_place = place + first;
     const struct tile_range places = tile_range(some_place, here);
 #endif
+#if $bf16$
+    pair_turned(turned[0], QUERIES, query, $step_q_q$, here, DEPTH);
+#else
     for (int c = 0; c < DEPTH; c++)
       for (int i = 0; i < QUERIES; i++)
         turned[c][i] = $s$ * query[(i < here ? i : here - 1) * $step_q_q$ + c];
+#endif
     for (long key = begin; key < end; key += KEYS) {
       const int some = end - key < KEYS ? (int)(end - key) : KEYS;
 #if $documents$
@@ -104,8 +120,17 @@ void $name$(float *restrict out, float *restrict lse, const float *restrict q,
       const struct tile_range places_there = tile_range(place_there, some);
       if (!may_see(places, places_there, $places$ == 1, $reach$)) continue;
 #endif
-      tile_product(score[0], QUERIES, some_k + key * $step_k_k$, $step_k_k$, 1, turned[0], QUERIES,
+#if $bf16$
+      pair_along(some_k[0], KEYS, group_k + key * $step_k_k$, $step_k_k$, some, DEPTH);
+      pair_down(some_v[0], KEYS, group_v + key * $step_v_k$, $step_v_k$, some, WIDTH);
+      tile_product_bf16(score[0], QUERIES, some_k[0], PAIRS, 1, turned[0], QUERIES, some, QUERIES,
+                        PAIRS, false);
+      for (int j = 0; j < some; j++)
+        for (int i = 0; i < QUERIES; i++) score[j][i] *= $s$;
+#else
+      tile_product(score[0], QUERIES, group_k + key * $step_k_k$, $step_k_k$, 1, turned[0], QUERIES,
                    some, QUERIES, DEPTH, false);
+#endif
 #if $softcap$
       for (int j = 0; j < some; j++) bound_scores(score[j], NULL, QUERIES, $softcap$);
 #endif
@@ -135,13 +160,19 @@ void $name$(float *restrict out, float *restrict lse, const float *restrict q,
         hide_unseen(score[j], place_there[j], some_place, here, $places$ == 1, $reach$);
 #endif
       $name$_weigh(score, some, most, total, sum);
-      tile_product(sum[0], WIDTH, score[0], 1, QUERIES, some_v + key * $step_v_k$, $step_v_k$, here,
+#if $bf16$
+      pair_down_floats(weight[0], score[0], some, QUERIES);
+      tile_product_bf16(sum[0], WIDTH, weight[0], 1, QUERIES, some_v[0], WIDTH, here, WIDTH,
+                        (some + 1) / 2, true);
+#else
+      tile_product(sum[0], WIDTH, score[0], 1, QUERIES, group_v + key * $step_v_k$, $step_v_k$, here,
                    WIDTH, some, true);
+#endif
     }
     for (int i = 0; i < here; i++) {
       const float part = total[i] > 0 ? 1 / total[i] : 0;
       lse[head * queries + first + i] = most[i] + logf(total[i]);
-      for (int c = 0; c < WIDTH; c++) to[i * $step_out_q$ + c] = part * sum[i][c];
+      for (int c = 0; c < WIDTH; c++) to[i * $step_out_q$ + c] = $from_float_out$(part * sum[i][c]);
     }
   }
 }
