@@ -165,8 +165,8 @@ void $name$($type_out$ *restrict out, float *restrict lse, const $type_q$ *restr
       tile_product_bf16(sum[0], WIDTH, weight[0], 1, QUERIES, some_v[0], WIDTH, here, WIDTH,
                         (some + 1) / 2, true);
 #else
-      tile_product(sum[0], WIDTH, score[0], 1, QUERIES, group_v + key * $step_v_k$, $step_v_k$, here,
-                   WIDTH, some, true);
+      tile_product(sum[0], WIDTH, score[0], 1, QUERIES, group_v + key * $step_v_k$, $step_v_k$,
+                   here, WIDTH, some, true);
 #endif
     }
     for (int i = 0; i < here; i++) {
