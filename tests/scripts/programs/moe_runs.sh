@@ -55,8 +55,9 @@ train_moe() {
   local name=$1 kind=$2 model=$3 section=$4 to=$WORK/$1 aux=0
   shift 4
   [[ $section != with_aux* ]] || aux=$(sed -n 's/.*"router_aux_loss_coef": \([0-9.]*\).*/\1/p' "$moe/$model/config.json")
-  make "$name" "$kind" plans/moe.lua -D config="$moe/$model/config.json" -D seq=32 -D lr=1e-3 -D weight_decay=0.1 \
-    -D batch=4 -D clip=1.0 -D places=true -D aux_loss="$aux" "$@" || return 0
+  local arguments common=(config="$moe/$model/config.json" seq=32 lr=1e-3 weight_decay=0.1 batch=4 clip=1.0 places=true aux_loss="$aux")
+  with_defaults common "$@"
+  make "$name" "$kind" plans/moe.lua "${arguments[@]}" || return 0
   start "$to" "$to" --weights "${weights:-$moe/$model}" --data "$llama/text.txt" --steps "$steps" || { fail "$name: no run"; return 0; }
   numbers loss "$to.jsonl" > "$to.loss"
   numbers grad_norm "$to.jsonl" > "$to.grad_norm"
