@@ -54,9 +54,16 @@ int whole_value(const struct op *op);
 
 const struct device *device_named(const char *name);
 const char *device_names(void);
+/* The usual node of a device, with its links; and the bytes of a device's memory. */
+struct cluster usual_cluster(const struct device *d);
+int64_t memory_of_device(const struct device *d);
 const struct device *device(void);
 double product_seconds(const struct product_sizes *p, enum arithmetic a);
-double attention_seconds(double flops, enum arithmetic a);
+/* Of so many operations, over heads of that size and so many keys for each query. */
+double attention_seconds(double flops, double head_dim, double keys, bool backward,
+                         enum arithmetic a);
+/* Of so many operations in products of other kinds; and of reading and writing so many bytes. */
+double arithmetic_seconds(double flops, enum arithmetic a);
 double memory_seconds(double bytes);
 
 /* --------------------------------------------------------------------------------- dim_order.c */
@@ -176,10 +183,17 @@ int64_t arena_stride(int value);
 int representative(const struct memory_plan *plan, int value);
 int stack_representative(const struct memory_plan *plan, int value);
 
-/* -------------------------------------------------------------------------------------- mesh.c */
+/* ------------------------------------------------------------------------------------- links.c */
 
-double link_bandwidth(int mesh_dim);
-double link_latency(int mesh_dim);
+/* Whether the plan says where its ranks run. */
+bool has_cluster(void);
+/* The link of a collective of this kind over these dimensions of the mesh: the bytes that a rank
+   sends take bytes / bandwidth, and the collective the latency once. */
+struct link collective_link(enum op_kind kind, unsigned dims);
+/* The link of a rank to another one along a dimension; and that of a gather in a group. */
+struct link link_of_dimension(int mesh_dim);
+/* No collective in a cluster is faster; 0 without a cluster. */
+double fastest_ring(void);
 struct link link_of(int group);
 
 /* ---------------------------------------------------------------------------------- operands.c */

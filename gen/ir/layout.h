@@ -4,13 +4,31 @@
 
 #include "util/util.h"
 
+/* A link: bytes a second, in one direction, and seconds for the first of them. */
+struct link {
+  double bandwidth, latency;
+};
+
 /* The rates of a device: device.c. */
 enum arithmetic { IN_FLOAT32, IN_TFLOAT32, IN_BFLOAT16 };
 struct device {
-  const char *name; /* "H100"; NULL: not given */
-  double flops[3];  /* multiplications and additions a second, by enum arithmetic: the peak */
-  double bandwidth; /* bytes a second of its memory */
-  int processors;   /* multiprocessors; 0: not given */
+  const char *name;   /* "H100"; NULL: not given */
+  double flops[3];    /* multiplications and additions a second, by enum arithmetic: the peak */
+  double bandwidth;   /* bytes a second of its memory */
+  int processors;     /* multiprocessors; 0: not given */
+  double products;    /* the part of the peak that a large product reaches; */
+  double attention;   /* that attention's forward reaches, with long sequences and heads of 128; */
+  double attention_back; /* its backward */
+  double streaming;   /* the part of the bandwidth that a kernel reaches that only reads and writes */
+};
+
+/* Where the ranks run: links.c. They fill the nodes from the first on. */
+struct cluster {
+  const char *name;  /* for reports */
+  int nodes;         /* 0: not given */
+  int devices, cards; /* of a node */
+  struct link intra, inter; /* of a device within a node, and of a card between nodes */
+  bool adds_in_switch; /* the switches of a node add up */
 };
 
 struct mesh {
@@ -28,6 +46,7 @@ struct mesh {
   int now;        /* in time: the micro-batch whose parts are asked for; 0 has the largest */
   int64_t memory; /* bytes of a rank; 0: not given */
   struct device device;
+  struct cluster cluster;
   int line;
 };
 
@@ -88,11 +107,6 @@ struct group {
   const char *name;
   bool is_edge;
   int from, to;
-};
-
-/* The slowest link of the group. */
-struct link {
-  double bandwidth, latency;
 };
 
 #endif

@@ -38,7 +38,8 @@ void put_machine(struct buffer *b)
   for (int i = 0; i < graph->mesh.ndim; i++)
     if (graph->mesh.size[i] > 1)
       put(&line, ", %s over links of %s and %s", printable(graph->mesh.name[i]),
-          scaled_text(link_bandwidth(i), "B/s"), duration_text(link_latency(i)));
+          scaled_text(link_of_dimension(i).bandwidth, "B/s"),
+          duration_text(link_of_dimension(i).latency));
   put(&line, "%s", target->streams ? "" : ", nothing overlaps");
   put(b, "\n%s\n", wrapped(line.text, ", ", "    "));
 }

@@ -169,7 +169,7 @@ static void plain_device(const void *with)
 {
   (void)with;
   new_graph(1, (int[]){2});
-  graph->mesh.device = (struct device){"mine", {1e12, 1e12, 1e12}, 1e11, 0};
+  graph->mesh.device = (struct device){"mine", {1e12, 1e12, 1e12}, 1e11, 0, 0.8, 0.4, 0.4, 0.8};
   struct product_sizes p = {2, 100, 10, 1000};
   must(fabs(product_seconds(&p, IN_FLOAT32) - 4e6 / 0.8e12) < 1e-15, "of a product");
   must(fabs(memory_seconds(8e10) - 1) < 1e-12, "of memory");
