@@ -9,6 +9,7 @@
              INT LONG REAL   a number
              BITS            a number in hexadecimal: a bit for each dimension
              TEXT            a text, in quotes unless it is a plain word
+             MEASURED        the text of a device.json, in quotes
              VALUE MODULE FUNCTION OP   its name in the dump; for OP the label @1 of its line
              ORDER           dimensions, outermost first: 1,0,2
              SHAPE PLACEMENT LAYOUT
@@ -27,7 +28,8 @@
   FIELD(REAL,      products,           "products")   \
   FIELD(REAL,      attention,          "attention")  \
   FIELD(REAL,      attention_back,     "attention_back") \
-  FIELD(REAL,      streaming,          "streaming")
+  FIELD(REAL,      streaming,          "streaming") \
+  FIELD(MEASURED,  measured,           "measured")
 
 #define CLUSTER_FIELDS(FIELD)               \
   FIELD(INT,       nodes,           "nodes")         \

@@ -30,22 +30,22 @@ static const struct preset {
   bool adds_in_switch; /* NVLink SHARP */
   int64_t memory;
 } presets[] = {
-    {{"A100", {19.5e12, 156e12, 312e12}, 2.039e12, 108, 0.72, 0.62, 0.55, 0.8},
+    {{"A100", {19.5e12, 156e12, 312e12}, 2.039e12, 108, 0.72, 0.62, 0.55, 0.8, NULL},
      300e9,
      25e9,
      false,
      INT64_C(80) << 30},
-    {{"H100", {67e12, 494.5e12, 989e12}, 3.35e12, 132, 0.6, 0.36, 0.32, 0.75},
+    {{"H100", {67e12, 494.5e12, 989e12}, 3.35e12, 132, 0.6, 0.36, 0.32, 0.75, NULL},
      450e9,
      50e9,
      true,
      INT64_C(80) << 30},
-    {{"H200", {67e12, 494.5e12, 989e12}, 4.8e12, 132, 0.6, 0.36, 0.32, 0.75},
+    {{"H200", {67e12, 494.5e12, 989e12}, 4.8e12, 132, 0.6, 0.36, 0.32, 0.75, NULL},
      450e9,
      50e9,
      true,
      INT64_C(141000000000)},
-    {{"B200", {75e12, 1125e12, 2250e12}, 8e12, 148, 0.6, 0.25, 0.2, 0.75},
+    {{"B200", {75e12, 1125e12, 2250e12}, 8e12, 148, 0.6, 0.25, 0.2, 0.75, NULL},
      900e9,
      50e9,
      true,
@@ -105,6 +105,13 @@ const struct device *device(void)
   return target->device ? device_named(target->device) : NULL;
 }
 
+/* Of a whole product, before its calls are known. */
+static double measured_product_seconds(const struct product_sizes *p, enum arithmetic a)
+{
+  struct measured_product m = {a, "nn", p->rows, p->columns, p->terms, p->count};
+  return measured_product(&m);
+}
+
 double product_seconds(const struct product_sizes *p, enum arithmetic a)
 {
   static const struct {
@@ -114,6 +121,7 @@ double product_seconds(const struct product_sizes *p, enum arithmetic a)
   const struct device *d = device();
   double all = 2 * p->count * p->rows * p->columns * p->terms, best = INFINITY;
   if (!d) return all / FLAT_FLOPS[a];
+  if (d->measured) return measured_product_seconds(p, a);
   if (!d->processors) return all / (d->flops[a] * d->products);
   for (size_t i = 0; i < sizeof tile / sizeof *tile; i++)
     for (double pieces = 1; pieces <= 8; pieces *= 2) {
@@ -150,5 +158,6 @@ double arithmetic_seconds(double flops, enum arithmetic a)
 double memory_seconds(double bytes)
 {
   const struct device *d = device();
+  if (d && d->measured) return measured_memory(COPIED_BYTES, bytes, bytes);
   return bytes / (d ? d->bandwidth * d->streaming : FLAT_BANDWIDTH);
 }

@@ -66,6 +66,29 @@ double attention_seconds(double flops, double head_dim, double keys, bool backwa
 double arithmetic_seconds(double flops, enum arithmetic a);
 double memory_seconds(double bytes);
 
+/* ---------------------------------------------------------------------------------- measured.c */
+
+/* The figures in a device.json; NULL, and which of its fields is wrong. */
+const struct measured *read_measured(const char *json, size_t length, const char **why);
+const char *measured_text(const struct measured *m);
+/* A device with these figures, and with the best of them as its peaks. */
+struct device measured_device(const struct measured *m);
+/* Whether the plan's device has figures: the questions below are of those, in seconds for a rank of
+   the plan. A question that they do not answer has an answer below 0. */
+bool is_measured(void);
+int measured_threads(void);
+double measured_kernel(void);
+/* `reach`: the bytes that are touched between two uses of the same ones. */
+double measured_memory(enum memory_use use, double bytes, double reach);
+/* Of a thread. */
+double measured_function(enum element_function_kind f, double elements);
+double measured_product(const struct measured_product *p);
+double measured_attention(const struct measured_attention *a);
+/* bytes: of the whole value. */
+double measured_collective(enum op_kind kind, int ranks, double bytes, bool is_bf16);
+/* Where and when it was measured. */
+void put_measured(struct buffer *b);
+
 /* --------------------------------------------------------------------------------- dim_order.c */
 
 /* The dimension at this place in memory, from the outermost on, and the place of a dimension. */

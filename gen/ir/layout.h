@@ -20,6 +20,36 @@ struct device {
   double attention;   /* that attention's forward reaches, with long sequences and heads of 128; */
   double attention_back; /* its backward */
   double streaming;   /* the part of the bandwidth that a kernel reaches that only reads and writes */
+  const struct measured *measured; /* the figures of tpgen --calibrate; NULL: none */
+};
+
+/* What the figures of a machine answer: measured.c. */
+struct measured;
+enum memory_use { READ_BYTES, WRITTEN_BYTES, COPIED_BYTES, UPDATED_BYTES, MEMORY_USES };
+enum element_function_kind {
+  FUNCTION_COPY,
+  FUNCTION_ADD,
+  FUNCTION_DIV,
+  FUNCTION_SQRT,
+  FUNCTION_EXP,
+  FUNCTION_LOG,
+  FUNCTION_SIN,
+  FUNCTION_POW,
+  FUNCTION_TANH,
+  FUNCTION_ERF,
+  FUNCTION_SUM,
+  ELEMENT_FUNCTIONS
+};
+struct measured_product {
+  enum arithmetic type;
+  char form[3]; /* "nt": the second operand is stored transposed */
+  double rows, columns, terms, count;
+};
+struct measured_attention {
+  enum arithmetic type;
+  bool is_back;
+  double depth, keys; /* keys: the length of a causal sequence with as many tiles in a row */
+  double tiles;       /* of the busiest thread */
 };
 
 /* Where the ranks run: links.c. They fill the nodes from the first on. */

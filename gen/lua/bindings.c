@@ -341,11 +341,31 @@ static int set_mesh(lua_State *L)
   return 0;
 }
 
-/* set_device(name), or (flops, bandwidth). */
+static bool is_json_name(const char *name)
+{
+  size_t n = strlen(name);
+  return n > strlen(".json") && !strcmp(name + n - strlen(".json"), ".json");
+}
+
+/* A device that tpgen --calibrate has measured. */
+static struct device device_of_file(const char *path)
+{
+  size_t length;
+  const char *why, *json = requested_text(BY_DEVICE, path, &length);
+  const struct measured *m = read_measured(json, length, &why);
+  if (!m) plan_fails("the device %s: %s", printable(path), why);
+  return measured_device(m);
+}
+
+/* set_device(name), or (flops, bandwidth); a name that ends with .json is a file's. */
 static int set_device(lua_State *L)
 {
   struct device *d = &graph->mesh.device;
   if (lua_type(L, 1) == LUA_TSTRING) {
+    if (is_json_name(lua_tostring(L, 1))) {
+      *d = device_of_file(lua_tostring(L, 1));
+      return 0;
+    }
     const struct device *known = device_named(lua_tostring(L, 1));
     if (!known)
       plan_fails("there is no device '%.60s': there are %s, or say {flops = 989e12, "
@@ -356,7 +376,7 @@ static int set_device(lua_State *L)
   }
   double flops = luaL_checknumber(L, 1);
   *d = (struct device){
-      "a device", {flops, flops, flops}, luaL_checknumber(L, 2), 0, 0.8, 0.4, 0.4, 0.8};
+      "a device", {flops, flops, flops}, luaL_checknumber(L, 2), 0, 0.8, 0.4, 0.4, 0.8, NULL};
   return 0;
 }
 

@@ -186,15 +186,24 @@ static int64_t collective_time(const struct op *op)
 /* A rank begins to send, or to receive, and goes on. */
 int64_t sending_time(int64_t bytes, int mesh_dim)
 {
+  double measured = is_measured() ? measured_sending((double)bytes) : -1;
+  if (measured >= 0) return lesser(picoseconds(measured), LONGEST_TIME);
   struct link link = link_of_dimension(mesh_dim);
   return lesser(picoseconds(link.latency + (double)bytes / link.bandwidth), LONGEST_TIME);
 }
 
-int64_t time_taken(const struct op *op)
+int64_t time_taken_here(const struct op *op, value_reach *reach, void *of)
 {
+  const double seconds = is_measured() && !is_transfer(op->kind) ? measured_seconds(op, reach, of) : -1;
+  if (seconds >= 0) return lesser(picoseconds(seconds), LONGEST_TIME);
   if (is_transfer(op->kind)) return picoseconds(KERNEL_SECONDS);
   if (is_collective(op->kind)) return lesser(collective_time(op), LONGEST_TIME);
   return op_row[op->kind].idle ? 0 : lesser(arithmetic_time(op), LONGEST_TIME);
+}
+
+int64_t time_taken(const struct op *op)
+{
+  return time_taken_here(op, NULL, NULL);
 }
 
 /* The time of a kernel that reads and writes so many bytes, each once. */
