@@ -2,8 +2,7 @@
 
    A product is the call, or the calls, that the program makes: rows, columns, terms, and which
    operands are stored transposed. Attention is a number of tiles for the busiest thread. Any other
-   kernel takes the longer of its arithmetic, which is that of the functions in its elements'
-   expressions, and of its memory: each value at the rate of the cache in which it still is. Which
+   kernel takes what the functions in its elements' expressions take, and its memory: each value at the rate of the cache in which it still is. Which
    that is, whoever simulates a step knows: `reach` tells how many bytes were touched since the value
    was. Sizes are those of rank 0. */
 #include "target/target.h"
@@ -163,7 +162,8 @@ static const struct {
     {"$random", {FUNCTION_POW, FUNCTION_COPY}}, /* ten rounds of multiplications */
 };
 
-/* More than a copy takes, which the memory's rate has. */
+/* More than a copy takes, which the memory's rate has. A call hinders the loads of the elements
+   after it, and was measured so: the two times add up. */
 static double beyond_copy(enum element_function_kind f, double elements)
 {
   return fmax(0, measured_function(f, elements) - measured_function(FUNCTION_COPY, elements));
@@ -237,7 +237,7 @@ static double kernel_memory(const struct op *op, value_reach *reach, void *of)
 
 static double kernel_seconds(const struct op *op, value_reach *reach, void *of)
 {
-  return measured_kernel() + fmax(kernel_arithmetic(op), kernel_memory(op, reach, of));
+  return measured_kernel() + kernel_arithmetic(op) + kernel_memory(op, reach, of);
 }
 
 /* ------------------------------------------------------------------------------------ collectives */

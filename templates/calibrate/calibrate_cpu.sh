@@ -71,6 +71,7 @@ build_all() {
 
 # As the programs' run.sh: the program divides a product among its own threads.
 export OPENBLAS_NUM_THREADS=1 BLIS_NUM_THREADS=1 MKL_NUM_THREADS=1
+unset OMP_NUM_THREADS # nproc would count no more cores
 cores=${SLURM_CPUS_PER_TASK:-$(nproc)}
 
 # measure RANKS: starts so many ranks of this machine.
@@ -97,7 +98,7 @@ join_parts() {
     printf '{"version": 1, "target": "cpu", "machine": "%s", "host": "%s",\n' \
       "${machine:-a processor}" "$(uname -n | tr -cd 'A-Za-z0-9._-')"
     printf '"measured": "%s", "cores": %d, "memory": %d,\n"runs": [\n' \
-      "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$(nproc)" "$((memory * 1024))"
+      "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "${cores}" "$((memory * 1024))"
     for part in $(ls "${parts}" | sort -n); do
       printf '%s' "${comma}"
       cat "${parts}/${part}"

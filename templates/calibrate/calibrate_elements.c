@@ -92,18 +92,18 @@ void measure_memory(void)
 
 // ---- functions of an element --------------------------------------------------------------------
 
-enum { ELEMENTS = 2048 }; // of a thread: they stay in its first cache
+// Rows of elements, as kernels have them, more than a core's own cache holds.
+enum { ROWS = 256, ROW = 512 }; // of a thread
 
 #define FUNCTION(name, element)                                                                    \
   static void name##_of_elements(void *with)                                                       \
   {                                                                                                \
     float *const all = with;                                                                       \
-    _Pragma("omp parallel for schedule(static)") for (int part = 0; part < threads; part++)        \
+    _Pragma("omp parallel for schedule(static)") for (int row = 0; row < ROWS * threads; row++)    \
     {                                                                                              \
-      const float *restrict a = all + (long)part * 4 * ELEMENTS;                                   \
-      float *restrict to = all + (long)part * 4 * ELEMENTS + 2 * ELEMENTS;                         \
-      for (int again = 0; again < 16; again++)                                                     \
-        _Pragma("omp simd") for (int i = 0; i < ELEMENTS; i++) to[i] = element;                    \
+      const float *restrict a = all + (long)row * 2 * ROW;                                         \
+      float *restrict to = all + (long)row * 2 * ROW + ROW;                                        \
+      _Pragma("omp simd") for (int i = 0; i < ROW; i++) to[i] = element;                           \
     }                                                                                              \
   }
 
@@ -123,16 +123,12 @@ static void sum_of_elements(void *with)
 {
   float *const all = with;
 #pragma omp parallel for schedule(static)
-  for (int part = 0; part < threads; part++) {
-    const float *restrict a = all + (long)part * 4 * ELEMENTS;
-    double sums = 0;
-    for (int again = 0; again < 16; again++) {
-      double sum = 0;
+  for (int row = 0; row < ROWS * threads; row++) {
+    const float *restrict a = all + (long)row * 2 * ROW;
+    double sum = 0;
 #pragma omp simd reduction(+ : sum)
-      for (int i = 0; i < ELEMENTS; i++) sum += a[i];
-      sums += sum;
-    }
-    all[(long)part * 4 * ELEMENTS + 2 * ELEMENTS] = (float)sums;
+    for (int i = 0; i < ROW; i++) sum += a[i];
+    all[(long)row * 2 * ROW + ROW] = (float)sum;
   }
 }
 
@@ -150,6 +146,6 @@ void measure_elements(void)
   };
   begin_member("functions", '{');
   for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
-    put_member(functions[i].name, seconds_of(functions[i].work, pool) / (16 * ELEMENTS));
+    put_member(functions[i].name, seconds_of(functions[i].work, pool) / (ROWS * ROW));
   end_member('}');
 }
