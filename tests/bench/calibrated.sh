@@ -11,8 +11,10 @@
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 rounds=${ROUNDS:-$(short_or 1 3)} steps=${STEPS:-$(short_or 2 12)}
-work=${KEEP:-$work}
-mkdir -p "$work"
+if [ -n "${KEEP:-}" ]; then
+  rm -rf "$work" && trap - EXIT
+  work=$KEEP && mkdir -p "$work"
+fi
 read -ra first <<< "${FIRST:-}"
 cd "$root"
 
@@ -23,16 +25,16 @@ programs=(
   "llama               llama3 1024 dim=512 n_layers=4 $llama seq=256 batch=4"
   "llama-bf16          llama3 1024 dim=512 n_layers=4 $llama seq=256 batch=4 dtype=bfloat16"
   "llama-long          llama3 2048 dim=256 n_layers=3 n_heads=4 vocab=2048 seq=1024 batch=2"
-  "llama-micro         llama3 1024 dim=384 n_layers=3 n_heads=6 vocab=2048 seq=128 batch=8 microbatches=4"
+  "llama-micro         llama3 1024 dim=384 n_layers=3 n_heads=6 n_kv_heads=6 vocab=2048 seq=128 batch=8 microbatches=4"
   "llama-tp            llama3 1024 dim=512 n_layers=4 $llama seq=256 batch=4 tp=2"
   "llama-tp-bf16       llama3 1024 dim=512 n_layers=4 $llama seq=256 batch=4 tp=2 dtype=bfloat16"
-  "llama-dp            llama3 1024 dim=384 n_layers=4 n_heads=6 vocab=4096 seq=256 batch=4 dp=2"
-  "llama-dp-bf16       llama3 1024 dim=384 n_layers=4 n_heads=6 vocab=4096 seq=256 batch=4 dp=2 dtype=bfloat16"
+  "llama-dp            llama3 1024 dim=384 n_layers=4 n_heads=6 n_kv_heads=6 vocab=4096 seq=256 batch=4 dp=2"
+  "llama-dp-bf16       llama3 1024 dim=384 n_layers=4 n_heads=6 n_kv_heads=6 vocab=4096 seq=256 batch=4 dp=2 dtype=bfloat16"
   "llama-shard         llama3  512 dim=512 n_layers=4 $llama seq=128 batch=4 dp_shard=2"
   "llama-shard-bf16    llama3  512 dim=512 n_layers=4 $llama seq=128 batch=4 dp_shard=2 dtype=bfloat16"
-  "llama-cp            llama3 1024 dim=384 n_layers=3 n_heads=6 vocab=2048 seq=512 batch=2 cp=2"
-  "llama-pp            llama3 1024 dim=384 n_layers=4 n_heads=6 vocab=1024 seq=128 batch=8 pp=2 microbatches=4"
-  "llama-pp-bf16       llama3 1024 dim=384 n_layers=4 n_heads=6 vocab=1024 seq=128 batch=8 pp=2 microbatches=8 dtype=bfloat16"
+  "llama-cp            llama3 1024 dim=384 n_layers=3 n_heads=6 n_kv_heads=6 vocab=2048 seq=512 batch=2 cp=2"
+  "llama-pp            llama3 1024 dim=384 n_layers=4 n_heads=6 n_kv_heads=6 vocab=1024 seq=128 batch=8 pp=2 microbatches=4"
+  "llama-pp-bf16       llama3 1024 dim=384 n_layers=4 n_heads=6 n_kv_heads=6 vocab=1024 seq=128 batch=8 pp=2 microbatches=8 dtype=bfloat16"
   "gpt2                gpt2   1024 dim=384 n_layers=4 n_heads=6 vocab=4096 positions=256 batch=4"
   "gpt2-bf16           gpt2   1024 dim=512 n_layers=3 $llama positions=256 batch=4 dtype=bfloat16"
   "gpt2-tp             gpt2    512 dim=512 n_layers=4 $llama positions=128 batch=4 tp=2"
@@ -66,7 +68,10 @@ simulated() {
 measure() {
   "${first[@]}" "$work/$1/run.sh" --steps "$steps" --log-every 1 > "$work/$1.log" 2> "$work/$1.err" ||
     { cat "$work/$1.err" && exit 1; }
-  sed -n 's/.* tps: \([0-9,]*\) .*/\1/p' "$work/$1.log" | tr -d , | awk -v tokens="$2" '{ print tokens / $1 }' >> "$work/$1.times"
+  local ranks # the tokens a second are a rank's
+  ranks=$(sed -n '1s/.*: \([0-9]*\) rank.*/\1/p' "$work/$1.log")
+  sed -n 's/.* tps: \([0-9,]*\) .*/\1/p' "$work/$1.log" | tr -d , |
+    awk -v tokens="$2" -v ranks="$ranks" '{ print tokens / ranks / $1 }' >> "$work/$1.times"
 }
 
 for program in "${programs[@]}"; do
