@@ -83,6 +83,8 @@ double measured_memory(enum memory_use use, double bytes, double reach);
 /* Of a thread. */
 double measured_function(enum element_function_kind f, double elements);
 double measured_product(const struct measured_product *p);
+/* `count` groups of rows, as of experts. */
+double measured_groups(const struct measured_product *p);
 double measured_attention(const struct measured_attention *a);
 /* bytes: of the whole value. */
 double measured_collective(enum op_kind kind, int ranks, double bytes, bool is_bf16);

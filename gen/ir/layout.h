@@ -25,7 +25,7 @@ struct device {
 
 /* What the figures of a machine answer: measured.c. */
 struct measured;
-enum memory_use { READ_BYTES, WRITTEN_BYTES, COPIED_BYTES, UPDATED_BYTES, MEMORY_USES };
+enum memory_use { READ_BYTES, WRITTEN_BYTES, COPIED_BYTES, UPDATED_BYTES, OPTIMIZER_BYTES, MEMORY_USES };
 enum element_function_kind {
   FUNCTION_COPY,
   FUNCTION_ADD,
@@ -38,6 +38,9 @@ enum element_function_kind {
   FUNCTION_TANH,
   FUNCTION_ERF,
   FUNCTION_SUM,
+  FUNCTION_NORM, /* an operation of a kernel that sums over rows; of another one */
+  FUNCTION_GATE,
+  FUNCTION_BF16, /* from bfloat16 and back */
   ELEMENT_FUNCTIONS
 };
 struct measured_product {

@@ -31,9 +31,11 @@ struct rate_grid {
   double *rate; /* operations a second, by rows, columns and terms */
 };
 
-/* Cubes of these sizes, many at once. */
+/* Cubes of these sizes, many at once: a batch, or for groups of rows. */
 struct rate_of_batch {
   enum arithmetic type;
+  char form[3];
+  double count;
   struct curve curve; /* the size, and operations a second */
 };
 
@@ -55,9 +57,9 @@ struct measured_run {
   double kernel; /* seconds of an empty one */
   struct curve memory[MEMORY_USES];
   double function[ELEMENT_FUNCTIONS]; /* seconds of a thread for an element; 0: not measured */
-  int ngrid, nbatch, nattention, ncollective;
+  int ngrid, nbatch, ngroups, nattention, ncollective;
   struct rate_grid *grid;
-  struct rate_of_batch *batch;
+  struct rate_of_batch *batch, *groups;
   struct attention_point *attention;
   struct collective_curve *collective;
 };
@@ -72,9 +74,11 @@ struct measured {
 
 /* ------------------------------------------------------------------------------------ the reader */
 
-static const char *const use_name[MEMORY_USES] = {"read", "write", "copy", "update"};
+static const char *const use_name[MEMORY_USES] = {"read", "write", "copy", "update",
+                                                    "optimizer"};
 static const char *const function_name[ELEMENT_FUNCTIONS] = {
-    "copy", "add", "div", "sqrt", "exp", "log", "sin", "pow", "tanh", "erf", "sum"};
+    "copy", "add", "div", "sqrt", "exp", "log", "sin", "pow", "tanh", "erf",
+    "sum",  "norm", "gate", "bf16"};
 static const char *const arithmetic_word[] = {"float32", "tfloat32", "bfloat16"};
 
 /* The first thing that is wrong, or NULL. */
@@ -186,12 +190,17 @@ static const json_t *seconds_list(const json_t *in, const char *path, int n)
   return list;
 }
 
+static void read_form(char form[3], const json_t *in, const char *path)
+{
+  const char *s = word_member(in, path, "form");
+  if (strlen(s) != 2 || strspn(s, "nt") != 2) note_wrong(text("%sform must be as nt", path));
+  snprintf(form, 3, "%s", s);
+}
+
 static void read_grid(struct rate_grid *g, const json_t *in, const char *path)
 {
-  const char *form = word_member(in, path, "form");
   g->type = type_member(in, path);
-  if (strlen(form) != 2 || strspn(form, "nt") != 2) note_wrong(text("%sform must be as nt", path));
-  snprintf(g->form, sizeof g->form, "%s", form);
+  read_form(g->form, in, path);
   const int n = g->n = read_sizes(g->size, in, path);
   const json_t *list = seconds_list(in, path, n * n * n);
   g->rate = alloc((size_t)(n * n * n + 1) * sizeof *g->rate);
@@ -202,9 +211,10 @@ static void read_grid(struct rate_grid *g, const json_t *in, const char *path)
   }
 }
 
-static void read_batch(struct rate_of_batch *b, const json_t *in, const char *path)
+static void read_cubes(struct rate_of_batch *b, const json_t *in, const char *path,
+                       const char *number)
 {
-  double size[MOST_SIZES], batch = whole_member(in, path, "batch", MOST_SIZE);
+  double size[MOST_SIZES], batch = b->count = whole_member(in, path, number, MOST_SIZE);
   b->type = type_member(in, path);
   b->curve.n = read_sizes(size, in, path);
   const json_t *list = seconds_list(in, path, b->curve.n);
@@ -214,6 +224,17 @@ static void read_batch(struct rate_of_batch *b, const json_t *in, const char *pa
     b->curve.at[i] = size[i];
     b->curve.is[i] = 2 * batch * size[i] * size[i] * size[i] / seconds;
   }
+}
+
+static void read_batch(struct rate_of_batch *b, const json_t *in, const char *path)
+{
+  read_cubes(b, in, path, "batch");
+}
+
+static void read_groups(struct rate_of_batch *b, const json_t *in, const char *path)
+{
+  read_cubes(b, in, path, "groups");
+  read_form(b->form, in, path);
 }
 
 static void read_attention(struct attention_point *a, const json_t *in, const char *path)
@@ -275,6 +296,7 @@ static void read_run(struct measured_run *r, const json_t *in, const char *path)
                                      LEAST_SECONDS, 1);
   READ_ROWS(r->grid, r->ngrid, in, path, "products", MOST_GRIDS, read_grid);
   READ_ROWS(r->batch, r->nbatch, in, path, "batches", MOST_GRIDS, read_batch);
+  READ_ROWS(r->groups, r->ngroups, in, path, "groups", MOST_GRIDS, read_groups);
   READ_ROWS(r->attention, r->nattention, in, path, "attention", MOST_ROWS, read_attention);
   READ_ROWS(r->collective, r->ncollective, in, path, "collectives", MOST_ROWS, read_collective);
   if (!r->ngrid) note_wrong(text("%sproducts has no items", path));
@@ -444,6 +466,26 @@ double measured_product(const struct measured_product *p)
         rate *= fmax(1, rate_on(&r->batch[i].curve, side) / rate_in_grid(g, side, side, side));
   }
   return p->count * all / rate * crowding();
+}
+
+double measured_groups(const struct measured_product *p)
+{
+  const struct measured_run *r = run_here();
+  const struct rate_grid *g = grid_of(r, p->type, p->form);
+  const double side = cbrt(p->rows * p->columns * p->terms);
+  const double all = 2 * p->count * p->rows * p->columns * p->terms;
+  const struct rate_of_batch *best = NULL;
+  double best_fit = INFINITY;
+  for (int i = 0; i < r->ngroups; i++) {
+    const struct rate_of_batch *b = &r->groups[i];
+    if (b->type != g->type || strcmp(b->form, p->form)) continue;
+    const double fit = fabs(log(b->count / p->count));
+    if (fit < best_fit) best = b, best_fit = fit;
+  }
+  if (all <= 0) return 0;
+  double rate = rate_in_grid(g, p->rows, p->columns, p->terms);
+  if (best) rate *= rate_on(&best->curve, side) / rate_in_grid(g, side, side, side);
+  return all / rate * crowding();
 }
 
 double measured_attention(const struct measured_attention *a)

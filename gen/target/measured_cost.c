@@ -67,12 +67,12 @@ static double grouped_seconds(const struct op *op)
                inputs = (double)w.size[2];
   const double rows = elements_here(op->in[0]) /
                       (op->kind == OP_grouped_linear ? inputs : outputs) / experts;
-  struct measured_product s = {type_of_product(op), "nt", rows, outputs, inputs, 1};
+  struct measured_product s = {type_of_product(op), "nt", rows, outputs, inputs, experts};
   if (op->kind == OP_grouped_linear_back_input)
-    s = (struct measured_product){s.type, "nn", rows, inputs, outputs, 1};
+    s = (struct measured_product){s.type, "nn", rows, inputs, outputs, experts};
   else if (of_weight)
-    s = (struct measured_product){s.type, "tn", outputs, inputs, rows, 1};
-  return measured_kernel() + experts * measured_product(&s);
+    s = (struct measured_product){s.type, "tn", outputs, inputs, rows, experts};
+  return measured_kernel() + measured_groups(&s);
 }
 
 /* Others that multiply: as a product of large matrices does. */
@@ -169,32 +169,38 @@ static double beyond_copy(enum element_function_kind f, double elements)
   return fmax(0, measured_function(f, elements) - measured_function(FUNCTION_COPY, elements));
 }
 
-static double element_seconds(const struct op *op)
+static double element_seconds(const struct op *op, enum element_function_kind each)
 {
   const char *element = op_row[op->kind].element;
   const int space = is_reduce(op->kind) ? op->in[0] : op->out;
   if (space == NONE) return 0;
   const double n = elements_here(space) / measured_threads();
-  double seconds = measured_function(FUNCTION_COPY, n) / 4; /* an instruction or two */
+  double seconds = measured_function(each, n);
   for (size_t i = 0; i < sizeof function_of_call / sizeof *function_of_call; i++)
     for (const char *at = element; (at = strstr(at, function_of_call[i].call)); at++)
       seconds += beyond_copy(function_of_call[i].is[0], n) +
                  beyond_copy(function_of_call[i].is[1], n);
-  if (is_reduce(op->kind)) seconds += beyond_copy(FUNCTION_SUM, n);
+  if (is_reduce(op->kind) && each != FUNCTION_NORM) seconds += beyond_copy(FUNCTION_SUM, n);
   return seconds;
 }
 
 static double kernel_arithmetic(const struct op *op)
 {
+  if (is_update(op)) return 0; /* the optimizer's rate has it */
+  const int n = op->nbody ? op->nbody : 1;
+  enum element_function_kind each = FUNCTION_GATE;
+  for (int k = 0; k < n; k++)
+    if (is_reduce((op->nbody ? &graph->op[op->body[k]] : op)->kind)) each = FUNCTION_NORM;
   double seconds = 0;
-  for (int k = 0; k < op->nbody; k++) seconds += element_seconds(&graph->op[op->body[k]]);
-  if (is_update(op)) {
-    double n = 0;
-    for (struct list out = values_written(op); out.n--;) n = fmax(n, elements_here(out.at[out.n]));
-    n /= measured_threads();
-    return beyond_copy(FUNCTION_DIV, n) + beyond_copy(FUNCTION_SQRT, n);
-  }
-  return op->nbody ? seconds : element_seconds(op);
+  for (int k = 0; k < n; k++)
+    seconds += element_seconds(op->nbody ? &graph->op[op->body[k]] : op, each);
+  /* A value of bfloat16 is converted where it is read or written: that is half of it. */
+  double converted = 0;
+  for (struct list in = values_read(op); in.n--;)
+    if (graph->value[in.at[in.n]].type == BF16) converted += elements_here(in.at[in.n]);
+  for (struct list out = values_written(op); out.n--;)
+    if (graph->value[out.at[out.n]].type == BF16) converted += elements_here(out.at[out.n]);
+  return seconds + beyond_copy(FUNCTION_BF16, converted / 2 / measured_threads());
 }
 
 /* The place of a list's number, or NONE. */
@@ -224,9 +230,9 @@ static double kernel_memory(const struct op *op, value_reach *reach, void *of)
     const double bytes = bytes_read_here(op, in.at[i]);
     const double far = fmax(all, reach ? reach(of, in.at[i]) : 0);
     if (!is_in(&out, storage_of(in.at[i])))
-      seconds += measured_memory(READ_BYTES, bytes, far);
+      seconds += measured_memory(is_update(op) ? OPTIMIZER_BYTES : READ_BYTES, bytes, far);
     else
-      seconds += measured_memory(UPDATED_BYTES, 2 * bytes, far);
+      seconds += measured_memory(is_update(op) ? OPTIMIZER_BYTES : UPDATED_BYTES, 2 * bytes, far);
   }
   for (int i = 0; i < out.n; i++)
     if (!is_in(&in, storage_of(out.at[i])))

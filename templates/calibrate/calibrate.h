@@ -24,7 +24,7 @@ extern struct effort effort;
 extern int ranks_of_job, this_rank, threads;
 
 // Memory through which operands wander, so that they are not in the caches, as in a step.
-enum { POOL_BYTES = 96 << 20 };
+enum { POOL_BYTES = 128 << 20 };
 extern char *pool;
 // The next place in it for so many bytes, at most a third of it.
 void *next_place(size_t bytes);

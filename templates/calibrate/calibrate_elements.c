@@ -3,6 +3,7 @@
 // Memory, and kernels that go through elements one by one. The loops are those of the kernels of
 // programs.
 #include "calibrate.h"
+#include "base/elements.h"
 #include "cpu/kernels/vectors.h"
 
 #include <math.h>
@@ -58,10 +59,27 @@ static void update_array(void *with)
   for (long i = 0; i < x->n; i++) to[i] = 0.5f * to[i] + 0.5f;
 }
 
+// As AdamW does: a parameter, its gradient, two states.
+static void optimize_array(void *with)
+{
+  const struct array *x = with;
+  const long n = x->n / 4;
+  float *restrict w = x->at, *restrict mean = w + n, *restrict square = w + 2 * n;
+  const float *restrict g = w + 3 * n;
+#pragma omp parallel for simd schedule(static)
+  for (long i = 0; i < n; i++) {
+    const float new_mean = 0.9f * mean[i] + 0.1f * g[i];
+    const float new_square = 0.95f * square[i] + 0.05f * g[i] * g[i];
+    w[i] = 0.9999f * w[i] - 1e-3f * new_mean / (1.1f * sqrtf(new_square) + 1e-8f);
+    mean[i] = new_mean;
+    square[i] = new_square;
+  }
+}
+
 static void put_rates(const char *name, void (*work)(void *), double passes)
 {
   begin_member(name, '[');
-  for (size_t bytes = 1 << 14; bytes <= POOL_BYTES; bytes *= effort.is_short ? 64 : 4) {
+  for (size_t bytes = 1 << 14; bytes <= POOL_BYTES; bytes *= effort.is_short ? 64 : 2) {
     struct array x = {(long)(bytes / sizeof(float)), (float *)(void *)pool};
     const double seconds = seconds_of(work, &x);
     begin_member(NULL, '[');
@@ -87,6 +105,7 @@ void measure_memory(void)
   put_rates("write", write_array, 1);
   put_rates("copy", copy_array, 1);
   put_rates("update", update_array, 2);
+  put_rates("optimizer", optimize_array, 7. / 4);
   end_member('}');
 }
 
@@ -132,20 +151,93 @@ static void sum_of_elements(void *with)
   }
 }
 
-// The seconds of a thread for an element.
+// The backward of RMSNorm beside the sum of a residual: an element takes part in so many operations.
+enum { NORM_OPERATIONS = 12 };
+static void norm_back_of_elements(void *with)
+{
+  float *const all = with;
+  const float *restrict weight = all + (long)2 * ROWS * ROW * threads;
+#pragma omp parallel for schedule(static)
+  for (int part = 0; part < 16; part++) {
+    float parts[ROW] = {0};
+    for (int row = ROWS * threads * part / 16; row < ROWS * threads * (part + 1) / 16; row++) {
+      const float *restrict in = all + (long)row * 2 * ROW;
+      float *restrict to = all + (long)row * 2 * ROW + ROW;
+      const float rsqrt = 1 + in[0];
+      double sum_of = 0;
+#pragma omp simd reduction(+ : sum_of)
+      for (int i = 0; i < ROW; i++) {
+        const float scaled = in[i] * rsqrt;
+        sum_of += to[i] * weight[i] * in[i];
+        parts[i] += to[i] * scaled;
+      }
+      const float sum = (float)sum_of * -0.5f * rsqrt;
+#pragma omp simd
+      for (int i = 0; i < ROW; i++)
+        to[i] = in[i] + to[i] * weight[i] * rsqrt + 2.0f * ((1.0f / ROW) * sum * in[i]) * 1e-9f;
+    }
+    all[(long)2 * ROWS * ROW * threads + ROW + 16 * part] = parts[part];
+  }
+}
+
+// Two inputs and their products with others, as gates have them.
+enum { GATE_OPERATIONS = 6 };
+static void gate_of_elements(void *with)
+{
+  float *const all = with;
+#pragma omp parallel for schedule(static)
+  for (int row = 0; row < ROWS * threads; row++) {
+    const float *restrict a = all + (long)row * 4 * ROW, *restrict b = a + ROW;
+    float *restrict to = all + (long)row * 4 * ROW + 2 * ROW, *restrict other = to + ROW;
+#pragma omp simd
+    for (int i = 0; i < ROW; i++) {
+      const float gate = a[i] * (1.0f - b[i]);
+      const float slope = gate * (1.0f + a[i] * (1.0f - gate));
+      to[i] = slope * b[i];
+      other[i] = gate * b[i];
+    }
+  }
+}
+
+static void bf16_of_elements(void *with)
+{
+  bf16 *const all = with;
+#pragma omp parallel for schedule(static)
+  for (int row = 0; row < ROWS * threads; row++) {
+    const bf16 *restrict a = all + (long)row * 2 * ROW;
+    bf16 *restrict to = all + (long)row * 2 * ROW + ROW;
+#pragma omp simd
+    for (int i = 0; i < ROW; i++) to[i] = float_to_bf16(bf16_to_float(a[i]) * 1.5f);
+  }
+}
+
+// The seconds of a thread for an element; of `norm` and `gate` for one of its operations; of `bf16`
+// from bfloat16 and back.
 void measure_elements(void)
 {
   static const struct {
     const char *name;
     void (*work)(void *);
+    int operations;
   } functions[] = {
-      {"copy", copy_of_elements}, {"add", add_of_elements},   {"div", div_of_elements},
-      {"sqrt", sqrt_of_elements}, {"exp", exp_of_elements},   {"log", log_of_elements},
-      {"sin", sin_of_elements},   {"pow", pow_of_elements},   {"tanh", tanh_of_elements},
-      {"erf", erf_of_elements},   {"sum", sum_of_elements},
+      {"copy", copy_of_elements, 1},
+      {"add", add_of_elements, 1},
+      {"div", div_of_elements, 1},
+      {"sqrt", sqrt_of_elements, 1},
+      {"exp", exp_of_elements, 1},
+      {"log", log_of_elements, 1},
+      {"sin", sin_of_elements, 1},
+      {"pow", pow_of_elements, 1},
+      {"tanh", tanh_of_elements, 1},
+      {"erf", erf_of_elements, 1},
+      {"sum", sum_of_elements, 1},
+      {"norm", norm_back_of_elements, NORM_OPERATIONS},
+      {"gate", gate_of_elements, GATE_OPERATIONS},
+      {"bf16", bf16_of_elements, 1},
   };
   begin_member("functions", '{');
   for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
-    put_member(functions[i].name, seconds_of(functions[i].work, pool) / (ROWS * ROW));
+    put_member(functions[i].name, seconds_of(functions[i].work, pool) /
+                                      ((double)ROWS * ROW * functions[i].operations));
   end_member('}');
 }

@@ -2,10 +2,10 @@
 //
 // Products of matrices of all sizes of a grid, as programs call them.
 #include "calibrate.h"
-#include "cpu/kernels/math.h"
+#include "cpu/kernels/groups_bf16.h"
 
 static const int sizes[] = {1, 4, 16, 64, 128, 256, 512, 1024};
-enum { SIZES = sizeof sizes / sizeof *sizes };
+enum { MOST_GROUPS = 1024, MOST_OF_LARGE = 32, SIZES = sizeof sizes / sizeof *sizes };
 
 // nt: the second operand is stored transposed, as weights are; nn: gradients of inputs; tn: those of
 // weights.
@@ -91,6 +91,52 @@ static void measure_batches(bool is_bf16)
   end_member('}');
 }
 
+// ---- products of groups of rows, as of experts ---------------------------------------------------
+
+struct groups {
+  int form, n, size; // so many groups, of `size` rows each; the matrices are squares of that
+  bool is_bf16;
+};
+
+static void multiply_groups(void *with)
+{
+  const struct groups *g = with;
+  const size_t all = (size_t)g->n * (size_t)g->size * (size_t)g->size;
+  const size_t bytes = all * (g->is_bf16 ? sizeof(bf16) : sizeof(float));
+  void *a = next_place(bytes), *b = next_place(bytes), *c = next_place(all * sizeof(float));
+  int counts[MOST_GROUPS];
+  for (int i = 0; i < g->n; i++) counts[i] = g->size;
+  if (g->is_bf16 && g->form == 2)
+    grouped_tn_bf16(c, a, b, counts, g->n, g->size, g->size);
+  else if (g->is_bf16)
+    (g->form == 0 ? grouped_nt_bf16 : grouped_nn_bf16)(c, a, b, counts, g->n, g->size, g->size);
+  else
+    (g->form == 0   ? grouped_nt
+     : g->form == 1 ? grouped_nn
+                    : grouped_tn)(c, a, b, counts, g->n, g->size, g->size);
+}
+
+static void measure_groups(int form, bool is_bf16, int n)
+{
+  enum { FIRST = 2, END = 7 };
+  const int end = effort.is_short ? FIRST + 2 : END;
+  begin_member(NULL, '{');
+  put_word("type", is_bf16 ? "bfloat16" : "float32");
+  put_word("form", forms[form]);
+  put_member("groups", n);
+  put_sizes(FIRST, 1, end);
+  begin_member("seconds", '[');
+  refill();
+  for (int i = FIRST; i < end; i++) {
+    struct groups g = {form, n, sizes[i], is_bf16};
+    // All groups must fit in a third of the pool.
+    if ((size_t)n * (size_t)sizes[i] * (size_t)sizes[i] * 4 > POOL_BYTES / 3) g.n = MOST_OF_LARGE;
+    put_item(seconds_of(multiply_groups, &g) * n / g.n);
+  }
+  end_member(']');
+  end_member('}');
+}
+
 void measure_products(void)
 {
   begin_member("products", '[');
@@ -99,5 +145,12 @@ void measure_products(void)
   end_member(']');
   begin_member("batches", '[');
   for (int is_bf16 = 0; is_bf16 < 2; is_bf16++) measure_batches(is_bf16);
+  end_member(']');
+  // Few groups share every product, many are a thread's each.
+  begin_member("groups", '[');
+  for (int is_bf16 = 0; is_bf16 < 2; is_bf16++)
+    for (int form = 0; form < 3; form++)
+      for (int n = 2; n <= MOST_GROUPS; n *= 8)
+        if (n == 2 || n / 8 < 4 * threads) measure_groups(form, is_bf16, n);
   end_member(']');
 }
