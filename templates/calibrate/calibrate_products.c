@@ -130,7 +130,8 @@ static void measure_groups(int form, bool is_bf16, int n)
   for (int i = FIRST; i < end; i++) {
     struct groups g = {form, n, sizes[i], is_bf16};
     // All groups must fit in a third of the pool.
-    if ((size_t)n * (size_t)sizes[i] * (size_t)sizes[i] * 4 > POOL_BYTES / 3) g.n = MOST_OF_LARGE;
+    if ((size_t)n * (size_t)sizes[i] * (size_t)sizes[i] * 4 > POOL_BYTES / 3 && n > MOST_OF_LARGE)
+      g.n = MOST_OF_LARGE;
     put_item(seconds_of(multiply_groups, &g) * n / g.n);
   }
   end_member(']');
