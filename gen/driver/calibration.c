@@ -13,7 +13,8 @@ static void add_template(const char *name, const char *template)
   add_file(name, c, strlen(c), !strcmp(name, "run.sh"));
 }
 
-/* ------------------------------------------------------------------- attention's kernels, on CPUs */
+/* ------------------------------------------------------------------- attention's kernels, on CPUs
+ */
 
 struct attention_size {
   int depth, keys;
@@ -29,8 +30,7 @@ static char *attention_name(const struct attention_size *a)
 /* The kernel of a program, for samples of so many heads side by side, a sample for each thread. */
 static char *attention_kernel(const struct attention_size *a)
 {
-  const char *file =
-      text("attention%s%s.c", a->is_back ? "_back" : "", a->is_bf16 ? "_bf16" : "");
+  const char *file = text("attention%s%s.c", a->is_back ? "_back" : "", a->is_bf16 ? "_bf16" : "");
   const char *depth = text("%d", a->depth), *keys = text("%d", a->keys);
   const char *row = text("%d", HEADS * a->depth), *sample = text("%d", HEADS * a->depth * a->keys);
   return fill(embedded_template(file), "name", attention_name(a), "b", "threads", "g",
@@ -49,14 +49,17 @@ static char *attention_kernel(const struct attention_size *a)
 static const char call_forward[] =
     "static void call_$name$(const struct attention *a)\n"
     "{\n"
-    "  const size_t bytes = (size_t)threads * HEADS * (size_t)(a->keys * a->depth) * sizeof($type$);\n"
+    "  const size_t bytes = (size_t)threads * HEADS * (size_t)(a->keys * a->depth) * "
+    "sizeof($type$);\n"
     "  float *const lse = next_place((size_t)(threads * HEADS * a->keys) * sizeof(float));\n"
-    "  $name$(next_place(bytes), lse, next_place(bytes), next_place(bytes), next_place(bytes), 0);\n"
+    "  $name$(next_place(bytes), lse, next_place(bytes), next_place(bytes), next_place(bytes), "
+    "0);\n"
     "}\n\n";
 static const char call_back[] =
     "static void call_$name$(const struct attention *a)\n"
     "{\n"
-    "  const size_t bytes = (size_t)threads * HEADS * (size_t)(a->keys * a->depth) * sizeof($type$);\n"
+    "  const size_t bytes = (size_t)threads * HEADS * (size_t)(a->keys * a->depth) * "
+    "sizeof($type$);\n"
     "  float *const lse = next_place((size_t)(threads * HEADS * a->keys) * sizeof(float));\n"
     "  $name$(next_place(bytes), next_place(bytes), next_place(bytes), next_place(bytes),\n"
     "         next_place(bytes), next_place(bytes), next_place(bytes), next_place(bytes), lse, 0, "
@@ -71,8 +74,9 @@ static void add_attention(void)
     struct attention_size a = {depths[i / 12], lengths[i / 4 % 3], i % 2, i / 2 % 2};
     const char *name = attention_name(&a);
     put(&kernels, "%s\n", attention_kernel(&a));
-    put(&calls, "%s", fill(a.is_back ? call_back : call_forward, "name", name, "type",
-                           a.is_bf16 ? "bf16" : "float", NULL));
+    put(&calls, "%s",
+        fill(a.is_back ? call_back : call_forward, "name", name, "type",
+             a.is_bf16 ? "bf16" : "float", NULL));
     put(&table, "    {\"%s\", %d, %d, %s, call_%s},\n", a.is_bf16 ? "bfloat16" : "float32", a.depth,
         a.keys, a.is_back ? "true" : "false", name);
   }

@@ -10,8 +10,8 @@
    No operation reaches the peak. The clocks fall under the load of a large product. One
    multiprocessor computes a tile of the result, so the last wave may leave most of them idle.
    Smaller tiles read their operands more often, and each wave has a start and an end. Attention
-   reaches less with short sequences and small heads: by the figures of FlashAttention-2's paper half
-   of its best at 512 tokens, and nine tenths of it with heads of 64.
+   reaches less with short sequences and small heads: by the figures of FlashAttention-2's paper
+   half of its best at 512 tokens, and nine tenths of it with heads of 64.
 
    Four constants of a device are fitted, to published step times of training runs (not row by row:
    one value for all rows of a device): the parts of the peak that products and attention reach, and

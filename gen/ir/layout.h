@@ -12,20 +12,27 @@ struct link {
 /* The rates of a device: device.c. */
 enum arithmetic { IN_FLOAT32, IN_TFLOAT32, IN_BFLOAT16 };
 struct device {
-  const char *name;   /* "H100"; NULL: not given */
-  double flops[3];    /* multiplications and additions a second, by enum arithmetic: the peak */
-  double bandwidth;   /* bytes a second of its memory */
-  int processors;     /* multiprocessors; 0: not given */
-  double products;    /* the part of the peak that a large product reaches; */
-  double attention;   /* that attention's forward reaches, with long sequences and heads of 128; */
+  const char *name; /* "H100"; NULL: not given */
+  double flops[3];  /* multiplications and additions a second, by enum arithmetic: the peak */
+  double bandwidth; /* bytes a second of its memory */
+  int processors;   /* multiprocessors; 0: not given */
+  double products;  /* the part of the peak that a large product reaches; */
+  double attention; /* that attention's forward reaches, with long sequences and heads of 128; */
   double attention_back; /* its backward */
-  double streaming;   /* the part of the bandwidth that a kernel reaches that only reads and writes */
+  double streaming; /* the part of the bandwidth that a kernel reaches that only reads and writes */
   const struct measured *measured; /* the figures of tpgen --calibrate; NULL: none */
 };
 
 /* What the figures of a machine answer: measured.c. */
 struct measured;
-enum memory_use { READ_BYTES, WRITTEN_BYTES, COPIED_BYTES, UPDATED_BYTES, OPTIMIZER_BYTES, MEMORY_USES };
+enum memory_use {
+  READ_BYTES,
+  WRITTEN_BYTES,
+  COPIED_BYTES,
+  UPDATED_BYTES,
+  OPTIMIZER_BYTES,
+  MEMORY_USES
+};
 enum element_function_kind {
   FUNCTION_COPY,
   FUNCTION_ADD,
@@ -57,11 +64,11 @@ struct measured_attention {
 
 /* Where the ranks run: links.c. They fill the nodes from the first on. */
 struct cluster {
-  const char *name;  /* for reports */
-  int nodes;         /* 0: not given */
-  int devices, cards; /* of a node */
+  const char *name;         /* for reports */
+  int nodes;                /* 0: not given */
+  int devices, cards;       /* of a node */
   struct link intra, inter; /* of a device within a node, and of a card between nodes */
-  bool adds_in_switch; /* the switches of a node add up */
+  bool adds_in_switch;      /* the switches of a node add up */
 };
 
 struct mesh {

@@ -1,8 +1,8 @@
 /* links.c: the links of the mesh's groups: how fast their collectives run.
 
-   A plan gives the links of a dimension of the mesh (device_mesh{{"dp", 2, bandwidth =, latency =}}),
-   or a cluster, or a device, whose usual nodes count then. Without any of them each rank has 100
-   GB/s and 10 us along each dimension.
+   A plan gives the links of a dimension of the mesh (device_mesh{{"dp", 2, bandwidth =, latency
+   =}}), or a cluster, or a device, whose usual nodes count then. Without any of them each rank has
+   100 GB/s and 10 us along each dimension.
 
    In a cluster the ranks fill the nodes one after the other, and a group's links follow from where
    its ranks are. A group with r ranks in each node leaves the node by its share of the cards, r /
@@ -146,7 +146,8 @@ struct link collective_link(enum op_kind kind, unsigned dims)
   }
   /* The hops within nodes: a ring passes each member of each node. */
   double hops = sums_all ? within : (double)within * s.nodes;
-  link.latency += rounds * hops * c->intra.latency + (sums_all ? 1 : rounds) * across * c->inter.latency;
+  link.latency +=
+      rounds * hops * c->intra.latency + (sums_all ? 1 : rounds) * across * c->inter.latency;
   return link;
 }
 

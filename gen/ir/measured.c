@@ -72,13 +72,13 @@ struct measured {
   struct measured_run *run;
 };
 
-/* ------------------------------------------------------------------------------------ the reader */
+/* ------------------------------------------------------------------------------------ the reader
+ */
 
-static const char *const use_name[MEMORY_USES] = {"read", "write", "copy", "update",
-                                                    "optimizer"};
-static const char *const function_name[ELEMENT_FUNCTIONS] = {
-    "copy", "add", "div", "sqrt", "exp", "log", "sin", "pow", "tanh", "erf",
-    "sum",  "norm", "gate", "bf16"};
+static const char *const use_name[MEMORY_USES] = {"read", "write", "copy", "update", "optimizer"};
+static const char *const function_name[ELEMENT_FUNCTIONS] = {"copy", "add",  "div",  "sqrt", "exp",
+                                                             "log",  "sin",  "pow",  "tanh", "erf",
+                                                             "sum",  "norm", "gate", "bf16"};
 static const char *const arithmetic_word[] = {"float32", "tfloat32", "bfloat16"};
 
 /* The first thing that is wrong, or NULL. */
@@ -155,7 +155,8 @@ static void read_curve(struct curve *c, const json_t *list, const char *path, do
     if (json_array_size(pair) != 2) note_wrong(text("%s must be a pair of numbers", here));
     c->at[i] = number_within(json_array_get(pair, 0), text("%s[0]", here), 1, 1e15);
     c->is[i] = number_within(json_array_get(pair, 1), text("%s[1]", here), least, most);
-    if (i && c->at[i] <= c->at[i - 1]) note_wrong(text("%s must be more than the one before", here));
+    if (i && c->at[i] <= c->at[i - 1])
+      note_wrong(text("%s must be more than the one before", here));
   }
 }
 
@@ -258,8 +259,8 @@ static void read_collective(struct collective_curve *c, const json_t *in, const 
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
     if (!strcmp(kind, op_row[kinds[i]].name)) c->kind = kinds[i];
   if (c->kind == OP_COUNT)
-    note_wrong(text("%skind must be all_gather, reduce_scatter, all_reduce, all_to_all or send",
-                    path));
+    note_wrong(
+        text("%skind must be all_gather, reduce_scatter, all_reduce, all_to_all or send", path));
   c->ranks = whole_member(in, path, "ranks", MOST_RANKS_MEASURED);
   c->is_bf16 = type_member(in, path) == IN_BFLOAT16;
   read_curve(&c->curve, member(in, path, "points", JSON_ARRAY), text("%spoints", path),
@@ -292,8 +293,8 @@ static void read_run(struct measured_run *r, const json_t *in, const char *path)
   }
   for (int i = 0; i < ELEMENT_FUNCTIONS && functions; i++)
     if (json_object_get(functions, function_name[i]))
-      r->function[i] = number_member(functions, text("%sfunctions.", path), function_name[i],
-                                     LEAST_SECONDS, 1);
+      r->function[i] =
+          number_member(functions, text("%sfunctions.", path), function_name[i], LEAST_SECONDS, 1);
   READ_ROWS(r->grid, r->ngrid, in, path, "products", MOST_GRIDS, read_grid);
   READ_ROWS(r->batch, r->nbatch, in, path, "batches", MOST_GRIDS, read_batch);
   READ_ROWS(r->groups, r->ngroups, in, path, "groups", MOST_GRIDS, read_groups);
@@ -307,8 +308,8 @@ static void read_all(struct measured *m, const json_t *whole)
   if (!json_is_object(whole)) note_wrong("it must be an object");
   if (whole_member(whole, "", "version", 1000) != 1) note_wrong("version must be 1");
   if (strcmp(word_member(whole, "", "target"), target->name))
-    note_wrong(text("target must be %s: it was measured with programs of another target",
-                    target->name));
+    note_wrong(
+        text("target must be %s: it was measured with programs of another target", target->name));
   m->machine = word_member(whole, "", "machine");
   m->host = word_member(whole, "", "host");
   m->when = word_member(whole, "", "measured");
@@ -337,7 +338,8 @@ const struct measured *read_measured(const char *json, size_t length, const char
   return wrong ? NULL : m;
 }
 
-/* ------------------------------------------------------------------------------------- questions */
+/* ------------------------------------------------------------------------------------- questions
+ */
 
 const char *measured_text(const struct measured *m)
 {
@@ -355,13 +357,13 @@ static const struct measured_run *run_of(const struct measured *m)
 
 static const struct measured_run *run_here(void)
 {
-  return run_of(device()->measured);
+  return run_of(graph->mesh.device.measured);
 }
 
 /* How much slower a rank is where ranks share cores. */
 static double crowding(void)
 {
-  const struct measured *m = device()->measured;
+  const struct measured *m = graph->mesh.device.measured;
   const struct measured_run *r = run_of(m);
   bool has_more = r == &m->run[m->nrun - 1] && world_size() > m->cores && !target->streams;
   return has_more ? (double)world_size() / m->cores : 1;
@@ -369,8 +371,7 @@ static double crowding(void)
 
 bool is_measured(void)
 {
-  const struct device *d = device();
-  return d && d->measured;
+  return graph->mesh.device.measured;
 }
 
 int measured_threads(void)
@@ -540,10 +541,11 @@ double measured_collective(enum op_kind kind, int ranks, double bytes, bool is_b
 
 void put_measured(struct buffer *b)
 {
-  const struct measured *m = device()->measured;
+  const struct measured *m = graph->mesh.device.measured;
   const struct measured_run *r = run_of(m);
-  put(b, "  measured on %s (%s), %s, %d cores: with %d rank%s of %d thread%s\n", m->host, m->machine,
-      m->when, m->cores, r->ranks, r->ranks > 1 ? "s" : "", r->threads, r->threads > 1 ? "s" : "");
+  put(b, "  measured on %s (%s), %s, %d cores: with %d rank%s of %d thread%s\n", m->host,
+      m->machine, m->when, m->cores, r->ranks, r->ranks > 1 ? "s" : "", r->threads,
+      r->threads > 1 ? "s" : "");
   if (crowding() > 1)
     put(b, "  this plan has %d ranks: each is taken to be %.1f times as slow\n", world_size(),
         crowding());

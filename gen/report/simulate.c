@@ -38,7 +38,8 @@ static const struct costs *cost_of(int id)
   if (c->known) return c;
   const bool by_use = is_measured() && !is_collective(op->kind);
   *c = (struct costs){.known = !by_use,
-                      .takes = by_use ? time_taken_here(op, bytes_since, &run.module) : time_taken(op)};
+                      .takes =
+                          by_use ? time_taken_here(op, bytes_since, &run.module) : time_taken(op)};
   if (!is_collective(op->kind)) return c;
   c->copies_in = copies_in_time(op);
   c->copies_out = copies_out_time(op);

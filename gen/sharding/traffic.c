@@ -130,7 +130,7 @@ struct traffic traffic_of(struct cost_model *m, const struct step_parts *g, bool
   bool packs = !exchanges && dim_to >= 0 && !is_outermost(ndim, &g->has, dim_to);
   bool unpacks = !exchanges && dim >= 0 && !is_outermost(ndim, &g->gets, dim);
   int64_t *at = scratch_alloc(&m->traffic, 2 * (size_t)(n * r->tiers + n) * sizeof *at);
-  struct traffic t = {at, at + n * r->tiers, at + 2 * n * r->tiers, at + 2 * n * r->tiers + n,
+  struct traffic t = {at,    at + n * r->tiers, at + 2 * n * r->tiers, at + 2 * n * r->tiers + n,
                       false, by_pieces};
   if (by_pieces && !guesses) {
     struct exchange_plan all = add_pieces(m, g, planning, &t);
@@ -181,7 +181,8 @@ int64_t traffic_time(const struct cost_model *m, const struct move_step *s, cons
     busy = greater(busy, transfer_time(m, n, t->by_pieces ? r->bandwidth[tier] : link.bandwidth));
   }
   for (int k = 0; k < r->n; k++) copied = greater(copied, t->copied[k]);
-  return picoseconds(link.latency) + busy + picoseconds(memory_seconds((double)(2 * copied * m->bytes)));
+  return picoseconds(link.latency) + busy +
+         picoseconds(memory_seconds((double)(2 * copied * m->bytes)));
 }
 
 /* With a fixed part there are several contexts; the ranks of one context differ only in the

@@ -194,7 +194,8 @@ int64_t sending_time(int64_t bytes, int mesh_dim)
 
 int64_t time_taken_here(const struct op *op, value_reach *reach, void *of)
 {
-  const double seconds = is_measured() && !is_transfer(op->kind) ? measured_seconds(op, reach, of) : -1;
+  const double seconds =
+      is_measured() && !is_transfer(op->kind) ? measured_seconds(op, reach, of) : -1;
   if (seconds >= 0) return lesser(picoseconds(seconds), LONGEST_TIME);
   if (is_transfer(op->kind)) return picoseconds(KERNEL_SECONDS);
   if (is_collective(op->kind)) return lesser(collective_time(op), LONGEST_TIME);

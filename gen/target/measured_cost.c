@@ -2,9 +2,9 @@
 
    A product is the call, or the calls, that the program makes: rows, columns, terms, and which
    operands are stored transposed. Attention is a number of tiles for the busiest thread. Any other
-   kernel takes what the functions in its elements' expressions take, and its memory: each value at the rate of the cache in which it still is. Which
-   that is, whoever simulates a step knows: `reach` tells how many bytes were touched since the value
-   was. Sizes are those of rank 0. */
+   kernel takes what the functions in its elements' expressions take, and its memory: each value at
+   the rate of the cache in which it still is. Which that is, whoever simulates a step knows:
+   `reach` tells how many bytes were touched since the value was. Sizes are those of rank 0. */
 #include "target/target.h"
 
 #include <math.h>
@@ -63,10 +63,9 @@ static double grouped_seconds(const struct op *op)
   const bool of_weight = op->kind == OP_grouped_linear_back_weight;
   const int weight = of_weight ? op->out : op->in[1];
   const struct shape w = local_shape(weight, 0);
-  const double experts = (double)w.size[0], outputs = (double)w.size[1],
-               inputs = (double)w.size[2];
-  const double rows = elements_here(op->in[0]) /
-                      (op->kind == OP_grouped_linear ? inputs : outputs) / experts;
+  const double experts = (double)w.size[0], outputs = (double)w.size[1], inputs = (double)w.size[2];
+  const double rows =
+      elements_here(op->in[0]) / (op->kind == OP_grouped_linear ? inputs : outputs) / experts;
   struct measured_product s = {type_of_product(op), "nt", rows, outputs, inputs, experts};
   if (op->kind == OP_grouped_linear_back_input)
     s = (struct measured_product){s.type, "nn", rows, inputs, outputs, experts};
@@ -91,7 +90,8 @@ static double multiplying_seconds(const struct op *op)
   return measured_kernel() + measured_product(&s) * all / (2 * side * side * side);
 }
 
-/* ------------------------------------------------------------------------------------- attention */
+/* ------------------------------------------------------------------------------------- attention
+ */
 
 /* The tiles of keys that a tile of queries meets, of so many keys. */
 static double tiles_of_keys(const struct op *op, double queries, double keys)
@@ -178,8 +178,8 @@ static double element_seconds(const struct op *op, enum element_function_kind ea
   double seconds = measured_function(each, n);
   for (size_t i = 0; i < sizeof function_of_call / sizeof *function_of_call; i++)
     for (const char *at = element; (at = strstr(at, function_of_call[i].call)); at++)
-      seconds += beyond_copy(function_of_call[i].is[0], n) +
-                 beyond_copy(function_of_call[i].is[1], n);
+      seconds +=
+          beyond_copy(function_of_call[i].is[0], n) + beyond_copy(function_of_call[i].is[1], n);
   if (is_reduce(op->kind) && each != FUNCTION_NORM) seconds += beyond_copy(FUNCTION_SUM, n);
   return seconds;
 }
@@ -214,8 +214,8 @@ static bool is_in(const struct list *list, int storage)
 static double bytes_read_here(const struct op *op, int value)
 {
   /* Of a table only the rows that are named. */
-  const bool by_index = op->kind == OP_embedding || op->kind == OP_index_select ||
-                        op->kind == OP_gather;
+  const bool by_index =
+      op->kind == OP_embedding || op->kind == OP_index_select || op->kind == OP_gather;
   if (by_index && value == op->in[0]) return bytes_here(op->out);
   return bytes_here(value) / (op->pieces ? op->pieces : 1);
 }
@@ -236,8 +236,9 @@ static double kernel_memory(const struct op *op, value_reach *reach, void *of)
   }
   for (int i = 0; i < out.n; i++)
     if (!is_in(&in, storage_of(out.at[i])))
-      seconds += measured_memory(WRITTEN_BYTES, bytes_here(out.at[i]) / (op->pieces ? op->pieces : 1),
-                                 fmax(all, reach ? reach(of, out.at[i]) : 0));
+      seconds +=
+          measured_memory(WRITTEN_BYTES, bytes_here(out.at[i]) / (op->pieces ? op->pieces : 1),
+                          fmax(all, reach ? reach(of, out.at[i]) : 0));
   return seconds;
 }
 
@@ -246,7 +247,8 @@ static double kernel_seconds(const struct op *op, value_reach *reach, void *of)
   return measured_kernel() + kernel_arithmetic(op) + kernel_memory(op, reach, of);
 }
 
-/* ------------------------------------------------------------------------------------ collectives */
+/* ------------------------------------------------------------------------------------ collectives
+ */
 
 /* The bytes of the whole value, before or after. */
 static double bytes_of_whole(const struct op *op)

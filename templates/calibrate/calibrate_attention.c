@@ -12,7 +12,7 @@ enum { HEADS = 4 }; // of a sample; each thread has a sample
 
 $kernels$
 
-struct attention {
+    struct attention {
   const char *type;
   int depth, keys;
   bool is_back;
@@ -27,8 +27,7 @@ static void call_attention(void *with)
 
 $calls$
 
-static const struct attention kernels[] = {
-$table$};
+    static const struct attention kernels[] = {$table$};
 
 void measure_attention(void)
 {

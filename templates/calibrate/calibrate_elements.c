@@ -151,7 +151,8 @@ static void sum_of_elements(void *with)
   }
 }
 
-// The backward of RMSNorm beside the sum of a residual: an element takes part in so many operations.
+// The backward of RMSNorm beside the sum of a residual: an element takes part in so many
+// operations.
 enum { NORM_OPERATIONS = 12 };
 static void norm_back_of_elements(void *with)
 {

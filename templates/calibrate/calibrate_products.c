@@ -7,8 +7,8 @@
 static const int sizes[] = {1, 4, 16, 64, 128, 256, 512, 1024};
 enum { MOST_GROUPS = 1024, MOST_OF_LARGE = 32, SIZES = sizeof sizes / sizeof *sizes };
 
-// nt: the second operand is stored transposed, as weights are; nn: gradients of inputs; tn: those of
-// weights.
+// nt: the second operand is stored transposed, as weights are; nn: gradients of inputs; tn: those
+// of weights.
 static const char *const forms[] = {"nt", "nn", "tn"};
 
 struct product {
@@ -91,7 +91,8 @@ static void measure_batches(bool is_bf16)
   end_member('}');
 }
 
-// ---- products of groups of rows, as of experts ---------------------------------------------------
+// ---- products of groups of rows, as of experts
+// ---------------------------------------------------
 
 struct groups {
   int form, n, size; // so many groups, of `size` rows each; the matrices are squares of that

@@ -253,7 +253,8 @@ static double link_between(const struct move *m, int a, int b)
   coordinate_of(a, x);
   coordinate_of(b, y);
   for (int i = 0; i < m->n; i++)
-    if (x[m->dim[i]] != y[m->dim[i]]) slowest = fmin(slowest, link_of_dimension(m->dim[i]).bandwidth);
+    if (x[m->dim[i]] != y[m->dim[i]])
+      slowest = fmin(slowest, link_of_dimension(m->dim[i]).bandwidth);
   return slowest;
 }
 
