@@ -140,7 +140,7 @@ end
 
 local function read_cluster(given)
   if type(given) ~= "string" then
-    check_cluster("the cluster", base.expect(given, "table", 'the cluster of the mesh, as in cluster = "dgx-h100:16",'), FIELDS)
+    check_cluster("the cluster", base.expect(given, "table", 'the cluster of the mesh, a name as in cluster = "dgx-h100:16",'), FIELDS)
     return given, "the cluster"
   end
   local preset, nodes = given:match("^(.-):(%d%d?%d?%d?%d?)$")
@@ -173,7 +173,8 @@ local function set_cluster(given, device)
   local devices = of.devices_per_node or math.tointeger(facts.devices) or 8
   local nodes = of.nodes or 1
   if world > nodes * devices then
-    fail("the mesh has %d ranks, and %s has %d devices: %d nodes of %d", world, what, nodes * devices, nodes, devices)
+    fail("the mesh has %d ranks, and %s has %d devices: %d node%s of %d", world, what, nodes * devices, nodes,
+      nodes > 1 and "s" or "", devices)
   end
   core.set_cluster(of.name or what, type(device) == "string" and device or "", nodes, devices, inter.cards or devices,
     fact(intra.bandwidth, "intra_bandwidth", "intra.bandwidth"), fact(intra.latency, "intra_latency", "intra.latency"),
