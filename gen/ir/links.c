@@ -165,7 +165,7 @@ struct link link_of_dimension(int mesh_dim)
 
 double fastest_ring(void)
 {
-  return graph->mesh.cluster.intra.bandwidth * SWITCH_GAIN;
+  return graph->mesh.cluster.intra.bandwidth * INSIDE_REACH * SWITCH_GAIN;
 }
 
 struct link link_of(int group)

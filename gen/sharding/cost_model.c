@@ -1,6 +1,7 @@
 /* cost_model.c: the mesh and the tensor for which moves are priced, on a sample of the ranks. */
 #include "sharding/sharding.h"
 
+#include <math.h>
 #include <string.h>
 
 struct cost_model *new_cost_model(void)
@@ -23,7 +24,11 @@ bool same_mesh(const struct mesh *a, const struct mesh *b)
     if (a->size[i] != b->size[i] || a->bandwidth[i] != b->bandwidth[i] ||
         a->latency[i] != b->latency[i] || a->microbatch_axis[i] != b->microbatch_axis[i])
       return false;
-  return a->cluster.nodes == b->cluster.nodes && a->cluster.devices == b->cluster.devices;
+  const struct cluster *x = &a->cluster, *y = &b->cluster;
+  return x->nodes == y->nodes && x->devices == y->devices && x->cards == y->cards &&
+         x->intra.bandwidth == y->intra.bandwidth && x->intra.latency == y->intra.latency &&
+         x->inter.bandwidth == y->inter.bandwidth && x->inter.latency == y->inter.latency &&
+         x->adds_in_switch == y->adds_in_switch;
 }
 
 int mesh_number(struct cost_model *m)
@@ -137,10 +142,17 @@ int64_t transfer_time(const struct cost_model *m, int64_t elements, double bandw
   return picoseconds((double)(elements * m->bytes) / bandwidth);
 }
 
+/* The latency is that of the slowest dimension, whatever the kind and the number of ranks: a step of
+   several steps, or one that goes into a bucket with others, does not wait for it by itself. */
 struct link link_of_step(const struct cost_model *m, const struct move_step *s)
 {
+  struct link link = {m->ranks->bandwidth[0], 0};
   unsigned dims = 0;
-  for (int i = 0; i < s->n && is_collective(s->kind); i++)
-    if (m->ranks->mesh.size[s->dim[i]] > 1) dims |= 1u << s->dim[i];
-  return dims ? collective_link(s->kind, dims) : (struct link){m->ranks->bandwidth[0], 0};
+  for (int i = 0; i < s->n && is_collective(s->kind); i++) {
+    if (m->ranks->mesh.size[s->dim[i]] == 1) continue;
+    dims |= 1u << s->dim[i];
+    link.latency = fmax(link.latency, link_of_dimension(s->dim[i]).latency);
+  }
+  if (dims) link.bandwidth = collective_link(s->kind, dims).bandwidth;
+  return link;
 }

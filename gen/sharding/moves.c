@@ -18,6 +18,7 @@
 #include "sharding/sharding.h"
 
 #include <stdlib.h>
+#include <math.h>
 #include <string.h>
 
 /* A layout on the path. Its parts, and the numbers that follow from them, are computed on first
@@ -412,7 +413,7 @@ static void add_fastest_steps(struct cost_model *m, struct path *p,
   s->bandwidth = s->shortest = s->limit = 0;
   s->limited = ranks->tiers == 1;
   for (int t = 0; t < ranks->tiers; t++) s->bandwidth += ranks->bandwidth[t];
-  s->bandwidth += fastest_ring();
+  s->bandwidth = fmax(s->bandwidth, fastest_ring());
   for (int i = 0; i < ranks->mesh.ndim; i++) {
     int64_t l = picoseconds(link_of_dimension(i).latency);
     if (ranks->mesh.size[i] > 1 && (!s->shortest || l < s->shortest)) s->shortest = l;
