@@ -1,7 +1,6 @@
 /* cost_model.c: the mesh and the tensor for which moves are priced, on a sample of the ranks. */
 #include "sharding/sharding.h"
 
-#include <math.h>
 #include <string.h>
 
 struct cost_model *new_cost_model(void)
@@ -142,17 +141,14 @@ int64_t transfer_time(const struct cost_model *m, int64_t elements, double bandw
   return picoseconds((double)(elements * m->bytes) / bandwidth);
 }
 
-/* The latency is that of the slowest dimension, whatever the kind and the number of ranks: a step of
-   several steps, or one that goes into a bucket with others, does not wait for it by itself. */
+/* The latency is that of a ring of all members, whatever the kind: a small value goes into a bucket
+   with others, which waits once, so a kind that starts sooner is no gain. */
 struct link link_of_step(const struct cost_model *m, const struct move_step *s)
 {
-  struct link link = {m->ranks->bandwidth[0], 0};
   unsigned dims = 0;
-  for (int i = 0; i < s->n && is_collective(s->kind); i++) {
-    if (m->ranks->mesh.size[s->dim[i]] == 1) continue;
-    dims |= 1u << s->dim[i];
-    link.latency = fmax(link.latency, link_of_dimension(s->dim[i]).latency);
-  }
-  if (dims) link.bandwidth = collective_link(s->kind, dims).bandwidth;
-  return link;
+  for (int i = 0; i < s->n && is_collective(s->kind); i++)
+    if (m->ranks->mesh.size[s->dim[i]] > 1) dims |= 1u << s->dim[i];
+  if (!dims) return (struct link){m->ranks->bandwidth[0], 0};
+  return (struct link){collective_link(s->kind, dims).bandwidth,
+                       collective_link(OP_all_gather, dims).latency};
 }
