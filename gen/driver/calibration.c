@@ -30,10 +30,15 @@ static char *attention_name(const struct attention_size *a)
 /* The kernel of a program, for samples of so many heads side by side, a sample for each thread. */
 static char *attention_kernel(const struct attention_size *a)
 {
-  const char *file = text("attention%s%s.c", a->is_back ? "_back" : "", a->is_bf16 ? "_bf16" : "");
+  const char *file = !a->is_back  ? "attention.c"
+                     : a->is_bf16 ? "attention_back_bf16.c"
+                                  : "attention_back.c";
+  const char *type = a->is_bf16 ? "bf16" : "float";
   const char *depth = text("%d", a->depth), *keys = text("%d", a->keys);
   const char *row = text("%d", HEADS * a->depth), *sample = text("%d", HEADS * a->depth * a->keys);
-  return fill(embedded_template(file), "name", attention_name(a), "b", "threads", "g",
+  return fill(embedded_template(file), "bf16", a->is_bf16 ? "1" : "0", "type_out", type, "type_q",
+              type, "type_k", type, "type_v", type, "from_float_out",
+              a->is_bf16 ? "float_to_bf16" : "", "name", attention_name(a), "b", "threads", "g",
               text("%d", HEADS), "r", "1", "q", keys, "k", keys, "d", depth, "e", depth, "causal",
               "1", "s", "0.125f", "biased", "0", "documents", "0", "places", "0", "reach", "0",
               "ring", "0", "sinks", "0", "softcap", "0", "window", "0", "step_q_b", sample,

@@ -76,12 +76,13 @@ static struct spread spread_of(unsigned dims)
     int at[MAX_MESH], n = 0;
     bool leads = true;
     coordinate_of(first, at);
-    for (int d = 0; d < ndim; d++) leads &= !(dims >> d & 1) || graph->mesh.in_time[d] || !at[d];
+    for (int d = 0; d < ndim; d++)
+      leads &= !(dims >> d & 1) || graph->mesh.microbatch_axis[d] || !at[d];
     if (!leads) continue;
     for (int k = 0; k < members; k++) {
       int rest = k;
       for (int d = ndim; d-- > 0;) {
-        if (!(dims >> d & 1) || graph->mesh.in_time[d]) continue;
+        if (!(dims >> d & 1) || graph->mesh.microbatch_axis[d]) continue;
         at[d] = rest % ranks_along(d);
         rest /= ranks_along(d);
       }
