@@ -57,7 +57,7 @@ static struct spread spread_of(unsigned dims)
 {
   const int ndim = graph->mesh.ndim, devices = graph->mesh.cluster.devices;
   struct spread s = {1, 1, 1};
-  bool regular = true; /* each group lies in the nodes as the first one does */
+  bool regular = true; /* all groups are spread over nodes alike */
   int stride = 1;
   for (int d = ndim; d-- > 0; stride *= ranks_along(d)) {
     const int size = ranks_along(d), far = stride * size;

@@ -51,7 +51,7 @@ double measured_memory(enum memory_use use, double bytes, double reach);
 /* Of a thread. */
 double measured_function(enum element_function_kind f, double elements);
 double measured_product(const struct measured_product *p);
-/* `count` groups of rows, as of experts. */
+/* `count` groups of rows, such as those of experts. */
 double measured_groups(const struct measured_product *p);
 double measured_attention(const struct measured_attention *a);
 /* bytes: of the whole value. */

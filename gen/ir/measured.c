@@ -551,7 +551,7 @@ void put_measured(struct buffer *b)
         crowding());
 }
 
-/* What stands for its peaks: the best that was measured. */
+/* Its peaks are the best rates that were measured. */
 struct device measured_device(const struct measured *m)
 {
   struct device d = {.name = m->machine,

@@ -1,5 +1,5 @@
-/* uses.c: how many bytes a step touches between two uses of the same memory, which tells in which
-   cache a value still is.
+/* uses.c: how many bytes a step reads and writes between two uses of the same memory. From that a
+   simulation knows in which cache a value still is.
 
    Memory is the arena in blocks, and each value outside of it. The clock is the number of bytes
    that the operations so far have read and written, as if each had been touched once. */

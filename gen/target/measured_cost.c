@@ -3,8 +3,8 @@
    A product is the call, or the calls, that the program makes: rows, columns, terms, and which
    operands are stored transposed. Attention is a number of tiles for the busiest thread. Any other
    kernel takes what the functions in its elements' expressions take, and its memory: each value at
-   the rate of the cache in which it still is. Which that is, whoever simulates a step knows:
-   `reach` tells how many bytes were touched since the value was. Sizes are those of rank 0. */
+   the rate of the cache in which it still is. The simulation of a step says which one, by `reach`:
+   the bytes that were read and written since the value was. Sizes are those of rank 0. */
 #include "target/target.h"
 
 #include <math.h>

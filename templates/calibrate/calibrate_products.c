@@ -91,7 +91,7 @@ static void measure_batches(bool is_bf16)
   end_member('}');
 }
 
-// ---- products of groups of rows, as of experts
+// ---- products of groups of rows, such as those of experts
 // ---------------------------------------------------
 
 struct groups {
