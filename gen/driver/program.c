@@ -498,11 +498,13 @@ void emit_steps(struct buffer *programs)
 
 void emit_rest(const struct buffer *programs)
 {
-  struct buffer plan = {0};
+  struct buffer plan = {0}, json = {0};
   if (graph->stages) {
     add_kernels(); /* of all stages */
     report_pipeline(&plan);
+    report_pipeline_json(&json);
     add_text("plan.txt", plan.text);
+    add_text("plan.json", json.text);
   }
   add_pipeline_trace();
   add_launcher(programs->text ? programs->text : "");

@@ -1,6 +1,6 @@
-/* pipeline_plan.c: plan.txt of a pipeline: its schedule, and its step by the model: the work of
-   each stage, the idle time of its rank, the bytes that it sends and holds. plan_stage<N>.txt has
-   the rest about the stages at a place.
+/* pipeline_plan.c: plan.txt and plan.json of a pipeline: its schedule, and its step by the model:
+   the work of each stage, the idle time of its rank, the bytes that it sends and holds.
+   plan_stage<N>.txt and .json have the rest about the stages at a place.
 
    Takes   the figures of each stage, which note_stage() has when the stage's passes have run.
 
@@ -9,6 +9,7 @@
    ranks have ended, for it sums the loss and the norm over them. */
 #include "report/report.h"
 
+#include <jansson.h>
 #include <string.h>
 
 /* The figures of a stage, for a micro-batch. */
@@ -191,22 +192,39 @@ static double mean_exposed(int ranks)
   return sum / ranks;
 }
 
+/* The step of all stages, in seconds. */
+struct pipeline_step {
+  double pipeline, idle, update, all, exposed;
+  double flops; /* a second, of a rank */
+};
+
+static struct pipeline_step pipeline_step(const struct pipeline *p,
+                                          const struct pipeline_cost *cost)
+{
+  struct pipeline_step s = {.pipeline = (double)cost->time * 1e-12 * plan_options->accumulate,
+                            .update = around(p->ranks),
+                            .exposed = mean_exposed(p->ranks)};
+  s.all = s.pipeline + s.update;
+  s.idle = cost->idle * s.pipeline;
+  s.flops = step_flops() / world_size() / s.all;
+  return s;
+}
+
 static void put_times(struct buffer *b, const struct pipeline *p, const struct pipeline_cost *cost)
 {
-  double pipeline = (double)cost->time * 1e-12 * plan_options->accumulate,
-         update = around(p->ranks), step = pipeline + update;
-  double each = step_flops() / world_size() / step;
+  const struct pipeline_step s = pipeline_step(p, cost);
   put_machine(b);
-  put(b, "  %-12s %12s", "in all", duration_text(step));
+  put(b, "  %-12s %12s", "in all", duration_text(s.all));
   if (step_tokens() > 0)
-    put(b, "   %s tokens a second, %s on each rank\n%27s", grouped((int64_t)(step_tokens() / step)),
-        grouped((int64_t)(step_tokens() / step / world_size())), "");
-  put(b, "   %s a rank, %.1f %% of the peak (MFU)\n", scaled_text(each, "FLOP/s"),
-      100 * each / device()->flops[step_arithmetic()]);
-  put_share(b, "pipeline", pipeline, step);
-  put_share(b, "idle", cost->idle * pipeline, step);
-  put_share(b, "update", update, step);
-  put_share(b, "exposed", mean_exposed(p->ranks), step);
+    put(b, "   %s tokens a second, %s on each rank\n%27s",
+        grouped((int64_t)(step_tokens() / s.all)),
+        grouped((int64_t)(step_tokens() / s.all / world_size())), "");
+  put(b, "   %s a rank, %.1f %% of the peak (MFU)\n", scaled_text(s.flops, "FLOP/s"),
+      100 * s.flops / device()->flops[step_arithmetic()]);
+  put_share(b, "pipeline", s.pipeline, s.all);
+  put_share(b, "idle", s.idle, s.all);
+  put_share(b, "update", s.update, s.all);
+  put_share(b, "exposed", s.exposed, s.all);
   put(b,
       "  idle: a rank waits for other stages; exposed: for collectives; the mean of the ranks\n");
 }
@@ -245,4 +263,52 @@ void report_pipeline(struct buffer *b)
       printable(graph->mesh.name[graph->stages->mesh_dim]),
       device() ? ", forward and backward" : "",
       p->stages > p->ranks ? "; a rank has the memory of all its stages" : "");
+}
+
+/* ------------------------------------------------------------------------------ its plan.json */
+
+static json_t *json_stage(const struct pipeline *p, int stage)
+{
+  const struct stage_figures *f = &of_stage[stage];
+  const int place = p->rank_of[stage];
+  json_t *row =
+      json_pack("{s:i, s:i, s:s, s:I, s:I, s:i, s:I}", "stage", stage, "at", place, "plan",
+                text("plan_stage%d.json", place), "sends_forward", (json_int_t)f->forward_bytes,
+                "sends_backward", (json_int_t)f->backward_bytes, "in_flight", f->slots.n,
+                "memory_of_rank", (json_int_t)of_place[place].memory);
+  if (!device()) return row;
+  json_member(row, "forward", json_real((double)f->forward * 1e-12));
+  json_member(row, "backward", json_real((double)(f->backward + f->weights) * 1e-12));
+  return row;
+}
+
+static json_t *json_pipeline_step(const struct pipeline *p, const struct pipeline_cost *cost)
+{
+  const struct pipeline_step s = pipeline_step(p, cost);
+  json_t *step =
+      json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:f}", "device", printable(device()->name),
+                "seconds", s.all, "pipeline", s.pipeline, "idle", s.idle, "update", s.update,
+                "exposed", s.exposed, "flops", step_flops());
+  if (step_tokens() > 0) json_member(step, "tokens_per_second", json_real(step_tokens() / s.all));
+  json_member(step, "mfu", json_real(s.flops / device()->flops[step_arithmetic()]));
+  return step;
+}
+
+void report_pipeline_json(struct buffer *b)
+{
+  const struct pipeline_stages *s = graph->stages;
+  const char *why;
+  const struct pipeline *p = pipeline_here(&why);
+  json_t *stages = json_array(), *whole = json_head();
+  for (int i = 0; i < p->stages; i++) json_append(stages, json_stage(p, i));
+  json_member(whole, "pipeline",
+              json_pack("{s:s, s:s, s:i, s:i, s:o}", "over",
+                        printable(graph->mesh.name[s->mesh_dim]), "schedule",
+                        printable(s->schedule), "microbatches", microbatches(), "batches",
+                        plan_options->accumulate, "stages", stages));
+  if (device()) {
+    struct pipeline_cost cost = pipeline_cost_of(p, times_of_stages(p));
+    json_member(whole, "simulated_step", json_pipeline_step(p, &cost));
+  }
+  put(b, "%s\n", json_text(whole, JSON_INDENT(2)));
 }

@@ -191,19 +191,26 @@ static json_t *json_early_ends(void)
   return list;
 }
 
-void report_json(struct buffer *b)
+json_t *json_head(void)
 {
-  json_t *mesh = json_array(), *collectives = json_array();
+  json_t *mesh = json_array();
   for (int d = 0; d < graph->mesh.ndim; d++)
     json_append(mesh, json_pack("{s:s, s:i}", "name", printable(graph->mesh.name[d]), "size",
                                 graph->mesh.size[d]));
+  return json_pack("{s:i, s:s, s:s, s:s, s:s, s:i, s:o}", "version", PLAN_VERSION, "tpgen",
+                   TPGEN_VERSION, "plan", plan_shown(), "hash", plan_options->hash, "target",
+                   target->name, "ranks", world_size(), "mesh", mesh);
+}
+
+void report_json(struct buffer *b)
+{
+  json_t *whole = json_head(), *collectives = json_array();
   each_op(add_collective, collectives);
   json_t *memory = json_memory(), *rows = json_rows_by_expert();
-  json_t *whole = json_pack(
-      "{s:i, s:s, s:s, s:s, s:s, s:i, s:o, s:o, s:o, s:o, s:o}", "version", PLAN_VERSION, "tpgen",
-      TPGEN_VERSION, "plan", plan_shown(), "hash", plan_options->hash, "target", target->name,
-      "ranks", world_size(), "mesh", mesh, "parameters", json_parameters(), "collectives",
-      collectives, "redistributions", json_chains(), "memory_of_rank", memory);
+  json_member(whole, "parameters", json_parameters());
+  json_member(whole, "collectives", collectives);
+  json_member(whole, "redistributions", json_chains());
+  json_member(whole, "memory_of_rank", memory);
   if (json_array_size(rows)) json_member(whole, "rows_by_expert", rows);
   if (plan_files()) json_member(whole, "files", json_files());
   if (graph->nended) json_member(whole, "ended_early", json_early_ends());

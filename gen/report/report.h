@@ -124,6 +124,8 @@ void put_optimizers_of_plan(struct buffer *b);
 json_t *json_shape(struct shape s);
 /* plan.json. */
 void report_json(struct buffer *b);
+/* The members that every plan.json has. */
+struct json_t *json_head(void);
 
 /* ------------------------------------------------------------------------------ pipeline_plan.c */
 
@@ -134,6 +136,7 @@ void note_equal_stage(int other);
 /* When each stage is noted: their times, in picoseconds; and plan.txt of the pipeline. */
 struct stage_times *times_of_stages(const struct pipeline *p);
 void report_pipeline(struct buffer *b);
+void report_pipeline_json(struct buffer *b);
 
 /* ------------------------------------------------------------------------------ pipeline_text.c */
 

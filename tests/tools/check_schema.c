@@ -9,9 +9,11 @@
 static json_t *schema;
 static const char *file;
 
+static bool is_quiet; /* while one rule of several is tried */
+
 static bool refuse(const char *path, const char *what)
 {
-  fprintf(stderr, "%s: %s: %s\n", file, *path ? path : "/", what);
+  if (!is_quiet) fprintf(stderr, "%s: %s: %s\n", file, *path ? path : "/", what);
   return false;
 }
 
@@ -55,6 +57,18 @@ static const json_t *definition(const char *reference)
 }
 
 static bool fulfils(const json_t *value, const json_t *rule, const char *path);
+
+/* Whether it fulfils a rule of the list. */
+static bool fulfils_any(const json_t *value, const json_t *list, const char *path)
+{
+  size_t i;
+  json_t *rule;
+  bool any = false, was_quiet = is_quiet;
+  is_quiet = true;
+  json_array_foreach(list, i, rule) any |= fulfils(value, rule, path);
+  is_quiet = was_quiet;
+  return any || refuse(path, "it fulfils no rule of anyOf");
+}
 
 /* Every member of an object; `rule` has properties and perhaps additionalProperties. */
 static bool members_fulfil(const json_t *object, const json_t *rule, const char *path)
@@ -115,6 +129,7 @@ static bool keyword_holds(const json_t *value, const json_t *rule, const char *w
     return !json_is_number(value) || json_number_value(value) >= json_number_value(with) ||
            refuse(path, "too small");
   if (!strcmp(word, "required")) return !json_is_object(value) || has_all(value, with, path);
+  if (!strcmp(word, "anyOf")) return fulfils_any(value, with, path);
   if (!strcmp(word, "properties"))
     return !json_is_object(value) || members_fulfil(value, rule, path);
   if (!strcmp(word, "items")) return !json_is_array(value) || items_fulfil(value, with, path);

@@ -22,6 +22,12 @@ fulfils tests/dump/streams.lua
 fulfils tests/dump/async_tp.lua
 fulfils tests/dump/turns.lua
 grep -q '"dp": "S(0)\[1\]"' "$WORK/$((n - 1))/plan.json" || fail "plan.json does not tell which dimension of the mesh cuts first"
+fulfils plans/gpt2.lua -D pp=2 -D tp=2
+grep -q '"pipeline": {' "$WORK/$((n - 1))/plan.json" || fail "plan.json does not have the stages"
+# Its step is that of plan.txt.
+seconds=$(sed -n '/"simulated_step"/,/}/s/.*"seconds": *\([0-9.e-]*\).*/\1/p' "$WORK/$((n - 1))/plan.json")
+[ "$(awk -v s="$seconds" 'BEGIN { printf "%.1f us", s * 1e6 }')" = "$(awk '/^  in all/ { print $3, $4; exit }' "$WORK/$((n - 1))/plan.txt")" ] ||
+  fail "plan.json has a step of $seconds, and plan.txt another one"
 rows=$n
 fulfils plans/moe.lua -D dp=2 -D ep=2 -D bound=1.5
 more fulfils plans/moe.lua -D dp=3 -D ep=3 -D batch=8 -D microbatches=2
@@ -49,5 +55,6 @@ refused type 's/"ranks": 2,/"ranks": "2",/'
 refused version 's/"version": 1/"version": 2/'
 refused kind 's/"all_reduce"/"all_rdeuce"/'
 refused negative 's/"bytes": 400/"bytes": -400/'
+refused stages '/"pipeline":/,/^  }/d' $((rows - 1))
 refused room '/"at_worst":/d;s/\("room": [0-9]*\),/\1/' "$rows"
-finish "$n plans fulfil the schema, and seven faults are seen"
+finish "$n plans fulfil the schema, and eight faults are seen"
