@@ -285,6 +285,8 @@ static void check_recomputed(void)
         is_kept_inside = (!maker->of_unit || gives_up_gathered(maker)) && maker->phase == FORWARD &&
                          layer_of(op->module) != NONE &&
                          layer_of(op->module) == layer_of(maker->module);
+        if (plan_options->selective && (*op_row[maker->kind].flops || is_collective(maker->kind)))
+          is_kept_inside = false;
       }
       require(!is_kept_inside, id, "it reads what is not to be kept");
     }

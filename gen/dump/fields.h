@@ -134,6 +134,7 @@
   FIELD(FLAG,      greedy,        "greedy") \
   FIELD(FLAG,      tf32,          "tf32")   \
   FIELD(FLAG,      checkpoint,    "checkpoint") \
+  FIELD(FLAG,      selective,     "selective") \
   FIELD(PREFETCH,  prefetch,      "prefetch") \
   FIELD(INT,       prefetched,    "prefetched") \
   FIELD(BUCKETING, bucketing,     "bucketing") \

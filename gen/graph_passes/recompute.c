@@ -23,6 +23,8 @@
    With `checkpoint`, only the values of a ModuleList's module that others read are kept, so its
    inputs. Everything else that its backward reads, products and collectives included, is made again
    before it. Then cheap work is handled as above, so that less is alive in the module's backward.
+   A selective checkpoint also keeps the results of operations that multiply (products, attention)
+   and of sums over ranks, and makes the rest again.
    The bits are the same: operators give equal results for equal inputs, and a dropout's random
    numbers depend only on its place in the program and in the tensor. */
 #include "graph_passes/graph_passes.h"
@@ -135,12 +137,19 @@ bool reshards(const struct op *op)
   return graph->unit[unit_of(op)].again && !op->held;
 }
 
+/* checkpoint = "selective" keeps what multiplies, and sums over ranks. */
+static bool is_selected(const struct op *op)
+{
+  return *op_row[op->kind].flops || op->kind == OP_all_reduce || scatters_sum(op->kind);
+}
+
 /* Whether an operation of the backward reads a copy of this value: both belong to one module. */
 static bool in_one_checkpoint(struct recomputing *r, int value, const struct op *reader)
 {
   int at = place_in(r->checkpoint, reader);
   if (at == NONE || !is_kept(r, value) || maker(value)->phase != FORWARD) return false;
   if (gathers(maker(value)) && !reshards(maker(value))) return false;
+  if (plan_options->selective && is_selected(maker(value))) return false;
   return place_in(r->checkpoint, maker(value)) == at;
 }
 
@@ -203,7 +212,7 @@ static void need_a_list(struct recomputing *r)
   for (int m = 0; m < graph->nmodule; m++)
     if (r->checkpoint[m] != NONE) return;
   plan_error(plan_options->train_line,
-             "checkpoint = \"layer\" computes the modules of an nn.ModuleList "
+             "checkpoint computes the modules of an nn.ModuleList "
              "again, each before its backward; this model has no such list");
 }
 

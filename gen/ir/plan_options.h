@@ -40,6 +40,7 @@ struct plan_options {
   bool greedy;      /* redistributions by the greedy planner, else by the fastest way */
   bool tf32;        /* products of float32 may round their operands to TF32 */
   bool checkpoint;  /* the backward of each module of a list keeps only the module's inputs */
+  bool selective;   /* and the results of products, attention and sums over ranks */
   enum prefetch prefetch;
   int prefetched; /* how many modules ahead */
   enum bucketing bucketing;

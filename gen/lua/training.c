@@ -161,10 +161,13 @@ static int set_tf32(lua_State *L)
   return 0;
 }
 
-/* set_checkpoint(whether modules of lists are recomputed from their inputs) */
+/* set_checkpoint(whether modules of lists are recomputed from their inputs, and from their
+ * products)
+ */
 static int set_checkpoint(lua_State *L)
 {
   plan_options->checkpoint = lua_toboolean(L, 1);
+  plan_options->selective = lua_toboolean(L, 2);
   return 0;
 }
 

@@ -1,9 +1,12 @@
 -- What is computed again before its backward: layers that hold lists of their own, with dropouts and
 -- collectives. Meshes with checkpoint=layer are compared with one rank that keeps all.
 -- mesh: checkpoint=layer
+-- mesh: checkpoint=selective
 -- mesh: tp=2 checkpoint=layer
+-- mesh: tp=2 checkpoint=selective
 -- mesh: tp=3
 -- mesh: dp=2 tp=2 checkpoint=layer
+-- mesh: dp=2 tp=2 checkpoint=selective
 local mesh = device_mesh{ {"dp", args.dp or 1}, {"tp", args.tp or 1} }
 local WIDTH, HIDDEN = 8, 12
 

@@ -169,10 +169,10 @@ end
 -- Whether each module of a list is recomputed from its inputs before its backward.
 local function has_checkpoints(options)
   local checkpoint = options.checkpoint
-  if checkpoint ~= nil and checkpoint ~= "layer" then
-    fail('train\'s checkpoint is "layer", or it is left out; it is not %s', base.a(checkpoint))
+  if checkpoint ~= nil and checkpoint ~= "layer" and checkpoint ~= "selective" then
+    fail('train\'s checkpoint is "layer" or "selective", or it is left out; it is not %s', base.a(checkpoint))
   end
-  return checkpoint == "layer"
+  return checkpoint ~= nil, checkpoint == "selective"
 end
 
 local COLLECTIVES = core.collectives()
@@ -445,7 +445,8 @@ end
 ---   seed = 0: of initial weights, inputs that are drawn and dropout
 ---   forward: `function(model, batch)`; by default `model(batch.input)`
 ---   planner = "fastest": or `"greedy"`, DTensor's steps for moves
----   checkpoint: `"layer"`: the backward of each module of a list keeps only the module's inputs
+---   checkpoint: `"layer"`: the backward of each module of a list keeps only the module's inputs; `"selective"`: and the
+---   results of products, attention and sums over ranks
 ---   names: what other files call the parameters: patterns with as many stars; `{tensor =, dim =, part =, of =}` is a
 ---     part of one
 ---   schedule: of the learning rate, or a function of the step that gives a factor
@@ -486,7 +487,7 @@ function plan.train(options)
   local steps = base.integer(options.steps, "train's steps", 1, MAX_STEPS)
   local forward = optional(options, "train", "forward", "function") or model_of_input
   local metrics = optional(options, "train", "metrics", "function")
-  local checkpoint = has_checkpoints(options)
+  local checkpoint, selective = has_checkpoints(options)
   local how_trained = training(options, steps)
   base.batches_of_mean = is_mean_over_labels(options) and how_trained.accumulate or 1
 
@@ -500,7 +501,7 @@ function plan.train(options)
   if base.counted then core.set_output(core.labels_output(), base.raw.detach(base.counted)) end
   take_metrics(metrics, output, batch)
   take_optimizers(how, options, steps)
-  core.set_checkpoint(checkpoint)
+  core.set_checkpoint(checkpoint, selective)
   core.set_training(how_trained)
   take_validation(options)
   take_library(options, "train")
