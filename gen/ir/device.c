@@ -30,7 +30,7 @@ static const struct preset {
   bool adds_in_switch; /* NVLink SHARP */
   int64_t memory;
 } presets[] = {
-    {{"A100", {19.5e12, 156e12, 312e12}, 2.039e12, 108, 0.72, 0.62, 0.55, 0.8, NULL},
+    {{"A100", {19.5e12, 156e12, 312e12}, 2.039e12, 108, 0.67, 0.62, 0.55, 0.8, NULL},
      300e9,
      25e9,
      false,
