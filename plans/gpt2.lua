@@ -36,12 +36,13 @@ local args = settings({shared.files,
     {"attention_dropout", 0, "dropout of attention's weights, attn_pdrop of the file", type = "number"},
     {"tied", true},
   },
-  shared.mesh, shared.training,
+  shared.mesh, shared.sp, shared.training,
 }, known)
 local dim, n_layers, n_heads, hidden, vocab = args.dim, args.n_layers, args.n_heads, args.hidden, args.vocab
 local positions, seq, eps, dropout, tied = args.positions, args.seq, args.eps, args.dropout, args.tied
 local embed_dropout, attention_dropout = args.embed_dropout, args.attention_dropout
 local p = parallel.open(args)
+local sp = args.sp
 
 -- ------------------------------------------------------------------------------------- the model
 
@@ -94,14 +95,22 @@ end)
 
 -- -------------------------------------------------------------------------------------- the plan
 
+-- With sp the norms, dropout and what lies between the products are cut along the sequence: all of it is gathered
+-- for the first product of attention and of the feed-forward network, and the sum after the last one is cut again.
+local cut = sp and Shard(1) or Replicate()
+local function gathered() return sp and PrepareModuleInput{input_layouts = Shard(1), desired_input_layouts = Replicate()} or nil end
 local model = parallelize(GPT2(), p.mesh.tp, {
-  wte = Rowwise(),
-  lm_head = attention.output(tied),
+  wte = Rowwise{output_layouts = cut},
+  ln_f = sp and SequenceParallel() or nil,
+  lm_head = attention.output(tied, cut),
   ["h.*"] = {
-    ["attn.c_attn"] = Colwise{parts = 3}, ["attn.c_proj"] = Rowwise(),
-    ["mlp.c_fc"] = Colwise(), ["mlp.c_proj"] = Rowwise(),
+    ln_1 = sp and SequenceParallel() or nil, ln_2 = sp and SequenceParallel() or nil,
+    attn = gathered(), mlp = gathered(),
+    ["attn.c_attn"] = Colwise{parts = 3}, ["attn.c_proj"] = Rowwise{output_layouts = cut},
+    ["mlp.c_fc"] = Colwise(), ["mlp.c_proj"] = Rowwise{output_layouts = cut},
   },
 })
+p.pipeline(model)
 p.context(model)
 p.shard(model, {model.wte, model.wpe}, model.h, {model.ln_f, model.lm_head})
 

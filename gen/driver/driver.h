@@ -16,6 +16,11 @@
 #include "report/report.h"
 #include "check/check.h"
 
+/* ------------------------------------------------------------------------------- calibration.c */
+
+/* --calibrate: writes the program that measures a machine; then ends tpgen. */
+void write_calibration(void);
+
 /* -------------------------------------------------------------------------------- move_query.c */
 
 /* --move: prints the steps and the bytes that move a tensor, as text or, with --json, as JSON; then

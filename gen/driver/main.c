@@ -37,6 +37,11 @@ static const char move_usage[] =
     "                        of a dimension of the mesh, in bytes a second and in seconds\n"
     "  --json                for programs: steps, sent, received, bound\n";
 
+static const char calibrate_usage[] =
+    "\nusage: tpgen --calibrate -o DIRECTORY\n"
+    "Writes a program that measures the machine on which DIRECTORY/run.sh runs, and leaves\n"
+    "device.json there. A plan takes it in the place of a device's name: -D device=device.json.\n";
+
 static const char schedule_usage[] =
     "\nusage: tpgen --schedule NAME|FILE.csv [options]\n"
     "Prints the schedule of a pipeline: a row for each rank, an action in each field, as\n"
@@ -60,6 +65,7 @@ static void print_usage(FILE *to)
       to);
   fputs(move_usage, to);
   fputs(schedule_usage, to);
+  fputs(calibrate_usage, to);
 }
 
 static void define(char *arg)
@@ -176,11 +182,22 @@ static void check_one_plan(int argc, char **argv)
   usage_error(2, "give one plan; tpgen --help tells more");
 }
 
-/* The remaining options must fit together: a plan, --move or --schedule, with the options of each.
- */
+/* The remaining options must fit together: a plan, --move, --schedule or --calibrate, with the
+   options of each. */
 static void check_options(int argc, char **argv)
 {
   bool makes = options.out || options.dump || options.explain;
+  if (options.calibrate) {
+    if (options.dump || options.explain || options.from || options.move || options.schedule ||
+        options.ndefinition || options.emit || options.trace || optind != argc)
+      usage_error(2, "--calibrate takes no plan, only -o and --check");
+    if (!options.out) usage_error(2, "say where the program goes: -o DIRECTORY");
+    if (target->streams)
+      usage_error(2,
+                  "--calibrate measures machines of the target cpu; a GPU's figures are those of "
+                  "its preset, as in -D device=H100");
+    return;
+  }
   if (options.schedule) {
     if (makes || options.from || options.move || optind != argc)
       usage_error(2, "--schedule takes no plan, and writes nothing");
@@ -210,7 +227,8 @@ static void read_options(int argc, char **argv)
 {
   enum {
     TARGET = 256, RANKS, DUMP, FROM, TRACE, CHECK, FINITE, EXPLAIN, MOVE, PLANNER, LINK, JSON, EMIT,
-    LIBRARY_NAME, SCHEDULE, RANKS_PP, STAGES, MICROBATCHES, LOWERED, REFERENCE, HELP, VERSION
+    LIBRARY_NAME, SCHEDULE, RANKS_PP, STAGES, MICROBATCHES, LOWERED, REFERENCE, CALIBRATE, HELP,
+    VERSION
   };
   static const struct option list[] = {
     {"target", required_argument, NULL, TARGET},
@@ -233,6 +251,7 @@ static void read_options(int argc, char **argv)
     {"microbatches", required_argument, NULL, MICROBATCHES},
     {"lowered", no_argument, NULL, LOWERED},
     {"reference", optional_argument, NULL, REFERENCE},
+    {"calibrate", no_argument, NULL, CALIBRATE},
     {"help", no_argument, NULL, HELP},
     {"version", no_argument, NULL, VERSION},
     {0},
@@ -264,6 +283,7 @@ static void read_options(int argc, char **argv)
     case MICROBATCHES: options.microbatches = counted("microbatches", optarg); break;
     case LOWERED: options.lowered = true; break;
     case REFERENCE: set_reference(optarg); break;
+    case CALIBRATE: options.calibrate = true; break;
     case HELP: options.help = true; break;
     case VERSION: puts("tpgen " TPGEN_VERSION); end_printing();
     case ':': usage_error(2, "%s: its value is missing; tpgen --help tells more", given);
@@ -305,6 +325,7 @@ int main(int argc, char **argv)
   help_with_plan();
   run_move_query();
   run_schedule_query();
+  write_calibration();
 
   run_all(main_finish); /* the passes, in the order of ir/passes.h */
   emit_rest(&programs);

@@ -530,8 +530,8 @@ static void print_answer(const struct answer *a)
   struct buffer b = {0};
   put(&b, "  links:");
   for (int i = 0; i < graph->mesh.ndim; i++)
-    put(&b, "%s %s %.4g GB/s and %s", i ? "," : "", graph->mesh.name[i], link_bandwidth(i) / 1e9,
-        shown_seconds(link_latency(i)));
+    put(&b, "%s %s %.4g GB/s and %s", i ? "," : "", graph->mesh.name[i],
+        link_of_dimension(i).bandwidth / 1e9, shown_seconds(link_of_dimension(i).latency));
   puts(wrapped(b.text, ", ", "         "));
   printf("  lower bound, bytes received: %s; the rank that receives most receives %s\n",
          grouped(a->bound), grouped(received));

@@ -391,6 +391,10 @@ static void check_others(void)
   for (int i = 0; i < graph->nindex_use; i++) check_shape(&graph->index_use[i].part);
   for (int i = 0; i < graph->mesh.ndim; i++)
     need(graph->mesh.bandwidth[i] >= 0 && graph->mesh.latency[i] >= 0, "a link is of no speed");
+  const struct cluster *c = &graph->mesh.cluster;
+  need(!c->nodes || (c->nodes > 0 && c->devices > 0 && c->cards > 0 && c->intra.bandwidth > 0 &&
+                     c->inter.bandwidth > 0 && c->intra.latency >= 0 && c->inter.latency >= 0),
+       "a cluster's nodes have no links");
   check_optimizers();
   need(plan_options->accumulate >= 1 && plan_options->accumulate <= 4096,
        "a step takes no batches");

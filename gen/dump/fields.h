@@ -9,6 +9,7 @@
              INT LONG REAL   a number
              BITS            a number in hexadecimal: a bit for each dimension
              TEXT            a text, in quotes unless it is a plain word
+             MEASURED        the text of a device.json, in quotes
              VALUE MODULE FUNCTION OP   its name in the dump; for OP the label @1 of its line
              ORDER           dimensions, outermost first: 1,0,2
              SHAPE PLACEMENT LAYOUT
@@ -23,7 +24,22 @@
   FIELD(REAL,      flops[IN_TFLOAT32], "tfloat32")   \
   FIELD(REAL,      flops[IN_BFLOAT16], "bfloat16")   \
   FIELD(REAL,      bandwidth,          "bandwidth")  \
-  FIELD(INT,       processors,         "processors")
+  FIELD(INT,       processors,         "processors") \
+  FIELD(REAL,      products,           "products")   \
+  FIELD(REAL,      attention,          "attention")  \
+  FIELD(REAL,      attention_back,     "attention_back") \
+  FIELD(REAL,      streaming,          "streaming") \
+  FIELD(MEASURED,  measured,           "measured")
+
+#define CLUSTER_FIELDS(FIELD)               \
+  FIELD(INT,       nodes,           "nodes")         \
+  FIELD(INT,       devices,         "devices")       \
+  FIELD(INT,       cards,           "cards")         \
+  FIELD(REAL,      intra.bandwidth, "intra_bandwidth") \
+  FIELD(REAL,      intra.latency,   "intra_latency") \
+  FIELD(REAL,      inter.bandwidth, "inter_bandwidth") \
+  FIELD(REAL,      inter.latency,   "inter_latency") \
+  FIELD(FLAG,      adds_in_switch,  "adds_in_switch")
 
 #define MODULE_FIELDS(FIELD)                \
   FIELD(TEXT,      name,          "name")   \
@@ -330,6 +346,7 @@
 /* RECORD(name, type, rows) of each. */
 #define RECORDS(RECORD)                                           \
   RECORD(device,     struct device,          DEVICE_FIELDS)       \
+  RECORD(cluster,    struct cluster,         CLUSTER_FIELDS)      \
   RECORD(module,     struct module,          MODULE_FIELDS)       \
   RECORD(unit,       struct unit,            UNIT_FIELDS)         \
   RECORD(call,       struct call,            CALL_FIELDS)         \

@@ -7,6 +7,7 @@
                                                       counted from 10000000 n on
               | "mesh" NAME SIZE fields               a dimension of the mesh
               | "device" NAME fields
+              | "cluster" NAME fields
               | "group" ("over" NAME {"," NAME} | "from" N "to" N)      of ranks; of two stages
               | "module" PATH fields                  parents first
               | "unit" NAME fields
@@ -84,6 +85,12 @@ static void read_device(void)
 {
   graph->mesh.device.name = token_name();
   READ_FIELDS(device, &graph->mesh.device);
+}
+
+static void read_cluster(void)
+{
+  graph->mesh.cluster.name = token_name();
+  READ_FIELDS(cluster, &graph->mesh.cluster);
 }
 
 static void read_group(void)
@@ -300,6 +307,7 @@ static void read_line(void)
   } lines[] = {{"file", read_file_name},
                {"mesh", read_mesh},
                {"device", read_device},
+               {"cluster", read_cluster},
                {"group", read_group},
                {"module", read_module},
                {"unit", read_unit},

@@ -101,6 +101,15 @@ const char *read_TEXT(void)
   return token_text();
 }
 
+/* The figures as the device's file has them. */
+static const struct measured *read_MEASURED(void)
+{
+  const char *why, *json = token_text();
+  const struct measured *m = read_measured(json, strlen(json), &why);
+  if (!m) dump_error(token_line(), "the figures of the device: %s", why);
+  return m;
+}
+
 int read_MODULE(void)
 {
   if (take_word("nothing")) return NONE;
@@ -264,6 +273,7 @@ WORDS(REACH, enum reach)
 #define TAKE_REAL       TAKE
 #define TAKE_BITS       TAKE
 #define TAKE_TEXT       TAKE
+#define TAKE_MEASURED   TAKE
 #define TAKE_VALUE      TAKE
 #define TAKE_MODULE     TAKE
 #define TAKE_FUNCTION   TAKE

@@ -148,11 +148,18 @@ static void put_mesh(void)
     put_TEXT("whole", m->whole[i], NULL);
     put(&d.b, "%s\n", m->microbatch_axis[i] ? " microbatch_axis" : "");
   }
-  if (!device->name) return;
-  put(&d.b, "device ");
-  put_name(device->name);
-  put_device_fields(device, &(struct device){0});
-  put(&d.b, "\n");
+  if (device->name) {
+    put(&d.b, "device ");
+    put_name(device->name);
+    put_device_fields(device, &(struct device){0});
+    put(&d.b, "\n");
+  }
+  if (m->cluster.nodes) {
+    put(&d.b, "cluster ");
+    put_name(m->cluster.name);
+    put_cluster_fields(&m->cluster, &(struct cluster){0});
+    put(&d.b, "\n");
+  }
 }
 
 static void put_modules(void)

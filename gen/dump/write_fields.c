@@ -153,6 +153,11 @@ void put_TEXT(const char *word, const char *x, const char *usual)
     put_quoted(x);
 }
 
+static void put_MEASURED(const char *word, const struct measured *x, const struct measured *usual)
+{
+  if (x != usual) put_TEXT(word, measured_text(x), NULL);
+}
+
 void put_VALUE(const char *word, int x, int usual)
 {
   if (x == usual) return;

@@ -45,7 +45,7 @@ static double seconds_of(const struct op *op)
     bytes += bytes_of(some ? op->out : nth_operand(op, i));
   }
   bool half = op->nin && graph->value[op->in[0]].type == BF16;
-  double computing = attention_seconds(flops_of(op), half ? IN_BFLOAT16 : IN_FLOAT32);
+  double computing = arithmetic_seconds(flops_of(op), half ? IN_BFLOAT16 : IN_FLOAT32);
   double moving = memory_seconds(bytes);
   return computing > moving ? computing : moving;
 }

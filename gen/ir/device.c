@@ -2,14 +2,20 @@
 
    The figures are those of NVIDIA's data sheets for SXM modules: multiplications and additions a
    second in dense matrix products, by the type of the operands (float32 without tensor cores, TF32,
-   bfloat16); bytes a second of the memory; the number of multiprocessors. runtime/cuda/cuda.cu has
-   the same peaks.
+   bfloat16); bytes a second of the memory; the number of multiprocessors; NVLink's bytes a second
+   in one direction (A100 600, H100 and H200 900, B200 1800 GB/s for both), and the cards of a DGX
+   node, one a device (A100: ConnectX-6 of 200 Gb/s, H100, H200 and B200: ConnectX-7 of 400 Gb/s).
+   runtime/cuda/cuda.cu has the same peaks.
 
-   No operation reaches the peak. By measurements of cuBLAS on such GPUs a large product reaches
-   four fifths of it, since clocks fall under the load. One multiprocessor computes a tile of the
-   result, so the last wave may leave most of them idle. Smaller tiles read their operands more
-   often, and each wave has a start and an end. Attention uses the instructions of sm_80, which
-   reach less of a later GPU. A kernel bound by memory reaches four fifths of the bandwidth.
+   No operation reaches the peak. The clocks fall under the load of a large product. One
+   multiprocessor computes a tile of the result, so the last wave may leave most of them idle.
+   Smaller tiles read their operands more often, and each wave has a start and an end. Attention
+   reaches less with short sequences and small heads: by the figures of FlashAttention-2's paper
+   half of its best at 512 tokens, and nine tenths of it with heads of 64.
+
+   Four constants of a device are fitted, to published step times of training runs (not row by row:
+   one value for all rows of a device): the parts of the peak that products and attention reach, and
+   the part of the bandwidth that a kernel reaches that only reads and writes. The rest is public.
 
    If the plan names no device, the target's default counts. The CPU target has none, since nothing
    is known of its machine: it has flat figures, good for comparing times with each other. */
@@ -18,30 +24,78 @@
 #include <math.h>
 #include <string.h>
 
-static const struct device devices[] = {
-    {"A100", {19.5e12, 156e12, 312e12}, 2.039e12, 108},
-    {"H100", {67e12, 494.5e12, 989e12}, 3.35e12, 132},
-    {"H200", {67e12, 494.5e12, 989e12}, 4.8e12, 132},
-    {"B200", {75e12, 1125e12, 2250e12}, 8e12, 148},
+static const struct preset {
+  struct device device;
+  double intra, inter; /* bytes a second: NVLink, and a card */
+  bool adds_in_switch; /* NVLink SHARP */
+  int64_t memory;
+} presets[] = {
+    {{"A100", {19.5e12, 156e12, 312e12}, 2.039e12, 108, 0.72, 0.62, 0.55, 0.8, NULL},
+     300e9,
+     25e9,
+     false,
+     INT64_C(80) << 30},
+    {{"H100", {67e12, 494.5e12, 989e12}, 3.35e12, 132, 0.6, 0.36, 0.32, 0.75, NULL},
+     450e9,
+     50e9,
+     true,
+     INT64_C(80) << 30},
+    {{"H200", {67e12, 494.5e12, 989e12}, 4.8e12, 132, 0.6, 0.36, 0.32, 0.75, NULL},
+     450e9,
+     50e9,
+     true,
+     INT64_C(141000000000)},
+    {{"B200", {75e12, 1125e12, 2250e12}, 8e12, 148, 0.6, 0.25, 0.2, 0.75, NULL},
+     900e9,
+     50e9,
+     true,
+     INT64_C(180000000000)},
 };
 
-static const double PRODUCT_REACH = 0.8, ATTENTION_REACH = 0.4, MEMORY_REACH = 0.8;
+enum { NODE_DEVICES = 8 };
+static const double HOP_INSIDE = 2e-6, HOP_OUTSIDE = 5e-6;
+
 static const double ROUND_SECONDS = 1.5e-6;
 static const double FLAT_FLOPS[] = {50e12, 300e12, 500e12}, FLAT_BANDWIDTH = 2e12;
+/* At so many keys, and with heads of that size, attention reaches half of its best. */
+static const double HALF_KEYS = 512, HALF_HEAD = 8;
+
+static const struct preset *preset_named(const char *name)
+{
+  for (size_t i = 0; i < sizeof presets / sizeof *presets; i++)
+    if (!strcmp(presets[i].device.name, name)) return &presets[i];
+  return NULL;
+}
 
 const struct device *device_named(const char *name)
 {
-  for (size_t i = 0; i < sizeof devices / sizeof *devices; i++)
-    if (!strcmp(devices[i].name, name)) return &devices[i];
-  return NULL;
+  const struct preset *p = preset_named(name);
+  return p ? &p->device : NULL;
 }
 
 const char *device_names(void)
 {
   struct buffer b = {0};
-  for (size_t i = 0; i < sizeof devices / sizeof *devices; i++)
-    put(&b, "%s%s", i ? ", " : "", devices[i].name);
+  for (size_t i = 0; i < sizeof presets / sizeof *presets; i++)
+    put(&b, "%s%s", i ? ", " : "", presets[i].device.name);
   return b.text;
+}
+
+int64_t memory_of_device(const struct device *d)
+{
+  const struct preset *p = preset_named(d->name);
+  return p ? p->memory : 0;
+}
+
+struct cluster usual_cluster(const struct device *d)
+{
+  const struct preset *p = preset_named(d->name);
+  struct cluster c = {.name = d->name, .devices = NODE_DEVICES, .cards = NODE_DEVICES};
+  if (!p) return c;
+  c.intra = (struct link){p->intra, HOP_INSIDE};
+  c.inter = (struct link){p->inter, HOP_OUTSIDE};
+  c.adds_in_switch = p->adds_in_switch;
+  return c;
 }
 
 const struct device *device(void)
@@ -49,6 +103,13 @@ const struct device *device(void)
   const struct device *given = &graph->mesh.device;
   if (given->name) return given;
   return target->device ? device_named(target->device) : NULL;
+}
+
+/* Of a whole product, before its calls are known. */
+static double measured_product_seconds(const struct product_sizes *p, enum arithmetic a)
+{
+  struct measured_product m = {a, "nn", p->rows, p->columns, p->terms, p->count};
+  return measured_product(&m);
 }
 
 double product_seconds(const struct product_sizes *p, enum arithmetic a)
@@ -60,7 +121,8 @@ double product_seconds(const struct product_sizes *p, enum arithmetic a)
   const struct device *d = device();
   double all = 2 * p->count * p->rows * p->columns * p->terms, best = INFINITY;
   if (!d) return all / FLAT_FLOPS[a];
-  if (!d->processors) return all / (d->flops[a] * PRODUCT_REACH);
+  if (d->measured) return measured_product_seconds(p, a);
+  if (!d->processors) return all / (d->flops[a] * d->products);
   for (size_t i = 0; i < sizeof tile / sizeof *tile; i++)
     for (double pieces = 1; pieces <= 8; pieces *= 2) {
       /* The seconds of a product on tiles of this size, which reach so much of the rest. Its sums
@@ -71,20 +133,31 @@ double product_seconds(const struct product_sizes *p, enum arithmetic a)
       double each = 2 * tile[i].rows * tile[i].columns * ceil(p->terms / pieces);
       double seconds_on_tiles =
           rounds *
-          (each / (d->flops[a] / d->processors * PRODUCT_REACH * tile[i].reach) + ROUND_SECONDS);
+          (each / (d->flops[a] / d->processors * d->products * tile[i].reach) + ROUND_SECONDS);
       best = fmin(best, seconds_on_tiles);
     }
   return best;
 }
 
-double attention_seconds(double flops, enum arithmetic a)
+double attention_seconds(double flops, double head_dim, double keys, bool backward,
+                         enum arithmetic a)
 {
   const struct device *d = device();
-  return flops / (d ? d->flops[a] * ATTENTION_REACH : FLAT_FLOPS[a]);
+  if (!d) return flops / FLAT_FLOPS[a];
+  double reach = (backward ? d->attention_back : d->attention) * keys / (keys + HALF_KEYS) *
+                 fmin(1, head_dim / (head_dim + HALF_HEAD) * (128 + HALF_HEAD) / 128);
+  return flops / (d->flops[a] * reach);
+}
+
+double arithmetic_seconds(double flops, enum arithmetic a)
+{
+  const struct device *d = device();
+  return flops / (d ? d->flops[a] * d->products : FLAT_FLOPS[a]);
 }
 
 double memory_seconds(double bytes)
 {
   const struct device *d = device();
-  return bytes / (d ? d->bandwidth * MEMORY_REACH : FLAT_BANDWIDTH);
+  if (d && d->measured) return measured_memory(COPIED_BYTES, bytes, bytes);
+  return bytes / (d ? d->bandwidth * d->streaming : FLAT_BANDWIDTH);
 }

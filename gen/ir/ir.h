@@ -3,6 +3,7 @@
 #define TPGEN_IR_H
 
 #include "ir/graph.h"
+#include "ir/machine.h"
 #include "ir/name_groups.h"
 #include "ir/shard.h"
 #include "ir/rows.h"
@@ -49,15 +50,6 @@ bool scatters_sum(enum op_kind k);
 bool moves_shards(enum op_kind k);
 int sharded_value(const struct op *op);
 int whole_value(const struct op *op);
-
-/* ------------------------------------------------------------------------------------ device.c */
-
-const struct device *device_named(const char *name);
-const char *device_names(void);
-const struct device *device(void);
-double product_seconds(const struct product_sizes *p, enum arithmetic a);
-double attention_seconds(double flops, enum arithmetic a);
-double memory_seconds(double bytes);
 
 /* --------------------------------------------------------------------------------- dim_order.c */
 
@@ -175,12 +167,6 @@ int64_t arena_stride(int value);
    that represents all those the stack keeps. plan NULL: no values share bytes. */
 int representative(const struct memory_plan *plan, int value);
 int stack_representative(const struct memory_plan *plan, int value);
-
-/* -------------------------------------------------------------------------------------- mesh.c */
-
-double link_bandwidth(int mesh_dim);
-double link_latency(int mesh_dim);
-struct link link_of(int group);
 
 /* ---------------------------------------------------------------------------------- operands.c */
 

@@ -4,6 +4,11 @@
 
 #include "util/util.h"
 
+/* A link: bytes a second, in one direction, and seconds for the first of them. */
+struct link {
+  double bandwidth, latency;
+};
+
 /* The rates of a device: device.c. */
 enum arithmetic { IN_FLOAT32, IN_TFLOAT32, IN_BFLOAT16 };
 struct device {
@@ -11,6 +16,59 @@ struct device {
   double flops[3];  /* multiplications and additions a second, by enum arithmetic: the peak */
   double bandwidth; /* bytes a second of its memory */
   int processors;   /* multiprocessors; 0: not given */
+  double products;  /* the part of the peak that a large product reaches; */
+  double attention; /* that attention's forward reaches, with long sequences and heads of 128; */
+  double attention_back; /* its backward */
+  double streaming; /* the part of the bandwidth that a kernel reaches that only reads and writes */
+  const struct measured *measured; /* the figures of tpgen --calibrate; NULL: none */
+};
+
+/* What the figures of a machine answer: measured.c. */
+struct measured;
+enum memory_use {
+  READ_BYTES,
+  WRITTEN_BYTES,
+  COPIED_BYTES,
+  UPDATED_BYTES,
+  OPTIMIZER_BYTES,
+  MEMORY_USES
+};
+enum element_function_kind {
+  FUNCTION_COPY,
+  FUNCTION_ADD,
+  FUNCTION_DIV,
+  FUNCTION_SQRT,
+  FUNCTION_EXP,
+  FUNCTION_LOG,
+  FUNCTION_SIN,
+  FUNCTION_POW,
+  FUNCTION_TANH,
+  FUNCTION_ERF,
+  FUNCTION_SUM,
+  FUNCTION_NORM, /* an operation of a kernel that sums over rows; of another one */
+  FUNCTION_GATE,
+  FUNCTION_BF16, /* from bfloat16 and back */
+  ELEMENT_FUNCTIONS
+};
+struct measured_product {
+  enum arithmetic type;
+  char form[3]; /* "nt": the second operand is stored transposed */
+  double rows, columns, terms, count;
+};
+struct measured_attention {
+  enum arithmetic type;
+  bool is_back;
+  double depth, keys; /* keys: the length of a causal sequence with as many tiles in a row */
+  double tiles;       /* of the busiest thread */
+};
+
+/* Where the ranks run: links.c. They fill the nodes from the first on. */
+struct cluster {
+  const char *name;         /* for reports */
+  int nodes;                /* 0: not given */
+  int devices, cards;       /* of a node */
+  struct link intra, inter; /* of a device within a node, and of a card between nodes */
+  bool adds_in_switch;      /* the switches of a node add up */
 };
 
 struct mesh {
@@ -28,6 +86,7 @@ struct mesh {
   int now;        /* in time: the micro-batch whose parts are asked for; 0 has the largest */
   int64_t memory; /* bytes of a rank; 0: not given */
   struct device device;
+  struct cluster cluster;
   int line;
 };
 
@@ -88,11 +147,6 @@ struct group {
   const char *name;
   bool is_edge;
   int from, to;
-};
-
-/* The slowest link of the group. */
-struct link {
-  double bandwidth, latency;
 };
 
 #endif

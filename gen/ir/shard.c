@@ -60,7 +60,7 @@ void coordinate_of(int rank, int coordinate[MAX_MESH])
 }
 
 /* The rank at that place, whatever the micro-batch. */
-static int rank_at(const int coordinate[MAX_MESH])
+int rank_at_coordinate(const int coordinate[MAX_MESH])
 {
   int rank = 0;
   for (int i = 0; i < graph->mesh.ndim; i++)
@@ -318,7 +318,7 @@ int first_member(int group, int rank)
   coordinate_of(rank, at);
   for (int i = 0; i < graph->mesh.ndim; i++)
     if (graph->group[group].dims >> i & 1) at[i] = 0;
-  return rank_at(at);
+  return rank_at_coordinate(at);
 }
 
 int place_in_group(int group, int rank)
@@ -340,7 +340,7 @@ static int edge_members(const struct group *g, int rank, int *members)
   if (at[dim] != ends[0] && at[dim] != ends[1]) return 0;
   for (int k = 0; k < 2; k++) {
     at[dim] = ends[k];
-    members[k] = rank_at(at);
+    members[k] = rank_at_coordinate(at);
   }
   return 2;
 }
@@ -357,7 +357,7 @@ int group_members(int group, int rank, int *members)
       at[g->dim[i]] = rest % ranks_along(g->dim[i]);
       rest /= ranks_along(g->dim[i]);
     }
-    members[k] = rank_at(at);
+    members[k] = rank_at_coordinate(at);
   }
   return n;
 }

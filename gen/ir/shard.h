@@ -22,6 +22,7 @@ bool is_of_microbatch(int value);
    parts of it. */
 bool moves_in_time(struct shape whole, struct layout from, struct layout to);
 void coordinate_of(int rank, int coordinate[MAX_MESH]);
+int rank_at_coordinate(const int coordinate[MAX_MESH]);
 /* The outer factor of a shard: 1 for a plain one. */
 int64_t shard_stride(struct placement p);
 /* The mesh dimensions that cut `dim`, in the order in which they cut it; returns how many. */

@@ -341,11 +341,31 @@ static int set_mesh(lua_State *L)
   return 0;
 }
 
-/* set_device(name), or (flops, bandwidth). */
+static bool is_json_name(const char *name)
+{
+  size_t n = strlen(name);
+  return n > strlen(".json") && !strcmp(name + n - strlen(".json"), ".json");
+}
+
+/* A device that tpgen --calibrate has measured. */
+static struct device device_of_file(const char *path)
+{
+  size_t length;
+  const char *why, *json = requested_text(BY_DEVICE, path, &length);
+  const struct measured *m = read_measured(json, length, &why);
+  if (!m) plan_fails("the device %s: %s", printable(path), why);
+  return measured_device(m);
+}
+
+/* set_device(name), or (flops, bandwidth); a name that ends with .json is a file's. */
 static int set_device(lua_State *L)
 {
   struct device *d = &graph->mesh.device;
   if (lua_type(L, 1) == LUA_TSTRING) {
+    if (is_json_name(lua_tostring(L, 1))) {
+      *d = device_of_file(lua_tostring(L, 1));
+      return 0;
+    }
     const struct device *known = device_named(lua_tostring(L, 1));
     if (!known)
       plan_fails("there is no device '%.60s': there are %s, or say {flops = 989e12, "
@@ -355,7 +375,49 @@ static int set_device(lua_State *L)
     return 0;
   }
   double flops = luaL_checknumber(L, 1);
-  *d = (struct device){"a device", {flops, flops, flops}, luaL_checknumber(L, 2), 0};
+  *d = (struct device){
+      "a device", {flops, flops, flops}, luaL_checknumber(L, 2), 0, 0.8, 0.4, 0.4, 0.8, NULL};
+  return 0;
+}
+
+/* device_facts(name): {memory, intra_bandwidth, intra_latency, inter_bandwidth, inter_latency} of a
+   preset, and of its usual node; nil if there is none. */
+static int device_facts(lua_State *L)
+{
+  const struct device *d = device_named(luaL_checkstring(L, 1));
+  if (!d) return 0;
+  struct cluster c = usual_cluster(d);
+  const struct {
+    const char *name;
+    double number;
+  } fact[] = {{"memory", (double)memory_of_device(d)},
+              {"devices", c.devices},
+              {"cards", c.cards},
+              {"intra_bandwidth", c.intra.bandwidth},
+              {"intra_latency", c.intra.latency},
+              {"inter_bandwidth", c.inter.bandwidth},
+              {"inter_latency", c.inter.latency}};
+  lua_newtable(L);
+  for (size_t i = 0; i < sizeof fact / sizeof *fact; i++) {
+    lua_pushnumber(L, fact[i].number);
+    lua_setfield(L, -2, fact[i].name);
+  }
+  return 1;
+}
+
+/* set_cluster(name, device, nodes, devices, cards, bandwidth and latency within a node, and between
+   nodes): `device` is the preset that says the rest, or "". */
+static int set_cluster(lua_State *L)
+{
+  struct cluster *c = &graph->mesh.cluster;
+  const struct device *d = device_named(luaL_checkstring(L, 2));
+  *c = d ? usual_cluster(d) : (struct cluster){0};
+  c->name = copy_text(luaL_checkstring(L, 1));
+  c->nodes = (int)luaL_checkinteger(L, 3);
+  c->devices = (int)luaL_checkinteger(L, 4);
+  c->cards = (int)luaL_checkinteger(L, 5);
+  c->intra = (struct link){luaL_checknumber(L, 6), luaL_checknumber(L, 7)};
+  c->inter = (struct link){luaL_checknumber(L, 8), luaL_checknumber(L, 9)};
   return 0;
 }
 
@@ -530,6 +592,8 @@ static const luaL_Reg functions[] = {{"is_tensor", is_tensor},
                                      {"stored", stored},
                                      {"set_mesh", set_mesh},
                                      {"set_device", set_device},
+                                     {"device_facts", device_facts},
+                                     {"set_cluster", set_cluster},
                                      {"split_mesh", split_mesh},
                                      {"add_time", add_time},
                                      {"place_parameter", place_distributed},

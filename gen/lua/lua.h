@@ -8,7 +8,7 @@
 #include "sharding/sharding.h"
 
 /* The function of the plan's that wants a file. */
-enum file_reader { BY_READ_JSON, BY_REQUIRE, BY_TORCH_EXPORT, BY_PIPELINE };
+enum file_reader { BY_READ_JSON, BY_REQUIRE, BY_TORCH_EXPORT, BY_PIPELINE, BY_DEVICE };
 
 /* The results that the process that reads the plan leaves for its parent, however it ends. */
 struct sandbox {

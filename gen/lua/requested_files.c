@@ -13,14 +13,15 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_JSON_FILES = 8, MAX_ARCHIVES = 4, MAX_SCHEDULES = 1 };
-enum { MAX_FILES = MAX_JSON_FILES + MAX_ARCHIVES + MAX_SCHEDULES + MOST_PLAN_FILES };
-enum { MAX_JSON = 1 << 18, MAX_TEXT = 1 << 20 };
+enum { MAX_JSON_FILES = 8, MAX_ARCHIVES = 4, MAX_SCHEDULES = 1, MAX_DEVICES = 1 };
+enum { MAX_FILES = MAX_JSON_FILES + MAX_ARCHIVES + MAX_SCHEDULES + MAX_DEVICES + MOST_PLAN_FILES };
+enum { MAX_JSON = 1 << 18, MAX_TEXT = 1 << 20, MAX_DEVICE = 1 << 22 };
 
 static const char *const asker[] = {[BY_READ_JSON] = "read_json",
                                     [BY_REQUIRE] = "require",
                                     [BY_TORCH_EXPORT] = "torch_export",
-                                    [BY_PIPELINE] = "pipeline"};
+                                    [BY_PIPELINE] = "pipeline",
+                                    [BY_DEVICE] = "device_mesh"};
 /* In the order in which the plan requests them. The first sandbox->requested of them it did. */
 static struct known {
   enum file_reader by;
@@ -42,7 +43,7 @@ static bool is_defined(const char *path)
 /* Reads the file; returns why it cannot, or NULL. */
 static const char *read_known(struct known *k)
 {
-  size_t most = k->by == BY_READ_JSON ? MAX_JSON : MAX_TEXT;
+  size_t most = k->by == BY_READ_JSON ? MAX_JSON : k->by == BY_DEVICE ? MAX_DEVICE : MAX_TEXT;
   const char *at = k->path, *why = NULL;
   if (k->by == BY_REQUIRE || !is_defined(at)) {
     const char *directory = text("%.*s", folder_length(options.plan), options.plan);
@@ -145,6 +146,7 @@ const char *requested_text(enum file_reader by, const char *path, size_t *length
     int most = by == BY_REQUIRE        ? MOST_PLAN_FILES
                : by == BY_TORCH_EXPORT ? MAX_ARCHIVES
                : by == BY_PIPELINE     ? MAX_SCHEDULES
+               : by == BY_DEVICE       ? MAX_DEVICES
                                        : MAX_JSON_FILES;
     int n = 0;
     for (int k = 0; k < sandbox->requested; k++) n += known[k].by == by;

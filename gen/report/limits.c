@@ -32,11 +32,27 @@ static const char *help_text(void)
          "more ranks to cut it over, or a smaller batch";
 }
 
+/* The plan states no limit, but its device has one: once in a program, for tell_notes(). */
+static void note_memory_of_device(int64_t needed)
+{
+  static const char words[] = "and the device has";
+  const char *notes = plan_options->notes ? plan_options->notes : "";
+  const int line = graph->mesh.line;
+  int64_t has = graph->mesh.device.name ? memory_of_device(&graph->mesh.device) : 0;
+  if (!has || needed <= has || strstr(notes, words)) return;
+  plan_options->notes =
+      text("%s%s:%d: note: a rank needs %s of memory, %s %s: with memory = in device_mesh this "
+           "is an error\n",
+           notes, file_of_line(plan_options->path, line), line % LINES_OF_FILE, size_text(needed),
+           words, size_text(has));
+}
+
 void check_memory_limit(void)
 {
   int64_t limit = graph->mesh.memory;
-  if (!limit) return;
   int64_t needed = memory_of_rank() + library_reserve();
+  if (!limit) note_memory_of_device(needed);
+  if (!limit) return;
   if (needed <= limit) return;
   plan_error(graph->mesh.line,
              "a rank needs %s of memory, and device_mesh gives it %s: %s. To make it fit: %s",

@@ -15,7 +15,7 @@
 
 /* The figures of cost.c for an operation. */
 struct costs {
-  bool known;
+  bool known; /* for good: not of a kernel whose memory counts */
   int64_t takes, copies_in, copies_out;
 };
 
@@ -27,6 +27,7 @@ static struct {
                           that is not awaited yet */
   int64_t *taken, *waited;
   int *times;         /* by operation, like the two before */
+  int module;         /* of the operation that runs */
   struct costs *cost; /* by operation, too: loops run each a hundred times */
 } run;
 
@@ -35,7 +36,10 @@ static const struct costs *cost_of(int id)
   const struct op *op = &graph->op[id];
   struct costs *c = &run.cost[id];
   if (c->known) return c;
-  *c = (struct costs){.known = true, .takes = time_taken(op)};
+  const bool by_use = is_measured() && !is_collective(op->kind);
+  *c = (struct costs){.known = !by_use,
+                      .takes =
+                          by_use ? time_taken_here(op, bytes_since, &run.module) : time_taken(op)};
   if (!is_collective(op->kind)) return c;
   c->copies_in = copies_in_time(op);
   c->copies_out = copies_out_time(op);
@@ -122,13 +126,33 @@ static void run_op(void *unused, int id, int module)
 {
   const struct op *op = &graph->op[id];
   (void)unused;
+  run.module = module;
   if (op->kind == OP_loop) return;
   if (is_collective(op->kind))
     begin_collective(id, module);
   else if (op->kind == OP_await)
     await(op->awaits, module);
-  else if (cost_of(id)->takes)
-    compute(id, module, cost_of(id)->takes, false);
+  else {
+    const int64_t takes = cost_of(id)->takes;
+    if (takes) compute(id, module, takes, false);
+  }
+  if (is_measured()) note_use(op, module);
+}
+
+static void only_note_use(void *unused, int id, int module)
+{
+  (void)unused;
+  note_use(&graph->op[id], module);
+}
+
+/* The step before leaves its bytes in the caches. */
+static void use_in_step_before(void)
+{
+  begin_uses();
+  for (int i = 0; i < graph->nfunction; i++) {
+    const struct function *f = &graph->function[i];
+    if (is_phase(f) && f->phase != CONSTANTS) each_run_of(f, only_note_use, NULL);
+  }
 }
 
 const struct simulated *simulated(void)
@@ -144,6 +168,7 @@ const struct simulated *simulated(void)
   run.times = alloc((size_t)graph->nop * sizeof *run.times);
   run.cost = alloc((size_t)graph->nop * sizeof *run.cost);
   for (int i = 0; i < graph->nop * MOST_PREFETCHED; i++) run.pending[i] = NONE;
+  if (is_measured()) use_in_step_before();
   double picoseconds = 0;
   for (int i = 0; i < graph->nfunction; i++) {
     const struct function *f = &graph->function[i];

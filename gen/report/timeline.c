@@ -36,11 +36,13 @@ void put_machine(struct buffer *b)
       scaled_text(d->flops[step_arithmetic()], "FLOP/s"), type[step_arithmetic()],
       scaled_text(d->bandwidth, "B/s"));
   for (int i = 0; i < graph->mesh.ndim; i++)
-    if (graph->mesh.size[i] > 1)
+    if (graph->mesh.size[i] > 1 && !is_measured())
       put(&line, ", %s over links of %s and %s", printable(graph->mesh.name[i]),
-          scaled_text(link_bandwidth(i), "B/s"), duration_text(link_latency(i)));
+          scaled_text(link_of_dimension(i).bandwidth, "B/s"),
+          duration_text(link_of_dimension(i).latency));
   put(&line, "%s", target->streams ? "" : ", nothing overlaps");
   put(b, "\n%s\n", wrapped(line.text, ", ", "    "));
+  if (is_measured()) put_measured(b);
 }
 
 static void put_figures(struct buffer *b)

@@ -23,7 +23,11 @@ bool same_mesh(const struct mesh *a, const struct mesh *b)
     if (a->size[i] != b->size[i] || a->bandwidth[i] != b->bandwidth[i] ||
         a->latency[i] != b->latency[i] || a->microbatch_axis[i] != b->microbatch_axis[i])
       return false;
-  return true;
+  const struct cluster *x = &a->cluster, *y = &b->cluster;
+  return x->nodes == y->nodes && x->devices == y->devices && x->cards == y->cards &&
+         x->intra.bandwidth == y->intra.bandwidth && x->intra.latency == y->intra.latency &&
+         x->inter.bandwidth == y->inter.bandwidth && x->inter.latency == y->inter.latency &&
+         x->adds_in_switch == y->adds_in_switch;
 }
 
 int mesh_number(struct cost_model *m)
@@ -50,19 +54,19 @@ static void order_tiers(struct rank_sample *r)
 {
   r->tiers = 0;
   for (int i = 0; i < r->mesh.ndim; i++) {
-    double b = link_bandwidth(i);
+    double b = link_of_dimension(i).bandwidth;
     int at = 0;
-    r->latency[i] = link_latency(i);
     if (r->mesh.size[i] == 1) continue;
     while (at < r->tiers && r->bandwidth[at] < b) at++;
     if (at < r->tiers && r->bandwidth[at] == b) continue;
     for (int k = r->tiers++; k > at; k--) r->bandwidth[k] = r->bandwidth[k - 1];
     r->bandwidth[at] = b;
   }
-  if (r->tiers == 0) r->bandwidth[r->tiers++] = link_bandwidth(0);
+  if (r->tiers == 0) r->bandwidth[r->tiers++] = link_of_dimension(0).bandwidth;
   for (int i = 0; i < r->mesh.ndim; i++) {
     r->tier[i] = 0;
-    while (r->tier[i] + 1 < r->tiers && r->bandwidth[r->tier[i]] != link_bandwidth(i)) r->tier[i]++;
+    double b = link_of_dimension(i).bandwidth;
+    while (r->tier[i] + 1 < r->tiers && r->bandwidth[r->tier[i]] != b) r->tier[i]++;
   }
 }
 
@@ -137,12 +141,14 @@ int64_t transfer_time(const struct cost_model *m, int64_t elements, double bandw
   return picoseconds((double)(elements * m->bytes) / bandwidth);
 }
 
-int64_t latency_of(const struct cost_model *m, const struct move_step *s)
+/* The latency is that of a ring of all members, whatever the kind: a small value goes into a bucket
+   with others, which waits once, so a kind that starts sooner is no gain. */
+struct link link_of_step(const struct cost_model *m, const struct move_step *s)
 {
-  double longest = 0;
-  for (int i = 0; i < s->n && is_collective(s->kind); i++) {
-    double l = m->ranks->latency[s->dim[i]];
-    if (m->ranks->mesh.size[s->dim[i]] > 1 && l > longest) longest = l;
-  }
-  return picoseconds(longest);
+  unsigned dims = 0;
+  for (int i = 0; i < s->n && is_collective(s->kind); i++)
+    if (m->ranks->mesh.size[s->dim[i]] > 1) dims |= 1u << s->dim[i];
+  if (!dims) return (struct link){m->ranks->bandwidth[0], 0};
+  return (struct link){collective_link(s->kind, dims).bandwidth,
+                       collective_link(OP_all_gather, dims).latency};
 }

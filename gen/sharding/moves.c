@@ -18,6 +18,7 @@
 #include "sharding/sharding.h"
 
 #include <stdlib.h>
+#include <math.h>
 #include <string.h>
 
 /* A layout on the path. Its parts, and the numbers that follow from them, are computed on first
@@ -281,7 +282,7 @@ static void consider(struct search *s, int before, int state, const struct move_
   const struct label *b = &s->label[before];
   const struct state *from = state_with_parts(s, b->state), *to = &s->state[state];
   struct label l = {.state = state, .before = before, .steps = b->steps + 1, .step = *step};
-  l.time = b->time + latency_of(s->m, step);
+  l.time = b->time + picoseconds(link_of_step(s->m, step).latency);
   l.tie_break = b->tie_break + tie_break_of(step, true);
   l.least = l.time + from->rest + s->shortest * (to->far - from->far);
   if (is_hopeless(s, &l)) return;
@@ -412,8 +413,9 @@ static void add_fastest_steps(struct cost_model *m, struct path *p,
   s->bandwidth = s->shortest = s->limit = 0;
   s->limited = ranks->tiers == 1;
   for (int t = 0; t < ranks->tiers; t++) s->bandwidth += ranks->bandwidth[t];
+  s->bandwidth = fmax(s->bandwidth, fastest_ring());
   for (int i = 0; i < ranks->mesh.ndim; i++) {
-    int64_t l = picoseconds(ranks->latency[i]);
+    int64_t l = picoseconds(link_of_dimension(i).latency);
     if (ranks->mesh.size[i] > 1 && (!s->shortest || l < s->shortest)) s->shortest = l;
   }
   find_states(s, fixed_dims);

@@ -122,7 +122,6 @@ struct rank_sample {
   int (*coordinate)[MAX_MESH]; /* by sampled rank */
   int tiers, tier[MAX_MESH];   /* by dimension of the mesh */
   double bandwidth[MAX_MESH];  /* by tier */
-  double latency[MAX_MESH];    /* by dimension of the mesh */
 };
 
 /* Counts by member of a group, for one question each. */
@@ -183,6 +182,7 @@ struct traffic {
   int64_t *received;   /* by sampled rank, over all links */
   int64_t *copied;     /* by sampled rank: read and written within the rank */
   bool one_to_one;     /* no rank sends to two, or receives from two */
+  bool by_pieces;      /* each piece is counted for the link that it takes */
 };
 
 /* ----------------------------------------------------------------------------------- exchanges */

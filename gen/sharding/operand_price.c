@@ -41,7 +41,7 @@ static double gathered_again(const struct op *op, enum placement_kind kind, stru
   if (graph->loss == NONE || op->phase != FORWARD) return 0;
   for (int d = 0; d < graph->mesh.ndim; d++)
     if (from.on[d].kind == kind && to.on[d].kind == SHARD && graph->mesh.size[d] > 1)
-      bytes += round(link_latency(d) * link_bandwidth(d));
+      bytes += round(link_of_dimension(d).latency * link_of_dimension(d).bandwidth);
   return bytes;
 }
 

@@ -82,7 +82,7 @@ void *scratch_alloc(struct scratch *s, size_t size);
    can be added up, whatever the links. */
 int64_t picoseconds(double seconds);
 int64_t transfer_time(const struct cost_model *m, int64_t elements, double bandwidth);
-int64_t latency_of(const struct cost_model *m, const struct move_step *s);
+struct link link_of_step(const struct cost_model *m, const struct move_step *s);
 
 /* ------------------------------------------------------------------------------------ counts.c */
 

@@ -1,9 +1,8 @@
 /* traffic.c: the traffic of a step of a redistribution, and its time.
 
-   The cost model is alpha-beta. A rank has a link along each dimension of the mesh, with the plan's
-   bandwidth and latency, or 100 GB/s and 10 us; links of one bandwidth count as one link. A
-   collective takes the largest latency of its dimensions, plus what its busiest rank sends or
-   receives, whichever is more, over the slowest of their links:
+   The cost model is alpha-beta. A rank has a link along each dimension of the mesh (links.c); links
+   of one bandwidth count as one link. A collective takes its link's latency, plus what its busiest
+   rank sends or receives, whichever is more, over that link:
      all_gather      sends its part to each other member, receives theirs
      reduce_scatter  sends what it does not keep, receives its part from each other member
      all_reduce      both, with its torch.chunk of the elements as its part
@@ -131,8 +130,8 @@ struct traffic traffic_of(struct cost_model *m, const struct step_parts *g, bool
   bool packs = !exchanges && dim_to >= 0 && !is_outermost(ndim, &g->has, dim_to);
   bool unpacks = !exchanges && dim >= 0 && !is_outermost(ndim, &g->gets, dim);
   int64_t *at = scratch_alloc(&m->traffic, 2 * (size_t)(n * r->tiers + n) * sizeof *at);
-  struct traffic t = {at, at + n * r->tiers, at + 2 * n * r->tiers, at + 2 * n * r->tiers + n,
-                      false};
+  struct traffic t = {at,    at + n * r->tiers, at + 2 * n * r->tiers, at + 2 * n * r->tiers + n,
+                      false, by_pieces};
   if (by_pieces && !guesses) {
     struct exchange_plan all = add_pieces(m, g, planning, &t);
     t.one_to_one = exchanges && all.one_to_one;
@@ -173,15 +172,17 @@ struct traffic traffic_of_step(struct cost_model *m, const struct path_step *s, 
 int64_t traffic_time(const struct cost_model *m, const struct move_step *s, const struct traffic *t)
 {
   const struct rank_sample *r = m->ranks;
+  const struct link link = link_of_step(m, s);
   int64_t busy = 0, copied = 0;
   for (int tier = 0; tier < r->tiers; tier++) {
     int64_t n = 0;
     for (int k = 0, at = tier * r->n; k < r->n; k++, at++)
       n = greater(n, greater(t->sent[at], t->got[at]));
-    busy = greater(busy, transfer_time(m, n, r->bandwidth[tier]));
+    busy = greater(busy, transfer_time(m, n, t->by_pieces ? r->bandwidth[tier] : link.bandwidth));
   }
   for (int k = 0; k < r->n; k++) copied = greater(copied, t->copied[k]);
-  return latency_of(m, s) + busy + picoseconds(memory_seconds((double)(2 * copied * m->bytes)));
+  return picoseconds(link.latency) + busy +
+         picoseconds(memory_seconds((double)(2 * copied * m->bytes)));
 }
 
 /* With a fixed part there are several contexts; the ranks of one context differ only in the

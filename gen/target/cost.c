@@ -72,21 +72,23 @@ static double keys_of_query(const struct op *op, double keys)
   return near < most ? near : most;
 }
 
+static enum arithmetic arithmetic_of(const struct op *op)
+{
+  if (graph->value[op->in[0]].type == BF16) return IN_BFLOAT16;
+  return plan_options->tf32 ? IN_TFLOAT32 : IN_FLOAT32;
+}
+
 /* The backward has five products instead of two, that of a bias two. */
-static double attention_flops(const struct op *op)
+static double seconds_of_attention(const struct op *op)
 {
   bool back = op->kind != OP_attention;
   int q = op->in[back], k = op->in[1 + back];
   struct shape keys = local_shape(k, 0);
   double length = keys.ndim >= 2 ? (double)keys.size[keys.ndim - 2] : 1;
+  double head = keys.ndim >= 1 ? (double)keys.size[keys.ndim - 1] : 1;
   double flops = 2 * 2 * local_size(q) * keys_of_query(op, length);
-  return op->kind == OP_attention_back ? flops * 5 / 2 : flops;
-}
-
-static enum arithmetic arithmetic_of(const struct op *op)
-{
-  if (graph->value[op->in[0]].type == BF16) return IN_BFLOAT16;
-  return plan_options->tf32 ? IN_TFLOAT32 : IN_FLOAT32;
+  if (op->kind == OP_attention_back) flops = flops * 5 / 2;
+  return attention_seconds(flops, head, length, back, arithmetic_of(op));
 }
 
 /* The number of ranks that share the work. */
@@ -110,9 +112,9 @@ static double computing_seconds(const struct op *op)
   for (int k = 0; k < op->nbody && op->kind == OP_products; k++)
     seconds += computing_seconds(&graph->op[op->body[k]]);
   if (op->kind == OP_products) return seconds;
-  if (is_attention(op)) return attention_seconds(attention_flops(op), arithmetic_of(op));
+  if (is_attention(op)) return seconds_of_attention(op);
   if (op->kind != OP_matmul)
-    return attention_seconds(flops_of(op) / ranks_that_share(op), arithmetic_of(op));
+    return arithmetic_seconds(flops_of(op) / ranks_that_share(op), arithmetic_of(op));
   struct product_sizes p = product_of(op);
   return product_seconds(&p, arithmetic_of(op));
 }
@@ -172,29 +174,37 @@ static double bytes_sent(const struct op *op, double n)
 static int64_t collective_time(const struct op *op)
 {
   const struct group *g = &graph->group[op->group];
-  double latency = 0, bandwidth = 0;
-  for (int i = 0; i < g->n; i++) {
-    if (graph->mesh.size[g->dim[i]] == 1) continue;
-    double b = link_bandwidth(g->dim[i]);
-    latency = fmax(latency, link_latency(g->dim[i]));
-    bandwidth = bandwidth > 0 ? fmin(bandwidth, b) : b;
-  }
-  if (bandwidth == 0) return picoseconds(KERNEL_SECONDS);
-  return picoseconds(latency) + picoseconds(bytes_sent(op, group_size(op->group)) / bandwidth);
+  unsigned dims = 0;
+  for (int i = 0; i < g->n; i++)
+    if (graph->mesh.size[g->dim[i]] > 1) dims |= 1u << g->dim[i];
+  if (!dims) return picoseconds(KERNEL_SECONDS);
+  struct link link = collective_link(op->kind, dims);
+  return picoseconds(link.latency) +
+         picoseconds(bytes_sent(op, group_size(op->group)) / link.bandwidth);
 }
 
 /* A rank begins to send, or to receive, and goes on. */
 int64_t sending_time(int64_t bytes, int mesh_dim)
 {
-  double seconds = link_latency(mesh_dim) + (double)bytes / link_bandwidth(mesh_dim);
-  return lesser(picoseconds(seconds), LONGEST_TIME);
+  double measured = is_measured() ? measured_sending((double)bytes) : -1;
+  if (measured >= 0) return lesser(picoseconds(measured), LONGEST_TIME);
+  struct link link = link_of_dimension(mesh_dim);
+  return lesser(picoseconds(link.latency + (double)bytes / link.bandwidth), LONGEST_TIME);
+}
+
+int64_t time_taken_here(const struct op *op, value_reach *reach, void *of)
+{
+  const double seconds =
+      is_measured() && !is_transfer(op->kind) ? measured_seconds(op, reach, of) : -1;
+  if (seconds >= 0) return lesser(picoseconds(seconds), LONGEST_TIME);
+  if (is_transfer(op->kind)) return picoseconds(KERNEL_SECONDS);
+  if (is_collective(op->kind)) return lesser(collective_time(op), LONGEST_TIME);
+  return op_row[op->kind].idle ? 0 : lesser(arithmetic_time(op), LONGEST_TIME);
 }
 
 int64_t time_taken(const struct op *op)
 {
-  if (is_transfer(op->kind)) return picoseconds(KERNEL_SECONDS);
-  if (is_collective(op->kind)) return lesser(collective_time(op), LONGEST_TIME);
-  return op_row[op->kind].idle ? 0 : lesser(arithmetic_time(op), LONGEST_TIME);
+  return time_taken_here(op, NULL, NULL);
 }
 
 /* The time of a kernel that reads and writes so many bytes, each once. */

@@ -19,6 +19,9 @@ struct epilogue {
   int result;
 };
 
+/* The bytes that were touched since the value was, `of` knows where in the program. */
+typedef double value_reach(void *of, int value);
+
 enum { BLOCK = 256 }; /* threads */
 
 /* The loops of a kernel, over the dimensions of its space: the local shape of the value whose
@@ -175,6 +178,8 @@ const char *c_type(enum type t);
 /* -------------------------------------------------------------------------------------- cost.c */
 
 int64_t time_taken(const struct op *op);
+/* The same in a step that is simulated, where the device was measured. */
+int64_t time_taken_here(const struct op *op, value_reach *reach, void *of);
 /* The time that a rank takes to send bytes to another one along that dimension of the mesh, in
    picoseconds. */
 int64_t sending_time(int64_t bytes, int mesh_dim);
@@ -291,6 +296,13 @@ extern int64_t worth_threads;
 bool has_threads(const struct loops *loops);
 extern const char loop_variable[][2];
 int loop_that_ends(const struct loops *loops, int dim);
+
+/* ----------------------------------------------------------------------------- measured_cost.c */
+
+/* The seconds of an operation on a device that was measured; reach NULL: nothing is known. Below 0:
+   the figures do not answer. And those of a send between two stages of a pipeline. */
+double measured_seconds(const struct op *op, value_reach *reach, void *of);
+double measured_sending(double bytes);
 
 /* -------------------------------------------------------------------------------- row_passes.c */
 

@@ -77,6 +77,7 @@ struct options {
   const char *schedule; /* the name of a pipeline's schedule or a file with one; or NULL */
   int ranks_pp, stages, microbatches; /* its size; 0: not said */
   bool lowered;
+  bool calibrate; /* write the program that measures a machine, and no plan's */
   int nlink;
   const char **link; /* "dp=25e9,10e-6" */
 };

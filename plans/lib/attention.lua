@@ -82,10 +82,12 @@ M.Tied = nn.module("Tied", function(self)
   function self:forward(x, weight) return F.linear(x, weight) end
 end)
 
--- Its style, or that of a Linear, under loss parallel: the logits stay cut over the vocabulary.
-function M.output(tied)
-  if not tied then return Colwise{output_layouts = Shard(-1), use_local_output = false} end
+-- Its style, or that of a Linear, under loss parallel: the logits stay cut over the vocabulary. input: how its input
+-- is cut; by default it is whole.
+function M.output(tied, input)
+  if not tied then return Colwise{input_layouts = input or Replicate(), output_layouts = Shard(-1), use_local_output = false} end
   return PrepareModuleInputOutput{
+    input_layouts = input and {input, false} or nil,
     desired_input_layouts = {Replicate(), false},
     desired_output_layouts = Shard(-1),
   }

@@ -47,32 +47,24 @@ function M.open(args)
   -- the optimizer keeps of them are float32, and the model computes in bfloat16.
   p.dtype = args.dtype
 
-  -- What it runs on, where a simulated step is asked for: device=H100, say, in nodes of 8
-  -- with NVLink (450 GB/s), and 400 Gb/s of InfiniBand for each GPU between them.
-  local device = args.device
-  local function dimension(name, size, inside) -- inside: the ranks along the dimensions behind it
-    if not device then return {name, size} end
-    local in_node = size * inside <= 8
-    return {name, size, bandwidth = in_node and 450e9 or 50e9, latency = in_node and 10e-6 or 30e-6}
-  end
-
   p.hybrid = p.dp_replicate > 1 and p.dp_shard > 1
   p.borrows = p.ep > 1
-  local dimensions = p.pp > 1 and { dimension("pp", p.pp, p.dp * p.cp * p.tp) } or {}
-  local function add(...) dimensions[#dimensions + 1] = dimension(...) end
+  -- Ranks of tp are neighbours in a node, those of pp the farthest from each other.
+  local dimensions = {device = args.device, cluster = args.cluster, memory = args.memory}
+  local function add(name, size) dimensions[#dimensions + 1] = {name, size} end
+  if p.pp > 1 then add("pp", p.pp) end
   if p.hybrid then
-    add("dp_replicate", p.dp_replicate, p.dp_shard * p.cp * p.tp)
-    add("dp_shard", p.dp_shard, p.cp * p.tp)
+    add("dp_replicate", p.dp_replicate)
+    add("dp_shard", p.dp_shard)
   elseif p.borrows then
-    add("efsdp", p.dp // p.ep, p.ep * p.tp)
-    add("ep", p.ep, p.tp)
+    add("efsdp", p.dp // p.ep)
+    add("ep", p.ep)
   else
-    add("dp", p.dp, p.cp * p.tp)
+    add("dp", p.dp)
   end
-  if p.cp > 1 then add("cp", p.cp // p.ulysses, p.ulysses * p.tp) end
-  if p.ulysses > 1 then add("ulysses", p.ulysses, p.tp) end
-  add("tp", p.tp, 1)
-  dimensions.device = device
+  if p.cp > 1 then add("cp", p.cp // p.ulysses) end
+  if p.ulysses > 1 then add("ulysses", p.ulysses) end
+  add("tp", p.tp)
   p.mesh = device_mesh(dimensions)
   p.data = p.hybrid and p.mesh{"dp_replicate", "dp_shard"} or p.borrows and p.mesh{"efsdp", "ep"} or p.mesh.dp
 

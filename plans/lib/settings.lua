@@ -69,7 +69,10 @@ M.mesh = {
     search = true},
   {"dtype", "float32", "bfloat16: float32 weights, bfloat16 arithmetic; tf32: products may round their operands to TF32",
     choices = {"float32", "tf32", "bfloat16"}},
-  {"device", nil, "of the simulated step, in nodes of 8: H100, H200, A100, B200", type = "text"},
+  {"device", nil, "of the simulated step, in its usual nodes of 8: H100, H200, A100, B200", type = "text"},
+  {"cluster", nil, "where the ranks run: dgx-a100, dgx-h100, dgx-h200, dgx-b200, dgx-h100:16 of 16 nodes, or a file, .json",
+    type = "text"},
+  {"memory", nil, "of a rank, such as 80GiB; by default the cluster's, else no limit", type = "text"},
   {"schedule", "1f1b", "of pp: a schedule's name (tpgen --schedule), or a file of it, .csv", type = "text", search = true},
   {"stages", nil, "of pp: stages of each rank; by default the schedule's least", type = "size", search = true},
   {"microbatches", nil, "equal parts in which a step goes through its batch; by default 1, with pp as many as ranks",
@@ -81,6 +84,12 @@ M.async_tp = {
   title = M.mesh.title,
   {"async_tp", nil, "what tp gathers and reduces travels in pieces, beside the products; a number: so many pieces",
     type = "size", choices = {true, false}, search = true},
+}
+
+-- Sequence parallel, for plans in which it is a choice.
+M.sp = {
+  title = M.mesh.title,
+  {"sp", false, "norms and dropout are cut along the sequence over tp", search = true},
 }
 
 -- Of training: lib/training.lua.

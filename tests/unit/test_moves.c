@@ -253,7 +253,8 @@ static double link_between(const struct move *m, int a, int b)
   coordinate_of(a, x);
   coordinate_of(b, y);
   for (int i = 0; i < m->n; i++)
-    if (x[m->dim[i]] != y[m->dim[i]]) slowest = fmin(slowest, link_bandwidth(m->dim[i]));
+    if (x[m->dim[i]] != y[m->dim[i]])
+      slowest = fmin(slowest, link_of_dimension(m->dim[i]).bandwidth);
   return slowest;
 }
 
@@ -348,9 +349,9 @@ static struct load load_over(const struct move *m, struct shape whole, int rank,
   if (m->kind != OP_exchange) return load_of(m, whole, rank, bandwidth);
   struct load sum = {0};
   for (int i = 0; i < m->n; i++) {
-    double b = link_bandwidth(m->dim[i]);
+    double b = link_of_dimension(m->dim[i]).bandwidth;
     bool counted = bandwidth > 0 && b != bandwidth;
-    for (int k = 0; k < i; k++) counted |= link_bandwidth(m->dim[k]) == b;
+    for (int k = 0; k < i; k++) counted |= link_of_dimension(m->dim[k]).bandwidth == b;
     if (counted) continue;
     struct load l = exchanged(m, whole, rank, b);
     sum.sent += l.sent;
@@ -370,14 +371,14 @@ static double step_time(const struct move *m, struct shape whole)
   double latency = 0, slowest = INFINITY, busy = 0, copies = 0;
   for (int i = 0; i < m->n; i++) {
     if (graph->mesh.size[m->dim[i]] == 1) continue;
-    latency = fmax(latency, link_latency(m->dim[i]));
-    slowest = fmin(slowest, link_bandwidth(m->dim[i]));
+    latency = fmax(latency, link_of_dimension(m->dim[i]).latency);
+    slowest = fmin(slowest, link_of_dimension(m->dim[i]).bandwidth);
   }
   for (int r = 0; r < world_size(); r++) {
     bool direct = m->kind == OP_exchange || m->kind == OP_all_to_all;
     if (!direct) busy = fmax(busy, busier(load_of(m, whole, r, 0)) * 4 / slowest);
     for (int i = 0; i < m->n && direct; i++) {
-      double b = link_bandwidth(m->dim[i]);
+      double b = link_of_dimension(m->dim[i]).bandwidth;
       busy = fmax(busy, busier(load_over(m, whole, r, b)) * 4 / b);
     }
     copies = fmax(copies, (double)copied(m, whole, r));

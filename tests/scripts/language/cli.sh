@@ -137,6 +137,19 @@ grep -q '"name": "all_reduce", "cat": "forward", "ph": "X", "pid": 0, "tid": 0, 
   "$WORK/traced/trace.json" || fail "trace.json has no all_reduce"
 [ "$(tail -n 1 "$WORK/traced/trace.json")" = "]}" ] || fail "trace.json does not end"
 
+# A device has memory: a program that needs more is written, with a note, and by a cluster it is an error.
+large="-D preset=8b --target cuda"
+ends 0 "note: a rank needs 171.1 GiB of memory, and the device has 80.0 GiB" "$TPGEN" plans/llama3.lua $large --ranks 0 -o "$WORK/large" -D device=H100
+ends 1 "device_mesh gives it 80.0 GiB" "$TPGEN" plans/llama3.lua $large -o "$out" -D cluster=dgx-h100
+"$TPGEN" plans/llama3.lua $large -o "$WORK/large" -D cluster=dgx-h100 -D memory=200GiB 2> "$WORK/err" && [ ! -s "$WORK/err" ] ||
+  fail "a limit that the plan states does not count: $(cat "$WORK/err")"
+rm -rf "$WORK/large"
+
+# The program that measures a machine.
+ends 0 "usage: tpgen --calibrate" "$TPGEN" --help
+ends 2 "--calibrate takes no plan" "$TPGEN" --calibrate "$toy" -o "$out"
+ends 2 "-o DIRECTORY" "$TPGEN" --calibrate
+ends 2 "measures machines of the target cpu" "$TPGEN" --calibrate --target cuda -o "$out"
 ends 0 "in_proj.weight  f32[32, 10]" "$TPGEN" "$toy" --explain in_proj.weight
 for pass in outline memory; do
   cmp <("$TPGEN" "$toy" --dump=$pass) <("$TPGEN" "$toy" --dump=$pass --explain=in_proj.weight) ||

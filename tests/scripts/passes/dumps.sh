@@ -48,7 +48,7 @@ try_plan() {
 }
 
 targets=(cpu cuda)
-all_cases || DUMPS_PLANS=${DUMPS_PLANS:-toy llama3 mlp deep data layers pieces chain late_cast metrics ring decided_alike stages}
+all_cases || DUMPS_PLANS=${DUMPS_PLANS:-toy llama3 mlp deep data layers pieces chain late_cast metrics ring cluster decided_alike stages}
 tries() { [[ -z ${DUMPS_PLANS:-} || " $DUMPS_PLANS " == *" $1 "* ]]; }
 for plan in plans/*.lua tests/equal/*.lua; do
   name=$(basename "$plan" .lua)
@@ -69,6 +69,11 @@ refuses() {
 
 # Exchanges of a ring in which some ranks need no block; decisions that an equal operation in another phase made.
 if tries ring; then try_plan ring plans/llama3.lua -D cp=3 -D n_layers=1 -D dim=64 -D seq=24 -D batch=2; fi
+if tries cluster; then
+  echo '{"device": "A100", "nodes": 2, "devices_per_node": 4, "inter": {"bandwidth": 12.5e9, "cards": 2}}' > "$WORK/cluster.json"
+  try_plan cluster plans/gpt2.lua --target cuda -D tp=2 -D dp_shard=4 -D sp=true -D n_layers=2 -D dim=64 -D n_heads=4 -D seq=8 \
+    -D positions=8 -D vocab=96 -D batch=4 -D cluster="$WORK/cluster.json"
+fi
 if tries decided_alike; then try_plan decided_alike tests/dump/decided_alike.lua; fi
 
 # What names and kernels are made of.

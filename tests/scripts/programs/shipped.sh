@@ -55,6 +55,9 @@ while read -r plan arguments; do
 done << 'END'
 gpt2 -D seq=8 -D batch=5 / -D tp=2 -D microbatches=3
 gpt2 -D seq=8 -D batch=8 / -D dp_shard=3 -D microbatches=2
+gpt2 -D seq=8 -D batch=5 / -D tp=2 -D sp=true -D microbatches=2
+gpt2 -D seq=8 -D batch=5 / -D pp=2 -D tp=2 -D sp=true -D microbatches=3
+gpt2 -D seq=9 -D batch=5 / -D pp=2 -D dp_shard=2 -D microbatches=2
 qwen -D seq=8 -D batch=5 / -D tp=2 -D microbatches=2
 llama3 -D preset=debug -D n_layers=3 -D seq=8 -D batch=7 / -D tp=2 -D pp=2 -D microbatches=3
 llama3 -D preset=debug -D n_layers=3 -D seq=8 -D batch=5 / -D dp_shard=3 -D tp=2

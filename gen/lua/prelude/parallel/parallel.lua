@@ -50,10 +50,10 @@ end
 local function dimensions(t)
   local list = {}
   for key, value in pairs(t) do
-    if key == "memory" or key == "device" then
-      -- see memory_of, device_of
+    if key == "memory" or key == "device" or key == "cluster" then
+      -- see memory_of, set_device, set_cluster
     elseif type(key) == "string" then
-      local hint = core.suggestion(key, {"memory", "device"})
+      local hint = core.suggestion(key, {"memory", "device", "cluster"})
       if #t > 0 and hint ~= "" then fail("device_mesh knows no '%.60s'%s", key, hint) end
       local link = base.kind(value) == "table" and value or {value}
       list[#list + 1] = {name = key, size = rawget(link, 1), link = link, plain = 1}
@@ -87,26 +87,107 @@ local function link_of(entry, what)
   return bandwidth or 0, latency or 0
 end
 
+-- "80GiB" in bytes, or nil.
+local function bytes_of(text)
+  local units = {[""] = 1, K = 1e3, M = 1e6, G = 1e9, T = 1e12, Ki = 2^10, Mi = 2^20, Gi = 2^30, Ti = 2^40}
+  local number, unit = text:match("^(%d%d?%d?%d?%d?%d?%.?%d?%d?%d?) ?([KMGT]?i?)B$")
+  local bytes = number and units[unit] and tonumber(number) * units[unit] or 0
+  return bytes >= 1 and math.floor(bytes) or nil
+end
+local AS_BYTES = '"80GiB": in B, KiB to TiB by 1024, or KB to TB by 1000; it is not "%.60s"'
+
 -- The memory of a rank in bytes: device_mesh{ ..., memory = "80GiB" }; 0 if not given.
 local function memory_of(t)
-  local units = {[""] = 1, K = 1e3, M = 1e6, G = 1e9, T = 1e12, Ki = 2^10, Mi = 2^20, Gi = 2^30, Ti = 2^40}
   local given = rawget(t, "memory")
   if given == nil then return 0 end
   base.expect(given, "string", 'the memory of a rank, as in memory = "80GiB",')
-  local number, unit = given:match("^(%d%d?%d?%d?%d?%d?%.?%d?%d?%d?) ?([KMGT]?i?)B$")
-  local bytes = number and units[unit] and tonumber(number) * units[unit] or 0
-  if bytes < 1 then
-    fail('the memory of a rank is as in "80GiB": in B, KiB to TiB by 1024, or KB to TB by 1000; it is not '
-      .. '"%.60s"', given)
+  return bytes_of(given) or fail("the memory of a rank is as in " .. AS_BYTES, given)
+end
+
+-- The ranks of the mesh; a cluster must have as many devices.
+local world
+
+-- Where the ranks run: device_mesh{ ..., cluster = "dgx-h100:16" }, "FILE.json", or such a file's content as a table. The
+-- cluster's device and memory count where the plan says none itself.
+local CLUSTERS = {["dgx-a100"] = "A100", ["dgx-h100"] = "H100", ["dgx-h200"] = "H200", ["dgx-b200"] = "B200"}
+local FIELDS = {
+  name = "string", device = "string", nodes = "integer", devices_per_node = "integer", memory = "string",
+  intra = {bandwidth = "number", latency = "number"}, inter = {bandwidth = "number", latency = "number", cards = "integer"},
+}
+
+local function check_cluster(what, of, fields)
+  for key, value in pairs(of) do
+    local want = type(key) == "string" and fields[key]
+    if not want then
+      local names = {}
+      for name in pairs(fields) do names[#names + 1] = name end
+      table.sort(names)
+      fail("%s has no '%.60s': it may have %s", what, tostring(key), table.concat(names, ", "))
+    elseif type(want) == "table" then
+      base.expect(value, "table", string.format("'%s' of %s", key, what))
+      check_cluster(string.format("'%s' of %s", key, what), value, want)
+    elseif want == "string" then
+      base.expect(value, "string", string.format("'%s' of %s", key, what))
+    elseif want == "integer" then
+      base.integer(value, string.format("'%s' of %s", key, what), 1, MAX_WORLD)
+    elseif key == "bandwidth" then
+      base.number(value, string.format("the bandwidth, in bytes a second, of %s,", what), 1e6, 1e18)
+    else
+      base.number(value, string.format("the latency, in seconds, of %s,", what), 1e-12, 1000)
+    end
   end
-  return math.floor(bytes)
+end
+
+local function read_cluster(given)
+  if type(given) ~= "string" then
+    check_cluster("the cluster", base.expect(given, "table", 'the cluster of the mesh, a name as in cluster = "dgx-h100:16",'), FIELDS)
+    return given, "the cluster"
+  end
+  local preset, nodes = given:match("^(.-):(%d%d?%d?%d?%d?)$")
+  local device = CLUSTERS[preset or given]
+  if device then
+    nodes = math.tointeger(tonumber(nodes or 1))
+    if nodes < 1 then fail("the cluster '%s' has no nodes", given) end
+    return {name = given, device = device, nodes = nodes, memory = core.device_facts(device).memory},
+      "the cluster '" .. given .. "'"
+  end
+  if not given:find("%.json$") then
+    fail("there is no cluster '%.60s': there are dgx-a100, dgx-h100, dgx-h200 and dgx-b200, dgx-h100:16 of 16 nodes, or say "
+      .. "the path of a file, .json", given)
+  end
+  local of = base.expect(plan.read_json(given), "table", "the content of the cluster's file")
+  check_cluster(given, of, FIELDS)
+  return of, given
+end
+
+-- Returns the device, and the memory that the cluster gives it, or 0. device: the plan's own.
+local function set_cluster(given, device)
+  local of, what = read_cluster(given)
+  device = device or of.device
+  if device == nil then fail("%s has no device, as in \"device\": \"H100\"", what) end
+  local facts = type(device) == "string" and core.device_facts(device) or {}
+  local intra, inter = of.intra or {}, of.inter or {}
+  local function fact(value, name, key)
+    return value or facts[name] or fail("%s has no %s, and its device is no preset that has one", what, key)
+  end
+  local devices = of.devices_per_node or math.tointeger(facts.devices) or 8
+  local nodes = of.nodes or 1
+  if world > nodes * devices then
+    fail("the mesh has %d ranks, and %s has %d devices: %d node%s of %d", world, what, nodes * devices, nodes,
+      nodes > 1 and "s" or "", devices)
+  end
+  core.set_cluster(of.name or what, type(device) == "string" and device or "", nodes, devices, inter.cards or devices,
+    fact(intra.bandwidth, "intra_bandwidth", "intra.bandwidth"), fact(intra.latency, "intra_latency", "intra.latency"),
+    fact(inter.bandwidth, "inter_bandwidth", "inter.bandwidth"), fact(inter.latency, "inter_latency", "inter.latency"))
+  if math.type(of.memory) then return device, math.floor(of.memory) end
+  if of.memory then return device, bytes_of(of.memory) or fail("the memory of " .. what .. " is as in " .. AS_BYTES, of.memory) end
+  return device, 0
 end
 
 -- The device of a rank: device_mesh{ ..., device = "H100" }, or {flops = 989e12, memory_bandwidth =
 -- 3.35e12}: the peak of multiplications and additions a second in products of matrices, and bytes a
 -- second. The schedule and the simulation of the step depend on them.
-local function set_device(t)
-  local given = rawget(t, "device")
+local function set_device(given)
   if given == nil then return end
   if type(given) == "string" then return core.set_device(given) end
   base.expect(given, "table", 'the device of the mesh, as in device = "H100",')
@@ -125,8 +206,8 @@ local function make_mesh(t)
   if #list < 1 or #list > MAX_DIMS then
     fail("a mesh has 1 to %d dimensions, not %d", MAX_DIMS, #list)
   end
-  local found, dims, world, bandwidths, latencies = {}, {}, 1, {}, {}
-  sizes = {}
+  local found, dims, bandwidths, latencies = {}, {}, {}, {}
+  sizes, world = {}, 1
   for i, entry in ipairs(list) do
     local name = base.expect(entry.name, "string", "the name of a dimension of the mesh")
     for _, other in ipairs(found) do
@@ -140,15 +221,22 @@ local function make_mesh(t)
     if world > MAX_WORLD then fail("the mesh has more than %d ranks", MAX_WORLD) end
   end
   names = found
-  core.set_mesh(found, sizes, bandwidths, latencies, memory_of(t))
-  set_device(t)
+  local device, cluster, memory, its_memory = rawget(t, "device"), rawget(t, "cluster"), memory_of(t), 0
+  if cluster == nil and type(device) == "string" and core.device_facts(device) then -- in as many usual nodes as it takes
+    local devices = math.tointeger(core.device_facts(device).devices)
+    set_cluster({name = device, device = device, nodes = (world + devices - 1) // devices})
+  elseif cluster ~= nil then
+    device, its_memory = set_cluster(cluster, device)
+  end
+  core.set_mesh(found, sizes, bandwidths, latencies, memory > 0 and memory or its_memory)
+  set_device(device)
   return part_of_mesh(dims)
 end
 
 --- # The mesh, and layouts
 --- device_mesh(t): `device_mesh{ {"dp", 2}, {"tp", 4} }`: one to six dimensions; `{"dp", 2, bandwidth =, latency =}`
---- gives the link of a rank, `memory = "80GiB"` its memory, `device = "H100"` what it is. `mesh.tp` is one dimension,
---- `mesh{"dp", "tp"}` several.
+--- gives the link of a rank, `memory = "80GiB"` its memory, `device = "H100"` what it is, `cluster = "dgx-h100:16"`
+--- (or a file, .json) where it runs. `mesh.tp` is one dimension, `mesh{"dp", "tp"}` several.
 function plan.device_mesh(t)
   base.expect(t, "table", 'what device_mesh is given, as in device_mesh{ {"dp", 1}, {"tp", 2} },')
   if names then fail("device_mesh is called twice: a plan has one mesh") end

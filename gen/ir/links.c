@@ -1,0 +1,175 @@
+/* links.c: the links of the mesh's groups: how fast their collectives run.
+
+   A plan gives the links of a dimension of the mesh (device_mesh{{"dp", 2, bandwidth =, latency
+   =}}), or a cluster, or a device, whose usual nodes count then. Without any of them each rank has
+   100 GB/s and 10 us along each dimension.
+
+   In a cluster the ranks fill the nodes one after the other, and a group's links follow from where
+   its ranks are. A group with r ranks in each node leaves the node by its share of the cards, r /
+   devices * cards. A ring over nodes is as fast as the slower of its links within a node and of
+   these cards together; pairwise traffic (all_to_all, exchange, sends) takes the card of its own
+   rank. A ring has a hop for each rank: its latency grows with the ranks. An all_reduce is a tree
+   over nodes where that is quicker. No link reaches its rate: of NVLink three quarters, of a card
+   nine tenths, by nccl-tests' tables (bus bandwidths of 230 to 240 of 300 GB/s on an A100, of 345
+   to 360 of 450 GB/s on an H100 at 8 ranks, of 45 of 50 GB/s for a card of 400 Gb/s). Switches that
+   add (NVLink SHARP, from the H100 on) make an all_reduce within a node 4/3 as fast. */
+#include "ir/ir.h"
+
+#include <math.h>
+
+static const double INSIDE_REACH = 0.77, CARD_REACH = 0.9, SWITCH_GAIN = 1.33;
+/* The start of a collective, and of a send to one more peer. */
+static const double COLLECTIVE_SECONDS = 12e-6, PEER_SECONDS = 1e-6;
+static const double FLAT_BANDWIDTH = 100e9, FLAT_LATENCY = 10e-6;
+
+bool has_cluster(void)
+{
+  return graph->mesh.cluster.nodes > 0;
+}
+
+/* How the members of a group are spread: in how many nodes, and the least in a node. */
+struct spread {
+  int members, nodes, in_node;
+};
+
+static struct spread spread_of_members(const int *rank, int n)
+{
+  struct spread s = {.members = n, .in_node = n};
+  int node = rank[0] / graph->mesh.cluster.devices, here = 0;
+  for (int k = 0; k < n; k++) {
+    int other = rank[k] / graph->mesh.cluster.devices;
+    if (other != node) {
+      if (here < s.in_node) s.in_node = here;
+      s.nodes++;
+      node = other;
+      here = 0;
+    }
+    here++;
+  }
+  if (here < s.in_node) s.in_node = here;
+  s.nodes++;
+  return s;
+}
+
+/* Of the groups along these dimensions, the one that leaves nodes by the fewest cards. The ranks of
+   a group are in order, so those of a node follow one another. */
+static struct spread spread_of(unsigned dims)
+{
+  const int ndim = graph->mesh.ndim, devices = graph->mesh.cluster.devices;
+  struct spread s = {1, 1, 1};
+  bool regular = true; /* all groups are spread over nodes alike */
+  int stride = 1;
+  for (int d = ndim; d-- > 0; stride *= ranks_along(d)) {
+    const int size = ranks_along(d), far = stride * size;
+    if (!(dims >> d & 1) || size == 1) continue;
+    s.members *= size;
+    bool inside = devices % far == 0, outside = stride % devices == 0;
+    bool across = devices % stride == 0 && far % devices == 0;
+    regular &= inside || outside || across;
+    s.in_node *= inside ? size : outside ? 1 : devices / stride;
+  }
+  s.nodes = s.members / (s.in_node ? s.in_node : 1);
+  if (regular) return s;
+  int *rank = alloc((size_t)s.members * sizeof *rank), members = s.members;
+  s = (struct spread){.members = members, .nodes = 1, .in_node = members};
+  for (int first = 0; first < world_size(); first++) {
+    int at[MAX_MESH], n = 0;
+    bool leads = true;
+    coordinate_of(first, at);
+    for (int d = 0; d < ndim; d++)
+      leads &= !(dims >> d & 1) || graph->mesh.microbatch_axis[d] || !at[d];
+    if (!leads) continue;
+    for (int k = 0; k < members; k++) {
+      int rest = k;
+      for (int d = ndim; d-- > 0;) {
+        if (!(dims >> d & 1) || graph->mesh.microbatch_axis[d]) continue;
+        at[d] = rest % ranks_along(d);
+        rest /= ranks_along(d);
+      }
+      rank[n++] = rank_at_coordinate(at);
+    }
+    struct spread other = spread_of_members(rank, n);
+    if (other.nodes > 1 && (s.nodes == 1 || other.in_node < s.in_node)) s = other;
+  }
+  return s;
+}
+
+/* Whether the plan itself gives the links of one of these dimensions. */
+static bool gives_links(unsigned dims)
+{
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (dims >> d & 1 && (graph->mesh.bandwidth[d] > 0 || graph->mesh.latency[d] > 0)) return true;
+  return false;
+}
+
+/* By the plan's own links: the slowest. */
+static struct link given_link(unsigned dims)
+{
+  struct link link = {0};
+  for (int d = 0; d < graph->mesh.ndim; d++) {
+    if (!(dims >> d & 1)) continue;
+    double bandwidth = graph->mesh.bandwidth[d] > 0 ? graph->mesh.bandwidth[d] : FLAT_BANDWIDTH;
+    double latency = graph->mesh.latency[d] > 0 ? graph->mesh.latency[d] : FLAT_LATENCY;
+    link.latency = fmax(link.latency, latency);
+    link.bandwidth = link.bandwidth > 0 ? fmin(link.bandwidth, bandwidth) : bandwidth;
+  }
+  return link;
+}
+
+static double card_of_rank(void)
+{
+  const struct cluster *c = &graph->mesh.cluster;
+  return c->inter.bandwidth * fmin(1, (double)c->cards / c->devices) * CARD_REACH;
+}
+
+struct link collective_link(enum op_kind kind, unsigned dims)
+{
+  const struct cluster *c = &graph->mesh.cluster;
+  if (!has_cluster() || gives_links(dims)) return given_link(dims);
+  struct spread s = spread_of(dims);
+  struct link link = {c->intra.bandwidth * INSIDE_REACH, COLLECTIVE_SECONDS};
+  bool sums_all = kind == OP_all_reduce;
+  int within = s.in_node - 1, rounds = sums_all ? 2 : 1;
+  double across = (double)(s.nodes - 1);
+  if (sums_all) across = fmin(across, 2 * ceil(log2((double)s.nodes)));
+  if (collective_row[kind].pairwise || kind == OP_exchange) {
+    link.latency += (s.members - 1) * PEER_SECONDS + (s.nodes > 1 ? c->inter : c->intra).latency;
+    if (s.nodes > 1) { /* what stays in the node does not need the card */
+      double leaves = (double)(s.members - s.in_node) / (s.members - 1);
+      link.bandwidth = fmin(link.bandwidth, card_of_rank() / leaves);
+    }
+    return link;
+  }
+  if (sums_all && s.in_node > 2 && c->adds_in_switch) link.bandwidth *= SWITCH_GAIN;
+  if (s.nodes > 1) {
+    double cards = card_of_rank() * s.in_node;
+    link.bandwidth = s.in_node > 1 ? fmin(link.bandwidth, cards) : cards;
+  }
+  /* The hops within nodes: a ring passes each member of each node. */
+  double hops = sums_all ? within : (double)within * s.nodes;
+  link.latency +=
+      rounds * hops * c->intra.latency + (sums_all ? 1 : rounds) * across * c->inter.latency;
+  return link;
+}
+
+struct link link_of_dimension(int mesh_dim)
+{
+  const struct cluster *c = &graph->mesh.cluster;
+  unsigned dims = 1u << mesh_dim;
+  if (!has_cluster() || gives_links(dims)) return given_link(dims);
+  struct spread s = spread_of(dims);
+  if (s.nodes == 1)
+    return (struct link){c->intra.bandwidth * INSIDE_REACH, COLLECTIVE_SECONDS + c->intra.latency};
+  return (struct link){fmin(c->intra.bandwidth * INSIDE_REACH, card_of_rank()),
+                       COLLECTIVE_SECONDS + c->inter.latency};
+}
+
+double fastest_ring(void)
+{
+  return graph->mesh.cluster.intra.bandwidth * INSIDE_REACH * SWITCH_GAIN;
+}
+
+struct link link_of(int group)
+{
+  return collective_link(OP_all_gather, graph->group[group].dims);
+}

@@ -1,0 +1,295 @@
+/* measured_cost.c: the time of an operation on a device that tpgen --calibrate has measured.
+
+   A product is the call, or the calls, that the program makes: rows, columns, terms, and which
+   operands are stored transposed. Attention is a number of tiles for the busiest thread. Any other
+   kernel takes what the functions in its elements' expressions take, and its memory: each value at
+   the rate of the cache in which it still is. The simulation of a step says which one, by `reach`:
+   the bytes that were read and written since the value was. Sizes are those of rank 0. */
+#include "target/target.h"
+
+#include <math.h>
+#include <string.h>
+
+static double elements_here(int value)
+{
+  return elements_in_balance(value, 0);
+}
+
+static double bytes_here(int value)
+{
+  return elements_here(value) * (double)type_bytes(graph->value[value].type);
+}
+
+static enum arithmetic type_of_product(const struct op *op)
+{
+  if (graph->value[op->in[0]].type == BF16) return IN_BFLOAT16;
+  return plan_options->tf32 ? IN_TFLOAT32 : IN_FLOAT32;
+}
+
+/* ------------------------------------------------------------------------------------- products */
+
+static double calls_seconds(const struct product *p, enum arithmetic type)
+{
+  const struct gemm *x = &p->call;
+  if (!x->m) return 0; /* an empty part */
+  const bool swapped = x->matrix[GEMM_C].transposed;
+  const enum gemm_operand a = swapped ? GEMM_B : GEMM_A, b = swapped ? GEMM_A : GEMM_B;
+  struct measured_product s = {.type = type,
+                               .form = {x->matrix[a].transposed != swapped ? 't' : 'n',
+                                        x->matrix[b].transposed != swapped ? 't' : 'n'},
+                               .rows = (double)(swapped ? x->n : x->m)->size,
+                               .columns = (double)(swapped ? x->m : x->n)->size,
+                               .terms = (double)x->k->size,
+                               .count = p->batch ? (double)p->batch->size : 1};
+  double times = 1;
+  for (int i = 0; i < p->nloop; i++) times *= (double)p->loop[i]->size;
+  return times * (measured_kernel() + measured_product(&s));
+}
+
+static double product_seconds_of(const struct op *op)
+{
+  struct product p;
+  struct op first;
+  if (op->kind == OP_products)
+    choose_products(&p, op, &first, 0);
+  else
+    choose_product(&p, op, 0);
+  return calls_seconds(&p, type_of_product(op->kind == OP_products ? &graph->op[op->body[0]] : op));
+}
+
+/* Rows by expert: each of the rank's experts has the rows in balance. */
+static double grouped_seconds(const struct op *op)
+{
+  const bool of_weight = op->kind == OP_grouped_linear_back_weight;
+  const int weight = of_weight ? op->out : op->in[1];
+  const struct shape w = local_shape(weight, 0);
+  const double experts = (double)w.size[0], outputs = (double)w.size[1], inputs = (double)w.size[2];
+  const double rows =
+      elements_here(op->in[0]) / (op->kind == OP_grouped_linear ? inputs : outputs) / experts;
+  struct measured_product s = {type_of_product(op), "nt", rows, outputs, inputs, experts};
+  if (op->kind == OP_grouped_linear_back_input)
+    s = (struct measured_product){s.type, "nn", rows, inputs, outputs, experts};
+  else if (of_weight)
+    s = (struct measured_product){s.type, "tn", outputs, inputs, rows, experts};
+  return measured_kernel() + measured_groups(&s);
+}
+
+/* Others that multiply: as a product of large matrices does. */
+static double multiplying_seconds(const struct op *op)
+{
+  double ranks = 1;
+  for (int d = 0; d < graph->mesh.ndim; d++) {
+    bool cut = false;
+    for (int i = 0; i < op->nin; i++) cut |= graph->value[op->in[i]].layout.on[d].kind == SHARD;
+    for (int k = 0; k < op->nout; k++)
+      cut |= graph->value[op->out + k].layout.on[d].kind != REPLICATE;
+    if (cut) ranks *= graph->mesh.size[d];
+  }
+  const double side = 256, all = flops_of(op) / ranks;
+  struct measured_product s = {type_of_product(op), "nn", side, side, side, 1};
+  return measured_kernel() + measured_product(&s) * all / (2 * side * side * side);
+}
+
+/* ------------------------------------------------------------------------------------- attention
+ */
+
+/* The tiles of keys that a tile of queries meets, of so many keys. */
+static double tiles_of_keys(const struct op *op, double queries, double keys)
+{
+  enum { TILE = 64 };
+  const double all = ceil(keys / TILE), window = (double)reach_of(op);
+  const bool ring = is_block_of_keys(op);
+  double most = all;
+  if (ring) {
+    const int dim = -(int)number_of(op, "ring") - 1, k = op->in[op->kind == OP_attention ? 1 : 2];
+    const bool own = number_of(op, "places") || !graph->value[k].layout.on[dim].shift;
+    if (is_causal(op) && own) most = (all + 1) / 2;
+  } else if (is_causal(op)) {
+    /* Of the keys behind the first query; the rest are before it, or after. */
+    const double behind = ceil(fmin(queries, keys) / TILE);
+    most = fmax(all - behind, 0) / 2 + (behind + 1) / 2;
+  }
+  if (window > 0) most = fmin(most, ceil((is_causal(op) ? window : 2 * window) / TILE) + 1);
+  return most;
+}
+
+static double attention_seconds_of(const struct op *op)
+{
+  enum { TILE = 64 };
+  const bool back = op->kind != OP_attention;
+  const int q = op->in[back], k = op->in[1 + back];
+  const struct shape queries = local_shape(q, 0), keys = local_shape(k, 0);
+  if (queries.ndim < 2 || keys.ndim < 2) return multiplying_seconds(op);
+  const double depth = (double)queries.size[queries.ndim - 1];
+  const double length = (double)queries.size[queries.ndim - 2];
+  const double of_keys = (double)keys.size[keys.ndim - 2];
+  if (length <= 0 || of_keys <= 0 || depth <= 0) return 0;
+  const double heads = elements_here(q) / depth / length;
+  const double groups = elements_here(k) / (double)keys.size[keys.ndim - 1] / of_keys;
+  const double met = tiles_of_keys(op, length, of_keys), tiles = ceil(length / TILE);
+  /* Threads share tiles of queries; in the backward, groups of heads. */
+  const double threads = measured_threads(), parts = back ? groups : heads * tiles;
+  const double of_thread = ceil(parts / threads) / parts * heads * tiles * met;
+  struct measured_attention a = {.type = type_of_product(op),
+                                 .is_back = back,
+                                 .depth = depth,
+                                 .keys = TILE * (2 * met - 1),
+                                 .tiles = of_thread};
+  const double seconds = measured_attention(&a);
+  return seconds < 0 ? multiplying_seconds(op) : measured_kernel() + seconds;
+}
+
+/* -------------------------------------------------------------------------------- other kernels */
+
+/* What elements' expressions call, and which measured functions that is. */
+static const struct {
+  const char *call;
+  enum element_function_kind is[2];
+} function_of_call[] = {
+    {"expf(", {FUNCTION_EXP, FUNCTION_COPY}},
+    {"expm1f(", {FUNCTION_EXP, FUNCTION_COPY}},
+    {"logf(", {FUNCTION_LOG, FUNCTION_COPY}},
+    {"log1pf(", {FUNCTION_LOG, FUNCTION_COPY}},
+    {"sinf(", {FUNCTION_SIN, FUNCTION_COPY}},
+    {"cosf(", {FUNCTION_SIN, FUNCTION_COPY}},
+    {"sqrtf(", {FUNCTION_SQRT, FUNCTION_COPY}},
+    {"powf(", {FUNCTION_POW, FUNCTION_COPY}},
+    {"tanhf(", {FUNCTION_TANH, FUNCTION_COPY}},
+    {"erff(", {FUNCTION_ERF, FUNCTION_COPY}},
+    {" / ", {FUNCTION_DIV, FUNCTION_COPY}},
+    {"silu_slope(", {FUNCTION_EXP, FUNCTION_DIV}},
+    {"gelu_tanh_slope(", {FUNCTION_TANH, FUNCTION_COPY}},
+    {"$random", {FUNCTION_POW, FUNCTION_COPY}}, /* ten rounds of multiplications */
+};
+
+/* More than a copy takes, which the memory's rate has. A call hinders the loads of the elements
+   after it, and was measured so: the two times add up. */
+static double beyond_copy(enum element_function_kind f, double elements)
+{
+  return fmax(0, measured_function(f, elements) - measured_function(FUNCTION_COPY, elements));
+}
+
+static double element_seconds(const struct op *op, enum element_function_kind each)
+{
+  const char *element = op_row[op->kind].element;
+  const int space = is_reduce(op->kind) ? op->in[0] : op->out;
+  if (space == NONE) return 0;
+  const double n = elements_here(space) / measured_threads();
+  double seconds = measured_function(each, n);
+  for (size_t i = 0; i < sizeof function_of_call / sizeof *function_of_call; i++)
+    for (const char *at = element; (at = strstr(at, function_of_call[i].call)); at++)
+      seconds +=
+          beyond_copy(function_of_call[i].is[0], n) + beyond_copy(function_of_call[i].is[1], n);
+  if (is_reduce(op->kind) && each != FUNCTION_NORM) seconds += beyond_copy(FUNCTION_SUM, n);
+  return seconds;
+}
+
+static double kernel_arithmetic(const struct op *op)
+{
+  if (is_update(op)) return 0; /* the optimizer's rate has it */
+  const int n = op->nbody ? op->nbody : 1;
+  enum element_function_kind each = FUNCTION_GATE;
+  for (int k = 0; k < n; k++)
+    if (is_reduce((op->nbody ? &graph->op[op->body[k]] : op)->kind)) each = FUNCTION_NORM;
+  double seconds = 0;
+  for (int k = 0; k < n; k++)
+    seconds += element_seconds(op->nbody ? &graph->op[op->body[k]] : op, each);
+  /* A value of bfloat16 is converted where it is read or written: that is half of it. */
+  double converted = 0;
+  for (struct list in = values_read(op); in.n--;)
+    if (graph->value[in.at[in.n]].type == BF16) converted += elements_here(in.at[in.n]);
+  for (struct list out = values_written(op); out.n--;)
+    if (graph->value[out.at[out.n]].type == BF16) converted += elements_here(out.at[out.n]);
+  return seconds + beyond_copy(FUNCTION_BF16, converted / 2 / measured_threads());
+}
+
+/* The place of a list's number, or NONE. */
+static bool is_in(const struct list *list, int storage)
+{
+  for (int i = 0; i < list->n; i++)
+    if (storage_of(list->at[i]) == storage) return true;
+  return false;
+}
+
+static double bytes_read_here(const struct op *op, int value)
+{
+  /* Of a table only the rows that are named. */
+  const bool by_index =
+      op->kind == OP_embedding || op->kind == OP_index_select || op->kind == OP_gather;
+  if (by_index && value == op->in[0]) return bytes_here(op->out);
+  return bytes_here(value) / (op->pieces ? op->pieces : 1);
+}
+
+static double kernel_memory(const struct op *op, value_reach *reach, void *of)
+{
+  double all = 0, seconds = 0;
+  struct list in = values_read(op), out = values_written(op);
+  for (int i = 0; i < in.n; i++) all += bytes_read_here(op, in.at[i]);
+  for (int i = 0; i < out.n; i++) all += bytes_here(out.at[i]);
+  for (int i = 0; i < in.n; i++) {
+    const double bytes = bytes_read_here(op, in.at[i]);
+    const double far = fmax(all, reach ? reach(of, in.at[i]) : 0);
+    if (!is_in(&out, storage_of(in.at[i])))
+      seconds += measured_memory(is_update(op) ? OPTIMIZER_BYTES : READ_BYTES, bytes, far);
+    else
+      seconds += measured_memory(is_update(op) ? OPTIMIZER_BYTES : UPDATED_BYTES, 2 * bytes, far);
+  }
+  for (int i = 0; i < out.n; i++)
+    if (!is_in(&in, storage_of(out.at[i])))
+      seconds +=
+          measured_memory(WRITTEN_BYTES, bytes_here(out.at[i]) / (op->pieces ? op->pieces : 1),
+                          fmax(all, reach ? reach(of, out.at[i]) : 0));
+  return seconds;
+}
+
+static double kernel_seconds(const struct op *op, value_reach *reach, void *of)
+{
+  return measured_kernel() + kernel_arithmetic(op) + kernel_memory(op, reach, of);
+}
+
+/* ------------------------------------------------------------------------------------ collectives
+ */
+
+/* The bytes of the whole value, before or after. */
+static double bytes_of_whole(const struct op *op)
+{
+  if (op->packed) return bytes_here(op->buffer);
+  const int value = gathers_shards(op->kind) ? op->out : op->in[0];
+  return bytes_here(value) / (op->pieces ? op->pieces : 1);
+}
+
+static double collective_seconds(const struct op *op)
+{
+  const int n = group_size(op->group);
+  const bool is_bf16 = graph->value[op->packed ? op->buffer : op->in[0]].type == BF16;
+  const double bytes = bytes_of_whole(op);
+  if (n == 1) return measured_kernel();
+  if (op->kind == OP_exchange_rows) /* counts, then rows */
+    return measured_collective(OP_all_to_all, n, 256, false) +
+           measured_collective(OP_all_to_all, n, bytes, false);
+  if (op->kind == OP_exchange) return measured_collective(OP_send, n, bytes, false);
+  return measured_collective(op->kind, n, bytes, is_bf16);
+}
+
+double measured_sending(double bytes)
+{
+  return measured_collective(OP_send, 2, bytes, false);
+}
+
+/* ---------------------------------------------------------------------------------- the operation
+ */
+
+double measured_seconds(const struct op *op, value_reach *reach, void *of)
+{
+  if (is_collective(op->kind)) return collective_seconds(op);
+  if (op_row[op->kind].idle) return 0;
+  if (op->kind == OP_epilogue) op = &graph->op[op->body[0]];
+  if (op->kind == OP_matmul && op->pieces) return -1; /* the model of pieces knows them */
+  if (op->kind == OP_matmul || op->kind == OP_products) return product_seconds_of(op);
+  if (is_attention(op)) return attention_seconds_of(op);
+  if (op->kind == OP_grouped_linear || op->kind == OP_grouped_linear_back_input ||
+      op->kind == OP_grouped_linear_back_weight)
+    return grouped_seconds(op);
+  const double moving = kernel_seconds(op, reach, of);
+  return *op_row[op->kind].flops ? fmax(moving, multiplying_seconds(op)) : moving;
+}
