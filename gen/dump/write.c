@@ -238,21 +238,6 @@ static void put_options(void)
   put(&d.b, "\n");
 }
 
-static void put_request(const struct layout_request *w)
-{
-  put(&d.b, "  %s ",
-      w->what == REQUEST_PARAMETER ? "parameter"
-      : w->what == REQUEST_INPUT   ? "input"
-                                   : "output");
-  if (w->what == REQUEST_PARAMETER)
-    put_value(w->value);
-  else
-    put(&d.b, "%d", w->index);
-  put(&d.b, " ");
-  put_placement(w->to);
-  put(&d.b, "\n");
-}
-
 static void put_styles(void)
 {
   for (int i = 0; i < graph->nstyle; i++) {
@@ -261,7 +246,20 @@ static void put_styles(void)
     put_name(s->name);
     put_style_fields(s, &(struct style){.module = NONE});
     put(&d.b, " {\n");
-    for (int k = 0; k < s->nrequest; k++) put_request(&s->request[k]);
+    for (int k = 0; k < s->nrequest; k++) {
+      const struct layout_request *w = &s->request[k];
+      put(&d.b, "  %s ",
+          w->what == REQUEST_PARAMETER ? "parameter"
+          : w->what == REQUEST_INPUT   ? "input"
+                                       : "output");
+      if (w->what == REQUEST_PARAMETER)
+        put_value(w->value);
+      else
+        put(&d.b, "%d", w->index);
+      put(&d.b, " ");
+      put_placement(w->to);
+      put(&d.b, "\n");
+    }
     put(&d.b, "}\n");
   }
 }
