@@ -191,26 +191,6 @@ static double mean_exposed(int ranks)
   return sum / ranks;
 }
 
-static void put_times(struct buffer *b, const struct pipeline *p, const struct pipeline_cost *cost)
-{
-  double pipeline = (double)cost->time * 1e-12 * plan_options->accumulate,
-         update = around(p->ranks), step = pipeline + update;
-  double each = step_flops() / world_size() / step;
-  put_machine(b);
-  put(b, "  %-12s %12s", "in all", duration_text(step));
-  if (step_tokens() > 0)
-    put(b, "   %s tokens a second, %s on each rank\n%27s", grouped((int64_t)(step_tokens() / step)),
-        grouped((int64_t)(step_tokens() / step / world_size())), "");
-  put(b, "   %s a rank, %.1f %% of the peak (MFU)\n", scaled_text(each, "FLOP/s"),
-      100 * each / device()->flops[step_arithmetic()]);
-  put_share(b, "pipeline", pipeline, step);
-  put_share(b, "idle", cost->idle * pipeline, step);
-  put_share(b, "update", update, step);
-  put_share(b, "exposed", mean_exposed(p->ranks), step);
-  put(b,
-      "  idle: a rank waits for other stages; exposed: for collectives; the mean of the ranks\n");
-}
-
 void report_pipeline(struct buffer *b)
 {
   const struct pipeline_stages *s = graph->stages;
@@ -226,7 +206,25 @@ void report_pipeline(struct buffer *b)
       100 * units.idle);
   put(b, "             %s\n", split_text());
   put_schedule(b, p);
-  if (device()) put_times(b, p, &cost);
+  if (device()) {
+    double pipeline = (double)cost.time * 1e-12 * plan_options->accumulate,
+           update = around(p->ranks), step = pipeline + update;
+    double each = step_flops() / world_size() / step;
+    put_machine(b);
+    put(b, "  %-12s %12s", "in all", duration_text(step));
+    if (step_tokens() > 0)
+      put(b, "   %s tokens a second, %s on each rank\n%27s",
+          grouped((int64_t)(step_tokens() / step)),
+          grouped((int64_t)(step_tokens() / step / world_size())), "");
+    put(b, "   %s a rank, %.1f %% of the peak (MFU)\n", scaled_text(each, "FLOP/s"),
+        100 * each / device()->flops[step_arithmetic()]);
+    put_share(b, "pipeline", pipeline, step);
+    put_share(b, "idle", cost.idle * pipeline, step);
+    put_share(b, "update", update, step);
+    put_share(b, "exposed", mean_exposed(p->ranks), step);
+    put(b,
+        "  idle: a rank waits for other stages; exposed: for collectives; the mean of the ranks\n");
+  }
   put(b, "\n  %5s %4s", "stage", "at");
   if (device()) put(b, " %11s %11s %10s", "forward", "backward", "idle");
   put(b, " %15s %15s %9s %20s\n", "sends forward", "sends back", "in flight", "memory of a rank");
