@@ -357,7 +357,7 @@ bool is_mergeable(struct merging *m, const struct function *f, int id)
 
 /* The collective as a member of a packed bucket, with the casts and packings around it. Those
    whose values have no other reader are added to `gone`. */
-static int with_surroundings(struct merging *m, const struct function *f, int id, struct list *gone)
+static int with_absorbed(struct merging *m, const struct function *f, int id, struct list *gone)
 {
   struct op op = graph->op[id];
   if (scatters_sum(op.kind)) {
@@ -411,11 +411,11 @@ void put_in_order(int *member, int n)
     /* The parameter that a member gathers, or whose gradient it makes; members without one come
        last. */
     const struct op *op = &graph->op[member[k]];
-    int bucket_merge_parameter = op->in[0];
+    int parameter = op->in[0];
     if (graph->value[op->in[0]].role != PARAMETER) {
-      bucket_merge_parameter = is_gradient(op->out) ? graph->value[op->out].of : INT_MAX;
+      parameter = is_gradient(op->out) ? graph->value[op->out].of : INT_MAX;
     }
-    ranked[k] = (struct ranked){bucket_merge_parameter, k, member[k]};
+    ranked[k] = (struct ranked){parameter, k, member[k]};
   }
   qsort(ranked, (size_t)n, sizeof *ranked, by_parameter);
   for (int k = 0; k < n; k++) member[k] = ranked[k].id;
@@ -473,7 +473,7 @@ bool merge(struct merging *m, struct function *f, const int *member, int n, bool
   enum type type = moved_type(&graph->op[member[0]]);
   for (int k = 0; k < n; k++) run_no_more(m, member[k]);
   for (int k = 0; k < n; k++)
-    add(&body, packed ? with_surroundings(m, f, member[k], &gone) : member[k]);
+    add(&body, packed ? with_absorbed(m, f, member[k], &gone) : member[k]);
   if (packed && graph->op[member[0]].kind != OP_all_reduce) put_in_order(body.at, n);
   int id = bucket_of(body.at, n, packed, type);
   for (int i = 0; i < order->n; i++)
