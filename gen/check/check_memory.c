@@ -195,22 +195,6 @@ static bool check_memory_shows(const struct op *op)
   return is_same_place(place_of(in, now.module), place_of(out, now.module));
 }
 
-/* The stack that the steps of a scan have made: each slice has its step's number. */
-static void join_slices(const struct op *op)
-{
-  int stack = op->in[0], steps = modules_run(stack);
-  for (int step = 0; step < steps; step++) {
-    int number = *number_for((struct one){stack, step}, 0);
-    struct place slice = place_of(stack, step);
-    if (!graph->value[stack].stored || number == LEFT_OUT) continue;
-    require(number && all_hold(intervals_of(&bytes, slice, false), number), now.id,
-            "a slice of it is not there any more");
-    require(lies_within(slice, place_of(op->out, NONE)), now.id, "a slice is outside of it");
-    mark.at[number].whole = mark.n; /* the number that the next line gives */
-  }
-  each_piece(op->out, write_piece);
-}
-
 static void name_anew(int value, int *number, struct place p)
 {
   (void)value;
@@ -250,7 +234,18 @@ static void check_memory_run_op(void *unused, int id, int module)
     return;
   }
   if (op->kind == OP_scan_stack) {
-    join_slices(op);
+    /* The stack that the steps of a scan have made: each slice has its step's number. */
+    int stack = op->in[0], steps = modules_run(stack);
+    for (int step = 0; step < steps; step++) {
+      int number = *number_for((struct one){stack, step}, 0);
+      struct place slice = place_of(stack, step);
+      if (!graph->value[stack].stored || number == LEFT_OUT) continue;
+      require(number && all_hold(intervals_of(&bytes, slice, false), number), now.id,
+              "a slice of it is not there any more");
+      require(lies_within(slice, place_of(op->out, NONE)), now.id, "a slice is outside of it");
+      mark.at[number].whole = mark.n; /* the number that the next line gives */
+    }
+    each_piece(op->out, write_piece);
     return;
   }
   if (op->nin == 1 && op->nout == 1 && check_memory_shows(op)) {

@@ -40,23 +40,6 @@ static int dimensions_in_step(const struct op *op, int i)
   return d;
 }
 
-/* By operation of the kernel the last stage in which it runs. A stored value, a row's result and a
-   reduced value stay; anything else is computed again for its readers. */
-static void find_ends(const struct op *kernel, int last[MOST_IN_KERNEL])
-{
-  const struct task *task = kernel->stages->task;
-  for (int k = kernel->nbody; k-- > 0;) {
-    const struct op *op = &graph->op[kernel->body[k]];
-    last[k] = task[k].stage;
-    if (task[k].of_row || is_reduce(op->kind) || graph->value[op->out].stored) continue;
-    for (int m = k + 1; m < kernel->nbody; m++) {
-      const struct op *reader = &graph->op[kernel->body[m]];
-      for (int i = 0; i < reader->nin; i++)
-        if (reader->in[i] == op->out && last[m] > last[k]) last[k] = last[m];
-    }
-  }
-}
-
 /* Whether operation k has read input i for the last time when operation w overwrites it. */
 static bool is_read_before(const struct op *kernel, int last, int k, int i, int w)
 {
@@ -92,7 +75,19 @@ bool kernel_may_replace(const struct op *kernel, int out, bool (*overlaps)(int v
   if (w == kernel->nbody || kernel->stages->task[w].of_row) return false;
   if (kernel->nin && overlaps(kernel->in[0], out)) return false; /* the count of its rows */
   if (is_reduce(graph->op[kernel->body[w]].kind)) return false;
-  find_ends(kernel, last);
+  /* By operation of the kernel the last stage in which it runs. A stored value, a row's result and
+     a reduced value stay; anything else is computed again for its readers. */
+  const struct task *task = kernel->stages->task;
+  for (int k = kernel->nbody; k-- > 0;) {
+    const struct op *op = &graph->op[kernel->body[k]];
+    last[k] = task[k].stage;
+    if (task[k].of_row || is_reduce(op->kind) || graph->value[op->out].stored) continue;
+    for (int m = k + 1; m < kernel->nbody; m++) {
+      const struct op *reader = &graph->op[kernel->body[m]];
+      for (int i = 0; i < reader->nin; i++)
+        if (reader->in[i] == op->out && last[m] > last[k]) last[k] = last[m];
+    }
+  }
   for (int k = 0; k < kernel->nbody; k++) {
     const struct op *op = &graph->op[kernel->body[k]];
     for (int i = 0; i < op->nin; i++)

@@ -13,8 +13,8 @@ static void check_rows_of_value(int id, int value, int counts)
     /* The number of rows of the value for which the rank has capacity, and the largest number that
        it can get. */
     struct shape here = local_shape(value, rank), part = shape_of_part(value, rank);
-    *&room = part.size[0] > 0 ? places_of_part(here) : 0;
-    *&most = part.size[0] > 0 ? places_here(value, rank, part) : 0;
+    room = part.size[0] > 0 ? places_of_part(here) : 0;
+    most = part.size[0] > 0 ? places_here(value, rank, part) : 0;
     if (room == most) continue;
     int maker = graph->value[counts].op;
     require(maker != NONE && graph->op[maker].kind == OP_clamp_to_capacity, id,

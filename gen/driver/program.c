@@ -390,12 +390,6 @@ static void add_kernels(void)
                              "prototypes", kernel_prototypes(), NULL));
 }
 
-/* The transport that run.sh starts the ranks with by default. */
-static const char *transport_text(void)
-{
-  return target->library == LIBRARY_MPI ? "shared" : "nccl";
-}
-
 static void add_launcher(const char *ranks)
 {
   char *world = text("%d", world_size());
@@ -411,7 +405,8 @@ static void add_launcher(const char *ranks)
   const char *other_help = plan_options->generate.slots ? "HELP_OF_TRAINING" : "HELP_OF_GENERATING";
   char *run =
       fill(embedded_template("run.sh"), "plan", plan_shown(), "world", world, "hash",
-           plan_options->hash, "transport", transport_text(), "other_help", other_help, NULL);
+           plan_options->hash, "transport", target->library == LIBRARY_MPI ? "shared" : "nccl",
+           "other_help", other_help, NULL);
   add_file("run.sh", run, strlen(run), true);
 }
 

@@ -31,17 +31,15 @@ static void check_shape(const struct shape *s)
   }
 }
 
-static void check_read_placement(struct placement p, const struct shape *s)
-{
-  if (p.kind != SHARD) return;
-  need(p.dim >= 0 && p.dim < s->ndim, "a dimension is cut that the value has not");
-  need(p.outer <= 1 || (s->size[p.dim] && s->size[p.dim] % p.outer == 0),
-       "a shard's outer does not divide its dimension");
-}
-
 static void check_layout(const struct layout *layout, const struct shape *s)
 {
-  for (int i = 0; i < graph->mesh.ndim; i++) check_read_placement(layout->on[i], s);
+  for (int i = 0; i < graph->mesh.ndim; i++) {
+    struct placement p = layout->on[i];
+    if (p.kind != SHARD) continue;
+    need(p.dim >= 0 && p.dim < s->ndim, "a dimension is cut that the value has not");
+    need(p.outer <= 1 || (s->size[p.dim] && s->size[p.dim] % p.outer == 0),
+         "a shard's outer does not divide its dimension");
+  }
 }
 
 static bool is_order(unsigned order, int ndim)
@@ -241,26 +239,6 @@ static void check_collective(const struct op *op)
     check_layout(&op->to, &graph->value[op->in[0]].shape);
 }
 
-static int chained_before(int id)
-{
-  return scheduled(&graph->op[id])->chained_to;
-}
-
-static void check_scheduled(int id)
-{
-  const struct scheduled *s = scheduled(&graph->op[id]);
-  need(!s->overlapped || is_collective(graph->op[id].kind),
-       "what is overlapped is not a collective");
-  need(s->prefetch_distance >= 0 && s->prefetch_distance <= MOST_PREFETCHED,
-       "it is issued too far ahead");
-  need(s->time >= 0 && s->exposed >= 0, "it takes no such time");
-  need(s->event >= 0 && (!graph->schedule || s->event <= graph->schedule->nevent),
-       "there is no such event");
-  int steps = 0;
-  for (int at = id; at != NONE; at = chained_before(at), steps++)
-    need(steps <= graph->nop, "it is chained to itself");
-}
-
 static void check_op(int id)
 {
   const struct op *op = &graph->op[id];
@@ -274,7 +252,17 @@ static void check_op(int id)
            (op->piece_group >= 0 && op->piece_group < graph->ngroup && op->piece_dim >= 0 &&
             op->piece_dim < graph->value[op->out].shape.ndim),
        "the product has no such pieces");
-  check_scheduled(id);
+  const struct scheduled *s = scheduled(&graph->op[id]);
+  need(!s->overlapped || is_collective(graph->op[id].kind),
+       "what is overlapped is not a collective");
+  need(s->prefetch_distance >= 0 && s->prefetch_distance <= MOST_PREFETCHED,
+       "it is issued too far ahead");
+  need(s->time >= 0 && s->exposed >= 0, "it takes no such time");
+  need(s->event >= 0 && (!graph->schedule || s->event <= graph->schedule->nevent),
+       "there is no such event");
+  int steps = 0;
+  for (int at = id; at != NONE; at = scheduled(&graph->op[at])->chained_to, steps++)
+    need(steps <= graph->nop, "it is chained to itself");
   need(!is_update(op) || op->phase == UPDATE, "an update stands in another phase than update");
   need(op->unit >= -2 && op->unit <= graph->nunit, "there is no such unit");
   need(!op->packed || op->buffer != NONE, "its buffer is missing");

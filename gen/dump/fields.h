@@ -377,4 +377,20 @@
   RECORD(concat_slice,  struct concat_slice,       CONCAT_SLICE_FIELDS)    \
   RECORD(allocation, struct allocation,      ALLOCATION_FIELDS)
 
+/* LINE(word, of, array, type, record, name, usual) of each line that is the word, a name and the
+   fields of a record: one for each of of->array. name: NAMED(its member) or NAMELESS; usual: the
+   record with the name `name` and the number i, whose fields are left out. */
+#define LINES(LINE)                                                                           \
+  LINE(module,   graph, module, struct module, module, NAMED(path), usual_module(name, i))    \
+  LINE(unit,     graph, unit, struct unit, unit, NAMED(name),                                 \
+       ((struct unit){.name = name, .module = NONE}))                                         \
+  LINE(function, graph, function, struct function, function, NAMED(name),                     \
+       ((struct function){.name = name, .count = 1, .stage = NONE}))                          \
+  LINE(async_tp, plan_options, async, struct async, async, NAMELESS,                          \
+       ((struct async){.module = NONE}))                                                      \
+  LINE(cut,      graph, async_tp_result, struct async_tp_result, result, NAMELESS,            \
+       ((struct async_tp_result){.op = NONE}))                                                \
+  LINE(ended_early, graph, ended, struct early_end, early_end, NAMED(where),                  \
+       ((struct early_end){.where = name, .what = "", .unit = ""}))
+
 #endif

@@ -168,25 +168,6 @@ static bool is_here(int64_t stage)
   return stage >= 0 && stage < s->n && (s->here == NONE || is_stage_here((int)stage));
 }
 
-/* A transfer between stages is done by the stage that its numbers say. */
-static void check_work(int op)
-{
-  const struct op *o = &graph->op[op];
-  const int n = graph->stages->n, stage = r.work[op].stage, line = r.op_line.at[op];
-  if (stage != NONE && !is_here(stage)) dump_error(line, "there is no such stage at its place");
-  if (!is_transfer(o->kind)) return;
-  bool known = o->number[0] >= 0 && o->number[0] <= MOST_VALUES;
-  for (int k = 1; k <= 2; k++) known &= o->number[k] >= 0 && o->number[k] < n;
-  const int64_t own = o->number[o->kind == OP_send ? 1 : 2];
-  if (!known || !is_here(own) || (has_work_of_stages(r.after) && stage != own))
-    dump_error(line, "its numbers say another stage");
-  if (coordinate_of_stage((int)o->number[1]) == coordinate_of_stage((int)o->number[2]))
-    dump_error(line, "the same ranks have both stages");
-  const int before = graph->ngroup;
-  if (graph->stages->here != NONE && edge_of(o) == before)
-    dump_error(line, "there is no group from its one stage to the other");
-}
-
 static void check_folded(void)
 {
   enum { MOST_SLOTS = 1 << 20 };
@@ -219,6 +200,22 @@ void check_pipeline(void)
     if (s->first_module[i] < 0) dump_error(0, "stage %d begins with no module", i);
   if (s->spare_slots < 0 || s->spare_slots > MOST_SLOTS_READ)
     dump_error(0, "the stages have no such number of slots to spare");
-  for (int i = 0; i < r.nwork; i++) check_work(i);
+  for (int i = 0; i < r.nwork; i++) {
+    /* A transfer between stages is done by the stage that its numbers say. */
+    const struct op *o = &graph->op[i];
+    const int n = graph->stages->n, stage = r.work[i].stage, line = r.op_line.at[i];
+    if (stage != NONE && !is_here(stage)) dump_error(line, "there is no such stage at its place");
+    if (!is_transfer(o->kind)) continue;
+    bool known = o->number[0] >= 0 && o->number[0] <= MOST_VALUES;
+    for (int k = 1; k <= 2; k++) known &= o->number[k] >= 0 && o->number[k] < n;
+    const int64_t own = o->number[o->kind == OP_send ? 1 : 2];
+    if (!known || !is_here(own) || (has_work_of_stages(r.after) && stage != own))
+      dump_error(line, "its numbers say another stage");
+    if (coordinate_of_stage((int)o->number[1]) == coordinate_of_stage((int)o->number[2]))
+      dump_error(line, "the same ranks have both stages");
+    const int before = graph->ngroup;
+    if (graph->stages->here != NONE && edge_of(o) == before)
+      dump_error(line, "there is no group from its one stage to the other");
+  }
   if (r.after >= PASS_OUTLINE) check_folded();
 }

@@ -57,6 +57,30 @@
 
 /* -------------------------------------------------------------------------------- other lines */
 
+#define NAMED(member) token_name()
+#define NAMELESS      NULL
+#define LINE(word, of, array, type, record, NAME, usual)                                           \
+  static void read_##word(void)                                                                    \
+  {                                                                                                \
+    int i = of->n##array;                                                                          \
+    const char *name = NAME;                                                                       \
+    GROW(of->array, of->n##array, of->array##_room);                                               \
+    of->array[i] = usual;                                                                          \
+    READ_FIELDS(record, &of->array[i]);                                                            \
+    of->n##array++;                                                                                \
+    (void)name;                                                                                    \
+  }
+LINES(LINE)
+#undef LINE
+
+static void read_new_function(void)
+{
+  int new = graph->nfunction;
+  read_function();
+  if (function_named(graph->function[new].name) != new)
+    dump_error(token_line(), "two functions have this name");
+}
+
 static void read_mesh(void)
 {
   struct mesh *m = &graph->mesh;
@@ -103,23 +127,6 @@ static void read_group(void)
   read_GROUP();
 }
 
-static void read_module(void)
-{
-  const char *path = token_name();
-  struct module m = usual_module(path, graph->nmodule);
-  READ_FIELDS(module, &m);
-  GROW(graph->module, graph->nmodule, graph->module_room);
-  graph->module[graph->nmodule++] = m;
-}
-
-static void read_unit(void)
-{
-  struct unit u = {.name = token_name(), .module = NONE};
-  READ_FIELDS(unit, &u);
-  GROW(graph->unit, graph->nunit, graph->unit_room);
-  graph->unit[graph->nunit++] = u;
-}
-
 static void read_operator(void)
 {
   struct custom c = {.name = token_name()};
@@ -149,15 +156,6 @@ static void read_exchange(void)
   READ_FIELDS(move, &e.move);
   GROW(graph->exchange, graph->nexchange, graph->exchange_room);
   graph->exchange[graph->nexchange++] = e;
-}
-
-static void read_function(void)
-{
-  struct function f = {.name = token_name(), .count = 1, .stage = NONE};
-  READ_FIELDS(function, &f);
-  if (function_named(f.name) != NONE) dump_error(token_line(), "two functions have this name");
-  GROW(graph->function, graph->nfunction, graph->function_room);
-  graph->function[graph->nfunction++] = f;
 }
 
 static void read_request(struct style *s)
@@ -191,14 +189,6 @@ static void read_style(void)
   }
   GROW(graph->style, graph->nstyle, graph->style_room);
   graph->style[graph->nstyle++] = s;
-}
-
-static void read_async_tp(void)
-{
-  struct async a = {.module = NONE};
-  READ_FIELDS(async, &a);
-  GROW(plan_options->async, plan_options->nasync, plan_options->async_room);
-  plan_options->async[plan_options->nasync++] = a;
 }
 
 static void read_call(void)
@@ -256,21 +246,6 @@ static void read_expect(void)
     }
 }
 
-static void read_ended_early(void)
-{
-  struct early_end e = {.where = token_name(), .what = "", .unit = ""};
-  READ_FIELDS(early_end, &e);
-  ended_early(e.where, e.what, e.most, e.unit);
-}
-
-static void read_cut(void)
-{
-  struct async_tp_result c = {.op = NONE};
-  READ_FIELDS(result, &c);
-  GROW(graph->async_tp_result, graph->nasync_tp_result, graph->async_tp_result_room);
-  graph->async_tp_result[graph->nasync_tp_result++] = c;
-}
-
 /* The operations of a phase of the flat program, of a function, or of `aside`. */
 static void read_block(const char *name)
 {
@@ -316,7 +291,7 @@ static void read_line(void)
                {"stage_edge", read_stage_edge},
                {"operator", read_operator},
                {"exchange", read_exchange},
-               {"function", read_function},
+               {"function", read_new_function},
                {"style", read_style},
                {"async_tp", read_async_tp},
                {"call", read_call},

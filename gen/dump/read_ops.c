@@ -160,22 +160,6 @@ static bool read_other_field(struct op *op)
   return true;
 }
 
-static void read_body(int id)
-{
-  struct list body = {0};
-  struct stages *stages = alloc(sizeof *stages);
-  bool any = false;
-  *stages = (struct stages){.space = NONE};
-  for (; !at_line_end(); *&any = true)
-    if (!read_stages_field(stages)) unexpected("a field of stages, or the line's end");
-  to_next_line();
-  read_ops(graph->op[id].phase, &body, any ? stages : NULL);
-  if (!body.n) dump_error(token_line(), "an operation is made of none");
-  graph->op[id].nbody = body.n;
-  graph->op[id].body = body.at;
-  if (any) graph->op[id].stages = stages;
-}
-
 /* The kind of each output that this line states. */
 static void read_outputs_kinds(int id)
 {
@@ -221,7 +205,20 @@ static int read_op(enum phase phase, struct task *task)
   note_work(work);
   if (label) r.labels.at[label] = id;
   read_outputs_kinds(id);
-  if (take_sign('{')) read_body(id);
+  if (take_sign('{')) {
+    struct list body = {0};
+    struct stages *stages = alloc(sizeof *stages);
+    bool any = false;
+    *stages = (struct stages){.space = NONE};
+    for (; !at_line_end(); any = true)
+      if (!read_stages_field(stages)) unexpected("a field of stages, or the line's end");
+    to_next_line();
+    read_ops(graph->op[id].phase, &body, any ? stages : NULL);
+    if (!body.n) dump_error(token_line(), "an operation is made of none");
+    graph->op[id].nbody = body.n;
+    graph->op[id].body = body.at;
+    if (any) graph->op[id].stages = stages;
+  }
   return id;
 }
 

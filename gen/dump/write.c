@@ -135,6 +135,24 @@ static void put_flat(void)
 /* -------------------------------------------------------------------------------------- the rest
  */
 
+#define NAMED(member) x->member
+#define NAMELESS      NULL
+#define LINE(word, of, array, type, record, NAME, usual)                                           \
+  static void put_##word##_lines(void)                                                             \
+  {                                                                                                \
+    for (int i = 0; i < of->n##array; i++) {                                                       \
+      const type *x = &of->array[i];                                                               \
+      const char *name = NAME;                                                                     \
+      const type left_out = usual;                                                                 \
+      put(&d.b, name ? #word " " : #word);                                                         \
+      if (name) put_name(name);                                                                    \
+      put_##record##_fields(x, &left_out);                                                         \
+      put(&d.b, "\n");                                                                             \
+    }                                                                                              \
+  }
+LINES(LINE)
+#undef LINE
+
 static void put_mesh(void)
 {
   const struct mesh *m = &graph->mesh;
@@ -158,18 +176,6 @@ static void put_mesh(void)
     put(&d.b, "cluster ");
     put_name(m->cluster.name);
     put_cluster_fields(&m->cluster, &(struct cluster){0});
-    put(&d.b, "\n");
-  }
-}
-
-static void put_modules(void)
-{
-  for (int i = 0; i < graph->nmodule; i++) {
-    const struct module *m = &graph->module[i];
-    struct module usual = usual_module(m->path, i);
-    put(&d.b, "module ");
-    put_name(m->path);
-    put_module_fields(m, &usual);
     put(&d.b, "\n");
   }
 }
@@ -239,21 +245,6 @@ static void put_options(void)
   put(&d.b, "\n");
 }
 
-static void put_request(const struct layout_request *w)
-{
-  put(&d.b, "  %s ",
-      w->what == REQUEST_PARAMETER ? "parameter"
-      : w->what == REQUEST_INPUT   ? "input"
-                                   : "output");
-  if (w->what == REQUEST_PARAMETER)
-    put_value(w->value);
-  else
-    put(&d.b, "%d", w->index);
-  put(&d.b, " ");
-  put_placement(w->to);
-  put(&d.b, "\n");
-}
-
 static void put_styles(void)
 {
   for (int i = 0; i < graph->nstyle; i++) {
@@ -262,13 +253,21 @@ static void put_styles(void)
     put_name(s->name);
     put_style_fields(s, &(struct style){.module = NONE});
     put(&d.b, " {\n");
-    for (int k = 0; k < s->nrequest; k++) put_request(&s->request[k]);
+    for (int k = 0; k < s->nrequest; k++) {
+      const struct layout_request *w = &s->request[k];
+      put(&d.b, "  %s ",
+          w->what == REQUEST_PARAMETER ? "parameter"
+          : w->what == REQUEST_INPUT   ? "input"
+                                       : "output");
+      if (w->what == REQUEST_PARAMETER)
+        put_value(w->value);
+      else
+        put(&d.b, "%d", w->index);
+      put(&d.b, " ");
+      put_placement(w->to);
+      put(&d.b, "\n");
+    }
     put(&d.b, "}\n");
-  }
-  for (int i = 0; i < plan_options->nasync; i++) {
-    put(&d.b, "async_tp");
-    put_async_fields(&plan_options->async[i], &(struct async){.module = NONE});
-    put(&d.b, "\n");
   }
 }
 
@@ -283,25 +282,6 @@ static void put_calls(void)
         c, &(struct call){.parent = NONE, .first = NONE, .last = NONE, .within = c->module});
     for (int k = 0; k < c->nin; k++) put_VALUE("in", c->in[k], NONE);
     for (int k = 0; k < c->nout; k++) put_VALUE("out", c->out[k], NONE);
-    put(&d.b, "\n");
-  }
-}
-
-static void put_early_ends(void)
-{
-  for (int i = 0; i < graph->nended; i++) {
-    put(&d.b, "ended_early ");
-    put_name(graph->ended[i].where);
-    put_early_end_fields(&graph->ended[i], &(struct early_end){0});
-    put(&d.b, "\n");
-  }
-}
-
-static void put_results(void)
-{
-  for (int i = 0; i < graph->nasync_tp_result; i++) {
-    put(&d.b, "cut");
-    put_result_fields(&graph->async_tp_result[i], &(struct async_tp_result){.op = NONE});
     put(&d.b, "\n");
   }
 }
@@ -471,22 +451,13 @@ const char *dump_text(enum pass after)
   put(&d.b, "after %s", pass_name[d.after]);
   put_plan();
   put_mesh();
-  put_modules();
+  put_module_lines();
   put_pipeline_lines(NONE);
   for (int i = 0; i < graph->ngroup; i++) put_group(i);
-  for (int i = 0; i < graph->nunit; i++) {
-    put(&d.b, "unit ");
-    put_name(graph->unit[i].name);
-    put_unit_fields(&graph->unit[i], &(struct unit){.module = NONE});
-    put(&d.b, "\n");
-  }
+  put_unit_lines();
   put_customs();
   put_exchanges();
-  for (int i = 0; i < graph->nfunction; i++) {
-    put(&d.b, "function %s", graph->function[i].name);
-    put_function_fields(&graph->function[i], &(struct function){.count = 1, .stage = NONE});
-    put(&d.b, "\n");
-  }
+  put_function_lines();
   for (int i = 0; i < graph->nvalue; i++) {
     if (!d.kept[i] || d.made[i]) continue;
     put(&d.b, "v%d ", i);
@@ -498,6 +469,7 @@ const char *dump_text(enum pass after)
     d.is_written[i] = true;
   }
   put_styles();
+  put_async_tp_lines();
   put_calls();
   put_index_uses();
   struct graph usual = usual_graph();
@@ -522,8 +494,8 @@ const char *dump_text(enum pass after)
     put_op(i, FORWARD, 2, NULL);
   }
   if (any) put(&d.b, "}\n");
-  put_results();
-  put_early_ends();
+  put_cut_lines();
+  put_ended_early_lines();
   put_kernel_forms();
   return d.b.text;
 }

@@ -38,7 +38,8 @@ static bool is_free_variable(const struct product *p, char letter)
 static char product_counter(const struct product *p, char own)
 {
   static const char list[] = "ijpqrsbknacdefghouvwxyz";
-  if (is_spoken((char[]){own, 0}) && strchr(list, own) && is_free_variable(p, own)) return own;
+  if (is_reserved_name((char[]){own, 0}) && strchr(list, own) && is_free_variable(p, own))
+    return own;
   for (const char *c = list; *c; c++)
     if (!strchr(p->op->equation, *c) && is_free_variable(p, *c)) return *c;
   for (const char *c = list; *c; c++)

@@ -23,27 +23,6 @@ static int *place_of_sums(struct lifetimes *l, int value, int *loss)
   return v->role == SUMS ? &l->note[v->of].sum : &l->note[v->of].gradient;
 }
 
-/* An accumulator over several batches, a parameter's gradient or the loss, is one place: that of
-   the first value that is in a stack, which loops find by their modules; without such a value, that
-   of the first. */
-static void share_sums(struct lifetimes *l)
-{
-  int loss = NONE;
-  for (int k = 0; k < l->value.n; k++) {
-    int value = l->value.at[k], *first = place_of_sums(l, value, &loss);
-    const struct value *v = &graph->value[value];
-    if (!first) continue;
-    if (v->role == GRADIENT && v->op == NONE) l->note[v->of].added_up = true;
-    if (*first == NONE || (in_loop(*first)->stack == NONE && in_loop(value)->stack != NONE))
-      *first = value;
-  }
-  for (int k = 0; k < l->value.n; k++) {
-    int value = l->value.at[k];
-    const int *first = place_of_sums(l, value, &loss);
-    if (first) l->plan->of[value].storage = *first;
-  }
-}
-
 /* Whether the value there is kept from batch to batch. */
 static bool is_added_up(const struct lifetimes *l, int value)
 {
@@ -306,7 +285,23 @@ static void share_buffer(struct lifetimes *l, const struct op *op)
 
 void find_aliases(struct lifetimes *l)
 {
-  share_sums(l);
+  /* An accumulator over several batches, a parameter's gradient or the loss, is one place: that of
+     the first value that is in a stack, which loops find by their modules; without such a value,
+     that of the first. */
+  int loss = NONE;
+  for (int k = 0; k < l->value.n; k++) {
+    int value = l->value.at[k], *first = place_of_sums(l, value, &loss);
+    const struct value *v = &graph->value[value];
+    if (!first) continue;
+    if (v->role == GRADIENT && v->op == NONE) l->note[v->of].added_up = true;
+    if (*first == NONE || (in_loop(*first)->stack == NONE && in_loop(value)->stack != NONE))
+      *first = value;
+  }
+  for (int k = 0; k < l->value.n; k++) {
+    int value = l->value.at[k];
+    const int *first = place_of_sums(l, value, &loss);
+    if (first) l->plan->of[value].storage = *first;
+  }
   share_slices(l);
   /* A sum over the steps of a scan has one place, from the zeros with which it begins. */
   for (int k = 0; k < l->value.n; k++) {

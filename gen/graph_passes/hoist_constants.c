@@ -69,26 +69,6 @@ static bool is_invariant(struct hoisting *h, const struct op *op)
   return true;
 }
 
-/* The query that only an equal operation makes. */
-static void ask_constant(struct hoisting *h, struct query *q, const struct op *op)
-{
-  int64_t scalar;
-  memcpy(&scalar, &op->scalar, sizeof scalar);
-  begin_query(q);
-  ask_rule(q, op);
-  ask_number(q, scalar);
-  ask_number(q, (int64_t)op->type | op->typed << 8 | op->dim << 16 | (int64_t)op->dim_to << 32);
-  ask_layout(q, &op->to);
-  ask_number(q, op->reduction);
-  ask_number(q, op->group);
-  for (int i = 0; i < MAX_NUMBERS; i++) ask_number(q, op->number[i]);
-  for (int i = 0; i < op->nin; i++) ask_number(q, h->equal[op->in[i]]);
-  for (int k = 0; k < op->nout; k++) {
-    ask_value(q, &graph->value[op->out + k]);
-    ask_layout(q, &graph->value[op->out + k].layout);
-  }
-}
-
 /* --------------------------------------------------------------------- the values that are kept */
 
 static int element_of(struct hoisting *h, const struct op *op)
@@ -255,7 +235,23 @@ void hoist_constants(void)
       /* Finds the first ones of the values that are equal to those that the operation makes. */
       static struct query q;
       bool is_new;
-      ask_constant(h, &q, op);
+      /* The query that only an equal operation makes. */
+      int64_t scalar;
+      memcpy(&scalar, &op->scalar, sizeof scalar);
+      begin_query(&q);
+      ask_rule(&q, op);
+      ask_number(&q, scalar);
+      ask_number(&q,
+                 (int64_t)op->type | op->typed << 8 | op->dim << 16 | (int64_t)op->dim_to << 32);
+      ask_layout(&q, &op->to);
+      ask_number(&q, op->reduction);
+      ask_number(&q, op->group);
+      for (int i = 0; i < MAX_NUMBERS; i++) ask_number(&q, op->number[i]);
+      for (int i = 0; i < op->nin; i++) ask_number(&q, h->equal[op->in[i]]);
+      for (int k = 0; k < op->nout; k++) {
+        ask_value(&q, &graph->value[op->out + k]);
+        ask_layout(&q, &graph->value[op->out + k].layout);
+      }
       int *first = answer_to(&h->constants, &q, sizeof *first, &is_new);
       if (is_new) *first = op->out;
       for (int k = 0; k < op->nout; k++) h->equal[op->out + k] = *first + k;

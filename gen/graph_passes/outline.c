@@ -427,20 +427,6 @@ static void find_regions_of_list(struct outlining *o, const struct list *inner, 
   }
 }
 
-/* An operation of a step must be in the loop of its scan, whatever loop is around that. */
-static void refuse_unlike_steps(const struct outlining *o)
-{
-  for (int at = 0; at < graph->norder; at++) {
-    const struct op *op = &graph->op[graph->order[at]];
-    if (o->inside[at] || scan_around(op->module) == NONE) continue;
-    plan_error(
-        op->line,
-        "%s: the steps of the scan of line %d differ here, so they cannot be a loop: make them "
-        "equal, or say F.scan(f, carry, xs, dim, true), which writes them one after the other",
-        printable(op_name(op)), graph->module[scan_around(op->module)].line);
-  }
-}
-
 static void find_regions(struct outlining *o)
 {
   const int *counts = count_elements();
@@ -457,7 +443,18 @@ static void find_regions(struct outlining *o)
     for (int list = 0; list < graph->nmodule; list++)
       if ((graph->module[list].steps > 0) == scans && counts[list] > 1)
         find_regions_of_list(o, &inner[list], list, counts[list]);
-    if (scans) refuse_unlike_steps(o);
+    if (scans) {
+      /* An operation of a step must be in the loop of its scan, whatever loop is around that. */
+      for (int at = 0; at < graph->norder; at++) {
+        const struct op *op = &graph->op[graph->order[at]];
+        if (o->inside[at] || scan_around(op->module) == NONE) continue;
+        plan_error(
+            op->line,
+            "%s: the steps of the scan of line %d differ here, so they cannot be a loop: make them "
+            "equal, or say F.scan(f, carry, xs, dim, true), which writes them one after the other",
+            printable(op_name(op)), graph->module[scan_around(op->module)].line);
+      }
+    }
   }
   /* An update's slices of a stack are also known by the module of a loop. */
   for (int at = 0; at < graph->norder; at++) {

@@ -83,21 +83,6 @@ static int renumbered(const struct renumbered *r, int i)
   return i == NONE ? NONE : r->number[i];
 }
 
-static void move_in_loops(struct dropping *d)
-{
-  struct values_in_loops *l = graph->in_loops;
-  int left = 0;
-  for (int i = 0; l && i < l->nvalue; i++) {
-    if (d->values.number[i] == NONE) continue;
-    struct in_loop *to = &l->of[left++];
-    *to = l->of[i];
-    to->stack = renumbered(&d->values, to->stack);
-    to->sibling = renumbered(&d->values, to->sibling);
-    if (to->step) to->initial = d->values.number[to->initial];
-  }
-  if (l) l->nvalue = left;
-}
-
 void drop_idle(void)
 {
   struct dropping run = {0}, *d = &run;
@@ -113,7 +98,17 @@ void drop_idle(void)
   graph->loss = renumbered(&d->values, graph->loss);
   graph->norm = renumbered(&d->values, graph->norm);
   for (int at = 0; at < graph->norder; at++) graph->order[at] = d->ops.number[graph->order[at]];
-  move_in_loops(d);
+  struct values_in_loops *l = graph->in_loops;
+  int left = 0;
+  for (int i = 0; l && i < l->nvalue; i++) {
+    if (d->values.number[i] == NONE) continue;
+    struct in_loop *to = &l->of[left++];
+    *to = l->of[i];
+    to->stack = renumbered(&d->values, to->stack);
+    to->sibling = renumbered(&d->values, to->sibling);
+    if (to->step) to->initial = d->values.number[to->initial];
+  }
+  if (l) l->nvalue = left;
   for (int i = 0; i < graph->nvalue; i++) {
     if (d->values.number[i] == NONE) continue;
     struct value *v = &graph->value[d->values.number[i]];

@@ -131,17 +131,6 @@ static int stage_of_gradients(struct staging *s, const struct op *op)
   return stage;
 }
 
-/* The last stage whose values it takes; in the backward, the first one. */
-static void set_by_inputs(struct staging *s, int id)
-{
-  const struct op *op = &graph->op[id];
-  int stage = stage_of_gradients(s, op);
-  if (op->kind == OP_all_reduce && is_of_metric(op->in[0])) return; /* all ranks take part */
-  for (int i = 0, last = stage == NONE; i < op->nin && last; i++)
-    if (stage_with(s, op->in[i]) > stage) stage = stage_with(s, op->in[i]);
-  if (stage != NONE) set_stage(id, stage);
-}
-
 /* By value: whether it is made only of inputs and constants, so that any stage can make it. */
 static bool *made_anywhere(void)
 {
@@ -389,7 +378,17 @@ void stages(void)
                                                have its stage */
     s->home = stages_of_values();
     for (int at = 0; at < graph->norder; at++)
-      if (stage_of(graph->order[at]) == NONE) set_by_inputs(s, graph->order[at]);
+      if (stage_of(graph->order[at]) == NONE) {
+        /* The last stage whose values it takes; in the backward, the first one. */
+        int id = graph->order[at];
+        const struct op *op = &graph->op[id];
+        int stage = stage_of_gradients(s, op);
+        if (op->kind == OP_all_reduce && is_of_metric(op->in[0]))
+          continue; /* all ranks take part */
+        for (int i = 0, last = stage == NONE; i < op->nin && last; i++)
+          if (stage_with(s, op->in[i]) > stage) stage = stage_with(s, op->in[i]);
+        if (stage != NONE) set_stage(id, stage);
+      }
   }
   for (int at = 0; at < graph->norder; at++) { /* one stage does the additions that all stages could
                                                   do */

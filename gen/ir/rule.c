@@ -156,24 +156,6 @@ static void put_input(int i)
   put_operand(&p, graph->value[op->in[i]].shape.ndim - named_dimensions(p.operand));
 }
 
-/* The operand that gives the iteration space is first, so that its letters are in order. */
-static void put_operands(void)
-{
-  bool reduces = is_reduce(op->kind);
-  found->nout = rule.rule->nout;
-  if (reduces) put_input(0);
-  for (int k = 0; k < rule.rule->nout; k++) {
-    struct place p = {&rule.rule->out[k], found->out[k], &found->ndim_out[k]};
-    put_operand(&p, nbatch);
-    found->reduction[k] = p.operand->reduction;
-    found->type[k] = p.operand->type;
-  }
-  for (int i = reduces; i < rule.nin; i++) put_input(i);
-  for (int i = 0; i < rule.nin; i++)
-    for (int letter = 0; letter < found->n; letter++)
-      if (strchr(rule.in[i]->summed, found->name[letter])) found->summed[i] |= 1u << letter;
-}
-
 /* ------------------------------------------------------------------------------- letters' sizes */
 
 /* The i-th operand's shape: the inputs, then the outputs as far as they are made. */
@@ -322,7 +304,20 @@ static void find_letters(const struct op *of, struct letters *l)
   }
   if (op->nin == 0 && op->nout && operand_has(&rule.rule->out[0], is_rest_dimension))
     nbatch = graph->value[op->out].shape.ndim - named_dimensions(&rule.rule->out[0]);
-  put_operands();
+  /* The operand that gives the iteration space is first, so that its letters are in order. */
+  bool reduces = is_reduce(op->kind);
+  found->nout = rule.rule->nout;
+  if (reduces) put_input(0);
+  for (int k = 0; k < rule.rule->nout; k++) {
+    struct place p = {&rule.rule->out[k], found->out[k], &found->ndim_out[k]};
+    put_operand(&p, nbatch);
+    found->reduction[k] = p.operand->reduction;
+    found->type[k] = p.operand->type;
+  }
+  for (int i = reduces; i < rule.nin; i++) put_input(i);
+  for (int i = 0; i < rule.nin; i++)
+    for (int letter = 0; letter < found->n; letter++)
+      if (strchr(rule.in[i]->summed, found->name[letter])) found->summed[i] |= 1u << letter;
   for (int k = 0; k < op->nout; k++)
     if (l->ndim_out[k] != graph->value[op->out + k].shape.ndim)
       plan_error(op->line, "%s: output %d has shape %s, which does not fit the rule %s",

@@ -64,14 +64,14 @@ static void take_section(struct side *a, struct side *b)
 {
   int end_a, end_b, at_a = a->n, at_b = b->n;
   /* The end of the section after which both sides have covered equally many elements. */
-  *&end_a = a->dim + 1;
-  *&end_b = b->dim + 1;
+  end_a = a->dim + 1;
+  end_b = b->dim + 1;
   int64_t x = a->left.size[a->dim], y = b->left.size[b->dim];
   while (x != y) {
     if (x < y)
-      x *= a->left.size[(*&end_a)++];
+      x *= a->left.size[end_a++];
     else
-      y *= b->left.size[(*&end_b)++];
+      y *= b->left.size[end_b++];
   }
   for (;;) {
     int x = last_left(a, end_a), y = last_left(b, end_b);

@@ -12,7 +12,7 @@ static const char *leaf(const char *name)
 }
 
 /* Further words that kernels on a device use. */
-static bool is_spoken_on_device(const char *name)
+static bool is_reserved_on_device(const char *name)
 {
   static const char *const words[] = {"add_parts", "e",   "lane",     "load",     "store",
                                       "v",         "vec", "warp_max", "warp_min", "warp_sum"};
@@ -52,9 +52,9 @@ const char *free_name(const struct kernel_builder *k, const char *preferred)
   for (int again = 1; again < (int)sizeof n.taken; again++) {
     if (n.taken[again]) continue;
     const char *name = again == 1 ? n.preferred : text("%s_%d", n.preferred, again);
-    bool is_spoken_in_kernel =
-        is_spoken(name) || (target->thread_grids && is_spoken_on_device(name));
-    if (!is_spoken_in_kernel) return name;
+    bool is_reserved_in_kernel =
+        is_reserved_name(name) || (target->thread_grids && is_reserved_on_device(name));
+    if (!is_reserved_in_kernel) return name;
   }
   bug("emit", "a kernel has more than %d names like '%s'", (int)sizeof n.taken, preferred);
 }
@@ -63,9 +63,9 @@ const char *free_name(const struct kernel_builder *k, const char *preferred)
    elsewhere. */
 static const char *name_in_kernel(int value)
 {
-  const char *spoken = display_name(value), *end = spoken + strlen(spoken);
-  while (end > spoken && end[-1] >= '0' && end[-1] <= '9') end--;
-  return *end && end > spoken && end[-1] == '_' ? local_name(value) : spoken;
+  const char *shown = display_name(value), *end = shown + strlen(shown);
+  while (end > shown && end[-1] >= '0' && end[-1] <= '9') end--;
+  return *end && end > shown && end[-1] == '_' ? local_name(value) : shown;
 }
 
 /* A value's name as an argument: the last word of its name, "weight", "d_weight"; both words of

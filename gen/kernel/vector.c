@@ -55,9 +55,9 @@ static const struct expr *vector_variable(const struct vectors *all, const struc
   return parts ? expr("%s[part]", v->name) : word_expr(v->name);
 }
 
-static const struct expr *spoken_element(const struct vectors *all, struct vector *v)
+static const struct expr *used_element(const struct vectors *all, struct vector *v)
 {
-  v->spoken = true;
+  v->used = true;
   if (v->until < all->stage) v->until = all->stage;
   return expr("%e[v]", vector_variable(all, v));
 }
@@ -81,7 +81,7 @@ const struct expr *vector_element(struct kernel_builder *k, int value,
   const struct expr *first = first_place(k, value, operand, NONE, NULL);
   struct vector *v = find_vector(k, value, first, false, written);
   v->written |= written;
-  return spoken_element(all, v);
+  return used_element(all, v);
 }
 
 bool reads_vector_at(const struct kernel_builder *k, int value, const struct operand *operand,
@@ -101,7 +101,7 @@ const struct expr *indexed_vector(struct kernel_builder *k, int value,
   const struct expr *first = first_place(k, value, operand, dim, at);
   struct vector *v = find_vector(k, value, first, true, false);
   v->where = where;
-  return spoken_element(&k->vectors, v);
+  return used_element(&k->vectors, v);
 }
 
 /* --------------------------------------------------------------------------------- around loops */
@@ -136,7 +136,7 @@ void end_vector(struct code *c, struct kernel_builder *k, const struct code *bod
   append_code(c, all->lead);
   for (int i = 0; i < all->n; i++) {
     const struct vector *v = &all->list[i];
-    if (v->spoken && !is_made_in_stage(all, v) && v->from >= all->stage) {
+    if (v->used && !is_made_in_stage(all, v) && v->from >= all->stage) {
       const char *type = vector_type(k, c_type(graph->value[v->value].type));
       const struct expr *load = call_expr(text("load<%d>", all->width), &v->first, 1);
       if (v->where) load = choice_expr(v->where, load, word_expr(text("%s{}", type)));
@@ -148,7 +148,7 @@ void end_vector(struct code *c, struct kernel_builder *k, const struct code *bod
   }
   for (int i = 0; i < all->n; i++) {
     const struct vector *v = &all->list[i];
-    if (v->spoken && is_made_in_stage(all, v) && !(is_kept_in_vector(v) && all->declared))
+    if (v->used && is_made_in_stage(all, v) && !(is_kept_in_vector(v) && all->declared))
       add_declaration(c, vector_type(k, c_type(graph->value[v->value].type)), v->name, NULL);
   }
   struct statement *lanes = add_for(c, "int", "v", int_expr(0), int_expr(all->width));
@@ -156,9 +156,9 @@ void end_vector(struct code *c, struct kernel_builder *k, const struct code *bod
   append_code(lanes->body, body);
   for (int i = 0; i < all->n; i++) {
     struct vector *v = &all->list[i];
-    if (v->spoken && is_made_in_stage(all, v))
+    if (v->used && is_made_in_stage(all, v))
       add_statement(c, expr("store(%e, %e)", v->first, vector_variable(all, v)));
-    v->spoken = false;
+    v->used = false;
   }
 }
 

@@ -63,23 +63,6 @@ static enum type type_field(lua_State *L, int at, const char *name)
   return t;
 }
 
-/* A number and a text may be one name. */
-static void forbid_equal_names(lua_State *L, const struct made *m)
-{
-  lua_newtable(L);
-  for (int of_modules = 0; of_modules < 2; of_modules++)
-    for (int i = 0; i < m->n; i++) {
-      if ((m->held[i].module != NULL) != of_modules) continue;
-      if (lua_getfield(L, -1, m->held[i].name) != LUA_TNIL)
-        plan_fails("the %s of line %d holds two things of the name '%s'", m->class_name, m->line,
-                   m->held[i].name);
-      lua_pushboolean(L, 1);
-      lua_setfield(L, -3, m->held[i].name);
-      lua_pop(L, 1);
-    }
-  lua_pop(L, 1);
-}
-
 static void add_parameter(const struct held *h, int module, const struct inherited *from)
 {
   struct tensor *t = h->tensor;
@@ -153,7 +136,21 @@ static void take_up_module(lua_State *L, const struct held *h, int parent, struc
   look(L, m);
   for (int of_modules = 0; of_modules < 2 && m->unnamed; of_modules++)
     refuse_bad_keys(L, m, of_modules);
-  if (m->numbered && m->named) forbid_equal_names(L, m);
+  if (m->numbered && m->named) {
+    /* A number and a text may be one name. */
+    lua_newtable(L);
+    for (int of_modules = 0; of_modules < 2; of_modules++)
+      for (int i = 0; i < m->n; i++) {
+        if ((m->held[i].module != NULL) != of_modules) continue;
+        if (lua_getfield(L, -1, m->held[i].name) != LUA_TNIL)
+          plan_fails("the %s of line %d holds two things of the name '%s'", m->class_name, m->line,
+                     m->held[i].name);
+        lua_pushboolean(L, 1);
+        lua_setfield(L, -3, m->held[i].name);
+        lua_pop(L, 1);
+      }
+    lua_pop(L, 1);
+  }
   for (int i = 0; i < m->n; i++)
     if (m->held[i].tensor) add_parameter(&m->held[i], m->index, &from);
   for (int i = 0; i < m->n; i++)

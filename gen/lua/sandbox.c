@@ -221,21 +221,6 @@ static int wait_for_child(pid_t child)
   return status;
 }
 
-static void judge(int status)
-{
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
-  report_child_error();
-  if (WIFEXITED(status)) fail_with(WEXITSTATUS(status)); /* it has reported the error */
-  int sign = WTERMSIG(status);
-  if (sign == SIGABRT) fail_by_abort(); /* likewise */
-  if (sign == SIGXCPU || sign == SIGPROF || sign == SIGALRM)
-    plan_error(sandbox->line, "the plan took more than %d s to read: does it end?",
-               sign == SIGALRM ? WALL_SECONDS : SECONDS);
-  if (sign == SIGKILL)
-    plan_error(sandbox->line, "the plan was stopped: it took too much time or memory");
-  plan_error(sandbox->line, "the plan crashed the Lua that reads it (signal %d)", sign);
-}
-
 /* Microseconds of processor time of all children that have ended. */
 static long time_of_children(void)
 {
@@ -273,5 +258,15 @@ void in_sandbox(void (*body)(void))
     printf(plain ? "%c" : "\\x%02x", byte);
   }
   if (fflush(stdout) || ferror(stdout)) usage_error(3, "cannot write to standard output");
-  judge(status);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
+  report_child_error();
+  if (WIFEXITED(status)) fail_with(WEXITSTATUS(status)); /* it has reported the error */
+  int sign = WTERMSIG(status);
+  if (sign == SIGABRT) fail_by_abort(); /* likewise */
+  if (sign == SIGXCPU || sign == SIGPROF || sign == SIGALRM)
+    plan_error(sandbox->line, "the plan took more than %d s to read: does it end?",
+               sign == SIGALRM ? WALL_SECONDS : SECONDS);
+  if (sign == SIGKILL)
+    plan_error(sandbox->line, "the plan was stopped: it took too much time or memory");
+  plan_error(sandbox->line, "the plan crashed the Lua that reads it (signal %d)", sign);
 }

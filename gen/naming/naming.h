@@ -181,7 +181,7 @@ int *planned(const char *plan);
 /* ---------------------------------------------------------------------------- reserved_names.c */
 
 /* Whether generated statements use the name themselves: no variable or parameter may have it. */
-bool is_spoken(const char *name);
+bool is_reserved_name(const char *name);
 /* Kernels have a name space of their own. From here on no variable gets this name, nor one that
    continues it with `_` and a number: a kernel gets such a name if several want this one, or if
    it is several functions. */

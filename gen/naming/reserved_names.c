@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* Identifiers in the statements of generated functions and kernels, beside element_function[]. */
-static const char *const spoken[] = {"abs",
+static const char *const listed[] = {"abs",
                                      "all_rows",
                                      "all_rows_have_room",
                                      "ask_for_blas_memory",
@@ -233,7 +233,7 @@ bool is_kernel_name(const char *name)
   return false;
 }
 
-bool is_spoken(const char *name)
+bool is_reserved_name(const char *name)
 {
   /* Whether it names a group's communicator or stream. */
   static const char over[] = "over_", stream[] = "_stream";
@@ -242,7 +242,7 @@ bool is_spoken(const char *name)
   if (!strncmp(name, over, strlen(over)) || (n > end && !strcmp(name + n - end, stream)))
     for (int i = 0; i < graph->ngroup && !is_of_a_group; i++)
       is_of_a_group = !strcmp(name, group_name(i)) || !strcmp(name, stream_name(i));
-  if (is_of_a_group || is_word_of(spoken, name)) return true;
+  if (is_of_a_group || is_word_of(listed, name)) return true;
   for (const struct element_function *f = element_function; f->name; f++)
     if (!strcmp(name, f->name)) return true;
   return false;

@@ -32,7 +32,7 @@ void give_name(struct scope *s, const char *name)
 /* Whether no variable may have it. */
 static bool is_taken_in_scope(const char *name)
 {
-  return is_spoken(name) || is_kernel_name(name);
+  return is_reserved_name(name) || is_kernel_name(name);
 }
 
 const char *unique_name(struct scope *s, const char *preferred)

@@ -44,23 +44,6 @@ static const char *wrong_action(const struct done *d, int rank, const struct act
   return NULL;
 }
 
-static const char *what_is_missing(const struct done *d)
-{
-  for (int s = 0; s < d->p->stages; s++)
-    for (int m = 0; m < d->p->microbatches; m++) {
-      const struct action a = {.stage = s, .microbatch = m};
-      const bool backward =
-          is_done(d, &a, ACTION_B) || (is_done(d, &a, ACTION_I) && is_done(d, &a, ACTION_W));
-      if (!is_done(d, &a, ACTION_F) || !backward)
-        return text("the %s of micro-batch %d on stage %d is missing",
-                    !is_done(d, &a, ACTION_F)  ? "forward"
-                    : is_done(d, &a, ACTION_I) ? "backward for the weights"
-                                               : "backward",
-                    m, s);
-    }
-  return NULL;
-}
-
 /* Checks that the order has every action, each in its turn on its rank. */
 static const char *wrong_rows(const struct pipeline *p)
 {
@@ -73,7 +56,19 @@ static const char *wrong_rows(const struct pipeline *p)
         if (wrong) return wrong;
         *done_of(&d, &part[i]) |= (unsigned char)(1u << part[i].kind);
       }
-  return what_is_missing(&d);
+  for (int s = 0; s < d.p->stages; s++)
+    for (int m = 0; m < d.p->microbatches; m++) {
+      const struct action a = {.stage = s, .microbatch = m};
+      const bool backward =
+          is_done(&d, &a, ACTION_B) || (is_done(&d, &a, ACTION_I) && is_done(&d, &a, ACTION_W));
+      if (!is_done(&d, &a, ACTION_F) || !backward)
+        return text("the %s of micro-batch %d on stage %d is missing",
+                    !is_done(&d, &a, ACTION_F)  ? "forward"
+                    : is_done(&d, &a, ACTION_I) ? "backward for the weights"
+                                                : "backward",
+                    m, s);
+    }
+  return NULL;
 }
 
 const char *wrong_order(const struct pipeline *p)

@@ -20,11 +20,6 @@ static bool is_there(int value)
   return false;
 }
 
-static char *made_by(const struct op *op)
-{
-  return op->why && op->kind != OP_view ? comment_text(op) : formula_text(op);
-}
-
 /* "line 14", or the place in another file than the plan. */
 static char *line_shown(int line)
 {
@@ -37,7 +32,11 @@ static void explain_value(int value)
   put(&explanation, "%s  %s%s  %s  (%s)\n", printable(value_name(value)), type_name(v->type),
       shape_text(v->shape), layout_text(v->layout), place_shown(v->line));
   if (v->role == PARAMETER) put(&explanation, "  placed by %s\n", asked_by(value));
-  if (v->op != NONE) put(&explanation, "  made by %s\n", made_by(&graph->op[v->op]));
+  if (v->op != NONE) {
+    const struct op *maker = &graph->op[v->op];
+    bool has_reason = maker->why && maker->kind != OP_view;
+    put(&explanation, "  made by %s\n", has_reason ? comment_text(maker) : formula_text(maker));
+  }
   for (int i = 0; i < graph->norder; i++) {
     const struct op *op = &graph->op[graph->order[i]];
     for (int k = 0; k < op->nin; k++)

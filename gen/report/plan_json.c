@@ -19,22 +19,6 @@ static json_t *json_layout(struct layout layout)
   return object;
 }
 
-/* Its stream and what overlaps with it; its time by the model, and its exposed time. */
-static void add_stream(json_t *object, const struct op *op)
-{
-  json_t *list = json_array();
-  struct list others = beside(op);
-  for (int i = 0; i < others.n; i++)
-    json_append(list, json_string(called(&graph->op[others.at[i]], shown_name)));
-  json_member(object, "stream",
-              json_string(scheduled(op)->overlapped ? stream_name(op->group) : "stream"));
-  json_member(object, "beside", list);
-  int64_t takes, waited;
-  simulated_mean((int)(op - graph->op), &takes, &waited);
-  json_member(object, "takes_ns", json_integer(takes / 1000));
-  json_member(object, "waited_for_ns", json_integer(waited / 1000));
-}
-
 static json_t *json_files(void)
 {
   json_t *list = json_array();
@@ -55,7 +39,20 @@ static void add_collective(void *to, int id, int times)
                 group_size(op->group), "times", times, "phase", phase_name[op->phase], "line",
                 op->line % LINES_OF_FILE, "why", printable(op->why));
   add_file_of(object, op->line);
-  if (target->streams) add_stream(object, op);
+  if (target->streams) {
+    /* Its stream and what overlaps with it; its time by the model, and its exposed time. */
+    json_t *list = json_array();
+    struct list others = beside(op);
+    for (int i = 0; i < others.n; i++)
+      json_append(list, json_string(called(&graph->op[others.at[i]], shown_name)));
+    json_member(object, "stream",
+                json_string(scheduled(op)->overlapped ? stream_name(op->group) : "stream"));
+    json_member(object, "beside", list);
+    int64_t takes, waited;
+    simulated_mean((int)(op - graph->op), &takes, &waited);
+    json_member(object, "takes_ns", json_integer(takes / 1000));
+    json_member(object, "waited_for_ns", json_integer(waited / 1000));
+  }
   json_append(to, object);
 }
 

@@ -16,12 +16,6 @@ static char *time_text(double picoseconds)
   return picoseconds > 0 ? seconds_text(picoseconds * 1e-12) : copy_text("0");
 }
 
-/* The value that a collective moves, or the name of what a bucket moves. */
-static const char *moved_name(const struct op *op)
-{
-  return op->nbody ? reduced_text(op) : shown_name(op->in[0]);
-}
-
 static void put_stream(void *to, int id, int times)
 {
   const struct op *op = &graph->op[id];
@@ -44,22 +38,11 @@ static void put_stream(void *to, int id, int times)
                      : scheduled(op)->awaited_next_iteration   ? ", awaited in the next iteration"
                                                                : "";
   if (times > 1) put(sums->to, "   %d times", times);
+  /* The value that a collective moves, or the name of what a bucket moves. */
   const char *what =
-      text("      %s%s: overlaps with %s", moved_name(op), from, beside_text(op, shown_name));
+      text("      %s%s: overlaps with %s", op->nbody ? reduced_text(op) : shown_name(op->in[0]),
+           from, beside_text(op, shown_name));
   put(sums->to, "\n%s\n", wrapped(what, " ", "          "));
-}
-
-/* Why collectives that all batches share are not hidden, if that is worth a line. */
-static void put_once(struct buffer *b, const struct sums *s)
-{
-  double once = s->of_gather + s->of_update;
-  if (runs_in_step() == 1 || once < s->exposed / 100) return;
-  bool can_reduce = s->of_update > once / 2 && !plan_options->reduce_each_batch;
-  put(b, "  %s of these: gathered before the first batch or reduced after the last, where little\n",
-      time_text(once));
-  put(b, "  arithmetic can overlap%s\n",
-      can_reduce ? "; with reduce_each_batch each batch's backward overlaps with its reductions"
-                 : "");
 }
 
 void put_streams(struct buffer *b)
@@ -72,5 +55,13 @@ void put_streams(struct buffer *b)
       rows.text);
   put(b, "  collectives take %s of a step; %s of it is exposed\n", time_text(sums.taken),
       time_text(sums.exposed));
-  put_once(b, &sums);
+  /* Why collectives that all batches share are not hidden, if that is worth a line. */
+  double once = sums.of_gather + sums.of_update;
+  if (runs_in_step() == 1 || once < sums.exposed / 100) return;
+  bool can_reduce = sums.of_update > once / 2 && !plan_options->reduce_each_batch;
+  put(b, "  %s of these: gathered before the first batch or reduced after the last, where little\n",
+      time_text(once));
+  put(b, "  arithmetic can overlap%s\n",
+      can_reduce ? "; with reduce_each_batch each batch's backward overlaps with its reductions"
+                 : "");
 }

@@ -294,27 +294,6 @@ static void put_head(struct buffer *b, const char *what)
       duration_text((double)(chart.end - chart.begin) * 1e-12));
 }
 
-/* One of several batches, and the update. */
-static void put_whole(struct buffer *b)
-{
-  const struct simulated *s = simulated();
-  chart.n = 0;
-  chart.begin = chart.end = 0;
-  for (int i = 0; i < s->n; i++)
-    if (s->ran[i].end > chart.end) chart.end = s->ran[i].end;
-  const char **name = alloc((size_t)graph->nop * sizeof *name);
-  for (int i = 0; i < s->n; i++) {
-    const struct ran *r = &s->ran[i];
-    bool is_named = loop_at[r->op] != NONE && name[r->op]; /* the same in each iteration */
-    if (!is_named) name[r->op] = name_in_step(r);
-    put_in_row(i, name[r->op]);
-  }
-  put_head(b, microbatches() > 1             ? "timeline of a micro-batch, and the update"
-              : plan_options->accumulate > 1 ? "timeline of a batch, and the update"
-                                             : "timeline");
-  put_rows(b);
-}
-
 /* From the start of an iteration's arithmetic to that of the next: an iteration in the middle,
    since the first and the last do additional work. */
 static void find_window(int function)
@@ -359,7 +338,23 @@ void put_step(struct buffer *b)
   put_machine(b);
   put_figures(b);
   put(b, "  %-12s %12s   # arithmetic, = a collective, . less than half of the time\n", "bars", "");
-  put_whole(b);
+  /* One of several batches, and the update. */
+  const struct simulated *s = simulated();
+  chart.n = 0;
+  chart.begin = chart.end = 0;
+  for (int i = 0; i < s->n; i++)
+    if (s->ran[i].end > chart.end) chart.end = s->ran[i].end;
+  const char **name = alloc((size_t)graph->nop * sizeof *name);
+  for (int i = 0; i < s->n; i++) {
+    const struct ran *r = &s->ran[i];
+    bool is_named = loop_at[r->op] != NONE && name[r->op]; /* the same in each iteration */
+    if (!is_named) name[r->op] = name_in_step(r);
+    put_in_row(i, name[r->op]);
+  }
+  put_head(b, microbatches() > 1             ? "timeline of a micro-batch, and the update"
+              : plan_options->accumulate > 1 ? "timeline of a batch, and the update"
+                                             : "timeline");
+  put_rows(b);
   for (int i = 0; i < graph->nfunction; i++)
     if (graph->function[i].count > 1 && !graph->function[i].is_part) put_iteration(b, i);
 }

@@ -17,30 +17,27 @@
 
 /* -------------------------------------------------------------------------------- the question */
 
-/* An input, and its earlier redistributions; and whether two inputs are the same value. */
-static void ask_input(struct query *q, const struct def_use *uses, const struct op *op, int i)
-{
-  const struct value *v = &graph->value[op->in[i]];
-  ask_value(q, v);
-  ask_layout(q, &v->layout);
-  if (v->counts != NONE) { /* rows by expert have the layout of the names that were counted */
-    int maker = graph->value[made_count(op->in[i])].op;
-    ask_number(q, maker == NONE);
-    if (maker != NONE) ask_layout(q, &graph->value[graph->op[maker].in[0]].layout);
-  }
-  ask_number(q, v->role == CACHE);
-  for (int k = 0; k < i; k++) ask_number(q, op->in[k] == op->in[i]);
-  for (int m = uses->moved_to[op->in[i]]; m != NONE; m = uses->moved_before[m])
-    if (is_plain_move(&graph->op[m])) ask_layout(q, &graph->value[graph->op[m].out].layout);
-  ask_number(q, NONE);
-}
-
 static void ask_op(struct query *q, const struct def_use *uses, const struct op *op)
 {
   ask_rule(q, op);
   ask_number(q, op->phase == FORWARD); /* what the forward cuts, the backward gathers */
   ask_number(q, (int64_t)number_if_any(op, "ring"));
-  for (int i = 0; i < op->nin; i++) ask_input(q, uses, op, i);
+  for (int i = 0; i < op->nin; i++) {
+    /* An input, and its earlier redistributions; and whether two inputs are the same value. */
+    const struct value *v = &graph->value[op->in[i]];
+    ask_value(q, v);
+    ask_layout(q, &v->layout);
+    if (v->counts != NONE) { /* rows by expert have the layout of the names that were counted */
+      int maker = graph->value[made_count(op->in[i])].op;
+      ask_number(q, maker == NONE);
+      if (maker != NONE) ask_layout(q, &graph->value[graph->op[maker].in[0]].layout);
+    }
+    ask_number(q, v->role == CACHE);
+    for (int k = 0; k < i; k++) ask_number(q, op->in[k] == op->in[i]);
+    for (int m = uses->moved_to[op->in[i]]; m != NONE; m = uses->moved_before[m])
+      if (is_plain_move(&graph->op[m])) ask_layout(q, &graph->value[graph->op[m].out].layout);
+    ask_number(q, NONE);
+  }
   for (int k = 0; k < op->nout; k++) {
     /* An output, the plan's requests on it, and the value whose gradient it is. */
     int value = op->out + k;
@@ -91,29 +88,6 @@ static bool may_be_cut(const struct op *op, const struct letters *l, const struc
   return false;
 }
 
-/* A sharded input would be made whole because nothing else is legal: the plan has to ask for
-   that. */
-static void forbid_silence(const struct op *op, const struct letters *l, const struct choice *list,
-                           int n, const struct op_sharding *sharding)
-{
-  for (int d = 0; d < graph->mesh.ndim; d++)
-    for (int i = 0; i < op->nin && !graph->mesh.microbatch_axis[d]; i++) {
-      const struct value *v = &graph->value[op->in[i]];
-      struct placement now = v->layout.on[d];
-      if (now.kind != SHARD || sharding->in[i].on[d].kind != REPLICATE) continue;
-      if (v->shape.size[now.dim] == 1) continue; /* one rank has it all */
-      if (may_be_cut(op, l, list, n, d)) continue;
-      plan_error(
-          op->line,
-          "%s%s cannot be sharded over %s: its input %d, %s, is %s there, and the operator's "
-          "rule, %s, allows no cut; where it is to be replicated, write x:replicate(), or a "
-          "style that makes it whole",
-          op->phase == BACKWARD ? "the backward's " : "", printable(op_name(op)),
-          printable(graph->mesh.name[d]), i, shape_text(v->shape), placement_text(v->layout.on[d]),
-          printable(rule_of(op)));
-    }
-}
-
 struct op_sharding find_sharding(struct chooser *c, const struct op *op)
 {
   /* The answer is the decision, and the bounds that it met. */
@@ -131,7 +105,25 @@ struct op_sharding find_sharding(struct chooser *c, const struct op *op)
     int n = choices_of(c, op, &l, list);
     decision->sharding = search_shardings(c, op, &l);
     decision->ended_early = c->ended_early;
-    forbid_silence(op, &l, list, n, &decision->sharding);
+    /* A sharded input would be made whole because nothing else is legal: the plan has to ask for
+       that. */
+    const struct op_sharding *sharding = &decision->sharding;
+    for (int d = 0; d < graph->mesh.ndim; d++)
+      for (int i = 0; i < op->nin && !graph->mesh.microbatch_axis[d]; i++) {
+        const struct value *v = &graph->value[op->in[i]];
+        struct placement now = v->layout.on[d];
+        if (now.kind != SHARD || sharding->in[i].on[d].kind != REPLICATE) continue;
+        if (v->shape.size[now.dim] == 1) continue; /* one rank has it all */
+        if (may_be_cut(op, &l, list, n, d)) continue;
+        plan_error(
+            op->line,
+            "%s%s cannot be sharded over %s: its input %d, %s, is %s there, and the operator's "
+            "rule, %s, allows no cut; where it is to be replicated, write x:replicate(), or a "
+            "style that makes it whole",
+            op->phase == BACKWARD ? "the backward's " : "", printable(op_name(op)),
+            printable(graph->mesh.name[d]), i, shape_text(v->shape),
+            placement_text(v->layout.on[d]), printable(rule_of(op)));
+      }
   }
   c->ended_early |= decision->ended_early;
   return decision->sharding;

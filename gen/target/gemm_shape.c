@@ -58,25 +58,6 @@ static void add_piece(struct product *p, enum gemm_operand o, char letter, int64
   r->stride[o] = stride;
 }
 
-static void add_operand(struct product *p, enum gemm_operand o, int rank)
-{
-  struct shape here = local_shape(product_value(p->op, o), rank);
-  int64_t stride[MAX_DIMS];
-  local_strides(product_value(p->op, o), rank, stride);
-  for (int d = 0; d < here.ndim; d++) {
-    int64_t size = p->letters[o][d] == p->joined ? p->size : here.size[d];
-    if (size == 1) continue;
-    if (p->op->pieces && p->letters[o][d] == p->letters[GEMM_C][p->op->piece_dim]) {
-      add_piece(p, o, p->letters[o][d], here.size[d], stride[d]);
-      continue;
-    }
-    struct letter_run *r = run_of(p, p->letters[o][d]);
-    r->in |= 1u << o;
-    r->size = size;
-    r->stride[o] = stride[d];
-  }
-}
-
 /* Whether y comes right after x in every operand that has one of them. */
 static bool follows(const struct letter_run *x, const struct letter_run *y)
 {
@@ -104,7 +85,24 @@ static bool fold_two(struct product *p)
 static void gemm_shape_find_runs(struct product *p, int rank)
 {
   static const enum gemm_operand order[] = {GEMM_C, GEMM_A, GEMM_B};
-  for (int i = 0; i < GEMM_OPERANDS; i++) add_operand(p, order[i], rank);
+  for (int i = 0; i < GEMM_OPERANDS; i++) {
+    enum gemm_operand o = order[i];
+    struct shape here = local_shape(product_value(p->op, o), rank);
+    int64_t stride[MAX_DIMS];
+    local_strides(product_value(p->op, o), rank, stride);
+    for (int d = 0; d < here.ndim; d++) {
+      int64_t size = p->letters[o][d] == p->joined ? p->size : here.size[d];
+      if (size == 1) continue;
+      if (p->op->pieces && p->letters[o][d] == p->letters[GEMM_C][p->op->piece_dim]) {
+        add_piece(p, o, p->letters[o][d], here.size[d], stride[d]);
+        continue;
+      }
+      struct letter_run *r = run_of(p, p->letters[o][d]);
+      r->in |= 1u << o;
+      r->size = size;
+      r->stride[o] = stride[d];
+    }
+  }
   while (fold_two(p)) continue;
 }
 

@@ -157,21 +157,17 @@ static void part_at(const struct kernel_builder *k, const struct op *op, borders
   if (strstr(op_row[op->kind].element, "$random")) part_at_cuts(&k->loops, op->out, apart);
 }
 
-static bool is_whole_counted(const struct op *op)
-{
-  return strstr(op_row[op->kind].element, "$random") != NULL;
-}
-
 /* The largest index. */
 static int64_t farthest(const struct kernel_builder *k)
 {
   int64_t most = 0;
   for (int n = 0; n < k->group->nbody; n++) {
     const struct op *op = &graph->op[k->group->body[n]];
+    bool is_whole_counted = strstr(op_row[op->kind].element, "$random") != NULL;
     for (int i = 0; i <= op->nin; i++) {
       int value = i < op->nin ? op->in[i] : op->out;
       int64_t size =
-          elements(is_whole_counted(op) ? graph->value[value].shape : local_shape(value, k->rank));
+          elements(is_whole_counted ? graph->value[value].shape : local_shape(value, k->rank));
       if (most < size) most = size;
     }
   }

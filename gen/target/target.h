@@ -66,7 +66,7 @@ struct vector {
   int from, until;          /* the first and the last stage that use it */
   bool indexed;             /* by an index that its stage computes */
   const struct expr *where; /* the condition under which it exists, else it is zero; or NULL */
-  bool written, spoken;     /* spoken: used in the current stage */
+  bool written, used;       /* used: in the current stage */
 };
 struct vectors {
   int width;         /* elements of each; 1: no vectors */

@@ -21,15 +21,13 @@ _Noreturn static void give_up(const char *what, const char *why)
   exit(1);
 }
 
-static void put_byte(unsigned char byte)
-{
-  fprintf(out, "%s0x%02x,", column++ % 16 ? "" : "\n  ", byte);
-}
-
 static int put_bytes(lua_State *L, const void *bytes, size_t n, void *to)
 {
   (void)L, (void)to;
-  for (size_t i = 0; i < n; i++) put_byte(((const unsigned char *)bytes)[i]);
+  for (size_t i = 0; i < n; i++) {
+    unsigned char byte = ((const unsigned char *)bytes)[i];
+    fprintf(out, "%s0x%02x,", column++ % 16 ? "" : "\n  ", byte);
+  }
   return 0;
 }
 

@@ -111,17 +111,6 @@ static bool is_name(const char *name)
   }
 }
 
-/* "0123456789abcdef  step.c" */
-static void read_entry(char *line)
-{
-  enum { DIGITS = 16 };
-  if (strspn(line, "0123456789abcdef") != DIGITS || strncmp(line + DIGITS, "  ", 2)) return;
-  const char *name = line + DIGITS + 2;
-  if (!is_name(name)) return;
-  GROW(entry, nentry, entry_room);
-  entry[nentry++] = (struct entry){strtoull(line, NULL, 16), name};
-}
-
 /* The list as it is, or NULL where there is none. */
 static const struct file *read_list(void)
 {
@@ -140,7 +129,13 @@ static const struct file *read_list(void)
   for (char *line = text, *next; *line; line = next) {
     next = line + strcspn(line, "\n");
     if (*next) *next++ = 0;
-    read_entry(line);
+    /* "0123456789abcdef  step.c" */
+    enum { DIGITS = 16 };
+    if (strspn(line, "0123456789abcdef") != DIGITS || strncmp(line + DIGITS, "  ", 2)) continue;
+    const char *name = line + DIGITS + 2;
+    if (!is_name(name)) continue;
+    GROW(entry, nentry, entry_room);
+    entry[nentry++] = (struct entry){strtoull(line, NULL, 16), name};
   }
   return list;
 }

@@ -247,21 +247,6 @@ static int make_in(int at, const char *name)
   return fd;
 }
 
-static void make_waiting(void)
-{
-  if (is_locked && !remove_waiting()) failed("remove", NEW);
-  if (mkdirat(out.top, NEW, 0777)) {
-    if (errno != EEXIST) failed("write to", NULL);
-    usage_error(3, "%s/%s exists: another tpgen is at work, or was killed: then remove it",
-                options.out, NEW);
-  }
-  made_waiting = true;
-  waiting = open_folder(out.top, NEW, O_NOFOLLOW);
-  if (waiting < 0) failed("open", NEW);
-  new.top = make_in(waiting, "new");
-  old.top = make_in(waiting, "old");
-}
-
 /* -------------------------------------------------------------------------------- putting there */
 
 static bool rename_to(struct tree *from, struct tree *to, const char *name)
@@ -350,7 +335,17 @@ void put_in_place(const struct change *change, int n, const struct lists *lists)
   moved = alloc((size_t)(2 * n + 4) * sizeof *moved); /* and run.sh and CMakeLists.txt, twice */
   replaces = lists->before || had_program;
   for (int i = 0; i < n; i++) replaces = replaces || change[i].is_there;
-  make_waiting();
+  if (is_locked && !remove_waiting()) failed("remove", NEW);
+  if (mkdirat(out.top, NEW, 0777)) {
+    if (errno != EEXIST) failed("write to", NULL);
+    usage_error(3, "%s/%s exists: another tpgen is at work, or was killed: then remove it",
+                options.out, NEW);
+  }
+  made_waiting = true;
+  waiting = open_folder(out.top, NEW, O_NOFOLLOW);
+  if (waiting < 0) failed("open", NEW);
+  new.top = make_in(waiting, "new");
+  old.top = make_in(waiting, "old");
   for (int i = 0; i < n; i++) {
     const char *last;
     if (!change[i].to) continue;

@@ -16,7 +16,7 @@
 #include "base/program.h"
 #include "base/target.h"
 
-static int deadline, step, patience = 1;
+static int deadline, step, deadline_factor = 1;
 static bool watching, stopping, parting;
 static volatile sig_atomic_t ended, interrupted; // how often by SIGTERM, by SIGINT
 static void (*stop_serving)(void);               // of a server, else NULL
@@ -289,7 +289,8 @@ static void *watch(void *unused)
     const double waited = seconds_now() - since;
     if (ends_by_signal(waited)) end_by_signal();
     if (w.at && !parting && target_trouble(&trouble)) end_by_trouble(&trouble, &w);
-    if ((deadline && waited > (double)deadline * __atomic_load_n(&patience, __ATOMIC_RELAXED)) ||
+    if ((deadline &&
+         waited > (double)deadline * __atomic_load_n(&deadline_factor, __ATOMIC_RELAXED)) ||
         missed_for() > MISSED)
       end_by_deadline(&w, waited);
   }
@@ -308,12 +309,12 @@ void watch_start(int seconds)
 int watch_limit(void)
 {
   enum { FOR_EVER = 100000000 };
-  return deadline < FOR_EVER ? deadline * __atomic_load_n(&patience, __ATOMIC_RELAXED) : 0;
+  return deadline < FOR_EVER ? deadline * __atomic_load_n(&deadline_factor, __ATOMIC_RELAXED) : 0;
 }
 
 void set_deadline_factor(int deadlines)
 {
-  __atomic_store_n(&patience, deadlines, __ATOMIC_RELAXED);
+  __atomic_store_n(&deadline_factor, deadlines, __ATOMIC_RELAXED);
 }
 
 void watch_serves(void (*stop)(void))

@@ -87,7 +87,7 @@ static bool same_over_mpi(struct failure *why)
 static const struct meeting *met_ranks()
 {
   const int limit = watch_limit();
-  meeting.patience = limit ? limit + MEETING_SECONDS : 0;
+  meeting.timeout = limit ? limit + MEETING_SECONDS : 0;
   return &meeting;
 }
 

@@ -509,7 +509,7 @@ bool meet_start(struct meeting *meeting, const struct identity *me, const char *
 {
   struct place place;
   struct token token;
-  *meeting = (struct meeting){.size = me->size, .rank = me->rank, .patience = seconds};
+  *meeting = (struct meeting){.size = me->size, .rank = me->rank, .timeout = seconds};
   if (me->size == 1) return true;
   if (!find_place(&place, why) || !find_token(&token, why)) return false;
   meeting->peers = malloc((size_t)me->size * sizeof *meeting->peers);
@@ -524,13 +524,13 @@ bool meet_start(struct meeting *meeting, const struct identity *me, const char *
 
 static long long wait_until(const struct meeting *meeting)
 {
-  return meeting->patience > 0 ? now_ms() + meeting->patience * 1000LL : -1;
+  return meeting->timeout > 0 ? now_ms() + meeting->timeout * 1000LL : -1;
 }
 
 static bool lost(const struct meeting *meeting, int rank, struct failure *why)
 {
   if (errno == ETIMEDOUT)
-    return failed(why, "rank %d has not answered for %d s", rank, meeting->patience);
+    return failed(why, "rank %d has not answered for %d s", rank, meeting->timeout);
   return failed(why, "rank %d has gone away", rank);
 }
 

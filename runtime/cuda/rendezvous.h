@@ -19,13 +19,13 @@ extern "C" {
 
 struct meeting {
   int size, rank;
-  int *peers;   // sockets: on rank 0 one for each rank, elsewhere only peers[0]
-  int patience; // the most seconds that an agreement waits for another rank; 0: forever
+  int *peers;  // sockets: on rank 0 one for each rank, elsewhere only peers[0]
+  int timeout; // the most seconds that an agreement waits for another rank; 0: forever
 };
 
 // Collective. Waits at most `seconds` for the others. False, and why, if one is missing or of
 // another program, or MASTER_ADDR and MASTER_PORT are no address; then nothing is left open. The
-// agreements below may wait as long, unless `patience` is set to something else.
+// agreements below may wait as long, unless `timeout` is set to something else.
 bool meet_start(struct meeting *meeting, const struct identity *me, const char *hash, int seconds,
                 struct failure *why);
 

@@ -57,7 +57,7 @@ bool all_ranks_ok(bool ok, const struct failure *why)
 // ---------------------------------------------------------------------------------------
 
 // The state of its thread that a call changes.
-struct surroundings {
+struct saved_state {
   unsigned csr;
   int threads;
 };
@@ -71,9 +71,9 @@ static void watch_from(struct library *m, const struct place *const *at)
   pthread_mutex_unlock(&m->watch.lock);
 }
 
-static struct surroundings enter(struct library *m)
+static struct saved_state enter(struct library *m)
 {
-  struct surroundings before = {0};
+  struct saved_state before = {0};
 #ifdef __SSE__
   before.csr = _mm_getcsr();
   _mm_setcsr(before.csr | 0x8040); // as a program: flush denormals to zero
@@ -93,7 +93,7 @@ static struct surroundings enter(struct library *m)
   return before;
 }
 
-static void leave(struct library *m, const struct surroundings *before)
+static void leave(struct library *m, const struct saved_state *before)
 {
   watch_from(m, NULL);
   m->validations = validations;
@@ -114,7 +114,7 @@ static int call(struct library *m, bool (*work)(struct library *m, void *with), 
   if (!m) return LIBRARY_BROKEN;
   if (atomic_flag_test_and_set(&m->busy)) return LIBRARY_BUSY;
   if (!m->broken) {
-    const struct surroundings before = enter(m);
+    const struct saved_state before = enter(m);
     *m->error.text = 0;
     if (setjmp(m->failed) == 0) done = work(m, with);
     leave(m, &before);
@@ -223,7 +223,7 @@ void library_close(struct library *m)
   if (!m) return;
   library_watch_stop(m);
   MPI_Finalized(&ended);
-  const struct surroundings before = enter(m);
+  const struct saved_state before = enter(m);
   if (setjmp(m->failed) == 0) {
     folder_release(&m->folder);
     if (m->joined && !m->lost && !ended) target_leave();
@@ -568,6 +568,6 @@ void set_deadline_factor(int deadlines)
   struct watch *w = &entered->watch;
   if (!w->runs) return;
   pthread_mutex_lock(&w->lock);
-  w->patience = deadlines;
+  w->deadline_factor = deadlines;
   pthread_mutex_unlock(&w->lock);
 }

@@ -29,7 +29,7 @@ struct watch {
   // The thread that is in a function of the model sets these; NULL: none is.
   const struct place *const *pending;
   const unsigned long *collectives;
-  int patience; // deadlines
+  int deadline_factor; // deadlines
 };
 
 struct library {

@@ -54,7 +54,7 @@ static void *watch(void *of)
       seen = begun;
       since = seconds_now();
     } else if (reported != begun &&
-               seconds_now() - since > (double)m->options.deadline * w->patience) {
+               seconds_now() - since > (double)m->options.deadline * w->deadline_factor) {
       reported = begun; // once for each collective
       pthread_mutex_unlock(&w->lock);
       tell(m, at, seconds_now() - since);
@@ -80,7 +80,7 @@ bool library_watch_start(struct library *m)
   struct watch *w = &m->watch;
   if (m->options.deadline <= 0) return true;
   if (pthread_mutex_init(&w->lock, NULL) != 0 || !make_wake(&w->wake)) return false;
-  w->patience = 1;
+  w->deadline_factor = 1;
   w->runs = pthread_create(&w->thread, NULL, watch, m) == 0;
   return w->runs;
 }

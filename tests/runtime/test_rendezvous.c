@@ -346,8 +346,8 @@ static void agreements_end(void **state)
     _exit(receive(meeting.peers[0], &lowest, sizeof lowest, now_ms() + SECONDS * 1000) ? 1 : 0);
   }
   assert_true(meet_start(&meeting, &first, HASH, SECONDS, &why));
-  assert_int_equal(meeting.patience, SECONDS);
-  meeting.patience = 1;
+  assert_int_equal(meeting.timeout, SECONDS);
+  meeting.timeout = 1;
   assert_false(meet_lowest(&meeting, 0, &lowest, &why));
   assert_non_null(strstr(why.text, "rank 1 has not answered for 1 s"));
   assert_false(meet_gather(&meeting, &lowest, sizeof lowest, all, &why));

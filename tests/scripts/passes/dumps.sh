@@ -86,7 +86,7 @@ if tries toy; then
     "$WORK/of_toy" > "$WORK/of_update"
   refuses 'an update stands in another phase than update' "$WORK/of_update"
   from=lua
-  sed 's/^mesh tp 2/mesh microbatch 1000000 in_time/' <("$TPGEN" plans/toy.lua --dump=lua) > "$WORK/of_parts"
+  sed 's/^mesh tp 2/mesh microbatch 1000000 microbatch_axis/' <("$TPGEN" plans/toy.lua --dump=lua) > "$WORK/of_parts"
   refuses 'a step has at most 4096 micro-batches' "$WORK/of_parts"
   from=outline
 fi
