@@ -132,10 +132,11 @@ static struct link given_link(unsigned dims)
   return link;
 }
 
+/* The rank's share of its node's cards: a part of one, or several. */
 static double card_of_rank(void)
 {
   const struct cluster *c = &graph->mesh.cluster;
-  return c->inter.bandwidth * fmin(1, (double)c->cards / c->devices) * CARD_REACH;
+  return c->inter.bandwidth * c->cards / c->devices * CARD_REACH;
 }
 
 struct link collective_link(enum op_kind kind, unsigned dims)
