@@ -57,8 +57,8 @@ static const char call_forward[] =
     "  const size_t bytes = (size_t)threads * HEADS * (size_t)(a->keys * a->depth) * "
     "sizeof($type$);\n"
     "  float *const lse = next_place((size_t)(threads * HEADS * a->keys) * sizeof(float));\n"
-    "  $name$(next_place(bytes), lse, next_place(bytes), next_place(bytes), next_place(bytes), "
-    "0);\n"
+    "  $name$(next_place(bytes), lse, next_place(bytes), next_place(bytes),\n"
+    "      next_place(bytes), 0);\n"
     "}\n\n";
 static const char call_back[] =
     "static void call_$name$(const struct attention *a)\n"
@@ -66,9 +66,9 @@ static const char call_back[] =
     "  const size_t bytes = (size_t)threads * HEADS * (size_t)(a->keys * a->depth) * "
     "sizeof($type$);\n"
     "  float *const lse = next_place((size_t)(threads * HEADS * a->keys) * sizeof(float));\n"
-    "  $name$(next_place(bytes), next_place(bytes), next_place(bytes), next_place(bytes),\n"
-    "         next_place(bytes), next_place(bytes), next_place(bytes), next_place(bytes), lse, 0, "
-    "0);\n"
+    "  $name$(next_place(bytes), next_place(bytes), next_place(bytes),\n"
+    "      next_place(bytes), next_place(bytes), next_place(bytes), next_place(bytes),\n"
+    "      next_place(bytes), lse, 0, 0);\n"
     "}\n\n";
 
 static void add_attention(void)

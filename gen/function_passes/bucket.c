@@ -57,7 +57,8 @@ static struct list find_singles(struct merging *m, const struct function *f,
   return found;
 }
 
-static struct single *as_singles(const struct list *op, bool in_units)
+static struct single *as_singles(struct merging *m, const struct function *f, const struct list *op,
+                                 bool in_units)
 {
   struct single *s = alloc((size_t)(op->n + 1) * sizeof *s);
   for (int i = 0; i < op->n; i++) {
@@ -69,6 +70,7 @@ static struct single *as_singles(const struct list *op, bool in_units)
                            .unit = in_units ? unit_of(o) : NONE,
                            .bytes = moved_bytes(o)};
   }
+  find_needs(m, f, op->at, s, op->n);
   return s;
 }
 
@@ -136,8 +138,7 @@ static void bucket_kind_greedily(struct merging *m, struct function *f, enum op_
   for (int i = 0; i < all.n; i++)
     if (graph->op[all.at[i]].kind == kind) add(&op, all.at[i]);
   if (op.n < 2) return;
-  struct needs needs = {.any = needs_any, .m = m, .f = f, .op = op.at, .first = NONE};
-  struct buckets found = choose_in_order(as_singles(&op, false), op.n, caps, &needs);
+  struct buckets found = choose_in_order(as_singles(m, f, &op, false), op.n, caps);
   merge_all(m, f, &found, &op);
 }
 
@@ -184,8 +185,7 @@ static void bucket_function(struct merging *m, struct function *f)
   }
   struct list op = find_singles(m, f, is_of_unit);
   if (op.n >= 2) {
-    struct single *s = as_singles(&op, true);
-    struct needs needs = {.any = needs_any, .m = m, .f = f, .op = op.at, .first = NONE};
+    struct single *s = as_singles(m, f, &op, true);
     /* A unit whose transfer takes less than the latency joins the one before it, if that one is
        small, too, and the work between them would not hide a latency: they then count as one unit.
      */
@@ -204,7 +204,7 @@ static void bucket_function(struct merging *m, struct function *f)
         if (s[k].unit == unit && travels_like(&s[k], &s[i])) s[k].unit = into;
     }
     struct buckets found =
-        choose_of_one_kind(s, op.n, &(struct caps){plan_options->ncap, plan_options->cap}, &needs);
+        choose_of_one_kind(s, op.n, &(struct caps){plan_options->ncap, plan_options->cap});
     merge_all(m, f, &found, &op);
   }
   bucket_gradients(m, f);

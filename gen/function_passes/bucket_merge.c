@@ -45,6 +45,8 @@ struct merging {
   int readers_room;
   int *member_in; /* by operation: the number of the last walk with it as a member */
   int member_room;
+  const uint64_t **sets; /* by value: see struct ancestry */
+  int set_room;
   struct list beyond, order; /* reused from call to call */
 };
 
@@ -292,22 +294,69 @@ void take_of_one_kind(struct merging *m, const struct function *f, const struct 
   (forth && stand_in_order(m, all) ? take_in_order : take_one_by_one)(m, f, all, member, rest);
 }
 
-bool needs_any(struct needs *n, const struct list *bucket, int i)
+/* By value, the collectives that must come before it, a bit for each, NULL for none; the same
+   for the current operation; and the set that has just these, or NULL. Sets are shared, so one
+   never changes after it was handed on. */
+struct ancestry {
+  const uint64_t **of, *same;
+  uint64_t *now;
+  int words;
+};
+
+static void collect(void *ancestry, int value, bool writes)
 {
-  struct merging *m = n->m;
-  if (n->first != bucket->at[0]) { /* another bucket */
-    n->first = bucket->at[0];
-    n->place = m->running[n->op[n->first]].place;
-    n->members = 0;
-    begin_noting(m);
+  struct ancestry *a = ancestry;
+  const uint64_t *set = a->of[value];
+  bool none = true, grows = false;
+  (void)writes;
+  if (!set || set == a->same) return;
+  for (int i = 0; i < a->words; i++) {
+    none &= !a->now[i];
+    grows |= (set[i] & ~a->now[i]) != 0;
+    a->now[i] |= set[i];
   }
-  for (; n->place < m->running[n->op[i]].place; n->place++) {
-    int id = n->f->op[n->place];
-    bool is_next = n->members < bucket->n && n->op[bucket->at[n->members]] == id;
-    n->members += is_next;
-    if (is_next || depends(m, &graph->op[id])) note_op(m, &graph->op[id]);
+  if (grows) a->same = none ? set : NULL;
+}
+
+/* The set of the collectives recorded now. */
+static const uint64_t *set_now(struct ancestry *a)
+{
+  bool none = true;
+  for (int i = 0; i < a->words && !a->same; i++) none &= !a->now[i];
+  if (a->same || none) return a->same;
+  size_t bytes = (size_t)a->words * sizeof *a->now;
+  return a->same = memcpy(alloc(bytes), a->now, bytes);
+}
+
+static void hand_on(void *ancestry, int value, bool writes)
+{
+  struct ancestry *a = ancestry;
+  if (writes) a->of[value] = set_now(a);
+}
+
+void find_needs(struct merging *m, const struct function *f, const int *op, struct single *s, int n)
+{
+  struct ancestry a = {.words = n / 64 + 1};
+  widen_tables(m);
+  if (m->set_room <= graph->nvalue) {
+    m->set_room = m->readers_room;
+    m->sets = alloc((size_t)m->set_room * sizeof *m->sets);
   }
-  return depends(m, &graph->op[n->op[i]]);
+  memset(m->sets, 0, (size_t)m->set_room * sizeof *m->sets);
+  a.of = m->sets;
+  a.now = alloc((size_t)a.words * sizeof *a.now);
+  for (int i = 0, k = 0; i < f->nop && k < n; i++) {
+    memset(a.now, 0, (size_t)a.words * sizeof *a.now);
+    a.same = NULL;
+    visit_op(&graph->op[f->op[i]], collect, &a);
+    if (f->op[i] == op[k]) {
+      s[k].needs = set_now(&a);
+      a.now[k / 64] |= UINT64_C(1) << k % 64;
+      a.same = NULL;
+      k++;
+    }
+    visit_op(&graph->op[f->op[i]], hand_on, &a);
+  }
 }
 
 /* ------------------------------------------------------------- operations that a member absorbs */

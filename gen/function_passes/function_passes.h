@@ -17,17 +17,11 @@ struct single {
   enum op_kind kind;
   int group;
   enum reduction reduction;
-  enum type type; /* the type that travels */
-  int unit;       /* it may share a bucket only with members of this unit; or NONE */
-  int64_t bytes;  /* of its input or its output, the larger one */
-};
-/* A walk over a function that tells whether a single depends on members of a bucket. */
-struct needs {
-  bool (*any)(struct needs *n, const struct list *bucket, int i);
-  struct merging *m;
-  const struct function *f;
-  const int *op;             /* by single */
-  int first, place, members; /* the bucket's first; where the walk is; the members before that */
+  enum type type;        /* the type that travels */
+  int unit;              /* it may share a bucket only with members of this unit; or NONE */
+  int64_t bytes;         /* of its input or its output, the larger one */
+  const uint64_t *needs; /* by number, the earlier ones that it depends on: a bit for each, in words
+                            of 64; NULL: none */
 };
 /* Capacity in bytes of the 1st, 2nd, ... bucket of a kind; the last entry applies to all later
    ones. n == 0: unlimited. */
@@ -144,8 +138,10 @@ void read_instead(struct merging *m, int id, int value);
 /* Sorts the members by the order of their parameters in memory; those without a parameter come
    last. */
 void put_in_order(int *member, int n);
-/* Whether single i depends on a member of the bucket. For one bucket, i only grows. */
-bool needs_any(struct needs *n, const struct list *bucket, int i);
+/* Finds, for each of a function's operations in the list, n singles, the others that it depends
+   on. */
+void find_needs(struct merging *m, const struct function *f, const int *op, struct single *s,
+                int n);
 /* A walk over operations of a function. begin_noting starts it, with nothing noted. note_op notes
    an operation. depends: whether the operation has to keep its order with those noted; the caller
    then notes it, too. is_in_the_way: whether the operation, a collective, cannot be a member with
@@ -173,10 +169,8 @@ bool travels_like(const struct single *a, const struct single *b);
 /* The capacity of the bucket with this number, from 0 on. */
 int64_t cap_of(const struct caps *caps, int bucket);
 /* Buckets of consecutive collectives; of all that travel in the same way. */
-struct buckets choose_in_order(const struct single *s, int n, const struct caps *caps,
-                               struct needs *needs);
-struct buckets choose_of_one_kind(const struct single *s, int n, const struct caps *caps,
-                                  struct needs *needs);
+struct buckets choose_in_order(const struct single *s, int n, const struct caps *caps);
+struct buckets choose_of_one_kind(const struct single *s, int n, const struct caps *caps);
 
 /* ---------------------------------------------------------------------- contiguous_gradients.c */
 

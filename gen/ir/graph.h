@@ -188,9 +188,7 @@ static inline void ask_number(struct query *q, int64_t number)
   q->at[q->n++] = number;
 }
 
-/* The device of that name, or NULL, and all names; the device of the plan, else the target's
-   default, else NULL. The seconds for products of these sizes, attention of so many operations, and
-   reading and writing so many bytes. */
+/* The sizes of so many products of matrices. */
 struct product_sizes {
   double count, rows, columns, terms;
 };

@@ -51,10 +51,40 @@ static struct spread spread_of_members(const int *rank, int n)
   return s;
 }
 
-/* Of the groups along these dimensions, the one that leaves nodes by the fewest cards. The ranks of
-   a group are in order, so those of a node follow one another. */
+/* Of groups that are not spread over nodes alike, the one that leaves nodes by the fewest cards:
+   goes through all of them. The ranks of a group are in order, so those of a node follow one
+   another. */
+static struct spread find_least_spread(unsigned dims, int members)
+{
+  struct spread s = {.members = members, .nodes = 1, .in_node = members};
+  int *rank = alloc((size_t)members * sizeof *rank);
+  for (int first = 0; first < world_size(); first++) {
+    int at[MAX_MESH], n = 0;
+    bool leads = true;
+    coordinate_of(first, at);
+    for (int d = 0; d < graph->mesh.ndim; d++)
+      leads &= !(dims >> d & 1) || graph->mesh.microbatch_axis[d] || !at[d];
+    if (!leads) continue;
+    for (int k = 0; k < members; k++) {
+      int rest = k;
+      for (int d = graph->mesh.ndim; d-- > 0;) {
+        if (!(dims >> d & 1) || graph->mesh.microbatch_axis[d]) continue;
+        at[d] = rest % ranks_along(d);
+        rest /= ranks_along(d);
+      }
+      rank[n++] = rank_at_coordinate(at);
+    }
+    struct spread other = spread_of_members(rank, n);
+    if (other.nodes > 1 && (s.nodes == 1 || other.in_node < s.in_node)) s = other;
+  }
+  return s;
+}
+
+/* Of the groups along these dimensions, the one that leaves nodes by the fewest cards. */
 static struct spread spread_of(unsigned dims)
 {
+  static struct memo known;
+  static struct query q;
   const int ndim = graph->mesh.ndim, devices = graph->mesh.cluster.devices;
   struct spread s = {1, 1, 1};
   bool regular = true; /* all groups are spread over nodes alike */
@@ -70,28 +100,14 @@ static struct spread spread_of(unsigned dims)
   }
   s.nodes = s.members / (s.in_node ? s.in_node : 1);
   if (regular) return s;
-  int *rank = alloc((size_t)s.members * sizeof *rank), members = s.members;
-  s = (struct spread){.members = members, .nodes = 1, .in_node = members};
-  for (int first = 0; first < world_size(); first++) {
-    int at[MAX_MESH], n = 0;
-    bool leads = true;
-    coordinate_of(first, at);
-    for (int d = 0; d < ndim; d++)
-      leads &= !(dims >> d & 1) || graph->mesh.microbatch_axis[d] || !at[d];
-    if (!leads) continue;
-    for (int k = 0; k < members; k++) {
-      int rest = k;
-      for (int d = ndim; d-- > 0;) {
-        if (!(dims >> d & 1) || graph->mesh.microbatch_axis[d]) continue;
-        at[d] = rest % ranks_along(d);
-        rest /= ranks_along(d);
-      }
-      rank[n++] = rank_at_coordinate(at);
-    }
-    struct spread other = spread_of_members(rank, n);
-    if (other.nodes > 1 && (s.nodes == 1 || other.in_node < s.in_node)) s = other;
-  }
-  return s;
+  bool is_new;
+  begin_query(&q);
+  ask_number(&q, dims);
+  ask_number(&q, devices);
+  for (int d = 0; d < ndim; d++) ask_number(&q, ranks_along(d));
+  struct spread *answer = answer_to(&known, &q, sizeof *answer, &is_new);
+  if (is_new) *answer = find_least_spread(dims, s.members);
+  return *answer;
 }
 
 /* Whether the plan itself gives the links of one of these dimensions. */
@@ -116,10 +132,11 @@ static struct link given_link(unsigned dims)
   return link;
 }
 
+/* The rank's share of its node's cards: a part of one, or several. */
 static double card_of_rank(void)
 {
   const struct cluster *c = &graph->mesh.cluster;
-  return c->inter.bandwidth * fmin(1, (double)c->cards / c->devices) * CARD_REACH;
+  return c->inter.bandwidth * c->cards / c->devices * CARD_REACH;
 }
 
 struct link collective_link(enum op_kind kind, unsigned dims)

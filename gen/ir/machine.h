@@ -12,6 +12,8 @@ const char *device_names(void);
 /* The usual node of a device, with its links; and the bytes of a device's memory. */
 struct cluster usual_cluster(const struct device *d);
 int64_t memory_of_device(const struct device *d);
+/* The device of the plan, else the target's default, else NULL. The seconds of products of these
+   sizes. */
 const struct device *device(void);
 double product_seconds(const struct product_sizes *p, enum arithmetic a);
 /* Of so many operations, over heads of that size and so many keys for each query. */

@@ -32,7 +32,7 @@ static const char *help_text(void)
          "more ranks to cut it over, or a smaller batch";
 }
 
-/* The plan states no limit, but its device has one: once in a program, for tell_notes(). */
+/* The plan states no limit, but its device has one: once in a program, for print_notes(). */
 static void note_memory_of_device(int64_t needed)
 {
   static const char words[] = "and the device has";

@@ -14,16 +14,6 @@
    there and one back. */
 static const double KERNEL_SECONDS = 3e-6, EVENTS_SECONDS = 4e-6;
 
-static double local_size(int value)
-{
-  return elements_in_balance(value, 0);
-}
-
-static double local_bytes(int value)
-{
-  return local_size(value) * (double)type_bytes(graph->value[value].type);
-}
-
 /* The role of each letter of its operands: a letter in both and the result counts products, one
    only in the first rows, one only in the second columns; one that is summed counts terms. */
 static struct product_sizes product_of(const struct op *op)
@@ -53,13 +43,6 @@ double multiplications(const struct op *op)
   return p.rows * p.columns * p.terms;
 }
 
-/* Whether its block of keys is the rank's own, or is in a balanced order: half is hidden. */
-static bool is_own_block(const struct op *op)
-{
-  int mesh_dim = -(int)number_of(op, "ring") - 1, k = op->in[op->kind == OP_attention ? 1 : 2];
-  return number_of(op, "places") || !graph->value[k].layout.on[mesh_dim].shift;
-}
-
 /* The number of keys that a query computes with, of so many: with a causal mask, half of them; with
    a window, those in it and in the rest of its tiles. Documents are not known. */
 static double keys_of_query(const struct op *op, double keys)
@@ -70,12 +53,6 @@ static double keys_of_query(const struct op *op, double keys)
   if (window == 0) return most;
   double near = (causal ? window : 2 * window) + TILE;
   return near < most ? near : most;
-}
-
-static enum arithmetic arithmetic_of(const struct op *op)
-{
-  if (graph->value[op->in[0]].type == BF16) return IN_BFLOAT16;
-  return plan_options->tf32 ? IN_TFLOAT32 : IN_FLOAT32;
 }
 
 /* The backward has five products instead of two, that of a bias two. */
@@ -89,20 +66,6 @@ static double seconds_of_attention(const struct op *op)
   double flops = 2 * 2 * local_size(q) * keys_of_query(op, length);
   if (op->kind == OP_attention_back) flops = flops * 5 / 2;
   return attention_seconds(flops, head, length, back, arithmetic_of(op));
-}
-
-/* The number of ranks that share the work. */
-static double ranks_that_share(const struct op *op)
-{
-  double ranks = 1;
-  for (int d = 0; d < graph->mesh.ndim; d++) {
-    bool cut = false;
-    for (int i = 0; i < op->nin; i++) cut |= graph->value[op->in[i]].layout.on[d].kind == SHARD;
-    for (int k = 0; k < op->nout; k++)
-      cut |= graph->value[op->out + k].layout.on[d].kind != REPLICATE;
-    if (cut) ranks *= graph->mesh.size[d];
-  }
-  return ranks;
 }
 
 static double computing_seconds(const struct op *op)

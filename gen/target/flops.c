@@ -1,4 +1,5 @@
-/* flops.c: the floating-point operations and the tokens of a step. */
+/* flops.c: the floating-point operations and the tokens of a step, and what of an operation is a
+   rank's. */
 #include "target/target.h"
 
 #include <string.h>
@@ -31,6 +32,41 @@ double flops_of(const struct op *op)
   if (is_attention(op)) all *= share_in_window(op);
   if (is_block_of_keys(op)) all /= graph->mesh.size[-number_of(op, "ring") - 1];
   return op->pieces ? all / op->pieces : all;
+}
+
+double local_size(int value)
+{
+  return elements_in_balance(value, 0);
+}
+
+double local_bytes(int value)
+{
+  return local_size(value) * (double)type_bytes(graph->value[value].type);
+}
+
+enum arithmetic arithmetic_of(const struct op *op)
+{
+  if (graph->value[op->in[0]].type == BF16) return IN_BFLOAT16;
+  return plan_options->tf32 ? IN_TFLOAT32 : IN_FLOAT32;
+}
+
+double ranks_that_share(const struct op *op)
+{
+  double ranks = 1;
+  for (int d = 0; d < graph->mesh.ndim; d++) {
+    bool cut = false;
+    for (int i = 0; i < op->nin; i++) cut |= graph->value[op->in[i]].layout.on[d].kind == SHARD;
+    for (int k = 0; k < op->nout; k++)
+      cut |= graph->value[op->out + k].layout.on[d].kind != REPLICATE;
+    if (cut) ranks *= graph->mesh.size[d];
+  }
+  return ranks;
+}
+
+bool is_own_block(const struct op *op)
+{
+  int mesh_dim = -(int)number_of(op, "ring") - 1, k = op->in[op->kind == OP_attention ? 1 : 2];
+  return number_of(op, "places") || !graph->value[k].layout.on[mesh_dim].shift;
 }
 
 /* By the type of the factors. */

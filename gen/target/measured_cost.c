@@ -10,22 +10,6 @@
 #include <math.h>
 #include <string.h>
 
-static double elements_here(int value)
-{
-  return elements_in_balance(value, 0);
-}
-
-static double bytes_here(int value)
-{
-  return elements_here(value) * (double)type_bytes(graph->value[value].type);
-}
-
-static enum arithmetic type_of_product(const struct op *op)
-{
-  if (graph->value[op->in[0]].type == BF16) return IN_BFLOAT16;
-  return plan_options->tf32 ? IN_TFLOAT32 : IN_FLOAT32;
-}
-
 /* ------------------------------------------------------------------------------------- products */
 
 static double calls_seconds(const struct product *p, enum arithmetic type)
@@ -54,7 +38,7 @@ static double product_seconds_of(const struct op *op)
     choose_products(&p, op, &first, 0);
   else
     choose_product(&p, op, 0);
-  return calls_seconds(&p, type_of_product(op->kind == OP_products ? &graph->op[op->body[0]] : op));
+  return calls_seconds(&p, arithmetic_of(op->kind == OP_products ? &graph->op[op->body[0]] : op));
 }
 
 /* Rows by expert: each of the rank's experts has the rows in balance. */
@@ -65,8 +49,8 @@ static double grouped_seconds(const struct op *op)
   const struct shape w = local_shape(weight, 0);
   const double experts = (double)w.size[0], outputs = (double)w.size[1], inputs = (double)w.size[2];
   const double rows =
-      elements_here(op->in[0]) / (op->kind == OP_grouped_linear ? inputs : outputs) / experts;
-  struct measured_product s = {type_of_product(op), "nt", rows, outputs, inputs, experts};
+      local_size(op->in[0]) / (op->kind == OP_grouped_linear ? inputs : outputs) / experts;
+  struct measured_product s = {arithmetic_of(op), "nt", rows, outputs, inputs, experts};
   if (op->kind == OP_grouped_linear_back_input)
     s = (struct measured_product){s.type, "nn", rows, inputs, outputs, experts};
   else if (of_weight)
@@ -77,16 +61,8 @@ static double grouped_seconds(const struct op *op)
 /* Others that multiply: as a product of large matrices does. */
 static double multiplying_seconds(const struct op *op)
 {
-  double ranks = 1;
-  for (int d = 0; d < graph->mesh.ndim; d++) {
-    bool cut = false;
-    for (int i = 0; i < op->nin; i++) cut |= graph->value[op->in[i]].layout.on[d].kind == SHARD;
-    for (int k = 0; k < op->nout; k++)
-      cut |= graph->value[op->out + k].layout.on[d].kind != REPLICATE;
-    if (cut) ranks *= graph->mesh.size[d];
-  }
-  const double side = 256, all = flops_of(op) / ranks;
-  struct measured_product s = {type_of_product(op), "nn", side, side, side, 1};
+  const double side = 256, all = flops_of(op) / ranks_that_share(op);
+  struct measured_product s = {arithmetic_of(op), "nn", side, side, side, 1};
   return measured_kernel() + measured_product(&s) * all / (2 * side * side * side);
 }
 
@@ -101,9 +77,7 @@ static double tiles_of_keys(const struct op *op, double queries, double keys)
   const bool ring = is_block_of_keys(op);
   double most = all;
   if (ring) {
-    const int dim = -(int)number_of(op, "ring") - 1, k = op->in[op->kind == OP_attention ? 1 : 2];
-    const bool own = number_of(op, "places") || !graph->value[k].layout.on[dim].shift;
-    if (is_causal(op) && own) most = (all + 1) / 2;
+    if (is_causal(op) && is_own_block(op)) most = (all + 1) / 2;
   } else if (is_causal(op)) {
     /* Of the keys behind the first query; the rest are before it, or after. */
     const double behind = ceil(fmin(queries, keys) / TILE);
@@ -124,13 +98,13 @@ static double attention_seconds_of(const struct op *op)
   const double length = (double)queries.size[queries.ndim - 2];
   const double of_keys = (double)keys.size[keys.ndim - 2];
   if (length <= 0 || of_keys <= 0 || depth <= 0) return 0;
-  const double heads = elements_here(q) / depth / length;
-  const double groups = elements_here(k) / (double)keys.size[keys.ndim - 1] / of_keys;
+  const double heads = local_size(q) / depth / length;
+  const double groups = local_size(k) / (double)keys.size[keys.ndim - 1] / of_keys;
   const double met = tiles_of_keys(op, length, of_keys), tiles = ceil(length / TILE);
   /* Threads share tiles of queries; in the backward, groups of heads. */
   const double threads = measured_threads(), parts = back ? groups : heads * tiles;
   const double of_thread = ceil(parts / threads) / parts * heads * tiles * met;
-  struct measured_attention a = {.type = type_of_product(op),
+  struct measured_attention a = {.type = arithmetic_of(op),
                                  .is_back = back,
                                  .depth = depth,
                                  .keys = TILE * (2 * met - 1),
@@ -174,7 +148,7 @@ static double element_seconds(const struct op *op, enum element_function_kind ea
   const char *element = op_row[op->kind].element;
   const int space = is_reduce(op->kind) ? op->in[0] : op->out;
   if (space == NONE) return 0;
-  const double n = elements_here(space) / measured_threads();
+  const double n = local_size(space) / measured_threads();
   double seconds = measured_function(each, n);
   for (size_t i = 0; i < sizeof function_of_call / sizeof *function_of_call; i++)
     for (const char *at = element; (at = strstr(at, function_of_call[i].call)); at++)
@@ -197,9 +171,9 @@ static double kernel_arithmetic(const struct op *op)
   /* A value of bfloat16 is converted where it is read or written: that is half of it. */
   double converted = 0;
   for (struct list in = values_read(op); in.n--;)
-    if (graph->value[in.at[in.n]].type == BF16) converted += elements_here(in.at[in.n]);
+    if (graph->value[in.at[in.n]].type == BF16) converted += local_size(in.at[in.n]);
   for (struct list out = values_written(op); out.n--;)
-    if (graph->value[out.at[out.n]].type == BF16) converted += elements_here(out.at[out.n]);
+    if (graph->value[out.at[out.n]].type == BF16) converted += local_size(out.at[out.n]);
   return seconds + beyond_copy(FUNCTION_BF16, converted / 2 / measured_threads());
 }
 
@@ -216,8 +190,8 @@ static double bytes_read_here(const struct op *op, int value)
   /* Of a table only the rows that are named. */
   const bool by_index =
       op->kind == OP_embedding || op->kind == OP_index_select || op->kind == OP_gather;
-  if (by_index && value == op->in[0]) return bytes_here(op->out);
-  return bytes_here(value) / (op->pieces ? op->pieces : 1);
+  if (by_index && value == op->in[0]) return local_bytes(op->out);
+  return local_bytes(value) / (op->pieces ? op->pieces : 1);
 }
 
 static double kernel_memory(const struct op *op, value_reach *reach, void *of)
@@ -225,7 +199,7 @@ static double kernel_memory(const struct op *op, value_reach *reach, void *of)
   double all = 0, seconds = 0;
   struct list in = values_read(op), out = values_written(op);
   for (int i = 0; i < in.n; i++) all += bytes_read_here(op, in.at[i]);
-  for (int i = 0; i < out.n; i++) all += bytes_here(out.at[i]);
+  for (int i = 0; i < out.n; i++) all += local_bytes(out.at[i]);
   for (int i = 0; i < in.n; i++) {
     const double bytes = bytes_read_here(op, in.at[i]);
     const double far = fmax(all, reach ? reach(of, in.at[i]) : 0);
@@ -237,7 +211,7 @@ static double kernel_memory(const struct op *op, value_reach *reach, void *of)
   for (int i = 0; i < out.n; i++)
     if (!is_in(&in, storage_of(out.at[i])))
       seconds +=
-          measured_memory(WRITTEN_BYTES, bytes_here(out.at[i]) / (op->pieces ? op->pieces : 1),
+          measured_memory(WRITTEN_BYTES, local_bytes(out.at[i]) / (op->pieces ? op->pieces : 1),
                           fmax(all, reach ? reach(of, out.at[i]) : 0));
   return seconds;
 }
@@ -253,9 +227,9 @@ static double kernel_seconds(const struct op *op, value_reach *reach, void *of)
 /* The bytes of the whole value, before or after. */
 static double bytes_of_whole(const struct op *op)
 {
-  if (op->packed) return bytes_here(op->buffer);
+  if (op->packed) return local_bytes(op->buffer);
   const int value = gathers_shards(op->kind) ? op->out : op->in[0];
-  return bytes_here(value) / (op->pieces ? op->pieces : 1);
+  return local_bytes(value) / (op->pieces ? op->pieces : 1);
 }
 
 static double collective_seconds(const struct op *op)

@@ -196,6 +196,15 @@ int64_t copies_out_time(const struct op *op);
    product of two numbers. Attention counts as if nothing were masked, but
    for the keys beyond a window. */
 double flops_of(const struct op *op);
+/* Elements and bytes of rank 0's part of a value. */
+double local_size(int value);
+double local_bytes(int value);
+/* The arithmetic of an operation that multiplies, and the number of ranks that share its work. */
+enum arithmetic arithmetic_of(const struct op *op);
+double ranks_that_share(const struct op *op);
+/* Of a step of a ring: whether its block of keys is the rank's own, or is in a balanced order: half
+   is hidden then. */
+bool is_own_block(const struct op *op);
 /* Those of a step's forward, of all ranks together: of products in float32, and in bfloat16. */
 void forward_flops(double forward[2]);
 /* The floating-point operations of the products of a step, of all ranks together: in training,

@@ -11,8 +11,8 @@
 enum { HEADS = 4 }; // of a sample; each thread has a sample
 
 $kernels$
-
-    struct attention {
+// A kernel that is measured.
+struct attention {
   const char *type;
   int depth, keys;
   bool is_back;
@@ -26,8 +26,8 @@ static void call_attention(void *with)
 }
 
 $calls$
-
-    static const struct attention kernels[] = {$table$};
+static const struct attention kernels[] = {
+$table$};
 
 void measure_attention(void)
 {

@@ -107,19 +107,6 @@ static void mark_needs(const struct scene *s, int node, bool *needed)
   }
 }
 
-/* By single, those that it needs, of no more than 64. */
-static uint64_t needed_by[MOST_NODES];
-
-static bool any_needed(struct needs *n, const struct list *bucket, int i)
-{
-  (void)n;
-  for (int k = 0; k < bucket->n; k++)
-    if (needed_by[i] >> bucket->at[k] & 1) return true;
-  return false;
-}
-
-static struct needs needs = {.any = any_needed};
-
 /* Compares what is chosen with what PyTorch does; gives how many buckets there are. */
 static int compare(const struct scene *s)
 {
@@ -131,12 +118,16 @@ static int compare(const struct scene *s)
     const struct node *at = &s->node[node[i]];
     bool needed[MOST_NODES] = {0};
     mark_needs(s, node[i], needed);
-    needed_by[i] = 0;
-    for (int k = 0; k < n; k++) needed_by[i] |= (uint64_t)needed[node[k]] << k;
-    single[i] = (struct single){
-        .kind = s->kind, .group = at->group[0], .type = at->type, .unit = NONE, .bytes = at->moved};
+    uint64_t *needs = alloc(sizeof *needs); /* of no more than 64 */
+    for (int k = 0; k < n; k++) *needs |= (uint64_t)needed[node[k]] << k;
+    single[i] = (struct single){.kind = s->kind,
+                                .group = at->group[0],
+                                .type = at->type,
+                                .unit = NONE,
+                                .bytes = at->moved,
+                                .needs = needs};
   }
-  struct buckets found = choose_in_order(single, n, &(struct caps){1, s->cap}, &needs);
+  struct buckets found = choose_in_order(single, n, &(struct caps){1, s->cap});
   must(found.n == s->nbucket, "case %d: %d buckets, not %d", s->number, found.n, s->nbucket);
   for (int i = 0; i < found.n; i++) {
     struct buffer b = {0};
@@ -196,23 +187,22 @@ static void test_caps_and_units(void **state)
 {
   (void)state;
   struct single s[8];
-  memset(needed_by, 0, sizeof needed_by);
   make_singles(s, 8);
   struct caps none = {0}, growing = {2, (int64_t[]){1, 3}}, huge = {1, (int64_t[]){INT64_MAX}};
-  struct buckets found = choose_of_one_kind(s, 8, &none, &needs);
+  struct buckets found = choose_of_one_kind(s, 8, &none);
   assert_string_equal(buckets_text(&found), "0 1 | 2 3 | 4 5 | 6 7");
   for (int i = 0; i < 8; i++) s[i].unit = i % 2;
-  found = choose_of_one_kind(s, 8, &none, &needs);
+  found = choose_of_one_kind(s, 8, &none);
   assert_string_equal(buckets_text(&found), "0 2 4 6 | 1 3 5 7");
-  found = choose_in_order(s, 8, &none, &needs);
+  found = choose_in_order(s, 8, &none);
   assert_string_equal(buckets_text(&found), "");
-  found = choose_of_one_kind(s, 8, &growing, &needs);
+  found = choose_of_one_kind(s, 8, &growing);
   assert_string_equal(buckets_text(&found), "2 4 6 | 3 5 7");
   for (int i = 0; i < 8; i++) s[i].unit = NONE;
-  found = choose_in_order(s, 8, &growing, &needs);
+  found = choose_in_order(s, 8, &growing);
   assert_string_equal(buckets_text(&found), "1 2 3 | 4 5 6");
   s[4].bytes = INT64_MAX;
-  found = choose_in_order(s, 8, &huge, &needs);
+  found = choose_in_order(s, 8, &huge);
   assert_string_equal(buckets_text(&found), "0 1 2 3 | 5 6 7");
 }
 
@@ -221,17 +211,16 @@ static void test_what_parts(void **state)
 {
   (void)state;
   struct single s[5];
-  memset(needed_by, 0, sizeof needed_by);
   make_singles(s, 5);
   for (int i = 0; i < 5; i++) s[i].unit = NONE;
   s[2].kind = OP_reduce_scatter;
-  struct buckets found = choose_in_order(s, 5, &(struct caps){0}, &needs);
+  struct buckets found = choose_in_order(s, 5, &(struct caps){0});
   assert_string_equal(buckets_text(&found), "0 1 3 4");
   s[2] = s[0];
   s[2].group = 1;
-  found = choose_in_order(s, 5, &(struct caps){0}, &needs);
+  found = choose_in_order(s, 5, &(struct caps){0});
   assert_string_equal(buckets_text(&found), "0 1 | 3 4");
-  found = choose_of_one_kind(s, 5, &(struct caps){0}, &needs);
+  found = choose_of_one_kind(s, 5, &(struct caps){0});
   assert_string_equal(buckets_text(&found), "0 1 3 4");
 }
 

@@ -45,6 +45,9 @@ static void groups_over_nodes(const void *with)
   new_cluster(4, 4, 2, (int[]){4, 8});
   must(ratio(gather(1), card) == 0.5, "half a card: %g", gather(1));
   must(gather(2) == node, "cards count within a node");
+  /* Four cards for each device, as nodes of 32 cards have. */
+  new_cluster(4, 32, 2, (int[]){4, 8});
+  must(ratio(gather(1), card) == 4, "four cards: %g", gather(1));
 }
 
 /* Groups that do not divide the nodes: the one with the fewest ranks in a node counts. */
@@ -78,7 +81,7 @@ static void pairs_and_sums(const void *with)
   must(collective_link(OP_all_reduce, 2).bandwidth > plain, "they do not add");
 }
 
-/* A plan's own links go before those of its cluster. */
+/* A plan's own links override those of its cluster. */
 static void given_links(const void *with)
 {
   (void)with;
