@@ -12,12 +12,16 @@
    its place. An exchange's pieces are in flat buffers, by member, unless they are contiguous in the
    value itself.
 
+   Which steps are the quickest depends on the packings, and the orders in memory that make these
+   needless depend on the steps: both are decided together, by trials (find_packings).
+
    The planner knows plain shards only. If a dimension has strided shards, before or after, the
    value is viewed with that dimension split at every outer factor: there each cut is plain, and a
    view moves nothing. */
 #include "graph_passes/graph_passes.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 /* The state of the pass. */
 struct lowering {
@@ -27,6 +31,9 @@ struct lowering {
   struct entering enters; /* the values that the first step of a scan reads for the carry */
   int *readers, *reader;  /* by value: the number of operations that read it, and the last of
                              them */
+  bool packs;             /* packing has its price in the redistribution under work */
+  bool is_stored;         /* it is of a value whose order in memory is given: no activation */
+  bool in_doubt;          /* it has other steps if packing has the other price */
 };
 
 /* ------------------------------------------------------------------------------------- the pass */
@@ -227,6 +234,16 @@ static int seen(struct lowering *w, const struct op *why, int value, const struc
   return moved(w, op, value, layout);
 }
 
+/* Whether two ways have the same steps. */
+static bool same_moves(const struct moves *a, const struct moves *b)
+{
+  if (a->n != b->n) return false;
+  for (int k = 0; k < a->n; k++)
+    if (a->move[k].kind != b->move[k].kind || !same_layout(a->move[k].to, b->move[k].to))
+      return false;
+  return true;
+}
+
 static int run_leg(struct lowering *w, const struct op *why, int value, struct layout to)
 {
   struct value v = graph->value[value];
@@ -240,6 +257,11 @@ static int run_leg(struct lowering *w, const struct op *why, int value, struct l
   bool apart = f.shape.ndim > v.shape.ndim;
   if (apart) value = seen(w, why, value, &f, true, from_here);
   const struct moves *moves = plan_moves(f.shape, v.type, from_here, to_here);
+  if (!plan_options->greedy && !w->is_stored) {
+    const struct moves *unpacked = plan_moves_unpacked(f.shape, v.type, from_here, to_here);
+    w->in_doubt |= !same_moves(moves, unpacked);
+    if (!w->packs) moves = unpacked;
+  }
   for (int k = 0; k < moves->n; k++) value = run_move(w, why, value, moves->move[k]);
   return apart ? seen(w, why, value, &f, false, to) : value;
 }
@@ -510,10 +532,14 @@ static int lower(struct lowering *w, const struct op *op)
   return take_over(w, op, cast_to(w, op, last, type));
 }
 
-void redistribute(void)
+/* Lowers all redistributions, those of `packs` at the price of their packing. Sets made_for, by new
+   operation: the redistribution in doubt whose step it is, or NONE. Returns whether any is in
+   doubt. */
+static bool lower_all(const bool *packs, struct list *made_for)
 {
   struct lowering run = {0}, *w = &run;
   int known = graph->nvalue;
+  bool any_in_doubt = false;
   w->stands_for = alloc((size_t)known * sizeof *w->stands_for);
   w->new_order = (struct list){0};
   for (int i = 0; i < known; i++) w->stands_for[i] = i;
@@ -524,6 +550,7 @@ void redistribute(void)
     for (int i = 0; i < op->nin; i++) w->reader[op->in[i]] = graph->order[at];
   }
   w->enters = entering_scans();
+  made_for->n = 0;
   for (int at = 0; at < graph->norder; at++) {
     int id = graph->order[at];
     struct op op = graph->op[id];
@@ -534,6 +561,7 @@ void redistribute(void)
     }
     graph->op[id] = op;
     int first = graph->nop;
+    w->in_doubt = false;
     if (op.kind == OP_redistribute) {
       /* Whether only another redistribution reads this one's result: in the backward, unless the
          plan asked for the layout between, the two become one. */
@@ -544,12 +572,90 @@ void redistribute(void)
         is_stop_between = out->role == ACTIVATION && !out->is_output &&
                           next->kind == OP_redistribute && next->phase == BACKWARD;
       }
+      w->packs = packs[id];
+      w->is_stored = in->role != ACTIVATION || out->role != ACTIVATION;
       w->stands_for[op.out] = is_stop_between ? op.in[0] : lower(w, &op);
     } else
       add(&w->new_order, id);
-    for (int step = first; step < graph->nop; step++) set_stage_of(step, id);
+    any_in_doubt |= w->in_doubt;
+    for (int step = first; step < graph->nop; step++) {
+      set_stage_of(step, id);
+      add(made_for, w->in_doubt ? id : NONE);
+    }
   }
   graph->order = w->new_order.at;
   graph->norder = w->new_order.n;
   graph->order_room = w->new_order.room;
+  return any_in_doubt;
+}
+
+/* A way to lower the program: the redistributions at the price of their packing, by operation; and
+   what a trial found. */
+struct packings {
+  bool *priced, *remaining; /* remaining: those in doubt that still copy */
+  bool any_in_doubt;
+  int64_t time, copying; /* of all steps and copies; of the copies that remain */
+};
+
+/* With a redistribution its counterparts, which get the same decision. */
+static void add_with_counterparts(bool *list, const int *next_counterpart, int op)
+{
+  for (int t = op; !list[t]; t = next_counterpart[t]) list[t] = true;
+}
+
+/* Lowers the program, gives it its orders in memory, and goes back to it as it was. */
+static void try_packings(struct packings *p, const int *next_counterpart, struct graph *room)
+{
+  struct graph before = remember_flat_program(room);
+  struct list made_for = {0};
+  const int first = graph->nop;
+  p->remaining = alloc((size_t)first + 1);
+  p->any_in_doubt = lower_all(p->priced, &made_for);
+  p->time = p->copying = 0;
+  if (p->any_in_doubt) assign_dim_order();
+  for (int at = 0; at < graph->norder && p->any_in_doubt; at++) {
+    const int id = graph->order[at];
+    const struct op *op = &graph->op[id];
+    bool is_copy = op_row[op->kind].step == PACKING || op->kind == OP_permute;
+    if (id < first && !is_copy) continue;
+    const int64_t time = time_taken(op);
+    p->time += time;
+    int of = id < first ? NONE : made_for.at[id - first];
+    if (!is_copy || of == NONE || p->priced[of]) continue;
+    p->copying += time;
+    add_with_counterparts(p->remaining, next_counterpart, of);
+  }
+  return_to_flat_program(&before, room);
+  forget_numbers();
+}
+
+/* Which redistributions take their steps at the price of packing. Most packings are needless once
+   assign_dim_order has chosen the orders in memory, so first none has a price. Where packings
+   remain that take a share of the time worth the trials, these give the price to all
+   redistributions, and to those that pack. With other steps other orders are possible, so the
+   quickest trial counts. */
+static const bool *find_packings(void)
+{
+  enum { WORTH = 64 };
+  const int *next_counterpart = find_counterparts(), n = graph->nop;
+  struct graph room = {0};
+  struct packings none = {.priced = alloc((size_t)n + 1)}, best;
+  try_packings(&none, next_counterpart, &room);
+  best = none;
+  for (int trial = 0; trial < 2 && none.copying > none.time / WORTH; trial++) {
+    struct packings next = {.priced = alloc((size_t)n + 1)};
+    if (trial == 0)
+      memset(next.priced, true, (size_t)n);
+    else
+      memcpy(next.priced, none.remaining, (size_t)n);
+    try_packings(&next, next_counterpart, &room);
+    if (next.time < best.time) best = next;
+  }
+  return best.priced;
+}
+
+void redistribute(void)
+{
+  struct list made_for = {0};
+  lower_all(find_packings(), &made_for);
 }

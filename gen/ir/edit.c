@@ -102,3 +102,41 @@ void go_back(const struct edit_state *s)
   graph->schedule->nevent = s->schedule.nevent;
   memcpy(graph->schedule->of, s->schedule.of, (size_t)s->schedule.nop * sizeof *s->schedule.of);
 }
+
+/* A copy of n elements in an array that has room for some, and in a new one, with room for more,
+   where it has too little. */
+static void *copied(void *array, int *room, const void *from, int n, size_t size)
+{
+  if (*room < n + 1) array = alloc((size_t)(*room = n + n / 3 + 1) * size);
+  if (n) memcpy(array, from, (size_t)n * size);
+  return array;
+}
+
+struct graph remember_flat_program(struct graph *room)
+{
+  struct graph now = *graph;
+#define COPY(array, n, has)                                                                        \
+  graph->has = room->has,                                                                          \
+  graph->array = copied(room->array, &graph->has, now.array, now.n, sizeof *now.array)
+  COPY(value, nvalue, value_room);
+  COPY(op, nop, op_room);
+  COPY(order, norder, order_room);
+  COPY(group, ngroup, group_room);
+  COPY(exchange, nexchange, exchange_room);
+  COPY(index_use, nindex_use, index_use_room);
+#undef COPY
+  if (now.stages) {
+    graph->stages = alloc(sizeof *graph->stages);
+    *graph->stages = *now.stages;
+    int has = 0;
+    graph->stages->of_op =
+        copied(NULL, &has, now.stages->of_op, now.stages->room, sizeof *now.stages->of_op);
+  }
+  return now;
+}
+
+void return_to_flat_program(const struct graph *then, struct graph *room)
+{
+  *room = *graph;
+  *graph = *then;
+}

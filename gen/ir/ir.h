@@ -90,6 +90,10 @@ void leave_out_of(struct function *f, int op);
 /* The program as it is, with its schedule, for a trial to go back to. */
 struct edit_state remember_program(void);
 void go_back(const struct edit_state *to);
+/* The flat program as it is, for a trial to go back to: the trial changes copies. `room`, empty
+   before the first trial, keeps their memory for the next one. */
+struct graph remember_flat_program(struct graph *room);
+void return_to_flat_program(const struct graph *then, struct graph *room);
 
 /* ------------------------------------------------------------------------------------- graph.c */
 

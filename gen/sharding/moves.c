@@ -460,7 +460,7 @@ void ask_move(struct cost_model *m, struct query *q, struct shape whole, enum ty
 {
   begin_query(q);
   ask_number(q, (int64_t)mesh_number(m) << 16 | whole.ndim << 8 | type_bytes(type) << 1 |
-                    plan_options->greedy);
+                    plan_options->greedy | (int64_t)m->packs_nothing << 40);
   for (int d = 0; d < whole.ndim; d++) ask_number(q, whole.size[d]);
   ask_layout(q, from);
   ask_layout(q, to);
@@ -488,6 +488,16 @@ const struct moves *find_moves(struct cost_model *m, struct shape whole, enum ty
   for (int i = 0; i < p.n; i++) move[i] = move_of(&p.at[i], &u);
   double time = (double)assess(m, &p, &most).time * 1e-12;
   *moves = (struct moves){p.n, move, time, most * m->bytes, m->ended_early};
+  return moves;
+}
+
+const struct moves *plan_moves_unpacked(struct shape whole, enum type type, struct layout from,
+                                        struct layout to)
+{
+  struct cost_model *m = cost_model_of_graph();
+  m->packs_nothing = true;
+  const struct moves *moves = find_moves(m, whole, type, from, to);
+  m->packs_nothing = false;
   return moves;
 }
 

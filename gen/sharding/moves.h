@@ -147,6 +147,7 @@ struct cost_model {
   int meshes, mesh_room;
   struct mesh *mesh; /* the graph's, as it was at earlier questions */
   unsigned ended_early;
+  bool packs_nothing; /* whether parts along any dimension count as contiguous */
   /* The answers to earlier questions, and the question asked now. Buckets, sizes, exchanges' traits
      and volumes are those of the graph's values and operations. */
   struct memo costs, plans, exchanges, intervals, decisions, chunks, sizes, traits, volumes;

@@ -69,6 +69,8 @@ const struct op *op_ahead(struct chooser *c, const struct op *op);
 struct cost_model *new_cost_model(void);
 /* The compiler's own. It is another one for each graph. */
 struct cost_model *cost_model_of_graph(void);
+/* Forgets its answers about values and operations by number, which may get other meanings. */
+void forget_numbers(void);
 /* Sets the tensor to the part of `whole` of the ranks at these coordinates of the fixed dimensions.
    all: samples all ranks, however many there are. */
 void enter_context(struct cost_model *m, struct shape whole, enum type type,
@@ -187,6 +189,9 @@ int choice_by_inputs(const struct op *op, const struct placement *in, struct pla
    path, as the plan says. Cached: the pointer stays valid. */
 const struct moves *plan_moves(struct shape whole, enum type type, struct layout from,
                                struct layout to);
+/* The same where packing costs nothing: assign_dim_order may find an order in memory without it. */
+const struct moves *plan_moves_unpacked(struct shape whole, enum type type, struct layout from,
+                                        struct layout to);
 const struct moves *find_moves(struct cost_model *m, struct shape whole, enum type type,
                                struct layout from, struct layout to);
 /* The most bytes that any rank receives on the greedy path. */

@@ -11,7 +11,8 @@
    A copy within a rank reads and writes at the memory's bandwidth (device.c): a slice; a conversion
    to a pending sum; what a rank keeps of its part in a gather, an all_to_all or an exchange; and
    packing before or unpacking after a collective along a dimension whose parts are not contiguous.
-   Dimensions of size 1 cost nothing.
+   Dimensions of size 1 cost nothing. Packing costs nothing where the question is which steps would
+   be the best ones if dimensions were in another order in memory.
 
    With more than 32 ranks a plan samples some of them, along each dimension of the mesh from the
    first to the last. In a group of more than 64 the pieces of an exchange are not computed for a
@@ -127,8 +128,9 @@ struct traffic traffic_of(struct cost_model *m, const struct step_parts *g, bool
   const bool by_pieces = exchanges || (pairwise && planning && r->tiers > 1);
   const bool guesses = by_pieces && planning && size > BIG_GROUP;
   const int dim = g->from->at[s->dim[0]], dim_to = g->to->at[s->dim[0]];
-  bool packs = !exchanges && dim_to >= 0 && !is_outermost(ndim, &g->has, dim_to);
-  bool unpacks = !exchanges && dim >= 0 && !is_outermost(ndim, &g->gets, dim);
+  const bool is_asked = !exchanges && !m->packs_nothing;
+  bool packs = is_asked && dim_to >= 0 && !is_outermost(ndim, &g->has, dim_to);
+  bool unpacks = is_asked && dim >= 0 && !is_outermost(ndim, &g->gets, dim);
   int64_t *at = scratch_alloc(&m->traffic, 2 * (size_t)(n * r->tiers + n) * sizeof *at);
   struct traffic t = {at,    at + n * r->tiers, at + 2 * n * r->tiers, at + 2 * n * r->tiers + n,
                       false, by_pieces};

@@ -120,6 +120,13 @@ parted() {
 parted 0.7041015625 "6 4 1 0"
 parted 0.7041006 "10 6 1 0"
 
+# Over links of two speeds a gather along the sequence is one step as well: the order in memory that spares its packing is
+# decided with the steps. Each sublayer has a gather and a scatter, in the forward and in the backward.
+count tiers preset=8b n_layers=2 tp=8 dp=8 seq=8192 batch=64 device=H100 dtype=bfloat16 checkpoint=layer || true
+moved=$("$TOOLS/collectives" "$WORK/tiers/plan.json" traffic |
+  awk '$2 == "tp" { n[$1] += $3 } END { print n["all_gather"], n["reduce_scatter"], n["all_to_all"] + 0 }')
+[ "$moved" = "14 12 0" ] || fail "over two tiers: gathers, scatters, all-to-alls over tp: $moved"
+
 # A plan may expect exactly its collectives, counted in each iteration of a loop, and no fewer.
 cat > "$WORK/expects.lua" << 'END'
 local mesh = device_mesh{ {"tp", 2} }
