@@ -100,6 +100,28 @@ static bool is_from_outside(struct propagating *p, int value, const struct op *u
   return there == NONE || graph->module[there].parent != graph->module[here].parent;
 }
 
+/* What an earlier redistribution made of the same value, if it is what this one of the plan asks
+   for; else NONE. One move then serves several readers, and the sum of their gradients moves back.
+   Both are in one module of a list, so that equal modules stay equal. */
+static int moved_alike(struct propagating *p, const struct op *op)
+{
+  const int value = op->in[0], here = element(p, op->module);
+  const enum role role = graph->value[value].role;
+  const bool leaves = op->out == graph->loss || graph->value[op->out].is_output;
+  if ((op->phase != FORWARD && op->phase != DECODE) || leaves || !is_plain_move(op) ||
+      (role != ACTIVATION && role != BATCH))
+    return NONE;
+  const struct layout to = layout_after(op, graph->value[value].layout);
+  for (int i = p->uses.moved_to[value]; i != NONE; i = p->uses.moved_before[i]) {
+    const struct op *earlier = &graph->op[i];
+    if (earlier->phase == op->phase && element(p, earlier->module) == here &&
+        scan_around(earlier->module) == scan_around(op->module) && is_plain_move(earlier) &&
+        same_layout(graph->value[earlier->out].layout, to))
+      return earlier->out;
+  }
+  return NONE;
+}
+
 static void note_scan(struct propagating *p, const struct op *op)
 {
   int scan = scan_around(op->module);
@@ -289,8 +311,13 @@ static void lay_out(struct entering enters, const int *order, int first, int nor
       p->uses.asked_of[hold->in[0]] = p->uses.asked_of[hold->in[1]];
     }
   enum phase entry = FORWARD;
+  const int known = graph->nvalue;
+  int *stands_for = alloc((size_t)(known + 1) * sizeof *stands_for);
+  for (int v = 0; v < known; v++) stands_for[v] = v;
   for (int at = first; at < norder; at++) {
     struct op op = graph->op[order[at]]; /* a copy: adding operations moves the array */
+    for (int i = 0; i < op.nin; i++)
+      if (op.in[i] < known) op.in[i] = stands_for[op.in[i]];
     if (op.phase == DECODE && entry != DECODE) {
       for (int i = 0; i < p->value_room; i++)
         p->uses.moved_to[i] = NONE; /* an entry runs without the others */
@@ -298,6 +325,11 @@ static void lay_out(struct entering enters, const int *order, int first, int nor
     }
     note_scan(p, &op);
     if (op.kind == OP_redistribute) {
+      const int alike = moved_alike(p, &op);
+      if (alike != NONE) {
+        stands_for[op.out] = alike;
+        continue;
+      }
       graph->value[op.out].layout = layout_after(&op, graph->value[op.in[0]].layout);
       graph->value[op.out].placed = true;
       remember(p, order[at]);

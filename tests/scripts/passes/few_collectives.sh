@@ -127,6 +127,32 @@ moved=$("$TOOLS/collectives" "$WORK/tiers/plan.json" traffic |
   awk '$2 == "tp" { n[$1] += $3 } END { print n["all_gather"], n["reduce_scatter"], n["all_to_all"] + 0 }')
 [ "$moved" = "14 12 0" ] || fail "over two tiers: gathers, scatters, all-to-alls over tp: $moved"
 
+# Three column-wise products of one value that is cut along the sequence gather it once, and reduce the sum of their
+# gradients once.
+cat > "$WORK/readers.lua" << 'END'
+local mesh = device_mesh{ {"tp", 4} }
+local Block = nn.module("Block", function(self)
+  self.norm, self.q, self.k = nn.RMSNorm(64), nn.Linear(64, 64, {bias = false}), nn.Linear(64, 64, {bias = false})
+  self.v, self.o = nn.Linear(64, 64, {bias = false}), nn.Linear(64, 64, {bias = false})
+  local function heads(t) return t:unflatten(-1, -1, 8):transpose(1, 2) end
+  function self:forward(x)
+    local h = self.norm(x)
+    local y = F.scaled_dot_product_attention(heads(self.q(h)), heads(self.k(h)), heads(self.v(h)), {is_causal = true})
+    return x + self.o(y:transpose(1, 2):flatten(2))
+  end
+end)
+local model = nn.Sequential(Block(), Block())
+local cut = Colwise{input_layouts = Shard(1)}
+parallelize(model, mesh.tp, {["*.norm"] = SequenceParallel(), ["*.[qkv]"] = cut, ["*.o"] = Rowwise{output_layouts = Shard(1)}})
+return train{
+  model = model, batch = {input = randn{2, 16, 64}}, loss = function(y) return y:square():mean() end,
+  optimizer = SGD(), steps = 1,
+}
+END
+"$TPGEN" "$WORK/readers.lua" -o "$WORK/readers" || fail "readers.lua"
+moved=$("$TOOLS/collectives" "$WORK/readers/plan.json" traffic | awk '{ n[$1] += $3 } END { print n["all_gather"], n["reduce_scatter"] }')
+[ "$moved" = "4 4" ] || fail "readers of one value: gathers, scatters: $moved"
+
 # A plan may expect exactly its collectives, counted in each iteration of a loop, and no fewer.
 cat > "$WORK/expects.lua" << 'END'
 local mesh = device_mesh{ {"tp", 2} }
