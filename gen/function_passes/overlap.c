@@ -357,7 +357,7 @@ static int64_t order_span(struct search *t, const int *op, int n)
     int64_t least = peak_now(t), most = least + t->more;
     for (int i = 0; i < t->s->nnode && target->streams; i++)
       if (is_open(t, i)) issue_before_loop(t, i, most);
-    for (int turn = 0; turn < 2; turn++)
+    for (int pass = 0; pass < 2; pass++)
       for (int i = 0; i < t->s->nnode; i++)
         if (is_open(t, i) && !overlap_give_work(t, i, most) && t->asks_memory)
           overlap_give_work(t, i, least);
