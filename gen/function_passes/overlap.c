@@ -329,7 +329,7 @@ static int64_t note_times(struct span *s, int function)
     found->exposed = node->exposed;
     o->blocks[function][graph->op[id].group] |= !found->overlapped;
     if (node->carried == AWAITED_NEXT)
-      leave_in_flight(o, node->op, function, s->streams.end[n] - s->streams.now);
+      leave_in_flight(o, node->op, function, s->streams.end[n] - s->streams.times.now);
   }
   return time;
 }
