@@ -119,12 +119,12 @@ static bool is_block(const struct op *op)
 
 /* ---------------------------------------------------------------------------------- the layouts */
 
-static bool has_usual_turns(const struct layout *layout)
+static bool has_usual_cut_order(const struct layout *layout)
 {
-  bool turned = false;
-  for (int d = 0; d < graph->mesh.ndim; d++) turned |= layout->on[d].cut_order != 0;
-  struct layout usual = turned ? usual_cut_order(*layout) : *layout;
-  for (int d = 0; d < graph->mesh.ndim && turned; d++)
+  bool ordered = false;
+  for (int d = 0; d < graph->mesh.ndim; d++) ordered |= layout->on[d].cut_order != 0;
+  struct layout usual = ordered ? usual_cut_order(*layout) : *layout;
+  for (int d = 0; d < graph->mesh.ndim && ordered; d++)
     if (usual.on[d].cut_order != layout->on[d].cut_order) return false;
   return true;
 }
@@ -189,7 +189,7 @@ static void check_values(enum pass after, bool *made, struct list *ends)
         require(p->kind != SHARD || (p->dim >= 0 && p->dim < v->shape.ndim), v->op,
                 "a value is sharded on a dimension that it has not");
       }
-      require(!laid_out || !v->placed || has_usual_turns(&v->layout), v->op,
+      require(!laid_out || !v->placed || has_usual_cut_order(&v->layout), v->op,
               "its cuts are not numbered as usual");
     }
     if (!laid_out) continue;

@@ -370,7 +370,7 @@ static int64_t letter_stride(const struct op *view, const struct letters *l, int
 
 /* Whether the parts of a value along a dimension are contiguous. If other dimensions are written
    before it, a packing next to the collective has made them so. */
-static bool has_parts_in_turn(int value, int dim)
+static bool has_contiguous_parts(int value, int dim)
 {
   struct shape here = local_shape(value, 0);
   int64_t stride[MAX_DIMS];
@@ -422,8 +422,8 @@ static bool takes_orders(const struct op *op)
   if (op->kind == OP_exchange || op_row[op->kind].step == PIECES_PACKING) return false;
   if (!is_collective(op->kind)) return true;
   int from = collective_row[op->kind].from, to = collective_row[op->kind].to;
-  return (to != SHARD || has_parts_in_turn(op->in[0], from == SHARD ? op->dim_to : op->dim)) &&
-         (from != SHARD || has_parts_in_turn(op->out, op->dim));
+  return (to != SHARD || has_contiguous_parts(op->in[0], from == SHARD ? op->dim_to : op->dim)) &&
+         (from != SHARD || has_contiguous_parts(op->out, op->dim));
 }
 
 /* A member of a packed bucket may have any order: it is copied. */

@@ -30,7 +30,7 @@ static const char move_usage[] =
     "usage: tpgen --move 'f32[16384,8192] on a=2,b=4: S(0) S(0) -> S(1) S(1)' [options]\n"
     "Prints the steps that take a tensor on a mesh from one layout to another, and the bytes that\n"
     "each rank sends and receives. A layout is a placement for each dimension of the mesh: R, P,\n"
-    "P(max), P(min), S(0), or S(0)[1] with its turn among those that cut the same dimension.\n\n"
+    "P(max), P(min), S(0), or S(0)[1] with its order among those that cut the same dimension.\n\n"
     "  --planner fastest|greedy\n"
     "                        the quickest way (the default), or step by step as DTensor goes\n"
     "  --link NAME=BANDWIDTH,LATENCY\n"

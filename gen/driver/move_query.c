@@ -3,8 +3,8 @@
    Takes   options.move, such as 'f32[16384,8192] on a=2,b=4: S(0) S(0) -> S(1) S(1)': a type and a
            shape, a mesh, and two layouts with a placement for each dimension of the mesh. The types
            are f32 bf16 i32 i64 bool. The placements are R, S(dim), P or P(sum), P(max), P(min);
-           S(dim)[turn] where several mesh dimensions cut the same one, but not in the mesh's order;
-           S(dim/outer) for a strided shard. A negative dim counts from the end. Commas between
+           S(dim)[order] where several mesh dimensions cut the same one, but not in the mesh's
+   order; S(dim/outer) for a strided shard. A negative dim counts from the end. Commas between
            sizes, and space, may be left out or added where the meaning stays clear.
    Leaves  nothing: prints the steps, what each rank sends and receives, and the lower bound; ends
            tpgen. With options.json it prints one object:
@@ -137,8 +137,8 @@ static enum reduction read_reduction(void)
   misread(at, "a reduction is one of sum, max, min");
 }
 
-/* After the S: "(0)", "(-1)[1]", "(0/4)". has_turn: whether a turn is given. */
-static struct placement read_shard(bool *has_turn)
+/* After the S: "(0)", "(-1)[1]", "(0/4)". has_order: whether a cut order is given. */
+static struct placement read_shard(bool *has_order)
 {
   struct placement p = {.kind = SHARD};
   must_come("(", "a shard is as in S(0)");
@@ -159,28 +159,28 @@ static struct placement read_shard(bool *has_turn)
     p.outer = outer;
   }
   must_come(")", "the shard's ) is missing");
-  *has_turn = comes("[");
-  if (!*has_turn) return p;
+  *has_order = comes("[");
+  if (!*has_order) return p;
   p.cut_order = (int)move_query_read_number(0, graph->mesh.ndim - 1,
-                                            text("the mesh has %s: turns count from 0 to %d",
+                                            text("the mesh has %s: orders count from 0 to %d",
                                                  count_text(graph->mesh.ndim, "dimension"),
                                                  graph->mesh.ndim - 1));
-  must_come("]", "the turn's ] is missing");
+  must_come("]", "the order's ] is missing");
   return p;
 }
 
-static struct placement read_placement(bool *has_turn)
+static struct placement read_placement(bool *has_order)
 {
-  *has_turn = false;
+  *has_order = false;
   if (comes("R")) return (struct placement){0};
-  if (comes("S")) return read_shard(has_turn);
+  if (comes("S")) return read_shard(has_order);
   if (!comes("P")) misread(at, "a placement is R, S(dim) or P, one for each dimension of the mesh");
   if (type == BOOL) misread(at - 1, "a value of type bool is never pending");
   return (struct placement){.kind = PARTIAL, .reduction = read_reduction()};
 }
 
 /* The error of the i-th placement after those before it. NULL: none. */
-static const char *misfit(const struct layout *l, unsigned with_turn, int i)
+static const char *misfit(const struct layout *l, unsigned ordered, int i)
 {
   struct placement p = l->on[i];
   for (int k = 0; k < i; k++) {
@@ -188,22 +188,22 @@ static const char *misfit(const struct layout *l, unsigned with_turn, int i)
     if (p.kind == PARTIAL && q.kind == PARTIAL && p.reduction != q.reduction)
       return "what is pending in a tensor is of one reduction";
     if (p.kind != SHARD || q.kind != SHARD || p.dim != q.dim) continue;
-    if (with_turn >> i & with_turn >> k & 1 && p.cut_order == q.cut_order)
-      return "two dimensions of the mesh cut it in the same turn";
+    if (ordered >> i & ordered >> k & 1 && p.cut_order == q.cut_order)
+      return "two dimensions of the mesh cut it in the same order";
     int64_t a = shard_stride(p), b = shard_stride(q);
     if (a % b && b % a) return "the strides of one dimension must divide each other";
   }
   return NULL;
 }
 
-/* A turn is one of those of the dimension's cuts. */
-static const char *misturned(const struct layout *l)
+/* A cut order is one of those of the dimension's cuts. */
+static const char *order_misfit(const struct layout *l)
 {
   for (int i = 0; i < graph->mesh.ndim; i++) {
     int cut[MAX_MESH];
     if (l->on[i].kind == SHARD &&
         l->on[i].cut_order >= cuts_of(&graph->mesh, *l, l->on[i].dim, cut))
-      return text("%s cuts dimension %d in turn %d, but fewer dimensions of the mesh cut it",
+      return text("%s cuts dimension %d in order %d, but fewer dimensions of the mesh cut it",
                   graph->mesh.name[i], l->on[i].dim, l->on[i].cut_order);
   }
   return NULL;
@@ -213,23 +213,23 @@ static const char *misturned(const struct layout *l)
 static struct layout read_layout(const char *which)
 {
   struct layout l = {0};
-  unsigned with_turn = 0;
+  unsigned ordered = 0;
   skip_space();
   const char *start = at;
   for (int i = 0; i < graph->mesh.ndim; i++) {
-    bool has_turn;
+    bool has_order;
     comes(",");
     skip_space();
     const char *place = at;
     if (!*at || !strncmp(at, "->", 2))
       misread(at, text("%s has %s, and the mesh %s", which, count_text(i, "placement"),
                        count_text(graph->mesh.ndim, "dimension")));
-    l.on[i] = read_placement(&has_turn);
-    with_turn |= (unsigned)has_turn << i;
-    const char *wrong = misfit(&l, with_turn, i);
+    l.on[i] = read_placement(&has_order);
+    ordered |= (unsigned)has_order << i;
+    const char *wrong = misfit(&l, ordered, i);
     if (wrong) misread(place, wrong);
   }
-  const char *wrong = misturned(&l);
+  const char *wrong = order_misfit(&l);
   if (wrong) misread(start, wrong);
   for (int i = 0; i < graph->mesh.ndim; i++)
     if (graph->mesh.size[i] == 1) l.on[i] = (struct placement){0};

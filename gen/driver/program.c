@@ -164,22 +164,22 @@ static char *offset_text(bool is_there, const char *member)
 /* The plan's adapters. The text of a file has a line for each of its members. */
 static void put_adapter(struct buffer *b)
 {
-  const char *rest = plan_options->adapter, *turned = rest ? plan_options->turned : NULL;
+  const char *rest = plan_options->adapter, *transposed = rest ? plan_options->transposed : NULL;
   struct buffer members = {0}, lines = {0};
   for (size_t n; rest && *rest; rest += n) {
     const char *comma = strstr(rest, ", ");
     n = comma ? (size_t)(comma - rest) + 2 : strlen(rest);
     put(&members, "\n        %s", json_literal(rest, n));
   }
-  for (size_t n; turned && *turned; turned += n) {
-    n = strcspn(turned, "\n");
-    n += turned[n] != 0;
-    put(&lines, "\n        %s", string_text(text("%.*s", (int)n, turned)));
+  for (size_t n; transposed && *transposed; transposed += n) {
+    n = strcspn(transposed, "\n");
+    n += transposed[n] != 0;
+    put(&lines, "\n        %s", string_text(text("%.*s", (int)n, transposed)));
   }
   put_lines(b, "adapter", members.text);
   put_field(b, "adapter_scale",
             plan_options->adapter ? double_text(plan_options->adapter_scale) : "0");
-  put_lines(b, "turned", lines.text);
+  put_lines(b, "transposed", lines.text);
 }
 
 /* The members of struct program, in its order: the runtime's facts about the program. */

@@ -153,7 +153,7 @@
   FIELD(TEXT,      validation_data, "validation_data") \
   FIELD(TEXT,      adapter,       "adapter") \
   FIELD(REAL,      adapter_scale, "adapter_scale") \
-  FIELD(TEXT,      turned,        "turned") \
+  FIELD(TEXT,      transposed,        "transposed") \
   FIELD(TEXT,      weights,       "weights") \
   FIELD(TEXT,      exported,      "exported") \
   FIELD(TEXT,      notes,         "notes") \

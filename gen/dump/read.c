@@ -38,7 +38,7 @@
      kind     = [ROLE] TYPE SHAPE [LAYOUT] fields     of each output with a name, in order
      VALUE    = "v" N | NAME | "nothing"              NAME: of a line above, if it is unique
      LAYOUT   = a PLACEMENT for each dimension of the mesh
-     PLACEMENT = "R" | "S(" DIM ["/" OUTER] ")" ["[" TURN "]"] | "P(" ("sum" | "max" | "min") ")"
+     PLACEMENT = "R" | "S(" DIM ["/" OUTER] ")" ["[" ORDER "]"] | "P(" ("sum" | "max" | "min") ")"
      SHAPE    = "[" [N {"," N}] "]"
      NAME     = letters, digits and _ . - / ; or in quotes, with \n and \xNN
 

@@ -171,8 +171,8 @@ static int64_t time_in_pieces(const struct line *l, int pieces)
   }
   if (pieces > 1 || l->other) moving += events_time();
   if (pieces == 1) computing += l->adding;
-  int64_t in_turn = moving + computing + (pieces - 1) * greater(moving, computing);
-  return greater(in_turn, pieces * computing + l->other);
+  int64_t in_sequence = moving + computing + (pieces - 1) * greater(moving, computing);
+  return greater(in_sequence, pieces * computing + l->other);
 }
 
 static bool choose_by_model(struct decomposing *d, const struct line *l, struct async_tp_result *p)

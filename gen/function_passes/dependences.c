@@ -152,7 +152,7 @@ static void find_dependences(struct span *s)
     if (is_transfer(graph->op[n->op].kind) || joins_stages(&graph->op[n->op])) {
       /* The calls of several stages may match by their order. */
       for (int k = 0; k < i; k++)
-        if (keeps_turn(&graph->op[s->node[k].op], &graph->op[s->node[i].op]))
+        if (keeps_stage_order(&graph->op[s->node[k].op], &graph->op[s->node[i].op]))
           add_dependence(s, i, k);
     }
   }

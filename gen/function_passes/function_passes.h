@@ -73,9 +73,8 @@ struct op_node {
 
 /* The streams while a span is simulated. */
 struct streams {
-  int64_t now;    /* the time that the main stream has reached */
-  int64_t *until; /* by group: the time at which its stream is free */
-  int64_t *end;   /* by node: the end of an issued collective; 0: it has been awaited */
+  struct stream_times times;
+  int64_t *end; /* by node: the end of an issued collective; 0: it has been awaited */
   struct list in_flight;
   bool *is_in_flight; /* by node */
 };

@@ -91,12 +91,12 @@ static bool reads_after(struct fusing *p, const struct candidate *u, int first)
 }
 
 /* Whether a call of several stages at `at` must stay after one that is marked, from `first` on. */
-static bool keeps_turn_after(const struct fusing *p, int at, int first)
+static bool keeps_stage_order_after(const struct fusing *p, int at, int first)
 {
   const struct op *op = &graph->op[p->candidate[at]->op[0]];
   if (!is_transfer(op->kind) && !joins_stages(op)) return false;
   for (int i = first; i < at; i++)
-    if (p->after[i] && keeps_turn(&graph->op[p->candidate[i]->op[0]], op)) return true;
+    if (p->after[i] && keeps_stage_order(&graph->op[p->candidate[i]->op[0]], op)) return true;
   return false;
 }
 
@@ -135,7 +135,7 @@ static bool can_be_one(struct fusing *p, int a, int b)
   p->after[a] = true;
   for (int at = a + 1; at <= b; at++) p->after[at] = false;
   for (int at = a + 1; at < b; at++)
-    p->after[at] = reads_after(p, p->candidate[at], a) || keeps_turn_after(p, at, a);
+    p->after[at] = reads_after(p, p->candidate[at], a) || keeps_stage_order_after(p, at, a);
   p->after[a] = false;
   return !reads_after(p, p->candidate[b], a);
 }

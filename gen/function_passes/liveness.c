@@ -210,11 +210,11 @@ static void liveness_take_over(struct liveness *l, int *op, const int *better, i
 }
 
 /* Whether an operation that it must follow has not run. */
-static bool waits_for_turn(const int *op, const bool *gone, int n)
+static bool waits_for_stages(const int *op, const bool *gone, int n)
 {
   const struct op *it = &graph->op[op[n]];
   for (int i = 0; i < n && (is_transfer(it->kind) || joins_stages(it)); i++)
-    if (!gone[i] && keeps_turn(&graph->op[op[i]], it)) return true;
+    if (!gone[i] && keeps_stage_order(&graph->op[op[i]], it)) return true;
   return false;
 }
 
@@ -223,12 +223,12 @@ static void order_segment(struct liveness *l, int *op, int n)
   int *better = alloc((size_t)n * sizeof *better);
   bool *gone = alloc((size_t)n);
   liveness_begin(l, op, n);
-  for (int turn = 0; turn < n; turn++) {
+  for (int i_th = 0; i_th < n; i_th++) {
     int best = NONE;
     int64_t least = 0;
     bool follows = false; /* chunks keep their order, and so do calls of several stages */
     for (int i = 0; i < n; i++) {
-      bool waits = (follows && graph->op[op[i]].pieces) || waits_for_turn(op, gone, i);
+      bool waits = (follows && graph->op[op[i]].pieces) || waits_for_stages(op, gone, i);
       follows |= !gone[i] && graph->op[op[i]].pieces;
       if (gone[i] || waits || !liveness_can_run(l, &graph->op[op[i]])) continue;
       int64_t grown = growth(l, &graph->op[op[i]]);
@@ -237,7 +237,7 @@ static void order_segment(struct liveness *l, int *op, int n)
       least = grown;
     }
     gone[best] = true;
-    better[turn] = op[best];
+    better[i_th] = op[best];
     liveness_run(l, &graph->op[op[best]]);
   }
   if (peak_of(l, better, n) < peak_of(l, op, n)) liveness_take_over(l, op, better, n);

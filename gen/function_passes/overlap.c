@@ -329,7 +329,7 @@ static int64_t note_times(struct span *s, int function)
     found->exposed = node->exposed;
     o->blocks[function][graph->op[id].group] |= !found->overlapped;
     if (node->carried == AWAITED_NEXT)
-      leave_in_flight(o, node->op, function, s->streams.end[n] - s->streams.now);
+      leave_in_flight(o, node->op, function, s->streams.end[n] - s->streams.times.now);
   }
   return time;
 }
@@ -357,7 +357,7 @@ static int64_t order_span(struct search *t, const int *op, int n)
     int64_t least = peak_now(t), most = least + t->more;
     for (int i = 0; i < t->s->nnode && target->streams; i++)
       if (is_open(t, i)) issue_before_loop(t, i, most);
-    for (int turn = 0; turn < 2; turn++)
+    for (int pass = 0; pass < 2; pass++)
       for (int i = 0; i < t->s->nnode; i++)
         if (is_open(t, i) && !overlap_give_work(t, i, most) && t->asks_memory)
           overlap_give_work(t, i, least);

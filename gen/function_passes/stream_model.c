@@ -1,15 +1,11 @@
 /* stream_model.c: a part of the pass `schedule`: the time and the stream at which each operation of
-   a span runs, and the time for which the main stream waits for collectives.
+   a span runs, and the time for which the main stream waits for collectives, by the model of
+   target/stream_times.c.
 
-   The main stream runs the arithmetic in program order. Each group has a stream, which runs the
-   group's collectives in the order in which they are issued. A collective starts when the main
-   stream has reached the place of its issue and the group's stream is free. An asynchronous one is
-   in flight until it is awaited: right before the first operation that depends on it, at the latest
-   at the span's end. A blocking one is awaited where it is issued. The time that an await takes
-   from the main stream is the collective's exposed time.
-
-   A chained collective starts when its predecessor ends. The two are adjacent, and one await serves
-   both.
+   An asynchronous collective is in flight until it is awaited: right before the first operation
+   that depends on it, at the latest at the span's end. A blocking one is awaited where it is
+   issued. The time that an await takes from the main stream is the collective's exposed time. A
+   chained collective is adjacent to its predecessor, and one await serves both.
 
    memory.c reuses bytes when no later operation in program order needs them, and it knows no other
    order. That is safe on every stream: a collective starts after the main stream has passed every
@@ -93,9 +89,8 @@ static void stream_model_await(struct span *s, int n)
     if (c->nend) memmove(c->end, c->end + 1, (size_t)--c->nend * sizeof end);
   }
   streams->end[n] = 0;
-  c->exposed = end > streams->now ? end - streams->now : 0;
-  if (end > streams->now) streams->now = end;
-  if (!has_chained(s, n)) streams->now += c->time_after;
+  c->exposed = wait_for_stream(&streams->times, end);
+  if (!has_chained(s, n)) streams->times.now += c->time_after;
 }
 
 /* Awaits the collectives that have to be awaited before node n. */
@@ -127,14 +122,16 @@ static void issue(struct span *s, int n)
 {
   struct op_node *c = &s->node[n];
   struct streams *streams = &s->streams;
-  int64_t *until = &streams->until[c->group];
-  int64_t start = *until > streams->now ? *until : streams->now;
-  if (is_chained(s, n) && start < streams->end[c->predecessor])
-    start = streams->end[c->predecessor];
-  *until = start + c->time + (c->async ? events_time() : 0);
-  if (has_chained(s, n)) *until += c->time_after;
-  streams->end[n] = *until;
-  if (c->carried == PREFETCHES && c->nend < MOST_PREFETCHED) c->end[c->nend++] = *until;
+  issue_on_stream(&streams->times,
+                  &(struct stream_issue){.group = c->group,
+                                         .async = c->async,
+                                         .has_chained = has_chained(s, n),
+                                         .takes = c->time,
+                                         .copies_out = c->time_after,
+                                         .predecessor_ends =
+                                             is_chained(s, n) ? streams->end[c->predecessor] : 0});
+  streams->end[n] = streams->times.until[c->group];
+  if (c->carried == PREFETCHES && c->nend < MOST_PREFETCHED) c->end[c->nend++] = streams->end[n];
 }
 
 static struct left_in_flight *find_left(const struct overlap *o, int collective)
@@ -163,7 +160,7 @@ static void await_earlier(struct span *s, int n)
     return;
   }
   const struct left_in_flight *left = find_left(s->program, s->node[n].collective);
-  if (left && left->end > s->streams.now) s->streams.now = left->end;
+  if (left) wait_for_stream(&s->streams.times, left->end);
 }
 
 static void run_iteration(struct span *s)
@@ -173,11 +170,11 @@ static void run_iteration(struct span *s)
     const struct op_node *node = &s->node[n];
     await_before(s, n);
     if (node->carried == AWAITS_EARLIER)
-      await_earlier(s, n), s->streams.now += node->time_after;
+      await_earlier(s, n), s->streams.times.now += node->time_after;
     else if (node->group != NONE) {
       struct op_node *c = &s->node[n];
       if (c->carried == PREFETCHES) stream_model_await(s, n);
-      s->streams.now += c->time_before;
+      s->streams.times.now += c->time_before;
       issue(s, n);
       if (c->carried != PREFETCHES && c->carried != AWAITED_NEXT) {
         if (c->async)
@@ -186,15 +183,15 @@ static void run_iteration(struct span *s)
           stream_model_await(s, n);
       }
     } else
-      s->streams.now += node->time;
+      s->streams.times.now += node->time;
     if (node->body != NONE) {
       /* The loop is done: its last collectives are still on their streams. */
       int body = node->body;
       for (int i = 0; i < s->program->nleft; i++) {
         struct left_in_flight *left = &s->program->left[i];
-        int64_t *until = &s->streams.until[graph->op[left->op].group];
+        int64_t *until = &s->streams.times.until[graph->op[left->op].group];
         if (left->body != body) continue;
-        left->end = s->streams.now + left->time;
+        left->end = s->streams.times.now + left->time;
         if (*until < left->end) *until = left->end;
       }
     }
@@ -208,9 +205,9 @@ int64_t simulate_span(struct span *s)
   int iterations = s->most_ahead ? 2 + s->most_ahead : 1;
   int64_t began = 0;
   s->program->visited += s->nnode;
-  streams->now = 0;
+  streams->times.now = 0;
   clear_in_flight(s);
-  memset(streams->until, 0, (size_t)graph->ngroup * sizeof *streams->until);
+  memset(streams->times.until, 0, (size_t)graph->ngroup * sizeof *streams->times.until);
   memset(streams->end, 0, (size_t)s->nnode * sizeof *streams->end);
   for (int n = 0; n < s->nnode && s->most_ahead; n++) s->node[n].nend = 0;
   /* Makes the issues before the first iteration. */
@@ -222,10 +219,10 @@ int64_t simulate_span(struct span *s)
       if (iteration < scheduled(collective)->prefetch_distance) issue(s, s->order[k]);
     }
   for (int i = 0; i < iterations; i++) {
-    began = streams->now;
+    began = streams->times.now;
     run_iteration(s);
   }
-  return streams->now - began;
+  return streams->times.now - began;
 }
 
 /* ---------------------------------------------------------------------------- issues and awaits */
@@ -233,7 +230,7 @@ int64_t simulate_span(struct span *s)
 void open_streams(struct span *s)
 {
   struct streams *streams = &s->streams;
-  streams->until = alloc((size_t)(graph->ngroup + 1) * sizeof *streams->until);
+  open_stream_times(&streams->times);
   streams->end = alloc((size_t)(s->nnode + 1) * sizeof *streams->end);
   streams->is_in_flight = alloc((size_t)s->nnode + 1);
   /* Makes an await for each collective, whether or not it will be used. */

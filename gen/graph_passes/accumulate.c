@@ -202,7 +202,7 @@ static bool find_terms(struct accumulating *a, int value, struct list *terms,
 /* A gradient that several stages make: the stages of a rank accumulate their terms in one sum. In
    the update the others send their sums to the stage that has the parameter. */
 struct shared_gradient {
-  int of, home;
+  int of, owner; /* the stage that has the parameter */
   enum type type;
   struct layout to, between;
   struct list terms;
@@ -219,11 +219,11 @@ static int coordinate_of_term(const struct shared_gradient *g, int term)
 static int sum_of_term(const struct shared_gradient *g, int term, int before, struct list *order)
 {
   int stage = made_by_stage(g->terms.at[term]), first = graph->nop;
-  bool is_home = coordinate_of_term(g, term) == coordinate_of_stage(g->home);
+  bool is_owner = coordinate_of_term(g, term) == coordinate_of_stage(g->owner);
   int value = cast_to(g->type, g->terms.at[term], g->end, order);
   value = moved_to(as_term(g->between), value, g->end, order);
   struct summand s =
-      gradient_of(value, g->of, is_home && same_local_shape(g->between, g->to) ? GRADIENT : SUMS);
+      gradient_of(value, g->of, is_owner && same_local_shape(g->between, g->to) ? GRADIENT : SUMS);
   int sum = before == NONE ? add_to_sum(&s) : add_behind(before, &s);
   add(order, sum);
   for (int id = first; id < graph->nop; id++) set_stage(id, stage);
@@ -245,9 +245,9 @@ static int sum_at(const struct shared_gradient *g, int coordinate, struct list *
 /* The sum of all terms, which the update makes. */
 static int sum_of_terms(const struct shared_gradient *g, struct list *order, struct list *later)
 {
-  int home = coordinate_of_stage(g->home), sum = sum_at(g, home, order);
+  int owner = coordinate_of_stage(g->owner), sum = sum_at(g, owner, order);
   for (int c = 0; c < graph->mesh.size[graph->stages->mesh_dim]; c++) {
-    int other = c == home ? NONE : sum_at(g, c, order);
+    int other = c == owner ? NONE : sum_at(g, c, order);
     if (other == NONE) continue;
     struct op op = {.kind = OP_add, .nin = 2, .phase = UPDATE, .module = NONE};
     op.line = g->end->line;
@@ -260,7 +260,7 @@ static int sum_of_terms(const struct shared_gradient *g, struct list *order, str
     v->name = graph->value[sum].name;
     v->layout = graph->value[sum].layout;
     v->placed = true;
-    set_stage(id, g->home);
+    set_stage(id, g->owner);
     add(later, id);
     sum = out;
   }
@@ -290,10 +290,10 @@ static int accumulate(struct accumulating *a, int id, struct list *order, struct
   struct list additions = {0};
   bool is_shared = false;
   if (graph->stages && find_terms(a, in, &shared.terms, &additions) && shared.terms.n >= 2) {
-    shared.home = stages_of_parameters()[shared.of];
+    shared.owner = stages_of_parameters()[shared.of];
     is_shared = false;
     for (int i = 0; i < shared.terms.n && !is_shared; i++)
-      is_shared = made_by_stage(shared.terms.at[i]) == shared.home;
+      is_shared = made_by_stage(shared.terms.at[i]) == shared.owner;
   }
   if (is_shared) {
     leave_out(a, &way);

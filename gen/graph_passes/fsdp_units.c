@@ -55,13 +55,13 @@ static int dimension_for(const struct value *v, const struct unit *u)
 static void cut_over(struct value *v, unsigned shards, int mesh_dim, int dim)
 {
   if (shards >> mesh_dim & 1 && graph->mesh.size[mesh_dim] > 1) {
-    /* The turn after those of the existing cuts of the dimension. */
-    int turn = 0;
+    /* After the existing cuts of the dimension. */
+    int order = 0;
     for (int d = 0; d < graph->mesh.ndim; d++) {
       struct placement p = v->layout.on[d];
-      if (p.kind == SHARD && p.dim == dim && p.cut_order >= turn) turn = p.cut_order + 1;
+      if (p.kind == SHARD && p.dim == dim && p.cut_order >= order) order = p.cut_order + 1;
     }
-    v->layout.on[mesh_dim] = (struct placement){.kind = SHARD, .dim = dim, .cut_order = turn};
+    v->layout.on[mesh_dim] = (struct placement){.kind = SHARD, .dim = dim, .cut_order = order};
   }
 }
 

@@ -274,7 +274,7 @@ static int negated(int value)
 }
 
 /* Rotates back: by an angle with the same cosine and minus the sine. */
-static void turn_back(int g)
+static void give_rotation_gradient(int g)
 {
   if (needs_gradient(1) || needs_gradient(2))
     plan_error(forward_op->line, "%s has no gradient for its %s: no parameter may lead to it",
@@ -286,10 +286,10 @@ static void turn_back(int g)
 
 void rotary_grad(int g)
 {
-  turn_back(g);
+  give_rotation_gradient(g);
 }
 
 void rotary_pairs_grad(int g)
 {
-  turn_back(g);
+  give_rotation_gradient(g);
 }

@@ -185,7 +185,7 @@ void split_backwards(void);
 struct stage_room {
   void *values, *ops, *order;
   bool *runs, *takes;
-  const int *home; /* by value: see stages_of_values */
+  const int *owner; /* by value: see stages_of_values */
 };
 /* The program of the ranks at that coordinate of a pipeline, for inspection: its memory serves the
    next one, too. Then, for the passes, that graph with memory of its own. */

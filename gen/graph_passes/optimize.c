@@ -171,17 +171,17 @@ static void update_all(const int *gradient, const int *of_buffer, const int *buf
   struct updating run = {.numbers =
                              alloc((size_t)(plan_options->noptimizer + 1) * sizeof *run.numbers)},
                   *u = &run;
-  find_together_at_home(u, gradient);
+  find_updates_on_owners(u, gradient);
   for (int several = 0; several < 2; several++)
     for (int i = 0; i < known; i++) {
       if (gradient[i] == NONE || !has_operations(i)) continue;
       struct list l = parts_of(i);
-      if (!l.n) l = updated_at_home_with(u, i);
+      if (!l.n) l = updated_on_owners_with(u, i);
       if (!l.n) add(&l, i);
       struct list together = l;
       bool is_first = together.at[0] == i;
-      bool at_home = updated_at_home_with(u, i).n > 1;
-      if (is_first && at_home == several) {
+      bool on_owner = updated_on_owners_with(u, i).n > 1;
+      if (is_first && on_owner == several) {
         struct op *op = alloc((size_t)together.n * sizeof *op);
         for (int k = 0; k < together.n; k++)
           op[k] = update_of(together.at[k], gradient[together.at[k]]);
@@ -191,7 +191,7 @@ static void update_all(const int *gradient, const int *of_buffer, const int *buf
         else if (graph->value[op->in[0]].file_size && !optimizer_of(op)->by_part)
           append_updates_of_parts(u, op, n);
         else
-          append_updates_at_home(u, op, n);
+          append_updates_on_owners(u, op, n);
       }
     }
   propagate_from(first);

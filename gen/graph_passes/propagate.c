@@ -1,8 +1,8 @@
 /* propagate.c: the pass `propagate`: a layout for every value.
 
    Takes   a graph whose parameters and inputs are placed, with the plan's redistribute operations.
-   Leaves  every value placed, with canonical turns, so that every operation can run on its inputs:
-           where it could not, a redistribute operation comes before it. decide.c decides how an
+   Leaves  every value placed, with canonical cut orders, so that every operation can run on its
+   inputs: where it could not, a redistribute operation comes before it. decide.c decides how an
            operation runs.
 
    If several modules of a list read a value from outside of the list in a new layout, it is moved

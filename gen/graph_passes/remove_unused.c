@@ -174,10 +174,10 @@ void leave_out_dead(void)
 void bring_ahead(void)
 {
   int *order = alloc((size_t)(graph->norder + 1) * sizeof *order), n = 0;
-  for (int turn = 0; turn < 3; turn++)
+  for (int group = 0; group < 3; group++)
     for (int at = 0; at < graph->norder; at++) {
       enum phase phase = graph->op[graph->order[at]].phase;
-      if (turn == (phase == COUNT ? 0 : phase == GATHER ? 1 : 2)) order[n++] = graph->order[at];
+      if (group == (phase == COUNT ? 0 : phase == GATHER ? 1 : 2)) order[n++] = graph->order[at];
     }
   if (n) memcpy(graph->order, order, (size_t)n * sizeof *order);
 }

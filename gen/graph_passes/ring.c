@@ -10,12 +10,12 @@
 
    The backward needs only the merged result, not that of each step. It goes the other way around:
    it begins with the last block of the forward, one step back. The gradients of a block travel
-   along with it, and are complete when it is at home.
+   along with it, and are complete when it is back on its owner.
 
    Steps whose block no rank needs, because of a window, are left out. If no query sees a key after
    it, no rank needs the block of a later rank. Then a block goes from rank to rank up to the last
    one, and not on to the first: ranks that need no block are idle in the exchange. In the backward
-   blocks go the same way as in the forward, and each rank sends its gradients of a block home. */
+   blocks go the same way as in the forward, and each rank sends its gradients of a block back. */
 #include "graph_passes/graph_passes.h"
 
 #include <stdlib.h>
@@ -94,7 +94,7 @@ static int sent(const struct ring *r, int value, int step, int idle_first, int i
   op.in[0] = value;
   op.group = r->group;
   op.exchange = add_exchange(e);
-  op.why = step ? "the next block of the ring" : "the gradients of a block go home";
+  op.why = step ? "the next block of the ring" : "the gradients of a block go back to its owner";
   return placed(append_op_shaped(op, v.shape), to, value);
 }
 

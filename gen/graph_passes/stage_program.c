@@ -52,7 +52,7 @@ static bool *emptied(bool **room, int n)
 struct graph *program_of_stages(struct graph *whole, int coordinate, struct stage_room *room)
 {
   struct graph *g = alloc(sizeof *g);
-  if (!room->home) room->home = stages_of_values();
+  if (!room->owner) room->owner = stages_of_values();
   *g = *whole;
   g->value = copied_for_now(&room->values, whole->value, whole->nvalue, sizeof *g->value);
   g->op = copied_for_now(&room->ops, whole->op, whole->nop, sizeof *g->op);
@@ -74,9 +74,9 @@ struct graph *program_of_stages(struct graph *whole, int coordinate, struct stag
   }
   for (int i = 0; i < g->nvalue; i++) {
     struct value *v = &g->value[i];
-    int home = room->home[i];
-    if (v->role != ACTIVATION && home != NONE)
-      v->on_other_stages = coordinate_of_stage(home) != coordinate;
+    int owner = room->owner[i];
+    if (v->role != ACTIVATION && owner != NONE)
+      v->on_other_stages = coordinate_of_stage(owner) != coordinate;
     if (v->role == SUMS)
       v->on_other_stages = !takes[i]; /* each stage sums its own terms of a gradient */
     if (v->op != NONE && !runs[v->op]) v->op = NONE;

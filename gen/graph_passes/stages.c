@@ -85,29 +85,29 @@ int *stages_of_parameters(void)
 /* The state of the pass. */
 struct staging {
   int nvalue;    /* values when the pass began */
-  int *home;     /* by these: see stages_of_values */
+  int *owner;    /* by these: see stages_of_values */
   int *received; /* by value and stage: the value received, or NONE */
 };
 
 int *stages_of_values(void)
 {
-  int *home = alloc((size_t)(graph->nvalue + 1) * sizeof *home);
-  for (int i = 0; i < graph->nvalue; i++) home[i] = NONE;
+  int *owner = alloc((size_t)(graph->nvalue + 1) * sizeof *owner);
+  for (int i = 0; i < graph->nvalue; i++) owner[i] = NONE;
   for (int at = 0; at < graph->norder; at++) {
     const struct op *op = &graph->op[graph->order[at]];
     for (int i = 0; i < op->nin; i++)
-      if (graph->value[op->in[i]].role == PARAMETER && home[op->in[i]] == NONE)
-        home[op->in[i]] = stage_of(graph->order[at]);
+      if (graph->value[op->in[i]].role == PARAMETER && owner[op->in[i]] == NONE)
+        owner[op->in[i]] = stage_of(graph->order[at]);
   }
   /* One stage also saves the parameters that no stage reads. */
   for (int i = 0; i < graph->nvalue; i++)
-    if (graph->value[i].role == PARAMETER && home[i] == NONE) home[i] = 0;
+    if (graph->value[i].role == PARAMETER && owner[i] == NONE) owner[i] = 0;
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
     bool of_parameter = v->of != NONE && graph->value[v->of].role == PARAMETER;
-    if (of_parameter && v->role != ACTIVATION) home[i] = home[v->of];
+    if (of_parameter && v->role != ACTIVATION) owner[i] = owner[v->of];
   }
-  return home;
+  return owner;
 }
 
 /* The stage that has the value; NONE: all ranks have it, or, of sums, each that adds to it. */
@@ -116,7 +116,7 @@ static int stage_with(struct staging *s, int value)
   int maker = graph->value[value].op;
   if (maker == NONE && graph->value[value].role == SUMS) return NONE;
   if (maker != NONE && stage_of(maker) != NONE) return stage_of(maker);
-  return value < s->nvalue ? s->home[value] : NONE;
+  return value < s->nvalue ? s->owner[value] : NONE;
 }
 
 /* The first stage whose gradients it takes, as gradients come from later stages; or NONE. */
@@ -376,7 +376,7 @@ void stages(void)
   struct staging run = {.nvalue = graph->nvalue}, *s = &run;
   for (int times = 0; times < 2; times++) { /* the second time, operations that read a parameter
                                                have its stage */
-    s->home = stages_of_values();
+    s->owner = stages_of_values();
     for (int at = 0; at < graph->norder; at++)
       if (stage_of(graph->order[at]) == NONE) {
         /* The last stage whose values it takes; in the backward, the first one. */

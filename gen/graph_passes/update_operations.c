@@ -2,7 +2,7 @@
    of the phase UPDATE: ordinary ones, which propagate places and fuse joins. The results that the
    update itself takes are moved to the layout of the parameter or of the state; single numbers are
    whole. update_parts.c has the updates of parameters that the program keeps in parts,
-   update_owner.c the operations at home. */
+   update_owner.c the operations on owner ranks. */
 #include "graph_passes/graph_passes.h"
 
 struct op op_of_update(enum op_kind kind, const struct operands *of)
@@ -122,7 +122,7 @@ int append_step_of_update(const struct operands *of, const struct update_step *s
     }
   }
   if (step->kind == OP_redistribute || step->kind == OP_scan_stack) {
-    const char *what = step->kind == OP_redistribute ? "replicate" : "home";
+    const char *what = step->kind == OP_redistribute ? "replicate" : "to_owner";
     op = move_of_update((struct layout){0}, op.in[0], of, text("%s's %s", of->o->name, what));
     return append_of_update(op, of->value[step->in[0]], of, what);
   }

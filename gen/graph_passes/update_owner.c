@@ -1,7 +1,7 @@
-/* update_owner.c: the part of updates that runs at home: the matrices of equal modules are stacked,
-   [modules, rows, columns], and the stack is cut along its first dimension over all ranks. So each
-   matrix is whole on one rank, its home. The operations on the matrices are those of the stack.
-   After them the stack is cut as the parameters are, and each module takes its slice. */
+/* update_owner.c: the part of updates that runs on owner ranks: the matrices of equal modules are
+   stacked, [modules, rows, columns], and the stack is cut along its first dimension over all ranks.
+   So each matrix is whole on one rank, its owner. The operations on the matrices are those of the
+   stack. After them the stack is cut as the parameters are, and each module takes its slice. */
 #include "graph_passes/graph_passes.h"
 
 /* By parameter: those that are updated together with it, in the order of their modules; and their
@@ -11,11 +11,12 @@ struct together {
   int list;
 };
 
-/* ------------------------------------------------------------------------------------- at home */
+/* ---------------------------------------------------------------------------------- on the owner
+ */
 
 /* The time at which a step runs: for each parameter; then once for the stack; then, for the steps
    that need its results, again for each parameter. */
-enum when { BEFORE, AT_HOME, BEHIND };
+enum when { BEFORE, ON_OWNER, BEHIND };
 
 static enum when when_made(const struct optimizer *o, const enum when *of_step, int operand)
 {
@@ -30,10 +31,10 @@ static const enum when *find_when(const struct optimizer *o)
     bool all = o->step[s].kind != OP_scan_take;
     for (int i = 0; i < inputs_of_step(o->step[s].kind) && !goes; i++)
       if (!is_number_operand(o, o->step[s].in[i]))
-        all &= when_made(o, when, o->step[s].in[i]) == AT_HOME;
+        all &= when_made(o, when, o->step[s].in[i]) == ON_OWNER;
     for (int i = 0; i < inputs_of_step(o->step[s].kind); i++)
       any |= when_made(o, when, o->step[s].in[i]) != BEFORE;
-    when[s] = !any ? BEFORE : all ? AT_HOME : BEHIND;
+    when[s] = !any ? BEFORE : all ? ON_OWNER : BEHIND;
   }
   return when;
 }
@@ -58,8 +59,8 @@ static void hold(const struct operands *of, const struct operands *each, int n, 
   }
 }
 
-/* Stacks the slices of that step, and moves the stack to its home. */
-static int taken_home(const struct operands *of, const struct operands *each, int n, int step)
+/* Stacks the slices of that step, and moves the stack to the matrices' owners. */
+static int moved_to_owners(const struct operands *of, const struct operands *each, int n, int step)
 {
   int operand = first_step_operand(of->o) + step;
   struct op op = op_of_update(OP_scan_stack, of);
@@ -72,14 +73,15 @@ static int taken_home(const struct operands *of, const struct operands *each, in
   }
   int whole = name_of_update(append_op_shaped(op, shape), of, "stack");
   hold(of, each, n, operand);
-  return append_of_update(move_of_update(owner_layout(), whole, of, text("%s's home", of->o->name)),
-                          whole, of, "home");
+  return append_of_update(
+      move_of_update(owner_layout(), whole, of, text("%s's owner ranks", of->o->name)), whole, of,
+      "on_owner");
 }
 
-/* Whether an operand that is at home is needed after it. */
-static bool leaves_home(const struct optimizer *o, const enum when *when, int operand)
+/* Whether an operand that is on the owner is needed after that. */
+static bool leaves_owner(const struct optimizer *o, const enum when *when, int operand)
 {
-  if (when_made(o, when, operand) != AT_HOME) return false;
+  if (when_made(o, when, operand) != ON_OWNER) return false;
   for (int s = 0; s < o->noperation; s++)
     for (int i = 0; i < inputs_of_step(o->step[s].kind) && when[s] == BEHIND; i++)
       if (o->step[s].in[i] == operand) return true;
@@ -94,7 +96,7 @@ static int ranks_together(void)
   return graph->stages ? world_size() / graph->mesh.size[graph->stages->mesh_dim] : world_size();
 }
 
-static bool works_at_home(const struct optimizer *o)
+static bool works_on_owners(const struct optimizer *o)
 {
   for (int s = 0; s < o->noperation; s++)
     if (o->step[s].kind == OP_scan_stack) return ranks_together() > 1;
@@ -112,25 +114,25 @@ static void join(struct updating *u, int list, int count, const struct list *of,
   int first = of[0].at[k], optimizer = graph->value[first].optimizer;
   for (int m = 0; m < count; m++) {
     int p = of[m].at[k];
-    if (gradient[p] == NONE || graph->value[p].optimizer != optimizer || u->home[p].parameter.n)
+    if (gradient[p] == NONE || graph->value[p].optimizer != optimizer || u->together[p].parameter.n)
       return;
   }
-  if (!works_at_home(&plan_options->optimizer[optimizer])) return;
+  if (!works_on_owners(&plan_options->optimizer[optimizer])) return;
   /* Whether collectives can count the size of the stack of n of them, in the parameters' layout and
-     at home. */
+     on one owner. */
   enum { MOST = 1 << 30 };
   int64_t whole = elements(graph->value[first].shape);
-  int ranks = ranks_together(), at_home = (count + ranks - 1) / ranks;
-  bool can_be_stacked = elements(local_shape(first, 0)) <= MOST / count && whole <= MOST / at_home;
+  int ranks = ranks_together(), on_owner = (count + ranks - 1) / ranks;
+  bool can_be_stacked = elements(local_shape(first, 0)) <= MOST / count && whole <= MOST / on_owner;
   if (!can_be_stacked) return;
-  if (u->nhome == MOST_TOGETHER) {
-    ended_early("optimize", "matrices updated at home", MOST_TOGETHER, "stacks");
+  if (u->nstack == MOST_TOGETHER) {
+    ended_early("optimize", "matrices updated on their owner", MOST_TOGETHER, "stacks");
     return;
   }
-  u->nhome++;
+  u->nstack++;
   struct together all = {.list = list};
   for (int m = 0; m < count; m++) add(&all.parameter, of[m].at[k]);
-  for (int m = 0; m < count; m++) u->home[of[m].at[k]] = all;
+  for (int m = 0; m < count; m++) u->together[of[m].at[k]] = all;
 }
 
 /* The number of the list's modules, from that one on, that its stage has: without a pipeline,
@@ -146,11 +148,11 @@ static int of_one_stage(const struct list *inner, int list, int first, int all, 
   return end - first;
 }
 
-void find_together_at_home(struct updating *u, const int *gradient)
+void find_updates_on_owners(struct updating *u, const int *gradient)
 {
   const int *counts = count_elements();
   const struct list *inner = parameters_of_lists(counts);
-  u->home = alloc((size_t)(graph->nvalue + 1) * sizeof *u->home);
+  u->together = alloc((size_t)(graph->nvalue + 1) * sizeof *u->together);
   const int *stage = graph->stages ? stages_of_parameters() : NULL;
   for (int list = 0; list < graph->nmodule; list++) {
     if (counts[list] < 2 || graph->module[list].steps) continue;
@@ -163,9 +165,9 @@ void find_together_at_home(struct updating *u, const int *gradient)
   }
 }
 
-struct list updated_at_home_with(const struct updating *u, int parameter)
+struct list updated_on_owners_with(const struct updating *u, int parameter)
 {
-  return u->home[parameter].parameter;
+  return u->together[parameter].parameter;
 }
 
 /* --------------------------------------------------------------------------------- the updates */
@@ -182,7 +184,7 @@ static void run(const struct operands *of, const enum when *when, enum when now)
 static struct operands operands_of_stack(const struct updating *u, const struct operands *each)
 {
   struct operands of = *each;
-  int list = u->home[of.parameter].list;
+  int list = u->together[of.parameter].list;
   const char *path = graph->module[list].path;
   of.stacked = true;
   of.module = list;
@@ -191,20 +193,20 @@ static struct operands operands_of_stack(const struct updating *u, const struct 
   return of;
 }
 
-static void work_at_home(const struct updating *u, const struct operands *each, int n,
-                         const enum when *when)
+static void work_on_owners(const struct updating *u, const struct operands *each, int n,
+                           const enum when *when)
 {
   const struct optimizer *o = each->o;
   struct operands of = operands_of_stack(u, each);
   int first = first_step_operand(o);
   for (int s = 0; s < o->noperation; s++) {
-    if (when[s] != AT_HOME) continue;
+    if (when[s] != ON_OWNER) continue;
     bool goes = o->step[s].kind == OP_scan_stack;
     of.value[first + s] =
-        goes ? taken_home(&of, each, n, s) : append_step_of_update(&of, &o->step[s]);
+        goes ? moved_to_owners(&of, each, n, s) : append_step_of_update(&of, &o->step[s]);
   }
   for (int k = first; k < first + o->noperation; k++) {
-    if (!leaves_home(o, when, k)) continue;
+    if (!leaves_owner(o, when, k)) continue;
     /* The stack of an operand, cut as the update takes it. */
     int value = of.value[k];
     /* The shape of one matrix of a stack. */
@@ -220,7 +222,7 @@ static void work_at_home(const struct updating *u, const struct operands *each, 
   }
 }
 
-void append_updates_at_home(const struct updating *u, struct op *update, int n)
+void append_updates_on_owners(const struct updating *u, struct op *update, int n)
 {
   const struct optimizer *o = optimizer_of(update);
   const enum when *when = find_when(o);
@@ -241,10 +243,10 @@ void append_updates_at_home(const struct updating *u, struct op *update, int n)
         each[i].value[first + s] = append_of_update(
             op_of_update(OP_scan_put, &each[i]), each[i].value[o->step[s].in[0]], &each[i], "part");
   }
-  work_at_home(u, each, n, when);
+  work_on_owners(u, each, n, when);
   for (int i = 0; i < n; i++) {
     for (int k = first; k < first + o->noperation; k++)
-      if (leaves_home(o, when, k)) {
+      if (leaves_owner(o, when, k)) {
         /* A module's slice of a stack. */
         const struct operands *of = &each[i];
         int stack = each[i].value[k];

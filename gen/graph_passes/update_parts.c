@@ -12,7 +12,7 @@ struct parts {
   int n, *along;
 };
 
-static const char TURNED[] = "an operation on it and its transpose";
+static const char TRANSPOSED[] = "an operation on it and its transpose";
 
 static void refuse(const struct parts *p, const char *what)
 {
@@ -36,7 +36,7 @@ static int along_of_inputs(const struct parts *p, const struct update_step *step
   int along = 0;
   for (int i = 0; i < inputs_of_step(step->kind); i++) {
     int its = is_number_operand(p->of->o, step->in[i]) ? 0 : p->along[step->in[i]];
-    if (along && its && along != its) refuse(p, TURNED);
+    if (along && its && along != its) refuse(p, TRANSPOSED);
     if (its) along = its;
   }
   for (int i = 0; i < inputs_of_step(step->kind) && along; i++) {
@@ -66,7 +66,7 @@ static void do_step(const struct parts *p, int s)
   const struct update_step *step = &o->step[s];
   int along = along_of_inputs(p, step), operand = first_step_operand(o) + s;
   if (along && step->kind == OP_matmul) refuse(p, "products");
-  if (step->kind == OP_scan_stack) refuse(p, "what is whole at home");
+  if (step->kind == OP_scan_stack) refuse(p, "what is whole on one rank");
   for (int k = 0; k < p->n; k++)
     p->of[k].value[operand] =
         k && !along ? p->of[0].value[operand] : append_step_of_update(&p->of[k], step);
@@ -108,7 +108,7 @@ void append_updates_of_parts(const struct updating *u, struct op *update, int n)
   for (int s = 0; s < o->noperation; s++) {
     int operand = first_step_operand(o) + s;
     if (kernel_takes(o, operand) && p.along[operand] && p.along[operand] != p.along[0])
-      refuse(&p, TURNED);
+      refuse(&p, TRANSPOSED);
   }
   for (int k = 0; k < n; k++) append_update_taking(&update[k], &p.of[k]);
 }

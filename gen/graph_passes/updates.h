@@ -7,9 +7,9 @@
 
 /* The state of the updates of a program. */
 struct updating {
-  struct list *numbers;  /* by optimizer: the values of its numbers, or NONE */
-  struct together *home; /* by parameter: see update_owner.c */
-  int nhome;
+  struct list *numbers;      /* by optimizer: the values of its numbers, or NONE */
+  struct together *together; /* by parameter: see update_owner.c */
+  int nstack;
 };
 
 /* The optimizer and the parameter of an update's operations, and the values of its operands, as far
@@ -60,11 +60,11 @@ int add_state(int parameter, const struct optimizer *o, int state);
 
 /* ------------------------------------------------------------------------------ update_owner.c */
 
-/* Before the first update: finds the parameters that are updated together at home. */
-void find_together_at_home(struct updating *u, const int *gradient);
+/* Before the first update: finds the parameters that are updated together on their owners. */
+void find_updates_on_owners(struct updating *u, const int *gradient);
 /* The parameters that are updated together with it; none if it is updated by itself. */
-struct list updated_at_home_with(const struct updating *u, int parameter);
-void append_updates_at_home(const struct updating *u, struct op *update, int n);
+struct list updated_on_owners_with(const struct updating *u, int parameter);
+void append_updates_on_owners(const struct updating *u, struct op *update, int n);
 
 /* ------------------------------------------------------------------------------ update_parts.c */
 

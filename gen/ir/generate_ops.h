@@ -15,13 +15,14 @@ OP(cached_attention_parts,
    "b!grt!d!,bgt!d!,bgt!e!,n!p@gc!d!,n!p@gc!e!,b!,b!->pb!grt!e!:f32,pb!grt!:f32", "", no_grad,
    "window", "", "bgrtpcd bgrtpce", .cheap = COSTLY)
 /* Products with weights that are only read: stored as bfloat16, or as blocks of 32 numbers of 8
-   bits after a scale (runtime/base/weight_blocks.h). The weight of a `turned` one is [in, out]. */
+   bits after a scale (runtime/base/weight_blocks.h). The weight of a `transposed` one is [in,
+   out]. */
 OP(linear_bf16,        "abk,nk->abn",           "a", no_grad, "", "", "*", .type = "f32",
    .takes_stored = true)
-OP(linear_bf16_turned, "abk,kn->abn",           "a", no_grad, "", "", "*", .type = "f32",
+OP(linear_bf16_transposed, "abk,kn->abn",           "a", no_grad, "", "", "*", .type = "f32",
    .takes_stored = true)
 OP(linear_int8,        "abgs32!,ngq!->abn",     "a", no_grad, "", "", "abgsn", .type = "f32",
    .takes_stored = true)
-OP(linear_int8_turned, "abk,kgq!->abgs32!",     "a", no_grad, "", "", "abkgs", .type = "f32",
+OP(linear_int8_transposed, "abk,kgq!->abgs32!",     "a", no_grad, "", "", "abkgs", .type = "f32",
    .takes_stored = true)
 OP(embedding_int8, "v@gq!,ab->abgs32!:f32", "", no_grad, "", "", "", .takes_stored = true)

@@ -90,7 +90,7 @@ bool joins_stages(const struct op *op)
          graph->group[op->group].dims >> graph->stages->mesh_dim & 1;
 }
 
-bool keeps_turn(const struct op *a, const struct op *b)
+bool keeps_stage_order(const struct op *a, const struct op *b)
 {
   return is_same_way(a, b) || (joins_stages(a) && joins_stages(b));
 }

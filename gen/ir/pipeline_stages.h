@@ -85,7 +85,7 @@ bool is_same_way(const struct op *a, const struct op *b);
 bool joins_stages(const struct op *op);
 /* Whether the later one stays behind the earlier one, as in the programs of other stages: both are
    of the same way, or both join stages. */
-bool keeps_turn(const struct op *a, const struct op *b);
+bool keeps_stage_order(const struct op *a, const struct op *b);
 /* The group over which it goes; NONE: that of all stages. */
 int edge_of(const struct op *transfer);
 void make_edges(void); /* adds those of all transfers */

@@ -378,13 +378,13 @@ bool same_placement(struct placement a, struct placement b)
 /* Asked millions of times on a mesh of many dimensions, so it looks at each pair once. */
 struct layout usual_cut_order(struct layout layout)
 {
-  bool has_turns = false;
-  for (int i = 0; i < graph->mesh.ndim && !has_turns; i++) has_turns = layout.on[i].cut_order;
-  if (!has_turns) return layout;
-  int turn[MAX_MESH], place[MAX_MESH] = {0}, rank[MAX_MESH] = {0};
+  bool is_ordered = false;
+  for (int i = 0; i < graph->mesh.ndim && !is_ordered; i++) is_ordered = layout.on[i].cut_order;
+  if (!is_ordered) return layout;
+  int order[MAX_MESH], place[MAX_MESH] = {0}, rank[MAX_MESH] = {0};
   unsigned with[MAX_MESH], reordered = 0;
   for (int i = 0; i < graph->mesh.ndim; i++) {
-    turn[i] = layout.on[i].cut_order;
+    order[i] = layout.on[i].cut_order;
     with[i] = 1u << i;
     for (int k = 0; k < i; k++) {
       /* Whether both cut the same factor of the same dimension, so that their order matters. */
@@ -395,7 +395,7 @@ struct layout usual_cut_order(struct layout layout)
       with[i] |= 1u << k;
       with[k] |= 1u << i;
       place[i]++;
-      rank[turn[k] <= turn[i] ? i : k]++;
+      rank[order[k] <= order[i] ? i : k]++;
     }
   }
   for (int i = 0; i < graph->mesh.ndim; i++)
@@ -407,13 +407,13 @@ struct layout usual_cut_order(struct layout layout)
 
 bool same_layout(struct layout a, struct layout b)
 {
-  bool turns = false;
+  bool reordered = false;
   for (int i = 0; i < graph->mesh.ndim; i++) {
     if (!memcmp(&a.on[i], &b.on[i], sizeof *a.on)) continue;
     if (!same_kind_and_dim(a.on[i], b.on[i])) return false;
-    turns |= a.on[i].cut_order != b.on[i].cut_order;
+    reordered |= a.on[i].cut_order != b.on[i].cut_order;
   }
-  if (!turns) return true;
+  if (!reordered) return true;
   a = usual_cut_order(a);
   b = usual_cut_order(b);
   for (int i = 0; i < graph->mesh.ndim; i++)
@@ -448,18 +448,18 @@ char *placement_text(struct placement p)
 }
 
 /* "[1]" where the cuts have another order than the mesh, else "". */
-static char *turn_text(struct layout layout, int mesh_dim)
+static char *cut_order_text(struct layout layout, int mesh_dim)
 {
-  int cut[MAX_MESH], turn = 0, dim = layout.on[mesh_dim].dim;
+  int cut[MAX_MESH], order = 0, dim = layout.on[mesh_dim].dim;
   if (layout.on[mesh_dim].kind != SHARD || !is_reordered(&graph->mesh, layout, dim)) return "";
   cuts_of(&graph->mesh, layout, dim, cut);
-  while (cut[turn] != mesh_dim) turn++;
-  return text("[%d]", turn);
+  while (cut[order] != mesh_dim) order++;
+  return text("[%d]", order);
 }
 
 char *placement_over(struct layout layout, int mesh_dim)
 {
-  return text("%s%s", placement_text(layout.on[mesh_dim]), turn_text(layout, mesh_dim));
+  return text("%s%s", placement_text(layout.on[mesh_dim]), cut_order_text(layout, mesh_dim));
 }
 
 char *layout_text(struct layout layout)

@@ -37,7 +37,7 @@ const char *const reduction_names[] = {[SUM] = "sum", [MAX] = "max", [MIN] = "mi
 int placement_name(lua_State *L)
 {
   struct placement p = placement_at(L, 1);
-  if (p.kind == SHARD && check_placement(L, 1)->turned)
+  if (p.kind == SHARD && check_placement(L, 1)->has_order)
     lua_pushfstring(L, "Shard(%d, %d)", p.dim, p.cut_order);
   else if (p.kind == SHARD)
     lua_pushfstring(L, "Shard(%d)", p.dim);

@@ -27,15 +27,15 @@ static int push_placement(lua_State *L, struct placement p)
   return 1;
 }
 
-/* Shard(dim, turn or nil) */
+/* Shard(dim, order or nil) */
 static int shard(lua_State *L)
 {
-  lua_Integer dim = luaL_checkinteger(L, 1), turn = luaL_optinteger(L, 2, 0);
-  bool turned = !lua_isnoneornil(L, 2);
+  lua_Integer dim = luaL_checkinteger(L, 1), order = luaL_optinteger(L, 2, 0);
+  bool has_order = !lua_isnoneornil(L, 2);
   if (dim < -MAX_DIMS || dim >= MAX_DIMS)
     plan_fails("Shard(%lld): a tensor has at most %d dimensions", (long long)dim, MAX_DIMS);
-  push_placement(L, (struct placement){.kind = SHARD, .dim = (int)dim, .cut_order = (int)turn});
-  check_placement(L, -1)->turned = turned;
+  push_placement(L, (struct placement){.kind = SHARD, .dim = (int)dim, .cut_order = (int)order});
+  check_placement(L, -1)->has_order = has_order;
   return 1;
 }
 
@@ -55,8 +55,8 @@ static int partial(lua_State *L)
 /* The layout that the plan requests for a tensor. */
 struct asked {
   struct layout to;
-  unsigned dims;   /* a bit for each mesh dimension with a request */
-  unsigned turned; /* and for each with an explicit turn */
+  unsigned dims;    /* a bit for each mesh dimension with a request */
+  unsigned ordered; /* and for each with an explicit cut order */
   int line;
   const char *who;
 };
@@ -66,27 +66,27 @@ static const char *name_of_dimension(int mesh_dim)
   return printable(graph->mesh.name[mesh_dim]);
 }
 
-/* An error if the turn is too large, or if an earlier mesh dimension has the same one, unless both
-   were split from one. */
-static void check_turn(const struct asked *a, int i)
+/* An error if the cut order is too large, or if an earlier mesh dimension has the same one, unless
+   both were split from one. */
+static void check_cut_order(const struct asked *a, int i)
 {
-  int dim = a->to.on[i].dim, turn = a->to.on[i].cut_order, cuts = 0;
+  int dim = a->to.on[i].dim, order = a->to.on[i].cut_order, cuts = 0;
   for (int k = 0; k < graph->mesh.ndim; k++) {
     struct placement p = a->to.on[k];
     if (p.kind != SHARD || p.dim != dim) continue;
     cuts++;
-    if (k < i && a->turned >> k & 1 && p.cut_order == turn && !(is_within(i) && k + 1 == i))
-      plan_error(a->line, "%s: %s and %s both cut dimension %d in turn %d", a->who,
-                 name_of_dimension(k), name_of_dimension(i), dim, turn);
+    if (k < i && a->ordered >> k & 1 && p.cut_order == order && !(is_within(i) && k + 1 == i))
+      plan_error(a->line, "%s: %s and %s both cut dimension %d in order %d", a->who,
+                 name_of_dimension(k), name_of_dimension(i), dim, order);
   }
   bool all = a->dims == (1u << graph->mesh.ndim) - 1;
-  int turns = all ? cuts : graph->mesh.ndim;
-  if (turn >= turns)
-    plan_error(a->line, "%s: Shard(%d, %d): %s, so that a turn is %s", a->who, dim, turn,
+  int orders = all ? cuts : graph->mesh.ndim;
+  if (order >= orders)
+    plan_error(a->line, "%s: Shard(%d, %d): %s, so that the order is %s", a->who, dim, order,
                all ? text("%d dimension%s of the mesh cut%s dimension %d", cuts,
                           cuts > 1 ? "s" : "", cuts > 1 ? "" : "s", dim)
-                   : text("the mesh has %d dimension%s", turns, turns > 1 ? "s" : ""),
-               turns > 1 ? text("0 to %d", turns - 1) : "0");
+                   : text("the mesh has %d dimension%s", orders, orders > 1 ? "s" : ""),
+               orders > 1 ? text("0 to %d", orders - 1) : "0");
 }
 
 /* {[mesh dimension] = placement} at `at`, for a tensor of this shape; the caller sets a->line and
@@ -103,13 +103,13 @@ static void read_asked_layout(lua_State *L, int at, struct shape shape, struct a
       if (p.kind == SHARD && p.dim < 0) p.dim += shape.ndim;
       a->to.on[i] = p;
       a->dims |= 1u << i;
-      if (given->turned) a->turned |= 1u << i;
+      if (given->has_order) a->ordered |= 1u << i;
     }
     lua_pop(L, 1);
   }
   /* Along a mesh dimension of one rank everything is whole. */
   for (int i = 0; i < graph->mesh.ndim; i++) {
-    if (a->turned >> i & 1) check_turn(a, i);
+    if (a->ordered >> i & 1) check_cut_order(a, i);
     if (a->to.on[i].kind == PARTIAL) {
       for (int k = 0; k < i; k++)
         if (a->to.on[k].kind == PARTIAL && a->to.on[k].reduction != a->to.on[i].reduction)
@@ -513,7 +513,7 @@ static int place_distributed(lua_State *L)
     if (!(a.dims >> i & 1)) continue;
     if (a.to.on[i].kind == PARTIAL)
       plan_error(a.line, "%s: a parameter cannot be pending over %s", a.who, name_of_dimension(i));
-    if (a.turned >> i & 1)
+    if (a.ordered >> i & 1)
       plan_error(a.line, "%s: the mesh has the order in which a parameter is cut: say Shard(%d)",
                  a.who, a.to.on[i].dim);
     struct layout_request *request = alloc(sizeof *request);

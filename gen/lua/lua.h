@@ -95,10 +95,10 @@ enum { TABLES = 6 };
    follows it. OWN_NAME: our own files. */
 #define PLAN_NAME "(plan)"
 
-/* A placement as Lua holds it: whether the plan gave the turn, too. */
+/* A placement as Lua holds it: whether the plan gave the cut order, too. */
 struct placed_at {
   struct placement placement;
-  bool turned;
+  bool has_order;
 };
 
 enum { MAX_OPS = 1 << 15, MAX_CUSTOM = 256 };

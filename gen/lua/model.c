@@ -217,11 +217,12 @@ static int name_adapter(lua_State *L)
   return 0;
 }
 
-/* add_turned(module): the adapter's product is added to the module's weight the other way round. */
-static int add_turned(lua_State *L)
+/* add_transposed(module): the adapter's product is added to the module's weight the other way
+ * round. */
+static int add_transposed(lua_State *L)
 {
-  const char *before = plan_options->turned;
-  plan_options->turned = text("%s%s\n", before ? before : "", weight_of_module(L, 1)->name);
+  const char *before = plan_options->transposed;
+  plan_options->transposed = text("%s%s\n", before ? before : "", weight_of_module(L, 1)->name);
   return 0;
 }
 
@@ -468,7 +469,7 @@ void set_model_bindings(lua_State *L)
                                        {"take_up", take_up},
                                        {"weight_path", weight_path},
                                        {"name_adapter", name_adapter},
-                                       {"add_turned", add_turned},
+                                       {"add_transposed", add_transposed},
                                        {"apply_style", apply_style},
                                        {"lower_styles", lower_styles},
                                        {"check_callable", check_module_callable},

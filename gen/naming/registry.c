@@ -73,9 +73,9 @@ static const struct {
             {"grouped_nn", "cpu/kernels/groups.h", LANGUAGE_C},
             {"grouped_tn", "cpu/kernels/groups.h", LANGUAGE_C},
             {"linear_of_bf16", "cpu/kernels/weights.h", LANGUAGE_C},
-            {"linear_of_bf16_turned", "cpu/kernels/weights.h", LANGUAGE_C},
+            {"linear_of_bf16_transposed", "cpu/kernels/weights.h", LANGUAGE_C},
             {"linear_of_int8", "cpu/kernels/weights.h", LANGUAGE_C},
-            {"linear_of_int8_turned", "cpu/kernels/weights.h", LANGUAGE_C},
+            {"linear_of_int8_transposed", "cpu/kernels/weights.h", LANGUAGE_C},
             {"weight_block", "base/weight_blocks.h", LANGUAGES}};
 
 const char *runtime_includes(void)

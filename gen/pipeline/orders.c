@@ -92,8 +92,8 @@ struct rounds {
 /* The k-th step of a direction: `each` micro-batches of one stage, then of the next. */
 static void orders_put_step(struct rounds *r, enum action_kind kind, int k)
 {
-  const int local = r->s->local, turn = k / r->each, round = turn / local;
-  const int stage = kind == ACTION_F ? turn % local : local - 1 - turn % local;
+  const int local = r->s->local, group = k / r->each, round = group / local;
+  const int stage = kind == ACTION_F ? group % local : local - 1 - group % local;
   put_one(r->list, kind, stage * r->s->ranks + r->rank, round * r->each + k % r->each);
 }
 

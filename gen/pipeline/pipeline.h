@@ -74,7 +74,7 @@ struct pipeline *lowered(const struct pipeline *p, const char **why);
    or its I and then its W, once, on one rank, and each action's inputs are made before it. */
 const char *wrong_order(const struct pipeline *p);
 
-/* The deadlock if a send ends only with its receive, and both in their turn, or NULL: the two
+/* The deadlock if a send ends only with its receive, and both at their place, or NULL: the two
    actions that wait. Of lowered schedules. */
 const char *what_hangs(const struct pipeline *p);
 

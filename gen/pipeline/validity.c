@@ -44,7 +44,7 @@ static const char *wrong_action(const struct done *d, int rank, const struct act
   return NULL;
 }
 
-/* Checks that the order has every action, each in its turn on its rank. */
+/* Checks that the order has every action, each at its place on its rank. */
 static const char *wrong_rows(const struct pipeline *p)
 {
   struct done d = {p, alloc(microbatch_places(p))};
@@ -100,22 +100,23 @@ static bool same_action(const struct action *a, const struct action *b)
   return a->kind == b->kind && a->stage == b->stage && a->microbatch == b->microbatch;
 }
 
-static const struct action *turn_of(const struct pipeline *p, const int *at, int rank)
+static const struct action *next_action(const struct pipeline *p, const int *at, int rank)
 {
   return at[rank] < p->order[rank].n ? &p->order[rank].at[at[rank]] : NULL;
 }
 
-/* Steps over this rank's turn, if it can end now: a send with the receive that is another's turn.
+/* Steps over this rank's next action, if it can end now: a send with the receive that is next on
+ * another rank.
  */
 static bool ends(const struct pipeline *p, int *at, int rank)
 {
-  const struct action *a = turn_of(p, at, rank);
+  const struct action *a = next_action(p, at, rank);
   if (!a || a->kind == ACTION_RECV_F || a->kind == ACTION_RECV_B) return false;
   if (is_send(a->kind)) {
     const struct action receive = receive_of(a);
     if (receive.stage < 0 || receive.stage >= p->stages) return false;
     const int other = p->rank_of[receive.stage];
-    const struct action *theirs = turn_of(p, at, other);
+    const struct action *theirs = next_action(p, at, other);
     if (!theirs || !same_action(theirs, &receive)) return false;
     at[other]++;
   }
@@ -133,7 +134,7 @@ const char *what_hangs(const struct pipeline *p)
       while (ends(p, at, r)) moves = true;
   }
   for (int r = 0; r < p->ranks; r++) {
-    const struct action *a = turn_of(p, at, r);
+    const struct action *a = next_action(p, at, r);
     if (a) put(&b, "%srank %d in %s", b.length ? ", " : "", r, action_text(a));
   }
   return b.length ? b.text : NULL;
@@ -202,11 +203,11 @@ const char *wrong_moves(const struct pipeline *p)
   for (bool moves = true; moves;) {
     moves = false;
     for (int r = 0; r < p->ranks; r++)
-      for (const struct action *a; (a = turn_of(p, at, r)) && can_go_on(&m, a); at[r]++)
+      for (const struct action *a; (a = next_action(p, at, r)) && can_go_on(&m, a); at[r]++)
         moves = true;
   }
   for (int r = 0; r < p->ranks; r++) {
-    const struct action *a = turn_of(p, at, r);
+    const struct action *a = next_action(p, at, r);
     if (a) put(&b, "%srank %d in %s", b.length ? ", " : "", r, action_text(a));
   }
   return b.length ? text("it hangs: %s", b.text) : what_is_not_received(&m);
@@ -311,7 +312,7 @@ struct pipeline_cost pipeline_cost_of(const struct pipeline *p, const struct sta
   for (bool moves = true; moves;) {
     moves = false;
     for (int r = 0; r < p->ranks; r++)
-      for (const struct action *a; (a = turn_of(p, at, r)) && runs(&e, a, &time[r]); at[r]++) {
+      for (const struct action *a; (a = next_action(p, at, r)) && runs(&e, a, &time[r]); at[r]++) {
         cost.begin[r][at[r]] = time[r] - time_of(&e, a);
         moves = true;
       }

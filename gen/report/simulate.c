@@ -3,11 +3,10 @@
    Takes   the finished program.
    Leaves  it unchanged, and when each operation begins and ends.
 
-   The stream of arithmetic runs the operations in their order, for the times of cost.c. An
-   asynchronous collective runs on its group's stream, after the last one there; its await waits for
-   it. A blocking one runs on the stream of arithmetic, which waits for all of it: on the CPU target
-   all are blocking. Loops are simulated iteration by iteration. Arithmetic is slower beside a
-   collective. Not modelled: links that two groups share, and differences in speed between ranks. */
+   The main stream runs the operations in their order, for the times of cost.c; collectives run
+   beside them by the model of target/stream_times.c. A blocking one is awaited at once: on the CPU
+   target all are blocking. Loops are simulated iteration by iteration. Arithmetic is slower beside
+   a collective. Not modelled: links that groups share, and differences in speed between ranks. */
 #include "report/report.h"
 
 #include <string.h>
@@ -21,11 +20,11 @@ struct costs {
 static struct {
   const struct graph *of;
   struct simulated result;
-  int64_t now, *until; /* until: by group, when its stream is free */
-  int *pending;        /* by operation, and prefetch distance: the index in `ran` of a collective
-                          that is not awaited yet */
+  struct stream_times times;
+  int *pending; /* by operation, and prefetch distance: the index in `ran` of a collective that is
+                   not awaited yet */
   int64_t *taken, *waited;
-  int *times;         /* by operation, like the two before */
+  int *runs;          /* by operation, like the two before */
   int module;         /* of the operation that runs */
   struct costs *cost; /* by operation, too: loops run each a hundred times */
 } run;
@@ -45,43 +44,26 @@ static const struct costs *cost_of(int id)
   return c;
 }
 
-static struct ran *note(int op, int module, int stream, int64_t begin, int64_t takes)
+static struct ran *note(int op, int module, int stream, int64_t begin, int64_t end)
 {
   struct simulated *t = &run.result;
   GROW(t->ran, t->n, t->room);
-  t->ran[t->n] = (struct ran){.op = op,
-                              .module = module,
-                              .stream = stream,
-                              .begin = begin,
-                              .end = plus_times(begin, 1, takes)};
+  t->ran[t->n] =
+      (struct ran){.op = op, .module = module, .stream = stream, .begin = begin, .end = end};
   return &t->ran[t->n++];
-}
-
-/* Collectives take multiprocessors and memory from the arithmetic beside them: it is so much
-   slower. Galvatron's authors measure 1.1 to 1.3. */
-static const double SLOWER_BESIDE = 1.15;
-
-static int64_t with_slow_down(int64_t takes)
-{
-  int64_t until = run.now;
-  for (int i = 0; i < graph->ngroup; i++)
-    if (run.until[i] > until) until = run.until[i];
-  const int64_t beside = until - run.now < takes ? until - run.now : takes;
-  return plus_times(takes, 1, (int64_t)((double)beside * (SLOWER_BESIDE - 1)));
 }
 
 static void compute(int op, int module, int64_t takes, bool copies)
 {
-  takes = with_slow_down(takes);
-  struct ran *r = note(op, module, NONE, run.now, takes);
+  const int64_t end = plus_times(run.times.now, 1, time_beside_streams(&run.times, takes));
+  struct ran *r = note(op, module, NONE, run.times.now, end);
   r->what = copies ? COPIES : COMPUTES;
-  run.now = r->end;
+  run.times.now = end;
 }
 
 static void wait_for(struct ran *r)
 {
-  r->waited = r->end > run.now ? r->end - run.now : 0;
-  run.now += r->waited;
+  r->waited = wait_for_stream(&run.times, r->end);
   run.result.waited[graph->op[r->op].phase] += r->waited;
   run.waited[r->op] += r->waited;
 }
@@ -104,17 +86,18 @@ static void begin_collective(int id, int module)
   const struct op *op = &graph->op[id];
   bool beside = scheduled(op)->overlapped && target->streams;
   const struct costs *cost = cost_of(id);
-  int64_t *until = &run.until[op->group], takes = cost->takes;
   if (cost->copies_in) compute(id, module, cost->copies_in, true);
-  int64_t begin = *until > run.now ? *until : run.now, led = end_of_predecessor(op, module);
-  if (begin < led) begin = led;
-  if (beside && scheduled(op)->has_chained) takes += cost->copies_out;
-  struct ran *r =
-      note(id, module, beside ? op->group : NONE, begin, takes + (beside ? events_time() : 0));
+  const struct stream_issue issue = {.group = op->group,
+                                     .async = beside,
+                                     .has_chained = beside && scheduled(op)->has_chained,
+                                     .takes = cost->takes,
+                                     .copies_out = cost->copies_out,
+                                     .predecessor_ends = end_of_predecessor(op, module)};
+  const int64_t begin = issue_on_stream(&run.times, &issue);
+  struct ran *r = note(id, module, beside ? op->group : NONE, begin, run.times.until[op->group]);
   r->what = MOVES;
-  *until = r->end;
   run.taken[id] += r->end - r->begin;
-  run.times[id]++;
+  run.runs[id]++;
   if (beside) {
     *pending_of(id, module) = run.result.n - 1;
     return;
@@ -173,12 +156,12 @@ const struct simulated *simulated(void)
   if (run.of == graph) return &run.result;
   memset(&run, 0, sizeof run);
   run.of = graph;
-  run.until = alloc((size_t)(graph->ngroup + 1) * sizeof *run.until);
+  open_stream_times(&run.times);
   run.result.took = alloc((size_t)(graph->nfunction + 1) * sizeof *run.result.took);
   run.pending = alloc((size_t)graph->nop * MOST_PREFETCHED * sizeof *run.pending);
   run.taken = alloc((size_t)graph->nop * sizeof *run.taken);
   run.waited = alloc((size_t)graph->nop * sizeof *run.waited);
-  run.times = alloc((size_t)graph->nop * sizeof *run.times);
+  run.runs = alloc((size_t)graph->nop * sizeof *run.runs);
   run.cost = alloc((size_t)graph->nop * sizeof *run.cost);
   for (int i = 0; i < graph->nop * MOST_PREFETCHED; i++) run.pending[i] = NONE;
   if (is_measured()) use_in_step_before();
@@ -186,9 +169,9 @@ const struct simulated *simulated(void)
   for (int i = 0; i < graph->nfunction; i++) {
     const struct function *f = &graph->function[i];
     if (!is_phase(f) || f->phase == CONSTANTS) continue;
-    int64_t began = run.now;
+    int64_t began = run.times.now;
     each_run_of(f, run_op, NULL);
-    run.result.took[i] = run.now - began;
+    run.result.took[i] = run.times.now - began;
     picoseconds += runs_of_phase(f->phase) * (double)run.result.took[i];
   }
   /* With several batches in a step, its forward and backward run as often. */
@@ -208,7 +191,7 @@ const struct simulated *simulated(void)
 void simulated_mean(int op, int64_t *takes, int64_t *waited)
 {
   simulated();
-  int times = run.times[op] ? run.times[op] : 1;
+  int times = run.runs[op] ? run.runs[op] : 1;
   *takes = run.taken[op] / times;
   *waited = run.waited[op] / times;
 }

@@ -3,8 +3,8 @@
 
    The price of a combination is the sum of its operands' prices. An operand's price depends on its
    own layout only. The operands of 100,000 combinations have some hundred layouts each: each
-   layout gets a number, with a digit for each dimension of the mesh, and is priced once, on first
-   use.
+   layout has an index, to which each dimension of the mesh adds its part, and is priced once, on
+   first use.
 
    The price of the next operation is computed for as few combinations as possible: for the cheapest
    first, until the next one by itself costs more than the best total so far; and once for all
@@ -30,8 +30,8 @@ struct entry {
 };
 
 struct operand {
-  int digit[MAX_MESH][MAX_CHOICES]; /* by choice: what it adds to the layout's number */
-  int numbers;                      /* of layouts */
+  int offset[MAX_MESH][MAX_CHOICES]; /* by choice: what it adds to the layout's number */
+  int numbers;                       /* of layouts */
   unsigned stamp;
   int nfree, free[MAX_INPUTS]; /* the numbers of the layouts that cost nothing */
   int room;
@@ -238,11 +238,11 @@ static bool number_layouts(struct combinations *c, int o, bool all_choices)
   const struct axis *axis = o < nin ? c->letters->in[o] : c->letters->out[o - nin];
   int naxis = o < nin ? c->letters->ndim_in[o] : c->letters->ndim_out[o - nin];
   bool merged = false; /* then it matters which letter of a dimension is cut */
-  int64_t weight = 1;
+  int64_t stride = 1;
   for (int d = 0; d < naxis; d++) merged |= axis[d].n > 1;
   for (int d = 0; d < graph->mesh.ndim; d++) {
     bool all = all_choices && graph->mesh.size[d] > 1;
-    int *digit = c->operand[o].digit[d], digits = 0;
+    int *offset = c->operand[o].offset[d], distinct = 0;
     for (int i = 0, n = all ? c->nchoices : s->n[d]; i < n; i++) {
       int k = 0, choice = all ? i : s->pick[d][i], like = choice;
       struct placement p = placement_of(c, choice, o);
@@ -251,12 +251,12 @@ static bool number_layouts(struct combinations *c, int o, bool all_choices)
         if (merged && p.kind == SHARD && c->list[choice].letter != c->list[like].letter) continue;
         if (same_placement(p, placement_of(c, like, o))) break;
       }
-      digit[choice] = k < i ? digit[like] : (int)weight * digits++;
+      offset[choice] = k < i ? offset[like] : (int)stride * distinct++;
     }
-    weight *= digits;
-    if (all_choices && weight > MOST_NUMBERS) return false;
+    stride *= distinct;
+    if (all_choices && stride > MOST_NUMBERS) return false;
   }
-  c->operand[o].numbers = (int)weight;
+  c->operand[o].numbers = (int)stride;
   return true;
 }
 
@@ -359,7 +359,7 @@ static bool each_combination(struct sharding_search *s, struct combinations *c, 
   for (int n = 0; n < c->n; n++) {
     for (int d = changed; d < ndim; d++)
       for (int o = 0; o < c->noperands; o++)
-        number[d + 1][o] = number[d][o] + c->operand[o].digit[d][list->pick[d][at[d]]];
+        number[d + 1][o] = number[d][o] + c->operand[o].offset[d][list->pick[d][at[d]]];
     struct combination now = {.number = n};
     bool fits = true;
     for (int k = 0; k < c->noperands && fits && now.price.bytes <= most; k++) {
@@ -426,7 +426,7 @@ static void set_free_layouts(struct sharding_search *s, const struct op *op,
                !same_placement(placement_of(c, list->pick[d][k], o), sharding->in[i].on[d]))
           k++;
         if (k == list->n[d]) break;
-        number += operand->digit[d][list->pick[d][k]];
+        number += operand->offset[d][list->pick[d][k]];
       }
       if (d == graph->mesh.ndim) operand->free[operand->nfree++] = number;
     }
@@ -442,7 +442,7 @@ static struct lookahead look_ahead(struct sharding_search *s, int number, double
   int at[MAX_MESH], layout = 0;
   find_places(c, number, at);
   for (int d = 0; d < graph->mesh.ndim; d++)
-    layout += output->digit[d][c->candidates.pick[d][at[d]]];
+    layout += output->offset[d][c->candidates.pick[d][at[d]]];
   struct lookahead *known = &s->known[layout];
   bool is_known = known->stamp == output->stamp && !s->depends;
   if (is_known && (!known->is_bound || known->price.bytes >= most)) return *known;

@@ -190,6 +190,27 @@ int64_t events_time(void);
 int64_t copies_in_time(const struct op *op);
 int64_t copies_out_time(const struct op *op);
 
+/* ------------------------------------------------------------------------------ stream_times.c */
+
+struct stream_times {
+  int64_t now;    /* the time that the main stream has reached */
+  int64_t *until; /* by group: the time at which its stream is free */
+};
+/* The issue of a collective. */
+struct stream_issue {
+  int group;
+  bool async, has_chained;   /* whether another collective is chained to it */
+  int64_t takes, copies_out; /* the times of the collective, and of its copies out of a buffer */
+  int64_t predecessor_ends;  /* 0: it is chained to none */
+};
+void open_stream_times(struct stream_times *t);
+/* Issues a collective now. Returns the time at which it begins; until[group] is its end. */
+int64_t issue_on_stream(struct stream_times *t, const struct stream_issue *c);
+/* The main stream awaits what ends then. Returns for how long. */
+int64_t wait_for_stream(struct stream_times *t, int64_t end);
+/* The time that arithmetic takes now, beside the collectives that run. */
+int64_t time_beside_streams(const struct stream_times *t, int64_t takes);
+
 /* ------------------------------------------------------------------------------------- flops.c */
 
 /* The floating-point operations of one operation, of all ranks together, by its row: two for each

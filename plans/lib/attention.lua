@@ -43,9 +43,9 @@ end
 
 -- Rotates the first elements of each head, as many as the tables are for.
 function M.rotate(x, cos, sin)
-  local turned, size = 2 * cos:size(-1), x:size(-1)
-  if turned == size then return x:rotary(cos, sin) end
-  return F.cat({x:narrow(-1, 0, turned):rotary(cos, sin), x:narrow(-1, turned, size - turned)}, -1)
+  local rotated, size = 2 * cos:size(-1), x:size(-1)
+  if rotated == size then return x:rotary(cos, sin) end
+  return F.cat({x:narrow(-1, 0, rotated):rotary(cos, sin), x:narrow(-1, rotated, size - rotated)}, -1)
 end
 
 -- The style of a KVCache: each rank has the caches of some heads.

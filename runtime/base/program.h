@@ -184,9 +184,9 @@ struct program {
   // read of it: 8 hexadecimal digits. Else NULL.
   const char *exported;
   int validate_every, validate_steps;
-  const char *adapter;  // PEFT's adapter_config.json of the plan's adapters; NULL: it has none
-  double adapter_scale; // an adapted weight is W + scale B A
-  const char *turned;   // the names, a line each, of those that are W + scale (B A)^T; or NULL
+  const char *adapter;    // PEFT's adapter_config.json of the plan's adapters; NULL: it has none
+  double adapter_scale;   // an adapted weight is W + scale B A
+  const char *transposed; // the names, a line each, of those that are W + scale (B A)^T; or NULL
   const struct generation *generation; // NULL: it generates no text, and has a step
   double flops; // of the products of a step, forward and backward, on all ranks together
   enum arithmetic arithmetic;     // of most products

@@ -169,10 +169,10 @@ static void leave(void)
 
 static void end_by_deadline(const struct waiting *w, double waited)
 {
-  enum { TURN = 500 };
+  enum { NAP = 500 };
   char what[64];
   // A lower rank that also waits reports first.
-  for (int lower = lower_ranks(); lower > 0 && !neighbours_hushed(); lower--) nap(TURN);
+  for (int lower = lower_ranks(); lower > 0 && !neighbours_hushed(); lower--) nap(NAP);
   if (waited < 1)
     snprintf(what, sizeof what, w->at ? "nothing moves" : "the server cannot go on");
   else

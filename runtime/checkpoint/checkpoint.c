@@ -251,12 +251,12 @@ static bool is_there(const struct save *s, const char *name)
 }
 
 // New parts must not take the names of files that the last index still needs.
-static void choose_turn(struct save *s)
+static void choose_generation(struct save *s)
 {
   char name[NAME];
   bool taken = true;
-  for (s->turn = 0; taken;) {
-    s->turn++;
+  for (s->generation = 0; taken;) {
+    s->generation++;
     taken = false;
     for (size_t i = 0; i < s->nparts && !taken; i++) {
       final_name(s, i, name);
@@ -327,7 +327,7 @@ static bool commit_single(struct save *s, struct failure *why)
 static bool name_parts(struct save *s, struct failure *why)
 {
   char from[NAME], to[NAME], path[PATH_MAX];
-  choose_turn(s);
+  choose_generation(s);
   for (size_t i = 0; i < s->nparts; i++) {
     new_name(s, i, from);
     final_name(s, i, to);

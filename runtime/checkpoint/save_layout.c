@@ -22,20 +22,21 @@ const char *single_name(const struct save *s)
   return s->what.kind == CHECKPOINT && program->loss < 0 ? OUTPUTS : SINGLE;
 }
 
-static const char *turn_text(const struct save *s, char to[16])
+static const char *generation_text(const struct save *s, char to[16])
 {
   to[0] = 0;
-  if (s->turn > 1) snprintf(to, 16, "%d-", s->turn);
+  if (s->generation > 1) snprintf(to, 16, "%d-", s->generation);
   return to;
 }
 
 void final_name(const struct save *s, size_t i, char to[NAME])
 {
-  char turn[16];
+  char generation[16];
   if (s->nparts == 1)
     snprintf(to, NAME, "%s", single_name(s));
   else
-    snprintf(to, NAME, "model-%s%05zu-of-%05zu.safetensors", turn_text(s, turn), i + 1, s->nparts);
+    snprintf(to, NAME, "model-%s%05zu-of-%05zu.safetensors", generation_text(s, generation), i + 1,
+             s->nparts);
 }
 
 void new_name(const struct save *s, size_t i, char to[NAME])
@@ -53,8 +54,8 @@ void new_index_name(const struct save *s, char to[NAME])
 
 bool is_own_part(const struct save *s, const char *name)
 {
-  char begin[NAME], end[NAME], turn[16];
-  snprintf(begin, sizeof begin, "model-%s", turn_text(s, turn));
+  char begin[NAME], end[NAME], generation[16];
+  snprintf(begin, sizeof begin, "model-%s", generation_text(s, generation));
   snprintf(end, sizeof end, "-of-%05zu.safetensors", s->nparts);
   if (s->nparts == 1 || strncmp(name, begin, strlen(begin)) != 0) return false;
   for (name += strlen(begin); isdigit((unsigned char)*name); name++) continue;
@@ -243,7 +244,7 @@ struct save *save_plan(const struct saving *what, struct failure *why)
   bool ok = s || failed(why, "out of memory for saving");
   if (ok) {
     s->what = *what;
-    s->turn = 1;
+    s->generation = 1;
     s->has_crcs = what->kind == CHECKPOINT;
     s->directory = strdup(what->directory);
     ok = s->directory || failed(why, "out of memory for saving");

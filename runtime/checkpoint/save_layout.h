@@ -31,7 +31,7 @@ struct save {
   size_t count;
   struct part *parts;
   size_t nparts;
-  int turn;        // of the names of several parts: above 1 the names contain it
+  int generation;  // of the names of several parts: above 1 the names contain it
   size_t named;    // the number of parts with their final names
   bool committed;  // the new index may be valid
   bool has_crcs;   // tensors have checksums, as in checkpoints

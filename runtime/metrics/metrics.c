@@ -416,8 +416,8 @@ bool metrics_open(const struct options *o, int first, int last, struct failure *
 void metrics_step(int t)
 {
   if (!tells()) return;
-  bool turn = t % run.options->log_every == 0 || t == run.last;
-  if (program->loss >= 0 && turn) {
+  bool is_reported = t % run.options->log_every == 0 || t == run.last;
+  if (program->loss >= 0 && is_reported) {
     struct step_metrics step = measure(t);
     erase_bar();
     if (!run.silent) print_metrics(&step);

@@ -215,28 +215,28 @@ static void end_before_update(const struct options *o, int t, int first, int sav
 }
 
 // The work after a step, apart from reports.
-struct turn {
+struct step_work {
   bool tells, validates, saves, ends;
 };
 
-static struct turn turn_of(const struct options *o, int t)
+static struct step_work work_after(const struct options *o, int t)
 {
   const bool is_last = t == o->steps;
-  return (struct turn){.tells = t % o->log_every == 0 || is_last,
-                       .validates = validation_is_due(o, t, is_last),
-                       .saves = o->save_every && t % o->save_every == 0};
+  return (struct step_work){.tells = t % o->log_every == 0 || is_last,
+                            .validates = validation_is_due(o, t, is_last),
+                            .saves = o->save_every && t % o->save_every == 0};
 }
 
 // Collective. The result may end the training.
-static void validate(const struct options *o, int t, struct turn *turn)
+static void validate(const struct options *o, int t, struct step_work *work)
 {
   ema_exchange(t);
   validation_run(t);
   ema_exchange(t);
   metrics_validation();
-  turn->saves |= o->keep_best && validations.best_step == t;
-  turn->ends = o->stop_after && validations.without >= o->stop_after;
-  if (turn->ends) metrics_stop(t);
+  work->saves |= o->keep_best && validations.best_step == t;
+  work->ends = o->stop_after && validations.without >= o->stop_after;
+  if (work->ends) metrics_stop(t);
 }
 
 // Reports it once, at the first such step or some steps later.
@@ -262,28 +262,28 @@ static void tell_not_finite(int t)
 // Step `*saved` is already in the folder; *last is the last step that was run.
 static bool run_steps(const struct options *o, int first, int *saved, int *last)
 {
-  struct turn none = {0};
+  struct step_work none = {0};
   if (first > o->steps && validation_is_due(o, o->steps, true)) validate(o, o->steps, &none);
   for (int t = first; t <= o->steps; t++) {
-    struct turn turn = turn_of(o, t);
+    struct step_work work = work_after(o, t);
     watch_step(t);
     target_step(t);
     if (step_has_ended_early()) {
       end_before_update(o, t, first, *saved);
       return false;
     }
-    if ((turn.saves || turn.tells || turn.validates) && !numbers_are_right(t)) return false;
-    if (turn.tells) tell_not_finite(t);
+    if ((work.saves || work.tells || work.validates) && !numbers_are_right(t)) return false;
+    if (work.tells) tell_not_finite(t);
     metrics_step(t);
     *last = t;
-    if (!turn.validates && !turn.saves) continue;
+    if (!work.validates && !work.saves) continue;
     metrics_pause();
-    if (turn.validates) validate(o, t, &turn);
-    if (turn.validates && !rows_are_within(t)) return false;
-    if (turn.saves && !save_checkpoint(o, t)) return false;
-    if (turn.saves) *saved = t;
+    if (work.validates) validate(o, t, &work);
+    if (work.validates && !rows_are_within(t)) return false;
+    if (work.saves && !save_checkpoint(o, t)) return false;
+    if (work.saves) *saved = t;
     metrics_resume();
-    if (turn.ends) break;
+    if (work.ends) break;
   }
   return true;
 }

@@ -103,12 +103,13 @@ bool adapters_describe(const char *folder, const char *base, const char *token, 
 
 // ---- merging -----------------------------------------------------------------------------------
 
-// An adapted weight, [out, in]; A is [rank, in], B [out, rank]. If it is turned, it is [in, out].
+// An adapted weight, [out, in]; A is [rank, in], B [out, rank]. If it is transposed, it is [in,
+// out].
 struct adapted {
   const struct member *weight, *part_a, *part_b;
   long rank, columns; // of the weight
   const float *a, *b; // whole
-  bool is_turned;
+  bool is_transposed;
 };
 
 static OF_MODEL struct adapted *adapted;
@@ -132,11 +133,11 @@ static size_t whole_elements(const struct member *m)
   return (size_t)t->of[0] * (size_t)t->of[1];
 }
 
-// Whether the name is a line of `turned` of the program.
-static bool is_turned(const char *name)
+// Whether the name is a line of `transposed` of the program.
+static bool is_transposed(const char *name)
 {
   const size_t n = strlen(name);
-  for (const char *line = program->turned; line && *line; line += strcspn(line, "\n") + 1)
+  for (const char *line = program->transposed; line && *line; line += strcspn(line, "\n") + 1)
     if (strncmp(line, name, n) == 0 && line[n] == '\n') return true;
   return false;
 }
@@ -150,7 +151,7 @@ static void find_adapted(const struct members *members)
     struct adapted one = {.weight = m,
                           .part_a = part_of(members, m, part[0]),
                           .part_b = part_of(members, m, part[1]),
-                          .is_turned = is_turned(m->name)};
+                          .is_transposed = is_transposed(m->name)};
     if (!one.part_a || !one.part_b) continue;
     one.rank = program->tensors[one.part_a->row].of[0];
     one.columns = program->tensors[m->row].of[1];
@@ -211,10 +212,10 @@ static void add_run(const struct adapted *one, size_t first, size_t count, float
     const size_t begin = row * columns < first ? first : row * columns;
     const size_t end = (row + 1) * columns > first + count ? first + count : (row + 1) * columns;
     for (size_t k = 0; k < low; k++) {
-      const float of_row = one->is_turned ? one->a[k * rows + row] : one->b[row * low + k];
+      const float of_row = one->is_transposed ? one->a[k * rows + row] : one->b[row * low + k];
       const float factor = scale * of_row;
-      const float *of_columns = one->is_turned ? one->b + k : one->a + k * columns;
-      const size_t stride = one->is_turned ? low : 1;
+      const float *of_columns = one->is_transposed ? one->b + k : one->a + k * columns;
+      const size_t stride = one->is_transposed ? low : 1;
       for (size_t i = begin; i < end; i++)
         to[i - first] += factor * of_columns[(i - row * columns) * stride];
     }

@@ -148,10 +148,10 @@ void load_matrices(unsigned (&d)[4], const void *row, const char *file, int line
   meet_all("load_matrices", &l, load_rows, file, line);
 }
 
-void load_matrices_turned(unsigned (&d)[4], const void *row, const char *file, int line)
+void load_matrices_transposed(unsigned (&d)[4], const void *row, const char *file, int line)
 {
   loading l = {d, (const char *)row};
-  meet_all("load_matrices_turned", &l, load_columns, file, line);
+  meet_all("load_matrices_transposed", &l, load_columns, file, line);
 }
 
 void copy_16(void *shared, const void *global, bool filled)

@@ -102,7 +102,7 @@ static void turned_pairs(void **state)
     for (int width = 1; width <= WIDTH; width++) {
       const int pairs = (width + 1) / 2;
       pair_along(along, ROOM, from[0], WIDTH, rows, width);
-      pair_turned(turned, ROOM, from[0], WIDTH, rows, width);
+      pair_transposed(turned, ROOM, from[0], WIDTH, rows, width);
       pair_down(down, ROOM, from[0], WIDTH, rows, width);
       for (int i = 0; i < ROOM; i++)
         for (int c = 0; c < 2 * pairs; c++) {

@@ -77,13 +77,13 @@ static void run(float *out, const float *x, const struct matrix *m, long rows)
     linear_of_bf16(out, x, m->stored, rows, m->n, m->k);
     break;
   case OF_BF16_TURNED:
-    linear_of_bf16_turned(out, x, m->stored, rows, m->n, m->k);
+    linear_of_bf16_transposed(out, x, m->stored, rows, m->n, m->k);
     break;
   case OF_INT8:
     linear_of_int8(out, x, m->stored, rows, m->n, m->k / BLOCK_NUMBERS);
     break;
   default:
-    linear_of_int8_turned(out, x, m->stored, rows, m->n / BLOCK_NUMBERS, m->k);
+    linear_of_int8_transposed(out, x, m->stored, rows, m->n / BLOCK_NUMBERS, m->k);
     break;
   }
 }

@@ -75,15 +75,15 @@ static void test_products()
 
 // ---- loads: of a table of numbers of two bytes, which are their own places in it
 
-__global__ static void load_some(unsigned *out, int turned)
+__global__ static void load_some(unsigned *out, int transposed)
 {
   __shared__ __align__(16) unsigned short table[4][8][8];
   const int lane = (int)threadIdx.x;
   for (int i = lane; i < 256; i += 32) table[i / 64][i / 8 % 8][i % 8] = (unsigned short)i;
   __syncwarp();
   unsigned d[4];
-  if (turned)
-    load_matrices_turned(d, table[lane / 8][lane % 8]);
+  if (transposed)
+    load_matrices_transposed(d, table[lane / 8][lane % 8]);
   else
     load_matrices(d, table[lane / 8][lane % 8]);
   for (int i = 0; i < 4; i++) out[lane * 4 + i] = d[i];
@@ -91,15 +91,15 @@ __global__ static void load_some(unsigned *out, int turned)
 
 static void test_loads()
 {
-  for (unsigned turned = 0; turned < 2; turned++) {
+  for (unsigned transposed = 0; transposed < 2; transposed++) {
     on_device<unsigned> out(std::vector<unsigned>(128));
-    LAUNCH(load_some, 1, 32, 0)(out.at, (int)turned);
+    LAUNCH(load_some, 1, 32, 0)(out.at, (int)transposed);
     std::vector<unsigned> d = out.read();
     for (unsigned lane = 0; lane < 32; lane++)
       for (unsigned i = 0; i < 4; i++)
         for (unsigned half = 0; half < 2; half++) {
           const unsigned group = lane / 4, in = 2 * (lane % 4) + half;
-          const unsigned expected = i * 64 + (turned ? in * 8 + group : group * 8 + in);
+          const unsigned expected = i * 64 + (transposed ? in * 8 + group : group * 8 + in);
           CHECK((d[lane * 4 + i] >> 16 * half & 0xffff) == expected);
         }
   }

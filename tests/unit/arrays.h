@@ -141,10 +141,10 @@ static void hold_part(struct layout layout, int dim, int64_t size, const int *co
     must(size == 0 || outer[j + 1] % outer[j] == 0,
          "%" PRId64 " elements cannot be cut in strides of %" PRId64, size, outer[j]);
     int64_t factor = outer[j + 1] / outer[j], first = 0, count = factor;
-    for (int turn = 0; turn <= MAX_MESH; turn++)
+    for (int order = 0; order <= MAX_MESH; order++)
       for (int i = 0; i < graph->mesh.ndim; i++)
         if (layout.on[i].kind == SHARD && layout.on[i].dim == dim &&
-            layout.on[i].cut_order == turn && outer_of(layout.on[i]) == outer[j])
+            layout.on[i].cut_order == order && outer_of(layout.on[i]) == outer[j])
           chunk(i, (int)layout.on[i].shift, coordinate, &first, &count);
     int64_t before = held->n;
     held->n = before * count;

@@ -282,9 +282,9 @@ static const struct instance instances[] = {
     {OP_attention_back_bias, .in = {"abd3", "abd2", "abe2", "abe3", "abd3", "abd", "a11e"},
      .equation = OF_ATTENTION_BACK_BIAS("b 1 1 k")},
     {OP_linear_bf16, .in = {"abc", "%dc"}},
-    {OP_linear_bf16_turned, .in = {"abc", "%cd"}},
+    {OP_linear_bf16_transposed, .in = {"abc", "%cd"}},
     {OP_linear_int8, .in = {"abc(48)", "~dc[9988]"}},
-    {OP_linear_int8_turned, .in = {"abc", "~cd[9988]"}},
+    {OP_linear_int8_transposed, .in = {"abc", "~cd[9988]"}},
     {OP_embedding_int8, .in = {"~cd[9988]", "#ab"}},
     {OP_conv2d, .in = {"ab33", "cb22"}, .out = {"ac42"}, .number = {1, 1, 1, 0, 1, 1}},
     {OP_conv2d, .in = {"a(bc)33", "(bd)c22"}, .out = {"a(bd)42"}, .number = {1, 1, 1, 0, 1, 1}},
@@ -365,8 +365,8 @@ static struct op op_of_instance(const struct instance *instance, const int64_t *
   if (op.kind == OP_view) op.equation = with_sizes(op.equation, size);
   if (op.kind == OP_custom) op.custom = custom_of_name(instance->custom);
   if (op.kind == OP_rotary) {
-    struct shape turned = shape_in_letters(instance->in[0], size);
-    op.number[0] = turned.size[turned.ndim - 1] / 2;
+    struct shape rotated = shape_in_letters(instance->in[0], size);
+    op.number[0] = rotated.size[rotated.ndim - 1] / 2;
   }
   return op;
 }

@@ -890,16 +890,17 @@ static bool run_stored_linear(const struct op *op, const struct array *in, struc
 {
   (void)at;
   const struct array *w = &in[1];
-  const bool turned = op->kind == OP_linear_bf16_turned || op->kind == OP_linear_int8_turned;
-  const int64_t columns = stored_columns(w), n = turned ? columns : w->shape.size[0];
-  const int64_t k = turned ? w->shape.size[0] : columns;
+  const bool transposed =
+      op->kind == OP_linear_bf16_transposed || op->kind == OP_linear_int8_transposed;
+  const int64_t columns = stored_columns(w), n = transposed ? columns : w->shape.size[0];
+  const int64_t k = transposed ? w->shape.size[0] : columns;
   const int64_t rows = in[0].shape.size[0] * in[0].shape.size[1];
   if (elements(in[0].shape) != rows * k || elements(out->shape) != rows * n) return false;
   for (int64_t i = 0; i < rows; i++)
     for (int64_t j = 0; j < n; j++)
       for (int64_t c = 0; c < k; c++)
         out->at[i * n + j] +=
-            in[0].at[i * k + c] * (turned ? stored_weight(w, c, j) : stored_weight(w, j, c));
+            in[0].at[i * k + c] * (transposed ? stored_weight(w, c, j) : stored_weight(w, j, c));
   return true;
 }
 
@@ -1563,9 +1564,9 @@ static reference *reference_of(enum op_kind kind)
   case OP_embedding_int8:
     return run_embedding_int8;
   case OP_linear_bf16:
-  case OP_linear_bf16_turned:
+  case OP_linear_bf16_transposed:
   case OP_linear_int8:
-  case OP_linear_int8_turned:
+  case OP_linear_int8_transposed:
     return run_stored_linear;
   case OP_cumsum:
     return run_cumsum;

@@ -143,7 +143,7 @@ static void move_left(void)
 {
   graph->op[2].kind = OP_redistribute;
 }
-static void unusual_turns(void)
+static void unusual_cut_order(void)
 {
   graph->value[x].layout.on[0].cut_order = 1;
 }
@@ -197,7 +197,7 @@ static void test_every_fault_is_found(void **state)
       {sum_left, PASS_REDISTRIBUTE, "a pending sum is left"},
       {sum_left_in_output, PASS_REDISTRIBUTE, "a pending sum is left"},
       {move_left, PASS_REDISTRIBUTE, "a redistribution is left"},
-      {unusual_turns, PASS_PROPAGATE, "cuts are not numbered as usual"},
+      {unusual_cut_order, PASS_PROPAGATE, "cuts are not numbered as usual"},
       {not_in_modules_order, PASS_LUA, "order of the modules"},
   };
   for (size_t i = 0; i < sizeof list / sizeof *list; i++) {

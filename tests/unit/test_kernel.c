@@ -211,7 +211,7 @@ static bool is_cut_along(struct layout layout, int dim)
   return false;
 }
 
-/* A value made of `a` whose elements come from other places: turned about, or a dimension moved;
+/* A value made of `a` whose elements come from other places: transposed, or a dimension moved;
    `a` itself where the space has no dimension for it. */
 static int from_elsewhere(int a, struct shape space, struct layout layout)
 {

@@ -525,17 +525,17 @@ static void looks_elsewhere(const void *with)
   (void)with;
   new_graph(1, (int[]){1});
   int a = first_value("8x8"), b = first_value("8x8"), c = first_value("8x8");
-  int turned =
+  int transposed =
       run_in_phase((struct op){.kind = OP_permute, .nin = 1, .in = {a}, .equation = "ab->ba"});
   int summed = run_in_phase((struct op){.kind = OP_cumsum, .nin = 1, .in = {b}, .dims = 2});
   int moved =
       run_in_phase((struct op){.kind = OP_gather, .nin = 2, .in = {c, index_of(c)}, .dims = 2});
-  keep(turned);
+  keep(transposed);
   keep(summed);
   keep(moved);
   fuse();
   memory();
-  must(!shared(a, turned), "a kernel overwrites what it reads in another order");
+  must(!shared(a, transposed), "a kernel overwrites what it reads in another order");
   must(!shared(b, summed), "a kernel of its own overwrites its input");
   must(!shared(c, moved), "a kernel overwrites what it reads by index");
   run_program();
@@ -547,9 +547,9 @@ static void looks_elsewhere_in_the_kernel(const void *with)
   (void)with;
   new_graph(1, (int[]){1});
   int a = first_value("8x8"), b = pointwise(OP_tanh, a, NONE);
-  int turned =
+  int transposed =
       run_in_phase((struct op){.kind = OP_permute, .nin = 1, .in = {b}, .equation = "ab->ba"});
-  keep(turned);
+  keep(transposed);
   fuse();
   const struct function *f = function_of_phase(FORWARD);
   for (int k = 0; k < f->nop; k++)

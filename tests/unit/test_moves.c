@@ -432,15 +432,16 @@ static void add_layout(struct layouts *l, struct layout layout)
   l->at[l->n++] = layout;
 }
 
-/* The turns of an order of the mesh's dimensions, of which there are as many as permutations. */
+/* The cut orders of an order of the mesh's dimensions, of which there are as many as permutations.
+ */
 static struct layout in_order(struct layout layout, int permutation)
 {
   int left[MAX_MESH], n = graph->mesh.ndim;
   for (int i = 0; i < n; i++) left[i] = i;
-  for (int turn = 0; n > 0; turn++) {
+  for (int order = 0; n > 0; order++) {
     int which = permutation % n;
     permutation /= n;
-    if (layout.on[left[which]].kind == SHARD) layout.on[left[which]].cut_order = turn;
+    if (layout.on[left[which]].kind == SHARD) layout.on[left[which]].cut_order = order;
     left[which] = left[--n];
   }
   return layout;

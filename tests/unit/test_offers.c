@@ -89,15 +89,15 @@ static const struct left_out {
     {"attention_back_bias", "R,R,R,P(sum),P(sum),R,R -> P(sum); S(3),R,R,S(3),S(3),R,R -> P(sum)",
      UNLIKE "; heads are not cut in width"},
     {"linear_bf16", "R,P(sum) -> P(sum)", "weights are never pending"},
-    {"linear_bf16_turned", "R,P(sum) -> P(sum)", "weights are never pending"},
+    {"linear_bf16_transposed", "R,P(sum) -> P(sum)", "weights are never pending"},
     {"times_row", BOTH, EXTREMES},
 };
 enum { LEFT_OUT = sizeof left_out / sizeof *left_out };
 
 /* -------------------------------------------------------------------------- placements and ways */
 
-/* A way on a mesh of one dimension, or alike on both of a mesh of two. There a turn of 1 says that
-   the second of them cuts first. */
+/* A way on a mesh of one dimension, or alike on both of a mesh of two. There a cut order of 1 says
+   that the second of them cuts first. */
 struct simple {
   struct placement in[MAX_INPUTS], out[MAX_OUTPUTS];
 };
@@ -125,7 +125,7 @@ static struct layout as_layout(struct placement p)
   return layout;
 }
 
-/* Whether the choices are alike on all dimensions of the mesh, but for the turns. */
+/* Whether the choices are alike on all dimensions of the mesh, but for the cut orders. */
 static bool is_simple(const struct op *op, const struct choice *list, const int *pick,
                       struct simple *s)
 {
@@ -156,17 +156,17 @@ static bool is_offered(const struct trial *t, const struct simple *s)
   return false;
 }
 
-static const char *turned_text(struct placement p)
+static const char *placed_text(struct placement p)
 {
-  return p.cut_order ? text("%s in turns", placement_text(p)) : placement_text(p);
+  return p.cut_order ? text("%s in cut order", placement_text(p)) : placement_text(p);
 }
 
 static char *simple_text(const struct op *op, const struct simple *s)
 {
   struct buffer b = {0};
-  for (int i = 0; i < op->nin; i++) put(&b, "%s%s", i ? "," : "", turned_text(s->in[i]));
+  for (int i = 0; i < op->nin; i++) put(&b, "%s%s", i ? "," : "", placed_text(s->in[i]));
   put(&b, " -> ");
-  for (int k = 0; k < op->nout; k++) put(&b, "%s%s", k ? "," : "", turned_text(s->out[k]));
+  for (int k = 0; k < op->nout; k++) put(&b, "%s%s", k ? "," : "", placed_text(s->out[k]));
   return b.text;
 }
 
@@ -191,9 +191,9 @@ static int placements_of(int value, struct placement *list)
                     ? R
                     : (struct placement){.kind = PARTIAL, .reduction = (enum reduction)r};
   for (int d = 0; d < shape.ndim; d++)
-    for (int turn = 0; turn < graph->mesh.ndim && shape.size[d] > 1; turn++) {
+    for (int order = 0; order < graph->mesh.ndim && shape.size[d] > 1; order++) {
       list[n++] = S(d);
-      list[n - 1].cut_order = turn;
+      list[n - 1].cut_order = order;
     }
   return n;
 }
@@ -273,17 +273,17 @@ static void sort_out(struct simple *s, struct array *const made[MAX_OUTPUTS], in
   s->out[k] = as;
 }
 
-/* On a mesh of two dimensions what is asked is who takes an input in turns. */
-static bool has_turned_input(const struct simple *s)
+/* On a mesh of two dimensions what is asked is who takes an input in another cut order. */
+static bool has_ordered_input(const struct simple *s)
 {
-  int turns = 0;
-  for (int i = 0; i < trial.op->nin; i++) turns += s->in[i].cut_order;
-  return turns > 0;
+  int orders = 0;
+  for (int i = 0; i < trial.op->nin; i++) orders += s->in[i].cut_order;
+  return orders > 0;
 }
 
 static void run_way(struct simple *s, const int *pick)
 {
-  if (graph->mesh.ndim > 1 && !has_turned_input(s)) return;
+  if (graph->mesh.ndim > 1 && !has_ordered_input(s)) return;
   struct array *part[MAX_INPUTS], *made[MAX_OUTPUTS];
   for (int i = 0; i < trial.op->nin; i++) part[i] = part_in[i][pick[i]];
   struct op_sharding way = as_way(trial.op, s);
@@ -491,7 +491,7 @@ static void test_right_ways_are_offered(void **state)
   assert_int_equal(wrong, 0);
 }
 
-/* What of an operation is tried in turns: tensors that are large take too long. */
+/* What of an operation is tried in other cut orders: tensors that are large take too long. */
 static bool is_small_instance(const struct instance *instance, int64_t size)
 {
   int64_t n = 0;
@@ -501,7 +501,7 @@ static bool is_small_instance(const struct instance *instance, int64_t size)
   return n <= 1100;
 }
 
-static void test_right_ways_in_turns_are_offered(void **state)
+static void test_right_ways_in_cut_order_are_offered(void **state)
 {
   (void)state;
   int tried = 0, more = 0;
@@ -529,7 +529,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_right_ways_are_offered),
-      cmocka_unit_test(test_right_ways_in_turns_are_offered),
+      cmocka_unit_test(test_right_ways_in_cut_order_are_offered),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,7 +32,7 @@ enum step {
   OF_FIRST,
   TIED,
   FLAT,
-  TURNED,
+  TRANSPOSED,
   HEADS,
   VIEWED_OUTSIDE,
   PEAK,
@@ -142,7 +142,7 @@ static int flat(int x, enum op_kind unary, int module)
   return by_equation(OP_view, x, module, text("(a%db%d)->a%db%d", rows, width, rows, width));
 }
 
-static int turned(int x, enum op_kind unary, int module)
+static int transposed(int x, enum op_kind unary, int module)
 {
   x = apply(unary, by_equation(OP_permute, x, module, "ab->ba"), NONE, module);
   return by_equation(OP_permute, x, module, "ab->ba");
@@ -248,8 +248,8 @@ static int take_step(const struct recipe *r, int i, int x, int parameter, int mo
     return of_first == NONE ? x : apply(OP_sub, x, of_first, module);
   case FLAT:
     return flat(x, r->step[i].unary, module);
-  case TURNED:
-    return turned(x, r->step[i].unary, module);
+  case TRANSPOSED:
+    return transposed(x, r->step[i].unary, module);
   case HEADS:
     return heads(x, module);
   case VIEWED_OUTSIDE:

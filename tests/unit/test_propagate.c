@@ -322,7 +322,7 @@ static void test_the_cheapest_way_wins(void **state)
 
 /* Operations run on what is cut over the second dimension of the mesh first; so do views, where the
    parts allow it. */
-static void stay_in_turns(const void *with)
+static void stay_in_cut_order(const void *with)
 {
   (void)with;
   new_graph(2, (int[]){2, 3});
@@ -350,7 +350,7 @@ static void stay_in_turns(const void *with)
 }
 
 /* Of two that are cut in different orders the smaller one moves. */
-static void meet_in_turns(const void *with)
+static void meet_in_cut_order(const void *with)
 {
   (void)with;
   new_graph(2, (int[]){2, 2});
@@ -366,8 +366,8 @@ static void meet_in_turns(const void *with)
   must(moves() == 2, "%d moves", moves());
 }
 
-/* However a plan tells the turns, layouts that mean the same are the same. */
-static void tell_turns(const void *with)
+/* However a plan states cut orders, layouts that mean the same are the same. */
+static void name_cut_orders(const void *with)
 {
   (void)with;
   new_graph(3, (int[]){2, 2, 2});
@@ -379,9 +379,9 @@ static void tell_turns(const void *with)
   lies(y, "S(0)[1] S(1) S(0)[0]");
   must(graph->value[x].layout.on[0].cut_order == 1 && graph->value[a].layout.on[0].cut_order == 1 &&
            graph->value[y].layout.on[1].cut_order == 0,
-       "turns are as the plan gave them");
+       "cut orders are as the plan gave them");
   lies(b, "S(0) S(1) R");
-  must(graph->value[b].layout.on[0].cut_order == 0, "one cut has a turn");
+  must(graph->value[b].layout.on[0].cut_order == 0, "one cut has an order");
   lies(c, "S(0) S(0) R");
   lies(d, "S(0) S(0) S(0)");
 }
@@ -389,9 +389,9 @@ static void tell_turns(const void *with)
 static void test_order_of_cuts(void **state)
 {
   (void)state;
-  passes(stay_in_turns, NULL);
-  passes(meet_in_turns, NULL);
-  passes(tell_turns, NULL);
+  passes(stay_in_cut_order, NULL);
+  passes(meet_in_cut_order, NULL);
+  passes(name_cut_orders, NULL);
 }
 
 int main(void)

@@ -61,8 +61,8 @@ static bool can_lie(struct shape shape, struct layout layout)
   return true;
 }
 
-/* Whether the turns say in the usual way in which order the cuts are made: then every order comes
-   up once among all turns. */
+/* Whether cut orders are numbered in the usual way: then every order comes
+   up once among all numbers. */
 static bool is_usual(struct layout layout)
 {
   struct layout usual = usual_cut_order(layout);

@@ -89,7 +89,7 @@ static bool has_strides(struct layout layout)
 }
 
 /* Two cuts of one dimension, in strides alike, of which the second is made first. */
-static bool has_turns(struct layout layout)
+static bool has_cut_order(struct layout layout)
 {
   for (int d = 0; d < graph->mesh.ndim; d++)
     for (int e = 0; e < d; e++) {
@@ -103,7 +103,7 @@ static bool has_turns(struct layout layout)
 
 static bool has_both(struct layout layout)
 {
-  return has_strides(layout) && has_turns(layout);
+  return has_strides(layout) && has_cut_order(layout);
 }
 
 static bool takes(const struct op *op, const struct op_sharding *way, kind_of_layout *is_expected)
@@ -222,20 +222,20 @@ static void test_every_choice_of_strides_is_sound(void **state)
   assert_true(getenv("TPGEN_ROWS") || tried > 5000);
 }
 
-/* Every dimension of the mesh cuts one dimension of each input, in the turns `turn`; in strides,
+/* Every dimension of the mesh cuts one dimension of each input, in the order `order`; in strides,
    too, if those are not NULL. */
-static void lie_in_turns(const struct trial *t, int which, const int *turn, const int64_t *stride)
+static void cut_in_order(const struct trial *t, int which, const int *order, const int64_t *stride)
 {
   for (int k = 0; k < t->op->nin; k++)
     for (int d = 0, ndim = t->in[k].shape.ndim; d < graph->mesh.ndim && ndim; d++) {
       struct placement p = S((k + which) % ndim);
-      p.cut_order = turn[d];
+      p.cut_order = order[d];
       p.outer = stride ? stride[d] : 0;
       graph->value[t->op->in[k]].layout.on[d] = p;
     }
 }
 
-static int try_turns(const int64_t *sizes, const int *turn, const int64_t *stride)
+static int try_cut_orders(const int64_t *sizes, const int *order, const int64_t *stride)
 {
   int tried = 0;
   for (int i = 0; i < INSTANCES; i++) {
@@ -246,15 +246,15 @@ static int try_turns(const int64_t *sizes, const int *turn, const int64_t *strid
       forget();
       struct trial t;
       prepare(&t, op);
-      lie_in_turns(&t, which, turn, stride);
-      tried += try_every_choice(&t, stride ? has_both : has_turns);
+      cut_in_order(&t, which, order, stride);
+      tried += try_every_choice(&t, stride ? has_both : has_cut_order);
     }
   }
   return tried;
 }
 
 /* Inputs that are cut in another order than the mesh's. */
-static void test_every_choice_of_turns_is_sound(void **state)
+static void test_every_choice_of_cut_orders_is_sound(void **state)
 {
   (void)state;
   static const int64_t sizes[][SIZES] = {{12, 6, 4, 8}, {5, 7, 9, 3}, {1, 3, 2, 5}};
@@ -266,7 +266,7 @@ static void test_every_choice_of_turns_is_sound(void **state)
   for (size_t m = 0; m < sizeof list / sizeof *list; m++)
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
       new_mesh(list[m].mesh);
-      tried += try_turns(sizes[s], list[m].cut_order, NULL);
+      tried += try_cut_orders(sizes[s], list[m].cut_order, NULL);
     }
   print_message("%d combinations, %d wrong\n", tried, wrong);
   assert_int_equal(wrong, 0);
@@ -297,22 +297,22 @@ static int count_choices(const struct op *op)
   return count;
 }
 
-static int count_turned(int which, const int64_t *sizes, int input, bool turned)
+static int count_ordered(int which, const int64_t *sizes, int input, bool ordered)
 {
-  new_mesh(turned ? "2x3" : "3x2");
+  new_mesh(ordered ? "2x3" : "3x2");
   const struct op *op = instantiate(&instances[which], sizes);
   for (int k = 0; k < op->nin; k++)
     for (int d = 0, ndim = graph->value[op->in[k]].shape.ndim; d < 2 && ndim; d++) {
       struct placement *p = &graph->value[op->in[k]].layout.on[d];
       *p = S((k + input) % ndim);
-      p->cut_order = turned && d == 0;
+      p->cut_order = ordered && d == 0;
     }
   return count_choices(op);
 }
 
 /* Cut over the second dimension of the mesh before the first, an operation may run in all ways in
    which it may on a mesh whose dimensions are the other way round. */
-static void test_a_turned_mesh_offers_as_much(void **state)
+static void test_another_cut_order_offers_as_much(void **state)
 {
   (void)state;
   static const int64_t sizes[][SIZES] = {
@@ -322,8 +322,9 @@ static void test_a_turned_mesh_offers_as_much(void **state)
     for (int i = 0; i < INSTANCES; i++)
       for (int input = 0; input < 2; input++) {
         if (!is_tried(instances[i].kind)) continue;
-        int n = count_turned(i, sizes[s], input, true), m = count_turned(i, sizes[s], input, false);
-        must(n == m, "instance %d of %s: %d ways in turns, and %d as the mesh is", i,
+        int n = count_ordered(i, sizes[s], input, true),
+            m = count_ordered(i, sizes[s], input, false);
+        must(n == m, "instance %d of %s: %d ways in another cut order, and %d as the mesh is", i,
              op_row[instances[i].kind].name, n, m);
         all += n;
       }
@@ -331,7 +332,7 @@ static void test_a_turned_mesh_offers_as_much(void **state)
   assert_true(getenv("TPGEN_ROWS") || all > 1000);
 }
 
-static void test_every_choice_of_strides_and_turns_is_sound(void **state)
+static void test_every_choice_of_strides_and_cut_orders_is_sound(void **state)
 {
   (void)state;
   static const int64_t sizes[][SIZES] = {{8, 12, 4, 6}, {12, 8, 6, 4}};
@@ -348,7 +349,7 @@ static void test_every_choice_of_strides_and_turns_is_sound(void **state)
   for (size_t m = 0; m < sizeof list / sizeof *list; m++)
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
       new_mesh(list[m].mesh);
-      tried += try_turns(sizes[s], list[m].cut_order, list[m].stride);
+      tried += try_cut_orders(sizes[s], list[m].cut_order, list[m].stride);
     }
   print_message("%d combinations, %d wrong\n", tried, wrong);
   assert_int_equal(wrong, 0);
@@ -411,9 +412,9 @@ int main(void)
       cmocka_unit_test(test_every_row_has_instance_and_reference),
       cmocka_unit_test(test_every_choice_is_sound),
       cmocka_unit_test(test_every_choice_of_strides_is_sound),
-      cmocka_unit_test(test_every_choice_of_turns_is_sound),
-      cmocka_unit_test(test_a_turned_mesh_offers_as_much),
-      cmocka_unit_test(test_every_choice_of_strides_and_turns_is_sound),
+      cmocka_unit_test(test_every_choice_of_cut_orders_is_sound),
+      cmocka_unit_test(test_another_cut_order_offers_as_much),
+      cmocka_unit_test(test_every_choice_of_strides_and_cut_orders_is_sound),
       cmocka_unit_test(test_order_of_ways),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -235,7 +235,7 @@ static void test_strided_parts(void **state)
 
 /* One dimension cut by several of the mesh in an order that is not the mesh's: as DTensorSpec of
    PyTorch 2.13 has it with a shard_order. */
-static void test_parts_in_turns(void **state)
+static void test_parts_in_cut_order(void **state)
 {
   (void)state;
   static const struct {
@@ -269,8 +269,8 @@ static void test_parts_in_turns(void **state)
   }
 }
 
-/* Cuts in strides alike take turns; those of other strides do not count. */
-static void test_strided_parts_in_turns(void **state)
+/* Cuts in strides alike have a cut order; those of other strides do not count. */
+static void test_strided_parts_in_cut_order(void **state)
 {
   (void)state;
   static const struct {
@@ -328,7 +328,7 @@ static void test_cuts_have_one_form(void **state)
   assert_string_equal(layout_text(parse_layout("S(0)[1] S(1) S(0)[0]")), "S(0)[1] S(1) S(0)[0]");
 }
 
-static void check_turns(const char *layout, int n, const int *expected)
+static void check_cut_order(const char *layout, int n, const int *expected)
 {
   int cut[MAX_MESH];
   assert_int_equal(cuts_of(&graph->mesh, parse_layout(layout), 0, cut), n);
@@ -339,10 +339,10 @@ static void test_order_of_cuts(void **state)
 {
   (void)state;
   new_graph(3, (int[]){2, 3, 2});
-  check_turns("S(1) R P", 0, NULL);
-  check_turns("S(0) S(1) S(0)", 2, (int[]){0, 2});
-  check_turns("S(0)[1] S(1) S(0)[0]", 2, (int[]){2, 0});
-  check_turns("S(0)[1] S(0)[0] S(0)[1]", 3, (int[]){1, 0, 2});
+  check_cut_order("S(1) R P", 0, NULL);
+  check_cut_order("S(0) S(1) S(0)", 2, (int[]){0, 2});
+  check_cut_order("S(0)[1] S(1) S(0)[0]", 2, (int[]){2, 0});
+  check_cut_order("S(0)[1] S(0)[0] S(0)[1]", 3, (int[]){1, 0, 2});
 }
 
 /* In another order the members of a group stand as those of a mesh with its dimensions so. */
@@ -391,8 +391,8 @@ int main(void)
       cmocka_unit_test(test_same_placement),
       cmocka_unit_test(test_same_layout),
       cmocka_unit_test(test_strided_parts),
-      cmocka_unit_test(test_parts_in_turns),
-      cmocka_unit_test(test_strided_parts_in_turns),
+      cmocka_unit_test(test_parts_in_cut_order),
+      cmocka_unit_test(test_strided_parts_in_cut_order),
       cmocka_unit_test(test_cuts_have_one_form),
       cmocka_unit_test(test_order_of_cuts),
       cmocka_unit_test(test_ordered_groups),

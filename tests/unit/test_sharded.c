@@ -16,7 +16,7 @@ static const char *const gradient_of[OP_COUNT] = {
 
 /* What the children count. */
 static struct count {
-  int placements, turned, outputs, gradients, moves;
+  int placements, reordered, outputs, gradients, moves;
 } * count;
 
 /* How an input lies on one dimension of the mesh: as a placement, or strided, as a merge leaves
@@ -107,7 +107,7 @@ static struct layout in_some_order(struct layout layout)
     if (layout.on[d].kind == SHARD) layout.on[d].cut_order = draw_below(3);
   layout = usual_cut_order(layout);
   for (int d = 0; d < graph->mesh.ndim; d++)
-    if (layout.on[d].cut_order == 1) count->turned++;
+    if (layout.on[d].cut_order == 1) count->reordered++;
   return layout;
 }
 
@@ -319,10 +319,10 @@ static void test_every_placement(void **state)
       }
   print_message("%d programs, %d placements, %d inputs cut in an order of their own, %d "
                 "redistributions; %d outputs, %d gradients\n",
-                jobs, count->placements, count->turned, count->moves, count->outputs,
+                jobs, count->placements, count->reordered, count->moves, count->outputs,
                 count->gradients);
   assert_int_equal(wrong, 0);
-  assert_true(getenv("TPGEN_ROWS") || count->turned > 300);
+  assert_true(getenv("TPGEN_ROWS") || count->reordered > 300);
 }
 
 int main(void)

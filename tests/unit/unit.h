@@ -184,7 +184,7 @@ __attribute__((unused)) static int parse_mesh(const char *s, int *size)
   return shape.ndim;
 }
 
-/* "R", "S(1)", "S(1/4)": strided, "S(1)[0]": with its turn, "P", "P(max)" */
+/* "R", "S(1)", "S(1/4)": strided, "S(1)[0]": with its cut order, "P", "P(max)" */
 __attribute__((unused)) static struct placement parse_placement(const char *s)
 {
   struct placement p = R;

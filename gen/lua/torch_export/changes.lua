@@ -15,7 +15,7 @@ local FLOATS = {float32 = true, bfloat16 = true}
 local function same_elements(whole, part) return base.view(part, core.shape(whole)) end
 
 -- order(a, shape): for each dimension of the view that of the whole.
-local function turned(order)
+local function transposed(order)
   return function(whole, part, a)
     local back = {}
     for i, d in ipairs(order(a, core.shape(whole))) do back[d + 1] = i - 1 end
@@ -30,7 +30,7 @@ local function counted(n)
 end
 
 local function exchanged(first, second)
-  return turned(function(a, shape)
+  return transposed(function(a, shape)
     local dims = counted(#shape)
     if #shape == 0 then return dims end
     local d, e = base.dimension(shape, type(first) == "string" and a[first] or first),
@@ -72,17 +72,17 @@ local WRITE = {
   transpose = exchanged("dim0", "dim1"), swapdims = exchanged("dim0", "dim1"), swapaxes = exchanged("axis0", "axis1"),
   mT = exchanged(-2, -1),
   t = function(_, part) return raw.t(part) end,
-  numpy_T = turned(function(_, shape)
+  numpy_T = transposed(function(_, shape)
     local dims = {}
     for i = 1, #shape do dims[i] = #shape - i end
     return dims
   end),
-  permute = turned(function(a, shape)
+  permute = transposed(function(a, shape)
     local dims = {}
     for i, d in ipairs(a.dims) do dims[i] = base.dimension(shape, d) end
     return dims
   end),
-  movedim = turned(function(a, shape) return torch.moved_dimensions(a, shape) end),
+  movedim = transposed(function(a, shape) return torch.moved_dimensions(a, shape) end),
   select = function(whole, part, a) return one_of(whole, part, a.dim, a.index) end,
   unbind = function(whole, part, a, i) return one_of(whole, part, a.dim or 0, i - 1) end,
   slice = function(whole, part, a)

@@ -626,7 +626,7 @@ end
 
 -- One direction of a layer: x [steps, batch, width], and what it begins with. cell(gates of the input,
 -- state): the next state, whose first part is the output.
-local function in_turn(x, state, weights, cell, backwards)
+local function over_steps(x, state, weights, cell, backwards)
   local steps, list = core.shape(x)[1], {}
   local all = raw.linear(x, weights.input, weights.input_bias)
   for i = 1, steps do
@@ -656,7 +656,7 @@ local function recurrence(cell)
         local weights = {input = p[k * each + 1], hidden = p[k * each + 2], input_bias = a.has_biases and p[k * each + 3] or nil,
           hidden_bias = a.has_biases and p[k * each + 4] or nil}
         local ends
-        outputs[direction], ends = in_turn(x, state, weights, cell, direction == 2)
+        outputs[direction], ends = over_steps(x, state, weights, cell, direction == 2)
         for i, s in ipairs(ends) do
           last[i] = last[i] or {}
           last[i][k + 1] = s

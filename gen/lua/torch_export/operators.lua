@@ -176,7 +176,7 @@ operators.masked_fill = function(a) return raw.masked_fill(a.self, a.mask, a.val
 -- ---------------------------------------------------------------------------------------- products
 
 -- By view: the tensor that it is a view of, through all views between. By transposed matrix: the matrix.
-local origin, turned = setmetatable({}, {__mode = "k"}), setmetatable({}, {__mode = "k"})
+local origin, transposed = setmetatable({}, {__mode = "k"}), setmetatable({}, {__mode = "k"})
 
 operators.linear = calls("linear", "input", "weight", "bias")
 operators.matmul = calls("matmul", "self", "other")
@@ -195,7 +195,7 @@ local function layer(x, weight, bias)
 end
 
 operators.mm = function(a)
-  local weight = turned[a.mat2]
+  local weight = transposed[a.mat2]
   return weight and layer(a.self, weight) or raw.matmul(a.self, a.mat2)
 end
 
@@ -205,7 +205,7 @@ local function added_product(a)
   if plain and #core.shape(a.self) == 1 and a.mat2 and core.parts(a.mat2) then
     return base.project(a.mat1, a.mat2, a.self, true)
   end
-  local weight = turned[a.mat2]
+  local weight = transposed[a.mat2]
   if plain and weight and #core.shape(a.self) == 1 then return layer(a.mat1, weight, a.self) end
   local y = raw.matmul(a.mat1 or a.batch1, a.mat2 or a.batch2)
   if a.alpha ~= nil and a.alpha ~= 1 then y = raw.mul(y, a.alpha) end
@@ -355,12 +355,12 @@ operators.unsqueeze = calls("unsqueeze", "self", "dim")
 operators.squeeze = calls("squeeze", "self", "dim")
 operators.permute = function(a)
   local y = raw.permute(a.self, a.dims)
-  if #a.dims == 2 and a.dims[1] % 2 == 1 then turned[y] = a.self end
+  if #a.dims == 2 and a.dims[1] % 2 == 1 then transposed[y] = a.self end
   return y
 end
 operators.transpose = function(a)
   local y = raw.transpose(a.self, a.dim0, a.dim1)
-  if #core.shape(y) == 2 and (a.dim0 - a.dim1) % 2 == 1 then turned[y] = a.self end
+  if #core.shape(y) == 2 and (a.dim0 - a.dim1) % 2 == 1 then transposed[y] = a.self end
   return y
 end
 operators.t = function(a)

@@ -11,7 +11,7 @@ local MOST_PARTS = 8 -- as Colwise{parts =} takes
 local SAME = {contiguous = true, clone = true, alias = true}
 local VIEWS = {view = true, reshape = true, _unsafe_view = true, unflatten = true, flatten = true, unsqueeze = true,
   squeeze = true}
-local TURNS = {t = true, transpose = true, permute = true, numpy_T = true}
+local TRANSPOSES = {t = true, transpose = true, permute = true, numpy_T = true}
 
 local function argument(node, key)
   for _, input in ipairs(node.inputs) do
@@ -36,7 +36,7 @@ local function results(node)
 end
 
 -- Where dimension d of n, from 0, is after a transposition; or nil.
-local function turned(node, d, n)
+local function transposed(node, d, n)
   local operator = short(node.target)
   if operator == "permute" then
     local dims = argument(node, "dims")
@@ -101,8 +101,8 @@ function Search:follow(name, d, unit, cuts)
       local new = results(node)[1]
       if SAME[operator] then
         to = d
-      elseif TURNS[operator] then
-        to = turned(node, d, #shape)
+      elseif TRANSPOSES[operator] then
+        to = transposed(node, d, #shape)
       elseif VIEWS[operator] then
         to, by = base.dimension_in_view(shape, d, self.shape_of(new))
       end
@@ -157,10 +157,10 @@ function Search:weight_of(node)
   local operator = short(node.target)
   local name = OPERANDS[operator] and tensor(node, OPERANDS[operator])
   local made = name and self.makers[name]
-  local is_turned = made and TURNS[short(made.target)] and #self.shape_of(name) == 2 and operator ~= "linear"
-  if is_turned then name = tensor(made, "self") end
+  local is_transposed = made and TRANSPOSES[short(made.target)] and #self.shape_of(name) == 2 and operator ~= "linear"
+  if is_transposed then name = tensor(made, "self") end
   if not name then return nil end
-  local is_linear = operator == "linear" or is_turned
+  local is_linear = operator == "linear" or is_transposed
   local path, first, count = self:part_of_parameter(name, is_linear and 1 or #self.shape_of(name))
   return path, is_linear or false, first, count
 end

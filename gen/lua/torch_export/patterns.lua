@@ -250,7 +250,7 @@ function Graph:bare(name, factor)
 end
 
 -- The value with its last two dimensions changed: that from which it came so, or a new one.
-function Graph:turned(list, like, name)
+function Graph:transposed(list, like, name)
   local node, n = self.def[name], #self.shape_of(name)
   local operator = node and not self:is_changed(name) and short(node.target)
   if operator == "transpose" then
@@ -347,7 +347,7 @@ function Graph:take_attention(node)
   if #self.shape_of(k) ~= n or #self.shape_of(v) ~= n then return false end
   q, by_q = self:bare(q, by_q)
   k, by_k = self:bare(k, by_k)
-  k = self:turned(list, node, k)
+  k = self:transposed(list, node, k)
   if self.def[k] then k, by_k = self:bare(k, by_k) end
   local shape = self.shape_of(q)
   local b, h = shape[1], n == 4 and shape[2] or 1
@@ -409,7 +409,7 @@ function Graph:is_half(name, x, first, size)
 end
 
 -- The x of cat(-x[half:], x[:half]), or nil.
-function Graph:half_turned(name)
+function Graph:rotated_half(name)
   local node = self:made_by(name, "cat")
   local parts = node and self:argument(node, "tensors")
   local n = node and #self.shape_of(name)
@@ -466,14 +466,14 @@ function Graph:half_table(list, node, name, half)
   return self.halves[name]
 end
 
--- x cos + turned(x) sin.
+-- x cos + rotated_half(x) sin.
 function Graph:take_rotary(node)
   if short(node.target) ~= "add" or self:argument(node, "alpha") then return false end
   local a = self:made_by(self:tensor(node, "self"), "mul")
   local b = self:made_by(self:tensor(node, "other"), "mul")
   if not a or not b then return false end
-  local turned, sin = self:tensor(b, "self"), self:tensor(b, "other")
-  local x = turned and sin and self:half_turned(turned)
+  local rotated, sin = self:tensor(b, "self"), self:tensor(b, "other")
+  local x = rotated and sin and self:rotated_half(rotated)
   local cos = x and (self:tensor(a, "self") == x and self:tensor(a, "other")
     or self:tensor(a, "other") == x and self:tensor(a, "self"))
   if not cos or not self.def[cos] or not self.def[sin] then return false end
@@ -513,8 +513,8 @@ function Graph:before_same(name)
   end
 end
 
--- Whether the node exchanges the two dimensions of a matrix.
-function Graph:is_turn(node)
+-- Whether the node transposes a matrix.
+function Graph:is_transpose(node)
   if #self.shape_of(self:tensor(node, "self")) ~= 2 then return false end
   local dims = self:argument(node, "dims")
   if dims then return dims.as_ints ~= nil and (dims.as_ints[1] or 0) % 2 == 1 end
@@ -536,7 +536,7 @@ function Graph:take_layer(node)
   local made = matrix and self:made_by(matrix, "permute", "t", "transpose")
   local weight = made and self:tensor(made, "self")
   local input = weight and self:tensor(product, "self")
-  if not input or self:is_changed(input) or not self:is_turn(made) then return false end
+  if not input or self:is_changed(input) or not self:is_transpose(made) then return false end
   local sizes = self.shape_of(weight)
   local inputs = {{name = "input", arg = tensor_argument(self:before_same(input))},
     {name = "weight", arg = tensor_argument(weight)}}

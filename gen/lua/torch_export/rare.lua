@@ -40,8 +40,8 @@ operators.atan2 = function(a)
   local above, under = raw.where(steep, x, y), raw.where(steep, y, x)
   local angle = atan(raw.div(above, raw.where(raw.eq(under, 0), 1.0, under)))
   local down, back = raw.lt(y, 0), raw.lt(x, 0)
-  local turn = raw.where(back, raw.where(down, -math.pi, math.pi), 0.0)
-  return raw.where(steep, raw.sub(raw.where(down, -math.pi / 2, math.pi / 2), angle), raw.add(angle, turn))
+  local shift = raw.where(back, raw.where(down, -math.pi, math.pi), 0.0)
+  return raw.where(steep, raw.sub(raw.where(down, -math.pi / 2, math.pi / 2), angle), raw.add(angle, shift))
 end
 for name, first in pairs{arctan = "atan", arcsin = "asin", arccos = "acos", arctan2 = "atan2", arcsinh = "asinh",
   arccosh = "acosh", arctanh = "atanh"} do
@@ -321,9 +321,9 @@ end
 
 local MOST_POINTS = 46340 -- whose square is a whole number of 32 bits
 
--- Cosines and sines of 2 pi j k / n for j of `rows`, k of `columns`: of angles within half a turn, which floats hold
+-- Cosines and sines of 2 pi j k / n for j of `rows`, k of `columns`: of angles within half a circle, which floats hold
 -- best.
-local function turns(rows, columns, n)
+local function fourier_matrices(rows, columns, n)
   if n > MOST_POINTS then fail("a Fourier transform of %d points is not supported: at most %d", n, MOST_POINTS) end
   local jk = raw.mul(base.view(raw.arange(rows), {rows, 1}), base.view(raw.arange(columns), {1, columns}))
   local whole = raw.to(raw.add(raw.mul(raw.to(jk, "float32"), 1 / n), 0.5), "int32")
@@ -336,7 +336,7 @@ local along = base.product_along
 -- Along dimension d, of a complex tensor.
 local function transformed(z, d, inverse)
   local n = core.shape(z.re)[d + 1]
-  local cos, sin = turns(n, n, n)
+  local cos, sin = fourier_matrices(n, n, n)
   local a, b = along(z.im, d, sin), along(z.re, d, sin)
   local re, im = along(z.re, d, cos), along(z.im, d, cos)
   if inverse then return complex(raw.sub(re, a), raw.add(im, b)) end
@@ -346,14 +346,14 @@ end
 -- Of a real tensor; one_sided: the first half; the other one is its mirror image.
 local function transformed_real(x, d, one_sided)
   local n = core.shape(x)[d + 1]
-  local cos, sin = turns(one_sided and n // 2 + 1 or n, n, n)
+  local cos, sin = fourier_matrices(one_sided and n // 2 + 1 or n, n, n)
   return complex(along(x, d, cos), raw.neg(along(x, d, sin)))
 end
 
 -- n real numbers of one half: each except the first, and the middle of an even n, counts twice.
 local function real_of_half(z, d, n)
   local m = n // 2 + 1
-  local cos, sin = turns(n, m, n)
+  local cos, sin = fourier_matrices(n, m, n)
   local k = base.view(raw.arange(m), {1, m})
   local once = raw.logical_or(raw.eq(k, 0), raw.eq(raw.mul(k, 2), n))
   local times = raw.where(once, 1.0, 2.0)

@@ -100,11 +100,11 @@ static inline void amx_pack(struct amx_tile *restrict to, const float *restrict 
 }
 
 // The tile of weights from rows that each have the terms of a column.
-static inline void amx_turn(struct amx_tile *to, const bf16 *from, long ld)
+static inline void amx_transpose(struct amx_tile *to, const bf16 *from, long ld)
 {
   lanes row[TILE_ROWS];
   for (int i = 0; i < TILE_ROWS; i++) row[i] = *(const lanes *)(from + i * ld);
-  turn_lanes(row);
+  transpose_lanes(row);
   for (int i = 0; i < TILE_ROWS; i++) *(lanes *)(to->at + i * TILE_TERMS) = row[i];
 }
 
@@ -135,14 +135,14 @@ static inline void amx_from_bf16(struct amx_tile *to, struct weights w, long j, 
 {
   const bf16 *const from = (const bf16 *)w.at + j * w.k + c;
   if (j + TILE_ROWS <= w.n && c + TILE_TERMS <= w.k) {
-    amx_turn(to, from, w.k);
+    amx_transpose(to, from, w.k);
     return;
   }
   struct amx_tile rows = {{0}};
   for (int i = 0; i < TILE_ROWS && j + i < w.n; i++)
     for (int d = 0; d < TILE_TERMS && c + d < w.k; d++)
       rows.at[i * TILE_TERMS + d] = from[i * w.k + d];
-  amx_turn(to, rows.at, TILE_TERMS);
+  amx_transpose(to, rows.at, TILE_TERMS);
 }
 
 // A term of the columns from j on, in lower halves.
@@ -158,7 +158,7 @@ static inline __m512i amx_term(struct weights w, long j, long term)
   return _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)from));
 }
 
-static inline void amx_from_bf16_turned(struct amx_tile *to, struct weights w, long j, long c)
+static inline void amx_from_bf16_transposed(struct amx_tile *to, struct weights w, long j, long c)
 {
   for (int p = 0; p < TILE_ROWS; p++)
     amx_pair(to, p, amx_term(w, j, c + 2 * p), amx_term(w, j, c + 2 * p + 1));
@@ -178,10 +178,10 @@ static inline void amx_from_int8(struct amx_tile *to, struct weights w, long j, 
         _mm256_storeu_si256((void *)(rows[p].at + i * TILE_TERMS + half),
                             _mm512_cvtepi32_epi16(part[p]));
     }
-  for (int p = 0; p < WEIGHT_PARTS; p++) amx_turn(&to[p], rows[p].at, TILE_TERMS);
+  for (int p = 0; p < WEIGHT_PARTS; p++) amx_transpose(&to[p], rows[p].at, TILE_TERMS);
 }
 
-static inline void amx_from_int8_turned(struct amx_tile *to, struct weights w, long j, long c)
+static inline void amx_from_int8_transposed(struct amx_tile *to, struct weights w, long j, long c)
 {
   const long blocks = w.n / BLOCK_NUMBERS;
   for (int d = 0; d < TILE_TERMS; d += 2) {

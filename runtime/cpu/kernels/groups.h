@@ -86,7 +86,7 @@ static inline struct group_part whole_group(const struct group_parts *p, int gro
 }
 
 // One part's product: by all threads, or by this one. The rows of b are ldb apart; those of the
-// others have no gaps, but for a turned a.
+// others have no gaps, but for a transposed a.
 static inline void product_of_part(char a_is, char b_is, float *c, const float *a, int lda,
                                    const float *b, int ldb, int m, int n, int k, bool by_all)
 {

@@ -31,12 +31,12 @@ enum { PART_TERMS = 352, PART_ROWS = 518 / PANEL * PANEL };
 struct stored {
   const bf16 *at;
   long ld;
-  bool turned; // stored transposed
+  bool transposed; // stored transposed
 };
 
 static inline struct stored stored_from(struct stored s, long row, long column)
 {
-  s.at += s.turned ? column * s.ld + row : row * s.ld + column;
+  s.at += s.transposed ? column * s.ld + row : row * s.ld + column;
   return s;
 }
 
@@ -51,8 +51,8 @@ static inline __attribute__((always_inline)) void copy_lines(float *to, int wide
 }
 
 // The same from n rows that each hold the terms of a line, from the term `first` on.
-static inline void turn_some(float *to, int wide, const bf16 *from, long ld, int n, int first,
-                             int terms)
+static inline void transpose_some(float *to, int wide, const bf16 *from, long ld, int n, int first,
+                                  int terms)
 {
   for (int i = 0; i < wide; i++)
     for (int k = first; k < terms; k++)
@@ -67,7 +67,7 @@ static inline lanes load_lanes(const bf16 *from)
 }
 
 // Swaps the off-diagonal blocks of each 2 x 2 group of blocks of step x step.
-static inline __attribute__((always_inline)) void turn_blocks(lanes row[16], int step)
+static inline __attribute__((always_inline)) void transpose_blocks(lanes row[16], int step)
 {
   const __m512i count = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
   const __mmask16 odd = _mm512_test_epi32_mask(count, _mm512_set1_epi32(step));
@@ -83,12 +83,12 @@ static inline __attribute__((always_inline)) void turn_blocks(lanes row[16], int
 }
 
 // Transposes a block of LANES rows.
-static inline __attribute__((always_inline)) void turn_lanes(lanes row[LANES])
+static inline __attribute__((always_inline)) void transpose_lanes(lanes row[LANES])
 {
-  turn_blocks(row, 8);
-  turn_blocks(row, 4);
-  turn_blocks(row, 2);
-  turn_blocks(row, 1);
+  transpose_blocks(row, 8);
+  transpose_blocks(row, 4);
+  transpose_blocks(row, 2);
+  transpose_blocks(row, 1);
 }
 #elif defined(__AVX2__)
 static inline lanes load_lanes(const bf16 *from)
@@ -98,7 +98,7 @@ static inline lanes load_lanes(const bf16 *from)
 }
 
 // Transposes a block of LANES rows.
-static inline __attribute__((always_inline)) void turn_lanes(lanes row[LANES])
+static inline __attribute__((always_inline)) void transpose_lanes(lanes row[LANES])
 {
   __m256 pair[8], four[8];
   for (int i = 0; i < 8; i += 2) {
@@ -123,7 +123,7 @@ static inline lanes load_lanes(const bf16 *from)
   return *(lanes *)number;
 }
 
-static inline void turn_lanes(lanes row[LANES])
+static inline void transpose_lanes(lanes row[LANES])
 {
   for (int i = 0; i < LANES; i++)
     for (int k = 0; k < i; k++) {
@@ -144,10 +144,10 @@ static inline void turn_lines(float *to, int wide, const bf16 *from, long ld, in
       lanes row[LANES];
       for (int i = 0; i < LANES; i++)
         row[i] = first + i < n ? load_lanes(from + (first + i) * ld + k) : (lanes){0};
-      turn_lanes(row);
+      transpose_lanes(row);
       for (int i = 0; i < LANES; i++) *(lanes *)(to + (k + i) * wide + first) = row[i];
     }
-  turn_some(to, wide, from, ld, n, k, terms);
+  transpose_some(to, wide, from, ld, n, k, terms);
 }
 
 // Packs n rows of a, or columns of b, `wide` of them side by side. along: the terms of each are
@@ -165,12 +165,12 @@ copy_operand(float *to, int wide, struct stored from, int n, int terms, bool alo
 
 static inline void copy_panel(float *to, struct stored a, int rows, int terms)
 {
-  copy_operand(to, PANEL, a, rows, terms, !a.turned);
+  copy_operand(to, PANEL, a, rows, terms, !a.transposed);
 }
 
 static inline void copy_strip(float *to, struct stored b, int columns, int terms)
 {
-  copy_operand(to, STRIP, b, columns, terms, b.turned);
+  copy_operand(to, STRIP, b, columns, terms, b.transposed);
 }
 
 // ---- sums ---------------------------------------------------------------------------------------

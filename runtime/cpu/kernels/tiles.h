@@ -167,8 +167,8 @@ static inline void pair_along(bf16_pair *restrict to, int room, const bf16 *rest
 }
 
 // The same transposed: to[width / 2][room].
-static inline void pair_turned(bf16_pair *restrict to, int room, const bf16 *restrict from,
-                               long step, int rows, int width)
+static inline void pair_transposed(bf16_pair *restrict to, int room, const bf16 *restrict from,
+                                   long step, int rows, int width)
 {
   for (int c = 0; c < (width + 1) / 2; c++)
     for (int i = 0; i < room; i++) {

@@ -133,8 +133,8 @@ static inline void strip_of_bf16(float *restrict to, struct weights w, long j, i
   turn_lines(to, STRIP, (const bf16 *)w.at + j * w.k + c, w.k, width, terms);
 }
 
-static inline void strip_of_bf16_turned(float *restrict to, struct weights w, long j, int width,
-                                        long c, int terms)
+static inline void strip_of_bf16_transposed(float *restrict to, struct weights w, long j, int width,
+                                            long c, int terms)
 {
   copy_lines(to, STRIP, (const bf16 *)w.at + c * w.n + j, w.n, width, terms);
 }
@@ -153,14 +153,14 @@ static inline void strip_of_int8(float *restrict to, struct weights w, long j, i
               (const struct weight_block *)w.at + column * blocks + (c + d) / BLOCK_NUMBERS;
           row[i] = floats_from_int8(block->q + part) * lanes_of_scale(block);
         }
-        turn_lanes(row);
+        transpose_lanes(row);
         for (int i = 0; i < LANES; i++) *(lanes *)(to + (d + part + i) * STRIP + first) = row[i];
       }
 }
 
 // A strip is a part of one block of each term.
-static inline void strip_of_int8_turned(float *restrict to, struct weights w, long j, int width,
-                                        long c, int terms)
+static inline void strip_of_int8_transposed(float *restrict to, struct weights w, long j, int width,
+                                            long c, int terms)
 {
   (void)width;
   for (int d = 0; d < terms; d++) {
@@ -261,23 +261,23 @@ static inline void linear_of_int8(float *restrict out, const float *restrict x,
 }
 
 // out[rows, n] = x[rows, k] w[k, n].
-static inline void linear_of_bf16_turned(float *restrict out, const float *restrict x,
-                                         const bf16 *restrict w, long rows, long n, long k)
+static inline void linear_of_bf16_transposed(float *restrict out, const float *restrict x,
+                                             const bf16 *restrict w, long rows, long n, long k)
 {
   const struct weights stored = {w, n, k};
   // It reads narrow strips of the matrix: that pays off with more rows than a tile has.
-  if (rows > LANES && AMX_PRODUCT(out, x, stored, rows, bf16_turned, 1)) return;
-  product_of_strips(out, x, stored, rows, strip_of_bf16_turned);
+  if (rows > LANES && AMX_PRODUCT(out, x, stored, rows, bf16_transposed, 1)) return;
+  product_of_strips(out, x, stored, rows, strip_of_bf16_transposed);
 }
 
 // The same of blocks: n is 32 `blocks`.
-static inline void linear_of_int8_turned(float *restrict out, const float *restrict x,
-                                         const struct weight_block *restrict w, long rows,
-                                         long blocks, long k)
+static inline void linear_of_int8_transposed(float *restrict out, const float *restrict x,
+                                             const struct weight_block *restrict w, long rows,
+                                             long blocks, long k)
 {
   const struct weights stored = {w, blocks * BLOCK_NUMBERS, k};
-  if (rows > FEW_ROWS && AMX_PRODUCT(out, x, stored, rows, int8_turned, WEIGHT_PARTS)) return;
-  product_of_strips(out, x, stored, rows, strip_of_int8_turned);
+  if (rows > FEW_ROWS && AMX_PRODUCT(out, x, stored, rows, int8_transposed, WEIGHT_PARTS)) return;
+  product_of_strips(out, x, stored, rows, strip_of_int8_transposed);
 }
 
 #endif

@@ -41,16 +41,17 @@ __device__ static inline long first_of_group(const int *counts, long group)
   return first;
 }
 
-// A stage of an operand, [GROUP_TILE, GROUP_TERMS], or turned, [GROUP_TERMS, GROUP_TILE].
-template <bool TURNED> constexpr int GROUP_PITCH = PITCH<bf16, TURNED ? GROUP_TILE : GROUP_TERMS>;
-template <bool TURNED>
-constexpr int GROUP_ROOM = (TURNED ? GROUP_TERMS : GROUP_TILE) * GROUP_PITCH<TURNED>;
-template <bool LEFT_TURNED, bool RIGHT_TURNED>
-constexpr int GROUP_BYTES = GROUP_STAGES *(GROUP_ROOM<LEFT_TURNED> +
-                                           GROUP_ROOM<RIGHT_TURNED>)*(int)sizeof(bf16);
+// A stage of an operand, [GROUP_TILE, GROUP_TERMS], or transposed, [GROUP_TERMS, GROUP_TILE].
+template <bool TRANSPOSED>
+constexpr int GROUP_PITCH = PITCH<bf16, TRANSPOSED ? GROUP_TILE : GROUP_TERMS>;
+template <bool TRANSPOSED>
+constexpr int GROUP_ROOM = (TRANSPOSED ? GROUP_TERMS : GROUP_TILE) * GROUP_PITCH<TRANSPOSED>;
+template <bool LEFT_TRANSPOSED, bool RIGHT_TRANSPOSED>
+constexpr int GROUP_BYTES = GROUP_STAGES *(GROUP_ROOM<LEFT_TRANSPOSED> +
+                                           GROUP_ROOM<RIGHT_TRANSPOSED>)*(int)sizeof(bf16);
 
-// A matrix in memory: [lines, terms], or turned, [terms, lines]. From `lines` and `terms` on it is
-// taken for zeros.
+// A matrix in memory: [lines, terms], or transposed, [terms, lines]. From `lines` and `terms` on it
+// is taken for zeros.
 struct group_operand {
   const bf16 *at;
   int step, lines, terms;
@@ -61,12 +62,12 @@ __device__ static inline int at_most(int n, int most)
   return n < most ? n : most;
 }
 
-template <bool TURNED>
+template <bool TRANSPOSED>
 __device__ static inline void copy_stage(bf16 *to, const group_operand &from, int term)
 {
   const int lines = at_most(from.lines, GROUP_TILE);
   const int terms = at_most(from.terms - term, GROUP_TERMS);
-  if constexpr (TURNED)
+  if constexpr (TRANSPOSED)
     copy_tile<bf16, GROUP_TERMS, GROUP_TILE, GROUP_THREADS>(to, from.at + (long)term * from.step,
                                                             from.step, terms, lines);
   else
@@ -75,31 +76,31 @@ __device__ static inline void copy_stage(bf16 *to, const group_operand &from, in
 }
 
 // 16 columns of 16 rows of a tile, as the left operand of a product: transposed.
-__device__ static inline void load_left_turned(unsigned (&a)[4], const bf16 *tile, int pitch)
+__device__ static inline void load_left_transposed(unsigned (&a)[4], const bf16 *tile, int pitch)
 {
   const int lane = (int)threadIdx.x % 32;
-  load_matrices_turned(a, tile + (lane % 8 + lane / 16 * 8) * pitch + lane / 8 % 2 * 8);
+  load_matrices_transposed(a, tile + (lane % 8 + lane / 16 * 8) * pitch + lane / 8 % 2 * 8);
 }
 
 // A warp's sums += its lines of a stage of the left operand, times those of the right one. Loops
 // that are not unrolled leave registers for a second block on a multiprocessor.
-template <bool LEFT_TURNED, bool RIGHT_TURNED>
+template <bool LEFT_TRANSPOSED, bool RIGHT_TRANSPOSED>
 __device__ static inline void multiply_stage(float (&sum)[GROUP_STRIPS][GROUP_COLUMNS / 8][4],
                                              const bf16 *left, const bf16 *right)
 {
-  constexpr int LEFT = GROUP_PITCH<LEFT_TURNED>, RIGHT = GROUP_PITCH<RIGHT_TURNED>;
+  constexpr int LEFT = GROUP_PITCH<LEFT_TRANSPOSED>, RIGHT = GROUP_PITCH<RIGHT_TRANSPOSED>;
   ROLLED_FOR (int k = 0; k < GROUP_TERMS; k += 16) {
     unsigned a[GROUP_STRIPS][4];
     UNROLL_FOR (int m = 0; m < GROUP_STRIPS; m++) {
-      if constexpr (LEFT_TURNED)
-        load_left_turned(a[m], left + k * LEFT + 16 * m, LEFT);
+      if constexpr (LEFT_TRANSPOSED)
+        load_left_transposed(a[m], left + k * LEFT + 16 * m, LEFT);
       else
         load_left(a[m], left + 16 * m * LEFT + k, LEFT);
     }
     UNROLL_FOR (int n = 0; n < GROUP_COLUMNS / 8; n += 2) {
       unsigned b[4];
-      if constexpr (RIGHT_TURNED)
-        load_right_turned(b, right + k * RIGHT + 8 * n, RIGHT);
+      if constexpr (RIGHT_TRANSPOSED)
+        load_right_transposed(b, right + k * RIGHT + 8 * n, RIGHT);
       else
         load_right(b, right + 8 * n * RIGHT + k, RIGHT);
       UNROLL_FOR (int m = 0; m < GROUP_STRIPS; m++) {
@@ -112,22 +113,22 @@ __device__ static inline void multiply_stage(float (&sum)[GROUP_STRIPS][GROUP_CO
 
 // A tile of the result: the sums over the terms of products of the left operand's lines and the
 // right one's. There are GROUP_THREADS threads, and GROUP_BYTES of shared memory.
-template <bool LEFT_TURNED, bool RIGHT_TURNED, class OUT>
+template <bool LEFT_TRANSPOSED, bool RIGHT_TRANSPOSED, class OUT>
 __device__ static inline void multiply_tile(OUT *out, int step, const group_operand &left,
                                             const group_operand &right, bf16 *shared)
 {
-  constexpr int ROOM = GROUP_ROOM<LEFT_TURNED> + GROUP_ROOM<RIGHT_TURNED>;
+  constexpr int ROOM = GROUP_ROOM<LEFT_TRANSPOSED> + GROUP_ROOM<RIGHT_TRANSPOSED>;
   constexpr int ACROSS = GROUP_TILE / GROUP_COLUMNS;
   const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
   const int row = warp / ACROSS * 16 * GROUP_STRIPS, column = warp % ACROSS * GROUP_COLUMNS;
-  const int left_at = LEFT_TURNED ? row : row * GROUP_PITCH<false>;
-  const int right_at = RIGHT_TURNED ? column : column * GROUP_PITCH<false>;
+  const int left_at = LEFT_TRANSPOSED ? row : row * GROUP_PITCH<false>;
+  const int right_at = RIGHT_TRANSPOSED ? column : column * GROUP_PITCH<false>;
   float sum[GROUP_STRIPS][GROUP_COLUMNS / 8][4] = {};
   const auto begin_copy = [&](int term, int stage) {
     bf16 *const to = shared + stage * ROOM;
     if (term < left.terms) {
-      copy_stage<LEFT_TURNED>(to, left, term);
-      copy_stage<RIGHT_TURNED>(to + GROUP_ROOM<LEFT_TURNED>, right, term);
+      copy_stage<LEFT_TRANSPOSED>(to, left, term);
+      copy_stage<RIGHT_TRANSPOSED>(to + GROUP_ROOM<LEFT_TRANSPOSED>, right, term);
     }
     end_copies();
   };
@@ -139,8 +140,8 @@ __device__ static inline void multiply_tile(OUT *out, int step, const group_oper
     __syncthreads(); // no thread reads the previous stage any more: it is the next copy's place
     begin_copy(term + (GROUP_STAGES - 1) * GROUP_TERMS, stage == 0 ? GROUP_STAGES - 1 : stage - 1);
     stage = stage == GROUP_STAGES - 1 ? 0 : stage + 1;
-    multiply_stage<LEFT_TURNED, RIGHT_TURNED>(sum, from + left_at,
-                                              from + GROUP_ROOM<LEFT_TURNED> + right_at);
+    multiply_stage<LEFT_TRANSPOSED, RIGHT_TRANSPOSED>(
+        sum, from + left_at, from + GROUP_ROOM<LEFT_TRANSPOSED> + right_at);
   }
   wait_for_copies<0>();
 

@@ -74,7 +74,7 @@ static __device__ __forceinline__ void load_matrices(unsigned (&d)[4], const voi
 }
 
 // The same for elements of two bytes, transposed: d[i] is rows 2 in and 2 in + 1, column group.
-static __device__ __forceinline__ void load_matrices_turned(unsigned (&d)[4], const void *row)
+static __device__ __forceinline__ void load_matrices_transposed(unsigned (&d)[4], const void *row)
 {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])

@@ -33,8 +33,8 @@ __device__ static inline void put_float(bf16 *to, float x)
 
 // 32 columns of 64 rows, transposed: to[column][row]; zeros beyond `rows` and `columns`.
 template <class T>
-__device__ static inline void load_turned(square_row *to, const T *from, long step, long rows,
-                                          int columns)
+__device__ static inline void load_transposed(square_row *to, const T *from, long step, long rows,
+                                              int columns)
 {
   const int t = (int)threadIdx.x;
   UNROLL_FOR (int i = 0; i < 8; i++) {
@@ -84,15 +84,15 @@ __device__ static inline void add_rows_by_rows(float (&sum)[4][4], matrix_rows<T
 {
   for (int c = 0; c < a.columns; c += HALF_SQUARE) {
     __syncthreads();
-    load_turned(room, a.at + c, a.step, a.rows, a.columns - c);
-    load_turned(room + HALF_SQUARE, b.at + c, b.step, b.rows, b.columns - c);
+    load_transposed(room, a.at + c, a.step, a.rows, a.columns - c);
+    load_transposed(room + HALF_SQUARE, b.at + c, b.step, b.rows, b.columns - c);
     __syncthreads();
     add_outer(sum, room, room + HALF_SQUARE);
   }
 }
 
 // Stores the threads' sums as a square, transposed.
-__device__ static inline void store_turned(square_row *to, const float (&sum)[4][4])
+__device__ static inline void store_transposed(square_row *to, const float (&sum)[4][4])
 {
   const int t = (int)threadIdx.x, row = t / 16 * 4, column = t % 16 * 4;
   UNROLL_FOR (int j = 0; j < 4; j++)

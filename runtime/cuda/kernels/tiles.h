@@ -66,20 +66,20 @@ __device__ static inline void load_right(unsigned (&b)[4], const T *tile, int pi
 // TERMS rows of 16 elements of a tile as the right operand: two times 8 columns. For floats the
 // order of the terms is that of sums_as_left.
 template <class T>
-__device__ static inline void load_right_turned(unsigned (&b)[4], const T *tile, int pitch)
+__device__ static inline void load_right_transposed(unsigned (&b)[4], const T *tile, int pitch)
 {
   const int lane = (int)threadIdx.x % 32;
   if constexpr (std::is_same_v<T, float>) {
     UNROLL_FOR (int i = 0; i < 4; i++)
       b[i] = to_tf32(tile[(lane % 4 * 2 + i % 2) * pitch + lane / 4 + i / 2 * 8]);
   } else {
-    load_matrices_turned(b, tile + lane % 16 * pitch + lane / 16 * 8);
+    load_matrices_transposed(b, tile + lane % 16 * pitch + lane / 16 * 8);
   }
 }
 
 // TERMS columns of a warp's sums, from the k-th on, as the left operand of a product. For bfloat16
 // the lane holds what mma requires. For floats it holds columns 2 in and 2 in + 1, and mma requires
-// in and in + 4: the terms are permuted, here and in load_right_turned.
+// in and in + 4: the terms are permuted, here and in load_right_transposed.
 template <class T, int N>
 __device__ static inline void sums_as_left(unsigned (&a)[4], const float (&sum)[N][4], int k)
 {
@@ -161,7 +161,7 @@ __device__ static inline void add_product_of_sums(float (&sum)[STRIPS][N][4],
     UNROLL_FOR (int m = 0; m < STRIPS; m++) sums_as_left<T>(a[m], left[m], k);
     UNROLL_FOR (int n = 0; n < N; n += 2) {
       unsigned b[4];
-      load_right_turned(b, right + k * PITCH<T, COLUMNS> + 8 * n, PITCH<T, COLUMNS>);
+      load_right_transposed(b, right + k * PITCH<T, COLUMNS> + 8 * n, PITCH<T, COLUMNS>);
       UNROLL_FOR (int m = 0; m < STRIPS; m++) {
         multiply<T>(sum[m][n], a[m], b[0], b[1]);
         multiply<T>(sum[m][n + 1], a[m], b[2], b[3]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The entries of a program that generates. Rank 0 sends each call to the others: its turns and
+// The entries of a program that generates. Rank 0 sends each call to the others: its work and
 // their tokens; then all run it, and combine their best candidates.
 #include "text/chat/engine.h"
 
@@ -22,15 +22,15 @@ struct entry {
 
 // The message ahead of a call.
 struct header {
-  int turns; // 0: the end
+  int slots; // 0: the end
   int rest;  // above 0: no call, but so many milliseconds without one
 };
 
 static struct {
   struct entry prefill, decode;
-  struct turn *turn; // of the call
+  struct slot_work *work; // of the call
   int *ids, *numbers;
-  float *logits, *changed; // of this rank's tokens, for each turn; as the draw takes them
+  float *logits, *changed; // of this rank's tokens, for each slot; as the draw takes them
   uint32_t *meeting;
   size_t meeting_size;
   int **seen, *nseen; // by slot: the tokens of its sequence
@@ -82,14 +82,14 @@ bool engine_open(struct failure *why)
   engine.first = (int)part->first[logits->ndim - 1];
   engine.gives = part->saves && engine.vocab > 0;
   const size_t slots = (size_t)g->slots, all = slots * (size_t)engine.vocab;
-  engine.turn = calloc(slots, sizeof *engine.turn);
+  engine.work = calloc(slots, sizeof *engine.work);
   engine.ids = calloc((size_t)(g->chunk > g->slots ? g->chunk : g->slots), sizeof *engine.ids);
   engine.numbers = calloc((size_t)(g->chunk > g->slots ? g->chunk : g->slots), sizeof(int));
   engine.logits = calloc(all + 1, sizeof *engine.logits);
   engine.changed = calloc((size_t)engine.vocab + 1, sizeof *engine.changed);
   engine.seen = calloc(slots, sizeof *engine.seen);
   engine.nseen = calloc(slots, sizeof *engine.nseen);
-  bool ok = engine.turn && engine.ids && engine.numbers && engine.logits && engine.changed &&
+  bool ok = engine.work && engine.ids && engine.numbers && engine.logits && engine.changed &&
             engine.seen && engine.nseen;
   for (size_t i = 0; ok && i < slots; i++)
     ok = (engine.seen[i] = calloc((size_t)g->context, sizeof(int))) != NULL;
@@ -99,7 +99,7 @@ bool engine_open(struct failure *why)
 void engine_close(void)
 {
   for (int i = 0; engine.seen && i < program->generation->slots; i++) free(engine.seen[i]);
-  void *all[] = {engine.turn,    engine.ids,  engine.numbers, engine.logits,
+  void *all[] = {engine.work,    engine.ids,  engine.numbers, engine.logits,
                  engine.changed, engine.seen, engine.nseen,   engine.meeting};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
   memset(&engine, 0, sizeof engine);
@@ -112,7 +112,7 @@ static void put(int row, const int *numbers, int count)
   target_put(memory_of(row), numbers, (size_t)count * sizeof *numbers);
 }
 
-static void run_prompt(const struct turn *t)
+static void run_prompt(const struct slot_work *t)
 {
   const struct generation *g = program->generation;
   const int last = t->count - 1;
@@ -124,45 +124,45 @@ static void run_prompt(const struct turn *t)
   target_run(engine.prefill.run);
 }
 
-// One number for each slot: `of` the slot's turn, or `otherwise`.
-static void put_by_slot(int row, const struct turn *turns, int n, int (*of)(const struct turn *),
-                        int otherwise)
+// One number for each slot: `of` that of the slot's work, or `otherwise`.
+static void put_by_slot(int row, const struct slot_work *work, int n,
+                        int (*of)(const struct slot_work *), int otherwise)
 {
   for (int i = 0; i < program->generation->slots; i++) engine.numbers[i] = otherwise;
-  for (int i = 0; i < n; i++) engine.numbers[turns[i].slot] = of(&turns[i]);
+  for (int i = 0; i < n; i++) engine.numbers[work[i].slot] = of(&work[i]);
   put(row, engine.numbers, program->generation->slots);
 }
 
-static int token_of(const struct turn *t)
+static int token_of(const struct slot_work *t)
 {
   return t->ids[0];
 }
 
-static int slot_of(const struct turn *t)
+static int slot_of(const struct slot_work *t)
 {
   return t->slot;
 }
 
-static int start_of(const struct turn *t)
+static int start_of(const struct slot_work *t)
 {
   return t->start;
 }
 
-static void run_next(const struct turn *turns, int n)
+static void run_next(const struct slot_work *work, int n)
 {
-  put_by_slot(engine.decode.tokens, turns, n, token_of, 0);
-  put_by_slot(engine.decode.slot, turns, n, slot_of, -1);
-  put_by_slot(engine.decode.start, turns, n, start_of, 0);
+  put_by_slot(engine.decode.tokens, work, n, token_of, 0);
+  put_by_slot(engine.decode.slot, work, n, slot_of, -1);
+  put_by_slot(engine.decode.start, work, n, start_of, 0);
   target_run(engine.decode.run);
 }
 
-// The logits of turn i, in the host's memory.
-static float *logits_of(const struct turn *turns, int i)
+// The logits of work[i], in the host's memory.
+static float *logits_of(const struct slot_work *work, int i)
 {
-  return engine.logits + (turns[i].count > 1 ? 0 : turns[i].slot) * engine.vocab;
+  return engine.logits + (work[i].count > 1 ? 0 : work[i].slot) * engine.vocab;
 }
 
-static void remember(const struct turn *t)
+static void remember(const struct slot_work *t)
 {
   int *n = &engine.nseen[t->slot];
   *n = t->start;
@@ -172,7 +172,7 @@ static void remember(const struct turn *t)
 
 // ---- the choice --------------------------------------------------------------------------------
 
-// The summary that each rank sends of its logits, for one turn; its candidates follow.
+// The summary that each rank sends of its logits, for one slot; its candidates follow.
 struct logits_part {
   uint32_t count, all; // candidates; whether it has no others
   float largest;
@@ -282,7 +282,7 @@ static int draw_filtered(const float *logits, const struct sampling *how, const 
   }
 }
 
-static void choose(struct turn *t, const float *logits)
+static void choose(struct slot_work *t, const float *logits)
 {
   const struct draw draw = {t->how.seed, t->prompt, (uint32_t)(t->start + t->count)};
   if (t->top > 0) {
@@ -305,38 +305,38 @@ static void choose(struct turn *t, const float *logits)
 }
 
 // All ranks.
-static void run(struct turn *turns, int n)
+static void run(struct slot_work *work, int n)
 {
-  const bool is_prompt = turns[0].count > 1;
+  const bool is_prompt = work[0].count > 1;
   bool asked = false;
   if (is_prompt)
-    run_prompt(turns);
+    run_prompt(work);
   else
-    run_next(turns, n);
-  for (int i = 0; i < n; i++) remember(&turns[i]), asked |= turns[i].asks;
+    run_next(work, n);
+  for (int i = 0; i < n; i++) remember(&work[i]), asked |= work[i].asks;
   if (!asked) return;
   const size_t rows = is_prompt ? 1 : (size_t)program->generation->slots;
   target_get(engine.logits, memory_of((is_prompt ? engine.prefill : engine.decode).logits),
              rows * (size_t)engine.vocab * sizeof *engine.logits);
   for (int i = 0; i < n; i++)
-    if (turns[i].asks) choose(&turns[i], logits_of(turns, i));
+    if (work[i].asks) choose(&work[i], logits_of(work, i));
 }
 
 // ---- among the ranks ---------------------------------------------------------------------------
 
-void engine_run(struct turn *turns, int n)
+void engine_run(struct slot_work *work, int n)
 {
-  struct header header = {.turns = n};
+  struct header header = {.slots = n};
   target_share(&header, sizeof header);
   if (program->world > 1) {
-    memcpy(engine.turn, turns, (size_t)n * sizeof *turns);
-    target_share(engine.turn, (size_t)n * sizeof *turns);
+    memcpy(engine.work, work, (size_t)n * sizeof *work);
+    target_share(engine.work, (size_t)n * sizeof *work);
     int count = 0;
     for (int i = 0; i < n; i++)
-      for (int k = 0; k < turns[i].count; k++) engine.ids[count++] = turns[i].ids[k];
+      for (int k = 0; k < work[i].count; k++) engine.ids[count++] = work[i].ids[k];
     target_share(engine.ids, (size_t)count * sizeof *engine.ids);
   }
-  run(turns, n);
+  run(work, n);
 }
 
 void engine_follow(void)
@@ -349,16 +349,16 @@ void engine_follow(void)
       nanosleep(&rest, NULL);
       continue;
     }
-    if (header.turns == 0) return;
-    target_share(engine.turn, (size_t)header.turns * sizeof *engine.turn);
+    if (header.slots == 0) return;
+    target_share(engine.work, (size_t)header.slots * sizeof *engine.work);
     int count = 0;
-    for (int i = 0; i < header.turns; i++) {
-      engine.turn[i].ids = engine.ids + count;
-      engine.turn[i].best = NULL;
-      count += engine.turn[i].count;
+    for (int i = 0; i < header.slots; i++) {
+      engine.work[i].ids = engine.ids + count;
+      engine.work[i].best = NULL;
+      count += engine.work[i].count;
     }
     target_share(engine.ids, (size_t)count * sizeof *engine.ids);
-    run(engine.turn, header.turns);
+    run(engine.work, header.slots);
   }
 }
 

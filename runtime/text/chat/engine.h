@@ -11,7 +11,7 @@
 enum { MOST_TOP = 64 };
 
 // The work of a slot in a call: it takes tokens, and asks for the next one.
-struct turn {
+struct slot_work {
   int slot;
   int start;              // of the sequence's tokens, those that are in the slot's caches
   const int *ids;         // the next tokens
@@ -28,9 +28,9 @@ struct turn {
 bool engine_open(struct failure *why);
 void engine_close(void);
 
-// Rank 0: runs the turns of different slots. A turn of several tokens is a prompt's, and runs by
+// Rank 0: runs the work of different slots. Work of several tokens is a prompt's, and runs by
 // itself.
-void engine_run(struct turn *turns, int n);
+void engine_run(struct slot_work *work, int n);
 
 // The other ranks: follow until rank 0 calls engine_end.
 void engine_follow(void);

@@ -65,7 +65,7 @@ int sampling_best(const float *logits, long count, int first, int most, struct c
     if (n < most) {
       best[n++] = here;
       if (n == most) sampling_sort(best, n);
-      // The worst at the top: the order turned round is a heap.
+      // The worst at the top: the reversed order is a heap.
       for (int k = 0; n == most && k < n / 2; k++) {
         const struct candidate moved = best[k];
         best[k] = best[n - 1 - k];

@@ -11,7 +11,7 @@ struct jobs_figures jobs_figures;
 static struct {
   struct job *waiting, **last_waiting;
   struct job **in_slot;
-  struct turn *turn;
+  struct slot_work *work;
   struct candidate *best;
 } jobs;
 
@@ -20,15 +20,15 @@ bool jobs_open(struct failure *why)
   const size_t slots = (size_t)program->generation->slots;
   jobs.last_waiting = &jobs.waiting;
   jobs.in_slot = calloc(slots, sizeof *jobs.in_slot);
-  jobs.turn = calloc(slots, sizeof *jobs.turn);
+  jobs.work = calloc(slots, sizeof *jobs.work);
   jobs.best = calloc(slots * MOST_TOP, sizeof *jobs.best);
-  return (jobs.in_slot && jobs.turn && jobs.best) || failed(why, "out of memory");
+  return (jobs.in_slot && jobs.work && jobs.best) || failed(why, "out of memory");
 }
 
 void jobs_close(void)
 {
   free(jobs.in_slot);
-  free(jobs.turn);
+  free(jobs.work);
   free(jobs.best);
 }
 
@@ -60,21 +60,21 @@ static void end(struct job *job)
   job->ended(job);
 }
 
-static struct turn turn_of(struct job *job, int count)
+static struct slot_work work_of_slot(struct job *job, int count)
 {
-  return (struct turn){.slot = job->slot,
-                       .start = job->in_cache,
-                       .ids = job->ids + job->in_cache,
-                       .count = count,
-                       .asks = job->in_cache + count == job->count,
-                       .how = job->how,
-                       .prompt = job->number,
-                       .top = job->top,
-                       .best = jobs.best + (size_t)job->slot * MOST_TOP};
+  return (struct slot_work){.slot = job->slot,
+                            .start = job->in_cache,
+                            .ids = job->ids + job->in_cache,
+                            .count = count,
+                            .asks = job->in_cache + count == job->count,
+                            .how = job->how,
+                            .prompt = job->number,
+                            .top = job->top,
+                            .best = jobs.best + (size_t)job->slot * MOST_TOP};
 }
 
 // A token was made.
-static void grow(struct job *job, const struct turn *t)
+static void grow(struct job *job, const struct slot_work *t)
 {
   const int room = program->generation->context;
   job->in_cache += t->count;
@@ -107,7 +107,7 @@ static void take_chunk(struct job *job)
 {
   const int left = job->prompt_count - job->in_cache, chunk = program->generation->chunk;
   const double began = seconds_now();
-  struct turn t = turn_of(job, left < chunk ? left : chunk);
+  struct slot_work t = work_of_slot(job, left < chunk ? left : chunk);
   engine_run(&t, 1);
   grow(job, &t);
   jobs_figures.prompt_tokens += t.count;
@@ -141,16 +141,16 @@ static void fill_slots(void)
 }
 
 // The next token of all sequences that are through with their prompts.
-static void run_turns(int n)
+static void run_work(int n)
 {
   const double began = seconds_now();
-  engine_run(jobs.turn, n);
+  engine_run(jobs.work, n);
   jobs_figures.decode_seconds += seconds_now() - began;
   jobs_figures.decode_calls++;
   for (int i = 0; i < n; i++) {
-    struct job *job = jobs.in_slot[jobs.turn[i].slot];
-    jobs_figures.made_tokens += jobs.turn[i].asks;
-    grow(job, &jobs.turn[i]);
+    struct job *job = jobs.in_slot[jobs.work[i].slot];
+    jobs_figures.made_tokens += jobs.work[i].asks;
+    grow(job, &jobs.work[i]);
     if (job->why) end(job);
   }
 }
@@ -167,9 +167,9 @@ bool jobs_step(void)
       end(job);
     } else if (job) {
       there++;
-      if (!is_in_prompt(job)) jobs.turn[n++] = turn_of(job, 1);
+      if (!is_in_prompt(job)) jobs.work[n++] = work_of_slot(job, 1);
     }
   }
-  if (n > 0) run_turns(n);
+  if (n > 0) run_work(n);
   return there > 0 || jobs.waiting;
 }

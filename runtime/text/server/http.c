@@ -418,11 +418,11 @@ static void take_connections(void)
 
 static void receive(struct call *c)
 {
-  enum { TURNS = 16 };
+  enum { BLOCKS = 16 };
   char some[BLOCK];
   ssize_t n = BLOCK;
   if (c->stage == HEAD && c->in.count == 0) c->since = seconds_now(); // its time begins
-  for (int turn = 0; n == BLOCK && turn < (c->stage == BODY ? TURNS : 1); turn++) {
+  for (int i = 0; n == BLOCK && i < (c->stage == BODY ? BLOCKS : 1); i++) {
     n = recv(c->fd, some, sizeof some, 0);
     if (n > 0 && c->stage != LINGERS) add_bytes(&c->in, some, (size_t)n);
   }

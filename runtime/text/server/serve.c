@@ -55,7 +55,7 @@ static char *name_of(const struct options *o)
 // Answers until a signal; then ends the answers in progress.
 static void answer_all(void)
 {
-  enum { LONGEST = 100, SHARE = 8, LAST = 25, TURN = 20 }; // milliseconds, but for SHARE
+  enum { LONGEST = 100, SHARE = 8, LAST = 25, ROUND = 20 }; // milliseconds, but for SHARE
   double busy = seconds_now();
   while (!__atomic_load_n(&asked_to_stop, __ATOMIC_RELAXED) && !neighbours_asked()) {
     const bool works = jobs_step();
@@ -72,7 +72,7 @@ static void answer_all(void)
   api_end();
   while (jobs_step()) {
   }
-  for (int i = 0; i < LAST && http_is_busy(); i++) http_run(TURN);
+  for (int i = 0; i < LAST && http_is_busy(); i++) http_run(ROUND);
 }
 
 bool serve(const struct options *o, const struct text_settings *settings,

@@ -82,11 +82,11 @@ void $name$($type_out$ *restrict out, float *restrict lse, const $type_q$ *restr
     $type_out$ *const to =
         out + b * $step_out_b$ + g * $step_out_g$ + r * $step_out_r$ + first * $step_out_q$;
 #if $bf16$
-    bf16_pair turned[PAIRS][QUERIES], some_k[KEYS][PAIRS], some_v[KEYS / 2][WIDTH];
+    bf16_pair transposed[PAIRS][QUERIES], some_k[KEYS][PAIRS], some_v[KEYS / 2][WIDTH];
     bf16_pair weight[KEYS / 2][QUERIES];
     float score[KEYS][QUERIES], sum[QUERIES][WIDTH] = {{0}};
 #else
-    float turned[DEPTH][QUERIES], score[KEYS][QUERIES], sum[QUERIES][WIDTH] = {{0}};
+    float transposed[DEPTH][QUERIES], score[KEYS][QUERIES], sum[QUERIES][WIDTH] = {{0}};
 #endif
     float most[QUERIES], total[QUERIES] = {0};
     for (int i = 0; i < QUERIES; i++) most[i] = -INFINITY;
@@ -102,11 +102,11 @@ void $name$($type_out$ *restrict out, float *restrict lse, const $type_q$ *restr
     const struct tile_range places = tile_range(some_place, here);
 #endif
 #if $bf16$
-    pair_turned(turned[0], QUERIES, query, $step_q_q$, here, DEPTH);
+    pair_transposed(transposed[0], QUERIES, query, $step_q_q$, here, DEPTH);
 #else
     for (int c = 0; c < DEPTH; c++)
       for (int i = 0; i < QUERIES; i++)
-        turned[c][i] = $s$ * query[(i < here ? i : here - 1) * $step_q_q$ + c];
+        transposed[c][i] = $s$ * query[(i < here ? i : here - 1) * $step_q_q$ + c];
 #endif
     for (long key = begin; key < end; key += KEYS) {
       const int some = end - key < KEYS ? (int)(end - key) : KEYS;
@@ -123,13 +123,13 @@ void $name$($type_out$ *restrict out, float *restrict lse, const $type_q$ *restr
 #if $bf16$
       pair_along(some_k[0], KEYS, group_k + key * $step_k_k$, $step_k_k$, some, DEPTH);
       pair_down(some_v[0], KEYS, group_v + key * $step_v_k$, $step_v_k$, some, WIDTH);
-      tile_product_bf16(score[0], QUERIES, some_k[0], PAIRS, 1, turned[0], QUERIES, some, QUERIES,
-                        PAIRS, false);
+      tile_product_bf16(score[0], QUERIES, some_k[0], PAIRS, 1, transposed[0], QUERIES, some,
+                        QUERIES, PAIRS, false);
       for (int j = 0; j < some; j++)
         for (int i = 0; i < QUERIES; i++) score[j][i] *= $s$;
 #else
-      tile_product(score[0], QUERIES, group_k + key * $step_k_k$, $step_k_k$, 1, turned[0], QUERIES,
-                   some, QUERIES, DEPTH, false);
+      tile_product(score[0], QUERIES, group_k + key * $step_k_k$, $step_k_k$, 1, transposed[0],
+                   QUERIES, some, QUERIES, DEPTH, false);
 #endif
 #if $softcap$
       for (int j = 0; j < some; j++) bound_scores(score[j], NULL, QUERIES, $softcap$);

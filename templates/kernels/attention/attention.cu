@@ -117,7 +117,7 @@ __global__ void $name$($type_q$ *__restrict__ out, float *__restrict__ lse,
         UNROLL_FOR (int j = 0; j < 4; j++) sum[n][i][j] *= less;
       }
     }
-    store_turned(weight, score);
+    store_transposed(weight, score);
     add_square_by_rows<element>(sum, weight, {v + key * $step_v_k$, $step_v_k$, keys - key, $e$},
                                 room);
   }

@@ -6,11 +6,12 @@
 enum { $name$_QUERIES = 64, $name$_KEYS = 64 };
 
 // Transposes rows, times the factor; zeros beyond the rows that exist.
-static void $name$_turn(float (*restrict turned)[$name$_QUERIES], const float *restrict row,
-                        long step, int here, int width, float factor)
+static void $name$_transpose(float (*restrict transposed)[$name$_QUERIES],
+                             const float *restrict row, long step, int here, int width,
+                             float factor)
 {
   for (int i = 0; i < $name$_QUERIES; i++)
-    for (int c = 0; c < width; c++) turned[c][i] = i < here ? factor * row[i * step + c] : 0;
+    for (int c = 0; c < width; c++) transposed[c][i] = i < here ? factor * row[i * step + c] : 0;
 }
 
 static void $name$_clear(float *restrict row, long step, long here, int width)
@@ -85,13 +86,13 @@ void $name$(float *restrict dq, float *restrict dk, float *restrict dv, const fl
           dout + b * $step_dout_b$ + g * $step_dout_g$ + r * $step_dout_r$ + first * $step_dout_q$;
       float *const some_dq =
           dq + b * $step_dq_b$ + g * $step_dq_g$ + r * $step_dq_r$ + first * $step_dq_q$;
-      float turned[DEPTH][QUERIES], turned_dout[WIDTH][QUERIES];
+      float transposed[DEPTH][QUERIES], transposed_dout[WIDTH][QUERIES];
       float score[KEYS][QUERIES], slope[KEYS][QUERIES], log_sum[QUERIES], mean[QUERIES];
 #if $softcap$
       float steep[KEYS][QUERIES]; // the slopes of the bounded scores
 #endif
-      $name$_turn(turned, some_q, $step_q_q$, here, DEPTH, $s$);
-      $name$_turn(turned_dout, some_dout, $step_dout_q$, here, WIDTH, 1);
+      $name$_transpose(transposed, some_q, $step_q_q$, here, DEPTH, $s$);
+      $name$_transpose(transposed_dout, some_dout, $step_dout_q$, here, WIDTH, 1);
       $name$_clear(some_dq, $step_dq_q$, here, DEPTH);
       for (int i = 0; i < QUERIES; i++) {
         const float known = i < here ? lse[(group * $r$ + r) * queries + first + i] : -INFINITY;
@@ -115,9 +116,9 @@ void $name$(float *restrict dq, float *restrict dk, float *restrict dv, const fl
 #endif
         const float *const some_k = group_k + key * $step_k_k$;
         const float *const some_v = group_v + key * $step_v_k$;
-        tile_product(score[0], QUERIES, some_k, $step_k_k$, 1, turned[0], QUERIES, some, QUERIES,
-                     DEPTH, false);
-        tile_product(slope[0], QUERIES, some_v, $step_v_k$, 1, turned_dout[0], QUERIES, some,
+        tile_product(score[0], QUERIES, some_k, $step_k_k$, 1, transposed[0], QUERIES, some,
+                     QUERIES, DEPTH, false);
+        tile_product(slope[0], QUERIES, some_v, $step_v_k$, 1, transposed_dout[0], QUERIES, some,
                      QUERIES, WIDTH, false);
 #if $softcap$
         for (int j = 0; j < some; j++) bound_scores(score[j], steep[j], QUERIES, $softcap$);

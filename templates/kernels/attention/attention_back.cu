@@ -41,7 +41,7 @@ __global__ void $name$($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
                        long first_q, long first_k)
 {
   typedef $type_q$ element;
-  __shared__ __align__(16) square_row room[SQUARE], turned[SQUARE];
+  __shared__ __align__(16) square_row room[SQUARE], transposed[SQUARE];
   __shared__ float log_sum[SQUARE], mean[SQUARE];
   const long queries = $q$, keys = $k$, tiles = (keys + SQUARE - 1) / SQUARE;
   const bool causal = $causal$;
@@ -137,11 +137,11 @@ __global__ void $name$($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
           slope[i][j] = seen ? steep * weight[i][j] * (slope[i][j] - mean[column + j]) : 0;
         }
       }
-      store_turned(turned, weight);
-      add_square_by_rows(sum_v, turned, some_dout, room);
+      store_transposed(transposed, weight);
+      add_square_by_rows(sum_v, transposed, some_dout, room);
       __syncthreads();
-      store_turned(turned, slope);
-      add_square_by_rows(sum_k, turned, some_q, room);
+      store_transposed(transposed, slope);
+      add_square_by_rows(sum_k, transposed, some_q, room);
     }
   }
 
@@ -180,7 +180,7 @@ __global__ void $name$_2nd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
                            long first_q, long first_k)
 {
   typedef $type_q$ element;
-  __shared__ __align__(16) square_row room[SQUARE], turned[SQUARE];
+  __shared__ __align__(16) square_row room[SQUARE], transposed[SQUARE];
   __shared__ float log_sum[SQUARE], mean[SQUARE];
   const long queries = $q$, keys = $k$, tiles = (queries + SQUARE - 1) / SQUARE;
   const bool causal = $causal$;
@@ -263,8 +263,8 @@ __global__ void $name$_2nd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
         slope[i][j] = sees ? steep * w * (slope[i][j] - mean[row + i]) : 0;
       }
     }
-    store_turned(turned, slope);
-    add_square_by_rows(sum, turned, some_k, room);
+    store_transposed(transposed, slope);
+    add_square_by_rows(sum, transposed, some_k, room);
   }
 
   UNROLL_FOR (int i = 0; i < 4; i++) {

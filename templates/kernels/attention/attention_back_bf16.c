@@ -51,8 +51,9 @@ static inline void $name$_weigh(float *score, float *slope, float log_sum, float
 // transposed. In the scores, the keys of one query are contiguous. `behind`: the first key's index
 // minus the first query's.
 static void $name$_add(float (*restrict sum_k)[$d$], float (*restrict sum_v)[$e$],
-                       const bf16_pair *restrict turned_k, const bf16_pair *restrict turned_v,
-                       int keys, const bf16 *q, const bf16 *dout, const bf16 *out, const float *lse,
+                       const bf16_pair *restrict transposed_k,
+                       const bf16_pair *restrict transposed_v, int keys, const bf16 *q,
+                       const bf16 *dout, const bf16 *out, const float *lse,
 #if $biased$
                        const float *bias,
 #endif
@@ -79,10 +80,10 @@ static void $name$_add(float (*restrict sum_k)[$d$], float (*restrict sum_v)[$e$
   pair_along(some_dout[0], QUERIES, dout, $step_dout_q$, here, WIDTH);
   pair_down(below_q[0], QUERIES, q, $step_q_q$, here, DEPTH);
   pair_down(below_dout[0], QUERIES, dout, $step_dout_q$, here, WIDTH);
-  tile_product_bf16(score[0], KEYS, some_q[0], PAIRS_Q, 1, turned_k, KEYS, here, KEYS, PAIRS_Q,
+  tile_product_bf16(score[0], KEYS, some_q[0], PAIRS_Q, 1, transposed_k, KEYS, here, KEYS, PAIRS_Q,
                     false);
-  tile_product_bf16(slope[0], KEYS, some_dout[0], PAIRS_V, 1, turned_v, KEYS, here, KEYS, PAIRS_V,
-                    false);
+  tile_product_bf16(slope[0], KEYS, some_dout[0], PAIRS_V, 1, transposed_v, KEYS, here, KEYS,
+                    PAIRS_V, false);
   for (int i = 0; i < here; i++) {
     const long sees = i - behind + 1;
     for (int j = 0; j < KEYS; j++) score[i][j] *= $s$;
@@ -118,8 +119,9 @@ static void $name$_add(float (*restrict sum_k)[$d$], float (*restrict sum_v)[$e$
 
 // Adds the share of a tile of keys and values to the gradients of a tile of queries; these and the
 // outputs' gradients are transposed. In the scores, the queries of one key are contiguous.
-static void $name$_add_to_queries(float (*restrict sum)[$d$], const bf16_pair *restrict turned_q,
-                                  const bf16_pair *restrict turned_dout,
+static void $name$_add_to_queries(float (*restrict sum)[$d$],
+                                  const bf16_pair *restrict transposed_q,
+                                  const bf16_pair *restrict transposed_dout,
                                   const struct $name$_sums *by, int here, const bf16 *k,
                                   const bf16 *v,
 #if $biased$
@@ -145,10 +147,10 @@ static void $name$_add_to_queries(float (*restrict sum)[$d$], const bf16_pair *r
   pair_along(some_k[0], KEYS, k, $step_k_k$, keys, DEPTH);
   pair_along(some_v[0], KEYS, v, $step_v_k$, keys, WIDTH);
   pair_down(below_k[0], KEYS, k, $step_k_k$, keys, DEPTH);
-  tile_product_bf16(score[0], QUERIES, some_k[0], PAIRS_Q, 1, turned_q, QUERIES, keys, QUERIES,
+  tile_product_bf16(score[0], QUERIES, some_k[0], PAIRS_Q, 1, transposed_q, QUERIES, keys, QUERIES,
                     PAIRS_Q, false);
-  tile_product_bf16(slope[0], QUERIES, some_v[0], PAIRS_V, 1, turned_dout, QUERIES, keys, QUERIES,
-                    PAIRS_V, false);
+  tile_product_bf16(slope[0], QUERIES, some_v[0], PAIRS_V, 1, transposed_dout, QUERIES, keys,
+                    QUERIES, PAIRS_V, false);
   for (int j = 0; j < keys; j++) {
     // fewer than all: the last one sees every key of the tile
     const long blind = causal ? behind + j : 0;
@@ -208,11 +210,11 @@ void $name$(bf16 *restrict dq, bf16 *restrict dk, bf16 *restrict dv, const bf16 
     const long b = group / $g$, g = group % $g$;
     const int some = keys - key < KEYS ? (int)(keys - key) : KEYS;
     float sum_k[KEYS][DEPTH] = {{0}}, sum_v[KEYS][WIDTH] = {{0}};
-    bf16_pair turned_k[PAIRS_Q][KEYS], turned_v[PAIRS_V][KEYS];
-    pair_turned(turned_k[0], KEYS, k + b * $step_k_b$ + g * $step_k_g$ + key * $step_k_k$,
-                $step_k_k$, some, DEPTH);
-    pair_turned(turned_v[0], KEYS, v + b * $step_v_b$ + g * $step_v_g$ + key * $step_v_k$,
-                $step_v_k$, some, WIDTH);
+    bf16_pair transposed_k[PAIRS_Q][KEYS], transposed_v[PAIRS_V][KEYS];
+    pair_transposed(transposed_k[0], KEYS, k + b * $step_k_b$ + g * $step_k_g$ + key * $step_k_k$,
+                    $step_k_k$, some, DEPTH);
+    pair_transposed(transposed_v[0], KEYS, v + b * $step_v_b$ + g * $step_v_g$ + key * $step_v_k$,
+                    $step_v_k$, some, WIDTH);
 #if $documents$
     const int *const there = key_document + b * keys + key;
     const struct tile_range of_keys = tile_range(there, some);
@@ -238,7 +240,7 @@ void $name$(bf16 *restrict dq, bf16 *restrict dk, bf16 *restrict dv, const bf16 
       if (!may_see(tile_range(some_place, here), places_there, $places$ == 1, $reach$)) continue;
 #endif
       $name$_add(
-          sum_k, sum_v, turned_k[0], turned_v[0], some,
+          sum_k, sum_v, transposed_k[0], transposed_v[0], some,
           q + b * $step_q_b$ + g * $step_q_g$ + r * $step_q_r$ + first * $step_q_q$,
           dout + b * $step_dout_b$ + g * $step_dout_g$ + r * $step_dout_r$ + first * $step_dout_q$,
           out + b * $step_out_b$ + g * $step_out_g$ + r * $step_out_r$ + first * $step_out_q$,
@@ -288,11 +290,11 @@ void $name$(bf16 *restrict dq, bf16 *restrict dk, bf16 *restrict dv, const bf16 
     const bf16 *const some_out =
         out + b * $step_out_b$ + g * $step_out_g$ + r * $step_out_r$ + first * $step_out_q$;
     float sum[QUERIES][DEPTH] = {{0}};
-    bf16_pair turned_q[PAIRS_Q][QUERIES], turned_dout[PAIRS_V][QUERIES];
+    bf16_pair transposed_q[PAIRS_Q][QUERIES], transposed_dout[PAIRS_V][QUERIES];
     const struct $name$_sums by =
         $name$_sums_of(lse + head * queries + first, some_dout, some_out, here);
-    pair_turned(turned_q[0], QUERIES, some_q, $step_q_q$, here, DEPTH);
-    pair_turned(turned_dout[0], QUERIES, some_dout, $step_dout_q$, here, WIDTH);
+    pair_transposed(transposed_q[0], QUERIES, some_q, $step_q_q$, here, DEPTH);
+    pair_transposed(transposed_dout[0], QUERIES, some_dout, $step_dout_q$, here, WIDTH);
     for (long key = begin; key < end; key += KEYS) {
       const int some = end - key < KEYS ? (int)(end - key) : KEYS;
 #if $documents$
@@ -303,7 +305,7 @@ void $name$(bf16 *restrict dq, bf16 *restrict dk, bf16 *restrict dv, const bf16 
       const int *const place_there = key_place + key;
       if (!may_see(places, tile_range(place_there, some), $places$ == 1, $reach$)) continue;
 #endif
-      $name$_add_to_queries(sum, turned_q[0], turned_dout[0], &by, here,
+      $name$_add_to_queries(sum, transposed_q[0], transposed_dout[0], &by, here,
                             k + b * $step_k_b$ + g * $step_k_g$ + key * $step_k_k$,
                             v + b * $step_v_b$ + g * $step_v_g$ + key * $step_v_k$,
 #if $biased$

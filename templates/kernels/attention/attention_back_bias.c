@@ -5,12 +5,13 @@
 enum { $name$_QUERIES = 64, $name$_KEYS = 64 };
 
 // Transposes rows, times the factor; zeros beyond the rows that exist.
-static void $name$_turn(float (*restrict turned)[$name$_QUERIES], const $type_q$ *restrict row,
-                        long step, int here, int width, float factor)
+static void $name$_transpose(float (*restrict transposed)[$name$_QUERIES],
+                             const $type_q$ *restrict row, long step, int here, int width,
+                             float factor)
 {
   for (int i = 0; i < $name$_QUERIES; i++)
     for (int c = 0; c < width; c++)
-      turned[c][i] = i < here ? factor * $float_q$(row[i * step + c]) : 0;
+      transposed[c][i] = i < here ? factor * $float_q$(row[i * step + c]) : 0;
 }
 
 static void $name$_widen(float *restrict to, const $type_q$ *restrict row, long step, int rows,
@@ -35,15 +36,15 @@ static void $name$_add(float *restrict dbias, const $type_q$ *restrict dout,
 #else
   const long begin = 0, end = last;
 #endif
-  float turned[DEPTH][QUERIES], turned_dout[WIDTH][QUERIES], some_k[KEYS][DEPTH] = {{0}};
+  float transposed[DEPTH][QUERIES], transposed_dout[WIDTH][QUERIES], some_k[KEYS][DEPTH] = {{0}};
   float some_v[KEYS][WIDTH] = {{0}}, score[KEYS][QUERIES], slope[KEYS][QUERIES];
   float log_sum[QUERIES], mean[QUERIES];
-  $name$_turn(turned, q, $step_q_q$, here, DEPTH, $s$);
-  $name$_turn(turned_dout, dout, $step_dout_q$, here, WIDTH, 1);
+  $name$_transpose(transposed, q, $step_q_q$, here, DEPTH, $s$);
+  $name$_transpose(transposed_dout, dout, $step_dout_q$, here, WIDTH, 1);
   for (int i = 0; i < here; i++) {
     double sum = 0;
     for (int c = 0; c < WIDTH; c++)
-      sum += (double)turned_dout[c][i] * (double)$float_q$(out[i * $step_out_q$ + c]);
+      sum += (double)transposed_dout[c][i] * (double)$float_q$(out[i * $step_out_q$ + c]);
     mean[i] = (float)sum;
     log_sum[i] = lse[i] == -INFINITY ? INFINITY : lse[i]; // a query that sees no key
   }
@@ -51,9 +52,9 @@ static void $name$_add(float *restrict dbias, const $type_q$ *restrict dout,
     const int some = end - key < KEYS ? (int)(end - key) : KEYS;
     $name$_widen(some_k[0], k + key * $step_k_k$, $step_k_k$, some, DEPTH);
     $name$_widen(some_v[0], v + key * $step_v_k$, $step_v_k$, some, WIDTH);
-    tile_product(score[0], QUERIES, some_k[0], DEPTH, 1, turned[0], QUERIES, some, QUERIES, DEPTH,
-                 false);
-    tile_product(slope[0], QUERIES, some_v[0], WIDTH, 1, turned_dout[0], QUERIES, some, QUERIES,
+    tile_product(score[0], QUERIES, some_k[0], DEPTH, 1, transposed[0], QUERIES, some, QUERIES,
+                 DEPTH, false);
+    tile_product(slope[0], QUERIES, some_v[0], WIDTH, 1, transposed_dout[0], QUERIES, some, QUERIES,
                  WIDTH, false);
     for (int j = 0; j < some; j++) {
 #if $softcap$

@@ -54,13 +54,13 @@ void $name$(float *restrict out, float *restrict logs, const $type_q$ *restrict 
     const long last = begin + (first + here - 1) / $r$ + 1;
     const long end = slot[b] < 0 ? 0 : last < length ? last : length;
     const long sees = window ? begin + first / $r$ + 1 - window : 0;
-    float turned[DEPTH][ROWS] = {{0}}, score[KEYS][ROWS], sum[ROWS][WIDTH] = {{0}};
+    float transposed[DEPTH][ROWS] = {{0}}, score[KEYS][ROWS], sum[ROWS][WIDTH] = {{0}};
     float most[ROWS], total[ROWS] = {0}, room[KEYS * (DEPTH > WIDTH ? DEPTH : WIDTH)];
     for (int i = 0; i < here; i++) {
       const long t = (first + i) / $r$, r = (first + i) % $r$;
       most[i] = -INFINITY;
       for (int c = 0; c < DEPTH; c++)
-        turned[c][i] =
+        transposed[c][i] =
             $s$ *
             $float_q$(q[b * $step_q_b$ + g * $step_q_g$ + r * $step_q_r$ + t * $step_q_t$ + c]);
     }
@@ -69,7 +69,7 @@ void $name$(float *restrict out, float *restrict logs, const $type_q$ *restrict 
       const int wide = (here + LANES - 1) / LANES * LANES;
       const long place = (((long)slot[b] * parts + part) * $g$ + g) * length + key;
       tile_product(score[0], ROWS, TILE_FLOATS(k_cache + place * DEPTH, room, some * DEPTH), DEPTH,
-                   1, turned[0], ROWS, some, wide, DEPTH, false);
+                   1, transposed[0], ROWS, some, wide, DEPTH, false);
       for (int i = 0; i < here; i++) {
         const long newest = begin + (first + i) / $r$ - key;
         for (int j = 0; j < some; j++)

@@ -26,7 +26,7 @@ end
 
 -- The parameters of a convolution over n dimensions: its weight [from, into // groups, kernel ...], and a
 -- bias for each output unless it is false. Returns these, and the number of groups.
-local function convolution(who, n, inputs, outputs, kernel_size, groups, bias, turned)
+local function convolution(who, n, inputs, outputs, kernel_size, groups, bias, transposed)
   inputs = base.integer(inputs, who .. "'s number of input channels", 1, LARGEST)
   outputs = base.integer(outputs, who .. "'s number of output channels", 1, LARGEST)
   local kernel, taps = sizes_of(kernel_size, n, who .. "'s kernel"), 1
@@ -35,7 +35,7 @@ local function convolution(who, n, inputs, outputs, kernel_size, groups, bias, t
     fail("%s: %d channels in and %d out cannot be divided into %d groups", who, inputs, outputs, groups)
   end
   local from, into = outputs, inputs
-  if turned then from, into = inputs, outputs end
+  if transposed then from, into = inputs, outputs end
   local shape = {from, into // groups}
   for i, k in ipairs(kernel) do
     if k < 1 then fail("%s's kernel must be at least 1", who) end

@@ -8,11 +8,11 @@ local fail = base.fail
 local dropout, embedding, linear, raw = base.F.dropout, base.F.embedding, base.F.linear, base.raw
 local Linear, init = plan.nn.Linear, plan.nn.init
 
--- The classes that can have adapters. turned: its weight is [in, out], as (B A)^T; a cut of the outputs cuts B.
+-- The classes that can have adapters. transposed: its weight is [in, out], as (B A)^T; a cut of the outputs cuts B.
 local KINDS = {
   [base.Linear] = {cuts = {["Shard(0)"] = "b", ["Shard(1)"] = "a"}},
-  [base.Conv1D] = {cuts = {["Shard(1)"] = "b", ["Shard(0)"] = "a"}, turned = true},
-  [base.Embedding] = {cuts = {["Shard(1)"] = "b", ["Shard(0)"] = "a"}, turned = true},
+  [base.Conv1D] = {cuts = {["Shard(1)"] = "b", ["Shard(0)"] = "a"}, transposed = true},
+  [base.Embedding] = {cuts = {["Shard(1)"] = "b", ["Shard(0)"] = "a"}, transposed = true},
 }
 
 -- The options under PEFT's names.
@@ -88,7 +88,7 @@ local function adapt_projection(module, adapter, c, inputs, outputs)
   adapter.a, adapter.b = module.lora_A, module.lora_B
   return function(self, x)
     local low = raw.mul(self.lora_A(c.dropout > 0 and dropout(x, c.dropout) or x), adapter.scale)
-    return base.project(x, self.weight, self.bias, adapter.kind.turned, {x = low, weight = self.lora_B.weight})
+    return base.project(x, self.weight, self.bias, adapter.kind.transposed, {x = low, weight = self.lora_B.weight})
   end
 end
 
@@ -219,7 +219,7 @@ end
 -- describes them as PEFT's adapter_config.json does.
 function base.describe_adapters(model)
   if not config then return end
-  local paths, shown, is_turned = {}, {}, false
+  local paths, shown, is_transposed = {}, {}, false
   for i, adapter in ipairs(adapters) do
     local module = adapter.module
     if not base.index(module) then
@@ -232,9 +232,9 @@ function base.describe_adapters(model)
     else
       core.name_adapter(module, module.lora_A.weight, "lora_A.weight")
       core.name_adapter(module, module.lora_B.weight, "lora_B.weight")
-      is_turned = adapter.kind.turned or false
+      is_transposed = adapter.kind.transposed or false
     end
-    if adapter.kind.turned then core.add_turned(module) end
+    if adapter.kind.transposed then core.add_transposed(module) end
     paths[i] = core.weight_path(module)
   end
   for i, name in ipairs(targets(model, paths)) do shown[i] = text(name) end
@@ -242,7 +242,7 @@ function base.describe_adapters(model)
     .. '"fan_in_fan_out": %s, "inference_mode": true, "init_lora_weights": true, "lora_alpha": %.17g, '
     .. '"lora_dropout": %.17g, "modules_to_save": null, "peft_type": "LORA", "r": %d, '
     .. '"rank_pattern": {}, "target_modules": [%s], "task_type": %s, "use_dora": false, '
-    .. '"use_rslora": %s}', is_turned, config.alpha, config.dropout, config.rank, table.concat(shown, ", "),
+    .. '"use_rslora": %s}', is_transposed, config.alpha, config.dropout, config.rank, table.concat(shown, ", "),
     config.task_type and text(config.task_type) or "null", config.use_rslora), config.scale)
 end
 

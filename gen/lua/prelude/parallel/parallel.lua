@@ -385,13 +385,13 @@ function base.has_other_dimensions(dims) return #names > #dims end
 
 -- ------------------------------------------------------------------------------------- placements
 
--- Shard(0), or Shard(0, turn): if several mesh dimensions shard the same dimension of a tensor, the
--- one of turn 0 cuts it first, and the next one cuts its parts. The default turn is 0; equal turns
--- are in the order of the mesh.
-local function shard(dim, turn)
+-- Shard(0), or Shard(0, order): if several mesh dimensions shard the same dimension of a tensor, the
+-- one of order 0 cuts it first, and the next one cuts its parts. The default is 0; dimensions of equal
+-- order cut in the order of the mesh.
+local function shard(dim, order)
   dim = base.integer(dim, "Shard's dimension", -8, 7)
-  if turn ~= nil then turn = base.integer(turn, "Shard's turn", 0, MAX_DIMS - 1) end
-  return core.Shard(dim, turn)
+  if order ~= nil then order = base.integer(order, "Shard's order", 0, MAX_DIMS - 1) end
+  return core.Shard(dim, order)
 end
 
 -- Partial(), Partial("sum"), "max" or "min": the value is the reduction of the ranks' values.
@@ -402,8 +402,8 @@ local function partial(reduction)
   return core.Partial(reduction)
 end
 
---- Shard(dim, turn?): the layout of a tensor that is cut along a dimension. Of several dimensions of the mesh that
---- cut the same one, turn 0 cuts first.
+--- Shard(dim, order?): the layout of a tensor that is cut along a dimension. Of several dimensions of the mesh that
+--- cut the same one, that of order 0 cuts first.
 plan.Shard, plan.Partial = shard, partial
 --- Replicate(): the layout of a tensor that is whole on every rank.
 --- Partial(reduction = "sum"): the layout of a tensor whose terms the ranks have: `"sum"`, `"max"` or `"min"`.

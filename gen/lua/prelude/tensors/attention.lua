@@ -365,9 +365,9 @@ local function positive(v, what)
   return v + 0.0
 end
 
--- The angle of each pair from one position to the next, in float32 and in the order of operations
--- of Hugging Face's tables: equal to theirs to the last bit but one.
-local function turns(size, theta)
+-- Inverse frequencies: the angle of each pair from one position to the next, in float32 and in the order
+-- of operations of Hugging Face's tables: equal to theirs to the last bit but one.
+local function inverse_frequencies(size, theta)
   local even = raw.to(raw.mul(base.index_row(size // 2), 2), "float32")
   local exponent = append("div", {even, raw.full({}, size + 0.0)})
   return raw.div(1, raw.pow(theta, exponent))
@@ -375,20 +375,20 @@ end
 
 -- Llama 3.1's scaling: low frequencies become lower by `factor`, with a smooth transition between
 -- two frequencies.
-local function stretched_as_llama3(turn, s)
+local function stretched_as_llama3(frequency, s)
   local factor, low, high = s.factor, s.low_freq_factor, s.high_freq_factor
   local length = s.original_max_position_embeddings
   if not (low < high) then
     misfit("low_freq_factor must be below high_freq_factor: they are %g and %g", low, high)
   end
-  local wave = raw.div(2 * PI, turn)
+  local wave = raw.div(2 * PI, frequency)
   local share = append("div", {raw.sub(raw.div(length, wave), low), raw.full({}, high - low)})
-  local slower = append("div", {turn, raw.full({}, factor)})
+  local slower = append("div", {frequency, raw.full({}, factor)})
   local passage = raw.add(
-    append("div", {raw.mul(raw.sub(1.0, share), turn), raw.full({}, factor)}),
-    raw.mul(share, turn))
+    append("div", {raw.mul(raw.sub(1.0, share), frequency), raw.full({}, factor)}),
+    raw.mul(share, frequency))
   local is_slow, is_quick = raw.gt(wave, length / low), raw.lt(wave, length / high)
-  return raw.where(is_quick, turn, raw.where(is_slow, slower, passage))
+  return raw.where(is_quick, frequency, raw.where(is_slow, slower, passage))
 end
 
 local LLAMA3 = {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}
@@ -396,31 +396,31 @@ local LLAMA3 = {"factor", "low_freq_factor", "high_freq_factor", "original_max_p
 local YARN = {"factor", "original_max_position_embeddings"}
 local FACTORS_OF_YARN = {"attention_factor", "mscale", "mscale_all_dim"} -- may be left out, or 0
 
--- YaRN's: pairs that turn often within the original length keep their angle, those that turn less than
+-- YaRN's: pairs that rotate often within the original length keep their angle, those that rotate less than
 -- once in it have one lower by `factor`, with a line between. The second result multiplies cosines and
 -- sines.
-local function stretched_as_yarn(turn, s, theta)
-  local half = core.shape(turn)[1]
-  local function pair_of(turns_in_all) -- the pair that turns so often, as a number with a fraction
-    return half * math.log(s.original_max_position_embeddings / (turns_in_all * 2 * PI)) / math.log(theta)
+local function stretched_as_yarn(frequency, s, theta)
+  local half = core.shape(frequency)[1]
+  local function pair_of(rotations) -- the pair that rotates so often, as a number with a fraction
+    return half * math.log(s.original_max_position_embeddings / (rotations * 2 * PI)) / math.log(theta)
   end
   local low = math.max(math.floor(pair_of(s.beta_fast)), 0)
   local high = math.min(math.ceil(pair_of(s.beta_slow)), 2 * half - 1)
   local width = low == high and 0.001 or high - low
   local place = raw.to(base.index_row(half), "float32")
   local slow = raw.clamp(append("div", {raw.sub(place, low), raw.full({}, width + 0.0)}), 0, 1)
-  local slower = append("div", {turn, raw.full({}, s.factor)})
+  local slower = append("div", {frequency, raw.full({}, s.factor)})
   local function logarithmic(times) return s.factor <= 1 and 1 or 0.1 * times * math.log(s.factor) + 1 end
   local times = s.attention_factor
     or s.mscale and s.mscale_all_dim and logarithmic(s.mscale) / logarithmic(s.mscale_all_dim) or logarithmic(1)
-  return raw.add(raw.mul(slower, slow), raw.mul(turn, raw.sub(1.0, slow))), times
+  return raw.add(raw.mul(slower, slow), raw.mul(frequency, raw.sub(1.0, slow))), times
 end
 
 local NUMBERS = {llama3 = LLAMA3, linear = {"factor"}, yarn = YARN, default = {}}
 
 -- scaling: {rope_type = "llama3", factor = 8, ...}, {rope_type = "yarn", ...} or {rope_type = "linear",
 -- factor = 2}, under the names of Hugging Face's config.json.
-local function stretched(turn, scaling, theta)
+local function stretched(frequency, scaling, theta)
   if base.kind(scaling) ~= "table" then
     misfit("scaling must be a table such as {rope_type = 'linear', factor = 2}, not %s",
       base.a(scaling))
@@ -445,10 +445,10 @@ local function stretched(turn, scaling, theta)
     end
   end
   base.options_of(scaling, known)
-  if kind == "yarn" then return stretched_as_yarn(turn, s, theta) end
-  if kind == "llama3" then return stretched_as_llama3(turn, s) end
-  if kind == "linear" then return append("div", {turn, raw.full({}, s.factor)}) end
-  return turn
+  if kind == "yarn" then return stretched_as_yarn(frequency, s, theta) end
+  if kind == "llama3" then return stretched_as_llama3(frequency, s) end
+  if kind == "linear" then return append("div", {frequency, raw.full({}, s.factor)}) end
+  return frequency
 end
 
 --- F.rotary_tables(length, size, theta = 10000, scaling?): cosines and sines `[length, size / 2]`; `length` may be a
@@ -460,17 +460,17 @@ define("rotary_tables", function(length, size, theta, scaling)
   size = base.whole(size, "the size of a head", 2, 2^31 - 1 | 0)
   if size % 2 ~= 0 then misfit("the size of a head must be even, not %d", size) end
   theta = positive(theta == nil and 10000 or theta, "theta")
-  local turn, times = turns(size, theta), nil
-  if scaling ~= nil then turn, times = stretched(turn, scaling, theta) end
+  local frequency, times = inverse_frequencies(size, theta), nil
+  if scaling ~= nil then frequency, times = stretched(frequency, scaling, theta) end
   local place = base.floating(places or base.index_row(length))
-  local angle = raw.mul(raw.unsqueeze(place, -1), turn)
+  local angle = raw.mul(raw.unsqueeze(place, -1), frequency)
   local cos, sin = raw.cos(angle), raw.sin(angle)
   if times and times ~= 1 then return raw.mul(cos, times), raw.mul(sin, times) end
   return cos, sin
 end, false)
 
 -- Cosines or sines must broadcast to half of x without broadcasting x.
-local function check_turn(half, v, what)
+local function check_table(half, v, what)
   local shape = core.shape(base.need_floating(base.tensor(v, "the " .. what)))
   local fits = #shape >= 1 and #shape <= #half and shape[#shape] == half[#half]
   for i = 0, #shape - 1 do
@@ -496,8 +496,8 @@ method("rotary", function(input, cos, sin, pairs)
     misfit("the last dimension must be even: the shape is %s", shape_text(shape))
   end
   local half = base.resized(shape, #shape - 1, size // 2)
-  check_turn(half, cos, "cosines")
-  check_turn(half, sin, "sines")
+  check_table(half, cos, "cosines")
+  check_table(half, sin, "sines")
   if pairs then return append("rotary_pairs", {x, cos, sin}) end
   return append("rotary", {x, cos, sin}, {half = size // 2})
 end)

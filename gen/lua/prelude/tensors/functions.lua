@@ -200,34 +200,34 @@ local function product(a, b, equation)
 end
 base.product = product
 
--- x times the weight, [out, in] or, if it is `turned`, [in, out]; plus low.x times low.weight, [out, in], if
+-- x times the weight, [out, in] or, if it is `transposed`, [in, out]; plus low.x times low.weight, [out, in], if
 -- low is given; plus the bias, unless it is nil. The bias comes last: where ranks have pending sums of the
 -- products, one reduction serves both.
-local function projected(x, weight, bias, turned, low)
+local function projected(x, weight, bias, transposed, low)
   local rows = string.sub(BATCH, 1, #core.shape(x) - 1)
-  local y = base.stored_product(x, weight, turned)
-    or product(x, weight, string.format(turned and "%sk,kn->%sn" or "%sk,nk->%sn", rows, rows))
+  local y = base.stored_product(x, weight, transposed)
+    or product(x, weight, string.format(transposed and "%sk,kn->%sn" or "%sk,nk->%sn", rows, rows))
   if low then y = raw.add(y, projected(low.x, low.weight)) end
   return bias == nil and y or raw.add(y, bias)
 end
 
 -- A product for each part of the weight; these are joined if the plan takes more than a part.
-local function projected_in_parts(x, weights, bias, turned, low)
+local function projected_in_parts(x, weights, bias, transposed, low)
   local list, start = {}, 0
   local lows = low and core.parts(low.weight)
   for i, w in ipairs(weights) do
-    local size = base.outputs(w, turned)
+    local size = base.outputs(w, transposed)
     local b = bias and base.narrow(bias, 0, start, size) or nil
-    list[i] = projected(x, w, b, turned, low and {x = low.x, weight = lows[i]})
+    list[i] = projected(x, w, b, transposed, low and {x = low.x, weight = lows[i]})
     start = start + size
   end
   return base.join_of(list, #core.shape(x) - 1)
 end
 
-function base.project(x, weight, bias, turned, low)
-  local weights = base.parts_along(weight, turned and 1 or 0)
-  if weights then return projected_in_parts(x, weights, bias, turned, low) end
-  return projected(x, weight, bias, turned, low)
+function base.project(x, weight, bias, transposed, low)
+  local weights = base.parts_along(weight, transposed and 1 or 0)
+  if weights then return projected_in_parts(x, weights, bias, transposed, low) end
+  return projected(x, weight, bias, transposed, low)
 end
 
 --- F.linear(input, weight, bias?): `x @ weight^T + bias`, of `[..., in]` and `[out, in]`.

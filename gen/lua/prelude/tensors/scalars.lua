@@ -124,7 +124,7 @@ function meta.__idiv(a, b) return floor(a / b) end
 -- of a function is run, one after the other.
 local answers, asked
 
-local TURNED = {["<"] = ">", ["<="] = ">=", ["=="] = "=="}
+local SWAPPED = {["<"] = ">", ["<="] = ">=", ["=="] = "=="}
 
 local function compare(sign, a, b)
   if not asked then
@@ -133,7 +133,7 @@ local function compare(sign, a, b)
   end
   local left, left_tight = operand(a)
   local right, right_tight = operand(b)
-  if type(a) == "number" then left, left_tight, right, right_tight, sign = right, right_tight, left, left_tight, TURNED[sign] end
+  if type(a) == "number" then left, left_tight, right, right_tight, sign = right, right_tight, left, left_tight, SWAPPED[sign] end
   local question = bracketed(left, left_tight, TERM) .. " " .. sign .. " " .. bracketed(right, right_tight, TERM)
   asked[#asked + 1] = question
   if #asked > MOST_PATHS then fail("a function of the step compares more than %d times", MOST_PATHS) end

@@ -207,7 +207,7 @@ method("t", function(input)
   local x = input
   local shape = core.shape(x)
   if #shape > 2 then
-    misfit("a matrix is turned, not a tensor of shape %s: use transpose", shape_text(shape))
+    misfit("a matrix is transposed, not a tensor of shape %s: use transpose", shape_text(shape))
   end
   return #shape == 2 and transpose(x, 0, 1) or x
 end)

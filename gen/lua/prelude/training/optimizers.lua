@@ -317,17 +317,17 @@ plan.Adafactor = plan.optimizer{
 -- The nearest orthogonal matrix, nearly, by steps of Newton and Schulz: each is a X + (b A + c A A) X, with A = X X^T.
 -- Of a stack each matrix, on the rank that has it: ranks mostly have some of them.
 local function orthogonal(x, o)
-  local is_stack, turned = x:dim() == 3, x:size(-2) > x:size(-1)
+  local is_stack, transposed = x:dim() == 3, x:size(-2) > x:size(-1)
   local a, b, c = table.unpack(o.ns_coefficients)
   x = x:to(o.dtype)
-  if not is_stack then x = x:home() end
-  if turned then x = x:mT() end
+  if not is_stack then x = x:to_owner() end
+  if transposed then x = x:mT() end
   x = x / (is_stack and x:norm(2, {-2, -1}, true) or x:norm()):maximum(o.eps)
   for _ = 1, o.ns_steps do
     local gram = x:matmul(x:mT())
     x = a * x + (b * gram + c * gram:matmul(gram)):matmul(x)
   end
-  if turned then x = x:mT() end
+  if transposed then x = x:mT() end
   return (is_stack and x or x:cut()):to("float32")
 end
 

@@ -41,15 +41,15 @@ local function in_rows(y, shape, outer)
   return view(y, made)
 end
 
--- x times a weight, [out, in] or, if it is `turned`, [in, out]; nil for a weight that is not stored so.
-function base.stored_product(x, weight, turned)
+-- x times a weight, [out, in] or, if it is `transposed`, [in, out]; nil for a weight that is not stored so.
+function base.stored_product(x, weight, transposed)
   local stored = core.stored(weight)
   if not stored then return nil end
-  local name = (stored == "int8" and "linear_int8" or "linear_bf16") .. (turned and "_turned" or "")
+  local name = (stored == "int8" and "linear_int8" or "linear_bf16") .. (transposed and "_transposed" or "")
   local shape = core.shape(x)
   local n, wide = #shape, base.wide(x)
   local rows = n == 3 and {shape[1], shape[2]} or {1, base.elements(shape) // shape[n]}
-  if stored == "int8" and not turned then
+  if stored == "int8" and not transposed then
     wide = in_blocks(wide, rows, shape[n])
   elseif n ~= 3 then
     wide = view(wide, {rows[1], rows[2], shape[n]})
@@ -58,9 +58,9 @@ function base.stored_product(x, weight, turned)
 end
 
 -- The number of outputs of a weight.
-function base.outputs(weight, turned)
-  local size = core.shape(weight)[turned and 2 or 1]
-  return turned and core.stored(weight) == "int8" and size * BLOCK_NUMBERS or size
+function base.outputs(weight, transposed)
+  local size = core.shape(weight)[transposed and 2 or 1]
+  return transposed and core.stored(weight) == "int8" and size * BLOCK_NUMBERS or size
 end
 
 -- The rows of a table in blocks; nil for another one.

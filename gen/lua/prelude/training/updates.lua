@@ -33,20 +33,20 @@ local function element(description)
   return e
 end
 
--- Whether any input is at home, or was; and whether all are: then their result is at home, too.
-local function homes_of(inputs)
+-- Whether any input is on its owner rank only, or was; and whether all are: then their result is, too.
+local function owners_of(inputs)
   local any, all = false, true
   for _, v in ipairs(inputs) do
     local d = elements[v]
-    any = any or d ~= nil and d.needs_home
-    all = all and (not d or d.home)
+    any = any or d ~= nil and d.was_owned
+    all = all and (not d or d.owned)
   end
   return any, any and all
 end
 
 local function recorded(description)
-  local needs_home, home = homes_of(description.inputs)
-  description.needs_home, description.home = description.home or needs_home, description.home or home
+  local was_owned, owned = owners_of(description.inputs)
+  description.was_owned, description.owned = description.owned or was_owned, description.owned or owned
   if not trace then fail("an element of an update is used outside of it") end
   if #trace.steps == MOST_OPERATIONS then fail("an update has at most %d operations", MOST_OPERATIONS) end
   local e = element(description)
@@ -222,8 +222,8 @@ local function reduced(row, x, dim, keep, who)
     else
       mask, n = mask | 1 << i - 1, n * size
       if keep then shape[#shape + 1] = 1 end
-      if d.home and not keep and i > 1 and not set[i - 2] then
-        fail("%s at home of the last dimension keeps it: say keepdim, true", who)
+      if d.owned and not keep and i > 1 and not set[i - 2] then
+        fail("%s on an owner rank, of the last dimension, keeps it: say keepdim, true", who)
       end
     end
   end
@@ -306,26 +306,29 @@ end
 -- The same, whole on every rank.
 --- p:replicate(x): whole on every rank.
 function methods.replicate(x)
-  if of_element(x, "replicate").home then fail("replicate of an update takes what is not at home") end
+  if of_element(x, "replicate").owned then fail("replicate of an update takes what is not on its owner rank only") end
   return tensor_row("redistribute", x, {})
 end
 
 -- The same, a matrix, whole on one rank: those of equal modules on different ones. Values that depend only on it are
 -- on its rank, too.
---- p:home(x): a matrix, whole on one rank, which then computes with it; those of equal modules on different ones.
-function methods.home(x)
-  local d = of_element(x, "home")
-  if #d.shape ~= 2 then fail("home of an update takes a matrix, not the shape %s", shape_text(d.shape)) end
-  if d.needs_home then fail("home of an update takes what was not at home before") end
-  return tensor_row("scan_stack", x, {home = true})
+--- p:to_owner(x): a matrix, whole on one rank, its owner, which then computes with it; those of equal modules have
+--- different owners.
+function methods.to_owner(x)
+  local d = of_element(x, "to_owner")
+  if #d.shape ~= 2 then fail("to_owner of an update takes a matrix, not the shape %s", shape_text(d.shape)) end
+  if d.was_owned then fail("to_owner of an update takes what was not on an owner rank before") end
+  return tensor_row("scan_stack", x, {owned = true})
 end
+--- p:home(x): `to_owner` by its earlier name.
+methods.home = methods.to_owner
 
--- A value at home, cut as the parameter again. This happens by itself where it meets a value that is not at home.
+-- A value on its owner rank, cut as the parameter again. This happens by itself where it meets a value that is not.
 --- p:cut(x): cut as the parameter again.
 function methods.cut(x)
-  if not of_element(x, "cut").home then fail("cut of an update takes what is at home") end
+  if not of_element(x, "cut").owned then fail("cut of an update takes what is on its owner rank") end
   local e = tensor_row("scan_take", x, {})
-  elements[e].home = false
+  elements[e].owned = false
   return e
 end
 
@@ -496,7 +499,7 @@ local function parts_of(out, ones, states, shape)
   local function is_cheap(e)
     local d = elements[e]
     if d.input or cheap[e] ~= nil then return d.input and same_shape(d.shape, shape) or cheap[e] end
-    local is = d.pointwise and same_shape(d.shape, shape) and not d.home
+    local is = d.pointwise and same_shape(d.shape, shape) and not d.owned
     for _, v in ipairs(d.inputs) do
       if elements[v] then is = is and (is_cheap(v) or count(elements[v].shape) == 1 and elements[v].type == "float32") end
     end
@@ -511,7 +514,7 @@ local function parts_of(out, ones, states, shape)
     taken[e][by_kernel and "kernel" or "operation"] = true
   end
   local function may_be_of_kernel(d)
-    local is = d.pointwise and same_shape(d.shape, shape) and not d.home
+    local is = d.pointwise and same_shape(d.shape, shape) and not d.owned
     for _, v in ipairs(d.inputs) do
       local from = elements[v]
       is = is and (not from or same_shape(from.shape, shape) or count(from.shape) == 1)

@@ -11,8 +11,8 @@ void mma_tf32(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1,
               const char *file = __builtin_FILE(), int line = __builtin_LINE());
 void load_matrices(unsigned (&d)[4], const void *row, const char *file = __builtin_FILE(),
                    int line = __builtin_LINE());
-void load_matrices_turned(unsigned (&d)[4], const void *row, const char *file = __builtin_FILE(),
-                          int line = __builtin_LINE());
+void load_matrices_transposed(unsigned (&d)[4], const void *row,
+                              const char *file = __builtin_FILE(), int line = __builtin_LINE());
 
 void copy_16(void *shared, const void *global, bool filled);
 void copy_4(void *shared, const void *global, bool filled);

@@ -1,5 +1,5 @@
 local Own = optimizer{
-  name = "Own", update = function(p, x, state, o) return p - o.lr * x:home():cut():home():mean() end,
+  name = "Own", update = function(p, x, state, o) return p - o.lr * x:to_owner():cut():to_owner():mean() end,
 }
 local mesh = device_mesh{ {"dp", 1} }
 return train{

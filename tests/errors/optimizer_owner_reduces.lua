@@ -1,5 +1,5 @@
 local Own = optimizer{
-  name = "Own", update = function(p, x, state, o) return p - o.lr * x:home():sum(-1):mean() end,
+  name = "Own", update = function(p, x, state, o) return p - o.lr * x:to_owner():sum(-1):mean() end,
 }
 local mesh = device_mesh{ {"dp", 1} }
 return train{

@@ -1,5 +1,5 @@
--- Updates whose matrices are whole on home ranks: more layers than an operation has inputs, one of which is unlike
--- the others; operations before, at home and behind; a matrix alone; a projection in parts, each with a home.
+-- Updates whose matrices are whole on owner ranks: more layers than an operation has inputs, one of which is unlike
+-- the others; operations before, on owners and behind; a matrix alone; a projection in parts, each with an owner.
 -- mesh: tp=2 dp=2
 -- mesh: tp=2 microbatches=3
 -- mesh: tp=2 dp=2 microbatches=3
@@ -38,7 +38,7 @@ local Balanced = optimizer{
     local rate = o.named("clip", o.lr / 2)
     if p:dim() ~= 2 then return p - rate * g, {} end
     local average = state.average:lerp(g, 0.5)
-    local x = (average * 2):home()
+    local x = (average * 2):to_owner()
     local rows, columns = x:norm(2, -1, true) + 1e-2, (x * x):sum(0):sqrt() + 1e-2
     local to = (x / rows / columns + x:matmul(x:t()):matmul(x) / x:norm():maximum(1)):cut()
     return p - rate * to / to:norm():maximum(0.1), {average = average}
