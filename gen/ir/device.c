@@ -15,7 +15,10 @@
 
    Four constants of a device are fitted, to published step times of training runs (not row by row:
    one value for all rows of a device): the parts of the peak that products and attention reach, and
-   the part of the bandwidth that a kernel reaches that only reads and writes. The rest is public.
+   the part of the bandwidth that a kernel reaches that only reads and writes. So they have in them
+   what the programs of these runs do beside the least work: kernels of attention that compute masked
+   tiles, element-wise kernels that are not fused. B200's are those of H100, scaled. The rest is
+   public.
 
    If the plan names no device, the target's default counts. The CPU target has none, since nothing
    is known of its machine: it has flat figures, good for comparing times with each other. */
@@ -30,22 +33,22 @@ static const struct preset {
   bool adds_in_switch; /* NVLink SHARP */
   int64_t memory;
 } presets[] = {
-    {{"A100", {19.5e12, 156e12, 312e12}, 2.039e12, 108, 0.67, 0.62, 0.55, 0.8, NULL},
+    {{"A100", {19.5e12, 156e12, 312e12}, 2.039e12, 108, 0.75, 0.35, 0.31, 0.46, NULL},
      300e9,
      25e9,
      false,
      INT64_C(80) << 30},
-    {{"H100", {67e12, 494.5e12, 989e12}, 3.35e12, 132, 0.6, 0.36, 0.32, 0.75, NULL},
+    {{"H100", {67e12, 494.5e12, 989e12}, 3.35e12, 132, 0.64, 0.195, 0.17, 0.53, NULL},
      450e9,
      50e9,
      true,
      INT64_C(80) << 30},
-    {{"H200", {67e12, 494.5e12, 989e12}, 4.8e12, 132, 0.6, 0.36, 0.32, 0.75, NULL},
+    {{"H200", {67e12, 494.5e12, 989e12}, 4.8e12, 132, 0.64, 0.195, 0.17, 0.53, NULL},
      450e9,
      50e9,
      true,
      INT64_C(141000000000)},
-    {{"B200", {75e12, 1125e12, 2250e12}, 8e12, 148, 0.6, 0.25, 0.2, 0.75, NULL},
+    {{"B200", {75e12, 1125e12, 2250e12}, 8e12, 148, 0.64, 0.135, 0.105, 0.53, NULL},
      900e9,
      50e9,
      true,

@@ -129,8 +129,20 @@ struct op_sharding find_sharding(struct chooser *c, const struct op *op)
   return decision->sharding;
 }
 
+/* A cast of a parameter has the parameter's layout: a slice of it would cost nothing here, and a
+   product of slices leaves sums whose price is that of a later operation. */
+static bool keeps_layout(const struct op *op)
+{
+  const struct value *v = &graph->value[op->in[0]];
+  return op->kind == OP_cast && v->role == PARAMETER;
+}
+
 struct op_sharding choose_sharding(const struct def_use *uses, const struct op *op)
 {
+  if (keeps_layout(op)) {
+    const struct layout layout = graph->value[op->in[0]].layout;
+    return (struct op_sharding){.in = {layout}, .out = {layout}};
+  }
   struct chooser c = {.m = cost_model_of_graph(), .uses = uses, .assumed = NONE};
   struct op_sharding sharding = find_sharding(&c, op);
   if (c.ended_early & TOO_MANY_AHEAD)

@@ -48,6 +48,8 @@ for layers in 1 2 5; do
     check $layers $((2 * layers + 2)) $((layers + 2)) 4 "tp=$tp" "dp_shard=2"
   done
 done
+# Casts of parameters change nothing: a slice of a copy costs nothing by itself.
+check 2 0 0 5 tp=4 dp_replicate=8 batch=32 dtype=bfloat16
 # Classes and a sequence that do not divide, ranks without classes: the same.
 check 2 0 0 3 tp=4 vocab=9 seq=11
 # Heads that do not divide over tp: with fewer key-value heads than ranks each rank has all of them; else each
