@@ -16,9 +16,9 @@
    Four constants of a device are fitted, to published step times of training runs (not row by row:
    one value for all rows of a device): the parts of the peak that products and attention reach, and
    the part of the bandwidth that a kernel reaches that only reads and writes. So they have in them
-   what the programs of these runs do beside the least work: kernels of attention that compute masked
-   tiles, element-wise kernels that are not fused. B200's are those of H100, scaled. The rest is
-   public.
+   what the programs of these runs do beside the least work: kernels of attention that compute
+   masked tiles, element-wise kernels that are not fused. B200's are those of H100, scaled. The rest
+   is public.
 
    If the plan names no device, the target's default counts. The CPU target has none, since nothing
    is known of its machine: it has flat figures, good for comparing times with each other. */
