@@ -92,28 +92,6 @@ static bool all_on(struct layout layout, unsigned dims, enum placement_kind kind
 
 /* Each of these says whether the step is what its kind is by definition. */
 
-static bool is_all_reduce(const struct step *s)
-{
-  return changed(s) == s->group->dims &&
-         all_on(s->from, s->group->dims, PARTIAL, s->op->reduction) &&
-         all_on(s->to, s->group->dims, REPLICATE, SUM) && all_cuts_equal(&s->from, &s->to, 0);
-}
-
-static bool is_all_gather(const struct step *s)
-{
-  return changed(s) == s->group->dims && all_on(s->to, s->group->dims, REPLICATE, SUM) &&
-         ends_with(s->from, s->op->dim, s->group, s->to) &&
-         all_cuts_equal(&s->from, &s->to, 1u << s->op->dim);
-}
-
-static bool is_reduce_scatter(const struct step *s)
-{
-  return changed(s) == s->group->dims &&
-         all_on(s->from, s->group->dims, PARTIAL, s->op->reduction) &&
-         ends_with(s->to, s->op->dim, s->group, s->from) &&
-         all_cuts_equal(&s->from, &s->to, 1u << s->op->dim);
-}
-
 static bool is_all_to_all(const struct step *s)
 {
   unsigned both = 1u << s->op->dim | 1u << s->op->dim_to;
@@ -258,15 +236,22 @@ static bool is_exchange(const struct step *s)
   }
 }
 
+/* Whether the step is what its kind is by definition. */
 static bool is_what_it_says(const struct step *s)
 {
+  const unsigned group = s->group ? s->group->dims : 0;
   switch (s->op->kind) {
   case OP_all_reduce:
-    return is_all_reduce(s);
+    return changed(s) == group && all_on(s->from, group, PARTIAL, s->op->reduction) &&
+           all_on(s->to, group, REPLICATE, SUM) && all_cuts_equal(&s->from, &s->to, 0);
   case OP_all_gather:
-    return is_all_gather(s);
+    return changed(s) == group && all_on(s->to, group, REPLICATE, SUM) &&
+           ends_with(s->from, s->op->dim, s->group, s->to) &&
+           all_cuts_equal(&s->from, &s->to, 1u << s->op->dim);
   case OP_reduce_scatter:
-    return is_reduce_scatter(s);
+    return changed(s) == group && all_on(s->from, group, PARTIAL, s->op->reduction) &&
+           ends_with(s->to, s->op->dim, s->group, s->from) &&
+           all_cuts_equal(&s->from, &s->to, 1u << s->op->dim);
   case OP_all_to_all:
     return is_all_to_all(s);
   case OP_exchange_rows:

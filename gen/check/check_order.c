@@ -413,16 +413,6 @@ static void check_order_run_op(int id, int module)
   }
 }
 
-/* A collective that is pending at the end of an iteration is loop-carried. */
-static void check_round_end(void)
-{
-  for (int k = 0; k < pending.n; k++) {
-    const struct op *op = &graph->op[pending.at[k].op];
-    require(pending.at[k].module == NONE || is_loop_carried(op), pending.at[k].op,
-            "it is not awaited where its function ends");
-  }
-}
-
 static void check_order_run_function(const struct function *f, int iteration)
 {
   int module = f->count > 1 ? module_of_iteration(f, iteration) : NONE;
@@ -430,8 +420,13 @@ static void check_order_run_function(const struct function *f, int iteration)
     const struct op *op = &graph->op[f->op[i]];
     const struct function *called = &graph->function[op->function];
     if (op->kind == OP_loop)
-      for (int r = 0; r < called->count; r++)
-        check_order_run_function(called, r), check_round_end();
+      for (int r = 0; r < called->count; r++) {
+        check_order_run_function(called, r);
+        /* A collective that is pending at the end of an iteration is loop-carried. */
+        for (int k = 0; k < pending.n; k++)
+          require(pending.at[k].module == NONE || is_loop_carried(&graph->op[pending.at[k].op]),
+                  pending.at[k].op, "it is not awaited where its function ends");
+      }
     else if (op->kind != OP_iteration)
       check_order_run_op(f->op[i], module);
     else if (iteration_called(op, iteration) != NONE)

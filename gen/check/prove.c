@@ -169,16 +169,6 @@ static const struct agreement **agreements(const int64_t *give)
   return &list[hash_bytes(HASH_START, &give, sizeof give) % AGREEMENTS];
 }
 
-static bool have_agreed(const struct issue *const *x, int n)
-{
-  for (const struct agreement *a = *agreements(x[0]->give); a; a = a->next) {
-    int i = 0;
-    while (i < n && a->n == n && a->give[i] == x[i]->give && a->get[i] == x[i]->get) i++;
-    if (i == n) return true;
-  }
-  return false;
-}
-
 /* The classes of members with equal counts. */
 struct count_classes {
   int n, *class_of; /* by member */
@@ -225,7 +215,13 @@ static bool pairs_agree(const struct issue *const *x, int n)
    member's count with itself. */
 static const char *prove_misfit(const struct issue *const *x, const int *member, int n)
 {
-  bool pairwise = collective_row[x[0]->kind].pairwise, known = pairwise && have_agreed(x, n);
+  bool pairwise = collective_row[x[0]->kind].pairwise, known = false; /* to agree */
+  const struct agreement *a = pairwise ? *agreements(x[0]->give) : NULL;
+  for (; a && !known; a = a->next) {
+    int i = 0;
+    while (i < n && a->n == n && a->give[i] == x[i]->give && a->get[i] == x[i]->get) i++;
+    known = i == n;
+  }
   int others = pairwise && !known && !pairs_agree(x, n) ? n : 1;
   for (int a = 0; a < others; a++)
     for (int b = a; b < n; b++) {

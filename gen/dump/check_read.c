@@ -213,11 +213,6 @@ static void check_call(const struct op *op, const struct function *in)
        "there is no such iteration");
 }
 
-static bool moves(enum op_kind kind)
-{
-  return is_collective(kind) || kind == OP_redistribute || op_row[kind].step != NO_LOCAL_STEP;
-}
-
 static void check_collective(const struct op *op)
 {
   bool has_exchange = op->kind == OP_exchange || op_row[op->kind].step == PIECES_PACKING;
@@ -227,7 +222,9 @@ static void check_collective(const struct op *op)
        "there is no such group");
   need(!has_exchange || (op->exchange >= 0 && op->exchange < graph->nexchange),
        "there is no such exchange");
-  if (!moves(op->kind) || op->nbody) return;
+  bool moves = is_collective(op->kind) || op->kind == OP_redistribute ||
+               op_row[op->kind].step != NO_LOCAL_STEP;
+  if (!moves || op->nbody) return;
   if (op->kind == OP_exchange_rows)
     need(op->nin == 2 && op->nout == 3, "it takes rows and their count, and makes rows and room");
   else

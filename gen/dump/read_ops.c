@@ -26,29 +26,21 @@ static bool is_placement(void)
          ((*s == 'S' || *s == 'P') && s[1] == '(');
 }
 
-static bool read_role(enum role *role)
-{
-  static const char *const words[] = {ROLE_WORDS};
-  int which = take_word_of(words, sizeof words / sizeof *words);
-  if (which != NONE) *role = (enum role)which;
-  return which != NONE;
-}
-
 /* The start of a value's kind: the role, the type, the shape and the layout. Returns false, and
    consumes nothing, if the line has none. */
 static bool read_kind(int value, const struct op *maker)
 {
+  static const char *const words[] = {ROLE_WORDS};
   const char *place = token_place();
-  enum role role = ACTIVATION;
+  int role = take_word_of(words, sizeof words / sizeof *words);
   enum type type;
-  read_role(&role);
   if (!is_type_of_value(&type)) {
     return_to(place);
     return false;
   }
   struct value *v = &graph->value[value];
   *v = usual_value(maker, type, r.after);
-  v->role = role;
+  v->role = role == NONE ? ACTIVATION : (enum role)role;
   v->shape = read_SHAPE();
   v->placed = graph->mesh.ndim ? is_placement() : r.after >= PASS_PROPAGATE;
   if (v->placed) v->layout = read_LAYOUT();

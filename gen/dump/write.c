@@ -369,21 +369,14 @@ static void number_label(int id, int *n)
   for (int k = 0; k < graph->op[id].nbody; k++) number_label(graph->op[id].body[k], n);
 }
 
-/* The operations with a line of their own, in the order of the lines. */
-static struct list lines(void)
+static void find_labels(void)
 {
-  struct list l = {0};
+  struct list l = {0}; /* the operations with a line of their own, in the order of the lines */
   for (int i = 0; i < graph->norder; i++) add(&l, graph->order[i]);
   for (int i = 0; i < graph->nfunction; i++)
     for (int k = 0; k < graph->function[i].nop; k++) add(&l, graph->function[i].op[k]);
   for (int i = 0; i < graph->nop; i++)
     if (d.op_kept[i] && !d.has_line[i]) add(&l, i);
-  return l;
-}
-
-static void find_labels(void)
-{
-  struct list l = lines();
   int n = 0, *maker = alloc((size_t)(graph->nvalue + 1) * sizeof *maker);
   for (int i = 0; i < graph->nvalue; i++) maker[i] = maker_by_stack(i);
   for (int i = 0; i < graph->nvalue; i++)

@@ -29,27 +29,14 @@ void put_quoted(const char *s)
   put(&d.b, "\"");
 }
 
-/* Whether the name could be taken for a value's number. */
-static bool is_like_number(const char *s)
-{
-  return *s == 'v' && s[1] && strspn(s + 1, "0123456789") == strlen(s + 1);
-}
-
 void put_name(const char *s)
 {
-  if (write_fields_is_plain(s, NAME_SIGNS) && !is_like_number(s))
+  /* Whether the name could be taken for a value's number. */
+  bool is_number = *s == 'v' && s[1] && strspn(s + 1, "0123456789") == strlen(s + 1);
+  if (write_fields_is_plain(s, NAME_SIGNS) && !is_number)
     put(&d.b, "%s", s);
   else
     put_quoted(s);
-}
-
-/* `v29[-1]|v23`: carried from the module before, with the initial value v23; `v79[2]`: of module
-   2. */
-static void put_relative(const struct in_loop *v)
-{
-  put(&d.b, v->step ? "v%d[%+d]" : "v%d[%d]", v->stack, v->step ? v->step : v->index);
-  if (v->step) put(&d.b, "|");
-  if (v->step) put_value(v->initial);
 }
 
 void put_value(int value)
@@ -60,9 +47,15 @@ void put_value(int value)
   if (bearer && (bearer->n != 1 || bearer->value != value)) bearer = NULL;
   if (!v)
     put(&d.b, "nothing");
-  else if (bearer && v->role == ACTIVATION)
-    put_relative(in_loop(value));
-  else if (bearer && *v->name)
+  else if (bearer && v->role == ACTIVATION) {
+    /* `v29[-1]|v23`: carried from the module before, with the initial value v23; `v79[2]`: of
+       module 2. */
+    const struct in_loop *loop = in_loop(value);
+    put(&d.b, loop->step ? "v%d[%+d]" : "v%d[%d]", loop->stack,
+        loop->step ? loop->step : loop->index);
+    if (loop->step) put(&d.b, "|");
+    if (loop->step) put_value(loop->initial);
+  } else if (bearer && *v->name)
     put_name(v->name);
   else
     put(&d.b, "v%d", value);

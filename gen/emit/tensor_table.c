@@ -291,14 +291,6 @@ char *joined_text(const struct stacks *tensors)
   return b.text;
 }
 
-/* The index of the value among the tensors. */
-static int row_of_tensor(const struct stacks *tensors, int value)
-{
-  for (int i = 0; i < tensors->n; i++)
-    if (tensors->at[i].member.at[0] == value) return i;
-  return NONE;
-}
-
 char *index_uses_text(const struct stacks *tensors)
 {
   struct buffer b = {0};
@@ -317,11 +309,13 @@ char *index_uses_text(const struct stacks *tensors)
     memcpy(first.size, use->first, sizeof first.size);
     char *ignored = use->ignores ? text("true, %" PRId64, use->ignored) : "false, 0";
     bool of_input = use->input != NONE;
+    int row = NONE; /* of the input, among the tensors */
+    for (int k = 0; k < tensors->n && of_input && row == NONE; k++)
+      if (tensors->at[k].member.at[0] == use->input) row = k;
     put(&b, "%s\n",
-        row_lines(text(
-            "    {%s, %d, %" PRId64 ", %s, %d, {%s}, {%s}},", string_text(use->what), use->line,
-            use->below, ignored, of_input ? row_of_tensor(tensors, use->input) : NONE,
-            of_input ? sizes_text(first) : "0", of_input ? sizes_text(use->part) : "0")));
+        row_lines(text("    {%s, %d, %" PRId64 ", %s, %d, {%s}, {%s}},", string_text(use->what),
+                       use->line, use->below, ignored, row, of_input ? sizes_text(first) : "0",
+                       of_input ? sizes_text(use->part) : "0")));
   }
   put(&b, "};\n");
   return b.text;

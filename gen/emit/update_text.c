@@ -53,20 +53,14 @@ static const struct expr *filled_recipe_row(const struct writing *w, const struc
   return row->n ? expr_with(row, at) : row;
 }
 
-/* The state that the operand becomes, or NONE. */
-static int state_made(const struct optimizer *o, int operand)
-{
-  for (int k = 0; k < o->nstate; k++)
-    if (o->out[1 + k] == operand) return k;
-  return NONE;
-}
-
 static void put_steps(struct writing *w)
 {
   const struct optimizer *o = w->o;
   for (int s = o->noperation; s < o->nstep; s++) {
-    int operand = first_step_operand(o) + s, state = state_made(o, operand);
+    int operand = first_step_operand(o) + s, state = NONE; /* the state that it becomes */
     if (!w->uses[operand]) continue;
+    for (int k = 0; k < o->nstate && state == NONE; k++)
+      if (o->out[1 + k] == operand) state = k;
     const struct expr *e = filled_recipe_row(w, &o->step[s], row_expr(o->step[s].kind));
     if (state != NONE)
       e = recipe_variable(w, text("new_%s", o->state[state]), e);

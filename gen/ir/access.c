@@ -72,14 +72,6 @@ static int await_reads(const struct op *op, int *list)
   return predecessor_of(op) ? n + await_reads(predecessor_of(op), list + n) : n;
 }
 
-static int await_writes(const struct op *op, int *list)
-{
-  int n = 0;
-  for (int k = 0; k < op->nbody && copies_late(op) && !scheduled(op)->has_chained; k++)
-    list[n++] = graph->op[op->body[k]].out;
-  return n;
-}
-
 int op_reads(const struct op *op, int *list)
 {
   int n = 0;
@@ -100,8 +92,12 @@ int op_reads(const struct op *op, int *list)
 
 int op_writes(const struct op *op, int *list)
 {
-  if (op->kind == OP_await) return await_writes(&graph->op[op->awaits], list);
-  return copies_late(op) ? pending_writes(op, list) : op_makes(op, list);
+  if (op->kind != OP_await) return copies_late(op) ? pending_writes(op, list) : op_makes(op, list);
+  const struct op *awaited = &graph->op[op->awaits];
+  bool copies = copies_late(awaited) && !scheduled(awaited)->has_chained;
+  int n = 0;
+  for (int k = 0; k < awaited->nbody && copies; k++) list[n++] = graph->op[awaited->body[k]].out;
+  return n;
 }
 
 /* adamw's and sgd's first input and the states are written in place. */

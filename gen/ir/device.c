@@ -108,13 +108,6 @@ const struct device *device(void)
   return target->device ? device_named(target->device) : NULL;
 }
 
-/* Of a whole product, before its calls are known. */
-static double measured_product_seconds(const struct product_sizes *p, enum arithmetic a)
-{
-  struct measured_product m = {a, "nn", p->rows, p->columns, p->terms, p->count};
-  return measured_product(&m);
-}
-
 double product_seconds(const struct product_sizes *p, enum arithmetic a)
 {
   static const struct {
@@ -124,7 +117,11 @@ double product_seconds(const struct product_sizes *p, enum arithmetic a)
   const struct device *d = device();
   double all = 2 * p->count * p->rows * p->columns * p->terms, best = INFINITY;
   if (!d) return all / FLAT_FLOPS[a];
-  if (d->measured) return measured_product_seconds(p, a);
+  if (d->measured) {
+    /* A whole product, before its calls are known. */
+    const struct measured_product whole = {a, "nn", p->rows, p->columns, p->terms, p->count};
+    return measured_product(&whole);
+  }
   if (!d->processors) return all / (d->flops[a] * d->products);
   for (size_t i = 0; i < sizeof tile / sizeof *tile; i++)
     for (double pieces = 1; pieces <= 8; pieces *= 2) {

@@ -401,14 +401,6 @@ static double rate_on(const struct curve *c, double x)
   return c->n == 1 ? c->is[0] : exp(log(c->is[low]) * (1 - part) + log(c->is[low + 1]) * part);
 }
 
-/* The seconds for so many bytes. */
-static double seconds_on(const struct curve *c, double bytes)
-{
-  const int last = c->n - 1;
-  if (bytes > c->at[last]) return c->is[last] * bytes / c->at[last];
-  return rate_on(c, bytes);
-}
-
 double measured_memory(enum memory_use use, double bytes, double reach)
 {
   return bytes / rate_on(&run_here()->memory[use], reach) * crowding();
@@ -536,7 +528,9 @@ double measured_collective(enum op_kind kind, int ranks, double bytes, bool is_b
     if (fit < best_fit) best = c, best_fit = fit;
   }
   if (!best || bytes <= 0) return best ? best->curve.is[0] * crowding() : -1;
-  return seconds_on(&best->curve, bytes) * crowding();
+  const struct curve *c = &best->curve;
+  const double most = c->at[c->n - 1];
+  return (bytes > most ? c->is[c->n - 1] * bytes / most : rate_on(c, bytes)) * crowding();
 }
 
 void put_measured(struct buffer *b)

@@ -15,17 +15,10 @@ const struct axis *space_axes(const struct op *op, const struct letters *l)
   return is_reduce(op->kind) ? l->in[0] : l->out[0];
 }
 
-/* "...D@" of "...D@,...I->...I" */
-static const char *operand_rule(const struct op *op, int i)
-{
-  const char *c = rule_of(op);
-  for (; i; i--) c += strcspn(c, ",") + 1;
-  return c;
-}
-
 int indexed_dimension(const struct op *op, int i)
 {
-  const char *c = operand_rule(op, i);
+  const char *c = rule_of(op);
+  for (int k = 0; k < i; k++) c += strcspn(c, ",") + 1; /* "...D@" of "...D@,...I->...I" */
   bool behind_rest = !strncmp(c, "...", 3);
   c += strspn(c, ".");
   if (isupper((unsigned char)*c)) return __builtin_ctz(op->dims);

@@ -3,17 +3,15 @@
 
 #include <math.h>
 
-static bool moves_count(const struct op *op)
-{
-  bool moves = op->kind == OP_redistribute || is_collective(op->kind);
-  return op->nin &&
-         (moves || op->kind == OP_clamp_to_capacity || op_row[op->kind].step != NO_LOCAL_STEP);
-}
-
 int made_count(int value)
 {
-  while (graph->value[value].op != NONE && moves_count(&graph->op[graph->value[value].op]))
-    value = graph->op[graph->value[value].op].in[0];
+  while (graph->value[value].op != NONE) {
+    const struct op *op = &graph->op[graph->value[value].op];
+    bool moves = op->kind == OP_redistribute || is_collective(op->kind) ||
+                 op->kind == OP_clamp_to_capacity || op_row[op->kind].step != NO_LOCAL_STEP;
+    if (!op->nin || !moves) break;
+    value = op->in[0];
+  }
   return value;
 }
 
@@ -31,21 +29,15 @@ int names_counted(int made)
   return maker ? maker->in[0] : NONE;
 }
 
-/* Whether ranks have parts of the places that the bound covers: then one can have more than its
-   share. */
-static bool is_bound_cut(const struct op *maker)
-{
-  const struct layout *l = &graph->value[maker->in[0]].layout;
-  for (int d = 0; d < graph->mesh.ndim; d++)
-    if (ranks_along(d) > 1 && l->on[d].kind == SHARD && (maker->dims >> l->on[d].dim & 1))
-      return true;
-  return false;
-}
-
 double bound_of_count(int made)
 {
   const struct op *maker = maker_of(made);
-  return maker && !is_bound_cut(maker) ? maker->scalar : 0;
+  if (!maker) return 0;
+  /* If ranks have parts of the places that the bound covers, one can have more than its share. */
+  const struct layout *l = &graph->value[maker->in[0]].layout;
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (ranks_along(d) > 1 && l->on[d].kind == SHARD && (maker->dims >> l->on[d].dim & 1)) return 0;
+  return maker->scalar;
 }
 
 double bound_of_rows(int value)

@@ -243,12 +243,6 @@ struct part local_part(const struct mesh *mesh, struct shape whole, struct layou
   return p;
 }
 
-static struct shape no_part(struct shape shape)
-{
-  for (int d = 0; d < shape.ndim; d++) shape.size[d] = 0;
-  return shape;
-}
-
 struct shape shape_of_part(int value, int rank)
 {
   const struct value *v = &graph->value[value];
@@ -257,7 +251,10 @@ struct shape shape_of_part(int value, int rank)
   int coordinate[MAX_MESH] = {0};
   unsigned cut = 0;
   if (rank || mesh->now) coordinate_of(rank, coordinate);
-  if (v->on_other_stages) return no_part(shape);
+  if (v->on_other_stages) {
+    for (int d = 0; d < shape.ndim; d++) shape.size[d] = 0;
+    return shape;
+  }
   /* Mostly each dimension is cut once at most, and plainly: passes ask this all the time. */
   for (int i = 0; i < mesh->ndim; i++) {
     const struct placement *p = &v->layout.on[i];
@@ -447,19 +444,16 @@ char *placement_text(struct placement p)
   return text("R");
 }
 
-/* "[1]" where the cuts have another order than the mesh, else "". */
-static char *cut_order_text(struct layout layout, int mesh_dim)
-{
-  int cut[MAX_MESH], order = 0, dim = layout.on[mesh_dim].dim;
-  if (layout.on[mesh_dim].kind != SHARD || !is_reordered(&graph->mesh, layout, dim)) return "";
-  cuts_of(&graph->mesh, layout, dim, cut);
-  while (cut[order] != mesh_dim) order++;
-  return text("[%d]", order);
-}
-
 char *placement_over(struct layout layout, int mesh_dim)
 {
-  return text("%s%s", placement_text(layout.on[mesh_dim]), cut_order_text(layout, mesh_dim));
+  int cut[MAX_MESH], order = 0, dim = layout.on[mesh_dim].dim;
+  char *placement = placement_text(layout.on[mesh_dim]);
+  if (layout.on[mesh_dim].kind != SHARD || !is_reordered(&graph->mesh, layout, dim))
+    return placement;
+  /* The cuts have another order than the mesh: "S(0)[1]". */
+  cuts_of(&graph->mesh, layout, dim, cut);
+  while (cut[order] != mesh_dim) order++;
+  return text("%s[%d]", placement, order);
 }
 
 char *layout_text(struct layout layout)

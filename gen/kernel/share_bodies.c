@@ -81,19 +81,12 @@ static const char *parameter_name(struct template *t, const char *name, const in
   return name;
 }
 
-/* The size of a loop, in all kernels. */
-static int64_t *loop_sizes(const struct template *t, int loop)
-{
-  int64_t *size = alloc((size_t)t->n * sizeof *size);
-  for (int m = 0; m < t->n; m++) size[m] = t->member[m]->builder->loops.size[loop];
-  return size;
-}
-
 static const struct expr *product_of_sizes(struct template *t, int from, int to, int divisor)
 {
   const struct expr *product = NULL;
   for (int n = from; n <= to; n++) {
-    const int64_t *size = loop_sizes(t, n);
+    int64_t *size = alloc((size_t)t->n * sizeof *size); /* of the loop, in all kernels */
+    for (int m = 0; m < t->n; m++) size[m] = t->member[m]->builder->loops.size[n];
     const char *name = text("n%s", loop_variable[n]);
     const struct expr *factor =
         is_same_in_all(t, size) ? int_expr(size[0]) : word_expr(parameter_name(t, name, size));
@@ -173,17 +166,6 @@ static char *instance_call(const struct template *t, int member, const char *nam
   return b.text;
 }
 
-/* Whether a name in the kernel equals that of a parameter. */
-static bool clashes(const struct template *t, const struct code *code)
-{
-  const struct kernel_builder *k = t->member[0]->builder;
-  for (int i = 0; i < t->nparameter; i++) {
-    const char *name = t->parameter[i].name;
-    if (strcmp(free_name(k, name), name) || code_names(code, name)) return true;
-  }
-  return false;
-}
-
 static struct template template_of(struct kernel *const *member, int n)
 {
   struct template t = {.member = alloc((size_t)n * sizeof *t.member), .n = n};
@@ -202,7 +184,14 @@ static void share_body(struct kernel *const *member, int n)
   struct template t = template_of(member, n);
   struct code *code = copy_code(member[0]->code);
   each_expression(code, replace_numbers, &t);
-  if (t.fails || clashes(&t, member[0]->code)) return;
+  if (t.fails) return;
+  /* No name in the kernel may equal that of a parameter. */
+  for (int i = 0; i < t.nparameter; i++) {
+    const char *parameter = t.parameter[i].name;
+    if (strcmp(free_name(member[0]->builder, parameter), parameter) ||
+        code_names(member[0]->code, parameter))
+      return;
+  }
   /* "add_of_sizes", "add_of_sizes_2" */
   const char *words = member[0]->builder->words;
   int *known = planned(text("%s_of_sizes", words));

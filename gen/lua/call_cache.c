@@ -191,12 +191,6 @@ void never_note(struct noted_call *call)
 
 /* ---------------------------------------------------------------------------------------- it is */
 
-static int value_now(int k, const int *made)
-{
-  if (k >= MADE_BY_CALL) return made[k - MADE_BY_CALL];
-  return k >= OPERAND ? operand_of(given[k - OPERAND]) : given[k];
-}
-
 bool is_noted(const struct noted_call *call)
 {
   return call->state == NOTED;
@@ -208,7 +202,12 @@ int replay(lua_State *L, const struct noted_call *call)
   for (int i = 0; i < call->nstep; i++) {
     const struct step *s = &call->step[i];
     int in[MAX_INPUTS], nin = graph->op[s->op].nin;
-    for (int k = 0; k < nin; k++) in[k] = value_now(s->in[k], made);
+    for (int k = 0; k < nin; k++) {
+      int from = s->in[k];
+      in[k] = from >= MADE_BY_CALL ? made[from - MADE_BY_CALL]
+              : from >= OPERAND    ? operand_of(given[from - OPERAND])
+                                   : given[from];
+    }
     int out = append_again(s->op, in);
     for (int k = 0; k < graph->op[s->op].nout; k++) made[nmade++] = out + k;
   }

@@ -212,15 +212,6 @@ static void work_beside(pid_t child)
 #endif
 }
 
-static int wait_for_child(pid_t child)
-{
-  work_beside(child);
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0)
-    if (errno != EINTR) usage_error(3, "lost the process that reads the plan: %s", strerror(errno));
-  return status;
-}
-
 /* Microseconds of processor time of all children that have ended. */
 static long time_of_children(void)
 {
@@ -245,7 +236,10 @@ void in_sandbox(void (*body)(void))
     body();
     _exit(0);
   }
-  int status = wait_for_child(child);
+  work_beside(child);
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0)
+    if (errno != EINTR) usage_error(3, "lost the process that reads the plan: %s", strerror(errno));
   spent += time_of_children() - before;
   if (*sandbox->missing && !status) return; /* the next run will print it again */
   spent = 0;

@@ -296,14 +296,6 @@ static int list_rows(lua_State *L)
 
 /* ------------------------------------------------------------------------- the plan's operators */
 
-static int count_inputs(const char *rule)
-{
-  const char *end = strstr(rule, "->");
-  int n = end && end > rule;
-  for (const char *c = rule; end && c < end; c++) n += *c == ',';
-  return n;
-}
-
 static const char *optional_text(lua_State *L, int at)
 {
   return lua_isnoneornil(L, at) ? NULL : copy_text(luaL_checkstring(L, at));
@@ -331,7 +323,9 @@ static int declare_operator(lua_State *L)
   if (graph->ncustom == MAX_CUSTOM) plan_fails("operator: there are more than %d", MAX_CUSTOM);
   const char *wrong = rule_error(c.rule, c.linear);
   if (wrong) plan_fails("operator '%s': %s", c.name, wrong);
-  int nin = count_inputs(c.rule);
+  const char *arrow = strstr(c.rule, "->");
+  int nin = arrow && arrow > c.rule; /* and one more for each comma before the arrow */
+  for (const char *at = c.rule; arrow && at < arrow; at++) nin += *at == ',';
   lua_Unsigned given = lua_rawlen(L, 6);
   if (given > (lua_Unsigned)nin)
     plan_fails("operator '%s': backward is given for %llu inputs, and the rule %s has %d", c.name,

@@ -99,16 +99,6 @@ static size_t enclosing_struct(int value, const int *member, int64_t n)
   return 0;
 }
 
-static int last_of_run(int value, const int *member, int64_t n)
-{
-  for (int i = parameter_of_member(value); i < graph->nvalue; i++) {
-    if (member[i] == NONE) continue;
-    n -= member_elements(member[i]);
-    if (n <= 0) return n ? NONE : member[i];
-  }
-  return NONE;
-}
-
 /* The end of the struct in a name with l for 0: "m->w.layers[l]" of "m->w.layers[0]". */
 static size_t same_end(const char *shown, const char *name, size_t length)
 {
@@ -200,7 +190,13 @@ const char *member_run(int value, const char *shown, int64_t n)
         "no padding");
     return text("(%s *)&%.*s", type, (int)end, shown);
   }
-  int last = last_of_run(value, member, n);
+  int last = NONE; /* the member that ends the run */
+  int64_t left = n;
+  for (int i = parameter_of_member(value); i < graph->nvalue && left > 0; i++) {
+    if (member[i] == NONE) continue;
+    left -= member_elements(member[i]);
+    if (left == 0) last = member[i];
+  }
   if (last == NONE) bug_at("emit", value, "a run of %" PRId64 " elements ends in no member", n);
   assert_once(text("offsetof(struct memory, %s) +\n        sizeof %s -\n"
                    "        offsetof(struct memory, %s) ==\n        %" PRId64 " * sizeof(%s)",

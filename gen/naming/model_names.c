@@ -44,12 +44,6 @@ static const char *name_in_module(int value, bool in_body)
   return value_name(value);
 }
 
-static enum op_kind kind_of_maker(int value)
-{
-  int op = graph->value[value].op;
-  return op == NONE ? OP_COUNT : graph->op[op].kind;
-}
-
 /* The meaning of a value without a name of its own in the functions of plans that have such values,
    or NULL: "target_logit", where its operator would say "gather". */
 static const char *idea_of(const struct op *op)
@@ -64,11 +58,12 @@ static const char *idea_of(const struct op *op)
                {"cross_entropy", OP_gather, OP_COUNT, "target_logit"},
                {"cross_entropy", OP_amax, OP_COUNT, "largest_logit"},
                {"cross_entropy", OP_sum, OP_exp, "sum_of_exponentials"}};
+  int maker = op->nin ? graph->value[op->in[op->nin - 1]].op : NONE; /* of the last input */
+  enum op_kind of = maker == NONE ? OP_COUNT : graph->op[maker].kind;
   for (size_t i = 0; i < sizeof ideas / sizeof *ideas; i++) {
     bool same = !ideas[i].function || (op->part_of && !strcmp(op->part_of, ideas[i].function));
     if (!same || op->kind != ideas[i].kind || !op->nin || op->phase == BACKWARD) continue;
-    if (ideas[i].of == OP_COUNT || ideas[i].of == kind_of_maker(op->in[op->nin - 1]))
-      return ideas[i].name;
+    if (ideas[i].of == OP_COUNT || ideas[i].of == of) return ideas[i].name;
   }
   return NULL;
 }

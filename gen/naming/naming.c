@@ -168,14 +168,6 @@ static int by_number(const void *a, const void *b)
   return *(const int *)a - *(const int *)b;
 }
 
-/* Whether the value has exactly the other's bytes: then one variable serves both. */
-static bool is_same_variable(int a, int b)
-{
-  const struct value *v = &graph->value[a], *w = &graph->value[b];
-  return same_place(a, b) && v->type == w->type && !in_loop(a)->step && !in_loop(b)->step &&
-         allocation_of(a).depth == allocation_of(b).depth;
-}
-
 /* The variable for a value: an in-place result of the same name has the variable of its operand,
    and so has a view of a value that the function uses, too. */
 static const char *local_variable(int value, struct scope *scope)
@@ -185,8 +177,11 @@ static const char *local_variable(int value, struct scope *scope)
     if (used[in] && is_activation(in)) return local[value] = local_variable(in, scope);
   int place = storage_of(value);
   const char *preferred = identifier(local_name(value));
-  bool same = place != value && local[place] && !strcmp(preferred, identifier(local_name(place))) &&
-              is_same_variable(place, value);
+  const struct value *v = &graph->value[value], *other = &graph->value[place];
+  bool same = place != value && local[place] && !strcmp(preferred, identifier(local_name(place)));
+  /* One variable serves both if the value has exactly the other's bytes. */
+  same = same && same_place(place, value) && v->type == other->type && !in_loop(place)->step &&
+         !in_loop(value)->step && allocation_of(place).depth == allocation_of(value).depth;
   declares[value] = !same;
   if (!same) preferred = text("%s%s", preferred, moved_suffix(value));
   return local[value] = same ? local[place] : unique_name(scope, preferred);

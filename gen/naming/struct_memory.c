@@ -60,13 +60,6 @@ bool join_members(const char *path, const char *const *child, int n, const char 
   return true;
 }
 
-static const struct joined *joined_from(const char *path, const char *child)
-{
-  for (int i = 0; i < njoined; i++)
-    if (!strcmp(joined[i].path, path) && !strcmp(joined[i].first, child)) return &joined[i];
-  return NULL;
-}
-
 /* Where each child of a module begins among its leaves; returns how many children. */
 static int children_of_module(const struct leaf *leaf, int n, int *begin)
 {
@@ -197,7 +190,10 @@ static void put_tree(struct buffer *b, const struct leaf *leaf, int n, const cha
     }
     size_t word = first_word(child->rest);
     const char *name = unique_name(&scope, identifier(text("%.*s", (int)word, child->rest)));
-    if (!within && (within = joined_from(path, name))) {
+    bool is_outside = !within;
+    for (int k = 0; k < njoined && !within; k++)
+      if (!strcmp(joined[k].path, path) && !strcmp(joined[k].first, name)) within = &joined[k];
+    if (is_outside && within) {
       char *array = text("%s %s[%lld];", within->type, within->name, (long long)within->n);
       put(b, "%*sunion {\n%*s%-*s // %s to %s as one\n%*sstruct {\n", indent, "", indent + 2, "",
           38 - indent, array, within->first, within->last, indent + 2, "");

@@ -57,16 +57,6 @@ static bool is_used(int optimizer)
   return false;
 }
 
-/* The first optimizer with the same learning rate that has a function for it: the one of all
-   others, or one that the step uses. */
-static int first_of_rate(int optimizer)
-{
-  int i = 0;
-  const struct optimizer *o = plan_options->optimizer;
-  while (strcmp(o[i].rate, o[optimizer].rate) != 0 || (i && !is_used(i))) i++;
-  return i;
-}
-
 /* Whether the code, or with NULL any, has this number of the step. */
 static bool names_number(const struct optimizer *o, int k, const char *code)
 {
@@ -84,8 +74,13 @@ char *update_constants(const char *code)
       bool uses_rate = false;
       for (int k = 0; k < o->nnumber && !uses_rate; k++)
         uses_rate = names_number(o, k, code) && strstr(o->number[k].text, "$lr$");
-      if (uses_rate)
-        put(&b, "  const double %s = %s(t);\n", lr, name_in("learning_rate", first_of_rate(i)));
+      /* The first optimizer with the same learning rate that has a function for it: the one of all
+         others, or one that the step uses. */
+      int first = 0;
+      while (strcmp(plan_options->optimizer[first].rate, o->rate) != 0 ||
+             (first && !is_used(first)))
+        first++;
+      if (uses_rate) put(&b, "  const double %s = %s(t);\n", lr, name_in("learning_rate", first));
       for (int k = 0; k < o->nnumber; k++)
         if (names_number(o, k, code))
           put(&b, "  %s%s = %s;\n", target->steps_in_memory ? "now." : "const float ",

@@ -369,13 +369,6 @@ int stages_implied(const char *name)
   return row && row->has == is_v ? 2 : 1;
 }
 
-/* Whether this forward's input is made in an earlier step. */
-static bool can_run(const struct pipeline *p, const struct action *a, const bool *done)
-{
-  return a->kind != ACTION_F || a->stage == 0 ||
-         done[microbatch_place(p, a->stage - 1, a->microbatch)];
-}
-
 /* All ranks go on step by step; one that must wait gets an idle step. */
 static void put_waits(struct pipeline *p)
 {
@@ -388,7 +381,9 @@ static void put_waits(struct pipeline *p)
       if (at[r] == p->order[r].n) continue;
       moves = true;
       const struct action a = p->order[r].at[at[r]];
-      if (can_run(p, &a, done)) {
+      /* The input of a forward was made in an earlier step, or is not there yet. */
+      if (a.kind != ACTION_F || a.stage == 0 ||
+          done[microbatch_place(p, a.stage - 1, a.microbatch)]) {
         put_action(&paced[r], a);
         at[r]++;
       } else {

@@ -140,21 +140,17 @@ struct pipeline *read_csv(const char *name, const char *csv, const char **why)
   return *why ? NULL : p;
 }
 
-/* Only the actions that compute. */
-static struct actions without_moves(const struct actions *order)
-{
-  struct actions all = {0};
-  for (int i = 0; i < order->n; i++)
-    if (order->at[i].kind <= ACTION_OVERLAP) put_action(&all, order->at[i]);
-  return all;
-}
-
 struct pipeline *schedule_of_csv(const char *name, const char *csv, const char **why)
 {
   struct pipeline *p = read_csv(name, csv, why);
   if (!p) return NULL;
   *why = is_lowered(p) ? wrong_moves(p) : NULL;
-  for (int r = 0; r < p->ranks; r++) p->order[r] = without_moves(&p->order[r]);
+  for (int r = 0; r < p->ranks; r++) {
+    const struct actions all = p->order[r];
+    p->order[r] = (struct actions){0}; /* of the actions that compute only */
+    for (int i = 0; i < all.n; i++)
+      if (all.at[i].kind <= ACTION_OVERLAP) put_action(&p->order[r], all.at[i]);
+  }
   if (!*why) *why = wrong_order(p);
   if (*why) *why = text("%s: %s", name, *why);
   return *why ? NULL : p;

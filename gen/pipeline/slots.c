@@ -6,17 +6,12 @@
    and reuses the one that has been free for the longest time. */
 #include "pipeline/pipeline.h"
 
-static int microbatches_of(const struct actions *actions)
-{
-  int n = 0;
-  for (int i = 0; i < actions->n; i++)
-    if (actions->at[i].microbatch >= n) n = actions->at[i].microbatch + 1;
-  return n;
-}
-
 int slots_of_stage(const struct actions *actions, int stage, int *slot)
 {
-  const int n = microbatches_of(actions), last_stage = last_stage_with(stage);
+  const int last_stage = last_stage_with(stage);
+  int n = 0; /* micro-batches */
+  for (int i = 0; i < actions->n; i++)
+    if (actions->at[i].microbatch >= n) n = actions->at[i].microbatch + 1;
   int *of = alloc((size_t)(n + 1) * sizeof *of);     /* by micro-batch: its slot, or NONE */
   int *ends = alloc((size_t)(n + 1) * sizeof *ends); /* the last action that needs it */
   struct list free = {0};

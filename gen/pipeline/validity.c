@@ -95,11 +95,6 @@ static struct action receive_of(const struct action *send)
                          .microbatch = send->microbatch};
 }
 
-static bool same_action(const struct action *a, const struct action *b)
-{
-  return a->kind == b->kind && a->stage == b->stage && a->microbatch == b->microbatch;
-}
-
 static const struct action *next_action(const struct pipeline *p, const int *at, int rank)
 {
   return at[rank] < p->order[rank].n ? &p->order[rank].at[at[rank]] : NULL;
@@ -117,7 +112,9 @@ static bool ends(const struct pipeline *p, int *at, int rank)
     if (receive.stage < 0 || receive.stage >= p->stages) return false;
     const int other = p->rank_of[receive.stage];
     const struct action *theirs = next_action(p, at, other);
-    if (!theirs || !same_action(theirs, &receive)) return false;
+    if (!theirs || theirs->kind != receive.kind || theirs->stage != receive.stage ||
+        theirs->microbatch != receive.microbatch)
+      return false;
     at[other]++;
   }
   at[rank]++;

@@ -45,20 +45,13 @@ static bool is_made(const struct waiting *w, const struct action *a)
   return has_run(w, a->stage, a->kind == ACTION_W ? STAGE_BACKWARD : STAGE_FORWARD, a->microbatch);
 }
 
-/* The micro-batch that had the slot before, or NONE. */
-static int slot_had(const struct waiting *w, int rank, int at)
-{
-  const struct action *a = w->actions[rank].at;
-  const int *slot = w->slot[a[at].stage];
-  for (int i = at; i-- > 0;)
-    if (slot[i] == slot[at]) return a[i].microbatch;
-  return NONE;
-}
-
 static bool is_slot_free(const struct waiting *w, int rank, int at)
 {
   const struct pipeline_stages *s = graph->stages;
-  int stage = w->actions[rank].at[at].stage, had = slot_had(w, rank, at);
+  const struct action *a = w->actions[rank].at;
+  int stage = a[at].stage, had = NONE; /* the micro-batch that had the slot before */
+  for (int i = at; i-- > 0 && had == NONE;)
+    if (w->slot[stage][i] == w->slot[stage][at]) had = a[i].microbatch;
   for (int i = 0; i < s->nedge && had != NONE; i++) {
     const struct stage_edge *e = &s->edge[i];
     bool is_sent = e->from == stage && s->coordinate[e->to] != s->coordinate[stage];

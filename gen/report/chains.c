@@ -8,11 +8,6 @@ static struct chain *chain;
 static int nchain, chain_room;
 static int *chain_of; /* by operation, or NONE */
 
-static bool is_move(const struct op *op)
-{
-  return is_collective(op->kind) || (op->why && is_copy(op->kind));
-}
-
 /* The chain that an operation continues, or NONE. */
 static int continued(const struct op *op)
 {
@@ -24,9 +19,10 @@ static int continued(const struct op *op)
 
 static void add_step(void *unused, int id, int times)
 {
+  const struct op *op = &graph->op[id];
   (void)unused;
-  if (!is_move(&graph->op[id])) return;
-  int which = continued(&graph->op[id]);
+  if (!is_collective(op->kind) && !(op->why && is_copy(op->kind))) return;
+  int which = continued(op);
   if (which == NONE) {
     which = nchain;
     GROW(chain, nchain, chain_room);

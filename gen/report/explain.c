@@ -20,12 +20,6 @@ static bool is_there(int value)
   return false;
 }
 
-/* "line 14", or the place in another file than the plan. */
-static char *line_shown(int line)
-{
-  return line < LINES_OF_FILE ? text("line %d", line) : place_shown(line);
-}
-
 static void explain_value(int value)
 {
   const struct value *v = &graph->value[value];
@@ -39,10 +33,12 @@ static void explain_value(int value)
   }
   for (int i = 0; i < graph->norder; i++) {
     const struct op *op = &graph->op[graph->order[i]];
+    /* "line 14", or the place in another file than the plan. */
+    const char *at = op->line < LINES_OF_FILE ? text("line %d", op->line) : place_shown(op->line);
     for (int k = 0; k < op->nin; k++)
       if (op->in[k] == value)
         put(&explanation, "  %s: read by %s at %s, %s%s%s\n", phase_name[op->phase],
-            op_row[op->kind].name, line_shown(op->line), layouts_text(op), op->why ? ": " : "",
+            op_row[op->kind].name, at, layouts_text(op), op->why ? ": " : "",
             op->why ? printable(op->why) : "");
   }
 }

@@ -4,20 +4,14 @@
  */
 #include "report/report.h"
 
-static bool idle_is_idle(int dim)
-{
-  if (graph->mesh.size[dim] == 1 || is_over_stages(dim) || graph->mesh.microbatch_axis[dim])
-    return false;
-  for (int i = 0; i < graph->nvalue; i++) {
-    const struct value *v = &graph->value[i];
-    if (v->placed && v->layout.on[dim].kind != REPLICATE) return false;
-  }
-  return true;
-}
-
 char *idle_text(int dim)
 {
-  if (!idle_is_idle(dim)) return NULL;
+  if (graph->mesh.size[dim] == 1 || is_over_stages(dim) || graph->mesh.microbatch_axis[dim])
+    return NULL;
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct value *v = &graph->value[i];
+    if (v->placed && v->layout.on[dim].kind != REPLICATE) return NULL;
+  }
   return text("nothing is sharded along %s: its %d ranks all do the same work",
               printable(graph->mesh.name[dim]), graph->mesh.size[dim]);
 }

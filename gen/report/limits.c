@@ -24,14 +24,6 @@ static char *parts_text(void)
   return b.text;
 }
 
-static const char *help_text(void)
-{
-  if (graph->loss == NONE || plan_options->checkpoint)
-    return "more ranks to cut it over, or a smaller batch";
-  return "checkpoint = \"layer\" in train, which keeps less of the activations, "
-         "more ranks to cut it over, or a smaller batch";
-}
-
 /* The plan states no limit, but its device has one: once in a program, for print_notes(). */
 static void note_memory_of_device(int64_t needed)
 {
@@ -54,9 +46,13 @@ void check_memory_limit(void)
   if (!limit) note_memory_of_device(needed);
   if (!limit) return;
   if (needed <= limit) return;
+  bool keeps_all = graph->loss != NONE && !plan_options->checkpoint;
   plan_error(graph->mesh.line,
-             "a rank needs %s of memory, and device_mesh gives it %s: %s. To make it fit: %s",
-             size_text(needed), size_text(limit), parts_text(), help_text());
+             "a rank needs %s of memory, and device_mesh gives it %s: %s. To make it fit: %s"
+             "more ranks to cut it over, or a smaller batch",
+             size_text(needed), size_text(limit), parts_text(),
+             keeps_all ? "checkpoint = \"layer\" in train, which keeps less of the activations, "
+                       : "");
 }
 
 enum { MOST_SHOWN = 4 }; /* reasons in a message */

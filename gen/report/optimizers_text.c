@@ -15,19 +15,17 @@ static bool same_text(const char *a, const char *b)
   return a == b || (a && b && !strcmp(a, b));
 }
 
-/* Whether they are of one group: of one optimizer, traced for several shapes. */
-static bool is_same_group(const struct optimizer *a, const struct optimizer *b)
-{
-  return same_text(a->match, b->match) && same_text(a->name, b->name) &&
-         same_text(a->settings, b->settings) && same_text(a->rate, b->rate);
-}
-
 /* The place in the groups of the parameter's optimizer. */
 static int group_of(int parameter, const struct trained_group *group, int n)
 {
   const struct optimizer *o = &plan_options->optimizer[graph->value[parameter].optimizer];
-  for (int i = 0; i < n; i++)
-    if (is_same_group(group[i].o, o)) return i;
+  for (int i = 0; i < n; i++) {
+    /* A group is of one optimizer, traced for several shapes. */
+    const struct optimizer *of = group[i].o;
+    if (same_text(of->match, o->match) && same_text(of->name, o->name) &&
+        same_text(of->settings, o->settings) && same_text(of->rate, o->rate))
+      return i;
+  }
   return n;
 }
 

@@ -37,16 +37,6 @@ static void add_sent(void *to, int id, int times)
   *(op->phase == FORWARD ? &f->forward_bytes : &f->backward_bytes) += largest_bytes(op->in[0]);
 }
 
-static void begin_notes(void)
-{
-  static const struct all_stages *of;
-  const struct pipeline_stages *s = graph->stages;
-  if (of == s->all) return;
-  of = s->all;
-  of_stage = alloc((size_t)s->n * sizeof *of_stage);
-  of_place = alloc((size_t)graph->mesh.size[s->mesh_dim] * sizeof *of_place);
-}
-
 static void note_function(const struct function *f, int64_t took, struct place_figures *place)
 {
   if (f->phase == GATHER) place->gather = plus_times(place->gather, runs_of_phase(GATHER), took);
@@ -58,9 +48,14 @@ static void note_function(const struct function *f, int64_t took, struct place_f
 
 void note_stage(void)
 {
-  begin_notes();
+  static const struct all_stages *of;
   const struct pipeline_stages *s = graph->stages;
   const struct simulated *t = simulated();
+  if (of != s->all) {
+    of = s->all;
+    of_stage = alloc((size_t)s->n * sizeof *of_stage);
+    of_place = alloc((size_t)graph->mesh.size[s->mesh_dim] * sizeof *of_place);
+  }
   struct place_figures *place = &of_place[s->here];
   *place = (struct place_figures){.memory = memory_of_rank()};
   for (int i = 0; i < s->n; i++)
@@ -174,24 +169,6 @@ static void put_share(struct buffer *b, const char *what, double part, double wh
       whole > 0 ? 100 * part / whole : 0.0);
 }
 
-/* Ranks gather, and update, at once. */
-static double around(int ranks)
-{
-  int64_t gather = 0, update = 0;
-  for (int r = 0; r < ranks; r++) {
-    if (gather < of_place[r].gather) gather = of_place[r].gather;
-    if (update < of_place[r].update) update = of_place[r].update;
-  }
-  return (double)(gather + update) * 1e-12;
-}
-
-static double mean_exposed(int ranks)
-{
-  double sum = 0;
-  for (int r = 0; r < ranks; r++) sum += (double)of_place[r].exposed * 1e-12;
-  return sum / ranks;
-}
-
 /* The step of all stages, in seconds. */
 struct pipeline_step {
   double pipeline, idle, update, all, exposed;
@@ -201,9 +178,17 @@ struct pipeline_step {
 static struct pipeline_step pipeline_step(const struct pipeline *p,
                                           const struct pipeline_cost *cost)
 {
+  int64_t gather = 0, update = 0; /* ranks gather, and update, at once */
+  double exposed = 0;
+  for (int r = 0; r < p->ranks; r++) {
+    const struct place_figures *place = &of_place[r];
+    if (gather < place->gather) gather = place->gather;
+    if (update < place->update) update = place->update;
+    exposed += (double)place->exposed * 1e-12;
+  }
   struct pipeline_step s = {.pipeline = (double)cost->time * 1e-12 * plan_options->accumulate,
-                            .update = around(p->ranks),
-                            .exposed = mean_exposed(p->ranks)};
+                            .update = (double)(gather + update) * 1e-12,
+                            .exposed = exposed / p->ranks};
   s.all = s.pipeline + s.update;
   s.idle = cost->idle * s.pipeline;
   s.flops = step_flops() / world_size() / s.all;

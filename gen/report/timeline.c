@@ -122,17 +122,12 @@ static const char *path_in(const char *path, int function)
   return path + (*path == '.');
 }
 
-static const char *module_path(const struct op *op)
-{
-  const char *path = op->module == NONE ? "" : graph->module[op->module].path;
-  return *path ? path : NULL;
-}
-
 static const char *path_of_op(const struct ran *r)
 {
-  const char *path = module_path(&graph->op[r->op]);
-  int loop = loop_at[r->op];
-  return path && loop != NONE ? path_in(path, loop) : path;
+  int module = graph->op[r->op].module, loop = loop_at[r->op];
+  const char *path = module == NONE ? "" : graph->module[module].path;
+  if (!*path) return NULL;
+  return loop == NONE ? path : path_in(path, loop);
 }
 
 /* "all_gather dp: attention.wq" */
@@ -179,32 +174,19 @@ static void timeline_put_in(struct row *row, int which)
   add(&row->ran, which);
 }
 
-static struct row *add_row(const char *phase, const char *name, int which)
-{
-  const struct ran *r = &simulated()->ran[which];
-  GROW(chart.row, chart.n, chart.room);
-  struct row *row = &chart.row[chart.n++];
-  *row = (struct row){.phase = phase, .name = name, .stream = r->stream, .begin = r->begin};
-  timeline_put_in(row, which);
-  return row;
-}
-
-static struct row *last_row(int stream)
-{
-  for (int i = chart.n; i-- > 0;)
-    if (chart.row[i].stream == stream) return &chart.row[i];
-  return NULL;
-}
-
 static void put_in_row(int which, const char *name)
 {
   const struct ran *r = &simulated()->ran[which];
   const char *phase = phase_name[graph->op[r->op].phase];
-  struct row *row = last_row(r->stream);
-  if (row && !strcmp(row->phase, phase) && !strcmp(row->name, name))
-    timeline_put_in(row, which);
-  else
-    add_row(phase, name, which);
+  struct row *row = NULL; /* the last of the stream */
+  for (int i = chart.n; i-- > 0 && !row;)
+    if (chart.row[i].stream == r->stream) row = &chart.row[i];
+  if (!row || strcmp(row->phase, phase) || strcmp(row->name, name)) {
+    GROW(chart.row, chart.n, chart.room);
+    row = &chart.row[chart.n++];
+    *row = (struct row){.phase = phase, .name = name, .stream = r->stream, .begin = r->begin};
+  }
+  timeline_put_in(row, which);
 }
 
 static bool is_small_row(const struct row *row)

@@ -105,11 +105,6 @@ static struct exchange_plan add_pieces(struct cost_model *m, const struct step_p
   return all;
 }
 
-static bool is_idle(const struct cost_model *m, const struct move_step *s, int sampled_rank)
-{
-  return is_idle_member(m, s, member_at(m, s, m->ranks->coordinate[sampled_rank]));
-}
-
 /* Whether the parts along `dim` are contiguous on every rank. The first rank has the largest. */
 static bool is_outermost(int ndim, const struct rank_parts *p, int dim)
 {
@@ -149,9 +144,9 @@ struct traffic traffic_of(struct cost_model *m, const struct step_parts *g, bool
     }
     if (pairwise) kept = part_overlap(ndim, &g->has, k, &g->gets, k);
     if (guesses) t.sent[tier * n + k] = t.got[tier * n + k] = gets - kept;
-    if (exchanges && is_idle(m, s, k)) kept = gets;
-    struct share of = {.n = size, .has = has, .gets = gets, .kept = kept};
-    of.member = member_at(m, s, r->coordinate[k]);
+    const int member = member_at(m, s, r->coordinate[k]);
+    if (exchanges && is_idle_member(m, s, member)) kept = gets;
+    struct share of = {.n = size, .member = member, .has = has, .gets = gets, .kept = kept};
     t.received[k] = elements_received(s->kind, &of);
     if (!by_pieces) {
       t.sent[tier * n + k] = elements_sent(s->kind, &of);
