@@ -3,8 +3,8 @@
    Takes   the program of the ranks at one place, with storage for every value.
    Holds   a value that a function leaves for another one, or sends, is in a slot. The slot belongs
            to the micro-batch from the stage's forward to the last action that touches it; no other
-           micro-batch takes it in between. Within a slot, check_memory.c finds values. The actions
-           do the work of a stage once for each micro-batch. */
+           one, of any stage, takes it in between. Within a slot, check_memory.c finds values. The
+           actions do the work of a stage once for each micro-batch. */
 #include "check/check.h"
 
 /* Whether functions of stage `by` touch values in flight of stage `of`: by * n + of. */
@@ -65,22 +65,24 @@ static void touch_all(void)
   }
 }
 
-/* Whether an action from `from` on touches the micro-batch's values in flight of the stage. */
-static bool is_touched_from(const struct actions *actions, int from, int stage, int microbatch)
+/* What a slot has: a micro-batch of a stage. */
+struct held {
+  int stage, microbatch;
+};
+
+/* Whether an action from `from` on touches the values in flight of a stage's micro-batch. */
+static bool is_touched_from(const struct actions *actions, int from, struct held h)
 {
   for (int i = from; i < actions->n; i++)
-    if (actions->at[i].microbatch == microbatch && *touches_of(actions->at[i].stage, stage))
+    if (actions->at[i].microbatch == h.microbatch && *touches_of(actions->at[i].stage, h.stage))
       return true;
   return false;
 }
 
-static void check_slots_of(const struct actions *actions, int stage)
+/* The largest number of micro-batches of the stage in flight at once: from its forward to the last
+   action that touches their values. */
+static int largest_in_flight(const struct actions *actions, int stage)
 {
-  const struct slots *of = &graph->memory->slots[stage];
-  int *slot = alloc((size_t)(actions->n + 1) * sizeof *slot);
-  int *has = alloc((size_t)(of->n + 1) * sizeof *has); /* by slot: the micro-batch in it */
-  /* The largest number of micro-batches in flight at once: from the stage's forward to the last
-     action that touches their values. */
   int *last = alloc((size_t)(microbatches() + 1) * sizeof *last), now = 0, most = 0;
   for (int i = 0; i < actions->n; i++)
     if (*touches_of(actions->at[i].stage, stage)) last[actions->at[i].microbatch] = i;
@@ -91,20 +93,46 @@ static void check_slots_of(const struct actions *actions, int stage)
     if (now > most) most = now;
     now -= last[a->microbatch] == i;
   }
-  require(most <= of->n, NONE, "more micro-batches are in flight than slots");
-  slots_of_stage(actions, stage, slot);
-  for (int k = 0; k < of->n; k++) has[k] = NONE;
+  return most;
+}
+
+/* Each value in flight is within its stage's slot: the slots are the end of the arena. */
+static void check_within_slots(int64_t all)
+{
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct allocation a = allocation_of(i);
+    if (a.in_flight == NONE || a.storage != i || !graph->value[i].stored) continue;
+    const int64_t from = a.offset - (arena_bytes() - all) - bytes_before_stage(a.in_flight);
+    require(from >= 0 && from + largest_bytes(i) <= graph->memory->slots[a.in_flight].bytes,
+            graph->value[i].op, "it is outside its slot");
+  }
+}
+
+/* Each action finds its micro-batch in the slots of all stages whose values it touches: no other
+   one, of any stage of the rank, has taken these slots since. */
+static void check_slots_of_rank(const struct actions *actions)
+{
+  const struct rank_slots slots = slots_of_rank(actions);
+  const int64_t *begin = slot_begins(&slots, graph->memory->slots);
+  struct held *has = alloc((size_t)(slots.n + 1) * sizeof *has); /* by slot */
+  for (int k = 0; k < slots.n; k++) has[k].stage = NONE;
   for (int i = 0; i < actions->n; i++) {
     const struct action *a = &actions->at[i];
-    if (!*touches_of(a->stage, stage)) continue;
-    require(slot[i] >= 0 && slot[i] < of->n, NONE, "an action has no slot");
-    if (a->kind == ACTION_F && a->stage == stage) {
-      require(has[slot[i]] == NONE || !is_touched_from(actions, i, stage, has[slot[i]]), NONE,
+    for (int s = 0; s < graph->stages->n; s++) {
+      if (!is_stage_here(s) || !*touches_of(a->stage, s)) continue;
+      const int slot = slots.of[s][a->microbatch];
+      const bool takes = a->kind == ACTION_F && a->stage == s;
+      require(slot >= 0 && slot < slots.n, NONE, "an action has no slot");
+      require(begin[slot + 1] - begin[slot] >= graph->memory->slots[s].bytes, NONE,
+              "a slot is smaller than what it has");
+      require(!takes || has[slot].stage == NONE || !is_touched_from(actions, i, has[slot]), NONE,
               "two micro-batches in flight have one slot");
-      has[slot[i]] = a->microbatch;
+      if (takes) has[slot] = (struct held){s, a->microbatch};
+      require(has[slot].stage == s && has[slot].microbatch == a->microbatch, NONE,
+              "an action takes the slot of another micro-batch");
     }
-    require(has[slot[i]] == a->microbatch, NONE, "an action takes the slot of another micro-batch");
   }
+  check_within_slots(begin[slots.n]);
 }
 
 void check_slots(void)
@@ -131,5 +159,7 @@ void check_slots(void)
     }
   }
   for (int s = 0; s < n; s++)
-    if (is_stage_here(s)) check_slots_of(&actions, s);
+    require(!is_stage_here(s) || largest_in_flight(&actions, s) <= graph->memory->slots[s].n, NONE,
+            "more micro-batches are in flight than slots");
+  check_slots_of_rank(&actions);
 }

@@ -74,31 +74,30 @@ static void add_actions(struct waits *w)
   }
 }
 
-/* The forward `at` takes a slot from which the micro-batch `had` was sent to other ranks. */
-static void add_receivers(struct waits *w, int at, int had)
+/* The forward `at` takes a slot from which the work of `had` was sent to other ranks. */
+static void add_receivers(struct waits *w, int at, const struct action *had)
 {
   const struct pipeline_stages *s = graph->stages;
-  int stage = w->at[at].action->stage;
   for (int i = 0; i < s->nedge; i++) {
     const struct stage_edge *e = &s->edge[i];
-    if (e->from == stage && s->coordinate[e->to] != s->coordinate[stage])
-      add_wait(w, at, done_by(w, e->read, e->to, had));
+    if (e->from == had->stage && s->coordinate[e->to] != s->coordinate[had->stage])
+      add_wait(w, at, done_by(w, e->read, e->to, had->microbatch));
   }
 }
 
 /* `first` is the first of the rank's actions. */
-static void add_slots(struct waits *w, int stage, int first)
+static void add_slots(struct waits *w, int rank, int first)
 {
-  const struct actions *actions = &w->of_rank[w->p->rank_of[stage]];
-  int *slot = alloc((size_t)(actions->n + 1) * sizeof *slot), n = w->p->microbatches;
-  int *has = alloc((size_t)(n + 1) * sizeof *has); /* by slot: its micro-batch, or NONE */
-  slots_of_stage(actions, stage, slot);
-  for (int i = 0; i < n; i++) has[i] = NONE;
+  const struct actions *actions = &w->of_rank[rank];
+  const struct rank_slots slots = slots_of_rank(actions);
+  /* By slot: the action whose forward took it last. */
+  const struct action **has = alloc((size_t)(slots.n + 1) * sizeof *has);
   for (int i = 0; i < actions->n; i++) {
     const struct action *a = &actions->at[i];
-    if (a->kind != ACTION_F || a->stage != stage) continue;
-    if (has[slot[i]] != NONE) add_receivers(w, first + i, has[slot[i]]);
-    has[slot[i]] = a->microbatch;
+    if (a->kind != ACTION_F) continue;
+    const struct action **had = &has[slots.of[a->stage][a->microbatch]];
+    if (*had) add_receivers(w, first + i, *had);
+    *had = a;
   }
 }
 
@@ -120,7 +119,8 @@ const char *waits_forever(const struct pipeline *p)
     if (a->kind == ACTION_W) add_wait(&w, i, done_by(&w, STAGE_BACKWARD, a->stage, a->microbatch));
     if (a->kind != ACTION_F) add_wait(&w, i, done_by(&w, STAGE_FORWARD, a->stage, a->microbatch));
   }
-  for (int s = 0; s < p->stages; s++) add_slots(&w, s, first[p->rank_of[s]]);
+  for (int r = 0; r < p->ranks; r++)
+    if (w.of_rank[r].n) add_slots(&w, r, first[r]);
   /* Runs each action that waits for nothing, until no action is left that can run. */
   struct list ready = {0};
   for (int i = 0; i < w.n; i++)

@@ -474,9 +474,8 @@ static void put_step_functions(struct buffer *b, int size, int rank)
           const char *does = is_posted(op) ? post_text(op, rank) : "";
           if (*does) put(&body, "%s%s", local_declarations(does), statement_lines(does));
         }
-        put(b, "static void %s(%s)\n{\n  %s(%s);\n%s}\n\n", post_name(f),
-            action_parameters(f->stage, "int "), begin_action_name(f->stage),
-            action_parameters(f->stage, ""), body.text ? body.text : "");
+        put(b, "static void %s(%s)\n{\n  %s(%s);\n%s}\n\n", post_name(f), action_parameters("int "),
+            begin_action_name(f->stage), action_parameters(""), body.text ? body.text : "");
       }
     }
 }

@@ -16,6 +16,36 @@ const char *begin_action_name(int stage)
   return stages_here() == 1 ? "begin_action" : text("begin_action_stage%d", stage);
 }
 
+/* "0, 1, 2" over lines. */
+static char *numbers_text(const int64_t *number, int n)
+{
+  struct buffer b = {0};
+  for (int i = 0; i < n; i++) put(&b, "%s%lld", i ? ", " : "", (long long)number[i]);
+  return wrapped(b.text, ", ", "  ");
+}
+
+static const char *slots_table(int stage)
+{
+  return text("slots_stage%d", stage);
+}
+
+/* Of several stages: which slot each micro-batch has in each stage, and where the slots begin. */
+static void put_slot_tables(struct buffer *b, const struct rank_slots *slots)
+{
+  put(b,
+      "\n// Where the slots of micro-batches begin. A slot goes from one stage to another.\n"
+      "static const long slot_begins[] = {\n  %s};\n"
+      "// By micro-batch: its slot.\n",
+      numbers_text(slot_begins(slots, graph->memory->slots), slots->n + 1));
+  int64_t *of = alloc((size_t)slots->microbatches * sizeof *of);
+  for (int s = 0; s < graph->stages->n; s++) {
+    if (!is_stage_here(s)) continue;
+    for (int m = 0; m < slots->microbatches; m++) of[m] = slots->of[s][m];
+    put(b, "static const int %s[] = {\n  %s};\n", slots_table(s),
+        numbers_text(of, slots->microbatches));
+  }
+}
+
 char *slots_text(const char *own_static)
 {
   struct buffer b = {0};
@@ -27,37 +57,49 @@ char *slots_text(const char *own_static)
   return b.text;
 }
 
-/* The parameter of an action that gives the slot of its micro-batch in that stage. */
-static const char *slot_parameter(int of)
+char *action_parameters(const char *type)
 {
-  return stages_here() == 1 ? "slot" : text("slot_stage%d", of);
+  return text(stages_here() == 1 ? "%sof, %sslot" : "%sof", type, type);
 }
 
-char *action_parameters(int stage, const char *type)
+/* The number of the slot that the stage's micro-batch has. */
+const char *slot_number(int stage)
 {
-  struct buffer b = {0};
-  put(&b, "%sof", type);
-  for (int s = stage; s >= 0; s--)
-    if (touches_slots(stage, s)) put(&b, ", %s%s", type, slot_parameter(s));
-  return b.text;
+  if (stages_here() == 1)
+    return text("%s / %lld", slot_variable(stage), (long long)graph->memory->slots[stage].bytes);
+  return text("%s[microbatch]", slots_table(stage));
+}
+
+static void put_slot_of_action(struct buffer *b, int stage)
+{
+  const int64_t bytes = graph->memory->slots[stage].bytes, at = bytes_before_stage(stage);
+  if (stages_here() == 1) {
+    put(b, "  %s = slot * %lldL;\n", slot_variable(stage), (long long)bytes);
+    return;
+  }
+  put(b, "  %s = slot_begins[%s[of]]", slot_variable(stage), slots_table(stage));
+  if (at) put(b, " - %lldL", (long long)at);
+  put(b, ";\n");
 }
 
 char *begin_actions_text(void)
 {
   struct buffer b = {0};
+  const struct actions actions = actions_here();
+  const struct rank_slots slots = slots_of_rank(&actions);
+  if (stages_here() > 1) put_slot_tables(&b, &slots);
   put(&b,
-      "// Begins an action of the schedule for micro-batch `of`, which has this slot of the arena\n"
+      "%s// Begins an action of the schedule for micro-batch `of`, which has %s slot of the arena\n"
       "// from its forward to its backward. Comments name actions as PyTorch does: 0F1 is the "
       "forward\n"
-      "// of stage 0 for micro-batch 1; B, a backward.\n");
+      "// of stage 0 for micro-batch 1; B, a backward.\n",
+      stages_here() > 1 ? "\n" : "", stages_here() > 1 ? "a" : "this");
   for (int s = 0; s < graph->stages->n; s++)
     if (is_stage_here(s)) {
       put(&b, "static void %s(%s)\n{\n  microbatch = of;\n", begin_action_name(s),
-          action_parameters(s, "int "));
+          action_parameters("int "));
       for (int i = s; i >= 0; i--)
-        if (touches_slots(s, i))
-          put(&b, "  %s = %s * %lldL;\n", slot_variable(i), slot_parameter(i),
-              (long long)graph->memory->slots[i].bytes);
+        if (touches_slots(s, i)) put_slot_of_action(&b, i);
       put(&b, "}\n\n");
     }
   return b.text;
@@ -77,6 +119,7 @@ struct items {
   struct item *at;
   const char *t; /* the step's number, as the target writes it */
   int **slot;    /* by stage and action, the slot of the action's micro-batch */
+  int nslot;
 };
 
 static int size_of_action(const struct action *a)
@@ -110,7 +153,12 @@ static bool uses_place(const struct items *items, const struct actions *actions,
   const struct action *a = &actions->at[j], *b = &actions->at[i];
   int of = allocation_of(receive->out).in_flight;
   if (of == NONE) return does_action(f, a);
-  return items->slot[of][j] == items->slot[of][i] && a->microbatch != b->microbatch;
+  for (int s = 0; s <= a->stage; s++) {
+    const bool is_own = s == of && a->microbatch == b->microbatch;
+    if (touches_slots(a->stage, s) && !is_own && items->slot[s][j] == items->slot[of][i])
+      return true;
+  }
+  return false;
 }
 
 /* The first place among the actions from which on none uses the bytes that action `i` receives;
@@ -150,7 +198,7 @@ static const char *item_text(const struct item *item)
 static void check_places(const struct items *items, const struct function *f,
                          const struct op *receive)
 {
-  int of = allocation_of(receive->out).in_flight, n = of == NONE ? 1 : graph->memory->slots[of].n;
+  int of = allocation_of(receive->out).in_flight, n = of == NONE ? 1 : items->nslot;
   int *posted = alloc((size_t)n * sizeof *posted); /* by slot: the micro-batch, or NONE */
   for (int i = 0; i < n; i++) posted[i] = NONE;
   for (int i = 0; i < items->n; i++) {
@@ -167,16 +215,18 @@ static void check_places(const struct items *items, const struct function *f,
 
 static struct items items_of(const struct actions *actions, bool forwards, const char *t)
 {
-  /* The schedule's slots; with only forwards, each micro-batch has the next slot. */
+  /* The schedule's slots; with only forwards, each micro-batch of one stage has the next slot. */
+  const struct actions scheduled_here = actions_here();
+  const struct rank_slots slots = slots_of_rank(&scheduled_here);
   int n = graph->stages->n, **slot = alloc((size_t)n * sizeof *slot);
   for (int s = 0; s < n; s++) {
     slot[s] = alloc((size_t)(actions->n + 1) * sizeof *slot[s]);
-    if (!is_stage_here(s)) continue;
-    if (!forwards) slots_of_stage(actions, s, slot[s]);
-    for (int i = 0; i < actions->n && forwards; i++)
-      slot[s][i] = actions->at[i].microbatch % graph->memory->slots[s].n;
+    for (int i = 0; i < actions->n && is_stage_here(s); i++) {
+      const int m = actions->at[i].microbatch;
+      slot[s][i] = forwards && slots.stages.n == 1 ? m % slots.n : slots.of[s][m];
+    }
   }
-  struct items items = {.t = t, .slot = slot};
+  struct items items = {.t = t, .slot = slot, .nslot = slots.n};
   struct list *posts = alloc((size_t)(actions->n + 1) * sizeof *posts); /* by place */
   for (int i = 0; i < actions->n; i++) {
     int place = place_of_post(&items, actions, i);
@@ -218,7 +268,7 @@ static const char *counter_of_action(void)
   return plan_options->accumulate > 1 ? "k" : "i";
 }
 
-/* "3, 1": the micro-batch, and its slots; or, in a loop over `i`, "i + 3, (i + 3) % 2". */
+/* "3, 1": the micro-batch, and its slot; or, in a loop over `i`, "i + 3, (i + 3) % 2". */
 static char *arguments_of(const struct items *items, const struct item *item, bool repeated, int by)
 {
   struct buffer b = {0};
@@ -227,16 +277,14 @@ static char *arguments_of(const struct items *items, const struct item *item, bo
              *whole = number;
   if (a->microbatch) whole = text("%s + %d", number, a->microbatch);
   put(&b, "%s", repeated ? whole : text("%d", a->microbatch));
-  for (int s = a->stage; s >= 0; s--) {
-    if (!touches_slots(a->stage, s)) continue;
-    int n = graph->memory->slots[s].n;
-    if (!repeated)
-      put(&b, ", %d", items->slot[s][item->at]);
-    else if (n == microbatches())
-      put(&b, ", %s", whole);
-    else
-      put(&b, n == 1 ? ", 0" : strpbrk(whole, "+*") ? ", (%s) %% %d" : ", %s %% %d", whole, n);
-  }
+  const int n = items->nslot;
+  if (stages_here() > 1) return b.text;
+  if (!repeated)
+    put(&b, ", %d", items->slot[a->stage][item->at]);
+  else if (n == microbatches())
+    put(&b, ", %s", whole);
+  else
+    put(&b, n == 1 ? ", 0" : strpbrk(whole, "+*") ? ", (%s) %% %d" : ", %s %% %d", whole, n);
   return b.text;
 }
 
@@ -249,15 +297,11 @@ struct repeats {
 
 enum { MOST_REPEATED = 64, LEAST_TIMES = 3 };
 
-/* Whether an item's slots follow from its micro-batch. */
+/* Whether an item's slot follows from its micro-batch: of several stages tables say it. */
 static bool has_usual_slots(const struct items *items, const struct item *item)
 {
   const struct action *a = item->action;
-  for (int s = a->stage; s >= 0; s--)
-    if (touches_slots(a->stage, s) &&
-        items->slot[s][item->at] != a->microbatch % graph->memory->slots[s].n)
-      return false;
-  return true;
+  return stages_here() > 1 || items->slot[a->stage][item->at] == a->microbatch % items->nslot;
 }
 
 static bool is_alike(const struct item *a, const struct item *b, int by)

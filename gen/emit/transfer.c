@@ -13,6 +13,7 @@
 /* By library: $call$ begins COLLECTIVE or TRANSFER. */
 static const struct {
   const char *send, *post, *posted, *receive, *sent, *all_sent;
+  const char *all_of_slot; /* NULL: each send by itself */
 } transfer_row[LIBRARIES] = {
     [LIBRARY_MPI] =
         {
@@ -24,6 +25,7 @@ static const struct {
             .receive = "$call$, receive_from($value$, $n$, $type$, /* from */ $peer$, /* tag */ "
                        "$tag$, $group$));",
             .sent = "COLLECTIVE($line$, await_sent($value$));",
+            .all_of_slot = "COLLECTIVE($line$, await_sent_within($value$, $n$));",
             .all_sent = "  COLLECTIVE($line$, await_all_sent());\n",
         },
     [LIBRARY_NCCL] =
@@ -50,6 +52,12 @@ static int stage_of_slots(const struct op *op)
   return op->kind == OP_send ? allocation_of(op->in[0]).in_flight : NONE;
 }
 
+static struct rank_slots slots_here(void)
+{
+  const struct actions actions = actions_here();
+  return slots_of_rank(&actions);
+}
+
 /* The events of the program before those of this operation; NULL: all. */
 static int events_before(const struct op *end)
 {
@@ -59,7 +67,7 @@ static int events_before(const struct op *end)
       const struct op *op = &graph->op[graph->function[i].op[k]];
       if (op == end) return n;
       if (!is_transfer(op->kind)) continue;
-      n += stage_of_slots(op) == NONE ? 1 : graph->memory->slots[stage_of_slots(op)].n;
+      n += stage_of_slots(op) == NONE ? 1 : slots_here().n;
     }
   return n;
 }
@@ -69,12 +77,12 @@ int program_events(void)
   return events_before(NULL);
 }
 
-static const char *transfer_event(const struct op *op)
+/* The event of a transfer; of a send from the slot that the stage's micro-batch has. */
+static const char *transfer_event(const struct op *op, int stage)
 {
-  const int first = events_before(op), stage = stage_of_slots(op);
-  if (stage == NONE) return text("done[%d]", first);
-  return text("done[%d + %s / %" PRId64 "]", first, slot_variable(stage),
-              graph->memory->slots[stage].bytes);
+  const int first = events_before(op);
+  if (stage_of_slots(op) == NONE) return text("done[%d]", first);
+  return text("done[%d + %s]", first, slot_number(stage));
 }
 
 /* ---------------------------------------------------------------------------------------- calls */
@@ -101,7 +109,7 @@ static char *transfer_call(const struct op *op, int rank, const char *row)
               library_type(graph->value[value].type), "peer",
               text("%d", coordinate_of_stage((int)op->number[sends ? 2 : 1])), "tag", tag, "group",
               group_name(group), "stream", edge == NONE ? "" : stream_name(edge), "event",
-              edge == NONE ? "" : transfer_event(op), NULL);
+              edge == NONE ? "" : transfer_event(op, stage_of_slots(op)), NULL);
 }
 
 char *transfer_text(const struct op *op, int rank)
@@ -117,32 +125,54 @@ char *post_text(const struct op *op, int rank)
   return transfer_call(op, rank, transfer_row[target->library].post);
 }
 
+/* Whether the rank sends some of the value in micro-batches of any size. */
+static bool is_sent(int value, int rank)
+{
+  const int now = graph->mesh.now;
+  bool is = false;
+  for (int size = NONE; next_size(sizes_of_step(), &size);)
+    is |= elements(local_shape(value, rank)) > 0;
+  graph->mesh.now = now;
+  return is;
+}
+
+/* Awaits the send, in a forward of that stage. */
+static const char *await_sent_text(const struct op *send, const struct function *in, int stage)
+{
+  return fill(transfer_row[target->library].sent, "line", plan_line_text(send->line), "value",
+              target->edge_groups ? "" : arena_pointer(send->in[0], NULL, in->name), "event",
+              target->edge_groups ? transfer_event(send, stage) : "", NULL);
+}
+
+/* All that a micro-batch of any stage has sent from the slot that the stage's micro-batch takes. */
+static const char *await_all_of_slot_text(const struct op *send, int stage)
+{
+  const struct rank_slots slots = slots_here();
+  const int64_t first = arena_bytes() - slot_begins(&slots, graph->memory->slots)[slots.n];
+  const char *slot = slot_number(stage);
+  return fill(transfer_row[target->library].all_of_slot, "line", plan_line_text(send->line),
+              "value", text("m->arena + %lld + slot_begins[%s]", (long long)first, slot), "n",
+              text("slot_begins[%s + 1] - slot_begins[%s]", slot, slot), NULL);
+}
+
 /* Before the forward takes a slot again, it awaits the sends from there of an earlier micro-batch,
-   which may be of another size. */
+   which may be of another size, and of another stage. */
 char *awaits_sent_text(const struct function *f, int rank)
 {
   struct buffer b = {0};
   put_text(&b, "", 0);
   if (!graph->stages || !is_phase(f) || f->phase != FORWARD) return b.text;
-  if (graph->memory->slots[f->stage].n == microbatches()) return b.text;
+  const int of_rank = stages_here(), slots = slots_here().n;
+  const bool at_once = of_rank > 1 && transfer_row[target->library].all_of_slot;
+  if (slots == microbatches() * of_rank) return b.text;
   for (int i = 0; i < graph->nfunction; i++) {
     const struct function *other = &graph->function[i];
     for (int k = 0; k < other->nop; k++) {
       const struct op *op = &graph->op[other->op[k]];
-      if (stage_of_slots(op) != f->stage) continue;
-      /* Whether the rank sends some of the value in micro-batches of any size. */
-      int value = op->in[0];
-      const int now = graph->mesh.now;
-      bool is_sent = false;
-      for (int size = NONE; next_size(sizes_of_step(), &size);)
-        is_sent |= elements(local_shape(value, rank)) > 0;
-      graph->mesh.now = now;
-      if (!is_sent) continue;
-      const char *sent =
-          fill(transfer_row[target->library].sent, "line", plan_line_text(op->line), "value",
-               target->edge_groups ? "" : arena_pointer(op->in[0], NULL, other->name), "event",
-               target->edge_groups ? transfer_event(op) : "", NULL);
-      put(&b, "  %s // of the slot's last micro-batch\n", sent);
+      if (stage_of_slots(op) == NONE || !is_sent(op->in[0], rank)) continue;
+      put(&b, "  %s // of the slot's last micro-batch\n",
+          at_once ? await_all_of_slot_text(op, f->stage) : await_sent_text(op, other, f->stage));
+      if (at_once) return b.text;
     }
   }
   return b.text;

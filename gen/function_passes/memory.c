@@ -247,14 +247,26 @@ static void find_in_flight(struct lifetimes *l)
   }
 }
 
+/* Whether it is a receive's place, to which another rank may write before the action begins. */
+static bool is_posted_place(int value)
+{
+  const int maker = graph->value[value].op;
+  return maker != NONE && is_posted(&graph->op[maker]);
+}
+
+enum in_part { ALL, POSTED, OTHERS };
+
 /* The storages that are in flight with the stage; NONE: those that are not in flight. */
-static int64_t place_some(struct trial *t, int in_flight, int64_t *live)
+static int64_t place_some(struct trial *t, int in_flight, enum in_part part, int64_t *live)
 {
   struct memory_plan *plan = t->lifetimes.plan;
   struct list some = {0};
-  for (int i = 0; i < t->lifetimes.storage.n; i++)
-    if (plan->of[t->lifetimes.storage.at[i]].in_flight == in_flight)
-      add(&some, t->lifetimes.storage.at[i]);
+  for (int i = 0; i < t->lifetimes.storage.n; i++) {
+    const int value = t->lifetimes.storage.at[i];
+    if (plan->of[value].in_flight == in_flight &&
+        (part == ALL || is_posted_place(value) == (part == POSTED)))
+      add(&some, value);
+  }
   begin_placing(&t->placing, plan, &some);
   *live = most_live(&t->placing);
   return place_values(&t->placing, *live, true);
@@ -266,27 +278,57 @@ static int64_t aligned(int64_t bytes)
   return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
+/* Several stages: what is received lies before the rest, at the same place for all of them. So a
+   receive is posted when the slot's micro-batch has ended, though another rank may still read what
+   that one has sent. */
+static void place_of_several_stages(struct trial *t, int64_t *live)
+{
+  struct memory_plan *plan = t->lifetimes.plan;
+  int64_t received = 0;
+  for (int s = 0; s < graph->stages->n; s++) {
+    if (!is_stage_here(s)) continue;
+    int64_t bytes = aligned(place_some(t, s, POSTED, &live[s]));
+    if (received < bytes) received = bytes;
+  }
+  for (int s = 0; s < graph->stages->n; s++) {
+    if (!is_stage_here(s)) continue;
+    int64_t rest;
+    plan->slots[s].bytes = received + aligned(place_some(t, s, OTHERS, &rest));
+    live[s] += rest;
+    for (int i = 0; i < t->lifetimes.storage.n; i++) {
+      const int value = t->lifetimes.storage.at[i];
+      if (plan->of[value].in_flight == s && !is_posted_place(value))
+        plan->of[value].offset += received;
+    }
+  }
+}
+
 /* The slots come after the values that live within a function, or for all micro-batches. */
 static void place_slots(struct trial *t)
 {
   struct memory_plan *plan = t->lifetimes.plan;
-  struct actions actions = actions_here();
-  int *slot = alloc((size_t)(actions.n + 1) * sizeof *slot);
+  const struct actions actions = actions_here();
+  const struct rank_slots slots = slots_of_rank(&actions);
+  int64_t *live = alloc((size_t)graph->stages->n * sizeof *live), at = 0;
   plan->slots = alloc((size_t)graph->stages->n * sizeof *plan->slots);
   plan->arena_bytes = aligned(plan->arena_bytes);
+  if (slots.stages.n == 1) {
+    const int s = slots.stages.at[0];
+    plan->slots[s].bytes = aligned(place_some(t, s, ALL, &live[s]));
+  } else {
+    place_of_several_stages(t, live);
+  }
   for (int s = 0; s < graph->stages->n; s++) {
-    int64_t live;
     if (!is_stage_here(s)) continue;
-    struct slots *of = &plan->slots[s];
-    of->n = slots_of_stage(&actions, s, slot);
-    of->bytes = aligned(place_some(t, s, &live));
+    plan->slots[s].n = slots.stages.n == 1 ? slots.n : slots.most[s];
     for (int i = 0; i < t->lifetimes.storage.n; i++) {
       struct allocation *a = &plan->of[t->lifetimes.storage.at[i]];
-      if (a->in_flight == s) a->offset += plan->arena_bytes;
+      if (a->in_flight == s) a->offset += plan->arena_bytes + at;
     }
-    plan->arena_bytes += of->n * of->bytes;
-    plan->live_bytes += of->n * live;
+    at += plan->slots[s].bytes;
   }
+  plan->arena_bytes += slot_begins(&slots, plan->slots)[slots.n];
+  plan->live_bytes += most_in_flight(&slots, &actions, live);
 }
 
 void memory(void)
@@ -294,7 +336,7 @@ void memory(void)
   struct trial *t = find_all_storages();
   struct memory_plan *plan = t->lifetimes.plan;
   if (graph->stages) find_in_flight(&t->lifetimes);
-  plan->arena_bytes = place_some(t, NONE, &plan->live_bytes);
+  plan->arena_bytes = place_some(t, NONE, ALL, &plan->live_bytes);
   if (graph->stages) place_slots(t);
   plan->placed = true;
   plan->scratch_bytes = kernel_scratch(0) * type_bytes(F32);

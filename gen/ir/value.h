@@ -73,7 +73,8 @@ struct allocation {
   int depth;      /* the number of values of its stack that are kept: index i has slot i % depth */
   int64_t offset; /* ACTIVATION: in the arena; in a stack, that of module 0's value */
   int in_flight;  /* the stage of a pipeline of whose micro-batches each in flight has one: its
-                     offset is within the first one's slot; else NONE */
+                     offset is where it would be if the rank had one micro-batch, whose stages'
+                     slots lie one after the other; else NONE */
   int64_t slice;  /* the storage holds the slices of a scan, one after the other: the bytes of one;
                      0:  it is none */
   int made, made_by; /* the program point that makes it, and its function; or NONE */
@@ -87,9 +88,9 @@ struct memory_plan {
   int64_t arena_bytes;   /* of a rank, the same on all */
   int64_t live_bytes;    /* the largest sum of live bytes: the lower bound of arena_bytes */
   struct slots {
-    int n;               /* the most in flight at once */
-    int64_t bytes;       /* of each */
-  } * slots;             /* by stage of a pipeline: they are the end of the arena */
+    int n;         /* of one stage: all slots of the rank; of several: the most it has at once */
+    int64_t bytes; /* that each holds of the stage */
+  } * slots;       /* by stage of a pipeline: they are the end of the arena */
   int64_t scratch_bytes; /* outside the arena, for parts of sums: on rank 0, which has the most */
 };
 

@@ -148,10 +148,25 @@ struct actions actions_here(void);
 /* --------------------------------------------------------------------------------------- slots.c
  */
 
-/* By action the slot that its micro-batch has among those of that stage; NONE: it needs none. A
-   micro-batch has it from the stage's forward to the last action of the same ranks that reads its
-   contents. Returns the number of slots. */
-int slots_of_stage(const struct actions *actions, int stage, int *slot);
+/* The slots of a rank's stages. A micro-batch has one from its stage's forward to the last action
+   of the rank that reads its contents. */
+struct rank_slots {
+  int n, microbatches;
+  struct list stages; /* of the rank */
+  int **of;           /* by stage of the rank and micro-batch: its slot */
+  int **ends;         /* the same: the last action that needs it */
+  int *most;          /* by stage: the most that it has at once */
+};
+
+struct rank_slots slots_of_rank(const struct actions *actions);
+/* By slot where it begins, counted from the first one, and the end of the last one: each is as
+   large as the largest that it holds. */
+int64_t *slot_begins(const struct rank_slots *slots, const struct slots *of_stage);
+/* The most bytes in flight at once, if each micro-batch of a stage has so many. */
+int64_t most_in_flight(const struct rank_slots *slots, const struct actions *actions,
+                       const int64_t *each);
+/* The bytes that the rank's stages before this one hold of a micro-batch. */
+int64_t bytes_before_stage(int stage);
 
 /* --------------------------------------------------------------------------------------- waits.c
  */

@@ -278,7 +278,7 @@ static bool runs(const struct ends *e, const struct action *a, int64_t *time)
 }
 
 /* From a micro-batch's forward to its B or W. */
-static int most_in_flight(const struct actions *order)
+static int most_microbatches(const struct actions *order)
 {
   int now = 0, most = 0;
   struct action part[ACTION_PARTS];
@@ -318,7 +318,7 @@ struct pipeline_cost pipeline_cost_of(const struct pipeline *p, const struct sta
     if (time[r] > cost.time) cost.time = time[r];
     for (int k = 0; k < p->order[r].n; k++) cost.busy[r] += time_of(&e, &p->order[r].at[k]);
     busy += cost.busy[r];
-    cost.in_flight[r] = most_in_flight(&p->order[r]);
+    cost.in_flight[r] = most_microbatches(&p->order[r]);
   }
   cost.idle = 1 - (double)busy / ((double)cost.time * p->ranks);
   return cost;

@@ -4,15 +4,15 @@
    A rank goes through its actions in their order. An action begins when its inputs were sent, and
    sends when it has run. A sender does not wait; but a forward reuses a slot of memory, and so
    begins when all values sent from it have been received: by the actions that read them. With only
-   as many slots as micro-batches in flight, ranks may wait forever: then each stage has some
+   as many slots as micro-batches in flight, ranks may wait forever: then each rank has some
    more. */
 #include "pipeline/pipeline.h"
 
 struct waiting {
   const struct pipeline *p;
-  struct actions *actions; /* by rank */
-  bool *ran[STAGE_WORKS];  /* by stage and micro-batch */
-  int **slot;              /* by stage, and action of its rank */
+  struct actions *actions;  /* by rank */
+  bool *ran[STAGE_WORKS];   /* by stage and micro-batch */
+  struct rank_slots *slots; /* by rank */
 };
 
 static bool has_run(const struct waiting *w, int stage, enum stage_work work, int microbatch)
@@ -45,17 +45,24 @@ static bool is_made(const struct waiting *w, const struct action *a)
   return has_run(w, a->stage, a->kind == ACTION_W ? STAGE_BACKWARD : STAGE_FORWARD, a->microbatch);
 }
 
+/* The action whose forward took the slot before, or NULL. */
+static const struct action *slot_had(const struct waiting *w, int rank, int at)
+{
+  const struct action *a = w->actions[rank].at;
+  int *const *of = w->slots[rank].of, slot = of[a[at].stage][a[at].microbatch];
+  for (int i = at; i-- > 0;)
+    if (a[i].kind == ACTION_F && of[a[i].stage][a[i].microbatch] == slot) return &a[i];
+  return NULL;
+}
+
 static bool is_slot_free(const struct waiting *w, int rank, int at)
 {
   const struct pipeline_stages *s = graph->stages;
-  const struct action *a = w->actions[rank].at;
-  int stage = a[at].stage, had = NONE; /* the micro-batch that had the slot before */
-  for (int i = at; i-- > 0 && had == NONE;)
-    if (w->slot[stage][i] == w->slot[stage][at]) had = a[i].microbatch;
-  for (int i = 0; i < s->nedge && had != NONE; i++) {
+  const struct action *had = slot_had(w, rank, at);
+  for (int i = 0; i < s->nedge && had; i++) {
     const struct stage_edge *e = &s->edge[i];
-    bool is_sent = e->from == stage && s->coordinate[e->to] != s->coordinate[stage];
-    if (is_sent && !has_run(w, e->to, e->read, had)) return false;
+    bool is_sent = e->from == had->stage && s->coordinate[e->to] != s->coordinate[had->stage];
+    if (is_sent && !has_run(w, e->to, e->read, had->microbatch)) return false;
   }
   return true;
 }
@@ -75,14 +82,12 @@ static struct waiting waits_begin(const struct pipeline *p)
 {
   struct waiting w = {.p = p,
                       .actions = alloc((size_t)p->ranks * sizeof *w.actions),
-                      .slot = alloc((size_t)p->stages * sizeof *w.slot)};
+                      .slots = alloc((size_t)p->ranks * sizeof *w.slots)};
   for (enum stage_work work = 0; work < STAGE_WORKS; work++)
     w.ran[work] = alloc(microbatch_places(p) + 1);
-  for (int r = 0; r < p->ranks; r++) w.actions[r] = actions_of(p, r);
-  for (int s = 0; s < p->stages; s++) {
-    const struct actions *of = &w.actions[p->rank_of[s]];
-    w.slot[s] = alloc((size_t)(of->n + 1) * sizeof **w.slot);
-    slots_of_stage(of, s, w.slot[s]);
+  for (int r = 0; r < p->ranks; r++) {
+    w.actions[r] = actions_of(p, r);
+    w.slots[r] = slots_of_rank(&w.actions[r]);
   }
   return w;
 }
@@ -109,5 +114,6 @@ const char *stages_wait(const struct pipeline *p)
 void find_spare_slots(const struct pipeline *p)
 {
   int *spare = &graph->stages->spare_slots;
-  for (*spare = 0; *spare < p->microbatches && stages_wait(p);) ++*spare;
+  const int most = p->microbatches * (p->stages / p->ranks + 1);
+  for (*spare = 0; *spare < most && stages_wait(p);) ++*spare;
 }

@@ -79,18 +79,21 @@ static int nth_stage_at(int place, int k)
 
 void note_equal_stage(int other)
 {
-  int here = graph->stages->here;
-  struct actions actions = actions_here();
-  int *slot = alloc((size_t)(actions.n + 1) * sizeof *slot);
-  of_place[here] = of_place[other];
+  const struct pipeline_stages *stages = graph->stages;
+  const char *why;
+  const struct actions here = actions_here(), there = actions_of(pipeline_here(&why), other);
+  const struct rank_slots of_here = slots_of_rank(&here), of_there = slots_of_rank(&there);
+  struct slots *slots = alloc((size_t)stages->n * sizeof *slots);
+  struct place_figures *place = &of_place[stages->here];
+  *place = of_place[other];
   for (int k = 0; k < stages_here(); k++) {
-    int stage = nth_stage_at(here, k);
-    struct stage_figures *f = &of_stage[stage];
-    *f = of_stage[nth_stage_at(other, k)];
-    int more = slots_of_stage(&actions, stage, slot) - f->slots.n;
-    f->slots.n += more;
-    of_place[here].memory += more * f->slots.bytes;
+    const int stage = nth_stage_at(stages->here, k), like = nth_stage_at(other, k);
+    of_stage[stage] = of_stage[like];
+    slots[stage] = slots[like] = of_stage[like].slots;
+    of_stage[stage].slots.n = stages_here() == 1 ? of_here.n : of_here.most[stage];
   }
+  place->memory += slot_begins(&of_here, slots)[of_here.n];
+  place->memory -= slot_begins(&of_there, slots)[of_there.n];
 }
 
 /* ---------------------------------------------------------------------------------- the schedule

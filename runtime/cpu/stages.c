@@ -48,20 +48,22 @@ static int test_all(void)
   return error;
 }
 
-// One that sends the value, or NULL; NULL: any value.
-static const struct sending *find(const void *value)
+// One that sends a value that begins within these bytes, or NULL; at NULL: any value.
+static const struct sending *find(const char *at, long bytes)
 {
-  for (int i = 0; i < nsending; i++)
-    if (!value || sending[i].value == value) return &sending[i];
+  for (int i = 0; i < nsending; i++) {
+    const char *value = sending[i].value;
+    if (!at || (value >= at && value < at + bytes)) return &sending[i];
+  }
   return NULL;
 }
 
-static int await(const void *value)
+static int await(const void *at, long bytes)
 {
   const struct place *own = pending, *named = NULL;
   const int of = pending_microbatch;
   int error = MPI_SUCCESS, named_of = -1;
-  for (const struct sending *s; error == MPI_SUCCESS && (s = find(value)); error = test_all()) {
+  for (const struct sending *s; error == MPI_SUCCESS && (s = find(at, bytes)); error = test_all()) {
     if (s->at == named && s->microbatch == named_of) continue;
     named = s->at;
     named_of = s->microbatch;
@@ -73,12 +75,17 @@ static int await(const void *value)
 
 int await_sent(const void *value)
 {
-  return await(value);
+  return await(value, 1);
+}
+
+int await_sent_within(const void *begin, long bytes)
+{
+  return await(begin, bytes);
 }
 
 int await_all_sent(void)
 {
-  int error = await(NULL);
+  int error = await(NULL, 0);
 #ifdef TPGEN_LIBRARY
   forget_transfers(); // the thread may end before the model
 #endif

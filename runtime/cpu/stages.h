@@ -7,9 +7,11 @@
 #include "base/program.h"
 
 // Sends n elements to a rank of the group, and does not wait. The value must stay until
-// await_sent(value) returns; it may be sent to several. Both return an error of MPI.
+// await_sent(value) returns; it may be sent to several. All return an error of MPI.
 int send_to(const void *value, int n, MPI_Datatype type, int to, int tag, MPI_Comm group);
 int await_sent(const void *value);
+// The same of all values that begin within these bytes.
+int await_sent_within(const void *begin, long bytes);
 // Waits for all that has been sent.
 int await_all_sent(void);
 // For a library: no transfer is under way any more, or a call has failed.

@@ -507,6 +507,46 @@ static void test_stages_end(void **state)
   assert_true(proved > 1500 && waited > 0);
 }
 
+/* The most that a rank has in flight at once, by a count of its own: the forward of a stage's
+   micro-batch has begun, and its backward has not ended. */
+static int counted_in_flight(const struct actions *actions)
+{
+  int now = 0, most = 0;
+  for (int i = 0; i < actions->n; i++) {
+    const enum action_kind kind = actions->at[i].kind;
+    now += kind == ACTION_F;
+    if (now > most) most = now;
+    now -= kind == ACTION_B || kind == ACTION_W;
+  }
+  return most;
+}
+
+/* The stages of a rank share its slots: as many as are in flight at once. */
+static void test_slots_are_shared(void **state)
+{
+  static const struct {
+    const char *schedule;
+    int ranks, stages, n, slots; /* slots: of rank 0 */
+  } rows[] = {
+      {"interleaved_1f1b", 4, 5, 16, 23}, {"1f1b", 4, 1, 16, 4}, {"interleaved_1f1b", 2, 2, 8, 5},
+      {"zbv_zero_bubble", 4, 2, 16, 8},   {"gpipe", 4, 1, 6, 6}, {"looped_bfs", 2, 3, 4, 12},
+  };
+  (void)state;
+  new_graph(1, (int[]){1});
+  for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+    const struct pipeline *p =
+        several_stages_of(rows[k].schedule, rows[k].ranks, rows[k].stages, rows[k].n);
+    graph->stages->spare_slots = 0;
+    graph->stages->nedge = 0;
+    for (int r = 0; r < p->ranks; r++) {
+      const struct actions actions = actions_of(p, r);
+      assert_int_equal(slots_of_rank(&actions).n, counted_in_flight(&actions));
+    }
+    const struct actions actions = actions_of(p, 0);
+    assert_int_equal(slots_of_rank(&actions).n, rows[k].slots);
+  }
+}
+
 /* A forward behind a backward that needs it, on another stage; an action that is left out. */
 static void test_stages_that_wait(void **state)
 {
@@ -582,6 +622,7 @@ int main(void)
       cmocka_unit_test(test_ring_of_six),
       cmocka_unit_test(test_strangers_may_differ),
       cmocka_unit_test(test_stages_end),
+      cmocka_unit_test(test_slots_are_shared),
       cmocka_unit_test(test_stages_that_wait),
       cmocka_unit_test(test_what_stages_join_in),
   };

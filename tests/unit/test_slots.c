@@ -3,13 +3,15 @@
 #include "driver/driver.h"
 #include "unit.h"
 
-/* The program of the ranks that have the stages 1 and 2: a V's turn. */
+/* The program of the ranks that have the stages 1 and 2: a V's turn. Stage 2 computes gradients of
+   weights after the last action of stage 1 for the same micro-batch. */
 static void compile(void)
 {
   static struct definition list[] = {
-      {"pp", "2"},       {"stages", "2"},       {"schedule", "zbv_zero_bubble"},
-      {"n_layers", "4"}, {"microbatches", "4"}, {"batch", "8"},
-      {"dim", "16"},     {"hidden", "32"},      {"vocab", "64"}};
+      {"pp", "2"},       {"schedule", "tests/plans/pipeline/late_weights.csv"},
+      {"n_layers", "4"}, {"batch", "8"},
+      {"dim", "16"},     {"hidden", "32"},
+      {"vocab", "64"}};
   options.plan = "plans/llama3.lua";
   options.definition = list;
   options.ndefinition = sizeof list / sizeof *list;

@@ -42,8 +42,8 @@ static void await_taken(struct mailbox *box, uint32_t number)
   begin_action_of(own, of);
 }
 
-// Those of this value; of any value if there is none.
-static void await_those_of(location value)
+// Those of values that begin within these bytes; of any value if there is no place.
+static void await_those_within(location begin, size_t bytes)
 {
   static uint32_t taken; // this letter, and all before it
   struct mailbox *box = own_box();
@@ -51,19 +51,25 @@ static void await_those_of(location value)
   while (taken != sent && !open_letter(box, taken + 1)) taken++;
   for (uint32_t n = taken; n != sent;) {
     const struct letter *l = open_letter(box, ++n);
-    if (l && (!value || l->value == value)) await_taken(box, n);
+    if (l && (!begin || (l->value >= begin && l->value < begin + bytes))) await_taken(box, n);
   }
 }
 
 int await_sent(const void *value)
 {
-  await_those_of(shared_place(value, 1, NULL));
+  await_those_within(shared_place(value, 1, NULL), 1);
+  return MPI_SUCCESS;
+}
+
+int await_sent_within(const void *begin, long bytes)
+{
+  await_those_within(shared_place(begin, 1, NULL), (size_t)bytes);
   return MPI_SUCCESS;
 }
 
 int await_all_sent(void)
 {
-  await_those_of(0);
+  await_those_within(0, 0);
   return MPI_SUCCESS;
 }
 
