@@ -49,8 +49,6 @@ bool has_posts(const struct function *f);
 const char *post_name(const struct function *f);
 /* The parameters of begin_action, each after its type: "int of, int slot"; without: "of, slot". */
 char *action_parameters(const char *type);
-/* The number of the slot that the stage's micro-batch has. */
-const char *slot_number(int stage);
 
 /* ---------------------------------------------------------------------------------- transfer.c */
 

@@ -24,11 +24,6 @@ static char *numbers_text(const int64_t *number, int n)
   return wrapped(b.text, ", ", "  ");
 }
 
-static const char *slots_table(int stage)
-{
-  return text("slots_stage%d", stage);
-}
-
 /* Of several stages: which slot each micro-batch has in each stage, and where the slots begin. */
 static void put_slot_tables(struct buffer *b, const struct rank_slots *slots)
 {
@@ -60,14 +55,6 @@ char *slots_text(const char *own_static)
 char *action_parameters(const char *type)
 {
   return text(stages_here() == 1 ? "%sof, %sslot" : "%sof", type, type);
-}
-
-/* The number of the slot that the stage's micro-batch has. */
-const char *slot_number(int stage)
-{
-  if (stages_here() == 1)
-    return text("%s / %lld", slot_variable(stage), (long long)graph->memory->slots[stage].bytes);
-  return text("%s[microbatch]", slots_table(stage));
 }
 
 static void put_slot_of_action(struct buffer *b, int stage)

@@ -278,9 +278,9 @@ static int64_t aligned(int64_t bytes)
   return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-/* Several stages: what is received lies before the rest, at the same place for all of them. So a
-   receive is posted when the slot's micro-batch has ended, though another rank may still read what
-   that one has sent. */
+/* Of several stages: the places of receives come before the rest, at the same offset for all of
+   them. A receive is posted as soon as the slot is free. Another rank may still read what was sent
+   from the slot, which has other bytes. */
 static void place_of_several_stages(struct trial *t, int64_t *live)
 {
   struct memory_plan *plan = t->lifetimes.plan;

@@ -72,9 +72,9 @@ struct allocation {
   int storage;    /* the value whose bytes it shares: mostly itself */
   int depth;      /* the number of values of its stack that are kept: index i has slot i % depth */
   int64_t offset; /* ACTIVATION: in the arena; in a stack, that of module 0's value */
-  int in_flight;  /* the stage of a pipeline of whose micro-batches each in flight has one: its
-                     offset is where it would be if the rank had one micro-batch, whose stages'
-                     slots lie one after the other; else NONE */
+  int in_flight;  /* the stage of a pipeline of whose micro-batches each in flight has one, in its
+                     slot; NONE: there is one. The offset counts the slots as if each stage had one,
+                     and they lay side by side */
   int64_t slice;  /* the storage holds the slices of a scan, one after the other: the bytes of one;
                      0:  it is none */
   int made, made_by; /* the program point that makes it, and its function; or NONE */

@@ -213,6 +213,17 @@ const char *slot_variable(int stage)
   return stages_here() == 1 ? "in_flight" : text("in_flight_stage%d", stage);
 }
 
+const char *slots_table(int stage)
+{
+  return text("slots_stage%d", stage);
+}
+
+const char *slot_number(int stage)
+{
+  if (stages_here() > 1) return text("%s[microbatch]", slots_table(stage));
+  return text("%s / %lld", slot_variable(stage), (long long)graph->memory->slots[stage].bytes);
+}
+
 char *activation_table(void)
 {
   struct buffer b = {0};

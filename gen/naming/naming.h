@@ -40,6 +40,10 @@ bool is_activation(int value);
 const char *arena_pointer(int value, const char *module, const char *function);
 /* The variable with the place of the slot that the stage's micro-batch has in the arena. */
 const char *slot_variable(int stage);
+/* The table of the slots that a stage's micro-batches have, where a rank has several stages; and
+   the number of the slot of the one that runs. */
+const char *slots_table(int stage);
+const char *slot_number(int stage);
 /* The table of all values that were asked for, "" if none; and a function that empties it. */
 char *activation_table(void);
 void forget_activations(void);

@@ -24,7 +24,7 @@ upward=$(awk 'NR == FNR { if (NF) floor[$1] = NR; next }
 # The checks decide nothing as the passes do that they check. What they call above ir/ and util/ is listed:
 # what a program says, which they compare with an answer of their own (counts, copies, slots, work), and
 # plain data: the actions of a schedule, names, a kernel's file, the type that a bucket has.
-allowed='collective_counts equal_parts is_copied_in is_copied_out slots_of_stage does_work
+allowed='collective_counts equal_parts is_copied_in is_copied_out slots_of_rank slot_begins bytes_before_stage does_work
   actions_here actions_of pipeline_here action_text stream_name kernel_file moved_type'
 asked=$(awk -v allowed="$allowed" 'BEGIN { n = split(allowed, a); for (i = 1; i <= n; i++) may[a[i]] = 1 }
   $1 ~ /^check\// && $2 !~ /^(util|ir|check)\// { called[$3] = 1; if (!($3 in may)) print $1 " asks " $3 " of " $2 }
