@@ -63,6 +63,31 @@ void add_runtime(void);
    ends tpgen. */
 void run_schedule_query(void);
 
+/* -------------------------------------------------------------------------------- reductions.c */
+
+/* Decides where gradients of several batches are reduced, before the pass `optimize`. passes: runs
+   that pass and the rest, and calls note_trial() for each finished program. */
+void decide_reductions(void (*passes)(void));
+
+/* ------------------------------------------------------------------------------------ trials.c */
+
+/* What the rest of the passes leaves if they run from here. */
+struct trial {
+  bool ended;     /* without an error */
+  int64_t memory; /* of a rank, the most of all places of a pipeline */
+  double seconds; /* of a step by the model */
+};
+struct trial_run {
+  int process, from;
+};
+/* Runs the passes in a process of its own, beside this one; and waits for its figures. */
+struct trial_run begin_trial_of(void (*passes)(void));
+struct trial end_trial(struct trial_run run);
+/* In that process: takes note of a finished program; and, if there is a pipeline and all its places
+   are noted, of their step. */
+void note_trial(void);
+void note_trial_of_pipeline(void);
+
 /* -------------------------------------------------------------------------------- run_passes.c */
 
 /* Runs the passes from the first to the last, both included. After each one comes its check, and

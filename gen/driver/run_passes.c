@@ -9,9 +9,19 @@ static void (*const run[PASS_COUNT])(void) = {
 #undef PASS
 };
 
+static void run_rest(enum pass last, void (*finish)(void));
+
+/* From `optimize` on, in a trial. */
+static void try_from_optimize(void)
+{
+  run_rest(PASS_OPTIMIZE - 1, note_trial);
+  if (graph->stages) note_trial_of_pipeline();
+}
+
 void run_passes(enum pass first, enum pass last)
 {
   for (enum pass pass = first; pass <= last; pass++) {
+    if (pass == PASS_OPTIMIZE) decide_reductions(try_from_optimize);
     if (pass == PASS_OUTLINE && options.explain) {
       leave_out_dead(); /* outline does this first, too */
       gather_explained();

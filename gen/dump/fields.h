@@ -58,7 +58,8 @@
   FIELD(BITS,      again,         "again")  \
   FIELD(INT,       dim,           "dim")    \
   FIELD(FLAG,      once,          "once")   \
-  FIELD(FLAG,      reduces_each,  "reduces_each")
+  FIELD(FLAG,      reduces_each,  "reduces_each") \
+  FIELD(FLAG,      sums_whole,    "sums_whole")
 
 #define CALL_FIELDS(FIELD)                  \
   FIELD(INT,       parent,        "within") \
@@ -146,6 +147,8 @@
   FIELD(FLAG,      norm_of_largest, "norm_of_largest") \
   FIELD(INT,       accumulate,    "accumulate") \
   FIELD(FLAG,      reduce_each_batch, "reduce_each_batch") \
+  FIELD(FLAG,      sums_whole,    "sums_whole") \
+  FIELD(TEXT,      reductions,    "reductions") \
   FIELD(FLAG,      shuffles,      "shuffles") \
   FIELD(SEED,      shuffle,       "shuffle") \
   FIELD(LAST_BATCH, last_batch,   "last_batch") \

@@ -1,9 +1,10 @@
 /* accumulate.c: gradients of steps with several batches. Each gradient is added in place to the sum
    of the batches before, in the layout in which the backward leaves it. A gradient that is pending
    over ranks is reduced once, in the update. For parameters that are sharded over ranks
-   (fully_shard) the whole gradients, still pending, are accumulated in values with the role SUMS
-   and reduced to parts in the update. To save this memory, a plan may reduce the gradients of each
-   batch and accumulate the parts. */
+   (fully_shard, zero) each batch's gradients are reduced, and the parts are accumulated; or the
+   whole gradients, still pending, are accumulated in values with the role SUMS and reduced to parts
+   in the update: fewer collectives, more memory. The plan says which, or driver/reductions.c
+   decides. */
 #include "graph_passes/graph_passes.h"
 
 /* The state of accumulate_gradients. */
@@ -267,6 +268,11 @@ static int sum_of_terms(const struct shared_gradient *g, struct list *order, str
   return sum;
 }
 
+bool sums_whole(const struct unit *u)
+{
+  return !u->reduces_each && (plan_options->sums_whole || u->sums_whole);
+}
+
 /* Operation `id` brings a gradient to its parameter's layout. Its reductions over ranks move to
    the update, and apply to the sum of the batches. Its cuts stay before the accumulation, unless
    they shall wait. Returns the parameter's gradient. */
@@ -282,9 +288,7 @@ static int accumulate(struct accumulating *a, int id, struct list *order, struct
   /* The mesh dimensions over which the batches' gradients wait to be reduced and cut. */
   int unit = graph->value[of].unit;
   unsigned int waits_over =
-      (unit == NONE || plan_options->reduce_each_batch || graph->unit[unit].reduces_each)
-          ? 0
-          : graph->unit[unit].shards;
+      unit != NONE && sums_whole(&graph->unit[unit]) ? graph->unit[unit].shards : 0;
   struct layout between = while_added(from, to, waits_over);
   struct shared_gradient shared = {of, NONE, type, to, between, {0}, &end};
   struct list additions = {0};

@@ -73,8 +73,10 @@ struct unit {
   int dim;   /* the dimension that is cut, if a tensor has it; negative: counted from the last; or
                 ANY_DIM */
   bool once; /* gathered once for all batches of a step, before them */
-  bool reduces_each; /* in a step of several batches each batch's gradient is reduced, not their sum
-                      */
+  bool reduces_each; /* in a step of several batches each batch's gradient is reduced, whatever the
+                        plan says otherwise */
+  bool sums_whole;   /* whole gradients are added up, and reduced once: driver/reductions.c; else
+                        each batch's gradient is reduced */
 };
 enum { ANY_DIM = MAX_DIMS };
 

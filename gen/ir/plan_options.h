@@ -66,10 +66,12 @@ struct plan_options {
   bool norm_of_largest; /* it is the largest element's, of order infinity; else the root of squares
                          */
   int accumulate;       /* a step's gradients are the mean over so many batches */
+  bool reduce_each_batch; /* the plan says that each batch's gradients are reduced */
   bool
-      reduce_each_batch; /* gradients that end up sharded are reduced before they are accumulated */
-  bool shuffles;         /* each epoch of a data set has an order of its own */
-  uint64_t shuffle;      /* by this seed */
+      sums_whole; /* the plan says that their sum is reduced; if it says neither, see struct unit */
+  const char *reductions; /* what became of that, and why; or NULL */
+  bool shuffles;          /* each epoch of a data set has an order of its own */
+  uint64_t shuffle;       /* by this seed */
   enum last_batch last_batch;
   bool validates;              /* the loss of each batch is whole after its forward */
   const char *validation_data; /* a file, or NULL */

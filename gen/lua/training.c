@@ -172,7 +172,7 @@ static int set_checkpoint(lua_State *L)
 }
 
 /* set_training{clip=, norm=, of_largest=, accumulate=, reduce_each=}: all are numbers; 0 for none.
- */
+   reduce_each: -1 for no. */
 static int set_training(lua_State *L)
 {
   luaL_checktype(L, 1, LUA_TTABLE);
@@ -180,7 +180,8 @@ static int set_training(lua_State *L)
   plan_options->wants_norm = number_field(L, "norm") != 0;
   plan_options->norm_of_largest = number_field(L, "of_largest") != 0;
   plan_options->accumulate = (int)number_field(L, "accumulate");
-  plan_options->reduce_each_batch = number_field(L, "reduce_each") != 0;
+  plan_options->reduce_each_batch = number_field(L, "reduce_each") > 0;
+  plan_options->sums_whole = number_field(L, "reduce_each") < 0;
   return 0;
 }
 

@@ -24,13 +24,19 @@ static char *parts_text(void)
   return b.text;
 }
 
+int64_t memory_limit(void)
+{
+  if (graph->mesh.memory) return graph->mesh.memory;
+  return graph->mesh.device.name ? memory_of_device(&graph->mesh.device) : 0;
+}
+
 /* The plan states no limit, but its device has one: once in a program, for print_notes(). */
 static void note_memory_of_device(int64_t needed)
 {
   static const char words[] = "and the device has";
   const char *notes = plan_options->notes ? plan_options->notes : "";
   const int line = graph->mesh.line;
-  int64_t has = graph->mesh.device.name ? memory_of_device(&graph->mesh.device) : 0;
+  int64_t has = memory_limit();
   if (!has || needed <= has || strstr(notes, words)) return;
   plan_options->notes =
       text("%s%s:%d: note: a rank needs %s of memory, %s %s: with memory = in device_mesh this "

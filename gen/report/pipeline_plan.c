@@ -198,6 +198,14 @@ static struct pipeline_step pipeline_step(const struct pipeline *p,
   return s;
 }
 
+double pipeline_seconds(void)
+{
+  const char *why;
+  const struct pipeline *p = pipeline_here(&why);
+  const struct pipeline_cost cost = pipeline_cost_of(p, times_of_stages(p));
+  return pipeline_step(p, &cost).all;
+}
+
 static void put_times(struct buffer *b, const struct pipeline *p, const struct pipeline_cost *cost)
 {
   const struct pipeline_step s = pipeline_step(p, cost);

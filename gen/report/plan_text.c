@@ -329,6 +329,8 @@ void put_plan_head(struct buffer *b)
   for (int d = 0; d < graph->mesh.ndim; d++)
     if (idle_text(d)) put(b, "             %s\n", idle_text(d));
   put_precision(b);
+  if (plan_options->reductions)
+    put(b, "gradients    %s\n", wrapped(plan_options->reductions, " ", "             "));
 }
 
 void report_text(struct buffer *b)

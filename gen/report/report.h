@@ -107,6 +107,8 @@ void print_notes(void);
 
 /* The plan's error if a step has more collectives than the plan expects. */
 void check_expectations(void);
+/* The memory of a rank: what device_mesh says, or what its device has; 0: none is known. */
+int64_t memory_limit(void);
 /* The plan's error if a rank needs more memory than device_mesh gives it. */
 void check_memory_limit(void);
 
@@ -136,6 +138,8 @@ void note_equal_stage(int other);
 /* When each stage is noted: their times, in picoseconds; and plan.txt of the pipeline. */
 struct stage_times *times_of_stages(const struct pipeline *p);
 void report_pipeline(struct buffer *b);
+/* The same: the step, in seconds. */
+double pipeline_seconds(void);
 void report_pipeline_json(struct buffer *b);
 
 /* ------------------------------------------------------------------------------ pipeline_text.c */

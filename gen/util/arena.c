@@ -42,7 +42,8 @@ static char *reserve(int kind)
   return at == MAP_FAILED ? NULL : at + (HUGE - (uintptr_t)at % HUGE) % HUGE;
 }
 
-static bool is_own; /* the arena is private to this process */
+static bool is_own;     /* the arena is private to this process, as far as there was memory */
+static bool is_private; /* it is */
 
 static void forget(void *block)
 {
@@ -54,7 +55,7 @@ void arena_open(size_t tables)
   /* Tests prepare several arenas. An earlier one must not count against the memory limit of the
      process that reads the plan: it has private memory that can be written. */
   if (is_own) mprotect(arena, reserved, PROT_READ);
-  is_own = false;
+  is_own = is_private = false;
   ntable = 0;
   reserved = ARENA_BYTES + tables;
   open_messages();
@@ -114,7 +115,15 @@ void arena_own(void)
       copy_to_own((char *)arena + table[k].at, (size_t)*table[k].n * table[k].size);
   if (mremap(own, reserved, reserved, MREMAP_MAYMOVE | MREMAP_FIXED, arena) == MAP_FAILED)
     munmap(own, reserved);
+  else
+    is_private = true;
   own = NULL;
+}
+
+bool arena_is_private(void)
+{
+  if (!is_private) arena_own();
+  return is_private;
 }
 
 void arena_not_own(void)

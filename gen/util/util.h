@@ -164,6 +164,9 @@ void *arena_table(size_t size, const int *n);
 void arena_own(void);
 /* Gives up the pages that arena_prepare made ready: they would count against a process's limit. */
 void arena_not_own(void);
+/* Whether no other process sees what this one writes to it; if not, makes it so if there is memory.
+ */
+bool arena_is_private(void);
 /* Touches pages that the arena will need, until is_over() returns true: done while another
    process reads a long plan. */
 void arena_prepare(bool (*is_over)(void));

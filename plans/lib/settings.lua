@@ -109,7 +109,7 @@ M.training = {
   {"accumulate", nil, "batches of a step", type = "size"},
   {"accumulate_mean", nil, "batches: a step's loss is the mean of their means; else the mean over all labels",
     choices = {"batches", "labels"}},
-  {"reduce_each_batch", nil, "gradients are reduced after each batch: less memory, more collectives", type = "flag",
+  {"reduce_each_batch", nil, "whether each batch's gradients are reduced, or their sum; by default by memory and step", type = "flag",
     search = true},
   {"checkpoint", nil, "layer: the backward keeps only the inputs of the layers; selective: and products, attention, sums over ranks",
     choices = {"layer", "selective"}, search = true},

@@ -256,7 +256,7 @@ return train{
   clip = is("clip", "norm") and 0.5 or nil, clip_value = is("clip", "value") and 0.01 or nil, grad_norm = true,
   ema = is("ema", "yes") and 0.9 or nil, steps = 3, seed = 5,
   accumulate = accumulate ~= 1 and 2 or nil, accumulate_mean = accumulate == "means" and "batches" or nil,
-  reduce_each_batch = not one and accumulate == "each" and true or nil,
+  reduce_each_batch = not one and accumulate == "each",
   microbatches = not one and not staged and math.min(microbatches, least) > 1 and math.min(microbatches, least) or nil,
   checkpoint = not one and is("checkpoint", "layer") and "layer" or nil,
   planner = not one and f.planner or nil,

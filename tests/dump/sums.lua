@@ -17,5 +17,5 @@ return train{
   batch = distribute({input = randn{8, 4}}, mesh.dp, Shard(0)),
   loss = function(output) return output:mean() end,
   optimizer = SGD{lr = 0.1, momentum = 0.9},
-  clip = 1, accumulate = 2, steps = 3,
+  clip = 1, accumulate = 2, reduce_each_batch = false, steps = 3,
 }

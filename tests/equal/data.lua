@@ -7,7 +7,7 @@
 -- mesh: dp=2 tp=2 zero=1
 -- mesh: dp=4 zero=2
 -- cuda: dp=4 zero=2
--- mesh: dp=2 tp=2 how=shard each=true
+-- mesh: dp=2 tp=2 how=shard each=false
 -- mesh: copies=2 dp=2 how=shard
 -- cuda: copies=2 dp=2 how=shard
 -- mesh: dp=4 how=shard groups=2

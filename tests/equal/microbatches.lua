@@ -6,7 +6,7 @@
 -- mesh: microbatches=6 tp=2
 -- sanitized: microbatches=3 dp=2 tp=2
 -- mesh: microbatches=2 dp=3 sharded=1
--- mesh: microbatches=4 dp=3 sharded=1 each=1
+-- mesh: microbatches=4 dp=3 sharded=1 each=false
 -- mesh: microbatches=2 dp=2 tp=2 sharded=1
 -- cuda: microbatches=2 dp=2 tp=2 sharded=1
 -- mesh: microbatches=12
@@ -58,5 +58,5 @@ return train{
     return F.cross_entropy(output, target, {dim = -1}) + penalty * 1e-3
   end,
   optimizer = SGD{lr = 0.1, momentum = 0.9}, clip = 0.5, steps = 4, seed = 23,
-  microbatches = args.microbatches, reduce_each_batch = args.each and true or nil,
+  microbatches = args.microbatches, reduce_each_batch = args.each,
 }

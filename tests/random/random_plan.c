@@ -230,7 +230,7 @@ static void put_training(const char *seed)
   if (!any(3)) printf("  clip = %s,\n", any(2) ? "0.5" : "100");
   if (!any(3)) {
     printf("  accumulate = %d,\n", 2 + any(2));
-    if (!any(3)) printf("  reduce_each_batch = true,\n");
+    if (!any(2)) printf("  reduce_each_batch = %s,\n", any(2) ? "true" : "false");
   }
   if (!any(3)) printf("  schedule = WarmupCosine{warmup = %d, least = 0.5},\n", any(3));
   if (!any(3) && strstr(now.init, "ModuleList")) printf("  checkpoint = \"layer\",\n");

@@ -73,13 +73,33 @@ ways() {
   [ "$counted" = "$expected" ] || fail "$*: gathers, scatters, reductions, others: $counted, not $expected"
   checked=$((checked + 1))
 }
-# ZeRO gathers three units once; its stage 1 reduces the sum of the gradients, stage 2 those of each batch.
+# ZeRO gathers three units once, and reduces the gradients of each batch; its stage 1 may reduce their sum.
 # Fully sharded, four units are gathered for each batch, and the layers again for its backward.
-ways 3 3 zero=1
-ways 3 9 zero=2
-ways 18 3
-ways 12 3 reshard_after_forward=never
+ways 3 9 zero=1
+ways 3 3 zero=1 reduce_each_batch=false
+ways 3 9 zero=2 reduce_each_batch=false
+ways 18 12
+ways 18 3 reduce_each_batch=false
+ways 12 3 reshard_after_forward=never reduce_each_batch=false
 ways 18 12 reduce_each_batch=true
+# says WORDS DEFINITIONS...: what plan.txt says of gradients, for the same step.
+says() {
+  local words=$1 wide=()
+  shift
+  for definition; do wide+=(-D "$definition"); done
+  "$TPGEN" plans/llama3.lua -D n_layers=2 -D dp=2 -D batch=8 -D microbatches=4 "${wide[@]}" --target cuda -o "$WORK/says" \
+    > "$WORK/says.log" 2>&1 || { fail "$*: tpgen ended with status $?: $(< "$WORK/says.log")"; return; }
+  sed -n '/^gradients  /,/^ *$/p' "$WORK/says/plan.txt" | tr -s ' \n' ' ' > "$WORK/says.line"
+  grep -q "$words" "$WORK/says.line" || fail "$*: plan.txt says: $(< "$WORK/says.line")"
+  checked=$((checked + 1))
+}
+# Whole sums where they fit in a memory that is known, and the step is shorter.
+says 'after each micro-batch: no memory is known'
+says 'whole over 4 batches and reduced once: that fits in 80.0 GiB' device=H100
+says 'after each micro-batch: with whole sums a rank needs' device=H100 dim=1024 hidden=4096 memory=1540MiB
+says 'whole over 4 batches and reduced once: reduce_each_batch = false' reduce_each_batch=false
+says 'after each micro-batch: reduce_each_batch' reduce_each_batch=true device=H100
+says 'after each micro-batch: a rank updates its part alone' zero=1 device=H100
 # In bfloat16 parameters are gathered with two bytes each, and gradients reduced with four (reduce_dtype). Of
 # 500,352 parameters a rank contributes its half, and all gradients.
 count narrow n_layers=2 dp=2 zero=1 dtype=bfloat16 || true

@@ -168,9 +168,10 @@ end)
 --
 --   zero  0   parameters, gradients and the optimizer's state are on all ranks (DDP)
 --         1   each rank keeps and updates its part of the parameters, with its part of the
---             optimizer's state; they are gathered once a step. The sum over several batches is
---             whole until it is reduced, once
---         2   each batch's gradients are reduced into the part that the rank keeps: they are whole
+--             optimizer's state; they are gathered once a step. Each batch's gradients are reduced
+--             into the part that the rank keeps; with reduce_each_batch = false the sum over several
+--             batches is whole until it is reduced, once
+--         2   each batch's gradients are reduced, whatever reduce_each_batch says: they are whole
 --             only within a batch's backward
 --
 -- With zero the last mesh dimension shards, and shard_dim is fully_shard's: it is fully sharded,

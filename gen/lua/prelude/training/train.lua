@@ -361,11 +361,12 @@ local function training(options, steps)
   t.accumulate = base.integer(options.accumulate or 1, "train's accumulate", 1,
     math.min(4096, MAX_STEPS // steps))
   local microbatches = microbatches_of(options, "train")
-  local each = base.boolean(options.reduce_each_batch or false, "train's reduce_each_batch")
+  local each = options.reduce_each_batch
+  if each ~= nil then each = base.boolean(each, "train's reduce_each_batch") end
   if each and t.accumulate == 1 and microbatches == 1 then
     fail("train's reduce_each_batch is for steps of several batches: say accumulate = 2, or more")
   end
-  t.reduce_each = each and 1 or 0
+  t.reduce_each = each and 1 or each == false and -1 or 0
   return t
 end
 
@@ -454,7 +455,8 @@ end
 ---   norm_type = 2: `"inf"`: that norm is the largest element
 ---   grad_norm = false: the metrics show the norm without clipping
 ---   accumulate = 1: batches of a step, whose gradients are added up and reduced once
----   reduce_each_batch = false: gradients are reduced after each batch: less memory, more collectives
+---   reduce_each_batch: gradients that end up cut are reduced after each batch: less memory, more collectives; false: their
+---     sum is reduced; by default each batch's, unless the memory is known, whole sums fit and the step is quicker
 ---   expect: the most collectives of a step by kind, `{all_reduce = 1}`; more are an error
 ---   matmul_precision = "float32": `"tf32"`: products of float32 may round their operands
 ---   bucketing: `"units"`, `"greedy"` or `"none"`: which collectives are joined

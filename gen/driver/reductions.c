@@ -1,0 +1,97 @@
+/* reductions.c: whether a step of several batches reduces the gradients of each batch, or adds up
+   whole gradients and reduces their sum once.
+
+   Takes   the graph before the pass `optimize`, and the passes that come next.
+   Leaves  the answer in the units of parameters that are cut over ranks, and for plan.txt in words.
+
+   The plan may say it. Else each batch's are reduced, which needs the least memory. Whole sums are
+   taken only for parameters that are sharded (fully_shard), where the memory of a rank is known,
+   they fit, and the step is quicker. The parameters of zero = 1 and 2 are whole, so that their
+   gradients would be the most that a rank keeps: they are reduced each time. */
+#include "driver/driver.h"
+
+/* Whether it has gradients that whole sums are a choice for. */
+static bool is_choice(const struct unit *u)
+{
+  return u->shards && !u->once && !u->reduces_each;
+}
+
+static bool any_unit(bool (*is)(const struct unit *))
+{
+  for (int u = 0; u < graph->nunit; u++)
+    if (is(&graph->unit[u])) return true;
+  return false;
+}
+
+static bool has_shards(const struct unit *u)
+{
+  return u->shards != 0;
+}
+
+static const char *batch_word(void)
+{
+  return plan_options->accumulate > 1 ? "batch" : "micro-batch";
+}
+
+static void add_up_whole(bool whole)
+{
+  for (int u = 0; u < graph->nunit; u++)
+    if (is_choice(&graph->unit[u])) graph->unit[u].sums_whole = whole;
+}
+
+static const char *each_text(const char *why)
+{
+  return text("are reduced after each %s: %s", batch_word(), why);
+}
+
+static const char *whole_text(const char *why)
+{
+  return text("are added up whole over %d batches and reduced once: %s", runs_in_step(), why);
+}
+
+/* The better of the two. */
+static void choose(void (*passes)(void), int64_t limit)
+{
+  const char *memory = size_text(limit);
+  struct trial_run run[2];
+  for (int whole = 0; whole < 2; whole++) {
+    add_up_whole(whole);
+    run[whole] = begin_trial_of(passes);
+  }
+  const struct trial each = end_trial(run[false]), whole = end_trial(run[true]);
+  const bool fits = whole.ended && whole.memory <= limit;
+  const bool pays = fits && (!each.ended || whole.seconds < each.seconds);
+  add_up_whole(pays);
+  if (pays)
+    plan_options->reductions =
+        whole_text(text("that fits in %s, and a step takes %s, not %s", memory,
+                        duration_text(whole.seconds), duration_text(each.seconds)));
+  else if (fits)
+    plan_options->reductions =
+        each_text(text("a step takes %s, and %s with whole sums, which would fit in %s",
+                       duration_text(each.seconds), duration_text(whole.seconds), memory));
+  else
+    plan_options->reductions =
+        each_text(whole.ended ? text("with whole sums a rank needs %s, of %s",
+                                     size_text(whole.memory), memory)
+                              : "whole sums cannot be planned");
+}
+
+void decide_reductions(void (*passes)(void))
+{
+  if (graph->loss == NONE || runs_in_step() == 1 || plan_options->reductions) return;
+  if (!any_unit(has_shards)) return;
+  const int64_t limit = memory_limit();
+  plan_options->reductions = "are tried"; /* the trials decide nothing */
+  if (plan_options->sums_whole)
+    plan_options->reductions =
+        any_unit(sums_whole) ? whole_text("reduce_each_batch = false") : each_text("zero = 2");
+  else if (plan_options->reduce_each_batch)
+    plan_options->reductions = each_text("reduce_each_batch");
+  else if (!any_unit(is_choice))
+    plan_options->reductions = each_text("a rank updates its part alone");
+  else if (!limit)
+    plan_options->reductions = each_text("no memory is known in which whole sums would fit");
+  else
+    choose(passes, limit);
+}
