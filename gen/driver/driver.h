@@ -72,17 +72,17 @@ void decide_reductions(void (*passes)(void));
 /* ------------------------------------------------------------------------------------ trials.c */
 
 /* What the rest of the passes leaves if they run from here. */
-struct trial {
+struct outcome {
   bool ended;     /* without an error */
   int64_t memory; /* of a rank, the most of all places of a pipeline */
   double seconds; /* of a step by the model */
 };
-struct trial_run {
+struct started_trial {
   int process, from;
 };
 /* Runs the passes in a process of its own, beside this one; and waits for its figures. */
-struct trial_run begin_trial_of(void (*passes)(void));
-struct trial end_trial(struct trial_run run);
+struct started_trial begin_trial_of(void (*passes)(void));
+struct outcome end_trial(struct started_trial run);
 /* In that process: takes note of a finished program; and, if there is a pipeline and all its places
    are noted, of their step. */
 void note_trial(void);

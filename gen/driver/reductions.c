@@ -53,12 +53,12 @@ static const char *whole_text(const char *why)
 static void choose(void (*passes)(void), int64_t limit)
 {
   const char *memory = size_text(limit);
-  struct trial_run run[2];
+  struct started_trial run[2];
   for (int whole = 0; whole < 2; whole++) {
     add_up_whole(whole);
     run[whole] = begin_trial_of(passes);
   }
-  const struct trial each = end_trial(run[false]), whole = end_trial(run[true]);
+  const struct outcome each = end_trial(run[false]), whole = end_trial(run[true]);
   const bool fits = whole.ended && whole.memory <= limit;
   const bool pays = fits && (!each.ended || whole.seconds < each.seconds);
   add_up_whole(pays);

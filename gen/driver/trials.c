@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static struct trial figures;
+static struct outcome figures;
 
 void note_trial(void)
 {
@@ -30,7 +30,7 @@ static void run_child(int to, void (*passes)(void))
   child_mode();
   if (!arena_is_private()) _exit(3);
   options.dump = options.explain = NULL;
-  figures = (struct trial){0};
+  figures = (struct outcome){0};
   passes();
   const char *at = (const char *)&figures;
   for (size_t left = sizeof figures; left;) {
@@ -41,10 +41,10 @@ static void run_child(int to, void (*passes)(void))
   _exit(0);
 }
 
-struct trial_run begin_trial_of(void (*passes)(void))
+struct started_trial begin_trial_of(void (*passes)(void))
 {
   int ends[2];
-  struct trial_run run = {NONE, NONE};
+  struct started_trial run = {NONE, NONE};
   fflush(NULL);
   if (pipe(ends)) return run;
   run.process = fork();
@@ -57,9 +57,9 @@ struct trial_run begin_trial_of(void (*passes)(void))
   return run;
 }
 
-struct trial end_trial(struct trial_run run)
+struct outcome end_trial(struct started_trial run)
 {
-  struct trial t = {0};
+  struct outcome t = {0};
   char *at = (char *)&t;
   size_t left = sizeof t;
   while (run.process > 0 && left) {
@@ -69,5 +69,5 @@ struct trial end_trial(struct trial_run run)
   }
   if (run.from != NONE) close(run.from);
   while (run.process > 0 && waitpid(run.process, NULL, 0) < 0 && errno == EINTR) continue;
-  return left ? (struct trial){0} : t;
+  return left ? (struct outcome){0} : t;
 }
