@@ -266,6 +266,14 @@ static bool costs_little(const struct op *op)
   return *row->element && !*row->flops && !sums && !looks_up;
 }
 
+/* Whether a module around it has a level by which any of its work may be done again. */
+static bool has_level(const struct op *op)
+{
+  int m = op->module;
+  while (m != NONE && !graph->module[m].again) m = graph->module[m].parent;
+  return m != NONE && plan_options->within;
+}
+
 static void check_recomputed(void)
 {
   for (int at = 0; at < graph->norder; at++) {
@@ -274,7 +282,8 @@ static void check_recomputed(void)
     require(!op->recomputed || op->phase == BACKWARD, id,
             "what is computed again is not in the backward");
     if (!plan_options->checkpoint)
-      require(!op->recomputed || costs_little(op), id, "it is not cheap to compute again");
+      require(!op->recomputed || costs_little(op) || has_level(op), id,
+              "it is not cheap to compute again");
     for (int i = 0; i < op->nin && plan_options->checkpoint && op->phase == BACKWARD; i++) {
       /* Whether the value is made in the forward of the reader's own list element: it must be
          recomputed. */

@@ -69,13 +69,20 @@ void run_schedule_query(void);
    that pass and the rest, and calls note_trial() for each finished program. */
 void decide_reductions(void (*passes)(void));
 
+/* ----------------------------------------------------------------------------- recomputation.c */
+
+/* With checkpoint = {memory = ...}: the levels of modules for the pass `recompute`. passes: as for
+   decide_reductions(), from that pass on. */
+void decide_recomputation(void (*passes)(void));
+
 /* ------------------------------------------------------------------------------------ trials.c */
 
 /* What the rest of the passes leaves if they run from here. */
 struct outcome {
-  bool ended;     /* without an error */
-  int64_t memory; /* of a rank, the most of all places of a pipeline */
-  double seconds; /* of a step by the model */
+  bool ended;      /* without an error */
+  int64_t memory;  /* of a rank, the most of all places of a pipeline */
+  double seconds;  /* of a step by the model */
+  unsigned levels; /* recomputation.c: the levels that differ, bit by bit */
 };
 struct started_trial {
   int process, from;
@@ -83,6 +90,10 @@ struct started_trial {
 /* Runs the passes in a process of its own, beside this one; and waits for its figures. */
 struct started_trial begin_trial_of(void (*passes)(void));
 struct outcome end_trial(struct started_trial run);
+/* Whether this is such a process. */
+bool in_trial(void);
+/* There: a level by which other values are made again than by those before. */
+void note_level(int level);
 /* In that process: takes note of a finished program; and, if there is a pipeline and all its places
    are noted, of their step. */
 void note_trial(void);

@@ -18,15 +18,24 @@ static void try_from_optimize(void)
   if (graph->stages) note_trial_of_pipeline();
 }
 
+/* From `recompute` on, at one place of a pipeline. */
+static void try_from_recompute(void)
+{
+  run_passes(PASS_RECOMPUTE, PASS_LAST);
+  note_trial();
+}
+
 void run_passes(enum pass first, enum pass last)
 {
   for (enum pass pass = first; pass <= last; pass++) {
     if (pass == PASS_OPTIMIZE) decide_reductions(try_from_optimize);
+    if (pass == PASS_RECOMPUTE) decide_recomputation(try_from_recompute);
     if (pass == PASS_OUTLINE && options.explain) {
       leave_out_dead(); /* outline does this first, too */
       gather_explained();
     }
     run[pass]();
+    if (in_trial()) continue;
     check(pass);
     dump(pass);
   }

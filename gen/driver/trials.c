@@ -8,6 +8,12 @@
 #include <unistd.h>
 
 static struct outcome figures;
+static bool is_trial;
+
+bool in_trial(void)
+{
+  return is_trial;
+}
 
 void note_trial(void)
 {
@@ -16,6 +22,12 @@ void note_trial(void)
   figures.ended = true;
   if (graph->stages) note_stage();
   figures.seconds = simulated()->step;
+}
+
+void note_level(int level)
+{
+  figures.levels |= 1u << level;
+  figures.ended = true;
 }
 
 /* The time of a step of all places of a pipeline. */
@@ -31,6 +43,7 @@ static void run_child(int to, void (*passes)(void))
   if (!arena_is_private()) _exit(3);
   options.dump = options.explain = NULL;
   figures = (struct outcome){0};
+  is_trial = true;
   passes();
   const char *at = (const char *)&figures;
   for (size_t left = sizeof figures; left;) {

@@ -47,7 +47,8 @@
   FIELD(MODULE,    parent,        "parent") \
   FIELD(INT,       line,          "line")   \
   FIELD(INT,       unit,          "unit")   \
-  FIELD(INT,       steps,         "steps")
+  FIELD(INT,       steps,         "steps")  \
+  FIELD(INT,       again,         "again")
 
 #define UNIT_FIELDS(FIELD)                  \
   FIELD(MODULE,    module,        "module") \
@@ -129,13 +130,15 @@
   FIELD(INT,       mesh.line,     "mesh_line") \
   FIELD(LONG,      mesh.memory,   "memory") \
   FIELD(VALUE,     loss,          "loss")   \
-  FIELD(VALUE,     norm,          "norm")
+  FIELD(VALUE,     norm,          "norm")   \
+  FIELD(TEXT,      recomputation, "recomputation")
 
 #define OPTIONS_FIELDS(FIELD)               \
   FIELD(FLAG,      greedy,        "greedy") \
   FIELD(FLAG,      tf32,          "tf32")   \
   FIELD(FLAG,      checkpoint,    "checkpoint") \
   FIELD(FLAG,      selective,     "selective") \
+  FIELD(LONG,      within,        "within") \
   FIELD(PREFETCH,  prefetch,      "prefetch") \
   FIELD(INT,       prefetched,    "prefetched") \
   FIELD(BUCKETING, bucketing,     "bucketing") \

@@ -242,6 +242,13 @@ bool gathers(const struct op *op);
 bool reshards(const struct op *op);
 /* Whether the backward may always run the operation again so that less is kept. */
 bool is_cheap(const struct op *op);
+/* The modules of lists in the order of the forward, whose levels say what the backward makes again
+   (struct module's again), up to MOST_AGAIN. */
+enum { MOST_AGAIN = 20 };
+struct list modules_with_levels(void);
+/* By value whether it would be made again, by the levels of now; n: the number of values. The graph
+   stays as it is. */
+bool *made_again_by_levels(int *n);
 
 /* ------------------------------------------------------------------------------ redistribute.c */
 

@@ -407,6 +407,20 @@ static void find_regions_of(struct outlining *o, const struct iteration_range *o
   }
 }
 
+/* The number of the list's modules from the first on, up to `most`, whose backward makes the same
+   again. */
+static int count_made_alike(int list, int first, int most)
+{
+  int *again = alloc((size_t)most * sizeof *again), n = 1;
+  for (int m = list; m < graph->nmodule; m++) {
+    if (graph->module[m].parent != list) continue;
+    const int place = place_in_list(m) - first;
+    if (place >= 0 && place < most) again[place] = graph->module[m].again;
+  }
+  while (n < most && again[n] == again[0]) n++;
+  return n;
+}
+
 static void find_regions_of_list(struct outlining *o, const struct list *inner, int list, int count)
 {
   for (int stage = NONE; stage < (graph->stages ? graph->stages->n : 0); stage++) {
@@ -422,6 +436,7 @@ static void find_regions_of_list(struct outlining *o, const struct list *inner, 
     struct iteration_range all = s, run = all;
     for (; run.first < all.first + all.count; run.first += run.count) {
       run.count = count_equal(inner, list, run.first, all.first + all.count - run.first);
+      run.count = count_made_alike(list, run.first, run.count);
       if (run.count > 1) find_regions_of(o, &run);
     }
   }

@@ -25,8 +25,15 @@
    before it. Then cheap work is handled as above, so that less is alive in the module's backward.
    A selective checkpoint also keeps the results of operations that multiply (products, attention)
    and of sums over ranks, and makes the rest again.
-   The bits are the same: operators give equal results for equal inputs, and a dropout's random
-   numbers depend only on its place in the program and in the tensor. */
+
+   With `checkpoint = {memory = ...}` the modules of lists have levels, from 0: only cheap work is
+   made again. Of the others each is twice as dear to keep a byte as the one before: any operation
+   of the module may be made again, at the price of its time. The cut finds what is least. The first
+   modules have a level, and the rest of them the level before it, so that as little as is needed is
+   made again; driver/recomputation.c finds that place. Later modules' backward comes first, when
+   the most is kept: so they are the ones that make less again. The bits are the same: operators
+   give equal results for equal inputs, and a dropout's random numbers depend only on its place in
+   the program and in the tensor. */
 #include "graph_passes/graph_passes.h"
 
 #include <string.h>
@@ -253,6 +260,22 @@ static bool is_backward(const struct op *op)
   return op->phase == BACKWARD && !op->recomputed;
 }
 
+/* The level of the module whose operation it is. */
+static int level_of(struct recomputing *r, const struct op *op)
+{
+  const int module = place_in(r->element, op);
+  return module == NONE ? 0 : graph->module[module].again;
+}
+
+/* Whether the backward may make its results again. The steps of a scan keep what is not cheap. */
+static bool may_run_again(struct recomputing *r, const struct op *op)
+{
+  if (is_cheap(op)) return true;
+  if (!level_of(r, op) || op->phase != FORWARD || gathers(op)) return false;
+  if (is_transfer(op->kind) || joins_stages(op) || op_row[op->kind].updates) return false;
+  return scan_around(op->module) == NONE;
+}
+
 static bool is_choice(struct recomputing *r, int value)
 {
   return is_kept(r, value) && !is_backward(maker(value));
@@ -263,6 +286,7 @@ static bool is_choice(struct recomputing *r, int value)
 struct need {
   struct cut *cut;
   int *node;        /* by value: its node, the next number is its second node; or NONE */
+  int *run;         /* by operation that is not cheap: its node, near if it runs again; or NONE */
   bool *leaves;     /* by value: it passes between modules of a list, or out of the list, or is
                        compared */
   struct list list; /* the values that have nodes */
@@ -283,6 +307,21 @@ static bool compares(const struct op *op)
   return strstr(rule_of(op), ":bool") || op_row[op->kind].compares;
 }
 
+/* In time: picoseconds. A level's price of a byte is twice that of the level before. */
+enum { PER_PICOSECOND = 256 };
+
+/* The node of an operation that is not cheap. All that it takes must be there if it runs again. */
+static int run_node(struct recomputing *r, struct need *n, const struct op *op)
+{
+  int *node = &n->run[op - graph->op];
+  if (*node != NONE) return *node;
+  *node = add_node(n->cut);
+  add_own_price(n->cut, *node, time_taken(op) * PER_PICOSECOND);
+  for (int i = 0; i < op->nin; i++)
+    if (is_choice(r, op->in[i])) add_price(n->cut, *node, needed(n, op->in[i]), NEVER);
+  return *node;
+}
+
 static void set_prices(struct recomputing *r, struct need *n, int value)
 {
   const struct op *op = maker(value);
@@ -292,30 +331,37 @@ static void set_prices(struct recomputing *r, struct need *n, int value)
   if ((op->kind != OP_full || elements(graph->value[value].shape) != 1) &&
       (op->kind != OP_view || graph->value[op->in[0]].role == ACTIVATION)) {
     price = largest_bytes(value);
+    if (level_of(r, op)) price <<= level_of(r, op) - 1;
   }
   add_price(n->cut, node, made, price);
   /* A parameter that a checkpoint casts or gathers again is available in the module's backward: it
      is not made again once more. */
-  if (n->leaves[value] || !is_cheap(op) ||
+  if (n->leaves[value] || !may_run_again(r, op) ||
       (op->recomputed &&
        (gathers(op) || (op->kind == OP_cast && graph->value[op->in[0]].role == PARAMETER)))) {
     add_own_price(n->cut, made, NEVER);
+    return;
+  }
+  if (!is_cheap(op)) {
+    add_price(n->cut, made, run_node(r, n, op), NEVER);
     return;
   }
   for (int i = 0; i < op->nin; i++)
     if (is_choice(r, op->in[i])) add_price(n->cut, made, needed(n, op->in[i]), NEVER);
 }
 
-static void mark_cheap(struct recomputing *r)
+static void mark_again(struct recomputing *r)
 {
   struct need n = {.cut = new_cut()};
+  n.run = alloc((size_t)graph->nop * sizeof *n.run);
+  for (int i = 0; i < graph->nop; i++) n.run[i] = NONE;
   n.node = alloc((size_t)r->known * sizeof *n.node);
   n.leaves = alloc((size_t)r->known);
   for (int v = 0; v < r->known; v++) n.node[v] = NONE;
   /* Also marks values for which only the forward's own result will do. */
   for (int at = 0; at < graph->norder; at++) {
     const struct op *op = &graph->op[graph->order[at]];
-    if (op->phase == FORWARD && !is_cheap(op)) continue;
+    if (op->phase == FORWARD && !may_run_again(r, op)) continue;
     for (int i = 0; i < op->nin; i++)
       if (is_choice(r, op->in[i]) &&
           (place_in(r->element, maker(op->in[i])) != place_in(r->element, op) ||
@@ -351,6 +397,65 @@ static int bring(struct recomputing *r, int value)
   return r->copy[value];
 }
 
+/* ---------------------------------------------------------------------------------- within memory
+ */
+
+struct list modules_with_levels(void)
+{
+  struct list modules = {0};
+  const int *element = list_elements();
+  for (int at = 0; at < graph->norder; at++) {
+    const struct op *op = &graph->op[graph->order[at]];
+    const int module = place_in(element, op);
+    if (op->phase == FORWARD && module != NONE && scan_around(module) == NONE)
+      add_once(&modules, module);
+  }
+  return modules;
+}
+
+/* What the first module of a level makes again, by name: "feed_forward.w1, attention". */
+static const char *names_of_module(struct recomputing *r, int module)
+{
+  struct buffer b = {0};
+  const char *list = graph->module[graph->module[module].parent].path, *last = "";
+  for (int at = 0; at < graph->norder; at++) {
+    const struct op *op = &graph->op[graph->order[at]];
+    bool again = false;
+    if (op->phase != FORWARD || place_in(r->element, op) != module || is_cheap(op)) continue;
+    for (int k = 0; k < op->nout; k++) again |= op->out + k < r->known && r->again[op->out + k];
+    if (!again) continue;
+    const char *name = behind_number(list, value_name(op->out));
+    name += *name == '.';
+    if (strcmp(name, last)) put(&b, "%s%s", b.length ? ", " : "", printable(name));
+    last = name;
+  }
+  return b.text ? b.text : "nothing";
+}
+
+/* "12 of 32 modules make again: ...; the others: ..." */
+static const char *again_text(struct recomputing *r)
+{
+  const struct list modules = modules_with_levels();
+  struct buffer b = {0};
+  for (int k = 0, n; k < modules.n; k += n) {
+    const int level = graph->module[modules.at[k]].again;
+    n = 0;
+    while (k + n < modules.n && graph->module[modules.at[k + n]].again == level) n++;
+    put(&b, "%s%d of %d modules of lists: %s", k ? "; " : "", n, modules.n,
+        names_of_module(r, modules.at[k]));
+  }
+  return b.text ? b.text : "no modules of lists";
+}
+
+bool *made_again_by_levels(int *n)
+{
+  struct recomputing run = {.element = list_elements()};
+  begin(&run);
+  mark_again(&run);
+  *n = run.known;
+  return run.again;
+}
+
 void recompute(void)
 {
   struct recomputing run = {0}, *r = &run;
@@ -359,7 +464,10 @@ void recompute(void)
   r->checkpoint = outermost_elements();
   if (plan_options->checkpoint) write_checkpoints(r);
   begin(r);
-  mark_cheap(r);
+  mark_again(r);
+  if (plan_options->within)
+    graph->recomputation =
+        text("%s%s", again_text(r), graph->recomputation ? graph->recomputation : "");
   int norder = graph->norder, *order = graph->order;
   graph->order = NULL;
   graph->norder = graph->order_room = 0;

@@ -30,6 +30,9 @@ struct module {
   /* A scan is a list of `steps` steps. Until outline the program has at most three of them: the
      first ones, and the last of all `steps`. 0: it is no scan. */
   int steps;
+  /* Of a list: how dear it is to keep what it makes until its backward, which makes it again if
+     that is cheaper: graph_passes/recompute.c. Loops are of modules with equal ones. */
+  int again;
 };
 
 /* The most steps of a scan, and modules of a list. */
@@ -158,6 +161,7 @@ struct graph {
   struct index_use *index_use;
   int nasync_tp_result, async_tp_result_room;
   struct async_tp_result *async_tp_result; /* in the order of the functions */
+  const char *recomputation; /* what the backward makes again within a given memory, or NULL */
   int nended, ended_room;
   struct early_end *ended;             /* in the order in which they occurred, without repeats */
   struct pipeline_stages *stages;      /* of a pipeline; NULL: there is none */

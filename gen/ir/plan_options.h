@@ -41,6 +41,8 @@ struct plan_options {
   bool tf32;        /* products of float32 may round their operands to TF32 */
   bool checkpoint;  /* the backward of each module of a list keeps only the module's inputs */
   bool selective;   /* and the results of products, attention and sums over ranks */
+  int64_t within;   /* the backward makes again what a rank has no room for in so many bytes; -1: in
+                       its memory, by the device or the mesh; 0: it is not asked */
   enum prefetch prefetch;
   int prefetched; /* how many modules ahead */
   enum bucketing bucketing;

@@ -162,12 +162,13 @@ static int set_tf32(lua_State *L)
 }
 
 /* set_checkpoint(whether modules of lists are recomputed from their inputs, and from their
- * products)
+   products, the bytes within which the program is to fit: 0 for none, -1 for those that a rank has)
  */
 static int set_checkpoint(lua_State *L)
 {
   plan_options->checkpoint = lua_toboolean(L, 1);
   plan_options->selective = lua_toboolean(L, 2);
+  plan_options->within = luaL_checkinteger(L, 3);
   return 0;
 }
 

@@ -341,6 +341,8 @@ void report_text(struct buffer *b)
   put_chains(b);
   put_pipeline(b);
   put_communication(b);
+  if (graph->recomputation)
+    put(b, "\nmade again   %s\n", wrapped(graph->recomputation, " ", "             "));
   put_async_tp(b);
   put_step(b);
   if (target->streams) put_streams(b);

@@ -111,8 +111,8 @@ M.training = {
     choices = {"batches", "labels"}},
   {"reduce_each_batch", nil, "whether each batch's gradients are reduced, or their sum; by default by memory and step", type = "flag",
     search = true},
-  {"checkpoint", nil, "layer: the backward keeps only the inputs of the layers; selective: and products, attention, sums over ranks",
-    choices = {"layer", "selective"}, search = true},
+  {"checkpoint", nil, "layer: the backward keeps only the inputs of the layers; selective: and products, attention, sums over ranks; "
+    .. "memory: all that fits in a rank's memory", choices = {"layer", "selective", "memory"}, search = true},
   {"bucketing", nil, "which collectives are joined", choices = {"units", "greedy", "none"}, search = true},
   {"bucket_mb", nil, "the most MB of a bucket", type = "number", search = true},
   {"prefetch", nil, "how many layers ahead parameters are gathered", choices = {0, 1, 2, 3, 4}, search = true},

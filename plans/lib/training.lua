@@ -14,7 +14,7 @@ function M.options(args, p, options)
     accumulate = args.accumulate, accumulate_mean = args.accumulate_mean,
     microbatches = p.pp == 1 and args.microbatches or nil,
     reduce_each_batch = args.reduce_each_batch,
-    checkpoint = args.checkpoint,
+    checkpoint = args.checkpoint == "memory" and {memory = args.memory or true} or args.checkpoint,
     bucketing = args.bucketing,
     bucket_mb = args.bucket_mb,
     prefetch = args.prefetch,

@@ -96,12 +96,16 @@ local function bytes_of(text)
 end
 local AS_BYTES = '"80GiB": in B, KiB to TiB by 1024, or KB to TB by 1000; it is not "%.60s"'
 
--- The memory of a rank in bytes: device_mesh{ ..., memory = "80GiB" }; 0 if not given.
-local function memory_of(t)
-  local given = rawget(t, "memory")
-  if given == nil then return 0 end
+-- "80GiB", the memory of a rank, in bytes.
+function base.memory(given)
   base.expect(given, "string", 'the memory of a rank, as in memory = "80GiB",')
   return bytes_of(given) or fail("the memory of a rank is as in " .. AS_BYTES, given)
+end
+
+-- device_mesh{ ..., memory = "80GiB" }; 0 if not given.
+local function memory_of(t)
+  local given = rawget(t, "memory")
+  return given == nil and 0 or base.memory(given)
 end
 
 -- The ranks of the mesh; a cluster must have as many devices.

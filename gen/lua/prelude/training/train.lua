@@ -166,13 +166,26 @@ local function take_prefetch(options, who)
   core.set_prefetch(modules and math.tointeger(modules) or -1)
 end
 
--- Whether each module of a list is recomputed from its inputs before its backward.
+local WITHIN = base.option_names("train's checkpoint", {"memory"})
+
+-- checkpoint = {memory = "80GiB"}: its bytes; memory = true: -1, for those of the mesh or its device.
+local function memory_of_checkpoint(checkpoint)
+  local memory = base.options(checkpoint, "train's checkpoint", WITHIN).memory
+  if memory == true then return -1 end
+  if memory == nil then fail('train\'s checkpoint is {memory = "80GiB"}, or {memory = true} for that of a rank') end
+  return base.memory(memory)
+end
+
+-- Whether each module of a list is recomputed from its inputs before its backward, and whether products are kept; within
+-- how many bytes the program is to fit, 0 for any.
 local function has_checkpoints(options)
   local checkpoint = options.checkpoint
+  if type(checkpoint) == "table" then return false, false, memory_of_checkpoint(checkpoint) end
   if checkpoint ~= nil and checkpoint ~= "layer" and checkpoint ~= "selective" then
-    fail('train\'s checkpoint is "layer" or "selective", or it is left out; it is not %s', base.a(checkpoint))
+    fail('train\'s checkpoint is "layer", "selective" or {memory = "80GiB"}, or it is left out; it is not %s',
+      base.a(checkpoint))
   end
-  return checkpoint ~= nil, checkpoint == "selective"
+  return checkpoint ~= nil, checkpoint == "selective", 0
 end
 
 local COLLECTIVES = core.collectives()
@@ -489,7 +502,7 @@ function plan.train(options)
   local steps = base.integer(options.steps, "train's steps", 1, MAX_STEPS)
   local forward = optional(options, "train", "forward", "function") or model_of_input
   local metrics = optional(options, "train", "metrics", "function")
-  local checkpoint, selective = has_checkpoints(options)
+  local checkpoint, selective, within = has_checkpoints(options)
   local how_trained = training(options, steps)
   base.batches_of_mean = is_mean_over_labels(options) and how_trained.accumulate or 1
 
@@ -503,7 +516,7 @@ function plan.train(options)
   if base.counted then core.set_output(core.labels_output(), base.raw.detach(base.counted)) end
   take_metrics(metrics, output, batch)
   take_optimizers(how, options, steps)
-  core.set_checkpoint(checkpoint, selective)
+  core.set_checkpoint(checkpoint, selective, within)
   core.set_training(how_trained)
   take_validation(options)
   take_library(options, "train")
