@@ -79,10 +79,10 @@ void decide_recomputation(void (*passes)(void));
 
 /* What the rest of the passes leaves if they run from here. */
 struct outcome {
-  bool ended;      /* without an error */
-  int64_t memory;  /* of a rank, the most of all places of a pipeline */
-  double seconds;  /* of a step by the model */
-  unsigned levels; /* recomputation.c: the levels that differ, bit by bit */
+  bool ended;                    /* without an error */
+  int64_t memory;                /* of a rank, the most of all places of a pipeline */
+  double seconds;                /* of a step by the model */
+  uint64_t hash[MOST_AGAIN + 1]; /* by level: note_level() */
 };
 struct started_trial {
   int process, from;
@@ -92,8 +92,8 @@ struct started_trial begin_trial_of(void (*passes)(void));
 struct outcome end_trial(struct started_trial run);
 /* Whether this is such a process. */
 bool in_trial(void);
-/* There: a level by which other values are made again than by those before. */
-void note_level(int level);
+/* There: the values that are made again by a level. */
+void note_level(int level, uint64_t hash);
 /* In that process: takes note of a finished program; and, if there is a pipeline and all its places
    are noted, of their step. */
 void note_trial(void);

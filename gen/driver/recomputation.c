@@ -40,34 +40,86 @@ static struct outcome try_place(const struct places *p, int place)
   return end_trial(begin_trial_of(p->passes));
 }
 
-/* The levels that differ in what is made again; 0 always counts. */
-static void list_levels(void)
+/* In a mesh that states no limit: no pass saves memory for it at the price of time. */
+static struct outcome try_freely(const struct places *p, int place)
+{
+  const int64_t limit = graph->mesh.memory;
+  graph->mesh.memory = 0;
+  const struct outcome o = try_place(p, place);
+  graph->mesh.memory = limit;
+  return o;
+}
+
+static bool fits(const struct places *p, const struct outcome *o)
+{
+  return o->ended && o->memory <= p->limit;
+}
+
+/* The levels whose cuts a trial computes. */
+static struct {
+  int first, last, step;
+} asked;
+
+static void cut_levels(void)
 {
   const struct list modules = modules_with_levels();
-  bool *before = NULL;
-  for (int level = 0; level <= MOST_AGAIN; level++) {
-    int n;
+  for (int level = asked.first; level <= asked.last; level += asked.step) {
     for (int k = 0; k < modules.n; k++) graph->module[modules.at[k]].again = level;
-    bool *now = made_again_by_levels(&n);
-    if (!before || memcmp(before, now, (size_t)n)) note_level(level);
-    before = now;
+    note_level(level, hash_of_levels());
   }
 }
 
-/* The first place that fits, of those behind `low`, which does not; `high` does. */
-static int first_that_fits(const struct places *p, int low, int high, struct outcome *best)
+static struct outcome outcome_of_cuts(int first, int last, int step)
+{
+  asked.first = first;
+  asked.last = last;
+  asked.step = step;
+  return end_trial(begin_trial_of(cut_levels));
+}
+
+/* The first of the levels with equal cuts, in order: a level makes again what the one before does,
+   so two with equal cuts have none between them that differs. Cuts take memory, which a process of
+   some of them gives back. */
+static void list_levels(struct places *p)
+{
+  enum { COARSE = 16 };
+  const struct outcome coarse = outcome_of_cuts(0, MOST_AGAIN, COARSE);
+  p->level[p->nlevel++] = 0;
+  for (int from = 0; coarse.ended && p->modules.n && from < MOST_AGAIN; from += COARSE) {
+    uint64_t before = coarse.hash[from];
+    if (before == coarse.hash[from + COARSE]) continue;
+    const struct outcome fine = outcome_of_cuts(from + 1, from + COARSE, 1);
+    for (int level = from + 1; fine.ended && level <= from + COARSE; level++) {
+      if (fine.hash[level] != before) p->level[p->nlevel++] = level;
+      before = fine.hash[level];
+    }
+  }
+}
+
+/* The first place that fits, of those behind `low`, which does not; `high` is the last one. */
+static int first_that_fits(const struct places *p, int low, int high)
 {
   while (high - low > 1) {
     const int middle = low + (high - low) / 2;
-    const struct outcome o = try_place(p, middle);
-    if (o.ended && o.memory <= p->limit) {
-      high = middle;
-      *best = o;
-    } else {
-      low = middle;
-    }
+    const struct outcome o = try_freely(p, middle);
+    *(fits(p, &o) ? &high : &low) = middle;
   }
   return high;
+}
+
+/* The quickest of the places from that one on, where the passes know the limit. They may save
+   memory just before it. */
+static int quickest_from(const struct places *p, int place, struct outcome *best)
+{
+  enum { TRIED = 3 };
+  int chosen = place;
+  for (int k = place; k < place + TRIED && k <= last_place(p); k++) {
+    const struct outcome o = try_place(p, k);
+    if (!fits(p, &o) || (fits(p, best) && best->seconds <= o.seconds)) continue;
+    *best = o;
+    chosen = k;
+  }
+  return chosen;
 }
 
 static _Noreturn void refuse(const struct places *p, const struct outcome *all)
@@ -105,19 +157,18 @@ void decide_recomputation(void (*passes)(void))
                "checkpoint = {memory = ...}: the memory of a rank is not known; say it, as in "
                "memory = \"80GiB\", or a device or a cluster");
   graph->recomputation = ""; /* the trials decide nothing */
-  const unsigned levels = end_trial(begin_trial_of(list_levels)).levels | 1;
-  for (int level = 0; level <= MOST_AGAIN && p.modules.n; level++)
-    if (levels >> level & 1) p.level[p.nlevel++] = level;
-  if (!p.nlevel) p.nlevel = 1;
-  const struct outcome without = try_place(&p, 0);
-  if (without.ended && without.memory <= p.limit) {
-    graph->recomputation = cost_text(&p, &without, &without);
-    return;
+  list_levels(&p);
+  const struct outcome without = try_freely(&p, 0);
+  struct outcome best = without;
+  int place = 0;
+  if (!fits(&p, &without)) {
+    place = first_that_fits(&p, 0, last_place(&p));
+    best = (struct outcome){0};
+    place = quickest_from(&p, place, &best);
+    if (!best.ended) best = try_place(&p, place = last_place(&p));
+    if (!best.ended) return; /* the passes will say why */
+    if (!fits(&p, &best)) refuse(&p, &best);
   }
-  struct outcome best = try_place(&p, last_place(&p));
-  if (!best.ended) return; /* the passes will say why */
-  if (best.memory > p.limit) refuse(&p, &best);
-  const int place = first_that_fits(&p, 0, last_place(&p), &best);
   take_place(&p, place);
   graph->recomputation = cost_text(&p, &without, &best);
 }

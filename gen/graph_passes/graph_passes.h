@@ -244,11 +244,10 @@ bool reshards(const struct op *op);
 bool is_cheap(const struct op *op);
 /* The modules of lists in the order of the forward, whose levels say what the backward makes again
    (struct module's again), up to MOST_AGAIN. */
-enum { MOST_AGAIN = 20 };
+enum { MOST_AGAIN = 160 };
 struct list modules_with_levels(void);
-/* By value whether it would be made again, by the levels of now; n: the number of values. The graph
-   stays as it is. */
-bool *made_again_by_levels(int *n);
+/* A hash of the values that would be made again, by the levels of now. The graph stays as it is. */
+uint64_t hash_of_levels(void);
 
 /* ------------------------------------------------------------------------------ redistribute.c */
 

@@ -27,8 +27,8 @@
    and of sums over ranks, and makes the rest again.
 
    With `checkpoint = {memory = ...}` the modules of lists have levels, from 0: only cheap work is
-   made again. Of the others each is twice as dear to keep a byte as the one before: any operation
-   of the module may be made again, at the price of its time. The cut finds what is least. The first
+   made again. At the others any operation of the module may run again, at the price of its time,
+   and at each a kept byte costs more than at the one before. The cut finds what is least. The first
    modules have a level, and the rest of them the level before it, so that as little as is needed is
    made again; driver/recomputation.c finds that place. Later modules' backward comes first, when
    the most is kept: so they are the ones that make less again. The bits are the same: operators
@@ -307,8 +307,16 @@ static bool compares(const struct op *op)
   return strstr(rule_of(op), ":bool") || op_row[op->kind].compares;
 }
 
-/* In time: picoseconds. A level's price of a byte is twice that of the level before. */
+/* By level the time that a kept byte is worth, in units of so many to a picosecond: it doubles with
+   every eighth level. */
 enum { PER_PICOSECOND = 256 };
+
+static int64_t price_at_level(int64_t bytes, int level)
+{
+  /* 1024 times the powers of the eighth root of 2. */
+  static const int power[] = {1024, 1117, 1218, 1328, 1448, 1579, 1722, 1878};
+  return (int64_t)((double)bytes * power[(level - 1) % 8] / 1024) << (level - 1) / 8;
+}
 
 /* The node of an operation that is not cheap. All that it takes must be there if it runs again. */
 static int run_node(struct recomputing *r, struct need *n, const struct op *op)
@@ -331,7 +339,7 @@ static void set_prices(struct recomputing *r, struct need *n, int value)
   if ((op->kind != OP_full || elements(graph->value[value].shape) != 1) &&
       (op->kind != OP_view || graph->value[op->in[0]].role == ACTIVATION)) {
     price = largest_bytes(value);
-    if (level_of(r, op)) price <<= level_of(r, op) - 1;
+    if (level_of(r, op)) price = price_at_level(price, level_of(r, op));
   }
   add_price(n->cut, node, made, price);
   /* A parameter that a checkpoint casts or gathers again is available in the module's backward: it
@@ -447,13 +455,15 @@ static const char *again_text(struct recomputing *r)
   return b.text ? b.text : "no modules of lists";
 }
 
-bool *made_again_by_levels(int *n)
+uint64_t hash_of_levels(void)
 {
   struct recomputing run = {.element = list_elements()};
   begin(&run);
   mark_again(&run);
-  *n = run.known;
-  return run.again;
+  uint64_t hash = HASH_START;
+  for (int v = 0; v < run.known; v++)
+    if (run.again[v]) hash = hash_bytes(hash, &v, sizeof v);
+  return hash;
 }
 
 void recompute(void)
