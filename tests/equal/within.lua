@@ -8,8 +8,8 @@
 -- mesh: within=545KB pp=2 tp=2 microbatches=4 schedule=zbv_zero_bubble
 -- mesh: within=560KB tp=2 async=true
 -- mesh: within=720KB
--- cuda: within=195KB dp=2 tp=2 sharded=1 microbatches=2
--- cuda: within=560KB tp=2 async=true
+-- cuda: within=1077.10MB dp=2 tp=2 sharded=1 microbatches=2
+-- cuda: within=1077.5MB tp=2 async=true
 local mesh = device_mesh{ {"pp", args.pp or 1}, {"dp", args.dp or 1}, {"tp", args.tp or 1} }
 local plain = {bias = false}
 local WIDTH, GROUPS, SIZE, LENGTH, WORDS, HIDDEN = 16, 2, 4, 16, 10, 40

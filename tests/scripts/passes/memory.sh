@@ -21,6 +21,7 @@ near_the_bound() {
   arenas=$((arenas + 1))
 }
 small=(-D dim=256 -D n_layers=6 -D n_heads=8 -D n_kv_heads=4 -D hidden=704 -D vocab=2048 -D seq=128)
+wide=(-D dim=256 -D n_heads=8 -D n_kv_heads=4 -D hidden=704 -D vocab=2048 -D seq=128)
 bench=(-D dim=512 -D n_layers=8 -D n_heads=8 -D n_kv_heads=4 -D hidden=1408 -D vocab=8192 -D seq=256)
 for tp in 1 2 3 4; do
   near_the_bound -D tp=$tp
@@ -45,6 +46,41 @@ needed=$(figure limit total)
 ! "$TPGEN" "$WORK/limit.lua" -o "$WORK/limit" -D memory="$((needed - 1))B" 2> "$WORK/limit.err" ||
   fail "$((needed - 1)) bytes are enough for $needed"
 grep -q 'a rank needs .* of memory, and device_mesh gives it' "$WORK/limit.err" || fail "it says: $(< "$WORK/limit.err")"
+
+# The stages of a rank share its slots. Of four ranks with five stages each and 16 micro-batches, the first one has 23
+# in flight at once: these take all but 2 MB of the arena, within 5 %.
+"$TPGEN" plans/llama3.lua "${wide[@]}" -D n_layers=40 -D pp=4 -D schedule=interleaved_1f1b -D stages=5 -D microbatches=16 \
+  -D batch=16 --ranks 0 -o "$WORK/slots" || fail "slots: tpgen ended with status $?"
+each=$(sed -n 's/.* in flight, \([0-9,]*\) bytes .*/\1/p' "$WORK/slots/plan_stage0.txt" | tr -d , | sort -n | tail -n 1)
+taken=$(sed -n 's/^  activations *\([0-9,]*\) B.*/\1/p' "$WORK/slots/plan_stage0.txt" | tr -d ,)
+[ $((taken - 2000000)) -le $((each * 23 * 105 / 100)) ] || fail "slots: $taken bytes for 23 times $each"
+
+# ZeRO reduces the gradients of each micro-batch into the part that a rank keeps: an eighth of 8B in float32.
+"$TPGEN" plans/llama3.lua -D preset=8b -D dp=8 -D zero=1 -D microbatches=4 -D batch=32 -D dtype=bfloat16 --target cuda --ranks 0 \
+  -o "$WORK/zero" || fail "zero=1: tpgen ended with status $?"
+[ "$(figure zero gradients)" -lt 4020000000 ] || fail "zero=1: gradients of $(figure zero gradients) bytes"
+
+# step DIRECTORY: the simulated step in microseconds.
+step() { sed -n 's/^ *"seconds": *\([0-9.e+-]*\),$/\1/p' "$WORK/$1/plan.json" | awk 'NR == 1 { printf "%d", $1 * 1e6 }'; }
+
+# Within 78 GiB 70B is at least 8 % quicker than if it made all layers again.
+large=(-D preset=70b -D tp=2 -D dp=32 -D batch=64 -D dtype=bfloat16 -D device=H100 --target cuda --ranks 0)
+"$TPGEN" plans/llama3.lua "${large[@]}" -D checkpoint=layer -o "$WORK/layer" || fail "layer: tpgen ended with status $?"
+"$TPGEN" plans/llama3.lua "${large[@]}" -D checkpoint=memory -D memory=78GiB -o "$WORK/within" ||
+  fail "checkpoint=memory: tpgen ended with status $?"
+[ "$(figure within total)" -le $((78 << 30)) ] || fail "within 78 GiB: $(figure within total) bytes"
+[ $(($(step within) * 108)) -le $(($(step layer) * 100)) ] || fail "a step takes $(step within) us, $(step layer) with layer"
+grep -q '^made again .* of 80 modules' "$WORK/within/plan.txt" || fail "plan.txt does not say what is made again"
+
+# Each limit holds, down to the one that no place meets.
+for limit in 1200KB 1100KB 1000KB 900KB 800KB 720KB; do
+  "$TPGEN" tests/equal/within.lua -D within=$limit -o "$WORK/less" || { fail "$limit: status $?"; continue; }
+  [ "$(figure less total)" -le $((${limit%KB} * 1000)) ] || fail "$limit: $(figure less total) bytes"
+  grep -q "made again .*" "$WORK/less/plan.txt" || fail "$limit: plan.txt does not say what is made again"
+done
+! "$TPGEN" tests/equal/within.lua -D within=600KB -o "$WORK/less" 2> "$WORK/less.err" || fail "600 KB are enough"
+grep -q 'a rank has 586.* KiB, and needs .* even if all that it can is made again' "$WORK/less.err" ||
+  fail "it says: $(< "$WORK/less.err")"
 
 cat > "$WORK/empty.c" <<'C'
 #include <cblas.h>

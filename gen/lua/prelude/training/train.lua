@@ -166,11 +166,9 @@ local function take_prefetch(options, who)
   core.set_prefetch(modules and math.tointeger(modules) or -1)
 end
 
-local WITHIN = base.option_names("train's checkpoint", {"memory"})
-
 -- checkpoint = {memory = "80GiB"}: its bytes; memory = true: -1, for those of the mesh or its device.
 local function memory_of_checkpoint(checkpoint)
-  local memory = base.options(checkpoint, "train's checkpoint", WITHIN).memory
+  local memory = base.options(checkpoint, "train's checkpoint", {"memory"}).memory
   if memory == true then return -1 end
   if memory == nil then fail('train\'s checkpoint is {memory = "80GiB"}, or {memory = true} for that of a rank') end
   return base.memory(memory)
@@ -460,7 +458,8 @@ end
 ---   forward: `function(model, batch)`; by default `model(batch.input)`
 ---   planner = "fastest": or `"greedy"`, DTensor's steps for moves
 ---   checkpoint: `"layer"`: the backward of each module of a list keeps only the module's inputs; `"selective"`: and the
----   results of products, attention and sums over ranks
+---     results of products, attention and sums over ranks; `{memory = "80GiB"}`: all that fits in a rank's memory,
+---     `true`: in that of `device_mesh`
 ---   names: what other files call the parameters: patterns with as many stars; `{tensor =, dim =, part =, of =}` is a
 ---     part of one
 ---   schedule: of the learning rate, or a function of the step that gives a factor
