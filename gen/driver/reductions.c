@@ -28,6 +28,11 @@ static bool has_shards(const struct unit *u)
   return u->shards != 0;
 }
 
+static bool is_whole(const struct unit *u)
+{
+  return u->shards && u->sums_whole;
+}
+
 static const char *batch_word(void)
 {
   return plan_options->accumulate > 1 ? "batch" : "micro-batch";
@@ -83,13 +88,12 @@ void decide_reductions(void (*passes)(void))
   if (!any_unit(has_shards)) return;
   const int64_t limit = memory_limit();
   plan_options->reductions = "are tried"; /* the trials decide nothing */
-  if (plan_options->sums_whole)
-    plan_options->reductions =
-        any_unit(sums_whole) ? whole_text("reduce_each_batch = false") : each_text("zero = 2");
+  if (any_unit(is_whole))
+    plan_options->reductions = whole_text("reduce_each_batch = false");
   else if (plan_options->reduce_each_batch)
     plan_options->reductions = each_text("reduce_each_batch");
   else if (!any_unit(is_choice))
-    plan_options->reductions = each_text("a rank updates its part alone");
+    plan_options->reductions = each_text("a rank adds up only the part that it updates");
   else if (!limit)
     plan_options->reductions = each_text("no memory is known in which whole sums would fit");
   else

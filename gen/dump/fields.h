@@ -12,8 +12,7 @@
              MEASURED        the text of a device.json, in quotes
              VALUE MODULE FUNCTION OP   its name in the dump; for OP the label @1 of its line
              ORDER           dimensions, outermost first: 1,0,2
-             SHAPE PLACEMENT LAYOUT
-             the others      a word of an enum
+             SHAPE PLACEMENT LAYOUT, the others a word of an enum
    member  In the struct.
    word    Before the field. A usual field is left out: see usual_op and usual_value. */
 #ifndef TPGEN_DUMP_FIELDS_H
@@ -150,7 +149,6 @@
   FIELD(FLAG,      norm_of_largest, "norm_of_largest") \
   FIELD(INT,       accumulate,    "accumulate") \
   FIELD(FLAG,      reduce_each_batch, "reduce_each_batch") \
-  FIELD(FLAG,      sums_whole,    "sums_whole") \
   FIELD(TEXT,      reductions,    "reductions") \
   FIELD(FLAG,      shuffles,      "shuffles") \
   FIELD(SEED,      shuffle,       "shuffle") \

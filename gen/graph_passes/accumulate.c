@@ -268,11 +268,6 @@ static int sum_of_terms(const struct shared_gradient *g, struct list *order, str
   return sum;
 }
 
-bool sums_whole(const struct unit *u)
-{
-  return !u->reduces_each && (plan_options->sums_whole || u->sums_whole);
-}
-
 /* Operation `id` brings a gradient to its parameter's layout. Its reductions over ranks move to
    the update, and apply to the sum of the batches. Its cuts stay before the accumulation, unless
    they shall wait. Returns the parameter's gradient. */
@@ -288,7 +283,7 @@ static int accumulate(struct accumulating *a, int id, struct list *order, struct
   /* The mesh dimensions over which the batches' gradients wait to be reduced and cut. */
   int unit = graph->value[of].unit;
   unsigned int waits_over =
-      unit != NONE && sums_whole(&graph->unit[unit]) ? graph->unit[unit].shards : 0;
+      unit != NONE && graph->unit[unit].sums_whole ? graph->unit[unit].shards : 0;
   struct layout between = while_added(from, to, waits_over);
   struct shared_gradient shared = {of, NONE, type, to, between, {0}, &end};
   struct list additions = {0};

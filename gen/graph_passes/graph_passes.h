@@ -21,8 +21,6 @@ struct summand {
 };
 /* Makes the operation that adds it, in place, to a value of that role; it is in no order yet. */
 int add_to_sum(const struct summand *s);
-/* Whether the gradients of the unit are added up whole, and reduced once. */
-bool sums_whole(const struct unit *u);
 /* In a step of several batches, accumulates the gradients. Sets, by parameter, the value that is
    its gradient from then on. */
 void accumulate_gradients(int *gradient);

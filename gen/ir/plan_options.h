@@ -69,8 +69,6 @@ struct plan_options {
                          */
   int accumulate;       /* a step's gradients are the mean over so many batches */
   bool reduce_each_batch; /* the plan says that each batch's gradients are reduced */
-  bool
-      sums_whole; /* the plan says that their sum is reduced; if it says neither, see struct unit */
   const char *reductions; /* what became of that, and why; or NULL */
   bool shuffles;          /* each epoch of a data set has an order of its own */
   uint64_t shuffle;       /* by this seed */

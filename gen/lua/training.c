@@ -182,7 +182,8 @@ static int set_training(lua_State *L)
   plan_options->norm_of_largest = number_field(L, "of_largest") != 0;
   plan_options->accumulate = (int)number_field(L, "accumulate");
   plan_options->reduce_each_batch = number_field(L, "reduce_each") > 0;
-  plan_options->sums_whole = number_field(L, "reduce_each") < 0;
+  for (int u = 0; u < graph->nunit; u++)
+    graph->unit[u].sums_whole = number_field(L, "reduce_each") < 0 && !graph->unit[u].reduces_each;
   return 0;
 }
 

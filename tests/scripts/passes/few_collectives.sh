@@ -99,7 +99,20 @@ says 'whole over 4 batches and reduced once: that fits in 80.0 GiB' device=H100
 says 'after each micro-batch: with whole sums a rank needs' device=H100 dim=1024 hidden=4096 memory=1540MiB
 says 'whole over 4 batches and reduced once: reduce_each_batch = false' reduce_each_batch=false
 says 'after each micro-batch: reduce_each_batch' reduce_each_batch=true device=H100
-says 'after each micro-batch: a rank updates its part alone' zero=1 device=H100
+says 'after each micro-batch: a rank adds up only the part' zero=1 device=H100
+# in_pieces DEFINITIONS...: async_tp cuts along the sequence, however many samples a rank has.
+in_pieces() {
+  local wide=()
+  for definition; do wide+=(-D "$definition"); done
+  "$TPGEN" plans/llama3.lua -D n_layers=2 -D seq=128 -D async_tp=2 "${wide[@]}" --target cuda -o "$WORK/pieces" \
+    > "$WORK/pieces.log" 2>&1 || { fail "async_tp, $*: $(< "$WORK/pieces.log")"; return; }
+  [ "$(grep -c '^ *forward .* in 2 pieces .* layers\.0\.' "$WORK/pieces/plan.txt")" = 4 ] ||
+    fail "async_tp, $*: $(sed -n '/^async_tp/,/^$/p' "$WORK/pieces/plan.txt")"
+  checked=$((checked + 1))
+}
+in_pieces tp=4 batch=4
+in_pieces tp=4 batch=1
+in_pieces tp=2 dp_shard=2 batch=4
 # In bfloat16 parameters are gathered with two bytes each, and gradients reduced with four (reduce_dtype). Of
 # 500,352 parameters a rank contributes its half, and all gradients.
 count narrow n_layers=2 dp=2 zero=1 dtype=bfloat16 || true
