@@ -138,12 +138,12 @@ static const char *cost_text(const struct places *p, const struct outcome *witho
 {
   struct buffer b = {0};
   put(&b, "; a rank needs %s, of %s", size_text(with->memory), size_text(p->limit));
-  if (!without->ended) return b.text;
+  if (!without->ended || with->memory >= without->memory) return b.text;
   put(&b, ", %s less than if only cheap work were made again",
       size_text(without->memory - with->memory));
-  if (with->seconds > 0)
-    put(&b, "; a step takes %s, %s more", duration_text(with->seconds),
-        duration_text(with->seconds > without->seconds ? with->seconds - without->seconds : 0));
+  put(&b, "; a step takes %s", duration_text(with->seconds));
+  if (with->seconds > without->seconds)
+    put(&b, ", %s more", duration_text(with->seconds - without->seconds));
   return b.text;
 }
 

@@ -86,7 +86,7 @@ void decide_reductions(void (*passes)(void))
 {
   if (graph->loss == NONE || runs_in_step() == 1 || plan_options->reductions) return;
   if (!any_unit(has_shards)) return;
-  const int64_t limit = memory_limit();
+  const int64_t limit = plan_options->within > 0 ? plan_options->within : memory_limit();
   plan_options->reductions = "are tried"; /* the trials decide nothing */
   if (any_unit(is_whole))
     plan_options->reductions = whole_text("reduce_each_batch = false");

@@ -173,6 +173,7 @@ static json_t *json_memory(void)
   set_bytes(memory, "total", memory_of_rank());
   if (parts_bytes()) set_bytes(memory, "parts", parts_bytes());
   if (product_workspace()) set_bytes(memory, "workspace", product_workspace());
+  if (target->libraries) set_bytes(memory, "libraries", library_reserve());
   if (graph->mesh.memory) set_bytes(memory, "limit", graph->mesh.memory);
   return memory;
 }
@@ -210,6 +211,9 @@ void report_json(struct buffer *b)
   json_member(whole, "memory_of_rank", memory);
   if (json_array_size(rows)) json_member(whole, "rows_by_expert", rows);
   if (plan_files()) json_member(whole, "files", json_files());
+  if (plan_options->reductions)
+    json_member(whole, "gradients", json_string(plan_options->reductions));
+  if (graph->recomputation) json_member(whole, "made_again", json_string(graph->recomputation));
   if (graph->nended) json_member(whole, "ended_early", json_early_ends());
   if (plan_options->nasync) json_member(whole, "async_tp", json_async_tp());
   if (device()) json_member(whole, "simulated_step", json_step());
