@@ -1,9 +1,10 @@
 /* recomputation.c: what the backward makes again so that a rank's program fits in its memory, and
    as little as that needs.
 
-   Takes   the flat program of the graph's ranks before the pass `recompute`, and the passes that
-   come next; the plan's checkpoint = {memory = ...}. Leaves  the level of each module of a list
-   (graph_passes/recompute.c), and what it costs in words.
+   Takes   the flat program of the graph's ranks before the pass `recompute`, the passes that come
+           next, and the plan's checkpoint = {memory = ...}.
+   Leaves  the level of each module of a list (graph_passes/recompute.c), and what it costs in
+           words.
 
    Levels whose least cuts are equal count once. Of n levels and m modules there are n * m + 1
    places: at each one more module has the next level. The memory falls from place to place, and the
