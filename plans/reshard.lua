@@ -38,10 +38,10 @@ local Reshard = nn.module("Reshard", function(self)
 
     -- The rows again, but b cuts them first, and a cuts each of b's parts: ranks that follow one
     -- another along a have rows that follow one another. That is another order than the mesh's.
-    out.turned = out.blocks:redistribute(mesh, {Shard(0, 1), Shard(0, 0)})
+    out.reordered = out.blocks:redistribute(mesh, {Shard(0, 1), Shard(0, 0)})
 
     -- From one order to the other each rank has at most one partner: a send and a receive.
-    out.turned_back = out.turned:redistribute(mesh, {Shard(0, 0), Shard(0, 1)})
+    out.mesh_order = out.reordered:redistribute(mesh, {Shard(0, 0), Shard(0, 1)})
 
     -- Along b everybody is to have all columns of a's rows, in half the bytes: cast, then gathered.
     local narrow = out.blocks:redistribute(mesh.b, Replicate(), {forward_dtype = "bfloat16"})
