@@ -634,13 +634,12 @@ static void try_packings(struct packings *p, const int *next_counterpart, struct
    remain that take a share of the time worth the trials, these give the price to all
    redistributions, and to those that pack. With other steps other orders are possible, so the
    quickest trial counts. */
-static const bool *find_packings(void)
+static const bool *find_packings(struct graph *room)
 {
   enum { WORTH = 64 };
   const int *next_counterpart = find_counterparts(), n = graph->nop;
-  struct graph room = {0};
   struct packings none = {.priced = alloc((size_t)n + 1)}, best;
-  try_packings(&none, next_counterpart, &room);
+  try_packings(&none, next_counterpart, room);
   best = none;
   for (int trial = 0; trial < 2 && none.copying > none.time / WORTH; trial++) {
     struct packings next = {.priced = alloc((size_t)n + 1)};
@@ -648,14 +647,37 @@ static const bool *find_packings(void)
       memset(next.priced, true, (size_t)n);
     else
       memcpy(next.priced, none.remaining, (size_t)n);
-    try_packings(&next, next_counterpart, &room);
+    try_packings(&next, next_counterpart, room);
     if (next.time < best.time) best = next;
   }
   return best.priced;
 }
 
+/* Whether the steps of any redistribution of an activation depend on the price of packing. */
+static bool are_in_doubt(void)
+{
+  for (int at = 0; at < graph->norder && !plan_options->greedy; at++) {
+    const struct op *op = &graph->op[graph->order[at]];
+    if (op->kind != OP_redistribute) continue;
+    const struct value *in = &graph->value[op->in[0]], *out = &graph->value[op->out];
+    if (in->role != ACTIVATION || out->role != ACTIVATION || in->counts != NONE) continue;
+    struct factors f;
+    if (same_layout(in->layout, out->layout) || !reductions_agree(in->layout) ||
+        !reductions_agree(out->layout) || !take_move_apart(in->shape, in->layout, out->layout, &f))
+      continue;
+    const struct layout from = on_factors(&f, in->layout), to = on_factors(&f, out->layout);
+    if (!same_moves(plan_moves(f.shape, op->type, from, to),
+                    plan_moves_unpacked(f.shape, op->type, from, to)))
+      return true;
+  }
+  return false;
+}
+
 void redistribute(void)
 {
+  struct graph room = {0};
   struct list made_for = {0};
-  lower_all(find_packings(), &made_for);
+  const bool *priced = are_in_doubt() ? find_packings(&room) : alloc((size_t)graph->nop + 1);
+  if (room.op) remember_flat_program(&room); /* it goes on in the memory of the trials */
+  lower_all(priced, &made_for);
 }

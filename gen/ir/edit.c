@@ -107,7 +107,7 @@ void go_back(const struct edit_state *s)
    where it has too little. */
 static void *copied(void *array, int *room, const void *from, int n, size_t size)
 {
-  if (*room < n + 1) array = alloc((size_t)(*room = n + n / 3 + 1) * size);
+  if (*room < n + 1) array = alloc((size_t)(*room = 2 * n + 1) * size);
   if (n) memcpy(array, from, (size_t)n * size);
   return array;
 }
