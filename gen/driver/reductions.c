@@ -5,15 +5,14 @@
    Leaves  the answer in the units of parameters that are cut over ranks, and for plan.txt in words.
 
    The plan may say it. Else each batch's are reduced, which needs the least memory. Whole sums are
-   taken only for parameters that are sharded (fully_shard), where the memory of a rank is known,
-   they fit, and the step is quicker. The parameters of zero = 1 and 2 are whole, so that their
-   gradients would be the most that a rank keeps: they are reduced each time. */
+   taken only where the memory of a rank is known, they fit, and the step is quicker. zero = 2 means
+   that they are reduced each time. */
 #include "driver/driver.h"
 
 /* Whether it has gradients that whole sums are a choice for. */
 static bool is_choice(const struct unit *u)
 {
-  return u->shards && !u->once && !u->reduces_each;
+  return u->shards && !u->reduces_each;
 }
 
 static bool any_unit(bool (*is)(const struct unit *))

@@ -99,7 +99,9 @@ says 'whole over 4 batches and reduced once: that fits in 80.0 GiB' device=H100
 says 'after each micro-batch: with whole sums a rank needs' device=H100 dim=1024 hidden=4096 memory=1540MiB
 says 'whole over 4 batches and reduced once: reduce_each_batch = false' reduce_each_batch=false
 says 'after each micro-batch: reduce_each_batch' reduce_each_batch=true device=H100
-says 'after each micro-batch: a rank adds up only the part' zero=1 device=H100
+says 'whole over 4 batches and reduced once: that fits in 80.0 GiB' zero=1 device=H100
+says 'after each micro-batch: no memory is known' zero=1
+says 'after each micro-batch: a rank adds up only the part' zero=2 device=H100
 # in_pieces DEFINITIONS...: async_tp cuts along the sequence, however many samples a rank has.
 in_pieces() {
   local wide=()
