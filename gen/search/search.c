@@ -1,0 +1,480 @@
+/* search.c: the search for the settings of a plan.
+
+   The model on one device, evaluated first, gives the closed form its figures. The closed form puts
+   all legal candidates in an order; tpgen's passes evaluate them from the first one on, a round at a
+   time, and each round corrects the order of what is left by what it found about candidates like
+   those. Then one setting after the other of the quickest ones is varied, until nothing is quicker.
+   A round has a fixed number of candidates and depends only on those before it: the result is the
+   same for any number of processes. */
+#include "search/search.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROUND = 24, MOST_ROUNDS = 8, MOST_KEPT = 6000, KEPT_OF_MESH = 30, MOST_LEADERS = 3,
+       MOST_REFINED = 8, LEAST_ROUNDS = 2 };
+/* The rounds end when what is left is estimated to take so much longer than the best. */
+static const double HOPELESS = 1.12, TIES = 1.01;
+
+struct search {
+  struct search_space *space;
+  struct probes probes;
+  struct found *found;
+  int n, room; /* the candidates in the order of the closed form */
+  struct candidate *list;
+};
+
+bool fits(const struct search_space *s, const struct outcome *o)
+{
+  return o->is_there && (!s->memory || o->step.bytes + o->reserve <= s->memory);
+}
+
+int settings_on(const struct search_space *s, const struct candidate *c)
+{
+  int n = 0;
+  for (int i = 0; i < s->n; i++) n += is_on(s, c, i);
+  return n;
+}
+
+/* -------------------------------------------------------------------------------- the first runs */
+
+static void add_definition(struct job *j, const char *name, const char *value)
+{
+  for (int i = 0; i < j->ndefinition; i++)
+    if (!strcmp(j->definition[i].name, name)) {
+      j->definition[i].value = value;
+      return;
+    }
+  j->definition[j->ndefinition++] = (struct definition){name, value};
+}
+
+/* A job without the command line's definitions of settings that are searched. */
+static struct job plain_job(const struct search_space *s)
+{
+  struct job j = {0};
+  int index;
+  j.to = new_outcome(&index);
+  j.definition = alloc((size_t)(options.ndefinition + s->n + 8) * sizeof *j.definition);
+  for (int i = 0; i < options.ndefinition; i++) {
+    bool searched = false;
+    for (int k = 0; k < s->n; k++)
+      searched |= !strcmp(options.definition[i].name, s->at[k].name) &&
+                  (is_rank_kind(s->at[k].kind) || *s->at[k].with || *s->at[k].without ||
+                   s->at[k].kind == SEARCH_MICROBATCHES);
+    if (!searched) j.definition[j.ndefinition++] = options.definition[i];
+  }
+  for (int i = 0; i < s->n; i++)
+    if (is_rank_kind(s->at[i].kind) && *s->at[i].usual && strcmp(s->at[i].usual, "1") != 0)
+      add_definition(&j, s->at[i].name, "1");
+  return j;
+}
+
+static void take_machine(struct search_space *s, const struct outcome *o)
+{
+  if (!o->has_cluster || o->is_usual)
+    usage_error(2,
+                "--search must know where the ranks run%s: say --cluster dgx-h100:16, for 16 nodes "
+                "(dgx-a100, dgx-h100, dgx-h200, dgx-b200), or --cluster FILE.json (docs/search.md)",
+                o->is_usual ? text(", and the device %s says no number of them", o->device) : "");
+  s->devices = o->devices;
+  s->node = o->node;
+  s->cards = o->cards;
+  s->intra = o->intra;
+  s->inter = o->inter;
+  s->device = o->device;
+  s->memory = o->memory;
+}
+
+/* The model on one device, for each value of the setting of kind recompute. */
+static void probe_model(struct search *s)
+{
+  struct search_space *space = s->space;
+  const int again = space->of_kind[SEARCH_RECOMPUTE];
+  const int n = again == NONE || space->at[again].pinned ? 1 : space->at[again].n;
+  struct job job[8];
+  for (int i = 0; i < n && i < 8; i++) {
+    job[i] = plain_job(space);
+    if (space->batch_at != NONE) add_definition(&job[i], "batch", "1");
+    const char *value = again == NONE || space->at[again].pinned ? NULL : space->at[again].value[i];
+    if (value) add_definition(&job[i], space->at[again].name, value);
+  }
+  run_jobs(job, n < 8 ? n : 8);
+  if (search_is_over()) return;
+  if (!job[0].to->is_there)
+    usage_error(1, "%s on one device, which the search looks at first: %s", options.plan,
+                job[0].to->why);
+  for (int i = 0; i < 8; i++) {
+    s->probes.of[i] = job[i < n && job[i].to->is_there ? i : 0].to->model;
+  }
+  space->layers = s->probes.of[0].layers;
+  take_machine(space, job[0].to);
+}
+
+/* Settings that the plan refuses as such, as cp in a plan that cuts no sequences. Each is tried
+   with its first value, on as few ranks as possible. */
+static void probe_settings(struct search *s)
+{
+  struct search_space *space = s->space;
+  struct job job[MOST_SEARCHED];
+  int of[MOST_SEARCHED], n = 0;
+  for (int i = 0; i < space->n; i++) {
+    const struct searched *at = &space->at[i];
+    if (at->pinned || !is_rank_kind(at->kind) || at->kind == SEARCH_DATA || space->devices < 2)
+      continue;
+    job[n] = plain_job(space);
+    int64_t ranks = 2;
+    while (space->devices % ranks) ranks++;
+    const char *least = text("%lld", (long long)ranks);
+    add_definition(&job[n], at->name, least);
+    if (at->kind == SEARCH_EXPERTS && space->of_kind[SEARCH_SHARDS] != NONE)
+      add_definition(&job[n], space->at[space->of_kind[SEARCH_SHARDS]].name, least);
+    if (space->batch_at != NONE) add_definition(&job[n], "batch", least);
+    of[n++] = i;
+  }
+  run_jobs(job, n);
+  for (int i = 0; i < n && !search_is_over(); i++)
+    if (!job[i].to->is_there) space->at[of[i]].refused = job[i].to->why;
+}
+
+/* --------------------------------------------------------------------------------------- the order */
+
+/* How unlike two candidates are, for what the closed form leaves out. */
+static double distance(const struct search_space *s, const struct candidate *a, const struct candidate *b)
+{
+  static const double weight[SEARCH_COUNT] = {
+      [SEARCH_COPIES] = 0.3,    [SEARCH_SHARDS] = 0.3,    [SEARCH_DATA] = 0,
+      [SEARCH_TENSOR] = 1,      [SEARCH_STAGES] = 0.7,    [SEARCH_SEQUENCES] = 1,
+      [SEARCH_EXPERTS] = 0.7,   [SEARCH_RANKS] = 1,       [SEARCH_MICROBATCHES] = 0.4,
+      [SEARCH_SCHEDULE] = 1.2,  [SEARCH_STAGES_OF_RANK] = 0.5, [SEARCH_ZERO] = 1,
+      [SEARCH_RECOMPUTE] = 1.5, [SEARCH_CHOICE] = 1};
+  double d = 0.05;
+  for (int i = 0; i < s->n; i++) {
+    const enum search_kind kind = s->at[i].kind;
+    if (a->v[i] == b->v[i]) continue;
+    const bool counted = is_rank_kind(kind) || kind == SEARCH_MICROBATCHES;
+    const double x = (double)s->at[i].number[a->v[i]], y = (double)s->at[i].number[b->v[i]];
+    d += weight[kind] * (counted && x > 0 && y > 0 ? fabs(log2(x / y)) : 1);
+    if (counted && is_rank_kind(kind) && (x <= 1) != (y <= 1)) d += 0.7;
+  }
+  return d;
+}
+
+/* What the passes found about candidates, over what the closed form says. */
+static void correct(const struct search *s, struct candidate *c, double *seconds, double *bytes)
+{
+  double all = 0, of_seconds = 0, of_bytes = 0;
+  for (int i = 0; i < s->found->n; i++) {
+    const struct candidate *other = &s->found->tried[i];
+    const struct outcome *o = outcome_at(other->tried);
+    if (!o->is_there || o->step.seconds <= 0) continue;
+    const double d = distance(s->space, c, other), weight = 1 / (d * d * d);
+    all += weight;
+    of_seconds += weight * log(o->step.seconds / other->seconds);
+    of_bytes += weight * log((double)o->step.bytes / other->bytes);
+  }
+  *seconds = c->seconds * (all > 0 ? exp(of_seconds / all) : 1);
+  *bytes = c->bytes * (all > 0 ? exp(of_bytes / all) : 1);
+}
+
+/* Seconds, more where it does not fit. */
+static double order_of(const struct search *s, struct candidate *c)
+{
+  double seconds, bytes;
+  correct(s, c, &seconds, &bytes);
+  const double over = s->space->memory ? bytes / (double)s->space->memory : 0;
+  return seconds * (over > 1 ? 1 + 3 * (over - 1) : 1);
+}
+
+static int compare(const void *a, const void *b)
+{
+  const struct candidate *x = a, *y = b;
+  if (x->order != y->order) return x->order < y->order ? -1 : 1;
+  return memcmp(x->v, y->v, sizeof x->v);
+}
+
+static bool same_mesh_of(const struct search_space *s, const struct candidate *a, const struct candidate *b)
+{
+  for (int i = 0; i < s->n; i++)
+    if (is_rank_kind(s->at[i].kind) && a->v[i] != b->v[i]) return false;
+  return true;
+}
+
+/* Candidates come mesh by mesh, but for experts: the best of each mesh are kept. */
+struct keeper {
+  struct search *s;
+  int n; /* of the mesh that comes */
+  struct candidate best[KEPT_OF_MESH];
+};
+
+static void keep_mesh(struct keeper *k)
+{
+  for (int i = 0; i < k->n; i++) {
+    GROW(k->s->list, k->s->n, k->s->room);
+    k->s->list[k->s->n++] = k->best[i];
+  }
+  k->n = 0;
+}
+
+static void look_at(void *to, const struct candidate *given)
+{
+  struct keeper *k = to;
+  struct candidate c = *given;
+  k->s->found->legal++;
+  estimate(k->s->space, &k->s->probes, &c);
+  c.order = order_of(k->s, &c);
+  if (k->n && !same_mesh_of(k->s->space, &k->best[0], &c)) keep_mesh(k);
+  int at = k->n < KEPT_OF_MESH ? k->n++ : KEPT_OF_MESH - 1;
+  if (at == KEPT_OF_MESH - 1 && k->n == KEPT_OF_MESH && k->best[at].order > 0 &&
+      compare(&k->best[at], &c) < 0)
+    return;
+  while (at && compare(&c, &k->best[at - 1]) < 0) {
+    k->best[at] = k->best[at - 1];
+    at--;
+  }
+  k->best[at] = c;
+}
+
+static void sort_list(struct search *s)
+{
+  for (int i = 0; i < s->n; i++) s->list[i].order = order_of(s, &s->list[i]);
+  qsort(s->list, (size_t)s->n, sizeof *s->list, compare);
+}
+
+/* ----------------------------------------------------------------------------------------- rounds */
+
+static int index_of_tried(const struct found *f, const struct candidate *c)
+{
+  for (int i = 0; i < f->n; i++)
+    if (same_candidate(f->space, &f->tried[i], c)) return i;
+  return NONE;
+}
+
+static bool is_better(const struct found *f, int a, int b)
+{
+  const struct outcome *x = outcome_at(f->tried[a].tried), *y = outcome_at(f->tried[b].tried);
+  const bool x_fits = fits(f->space, x), y_fits = fits(f->space, y);
+  if (x_fits != y_fits) return x_fits;
+  if (x_fits) return x->step.seconds < y->step.seconds;
+  if (x->is_there != y->is_there) return x->is_there;
+  return x->is_there && x->step.bytes < y->step.bytes;
+}
+
+static void choose(struct found *f)
+{
+  f->best = f->closest = NONE;
+  for (int i = 0; i < f->n; i++) {
+    const struct outcome *o = outcome_at(f->tried[i].tried);
+    if (!o->is_there) continue;
+    if (fits(f->space, o) && (f->best == NONE || is_better(f, i, f->best))) f->best = i;
+    if (f->closest == NONE || o->step.bytes < outcome_at(f->tried[f->closest].tried)->step.bytes)
+      f->closest = i;
+  }
+  if (f->best == NONE) return;
+  /* Of those that are as quick, the simplest. */
+  const double most = outcome_at(f->tried[f->best].tried)->step.seconds * TIES;
+  for (int i = 0; i < f->n; i++) {
+    const struct outcome *o = outcome_at(f->tried[i].tried);
+    if (!fits(f->space, o) || o->step.seconds > most) continue;
+    const int here = settings_on(f->space, &f->tried[i]),
+              there = settings_on(f->space, &f->tried[f->best]);
+    if (here < there) f->best = i;
+  }
+}
+
+static void try_candidates(struct search *s, struct candidate *list, int n)
+{
+  static struct job job[MOST_TRIED];
+  struct found *f = s->found;
+  int begun = 0;
+  for (int i = 0; i < n; i++) {
+    if (index_of_tried(f, &list[i]) != NONE) continue;
+    struct outcome *to = new_outcome(&list[i].tried);
+    if (!to) break;
+    job[begun].to = to;
+    job[begun].ndefinition = definitions_of(s->space, &list[i], &job[begun].definition);
+    begun++;
+    GROW(f->tried, f->n, f->room);
+    f->tried[f->n++] = list[i];
+  }
+  run_jobs(job, begun);
+  for (int i = f->n - begun; i < f->n; i++) {
+    struct outcome *o = outcome_at(f->tried[i].tried);
+    if (o->is_there && o->ranks != s->space->devices) {
+      snprintf(o->why, sizeof o->why, "its mesh has %d ranks, and the cluster %d devices", o->ranks,
+               s->space->devices);
+      o->is_there = false;
+    }
+  }
+  choose(f);
+}
+
+static double best_seconds(const struct found *f)
+{
+  double best = INFINITY;
+  for (int i = 0; i < f->n; i++) {
+    const struct outcome *o = outcome_at(f->tried[i].tried);
+    if (fits(f->space, o)) best = fmin(best, o->step.seconds);
+  }
+  return best;
+}
+
+static void try_rounds(struct search *s)
+{
+  struct candidate round[ROUND];
+  for (int k = 0; k < MOST_ROUNDS && !search_is_over(); k++) {
+    int n = 0;
+    sort_list(s);
+    const double best = best_seconds(s->found);
+    for (int i = 0; i < s->n && n < ROUND; i++) {
+      if (index_of_tried(s->found, &s->list[i]) != NONE) continue;
+      if (k >= LEAST_ROUNDS && s->list[i].order > best * HOPELESS) break;
+      /* The first round looks around: a few of each mesh. */
+      int alike = 0;
+      for (int other = 0; other < n; other++)
+        alike += same_mesh_of(s->space, &round[other], &s->list[i]);
+      if (alike >= (k < LEAST_ROUNDS ? 2 : ROUND / 4)) continue;
+      round[n++] = s->list[i];
+    }
+    if (!n) break;
+    try_candidates(s, round, n);
+  }
+}
+
+/* --------------------------------------------------------------------------------------- refining */
+
+struct near {
+  const struct search *s;
+  int n, room;
+  struct candidate *at;
+};
+
+/* A product of copies and shards is a setting of its own where the plan has none for copies. */
+static void add_near(struct near *near, struct candidate c)
+{
+  const struct search_space *s = near->s->space;
+  leave_out_uncounted(s, &c);
+  if (!is_legal(s, &c) || index_of_tried(near->s->found, &c) != NONE) return;
+  for (int i = 0; i < near->n; i++)
+    if (same_candidate(s, &near->at[i], &c)) return;
+  estimate(s, &near->s->probes, &c);
+  c.order = order_of(near->s, &c);
+  GROW(near->at, near->n, near->room);
+  near->at[near->n++] = c;
+}
+
+static int value_index(const struct searched *at, int64_t number)
+{
+  for (int v = 0; v < at->n; v++)
+    if (at->number[v] == number) return v;
+  return NONE;
+}
+
+/* The same with the micro-batches multiplied by 1, 2, 4, 1/2 and 1/4, which other ranks may ask. */
+static void add_with_microbatches(struct near *near, struct candidate c)
+{
+  static const int up[] = {1, 2, 4, 1, 1, 8, 1}, down[] = {1, 1, 1, 2, 4, 1, 8};
+  const int at = near->s->space->of_kind[SEARCH_MICROBATCHES];
+  if (at == NONE || near->s->space->at[at].pinned) {
+    add_near(near, c);
+    return;
+  }
+  const struct searched *m = &near->s->space->at[at];
+  const int64_t has = m->number[c.v[at]];
+  for (int i = 0; i < 7; i++) {
+    const int v = has % down[i] ? NONE : value_index(m, has * up[i] / down[i]);
+    if (v == NONE) continue;
+    c.v[at] = (unsigned char)v;
+    add_near(near, c);
+  }
+}
+
+/* Ranks go from one setting to another one. */
+static void add_moved_ranks(struct near *near, const struct candidate *c, int from, int to)
+{
+  static const int factor[] = {2, 3, 4, 5, 7, 8};
+  const struct searched *a = &near->s->space->at[from], *b = &near->s->space->at[to];
+  const int64_t x = a->number[c->v[from]], y = b->number[c->v[to]];
+  for (int i = 0; i <= (int)(sizeof factor / sizeof *factor); i++) {
+    const int64_t by = i < (int)(sizeof factor / sizeof *factor) ? factor[i] : x;
+    const int v = x % by ? NONE : value_index(a, x / by), w = value_index(b, y * by);
+    if (by <= 1 || v == NONE || w == NONE) continue;
+    struct candidate other = *c;
+    other.v[from] = (unsigned char)v;
+    other.v[to] = (unsigned char)w;
+    add_with_microbatches(near, other);
+  }
+}
+
+static void add_neighbours(struct near *near, const struct candidate *c)
+{
+  const struct search_space *s = near->s->space;
+  for (int i = 0; i < s->n; i++) {
+    const enum search_kind kind = s->at[i].kind;
+    if (s->at[i].pinned) continue;
+    if (is_rank_kind(kind) && kind != SEARCH_EXPERTS) {
+      for (int k = 0; k < s->n; k++)
+        if (k != i && is_rank_kind(s->at[k].kind) && !s->at[k].pinned &&
+            s->at[k].kind != SEARCH_EXPERTS)
+          add_moved_ranks(near, c, i, k);
+      continue;
+    }
+    for (int v = 0; v < s->at[i].n; v++) {
+      if (v == c->v[i]) continue;
+      struct candidate other = *c;
+      other.v[i] = (unsigned char)v;
+      add_near(near, other);
+      if (kind == SEARCH_RECOMPUTE || kind == SEARCH_ZERO) add_with_microbatches(near, other);
+    }
+  }
+}
+
+/* Varies the settings of the best one by one, and those of the next best, until nothing is
+   quicker. */
+static void refine(struct search *s)
+{
+  struct found *f = s->found;
+  for (int k = 0; k < MOST_REFINED && f->best != NONE && !search_is_over(); k++) {
+    struct near near = {.s = s};
+    int leader[MOST_LEADERS], n = 0;
+    for (int i = 0; i < f->n; i++) { /* the quickest */
+      if (!fits(f->space, outcome_at(f->tried[i].tried))) continue;
+      int at = n < MOST_LEADERS ? n++ : MOST_LEADERS;
+      for (; at && is_better(f, i, leader[at - 1]); at--)
+        if (at < MOST_LEADERS) leader[at] = leader[at - 1];
+      if (at < MOST_LEADERS) leader[at] = i;
+    }
+    for (int i = 0; i < n; i++) add_neighbours(&near, &f->tried[leader[i]]);
+    qsort(near.at, (size_t)near.n, sizeof *near.at, compare);
+    const double before = best_seconds(f);
+    int most = 0;
+    while (most < near.n && most < ROUND && near.at[most].order < before * HOPELESS) most++;
+    if (!most) break;
+    try_candidates(s, near.at, most);
+  }
+}
+
+struct found *search_plan(evaluator evaluate_candidate)
+{
+  struct search s = {.space = read_space()};
+  open_workers(evaluate_candidate, options.search_time);
+  s.found = alloc(sizeof *s.found);
+  *s.found = (struct found){.space = s.space, .best = NONE, .closest = NONE};
+  probe_model(&s);
+  if (search_is_over()) return s.found;
+  if (s.space->batch_at != NONE && !s.space->batch) {
+    s.space->batch = s.space->devices;
+    s.space->sets_batch = true;
+  }
+  probe_settings(&s);
+  set_values(s.space);
+  struct keeper k = {.s = &s};
+  each_candidate(s.space, look_at, &k);
+  keep_mesh(&k);
+  sort_list(&s);
+  if (s.n > MOST_KEPT) s.n = MOST_KEPT;
+  try_rounds(&s);
+  refine(&s);
+  s.found->was_ended = search_is_over();
+  return s.found;
+}
