@@ -28,6 +28,13 @@ static int figures_layer_of(int module)
   return module;
 }
 
+/* What a value is a cast, a move or a view of; NONE: it is made of more, or given. */
+static int source_of(int value)
+{
+  const int op = graph->value[value].op;
+  return op == NONE || graph->op[op].nin != 1 ? NONE : graph->op[op].in[0];
+}
+
 static double bytes_of_value(const struct value *v)
 {
   return (double)elements(v->shape) * (double)type_bytes(v->type);
@@ -52,6 +59,12 @@ static double largest_input(void)
 struct model_figures model_figures(void)
 {
   struct model_figures f = {.input = largest_input(), .flops = step_flops()};
+  bool *is_of_experts = alloc((size_t)(graph->nvalue + 1) * sizeof *is_of_experts);
+  for (int i = 0; i < graph->nop; i++) {
+    if (graph->op[i].kind == OP_dispatch) f.places = (double)graph->value[graph->op[i].in[1]].shape.size[2];
+    int from = graph->op[i].kind == OP_grouped_linear ? graph->op[i].in[1] : NONE;
+    for (; from != NONE; from = source_of(from)) is_of_experts[from] = true;
+  }
   int *has = alloc((size_t)(graph->nmodule + 1) * sizeof *has), widest = 0;
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
@@ -60,7 +73,7 @@ struct model_figures model_figures(void)
     f.parameters += n;
     f.compute_bytes += n * (double)type_bytes(v->used_as);
     f.gradient_bytes += n * (double)type_bytes(v->reduced_as);
-    if (v->shape.ndim > 2) f.experts += n;
+    if (is_of_experts[i]) f.experts += n;
     const int layer = figures_layer_of(v->module);
     if (layer == NONE) continue;
     f.in_layers += n;

@@ -44,6 +44,7 @@ struct step_figures {
 struct model_figures {
   double parameters, in_layers, experts; /* elements */
   int layers;                            /* modules of its longest list */
+  double places;                         /* experts of a token; 0: there are none */
   double input, flops;                   /* bytes of a layer's input; operations of a step */
   double compute_bytes, gradient_bytes;  /* of parameters where they compute; gradients that move */
   double parameter_memory, gradient_memory, state_memory, activations; /* bytes */

@@ -70,6 +70,19 @@ static void idle_and_in_flight(const struct search_space *s, const struct candid
   }
 }
 
+/* The factors of both kinds of ranks that a program was made for. */
+static double factor_of(const struct search_space *s, const double of[2][UINT8_MAX],
+                        const struct candidate *c)
+{
+  static const enum search_kind kind[2] = {SEARCH_TENSOR, SEARCH_SEQUENCES};
+  double all = 1;
+  for (int k = 0; k < 2; k++) {
+    const int at = s->of_kind[kind[k]];
+    if (at != NONE && of[k][c->v[at]] > 0) all *= of[k][c->v[at]];
+  }
+  return all;
+}
+
 void estimate(const struct search_space *s, const struct probes *p, struct candidate *c)
 {
   const double copies = (double)ranks_in(s, c, SEARCH_COPIES),
@@ -89,20 +102,22 @@ void estimate(const struct search_space *s, const struct probes *p, struct candi
   double idle = 0, in_flight = 1;
   if (stages > 1) idle_and_in_flight(s, c, &idle, &in_flight);
 
-  const struct links of_tensor = links_over(s, tensor, 1),
-                     of_sequences = links_over(s, sequences, tensor),
-                     of_shards = links_over(s, gathers, tensor),
+  const struct links of_shards = links_over(s, gathers, tensor),
                      of_experts = links_over(s, experts, tensor * sequences),
                      of_rest = links_over(s, data / (gathers / sequences > 1 ? shards : 1),
                                           tensor * sequences * (gathers > 1 ? shards : 1)),
                      of_stages = links_over(s, 2, s->devices / stages);
   const double x = f->input * samples / sequences; /* what a layer hands on */
-  const double computing =
-      f->batch_seconds * samples / (tensor * sequences * stages) * uneven * (1 + 0.01 * log2(tensor));
-  const double moves = again != NONE && c->v[again] ? 12 : 8;
-  const double within = layers * (moves * moving(of_tensor, tensor, x, 1) +
-                                  12 * moving(of_experts, experts, x / tensor, 1) +
-                                  2 * moving(of_sequences, sequences, x / tensor, sequences / 2));
+  const double computing = f->batch_seconds * samples / (tensor * sequences * stages) * uneven *
+                           factor_of(s, p->seconds, c);
+  const bool recomputes = again != NONE && c->v[again] > 0;
+  /* Rows of tokens travel to the ranks of their experts and back, over the card of their rank. */
+  const double card = s->inter.bandwidth * CARD * s->cards / s->node;
+  const double own = experts * tensor * sequences <= s->node ? s->intra.bandwidth * INSIDE
+                                                           : fmin(s->intra.bandwidth * INSIDE, card);
+  const double of_rows =
+      experts <= 1 ? 0 : f->places * x * (experts - 1) / experts / own + of_experts.latency;
+  const double within = layers * (recomputes ? 6 : 4) * of_rows;
   const double part = tensor * stages, expert_part = f->parameters > 0 ? f->experts / f->parameters : 0;
   const double of_all = (1 - expert_part) + expert_part / experts;
   const double gather = moving(of_shards, gathers, f->compute_bytes / part * of_all, layers);
@@ -121,7 +136,8 @@ void estimate(const struct search_space *s, const struct probes *p, struct candi
   const double whole = part * gathers;
   c->bytes = f->parameter_memory / whole + f->gradient_memory / (whole * (zero > 1 ? data : 1)) +
              f->state_memory / (whole * (zero > 0 ? data : 1)) +
-             f->activations * samples / (tensor * sequences * stages) * uneven * in_flight;
+             f->activations * samples / (tensor * sequences * stages) * uneven * in_flight *
+                 factor_of(s, p->bytes, c);
   if (gathers > 1 && f->layers) c->bytes += 2 * f->compute_bytes / tensor / f->layers;
   if (stages > 1 && gathers > 1) c->bytes += f->compute_bytes / part;
 }

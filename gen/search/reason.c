@@ -56,9 +56,10 @@ char *reason_for(const struct found *f, int setting)
   if (second != NONE) {
     const struct outcome *o = outcome_at(f->tried[second].tried);
     const double more = 100 * (o->step.seconds / chosen->step.seconds - 1);
-    if (more < 0.05)
-      return text("%s would be as quick%s", value_shown(s, &f->tried[second], setting),
-                  settings_on(s, &f->tried[second]) > settings_on(s, best) ? ", and less simple" : "");
+    if (more < -0.05)
+      return text("%s would take %.2g %% less, and is less simple",
+                  value_shown(s, &f->tried[second], setting), -more);
+    if (more < 0.05) return text("%s would be as quick", value_shown(s, &f->tried[second], setting));
     return text("%s would take %.3g %% more%s", value_shown(s, &f->tried[second], setting), more,
                 cause_of(chosen, o));
   }

@@ -168,6 +168,8 @@ static json_t *json_candidate(const struct found *f, int i)
       json_member(row, "tokens_per_second", json_real(o->step.tokens / o->step.seconds));
     json_member(row, "mfu", json_real(o->step.mfu));
   }
+  json_member(row, "closed_form", json_pack("{s:f, s:I}", "seconds", c->seconds, "bytes",
+                                            (json_int_t)c->bytes));
   const double best = f->best == NONE ? 0 : outcome_at(f->tried[f->best].tried)->step.seconds;
   const char *why = i == f->best ? "chosen" : why_not(s, o);
   if (!*why && best > 0) why = text("takes %.1f %% more", 100 * (o->step.seconds / best - 1));

@@ -12,10 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROUND = 24, MOST_ROUNDS = 8, MOST_KEPT = 6000, KEPT_OF_MESH = 30, MOST_LEADERS = 3,
+enum { ROUND = 16, MOST_ROUNDS = 8, MOST_KEPT = 6000, KEPT_OF_MESH = 30, MOST_LEADERS = 3,
        MOST_REFINED = 8, LEAST_ROUNDS = 2 };
 /* The rounds end when what is left is estimated to take so much longer than the best. */
-static const double HOPELESS = 1.12, TIES = 1.01;
+static const double HOPELESS = 1.06, TIES = 1.005;
 
 struct search {
   struct search_space *space;
@@ -135,6 +135,54 @@ static void probe_settings(struct search *s)
   run_jobs(job, n);
   for (int i = 0; i < n && !search_is_over(); i++)
     if (!job[i].to->is_there) space->at[of[i]].refused = job[i].to->why;
+  const int experts = space->of_kind[SEARCH_EXPERTS];
+  if (experts != NONE && !space->at[experts].pinned && s->probes.of[0].experts <= 0)
+    space->at[experts].refused = "the model has no experts";
+}
+
+/* The layers on each number of ranks of tensor, and of sequences: what the ranks move, and what
+   their smaller products lose. A number that the plan refuses is no value any more. */
+static void probe_ranks(struct search *s)
+{
+  static const enum search_kind kind[2] = {SEARCH_TENSOR, SEARCH_SEQUENCES};
+  static const int most[2] = {64, 16};
+  struct search_space *space = s->space;
+  struct job job[2 * UINT8_MAX];
+  int of[2 * UINT8_MAX][2], n = 0;
+  for (int k = 0; k < 2; k++) {
+    const int at = space->of_kind[kind[k]];
+    for (int v = 0; at != NONE && v < space->at[at].n; v++) {
+      if (space->at[at].number[v] <= 1 || space->at[at].number[v] > most[k]) continue;
+      job[n] = plain_job(space);
+      add_definition(&job[n], space->at[at].name, space->at[at].value[v]);
+      if (space->batch_at != NONE) add_definition(&job[n], "batch", "1");
+      of[n][0] = k;
+      of[n++][1] = v;
+    }
+  }
+  run_jobs(job, n);
+  const struct model_figures *one = &s->probes.of[0];
+  for (int i = 0; i < n; i++) {
+    const struct outcome *o = job[i].to;
+    const int k = of[i][0], v = of[i][1];
+    const struct searched *at = &space->at[space->of_kind[kind[k]]];
+    if (!o->is_there) continue;
+    const double ranks = (double)at->number[v];
+    s->probes.seconds[k][v] = o->model.batch_seconds * ranks / one->batch_seconds;
+    s->probes.bytes[k][v] = o->model.activations * ranks / one->activations;
+  }
+  for (int k = 0; k < 2; k++) { /* more ranks lose at least as much */
+    const int at = space->of_kind[kind[k]];
+    double before = 1, bytes = 1;
+    for (int v = 0; at != NONE && v < space->at[at].n; v++) {
+      if (s->probes.seconds[k][v] <= 0) {
+        s->probes.seconds[k][v] = space->at[at].number[v] > most[k] ? 2 * before : before;
+        s->probes.bytes[k][v] = bytes;
+      }
+      before = s->probes.seconds[k][v];
+      bytes = s->probes.bytes[k][v];
+    }
+  }
 }
 
 /* --------------------------------------------------------------------------------------- the order */
@@ -191,6 +239,17 @@ static int compare(const void *a, const void *b)
   const struct candidate *x = a, *y = b;
   if (x->order != y->order) return x->order < y->order ? -1 : 1;
   return memcmp(x->v, y->v, sizeof x->v);
+}
+
+/* Whether the ranks that share layers, sequences and experts, and the stages, are as many. */
+static bool same_shape_of(const struct search_space *s, const struct candidate *a, const struct candidate *b)
+{
+  for (int i = 0; i < s->n; i++) {
+    const enum search_kind kind = s->at[i].kind;
+    const bool of_data = kind == SEARCH_COPIES || kind == SEARCH_SHARDS || kind == SEARCH_DATA;
+    if (is_rank_kind(kind) && !of_data && a->v[i] != b->v[i]) return false;
+  }
+  return true;
 }
 
 static bool same_mesh_of(const struct search_space *s, const struct candidate *a, const struct candidate *b)
@@ -260,6 +319,21 @@ static bool is_better(const struct found *f, int a, int b)
   return x->is_there && x->step.bytes < y->step.bytes;
 }
 
+/* Fewer settings, then fewer dimensions, then quicker. */
+static bool is_simpler(const struct found *f, int a, int b)
+{
+  const struct candidate *x = &f->tried[a], *y = &f->tried[b];
+  int on[2] = {settings_on(f->space, x), settings_on(f->space, y)}, dimensions[2] = {0};
+  for (int i = 0; i < f->space->n; i++) {
+    if (!is_rank_kind(f->space->at[i].kind)) continue;
+    dimensions[0] += is_on(f->space, x, i);
+    dimensions[1] += is_on(f->space, y, i);
+  }
+  if (on[0] != on[1]) return on[0] < on[1];
+  if (dimensions[0] != dimensions[1]) return dimensions[0] < dimensions[1];
+  return outcome_at(x->tried)->step.seconds < outcome_at(y->tried)->step.seconds;
+}
+
 static void choose(struct found *f)
 {
   f->best = f->closest = NONE;
@@ -276,9 +350,7 @@ static void choose(struct found *f)
   for (int i = 0; i < f->n; i++) {
     const struct outcome *o = outcome_at(f->tried[i].tried);
     if (!fits(f->space, o) || o->step.seconds > most) continue;
-    const int here = settings_on(f->space, &f->tried[i]),
-              there = settings_on(f->space, &f->tried[f->best]);
-    if (here < there) f->best = i;
+    if (is_simpler(f, i, f->best)) f->best = i;
   }
 }
 
@@ -329,11 +401,11 @@ static void try_rounds(struct search *s)
     for (int i = 0; i < s->n && n < ROUND; i++) {
       if (index_of_tried(s->found, &s->list[i]) != NONE) continue;
       if (k >= LEAST_ROUNDS && s->list[i].order > best * HOPELESS) break;
-      /* The first round looks around: a few of each mesh. */
+      /* The first round looks around: one of each shape of mesh. */
       int alike = 0;
       for (int other = 0; other < n; other++)
-        alike += same_mesh_of(s->space, &round[other], &s->list[i]);
-      if (alike >= (k < LEAST_ROUNDS ? 2 : ROUND / 4)) continue;
+        alike += same_shape_of(s->space, &round[other], &s->list[i]);
+      if (alike >= (k == 0 ? 1 : k < LEAST_ROUNDS ? 3 : ROUND / 2)) continue;
       round[n++] = s->list[i];
     }
     if (!n) break;
@@ -468,6 +540,7 @@ struct found *search_plan(evaluator evaluate_candidate)
   }
   probe_settings(&s);
   set_values(s.space);
+  probe_ranks(&s);
   struct keeper k = {.s = &s};
   each_candidate(s.space, look_at, &k);
   keep_mesh(&k);

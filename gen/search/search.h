@@ -37,6 +37,8 @@ struct search_space {
   bool sets_batch; /* the search says it: a sample for each device */
   int64_t memory;  /* of a rank, that it may have; 0: no limit */
   int layers;      /* 0: not known */
+  int ngiven; /* what the command line defines */
+  struct definition *given;
   bool declares_cluster; /* the plan has a setting of that name */
 };
 
@@ -96,8 +98,10 @@ char *settings_text(const struct search_space *s, const struct candidate *c);
 /* Figures of the model on one device, with one sample, by the value of the setting of kind
    recompute. */
 struct probes {
-  bool known;
   struct model_figures of[8];
+  /* By the index of a value: of the layers on so many ranks of tensor, and of sequences, the time
+     and the memory of one device divided by these ranks are more by these factors. */
+  double seconds[2][UINT8_MAX], bytes[2][UINT8_MAX];
 };
 
 /* Sets the seconds and bytes of a candidate: an order, no truth. */

@@ -54,7 +54,8 @@ struct search_space *read_space(void)
   const struct setting *list = settings_of_plan(&n);
   graph_open(); /* what reading the plan left can still be read */
   struct search_space *s = alloc(sizeof *s);
-  *s = (struct search_space){.batch_at = NONE};
+  *s = (struct search_space){
+      .batch_at = NONE, .ngiven = options.ndefinition, .given = options.definition};
   for (int k = 0; k < SEARCH_COUNT; k++) s->of_kind[k] = NONE;
   for (int i = 0; i < n; i++) {
     if (!strcmp(list[i].name, "batch")) {
@@ -315,8 +316,8 @@ static const char *said_of(const struct search_space *s, const struct candidate 
 int definitions_of(const struct search_space *s, const struct candidate *c, struct definition **list)
 {
   int n = 0;
-  struct definition *d = alloc((size_t)(options.ndefinition + s->n + 1) * sizeof *d);
-  for (int i = 0; i < options.ndefinition; i++) d[n++] = options.definition[i];
+  struct definition *d = alloc((size_t)(s->ngiven + s->n + 1) * sizeof *d);
+  for (int i = 0; i < s->ngiven; i++) d[n++] = s->given[i];
   for (int i = 0; i < s->n; i++) {
     const char *value = said_of(s, c, i);
     if (!s->at[i].pinned && value) d[n++] = (struct definition){s->at[i].name, value};
