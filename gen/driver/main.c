@@ -91,6 +91,7 @@ static void define(char *arg)
 static void choose_target(const char *name)
 {
   char names[256] = ""; /* the arena does not exist yet */
+  options.target_given = true;
   if (set_target(name)) return;
   for (int i = 0; i < TARGETS; i++) {
     size_t n = strlen(names);
@@ -363,7 +364,11 @@ static const struct found *searched_plan(void)
   const struct found *f = search_plan(evaluate_program);
   print_found(f);
   if (f->best == NONE) {
-    fflush(stdout);
+    if (options.out) {
+      add_search_json(f);
+      write_files(options.plan, "");
+    }
+    if (fflush(stdout) || ferror(stdout)) usage_error(3, "cannot write to standard output");
     exit(NOTHING_FITS);
   }
   if (!options.out) end_printing();

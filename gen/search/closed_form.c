@@ -92,7 +92,7 @@ void estimate(const struct search_space *s, const struct probes *p, struct candi
                sequences = (double)ranks_in(s, c, SEARCH_SEQUENCES),
                experts = (double)ranks_in(s, c, SEARCH_EXPERTS), m = (double)microbatches_in(s, c);
   const int again = s->of_kind[SEARCH_RECOMPUTE], zero_at = s->of_kind[SEARCH_ZERO];
-  const struct model_figures *f = &p->of[again == NONE ? 0 : c->v[again] % 8];
+  const struct model_figures *f = &p->of[again == NONE ? 0 : c->v[again] % MOST_PROBED];
   const double zero = zero_at == NONE ? 0 : (double)s->at[zero_at].number[c->v[zero_at]];
   const double data = copies * shards, batch = s->batch ? (double)s->batch : data * m;
   const double samples = ceil(batch / (data * m));

@@ -88,6 +88,10 @@ void print_found(const struct found *f)
   const struct search_space *s = f->space;
   const int *order = order_of_found(f);
   int n = 0, width[2] = {4, 8};
+  if (!s->devices) {
+    puts("the search was ended before it found a plan");
+    return;
+  }
   print_head(f);
   const double best =
       f->best == NONE ? INFINITY : outcome_at(f->tried[f->best].tried)->step.seconds;
@@ -187,7 +191,8 @@ void add_search_json(const struct found *f)
   json_member(whole, "tpgen", json_string(TPGEN_VERSION));
   json_member(whole, "plan", json_string(printable((char *)options.plan)));
   json_member(whole, "devices", json_integer(s->devices));
-  json_member(whole, "device", json_string(printable((char *)s->device)));
+  json_member(whole, "target", json_string(target->name));
+  if (s->device) json_member(whole, "device", json_string(printable((char *)s->device)));
   if (s->memory) json_member(whole, "limit", json_integer(s->memory));
   json_member(whole, "legal", json_integer(f->legal));
   json_member(whole, "ended_early", json_boolean(f->was_ended));

@@ -86,29 +86,41 @@ static void take_machine(struct search_space *s, const struct outcome *o)
   s->memory = o->memory;
 }
 
+/* The machine, by the plan on one device; and the target, where the command line says none: a GPU's
+   programs are of CUDA. */
+static void learn_machine(struct search *s)
+{
+  struct job job = plain_job(s->space);
+  if (s->space->batch_at != NONE) add_definition(&job, "batch", "1");
+  run_jobs(&job, 1);
+  if (search_is_over()) return;
+  if (!job.to->is_there)
+    usage_error(1, "%s (the plan on one device, which the search looks at first)", job.to->why);
+  take_machine(s->space, job.to);
+  if (!options.target_given && device_named(s->space->device)) set_target("cuda");
+}
+
 /* The model on one device, for each value of the setting of kind recompute. */
 static void probe_model(struct search *s)
 {
   struct search_space *space = s->space;
   const int again = space->of_kind[SEARCH_RECOMPUTE];
-  const int n = again == NONE || space->at[again].pinned ? 1 : space->at[again].n;
-  struct job job[8];
-  for (int i = 0; i < n && i < 8; i++) {
+  const int all = again == NONE || space->at[again].pinned ? 1 : space->at[again].n;
+  const int n = all < MOST_PROBED ? all : MOST_PROBED;
+  struct job job[MOST_PROBED];
+  for (int i = 0; i < n; i++) {
     job[i] = plain_job(space);
     if (space->batch_at != NONE) add_definition(&job[i], "batch", "1");
-    const char *value = again == NONE || space->at[again].pinned ? NULL : space->at[again].value[i];
+    const char *value = n == 1 ? NULL : space->at[again].value[i];
     if (value) add_definition(&job[i], space->at[again].name, value);
   }
-  run_jobs(job, n < 8 ? n : 8);
+  run_jobs(job, n);
   if (search_is_over()) return;
   if (!job[0].to->is_there)
-    usage_error(1, "%s on one device, which the search looks at first: %s", options.plan,
-                job[0].to->why);
-  for (int i = 0; i < 8; i++) {
+    usage_error(1, "%s (the plan on one device, which the search looks at first)", job[0].to->why);
+  for (int i = 0; i < MOST_PROBED; i++)
     s->probes.of[i] = job[i < n && job[i].to->is_there ? i : 0].to->model;
-  }
   space->layers = s->probes.of[0].layers;
-  take_machine(space, job[0].to);
 }
 
 /* Settings that the plan refuses as such, as cp in a plan that cuts no sequences. Each is tried
@@ -526,14 +538,33 @@ static void refine(struct search *s)
   }
 }
 
+/* No combination is legal. */
+_Noreturn static void refuse_pins(const struct search_space *s)
+{
+  struct buffer b = {0};
+  put_text(&b, "", 0);
+  for (int i = 0; i < s->n; i++)
+    if (s->at[i].pinned && is_rank_kind(s->at[i].kind))
+      put(&b, "%s -D %s=%s", b.length ? "," : "", s->at[i].name, s->at[i].value[0]);
+  const char *of_batch = s->batch ? text(", with batch=%lld in equal parts", (long long)s->batch) : "";
+  usage_error(2, "no settings of %s use all %d devices%s%s%s: %s", options.plan, s->devices, of_batch,
+              b.length ? " and" : "", b.text,
+              b.length ? "what -D says must divide the devices" : "a larger batch has more of them");
+}
+
 struct found *search_plan(evaluator evaluate_candidate)
 {
   struct search s = {.space = read_space()};
   open_workers(evaluate_candidate, options.search_time);
   s.found = alloc(sizeof *s.found);
   *s.found = (struct found){.space = s.space, .best = NONE, .closest = NONE};
-  probe_model(&s);
-  if (search_is_over()) return s.found;
+  learn_machine(&s);
+  if (!search_is_over()) probe_model(&s);
+  if (search_is_over()) {
+    s.found->was_ended = true;
+    close_workers();
+    return s.found;
+  }
   if (s.space->batch_at != NONE && !s.space->batch) {
     s.space->batch = s.space->devices;
     s.space->sets_batch = true;
@@ -544,10 +575,12 @@ struct found *search_plan(evaluator evaluate_candidate)
   struct keeper k = {.s = &s};
   each_candidate(s.space, look_at, &k);
   keep_mesh(&k);
+  if (!s.n) refuse_pins(s.space);
   sort_list(&s);
   if (s.n > MOST_KEPT) s.n = MOST_KEPT;
   try_rounds(&s);
   refine(&s);
   s.found->was_ended = search_is_over();
+  close_workers();
   return s.found;
 }

@@ -21,7 +21,7 @@ struct searched {
   const char *refused; /* it is not varied: what the plan says of its first value; or NULL */
 };
 
-enum { MOST_SEARCHED = 40, MOST_TRIED = 4096, LONGEST_WHY = 640 };
+enum { MOST_PROBED = 8, MOST_SEARCHED = 40, MOST_TRIED = 4096, LONGEST_WHY = 640 };
 
 /* The settings, the devices and the batch. */
 struct search_space {
@@ -98,7 +98,7 @@ char *settings_text(const struct search_space *s, const struct candidate *c);
 /* Figures of the model on one device, with one sample, by the value of the setting of kind
    recompute. */
 struct probes {
-  struct model_figures of[8];
+  struct model_figures of[MOST_PROBED];
   /* By the index of a value: of the layers on so many ranks of tensor, and of sequences, the time
      and the memory of one device divided by these ranks are more by these factors. */
   double seconds[2][UINT8_MAX], bytes[2][UINT8_MAX];
@@ -114,6 +114,8 @@ typedef void (*evaluator)(struct outcome *to);
 /* Ends after so many seconds, if that is not 0, or at SIGINT. */
 void open_workers(evaluator f, double seconds);
 bool search_is_over(void);
+/* SIGINT ends tpgen again. */
+void close_workers(void);
 /* The outcome of a job, and its definitions. */
 struct job {
   struct outcome *to;

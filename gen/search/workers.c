@@ -119,7 +119,7 @@ struct worker {
   FILE *messages;
 };
 
-/* The message of the process without "tpgen: " and "error: ", and without a last newline. */
+/* The first line of the process's messages, without "tpgen: " and "error: ". */
 static void take_message(struct worker *w, struct outcome *to)
 {
   char all[2 * LONGEST_WHY] = "";
@@ -127,9 +127,13 @@ static void take_message(struct worker *w, struct outcome *to)
   rewind(w->messages);
   const size_t n = fread(all, 1, sizeof all - 1, w->messages);
   all[n] = 0;
-  char *error = strstr(all, "error: "), *from = error ? error + strlen("error: ") : all;
-  from[strcspn(from, "\n")] = 0;
-  snprintf(to->why, sizeof to->why, "%.*s", LONGEST_WHY - 1, from);
+  all[strcspn(all, "\n")] = 0;
+  static const char own[] = "tpgen: ", word[] = "error: ";
+  char *from = strncmp(all, own, strlen(own)) != 0 ? all : all + strlen(own);
+  const char *error = strstr(from, word);
+  const int before = error ? (int)(error - from) : 0;
+  snprintf(to->why, sizeof to->why, "%.*s%.*s", before, from, LONGEST_WHY - 1 - before,
+           error ? error + strlen(word) : from);
 }
 
 static void take_end(struct worker *w, int status)
@@ -168,6 +172,19 @@ static bool start(struct worker *w, const struct job *job)
   return true;
 }
 
+/* The number of plans that were looked at, on a terminal. */
+static void show_progress(bool is_end)
+{
+  static bool is_shown;
+  if (!isatty(STDERR_FILENO) || (is_end && !is_shown)) return;
+  if (is_end)
+    fprintf(stderr, "\r%40s\r", "");
+  else
+    fprintf(stderr, "\r%d plans of the search are looked at", pool.n);
+  fflush(stderr);
+  is_shown = !is_end;
+}
+
 static int worker_count(void)
 {
   const long n = sysconf(_SC_NPROCESSORS_ONLN);
@@ -200,4 +217,13 @@ void run_jobs(const struct job *job, int n)
     }
   }
   for (; next < n; next++) job[next].to->stopped = true;
+  show_progress(false);
+}
+
+void close_workers(void)
+{
+  show_progress(true);
+  signal(SIGINT, SIG_DFL);
+  struct itimerval none = {.it_value = {0}};
+  setitimer(ITIMER_REAL, &none, NULL);
 }

@@ -78,6 +78,7 @@ struct options {
   int ranks_pp, stages, microbatches; /* its size; 0: not said */
   bool lowered;
   const char *cluster; /* where the ranks run, in the place of what the plan says; or NULL */
+  bool target_given;   /* the command line says --target */
   bool search;         /* the plan's settings that may vary are searched */
   bool estimates;      /* only the figures of the program are needed: nothing is checked */
   double search_time;  /* seconds; 0: no limit */
